@@ -1,0 +1,144 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+)
+
+// EnvVar names the environment variable that sets the levels at start.
+const EnvVar = "RINGCLI_DEBUG"
+
+// off is above every level that an event can have.
+const off = slog.Level(math.MaxInt32)
+
+// ErrSpec is wrapped by every error of Set.
+var ErrSpec = errors.New("trace: bad level spec")
+
+const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
+
+// envErr is kept for the command line to report: a package's init has nobody
+// to return an error to.
+var envErr = initLevels()
+
+func initLevels() error {
+	setAll(slog.LevelWarn)
+	spec := os.Getenv(EnvVar)
+	if spec == "" {
+		return nil
+	}
+	if err := Set(spec); err != nil {
+		return fmt.Errorf("environment %s: %w", EnvVar, err)
+	}
+	return nil
+}
+
+// EnvError returns what was wrong with RINGCLI_DEBUG when the program started,
+// or nil. With a bad value the levels are the defaults.
+func EnvError() error { return envErr }
+
+// Set changes levels while the program runs. The spec is a level for all
+// subsystems ("debug", "off", "1", "0"), or a comma-separated list of
+// subsystem=level ("wire=debug,ring=info"), where "all" stands for every
+// subsystem and later parts override earlier ones; subsystems that are not
+// named keep their level. After an error nothing has changed.
+func Set(spec string) error {
+	var next [subsystems]*slog.Level
+	for part := range strings.SplitSeq(spec, ",") {
+		name, value, named := strings.Cut(part, "=")
+		if !named {
+			name, value = "all", part
+		}
+		level, err := parseLevel(value)
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrSpec, spec, err)
+		}
+		first, last, err := parseSubsystem(name)
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrSpec, spec, err)
+		}
+		for s := first; s <= last; s++ {
+			next[s] = &level
+		}
+	}
+	for s, level := range next {
+		if level != nil {
+			levels[s].Store(int32(*level))
+		}
+	}
+	return nil
+}
+
+func setAll(l slog.Level) {
+	for s := range levels {
+		levels[s].Store(int32(l))
+	}
+}
+
+func parseLevel(text string) (slog.Level, error) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "debug", "1":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	case "off", "0":
+		return off, nil
+	case "":
+		return 0, fmt.Errorf("no level given, known are %s", knownLevels)
+	}
+	return 0, fmt.Errorf("unknown level %q, known are %s", strings.TrimSpace(text), knownLevels)
+}
+
+// parseSubsystem returns the first and the last subsystem that the name means.
+func parseSubsystem(text string) (first, last Subsystem, err error) {
+	name := strings.ToLower(strings.TrimSpace(text))
+	if name == "all" {
+		return 0, subsystems - 1, nil
+	}
+	for s, known := range subsystemNames {
+		if name == known {
+			return Subsystem(s), Subsystem(s), nil
+		}
+	}
+	return 0, 0, fmt.Errorf("unknown subsystem %q, known are %s, all",
+		strings.TrimSpace(text), strings.Join(subsystemNames[:], ", "))
+}
+
+// SubsystemLevel is the level in force for one subsystem.
+type SubsystemLevel struct {
+	Subsystem Subsystem
+	Level     string // debug, info, warn, error or off
+}
+
+// Levels returns the level of every subsystem, in the order of the constants.
+func Levels() []SubsystemLevel {
+	list := make([]SubsystemLevel, subsystems)
+	for s := range levels {
+		list[s] = SubsystemLevel{Subsystem(s), levelName(slog.Level(levels[s].Load()))}
+	}
+	return list
+}
+
+// Spec returns the levels in force in the form that Set takes, for a child
+// process or for setting them back.
+func Spec() string {
+	parts := make([]string, 0, subsystems)
+	for _, l := range Levels() {
+		parts = append(parts, l.Subsystem.String()+"="+l.Level)
+	}
+	return strings.Join(parts, ",")
+}
+
+func levelName(l slog.Level) string {
+	if l == off {
+		return "off"
+	}
+	return strings.ToLower(l.String())
+}

@@ -1,0 +1,136 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mattn/go-isatty"
+)
+
+// Format is how events are written, one a line.
+type Format string
+
+// The formats. Text is coloured if the writer is a terminal; Color is for a
+// writer that leads to a terminal without being one, such as a prompt's.
+// Neither colours anything if NO_COLOR is set or TERM is dumb.
+const (
+	Auto  Format = "auto" // Text on a terminal, JSON otherwise
+	Text  Format = "text"
+	JSON  Format = "json"
+	Color Format = "color"
+)
+
+// noRank is the rank before SetRank: events then carry none.
+const noRank = -1
+
+// sink is what emit writes to. It is never changed, only replaced whole, so
+// that emit needs no lock.
+type sink struct {
+	handlers [subsystems]slog.Handler
+	now      clock
+}
+
+var current atomic.Pointer[sink]
+
+// output is what the sink is built from.
+var output struct {
+	sync.Mutex
+	w      *lineWriter
+	format Format // never Auto
+	color  bool
+	rank   int
+	now    clock
+}
+
+func init() {
+	output.rank = noRank
+	output.now = time.Now
+	// Standard error is a valid writer and Auto a valid format.
+	_ = SetOutput(os.Stderr, Auto)
+}
+
+// SetOutput sends events to w; the default is standard error in format Auto.
+// It may be called while other goroutines trace; w then sees one Write at a
+// time, a whole line each. A writer with an Fd method can be seen to be a
+// terminal. An unknown format is an error and changes nothing.
+func SetOutput(w io.Writer, format Format) error {
+	terminal := isTerminal(w)
+	color := terminal
+	switch format {
+	case Auto, "":
+		format = JSON
+		if terminal {
+			format = Text
+		}
+	case Text, JSON:
+	case Color:
+		format, color = Text, true
+	default:
+		return fmt.Errorf("trace: unknown format %q, known are %s, %s, %s and %s", format, Auto, Text, JSON, Color)
+	}
+	output.Lock()
+	defer output.Unlock()
+	output.w = &lineWriter{w: w}
+	output.format = format
+	output.color = color && colorWanted()
+	rebuild()
+	return nil
+}
+
+// SetRank adds the rank to every later event; a negative rank removes it.
+func SetRank(rank int) {
+	output.Lock()
+	defer output.Unlock()
+	output.rank = max(rank, noRank)
+	rebuild()
+}
+
+// rebuild needs output's lock.
+func rebuild() {
+	next := &sink{now: output.now}
+	for s := range next.handlers {
+		next.handlers[s] = newHandler(Subsystem(s))
+	}
+	current.Store(next)
+}
+
+func newHandler(s Subsystem) slog.Handler {
+	if output.format == Text {
+		return newTextHandler(output.w, s, output.rank, output.color)
+	}
+	// The levels are ours to check, and are checked before: let all through.
+	var h slog.Handler = slog.NewJSONHandler(output.w, &slog.HandlerOptions{Level: slog.LevelDebug})
+	attrs := []slog.Attr{slog.String("subsystem", s.String())}
+	if output.rank != noRank {
+		attrs = append(attrs, slog.Int("rank", output.rank))
+	}
+	return h.WithAttrs(attrs)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// colorWanted follows https://no-color.org: NO_COLOR counts if not empty.
+func colorWanted() bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// lineWriter makes the handlers of all subsystems, also of an older sink that
+// is still in use, take turns.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(line)
+}
