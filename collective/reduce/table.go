@@ -1,0 +1,47 @@
+package reduce
+
+import "unsafe"
+
+// Kernel combines two runs of elements: dst[i] = a[i] op b[i].
+//
+// The three slices have one length, a multiple of the element's size; dst may
+// be exactly a or exactly b, but not overlap them otherwise. The elements may
+// start at any byte address. A ring passes the partial result that it received
+// as a and its own value as b; the result's bits do not depend on which is
+// which. A kernel allocates nothing and keeps no reference.
+type Kernel func(dst, a, b []byte)
+
+// table has the kernel of every type and step. Avg's step is Sum. An
+// architecture with faster kernels replaces entries in an init function.
+var table = [numTypes][numOps]Kernel{
+	Int8:     {sumBytes, prod[int8], minimum[int8], maximum[int8], sumBytes},
+	Uint8:    {sumBytes, prod[uint8], minimum[uint8], maximum[uint8], sumBytes},
+	Int32:    {sum[uint32], prod[uint32], minimum[int32], maximum[int32], sum[uint32]},
+	Uint32:   {sum[uint32], prod[uint32], minimum[uint32], maximum[uint32], sum[uint32]},
+	Int64:    {sum[uint64], prod[uint64], minimum[int64], maximum[int64], sum[uint64]},
+	Uint64:   {sum[uint64], prod[uint64], minimum[uint64], maximum[uint64], sum[uint64]},
+	Float16:  {sum16, prod16, min16, max16, sum16},
+	BFloat16: {sumB16, prodB16, minB16, maxB16, sumB16},
+	Float32:  {sum32, prod32, min32, max32, sum32},
+	Float64:  {sum64, prod64, min64, max64, sum64},
+}
+
+// Lookup returns the kernel of one step of op over elements of type t; for Avg
+// that is Sum's, and [Finish] divides at the end. Both must be valid: an
+// undeclared type or operation panics.
+func Lookup(t Type, op Op) Kernel { return table[t][op] }
+
+// view reinterprets bytes as elements. A misaligned view is sound on amd64 and
+// arm64, whose loads and stores take any address; the checks that -race turns
+// on refuse misalignment of types with pointers only.
+func view[T any](b []byte) []T {
+	var e T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e)))
+}
+
+// operands returns the three views at one length, which lets the compiler drop
+// the bounds checks of the loops. It panics where a or b is shorter than dst.
+func operands[T any](dst, a, b []byte) (d, x, y []T) {
+	d = view[T](dst)
+	return d, view[T](a)[:len(d)], view[T](b)[:len(d)]
+}
