@@ -1,0 +1,179 @@
+package verbs
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// GID is a port's 128-bit address: an IPv6 address, or ::ffff:a.b.c.d for IPv4.
+type GID [16]byte
+
+// GIDFromAddr returns the GID of an IP address (RoCEv2).
+func GIDFromAddr(a netip.Addr) GID { return a.WithZone("").As16() }
+
+// Addr returns the IP address that a RoCEv2 GID stands for.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// IsZero reports whether the GID is all zeros, which libibverbs uses for "none".
+func (g GID) IsZero() bool { return g == GID{} }
+
+// String writes the GID as an IPv6 address, IPv4-mapped where it is one.
+func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (g GID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *GID) UnmarshalText(b []byte) error {
+	a, err := netip.ParseAddr(string(b))
+	if err != nil {
+		return fmt.Errorf("GID %q: %w: expected an IPv6 address", b, ErrInvalid)
+	}
+	*g = GIDFromAddr(a)
+	return nil
+}
+
+// GIDType is what a GID table entry is good for.
+type GIDType uint8
+
+// The values are those of enum ibv_gid_type.
+const (
+	GIDTypeIB     GIDType = 0
+	GIDTypeRoCEv1 GIDType = 1
+	GIDTypeRoCEv2 GIDType = 2
+)
+
+func (t GIDType) String() string { return name(uint32(t), "GID type", "IB", "RoCE v1", "RoCE v2") }
+
+// GIDEntry is one row of a port's GID table (struct ibv_gid_entry).
+type GIDEntry struct {
+	GID    GID
+	Index  int
+	Port   int
+	Type   GIDType
+	NetDev string
+	// UDPPort is where this context receives RoCEv2 packets for the GID; 0 if
+	// no socket is bound yet. Devices other than soft always use 4791.
+	UDPPort uint16
+}
+
+// DeviceAttr is what a device is and can do (struct ibv_device_attr).
+type DeviceAttr struct {
+	FirmwareVersion string
+	NodeGUID        uint64
+	VendorID        uint32
+	VendorPartID    uint32
+	MaxMRSize       uint64 // bytes
+	MaxQP           int
+	MaxQPWR         int // work requests per queue
+	MaxSGE          int // elements per work request
+	MaxCQ           int
+	MaxCQE          int // completions per queue
+	MaxMR           int
+	MaxPD           int
+	MaxQPRDAtomic   int // READs and atomics that a queue pair answers at once
+	MaxInline       int // bytes
+	PhysPorts       int
+	Atomics         bool
+}
+
+// PortAttr is the state of a port (struct ibv_port_attr).
+type PortAttr struct {
+	State      PortState
+	PhysState  string
+	MaxMTU     MTU
+	ActiveMTU  MTU
+	GIDTableSz int
+	LID        uint16
+	SMLID      uint16
+	LinkLayer  LinkLayer
+	NetDev     string
+	SpeedMbps  int // 0: not known
+}
+
+// Counter is one hardware counter, named as /sys/class/infiniband/*/ports/*/hw_counters
+// and .../counters name them.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// QPCap is the size of a queue pair's queues (struct ibv_qp_cap).
+type QPCap struct {
+	MaxSendWR     int
+	MaxRecvWR     int
+	MaxSendSGE    int
+	MaxRecvSGE    int
+	MaxInlineData int // bytes
+}
+
+// QPInitAttr says how to create a queue pair (struct ibv_qp_init_attr).
+type QPInitAttr struct {
+	SendCQ   CQ
+	RecvCQ   CQ
+	Cap      QPCap
+	Type     QPType
+	SigAll   bool // every send makes a completion
+	UserData any  // qp_context
+}
+
+// GlobalRoute is the address of a peer beyond the subnet, and always on RoCE
+// (struct ibv_global_route).
+type GlobalRoute struct {
+	DGID         GID
+	FlowLabel    uint32
+	SGIDIndex    int
+	HopLimit     uint8
+	TrafficClass uint8
+}
+
+// AHAttr is the address vector of a peer (struct ibv_ah_attr).
+type AHAttr struct {
+	GRH      GlobalRoute
+	DLID     uint16
+	SL       uint8
+	IsGlobal bool
+	PortNum  int
+	Soft     SoftPath
+}
+
+// SoftPath is what a peer that is a soft device says beyond the verbs. Other
+// providers ignore it; the zero value is right for rdma_rxe and for NICs.
+type SoftPath struct {
+	// UDPPort is the peer's UDP port; 0 means 4791.
+	UDPPort uint16
+	// Soft promises that the peer sends from an unconnected socket with DF set,
+	// so that only IP IDs 0 to 127 can occur. The ICRC check is then stronger.
+	Soft bool
+}
+
+// QPAttr is the state of a queue pair (struct ibv_qp_attr). Modify reads the
+// fields that its mask names.
+type QPAttr struct {
+	State           QPState
+	CurState        QPState
+	PathMTU         MTU
+	RQPSN           uint32 // 24 bits: the PSN expected next from the peer
+	SQPSN           uint32 // 24 bits: the PSN of the next packet sent
+	DestQPN         uint32 // 24 bits
+	Access          Access
+	Cap             QPCap
+	AH              AHAttr
+	PKeyIndex       uint16
+	PortNum         int
+	MaxRDAtomic     uint8 // READs and atomics in flight as requester
+	MaxDestRDAtomic uint8 // the same as responder
+	MinRNRTimer     uint8 // code 0..31, see RNRTimer
+	Timeout         uint8 // code 0..31: 4.096 us * 2^Timeout, 0 waits for ever
+	RetryCnt        uint8 // 0..7
+	RNRRetry        uint8 // 0..7, 7 retries for ever
+}
+
+// AckTimeout is the retransmission timeout of code c; 0 stands for none.
+func AckTimeout(c uint8) time.Duration {
+	if c == 0 {
+		return 0
+	}
+	return time.Duration(4096) << min(c, 31) * time.Nanosecond
+}

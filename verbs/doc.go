@@ -1,0 +1,33 @@
+// Package verbs is libibverbs in Go: devices, contexts, protection domains,
+// memory regions, completion queues and reliable-connected queue pairs, with the
+// names, the numbers and the checks of the original (rdma-core,
+// libibverbs/verbs.h; InfiniBand Architecture Specification 1.4, volume 1,
+// chapters 10 and 11).
+//
+// # How the objects hang together
+//
+//	Provider → Device → Context ─┬─ PD ─┬─ MR   (lkey, rkey)
+//	                             │      └─ QP   (RESET → INIT → RTR → RTS)
+//	                             ├─ CompChannel
+//	                             └─ CQ ← Completion
+//
+// A provider registers itself with Register; its devices are named
+// "provider:device", for example "soft:lo".
+//
+// # Addresses, not slices
+//
+// A scatter/gather element names memory by address, length and lkey. Memory that
+// a device touches lies outside the Go heap (package verbs/memory) and stays
+// mapped for as long as it is registered.
+//
+// # Who may call what
+//
+// Every object is safe for concurrent use. Posting and polling allocate nothing.
+// A work request belongs to the caller again when PostSend or PostRecv returns;
+// the memory that its SGL names belongs to the device until the completion.
+//
+// # Progress
+//
+// A software provider makes progress in Poll and in PostSend, and in the
+// background while nobody polls. How to wait for a completion is Waiter's matter.
+package verbs

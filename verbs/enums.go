@@ -1,0 +1,224 @@
+package verbs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// QPState is the state of a queue pair (enum ibv_qp_state).
+type QPState uint32
+
+// The values are libibverbs' own.
+//
+//	          INIT        RTR         RTS
+//	RESET ───────▶ INIT ───────▶ RTR ───────▶ RTS ◀──▶ SQD
+//	  ▲                                        │
+//	  └────────────── any state ──▶ ERR ◀──────┘  (an error, or Modify)
+const (
+	StateReset QPState = 0
+	StateInit  QPState = 1
+	StateRTR   QPState = 2
+	StateRTS   QPState = 3
+	StateSQD   QPState = 4
+	StateSQE   QPState = 5
+	StateErr   QPState = 6
+)
+
+func (s QPState) String() string {
+	return name(uint32(s), "state", "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+}
+
+// QPType is the transport of a queue pair (enum ibv_qp_type).
+type QPType uint32
+
+// RC, reliable connected, is the only transport that ringcli uses.
+const RC QPType = 2
+
+func (t QPType) String() string { return name(uint32(t), "type", "", "", "RC", "UC", "UD") }
+
+// Opcode is the kind of a work request (enum ibv_wr_opcode).
+type Opcode uint32
+
+// The values are libibverbs' own.
+const (
+	OpWrite    Opcode = 0
+	OpWriteImm Opcode = 1
+	OpSend     Opcode = 2
+	OpSendImm  Opcode = 3
+	OpRead     Opcode = 4
+	OpCompSwap Opcode = 5
+	OpFetchAdd Opcode = 6
+)
+
+func (o Opcode) String() string {
+	return name(uint32(o), "opcode", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ",
+		"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+}
+
+// SendFlags modify a send work request (enum ibv_send_flags).
+type SendFlags uint32
+
+// The values are libibverbs' own.
+const (
+	FlagFence     SendFlags = 1 // wait for earlier READs and atomics
+	FlagSignaled  SendFlags = 2 // make a completion on success
+	FlagSolicited SendFlags = 4 // raise a solicited event at the receiver
+	FlagInline    SendFlags = 8 // copy the data while posting; lkeys are not looked at
+)
+
+// WCOpcode is the kind of a completion (enum ibv_wc_opcode).
+type WCOpcode uint32
+
+// The values are libibverbs' own.
+const (
+	WCSend         WCOpcode = 0
+	WCWrite        WCOpcode = 1
+	WCRead         WCOpcode = 2
+	WCCompSwap     WCOpcode = 3
+	WCFetchAdd     WCOpcode = 4
+	WCRecv         WCOpcode = 128
+	WCRecvWriteImm WCOpcode = 129
+)
+
+func (o WCOpcode) String() string {
+	if o >= WCRecv {
+		return name(uint32(o-WCRecv), "completion opcode 128 +", "RECV", "RECV_RDMA_WITH_IMM")
+	}
+	return name(uint32(o), "completion opcode", "SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD")
+}
+
+// WCFlags qualify a completion (enum ibv_wc_flags).
+type WCFlags uint32
+
+// WCWithImm says that Completion.Imm is valid.
+const WCWithImm WCFlags = 2
+
+// Access is a set of rights of a region or a queue pair (enum ibv_access_flags).
+type Access uint32
+
+// The values are libibverbs' own.
+const (
+	AccessLocalWrite   Access = 1
+	AccessRemoteWrite  Access = 2
+	AccessRemoteRead   Access = 4
+	AccessRemoteAtomic Access = 8
+)
+
+func (a Access) String() string {
+	return flagNames(uint32(a), "LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
+}
+
+// MTU is a path MTU code (enum ibv_mtu): 1 is 256 bytes, 5 is 4096.
+type MTU uint32
+
+// The values are libibverbs' own.
+const (
+	MTU256  MTU = 1
+	MTU512  MTU = 2
+	MTU1024 MTU = 3
+	MTU2048 MTU = 4
+	MTU4096 MTU = 5
+)
+
+// Bytes returns the payload bytes of a full packet, or 0 for an invalid code.
+func (m MTU) Bytes() int {
+	if m < MTU256 || m > MTU4096 {
+		return 0
+	}
+	return 128 << m
+}
+
+func (m MTU) String() string { return fmt.Sprint(m.Bytes()) }
+
+// MTUFromBytes returns the code of a path MTU in bytes.
+func MTUFromBytes(n int) (MTU, error) {
+	for m := MTU256; m <= MTU4096; m++ {
+		if m.Bytes() == n {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("path MTU %d: %w: expected 256, 512, 1024, 2048 or 4096 bytes", n, ErrInvalid)
+}
+
+// PortState is the logical state of a port (enum ibv_port_state).
+type PortState uint32
+
+// The values are libibverbs' own.
+const (
+	PortDown   PortState = 1
+	PortInit   PortState = 2
+	PortArmed  PortState = 3
+	PortActive PortState = 4
+)
+
+func (s PortState) String() string {
+	return name(uint32(s), "port state", "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
+}
+
+// LinkLayer is the kind of a port's link.
+type LinkLayer uint8
+
+// The values are libibverbs' own.
+const (
+	LinkInfiniBand LinkLayer = 1
+	LinkEthernet   LinkLayer = 2
+)
+
+func (l LinkLayer) String() string {
+	return name(uint32(l), "link layer", "unspecified", "InfiniBand", "Ethernet")
+}
+
+// AttrMask names the attributes that Modify is to set (enum ibv_qp_attr_mask).
+type AttrMask uint32
+
+// The values are libibverbs' own.
+const (
+	AttrState           AttrMask = 1
+	AttrCurState        AttrMask = 2
+	AttrAccess          AttrMask = 8
+	AttrPKeyIndex       AttrMask = 16
+	AttrPort            AttrMask = 32
+	AttrAV              AttrMask = 128
+	AttrPathMTU         AttrMask = 256
+	AttrTimeout         AttrMask = 512
+	AttrRetryCnt        AttrMask = 1024
+	AttrRNRRetry        AttrMask = 2048
+	AttrRQPSN           AttrMask = 4096
+	AttrMaxRDAtomic     AttrMask = 8192
+	AttrMinRNRTimer     AttrMask = 32768
+	AttrSQPSN           AttrMask = 65536
+	AttrMaxDestRDAtomic AttrMask = 131072
+	AttrCap             AttrMask = 524288
+	AttrDestQPN         AttrMask = 1048576
+)
+
+// String lists the attributes in libibverbs' field names.
+func (m AttrMask) String() string {
+	return flagNames(uint32(m), "qp_state", "cur_qp_state", "en_sqd_async_notify", "qp_access_flags", "pkey_index",
+		"port_num", "qkey", "ah_attr", "path_mtu", "timeout", "retry_cnt", "rnr_retry", "rq_psn", "max_rd_atomic",
+		"alt_path", "min_rnr_timer", "sq_psn", "max_dest_rd_atomic", "path_mig_state", "cap", "dest_qp_num")
+}
+
+func name(v uint32, what string, names ...string) string {
+	if int(v) < len(names) && names[v] != "" {
+		return names[v]
+	}
+	return fmt.Sprintf("%s %d", what, v)
+}
+
+func flagNames(v uint32, names ...string) string {
+	var set []string
+	for i, n := range names {
+		if v&(1<<i) != 0 {
+			set = append(set, n)
+			v &^= 1 << i
+		}
+	}
+	if v != 0 {
+		set = append(set, fmt.Sprintf("%#x", v))
+	}
+	if len(set) == 0 {
+		return "none"
+	}
+	return strings.Join(set, ", ")
+}

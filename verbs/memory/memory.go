@@ -1,0 +1,103 @@
+// Package memory owns the memory that devices touch: anonymous mappings outside
+// the Go heap, and views of addresses. All unsafe conversions between an address
+// and a slice stand here, so that the rest of the tree can speak in addresses
+// (uint64, as an SGE does) without importing unsafe.
+package memory
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Block is one anonymous, zeroed, page-aligned mapping outside the Go heap. Its
+// owner frees it; nothing may use its address afterwards.
+type Block struct {
+	data []byte // the whole mapping; nil once freed
+	n    int    // bytes asked for
+}
+
+var live atomic.Int64
+
+// Live returns the number of bytes mapped by Alloc and not yet freed. Tests use
+// it to prove that nothing is left behind.
+func Live() int64 { return live.Load() }
+
+// Alloc maps n bytes. Zero bytes give a block with an address and no bytes.
+func Alloc(n uint64) (*Block, error) {
+	if n > math.MaxInt64/2 {
+		return nil, fmt.Errorf("allocate %d bytes: more than an address space holds; use a smaller size", n)
+	}
+	page := uint64(unix.Getpagesize())
+	size := max(page, (n+page-1)/page*page)
+	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: mmap: %w; use a smaller size or free memory", n, err)
+	}
+	live.Add(int64(len(data)))
+	return &Block{data: data, n: int(n)}, nil
+}
+
+// Addr returns the address of the first byte.
+func (b *Block) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.data)))) }
+
+// Len returns the number of bytes asked for.
+func (b *Block) Len() int { return b.n }
+
+// Bytes returns the block's bytes. The slice dies with Free.
+func (b *Block) Bytes() []byte { return b.data[:b.n:b.n] }
+
+// Free unmaps the block. Freeing twice is harmless.
+func (b *Block) Free() error {
+	if b == nil || b.data == nil {
+		return nil
+	}
+	data := b.data
+	b.data, b.n = nil, 0
+	live.Add(-int64(len(data)))
+	if err := unix.Munmap(data); err != nil {
+		return fmt.Errorf("free %d bytes: munmap: %w", len(data), err)
+	}
+	return nil
+}
+
+// Bytes views n bytes at an address. The caller answers for the memory's life.
+func Bytes(addr uint64, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(pointer(addr)), n)
+}
+
+// Addr returns the address of a slice's first byte, or 0 of an empty one.
+func Addr(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// AddrOf returns the address of a typed slice's first element.
+func AddrOf[T any](s []T) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s)))) }
+
+// Slice views n elements of T at an address, which must be aligned for T.
+func Slice[T any](addr uint64, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(pointer(addr)), n)
+}
+
+// AsBytes views a typed slice as bytes.
+func AsBytes[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
+}
+
+// pointer turns an address into a pointer. It goes through memory because the
+// address is not derived from a Go pointer, which is what go vet's unsafeptr
+// rule (rightly) suspects of a direct conversion.
+func pointer(addr uint64) unsafe.Pointer {
+	p := uintptr(addr)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&p))
+}

@@ -1,0 +1,62 @@
+package verbs
+
+import "fmt"
+
+// Status is the outcome of a work request (enum ibv_wc_status).
+type Status uint32
+
+// The values are libibverbs' own.
+const (
+	Success              Status = 0
+	LocalLengthError     Status = 1
+	LocalQPOpError       Status = 2
+	LocalEECOpError      Status = 3
+	LocalProtectionError Status = 4
+	FlushError           Status = 5
+	BindError            Status = 6
+	BadResponseError     Status = 7
+	LocalAccessError     Status = 8
+	RemoteInvalidRequest Status = 9
+	RemoteAccessError    Status = 10
+	RemoteOpError        Status = 11
+	RetryExceeded        Status = 12
+	RNRRetryExceeded     Status = 13
+	LocalRDDViolation    Status = 14
+	RemoteInvalidRDReq   Status = 15
+	RemoteAborted        Status = 16
+	InvalidEECN          Status = 17
+	InvalidEECState      Status = 18
+	FatalError           Status = 19
+	ResponseTimeout      Status = 20
+	GeneralError         Status = 21
+)
+
+var statusNames = [...]string{
+	"success", "local length error", "local QP operation error", "local EE context operation error",
+	"local protection error", "work request flushed", "memory bind error", "bad response", "local access error",
+	"remote invalid request", "remote access error", "remote operation error", "transport retry counter exceeded",
+	"RNR retry counter exceeded", "local RDD violation", "remote invalid RD request", "remote aborted",
+	"invalid EE context number", "invalid EE context state", "fatal error", "response timeout", "general error",
+}
+
+// String returns the name of a status as ibv_wc_status_str words it.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status %d", uint32(s))
+}
+
+// Err returns nil for Success and a *StatusError for anything else.
+func (s Status) Err() error {
+	if s == Success {
+		return nil
+	}
+	return &StatusError{Status: s}
+}
+
+// StatusError is a failed completion as an error.
+type StatusError struct{ Status Status }
+
+// Error names the status and its number.
+func (e *StatusError) Error() string { return fmt.Sprintf("%s (%d)", e.Status, uint32(e.Status)) }

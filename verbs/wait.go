@@ -1,0 +1,89 @@
+package verbs
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// WaitPolicy says what a Waiter does between two empty polls.
+type WaitPolicy uint8
+
+const (
+	// WaitYield spins briefly, then gives the CPU to other processes with
+	// sched_yield, then blocks: for one rank in a process.
+	WaitYield WaitPolicy = iota
+	// WaitGosched yields to other goroutines, then blocks: for several ranks in
+	// one process, where sched_yield would hold up the goroutines that are to
+	// make progress.
+	WaitGosched
+	// WaitBlock blocks at once: for those who would rather save CPU than time.
+	WaitBlock
+)
+
+func (p WaitPolicy) String() string {
+	return name(uint32(p), "wait policy", "yield", "gosched", "block")
+}
+
+const (
+	// waitSpins: empty polls before the first yield. A poll of soft costs about
+	// 0.3 us, so this is some 20 us: less than a wake-up by the kernel costs.
+	waitSpins = 50
+	// waitYields before blocking: several milliseconds, longer than any pause
+	// within a running operation.
+	waitYields = 5000
+	// waitBlock is the longest single block, so that a caller who checks for
+	// cancellation between waits sees it soon.
+	waitBlock = 10 * time.Millisecond
+)
+
+// Waiter waits between polls of one completion queue. Use: poll; if there was
+// something, Reset; else Wait and poll again. It belongs to one goroutine.
+//
+// CQ must have been created with Channel.
+type Waiter struct {
+	CQ      CQ
+	Channel CompChannel
+	Policy  WaitPolicy
+	idle    int
+	armed   bool
+}
+
+// Reset starts over after a successful poll.
+func (w *Waiter) Reset() { w.idle = 0 }
+
+// Wait gives the CPU away for a moment, the longer the more often it was called
+// since Reset, and never for more than 10 ms. The caller checks its deadline and
+// its cancellation before it polls again.
+func (w *Waiter) Wait() error {
+	w.idle++
+	switch {
+	case w.Policy != WaitBlock && w.idle <= waitSpins:
+		if w.Policy == WaitGosched {
+			runtime.Gosched()
+		}
+		return nil
+	case w.Policy != WaitBlock && w.idle <= waitSpins+waitYields:
+		if w.Policy == WaitGosched {
+			runtime.Gosched()
+		} else {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		}
+		return nil
+	case w.Channel == nil:
+		time.Sleep(50 * time.Microsecond)
+		return nil
+	case !w.armed:
+		// The caller polls once more after arming, as the verbs demand.
+		w.armed = true
+		return w.CQ.ReqNotify(false)
+	}
+	_, err := w.Channel.GetEvent(waitBlock)
+	if errors.Is(err, ErrTimeout) {
+		return nil
+	}
+	w.armed = false
+	return err
+}
