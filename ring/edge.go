@@ -1,0 +1,211 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// Side says which neighbour an edge leads to.
+type Side int
+
+// The two sides of a rank in the ring. Data flows from left to right.
+const (
+	Left Side = iota
+	Right
+)
+
+func (s Side) String() string {
+	if s == Left {
+		return "left"
+	}
+	return "right"
+}
+
+// Opposite returns the side at which the neighbour sees this edge.
+func (s Side) Opposite() Side { return 1 - s }
+
+const (
+	// MessageSize is the longest control message in bytes (ping, RTS, CTS, FIN,
+	// credits). It is sent inline and lands in a posted receive buffer.
+	MessageSize = 128
+	// SlotHeader is the room for a header before a slot's payload, in bytes.
+	SlotHeader = 64
+	// recvDepth is the number of receive requests kept posted on an edge. Each
+	// message and each WRITE_IMM takes one until Repost; collective keeps fewer
+	// in flight by its credits.
+	recvDepth = 128
+	// sendDepth is the length of the send queue: data, its control message and
+	// the credits of as many segments as recvDepth allows.
+	sendDepth = 256
+)
+
+// WRKind tells whose completion it is; it stands in the work request's ID.
+type WRKind uint8
+
+// The kinds of work requests on an edge. Those from WRUser on are the caller's.
+const (
+	WRRecv    WRKind = 1 // a posted receive buffer; the value is its index
+	WRMessage WRKind = 2 // SendMessage; the value is 0
+	WRUser    WRKind = 16
+)
+
+// WRID packs edge, kind and a 40-bit value into a work request's ID.
+func WRID(s Side, k WRKind, value uint64) uint64 {
+	return uint64(s)<<48 | uint64(k)<<40 | value&(1<<40-1)
+}
+
+// ParseWRID unpacks an ID made by WRID.
+func ParseWRID(id uint64) (s Side, k WRKind, value uint64) {
+	return Side(id >> 48), WRKind(id >> 40), id & (1<<40 - 1)
+}
+
+// MemoryInfo is memory that the peer may reach.
+type MemoryInfo struct {
+	Addr   uint64 `json:"addr"`
+	RKey   uint32 `json:"rkey"`
+	Length uint64 `json:"length"`
+}
+
+// QPInfo is what one end of an edge tells the other.
+type QPInfo struct {
+	Device    string        `json:"device"`
+	Provider  string        `json:"provider"`
+	LinkLayer string        `json:"link_layer"`
+	GID       verbs.GID     `json:"gid"`
+	GIDType   verbs.GIDType `json:"gid_type"`
+	LID       uint16        `json:"lid"`
+	Port      int           `json:"port"`
+	UDPPort   uint16        `json:"udp_port"`
+	QPN       uint32        `json:"qpn"`
+	PSN       uint32        `json:"psn"`
+	MTU       int           `json:"mtu"` // bytes
+	SL        uint8         `json:"sl"`
+	PKey      uint16        `json:"pkey"`
+	Slots     MemoryInfo    `json:"slots"`
+	SlotCount int           `json:"slot_count"`
+	SlotSize  int           `json:"slot_size"` // bytes, header included
+}
+
+// Edge is one end of the queue pair to a neighbour, with the memory that the
+// neighbour writes into and the buffers that its messages land in. It belongs to
+// the goroutine that runs the operation; nothing here is locked.
+type Edge struct {
+	Side   Side
+	Peer   int // the neighbour's rank
+	QP     verbs.QP
+	Local  QPInfo
+	Remote QPInfo // valid after Exchange
+
+	slots    *memory.Block
+	slotMR   verbs.MR
+	messages *memory.Block // recvDepth buffers, then one to send from
+	msgMR    verbs.MR
+	recvWR   []verbs.WorkRequest // one for each buffer, made once
+	sendWR   [1]verbs.WorkRequest
+	sendSGE  [1]verbs.SGE
+}
+
+// newEdge creates the queue pair in RESET and registers its memory. The caller
+// fills in Local's addresses.
+func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize int) (e *Edge, err error) {
+	e = &Edge{Side: side, Peer: peer}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if e.slots, err = memory.Alloc(uint64(slotCount) * uint64(slotSize)); err != nil {
+		return e, err
+	}
+	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
+		return e, fmt.Errorf("register %d slots of %d bytes: %w", slotCount, slotSize, err)
+	}
+	if e.messages, err = memory.Alloc((recvDepth + 1) * MessageSize); err != nil {
+		return e, err
+	}
+	if e.msgMR, err = pd.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
+		return e, fmt.Errorf("register message buffers: %w", err)
+	}
+	e.QP, err = pd.CreateQP(verbs.QPInitAttr{
+		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
+		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize},
+	})
+	if err != nil {
+		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
+	}
+	sges := make([]verbs.SGE, recvDepth)
+	e.recvWR = make([]verbs.WorkRequest, recvDepth)
+	for i := range e.recvWR {
+		sges[i] = verbs.SGE{Addr: e.messages.Addr() + uint64(i*MessageSize), Length: MessageSize, LKey: e.msgMR.LKey()}
+		e.recvWR[i] = verbs.WorkRequest{ID: WRID(side, WRRecv, uint64(i)), SGL: sges[i : i+1 : i+1]}
+	}
+	e.Local.QPN = e.QP.Num()
+	e.Local.PSN = rand.Uint32() & (1<<24 - 1)
+	e.Local.Slots = MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
+	e.Local.SlotCount, e.Local.SlotSize = slotCount, slotSize
+	return e, nil
+}
+
+// postAll posts every receive buffer; the queue pair must be in INIT or later.
+func (e *Edge) postAll() error {
+	if _, err := e.QP.PostRecv(e.recvWR); err != nil {
+		return fmt.Errorf("post receives to the %s neighbour: %w", e.Side, err)
+	}
+	return nil
+}
+
+// Message returns the bytes of receive buffer i, whose completion said n bytes.
+// They are valid until Repost(i).
+func (e *Edge) Message(i uint64, n uint32) []byte {
+	return e.messages.Bytes()[i*MessageSize : i*MessageSize+uint64(n)]
+}
+
+// Repost hands receive buffer i back to the device.
+func (e *Edge) Repost(i uint64) error {
+	_, err := e.QP.PostRecv(e.recvWR[i : i+1])
+	return err
+}
+
+// SendMessage sends up to MessageSize bytes to the neighbour, inline, so that
+// msg is the caller's again at once. Its completion is of kind WRMessage.
+func (e *Edge) SendMessage(msg []byte) error {
+	buf := e.messages.Bytes()[recvDepth*MessageSize:]
+	n := copy(buf, msg)
+	e.sendSGE[0] = verbs.SGE{Addr: memory.Addr(buf), Length: uint32(n), LKey: e.msgMR.LKey()}
+	e.sendWR[0] = verbs.WorkRequest{
+		ID: WRID(e.Side, WRMessage, 0), Opcode: verbs.OpSend, Flags: verbs.FlagInline | verbs.FlagSignaled, SGL: e.sendSGE[:],
+	}
+	_, err := e.QP.PostSend(e.sendWR[:])
+	return err
+}
+
+// Slot returns the memory of receive slot i, header first, which the neighbour
+// writes with WRITE_IMM.
+func (e *Edge) Slot(i int) []byte {
+	return e.slots.Bytes()[i*e.Local.SlotSize : (i+1)*e.Local.SlotSize]
+}
+
+// RemoteSlot returns address and rkey of the neighbour's receive slot i.
+func (e *Edge) RemoteSlot(i int) (addr uint64, rkey uint32) {
+	return e.Remote.Slots.Addr + uint64(i)*uint64(e.Remote.SlotSize), e.Remote.Slots.RKey
+}
+
+// close releases everything that newEdge made, in reverse order.
+func (e *Edge) close() error {
+	var errs []error
+	if e.QP != nil {
+		errs = append(errs, e.QP.Close())
+		e.QP = nil
+	}
+	for _, mr := range []*verbs.MR{&e.msgMR, &e.slotMR} {
+		if *mr != nil {
+			errs = append(errs, (*mr).Close())
+			*mr = nil
+		}
+	}
+	return errors.Join(append(errs, e.messages.Free(), e.slots.Free())...)
+}
