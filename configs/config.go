@@ -1,0 +1,280 @@
+// Package configs says what is configured, and where each value came from.
+//
+// A value is taken from the first of: its flag; its variable RINGCLI_NAME; the
+// configuration file; the default. The file is the one given explicitly
+// (--config, or RINGCLI_CONFIG), or else the first that exists of
+// ./ringcli.yaml, $XDG_CONFIG_HOME/ringcli/config.yaml (~/.config if unset)
+// and /etc/ringcli/config.yaml. Only one file is read.
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// ErrInvalid is wrapped by every error of this package.
+var ErrInvalid = errors.New("configuration")
+
+// FileEnvVar names the configuration file if --config does not.
+const FileEnvVar = "RINGCLI_CONFIG"
+
+const systemFile = "/etc/ringcli/config.yaml"
+
+// Source is a kind of place that a value can come from.
+type Source uint8
+
+// The sources, from the weakest.
+const (
+	FromDefault Source = iota
+	FromFile
+	FromEnv
+	FromFlag
+)
+
+// Origin is where a value came from.
+type Origin struct {
+	Source Source
+	Name   string // the file's path, the variable, the flag's name
+}
+
+// String returns "default", "file PATH", "env RINGCLI_NAME" or "flag --name".
+func (o Origin) String() string {
+	switch o.Source {
+	case FromFile:
+		return "file " + o.Name
+	case FromEnv:
+		return "env " + o.Name
+	case FromFlag:
+		return "flag --" + o.Name
+	}
+	return "default"
+}
+
+// MarshalText lets an Origin appear in JSON as its String.
+func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Value is a setting's value in force.
+type Value struct {
+	Name   string `json:"name"`
+	Value  any    `json:"value"` // of the Go type that the setting's Kind says
+	Origin Origin `json:"origin"`
+}
+
+// String returns the value as a flag, a variable or a file would hold it.
+func (v Value) String() string {
+	if size, ok := v.Value.(uint64); ok {
+		return FormatSize(size)
+	}
+	return fmt.Sprint(v.Value)
+}
+
+// Config holds a checked value for every setting. It does not change after
+// Load.
+type Config struct {
+	file   string
+	values map[string]Value
+}
+
+// Load reads flags, environment and file. Flags that are not in Settings are
+// left alone; flags may be nil. An explicit file must exist; empty means
+// RINGCLI_CONFIG, then the usual places, where no file need be. Errors wrap
+// ErrInvalid: a file that cannot be read, a key that is not known, a value
+// that is not allowed, with its origin.
+func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
+	v := viper.New()
+	for _, s := range Settings {
+		v.SetDefault(s.Name, s.Default)
+		env := []string{s.Name, s.Env()}
+		if s.EnvToo != "" {
+			env = append(env, s.EnvToo)
+		}
+		if err := v.BindEnv(env...); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
+		}
+		if flag := lookupFlag(flags, s.Name); flag != nil {
+			if err := v.BindPFlag(s.Name, flag); err != nil {
+				return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
+			}
+		}
+	}
+	file, err := readFile(v, explicitFile)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{file: file, values: make(map[string]Value, len(Settings))}
+	for _, s := range Settings {
+		origin := originOf(v, s, flags, file)
+		value, err := s.Parse(v.Get(s.Name))
+		if err != nil {
+			return nil, fmt.Errorf("%w (from %s)", err, origin)
+		}
+		c.values[s.Name] = Value{Name: s.Name, Value: value, Origin: origin}
+	}
+	return c, nil
+}
+
+func lookupFlag(flags *pflag.FlagSet, name string) *pflag.Flag {
+	if flags == nil {
+		return nil
+	}
+	return flags.Lookup(name)
+}
+
+// originOf asks in viper's own order of precedence.
+func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Origin {
+	if flag := lookupFlag(flags, s.Name); flag != nil && flag.Changed {
+		return Origin{FromFlag, s.Name}
+	}
+	for _, name := range []string{s.Env(), s.EnvToo} {
+		// As viper has it, an empty variable is one that is not set.
+		if name != "" && os.Getenv(name) != "" {
+			return Origin{FromEnv, name}
+		}
+	}
+	if v.InConfig(s.Name) {
+		return Origin{FromFile, file}
+	}
+	return Origin{Source: FromDefault}
+}
+
+// readFile reads the configuration file into v and returns its path, or ""
+// if there is none.
+func readFile(v *viper.Viper, explicit string) (string, error) {
+	path, err := findFile(explicit)
+	if path == "" || err != nil {
+		return "", err
+	}
+	v.SetConfigFile(path)
+	v.SetConfigType("yaml") // whatever the name ends in; JSON is YAML too
+	if err := v.ReadInConfig(); err != nil {
+		return "", fmt.Errorf("%w: file %s: %w", ErrInvalid, path, err)
+	}
+	// Flags, variables and defaults are bound for known names only, so any
+	// other key is the file's.
+	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
+		if _, known := Lookup(key); !known {
+			return "", fmt.Errorf("%w: file %s: unknown key %q, the nearest known is %q", ErrInvalid, path, key, nearest(key))
+		}
+	}
+	return path, nil
+}
+
+func findFile(explicit string) (string, error) {
+	origin := "--config"
+	if explicit == "" {
+		explicit, origin = os.Getenv(FileEnvVar), FileEnvVar
+	}
+	if explicit != "" {
+		if _, err := os.Stat(explicit); err != nil {
+			return "", fmt.Errorf("%w: file given by %s: %w", ErrInvalid, origin, err)
+		}
+		return explicit, nil
+	}
+	for _, path := range SearchPath() {
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		// A directory on the way that this user may not enter hides no file
+		// that is meant for this user.
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return "", nil
+}
+
+// SearchPath returns where a configuration file is looked for if none is
+// given, in order.
+func SearchPath() []string {
+	paths := []string{"ringcli.yaml"}
+	// Without a home directory there is no user's file.
+	if dir, err := os.UserConfigDir(); err == nil {
+		paths = append(paths, filepath.Join(dir, "ringcli", "config.yaml"))
+	}
+	return append(paths, systemFile)
+}
+
+// File returns the path of the configuration file that was read, or "".
+func (c *Config) File() string { return c.file }
+
+// Values returns all values in force, in the order of Settings.
+func (c *Config) Values() []Value {
+	list := make([]Value, 0, len(Settings))
+	for _, s := range Settings {
+		list = append(list, c.values[s.Name])
+	}
+	return list
+}
+
+// Get returns a value with its origin. Like the typed getters it panics if
+// there is no such setting; they panic also if it has another kind: both are
+// a programmer's errors.
+func (c *Config) Get(name string) Value {
+	mustLookup(name)
+	return c.values[name]
+}
+
+// IsSet tells whether the value came from anywhere but the default.
+func (c *Config) IsSet(name string) bool { return c.Get(name).Origin.Source != FromDefault }
+
+// String returns the value of a setting of kind String.
+func (c *Config) String(name string) string { return get[string](c, name) }
+
+// Int returns the value of a setting of kind Int.
+func (c *Config) Int(name string) int { return get[int](c, name) }
+
+// Duration returns the value of a setting of kind Duration.
+func (c *Config) Duration(name string) time.Duration { return get[time.Duration](c, name) }
+
+// Size returns the value of a setting of kind Size, in bytes.
+func (c *Config) Size(name string) uint64 { return get[uint64](c, name) }
+
+func get[T any](c *Config, name string) T {
+	value, ok := c.Get(name).Value.(T)
+	if !ok {
+		panic(fmt.Sprintf("configs: setting %q is a %T, not a %T", name, c.Get(name).Value, value))
+	}
+	return value
+}
+
+// nearest returns the known name with the fewest edits from the key.
+func nearest(key string) string {
+	key = strings.ReplaceAll(key, "_", "-")
+	best, fewest := "", -1
+	for _, s := range Settings {
+		if d := editDistance(key, s.Name); fewest < 0 || d < fewest {
+			best, fewest = s.Name, d
+		}
+	}
+	return best
+}
+
+// editDistance is Levenshtein's: insertions, deletions and replacements.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,216 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cast"
+	"github.com/spf13/pflag"
+)
+
+// Kind is the type of a setting's value.
+type Kind uint8
+
+// The kinds, with the Go type of Default and of a Value.
+const (
+	String   Kind = iota // string
+	Int                  // int
+	Duration             // time.Duration
+	Size                 // uint64, in bytes
+)
+
+// Setting is one thing that can be configured, by the flag --Name, by the
+// environment variable RINGCLI_NAME, or by the key Name in a file.
+type Setting struct {
+	Name    string
+	Kind    Kind
+	Default any
+	Usage   string
+
+	// OneOf, if set, lists all values (String and Int).
+	OneOf []any
+	// Min and Max bound Int (as it is) and Size (bytes), if Max is above Min.
+	Min, Max int64
+	// EnvToo is read when the setting's own variable is not set.
+	EnvToo string
+}
+
+// Settings is the table of all settings, and the only place where their
+// defaults are. Defaults of the queue pair's attributes are those of
+// rdma-core's examples, but for retry-cnt.
+var Settings = []Setting{
+	// Who is in the ring.
+	{Name: "list", Kind: String, Default: "", Usage: "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE"},
+	{Name: "index", Kind: Int, Default: -1, Min: -1, Max: maxRanks - 1, Usage: "this rank's place in the list, from 0 (-1: not given)"},
+	{Name: "tcp-port", Kind: Int, Default: 18600, Min: 1, Max: 65535, Usage: "TCP port of the exchange, for hosts listed without one"},
+	{Name: "timeout", Kind: Duration, Default: 30 * time.Second, Usage: "deadline of each wait"},
+
+	// The device and the queue pair.
+	{Name: "device", Kind: String, Default: "auto", Usage: "provider:device, such as soft:lo or ibv:mlx5_0 (auto: chosen for each neighbour)"},
+	{Name: "port", Kind: Int, Default: 1, Min: 1, Max: 255, Usage: "port of the RDMA device"},
+	{Name: "gid-index", Kind: Int, Default: -1, Min: -1, Max: 255, Usage: "index in the port's GID table (-1: chosen by the route to the neighbour)"},
+	{Name: "mtu", Kind: Int, Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096}, Usage: "path MTU in bytes (0: the port's active MTU)"},
+	{Name: "sl", Kind: Int, Default: 0, Min: 0, Max: 15, Usage: "service level"},
+	{Name: "traffic-class", Kind: Int, Default: 0, Min: 0, Max: 255, Usage: "traffic class: DSCP and ECN bits of RoCEv2"},
+	{Name: "qp-timeout", Kind: Int, Default: 14, Min: 0, Max: 31, Usage: "local ACK timeout, 4.096 us times 2 to this power (0: wait for ever)"},
+	// 7, the examples' value, is retried for ever by rdma_rxe: a lost peer
+	// would never be reported.
+	{Name: "retry-cnt", Kind: Int, Default: 6, Min: 0, Max: 7, Usage: "retries after an ACK timeout or a sequence error (rdma_rxe takes 7 for ever)"},
+	{Name: "rnr-retry", Kind: Int, Default: 7, Min: 0, Max: 7, Usage: "retries while the peer has no receive posted (7: for ever)"},
+	{Name: "min-rnr-timer", Kind: Int, Default: 12, Min: 0, Max: 31, Usage: "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)"},
+
+	// How collectives move their data.
+	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read"}, Usage: "protocol of collectives (auto: by size)"},
+	{Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a segment, the unit of pipelining"},
+	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 1024, Usage: "segments in flight"},
+	// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
+	{Name: "slots", Kind: Int, Default: 8, Min: 1, Max: 1024, Usage: "slots to receive into, per neighbour, for eager"},
+	{Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a slot"},
+
+	// What is printed.
+	{Name: "output", Kind: String, Default: "table", OneOf: []any{"table", "json", "csv"}, Usage: "format of results"},
+	{Name: "trace", Kind: String, Default: "warn", EnvToo: "RINGCLI_DEBUG", Usage: "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info"},
+	{Name: "trace-format", Kind: String, Default: "auto", OneOf: []any{"auto", "text", "json"}, Usage: "format of traces (auto: text on a terminal, JSON otherwise)"},
+}
+
+// maxRanks bounds index; a list of a million hosts is a mistake.
+const maxRanks = 1 << 20
+
+// Lookup returns the setting of that name.
+func Lookup(name string) (Setting, bool) {
+	for _, s := range Settings {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Setting{}, false
+}
+
+// Env returns the environment variable of the setting: RINGCLI_GID_INDEX.
+func (s Setting) Env() string {
+	return "RINGCLI_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+}
+
+// AddFlags declares a flag for each named setting, or for all of them if none
+// is named, with default and usage from the table. A name that is not in the
+// table is a programmer's error and panics.
+func AddFlags(flags *pflag.FlagSet, names ...string) {
+	if len(names) == 0 {
+		for _, s := range Settings {
+			names = append(names, s.Name)
+		}
+	}
+	for _, name := range names {
+		s := mustLookup(name)
+		switch s.Kind {
+		case String:
+			flags.String(name, s.Default.(string), s.Usage)
+		case Int:
+			flags.Int(name, s.Default.(int), s.Usage)
+		case Duration:
+			flags.Duration(name, s.Default.(time.Duration), s.Usage)
+		case Size:
+			value := SizeValue(s.Default.(uint64))
+			flags.Var(&value, name, s.Usage)
+		}
+	}
+}
+
+func mustLookup(name string) Setting {
+	s, ok := Lookup(name)
+	if !ok {
+		panic("configs: no setting " + strconv.Quote(name))
+	}
+	return s
+}
+
+// Parse turns what a flag, a variable or a file holds into the setting's Go
+// type, and checks it. Errors wrap ErrInvalid and name the setting, the value
+// and what was expected.
+func (s Setting) Parse(raw any) (any, error) {
+	value, ok := s.convert(raw)
+	if !ok || !s.allows(value) {
+		return nil, fmt.Errorf("%w: %s is %s, expected %s", ErrInvalid, s.Name, display(raw), s.expected())
+	}
+	return value, nil
+}
+
+func (s Setting) convert(raw any) (any, bool) {
+	switch s.Kind {
+	case String:
+		// A list in a file reads well as a YAML sequence.
+		switch list := raw.(type) {
+		case []any:
+			return strings.Join(cast.ToStringSlice(list), ","), true
+		case []string:
+			return strings.Join(list, ","), true
+		case map[string]any:
+			return nil, false
+		}
+		text, err := cast.ToStringE(raw)
+		return text, err == nil
+	case Int:
+		// Not cast.ToInt, which takes true for 1 and cuts fractions off.
+		n, err := strconv.Atoi(strings.TrimSpace(fmt.Sprint(raw)))
+		return n, err == nil
+	case Duration:
+		// A bare number would leave open whether it means seconds.
+		d, err := time.ParseDuration(strings.TrimSpace(fmt.Sprint(raw)))
+		return d, err == nil
+	case Size:
+		size, err := ParseSize(fmt.Sprint(raw))
+		return size, err == nil
+	}
+	return nil, false
+}
+
+func (s Setting) allows(value any) bool {
+	if s.OneOf != nil {
+		return slices.Contains(s.OneOf, value)
+	}
+	switch v := value.(type) {
+	case int:
+		return s.Max <= s.Min || s.Min <= int64(v) && int64(v) <= s.Max
+	case uint64:
+		return s.Max <= s.Min || uint64(s.Min) <= v && v <= uint64(s.Max)
+	case time.Duration:
+		return v > 0
+	}
+	return true
+}
+
+func (s Setting) expected() string {
+	if s.OneOf != nil {
+		names := make([]string, len(s.OneOf))
+		for i, v := range s.OneOf {
+			names[i] = fmt.Sprint(v)
+		}
+		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	}
+	bounded := s.Max > s.Min
+	switch s.Kind {
+	case Int:
+		if bounded {
+			return fmt.Sprintf("a whole number from %d to %d", s.Min, s.Max)
+		}
+		return "a whole number"
+	case Duration:
+		return "a duration above zero with its unit, such as 500ms or 30s"
+	case Size:
+		if bounded {
+			return fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+		}
+		return "a size such as 64K or 1MiB"
+	}
+	return "text"
+}
+
+func display(raw any) string {
+	if text, ok := raw.(string); ok {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprint(raw)
+}
