@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+)
+
+// AETH is the acknowledge extended transport header (IBTA volume 1, section
+// 9.5.2): syndrome 1, MSN 3.
+type AETH []byte
+
+// Encode writes the header; msn has 24 bits.
+func (h AETH) Encode(s Syndrome, msn uint32) {
+	binary.BigEndian.PutUint32(h, uint32(s)<<24|msn&mask24)
+}
+
+// Syndrome returns what the responder says.
+func (h AETH) Syndrome() Syndrome { return Syndrome(h[0]) }
+
+// MSN returns the responder's message sequence number, 24 bits.
+func (h AETH) MSN() uint32 { return binary.BigEndian.Uint32(h) & mask24 }
+
+// Syndrome says, in bits 7..5, whether an AETH is an ACK, an RNR NAK or a NAK,
+// and in bits 4..0 a credit, timer or error code.
+type Syndrome uint8
+
+// Syndromes (IBTA volume 1, tables 43 to 45; Linux include/rdma/ib_hdrs.h).
+const (
+	SyndromeAck       Syndrome = 0x1f // ACK without credit information
+	NakPSNSeq         Syndrome = 0x60 // a PSN was skipped; the packet's PSN is the one expected
+	NakInvalidRequest Syndrome = 0x61
+	NakRemoteAccess   Syndrome = 0x62
+	NakRemoteOp       Syndrome = 0x63
+
+	syndromeKind = 0xe0
+	kindAck      = 0x00
+	kindRNR      = 0x20
+	kindNAK      = 0x60
+)
+
+// RNRSyndrome returns the RNR NAK syndrome with a timer code, 0 to 31.
+func RNRSyndrome(code uint8) Syndrome { return Syndrome(kindRNR | code&0x1f) }
+
+// IsAck reports whether s acknowledges.
+func (s Syndrome) IsAck() bool { return s&syndromeKind == kindAck }
+
+// IsRNR reports whether s is a receiver-not-ready NAK; its Code goes into
+// [RNRTimer].
+func (s Syndrome) IsRNR() bool { return s&syndromeKind == kindRNR }
+
+// IsNAK reports whether s is a NAK other than RNR.
+func (s Syndrome) IsNAK() bool { return s&syndromeKind == kindNAK }
+
+// Code returns bits 4..0: the credit code of an ACK, the timer code of an RNR
+// NAK, the error code of a NAK.
+func (s Syndrome) Code() uint8 { return uint8(s) & 0x1f }
+
+// String names s for people.
+func (s Syndrome) String() string {
+	switch {
+	case s == SyndromeAck:
+		return "ACK"
+	case s.IsAck():
+		return fmt.Sprintf("ACK, credit code %d", s.Code())
+	case s.IsRNR():
+		return fmt.Sprintf("RNR NAK, %v", RNRTimer(s.Code()))
+	case s == NakPSNSeq:
+		return "NAK, PSN sequence error"
+	case s == NakInvalidRequest:
+		return "NAK, invalid request"
+	case s == NakRemoteAccess:
+		return "NAK, remote access error"
+	case s == NakRemoteOp:
+		return "NAK, remote operational error"
+	}
+	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
+}
+
+// rnrTimers are the RNR NAK timer codes in units of 10 µs (IBTA volume 1,
+// table 45).
+var rnrTimers = [32]uint32{
+	65536, 1, 2, 3, 4, 6, 8, 12,
+	16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072,
+	4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// RNRTimer returns how long a requester waits at least after an RNR NAK with
+// the timer code, of which the low 5 bits count.
+func RNRTimer(code uint8) time.Duration {
+	return time.Duration(rnrTimers[code&0x1f]) * 10 * time.Microsecond
+}
+
+// RNRCode returns the code of the shortest timer that is not shorter than d;
+// above the longest, 655.36 ms, that one's code, which is 0.
+func RNRCode(d time.Duration) uint8 {
+	for code := uint8(1); code < 32; code++ {
+		if RNRTimer(code) >= d {
+			return code
+		}
+	}
+	return 0
+}
+
+// creditCounts are the ACK credit codes 0 to 30 (IBTA volume 1, table 44).
+var creditCounts = [31]int{
+	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+}
+
+// NoCreditLimit is what [Credits] returns for the code without a limit.
+const NoCreditLimit = math.MaxInt
+
+// Credits returns how many messages past the MSN an ACK's credit code allows.
+// Code 31 means no limit. Linux rdma_rxe ignores credits, and hardware has been
+// seen to send code 0 all the time: do not stall on it.
+func Credits(code uint8) int {
+	if code &= 0x1f; code < 31 {
+		return creditCounts[code]
+	}
+	return NoCreditLimit
+}
+
+// CreditCode returns the code of the greatest count that is not above n.
+func CreditCode(n int) uint8 {
+	code := uint8(0)
+	for int(code)+1 < len(creditCounts) && creditCounts[code+1] <= n {
+		code++
+	}
+	return code
+}

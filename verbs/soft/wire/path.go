@@ -1,0 +1,67 @@
+package wire
+
+// PathMTU is the code of a path MTU (enum ibv_mtu): how many payload bytes a
+// packet carries at most. Both queue pairs of a connection need the same.
+type PathMTU uint8
+
+// Path MTU codes (IBTA volume 1, section 14.2.5.6).
+const (
+	MTU256  PathMTU = 1
+	MTU512  PathMTU = 2
+	MTU1024 PathMTU = 3
+	MTU2048 PathMTU = 4
+	MTU4096 PathMTU = 5
+)
+
+// linkOverhead is what Linux rdma_rxe subtracts from a network device's MTU
+// (RXE_MAX_HDR_LENGTH in rxe_param.h). A peer's choice must be met exactly, so
+// it is used as it is, although IPv4 and the longest headers need less.
+const linkOverhead = 80
+
+// Valid reports whether m is one of the five codes.
+func (m PathMTU) Valid() bool { return m >= MTU256 && m <= MTU4096 }
+
+// Bytes returns the payload bytes of m, 0 where m is not valid.
+func (m PathMTU) Bytes() int {
+	if !m.Valid() {
+		return 0
+	}
+	return 128 << m
+}
+
+// PathMTUOf returns the code for exactly n payload bytes.
+func PathMTUOf(n int) (m PathMTU, ok bool) {
+	for m = MTU256; m <= MTU4096; m++ {
+		if m.Bytes() == n {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
+// PathMTUForLink returns the greatest path MTU that fits a network device with
+// an MTU of linkMTU bytes, in the way of Linux rdma_rxe: 1500 gives 1024. ok is
+// false below 336 bytes, where none fits.
+func PathMTUForLink(linkMTU int) (m PathMTU, ok bool) {
+	for m = MTU4096; m >= MTU256; m-- {
+		if m.Bytes() <= linkMTU-linkOverhead {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
+// UDPSourcePort returns the UDP source port, 0xC000 to 0xFFFF, of a flow label
+// (20 bits) or, where that is 0, of a pair of queue pair numbers. It is one
+// port per queue pair, so that the network keeps its packets in order
+// (rdma_get_udp_sport in Linux include/rdma/ib_verbs.h).
+func UDPSourcePort(flowLabel, lqpn, rqpn uint32) uint16 {
+	const labelMask = 1<<20 - 1
+	if flowLabel == 0 {
+		v := uint64(lqpn) * uint64(rqpn)
+		v ^= v >> 20
+		v ^= v >> 40
+		flowLabel = uint32(v & labelMask)
+	}
+	return uint16(flowLabel&0x3fff^flowLabel&0xfc000>>14) | 0xc000
+}
