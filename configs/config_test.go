@@ -1,0 +1,307 @@
+package configs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// isolate hides the files and variables of whoever runs the test, and returns
+// the empty directory that is then the current one, and the user's.
+func isolate(t *testing.T) (cwd, user string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "RINGCLI_") {
+			t.Setenv(name, "")
+		}
+	}
+	cwd, user = t.TempDir(), t.TempDir()
+	t.Chdir(cwd)
+	t.Setenv("XDG_CONFIG_HOME", user)
+	return cwd, user
+}
+
+func parsed(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return flags
+}
+
+func TestPrecedenceAndOrigin(t *testing.T) {
+	isolate(t)
+	file := write(t, "some.conf", "segment: 64K\ndepth: 8\nmtu: 1024\nQP-Timeout: 16\n")
+	t.Setenv("RINGCLI_SEGMENT", "128k")
+	t.Setenv("RINGCLI_DEPTH", "16")
+	t.Setenv("RINGCLI_MTU", "") // empty is not set
+	c, err := Load(parsed(t, "--segment", "1MiB", "--list", "a,b"), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []Value{
+		{"segment", uint64(1 << 20), Origin{FromFlag, "segment"}},
+		{"list", "a,b", Origin{FromFlag, "list"}},
+		{"depth", 16, Origin{FromEnv, "RINGCLI_DEPTH"}},
+		{"mtu", 1024, Origin{FromFile, file}},
+		{"qp-timeout", 16, Origin{FromFile, file}},
+		{"timeout", 30 * time.Second, Origin{}},
+	} {
+		if got := c.Get(want.Name); got != want {
+			t.Errorf("got %v from %v, want %v from %v", got, got.Origin, want, want.Origin)
+		}
+	}
+	if got := c.Get("mtu").Origin.String(); got != "file some.conf" {
+		t.Errorf("origin reads %q", got)
+	}
+	if c.Int("depth") != 16 || c.Size("segment") != 1<<20 || c.String("list") != "a,b" || c.Duration("timeout") != 30*time.Second {
+		t.Error("a typed getter differs from Get")
+	}
+	if !c.IsSet("depth") || c.IsSet("timeout") {
+		t.Error("IsSet")
+	}
+}
+
+// A flag that was not given holds the default, which must not hide the file.
+func TestFlagNotGivenYields(t *testing.T) {
+	isolate(t)
+	write(t, "ringcli.yaml", "output: json\n")
+	c, err := Load(parsed(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.String("output") != "json" {
+		t.Errorf("output is %q", c.String("output"))
+	}
+}
+
+// A flag that was given its default's value is still a flag that was given.
+func TestFlagGivenWithDefaultWins(t *testing.T) {
+	isolate(t)
+	t.Setenv("RINGCLI_OUTPUT", "csv")
+	c, err := Load(parsed(t, "--output", "table"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Get("output"); got.Value != "table" || got.Origin.Source != FromFlag {
+		t.Errorf("output is %v from %v", got, got.Origin)
+	}
+}
+
+func TestEverySettingByFlagEnvAndFile(t *testing.T) {
+	other := map[string]string{
+		"list": "x,y", "index": "3", "tcp-port": "99", "timeout": "1m0s", "device": "soft:lo",
+		"port": "2", "gid-index": "4", "mtu": "4096", "sl": "5", "traffic-class": "104",
+		"qp-timeout": "15", "retry-cnt": "2", "rnr-retry": "1", "min-rnr-timer": "13",
+		"protocol": "eager", "segment": "32K", "depth": "2", "slots": "16", "slot-size": "8K",
+		"output": "csv", "trace": "wire=debug", "trace-format": "json",
+	}
+	for _, s := range Settings {
+		t.Run(s.Name, func(t *testing.T) {
+			isolate(t)
+			text, ok := other[s.Name]
+			if !ok {
+				t.Fatal("this test has no value for it")
+			}
+			check := func(want Source, flags *pflag.FlagSet, file string) {
+				t.Helper()
+				c, err := Load(flags, file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v := c.Get(s.Name); v.String() != text || v.Origin.Source != want {
+					t.Errorf("got %s from %s, want %s", v, v.Origin, text)
+				}
+			}
+			check(FromFlag, parsed(t, "--"+s.Name, text), "")
+			check(FromFile, nil, write(t, "f.yaml", s.Name+": "+text+"\n"))
+			t.Setenv(s.Env(), text)
+			check(FromEnv, nil, "")
+		})
+	}
+}
+
+func TestDebugVariableSetsTrace(t *testing.T) {
+	isolate(t)
+	t.Setenv("RINGCLI_DEBUG", "1")
+	c, err := Load(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Get("trace"); got.Value != "1" || got.Origin.String() != "env RINGCLI_DEBUG" {
+		t.Errorf("trace is %v from %v", got, got.Origin)
+	}
+	t.Setenv("RINGCLI_TRACE", "off")
+	if c, err = Load(nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Get("trace"); got.Value != "off" || got.Origin.String() != "env RINGCLI_TRACE" {
+		t.Errorf("trace is %v from %v", got, got.Origin)
+	}
+}
+
+func TestWhichFile(t *testing.T) {
+	_, user := isolate(t)
+	if c, err := Load(nil, ""); err != nil {
+		t.Fatal(err)
+	} else if c.File() != "" && c.File() != systemFile {
+		t.Errorf("read %s where there is no file", c.File())
+	}
+	steps := []struct{ path, explicit string }{
+		{filepath.Join(user, "ringcli", "config.yaml"), ""},
+		{"ringcli.yaml", ""},
+	}
+	for _, step := range steps {
+		write(t, step.path, "depth: 2\n")
+		if c, err := Load(nil, ""); err != nil {
+			t.Fatal(err)
+		} else if c.File() != step.path {
+			t.Errorf("read %q, want %q", c.File(), step.path)
+		}
+	}
+	t.Setenv(FileEnvVar, write(t, "by-env.yaml", ""))
+	if c, err := Load(nil, ""); err != nil {
+		t.Fatal(err)
+	} else if c.File() != "by-env.yaml" || c.IsSet("depth") {
+		t.Errorf("read %q", c.File())
+	}
+	if c, err := Load(nil, write(t, "by-flag.yaml", "")); err != nil {
+		t.Fatal(err)
+	} else if c.File() != "by-flag.yaml" {
+		t.Errorf("read %q", c.File())
+	}
+}
+
+func TestFileForms(t *testing.T) {
+	for text, want := range map[string]Value{
+		"list: [a, 'b:1', '[::1]:2']": {Name: "list", Value: "a,b:1,[::1]:2"},
+		"list:\n- a\n- b\n":           {Name: "list", Value: "a,b"},
+		"segment: 65536":              {Name: "segment", Value: uint64(65536)},
+		"trace: off":                  {Name: "trace", Value: "off"},
+		"trace: 0":                    {Name: "trace", Value: "0"},
+		"mtu:":                        {Name: "mtu", Value: 0}, // no value: as if it were not there
+		`{"depth": 7}`:                {Name: "depth", Value: 7},
+	} {
+		if got := load(t, text).Get(want.Name); got.Value != want.Value {
+			t.Errorf("%q: got %#v, want %#v", text, got.Value, want.Value)
+		}
+	}
+}
+
+func TestBadInputSaysWhatAndWhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		file string
+		env  [2]string
+		args []string
+		want string
+	}{
+		"unknown key":        {file: "qp_timout: 3", want: `configuration: file f.yaml: unknown key "qp_timout", the nearest known is "qp-timeout"`},
+		"nested key":         {file: "qp:\n  timeout: 3", want: `configuration: file f.yaml: unknown key "qp.timeout", the nearest known is "qp-timeout"`},
+		"value of a file":    {file: "mtu: 9000", want: `configuration: mtu is 9000, expected 0, 256, 512, 1024, 2048 or 4096 (from file f.yaml)`},
+		"value of a var":     {env: [2]string{"RINGCLI_DEPTH", "many"}, want: `configuration: depth is "many", expected a whole number from 1 to 1024 (from env RINGCLI_DEPTH)`},
+		"value of a flag":    {args: []string{"--sl", "16"}, want: `configuration: sl is 16, expected a whole number from 0 to 15 (from flag --sl)`},
+		"fraction":           {file: "depth: 1.5", want: `configuration: depth is 1.5, expected a whole number from 1 to 1024 (from file f.yaml)`},
+		"truth as number":    {file: "port: true", want: `configuration: port is true, expected a whole number from 1 to 255 (from file f.yaml)`},
+		"map as text":        {file: "device: {}", want: `configuration: device is map[], expected text (from file f.yaml)`},
+		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write or rendezvous-read (from file f.yaml)`},
+		"duration sans unit": {file: "timeout: 30", want: `configuration: timeout is 30, expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
+		"duration below":     {file: "timeout: -1s", want: `configuration: timeout is "-1s", expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
+		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},
+		"size too great":     {env: [2]string{"RINGCLI_SEGMENT", "99999999999G"}, want: `configuration: segment is "99999999999G", expected a size from 256 to 1G, such as 64K or 1MiB (from env RINGCLI_SEGMENT)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isolate(t)
+			file := ""
+			if test.file != "" {
+				file = write(t, "f.yaml", test.file)
+			}
+			if test.env[0] != "" {
+				t.Setenv(test.env[0], test.env[1])
+			}
+			_, err := Load(parsed(t, test.args...), file)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+			if !errors.Is(err, ErrInvalid) {
+				t.Error("the error does not wrap ErrInvalid")
+			}
+		})
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	isolate(t)
+	for path, want := range map[string]string{
+		"missing.yaml": "given by --config",
+		write(t, "broken.yaml", "mtu: [1\ndepth"):     "broken.yaml",
+		write(t, "twice.yaml", "mtu: 0\nmtu: 1024\n"): "already defined",
+		t.TempDir(): "is a directory",
+	} {
+		_, err := Load(nil, path)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want it to say %q", path, err, want)
+		}
+	}
+}
+
+func TestFlagsOfACommandAreLeftAlone(t *testing.T) {
+	isolate(t)
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	AddFlags(flags, "mtu")
+	check := flags.Bool("check", false, "")
+	if err := flags.Parse([]string{"--check", "--mtu=512"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(flags, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Int("mtu") != 512 || !*check {
+		t.Errorf("mtu %d, check %t", c.Int("mtu"), *check)
+	}
+}
+
+func TestTheTableIsSound(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Settings {
+		if seen[s.Name] {
+			t.Errorf("%s is there twice", s.Name)
+		}
+		seen[s.Name] = true
+		if s.Usage == "" {
+			t.Errorf("%s has no usage", s.Name)
+		}
+		if value, err := s.Parse(s.Default); err != nil || value != s.Default {
+			t.Errorf("the default of %s parses as %#v, %v", s.Name, value, err)
+		}
+	}
+}
+
+func TestGettersPanicOnMisuse(t *testing.T) {
+	isolate(t)
+	c, err := Load(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, misuse := range map[string]func(){
+		"unknown name": func() { c.Get("speed") },
+		"other kind":   func() { c.Int("device") },
+		"unknown flag": func() { AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError), "speed") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			misuse()
+		}()
+	}
+}
