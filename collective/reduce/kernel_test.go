@@ -1,0 +1,258 @@
+package reduce_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
+)
+
+// steps are the operations that kernels are made for, and Avg, which shares one.
+var steps = reduce.Ops()
+
+// specials are the bits of elements at the edges: zeros, the smallest and
+// largest subnormals and normals, one, infinities, NaNs quiet and signalling,
+// of both signs; and the extremes of the integers.
+var specials = map[reduce.Type][]uint64{
+	reduce.Int8:  {0, 1, 0x7f, 0x80, 0x81, 0xff},
+	reduce.Int32: {0, 1, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff},
+	reduce.Int64: {0, 1, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1},
+	reduce.Float16: signs(15, 0, 1, 0x3ff, 0x400, 0x3bff, 0x3c00, 0x3c01, 0x4000, 0x7bff,
+		0x7c00, 0x7c01, 0x7dff, 0x7e00, 0x7fff),
+	reduce.BFloat16: signs(15, 0, 1, 0x7f, 0x80, 0x3f7f, 0x3f80, 0x3f81, 0x4000, 0x7f7f,
+		0x7f80, 0x7f81, 0x7fbf, 0x7fc0, 0x7fff),
+	reduce.Float32: signs(31, 0, 1, 0x7fffff, 0x800000, 0x3f7fffff, 0x3f800000, 0x3f800001,
+		0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fbfffff, 0x7fc00000, 0x7fffffff),
+	reduce.Float64: signs(63, 0, 1, 1<<52-1, 1<<52, 0x3ff0000000000000, 0x3ff0000000000001,
+		0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff0000000000001, 0x7ff8000000000000,
+		0x7fffffffffffffff),
+}
+
+func init() {
+	specials[reduce.Uint8] = specials[reduce.Int8]
+	specials[reduce.Uint32] = specials[reduce.Int32]
+	specials[reduce.Uint64] = specials[reduce.Int64]
+}
+
+// signs returns each of the bits without and with the sign bit.
+func signs(bit int, bits ...uint64) []uint64 {
+	for _, b := range bits {
+		bits = append(bits, b|1<<bit)
+	}
+	return bits
+}
+
+// put writes the low bytes of bits as one element.
+func put(b []byte, bits uint64) {
+	var e [8]byte
+	binary.LittleEndian.PutUint64(e[:], bits)
+	copy(b, e[:])
+}
+
+// scatter fills buf with random bits, a quarter of them special elements and,
+// of the floats, half with exponents near each other so that sums round.
+func scatter(r *rand.Rand, buf []byte, t reduce.Type) {
+	size := t.Size()
+	for i := 0; i < len(buf); i += size {
+		switch r.IntN(4) {
+		case 0:
+			put(buf[i:i+size], specials[t][r.IntN(len(specials[t]))])
+		case 1:
+			put(buf[i:i+size], r.Uint64())
+		default:
+			reference.Fill(buf[i:i+size], t, reduce.Sum, 0, 0, r.Uint64())
+		}
+	}
+}
+
+// expectStep fails the test where got is not a op b.
+func expectStep(t *testing.T, typ reduce.Type, op reduce.Op, got, a, b []byte) {
+	t.Helper()
+	want := make([]byte, len(a))
+	reference.Combine(want, a, b, typ, op)
+	if wrong, i := reference.Compare(got, want, typ); wrong > 0 {
+		size := typ.Size()
+		at := func(e []byte) string { return reference.Format(e[i*size:(i+1)*size], typ) }
+		t.Fatalf("%d of %d wrong: element %d: %s of %s and %s is %s, want %s",
+			wrong, len(a)/size, i, op, at(a), at(b), at(got), at(want))
+	}
+}
+
+// forEach runs f for every type and operation as a subtest.
+func forEach(t *testing.T, f func(t *testing.T, typ reduce.Type, op reduce.Op)) {
+	for _, typ := range reduce.Types() {
+		for _, op := range steps {
+			t.Run(fmt.Sprintf("%s/%s", typ, op), func(t *testing.T) { f(t, typ, op) })
+		}
+	}
+}
+
+func TestKernelShapes(t *testing.T) {
+	const guard = 0xa5
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		r := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
+		size := typ.Size()
+		arena := make([]byte, 3*1024)
+		for length := range 68 {
+			for alias := range 3 {
+				for i := range arena {
+					arena[i] = guard
+				}
+				// Each operand starts at a byte address of its own.
+				operand := func(i int) []byte {
+					from := 1024*i + 64 + r.IntN(16)
+					return arena[from : from+length*size : from+length*size]
+				}
+				dst, a, b := operand(0), operand(1), operand(2)
+				switch alias {
+				case 1:
+					dst = a
+				case 2:
+					dst = b
+				}
+				scatter(r, a, typ)
+				scatter(r, b, typ)
+				inA, inB, before := bytes.Clone(a), bytes.Clone(b), bytes.Clone(arena)
+				reduce.Lookup(typ, op)(dst, a, b)
+				expectStep(t, typ, op, dst, inA, inB)
+				copy(dst, before[offset(arena, dst):])
+				if !bytes.Equal(arena, before) {
+					t.Fatalf("length %d, alias %d: bytes outside dst were written", length, alias)
+				}
+			}
+		}
+	})
+}
+
+// offset returns where within arena the slice begins.
+func offset(arena, slice []byte) int {
+	for i := range arena {
+		if len(slice) > 0 && &arena[i] == &slice[0] {
+			return i
+		}
+	}
+	return 0
+}
+
+func TestKernelEveryPairOfSpecials(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		size := typ.Size()
+		var a, b []byte
+		for _, x := range specials[typ] {
+			for _, y := range specials[typ] {
+				a, b = append(a, make([]byte, size)...), append(b, make([]byte, size)...)
+				put(a[len(a)-size:], x)
+				put(b[len(b)-size:], y)
+			}
+		}
+		got, swapped := make([]byte, len(a)), make([]byte, len(a))
+		reduce.Lookup(typ, op)(got, a, b)
+		expectStep(t, typ, op, got, a, b)
+		reduce.Lookup(typ, op)(swapped, b, a)
+		if !bytes.Equal(got, swapped) {
+			t.Fatal("the order of the two operands changes the result")
+		}
+	})
+}
+
+// Small types are tried with every value on one side.
+func TestKernelEveryValue(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		size := typ.Size()
+		if size > 2 {
+			t.Skip("more than 65536 values")
+		}
+		r := rand.New(rand.NewPCG(3, 4))
+		values := 1 << (8 * size)
+		a, b, got := make([]byte, values*size), make([]byte, values*size), make([]byte, values*size)
+		for i := range values {
+			put(a[i*size:(i+1)*size], uint64(i))
+		}
+		for range 6 {
+			scatter(r, b, typ)
+			reduce.Lookup(typ, op)(got, a, b)
+			expectStep(t, typ, op, got, a, b)
+		}
+	})
+}
+
+func TestKernelRandom(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		r := rand.New(rand.NewPCG(1, 2))
+		a, b, got := make([]byte, 64<<10), make([]byte, 64<<10), make([]byte, 64<<10)
+		scatter(r, a, typ)
+		scatter(r, b, typ)
+		reduce.Lookup(typ, op)(got, a, b)
+		expectStep(t, typ, op, got, a, b)
+	})
+}
+
+func TestFinish(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		r := rand.New(rand.NewPCG(5, 6))
+		arena := make([]byte, 4096+8)
+		for _, n := range []int{1, 2, 3, 4, 7, 8, 127, 128, 129, 255, 256, 257, 1000, 65521} {
+			buf := arena[n%8:][:4096]
+			scatter(r, buf, typ)
+			in := bytes.Clone(buf)
+			want := bytes.Clone(buf)
+			reference.Finish(want, typ, op, n)
+			reduce.Finish(typ, op, n, buf)
+			if wrong, i := reference.Compare(buf, want, typ); wrong > 0 {
+				size := typ.Size()
+				at := func(e []byte) string { return reference.Format(e[i*size:(i+1)*size], typ) }
+				t.Fatalf("%d wrong: %s over %d ranks is %s, want %s", wrong, at(in), n, at(buf), at(want))
+			}
+			if op != reduce.Avg && !bytes.Equal(in, buf) {
+				t.Fatalf("%s over %d ranks was changed", op, n)
+			}
+		}
+	})
+}
+
+func TestNoAllocations(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		a, b, dst := make([]byte, 4096), make([]byte, 4096), make([]byte, 4096)
+		if n := testing.AllocsPerRun(10, func() {
+			reduce.Lookup(typ, op)(dst, a, b)
+			reduce.Finish(typ, op, 3, dst)
+		}); n != 0 {
+			t.Errorf("%v allocations a run", n)
+		}
+	})
+}
+
+// FuzzKernel holds every kernel against the reference on arbitrary operands,
+// in place and not, at an arbitrary address.
+func FuzzKernel(f *testing.F) {
+	for typ, list := range specials {
+		var a, b []byte
+		for i, bits := range list {
+			a, b = binary.LittleEndian.AppendUint64(a, bits), binary.LittleEndian.AppendUint64(b, list[len(list)-1-i])
+		}
+		for op := range steps {
+			f.Add(uint8(typ), uint8(op), uint8(typ), a, b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, typeByte, opByte, start uint8, a, b []byte) {
+		typ := reduce.Types()[int(typeByte)%len(reduce.Types())]
+		op := steps[int(opByte)%len(steps)]
+		length := min(len(a), len(b)) / typ.Size() * typ.Size()
+		a, b = a[:length], b[:length]
+		place := func() []byte { return make([]byte, length+16)[start%16:][:length] }
+
+		dst := place()
+		reduce.Lookup(typ, op)(dst, a, b)
+		expectStep(t, typ, op, dst, a, b)
+		copy(dst, a)
+		reduce.Lookup(typ, op)(dst, dst, b)
+		expectStep(t, typ, op, dst, a, b)
+		copy(dst, b)
+		reduce.Lookup(typ, op)(dst, a, dst)
+		expectStep(t, typ, op, dst, a, b)
+	})
+}

@@ -1,0 +1,106 @@
+package reference
+
+import "ringcli/collective/reduce"
+
+// blockBytes is how much of the vector a Checker has in hand at a time: small
+// enough for the first-level cache, large enough to hide the cost of a start.
+const blockBytes = 8 << 10
+
+// Checker makes the inputs of a reduction over n ranks and verifies results of
+// any size with a bounded scratch. It allocates when it is made and when it
+// reports an error. It is not safe for concurrent use.
+type Checker struct {
+	t     reduce.Type
+	op    reduce.Op
+	n     int
+	count int
+	seed  uint64
+
+	want, input []byte // one block each
+}
+
+// Mismatch is one wrong element.
+type Mismatch struct {
+	Offset    int    // index of the element in the vector
+	Got, Want string // value and bits
+}
+
+// NewChecker returns a Checker for vectors of count elements, reduced over n
+// ranks (at least 1).
+func NewChecker(t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
+	return &Checker{
+		t: t, op: op, n: n, count: count, seed: seed,
+		want: make([]byte, blockBytes), input: make([]byte, blockBytes),
+	}
+}
+
+// Fill writes rank's input, from element 0 for as many as buf holds.
+func (c *Checker) Fill(rank int, buf []byte) { Fill(buf, c.t, c.op, rank, 0, c.seed) }
+
+// Expect writes the elements [lo, hi) that the ring's reduction must yield.
+func (c *Checker) Expect(lo, hi int, dst []byte) {
+	c.blocks(lo, hi, func(chunk, from, to int) {
+		c.reduce(dst[(from-lo)*c.t.Size():(to-lo)*c.t.Size()], chunk, from)
+	})
+}
+
+// Verify compares got with the elements [lo, hi) that the ring's reduction must
+// yield, bit for bit. It returns the number of wrong elements and the first;
+// elements that got lacks are wrong.
+func (c *Checker) Verify(lo, hi int, got []byte) (wrong int, first Mismatch) {
+	return c.verify(lo, hi, got, c.reduce)
+}
+
+// VerifyGathered does the same for an all-gather: each chunk must be its
+// owner's input.
+func (c *Checker) VerifyGathered(lo, hi int, got []byte) (wrong int, first Mismatch) {
+	return c.verify(lo, hi, got, func(dst []byte, chunk, from int) {
+		Fill(dst, c.t, c.op, chunk, from, c.seed)
+	})
+}
+
+func (c *Checker) verify(lo, hi int, got []byte, expect func(dst []byte, chunk, from int)) (wrong int, first Mismatch) {
+	size := c.t.Size()
+	c.blocks(lo, hi, func(chunk, from, to int) {
+		want := c.want[:(to-from)*size]
+		expect(want, chunk, from)
+		have := got[min((from-lo)*size, len(got)):min((to-lo)*size, len(got))]
+		bad, at := Compare(have, want, c.t)
+		if bad > 0 && wrong == 0 {
+			first = Mismatch{Offset: from + at, Got: "nothing", Want: Format(want[at*size:(at+1)*size], c.t)}
+			if (at+1)*size <= len(have) {
+				first.Got = Format(have[at*size:(at+1)*size], c.t)
+			}
+		}
+		wrong += bad
+	})
+	return wrong, first
+}
+
+// blocks calls f for consecutive runs [from, to) of [lo, hi), each within one
+// chunk and one block.
+func (c *Checker) blocks(lo, hi int, f func(chunk, from, to int)) {
+	most := blockBytes / c.t.Size()
+	for chunk := range c.n {
+		from, end := reduce.Chunk(c.count, c.n, chunk)
+		end = min(end, hi)
+		for from = max(from, lo); from < end; from += most {
+			f(chunk, from, min(from+most, end))
+		}
+	}
+}
+
+// reduce computes the elements of chunk from index from on, as [Ring] does.
+func (c *Checker) reduce(dst []byte, chunk, from int) {
+	for k := 1; k <= c.n; k++ {
+		rank := (chunk + k) % c.n
+		if k == 1 {
+			Fill(dst, c.t, c.op, rank, from, c.seed)
+			continue
+		}
+		input := c.input[:len(dst)]
+		Fill(input, c.t, c.op, rank, from, c.seed)
+		Combine(dst, dst, input, c.t, c.op)
+	}
+	Finish(dst, c.t, c.op, c.n)
+}
