@@ -93,6 +93,10 @@ func parseLevel(text string) (slog.Level, error) {
 	case "":
 		return 0, fmt.Errorf("no level given, known are %s", knownLevels)
 	}
+	if _, _, err := parseSubsystem(text); err == nil {
+		name := strings.ToLower(strings.TrimSpace(text))
+		return 0, fmt.Errorf("subsystem %s needs a level, as in %s=debug", name, name)
+	}
 	return 0, fmt.Errorf("unknown level %q, known are %s", strings.TrimSpace(text), knownLevels)
 }
 

@@ -40,7 +40,7 @@ var current atomic.Pointer[sink]
 // output is what the sink is built from.
 var output struct {
 	sync.Mutex
-	w      *lineWriter
+	w      lineWriter
 	format Format // never Auto
 	color  bool
 	rank   int
@@ -75,7 +75,7 @@ func SetOutput(w io.Writer, format Format) error {
 	}
 	output.Lock()
 	defer output.Unlock()
-	output.w = &lineWriter{w: w}
+	output.w = lineWriter{w}
 	output.format = format
 	output.color = color && colorWanted()
 	rebuild()
@@ -122,15 +122,16 @@ func colorWanted() bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// lineWriter makes the handlers of all subsystems, also of an older sink that
-// is still in use, take turns.
-type lineWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
+// writing is held during each Write. It is one for all outputs, so that a
+// writer which is taken away and given again never sees two at a time.
+var writing sync.Mutex
 
-func (l *lineWriter) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// lineWriter makes the handlers of all subsystems, also those of an older sink
+// that is still in use, take turns.
+type lineWriter struct{ w io.Writer }
+
+func (l lineWriter) Write(line []byte) (int, error) {
+	writing.Lock()
+	defer writing.Unlock()
 	return l.w.Write(line)
 }

@@ -1,0 +1,212 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/slogtest"
+	"time"
+)
+
+// record sends what the test traces to a buffer, at a fixed time, and
+// everything on.
+func record(t testing.TB, format Format) *bytes.Buffer {
+	t.Helper()
+	restore(t)
+	var b bytes.Buffer
+	output.Lock()
+	output.now = func() time.Time { return time.Date(2030, 1, 2, 15, 4, 5, 6789000, time.UTC) }
+	output.Unlock()
+	if err := SetOutput(&b, format); err != nil {
+		t.Fatal(err)
+	}
+	if err := Set("debug"); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// story is one of everything.
+func story() {
+	Debug(Ring, "connected to neighbour", slog.Int("neighbour", 3), slog.String("address", "127.0.0.3:18600"))
+	SetRank(2)
+	Info(Collective, "protocol chosen", slog.String("protocol", "eager"), slog.Uint64("bytes", 4096), slog.Bool("check", true), slog.Float64("busbw", 1.25))
+	Warn(Bootstrap, "stranger on the port", slog.String("sent", "GET / HTTP/1.1\r\n\x1b[2J"), slog.Any("err", errors.New("no magic")), slog.String("name", ""))
+	Error(Wire, "gave up", slog.Duration("after", 1500*time.Millisecond), slog.Group("packet", slog.Int("psn", 7), slog.String("opcode", "SEND_ONLY")))
+	SetRank(-1)
+	Debug(Repl, "two\nlines", slog.Time("at", time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)))
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s (UPDATE_GOLDEN=1 writes it anew)\ngot\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+func TestGoldenText(t *testing.T) {
+	b := record(t, Text)
+	story()
+	golden(t, "story.txt", b.Bytes())
+}
+
+func TestGoldenColor(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	b := record(t, Color)
+	story()
+	golden(t, "story.color.txt", b.Bytes())
+}
+
+func TestGoldenJSON(t *testing.T) {
+	b := record(t, JSON)
+	story()
+	for line := range strings.Lines(b.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+	golden(t, "story.json", b.Bytes())
+}
+
+func TestNoColor(t *testing.T) {
+	for name, env := range map[string][2]string{"NO_COLOR": {"NO_COLOR", "1"}, "dumb": {"TERM", "dumb"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", "")
+			t.Setenv("TERM", "xterm")
+			t.Setenv(env[0], env[1])
+			b := record(t, Color)
+			story()
+			if strings.Contains(b.String(), "\x1b") {
+				t.Errorf("coloured: %q", b)
+			}
+		})
+	}
+}
+
+func TestAutoIsJSONWithoutTerminal(t *testing.T) {
+	b := record(t, Auto)
+	Warn(Ring, "slow")
+	if !json.Valid(b.Bytes()) {
+		t.Errorf("got %q", b)
+	}
+}
+
+func TestAutoIsColouredTextOnATerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminal here:", err)
+	}
+	defer func() { _ = terminal.Close() }()
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	restore(t)
+	if err := SetOutput(terminal, Auto); err != nil {
+		t.Fatal(err)
+	}
+	if output.format != Text || !output.color {
+		t.Errorf("format %s, coloured %t", output.format, output.color)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if err := SetOutput(terminal, Auto); err != nil {
+		t.Fatal(err)
+	}
+	if output.format != Text || output.color {
+		t.Errorf("with NO_COLOR: format %s, coloured %t", output.format, output.color)
+	}
+}
+
+func TestUnknownFormatChangesNothing(t *testing.T) {
+	b := record(t, Text)
+	err := SetOutput(&bytes.Buffer{}, "xml")
+	if err == nil || !strings.Contains(err.Error(), `"xml"`) || !strings.Contains(err.Error(), "auto, text, json and color") {
+		t.Errorf("got %v", err)
+	}
+	Warn(Ring, "still here")
+	if !strings.Contains(b.String(), "still here") {
+		t.Errorf("the output is gone: %q", b)
+	}
+}
+
+func TestLevelsFilter(t *testing.T) {
+	b := record(t, Text)
+	all := func() {
+		Debug(Ring, "debug")
+		Info(Ring, "info")
+		Warn(Ring, "warn")
+		Error(Ring, "error")
+	}
+	for spec, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "off": 0} {
+		b.Reset()
+		if err := Set("off,ring=" + spec); err != nil {
+			t.Fatal(err)
+		}
+		all()
+		Error(Wire, "of another subsystem")
+		if got := strings.Count(b.String(), "\n"); got != want {
+			t.Errorf("at %s %d lines, want %d", spec, got, want)
+		}
+		if Enabled(Ring) != (spec == "debug") || EnabledAt(Ring, slog.LevelError) != (spec != "off") {
+			t.Errorf("at %s Enabled is %t", spec, Enabled(Ring))
+		}
+	}
+}
+
+// TestTextHandlerIsASlogHandler runs the standard library's suite on it.
+func TestTextHandlerIsASlogHandler(t *testing.T) {
+	var b bytes.Buffer
+	slogtest.Run(t, func(*testing.T) slog.Handler {
+		b.Reset()
+		return newTextHandler(&b, Ring, noRank, false)
+	}, func(t *testing.T) map[string]any { return parseText(t, b.String()) })
+}
+
+// parseText reads a line of unquoted attributes back.
+func parseText(t *testing.T, line string) map[string]any {
+	t.Helper()
+	head, rest, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ring: ")
+	if !found {
+		t.Fatalf("no subsystem in %q", line)
+	}
+	event := map[string]any{}
+	fields := strings.Fields(head)
+	event[slog.LevelKey] = fields[len(fields)-1]
+	if len(fields) > 1 {
+		event[slog.TimeKey] = fields[0]
+	}
+	words := strings.Fields(rest)
+	event[slog.MessageKey] = words[0]
+	for _, word := range words[1:] {
+		path, value, isAttr := strings.Cut(word, "=")
+		if !isAttr {
+			continue // a further word of the message
+		}
+		keys := strings.Split(path, ".")
+		group := event
+		for _, key := range keys[:len(keys)-1] {
+			inner, ok := group[key].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				group[key] = inner
+			}
+			group = inner
+		}
+		group[keys[len(keys)-1]] = value
+	}
+	return event
+}
