@@ -95,7 +95,8 @@ func TestEnvironment(t *testing.T) {
 		"yes":        warn + "\nenvironment RINGCLI_DEBUG: trace: bad level spec \"yes\": unknown level \"yes\"",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestEnvironment$")
-		cmd.Env = append(os.Environ(), child+"=1", EnvVar+"="+value)
+		// The race detector would sleep for a second at each exit.
+		cmd.Env = append(os.Environ(), child+"=1", EnvVar+"="+value, "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
