@@ -63,21 +63,6 @@ func TestFormatSizeReadsBack(t *testing.T) {
 	}
 }
 
-func FuzzParseSize(f *testing.F) {
-	for _, seed := range []string{"64K", "1MiB", "17179869184G", "-1", "1.5G", "1iB"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		size, err := ParseSize(text)
-		if err != nil {
-			return
-		}
-		if back, err := ParseSize(FormatSize(size)); err != nil || back != size {
-			t.Errorf("%q is %d, which reads back as %d, %v", text, size, back, err)
-		}
-	})
-}
-
 func TestSizeFlag(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	flags.Usage = func() {}
