@@ -164,7 +164,7 @@ type QPAttr struct {
 	PortNum         int
 	MaxRDAtomic     uint8 // READs and atomics in flight as requester
 	MaxDestRDAtomic uint8 // the same as responder
-	MinRNRTimer     uint8 // code 0..31, see RNRTimer
+	MinRNRTimer     uint8 // code 0..31 (specification 1.4, 9.7.5.2.8, table 45)
 	Timeout         uint8 // code 0..31: 4.096 us * 2^Timeout, 0 waits for ever
 	RetryCnt        uint8 // 0..7
 	RNRRetry        uint8 // 0..7, 7 retries for ever

@@ -13,7 +13,7 @@ type QPState uint32
 //	          INIT        RTR         RTS
 //	RESET ───────▶ INIT ───────▶ RTR ───────▶ RTS ◀──▶ SQD
 //	  ▲                                        │
-//	  └────────────── any state ──▶ ERR ◀──────┘  (an error, or Modify)
+//	  └────── any state but RESET ──▶ ERR ◀────┘  (an error, or Modify)
 const (
 	StateReset QPState = 0
 	StateInit  QPState = 1
@@ -34,7 +34,7 @@ type QPType uint32
 // RC, reliable connected, is the only transport that ringcli uses.
 const RC QPType = 2
 
-func (t QPType) String() string { return name(uint32(t), "type", "", "", "RC", "UC", "UD") }
+func (t QPType) String() string { return name(uint32(t), "QP type", "", "", "RC", "UC", "UD") }
 
 // Opcode is the kind of a work request (enum ibv_wr_opcode).
 type Opcode uint32

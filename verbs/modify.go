@@ -10,7 +10,9 @@ type transition struct{ from, to QPState }
 type attrRule struct{ required, optional AttrMask }
 
 // What Modify demands and allows for RC (InfiniBand specification 1.4, table 102
-// in 11.2.5.2; Linux drivers/infiniband/core/verbs.c, qp_state_table).
+// in 11.2.5.2; Linux drivers/infiniband/core/verbs.c, qp_state_table). Rows to
+// RESET and ERR take no attributes and stand in CheckModify. SQE has no row: only
+// the other transports enter it.
 var rcTransitions = map[transition]attrRule{
 	{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrAccess},
 	{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrAccess},
@@ -26,8 +28,8 @@ var rcTransitions = map[transition]attrRule{
 	{StateRTS, StateSQD}: {},
 	{StateSQD, StateRTS}: {optional: AttrCurState | AttrAccess | AttrMinRNRTimer},
 	{StateSQD, StateSQD}: {
-		optional: AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRDAtomic | AttrMaxDestRDAtomic |
-			AttrAccess | AttrPKeyIndex | AttrMinRNRTimer,
+		optional: AttrPort | AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRDAtomic |
+			AttrMaxDestRDAtomic | AttrAccess | AttrPKeyIndex | AttrMinRNRTimer,
 	},
 }
 
@@ -71,8 +73,8 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, port *Por
 		return e
 	}
 	rest := mask &^ AttrState
-	if to == StateReset || to == StateErr {
-		if e.Unexpected = rest &^ AttrCurState; e.Unexpected != 0 {
+	if to == StateReset || (to == StateErr && cur != StateReset) {
+		if e.Unexpected = rest; e.Unexpected != 0 {
 			return e
 		}
 		return nil

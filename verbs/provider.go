@@ -110,6 +110,9 @@ func Find(device string) (Device, error) {
 			}
 		}
 	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("device %q: %w: no provider has any (ringcli devices says why)", device, ErrNoDevice)
+	}
 	return nil, fmt.Errorf("device %q: %w: expected one of %s (ringcli devices lists them)",
 		device, ErrNoDevice, strings.Join(known, ", "))
 }

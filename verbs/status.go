@@ -33,10 +33,11 @@ const (
 
 var statusNames = [...]string{
 	"success", "local length error", "local QP operation error", "local EE context operation error",
-	"local protection error", "work request flushed", "memory bind error", "bad response", "local access error",
-	"remote invalid request", "remote access error", "remote operation error", "transport retry counter exceeded",
-	"RNR retry counter exceeded", "local RDD violation", "remote invalid RD request", "remote aborted",
-	"invalid EE context number", "invalid EE context state", "fatal error", "response timeout", "general error",
+	"local protection error", "Work Request Flushed Error", "memory management operation error", "bad response error",
+	"local access error", "remote invalid request error", "remote access error", "remote operation error",
+	"transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error",
+	"remote invalid RD request", "aborted error", "invalid EE context number", "invalid EE context state",
+	"fatal error", "response timeout error", "general error",
 }
 
 // String returns the name of a status as ibv_wc_status_str words it.
