@@ -1,5 +1,7 @@
 package reduce
 
+import "math"
+
 // The kernels of the 16-bit floats. A product of two of them needs at most 22
 // bits and the sum is rounded by float32 first: either way float32 has more
 // than twice the precision plus two bits, so that rounding twice gives what
@@ -8,7 +10,15 @@ package reduce
 func sum16(dst, a, b []byte) {
 	d, x, y := operands[uint16](dst, a, b)
 	for i := range d {
-		d[i] = narrow16(widen16(x[i]) + widen16(y[i]))
+		p, q := x[i], y[i]
+		if normal(p) && normal(q) {
+			bits := math.Float32bits(widenNormal16(p) + widenNormal16(q))
+			if narrowsNormal16(bits) {
+				d[i] = narrowNormal16(bits)
+				continue
+			}
+		}
+		d[i] = narrow16(widen16(p) + widen16(q))
 	}
 }
 
@@ -17,21 +27,15 @@ func sum16(dst, a, b []byte) {
 func prod16(dst, a, b []byte) {
 	d, x, y := operands[uint16](dst, a, b)
 	for i := range d {
-		d[i] = narrow16(float32(widen16(x[i]) * widen16(y[i])))
-	}
-}
-
-func min16(dst, a, b []byte) {
-	d, x, y := operands[uint16](dst, a, b)
-	for i := range d {
-		d[i] = narrow16(min(widen16(x[i]), widen16(y[i])))
-	}
-}
-
-func max16(dst, a, b []byte) {
-	d, x, y := operands[uint16](dst, a, b)
-	for i := range d {
-		d[i] = narrow16(max(widen16(x[i]), widen16(y[i])))
+		p, q := x[i], y[i]
+		if normal(p) && normal(q) {
+			bits := math.Float32bits(widenNormal16(p) * widenNormal16(q))
+			if narrowsNormal16(bits) {
+				d[i] = narrowNormal16(bits)
+				continue
+			}
+		}
+		d[i] = narrow16(float32(widen16(p) * widen16(q)))
 	}
 }
 
@@ -49,16 +53,38 @@ func prodB16(dst, a, b []byte) {
 	}
 }
 
-func minB16(dst, a, b []byte) {
-	d, x, y := operands[uint16](dst, a, b)
+// The order of the two formats is the order of their bits as integers, once the
+// bits of negative numbers below the sign are flipped; what lies beyond the
+// infinities is NaN. So min and max need no conversion.
+
+func min16(dst, a, b []byte)  { lesserHalf(dst, a, b, 0x7c00, nan16) }
+func max16(dst, a, b []byte)  { greaterHalf(dst, a, b, 0x7c00, nan16) }
+func minB16(dst, a, b []byte) { lesserHalf(dst, a, b, 0x7f80, nanB16) }
+func maxB16(dst, a, b []byte) { greaterHalf(dst, a, b, 0x7f80, nanB16) }
+
+// ordered flips the lower bits of a negative number; it is its own inverse.
+func ordered(h int16) int16 { return h ^ h>>15&0x7fff }
+
+func lesserHalf(dst, a, b []byte, infinity, nan int16) {
+	d, x, y := operands[int16](dst, a, b)
 	for i := range d {
-		d[i] = narrowB16(min(widenB16(x[i]), widenB16(y[i])))
+		p, q := x[i], y[i]
+		if p&0x7fff > infinity || q&0x7fff > infinity {
+			d[i] = nan
+			continue
+		}
+		d[i] = ordered(min(ordered(p), ordered(q)))
 	}
 }
 
-func maxB16(dst, a, b []byte) {
-	d, x, y := operands[uint16](dst, a, b)
+func greaterHalf(dst, a, b []byte, infinity, nan int16) {
+	d, x, y := operands[int16](dst, a, b)
 	for i := range d {
-		d[i] = narrowB16(max(widenB16(x[i]), widenB16(y[i])))
+		p, q := x[i], y[i]
+		if p&0x7fff > infinity || q&0x7fff > infinity {
+			d[i] = nan
+			continue
+		}
+		d[i] = ordered(max(ordered(p), ordered(q)))
 	}
 }

@@ -1,7 +1,5 @@
 package reduce
 
-import "encoding/binary"
-
 type integer interface {
 	~int8 | ~uint8 | ~int32 | ~uint32 | ~int64 | ~uint64
 }
@@ -22,13 +20,12 @@ func sum[T integer](dst, a, b []byte) {
 // each byte cannot carry into the next, and the top bits are added by XOR.
 func sumBytes(dst, a, b []byte) {
 	const top = 0x8080808080808080
-	a, b = a[:len(dst)], b[:len(dst)]
-	for len(dst) >= 8 && len(a) >= 8 && len(b) >= 8 {
-		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
-		binary.LittleEndian.PutUint64(dst, (x&^top+y&^top)^(x^y)&top)
-		dst, a, b = dst[8:], a[8:], b[8:]
+	d, x, y := operands[uint64](dst, a, b)
+	for i := range d {
+		p, q := x[i], y[i]
+		d[i] = (p&^top + q&^top) ^ (p^q)&top
 	}
-	for i := range dst {
+	for i := len(d) * 8; i < len(dst); i++ {
 		dst[i] = a[i] + b[i]
 	}
 }
