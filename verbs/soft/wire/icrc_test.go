@@ -1,15 +1,16 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"strings"
 	"testing"
 )
 
-// vectors are whole packets from the first IP byte to the ICRC. The last three
-// come from elsewhere: a CNP that a ConnectX-4 Lx sent, and an IPv4 and an IPv6
-// packet of Scapy's test/contrib/roce.uts.
+// vectors are packets from the first IP byte on and their ICRCs. The last two
+// are those of Scapy's tests (test/contrib/roce.uts), the CNP one that hardware
+// sent.
 var vectors = []struct{ name, ip, icrc string }{
 	{"write only, ID 0", `45000044000040004011b6a5c0000201c0000202c01112b700300000
 		0a70ffff0000001180000064 00007f11223340000001234500000005 68656c6c6f000000`, "376b4c9f"},
@@ -21,6 +22,10 @@ var vectors = []struct{ name, ip, icrc string }{
 		1140ffff0000001200000065 60000001`, "8228164d"},
 	{"ipv6 send with immediate", `600000000020114020010db800000000000000000000000120010db8000000000000000000000002
 		c01112b700200000 0540ffff0000001180000065 deadbeef 72696e67`, "4a7e2ea5"},
+	{"UC send, pad 2, ID 1144", `45010040047840004011b4d5c0a80007c0a80007c00012b7002caca2
+		2460ffff000000d300cf1710 4630818be28935d90e9a95505401be885e500000`, "78f353f3"},
+	{"CNP of a ConnectX-4 Lx", `45c2003c718c4000401191610a0011010a001201000012b700280000
+		8100ffff4000011800000000 00000000000000000000000000000000`, "82fd002a"},
 }
 
 func unhex(t testing.TB, s string) []byte {
@@ -52,6 +57,9 @@ func TestICRCVectors(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			f, id, p := split(append(unhex(t, v.ip), unhex(t, v.icrc)...))
 			checkICRC(t, f, id, p)
+			if got, want := referenceICRC(unhex(t, v.ip)), binary.LittleEndian.Uint32(unhex(t, v.icrc)); got != want {
+				t.Errorf("by definition the ICRC is %08x, expected %08x", got, want)
+			}
 		})
 	}
 }
