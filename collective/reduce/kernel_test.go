@@ -128,6 +128,24 @@ func TestKernelShapes(t *testing.T) {
 	})
 }
 
+// The last bytes of an allocation: the pointer checks of -race see any step
+// beyond.
+func TestKernelAtTheEndOfMemory(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+		r := rand.New(rand.NewPCG(9, 9))
+		size := typ.Size()
+		for length := range 64/size + 1 {
+			tail := func() []byte { return make([]byte, 64)[64-length*size:] }
+			dst, a, b := tail(), tail(), tail()
+			scatter(r, a, typ)
+			scatter(r, b, typ)
+			reduce.Lookup(typ, op)(dst, a, b)
+			expectStep(t, typ, op, dst, a, b)
+			reduce.Finish(typ, op, 3, dst)
+		}
+	})
+}
+
 // offset returns where within arena the slice begins.
 func offset(arena, slice []byte) int {
 	for i := range arena {

@@ -31,12 +31,17 @@ var table = [numTypes][numOps]Kernel{
 // undeclared type or operation panics.
 func Lookup(t Type, op Op) Kernel { return table[t][op] }
 
-// view reinterprets bytes as elements. A misaligned view is sound on amd64 and
-// arm64, whose loads and stores take any address; the checks that -race turns
-// on refuse misalignment of types with pointers only.
+// view reinterprets bytes as elements, and leaves out a last part of one. A
+// misaligned view is sound on amd64 and arm64, whose loads and stores take any
+// address; the checks that -race turns on refuse misalignment of types with
+// pointers only, but also a pointer to an element that its memory cannot hold.
 func view[T any](b []byte) []T {
 	var e T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(e)))
+	n := len(b) / int(unsafe.Sizeof(e))
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
 // operands returns the three views at one length, which lets the compiler drop
