@@ -1,0 +1,221 @@
+package rc
+
+import (
+	"fmt"
+	"math/bits"
+
+	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
+)
+
+// Memory answers for registered memory. A QP asks anew for every packet, so that
+// a region that was deregistered is not touched any more.
+type Memory interface {
+	// Local reports whether lkey covers length bytes at addr in the QP's PD,
+	// for writing if write is set.
+	Local(lkey uint32, addr uint64, length uint32, write bool) bool
+	// Remote reports whether rkey covers length bytes at addr in the QP's PD
+	// and gives the right.
+	Remote(rkey uint32, addr uint64, length uint64, right verbs.Access) bool
+}
+
+// Config is what a QP is born with.
+type Config struct {
+	QPN      uint32
+	Cap      verbs.QPCap
+	SigAll   bool
+	Memory   Memory
+	Counters *Counters
+	// Window is the most request packets in flight; loss makes it smaller for
+	// a while. It must be at least 1 and below 2^22.
+	Window int
+}
+
+const (
+	// minWindow is what loss may shrink the window to: below four packets each
+	// loss costs a timeout, since too little comes after it to provoke a NAK.
+	minWindow = 4
+	// readBurst is how many response packets one READ request asks for. A long
+	// READ becomes several requests, so that the responses in flight never
+	// exceed the window: a responder has none for responses.
+	readBurst = 16
+	// ackEvery is the most request packets without an AckReq. rdma_rxe sets it
+	// after 64; more often keeps the window sliding.
+	ackEvery = 32
+	// maxMessage is the longest message in bytes (the specification's 2^31).
+	maxMessage = 1 << 31
+)
+
+// QP is a queue pair. It is not safe for concurrent use.
+//
+//	RESET ─▶ INIT ─▶ RTR ─▶ RTS ◀─▶ SQD
+//	  ▲                └──────┬──────┘
+//	  └───── any ─────▶ ERR ◀─┘ failure, or becomeErr
+type QP struct {
+	cfg   Config
+	state verbs.QPState
+	attr  verbs.QPAttr
+	mtu   int
+
+	requester
+	responder
+}
+
+// New returns a QP in RESET.
+func New(cfg Config) *QP {
+	q := &QP{cfg: cfg}
+	q.requester.init(cfg.Cap)
+	q.responder.init(cfg.Cap)
+	q.becomeReset()
+	return q
+}
+
+// State returns the current state.
+func (q *QP) State() verbs.QPState { return q.state }
+
+// Num returns the queue pair number.
+func (q *QP) Num() uint32 { return q.cfg.QPN }
+
+// Attr returns the attributes as they are now; RQPSN and SQPSN are the PSNs that
+// are expected and sent next, as rdma_rxe reports them.
+func (q *QP) Attr() verbs.QPAttr {
+	a := q.attr
+	a.State, a.CurState = q.state, q.state
+	a.RQPSN, a.SQPSN = q.expected, q.next
+	a.Cap = q.cfg.Cap
+	return a
+}
+
+// Modify applies a change that verbs.CheckModify has let through.
+func (q *QP) Modify(a *verbs.QPAttr, mask verbs.AttrMask, out *Output) {
+	q.setAttrs(a, mask)
+	if mask&verbs.AttrState == 0 || a.State == q.state {
+		return
+	}
+	switch a.State {
+	case verbs.StateReset:
+		q.becomeReset()
+	case verbs.StateErr:
+		q.lastWords.clear()
+		q.becomeErr(out)
+	case verbs.StateRTR:
+		q.becomeRTR()
+	case verbs.StateRTS:
+		q.becomeRTS()
+	default: // INIT and SQD: nothing but the name changes
+		q.state = a.State
+	}
+}
+
+func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
+	set := func(m verbs.AttrMask, apply func()) {
+		if mask&m != 0 {
+			apply()
+		}
+	}
+	set(verbs.AttrPKeyIndex, func() { q.attr.PKeyIndex = a.PKeyIndex })
+	set(verbs.AttrPort, func() { q.attr.PortNum = a.PortNum })
+	set(verbs.AttrAccess, func() { q.attr.Access = a.Access })
+	set(verbs.AttrAV, func() { q.attr.AH = a.AH })
+	set(verbs.AttrPathMTU, func() { q.attr.PathMTU = a.PathMTU; q.mtu = a.PathMTU.Bytes() })
+	set(verbs.AttrDestQPN, func() { q.attr.DestQPN = a.DestQPN })
+	set(verbs.AttrRQPSN, func() { q.expected = a.RQPSN })
+	set(verbs.AttrMaxDestRDAtomic, func() { q.attr.MaxDestRDAtomic = a.MaxDestRDAtomic })
+	set(verbs.AttrMinRNRTimer, func() { q.attr.MinRNRTimer = a.MinRNRTimer })
+	set(verbs.AttrTimeout, func() { q.attr.Timeout = a.Timeout })
+	set(verbs.AttrRetryCnt, func() { q.attr.RetryCnt = a.RetryCnt })
+	set(verbs.AttrRNRRetry, func() { q.attr.RNRRetry = a.RNRRetry })
+	set(verbs.AttrSQPSN, func() { q.next, q.cur, q.una, q.sent = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN })
+	set(verbs.AttrMaxRDAtomic, func() { q.attr.MaxRDAtomic = a.MaxRDAtomic })
+}
+
+func (q *QP) becomeReset() {
+	q.state = verbs.StateReset
+	q.attr, q.mtu = verbs.QPAttr{}, 0
+	q.requester.reset(q.cfg.Window)
+	q.responder.reset()
+}
+
+func (q *QP) becomeRTR() {
+	q.state = verbs.StateRTR
+	q.responder.ready(int(q.attr.MaxDestRDAtomic))
+}
+
+func (q *QP) becomeRTS() {
+	q.state = verbs.StateRTS
+	q.requester.ready(int(q.attr.MaxRDAtomic))
+}
+
+// becomeErr flushes both queues. Answers that the responder still owes (READ
+// responses of earlier requests, the NAK that brought the QP here) stay, so that
+// the peer learns what happened.
+func (q *QP) becomeErr(out *Output) {
+	if q.state == verbs.StateErr {
+		return
+	}
+	q.state = verbs.StateErr
+	q.flushSends(out)
+	q.flushRecvs(out)
+}
+
+// Step takes one packet that is addressed to this QP and whose ICRC is right.
+// The packet's slices must stay valid until the Orders are carried out. bad is
+// what wire.Parse said of it: nil, or wire.ErrPad.
+func (q *QP) Step(p *wire.Packet, bad error, now int64, out *Output) {
+	switch q.state {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
+	default:
+		return // RESET, INIT and ERR take nothing
+	}
+	if p.Flags&wire.IsResponse != 0 {
+		if bad == nil && q.state != verbs.StateRTR {
+			q.stepResponse(p, now, out)
+		}
+		return
+	}
+	if p.Flags&wire.IsRequest != 0 && p.Opcode.Transport() == wire.RC {
+		q.stepRequest(p, bad, out)
+	}
+}
+
+// Emit appends up to budget packets that may be sent now: READ responses, NAKs
+// and requests, and with acks set the ACK that is owed. It reports whether it
+// stopped for the budget alone.
+func (q *QP) Emit(now int64, acks bool, budget int, out *Output) (more bool) {
+	start := len(out.Packets)
+	if q.emitResponses(budget, out) {
+		return true
+	}
+	if q.state == verbs.StateRTS || q.state == verbs.StateSQD {
+		more = q.emitRequests(now, budget-(len(out.Packets)-start), out)
+	}
+	if acks || q.ackCount >= ackEvery {
+		q.emitAck(out)
+	}
+	return more
+}
+
+// OwesAck reports whether Emit with acks set would send an ACK.
+func (q *QP) OwesAck() bool { return q.ackOwed }
+
+// Deadline returns the time at which Tick wants to be called, or 0 for never.
+func (q *QP) Deadline() int64 {
+	if q.timer == 0 || q.rnrUntil != 0 && q.rnrUntil < q.timer {
+		return q.rnrUntil
+	}
+	return q.timer
+}
+
+// Idle reports whether nothing is outstanding as requester.
+func (q *QP) Idle() bool { return q.sqHead == q.sqTail }
+
+func (q *QP) psnError(what string) error {
+	return fmt.Errorf("QP 0x%06x: %s in state %s: %w", q.cfg.QPN, what, q.state, verbs.ErrState)
+}
+
+// packets returns how many packets carry length bytes: at least one.
+func (q *QP) packets(length uint64) int {
+	return max(1, int((length+uint64(q.mtu)-1)/uint64(q.mtu)))
+}
+
+func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

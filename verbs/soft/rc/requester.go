@@ -1,0 +1,355 @@
+package rc
+
+import (
+	"fmt"
+
+	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
+)
+
+// sendWQE is a posted send. Its PSNs are given when it is begun.
+type sendWQE struct {
+	id         uint64
+	op         verbs.Opcode
+	flags      verbs.SendFlags
+	imm        uint32
+	rkey       uint32
+	remote     uint64
+	compareAdd uint64
+	swap       uint64
+	length     uint32
+	sge        []verbs.SGE // within requester.sges
+	begun      bool
+	first      uint32 // PSN of the first packet
+	last       uint32 // PSN of the last packet, or of the last response
+}
+
+func (w *sendWQE) isRead() bool   { return w.op == verbs.OpRead }
+func (w *sendWQE) isAtomic() bool { return w.op == verbs.OpCompSwap || w.op == verbs.OpFetchAdd }
+
+// requester is the sending half: the send queue and its place in the PSNs.
+//
+//	una ≤ cur ≤ next, una ≤ sent ≤ next
+//	 │     │     │        │
+//	 │     │     │        └ one past the highest PSN ever sent
+//	 │     │     └ PSN of the next message to begin
+//	 │     └ PSN to send next: smaller than sent while going back
+//	 └ oldest PSN not acknowledged; it lies in the message at sqHead
+//
+// Work requests sqHead..sqCur-1 are sent, sqCur is being sent, up to sqTail they
+// wait. Indices only grow; the ring's size is a power of two.
+type requester struct {
+	sq                    []sendWQE
+	sges                  []verbs.SGE
+	sqHead, sqCur, sqTail uint32
+
+	una, cur, next, sent uint32
+
+	window, windowMax, windowAcked int
+	sinceAckReq                    int
+
+	reads    []uint32 // last PSNs of READ requests and atomics in flight, oldest first
+	timer    int64    // retransmission deadline, 0 if off
+	rnrUntil int64    // nothing is sent before, 0 if not waiting
+	retries  uint8    // since the last progress
+	rnrTries uint8
+	wentBack bool // since the last progress; further NAKs are the same loss
+}
+
+func (r *requester) init(c verbs.QPCap) {
+	r.sq = make([]sendWQE, ringSize(c.MaxSendWR))
+	r.sges = make([]verbs.SGE, len(r.sq)*c.MaxSendSGE)
+	for i := range r.sq {
+		r.sq[i].sge = r.sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
+	}
+	r.reads = make([]uint32, 0, 256)
+}
+
+func (r *requester) reset(window int) {
+	r.sqHead, r.sqCur, r.sqTail = 0, 0, 0
+	r.una, r.cur, r.next, r.sent = 0, 0, 0, 0
+	r.window, r.windowMax, r.windowAcked = window, window, 0
+	r.sinceAckReq = 0
+	r.reads = r.reads[:0]
+	r.timer, r.rnrUntil = 0, 0
+	r.retries, r.rnrTries, r.wentBack = 0, 0, false
+}
+
+func (r *requester) ready(maxReads int) {
+	if cap(r.reads) < maxReads {
+		r.reads = make([]uint32, 0, maxReads)
+	}
+}
+
+func (r *requester) wqe(i uint32) *sendWQE { return &r.sq[i&uint32(len(r.sq)-1)] }
+
+// PostSend queues one work request. The SGL is copied, the memory is not.
+func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
+	switch q.state {
+	case verbs.StateRTS, verbs.StateSQD, verbs.StateErr:
+	default:
+		return q.psnError("post send")
+	}
+	if int(q.sqTail-q.sqHead) >= q.cfg.Cap.MaxSendWR {
+		return fmt.Errorf("QP 0x%06x: send queue of %d work requests: %w; poll for completions first",
+			q.cfg.QPN, q.cfg.Cap.MaxSendWR, verbs.ErrNoMemory)
+	}
+	if len(wr.SGL) > q.cfg.Cap.MaxSendSGE {
+		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.cfg.QPN, len(wr.SGL), verbs.ErrInvalid, q.cfg.Cap.MaxSendSGE)
+	}
+	if wr.Opcode > verbs.OpFetchAdd {
+		return fmt.Errorf("QP 0x%06x: %s: %w: unknown to RC", q.cfg.QPN, wr.Opcode, verbs.ErrInvalid)
+	}
+	var length uint64
+	for i := range wr.SGL {
+		length += uint64(wr.SGL[i].Length)
+	}
+	if length > maxMessage {
+		return fmt.Errorf("QP 0x%06x: message of %d bytes: %w: at most 2^31", q.cfg.QPN, length, verbs.ErrInvalid)
+	}
+	if (wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd) && length != 8 {
+		return fmt.Errorf("QP 0x%06x: %s into %d bytes: %w: an atomic returns 8", q.cfg.QPN, wr.Opcode, length, verbs.ErrInvalid)
+	}
+	if q.state == verbs.StateErr {
+		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wcOpcode(wr.Opcode), QPN: q.cfg.QPN}, false, true)
+		return nil
+	}
+	w := q.wqe(q.sqTail)
+	sge := append(w.sge[:0], wr.SGL...)
+	*w = sendWQE{
+		id: wr.ID, op: wr.Opcode, flags: wr.Flags, imm: wr.Imm, rkey: wr.RKey, remote: wr.RemoteAddr,
+		compareAdd: wr.CompareAdd, swap: wr.Swap, length: uint32(length), sge: sge,
+	}
+	q.sqTail++
+	return nil
+}
+
+// emitRequests appends request packets until the window, the queue or the budget
+// ends, and reports whether it was the budget.
+func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
+	if q.rnrUntil != 0 {
+		if now < q.rnrUntil {
+			return false
+		}
+		q.rnrUntil = 0
+	}
+	for q.sqCur != q.sqTail {
+		w := q.wqe(q.sqCur)
+		if !w.begun && !q.begin(w, out) {
+			return false
+		}
+		room := q.window - int(wire.PSNDiff(q.cur, q.una))
+		if room <= 0 {
+			return false
+		}
+		if budget <= 0 {
+			return true
+		}
+		n := 1
+		if w.isRead() || w.isAtomic() {
+			// The responses must fit the window, unless nothing else is under way.
+			n = q.readLen(w)
+			if len(q.reads) >= int(q.attr.MaxRDAtomic) || n > room && q.cur != q.una {
+				return false
+			}
+			q.emitRead(w, n, out)
+		} else {
+			q.emitData(w, room, out)
+		}
+		budget--
+		q.advance(w, n, now)
+	}
+	return false
+}
+
+// begin gives w its PSNs, if it may start now.
+func (q *QP) begin(w *sendWQE, out *Output) bool {
+	if q.state != verbs.StateRTS {
+		return false // SQD begins nothing
+	}
+	if w.flags&verbs.FlagFence != 0 && len(q.reads) > 0 {
+		return false
+	}
+	status := verbs.Success
+	if (w.isRead() || w.isAtomic()) && q.attr.MaxRDAtomic == 0 {
+		status = verbs.LocalQPOpError
+	} else if !q.localOK(w) {
+		status = verbs.LocalProtectionError
+	}
+	if status != verbs.Success {
+		// Completions come in order: it fails when it is the oldest.
+		if q.sqCur == q.sqHead {
+			q.failSend(status, out)
+		}
+		return false
+	}
+	w.begun = true
+	w.first = q.next
+	w.last = wire.PSNAdd(q.next, q.packets(uint64(w.length))-1)
+	q.next = wire.PSNAdd(w.last, 1)
+	return true
+}
+
+// localOK reports whether the lkeys of w cover its memory.
+func (q *QP) localOK(w *sendWQE) bool {
+	if w.flags&verbs.FlagInline != 0 {
+		return true
+	}
+	for i := range w.sge {
+		s := &w.sge[i]
+		if s.Length != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, w.isRead() || w.isAtomic()) {
+			return false
+		}
+	}
+	return true
+}
+
+// advance moves past n PSNs that were just sent.
+func (q *QP) advance(w *sendWQE, n int, now int64) {
+	if wire.PSNDiff(q.cur, q.sent) < 0 {
+		q.cfg.Counters.RetransmittedPkts++
+	}
+	q.cfg.Counters.RequestPkts++
+	end := wire.PSNAdd(q.cur, n)
+	if end == wire.PSNAdd(w.last, 1) {
+		q.sqCur++
+	}
+	q.cur = end
+	if wire.PSNDiff(q.cur, q.sent) > 0 {
+		q.sent = q.cur
+	}
+	if q.timer == 0 {
+		q.startTimer(now)
+	}
+}
+
+// startTimer arms the retransmission timer. The specification wants 1 to 4 times
+// the timeout; retries back off within that.
+func (q *QP) startTimer(now int64) {
+	q.timer = 0
+	if t := verbs.AckTimeout(q.attr.Timeout); t != 0 {
+		q.timer = now + int64(t)<<min(q.retries, 2)
+	}
+}
+
+// emitData appends the packet at cur of a SEND or WRITE.
+func (q *QP) emitData(w *sendWQE, room int, out *Output) {
+	index := int(wire.PSNDiff(q.cur, w.first))
+	offset := index * q.mtu
+	length := min(q.mtu, int(w.length)-offset)
+	last := q.cur == w.last
+	q.sinceAckReq++
+	f := wire.BTHFields{
+		Opcode:    dataOpcode(w.op, index == 0, last),
+		Solicited: last && w.flags&verbs.FlagSolicited != 0,
+		MigReq:    true,
+		AckReq:    last || room == 1 || q.sinceAckReq >= ackEvery,
+		PadCount:  uint8(-length & 3),
+		PKey:      wire.DefaultPKey,
+		DestQPN:   q.attr.DestQPN,
+		PSN:       q.cur,
+	}
+	if f.AckReq {
+		q.sinceAckReq = 0
+	}
+	p := out.packet(&f)
+	h := p.Header[wire.BTHLen:]
+	flags := f.Opcode.Flags()
+	if flags&wire.HasRETH != 0 {
+		wire.RETH(h).Encode(w.remote, w.rkey, w.length)
+		h = h[wire.RETHLen:]
+	}
+	if flags&wire.HasImm != 0 {
+		wire.ImmDt(h).Encode(w.imm)
+	}
+	p.Len = uint32(length)
+	p.FirstFrag = uint32(len(out.Frags))
+	out.Frags = appendFrags(out.Frags, w.sge, offset, length)
+	p.Frags = uint8(len(out.Frags) - int(p.FirstFrag))
+}
+
+// readLen returns how many PSNs the READ request or atomic at cur takes. Requests
+// of a long READ begin at fixed places, so that a responder finds a repeated one
+// within one that it remembers.
+func (q *QP) readLen(w *sendWQE) int {
+	index := int(wire.PSNDiff(q.cur, w.first))
+	return min((index/readBurst+1)*readBurst, int(wire.PSNDiff(w.last, w.first))+1) - index
+}
+
+// emitRead appends a READ request for n responses from cur on, or an atomic.
+func (q *QP) emitRead(w *sendWQE, n int, out *Output) {
+	f := wire.BTHFields{MigReq: true, AckReq: true, PKey: wire.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: q.cur}
+	if w.isRead() {
+		offset := int(wire.PSNDiff(q.cur, w.first)) * q.mtu
+		f.Opcode = wire.ReadRequest
+		p := out.packet(&f)
+		wire.RETH(p.Header[wire.BTHLen:]).Encode(w.remote+uint64(offset), w.rkey, uint32(min(n*q.mtu, int(w.length)-offset)))
+	} else {
+		f.Opcode = wire.FetchAdd
+		swapAdd, compare := w.compareAdd, uint64(0)
+		if w.op == verbs.OpCompSwap {
+			f.Opcode = wire.CompareSwap
+			swapAdd, compare = w.swap, w.compareAdd
+		}
+		p := out.packet(&f)
+		wire.AtomicETH(p.Header[wire.BTHLen:]).Encode(w.remote, w.rkey, swapAdd, compare)
+	}
+	q.reads = append(q.reads, wire.PSNAdd(q.cur, n-1))
+}
+
+// appendFrags appends the pieces of sge that hold length bytes from offset on.
+func appendFrags(frags []Frag, sge []verbs.SGE, offset, length int) []Frag {
+	for i := range sge {
+		n := int(sge[i].Length)
+		if offset >= n {
+			offset -= n
+			continue
+		}
+		if length == 0 {
+			break
+		}
+		take := min(n-offset, length)
+		frags = append(frags, Frag{Addr: sge[i].Addr + uint64(offset), Len: uint32(take)})
+		length -= take
+		offset = 0
+	}
+	return frags
+}
+
+func dataOpcode(op verbs.Opcode, first, last bool) wire.Opcode {
+	write := op == verbs.OpWrite || op == verbs.OpWriteImm
+	imm := op == verbs.OpWriteImm || op == verbs.OpSendImm
+	pick := func(w, s wire.Opcode) wire.Opcode {
+		if write {
+			return w
+		}
+		return s
+	}
+	switch {
+	case first && last && imm:
+		return pick(wire.WriteOnlyImm, wire.SendOnlyImm)
+	case first && last:
+		return pick(wire.WriteOnly, wire.SendOnly)
+	case first:
+		return pick(wire.WriteFirst, wire.SendFirst)
+	case last && imm:
+		return pick(wire.WriteLastImm, wire.SendLastImm)
+	case last:
+		return pick(wire.WriteLast, wire.SendLast)
+	}
+	return pick(wire.WriteMiddle, wire.SendMiddle)
+}
+
+func wcOpcode(op verbs.Opcode) verbs.WCOpcode {
+	switch op {
+	case verbs.OpWrite, verbs.OpWriteImm:
+		return verbs.WCWrite
+	case verbs.OpRead:
+		return verbs.WCRead
+	case verbs.OpCompSwap:
+		return verbs.WCCompSwap
+	case verbs.OpFetchAdd:
+		return verbs.WCFetchAdd
+	}
+	return verbs.WCSend
+}

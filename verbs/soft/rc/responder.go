@@ -1,0 +1,491 @@
+package rc
+
+import (
+	"fmt"
+
+	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
+)
+
+type recvWQE struct {
+	id     uint64
+	length uint64
+	sge    []verbs.SGE // within responder.recvSGEs
+}
+
+// answer is a READ or an atomic: remembered for replay, and in the queue of
+// answers with the next PSN to send.
+type answer struct {
+	valid  bool // false: no such answer yet
+	atomic bool
+	first  uint32
+	last   uint32
+	cur    uint32 // in the queue: PSN of the next response
+	msn    uint32
+	va     uint64
+	length uint32
+	rkey   uint32
+	orig   *uint64 // atomic: the value before, filled in by the caller's Order
+}
+
+// lastWords are what the responder owes besides an ACK: answers in order, then
+// one NAK.
+type lastWords struct {
+	queue []answer
+	nak   wire.Syndrome // 0: none
+	nakAt uint32        // PSN
+}
+
+func (l *lastWords) clear() { l.queue, l.nak = l.queue[:0], 0 }
+
+// responder is the receiving half: the receive queue, the expected PSN and the
+// message being received.
+type responder struct {
+	rq             []recvWQE
+	recvSGEs       []verbs.SGE
+	rqHead, rqTail uint32
+
+	expected uint32 // PSN
+	msn      uint32
+	nakSent  bool // silence until the expected PSN comes
+
+	message  wire.OpFlags // IsSend or IsWrite while inside a message, else 0
+	received uint64       // bytes of the message so far
+	va       uint64       // WRITE: where the message goes
+	rkey     uint32
+	dmaLen   uint32
+
+	lastWords
+	remembered []answer // the last READs and atomics, oldest overwritten
+	origs      []uint64 // their atomics' values
+	nextAnswer int
+	ackOwed    bool
+	ackCount   int // packets with AckReq since the last ACK
+}
+
+func (r *responder) init(c verbs.QPCap) {
+	r.rq = make([]recvWQE, ringSize(c.MaxRecvWR))
+	r.recvSGEs = make([]verbs.SGE, len(r.rq)*c.MaxRecvSGE)
+	for i := range r.rq {
+		r.rq[i].sge = r.recvSGEs[i*c.MaxRecvSGE : i*c.MaxRecvSGE : (i+1)*c.MaxRecvSGE]
+	}
+}
+
+func (r *responder) reset() {
+	r.rqHead, r.rqTail = 0, 0
+	r.expected, r.msn, r.nakSent = 0, 0, false
+	r.message, r.received = 0, 0
+	r.lastWords.clear()
+	r.remembered, r.nextAnswer = r.remembered[:0], 0
+	r.ackOwed, r.ackCount = false, 0
+}
+
+// ready makes room for as many READs and atomics at once as RTR says.
+func (r *responder) ready(n int) {
+	r.queue = make([]answer, 0, n+1)
+	r.remembered = make([]answer, n)
+	r.origs = make([]uint64, n)
+	r.nextAnswer = 0
+}
+
+func (r *responder) rwqe(i uint32) *recvWQE { return &r.rq[i&uint32(len(r.rq)-1)] }
+
+// PostRecv queues one receive request. The SGL is copied, the memory is not.
+func (q *QP) PostRecv(wr *verbs.WorkRequest, out *Output) error {
+	if q.state == verbs.StateReset {
+		return q.psnError("post receive")
+	}
+	if int(q.rqTail-q.rqHead) >= q.cfg.Cap.MaxRecvWR {
+		return fmt.Errorf("QP 0x%06x: receive queue of %d work requests: %w; poll for completions first",
+			q.cfg.QPN, q.cfg.Cap.MaxRecvWR, verbs.ErrNoMemory)
+	}
+	if len(wr.SGL) > q.cfg.Cap.MaxRecvSGE {
+		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.cfg.QPN, len(wr.SGL), verbs.ErrInvalid, q.cfg.Cap.MaxRecvSGE)
+	}
+	if q.state == verbs.StateErr {
+		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
+		return nil
+	}
+	w := q.rwqe(q.rqTail)
+	w.id, w.length = wr.ID, 0
+	w.sge = append(w.sge[:0], wr.SGL...)
+	for i := range w.sge {
+		w.length += uint64(w.sge[i].Length)
+	}
+	q.rqTail++
+	return nil
+}
+
+// stepRequest takes a request of the peer, with rdma_rxe's order of checks: PSN,
+// opcode sequence, rights, receive request, length, rkey, execution.
+func (q *QP) stepRequest(p *wire.Packet, bad error, out *Output) {
+	diff := wire.PSNDiff(p.PSN, q.expected)
+	if diff > 0 {
+		q.cfg.Counters.OutOfSequence++
+		if !q.nakSent {
+			q.nakSent = true
+			q.owe(wire.NakPSNSeq, q.expected)
+		}
+		return
+	}
+	if diff < 0 {
+		q.cfg.Counters.DuplicateRequest++
+		q.duplicate(p)
+		return
+	}
+	q.nakSent = false
+	if !q.inSequence(p) || bad != nil {
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	}
+	switch {
+	case p.Flags&wire.IsSend != 0 && p.Flags&wire.HasIETH == 0:
+		q.stepSend(p, out)
+	case p.Flags&wire.IsWrite != 0:
+		q.stepWrite(p, out)
+	case p.Flags&wire.IsRead != 0:
+		q.stepRead(p, out)
+	case p.Flags&wire.IsAtomic != 0:
+		q.stepAtomic(p, out)
+	default: // SEND with invalidate: no such keys are ever handed out
+		q.refuse(wire.NakInvalidRequest, out)
+	}
+}
+
+// inSequence reports whether p may follow what came before it.
+func (q *QP) inSequence(p *wire.Packet) bool {
+	if p.Flags&wire.Starts != 0 {
+		return q.message == 0
+	}
+	return q.message != 0 && p.Flags&q.message != 0
+}
+
+// fullEnough checks a data packet's payload against the path MTU.
+func (q *QP) fullEnough(p *wire.Packet) bool {
+	n := len(p.Payload)
+	switch {
+	case p.Flags&(wire.IsFirst|wire.IsMiddle) != 0:
+		return n == q.mtu
+	case p.Flags&wire.IsLast != 0:
+		return n >= 1 && n <= q.mtu
+	}
+	return n <= q.mtu
+}
+
+func (q *QP) stepSend(p *wire.Packet, out *Output) {
+	if q.rqHead == q.rqTail {
+		q.notReady()
+		return
+	}
+	w := q.rwqe(q.rqHead)
+	if !q.fullEnough(p) {
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	}
+	if p.Flags&wire.Starts != 0 {
+		q.message, q.received = wire.IsSend, 0
+	}
+	n := uint64(len(p.Payload))
+	if q.received+n > w.length {
+		q.failRecv(verbs.LocalLengthError, out)
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	}
+	for i := range w.sge {
+		s := &w.sge[i]
+		if s.Length != 0 && n != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, true) {
+			q.failRecv(verbs.LocalProtectionError, out)
+			q.refuse(wire.NakRemoteOp, out)
+			return
+		}
+	}
+	out.Orders = appendPlaces(out.Orders, w.sge, int(q.received), p.Payload)
+	q.received += n
+	q.accepted(p, verbs.WCRecv, out)
+}
+
+func (q *QP) stepWrite(p *wire.Packet, out *Output) {
+	if q.attr.Access&verbs.AccessRemoteWrite == 0 {
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	}
+	if p.Flags&wire.NeedsRecv != 0 && q.rqHead == q.rqTail {
+		q.notReady()
+		return
+	}
+	if p.Flags&wire.Starts != 0 {
+		q.va, q.rkey, q.dmaLen = p.RETH.VA(), p.RETH.RKey(), p.RETH.DMALen()
+		q.message, q.received = wire.IsWrite, 0
+	}
+	n := uint64(len(p.Payload))
+	end := q.received + n
+	if !q.fullEnough(p) || q.dmaLen > maxMessage || end > uint64(q.dmaLen) || p.Flags&wire.Ends != 0 && end != uint64(q.dmaLen) {
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	}
+	// The first packet answers for the whole range, each later one for its own
+	// part: the region may have been deregistered in between.
+	addr, length := q.va+q.received, n
+	if p.Flags&wire.Starts != 0 {
+		length = uint64(q.dmaLen)
+	}
+	if length != 0 && !q.cfg.Memory.Remote(q.rkey, addr, length, verbs.AccessRemoteWrite) {
+		q.refuse(wire.NakRemoteAccess, out)
+		return
+	}
+	if n != 0 {
+		out.Orders = append(out.Orders, Order{Kind: Place, Addr: addr, Data: p.Payload})
+	}
+	q.received = end
+	q.accepted(p, verbs.WCRecvWriteImm, out)
+}
+
+// accepted moves past a SEND or WRITE packet whose payload is placed.
+func (q *QP) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
+	q.expected = wire.PSNAdd(q.expected, 1)
+	if p.Flags&wire.Ends != 0 {
+		q.msn = (q.msn + 1) & wire.PSNMask
+		q.message = 0
+		if p.Flags&wire.CompletesRecv != 0 {
+			c := verbs.Completion{ID: q.rwqe(q.rqHead).id, Opcode: op, ByteLen: uint32(q.received), QPN: q.cfg.QPN}
+			if p.Flags&wire.HasImm != 0 {
+				c.Imm, c.Flags = p.Imm, verbs.WCWithImm
+			}
+			q.rqHead++
+			out.complete(c, true, p.Solicited)
+		}
+	}
+	if p.AckReq {
+		q.ackOwed = true
+	}
+	q.ackCount++
+}
+
+func (q *QP) stepRead(p *wire.Packet, out *Output) {
+	length := p.RETH.DMALen()
+	switch {
+	case q.attr.Access&verbs.AccessRemoteRead == 0, len(q.remembered) == 0, len(q.queue) >= len(q.remembered),
+		length > maxMessage, len(p.Payload) != 0:
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	case length != 0 && !q.cfg.Memory.Remote(p.RETH.RKey(), p.RETH.VA(), uint64(length), verbs.AccessRemoteRead):
+		q.refuse(wire.NakRemoteAccess, out)
+		return
+	}
+	last := wire.PSNAdd(p.PSN, q.packets(uint64(length))-1)
+	q.answer(answer{first: p.PSN, last: last, va: p.RETH.VA(), length: length, rkey: p.RETH.RKey()})
+}
+
+func (q *QP) stepAtomic(p *wire.Packet, out *Output) {
+	va := p.Atomic.VA()
+	switch {
+	case q.attr.Access&verbs.AccessRemoteAtomic == 0, len(q.remembered) == 0, len(q.queue) >= len(q.remembered),
+		va%8 != 0, len(p.Payload) != 0:
+		q.refuse(wire.NakInvalidRequest, out)
+		return
+	case !q.cfg.Memory.Remote(p.Atomic.RKey(), va, 8, verbs.AccessRemoteAtomic):
+		q.refuse(wire.NakRemoteAccess, out)
+		return
+	}
+	orig := &q.origs[q.nextAnswer]
+	order := Order{Kind: FetchAdd, Addr: va, Value: p.Atomic.SwapAdd(), Result: orig}
+	if p.Opcode == wire.CompareSwap {
+		order = Order{Kind: CompSwap, Addr: va, Value: p.Atomic.Compare(), Swap: p.Atomic.SwapAdd(), Result: orig}
+	}
+	out.Orders = append(out.Orders, order)
+	q.answer(answer{atomic: true, first: p.PSN, last: p.PSN, orig: orig})
+}
+
+// answer remembers a new READ or atomic and queues it. Its response acknowledges
+// whatever came before.
+func (q *QP) answer(a answer) {
+	q.msn = (q.msn + 1) & wire.PSNMask
+	a.valid, a.msn, a.cur = true, q.msn, a.first
+	q.remembered[q.nextAnswer] = a
+	q.nextAnswer = (q.nextAnswer + 1) % len(q.remembered)
+	q.queue = append(q.queue, a)
+	q.expected = wire.PSNAdd(a.last, 1)
+	q.ackOwed = false
+}
+
+// duplicate answers a request that was carried out before.
+func (q *QP) duplicate(p *wire.Packet) {
+	if p.Flags&(wire.IsRead|wire.IsAtomic) == 0 {
+		q.ackOwed = true
+		q.ackCount++
+		return
+	}
+	for i := range q.remembered {
+		a := q.remembered[i]
+		into := wire.PSNDiff(p.PSN, a.first)
+		if into < 0 || wire.PSNDiff(p.PSN, a.last) > 0 || a.atomic != (p.Flags&wire.IsAtomic != 0) || !a.valid {
+			continue
+		}
+		if !a.atomic {
+			// A READ may come again from the middle on.
+			offset := uint64(into) * uint64(q.mtu)
+			length := p.RETH.DMALen()
+			last := wire.PSNAdd(p.PSN, q.packets(uint64(length))-1)
+			if p.RETH.RKey() != a.rkey || p.RETH.VA() != a.va+offset || uint64(length) > uint64(a.length)-offset || wire.PSNDiff(last, a.last) > 0 {
+				return
+			}
+			a.first, a.last, a.va, a.length = p.PSN, last, p.RETH.VA(), length
+		}
+		// The requester went back: what is queued from here on it asks for anew.
+		keep := 0
+		for keep < len(q.queue) && wire.PSNDiff(q.queue[keep].last, p.PSN) < 0 {
+			keep++
+		}
+		q.queue = q.queue[:keep]
+		if len(q.queue) == cap(q.queue) {
+			return
+		}
+		a.cur = a.first
+		q.queue = append(q.queue, a)
+		return
+	}
+}
+
+// notReady answers a message that finds no receive request.
+func (q *QP) notReady() {
+	q.nakSent = true
+	q.owe(wire.RNRSyndrome(q.attr.MinRNRTimer), q.expected)
+}
+
+// refuse answers the expected packet with a NAK that ends the connection.
+func (q *QP) refuse(s wire.Syndrome, out *Output) {
+	q.owe(s, q.expected)
+	q.becomeErr(out)
+}
+
+func (q *QP) owe(s wire.Syndrome, psn uint32) {
+	q.nak, q.nakAt = s, psn
+	q.ackOwed = false
+}
+
+// failRecv completes the current receive request with an error.
+func (q *QP) failRecv(s verbs.Status, out *Output) {
+	q.cfg.Counters.RespCQEError++
+	out.complete(verbs.Completion{ID: q.rwqe(q.rqHead).id, Status: s, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
+	q.rqHead++
+}
+
+func (q *QP) flushRecvs(out *Output) {
+	for ; q.rqHead != q.rqTail; q.rqHead++ {
+		out.complete(verbs.Completion{ID: q.rwqe(q.rqHead).id, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
+	}
+	q.message = 0
+}
+
+// emitResponses appends READ responses and atomic ACKs, then the NAK, and reports
+// whether it stopped for the budget.
+func (q *QP) emitResponses(budget int, out *Output) (more bool) {
+	done := 0
+	for done < len(q.queue) {
+		a := &q.queue[done]
+		for wire.PSNDiff(a.cur, a.last) <= 0 {
+			if budget <= 0 {
+				q.queue = q.queue[:copy(q.queue, q.queue[done:])]
+				return true
+			}
+			budget--
+			if a.atomic {
+				q.emitAtomicAck(a, out)
+			} else if !q.emitReadResponse(a, out) {
+				q.lastWords.clear()
+				q.owe(wire.NakRemoteAccess, a.cur)
+				q.becomeErr(out)
+				q.emitNak(out)
+				return false
+			}
+			q.cfg.Counters.ResponsePkts++
+			a.cur = wire.PSNAdd(a.cur, 1)
+		}
+		done++
+	}
+	q.queue = q.queue[:0]
+	q.emitNak(out)
+	return false
+}
+
+func (q *QP) emitReadResponse(a *answer, out *Output) bool {
+	offset := int(wire.PSNDiff(a.cur, a.first)) * q.mtu
+	length := min(q.mtu, int(a.length)-offset)
+	addr := a.va + uint64(offset)
+	if length != 0 && !q.cfg.Memory.Remote(a.rkey, addr, uint64(length), verbs.AccessRemoteRead) {
+		return false
+	}
+	first, last := a.cur == a.first, a.cur == a.last
+	op := wire.ReadRespMiddle
+	switch {
+	case first && last:
+		op = wire.ReadRespOnly
+	case first:
+		op = wire.ReadRespFirst
+	case last:
+		op = wire.ReadRespLast
+	}
+	f := q.responseBTH(op, a.cur)
+	f.PadCount = uint8(-length & 3)
+	p := out.packet(&f)
+	if first || last {
+		wire.AETH(p.Header[wire.BTHLen:]).Encode(wire.SyndromeAck, a.msn)
+	}
+	p.Len = uint32(length)
+	if length != 0 {
+		p.FirstFrag, p.Frags = uint32(len(out.Frags)), 1
+		out.Frags = append(out.Frags, Frag{Addr: addr, Len: uint32(length)})
+	}
+	return true
+}
+
+func (q *QP) emitAtomicAck(a *answer, out *Output) {
+	f := q.responseBTH(wire.AtomicAck, a.cur)
+	h := out.packet(&f).Header[wire.BTHLen:]
+	wire.AETH(h).Encode(wire.SyndromeAck, a.msn)
+	wire.AtomicAckETH(h[wire.AETHLen:]).Encode(*a.orig)
+}
+
+func (q *QP) emitNak(out *Output) {
+	if q.nak == 0 {
+		return
+	}
+	f := q.responseBTH(wire.Acknowledge, q.nakAt)
+	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(q.nak, q.msn)
+	q.nak = 0
+	q.cfg.Counters.NakPkts++
+}
+
+// emitAck appends the ACK that is owed, unless answers must go first.
+func (q *QP) emitAck(out *Output) {
+	if !q.ackOwed || len(q.queue) > 0 || q.state == verbs.StateErr {
+		return
+	}
+	f := q.responseBTH(wire.Acknowledge, wire.PSNAdd(q.expected, -1))
+	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(wire.SyndromeAck, q.msn)
+	q.ackOwed, q.ackCount = false, 0
+	q.cfg.Counters.AckPkts++
+}
+
+func (q *QP) responseBTH(op wire.Opcode, psn uint32) wire.BTHFields {
+	return wire.BTHFields{Opcode: op, MigReq: true, PKey: wire.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: psn}
+}
+
+// appendPlaces scatters payload into sge from offset on.
+func appendPlaces(orders []Order, sge []verbs.SGE, offset int, payload []byte) []Order {
+	for i := range sge {
+		n := int(sge[i].Length)
+		if offset >= n {
+			offset -= n
+			continue
+		}
+		if len(payload) == 0 {
+			break
+		}
+		take := min(n-offset, len(payload))
+		orders = append(orders, Order{Kind: Place, Addr: sge[i].Addr + uint64(offset), Data: payload[:take]})
+		payload = payload[take:]
+		offset = 0
+	}
+	return orders
+}
