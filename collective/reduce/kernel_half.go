@@ -2,10 +2,10 @@ package reduce
 
 import "math"
 
-// The kernels of the 16-bit floats. A product of two of them needs at most 22
-// bits and the sum is rounded by float32 first: either way float32 has more
-// than twice the precision plus two bits, so that rounding twice gives what
-// rounding once would (Figueroa, "When is double rounding innocuous?", 1995).
+// The kernels of the 16-bit floats work in float32 and round to 16 bits at each
+// step. For float16 that gives the bits of rounding once: float32 has more than
+// twice the precision plus two bits (Figueroa, "When is double rounding
+// innocuous?", 1995).
 
 func sum16(dst, a, b []byte) {
 	d, x, y := operands[uint16](dst, a, b)

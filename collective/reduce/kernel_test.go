@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"syscall"
 	"testing"
 
 	"ringcli/collective/reduce"
@@ -128,22 +130,51 @@ func TestKernelShapes(t *testing.T) {
 	})
 }
 
-// The last bytes of an allocation: the pointer checks of -race see any step
-// beyond.
+// The last bytes of an allocation, where the pointer checks of -race see any
+// step beyond, and of a mapping outside the heap, where the next page faults.
 func TestKernelAtTheEndOfMemory(t *testing.T) {
+	const room = 64 // bytes, a size class of the allocator
+	var mapped [3][]byte
+	for i := range mapped {
+		mapped[i] = lastBytes(t, room)
+	}
 	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
 		r := rand.New(rand.NewPCG(9, 9))
-		size := typ.Size()
-		for length := range 64/size + 1 {
-			tail := func() []byte { return make([]byte, 64)[64-length*size:] }
-			dst, a, b := tail(), tail(), tail()
-			scatter(r, a, typ)
-			scatter(r, b, typ)
-			reduce.Lookup(typ, op)(dst, a, b)
-			expectStep(t, typ, op, dst, a, b)
-			reduce.Finish(typ, op, 3, dst)
+		for _, heap := range []bool{true, false} {
+			for length := 0; length <= room; length += typ.Size() {
+				memory := mapped
+				if heap {
+					memory = [3][]byte{make([]byte, room), make([]byte, room), make([]byte, room)}
+				}
+				dst, a, b := memory[0][room-length:], memory[1][room-length:], memory[2][room-length:]
+				scatter(r, a, typ)
+				scatter(r, b, typ)
+				reduce.Lookup(typ, op)(dst, a, b)
+				expectStep(t, typ, op, dst, a, b)
+				reduce.Finish(typ, op, 3, dst)
+			}
 		}
 	})
+}
+
+// lastBytes maps memory whose last n bytes it returns; the page that follows
+// them cannot be read.
+func lastBytes(t *testing.T, n int) []byte {
+	t.Helper()
+	page := os.Getpagesize()
+	m, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Munmap(m); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := syscall.Mprotect(m[page:], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	return m[page-n : page : page]
 }
 
 // offset returns where within arena the slice begins.

@@ -55,7 +55,7 @@ func (f format) encode(v float64) uint64 {
 		return sign | infinity
 	}
 	exponent := max(int(math.Float64bits(v)>>52)-1023, f.lowest)
-	units := uint64(math.RoundToEven(v * power(f.fraction-exponent)))
+	units := uint64(int64(math.RoundToEven(v * power(f.fraction-exponent))))
 	// In the lowest binade the units are the bits, in each one above there are
 	// 2^fraction more.
 	return sign | min(uint64(exponent-f.lowest)<<f.fraction+units, infinity)
