@@ -1,0 +1,258 @@
+// Package udp is the network side of the software RoCEv2 provider: UDP sockets
+// used through raw system calls by an endpoint that polls.
+//
+// The package net would do, but at a price: its calls go through the network
+// poller and tell the scheduler about every system call, which halves the rate
+// of a poll loop. Here Send and Recv never block, so they may skip both. What
+// the kernel offers to spread the cost of a call over many packets (UDP_SEGMENT
+// for sending, UDP_GRO for receiving, sendmmsg and recvmmsg) is probed once; a
+// kernel without it gets the same datagrams one by one.
+//
+// The sockets are set up for the invariant CRC of RoCEv2, which covers the IPv4
+// identification: an unconnected socket with IP_MTU_DISCOVER at IP_PMTUDISC_DO
+// sends every datagram with DF set and identification 0, and the i-th segment of
+// one UDP_SEGMENT send with identification i (include/net/ip.h,
+// ip_select_ident_segs; net/ipv4/af_inet.c, inet_gso_segment).
+package udp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrClosed is what every call on a closed Conn returns; it is net.ErrClosed.
+var ErrClosed = net.ErrClosed
+
+// DefaultBuffer is the size in bytes that Listen asks for where Options leaves
+// a socket buffer at 0.
+const DefaultBuffer = 8 << 20
+
+// Options say how Listen sets up a socket. The zero value is what an endpoint
+// wants; the switches are for tests and for hosts with a broken feature.
+type Options struct {
+	RecvBuffer, SendBuffer int // bytes wanted; 0 means DefaultBuffer
+
+	DisableGSO  bool // send segment by segment
+	DisableGRO  bool // receive every datagram by itself
+	DisableMMsg bool // one message a system call
+}
+
+// Conn is one bound, unconnected UDP socket.
+//
+// Ownership: one goroutine at a time may be in Send, and one in Recv; they
+// share nothing, so the two may overlap. The slices that Recv returns belong to
+// the receiving goroutine until its next Recv. One goroutine at a time may be
+// in Wait. Wake, Close and the accessors may be called by anyone at any time.
+type Conn struct {
+	fd, event  int
+	local      netip.AddrPort
+	recvBuffer int
+	stats      counters
+
+	// refs counts the calls that use the descriptors; Close adds closing to it,
+	// and whoever brings it down to exactly closing releases them. A descriptor
+	// can therefore not be closed, and its number reused, under a running call.
+	refs   atomic.Int64
+	closed chan struct{} // closed when the descriptors are
+
+	noGSO    atomic.Bool // set by Send when the path turns out not to do it
+	features Features    // as probed; GSO is subject to noGSO
+
+	send sender
+	recv receiver
+}
+
+const closing = 1 << 62
+
+// Listen opens a socket bound to local. An IPv4-mapped address is taken as the
+// IPv4 address it stands for. The address must be valid; port 0 lets the kernel
+// choose. errors.Is(err, unix.EADDRINUSE) tells that somebody else has the port
+// (for 4791 that may be the rdma_rxe module).
+func Listen(local netip.AddrPort, o Options) (*Conn, error) {
+	if !local.IsValid() {
+		return nil, fmt.Errorf("udp: listen: got no address, expected an IP address and a port such as 127.0.0.1:4791")
+	}
+	if o.RecvBuffer < 0 || o.SendBuffer < 0 {
+		return nil, fmt.Errorf("udp: listen on %v: socket buffers of %d and %d bytes asked for, expected 0 (the default) or more", local, o.RecvBuffer, o.SendBuffer)
+	}
+	addr := NewSockaddr(local)
+	fd, err := unix.Socket(addr.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, fmt.Errorf("udp: listen on %v: %w", local, os.NewSyscallError("socket", err))
+	}
+	c := &Conn{fd: fd, event: -1, closed: make(chan struct{})}
+	if err := c.setup(addr, o); err != nil {
+		c.release0()
+		return nil, fmt.Errorf("udp: listen on %v: %w", local, err)
+	}
+	return c, nil
+}
+
+// setup does what Listen does after the socket call; on error Listen releases
+// what is there.
+func (c *Conn) setup(addr Sockaddr, o Options) error {
+	if err := setIPOptions(c.fd, addr); err != nil {
+		return err
+	}
+	want := func(n int) int {
+		if n == 0 {
+			return DefaultBuffer
+		}
+		return n
+	}
+	if err := setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, want(o.RecvBuffer)); err != nil {
+		return err
+	}
+	if err := setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, want(o.SendBuffer)); err != nil {
+		return err
+	}
+	granted, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return os.NewSyscallError("getsockopt SO_RCVBUF", err)
+	}
+	c.recvBuffer = granted
+
+	c.features = probed()
+	if o.DisableGSO {
+		c.features.GSO = false
+	}
+	if o.DisableMMsg {
+		c.features.MMsg = false
+	}
+	c.features.GRO = c.features.GRO && !o.DisableGRO &&
+		unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+
+	if err := bind(c.fd, addr); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	bound, err := sockname(c.fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	c.local = bound
+
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return os.NewSyscallError("eventfd2", err)
+	}
+	c.event = event
+	c.send.init()
+	c.recv.init(c.features)
+	return nil
+}
+
+// setIPOptions forbids fragmentation, and lets IPv6 datagrams without a UDP
+// checksum in: the kernel's rdma_rxe sends those, and an ordinary socket would
+// drop them.
+func setIPOptions(fd int, addr Sockaddr) error {
+	if addr.family() == unix.AF_INET6 {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
+			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO); err != nil {
+			return os.NewSyscallError("setsockopt IPV6_MTU_DISCOVER", err)
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1); err != nil {
+			return os.NewSyscallError("setsockopt UDP_NO_CHECK6_RX", err)
+		}
+	}
+	// A socket bound to the unspecified IPv6 address speaks IPv4 as well, so
+	// this one is for both families.
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO); err != nil {
+		return os.NewSyscallError("setsockopt IP_MTU_DISCOVER", err)
+	}
+	return nil
+}
+
+// setBuffer asks for n bytes past the limit of net.core.{r,w}mem_max, which
+// takes CAP_NET_ADMIN, and without it for what the limit allows.
+func setBuffer(fd, force, plain, n int) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) == nil {
+		return nil
+	}
+	return os.NewSyscallError("setsockopt SO_*BUF", unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n))
+}
+
+// LocalAddr is the address the socket is bound to, with the port that the
+// kernel chose where Listen was given 0.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
+
+// Features tells what this socket uses now. GSO turns false for good when a
+// path turns out not to support it.
+func (c *Conn) Features() Features {
+	f := c.features
+	if c.noGSO.Load() {
+		f.GSO = false
+	}
+	if !f.GSO {
+		f.MaxSegments = 1
+	}
+	return f
+}
+
+// RecvBuffer is the receive buffer that the kernel granted, in bytes, as
+// SO_RCVBUF reads. The kernel charges packets with their bookkeeping, and
+// therefore doubles what was asked for.
+func (c *Conn) RecvBuffer() int { return c.recvBuffer }
+
+// FD is the descriptor of the socket, for getsockopt and the like. It stays the
+// Conn's own, and means nothing after Close.
+func (c *Conn) FD() int { return c.fd }
+
+// Close ends a Wait in progress, lets running calls finish and releases the
+// descriptors. It returns when that is done; closing again does nothing.
+func (c *Conn) Close() error {
+	for {
+		n := c.refs.Load()
+		if n >= closing {
+			<-c.closed
+			return nil
+		}
+		// The Conn holds its own reference while it wakes the others.
+		if c.refs.CompareAndSwap(n, n+1+closing) {
+			break
+		}
+	}
+	c.signal()
+	c.done()
+	<-c.closed
+	return nil
+}
+
+// use takes a reference, or tells that the Conn is closed.
+func (c *Conn) use() bool {
+	if c.refs.Add(1) < closing {
+		return true
+	}
+	c.done()
+	return false
+}
+
+// done gives back a reference.
+func (c *Conn) done() {
+	if c.refs.Add(-1) == closing {
+		c.release()
+	}
+}
+
+// release closes the descriptors, once: a late use brings the count back to
+// closing, and is held off by the swap.
+func (c *Conn) release() {
+	if !c.refs.CompareAndSwap(closing, closing+closing/2) {
+		return
+	}
+	c.release0()
+	close(c.closed)
+}
+
+func (c *Conn) release0() {
+	_ = unix.Close(c.fd)
+	if c.event >= 0 {
+		_ = unix.Close(c.event)
+	}
+}

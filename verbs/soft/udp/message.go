@@ -1,0 +1,75 @@
+package udp
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxBytes is the most payload of one send, in bytes, whether it is one
+// datagram or several segments: 65535 less the IPv4 and UDP headers.
+const MaxBytes = 65507
+
+// Iovec is one piece of memory, laid out as struct iovec on 64-bit Linux. Addr
+// is a plain number so that lists of them hold no pointers: the caller keeps
+// the memory alive and unchanged through the call (heap or mapped memory, not a
+// variable on a goroutine's stack, which may move).
+type Iovec struct {
+	Addr uint64
+	Len  uint64 // bytes
+}
+
+// IovecOf is the Iovec of b's bytes.
+func IovecOf(b []byte) Iovec {
+	return Iovec{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), Len: uint64(len(b))}
+}
+
+// Message is what goes to one peer in one send.
+type Message struct {
+	Dst *Sockaddr
+	Iov []Iovec // the payload, in order; at most 1024 pieces
+
+	// SegmentSize > 0 makes the payload several datagrams of this many bytes,
+	// of which the last may be shorter. Up to Features.MaxSegments of them and
+	// MaxBytes in all go out in one system call, in which the IPv4
+	// identification counts up from 0. 0: one datagram.
+	SegmentSize int
+}
+
+// size is the payload's length in bytes.
+func (m *Message) size() int {
+	n := uint64(0)
+	for i := range m.Iov {
+		n += m.Iov[i].Len
+	}
+	return int(n)
+}
+
+// mmsghdr is struct mmsghdr: a message header, and the bytes sent or received.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+	_   [4]byte
+}
+
+// control holds one control message with a 2- or 4-byte value: a 16-byte
+// cmsghdr and the value, padded to 8 bytes.
+type control struct {
+	hdr   unix.Cmsghdr
+	value int32
+	_     [4]byte
+}
+
+const (
+	lengthSegment = unix.SizeofCmsghdr + 2 // CMSG_LEN of UDP_SEGMENT's uint16
+	lengthGRO     = unix.SizeofCmsghdr + 4 // CMSG_LEN of UDP_GRO's int
+)
+
+// The structures go to the kernel as they are; a 32-bit system would lay them
+// out differently, and does not compile.
+var (
+	_ [unsafe.Sizeof(mmsghdr{}) - 64]struct{}
+	_ [64 - unsafe.Sizeof(mmsghdr{})]struct{}
+	_ [unsafe.Sizeof(control{}) - 24]struct{}
+	_ [unsafe.Sizeof(Iovec{}) - unsafe.Sizeof(unix.Iovec{})]struct{}
+)
