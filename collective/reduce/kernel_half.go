@@ -3,8 +3,8 @@ package reduce
 import "math"
 
 // The kernels of the 16-bit floats work in float32 and round to 16 bits at each
-// step. For float16 that gives the bits of rounding once: float32 has more than
-// twice the precision plus two bits (Figueroa, "When is double rounding
+// step. For float16 that gives the bits of rounding once: float32 has twice the
+// precision plus two bits (Figueroa, "When is double rounding
 // innocuous?", 1995).
 
 func sum16(dst, a, b []byte) {
