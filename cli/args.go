@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+)
+
+// singleDash are the long options that the C programs before this one spell
+// with a single dash, and their names here.
+var singleDash = map[string]string{"-myindex": "--index", "-index": "--index", "-list": "--list"}
+
+// rewriteArgs makes `-myindex 0 -list a,b` what pflag understands, which would
+// take it for the short options -m -y and so on. In place of a command these two
+// mean `connect`, as the C test program does. What follows "--" is left alone.
+func rewriteArgs(args []string) []string {
+	out := make([]string, 0, len(args)+1)
+	for i, arg := range args {
+		if arg == "--" {
+			out = append(out, args[i:]...)
+			break
+		}
+		name, value, joined := strings.Cut(arg, "=")
+		if long, ok := singleDash[name]; ok {
+			if arg = long; joined {
+				arg += "=" + value
+			}
+		}
+		if arg == "--myindex" || strings.HasPrefix(arg, "--myindex=") {
+			arg = "--index" + strings.TrimPrefix(arg, "--myindex")
+		}
+		out = append(out, arg)
+	}
+	if len(out) > 0 && (strings.HasPrefix(out[0], "--index") || strings.HasPrefix(out[0], "--list")) {
+		out = slices.Insert(out, 0, "connect")
+	}
+	return out
+}
+
+// givenValue finds the value of a long option in arguments that could not be
+// parsed, so that even the error about them has the format asked for.
+func givenValue(args []string, option string) string {
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return ""
+		case strings.HasPrefix(arg, option+"="):
+			return strings.TrimPrefix(arg, option+"=")
+		case arg == option && i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}

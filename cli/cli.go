@@ -1,0 +1,173 @@
+// Package cli is the command line: one table of commands, from which cobra's
+// commands, the commands of -c and -f, help and completion are made; results as
+// records, which package render writes; exit codes; and `local`, which runs all
+// ranks of a ring as processes of this machine.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+	"ringcli/trace"
+)
+
+// Main runs one command line, without the program's name, and returns the exit
+// code. A second Ctrl-C ends the process at once.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	return run(ctx, args, stdin, stdout, stderr)
+}
+
+// interruptible returns a context that SIGINT or SIGTERM cancels.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			case <-signals:
+				if n > 0 {
+					os.Exit(ExitInterrupted)
+				}
+				cancel(errInterrupted)
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}
+
+// run is Main under a context of the caller's.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	args = rewriteArgs(args)
+	s := &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr)}
+	name := "ringcli"
+	s.root = cobraTree(newRoot(stdout, stderr), Process, func(ctx context.Context, c Command, call Call) error {
+		name = c.Name
+		return s.runProcess(ctx, c, call)
+	})
+	s.root.SetArgs(args)
+	chosen, err := s.root.ExecuteContextC(ctx)
+	if s.parent != nil {
+		ctx = s.parent.ctx
+	}
+	err = interrupted(ctx, err)
+	if err == nil {
+		return ExitOK
+	}
+	if chosen != nil && chosen != s.root {
+		name = strings.TrimPrefix(chosen.CommandPath(), "ringcli ")
+	}
+	code := ExitCode(err)
+	s.report(args, name, err, code)
+	return code
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ringcli",
+		Short: "An RDMA ring: bring it up, run collectives over it, find what is wrong",
+		Long: `ringcli brings up an RDMA ring, runs reduce-scatter, all-gather and all-reduce
+over it with the protocol of your choice, and says which link or rank is at
+fault when something is wrong. With no RDMA hardware it speaks RoCEv2 in user
+space.
+
+Start with: ringcli local -n 4`,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	flags.String("config", "", "configuration file (default: ./ringcli.yaml, the user's, /etc/ringcli/config.yaml)")
+	configs.AddFlags(flags, settingsOfEvery...)
+	completeFlags(root)
+	return root
+}
+
+// runProcess loads the configuration and runs a command of the process.
+func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
+	file, err := call.Flags.GetString("config")
+	if err != nil {
+		return err
+	}
+	if s.Config, err = configs.Load(call.Flags, file); err != nil {
+		return err
+	}
+	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
+	if err := s.setTrace(); err != nil {
+		return err
+	}
+	if err := s.adopt(ctx, call.Flags); err != nil {
+		return err
+	}
+	if s.parent != nil {
+		ctx = s.parent.ctx
+	}
+	return c.Run(ctx, s, call)
+}
+
+func (s *Session) setTrace() error {
+	if err := trace.Set(s.Config.String("trace")); err != nil {
+		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
+	}
+	return trace.SetOutput(s.stderr, trace.Format(s.Config.String("trace-format")))
+}
+
+// report says why a command failed, once: as a JSON object among the results if
+// they are JSON, else as a line on standard error.
+func (s *Session) report(args []string, command string, err error, code int) {
+	if s.parent != nil && s.parent.silent(err) {
+		return
+	}
+	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	out := s.Out
+	if out == nil { // the configuration was not read
+		format := givenValue(args, "--output")
+		if format == "" {
+			format = os.Getenv("RINGCLI_OUTPUT")
+		}
+		out = render.New(s.stdout, render.Format(format))
+	}
+	if out.Format() == render.JSON && !s.speaksToParent() {
+		_ = out.Print(Failure{Command: command, Error: text, ExitCode: code})
+		return
+	}
+	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
+}
+
+// changedFlags returns the flags that were given, as arguments.
+func changedFlags(flags *pflag.FlagSet, except ...string) []string {
+	skip := map[string]bool{}
+	for _, name := range except {
+		skip[name] = true
+	}
+	var args []string
+	flags.Visit(func(f *pflag.Flag) {
+		if !skip[f.Name] {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}
+
+// closeWith closes c and joins its error to the one that is being returned.
+func closeWith(err *error, c io.Closer) { *err = errors.Join(*err, c.Close()) }

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/configs"
+)
+
+// Where is where a command can be given.
+type Where uint8
+
+const (
+	// Process: as `ringcli NAME`.
+	Process Where = 1 << iota
+	// InRing: once the ring is ready, in -c and -f.
+	InRing
+)
+
+// The groups of commands, in the order that help shows them.
+const (
+	groupRing       = "ring"
+	groupCollective = "collective"
+	groupLook       = "look"
+	groupProgram    = "program"
+)
+
+var groupTitles = []struct{ id, title string }{
+	{groupRing, "Bring up a ring:"},
+	{groupCollective, "Use the ring:"},
+	{groupLook, "Look:"},
+	{groupProgram, "About this program:"},
+}
+
+// Command is one row of the command table: what cobra's commands, the commands
+// of -c and -f, help and completion are made from.
+type Command struct {
+	Name    string
+	Aliases []string
+	Group   string
+	Where   Where
+	Summary string // one line, no full stop
+	Long    string // help; Summary if empty
+	Example string
+	// Args names the arguments in usage; Words are what completion offers for
+	// the first of them.
+	Args  string
+	Words []string
+	// CheckArgs refuses wrong arguments; nil refuses any.
+	CheckArgs func(args []string) error
+	// Settings are the settings of package configs that are flags here too.
+	Settings []string
+	// Flags declares the flags that are no settings; may be nil.
+	Flags func(*pflag.FlagSet)
+	Run   func(context.Context, *Session, Call) error
+}
+
+// Call is how a command was given.
+type Call struct {
+	Name  string // the command's own name, whatever alias was used
+	Flags *pflag.FlagSet
+	Args  []string
+}
+
+// Title returns the command's name with its arguments' names.
+func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }
+
+// Commands returns the command table.
+func Commands() []Command {
+	return slices.Concat(processCommands())
+}
+
+// settingsOfEvery are the settings that are flags of every process command.
+var settingsOfEvery = []string{"output", "trace", "trace-format"}
+
+// cobraTree makes the cobra commands of one place. run is called for the one
+// that is chosen.
+func cobraTree(root *cobra.Command, where Where, run func(context.Context, Command, Call) error) *cobra.Command {
+	for _, g := range groupTitles {
+		if slices.ContainsFunc(Commands(), func(c Command) bool { return c.Group == g.id && c.Where&where != 0 }) {
+			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		}
+	}
+	for _, c := range Commands() {
+		if c.Where&where != 0 {
+			root.AddCommand(c.cobra(run))
+		}
+	}
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Args = cobra.ArbitraryArgs // so that RunE words the error
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return unknownCommand(cmd, args[0])
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommandGroupID(groupProgram)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// pflag ends some of its messages in several lines.
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return usageError("%s: %s; `%s --help` lists the flags", cmd.Name(), first, cmd.CommandPath())
+	})
+	return root
+}
+
+func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: c.use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: c.Long, Example: c.Example,
+		ValidArgs: c.Words, DisableFlagsInUseLine: true,
+		Args: func(cmd *cobra.Command, args []string) error { return c.checkArgs(cmd.CommandPath(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args})
+		},
+	}
+	if cmd.Long == "" {
+		cmd.Long = c.Summary + "."
+	}
+	cmd.Flags().SortFlags = false
+	if c.Flags != nil {
+		c.Flags(cmd.Flags())
+	}
+	if len(c.Settings) > 0 {
+		configs.AddFlags(cmd.Flags(), c.Settings...)
+	}
+	completeFlags(cmd)
+	return cmd
+}
+
+func (c Command) checkArgs(path string, args []string) error {
+	if c.CheckArgs != nil {
+		return c.CheckArgs(args)
+	}
+	if len(args) > 0 {
+		return usageError("%s: unexpected argument %q: expected none; `%s --help` shows the usage", c.Name, args[0], path)
+	}
+	return nil
+}
+
+func unknownCommand(root *cobra.Command, given string) error {
+	var known []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	hint := ""
+	if near := root.SuggestionsFor(given); len(near) > 0 {
+		hint = fmt.Sprintf("; did you mean %s?", near[0])
+	}
+	return usageError("unknown command %q: expected one of %s%s", given, strings.Join(known, ", "), hint)
+}
+
+// find returns the command of a name or alias at a place.
+func find(name string, where Where) (Command, bool) {
+	for _, c := range Commands() {
+		if c.Where&where != 0 && (c.Name == name || slices.Contains(c.Aliases, name)) {
+			return c, true
+		}
+	}
+	return Command{}, false
+}

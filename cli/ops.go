@@ -1,0 +1,8 @@
+package cli
+
+// The operations, as commands and as JSON name them.
+const (
+	opAllReduce     = "all-reduce"
+	opReduceScatter = "reduce-scatter"
+	opAllGather     = "all-gather"
+)

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"github.com/spf13/pflag"
+)
+
+// processCommands are the commands of `ringcli NAME` that need no ring.
+func processCommands() []Command {
+	return []Command{
+		{
+			Name: "devices", Group: groupLook, Where: Process,
+			Summary: "Show providers, devices, ports and GIDs, and why a provider has none",
+			Run:     runDevices,
+		},
+		{
+			Name: "config", Group: groupLook, Where: Process,
+			Summary: "Show every setting in force and where its value came from",
+			Long: `Shows every setting in force and where its value came from. A value is taken
+from the first of: its flag, its variable RINGCLI_NAME, the configuration file,
+the default.`,
+			Flags: func(fs *pflag.FlagSet) {
+				fs.Bool("sample", false, "print a commented configuration file instead")
+			},
+			Run: runConfig,
+		},
+		{
+			Name: "version", Group: groupProgram, Where: Process,
+			Summary: "Show the version of this program, Go, and the providers built in",
+			Run:     runVersion,
+		},
+		{
+			Name: "completion", Group: groupProgram, Where: Process,
+			Summary: "Print a completion script for a shell",
+			Long: `Prints a script that completes commands, flags and their values. For bash:
+
+  source <(ringcli completion bash)`,
+			Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
+			Run: runCompletion,
+		},
+	}
+}

@@ -1,0 +1,221 @@
+package render
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fatih/color"
+	"github.com/mattn/go-isatty"
+)
+
+// Format is how results are written.
+type Format string
+
+// The formats, as --output takes them.
+const (
+	Table Format = "table"
+	JSON  Format = "json"
+	CSV   Format = "csv"
+)
+
+// Formats lists all formats.
+func Formats() []string { return []string{string(Table), string(JSON), string(CSV)} }
+
+// Printer writes results to one writer. It is not safe for concurrent use.
+type Printer struct {
+	w      io.Writer
+	format Format
+	color  bool
+	head   []Column // of the rows printed last; nil after a note
+	fields []string // CSV's header in force
+	began  bool     // something has been written
+}
+
+// New returns a Printer. Its tables are coloured if w is a terminal that can
+// show it: not if NO_COLOR is set (https://no-color.org) or TERM is dumb.
+func New(w io.Writer, format Format) *Printer {
+	return &Printer{w: w, format: format, color: IsTerminal(w) && ColorWanted()}
+}
+
+// IsTerminal reports whether a stream leads to a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(interface{ Fd() uintptr })
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// ColorWanted reports what the environment says about colour.
+func ColorWanted() bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// Format returns the format that was asked for.
+func (p *Printer) Format() Format { return p.format }
+
+// Print writes records of one type. In a table they get the header once, until
+// a record of another type or a note comes between, and columns are as wide as
+// the widest of the records given together.
+func (p *Printer) Print(records ...Record) error {
+	switch p.format {
+	case JSON:
+		return eachPart(records, p.printJSON)
+	case CSV:
+		return eachPart(records, p.printCSV)
+	}
+	return p.printTable(records)
+}
+
+func eachPart(records []Record, print func(any) error) error {
+	for _, r := range records {
+		parts := []Record{r}
+		if compound, ok := r.(Parts); ok {
+			parts = compound.Parts()
+		}
+		for _, part := range parts {
+			if err := print(part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Printer) printTable(records []Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	head := records[0].Columns()
+	rows := make([][]Cell, 0, len(records)+1)
+	for i, c := range head {
+		head[i].Width = max(c.Width, utf8.RuneCountInString(c.Name))
+	}
+	fresh := !sameNames(head, p.head)
+	if fresh {
+		title := make([]Cell, len(head))
+		for i, c := range head {
+			title[i] = Cell{c.Name, Faint}
+		}
+		rows = append(rows, title)
+	}
+	for _, r := range records {
+		rows = append(rows, r.Cells())
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			head[i].Width = max(head[i].Width, utf8.RuneCountInString(c.Text))
+		}
+	}
+	var b strings.Builder
+	if fresh && p.began {
+		b.WriteByte('\n')
+	}
+	for _, row := range rows {
+		p.appendRow(&b, head, row)
+	}
+	p.head, p.began = records[0].Columns(), true
+	_, err := io.WriteString(p.w, b.String())
+	return err
+}
+
+func sameNames(a, b []Column) bool {
+	return slices.EqualFunc(a, b, func(a, b Column) bool { return a.Name == b.Name })
+}
+
+// appendRow pads before it paints, since escape sequences have no width, and
+// leaves no blanks at the end of a line.
+func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell) {
+	for i, c := range row {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		pad := strings.Repeat(" ", max(0, head[i].Width-utf8.RuneCountInString(c.Text)))
+		if head[i].Left {
+			b.WriteString(p.paint(c.Mood, c.Text))
+			if i < len(row)-1 {
+				b.WriteString(pad)
+			}
+			continue
+		}
+		b.WriteString(pad)
+		b.WriteString(p.paint(c.Mood, c.Text))
+	}
+	b.WriteByte('\n')
+}
+
+var colors = map[Mood]*color.Color{
+	Good:  enabled(color.FgGreen),
+	Fair:  enabled(color.FgYellow),
+	Bad:   enabled(color.FgRed, color.Bold),
+	Faint: enabled(color.Faint),
+}
+
+// enabled makes a colour that color.NoColor, which is about standard output
+// alone, has no say in: each Printer decides for its own writer.
+func enabled(attrs ...color.Attribute) *color.Color {
+	c := color.New(attrs...)
+	c.EnableColor()
+	return c
+}
+
+func (p *Printer) paint(m Mood, text string) string {
+	c := colors[m]
+	if !p.color || c == nil || text == "" {
+		return text
+	}
+	return c.Sprint(text)
+}
+
+// Note writes a line for people between or after rows: "# ...". JSON and CSV
+// have no place for it and leave it out.
+func (p *Printer) Note(m Mood, format string, args ...any) error {
+	if p.format != Table {
+		return nil
+	}
+	p.head, p.began = nil, true
+	_, err := fmt.Fprintln(p.w, p.paint(m, "# "+fmt.Sprintf(format, args...)))
+	return err
+}
+
+// Text writes text as it is, whatever the format: help, a script, a file.
+func (p *Printer) Text(text string) error {
+	p.began = true
+	_, err := io.WriteString(p.w, text)
+	return err
+}
+
+func (p *Printer) printJSON(v any) error {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false) // nobody puts it into a page; "->" stays readable
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("render %T as JSON: %w", v, err)
+	}
+	_, err := p.w.Write(line.Bytes())
+	return err
+}
+
+// printCSV writes the header again when records of another type follow.
+func (p *Printer) printCSV(v any) error {
+	names, values, err := flatten(v)
+	if err != nil {
+		return err
+	}
+	w := csv.NewWriter(p.w)
+	if !slices.Equal(names, p.fields) {
+		p.fields = names
+		if err := w.Write(names); err != nil {
+			return err
+		}
+	}
+	if err := w.Write(values); err != nil {
+		return err
+	}
+	w.Flush()
+	return w.Error()
+}

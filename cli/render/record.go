@@ -1,0 +1,55 @@
+// Package render writes results: as a table for people, as one JSON object a
+// line, or as CSV. A command makes a record, which is data; how it looks is
+// decided here.
+package render
+
+// Record is one result. Its exported fields and their json tags are what JSON
+// and CSV show; Columns and Cells are what a table shows.
+type Record interface {
+	// Columns are the same for all records of a type.
+	Columns() []Column
+	// Cells has one cell for each column.
+	Cells() []Cell
+}
+
+// Parts is implemented by a record whose table row stands for several records
+// of JSON and CSV, as a row of nccl-tests does for out-of-place and in-place.
+type Parts interface{ Parts() []Record }
+
+// Column is the head of a table's column.
+type Column struct {
+	Name string
+	// Width is the least width in characters. Rows that are printed one by one
+	// stay aligned as long as their cells fit.
+	Width int
+	// Left aligns to the left, as names are; numbers stand to the right.
+	Left bool
+}
+
+// Mood is what a cell or a line says about its subject; on a terminal it is a
+// colour.
+type Mood uint8
+
+// The moods.
+const (
+	Plain Mood = iota
+	Good       // green
+	Fair       // yellow: a warning
+	Bad        // red
+	Faint      // grey: less important
+)
+
+// Cell is one field of a table's row.
+type Cell struct {
+	Text string
+	Mood Mood
+}
+
+// Texts makes plain cells.
+func Texts(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, t := range texts {
+		cells[i].Text = t
+	}
+	return cells
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Times are the percentiles of an operation's time over its iterations, in
+// microseconds.
+type Times struct {
+	Min  float64 `json:"min"`
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// slowest merges the times of all ranks: an operation is as slow as its
+// slowest rank, so each figure is the maximum over the ranks.
+func (t Times) slowest(u Times) Times {
+	return Times{max(t.Min, u.Min), max(t.P50, u.P50), max(t.P99, u.P99), max(t.Max, u.Max), max(t.Mean, u.Mean)}
+}
+
+// stopwatch collects the times of iterations in bounded memory, however long
+// the run: a histogram with three significant digits from 1 ns to an hour.
+type stopwatch struct{ h *hdrhistogram.Histogram }
+
+func newStopwatch() *stopwatch {
+	return &stopwatch{hdrhistogram.New(1, int64(time.Hour), 3)}
+}
+
+func (s *stopwatch) add(d time.Duration) {
+	// Out of range is only what takes more than an hour; it counts as an hour.
+	_ = s.h.RecordValue(min(max(int64(d), 1), int64(time.Hour)))
+}
+
+// at returns a quantile (0 to 100) in microseconds.
+func (s *stopwatch) at(q float64) float64 { return float64(s.h.ValueAtQuantile(q)) / 1e3 }
+
+func (s *stopwatch) count() int { return int(s.h.TotalCount()) }
+
+func (s *stopwatch) times() Times {
+	return Times{
+		Min: float64(s.h.Min()) / 1e3, P50: s.at(50), P99: s.at(99), Max: float64(s.h.Max()) / 1e3,
+		Mean: s.h.Mean() / 1e3,
+	}
+}
+
+// Bandwidth returns nccl-tests' two bandwidths in GB/s (1e9 bytes) of an
+// operation over n ranks on a vector of so many bytes in all that takes so many
+// microseconds (nccl-tests, doc/PERFORMANCE.md). busbw is what each link of a
+// ring carries: algbw times 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter
+// and all-gather.
+func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw float64) {
+	if us <= 0 || n < 1 {
+		return 0, 0
+	}
+	algbw = float64(bytes) / us / 1e3
+	factor := float64(n-1) / float64(n)
+	if operation == opAllReduce {
+		factor *= 2
+	}
+	return algbw, algbw * factor
+}
