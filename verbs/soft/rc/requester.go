@@ -83,6 +83,9 @@ func (r *requester) ready(maxReads int) {
 
 func (r *requester) wqe(i uint32) *sendWQE { return &r.sq[i&uint32(len(r.sq)-1)] }
 
+// SendQueueFull reports whether PostSend would refuse for want of room.
+func (q *QP) SendQueueFull() bool { return int(q.sqTail-q.sqHead) >= q.cfg.Cap.MaxSendWR }
+
 // PostSend queues one work request. The SGL is copied, the memory is not.
 func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
 	switch q.state {
@@ -90,7 +93,7 @@ func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
 	default:
 		return q.psnError("post send")
 	}
-	if int(q.sqTail-q.sqHead) >= q.cfg.Cap.MaxSendWR {
+	if q.SendQueueFull() {
 		return fmt.Errorf("QP 0x%06x: send queue of %d work requests: %w; poll for completions first",
 			q.cfg.QPN, q.cfg.Cap.MaxSendWR, verbs.ErrNoMemory)
 	}

@@ -1,0 +1,201 @@
+package soft
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"ringcli/verbs"
+)
+
+// Context is an open soft device.
+type Context struct {
+	device   device
+	options  verbs.OpenOptions
+	local    netip.Addr
+	gids     []netip.Addr
+	regions  regions
+	children atomic.Int64 // protection domains, queues and channels
+	ep       atomic.Pointer[endpoint]
+
+	mu     sync.Mutex
+	closed bool // guarded by mu
+}
+
+// endpoint returns the context's endpoint, bound on first use.
+func (c *Context) endpoint() (*endpoint, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	}
+	if ep := c.ep.Load(); ep != nil {
+		return ep, nil
+	}
+	ep, err := attach(c.local, c.options.UDPPort, c.options.Impair)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", c.device.Name(), err)
+	}
+	c.ep.Store(ep)
+	return ep, nil
+}
+
+// Device implements verbs.Context.
+func (c *Context) Device() verbs.Device { return c.device }
+
+// QueryDevice implements verbs.Context.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	a := deviceLimits
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(c.device.Name()))
+	for _, g := range c.gids {
+		b := g.As16()
+		_, _ = h.Write(b[:])
+	}
+	a.NodeGUID = h.Sum64()
+	return a, nil
+}
+
+// QueryPort implements verbs.Context.
+func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
+	if port != 1 {
+		return verbs.PortAttr{}, fmt.Errorf("query port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
+	}
+	a, err := c.device.port()
+	a.GIDTableSz = len(c.gids)
+	return a, err
+}
+
+// QueryGID implements verbs.Context.
+func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
+	if port != 1 || index < 0 || index >= len(c.gids) {
+		return verbs.GIDEntry{}, fmt.Errorf("query GID %d of port %d of %s: %w: it has port 1 and GIDs 0 to %d",
+			index, port, c.device.Name(), verbs.ErrInvalid, len(c.gids)-1)
+	}
+	e := verbs.GIDEntry{
+		GID: verbs.GIDFromAddr(c.gids[index]), Index: index, Port: 1, Type: verbs.GIDTypeRoCEv2, NetDev: c.device.netdev,
+	}
+	if ep := c.ep.Load(); ep != nil && c.gids[index] == c.local {
+		e.UDPPort = ep.local.Port()
+	}
+	return e, nil
+}
+
+// AllocPD implements verbs.Context.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	return &pd{ctx: c}, nil
+}
+
+// CreateCompChannel implements verbs.Context.
+func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	return &channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
+}
+
+// CreateCQ implements verbs.Context.
+func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
+	if cqe < 1 || cqe > deviceLimits.MaxCQE {
+		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, deviceLimits.MaxCQE)
+	}
+	q := &cq{ctx: c, ring: make([]verbs.Completion, cqe)}
+	if ch != nil {
+		h, ok := ch.(*channel)
+		if !ok || h.ctx != c {
+			return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
+		}
+		q.channel = h
+	}
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	if q.channel != nil {
+		q.channel.users.Add(1)
+	}
+	return q, nil
+}
+
+// adopt counts a new child.
+func (c *Context) adopt() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	}
+	c.children.Add(1)
+	return nil
+}
+
+// Counters implements verbs.Context. Contexts on the same address and UDP port
+// share a socket, and so its counters.
+func (c *Context) Counters(port int) ([]verbs.Counter, error) {
+	if port != 1 {
+		return nil, fmt.Errorf("counters of port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
+	}
+	ep := c.ep.Load()
+	if ep == nil {
+		return (&endpoint{}).counterList(), nil
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.counterList(), nil
+}
+
+// counterList names the counters as mlx5 and rdma_rxe do in hw_counters and
+// counters where these have them. The lock is held.
+func (e *endpoint) counterList() []verbs.Counter {
+	n, p := &e.counters, &e.port
+	return []verbs.Counter{
+		{Name: "port_xmit_packets", Value: p.txPackets},
+		{Name: "port_rcv_packets", Value: p.rxPackets},
+		{Name: "port_xmit_data", Value: p.txBytes / 4}, // in words, as InfiniBand counts
+		{Name: "port_rcv_data", Value: p.rxBytes / 4},
+		{Name: "sent_requests", Value: n.RequestPkts},
+		{Name: "sent_responses", Value: n.ResponsePkts},
+		{Name: "sent_acks", Value: n.AckPkts},
+		{Name: "sent_naks", Value: n.NakPkts},
+		{Name: "retransmitted_requests", Value: n.RetransmittedPkts},
+		{Name: "out_of_sequence", Value: n.OutOfSequence},
+		{Name: "packet_seq_err", Value: n.PacketSeqErr},
+		{Name: "implied_nak_seq_err", Value: n.ImpliedNakSeqErr},
+		{Name: "local_ack_timeout_err", Value: n.LocalAckTimeoutErr},
+		{Name: "rcvd_rnr_err", Value: n.RNRNakRetryErr},
+		{Name: "rnr_nak_retry_err", Value: n.RNRRetryExceededErr},
+		{Name: "retry_exceeded_err", Value: n.RetryExceededErr},
+		{Name: "duplicate_request", Value: n.DuplicateRequest},
+		{Name: "req_cqe_error", Value: n.ReqCQEError},
+		{Name: "resp_cqe_error", Value: n.RespCQEError},
+		{Name: "req_remote_access_errors", Value: n.ReqRemoteAccessErr},
+		{Name: "req_remote_invalid_request", Value: n.ReqRemoteInvalid},
+		{Name: "window_reductions", Value: n.WindowReductions},
+		{Name: "icrc_error", Value: p.icrcErrors},
+		{Name: "malformed_packets", Value: p.malformed},
+		{Name: "unknown_qp", Value: p.unknownQP},
+		{Name: "wrong_peer", Value: p.wrongPeer},
+		{Name: "send_dropped", Value: p.txDropped},
+		{Name: "impaired_lost", Value: p.impairedLost},
+	}
+}
+
+// Close implements verbs.Context. Closing twice is harmless.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if n := c.children.Load(); n > 0 {
+		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
+	}
+	c.closed = true
+	if ep := c.ep.Swap(nil); ep != nil {
+		return ep.detach()
+	}
+	return nil
+}

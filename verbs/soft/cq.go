@@ -1,0 +1,221 @@
+package soft
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// How a queue is armed.
+const (
+	unarmed = iota
+	armedSolicited
+	armedAny
+)
+
+// cq is a completion queue: a ring of completions with a lock.
+type cq struct {
+	ctx     *Context
+	channel *channel
+	queued  atomic.Int64 // completions in the ring: lets an empty poll pass without the lock
+	users   atomic.Int64 // queue pairs; each counts once a side
+	closed  atomic.Bool
+
+	mu      sync.Mutex
+	ring    []verbs.Completion // guarded by mu, as all below
+	head    int
+	armed   int
+	overrun bool
+}
+
+// push adds a completion and raises the event if it was asked for.
+func (c *cq) push(wc verbs.Completion, solicited bool) {
+	c.mu.Lock()
+	n := int(c.queued.Load())
+	if n == len(c.ring) {
+		c.overrun = true
+		c.mu.Unlock()
+		return
+	}
+	c.ring[(c.head+n)%len(c.ring)] = wc
+	c.queued.Store(int64(n + 1))
+	fire := c.armed == armedAny || c.armed == armedSolicited && (solicited || wc.Status != verbs.Success)
+	if fire {
+		c.armed = unarmed
+	}
+	c.mu.Unlock()
+	if fire && c.channel != nil {
+		c.channel.raise(c)
+	}
+}
+
+// take moves completions to wc.
+func (c *cq) take(wc []verbs.Completion) (int, error) {
+	if c.queued.Load() == 0 || len(wc) == 0 {
+		return 0, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queued := int(c.queued.Load())
+	n := min(len(wc), queued)
+	for i := range n {
+		wc[i] = c.ring[c.head]
+		if c.head++; c.head == len(c.ring) {
+			c.head = 0
+		}
+	}
+	c.queued.Store(int64(queued - n))
+	return n, nil
+}
+
+// Poll implements verbs.CQ: completions that are there, else one round of
+// progress and what that brought.
+func (c *cq) Poll(wc []verbs.Completion) (int, error) {
+	if c.closed.Load() {
+		return 0, fmt.Errorf("poll completion queue: %w", verbs.ErrClosed)
+	}
+	n, err := c.take(wc)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	if ep := c.ctx.ep.Load(); ep != nil {
+		ep.poll()
+	}
+	if n, err = c.take(wc); n == 0 && err == nil {
+		err = c.lost()
+	}
+	return n, err
+}
+
+// lost reports an overrun, once everything that did fit has been polled.
+func (c *cq) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.overrun {
+		return fmt.Errorf("completion queue of %d: %w; create it larger or poll more often", len(c.ring), verbs.ErrOverrun)
+	}
+	return nil
+}
+
+// ReqNotify implements verbs.CQ.
+func (c *cq) ReqNotify(solicitedOnly bool) error {
+	if c.channel == nil {
+		return fmt.Errorf("arm completion queue: %w: it was created without a completion channel", verbs.ErrInvalid)
+	}
+	if c.closed.Load() {
+		return fmt.Errorf("arm completion queue: %w", verbs.ErrClosed)
+	}
+	c.mu.Lock()
+	if want := armedAny; !solicitedOnly {
+		c.armed = want
+	} else if c.armed == unarmed {
+		c.armed = armedSolicited
+	}
+	c.mu.Unlock()
+	if ep := c.ctx.ep.Load(); ep != nil {
+		ep.takeOver() // the caller is about to block rather than poll
+	}
+	return nil
+}
+
+// Close implements verbs.CQ.
+func (c *cq) Close() error {
+	if n := c.users.Load(); n > 0 {
+		return fmt.Errorf("close completion queue: %w: %d queue pairs use it", verbs.ErrBusy, n)
+	}
+	if !c.closed.Swap(true) {
+		c.ctx.children.Add(-1)
+		if c.channel != nil {
+			c.channel.forget(c)
+			c.channel.users.Add(-1)
+		}
+	}
+	return nil
+}
+
+// channel is a completion channel: a list of queues with an event.
+type channel struct {
+	ctx    *Context
+	users  atomic.Int64
+	closed atomic.Bool
+	done   chan struct{} // closed by Close
+	signal chan struct{} // capacity 1: events is not empty
+
+	mu     sync.Mutex
+	events []*cq // guarded by mu
+}
+
+func (h *channel) raise(c *cq) {
+	h.mu.Lock()
+	h.events = append(h.events, c)
+	h.mu.Unlock()
+	select {
+	case h.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (h *channel) next() (*cq, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.events) == 0 {
+		return nil, false
+	}
+	c := h.events[0]
+	h.events = h.events[:copy(h.events, h.events[1:])]
+	return c, true
+}
+
+func (h *channel) forget(c *cq) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.events[:0]
+	for _, e := range h.events {
+		if e != c {
+			kept = append(kept, e)
+		}
+	}
+	h.events = kept
+}
+
+var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
+
+// GetEvent implements verbs.CompChannel.
+func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
+	if c, ok := h.next(); ok {
+		return c, nil
+	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(timeout)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
+	for {
+		select {
+		case <-h.signal:
+		case <-h.done:
+			return nil, fmt.Errorf("wait for a completion event: %w", verbs.ErrClosed)
+		case <-timer.C:
+			return nil, verbs.ErrTimeout
+		}
+		if c, ok := h.next(); ok {
+			return c, nil
+		}
+	}
+}
+
+// Close implements verbs.CompChannel.
+func (h *channel) Close() error {
+	if n := h.users.Load(); n > 0 {
+		return fmt.Errorf("close completion channel: %w: %d completion queues use it", verbs.ErrBusy, n)
+	}
+	if !h.closed.Swap(true) {
+		close(h.done)
+		h.ctx.children.Add(-1)
+	}
+	return nil
+}

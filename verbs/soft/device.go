@@ -1,0 +1,152 @@
+package soft
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
+)
+
+func init() { verbs.Register(provider{}) }
+
+// deviceLimits are what every soft device can do. Queues and messages cost
+// memory only; the depth of READs and atomics is that of common NICs.
+var deviceLimits = verbs.DeviceAttr{
+	FirmwareVersion: "user space RoCEv2",
+	MaxMRSize:       1 << 47,
+	MaxQP:           1 << 16,
+	MaxQPWR:         1 << 15,
+	MaxSGE:          32,
+	MaxCQ:           1 << 16,
+	MaxCQE:          1 << 22,
+	MaxMR:           maxRegions,
+	MaxPD:           1 << 16,
+	MaxQPRDAtomic:   128,
+	MaxInline:       1024,
+	PhysPorts:       1,
+	Atomics:         true,
+}
+
+type provider struct{}
+
+// Name implements verbs.Provider.
+func (provider) Name() string { return "soft" }
+
+// Devices implements verbs.Provider: one device for each network interface that
+// is up and has an address.
+func (provider) Devices() ([]verbs.Device, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var devices []verbs.Device
+	for _, i := range interfaces {
+		if d := (device{netdev: i.Name}); i.Flags&net.FlagUp != 0 {
+			if addrs, err := d.addrs(); err == nil && len(addrs) > 0 {
+				devices = append(devices, d)
+			}
+		}
+	}
+	if len(devices) == 0 {
+		return nil, fmt.Errorf("no network interface is up and has an address")
+	}
+	return devices, nil
+}
+
+// device is a network interface.
+type device struct{ netdev string }
+
+// Name implements verbs.Device.
+func (d device) Name() string { return "soft:" + d.netdev }
+
+// addrs returns the addresses that serve as GIDs. Link-local ones would need a
+// zone, which a GID does not carry.
+func (d device) addrs() ([]netip.Addr, error) {
+	i, err := net.InterfaceByName(d.netdev)
+	if err != nil {
+		return nil, fmt.Errorf("device soft:%s: %w: %w", d.netdev, verbs.ErrNoDevice, err)
+	}
+	list, err := i.Addrs()
+	if err != nil {
+		return nil, fmt.Errorf("addresses of %s: %w", d.netdev, err)
+	}
+	var addrs []netip.Addr
+	for _, a := range list {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if addr, ok := netip.AddrFromSlice(n.IP); ok && !addr.IsLinkLocalUnicast() {
+			addrs = append(addrs, addr.Unmap())
+		}
+	}
+	return addrs, nil
+}
+
+// Open implements verbs.Device. The socket is bound when the first queue pair is
+// created.
+func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
+	addrs, err := d.addrs()
+	if err != nil {
+		return nil, err
+	}
+	local := o.LocalAddr.Unmap()
+	if !local.IsValid() {
+		if len(addrs) == 0 {
+			return nil, fmt.Errorf("open soft:%s: %w: the interface has no address", d.netdev, verbs.ErrNoDevice)
+		}
+		local = addrs[0]
+	}
+	known := false
+	for _, a := range addrs {
+		known = known || a == local
+	}
+	if !known {
+		if !local.IsLoopback() || !hasLoopback(addrs) {
+			return nil, fmt.Errorf("open soft:%s on %s: %w: its addresses are %v", d.netdev, local, verbs.ErrInvalid, addrs)
+		}
+		addrs = append(addrs, local) // all of 127.0.0.0/8 is local to lo
+	}
+	return &Context{device: d, options: o, local: local, gids: addrs}, nil
+}
+
+func hasLoopback(addrs []netip.Addr) bool {
+	for _, a := range addrs {
+		if a.Is4() && a.IsLoopback() {
+			return true
+		}
+	}
+	return false
+}
+
+// port reads the interface's state as a port's.
+func (d device) port() (verbs.PortAttr, error) {
+	i, err := net.InterfaceByName(d.netdev)
+	if err != nil {
+		return verbs.PortAttr{}, fmt.Errorf("device soft:%s: %w: %w", d.netdev, verbs.ErrNoDevice, err)
+	}
+	a := verbs.PortAttr{
+		State: verbs.PortDown, PhysState: "Disabled", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU256,
+		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev,
+	}
+	if m, ok := wire.PathMTUForLink(i.MTU); ok {
+		a.ActiveMTU = verbs.MTU(m)
+	}
+	if i.Flags&net.FlagUp != 0 {
+		a.State, a.PhysState = verbs.PortInit, "Polling"
+	}
+	if i.Flags&net.FlagRunning != 0 {
+		a.State, a.PhysState = verbs.PortActive, "LinkUp"
+	}
+	if b, err := os.ReadFile("/sys/class/net/" + d.netdev + "/speed"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n > 0 {
+			a.SpeedMbps = n
+		}
+	}
+	return a, nil
+}

@@ -1,0 +1,317 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/udp"
+	"ringcli/verbs/soft/wire"
+)
+
+const (
+	// maxWindow in packets: 1 MiB at a path MTU of 4096. More does not make
+	// loopback faster and costs cache.
+	maxWindow = 256
+	// packetOverhead is what the kernel charges a receive buffer for a packet
+	// beyond its payload, roughly (struct sk_buff and rounding).
+	packetOverhead = 1024
+)
+
+// endpoints are the process's sockets by address and port.
+var endpoints struct {
+	sync.Mutex
+	byAddr map[netip.AddrPort]*endpoint // guarded by the mutex
+}
+
+// endpoint is a UDP socket and the queue pairs behind it.
+type endpoint struct {
+	conn  *udp.Conn
+	local netip.AddrPort
+	refs  int // guarded by endpoints
+
+	// polls counts polls, so that the background goroutine sees whether
+	// somebody makes progress.
+	polls atomic.Uint64
+	kick  chan struct{} // capacity 1: ends the background goroutine's watching
+	stop  chan struct{} // closed when the endpoint is released
+	done  chan struct{} // closed when the background goroutine has ended
+
+	mu       sync.Mutex
+	qps      map[uint32]*qp // guarded by mu, as all below
+	dirty    []*qp          // may have something to send, or owe an ACK
+	deadline int64          // no timer runs out before; 0: none runs
+	waiting  int64          // the background goroutine sleeps until then; 0: it does not sleep
+	out      rc.Output
+	tx       transmitter
+	packet   wire.Packet
+	counters rc.Counters
+	port     portCounters
+}
+
+// portCounters count packets, beside what the queue pairs count.
+type portCounters struct {
+	rxPackets, rxBytes uint64
+	txPackets, txBytes uint64
+	icrcErrors         uint64
+	malformed          uint64
+	unknownQP          uint64
+	wrongPeer          uint64
+	txDropped          uint64 // the socket did not take them
+	impairedLost       uint64
+}
+
+var epoch = time.Now()
+
+// clock is the time that queue pairs live by: nanoseconds, monotonic, never 0.
+func clock() int64 { return int64(time.Since(epoch)) + 1 }
+
+// attach returns the endpoint of a local address, shared within the process. A
+// port of 0 takes 4791 or, if another process has that, a free one.
+func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, error) {
+	endpoints.Lock()
+	defer endpoints.Unlock()
+	want := port
+	if want == 0 {
+		want = wire.UDPPort
+	}
+	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil && impair == nil && ep.tx.impair == nil {
+		ep.refs++
+		return ep, nil
+	}
+	conn, err := udp.Listen(netip.AddrPortFrom(addr, want), udp.Options{})
+	if port == 0 && errors.Is(err, unix.EADDRINUSE) {
+		conn, err = udp.Listen(netip.AddrPortFrom(addr, 0), udp.Options{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a RoCEv2 endpoint: %w", err)
+	}
+	ep := &endpoint{
+		conn: conn, local: conn.LocalAddr(), refs: 1, qps: make(map[uint32]*qp),
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	ep.tx.init(conn, impair)
+	if endpoints.byAddr == nil {
+		endpoints.byAddr = make(map[netip.AddrPort]*endpoint)
+	}
+	endpoints.byAddr[ep.local] = ep
+	go ep.background()
+	if trace.Enabled(trace.Verbs) {
+		f := conn.Features()
+		trace.Debug(trace.Verbs, "endpoint open", slog.String("local", ep.local.String()), slog.Bool("gso", f.GSO),
+			slog.Bool("gro", f.GRO), slog.Int("receive_buffer", conn.RecvBuffer()), slog.Int("window", ep.window(4096)))
+	}
+	return ep, nil
+}
+
+// detach drops one use; the last one closes the socket and ends the goroutine.
+func (e *endpoint) detach() error {
+	endpoints.Lock()
+	defer endpoints.Unlock()
+	if e.refs--; e.refs > 0 {
+		return nil
+	}
+	delete(endpoints.byAddr, e.local)
+	close(e.stop)
+	e.conn.Wake()
+	<-e.done
+	e.tx.release()
+	return e.conn.Close()
+}
+
+// window is how many packets of a path MTU the peer's socket buffer takes, on
+// the assumption that it is as large as ours. Half is left to others.
+func (e *endpoint) window(mtu int) int {
+	return max(1, min(maxWindow, e.conn.RecvBuffer()/2/(mtu+packetOverhead)))
+}
+
+// poll makes one round of progress, unless somebody else is at it.
+func (e *endpoint) poll() {
+	e.polls.Add(1)
+	if !e.mu.TryLock() {
+		return
+	}
+	e.progress(clock())
+	e.mu.Unlock()
+}
+
+// progress receives what is there, runs timers and sends what may be sent. The
+// lock is held.
+func (e *endpoint) progress(now int64) {
+	batch, err := e.conn.Recv()
+	if err != nil && trace.EnabledAt(trace.Wire, slog.LevelWarn) && !errors.Is(err, udp.ErrClosed) {
+		trace.Warn(trace.Wire, "receive failed", slog.String("error", err.Error()))
+	}
+	for i := range batch {
+		e.receive(&batch[i], now)
+	}
+	completed := e.settle()
+	if e.deadline != 0 && now >= e.deadline {
+		e.tick(now)
+	}
+	if len(e.dirty) > 0 {
+		e.send(now, !completed)
+	}
+}
+
+// receive takes one train of datagrams.
+func (e *endpoint) receive(r *udp.Received, now int64) {
+	data := r.Data
+	for segment := 0; len(data) > 0; segment++ {
+		n := min(r.SegmentSize, len(data))
+		e.receivePacket(data[:n], r.Src, uint16(segment), now)
+		data = data[n:]
+	}
+}
+
+func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, now int64) {
+	e.port.rxPackets++
+	e.port.rxBytes += uint64(len(b))
+	p := &e.packet
+	bad := wire.Parse(p, b)
+	if bad != nil && !errors.Is(bad, wire.ErrPad) {
+		e.port.malformed++
+		return
+	}
+	q := e.qps[p.DestQPN]
+	if q == nil {
+		e.port.unknownQP++
+		return
+	}
+	if src.Addr() != q.peer.Addr() || !pkeyMatches(p.BTH.PKey()) {
+		e.port.wrongPeer++
+		return
+	}
+	if !q.verify(b, src, segment) {
+		e.port.icrcErrors++
+		if trace.Enabled(trace.Wire) {
+			trace.Debug(trace.Wire, "packet dropped: wrong ICRC", slog.String("from", src.String()), slog.Int("bytes", len(b)))
+		}
+		return
+	}
+	if trace.Enabled(trace.Wire) {
+		trace.Debug(trace.Wire, "receive", slog.String("op", p.Opcode.String()), slog.Int("qpn", int(p.DestQPN)),
+			slog.Int("psn", int(p.PSN)), slog.Int("bytes", len(p.Payload)))
+	}
+	q.rc.Step(p, bad, now, &e.out)
+	e.touch(q)
+}
+
+// pkeyMatches accepts full and limited members of the default partition.
+func pkeyMatches(k uint16) bool { return k&0x7fff == wire.DefaultPKey&0x7fff }
+
+// touch puts q on the list of those that may have something to send.
+func (e *endpoint) touch(q *qp) {
+	if !q.queued {
+		q.queued = true
+		e.dirty = append(e.dirty, q)
+	}
+}
+
+// settle carries out the orders and publishes the completions, in this order,
+// and reports whether there were completions.
+func (e *endpoint) settle() (completed bool) {
+	for i := range e.out.Orders {
+		o := &e.out.Orders[i]
+		switch o.Kind {
+		case rc.Place:
+			copy(memory.Bytes(o.Addr, len(o.Data)), o.Data)
+		case rc.Store64:
+			memory.Store64(o.Addr, o.Value)
+		case rc.CompSwap:
+			*o.Result = memory.CompareAndSwap64(o.Addr, o.Value, o.Swap)
+		case rc.FetchAdd:
+			*o.Result = memory.FetchAdd64(o.Addr, o.Value)
+		}
+	}
+	e.out.Orders = e.out.Orders[:0]
+	for i := range e.out.Completions {
+		c := &e.out.Completions[i]
+		q := e.qps[c.QPN]
+		if q == nil {
+			continue
+		}
+		if c.Recv {
+			q.recvCQ.push(c.Completion, c.Solicited)
+		} else {
+			q.sendCQ.push(c.Completion, c.Solicited)
+		}
+	}
+	completed = len(e.out.Completions) > 0
+	e.out.Completions = e.out.Completions[:0]
+	return completed
+}
+
+// tick runs the timers that are due and finds the next deadline.
+func (e *endpoint) tick(now int64) {
+	for _, q := range e.qps {
+		if d := q.rc.Deadline(); d != 0 && d <= now {
+			q.rc.Tick(now, &e.out)
+			e.touch(q)
+		}
+	}
+	e.settle()
+	e.deadline = 0
+	for _, q := range e.qps {
+		e.noteDeadline(q)
+	}
+}
+
+// noteDeadline makes sure that the queue pair's timer is looked at in time.
+func (e *endpoint) noteDeadline(q *qp) {
+	if d := q.rc.Deadline(); d != 0 && (e.deadline == 0 || d < e.deadline) {
+		e.deadline = d
+		if e.waiting != 0 && d < e.waiting {
+			e.waiting = 0 // once is enough
+			e.conn.Wake()
+		}
+	}
+}
+
+// sendBudget is how many packets a queue pair sends before the next has its
+// turn and before they go to the socket.
+const sendBudget = 64
+
+// send lets every queue pair on the list send, and with acks set also what is
+// merely owed. Those who still owe stay on the list.
+func (e *endpoint) send(now int64, acks bool) {
+	keep := e.dirty[:0]
+	list := e.dirty
+	for _, q := range list {
+		for {
+			more := q.rc.Emit(now, acks, sendBudget, &e.out)
+			if len(e.out.Completions) > 0 {
+				e.settle()
+			}
+			e.tx.send(q, &e.out, &e.port)
+			e.out.ResetPackets()
+			if !more {
+				break
+			}
+		}
+		e.noteDeadline(q)
+		if q.rc.OwesAck() {
+			keep = append(keep, q)
+		} else {
+			q.queued = false
+		}
+	}
+	e.dirty = keep
+}
+
+// kickSend sends what the window allows for one queue pair; ACKs wait.
+func (e *endpoint) kickSend(q *qp) {
+	e.settle()
+	e.touch(q)
+	e.send(clock(), false)
+}

@@ -1,0 +1,359 @@
+package soft
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/udp"
+	"ringcli/verbs/soft/wire"
+)
+
+// nextQPN gives out queue pair numbers, unique in the process. The first 16 are
+// left alone, as rdma_rxe does; 0 and 1 are reserved by the specification.
+var nextQPN struct {
+	sync.Mutex
+	next uint32          // guarded by the mutex
+	used map[uint32]bool // guarded by the mutex
+}
+
+func allocQPN() uint32 {
+	nextQPN.Lock()
+	defer nextQPN.Unlock()
+	if nextQPN.used == nil {
+		nextQPN.used = make(map[uint32]bool)
+		nextQPN.next = 16
+	}
+	for nextQPN.used[nextQPN.next] {
+		nextQPN.next = 16 + (nextQPN.next-15)%(1<<24-32)
+	}
+	n := nextQPN.next
+	nextQPN.used[n] = true
+	nextQPN.next = 16 + (n-15)%(1<<24-32)
+	return n
+}
+
+func freeQPN(n uint32) {
+	nextQPN.Lock()
+	defer nextQPN.Unlock()
+	delete(nextQPN.used, n)
+}
+
+// qp is a queue pair: the state machine with its addresses and queues.
+type qp struct {
+	pd             *pd
+	ep             *endpoint
+	init           verbs.QPInitAttr
+	sendCQ, recvCQ *cq
+	num            uint32
+	closed         atomic.Bool
+
+	rc     *rc.QP // guarded by ep.mu, as all below
+	queued bool   // on ep.dirty
+
+	peer   netip.AddrPort
+	soft   bool // the peer's IP IDs are those of soft
+	dst    udp.Sockaddr
+	tx, rx wire.Flow
+	lastID idTracker
+
+	// Inline data is copied here when it is posted; the slots go round with
+	// the send queue.
+	inline     *memory.Block
+	inlineSize int
+	inlineNext int
+	scratch    verbs.WorkRequest
+	scratchSGL [1]verbs.SGE
+}
+
+// CreateQP implements verbs.PD.
+func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
+	limits := deviceLimits
+	sendCQ, ok1 := a.SendCQ.(*cq)
+	recvCQ, ok2 := a.RecvCQ.(*cq)
+	switch {
+	case p.closed.Load():
+		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
+	case !ok1 || !ok2 || sendCQ.ctx != p.ctx || recvCQ.ctx != p.ctx:
+		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
+	case a.Type != verbs.RC:
+		return nil, fmt.Errorf("create queue pair of type %s: %w: only RC is supported", a.Type, verbs.ErrInvalid)
+	case a.Cap.MaxSendWR < 0 || a.Cap.MaxSendWR > limits.MaxQPWR || a.Cap.MaxRecvWR < 0 || a.Cap.MaxRecvWR > limits.MaxQPWR:
+		return nil, fmt.Errorf("create queue pair with %d send and %d receive work requests: %w: at most %d each",
+			a.Cap.MaxSendWR, a.Cap.MaxRecvWR, verbs.ErrInvalid, limits.MaxQPWR)
+	case a.Cap.MaxSendSGE < 0 || a.Cap.MaxSendSGE > limits.MaxSGE || a.Cap.MaxRecvSGE < 0 || a.Cap.MaxRecvSGE > limits.MaxSGE:
+		return nil, fmt.Errorf("create queue pair with %d and %d SGEs: %w: at most %d each",
+			a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, verbs.ErrInvalid, limits.MaxSGE)
+	case a.Cap.MaxInlineData < 0 || a.Cap.MaxInlineData > limits.MaxInline:
+		return nil, fmt.Errorf("create queue pair with %d inline bytes: %w: at most %d", a.Cap.MaxInlineData, verbs.ErrInvalid, limits.MaxInline)
+	}
+	ep, err := p.ctx.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	q := &qp{pd: p, ep: ep, init: a, sendCQ: sendCQ, recvCQ: recvCQ, num: allocQPN(), inlineSize: a.Cap.MaxInlineData}
+	if q.inlineSize > 0 && a.Cap.MaxSendWR > 0 {
+		if q.inline, err = memory.Alloc(uint64(q.inlineSize) * uint64(a.Cap.MaxSendWR)); err != nil {
+			freeQPN(q.num)
+			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
+		}
+	}
+	q.rc = rc.New(rc.Config{
+		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
+	})
+	p.children.Add(1)
+	sendCQ.users.Add(1)
+	recvCQ.users.Add(1)
+	ep.mu.Lock()
+	ep.qps[q.num] = q
+	ep.mu.Unlock()
+	return q, nil
+}
+
+// Num returns the queue pair number.
+func (q *qp) Num() uint32 { return q.num }
+
+// PD returns the protection domain.
+func (q *qp) PD() verbs.PD { return q.pd }
+
+func (q *qp) open() error {
+	if q.closed.Load() {
+		return fmt.Errorf("QP 0x%06x: %w", q.num, verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Modify implements verbs.QP.
+func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	if err := q.open(); err != nil {
+		return err
+	}
+	port, err := q.pd.ctx.QueryPort(1)
+	if err != nil {
+		return err
+	}
+	q.ep.mu.Lock()
+	defer q.ep.mu.Unlock()
+	cur := q.rc.State()
+	if err := verbs.CheckModify(q.num, cur, &a, mask, &port); err != nil {
+		return err
+	}
+	if reason := badDepth(&a, mask); reason != "" {
+		return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason}
+	}
+	if mask&verbs.AttrAV != 0 {
+		if reason := q.setPeer(&a.AH); reason != "" {
+			return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason}
+		}
+	}
+	q.rc.Modify(&a, mask, &q.ep.out)
+	q.ep.kickSend(q)
+	return nil
+}
+
+// badDepth checks the READ and atomic depths against the device.
+func badDepth(a *verbs.QPAttr, mask verbs.AttrMask) string {
+	most := deviceLimits.MaxQPRDAtomic
+	if mask&verbs.AttrMaxRDAtomic != 0 && int(a.MaxRDAtomic) > most {
+		return fmt.Sprintf("max_rd_atomic %d: the device has %d", a.MaxRDAtomic, most)
+	}
+	if mask&verbs.AttrMaxDestRDAtomic != 0 && int(a.MaxDestRDAtomic) > most {
+		return fmt.Sprintf("max_dest_rd_atomic %d: the device has %d", a.MaxDestRDAtomic, most)
+	}
+	return ""
+}
+
+// setPeer takes the address vector, and returns a sentence if it cannot be used.
+func (q *qp) setPeer(ah *verbs.AHAttr) string {
+	local := q.ep.local
+	entry, err := q.pd.ctx.QueryGID(1, ah.GRH.SGIDIndex)
+	if err != nil {
+		return fmt.Sprintf("ah_attr.grh.sgid_index %d: not in the GID table", ah.GRH.SGIDIndex)
+	}
+	if entry.GID.Addr() != local.Addr() {
+		return fmt.Sprintf("ah_attr.grh.sgid_index %d is %s, but the context was opened on %s", ah.GRH.SGIDIndex, entry.GID.Addr(), local.Addr())
+	}
+	addr := ah.GRH.DGID.Addr()
+	if addr.Is4() != local.Addr().Is4() {
+		return fmt.Sprintf("ah_attr.grh.dgid %s and the local address %s are of different families", addr, local.Addr())
+	}
+	port := ah.Soft.UDPPort
+	if port == 0 {
+		port = wire.UDPPort
+	}
+	q.peer = netip.AddrPortFrom(addr, port)
+	q.soft = ah.Soft.Soft
+	q.dst = udp.NewSockaddr(q.peer)
+	q.tx = wire.NewFlow(local, q.peer)
+	q.rx = wire.NewFlow(q.peer, local)
+	q.lastID = idTracker{}
+	return ""
+}
+
+// verify checks a packet's ICRC and what it tells of the IP ID.
+func (q *qp) verify(b []byte, src netip.AddrPort, segment uint16) bool {
+	if src != q.rx.Src() { // the peer's source port is its own choice
+		q.rx = wire.NewFlow(src, q.ep.local)
+	}
+	if q.rx.IPv6() {
+		_, ok := q.rx.Verify(b)
+		return ok
+	}
+	hint := segment
+	if !q.soft {
+		hint = q.lastID.next()
+	}
+	id, ok := q.rx.VerifyHint(b, hint)
+	if !ok {
+		return false
+	}
+	if q.soft {
+		return id < softIDs
+	}
+	return q.lastID.plausible(id)
+}
+
+// softIDs is how many IP IDs a soft peer can use: places in a train.
+const softIDs = 128
+
+// idTracker follows the IP IDs of a peer that counts them up. Solving for the ID
+// leaves 16 bits of the ICRC; an ID far from the last one is therefore doubted
+// until a second packet near it confirms that the peer's counter has moved. The
+// doubted packet is lost, and comes again.
+type idTracker struct {
+	last, candidate   uint16
+	known, hasDoubted bool
+}
+
+// nearID is how far a peer's counter may move between two packets of a flow: it
+// may count other flows' packets too, and jump after a pause.
+const nearID = 8192
+
+func (t *idTracker) next() uint16 { return t.last + 1 }
+
+func (t *idTracker) plausible(id uint16) bool {
+	near := func(from uint16) bool { return id-from < nearID || from-id < nearID }
+	if t.known && !near(t.last) && !(t.hasDoubted && near(t.candidate)) {
+		t.candidate, t.hasDoubted = id, true
+		return false
+	}
+	t.last, t.known, t.hasDoubted = id, true, false
+	return true
+}
+
+// Query implements verbs.QP.
+func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
+	if err := q.open(); err != nil {
+		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
+	}
+	q.ep.mu.Lock()
+	defer q.ep.mu.Unlock()
+	return q.rc.Attr(), q.init, nil
+}
+
+// PostSend implements verbs.QP.
+func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
+	if err := q.open(); err != nil {
+		return 0, err
+	}
+	e := q.ep
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	var err error
+	for n < len(wrs) && err == nil {
+		wr := &wrs[n]
+		if wr.Flags&verbs.FlagInline != 0 {
+			if wr, err = q.copyInline(wr); err != nil {
+				break
+			}
+		}
+		if err = q.rc.PostSend(wr, &e.out); err == nil {
+			n++
+			if wr == &q.scratch {
+				q.inlineNext = (q.inlineNext + 1) % q.init.Cap.MaxSendWR
+			}
+		}
+	}
+	e.kickSend(q)
+	return n, err
+}
+
+// copyInline copies the data of wr to a slot of the QP and returns a request for
+// it. The slot is free: there are as many as the send queue is long.
+func (q *qp) copyInline(wr *verbs.WorkRequest) (*verbs.WorkRequest, error) {
+	if wr.Opcode == verbs.OpRead || wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd {
+		return nil, fmt.Errorf("QP 0x%06x: inline %s: %w: only SEND and WRITE carry data", q.num, wr.Opcode, verbs.ErrInvalid)
+	}
+	total := 0
+	for i := range wr.SGL {
+		total += int(wr.SGL[i].Length)
+	}
+	if total > q.inlineSize {
+		return nil, fmt.Errorf("QP 0x%06x: %d inline bytes: %w: the queue pair was created for %d", q.num, total, verbs.ErrInvalid, q.inlineSize)
+	}
+	q.scratch = *wr
+	q.scratch.SGL = q.scratchSGL[:0]
+	if total == 0 {
+		return &q.scratch, nil
+	}
+	if q.rc.SendQueueFull() {
+		return &q.scratch, nil // rc.PostSend refuses it; no slot is free
+	}
+	slot := q.inlineNext * q.inlineSize
+	buf := q.inline.Bytes()[slot : slot+q.inlineSize]
+	at := 0
+	for i := range wr.SGL {
+		at += copy(buf[at:], memory.Bytes(wr.SGL[i].Addr, int(wr.SGL[i].Length)))
+	}
+	q.scratch.SGL = append(q.scratch.SGL, verbs.SGE{Addr: memory.Addr(buf), Length: uint32(total)})
+	return &q.scratch, nil
+}
+
+// PostRecv implements verbs.QP.
+func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
+	if err := q.open(); err != nil {
+		return 0, err
+	}
+	e := q.ep
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for n := range wrs {
+		if err := q.rc.PostRecv(&wrs[n], &e.out); err != nil {
+			e.settle()
+			return n, err
+		}
+	}
+	e.settle()
+	return len(wrs), nil
+}
+
+// Close implements verbs.QP. Nothing is flushed: completions that were not
+// polled stay, work that was not done makes none, as ibv_destroy_qp has it.
+func (q *qp) Close() error {
+	if q.closed.Swap(true) {
+		return nil
+	}
+	e := q.ep
+	e.mu.Lock()
+	delete(e.qps, q.num)
+	if q.queued {
+		keep := e.dirty[:0]
+		for _, other := range e.dirty {
+			if other != q {
+				keep = append(keep, other)
+			}
+		}
+		e.dirty = keep
+	}
+	e.mu.Unlock()
+	freeQPN(q.num)
+	q.sendCQ.users.Add(-1)
+	q.recvCQ.users.Add(-1)
+	q.pd.children.Add(-1)
+	return q.inline.Free()
+}

@@ -1,0 +1,200 @@
+package soft
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/udp"
+	"ringcli/verbs/soft/wire"
+)
+
+// trailer holds a packet's pad and ICRC: at most 3 + 4 bytes.
+type trailer [8]byte
+
+// transmitter turns packets into messages for the socket: trains of equal size
+// with one UDP_SEGMENT send each. The endpoint's lock guards it.
+type transmitter struct {
+	conn     *udp.Conn
+	trailers []trailer
+	messages []udp.Message
+	iovecs   []udp.Iovec
+	impair   *impairer
+}
+
+func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
+	t.conn = conn
+	t.trailers = make([]trailer, sendBudget+8)
+	t.messages = make([]udp.Message, 0, sendBudget+8)
+	t.iovecs = make([]udp.Iovec, 0, (sendBudget+8)*8)
+	if impair != nil {
+		t.impair = newImpairer(*impair)
+	}
+}
+
+func (t *transmitter) release() { t.trailers, t.messages, t.iovecs = nil, nil, nil }
+
+// send makes the ICRCs of the packets and gives them to the socket. What the
+// socket does not take is lost, as on any wire: retransmission brings it.
+func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
+	if len(out.Packets) == 0 {
+		return
+	}
+	if trace.Enabled(trace.Wire) {
+		tracePackets(out.Packets)
+	}
+	for len(t.trailers) < len(out.Packets) {
+		t.trailers = append(t.trailers, trailer{})
+	}
+	features := t.conn.Features()
+	most := features.MaxSegments
+	if !features.GSO || t.impair != nil {
+		most = 1
+	}
+	t.messages, t.iovecs = t.messages[:0], t.iovecs[:0]
+	for i := 0; i < len(out.Packets); {
+		i += t.train(q, out, i, most, n)
+	}
+	if t.impair != nil {
+		t.impair.send(t, n)
+		return
+	}
+	t.flush(t.messages, n)
+}
+
+// train appends one message of the packets from i on that share a size, at most
+// most of them, and returns how many it took. A last, shorter one may follow.
+func (t *transmitter) train(q *qp, out *rc.Output, i, most int, n *portCounters) int {
+	size := wireSize(&out.Packets[i])
+	first := len(t.iovecs)
+	taken, bytes := 0, 0
+	for i+taken < len(out.Packets) && taken < most {
+		p := &out.Packets[i+taken]
+		s := wireSize(p)
+		if s > size || bytes+s > udp.MaxBytes {
+			break
+		}
+		t.append(q, out, p, &t.trailers[i+taken], uint16(taken), s)
+		taken++
+		bytes += s
+		if s < size {
+			break
+		}
+	}
+	m := udp.Message{Dst: &q.dst, Iov: t.iovecs[first:len(t.iovecs):len(t.iovecs)]}
+	if taken > 1 {
+		m.SegmentSize = size
+	}
+	t.messages = append(t.messages, m)
+	n.txPackets += uint64(taken)
+	n.txBytes += uint64(bytes)
+	return taken
+}
+
+// wireSize is a packet's UDP payload in bytes: BTH to ICRC.
+func wireSize(p *rc.Packet) int {
+	return int(p.HeaderLen) + int(p.Len) + int(p.Pad) + wire.ICRCLen
+}
+
+// append adds one packet's pieces and makes its ICRC. id is the IP ID that it
+// will have: its place in the train.
+func (t *transmitter) append(q *qp, out *rc.Output, p *rc.Packet, tr *trailer, id uint16, size int) {
+	header := p.Header[:p.HeaderLen]
+	crc := q.tx.Start(id, size, header)
+	t.iovecs = append(t.iovecs, udp.IovecOf(header))
+	for _, f := range out.Frags[p.FirstFrag : p.FirstFrag+uint32(p.Frags)] {
+		crc = wire.Update(crc, memory.Bytes(f.Addr, int(f.Len)))
+		t.iovecs = append(t.iovecs, udp.Iovec{Addr: f.Addr, Len: uint64(f.Len)})
+	}
+	*tr = trailer{}
+	pad := int(p.Pad)
+	wire.PutICRC(tr[pad:], wire.UpdatePad(crc, pad))
+	t.iovecs = append(t.iovecs, udp.IovecOf(tr[:pad+wire.ICRCLen]))
+}
+
+// flush sends messages. A full send buffer is given a moment; then they count as
+// lost.
+func (t *transmitter) flush(messages []udp.Message, n *portCounters) {
+	const patience = 100
+	for try := 0; len(messages) > 0; try++ {
+		sent, err := t.conn.Send(messages)
+		messages = messages[sent:]
+		if err == nil {
+			return
+		}
+		if sent > 0 {
+			try = 0
+		}
+		if !errors.Is(err, unix.EAGAIN) || try == patience {
+			n.txDropped += uint64(len(messages))
+			if trace.EnabledAt(trace.Wire, slog.LevelWarn) {
+				trace.Warn(trace.Wire, "send failed", slog.String("error", err.Error()))
+			}
+			return
+		}
+	}
+}
+
+func tracePackets(packets []rc.Packet) {
+	for i := range packets {
+		p := &packets[i]
+		b := wire.BTH(p.Header[:])
+		trace.Debug(trace.Wire, "send", slog.String("op", b.Opcode().String()), slog.Int("qpn", int(b.DestQPN())),
+			slog.Int("psn", int(b.PSN())), slog.Int("bytes", int(p.Len)))
+	}
+}
+
+// impairer loses, doubles, delays and damages packets on purpose.
+type impairer struct {
+	verbs.Impairment
+	rand *rand.Rand
+	held []byte // a packet held back, to follow the next one
+	dst  udp.Sockaddr
+	buf  []byte
+}
+
+func newImpairer(i verbs.Impairment) *impairer {
+	return &impairer{Impairment: i, rand: rand.New(rand.NewPCG(i.Seed, i.Seed))}
+}
+
+// send sends the transmitter's messages, one packet each, with faults.
+func (m *impairer) send(t *transmitter, n *portCounters) {
+	for i := range t.messages {
+		msg := &t.messages[i]
+		if m.rand.Float64() < m.Loss {
+			n.impairedLost++
+			continue
+		}
+		m.buf = m.buf[:0]
+		for _, v := range msg.Iov {
+			m.buf = append(m.buf, memory.Bytes(v.Addr, int(v.Len))...)
+		}
+		if m.rand.Float64() < m.Corrupt {
+			bit := m.rand.IntN(len(m.buf) * 8)
+			m.buf[bit/8] ^= 1 << (bit % 8)
+		}
+		if m.rand.Float64() < m.Reorder && len(m.held) == 0 {
+			m.held = append(m.held, m.buf...)
+			m.dst = *msg.Dst
+			continue
+		}
+		m.put(t, msg.Dst, m.buf, n)
+		if m.rand.Float64() < m.Duplicate {
+			m.put(t, msg.Dst, m.buf, n)
+		}
+		if len(m.held) > 0 {
+			m.put(t, &m.dst, m.held, n)
+			m.held = m.held[:0]
+		}
+	}
+}
+
+func (m *impairer) put(t *transmitter, dst *udp.Sockaddr, b []byte, n *portCounters) {
+	t.flush([]udp.Message{{Dst: dst, Iov: []udp.Iovec{udp.IovecOf(b)}}}, n)
+}
