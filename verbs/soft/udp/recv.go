@@ -46,6 +46,7 @@ type receiver struct {
 	buffer   []byte // len(hdrs) buffers of size bytes
 	size     int
 	gro      bool
+	busy     bool // the last Recv found something
 	received []Received
 	zones    zones
 }
@@ -132,7 +133,17 @@ func (c *Conn) Recv() ([]Received, error) {
 	}
 	defer c.done()
 	r := &c.recv
-	n, errno := r.fill(c.fd, c.features.MMsg)
+	// What ends a pause is wanted at once: recvmmsg would first look for more,
+	// 0.2 us. It pays where datagrams wait in line. An empty poll costs the same
+	// either way, 0.34 us, of which entering the kernel is 0.15.
+	var n int
+	var errno unix.Errno
+	if r.busy {
+		n, errno = r.fill(c.fd, c.features.MMsg)
+	} else {
+		n, errno = r.recvmsg(c.fd, 0)
+	}
+	r.busy = n > 0
 	if n == 0 {
 		switch errno {
 		case unix.EAGAIN, unix.EINTR:

@@ -128,3 +128,14 @@ func sockname(fd int) (netip.AddrPort, error) {
 	}
 	return s.AddrPort(), nil
 }
+
+// Connect connects the socket fd to s. A Conn that is to Send stays unconnected
+// (its IPv4 identification would otherwise be a running counter); this is for
+// those who use the descriptor themselves.
+func (s Sockaddr) Connect(fd int) error {
+	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(s.length))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
