@@ -1,0 +1,118 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// Buffer is memory outside the Go heap that is registered with a Comm, so that
+// neighbours may write into it and read from it while an operation runs.
+type Buffer struct {
+	c     *Comm
+	addr  uint64
+	n     uint64
+	block *memory.Block // nil if the memory is the user's
+	mr    verbs.MR      // nil once deregistered; guarded by c.mu
+}
+
+// bufferAccess: rendezvous-write needs the one remote right, rendezvous-read the
+// other.
+const bufferAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+
+// Alloc maps n zeroed bytes outside the Go heap and registers them. The buffer
+// lives until Free or the Comm's Close.
+func (c *Comm) Alloc(n uint64) (*Buffer, error) {
+	block, err := memory.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.register(block.Addr(), n, block)
+	if err != nil {
+		return nil, errors.Join(err, block.Free())
+	}
+	return b, nil
+}
+
+// Register registers n bytes of the caller's memory at addr, which must lie
+// outside the Go heap and stay mapped until Free or the Comm's Close.
+func (c *Comm) Register(addr, n uint64) (*Buffer, error) { return c.register(addr, n, nil) }
+
+func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
+	if err := c.Err(); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", n, err)
+	}
+	// A region of no bytes is refused by devices; a block has a page at least.
+	if n == 0 && block == nil {
+		return nil, bootstrap.Usagef("register 0 bytes at %#x: expected 1 or more", addr)
+	}
+	b := &Buffer{c: c, addr: addr, n: n, block: block}
+	var err error
+	if b.mr, err = c.ring.PD().RegMR(addr, max(n, 1), bufferAccess); err != nil {
+		return nil, fmt.Errorf("register %d bytes at %#x: %w", n, addr, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buffers = append(c.buffers, b)
+	return b, nil
+}
+
+// Addr returns the address of the first byte.
+func (b *Buffer) Addr() uint64 { return b.addr }
+
+// Len returns the number of bytes.
+func (b *Buffer) Len() int { return int(b.n) }
+
+// Bytes views the buffer. The slice dies with Free and with the Comm's Close.
+func (b *Buffer) Bytes() []byte { return memory.Bytes(b.addr, int(b.n)) }
+
+// Free deregisters the memory, and unmaps it if it came from Alloc. No operation
+// may be using it. Freeing twice is harmless.
+func (b *Buffer) Free() error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	for i, other := range b.c.buffers {
+		if other == b {
+			b.c.buffers = append(b.c.buffers[:i], b.c.buffers[i+1:]...)
+			break
+		}
+	}
+	return b.release()
+}
+
+// release needs c.mu.
+func (b *Buffer) release() error {
+	err := b.deregister()
+	return errors.Join(err, b.block.Free())
+}
+
+// deregister kills the keys and keeps the memory. It needs c.mu.
+func (b *Buffer) deregister() error {
+	if b.mr == nil {
+		return nil
+	}
+	mr := b.mr
+	b.mr = nil
+	if err := mr.Close(); err != nil {
+		return fmt.Errorf("deregister %d bytes at %#x: %w", b.n, b.addr, err)
+	}
+	return nil
+}
+
+// lookup returns n registered bytes at addr. No bytes need no registration.
+func (c *Comm) lookup(what string, addr, n uint64) (vector, error) {
+	if n == 0 {
+		return vector{base: addr}, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.buffers {
+		if b.mr != nil && addr >= b.addr && n <= b.n && addr-b.addr <= b.n-n {
+			return vector{base: addr, lkey: b.mr.LKey(), rkey: b.mr.RKey()}, nil
+		}
+	}
+	return vector{}, bootstrap.Usagef("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)
+}

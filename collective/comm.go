@@ -1,0 +1,249 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+const (
+	algorithmRing = "ring"
+	// DefaultTimeout is longer than a garbage collection, a swapped page or a
+	// retransmission takes, and shorter than an operator's patience.
+	DefaultTimeout = 30 * time.Second
+	// pollBatch completions at a time: more than one round of a pipeline makes.
+	pollBatch = 64
+)
+
+// Options say how a Comm works. They must be the same on all ranks, but for
+// Corrupt. The zero value is useful.
+type Options struct {
+	// Timeout is how long an operation may go without any progress; 0 is
+	// DefaultTimeout.
+	Timeout time.Duration
+	// Table chooses protocols.
+	Table Table
+	// Corrupt injects faults, to show that a check finds them: it is called with
+	// each segment that arrived, numbered from 0 in the order of arrival, before
+	// it is used, and may change the payload. nil is none.
+	Corrupt func(op Operation, segment int, payload []byte)
+}
+
+// Comm runs collective operations over a ring that is ready. Operations run one
+// at a time, first in, first out, each on the goroutine of its caller; all
+// methods may be called concurrently. Every rank must make the same calls in the
+// same order.
+type Comm struct {
+	ring       *ring.Ring
+	options    Options
+	rank, size int
+	epoch      uint32
+	slot       int // bytes of payload
+
+	// turn is held by whoever runs an operation. A channel hands it on in the
+	// order of arrival, which a mutex does not, and can be waited for together
+	// with a context.
+	turn chan struct{}
+
+	// Below this line: whoever has the turn.
+	waiter      verbs.Waiter
+	left        inbound
+	right       outbound
+	completions [pollBatch]verbs.Completion
+	seq         uint64
+	pass        pass
+	live        Stats // of the operation that runs
+	headers     *Buffer
+	staging     *Buffer // landings and partial results
+	slices      *Buffer // what plain Go slices are staged through; nil until needed
+
+	mu      sync.Mutex
+	stats   Stats     // guarded by mu
+	buffers []*Buffer // guarded by mu; the Comm's own too
+	failure error     // guarded by mu; the first, never changed
+	closed  bool      // guarded by mu
+}
+
+// New makes a Comm over a ring that is ready. The Comm is the only user of the
+// ring's queue pairs while an operation runs. Close it before the ring.
+func New(r *ring.Ring, o Options) (*Comm, error) {
+	if err := r.Usable(); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
+	if c.size == 1 {
+		return c, nil
+	}
+	c.waiter = r.NewWaiter()
+	left, right := r.Left(), r.Right()
+	c.slot = left.Local.SlotSize - ring.SlotHeader // the same on all ranks: RTR compared them
+	c.left.edge, c.left.slots = left, uint64(left.Local.SlotCount)
+	c.left.heads = make([]ring.Header, c.left.slots)
+	c.right.edge, c.right.slots = right, uint64(right.Remote.SlotCount)
+	c.pass.c = c
+	c.pass.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
+	var err error
+	if c.headers, err = c.Alloc(MaxDepth * ring.HeaderSize); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
+	return c, nil
+}
+
+// Rank returns the rank of this process in the ring.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// Err returns why the Comm can do nothing more, or nil.
+func (c *Comm) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	return c.failure
+}
+
+// Plan tells how an operation is going to run, without running it.
+func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (Plan, error) {
+	k, err := c.plan(op, count, t, red, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	s := k.schedule(c.size, 1)
+	return Plan{Algorithm: algorithmRing, Protocol: k.protocol, Segment: int(k.segment), Segments: s.segments, Depth: int(k.depth)}, nil
+}
+
+func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (call, error) {
+	slot := c.slot
+	if c.size == 1 {
+		slot = maxSegment // nothing is sent
+	}
+	return plan(op, count, t, red, c.size, slot, c.options.Table, o)
+}
+
+// AllReduce reduces count elements over all ranks; every rank gets the whole
+// result. recvAddr is sendAddr, or the buffers are disjoint. Both are registered
+// with this Comm (Alloc, Register).
+func (c *Comm) AllReduce(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
+	return c.do(ctx, request{OpAllReduce, sendAddr, recvAddr, count, t, op, o})
+}
+
+// ReduceScatter reduces count elements over all ranks; rank r gets chunk r of
+// the result, the elements [r*count/n, (r+1)*count/n), at recvAddr. In place
+// recvAddr is the chunk's place in the send buffer.
+func (c *Comm) ReduceScatter(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
+	return c.do(ctx, request{OpReduceScatter, sendAddr, recvAddr, count, t, op, o})
+}
+
+// AllGather gives every rank all chunks. At sendAddr is chunk r, the elements
+// [r*count/n, (r+1)*count/n) of the count elements that come to lie at recvAddr.
+// In place sendAddr is the chunk's place in the receive buffer.
+func (c *Comm) AllGather(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, o CallOptions) error {
+	return c.do(ctx, request{OpAllGather, sendAddr, recvAddr, count, t, reduce.Sum, o})
+}
+
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	return c.do(ctx, request{op: OpBarrier, options: CallOptions{Protocol: Eager}})
+}
+
+// Close deregisters and frees everything that is left, buffers of Alloc
+// included, after the operation that runs. Closing twice is harmless.
+func (c *Comm) Close() error {
+	c.turn <- struct{}{}
+	defer c.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for _, b := range c.buffers {
+		errs = append(errs, b.release())
+	}
+	c.buffers = nil
+	return errors.Join(errs...)
+}
+
+// enter waits for the turn.
+func (c *Comm) enter(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return c.fail(fmt.Errorf("cancelled: %w", context.Cause(ctx)))
+		}
+	}
+	if err := c.Err(); err != nil {
+		c.leave()
+		return err
+	}
+	return nil
+}
+
+func (c *Comm) leave() { <-c.turn }
+
+// stopped returns why the operation must end now, if it must.
+func (c *Comm) stopped(ctx context.Context) error {
+	if c.ring.Failed() {
+		return c.ring.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("cancelled: %w", context.Cause(ctx))
+	default:
+		return nil
+	}
+}
+
+// fail ends the Comm and the ring: queue pairs to ERR and keys dead before any
+// buffer goes back to its owner. The first failure is the one that counts.
+func (c *Comm) fail(err error) error {
+	c.ring.Fail(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == nil {
+		c.failure = err
+		for _, b := range c.buffers {
+			err = errors.Join(err, b.deregister())
+		}
+	}
+	return err
+}
+
+// slotHeader returns the memory that the header of a position is sent from. It
+// is free again when the position of MaxDepth before was delivered.
+func (c *Comm) slotHeader(position int) uint64 {
+	return c.headers.addr + uint64(position%MaxDepth)*ring.HeaderSize
+}
+
+// grow replaces a buffer of the Comm's own by one of at least n bytes, if it has
+// fewer.
+func (c *Comm) grow(b **Buffer, n uint64) (*Buffer, error) {
+	if *b != nil && (*b).n >= n {
+		return *b, nil
+	}
+	if *b != nil {
+		if err := (*b).Free(); err != nil {
+			return nil, err
+		}
+		*b = nil
+	}
+	next, err := c.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	*b = next
+	return next, nil
+}

@@ -1,0 +1,69 @@
+// Package collective computes over a ring of queue pairs: reduce-scatter,
+// all-gather and all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", 2009), and a barrier.
+//
+// # Vocabulary
+//
+//   - A chunk is the part of the vector that one rank owns: rank r of n owns the
+//     elements [r*count/n, (r+1)*count/n).
+//   - A segment is the unit that is pipelined within a chunk: one transfer, one
+//     reduction.
+//   - A slot is a receive buffer that the left neighbour may write into without
+//     asking, as long as it has a credit for it.
+//   - A position is the place of a segment in the stream of transfers between
+//     two neighbours. Data flows from left to right; what leaves one rank as
+//     position p arrives at the next as position p.
+//
+// # Operations
+//
+// count is the number of elements of the whole vector in all three operations,
+// so that all-gather after reduce-scatter is all-reduce. Any count will do: zero,
+// fewer than there are ranks, and those that the ranks do not divide.
+//
+//	                send buffer              receive buffer           in place if
+//	all-reduce      count elements           count elements           recv == send
+//	reduce-scatter  count elements           own chunk                recv == send + own chunk's offset
+//	all-gather      own chunk                count elements           send == recv + own chunk's offset
+//
+// Buffers are equal in this sense, or disjoint. A send buffer is never written,
+// except where it is the receive buffer. In place, reduce-scatter writes the
+// own chunk and nothing else.
+//
+// # Order of operands
+//
+// Chunk c starts at rank c+1 and travels right to its owner, rank c. The result is
+//
+//	((x[c+1] op x[c+2]) op ...) op x[c]     (ranks modulo n)
+//
+// for every protocol, so that all ranks, runs and protocols give the same bits;
+// package reduce says what one step computes. An average is divided once, at the
+// owner.
+//
+// # Protocols
+//
+//	eager              WRITE_WITH_IMM into a slot of the neighbour; one copy (or
+//	                   the reduction itself) takes it out, and a credit goes back.
+//	rendezvous-write   RTS, then CTS with address and rkey, then WRITE_WITH_IMM
+//	                   straight into place.
+//	rendezvous-read    RTS with address and rkey, then READ into place, then FIN.
+//
+// RTS, CTS, FIN and credits travel over the queue pair. In all-gather, and in
+// the second phase of all-reduce, rendezvous lands in the user's buffer: no CPU
+// copies a byte.
+//
+// # Agreement
+//
+// Every slot, RTS, CTS and FIN starts with a header that holds the epoch, the
+// operation's number and the operation itself. Ranks that call different
+// operations get a [*DisagreementError] that names both, not a hang or a wrong
+// sum: whoever sees the difference fails the whole ring with it.
+//
+// # Failure
+//
+// A failed or cancelled operation fails the ring: queue pairs go to ERR and the
+// regions are deregistered before the call returns, so that nothing that is
+// still on its way lands in a buffer that the caller has back. A Comm that
+// failed stays failed; its error is that of every later call. An error of usage
+// (see [ErrUsage]) is found before anything is sent and harms nothing, but the
+// other ranks wait for this one until their deadline.
+package collective

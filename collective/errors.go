@@ -1,0 +1,45 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringcli/ring"
+)
+
+// Errors that callers may test for with errors.Is. A cancelled call wraps the
+// context's error, a failed completion a *verbs.StatusError.
+var (
+	// ErrUsage: the call cannot be made with these arguments, or the ranks gave
+	// different ones. It is package ring's.
+	ErrUsage = ring.ErrUsage
+	// ErrTimeout: no progress for Options.Timeout. It is a
+	// context.DeadlineExceeded.
+	ErrTimeout error = timeoutError{}
+	// ErrProtocol: a neighbour sent what it may not send here.
+	ErrProtocol = errors.New("protocol violation")
+	// ErrClosed: the Comm was closed.
+	ErrClosed = errors.New("closed")
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string        { return "no progress" }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// DisagreementError says that two neighbours call different operations. It is an
+// ErrUsage.
+type DisagreementError struct {
+	Number       uint64 // of the operation on this ring, from 1
+	Rank, Peer   int
+	Mine, Theirs string // both calls in words
+}
+
+func (e *DisagreementError) Error() string {
+	return fmt.Sprintf("operation %d: rank %d calls %s; its left neighbour, rank %d, calls %s: all ranks must make the same calls in the same order",
+		e.Number, e.Rank, e.Mine, e.Peer, e.Theirs)
+}
+
+// Is makes a disagreement an ErrUsage.
+func (e *DisagreementError) Is(target error) bool { return target == ErrUsage }

@@ -1,0 +1,136 @@
+package collective
+
+import (
+	"fmt"
+	"math"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring/bootstrap"
+)
+
+const (
+	// DefaultDepth segments in flight: one is received, one reduced, one sent,
+	// and one makes up for the latency of RTS and CTS.
+	DefaultDepth = 4
+	// MaxDepth keeps a neighbour's messages within the receives that ring keeps
+	// posted: at most 2*16 RTS or FIN, 16 CTS or writes, and the slots.
+	MaxDepth = 16
+	// maxSegment is what one work request may carry and one header may say.
+	maxSegment = 1 << 30
+	// Automatic rendezvous segments: as many as there may be in flight, but not
+	// so short that RTS and CTS weigh more than the data, nor so long that a
+	// group of them leaves the L2 cache.
+	autoSegmentMin = 32 << 10
+	autoSegmentMax = 256 << 10
+	// maxPositions is what fits the immediate data beside its flag.
+	maxPositions = 1<<31 - 1
+)
+
+// Table says which protocol Auto stands for. It must be the same on all ranks.
+type Table struct {
+	// EagerMax is the largest chunk, in bytes, that Auto sends eagerly; 0 is
+	// DefaultEagerMax, a negative value never.
+	EagerMax int
+}
+
+// DefaultEagerMax is where the copy out of a slot begins to cost more than a
+// round trip of RTS and CTS.
+const DefaultEagerMax = 32 << 10
+
+// CallOptions are a call's own. All ranks must give the same. The zero value
+// lets the library choose.
+type CallOptions struct {
+	Protocol Protocol
+	// Segment is the length of a segment in bytes, rounded down to whole
+	// elements, and under eager limited to a slot. 0 chooses.
+	Segment int
+	// Depth is the number of segments in flight, 1 to MaxDepth: with 1 nothing
+	// is received or sent while a segment is reduced. 0 is DefaultDepth.
+	Depth int
+	// Sync puts a barrier between the two phases of all-reduce. The other
+	// operations ignore it.
+	Sync bool
+}
+
+// Plan is how an operation is going to run: a pure function of the call, the
+// ring's size, the length of a slot and the table, so that all ranks come to
+// the same without asking.
+type Plan struct {
+	Algorithm string // "ring"
+	Protocol  Protocol
+	Segment   int // bytes
+	Segments  int // of each chunk
+	Depth     int
+}
+
+// plan makes a call out of what the caller wants. slot is the payload of a slot
+// in bytes.
+func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int, table Table, o CallOptions) (call, error) {
+	bad := func(format string, args ...any) (call, error) {
+		return call{}, bootstrap.Usagef("%s: %s", op, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !t.Valid():
+		return bad("%s: expected one of %v", t, reduce.Types())
+	case op.reduces() && !red.Valid():
+		return bad("%s: expected one of %v", red, reduce.Ops())
+	case count < 0:
+		return bad("count %d: expected 0 or more elements", count)
+	case count > math.MaxInt64/max(ranks, t.Size()):
+		return bad("count %d of %s: more than an address space holds", count, t)
+	case o.Protocol > RendezvousRead:
+		return bad("%s: expected one of %v", o.Protocol, Protocols())
+	case o.Depth < 0 || o.Depth > MaxDepth:
+		return bad("depth %d: expected 1 to %d segments, or 0 for %d", o.Depth, MaxDepth, DefaultDepth)
+	case o.Segment < 0 || o.Segment > maxSegment || o.Segment > 0 && o.Segment < t.Size():
+		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", o.Segment, t.Size(), t, maxSegment)
+	}
+	c := call{op: op, typ: t, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
+	if op.reduces() {
+		c.red = red
+	}
+	c.sync = o.Sync && op == OpAllReduce
+	if c.depth == 0 {
+		c.depth = DefaultDepth
+	}
+	chunk := (count + ranks - 1) / ranks * t.Size() // of the longest, in bytes
+	if c.protocol == Auto {
+		c.protocol = RendezvousWrite
+		eagerMax := table.EagerMax
+		if eagerMax == 0 {
+			eagerMax = DefaultEagerMax
+		}
+		if chunk <= eagerMax {
+			c.protocol = Eager
+		}
+	}
+	segment := o.Segment
+	if segment == 0 {
+		segment = maxSegment
+		if c.protocol != Eager {
+			const page = 4096
+			segment = (chunk/int(c.depth) + page) / page * page
+			segment = min(max(segment, autoSegmentMin), autoSegmentMax)
+		}
+	}
+	if c.protocol == Eager {
+		segment = min(segment, slot)
+	}
+	segment = max(min(segment, chunk), t.Size()) / t.Size() * t.Size()
+	c.segment = uint32(segment)
+	if s := c.schedule(ranks, 2*ranks-2); s.positions() > maxPositions {
+		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", count*t.Size(), segment, maxPositions)
+	}
+	return c, nil
+}
+
+// schedule returns the layout of a program in which a segment moves so often.
+func (c *call) schedule(ranks, transfers int) schedule {
+	s := schedule{
+		ranks: ranks, count: int(c.count), perSegment: int(c.segment) / c.typ.Size(),
+		depth: int(c.depth), transfers: transfers,
+	}
+	chunk := (s.count + s.ranks - 1) / s.ranks
+	s.segments = max(1, (chunk+s.perSegment-1)/s.perSegment)
+	return s
+}

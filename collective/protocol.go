@@ -1,0 +1,92 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Protocol is how segments travel from a rank to its right neighbour.
+type Protocol uint8
+
+// The protocols. The values travel in headers between ranks: a new protocol
+// goes to the end.
+const (
+	Auto            Protocol = iota // chosen by the size of a chunk, see Plan
+	Eager                           // WRITE_WITH_IMM into slots, credits back
+	RendezvousWrite                 // RTS, CTS, WRITE_WITH_IMM into place
+	RendezvousRead                  // RTS, READ into place, FIN
+)
+
+var protocolNames = [...]struct {
+	name    string
+	aliases []string
+}{
+	Auto:            {"auto", nil},
+	Eager:           {"eager", nil},
+	RendezvousWrite: {"rendezvous-write", []string{"rendezvous", "rdv", "rndv", "write"}},
+	RendezvousRead:  {"rendezvous-read", []string{"rdv-read", "rndv-read", "read"}},
+}
+
+// Protocols returns the protocols that can be asked for, Auto first.
+func Protocols() []Protocol { return []Protocol{Auto, Eager, RendezvousWrite, RendezvousRead} }
+
+// String returns the protocol's name, as ParseProtocol takes it.
+func (p Protocol) String() string {
+	if int(p) >= len(protocolNames) {
+		return fmt.Sprintf("protocol %d", uint8(p))
+	}
+	return protocolNames[p].name
+}
+
+// ParseProtocol returns the protocol of that name or alias, in any case. The
+// empty name is Auto. The error for an unknown name lists the known ones.
+func ParseProtocol(name string) (Protocol, error) {
+	want := strings.ToLower(strings.TrimSpace(name))
+	if want == "" {
+		return Auto, nil
+	}
+	var known []string
+	for i, p := range protocolNames {
+		if want == p.name {
+			return Protocol(i), nil
+		}
+		for _, a := range p.aliases {
+			if want == a {
+				return Protocol(i), nil
+			}
+		}
+		text := p.name
+		if len(p.aliases) > 0 {
+			text += " (" + strings.Join(p.aliases, ", ") + ")"
+		}
+		known = append(known, text)
+	}
+	return 0, fmt.Errorf("unknown protocol %q: expected one of %s", name, strings.Join(known, ", "))
+}
+
+// Operation is what a collective does.
+type Operation uint8
+
+// The operations. The values travel in headers between ranks: a new operation
+// goes to the end.
+const (
+	OpAllReduce Operation = iota
+	OpReduceScatter
+	OpAllGather
+	OpBarrier
+)
+
+var operationNames = [...]string{
+	OpAllReduce: "all-reduce", OpReduceScatter: "reduce-scatter", OpAllGather: "all-gather", OpBarrier: "barrier",
+}
+
+// String returns the operation's name as the command line writes it.
+func (o Operation) String() string {
+	if int(o) >= len(operationNames) {
+		return fmt.Sprintf("operation %d", uint8(o))
+	}
+	return operationNames[o]
+}
+
+// reduces tells whether the operation has a reduction.
+func (o Operation) reduces() bool { return o == OpAllReduce || o == OpReduceScatter }

@@ -1,0 +1,164 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+)
+
+// request is a call as its caller made it.
+type request struct {
+	op         Operation
+	send, recv uint64
+	count      int
+	typ        reduce.Type
+	red        reduce.Op
+	options    CallOptions
+}
+
+func (c *Comm) do(ctx context.Context, r request) error {
+	if err := c.enter(ctx); err != nil {
+		return fmt.Errorf("%s: %w", r.op, err)
+	}
+	defer c.leave()
+	return c.perform(ctx, r)
+}
+
+// perform runs a request; the caller has the turn.
+func (c *Comm) perform(ctx context.Context, r request) error {
+	k, err := c.plan(r.op, r.count, r.typ, r.red, r.options)
+	if err != nil {
+		return err
+	}
+	in, out, err := c.vectors(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.op, err)
+	}
+	if c.size == 1 {
+		c.alone(r, in, out)
+	} else if err = c.passes(ctx, k, in, out); err != nil {
+		err = c.fail(c.explain(k, err))
+	}
+	c.mu.Lock()
+	c.stats.add(&c.live)
+	c.mu.Unlock()
+	c.live = Stats{}
+	return err
+}
+
+// explain adds what was running to an error that does not say.
+func (c *Comm) explain(k call, err error) error {
+	var disagreement *DisagreementError
+	var verdict *ring.Verdict
+	if errors.As(err, &disagreement) || errors.As(err, &verdict) {
+		return err
+	}
+	return fmt.Errorf("operation %d, %s: %w", c.seq, k, err)
+}
+
+// passes runs the programs that a call consists of.
+func (c *Comm) passes(ctx context.Context, k call, in, out vector) error {
+	switch {
+	case k.op == OpReduceScatter:
+		return c.runPass(ctx, k, in, out, (*program).reduceScatter)
+	case k.op == OpAllReduce && !k.sync:
+		return c.runPass(ctx, k, in, out, (*program).allReduce)
+	case k.op == OpAllReduce:
+		if err := c.runPass(ctx, k, in, out, (*program).reduceScatter); err != nil {
+			return err
+		}
+		barrier, err := c.plan(OpBarrier, 0, k.typ, k.red, CallOptions{Protocol: Eager})
+		if err != nil {
+			return err
+		}
+		if err := c.runPass(ctx, barrier, vector{}, vector{}, (*program).allGather); err != nil {
+			return err
+		}
+		return c.runPass(ctx, k, out, out, (*program).allGather)
+	default:
+		// A barrier is an all-gather of nothing: its last segment comes when
+		// every rank has sent its own.
+		return c.runPass(ctx, k, in, out, (*program).allGather)
+	}
+}
+
+func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func(*program)) error {
+	p := &c.pass
+	if err := p.start(k, in, out, program); err != nil {
+		return err
+	}
+	if k.op == OpAllGather && in.base != out.base {
+		// The own chunk sets out before it is copied to its place.
+		if _, err := p.post(); err != nil {
+			return err
+		}
+		c.copyOwn(int(k.count), c.rank, k.typ.Size(), in, out)
+	}
+	return p.run(ctx)
+}
+
+// alone is every operation on a ring of one. An average over one rank leaves
+// the bits as they are.
+func (c *Comm) alone(r request, in, out vector) {
+	c.live.Operations++
+	if r.op != OpBarrier && in.base != out.base {
+		c.copyOwn(r.count, 0, r.typ.Size(), in, out)
+	}
+}
+
+func (c *Comm) copyOwn(count, chunk, size int, in, out vector) {
+	lo, hi := reduce.Chunk(count, c.size, chunk)
+	n := (hi - lo) * size
+	copy(out.bytes(lo, n, size), in.bytes(lo, n, size))
+	c.live.CopiedOwn += uint64(n)
+}
+
+// vectors finds the registered memory of a request's buffers.
+func (c *Comm) vectors(r request) (in, out vector, err error) {
+	if r.op == OpBarrier {
+		return in, out, nil
+	}
+	size := uint64(r.typ.Size())
+	lo, hi := reduce.Chunk(r.count, c.size, c.rank)
+	whole, own, offset := uint64(r.count)*size, uint64(hi-lo)*size, uint64(lo)*size
+	sendLen, recvLen := whole, whole
+	inPlace := r.send == r.recv
+	switch r.op {
+	case OpReduceScatter:
+		recvLen, inPlace = own, r.recv == r.send+offset
+	case OpAllGather:
+		sendLen, inPlace = own, r.send == r.recv+offset
+	}
+	if !inPlace && r.send < r.recv+recvLen && r.recv < r.send+sendLen {
+		return in, out, bootstrap.Usagef("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
+			r.send, sendLen, r.recv, recvLen, inPlaceRule(r, offset))
+	}
+	if in, err = c.lookup("send", r.send, sendLen); err != nil {
+		return in, out, err
+	}
+	if out, err = c.lookup("receive", r.recv, recvLen); err != nil {
+		return in, out, err
+	}
+	// Of a buffer with the own chunk only, the base is where element 0 would be.
+	switch r.op {
+	case OpReduceScatter:
+		out.base -= offset
+	case OpAllGather:
+		in.base -= offset
+	}
+	return in, out, nil
+}
+
+func inPlaceRule(r request, offset uint64) string {
+	switch r.op {
+	case OpReduceScatter:
+		return fmt.Sprintf("the receive buffer at %#x for in place", r.send+offset)
+	case OpAllGather:
+		return fmt.Sprintf("the send buffer at %#x for in place", r.recv+offset)
+	}
+	return "equal ones for in place"
+}

@@ -1,0 +1,110 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs/memory"
+)
+
+// Float16 is the bits of an IEEE 754 binary16 number.
+type Float16 uint16
+
+// BFloat16 is the bits of a bfloat16 number, the upper half of a float32.
+type BFloat16 uint16
+
+// Element is an element type of plain Go slices.
+type Element interface {
+	int8 | uint8 | int32 | uint32 | int64 | uint64 | Float16 | BFloat16 | float32 | float64
+}
+
+// TypeOf returns the element type of T.
+func TypeOf[T Element]() reduce.Type {
+	var zero T
+	switch any(zero).(type) {
+	case int8:
+		return reduce.Int8
+	case uint8:
+		return reduce.Uint8
+	case int32:
+		return reduce.Int32
+	case uint32:
+		return reduce.Uint32
+	case int64:
+		return reduce.Int64
+	case uint64:
+		return reduce.Uint64
+	case Float16:
+		return reduce.Float16
+	case BFloat16:
+		return reduce.BFloat16
+	case float32:
+		return reduce.Float32
+	}
+	return reduce.Float64
+}
+
+// AllReduce is Comm.AllReduce for plain slices of one length, which may be the
+// same slice. They are copied into registered memory of the Comm and back;
+// Comm.Alloc saves both.
+func AllReduce[T Element](ctx context.Context, c *Comm, send, recv []T, op reduce.Op) error {
+	if len(send) != len(recv) {
+		return bootstrap.Usagef("%s: %d elements to send and %d to receive: expected as many", OpAllReduce, len(send), len(recv))
+	}
+	return c.doSlices(ctx, OpAllReduce, memory.AsBytes(send), memory.AsBytes(recv), len(send), TypeOf[T](), op)
+}
+
+// ReduceScatter is Comm.ReduceScatter for plain slices. recv has the length of
+// the own chunk of send (reduce.Chunk).
+func ReduceScatter[T Element](ctx context.Context, c *Comm, send, recv []T, op reduce.Op) error {
+	lo, hi := reduce.Chunk(len(send), c.size, c.rank)
+	if len(recv) != hi-lo {
+		return bootstrap.Usagef("%s: %d elements to receive: expected %d, the chunk of rank %d of %d in %d elements", OpReduceScatter, len(recv), hi-lo, c.rank, c.size, len(send))
+	}
+	return c.doSlices(ctx, OpReduceScatter, memory.AsBytes(send), memory.AsBytes(recv), len(send), TypeOf[T](), op)
+}
+
+// AllGather is Comm.AllGather for plain slices. send has the length of the own
+// chunk of recv (reduce.Chunk).
+func AllGather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
+	lo, hi := reduce.Chunk(len(recv), c.size, c.rank)
+	if len(send) != hi-lo {
+		return bootstrap.Usagef("%s: %d elements to send: expected %d, the chunk of rank %d of %d in %d elements", OpAllGather, len(send), hi-lo, c.rank, c.size, len(recv))
+	}
+	return c.doSlices(ctx, OpAllGather, memory.AsBytes(send), memory.AsBytes(recv), len(recv), TypeOf[T](), reduce.Sum)
+}
+
+// doSlices runs an operation in place on a registered copy.
+func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, count int, t reduce.Type, red reduce.Op) error {
+	if err := c.enter(ctx); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	defer c.leave()
+	lo, hi := reduce.Chunk(count, c.size, c.rank)
+	lo, hi, n := lo*t.Size(), hi*t.Size(), count*t.Size()
+	buffer, err := c.grow(&c.slices, uint64(n))
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	addr, whole := buffer.addr, buffer.Bytes()[:n]
+	own := whole[lo:hi]
+	first, last := whole, whole // where the operation finds its input and leaves its result
+	r := request{op: op, send: addr, recv: addr, count: count, typ: t, red: red}
+	switch op {
+	case OpReduceScatter:
+		last = own
+		r.recv += uint64(lo)
+	case OpAllGather:
+		first = own
+		r.send += uint64(lo)
+	}
+	copy(first, from)
+	c.live.CopiedSlices += uint64(len(from) + len(to))
+	if err := c.perform(ctx, r); err != nil {
+		return err
+	}
+	copy(to, last)
+	return nil
+}

@@ -1,0 +1,52 @@
+package collective
+
+// Stats counts what a Comm has done since it was made. Bytes are of payload,
+// without headers. "Copied" means by the CPU, from memory to memory.
+type Stats struct {
+	Operations uint64 // passes over the ring that were started; --sync takes three
+	Sent       uint64 // bytes that left for the right neighbour
+	Received   uint64 // bytes that came from the left neighbour
+
+	CopiedReduceScatter uint64 // bytes, not counting the reduction's own stores
+	CopiedAllGather     uint64 // bytes copied out of slots; none under rendezvous
+	CopiedOwn           uint64 // bytes: the own chunk of an all-gather out of place, and rings of one
+	CopiedSlices        uint64 // bytes: plain Go slices, to and from registered memory
+
+	Reductions uint64 // segments reduced
+	Overlapped uint64 // of these, finished while a WRITE or READ of this rank was in flight
+
+	EagerWrites uint64 // WRITE_WITH_IMM into a slot
+	Credits     uint64 // credit messages sent
+	Writes      uint64 // WRITE_WITH_IMM into place
+	Reads       uint64 // READs into place
+	RTS         uint64 // sent
+	CTS         uint64 // sent
+	FIN         uint64 // sent
+}
+
+// add adds what another Stats counted.
+func (s *Stats) add(o *Stats) {
+	s.Operations += o.Operations
+	s.Sent += o.Sent
+	s.Received += o.Received
+	s.CopiedReduceScatter += o.CopiedReduceScatter
+	s.CopiedAllGather += o.CopiedAllGather
+	s.CopiedOwn += o.CopiedOwn
+	s.CopiedSlices += o.CopiedSlices
+	s.Reductions += o.Reductions
+	s.Overlapped += o.Overlapped
+	s.EagerWrites += o.EagerWrites
+	s.Credits += o.Credits
+	s.Writes += o.Writes
+	s.Reads += o.Reads
+	s.RTS += o.RTS
+	s.CTS += o.CTS
+	s.FIN += o.FIN
+}
+
+// Stats returns the counters as of the last operation that ended.
+func (c *Comm) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}

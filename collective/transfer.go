@@ -1,0 +1,258 @@
+package collective
+
+import (
+	"fmt"
+
+	"ringcli/ring"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// This file is the protocols: how a position leaves to the right and how it
+// comes in from the left. Steps and chunks are none of its business.
+
+// header returns the header of a position of this operation.
+func (p *pass) header(kind ring.MessageKind, position, length int) ring.Header {
+	return ring.Header{
+		Kind: kind, Epoch: p.c.epoch, Seq: p.seq, Digest: p.digest, Arg: p.call.count, Sender: uint32(p.c.rank),
+		Segment: uint32(position), Length: uint64(length),
+	}
+}
+
+// received returns the data of the next position to process, if it is there.
+func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
+	if p.call.protocol != Eager {
+		if p.arrived == p.processed {
+			return nil, false, nil
+		}
+		addr, _, _ := p.landing(p.processed, st, lo, n)
+		return memory.Bytes(addr, n), true, nil
+	}
+	h := p.c.left.head()
+	if h == nil {
+		return nil, false, nil
+	}
+	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint64(n) {
+		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
+			ErrProtocol, p.c.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
+	}
+	return p.c.left.payload(n), true, nil
+}
+
+// credit returns slots, a quarter of them at a time.
+func (p *pass) credit() error {
+	l := &p.c.left
+	if l.taken-l.credited < max(1, l.slots/4) || !l.room() {
+		return nil
+	}
+	h := p.header(kindCredit, 0, 0)
+	h.Addr = l.taken
+	if err := l.send(&h); err != nil {
+		return err
+	}
+	l.credited = l.taken
+	p.c.live.Credits++
+	return nil
+}
+
+// post posts whatever may be posted now and reports whether there was anything.
+func (p *pass) post() (bool, error) {
+	before := p.posted + p.announced + p.granted
+	var err error
+	switch p.call.protocol {
+	case Eager:
+		err = p.postEager()
+	case RendezvousWrite:
+		if err = p.postWrites(); err == nil {
+			err = p.announce(2*int(p.call.depth), false)
+		}
+	case RendezvousRead:
+		if err = p.announce(int(p.call.depth), true); err == nil {
+			p.posted = p.announced
+		}
+	}
+	if err == nil && p.call.protocol != Eager {
+		err = p.grant()
+	}
+	return p.posted+p.announced+p.granted > before, err
+}
+
+// ready tells whether what a position sends is known.
+func (p *pass) ready(position int) bool {
+	if position >= p.total {
+		return false
+	}
+	transfer, _, width := p.at(position)
+	return transfer == 0 || position-width < p.processed
+}
+
+// source returns the memory of the next segment to send. It is called once for
+// each position, in order, because partial results are.
+func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
+	transfer, segment, _ := p.at(position)
+	st := p.prog.steps[transfer]
+	lo, hi := p.span(st.chunk, segment)
+	n = (hi - lo) * p.size
+	v := p.out
+	switch {
+	case st.do == recvReduceSend:
+		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
+		p.partialsPosted++
+		return addr, p.staging.lkey, p.staging.rkey, n
+	case n == 0:
+		return p.partialBase, p.staging.lkey, p.staging.rkey, 0
+	case st.do == send:
+		v = p.in
+	}
+	return v.base + uint64(lo*p.size), v.lkey, v.rkey, n
+}
+
+// landing returns the memory that a rendezvous puts a segment into: a staging
+// buffer if it is to be reduced, or else its final place.
+func (p *pass) landing(position int, st step, lo, n int) (addr uint64, lkey, rkey uint32) {
+	if st.do&doReduce != 0 || n == 0 {
+		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.lkey, p.staging.rkey
+	}
+	return p.out.base + uint64(lo*p.size), p.out.lkey, p.out.rkey
+}
+
+// maySend tells whether the next position may be posted to the right.
+func (p *pass) maySend() bool {
+	return p.posted-p.sent < p.depth && p.c.right.room() && p.ready(p.posted)
+}
+
+func (p *pass) postEager() error {
+	r := &p.c.right
+	for r.filled-r.freed < r.slots && p.maySend() {
+		addr, lkey, _, n := p.source(p.posted)
+		slot := int(r.filled % r.slots)
+		h := p.header(kindSlot, p.posted, n)
+		head := p.c.slotHeader(p.posted)
+		h.Encode(memory.Bytes(head, ring.HeaderSize))
+		r.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: p.c.headers.mr.LKey()}
+		r.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+		remote, rkey := r.edge.RemoteSlot(slot)
+		err := r.post(verbs.WorkRequest{
+			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: uint32(slot),
+			RemoteAddr: remote, RKey: rkey,
+		}, pieces(2, n))
+		if err != nil {
+			return err
+		}
+		r.filled++
+		p.posted++
+		p.c.live.EagerWrites++
+	}
+	return nil
+}
+
+func (p *pass) postWrites() error {
+	r := &p.c.right
+	for p.posted < p.cleared && p.maySend() {
+		addr, lkey, _, n := p.source(p.posted)
+		to := &p.clearance[p.posted%len(p.clearance)]
+		r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+		err := r.post(verbs.WorkRequest{
+			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
+			RemoteAddr: to.addr, RKey: to.rkey,
+		}, pieces(1, n))
+		if err != nil {
+			return err
+		}
+		p.posted++
+		p.c.live.Writes++
+	}
+	return nil
+}
+
+// pieces leaves out the last of n elements if it is empty.
+func pieces(n, length int) int {
+	if length == 0 {
+		return n - 1
+	}
+	return n
+}
+
+// announce sends RTS for the positions up to window beyond the last one
+// delivered. With address they say where to READ, and so have to wait for the
+// data to be ready; without, they go ahead of it, so that the CTS is there when
+// it is.
+func (p *pass) announce(window int, address bool) error {
+	r := &p.c.right
+	for p.announced < p.total && p.announced-p.sent < window && r.room() {
+		h := p.header(kindRTS, p.announced, p.length(p.announced))
+		if address {
+			if !p.ready(p.announced) {
+				return nil
+			}
+			h.Addr, _, h.RKey, _ = p.source(p.announced)
+		}
+		if err := r.send(&h); err != nil {
+			return err
+		}
+		p.announced++
+		p.c.live.RTS++
+	}
+	return nil
+}
+
+// length returns the bytes of a position that is to be sent.
+func (p *pass) length(position int) int {
+	transfer, segment, _ := p.at(position)
+	lo, hi := p.span(p.prog.steps[transfer].chunk, segment)
+	return (hi - lo) * p.size
+}
+
+// grant answers RTS as long as there is a place to put the data: with a CTS, or
+// by READing it.
+func (p *pass) grant() error {
+	l := &p.c.left
+	for p.granted < p.total && p.granted-p.processed < p.depth && l.room() {
+		h := l.offer()
+		if h == nil || h.Seq != p.seq {
+			return nil
+		}
+		transfer, segment, _ := p.at(p.granted)
+		st := p.prog.steps[transfer+1]
+		lo, hi := p.span(st.chunk, segment)
+		n := (hi - lo) * p.size
+		if int(h.Segment) != p.granted || h.Length != uint64(n) {
+			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",
+				ErrProtocol, l.edge.Peer, h.Segment, h.Length, p.granted, n)
+		}
+		addr, lkey, rkey := p.landing(p.granted, st, lo, n)
+		var err error
+		if p.call.protocol == RendezvousWrite {
+			reply := p.header(kindCTS, p.granted, n)
+			reply.Addr, reply.RKey = addr, rkey
+			err = l.send(&reply)
+			p.c.live.CTS++
+		} else {
+			l.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+			err = l.post(verbs.WorkRequest{
+				ID: ring.WRID(ring.Left, wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
+			}, pieces(1, n))
+			p.reading++
+			p.c.live.Reads++
+		}
+		if err != nil {
+			return err
+		}
+		l.offersHead++
+		p.granted++
+	}
+	return nil
+}
+
+// read notes that the oldest READ has its data, and hands the memory back to
+// the left neighbour.
+func (p *pass) read() error {
+	h := p.header(kindFIN, p.arrived, 0)
+	p.reading--
+	p.arrived++
+	if err := p.c.left.send(&h); err != nil {
+		return err
+	}
+	p.c.live.FIN++
+	return nil
+}
