@@ -1,16 +1,17 @@
 package collective
 
 // Stats counts what a Comm has done since it was made. Bytes are of payload,
-// without headers. "Copied" means by the CPU, from memory to memory.
+// without headers. "Copied" means by the CPU, from memory to memory: the
+// reduce-scatter phase never copies, since it reduces out of the slot or the
+// landing buffer.
 type Stats struct {
 	Operations uint64 // passes over the ring that were started; --sync takes three
 	Sent       uint64 // bytes that left for the right neighbour
 	Received   uint64 // bytes that came from the left neighbour
 
-	CopiedReduceScatter uint64 // bytes, not counting the reduction's own stores
-	CopiedAllGather     uint64 // bytes copied out of slots; none under rendezvous
-	CopiedOwn           uint64 // bytes: the own chunk of an all-gather out of place, and rings of one
-	CopiedSlices        uint64 // bytes: plain Go slices, to and from registered memory
+	CopiedAllGather uint64 // bytes copied out of slots; none under rendezvous
+	CopiedOwn       uint64 // bytes: the own chunk of an all-gather out of place, and rings of one
+	CopiedSlices    uint64 // bytes: plain Go slices, to and from registered memory
 
 	Reductions uint64 // segments reduced
 	Overlapped uint64 // of these, finished while a WRITE or READ of this rank was in flight
@@ -29,7 +30,6 @@ func (s *Stats) add(o *Stats) {
 	s.Operations += o.Operations
 	s.Sent += o.Sent
 	s.Received += o.Received
-	s.CopiedReduceScatter += o.CopiedReduceScatter
 	s.CopiedAllGather += o.CopiedAllGather
 	s.CopiedOwn += o.CopiedOwn
 	s.CopiedSlices += o.CopiedSlices

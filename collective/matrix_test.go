@@ -1,0 +1,221 @@
+package collective
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
+	"ringcli/ring"
+)
+
+// matrix is what TestMatrix multiplies out.
+type matrix struct {
+	ranks     []int
+	types     []reduce.Type
+	ops       []reduce.Op
+	protocols []Protocol
+	counts    func(n int) []int
+}
+
+func fullMatrix() matrix {
+	return matrix{
+		ranks: []int{1, 2, 3, 4, 5, 8}, types: reduce.Types(), ops: reduce.Ops(),
+		protocols: []Protocol{Eager, RendezvousWrite, RendezvousRead, Auto},
+		counts:    func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537, 1<<20 + 3} },
+	}
+}
+
+// sampleMatrix is for -short and for the race detector: a type of each size and
+// kind, and every way that a count can fail to divide.
+func sampleMatrix() matrix {
+	return matrix{
+		ranks: []int{1, 2, 3, 5}, types: []reduce.Type{reduce.Uint8, reduce.Int32, reduce.BFloat16, reduce.Float64},
+		ops: []reduce.Op{reduce.Sum, reduce.Avg}, protocols: []Protocol{Eager, RendezvousWrite, RendezvousRead},
+		counts: func(n int) []int { return []int{0, n - 1, n + 1, 1000, 65537} },
+	}
+}
+
+// TestMatrix runs every operation over soft:lo against the plain reference, bit
+// for bit on every rank.
+func TestMatrix(t *testing.T) {
+	m := fullMatrix()
+	if testing.Short() || raceEnabled {
+		m = sampleMatrix()
+	}
+	for _, n := range m.ranks {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			start := time.Now()
+			cases := m.run(t, n)
+			t.Logf("%d operations on device soft:lo in %v", cases, time.Since(start).Round(time.Millisecond))
+		})
+	}
+}
+
+const matrixSeed = 20261121
+
+// guard bytes after every buffer must stay as they are.
+const guard = 64
+
+// poison fills what an operation has to overwrite, or must leave alone.
+const poison = 0xa5
+
+func (m matrix) run(t *testing.T, n int) (cases int) {
+	w := newWorld(t, n, ring.Options{}, nil)
+	counts := m.counts(n)
+	longest := 0
+	for _, c := range counts {
+		longest = max(longest, c)
+	}
+	k := &kit{w: w, n: n, inputs: make([][]byte, n), send: make([]*Buffer, n), recv: make([]*Buffer, n)}
+	w.must(func(rank int, c *Comm) (err error) {
+		k.inputs[rank] = make([]byte, 8*longest)
+		if k.send[rank], err = c.Alloc(uint64(8*longest + guard)); err != nil {
+			return err
+		}
+		k.recv[rank], err = c.Alloc(uint64(8*longest + guard))
+		return err
+	})
+	k.want = make([]byte, 8*longest)
+	k.gathered = make([]byte, 8*longest)
+	for _, typ := range m.types {
+		for _, red := range m.ops {
+			k.typ, k.red = typ, red
+			w.must(func(rank int, _ *Comm) error {
+				reference.Fill(k.inputs[rank][:longest*typ.Size()], typ, red, rank, 0, matrixSeed)
+				copy(k.send[rank].Bytes(), k.inputs[rank])
+				return nil
+			})
+			for _, count := range counts {
+				k.expect(count)
+				for _, protocol := range m.protocols {
+					for _, inPlace := range []bool{false, true} {
+						for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
+							if op == OpAllGather && red != m.ops[0] {
+								continue // it does not depend on the reduction
+							}
+							k.check(op, count, CallOptions{Protocol: protocol}, inPlace)
+							cases++
+						}
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// kit holds the buffers of a matrix over one ring.
+type kit struct {
+	w              *world
+	n              int
+	typ            reduce.Type
+	red            reduce.Op
+	inputs         [][]byte // by rank, plain memory
+	send, recv     []*Buffer
+	want, gathered []byte // by expect
+}
+
+// expect computes what the operations on count elements must yield.
+func (k *kit) expect(count int) {
+	size := k.typ.Size()
+	inputs := make([][]byte, k.n)
+	for r := range inputs {
+		inputs[r] = k.inputs[r][:count*size]
+		lo, hi := reduce.Chunk(count, k.n, r)
+		copy(k.gathered[lo*size:hi*size], inputs[r][lo*size:])
+	}
+	reference.Ring(k.want[:count*size], inputs, k.typ, k.red)
+}
+
+// check runs one operation on all ranks and compares every byte of every buffer.
+// k.send holds the inputs before and after.
+func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
+	k.w.tb.Helper()
+	name := fmt.Sprintf("%s of %d %s, %s, %s, in place %v", op, count, k.typ, k.red, o.Protocol, inPlace)
+	size := k.typ.Size()
+	whole := count * size
+	errs := k.w.each(func(rank int, c *Comm) error {
+		lo, hi := reduce.Chunk(count, k.n, rank)
+		lo, hi = lo*size, hi*size
+		input, result := k.inputs[rank][:whole], k.want[:whole]
+		send, recv := k.send[rank].Bytes()[:whole+guard], k.recv[rank].Bytes()[:whole+guard]
+		sendAddr, recvAddr := k.send[rank].Addr(), k.recv[rank].Addr()
+		first, last := 0, whole // of recv, where the result lies
+		fill(recv)
+		var err error
+		switch op {
+		case OpAllReduce:
+			if inPlace {
+				copy(recv, input)
+				sendAddr = recvAddr
+			}
+			err = c.AllReduce(context.Background(), sendAddr, recvAddr, count, k.typ, k.red, o)
+		case OpReduceScatter:
+			result = k.want[lo:hi]
+			last = hi - lo
+			if inPlace {
+				copy(recv, input)
+				sendAddr, recvAddr = recvAddr, recvAddr+uint64(lo)
+				first, last = lo, hi
+			}
+			err = c.ReduceScatter(context.Background(), sendAddr, recvAddr, count, k.typ, k.red, o)
+		case OpAllGather:
+			result = k.gathered[:whole]
+			sendAddr += uint64(lo)
+			if inPlace {
+				copy(recv[lo:hi], input[lo:hi])
+				sendAddr = recvAddr + uint64(lo)
+			}
+			err = c.AllGather(context.Background(), sendAddr, recvAddr, count, k.typ, o)
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(recv[first:last], result) {
+			wrong, at := reference.Compare(recv[first:last], result, k.typ)
+			return fmt.Errorf("%d elements are wrong, the first at %d: got %s, want %s", wrong, at,
+				reference.Format(recv[first+at*size:first+(at+1)*size], k.typ), reference.Format(result[at*size:(at+1)*size], k.typ))
+		}
+		if !bytes.Equal(send[:whole], input) {
+			return fmt.Errorf("the send buffer was written")
+		}
+		// Around the result: the input where reduce-scatter is in place, else poison.
+		before, after := recv[:first], recv[last:]
+		if op == OpReduceScatter && inPlace {
+			if !bytes.Equal(before, input[:first]) || !bytes.Equal(after[:whole-last], input[last:]) {
+				return fmt.Errorf("other chunks of the buffer were written")
+			}
+			before, after = nil, recv[whole:]
+		}
+		for _, b := range [][]byte{before, after} {
+			for _, v := range b {
+				if v != poison {
+					return fmt.Errorf("bytes around the result were written")
+				}
+			}
+		}
+		return nil
+	})
+	for r, err := range errs {
+		if err != nil {
+			k.w.tb.Errorf("%s: rank %d: %v", name, r, err)
+		}
+	}
+	if k.w.tb.Failed() {
+		k.w.tb.FailNow()
+	}
+}
+
+func fill(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	b[0] = poison
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}

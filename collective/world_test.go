@@ -1,0 +1,97 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/ring"
+	"ringcli/verbs"
+	_ "ringcli/verbs/soft"
+)
+
+// world is a ring whose ranks are goroutines of this process, on device soft:lo.
+type world struct {
+	tb    testing.TB
+	rings []*ring.Ring
+	comms []*Comm
+}
+
+// newWorld brings up n ranks on a fresh 127.x.y.0/24.
+func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) *world {
+	tb.Helper()
+	ro.Wait = verbs.WaitGosched
+	ro.Device = "soft:lo"
+	if ro.Timeout == 0 {
+		ro.Timeout = 20 * time.Second
+	}
+	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
+	servers := make([]string, n)
+	for r := range servers {
+		servers[r] = fmt.Sprintf("%s.%d", subnet, r+1)
+	}
+	w := &world{tb: tb, rings: make([]*ring.Ring, n), comms: make([]*Comm, n)}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			if w.rings[r], errs[r] = ring.Connect(context.Background(), servers, r, ro); errs[r] != nil {
+				return
+			}
+			var o Options
+			if co != nil {
+				o = co(r)
+			}
+			if o.Timeout == 0 {
+				o.Timeout = 20 * time.Second
+			}
+			w.comms[r], errs[r] = New(w.rings[r], o)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(w.close)
+	return w
+}
+
+func (w *world) close() {
+	var wg sync.WaitGroup
+	for r := range w.comms {
+		wg.Go(func() {
+			if err := errors.Join(w.comms[r].Close(), w.rings[r].Close()); err != nil {
+				w.tb.Errorf("rank %d: close: %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// each runs f on every rank at once and returns the ranks' errors.
+func (w *world) each(f func(rank int, c *Comm) error) []error {
+	errs := make([]error, len(w.comms))
+	var wg sync.WaitGroup
+	for r, c := range w.comms {
+		wg.Go(func() { errs[r] = f(r, c) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// must is each, where every rank must succeed.
+func (w *world) must(f func(rank int, c *Comm) error) {
+	w.tb.Helper()
+	for r, err := range w.each(f) {
+		if err != nil {
+			w.tb.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if w.tb.Failed() {
+		w.tb.FailNow()
+	}
+}
