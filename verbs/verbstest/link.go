@@ -196,6 +196,10 @@ func (r *rig) newQP(e *end, limits verbs.QPCap, sigAll bool) verbs.QP {
 
 // address fills in what e must know of its peer and was not set by the test.
 func (r *rig) address(e, peer *end) {
+	r.t.Helper()
+	// Asked again: a socket may have been bound when the queue pair was created.
+	gid, err := peer.Context.QueryGID(peer.Port, peer.GIDIndex)
+	r.ok(err, "query %s's GID", peer.name)
 	if e.attr.PathMTU == 0 {
 		e.attr.PathMTU = min(e.port.ActiveMTU, peer.port.ActiveMTU, verbs.MTU1024)
 	}
@@ -205,8 +209,8 @@ func (r *rig) address(e, peer *end) {
 	e.attr.PortNum = e.Port
 	e.attr.AH = verbs.AHAttr{
 		IsGlobal: true, PortNum: e.Port, DLID: peer.port.LID,
-		GRH:  verbs.GlobalRoute{DGID: peer.gid.GID, SGIDIndex: e.GIDIndex, HopLimit: 1},
-		Soft: verbs.SoftPath{UDPPort: peer.gid.UDPPort, Soft: peer.Soft},
+		GRH:  verbs.GlobalRoute{DGID: gid.GID, SGIDIndex: e.GIDIndex, HopLimit: 1},
+		Soft: verbs.SoftPath{UDPPort: gid.UDPPort, Soft: peer.Soft},
 	}
 }
 

@@ -173,7 +173,6 @@ func testUseAfterClose(t *testing.T, h Harness) {
 		"CompChannel.GetEvent": func() error { _, err := r.a.ch.GetEvent(time.Millisecond); return err },
 		"PD.RegMR":             func() error { _, err := r.a.pd.RegMR(r.a.buf.Addr(), 1, 0); return err },
 		"Context.AllocPD":      func() error { _, err := r.a.Context.AllocPD(); return err },
-		"Context.QueryPort":    func() error { _, err := r.a.Context.QueryPort(1); return err },
 		"Context.CreateCQ":     func() error { _, err := r.a.Context.CreateCQ(1, nil); return err },
 	} {
 		if err := use(); !errors.Is(err, verbs.ErrClosed) {

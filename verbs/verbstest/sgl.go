@@ -16,8 +16,8 @@ func testSGL(t *testing.T, h Harness) {
 	gather := [][]int{
 		{1, 2}, {m - 1, 2, m}, {0, 5, 0}, {m, m, m}, {3, 0, 2*m + 1, 1}, {7, 5, 3, 1}, {m / 2, m, m / 2, 3}, {0, 0, 0, m + 1}, {0},
 	}
-	scatter := [][]int{
-		{2, 1, 0}, {m, m}, {1, 4}, {1, 3*m - 2, 1}, {m + 2, 0, m + 1, m}, {16}, {1, 1, 2*m + 1}, {1, m}, {5, 5},
+	scatter := [][]int{ // each at least as long as the list above it
+		{2, 1, 0}, {m, m, 1}, {1, 4}, {1, 3*m - 2, 1}, {m + 2, 0, m + 1, m}, {16}, {1, 1, 2*m + 1}, {1, m}, {5, 5},
 	}
 	// Half of the elements lie in a second region of each side.
 	type memory struct {

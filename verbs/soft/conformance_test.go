@@ -1,0 +1,137 @@
+package soft_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+
+	"ringcli/verbs"
+	_ "ringcli/verbs/soft"
+	"ringcli/verbs/verbstest"
+)
+
+// open opens soft:lo or fails the test.
+func open(t testing.TB, o verbs.OpenOptions) verbstest.Endpoint {
+	t.Helper()
+	device, err := verbs.Find("soft:lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := device.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verbstest.Endpoint{Context: ctx, GIDIndex: gidIndex(t, ctx, o.LocalAddr), Soft: true}
+}
+
+// gidIndex is the row of the GID table that stands for an address.
+func gidIndex(t testing.TB, ctx verbs.Context, addr netip.Addr) int {
+	t.Helper()
+	port, err := ctx.QueryPort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range port.GIDTableSz {
+		if e, err := ctx.QueryGID(1, i); err == nil && e.GID == verbs.GIDFromAddr(addr) {
+			return i
+		}
+	}
+	t.Fatalf("no GID stands for %s among %d", addr, port.GIDTableSz)
+	return 0
+}
+
+// freshSubnet is a 127.x.y.0/24 that nobody uses, found by binding in it.
+func freshSubnet(t testing.TB) [2]netip.Addr {
+	t.Helper()
+	for range 100 {
+		x, y := byte(1+rand.IntN(250)), byte(rand.IntN(250))
+		a, b := netip.AddrFrom4([4]byte{127, x, y, 1}), netip.AddrFrom4([4]byte{127, x, y, 2})
+		c, err := net.ListenPacket("udp", netip.AddrPortFrom(a, 4791).String())
+		if err != nil {
+			continue
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return [2]netip.Addr{a, b}
+	}
+	t.Fatal("no 127.x.y.0/24 is free for UDP port 4791")
+	return [2]netip.Addr{}
+}
+
+// on makes a harness of two addresses. Every Open of one test takes the same two,
+// so that contexts share an endpoint.
+func on(addrs [2]netip.Addr, udpPorts [2]uint16, impair *verbs.Impairment) verbstest.Harness {
+	return verbstest.Harness{
+		Impaired: impair != nil,
+		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
+			var impairs [2]*verbs.Impairment
+			for i := range impairs {
+				if impair != nil {
+					each := *impair
+					each.Seed += uint64(i)
+					impairs[i] = &each
+				}
+			}
+			a = open(t, verbs.OpenOptions{LocalAddr: addrs[0], UDPPort: udpPorts[0], Impair: impairs[0]})
+			b = open(t, verbs.OpenOptions{LocalAddr: addrs[1], UDPPort: udpPorts[1], Impair: impairs[1]})
+			return a, b
+		},
+	}
+}
+
+func TestConformanceIPv4(t *testing.T) {
+	verbstest.Run(t, on(freshSubnet(t), [2]uint16{}, nil))
+}
+
+func TestConformanceIPv6(t *testing.T) {
+	loopback := netip.IPv6Loopback()
+	c, err := net.ListenPacket("udp", netip.AddrPortFrom(loopback, 0).String())
+	if err != nil {
+		t.Skipf("no IPv6 on this machine: %v", err)
+	}
+	port := uint16(c.LocalAddr().(*net.UDPAddr).Port)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verbstest.Run(t, on([2]netip.Addr{loopback, loopback}, [2]uint16{port, otherPort(t, loopback, port)}, nil))
+}
+
+// otherPort is a free UDP port that is not this one.
+func otherPort(t testing.TB, addr netip.Addr, not uint16) uint16 {
+	t.Helper()
+	for range 100 {
+		c, err := net.ListenPacket("udp", netip.AddrPortFrom(addr, 0).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := uint16(c.LocalAddr().(*net.UDPAddr).Port)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if port != not {
+			return port
+		}
+	}
+	t.Fatal("the system gives out one UDP port only")
+	return 0
+}
+
+func TestConformanceImpaired(t *testing.T) {
+	for _, i := range []verbs.Impairment{
+		{Loss: 0.02},
+		{Duplicate: 0.05},
+		{Reorder: 0.05},
+		{Corrupt: 0.02},
+		{Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
+	} {
+		i.Seed = 1
+		t.Run(fmt.Sprintf("loss%v_dup%v_reorder%v_corrupt%v", i.Loss, i.Duplicate, i.Reorder, i.Corrupt), func(t *testing.T) {
+			h := on(freshSubnet(t), [2]uint16{}, &i)
+			h.StressOps = 1000
+			verbstest.Run(t, h)
+		})
+	}
+}
