@@ -135,7 +135,7 @@ func (s *Session) setTrace() error {
 // report says why a command failed, once: as a JSON object among the results if
 // they are JSON, else as a line on standard error.
 func (s *Session) report(args []string, command string, err error, code int) {
-	if s.parent != nil && s.parent.silent(err) {
+	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
 		return
 	}
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")

@@ -57,6 +57,9 @@ type Command struct {
 	Settings []string
 	// Flags declares the flags that are no settings; may be nil.
 	Flags func(*pflag.FlagSet)
+	// Check refuses what cannot work before a ring is brought up for it, which
+	// has so many ranks on this machine; may be nil.
+	Check func(s *Session, call Call, ranksHere int) error
 	Run   func(context.Context, *Session, Call) error
 }
 
@@ -72,7 +75,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(processCommands())
+	return slices.Concat(bringUpCommands(), ringCommands(), processCommands())
 }
 
 // settingsOfEvery are the settings that are flags of every process command.

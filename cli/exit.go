@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/ring"
 	"ringcli/trace"
 )
 
@@ -55,7 +57,7 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec):
+	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec), ring.IsUsage(err), errors.Is(err, collective.ErrUsage):
 		return ExitUsage
 	}
 	return ExitCritical

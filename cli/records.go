@@ -42,13 +42,21 @@ type Verdict struct {
 // PingResult is a rank's ping of its right neighbour: a message there and back
 // over the queue pair, its bytes verified at both ends.
 type PingResult struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"`
-	Rank    int    `json:"rank"`
-	Peer    int    `json:"peer"`
-	Bytes   int    `json:"bytes"`
-	Iters   int    `json:"iters"`
-	RTT     Times  `json:"rtt_us"`
+	Command string    `json:"command"`
+	OK      bool      `json:"ok"`
+	Rank    int       `json:"rank"`
+	Peer    int       `json:"peer"`
+	Bytes   int       `json:"bytes"`
+	Iters   int       `json:"iters"`
+	RTT     RoundTrip `json:"rtt_us"`
+}
+
+// RoundTrip are the percentiles of whole round trips, in microseconds.
+type RoundTrip struct {
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
 }
 
 // Columns implements render.Record.
@@ -143,27 +151,4 @@ type VersionInfo struct {
 	OS        string   `json:"os"`
 	Arch      string   `json:"arch"`
 	Providers []string `json:"providers"`
-}
-
-// CounterValue is a counter's value and what it grew by since it was last shown.
-type CounterValue struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"`
-	Rank    int    `json:"rank"`
-	Source  string `json:"source"` // the device, or "collective"
-	Name    string `json:"name"`
-	Value   uint64 `json:"value"`
-	Delta   uint64 `json:"delta"`
-}
-
-// Columns implements render.Record.
-func (c CounterValue) Columns() []render.Column {
-	return []render.Column{
-		{Name: "source", Width: 10, Left: true}, {Name: "counter", Width: 28, Left: true}, {Name: "value", Width: 16}, {Name: "delta", Width: 16},
-	}
-}
-
-// Cells implements render.Record.
-func (c CounterValue) Cells() []render.Cell {
-	return render.Texts(c.Source, c.Name, strconv.FormatUint(c.Value, 10), strconv.FormatUint(c.Delta, 10))
 }

@@ -19,6 +19,10 @@ type Session struct {
 	stdout, stderr io.Writer
 	root           *cobra.Command
 
+	// member is this rank's part in the ring, nil before there is one.
+	member *Member
+	// fault is what --corrupt asks for; may be nil.
+	fault *fault
 	// parent is set in a child of `local`.
 	parent *parentLink
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"ringcli/collective"
 )
 
 // Times are the percentiles of an operation's time over its iterations, in
@@ -58,7 +60,7 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 	}
 	algbw = float64(bytes) / us / 1e3
 	factor := float64(n-1) / float64(n)
-	if operation == opAllReduce {
+	if operation == collective.OpAllReduce.String() {
 		factor *= 2
 	}
 	return algbw, algbw * factor

@@ -4,6 +4,14 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"ringcli/collective"
+)
+
+var (
+	opAllReduce     = collective.OpAllReduce.String()
+	opReduceScatter = collective.OpReduceScatter.String()
+	opAllGather     = collective.OpAllGather.String()
 )
 
 func TestBandwidth(t *testing.T) {

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+)
+
+const (
+	benchSummary = "Measure a collective over a range of sizes, or one link"
+	benchLong    = `Measures a collective in nccl-tests' table: time is the mean of an iteration in
+microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
+has the formulas), out of place and then in place. With p2p it measures a queue
+pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
+--outstanding messages in flight, and latency in microseconds (half a round
+trip; for READ all of it).`
+	benchP2P = "p2p"
+)
+
+var benchWords = []string{"all-reduce", "reduce-scatter", "all-gather", benchP2P}
+
+func checkBenchArgs(args []string) error {
+	if len(args) != 1 {
+		return usageError("bench: %d arguments given: expected one of %s", len(args), strings.Join(benchWords, ", "))
+	}
+	if benchOperation(args[0]) == "" {
+		return usageError("bench: unknown operation %q: expected one of %s", args[0], strings.Join(benchWords, ", "))
+	}
+	return nil
+}
+
+// benchOperation returns the operation that a word names, aliases included.
+func benchOperation(word string) string {
+	if c, ok := find(word, InRing); ok {
+		word = c.Name
+	}
+	if slices.Contains(benchWords, word) {
+		return word
+	}
+	return ""
+}
+
+// Sizes of a bench whose -b, -e or -f is not given.
+const (
+	benchMin, benchMax, benchFactor = 8, 64 << 20, 2
+	p2pMin, p2pMax, p2pFactor       = 64, 16 << 20, 4
+)
+
+func benchFlags(fs *pflag.FlagSet) {
+	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
+	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
+	numberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
+	vectorFlags(fs)
+	repeatFlags(fs)
+	fs.Bool("check", true, "verify every element of every size after measuring it")
+	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
+}
+
+// sizesOf returns the sizes that a bench goes through.
+func sizesOf(call Call) ([]uint64, error) {
+	first, last, factor := uint64(benchMin), uint64(benchMax), uint64(benchFactor)
+	if benchOperation(call.Args[0]) == benchP2P {
+		first, last, factor = p2pMin, p2pMax, p2pFactor
+	}
+	fs := call.Flags
+	if v := value[configs.SizeValue](fs, "begin"); v > 0 {
+		first = uint64(v)
+	}
+	if v := value[configs.SizeValue](fs, "end"); v > 0 {
+		last = uint64(v)
+	} else if fs.Changed("begin") {
+		last = max(first, last)
+	}
+	if v := value[number](fs, "factor").value; v > 0 {
+		factor = uint64(v)
+	}
+	switch {
+	case first > last:
+		return nil, usageError("bench: -b %s is above -e %s: expected the least size first", configs.FormatSize(first), configs.FormatSize(last))
+	case factor < 2 && first < last:
+		return nil, usageError("bench: -f %d: expected a factor of 2 or more", factor)
+	}
+	var sizes []uint64
+	for size := first; size <= last; {
+		sizes = append(sizes, size)
+		high, next := bits.Mul64(size, max(factor, 2))
+		if high != 0 {
+			break
+		}
+		size = next
+	}
+	return sizes, nil
+}
+
+// checkBench refuses what the machine cannot hold at the greatest size.
+func checkBench(s *Session, call Call, ranksHere int) error {
+	sizes, err := sizesOf(call)
+	if err != nil {
+		return err
+	}
+	last := sizes[len(sizes)-1]
+	if benchOperation(call.Args[0]) == benchP2P {
+		if last > p2pLargest {
+			return usageError("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
+		}
+		return checkMemory(last, 1, ranksHere)
+	}
+	o, err := s.benched(call)
+	if err != nil {
+		return err
+	}
+	return checkMemory(last, o.buffersFor(), ranksHere)
+}
+
+// benched reads the flags of a bench of a collective, without the size.
+func (s *Session) benched(call Call) (operation, error) {
+	call.Args = []string{benchOperation(call.Args[0])}
+	o, err := s.repeated(call)
+	o.check = isOn(call.Flags, "check")
+	return o, err
+}
+
+// runBenchProcess is `ringcli bench`: with -n it runs the ranks here, else it is
+// one rank.
+func runBenchProcess(ctx context.Context, s *Session, call Call) error {
+	n := int(value[number](call.Flags, "ranks").value)
+	if s.parent == nil && n > 0 {
+		if err := checkBench(s, call, n); err != nil {
+			return err
+		}
+		args := append([]string{"bench", call.Args[0]}, changedFlags(call.Flags, "ranks", "list", "index")...)
+		return s.runRanks(ctx, n, args)
+	}
+	if err := checkBench(s, call, s.ranksHere()); err != nil {
+		return err
+	}
+	if s.Config.String("list") == "" {
+		return usageError("bench: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node")
+	}
+	return s.inRing(ctx, func(ctx context.Context) error { return runBench(ctx, s, call) })
+}
+
+func runBench(ctx context.Context, s *Session, call Call) error {
+	sizes, err := sizesOf(call)
+	if err != nil {
+		return err
+	}
+	if benchOperation(call.Args[0]) == benchP2P {
+		return s.benchP2P(ctx, call, sizes)
+	}
+	o, err := s.benched(call)
+	if err != nil {
+		return err
+	}
+	m := s.member
+	title := fmt.Sprintf("%s on %d ranks of %s; time in us, bandwidths in GB/s (1e9)", o.op, m.ring.Size(), m.ring.Right().Local.Device)
+	if err := s.Out.Note(render.Faint, "%s", title); err != nil {
+		return err
+	}
+	if err := s.Out.Note(render.Faint, "%36s%-24s  %s", "", "out of place", "in place"); err != nil {
+		return err
+	}
+	sum := BenchSummary{Command: "bench " + o.op.String(), OK: true, Floor: o.floor}
+	worst := error(nil)
+	for _, size := range sizes {
+		o.count = int(size) / o.typ.Size()
+		var row BenchRow
+		for _, part := range []struct {
+			result  *Measurement
+			inPlace bool
+		}{{&row.Out, false}, {&row.In, true}} {
+			o.inPlace = part.inPlace
+			if *part.result, err = m.measure(ctx, s, o); err != nil {
+				return err
+			}
+			sum.add(*part.result)
+			if err := part.result.verdict(0); err != nil && worst == nil {
+				worst = err
+			}
+		}
+		if err := s.Out.Print(row); err != nil {
+			return err
+		}
+	}
+	return s.concludeBench(sum, worst)
+}
+
+// add takes a measurement into the average.
+func (b *BenchSummary) add(m Measurement) {
+	b.Rows++
+	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
+	if m.Wrong != nil {
+		if b.Wrong == nil {
+			b.Wrong = new(uint64)
+		}
+		*b.Wrong += *m.Wrong
+		b.OK = b.OK && *m.Wrong == 0
+	}
+}
+
+// concludeBench prints nccl-tests' footer. The floor is one for the average of
+// all sizes, as there.
+func (s *Session) concludeBench(b BenchSummary, worst error) error {
+	if worst == nil && b.BusBW < b.Floor {
+		b.OK = false
+		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, figure(b.BusBW), figure(b.Floor))
+	}
+	if s.Out.Format() == render.JSON {
+		if err := s.Out.Print(b); err != nil {
+			return err
+		}
+		return worst
+	}
+	if b.Wrong != nil {
+		mood, text := render.Good, "OK"
+		if *b.Wrong > 0 {
+			mood, text = render.Bad, "FAILED"
+		}
+		if err := s.Out.Note(mood, "Out of bounds values : %d %s", *b.Wrong, text); err != nil {
+			return err
+		}
+	}
+	if err := s.Out.Note(render.Plain, "Avg bus bandwidth    : %s", figure(b.BusBW)); err != nil {
+		return err
+	}
+	return worst
+}
+
+// Columns implements render.Record.
+func (b BenchSummary) Columns() []render.Column {
+	return []render.Column{{Name: "bench", Left: true}, {Name: "rows"}, {Name: "wrong"}, {Name: "avg busbw"}}
+}
+
+// Cells implements render.Record.
+func (b BenchSummary) Cells() []render.Cell {
+	return append(render.Texts(b.Command, fmt.Sprint(b.Rows)), wrongCell(b.Wrong), render.Cell{Text: figure(b.BusBW)})
+}

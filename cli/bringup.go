@@ -1,0 +1,59 @@
+package cli
+
+import "github.com/spf13/pflag"
+
+// settingsOfRing are the settings that connecting takes.
+var settingsOfRing = []string{
+	"list", "index", "tcp-port", "timeout",
+	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
+	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
+	"protocol", "segment", "depth", "slots", "slot-size",
+}
+
+// bringUpCommands are the commands of the process that make a ring.
+func bringUpCommands() []Command {
+	return []Command{
+		{
+			Name: "connect", Group: groupRing, Where: Process,
+			Summary: "Join a ring as one of its ranks",
+			Long: `Joins the ring of --list as rank --index, together with the other ranks, which
+may start in any order, and runs the commands of -c or -f there. Without either
+it runs the self-check: a ping of each neighbour, then reduce-scatter,
+all-gather and all-reduce, each under eager, rendezvous-write and
+rendezvous-read, with every element of every rank verified.
+
+The C programs' spelling "-myindex 0 -list a,b" is understood.`,
+			Example: `  ringcli connect --index 0 --list node0,node1,node2
+  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --size 16M --check'`,
+			Settings: settingsOfRing,
+			Flags:    func(fs *pflag.FlagSet) { scriptFlags(fs); faultFlag(fs); childFlags(fs) },
+			Run:      runConnect,
+		},
+		{
+			Name: "local", Group: groupRing, Where: Process,
+			Summary: "Run all ranks of a ring on this machine, as processes",
+			Long: `Starts -n processes on this machine, each with a loopback address of its own in
+a fresh subnet of 127.0.0.0/8, and runs the commands of -c or -f on all of them,
+or the self-check (see connect). Rank 0's output is shown; the exit code is
+that of the rank that fared worst.`,
+			Example: `  ringcli local -n 4
+  ringcli local -n 2 -c 'all-reduce --size 1M --protocol rendezvous-read --check'`,
+			Settings: settingsOfLocal(),
+			Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 4); scriptFlags(fs); faultFlag(fs) },
+			Run:      runLocal,
+		},
+		{
+			Name: "bench", Group: groupRing, Where: Process,
+			Summary: benchSummary,
+			Long: benchLong + `
+
+Takes connect's flags, or -n for ranks on this machine.`,
+			Example: `  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2
+  ringcli bench p2p -n 2`,
+			Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
+			Settings: settingsOfRing,
+			Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); benchFlags(fs); childFlags(fs) },
+			Run:      runBenchProcess,
+		},
+	}
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/ring/bootstrap"
+)
+
+func scriptFlags(fs *pflag.FlagSet) {
+	fs.StringP("command", "c", "", "commands to run once the ring is ready, separated by ';'")
+	fs.StringP("file", "f", "", "a file of commands to run, one a line (-: standard input)")
+	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f")
+}
+
+// readScript returns the commands that -c or -f ask for; empty for the
+// self-check.
+func readScript(s *Session, fs *pflag.FlagSet) (string, error) {
+	command, file := textOf(fs, "command"), textOf(fs, "file")
+	given := 0
+	for _, name := range []string{"command", "file", "check"} {
+		if fs.Changed(name) {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return "", usageError("more than one of -c, -f and --check is given: expected one")
+	case fs.Changed("command"):
+		if commands, err := splitScript(command); err != nil || len(commands) == 0 {
+			return "", usageIfNil(err, "-c %q has no command: expected some, such as 'ping; all-reduce --size 1M --check'", command)
+		}
+		return command, nil
+	case !fs.Changed("file"):
+		return "", nil
+	}
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = io.ReadAll(s.stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", usageError("-f %s: %w: expected a readable file of commands", file, err)
+	}
+	if commands, err := splitScript(string(text)); err != nil || len(commands) == 0 {
+		return "", usageIfNil(err, "-f %s has no command: expected one a line", file)
+	}
+	return string(text), nil
+}
+
+// usageIfNil returns err, or an error of usage if it is nil.
+func usageIfNil(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return usageError(format, args...)
+}
+
+func runConnect(ctx context.Context, s *Session, call Call) error {
+	script, err := readScript(s, call.Flags)
+	if err != nil {
+		return err
+	}
+	if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
+		return err
+	}
+	s.takeFault(call.Flags)
+	return s.inRing(ctx, func(ctx context.Context) error {
+		if script == "" {
+			return s.selfCheck(ctx)
+		}
+		return s.runScript(ctx, script)
+	})
+}
+
+// takeFault notes what --corrupt asks for.
+func (s *Session) takeFault(fs *pflag.FlagSet) {
+	f := value[fault](fs, "corrupt")
+	s.fault = &f
+}
+
+// inRing joins the ring, runs do, and leaves.
+func (s *Session) inRing(ctx context.Context, do func(context.Context) error) error {
+	var err error
+	if s.member, err = s.join(ctx); err != nil {
+		return err
+	}
+	err = do(ctx)
+	err = s.member.leave(ctx, err)
+	s.member = nil
+	return err
+}
+
+// ranksHere is how many ranks will share this machine's memory, for checks
+// before there is a ring; 1 if the list cannot be read, which joining reports.
+func (s *Session) ranksHere() int {
+	nodes, err := bootstrap.ParseListPort(s.Config.String("list"), s.Config.Int("tcp-port"))
+	index := s.Config.Int("index")
+	if err != nil || index < 0 || index >= len(nodes) {
+		return 1
+	}
+	return ranksOn(nodes, index)
+}
+
+// lineTree makes the cobra commands of a line of a script.
+func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
+	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, InRing, run)
+	root.SetOut(w)
+	root.SetErr(w)
+	return root
+}
+
+// eachCommand runs the commands of a script, one after the other.
+func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error) error {
+	commands, err := splitScript(script)
+	if err != nil {
+		return err
+	}
+	worst := error(nil)
+	for _, words := range commands {
+		root := lineTree(w, run)
+		root.SetArgs(words)
+		err := root.ExecuteContext(ctx)
+		if err != nil && ExitCode(err) != ExitWarning {
+			return err
+		}
+		if err != nil && worst == nil {
+			worst = err // a warning does not stop a script
+		}
+	}
+	return worst
+}
+
+// checkScript refuses a script with a mistake before a ring is brought up for
+// it.
+func (s *Session) checkScript(ctx context.Context, script string, ranksHere int) error {
+	return eachCommand(ctx, script, io.Discard, func(_ context.Context, c Command, call Call) error {
+		if c.Check == nil {
+			return nil
+		}
+		return c.Check(s, call, ranksHere)
+	})
+}
+
+// runScript runs a script in the ring. The first command that fails ends it.
+func (s *Session) runScript(ctx context.Context, script string) error {
+	return eachCommand(ctx, script, s.stdout, func(ctx context.Context, c Command, call Call) error { return c.Run(ctx, s, call) })
+}
+
+func ranksOn(nodes []bootstrap.Node, index int) int {
+	here := 0
+	for _, n := range nodes {
+		if n.Host == nodes[index].Host || isLoopback(n.Host) && isLoopback(nodes[index].Host) {
+			here++
+		}
+	}
+	return here
+}
+
+func isLoopback(host string) bool {
+	return slices.Contains([]string{"localhost", "::1"}, host) || len(host) > 4 && host[:4] == "127."
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/collective"
+)
+
+// fault damages one segment that arrives at one rank, in every checked run: the
+// proof that a check finds what it is for.
+type fault struct {
+	kind  string // flip or swap; empty: none
+	rank  int
+	armed bool   // while a checked run is under way
+	first []byte // swap: the segment that came first
+}
+
+func (f *fault) String() string {
+	if f.kind == "" {
+		return ""
+	}
+	return f.kind + "@" + strconv.Itoa(f.rank)
+}
+func (f *fault) Type() string { return "fault" }
+func (f *fault) Set(text string) error {
+	kind, rank, _ := strings.Cut(text, "@")
+	n, err := strconv.Atoi(rank)
+	if kind != "flip" && kind != "swap" || err != nil || n < 0 {
+		return fmt.Errorf("expected flip@RANK (one bit of the first segment) or swap@RANK (the first segment's bytes in the second's place)")
+	}
+	f.kind, f.rank = kind, n
+	return nil
+}
+
+func faultFlag(fs *pflag.FlagSet) {
+	fs.Var(&fault{}, "corrupt", "")
+	if err := fs.MarkHidden("corrupt"); err != nil {
+		panic("cli: " + err.Error())
+	}
+}
+
+// injector returns what collective calls for each segment; nil for no fault at
+// this rank, so that a run without a fault is exactly as usual.
+func (f *fault) injector(rank int) func(collective.Operation, int, []byte) {
+	if f == nil || f.kind == "" || f.rank != rank {
+		return nil
+	}
+	return func(_ collective.Operation, segment int, payload []byte) {
+		switch {
+		case !f.armed || len(payload) == 0:
+		case f.kind == "flip" && segment == 0:
+			payload[len(payload)/2] ^= 0x10
+		case f.kind == "swap" && segment == 0:
+			f.first = append(f.first[:0], payload...)
+		case f.kind == "swap" && segment == 1:
+			copy(payload, f.first)
+		}
+	}
+}
+
+// arm is called around a checked run.
+func (f *fault) arm(on bool) {
+	if f != nil {
+		f.armed = on
+	}
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+)
+
+const (
+	// survivorsGrace is how long the other ranks have, after one has failed, to
+	// find out for themselves and say so.
+	survivorsGrace = 2 * time.Second
+	// killAfter the pipe was closed, for a rank that does not end: longer than
+	// its own childGrace.
+	killAfter = childGrace + time.Second
+)
+
+func settingsOfLocal() []string {
+	return slices.DeleteFunc(slices.Clone(settingsOfRing), func(name string) bool { return name == "list" || name == "index" })
+}
+
+func ranksFlag(fs *pflag.FlagSet, ranks int64) {
+	numberFlag(fs, "ranks", "n", ranks, min(ranks, 1), maxLocalRanks, "how many ranks to run on this machine",
+		"ranks to run on this machine, each a process with an address of its own")
+}
+
+func runLocal(ctx context.Context, s *Session, call Call) error {
+	script, err := readScript(s, call.Flags)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"connect"}, changedFlags(call.Flags, "ranks", "command", "file")...)
+	if script != "" {
+		args = append(args, "--command="+script)
+	}
+	return s.runRanks(ctx, int(value[number](call.Flags, "ranks").value), args)
+}
+
+// rankProcess is one rank as a child.
+type rankProcess struct {
+	rank int
+	cmd  *exec.Cmd
+	err  error // of Wait
+}
+
+// runRanks runs n ranks of a ring as processes with these arguments, which
+// --index, --list and the pipe are added to. It returns when all have ended.
+func (s *Session) runRanks(ctx context.Context, n int, args []string) (err error) {
+	port := s.Config.Int("tcp-port")
+	net, err := claimSubnet(n, port)
+	if err != nil {
+		return err
+	}
+	defer closeWith(&err, net)
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe to the ranks: %w", err)
+	}
+	f := &family{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	defer f.release()
+	for rank := range n {
+		if err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+net.list(n, port)), read); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, read.Close())
+	if err != nil {
+		f.release()
+	}
+	return errors.Join(err, f.wait(ctx))
+}
+
+// family is the ranks of one ring, as the parent sees them.
+type family struct {
+	s       *Session
+	pipe    *os.File // its end ends the ranks; nil once closed
+	ended   chan *rankProcess
+	running map[int]*rankProcess
+	mu      sync.Mutex // guards the session's output
+}
+
+func (f *family) start(rank int, args []string, pipe *os.File) error {
+	cmd := exec.Command("/proc/self/exe", append(args, "--"+parentFlag+"=3")...)
+	cmd.Args[0] = "ringcli"
+	cmd.ExtraFiles = []*os.File{pipe}
+	cmd.Stderr = &rankWriter{f: f, rank: rank}
+	if rank == 0 {
+		cmd.Stdout = &lockedWriter{&f.mu, f.s.stdout}
+		if file, ok := f.s.stdout.(*os.File); ok {
+			cmd.Stdout = file // so that the leader sees whether it is a terminal
+		}
+		if render.IsTerminal(f.s.stderr) {
+			cmd.Stderr = f.s.stderr // for the progress line
+		}
+	}
+	// A descendant that kept the streams open must not hold up the end.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start rank %d: %w", rank, err)
+	}
+	p := &rankProcess{rank: rank, cmd: cmd}
+	f.running[rank] = p
+	go func() {
+		p.err = cmd.Wait()
+		if w, ok := cmd.Stderr.(*rankWriter); ok {
+			w.flush()
+		}
+		f.ended <- p
+	}()
+	return nil
+}
+
+// release closes the pipe, which ends every rank that still runs.
+func (f *family) release() {
+	if f.pipe != nil {
+		// Nothing is buffered in a pipe that nobody wrote to.
+		_ = f.pipe.Close()
+		f.pipe = nil
+	}
+}
+
+// wait collects all ranks. The first that fails, or Ctrl-C, ends the others.
+func (f *family) wait(ctx context.Context) error {
+	var (
+		cancelled = ctx.Done()
+		grace     <-chan time.Time // until the survivors are ended
+		kill      <-chan time.Time
+		code      = ExitOK
+		death     error
+	)
+	end := func() {
+		f.release()
+		kill = time.After(killAfter)
+	}
+	if f.pipe == nil {
+		end()
+	}
+	for len(f.running) > 0 {
+		select {
+		case <-cancelled:
+			cancelled = nil
+			end()
+		case <-grace:
+			end()
+		case <-kill:
+			for _, p := range f.running {
+				// It may have ended just now.
+				_ = p.cmd.Process.Kill()
+			}
+		case p := <-f.ended:
+			delete(f.running, p.rank)
+			status := rankCode(p)
+			if status == ExitInterrupted && f.pipe == nil {
+				break // as it was told to
+			}
+			code = worse(code, status)
+			if death == nil && f.pipe != nil {
+				death = p.obituary()
+			}
+			if status >= ExitCritical && grace == nil && kill == nil {
+				grace = time.After(survivorsGrace)
+			}
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case death != nil:
+		return &exitError{code: code, err: death}
+	case code != ExitOK:
+		return &exitError{code: code, err: errReported}
+	}
+	return nil
+}
+
+// errReported stands for errors that the ranks have reported.
+var errReported = errors.New("reported by the ranks")
+
+func rankCode(p *rankProcess) int {
+	if p.err == nil || errors.Is(p.err, exec.ErrWaitDelay) {
+		return ExitOK
+	}
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) && exit.ExitCode() >= 0 {
+		return exit.ExitCode()
+	}
+	return ExitCritical
+}
+
+// obituary says that a rank was killed; nil if it ended by itself.
+func (p *rankProcess) obituary() error {
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && status.Signaled():
+		return fmt.Errorf("rank %d (pid %d) was killed by signal %d (%s); the other ranks were ended",
+			p.rank, p.cmd.ProcessState.Pid(), status.Signal(), status.Signal())
+	case ok && status.ExitStatus() == ExitInterrupted:
+		return fmt.Errorf("rank %d (pid %d) was interrupted; the other ranks were ended", p.rank, p.cmd.ProcessState.Pid())
+	}
+	return nil
+}
+
+// rankWriter passes a rank's standard error on, whole lines with the rank.
+type rankWriter struct {
+	f    *family
+	rank int
+	part []byte
+}
+
+func (w *rankWriter) Write(b []byte) (int, error) {
+	w.part = append(w.part, b...)
+	for {
+		i := slices.Index(w.part, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		w.line(string(w.part[:i]))
+		w.part = w.part[i+1:]
+	}
+}
+
+// flush passes on what a rank that died left without an end of line.
+func (w *rankWriter) flush() {
+	if len(w.part) > 0 {
+		w.line(string(w.part))
+		w.part = nil
+	}
+}
+
+func (w *rankWriter) line(text string) {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	s := w.f.s
+	message, isError := strings.CutPrefix(text, "ringcli: ")
+	switch {
+	case isError && w.rank > 0 && s.Out.Format() == render.JSON:
+		_ = s.Out.Print(Failure{Command: "connect", Error: message, ExitCode: ExitCritical, Rank: &w.rank})
+	case isError && w.rank > 0:
+		_, _ = fmt.Fprintf(s.stderr, "ringcli: rank %d: %s\n", w.rank, message)
+	default: // a trace, which has its rank in it, or the leader's
+		_, _ = fmt.Fprintln(s.stderr, text)
+	}
+}
+
+// lockedWriter takes turns with the other writers under a lock.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
+)
+
+// batchTime is how long a batch of --duration should take: long beside the
+// broadcast between two batches, short beside the time of a person.
+const batchTime = 200 * time.Millisecond
+
+// vectors are an operation's buffers on this rank.
+type vectors struct {
+	send, recv *collective.Buffer // the same buffer in place
+	sendAddr   uint64
+	recvAddr   uint64
+	lo, hi     int // the own chunk, in elements
+}
+
+// allocate makes an operation's buffers, as package collective wants them.
+func (m *Member) allocate(o operation) (v vectors, err error) {
+	size := o.typ.Size()
+	v.lo, v.hi = reduce.Chunk(o.count, m.comm.Size(), m.comm.Rank())
+	whole, own, offset := o.bytes(), uint64((v.hi-v.lo)*size), uint64(v.lo*size)
+	if o.inPlace {
+		if v.send, err = m.comm.Alloc(whole); err != nil {
+			return v, err
+		}
+		v.recv = v.send
+		v.sendAddr, v.recvAddr = v.send.Addr(), v.send.Addr()
+		switch o.op {
+		case collective.OpReduceScatter:
+			v.recvAddr += offset
+		case collective.OpAllGather:
+			v.sendAddr += offset
+		}
+		return v, nil
+	}
+	sendBytes, recvBytes := whole, whole
+	switch o.op {
+	case collective.OpReduceScatter:
+		recvBytes = own
+	case collective.OpAllGather:
+		sendBytes = own
+	}
+	if v.send, err = m.comm.Alloc(sendBytes); err != nil {
+		return v, err
+	}
+	if v.recv, err = m.comm.Alloc(recvBytes); err != nil {
+		return v, errors.Join(err, v.send.Free())
+	}
+	v.sendAddr, v.recvAddr = v.send.Addr(), v.recv.Addr()
+	return v, nil
+}
+
+func (v vectors) free() error {
+	if v.send == v.recv {
+		return v.send.Free()
+	}
+	return errors.Join(v.send.Free(), v.recv.Free())
+}
+
+// fill writes this rank's input and spoils what the operation has to write, so
+// that nothing which is left from before can pass for a result.
+func (m *Member) fill(o operation, v vectors, seed uint64) {
+	const spoil = 0xa5
+	recv := v.recv.Bytes()
+	for i := range recv {
+		recv[i] = spoil
+	}
+	input, from := v.send.Bytes(), 0
+	if o.op == collective.OpAllGather {
+		from = v.lo
+		if o.inPlace {
+			input = input[v.lo*o.typ.Size() : v.hi*o.typ.Size()]
+		}
+	}
+	reference.Fill(input, o.typ, o.red, m.comm.Rank(), from, seed)
+}
+
+// once runs the operation.
+func (m *Member) once(ctx context.Context, o operation, v vectors) error {
+	switch o.op {
+	case collective.OpReduceScatter:
+		return m.comm.ReduceScatter(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.red, o.options)
+	case collective.OpAllGather:
+		return m.comm.AllGather(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.options)
+	}
+	return m.comm.AllReduce(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.red, o.options)
+}
+
+// checked runs the operation on fresh inputs and verifies every element.
+func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uint64, first *WrongElement, err error) {
+	m.checks++
+	m.fill(o, v, m.checks)
+	m.fault.arm(true)
+	err = m.once(ctx, o, v)
+	m.fault.arm(false)
+	if err != nil {
+		return 0, nil, err
+	}
+	c := reference.NewChecker(o.typ, o.red, m.comm.Size(), o.count, m.checks)
+	size, got := o.typ.Size(), v.recv.Bytes()
+	var bad int
+	var at reference.Mismatch
+	switch {
+	case o.op == collective.OpAllGather:
+		bad, at = c.VerifyGathered(0, o.count, got)
+	case o.op == collective.OpReduceScatter && o.inPlace:
+		bad, at = c.Verify(v.lo, v.hi, got[v.lo*size:v.hi*size])
+	case o.op == collective.OpReduceScatter:
+		bad, at = c.Verify(v.lo, v.hi, got)
+	default:
+		bad, at = c.Verify(0, o.count, got)
+	}
+	if bad > 0 {
+		first = &WrongElement{Rank: m.comm.Rank(), Offset: at.Offset, Got: at.Got, Want: at.Want}
+	}
+	return uint64(bad), first, nil
+}
+
+// measure warms up, measures, checks if that was asked for, and puts all ranks'
+// results together. Every rank gets the same Measurement, and the leader the
+// ranks' own besides.
+func (m *Member) measure(ctx context.Context, s *Session, o operation) (result Measurement, err error) {
+	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
+	if err != nil {
+		return result, err // the same on all ranks: nothing has been begun
+	}
+	if err := m.agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.ranksHere())); err != nil {
+		return result, err
+	}
+	v, err := m.allocate(o)
+	if err := m.agree(ctx, err); err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, v.free()) }()
+	m.fill(o, v, 0)
+	s.Progress.Begin("%s", o)
+	defer s.Progress.End()
+	for i := range o.warmup {
+		if err := m.once(ctx, o, v); err != nil {
+			return result, err
+		}
+		s.Progress.Step("warm-up %d/%d", i+1, o.warmup)
+	}
+	w, wrong, first, err := m.batches(ctx, s, o, v)
+	if err != nil {
+		return result, err
+	}
+	mine := RankMeasurement{Rank: m.comm.Rank(), Time: w.times(), First: first}
+	if o.check {
+		mine.Wrong = &wrong
+	}
+	all, err := shareOut(ctx, m, mine)
+	if err != nil {
+		return result, err
+	}
+	result = Measurement{
+		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
+		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm, Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: w.count(),
+	}
+	if o.op == collective.OpAllGather {
+		result.Op = ""
+	}
+	result.merge(all)
+	if m.comm.Rank() == 0 {
+		result.PerRank = all
+	}
+	return result, nil
+}
+
+// merge puts the ranks' results together.
+func (m *Measurement) merge(all []RankMeasurement) {
+	m.OK = true
+	for i := range all {
+		r := &all[i]
+		m.Time = m.Time.slowest(r.Time)
+		if r.Wrong == nil {
+			continue
+		}
+		if m.Wrong == nil {
+			m.Wrong = new(uint64)
+		}
+		*m.Wrong += *r.Wrong
+		if m.First == nil {
+			m.First = r.First
+		}
+		m.OK = m.OK && *r.Wrong == 0
+	}
+	m.AlgBW, m.BusBW = Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
+}
+
+// batches measures --iters iterations, or as many batches as fit --duration,
+// which the leader decides for all ranks. Each batch ends with a checked run.
+func (m *Member) batches(ctx context.Context, s *Session, o operation, v vectors) (w *stopwatch, wrong uint64, first *WrongElement, err error) {
+	w = newStopwatch()
+	begun := time.Now()
+	next := o.iters
+	if o.duration > 0 {
+		next = 1
+	}
+	for next > 0 {
+		for i := range next {
+			t := time.Now()
+			if err = m.once(ctx, o, v); err != nil {
+				return w, wrong, first, err
+			}
+			w.add(time.Since(t))
+			if o.duration > 0 {
+				s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
+			} else {
+				s.Progress.Step("%d/%d", i+1, next)
+			}
+		}
+		if o.check {
+			bad, at, err := m.checked(ctx, o, v)
+			if err != nil {
+				return w, wrong, first, err
+			}
+			if wrong += bad; first == nil {
+				first = at
+			}
+		}
+		if o.duration == 0 {
+			break
+		}
+		if next, err = m.nextBatch(ctx, w, o.duration-time.Since(begun)); err != nil {
+			return w, wrong, first, err
+		}
+	}
+	return w, wrong, first, nil
+}
+
+// nextBatch returns the number of iterations that all ranks run next, 0 to stop:
+// the leader's clock decides.
+func (m *Member) nextBatch(ctx context.Context, w *stopwatch, left time.Duration) (n int, err error) {
+	var data []byte
+	if m.comm.Rank() == 0 {
+		if left > 0 {
+			mean := max(w.h.Mean(), 1)
+			n = max(1, int(float64(min(left, batchTime))/mean))
+		}
+		if data, err = json.Marshal(n); err != nil {
+			return 0, err
+		}
+	}
+	if data, err = m.ring.Broadcast(ctx, data); err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(data, &n); err != nil || n < 0 {
+		return 0, fmt.Errorf("the leader's next batch is %q: expected a number of iterations; do all ranks run the same version?", data)
+	}
+	return n, nil
+}

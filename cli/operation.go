@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+	"ringcli/configs"
+)
+
+// operation is a collective as it was asked for.
+type operation struct {
+	op       collective.Operation
+	typ      reduce.Type
+	red      reduce.Op
+	count    int // elements of the whole vector
+	inPlace  bool
+	options  collective.CallOptions
+	iters    int
+	warmup   int
+	duration time.Duration // instead of iters, if above zero
+	check    bool
+	floor    float64 // GB/s of busbw; 0 is none
+}
+
+func (o operation) bytes() uint64 { return uint64(o.count) * uint64(o.typ.Size()) }
+
+// String is the operation in an error or on the progress line.
+func (o operation) String() string {
+	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), o.options.Protocol)
+}
+
+const (
+	defaultSize   = 1 << 20
+	defaultIters  = 20 // as in nccl-tests
+	defaultWarmup = 5  // as in nccl-tests
+	mostIters     = 1 << 40
+)
+
+// repeatFlags are those of everything that is measured.
+func repeatFlags(fs *pflag.FlagSet) {
+	numberFlag(fs, "iters", "", defaultIters, 1, mostIters, "the iterations to measure", "iterations measured")
+	numberFlag(fs, "warmup", "", defaultWarmup, 0, mostIters, "the iterations before", "iterations before that")
+	fs.Var(new(span), "duration", "measure for this long instead of --iters")
+}
+
+// vectorFlags are those of a collective, whatever its sizes.
+func vectorFlags(fs *pflag.FlagSet) {
+	fs.Var(new(element(reduce.Float32)), "type", "element type")
+	fs.Var(new(reduction(reduce.Sum)), "op", "reduction: sum, prod, min, max or avg")
+	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
+	fs.Var(new(rate), "floor", "exit with 1 if busbw is below this")
+}
+
+// operationFlags are those of one collective command.
+func operationFlags(fs *pflag.FlagSet) {
+	size := configs.SizeValue(defaultSize)
+	fs.Var(&size, "size", "bytes of the whole vector; K, M and G are powers of 1024")
+	numberFlag(fs, "count", "", 0, 0, 1<<56, "elements of the whole vector", "elements of the whole vector, instead of --size")
+	vectorFlags(fs)
+	repeatFlags(fs)
+	fs.Bool("check", false, "verify every element on every rank after measuring")
+	fs.Bool("in-place", false, "send from the buffer that is received into")
+}
+
+var settingsOfOperation = []string{"protocol", "segment", "depth"}
+
+// setting returns a setting's value: the command's own flag, or what the session
+// has.
+func (s *Session) setting(call Call, name string) (configs.Value, error) {
+	f := call.Flags.Lookup(name)
+	if f == nil || !f.Changed {
+		return s.Config.Get(name), nil
+	}
+	setting, _ := configs.Lookup(name)
+	v, err := setting.Parse(f.Value.String())
+	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
+}
+
+// callOptions reads protocol, segment and depth. What was not set anywhere is
+// left to the library, which chooses by the size.
+func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
+	protocol, err := s.setting(call, "protocol")
+	if err != nil {
+		return o, err
+	}
+	if o.Protocol, err = collective.ParseProtocol(protocol.String()); err != nil {
+		return o, usageError("%w", err)
+	}
+	segment, err := s.setting(call, "segment")
+	if err != nil {
+		return o, err
+	}
+	if segment.Origin.Source != configs.FromDefault {
+		o.Segment = int(segment.Value.(uint64))
+	}
+	depth, err := s.setting(call, "depth")
+	if err != nil {
+		return o, err
+	}
+	if o.Depth = depth.Value.(int); o.Depth > collective.MaxDepth {
+		return o, usageError("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
+	}
+	o.Sync = isOn(call.Flags, "sync")
+	return o, nil
+}
+
+// operationOf reads the flags of a collective command, for a vector of the size
+// that was asked for.
+func (s *Session) operationOf(call Call) (operation, error) {
+	fs := call.Flags
+	size, count := uint64(value[configs.SizeValue](fs, "size")), value[number](fs, "count").value
+	if fs.Changed("size") && fs.Changed("count") {
+		return operation{}, usageError("%s: both --size %s and --count %d are given: expected one of them", call.Name, configs.FormatSize(size), count)
+	}
+	o, err := s.repeated(call)
+	if err != nil {
+		return o, err
+	}
+	o.inPlace, o.check = isOn(fs, "in-place"), isOn(fs, "check")
+	if o.count = int(size) / o.typ.Size(); fs.Changed("count") {
+		o.count = int(count)
+	}
+	if size > 1<<62 || uint64(o.count) > 1<<62/uint64(o.typ.Size()) {
+		return o, usageError("%s: a vector of %d elements of %s is more than an address space holds: use a smaller --size or --count", call.Name, o.count, o.typ)
+	}
+	return o, nil
+}
+
+// repeated reads the flags that a collective and its bench have in common.
+func (s *Session) repeated(call Call) (operation, error) {
+	fs := call.Flags
+	o := operation{
+		typ: reduce.Type(value[element](fs, "type")), red: reduce.Op(value[reduction](fs, "op")),
+		iters: int(value[number](fs, "iters").value), warmup: int(value[number](fs, "warmup").value),
+		duration: time.Duration(value[span](fs, "duration")), floor: float64(value[rate](fs, "floor")),
+	}
+	name := call.Name
+	if len(call.Args) > 0 { // bench
+		name = call.Args[0]
+	}
+	for _, op := range []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather} {
+		if op.String() == name {
+			o.op = op
+		}
+	}
+	var err error
+	o.options, err = s.callOptions(call)
+	return o, err
+}
+
+// buffersFor is how many buffers of the vector's length a rank needs.
+func (o operation) buffersFor() int {
+	if o.inPlace {
+		return 1
+	}
+	return 2
+}
+
+// checkOperation refuses before anything is connected or allocated.
+func checkOperation(s *Session, call Call, ranksHere int) error {
+	o, err := s.operationOf(call)
+	if err != nil {
+		return err
+	}
+	return checkMemory(o.bytes(), o.buffersFor(), ranksHere)
+}
+
+func runOperation(ctx context.Context, s *Session, call Call) error {
+	o, err := s.operationOf(call)
+	if err != nil {
+		return err
+	}
+	m, err := s.member.measure(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	if err := s.Out.Print(m); err != nil {
+		return err
+	}
+	return m.verdict(o.floor)
+}
+
+// verdict is the error that a measurement amounts to: the same on all ranks.
+func (m Measurement) verdict(floor float64) error {
+	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.Protocol)
+	switch {
+	case m.Wrong != nil && *m.Wrong > 0:
+		return sharedError(ExitCritical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)
+	case m.BusBW < floor:
+		return sharedError(ExitWarning, "slow: %s: busbw is %s GB/s, expected at least %s", what, figure(m.BusBW), figure(floor))
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"ringcli/ring"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// role is what a rank does in a p2p bench.
+type role uint8
+
+const (
+	bystander role = iota // waits
+	active                // rank 0: sends and measures
+	passive               // rank 1: receives and answers
+)
+
+// p2pPath is one end of a queue pair beside the ring's own, to the same
+// neighbour: its queues and buffers are the bench's alone.
+type p2pPath struct {
+	role    role
+	edge    *ring.Edge // whose path it takes
+	timeout time.Duration
+	window  int
+	mtu     int
+
+	channel verbs.CompChannel
+	cq      verbs.CQ
+	qp      verbs.QP
+	block   *memory.Block
+	mr      verbs.MR
+	waiter  verbs.Waiter
+	peer    p2pEnd
+	failed  func() error // why the ring failed, if it has
+
+	inFlight int // sends without completion
+	arrived  int // receive completions that nobody has asked for yet
+	posted   int // receives in the queue
+	wc       [p2pQueue]verbs.Completion
+	wr       [1]verbs.WorkRequest
+	sge      [1]verbs.SGE
+	recv     []verbs.WorkRequest
+	recvSGE  [1]verbs.SGE // all receives land in the same place
+}
+
+// p2pEnd is what the two ends tell each other.
+type p2pEnd struct {
+	QPN  uint32 `json:"qpn"`
+	PSN  uint32 `json:"psn"`
+	Addr uint64 `json:"addr"`
+	RKey uint32 `json:"rkey"`
+}
+
+// openPath makes this rank's end: nothing for a bystander.
+func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
+	p = &p2pPath{timeout: m.ring.Options().Timeout, window: window, failed: m.ring.Err}
+	switch m.ring.Rank() {
+	case 0:
+		p.role, p.edge = active, m.ring.Right()
+	case 1:
+		p.role, p.edge = passive, m.ring.Left()
+	default:
+		return p, nil
+	}
+	p.mtu = p.edge.Local.MTU
+	c := m.ring.Context()
+	if p.channel, err = c.CreateCompChannel(); err != nil {
+		return p, err
+	}
+	if p.cq, err = c.CreateCQ(2*(p2pQueue+1), p.channel); err != nil {
+		return p, err
+	}
+	p.waiter = verbs.Waiter{CQ: p.cq, Channel: p.channel, Policy: m.ring.Options().Wait}
+	if p.block, err = memory.Alloc(max(bytes, 1)); err != nil {
+		return p, err
+	}
+	p.mr, err = m.ring.PD().RegMR(p.block.Addr(), uint64(p.block.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+	if err != nil {
+		return p, fmt.Errorf("register %d bytes: %w", bytes, err)
+	}
+	// Touch every page: the first round must not measure the kernel's zeroing.
+	for i := range p.block.Bytes() {
+		p.block.Bytes()[i] = byte(i)
+	}
+	p.qp, err = m.ring.PD().CreateQP(verbs.QPInitAttr{
+		SendCQ: p.cq, RecvCQ: p.cq, Type: verbs.RC, SigAll: true,
+		Cap: verbs.QPCap{MaxSendWR: p2pQueue + 1, MaxRecvWR: p2pQueue, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return p, fmt.Errorf("create a queue pair: %w", err)
+	}
+	// Each receive has room for the longest message.
+	p.recvSGE[0] = verbs.SGE{Addr: p.block.Addr(), Length: uint32(p.block.Len()), LKey: p.mr.LKey()}
+	p.recv = make([]verbs.WorkRequest, p2pQueue)
+	for i := range p.recv {
+		p.recv[i].SGL = p.recvSGE[:]
+	}
+	return p, nil
+}
+
+// connectPath exchanges both ends over the control ring and takes the queue pair
+// to RTS, with the attributes of the edge beside it.
+func (m *Member) connectPath(ctx context.Context, p *p2pPath) error {
+	mine := p2pEnd{PSN: rand.Uint32() & (1<<24 - 1)}
+	if p.role != bystander {
+		mine.QPN, mine.Addr, mine.RKey = p.qp.Num(), p.block.Addr(), p.mr.RKey()
+	}
+	all, err := shareOut(ctx, m, mine)
+	if err != nil || p.role == bystander {
+		return err
+	}
+	p.peer = all[p.edge.Peer]
+	a, _, err := p.edge.QP.Query()
+	if err != nil {
+		return err
+	}
+	a.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+	a.DestQPN, a.RQPSN, a.SQPSN = p.peer.QPN, p.peer.PSN, mine.PSN
+	for _, step := range []struct {
+		to   verbs.QPState
+		mask verbs.AttrMask
+	}{
+		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccess},
+		{verbs.StateRTR, verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer},
+		{verbs.StateRTS, verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrSQPSN | verbs.AttrMaxRDAtomic},
+	} {
+		a.State = step.to
+		if err := p.qp.Modify(a, step.mask|verbs.AttrState); err != nil {
+			return err
+		}
+		if step.to == verbs.StateInit {
+			if err := p.refill(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refill fills the receive queue.
+func (p *p2pPath) refill() error {
+	if p.posted == p2pQueue {
+		return nil
+	}
+	if _, err := p.qp.PostRecv(p.recv[:p2pQueue-p.posted]); err != nil {
+		return fmt.Errorf("post receives: %w", err)
+	}
+	p.posted = p2pQueue
+	return nil
+}
+
+// send posts one message to the peer.
+func (p *p2pPath) send(op verbs.Opcode, bytes uint32) error {
+	p.sge[0] = verbs.SGE{Addr: p.block.Addr(), Length: bytes, LKey: p.mr.LKey()}
+	p.wr[0] = verbs.WorkRequest{SGL: p.sge[:], Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: p.peer.Addr, RKey: p.peer.RKey}
+	if bytes == 0 {
+		p.wr[0].SGL = nil
+	}
+	if _, err := p.qp.PostSend(p.wr[:]); err != nil {
+		return fmt.Errorf("post %s of %d bytes: %w", op, bytes, err)
+	}
+	p.inFlight++
+	return nil
+}
+
+// receive waits for n messages.
+func (p *p2pPath) receive(ctx context.Context, n int) error {
+	for p.arrived < n {
+		// A long test must not take all at once: count down as they come.
+		n -= p.arrived
+		p.arrived = 0
+		if err := p.progress(ctx); err != nil {
+			return err
+		}
+	}
+	p.arrived -= n
+	return nil
+}
+
+// drain waits until nothing is in flight.
+func (p *p2pPath) drain(ctx context.Context) error {
+	for p.inFlight > 0 {
+		if err := p.progress(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progress waits for at least one completion, at most for the timeout.
+func (p *p2pPath) progress(ctx context.Context) error {
+	var since time.Time // the first empty poll that was long ago enough to ask
+	for polls := 1; ; polls++ {
+		n, err := p.cq.Poll(p.wc[:])
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			p.waiter.Reset()
+			return p.take(n)
+		}
+		if polls%256 == 0 { // the clock and the context cost more than a poll
+			if err := p.overdue(ctx, &since); err != nil {
+				return err
+			}
+		}
+		if err := p.waiter.Wait(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *p2pPath) overdue(ctx context.Context, since *time.Time) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := p.failed(); err != nil {
+		return err
+	}
+	now := time.Now()
+	if since.IsZero() {
+		*since = now
+	}
+	if now.Sub(*since) > p.timeout {
+		return fmt.Errorf("p2p: no completion from rank %d for %s, with %d sends in flight: is it gone, or is RoCE traffic lost?", p.edge.Peer, p.timeout, p.inFlight)
+	}
+	return nil
+}
+
+// take handles completions.
+func (p *p2pPath) take(n int) error {
+	for i := range p.wc[:n] {
+		wc := &p.wc[i]
+		if err := wc.Status.Err(); err != nil {
+			return fmt.Errorf("p2p: queue pair 0x%06x to rank %d: %w", wc.QPN, p.edge.Peer, err)
+		}
+		if wc.Opcode >= verbs.WCRecv {
+			p.arrived++
+			p.posted--
+		} else {
+			p.inFlight--
+		}
+	}
+	// Half a queue at a time: posting each by itself would cost a call a message.
+	if p.posted <= p2pQueue/2 {
+		return p.refill()
+	}
+	return nil
+}
+
+// Close releases everything that openPath made, in reverse order.
+func (p *p2pPath) Close() error {
+	var errs []error
+	if p.qp != nil {
+		errs = append(errs, p.qp.Close())
+	}
+	if p.mr != nil {
+		errs = append(errs, p.mr.Close())
+	}
+	if p.block != nil {
+		errs = append(errs, p.block.Free())
+	}
+	if p.cq != nil {
+		errs = append(errs, p.cq.Close())
+	}
+	if p.channel != nil {
+		errs = append(errs, p.channel.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close the p2p path: %w", err)
+	}
+	return nil
+}
