@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 
 	"ringcli/verbs"
@@ -119,19 +120,55 @@ func otherPort(t testing.TB, addr netip.Addr, not uint16) uint16 {
 	return 0
 }
 
+// watched adds up a context's counters when it is closed.
+type watched struct {
+	verbs.Context
+	sums map[string]uint64
+	once sync.Once
+}
+
+func (w *watched) Close() error {
+	w.once.Do(func() {
+		counters, err := w.Counters(1)
+		if err != nil {
+			return
+		}
+		for _, c := range counters {
+			w.sums[c.Name] += c.Value
+		}
+	})
+	return w.Context.Close()
+}
+
 func TestConformanceImpaired(t *testing.T) {
-	for _, i := range []verbs.Impairment{
-		{Loss: 0.02},
-		{Duplicate: 0.05},
-		{Reorder: 0.05},
-		{Corrupt: 0.02},
-		{Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
+	for _, c := range []struct {
+		impair verbs.Impairment
+		seen   []string // counters that must have moved
+	}{
+		{verbs.Impairment{Loss: 0.02}, []string{"out_of_sequence", "local_ack_timeout_err"}},
+		{verbs.Impairment{Duplicate: 0.05}, []string{"duplicate_request"}},
+		{verbs.Impairment{Reorder: 0.05}, []string{"out_of_sequence"}},
+		{verbs.Impairment{Corrupt: 0.02}, []string{"icrc_error"}},
+		{verbs.Impairment{Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}, []string{"out_of_sequence", "icrc_error"}},
 	} {
+		i := c.impair
 		i.Seed = 1
 		t.Run(fmt.Sprintf("loss%v_dup%v_reorder%v_corrupt%v", i.Loss, i.Duplicate, i.Reorder, i.Corrupt), func(t *testing.T) {
 			h := on(freshSubnet(t), [2]uint16{}, &i)
 			h.StressOps = 1000
+			inner, sums := h.Open, map[string]uint64{}
+			h.Open = func(t testing.TB) (a, b verbstest.Endpoint) {
+				a, b = inner(t)
+				a.Context, b.Context = &watched{Context: a.Context, sums: sums}, &watched{Context: b.Context, sums: sums}
+				return a, b
+			}
 			verbstest.Run(t, h)
+			for _, name := range c.seen {
+				if sums[name] == 0 {
+					t.Errorf("%s is 0 after all: was the path impaired? %v", name, sums)
+				}
+			}
+			t.Logf("counters: %v", sums)
 		})
 	}
 }
