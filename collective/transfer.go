@@ -77,13 +77,16 @@ func (p *pass) post() (bool, error) {
 	return p.posted+p.announced+p.granted > before, err
 }
 
-// ready tells whether what a position sends is known.
+// ready tells whether what a position sends is known. At depth 1 even what the
+// send buffer has from the start waits for the position before it: a rank whose
+// reduction waits for its send, which waits for the right neighbour's reduction,
+// could wait for itself all round the ring.
 func (p *pass) ready(position int) bool {
 	if position >= p.total {
 		return false
 	}
 	transfer, _, width := p.at(position)
-	return transfer == 0 || position-width < p.processed
+	return transfer == 0 && p.depth > 1 || position-width < p.processed
 }
 
 // source returns the memory of the next segment to send. It is called once for

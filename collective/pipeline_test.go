@@ -1,0 +1,226 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+// newKit makes buffers for vectors of up to longest elements of a type, and
+// their inputs.
+func newKit(w *world, longest int, typ reduce.Type, red reduce.Op) *kit {
+	n := len(w.comms)
+	k := &kit{w: w, n: n, typ: typ, red: red, inputs: make([][]byte, n), send: make([]*Buffer, n), recv: make([]*Buffer, n)}
+	bytes := longest * typ.Size()
+	w.must(func(rank int, c *Comm) (err error) {
+		k.inputs[rank] = make([]byte, bytes)
+		reference.Fill(k.inputs[rank], typ, red, rank, 0, matrixSeed)
+		if k.send[rank], err = c.Alloc(uint64(bytes + guard)); err != nil {
+			return err
+		}
+		copy(k.send[rank].Bytes(), k.inputs[rank])
+		k.recv[rank], err = c.Alloc(uint64(bytes + guard))
+		return err
+	})
+	k.want, k.gathered = make([]byte, bytes), make([]byte, bytes)
+	return k
+}
+
+var rendezvous = []Protocol{RendezvousWrite, RendezvousRead}
+
+// TestPipeline takes segments and depths at random, so that groups are full and
+// not, chunks end with empty segments, and one operation follows another with
+// other parameters while a neighbour is ahead.
+func TestPipeline(t *testing.T) {
+	rounds := 150
+	if testing.Short() || raceEnabled {
+		rounds = 25
+	}
+	for _, n := range []int{2, 3, 4} {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			const longest = 30000
+			w := newWorld(t, n, ring.Options{SlotSize: 4096, Slots: 8}, nil)
+			k := newKit(w, longest, reduce.Float32, reduce.Sum)
+			rng := rand.New(rand.NewPCG(uint64(n), matrixSeed))
+			for range rounds {
+				count := rng.IntN(longest + 1)
+				k.expect(count)
+				op := Operation(rng.IntN(3))
+				o := CallOptions{
+					Protocol: Protocols()[rng.IntN(4)], Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0,
+				}
+				k.check(op, count, o, rng.IntN(2) == 0)
+			}
+		})
+	}
+}
+
+// TestBackToBack starts operations without waiting for the other ranks, so that
+// a left neighbour is ahead by as much as its credits allow.
+func TestBackToBack(t *testing.T) {
+	const n, count, calls = 3, 500, 200
+	w := newWorld(t, n, ring.Options{}, nil)
+	w.must(func(rank int, c *Comm) error {
+		v := make([]int64, count)
+		for call := range calls {
+			for i := range v {
+				v[i] = int64(i + rank*call)
+			}
+			if err := AllReduce(context.Background(), c, v, v, reduce.Sum); err != nil {
+				return err
+			}
+			for i := range v {
+				if want := int64(n*i + call*n*(n-1)/2); v[i] != want {
+					return fmt.Errorf("call %d: element %d is %d, want %d", call, i, v[i], want)
+				}
+			}
+			if rank == call%n {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		return nil
+	})
+}
+
+// TestImpaired: packets are lost, doubled, reordered and corrupted on the way,
+// and the result is the same to the bit.
+func TestImpaired(t *testing.T) {
+	w := newWorld(t, 3, ring.Options{
+		QPTimeout: new(8), Impair: &verbs.Impairment{Seed: 7, Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
+	}, nil)
+	const count = 100000
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	k.expect(count)
+	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		for _, inPlace := range []bool{false, true} {
+			k.check(OpAllReduce, count, CallOptions{Protocol: protocol}, inPlace)
+		}
+	}
+}
+
+// run makes every rank run the kit's all-reduce of count elements once.
+func (k *kit) run(count int, o CallOptions) {
+	k.w.tb.Helper()
+	k.w.must(func(rank int, c *Comm) error {
+		return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
+	})
+}
+
+func TestStats(t *testing.T) {
+	const n, count, segment = 4, 1 << 18, 16 << 10
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	// Each rank sends and receives 2(n-1) chunks, half of them to be reduced.
+	const moved = 2 * (n - 1) * count * 4 / n
+	const segments = moved / segment
+	for _, depth := range []int{1, 4} {
+		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+			t.Run(fmt.Sprintf("%s, depth %d", protocol, depth), func(t *testing.T) {
+				var before [n]Stats
+				for r, c := range w.comms {
+					before[r] = c.Stats()
+				}
+				k.run(count, CallOptions{Protocol: protocol, Segment: segment, Depth: depth})
+				var overlapped uint64
+				for r, c := range w.comms {
+					s := c.Stats().minus(before[r])
+					overlapped += s.Overlapped
+					want := Stats{Operations: 1, Sent: moved, Received: moved, Reductions: segments / 2}
+					switch protocol {
+					case Eager:
+						want.EagerWrites, want.CopiedAllGather = segments, moved/2
+					case RendezvousWrite:
+						want.RTS, want.CTS, want.Writes = segments, segments, segments
+					case RendezvousRead:
+						want.RTS, want.Reads, want.FIN = segments, segments, segments
+					}
+					want.Overlapped, want.Credits = s.Overlapped, s.Credits
+					if s != want {
+						t.Errorf("rank %d: %+v, want %+v", r, s, want)
+					}
+					if credits := (s.Credits > 0); credits != (protocol == Eager) {
+						t.Errorf("rank %d: %d credits under %s", r, s.Credits, protocol)
+					}
+				}
+				if depth == 1 && overlapped != 0 || depth > 1 && overlapped == 0 {
+					t.Errorf("at depth %d, %d reductions finished while a transfer was in flight", depth, overlapped)
+				}
+			})
+		}
+	}
+}
+
+// minus returns the difference of two snapshots.
+func (s Stats) minus(o Stats) Stats {
+	return Stats{
+		s.Operations - o.Operations, s.Sent - o.Sent, s.Received - o.Received,
+		s.CopiedAllGather - o.CopiedAllGather, s.CopiedOwn - o.CopiedOwn, s.CopiedSlices - o.CopiedSlices,
+		s.Reductions - o.Reductions, s.Overlapped - o.Overlapped,
+		s.EagerWrites - o.EagerWrites, s.Credits - o.Credits, s.Writes - o.Writes, s.Reads - o.Reads,
+		s.RTS - o.RTS, s.CTS - o.CTS, s.FIN - o.FIN,
+	}
+}
+
+// TestZeroCopyAllGather: under rendezvous no CPU moves a byte of an all-gather
+// in place; out of place only the own chunk.
+func TestZeroCopyAllGather(t *testing.T) {
+	const n, count = 4, 1 << 18
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	k.expect(count)
+	for _, protocol := range rendezvous {
+		k.check(OpAllGather, count, CallOptions{Protocol: protocol}, true)
+	}
+	for r, c := range w.comms {
+		if s := c.Stats(); s.CopiedAllGather+s.CopiedOwn+s.CopiedSlices != 0 || s.Received != 2*(n-1)*count*4/n {
+			t.Errorf("rank %d, in place: %+v", r, s)
+		}
+	}
+	k.check(OpAllGather, count, CallOptions{Protocol: RendezvousWrite}, false)
+	for r, c := range w.comms {
+		if s := c.Stats(); s.CopiedAllGather+s.CopiedSlices != 0 || s.CopiedOwn != count*4/n {
+			t.Errorf("rank %d, out of place: %+v", r, s)
+		}
+	}
+}
+
+// TestAllocations: nothing is allocated per operation or per segment.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	const n, count, runs = 2, 1 << 16, 50
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		o := CallOptions{Protocol: protocol, Segment: 16 << 10}
+		once := func(rank int) error {
+			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
+		}
+		peer := make(chan error, 1)
+		go func() {
+			var errs error
+			for range runs + 1 { // AllocsPerRun runs once more to warm up
+				errs = errors.Join(errs, once(1))
+			}
+			peer <- errs
+		}()
+		var failed error
+		// The average counts both ranks: they are goroutines of one process.
+		allocs := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, once(0)) })
+		if err := errors.Join(failed, <-peer); err != nil {
+			t.Fatal(err)
+		}
+		if allocs >= 1 {
+			t.Errorf("%s: %v allocations per operation, want 0", protocol, allocs)
+		}
+	}
+}
