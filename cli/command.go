@@ -103,7 +103,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 		return unknownCommand(cmd, args[0])
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommandGroupID(groupProgram)
+	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, InRing: groupCollective}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		// pflag ends some of its messages in several lines.
 		first, _, _ := strings.Cut(err.Error(), "\n")

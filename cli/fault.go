@@ -30,7 +30,7 @@ func (f *fault) Set(text string) error {
 	kind, rank, _ := strings.Cut(text, "@")
 	n, err := strconv.Atoi(rank)
 	if kind != "flip" && kind != "swap" || err != nil || n < 0 {
-		return fmt.Errorf("expected flip@RANK (one bit of the first segment) or swap@RANK (the first segment's bytes in the second's place)")
+		return fmt.Errorf("expected flip@RANK (one bit of the first segment that arrives) or swap@RANK (the first segment's bytes in the second's place)")
 	}
 	f.kind, f.rank = kind, n
 	return nil
@@ -53,7 +53,7 @@ func (f *fault) injector(rank int) func(collective.Operation, int, []byte) {
 		switch {
 		case !f.armed || len(payload) == 0:
 		case f.kind == "flip" && segment == 0:
-			payload[len(payload)/2] ^= 0x10
+			payload[len(payload)-1] ^= 0x80 // a sign: no rounding hides it
 		case f.kind == "swap" && segment == 0:
 			f.first = append(f.first[:0], payload...)
 		case f.kind == "swap" && segment == 1:

@@ -42,11 +42,15 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
+	n := int(value[number](call.Flags, "ranks").value)
+	if err := s.checkScript(ctx, script, n); err != nil {
+		return err
+	}
 	args := append([]string{"connect"}, changedFlags(call.Flags, "ranks", "command", "file")...)
 	if script != "" {
 		args = append(args, "--command="+script)
 	}
-	return s.runRanks(ctx, int(value[number](call.Flags, "ranks").value), args)
+	return s.runRanks(ctx, n, args)
 }
 
 // rankProcess is one rank as a child.

@@ -179,10 +179,12 @@ func runOperation(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
+	verdict := m.verdict(o.floor)
+	m.OK = verdict == nil
 	if err := s.Out.Print(m); err != nil {
 		return err
 	}
-	return m.verdict(o.floor)
+	return verdict
 }
 
 // verdict is the error that a measurement amounts to: the same on all ranks.

@@ -77,8 +77,7 @@ func (p PingResult) Cells() []render.Cell {
 type P2PResult struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Test    string `json:"test"` // write-bw, write-lat, ...
-	Op      string `json:"op"`   // WRITE, READ or SEND
+	Op      string `json:"op"` // WRITE, READ or SEND
 	Bytes   uint64 `json:"bytes"`
 	Iters   int    `json:"iters"`
 	// BW and MsgRate are of a bandwidth test, the times of a latency test: half

@@ -33,9 +33,8 @@ type Printer struct {
 	w      io.Writer
 	format Format
 	color  bool
-	head   []Column // of the rows printed last; nil after a note
+	head   []Column // of the table that the last line was of; nil if it was of none
 	fields []string // CSV's header in force
-	began  bool     // something has been written
 }
 
 // New returns a Printer. Its tables are coloured if w is a terminal that can
@@ -59,7 +58,7 @@ func ColorWanted() bool {
 func (p *Printer) Format() Format { return p.format }
 
 // Print writes records of one type. In a table they get the header once, until
-// a record of another type or a note comes between, and columns are as wide as
+// a record of another type (a blank line is put before it) or a note comes between, and columns are as wide as
 // the widest of the records given together.
 func (p *Printer) Print(records ...Record) error {
 	switch p.format {
@@ -112,13 +111,13 @@ func (p *Printer) printTable(records []Record) error {
 		}
 	}
 	var b strings.Builder
-	if fresh && p.began {
+	if fresh && p.head != nil {
 		b.WriteByte('\n')
 	}
 	for _, row := range rows {
 		p.appendRow(&b, head, row)
 	}
-	p.head, p.began = records[0].Columns(), true
+	p.head = records[0].Columns()
 	_, err := io.WriteString(p.w, b.String())
 	return err
 }
@@ -177,14 +176,13 @@ func (p *Printer) Note(m Mood, format string, args ...any) error {
 	if p.format != Table {
 		return nil
 	}
-	p.head, p.began = nil, true
+	p.head = nil
 	_, err := fmt.Fprintln(p.w, p.paint(m, "# "+fmt.Sprintf(format, args...)))
 	return err
 }
 
 // Text writes text as it is, whatever the format: help, a script, a file.
 func (p *Printer) Text(text string) error {
-	p.began = true
 	_, err := io.WriteString(p.w, text)
 	return err
 }
