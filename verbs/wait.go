@@ -28,9 +28,10 @@ func (p WaitPolicy) String() string {
 }
 
 const (
-	// waitSpins: empty polls before the first yield. A poll of soft costs about
-	// 0.3 us, so this is some 20 us: less than a wake-up by the kernel costs.
-	waitSpins = 50
+	// waitSpins: empty polls before the first yield. A poll of soft is a system
+	// call of 0.4 us, and where ranks outnumber cores every further spin keeps
+	// the rank that is waited for from running.
+	waitSpins = 2
 	// waitYields before blocking: several milliseconds, longer than any pause
 	// within a running operation.
 	waitYields = 5000
