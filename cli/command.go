@@ -105,9 +105,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, InRing: groupCollective}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		// pflag ends some of its messages in several lines.
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return usageError("%s: %s; `%s --help` lists the flags", cmd.Name(), first, cmd.CommandPath())
+		return usageError("%s: %s; `%s --help` lists the flags", cmd.Name(), flagError(err), cmd.CommandPath())
 	})
 	return root
 }
@@ -143,6 +141,22 @@ func (c Command) checkArgs(path string, args []string) error {
 		return usageError("%s: unexpected argument %q: expected none; `%s --help` shows the usage", c.Name, args[0], path)
 	}
 	return nil
+}
+
+// flagError is pflag's message in one line, and with what was expected in place
+// of what a parser of the standard library says.
+func flagError(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	given, reason, found := strings.Cut(text, ": ")
+	switch {
+	case found && strings.HasPrefix(reason, "strconv.ParseInt"):
+		return given + ": expected a whole number"
+	case found && strings.HasPrefix(reason, "strconv.ParseBool"):
+		return given + ": expected true or false"
+	case found && strings.HasPrefix(reason, "time: "):
+		return given + ": expected a duration with its unit, such as 500ms or 30s"
+	}
+	return text
 }
 
 func unknownCommand(root *cobra.Command, given string) error {

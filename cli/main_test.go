@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asProgram makes the test binary be ringcli: `local` starts /proc/self/exe, and
+// the end-to-end tests start real processes without building another binary.
+const asProgram = "RINGCLI_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// process is a ringcli that runs as a process of its own.
+type process struct {
+	*exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+// program returns a ringcli that has not been started.
+func program(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, args...)}
+	p.Env = append(os.Environ(), asProgram+"=1")
+	p.Cmd.Stdout, p.Cmd.Stderr = &p.stdout, &p.stderr
+	p.WaitDelay = 10 * time.Second
+	return p
+}
+
+// launch starts it and ends it with the test.
+func launch(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := program(t, args...)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.Wait()
+		}
+	})
+	return p
+}
+
+// end waits for it, at most for the limit, and returns its exit code.
+func (p *process) end(t *testing.T, limit time.Duration) int {
+	t.Helper()
+	timer := time.AfterFunc(limit, func() { _ = p.Process.Signal(syscall.SIGQUIT) })
+	defer timer.Stop()
+	_ = p.Wait() // the state says it
+	if code := p.ProcessState.ExitCode(); code >= 0 {
+		return code
+	}
+	t.Fatalf("%q: %s after %s\n%s", p.Args[1:], p.ProcessState, limit, p.stderr.String())
+	return -1
+}
+
+// finish runs it to its end.
+func finish(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	p := launch(t, args...)
+	code = p.end(t, time.Minute)
+	return code, p.stdout.String(), p.stderr.String()
+}
+
+// freshList returns a server list of n addresses in a subnet of the test's own.
+func freshList(t *testing.T, n int) []string {
+	t.Helper()
+	s, err := claimSubnet(n, testPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return strings.Split(s.list(n, testPort), ",")
+}
+
+const testPort = 18600
+
+// objects reads JSON lines.
+func objects(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(text) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%q is no JSON object: %v", line, err)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// here runs a command line in this process.
+func here(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	code = run(ctx, args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// gone fails if an address of the list is still bound by somebody.
+func gone(t *testing.T, list []string) {
+	t.Helper()
+	for _, address := range list {
+		l, err := net.Listen("tcp4", address)
+		if err != nil {
+			t.Errorf("still in use: %v", err)
+			continue
+		}
+		_ = l.Close()
+		host, _, _ := net.SplitHostPort(address)
+		u, err := net.ListenPacket("udp4", net.JoinHostPort(host, fmt.Sprint(roceUDPPort)))
+		if err != nil {
+			t.Errorf("still in use: %v", err)
+			continue
+		}
+		_ = u.Close()
+	}
+}

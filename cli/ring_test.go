@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestLocalProvesEveryCollectiveUnderEveryProtocol(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 4} {
+		code, stdout, stderr := finish(t, "local", "-n", fmt.Sprint(n))
+		if code != ExitOK || stderr != "" {
+			t.Fatalf("%d ranks: exit code %d\n%s%s", n, code, stdout, stderr)
+		}
+		for _, op := range []string{"reduce-scatter", "all-gather", "all-reduce"} {
+			for _, protocol := range []string{"eager", "rendezvous-write", "rendezvous-read"} {
+				row := regexp.MustCompile(`(?m)^` + op + ` +` + protocol + ` +1048576 .* 0$`)
+				if !row.MatchString(stdout) {
+					t.Errorf("%d ranks: no row of %s under %s with 0 wrong in\n%s", n, op, protocol, stdout)
+				}
+			}
+		}
+		if !strings.Contains(stdout, fmt.Sprintf("# OK: %d ranks, 9 checks, 0 wrong elements", n)) {
+			t.Errorf("no verdict in\n%s", stdout)
+		}
+		for line := range strings.Lines(stdout) {
+			if len(line) > 81 {
+				t.Errorf("wider than 80 columns: %q", line)
+			}
+		}
+	}
+}
+
+func TestLocalInJSON(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json")
+	if code != ExitOK || stderr != "" {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	count := map[string]int{}
+	for _, o := range objects(t, stdout) {
+		count[o["command"].(string)]++
+		if o["ok"] != true {
+			t.Errorf("not ok: %v", o)
+		}
+		if per, found := o["per_rank"]; found && (o["wrong"] != 0.0 || len(per.([]any)) != 3) {
+			t.Errorf("wrong or per_rank is not right: %v", o)
+		}
+	}
+	want := map[string]int{"ping": 3, "reduce-scatter": 3, "all-gather": 3, "all-reduce": 3, "self-check": 1}
+	if fmt.Sprint(count) != fmt.Sprint(want) {
+		t.Errorf("got objects %v, want %v", count, want)
+	}
+}
+
+// A check that cannot fail proves nothing.
+func TestTheCheckFindsCorruption(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []string{"flip@1", "swap@2"} {
+		for _, op := range []string{"all-reduce", "all-gather"} {
+			for _, protocol := range []string{"eager", "rendezvous-write", "rendezvous-read"} {
+				code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "--corrupt", fault,
+					"-c", op+" --size 96K --check --iters 2 --protocol "+protocol)
+				all := objects(t, stdout)
+				if code != ExitCritical || len(all) != 2 {
+					t.Fatalf("%s of %s, %s: exit code %d\n%s%s", fault, op, protocol, code, stdout, stderr)
+				}
+				wrong, _ := all[0]["wrong"].(float64)
+				first, _ := all[0]["first_wrong"].(map[string]any)
+				if wrong < 1 || first == nil || all[0]["ok"] != false {
+					t.Errorf("%s of %s, %s: result is %v", fault, op, protocol, all[0])
+				}
+				if fault == "flip@1" && op == "all-gather" && (first["rank"] != 1.0 || wrong != 2) {
+					t.Errorf("one element flipped on arrival at rank 1, which sends it on to rank 2: got %v wrong, the first %v", wrong, first)
+				}
+				message, _ := all[1]["error"].(string)
+				if all[1]["exit_code"] != 2.0 || !regexp.MustCompile(`rank \d, element \d+: got .*, want `).MatchString(message) {
+					t.Errorf("%s of %s, %s: error is %v", fault, op, protocol, all[1])
+				}
+			}
+		}
+	}
+}
+
+// startRanks starts the ranks of a list in an order, with a pause between.
+func startRanks(t *testing.T, list []string, order []int, pause time.Duration, args ...string) []*process {
+	t.Helper()
+	ranks := make([]*process, len(list))
+	for i, rank := range order {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		ranks[rank] = launch(t, append([]string{"connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ",")}, args...)...)
+	}
+	return ranks
+}
+
+func TestRanksConnectInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}} {
+		list := freshList(t, 4)
+		for rank, p := range startRanks(t, list, order, 200*time.Millisecond, "--check") {
+			if code := p.end(t, time.Minute); code != ExitOK || !strings.Contains(p.stdout.String(), "# OK: 4 ranks") {
+				t.Errorf("order %v, rank %d: exit code %d\n%s%s", order, rank, code, p.stdout.String(), p.stderr.String())
+			}
+		}
+		gone(t, list)
+	}
+}
+
+func TestTheCProgramsSpelling(t *testing.T) {
+	t.Parallel()
+	list := strings.Join(freshList(t, 2), ",")
+	zero := launch(t, "-myindex", "0", "-list", list)
+	one := launch(t, "connect", "-myindex", "1", "-list", list)
+	for _, p := range []*process{zero, one} {
+		if code := p.end(t, time.Minute); code != ExitOK {
+			t.Errorf("exit code %d\n%s", code, p.stderr.String())
+		}
+	}
+}
+
+func TestSixRanksOnOneAddress(t *testing.T) {
+	t.Parallel()
+	host, _, _ := strings.Cut(freshList(t, 1)[0], ":")
+	list := strings.Fields(strings.Repeat(host+" ", 6))
+	for rank, p := range startRanks(t, list, []int{5, 0, 1, 2, 3, 4}, 0, "-c", "all-reduce --size 64K --check; ar --count 7 --check") {
+		if code := p.end(t, time.Minute); code != ExitOK {
+			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
+		}
+	}
+}
+
+func TestAMissingRankIsNamed(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 4)
+	ranks := startRanks(t, list, []int{0, 1, 3}, 0, "--check", "--timeout", "2s")
+	for _, rank := range []int{0, 1, 3} {
+		p := ranks[rank]
+		code := p.end(t, 20*time.Second)
+		if message := p.stderr.String(); code != ExitCritical || strings.Count(message, "\n") != 1 || !strings.Contains(message, "rank 2") {
+			t.Errorf("rank %d: exit code %d, and says %q: expected one line with rank 2", rank, code, message)
+		}
+	}
+	gone(t, list)
+}
+
+func TestCtrlCEndsEveryRank(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "local", "-n", "3", "-c", "all-reduce --size 4M --duration 1h")
+	children := childrenOf(t, p.Process.Pid, 3)
+	time.Sleep(300 * time.Millisecond)
+	begun := time.Now()
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	code := p.end(t, 20*time.Second)
+	if took := time.Since(begun); code != ExitInterrupted || took > 2*time.Second {
+		t.Errorf("exit code %d after %s, stderr %q", code, took, p.stderr.String())
+	}
+	if got := p.stderr.String(); got != "ringcli: interrupted\n" {
+		t.Errorf("stderr is %q", got)
+	}
+	expectGone(t, children)
+}
+
+func TestCtrlCWhileConnecting(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 2)
+	p := launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","))
+	time.Sleep(500 * time.Millisecond)
+	begun := time.Now()
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t, 20*time.Second); code != ExitInterrupted || time.Since(begun) > 2*time.Second {
+		t.Errorf("exit code %d after %s, stderr %q", code, time.Since(begun), p.stderr.String())
+	}
+	gone(t, list)
+}
+
+func TestChildrenEndWithTheirParent(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "local", "-n", "3", "-c", "all-reduce --size 1M --duration 1h")
+	children := childrenOf(t, p.Process.Pid, 3)
+	time.Sleep(300 * time.Millisecond)
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait() // killed
+	expectGone(t, children)
+}
+
+func TestAKilledRankIsNamedAndEndsTheOthers(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "local", "-n", "4", "-c", "all-reduce --size 1M --duration 1h")
+	children := childrenOf(t, p.Process.Pid, 4)
+	time.Sleep(500 * time.Millisecond)
+	victim := -1
+	for _, pid := range children {
+		if strings.Contains(cmdline(pid), "--index=2") {
+			victim = pid
+		}
+	}
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	code := p.end(t, 30*time.Second)
+	if took := time.Since(begun); code != ExitCritical || took > 10*time.Second {
+		t.Errorf("exit code %d after %s", code, took)
+	}
+	want := fmt.Sprintf("ringcli: rank 2 (pid %d) was killed by signal 9", victim)
+	if !strings.Contains(p.stderr.String(), want) {
+		t.Errorf("no %q in\n%s", want, p.stderr.String())
+	}
+	expectGone(t, children)
+}
+
+func cmdline(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(string(text), "\x00", " ")
+}
+
+// childrenOf waits until a process has so many children.
+func childrenOf(t *testing.T, parent, n int) []int {
+	t.Helper()
+	for range 200 {
+		var pids []int
+		stats, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range stats {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				continue // it has just ended
+			}
+			// pid (comm) state ppid: proc(5); the name may have blanks.
+			fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+			if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+				pids = append(pids, pid)
+			}
+		}
+		if len(pids) == n && strings.Contains(cmdline(pids[n-1]), "--index=") {
+			return pids
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("process %d has not %d children", parent, n)
+	return nil
+}
+
+// expectGone waits a moment for processes to end.
+func expectGone(t *testing.T, pids []int) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for _, pid := range pids {
+		for strings.Contains(cmdline(pid), "--index=") {
+			if time.Now().After(deadline) {
+				t.Errorf("process %d is still there: %s", pid, cmdline(pid))
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
