@@ -79,11 +79,15 @@ const (
 	SendMTUUnchecked
 	// NoUseAfterClose: a closed object must not be touched; others report ErrClosed.
 	NoUseAfterClose
+	// KeysRepeat: a new region may get the very keys of one just closed, so that a
+	// peer's stale rkey opens it.
+	KeysRepeat
 )
 
 func (q Quirk) String() string {
 	for i, name := range []string{
 		"NoSQD", "NoOverrun", "Allocates", "ShortReceiveInvalid", "LocalFaultQPOp", "SendMTUUnchecked", "NoUseAfterClose",
+		"KeysRepeat",
 	} {
 		if q == 1<<i {
 			return name

@@ -3,6 +3,7 @@ package verbstest
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 // their children, and closing twice does no harm.
 func testObjects(t *testing.T, h Harness) {
 	t.Run("RegMR", func(t *testing.T) { testRegMR(t, h) })
+	t.Run("StaleKeys", func(t *testing.T) { testStaleKeys(t, h) })
 	t.Run("CreateCQ", func(t *testing.T) { testCreateCQ(t, h) })
 	t.Run("CreateQP", func(t *testing.T) { testCreateQP(t, h) })
 	t.Run("Parents", func(t *testing.T) { testParents(t, h) })
@@ -52,6 +54,25 @@ func testRegMR(t *testing.T, h Harness) {
 			t.Errorf("%s: registered", c.name)
 			_ = mr.Close()
 		}
+	}
+}
+
+// The keys of a closed region do not open the next one: a WRITE that a peer aims
+// with an rkey of yesterday must not land in today's buffer.
+func testStaleKeys(t *testing.T, h Harness) {
+	h.skip(t, KeysRepeat)
+	r := open(t, h, 4096, rightsAll)
+	const remember = 8
+	var last []uint32
+	for range 2000 {
+		mr, err := r.a.pd.RegMR(r.a.buf.Addr(), 4096, rightsAll)
+		r.ok(err, "register")
+		key := mr.RKey()
+		r.ok(mr.Close(), "deregister")
+		if slices.Contains(last, key) {
+			t.Fatalf("rkey %#x is given out again within %d registrations", key, remember)
+		}
+		last = append(last[max(0, len(last)-remember+1):], key)
 	}
 }
 

@@ -85,7 +85,7 @@ func testPSNMismatch(t *testing.T, h Harness) {
 }
 
 // quick makes a requester give up on a silent peer after some milliseconds.
-func quick(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 2 }
+func quick(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 5 }
 
 // A peer that is gone, or was never there, is noticed in time.
 func testPeerGone(t *testing.T, h Harness) {
@@ -121,7 +121,7 @@ func testPeerGone(t *testing.T, h Harness) {
 			// At least one time-out; at most four times what the codes say, which
 			// the specification allows, and a second for a busy machine.
 			least := verbs.AckTimeout(l.a.attr.Timeout)
-			most := 4*3*least + time.Second
+			most := 4*6*least + time.Second
 			if took := time.Since(start); took < least || took > most {
 				t.Errorf("noticed after %v, want %v to %v", took, least, most)
 			}
@@ -140,7 +140,7 @@ func testPeerGone(t *testing.T, h Harness) {
 func testPeerLate(t *testing.T, h Harness) {
 	l := connect(t, h, func(c *config) {
 		c.StopAt = verbs.StateInit
-		c.A.Timeout, c.A.RetryCnt = 12, 6
+		c.A.Timeout, c.A.RetryCnt = 13, 6
 	})
 	l.receives(l.b, 5, 6, l.b.sge(0, 64))
 	l.modify(l.a, verbs.StateRTR, maskRTR)
