@@ -1,0 +1,103 @@
+package collective
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"ringcli/collective/reduce"
+)
+
+func TestParseProtocol(t *testing.T) {
+	for name, want := range map[string]Protocol{
+		"": Auto, "auto": Auto, "Eager": Eager, "rendezvous": RendezvousWrite, "rendezvous-write": RendezvousWrite, "rdv": RendezvousWrite,
+		" RENDEZVOUS-READ ": RendezvousRead, "read": RendezvousRead,
+	} {
+		if got, err := ParseProtocol(name); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", name, got, err, want)
+		}
+	}
+	for _, p := range Protocols() {
+		if got, err := ParseProtocol(p.String()); err != nil || got != p {
+			t.Errorf("%v: %v, %v", p, got, err)
+		}
+	}
+	_, err := ParseProtocol("carrier-pigeon")
+	if err == nil || !strings.Contains(err.Error(), "carrier-pigeon") || !strings.Contains(err.Error(), "rendezvous-read") {
+		t.Errorf("an unknown protocol: %v", err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	const slot = 64 << 10
+	for _, test := range []struct {
+		count    int
+		ranks    int
+		options  CallOptions
+		table    Table
+		protocol Protocol
+		segment  uint32
+	}{
+		{0, 4, CallOptions{}, Table{}, Eager, 4},
+		{1, 4, CallOptions{}, Table{}, Eager, 4},
+		{1000, 4, CallOptions{}, Table{}, Eager, 1000},
+		{DefaultEagerMax, 4, CallOptions{}, Table{}, Eager, DefaultEagerMax},
+		{DefaultEagerMax + 4, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMin},
+		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax},
+		{1000, 4, CallOptions{}, Table{EagerMax: -1}, RendezvousWrite, 1000},
+		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, slot},
+		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot},
+		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20},
+	} {
+		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, test.ranks, slot, test.table, test.options)
+		if err != nil || got.protocol != test.protocol || got.segment != test.segment {
+			t.Errorf("%d float32 on %d ranks, %+v, %+v: %v, %v: want %s, segment %d", test.count, test.ranks, test.options, test.table, got, err, test.protocol, test.segment)
+		}
+		if back := callOf(got.digest(), got.count); back != got {
+			t.Errorf("%v: digest and count make %v", got, back)
+		}
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	for _, test := range []struct {
+		count   int
+		typ     reduce.Type
+		red     reduce.Op
+		options CallOptions
+		want    string
+	}{
+		{-1, reduce.Int32, reduce.Sum, CallOptions{}, "count -1"},
+		{math.MaxInt64 / 2, reduce.Float64, reduce.Sum, CallOptions{}, "address space"},
+		{1, 99, reduce.Sum, CallOptions{}, "type(99)"},
+		{1, reduce.Int32, 99, CallOptions{}, "op(99)"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: 9}, "protocol 9"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: MaxDepth + 1}, "depth 17"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: -1}, "depth -1"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 2}, "segment of 2 bytes"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
+		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
+	} {
+		_, err := plan(OpAllReduce, test.count, test.typ, test.red, 4, 1<<16, Table{}, test.options)
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
+		}
+	}
+}
+
+// Two calls with one digest would be summed up as one.
+func TestDigestIsExact(t *testing.T) {
+	base := call{op: OpAllReduce, typ: reduce.Float32, red: reduce.Sum, protocol: RendezvousWrite, depth: 4, segment: 1 << 18, count: 1000}
+	for _, change := range []func(*call){
+		func(c *call) { c.op = OpAllGather }, func(c *call) { c.typ = reduce.Int32 }, func(c *call) { c.red = reduce.Avg },
+		func(c *call) { c.protocol = RendezvousRead }, func(c *call) { c.depth = 16 }, func(c *call) { c.sync = true },
+		func(c *call) { c.segment = maxSegment },
+	} {
+		c := base
+		change(&c)
+		if c.digest() == base.digest() || callOf(c.digest(), c.count) != c {
+			t.Errorf("%v and %v: digests %#x and %#x", c, base, c.digest(), base.digest())
+		}
+	}
+}
