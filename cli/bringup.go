@@ -1,6 +1,11 @@
 package cli
 
-import "github.com/spf13/pflag"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
 
 // settingsOfRing are the settings that connecting takes.
 var settingsOfRing = []string{
@@ -17,12 +22,14 @@ func bringUpCommands() []Command {
 			Name: "connect", Group: groupRing, Where: Process,
 			Summary: "Join a ring as one of its ranks",
 			Long: `Joins the ring of --list as rank --index, together with the other ranks, which
-may start in any order, and runs the commands of -c or -f there. Without either
-it runs the self-check: a ping of each neighbour, then reduce-scatter,
-all-gather and all-reduce, each under eager, rendezvous-write and
-rendezvous-read, with every element of every rank verified.
+may start in any order, and runs the commands of -c or -f there. Without either,
+on a terminal too, it runs the self-check: a ping of each neighbour, then
+reduce-scatter, all-gather and all-reduce, each under eager, rendezvous-write
+and rendezvous-read, with every element of every rank verified.
 
-The C programs' spelling "-myindex 0 -list a,b" is understood.`,
+The C programs' spelling "-myindex 0 -list a,b" is understood.
+
+` + ringCommandsHelp(),
 			Example: `  ringcli connect --index 0 --list node0,node1,node2
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --size 16M --check'`,
 			Settings: settingsOfRing,
@@ -35,7 +42,9 @@ The C programs' spelling "-myindex 0 -list a,b" is understood.`,
 			Long: `Starts -n processes on this machine, each with a loopback address of its own in
 a fresh subnet of 127.0.0.0/8, and runs the commands of -c or -f on all of them,
 or the self-check (see connect). Rank 0's output is shown; the exit code is
-that of the rank that fared worst.`,
+that of the rank that fared worst.
+
+` + ringCommandsHelp(),
 			Example: `  ringcli local -n 4
   ringcli local -n 2 -c 'all-reduce --size 1M --protocol rendezvous-read --check'`,
 			Settings: settingsOfLocal(),
@@ -56,4 +65,14 @@ Takes connect's flags, or -n for ranks on this machine.`,
 			Run:      runBenchProcess,
 		},
 	}
+}
+
+// ringCommandsHelp lists the commands of -c and -f.
+func ringCommandsHelp() string {
+	var b strings.Builder
+	b.WriteString("Commands of -c and -f, separated by ';' (-c 'help COMMAND' shows a command's flags):")
+	for _, c := range ringCommands() {
+		fmt.Fprintf(&b, "\n  %-15s %s", c.Name, c.Summary)
+	}
+	return b.String()
 }

@@ -78,6 +78,9 @@ func Commands() []Command {
 	return slices.Concat(bringUpCommands(), ringCommands(), processCommands())
 }
 
+// The order of the table is the order of help.
+func init() { cobra.EnableCommandSorting = false }
+
 // settingsOfEvery are the settings that are flags of every process command.
 var settingsOfEvery = []string{"output", "trace", "trace-format"}
 
@@ -94,6 +97,8 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 			root.AddCommand(c.cobra(run))
 		}
 	}
+	// Flags' descriptions are wrapped at 80 columns.
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = cobra.ArbitraryArgs // so that RunE words the error
 	root.RunE = func(cmd *cobra.Command, args []string) error {
@@ -102,6 +107,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 		}
 		return unknownCommand(cmd, args[0])
 	}
+	root.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, InRing: groupCollective}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -18,12 +18,12 @@ func ringCommands() []Command {
 	list := []Command{
 		{
 			Name: "status", Group: groupCollective, Where: InRing,
-			Summary: "Show every rank's neighbours and both ends of their queue pairs",
+			Summary: "Show every rank's neighbours and both ends of the queue pairs",
 			Run:     runStatus,
 		},
 		{
 			Name: "ping", Group: groupCollective, Where: InRing,
-			Summary: "Send a test message to the right neighbour and back, on every rank",
+			Summary: "Send a message to the right neighbour and back, on every rank",
 			Long: `Sends a test message from each rank to its right neighbour and back, over the
 queue pair, and verifies its bytes at both ends. The times are whole round
 trips, with all ranks pinging at once.`,
@@ -34,7 +34,7 @@ trips, with all ranks pinging at once.`,
 		},
 		{
 			Name: "counters", Group: groupCollective, Where: InRing,
-			Summary: "Show the device's and the collectives' counters and what they grew by",
+			Summary: "Show what the device and the collectives counted",
 			Long: `Shows the device's counters under their hardware names and what the collectives
 counted: sums over all ranks, and each rank's growth since counters were last
 shown, or since the ring came up. Counters that are zero everywhere are left out
@@ -56,16 +56,18 @@ without --all.`,
 	}{
 		{"all-reduce", "Reduce all ranks' vectors; every rank gets the result", `Reduces the vectors of all ranks element by element; every rank gets the whole
 result.`, []string{"allreduce", "ar"}},
-		{"reduce-scatter", "Reduce all ranks' vectors; each rank gets its chunk of the result", `Reduces the vectors of all ranks element by element; rank r of n gets elements
+		{"reduce-scatter", "Reduce all ranks' vectors; each rank gets its chunk", `Reduces the vectors of all ranks element by element; rank r of n gets elements
 r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
 		{"all-gather", "Collect every rank's chunk; every rank gets the whole vector", `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
 whole vector.`, []string{"allgather", "ag"}},
 	} {
 		list = append(list, Command{
 			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: InRing, Summary: c.summary,
-			Long: c.long + ` The size is that of the whole vector. Times are the slowest rank's;
-bandwidths are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every
-element of every rank is compared with a reference, bit for bit.`,
+			Long: c.long + `
+
+The size is that of the whole vector. Times are the slowest rank's; bandwidths
+are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
+every rank is compared with a reference, bit for bit.`,
 			Settings: settingsOfOperation, Flags: operationFlags, Check: checkOperation, Run: runOperation,
 		})
 	}

@@ -122,12 +122,14 @@ func (s *Session) operationOf(call Call) (operation, error) {
 		return o, err
 	}
 	o.inPlace, o.check = isOn(fs, "in-place"), isOn(fs, "check")
-	if o.count = int(size) / o.typ.Size(); fs.Changed("count") {
-		o.count = int(count)
+	elements := size / uint64(o.typ.Size())
+	if fs.Changed("count") {
+		elements = uint64(count)
 	}
-	if size > 1<<62 || uint64(o.count) > 1<<62/uint64(o.typ.Size()) {
-		return o, usageError("%s: a vector of %d elements of %s is more than an address space holds: use a smaller --size or --count", call.Name, o.count, o.typ)
+	if elements > 1<<56 { // leaves room for every type and every product with a number of ranks
+		return o, usageError("%s: a vector of %d elements is more than an address space holds: use a smaller --size or --count", call.Name, elements)
 	}
+	o.count = int(elements)
 	return o, nil
 }
 

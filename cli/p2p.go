@@ -124,18 +124,18 @@ func (p *p2pPath) stream(ctx context.Context, op verbs.Opcode, bytes uint32, n i
 	}
 	begun := time.Now()
 	for posted := 0; posted < n || p.inFlight > 0; {
-		for posted < n && p.inFlight < p.window {
-			if err := p.send(op, bytes); err != nil {
+		if room := min(p.window-p.inFlight, n-posted); room > 0 {
+			if err := p.send(op, bytes, room); err != nil {
 				return 0, err
 			}
-			posted++
+			posted += room
 		}
 		if err := p.progress(ctx); err != nil {
 			return 0, err
 		}
 	}
 	took := time.Since(begun)
-	if err := p.send(verbs.OpSend, 0); err != nil {
+	if err := p.send(verbs.OpSend, 0, 1); err != nil {
 		return 0, err
 	}
 	return took, p.drain(ctx)
@@ -158,7 +158,7 @@ func (p *p2pPath) bounce(ctx context.Context, op verbs.Opcode, bytes uint32, n i
 			}
 		}
 		begun := time.Now()
-		if err := p.send(op, bytes); err != nil {
+		if err := p.send(op, bytes, 1); err != nil {
 			return err
 		}
 		if p.role == passive {
@@ -181,7 +181,7 @@ func (p *p2pPath) fetch(ctx context.Context, bytes uint32, n int, times *stopwat
 	}
 	for range n {
 		begun := time.Now()
-		if err := p.send(verbs.OpRead, bytes); err != nil {
+		if err := p.send(verbs.OpRead, bytes, 1); err != nil {
 			return err
 		}
 		if err := p.drain(ctx); err != nil {
@@ -191,7 +191,7 @@ func (p *p2pPath) fetch(ctx context.Context, bytes uint32, n int, times *stopwat
 			times.add(time.Since(begun))
 		}
 	}
-	if err := p.send(verbs.OpSend, 0); err != nil {
+	if err := p.send(verbs.OpSend, 0, 1); err != nil {
 		return err
 	}
 	return p.drain(ctx)

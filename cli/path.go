@@ -43,8 +43,8 @@ type p2pPath struct {
 	arrived  int // receive completions that nobody has asked for yet
 	posted   int // receives in the queue
 	wc       [p2pQueue]verbs.Completion
-	wr       [1]verbs.WorkRequest
-	sge      [1]verbs.SGE
+	wr       [p2pQueue + 1]verbs.WorkRequest
+	sge      [1]verbs.SGE // of every request: all send from the same place
 	recv     []verbs.WorkRequest
 	recvSGE  [1]verbs.SGE // all receives land in the same place
 }
@@ -155,17 +155,20 @@ func (p *p2pPath) refill() error {
 	return nil
 }
 
-// send posts one message to the peer.
-func (p *p2pPath) send(op verbs.Opcode, bytes uint32) error {
+// send posts n messages to the peer, in one call.
+func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
 	p.sge[0] = verbs.SGE{Addr: p.block.Addr(), Length: bytes, LKey: p.mr.LKey()}
-	p.wr[0] = verbs.WorkRequest{SGL: p.sge[:], Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: p.peer.Addr, RKey: p.peer.RKey}
+	sgl := p.sge[:]
 	if bytes == 0 {
-		p.wr[0].SGL = nil
+		sgl = nil
 	}
-	if _, err := p.qp.PostSend(p.wr[:]); err != nil {
+	for i := range p.wr[:n] {
+		p.wr[i] = verbs.WorkRequest{SGL: sgl, Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: p.peer.Addr, RKey: p.peer.RKey}
+	}
+	if _, err := p.qp.PostSend(p.wr[:n]); err != nil {
 		return fmt.Errorf("post %s of %d bytes: %w", op, bytes, err)
 	}
-	p.inFlight++
+	p.inFlight += n
 	return nil
 }
 

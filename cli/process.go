@@ -18,6 +18,7 @@ func processCommands() []Command {
 			Long: `Shows every setting in force and where its value came from. A value is taken
 from the first of: its flag, its variable RINGCLI_NAME, the configuration file,
 the default.`,
+			Settings: settingsOfRing,
 			Flags: func(fs *pflag.FlagSet) {
 				fs.Bool("sample", false, "print a commented configuration file instead")
 			},

@@ -129,21 +129,19 @@ func sameNames(a, b []Column) bool {
 // appendRow pads before it paints, since escape sequences have no width, and
 // leaves no blanks at the end of a line.
 func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell) {
+	var line strings.Builder
 	for i, c := range row {
 		if i > 0 {
-			b.WriteByte(' ')
+			line.WriteByte(' ')
 		}
 		pad := strings.Repeat(" ", max(0, head[i].Width-utf8.RuneCountInString(c.Text)))
 		if head[i].Left {
-			b.WriteString(p.paint(c.Mood, c.Text))
-			if i < len(row)-1 {
-				b.WriteString(pad)
-			}
-			continue
+			line.WriteString(p.paint(c.Mood, c.Text) + pad)
+		} else {
+			line.WriteString(pad + p.paint(c.Mood, c.Text))
 		}
-		b.WriteString(pad)
-		b.WriteString(p.paint(c.Mood, c.Text))
 	}
+	b.WriteString(strings.TrimRight(line.String(), " "))
 	b.WriteByte('\n')
 }
 

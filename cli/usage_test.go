@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each mistake is one line that says what was given and what was expected, with
+// exit code 3, before anything is started.
+func TestBadInput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(file, []byte("mtuu: 1024\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := func(commands string) []string { return []string{"local", "-n", "2", "-c", commands} }
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string // parts of the message
+	}{
+		{"index outside the list", words("connect --index 9 --list 127.9.9.1,127.9.9.2"), []string{"index 9", "0 to 1"}},
+		{"negative index", words("connect --index -3 --list 127.9.9.1,127.9.9.2"), []string{"-3", "from -1"}},
+		{"index is no number", words("connect --index x --list 127.9.9.1"), []string{`"x"`, "--index", "whole number"}},
+		{"no index", words("connect --list 127.9.9.1"), []string{"--index"}},
+		{"no list", words("connect --index 0"), []string{"--list"}},
+		{"doubled host:port", words("connect --index 0 --list a:5000,b,a:5000"), []string{"a:5000", "entry 0", "entry 2"}},
+		{"bad port", words("connect --index 0 --list a:99999"), []string{"a:99999", "65535"}},
+		{"unresolvable host", words("connect --index 0 --list no-such-host.invalid,127.9.9.1"), []string{"no-such-host.invalid", "entry 0"}},
+		{"missing list file", words("connect --index 0 --list @/no/such/file"), []string{"/no/such/file"}},
+		{"count is no number", one("all-reduce --count many"), []string{`"many"`, "--count", "whole number"}},
+		{"negative count", one("all-reduce --count -1"), []string{`"-1"`, "--count"}},
+		{"size is no size", one("all-reduce --size 1X"), []string{`"1X"`, "--size", "64K"}},
+		{"both sizes", one("all-reduce --count 1 --size 1K"), []string{"--size 1K", "--count 1"}},
+		{"size beyond memory", one("all-reduce --size 4000G"), []string{"size 4000G", "2 ranks", "available"}},
+		{"size beyond addresses", one("all-reduce --size 17179869183G"), []string{"elements", "address space"}},
+		{"bench beyond memory", words("bench all-gather -n 2 -b 4000G -e 4000G"), []string{"size 4000G", "available"}},
+		{"unknown type", one("ar --type decimal"), []string{`"decimal"`, "float32"}},
+		{"unknown op", one("ar --op xor"), []string{`"xor"`, "sum"}},
+		{"unknown protocol", one("ar --protocol pigeon"), []string{`"pigeon"`, "rendezvous-read"}},
+		{"unknown protocol of connect", words("local -n 2 --protocol pigeon"), []string{`"pigeon"`, "eager"}},
+		{"unknown output", words("config --output xml"), []string{`"xml"`, "json"}},
+		{"unknown command", words("all-reduze"), []string{`"all-reduze"`, "connect"}},
+		{"mistyped command", words("benhc"), []string{`"benhc"`, "did you mean bench?"}},
+		{"unknown command in -c", one("ping; pong"), []string{`"pong"`, "all-reduce", "did you mean ping?"}},
+		{"unknown flag", words("local --ranks 2 --colour"), []string{"--colour"}},
+		{"unknown flag in -c", one("ping --size 3"), []string{"--size"}},
+		{"negative duration", one("ar --duration -3s"), []string{`"-3s"`, "zero or more"}},
+		{"duration without unit", one("ar --duration 3"), []string{`"3"`, "unit"}},
+		{"negative timeout", words("local -n 2 --timeout -3s"), []string{"-3s", "above zero"}},
+		{"timeout without unit", words("local -n 2 --timeout 3"), []string{`"3"`, "unit"}},
+		{"floor is no number", one("ar --floor fast"), []string{`"fast"`, "GB/s"}},
+		{"depth beyond the limit", one("ar --depth 17"), []string{"17", "16"}},
+		{"iterations", one("ar --iters 0"), []string{`"0"`, "iterations"}},
+		{"no ranks", words("local -n 0"), []string{`"0"`, "1 to 250"}},
+		{"too many ranks", words("local -n 251"), []string{`"251"`, "1 to 250"}},
+		{"MTU", words("local -n 2 --mtu 1500"), []string{"1500", "1024"}},
+		{"argument", words("local 4"), []string{`"4"`}},
+		{"no command in -c", one(" ; "), []string{"has no command"}},
+		{"quote", one("ping 'x"), []string{"closing '"}},
+		{"missing script", words("local -n 2 -f /no/such/script"), []string{"/no/such/script"}},
+		{"two scripts", words("local -n 2 -c ping --check"), []string{"-c, -f and --check"}},
+		{"missing configuration", words("config --config /no/such/file"), []string{"/no/such/file"}},
+		{"unknown key", words("config --config " + file), []string{"mtuu", `"mtu"`}},
+		{"trace level", words("config --trace loud"), []string{`"loud"`, "debug"}},
+		{"bench without operation", words("bench -n 2"), []string{"expected one of all-reduce"}},
+		{"bench of what", words("bench broadcast -n 2"), []string{`"broadcast"`, "p2p"}},
+		{"bench of whom", words("bench all-reduce"), []string{"-n", "--list"}},
+		{"bench downwards", words("bench ar -n 2 -b 1M -e 1K"), []string{"-b 1M", "-e 1K"}},
+		{"bench by one", words("bench ar -n 2 -f 1"), []string{"-f 1", "2 or more"}},
+		{"completion", words("completion tcsh"), []string{`"tcsh"`, "bash"}},
+		{"fault", words("local -n 2 --corrupt fire"), []string{`"fire"`, "flip@RANK"}},
+		{"parent", words("connect --index 0 --list a --parent-fd 0"), []string{"--parent-fd"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begun := time.Now()
+			code, stdout, stderr := here(t, c.args...)
+			if code != ExitUsage || stdout != "" {
+				t.Errorf("exit code %d, stdout %q", code, stdout)
+			}
+			if !strings.HasPrefix(stderr, "ringcli: ") || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
+				t.Errorf("not one line: %q", stderr)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("no %q in %q", part, stderr)
+				}
+			}
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func words(line string) []string { return strings.Fields(line) }
+
+func TestErrorsAreJSONToo(t *testing.T) {
+	for _, args := range []string{
+		"config --mtu 7 --output json", "--output=json no-such-command", "local -n x --output json", "local -n 2 -c pong --output json",
+	} {
+		code, stdout, stderr := here(t, words(args)...)
+		all := objects(t, stdout)
+		if code != ExitUsage || stderr != "" || len(all) != 1 {
+			t.Fatalf("%s: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+		if o := all[0]; o["ok"] != false || o["exit_code"] != 3.0 || o["error"] == "" || o["command"] == "" {
+			t.Errorf("%s: %v", args, o)
+		}
+	}
+}
+
+func TestAPortInUse(t *testing.T) {
+	list := freshList(t, 2)
+	l, err := net.Listen("tcp4", list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	code, stdout, stderr := here(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "3s")
+	if code != ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "in use") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestRanksThatWereToldDifferentThings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		zero, more []string // what the two ranks are given beside each other's
+		want       string
+	}{
+		{"MTU", []string{"--mtu", "1024"}, []string{"--mtu", "2048"}, "2048"},
+		{"same index", nil, []string{"--index", "0"}, "index 0"},
+		{"another list", nil, []string{"--list", "+"}, "list"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			list := strings.Join(freshList(t, 3)[:2], ",")
+			if len(c.more) > 1 && c.more[1] == "+" {
+				c.more[1] = list + "," + strings.Replace(strings.Split(list, ",")[1], ".2:", ".3:", 1)
+			}
+			common := []string{"connect", "--list", list, "--timeout", "5s"}
+			zero := launch(t, append(append(common[:5:5], "--index", "0"), c.zero...)...)
+			one := launch(t, append(append(common[:5:5], "--index", "1"), c.more...)...)
+			both := ""
+			for _, p := range []*process{zero, one} {
+				code := p.end(t, 20*time.Second)
+				if code != ExitUsage && code != ExitCritical {
+					t.Errorf("exit code %d", code)
+				}
+				if strings.Count(p.stderr.String(), "\n") != 1 {
+					t.Errorf("not one line: %q", p.stderr.String())
+				}
+				both += p.stderr.String()
+			}
+			if !strings.Contains(both, c.want) {
+				t.Errorf("no %q in %q", c.want, both)
+			}
+		})
+	}
+}
+
+func TestMemory(t *testing.T) {
+	available, known := availableMemory()
+	if !known || available < 1<<20 {
+		t.Fatalf("available memory is %d, %v", available, known)
+	}
+	if err := checkMemory(1<<10, 2, 4); err != nil {
+		t.Error(err)
+	}
+	if err := checkMemory(available, 1, 2); ExitCode(err) != ExitUsage {
+		t.Errorf("twice what there is: %v", err)
+	}
+	if err := checkMemory(1<<62, 2, 250); ExitCode(err) != ExitUsage {
+		t.Errorf("a product beyond 64 bits: %v", err)
+	}
+}
+
+func TestRoughSize(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 3 << 20: "3.0 MiB", 23 << 30: "23.0 GiB"} {
+		if got := roughSize(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestSubnetsAreClaimed(t *testing.T) {
+	a, err := claimSubnet(4, testPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &subnet{prefix: a.prefix}
+	if err := b.bind(4, testPort, true); err == nil {
+		t.Error("a claimed subnet was claimed again")
+	}
+	if err := errors.Join(a.Close(), b.bind(4, testPort, true), b.Close()); err != nil {
+		t.Errorf("a subnet that was given back: %v", err)
+	}
+}
