@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"ringcli/cli/render"
+	"ringcli/collective/reduce"
 )
 
 // Measurement is the result of one collective operation at one size. The JSON
@@ -110,7 +111,11 @@ func (b BenchRow) Cells() []render.Cell {
 	if op == "" {
 		op = "none" // as nccl-tests has it
 	}
-	cells := render.Texts(strconv.FormatUint(b.Out.Bytes, 10), strconv.FormatUint(b.Out.Count, 10), b.Out.Type, op)
+	typ := b.Out.Type
+	if typ == reduce.BFloat16.String() {
+		typ = "bf16" // its alias: the one name that is too long for 80 columns
+	}
+	cells := render.Texts(strconv.FormatUint(b.Out.Bytes, 10), strconv.FormatUint(b.Out.Count, 10), typ, op)
 	for _, m := range []Measurement{b.Out, b.In} {
 		cells = append(cells, render.Texts(figure(m.Time.Mean), figure(m.AlgBW), figure(m.BusBW))...)
 		cells = append(cells, wrongCell(m.Wrong))

@@ -99,8 +99,8 @@ type P2PTimes struct {
 // Columns implements render.Record.
 func (p P2PResult) Columns() []render.Column {
 	return []render.Column{
-		{Name: "op", Width: 5, Left: true}, {Name: "bytes", Width: 9}, {Name: "iters", Width: 7},
-		{Name: "bw GB/s", Width: 8}, {Name: "Mpps", Width: 8},
+		{Name: "op", Width: 5, Left: true}, {Name: "bytes", Width: 8}, {Name: "iters", Width: 6},
+		{Name: "bw GB/s", Width: 7}, {Name: "Mpps", Width: 6},
 		{Name: "t_min us", Width: 9}, {Name: "t_p50 us", Width: 9}, {Name: "t_p99 us", Width: 9}, {Name: "p99.9 us", Width: 9},
 	}
 }

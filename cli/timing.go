@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"math"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -45,7 +46,7 @@ func (s *stopwatch) count() int { return int(s.h.TotalCount()) }
 func (s *stopwatch) times() Times {
 	return Times{
 		Min: float64(s.h.Min()) / 1e3, P50: s.at(50), P99: s.at(99), Max: float64(s.h.Max()) / 1e3,
-		Mean: s.h.Mean() / 1e3,
+		Mean: math.Round(s.h.Mean()) / 1e3, // whole nanoseconds, like the others
 	}
 }
 
@@ -63,5 +64,8 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 	if operation == collective.OpAllReduce.String() {
 		factor *= 2
 	}
-	return algbw, algbw * factor
+	return perKB(algbw), perKB(algbw * factor)
 }
+
+// perKB rounds GB/s to kB/s: what is beyond is no measurement.
+func perKB(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
