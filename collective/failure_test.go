@@ -347,7 +347,7 @@ func TestClose(t *testing.T) {
 	for range 3 {
 		w := newWorld(t, 3, ring.Options{}, nil)
 		k := newKit(w, 1000, reduce.Int8, reduce.Sum)
-		k.run(1000, CallOptions{Protocol: RendezvousWrite})
+		k.runs(1, 1000, CallOptions{Protocol: RendezvousWrite})
 		if err := errors.Join(k.send[0].Free(), k.send[0].Free()); err != nil {
 			t.Error(err)
 		}

@@ -106,11 +106,16 @@ func TestImpaired(t *testing.T) {
 	}
 }
 
-// run makes every rank run the kit's all-reduce of count elements once.
-func (k *kit) run(count int, o CallOptions) {
+// runs makes every rank run the kit's all-reduce of count elements so often.
+func (k *kit) runs(times, count int, o CallOptions) {
 	k.w.tb.Helper()
 	k.w.must(func(rank int, c *Comm) error {
-		return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
+		for range times {
+			if err := c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -128,7 +133,7 @@ func TestStats(t *testing.T) {
 				for r, c := range w.comms {
 					before[r] = c.Stats()
 				}
-				k.run(count, CallOptions{Protocol: protocol, Segment: segment, Depth: depth})
+				k.runs(1, count, CallOptions{Protocol: protocol, Segment: segment, Depth: depth})
 				var overlapped uint64
 				for r, c := range w.comms {
 					s := c.Stats().minus(before[r])

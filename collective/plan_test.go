@@ -30,7 +30,7 @@ func TestParseProtocol(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	const slot = 64 << 10
+	const slot = 512 << 10
 	for _, test := range []struct {
 		count    int
 		ranks    int
