@@ -96,8 +96,8 @@ func (p *p2pPath) test(ctx context.Context, op verbs.Opcode, bytes uint32, iters
 		return result, err
 	}
 	if s := took.Seconds(); s > 0 {
-		result.BW = perKB(float64(bytes) * float64(iters) / s / 1e9)
-		result.MsgRate = perKB(float64(iters) / s / 1e6)
+		result.BW = sixPlaces(float64(bytes) * float64(iters) / s / 1e9)
+		result.MsgRate = sixPlaces(float64(iters) / s / 1e6)
 	}
 	w := newStopwatch()
 	if err := p.bounce(ctx, op, bytes, warmup, nil); err != nil {

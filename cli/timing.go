@@ -64,8 +64,8 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 	if operation == collective.OpAllReduce.String() {
 		factor *= 2
 	}
-	return perKB(algbw), perKB(algbw * factor)
+	return sixPlaces(algbw), sixPlaces(algbw * factor)
 }
 
-// perKB rounds GB/s to kB/s: what is beyond is no measurement.
-func perKB(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
+// sixPlaces rounds to what is measured: kB/s of GB/s, packets per second of Mpps.
+func sixPlaces(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
