@@ -99,6 +99,7 @@ type Edge struct {
 	QP     verbs.QP
 	Local  QPInfo
 	Remote QPInfo // valid after Exchange
+	MTU    int    // path MTU in bytes that both ends agreed on, after RTR
 
 	slots    *memory.Block
 	slotMR   verbs.MR

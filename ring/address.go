@@ -1,0 +1,104 @@
+package ring
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"ringcli/ring/bootstrap"
+)
+
+// localAddress chooses the address to speak from. A list entry that is an
+// address of this machine is taken at its word. A name is not: the own host name
+// often resolves to 127.0.1.1 (Debian's /etc/hosts). The route to the others says
+// better, the neighbours first, and a loopback address only if all are here.
+func localAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, route func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil && isLocal(a.Unmap()) {
+		return a.Unmap(), nil
+	}
+	n := len(nodes)
+	var loopback netip.Addr
+	var failure error
+	for _, step := range candidates(n) {
+		a, err := route(addrs[(rank+step)%n])
+		switch {
+		case err != nil:
+			failure = err
+		case !a.IsLoopback():
+			return a, nil
+		case !loopback.IsValid():
+			loopback = a
+		}
+	}
+	if !loopback.IsValid() {
+		return loopback, fmt.Errorf("no route to any node of the list: %w", failure)
+	}
+	return loopback, nil
+}
+
+// candidates returns distances in the ring: right, left, then the others, and
+// the rank itself last.
+func candidates(n int) []int {
+	out := []int{1, n - 1}
+	for d := 2; d < n-1; d++ {
+		out = append(out, d)
+	}
+	return append(out, n)
+}
+
+// routeTo returns the source address that the kernel would use. No packet is sent.
+func routeTo(to netip.AddrPort) (netip.Addr, error) {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// isLocal tells whether this machine has the address.
+func isLocal(a netip.Addr) bool {
+	_, err := netdevOf(a)
+	return err == nil
+}
+
+// netdevOf returns the network interface that has an address; the loopback
+// interface has all of 127.0.0.0/8.
+func netdevOf(a netip.Addr) (string, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return "", fmt.Errorf("list network interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		if a.Is4() && a.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
+			return i.Name, nil
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // the interface has just gone
+		}
+		for _, n := range addrs {
+			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr().Unmap() == a.WithZone("") {
+				return i.Name, nil
+			}
+		}
+	}
+	return "", bootstrap.Usagef("%s is not an address of this machine", a)
+}
+
+// bindAddress chooses where to listen: on the list entry if it is an address of
+// this machine, on loopback if the whole ring is there, else on all addresses,
+// since what the own name resolves to here need not be what it does elsewhere.
+func bindAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
+	own := addrs[rank]
+	_, err := netip.ParseAddr(nodes[rank].Host)
+	if err == nil && isLocal(own.Addr()) {
+		return own
+	}
+	for _, a := range addrs {
+		if !a.Addr().IsLoopback() {
+			return netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())
+		}
+	}
+	return own
+}

@@ -1,0 +1,342 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringcli/trace"
+)
+
+// Config says who this node is and how it reaches the others.
+type Config struct {
+	List []Node
+	Rank int
+	// Addrs are the list's addresses, as Resolve gives them.
+	Addrs []netip.AddrPort
+	// Bind is where to listen; an unspecified address means all.
+	Bind  netip.AddrPort
+	Epoch uint32
+	// Silence is how long a neighbour may say nothing while Moved stands still
+	// before it is given up. 0 means 30 s.
+	Silence time.Duration
+	// Moved counts whatever moves besides TCP; nil counts nothing.
+	Moved func() uint64
+	// OnFailure is called once, with the first verdict, from a goroutine of the
+	// Control or of whoever calls Fail. It must not call Close.
+	OnFailure func(*Verdict)
+	// Listen and Dial replace net's, for tests that stall or cut connections.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// The neighbours, seen from a rank.
+const (
+	left  = 0 // dials this rank
+	right = 1 // dialled by this rank
+)
+
+const (
+	// handshakeTimeout is how long a connection may take for its first frame.
+	// A live node answers within a round trip; a busy one within a time slice.
+	handshakeTimeout = 3 * time.Second
+	// dialPause bounds the pause between two dials: short enough that the last
+	// node to start is found at once, long enough not to load it.
+	dialPauseMin, dialPauseMax = 20 * time.Millisecond, 250 * time.Millisecond
+	// heartbeat is the pause between two signs of life, tick between two looks
+	// at the clock.
+	heartbeat, tick = time.Second, 200 * time.Millisecond
+	// goodbyeGrace is how long what is under way may take to end after a
+	// neighbour's goodbye, before the ring counts as broken.
+	goodbyeGrace = time.Second
+	// linger is how long Goodbye waits for the neighbours' goodbyes, flush how
+	// long Close lets the last frames take.
+	linger, flush = 250 * time.Millisecond, 500 * time.Millisecond
+	// maxPending bounds the connections that have not said who they are.
+	maxPending = 256
+)
+
+// A peer that vanishes with its host is noticed by the kernel in 35 s.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// identity tells two processes with one index apart.
+type identity struct {
+	Instance string `json:"instance"`
+	Host     string `json:"host"`
+	PID      int    `json:"pid"`
+}
+
+func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
+
+// Control is a rank's end of the control ring. Its methods may be called from
+// any goroutine; Gather, Broadcast and Barrier must be called in the same order
+// on all ranks.
+type Control struct {
+	cfg       Config
+	rank      int
+	size      int
+	digest    string
+	self      identity
+	listener  net.Listener
+	life      context.Context // ends with Close
+	end       context.CancelFunc
+	running   sync.WaitGroup
+	failed    atomic.Bool
+	dialling  sync.Once
+	closeOnce sync.Once
+
+	mu      sync.Mutex    // guards all that follows
+	changed chan struct{} // closed and replaced whenever something below changes
+	links   [2]*link
+	info    [2]json.RawMessage // what the neighbours sent in Exchange
+	sealed  bool               // the exchange is over: a newcomer is not for us
+	failure *Verdict
+	leaving bool // Goodbye or Close was called
+	closed  bool
+	pending map[net.Conn]struct{} // accepted, not yet a link
+	state   string
+	waiting []int
+	problem string   // why the right neighbour was not reached last time
+	remarks []string // strangers
+	ops     map[uint64]*operation
+	lastOp  uint64
+}
+
+// Open binds the listener and answers probes and the left neighbour from now on.
+func Open(ctx context.Context, cfg Config) (*Control, error) {
+	if cfg.Rank < 0 || cfg.Rank >= len(cfg.List) || len(cfg.Addrs) != len(cfg.List) {
+		return nil, Usagef("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = 30 * time.Second
+	}
+	if cfg.Listen == nil {
+		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+		cfg.Listen = lc.Listen
+	}
+	if cfg.Dial == nil {
+		// Go sets TCP_NODELAY on its own.
+		d := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: keepAlive}
+		cfg.Dial = d.DialContext
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	c := &Control{
+		cfg: cfg, rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
+		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid()},
+		changed: make(chan struct{}), pending: make(map[net.Conn]struct{}), ops: make(map[uint64]*operation),
+		state: "open",
+	}
+	if c.listener, err = c.bind(ctx); err != nil {
+		return nil, err
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.running.Go(c.accept)
+	c.running.Go(c.keepTime)
+	trace.Debug(trace.Bootstrap, "listening", slog.Int("rank", c.rank), slog.String("address", c.listener.Addr().String()))
+	return c, nil
+}
+
+// Addr returns the address that the Control listens on.
+func (c *Control) Addr() net.Addr { return c.listener.Addr() }
+
+// SetState sets what probes are told that this rank does.
+func (c *Control) SetState(s string) {
+	c.mu.Lock()
+	c.state = s
+	c.mu.Unlock()
+}
+
+// Failed reports whether the ring failed. It is one atomic load.
+func (c *Control) Failed() bool { return c.failed.Load() }
+
+// Failure returns the first verdict, or nil.
+func (c *Control) Failure() *Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
+// Fail fails the ring: the verdict goes round, and every wait on any rank ends
+// with it. The first verdict counts; later ones are dropped.
+func (c *Control) Fail(v *Verdict) {
+	c.mu.Lock()
+	first := c.fail(v, nil)
+	c.mu.Unlock()
+	c.report(v, first)
+}
+
+// fail needs the lock; if it returns true the caller calls report without it.
+func (c *Control) fail(v *Verdict, from *link) bool {
+	if c.failure != nil || c.leaving {
+		return false
+	}
+	c.failure = v
+	c.failed.Store(true)
+	for _, l := range c.links {
+		if l != nil && l != from {
+			c.send(l, TypeVerdict, v)
+		}
+	}
+	c.notify()
+	return true
+}
+
+func (c *Control) report(v *Verdict, first bool) {
+	if !first {
+		return
+	}
+	trace.Debug(trace.Bootstrap, "the ring failed", slog.Int("rank", c.rank), slog.String("kind", string(v.Kind)),
+		slog.Int("fault", v.Rank), slog.String("why", v.Text))
+	if c.cfg.OnFailure != nil {
+		c.cfg.OnFailure(v)
+	}
+}
+
+// notify wakes all waits; it needs the lock.
+func (c *Control) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// name says which rank is meant, for messages.
+func (c *Control) name(rank int) string {
+	if rank < 0 || rank >= c.size {
+		return fmt.Sprintf("rank %d", rank)
+	}
+	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank])
+}
+
+func (c *Control) neighbour(side int) int {
+	if side == left {
+		return (c.rank + c.size - 1) % c.size
+	}
+	return (c.rank + 1) % c.size
+}
+
+// wait waits until missing, called under the lock, returns no rank. A little
+// before the context's deadline it stops and asks every rank how it is.
+func (c *Control) wait(ctx context.Context, what string, missing func() []int) error {
+	start := time.Now()
+	enough := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		enough, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Second, deadline.Sub(start)/4)))
+		defer cancel()
+	}
+	var from []int
+	for {
+		c.mu.Lock()
+		failure, closed, changed := c.failure, c.closed, c.changed
+		from = missing()
+		c.waiting = from
+		c.mu.Unlock()
+		switch {
+		case len(from) == 0:
+			return nil
+		case failure != nil:
+			return failure
+		case closed:
+			return ErrClosed
+		}
+		select {
+		case <-changed:
+			continue
+		case <-c.life.Done():
+			return ErrClosed
+		case <-enough.Done():
+		}
+		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("wait for %s from %s: %w", what, rankList(from), context.Cause(ctx))
+		}
+		e := &TimeoutError{What: what, From: from, Peers: c.Probe(ctx)}
+		c.mu.Lock()
+		failure = c.failure
+		e.Remarks = append(e.Remarks, c.remarks...)
+		for _, p := range e.Peers {
+			if p.Rank == c.neighbour(right) && p.Up && c.links[right] == nil && c.problem != "" {
+				e.Remarks = append(e.Remarks, "last attempt to reach "+c.name(p.Rank)+": "+c.problem)
+			}
+		}
+		c.mu.Unlock()
+		if failure != nil {
+			return failure
+		}
+		e.After = time.Since(start)
+		return e
+	}
+}
+
+// Goodbye tells the neighbours that this rank leaves on purpose, and gives them
+// a moment to say so too, so that nobody's queue pair goes while a peer still
+// waits for its last acknowledgement. After a failure it returns at once.
+func (c *Control) Goodbye() {
+	c.mu.Lock()
+	first := !c.leaving
+	c.leaving = true
+	friendly := c.failure == nil
+	for _, l := range c.links {
+		if l != nil && first && friendly {
+			c.send(l, TypeGoodbye, nil)
+		}
+	}
+	c.notify()
+	friendly = friendly && first && c.sealed
+	c.mu.Unlock()
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	for friendly {
+		c.mu.Lock()
+		changed := c.changed
+		friendly = false
+		for _, l := range c.links {
+			friendly = friendly || l != nil && !l.ended && l.goodbye.IsZero()
+		}
+		c.mu.Unlock()
+		if !friendly {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// Close says goodbye if that was not done, ends all connections and goroutines
+// and frees the port. Closing twice is harmless.
+func (c *Control) Close() error {
+	var err error
+	c.closeOnce.Do(func() {
+		c.Goodbye()
+		c.mu.Lock()
+		c.closed = true
+		for conn := range c.pending {
+			_ = conn.Close() // ends its goroutine's read
+		}
+		links := c.links
+		c.notify()
+		c.mu.Unlock()
+		c.end()
+		err = c.listener.Close()
+		for _, l := range links {
+			if l != nil {
+				l.finish()
+			}
+		}
+		c.running.Wait()
+	})
+	return err
+}

@@ -1,0 +1,32 @@
+// Package bootstrap finds the neighbours of a rank over TCP, exchanges what they
+// need to connect their queue pairs, and keeps the two connections open as the
+// control ring: liveness, gather, broadcast, barrier, and the verdict that tells
+// every survivor who is at fault.
+//
+// # Connections
+//
+// Rank r dials its right neighbour r+1 and is dialled by its left neighbour r-1;
+// the edge between them is numbered by the dialler. A ring of one dials itself,
+// and in a ring of two both edges join the same pair of ranks.
+//
+//	dialler                             listener
+//	   │ ── hello (list, index, edge) ──▶ │  checks; or reject, and both fail
+//	   │ ◀─ welcome ───────────────────── │
+//	   │ ── info ───────────────────────▶ │  clockwise, index 0 first
+//	   │ ◀─ info ──────────────────────── │  the other way round, index 0 first
+//	   │ ◀─ part, heartbeat, verdict ───▶ │  the control ring
+//	   │ ◀─ goodbye ────────────────────▶ │
+//
+// A frame is the magic "RNGC", a big-endian length and that many bytes of JSON,
+// so that tcpdump -A shows what nodes say to each other. Whoever sends anything
+// else is named in the trace and hung up on; bring-up goes on.
+//
+// # Who owns what
+//
+// A Control owns its listener, its two links and all goroutines on them: one
+// accepts, one dials until the right link is up, one keeps time, each accepted
+// connection has one for its first frame, and each link has a reader and a
+// writer. Readers handle frames under the Control's lock and never write to a
+// socket, so that a ring of full sockets cannot lock itself up; writers alone
+// write, from a queue. Close ends all of them and returns when they are gone.
+package bootstrap

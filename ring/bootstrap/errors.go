@@ -1,0 +1,107 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrUsage is wrapped by every error that a change of the command line or of
+// the configuration would mend (exit code 3): a bad list, an index outside it, a
+// port in use, peers that were told different things.
+var ErrUsage = errors.New("usage")
+
+type usageError struct{ text string }
+
+func (e *usageError) Error() string        { return e.text }
+func (e *usageError) Is(target error) bool { return target == ErrUsage }
+
+// Usagef makes an error that wraps ErrUsage, without its text.
+func Usagef(format string, args ...any) error {
+	return &usageError{text: fmt.Sprintf(format, args...)}
+}
+
+// Kind says why a ring failed.
+type Kind string
+
+// The kinds of verdicts.
+const (
+	KindMismatch Kind = "mismatch" // two nodes were told different things
+	KindTimeout  Kind = "timeout"  // a wait's deadline passed
+	KindLost     Kind = "lost"     // a connection ended without a goodbye
+	KindSilent   Kind = "silent"   // nothing heard and nothing moving
+	KindLeft     Kind = "left"     // a goodbye while others still need the ring
+	KindFailed   Kind = "failed"   // a rank's own error
+)
+
+// Verdict is why the ring failed, as every rank is told.
+type Verdict struct {
+	Kind Kind   `json:"kind"`
+	Rank int    `json:"rank"` // at fault, or -1
+	By   int    `json:"by"`   // who found it
+	Text string `json:"text"` // one line: given, expected, what to do
+	// told is set on the ranks that got the verdict from another.
+	told bool
+}
+
+// Error returns the text, and who found it if that was another rank.
+func (v *Verdict) Error() string {
+	if v.told {
+		return fmt.Sprintf("rank %d reports: %s", v.By, v.Text)
+	}
+	return v.Text
+}
+
+// Is makes a mismatch an ErrUsage.
+func (v *Verdict) Is(target error) bool { return target == ErrUsage && v.Kind == KindMismatch }
+
+// ErrClosed is returned by operations on a closed Control.
+var ErrClosed = errors.New("the control ring is closed")
+
+// PeerReport is what a probe learned of one rank.
+type PeerReport struct {
+	Rank  int    `json:"rank"`
+	Node  string `json:"node"`
+	Up    bool   `json:"up"`
+	State string `json:"state"` // what it does, or why it was not reached
+}
+
+// TimeoutError is a deadline that passed, with the state of every rank.
+type TimeoutError struct {
+	What    string        // what was awaited
+	From    []int         // from which ranks
+	After   time.Duration // how long this rank waited
+	Peers   []PeerReport
+	Remarks []string // strangers on the port and the like
+}
+
+// Error is one line: the wait, then every rank that is not this one.
+func (e *TimeoutError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "timed out after %s waiting for %s from %s", e.After.Round(time.Millisecond), e.What, rankList(e.From))
+	for i, p := range e.Peers {
+		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0])
+		fmt.Fprintf(&b, "rank %d (%s): %s", p.Rank, p.Node, p.State)
+	}
+	for _, r := range e.Remarks {
+		b.WriteString("; " + r)
+	}
+	return b.String()
+}
+
+func rankList(ranks []int) string {
+	const most = 8
+	parts := make([]string, 0, most+1)
+	for i, r := range ranks {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(ranks)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprint(r))
+	}
+	if len(ranks) == 1 {
+		return "rank " + parts[0]
+	}
+	return "ranks " + strings.Join(parts, ", ")
+}

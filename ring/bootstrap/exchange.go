@@ -1,0 +1,105 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Exchange connects to both neighbours, in whatever order the nodes start, and
+// swaps a JSON value with each. The order is that of the source document: index 0
+// sends to the right and then listens to the left, the others listen first and
+// then send; then the same in the opposite direction. At the context's deadline
+// the error is a *TimeoutError that says who is up; any failure here ends the ring.
+func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, fromRight json.RawMessage, err error) {
+	defer func() {
+		var late *TimeoutError
+		if errors.As(err, &late) {
+			c.Fail(&Verdict{Kind: KindTimeout, Rank: c.missing(late), By: c.rank, Text: late.Error()})
+		}
+	}()
+	var payloads [2]json.RawMessage
+	for side, v := range [2]any{left: toLeft, right: toRight} {
+		if payloads[side], err = json.Marshal(v); err != nil {
+			return nil, nil, fmt.Errorf("exchange: %w", err)
+		}
+		if len(payloads[side]) > MaxFrame/2 {
+			return nil, nil, fmt.Errorf("exchange: %d bytes: more than %d", len(payloads[side]), MaxFrame/2)
+		}
+	}
+	c.dialling.Do(func() { c.running.Go(c.dial) })
+	for _, to := range [2]int{right, left} {
+		from := 1 - to
+		if c.rank == 0 {
+			err = c.sendInfo(ctx, to, payloads[to])
+		}
+		if err == nil {
+			err = c.awaitInfo(ctx, from)
+		}
+		if err == nil && c.rank != 0 {
+			err = c.sendInfo(ctx, to, payloads[to])
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealed = true
+	c.notify()
+	return c.info[left], c.info[right], nil
+}
+
+// missing returns the one rank that is not up, or -1.
+func (c *Control) missing(e *TimeoutError) int {
+	rank := -1
+	for _, p := range e.Peers {
+		if !p.Up {
+			if rank >= 0 {
+				return -1
+			}
+			rank = p.Rank
+		}
+	}
+	return rank
+}
+
+func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessage) error {
+	return c.wait(ctx, "a connection", func() []int {
+		// Index 0 speaks first, and only once both neighbours are there: until
+		// then either can be restarted without harm.
+		var absent []int
+		for s, l := range c.links {
+			if l == nil && (s == side || c.rank == 0) {
+				absent = append(absent, c.neighbour(s))
+			}
+		}
+		if c.failure != nil {
+			return []int{c.neighbour(side)} // not sent; wait returns the verdict
+		}
+		if absent == nil {
+			l := c.links[side]
+			l.used = true
+			c.send(l, TypeInfo, payload)
+		}
+		return absent
+	})
+}
+
+func (c *Control) awaitInfo(ctx context.Context, side int) error {
+	return c.wait(ctx, "the queue pair's address", func() []int {
+		// A right neighbour that cannot be reached holds up the whole ring, so
+		// it is the one to name.
+		switch {
+		case c.info[side] != nil:
+			return nil
+		case c.links[side] == nil:
+			return []int{c.neighbour(side)}
+		case c.links[right] == nil:
+			return []int{c.neighbour(right)}
+		default:
+			return []int{c.neighbour(side)}
+		}
+	})
+}

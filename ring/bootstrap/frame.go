@@ -1,0 +1,118 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// Version of the frames and of what they mean. Peers of another version are
+	// told so and refused.
+	Version = 1
+	// MaxFrame is the longest frame in bytes, header excluded: room for the
+	// results of a whole run, and too little to hurt.
+	MaxFrame = 1 << 20
+
+	magic      = "RNGC"
+	headerSize = 8 // magic, length
+)
+
+// Type says what a frame is for.
+type Type string
+
+// The types of frames; doc.go has the conversation.
+const (
+	TypeHello     Type = "hello"
+	TypeWelcome   Type = "welcome"
+	TypeReject    Type = "reject"
+	TypeProbe     Type = "probe"
+	TypeState     Type = "state"
+	TypeInfo      Type = "info"
+	TypePart      Type = "part"
+	TypeHeartbeat Type = "heartbeat"
+	TypeVerdict   Type = "verdict"
+	TypeGoodbye   Type = "goodbye"
+)
+
+// Frame is one message between two nodes.
+type Frame struct {
+	Version  int             `json:"version"`
+	Type     Type            `json:"type"`
+	Sender   int             `json:"sender"`
+	Receiver int             `json:"receiver"` // whom the sender means to reach
+	Edge     int             `json:"edge"`     // the dialler's rank
+	Epoch    uint32          `json:"epoch"`
+	Payload  json.RawMessage `json:"payload,omitempty"`
+}
+
+// ErrNotFrame says that bytes are not from ringcli at all.
+var ErrNotFrame = errors.New("not a ringcli frame")
+
+// notFrameError carries the bytes that gave the sender away.
+type notFrameError struct{ head []byte }
+
+func (e *notFrameError) Error() string        { return fmt.Sprintf("%v: %s", ErrNotFrame, Identify(e.head)) }
+func (e *notFrameError) Is(target error) bool { return target == ErrNotFrame }
+
+// AppendFrame appends the frame's bytes to b.
+func AppendFrame(b []byte, f *Frame) ([]byte, error) {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return b, fmt.Errorf("%s frame: %w", f.Type, err)
+	}
+	if len(body) > MaxFrame {
+		return b, fmt.Errorf("%s frame of %d bytes: more than the %d that a frame holds", f.Type, len(body), MaxFrame)
+	}
+	b = append(b, magic...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
+	return append(b, body...), nil
+}
+
+// ReadFrame reads one frame. It holds no more memory than a small multiple of
+// what has arrived, whatever length the header claims. The error is io.EOF at
+// the end of a stream between frames, and wraps ErrNotFrame if the bytes cannot
+// be from ringcli.
+func ReadFrame(r io.Reader) (*Frame, error) {
+	var head [headerSize]byte
+	if n, err := io.ReadFull(r, head[:]); err != nil {
+		if n > 0 && !bytes.HasPrefix([]byte(magic), head[:min(n, len(magic))]) {
+			return nil, &notFrameError{head: bytes.Clone(head[:n])}
+		}
+		if n > 0 && errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("the stream ended after %d of %d header bytes: %w", n, headerSize, err)
+		}
+		return nil, err
+	}
+	if string(head[:len(magic)]) != magic {
+		return nil, &notFrameError{head: bytes.Clone(head[:])}
+	}
+	length := binary.BigEndian.Uint32(head[len(magic):])
+	if length > MaxFrame {
+		return nil, fmt.Errorf("frame of %d bytes: more than the %d that a frame holds", length, MaxFrame)
+	}
+	// ReadAll grows with what arrives, so that a header alone costs nothing.
+	body, err := io.ReadAll(io.LimitReader(r, int64(length)))
+	if err != nil {
+		return nil, fmt.Errorf("frame of %d bytes: after %d: %w", length, len(body), err)
+	}
+	if len(body) < int(length) {
+		return nil, fmt.Errorf("frame of %d bytes: the stream ended after %d: %w", length, len(body), io.ErrUnexpectedEOF)
+	}
+	f := new(Frame)
+	if err := json.Unmarshal(body, f); err != nil {
+		return nil, fmt.Errorf("frame of %d bytes: %w", length, err)
+	}
+	return f, nil
+}
+
+// decode reads a frame's payload.
+func decode[T any](f *Frame) (v T, err error) {
+	if err = json.Unmarshal(f.Payload, &v); err != nil {
+		err = fmt.Errorf("%s frame from rank %d: %w", f.Type, f.Sender, err)
+	}
+	return v, err
+}

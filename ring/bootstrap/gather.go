@@ -1,0 +1,150 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+)
+
+// MaxPart is the most bytes that one rank can put into Gather or Broadcast:
+// base64 in JSON makes four of three.
+const MaxPart = (MaxFrame - 4096) / 4 * 3
+
+// maxAhead bounds the operations that others may have begun and this rank not,
+// before their frames are left in the socket.
+const maxAhead = 256
+
+// part is one rank's contribution to an operation of the control ring. It goes
+// right until it has seen every rank.
+type part struct {
+	Op     uint64 `json:"op"` // counts the operations
+	Kind   string `json:"kind"`
+	Origin int    `json:"origin"`
+	Data   []byte `json:"data,omitempty"`
+}
+
+// operation collects parts. Those of an operation that this rank has not begun
+// yet wait in it.
+type operation struct {
+	kind  string
+	by    int // the rank whose part fixed the kind
+	parts [][]byte
+	have  []bool
+	clash string
+}
+
+// Gather collects one slice of bytes from every rank on every rank, by rank.
+func (c *Control) Gather(ctx context.Context, data []byte) ([][]byte, error) {
+	return c.collect(ctx, "gather", data, true, nil)
+}
+
+// Broadcast returns rank 0's data on every rank; the others' is not looked at.
+func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
+	parts, err := c.collect(ctx, "broadcast", data, c.rank == 0, []int{0})
+	if err != nil {
+		return nil, err
+	}
+	return parts[0], nil
+}
+
+// Barrier returns when every rank has called it.
+func (c *Control) Barrier(ctx context.Context) error {
+	_, err := c.collect(ctx, "barrier", nil, true, nil)
+	return err
+}
+
+// collect contributes data and waits for the parts of the ranks in from, or of
+// all. A caller that gives up leaves the ring in step: what it contributed is on
+// its way, and what still comes is dropped.
+func (c *Control) collect(ctx context.Context, kind string, data []byte, contribute bool, from []int) ([][]byte, error) {
+	if len(data) > MaxPart {
+		return nil, fmt.Errorf("%s of %d bytes: expected at most %d", kind, len(data), MaxPart)
+	}
+	c.mu.Lock()
+	if !c.sealed {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%s: the control ring is not connected yet: exchange first", kind)
+	}
+	c.lastOp++
+	id := c.lastOp
+	op := c.operation(id, kind, c.rank)
+	if contribute && c.failure == nil && !c.leaving {
+		c.put(op, c.rank, data)
+		if c.size > 1 {
+			c.send(c.links[right], TypePart, part{Op: id, Kind: kind, Origin: c.rank, Data: data})
+		}
+	}
+	c.notify() // a reader may have waited for this rank to catch up
+	c.mu.Unlock()
+
+	err := c.wait(ctx, kind+" parts", func() []int {
+		if op.clash != "" {
+			return nil
+		}
+		var absent []int
+		if from == nil {
+			for r, have := range op.have {
+				if !have {
+					absent = append(absent, r)
+				}
+			}
+		}
+		for _, r := range from {
+			if !op.have[r] {
+				absent = append(absent, r)
+			}
+		}
+		return absent
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ops, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case op.clash != "":
+		return nil, fmt.Errorf("%s", op.clash)
+	}
+	return op.parts, nil
+}
+
+// operation finds or begins operation id. It needs the lock.
+func (c *Control) operation(id uint64, kind string, by int) *operation {
+	op := c.ops[id]
+	if op == nil {
+		op = &operation{kind: kind, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
+		c.ops[id] = op
+	}
+	if op.kind != kind && op.clash == "" {
+		op.clash = fmt.Sprintf("control operation %d is a %s on rank %d and a %s on rank %d: all ranks must run the same operations in the same order",
+			id, op.kind, op.by, kind, by)
+	}
+	return op
+}
+
+func (c *Control) put(op *operation, rank int, data []byte) {
+	op.parts[rank], op.have[rank] = data, true
+}
+
+// takePart stores a part that came from the left and passes it on to the right.
+func (c *Control) takePart(l *link, p part) error {
+	if p.Origin < 0 || p.Origin >= c.size || l.side != left || p.Op == 0 {
+		return fmt.Errorf("part of operation %d from rank %d: expected a rank below %d, from the left", p.Op, p.Origin, c.size)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p.Op > c.lastOp+maxAhead && !c.closed && c.failure == nil {
+		changed := c.changed
+		c.mu.Unlock()
+		<-changed
+		c.mu.Lock()
+	}
+	if next := c.links[right]; next != nil && c.neighbour(right) != p.Origin {
+		c.send(next, TypePart, p)
+	}
+	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
+		return nil // its caller has given up
+	}
+	c.put(c.operation(p.Op, p.Kind, p.Origin), p.Origin, p.Data)
+	c.notify()
+	return nil
+}

@@ -1,0 +1,383 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+
+	"ringcli/trace"
+)
+
+// hello is the payload of a dialler's first frame.
+type hello struct {
+	identity
+	Size   int      `json:"size"`
+	Digest string   `json:"digest"`
+	List   []string `json:"list,omitempty"`
+}
+
+// rejection is the payload of a reject frame.
+type rejection struct {
+	Verdict
+	Retry bool `json:"retry"` // not now, but perhaps later
+}
+
+// maxHelloList is the longest list that a hello spells out, so that a mismatch
+// can be shown entry by entry. Longer ones are compared by digest alone.
+const maxHelloList = 4096
+
+func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
+	f := Frame{Version: Version, Type: t, Sender: c.rank, Receiver: receiver, Edge: edge, Epoch: c.cfg.Epoch}
+	if payload != nil {
+		var err error
+		if f.Payload, err = json.Marshal(payload); err != nil {
+			return nil, err
+		}
+	}
+	return AppendFrame(nil, &f)
+}
+
+func (c *Control) hello() hello {
+	h := hello{identity: c.self, Size: c.size, Digest: c.digest}
+	if c.size <= maxHelloList {
+		for _, n := range c.cfg.List {
+			h.List = append(h.List, n.String())
+		}
+	}
+	return h
+}
+
+// accept takes connections until the listener is closed.
+func (c *Control) accept() {
+	for {
+		conn, err := c.listener.Accept()
+		if errors.Is(err, net.ErrClosed) || c.life.Err() != nil {
+			if err == nil {
+				_ = conn.Close()
+			}
+			return
+		}
+		if err != nil { // out of descriptors, or the peer was gone already
+			trace.Warn(trace.Bootstrap, "accept", slog.String("error", err.Error()))
+			select {
+			case <-c.life.Done():
+				return
+			case <-time.After(dialPauseMin):
+			}
+			continue
+		}
+		c.mu.Lock()
+		welcome := !c.closed && len(c.pending) < maxPending
+		if welcome {
+			c.pending[conn] = struct{}{}
+		}
+		c.mu.Unlock()
+		if !welcome {
+			_ = conn.Close()
+			continue
+		}
+		c.running.Go(func() { c.greet(conn) })
+	}
+}
+
+// greet reads a connection's first frame and answers it.
+func (c *Control) greet(conn net.Conn) {
+	keep := false
+	defer func() {
+		c.mu.Lock()
+		delete(c.pending, conn)
+		c.mu.Unlock()
+		if !keep {
+			_ = conn.Close()
+		}
+	}()
+	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // fails on a closed connection only, as the read will
+	f, err := ReadFrame(conn)
+	if err != nil {
+		if !errors.Is(err, io.EOF) && c.life.Err() == nil { // a probe of the port alone is nothing
+			c.stranger(conn, explain(conn, err, handshakeTimeout))
+		}
+		return
+	}
+	if f.Version != Version && f.Type != TypeProbe {
+		c.refuse(conn, f, &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(
+			"rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
+			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version)})
+		return
+	}
+	switch f.Type {
+	case TypeProbe:
+		c.answer(conn, f, TypeState, c.status())
+	case TypeHello:
+		h, err := decode[hello](f)
+		if err != nil {
+			c.stranger(conn, err.Error())
+			return
+		}
+		keep = c.join(conn, f, h)
+	default:
+		c.stranger(conn, fmt.Sprintf("a %q frame from rank %d without a hello", f.Type, f.Sender))
+	}
+}
+
+// stranger notes somebody who does not belong here. Bring-up goes on.
+func (c *Control) stranger(conn net.Conn, what string) {
+	text := fmt.Sprintf("stranger at %s on port %s: %s", conn.RemoteAddr(), c.listener.Addr(), what)
+	trace.Warn(trace.Bootstrap, text)
+	c.mu.Lock()
+	const most = 4
+	if c.remarks = append(c.remarks, text); len(c.remarks) > most {
+		c.remarks = c.remarks[1:]
+	}
+	c.mu.Unlock()
+}
+
+// answer writes one frame to a connection that is not a link.
+func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
+	b, err := c.encode(t, f.Sender, f.Edge, payload)
+	if err == nil {
+		_, err = conn.Write(b)
+	}
+	if err != nil {
+		trace.Debug(trace.Bootstrap, "answer", slog.String("type", string(t)), slog.String("error", err.Error()))
+	}
+	return err == nil
+}
+
+// refuse sends a verdict to a caller who was told other things than this rank,
+// and fails this rank too while its ring is still coming up. A ring that runs is
+// not for a newcomer to break.
+func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
+	c.answer(conn, f, TypeReject, rejection{Verdict: *v})
+	c.mu.Lock()
+	sealed := c.sealed
+	first := !sealed && c.fail(v, nil)
+	c.mu.Unlock()
+	if sealed {
+		trace.Warn(trace.Bootstrap, "refused", slog.String("why", v.Text))
+	}
+	c.report(v, first)
+}
+
+// join makes the caller the left link, or says why not. It reports whether it
+// kept the connection.
+func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
+	if v := c.compare(conn, f, h); v != nil {
+		c.refuse(conn, f, v)
+		return false
+	}
+	c.mu.Lock()
+	old := c.links[left]
+	var v *Verdict
+	busy := ""
+	switch {
+	case c.leaving || c.failure != nil:
+		busy = "is ending"
+	case c.sealed || old != nil && old.used:
+		busy = fmt.Sprintf("is in a ring with another rank %d (%s)", old.peer, old.who)
+	case old != nil && old.who.Instance != h.Instance:
+		v = c.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
+	}
+	if busy == "" && v == nil && c.answer(conn, f, TypeWelcome, c.self) {
+		if old != nil { // the neighbour dialled again: its first connection is dead
+			c.links[left] = nil
+			old.finish()
+		}
+		c.addLink(left, conn, h.identity)
+		c.mu.Unlock()
+		return true
+	}
+	c.mu.Unlock()
+	switch {
+	case v != nil:
+		c.refuse(conn, f, v)
+	case busy != "":
+		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: Verdict{
+			Kind: KindMismatch, Rank: c.rank, By: c.rank, Text: c.name(c.rank) + " " + busy}})
+	}
+	return false
+}
+
+func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
+	return &Verdict{Kind: KindMismatch, Rank: rank, By: c.rank, Text: fmt.Sprintf(
+		"two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b)}
+}
+
+// compare checks what a caller was told against what this rank was told.
+func (c *Control) compare(conn net.Conn, f *Frame, h hello) *Verdict {
+	mismatch := func(format string, args ...any) *Verdict {
+		return &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(format, args...)}
+	}
+	caller := fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
+	switch {
+	case h.Size != c.size:
+		return mismatch("%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, c.name(c.rank), c.size)
+	case h.Digest != c.digest:
+		for i, e := range h.List {
+			if own := c.cfg.List[min(i, c.size-1)].String(); e != own {
+				return mismatch("%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
+					caller, c.name(c.rank), i, e, own)
+			}
+		}
+		return mismatch("%s has another list (digest %s) than %s (digest %s): give all nodes the same --list", caller, h.Digest, c.name(c.rank), c.digest)
+	case f.Sender == c.rank && h.Instance != c.self.Instance:
+		return c.twins(c.rank, c.self, c.listener.Addr(), h.identity, conn.RemoteAddr())
+	case f.Receiver != c.rank:
+		return mismatch("%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, c.name(c.rank), f.Receiver)
+	case f.Sender != c.neighbour(left) || f.Edge != f.Sender:
+		return mismatch("%s calls %s on edge %d: expected rank %d on edge %d", caller, c.name(c.rank), f.Edge, c.neighbour(left), c.neighbour(left))
+	}
+	return nil
+}
+
+// dial keeps the right link up until it is used: the neighbour may start late,
+// and may be restarted.
+func (c *Control) dial() {
+	pause := dialPauseMin
+	for {
+		c.mu.Lock()
+		l, changed, over := c.links[right], c.changed, c.sealed || c.leaving || c.failure != nil
+		c.mu.Unlock()
+		if over {
+			return
+		}
+		if l != nil {
+			pause = dialPauseMin
+			select {
+			case <-changed:
+			case <-c.life.Done():
+				return
+			}
+			continue
+		}
+		if err := c.call(); err != nil {
+			c.mu.Lock()
+			c.problem = err.Error()
+			c.mu.Unlock()
+			select {
+			case <-time.After(pause):
+			case <-c.life.Done():
+				return
+			}
+			pause = min(2*pause, dialPauseMax)
+		}
+	}
+}
+
+// call dials the right neighbour once and says hello.
+func (c *Control) call() error {
+	peer := c.neighbour(right)
+	conn, err := c.cfg.Dial(c.life, "tcp", c.cfg.Addrs[peer].String())
+	if err != nil {
+		return err
+	}
+	f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	switch f.Type {
+	case TypeWelcome:
+		who, err := decode[identity](f)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil || c.closed {
+			_ = conn.Close()
+			return err
+		}
+		c.addLink(right, conn, who)
+		return nil
+	case TypeReject:
+		_ = conn.Close()
+		r, err := decode[rejection](f)
+		if err != nil {
+			return err
+		}
+		if r.Retry {
+			return errors.New(r.Text)
+		}
+		v := r.Verdict
+		v.told = true
+		c.Fail(&v)
+		return &v
+	default:
+		_ = conn.Close()
+		return fmt.Errorf("%s answered hello with a %q frame", c.name(peer), f.Type)
+	}
+}
+
+// ask sends one frame and reads the answer, within the time of a handshake.
+func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge int, payload any) (*Frame, error) {
+	deadline := time.Now().Add(handshakeTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	_ = conn.SetDeadline(deadline) // fails on a closed connection only, as the write will
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	b, err := c.encode(t, receiver, edge, payload)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if _, err := conn.Write(b); err != nil {
+		return nil, err
+	}
+	f, err := ReadFrame(conn)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, errors.New(explain(conn, err, time.Since(start).Round(10*time.Millisecond)))
+	case f.Version != Version && f.Type != TypeReject:
+		return nil, fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d: install the same ringcli on both", f.Version, Version)
+	}
+	return f, nil
+}
+
+// bind listens. If the port is taken it asks who is there: a node that was given
+// the same index is told, too.
+func (c *Control) bind(ctx context.Context) (net.Listener, error) {
+	address := c.cfg.Bind.String()
+	ln, err := c.cfg.Listen(ctx, "tcp", address)
+	if err == nil {
+		return ln, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return nil, Usagef("listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	s, why := c.probe(ctx, c.rank)
+	holder := "another program holds it (" + why + "): end it, or give the entry another port (host:port)"
+	switch {
+	case s != nil && s.Digest == c.digest && s.Rank == c.rank:
+		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.identity)
+		c.tellTwin(ctx)
+	case s != nil:
+		holder = fmt.Sprintf("rank %d of another ring holds it (%s): end it, or give the entry another port (host:port)", s.Rank, s.identity)
+	}
+	return nil, Usagef("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
+}
+
+// tellTwin lets the holder of this rank's port know that a second node was given
+// its index.
+func (c *Control) tellTwin(ctx context.Context) {
+	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[c.rank].String())
+	if err != nil {
+		return // it has just ended
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := c.ask(ctx, conn, TypeHello, c.rank, c.rank, c.hello()); err != nil {
+		trace.Debug(trace.Bootstrap, "tell the other node of this index", slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,273 @@
+package bootstrap
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"ringcli/trace"
+)
+
+// link is the connection to one neighbour.
+type link struct {
+	c    *Control
+	side int
+	peer int
+	who  identity
+	conn net.Conn
+
+	// Guarded by the Control's lock.
+	out     [][]byte  // frames to write
+	used    bool      // infos have passed: it cannot be replaced any more
+	ended   bool      // the connection is gone
+	goodbye time.Time // when the neighbour said goodbye
+	heard   time.Time // when the last frame came
+
+	wake chan struct{} // one token: there is something to write, or finish
+	stop chan struct{} // closed by finish
+	once sync.Once
+}
+
+// addLink makes conn the link to a side. It needs the lock.
+func (c *Control) addLink(side int, conn net.Conn, who identity) {
+	_ = conn.SetDeadline(time.Time{}) // fails on a closed connection only, which the reader sees
+	l := &link{
+		c: c, side: side, peer: c.neighbour(side), who: who, conn: conn, heard: time.Now(),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	c.links[side] = l
+	c.running.Go(l.read)
+	c.running.Go(l.write)
+	c.notify()
+	trace.Debug(trace.Bootstrap, fmt.Sprintf("connected to neighbour %d", l.peer), slog.Int("rank", c.rank),
+		slog.Int("neighbour", l.peer), slog.String("address", conn.RemoteAddr().String()), slog.String("host", who.Host))
+}
+
+// send queues a frame for a link. It needs the lock.
+func (c *Control) send(l *link, t Type, payload any) {
+	b, err := c.encode(t, l.peer, c.edge(l.side), payload)
+	if err != nil {
+		// Payloads are ours, and those of callers were measured before.
+		trace.Error(trace.Bootstrap, "frame not sent", slog.String("error", err.Error()))
+		return
+	}
+	l.out = append(l.out, b)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// edge returns the number of the edge at a side: its dialler's rank.
+func (c *Control) edge(side int) int {
+	if side == left {
+		return c.neighbour(left)
+	}
+	return c.rank
+}
+
+// finish lets the writer write what is queued, if the peer takes it soon, and
+// then hang up.
+func (l *link) finish() {
+	l.once.Do(func() {
+		_ = l.conn.SetWriteDeadline(time.Now().Add(flush)) // fails on a closed connection only
+		close(l.stop)
+	})
+}
+
+func (l *link) write() {
+	var next net.Buffers
+	for {
+		l.c.mu.Lock()
+		next, l.out = append(next[:0], l.out...), nil
+		l.c.mu.Unlock()
+		if len(next) > 0 {
+			batch := next // WriteTo consumes the slice that it is called on
+			if _, err := batch.WriteTo(l.conn); err != nil {
+				l.c.lost(l, err)
+				break
+			}
+			continue
+		}
+		select {
+		case <-l.wake:
+			continue
+		case <-l.stop:
+		}
+		l.c.mu.Lock()
+		empty := len(l.out) == 0
+		l.c.mu.Unlock()
+		if empty {
+			break
+		}
+	}
+	_ = l.conn.Close() // ends the reader
+}
+
+func (l *link) read() {
+	r := bufio.NewReader(l.conn)
+	for {
+		f, err := ReadFrame(r)
+		if err == nil {
+			err = l.c.handle(l, f)
+		}
+		if err != nil {
+			l.c.lost(l, err)
+			l.finish()
+			return
+		}
+	}
+}
+
+// handle takes a frame from a neighbour. An error ends the link.
+func (c *Control) handle(l *link, f *Frame) error {
+	if f.Version != Version || f.Sender != l.peer || f.Edge != c.edge(l.side) {
+		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
+			f.Type, f.Version, f.Sender, f.Edge, Version, l.peer, c.edge(l.side))
+	}
+	if f.Epoch != c.cfg.Epoch {
+		trace.Debug(trace.Bootstrap, "frame of another epoch dropped", slog.String("type", string(f.Type)), slog.Int("sender", f.Sender))
+		return nil
+	}
+	switch f.Type {
+	case TypeHeartbeat:
+		c.mu.Lock()
+		l.heard = time.Now()
+		c.mu.Unlock()
+	case TypeInfo:
+		c.mu.Lock()
+		l.heard, l.used = time.Now(), true
+		c.info[l.side] = f.Payload
+		c.notify()
+		c.mu.Unlock()
+	case TypePart:
+		p, err := decode[part](f)
+		if err != nil {
+			return err
+		}
+		return c.takePart(l, p)
+	case TypeGoodbye:
+		c.mu.Lock()
+		l.heard, l.goodbye = time.Now(), time.Now()
+		c.notify()
+		c.mu.Unlock()
+	case TypeVerdict:
+		v, err := decode[Verdict](f)
+		if err != nil {
+			return err
+		}
+		v.told = true
+		c.mu.Lock()
+		first := c.fail(&v, l)
+		c.mu.Unlock()
+		c.report(&v, first)
+	default:
+		return fmt.Errorf("%q frame from rank %d: not expected on a link", f.Type, f.Sender)
+	}
+	return nil
+}
+
+// lost is called when a link's connection has ended or makes no sense.
+func (c *Control) lost(l *link, err error) {
+	var v *Verdict
+	first := false
+	c.mu.Lock()
+	if !l.ended {
+		l.ended = true
+		switch {
+		case c.closed || c.leaving || c.failure != nil || c.links[l.side] != l:
+			// Nobody waits for this neighbour any more.
+		case !l.used:
+			// Nothing has passed yet: the neighbour may be restarted.
+			c.links[l.side] = nil
+			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("rank", c.rank), slog.Int("neighbour", l.peer))
+		case l.goodbye.IsZero():
+			v = &Verdict{Kind: KindLost, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
+				"%s was lost: its control connection ended without a goodbye (%s); see what %s last said", c.name(l.peer), endText(err), l.who.Host)}
+			first = c.fail(v, l)
+		}
+		c.notify()
+	}
+	c.mu.Unlock()
+	c.report(v, first)
+}
+
+func endText(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "end of stream"
+	}
+	return err.Error()
+}
+
+// keepTime sends signs of life and notices who gives none.
+func (c *Control) keepTime() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	last, beat := time.Now(), time.Now()
+	var moved uint64
+	movedAt := last
+	for {
+		select {
+		case <-c.life.Done():
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		if c.cfg.Moved != nil {
+			if m := c.cfg.Moved(); m != moved {
+				moved, movedAt = m, now
+			}
+		}
+		// If this process was stopped itself, others must not pay for it.
+		slept := now.Sub(last) > 10*tick
+		last = now
+		beating := now.Sub(beat) >= heartbeat
+		if beating {
+			beat = now
+		}
+		if slept {
+			movedAt = now
+		}
+		c.mu.Lock()
+		var v *Verdict
+		for _, l := range c.links {
+			if l == nil || l.ended {
+				continue
+			}
+			if slept {
+				l.heard = now
+			}
+			if beating && len(l.out) == 0 {
+				c.send(l, TypeHeartbeat, nil)
+			}
+			if v == nil {
+				v = c.overdue(l, now, movedAt)
+			}
+		}
+		// A neighbour that said goodbye may have ended since.
+		for _, l := range c.links {
+			if v == nil && l != nil && l.used && !l.goodbye.IsZero() && now.Sub(l.goodbye) > goodbyeGrace {
+				v = &Verdict{Kind: KindLeft, Rank: l.peer, By: c.rank, Text: fmt.Sprintf("%s has left the ring: connect again without it, or start it again", c.name(l.peer))}
+			}
+		}
+		first := v != nil && c.fail(v, nil)
+		c.mu.Unlock()
+		c.report(v, first)
+	}
+}
+
+// overdue gives up a neighbour that is silent while nothing else moves either.
+// A stalled TCP connection alone is no reason: the queue pairs may be at work.
+func (c *Control) overdue(l *link, now, movedAt time.Time) *Verdict {
+	silent := min(now.Sub(l.heard), now.Sub(movedAt))
+	if !l.used || silent < c.cfg.Silence {
+		return nil
+	}
+	return &Verdict{Kind: KindSilent, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
+		"%s is silent: nothing heard for %s and nothing moving on the queue pairs; is it stopped, or its network down?", c.name(l.peer), silent.Round(time.Second))}
+}

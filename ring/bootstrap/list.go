@@ -1,0 +1,213 @@
+package bootstrap
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// DefaultPort is the TCP port of the exchange for entries that name none.
+const DefaultPort = 18600
+
+// Node is one entry of the server list.
+type Node struct {
+	Host string // name or address, lower case, without brackets
+	Port int
+}
+
+// String returns host:port, an IPv6 host in brackets.
+func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
+
+// ParseList reads a server list: entries host, host:port, [v6]:port or a bare
+// IPv6 address, separated by commas or white space; @FILE stands for a file's
+// contents, in which # begins a comment. A host that is named several times
+// without a port gets consecutive ports from DefaultPort on.
+func ParseList(list string) ([]Node, error) { return ParseListPort(list, DefaultPort) }
+
+// ParseListPort is ParseList with another first port.
+func ParseListPort(list string, port int) ([]Node, error) {
+	if port < 1 || port > 65535 {
+		return nil, Usagef("TCP port %d: expected 1 to 65535", port)
+	}
+	entries, err := splitList(list, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, Usagef("the server list %q is empty: expected at least one host, such as --list a,b,c or --list @hosts", list)
+	}
+	nodes := make([]Node, len(entries))
+	taken := make(map[Node]int, len(entries))
+	for i, e := range entries {
+		if nodes[i], err = parseEntry(e, i); err != nil {
+			return nil, err
+		}
+		if nodes[i].Port == 0 {
+			continue
+		}
+		if first, ok := taken[nodes[i]]; ok {
+			return nil, Usagef("server list: %s is entry %d and entry %d: every rank needs a host:port of its own; "+
+				"name the host without a port to get consecutive ones", nodes[i], first, i)
+		}
+		taken[nodes[i]] = i
+	}
+	next := make(map[string]int)
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Port != 0 {
+			continue
+		}
+		if next[n.Host] == 0 {
+			next[n.Host] = port
+		}
+		for n.Port = next[n.Host]; ; n.Port++ {
+			if _, ok := taken[*n]; !ok {
+				break
+			}
+		}
+		if n.Port > 65535 {
+			return nil, Usagef("server list: entry %d, %q, is named so often that its TCP ports pass 65535: use a smaller first port than %d",
+				i, n.Host, port)
+		}
+		taken[*n] = i
+		next[n.Host] = n.Port + 1
+	}
+	return nodes, nil
+}
+
+// splitList returns the entries of a list, files read.
+func splitList(list string, files bool) ([]string, error) {
+	var entries []string
+	for _, e := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) }) {
+		name, isFile := strings.CutPrefix(e, "@")
+		if !isFile {
+			entries = append(entries, e)
+			continue
+		}
+		if !files {
+			return nil, Usagef("server list: %q within a list file: a list file cannot name another", e)
+		}
+		more, err := readListFile(name)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, more...)
+	}
+	return entries, nil
+}
+
+func readListFile(name string) ([]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, Usagef("server list: %v: expected @FILE to name a readable file of hosts", err)
+	}
+	defer func() { _ = f.Close() }()
+	var text strings.Builder
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		text.WriteString(line + "\n")
+	}
+	if err := lines.Err(); err != nil {
+		return nil, Usagef("server list: read %s: %v", name, err)
+	}
+	return splitList(text.String(), false)
+}
+
+func parseEntry(entry string, index int) (Node, error) {
+	bad := func(why string) (Node, error) {
+		return Node{}, Usagef("server list: entry %d is %q: %s; expected host, host:port, [v6]:port or an IPv6 address", index, entry, why)
+	}
+	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]")); err == nil {
+		return Node{Host: a.String()}, nil
+	}
+	host, port := entry, ""
+	if strings.ContainsAny(entry, ":[]") {
+		var err error
+		if host, port, err = net.SplitHostPort(entry); err != nil {
+			return bad("not host:port")
+		}
+	}
+	n := Node{Host: strings.ToLower(host)}
+	if a, err := netip.ParseAddr(host); err == nil {
+		n.Host = a.String()
+	} else if !validName(host) {
+		return bad("not a host name")
+	}
+	if host != entry {
+		p, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || p == 0 {
+			return bad("port " + strconv.Quote(port) + " is not 1 to 65535")
+		}
+		n.Port = int(p)
+	}
+	return n, nil
+}
+
+// validName accepts what resolvers do: letters, digits, '-', '.' and '_'.
+func validName(s string) bool {
+	for _, r := range s {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._", r) {
+			return false
+		}
+	}
+	return s != "" && s[0] != '-' && len(s) <= 253
+}
+
+// Digest returns a short fingerprint of the list, equal on nodes whose lists name
+// the same hosts and ports in the same order.
+func Digest(nodes []Node) string {
+	h := sha256.New()
+	for _, n := range nodes {
+		_, _ = fmt.Fprintln(h, n) // a hash never fails
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Resolve looks up every entry's address. IPv4 is preferred: it is what most
+// fabrics' RoCE GIDs are made from.
+func Resolve(ctx context.Context, nodes []Node) ([]netip.AddrPort, error) {
+	known := make(map[string]netip.Addr)
+	out := make([]netip.AddrPort, len(nodes))
+	for i, n := range nodes {
+		a, ok := known[n.Host]
+		if !ok {
+			var err error
+			if a, err = resolveHost(ctx, n.Host); err != nil {
+				if ctx.Err() != nil {
+					return nil, fmt.Errorf("resolve %q, entry %d of the server list: %w", n.Host, i, ctx.Err())
+				}
+				return nil, Usagef("server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
+			}
+			known[n.Host] = a
+		}
+		out[i] = netip.AddrPortFrom(a, uint16(n.Port))
+	}
+	return out, nil
+}
+
+func resolveHost(ctx context.Context, host string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap(), nil
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, a := range addrs {
+		if a.Unmap().Is4() {
+			return a.Unmap(), nil
+		}
+	}
+	if len(addrs) == 0 {
+		return netip.Addr{}, fmt.Errorf("no address")
+	}
+	return addrs[0], nil
+}

@@ -1,0 +1,110 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// status is what a node says of itself to a probe.
+type status struct {
+	identity
+	Rank    int    `json:"rank"`
+	Size    int    `json:"size"`
+	Digest  string `json:"digest"`
+	State   string `json:"state"`
+	Waiting []int  `json:"waiting,omitempty"` // the ranks that it waits for
+	Failure string `json:"failure,omitempty"`
+}
+
+func (c *Control) status() status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting}
+	if c.failure != nil {
+		s.Failure = c.failure.Text
+	}
+	return s
+}
+
+// probesAtOnce bounds the connections of one probe of the list.
+const probesAtOnce = 64
+
+// Probe asks every other rank how it is, all at once, and returns what it
+// learned, by rank. It takes at most a second.
+func (c *Control) Probe(ctx context.Context) []PeerReport {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	reports := make([]PeerReport, 0, c.size)
+	for r := range c.size {
+		if r != c.rank {
+			reports = append(reports, PeerReport{Rank: r, Node: c.cfg.List[r].String()})
+		}
+	}
+	slots := make(chan struct{}, probesAtOnce)
+	var probes sync.WaitGroup
+	for i := range reports {
+		slots <- struct{}{}
+		probes.Go(func() {
+			p := &reports[i]
+			s, why := c.probe(ctx, p.Rank)
+			p.Up, p.State = s != nil, why
+			if s != nil {
+				p.State = c.describe(p.Rank, s)
+			}
+			<-slots
+		})
+	}
+	probes.Wait()
+	return reports
+}
+
+func (c *Control) describe(rank int, s *status) string {
+	switch {
+	case s.Digest != c.digest:
+		return fmt.Sprintf("up, but with another list (%d nodes, digest %s, here %s)", s.Size, s.Digest, c.digest)
+	case s.Rank != rank:
+		return fmt.Sprintf("up, but as rank %d: check its --index", s.Rank)
+	case s.Failure != "":
+		return "up, failed: " + s.Failure
+	case len(s.Waiting) > 0:
+		return fmt.Sprintf("up, waiting for %s (%s)", rankList(s.Waiting), s.State)
+	default:
+		return "up (" + s.State + ")"
+	}
+}
+
+// probe asks one rank. Without an answer, why says what happened instead.
+func (c *Control) probe(ctx context.Context, rank int) (s *status, why string) {
+	start := time.Now()
+	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
+	if err != nil {
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return nil, "connection refused: not started, or already ended"
+		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
+			return nil, fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))
+		}
+		return nil, err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))
+		}
+		return nil, err.Error()
+	}
+	if f.Type != TypeState {
+		return nil, fmt.Sprintf("answered a probe with a %q frame", f.Type)
+	}
+	got, err := decode[status](f)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return &got, ""
+}

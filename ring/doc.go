@@ -1,0 +1,45 @@
+// Package ring brings up a ring of RDMA queue pairs and keeps watch over it: who
+// is in the ring, how it came up, and who is to blame if it breaks. What the ring
+// computes is package collective's matter.
+//
+//	r, err := ring.Connect(ctx, []string{"a", "b", "c"}, index, ring.Options{})
+//	...
+//	defer r.Close()
+//
+// Connect is nothing but the steps in order, and a shell walks them one by one:
+//
+//	Open      bind the TCP port, choose the address, open the device: PD, CQ, channel
+//	Init      two queue pairs with their memory, to INIT, all receives posted
+//	Exchange  find both neighbours over TCP, swap {gid, qpn, psn, mtu, slots, ...}
+//	RTR       compare both ends, ready to receive; a barrier
+//	RTS       ready to send
+//	Ping      a message to the right neighbour and back over the queue pairs
+//	Close     goodbye
+//
+// # The names of the C interface
+//
+// The ring was first described as a C library:
+//
+//	PGHandle                   *ring.Ring, and the *collective.Comm on top of it
+//	connect_process_group      ring.Connect, then collective.New
+//	pg_reduce_scatter          Comm.ReduceScatter
+//	pg_all_gather              Comm.AllGather
+//	pg_all_reduce              Comm.AllReduce
+//	pg_close                   Comm.Close, then Ring.Close
+//	-myindex, -list            --index, --list
+//	#define DEBUG 1            RINGCLI_DEBUG=1, or --trace
+//
+// The one struct became two objects because their lives differ: a ring can be
+// walked through bring-up, pinged and diagnosed without any collective, and a
+// collective needs nothing of how the ring came up. C's int results became
+// errors, which say what was given, what was expected and what to do; IsUsage
+// tells those of the command line from those of the network.
+//
+// # Failure
+//
+// The TCP connections of the exchange stay open. A neighbour whose connection
+// ends without a goodbye is dead; whoever finds out sends a verdict both ways
+// round the ring, so that every survivor learns who died. On each rank the queue
+// pairs then go to ERR, which ends whatever is posted, and Failed reports true.
+// A TCP connection that merely stalls harms nobody while the queue pairs work.
+package ring

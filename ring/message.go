@@ -1,0 +1,93 @@
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// MessageKind says what a message on an edge is for.
+type MessageKind uint8
+
+// The kinds of messages. Those from KindUser on are the caller's.
+const (
+	KindPing MessageKind = 1
+	KindPong MessageKind = 2
+	KindUser MessageKind = 16
+)
+
+var kindNames = [256]string{KindPing: "ping", KindPong: "pong"}
+
+// NameKind gives a message kind of the caller's a name for messages to people.
+// It is for package initialisation: it is not synchronised.
+func NameKind(k MessageKind, name string) { kindNames[k] = name }
+
+func (k MessageKind) String() string {
+	if kindNames[k] == "" {
+		return fmt.Sprintf("message kind %d", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// HeaderSize is the size of a Header on the wire in bytes.
+const HeaderSize = 64
+
+// messageMagic begins every header: "RM", and a version.
+const messageMagic = 0x01_4d52
+
+// Header begins every message and every slot: what this is, and of which
+// operation, so that ranks that disagree find out.
+//
+//	 0  magic "RM" 1, kind     4  epoch      8  sequence     16  digest
+//	24  segment  28 checksum  32  length    40  address      48  rkey
+//	52  sender   56 argument                       (all little-endian)
+type Header struct {
+	Kind     MessageKind
+	Epoch    uint32
+	Seq      uint64 // counts the operations of a ring
+	Digest   uint64 // of the operation's parameters; equal on all ranks
+	Segment  uint32
+	Checksum uint32 // CRC32C of the payload, where there is one
+	Length   uint64 // bytes of payload, or of what Addr names
+	Addr     uint64
+	RKey     uint32
+	Sender   uint32 // rank
+	Arg      uint64 // the kind's own
+}
+
+// Encode writes the header to b, which holds HeaderSize bytes or more.
+func (h *Header) Encode(b []byte) {
+	_ = b[HeaderSize-1]
+	le := binary.LittleEndian
+	le.PutUint32(b, messageMagic|uint32(h.Kind)<<24)
+	le.PutUint32(b[4:], h.Epoch)
+	le.PutUint64(b[8:], h.Seq)
+	le.PutUint64(b[16:], h.Digest)
+	le.PutUint32(b[24:], h.Segment)
+	le.PutUint32(b[28:], h.Checksum)
+	le.PutUint64(b[32:], h.Length)
+	le.PutUint64(b[40:], h.Addr)
+	le.PutUint32(b[48:], h.RKey)
+	le.PutUint32(b[52:], h.Sender)
+	le.PutUint64(b[56:], h.Arg)
+}
+
+// Decode reads a header and reports whether it is one.
+func (h *Header) Decode(b []byte) bool {
+	if len(b) < HeaderSize {
+		return false
+	}
+	le := binary.LittleEndian
+	first := le.Uint32(b)
+	*h = Header{
+		Kind: MessageKind(first >> 24), Epoch: le.Uint32(b[4:]), Seq: le.Uint64(b[8:]), Digest: le.Uint64(b[16:]),
+		Segment: le.Uint32(b[24:]), Checksum: le.Uint32(b[28:]), Length: le.Uint64(b[32:]), Addr: le.Uint64(b[40:]),
+		RKey: le.Uint32(b[48:]), Sender: le.Uint32(b[52:]), Arg: le.Uint64(b[56:]),
+	}
+	return first&0xff_ffff == messageMagic
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum returns the CRC32C of b. It allocates nothing.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

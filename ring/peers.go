@@ -1,0 +1,95 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+
+	"ringcli/verbs"
+)
+
+// PeerStatus is one edge as its queue pair holds it now.
+type PeerStatus struct {
+	Side   string       `json:"side"`
+	Rank   int          `json:"rank"`
+	Node   string       `json:"node"`
+	Local  QPInfo       `json:"local"`
+	Remote QPInfo       `json:"remote"` // zero before Exchange
+	State  string       `json:"state"`
+	MTU    int          `json:"mtu"` // path MTU in bytes, 0 before RTR
+	SQPSN  uint32       `json:"sq_psn"`
+	RQPSN  uint32       `json:"rq_psn"`
+	Attr   verbs.QPAttr `json:"-"`
+}
+
+// Peers asks the queue pairs of both edges how they are.
+func (r *Ring) Peers() ([]PeerStatus, error) {
+	r.mu.Lock()
+	edges, state := r.edges, r.state
+	r.mu.Unlock()
+	if edges[Left] == nil || edges[Right] == nil {
+		return nil, &StepError{Step: "status", State: state, Missing: map[bool]string{true: "init"}[state < StateInitialised]}
+	}
+	var out []PeerStatus
+	for _, e := range edges {
+		attr, _, err := e.QP.Query()
+		if err != nil {
+			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
+		}
+		out = append(out, PeerStatus{
+			Side: e.Side.String(), Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, State: attr.State.String(),
+			MTU: attr.PathMTU.Bytes(), SQPSN: attr.SQPSN, RQPSN: attr.RQPSN, Attr: attr,
+		})
+	}
+	return out, nil
+}
+
+func (r *Ring) nodeName(rank int) string {
+	return fmt.Sprintf("rank %d (%s)", rank, r.nodes[rank])
+}
+
+// CompletionError is a failed completion with the edge that it was on. It wraps
+// *verbs.StatusError.
+type CompletionError struct {
+	Side   Side
+	Peer   int
+	Node   string
+	QPN    uint32
+	Status verbs.Status
+}
+
+func (e *CompletionError) Error() string {
+	s := fmt.Sprintf("%s queue pair 0x%06x, to rank %d (%s): %v", e.Side, e.QPN, e.Peer, e.Node, e.Status.Err())
+	if hint := hints[e.Status]; hint != "" {
+		s += ": " + hint
+	}
+	return s
+}
+
+func (e *CompletionError) Unwrap() error { return e.Status.Err() }
+
+// What the statuses mean in practice, and what to look at.
+var hints = map[verbs.Status]string{
+	verbs.RetryExceeded:        "the peer does not answer; is it gone, or is RoCE traffic (UDP port 4791) filtered or lost?",
+	verbs.RNRRetryExceeded:     "the peer had no receive posted; is it stopped or overloaded?",
+	verbs.RemoteAccessError:    "the peer refused the rkey, the address or the range",
+	verbs.RemoteInvalidRequest: "the peer refused the request; do both ends run the same ringcli with the same MTU?",
+	verbs.LocalProtectionError: "a local key or address is wrong",
+	verbs.LocalLengthError:     "a message was longer than the receive buffer",
+	verbs.FlushError:           "the queue pair failed before; the first error is elsewhere",
+}
+
+// CompletionError explains a completion whose status is not success. If the ring
+// has failed already and the work request was only flushed, that is the reason.
+func (r *Ring) CompletionError(wc *verbs.Completion) error {
+	if wc.Status == verbs.FlushError {
+		if err := r.Err(); err != nil {
+			return err
+		}
+	}
+	side, _, _ := ParseWRID(wc.ID)
+	if side != Left && side != Right {
+		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
+	}
+	peer := r.neighbour(side)
+	return &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
+}

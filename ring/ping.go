@@ -1,0 +1,231 @@
+package ring
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+// PingResult is what one rank measured to its right neighbour: whole round
+// trips, verified at both ends.
+type PingResult struct {
+	Peer  int           `json:"peer"`
+	Count int           `json:"count"` // round trips measured
+	Bytes int           `json:"bytes"` // of a message, its header included
+	Min   time.Duration `json:"min"`
+	P50   time.Duration `json:"p50"`
+	P99   time.Duration `json:"p99"`
+	Max   time.Duration `json:"max"`
+}
+
+// Ping sends a test message to the right neighbour count times, one after the
+// other, over the queue pair. The receiver verifies its bytes and sends them
+// back; the sender verifies them again. All ranks ping at the same time and must
+// give the same count. One more round trip goes ahead unmeasured: it waits for
+// the neighbour to begin. The ring is Ready afterwards.
+func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
+	const most = 1 << 24
+	if count < 1 || count > most {
+		return PingResult{}, bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
+	}
+	var result PingResult
+	err := r.step(ctx, StateReady, func(ctx context.Context) (err error) {
+		r.pings++
+		p := &pinger{r: r, total: uint32(count) + 1}
+		// Microsecond to minute, in nanoseconds, to three digits.
+		p.trips = hdrhistogram.New(1, int64(time.Minute), 3)
+		if err := p.run(ctx); err != nil {
+			return err
+		}
+		result = PingResult{
+			Peer: r.neighbour(Right), Count: count, Bytes: MessageSize, Min: p.least, Max: p.most,
+			P50: time.Duration(p.trips.ValueAtQuantile(50)), P99: time.Duration(p.trips.ValueAtQuantile(99)),
+		}
+		return nil
+	})
+	if err == nil {
+		trace.Debug(trace.Ring, "ping", slog.Int("rank", r.rank), slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
+	}
+	return result, err
+}
+
+// pinger plays both parts: it pings the right neighbour and answers the left.
+type pinger struct {
+	r           *Ring
+	total       uint32 // round trips, the unmeasured one included
+	pongs       uint32 // of ours that came back
+	answered    uint32 // the left neighbour's
+	unsent      int    // messages posted, not completed
+	at          time.Time
+	least, most time.Duration
+	trips       *hdrhistogram.Histogram
+	buf         [MessageSize]byte
+}
+
+func (p *pinger) run(ctx context.Context) error {
+	start := time.Now()
+	waiter := p.r.NewWaiter()
+	var wc [16]verbs.Completion
+	if err := p.send(); err != nil {
+		return err
+	}
+	for p.pongs < p.total || p.answered < p.total || p.unsent > 0 {
+		n, err := p.r.Poll(wc[:])
+		if err != nil {
+			return err
+		}
+		for i := range wc[:n] {
+			if err := p.take(&wc[i]); err != nil {
+				return err
+			}
+		}
+		if n > 0 {
+			waiter.Reset()
+			continue
+		}
+		if p.r.Failed() {
+			return p.r.Err()
+		}
+		if ctx.Err() != nil {
+			return p.late(ctx, time.Since(start))
+		}
+		if err := waiter.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// late says what was awaited, from whom, and what had arrived.
+func (p *pinger) late(ctx context.Context, after time.Duration) error {
+	r := p.r
+	return fmt.Errorf("after %s the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; "+
+		"TCP reaches them, so is RoCE traffic (UDP port %d) filtered, or has a rank not begun to ping? %w",
+		after.Round(time.Millisecond), r.nodeName(r.neighbour(Right)), p.pongs, p.total, p.answered, p.total, r.nodeName(r.neighbour(Left)),
+		r.Right().Remote.UDPPort, context.Cause(ctx))
+}
+
+// send sends the next ping to the right.
+func (p *pinger) send() error {
+	h := Header{
+		Kind: KindPing, Epoch: p.r.Epoch(), Seq: p.r.pings, Segment: p.pongs, Sender: uint32(p.r.rank),
+		Length: MessageSize - HeaderSize, Arg: uint64(p.total),
+	}
+	payload := p.buf[HeaderSize:]
+	for i := range payload {
+		payload[i] = pattern(p.r.rank, p.pongs, i)
+	}
+	h.Checksum = Checksum(payload)
+	h.Encode(p.buf[:])
+	p.unsent++
+	p.at = time.Now()
+	return p.r.Right().SendMessage(p.buf[:])
+}
+
+// take handles one completion.
+func (p *pinger) take(wc *verbs.Completion) error {
+	if wc.Status != verbs.Success {
+		return p.r.CompletionError(wc)
+	}
+	now := time.Now()
+	side, kind, index := ParseWRID(wc.ID)
+	switch kind {
+	case WRMessage:
+		p.unsent--
+		return nil
+	case WRRecv:
+	default:
+		return fmt.Errorf("ping met the completion of another operation (work request %#x): run one operation at a time", wc.ID)
+	}
+	e := p.r.Edge(side)
+	msg := e.Message(index, wc.ByteLen)
+	var h Header
+	if !h.Decode(msg) {
+		return fmt.Errorf("%d bytes from %s are no message", len(msg), p.r.nodeName(e.Peer))
+	}
+	if err := p.check(&h, msg, e); err != nil {
+		return err
+	}
+	if side == Right {
+		return p.pong(e, index, now)
+	}
+	copy(p.buf[:], msg)
+	h.Kind = KindPong
+	h.Sender = uint32(p.r.rank)
+	h.Encode(p.buf[:])
+	p.answered++
+	p.unsent++
+	if err := e.Repost(index); err != nil {
+		return err
+	}
+	return e.SendMessage(p.buf[:])
+}
+
+// pong notes the time of a round trip and begins the next.
+func (p *pinger) pong(e *Edge, index uint64, now time.Time) error {
+	if p.pongs > 0 {
+		trip := now.Sub(p.at)
+		if p.least == 0 || trip < p.least {
+			p.least = trip
+		}
+		p.most = max(p.most, trip)
+		// A trip beyond a minute is beyond the histogram, not beyond Max.
+		_ = p.trips.RecordValue(min(int64(trip), int64(time.Minute)))
+	}
+	p.pongs++
+	if err := e.Repost(index); err != nil {
+		return err
+	}
+	if p.pongs == p.total {
+		return nil
+	}
+	return p.send()
+}
+
+// check verifies a message from a neighbour: pings come from the left, and our
+// own bytes come back from the right.
+func (p *pinger) check(h *Header, msg []byte, e *Edge) error {
+	want, origin, round := KindPing, e.Peer, p.answered
+	if e.Side == Right {
+		want, origin, round = KindPong, p.r.rank, p.pongs
+	}
+	from := p.r.nodeName(e.Peer)
+	switch {
+	case h.Kind != want:
+		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, from, want)
+	case h.Epoch != p.r.Epoch() || h.Seq != p.r.pings || int(h.Sender) != e.Peer:
+		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
+			h.Kind, from, h.Seq, h.Epoch, h.Sender, p.r.pings, p.r.Epoch())
+	case h.Arg != uint64(p.total):
+		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count", from, h.Arg-1, p.r.rank, p.total-1)
+	case h.Segment != round:
+		return fmt.Errorf("%s from %s is of round %d: expected round %d", h.Kind, from, h.Segment, round)
+	case len(msg) != MessageSize || h.Length != MessageSize-HeaderSize:
+		return fmt.Errorf("%s from %s has %d bytes: expected %d", h.Kind, from, len(msg), MessageSize)
+	}
+	payload := msg[HeaderSize:]
+	for i, b := range payload {
+		if w := pattern(origin, round, i); b != w {
+			return fmt.Errorf("%s of round %d from %s: wrong data: byte %d is %#02x, expected %#02x", h.Kind, round, from, i, b, w)
+		}
+	}
+	if sum := Checksum(payload); sum != h.Checksum {
+		return fmt.Errorf("%s of round %d from %s: checksum %#08x, expected %#08x", h.Kind, round, from, h.Checksum, sum)
+	}
+	return nil
+}
+
+// pattern is byte i of a ping's payload: another for each rank and round, and in
+// each place.
+func pattern(rank int, round uint32, i int) byte {
+	v := uint32(rank+1)*0x9e3779b1 + round*0x85ebca6b + uint32(i)*0xc2b2ae35
+	v ^= v >> 15
+	return byte(v * 0x2c1b3c6d >> 24)
+}
