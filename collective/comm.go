@@ -17,6 +17,9 @@ const (
 	// DefaultTimeout is longer than a garbage collection, a swapped page or a
 	// retransmission takes, and shorter than an operator's patience.
 	DefaultTimeout = 30 * time.Second
+	// maxSlots leaves receives for the neighbours' messages: ring keeps 128 posted
+	// on an edge, and each slot that arrives takes one until it is polled.
+	maxSlots = 64
 	// pollBatch completions at a time: more than one round of a pipeline makes.
 	pollBatch = 64
 )
@@ -88,9 +91,10 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
 	c.slot = left.Local.SlotSize - ring.SlotHeader // the same on all ranks: RTR compared them
-	c.left.edge, c.left.slots = left, uint64(left.Local.SlotCount)
-	c.left.heads = make([]ring.Header, c.left.slots)
-	c.right.edge, c.right.slots = right, uint64(right.Remote.SlotCount)
+	slots := uint64(min(left.Local.SlotCount, maxSlots))
+	c.left.edge, c.left.slots = left, slots
+	c.left.heads = make([]ring.Header, slots)
+	c.right.edge, c.right.slots = right, slots
 	c.pass.c = c
 	c.pass.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
 	var err error
@@ -218,10 +222,13 @@ func (c *Comm) fail(err error) error {
 	c.ring.Fail(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure == nil {
-		c.failure = err
-		for _, b := range c.buffers {
-			err = errors.Join(err, b.deregister())
+	if c.failure != nil {
+		return err
+	}
+	c.failure = err
+	for _, b := range c.buffers {
+		if e := b.deregister(); e != nil {
+			err = errors.Join(err, e)
 		}
 	}
 	return err

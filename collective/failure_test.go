@@ -128,6 +128,25 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestCancelWhileQueued: a call that is given up before its turn is given up by
+// all ranks too, since they wait for it.
+func TestCancelWhileQueued(t *testing.T) {
+	w := newWorld(t, 2, ring.Options{}, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	errs := w.each(func(rank int, c *Comm) error {
+		if rank == 1 {
+			return c.Barrier(context.Background())
+		}
+		c.turn <- struct{}{} // another operation
+		defer c.leave()
+		time.AfterFunc(10*time.Millisecond, cancel)
+		return c.Barrier(ctx)
+	})
+	if !errors.Is(errs[0], context.Canceled) || errs[1] == nil {
+		t.Errorf("%v", errs)
+	}
+}
+
 // TestMissingRank: one rank never calls. The error says what was awaited, from
 // whom, and what had come.
 func TestMissingRank(t *testing.T) {

@@ -197,7 +197,8 @@ func TestZeroCopyAllGather(t *testing.T) {
 	}
 }
 
-// TestAllocations: nothing is allocated per operation or per segment.
+// TestAllocations: nothing is allocated per operation or per segment, with
+// addresses under each protocol, and with plain slices.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -205,9 +206,16 @@ func TestAllocations(t *testing.T) {
 	const n, count, runs = 2, 1 << 16, 50
 	w := newWorld(t, n, ring.Options{}, nil)
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
-	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+	var plain [n][]float32
+	for rank := range plain {
+		plain[rank] = make([]float32, count)
+	}
+	for _, protocol := range Protocols() {
 		o := CallOptions{Protocol: protocol, Segment: 16 << 10}
 		once := func(rank int) error {
+			if protocol == Auto {
+				return AllReduce(context.Background(), w.comms[rank], plain[rank], plain[rank], reduce.Sum)
+			}
 			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
 		}
 		peer := make(chan error, 1)

@@ -38,9 +38,14 @@ func (c *Comm) perform(ctx context.Context, r request) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.op, err)
 	}
-	if c.size == 1 {
-		c.alone(r, in, out)
-	} else if err = c.passes(ctx, k, in, out); err != nil {
+	if err = c.stopped(ctx); err == nil {
+		if c.size == 1 {
+			c.alone(r, in, out)
+		} else {
+			err = c.passes(ctx, k, in, out)
+		}
+	}
+	if err != nil {
 		err = c.fail(c.explain(k, err))
 	}
 	c.mu.Lock()
