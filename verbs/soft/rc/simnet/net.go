@@ -1,0 +1,122 @@
+package simnet
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/wire"
+)
+
+// Faults are what may happen to a packet, each with a probability.
+type Faults struct {
+	Loss      float64
+	Duplicate float64
+	Reorder   float64 // it takes up to ten times Latency longer
+	Corrupt   float64 // one to eight bits anywhere from BTH to ICRC are flipped
+}
+
+// Options say how a network is. The zero value is a fast one without faults.
+type Options struct {
+	Seed   uint64
+	Faults Faults
+	// Latency of a packet, one way. Zero takes 2 us.
+	Latency time.Duration
+	// Turnaround is how long a node takes from a packet's arrival to its
+	// answer. Packets that arrive meanwhile are answered together.
+	Turnaround time.Duration
+	// AckDelay is how long an ACK that is merely owed is held back.
+	AckDelay time.Duration
+	// Bandwidth is what a node sends at most, in bytes per second; 0: no limit.
+	Bandwidth float64
+	// Trace is called for every packet as it is sent, if not nil.
+	Trace func(Event)
+}
+
+// Event is a packet that is sent, and its fate.
+type Event struct {
+	At       int64 // ns
+	Src, Dst *Node
+	Packet   []byte // UDP payload as it was meant; valid during the call
+	Fate     string // what befalls it, empty for nothing
+}
+
+// Stats count packets.
+type Stats struct {
+	Sent, Lost, Duplicated, Delayed, Corrupted int
+	Detected                                   int // dropped for their ICRC, their headers or their address
+	Undetected                                 int // damaged, and taken for good
+}
+
+// Net is a network under a virtual clock.
+type Net struct {
+	Counters rc.Counters // of all queue pairs together
+	Stats    Stats
+
+	opts   Options
+	rand   *rand.Rand
+	now    int64
+	order  uint64
+	events queue
+	nodes  map[netip.AddrPort]*Node
+	parsed wire.Packet
+	spare  [][]byte
+}
+
+// New returns a network without nodes. Its clock begins at 1 ns, as queue pairs
+// take 0 for "no time".
+func New(o Options) *Net {
+	if o.Latency == 0 {
+		o.Latency = 2 * time.Microsecond
+	}
+	return &Net{opts: o, rand: rand.New(rand.NewPCG(o.Seed, 0x51)), now: 1, nodes: make(map[netip.AddrPort]*Node)}
+}
+
+// Now returns the virtual time in ns.
+func (n *Net) Now() int64 { return n.now }
+
+// After has f called once d has passed.
+func (n *Net) After(d time.Duration, f func()) {
+	n.schedule(event{at: n.now + int64(d), call: f})
+}
+
+func (n *Net) schedule(e event) {
+	n.order++
+	e.order = n.order
+	n.events.push(e)
+}
+
+// Step lets the next event happen. It returns false if there is none.
+func (n *Net) Step() bool {
+	if len(n.events) == 0 {
+		return false
+	}
+	e := n.events.pop()
+	n.now = e.at
+	switch {
+	case e.packet != nil:
+		n.arrive(e.packet)
+	case e.qp != nil:
+		if e.qp.wakeAt == e.at { // else it was put off or brought forward
+			e.qp.wakeAt = 0
+			e.qp.turn()
+		}
+	default:
+		e.call()
+	}
+	return true
+}
+
+// Run lets events happen until there are none or the virtual clock has moved by
+// limit. It reports whether there are none.
+func (n *Net) Run(limit time.Duration) (quiet bool) {
+	end := n.now + int64(limit)
+	for len(n.events) > 0 {
+		if n.events[0].at > end {
+			return false
+		}
+		n.Step()
+	}
+	return true
+}
