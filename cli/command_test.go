@@ -176,3 +176,21 @@ func TestVersion(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
+
+// The scripts that the binary carries use the commands that it has.
+func TestEmbeddedScripts(t *testing.T) {
+	cfg, err := configs.Load(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range configs.ScriptNames() {
+		script, err := configs.Script(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Session{Config: cfg}
+		if err := s.checkScript(t.Context(), script, 4); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

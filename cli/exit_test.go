@@ -35,7 +35,7 @@ func TestExitCode(t *testing.T) {
 func TestWhateverCtrlCBreaksIsAnInterruption(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	broken := errors.New("queue pair in error")
-	if got := interrupted(ctx, broken); got != broken {
+	if got := interrupted(ctx, broken); !errors.Is(got, broken) {
 		t.Errorf("before Ctrl-C: %v", got)
 	}
 	cancel(errInterrupted)

@@ -100,7 +100,7 @@ func (f *family) start(rank int, args []string, pipe *os.File) error {
 	cmd := exec.Command("/proc/self/exe", append(args, "--"+parentFlag+"=3")...)
 	cmd.Args[0] = "ringcli"
 	cmd.ExtraFiles = []*os.File{pipe}
-	cmd.Stderr = &rankWriter{f: f, rank: rank}
+	cmd.Stderr = &rankWriter{f: f, rank: rank, command: args[0]}
 	if rank == 0 {
 		cmd.Stdout = &lockedWriter{&f.mu, f.s.stdout}
 		if file, ok := f.s.stdout.(*os.File); ok {
@@ -120,7 +120,7 @@ func (f *family) start(rank int, args []string, pipe *os.File) error {
 	go func() {
 		p.err = cmd.Wait()
 		if w, ok := cmd.Stderr.(*rankWriter); ok {
-			w.flush()
+			w.flush(rankCode(p))
 		}
 		f.ended <- p
 	}()
@@ -219,9 +219,11 @@ func (p *rankProcess) obituary() error {
 
 // rankWriter passes a rank's standard error on, whole lines with the rank.
 type rankWriter struct {
-	f    *family
-	rank int
-	part []byte
+	f        *family
+	rank     int
+	command  string
+	part     []byte
+	failures []string // in JSON, where they need the exit code
 }
 
 func (w *rankWriter) Write(b []byte) (int, error) {
@@ -236,11 +238,17 @@ func (w *rankWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// flush passes on what a rank that died left without an end of line.
-func (w *rankWriter) flush() {
+// flush passes on what was left when the rank ended.
+func (w *rankWriter) flush(code int) {
 	if len(w.part) > 0 {
 		w.line(string(w.part))
 		w.part = nil
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	for _, message := range w.failures {
+		// Standard output that cannot be written leaves nowhere to say so.
+		_ = w.f.s.Out.Print(Failure{Command: w.command, Error: message, ExitCode: code, Rank: &w.rank})
 	}
 }
 
@@ -251,7 +259,7 @@ func (w *rankWriter) line(text string) {
 	message, isError := strings.CutPrefix(text, "ringcli: ")
 	switch {
 	case isError && w.rank > 0 && s.Out.Format() == render.JSON:
-		_ = s.Out.Print(Failure{Command: "connect", Error: message, ExitCode: ExitCritical, Rank: &w.rank})
+		w.failures = append(w.failures, message)
 	case isError && w.rank > 0:
 		_, _ = fmt.Fprintf(s.stderr, "ringcli: rank %d: %s\n", w.rank, message)
 	default: // a trace, which has its rank in it, or the leader's

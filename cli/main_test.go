@@ -40,7 +40,7 @@ func program(t *testing.T, args ...string) *process {
 	}
 	p := &process{Cmd: exec.Command(self, args...)}
 	p.Env = append(os.Environ(), asProgram+"=1")
-	p.Cmd.Stdout, p.Cmd.Stderr = &p.stdout, &p.stderr
+	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.WaitDelay = 10 * time.Second
 	return p
 }

@@ -277,3 +277,22 @@ func expectGone(t *testing.T, pids []int) {
 		}
 	}
 }
+
+func TestEveryRanksErrorIsAnObjectInJSON(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "--gid-index", "200")
+	all := objects(t, stdout)
+	if code != ExitUsage || stderr != "" || len(all) != 3 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	ranks := map[any]bool{}
+	for _, o := range all {
+		ranks[o["rank"]] = true
+		if o["ok"] != false || o["exit_code"] != 3.0 || o["command"] != "connect" || !strings.Contains(o["error"].(string), "gid-index 200") {
+			t.Errorf("%v", o)
+		}
+	}
+	if !ranks[nil] || !ranks[1.0] || !ranks[2.0] {
+		t.Errorf("errors of ranks %v: expected the leader's, 1 and 2", ranks)
+	}
+}
