@@ -115,7 +115,7 @@ func nextStep(s QPState) string {
 // badValue returns a sentence about the first attribute out of range.
 func badValue(a *QPAttr, mask AttrMask, port *PortAttr) string {
 	const max24 = 1<<24 - 1
-	all := Access(AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic)
+	all := AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 	for _, c := range []struct {
 		attr AttrMask
 		bad  bool
