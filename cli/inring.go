@@ -86,8 +86,7 @@ func runPing(ctx context.Context, s *Session, call Call) error {
 
 // ping pings on all ranks and returns everybody's results, by rank.
 func (m *Member) ping(ctx context.Context, s *Session, count int) ([]render.Record, error) {
-	s.Progress.Begin("ping")
-	defer s.Progress.End()
+	defer s.Progress.Clock("ping")()
 	r, err := m.ring.Ping(ctx, count)
 	if err != nil {
 		return nil, err

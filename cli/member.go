@@ -38,8 +38,7 @@ func (s *Session) join(ctx context.Context) (m *Member, err error) {
 		return nil, usageError("no index: expected --index I, this node's place in the list, from 0")
 	}
 	trace.SetRank(c.Int("index"))
-	s.Progress.Begin("connect")
-	defer s.Progress.End()
+	defer s.Progress.Clock("connecting, at most %s", c.Duration("timeout"))()
 	r, err := ring.Connect(ctx, []string{c.String("list")}, c.Int("index"), ringOptions(c))
 	if err != nil {
 		return nil, err

@@ -63,9 +63,9 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64) (err 
 			if call.Flags.Changed("warmup") {
 				warmup = int(value[number](call.Flags, "warmup").value)
 			}
-			s.Progress.Begin("p2p %s %s", p2pNames[op], configs.FormatSize(size))
+			end := s.Progress.Clock("p2p %s %s", p2pNames[op], configs.FormatSize(size))
 			mine, err := path.test(ctx, op, uint32(size), iters, warmup)
-			s.Progress.End()
+			end()
 			if err := m.agree(ctx, err); err != nil {
 				return err
 			}

@@ -67,6 +67,34 @@ func (p *Progress) Step(format string, args ...any) {
 	p.width = width
 }
 
+// Clock begins an operation that cannot say how far it is, and shows the time it
+// has taken until the returned function is called, which ends it.
+func (p *Progress) Clock(format string, args ...any) (end func()) {
+	if p == nil || p.w == nil {
+		return func() {}
+	}
+	p.Begin(format, args...)
+	begun, done, ended := p.begun, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				p.Step("%s", p.now().Sub(begun).Truncate(time.Second))
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		p.End()
+	}
+}
+
 // End clears the line.
 func (p *Progress) End() {
 	if p == nil || p.w == nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,4 +46,17 @@ func TestNoProgressOffATerminal(t *testing.T) {
 	none.Begin("x")
 	none.Step("y")
 	none.End()
+	none.Clock("x")()
+}
+
+func TestProgressClock(t *testing.T) {
+	var out bytes.Buffer
+	start := time.Now()
+	p := &Progress{w: &out, now: func() time.Time { return start.Add(10 * time.Since(start)) }}
+	end := p.Clock("connecting")
+	time.Sleep(500 * time.Millisecond) // five seconds of its own
+	end()
+	if got := out.String(); !regexp.MustCompile(`^\rconnecting: \ds`).MatchString(got) || !strings.HasSuffix(got, " \r") {
+		t.Errorf("got %q", got)
+	}
 }
