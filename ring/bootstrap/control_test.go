@@ -1,0 +1,209 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestExchange(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { ring(t, n, nil) })
+	}
+}
+
+func TestExchangeInAnyOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 2, 3, 0}, {2, 0, 3, 1}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			t.Parallel()
+			nodes := freshNodes(t, len(order))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			errs := make(chan error, len(order))
+			for _, rank := range order {
+				c := openRank(t, configFor(t, nodes, rank))
+				go func() { errs <- exchange(ctx, c) }()
+				time.Sleep(150 * time.Millisecond)
+			}
+			for range order {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A node that is stopped and started again before the exchange is no harm.
+func TestRestartBeforeExchange(t *testing.T) {
+	nodes := freshNodes(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	errs := make(chan error, 3)
+	start := func(rank int) *Control {
+		c := openRank(t, configFor(t, nodes, rank))
+		go func() { errs <- exchange(ctx, c) }()
+		return c
+	}
+	start(0)
+	first := start(1)
+	time.Sleep(200 * time.Millisecond)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-errs; !errors.Is(err, ErrClosed) {
+		t.Fatalf("the closed rank: %v", err)
+	}
+	start(1)
+	start(2)
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMissingRank(t *testing.T) {
+	nodes := freshNodes(t, 4)
+	var world []*Control
+	for _, rank := range []int{0, 1, 3} {
+		world = append(world, openRank(t, configFor(t, nodes, rank)))
+	}
+	const timeout = 1500 * time.Millisecond
+	start := time.Now()
+	errs := each(world, func(c *Control) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		return exchange(ctx, c)
+	})
+	if took := time.Since(start); took > timeout+time.Second {
+		t.Errorf("it took %s: expected the deadline, %s, to hold", took, timeout)
+	}
+	for i, err := range errs {
+		text := textOf(err)
+		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s): connection refused: not started", nodes[2])) {
+			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].rank, text)
+		}
+		if !strings.Contains(text, "): up") || errors.Is(err, ErrUsage) {
+			t.Errorf("rank %d does not say who is up: %s", world[i].rank, text)
+		}
+	}
+	var late *TimeoutError
+	if !errors.As(errors.Join(errs...), &late) || len(late.Peers) != 3 {
+		t.Errorf("no rank has a TimeoutError of 3 peers: %v", errs)
+	}
+}
+
+func TestGatherBroadcastBarrier(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		world := ring(t, n, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		noErrors(t, each(world, func(c *Control) error {
+			for round := range 20 {
+				parts, err := c.Gather(ctx, fmt.Appendf(nil, "%d of %d", round, c.rank))
+				if err != nil {
+					return err
+				}
+				for r, p := range parts {
+					if want := fmt.Sprintf("%d of %d", round, r); string(p) != want {
+						return fmt.Errorf("part %d is %q, expected %q", r, p, want)
+					}
+				}
+				if b, err := c.Broadcast(ctx, fmt.Append(nil, "from ", c.rank)); err != nil || string(b) != "from 0" {
+					return fmt.Errorf("broadcast gave %q, %w", b, err)
+				}
+				if err := c.Barrier(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		cancel()
+	}
+}
+
+// The largest parts of all ranks at once must not fill the ring's sockets.
+func TestGatherLarge(t *testing.T) {
+	world := ring(t, 4, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	noErrors(t, each(world, func(c *Control) error {
+		parts, err := c.Gather(ctx, make([]byte, MaxPart))
+		for r, p := range parts {
+			if len(p) != MaxPart {
+				return fmt.Errorf("part %d has %d bytes", r, len(p))
+			}
+		}
+		return err
+	}))
+	if _, err := world[0].Gather(ctx, make([]byte, MaxPart+1)); err == nil {
+		t.Error("a part beyond MaxPart was taken")
+	}
+}
+
+func TestBarrierWaitsForAll(t *testing.T) {
+	world := ring(t, 3, nil)
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	errs := each(world[:2], func(c *Control) error { return c.Barrier(short) })
+	for _, err := range errs {
+		if !strings.Contains(textOf(err), "waiting for barrier parts from rank 2") {
+			t.Errorf("%v: expected the missing rank's name", err)
+		}
+	}
+	// Those who gave up are still in step.
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	noErrors(t, each(world[2:], func(c *Control) error { return c.Barrier(ctx) }))
+	noErrors(t, each(world, func(c *Control) error { return c.Barrier(ctx) }))
+}
+
+func TestOperationsThatDiffer(t *testing.T) {
+	world := ring(t, 3, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	errs := each(world, func(c *Control) error {
+		if c.rank == 1 {
+			_, err := c.Gather(ctx, nil)
+			return err
+		}
+		return c.Barrier(ctx)
+	})
+	for r, err := range errs {
+		if text := textOf(err); !strings.Contains(text, "gather") || !strings.Contains(text, "barrier") {
+			t.Errorf("rank %d: %s: expected both operations", r, text)
+		}
+	}
+}
+
+func TestCloseInAnyState(t *testing.T) {
+	nodes := freshNodes(t, 2)
+	c := openRank(t, configFor(t, nodes, 0))
+	done := make(chan error, 1)
+	go func() { done <- exchange(t.Context(), c) }()
+	time.Sleep(50 * time.Millisecond)
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Errorf("%v: expected ErrClosed", err)
+	}
+	if err := c.Barrier(t.Context()); err == nil {
+		t.Error("a barrier on a closed ring")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	c := openRank(t, configFor(t, freshNodes(t, 2), 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	start := time.Now()
+	if err := exchange(ctx, c); !errors.Is(err, context.Canceled) || time.Since(start) > time.Second {
+		t.Errorf("%v after %s: expected to be cancelled at once", err, time.Since(start))
+	}
+}

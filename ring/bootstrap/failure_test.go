@@ -1,0 +1,223 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ringcli/trace"
+)
+
+// A neighbour whose connections end without a goodbye is named by all survivors.
+func TestDeathIsNamedByAll(t *testing.T) {
+	for _, victim := range []int{0, 2} {
+		var k cutter
+		world := ring(t, 5, func(cfg *Config) {
+			if cfg.Rank == victim {
+				k.install(cfg)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		time.AfterFunc(50*time.Millisecond, k.cut)
+		start := time.Now()
+		for r, err := range each(world, func(c *Control) error {
+			if c.rank == victim {
+				return nil
+			}
+			return c.Barrier(ctx) // the victim never comes
+		}) {
+			var v *Verdict
+			if r != victim && (!errors.As(err, &v) || v.Rank != victim || v.Kind != KindLost) {
+				t.Errorf("rank %d: %v: expected the loss of rank %d", r, err, victim)
+			}
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		cancel()
+	}
+}
+
+func TestFailGoesRound(t *testing.T) {
+	var calls atomic.Int32
+	world := ring(t, 4, func(cfg *Config) { cfg.OnFailure = func(*Verdict) { calls.Add(1) } })
+	world[1].Fail(&Verdict{Kind: KindFailed, Rank: -1, By: 1, Text: "wrong data in segment 3"})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
+		if !strings.Contains(textOf(err), "wrong data in segment 3") || !world[r].Failed() {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if n := calls.Load(); n != 4 {
+		t.Errorf("OnFailure was called %d times: expected once on each of 4 ranks", n)
+	}
+}
+
+func TestLeavingIsNoticed(t *testing.T) {
+	world := ring(t, 4, nil)
+	if err := world[3].Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for r, err := range each(world[:3], func(c *Control) error { return c.Barrier(ctx) }) {
+		var v *Verdict
+		if !errors.As(err, &v) || v.Kind != KindLeft || v.Rank != 3 {
+			t.Errorf("rank %d: %v: expected that rank 3 has left", r, err)
+		}
+	}
+}
+
+// Silence counts only while nothing else moves.
+func TestSilence(t *testing.T) {
+	for _, moving := range []bool{true, false} {
+		var moved atomic.Uint64
+		var quiet atomic.Bool
+		world := ring(t, 2, func(cfg *Config) {
+			cfg.Silence = 700 * time.Millisecond
+			cfg.Moved = func() uint64 {
+				if moving {
+					return moved.Add(1)
+				}
+				return 0
+			}
+			if cfg.Rank == 1 { // sends nothing once quiet
+				var d net.Dialer
+				var lc net.ListenConfig
+				cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					c, err := d.DialContext(ctx, network, address)
+					return mute{c, &quiet}, err
+				}
+				cfg.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+					ln, err := lc.Listen(ctx, network, address)
+					return muteListener{ln, &quiet}, err
+				}
+			}
+		})
+		quiet.Store(true)
+		time.Sleep(1500 * time.Millisecond)
+		v := world[0].Failure()
+		if moving && v != nil {
+			t.Errorf("given up although something moved: %v", v)
+		}
+		if !moving && (v == nil || v.Kind != KindSilent || v.Rank != 1) {
+			t.Errorf("%v: expected rank 1 to be given up as silent", v)
+		}
+		quiet.Store(false)
+	}
+}
+
+// mute drops what is written while quiet.
+type mute struct {
+	net.Conn
+	quiet *atomic.Bool
+}
+
+func (m mute) Write(b []byte) (int, error) {
+	if m.quiet.Load() {
+		return len(b), nil
+	}
+	return m.Conn.Write(b)
+}
+
+type muteListener struct {
+	net.Listener
+	quiet *atomic.Bool
+}
+
+func (l muteListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return mute{c, l.quiet}, nil
+}
+
+// Strangers on the port are named and hung up on, and bring-up goes on.
+func TestStrangersOnThePort(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	if err := trace.SetOutput(lockedWriter{&mu, &log}, trace.Text); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := trace.SetOutput(os.Stderr, trace.Auto); err != nil {
+			t.Error(err)
+		}
+	}()
+	nodes := freshNodes(t, 2)
+	zero := openRank(t, configFor(t, nodes, 0))
+	for _, first := range []string{pingpong, "GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x05hello", "SSH-2.0-x\r\n", "\x01\x02", "RNGC\x00\x00\x00\x02[]", ""} {
+		conn, err := net.Dial("tcp", nodes[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.Write([]byte(first)); err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			continue // stays silent, and must not be in the way
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(2 * handshakeTimeout))
+		if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q was answered with %d bytes, %v: expected to be hung up on", first, n, err)
+		}
+	}
+	one := openRank(t, configFor(t, nodes, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(ctx, c) }))
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"ibv_rc_pingpong (52-byte", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the trace names no %q:\n%s", want, log.String())
+		}
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// A stranger in the place of the right neighbour is named at the deadline.
+func TestStrangerInsteadOfNeighbour(t *testing.T) {
+	nodes := freshNodes(t, 2)
+	ln, err := net.Listen("tcp", nodes[1].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_ = c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = exchange(ctx, openRank(t, configFor(t, nodes, 0)))
+	if !strings.Contains(textOf(err), "HTTP") {
+		t.Errorf("%v: expected the HTTP server to be named", err)
+	}
+}

@@ -1,0 +1,90 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestParseList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, []byte("# the rack\nnode1 node2:7000 # spare\n\n10.0.0.3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for list, want := range map[string]string{
+		"a,b,c":                      "[a:18600 b:18600 c:18600]",
+		"A b:7\tc\n":                 "[a:18600 b:7 c:18600]",
+		"a,a,a":                      "[a:18600 a:18601 a:18602]",
+		"a,a:18600":                  "[a:18601 a:18600]",
+		"a,b,a,b":                    "[a:18600 b:18600 a:18601 b:18601]",
+		"[fd00::1]:99,fd00::2,[::1]": "[[fd00::1]:99 [fd00::2]:18600 [::1]:18600]",
+		"FD00:0::1,fd00::1":          "[[fd00::1]:18600 [fd00::1]:18601]",
+		"@" + file:                   "[node1:18600 node2:7000 10.0.0.3:18600]",
+		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
+	} {
+		nodes, err := ParseList(list)
+		if got := fmt.Sprint(nodes); err != nil || got != want {
+			t.Errorf("%q: %s, %v; expected %s", list, got, err, want)
+		}
+	}
+}
+
+func TestParseListRefuses(t *testing.T) {
+	nested := filepath.Join(t.TempDir(), "nested")
+	if err := os.WriteFile(nested, []byte("@other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for list, want := range map[string]string{
+		"":               "empty",
+		" , ":            "empty",
+		"a:1,b,a:1":      "a:1 is entry 0 and entry 2",
+		"a,b:0":          `entry 1 is "b:0"`,
+		"a:70000":        "not 1 to 65535",
+		"a:":             "not 1 to 65535",
+		"a:b:c":          "not host:port",
+		"-a":             "not a host name",
+		"a/b":            "not a host name",
+		"@/no/such/file": "no such file",
+		"@" + nested:     "cannot name another",
+		"a:65535,a":      "", // fine: the second takes the first port
+	} {
+		_, err := ParseList(list)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", list, err)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), want) || strings.Contains(textOf(err), "\n") {
+			t.Errorf("%q: %v; expected one line of usage with %q", list, err, want)
+		}
+	}
+	if _, err := ParseListPort("a,a", 65535); !errors.Is(err, ErrUsage) {
+		t.Errorf("ports beyond 65535: %v", err)
+	}
+}
+
+func TestDigestDependsOnOrder(t *testing.T) {
+	a, _ := ParseList("a,b")
+	b, _ := ParseList("b,a")
+	c, _ := ParseList("A:18600 b")
+	if Digest(a) == Digest(b) || Digest(a) != Digest(c) {
+		t.Errorf("digests %s %s %s: expected the first and the last to be equal", Digest(a), Digest(b), Digest(c))
+	}
+}
+
+func TestResolveNamesTheEntry(t *testing.T) {
+	nodes, _ := ParseList("127.0.0.1,no-such-host.invalid")
+	_, err := Resolve(t.Context(), nodes)
+	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), `entry 1, "no-such-host.invalid"`) {
+		t.Errorf("%v: expected an error that names entry 1", err)
+	}
+	nodes, _ = ParseList("localhost,::1")
+	addrs, err := Resolve(t.Context(), nodes)
+	if err != nil || addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
+		t.Errorf("%v, %v", addrs, err)
+	}
+}

@@ -1,0 +1,182 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// freshNodes returns n nodes on addresses of a 127.x.y.0/24 that nobody uses.
+func freshNodes(t testing.TB, n int) []Node {
+	t.Helper()
+	for range 100 {
+		x, y := 1+rand.IntN(254), 1+rand.IntN(254)
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.254:18600", x, y))
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = ln.Close() }) // holds the subnet against others that choose this way
+		nodes := make([]Node, n)
+		for i := range nodes {
+			nodes[i] = Node{Host: fmt.Sprintf("127.%d.%d.%d", x, y, i+1), Port: DefaultPort}
+		}
+		return nodes
+	}
+	t.Fatal("no free 127.x.y.0/24")
+	return nil
+}
+
+// configFor is the Config of a rank on loopback.
+func configFor(t testing.TB, nodes []Node, rank int) Config {
+	t.Helper()
+	addrs, err := Resolve(t.Context(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank], Epoch: 1}
+}
+
+func openRank(t testing.TB, cfg Config) *Control {
+	t.Helper()
+	c, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("rank %d: close: %v", cfg.Rank, err)
+		}
+	})
+	return c
+}
+
+// greeting is what the tests exchange.
+type greeting struct {
+	From int    `json:"from"`
+	Side string `json:"side"`
+}
+
+// exchange runs Exchange and checks who the neighbours said they are.
+func exchange(ctx context.Context, c *Control) error {
+	fromLeft, fromRight, err := c.Exchange(ctx, greeting{c.rank, "left"}, greeting{c.rank, "right"})
+	if err != nil {
+		return err
+	}
+	wantLeft := fmt.Sprintf(`{"from":%d,"side":"right"}`, c.neighbour(left))
+	wantRight := fmt.Sprintf(`{"from":%d,"side":"left"}`, c.neighbour(right))
+	if string(fromLeft) != wantLeft || string(fromRight) != wantRight {
+		return fmt.Errorf("rank %d got %s and %s, expected %s and %s", c.rank, fromLeft, fromRight, wantLeft, wantRight)
+	}
+	return nil
+}
+
+// each runs f for every Control at once and returns the errors by rank.
+func each(world []*Control, f func(*Control) error) []error {
+	errs := make([]error, len(world))
+	var wg sync.WaitGroup
+	for i, c := range world {
+		wg.Go(func() { errs[i] = f(c) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// ring opens and connects n ranks.
+func ring(t testing.TB, n int, change func(*Config)) []*Control {
+	t.Helper()
+	nodes := freshNodes(t, n)
+	world := make([]*Control, n)
+	for i := range world {
+		cfg := configFor(t, nodes, i)
+		if change != nil {
+			change(&cfg)
+		}
+		world[i] = openRank(t, cfg)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	noErrors(t, each(world, func(c *Control) error { return exchange(ctx, c) }))
+	return world
+}
+
+func noErrors(t testing.TB, errs []error) {
+	t.Helper()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// cutter keeps the connections that a Config makes, so that a test can cut them
+// without a goodbye.
+type cutter struct {
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (k *cutter) install(cfg *Config) {
+	cfg.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		var lc net.ListenConfig
+		ln, err := lc.Listen(ctx, network, address)
+		return cutListener{ln, k}, err
+	}
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, network, address)
+		return k.keep(c), err
+	}
+}
+
+func (k *cutter) keep(c net.Conn) net.Conn {
+	if c != nil {
+		k.mu.Lock()
+		k.conns = append(k.conns, c)
+		k.mu.Unlock()
+	}
+	return c
+}
+
+func (k *cutter) cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.conns {
+		_ = c.Close()
+	}
+}
+
+type cutListener struct {
+	net.Listener
+	k *cutter
+}
+
+func (l cutListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return l.k.keep(c), err
+}
+
+var errNothing = errors.New("no error")
+
+func textOf(err error) string {
+	if err == nil {
+		return errNothing.Error()
+	}
+	return err.Error()
+}
+
+func addrOf(n Node) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(n.Host), uint16(n.Port))
+}
