@@ -154,6 +154,8 @@ func testBothDirections(t *testing.T, h Harness) {
 	for _, e := range []*end{l.a, l.b} {
 		e.recv.each(verbs.Success, 0, n, "%s's receives", e.name)
 		e.send.each(verbs.Success, 0, 2*n, "%s's sends", e.name)
+	}
+	for _, e := range []*end{l.a, l.b} {
 		for i := range n {
 			l.ok(verify(e.buf.Bytes()[100000+i*size:][:size], uint64(i)), "SEND %d to %s", i, e.name)
 			l.ok(verify(e.buf.Bytes()[200000+i*size:][:size], uint64(i)), "WRITE %d to %s", i, e.name)
