@@ -2,6 +2,7 @@ package rc
 
 import (
 	"fmt"
+	"slices"
 
 	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
@@ -18,6 +19,8 @@ type recvWQE struct {
 type answer struct {
 	valid  bool // false: no such answer yet
 	atomic bool
+	replay bool // in the queue: the requester asked again
+	slot   int  // in remembered
 	first  uint32
 	last   uint32
 	cur    uint32 // in the queue: PSN of the next response
@@ -82,7 +85,7 @@ func (r *responder) reset() {
 
 // ready makes room for as many READs and atomics at once as RTR says.
 func (r *responder) ready(n int) {
-	r.queue = make([]answer, 0, n+1)
+	r.queue = make([]answer, 0, 2*n) // one a slot; a READ repeated in parts may take more
 	r.remembered = make([]answer, n)
 	r.origs = make([]uint64, n)
 	r.nextAnswer = 0
@@ -264,8 +267,7 @@ func (q *QP) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
 func (q *QP) stepRead(p *wire.Packet, out *Output) {
 	length := p.RETH.DMALen()
 	switch {
-	case q.attr.Access&verbs.AccessRemoteRead == 0, len(q.remembered) == 0, len(q.queue) >= len(q.remembered),
-		length > maxMessage, len(p.Payload) != 0:
+	case q.attr.Access&verbs.AccessRemoteRead == 0, length > maxMessage, len(p.Payload) != 0, !q.freeSlot():
 		q.refuse(wire.NakInvalidRequest, out)
 		return
 	case length != 0 && !q.cfg.Memory.Remote(p.RETH.RKey(), p.RETH.VA(), uint64(length), verbs.AccessRemoteRead):
@@ -279,8 +281,7 @@ func (q *QP) stepRead(p *wire.Packet, out *Output) {
 func (q *QP) stepAtomic(p *wire.Packet, out *Output) {
 	va := p.Atomic.VA()
 	switch {
-	case q.attr.Access&verbs.AccessRemoteAtomic == 0, len(q.remembered) == 0, len(q.queue) >= len(q.remembered),
-		va%8 != 0, len(p.Payload) != 0:
+	case q.attr.Access&verbs.AccessRemoteAtomic == 0, va%8 != 0, len(p.Payload) != 0, !q.freeSlot():
 		q.refuse(wire.NakInvalidRequest, out)
 		return
 	case !q.cfg.Memory.Remote(p.Atomic.RKey(), va, 8, verbs.AccessRemoteAtomic):
@@ -296,11 +297,28 @@ func (q *QP) stepAtomic(p *wire.Packet, out *Output) {
 	q.answer(answer{atomic: true, first: p.PSN, last: p.PSN, orig: orig})
 }
 
+// freeSlot prepares the slot of the oldest READ or atomic for a new one. By then
+// a requester that keeps to max_dest_rd_atomic has the oldest one's answer, though
+// it may have asked for it twice: a replay that is still queued is dropped. If the
+// answer itself is still queued there are too many outstanding: false.
+func (q *QP) freeSlot() bool {
+	if len(q.remembered) == 0 {
+		return false
+	}
+	for len(q.queue) > 0 && q.queue[0].slot == q.nextAnswer {
+		if !q.queue[0].replay {
+			return false
+		}
+		q.queue = q.queue[:copy(q.queue, q.queue[1:])]
+	}
+	return true
+}
+
 // answer remembers a new READ or atomic and queues it. Its response acknowledges
 // whatever came before.
 func (q *QP) answer(a answer) {
 	q.msn = (q.msn + 1) & wire.PSNMask
-	a.valid, a.msn, a.cur = true, q.msn, a.first
+	a.valid, a.msn, a.cur, a.slot = true, q.msn, a.first, q.nextAnswer
 	q.remembered[q.nextAnswer] = a
 	q.nextAnswer = (q.nextAnswer + 1) % len(q.remembered)
 	q.queue = append(q.queue, a)
@@ -331,18 +349,25 @@ func (q *QP) duplicate(p *wire.Packet) {
 			}
 			a.first, a.last, a.va, a.length = p.PSN, last, p.RETH.VA(), length
 		}
-		// The requester went back: what is queued from here on it asks for anew.
-		keep := 0
-		for keep < len(q.queue) && wire.PSNDiff(q.queue[keep].last, p.PSN) < 0 {
-			keep++
-		}
-		q.queue = q.queue[:keep]
-		if len(q.queue) == cap(q.queue) {
-			return
-		}
-		a.cur = a.first
-		q.queue = append(q.queue, a)
+		a.replay, a.cur = true, a.first
+		q.again(a)
 		return
+	}
+}
+
+// again queues a replay at its place in the order of PSNs. What follows it in the
+// queue stays: the network may have doubled this one request, and a requester
+// that went back repeats the others too.
+func (q *QP) again(a answer) {
+	at := 0
+	for at < len(q.queue) && wire.PSNDiff(q.queue[at].last, a.first) < 0 {
+		at++
+	}
+	switch {
+	case at < len(q.queue) && q.queue[at].slot == a.slot:
+		q.queue[at] = a
+	case len(q.queue) < len(q.remembered):
+		q.queue = slices.Insert(q.queue, at, a)
 	}
 }
 
