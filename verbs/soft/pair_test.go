@@ -45,9 +45,11 @@ func newEnd(t testing.TB, o verbs.OpenOptions, bytes uint64) *end {
 	return e
 }
 
-func tryEnd(o verbs.OpenOptions, bytes uint64) (e *end, err error) {
+func tryEnd(o verbs.OpenOptions, bytes uint64) (*end, error) { return openEnd("soft:lo", o, bytes) }
+
+func openEnd(device string, o verbs.OpenOptions, bytes uint64) (e *end, err error) {
 	e = &end{}
-	d, err := verbs.Find("soft:lo")
+	d, err := verbs.Find(device)
 	if err != nil {
 		return nil, err
 	}
