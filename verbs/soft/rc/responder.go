@@ -334,7 +334,10 @@ func (q *QP) duplicate(p *wire.Packet) {
 		return
 	}
 	for i := range q.remembered {
-		a := q.remembered[i]
+		// The latest first: of those from a whole round of PSNs ago, one may
+		// have the same PSN.
+		n := len(q.remembered)
+		a := q.remembered[(q.nextAnswer+n-1-i)%n]
 		into := wire.PSNDiff(p.PSN, a.first)
 		if into < 0 || wire.PSNDiff(p.PSN, a.last) > 0 || a.atomic != (p.Flags&wire.IsAtomic != 0) || !a.valid {
 			continue
