@@ -154,6 +154,7 @@ func (q *QP) becomeErr(out *Output) {
 		return
 	}
 	q.state = verbs.StateErr
+	q.ackOwed = false
 	q.flushSends(out)
 	q.flushRecvs(out)
 }
