@@ -197,6 +197,9 @@ func (q *QP) retry(now int64, out *Output) {
 // rnr handles a receiver-not-ready NAK of the packet at una.
 func (q *QP) rnr(code uint8, now int64, out *Output) {
 	const forever = 7
+	if q.rnrUntil != 0 {
+		return // the same one, doubled: nothing was sent since
+	}
 	q.cfg.Counters.RNRNakRetryErr++
 	if q.attr.RNRRetry != forever {
 		if q.rnrTries >= q.attr.RNRRetry {
