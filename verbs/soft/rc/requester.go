@@ -110,8 +110,9 @@ func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
 	if length > maxMessage {
 		return fmt.Errorf("QP 0x%06x: message of %d bytes: %w: at most 2^31", q.cfg.QPN, length, verbs.ErrInvalid)
 	}
-	if (wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd) && length != 8 {
-		return fmt.Errorf("QP 0x%06x: %s into %d bytes: %w: an atomic returns 8", q.cfg.QPN, wr.Opcode, length, verbs.ErrInvalid)
+	if (wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd) && (len(wr.SGL) != 1 || length != 8) {
+		return fmt.Errorf("QP 0x%06x: %s into %d bytes in %d pieces: %w: an atomic returns 8 in one",
+			q.cfg.QPN, wr.Opcode, length, len(wr.SGL), verbs.ErrInvalid)
 	}
 	if q.state == verbs.StateErr {
 		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wcOpcode(wr.Opcode), QPN: q.cfg.QPN}, false, true)
