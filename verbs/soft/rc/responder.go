@@ -478,7 +478,11 @@ func (q *QP) emitNak(out *Output) {
 	if q.nak == 0 {
 		return
 	}
-	f := q.responseBTH(wire.Acknowledge, q.nakAt)
+	psn := q.nakAt
+	if q.nak == wire.NakPSNSeq {
+		psn = q.expected // what was missing may have come since
+	}
+	f := q.responseBTH(wire.Acknowledge, psn)
 	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(q.nak, q.msn)
 	q.nak = 0
 	q.cfg.Counters.NakPkts++
