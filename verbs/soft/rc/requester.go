@@ -149,6 +149,10 @@ func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
 		if budget <= 0 {
 			return true
 		}
+		if !q.localOK(w) { // asked for every packet: the region may be gone by now
+			q.failInTurn(verbs.LocalProtectionError, out)
+			return false
+		}
 		n := 1
 		if w.isRead() || w.isAtomic() {
 			// The responses must fit the window, unless nothing else is under way.
@@ -174,17 +178,8 @@ func (q *QP) begin(w *sendWQE, out *Output) bool {
 	if w.flags&verbs.FlagFence != 0 && len(q.reads) > 0 {
 		return false
 	}
-	status := verbs.Success
 	if (w.isRead() || w.isAtomic()) && q.attr.MaxRDAtomic == 0 {
-		status = verbs.LocalQPOpError
-	} else if !q.localOK(w) {
-		status = verbs.LocalProtectionError
-	}
-	if status != verbs.Success {
-		// Completions come in order: it fails when it is the oldest.
-		if q.sqCur == q.sqHead {
-			q.failSend(status, out)
-		}
+		q.failInTurn(verbs.LocalQPOpError, out)
 		return false
 	}
 	w.begun = true
@@ -192,6 +187,14 @@ func (q *QP) begin(w *sendWQE, out *Output) bool {
 	w.last = wire.PSNAdd(q.next, q.packets(uint64(w.length))-1)
 	q.next = wire.PSNAdd(w.last, 1)
 	return true
+}
+
+// failInTurn fails the work request at sqCur, once it is the oldest: completions
+// come in order.
+func (q *QP) failInTurn(s verbs.Status, out *Output) {
+	if q.sqCur == q.sqHead {
+		q.failSend(s, out)
+	}
 }
 
 // localOK reports whether the lkeys of w cover its memory.
