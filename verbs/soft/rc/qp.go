@@ -98,11 +98,9 @@ func (q *QP) Modify(a *verbs.QPAttr, mask verbs.AttrMask, out *Output) {
 	case verbs.StateErr:
 		q.lastWords.clear()
 		q.becomeErr(out)
-	case verbs.StateRTR:
-		q.becomeRTR()
 	case verbs.StateRTS:
 		q.becomeRTS()
-	default: // INIT and SQD: nothing but the name changes
+	default: // INIT, RTR and SQD: nothing but the name changes
 		q.state = a.State
 	}
 }
@@ -120,7 +118,10 @@ func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
 	set(verbs.AttrPathMTU, func() { q.attr.PathMTU = a.PathMTU; q.mtu = a.PathMTU.Bytes() })
 	set(verbs.AttrDestQPN, func() { q.attr.DestQPN = a.DestQPN })
 	set(verbs.AttrRQPSN, func() { q.expected = a.RQPSN })
-	set(verbs.AttrMaxDestRDAtomic, func() { q.attr.MaxDestRDAtomic = a.MaxDestRDAtomic })
+	set(verbs.AttrMaxDestRDAtomic, func() {
+		q.attr.MaxDestRDAtomic = a.MaxDestRDAtomic
+		q.responder.ready(int(a.MaxDestRDAtomic))
+	})
 	set(verbs.AttrMinRNRTimer, func() { q.attr.MinRNRTimer = a.MinRNRTimer })
 	set(verbs.AttrTimeout, func() { q.attr.Timeout = a.Timeout })
 	set(verbs.AttrRetryCnt, func() { q.attr.RetryCnt = a.RetryCnt })
@@ -134,11 +135,6 @@ func (q *QP) becomeReset() {
 	q.attr, q.mtu = verbs.QPAttr{}, 0
 	q.requester.reset(q.cfg.Window)
 	q.responder.reset()
-}
-
-func (q *QP) becomeRTR() {
-	q.state = verbs.StateRTR
-	q.responder.ready(int(q.attr.MaxDestRDAtomic))
 }
 
 func (q *QP) becomeRTS() {

@@ -63,7 +63,7 @@ type responder struct {
 	origs      []uint64 // their atomics' values
 	nextAnswer int
 	ackOwed    bool
-	ackCount   int // packets with AckReq since the last ACK
+	ackCount   int // SEND and WRITE packets taken since the last ACK
 }
 
 func (r *responder) init(c verbs.QPCap) {
@@ -83,8 +83,12 @@ func (r *responder) reset() {
 	r.ackOwed, r.ackCount = false, 0
 }
 
-// ready makes room for as many READs and atomics at once as RTR says.
+// ready makes room for as many READs and atomics at once as max_dest_rd_atomic
+// says, and forgets those that were answered before.
 func (r *responder) ready(n int) {
+	if n == len(r.remembered) {
+		return
+	}
 	r.queue = make([]answer, 0, 2*n) // one a slot; a READ repeated in parts may take more
 	r.remembered = make([]answer, n)
 	r.origs = make([]uint64, n)
