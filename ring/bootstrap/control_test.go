@@ -67,6 +67,7 @@ func TestRestartBeforeExchange(t *testing.T) {
 }
 
 func TestMissingRank(t *testing.T) {
+	t.Parallel()
 	nodes := freshNodes(t, 4)
 	var world []*Control
 	for _, rank := range []int{0, 1, 3} {

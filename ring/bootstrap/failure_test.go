@@ -62,6 +62,7 @@ func TestFailGoesRound(t *testing.T) {
 }
 
 func TestLeavingIsNoticed(t *testing.T) {
+	t.Parallel()
 	world := ring(t, 4, nil)
 	if err := world[3].Close(); err != nil {
 		t.Fatal(err)
@@ -78,6 +79,7 @@ func TestLeavingIsNoticed(t *testing.T) {
 
 // Silence counts only while nothing else moves.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	for _, moving := range []bool{true, false} {
 		var moved atomic.Uint64
 		var quiet atomic.Bool
@@ -198,6 +200,7 @@ func (l lockedWriter) Write(b []byte) (int, error) {
 
 // A stranger in the place of the right neighbour is named at the deadline.
 func TestStrangerInsteadOfNeighbour(t *testing.T) {
+	t.Parallel()
 	nodes := freshNodes(t, 2)
 	ln, err := net.Listen("tcp", nodes[1].String())
 	if err != nil {

@@ -52,12 +52,25 @@ func openRank(t testing.TB, cfg Config) *Control {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("rank %d: close: %v", cfg.Rank, err)
-		}
-	})
+	closeLater(t, c)
 	return c
+}
+
+// opened has the Controls of each test, to be closed together at its end: each
+// waits for its neighbours' goodbyes.
+var opened sync.Map
+
+func closeLater(t testing.TB, c *Control) {
+	list, running := opened.LoadOrStore(t, &[]*Control{})
+	world := list.(*[]*Control)
+	*world = append(*world, c)
+	if running {
+		return
+	}
+	t.Cleanup(func() {
+		opened.Delete(t)
+		noErrors(t, each(*world, func(c *Control) error { return c.Close() }))
+	})
 }
 
 // greeting is what the tests exchange.

@@ -1,0 +1,127 @@
+package ring
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+)
+
+func TestLocalAddress(t *testing.T) {
+	// This machine is a, 10.0.0.1; its own name leads to 127.0.1.1.
+	local := func(a netip.Addr) bool { return a.IsLoopback() || a == netip.MustParseAddr("10.0.0.1") }
+	route := func(to netip.AddrPort) (netip.Addr, error) {
+		switch {
+		case to.Addr().IsLoopback():
+			return netip.MustParseAddr("127.0.0.1"), nil
+		case to.Addr().Is6():
+			return netip.Addr{}, errors.New("network is unreachable")
+		}
+		return netip.MustParseAddr("10.0.0.1"), nil
+	}
+	resolved := map[string]string{"a": "127.0.1.1", "b": "10.0.0.2", "v6": "fd00::9"}
+	for _, c := range []struct {
+		list string
+		rank int
+		want string
+		bind string
+	}{
+		{"a,b", 0, "10.0.0.1", "[::]:18600"}, // not what the own name leads to
+		{"a,a,b,b", 0, "10.0.0.1", "[::]:18600"},
+		{"a,a,b,b", 1, "10.0.0.1", "[::]:18601"},
+		{"10.0.0.1,b", 0, "10.0.0.1", "10.0.0.1:18600"},
+		{"b,127.5.5.5", 1, "127.5.5.5", "127.5.5.5:18600"}, // taken at its word
+		{"a", 0, "127.0.0.1", "127.0.1.1:18600"},
+		{"a,a", 1, "127.0.0.1", "127.0.1.1:18601"},
+		{"10.9.9.9,b", 0, "10.0.0.1", "[::]:18600"}, // behind a translation
+		{"v6", 0, "", ""},
+	} {
+		nodes, err := bootstrap.ParseList(c.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs := make([]netip.AddrPort, len(nodes))
+		for i, n := range nodes {
+			host := n.Host
+			if r, ok := resolved[host]; ok {
+				host = r
+			}
+			addrs[i] = netip.AddrPortFrom(netip.MustParseAddr(host), uint16(n.Port))
+		}
+		got, err := localAddress(nodes, addrs, c.rank, local, route)
+		if c.want == "" {
+			if !strings.Contains(textOf(err), "unreachable") {
+				t.Errorf("%s: %v", c.list, err)
+			}
+			continue
+		}
+		if bind := bindAddress(nodes, addrs, c.rank, local); err != nil || got.String() != c.want || bind.String() != c.bind {
+			t.Errorf("rank %d of %s: %s, %v, listens on %s: expected %s on %s", c.rank, c.list, got, err, bind, c.want, c.bind)
+		}
+	}
+}
+
+func TestNetdev(t *testing.T) {
+	for _, a := range []string{"127.0.0.1", "127.99.1.2"} {
+		if dev, err := netdevOf(netip.MustParseAddr(a)); err != nil || dev != "lo" {
+			t.Errorf("%s is on %q, %v: expected lo", a, dev, err)
+		}
+	}
+	if _, err := netdevOf(netip.MustParseAddr("192.0.2.77")); !IsUsage(err) {
+		t.Errorf("an address of nobody: %v", err)
+	}
+}
+
+func TestAgree(t *testing.T) {
+	nodes, err := bootstrap.ParseList("10.0.0.1,10.0.0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := func(rank int) offer {
+		return offer{
+			QPInfo: QPInfo{
+				GID: verbs.GIDFromAddr(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + rank)})), GIDType: verbs.GIDTypeRoCEv2, LinkLayer: "Ethernet",
+				MTU: 4096, PKey: 0xffff, SlotCount: 2, SlotSize: 320, Slots: MemoryInfo{Length: 640},
+			},
+			Rank: rank, Size: 2, Digest: "d",
+		}
+	}
+	const own = "slots that do not fit"
+	for name, c := range map[string]struct {
+		change func(a, b *offer)
+		mtu    int
+		want   string
+	}{
+		"equal":              {func(*offer, *offer) {}, 4096, ""},
+		"automatic, smaller": {func(_, b *offer) { b.MTU = 1024 }, 1024, ""},
+		"fixed within":       {func(_, b *offer) { b.MTU, b.MTUFixed = 512, true }, 512, ""},
+		"fixed beyond":       {func(a, b *offer) { a.MTU, a.MTUFixed, b.MTU = 2048, true, 1024 }, 0, "rank 0 (10.0.0.1:18600) has 2048 (--mtu) and rank 1 (10.0.0.2:18600) has 1024 (active MTU)"},
+		"size":               {func(_, b *offer) { b.Size = 3 }, 0, "size of the ring"},
+		"list":               {func(_, b *offer) { b.Digest = "e" }, 0, "digest"},
+		"GID type":           {func(_, b *offer) { b.GIDType = verbs.GIDTypeRoCEv1 }, 0, "has RoCE v2 and rank 1"},
+		"family":             {func(_, b *offer) { b.GID = verbs.GIDFromAddr(netip.MustParseAddr("fd00::1")) }, 0, "IPv6 fd00::1"},
+		"loopback":           {func(_, b *offer) { b.GID = verbs.GIDFromAddr(netip.MustParseAddr("127.0.1.1")) }, 0, "127.0.1.1"},
+		"link layer":         {func(_, b *offer) { b.LinkLayer = "InfiniBand" }, 0, "InfiniBand"},
+		"P_Key":              {func(_, b *offer) { b.PKey = 0x8001 }, 0, "0x8001"},
+		own:                  {func(_, b *offer) { b.Slots.Length = 1 }, 0, "offers 1 bytes"},
+	} {
+		a, b := base(0), base(1)
+		c.change(&a, &b)
+		for _, pair := range [][2]offer{{a, b}, {b, a}} {
+			mtu, err := agree(nodes, pair[0], pair[1])
+			if c.want == "" && (err != nil || mtu != c.mtu) {
+				t.Errorf("%s: %d, %v: expected %d", name, mtu, err, c.mtu)
+			}
+			// Own slots are as they were made; only the peer's can be wrong.
+			if c.want != "" && err == nil && (pair[1] == b || own != name) {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		if _, err := agree(nodes, a, b); c.want != "" && !strings.Contains(textOf(err), c.want) {
+			t.Errorf("%s: %v: expected %q", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// A rank whose sockets end without a goodbye is named by all survivors, whose
+// queue pairs go to ERR.
+func TestDeathOfANeighbour(t *testing.T) {
+	const victim = 2
+	var w wire
+	world := connect(t, 4, func(rank int, o *Options) {
+		if rank == victim {
+			w.install(o)
+		}
+	})
+	time.AfterFunc(50*time.Millisecond, w.cut)
+	start := time.Now()
+	for i, err := range each(world, func(r *Ring) error {
+		if r.Rank() == victim {
+			return nil
+		}
+		_, err := r.Ping(t.Context(), 1<<20)
+		return err
+	}) {
+		var v *Verdict
+		if i != victim && (!errors.As(err, &v) || v.Kind != bootstrap.KindLost || v.Rank != victim) {
+			t.Errorf("rank %d: %v: expected the loss of rank %d", i, err, victim)
+		}
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	for i, r := range world {
+		if i == victim {
+			continue
+		}
+		attr, _, err := r.Left().QP.Query()
+		if err != nil || attr.State != verbs.StateErr || !r.Failed() || r.State() != StateFailed || r.Usable() == nil {
+			t.Errorf("rank %d: queue pair %s, %v, ring %s", i, attr.State, err, r.State())
+		}
+	}
+}
+
+func TestFailTellsAll(t *testing.T) {
+	world := connect(t, 3, nil)
+	world[1].Fail(errors.New("segment 7 is wrong"))
+	for i, err := range each(world, func(r *Ring) error { return r.Barrier(t.Context()) }) {
+		if !strings.Contains(textOf(err), "segment 7 is wrong") || !strings.Contains(textOf(world[i].Err()), "segment 7 is wrong") {
+			t.Errorf("rank %d: %v, %v", i, err, world[i].Err())
+		}
+	}
+}
+
+// An operation over the queue pairs does not need TCP to move.
+func TestPingWithTCPStalled(t *testing.T) {
+	var w wire
+	// Silence is Timeout; the stall lasts longer.
+	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = 700 * time.Millisecond; w.install(o) })
+	w.gate.Lock()
+	time.AfterFunc(1200*time.Millisecond, w.gate.Unlock)
+	start := time.Now()
+	for time.Since(start) < time.Second {
+		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 50); return err }))
+	}
+	time.Sleep(300 * time.Millisecond)
+	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
+}
+
+func TestPingCountsDiffer(t *testing.T) {
+	world := connect(t, 2, nil)
+	for i, err := range each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3+r.Rank()); return err }) {
+		if text := textOf(err); !strings.Contains(text, "pings") || !IsUsage(err) {
+			t.Errorf("rank %d: %s", i, text)
+		}
+	}
+	if _, err := world[0].Ping(t.Context(), 0); !IsUsage(err) {
+		t.Errorf("a count of 0: %v", err)
+	}
+}
+
+func TestPingMeetsAnotherOperation(t *testing.T) {
+	world := connect(t, 2, nil)
+	h := Header{Kind: KindUser + 1, Epoch: 1}
+	var b [HeaderSize]byte
+	h.Encode(b[:])
+	if err := world[0].Right().SendMessage(b[:]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := world[1].Ping(t.Context(), 1)
+	if text := textOf(err); !strings.Contains(text, "ping met a message kind 17 from rank 0") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestPingNeighbourThatDoesNotPing(t *testing.T) {
+	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 400 * time.Millisecond })
+	_, err := world[0].Ping(t.Context(), 5)
+	if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(text, "answered 0 of 6") || !strings.Contains(text, "rank 1 (127.") {
+		t.Errorf("%s", text)
+	}
+}
+
+// The ping's check sees every kind of damage.
+func TestPingCheck(t *testing.T) {
+	world := connect(t, 2, nil)
+	r := world[0]
+	p := &pinger{r: r, total: 2}
+	good := Header{Kind: KindPing, Epoch: 1, Seq: r.pings, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+	message := func(h Header, damage int) (Header, []byte) {
+		msg := make([]byte, MessageSize)
+		for i := range msg[HeaderSize:] {
+			msg[HeaderSize+i] = pattern(1, h.Segment, i)
+		}
+		h.Checksum = Checksum(msg[HeaderSize:])
+		if damage >= 0 {
+			msg[HeaderSize+damage] ^= 0x10
+		}
+		return h, msg
+	}
+	h, msg := message(good, -1)
+	if err := p.check(&h, msg, r.Left()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range MessageSize - HeaderSize {
+		h, msg := message(good, i)
+		if err := p.check(&h, msg, r.Left()); !strings.Contains(textOf(err), "wrong data") {
+			t.Fatalf("byte %d flipped: %v", i, err)
+		}
+	}
+	for name, change := range map[string]func(*Header){
+		"kind": func(h *Header) { h.Kind = KindPong }, "epoch": func(h *Header) { h.Epoch++ }, "sequence": func(h *Header) { h.Seq++ },
+		"sender": func(h *Header) { h.Sender = 0 }, "round": func(h *Header) { h.Segment++ }, "count": func(h *Header) { h.Arg++ },
+		"length": func(h *Header) { h.Length-- },
+	} {
+		bad := good
+		change(&bad)
+		h, msg := message(bad, -1)
+		if err := p.check(&h, msg, r.Left()); err == nil {
+			t.Errorf("another %s was taken", name)
+		}
+	}
+}
+
+// Connecting and closing again leaves nothing behind.
+func TestConnectCloseCycles(t *testing.T) {
+	cycles := 1000
+	if testing.Short() {
+		cycles = 50
+	}
+	servers := freshServers(t, 2)
+	cycle := func() {
+		errs := make([]error, 2)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				r, err := Connect(t.Context(), servers, i, testOptions())
+				if err == nil {
+					err = errors.Join(r.Barrier(t.Context()), r.Close(), r.Close())
+				}
+				errs[i] = err
+			})
+		}
+		wg.Wait()
+		noErrors(t, errs)
+	}
+	for range 3 { // whatever is made once
+		cycle()
+	}
+	before := holdings(t)
+	for range cycles {
+		cycle()
+	}
+	var after [4]int64
+	for range 50 { // goroutines end a moment after they are done
+		if after = holdings(t); after == before {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	// Go's runtime may keep a mapping more or less for its own heap.
+	const heapMappings = 8
+	if after[0] > before[0] || after[1] > before[1] || after[2] > before[2] || after[3] > before[3]+heapMappings {
+		t.Errorf("after %d cycles: descriptors, goroutines, bytes mapped, mappings %v: before %v", cycles, after, before)
+	}
+}
+
+// holdings counts descriptors, goroutines, bytes of device memory and mappings.
+func holdings(t *testing.T) [4]int64 {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("needs /proc:", err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skip("needs /proc:", err)
+	}
+	return [4]int64{int64(len(fds)), int64(runtime.NumGoroutine()), memory.Live(), int64(strings.Count(string(maps), "\n"))}
+}

@@ -1,0 +1,86 @@
+package ring
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func TestHeaderRoundTrip(t *testing.T) {
+	var b [MessageSize]byte
+	for range 1000 {
+		in := Header{
+			Kind: MessageKind(rand.Uint32()), Epoch: rand.Uint32(), Seq: rand.Uint64(), Digest: rand.Uint64(), Segment: rand.Uint32(),
+			Checksum: rand.Uint32(), Length: rand.Uint64(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
+		}
+		in.Encode(b[:])
+		var out Header
+		if !out.Decode(b[:]) || out != in {
+			t.Fatalf("%+v became %+v", in, out)
+		}
+	}
+	var h Header
+	if h.Decode(b[:HeaderSize-1]) {
+		t.Error("a short header was taken")
+	}
+	b[1] ^= 1
+	if h.Decode(b[:]) {
+		t.Error("a header without the magic was taken")
+	}
+}
+
+// The layout is the wire's: other versions must read it.
+func TestHeaderLayout(t *testing.T) {
+	var b [HeaderSize]byte
+	h := Header{Kind: 0x21, Epoch: 1, Seq: 2, Digest: 3, Segment: 4, Checksum: 5, Length: 6, Addr: 7, RKey: 8, Sender: 9, Arg: 10}
+	h.Encode(b[:])
+	for offset, want := range map[int]byte{0: 'R', 1: 'M', 2: 1, 3: 0x21, 4: 1, 8: 2, 16: 3, 24: 4, 28: 5, 32: 6, 40: 7, 48: 8, 52: 9, 56: 10} {
+		if b[offset] != want {
+			t.Errorf("byte %d is %#x: expected %#x", offset, b[offset], want)
+		}
+	}
+}
+
+func TestHeaderAllocatesNothing(t *testing.T) {
+	var b [MessageSize]byte
+	h := Header{Kind: KindPing, Seq: 9}
+	if n := testing.AllocsPerRun(100, func() {
+		h.Checksum = Checksum(b[HeaderSize:])
+		h.Encode(b[:])
+		if !h.Decode(b[:]) {
+			t.Error("not a header")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations: expected none", n)
+	}
+}
+
+func TestPatternTellsRankRoundAndPlace(t *testing.T) {
+	differ := func(what string, other func(i int) byte) {
+		same := 0
+		for i := range 64 {
+			if other(i) == pattern(3, 5, i) {
+				same++
+			}
+		}
+		if same > 8 {
+			t.Errorf("another %s gives %d of 64 equal bytes", what, same)
+		}
+	}
+	differ("rank", func(i int) byte { return pattern(4, 5, i) })
+	differ("round", func(i int) byte { return pattern(3, 6, i) })
+	differ("place", func(i int) byte { return pattern(3, 5, i+1) })
+}
+
+func TestFailedIsFree(t *testing.T) {
+	r := &Ring{}
+	if n := testing.AllocsPerRun(100, func() { _ = r.Failed() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestKindNames(t *testing.T) {
+	NameKind(200, "test")
+	if KindPing.String() != "ping" || MessageKind(200).String() != "test" || MessageKind(201).String() != "message kind 201" {
+		t.Error(KindPing, MessageKind(200), MessageKind(201))
+	}
+}

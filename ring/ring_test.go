@@ -1,0 +1,311 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+)
+
+func TestConnect(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			world := connect(t, n, nil)
+			for i, r := range world {
+				if r.State() != StateReady || r.Usable() != nil || r.Rank() != i || r.Size() != n {
+					t.Errorf("rank %d: state %s, usable %v", i, r.State(), r.Usable())
+				}
+				if r.Left().Peer != (i+n-1)%n || r.Right().Peer != (i+1)%n {
+					t.Errorf("rank %d: neighbours %d and %d", i, r.Left().Peer, r.Right().Peer)
+				}
+				right := world[(i+1)%n]
+				if r.Right().Remote.QPN != right.Left().QP.Num() || right.Left().Remote.QPN != r.Right().QP.Num() {
+					t.Errorf("rank %d: the queue pairs of its right edge do not name each other", i)
+				}
+				if n == 1 && r.Left().QP.Num() == r.Right().QP.Num() {
+					t.Error("a ring of one has one queue pair: expected two")
+				}
+				peers, err := r.Peers()
+				if err != nil || len(peers) != 2 || peers[0].State != "RTS" || peers[0].MTU != r.Left().MTU {
+					t.Errorf("rank %d: %+v, %v", i, peers, err)
+				}
+			}
+			noErrors(t, each(world, func(r *Ring) error {
+				result, err := r.Ping(t.Context(), 20)
+				if err == nil && (result.Count != 20 || result.Min <= 0 || result.Min > result.P50*101/100 || result.Max < result.P50*99/100) {
+					err = fmt.Errorf("%+v", result)
+				}
+				return err
+			}))
+		})
+	}
+}
+
+// Six ranks on one address, with ports of their own.
+func TestConnectOnOneAddress(t *testing.T) {
+	host := freshServers(t, 1)[0]
+	var servers []string
+	for range 6 {
+		servers = append(servers, host)
+	}
+	errs := make(chan error, len(servers))
+	for i := range servers {
+		go func() {
+			r, err := Connect(t.Context(), servers, i, testOptions())
+			if err == nil {
+				err = r.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range servers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestConnectInAnyOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+		servers := freshServers(t, len(order))
+		errs := make(chan error, len(order))
+		for _, rank := range order {
+			go func() {
+				r, err := Connect(t.Context(), servers, rank, testOptions())
+				if err == nil {
+					err = errors.Join(r.Barrier(t.Context()), r.Close())
+				}
+				errs <- err
+			}()
+			time.Sleep(150 * time.Millisecond)
+		}
+		for range order {
+			if err := <-errs; err != nil {
+				t.Errorf("order %v: %v", order, err)
+			}
+		}
+	}
+}
+
+func TestStepsInOrder(t *testing.T) {
+	r := newRings(t, 1, nil)[0]
+	ctx := t.Context()
+	ping := func(ctx context.Context) error { _, err := r.Ping(ctx, 3); return err }
+	walk := []struct {
+		name string
+		step func(context.Context) error
+		want State
+		qp   verbs.QPState
+	}{
+		{"open", r.Open, StateOpened, 0},
+		{"init", r.Init, StateInitialised, verbs.StateInit},
+		{"exchange", r.Exchange, StateExchanged, verbs.StateInit},
+		{"rtr", r.RTR, StateRTR, verbs.StateRTR},
+		{"rts", r.RTS, StateRTS, verbs.StateRTS},
+		{"ping", ping, StateReady, verbs.StateRTS},
+	}
+	for i, w := range walk {
+		for _, other := range walk[i+1:] {
+			var e *StepError
+			if err := other.step(ctx); !errors.As(err, &e) || e.Missing != w.name {
+				t.Errorf("%s in state %s: %v: expected that %s comes first", other.name, r.State(), err, w.name)
+			}
+		}
+		if err := w.step(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if r.State() != w.want {
+			t.Errorf("after %s the ring is %s", w.name, r.State())
+		}
+		if i > 0 {
+			attr, _, err := r.Right().QP.Query()
+			if err != nil || attr.State != w.qp {
+				t.Errorf("after %s the queue pair is %s, %v: expected %s", w.name, attr.State, err, w.qp)
+			}
+		}
+	}
+	if err := r.Open(ctx); !strings.Contains(textOf(err), "this step is done") {
+		t.Errorf("a second open: %v", err)
+	}
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Open(ctx); !strings.Contains(textOf(err), "closed") {
+		t.Errorf("open after close: %v", err)
+	}
+	if err := r.Barrier(ctx); err == nil {
+		t.Error("a barrier on a closed ring")
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	host := freshServers(t, 1)[0]
+	taken, err := net.Listen("tcp", host+":18600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	seven := 7
+	for name, c := range map[string]struct {
+		servers []string
+		index   int
+		change  func(*Options)
+		want    string
+	}{
+		"index above":  {[]string{"a", "b"}, 2, nil, "index 2 is outside the list of 2 nodes: expected 0 to 1"},
+		"index below":  {[]string{"a"}, -1, nil, "index -1"},
+		"doubled":      {[]string{"a:1", "a:1"}, 0, nil, "a:1 is entry 0 and entry 1"},
+		"unresolvable": {[]string{host + ":7777", "no-such-host.invalid"}, 0, nil, `entry 1, "no-such-host.invalid"`},
+		"port in use":  {[]string{host}, 0, nil, "the port is in use"},
+		"no device":    {[]string{host + ":7777"}, 0, func(o *Options) { o.Device = "soft:nope" }, "soft:nope"},
+		"no provider":  {[]string{host + ":7777"}, 0, func(o *Options) { o.Device = "nope:0" }, "nope:0"},
+		"mtu":          {[]string{host}, 0, func(o *Options) { o.MTU = 1500 }, "mtu 1500"},
+		"sl":           {[]string{host}, 0, func(o *Options) { o.SL = 16 }, "sl 16"},
+		"retry-cnt":    {[]string{host}, 0, func(o *Options) { o.RetryCnt = new(8) }, "retry-cnt 8: expected 0 to 7"},
+		"timeout":      {[]string{host}, 0, func(o *Options) { o.Timeout = -1 }, "timeout"},
+		"gid-index":    {[]string{host + ":7777"}, 0, func(o *Options) { o.GIDIndex = new(200) }, "gid-index 200"},
+		"device port":  {[]string{host + ":7777"}, 0, func(o *Options) { o.Port = seven }, "port 7"},
+	} {
+		o := testOptions()
+		if c.change != nil {
+			c.change(&o)
+		}
+		r, err := Connect(t.Context(), c.servers, c.index, o)
+		if text := textOf(err); !IsUsage(err) || r != nil || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
+			t.Errorf("%s: %s: expected one line of usage with %q", name, text, c.want)
+		}
+	}
+}
+
+func TestMTU(t *testing.T) {
+	world := connect(t, 2, func(rank int, o *Options) {
+		if rank == 1 {
+			o.MTU = 1024
+		}
+	})
+	for _, r := range world {
+		if r.Left().MTU != 1024 || r.Right().MTU != 1024 {
+			t.Errorf("rank %d: path MTUs %d and %d: expected 1024, what one end asked for", r.Rank(), r.Left().MTU, r.Right().MTU)
+		}
+	}
+}
+
+func TestPeersThatDisagree(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(rank int, o *Options)
+		want   []string
+	}{
+		"mtu":       {func(rank int, o *Options) { o.MTU = 512 << rank }, []string{"path MTU", "512 (--mtu)", "1024 (--mtu)"}},
+		"slots":     {func(rank int, o *Options) { o.Slots = 4 + rank }, []string{"number of slots", "has 4", "has 5"}},
+		"slot size": {func(rank int, o *Options) { o.SlotSize = 4096 << rank }, []string{"slot size", "4096", "8192"}},
+		"sl":        {func(rank int, o *Options) { o.SL = rank }, []string{"service level"}},
+	} {
+		world := newRings(t, 2, c.change)
+		for i, err := range each(world, through(t.Context())) {
+			text := textOf(err)
+			if !IsUsage(err) || world[i].State() != StateFailed {
+				t.Errorf("%s: rank %d, %s: %s: expected usage", name, i, world[i].State(), text)
+			}
+			for _, want := range append(c.want, "rank 0 (127.", "rank 1 (127.") {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: rank %d: %s: expected %q", name, i, text, want)
+				}
+			}
+		}
+	}
+}
+
+func TestMissingRank(t *testing.T) {
+	world := newRings(t, 3, func(_ int, o *Options) { o.Timeout = time.Second })
+	start := time.Now()
+	for i, err := range each(world[:2], through(t.Context())) {
+		if IsUsage(err) || !strings.Contains(textOf(err), "connection refused: not started") || !strings.Contains(textOf(err), "up") {
+			t.Errorf("rank %d: %v", i, err)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %s: expected the deadline of 1s to hold", took)
+	}
+}
+
+func TestCancelEndsEveryStep(t *testing.T) {
+	for _, steps := range []int{2, 3, 5} { // exchange, RTR, ping wait for rank 1
+		world := newRings(t, 2, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		walk := func(r *Ring) []func(context.Context) error {
+			return []func(context.Context) error{r.Open, r.Init, r.Exchange, r.RTR, r.RTS}
+		}
+		noErrors(t, each(world, func(r *Ring) error {
+			for _, step := range walk(r)[:steps] {
+				if err := step(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		time.AfterFunc(50*time.Millisecond, cancel)
+		var err error
+		start := time.Now()
+		if steps < 5 {
+			err = walk(world[0])[steps](ctx)
+		} else {
+			_, err = world[0].Ping(ctx, 1)
+		}
+		if !errors.Is(err, context.Canceled) || time.Since(start) > time.Second {
+			t.Errorf("step %d: %v after %s: expected to be cancelled at once", steps, err, time.Since(start))
+		}
+		if world[0].State() != StateFailed {
+			t.Errorf("step %d: the ring is %s", steps, world[0].State())
+		}
+	}
+}
+
+func TestCloseEndsARunningStep(t *testing.T) {
+	r := newRings(t, 2, nil)[0]
+	for _, step := range []func(context.Context) error{r.Open, r.Init} {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Exchange(t.Context()) }()
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err == nil || time.Since(start) > time.Second {
+		t.Errorf("%v after %s", err, time.Since(start))
+	}
+}
+
+func TestGatherOverTheRing(t *testing.T) {
+	world := connect(t, 3, nil)
+	noErrors(t, each(world, func(r *Ring) error {
+		parts, err := r.Gather(t.Context(), []byte{byte(r.Rank())})
+		if err != nil || len(parts) != 3 || parts[2][0] != 2 {
+			return fmt.Errorf("%v, %w", parts, err)
+		}
+		b, err := r.Broadcast(t.Context(), []byte{7})
+		if err != nil || b[0] != 7 {
+			return fmt.Errorf("%v, %w", b, err)
+		}
+		reports, err := r.Probe(t.Context())
+		if err == nil && (len(reports) != 2 || !reports[0].Up || !strings.Contains(reports[0].State, "ready")) {
+			err = fmt.Errorf("%+v", reports)
+		}
+		return err
+	}))
+	var _ []bootstrap.Node = world[0].Nodes()
+	if c, err := world[0].Counters(); err != nil || len(c) == 0 {
+		t.Errorf("counters: %v, %v", c, err)
+	}
+}
