@@ -39,7 +39,9 @@ func program(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{Cmd: exec.Command(self, args...)}
-	p.Env = append(os.Environ(), asProgram+"=1")
+	// Under the race detector a process sleeps for a second at its end, so that
+	// other threads can report; here it has none.
+	p.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.WaitDelay = 10 * time.Second
 	return p
