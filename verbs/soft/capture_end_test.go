@@ -104,7 +104,7 @@ func waitForLink(d device, addr netip.Addr) (port verbs.PortAttr, err error) {
 			return port, probe.Close()
 		}
 	}
-	return port, fmt.Errorf("%s is %s, and not ready after 5 s: %w", d.Name(), port.State, err)
+	return port, fmt.Errorf("%s is %s, and %s cannot be used after 5 s (last error: %v)", d.Name(), port.State, addr, err)
 }
 
 // Modify changes the queue pair.

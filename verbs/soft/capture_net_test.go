@@ -56,14 +56,15 @@ func join(ctx context.Context, t *testing.T, a, b *remoteEnd, mtu int) {
 	command(ctx, t, "ip", "link", "add", captureLink, "netns", fmt.Sprint(a.pid), "type", "veth",
 		"peer", "name", captureLink, "netns", fmt.Sprint(b.pid))
 	for _, end := range []*remoteEnd{a, b} {
-		bits := "/24"
-		address := []string{"ip", "address", "add", "dev", captureLink}
-		if end.addr.Is6() {
-			bits, address = "/64", append(address, "nodad")
-		}
-		command(ctx, t, end.inNetwork(append(address, end.addr.String()+bits)...)...)
 		command(ctx, t, end.inNetwork("ip", "link", "set", "dev", captureLink, "mtu", fmt.Sprint(mtu), "gso_max_segs", "1", "up")...)
 		command(ctx, t, end.inNetwork("ip", "link", "set", "dev", "lo", "up")...)
+	}
+	for _, end := range []*remoteEnd{a, b} {
+		if end.addr.Is6() {
+			command(ctx, t, end.inNetwork("ip", "address", "add", end.addr.String()+"/64", "dev", captureLink, "nodad")...)
+		} else {
+			command(ctx, t, end.inNetwork("ip", "address", "add", end.addr.String()+"/24", "dev", captureLink)...)
+		}
 	}
 }
 

@@ -22,6 +22,11 @@ const captureLimit = time.Minute
 // ICRC.
 func TestCapture(t *testing.T) {
 	needForCapture(t)
+	limited, stop := context.WithTimeout(context.Background(), captureLimit)
+	defer stop()
+	const reference = "wire/testdata/captures/verbs-ops.pcap"
+	ops := slices.DeleteFunc(slices.Clone(captureOps), func(o captureOp) bool { return o.added })
+	rxe := malformedIn(ops, byOperation(t, ops, verbs.MTU1024.Bytes(), dissect(limited, t, reference)))
 	for _, c := range []struct {
 		name           string
 		client, server string
@@ -49,7 +54,7 @@ func TestCapture(t *testing.T) {
 			}
 			file := captureOperations(ctx, t, client, server)
 			checkICRCs(ctx, t, file)
-			checkDissection(ctx, t, file, client, server)
+			checkDissection(ctx, t, file, client, server, rxe)
 		})
 	}
 }
@@ -226,8 +231,9 @@ func checkICRCs(ctx context.Context, t *testing.T, file string) {
 	t.Logf("%s", command(ctx, t, "go", "run", "./wire/icrccheck", file))
 }
 
-// checkDissection has tshark dissect the file and rdma_rxe's.
-func checkDissection(ctx context.Context, t *testing.T, file string, client, server *remoteEnd) {
+// checkDissection has tshark dissect the file. rxe is what is malformed in
+// rdma_rxe's.
+func checkDissection(ctx context.Context, t *testing.T, file string, client, server *remoteEnd, rxe map[string]dissected) {
 	t.Helper()
 	mtu := client.MTU.Bytes()
 	packets := dissect(ctx, t, file)
@@ -249,10 +255,6 @@ func checkDissection(ctx context.Context, t *testing.T, file string, client, ser
 	if client.addr.Is4() {
 		checkIDs(t, packets)
 	}
-
-	const reference = "wire/testdata/captures/verbs-ops.pcap"
-	ops := slices.DeleteFunc(slices.Clone(captureOps), func(o captureOp) bool { return o.added })
-	rxe := malformedIn(ops, byOperation(t, ops, verbs.MTU1024.Bytes(), dissect(ctx, t, reference)))
 	for name, p := range malformedIn(captureOps, sorted) {
 		if q, too := rxe[name]; too {
 			t.Logf("%s: malformed as rdma_rxe's is: frame %d, %s; its frame %d, %s", name, p.frame, p.malformed, q.frame, q.malformed)
