@@ -20,7 +20,9 @@ microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
 has the formulas), out of place and then in place. With p2p it measures a queue
 pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
 --outstanding messages in flight, and latency in microseconds (half a round
-trip; for READ all of it).`
+trip; for READ all of it). With --raw-udp it instead prints WRITE bandwidth at 1
+MiB and half a round trip at 64 bytes beside those of raw UDP sockets without
+CRC or protocol: medians of interleaved rounds, both ends pinned.`
 	benchP2P = "p2p"
 )
 
@@ -60,6 +62,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
+	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
 }
 
@@ -208,6 +211,7 @@ func (b *BenchSummary) add(m Measurement) {
 // concludeBench prints nccl-tests' footer. The floor is one for the average of
 // all sizes, as there.
 func (s *Session) concludeBench(b BenchSummary, worst error) error {
+	b.BusBW = sixPlaces(b.BusBW)
 	if worst == nil && b.BusBW < b.Floor {
 		b.OK = false
 		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, figure(b.BusBW), figure(b.Floor))

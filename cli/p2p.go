@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"ringcli/cli/render"
@@ -42,6 +43,13 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64) (err 
 	if m.ring.Size() < 2 {
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())
 	}
+	rounds := int(value[number](call.Flags, "raw-udp").value)
+	if rounds > 0 {
+		if !isSoft(m.ring.Right()) {
+			return usageError("bench p2p --raw-udp: device %s: expected a soft device, whose packets go through a UDP socket too", m.ring.Right().Local.Device)
+		}
+		sizes = []uint64{rawStreamBytes}
+	}
 	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](call.Flags, "outstanding").value))
 	defer closeWith(&err, path)
 	if err := m.agree(ctx, openErr); err != nil {
@@ -50,9 +58,16 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64) (err 
 	if err := m.agree(ctx, m.connectPath(ctx, path)); err != nil {
 		return err
 	}
-	if err := s.Out.Note(render.Faint, "rank 0 to rank 1 by %s, MTU %d, %d messages in flight; latency is half a round trip, of READ all of it",
-		m.ring.Right().Local.Device, path.mtu, path.window); err != nil {
-		return err
+	for _, note := range []string{
+		fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.ring.Right().Local.Device, m.ring.Right().Local.MTU, path.window),
+		"latency is half a round trip, of READ all of it",
+	} {
+		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
+			return err
+		}
+	}
+	if rounds > 0 {
+		return s.compareRawUDP(ctx, path, rounds)
 	}
 	for _, op := range p2pOps {
 		for _, size := range sizes {

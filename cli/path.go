@@ -28,7 +28,6 @@ type p2pPath struct {
 	edge    *ring.Edge // whose path it takes
 	timeout time.Duration
 	window  int
-	mtu     int
 
 	channel verbs.CompChannel
 	cq      verbs.CQ
@@ -68,7 +67,6 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 	default:
 		return p, nil
 	}
-	p.mtu = p.edge.Local.MTU
 	c := m.ring.Context()
 	if p.channel, err = c.CreateCompChannel(); err != nil {
 		return p, err

@@ -300,3 +300,50 @@ func TestEveryRanksErrorIsAnObjectInJSON(t *testing.T) {
 		t.Errorf("errors of ranks %v: expected the leader's, 1 and 2", ranks)
 	}
 }
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "1K", "-e", "16K", "-f", "4", "--iters", "3")
+	rows := regexp.MustCompile(`(?m)^ +\d+ +\d+ float32 +sum( +[\d.]+){3} +0( +[\d.]+){3} +0$`).FindAllString(stdout, -1)
+	if code != ExitOK || len(rows) != 3 || !strings.Contains(stdout, "# Out of bounds values : 0 OK") {
+		t.Errorf("exit code %d, %d rows\n%s%s", code, len(rows), stdout, stderr)
+	}
+	code, stdout, _ = finish(t, "bench", "all-gather", "-n", "2", "-b", "1K", "-e", "1K", "--floor", "1e6", "--output", "json")
+	all := objects(t, stdout)
+	if code != ExitWarning || len(all) != 4 || all[0]["in_place"] != false || all[1]["in_place"] != true || all[3]["exit_code"] != 1.0 {
+		t.Errorf("below the floor: exit code %d\n%s", code, stdout)
+	}
+}
+
+func TestBenchP2P(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "-b", "64", "-e", "1M", "-f", "128", "--iters", "20", "--output", "json")
+	if code != ExitOK {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	seen := map[string]int{}
+	for _, o := range objects(t, stdout) {
+		times := o["time_us"].(map[string]any)
+		if o["bw_GBps"].(float64) <= 0 || times["p50"].(float64) <= 0 || times["p99_9"].(float64) < times["min"].(float64) || o["iters"] != 20.0 {
+			t.Errorf("%v", o)
+		}
+		seen[o["op"].(string)]++
+	}
+	if want := map[string]int{"WRITE": 3, "READ": 3, "SEND": 3} // 64, 8K, 1M; fmt.Sprint(seen) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", seen, want)
+	}
+}
+
+func TestScriptStopsAtTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	code, stdout, _ := finish(t, "local", "-n", "2", "--output", "json", "--corrupt", "flip@0",
+		"-c", "all-reduce --size 4K --floor 1e6; all-gather --size 4K --check; ping")
+	var got []string
+	for _, o := range objects(t, stdout) {
+		got = append(got, o["command"].(string))
+	}
+	// The warning lets the script go on, the wrong data does not.
+	if code != ExitCritical || strings.Join(got, " ") != "all-reduce all-gather connect" {
+		t.Errorf("exit code %d, objects %q", code, got)
+	}
+}
