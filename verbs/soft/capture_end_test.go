@@ -104,7 +104,10 @@ func waitForLink(d device, addr netip.Addr) (port verbs.PortAttr, err error) {
 			return port, probe.Close()
 		}
 	}
-	return port, fmt.Errorf("%s is %s, and %s cannot be used after 5 s (last error: %v)", d.Name(), port.State, addr, err)
+	if err != nil {
+		return port, fmt.Errorf("%s is not ready after 5 s: %w", d.Name(), err)
+	}
+	return port, fmt.Errorf("%s is %s after 5 s", d.Name(), port.State)
 }
 
 // Modify changes the queue pair.
