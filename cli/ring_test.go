@@ -329,7 +329,8 @@ func TestBenchP2P(t *testing.T) {
 		}
 		seen[o["op"].(string)]++
 	}
-	if want := map[string]int{"WRITE": 3, "READ": 3, "SEND": 3} // 64, 8K, 1M; fmt.Sprint(seen) != fmt.Sprint(want) {
+	// 64 bytes, 8 KiB and 1 MiB.
+	if want := map[string]int{"WRITE": 3, "READ": 3, "SEND": 3}; fmt.Sprint(seen) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", seen, want)
 	}
 }
