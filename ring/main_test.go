@@ -155,7 +155,11 @@ func (w *wire) keep(c net.Conn) net.Conn {
 	return &wireConn{c, w}
 }
 
+// cut closes all connections at once, as a process that dies does: nothing is
+// written after the first has gone.
 func (w *wire) cut() {
+	w.gate.Lock()
+	defer w.gate.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.conns {

@@ -25,7 +25,8 @@ type hello struct {
 // rejection is the payload of a reject frame.
 type rejection struct {
 	Verdict
-	Retry bool `json:"retry"` // not now, but perhaps later
+	Retry  bool `json:"retry"`  // not now, but perhaps later
+	Itself bool `json:"itself"` // the caller has reached itself
 }
 
 // maxHelloList is the longest list that a hello spells out, so that a mismatch
@@ -168,6 +169,10 @@ func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
 // join makes the caller the left link, or says why not. It reports whether it
 // kept the connection.
 func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
+	if h.Instance == c.self.Instance && c.size > 1 {
+		c.answer(conn, f, TypeReject, rejection{Verdict: *c.reachedItself(f.Receiver), Itself: true})
+		return false // the dialler is this Control and takes it from here
+	}
 	if v := c.compare(conn, f, h); v != nil {
 		c.refuse(conn, f, v)
 		return false
@@ -177,6 +182,8 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	var v *Verdict
 	busy := ""
 	switch {
+	case c.failure != nil && !c.sealed && !c.leaving:
+		v = c.failure // bring-up has failed: the caller is to know why
 	case c.leaving || c.failure != nil:
 		busy = "is ending"
 	case c.sealed || old != nil && old.used:
@@ -202,6 +209,13 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 			Kind: KindMismatch, Rank: c.rank, By: c.rank, Text: c.name(c.rank) + " " + busy}})
 	}
 	return false
+}
+
+// reachedItself is the verdict on a node whose neighbour's entry leads back to it.
+func (c *Control) reachedItself(entry int) *Verdict {
+	return &Verdict{Kind: KindMismatch, Rank: c.rank, By: c.rank, Text: fmt.Sprintf(
+		"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
+		entry, c.cfg.List[min(max(entry, 0), c.size-1)], c.rank)}
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
@@ -303,7 +317,14 @@ func (c *Control) call() error {
 			return errors.New(r.Text)
 		}
 		v := r.Verdict
-		v.told = true
+		if r.Itself {
+			// This node was given the index of another, or nearly so: if the
+			// other is there, both are to know.
+			if twin := c.tellTwin(c.life); twin != nil {
+				v = *twin
+			}
+		}
+		v.told = v.By != c.rank
 		c.Fail(&v)
 		return &v
 	default:
@@ -362,22 +383,28 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	switch {
 	case s != nil && s.Digest == c.digest && s.Rank == c.rank:
 		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.identity)
-		c.tellTwin(ctx)
+		_ = c.tellTwin(ctx) // the text above says it
 	case s != nil:
 		holder = fmt.Sprintf("rank %d of another ring holds it (%s): end it, or give the entry another port (host:port)", s.Rank, s.identity)
 	}
 	return nil, Usagef("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }
 
-// tellTwin lets the holder of this rank's port know that a second node was given
-// its index.
-func (c *Control) tellTwin(ctx context.Context) {
+// tellTwin lets the holder of this rank's list entry know that a second node was
+// given its index, and returns what the holder says to that, or nil.
+func (c *Control) tellTwin(ctx context.Context) *Verdict {
 	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[c.rank].String())
 	if err != nil {
-		return // it has just ended
+		return nil // nobody is there, or not any more
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := c.ask(ctx, conn, TypeHello, c.rank, c.rank, c.hello()); err != nil {
-		trace.Debug(trace.Bootstrap, "tell the other node of this index", slog.String("error", err.Error()))
+	f, err := c.ask(ctx, conn, TypeHello, c.rank, c.rank, c.hello())
+	if err != nil || f.Type != TypeReject {
+		return nil
 	}
+	r, err := decode[rejection](f)
+	if err != nil || r.Retry || r.Itself {
+		return nil
+	}
+	return &r.Verdict
 }

@@ -136,9 +136,22 @@ func noErrors(t testing.TB, errs []error) {
 
 // cutter keeps the connections that a Config makes, so that a test can cut them
 // without a goodbye.
+// The writers stop first, all at once, as those of a dead process do.
 type cutter struct {
+	gate  sync.RWMutex
 	mu    sync.Mutex
 	conns []net.Conn
+}
+
+type cutConn struct {
+	net.Conn
+	k *cutter
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	c.k.gate.RLock()
+	defer c.k.gate.RUnlock()
+	return c.Conn.Write(b)
 }
 
 func (k *cutter) install(cfg *Config) {
@@ -150,20 +163,23 @@ func (k *cutter) install(cfg *Config) {
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, network, address)
-		return k.keep(c), err
+		if err != nil {
+			return nil, err
+		}
+		return k.keep(c), nil
 	}
 }
 
 func (k *cutter) keep(c net.Conn) net.Conn {
-	if c != nil {
-		k.mu.Lock()
-		k.conns = append(k.conns, c)
-		k.mu.Unlock()
-	}
-	return c
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conns = append(k.conns, c)
+	return cutConn{c, k}
 }
 
 func (k *cutter) cut() {
+	k.gate.Lock()
+	defer k.gate.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range k.conns {
@@ -178,7 +194,10 @@ type cutListener struct {
 
 func (l cutListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	return l.k.keep(c), err
+	if err != nil {
+		return nil, err
+	}
+	return l.k.keep(c), nil
 }
 
 var errNothing = errors.New("no error")

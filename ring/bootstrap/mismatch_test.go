@@ -53,6 +53,14 @@ func TestTwoNodesWithOneIndex(t *testing.T) {
 		"two nodes have index 1", "pid ")
 }
 
+// Two entries that lead to one address and port, and a wrong --index alone.
+func TestNeighbourIsTheNodeItself(t *testing.T) {
+	nodes := freshNodes(t, 3)
+	cfg := configFor(t, nodes, 0)
+	cfg.Addrs[1] = cfg.Addrs[0]
+	verdicts(t, []*Control{openRank(t, cfg)}, "entry 1 of the list", "leads to this node itself")
+}
+
 func TestTwinsAtTheSameNeighbour(t *testing.T) {
 	nodes := freshNodes(t, 3)
 	twin := configFor(t, nodes, 1)
