@@ -237,7 +237,7 @@ func (t *idTracker) next() uint16 { return t.last + 1 }
 
 func (t *idTracker) plausible(id uint16) bool {
 	near := func(from uint16) bool { return id-from < nearID || from-id < nearID }
-	if t.known && !near(t.last) && !(t.hasDoubted && near(t.candidate)) {
+	if t.known && !near(t.last) && (!t.hasDoubted || !near(t.candidate)) {
 		t.candidate, t.hasDoubted = id, true
 		return false
 	}
