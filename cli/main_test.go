@@ -84,6 +84,18 @@ func finish(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, p.stdout.String(), p.stderr.String()
 }
 
+// reported returns what a process reported as its error. Warnings of the trace,
+// such as of a peer that hung up in the middle of a greeting, are left out.
+func reported(p *process) string {
+	var b strings.Builder
+	for line := range strings.Lines(p.stderr.String()) {
+		if strings.HasPrefix(line, "ringcli: ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 // freshList returns a server list of n addresses in a subnet of the test's own.
 func freshList(t *testing.T, n int) []string {
 	t.Helper()

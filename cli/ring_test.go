@@ -149,7 +149,7 @@ func TestAMissingRankIsNamed(t *testing.T) {
 	for _, rank := range []int{0, 1, 3} {
 		p := ranks[rank]
 		code := p.end(t, 20*time.Second)
-		if message := p.stderr.String(); code != ExitCritical || strings.Count(message, "\n") != 1 || !strings.Contains(message, "rank 2") {
+		if message := reported(p); code != ExitCritical || strings.Count(message, "\n") != 1 || !strings.Contains(message, "rank 2") {
 			t.Errorf("rank %d: exit code %d, and says %q: expected one line with rank 2", rank, code, message)
 		}
 	}

@@ -152,10 +152,10 @@ func TestRanksThatWereToldDifferentThings(t *testing.T) {
 				if code != ExitUsage && code != ExitCritical {
 					t.Errorf("exit code %d", code)
 				}
-				if strings.Count(p.stderr.String(), "\n") != 1 {
+				if strings.Count(reported(p), "\n") != 1 {
 					t.Errorf("not one line: %q", p.stderr.String())
 				}
-				both += p.stderr.String()
+				both += reported(p)
 			}
 			if !strings.Contains(both, c.want) {
 				t.Errorf("no %q in %q", c.want, both)
