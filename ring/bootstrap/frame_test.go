@@ -24,7 +24,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
-	if _, err := ReadFrame(r); err != io.EOF {
+	if _, err := ReadFrame(r); !errors.Is(err, io.EOF) {
 		t.Errorf("%v: expected io.EOF between frames", err)
 	}
 	for n := 1; n < len(b); n++ {
