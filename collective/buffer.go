@@ -12,11 +12,11 @@ import (
 // Buffer is memory outside the Go heap that is registered with a Comm, so that
 // neighbours may write into it and read from it while an operation runs.
 type Buffer struct {
-	c     *Comm
-	addr  uint64
-	n     uint64
-	block *memory.Block // nil if the memory is the user's
-	mr    verbs.MR      // nil once deregistered; guarded by c.mu
+	c          *Comm
+	addr, n    uint64
+	lkey, rkey uint32
+	block      *memory.Block // nil if the memory is the user's
+	mr         verbs.MR      // nil once deregistered; guarded by c.mu
 }
 
 // bufferAccess: rendezvous-write needs the one remote right, rendezvous-read the
@@ -49,11 +49,11 @@ func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
 	if n == 0 && block == nil {
 		return nil, bootstrap.Usagef("register 0 bytes at %#x: expected 1 or more", addr)
 	}
-	b := &Buffer{c: c, addr: addr, n: n, block: block}
-	var err error
-	if b.mr, err = c.ring.PD().RegMR(addr, max(n, 1), bufferAccess); err != nil {
+	mr, err := c.ring.PD().RegMR(addr, max(n, 1), bufferAccess)
+	if err != nil {
 		return nil, fmt.Errorf("register %d bytes at %#x: %w", n, addr, err)
 	}
+	b := &Buffer{c: c, addr: addr, n: n, lkey: mr.LKey(), rkey: mr.RKey(), block: block, mr: mr}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.buffers = append(c.buffers, b)
@@ -111,7 +111,7 @@ func (c *Comm) lookup(what string, addr, n uint64) (vector, error) {
 	defer c.mu.Unlock()
 	for _, b := range c.buffers {
 		if b.mr != nil && addr >= b.addr && n <= b.n && addr-b.addr <= b.n-n {
-			return vector{base: addr, lkey: b.mr.LKey(), rkey: b.mr.RKey()}, nil
+			return vector{base: addr, lkey: b.lkey, rkey: b.rkey}, nil
 		}
 	}
 	return vector{}, bootstrap.Usagef("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)

@@ -96,7 +96,7 @@ func (p *pass) start(c call, in, out vector, program func(*program)) error {
 	if err != nil {
 		return err
 	}
-	p.staging = vector{staging.addr, staging.mr.LKey(), staging.mr.RKey()}
+	p.staging = vector{staging.addr, staging.lkey, staging.rkey}
 	p.partialBase = staging.addr + uint64(c.depth)*p.stagingStride
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", p.seq), slog.String("call", c.String()),

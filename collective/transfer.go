@@ -132,7 +132,7 @@ func (p *pass) postEager() error {
 		h := p.header(kindSlot, p.posted, n)
 		head := p.c.slotHeader(p.posted)
 		h.Encode(memory.Bytes(head, ring.HeaderSize))
-		r.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: p.c.headers.mr.LKey()}
+		r.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: p.c.headers.lkey}
 		r.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 		remote, rkey := r.edge.RemoteSlot(slot)
 		err := r.post(verbs.WorkRequest{
