@@ -28,13 +28,15 @@ func (p WaitPolicy) String() string {
 }
 
 const (
-	// waitSpins: empty polls before the first yield. A poll of soft is a system
-	// call of 0.4 us, and where ranks outnumber cores every further spin keeps
-	// the rank that is waited for from running.
-	waitSpins = 2
-	// waitYields before blocking: several milliseconds, longer than any pause
+	// maxSpins: the most empty polls before the first yield. A poll of soft is a
+	// system call of 0.4 us, so this is some 25 us, about what a wake-up costs.
+	maxSpins = 64
+	// crowdedYield: a sched_yield takes 0.3 us if nobody else wants the CPU.
+	// One that took this long let somebody run.
+	crowdedYield = 3 * time.Microsecond
+	// waitYields before blocking: ten milliseconds and more, longer than pauses
 	// within a running operation.
-	waitYields = 5000
+	waitYields = 20000
 	// waitBlock is the longest single block, so that a caller who checks for
 	// cancellation between waits sees it soon.
 	waitBlock = 10 * time.Millisecond
@@ -49,7 +51,11 @@ type Waiter struct {
 	Channel CompChannel
 	Policy  WaitPolicy
 	idle    int
-	armed   bool
+	// spins is how many polls come before the first yield: fewer each time that
+	// a yield shows that ranks outnumber CPUs, where a spin only keeps the rank
+	// that is waited for from running; more each time that it does not.
+	spins int
+	armed bool
 }
 
 // Reset starts over after a successful poll.
@@ -61,17 +67,13 @@ func (w *Waiter) Reset() { w.idle = 0 }
 func (w *Waiter) Wait() error {
 	w.idle++
 	switch {
-	case w.Policy != WaitBlock && w.idle <= waitSpins:
-		if w.Policy == WaitGosched {
-			runtime.Gosched()
-		}
+	case w.Policy == WaitYield && w.idle <= w.spins:
 		return nil
-	case w.Policy != WaitBlock && w.idle <= waitSpins+waitYields:
-		if w.Policy == WaitGosched {
-			runtime.Gosched()
-		} else {
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		}
+	case w.Policy == WaitYield && w.idle <= w.spins+waitYields:
+		w.yield()
+		return nil
+	case w.Policy == WaitGosched && w.idle <= waitYields:
+		runtime.Gosched()
 		return nil
 	case w.Channel == nil:
 		time.Sleep(50 * time.Microsecond)
@@ -87,4 +89,15 @@ func (w *Waiter) Wait() error {
 	}
 	w.armed = false
 	return err
+}
+
+// yield gives the CPU to another process and learns whether one wanted it.
+func (w *Waiter) yield() {
+	begun := time.Now()
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if time.Since(begun) > crowdedYield {
+		w.spins /= 2
+	} else {
+		w.spins = min(w.spins+1, maxSpins)
+	}
 }

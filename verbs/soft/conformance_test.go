@@ -68,7 +68,6 @@ func on(addrs [2]netip.Addr, udpPorts [2]uint16, impair *verbs.Impairment) verbs
 	return verbstest.Harness{
 		Impaired: impair != nil,
 		// A key has a random tag of 8 bits, so one in 256 repeats its predecessor.
-		Quirks: verbstest.KeysRepeat,
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
 			var impairs [2]*verbs.Impairment
 			for i := range impairs {

@@ -24,7 +24,7 @@ var deviceLimits = verbs.DeviceAttr{
 	MaxSGE:          32,
 	MaxCQ:           1 << 16,
 	MaxCQE:          1 << 22,
-	MaxMR:           maxRegions,
+	MaxMR:           maxRegions - 1,
 	MaxPD:           1 << 16,
 	MaxQPRDAtomic:   128,
 	MaxInline:       1024,

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -15,12 +14,13 @@ const (
 )
 
 // regions is a Context's table of memory regions. A key is the row in its upper
-// 24 bits and a tag in its lower 8, new for each registration, so that the key
-// of a closed region does not open its successor.
+// 24 bits and in its lower 8 a tag that counts the row's registrations, so that
+// the key of a closed region does not open its successor. Row 0 stays empty: a
+// key of 0 opens nothing.
 type regions struct {
 	blocks [maxRegions / regionBlock]atomic.Pointer[[regionBlock]atomic.Pointer[region]]
 	mu     sync.Mutex
-	free   []uint32 // rows to use again; guarded by mu
+	free   []uint32 // keys to use next, oldest first; guarded by mu
 	used   uint32   // rows ever used; guarded by mu
 	live   int      // guarded by mu
 }
@@ -54,23 +54,22 @@ func (t *regions) get(key uint32) *region {
 func (t *regions) add(r *region) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var row uint32
 	switch {
 	case len(t.free) > 0:
-		row = t.free[0]
+		r.key = t.free[0]
 		t.free = t.free[1:]
-	case t.used < maxRegions:
-		row = t.used
+	case t.used < maxRegions-1:
 		t.used++
+		r.key = t.used << 8
 	default:
-		return fmt.Errorf("register memory: %w: %d regions are open, which is the most", verbs.ErrNoMemory, maxRegions)
+		return fmt.Errorf("register memory: %w: %d regions are open, which is the most", verbs.ErrNoMemory, maxRegions-1)
 	}
+	row := r.key >> 8
 	block := t.blocks[row/regionBlock].Load()
 	if block == nil {
 		block = new([regionBlock]atomic.Pointer[region])
 		t.blocks[row/regionBlock].Store(block)
 	}
-	r.key = row<<8 | rand.Uint32()&0xff
 	block[row%regionBlock].Store(r)
 	t.live++
 	return nil
@@ -81,7 +80,7 @@ func (t *regions) remove(r *region) {
 	defer t.mu.Unlock()
 	row := r.key >> 8
 	t.blocks[row/regionBlock].Load()[row%regionBlock].Store(nil)
-	t.free = append(t.free, row)
+	t.free = append(t.free, r.key&^0xff|(r.key+1)&0xff)
 	t.live--
 }
 
