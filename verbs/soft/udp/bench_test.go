@@ -42,8 +42,8 @@ func BenchmarkTrain(b *testing.B) {
 					}
 					for left := len(data) * trains; left > 0; {
 						got, err := to.Recv()
-						if len(got) == 0 || err != nil {
-							b.Fatal("nothing arrived", err)
+						if err != nil {
+							b.Fatal(err)
 						}
 						for i := range got {
 							left -= len(got[i].Data)
@@ -73,8 +73,7 @@ func BenchmarkReceiveCalls(b *testing.B) {
 					if n, err := from.Send(msgs); n != 1 || err != nil {
 						b.Fatal(n, err)
 					}
-					if fill() != 1 {
-						b.Fatal("nothing arrived")
+					for fill() != 1 {
 					}
 					r.reset(0)
 				}

@@ -1,0 +1,71 @@
+package udp
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSockaddr(t *testing.T) {
+	for _, c := range []struct {
+		in, out string
+		family  int
+	}{
+		{"192.0.2.1:4791", "192.0.2.1:4791", unix.AF_INET},
+		{"[::ffff:192.0.2.1]:4791", "192.0.2.1:4791", unix.AF_INET},
+		{"[2001:db8::1]:49152", "[2001:db8::1]:49152", unix.AF_INET6},
+		{"[fe80::1%lo]:1", "[fe80::1%lo]:1", unix.AF_INET6},
+		{"[fe80::1%1]:1", "[fe80::1%lo]:1", unix.AF_INET6}, // loopback is interface 1 everywhere
+		{"[fe80::1%999999]:1", "[fe80::1%999999]:1", unix.AF_INET6},
+		{"[fe80::1%nosuch]:1", "[fe80::1]:1", unix.AF_INET6},
+	} {
+		s := NewSockaddr(netip.MustParseAddrPort(c.in))
+		if got := s.AddrPort(); got != netip.MustParseAddrPort(c.out) || s.family() != c.family {
+			t.Errorf("%s came back as %v, family %d; expected %s, %d", c.in, got, s.family(), c.out, c.family)
+		}
+	}
+	none := NewSockaddr(netip.AddrPort{})
+	if got := none.AddrPort(); got.IsValid() {
+		t.Errorf("no address came back as %v", got)
+	}
+}
+
+// TestZoneAllocations reads addresses of one zone again and again.
+func TestZoneAllocations(t *testing.T) {
+	a, b := NewSockaddr(netip.MustParseAddrPort("[fe80::1%lo]:1")), NewSockaddr(netip.MustParseAddrPort("[fe80::2%lo]:2"))
+	var z zones
+	var kept netip.AddrPort
+	if n := testing.AllocsPerRun(100, func() {
+		kept = z.addrPort(&a.raw)
+		kept = z.addrPort(&b.raw)
+	}); n != 0 {
+		t.Errorf("%v allocations for two addresses", n)
+	}
+	if kept.String() != "[fe80::2%lo]:2" {
+		t.Error(kept)
+	}
+}
+
+// TestDualStack receives over both families on the unspecified IPv6 address.
+func TestDualStack(t *testing.T) {
+	to := listen(t, netip.MustParseAddrPort("[::]:0"), Options{})
+	for _, local := range []netip.AddrPort{loopback4, loopback6} {
+		from := listen(t, local, Options{})
+		dst := NewSockaddr(netip.AddrPortFrom(local.Addr(), to.LocalAddr().Port()))
+		if _, err := from.Send([]Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(10))}}}); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := receive(t, to, 1)
+		if len(got) != 1 || got[0].src != from.LocalAddr() {
+			t.Fatalf("got %v, expected a datagram from %v", got, from.LocalAddr())
+		}
+		back := NewSockaddr(got[0].src)
+		if _, err := to.Send([]Message{{Dst: &back, Iov: []Iovec{IovecOf(random(10))}}}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := receive(t, from, 1); len(got) != 1 || got[0].src.Port() != to.LocalAddr().Port() {
+			t.Errorf("the answer over %v: %v", local.Addr(), got)
+		}
+	}
+}
