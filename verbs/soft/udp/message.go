@@ -10,6 +10,10 @@ import (
 // datagram or several segments: 65535 less the IPv4 and UDP headers.
 const MaxBytes = 65507
 
+// MaxPieces is the most pieces of memory in one send (UIO_MAXIOV in
+// include/uapi/linux/uio.h); with more the kernel answers EMSGSIZE.
+const MaxPieces = 1024
+
 // Iovec is one piece of memory, laid out as struct iovec on 64-bit Linux. Addr
 // is a plain number so that lists of them hold no pointers: the caller keeps
 // the memory alive and unchanged through the call (heap or mapped memory, not a
@@ -27,7 +31,7 @@ func IovecOf(b []byte) Iovec {
 // Message is what goes to one peer in one send.
 type Message struct {
 	Dst *Sockaddr
-	Iov []Iovec // the payload, in order; at most 1024 pieces
+	Iov []Iovec // the payload, in order; at most MaxPieces
 
 	// SegmentSize > 0 makes the payload several datagrams of this many bytes,
 	// of which the last may be shorter. Up to Features.MaxSegments of them and

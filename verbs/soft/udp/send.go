@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -201,5 +202,5 @@ func (c *Conn) segments() int {
 // gsoRefused tells whether err can mean that the path does not do UDP_SEGMENT:
 // EIO is the kernel's answer for a device without checksum offload.
 func gsoRefused(err error) bool {
-	return err == unix.EIO || err == unix.EINVAL || err == unix.EOPNOTSUPP
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
