@@ -385,3 +385,33 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d bytes are left mapped", left)
 	}
 }
+
+// TestPingBetween: an operation leaves nothing behind that a ping would meet.
+func TestPingBetween(t *testing.T) {
+	const count = 3000
+	for _, slots := range []int{1, 3, 16} {
+		w := newWorld(t, 3, ring.Options{Slots: slots}, nil)
+		k := newKit(w, count, reduce.Int32, reduce.Sum)
+		w.must(func(rank int, c *Comm) error {
+			for call := range 20 {
+				protocol := Protocols()[call%4]
+				o := CallOptions{Protocol: protocol, Segment: 100 << (call % 6)}
+				err := c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
+				if err != nil {
+					return err
+				}
+				// Ping is for all ranks at once.
+				if err := w.rings[rank].Barrier(context.Background()); err != nil {
+					return err
+				}
+				if _, err := w.rings[rank].Ping(context.Background(), 2); err != nil {
+					return err
+				}
+				if err := w.rings[rank].Barrier(context.Background()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}

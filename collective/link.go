@@ -41,11 +41,10 @@ type inbound struct {
 	link
 	// Slots are counted from the start of the ring: slot i is i modulo their
 	// number. heads has the headers of those that arrived and were not taken.
-	slots    uint64
-	arrived  uint64
-	taken    uint64
-	credited uint64 // taken, as the neighbour was last told
-	heads    []ring.Header
+	slots   uint64
+	arrived uint64
+	taken   uint64
+	heads   []ring.Header
 
 	offers               [maxOffers]ring.Header // RTS, oldest first
 	offersHead, offersIn uint64
@@ -61,6 +60,9 @@ type outbound struct {
 
 // room tells whether another request may be posted.
 func (l *link) room() bool { return l.outstanding < queueRoom }
+
+// settled tells whether every credit has come that the neighbour owes.
+func (o *outbound) settled() bool { return o.freed == o.filled-o.filled%creditBatch(o.slots) }
 
 // post posts one request whose elements are in l.sges[:n].
 func (l *link) post(wr verbs.WorkRequest, n int) error {

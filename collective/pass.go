@@ -170,10 +170,12 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// done tells whether everything has come and gone. Messages count, so that no
-// completion is left for others who poll the queue, such as a ping.
+// done tells whether everything has come and gone, messages and credits too: no
+// completion of this operation is left for others who poll the queue, such as a
+// ping.
 func (p *pass) done() bool {
-	return p.processed == p.total && p.sent == p.total && p.c.left.outstanding == 0 && p.c.right.outstanding == 0
+	left, right := &p.c.left, &p.c.right
+	return p.processed == p.total && p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && right.settled()
 }
 
 // awaited says what is missing and who would have to send it.
@@ -195,9 +197,10 @@ func (p *pass) awaited() string {
 			text += fmt.Sprintf("; awaited from rank %d: the acknowledgement of segment %d", right, p.sent)
 		case p.announced > p.cleared && p.call.protocol == RendezvousWrite:
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
-		case p.call.protocol == Eager && p.c.right.filled-p.c.right.freed == p.c.right.slots:
-			text += fmt.Sprintf("; awaited from rank %d: credits for its %d slots", right, p.c.right.slots)
 		}
+	}
+	if !p.c.right.settled() {
+		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.c.right.filled-p.c.right.freed)
 	}
 	return text
 }

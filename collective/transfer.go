@@ -39,10 +39,12 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 	return p.c.left.payload(n), true, nil
 }
 
-// credit returns slots, a quarter of them at a time.
+// credit returns slots, a quarter of them at a time: whenever the number that
+// was taken from the start divides by that, so that the neighbour knows which
+// credits are to come (see outbound.settled).
 func (p *pass) credit() error {
 	l := &p.c.left
-	if l.taken-l.credited < max(1, l.slots/4) || !l.room() {
+	if l.taken%creditBatch(l.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -50,10 +52,11 @@ func (p *pass) credit() error {
 	if err := l.send(&h); err != nil {
 		return err
 	}
-	l.credited = l.taken
 	p.c.live.Credits++
 	return nil
 }
+
+func creditBatch(slots uint64) uint64 { return max(1, slots/4) }
 
 // post posts whatever may be posted now and reports whether there was anything.
 func (p *pass) post() (bool, error) {
