@@ -145,7 +145,7 @@ func (q *QP) completeSend(s verbs.Status, out *Output) {
 func (q *QP) failSend(s verbs.Status, out *Output) {
 	q.cfg.Counters.ReqCQEError++
 	q.completeSend(s, out)
-	q.lastWords.clear()
+	q.clear()
 	q.becomeErr(out)
 }
 

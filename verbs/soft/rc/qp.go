@@ -96,7 +96,7 @@ func (q *QP) Modify(a *verbs.QPAttr, mask verbs.AttrMask, out *Output) {
 	case verbs.StateReset:
 		q.becomeReset()
 	case verbs.StateErr:
-		q.lastWords.clear()
+		q.clear()
 		q.becomeErr(out)
 	case verbs.StateRTS:
 		q.becomeRTS()

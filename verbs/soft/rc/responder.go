@@ -78,7 +78,7 @@ func (r *responder) reset() {
 	r.rqHead, r.rqTail = 0, 0
 	r.expected, r.msn, r.nakSent = 0, 0, false
 	r.message, r.received = 0, 0
-	r.lastWords.clear()
+	r.clear()
 	r.remembered, r.nextAnswer = r.remembered[:0], 0
 	r.ackOwed, r.ackCount = false, 0
 }
@@ -424,7 +424,7 @@ func (q *QP) emitResponses(budget int, out *Output) (more bool) {
 			if a.atomic {
 				q.emitAtomicAck(a, out)
 			} else if !q.emitReadResponse(a, out) {
-				q.lastWords.clear()
+				q.clear()
 				q.owe(wire.NakRemoteAccess, a.cur)
 				q.becomeErr(out)
 				q.emitNak(out)

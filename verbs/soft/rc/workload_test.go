@@ -290,7 +290,9 @@ func (w *workload) start(s *side) {
 			}
 			err := s.qp.PostRecv(&verbs.WorkRequest{ID: uint64(next), SGL: r.local.sges})
 			if errors.Is(err, verbs.ErrNoMemory) {
-				w.net.After(20*time.Microsecond, receives)
+				if s.peer.status == verbs.Success { // else nothing more comes
+					w.net.After(20*time.Microsecond, receives)
+				}
 				return
 			}
 			if err != nil {
