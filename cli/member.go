@@ -44,11 +44,6 @@ func (s *Session) join(ctx context.Context) (m *Member, err error) {
 		return nil, err
 	}
 	m = &Member{ring: r, fault: s.fault}
-	// A rank whose first ping is done may run ahead of one whose is not: the
-	// first command starts when all are here.
-	if err := r.Barrier(ctx); err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
 	m.comm, err = collective.New(r, collective.Options{Timeout: c.Duration("timeout"), Corrupt: m.fault.injector(r.Rank())})
 	if err == nil {
 		m.shown, err = m.counters()

@@ -65,9 +65,9 @@ var Settings = []Setting{
 	// How collectives move their data.
 	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read"}, Usage: "protocol of collectives (auto: by size)"},
 	{Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a segment, the unit of pipelining"},
-	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 1024, Usage: "segments in flight"},
+	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16, Usage: "segments in flight"},
 	// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
-	{Name: "slots", Kind: Int, Default: 8, Min: 1, Max: 1024, Usage: "slots to receive into, per neighbour, for eager"},
+	{Name: "slots", Kind: Int, Default: 16, Min: 1, Max: 1024, Usage: "slots to receive into, per neighbour, for eager"},
 	{Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a slot"},
 
 	// What is printed.

@@ -123,7 +123,7 @@ func (r *Ring) Exchange(ctx context.Context) error {
 				return fmt.Errorf("what rank %d sent is no queue pair's address: %w", e.Peer, err)
 			}
 			e.Remote = r.remote[side].QPInfo
-			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("rank", r.rank), slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()),
+			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()),
 				slog.Uint64("qpn", uint64(e.Remote.QPN)), slog.Uint64("psn", uint64(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
 		}
 		return nil
@@ -173,7 +173,7 @@ func (r *Ring) RTS(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s queue pair, to rank %d (%s): %w", e.Side, e.Peer, e.Remote.GID.Addr(), err)
 			}
-			trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("rank", r.rank), slog.Int("neighbour", e.Peer),
+			trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
 				slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
 		}
 		return nil

@@ -75,7 +75,7 @@ func (r *Ring) openDevice() error {
 	if r.cq, err = r.context.CreateCQ(2*(sendDepth+recvDepth), r.channel); err != nil {
 		return err
 	}
-	trace.Debug(trace.Ring, "device open", slog.Int("rank", r.rank), slog.String("device", name), slog.String("address", r.local.String()),
+	trace.Debug(trace.Ring, "device open", slog.String("device", name), slog.String("address", r.local.String()),
 		slog.String("gid", r.gid.GID.String()), slog.Int("gid_index", r.gid.Index), slog.String("mtu", r.port.ActiveMTU.String()))
 	return nil
 }

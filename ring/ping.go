@@ -29,7 +29,8 @@ type PingResult struct {
 // other, over the queue pair. The receiver verifies its bytes and sends them
 // back; the sender verifies them again. All ranks ping at the same time and must
 // give the same count. One more round trip goes ahead unmeasured: it waits for
-// the neighbour to begin. The ring is Ready afterwards.
+// the neighbour to begin. Ping returns when all ranks are done, so that nobody's
+// next operation meets a neighbour who still pings. The ring is Ready afterwards.
 func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 	const most = 1 << 24
 	if count < 1 || count > most {
@@ -44,6 +45,9 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		if err := p.run(ctx); err != nil {
 			return err
 		}
+		if err := r.control.Barrier(ctx); err != nil {
+			return err
+		}
 		result = PingResult{
 			Peer: r.neighbour(Right), Count: count, Bytes: MessageSize, Min: p.least, Max: p.most,
 			P50: time.Duration(p.trips.ValueAtQuantile(50)), P99: time.Duration(p.trips.ValueAtQuantile(99)),
@@ -51,7 +55,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		return nil
 	})
 	if err == nil {
-		trace.Debug(trace.Ring, "ping", slog.Int("rank", r.rank), slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
+		trace.Debug(trace.Ring, "ping", slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
 	}
 	return result, err
 }

@@ -242,7 +242,7 @@ func (r *Ring) setFailed(err error) {
 			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("side", e.Side.String()), slog.String("error", err.Error()))
 		}
 	}
-	trace.Debug(trace.Ring, "the ring failed", slog.Int("rank", r.rank), slog.String("why", err.Error()))
+	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))
 }
 
 // step runs one step within its deadline. An error fails the ring.
@@ -271,7 +271,7 @@ func (r *Ring) step(ctx context.Context, to State, do func(context.Context) erro
 	}
 	r.mu.Unlock()
 	r.control.SetState(to.String())
-	trace.Debug(trace.Ring, "step done", slog.Int("rank", r.rank), slog.String("step", steps[to]), slog.Duration("took", time.Since(start)))
+	trace.Debug(trace.Ring, "step done", slog.String("step", steps[to]), slog.Duration("took", time.Since(start)))
 	return nil
 }
 
@@ -381,6 +381,6 @@ func (r *Ring) Close() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
-	trace.Debug(trace.Ring, "closed", slog.Int("rank", r.rank))
+	trace.Debug(trace.Ring, "closed")
 	return nil
 }

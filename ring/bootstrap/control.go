@@ -144,7 +144,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
-	trace.Debug(trace.Bootstrap, "listening", slog.Int("rank", c.rank), slog.String("address", c.listener.Addr().String()))
+	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
 	return c, nil
 }
 
@@ -197,7 +197,7 @@ func (c *Control) report(v *Verdict, first bool) {
 	if !first {
 		return
 	}
-	trace.Debug(trace.Bootstrap, "the ring failed", slog.Int("rank", c.rank), slog.String("kind", string(v.Kind)),
+	trace.Debug(trace.Bootstrap, "the ring failed", slog.String("kind", string(v.Kind)),
 		slog.Int("fault", v.Rank), slog.String("why", v.Text))
 	if c.cfg.OnFailure != nil {
 		c.cfg.OnFailure(v)

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -92,6 +93,7 @@ func (e *TimeoutError) Error() string {
 
 func rankList(ranks []int) string {
 	const most = 8
+	ranks = slices.Compact(slices.Sorted(slices.Values(ranks))) // with two ranks both neighbours are one
 	parts := make([]string, 0, most+1)
 	for i, r := range ranks {
 		if i == most {

@@ -101,7 +101,8 @@ func (c *Control) greet(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // fails on a closed connection only, as the read will
 	f, err := ReadFrame(conn)
 	if err != nil {
-		if !errors.Is(err, io.EOF) && c.life.Err() == nil { // a probe of the port alone is nothing
+		// A probe of the port alone is nothing, nor is our own hanging up.
+		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.life.Err() == nil {
 			c.stranger(conn, explain(conn, err, handshakeTimeout))
 		}
 		return

@@ -44,7 +44,7 @@ func (c *Control) addLink(side int, conn net.Conn, who identity) {
 	c.running.Go(l.read)
 	c.running.Go(l.write)
 	c.notify()
-	trace.Debug(trace.Bootstrap, fmt.Sprintf("connected to neighbour %d", l.peer), slog.Int("rank", c.rank),
+	trace.Debug(trace.Bootstrap, fmt.Sprintf("connected to neighbour %d", l.peer),
 		slog.Int("neighbour", l.peer), slog.String("address", conn.RemoteAddr().String()), slog.String("host", who.Host))
 }
 
@@ -185,7 +185,7 @@ func (c *Control) lost(l *link, err error) {
 		case !l.used:
 			// Nothing has passed yet: the neighbour may be restarted.
 			c.links[l.side] = nil
-			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("rank", c.rank), slog.Int("neighbour", l.peer))
+			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
 		case l.goodbye.IsZero():
 			v = &Verdict{Kind: KindLost, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
 				"%s was lost: its control connection ended without a goodbye (%s); see what %s last said", c.name(l.peer), endText(err), l.who.Host)}

@@ -125,7 +125,6 @@ func (e *endpoint) detach() error {
 	close(e.stop)
 	e.conn.Wake()
 	<-e.done
-	e.tx.release()
 	return e.conn.Close()
 }
 
@@ -155,7 +154,7 @@ func (e *endpoint) progress(now int64) bool {
 	for i := range batch {
 		e.receive(&batch[i], now)
 	}
-	completed := e.settle()
+	completed := e.publish()
 	if e.deadline != 0 && now >= e.deadline {
 		e.tick(now)
 	}
@@ -205,6 +204,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 			slog.Int("psn", int(p.PSN)), slog.Int("bytes", len(p.Payload)))
 	}
 	q.rc.Step(p, bad, now, &e.out)
+	e.place() // while the payload is in the cache
 	e.touch(q)
 }
 
@@ -219,9 +219,14 @@ func (e *endpoint) touch(q *qp) {
 	}
 }
 
-// settle carries out the orders and publishes the completions, in this order,
-// and reports whether there were completions.
-func (e *endpoint) settle() (completed bool) {
+// settle carries out the orders and publishes the completions, in this order.
+func (e *endpoint) settle() {
+	e.place()
+	e.publish()
+}
+
+// place carries out the orders.
+func (e *endpoint) place() {
 	for i := range e.out.Orders {
 		o := &e.out.Orders[i]
 		switch o.Kind {
@@ -236,6 +241,11 @@ func (e *endpoint) settle() (completed bool) {
 		}
 	}
 	e.out.Orders = e.out.Orders[:0]
+}
+
+// publish gives the completions to their queues and reports whether there were
+// any. What they speak of has been placed.
+func (e *endpoint) publish() (completed bool) {
 	for i := range e.out.Completions {
 		c := &e.out.Completions[i]
 		q := e.qps[c.QPN]

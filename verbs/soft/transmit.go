@@ -15,14 +15,16 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
-// trailer holds a packet's pad and ICRC: at most 3 + 4 bytes.
-type trailer [8]byte
+// edges is the room for a packet's headers, pad and ICRC.
+const edges = wire.MaxHeaderLen + 3 + wire.ICRCLen
 
 // transmitter turns packets into messages for the socket: trains of equal size
 // with one UDP_SEGMENT send each. The endpoint's lock guards it.
 type transmitter struct {
-	conn     *udp.Conn
-	trailers []trailer
+	conn *udp.Conn
+	// glue holds what is not payload: one packet's ICRC and the next one's
+	// headers lie side by side, so that a train has two pieces a packet.
+	glue     []byte
 	messages []udp.Message
 	iovecs   []udp.Iovec
 	impair   *impairer
@@ -30,15 +32,13 @@ type transmitter struct {
 
 func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
 	t.conn = conn
-	t.trailers = make([]trailer, sendBudget+8)
+	t.glue = make([]byte, 0, (sendBudget+8)*edges)
 	t.messages = make([]udp.Message, 0, sendBudget+8)
-	t.iovecs = make([]udp.Iovec, 0, (sendBudget+8)*8)
+	t.iovecs = make([]udp.Iovec, 0, (sendBudget+8)*4)
 	if impair != nil {
 		t.impair = newImpairer(*impair)
 	}
 }
-
-func (t *transmitter) release() { t.trailers, t.messages, t.iovecs = nil, nil, nil }
 
 // send makes the ICRCs of the packets and gives them to the socket. What the
 // socket does not take is lost, as on any wire: retransmission brings it.
@@ -49,9 +49,10 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 	if trace.Enabled(trace.Wire) {
 		tracePackets(out.Packets)
 	}
-	for len(t.trailers) < len(out.Packets) {
-		t.trailers = append(t.trailers, trailer{})
+	if n := len(out.Packets) * edges; cap(t.glue) < n { // it must not move while iovecs point into it
+		t.glue = make([]byte, 0, n)
 	}
+	t.glue = t.glue[:0]
 	features := t.conn.Features()
 	most := features.MaxSegments
 	if !features.GSO || t.impair != nil {
@@ -77,10 +78,10 @@ func (t *transmitter) train(q *qp, out *rc.Output, i, most int, n *portCounters)
 	for i+taken < len(out.Packets) && taken < most {
 		p := &out.Packets[i+taken]
 		s := wireSize(p)
-		if s > size || bytes+s > udp.MaxBytes {
+		if s > size || bytes+s > udp.MaxBytes || taken > 0 && len(t.iovecs)-first+int(p.Frags)+2 > udp.MaxPieces {
 			break
 		}
-		t.append(q, out, p, &t.trailers[i+taken], uint16(taken), s)
+		t.append(q, out, p, uint16(taken), s)
 		taken++
 		bytes += s
 		if s < size {
@@ -104,18 +105,30 @@ func wireSize(p *rc.Packet) int {
 
 // append adds one packet's pieces and makes its ICRC. id is the IP ID that it
 // will have: its place in the train.
-func (t *transmitter) append(q *qp, out *rc.Output, p *rc.Packet, tr *trailer, id uint16, size int) {
+func (t *transmitter) append(q *qp, out *rc.Output, p *rc.Packet, id uint16, size int) {
 	header := p.Header[:p.HeaderLen]
 	crc := q.tx.Start(id, size, header)
-	t.iovecs = append(t.iovecs, udp.IovecOf(header))
+	t.piece(header, id > 0)
 	for _, f := range out.Frags[p.FirstFrag : p.FirstFrag+uint32(p.Frags)] {
 		crc = wire.Update(crc, memory.Bytes(f.Addr, int(f.Len)))
 		t.iovecs = append(t.iovecs, udp.Iovec{Addr: f.Addr, Len: uint64(f.Len)})
 	}
-	*tr = trailer{}
+	var trailer [3 + wire.ICRCLen]byte
 	pad := int(p.Pad)
-	wire.PutICRC(tr[pad:], wire.UpdatePad(crc, pad))
-	t.iovecs = append(t.iovecs, udp.IovecOf(tr[:pad+wire.ICRCLen]))
+	wire.PutICRC(trailer[pad:], wire.UpdatePad(crc, pad))
+	t.piece(trailer[:pad+wire.ICRCLen], p.Frags == 0)
+}
+
+// piece adds bytes that are not payload, to the piece before them if they follow
+// it.
+func (t *transmitter) piece(b []byte, follows bool) {
+	at := len(t.glue)
+	t.glue = append(t.glue, b...)
+	if follows {
+		t.iovecs[len(t.iovecs)-1].Len += uint64(len(b))
+		return
+	}
+	t.iovecs = append(t.iovecs, udp.IovecOf(t.glue[at:]))
 }
 
 // flush sends messages. A full send buffer is given a moment; then they count as

@@ -12,7 +12,7 @@ import (
 // Buffers of one Recv. With GRO a buffer takes a whole train of segments;
 // without it one datagram, which in RoCEv2 is 4096 bytes and some headers.
 const (
-	trainBuffers, trainBytes       = 8, 64 << 10
+	trainBuffers, trainBytes       = 4, 64 << 10
 	datagramBuffers, datagramBytes = 64, 8 << 10
 )
 

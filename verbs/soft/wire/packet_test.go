@@ -53,7 +53,7 @@ func TestParseErrors(t *testing.T) {
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: error %v, expected %v", c.name, err, c.want)
 		}
-		if err == ErrPad && (p.DestQPN != 0x11 || p.PSN != 100 || p.Opcode != SendOnly) {
+		if errors.Is(err, ErrPad) && (p.DestQPN != 0x11 || p.PSN != 100 || p.Opcode != SendOnly) {
 			t.Errorf("%s: a NAK cannot be made of %+v", c.name, p)
 		}
 	}

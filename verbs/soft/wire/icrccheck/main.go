@@ -12,6 +12,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,7 +64,7 @@ func checkFile(name string) (*summary, error) {
 	s := &summary{opcodes: map[string]int{}}
 	for {
 		rec, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return s, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

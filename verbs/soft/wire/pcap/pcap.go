@@ -119,7 +119,7 @@ func ReadAll(r io.Reader) ([]Record, error) {
 	var all []Record
 	for {
 		rec, err := p.Next()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // io.ReadFull returns it bare, and io.ErrUnexpectedEOF for a part
 			return all, nil
 		} else if err != nil {
 			return nil, err
