@@ -13,15 +13,14 @@ import (
 // fuzzed is a queue pair that is fed with anything, and what must hold for all
 // that comes out of it.
 type fuzzed struct {
-	t       *testing.T
-	memory  simnet.Memory
-	mem     *simnet.Region
-	qp      *rc.QP
-	out     rc.Output
-	now     int64
-	posted  [2]int // sends, receives
-	done    [2]int
-	packets int
+	t      *testing.T
+	memory simnet.Memory
+	mem    *simnet.Region
+	qp     *rc.QP
+	out    rc.Output
+	now    int64
+	posted [2]int // sends, receives
+	done   [2]int
 }
 
 const (

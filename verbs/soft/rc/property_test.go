@@ -222,7 +222,7 @@ func report(t *testing.T, seed uint64, o outcome) {
 
 func summarize(t *testing.T, outcomes []outcome) {
 	type row struct {
-		seeds, delivered, undetected           int
+		seeds, delivered                       int
 		sent, lost, damaged, again, timeouts   uint64
 		sequence, implied, rnr, worst, retries uint64
 	}
