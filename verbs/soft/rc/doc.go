@@ -16,6 +16,7 @@
 //	Tick(now)          ─▶ └───────────┘ ─▶ Completions; Deadline
 //
 // The three parts of the specification stand in three files: the requester makes
-// request packets from the send queue, the responder answers the peer's requests,
-// the completer takes the peer's answers.
+// request packets from the send queue, the responder answers the peer's requests
+// (READs and atomics, which are remembered for replay, in answer.go), the completer
+// takes the peer's answers.
 package rc
