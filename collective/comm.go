@@ -73,10 +73,8 @@ type Comm struct {
 	closed  bool      // guarded by mu
 }
 
-// New makes a Comm over a ring that is ready. All ranks call it, and it returns
-// when all have: a neighbour that is still in bring-up would take a segment for
-// a wrong answer to its ping. The Comm is the only user of the ring's queue
-// pairs while an operation runs. Close it before the ring.
+// New makes a Comm over a ring that is ready. The Comm is the only user of the
+// ring's queue pairs while an operation runs. Close it before the ring.
 func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
@@ -100,9 +98,6 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	var err error
 	if c.headers, err = c.Alloc(MaxDepth * ring.HeaderSize); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
-	}
-	if err := r.Barrier(context.Background()); err != nil {
-		return nil, errors.Join(fmt.Errorf("collective: %w", err), c.Close())
 	}
 	return c, nil
 }

@@ -87,6 +87,15 @@ func (h *Header) Decode(b []byte) bool {
 	return first&0xff_ffff == messageMagic
 }
 
+// KindOf returns the kind of a message, or 0 if it is none.
+func KindOf(b []byte) MessageKind {
+	var h Header
+	if !h.Decode(b) {
+		return 0
+	}
+	return h.Kind
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Checksum returns the CRC32C of b. It allocates nothing.

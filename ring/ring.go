@@ -65,6 +65,10 @@ type Ring struct {
 	edges   [2]*Edge // guarded by mu where Fail and Close may meet
 	remote  [2]offer // by Exchange
 	pings   uint64   // calls of Ping, the sequence of its messages
+
+	// Completions that came an operation too soon. They belong to who runs the
+	// operation.
+	deferred, early []verbs.Completion
 }
 
 // New checks the list, the index and the options. The entries of servers are
@@ -148,9 +152,26 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 	return verbs.Waiter{CQ: r.cq, Channel: r.channel, Policy: r.opts.Wait}
 }
 
+// Begin starts an operation over the queue pairs: completions that the last one
+// deferred come first. Only who runs the operation may call Begin, Poll and Defer.
+func (r *Ring) Begin() {
+	r.early = append(r.early, r.deferred...)
+	r.deferred = r.deferred[:0]
+}
+
+// Defer hands back the completion of a receive that belongs to the next
+// operation: the left neighbour is done with this one and has begun it already.
+// Nothing is reposted before it has been polled again.
+func (r *Ring) Defer(wc verbs.Completion) { r.deferred = append(r.deferred, wc) }
+
 // Poll polls the CQ, and lets the control ring know that something moves: while
 // it does, a silent TCP connection is no reason to give up a neighbour.
 func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
+	if len(r.early) > 0 {
+		n := copy(wc, r.early)
+		r.early = r.early[:copy(r.early, r.early[n:])]
+		return n, nil
+	}
 	n, err := r.cq.Poll(wc)
 	if n > 0 {
 		r.moved.Add(1)

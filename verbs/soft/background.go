@@ -42,13 +42,19 @@ func (e *endpoint) background() {
 				continue
 			}
 		}
-		for e.sleepAndProgress() {
-			select {
-			case <-e.stop:
-				return
-			default:
-			}
+		for !e.stopping() && e.sleepAndProgress() {
 		}
+	}
+}
+
+// stopping reports whether the endpoint is being released. Looked at before each
+// sleep it is enough: stop is closed before the Wake that ends a sleep.
+func (e *endpoint) stopping() bool {
+	select {
+	case <-e.stop:
+		return true
+	default:
+		return false
 	}
 }
 
