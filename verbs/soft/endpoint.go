@@ -49,6 +49,9 @@ type endpoint struct {
 
 	mu       sync.Mutex
 	qps      map[uint32]*qp // guarded by mu, as all below
+	recent   *qp            // the last one that find returned
+	batch    []udp.Received // received and not yet looked at; valid until the next Recv
+	segment  uint16         // place of the next packet in the first train of batch
 	dirty    []*qp          // may have something to send, or owe an ACK
 	deadline int64          // no timer runs out before; 0: none runs
 	waiting  int64          // the background goroutine sleeps until then; 0: it does not sleep
@@ -147,12 +150,14 @@ func (e *endpoint) poll() {
 // progress receives what is there, runs timers and sends what may be sent, and
 // reports whether anything was there. The lock is held.
 func (e *endpoint) progress(now int64) bool {
-	batch, err := e.conn.Recv()
-	if err != nil && trace.EnabledAt(trace.Wire, slog.LevelWarn) && !errors.Is(err, udp.ErrClosed) {
-		trace.Warn(trace.Wire, "receive failed", slog.String("error", err.Error()))
-	}
-	for i := range batch {
-		e.receive(&batch[i], now)
+	got := e.receive(now)
+	if !got || len(e.out.Completions) == 0 {
+		batch, err := e.conn.Recv()
+		if err != nil && trace.EnabledAt(trace.Wire, slog.LevelWarn) && !errors.Is(err, udp.ErrClosed) {
+			trace.Warn(trace.Wire, "receive failed", slog.String("error", err.Error()))
+		}
+		e.batch = batch
+		got = e.receive(now) || got
 	}
 	completed := e.publish()
 	if e.deadline != 0 && now >= e.deadline {
@@ -161,17 +166,28 @@ func (e *endpoint) progress(now int64) bool {
 	if len(e.dirty) > 0 {
 		e.send(now, !completed)
 	}
-	return len(batch) > 0
+	return got
 }
 
-// receive takes one train of datagrams.
-func (e *endpoint) receive(r *udp.Received, now int64) {
-	data := r.Data
-	for segment := 0; len(data) > 0; segment++ {
-		n := min(r.SegmentSize, len(data))
-		e.receivePacket(data[:n], r.Src, uint16(segment), now)
-		data = data[n:]
+// receive takes the packets of the batch and reports whether there were any. An
+// ACK that rides behind the packet that completed something is left for the next
+// time: whoever polls is waiting for the completion, and answers it meanwhile.
+func (e *endpoint) receive(now int64) (got bool) {
+	const rider = wire.BTHLen + wire.AETHLen + wire.ICRCLen
+	for len(e.batch) > 0 {
+		r := &e.batch[0]
+		if e.segment > 0 && len(e.batch) == 1 && len(r.Data) <= rider && len(e.out.Completions) > 0 {
+			return true
+		}
+		n := min(r.SegmentSize, len(r.Data))
+		e.receivePacket(r.Data[:n], r.Src, e.segment, now)
+		got = true
+		e.segment++
+		if r.Data = r.Data[n:]; len(r.Data) == 0 {
+			e.batch, e.segment = e.batch[1:], 0
+		}
 	}
+	return got
 }
 
 func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, now int64) {
@@ -183,7 +199,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 		e.port.malformed++
 		return
 	}
-	q := e.qps[p.DestQPN]
+	q := e.find(p.DestQPN)
 	if q == nil {
 		e.port.unknownQP++
 		return
@@ -206,6 +222,14 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 	q.rc.Step(p, bad, now, &e.out)
 	e.place() // while the payload is in the cache
 	e.touch(q)
+}
+
+// find returns a queue pair by number: often the same as before.
+func (e *endpoint) find(qpn uint32) *qp {
+	if e.recent == nil || e.recent.num != qpn {
+		e.recent = e.qps[qpn]
+	}
+	return e.recent
 }
 
 // pkeyMatches accepts full and limited members of the default partition.
@@ -248,7 +272,7 @@ func (e *endpoint) place() {
 func (e *endpoint) publish() (completed bool) {
 	for i := range e.out.Completions {
 		c := &e.out.Completions[i]
-		q := e.qps[c.QPN]
+		q := e.find(c.QPN)
 		if q == nil {
 			continue
 		}

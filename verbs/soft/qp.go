@@ -341,6 +341,7 @@ func (q *qp) Close() error {
 	e := q.ep
 	e.mu.Lock()
 	delete(e.qps, q.num)
+	e.recent = nil
 	if q.queued {
 		keep := e.dirty[:0]
 		for _, other := range e.dirty {

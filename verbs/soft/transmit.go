@@ -15,15 +15,21 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
-// edges is the room for a packet's headers, pad and ICRC.
-const edges = wire.MaxHeaderLen + 3 + wire.ICRCLen
+const (
+	// edges is the room for a packet's headers, pad and ICRC.
+	edges = wire.MaxHeaderLen + 3 + wire.ICRCLen
+	// copyBelow is the longest payload in bytes that is copied between its edges:
+	// a piece less for the kernel, which a longer copy would cost more than.
+	copyBelow = 256
+)
 
 // transmitter turns packets into messages for the socket: trains of equal size
 // with one UDP_SEGMENT send each. The endpoint's lock guards it.
 type transmitter struct {
 	conn *udp.Conn
-	// glue holds what is not payload: one packet's ICRC and the next one's
-	// headers lie side by side, so that a train has two pieces a packet.
+	// glue holds what is not payload, and short payloads: one packet's ICRC and
+	// the next one's headers lie side by side, so that a train has two pieces a
+	// packet.
 	glue     []byte
 	messages []udp.Message
 	iovecs   []udp.Iovec
@@ -32,7 +38,7 @@ type transmitter struct {
 
 func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
 	t.conn = conn
-	t.glue = make([]byte, 0, (sendBudget+8)*edges)
+	t.glue = make([]byte, 0, (sendBudget+8)*(edges+copyBelow))
 	t.messages = make([]udp.Message, 0, sendBudget+8)
 	t.iovecs = make([]udp.Iovec, 0, (sendBudget+8)*4)
 	if impair != nil {
@@ -49,7 +55,7 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 	if trace.Enabled(trace.Wire) {
 		tracePackets(out.Packets)
 	}
-	if n := len(out.Packets) * edges; cap(t.glue) < n { // it must not move while iovecs point into it
+	if n := len(out.Packets) * (edges + copyBelow); cap(t.glue) < n { // it must not move while iovecs point into it
 		t.glue = make([]byte, 0, n)
 	}
 	t.glue = t.glue[:0]
@@ -109,17 +115,25 @@ func (t *transmitter) append(q *qp, out *rc.Output, p *rc.Packet, id uint16, siz
 	header := p.Header[:p.HeaderLen]
 	crc := q.tx.Start(id, size, header)
 	t.piece(header, id > 0)
+	short := p.Len <= copyBelow
 	for _, f := range out.Frags[p.FirstFrag : p.FirstFrag+uint32(p.Frags)] {
-		crc = wire.Update(crc, memory.Bytes(f.Addr, int(f.Len)))
-		t.iovecs = append(t.iovecs, udp.Iovec{Addr: f.Addr, Len: uint64(f.Len)})
+		payload := memory.Bytes(f.Addr, int(f.Len))
+		if short { // summed as copied: the owner may be writing to it
+			at := len(t.glue)
+			t.piece(payload, true)
+			payload = t.glue[at:]
+		} else {
+			t.iovecs = append(t.iovecs, udp.Iovec{Addr: f.Addr, Len: uint64(f.Len)})
+		}
+		crc = wire.Update(crc, payload)
 	}
 	var trailer [3 + wire.ICRCLen]byte
 	pad := int(p.Pad)
 	wire.PutICRC(trailer[pad:], wire.UpdatePad(crc, pad))
-	t.piece(trailer[:pad+wire.ICRCLen], p.Frags == 0)
+	t.piece(trailer[:pad+wire.ICRCLen], short)
 }
 
-// piece adds bytes that are not payload, to the piece before them if they follow
+// piece copies bytes to the glue, as part of the piece before them if they follow
 // it.
 func (t *transmitter) piece(b []byte, follows bool) {
 	at := len(t.glue)
