@@ -160,10 +160,8 @@ func (p *pass) run(ctx context.Context) error {
 			return fmt.Errorf("wait for completions: %w", err)
 		}
 	}
-	// A software device sends the ACKs that it owes when a poll finds nothing:
-	// the neighbours wait for them.
-	if _, err := p.poll(); err != nil {
-		return err
+	if err := p.c.ring.End(); err != nil {
+		return fmt.Errorf("poll: %w", err)
 	}
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", p.seq))

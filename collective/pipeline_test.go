@@ -94,7 +94,7 @@ func TestBackToBack(t *testing.T) {
 // and the result is the same to the bit.
 func TestImpaired(t *testing.T) {
 	w := newWorld(t, 3, ring.Options{
-		QPTimeout: new(8), Impair: &verbs.Impairment{Seed: 7, Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
+		QPTimeout: new(11), Impair: &verbs.Impairment{Seed: 7, Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
 	}, nil)
 	const count = 100000
 	k := newKit(w, count, reduce.Float32, reduce.Sum)

@@ -101,7 +101,7 @@ func (p *pinger) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.r.End()
 }
 
 // late says what was awaited, from whom, and what had arrived.

@@ -153,7 +153,8 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 }
 
 // Begin starts an operation over the queue pairs: completions that the last one
-// deferred come first. Only who runs the operation may call Begin, Poll and Defer.
+// deferred come first. Only who runs the operation may call Begin,
+// Poll, Defer and End.
 func (r *Ring) Begin() {
 	r.early = append(r.early, r.deferred...)
 	r.deferred = r.deferred[:0]
@@ -177,6 +178,13 @@ func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 		r.moved.Add(1)
 	}
 	return n, err
+}
+
+// End ends an operation over the queue pairs: the neighbours get the ACKs that
+// they wait for now, not when somebody polls again.
+func (r *Ring) End() error {
+	_, err := r.cq.Poll(nil)
+	return err
 }
 
 // Counters returns the counters of the device's port.

@@ -82,7 +82,7 @@ func (c *cq) Poll(wc []verbs.Completion) (int, error) {
 		return n, err
 	}
 	if ep := c.ctx.ep.Load(); ep != nil {
-		ep.poll()
+		ep.poll(len(wc) == 0)
 	}
 	if n, err = c.take(wc); n == 0 && err == nil {
 		err = c.lost()

@@ -137,13 +137,18 @@ func (e *endpoint) window(mtu int) int {
 	return max(1, min(maxWindow, e.conn.RecvBuffer()/2/(mtu+packetOverhead)))
 }
 
-// poll makes one round of progress, unless somebody else is at it.
-func (e *endpoint) poll() {
+// poll makes one round of progress, unless somebody else is at it. The last poll
+// for a while sends what is owed, too.
+func (e *endpoint) poll(last bool) {
 	e.polls.Add(1)
 	if !e.mu.TryLock() {
 		return
 	}
-	e.progress(clock())
+	now := clock()
+	e.progress(now)
+	if last && len(e.dirty) > 0 {
+		e.send(now, true)
+	}
 	e.mu.Unlock()
 }
 
