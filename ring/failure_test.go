@@ -66,15 +66,21 @@ func TestFailTellsAll(t *testing.T) {
 // An operation over the queue pairs does not need TCP to move.
 func TestPingWithTCPStalled(t *testing.T) {
 	var w wire
-	// Silence is Timeout; the stall lasts longer.
-	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = 700 * time.Millisecond; w.install(o) })
+	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = minSilence; w.install(o) })
 	w.gate.Lock()
-	time.AfterFunc(1200*time.Millisecond, w.gate.Unlock)
+	time.AfterFunc(minSilence+500*time.Millisecond, w.gate.Unlock)
 	start := time.Now()
-	for time.Since(start) < time.Second {
+	for time.Since(start) < minSilence+300*time.Millisecond {
 		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 50); return err }))
 	}
 	time.Sleep(300 * time.Millisecond)
+	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
+}
+
+// Signs of life come once a second, however short a wait may be.
+func TestIdleIsNotSilence(t *testing.T) {
+	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 300 * time.Millisecond })
+	time.Sleep(900 * time.Millisecond)
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
 }
 

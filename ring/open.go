@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
+
+// minSilence is three signs of life on the control ring, one a second: however
+// short the waits are to be, a neighbour that computes is not given up.
+const minSilence = 3 * time.Second
 
 // Open binds the TCP listener, chooses the local address and opens the device,
 // with a protection domain, a completion queue for both edges and its channel.
@@ -24,7 +29,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
-			Epoch: firstEpoch, Silence: r.opts.Timeout, Moved: r.moved.Load,
+			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: r.moved.Load,
 			OnFailure: func(v *Verdict) { r.setFailed(v) },
 			Listen:    r.opts.Listen, Dial: r.opts.Dial,
 		})
