@@ -61,6 +61,30 @@ func TestFailGoesRound(t *testing.T) {
 	}
 }
 
+// A neighbour that is reached only after the verdict is told, too.
+func TestVerdictWhileDialling(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 3)
+	var failing *Control
+	cfg := configFor(t, nodes, 0)
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, address)
+		failing.Fail(&Verdict{Kind: KindFailed, Rank: 0, By: 0, Text: "no memory"})
+		return conn, err
+	}
+	failing = openRank(t, cfg)
+	world := []*Control{failing, openRank(t, configFor(t, nodes, 1))}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for r, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
+		var v *Verdict
+		if !errors.As(err, &v) || v.Text != "no memory" {
+			t.Errorf("rank %d: %v: expected rank 0's verdict", r, err)
+		}
+	}
+}
+
 func TestLeavingIsNoticed(t *testing.T) {
 	t.Parallel()
 	world := ring(t, 4, nil)

@@ -41,6 +41,9 @@ func (c *Control) addLink(side int, conn net.Conn, who identity) {
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	c.links[side] = l
+	if c.failure != nil {
+		c.send(l, TypeVerdict, c.failure) // the verdict came while this end was dialling
+	}
 	c.running.Go(l.read)
 	c.running.Go(l.write)
 	c.notify()
