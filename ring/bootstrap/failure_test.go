@@ -85,6 +85,25 @@ func TestVerdictWhileDialling(t *testing.T) {
 	}
 }
 
+func TestEveryFrameIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	c := ring(t, 2, nil)[0]
+	l := c.links[left]
+	long := time.Now().Add(-time.Minute)
+	c.mu.Lock()
+	l.heard = long
+	c.mu.Unlock()
+	f := &Frame{Version: Version, Type: TypePart, Sender: l.peer, Edge: c.edge(left), Epoch: 1, Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)}
+	if err := c.handle(l, f); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !l.heard.After(long) {
+		t.Error("a part did not count")
+	}
+}
+
 func TestLeavingIsNoticed(t *testing.T) {
 	t.Parallel()
 	world := ring(t, 4, nil)

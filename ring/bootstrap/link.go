@@ -137,14 +137,14 @@ func (c *Control) handle(l *link, f *Frame) error {
 		trace.Debug(trace.Bootstrap, "frame of another epoch dropped", slog.String("type", string(f.Type)), slog.Int("sender", f.Sender))
 		return nil
 	}
+	c.mu.Lock()
+	l.heard = time.Now()
+	c.mu.Unlock()
 	switch f.Type {
 	case TypeHeartbeat:
-		c.mu.Lock()
-		l.heard = time.Now()
-		c.mu.Unlock()
 	case TypeInfo:
 		c.mu.Lock()
-		l.heard, l.used = time.Now(), true
+		l.used = true
 		c.info[l.side] = f.Payload
 		c.notify()
 		c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Control) handle(l *link, f *Frame) error {
 		return c.takePart(l, p)
 	case TypeGoodbye:
 		c.mu.Lock()
-		l.heard, l.goodbye = time.Now(), time.Now()
+		l.goodbye = l.heard
 		c.notify()
 		c.mu.Unlock()
 	case TypeVerdict:
