@@ -79,7 +79,7 @@ func TestPingWithTCPStalled(t *testing.T) {
 
 // Signs of life come once a second, however short a wait may be.
 func TestIdleIsNotSilence(t *testing.T) {
-	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 300 * time.Millisecond })
+	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 500 * time.Millisecond })
 	time.Sleep(900 * time.Millisecond)
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
 }
@@ -115,6 +115,19 @@ func TestPingNeighbourThatDoesNotPing(t *testing.T) {
 	_, err := world[0].Ping(t.Context(), 5)
 	if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(text, "answered 0 of 6") || !strings.Contains(text, "rank 1 (127.") {
 		t.Errorf("%s", text)
+	}
+}
+
+// Only a pause is too long, not the whole.
+func TestPingLongerThanTheTimeout(t *testing.T) {
+	const timeout = time.Second
+	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = timeout })
+	for count := 20000; ; count *= 4 {
+		start := time.Now()
+		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), count); return err }))
+		if time.Since(start) > timeout {
+			return
+		}
 	}
 }
 

@@ -29,14 +29,15 @@ type PingResult struct {
 // other, over the queue pair. The receiver verifies its bytes and sends them
 // back; the sender verifies them again. All ranks ping at the same time and must
 // give the same count. One more round trip goes ahead unmeasured: it waits for
-// the neighbour to begin. The ring is Ready afterwards.
+// the neighbour to begin. Options.Timeout limits the time without any message, not
+// that of all. The ring is Ready afterwards.
 func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 	const most = 1 << 24
 	if count < 1 || count > most {
 		return PingResult{}, bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
 	}
 	var result PingResult
-	err := r.step(ctx, StateReady, func(ctx context.Context) (err error) {
+	err := r.untimedStep(ctx, StateReady, func(ctx context.Context) (err error) {
 		r.pings++
 		p := &pinger{r: r, total: uint32(count) + 1}
 		// Microsecond to minute, in nanoseconds, to three digits.
@@ -70,7 +71,7 @@ type pinger struct {
 }
 
 func (p *pinger) run(ctx context.Context) error {
-	start := time.Now()
+	moved := time.Now()
 	waiter := p.r.NewWaiter()
 	var wc [16]verbs.Completion
 	p.r.Begin()
@@ -89,13 +90,17 @@ func (p *pinger) run(ctx context.Context) error {
 		}
 		if n > 0 {
 			waiter.Reset()
+			moved = time.Now()
 			continue
 		}
 		if p.r.Failed() {
 			return p.r.Err()
 		}
 		if ctx.Err() != nil {
-			return p.late(ctx, time.Since(start))
+			return p.late(context.Cause(ctx), time.Since(moved))
+		}
+		if quiet := time.Since(moved); quiet > p.r.opts.Timeout {
+			return p.late(context.DeadlineExceeded, quiet)
 		}
 		if err := waiter.Wait(); err != nil {
 			return err
@@ -105,12 +110,12 @@ func (p *pinger) run(ctx context.Context) error {
 }
 
 // late says what was awaited, from whom, and what had arrived.
-func (p *pinger) late(ctx context.Context, after time.Duration) error {
+func (p *pinger) late(cause error, quiet time.Duration) error {
 	r := p.r
-	return fmt.Errorf("after %s the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; "+
+	return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing moved for %s; "+
 		"TCP reaches them, so is RoCE traffic (UDP port %d) filtered, or has a rank not begun to ping? %w",
-		after.Round(time.Millisecond), r.nodeName(r.neighbour(Right)), p.pongs, p.total, p.answered, p.total, r.nodeName(r.neighbour(Left)),
-		r.Right().Remote.UDPPort, context.Cause(ctx))
+		r.nodeName(r.neighbour(Right)), p.pongs, p.total, p.answered, p.total, r.nodeName(r.neighbour(Left)), quiet.Round(time.Millisecond),
+		r.Right().Remote.UDPPort, cause)
 }
 
 // send sends the next ping to the right.

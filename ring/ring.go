@@ -276,12 +276,21 @@ func (r *Ring) setFailed(err error) {
 
 // step runs one step within its deadline. An error fails the ring.
 func (r *Ring) step(ctx context.Context, to State, do func(context.Context) error) error {
+	return r.untimedStep(ctx, to, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		defer cancel()
+		return do(ctx)
+	})
+}
+
+// untimedStep is step for what keeps its own deadlines.
+func (r *Ring) untimedStep(ctx context.Context, to State, do func(context.Context) error) error {
 	r.stepping.Lock()
 	defer r.stepping.Unlock()
 	if err := checkStep(r.State(), to); err != nil {
 		return err
 	}
-	ctx, cancel := r.deadline(ctx)
+	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
 	start := time.Now()
 	if r.control != nil {
@@ -322,9 +331,9 @@ func (r *Ring) stepFailed(ctx context.Context, step string, err error) error {
 	return err
 }
 
-// deadline limits a wait to Options.Timeout and to the ring's life.
-func (r *Ring) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+// whileAlive limits a wait to the ring's life.
+func (r *Ring) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.life, cancel)
 	return ctx, func() { stop(); cancel() }
 }
@@ -338,7 +347,9 @@ func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *b
 		var none T
 		return none, &StepError{Step: "control operation", State: state, Missing: map[bool]string{true: "open"}[state == StateNew]}
 	}
-	ctx, cancel := r.deadline(ctx)
+	ctx, timely := context.WithTimeout(ctx, r.opts.Timeout)
+	defer timely()
+	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
 	return do(ctx, control)
 }
