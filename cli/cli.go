@@ -35,6 +35,10 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	// Where results can no longer be written, the write fails and the ring is
+	// left in order; by default the signal would end the process there and then.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, unix.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
 		for n := 0; ; n++ {
@@ -51,6 +55,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
+		signal.Stop(broken)
 		close(done)
 		cancel(nil)
 	}
@@ -133,7 +138,7 @@ func (s *Session) setTrace() error {
 }
 
 // report says why a command failed, once: as a JSON object among the results if
-// they are JSON, else as a line on standard error.
+// they are JSON and can be written, else as a line on standard error.
 func (s *Session) report(args []string, command string, err error, code int) {
 	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
 		return
@@ -148,8 +153,9 @@ func (s *Session) report(args []string, command string, err error, code int) {
 		out = render.New(s.stdout, render.Format(format))
 	}
 	if out.Format() == render.JSON && !s.speaksToParent() {
-		_ = out.Print(Failure{Command: command, Error: text, ExitCode: code})
-		return
+		if out.Print(Failure{Command: command, Error: text, ExitCode: code}) == nil {
+			return
+		}
 	}
 	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
 }

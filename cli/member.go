@@ -69,8 +69,11 @@ func ringOptions(c *configs.Config) ring.Options {
 }
 
 // leave closes the ring. After a success it waits for the others first, so that
-// none hears a goodbye while it still works.
+// none hears a goodbye while it still works; what failed here alone they are told.
 func (m *Member) leave(ctx context.Context, err error) error {
+	if err != nil && !isShared(err) && ctx.Err() == nil {
+		m.ring.Fail(err) // does nothing if the ring has failed
+	}
 	if err == nil || isShared(err) {
 		err = errors.Join(err, m.ring.Barrier(ctx))
 	}

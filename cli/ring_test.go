@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -278,6 +279,28 @@ func expectGone(t *testing.T, pids []int) {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+func TestStandardOutputThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"table": "ringcli: rank 1: rank 0 reports: write /dev/stdout: broken pipe\n",
+		"json":  "ringcli: write /dev/stdout: broken pipe\n", // rank 1's is an object
+	} {
+		p := program(t, "local", "-n", "2", "-c", "ping; all-reduce --size 4K", "--output", format)
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Stdout = write
+		if err := errors.Join(read.Close(), p.Start(), write.Close()); err != nil {
+			t.Fatal(err)
+		}
+		code, said := p.end(t, 30*time.Second), reported(p)
+		if code != ExitCritical || !strings.Contains(said, want) || strings.Contains(said, "lost") {
+			t.Errorf("%s: exit code %d\n%sexpected %s", format, code, said, want)
 		}
 	}
 }
