@@ -70,7 +70,7 @@ type Call struct {
 	Args  []string
 }
 
-// Title returns the command's name with its arguments' names.
+// use returns the command's name with its arguments' names.
 func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }
 
 // Commands returns the command table.

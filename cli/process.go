@@ -32,7 +32,8 @@ the default.`,
 		{
 			Name: "completion", Group: groupProgram, Where: Process,
 			Summary: "Print a completion script for a shell",
-			Long: `Prints a script that completes commands, flags and their values. For bash:
+			Long: `Prints a script that completes commands, flags and their values. For bash,
+whose package bash-completion it needs:
 
   source <(ringcli completion bash)`,
 			Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
