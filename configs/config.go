@@ -175,7 +175,7 @@ func findFile(explicit string) (string, error) {
 	}
 	if explicit != "" {
 		if _, err := os.Stat(explicit); err != nil {
-			return "", fmt.Errorf("%w: file given by %s: %w", ErrInvalid, origin, err)
+			return "", fmt.Errorf("%w: file given by %s: %w: expected a readable file, such as `ringcli config --sample` prints", ErrInvalid, origin, err)
 		}
 		return explicit, nil
 	}
