@@ -40,7 +40,7 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	if c, ok := find(word, InRing); ok {
+	if c, ok := find(word, Line); ok {
 		word = c.Name
 	}
 	if slices.Contains(benchWords, word) {

@@ -18,8 +18,20 @@ type Where uint8
 const (
 	// Process: as `ringcli NAME`.
 	Process Where = 1 << iota
-	// InRing: once the ring is ready, in -c and -f.
-	InRing
+	// Line: as a line of a script (-c, -f) or of the shell.
+	Line
+)
+
+// Needs is what must be there before a command can run.
+type Needs uint8
+
+const (
+	// Nothing: it runs without a ring.
+	Nothing Needs = iota
+	// Opened: the device is open and the control ring listens.
+	Opened
+	// Ready: the ring can compute.
+	Ready
 )
 
 // The groups of commands, in the order that help shows them.
@@ -53,6 +65,16 @@ type Command struct {
 	Words []string
 	// CheckArgs refuses wrong arguments; nil refuses any.
 	CheckArgs func(args []string) error
+	// Needs is what a line needs before it can run.
+	Needs Needs
+	// Own: the command is about this rank alone, even where rank 0 leads the
+	// others. Otherwise it runs on all ranks.
+	Own bool
+	// Stops: Ctrl-C asks the command to stop at its next boundary, on all ranks
+	// together (Session.stopping), before it is cancelled.
+	Stops bool
+	// Harmless: an empty line in the shell may run it again.
+	Harmless bool
 	// Settings are the settings of package configs that are flags here too.
 	Settings []string
 	// Flags declares the flags that are no settings; may be nil.
@@ -109,7 +131,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 	}
 	root.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, InRing: groupCollective}[where])
+	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, Line: groupCollective}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%s: %s; `%s --help` lists the flags", cmd.Name(), flagError(err), cmd.CommandPath())
 	})

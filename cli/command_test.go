@@ -11,7 +11,7 @@ import (
 )
 
 func TestCommandTable(t *testing.T) {
-	for _, where := range []Where{Process, InRing} {
+	for _, where := range []Where{Process, Line} {
 		seen := map[string]string{}
 		for _, c := range Commands() {
 			if c.Where&where == 0 {
@@ -25,7 +25,7 @@ func TestCommandTable(t *testing.T) {
 			}
 		}
 		for _, alias := range []string{"allreduce", "ar", "allgather", "ag", "reducescatter", "rs"} {
-			if _, found := seen[alias]; found != (where == InRing) {
+			if _, found := seen[alias]; found != (where == Line) {
 				t.Errorf("%q is known at %d: %v", alias, where, found)
 			}
 		}

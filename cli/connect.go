@@ -111,7 +111,7 @@ func (s *Session) ranksHere() int {
 
 // lineTree makes the cobra commands of a line of a script.
 func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
-	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, InRing, run)
+	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, Line, run)
 	root.SetOut(w)
 	root.SetErr(w)
 	return root

@@ -17,12 +17,12 @@ import (
 func ringCommands() []Command {
 	list := []Command{
 		{
-			Name: "status", Group: groupCollective, Where: InRing,
+			Name: "status", Group: groupCollective, Where: Line,
 			Summary: "Show every rank's neighbours and both ends of the queue pairs",
 			Run:     runStatus,
 		},
 		{
-			Name: "ping", Group: groupCollective, Where: InRing,
+			Name: "ping", Group: groupCollective, Where: Line,
 			Summary: "Send a message to the right neighbour and back, on every rank",
 			Long: `Sends a test message from each rank to its right neighbour and back, over the
 queue pair, and verifies its bytes at both ends. The times are whole round
@@ -33,7 +33,7 @@ trips, with all ranks pinging at once.`,
 			Run: runPing,
 		},
 		{
-			Name: "counters", Group: groupCollective, Where: InRing,
+			Name: "counters", Group: groupCollective, Where: Line,
 			Summary: "Show what the device and the collectives counted",
 			Long: `Shows the device's counters under their hardware names and what the collectives
 counted: sums over all ranks, and each rank's growth since counters were last
@@ -43,7 +43,7 @@ without --all.`,
 			Run:   runCounters,
 		},
 		{
-			Name: "bench", Group: groupCollective, Where: InRing,
+			Name: "bench", Group: groupCollective, Where: Line,
 			Summary: benchSummary, Long: benchLong,
 			Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
 			Settings: settingsOfOperation, Flags: benchFlags,
@@ -62,7 +62,7 @@ r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
 whole vector.`, []string{"allgather", "ag"}},
 	} {
 		list = append(list, Command{
-			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: InRing, Summary: c.summary,
+			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: Line, Summary: c.summary,
 			Long: c.long + `
 
 The size is that of the whole vector. Times are the slowest rank's; bandwidths

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -25,4 +26,10 @@ type Session struct {
 	fault *fault
 	// parent is set in a child of `local`.
 	parent *parentLink
+	// stop is set when what runs should stop at its next boundary; may be nil.
+	stop *atomic.Bool
 }
+
+// stopping reports whether what runs should stop at its next boundary, together
+// with the other ranks, which leaves the ring usable.
+func (s *Session) stopping() bool { return s.stop != nil && s.stop.Load() }
