@@ -33,8 +33,13 @@ The C programs' spelling "-myindex 0 -list a,b" is understood.
 			Example: `  ringcli connect --index 0 --list node0,node1,node2
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --size 16M --check'`,
 			Settings: settingsOfRing,
-			Flags:    func(fs *pflag.FlagSet) { scriptFlags(fs); faultFlag(fs); childFlags(fs) },
-			Run:      runConnect,
+			Flags: func(fs *pflag.FlagSet) {
+				scriptFlags(fs)
+				fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
+				faultFlag(fs)
+				childFlags(fs)
+			},
+			Run: runConnect,
 		},
 		{
 			Name: "local", Group: groupRing, Where: Process,

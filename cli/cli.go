@@ -10,12 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -25,48 +23,24 @@ import (
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := interruptible(context.Background())
-	defer stop()
-	return run(ctx, args, stdin, stdout, stderr)
+	ctx, signals := catchSignals(context.Background())
+	defer signals.release()
+	return newSession(stdin, stdout, stderr, signals).run(ctx, args)
 }
 
-// interruptible returns a context that SIGINT or SIGTERM cancels.
-func interruptible(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
-	// Where results can no longer be written, the write fails and the ring is
-	// left in order; by default the signal would end the process there and then.
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, unix.SIGPIPE)
-	done := make(chan struct{})
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-done:
-				return
-			case <-signals:
-				if n > 0 {
-					os.Exit(ExitInterrupted)
-				}
-				cancel(errInterrupted)
-			}
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		signal.Stop(broken)
-		close(done)
-		cancel(nil)
-	}
-}
-
-// run is Main under a context of the caller's.
+// run is Main under a context and streams of the caller's.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newSession(stdin, stdout, stderr, nil).run(ctx, args)
+}
+
+func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *Session {
+	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), signals: signals}
+}
+
+func (s *Session) run(ctx context.Context, args []string) int {
 	args = rewriteArgs(args)
-	s := &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr)}
 	name := "ringcli"
-	s.root = cobraTree(newRoot(stdout, stderr), Process, func(ctx context.Context, c Command, call Call) error {
+	s.root = cobraTree(newRoot(s.stdout, s.stderr), Process, func(ctx context.Context, c Command, call Call) error {
 		name = c.Name
 		return s.runProcess(ctx, c, call)
 	})

@@ -6,11 +6,13 @@ import (
 	"os"
 	"slices"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"ringcli/ring/bootstrap"
 )
+
+// selfCheckName is the command that stands in for no script.
+const selfCheckName = "self-check"
 
 func scriptFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run once the ring is ready, separated by ';'")
@@ -68,16 +70,17 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
+	if script == "" {
+		script = selfCheckName
+	}
 	if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
 		return err
 	}
 	s.takeFault(call.Flags)
-	return s.inRing(ctx, func(ctx context.Context) error {
-		if script == "" {
-			return s.selfCheck(ctx)
-		}
-		return s.runScript(ctx, script)
-	})
+	if isOn(call.Flags, "follow") {
+		return s.followLeader(ctx)
+	}
+	return s.inRing(ctx, func(ctx context.Context) error { return s.runScript(ctx, script) })
 }
 
 // takeFault notes what --corrupt asks for.
@@ -88,14 +91,10 @@ func (s *Session) takeFault(fs *pflag.FlagSet) {
 
 // inRing joins the ring, runs do, and leaves.
 func (s *Session) inRing(ctx context.Context, do func(context.Context) error) error {
-	var err error
-	if s.member, err = s.join(ctx); err != nil {
+	if err := s.join(ctx, 0); err != nil {
 		return err
 	}
-	err = do(ctx)
-	err = s.member.leave(ctx, err)
-	s.member = nil
-	return err
+	return s.leave(ctx, do(ctx), orderEnd)
 }
 
 // ranksHere is how many ranks will share this machine's memory, for checks
@@ -107,51 +106,6 @@ func (s *Session) ranksHere() int {
 		return 1
 	}
 	return ranksOn(nodes, index)
-}
-
-// lineTree makes the cobra commands of a line of a script.
-func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
-	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, Line, run)
-	root.SetOut(w)
-	root.SetErr(w)
-	return root
-}
-
-// eachCommand runs the commands of a script, one after the other.
-func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error) error {
-	commands, err := splitScript(script)
-	if err != nil {
-		return err
-	}
-	worst := error(nil)
-	for _, words := range commands {
-		root := lineTree(w, run)
-		root.SetArgs(words)
-		err := root.ExecuteContext(ctx)
-		if err != nil && ExitCode(err) != ExitWarning {
-			return err
-		}
-		if err != nil && worst == nil {
-			worst = err // a warning does not stop a script
-		}
-	}
-	return worst
-}
-
-// checkScript refuses a script with a mistake before a ring is brought up for
-// it.
-func (s *Session) checkScript(ctx context.Context, script string, ranksHere int) error {
-	return eachCommand(ctx, script, io.Discard, func(_ context.Context, c Command, call Call) error {
-		if c.Check == nil {
-			return nil
-		}
-		return c.Check(s, call, ranksHere)
-	})
-}
-
-// runScript runs a script in the ring. The first command that fails ends it.
-func (s *Session) runScript(ctx context.Context, script string) error {
-	return eachCommand(ctx, script, s.stdout, func(ctx context.Context, c Command, call Call) error { return c.Run(ctx, s, call) })
 }
 
 func ranksOn(nodes []bootstrap.Node, index int) int {

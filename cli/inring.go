@@ -17,12 +17,21 @@ import (
 func ringCommands() []Command {
 	list := []Command{
 		{
-			Name: "status", Group: groupCollective, Where: Line,
+			Name: "self-check", Aliases: []string{"check"}, Group: groupCollective, Where: Line, Needs: Ready,
+			Summary: "Prove the ring: a ping, and every collective under every protocol",
+			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
+under eager, rendezvous-write and rendezvous-read, with every element of every
+rank verified. It goes on after wrong data, so that its table shows what is
+affected.`,
+			Run: func(ctx context.Context, s *Session, _ Call) error { return s.selfCheck(ctx) },
+		},
+		{
+			Name: "status", Group: groupCollective, Where: Line, Needs: Ready, Harmless: true,
 			Summary: "Show every rank's neighbours and both ends of the queue pairs",
 			Run:     runStatus,
 		},
 		{
-			Name: "ping", Group: groupCollective, Where: Line,
+			Name: "ping", Group: groupCollective, Where: Line, Needs: Ready, Harmless: true,
 			Summary: "Send a message to the right neighbour and back, on every rank",
 			Long: `Sends a test message from each rank to its right neighbour and back, over the
 queue pair, and verifies its bytes at both ends. The times are whole round
@@ -33,7 +42,7 @@ trips, with all ranks pinging at once.`,
 			Run: runPing,
 		},
 		{
-			Name: "counters", Group: groupCollective, Where: Line,
+			Name: "counters", Group: groupCollective, Where: Line, Needs: Ready, Harmless: true,
 			Summary: "Show what the device and the collectives counted",
 			Long: `Shows the device's counters under their hardware names and what the collectives
 counted: sums over all ranks, and each rank's growth since counters were last
@@ -43,7 +52,7 @@ without --all.`,
 			Run:   runCounters,
 		},
 		{
-			Name: "bench", Group: groupCollective, Where: Line,
+			Name: "bench", Group: groupCollective, Where: Line, Needs: Ready, Stops: true,
 			Summary: benchSummary, Long: benchLong,
 			Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
 			Settings: settingsOfOperation, Flags: benchFlags,
@@ -63,6 +72,7 @@ whole vector.`, []string{"allgather", "ag"}},
 	} {
 		list = append(list, Command{
 			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: Line, Summary: c.summary,
+			Needs: Ready, Stops: true, Harmless: true,
 			Long: c.long + `
 
 The size is that of the whole vector. Times are the slowest rank's; bandwidths

@@ -43,14 +43,14 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	n := int(value[number](call.Flags, "ranks").value)
+	if script == "" {
+		script = selfCheckName
+	}
 	if err := s.checkScript(ctx, script, n); err != nil {
 		return err
 	}
-	args := append([]string{"connect"}, changedFlags(call.Flags, "ranks", "command", "file")...)
-	if script != "" {
-		args = append(args, "--command="+script)
-	}
-	return s.runRanks(ctx, n, args)
+	args := append([]string{"connect"}, changedFlags(call.Flags, "ranks", "command", "file", "check")...)
+	return s.runRanks(ctx, n, append(args, "--command="+script))
 }
 
 // rankProcess is one rank as a child.
@@ -69,22 +69,29 @@ func (s *Session) runRanks(ctx context.Context, n int, args []string) (err error
 		return err
 	}
 	defer closeWith(&err, net)
+	f, err := s.startRanks(0, n, args, net.list(n, port))
+	if err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// startRanks starts the ranks from first to below n. If one cannot be started,
+// those that were are ended.
+func (s *Session) startRanks(first, n int, args []string, list string) (*family, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("make a pipe to the ranks: %w", err)
+		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
 	f := &family{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
-	defer f.release()
-	for rank := range n {
-		if err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+net.list(n, port)), read); err != nil {
-			break
-		}
+	for rank := first; rank < n && err == nil; rank++ {
+		err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+list), read)
 	}
-	err = errors.Join(err, read.Close())
-	if err != nil {
+	if err = errors.Join(err, read.Close()); err != nil {
 		f.release()
+		return nil, errors.Join(err, f.wait(context.Background()))
 	}
-	return errors.Join(err, f.wait(ctx))
+	return f, nil
 }
 
 // family is the ranks of one ring, as the parent sees them.
@@ -109,6 +116,10 @@ func (f *family) start(rank int, args []string, pipe *os.File) error {
 		if render.IsTerminal(f.s.stderr) {
 			cmd.Stderr = f.s.stderr // for the progress line
 		}
+	}
+	if f.s.interactive {
+		// Ctrl-C is for the shell, which shares the terminal with the ranks.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	}
 	// A descendant that kept the streams open must not hold up the end.
 	cmd.WaitDelay = time.Second
@@ -149,6 +160,7 @@ func (f *family) wait(ctx context.Context) error {
 		f.release()
 		kill = time.After(killAfter)
 	}
+	defer f.release()
 	if f.pipe == nil {
 		end()
 	}

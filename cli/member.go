@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"ringcli/collective"
 	"ringcli/configs"
@@ -28,30 +29,70 @@ type Member struct {
 	shown map[string]uint64
 }
 
-// join brings the ring up and makes this process a member.
-func (s *Session) join(ctx context.Context) (m *Member, err error) {
-	c := s.Config
-	if c.String("list") == "" {
-		return nil, usageError("no server list: expected --list a,b,c or --list @FILE, the same on every node (or `ringcli local -n 4` for ranks on this machine)")
+// place says who this process is: the list and the index, which must be given.
+func (s *Session) place() (list string, index int, err error) {
+	list, index = s.Config.String("list"), s.Config.Int("index")
+	switch {
+	case list == "":
+		return "", 0, usageError("no server list: expected --list a,b,c or --list @FILE, the same on every node (or `ringcli local -n 4` for ranks on this machine)")
+	case !s.Config.IsSet("index"):
+		return "", 0, usageError("no index: expected --index I, this node's place in the list, from 0")
 	}
-	if !c.IsSet("index") {
-		return nil, usageError("no index: expected --index I, this node's place in the list, from 0")
-	}
-	trace.SetRank(c.Int("index"))
-	defer s.Progress.Clock("connecting, at most %s", c.Duration("timeout"))()
-	r, err := ring.Connect(ctx, []string{c.String("list")}, c.Int("index"), ringOptions(c))
+	return list, index, nil
+}
+
+// join brings the ring up and makes this process a member. patience is how long
+// the other ranks may take to appear; 0 means --timeout.
+func (s *Session) join(ctx context.Context, patience time.Duration) error {
+	list, index, err := s.place()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m = &Member{ring: r, fault: s.fault}
-	m.comm, err = collective.New(r, collective.Options{Timeout: c.Duration("timeout"), Corrupt: m.fault.injector(r.Rank())})
+	trace.SetRank(index)
+	wait := s.Config.Duration("timeout")
+	o := ringOptions(s.Config)
+	end := s.Progress.Clock("connecting, at most %s", max(wait, patience))
+	s.ring, err = ring.Connect(ctx, []string{list}, index, o)
+	end()
+	if err != nil {
+		return err
+	}
+	if err := s.ready(ctx); err != nil {
+		return s.leave(ctx, err, orderEnd)
+	}
+	return nil
+}
+
+// ready makes this process a member of the ring that is open, which the other
+// ranks do at the same time.
+func (s *Session) ready(ctx context.Context) error {
+	switch {
+	case s.ring == nil:
+		return usageError("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
+	case s.ring.Failed():
+		return fmt.Errorf("%w; the ring is over: `connect` brings up a new one", s.ring.Err())
+	case s.ring.Usable() != nil:
+		return usageError("%w", s.ring.Usable())
+	case s.member != nil:
+		return nil
+	}
+	m := &Member{ring: s.ring, fault: s.fault}
+	var err error
+	m.comm, err = collective.New(s.ring, collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.fault.injector(s.ring.Rank())})
 	if err == nil {
 		m.shown, err = m.counters()
 	}
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
+	if err == nil {
+		err = s.meet(ctx, m)
 	}
-	return m, nil
+	if err != nil {
+		if m.comm != nil {
+			err = errors.Join(err, m.comm.Close())
+		}
+		return err
+	}
+	s.member = m
+	return nil
 }
 
 func ringOptions(c *configs.Config) ring.Options {
@@ -68,16 +109,31 @@ func ringOptions(c *configs.Config) ring.Options {
 	return o
 }
 
-// leave closes the ring. After a success it waits for the others first, so that
-// none hears a goodbye while it still works; what failed here alone they are told.
-func (m *Member) leave(ctx context.Context, err error) error {
-	if err != nil && !isShared(err) && ctx.Err() == nil {
-		m.ring.Fail(err) // does nothing if the ring has failed
+// leave closes the ring, if there is one, after what ended in err. The leader
+// tells its followers what comes now. After a success the ranks of a script wait
+// for each other first, so that none hears a goodbye while it still works; what
+// failed here alone the others are told.
+func (s *Session) leave(ctx context.Context, err error, then string) error {
+	r, m := s.ring, s.member
+	if r == nil {
+		return err
 	}
-	if err == nil || isShared(err) {
-		err = errors.Join(err, m.ring.Barrier(ctx))
+	together := err == nil || isShared(err)
+	if !together && ctx.Err() == nil {
+		r.Fail(err) // does nothing if the ring has failed
 	}
-	return errors.Join(err, m.comm.Close(), m.ring.Close())
+	if together && s.leads && !r.Failed() {
+		err = errors.Join(err, s.order(ctx, order{Do: then}))
+	}
+	// A shell of its own does not wait for the other ranks' people.
+	if together && m != nil && (!s.interactive || s.leads) && !r.Failed() {
+		err = errors.Join(err, r.Barrier(ctx))
+	}
+	s.ring, s.member, s.leads = nil, nil, false
+	if m != nil {
+		err = errors.Join(err, m.comm.Close())
+	}
+	return errors.Join(err, r.Close())
 }
 
 // shareOut gives every rank's value to every rank, over the control ring.

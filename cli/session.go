@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/configs"
+	"ringcli/ring"
 )
 
 // Session is what a command has to work with.
@@ -20,10 +21,18 @@ type Session struct {
 	stdout, stderr io.Writer
 	root           *cobra.Command
 
-	// member is this rank's part in the ring, nil before there is one.
+	// ring is nil before `open`, and member before the ring can compute.
+	ring   *ring.Ring
 	member *Member
+	// interactive says that a person types the lines.
+	interactive bool
+	// leads says that the other ranks take this one's commands.
+	leads bool
+	// follows says that this rank takes the leader's.
+	follows bool
 	// fault is what --corrupt asks for; may be nil.
-	fault *fault
+	fault   *fault
+	signals *signals // nil in tests
 	// parent is set in a child of `local`.
 	parent *parentLink
 	// stop is set when what runs should stop at its next boundary; may be nil.

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+// followerPatience is how long a follower waits for a ring to come up: its
+// leader may be a person who starts the others first, or thinks about what went
+// wrong.
+const followerPatience = 24 * time.Hour
+
+// order is what a leader tells its followers, over the control ring.
+type order struct {
+	Do    string   `json:"do"`
+	Words []string `json:"words,omitempty"` // of orderRun: a command with all that it is run with
+}
+
+// The orders.
+const (
+	orderRun   = "run"
+	orderAgain = "again" // leave this ring and join the next
+	orderEnd   = "end"
+)
+
+// meet finds out which ranks follow. Either all but rank 0 do, which then leads
+// them, or none does.
+func (s *Session) meet(ctx context.Context, m *Member) error {
+	type introduction struct {
+		Follows bool `json:"follows"`
+	}
+	all, err := shareOut(ctx, m, introduction{Follows: s.follows})
+	if err != nil {
+		return err
+	}
+	if all[0].Follows {
+		return sharedError(ExitUsage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
+	}
+	followers := 0
+	for _, i := range all {
+		if i.Follows {
+			followers++
+		}
+	}
+	if followers > 0 && followers < len(all)-1 {
+		return sharedError(ExitUsage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
+	}
+	s.leads = followers > 0 && m.ring.Rank() == 0
+	return nil
+}
+
+// order sends an order to all followers.
+func (s *Session) order(ctx context.Context, o order) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("order %q: %w", o.Do, err)
+	}
+	_, err = s.ring.Broadcast(ctx, data)
+	return err
+}
+
+// lead runs a command on all ranks. The settings that it takes are the leader's.
+func (s *Session) lead(ctx context.Context, c Command, call Call) error {
+	if err := s.order(ctx, order{Do: orderRun, Words: s.wordsOf(c, call)}); err != nil {
+		return err
+	}
+	return s.together(ctx, c.Run(ctx, s, call))
+}
+
+// wordsOf spells a command with its flags and the settings that it takes.
+func (s *Session) wordsOf(c Command, call Call) []string {
+	words := []string{c.Name}
+	call.Flags.Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
+	for _, name := range c.Settings {
+		if f := call.Flags.Lookup(name); !f.Changed && s.Config.IsSet(name) {
+			words = append(words, "--"+name+"="+s.Config.Get(name).String())
+		}
+	}
+	return append(append(words, "--"), call.Args...)
+}
+
+// together puts the outcomes of a command on all ranks together. What all ranks
+// know already is not told again.
+func (s *Session) together(ctx context.Context, err error) error {
+	if isShared(err) || ctx.Err() != nil || s.ring.Failed() {
+		return err
+	}
+	return s.member.agree(ctx, err)
+}
+
+// followLeader is `connect --follow`: it takes the leader's commands until the
+// leader ends, in one ring after the other.
+func (s *Session) followLeader(ctx context.Context) error {
+	if s.Config.Int("index") == 0 {
+		return usageError("--follow with index 0: expected another index; rank 0 leads")
+	}
+	s.follows = true
+	for {
+		if err := s.join(ctx, followerPatience); err != nil {
+			return err
+		}
+		again, err := s.follow(ctx)
+		failure := s.ring.Err()
+		err = s.leave(ctx, err, orderEnd)
+		if ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if err == nil && !again {
+			return nil
+		}
+		var v *bootstrap.Verdict
+		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
+			return err
+		}
+		if err != nil {
+			trace.Warn(trace.Repl, "waiting for the leader to connect again: "+err.Error())
+		}
+	}
+}
+
+// follow takes the leader's orders in a ring. It returns without an error when
+// the leader is done with the ring; again says that another one comes.
+func (s *Session) follow(ctx context.Context) (again bool, err error) {
+	if !s.ring.LocalAddr().IsLoopback() {
+		return false, usageError("--follow from %s: expected a ring on loopback addresses; elsewhere, anybody who reaches the port could give commands", s.ring.LocalAddr())
+	}
+	for {
+		data, err := s.ring.Await(ctx)
+		if err != nil {
+			return false, err
+		}
+		var o order
+		if err := json.Unmarshal(data, &o); err != nil {
+			return false, fmt.Errorf("the leader's order %q: %w; do all ranks run the same version?", data, err)
+		}
+		switch o.Do {
+		case orderEnd:
+			return false, nil
+		case orderAgain:
+			return true, nil
+		case orderRun:
+			err = s.obey(ctx, o.Words)
+		default:
+			err = fmt.Errorf("the leader's order is %q: expected run, again or end; do all ranks run the same version?", o.Do)
+		}
+		if s.ring.Failed() || ctx.Err() != nil {
+			return false, errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// obey runs the leader's command. Its outcome is the leader's to report.
+func (s *Session) obey(ctx context.Context, words []string) error {
+	root := lineTree(s.stdout, func(ctx context.Context, c Command, call Call) error {
+		return s.together(ctx, c.Run(ctx, s, call))
+	})
+	root.SetArgs(words)
+	return root.ExecuteContext(ctx)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// lineTree makes the cobra commands of a line of a script or of the shell.
+func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
+	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, Line, run)
+	root.SetOut(w)
+	root.SetErr(w)
+	return root
+}
+
+// eachCommand runs the commands of a script, one after the other.
+func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error) error {
+	commands, err := splitScript(script)
+	if err != nil {
+		return err
+	}
+	worst := error(nil)
+	for _, words := range commands {
+		root := lineTree(w, run)
+		root.SetArgs(words)
+		err := root.ExecuteContext(ctx)
+		if err != nil && ExitCode(err) != ExitWarning {
+			return err
+		}
+		if err != nil && worst == nil {
+			worst = err // a warning does not stop a script
+		}
+	}
+	return worst
+}
+
+// checkScript refuses a script with a mistake before a ring is brought up for
+// it.
+func (s *Session) checkScript(ctx context.Context, script string, ranksHere int) error {
+	return eachCommand(ctx, script, io.Discard, func(_ context.Context, c Command, call Call) error {
+		if c.Check == nil {
+			return nil
+		}
+		return c.Check(s, call, ranksHere)
+	})
+}
+
+// runScript runs a script. The first command that fails ends it.
+func (s *Session) runScript(ctx context.Context, script string) error {
+	return eachCommand(ctx, script, s.stdout, s.perform)
+}
+
+// perform runs one command of a line: here, or on all ranks if this one leads
+// them and the command is about the ring.
+func (s *Session) perform(ctx context.Context, c Command, call Call) error {
+	switch c.Needs {
+	case Opened:
+		if s.ring == nil {
+			return usageError("%s: there is no ring: `open` comes first, or `connect`, which takes all steps", c.Name)
+		}
+	case Ready:
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+		if s.leads && !c.Own {
+			return s.lead(ctx, c, call)
+		}
+	}
+	return c.Run(ctx, s, call)
+}
