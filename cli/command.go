@@ -59,10 +59,11 @@ type Command struct {
 	Summary string // one line, no full stop
 	Long    string // help; Summary if empty
 	Example string
-	// Args names the arguments in usage; Words are what completion offers for
-	// the first of them.
+	// Args names the arguments in usage. Words are what completion offers for
+	// the first of them; Offer, if set, finds the words when they are asked for.
 	Args  string
 	Words []string
+	Offer func(args []string) []string
 	// CheckArgs refuses wrong arguments; nil refuses any.
 	CheckArgs func(args []string) error
 	// Needs is what a line needs before it can run.
@@ -149,6 +150,11 @@ func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Co
 	}
 	if cmd.Long == "" {
 		cmd.Long = c.Summary + "."
+	}
+	if c.Offer != nil {
+		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return c.Offer(args), cobra.ShellCompDirectiveNoFileComp
+		}
 	}
 	cmd.Flags().SortFlags = false
 	if c.Flags != nil {

@@ -8,9 +8,25 @@ import (
 func processCommands() []Command {
 	return []Command{
 		{
-			Name: "devices", Group: groupLook, Where: Process,
+			Name: "devices", Group: groupLook, Where: Process | Line, Own: true, Harmless: true,
 			Summary: "Show providers, devices, ports and GIDs, and why a provider has none",
 			Run:     runDevices,
+		},
+		{
+			Name: "query", Group: groupLook, Where: Process | Line, Own: true, Harmless: true,
+			Summary: "Show everything about a device, its ports and their GIDs",
+			Long: `Shows everything that a device says about itself, its ports and their GIDs,
+under the names of ibv_devinfo -v: the device that is named, else the ring's
+own, else all devices.`,
+			Example: "  ringcli query soft:lo",
+			Args:    "[DEVICE]", CheckArgs: checkQuery,
+			Offer: func(args []string) []string {
+				if len(args) > 0 {
+					return nil
+				}
+				return deviceNames()
+			},
+			Run: runQuery,
 		},
 		{
 			Name: "config", Group: groupLook, Where: Process,
@@ -25,7 +41,7 @@ the default.`,
 			Run: runConfig,
 		},
 		{
-			Name: "version", Group: groupProgram, Where: Process,
+			Name: "version", Group: groupProgram, Where: Process | Line, Own: true, Harmless: true,
 			Summary: "Show the version of this program, Go, and the providers built in",
 			Run:     runVersion,
 		},
