@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,15 +39,17 @@ const (
 	FromFile
 	FromEnv
 	FromFlag
+	FromShell
 )
 
 // Origin is where a value came from.
 type Origin struct {
 	Source Source
-	Name   string // the file's path, the variable, the flag's name
+	Name   string // the file's path, the variable, the flag's name; empty otherwise
 }
 
-// String returns "default", "file PATH", "env RINGCLI_NAME" or "flag --name".
+// String returns "default", "file PATH", "env RINGCLI_NAME", "flag --name" or
+// "set".
 func (o Origin) String() string {
 	switch o.Source {
 	case FromFile:
@@ -55,6 +58,8 @@ func (o Origin) String() string {
 		return "env " + o.Name
 	case FromFlag:
 		return "flag --" + o.Name
+	case FromShell:
+		return "set"
 	}
 	return "default"
 }
@@ -78,7 +83,7 @@ func (v Value) String() string {
 }
 
 // Config holds a checked value for every setting. It does not change after
-// Load.
+// Load; With makes another.
 type Config struct {
 	file   string
 	values map[string]Value
@@ -202,6 +207,22 @@ func SearchPath() []string {
 		paths = append(paths, filepath.Join(dir, "ringcli", "config.yaml"))
 	}
 	return append(paths, systemFile)
+}
+
+// With returns a Config in which one setting has another value, as the shell's
+// `set` gives it. An unknown name or a value that is not allowed is ErrInvalid.
+func (c *Config) With(name, value string) (*Config, error) {
+	s, known := Lookup(name)
+	if !known {
+		return nil, fmt.Errorf("%w: unknown setting %q, the nearest known is %q", ErrInvalid, name, nearest(name))
+	}
+	v, err := s.Parse(value)
+	if err != nil {
+		return nil, err
+	}
+	next := &Config{file: c.file, values: maps.Clone(c.values)}
+	next.values[name] = Value{Name: name, Value: v, Origin: Origin{Source: FromShell}}
+	return next, nil
 }
 
 // File returns the path of the configuration file that was read, or "".

@@ -305,3 +305,28 @@ func TestGettersPanicOnMisuse(t *testing.T) {
 		}()
 	}
 }
+
+func TestWith(t *testing.T) {
+	c, err := Load(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := c.With("slot-size", "4K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := changed.Get("slot-size"); v.Value != uint64(4096) || v.Origin.String() != "set" || !changed.IsSet("slot-size") {
+		t.Errorf("got %+v", v)
+	}
+	if v := c.Get("slot-size"); v.Value != uint64(256<<10) || c.IsSet("slot-size") {
+		t.Errorf("the first Config has changed to %+v", v)
+	}
+	for name, value := range map[string]string{"mtu": "1500", "slot_sizes": "4K", "timeout": "5"} {
+		if _, err := c.With(name, value); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+	if _, err := c.With("slots-size", "4K"); err == nil || !strings.Contains(err.Error(), `"slot-size"`) {
+		t.Errorf("%v does not name the nearest", err)
+	}
+}
