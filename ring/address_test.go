@@ -111,7 +111,7 @@ func TestAgree(t *testing.T) {
 		a, b := base(0), base(1)
 		c.change(&a, &b)
 		for _, pair := range [][2]offer{{a, b}, {b, a}} {
-			mtu, err := agree(nodes, pair[0], pair[1])
+			mtu, err := agree(nodes, pair[0], pair[1], Values{})
 			if c.want == "" && (err != nil || mtu != c.mtu) {
 				t.Errorf("%s: %d, %v: expected %d", name, mtu, err, c.mtu)
 			}
@@ -120,7 +120,7 @@ func TestAgree(t *testing.T) {
 				t.Errorf("%s: no error", name)
 			}
 		}
-		if _, err := agree(nodes, a, b); c.want != "" && !strings.Contains(textOf(err), c.want) {
+		if _, err := agree(nodes, a, b, Values{}); c.want != "" && !strings.Contains(textOf(err), c.want) {
 			t.Errorf("%s: %v: expected %q", name, err, c.want)
 		}
 	}

@@ -7,8 +7,9 @@ import (
 )
 
 // agree compares both ends of an edge and returns the path MTU in bytes that both
-// will use. Both ends run it on the same pair and so come to the same end.
-func agree(nodes []bootstrap.Node, own, peer offer) (mtu int, err error) {
+// will use. Both ends run it on the same pair and so come to the same end. What
+// is given instead of what was agreed on is not compared: who gives it means it.
+func agree(nodes []bootstrap.Node, own, peer offer, given Values) (mtu int, err error) {
 	who := func(o offer) string {
 		if o.Rank >= 0 && o.Rank < len(nodes) {
 			return fmt.Sprintf("rank %d (%s)", o.Rank, nodes[o.Rank])
@@ -25,23 +26,24 @@ func agree(nodes []bootstrap.Node, own, peer offer) (mtu int, err error) {
 		return "IPv6"
 	}
 	ownAddr, peerAddr := own.GID.Addr(), peer.GID.Addr()
+	addressGiven := given.DGID != nil || given.SGIDIndex != nil
 	switch {
 	case own.Size != peer.Size:
 		return 0, differ("the size of the ring", own.Size, peer.Size, "give all nodes the same --list")
 	case own.Digest != peer.Digest:
 		return 0, differ("the digest of the list", own.Digest, peer.Digest, "give all nodes the same --list")
-	case own.GIDType != peer.GIDType:
+	case own.GIDType != peer.GIDType && !addressGiven:
 		return 0, differ("the GID type", own.GIDType, peer.GIDType, "choose entries of one type with --gid-index")
-	case family(own) != family(peer):
+	case family(own) != family(peer) && !addressGiven:
 		return 0, differ("the address family", family(own)+" "+ownAddr.String(), family(peer)+" "+peerAddr.String(),
 			"choose entries of one family with --gid-index, or list addresses of one family")
-	case ownAddr.IsLoopback() != peerAddr.IsLoopback():
+	case ownAddr.IsLoopback() != peerAddr.IsLoopback() && !addressGiven:
 		return 0, differ("the reach of the address", ownAddr, peerAddr, "a loopback address cannot be reached from elsewhere; list addresses instead of names")
 	case own.LinkLayer != peer.LinkLayer:
 		return 0, differ("the link layer", own.LinkLayer, peer.LinkLayer, "choose devices on one fabric with --device")
 	case own.PKey != peer.PKey:
 		return 0, differ("the P_Key", fmt.Sprintf("%#04x", own.PKey), fmt.Sprintf("%#04x", peer.PKey), "packets would be dropped silently; use one partition")
-	case own.SL != peer.SL:
+	case own.SL != peer.SL && given.SL == nil:
 		return 0, differ("the service level", own.SL, peer.SL, "give all nodes the same --sl")
 	case own.SlotCount != peer.SlotCount:
 		return 0, differ("the number of slots", own.SlotCount, peer.SlotCount, "give all nodes the same --slots")
@@ -50,6 +52,9 @@ func agree(nodes []bootstrap.Node, own, peer offer) (mtu int, err error) {
 	case peer.SlotCount < 1 || peer.Slots.Length != uint64(peer.SlotCount)*uint64(peer.SlotSize):
 		return 0, fmt.Errorf("%s offers %d bytes for %d slots of %d bytes: expected %d", who(peer), peer.Slots.Length, peer.SlotCount, peer.SlotSize,
 			peer.SlotCount*peer.SlotSize)
+	}
+	if given.MTU != nil {
+		return *given.MTU, nil
 	}
 	mtuOf := func(o offer) string {
 		if o.MTUFixed {

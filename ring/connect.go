@@ -3,6 +3,7 @@ package ring
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,31 +22,72 @@ const defaultPKey = 0xffff
 // NICs take.
 const maxRDAtomic = 16
 
-// Init creates both queue pairs and their memory, brings them to INIT and posts
-// all receives.
-func (r *Ring) Init(ctx context.Context) error {
-	return r.step(ctx, StateInitialised, func(context.Context) error {
-		for _, side := range []Side{Left, Right} {
-			e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.opts.Slots, r.opts.SlotSize+SlotHeader)
-			if err != nil {
-				return err
-			}
-			r.mu.Lock()
-			r.edges[side] = e
-			r.mu.Unlock()
-			err = e.QP.Modify(verbs.QPAttr{
-				State: verbs.StateInit, PortNum: r.opts.Port,
-				Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
-			}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
-			if err != nil {
-				return err
-			}
-			if err := e.postAll(); err != nil {
-				return err
-			}
+// Init creates both queue pairs and their memory, unless they are there, brings
+// them to INIT and posts the receives.
+func (r *Ring) Init(ctx context.Context, v Values) error {
+	return r.step(ctx, StateInitialised, v, func(context.Context) error {
+		if err := r.createEdges(); err != nil {
+			return err
 		}
-		return r.describeEdges()
+		if err := r.describeEdges(); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.exchanged = false
+		for _, side := range v.sides() {
+			r.edges[side].Local.PSN = either(v.PSN, r.edges[side].Local.PSN)
+		}
+		r.mu.Unlock()
+		attr := verbs.QPAttr{State: verbs.StateInit, PortNum: r.opts.Port, Access: either(v.Access, allAccess)}
+		if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
+			return err
+		}
+		return r.eachBehind(v, StateInitialised, func(e *Edge) error {
+			if err := e.QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
+				return err
+			}
+			err := e.postReceives(either(v.Receives, recvDepth))
+			if err != nil { // without them it is not initialised
+				err = errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
+			}
+			return err
+		})
 	})
+}
+
+// allAccess is what both ends of an edge may do to each other's memory.
+const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// createEdges makes the edges that are not there yet.
+func (r *Ring) createEdges() error {
+	for _, side := range []Side{Left, Right} {
+		if r.edges[side] != nil {
+			continue
+		}
+		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.opts.Slots, r.opts.SlotSize+SlotHeader)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.edges[side] = e
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// eachBehind takes a step on the edges that it is for and that have not taken it
+// yet: a step that failed half-way goes on where it stopped.
+func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
+	for _, side := range v.sides() {
+		if s, _ := r.stateOf(side); s >= to {
+			continue
+		}
+		e := r.edges[side]
+		if err := do(e); err != nil {
+			return fmt.Errorf("%s queue pair, to %s: %w", e.Side, r.nodeName(e.Peer), err)
+		}
+	}
+	return nil
 }
 
 // describeEdges fills in what the neighbours must know. The GID is looked up
@@ -55,7 +97,6 @@ func (r *Ring) describeEdges() error {
 	if err != nil {
 		return err
 	}
-	r.gid = gid
 	mtu := r.opts.MTU
 	if mtu == 0 {
 		mtu = r.port.ActiveMTU.Bytes()
@@ -65,6 +106,9 @@ func (r *Ring) describeEdges() error {
 	}
 	name := r.context.Device().Name()
 	provider, _, _ := strings.Cut(name, ":")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gid = gid
 	for _, e := range r.edges {
 		l := &e.Local
 		l.Device, l.Provider, l.LinkLayer = name, provider, r.port.LinkLayer.String()
@@ -110,19 +154,27 @@ func bootID() string {
 }
 
 // Exchange finds both neighbours and swaps the queue pairs' addresses with them,
-// in whatever order the nodes start.
+// in whatever order the nodes start. It may be repeated until RTR: what it said
+// is published anew, and the newest of each neighbour counts.
 func (r *Ring) Exchange(ctx context.Context) error {
-	return r.step(ctx, StateExchanged, func(ctx context.Context) error {
+	return r.step(ctx, StateExchanged, Values{}, func(ctx context.Context) error {
 		fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(Left), r.offer(Right))
 		if err != nil {
 			return err
 		}
+		var remote [2]offer
 		for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
-			e := r.edges[side]
-			if err := json.Unmarshal(raw, &r.remote[side]); err != nil {
-				return fmt.Errorf("what rank %d sent is no queue pair's address: %w", e.Peer, err)
+			if err := json.Unmarshal(raw, &remote[side]); err != nil {
+				return fmt.Errorf("what rank %d sent is no queue pair's address: %w", r.edges[side].Peer, err)
 			}
-			e.Remote = r.remote[side].QPInfo
+		}
+		r.mu.Lock()
+		r.remote, r.exchanged = remote, true
+		for side, e := range r.edges {
+			e.Remote = remote[side].QPInfo
+		}
+		r.mu.Unlock()
+		for _, e := range r.edges {
 			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()),
 				slog.Uint64("qpn", uint64(e.Remote.QPN)), slog.Uint64("psn", uint64(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
 		}
@@ -130,52 +182,73 @@ func (r *Ring) Exchange(ctx context.Context) error {
 	})
 }
 
-// RTR compares both ends of each edge, takes the queue pairs to RTR and waits
-// until all ranks have.
-func (r *Ring) RTR(ctx context.Context) error {
-	return r.step(ctx, StateRTR, func(ctx context.Context) error {
-		for _, e := range r.edges {
-			mtu, err := agree(r.nodes, r.offer(e.Side), r.remote[e.Side])
+// RTR compares both ends of each edge and takes the queue pairs to RTR: they can
+// receive. Who sends before the neighbours can receive too loses what it sends:
+// AwaitNeighbours.
+func (r *Ring) RTR(ctx context.Context, v Values) error {
+	return r.step(ctx, StateRTR, v, func(context.Context) error {
+		return r.eachBehind(v, StateRTR, func(e *Edge) error {
+			mtu, err := agree(r.nodes, r.offer(e.Side), r.remote[e.Side], v)
 			if err != nil {
 				return err
 			}
 			code, err := verbs.MTUFromBytes(mtu)
 			if err != nil {
-				return err
+				return bootstrap.Usagef("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
 			}
-			e.MTU = mtu
-			err = e.QP.Modify(verbs.QPAttr{
-				State: verbs.StateRTR, PathMTU: code, DestQPN: e.Remote.QPN, RQPSN: e.Remote.PSN,
+			attr := verbs.QPAttr{
+				State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
 				MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer),
 				AH: verbs.AHAttr{
 					IsGlobal: true, DLID: e.Remote.LID, SL: uint8(r.opts.SL), PortNum: r.opts.Port,
-					GRH:  verbs.GlobalRoute{DGID: e.Remote.GID, SGIDIndex: r.gid.Index, HopLimit: 64, TrafficClass: uint8(r.opts.TrafficClass)},
+					GRH: verbs.GlobalRoute{
+						DGID: either(v.DGID, e.Remote.GID), SGIDIndex: either(v.SGIDIndex, r.gid.Index), HopLimit: 64, TrafficClass: uint8(r.opts.TrafficClass),
+					},
 					Soft: verbs.SoftPath{UDPPort: e.Remote.UDPPort, Soft: e.Remote.Provider == "soft"},
 				},
-			}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
-			if err != nil {
-				return fmt.Errorf("%s queue pair, to rank %d (%s): %w", e.Side, e.Peer, e.Remote.GID.Addr(), err)
 			}
-		}
-		// Nobody sends before everybody can receive.
-		return r.control.Barrier(ctx)
+			err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
+				into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
+				into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
+			if err != nil {
+				return err
+			}
+			err = e.QP.Modify(attr,
+				verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+			if err != nil {
+				return err
+			}
+			r.mu.Lock()
+			e.MTU = mtu
+			r.mu.Unlock()
+			return nil
+		})
 	})
 }
 
 // RTS takes the queue pairs to RTS: they can send.
-func (r *Ring) RTS(ctx context.Context) error {
-	return r.step(ctx, StateRTS, func(context.Context) error {
-		for _, e := range r.edges {
-			err := e.QP.Modify(verbs.QPAttr{
-				State: verbs.StateRTS, SQPSN: e.Local.PSN, Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
+func (r *Ring) RTS(ctx context.Context, v Values) error {
+	return r.step(ctx, StateRTS, v, func(context.Context) error {
+		return r.eachBehind(v, StateRTS, func(e *Edge) error {
+			attr := verbs.QPAttr{
+				State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
 				RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(min(maxRDAtomic, r.remote[e.Side].RDAtomic)),
-			}, verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
-			if err != nil {
-				return fmt.Errorf("%s queue pair, to rank %d (%s): %w", e.Side, e.Peer, e.Remote.GID.Addr(), err)
 			}
+			err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
+				into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
+			if err != nil {
+				return err
+			}
+			err = e.QP.Modify(attr, verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
+			if err != nil {
+				return err
+			}
+			r.mu.Lock()
+			e.pinged = false
+			r.mu.Unlock()
 			trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
 				slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
-		}
-		return nil
+			return nil
+		})
 	})
 }

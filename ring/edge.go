@@ -108,6 +108,8 @@ type Edge struct {
 	recvWR   []verbs.WorkRequest // one for each buffer, made once
 	sendWR   [1]verbs.WorkRequest
 	sendSGE  [1]verbs.SGE
+
+	pinged bool // a ping has come back since RTS; guarded by the ring's mu
 }
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
@@ -151,10 +153,11 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize 
 	return e, nil
 }
 
-// postAll posts every receive buffer; the queue pair must be in INIT or later.
-func (e *Edge) postAll() error {
-	if _, err := e.QP.PostRecv(e.recvWR); err != nil {
-		return fmt.Errorf("post receives to the %s neighbour: %w", e.Side, err)
+// postReceives posts the first n receive buffers; the queue pair must be in INIT
+// or later.
+func (e *Edge) postReceives(n int) error {
+	if _, err := e.QP.PostRecv(e.recvWR[:n]); err != nil {
+		return fmt.Errorf("post %d receives: %w", n, err)
 	}
 	return nil
 }

@@ -96,13 +96,23 @@ func each(world []*Ring, f func(*Ring) error) []error {
 // through takes all steps up to and including RTS.
 func through(ctx context.Context) func(*Ring) error {
 	return func(r *Ring) error {
-		for _, step := range []func(context.Context) error{r.Open, r.Init, r.Exchange, r.RTR, r.RTS} {
+		for _, step := range walk(r) {
 			if err := step(ctx); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// proper is a step with the proper values.
+func proper(step func(context.Context, Values) error) func(context.Context) error {
+	return func(ctx context.Context) error { return step(ctx, Values{}) }
+}
+
+// walk returns all steps up to and including RTS.
+func walk(r *Ring) []func(context.Context) error {
+	return []func(context.Context) error{r.Open, proper(r.Init), r.Exchange, proper(r.RTR), r.AwaitNeighbours, proper(r.RTS)}
 }
 
 func noErrors(t testing.TB, errs []error) {

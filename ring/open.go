@@ -19,8 +19,12 @@ const minSilence = 3 * time.Second
 // Open binds the TCP listener, chooses the local address and opens the device,
 // with a protection domain, a completion queue for both edges and its channel.
 func (r *Ring) Open(ctx context.Context) error {
-	return r.step(ctx, StateOpened, func(ctx context.Context) error {
-		var err error
+	return r.step(ctx, StateOpened, Values{}, func(ctx context.Context) (err error) {
+		defer func() {
+			if err != nil && r.opts.ByHand {
+				err = errors.Join(err, r.release(StateNew))
+			}
+		}()
 		if r.addrs, err = bootstrap.Resolve(ctx, r.nodes); err != nil {
 			return err
 		}
@@ -39,7 +43,15 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.mu.Lock()
 		r.control = control
 		r.mu.Unlock()
-		return r.openDevice()
+		if err := r.openDevice(); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.state == StateNew {
+			r.state = StateOpened
+		}
+		return nil
 	})
 }
 

@@ -48,6 +48,10 @@ type Options struct {
 	// SlotSize is the payload of a slot in bytes; its header of SlotHeader
 	// bytes comes on top. 0 means 256 KiB.
 	SlotSize int
+	// ByHand is for an operator who takes the steps one by one: a step that fails
+	// leaves the ring as it was, to be looked at, changed and repeated. Without
+	// it a step that fails fails the ring on all ranks.
+	ByHand bool
 	// Wait is what Waiters do between polls. WaitGosched is for several ranks
 	// in one process.
 	Wait verbs.WaitPolicy

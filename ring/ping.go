@@ -37,14 +37,21 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		return PingResult{}, bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
 	}
 	var result PingResult
-	err := r.untimedStep(ctx, StateReady, func(ctx context.Context) (err error) {
+	err := r.untimedStep(ctx, StateReady, Values{}, func(ctx context.Context) error {
+		if err := r.Usable(); err != nil {
+			return err
+		}
 		r.pings++
 		p := &pinger{r: r, total: uint32(count) + 1}
 		// Microsecond to minute, in nanoseconds, to three digits.
 		p.trips = hdrhistogram.New(1, int64(time.Minute), 3)
 		if err := p.run(ctx); err != nil {
+			r.spoil(err)
 			return err
 		}
+		r.mu.Lock()
+		r.edges[Left].pinged, r.edges[Right].pinged = true, true
+		r.mu.Unlock()
 		result = PingResult{
 			Peer: r.neighbour(Right), Count: count, Bytes: MessageSize, Min: p.least, Max: p.most,
 			P50: time.Duration(p.trips.ValueAtQuantile(50)), P99: time.Duration(p.trips.ValueAtQuantile(99)),
@@ -74,7 +81,7 @@ func (p *pinger) run(ctx context.Context) error {
 	moved := time.Now()
 	waiter := p.r.NewWaiter()
 	var wc [16]verbs.Completion
-	p.r.Begin()
+	p.r.recall()
 	if err := p.send(); err != nil {
 		return err
 	}
@@ -106,7 +113,8 @@ func (p *pinger) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.r.End()
+	_, err := p.r.cq.Poll(nil) // sends the ACKs that are owed
+	return err
 }
 
 // late says what was awaited, from whom, and what had arrived.

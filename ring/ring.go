@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -40,16 +39,18 @@ type Ring struct {
 	opts   Options
 	digest string
 
-	life     context.Context // ends with Close, and running steps with it
-	endLife  context.CancelFunc
-	stepping sync.Mutex // held by a step, and by Close
+	life    context.Context // ends with Close, and running steps with it
+	endLife context.CancelFunc
+	turn    turn // had by who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
 	moved  atomic.Uint64 // polls that found completions
 
-	mu    sync.Mutex // guards state and err, and the queue pairs' life
-	state State
-	err   error
+	mu        sync.Mutex // guards the following, and the queue pairs' life
+	state     State      // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
+	err       error
+	exchanged bool  // since Init
+	spoilt    error // what a failed ping left behind keeps operations from running
 
 	// Made by Open, released by Close.
 	addrs   []netip.AddrPort
@@ -100,7 +101,10 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 		_, err := r.Ping(ctx, 1)
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.Open, r.Init, r.Exchange, r.RTR, r.RTS, ping} {
+	init := func(ctx context.Context) error { return r.Init(ctx, Values{}) }
+	rtr := func(ctx context.Context) error { return r.RTR(ctx, Values{}) }
+	rts := func(ctx context.Context) error { return r.RTS(ctx, Values{}) }
+	for _, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
@@ -152,10 +156,21 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 	return verbs.Waiter{CQ: r.cq, Channel: r.channel, Policy: r.opts.Wait}
 }
 
-// Begin starts an operation over the queue pairs: completions that the last one
-// deferred come first. Only who runs the operation may call Begin,
-// Poll, Defer and End.
+// Begin starts an operation over the queue pairs: it waits until the pings that
+// neighbours asked this rank to answer are done, and has completions that the
+// last operation deferred come first. Only who runs the operation may call Begin,
+// Poll, Defer and End, and every Begin needs its End, unless the ring fails.
 func (r *Ring) Begin() {
+	// An error means that the ring is closed or has failed, as its poll will say.
+	_ = r.turn.take(r.life, operating)
+	if r.Failed() {
+		r.turn.give(operating)
+	}
+	r.recall()
+}
+
+// recall has the deferred completions come first.
+func (r *Ring) recall() {
 	r.early = append(r.early, r.deferred...)
 	r.deferred = r.deferred[:0]
 }
@@ -183,6 +198,7 @@ func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 // End ends an operation over the queue pairs: the neighbours get the ACKs that
 // they wait for now, not when somebody polls again.
 func (r *Ring) End() error {
+	defer r.turn.give(operating)
 	_, err := r.cq.Poll(nil)
 	return err
 }
@@ -193,30 +209,6 @@ func (r *Ring) Counters() ([]verbs.Counter, error) {
 		return nil, &StepError{Step: "counters", State: r.State(), Missing: "open"}
 	}
 	return r.context.Counters(r.opts.Port)
-}
-
-// State returns how far the ring has come.
-func (r *Ring) State() State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state
-}
-
-// Usable returns nil if the queue pairs are in RTS and the ring has not failed,
-// else why operations cannot run.
-func (r *Ring) Usable() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.err != nil:
-		return r.err
-	case r.state == StateRTS || r.state == StateReady:
-		return nil
-	case r.state < StateRTS:
-		return &StepError{Step: "operation", State: r.state, Missing: steps[r.state+1]}
-	default:
-		return &StepError{Step: "operation", State: r.state}
-	}
 }
 
 // Failed reports whether the ring failed, here or at any rank. It is one atomic
@@ -263,6 +255,7 @@ func (r *Ring) setFailed(err error) {
 	}
 	r.err, r.state = err, StateFailed
 	r.failed.Store(true)
+	r.turn.give(operating) // it may end without End now; nobody else polls any more
 	for _, e := range r.edges {
 		if e == nil || e.QP == nil {
 			continue
@@ -274,63 +267,6 @@ func (r *Ring) setFailed(err error) {
 	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))
 }
 
-// step runs one step within its deadline. An error fails the ring.
-func (r *Ring) step(ctx context.Context, to State, do func(context.Context) error) error {
-	return r.untimedStep(ctx, to, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
-		defer cancel()
-		return do(ctx)
-	})
-}
-
-// untimedStep is step for what keeps its own deadlines.
-func (r *Ring) untimedStep(ctx context.Context, to State, do func(context.Context) error) error {
-	r.stepping.Lock()
-	defer r.stepping.Unlock()
-	if err := checkStep(r.State(), to); err != nil {
-		return err
-	}
-	ctx, cancel := r.whileAlive(ctx)
-	defer cancel()
-	start := time.Now()
-	if r.control != nil {
-		r.control.SetState(steps[to])
-	}
-	err := do(ctx)
-	if err == nil {
-		err = r.Err() // a verdict that came meanwhile
-	}
-	if err != nil {
-		return r.stepFailed(ctx, steps[to], err)
-	}
-	r.mu.Lock()
-	if r.state != StateFailed {
-		r.state = to
-	}
-	r.mu.Unlock()
-	r.control.SetState(to.String())
-	trace.Debug(trace.Ring, "step done", slog.String("step", steps[to]), slog.Duration("took", time.Since(start)))
-	return nil
-}
-
-// stepFailed makes a step's error the ring's. What another rank found out stays
-// as it was said; a cancelled step is no verdict on anybody: the neighbours will
-// hear a goodbye.
-func (r *Ring) stepFailed(ctx context.Context, step string, err error) error {
-	var v *Verdict
-	if errors.As(err, &v) {
-		r.setFailed(v)
-		return v
-	}
-	err = fmt.Errorf("%s: %w", step, err)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		r.setFailed(err)
-		return err
-	}
-	r.Fail(err)
-	return err
-}
-
 // whileAlive limits a wait to the ring's life.
 func (r *Ring) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -338,14 +274,22 @@ func (r *Ring) whileAlive(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel() }
 }
 
+// controlRing returns the control ring of an open ring.
+func (r *Ring) controlRing() (*bootstrap.Control, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.control == nil || r.state == StateClosed {
+		return nil, &StepError{Step: "control operation", State: r.state, Missing: map[bool]string{true: "open"}[r.state == StateNew]}
+	}
+	return r.control, nil
+}
+
 // controlled runs an operation of the control ring within Options.Timeout.
 func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *bootstrap.Control) (T, error)) (T, error) {
-	r.mu.Lock()
-	control, state := r.control, r.state
-	r.mu.Unlock()
-	if control == nil || state == StateClosed {
+	control, err := r.controlRing()
+	if err != nil {
 		var none T
-		return none, &StepError{Step: "control operation", State: state, Missing: map[bool]string{true: "open"}[state == StateNew]}
+		return none, err
 	}
 	ctx, timely := context.WithTimeout(ctx, r.opts.Timeout)
 	defer timely()
@@ -384,18 +328,31 @@ func (r *Ring) Probe(ctx context.Context) ([]bootstrap.PeerReport, error) {
 // that runs is ended first. Operations on the CQ must have ended.
 func (r *Ring) Close() error {
 	r.endLife()
-	r.stepping.Lock()
-	defer r.stepping.Unlock()
+	// Steps and pings end with the ring's life.
+	_ = r.turn.take(context.Background(), "close")
+	defer r.turn.give("close")
 	if r.State() == StateClosed {
 		return nil
 	}
 	if r.control != nil {
 		r.control.Goodbye()
 	}
+	if err := r.release(StateClosed); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	trace.Debug(trace.Ring, "closed")
+	return nil
+}
+
+// release gives everything back, and leaves the ring in a state.
+func (r *Ring) release(to State) error {
 	r.mu.Lock()
-	r.state = StateClosed
-	edges := r.edges
-	r.edges = [2]*Edge{}
+	r.state = to
+	edges, cq, channel, pd, device, control := r.edges, r.cq, r.channel, r.pd, r.context, r.control
+	r.edges, r.cq, r.channel, r.pd, r.context = [2]*Edge{}, nil, nil, nil, nil
+	if to == StateNew {
+		r.control = nil
+	}
 	r.mu.Unlock()
 	var errs []error
 	for _, e := range edges {
@@ -403,24 +360,20 @@ func (r *Ring) Close() error {
 			errs = append(errs, e.close())
 		}
 	}
-	if r.cq != nil {
-		errs = append(errs, r.cq.Close())
+	if cq != nil {
+		errs = append(errs, cq.Close())
 	}
-	if r.channel != nil {
-		errs = append(errs, r.channel.Close())
+	if channel != nil {
+		errs = append(errs, channel.Close())
 	}
-	if r.pd != nil {
-		errs = append(errs, r.pd.Close())
+	if pd != nil {
+		errs = append(errs, pd.Close())
 	}
-	if r.context != nil {
-		errs = append(errs, r.context.Close())
+	if device != nil {
+		errs = append(errs, device.Close())
 	}
-	if r.control != nil {
-		errs = append(errs, r.control.Close())
+	if control != nil {
+		errs = append(errs, control.Close())
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close: %w", err)
-	}
-	trace.Debug(trace.Ring, "closed")
-	return nil
+	return errors.Join(errs...)
 }

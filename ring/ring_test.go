@@ -103,10 +103,10 @@ func TestStepsInOrder(t *testing.T) {
 		qp   verbs.QPState
 	}{
 		{"open", r.Open, StateOpened, 0},
-		{"init", r.Init, StateInitialised, verbs.StateInit},
+		{"init", proper(r.Init), StateInitialised, verbs.StateInit},
 		{"exchange", r.Exchange, StateExchanged, verbs.StateInit},
-		{"rtr", r.RTR, StateRTR, verbs.StateRTR},
-		{"rts", r.RTS, StateRTS, verbs.StateRTS},
+		{"rtr", proper(r.RTR), StateRTR, verbs.StateRTR},
+		{"rts", proper(r.RTS), StateRTS, verbs.StateRTS},
 		{"ping", ping, StateReady, verbs.StateRTS},
 	}
 	for i, w := range walk {
@@ -236,12 +236,9 @@ func TestMissingRank(t *testing.T) {
 }
 
 func TestCancelEndsEveryStep(t *testing.T) {
-	for _, steps := range []int{2, 3, 5} { // exchange, RTR, ping wait for rank 1
+	for _, steps := range []int{2, 4, 6} { // exchange, the wait for the neighbours, ping wait for rank 1
 		world := newRings(t, 2, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		walk := func(r *Ring) []func(context.Context) error {
-			return []func(context.Context) error{r.Open, r.Init, r.Exchange, r.RTR, r.RTS}
-		}
 		noErrors(t, each(world, func(r *Ring) error {
 			for _, step := range walk(r)[:steps] {
 				if err := step(ctx); err != nil {
@@ -253,7 +250,7 @@ func TestCancelEndsEveryStep(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, cancel)
 		var err error
 		start := time.Now()
-		if steps < 5 {
+		if steps < 6 {
 			err = walk(world[0])[steps](ctx)
 		} else {
 			_, err = world[0].Ping(ctx, 1)
@@ -269,7 +266,7 @@ func TestCancelEndsEveryStep(t *testing.T) {
 
 func TestCloseEndsARunningStep(t *testing.T) {
 	r := newRings(t, 2, nil)[0]
-	for _, step := range []func(context.Context) error{r.Open, r.Init} {
+	for _, step := range walk(r)[:2] {
 		if err := step(t.Context()); err != nil {
 			t.Fatal(err)
 		}

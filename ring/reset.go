@@ -1,0 +1,53 @@
+package ring
+
+import (
+	"context"
+	"fmt"
+
+	"ringcli/verbs"
+)
+
+// Reset takes both queue pairs to RESET, whatever state they are in, ERR too, and
+// drops what was posted and what completed. They keep their numbers, and their
+// first PSNs unless Init is told another: Init, Exchange, RTR and RTS bring them
+// up again. Both ends of an edge need it. A Comm over the ring is to be closed
+// before and made anew afterwards.
+func (r *Ring) Reset(ctx context.Context) error {
+	return r.attempt(ctx, "reset", r.mayReset, func(context.Context) error {
+		for _, e := range r.edges {
+			if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil {
+				return fmt.Errorf("%s queue pair: %w", e.Side, err)
+			}
+		}
+		// Nothing new can complete any more.
+		var wc [64]verbs.Completion
+		for n := len(wc); n > 0; {
+			var err error
+			if n, err = r.cq.Poll(wc[:]); err != nil {
+				return err
+			}
+		}
+		r.deferred, r.early, r.pings = r.deferred[:0], r.early[:0], 0
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.exchanged, r.spoilt, r.remote = false, nil, [2]offer{}
+		for _, e := range r.edges {
+			e.Remote, e.MTU, e.pinged = QPInfo{}, 0, false
+		}
+		return nil
+	})
+}
+
+func (r *Ring) mayReset() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.state == StateNew:
+		return &StepError{Step: "reset", State: r.state, Missing: "open"}
+	case r.state != StateOpened:
+		return &StepError{Step: "reset", State: r.state}
+	case r.edges[Left] == nil || r.edges[Right] == nil:
+		return &StepError{Step: "reset", State: r.state, Missing: "init"}
+	}
+	return nil
+}

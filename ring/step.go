@@ -1,0 +1,98 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"ringcli/trace"
+)
+
+// step runs one step within its deadline.
+func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context) error) error {
+	return r.untimedStep(ctx, to, v, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		defer cancel()
+		return do(ctx)
+	})
+}
+
+// untimedStep is step for what keeps its own deadlines.
+func (r *Ring) untimedStep(ctx context.Context, to State, v Values, do func(context.Context) error) error {
+	if err := v.check(steps[to]); err != nil {
+		return err
+	}
+	return r.attempt(ctx, steps[to], func() error { return r.mayStep(to, v.sides()) }, do)
+}
+
+// mayStep tells whether a step may be taken on some edges.
+func (r *Ring) mayStep(to State, sides []Side) error {
+	s, detail := r.stateOf(sides...)
+	err := checkStep(s, to)
+	var e *StepError
+	if errors.As(err, &e) {
+		e.Detail = detail
+	}
+	return err
+}
+
+// attempt has the turn while it does something that check allows. Without
+// Options.ByHand an error fails the ring.
+func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context) error) error {
+	ctx, cancel := r.whileAlive(ctx)
+	defer cancel()
+	if err := r.takeTurn(ctx, name); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer r.turn.give(name)
+	if err := check(); err != nil {
+		return err
+	}
+	start := time.Now()
+	if r.control != nil {
+		r.control.SetState(name)
+	}
+	err := do(ctx)
+	if err == nil {
+		err = r.Err() // a verdict that came meanwhile
+	}
+	if err != nil {
+		err = r.stepFailed(ctx, name, err)
+	}
+	if r.control != nil {
+		r.control.SetState(r.State().String())
+	}
+	if err == nil {
+		trace.Debug(trace.Ring, "step done", slog.String("step", name), slog.Duration("took", time.Since(start)))
+	}
+	return err
+}
+
+// takeTurn waits for the turn, at most Options.Timeout.
+func (r *Ring) takeTurn(ctx context.Context, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	return r.turn.take(ctx, holder)
+}
+
+// stepFailed makes a step's error the ring's. What another rank found out stays
+// as it was said; a cancelled step is no verdict on anybody: the neighbours will
+// hear a goodbye. By hand only a verdict fails the ring.
+func (r *Ring) stepFailed(ctx context.Context, step string, err error) error {
+	var v *Verdict
+	if errors.As(err, &v) {
+		r.setFailed(v)
+		return v
+	}
+	err = fmt.Errorf("%s: %w", step, err)
+	switch {
+	case r.opts.ByHand:
+	case errors.Is(ctx.Err(), context.Canceled):
+		r.setFailed(err)
+	default:
+		r.Fail(err)
+	}
+	return err
+}
