@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// record sends what the test traces to a buffer, at a fixed time, and
+// capture sends what the test traces to a buffer, at a fixed time, and
 // everything on.
-func record(t testing.TB, format Format) *bytes.Buffer {
+func capture(t testing.TB, format Format) *bytes.Buffer {
 	t.Helper()
 	restore(t)
 	var b bytes.Buffer
@@ -60,7 +60,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestGoldenText(t *testing.T) {
-	b := record(t, Text)
+	b := capture(t, Text)
 	story()
 	golden(t, "story.txt", b.Bytes())
 }
@@ -68,13 +68,13 @@ func TestGoldenText(t *testing.T) {
 func TestGoldenColor(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
-	b := record(t, Color)
+	b := capture(t, Color)
 	story()
 	golden(t, "story.color.txt", b.Bytes())
 }
 
 func TestGoldenJSON(t *testing.T) {
-	b := record(t, JSON)
+	b := capture(t, JSON)
 	story()
 	for line := range strings.Lines(b.String()) {
 		if !json.Valid([]byte(line)) {
@@ -90,7 +90,7 @@ func TestNoColor(t *testing.T) {
 			t.Setenv("NO_COLOR", "")
 			t.Setenv("TERM", "xterm")
 			t.Setenv(env[0], env[1])
-			b := record(t, Color)
+			b := capture(t, Color)
 			story()
 			if strings.Contains(b.String(), "\x1b") {
 				t.Errorf("coloured: %q", b)
@@ -100,7 +100,7 @@ func TestNoColor(t *testing.T) {
 }
 
 func TestAutoIsJSONWithoutTerminal(t *testing.T) {
-	b := record(t, Auto)
+	b := capture(t, Auto)
 	Warn(Ring, "slow")
 	if !json.Valid(b.Bytes()) {
 		t.Errorf("got %q", b)
@@ -132,7 +132,7 @@ func TestAutoIsColouredTextOnATerminal(t *testing.T) {
 }
 
 func TestUnknownFormatChangesNothing(t *testing.T) {
-	b := record(t, Text)
+	b := capture(t, Text)
 	err := SetOutput(&bytes.Buffer{}, "xml")
 	if err == nil || !strings.Contains(err.Error(), `"xml"`) || !strings.Contains(err.Error(), "auto, text, json and color") {
 		t.Errorf("got %v", err)
@@ -144,7 +144,7 @@ func TestUnknownFormatChangesNothing(t *testing.T) {
 }
 
 func TestLevelsFilter(t *testing.T) {
-	b := record(t, Text)
+	b := capture(t, Text)
 	all := func() {
 		Debug(Ring, "debug")
 		Info(Ring, "info")

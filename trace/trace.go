@@ -93,6 +93,9 @@ func Error(s Subsystem, msg string, attrs ...slog.Attr) {
 
 // emit is the one door through which every event goes.
 func emit(s Subsystem, l slog.Level, msg string, attrs []slog.Attr) {
+	if recorderOn.Load() {
+		recordLog(s, l, msg, attrs)
+	}
 	k := current.Load()
 	r := slog.NewRecord(k.now(), l, msg, 0)
 	r.AddAttrs(attrs...)

@@ -1,0 +1,286 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// chromeEvent is an entry of "traceEvents", as "Trace Event Format" by Google
+// describes it and Perfetto reads it.
+type chromeEvent struct {
+	Name  string  `json:"name"`
+	Cat   string  `json:"cat,omitempty"` // subsystem, "log" or "flow"
+	Phase string  `json:"ph"`
+	Time  micros  `json:"ts"`
+	Dur   *micros `json:"dur,omitempty"`
+	PID   int     `json:"pid"` // rank
+	TID   int     `json:"tid"` // lane
+	ID    int     `json:"id,omitempty"`
+	Bind  string  `json:"bp,omitempty"`
+	Scope string  `json:"s,omitempty"`
+	Args  any     `json:"args,omitempty"`
+}
+
+// micros is a time in nanoseconds that is written in microseconds, as Chrome
+// wants it, with three decimals.
+type micros int64
+
+// MarshalJSON writes microseconds.
+func (m micros) MarshalJSON() ([]byte, error) {
+	if m < 0 {
+		return nil, fmt.Errorf("trace: a time of %d ns before the first event", int64(m))
+	}
+	b := strconv.AppendInt(nil, int64(m)/1000, 10)
+	if ns := int64(m) % 1000; ns != 0 {
+		b = fmt.Appendf(b, ".%03d", ns)
+	}
+	return b, nil
+}
+
+// chromeOther is "otherData" of the file.
+type chromeOther struct {
+	Recordings []header `json:"recordings"`
+}
+
+// lane is a row of the timeline.
+type lane int
+
+// The lanes of a rank, from the top.
+const (
+	laneOperation lane = iota
+	laneSteps
+	laneSegmentsOut
+	laneSegmentsIn
+	laneReduce
+	laneCollective // what else collectives record
+	laneBringUp
+	laneRing
+	laneBootstrap
+	laneVerbs
+	laneWire
+	laneRepl
+	laneLog
+)
+
+var laneNames = [...]string{"operation", "steps", "segments out", "segments in", "reduce", "collective", "bring-up", "ring", "bootstrap", "verbs", "wire", "repl", "log"}
+
+// The names of kinds that other parts of this package know. Package collective
+// and package ring register them.
+const (
+	operationName      = "operation"
+	stepName           = "step"
+	segmentSendName    = "segment send"
+	segmentReceiveName = "segment receive"
+	segmentReduceName  = "segment reduce"
+	bringUpName        = "bring-up"
+)
+
+func (e *Event) lane() lane {
+	if e.Type == LogEvent {
+		return laneLog
+	}
+	switch e.Name {
+	case operationName:
+		return laneOperation
+	case stepName:
+		return laneSteps
+	case segmentSendName:
+		return laneSegmentsOut
+	case segmentReceiveName:
+		return laneSegmentsIn
+	case segmentReduceName:
+		return laneReduce
+	case bringUpName:
+		return laneBringUp
+	}
+	switch e.Subsystem {
+	case Ring.String():
+		return laneRing
+	case Bootstrap.String():
+		return laneBootstrap
+	case Verbs.String():
+		return laneVerbs
+	case Wire.String():
+		return laneWire
+	case Repl.String():
+		return laneRepl
+	}
+	return laneCollective
+}
+
+// lanesApart is the distance of the thread ids of two lanes: room for rows
+// that a lane needs when spans overlap.
+const lanesApart = 10_000
+
+// rows deals out the rows of one lane: Chrome wants the spans of a thread to
+// nest, so a span that overlaps others goes to a further row. Spans come in
+// the order of their starts.
+type rows struct {
+	ends []int64 // where each row's last span ends
+}
+
+func (r *rows) place(start, end int64) int {
+	i := slices.IndexFunc(r.ends, func(e int64) bool { return e <= start })
+	if i < 0 {
+		i = len(r.ends)
+		r.ends = append(r.ends, 0)
+	}
+	r.ends[i] = end
+	return i
+}
+
+// writeChrome writes the recordings as one file, a process each.
+func writeChrome(w io.Writer, list []Recording, flows []flow) error {
+	b := bufio.NewWriter(w)
+	base := baseOf(list)
+	other := chromeOther{}
+	for i := range list {
+		other.Recordings = append(other.Recordings, newHeader(&list[i], base))
+	}
+	head, err := json.Marshal(other)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(b, "{\"displayTimeUnit\":\"ns\",\n\"otherData\":%s,\n\"traceEvents\":[\n", head); err != nil {
+		return err
+	}
+	c := chromeWriter{w: b, base: base, tids: make([][]int, len(list))}
+	for i := range list {
+		if err := c.recording(i, &list[i]); err != nil {
+			return err
+		}
+	}
+	for i, f := range flows {
+		if err := c.flow(i+1, f, list); err != nil {
+			return err
+		}
+	}
+	if _, err := b.WriteString("\n]}\n"); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+type chromeWriter struct {
+	w     *bufio.Writer
+	base  int64
+	count int
+	tids  [][]int // of each recording's events
+}
+
+func (c *chromeWriter) write(e chromeEvent) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if c.count++; c.count > 1 {
+		if _, err := c.w.WriteString(",\n"); err != nil {
+			return err
+		}
+	}
+	_, err = c.w.Write(line)
+	return err
+}
+
+// named is the argument of a metadata event.
+type named struct {
+	Name  string `json:"name,omitempty"`
+	Order *int   `json:"sort_index,omitempty"`
+}
+
+func (c *chromeWriter) recording(i int, r *Recording) error {
+	pid := max(r.Rank, 0)
+	title := fmt.Sprintf("rank %d (%s, pid %d)", r.Rank, r.Host, r.PID)
+	if r.Rank < 0 {
+		title = fmt.Sprintf("no rank (%s, pid %d)", r.Host, r.PID)
+	}
+	if err := c.write(chromeEvent{Name: "process_name", Phase: "M", PID: pid, Args: named{Name: title}}); err != nil {
+		return err
+	}
+	if err := c.write(chromeEvent{Name: "process_sort_index", Phase: "M", PID: pid, Args: named{Order: &pid}}); err != nil {
+		return err
+	}
+	var lanes [len(laneNames)]rows
+	titled := map[int]bool{}
+	c.tids[i] = make([]int, len(r.Events))
+	for j := range r.Events {
+		e := &r.Events[j]
+		l := e.lane()
+		row := 0
+		if e.Type == SpanEvent {
+			row = lanes[l].place(e.Start, e.End)
+		}
+		tid := int(l)*lanesApart + row
+		c.tids[i][j] = tid
+		if !titled[tid] {
+			titled[tid] = true
+			if err := c.title(pid, tid, l, row); err != nil {
+				return err
+			}
+		}
+		if err := c.event(pid, tid, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *chromeWriter) title(pid, tid int, l lane, row int) error {
+	name := laneNames[l]
+	if row > 0 {
+		name += " " + strconv.Itoa(row+1)
+	}
+	if err := c.write(chromeEvent{Name: "thread_name", Phase: "M", PID: pid, TID: tid, Args: named{Name: name}}); err != nil {
+		return err
+	}
+	return c.write(chromeEvent{Name: "thread_sort_index", Phase: "M", PID: pid, TID: tid, Args: named{Order: &tid}})
+}
+
+// logArgs are the arguments of a printed event.
+type logArgs struct {
+	Level     string `json:"level"`
+	Subsystem string `json:"subsystem"`
+}
+
+func (c *chromeWriter) event(pid, tid int, e *Event) error {
+	out := chromeEvent{Name: e.Name, Cat: e.Subsystem, Phase: "X", Time: micros(e.Start - c.base), PID: pid, TID: tid}
+	if len(e.Args) > 0 {
+		out.Args = e.Args
+	}
+	switch e.Type {
+	case SpanEvent:
+		dur := micros(e.End - e.Start)
+		out.Dur = &dur
+	case InstantEvent:
+		out.Phase, out.Scope = "i", "t"
+	case LogEvent:
+		out.Phase, out.Scope, out.Cat = "i", "t", "log"
+		out.Args = logArgs{e.Level, e.Subsystem}
+	}
+	return c.write(out)
+}
+
+// flow is an arrow from a segment's send to its receive.
+type flow struct {
+	from, to           int // recordings
+	send, receive      int // events
+	sendStart, recvEnd int64
+}
+
+func (c *chromeWriter) flow(id int, f flow, list []Recording) error {
+	send, receive := &list[f.from].Events[f.send], &list[f.to].Events[f.receive]
+	start := send.Start
+	// An arrow binds to the span that holds its end, which must not lie
+	// before its start.
+	end := max(start, min(receive.Start+(receive.End-receive.Start)/2, receive.End), receive.End-1)
+	if err := c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(start - c.base),
+		PID: max(list[f.from].Rank, 0), TID: c.tids[f.from][f.send]}); err != nil {
+		return err
+	}
+	return c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "f", Bind: "e", ID: id, Time: micros(end - c.base),
+		PID: max(list[f.to].Rank, 0), TID: c.tids[f.to][f.receive]})
+}

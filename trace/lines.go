@@ -1,0 +1,136 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// fileFormat and fileVersion are in the header of every file.
+const (
+	fileFormat  = "ringcli-trace"
+	fileVersion = 1
+)
+
+// header is the first line of a recording in JSON lines, and stands in
+// "otherData" of a Chrome file.
+type header struct {
+	Type    string `json:"type"` // "recording"
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Base    int64  `json:"base"` // ns since the Unix epoch; times of events count from it
+	Count   int    `json:"events"`
+	*Recording
+}
+
+func newHeader(r *Recording, base int64) header {
+	return header{"recording", fileFormat, fileVersion, base, len(r.Events), r}
+}
+
+func (h *header) check() error {
+	switch {
+	case h.Format != fileFormat:
+		return fmt.Errorf("trace: format %q: want %q, as trace dump and trace merge write", h.Format, fileFormat)
+	case h.Version != fileVersion:
+		return fmt.Errorf("trace: version %d of the trace format: this program reads version %d; use the program that wrote it", h.Version, fileVersion)
+	}
+	return nil
+}
+
+// lineEvent is an event in JSON lines.
+type lineEvent struct {
+	Type      EventType `json:"type"`
+	Rank      int       `json:"rank"`
+	Subsystem string    `json:"subsystem"`
+	Name      string    `json:"name,omitempty"`
+	Text      string    `json:"text,omitempty"` // of a log event, instead of a name
+	Level     string    `json:"level,omitempty"`
+	Start     int64     `json:"start"` // ns since the header's base
+	End       *int64    `json:"end,omitempty"`
+	Args      Args      `json:"args,omitempty"`
+}
+
+// writeLines writes for each recording a line with its header, and then its
+// events, one a line.
+func writeLines(w io.Writer, list []Recording) error {
+	b := bufio.NewWriter(w)
+	out := json.NewEncoder(b)
+	out.SetEscapeHTML(false)
+	base := baseOf(list)
+	for i := range list {
+		r := &list[i]
+		if err := out.Encode(newHeader(r, base)); err != nil {
+			return err
+		}
+		for _, e := range r.Events {
+			line := lineEvent{Type: e.Type, Rank: r.Rank, Subsystem: e.Subsystem, Name: e.Name, Level: e.Level, Start: e.Start - base, Args: e.Args}
+			switch e.Type {
+			case SpanEvent:
+				end := e.End - base
+				line.End = &end
+			case LogEvent:
+				line.Name, line.Text = "", e.Name
+			}
+			if err := out.Encode(line); err != nil {
+				return err
+			}
+		}
+	}
+	return b.Flush()
+}
+
+// baseOf is the earliest start, from which a file counts its times: numbers
+// that a float64 holds exactly.
+func baseOf(list []Recording) int64 {
+	base := int64(0)
+	for _, r := range list {
+		if len(r.Events) > 0 && (base == 0 || r.Events[0].Start < base) {
+			base = r.Events[0].Start
+		}
+	}
+	return base
+}
+
+// readLines reads what writeLines has written. The decoder stands before the
+// first header.
+func readLines(in *json.Decoder) ([]Recording, error) {
+	var list []Recording
+	for {
+		h := header{Recording: &Recording{}}
+		err := in.Decode(&h)
+		if errors.Is(err, io.EOF) && len(list) > 0 {
+			return list, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("trace: header of recording %d: %w", len(list), err)
+		}
+		if err := h.check(); err != nil {
+			return nil, err
+		}
+		r := *h.Recording
+		r.Events = make([]Event, 0, min(max(h.Count, 0), Records+LogTexts))
+		for i := range h.Count {
+			var line lineEvent
+			if err := in.Decode(&line); err != nil {
+				if errors.Is(err, io.EOF) {
+					err = errors.New("the file ends before")
+				}
+				return nil, fmt.Errorf("trace: event %d of the %d of rank %d: %w", i+1, h.Count, r.Rank, err)
+			}
+			e := Event{Type: line.Type, Subsystem: line.Subsystem, Name: line.Name, Level: line.Level, Start: line.Start + h.Base, Args: line.Args}
+			e.End = e.Start
+			switch {
+			case line.Type == SpanEvent && line.End != nil && *line.End >= line.Start:
+				e.End = *line.End + h.Base
+			case line.Type == LogEvent:
+				e.Name = line.Text
+			case line.Type != InstantEvent:
+				return nil, fmt.Errorf("trace: event %d of rank %d has type %q: want span (with an end after its start), instant or log", i+1, r.Rank, line.Type)
+			}
+			r.Events = append(r.Events, e)
+		}
+		list = append(list, r)
+	}
+}
