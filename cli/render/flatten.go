@@ -2,15 +2,23 @@ package render
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 )
 
-// flatten turns a record into CSV's columns: a field's json name, and for a
-// field of a nested struct both names joined by "_". Lists have no place in a
-// row and are left out; so is what has no json name. Nil is empty.
+// flatten turns a record into CSV's columns, the same for all records of a type:
+//
+//   - a field of a nested struct: both names, joined by "_"
+//   - a list of numbers or of texts: one field, the items separated by blanks,
+//     or by "; " if an item has a blank itself
+//   - a list of structs, or a map: one field, as JSON; a row for each would
+//     repeat all the rest
+//   - nil: an empty field
+//
+// What has no json name is left out.
 func flatten(record any) (names, values []string, err error) {
 	v := reflect.Indirect(reflect.ValueOf(record))
 	if v.Kind() != reflect.Struct {
@@ -46,7 +54,6 @@ func appendFields(prefix string, t reflect.Type, v reflect.Value, names, values 
 			appendFields(prefix, ft, fv, names, values)
 		case ft.Kind() == reflect.Struct:
 			appendFields(prefix+name+"_", ft, fv, names, values)
-		case ft.Kind() == reflect.Slice, ft.Kind() == reflect.Map:
 		default:
 			*names, *values = append(*names, prefix+name), append(*values, scalar(fv))
 		}
@@ -61,9 +68,6 @@ func scalar(v reflect.Value) string {
 	if !v.IsValid() {
 		return ""
 	}
-	if v.Kind() == reflect.Float64 {
-		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
-	}
 	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
 		if err != nil {
@@ -71,5 +75,53 @@ func scalar(v reflect.Value) string {
 		}
 		return string(text)
 	}
+	if _, ok := v.Interface().(json.Marshaler); ok {
+		return strings.Trim(object(v), `"`)
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return scalar(v.Elem())
+	case reflect.Float32, reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return list(v)
+	}
 	return fmt.Sprint(v.Interface())
+}
+
+// list writes a list or a map.
+func list(v reflect.Value) string {
+	if v.Len() == 0 {
+		return ""
+	}
+	if v.Kind() == reflect.Map || !isScalar(v.Type().Elem()) {
+		return object(v)
+	}
+	items, between := make([]string, v.Len()), " "
+	for i := range items {
+		items[i] = scalar(v.Index(i))
+		if strings.Contains(items[i], " ") {
+			between = "; "
+		}
+	}
+	return strings.Join(items, between)
+}
+
+func isScalar(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Slice, reflect.Array, reflect.Map, reflect.Interface:
+		return isText(t)
+	}
+	return true
+}
+
+func object(v reflect.Value) string {
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
@@ -33,15 +31,28 @@ type Printer struct {
 	w      io.Writer
 	format Format
 	color  bool
-	head   []Column // of the table that the last line was of; nil if it was of none
-	fields []string // CSV's header in force
+	width  func() int // in columns; 0: as wide as it takes
+	head   []Column   // of the table that the last line was of; nil if it was of none
+	fields []string   // CSV's header in force
+	// Seen, if set, is given each record that is printed, or its parts.
+	Seen func(Record)
 }
 
 // New returns a Printer. Its tables are coloured if w is a terminal that can
-// show it: not if NO_COLOR is set (https://no-color.org) or TERM is dumb.
+// show it: not if NO_COLOR is set (https://no-color.org) or TERM is dumb. On a
+// terminal they are as wide as that is, if they can; elsewhere no line is broken,
+// so that each row is one line for grep and awk.
 func New(w io.Writer, format Format) *Printer {
-	return &Printer{w: w, format: format, color: IsTerminal(w) && ColorWanted()}
+	return &Printer{w: w, format: format, color: IsTerminal(w) && ColorWanted(), width: func() int { return Width(w) }}
 }
+
+// SetColor overrides whether tables are coloured.
+func (p *Printer) SetColor(on bool) { p.color = on }
+
+// SetWidth overrides the width that tables should keep to, in columns; 0 lets
+// them be as wide as they are. It is asked before each Print, since a terminal's
+// width changes.
+func (p *Printer) SetWidth(width func() int) { p.width = width }
 
 // IsTerminal reports whether a stream leads to a terminal.
 func IsTerminal(stream any) bool {
@@ -61,16 +72,20 @@ func (p *Printer) Format() Format { return p.format }
 // record of another type (a blank line is put before it) or a note comes between,
 // and columns are as wide as the widest of the records given together.
 func (p *Printer) Print(records ...Record) error {
+	if p.Seen != nil {
+		// It cannot fail.
+		_ = eachPart(records, func(r Record) error { p.Seen(r); return nil })
+	}
 	switch p.format {
 	case JSON:
-		return eachPart(records, p.printJSON)
+		return eachPart(records, func(r Record) error { return p.printJSON(r) })
 	case CSV:
-		return eachPart(records, p.printCSV)
+		return eachPart(records, func(r Record) error { return p.printCSV(r) })
 	}
 	return p.printTable(records)
 }
 
-func eachPart(records []Record, print func(any) error) error {
+func eachPart(records []Record, print func(Record) error) error {
 	for _, r := range records {
 		parts := []Record{r}
 		if compound, ok := r.(Parts); ok {
@@ -83,66 +98,6 @@ func eachPart(records []Record, print func(any) error) error {
 		}
 	}
 	return nil
-}
-
-func (p *Printer) printTable(records []Record) error {
-	if len(records) == 0 {
-		return nil
-	}
-	head := records[0].Columns()
-	rows := make([][]Cell, 0, len(records)+1)
-	for i, c := range head {
-		head[i].Width = max(c.Width, utf8.RuneCountInString(c.Name))
-	}
-	fresh := !sameNames(head, p.head)
-	if fresh {
-		title := make([]Cell, len(head))
-		for i, c := range head {
-			title[i] = Cell{c.Name, Faint}
-		}
-		rows = append(rows, title)
-	}
-	for _, r := range records {
-		rows = append(rows, r.Cells())
-	}
-	for _, row := range rows {
-		for i, c := range row {
-			head[i].Width = max(head[i].Width, utf8.RuneCountInString(c.Text))
-		}
-	}
-	var b strings.Builder
-	if fresh && p.head != nil {
-		b.WriteByte('\n')
-	}
-	for _, row := range rows {
-		p.appendRow(&b, head, row)
-	}
-	p.head = records[0].Columns()
-	_, err := io.WriteString(p.w, b.String())
-	return err
-}
-
-func sameNames(a, b []Column) bool {
-	return slices.EqualFunc(a, b, func(a, b Column) bool { return a.Name == b.Name })
-}
-
-// appendRow pads before it paints, since escape sequences have no width, and
-// leaves no blanks at the end of a line.
-func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell) {
-	var line strings.Builder
-	for i, c := range row {
-		if i > 0 {
-			line.WriteByte(' ')
-		}
-		pad := strings.Repeat(" ", max(0, head[i].Width-utf8.RuneCountInString(c.Text)))
-		if head[i].Left {
-			line.WriteString(p.paint(c.Mood, c.Text) + pad)
-		} else {
-			line.WriteString(pad + p.paint(c.Mood, c.Text))
-		}
-	}
-	b.WriteString(strings.TrimRight(line.String(), " "))
-	b.WriteByte('\n')
 }
 
 var colors = map[Mood]*color.Color{

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+// update writes the golden files: UPDATE_GOLDEN=1 go test ./cli/...
+var update = os.Getenv("UPDATE_GOLDEN") != ""
 
 type inner struct {
 	Min float64 `json:"min"`
@@ -80,10 +81,10 @@ func TestGolden(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := New(&out, c.format)
-			p.color = c.color
+			p.SetColor(c.color)
 			printAll(t, p)
 			golden := filepath.Join("testdata", c.name+".golden")
-			if *update {
+			if update {
 				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -127,7 +128,7 @@ func TestCSVReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"command", "ok", "bytes", "time_us_min", "time_us_max", "wrong", "first_min", "first_max"}
+	want := []string{"command", "ok", "bytes", "time_us_min", "time_us_max", "wrong", "first_min", "first_max", "list"}
 	if len(rows) != 3 || strings.Join(rows[0], " ") != strings.Join(want, " ") {
 		t.Fatalf("got %q, want the header %q once and two rows", rows, want)
 	}
@@ -149,6 +150,97 @@ func TestNoColorOffATerminal(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	if ColorWanted() {
 		t.Error("TERM=dumb is not honoured")
+	}
+}
+
+// A list stays in its row: nothing that JSON shows is missing.
+func TestCSVOfLists(t *testing.T) {
+	seven := 7
+	names, values, err := flatten(struct {
+		Numbers []uint64          `json:"numbers"`
+		Texts   []string          `json:"texts"`
+		Phrases []string          `json:"phrases"`
+		Structs []inner           `json:"structs"`
+		Counted map[string]uint64 `json:"counted"`
+		Maybe   []*int            `json:"maybe"`
+		Raw     json.RawMessage   `json:"raw"`
+		Any     any               `json:"any"`
+		None    []inner           `json:"none"`
+	}{
+		[]uint64{0, 1 << 63}, []string{"a", "b"}, []string{"a b", "c"}, []inner{{1.5, 2}, {3, 4}},
+		map[string]uint64{"sent": 2, "lost": 1}, []*int{nil, &seven}, json.RawMessage(`{"a":1}`), nil, nil,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"0 9223372036854775808", "a b", "a b; c", `[{"min":1.5,"max":2},{"min":3,"max":4}]`,
+		`{"lost":1,"sent":2}`, " 7", `{"a":1}`, "", "",
+	}
+	if !slices.Equal(values, want) {
+		t.Errorf("%q are %q, want %q", names, values, want)
+	}
+}
+
+type remark struct{ name, text string }
+
+func (r remark) Columns() []Column {
+	return []Column{{Name: "name", Left: true}, {Name: "remark", Left: true}}
+}
+func (r remark) Cells() []Cell { return []Cell{{r.name, Plain}, {r.text, Bad}} }
+
+// On a narrow terminal the last column goes on below, and no word is broken.
+func TestNarrowTerminal(t *testing.T) {
+	long := remark{"soft:enp65s0f0np0", "the port is down, and so is the link of it"}
+	for _, c := range []struct {
+		name  string
+		width int
+		rows  []Record
+		want  string
+	}{
+		{"wide enough", 60, []Record{long}, `
+name              remark
+soft:enp65s0f0np0 the port is down, and so is the link of it
+`},
+		{"no terminal", 0, []Record{long}, `
+name              remark
+soft:enp65s0f0np0 the port is down, and so is the link of it
+`},
+		{"beside", 40, []Record{long, remark{"b", "up"}}, `
+name              remark
+soft:enp65s0f0np0 the port is down, and
+                  so is the link of it
+b                 up
+`},
+		{"below", 30, []Record{long, remark{"b", "up"}}, `
+name              remark
+soft:enp65s0f0np0
+    the port is down, and so
+    is the link of it
+b                 up
+`},
+		{"a long word", 40, []Record{remark{"soft:enp65s0f0np0", "2001:db8:85a3:8d3:1319:8a2e:370:7348"}}, `
+name              remark
+soft:enp65s0f0np0
+    2001:db8:85a3:8d3:1319:8a2e:370:7348
+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := New(&out, Table)
+			p.SetWidth(func() int { return c.width })
+			if err := p.Print(c.rows...); err != nil {
+				t.Fatal(err)
+			}
+			if got := "\n" + out.String(); got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+			for line := range strings.Lines(out.String()) {
+				if c.width > 0 && len(line)-1 > c.width {
+					t.Errorf("wider than %d columns: %s", c.width, line)
+				}
+			}
+		})
 	}
 }
 

@@ -1,0 +1,156 @@
+package render
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Width returns how many columns a stream's terminal has; 0 if it is none, or
+// does not say.
+func Width(stream any) int {
+	f, ok := stream.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+func (p *Printer) printTable(records []Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	head := slices.Clone(records[0].Columns())
+	rows := make([][]Cell, 0, len(records)+1)
+	for i, c := range head {
+		head[i].Width = max(c.Width, utf8.RuneCountInString(c.Name))
+	}
+	fresh := !sameNames(head, p.head)
+	if fresh {
+		title := make([]Cell, len(head))
+		for i, c := range head {
+			title[i] = Cell{c.Name, Faint}
+		}
+		rows = append(rows, title)
+	}
+	for _, r := range records {
+		rows = append(rows, r.Cells())
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			head[i].Width = max(head[i].Width, utf8.RuneCountInString(c.Text))
+		}
+	}
+	var b strings.Builder
+	if fresh && p.head != nil {
+		b.WriteByte('\n')
+	}
+	fold := foldLast(head, rows, p.width())
+	for _, row := range rows {
+		p.appendRow(&b, head, row, fold)
+	}
+	p.head = records[0].Columns()
+	_, err := io.WriteString(p.w, b.String())
+	return err
+}
+
+func sameNames(a, b []Column) bool {
+	return slices.EqualFunc(a, b, func(a, b Column) bool { return a.Name == b.Name })
+}
+
+// appendRow pads before it paints, since escape sequences have no width, and
+// leaves no blanks at the end of a line.
+func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell, fold fold) {
+	var line strings.Builder
+	var below []string
+	for i, c := range row {
+		text := c.Text
+		if i == len(row)-1 {
+			text, below = fold.split(text)
+		}
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		pad := strings.Repeat(" ", max(0, head[i].Width-utf8.RuneCountInString(text)))
+		if head[i].Left {
+			line.WriteString(p.paint(c.Mood, text) + pad)
+		} else {
+			line.WriteString(pad + p.paint(c.Mood, text))
+		}
+	}
+	b.WriteString(strings.TrimRight(line.String(), " "))
+	b.WriteByte('\n')
+	for _, text := range below {
+		b.WriteString(strings.Repeat(" ", fold.indent) + p.paint(row[len(row)-1].Mood, text) + "\n")
+	}
+}
+
+// fold is how the last column of a table, if it holds names or text, is broken
+// into lines on a terminal that is too narrow for it. Nothing is cut off, and no
+// word is broken: a GID or a path can still be copied.
+type fold struct {
+	beside int // columns that the cell has in its row; 0: it is not broken
+	below  int // columns that it has in the lines below
+	indent int // of the lines below
+}
+
+const (
+	// foldLeast is the narrowest column that text is still read in.
+	foldLeast = 16
+	// foldIndent is that of a cell that has lines of its own.
+	foldIndent = 4
+)
+
+func foldLast(head []Column, rows [][]Cell, width int) fold {
+	last, start := len(head)-1, 0
+	for _, c := range head[:last] {
+		start += c.Width + 1
+	}
+	if width == 0 || start+head[last].Width <= width || !head[last].Left {
+		return fold{}
+	}
+	longest := foldLeast
+	for _, row := range rows {
+		for word := range strings.FieldsSeq(row[last].Text) {
+			longest = max(longest, utf8.RuneCountInString(word))
+		}
+	}
+	beside := max(width-start, 1)
+	if longest <= beside {
+		return fold{beside: beside, below: beside, indent: start}
+	}
+	// Below its row the cell has the whole width.
+	return fold{beside: beside, below: max(longest, width-foldIndent), indent: foldIndent}
+}
+
+// split returns what stands in the row itself and the lines below it.
+func (f fold) split(text string) (first string, below []string) {
+	if f.beside == 0 || utf8.RuneCountInString(text) <= f.beside {
+		return text, nil
+	}
+	line, used := "", 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case used == 0:
+			line, used = word, n
+		case used+1+n > f.below:
+			below = append(below, line)
+			line, used = word, n
+		default:
+			line, used = line+" "+word, used+1+n
+		}
+	}
+	below = append(below, line)
+	if f.below == f.beside {
+		return below[0], below[1:]
+	}
+	return "", below
+}
