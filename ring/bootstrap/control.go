@@ -34,6 +34,14 @@ type Config struct {
 	// OnFailure is called once, with the first verdict, from a goroutine of the
 	// Control or of whoever calls Fail. It must not call Close.
 	OnFailure func(*Verdict)
+	// Answer answers the questions that a neighbour put with Ask; from is its
+	// rank and side (0 left, 1 right) is this rank's side of the edge. What it
+	// returns goes back as JSON, an error as *AnswerError. Each call runs on a
+	// goroutine of the Control, at most 16 for each neighbour at a time, and may
+	// wait: its context ends with the asker's deadline, when the asker gives up,
+	// when the ring fails, with the link and with Close, which waits for it. It is
+	// not called before Exchange, and must not call Close. nil refuses all.
+	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
 	// Listen and Dial replace net's, for tests that stall or cut connections.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -88,7 +96,9 @@ type Control struct {
 	self      identity
 	listener  net.Listener
 	life      context.Context // ends with Close
-	end       context.CancelFunc
+	end       context.CancelCauseFunc
+	live      context.Context // ends with life, or with the verdict
+	kill      context.CancelCauseFunc
 	running   sync.WaitGroup
 	failed    atomic.Bool
 	dialling  sync.Once
@@ -109,6 +119,7 @@ type Control struct {
 	remarks []string // strangers
 	ops     map[uint64]*operation
 	lastOp  uint64
+	lastAsk uint64
 }
 
 // Open binds the listener and answers probes and the left neighbour from now on.
@@ -141,7 +152,8 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	if c.listener, err = c.bind(ctx); err != nil {
 		return nil, err
 	}
-	c.life, c.end = context.WithCancel(context.Background())
+	c.life, c.end = context.WithCancelCause(context.Background())
+	c.live, c.kill = context.WithCancelCause(c.life)
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
 	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
@@ -184,6 +196,7 @@ func (c *Control) fail(v *Verdict, from *link) bool {
 	}
 	c.failure = v
 	c.failed.Store(true)
+	c.kill(v)
 	for _, l := range c.links {
 		if l != nil && l != from {
 			c.send(l, TypeVerdict, v)
@@ -342,13 +355,13 @@ func (c *Control) Close() error {
 		c.Goodbye()
 		c.mu.Lock()
 		c.closed = true
+		c.end(ErrClosed)
 		for conn := range c.pending {
 			_ = conn.Close() // ends its goroutine's read
 		}
 		links := c.links
 		c.notify()
 		c.mu.Unlock()
-		c.end()
 		err = c.listener.Close()
 		for _, l := range links {
 			if l != nil {

@@ -21,11 +21,8 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	}()
 	var payloads [2]json.RawMessage
 	for side, v := range [2]any{left: toLeft, right: toRight} {
-		if payloads[side], err = json.Marshal(v); err != nil {
+		if payloads[side], err = measure(v); err != nil {
 			return nil, nil, fmt.Errorf("exchange: %w", err)
-		}
-		if len(payloads[side]) > MaxFrame/2 {
-			return nil, nil, fmt.Errorf("exchange: %d bytes: more than %d", len(payloads[side]), MaxFrame/2)
 		}
 	}
 	c.dialling.Do(func() { c.running.Go(c.dial) })

@@ -12,7 +12,7 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 1
+	Version = 2
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
@@ -33,6 +33,9 @@ const (
 	TypeState     Type = "state"
 	TypeInfo      Type = "info"
 	TypePart      Type = "part"
+	TypeAsk       Type = "ask"
+	TypeAnswer    Type = "answer"
+	TypeCancel    Type = "cancel"
 	TypeHeartbeat Type = "heartbeat"
 	TypeVerdict   Type = "verdict"
 	TypeGoodbye   Type = "goodbye"

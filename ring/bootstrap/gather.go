@@ -62,7 +62,7 @@ func (c *Control) collect(ctx context.Context, kind string, data []byte, contrib
 	c.mu.Lock()
 	if !c.sealed {
 		c.mu.Unlock()
-		return nil, fmt.Errorf("%s: the control ring is not connected yet: exchange first", kind)
+		return nil, fmt.Errorf("%s: %w", kind, errNotConnected)
 	}
 	c.lastOp++
 	id := c.lastOp

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +22,17 @@ type link struct {
 	who  identity
 	conn net.Conn
 
+	live context.Context // ends with the link, or with the Control's
+	kill context.CancelCauseFunc
+
 	// Guarded by the Control's lock.
-	out     [][]byte  // frames to write
-	used    bool      // infos have passed: it cannot be replaced any more
-	ended   bool      // the connection is gone
-	goodbye time.Time // when the neighbour said goodbye
-	heard   time.Time // when the last frame came
+	asked   map[uint64]chan reply         // own questions that wait for an answer
+	serving map[uint64]context.CancelFunc // the neighbour's that are being answered
+	out     [][]byte                      // frames to write
+	used    bool                          // infos have passed: it cannot be replaced any more
+	ended   bool                          // the connection is gone
+	goodbye time.Time                     // when the neighbour said goodbye
+	heard   time.Time                     // when the last frame came
 
 	wake chan struct{} // one token: there is something to write, or finish
 	stop chan struct{} // closed by finish
@@ -38,8 +44,10 @@ func (c *Control) addLink(side int, conn net.Conn, who identity) {
 	_ = conn.SetDeadline(time.Time{}) // fails on a closed connection only, which the reader sees
 	l := &link{
 		c: c, side: side, peer: c.neighbour(side), who: who, conn: conn, heard: time.Now(),
+		asked: make(map[uint64]chan reply), serving: make(map[uint64]context.CancelFunc),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
+	l.live, l.kill = context.WithCancelCause(c.live)
 	c.links[side] = l
 	if c.failure != nil {
 		c.send(l, TypeVerdict, c.failure) // the verdict came while this end was dialling
@@ -53,6 +61,9 @@ func (c *Control) addLink(side int, conn net.Conn, who identity) {
 
 // send queues a frame for a link. It needs the lock.
 func (c *Control) send(l *link, t Type, payload any) {
+	if l.ended {
+		return // nobody writes it any more
+	}
 	b, err := c.encode(t, l.peer, c.edge(l.side), payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
@@ -154,6 +165,24 @@ func (c *Control) handle(l *link, f *Frame) error {
 			return err
 		}
 		return c.takePart(l, p)
+	case TypeAsk:
+		q, err := decode[question](f)
+		if err != nil {
+			return err
+		}
+		return c.serve(l, q)
+	case TypeAnswer:
+		r, err := decode[reply](f)
+		if err != nil {
+			return err
+		}
+		c.takeAnswer(l, r)
+	case TypeCancel:
+		q, err := decode[cancellation](f)
+		if err != nil {
+			return err
+		}
+		c.takeCancel(l, q.ID)
 	case TypeGoodbye:
 		c.mu.Lock()
 		l.goodbye = l.heard
@@ -194,6 +223,7 @@ func (c *Control) lost(l *link, err error) {
 				"%s was lost: its control connection ended without a goodbye (%s); see what %s last said", c.name(l.peer), endText(err), l.who.Host)}
 			first = c.fail(v, l)
 		}
+		l.kill(c.gone(l)) // without effect if the verdict or Close has done it
 		c.notify()
 	}
 	c.mu.Unlock()
@@ -255,7 +285,7 @@ func (c *Control) keepTime() {
 		// A neighbour that said goodbye may have ended since.
 		for _, l := range c.links {
 			if v == nil && l != nil && l.used && !l.goodbye.IsZero() && now.Sub(l.goodbye) > goodbyeGrace {
-				v = &Verdict{Kind: KindLeft, Rank: l.peer, By: c.rank, Text: fmt.Sprintf("%s has left the ring: connect again without it, or start it again", c.name(l.peer))}
+				v = c.gone(l)
 			}
 		}
 		first := v != nil && c.fail(v, nil)

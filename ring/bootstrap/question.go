@@ -1,0 +1,224 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// maxServing bounds the questions of one link that are being answered at a
+	// time: more than the steps of a bring-up have, and few enough goroutines.
+	maxServing = 16
+	// maxPayload bounds what a caller's value may take in a frame.
+	maxPayload = MaxFrame / 2
+)
+
+// question is the payload of an ask frame.
+type question struct {
+	ID   uint64 `json:"id"` // counts the asker's questions
+	Kind string `json:"kind"`
+	// Within is how long the asker waits, 0 without end. A duration needs no
+	// common clock.
+	Within  time.Duration   `json:"within_ns,omitempty"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// reply is the payload of an answer frame.
+type reply struct {
+	ID      uint64          `json:"id"` // the question's
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// cancellation is the payload of a cancel frame: the asker has given up.
+type cancellation struct {
+	ID uint64 `json:"id"`
+}
+
+// AnswerError is an answerer's error, as the asker gets it.
+type AnswerError struct {
+	Rank int    // who answered
+	Kind string // of the question
+	Text string
+}
+
+func (e *AnswerError) Error() string {
+	return fmt.Sprintf("rank %d, asked for %q: %s", e.Rank, e.Kind, e.Text)
+}
+
+// UnknownKind is the error for Config.Answer to return for a kind that it does
+// not know.
+func UnknownKind(kind string, known ...string) error {
+	return fmt.Errorf("a question of kind %q: this ringcli answers %s: install the same ringcli on both nodes", kind, strings.Join(known, ", "))
+}
+
+// Ask puts a question to the neighbour at a side, 0 for left and 1 for right,
+// which its Config.Answer answers, and returns the answer. It needs the exchange.
+// The error is an *AnswerError if the neighbour answered with one, the verdict if
+// the ring fails or the neighbour is gone, and wraps the context's. Any number of
+// goroutines may ask at once; the neighbour refuses what comes while it has 16
+// questions of this link in hand.
+func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (json.RawMessage, error) {
+	data, err := measure(payload)
+	if err != nil {
+		return nil, fmt.Errorf("ask for %q: %w", kind, err)
+	}
+	q := question{Kind: kind, Payload: data}
+	if deadline, ok := ctx.Deadline(); ok {
+		// The neighbour's time ends a little sooner, so that it can say what it
+		// waited for in vain.
+		remaining := time.Until(deadline)
+		q.Within = max(remaining-min(remaining/8, 200*time.Millisecond), 1)
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("ask for %q: %w", kind, context.Cause(ctx))
+	}
+	c.mu.Lock()
+	l, err := c.reach(side)
+	if err != nil {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("ask for %q: %w", kind, err)
+	}
+	c.lastAsk++
+	q.ID = c.lastAsk
+	answer := make(chan reply, 1)
+	l.asked[q.ID] = answer
+	c.send(l, TypeAsk, q)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(l.asked, q.ID)
+		c.mu.Unlock()
+	}()
+
+	var r reply
+	select {
+	case r = <-answer:
+	case <-l.live.Done():
+		return nil, context.Cause(l.live)
+	case <-ctx.Done():
+		c.mu.Lock()
+		c.send(l, TypeCancel, cancellation{q.ID})
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%s has not answered a question for %q: %w", c.name(l.peer), kind, context.Cause(ctx))
+	}
+	if r.Error != "" {
+		return nil, &AnswerError{Rank: l.peer, Kind: kind, Text: r.Error}
+	}
+	return r.Payload, nil
+}
+
+// reach returns the link to a side if it can be asked something. It needs the
+// lock.
+func (c *Control) reach(side int) (*link, error) {
+	switch {
+	case side != left && side != right:
+		return nil, Usagef("side %d: expected 0 for left or 1 for right", side)
+	case c.failure != nil:
+		return nil, c.failure
+	case c.closed || c.leaving:
+		return nil, ErrClosed
+	case !c.sealed:
+		return nil, errNotConnected
+	}
+	l := c.links[side]
+	if l.ended || !l.goodbye.IsZero() {
+		return nil, c.gone(l)
+	}
+	return l, nil
+}
+
+// errNotConnected is returned by whatever needs the exchange before it is over.
+var errNotConnected = errors.New("the control ring is not connected yet: exchange first")
+
+// gone is the verdict on a neighbour that said goodbye.
+func (c *Control) gone(l *link) *Verdict {
+	return &Verdict{Kind: KindLeft, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
+		"%s has left the ring: connect again without it, or start it again", c.name(l.peer))}
+}
+
+// measure makes a caller's value JSON that fits a frame.
+func measure(v any) (json.RawMessage, error) {
+	b, err := json.Marshal(v)
+	if err == nil && len(b) > maxPayload {
+		err = fmt.Errorf("%d bytes of JSON: expected at most %d", len(b), maxPayload)
+	}
+	return b, err
+}
+
+// serve has a neighbour's question answered, on a goroutine of its own.
+func (c *Control) serve(l *link, q question) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, twice := l.serving[q.ID]
+	refusal := ""
+	switch {
+	case twice:
+		return fmt.Errorf("question %d of rank %d came twice", q.ID, l.peer)
+	case !l.used:
+		refusal = errNotConnected.Error()
+	case c.cfg.Answer == nil:
+		refusal = "it answers no questions"
+	case c.leaving:
+		refusal = "it is leaving the ring"
+	case len(l.serving) >= maxServing:
+		refusal = fmt.Sprintf("it is busy with %d other questions: ask again when some are answered", len(l.serving))
+	}
+	if refusal != "" {
+		c.send(l, TypeAnswer, reply{ID: q.ID, Error: refusal})
+		return nil
+	}
+	var ctx context.Context
+	var cancel context.CancelFunc
+	if q.Within > 0 {
+		ctx, cancel = context.WithTimeout(l.live, q.Within)
+	} else {
+		ctx, cancel = context.WithCancel(l.live)
+	}
+	l.serving[q.ID] = cancel
+	c.running.Go(func() {
+		defer cancel()
+		r := reply{ID: q.ID}
+		v, err := c.cfg.Answer(ctx, q.Kind, l.peer, l.side, q.Payload)
+		if err == nil {
+			r.Payload, err = measure(v)
+		}
+		if err != nil {
+			r.Payload, r.Error = nil, err.Error()
+			if r.Error == "" {
+				r.Error = "it failed and did not say why"
+			}
+		}
+		c.mu.Lock()
+		delete(l.serving, q.ID)
+		if l.live.Err() == nil { // else the asker hears why from the ring
+			c.send(l, TypeAnswer, r)
+		}
+		c.mu.Unlock()
+	})
+	return nil
+}
+
+// takeAnswer hands an answer to who asked, if that one still waits.
+func (c *Control) takeAnswer(l *link, r reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if answer := l.asked[r.ID]; answer != nil {
+		delete(l.asked, r.ID) // an answer that comes twice must not block
+		answer <- r
+	}
+}
+
+// takeCancel ends the context of an answer that nobody waits for any more.
+func (c *Control) takeCancel(l *link, id uint64) {
+	c.mu.Lock()
+	cancel := l.serving[id]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
