@@ -133,13 +133,15 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize 
 	if e.msgMR, err = pd.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
 		return e, fmt.Errorf("register message buffers: %w", err)
 	}
-	e.QP, err = pd.CreateQP(verbs.QPInitAttr{
+	attr := verbs.QPInitAttr{
 		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
 		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize},
-	})
+	}
+	qp, err := pd.CreateQP(attr)
 	if err != nil {
 		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
 	}
+	e.QP = newWatch(qp, attr.Cap)
 	sges := make([]verbs.SGE, recvDepth)
 	e.recvWR = make([]verbs.WorkRequest, recvDepth)
 	for i := range e.recvWR {

@@ -51,6 +51,7 @@ type Ring struct {
 	err       error
 	exchanged bool  // since Init
 	spoilt    error // what a failed ping left behind keeps operations from running
+	regions   map[string]Region
 
 	// Made by Open, released by Close.
 	addrs   []netip.AddrPort
@@ -190,6 +191,7 @@ func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 	}
 	n, err := r.cq.Poll(wc)
 	if n > 0 {
+		r.noted(wc[:n])
 		r.moved.Add(1)
 	}
 	return n, err

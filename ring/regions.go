@@ -1,0 +1,62 @@
+package ring
+
+import (
+	"cmp"
+	"slices"
+
+	"ringcli/verbs"
+)
+
+// Region is memory that was registered by hand, as an End shows it.
+type Region struct {
+	Name   string       `json:"name"`
+	Addr   uint64       `json:"addr"`
+	Length uint64       `json:"length"` // bytes
+	LKey   uint32       `json:"lkey"`
+	RKey   uint32       `json:"rkey"`
+	Access verbs.Access `json:"access"`
+	Flags  []string     `json:"access_flags"`
+}
+
+// AddRegion has both neighbours see a region under a name, in End: without it
+// they could not tell a key of it from a wrong one. A second region of one name
+// replaces the first. The region stays the caller's, who takes it out before it
+// is closed.
+func (r *Ring) AddRegion(name string, mr verbs.MR) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.regions == nil {
+		r.regions = make(map[string]Region)
+	}
+	r.regions[name] = Region{
+		Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(), Flags: accessFlags(mr.Access()),
+	}
+}
+
+// RemoveRegion takes a region out again.
+func (r *Ring) RemoveRegion(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.regions, name)
+}
+
+// regionList returns the regions by name. It needs mu.
+func (r *Ring) regionList() []Region {
+	list := make([]Region, 0, len(r.regions))
+	for _, g := range r.regions {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b Region) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// accessFlags lists rights by the names of enum ibv_access_flags.
+func accessFlags(a verbs.Access) []string {
+	flags := []string{}
+	for bit := verbs.AccessLocalWrite; bit <= verbs.AccessRemoteAtomic; bit <<= 1 {
+		if a&bit != 0 {
+			flags = append(flags, bit.String())
+		}
+	}
+	return flags
+}

@@ -1,0 +1,241 @@
+package ring
+
+import (
+	"fmt"
+	"sync"
+
+	"ringcli/verbs"
+)
+
+// watch is a queue pair that remembers what passes through it and what the verbs
+// do not tell: how much is posted, what the first failed request asked for, and
+// the PSNs that it began with. Whoever changes the queue pair, and however, does
+// it through the watch.
+type watch struct {
+	verbs.QP
+
+	mu              sync.Mutex // guards the following; never held while the device is called
+	sends, receives fifo
+	first           *Failure          // the first that says something: a flush only if nothing else failed
+	sqFirst         *uint32           // sq_psn as RTS was given it
+	rqFirst         *uint32           // rq_psn as RTR was given it
+	killed          bool              // Modify took it to ERR: no failure did
+	base            map[string]uint64 // the port's counters at RTR
+}
+
+// Failure is the first failed completion of a queue pair and the request that it
+// completed: of a failed completion only ID and status are valid, so the request
+// is what was posted.
+type Failure struct {
+	Status     uint32 `json:"status"` // as libibverbs numbers it
+	Text       string `json:"text"`
+	WRID       uint64 `json:"wr_id"`
+	Queue      string `json:"queue"`  // "send" or "receive"
+	Opcode     string `json:"opcode"` // of a send
+	Length     uint64 `json:"length"` // bytes posted
+	Addr       uint64 `json:"addr"`   // the first piece of local memory
+	LKey       uint32 `json:"lkey"`
+	RemoteAddr uint64 `json:"remote_addr"` // of WRITE, READ and atomics, as the key
+	RKey       uint32 `json:"rkey"`
+}
+
+// request is what is remembered of a work request while it is posted.
+type request struct {
+	id, addr, length, remote uint64
+	lkey, rkey               uint32
+	op                       verbs.Opcode
+}
+
+// fifo holds what is posted to a queue, oldest first: completions of one queue
+// come in order, and every send makes one (SigAll).
+type fifo struct {
+	entries    []request
+	head, tail int // only grow
+}
+
+func (f *fifo) at(i int) *request { return &f.entries[i%len(f.entries)] }
+func (f *fifo) posted() int       { return f.tail - f.head }
+func (f *fifo) clear()            { f.head = f.tail }
+
+func (f *fifo) push(wr *verbs.WorkRequest) {
+	q := f.at(f.tail)
+	*q = request{id: wr.ID, remote: wr.RemoteAddr, rkey: wr.RKey, op: wr.Opcode}
+	for i := range wr.SGL {
+		q.length += uint64(wr.SGL[i].Length)
+	}
+	if len(wr.SGL) > 0 {
+		q.addr, q.lkey = wr.SGL[0].Addr, wr.SGL[0].LKey
+	}
+	f.tail++
+	if f.posted() > len(f.entries) {
+		f.head++ // its completion was taken by somebody who does not tell
+	}
+}
+
+// find returns the place of the oldest request with an ID, or -1.
+func (f *fifo) find(id uint64) int {
+	for i := f.head; i < f.tail; i++ {
+		if f.at(i).id == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
+	return &watch{
+		QP:       qp,
+		sends:    fifo{entries: make([]request, max(1, cap.MaxSendWR))},
+		receives: fifo{entries: make([]request, max(1, cap.MaxRecvWR))},
+	}
+}
+
+// Modify implements verbs.QP.
+func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	before, _, err := w.QP.Query()
+	if err != nil {
+		return err
+	}
+	if err := w.QP.Modify(a, mask); err != nil {
+		return err
+	}
+	to := before.State
+	if mask&verbs.AttrState != 0 {
+		to = a.State
+	}
+	var base map[string]uint64
+	if to == verbs.StateRTR && before.State != to {
+		// Counters that cannot be read make no difference to the queue pair.
+		list, _ := w.PD().Context().Counters(before.PortNum)
+		base = counterMap(list)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case to == verbs.StateReset:
+		w.sends.clear()
+		w.receives.clear()
+		w.first, w.sqFirst, w.rqFirst, w.killed, w.base = nil, nil, nil, false, nil
+	case to == verbs.StateErr && before.State != to:
+		w.killed = true
+	}
+	if base != nil {
+		w.base = base
+	}
+	if mask&verbs.AttrRQPSN != 0 {
+		w.rqFirst = new(a.RQPSN)
+	}
+	if mask&verbs.AttrSQPSN != 0 {
+		w.sqFirst = new(a.SQPSN)
+	}
+	return nil
+}
+
+// PostSend implements verbs.QP. What is posted is noted before: its completion
+// may be polled at once.
+func (w *watch) PostSend(wrs []verbs.WorkRequest) (int, error) {
+	w.note(&w.sends, wrs)
+	n, err := w.QP.PostSend(wrs)
+	w.unnote(&w.sends, len(wrs)-n)
+	return n, err
+}
+
+// PostRecv implements verbs.QP.
+func (w *watch) PostRecv(wrs []verbs.WorkRequest) (int, error) {
+	w.note(&w.receives, wrs)
+	n, err := w.QP.PostRecv(wrs)
+	w.unnote(&w.receives, len(wrs)-n)
+	return n, err
+}
+
+func (w *watch) note(f *fifo, wrs []verbs.WorkRequest) {
+	w.mu.Lock()
+	for i := range wrs {
+		f.push(&wrs[i])
+	}
+	w.mu.Unlock()
+}
+
+func (w *watch) unnote(f *fifo, refused int) {
+	if refused > 0 {
+		w.mu.Lock()
+		f.tail = max(f.head, f.tail-refused)
+		w.mu.Unlock()
+	}
+}
+
+// completed takes note of a completion that was polled.
+func (w *watch) completed(wc *verbs.Completion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	queue, f := "send", &w.sends
+	switch {
+	case wc.Status == verbs.Success && wc.Opcode >= verbs.WCRecv, wc.Status == verbs.LocalLengthError && w.receives.find(wc.ID) >= 0,
+		wc.Status != verbs.Success && w.sends.find(wc.ID) < 0:
+		queue, f = "receive", &w.receives
+	}
+	var q request
+	if i := f.find(wc.ID); i >= 0 {
+		q = *f.at(i)
+		f.head = i + 1
+	}
+	if wc.Status == verbs.Success || w.first != nil && (wc.Status == verbs.FlushError || w.first.Status != uint32(verbs.FlushError)) {
+		return
+	}
+	w.first = &Failure{
+		Status: uint32(wc.Status), Text: wc.Status.Err().Error(), WRID: wc.ID, Queue: queue,
+		Length: q.length, Addr: q.addr, LKey: q.lkey, RemoteAddr: q.remote, RKey: q.rkey,
+	}
+	if queue == "send" {
+		w.first.Opcode = q.op.String()
+	}
+}
+
+// watched is what a watch knows at one moment.
+type watched struct {
+	sends, receives  int
+	first            *Failure
+	sqFirst, rqFirst *uint32
+	killed           bool
+	base             map[string]uint64
+}
+
+func (w *watch) look() watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return watched{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base}
+}
+
+func counterMap(list []verbs.Counter) map[string]uint64 {
+	m := make(map[string]uint64, len(list))
+	for _, c := range list {
+		m[c.Name] = c.Value
+	}
+	return m
+}
+
+// noted takes note of completions that were polled. It allocates nothing.
+func (r *Ring) noted(wc []verbs.Completion) {
+	for i := range wc {
+		for _, e := range r.edges {
+			if e == nil {
+				continue
+			}
+			if w, ok := e.QP.(*watch); ok && w.Num() == wc[i].QPN {
+				w.completed(&wc[i])
+				break
+			}
+		}
+	}
+}
+
+func (f *Failure) String() string {
+	if f == nil {
+		return ""
+	}
+	what := f.Opcode
+	if f.Queue == "receive" {
+		what = "receive"
+	}
+	return fmt.Sprintf("%s of %d bytes (wr_id %#x): %s", what, f.Length, f.WRID, f.Text)
+}
