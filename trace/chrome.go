@@ -266,18 +266,16 @@ func (c *chromeWriter) event(pid, tid int, e *Event) error {
 
 // flow is an arrow from a segment's send to its receive.
 type flow struct {
-	from, to           int // recordings
-	send, receive      int // events
-	sendStart, recvEnd int64
+	from, to      int // recordings
+	send, receive int // events of them
 }
 
 func (c *chromeWriter) flow(id int, f flow, list []Recording) error {
 	send, receive := &list[f.from].Events[f.send], &list[f.to].Events[f.receive]
-	start := send.Start
-	// An arrow binds to the span that holds its end, which must not lie
-	// before its start.
-	end := max(start, min(receive.Start+(receive.End-receive.Start)/2, receive.End), receive.End-1)
-	if err := c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(start - c.base),
+	// The end of an arrow binds to the span that holds it, whose last
+	// nanosecond is no longer inside; and it must not lie before the start.
+	end := max(send.Start, receive.Start, receive.End-1)
+	if err := c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(send.Start - c.base),
 		PID: max(list[f.from].Rank, 0), TID: c.tids[f.from][f.send]}); err != nil {
 		return err
 	}

@@ -18,6 +18,10 @@ const off = slog.Level(math.MaxInt32)
 // ErrSpec is wrapped by every error of Set.
 var ErrSpec = errors.New("trace: bad level spec")
 
+// ErrNoPrints is what Set returns from a program that was built with the tag
+// notrace, if a level other than off is asked for.
+var ErrNoPrints = errors.New("trace: this program was built without printed events (build tag notrace): levels stay off; the flight recorder works: trace dump")
+
 const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
 
 // envErr is kept for the command line to report: a package's init has nobody
@@ -25,7 +29,11 @@ const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
 var envErr = initLevels()
 
 func initLevels() error {
-	setAll(slog.LevelWarn)
+	if prints {
+		setAll(slog.LevelWarn)
+	} else {
+		setAll(off)
+	}
 	spec := os.Getenv(EnvVar)
 	if spec == "" {
 		return nil
@@ -44,7 +52,8 @@ func EnvError() error { return envErr }
 // subsystems ("debug", "off", "1", "0"), or a comma-separated list of
 // subsystem=level ("wire=debug,ring=info"), where "all" stands for every
 // subsystem and later parts override earlier ones; subsystems that are not
-// named keep their level. After an error nothing has changed.
+// named keep their level. After an error nothing has changed. Built with the
+// tag notrace, it can only set off.
 func Set(spec string) error {
 	var next [subsystems]*slog.Level
 	for part := range strings.SplitSeq(spec, ",") {
@@ -62,6 +71,11 @@ func Set(spec string) error {
 		}
 		for s := first; s <= last; s++ {
 			next[s] = &level
+		}
+	}
+	for _, level := range next {
+		if !prints && level != nil && *level != off {
+			return ErrNoPrints
 		}
 	}
 	for s, level := range next {

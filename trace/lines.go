@@ -93,17 +93,13 @@ func baseOf(list []Recording) int64 {
 	return base
 }
 
-// readLines reads what writeLines has written. The decoder stands before the
-// first header.
-func readLines(in *json.Decoder) ([]Recording, error) {
+// readLines reads what writeLines has written: first is the first line, and
+// the decoder stands behind it.
+func readLines(first json.RawMessage, in *json.Decoder) ([]Recording, error) {
 	var list []Recording
 	for {
 		h := header{Recording: &Recording{}}
-		err := in.Decode(&h)
-		if errors.Is(err, io.EOF) && len(list) > 0 {
-			return list, nil
-		}
-		if err != nil {
+		if err := json.Unmarshal(first, &h); err != nil {
 			return nil, fmt.Errorf("trace: header of recording %d: %w", len(list), err)
 		}
 		if err := h.check(); err != nil {
@@ -113,24 +109,42 @@ func readLines(in *json.Decoder) ([]Recording, error) {
 		r.Events = make([]Event, 0, min(max(h.Count, 0), Records+LogTexts))
 		for i := range h.Count {
 			var line lineEvent
-			if err := in.Decode(&line); err != nil {
-				if errors.Is(err, io.EOF) {
-					err = errors.New("the file ends before")
-				}
+			err := in.Decode(&line)
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the file ends before it")
+			}
+			if err == nil {
+				err = r.addLine(&line, h.Base)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("trace: event %d of the %d of rank %d: %w", i+1, h.Count, r.Rank, err)
 			}
-			e := Event{Type: line.Type, Subsystem: line.Subsystem, Name: line.Name, Level: line.Level, Start: line.Start + h.Base, Args: line.Args}
-			e.End = e.Start
-			switch {
-			case line.Type == SpanEvent && line.End != nil && *line.End >= line.Start:
-				e.End = *line.End + h.Base
-			case line.Type == LogEvent:
-				e.Name = line.Text
-			case line.Type != InstantEvent:
-				return nil, fmt.Errorf("trace: event %d of rank %d has type %q: want span (with an end after its start), instant or log", i+1, r.Rank, line.Type)
-			}
-			r.Events = append(r.Events, e)
 		}
+		sortEvents(r.Events)
 		list = append(list, r)
+		switch err := in.Decode(&first); {
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, fmt.Errorf("trace: header of recording %d: %w", len(list), err)
+		}
 	}
+}
+
+func (r *Recording) addLine(line *lineEvent, base int64) error {
+	e := Event{Type: line.Type, Subsystem: line.Subsystem, Name: line.Name, Level: line.Level, Start: base + line.Start, End: base + line.Start, Args: line.Args}
+	switch line.Type {
+	case SpanEvent:
+		if line.End == nil || *line.End < line.Start {
+			return errors.New("a span without an end: want one that is not before its start")
+		}
+		e.End = base + *line.End
+	case LogEvent:
+		e.Name = line.Text
+	case InstantEvent:
+	default:
+		return fmt.Errorf("type %q: want %s, %s or %s", line.Type, SpanEvent, InstantEvent, LogEvent)
+	}
+	r.Events = append(r.Events, e)
+	return nil
 }

@@ -55,12 +55,12 @@ var levels [subsystems]atomic.Int32
 // Enabled tells whether the subsystem's debug events are on. It is one atomic
 // load, inlined.
 func Enabled(s Subsystem) bool {
-	return levels[s].Load() <= int32(slog.LevelDebug)
+	return prints && levels[s].Load() <= int32(slog.LevelDebug)
 }
 
 // EnabledAt tells whether the subsystem's events of the level are on.
 func EnabledAt(s Subsystem, l slog.Level) bool {
-	return levels[s].Load() <= int32(l)
+	return prints && levels[s].Load() <= int32(l)
 }
 
 // Debug records what happens step by step. On hot paths guard it with Enabled.
