@@ -216,7 +216,7 @@ func (s *Session) concludeBench(b BenchSummary, worst error) error {
 		b.OK = false
 		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, figure(b.BusBW), figure(b.Floor))
 	}
-	if s.Out.Format() == render.JSON {
+	if s.Out.Format() != render.Table {
 		if err := s.Out.Print(b); err != nil {
 			return err
 		}

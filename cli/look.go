@@ -108,7 +108,7 @@ type PortInfo struct {
 func (p PortInfo) Columns() []render.Column {
 	return []render.Column{
 		{Name: "device", Left: true}, {Name: "port"}, {Name: "state", Left: true}, {Name: "link", Left: true},
-		{Name: "mtu"}, {Name: "max mtu"}, {Name: "lid"}, {Name: "netdev", Left: true}, {Name: "Mbit/s"},
+		{Name: "mtu"}, {Name: "max mtu"}, {Name: "lid"}, {Name: "Mbit/s"}, {Name: "netdev", Left: true},
 	}
 }
 
@@ -124,7 +124,7 @@ func (p PortInfo) Cells() []render.Cell {
 	}
 	return []render.Cell{
 		{Text: p.Device}, {Text: fmt.Sprint(p.Port)}, state, {Text: p.LinkLayer}, {Text: fmt.Sprint(p.ActiveMTU)},
-		{Text: fmt.Sprint(p.MaxMTU)}, {Text: fmt.Sprint(p.LID)}, {Text: p.NetDev}, {Text: speed},
+		{Text: fmt.Sprint(p.MaxMTU)}, {Text: fmt.Sprint(p.LID)}, {Text: speed}, {Text: p.NetDev},
 	}
 }
 
@@ -143,14 +143,14 @@ type GIDInfo struct {
 // Columns implements render.Record.
 func (g GIDInfo) Columns() []render.Column {
 	return []render.Column{
-		{Name: "device", Left: true}, {Name: "port"}, {Name: "gid index"}, {Name: "gid", Left: true},
-		{Name: "type", Left: true}, {Name: "netdev", Left: true},
+		{Name: "device", Left: true}, {Name: "port"}, {Name: "index"}, {Name: "type", Left: true},
+		{Name: "netdev", Left: true}, {Name: "gid", Left: true},
 	}
 }
 
 // Cells implements render.Record.
 func (g GIDInfo) Cells() []render.Cell {
-	return render.Texts(g.Device, fmt.Sprint(g.Port), fmt.Sprint(g.Index), g.GID.String(), g.Type, g.NetDev)
+	return render.Texts(g.Device, fmt.Sprint(g.Port), fmt.Sprint(g.Index), g.Type, g.NetDev, g.GID.String())
 }
 
 func runDevices(ctx context.Context, s *Session, _ Call) error {

@@ -6,6 +6,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/collective/reduce"
+	"ringcli/configs"
 )
 
 // Measurement is the result of one collective operation at one size. The JSON
@@ -115,12 +116,21 @@ func (b BenchRow) Cells() []render.Cell {
 	if typ == reduce.BFloat16.String() {
 		typ = "bf16" // its alias: the one name that is too long for 80 columns
 	}
-	cells := render.Texts(strconv.FormatUint(b.Out.Bytes, 10), strconv.FormatUint(b.Out.Count, 10), typ, op)
+	cells := render.Texts(eightDigits(b.Out.Bytes), eightDigits(b.Out.Count), typ, op)
 	for _, m := range []Measurement{b.Out, b.In} {
 		cells = append(cells, render.Texts(figure(m.Time.Mean), figure(m.AlgBW), figure(m.BusBW))...)
 		cells = append(cells, wrongCell(m.Wrong))
 	}
 	return cells
+}
+
+// eightDigits writes a number that would not fit its column with the greatest
+// unit (1024-based) that divides it: 1G, exactly.
+func eightDigits(n uint64) string {
+	if n < 1e8 {
+		return strconv.FormatUint(n, 10)
+	}
+	return configs.FormatSize(n)
 }
 
 // Parts implements render.Parts.

@@ -123,7 +123,7 @@ type ConfigEntry struct {
 // Columns implements render.Record.
 func (c ConfigEntry) Columns() []render.Column {
 	return []render.Column{
-		{Name: "setting", Left: true}, {Name: "value", Left: true}, {Name: "origin", Left: true},
+		{Name: "setting", Left: true}, {Name: "origin", Left: true}, {Name: "value", Left: true},
 	}
 }
 
@@ -137,7 +137,7 @@ func (c ConfigEntry) Cells() []render.Cell {
 	if value == "" {
 		value = "-"
 	}
-	return []render.Cell{{Text: c.Name}, {Text: value}, origin}
+	return []render.Cell{{Text: c.Name}, origin, {Text: value}}
 }
 
 // VersionInfo says what this binary is.

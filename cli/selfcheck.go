@@ -75,7 +75,7 @@ func (s *Session) selfCheck(ctx context.Context) error {
 // conclude prints a verdict: a line for people, an object for programs.
 func (s *Session) conclude(v Verdict) error {
 	switch {
-	case s.Out.Format() == render.JSON:
+	case s.Out.Format() != render.Table:
 		return s.Out.Print(v)
 	case v.OK:
 		return s.Out.Note(render.Good, "OK: %d ranks, %d checks, 0 wrong elements, %.1f s", v.Ranks, v.Checks, v.Seconds)

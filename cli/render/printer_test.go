@@ -219,6 +219,11 @@ soft:enp65s0f0np0
     is the link of it
 b                 up
 `},
+		{"a list", 40, []Record{remark{"list", "node0.example.org,node1.example.org,node2.example.org"}}, `
+name remark
+list node0.example.org,
+     node1.example.org,node2.example.org
+`},
 		{"a long word", 40, []Record{remark{"soft:enp65s0f0np0", "2001:db8:85a3:8d3:1319:8a2e:370:7348"}}, `
 name              remark
 soft:enp65s0f0np0

@@ -94,7 +94,7 @@ func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell, fold 
 
 // fold is how the last column of a table, if it holds names or text, is broken
 // into lines on a terminal that is too narrow for it. Nothing is cut off, and no
-// word is broken: a GID or a path can still be copied.
+// word is broken but after a comma: a GID or a path can still be copied.
 type fold struct {
 	beside int // columns that the cell has in its row; 0: it is not broken
 	below  int // columns that it has in the lines below
@@ -118,8 +118,8 @@ func foldLast(head []Column, rows [][]Cell, width int) fold {
 	}
 	longest := foldLeast
 	for _, row := range rows {
-		for word := range strings.FieldsSeq(row[last].Text) {
-			longest = max(longest, utf8.RuneCountInString(word))
+		for _, w := range wordsOf(row[last].Text) {
+			longest = max(longest, utf8.RuneCountInString(w.text))
 		}
 	}
 	beside := max(width-start, 1)
@@ -136,16 +136,19 @@ func (f fold) split(text string) (first string, below []string) {
 		return text, nil
 	}
 	line, used := "", 0
-	for word := range strings.FieldsSeq(text) {
-		n := utf8.RuneCountInString(word)
+	for _, w := range wordsOf(text) {
+		n, between := utf8.RuneCountInString(w.text), " "
+		if w.glued {
+			between = ""
+		}
 		switch {
 		case used == 0:
-			line, used = word, n
-		case used+1+n > f.below:
+			line, used = w.text, n
+		case used+len(between)+n > f.below:
 			below = append(below, line)
-			line, used = word, n
+			line, used = w.text, n
 		default:
-			line, used = line+" "+word, used+1+n
+			line, used = line+between+w.text, used+len(between)+n
 		}
 	}
 	below = append(below, line)
@@ -153,4 +156,25 @@ func (f fold) split(text string) (first string, below []string) {
 		return below[0], below[1:]
 	}
 	return "", below
+}
+
+// word is a part of a text that is not broken; glued to the one before it if no
+// blank stands between them.
+type word struct {
+	text  string
+	glued bool
+}
+
+func wordsOf(text string) []word {
+	var words []word
+	for field := range strings.FieldsSeq(text) {
+		glued := false
+		for part := range strings.SplitAfterSeq(field, ",") {
+			if part != "" {
+				words = append(words, word{part, glued})
+				glued = true
+			}
+		}
+	}
+	return words
 }

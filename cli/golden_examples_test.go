@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"net/netip"
+
+	"ringcli/cli/render"
+	"ringcli/verbs"
+)
+
+// examples has every command that prints records, once or more. What they print
+// is kept as golden files, and the JSON Schema is made from the records in them.
+func examples() []example {
+	none, wrong := uint64(0), uint64(16383)
+	rank := 2
+	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
+	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
+	bad.Protocol, bad.Wrong, bad.PerRank = "eager", &wrong, nil
+	bad.First = &WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
+	gathered := exampleMeasurement("all-gather")
+	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
+	gathered.Time, gathered.AlgBW, gathered.BusBW = Times{}, 0, 0
+	bench := func(op string, rows ...render.Record) example {
+		return example{"bench " + op, func(s *Session) error {
+			if err := s.Out.Print(rows...); err != nil {
+				return err
+			}
+			return s.concludeBench(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1}, nil)
+		}}
+	}
+	return []example{
+		printing("all-reduce", []render.Record{good, bad}),
+		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
+		printing("all-gather", []render.Record{gathered}),
+		bench("all-reduce", BenchRow{bad, good}, BenchRow{good, good}),
+		bench("reduce-scatter", BenchRow{exampleMeasurement("reduce-scatter"), exampleMeasurement("reduce-scatter")}),
+		bench("all-gather", BenchRow{gathered, gathered}),
+		printing("bench p2p", []render.Record{
+			P2PResult{
+				Command: "bench p2p", OK: true, Op: "WRITE", Bytes: 16 << 20, Iters: 2000, BW: 48.5, MsgRate: 1.0625,
+				Time: P2PTimes{Min: 3.5, P50: 4.125, P99: 20, P999: 1000.5, Max: 98765.4},
+			},
+			P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
+		}),
+		printing("bench p2p raw-udp", []render.Record{
+			RawComparison{Command: "bench p2p", OK: true, Figure: "WRITE bandwidth", Unit: "GB/s", Bytes: 1 << 20, Rounds: 31, Ours: 1.5, Raw: 1.75, Ratio: 0.857142},
+			RawComparison{Command: "bench p2p", OK: true, Figure: "half round trip", Unit: "us", Bytes: 64, Rounds: 31, Ours: 9.5, Raw: 8.25, Ratio: 1.151515},
+		}),
+		{"self-check", func(s *Session) error {
+			v := Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
+				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}
+			return s.conclude(v)
+		}},
+		printing("ping", []render.Record{
+			PingResult{Command: "ping", OK: true, Rank: 0, Peer: 1, Bytes: 128, Iters: 100, RTT: RoundTrip{8.5, 9.25, 101.5, 123456}},
+			PingResult{Command: "ping", OK: true, Rank: 249, Peer: 0, Bytes: 128, Iters: 16777216, RTT: RoundTrip{0.5, 1234567.5, 2345678.5, 30000000}},
+		}),
+		printing("status", []render.Record{
+			LinkStatus{
+				Command: "status", OK: true, Rank: 3, Node: "127.0.0.4:18600", RingState: "ready", Side: "right", PeerNode: "127.0.0.1:18600",
+				Device: "soft:lo", State: "RTS", MTU: 4096, SQPSN: 0xabcdef, RQPSN: 1, QPN: 0x11, PSN: 0xabcdee, GID: "::ffff:127.0.0.4",
+				PeerQPN: 0x10, PeerPSN: 1, PeerGID: "::ffff:127.0.0.1", PeerUDP: 4791,
+			},
+			LinkStatus{
+				Command: "status", Rank: 249, Node: exampleHost + ":18600", RingState: "initialised", Side: "left", Peer: 248, PeerNode: exampleHost + ":65535",
+				Device: "soft:enp65s0f0np0", State: "ERR", MTU: 1024, SQPSN: 0xffffff, RQPSN: 0xffffff, QPN: 0xffffff, PSN: 1, GID: exampleGID.String(),
+				PeerQPN: 0xfffffe, PeerPSN: 1, PeerGID: exampleGID.String(), PeerUDP: 4791,
+			},
+		}),
+		printing("counters", []render.Record{
+			CounterValue{Command: "counters", OK: true, Source: "device", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},
+			CounterValue{
+				Command: "counters", OK: true, Source: "collective", Name: "bytes_sent", Value: 18446744073709551615, Delta: 4294967296,
+				PerRank: []uint64{1073741824, 1073741824, 1073741824, 1073741824},
+			},
+		}),
+		printing("devices", []render.Record{
+			ProviderInfo{Command: "devices", OK: true, Provider: "soft", Devices: 2},
+			ProviderInfo{Command: "devices", Provider: "ibv", Reason: "libibverbs.so.1: cannot open shared object file: install libibverbs1 and the provider of the NIC"},
+		}, []render.Record{
+			PortInfo{
+				Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet",
+				MaxMTU: 4096, ActiveMTU: 1024, NetDev: "enp65s0f0np0", SpeedMbps: 400000,
+			},
+			PortInfo{
+				Command: "devices", Device: "soft:ibp65s0", Port: 2, State: "INIT", PhysState: "Polling", LinkLayer: "InfiniBand",
+				MaxMTU: 4096, ActiveMTU: 4096, LID: 49151, NetDev: "ibp65s0",
+			},
+		}, []render.Record{
+			GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
+			GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
+		}),
+		{"query", func(s *Session) error {
+			return s.printReport(DeviceReport{
+				Command: "query", OK: true, Device: "soft:enp65s0f0np0", Provider: "soft", Firmware: "22.31.1014", NodeGUID: "0011:22ff:fe33:4455",
+				VendorID: 0x15b3, PartID: 4129, PhysPorts: 1, MaxMRSize: 1<<64 - 1, MaxQP: 131072, MaxQPWR: 32768, MaxSGE: 30,
+				MaxCQ: 16777216, MaxCQE: 4194303, MaxMR: 16777216, MaxPD: 8388608, MaxAtomic: 16, MaxInline: 220, Atomics: true,
+				Ports: []PortReport{{
+					Port: 1, State: "ACTIVE", PhysState: "LinkUp", MaxMTU: 4096, ActiveMTU: 1024, LinkLayer: "Ethernet",
+					NetDev: "enp65s0f0np0", SpeedMbps: 400000, GIDTable: 256,
+					GIDs: []GIDReport{
+						{Index: 0, GID: verbs.GID{0: 0xfe, 1: 0x80, 15: 1}, Type: "RoCE v1", NetDev: "enp65s0f0np0"},
+						{Index: 3, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
+					},
+				}},
+			})
+		}},
+		printing("config", []render.Record{
+			ConfigEntry{"config", true, "mtu", "1024", "flag --mtu"},
+			ConfigEntry{"config", true, "traffic-class", "96", "env RINGCLI_TRAFFIC_CLASS"},
+			ConfigEntry{"config", true, "list", exampleHost + "," + exampleHost + ":18601," + exampleHost + ":18602", "file /etc/ringcli/config.yaml"},
+			ConfigEntry{"config", true, "device", "", "default"},
+		}),
+		printing("version", []render.Record{
+			VersionInfo{
+				Command: "version", OK: true, Version: "v1.2.3-45-g0123456-dirty", Revision: "0123456789abcdef0123456789abcdef01234567",
+				Go: "go1.26.8", OS: "linux", Arch: "arm64", Providers: []string{"soft"},
+			},
+		}),
+		printing("failure", []render.Record{
+			Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
+			Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
+		}),
+	}
+}
+
+// exampleHost is a name as clusters have them.
+const exampleHost = "gpu-node-0123.rack-17.cluster.example.org"
+
+// exampleGID is as wide as a GID gets.
+var exampleGID = verbs.GID(netip.MustParseAddr("2001:db8:85a3:11d3:1319:8a2e:1370:7348").As16())
+
+func exampleMeasurement(command string) Measurement {
+	none := uint64(0)
+	times := Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
+	m := Measurement{
+		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: "rendezvous-write",
+		Algorithm: "ring", Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
+	}
+	for rank := range 2 {
+		m.PerRank = append(m.PerRank, RankMeasurement{Rank: rank, Time: times, Wrong: &none})
+	}
+	return m
+}

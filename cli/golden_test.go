@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+)
+
+// Golden files hold what must not change unnoticed: what each command prints, the
+// JSON Schema, the man pages and README's reference. `make golden` writes them,
+// and `git diff` shows what has changed.
+var update = os.Getenv("UPDATE_GOLDEN") != ""
+
+// golden compares a file with what it should hold, or writes it.
+func golden(t *testing.T, path, want string) {
+	t.Helper()
+	if update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; `make golden` writes it", err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is not up to date; if the change is meant, `make golden` writes it\n%s", path, firstDifference(string(got), want))
+	}
+}
+
+// firstDifference shows where two texts part.
+func firstDifference(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(a), len(b)) {
+		x, y := "(end)", "(end)"
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if x != y {
+			return "the file has: " + x + "\nit should be: " + y
+		}
+	}
+	return ""
+}
+
+// example is what a command prints, of fixed values that strain its columns.
+type example struct {
+	name  string // the command's, and after a blank that of a variant
+	print func(s *Session) error
+}
+
+// printing is an example whose command only prints records, by one call or more.
+func printing(name string, calls ...[]render.Record) example {
+	return example{name, func(s *Session) error {
+		for _, records := range calls {
+			if err := s.Out.Print(records...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func (e example) file(kind string) string {
+	return filepath.Join("testdata", "golden", strings.ReplaceAll(e.name, " ", "-")+"."+kind)
+}
+
+// run prints the example as on a terminal of 80 columns, and returns the records
+// that JSON and CSV show.
+func (e example) run(t *testing.T, format render.Format, color bool) (text string, seen []render.Record) {
+	t.Helper()
+	cfg, err := configs.Load(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	s := newSession(strings.NewReader(""), &out, &out, nil)
+	s.Config, s.Out = cfg, render.New(&out, format)
+	s.Out.SetColor(color)
+	s.Out.SetWidth(func() int { return 80 })
+	s.Out.Seen = func(r render.Record) { seen = append(seen, r) }
+	if err := e.print(s); err != nil {
+		t.Fatalf("%s: %v", e.name, err)
+	}
+	return out.String(), seen
+}
+
+// views are the ways in which an example is kept.
+var views = []struct {
+	kind   string
+	format render.Format
+	color  bool
+}{{"table", render.Table, false}, {"color", render.Table, true}, {"json", render.JSON, false}, {"csv", render.CSV, false}}
+
+func TestGoldenExamples(t *testing.T) {
+	files := map[string]bool{}
+	for _, e := range examples() {
+		for _, v := range views {
+			text, _ := e.run(t, v.format, v.color)
+			files[e.file(v.kind)] = true
+			golden(t, e.file(v.kind), text)
+			switch v.kind {
+			case "table":
+				for line := range strings.Lines(text) {
+					if utf8.RuneCountInString(line) > 81 {
+						t.Errorf("%s: wider than 80 columns: %s", e.name, line)
+					}
+				}
+			case "json":
+				objects(t, text)
+				validateJSON(t, text)
+			}
+		}
+	}
+	err := filepath.WalkDir("testdata/golden", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || files[path] {
+			return err
+		}
+		if update {
+			return os.Remove(path)
+		}
+		t.Errorf("%s belongs to no example", path)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// noRecords are the commands that print no records of their own, and why.
+var noRecords = map[string]string{
+	"connect":    "prints what its commands print",
+	"local":      "prints what its commands print",
+	"completion": "prints a script",
+	"expect":     "prints nothing, and fails or not",
+	"schema":     "prints the JSON Schema",
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	shown := map[string]bool{}
+	for _, e := range examples() {
+		name, _, _ := strings.Cut(e.name, " ")
+		shown[name] = true
+	}
+	for _, c := range Commands() {
+		_, excused := noRecords[c.Name]
+		switch {
+		case !shown[c.Name] && !excused:
+			t.Errorf("%s has no example of what it prints: add one to examples(), or say in noRecords why it prints no records", c.Name)
+		case shown[c.Name] && excused:
+			t.Errorf("%s prints records and prints none", c.Name)
+		}
+	}
+}
+
+// recordsSeen are the types of record that all examples print in a format, and
+// the commands that they are of.
+func recordsSeen(t *testing.T, format render.Format) map[reflect.Type]map[string]bool {
+	t.Helper()
+	types := map[reflect.Type]map[string]bool{}
+	for _, e := range examples() {
+		_, seen := e.run(t, format, false)
+		for _, r := range seen {
+			v := reflect.Indirect(reflect.ValueOf(r))
+			if types[v.Type()] == nil {
+				types[v.Type()] = map[string]bool{}
+			}
+			types[v.Type()][v.FieldByName("Command").String()] = true
+		}
+	}
+	return types
+}
+
+// A type of record that no example prints would be missing from the schema.
+func TestEveryRecordHasAnExample(t *testing.T) {
+	shown := map[string]bool{}
+	for _, format := range []render.Format{render.JSON, render.CSV} {
+		for typ := range maps.Keys(recordsSeen(t, format)) {
+			shown[typ.Name()] = true
+		}
+	}
+	methods := map[string][]string{} // by receiver
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil {
+				continue
+			}
+			typ := f.Recv.List[0].Type
+			if star, ok := typ.(*ast.StarExpr); ok {
+				typ = star.X
+			}
+			if name, ok := typ.(*ast.Ident); ok {
+				methods[name.Name] = append(methods[name.Name], f.Name.Name)
+			}
+		}
+	}
+	found := 0
+	for name, has := range methods {
+		if !slices.Contains(has, "Columns") || !slices.Contains(has, "Cells") {
+			continue
+		}
+		found++
+		// A compound record is shown as its parts.
+		if !shown[name] && !slices.Contains(has, "Parts") {
+			t.Errorf("no example prints a %s: add one to examples()", name)
+		}
+	}
+	if found < len(shown) {
+		t.Errorf("%d types with columns were found, but %d are shown", found, len(shown))
+	}
+}
