@@ -98,7 +98,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), ringCommands(), processCommands())
+	return slices.Concat(bringUpCommands(), ringCommands(), processCommands(), docCommands())
 }
 
 // The order of the table is the order of help.
