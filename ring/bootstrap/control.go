@@ -29,6 +29,9 @@ type Config struct {
 	// Silence is how long a neighbour may say nothing while Moved stands still
 	// before it is given up. 0 means 30 s.
 	Silence time.Duration
+	// ByHand is for steps that an operator takes: an Exchange whose deadline
+	// passes can be repeated, and does not end the ring.
+	ByHand bool
 	// Moved counts whatever moves besides TCP; nil counts nothing.
 	Moved func() uint64
 	// OnFailure is called once, with the first verdict, from a goroutine of the
@@ -42,6 +45,10 @@ type Config struct {
 	// when the ring fails, with the link and with Close, which waits for it. It is
 	// not called before Exchange, and must not call Close. nil refuses all.
 	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
+	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
+	// which several ranks share a process.
+	Clock  func() int64
+	Sample func(peer int, at, offset, rtt int64)
 	// Listen and Dial replace net's, for tests that stall or cut connections.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -129,6 +136,12 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	if cfg.Silence == 0 {
 		cfg.Silence = 30 * time.Second
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = trace.Clock
+	}
+	if cfg.Sample == nil {
+		cfg.Sample = trace.AddClockSample
 	}
 	if cfg.Listen == nil {
 		lc := net.ListenConfig{KeepAliveConfig: keepAlive}

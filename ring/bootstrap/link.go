@@ -28,11 +28,13 @@ type link struct {
 	// Guarded by the Control's lock.
 	asked   map[uint64]chan reply         // own questions that wait for an answer
 	serving map[uint64]context.CancelFunc // the neighbour's that are being answered
-	out     [][]byte                      // frames to write
+	out     []outgoing                    // frames to write
 	used    bool                          // infos have passed: it cannot be replaced any more
 	ended   bool                          // the connection is gone
 	goodbye time.Time                     // when the neighbour said goodbye
 	heard   time.Time                     // when the last frame came
+
+	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
 
 	wake chan struct{} // one token: there is something to write, or finish
 	stop chan struct{} // closed by finish
@@ -59,18 +61,37 @@ func (c *Control) addLink(side int, conn net.Conn, who identity) {
 		slog.Int("neighbour", l.peer), slog.String("address", conn.RemoteAddr().String()), slog.String("host", who.Host))
 }
 
+// outgoing is a frame to write.
+type outgoing struct {
+	frame []byte
+	// stamped makes the frame right before it is written, if it holds the time.
+	stamped func(now int64) ([]byte, error)
+}
+
 // send queues a frame for a link. It needs the lock.
 func (c *Control) send(l *link, t Type, payload any) {
-	if l.ended {
-		return // nobody writes it any more
-	}
 	b, err := c.encode(t, l.peer, c.edge(l.side), payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
 		trace.Error(trace.Bootstrap, "frame not sent", slog.String("error", err.Error()))
 		return
 	}
-	l.out = append(l.out, b)
+	c.queue(l, outgoing{frame: b})
+}
+
+// sendStamped queues a frame whose payload is made right before it is written. It
+// needs the lock; payload is called without it.
+func (c *Control) sendStamped(l *link, t Type, payload func(now int64) any) {
+	c.queue(l, outgoing{stamped: func(now int64) ([]byte, error) {
+		return c.encode(t, l.peer, c.edge(l.side), payload(now))
+	}})
+}
+
+func (c *Control) queue(l *link, o outgoing) {
+	if l.ended {
+		return // nobody writes it any more
+	}
+	l.out = append(l.out, o)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -95,14 +116,13 @@ func (l *link) finish() {
 }
 
 func (l *link) write() {
-	var next net.Buffers
+	var next []outgoing
 	for {
 		l.c.mu.Lock()
 		next, l.out = append(next[:0], l.out...), nil
 		l.c.mu.Unlock()
 		if len(next) > 0 {
-			batch := next // WriteTo consumes the slice that it is called on
-			if _, err := batch.WriteTo(l.conn); err != nil {
+			if err := l.flush(next); err != nil {
 				l.c.lost(l, err)
 				break
 			}
@@ -123,8 +143,38 @@ func (l *link) write() {
 	_ = l.conn.Close() // ends the reader
 }
 
+// flush writes frames, as many at once as there are between two stamped ones.
+func (l *link) flush(frames []outgoing) error {
+	var batch net.Buffers
+	for _, o := range frames {
+		if o.stamped == nil {
+			batch = append(batch, o.frame)
+			continue
+		}
+		if _, err := batch.WriteTo(l.conn); err != nil {
+			return err
+		}
+		b, err := o.stamped(l.c.cfg.Clock())
+		if err != nil {
+			return err
+		}
+		if _, err := l.conn.Write(b); err != nil {
+			return err
+		}
+	}
+	_, err := batch.WriteTo(l.conn)
+	return err
+}
+
+// Read reads from the connection and notes when.
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.conn.Read(b)
+	l.arrived = l.c.cfg.Clock()
+	return n, err
+}
+
 func (l *link) read() {
-	r := bufio.NewReader(l.conn)
+	r := bufio.NewReader(l)
 	for {
 		f, err := ReadFrame(r)
 		if err == nil {
@@ -235,72 +285,4 @@ func endText(err error) string {
 		return "end of stream"
 	}
 	return err.Error()
-}
-
-// keepTime sends signs of life and notices who gives none.
-func (c *Control) keepTime() {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	last, beat := time.Now(), time.Now()
-	var moved uint64
-	movedAt := last
-	for {
-		select {
-		case <-c.life.Done():
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		if c.cfg.Moved != nil {
-			if m := c.cfg.Moved(); m != moved {
-				moved, movedAt = m, now
-			}
-		}
-		// If this process was stopped itself, others must not pay for it.
-		slept := now.Sub(last) > 10*tick
-		last = now
-		beating := now.Sub(beat) >= heartbeat
-		if beating {
-			beat = now
-		}
-		if slept {
-			movedAt = now
-		}
-		c.mu.Lock()
-		var v *Verdict
-		for _, l := range c.links {
-			if l == nil || l.ended {
-				continue
-			}
-			if slept {
-				l.heard = now
-			}
-			if beating && len(l.out) == 0 {
-				c.send(l, TypeHeartbeat, nil)
-			}
-			if v == nil {
-				v = c.overdue(l, now, movedAt)
-			}
-		}
-		// A neighbour that said goodbye may have ended since.
-		for _, l := range c.links {
-			if v == nil && l != nil && l.used && !l.goodbye.IsZero() && now.Sub(l.goodbye) > goodbyeGrace {
-				v = c.gone(l)
-			}
-		}
-		first := v != nil && c.fail(v, nil)
-		c.mu.Unlock()
-		c.report(v, first)
-	}
-}
-
-// overdue gives up a neighbour that is silent while nothing else moves either.
-// A stalled TCP connection alone is no reason: the queue pairs may be at work.
-func (c *Control) overdue(l *link, now, movedAt time.Time) *Verdict {
-	silent := min(now.Sub(l.heard), now.Sub(movedAt))
-	if !l.used || silent < c.cfg.Silence {
-		return nil
-	}
-	return &Verdict{Kind: KindSilent, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
-		"%s is silent: nothing heard for %s and nothing moving on the queue pairs; is it stopped, or its network down?", c.name(l.peer), silent.Round(time.Second))}
 }

@@ -24,7 +24,8 @@ type question struct {
 	// Within is how long the asker waits, 0 without end. A duration needs no
 	// common clock.
 	Within  time.Duration   `json:"within_ns,omitempty"`
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Clock   *reading        `json:"clock,omitempty"` // asks for the time instead
 }
 
 // reply is the payload of an answer frame.
@@ -32,6 +33,7 @@ type reply struct {
 	ID      uint64          `json:"id"` // the question's
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Error   string          `json:"error,omitempty"`
+	Clock   *reading        `json:"clock,omitempty"`
 }
 
 // cancellation is the payload of a cancel frame: the asker has given up.
@@ -67,7 +69,18 @@ func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (
 	if err != nil {
 		return nil, fmt.Errorf("ask for %q: %w", kind, err)
 	}
-	q := question{Kind: kind, Payload: data}
+	r, err := c.inquire(ctx, side, question{Kind: kind, Payload: data})
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Error != "":
+		return nil, &AnswerError{Rank: c.neighbour(side), Kind: kind, Text: r.Error}
+	}
+	return r.Payload, nil
+}
+
+// inquire sends a question to a side and waits for the reply.
+func (c *Control) inquire(ctx context.Context, side int, q question) (reply, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		// The neighbour's time ends a little sooner, so that it can say what it
 		// waited for in vain.
@@ -75,41 +88,40 @@ func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (
 		q.Within = max(remaining-min(remaining/8, 200*time.Millisecond), 1)
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("ask for %q: %w", kind, context.Cause(ctx))
+		return reply{}, fmt.Errorf("ask for %q: %w", q.Kind, context.Cause(ctx))
 	}
 	c.mu.Lock()
 	l, err := c.reach(side)
 	if err != nil {
 		c.mu.Unlock()
-		return nil, fmt.Errorf("ask for %q: %w", kind, err)
+		return reply{}, fmt.Errorf("ask for %q: %w", q.Kind, err)
 	}
 	c.lastAsk++
 	q.ID = c.lastAsk
 	answer := make(chan reply, 1)
 	l.asked[q.ID] = answer
-	c.send(l, TypeAsk, q)
+	if q.Clock == nil {
+		c.send(l, TypeAsk, q)
+	} else {
+		c.sendStamped(l, TypeAsk, func(now int64) any { q.Clock.T1 = now; return q })
+	}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		delete(l.asked, q.ID)
 		c.mu.Unlock()
 	}()
-
-	var r reply
 	select {
-	case r = <-answer:
+	case r := <-answer:
+		return r, nil
 	case <-l.live.Done():
-		return nil, context.Cause(l.live)
+		return reply{}, context.Cause(l.live)
 	case <-ctx.Done():
 		c.mu.Lock()
 		c.send(l, TypeCancel, cancellation{q.ID})
 		c.mu.Unlock()
-		return nil, fmt.Errorf("%s has not answered a question for %q: %w", c.name(l.peer), kind, context.Cause(ctx))
+		return reply{}, fmt.Errorf("%s has not answered a question for %q: %w", c.name(l.peer), q.Kind, context.Cause(ctx))
 	}
-	if r.Error != "" {
-		return nil, &AnswerError{Rank: l.peer, Kind: kind, Text: r.Error}
-	}
-	return r.Payload, nil
 }
 
 // reach returns the link to a side if it can be asked something. It needs the
@@ -150,10 +162,16 @@ func measure(v any) (json.RawMessage, error) {
 	return b, err
 }
 
-// serve has a neighbour's question answered, on a goroutine of its own.
+// serve has a neighbour's question answered, on a goroutine of its own; the time
+// is told at once.
 func (c *Control) serve(l *link, q question) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if q.Clock != nil {
+		q.Clock.T2 = l.arrived
+		c.sendStamped(l, TypeAnswer, func(now int64) any { q.Clock.T3 = now; return reply{ID: q.ID, Clock: q.Clock} })
+		return nil
+	}
 	_, twice := l.serving[q.ID]
 	refusal := ""
 	switch {
@@ -205,6 +223,9 @@ func (c *Control) serve(l *link, q question) error {
 
 // takeAnswer hands an answer to who asked, if that one still waits.
 func (c *Control) takeAnswer(l *link, r reply) {
+	if r.Clock != nil {
+		r.Clock.t4 = l.arrived
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if answer := l.asked[r.ID]; answer != nil {

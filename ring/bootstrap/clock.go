@@ -1,0 +1,75 @@
+package bootstrap
+
+import (
+	"context"
+	"time"
+)
+
+// clockBurst is how many comparisons a burst has: enough for one of them to meet
+// no queue on its way.
+const clockBurst = 8
+
+// reading is a comparison of two clocks with NTP's four timestamps (RFC 5905,
+// section 8), in nanoseconds since the Unix epoch: T1 and t4 by the asker's
+// clock, T2 and T3 by the answerer's. T1 and T3 are taken by the writers right
+// before they write, T2 and t4 by the readers right after the read.
+type reading struct {
+	T1 int64 `json:"t1_ns"` // the question was sent
+	T2 int64 `json:"t2_ns"` // it arrived
+	T3 int64 `json:"t3_ns"` // the answer was sent
+	t4 int64 // it arrived
+}
+
+// offset is the answerer's clock minus the asker's. It is wrong by at most half
+// of rtt, the time that both frames were under way.
+func (r *reading) offset() (at, offset, rtt int64) {
+	return r.T1 + (r.t4-r.T1)/2, ((r.T2 - r.T1) + (r.T3 - r.t4)) / 2, (r.t4 - r.T1) - (r.T3 - r.T2)
+}
+
+// SampleClock compares this rank's trace clock with the right neighbour's a few
+// times, one after the other, and records the results. It needs the exchange; its
+// errors are those of Ask. In a ring of one there is nothing to compare.
+func (c *Control) SampleClock(ctx context.Context) error {
+	for range clockBurst {
+		if err := c.sampleOnce(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Control) sampleOnce(ctx context.Context) error {
+	if c.size == 1 {
+		return nil
+	}
+	r, err := c.inquire(ctx, right, question{Kind: "clock", Clock: new(reading)})
+	if err != nil {
+		return err
+	}
+	// A clock that was set back meanwhile tells nothing.
+	if at, offset, rtt := r.Clock.offset(); rtt >= 0 {
+		c.cfg.Sample(c.neighbour(right), at, offset, rtt)
+	}
+	return nil
+}
+
+// compareClocks samples the right neighbour's clock, in a burst once the ring is
+// connected and then at each heartbeat. Errors end the link or the ring, which
+// others report.
+func (c *Control) compareClocks() {
+	if c.SampleClock(c.live) != nil {
+		return
+	}
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.live.Done():
+			return
+		case <-ticker.C:
+		}
+		if c.sampleOnce(c.live) != nil {
+			return
+		}
+	}
+}
