@@ -1,0 +1,68 @@
+package repl
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestScan(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want scanned
+	}{
+		{"", scanned{nil, -1, false}},
+		{"a b", scanned{[]int{0}, -1, false}},
+		{" a; b ;c", scanned{[]int{1, 4, 7}, -1, false}},
+		{"a ';' b", scanned{[]int{0}, -1, false}},
+		{"a &", scanned{[]int{0}, 2, false}},
+		{"a& # why", scanned{[]int{0}, 1, false}},
+		{"a '&'", scanned{[]int{0}, -1, false}},
+		{`a \&`, scanned{[]int{0}, -1, false}},
+		{"a & b", scanned{[]int{0}, -1, false}},
+		{"&", scanned{nil, 0, false}},
+		{"a # 'b", scanned{[]int{0}, -1, false}},
+		{"a#b c", scanned{[]int{0}, -1, false}},
+		{"a 'b", scanned{[]int{0}, -1, true}},
+		{`a "b\"`, scanned{[]int{0}, -1, true}},
+		{`a "b\\"`, scanned{[]int{0}, -1, false}},
+		{`a \`, scanned{[]int{0}, -1, true}},
+		{"a # x\nb", scanned{[]int{0, 6}, -1, false}},
+	} {
+		if got := scan(c.line); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%q: got %+v, want %+v", c.line, got, c.want)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	s := &Shell{aliases: map[string]string{
+		"ar": "all-reduce", "big": "ar --size 1G", "a": "b x", "b": "a y", "self": "self again", "both": "ar; big",
+	}}
+	for line, want := range map[string]string{
+		"ar":                   "all-reduce",
+		"  ar --check; big;ar": "  all-reduce --check; all-reduce --size 1G;all-reduce",
+		"echo ar":              "echo ar",
+		"'ar'":                 "'ar'",
+		"ara":                  "ara",
+		"a":                    "a y x",
+		"self":                 "self again",
+		"both":                 "all-reduce; big",
+		"ar&":                  "all-reduce&",
+		"# ar":                 "# ar",
+	} {
+		if got := s.expand(line); got != want {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+	for _, name := range []string{"", "a b", "a;b", "'a'", "#"} {
+		if s.Alias(name, "x") == nil {
+			t.Errorf("the name %q was taken", name)
+		}
+	}
+	if s.Alias("x", " ") == nil || s.Unalias("none") == nil {
+		t.Error("an alias of nothing, or one that is not, was taken")
+	}
+	if err := s.Unalias("ar"); err != nil || s.Aliases()["ar"] != "" {
+		t.Errorf("ar is still there: %v", err)
+	}
+}

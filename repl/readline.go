@@ -1,0 +1,276 @@
+package repl
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/chzyer/readline"
+	"golang.org/x/sys/unix"
+)
+
+// lineEditor edits lines with readline, which has faults that it keeps away:
+//
+//   - Close hangs while a line is read, or leaves goroutines: a line is given up
+//     by keys (see filter) and only then the terminal is closed, not the whole.
+//   - Any goroutine that prints races with the one that edits: they print
+//     through the queue, which the editing goroutine empties.
+//   - The list of candidates is drawn wrongly on a line that wraps, and fails on
+//     one wider than the window: candidates are printed above the prompt.
+//   - The end of a file and Ctrl-Space run a half-typed line or end the editor,
+//     the Delete key leaves the shell, Ctrl-T on one character and Ctrl-R
+//     without a history panic: see filter and keys.
+//   - It stops the parent too at Ctrl-Z, handles signals for the whole process
+//     and writes the history for all to read: it is not asked to.
+type lineEditor struct {
+	options  lineOptions
+	term     terminal
+	keys     *keys
+	rl       *readline.Instance // nil before the first line
+	history  []string
+	resized  chan os.Signal
+	reflow   func()        // makes readline ask for the width
+	watching chan struct{} // closed once resized is not watched any more
+
+	mu   sync.Mutex // guards what follows
+	size int        // of the line, characters
+	pos  int        // of the cursor in it
+	wide bool       // the window's width has changed
+}
+
+// lineOptions is what a lineEditor works with.
+type lineOptions struct {
+	in, out *os.File
+	limit   int                                              // of the history, lines
+	take    func() []byte                                    // empties the screen's queue
+	suggest func(line string, pos int) (insert, list string) // see Shell.suggest; list ends a line
+}
+
+func newLineEditor(o lineOptions) (*lineEditor, error) {
+	w, err := newWaiter(int(o.in.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	e := &lineEditor{
+		options:  o,
+		term:     terminal{fd: int(o.in.Fd())},
+		keys:     &keys{waiter: w},
+		resized:  make(chan os.Signal, 1),
+		watching: make(chan struct{}),
+	}
+	signal.Notify(e.resized, unix.SIGWINCH)
+	go func() {
+		defer close(e.watching)
+		for range e.resized {
+			e.mu.Lock()
+			e.wide = true
+			e.mu.Unlock()
+			e.keys.call()
+		}
+	}()
+	return e, nil
+}
+
+// start makes the readline. It is left until the first line, after which it can
+// be closed without a race.
+func (e *lineEditor) start() (err error) {
+	config := &readline.Config{
+		HistoryLimit:           e.options.limit + 2,
+		DisableAutoSaveHistory: true,
+		HistorySearchFold:      true,
+		AutoComplete:           e,
+		Listener:               e,
+		EOFPrompt:              "\n", // none
+		FuncGetWidth:           func() int { return width(e.options.out.Fd()) },
+		FuncIsTerminal:         func() bool { return true },
+		FuncMakeRaw:            e.term.raw,
+		FuncExitRaw:            e.term.restore,
+		FuncOnWidthChanged:     func(f func()) { e.reflow = f },
+		FuncFilterInputRune:    e.filter,
+		Stdin:                  e.keys,
+		Stdout:                 e.options.out,
+		Stderr:                 e.options.out,
+	}
+	e.rl, err = readline.NewEx(config)
+	if err == nil {
+		e.SetHistory(e.history)
+	}
+	return err
+}
+
+func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if e.rl == nil {
+		if err := e.start(); err != nil {
+			return "", err
+		}
+	}
+	if e.changed() {
+		e.reflow()
+	}
+	if columns(prompt) >= width(e.options.out.Fd()) {
+		prompt = "> " // readline wants it on one line
+	}
+	stop := context.AfterFunc(ctx, e.keys.finish)
+	defer stop()
+	e.rl.SetPrompt(prompt)
+	line, err := e.rl.Readline()
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case e.keys.ended():
+		return "", io.EOF
+	case err == readline.ErrInterrupt:
+		return line, errCleared
+	}
+	return line, err
+}
+
+// changed tells once that the window's width has.
+func (e *lineEditor) changed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wide := e.wide
+	e.wide = false
+	return wide
+}
+
+// OnChange is called by readline after each key, in its goroutine, and with key
+// 0 at the beginning of a line, once the terminal is raw.
+func (e *lineEditor) OnChange(line []rune, pos int, key rune) ([]rune, int, bool) {
+	e.mu.Lock()
+	e.size, e.pos = len(line), pos
+	e.mu.Unlock()
+	if key == 0 {
+		e.keys.begin()
+	}
+	return nil, 0, false
+}
+
+// filter is called by readline with each key, in its goroutine; ok false drops
+// the key and draws the line.
+func (e *lineEditor) filter(r rune) (key rune, ok bool) {
+	e.mu.Lock()
+	size, pos := e.size, e.pos
+	e.mu.Unlock()
+	searching := e.rl.Operation.IsSearchMode()
+	switch r {
+	case 0: // the keys are closed
+		return r, true
+	case wakeKey:
+		if !e.keys.called() {
+			e.refresh()
+			return 0, false
+		}
+		// One key after the other empties the line and leaves by its end.
+		switch {
+		case searching || pos < size:
+			return readline.CharLineEnd, true
+		case size > 0:
+			return readline.CharCtrlU, true
+		}
+		e.keys.judge(true)
+		return readline.CharDelete, true
+	case readline.CharEnter, readline.CharCtrlJ:
+		e.keys.judge(true)
+	case readline.CharInterrupt:
+		e.keys.judge(!searching)
+	case readline.CharDelete: // Ctrl-D, or the Delete key
+		if !e.keys.judged() {
+			e.keys.judge(size == 0 && !searching)
+		} else if size == 0 {
+			return 0, false
+		}
+	case readline.CharTranspose:
+		return r, size > 1
+	case readline.CharBckSearch, readline.CharFwdSearch:
+		return r, len(e.history) > 0
+	case readline.CharCtrlZ:
+		// A rank that is stopped is a lost one for its neighbours.
+		return 0, false
+	case readline.MetaTranspose, utf8.RuneError:
+		return 0, false
+	case readline.CharLineStart, readline.CharBackward, readline.CharLineEnd, readline.CharForward, readline.CharBell,
+		readline.CharCtrlH, readline.CharTab, readline.CharKill, readline.CharCtrlL, readline.CharNext, readline.CharPrev,
+		readline.CharCtrlU, readline.CharCtrlW, readline.CharCtrlY, readline.CharEsc, readline.CharBackspace:
+	default:
+		return r, !unicode.IsControl(r)
+	}
+	return r, true
+}
+
+// refresh shows what was printed meanwhile. It needs readline's goroutine.
+func (e *lineEditor) refresh() {
+	if e.changed() {
+		e.reflow()
+	}
+	if text := e.options.take(); len(text) > 0 {
+		e.above(string(text))
+	}
+}
+
+// above writes whole lines in the prompt's place, which moves down when readline
+// draws it next. It needs readline's goroutine.
+func (e *lineEditor) above(text string) {
+	e.rl.Clean()
+	// A terminal that cannot be written shows itself when it is read.
+	_, _ = e.options.out.WriteString(text)
+}
+
+// Do is called by readline at Tab, in its goroutine. It returns what to insert.
+func (e *lineEditor) Do(line []rune, pos int) ([][]rune, int) {
+	insert, list := e.options.suggest(string(line), len(string(line[:pos])))
+	if list != "" {
+		e.above(list)
+		e.rl.Refresh()
+	}
+	if insert == "" {
+		return nil, 0
+	}
+	return [][]rune{[]rune(insert)}, 0
+}
+
+// SetHistory loads the history anew: readline's own loses its place when a line
+// is left out of it.
+func (e *lineEditor) SetHistory(lines []string) {
+	e.history = lines
+	if e.rl == nil {
+		return
+	}
+	e.rl.ResetHistory()
+	for _, line := range lines {
+		_ = e.rl.SaveHistory(line) // in memory: it has no file
+	}
+}
+
+func (e *lineEditor) wake() { e.keys.call() }
+
+// interrupt has nothing to do: Ctrl-C is a key while a line is edited, and a
+// signal from elsewhere says nothing about the line.
+func (e *lineEditor) interrupt() {}
+
+func (e *lineEditor) Close() error {
+	signal.Stop(e.resized)
+	close(e.resized)
+	<-e.watching
+	_ = e.keys.Close() // never fails
+	var err error
+	if e.rl != nil {
+		err = e.rl.Terminal.Close()
+	}
+	// Nothing reads the keys any more.
+	_ = e.keys.close()
+	return err
+}
+
+// columns is the width of a prompt, which may hold colours.
+func columns(prompt string) int {
+	return utf8.RuneCountInString(strings.TrimSpace(string(plainText([]byte(prompt))))) + 1
+}

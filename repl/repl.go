@@ -1,0 +1,120 @@
+// Package repl is the mechanism of an interactive shell: prompt, line editing,
+// history, completion, aliases, files of commands, transcripts, background jobs
+// and what Ctrl-C does. It knows no command; those are its Host's.
+//
+// On a terminal lines are edited with readline. Where there is none, or TERM is
+// dumb, lines are read as they come and nothing but the commands' output is
+// written.
+package repl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Host is what a Shell runs commands for.
+type Host interface {
+	// Prompt is asked before every line: a text without escape codes, such as
+	// "ring 2/4 RTR>", and the colour to show it in.
+	Prompt() (text string, mood Mood)
+	// Run runs one line, which may hold several commands. A line that ends in
+	// "&" comes without it, on a goroutine of its own, under a context that
+	// JobOf knows; it may then run beside others.
+	Run(ctx context.Context, line string) error
+	// Complete returns what the word at byte pos of line may become, and the
+	// byte where that word begins.
+	Complete(line string, pos int) (candidates []Candidate, from int)
+	// Repeatable tells whether Enter on an empty line may run line again.
+	Repeatable(line string) bool
+	// Secret tells whether line must stay out of history and transcripts.
+	Secret(line string) bool
+}
+
+// Candidate is a word, unquoted, that a completion offers. A space is put after
+// it unless it ends in "/", "=" or ",".
+type Candidate struct {
+	Text string
+	Hint string // a few words on it, listed beside it
+}
+
+// Mood is the colour of a prompt.
+type Mood int
+
+// The moods.
+const (
+	Plain Mood = iota // no colour
+	Good              // green
+	Busy              // yellow: on the way, or to be looked at
+	Bad               // red
+)
+
+// Options are what a Shell is made of. Only Host is needed.
+type Options struct {
+	Host Host
+
+	// The streams; nil is the process's own. Stdin is waited for without a
+	// goroutine if it is an *os.File; of any other reader, a Read that blocks
+	// keeps Run from ending.
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+
+	HistoryFile  string // "" keeps history in memory
+	HistoryLimit int    // lines; 0: 1000
+	Init         string // a file that is run first; it may be missing
+	Banner       string // printed first, if lines are typed
+	// Color asks for a coloured prompt; NO_COLOR, TERM=dumb and streams that
+	// are no terminal have none in any case.
+	Color   bool
+	Aliases map[string]string
+
+	// OnError is told each error of a line, a job or the shell itself; nil
+	// prints it to Stderr, through the one writer. Jobs call it on goroutines
+	// of their own.
+	OnError func(error)
+	// Interrupt is called at the n-th Ctrl-C (1, 2, ...) while a line runs, on
+	// another goroutine than the line's; cancel ends the line's context with
+	// the cause ErrInterrupted. nil cancels at the first.
+	Interrupt func(n int, cancel func())
+	// KeepGoing goes on after a failure where lines are not typed on a
+	// terminal; otherwise the first one ends the shell.
+	KeepGoing bool
+}
+
+// Deadlines.
+const (
+	// leaveAfter is how long a line may go on after the third Ctrl-C, or after
+	// the signal that ends the shell.
+	leaveAfter = 10 * time.Second
+	// jobsGrace is how long jobs may take to end once the shell has ended.
+	jobsGrace = 10 * time.Second
+)
+
+// Errors of a Shell.
+var (
+	// ErrInterrupted is the cause of a line's context after Ctrl-C.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrStopped is the cause of a job's context after StopJob or the shell's
+	// end.
+	ErrStopped = errors.New("stopped")
+)
+
+// A SignalError is what ended a Shell from outside.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return "ended by the signal " + e.Signal.String() }
+
+// A PanicError is a panic of a command, which the Shell survived.
+type PanicError struct {
+	Line  string
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%q failed with a defect of this program (panic: %v): the shell goes on, but look at the state of things before relying on them, and report it", e.Line, e.Value)
+}

@@ -1,0 +1,369 @@
+package repl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Shell reads lines and runs them until it is left. Run is called once; all
+// other methods may be called from any goroutine, also by the Host while it runs
+// a line.
+type Shell struct {
+	options     Options
+	host        Host
+	screen      *screen
+	out, err    *stream
+	outW, errW  io.Writer // out and err, with Fd if they are terminals
+	editor      editor
+	term        *terminal // nil if stdin is none
+	onTerminal  io.Writer // where the prompt is; nil if there is none
+	interactive bool      // lines are typed on a terminal
+	color       bool
+
+	quit     context.Context // ended by Quit
+	quitNow  context.CancelFunc
+	exit     func(code int) // os.Exit
+	patience time.Duration  // leaveAfter
+
+	mu      sync.Mutex // guards what follows
+	root    context.Context
+	history history
+	aliases map[string]string
+	timing  bool
+	last    error       // of the last line
+	front   *foreground // what Ctrl-C is for; nil: the editor
+	jobs    jobs
+}
+
+// New returns a Shell for a Host. It reads the history; a history that cannot be
+// read is reported, not an error.
+func New(o Options) (*Shell, error) {
+	if o.Host == nil {
+		return nil, errors.New("repl: Options.Host is nil: expected who runs the commands")
+	}
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.HistoryLimit <= 0 {
+		o.HistoryLimit = 1000
+	}
+	s := &Shell{
+		options:  o,
+		host:     o.Host,
+		exit:     os.Exit,
+		patience: leaveAfter,
+		root:     context.Background(),
+		aliases:  map[string]string{},
+		history:  history{path: o.HistoryFile, limit: o.HistoryLimit},
+	}
+	s.quit, s.quitNow = context.WithCancel(context.Background())
+	for name, text := range o.Aliases {
+		if err := s.Alias(name, text); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.openTerminal(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openTerminal finds out what the streams are, and makes the streams and the
+// editor that fit.
+func (s *Shell) openTerminal() error {
+	o := &s.options
+	inFd, typed := isTerminal(o.Stdin)
+	outFd, outTerminal := isTerminal(o.Stdout)
+	errFd, errTerminal := isTerminal(o.Stderr)
+	s.interactive = typed
+	s.screen = &screen{escapes: !dumb()}
+	s.out = &stream{s: s.screen, w: o.Stdout, onScreen: outTerminal}
+	s.err = &stream{s: s.screen, w: o.Stderr, onScreen: errTerminal}
+	s.outW, s.errW = s.out, s.err
+	if outTerminal {
+		s.outW, s.onTerminal = fileStream{s.out, outFd}, o.Stdout
+	}
+	if errTerminal {
+		s.errW = fileStream{s.err, errFd}
+		if !outTerminal {
+			s.onTerminal = o.Stderr
+		}
+	}
+	if !typed {
+		s.onTerminal = nil
+	} else {
+		s.term = &terminal{fd: int(inFd)}
+	}
+	s.screen.prompts = s.onTerminal != nil
+	s.color = o.Color && s.screen.prompts && colorWanted()
+
+	in, inFile := o.Stdin.(*os.File)
+	out, outFile := o.Stdout.(*os.File)
+	var err error
+	if typed && outTerminal && inFile && outFile && !dumb() {
+		s.editor, err = newLineEditor(lineOptions{
+			in: in, out: out, limit: o.HistoryLimit, take: s.screen.take, suggest: s.suggest,
+		})
+	} else {
+		s.editor, err = newPlainEditor(o.Stdin, s.onTerminal, s.screen.take)
+	}
+	if err != nil {
+		return fmt.Errorf("repl: prepare to read lines: %w", err)
+	}
+	s.screen.wake = s.editor.wake
+	return nil
+}
+
+// Run runs the init file and then lines until Quit, Ctrl-D or the end of the
+// input, or, where lines are not typed on a terminal, the first that fails (see
+// LastError). It then stops the jobs. It returns the context's cause if that
+// ended it, and a *SignalError after SIGTERM or SIGHUP.
+//
+// While it runs, SIGINT is the Shell's.
+func (s *Shell) Run(ctx context.Context) (err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.mu.Lock()
+	s.root = ctx
+	s.mu.Unlock()
+	stopSignals := s.handleSignals(end)
+	defer stopSignals()
+	if s.term != nil {
+		// A terminal that was left in disorder gets Ctrl-C back meanwhile.
+		if err := s.term.cooked(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.term.restore()) }()
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+
+	if s.interactive {
+		if err := s.history.load(); err != nil {
+			s.report(err)
+		}
+		s.editor.SetHistory(s.History())
+		if s.options.Banner != "" {
+			_, _ = fmt.Fprintln(s.outW, s.options.Banner)
+		}
+	}
+	if s.runInit(ctx) {
+		err = s.loop(ctx)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// close stops the jobs and ends transcript and editor.
+func (s *Shell) close() error {
+	s.stopJobs()
+	return errors.Join(s.SetTranscript(""), s.editor.Close())
+}
+
+// runInit tells whether to go on.
+func (s *Shell) runInit(ctx context.Context) bool {
+	if s.options.Init == "" {
+		return true
+	}
+	err := s.foreground(ctx, s.options.Init, func(ctx context.Context) error {
+		return s.source(ctx, s.options.Init, false)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, missing := os.Stat(s.options.Init); missing != nil {
+			return true
+		}
+	}
+	return s.done(err)
+}
+
+// loop reads and runs lines.
+func (s *Shell) loop(ctx context.Context) error {
+	editing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.quit, func() { stop(nil) })()
+	cleared := 0 // Ctrl-C on an empty line, in a row
+	last := ""
+	for ctx.Err() == nil && s.quit.Err() == nil {
+		prompt, line, err := s.readLine(editing)
+		switch {
+		case s.quit.Err() != nil || ctx.Err() != nil || err == io.EOF:
+			return nil
+		case err == errCleared:
+			if cleared++; strings.TrimSpace(line) != "" {
+				cleared = 0
+			}
+			if cleared >= 2 {
+				_, _ = fmt.Fprintln(s.outW, "Ctrl-D or quit leaves")
+			}
+			if !s.interactive {
+				s.done(ErrInterrupted)
+				return nil
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("read a line: %w", err)
+		}
+		cleared = 0
+		text := strings.TrimSpace(line)
+		if text == "" {
+			if !s.interactive || last == "" || !s.host.Repeatable(last) {
+				continue
+			}
+			text = last
+		}
+		s.remember(prompt, line, text)
+		last = text
+		if !s.done(s.foreground(ctx, text, func(ctx context.Context) error { return s.line(ctx, text) })) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// readLine reads a line, and what it goes on with where a quote is open, unless
+// it is typed: then the Host says what is wrong with it.
+func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
+	text, mood := s.host.Prompt()
+	prompt = text + " "
+	s.screen.edit(s.onTerminal)
+	defer func() { s.screen.edited(s.onTerminal) }()
+	shown := prompt
+	if s.color {
+		shown = mood.paint(text) + " "
+	}
+	line, err = s.editor.ReadLine(ctx, shown)
+	for err == nil && !s.interactive && scan(line).open {
+		var more string
+		if more, err = s.editor.ReadLine(ctx, ""); err == nil {
+			line += "\n" + more
+		}
+	}
+	if err == io.EOF && line != "" {
+		err = nil // the Host says what is missing
+	}
+	return prompt, line, err
+}
+
+// paint colours text (ECMA-48, select graphic rendition).
+func (m Mood) paint(text string) string {
+	code := map[Mood]string{Good: "32", Busy: "33", Bad: "31"}[m]
+	if code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// remember puts a line into transcript and history. As in other shells, one that
+// begins with a space is not remembered.
+func (s *Shell) remember(prompt, line, text string) {
+	if s.secret(text) {
+		s.typed(prompt, "(left out)")
+		return
+	}
+	s.typed(prompt, text)
+	if !s.interactive || strings.HasPrefix(line, " ") {
+		return
+	}
+	s.mu.Lock()
+	err := s.history.add(text)
+	s.mu.Unlock()
+	s.editor.SetHistory(s.History())
+	if err != nil {
+		s.report(err)
+	}
+}
+
+// secret asks the Host also about what the aliases of a line stand for.
+func (s *Shell) secret(line string) bool { return s.host.Secret(line) || s.host.Secret(s.expand(line)) }
+
+// done keeps and reports what a line ended with, and tells whether to go on.
+func (s *Shell) done(err error) bool {
+	s.mu.Lock()
+	if err != nil || s.interactive {
+		s.last = err
+	}
+	s.mu.Unlock()
+	if err == nil {
+		return true
+	}
+	s.report(err)
+	return s.interactive || s.options.KeepGoing
+}
+
+func (s *Shell) report(err error) {
+	if s.options.OnError != nil {
+		s.options.OnError(err)
+		return
+	}
+	_, _ = fmt.Fprintln(s.errW, err)
+}
+
+// Quit leaves the Shell once the line that is running has ended, or now.
+func (s *Shell) Quit() { s.quitNow() }
+
+// Out is standard output as everything in the process must write to it: lines
+// that arrive while one is edited are shown above the prompt, once they are
+// whole. It has an Fd method if it is a terminal.
+func (s *Shell) Out() io.Writer { return s.outW }
+
+// Err is the same for standard error.
+func (s *Shell) Err() io.Writer { return s.errW }
+
+// Interactive tells whether lines are typed on a terminal.
+func (s *Shell) Interactive() bool { return s.interactive }
+
+// LastError is the error of the last line if lines are typed on a terminal, and
+// else that of the last line that failed; nil if there is none.
+func (s *Shell) LastError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// History returns the lines that were typed, oldest first.
+func (s *Shell) History() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.history.lines...)
+}
+
+// handleSignals gives SIGINT to the foreground or the editor, and ends the shell
+// at SIGTERM and SIGHUP, until the returned function is called.
+func (s *Shell) handleSignals(end context.CancelCauseFunc) (stop func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for sig := range signals {
+			if sig == unix.SIGINT {
+				s.interrupt()
+				continue
+			}
+			end(&SignalError{sig})
+			s.leaveLater(128 + int(sig.(unix.Signal)))
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-ended
+	}
+}

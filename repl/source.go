@@ -1,0 +1,70 @@
+package repl
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// sourceDepth bounds how deep files may run files.
+const sourceDepth = 8
+
+type sourceKey struct{}
+
+// Source runs a file line by line, each shown after "> " before it runs, and
+// stops at the first that fails, whose place it names: "file:line: error". A
+// line ends neither within quotes nor after a \. A file that Source runs may call
+// it again under the context that its line was given.
+func (s *Shell) Source(ctx context.Context, path string) error { return s.source(ctx, path, true) }
+
+func (s *Shell) source(ctx context.Context, path string, echo bool) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	outer, _ := ctx.Value(sourceKey{}).([]string)
+	if slices.Contains(outer, real) {
+		return fmt.Errorf("source %s: it is being run already, from %s: a file cannot run itself", path, outer[len(outer)-1])
+	}
+	if len(outer) == sourceDepth {
+		return fmt.Errorf("source %s: it is file %d within files: at most %d are", path, sourceDepth+1, sourceDepth)
+	}
+	ctx = context.WithValue(ctx, sourceKey{}, append(slices.Clone(outer), real))
+
+	lines := strings.Split(string(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		at, line := i+1, strings.TrimSuffix(lines[i], "\r")
+		for scan(line).open && i+1 < len(lines) {
+			i++
+			line += "\n" + strings.TrimSuffix(lines[i], "\r")
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if echo && !s.secret(line) {
+			_, _ = fmt.Fprintln(s.outW, "> "+line)
+		} else if echo {
+			_, _ = fmt.Fprintln(s.outW, "> (left out)")
+		}
+		if err := s.line(ctx, line); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, at, err)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s:%d: %w", path, at, context.Cause(ctx))
+		}
+		if s.quit.Err() != nil {
+			return nil
+		}
+	}
+	return nil
+}

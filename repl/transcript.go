@@ -1,0 +1,137 @@
+package repl
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"time"
+)
+
+// transcript is a file that all typed and printed lines go to, as they look
+// when they are finished. The screen's lock guards it.
+type transcript struct {
+	file *os.File
+	err  error // the first failure to write
+}
+
+func openTranscript(path string) (*transcript, error) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("transcript: %w: give a file that can be written", err)
+	}
+	t := &transcript{file: file}
+	t.mark("begins")
+	if t.err != nil {
+		_ = file.Close()
+		return nil, t.err
+	}
+	return t, nil
+}
+
+func (t *transcript) mark(what string) {
+	t.line([]byte(fmt.Sprintf("# transcript %s %s", what, time.Now().Format(time.RFC3339))))
+}
+
+func (t *transcript) line(text []byte) {
+	text = plainText(text)
+	if r := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte{'\r'}), '\r'); r >= 0 {
+		text = text[r+1:]
+	}
+	text = bytes.TrimRight(text, "\r \t")
+	if _, err := t.file.Write(append(text, '\n')); err != nil && t.err == nil {
+		t.err = fmt.Errorf("transcript: %w: what follows is missing in it", err)
+	}
+}
+
+// add writes the whole lines of partial+b and returns the rest.
+func (t *transcript) add(partial, b []byte) (rest []byte) {
+	rest = append(partial, b...)
+	for {
+		line, after, whole := bytes.Cut(rest, []byte{'\n'})
+		if !whole {
+			if r := bytes.LastIndexByte(rest, '\r'); r > 0 {
+				rest = rest[r:]
+			}
+			return bytes.Clone(rest)
+		}
+		t.line(line)
+		rest = after
+	}
+}
+
+func (t *transcript) close() error {
+	t.mark("ends")
+	if err := t.file.Close(); err != nil && t.err == nil {
+		t.err = fmt.Errorf("transcript: %w", err)
+	}
+	return t.err
+}
+
+// plainText returns text without escape sequences (ECMA-48: CSI ... final byte,
+// OSC ... BEL or ST, ESC and one character).
+func plainText(text []byte) []byte {
+	if bytes.IndexByte(text, 0x1b) < 0 {
+		return text
+	}
+	var plain []byte
+	for i := 0; i < len(text); i++ {
+		if text[i] != 0x1b {
+			plain = append(plain, text[i])
+			continue
+		}
+		i++
+		if i == len(text) {
+			break
+		}
+		switch text[i] {
+		case '[':
+			for i++; i < len(text) && (text[i] < 0x40 || text[i] > 0x7e); i++ {
+			}
+		case ']':
+			for i++; i < len(text) && text[i] != 0x07; i++ {
+				if text[i] == 0x1b && i+1 < len(text) && text[i+1] == '\\' {
+					i++
+					break
+				}
+			}
+		}
+	}
+	return plain
+}
+
+// SetTranscript appends everything that is typed and printed from now on to a
+// file, without escape codes; "" ends it, as another path does. What failed to
+// be written is reported when it ends.
+func (s *Shell) SetTranscript(path string) error {
+	var next *transcript
+	if path != "" {
+		var err error
+		if next, err = openTranscript(path); err != nil {
+			return err
+		}
+	}
+	s.screen.mu.Lock()
+	last := s.screen.log
+	s.screen.log = next
+	for _, o := range []*stream{s.out, s.err} {
+		if last != nil && len(o.logged) > 0 {
+			last.line(o.logged)
+		}
+		o.logged = nil
+	}
+	s.screen.mu.Unlock()
+	if last != nil {
+		return last.close()
+	}
+	return nil
+}
+
+// typed notes a line that was typed; output that is not a whole line is before
+// it.
+func (s *Shell) typed(prompt, line string) {
+	s.screen.mu.Lock()
+	defer s.screen.mu.Unlock()
+	if t := s.screen.log; t != nil {
+		t.line([]byte(prompt + line))
+	}
+}
