@@ -13,16 +13,3 @@ func (r *Ring) Await(ctx context.Context) ([]byte, error) {
 	defer cancel()
 	return control.Broadcast(ctx, nil)
 }
-
-// AwaitNeighbours returns when both neighbours' queue pairs can receive.
-func (r *Ring) AwaitNeighbours(ctx context.Context) error {
-	check := func() error {
-		if s, detail := r.stateOf(Left, Right); s < StateExchanged || s > StateReady {
-			return &StepError{Step: awaiting, State: s, Detail: detail, Missing: map[bool]string{true: "exchange"}[s < StateExchanged]}
-		}
-		return nil
-	}
-	return r.attempt(ctx, awaiting, check, r.Barrier)
-}
-
-const awaiting = "wait for the neighbours"

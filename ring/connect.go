@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -34,9 +35,6 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 		}
 		r.mu.Lock()
 		r.exchanged = false
-		for _, side := range v.sides() {
-			r.edges[side].Local.PSN = either(v.PSN, r.edges[side].Local.PSN)
-		}
 		r.mu.Unlock()
 		attr := verbs.QPAttr{State: verbs.StateInit, PortNum: r.opts.Port, Access: either(v.Access, allAccess)}
 		if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
@@ -48,9 +46,12 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 			}
 			err := e.postReceives(either(v.Receives, recvDepth))
 			if err != nil { // without them it is not initialised
-				err = errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
+				return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 			}
-			return err
+			r.mu.Lock()
+			e.Local.PSN = either(v.PSN, e.Local.PSN)
+			r.mu.Unlock()
+			return nil
 		})
 	})
 }
@@ -86,6 +87,9 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 		if err := do(e); err != nil {
 			return fmt.Errorf("%s queue pair, to %s: %w", e.Side, r.nodeName(e.Peer), err)
 		}
+		r.mu.Lock()
+		r.notify()
+		r.mu.Unlock()
 	}
 	return nil
 }
@@ -138,6 +142,8 @@ type offer struct {
 }
 
 func (r *Ring) offer(side Side) offer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return offer{
 		QPInfo: r.edges[side].Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
 		RDAtomic: min(maxRDAtomic, r.device.MaxQPRDAtomic), BootID: bootID(),
@@ -154,22 +160,21 @@ func bootID() string {
 }
 
 // Exchange finds both neighbours and swaps the queue pairs' addresses with them,
-// in whatever order the nodes start. It may be repeated until RTR: what it said
-// is published anew, and the newest of each neighbour counts.
+// in whatever order the nodes start. It may be repeated, until RTR and after a
+// Reset: each neighbour then says what it would say now, as soon as its queue
+// pair is in INIT or further.
 func (r *Ring) Exchange(ctx context.Context) error {
 	return r.step(ctx, StateExchanged, Values{}, func(ctx context.Context) error {
-		fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(Left), r.offer(Right))
+		swap := r.swap
+		if r.met {
+			swap = r.askForOffers
+		}
+		remote, err := swap(ctx)
 		if err != nil {
 			return err
 		}
-		var remote [2]offer
-		for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
-			if err := json.Unmarshal(raw, &remote[side]); err != nil {
-				return fmt.Errorf("what rank %d sent is no queue pair's address: %w", r.edges[side].Peer, err)
-			}
-		}
 		r.mu.Lock()
-		r.remote, r.exchanged = remote, true
+		r.remote, r.exchanged, r.met = remote, true, true
 		for side, e := range r.edges {
 			e.Remote = remote[side].QPInfo
 		}
@@ -180,6 +185,43 @@ func (r *Ring) Exchange(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// swap is the first exchange, which finds the neighbours.
+func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
+	patient := ctx
+	if r.opts.ByHand {
+		// At a deadline the control ring fails the ring for all; for who gives
+		// up it does not.
+		var giveUp context.CancelCauseFunc
+		patient, giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
+		defer giveUp(nil)
+		defer context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })()
+	}
+	fromLeft, fromRight, err := r.control.Exchange(patient, r.offer(Left), r.offer(Right))
+	if err != nil {
+		if r.opts.ByHand && errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Err() == nil {
+			err = fmt.Errorf("%w%s", err, r.whoIsUp())
+		}
+		return remote, err
+	}
+	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
+		if err := json.Unmarshal(raw, &remote[side]); err != nil {
+			return remote, fmt.Errorf("what %s sent is no queue pair's address: %w", r.nodeName(r.edges[side].Peer), err)
+		}
+	}
+	return remote, nil
+}
+
+// whoIsUp says how all other ranks are.
+func (r *Ring) whoIsUp() string {
+	ctx, cancel := context.WithTimeout(r.life, time.Second)
+	defer cancel()
+	text := ""
+	for _, p := range r.control.Probe(ctx) {
+		text += fmt.Sprintf("; %s: %s", r.nodeName(p.Rank), p.State)
+	}
+	return text
 }
 
 // RTR compares both ends of each edge and takes the queue pairs to RTR: they can

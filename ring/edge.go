@@ -49,7 +49,7 @@ type WRKind uint8
 // The kinds of work requests on an edge. Those from WRUser on are the caller's.
 const (
 	WRRecv    WRKind = 1 // a posted receive buffer; the value is its index
-	WRMessage WRKind = 2 // SendMessage; the value is 0
+	WRMessage WRKind = 2 // SendMessage; the value is 0, or the number of a ping of one neighbour
 	WRUser    WRKind = 16
 )
 
@@ -178,12 +178,15 @@ func (e *Edge) Repost(i uint64) error {
 
 // SendMessage sends up to MessageSize bytes to the neighbour, inline, so that
 // msg is the caller's again at once. Its completion is of kind WRMessage.
-func (e *Edge) SendMessage(msg []byte) error {
+func (e *Edge) SendMessage(msg []byte) error { return e.sendMessage(msg, 0) }
+
+// sendMessage is SendMessage with a value for the work request's ID.
+func (e *Edge) sendMessage(msg []byte, value uint64) error {
 	buf := e.messages.Bytes()[recvDepth*MessageSize:]
 	n := copy(buf, msg)
 	e.sendSGE[0] = verbs.SGE{Addr: memory.Addr(buf), Length: uint32(n), LKey: e.msgMR.LKey()}
 	e.sendWR[0] = verbs.WorkRequest{
-		ID: WRID(e.Side, WRMessage, 0), Opcode: verbs.OpSend, Flags: verbs.FlagInline | verbs.FlagSignaled, SGL: e.sendSGE[:],
+		ID: WRID(e.Side, WRMessage, value), Opcode: verbs.OpSend, Flags: verbs.FlagInline | verbs.FlagSignaled, SGL: e.sendSGE[:],
 	}
 	_, err := e.QP.PostSend(e.sendWR[:])
 	return err

@@ -201,6 +201,12 @@ func TestConnectCloseCycles(t *testing.T) {
 	for range cycles {
 		cycle()
 	}
+	steady(t, before, cycles)
+}
+
+// steady checks that nothing was left behind since before.
+func steady(t *testing.T, before [4]int64, cycles int) {
+	t.Helper()
 	var after [4]int64
 	for range 50 { // goroutines end a moment after they are done
 		if after = holdings(t); after == before {

@@ -32,9 +32,8 @@ type PingResult struct {
 // the neighbour to begin. Options.Timeout limits the time without any message, not
 // that of all. The ring is Ready afterwards.
 func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
-	const most = 1 << 24
-	if count < 1 || count > most {
-		return PingResult{}, bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
+	if err := checkCount(count); err != nil {
+		return PingResult{}, err
 	}
 	var result PingResult
 	err := r.untimedStep(ctx, StateReady, Values{}, func(ctx context.Context) error {
@@ -42,20 +41,18 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			return err
 		}
 		r.pings++
-		p := &pinger{r: r, total: uint32(count) + 1}
-		// Microsecond to minute, in nanoseconds, to three digits.
-		p.trips = hdrhistogram.New(1, int64(time.Minute), 3)
+		p := &pinger{r: r, total: uint32(count) + 1, trips: newTrips()}
 		if err := p.run(ctx); err != nil {
 			r.spoil(err)
+			if r.opts.ByHand {
+				err = fmt.Errorf("%w; reset on all ranks", err)
+			}
 			return err
 		}
 		r.mu.Lock()
 		r.edges[Left].pinged, r.edges[Right].pinged = true, true
 		r.mu.Unlock()
-		result = PingResult{
-			Peer: r.neighbour(Right), Count: count, Bytes: MessageSize, Min: p.least, Max: p.most,
-			P50: time.Duration(p.trips.ValueAtQuantile(50)), P99: time.Duration(p.trips.ValueAtQuantile(99)),
-		}
+		result = p.trips.result(r.neighbour(Right), count)
 		return nil
 	})
 	if err == nil {
@@ -64,17 +61,56 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 	return result, err
 }
 
+// checkCount refuses counts that the header has no room for.
+func checkCount(count int) error {
+	const most = 1 << 24
+	if count < 1 || count > most {
+		return bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
+	}
+	return nil
+}
+
+// trips are the times of round trips, but for the first of each ping.
+type trips struct {
+	least, most time.Duration
+	histogram   *hdrhistogram.Histogram
+}
+
+func newTrips() trips {
+	// Nanosecond to minute, to three digits.
+	return trips{histogram: hdrhistogram.New(1, int64(time.Minute), 3)}
+}
+
+// add notes how long a round took.
+func (t *trips) add(round uint32, trip time.Duration) {
+	if round == 0 {
+		return
+	}
+	if t.least == 0 || trip < t.least {
+		t.least = trip
+	}
+	t.most = max(t.most, trip)
+	// A trip beyond a minute is beyond the histogram, not beyond Max.
+	_ = t.histogram.RecordValue(min(int64(trip), int64(time.Minute)))
+}
+
+func (t *trips) result(peer, count int) PingResult {
+	return PingResult{
+		Peer: peer, Count: count, Bytes: MessageSize, Min: t.least, Max: t.most,
+		P50: time.Duration(t.histogram.ValueAtQuantile(50)), P99: time.Duration(t.histogram.ValueAtQuantile(99)),
+	}
+}
+
 // pinger plays both parts: it pings the right neighbour and answers the left.
 type pinger struct {
-	r           *Ring
-	total       uint32 // round trips, the unmeasured one included
-	pongs       uint32 // of ours that came back
-	answered    uint32 // the left neighbour's
-	unsent      int    // messages posted, not completed
-	at          time.Time
-	least, most time.Duration
-	trips       *hdrhistogram.Histogram
-	buf         [MessageSize]byte
+	r        *Ring
+	total    uint32 // round trips, the unmeasured one included
+	pongs    uint32 // of ours that came back
+	answered uint32 // the left neighbour's
+	unsent   int    // messages posted, not completed
+	at       time.Time
+	trips    trips
+	buf      [MessageSize]byte
 }
 
 func (p *pinger) run(ctx context.Context) error {
@@ -132,11 +168,7 @@ func (p *pinger) send() error {
 		Kind: KindPing, Epoch: p.r.Epoch(), Seq: p.r.pings, Segment: p.pongs, Sender: uint32(p.r.rank),
 		Length: MessageSize - HeaderSize, Arg: uint64(p.total),
 	}
-	payload := p.buf[HeaderSize:]
-	for i := range payload {
-		payload[i] = pattern(p.r.rank, p.pongs, i)
-	}
-	h.Checksum = Checksum(payload)
+	h.Checksum = fillPattern(p.buf[HeaderSize:], p.r.rank, p.pongs)
 	h.Encode(p.buf[:])
 	p.unsent++
 	p.at = time.Now()
@@ -191,15 +223,7 @@ func (p *pinger) take(wc *verbs.Completion) error {
 
 // pong notes the time of a round trip and begins the next.
 func (p *pinger) pong(e *Edge, index uint64, now time.Time) error {
-	if p.pongs > 0 {
-		trip := now.Sub(p.at)
-		if p.least == 0 || trip < p.least {
-			p.least = trip
-		}
-		p.most = max(p.most, trip)
-		// A trip beyond a minute is beyond the histogram, not beyond Max.
-		_ = p.trips.RecordValue(min(int64(trip), int64(time.Minute)))
-	}
+	p.trips.add(p.pongs, now.Sub(p.at))
 	p.pongs++
 	if err := e.Repost(index); err != nil {
 		return err
@@ -228,19 +252,34 @@ func (p *pinger) check(h *Header, msg []byte, e *Edge) error {
 		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count", from, h.Arg-1, p.r.rank, p.total-1)
 	case h.Segment != round:
 		return fmt.Errorf("%s from %s is of round %d: expected round %d", h.Kind, from, h.Segment, round)
-	case len(msg) != MessageSize || h.Length != MessageSize-HeaderSize:
+	}
+	return checkPayload(h, msg, from, origin)
+}
+
+// checkPayload verifies what a message carries: the pattern of the rank that it
+// comes from at first, and of its round.
+func checkPayload(h *Header, msg []byte, from string, origin int) error {
+	if len(msg) != MessageSize || h.Length != MessageSize-HeaderSize {
 		return fmt.Errorf("%s from %s has %d bytes: expected %d", h.Kind, from, len(msg), MessageSize)
 	}
 	payload := msg[HeaderSize:]
 	for i, b := range payload {
-		if w := pattern(origin, round, i); b != w {
-			return fmt.Errorf("%s of round %d from %s: wrong data: byte %d is %#02x, expected %#02x", h.Kind, round, from, i, b, w)
+		if w := pattern(origin, h.Segment, i); b != w {
+			return fmt.Errorf("%s of round %d from %s: wrong data: byte %d is %#02x, expected %#02x", h.Kind, h.Segment, from, i, b, w)
 		}
 	}
 	if sum := Checksum(payload); sum != h.Checksum {
-		return fmt.Errorf("%s of round %d from %s: checksum %#08x, expected %#08x", h.Kind, round, from, h.Checksum, sum)
+		return fmt.Errorf("%s of round %d from %s: checksum %#08x, expected %#08x", h.Kind, h.Segment, from, h.Checksum, sum)
 	}
 	return nil
+}
+
+// fillPattern writes a round's payload and returns its checksum.
+func fillPattern(payload []byte, rank int, round uint32) uint32 {
+	for i := range payload {
+		payload[i] = pattern(rank, round, i)
+	}
+	return Checksum(payload)
 }
 
 // pattern is byte i of a ping's payload: another for each rank and round, and in

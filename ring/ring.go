@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,7 @@ type Ring struct {
 
 	life    context.Context // ends with Close, and running steps with it
 	endLife context.CancelFunc
+	crowd   *crowd
 	turn    turn // had by who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
@@ -49,8 +51,11 @@ type Ring struct {
 	mu        sync.Mutex // guards the following, and the queue pairs' life
 	state     State      // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
 	err       error
-	exchanged bool  // since Init
-	spoilt    error // what a failed ping left behind keeps operations from running
+	stepped   chan struct{} // closed and replaced when a queue pair has moved on
+	runID     string        // "" until it is known
+	met       bool          // the neighbours were found
+	exchanged bool          // since Init
+	spoilt    error         // what a failed ping left behind keeps operations from running
 	regions   map[string]Region
 
 	// Made by Open, released by Close.
@@ -87,7 +92,10 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, bootstrap.Usagef("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes)}
+	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), crowd: newCrowd()}
+	if index == 0 {
+		r.runID = rand.Text()
+	}
 	r.life, r.endLife = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -330,8 +338,11 @@ func (r *Ring) Probe(ctx context.Context) ([]bootstrap.PeerReport, error) {
 // that runs is ended first. Operations on the CQ must have ended.
 func (r *Ring) Close() error {
 	r.endLife()
-	// Steps and pings end with the ring's life.
-	_ = r.turn.take(context.Background(), "close")
+	// Steps and pings end with the ring's life, now. An operation that nobody
+	// ended is left to its poll's error.
+	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeout)
+	defer cancel()
+	_ = r.turn.take(ctx, "close")
 	defer r.turn.give("close")
 	if r.State() == StateClosed {
 		return nil
@@ -352,6 +363,7 @@ func (r *Ring) release(to State) error {
 	r.state = to
 	edges, cq, channel, pd, device, control := r.edges, r.cq, r.channel, r.pd, r.context, r.control
 	r.edges, r.cq, r.channel, r.pd, r.context = [2]*Edge{}, nil, nil, nil, nil
+	r.exchanged, r.met = false, false
 	if to == StateNew {
 		r.control = nil
 	}

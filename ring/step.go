@@ -10,6 +10,9 @@ import (
 	"ringcli/trace"
 )
 
+// bringUp is the flight recorder's span of a step.
+var bringUp = trace.NewKind(trace.Ring, "bring-up", "$step")
+
 // step runs one step within its deadline.
 func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context) error) error {
 	return r.untimedStep(ctx, to, v, func(ctx context.Context) error {
@@ -41,16 +44,22 @@ func (r *Ring) mayStep(to State, sides []Side) error {
 // attempt has the turn while it does something that check allows. Without
 // Options.ByHand an error fails the ring.
 func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context) error) error {
+	return r.attemptAs(ctx, name, name, check, do)
+}
+
+// attemptAs is attempt for a holder of the turn that is named otherwise.
+func (r *Ring) attemptAs(ctx context.Context, holder, name string, check func() error, do func(context.Context) error) error {
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
-	if err := r.takeTurn(ctx, name); err != nil {
+	if err := r.takeTurn(ctx, holder); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer r.turn.give(name)
+	defer r.turn.give(holder)
 	if err := check(); err != nil {
 		return err
 	}
 	start := time.Now()
+	defer bringUp.Span(trace.Now(), trace.Intern(name), 0, 0, 0)
 	if r.control != nil {
 		r.control.SetState(name)
 	}

@@ -1,0 +1,202 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+)
+
+// answerer answers a neighbour's request, which came over the edge at a side of
+// this rank. It runs beside the steps and may wait until ctx ends. An error's
+// text is the answer of its own: it names this rank and what to do here.
+type answerer func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error)
+
+// answerers are the kinds of requests; the file that answers one adds it in its
+// init.
+var answerers = map[string]answerer{}
+
+// The requests that this file answers.
+const (
+	askAwaitRTR = "await-rtr" // answered when the queue pair can receive
+	askOffer    = "offer"     // what this end says in Exchange, once it is in INIT
+	askRunID    = "run-id"
+)
+
+func init() {
+	answerers[askAwaitRTR] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
+		return nil, r.awaitEdge(ctx, side, StateRTR, StateReady)
+	}
+	answerers[askOffer] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
+		if err := r.awaitEdge(ctx, side, StateInitialised, StateError); err != nil {
+			return nil, err
+		}
+		return r.offer(side), nil
+	}
+	answerers[askRunID] = func(r *Ring, ctx context.Context, _ Side, _ json.RawMessage) (any, error) { return r.RunID(ctx) }
+}
+
+// answer is the control ring's way to the answerers.
+func (r *Ring) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
+	f := answerers[kind]
+	if f == nil {
+		return nil, bootstrap.UnknownKind(kind, slices.Sorted(maps.Keys(answerers))...)
+	}
+	ctx, cancel := r.whileAlive(ctx)
+	defer cancel()
+	return f(r, ctx, Side(side), payload)
+}
+
+// ask asks the neighbour at a side. It waits until ctx ends.
+func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload any) (answer T, err error) {
+	control, err := r.controlRing()
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := r.whileAlive(ctx)
+	defer cancel()
+	raw, err := control.Ask(ctx, int(side), kind, payload)
+	if err != nil {
+		return answer, err
+	}
+	if len(raw) == 0 {
+		return answer, nil
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.nodeName(r.neighbour(side)), kind, err)
+	}
+	return answer, nil
+}
+
+// awaitTick is the pause between two looks at a queue pair for what was changed
+// behind the ring's back; what steps do wakes the wait at once.
+const awaitTick = 5 * time.Millisecond
+
+// awaitEdge waits until the queue pair at a side is in one of some states.
+func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
+	tick := time.NewTicker(awaitTick)
+	defer tick.Stop()
+	for {
+		r.mu.Lock()
+		stepped, failure := r.stepped, r.err
+		r.mu.Unlock()
+		if failure != nil {
+			return failure
+		}
+		if s, _ := r.stateOf(side); s >= from && s <= to {
+			return nil
+		}
+		select {
+		case <-stepped:
+		case <-tick.C:
+		case <-ctx.Done():
+			return r.notReady(side)
+		}
+	}
+}
+
+// notReady says why the queue pair at a side cannot be used, to the neighbour,
+// and what to do here.
+func (r *Ring) notReady(side Side) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.edges[side]
+	if r.err != nil {
+		return r.err
+	}
+	if r.state != StateOpened || e == nil {
+		return fmt.Errorf("%s has no queue pair: its ring is %s; run %s there", r.nodeName(r.rank), r.state, steps[max(StateOpened, min(r.state+1, StateInitialised))])
+	}
+	attr, _, err := e.QP.Query()
+	if err != nil {
+		return fmt.Errorf("the %s queue pair of %s cannot be queried: %w", side, r.nodeName(r.rank), err)
+	}
+	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.nodeName(r.rank), attr.State, remedies[attr.State])
+}
+
+// What a queue pair does not do in a state, and which step comes next.
+var remedies = map[verbs.QPState]string{
+	verbs.StateReset: "it drops what arrives; run init",
+	verbs.StateInit:  "it drops what arrives; run rtr",
+	verbs.StateRTR:   "it receives, but does not send; run rts",
+	verbs.StateRTS:   "it works; ask again",
+	verbs.StateSQD:   "it receives, but does not send; run reset",
+	verbs.StateSQE:   "it does not send; run reset",
+	verbs.StateErr:   "it drops what arrives; run reset",
+}
+
+// notify wakes who waits for a step. It needs mu.
+func (r *Ring) notify() {
+	close(r.stepped)
+	r.stepped = make(chan struct{})
+}
+
+// RunID returns what tells this bring-up of the ring from any other, the same on
+// all ranks, after Exchange. Rank 0 has made it up; others ask to the left, once.
+func (r *Ring) RunID(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	id := r.runID
+	r.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	id, err := ask[string](ctx, r, Left, askRunID, nil)
+	if err != nil {
+		return "", fmt.Errorf("the run's id: %w", err)
+	}
+	r.mu.Lock()
+	r.runID = id
+	r.mu.Unlock()
+	return id, nil
+}
+
+// AwaitNeighbours returns when the queue pairs of both neighbours that face this
+// rank can receive: what is sent before is lost, and may be sent once too often.
+func (r *Ring) AwaitNeighbours(ctx context.Context) error {
+	const name = "wait for the neighbours"
+	check := func() error {
+		if s, detail := r.stateOf(Left, Right); s < StateExchanged || s > StateReady {
+			return &StepError{Step: name, State: s, Detail: detail, Missing: map[bool]string{true: "exchange"}[s < StateExchanged]}
+		}
+		return nil
+	}
+	return r.attempt(ctx, name, check, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		defer cancel()
+		_, err := askBoth[any](ctx, r, askAwaitRTR)
+		return err
+	})
+}
+
+// askForOffers asks both neighbours for what they say now.
+func (r *Ring) askForOffers(ctx context.Context) ([2]offer, error) {
+	return askBoth[offer](ctx, r, askOffer)
+}
+
+// askBoth asks both neighbours at once. One error is enough.
+func askBoth[T any](ctx context.Context, r *Ring, kind string) (answers [2]T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make(chan error, len(answers))
+	for side := range answers {
+		go func() {
+			var err error
+			answers[side], err = ask[T](ctx, r, Side(side), kind, nil)
+			errs <- err
+		}()
+	}
+	for range answers {
+		if e := <-errs; e != nil && err == nil {
+			err = e
+			cancel()
+		}
+	}
+	return answers, err
+}

@@ -1,0 +1,175 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+// The requests of a ping of one neighbour. Who pings asks for askPing, which is
+// answered when all is done; the neighbour asks back with askGo as soon as it
+// polls, so that no ping is sent that would meet something else there.
+const (
+	askPing = "ping"
+	askGo   = "ping-go"
+)
+
+func init() {
+	answerers[askPing] = (*Ring).answerPing
+	answerers[askGo] = (*Ring).answerGo
+}
+
+// pingRequest is what askPing and askGo carry.
+type pingRequest struct {
+	Seq   uint64 `json:"seq"`
+	Total uint32 `json:"total"` // round trips
+}
+
+// busyGrace is how long a neighbour's ping waits for what runs here: the end of
+// an operation that is over at the neighbour already.
+const busyGrace = time.Second
+
+// PingSide pings one neighbour over the queue pair: count round trips, verified
+// at both ends, one more ahead unmeasured. Nobody needs to do anything there: the
+// neighbour is asked over TCP to answer, and says at once if it cannot, for its
+// queue pair or because something else runs. Ranks may ping each other at the
+// same time. Options.Timeout limits the time without any message, not that of
+// all.
+//
+// If it fails when messages were sent, operations are refused until a Reset:
+// what is still on its way would meet them.
+func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, error) {
+	if err := checkCount(count); err != nil {
+		return PingResult{}, err
+	}
+	if side != Left && side != Right {
+		return PingResult{}, bootstrap.Usagef("ping: side %d: expected left or right", int(side))
+	}
+	x := &round{own: true, total: uint32(count) + 1, trips: newTrips()}
+	var refused error
+	err := r.attemptAs(ctx, pinging, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context) error {
+		x.edge = r.edges[side]
+		err := r.pingSide(ctx, x)
+		if !x.posted {
+			refused, err = err, nil // it harmed nobody, and so fails nothing
+		}
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return PingResult{}, err
+	}
+	result := x.trips.result(x.edge.Peer, count)
+	trace.Debug(trace.Ring, "ping", slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
+	return result, nil
+}
+
+func (r *Ring) pingSide(ctx context.Context, x *round) error {
+	c := r.crowd
+	c.enter(x)
+	asking, cancel := context.WithCancel(ctx)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if _, err := ask[any](asking, r, x.edge.Side, askPing, pingRequest{x.seq, x.total}); err != nil {
+			c.mu.Lock()
+			x.fail(err)
+			c.mu.Unlock()
+		}
+	}()
+	err := r.drive(ctx, x)
+	c.leave(x)
+	if err != nil {
+		cancel()
+	}
+	// The neighbour is done a moment after this rank, and what it runs next
+	// waits for that.
+	<-answered
+	cancel()
+	if err == nil {
+		r.mu.Lock()
+		x.edge.pinged = true
+		r.mu.Unlock()
+		return nil
+	}
+	return r.pingFailed(x, err)
+}
+
+// pingFailed says what was awaited, from whom, and what had come.
+func (r *Ring) pingFailed(x *round, err error) error {
+	who := fmt.Sprintf("the %s neighbour, %s,", x.edge.Side, r.nodeName(x.edge.Peer))
+	if !x.posted {
+		return fmt.Errorf("ping: %s does not answer: %w", who, err)
+	}
+	hint := ""
+	if errors.Is(err, context.DeadlineExceeded) {
+		hint = fmt.Sprintf("; TCP reaches it, so is RoCE traffic (UDP port %d) filtered?", x.edge.Remote.UDPPort)
+	}
+	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
+	r.spoil(err)
+	return err
+}
+
+// answerPing plays the other part.
+func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessage) (any, error) {
+	var q pingRequest
+	if err := json.Unmarshal(payload, &q); err != nil || q.Total == 0 {
+		return nil, fmt.Errorf("%s cannot read the request for a ping: %w", r.nodeName(r.rank), err)
+	}
+	ready := func() error {
+		if s, _ := r.stateOf(side); s != StateRTS && s != StateReady {
+			return r.notReady(side)
+		}
+		return nil
+	}
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	soon, cancel := context.WithTimeout(ctx, busyGrace)
+	defer cancel()
+	if err := r.turn.take(soon, pinging); err != nil {
+		return nil, fmt.Errorf("%s is busy: %w", r.nodeName(r.rank), err)
+	}
+	defer r.turn.give(pinging)
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	x := &round{edge: r.edges[side], seq: q.Seq, total: q.Total}
+	r.crowd.enter(x)
+	defer r.crowd.leave(x)
+	if _, err := ask[any](ctx, r, side, askGo, q); err != nil {
+		return nil, err
+	}
+	err := r.drive(ctx, x)
+	if err != nil {
+		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.nodeName(r.rank), x.done, x.total, err)
+		r.spoil(err)
+	}
+	return nil, err
+}
+
+// answerGo sends the first ping, now that the neighbour listens.
+func (r *Ring) answerGo(_ context.Context, side Side, payload json.RawMessage) (any, error) {
+	var q pingRequest
+	if err := json.Unmarshal(payload, &q); err != nil {
+		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.nodeName(r.rank), err)
+	}
+	c := r.crowd
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.here {
+		if x.own && x.seq == q.Seq && x.edge.Side == side && !x.posted && !x.over() {
+			c.send(r, x)
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has given up the ping", r.nodeName(r.rank))
+}

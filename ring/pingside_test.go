@@ -1,0 +1,245 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/verbs"
+)
+
+func pingSide(ctx context.Context, r *Ring, side Side, count int) error {
+	got, err := r.PingSide(ctx, side, count)
+	if err == nil && (got.Peer != r.Edge(side).Peer || got.Count != count || got.Min <= 0 || got.Max < got.Min || got.P50 == 0) {
+		err = fmt.Errorf("%+v", got)
+	}
+	return err
+}
+
+// One rank pings; the others do nothing.
+func TestPingSide(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			world := byHand(t, n)
+			upTo(t, world, StateRTS)
+			r := world[n-1]
+			for _, side := range []Side{Left, Right, Left} {
+				if err := pingSide(t.Context(), r, side, 20); err != nil {
+					t.Error(err)
+				}
+			}
+			if s := r.State(); s != StateReady {
+				t.Errorf("both neighbours have answered: the ring is %s", s)
+			}
+			// Nothing is left that an operation would meet.
+			noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 20); return err }))
+		})
+	}
+}
+
+// All ranks ping both neighbours at once, and each other.
+func TestPingSideSimultaneous(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			world := byHand(t, n)
+			upTo(t, world, StateRTS)
+			for range 5 {
+				noErrors(t, each(world, func(r *Ring) error {
+					var errs [2]error
+					var wg sync.WaitGroup
+					for side := range errs {
+						wg.Go(func() { errs[side] = pingSide(t.Context(), r, Side(side), 30) })
+					}
+					wg.Wait()
+					return errors.Join(errs[:]...)
+				}))
+				noErrors(t, each(world, func(r *Ring) error { return pingSide(t.Context(), r, Right, 10) }))
+				noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 10); return err }))
+			}
+		})
+	}
+}
+
+// A peer whose queue pair is not ready says so at once, in what state it is and
+// what to do there.
+func TestPingSidePeerNotReady(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateExchanged)
+	r := world[0]
+	for _, step := range []func(context.Context, Values) error{r.RTR, r.RTS} {
+		if err := step(t.Context(), Values{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(want ...string) {
+		t.Helper()
+		start := time.Now()
+		_, err := r.PingSide(t.Context(), Right, 1)
+		text := textOf(err)
+		for _, want := range append(want, "left queue pair of rank 1 (127.") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: expected %q", text, want)
+			}
+		}
+		if took := time.Since(start); took > r.opts.Timeout {
+			t.Errorf("it took %s", took)
+		}
+		if s := r.State(); s != StateRTS || r.Usable() != nil {
+			t.Errorf("the ring is %s, usable %v: expected it as it was", s, r.Usable())
+		}
+	}
+	refused("is INIT", "run rtr there")
+	if err := world[1].RTR(t.Context(), Values{}); err != nil {
+		t.Fatal(err)
+	}
+	refused("is RTR", "run rts there")
+	if err := world[1].Left().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+		t.Fatal(err)
+	}
+	refused("is ERR", "run reset there")
+	if err := world[1].Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused("is RESET", "run init there")
+}
+
+// A peer that runs something else says so; nothing of its operation is touched.
+func TestPingSidePeerBusy(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateRTS)
+	world[1].Begin()
+	_, err := world[0].PingSide(t.Context(), Right, 1)
+	if text := textOf(err); !strings.Contains(text, "rank 1 (127.") || !strings.Contains(text, "is busy: an operation runs here") {
+		t.Errorf("%s: expected that rank 1 is busy", text)
+	}
+	if err := world[1].End(); err != nil {
+		t.Error(err)
+	}
+	if err := pingSide(t.Context(), world[0], Right, 3); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a neighbour begins while this rank answers a ping waits for the next
+// operation here.
+func TestPingSideDefersTheNextOperation(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateRTS)
+	h := Header{Kind: KindUser + 1, Epoch: 1, Seq: 9}
+	var b [HeaderSize]byte
+	h.Encode(b[:])
+	if err := world[1].Left().SendMessage(b[:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := pingSide(t.Context(), world[0], Right, 10); err != nil {
+		t.Fatal(err)
+	}
+	r := world[0]
+	r.Begin()
+	var wc [4]verbs.Completion
+	var n int
+	for deadline := time.Now().Add(5 * time.Second); n == 0 && time.Now().Before(deadline); {
+		var err error
+		if n, err = r.Poll(wc[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	side, kind, index := ParseWRID(wc[0].ID)
+	if n != 1 || side != Right || kind != WRRecv || KindOf(r.Right().Message(index, wc[0].ByteLen)) != KindUser+1 {
+		t.Errorf("%d completions, the first %+v: expected the neighbour's message", n, wc[0])
+	}
+	if err := r.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The ring of a peer that dies takes its place in the error.
+func TestPingSidePeerDies(t *testing.T) {
+	var w wire
+	world := newRings(t, 3, func(rank int, o *Options) {
+		o.ByHand, o.Timeout = true, 5*time.Second
+		if rank == 1 {
+			w.install(o)
+		}
+	})
+	upTo(t, world, StateRTS)
+	time.AfterFunc(100*time.Millisecond, w.cut)
+	_, err := world[0].PingSide(t.Context(), Right, 1<<24)
+	var v *Verdict
+	if !errors.As(err, &v) || v.Rank != 1 || world[0].State() != StateFailed {
+		t.Errorf("%v, the ring is %s: expected the loss of rank 1", err, world[0].State())
+	}
+}
+
+// Who gives up a ping frees its neighbour, too.
+func TestPingSideCancelled(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateRTS)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := world[0].PingSide(ctx, Right, 1<<24); !errors.Is(err, context.Canceled) || !strings.Contains(textOf(err), "reset on both ends") {
+		t.Errorf("%v: expected it to be cancelled", err)
+	}
+	start := time.Now()
+	noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
+	if took := time.Since(start); took > world[1].opts.Timeout+time.Second {
+		t.Errorf("the neighbour was held for %s", took)
+	}
+	upTo(t, world, StateRTS)
+	noErrors(t, each(world, func(r *Ring) error { return pingSide(t.Context(), r, Right, 3) }))
+}
+
+// A rank that goes on to the next operation waits until it has answered its
+// neighbour's ping, and a ping waits for the end of an operation.
+func TestPingSideAgainstSteps(t *testing.T) {
+	world := connect(t, 3, nil)
+	for range 20 {
+		noErrors(t, each(world, func(r *Ring) error {
+			if r.Rank() == 0 {
+				return errors.Join(pingSide(t.Context(), r, Left, 50), pingSide(t.Context(), r, Right, 50))
+			}
+			r.Begin()
+			return r.End()
+		}))
+		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))
+	}
+}
+
+func TestPingSideRefusesNonsense(t *testing.T) {
+	r := byHand(t, 1)[0]
+	if _, err := r.PingSide(t.Context(), 5, 1); !IsUsage(err) {
+		t.Error(err)
+	}
+	if _, err := r.PingSide(t.Context(), Left, 0); !IsUsage(err) {
+		t.Error(err)
+	}
+}
+
+// A message of another ping than the one that runs, and one that is damaged.
+func TestRoundCheck(t *testing.T) {
+	world := connect(t, 2, nil)
+	r := world[0]
+	x := &round{edge: r.Left(), total: 2}
+	for name, change := range map[string]func(h *Header, msg []byte){
+		"none":   func(*Header, []byte) {},
+		"epoch":  func(h *Header, _ []byte) { h.Epoch++ },
+		"sender": func(h *Header, _ []byte) { h.Sender = 0 },
+		"round":  func(h *Header, _ []byte) { h.Segment++ },
+		"count":  func(h *Header, _ []byte) { h.Arg++ },
+		"length": func(h *Header, _ []byte) { h.Length-- },
+		"data":   func(_ *Header, msg []byte) { msg[MessageSize-1] ^= 1 },
+		"sum":    func(h *Header, _ []byte) { h.Checksum++ },
+	} {
+		h := Header{Kind: KindEcho, Epoch: 1, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+		msg := make([]byte, MessageSize)
+		h.Checksum = fillPattern(msg[HeaderSize:], 1, 0)
+		change(&h, msg)
+		if err := r.checkRound(x, &h, msg); (err == nil) != (name == "none") {
+			t.Errorf("damage: %s: %v", name, err)
+		}
+	}
+}
