@@ -108,7 +108,7 @@ func (c *Control) greet(conn net.Conn) {
 		return
 	}
 	if f.Version != Version && f.Type != TypeProbe {
-		c.refuse(conn, f, &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(
+		c.disagree(conn, f, &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(
 			"rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
 			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version)})
 		return
@@ -152,6 +152,18 @@ func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
 	return err == nil
 }
 
+// disagree refuses a caller of another version or with another list. Only the
+// host that the left neighbour is expected on fails this rank with it: from any
+// other it may be a ring that is none of ours.
+func (c *Control) disagree(conn net.Conn, f *Frame, v *Verdict) {
+	if c.isExpected(conn.RemoteAddr()) {
+		c.refuse(conn, f, v)
+		return
+	}
+	c.answer(conn, f, TypeReject, rejection{Verdict: *v})
+	c.stranger(conn, v.Text)
+}
+
 // refuse sends a verdict to a caller who was told other things than this rank,
 // and fails this rank too while its ring is still coming up. A ring that runs is
 // not for a newcomer to break.
@@ -174,7 +186,11 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.answer(conn, f, TypeReject, rejection{Verdict: *c.reachedItself(f.Receiver), Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
-	if v := c.compare(conn, f, h); v != nil {
+	if v := c.compareLists(conn, f, h); v != nil {
+		c.disagree(conn, f, v)
+		return false
+	}
+	if v := c.comparePlaces(conn, f, h); v != nil {
 		c.refuse(conn, f, v)
 		return false
 	}
@@ -224,12 +240,9 @@ func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr 
 		"two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b)}
 }
 
-// compare checks what a caller was told against what this rank was told.
-func (c *Control) compare(conn net.Conn, f *Frame, h hello) *Verdict {
-	mismatch := func(format string, args ...any) *Verdict {
-		return &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(format, args...)}
-	}
-	caller := fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
+// compareLists checks the list that a caller was given against this rank's.
+func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
+	mismatch, caller := c.mismatch(conn, f, h)
 	switch {
 	case h.Size != c.size:
 		return mismatch("%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, c.name(c.rank), c.size)
@@ -241,6 +254,14 @@ func (c *Control) compare(conn net.Conn, f *Frame, h hello) *Verdict {
 			}
 		}
 		return mismatch("%s has another list (digest %s) than %s (digest %s): give all nodes the same --list", caller, h.Digest, c.name(c.rank), c.digest)
+	}
+	return nil
+}
+
+// comparePlaces checks a caller's place in the list against this rank's.
+func (c *Control) comparePlaces(conn net.Conn, f *Frame, h hello) *Verdict {
+	mismatch, caller := c.mismatch(conn, f, h)
+	switch {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
 		return c.twins(c.rank, c.self, c.listener.Addr(), h.identity, conn.RemoteAddr())
 	case f.Receiver != c.rank:
@@ -249,6 +270,14 @@ func (c *Control) compare(conn net.Conn, f *Frame, h hello) *Verdict {
 		return mismatch("%s calls %s on edge %d: expected rank %d on edge %d", caller, c.name(c.rank), f.Edge, c.neighbour(left), c.neighbour(left))
 	}
 	return nil
+}
+
+// mismatch returns what makes verdicts on a caller, and how to call it.
+func (c *Control) mismatch(conn net.Conn, f *Frame, h hello) (verdict func(format string, args ...any) *Verdict, caller string) {
+	verdict = func(format string, args ...any) *Verdict {
+		return &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(format, args...)}
+	}
+	return verdict, fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
 }
 
 // dial keeps the right link up until it is used: the neighbour may start late,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -120,24 +121,100 @@ func TestPortInUse(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	nodes := freshNodes(t, 2)
 	c := openRank(t, configFor(t, nodes, 1))
-	conn, err := net.Dial("tcp", nodes[1].String())
+	f := callAs(t, nodes[1], &Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1})
+	if f.Type != TypeReject || !strings.Contains(string(f.Payload), "speaks version 99") {
+		t.Errorf("%+v: expected to be rejected", f)
+	}
+	err := exchange(t.Context(), c)
+	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), "version 99") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Nodes of other rings and other versions that call from elsewhere are told why
+// they are refused, named, and no harm.
+func TestOtherRingsCall(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 3)
+	cfg := configFor(t, nodes, 1)
+	cfg.Addrs[0] = netip.MustParseAddrPort("192.0.2.1:18600") // where rank 0 is expected, by RFC 5737 nobody
+	one := openRank(t, cfg)
+	for _, call := range []struct {
+		version int
+		hello   string
+		want    string
+	}{
+		{Version + 1, `{}`, "speaks version"},
+		{Version, `{"size":5,"digest":"x"}`, "list of 5 nodes"},
+		{Version, `{"size":3,"digest":"x","list":["a:1","b:1","c:1"]}`, "entry 0 is a:1 there"},
+	} {
+		f := callAs(t, nodes[1], &Frame{Version: call.version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(call.hello)})
+		if f.Type != TypeReject || !strings.Contains(string(f.Payload), call.want) {
+			t.Errorf("%s %s: expected to be rejected: %s", f.Type, f.Payload, call.want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	err := one.wait(ctx, "news", func() []int { return []int{0} })
+	for _, want := range []string{"stranger at 127.0.0.1:", "speaks version", "list of 5 nodes", "entry 0 is a:1 there"} {
+		if !strings.Contains(textOf(err), want) {
+			t.Errorf("%v: expected %q", err, want)
+		}
+	}
+	world := []*Control{openRank(t, configFor(t, nodes, 0)), one, openRank(t, configFor(t, nodes, 2))}
+	noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
+}
+
+// callAs sends a first frame to a node and returns what it answers.
+func callAs(t *testing.T, to Node, f *Frame) *Frame {
+	t.Helper()
+	conn, err := net.Dial("tcp", to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	b, err := AppendFrame(nil, &Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1})
+	b, err := AppendFrame(nil, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	f, err := ReadFrame(conn)
-	if err != nil || f.Type != TypeReject || !strings.Contains(string(f.Payload), "speaks version 99") {
-		t.Errorf("%+v, %v: expected to be rejected", f, err)
+	answer, err := ReadFrame(conn)
+	if err != nil {
+		t.Fatal(err)
 	}
-	err = exchange(t.Context(), c)
-	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), "version 99") {
-		t.Errorf("%v", err)
+	return answer
+}
+
+func TestSameHost(t *testing.T) {
+	own := func(a netip.Addr) bool { return a.IsLoopback() || a == netip.MustParseAddr("10.0.0.1") }
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"10.0.0.2", "10.0.0.2", true},
+		{"::ffff:10.0.0.2", "10.0.0.2", true},
+		{"fe80::1%eth0", "fe80::1", true},
+		{"127.0.0.1", "127.3.2.1", true},
+		{"127.0.0.1", "10.0.0.1", true},
+		{"10.0.0.2", "10.0.0.1", false},
+		{"127.0.0.1", "10.0.0.2", false},
+	} {
+		if got := sameHost(netip.MustParseAddr(c.a), netip.MustParseAddr(c.b), own); got != c.want {
+			t.Errorf("%s and %s: %v, expected %v", c.a, c.b, got, c.want)
+		}
+	}
+	if isOwn(netip.MustParseAddr("192.0.2.1")) {
+		t.Error("192.0.2.1 is an example's address, not ours")
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if p := netip.MustParsePrefix(a.String()); !isOwn(p.Addr()) {
+			t.Errorf("%s is ours", p)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -20,6 +22,34 @@ var (
 	perftestMessage = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{8}:[0-9a-f]{16}:`)
 	httpMessage     = regexp.MustCompile(`^(GET|HEAD|POST|PUT|DELETE|OPTIONS|CONNECT|PATCH|TRACE|PRI) |^HTTP/`)
 )
+
+// isExpected tells whether a caller's address is of the host that the list has
+// for the left neighbour.
+func (c *Control) isExpected(caller net.Addr) bool {
+	from, err := netip.ParseAddrPort(caller.String())
+	return err == nil && sameHost(from.Addr(), c.cfg.Addrs[c.neighbour(left)].Addr(), isOwn)
+}
+
+// sameHost tells whether two addresses are one, or both of this machine: who
+// calls a neighbour on the own machine may do so from any of its addresses.
+func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
+	a, b = a.Unmap().WithZone(""), b.Unmap().WithZone("")
+	return a == b || own(a) && own(b)
+}
+
+func isOwn(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
+		p, err := netip.ParsePrefix(own.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
+}
 
 // Identify says in a few words what a program that sent these first bytes is.
 func Identify(head []byte) string {
