@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"ringcli/verbs"
 )
@@ -328,7 +327,7 @@ func (c *comparison) rights(f flow) {
 		if f.to.Access&right.flag != 0 {
 			continue
 		}
-		own, peer := f.values("", strings.Join(f.to.AccessFlags, " "))
+		own, peer := f.values(f.from.Access, f.to.Access)
 		c.add(Finding{right.severity, "access", f.to.Rank, own, peer,
 			fmt.Sprintf("the queue pair of %s gives rank %d no %s: %s", f.to.who(), f.from.Rank, right.flag, right.text),
 			again + ", without --access at init"})

@@ -124,7 +124,7 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize 
 	if e.slots, err = memory.Alloc(uint64(slotCount) * uint64(slotSize)); err != nil {
 		return e, err
 	}
-	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite); err != nil {
+	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
 		return e, fmt.Errorf("register %d slots of %d bytes: %w", slotCount, slotSize, err)
 	}
 	if e.messages, err = memory.Alloc((recvDepth + 1) * MessageSize); err != nil {

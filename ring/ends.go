@@ -196,33 +196,17 @@ func (t *turn) who() string {
 // askEnd is the kind of question that PeerEnd asks.
 const askEnd = "end"
 
+func init() {
+	answerers[askEnd] = func(r *Ring, _ context.Context, side Side, _ json.RawMessage) (any, error) { return r.OwnEnd(side) }
+}
+
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
 // The neighbour need not do anything: its ring answers, whatever state its queue
 // pair is in.
 func (r *Ring) PeerEnd(ctx context.Context, side Side) (End, error) {
-	var end End
-	control, err := r.controlRing()
-	if err != nil {
-		return end, err
-	}
-	asker, ok := any(control).(interface {
-		Ask(context.Context, int, string, any) (json.RawMessage, error)
-	})
-	if !ok {
-		return end, fmt.Errorf("the control ring cannot ask")
-	}
-	ctx, timely := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
-	defer timely()
-	ctx, cancel := r.whileAlive(ctx)
+	ctx, cancel := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
 	defer cancel()
-	raw, err := asker.Ask(ctx, int(side), askEnd, nil)
-	if err != nil {
-		return end, err
-	}
-	if err := json.Unmarshal(raw, &end); err != nil {
-		return end, fmt.Errorf("what %s says is no end of an edge: %w", r.nodeName(r.neighbour(side)), err)
-	}
-	return end, nil
+	return ask[End](ctx, r, side, askEnd, nil)
 }
 
 // askTimeout is how long an answer over TCP may take: a peer that is up answers

@@ -60,3 +60,6 @@ func accessFlags(a verbs.Access) []string {
 	}
 	return flags
 }
+
+// slotAccess is what the peer may do to the slots.
+const slotAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite

@@ -1,0 +1,247 @@
+package ring
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// symptom is a failed request: at which end, and what the other one says.
+type symptom struct {
+	flow   // from the end that failed to the other
+	status verbs.Status
+	failed *Failure // nil if it is not known
+}
+
+// suspects lists, by status, the attributes that bring it about, likeliest first,
+// as the end that failed names them; "peer:" is an attribute of the other end.
+var suspects = map[verbs.Status][]string{
+	verbs.RetryExceeded: {
+		"peer:qp_state", "port_state", "dest_qpn", "peer:dest_qpn", "dgid", "peer:dgid", "dest_udp_port", "gid_type", "gid", "link_layer", "pkey",
+		"sq_psn", "path_mtu", "peer:dest_udp_port",
+	},
+	verbs.RNRRetryExceeded:     {"sends_posted"},
+	verbs.RemoteInvalidRequest: {"access", "path_mtu", "max_rd_atomic"},
+	verbs.BadResponseError:     {"path_mtu"},
+	verbs.LocalQPOpError:       {"max_rd_atomic"},
+}
+
+// names of the attributes whose name depends on the direction.
+var mirrored = map[string]string{
+	"sq_psn": "rq_psn", "dest_qpn": "qpn", "dgid": "gid", "dest_udp_port": "udp_port", "sends_posted": "receives_posted", "max_rd_atomic": "max_dest_rd_atomic",
+}
+
+// suspect tells whether a finding is about an attribute of a list, and which.
+func (s symptom) suspect(f Finding) int {
+	return slices.IndexFunc(suspects[s.status], func(name string) bool {
+		theirs := strings.HasPrefix(name, "peer:")
+		name = strings.TrimPrefix(name, "peer:")
+		at := s.from.Rank
+		if theirs {
+			at = s.to.Rank
+		}
+		other, directed := mirrored[name]
+		switch {
+		case name == "qp_state":
+			return f.Attribute == name && f.Rank == at
+		case name == "access": // the other's
+			return f.Attribute == name && f.Rank == s.to.Rank && s.asksFor(f)
+		case name == "path_mtu":
+			return f.Attribute == name && s.longerThan(min(s.from.PathMTU, s.to.PathMTU))
+		case !directed:
+			return f.Attribute == name
+		case s.outward != theirs: // the own end's
+			return f.Attribute == name
+		default:
+			return f.Attribute == other
+		}
+	})
+}
+
+// needs is the right that a request needs.
+func needs(opcode string) verbs.Access {
+	switch opcode {
+	case verbs.OpWrite.String(), verbs.OpWriteImm.String():
+		return verbs.AccessRemoteWrite
+	case verbs.OpRead.String():
+		return verbs.AccessRemoteRead
+	case verbs.OpCompSwap.String(), verbs.OpFetchAdd.String():
+		return verbs.AccessRemoteAtomic
+	}
+	return 0
+}
+
+// asksFor tells whether the failed request needs the right that a finding says is
+// missing.
+func (s symptom) asksFor(f Finding) bool {
+	if s.failed == nil {
+		return true
+	}
+	right := needs(s.failed.Opcode)
+	return right != 0 && strings.Contains(f.Text, "no "+right.String()+":")
+}
+
+func (s symptom) longerThan(n int) bool { return s.failed == nil || s.failed.Length > uint64(n) }
+
+// finding makes one about the two ends of the symptom.
+func (s symptom) finding(attribute string, rank int, from, to, text, fix string) *Finding {
+	f := &Finding{Severity: Fault, Attribute: attribute, Rank: rank, Text: text, Fix: fix}
+	f.Own, f.Peer = s.values(from, to)
+	return f
+}
+
+// evidence says what the failed request and the counters tell, where what the
+// ends say of themselves does not explain the status. It returns nil if nothing.
+func (s symptom) evidence() *Finding {
+	switch s.status {
+	case verbs.RetryExceeded:
+		return s.silence()
+	case verbs.RNRRetryExceeded:
+		return s.finding(s.attribute("sends_posted", "receives_posted"), s.to.Rank, fmt.Sprintf("rnr_retry %d", s.from.RNRRetry), fmt.Sprintf("receives_posted %d", s.to.ReceivesPosted),
+			fmt.Sprintf("%s had no receive posted (it has %d by now), and each SEND and WRITE_IMM takes one: RNR_RETRY_EXC (13) at rank %d after rnr_retry %d",
+				s.to.who(), s.to.ReceivesPosted, s.from.Rank, s.from.RNRRetry),
+			fmt.Sprintf("post receives on rank %d before rank %d sends; a higher --rnr-retry or --min-rnr-timer waits longer", s.to.Rank, s.from.Rank))
+	case verbs.RemoteInvalidRequest:
+		return s.tooLong(s.to.Failure, s.failed)
+	case verbs.LocalLengthError:
+		return s.swapped().tooLong(s.failed, s.to.Failure)
+	case verbs.RemoteAccessError:
+		return s.key()
+	case verbs.RemoteOpError:
+		if s.to.Failure != nil {
+			return s.finding("first_error", s.to.Rank, s.text(), s.to.FirstError,
+				fmt.Sprintf("%s could not carry out a request of rank %d: its own error was %s", s.to.who(), s.from.Rank, s.to.FirstError),
+				"mend the receive of rank "+fmt.Sprint(s.to.Rank)+": lkey, address and length must lie in a region of its own; then "+again)
+		}
+	case verbs.LocalProtectionError:
+		return s.localKey()
+	}
+	return nil
+}
+
+// swapped is the other direction. The findings stay those of the own end.
+func (s symptom) swapped() symptom {
+	s.from, s.to, s.outward = s.to, s.from, !s.outward
+	return s
+}
+
+func (s symptom) text() string {
+	if s.failed == nil {
+		return s.status.Err().Error()
+	}
+	return s.failed.String()
+}
+
+// tooLong explains a message that was longer than the receive that it met.
+func (s symptom) tooLong(receive, send *Failure) *Finding {
+	if receive == nil || receive.Status != uint32(verbs.LocalLengthError) {
+		return nil
+	}
+	length := "a message"
+	if send != nil {
+		length = fmt.Sprintf("a message of %d bytes", send.Length)
+	}
+	return s.finding("length", s.from.Rank, length, fmt.Sprintf("a receive of %d bytes", receive.Length),
+		fmt.Sprintf("%s sent %s and the receive of %s holds %d: LOC_LEN (1) there, REM_INV_REQ (9) at the sender", s.from.who(), length, s.to.who(), receive.Length),
+		"post longer receives, or send less; then "+again)
+}
+
+// key explains a request that the other end's memory did not allow: what was
+// asked for beside what was advertised.
+func (s symptom) key() *Finding {
+	var offered []string
+	slots := Region{Name: "slots", Addr: s.to.Slots.Addr, Length: s.to.Slots.Length, RKey: s.to.Slots.RKey, Access: slotAccess}
+	regions := append([]Region{slots}, s.to.Regions...)
+	for _, g := range regions {
+		offered = append(offered, fmt.Sprintf("%s: rkey %#x, %d bytes from %#x, %s", g.Name, g.RKey, g.Length, g.Addr, g.Access))
+	}
+	advertised := strings.Join(offered, "; ")
+	if s.failed == nil {
+		return s.finding("rkey", s.from.Rank, "", advertised,
+			fmt.Sprintf("%s refused a key, address or range of rank %d (REM_ACCESS, 10); it offers %s", s.to.who(), s.from.Rank, advertised), "use what it offers; then "+again)
+	}
+	f := s.failed
+	asked := fmt.Sprintf("%s of %d bytes at %#x with rkey %#x", f.Opcode, f.Length, f.RemoteAddr, f.RKey)
+	refused := fmt.Sprintf("%s refused rank %d's %s (REM_ACCESS, 10): ", s.to.who(), s.from.Rank, asked)
+	i := slices.IndexFunc(regions, func(g Region) bool { return g.RKey == f.RKey })
+	if i < 0 {
+		return s.finding("rkey", s.from.Rank, asked, advertised, refused+"no region of it has this rkey; it offers "+advertised, "use an rkey that it offers; then "+again)
+	}
+	g := regions[i]
+	switch right := needs(f.Opcode); {
+	case g.Access&right == 0:
+		return s.finding("access", s.to.Rank, asked, offered[i], refused+fmt.Sprintf("its region %s gives no %s", offered[i], right),
+			fmt.Sprintf("register the region with %s, or use another; then %s", right, again))
+	case f.RemoteAddr < g.Addr || f.RemoteAddr-g.Addr > g.Length || f.Length > g.Length-(f.RemoteAddr-g.Addr):
+		return s.finding("range", s.from.Rank, asked, offered[i], refused+"that is outside its region "+offered[i], "stay within the region; then "+again)
+	default:
+		return s.finding("rkey", s.to.Rank, asked, offered[i], refused+"its region "+offered[i]+" would allow it by now: it was registered later, or closed", "register it before the request; then "+again)
+	}
+}
+
+// localKey explains a request whose own memory is none of its rank's.
+func (s symptom) localKey() *Finding {
+	var have []string
+	for _, g := range s.from.Regions {
+		have = append(have, fmt.Sprintf("%s: lkey %#x, %d bytes from %#x, %s", g.Name, g.LKey, g.Length, g.Addr, g.Access))
+	}
+	regions := "none by hand"
+	if len(have) > 0 {
+		regions = strings.Join(have, "; ")
+	}
+	text := fmt.Sprintf("%s posted memory that no region covers with its lkey (LOC_PROT, 4)", s.from.who())
+	sge := ""
+	if s.failed != nil {
+		sge = fmt.Sprintf("lkey %#x, %d bytes at %#x", s.failed.LKey, s.failed.Length, s.failed.Addr)
+		text = fmt.Sprintf("%s posted %s, which no region covers (LOC_PROT, 4); its regions: %s", s.from.who(), sge, regions)
+	}
+	return s.finding("lkey", s.from.Rank, sge, "", text, "use lkey, address and length of one region, with LOCAL_WRITE to receive or READ; then "+again)
+}
+
+// silence explains retries that ran out although the ends agree: by what the
+// devices have counted since the queue pairs came to RTR.
+func (s symptom) silence() *Finding {
+	from, to := s.from, s.to
+	patience := fmt.Sprintf("4.096 us * 2^%d * %d tries = %s", from.QPTimeout, int(from.RetryCnt)+1,
+		(verbs.AckTimeout(from.QPTimeout) * time.Duration(from.RetryCnt+1)).Round(time.Millisecond))
+	port := to.UDPPort
+	if port == 0 {
+		port = 4791
+	}
+	grew := func(e *End, name string) uint64 { return e.Counters[name] - min(e.Counters[name], e.CountersRTR[name]) }
+	count := func(name string) (string, string) {
+		return fmt.Sprintf("%s +%d", name, grew(from, name)), fmt.Sprintf("%s +%d", name, grew(to, name))
+	}
+	told := func(counter, text, fix string, args ...any) *Finding {
+		a, b := count(counter)
+		return s.finding(counter, to.Rank, a, b, fmt.Sprintf(text, args...), fix)
+	}
+	_, counts := to.Counters["port_rcv_packets"]
+	switch {
+	case counts && grew(to, "port_rcv_packets") == 0:
+		return told("port_rcv_packets", "TCP ok, RDMA silent: TCP reaches %s, but its device has counted no packet since its queue pair came to RTR: RoCE traffic to %s, UDP port %d, is filtered or goes elsewhere; RETRY_EXC (12) at rank %d after %s",
+			fmt.Sprintf("open UDP port %d between the nodes and check the route from %s to %s", port, from.GID.Addr(), to.GID.Addr()),
+			to.who(), to.GID.Addr(), port, from.Rank, patience)
+	case grew(to, "wrong_peer") > 0:
+		return told("wrong_peer", "packets reach %s from another address than %s, whom its queue pair expects; it drops them: RETRY_EXC (12) at rank %d", "check --gid-index and the source address of the route at rank "+fmt.Sprint(from.Rank),
+			to.who(), to.DGID, from.Rank)
+	case grew(to, "unknown_qp") > 0:
+		return told("unknown_qp", "packets reach %s for a queue pair that it does not have: RETRY_EXC (12) at rank %d", again, to.who(), from.Rank)
+	case grew(to, "icrc_error") > 0:
+		return told("icrc_error", "packets reach %s damaged (wrong ICRC), and it drops them: RETRY_EXC (12) at rank %d", "check cables, offloads and what rewrites packets on the way", to.who(), from.Rank)
+	case counts && grew(from, "port_rcv_packets") == 0:
+		f := told("port_rcv_packets", "packets reach %s, but no answer comes back to %s: RoCE traffic to %s, UDP port %d, is filtered on the way back; RETRY_EXC (12) after %s",
+			fmt.Sprintf("open UDP port %d towards rank %d", from.UDPPort, from.Rank), to.who(), from.who(), from.GID.Addr(), from.UDPPort, patience)
+		f.Rank = from.Rank
+		return f
+	case grew(to, "out_of_sequence") > 0:
+		return told("out_of_sequence", "packets to %s were lost on the way (it counted gaps) and sending them again did not help within %s: loss or congestion; RETRY_EXC (12) at rank %d",
+			"look for drops and pauses on the path; a higher --qp-timeout or --retry-cnt waits longer", to.who(), patience, from.Rank)
+	default:
+		return told("port_rcv_packets", "%s did not answer rank %d within %s: it was stopped, or the path was cut for a while; RETRY_EXC (12)",
+			"a higher --qp-timeout or --retry-cnt waits longer; then "+again, to.who(), from.Rank, patience)
+	}
+}
