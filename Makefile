@@ -4,11 +4,19 @@ GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X ringcli/cli.version=$(VERSION)
 
+# Where `make install` puts things; DESTDIR is put before it, for packagers.
+PREFIX  ?= /usr/local
+bindir  := $(DESTDIR)$(PREFIX)/bin
+datadir := $(DESTDIR)$(PREFIX)/share
+bash    := $(datadir)/bash-completion/completions/ringcli
+zsh     := $(datadir)/zsh/site-functions/_ringcli
+fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
+
 # Minutes that a package's tests may take: a hang must end, a slow machine may
 # be slow. The full matrix of collectives alone has ten.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build test race lint fuzz cross clean
+.PHONY: all build test race lint fuzz cross golden man install uninstall clean
 
 all: build
 
@@ -32,6 +40,30 @@ fuzz:
 cross:
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+
+# Writes the files that tests compare with: examples of what each command prints,
+# the JSON Schema, man pages, README's reference. `git diff` shows what changed.
+golden:
+	UPDATE_GOLDEN=1 $(GO) test ./cli/... -run 'Golden'
+
+man:
+	UPDATE_GOLDEN=1 $(GO) test ./cli -run 'Golden(ManPages|Reference)'
+
+install: build
+	install -D -m 755 ringcli $(bindir)/ringcli
+	install -d $(datadir)/man/man1 $(datadir)/man/man7
+	install -m 644 cli/man/*.1 $(datadir)/man/man1
+	install -m 644 cli/man/*.7 $(datadir)/man/man7
+	install -d $(dir $(bash) $(zsh) $(fish))
+	./ringcli completion bash > $(bash)
+	./ringcli completion zsh > $(zsh)
+	./ringcli completion fish > $(fish)
+	install -D -m 644 cli/schema/ringcli.schema.json $(datadir)/ringcli/ringcli.schema.json
+
+uninstall:
+	rm -f $(bindir)/ringcli $(bash) $(zsh) $(fish) $(datadir)/ringcli/ringcli.schema.json
+	rm -f $(addprefix $(datadir)/man/man1/,$(notdir $(wildcard cli/man/*.1))) \
+		$(addprefix $(datadir)/man/man7/,$(notdir $(wildcard cli/man/*.7)))
 
 clean:
 	rm -f ringcli
