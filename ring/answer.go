@@ -88,7 +88,7 @@ func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
 		if failure != nil {
 			return failure
 		}
-		if s, _ := r.stateOf(side); s >= from && s <= to {
+		if s := r.standing([]Side{side}).State; s >= from && s <= to {
 			return nil
 		}
 		select {
@@ -162,8 +162,8 @@ func (r *Ring) RunID(ctx context.Context) (string, error) {
 func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 	const name = "wait for the neighbours"
 	check := func() error {
-		if s, detail := r.stateOf(Left, Right); s < StateExchanged || s > StateReady {
-			return &StepError{Step: name, State: s, Detail: detail, Missing: map[bool]string{true: "exchange"}[s < StateExchanged]}
+		if s := r.standing(bothSides); s.State < StateExchanged || s.State > StateReady {
+			return stepError(name, s, StateRTR)
 		}
 		return nil
 	}

@@ -80,7 +80,7 @@ func (r *Ring) createEdges() error {
 // yet: a step that failed half-way goes on where it stopped.
 func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 	for _, side := range v.sides() {
-		if s, _ := r.stateOf(side); s >= to {
+		if r.standing([]Side{side}).State >= to {
 			continue
 		}
 		e := r.edges[side]

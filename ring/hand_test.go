@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"ringcli/verbs"
 )
@@ -154,5 +156,101 @@ func BenchmarkUsable(b *testing.B) {
 		if err := world[0].Usable(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A neighbour that is not there yet leaves the ring open; the exchange is taken
+// again when it is.
+func TestExchangeTooSoon(t *testing.T) {
+	world := newRings(t, 3, func(_ int, o *Options) { o.ByHand, o.Timeout = true, time.Second })
+	early := world[:2]
+	noErrors(t, each(early, func(r *Ring) error { return errors.Join(r.Open(t.Context()), r.Init(t.Context(), Values{})) }))
+	for i, err := range each(early, func(r *Ring) error { return r.Exchange(t.Context()) }) {
+		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(text, "rank 2 (127.") || !strings.Contains(text, "not started") || strings.Contains(text, "\n") {
+			t.Errorf("rank %d: %s: expected one line that says who is missing", i, text)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if err := world[0].Exchange(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: expected it to be cancelled", err)
+	}
+	for i, r := range early {
+		if s := r.State(); s != StateInitialised || r.Err() != nil {
+			t.Errorf("rank %d is %s, %v", i, s, r.Err())
+		}
+	}
+	upTo(t, world, StateRTS)
+	noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))
+}
+
+// A rank whose steps are taken one by one and ranks that connect by themselves
+// make one ring.
+func TestByHandBesideAutomatic(t *testing.T) {
+	const hand = 1
+	servers := freshServers(t, 3)
+	world := make([]*Ring, len(servers))
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i := range servers {
+		wg.Go(func() {
+			o := testOptions()
+			if i != hand {
+				world[i], errs[i] = Connect(t.Context(), servers, i, o)
+				return
+			}
+			o.ByHand = true
+			if world[i], errs[i] = New(servers, i, o); errs[i] != nil {
+				return
+			}
+			for _, step := range handSteps(world[i]) {
+				time.Sleep(100 * time.Millisecond) // far longer than a retransmission takes
+				if err := step.take(t.Context()); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	noErrors(t, errs)
+	noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 20); return err }))
+	for _, r := range world {
+		if s := r.State(); s != StateReady {
+			t.Errorf("rank %d is %s", r.Rank(), s)
+		}
+	}
+	noErrors(t, each(world, func(r *Ring) error { return r.Close() }))
+}
+
+// Who waits for a neighbour in vain says for whom, and in what state it is.
+func TestAwaitNeighboursInVain(t *testing.T) {
+	world := newRings(t, 2, func(rank int, o *Options) { o.ByHand, o.Timeout = rank == 1, time.Second })
+	upTo(t, world, StateExchanged)
+	noErrors(t, []error{world[0].RTR(t.Context(), Values{})})
+	err := world[0].AwaitNeighbours(t.Context())
+	if text := textOf(err); !strings.Contains(text, "queue pair of rank 1 (127.") || !strings.Contains(text, "is INIT") || !strings.Contains(text, "run rtr there") {
+		t.Errorf("%s: expected rank 1's state", text)
+	}
+	if s := world[0].State(); s != StateFailed {
+		t.Errorf("the ring is %s: expected it to have failed", s)
+	}
+}
+
+func TestRunID(t *testing.T) {
+	world := byHand(t, 4)
+	if id, err := world[3].RunID(t.Context()); err == nil {
+		t.Errorf("%q before the exchange", id)
+	}
+	upTo(t, world, StateExchanged)
+	ids := make([]string, len(world))
+	noErrors(t, each(world, func(r *Ring) (err error) { ids[r.Rank()], err = r.RunID(t.Context()); return err }))
+	for i, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Errorf("rank %d has the run %q: expected %q", i, id, ids[0])
+		}
+	}
+	if other := byHand(t, 1)[0]; other.runID == ids[0] {
+		t.Errorf("two runs with one id %q", ids[0])
 	}
 }

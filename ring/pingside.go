@@ -125,7 +125,7 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 		return nil, fmt.Errorf("%s cannot read the request for a ping: %w", r.nodeName(r.rank), err)
 	}
 	ready := func() error {
-		if s, _ := r.stateOf(side); s != StateRTS && s != StateReady {
+		if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
 			return r.notReady(side)
 		}
 		return nil

@@ -69,101 +69,122 @@ func (e *StepError) Error() string {
 	}
 }
 
-// checkStep tells whether the step to a state may be taken in state s.
-func checkStep(s, to State) error {
-	e := &StepError{Step: steps[to], State: s}
-	switch {
-	case s == to-1, s == StateReady && to == StateReady, s == StateExchanged && to == StateExchanged:
-		return nil
-	case s == StateError:
-		e.Missing = "reset"
-	case s < to-1:
-		e.Missing = steps[s+1]
-	}
-	return e
-}
-
 // State returns how far the ring has come. It asks the queue pairs.
-func (r *Ring) State() State {
-	s, _ := r.stateOf(Left, Right)
-	return s
+func (r *Ring) State() State { return r.standing(bothSides).State }
+
+var bothSides = []Side{Left, Right}
+
+// standing is how far some edges have come.
+type standing struct {
+	State
+	// behind is the edge that is behind the other, or in error; nil if none is.
+	behind *Edge
+	qp     verbs.QPState // of behind
+	err    error         // why behind could not be asked
 }
 
-// stateOf returns how far some edges have come, and which queue pair is behind,
-// or in error.
-func (r *Ring) stateOf(sides ...Side) (State, string) {
+// detail names the queue pair that holds the others up, if one does.
+func (s standing) detail() string {
+	switch {
+	case s.behind == nil:
+		return ""
+	case s.err != nil:
+		return fmt.Sprintf("the %s queue pair cannot be queried: %v", s.behind.Side, s.err)
+	default:
+		return fmt.Sprintf("the %s queue pair is %s", s.behind.Side, s.qp)
+	}
+}
+
+// standing asks the queue pairs of some edges; the one that is behind counts.
+func (r *Ring) standing(sides []Side) standing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state != StateOpened {
-		return r.state, ""
+		return standing{State: r.state}
 	}
-	least, detail, differ := StateReady, "", false
+	var least standing
+	differ := false
 	for i, side := range sides {
-		e := r.edges[side]
-		if e == nil {
-			return StateOpened, ""
+		if r.edges[side] == nil {
+			return standing{State: StateOpened}
 		}
-		s, text := r.edgeState(e)
-		if s == StateError {
-			return s, text
+		s := r.standingOf(r.edges[side])
+		if s.State == StateError {
+			return s
 		}
-		differ = differ || i > 0 && s != least
-		if i == 0 || s < least {
-			least, detail = s, text
+		differ = differ || i > 0 && s.State != least.State
+		if i == 0 || s.State < least.State {
+			least = s
 		}
 	}
 	if !differ {
-		detail = ""
+		least.behind = nil
 	}
-	return least, detail
+	return least
 }
 
-// edgeState asks one queue pair. It needs mu.
-func (r *Ring) edgeState(e *Edge) (State, string) {
+// standingOf asks one queue pair. It needs mu.
+func (r *Ring) standingOf(e *Edge) standing {
 	attr, _, err := e.QP.Query()
+	s := standing{State: StateError, behind: e, qp: attr.State, err: err}
 	if err != nil {
-		return StateError, fmt.Sprintf("the %s queue pair cannot be queried: %v", e.Side, err)
+		return s
 	}
-	text := fmt.Sprintf("the %s queue pair is %s", e.Side, attr.State)
 	switch attr.State {
 	case verbs.StateReset:
-		return StateOpened, text
+		s.State = StateOpened
 	case verbs.StateInit:
+		s.State = StateInitialised
 		if r.exchanged {
-			return StateExchanged, text
+			s.State = StateExchanged
 		}
-		return StateInitialised, text
 	case verbs.StateRTR, verbs.StateSQD: // neither sends
-		return StateRTR, text
+		s.State = StateRTR
 	case verbs.StateRTS:
+		s.State = StateRTS
 		if e.pinged {
-			return StateReady, text
+			s.State = StateReady
 		}
-		return StateRTS, text
-	default:
-		return StateError, text
 	}
+	return s
 }
 
 // Usable returns nil if the queue pairs are in RTS and the ring has not failed,
-// else why operations cannot run. It asks the queue pairs.
+// else why operations cannot run. It asks the queue pairs, which costs two calls
+// of the device; Failed, for poll loops, costs nothing.
 func (r *Ring) Usable() error {
-	s, detail := r.stateOf(Left, Right)
+	s := r.standing(bothSides)
 	r.mu.Lock()
 	failure, spoilt := r.err, r.spoilt
 	r.mu.Unlock()
-	e := &StepError{Step: "operation", State: s, Detail: detail}
 	switch {
 	case failure != nil:
 		return failure
-	case spoilt != nil && s < StateError:
+	case s.State != StateRTS && s.State != StateReady:
+		return stepError("operation", s, StateReady)
+	default:
 		return spoilt
-	case s == StateRTS || s == StateReady:
+	}
+}
+
+// mayStep tells whether a step may be taken on some edges.
+func (r *Ring) mayStep(to State, sides []Side) error {
+	s := r.standing(sides)
+	if s.State == to-1 || s.State == to && (to == StateReady || to == StateExchanged) {
 		return nil
-	case s < StateRTS:
-		e.Missing = steps[s+1]
-	case s == StateError:
+	}
+	return stepError(steps[to], s, to)
+}
+
+// stepError says why the step to a state cannot be taken: what comes first, or
+// that it is done.
+func stepError(step string, s standing, to State) error {
+	e := &StepError{Step: step, State: s.State, Detail: s.detail()}
+	switch {
+	case s.State == StateError:
 		e.Missing = "reset"
+	case s.State < to-1:
+		e.Missing = steps[s.State+1]
 	}
 	return e
 }

@@ -30,17 +30,6 @@ func (r *Ring) untimedStep(ctx context.Context, to State, v Values, do func(cont
 	return r.attempt(ctx, steps[to], func() error { return r.mayStep(to, v.sides()) }, do)
 }
 
-// mayStep tells whether a step may be taken on some edges.
-func (r *Ring) mayStep(to State, sides []Side) error {
-	s, detail := r.stateOf(sides...)
-	err := checkStep(s, to)
-	var e *StepError
-	if errors.As(err, &e) {
-		e.Detail = detail
-	}
-	return err
-}
-
 // attempt has the turn while it does something that check allows. Without
 // Options.ByHand an error fails the ring.
 func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context) error) error {
