@@ -59,6 +59,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
 	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
 	numberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
+	protocolFlag(fs)
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")

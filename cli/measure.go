@@ -2,19 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 )
-
-// batchTime is how long a batch of --duration should take: long beside the
-// broadcast between two batches, short beside the time of a person.
-const batchTime = 200 * time.Millisecond
 
 // vectors are an operation's buffers on this rank.
 type vectors struct {
@@ -128,7 +122,8 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 
 // measure warms up, measures, checks if that was asked for, and puts all ranks'
 // results together. Every rank gets the same Measurement, and the leader the
-// ranks' own besides.
+// ranks' own besides. If it was stopped, the Measurement is of what was done, and
+// the error is errStopped.
 func (m *Member) measure(ctx context.Context, s *Session, o operation) (result Measurement, err error) {
 	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
 	if err != nil {
@@ -145,13 +140,7 @@ func (m *Member) measure(ctx context.Context, s *Session, o operation) (result M
 	m.fill(o, v, 0)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	for i := range o.warmup {
-		if err := m.once(ctx, o, v); err != nil {
-			return result, err
-		}
-		s.Progress.Step("warm-up %d/%d", i+1, o.warmup)
-	}
-	w, wrong, first, err := m.batches(ctx, s, o, v)
+	w, wrong, first, stopped, err := m.batches(ctx, s, o, v)
 	if err != nil {
 		return result, err
 	}
@@ -163,9 +152,18 @@ func (m *Member) measure(ctx context.Context, s *Session, o operation) (result M
 	if err != nil {
 		return result, err
 	}
-	result = Measurement{
+	result = m.resultOf(o, plan, w.count(), all)
+	if stopped {
+		return result, errStopped("%s", o.pace().doneOf(w.count()))
+	}
+	return result, nil
+}
+
+// resultOf puts the ranks' results together.
+func (m *Member) resultOf(o operation, plan collective.Plan, iters int, all []RankMeasurement) Measurement {
+	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm, Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: w.count(),
+		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm, Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: iters,
 	}
 	if o.op == collective.OpAllGather {
 		result.Op = ""
@@ -174,7 +172,7 @@ func (m *Member) measure(ctx context.Context, s *Session, o operation) (result M
 	if m.comm.Rank() == 0 {
 		result.PerRank = all
 	}
-	return result, nil
+	return result
 }
 
 // merge puts the ranks' results together.
@@ -198,65 +196,48 @@ func (m *Measurement) merge(all []RankMeasurement) {
 	m.AlgBW, m.BusBW = Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
 }
 
-// batches measures --iters iterations, or as many batches as fit --duration,
-// which the leader decides for all ranks. Each batch ends with a checked run.
-func (m *Member) batches(ctx context.Context, s *Session, o operation, v vectors) (w *stopwatch, wrong uint64, first *WrongElement, err error) {
+// pace is how often the operation is repeated.
+func (o operation) pace() pace { return pace{o.warmup, o.iters, o.duration} }
+
+// batches warms up and measures. Each batch of --duration ends with a checked
+// run, and all iterations of --iters with one.
+func (m *Member) batches(ctx context.Context, s *Session, o operation, v vectors) (w *stopwatch, wrong uint64, first *WrongElement, stopped bool, err error) {
 	w = newStopwatch()
-	begun := time.Now()
-	next := o.iters
-	if o.duration > 0 {
-		next = 1
+	check := func() error {
+		bad, at, err := m.checked(ctx, o, v)
+		if wrong += bad; first == nil {
+			first = at
+		}
+		return err
 	}
-	for next > 0 {
-		for i := range next {
+	begun, warmed := time.Now(), 0
+	stopped, err = m.inBatches(ctx, s, o.pace(), func(warm, n int) error {
+		for range warm {
+			if err := m.once(ctx, o, v); err != nil {
+				return err
+			}
+			warmed++
+			s.Progress.Step("warm-up %d/%d", warmed, o.warmup)
+		}
+		for range n {
 			t := time.Now()
-			if err = m.once(ctx, o, v); err != nil {
-				return w, wrong, first, err
+			if err := m.once(ctx, o, v); err != nil {
+				return err
 			}
 			w.add(time.Since(t))
 			if o.duration > 0 {
 				s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
 			} else {
-				s.Progress.Step("%d/%d", i+1, next)
+				s.Progress.Step("%d/%d", w.count(), o.iters)
 			}
 		}
-		if o.check {
-			bad, at, err := m.checked(ctx, o, v)
-			if err != nil {
-				return w, wrong, first, err
-			}
-			if wrong += bad; first == nil {
-				first = at
-			}
+		if o.check && o.duration > 0 && n > 0 {
+			return check()
 		}
-		if o.duration == 0 {
-			break
-		}
-		if next, err = m.nextBatch(ctx, w, o.duration-time.Since(begun)); err != nil {
-			return w, wrong, first, err
-		}
+		return nil
+	})
+	if err == nil && o.check && o.duration == 0 && w.count() > 0 {
+		err = check()
 	}
-	return w, wrong, first, nil
-}
-
-// nextBatch returns the number of iterations that all ranks run next, 0 to stop:
-// the leader's clock decides.
-func (m *Member) nextBatch(ctx context.Context, w *stopwatch, left time.Duration) (n int, err error) {
-	var data []byte
-	if m.comm.Rank() == 0 {
-		if left > 0 {
-			mean := max(w.h.Mean(), 1)
-			n = max(1, int(float64(min(left, batchTime))/mean))
-		}
-		if data, err = json.Marshal(n); err != nil {
-			return 0, err
-		}
-	}
-	if data, err = m.ring.Broadcast(ctx, data); err != nil {
-		return 0, err
-	}
-	if err := json.Unmarshal(data, &n); err != nil || n < 0 {
-		return 0, fmt.Errorf("the leader's next batch is %q: expected a number of iterations; do all ranks run the same version?", data)
-	}
-	return n, nil
+	return w, wrong, first, stopped, err
 }

@@ -81,16 +81,33 @@ func (s *Session) setting(call Call, name string) (configs.Value, error) {
 	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
 }
 
+// protocols returns the protocols to use: one, or in a bench as many as are
+// compared.
+func (s *Session) protocols(call Call) ([]collective.Protocol, error) {
+	if f := call.Flags.Lookup("protocol"); f != nil && f.Changed {
+		if list, ok := f.Value.(*protocolList); ok {
+			return *list, nil
+		}
+	}
+	name, err := s.setting(call, "protocol")
+	if err != nil {
+		return nil, err
+	}
+	p, err := collective.ParseProtocol(name.String())
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return []collective.Protocol{p}, nil
+}
+
 // callOptions reads protocol, segment and depth. What was not set anywhere is
 // left to the library, which chooses by the size.
 func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
-	protocol, err := s.setting(call, "protocol")
+	protocols, err := s.protocols(call)
 	if err != nil {
 		return o, err
 	}
-	if o.Protocol, err = collective.ParseProtocol(protocol.String()); err != nil {
-		return o, usageError("%w", err)
-	}
+	o.Protocol = protocols[0]
 	segment, err := s.setting(call, "segment")
 	if err != nil {
 		return o, err
@@ -123,6 +140,9 @@ func (s *Session) operationOf(call Call) (operation, error) {
 	}
 	o.inPlace, o.check = isOn(fs, "in-place"), isOn(fs, "check")
 	elements := size / uint64(o.typ.Size())
+	if err := enoughFor(call.Name, "--size", size, o.typ); err != nil {
+		return o, err
+	}
 	if fs.Changed("count") {
 		elements = uint64(count)
 	}
@@ -131,6 +151,15 @@ func (s *Session) operationOf(call Call) (operation, error) {
 	}
 	o.count = int(elements)
 	return o, nil
+}
+
+// enoughFor refuses a size that is not zero and holds no element: it would
+// measure nothing. What is left over beyond whole elements is left out.
+func enoughFor(command, flag string, size uint64, t reduce.Type) error {
+	if size > 0 && size < uint64(t.Size()) {
+		return usageError("%s: %s %s is less than an element of %s: expected at least %d bytes", command, flag, configs.FormatSize(size), t, t.Size())
+	}
+	return nil
 }
 
 // repeated reads the flags that a collective and its bench have in common.
@@ -177,16 +206,20 @@ func runOperation(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.member.measure(ctx, s, o)
-	if err != nil {
-		return err
+	m, stopped := s.member.measure(ctx, s, o)
+	if stopped != nil && (!isStopped(stopped) || m.Iters == 0) {
+		return stopped
 	}
+	// What a long run has measured is worth its line though it was cut short.
 	verdict := m.verdict(o.floor)
 	m.OK = verdict == nil
 	if err := s.Out.Print(m); err != nil {
 		return err
 	}
-	return verdict
+	if verdict != nil && (stopped == nil || ExitCode(verdict) == ExitCritical) {
+		return verdict
+	}
+	return stopped
 }
 
 // verdict is the error that a measurement amounts to: the same on all ranks.

@@ -89,8 +89,8 @@ type Config struct {
 	values map[string]Value
 }
 
-// Load reads flags, environment and file. Flags that are not in Settings are
-// left alone; flags may be nil. An explicit file must exist; empty means
+// Load reads flags, environment and file. Flags that AddFlags has not declared
+// are left alone; flags may be nil. An explicit file must exist; empty means
 // RINGCLI_CONFIG, then the usual places, where no file need be. Errors wrap
 // ErrInvalid: a file that cannot be read, a key that is not known, a value
 // that is not allowed, with its origin.
@@ -127,11 +127,19 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 	return c, nil
 }
 
+// lookupFlag returns the flag of a setting that AddFlags has declared, or nil.
 func lookupFlag(flags *pflag.FlagSet, name string) *pflag.Flag {
 	if flags == nil {
 		return nil
 	}
-	return flags.Lookup(name)
+	flag := flags.Lookup(name)
+	if flag == nil {
+		return nil
+	}
+	if _, ours := flag.Annotations[settingAnnotation]; !ours {
+		return nil
+	}
+	return flag
 }
 
 // originOf asks in viper's own order of precedence.

@@ -330,3 +330,20 @@ func TestWith(t *testing.T) {
 		t.Errorf("%v does not name the nearest", err)
 	}
 }
+
+// A command may declare a setting's flag itself, with more values.
+func TestAFlagOfTheCommandsOwn(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("protocol", "", "several")
+	AddFlags(flags, "protocol", "depth")
+	if err := flags.Parse([]string{"--protocol=eager,rendezvous-read", "--depth=2"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(flags, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.IsSet("protocol") || c.String("protocol") != "auto" || c.Int("depth") != 2 {
+		t.Errorf("protocol is %q from %s, depth %d", c.String("protocol"), c.Get("protocol").Origin, c.Int("depth"))
+	}
+}

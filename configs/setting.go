@@ -95,8 +95,10 @@ func (s Setting) Env() string {
 }
 
 // AddFlags declares a flag for each named setting, or for all of them if none
-// is named, with default and usage from the table. A name that is not in the
-// table is a programmer's error and panics.
+// is named, with default and usage from the table. A flag of that name that the
+// command has declared itself stays as it is: it may take more than the setting
+// does, is the command's to read, and is none of Load's. A name that is not in
+// the table is a programmer's error and panics.
 func AddFlags(flags *pflag.FlagSet, names ...string) {
 	if len(names) == 0 {
 		for _, s := range Settings {
@@ -105,6 +107,9 @@ func AddFlags(flags *pflag.FlagSet, names ...string) {
 	}
 	for _, name := range names {
 		s := mustLookup(name)
+		if flags.Lookup(name) != nil {
+			continue
+		}
 		switch s.Kind {
 		case String:
 			flags.String(name, s.Default.(string), s.Usage)
@@ -116,8 +121,13 @@ func AddFlags(flags *pflag.FlagSet, names ...string) {
 			value := SizeValue(s.Default.(uint64))
 			flags.Var(&value, name, s.Usage)
 		}
+		// The only error is a flag that does not exist.
+		_ = flags.SetAnnotation(name, settingAnnotation, nil)
 	}
 }
+
+// settingAnnotation marks the flags that AddFlags has declared.
+const settingAnnotation = "ringcli_setting"
 
 func mustLookup(name string) Setting {
 	s, ok := Lookup(name)

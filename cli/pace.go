@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// batchTime is how long the iterations between two turns should take: long beside
+// the gather between them, short beside the time of a person who waits for a
+// Ctrl-C to take effect.
+const batchTime = 200 * time.Millisecond
+
+// pace is how often something is repeated.
+type pace struct {
+	warmup   int           // iterations that are not measured
+	iters    int           // iterations that are
+	duration time.Duration // measure for so long instead, if above zero
+}
+
+// turn is what ranks tell each other between two batches.
+type turn struct {
+	Stop bool `json:"stop,omitempty"` // this rank wants to stop
+	Next int  `json:"next"`           // how many iterations come next; the leader's counts
+}
+
+// takeTurn is called on all ranks between two batches. Every rank learns how many
+// iterations the leader wants next, and whether any rank wants to stop: then all
+// do, at the same place, and the ring can be used again.
+func (m *Member) takeTurn(ctx context.Context, s *Session, next int) (n int, stop bool, err error) {
+	data, err := json.Marshal(turn{Stop: s.stopping(), Next: next})
+	if err != nil {
+		return 0, false, err
+	}
+	parts, err := m.ring.Gather(ctx, data)
+	if err != nil {
+		return 0, false, err
+	}
+	for rank, part := range parts {
+		var t turn
+		if err := json.Unmarshal(part, &t); err != nil || t.Next < 0 {
+			return 0, false, fmt.Errorf("rank %d's turn is %q: expected a number of iterations; do all ranks run the same version?", rank, part)
+		}
+		if rank == 0 {
+			n = t.Next
+		}
+		stop = stop || t.Stop
+	}
+	return n, stop, nil
+}
+
+// inBatches calls run for one batch after the other, at the same time on all
+// ranks, until the pace is through or a rank wants to stop. The first batch is a
+// single iteration, which tells how many fit the others. The first warm of a
+// batch's iterations are not measured, so that what a turn does to the ranks'
+// timing is over before measuring begins.
+func (m *Member) inBatches(ctx context.Context, s *Session, p pace, run func(warm, n int) error) (stopped bool, err error) {
+	warm, left := p.warmup, p.iters
+	var (
+		begun time.Time     // of the first batch that measures
+		mean  time.Duration // of an iteration in the last batch
+	)
+	for p.duration > 0 || warm+left > 0 {
+		n, stop, err := m.takeTurn(ctx, s, p.next(warm, left, mean, begun))
+		if n == 0 || stop || err != nil {
+			return stop && n > 0, err
+		}
+		w := min(n, warm)
+		n -= w
+		t := time.Now()
+		if n > 0 && begun.IsZero() {
+			begun = t
+		}
+		if err := run(w, n); err != nil {
+			return false, err
+		}
+		mean = max(time.Since(t)/time.Duration(w+n), 1)
+		warm, left = warm-w, left-n
+	}
+	return false, nil
+}
+
+// next is how many iterations the next batch has; 0 is the end.
+func (p pace) next(warm, left int, mean time.Duration, begun time.Time) int {
+	if p.duration > 0 {
+		left = int(p.duration / max(mean, 1))
+		if !begun.IsZero() {
+			rest := p.duration - time.Since(begun)
+			if rest <= 0 {
+				return 0
+			}
+			left = int(rest / max(mean, 1))
+		}
+		left = max(left, 1)
+	}
+	if mean == 0 {
+		return 1
+	}
+	return min(warm+left, max(1, int(batchTime/mean)))
+}
+
+// errStopped is that of a command which was asked to stop and did so on all
+// ranks together.
+func errStopped(format string, args ...any) error {
+	return sharedError(ExitInterrupted, "interrupted after %s; the ring is usable", fmt.Sprintf(format, args...))
+}
+
+// isStopped recognises errStopped.
+func isStopped(err error) bool {
+	return err != nil && isShared(err) && ExitCode(err) == ExitInterrupted
+}
+
+// doneOf words what a pace had got to.
+func (p pace) doneOf(done int) string {
+	if p.duration > 0 {
+		return fmt.Sprintf("%d iterations", done)
+	}
+	return fmt.Sprintf("%d of %d iterations", done, p.iters)
+}
