@@ -9,6 +9,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs"
 )
 
@@ -91,7 +92,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.slot = left.Local.SlotSize - ring.SlotHeader // the same on all ranks: RTR compared them
 	slots := uint64(min(left.Local.SlotCount, maxSlots))
 	c.left.edge, c.left.slots = left, slots
-	c.left.heads = make([]ring.Header, slots)
+	c.left.heads, c.left.since = make([]ring.Header, slots), make([]trace.Stamp, slots)
 	c.right.edge, c.right.slots = right, slots
 	c.pass.c = c
 	c.pass.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}

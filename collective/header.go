@@ -16,11 +16,13 @@ const (
 	kindCredit                        // from the right: slots are free again
 )
 
+var messageNames = [kindCredit + 1]string{
+	kindSlot: "eager segment", kindRTS: "RTS", kindCTS: "CTS", kindFIN: "FIN", kindCredit: "credit",
+}
+
 func init() {
-	for kind, name := range map[ring.MessageKind]string{
-		kindSlot: "eager segment", kindRTS: "RTS", kindCTS: "CTS", kindFIN: "FIN", kindCredit: "credit",
-	} {
-		ring.NameKind(kind, name)
+	for kind := ring.MessageKind(kindSlot); kind <= kindCredit; kind++ {
+		ring.NameKind(kind, messageNames[kind])
 	}
 }
 

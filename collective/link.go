@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs"
 )
 
@@ -45,6 +46,7 @@ type inbound struct {
 	arrived uint64
 	taken   uint64
 	heads   []ring.Header
+	since   []trace.Stamp // when the slot came that heads has
 
 	offers               [maxOffers]ring.Header // RTS, oldest first
 	offersHead, offersIn uint64
@@ -83,6 +85,7 @@ func (l *link) send(h *ring.Header) error {
 		return fmt.Errorf("post a message to rank %d, the %s neighbour: %w", l.edge.Peer, l.edge.Side, err)
 	}
 	l.outstanding++
+	recordMessage(&sentMessage, h, l.edge.Peer)
 	return nil
 }
 
@@ -126,6 +129,7 @@ func (in *inbound) fill(slot uint32) (*ring.Header, error) {
 	if !h.Decode(in.edge.Slot(int(slot))) || h.Kind != kindSlot {
 		return nil, fmt.Errorf("%w: rank %d, the left neighbour, wrote slot %d without a header", ErrProtocol, in.edge.Peer, slot)
 	}
+	in.since[slot] = trace.Now()
 	in.arrived++
 	return h, nil
 }

@@ -64,13 +64,15 @@ type pass struct {
 	staging                                    vector // landings, as many as depth, then the partial results
 	partialBase, stagingStride                 uint64 // address; bytes of one buffer
 
+	timeline
 	phaseLogged bool
 }
 
 // start makes the pass ready to run a call.
-func (p *pass) start(c call, in, out vector, program func(*program)) error {
+func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*program)) error {
 	comm := p.c
-	comm.ring.Begin()
+	p.begun = trace.Now()
+	p.step, p.stepBytes = p.begun, 0
 	p.call, p.digest, p.in, p.out = c, c.digest(), in, out
 	comm.seq++
 	p.seq = comm.seq
@@ -87,6 +89,10 @@ func (p *pass) start(c call, in, out vector, program func(*program)) error {
 	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
 	p.phaseLogged = false
+	if err := comm.stopped(ctx); err != nil {
+		return err
+	}
+	comm.ring.Begin()
 	comm.live.Operations++
 
 	// One group of partial results may wait for the right neighbour while the
@@ -303,7 +309,7 @@ func (p *pass) written(side ring.Side, imm uint32) error {
 		return fmt.Errorf("%w: rank %d, the left neighbour, wrote segment %d: expected %d of %d that it was cleared for",
 			ErrProtocol, p.c.left.edge.Peer, position, p.arrived, p.granted)
 	}
-	p.arrived++
+	p.landed()
 	return nil
 }
 
@@ -317,6 +323,7 @@ func (p *pass) message(side ring.Side, b []byte) error {
 	if !h.Decode(b) {
 		return fmt.Errorf("%w: %d bytes from rank %d, the %s neighbour, are no message", ErrProtocol, len(b), peer, side)
 	}
+	recordMessage(&receivedMessage, &h, peer)
 	switch {
 	case h.Kind == kindRTS && side == ring.Left:
 		if err := p.compare(&h); err != nil {
@@ -353,8 +360,18 @@ func (p *pass) delivered() {
 		p.partialsSent++
 	}
 	lo, hi := p.span(st.chunk, segment)
-	p.c.live.Sent += uint64((hi - lo) * p.size)
+	n := uint64((hi - lo) * p.size)
+	sendSpan.Span(p.sends[p.sent%MaxDepth], p.seq, uint64(p.sent), n, uint64(p.c.right.edge.Peer))
+	p.c.live.Sent += n
 	p.sent++
+}
+
+// landed notes that the oldest granted segment lies in its place.
+func (p *pass) landed() {
+	if begun := p.receives[p.arrived%MaxDepth]; begun != 0 {
+		receiveSpan.Span(begun, p.seq, uint64(p.arrived), uint64(p.arriving(p.arrived)), uint64(p.c.left.edge.Peer))
+	}
+	p.arrived++
 }
 
 // work reduces or copies the next segment that is ready, at most one that costs
@@ -362,7 +379,7 @@ func (p *pass) delivered() {
 func (p *pass) work() (bool, error) {
 	moved := false
 	for p.processed < p.total {
-		transfer, segment, _ := p.at(p.processed)
+		transfer, segment, width := p.at(p.processed)
 		st := p.prog.steps[transfer+1]
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
@@ -378,6 +395,7 @@ func (p *pass) work() (bool, error) {
 			corrupt(p.call.op, p.processed, data)
 		}
 		p.c.live.Received += uint64(n)
+		begun := trace.Now()
 		switch {
 		case reduces:
 			p.reduce(st, data, lo)
@@ -385,6 +403,7 @@ func (p *pass) work() (bool, error) {
 			copy(p.out.bytes(lo, n, p.size), data)
 			p.c.live.CopiedAllGather += uint64(n)
 		}
+		p.recordWork(begun, reduces, transfer, n, segment%p.depth == width-1)
 		p.processed++
 		moved = true
 		if p.call.protocol == Eager {

@@ -8,6 +8,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/trace"
 )
 
 // request is a call as its caller made it.
@@ -38,12 +39,10 @@ func (c *Comm) perform(ctx context.Context, r request) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.op, err)
 	}
-	if err = c.stopped(ctx); err == nil {
-		if c.size == 1 {
-			c.alone(r, in, out)
-		} else {
-			err = c.passes(ctx, k, in, out)
-		}
+	if c.size == 1 {
+		err = c.alone(ctx, &k, r, in, out)
+	} else {
+		err = c.passes(ctx, k, in, out)
 	}
 	if err != nil {
 		err = c.fail(c.explain(k, err))
@@ -93,7 +92,8 @@ func (c *Comm) passes(ctx context.Context, k call, in, out vector) error {
 
 func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func(*program)) error {
 	p := &c.pass
-	if err := p.start(k, in, out, program); err != nil {
+	defer p.recordEnd()
+	if err := p.start(ctx, k, in, out, program); err != nil {
 		return err
 	}
 	if k.op == OpAllGather && in.base != out.base {
@@ -108,11 +108,18 @@ func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func
 
 // alone is every operation on a ring of one. An average over one rank leaves
 // the bits as they are.
-func (c *Comm) alone(r request, in, out vector) {
+func (c *Comm) alone(ctx context.Context, k *call, r request, in, out vector) error {
+	begun := trace.Now()
+	c.seq++
+	defer func() { recordOperation(begun, trace.Now(), k, c.seq) }()
+	if err := c.stopped(ctx); err != nil {
+		return err
+	}
 	c.live.Operations++
 	if r.op != OpBarrier && in.base != out.base {
 		c.copyOwn(r.count, 0, r.typ.Size(), in, out)
 	}
+	return nil
 }
 
 func (c *Comm) copyOwn(count, chunk, size int, in, out vector) {

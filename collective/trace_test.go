@@ -2,6 +2,8 @@ package collective
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,26 +13,36 @@ import (
 	"ringcli/trace"
 )
 
+// withTrace runs f with the levels of spec and the trace printed to out. Without
+// printed events (build tag notrace) the test is skipped.
+func withTrace(t *testing.T, spec string, out io.Writer, f func()) {
+	t.Helper()
+	before := trace.Spec()
+	if err := trace.SetOutput(out, trace.Text); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(trace.Set(before), trace.SetOutput(os.Stderr, trace.Auto)); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := trace.Set(spec)
+	if errors.Is(err, trace.ErrNoPrints) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f()
+}
+
 // TestTrace: an operation tells when it starts, how it is going to run, when it
 // comes to its second phase, and when it ends.
 func TestTrace(t *testing.T) {
 	w := newWorld(t, 2, ring.Options{}, nil)
 	k := newKit(w, 1000, reduce.Float32, reduce.Sum)
-	before := trace.Spec()
 	var out bytes.Buffer
-	if err := trace.SetOutput(&out, trace.Text); err != nil {
-		t.Fatal(err)
-	}
-	if err := trace.Set("off,collective=debug"); err != nil {
-		t.Fatal(err)
-	}
-	k.runs(1, 1000, CallOptions{Protocol: RendezvousWrite})
-	if err := trace.Set(before); err != nil {
-		t.Fatal(err)
-	}
-	if err := trace.SetOutput(os.Stderr, trace.Auto); err != nil {
-		t.Fatal(err)
-	}
+	withTrace(t, "off,collective=debug", &out, func() { k.runs(1, 1000, CallOptions{Protocol: RendezvousWrite}) })
 	for _, words := range []string{
 		"operation starts", `call="all-reduce of 1000 float32, sum, rendezvous-write in segments of 2000 bytes, depth 4"`,
 		"algorithm=ring", "first segment of the all-gather phase", "operation ends",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -138,6 +139,7 @@ func (p *pass) postEager() error {
 		r.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: p.c.headers.lkey}
 		r.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 		remote, rkey := r.edge.RemoteSlot(slot)
+		p.sends[p.posted%MaxDepth] = trace.Now()
 		err := r.post(verbs.WorkRequest{
 			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: uint32(slot),
 			RemoteAddr: remote, RKey: rkey,
@@ -158,6 +160,7 @@ func (p *pass) postWrites() error {
 		addr, lkey, _, n := p.source(p.posted)
 		to := &p.clearance[p.posted%len(p.clearance)]
 		r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+		p.sends[p.posted%MaxDepth] = trace.Now()
 		err := r.post(verbs.WorkRequest{
 			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
 			RemoteAddr: to.addr, RKey: to.rkey,
@@ -186,12 +189,13 @@ func pieces(n, length int) int {
 func (p *pass) announce(window int, address bool) error {
 	r := &p.c.right
 	for p.announced < p.total && p.announced-p.sent < window && r.room() {
-		h := p.header(kindRTS, p.announced, p.length(p.announced))
+		h := p.header(kindRTS, p.announced, p.leaving(p.announced))
 		if address {
 			if !p.ready(p.announced) {
 				return nil
 			}
 			h.Addr, _, h.RKey, _ = p.source(p.announced)
+			p.sends[p.announced%MaxDepth] = trace.Now()
 		}
 		if err := r.send(&h); err != nil {
 			return err
@@ -202,10 +206,17 @@ func (p *pass) announce(window int, address bool) error {
 	return nil
 }
 
-// length returns the bytes of a position that is to be sent.
-func (p *pass) length(position int) int {
+// leaving returns the bytes of a position that goes to the right.
+func (p *pass) leaving(position int) int {
 	transfer, segment, _ := p.at(position)
 	lo, hi := p.span(p.prog.steps[transfer].chunk, segment)
+	return (hi - lo) * p.size
+}
+
+// arriving returns the bytes of a position that comes from the left.
+func (p *pass) arriving(position int) int {
+	transfer, segment, _ := p.at(position)
+	lo, hi := p.span(p.prog.steps[transfer+1].chunk, segment)
 	return (hi - lo) * p.size
 }
 
@@ -228,6 +239,7 @@ func (p *pass) grant() error {
 		}
 		addr, lkey, rkey := p.landing(p.granted, st, lo, n)
 		var err error
+		p.receives[p.granted%MaxDepth] = trace.Now()
 		if p.call.protocol == RendezvousWrite {
 			reply := p.header(kindCTS, p.granted, n)
 			reply.Addr, reply.RKey = addr, rkey
@@ -255,7 +267,7 @@ func (p *pass) grant() error {
 func (p *pass) read() error {
 	h := p.header(kindFIN, p.arrived, 0)
 	p.reading--
-	p.arrived++
+	p.landed()
 	if err := p.c.left.send(&h); err != nil {
 		return err
 	}

@@ -1,0 +1,153 @@
+package collective
+
+import (
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// What the flight recorder gets. A segment leaves one rank and arrives at its
+// right neighbour under the same operation number and position, so that the
+// two spans of a segment find each other; no receive ends before its send began.
+//
+//	operation        a pass over the ring; an all-reduce with --sync makes three
+//	step             a segment's width of the pipeline goes on by one rank; the
+//	                 steps of an operation follow one another without a gap
+//	segment send     eager and rendezvous-write: the WRITE is posted, until it
+//	                 completes; rendezvous-read: the RTS goes, until FIN comes
+//	segment receive  eager: known, until reduced or copied out of its slot;
+//	                 rendezvous-write: the CTS goes, until the WRITE is here;
+//	                 rendezvous-read: the READ is posted, until it completes
+//	segment reduce   the CPU reduces it, or copies it out of a slot
+//	segment awaited  the operation failed before this segment was received
+//
+// All are recorded at their end, from time stamps that lie where the pass keeps
+// its other state, and one reading of the clock ends whatever ends together.
+var (
+	operationSpan = trace.NewKind(trace.Collective, "operation", "$op", "seq", "bytes", "$protocol")
+	stepSpan      = trace.NewKind(trace.Collective, "step", "seq", "phase", "step", "bytes")
+	sendSpan      = trace.NewKind(trace.Collective, "segment send", "seq", "position", "bytes", "peer")
+	receiveSpan   = trace.NewKind(trace.Collective, "segment receive", "seq", "position", "bytes", "peer")
+	reduceSpan    = trace.NewKind(trace.Collective, "segment reduce", "seq", "position", "bytes")
+	awaitedSpan   = trace.NewKind(trace.Collective, "segment awaited", "seq", "position", "bytes", "peer")
+)
+
+// The messages beside the data, as instants, when the events of the collective
+// are traced: each costs a system call anyway, but four a segment would push
+// the spans out of the recorder.
+var (
+	sentMessage     = messageKinds("sent")
+	receivedMessage = messageKinds("received")
+)
+
+func messageKinds(what string) (kinds [kindCredit + 1]trace.Kind) {
+	for k := kindRTS; k <= kindCredit; k++ {
+		kinds[k] = trace.NewKind(trace.Collective, messageNames[k]+" "+what, "seq", "position", "bytes", "peer")
+	}
+	return kinds
+}
+
+// recordMessage records a message of this package's own.
+func recordMessage(kinds *[kindCredit + 1]trace.Kind, h *ring.Header, peer int) {
+	if trace.Enabled(trace.Collective) && h.Kind >= kindRTS && h.Kind <= kindCredit {
+		kinds[h.Kind].Instant(h.Seq, uint64(h.Segment), h.Length, uint64(peer))
+	}
+}
+
+// Interned once, since that takes a lock.
+var (
+	operationTexts = interned[Operation](len(operationNames))
+	protocolTexts  = interned[Protocol](len(protocolNames))
+)
+
+func interned[T interface {
+	~uint8
+	String() string
+}](n int) []uint64 {
+	texts := make([]uint64, n)
+	for i := range texts {
+		texts[i] = trace.Intern(T(i).String())
+	}
+	return texts
+}
+
+// timeline is when the things began that a pass has under way; 0 is that the
+// recorder was off.
+type timeline struct {
+	begun     trace.Stamp
+	step      trace.Stamp           // the step that runs
+	stepBytes uint64                // received in it
+	sends     [MaxDepth]trace.Stamp // by position
+	receives  [MaxDepth]trace.Stamp // by position; of slots the link keeps them
+}
+
+// recordOperation records a call that ran, or failed, on this rank.
+func recordOperation(begun, end trace.Stamp, k *call, seq uint64) {
+	operationSpan.SpanAt(begun, end, operationTexts[k.op], seq, k.count*uint64(k.typ.Size()), protocolTexts[k.protocol])
+}
+
+// recordStep ends the step that a transfer is part of and begins the next. In
+// all-reduce the second half of the transfers gathers.
+func (p *pass) recordStep(end trace.Stamp, transfer int) {
+	phase, first := 0, 0
+	switch scatters := p.ranks - 1; {
+	case p.prog.steps[0].chunk == p.prog.rank: // it begins with its own chunk: all-gather
+		phase = 1
+	case transfer >= scatters:
+		phase, first = 1, scatters
+	}
+	stepSpan.SpanAt(p.step, end, p.seq, uint64(phase), uint64(transfer-first), p.stepBytes)
+	p.step, p.stepBytes = end, 0
+}
+
+// recordWork records what was done with the segment that is processed now, and
+// its step if it is the last of it. The last step of all ends with the pass.
+func (p *pass) recordWork(begun trace.Stamp, reduces bool, transfer, n int, last bool) {
+	if begun == 0 {
+		return
+	}
+	p.stepBytes += uint64(n)
+	eager := p.call.protocol == Eager
+	last = last && p.processed+1 < p.total
+	if !eager && !reduces && !last {
+		return
+	}
+	end := trace.Now()
+	if eager || reduces {
+		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
+	}
+	if eager {
+		// Of a left neighbour that was ahead the slot may have come before the
+		// operation began here.
+		left := &p.c.left
+		if known := left.since[left.taken%left.slots]; known != 0 {
+			receiveSpan.SpanAt(max(known, p.begun), end, p.seq, uint64(p.processed), uint64(n), uint64(left.edge.Peer))
+		}
+	}
+	if last {
+		p.recordStep(end, transfer)
+	}
+}
+
+func (p *pass) recordAwaited(since, end trace.Stamp, position int) {
+	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.c.left.edge.Peer))
+}
+
+// recordEnd records the pass, which ended or failed, and what is open in it.
+func (p *pass) recordEnd() {
+	end := trace.Now()
+	if p.begun == 0 || end == 0 {
+		return
+	}
+	for i := p.sent; i < p.posted; i++ {
+		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.c.right.edge.Peer))
+	}
+	for i := p.arrived; i < p.granted; i++ {
+		p.recordAwaited(p.receives[i%MaxDepth], end, i)
+	}
+	if p.call.protocol == Eager && p.processed < p.total && p.c.left.head() == nil {
+		p.recordAwaited(p.step, end, p.processed)
+	}
+	transfer, _, _ := p.at(min(p.processed, p.total-1))
+	p.recordStep(end, transfer)
+	recordOperation(p.begun, end, &p.call, p.seq)
+}

@@ -1,0 +1,267 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// recorded returns what was recorded of operation seq since then, on all the
+// ranks of this process, by name, in the order of their starts.
+func recorded(since int64, seq uint64) map[string][]trace.Event {
+	events := map[string][]trace.Event{}
+	for _, e := range trace.Record().Events {
+		if e.Subsystem == trace.Collective.String() && e.Start >= since && e.Args.Value("seq") == seq {
+			events[e.Name] = append(events[e.Name], e)
+		}
+	}
+	return events
+}
+
+// segment is what a send and its receive have in common.
+type segment struct {
+	from                 uint64
+	seq, position, bytes uint64
+}
+
+// segments keys the sends or receives of all ranks, each of which must be there
+// once. The sender is as many ranks beyond the peer that the span names.
+func segments(t *testing.T, events []trace.Event, n, beyond int) map[segment]trace.Event {
+	t.Helper()
+	m := map[segment]trace.Event{}
+	for _, e := range events {
+		k := segment{(e.Args.Value("peer") + uint64(beyond)) % uint64(n), e.Args.Value("seq"), e.Args.Value("position"), e.Args.Value("bytes")}
+		if _, twice := m[k]; twice {
+			t.Errorf("%s %+v was recorded twice", e.Name, k)
+		}
+		m[k] = e
+	}
+	return m
+}
+
+// matched compares sends with receives and returns both.
+func matched(t *testing.T, events map[string][]trace.Event, n int) (sends, receives map[segment]trace.Event) {
+	t.Helper()
+	sends = segments(t, events["segment send"], n, n-1)
+	receives = segments(t, events["segment receive"], n, 0)
+	for k, s := range sends {
+		r, ok := receives[k]
+		if !ok {
+			t.Errorf("segment %+v was sent and not received", k)
+		} else if r.End < s.Start {
+			t.Errorf("segment %+v: its receive ended %d ns before its send began", k, s.Start-r.End)
+		}
+	}
+	for k := range receives {
+		if _, ok := sends[k]; !ok {
+			t.Errorf("segment %+v was received and not sent", k)
+		}
+	}
+	return sends, receives
+}
+
+// stepsFrom takes a rank's steps out of those of all ranks: the chain that
+// begins where its operation began.
+func stepsFrom(at int64, all []trace.Event) (chain []trace.Event) {
+	for all = slices.Clone(all); ; {
+		i := slices.IndexFunc(all, func(e trace.Event) bool { return e.Start == at })
+		if i < 0 {
+			return chain
+		}
+		chain, at = append(chain, all[i]), all[i].End
+		all = slices.Delete(all, i, i+1)
+	}
+}
+
+// TestTimeline: under each protocol every send has its receive, which does not
+// end before the send began; a rank's segments lie within its operation, and its
+// steps follow one another from the operation's start to its end.
+func TestTimeline(t *testing.T) {
+	const n, count = 4, 10007
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		for _, o := range []CallOptions{{}, {Segment: 1024}, {Segment: 1024, Depth: 1}} {
+			o.Protocol = protocol
+			t.Run(fmt.Sprintf("%s, segments of %d, depth %d", protocol, o.Segment, o.Depth), func(t *testing.T) {
+				k.runs(2, count, o)
+				since := trace.Clock()
+				k.runs(1, count, o)
+				events := recorded(since, w.comms[0].seq)
+				sends, receives := matched(t, events, n)
+				p := &w.comms[0].pass
+				if want := n * p.total; len(sends) != want {
+					t.Errorf("%d segments were sent, want %d", len(sends), want)
+				}
+				want := n * p.total / 2
+				if protocol == Eager {
+					want *= 2 // the other half is copied
+				}
+				if got := len(events["segment reduce"]); got != want {
+					t.Errorf("%d segments were reduced, want %d", got, want)
+				}
+				if got := len(events["operation"]); got != n {
+					t.Fatalf("%d operations, want one for each of %d ranks", got, n)
+				}
+				for _, c := range w.comms {
+					c.checkTimeline(t, events, sends, receives)
+				}
+			})
+		}
+	}
+}
+
+func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, sends, receives map[segment]trace.Event) {
+	t.Helper()
+	p := &c.pass
+	i := slices.IndexFunc(events["operation"], func(e trace.Event) bool { return e.Start == int64(p.begun) })
+	if i < 0 {
+		t.Fatalf("rank %d: no operation began at %d", c.rank, p.begun)
+	}
+	op := events["operation"][i]
+	if op.Args.Text("op") != "all-reduce" || op.Args.Text("protocol") != p.call.protocol.String() || op.Args.Value("bytes") != p.call.count*4 {
+		t.Errorf("rank %d: the operation is %+v", c.rank, op.Args)
+	}
+	within := func(what string, e trace.Event) {
+		if e.Start < op.Start || e.End > op.End || e.End < e.Start {
+			t.Errorf("rank %d: %s [%d, %d] is not within the operation [%d, %d]", c.rank, what, e.Start, e.End, op.Start, op.End)
+		}
+	}
+	left := uint64(c.left.edge.Peer)
+	var bytes uint64
+	for k, e := range sends {
+		if k.from == uint64(c.rank) {
+			within("a send", e)
+		}
+	}
+	for k, e := range receives {
+		if k.from == left {
+			within("a receive", e)
+			bytes += k.bytes
+		}
+	}
+	steps := stepsFrom(op.Start, events["step"])
+	transfers, groups := 2*c.size-2, (p.segments+p.depth-1)/p.depth
+	if len(steps) != groups*transfers || steps[len(steps)-1].End != op.End {
+		t.Fatalf("rank %d: %d steps from the operation's start, want %d and the last to end with it: %+v", c.rank, len(steps), groups*transfers, steps)
+	}
+	for i, e := range steps {
+		bytes -= e.Args.Value("bytes")
+		if transfer := uint64(i % transfers); e.Args.Value("phase") != transfer/uint64(c.size-1) || e.Args.Value("step") != transfer%uint64(c.size-1) {
+			t.Errorf("rank %d: step %d is %+v", c.rank, i, e.Args)
+		}
+	}
+	if bytes != 0 {
+		t.Errorf("rank %d: the receives have %d bytes more than the steps", c.rank, int64(bytes))
+	}
+}
+
+// TestTimelineOfPhases: a synchronized all-reduce is three passes, each with its
+// number; the phases of reduce-scatter and all-gather are told apart.
+func TestTimelineOfPhases(t *testing.T) {
+	const n, count = 3, 1000
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	since := trace.Clock()
+	k.runs(1, count, CallOptions{Protocol: Eager, Sync: true})
+	for i, want := range []struct {
+		op    string
+		phase uint64
+	}{{"all-reduce", 0}, {"barrier", 1}, {"all-reduce", 1}} {
+		events := recorded(since, uint64(i+1))
+		matched(t, events, n)
+		if len(events["operation"]) != n || len(events["step"]) != n*(n-1) {
+			t.Errorf("pass %d: %d operations and %d steps, want %d and %d", i+1, len(events["operation"]), len(events["step"]), n, n*(n-1))
+		}
+		for _, e := range events["operation"] {
+			if e.Args.Text("op") != want.op {
+				t.Errorf("pass %d is %+v, want %s", i+1, e.Args, want.op)
+			}
+		}
+		for _, e := range events["step"] {
+			if e.Args.Value("phase") != want.phase || e.Args.Value("step") >= n-1 {
+				t.Errorf("pass %d has step %+v, want phase %d", i+1, e.Args, want.phase)
+			}
+		}
+	}
+}
+
+// TestTimelineOfOne: a ring of one sends nothing, and its operation is recorded.
+func TestTimelineOfOne(t *testing.T) {
+	w := newWorld(t, 1, ring.Options{}, nil)
+	k := newKit(w, 10, reduce.Float32, reduce.Sum)
+	since := trace.Clock()
+	k.runs(1, 10, CallOptions{})
+	if got := recorded(since, 1); len(got) != 1 || len(got["operation"]) != 1 || got["operation"][0].Args.Value("bytes") != 40 {
+		t.Errorf("recorded %+v, want one operation of 40 bytes", got)
+	}
+}
+
+// TestTimelineOfFailure: an operation that is cancelled is recorded before its
+// call returns, with what it was waiting for.
+func TestTimelineOfFailure(t *testing.T) {
+	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			const n, count = 2, 1000
+			w := newWorld(t, n, ring.Options{}, nil)
+			k := newKit(w, count, reduce.Float32, reduce.Sum)
+			since := trace.Clock()
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			// Rank 1 does not take part.
+			err := w.comms[0].AllReduce(ctx, k.send[0].Addr(), k.recv[0].Addr(), count, k.typ, k.red, CallOptions{Protocol: protocol})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v, want a cancelled operation", err)
+			}
+			events := recorded(since, 1)
+			if len(events["operation"]) != 1 || len(events["step"]) != 1 || len(events["segment receive"]) != 0 {
+				t.Fatalf("recorded %+v, want an operation and its first step, and no receive", events)
+			}
+			op, step := events["operation"][0], events["step"][0]
+			if step.Start != op.Start || step.End != op.End || op.End-op.Start < int64(40*time.Millisecond) {
+				t.Errorf("step [%d, %d] of operation [%d, %d], want both to take the time until the cancellation", step.Start, step.End, op.Start, op.End)
+			}
+			// The WRITE into a slot needs no consent; the data of an RTS were not fetched.
+			open := map[Protocol]string{Eager: "segment awaited", RendezvousRead: "segment send"}[protocol]
+			if open != "" && len(events[open]) == 0 {
+				t.Errorf("recorded %+v, want a %s", events, open)
+			}
+		})
+	}
+}
+
+// TestMessagesAreRecorded: RTS, CTS, FIN and credits are recorded where the
+// collective's events are traced, and not otherwise.
+func TestMessagesAreRecorded(t *testing.T) {
+	const n, count = 2, 1000
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	since := trace.Clock()
+	run := func(level string, protocol Protocol) map[string][]trace.Event {
+		withTrace(t, "off,collective="+level, io.Discard, func() { k.runs(1, count, CallOptions{Protocol: protocol}) })
+		return recorded(since, w.comms[0].seq)
+	}
+	for name := range run("info", RendezvousWrite) {
+		if strings.HasPrefix(name, "RTS") || strings.HasPrefix(name, "CTS") {
+			t.Errorf("%s was recorded at level info", name)
+		}
+	}
+	for protocol, names := range map[Protocol][]string{RendezvousWrite: {"RTS", "CTS"}, RendezvousRead: {"RTS", "FIN"}} {
+		events := run("debug", protocol)
+		for _, name := range names {
+			sent, received := events[name+" sent"], events[name+" received"]
+			if want := n * w.comms[0].pass.total; len(sent) != want || len(received) != want {
+				t.Errorf("%s: %d %s sent and %d received, want %d", protocol, len(sent), name, len(received), want)
+			}
+		}
+	}
+}
