@@ -16,18 +16,18 @@ type Job struct {
 	Since time.Time
 }
 
-// job is a Job that runs. done is closed at its end, after err was set.
+// job is a Job that runs. done is closed once its end was announced.
 type job struct {
 	Job
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	err    error
 }
 
 // jobs is those that run, by ID; the shell's lock guards it.
 type jobs struct {
 	running []*job
-	last    int // the last ID that was given
+	last    int   // the last ID that was given
+	failed  error // the first failure that WaitJobs has not told
 }
 
 type jobKey struct{}
@@ -46,24 +46,31 @@ func (s *Shell) background(line string) error {
 	s.mu.Lock()
 	s.jobs.last++
 	ctx, cancel := context.WithCancelCause(s.root)
-	j := &job{Job{s.jobs.last, line, time.Now()}, cancel, make(chan struct{}), nil}
+	j := &job{Job{s.jobs.last, line, time.Now()}, cancel, make(chan struct{})}
 	s.jobs.running = append(s.jobs.running, j)
 	s.mu.Unlock()
 	ctx = context.WithValue(ctx, jobKey{}, j.ID)
 	_, _ = fmt.Fprintf(s.outW, "[%d] started: %s\n", j.ID, line)
 	go func() {
 		defer cancel(nil)
-		j.err = s.guard(line, func() error { return s.host.Run(ctx, line) })
+		err := s.guard(line, func() error { return s.host.Run(ctx, line) })
+		stopped := errors.Is(context.Cause(ctx), ErrStopped)
+		if err != nil {
+			err = fmt.Errorf("[%d] %s: %w", j.ID, line, err)
+		}
 		s.mu.Lock()
 		s.jobs.running = slices.DeleteFunc(s.jobs.running, func(other *job) bool { return other == j })
+		if s.jobs.failed == nil && !stopped {
+			s.jobs.failed = err
+		}
 		s.mu.Unlock()
 		switch {
-		case j.err == nil:
+		case err == nil:
 			_, _ = fmt.Fprintf(s.outW, "[%d] done: %s\n", j.ID, line)
-		case errors.Is(context.Cause(ctx), ErrStopped):
+		case stopped:
 			_, _ = fmt.Fprintf(s.outW, "[%d] stopped: %s\n", j.ID, line)
 		default:
-			s.report(fmt.Errorf("[%d] %s: %w", j.ID, line, j.err))
+			s.report(err)
 		}
 		close(j.done)
 	}()
@@ -96,10 +103,10 @@ func (s *Shell) StopJob(id int) error {
 }
 
 // WaitJobs waits for the jobs that run now, as long as the context lets it, and
-// returns the error of the first that failed, unless it was stopped.
+// returns the first failure of a job since it was last called; being stopped is
+// none.
 func (s *Shell) WaitJobs(ctx context.Context) error {
 	self, isJob := JobOf(ctx)
-	var failed error
 	for _, j := range s.running() {
 		if isJob && j.ID == self {
 			continue
@@ -109,10 +116,11 @@ func (s *Shell) WaitJobs(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("job %d goes on: %w", j.ID, context.Cause(ctx))
 		}
-		if failed == nil && j.err != nil && !errors.Is(j.err, context.Canceled) {
-			failed = fmt.Errorf("[%d] %s: %w", j.ID, j.Line, j.err)
-		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := s.jobs.failed
+	s.jobs.failed = nil
 	return failed
 }
 

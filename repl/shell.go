@@ -174,6 +174,11 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 // close stops the jobs and ends transcript and editor.
 func (s *Shell) close() error {
 	s.stopJobs()
+	s.mu.Lock()
+	if !s.interactive && s.last == nil {
+		s.last = s.jobs.failed
+	}
+	s.mu.Unlock()
 	return errors.Join(s.SetTranscript(""), s.editor.Close())
 }
 
@@ -330,7 +335,8 @@ func (s *Shell) Err() io.Writer { return s.errW }
 func (s *Shell) Interactive() bool { return s.interactive }
 
 // LastError is the error of the last line if lines are typed on a terminal, and
-// else that of the last line that failed; nil if there is none.
+// else that of the last line that failed, or of a job that failed and was not
+// waited for; nil if there is none.
 func (s *Shell) LastError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,13 +19,7 @@ func openTranscript(path string) (*transcript, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transcript: %w: give a file that can be written", err)
 	}
-	t := &transcript{file: file}
-	t.mark("begins")
-	if t.err != nil {
-		_ = file.Close()
-		return nil, t.err
-	}
-	return t, nil
+	return &transcript{file: file}, nil
 }
 
 func (t *transcript) mark(what string) {
@@ -49,6 +43,7 @@ func (t *transcript) add(partial, b []byte) (rest []byte) {
 	for {
 		line, after, whole := bytes.Cut(rest, []byte{'\n'})
 		if !whole {
+			// Only what follows a \r would be seen.
 			if r := bytes.LastIndexByte(rest, '\r'); r > 0 {
 				rest = rest[r:]
 			}
@@ -111,27 +106,39 @@ func (s *Shell) SetTranscript(path string) error {
 		}
 	}
 	s.screen.mu.Lock()
+	defer s.screen.mu.Unlock()
 	last := s.screen.log
 	s.screen.log = next
-	for _, o := range []*stream{s.out, s.err} {
-		if last != nil && len(o.logged) > 0 {
-			last.line(o.logged)
-		}
-		o.logged = nil
-	}
-	s.screen.mu.Unlock()
 	if last != nil {
-		return last.close()
+		s.flush(last)
+		if err := last.close(); err != nil {
+			return err
+		}
+	}
+	if next != nil {
+		next.mark("begins")
+		return next.err
 	}
 	return nil
 }
 
-// typed notes a line that was typed; output that is not a whole line is before
-// it.
+// flush writes what of the output is no whole line yet. It needs the screen's
+// lock.
+func (s *Shell) flush(t *transcript) {
+	for _, o := range []*stream{s.out, s.err} {
+		if len(o.logged) > 0 {
+			t.line(o.logged)
+		}
+		o.logged = nil
+	}
+}
+
+// typed notes a line that was typed.
 func (s *Shell) typed(prompt, line string) {
 	s.screen.mu.Lock()
 	defer s.screen.mu.Unlock()
 	if t := s.screen.log; t != nil {
+		s.flush(t)
 		t.line([]byte(prompt + line))
 	}
 }
