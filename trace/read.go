@@ -50,6 +50,9 @@ func ReadFile(path string) ([]Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	for i := range list {
+		list[i].Source = path
+	}
 	return list, nil
 }
 

@@ -26,6 +26,7 @@ type Recording struct {
 	Aligned bool          `json:"aligned"`          // times are on the axis of a merge
 	Lost    Lost          `json:"lost"`
 	Clock   []ClockSample `json:"clock"`
+	Source  string        `json:"-"` // the file that it was read from
 	Events  []Event       `json:"-"` // in the order of their starts
 }
 

@@ -1,0 +1,156 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// ErrMerge is wrapped by every error of Merge.
+var ErrMerge = errors.New("trace: recordings cannot be merged")
+
+// Merged is the recordings of a ring's ranks on one time axis.
+type Merged struct {
+	Ranks     []Recording `json:"-"`         // aligned, in the order of ranks
+	Reference int         `json:"reference"` // the rank whose clock is the axis: 0 unless that is missing
+	Missing   []int       `json:"missing"`   // ranks of the ring without a recording
+	Clocks    []ClockFit  `json:"clocks"`    // of Ranks
+	Segments  int         `json:"segments"`  // sends that were matched with their receives
+	// Violations counts the segments whose receive still ends before its send
+	// begins, by at most Worst ns. With true samples there are none.
+	Violations int      `json:"violations"`
+	Worst      int64    `json:"worst_ns"`
+	Warnings   []string `json:"warnings"` // for people; one sentence each
+
+	flows []flow
+}
+
+// Merge puts the recordings of a ring's ranks, one of each, on the time axis
+// of rank 0.
+//
+// A rank's clock is taken to run at a constant rate. Its offset and rate come
+// from the clock samples of the ring's edges, by weighted least squares over
+// all edges at once, where samples with a short round trip weigh most
+// (David L. Mills, RFC 5905, section 10: the error is at most half the round
+// trip). The fit is then moved as little as possible, in the metric of its own
+// uncertainty, so that no segment's receive ends before its send began.
+//
+// Ranks that are missing are named in the result; ranks that are there twice,
+// different runs and sizes of the ring are errors. The inputs are not changed.
+func Merge(inputs []Recording) (*Merged, error) {
+	m := &Merged{Missing: []int{}, Warnings: []string{}}
+	size, err := sameRing(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
+	}
+	list := slices.Clone(inputs)
+	slices.SortFunc(list, func(a, b Recording) int { return cmp.Compare(a.Rank, b.Rank) })
+	m.Reference = list[0].Rank
+	for rank, i := 0, 0; rank < size; rank++ {
+		if i < len(list) && list[i].Rank == rank {
+			i++
+		} else {
+			m.Missing = append(m.Missing, rank)
+		}
+	}
+	if len(m.Missing) > 0 {
+		m.warn("no recording of rank %s of %d", enumerate(m.Missing), size)
+	}
+	a := newAlignment(list)
+	if err := a.fit(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
+	}
+	for _, rank := range a.unconnected() {
+		m.warn("no clock samples connect rank %d with rank %d: placed by its own clock and its segments", rank, m.Reference)
+	}
+	pairs, strange := a.match()
+	if strange > 0 {
+		m.warn("%d receives have no send of their time: not compared (an earlier ring of the same processes?)", strange)
+	}
+	a.satisfy(pairs)
+
+	m.Ranks, m.Clocks = a.apply(), a.clocks()
+	m.Segments, m.flows = len(pairs), pairs
+	for _, p := range pairs {
+		if early := m.Ranks[p.from].Events[p.send].Start - m.Ranks[p.to].Events[p.receive].End; early > 0 {
+			m.Violations++
+			m.Worst = max(m.Worst, early)
+		}
+	}
+	if m.Violations > 0 {
+		m.warn("%d of %d segments arrive before they are sent, by up to %.3f us: the clocks did not run evenly, or were set", m.Violations, m.Segments, float64(m.Worst)/1e3)
+	}
+	return m, nil
+}
+
+func (m *Merged) warn(format string, args ...any) {
+	m.Warnings = append(m.Warnings, fmt.Sprintf(format, args...))
+}
+
+// Write writes all ranks as one file, in Chrome's format with an arrow for
+// each segment. Read reads it back.
+func (m *Merged) Write(w io.Writer, format DumpFormat) error {
+	if format == DumpChrome {
+		return writeChrome(w, m.Ranks, m.flows)
+	}
+	return WriteRecordings(w, format, m.Ranks)
+}
+
+// sameRing checks that the recordings are of one ring, each rank once, and
+// returns the ring's size.
+func sameRing(list []Recording) (size int, err error) {
+	if len(list) == 0 {
+		return 0, errors.New("none given: want one of each rank")
+	}
+	size = slices.MaxFunc(list, func(a, b Recording) int { return cmp.Compare(a.Size, b.Size) }).Size
+	seen := map[int]*Recording{}
+	run := &list[0]
+	for i := range list {
+		r := &list[i]
+		switch other := seen[r.Rank]; {
+		case r.Aligned:
+			return 0, fmt.Errorf("%s is merged already: want the ranks' own recordings", r.what())
+		case r.Rank < 0:
+			return 0, fmt.Errorf("%s is of a process that was in no ring", r.what())
+		case other != nil:
+			return 0, fmt.Errorf("rank %d is there twice, as %s and as %s: keep one", r.Rank, other.what(), r.what())
+		case r.Size != 0 && r.Size != size:
+			return 0, fmt.Errorf("%s is of a ring of %d ranks, others are of a ring of %d", r.what(), r.Size, size)
+		case r.Size != 0 && r.Rank >= r.Size:
+			return 0, fmt.Errorf("%s is of rank %d in a ring of %d: want 0 to %d", r.what(), r.Rank, r.Size, r.Size-1)
+		case run.Run == "":
+			run = r
+		case r.Run != "" && r.Run != run.Run:
+			return 0, fmt.Errorf("different runs: %s is of run %q, %s of run %q", run.what(), run.Run, r.what(), r.Run)
+		}
+		seen[r.Rank] = r
+	}
+	if size == 0 {
+		size = slices.MaxFunc(list, func(a, b Recording) int { return cmp.Compare(a.Rank, b.Rank) }).Rank + 1
+	}
+	return size, nil
+}
+
+// what names a recording in an error.
+func (r *Recording) what() string {
+	if r.Source != "" {
+		return r.Source
+	}
+	return fmt.Sprintf("rank %d (%s, pid %d, written %s)", r.Rank, r.Host, r.PID, r.Written.UTC().Format("15:04:05.000"))
+}
+
+// enumerate writes numbers for people: 1, 2 and 5.
+func enumerate(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = fmt.Sprint(n)
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
