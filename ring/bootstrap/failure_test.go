@@ -135,16 +135,7 @@ func TestSilence(t *testing.T) {
 				return 0
 			}
 			if cfg.Rank == 1 { // sends nothing once quiet
-				var d net.Dialer
-				var lc net.ListenConfig
-				cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-					c, err := d.DialContext(ctx, network, address)
-					return mute{c, &quiet}, err
-				}
-				cfg.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
-					ln, err := lc.Listen(ctx, network, address)
-					return muteListener{ln, &quiet}, err
-				}
+				muteAll(cfg, &quiet)
 			}
 		})
 		quiet.Store(true)
@@ -188,6 +179,7 @@ func (l muteListener) Accept() (net.Conn, error) {
 
 // Strangers on the port are named and hung up on, and bring-up goes on.
 func TestStrangersOnThePort(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	var mu sync.Mutex
 	if err := trace.SetOutput(lockedWriter{&mu, &log}, trace.Text); err != nil {

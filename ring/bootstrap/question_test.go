@@ -142,6 +142,16 @@ func (s *slow) answer(ctx context.Context, _ string, _, _ int, _ json.RawMessage
 	return nil, fmt.Errorf("still in INIT: %w", context.Cause(ctx))
 }
 
+// when does something once so many answers wait.
+func (s *slow) when(running int32, do func()) {
+	go func() {
+		for deadline := time.Now().Add(10 * time.Second); s.running.Load() != running && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		do()
+	}()
+}
+
 // until waits for a condition.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
@@ -188,10 +198,7 @@ func TestAskCancelled(t *testing.T) {
 	t.Parallel()
 	world, s := slowPair(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		until(t, "the question", func() bool { return s.running.Load() == 1 })
-		cancel()
-	}()
+	s.when(1, cancel)
 	_, err := world[0].Ask(ctx, right, "await", nil)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "rank 1 (") {
 		t.Errorf("%v: expected to be cancelled", err)
@@ -230,10 +237,7 @@ func TestAskTooMuch(t *testing.T) {
 	}
 	// The other edge has room of its own.
 	other, cancelOther := context.WithCancel(ctx)
-	wg.Go(func() {
-		until(t, "the question on the other edge", func() bool { return s.running.Load() == maxServing+1 })
-		cancelOther()
-	})
+	s.when(maxServing+1, cancelOther)
 	if _, err := world[0].Ask(other, left, "await", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the other edge: %v", err)
 	}
@@ -258,10 +262,7 @@ func TestAskALostNeighbour(t *testing.T) {
 			}
 		})
 		ctx := within(t)
-		go func() {
-			until(t, "the question", func() bool { return s.running.Load() == 1 })
-			k.cut()
-		}()
+		s.when(1, k.cut)
 		_, err := world[0].Ask(ctx, right, "await", nil)
 		var v *Verdict
 		if !errors.As(err, &v) || v.Kind != KindLost {
@@ -279,10 +280,7 @@ func TestAskALostNeighbour(t *testing.T) {
 func TestAskEndsWithTheVerdict(t *testing.T) {
 	t.Parallel()
 	world, s := slowPair(t, nil)
-	go func() {
-		until(t, "the question", func() bool { return s.running.Load() == 1 })
-		world[1].Fail(&Verdict{Kind: KindFailed, Rank: 1, By: 1, Text: "no memory"})
-	}()
+	s.when(1, func() { world[1].Fail(&Verdict{Kind: KindFailed, Rank: 1, By: 1, Text: "no memory"}) })
 	_, err := world[0].Ask(within(t), right, "await", nil)
 	var v *Verdict
 	if !errors.As(err, &v) || v.Text != "no memory" {
@@ -298,18 +296,15 @@ func TestAskEndsWithTheControl(t *testing.T) {
 	t.Parallel()
 	for closes := range 2 {
 		world, s := slowPair(t, nil)
-		go func() {
-			until(t, "the question", func() bool { return s.running.Load() == 1 })
-			if err := world[closes].Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		s.when(1, func() { _ = world[closes].Close() }) // again at the end, where errors count
 		_, err := world[0].Ask(within(t), right, "await", nil)
 		var v *Verdict
 		if closes == 0 && !errors.Is(err, ErrClosed) || closes == 1 && (!errors.As(err, &v) || v.Kind != KindLeft || v.Rank != 1) {
 			t.Errorf("rank %d closes: %v", closes, err)
 		}
-		<-s.causes
+		if cause := <-s.causes; cause == nil {
+			t.Error("the answer did not end")
+		}
 		if _, err := world[0].Ask(within(t), right, "await", nil); err == nil {
 			t.Error("there is nobody to ask any more")
 		}
