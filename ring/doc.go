@@ -9,12 +9,28 @@
 // Connect is nothing but the steps in order, and a shell walks them one by one:
 //
 //	Open      bind the TCP port, choose the address, open the device: PD, CQ, channel
-//	Init      two queue pairs with their memory, to INIT, all receives posted
+//	Init      two queue pairs with their memory, to INIT, receives posted
 //	Exchange  find both neighbours over TCP, swap {gid, qpn, psn, mtu, slots, ...}
-//	RTR       compare both ends, ready to receive; a barrier
+//	RTR       compare both ends, ready to receive
+//	          (Connect waits here until both neighbours are, too: AwaitNeighbours)
 //	RTS       ready to send
 //	Ping      a message to the right neighbour and back over the queue pairs
 //	Close     goodbye
+//
+// Each step takes Values that an operator gives instead of the proper ones. With
+// Options.ByHand a step that fails can be repeated, and Reset takes the queue
+// pairs back to where Init found them. How far the ring is, State asks the queue
+// pairs; ranks that are walked and ranks that connect by themselves make one ring.
+//
+// # Who polls
+//
+// Both edges share one completion queue, and a completion that the wrong one
+// polls is lost to the right one. So whoever polls has the ring's turn: a step,
+// an operation between Begin and End, or the pings of one neighbour, PingSide's
+// own and those that neighbours ask this rank to answer. The latter run on
+// goroutines of the control ring while the rank does nothing, share the turn, and
+// poll for each other. A rank that is busy says so to who pings it; a rank that
+// wants to begin something waits until it has answered.
 //
 // # The names of the C interface
 //

@@ -21,7 +21,7 @@ const minSilence = 3 * time.Second
 func (r *Ring) Open(ctx context.Context) error {
 	return r.step(ctx, StateOpened, Values{}, func(ctx context.Context) (err error) {
 		defer func() {
-			if err != nil && r.opts.ByHand {
+			if err != nil && r.opts.ByHand && !r.Failed() {
 				err = errors.Join(err, r.release(StateNew))
 			}
 		}()

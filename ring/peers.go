@@ -24,13 +24,12 @@ type PeerStatus struct {
 // Peers asks the queue pairs of both edges how they are.
 func (r *Ring) Peers() ([]PeerStatus, error) {
 	r.mu.Lock()
-	edges, state := r.edges, r.state
-	r.mu.Unlock()
-	if edges[Left] == nil || edges[Right] == nil {
-		return nil, &StepError{Step: "status", State: state, Missing: map[bool]string{true: "init"}[state < StateInitialised]}
+	defer r.mu.Unlock()
+	if r.edges[Left] == nil || r.edges[Right] == nil {
+		return nil, stepError("status", standing{State: r.state}, StateExchanged)
 	}
 	var out []PeerStatus
-	for _, e := range edges {
+	for _, e := range r.edges {
 		attr, _, err := e.QP.Query()
 		if err != nil {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)

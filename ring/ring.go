@@ -178,10 +178,13 @@ func (r *Ring) Begin() {
 	r.recall()
 }
 
-// recall has the deferred completions come first.
+// recall has the deferred completions come first. They are older than what is
+// left of those that came early.
 func (r *Ring) recall() {
-	r.early = append(r.early, r.deferred...)
-	r.deferred = r.deferred[:0]
+	if len(r.early) > 0 {
+		r.deferred = append(r.deferred, r.early...)
+	}
+	r.early, r.deferred = r.deferred, r.early[:0]
 }
 
 // Defer hands back the completion of a receive that belongs to the next

@@ -213,3 +213,49 @@ func TestDisagreementByHand(t *testing.T) {
 		t.Errorf("%v: the ring is %s", err, r.State())
 	}
 }
+
+// Wrong values break the edge that they are given for, and a reset mends it.
+func TestWrongValuesAreFelt(t *testing.T) {
+	world := newRings(t, 2, func(_ int, o *Options) {
+		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 500*time.Millisecond, new(12), new(2)
+	})
+	right, left := Right, Left
+	for _, c := range []struct {
+		name     string
+		rtr, rts [2]func(*Ring) Values // of each rank; nil is proper
+	}{
+		{name: "rq_psn ahead", rtr: [2]func(*Ring) Values{1: func(r *Ring) Values { return Values{Side: &left, PSN: new((r.Left().Remote.PSN + 1) & 0xffffff)} }}},
+		{name: "rq_psn behind", rtr: [2]func(*Ring) Values{1: func(r *Ring) Values { return Values{Side: &left, PSN: new((r.Left().Remote.PSN - 1) & 0xffffff)} }}},
+		{name: "sq_psn", rts: [2]func(*Ring) Values{0: func(r *Ring) Values { return Values{Side: &right, PSN: new((r.Right().Local.PSN + 9) & 0xffffff)} }}},
+		{name: "dest_qpn", rtr: [2]func(*Ring) Values{0: func(*Ring) Values { return Values{Side: &right, DestQPN: new(uint32(0xfffff0))} }}},
+		{name: "dgid", rtr: [2]func(*Ring) Values{0: func(*Ring) Values {
+			return Values{Side: &right, DGID: new(verbs.GIDFromAddr(netip.MustParseAddr("127.0.0.99")))}
+		}}},
+	} {
+		upTo(t, world, StateExchanged)
+		take := func(step func(*Ring, context.Context, Values) error, given [2]func(*Ring) Values) {
+			noErrors(t, each(world, func(r *Ring) error {
+				if given[r.Rank()] != nil {
+					if err := step(r, t.Context(), given[r.Rank()](r)); err != nil {
+						return err
+					}
+				}
+				return step(r, t.Context(), Values{})
+			}))
+		}
+		take((*Ring).RTR, c.rtr)
+		take((*Ring).RTS, c.rts)
+		_, err := world[0].PingSide(t.Context(), Right, 1)
+		var failed *CompletionError
+		if text := textOf(err); !errors.As(err, &failed) && !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(text, "reset on both ends") {
+			t.Errorf("%s: %s: expected a ping that fails", c.name, text)
+		}
+		// The other edge, between the same two ranks, knows nothing of it.
+		if err := pingSide(t.Context(), world[0], Left, 3); err != nil {
+			t.Errorf("%s: the other side: %v", c.name, err)
+		}
+		noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
+	}
+	upTo(t, world, StateRTS)
+	noErrors(t, each(world, func(r *Ring) error { return pingSide(t.Context(), r, Right, 3) }))
+}
