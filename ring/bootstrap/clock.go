@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -43,8 +44,11 @@ func (c *Control) sampleOnce(ctx context.Context) error {
 		return nil
 	}
 	r, err := c.inquire(ctx, right, question{Kind: "clock", Clock: new(reading)})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case r.Clock == nil:
+		return &AnswerError{Rank: c.neighbour(right), Kind: "clock", Text: "no time, but " + strconv.Quote(r.Error)}
 	}
 	// A clock that was set back meanwhile tells nothing.
 	if at, offset, rtt := r.Clock.offset(); rtt >= 0 {

@@ -1,7 +1,7 @@
 // Package bootstrap finds the neighbours of a rank over TCP, exchanges what they
 // need to connect their queue pairs, and keeps the two connections open as the
-// control ring: liveness, gather, broadcast, barrier, and the verdict that tells
-// every survivor who is at fault.
+// control ring: liveness, gather, broadcast, barrier, questions to a neighbour, the
+// comparison of clocks, and the verdict that tells every survivor who is at fault.
 //
 // # Connections
 //
@@ -15,18 +15,33 @@
 //	   │ ── info ───────────────────────▶ │  clockwise, index 0 first
 //	   │ ◀─ info ──────────────────────── │  the other way round, index 0 first
 //	   │ ◀─ part, heartbeat, verdict ───▶ │  the control ring
+//	   │ ◀─ ask, answer, cancel, info ──▶ │  between the two alone
 //	   │ ◀─ goodbye ────────────────────▶ │
 //
 // A frame is the magic "RNGC", a big-endian length and that many bytes of JSON,
 // so that tcpdump -A shows what nodes say to each other. Whoever sends anything
-// else is named in the trace and hung up on; bring-up goes on.
+// else is named in the trace and hung up on; bring-up goes on. So it does when a
+// hello of another version or with another list comes from another host than the
+// left neighbour's: that caller alone is told, and fails.
+//
+// # Between two neighbours
+//
+// Either end of a link may ask the other something at any time after the exchange.
+// An ask frame has the asker's number for the question, its kind, its payload and
+// how long the asker waits; the answer has the number, and a payload or an error;
+// cancel says that nobody waits any more. Frames keep their order on a link, so an
+// info that was sent before a question is there when the question is. A question
+// for the time is answered by the reader itself, and four timestamps, taken when
+// frames are written and read, say how far the two trace clocks are apart: in a
+// burst after the exchange, at each heartbeat, and on demand.
 //
 // # Who owns what
 //
 // A Control owns its listener, its two links and all goroutines on them: one
-// accepts, one dials until the right link is up, one keeps time, each accepted
-// connection has one for its first frame, and each link has a reader and a
-// writer. Readers handle frames under the Control's lock and never write to a
-// socket, so that a ring of full sockets cannot lock itself up; writers alone
-// write, from a queue. Close ends all of them and returns when they are gone.
+// accepts, one dials until the right link is up, one keeps time, one compares
+// clocks, each accepted connection has one for its first frame, each link has a
+// reader and a writer, and each question of a neighbour one that answers it.
+// Readers handle frames under the Control's lock and never write to a socket, so
+// that a ring of full sockets cannot lock itself up; writers alone write, from a
+// queue. Close ends all of them and returns when they are gone.
 package bootstrap

@@ -118,7 +118,8 @@ func FuzzReadFrame(f *testing.F) {
 
 // FuzzFrame feeds the payloads of frames to whoever decodes them.
 func FuzzFrame(f *testing.F) {
-	for _, seed := range []string{`{"instance":"a","size":2,"digest":"x","list":["a:1"]}`, `{"op":1,"kind":"gather","origin":0,"data":"AAAA"}`, `{"kind":"lost","rank":-9}`, `[]`, `{`} {
+	for _, seed := range []string{`{"instance":"a","size":2,"digest":"x","list":["a:1"]}`, `{"op":1,"kind":"gather","origin":0,"data":"AAAA"}`, `{"kind":"lost","rank":-9}`,
+		`{"id":3,"kind":"end","within_ns":-1,"payload":{"a":[1]}}`, `{"id":3,"clock":{"t1_ns":1,"t2_ns":-9223372036854775808}}`, `[]`, `{`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -130,6 +131,12 @@ func FuzzFrame(f *testing.F) {
 			_ = v.Error()
 		}
 		_, _ = decode[status](frame)
+		if r, err := decode[reply](frame); err == nil && r.Clock != nil {
+			_, _, _ = r.Clock.offset()
+		}
+		if q, err := decode[question](frame); err == nil && len(q.Payload) > len(payload) {
+			t.Fatalf("%d bytes from %d", len(q.Payload), len(payload))
+		}
 		if p, err := decode[part](frame); err == nil && len(p.Data) > len(payload) {
 			t.Fatalf("%d bytes from %d", len(p.Data), len(payload))
 		}

@@ -10,7 +10,7 @@ import (
 const MaxPart = (MaxFrame - 4096) / 4 * 3
 
 // maxAhead bounds the operations that others may have begun and this rank not,
-// before their frames are left in the socket.
+// before their frames are left in the socket, and answers behind them with them.
 const maxAhead = 256
 
 // part is one rank's contribution to an operation of the control ring. It goes
