@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 )
 
 // Ends returns both ends of an edge as they were at one moment: the own one was
-// the same before and after the neighbour's was asked for, unless it does not
-// come to rest within a few tries.
+// the same before and after the neighbour's was asked for. If the edge does not
+// come to rest within a few tries, Busy of the own end says so.
 func (r *Ring) Ends(ctx context.Context, side Side) (own, peer End, err error) {
 	if own, err = r.OwnEnd(side); err != nil {
 		return own, peer, err
@@ -28,6 +29,7 @@ func (r *Ring) Ends(ctx context.Context, side Side) (own, peer End, err error) {
 			return own, peer, err
 		}
 	}
+	own.Busy = cmp.Or(own.Busy, "traffic")
 	return own, peer, nil
 }
 
@@ -101,22 +103,29 @@ func offender(e *verbs.ModifyError) (attribute, value string) {
 	return name, value
 }
 
-// alone is what can be said without the peer.
+// alone is what can be said without the peer, which err kept from being asked.
 func alone(own *End, err, failure error) []Finding {
-	f := Finding{Severity: Fault, Attribute: "tcp", Rank: own.Peer, Own: own.QPState,
-		Text: fmt.Sprintf("rank %d (%s) cannot be asked over TCP how its end is: %v", own.Peer, own.PeerNode, err),
-		Fix:  "see whether it still runs, and why it ended; connect again"}
+	peer := fmt.Sprintf("rank %d (%s)", own.Peer, own.PeerNode)
+	f := Finding{Severity: Fault, Rank: own.Peer, Own: own.QPState}
 	var verdict *Verdict
+	var answer *bootstrap.AnswerError
 	switch {
-	case !own.addressed() && own.is(verbs.StateInit, verbs.StateReset) && failure == nil && own.RingState != StateExchanged.String():
-		f.Severity, f.Attribute, f.Rank = Note, "state", own.Rank
-		f.Text = fmt.Sprintf("rank %d is not connected to rank %d yet: %v", own.Rank, own.Peer, err)
-		f.Fix = "run exchange on both"
-	case errors.As(failure, &verdict):
+	case failure != nil:
 		f.Attribute, f.Text, f.Fix = "ring", "the ring has failed: "+failure.Error(), "close it and connect again"
-		if verdict.Rank >= 0 {
+		if errors.As(failure, &verdict) && verdict.Rank >= 0 {
 			f.Rank = verdict.Rank
 		}
+	case errors.As(err, &answer):
+		f.Severity, f.Attribute = Warning, "state"
+		f.Text = fmt.Sprintf("%s answers over TCP, but not how its end is: %s", peer, answer.Text)
+		f.Fix = fmt.Sprintf("take the missing step on rank %d", own.Peer)
+	case errors.As(err, &verdict), errors.Is(err, context.DeadlineExceeded):
+		f.Attribute = "tcp"
+		f.Text = fmt.Sprintf("%s cannot be asked over TCP how its end is: %v", peer, err)
+		f.Fix = "see whether it still runs; if it does, look at the network between the two nodes"
+	default:
+		f.Severity, f.Attribute, f.Rank = Note, "state", own.Rank
+		f.Text = fmt.Sprintf("%s cannot be asked for its end yet: %v", peer, err)
 	}
 	found := []Finding{f}
 	if own.Failure != nil && own.Failure.Status != uint32(verbs.FlushError) {
