@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,6 +14,11 @@ var settingsOfRing = []string{
 	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
 	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
 	"protocol", "segment", "depth", "slots", "slot-size",
+}
+
+// without returns the names but for some.
+func without(names []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(some, name) })
 }
 
 // bringUpCommands are the commands of the process that make a ring.

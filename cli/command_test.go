@@ -44,10 +44,10 @@ func TestCommandTable(t *testing.T) {
 			t.Errorf("%s: arguments %q are not checked or not completed", c.Name, c.Args)
 		}
 		fs := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-		configs.AddFlags(fs, append(slices.Clone(c.Settings), "output")...)
 		if c.Flags != nil {
 			c.Flags(fs) // panics if a name is taken
 		}
+		configs.AddFlags(fs, append(slices.Clone(c.Settings), "output")...)
 		fs.VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" && !f.Hidden {
 				t.Errorf("%s --%s has no usage", c.Name, f.Name)

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"ringcli/cli/render"
 )
 
 // lineTree makes the cobra commands of a line of a script or of the shell.
@@ -65,8 +67,23 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 			return err
 		}
 		if s.leads && !c.Own {
-			return s.lead(ctx, c, call)
+			return s.observed(func() error { return s.lead(ctx, c, call) })
 		}
 	}
-	return c.Run(ctx, s, call)
+	return s.observed(func() error { return c.Run(ctx, s, call) })
+}
+
+// observed keeps what a command prints for `expect`.
+func (s *Session) observed(run func() error) error {
+	if s.Out == nil {
+		return run()
+	}
+	var results []render.Record
+	s.Out.Seen = func(r render.Record) { results = append(results, r) }
+	err := run()
+	s.Out.Seen = nil
+	if len(results) > 0 {
+		s.results = results
+	}
+	return err
 }

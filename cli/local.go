@@ -29,7 +29,7 @@ const (
 )
 
 func settingsOfLocal() []string {
-	return slices.DeleteFunc(slices.Clone(settingsOfRing), func(name string) bool { return name == "list" || name == "index" })
+	return without(settingsOfRing, "list", "index")
 }
 
 func ranksFlag(fs *pflag.FlagSet, ranks int64) {

@@ -31,7 +31,9 @@ type Session struct {
 	// follows says that this rank takes the leader's.
 	follows bool
 	// fault is what --corrupt asks for; may be nil.
-	fault   *fault
+	fault *fault
+	// results are what the last command that printed any has printed.
+	results []render.Record
 	signals *signals // nil in tests
 	// parent is set in a child of `local`.
 	parent *parentLink

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+)
+
+const expectLong = `Compares a field of the last result with a value; if it does not hold, the
+command fails with exit code 2, or with --warning with 1, which lets a script go
+on. Fields are those of the result's JSON, such as busbw_GBps, wrong or
+time_us.p50; what stands after the last "_" may be left out where it is a unit.
+If the last command gave several results, all that have the field must hold.
+Values are numbers, with K, M or G for powers of 1024, or words.`
+
+// relations are what expect understands, the longer spellings first.
+var relations = []struct {
+	sign  string
+	holds func(order int) bool
+}{
+	{"==", func(o int) bool { return o == 0 }},
+	{"!=", func(o int) bool { return o != 0 }},
+	{">=", func(o int) bool { return o >= 0 }},
+	{"<=", func(o int) bool { return o <= 0 }},
+	{">", func(o int) bool { return o > 0 }},
+	{"<", func(o int) bool { return o < 0 }},
+}
+
+// expectation is `expect FIELD RELATION VALUE`.
+type expectation struct{ field, sign, value string }
+
+// parseExpectation takes the three parts as words of their own or run together,
+// as in wrong==0.
+func parseExpectation(args []string) (e expectation, err error) {
+	text := strings.Join(args, " ")
+	for _, r := range relations {
+		field, value, found := strings.Cut(text, r.sign)
+		e = expectation{strings.TrimSpace(field), r.sign, strings.TrimSpace(value)}
+		if found && e.field != "" && e.value != "" && !strings.ContainsAny(e.field+e.value, "=<>! ") {
+			return e, nil
+		}
+	}
+	return e, usageError("expect %q: expected FIELD RELATION VALUE with one of ==, !=, >=, <=, >, <, such as: expect busbw >= 1.5", text)
+}
+
+func checkExpect(args []string) error {
+	_, err := parseExpectation(args)
+	return err
+}
+
+func expectFlags(fs *pflag.FlagSet) {
+	fs.Bool("warning", false, "fail with exit code 1 instead of 2; a script goes on")
+}
+
+func runExpect(_ context.Context, s *Session, call Call) error {
+	e, err := parseExpectation(call.Args)
+	if err != nil {
+		return err
+	}
+	code := ExitCritical
+	if isOn(call.Flags, "warning") {
+		code = ExitWarning
+	}
+	if len(s.results) == 0 {
+		return usageError("expect %s: there is no result to look at: run a command that gives one first", e.field)
+	}
+	known, compared := map[string]bool{}, 0
+	for _, r := range s.results {
+		fields, err := fieldsOf(r)
+		if err != nil {
+			return err
+		}
+		name, got, found := lookUp(fields, e.field)
+		if !found {
+			for name := range fields {
+				known[name] = true
+			}
+			continue
+		}
+		compared++
+		holds, err := e.holds(name, got)
+		if err != nil {
+			return err
+		}
+		if !holds {
+			command, _ := fields["command"].(string)
+			return sharedError(code, "expected %s %s %s: %s gave %v%s", name, e.sign, e.value, command, got, subject(fields))
+		}
+	}
+	if compared == 0 {
+		return usageError("expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	}
+	return nil
+}
+
+// subject tells which of several results is meant.
+func subject(fields map[string]any) string {
+	var b strings.Builder
+	for _, name := range []string{"bytes", "protocol", "rank"} {
+		if v, found := fields[name]; found {
+			fmt.Fprintf(&b, ", %s %v", name, v)
+		}
+	}
+	return b.String()
+}
+
+// holds compares what a field holds with the value, as numbers if it is one.
+func (e expectation) holds(name string, got any) (bool, error) {
+	order := 0
+	switch v := got.(type) {
+	case nil:
+		return false, usageError("expect: %s is not known: the operation ran without --check", name)
+	case json.Number:
+		have, err := v.Float64()
+		want, ok := parseQuantity(e.value)
+		if err != nil || !ok {
+			return false, usageError("expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
+		}
+		switch {
+		case have < want:
+			order = -1
+		case have > want:
+			order = 1
+		}
+	default:
+		if e.sign != "==" && e.sign != "!=" {
+			return false, usageError("expect: %s is %v, no number: expected == or !=", name, v)
+		}
+		order = strings.Compare(fmt.Sprint(v), e.value)
+	}
+	for _, r := range relations {
+		if r.sign == e.sign {
+			return r.holds(order), nil
+		}
+	}
+	return false, nil
+}
+
+// parseQuantity reads a number that may end in K, M or G.
+func parseQuantity(text string) (float64, bool) {
+	factor := 1.0
+	switch {
+	case text == "":
+		return 0, false
+	case strings.HasSuffix(strings.ToUpper(text), "K"):
+		factor = 1 << 10
+	case strings.HasSuffix(strings.ToUpper(text), "M"):
+		factor = 1 << 20
+	case strings.HasSuffix(strings.ToUpper(text), "G"):
+		factor = 1 << 30
+	}
+	if factor > 1 {
+		text = text[:len(text)-1]
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	return v * factor, err == nil
+}
+
+// fieldsOf is a result as its JSON has it, nested objects by dotted names.
+func fieldsOf(r render.Record) (map[string]any, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("expect: %T: %w", r, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var object map[string]any
+	if err := d.Decode(&object); err != nil {
+		return nil, fmt.Errorf("expect: %T: %w", r, err)
+	}
+	flat := map[string]any{}
+	var add func(prefix string, o map[string]any)
+	add = func(prefix string, o map[string]any) {
+		for name, v := range o {
+			switch v := v.(type) {
+			case map[string]any:
+				add(prefix+name+".", v)
+			case []any: // a field is one value
+			default:
+				flat[prefix+name] = v
+			}
+		}
+	}
+	add("", object)
+	return flat, nil
+}
+
+// lookUp finds a field by its name, or by its name without the unit: busbw is
+// busbw_GBps, and time.p50 is time_us.p50.
+func lookUp(fields map[string]any, name string) (full string, value any, found bool) {
+	if v, found := fields[name]; found {
+		return name, v, true
+	}
+	for _, full := range slices.Sorted(maps.Keys(fields)) {
+		if withoutUnits(full) == name {
+			return full, fields[full], true
+		}
+	}
+	return "", nil, false
+}
+
+func withoutUnits(name string) string {
+	parts := strings.Split(name, ".")
+	for i, p := range parts {
+		for _, unit := range []string{"_GBps", "_us", "_Mpps", "_mbps"} {
+			p = strings.TrimSuffix(p, unit)
+		}
+		parts[i] = p
+	}
+	return strings.Join(parts, ".")
+}
