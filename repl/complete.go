@@ -125,7 +125,7 @@ func layOut(fit []Candidate, columns int) string {
 	}
 	perLine := 1
 	if !hints {
-		perLine = max(1, (columns-1)/(widest+2))
+		perLine = max(1, (columns+1)/(widest+2)) // the last needs no gap after it
 	}
 	var b strings.Builder
 	for i := 0; i < len(fit); i += perLine {
