@@ -283,8 +283,10 @@ func (c *comparison) psn(f flow) {
 			g.Text += fmt.Sprintf("behind by %d: rank %d took the first packets for duplicates and discarded them, though rank %d saw success; they are in step by now",
 				-first, to.Rank, from.Rank)
 		default:
-			g.Text += fmt.Sprintf("behind by %d: rank %d takes the first %d packets for duplicates, acknowledges and discards them: rank %d sees success, and rank %d waits in vain",
-				-first, to.Rank, -first, from.Rank, to.Rank)
+			// The ACK of a duplicate is for the last PSN that was expected; a
+			// requester ignores it until it has sent that one.
+			g.Text += fmt.Sprintf("behind by %d: rank %d takes the first %d packets for duplicates and discards them, but acknowledges PSN %d: rank %d sees success once it has sent that one (RETRY_EXC (12) if it never does), and rank %d waits in vain",
+				-first, to.Rank, -first, (*to.RQPSNFirst-1)&(1<<24-1), from.Rank, to.Rank)
 		}
 		c.add(g)
 		return

@@ -71,7 +71,7 @@ func lead(rank int, state State, cause error) []Finding {
 	case cause == nil:
 		return nil
 	case errors.As(cause, &step):
-		f.Attribute, f.Own, f.Text = "state", state.String(), cause.Error()
+		f.Attribute, f.Own, f.Text = "state", state.String(), fmt.Sprintf("rank %d: %s", rank, cause)
 		if step.Missing != "" {
 			f.Fix = "run " + step.Missing + " first"
 		}
