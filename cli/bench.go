@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
+	"ringcli/collective"
 	"ringcli/configs"
 )
 
@@ -22,7 +24,12 @@ pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
 --outstanding messages in flight, and latency in microseconds (half a round
 trip; for READ all of it). With --raw-udp it instead prints WRITE bandwidth at 1
 MiB and half a round trip at 64 bytes beside those of raw UDP sockets without
-CRC or protocol: medians of interleaved rounds, both ends pinned.`
+CRC or protocol: medians of interleaved rounds, both ends pinned.
+
+Several protocols, such as --protocol eager,rendezvous-write, are measured by
+turns at each size, out of place, and printed side by side: a time is then the
+median of the rounds' means. What is ahead where, and what auto takes, is said
+below the table, with a plot. --html writes the curves to a page of their own.`
 	benchP2P = "p2p"
 )
 
@@ -63,6 +70,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
+	fs.String("html", "", "write a page with the curves to this file")
 	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
 }
@@ -151,21 +159,38 @@ func runBenchProcess(ctx context.Context, s *Session, call Call) error {
 	return s.inRing(ctx, func(ctx context.Context) error { return runBench(ctx, s, call) })
 }
 
-func runBench(ctx context.Context, s *Session, call Call) error {
+func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	sizes, err := sizesOf(call)
 	if err != nil {
 		return err
 	}
+	page, err := s.member.openPage(ctx, textOf(call.Flags, "html"))
+	if err != nil {
+		return err
+	}
+	defer closeWith(&err, page)
 	if benchOperation(call.Args[0]) == benchP2P {
-		return s.benchP2P(ctx, call, sizes)
+		return s.benchP2P(ctx, call, sizes, page)
 	}
 	o, err := s.benched(call)
 	if err != nil {
 		return err
 	}
+	protocols, err := s.protocols(call)
+	if err != nil {
+		return err
+	}
+	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.member.ring.Size(), s.member.ring.Right().Local.Device)
+	if len(protocols) > 1 {
+		return s.benchProtocols(ctx, o, protocols, sizes, title, page)
+	}
+	return s.benchCollective(ctx, o, sizes, title, page)
+}
+
+// benchCollective prints nccl-tests' table.
+func (s *Session) benchCollective(ctx context.Context, o operation, sizes []uint64, title string, page *pageFile) error {
 	m := s.member
-	title := fmt.Sprintf("%s on %d ranks of %s; time in us, bandwidths in GB/s (1e9)", o.op, m.ring.Size(), m.ring.Right().Local.Device)
-	if err := s.Out.Note(render.Faint, "%s", title); err != nil {
+	if err := s.Out.Note(render.Faint, "%s; time in us, bandwidths in GB/s (1e9)", title); err != nil {
 		return err
 	}
 	if err := s.Out.Note(render.Faint, "%36s%-24s  %s", "", "out of place", "in place"); err != nil {
@@ -173,18 +198,22 @@ func runBench(ctx context.Context, s *Session, call Call) error {
 	}
 	sum := BenchSummary{Command: "bench " + o.op.String(), OK: true, Floor: o.floor}
 	worst := error(nil)
-	for _, size := range sizes {
+	outOfPlace, inPlace := series{Name: "out of place"}, series{Name: "in place"}
+	for i, size := range sizes {
 		o.count = int(size) / o.typ.Size()
 		var row BenchRow
 		for _, part := range []struct {
 			result  *Measurement
+			series  *series
 			inPlace bool
-		}{{&row.Out, false}, {&row.In, true}} {
+		}{{&row.Out, &outOfPlace, false}, {&row.In, &inPlace, true}} {
 			o.inPlace = part.inPlace
+			var err error
 			if *part.result, err = m.measure(ctx, s, o); err != nil {
-				return err
+				return benchStopped(err, i, len(sizes), worst)
 			}
 			sum.add(*part.result)
+			part.series.add(*part.result)
 			if err := part.result.verdict(0); err != nil && worst == nil {
 				worst = err
 			}
@@ -193,7 +222,64 @@ func runBench(ctx context.Context, s *Session, call Call) error {
 			return err
 		}
 	}
+	if err := m.writePage(ctx, page, title, []series{outOfPlace, inPlace}); err != nil {
+		return err
+	}
 	return s.concludeBench(sum, worst)
+}
+
+// benchProtocols prints several protocols side by side.
+func (s *Session) benchProtocols(ctx context.Context, o operation, protocols []collective.Protocol, sizes []uint64, title string, page *pageFile) error {
+	for _, note := range []string{
+		title + "; time in us, busbw in GB/s (1e9)",
+		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
+		compareHead(protocols),
+	} {
+		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
+			return err
+		}
+	}
+	worst := error(nil)
+	var rows []CompareRow
+	curves := make([]series, len(protocols))
+	for i, size := range sizes {
+		o.count = int(size) / o.typ.Size()
+		row, err := s.member.compare(ctx, s, o, protocols)
+		if err != nil {
+			return benchStopped(err, i, len(sizes), worst)
+		}
+		for j, m := range row.Each {
+			curves[j].Name = m.Protocol
+			curves[j].add(m)
+			if err := m.verdict(0); err != nil && worst == nil {
+				worst = err
+			}
+		}
+		rows = append(rows, row)
+		if err := s.Out.Print(row); err != nil {
+			return err
+		}
+	}
+	if err := s.member.writePage(ctx, page, title, curves); err != nil {
+		return err
+	}
+	sum := summarise("bench "+o.op.String(), rows, o.floor)
+	if err := sum.verdict(); err != nil && worst == nil {
+		worst = err
+	}
+	return errors.Join(s.concludeComparison(sum, rows), worst)
+}
+
+// benchStopped says how far a bench was when it was stopped. Wrong data that it
+// has found by then matter more.
+func benchStopped(err error, done, of int, worst error) error {
+	switch {
+	case !isStopped(err):
+		return err
+	case worst != nil:
+		return worst
+	}
+	return errStopped("%d of %d sizes", done, of)
 }
 
 // add takes a measurement into the average.

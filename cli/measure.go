@@ -197,7 +197,7 @@ func (m *Measurement) merge(all []RankMeasurement) {
 }
 
 // pace is how often the operation is repeated.
-func (o operation) pace() pace { return pace{o.warmup, o.iters, o.duration} }
+func (o operation) pace() pace { return pace{warmup: o.warmup, iters: o.iters, duration: o.duration} }
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations of --iters with one.

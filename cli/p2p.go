@@ -38,7 +38,7 @@ var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "RE
 
 // benchP2P measures from rank 0 to its right neighbour, on a queue pair of its
 // own. The other ranks wait.
-func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64) (err error) {
+func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page *pageFile) (err error) {
 	m := s.member
 	if m.ring.Size() < 2 {
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())

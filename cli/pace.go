@@ -17,6 +17,7 @@ type pace struct {
 	warmup   int           // iterations that are not measured
 	iters    int           // iterations that are
 	duration time.Duration // measure for so long instead, if above zero
+	limit    time.Duration // end when it has measured for so long, if above zero
 }
 
 // turn is what ranks tell each other between two batches.
@@ -93,6 +94,13 @@ func (p pace) next(warm, left int, mean time.Duration, begun time.Time) int {
 			left = int(rest / max(mean, 1))
 		}
 		left = max(left, 1)
+	}
+	if p.limit > 0 && !begun.IsZero() {
+		rest := p.limit - time.Since(begun)
+		if rest <= 0 {
+			return 0
+		}
+		left = min(left, max(1, int(rest/max(mean, 1))))
 	}
 	if mean == 0 {
 		return 1

@@ -333,6 +333,7 @@ func TestWith(t *testing.T) {
 
 // A command may declare a setting's flag itself, with more values.
 func TestAFlagOfTheCommandsOwn(t *testing.T) {
+	isolate(t)
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("protocol", "", "several")
 	AddFlags(flags, "protocol", "depth")

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
+)
+
+const (
+	// compareRounds is how often each protocol has its turn at a size. A machine
+	// that is slow for a moment spoils one round of five, and the median leaves
+	// it out.
+	compareRounds = 5
+	// compareTime bounds a protocol's turn: with three protocols and their
+	// warm-up a round is still shorter than most disturbances are apart.
+	compareTime = batchTime / 2
+	// compareTie is the difference below which a protocol is not ahead of the one
+	// that led at the size before: less is noise, and crossovers that come and go
+	// with it would say nothing.
+	compareTie = 0.03
+)
+
+// contestant is one protocol at one size.
+type contestant struct {
+	operation
+	plan  collective.Plan
+	watch *stopwatch
+	means []float64 // of an iteration in each round, us
+}
+
+// compare measures an operation at one size under several protocols by turns, in
+// one pair of buffers: A B C, A B C. A mean time is the median of the rounds'.
+// If it was stopped, the error is errStopped.
+func (m *Member) compare(ctx context.Context, s *Session, o operation, protocols []collective.Protocol) (row CompareRow, err error) {
+	auto := o
+	auto.options.Protocol = collective.Auto
+	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, auto.options)
+	if err != nil {
+		return row, err // the same on all ranks: nothing has been begun
+	}
+	row.Auto = plan.Protocol.String()
+	field := make([]*contestant, len(protocols))
+	for i, p := range protocols {
+		c := &contestant{operation: o, watch: newStopwatch()}
+		c.options.Protocol = p
+		if c.plan, err = m.comm.Plan(o.op, o.count, o.typ, o.red, c.options); err != nil {
+			return row, err
+		}
+		field[i] = c
+	}
+	if err := m.agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.ranksHere())); err != nil {
+		return row, err
+	}
+	v, err := m.allocate(o)
+	if err := m.agree(ctx, err); err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, v.free()) }()
+	m.fill(o, v, 0)
+	if err := m.rounds(ctx, s, o, v, field); err != nil {
+		return row, err
+	}
+	for _, c := range field {
+		result, err := m.resultOfRounds(ctx, c, v)
+		if err != nil {
+			return row, err
+		}
+		row.Each = append(row.Each, result)
+		if result.Time.Mean < row.Each[row.Best].Time.Mean {
+			row.Best = len(row.Each) - 1
+		}
+	}
+	return row, nil
+}
+
+// rounds lets all protocols have their turns: compareRounds, or as many as fit
+// --duration for each of them.
+func (m *Member) rounds(ctx context.Context, s *Session, o operation, v vectors, field []*contestant) error {
+	begun, limit := time.Now(), o.duration*time.Duration(len(field))
+	for round := 0; ; round++ {
+		another := 0
+		if round == 0 || o.duration == 0 && round < compareRounds || time.Since(begun) < limit {
+			another = 1
+		}
+		if another, stop, err := m.takeTurn(ctx, s, another); another == 0 || stop || err != nil {
+			return errors.Join(err, stoppedIf(stop && another > 0))
+		}
+		for _, c := range field {
+			if err := m.round(ctx, s, c, v, round); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// round is one protocol's turn.
+func (m *Member) round(ctx context.Context, s *Session, c *contestant, v vectors, round int) error {
+	s.Progress.Begin("%s, round %d", c.operation, round+1)
+	defer s.Progress.End()
+	p := pace{warmup: c.warmup, iters: c.iters, limit: compareTime}
+	if round > 0 {
+		p.warmup = min(c.warmup, 1) // the caches have another protocol's data
+	}
+	w := newStopwatch()
+	stopped, err := m.inBatches(ctx, s, p, func(warm, n int) error {
+		for i := range warm + n {
+			t := time.Now()
+			if err := m.once(ctx, c.operation, v); err != nil {
+				return err
+			}
+			if i >= warm {
+				w.add(time.Since(t))
+			}
+			s.Progress.Step("%d/%d", w.count(), c.iters)
+		}
+		return nil
+	})
+	if w.count() > 0 {
+		c.means = append(c.means, w.times().Mean)
+		c.watch.h.Merge(w.h)
+	}
+	return errors.Join(err, stoppedIf(stopped))
+}
+
+// stoppedIf is an error that isStopped recognises. It is worded anew by who
+// knows how much was done.
+func stoppedIf(stopped bool) error {
+	if !stopped {
+		return nil
+	}
+	return errStopped("some rounds")
+}
+
+// resultOfRounds checks one run, if that was asked for, and puts the ranks'
+// results together.
+func (m *Member) resultOfRounds(ctx context.Context, c *contestant, v vectors) (result Measurement, err error) {
+	mine := RankMeasurement{Rank: m.comm.Rank(), Time: c.watch.times()}
+	mine.Time.Mean = sixPlaces(median(c.means))
+	if c.check {
+		wrong, first, err := m.checked(ctx, c.operation, v)
+		if err != nil {
+			return result, err
+		}
+		mine.Wrong, mine.First = &wrong, first
+	}
+	all, err := shareOut(ctx, m, mine)
+	if err != nil {
+		return result, err
+	}
+	return m.resultOf(c.operation, c.plan, c.watch.count(), all), nil
+}
+
+// CompareRow is one size under several protocols, side by side. JSON and CSV see
+// their Measurements.
+type CompareRow struct {
+	Each []Measurement // in the order of --protocol
+	Best int           // the index of the fastest
+	Auto string        // the protocol that auto takes at this size
+}
+
+// Marks of a protocol at a size.
+const (
+	markBest = "*"
+	markAuto = "<"
+)
+
+// Columns are 80 characters for three protocols.
+func (r CompareRow) Columns() []render.Column {
+	columns := []render.Column{{Name: "size", Width: 8}}
+	for range r.Each {
+		columns = append(columns, render.Column{Name: "time", Width: 7}, render.Column{Name: "busbw", Width: 6},
+			render.Column{Name: "wrong", Width: 5}, render.Column{Width: 2, Left: true})
+	}
+	return columns
+}
+
+// compareWidth is that of one protocol's columns, with the blank before them.
+const compareWidth = 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
+
+// Cells implements render.Record.
+func (r CompareRow) Cells() []render.Cell {
+	cells := render.Texts(eightDigits(r.Each[0].Bytes))
+	for i, m := range r.Each {
+		mood, mark := render.Plain, ""
+		if i == r.Best {
+			mood, mark = render.Good, markBest
+		}
+		if m.Protocol == r.Auto {
+			mark += markAuto
+		}
+		cells = append(cells, render.Cell{Text: figure(m.Time.Mean), Mood: mood}, render.Cell{Text: figure(m.BusBW), Mood: mood},
+			wrongCell(m.Wrong), render.Cell{Text: mark, Mood: mood})
+	}
+	return cells
+}
+
+// Parts implements render.Parts.
+func (r CompareRow) Parts() []render.Record { return asRecords(r.Each) }
+
+// compareHead is the line above the columns that names the protocols.
+func compareHead(protocols []collective.Protocol) string {
+	var b strings.Builder
+	b.WriteString("       ") // the column of the sizes, less the note's own "# "
+	for _, p := range protocols {
+		fmt.Fprintf(&b, "%-*s", compareWidth, p)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
