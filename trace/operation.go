@@ -1,0 +1,232 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrNoOperation is what LastOperation returns for recordings without one.
+var ErrNoOperation = errors.New("trace: no operation is recorded: run one (all-reduce --size 64K), and keep the recorder on (trace recorder on)")
+
+// OperationTimeline is one operation of a collective as its ranks went through
+// it. Times are in ns after its start unless said otherwise.
+type OperationTimeline struct {
+	Op       string         `json:"op"`
+	Protocol string         `json:"protocol"`
+	Seq      uint64         `json:"seq"`
+	Bytes    uint64         `json:"bytes"`
+	Start    int64          `json:"start"`       // ns since the Unix epoch, when the first rank began
+	Duration int64          `json:"duration_ns"` // until the last rank ended
+	Ranks    []RankTimeline `json:"per_rank"`
+	Steps    []StepTimes    `json:"steps"`
+	// Slowest is the rank that waits least: the others wait for it, and so
+	// their steps take as long as its own. -1 if there is one rank alone.
+	Slowest int `json:"slowest"`
+}
+
+// RankTimeline is what one rank did in the operation.
+type RankTimeline struct {
+	Rank     int   `json:"rank"`
+	Start    int64 `json:"start_ns"`
+	End      int64 `json:"end_ns"`
+	Reducing int64 `json:"reducing_ns"` // reducing or copying segments
+	// Waiting is when the rank neither reduced nor had a segment of its own
+	// under way: only its left neighbour's data could take it further.
+	Waiting      int64      `json:"waiting_ns"`
+	WaitingShare float64    `json:"waiting_share"` // of the rank's time, 0 to 1
+	Segments     int        `json:"segments"`      // received
+	Steps        []StepSpan `json:"steps"`         // in the order of time
+	Sends        []Interval `json:"-"`
+	Receives     []Interval `json:"-"`
+	Reduces      []Interval `json:"-"`
+}
+
+// Interval is from Start to End.
+type Interval struct {
+	Start int64 `json:"start_ns"`
+	End   int64 `json:"end_ns"`
+}
+
+// StepSpan is one step of one rank.
+type StepSpan struct {
+	Phase string `json:"phase"` // reduce-scatter or all-gather
+	Step  int    `json:"step"`  // from 0 within its phase
+	Bytes uint64 `json:"bytes"` // received
+	Interval
+}
+
+// StepTimes is how long a step took on each rank, all its segments together.
+type StepTimes struct {
+	Phase     string  `json:"phase"`
+	Step      int     `json:"step"`
+	Durations []int64 `json:"duration_ns"` // in the order of OperationTimeline.Ranks
+	Slowest   int     `json:"slowest"`     // the rank that took longest; -1 if all took as long, to 1 %
+}
+
+var phaseNames = [...]string{"reduce-scatter", "all-gather"}
+
+// barrierName is the operation that LastOperation passes over: commands end
+// with one.
+const barrierName = "barrier"
+
+// LastOperation finds the operation that began last, other than a barrier, in
+// one recording or in those of a merge.
+func LastOperation(list []Recording) (OperationTimeline, error) {
+	if len(list) > 1 && slices.ContainsFunc(list, func(r Recording) bool { return !r.Aligned }) {
+		return OperationTimeline{}, errors.New("trace: several recordings with clocks of their own: merge them first (trace merge)")
+	}
+	last := lastOperation(list)
+	if last == nil {
+		return OperationTimeline{}, ErrNoOperation
+	}
+	t := OperationTimeline{
+		Op: last.Args.Text("op"), Protocol: last.Args.Text("protocol"),
+		Seq: last.Args.Value("seq"), Bytes: last.Args.Value("bytes"),
+		Start: last.Start, Slowest: -1,
+	}
+	spans := make([]*Event, len(list))
+	for i := range list {
+		if spans[i] = list[i].operation(last); spans[i] != nil {
+			t.Start = min(t.Start, spans[i].Start)
+		}
+	}
+	for i, span := range spans {
+		if span == nil {
+			continue // lost, or not begun on this rank
+		}
+		rank := list[i].during(span, t.Start)
+		t.Duration = max(t.Duration, rank.End)
+		t.Ranks = append(t.Ranks, rank)
+	}
+	if len(t.Ranks) > 1 {
+		t.Slowest = slices.MinFunc(t.Ranks, func(a, b RankTimeline) int { return cmp.Compare(a.Waiting, b.Waiting) }).Rank
+	}
+	t.Steps = stepTimes(t.Ranks)
+	return t, nil
+}
+
+// lastOperation is the one that began last; a barrier only if there is nothing
+// else.
+func lastOperation(list []Recording) *Event {
+	var last *Event
+	for i := range list {
+		for k := range list[i].Events {
+			e := &list[i].Events[k]
+			if e.Name != operationName || e.Type != SpanEvent {
+				continue
+			}
+			if last == nil || cmp.Or(cmp.Compare(substance(last), substance(e)), cmp.Compare(last.Start, e.Start)) < 0 {
+				last = e
+			}
+		}
+	}
+	return last
+}
+
+func substance(operation *Event) int {
+	if operation.Args.Text("op") == barrierName {
+		return 0
+	}
+	return 1
+}
+
+// operation finds this rank's part of the operation that another rank has as
+// like: of the same number and name the nearest in time.
+func (r *Recording) operation(like *Event) *Event {
+	var best *Event
+	for k := range r.Events {
+		e := &r.Events[k]
+		if e.Name != operationName || e.Type != SpanEvent || e.Args.Value("seq") != like.Args.Value("seq") || e.Args.Text("op") != like.Args.Text("op") {
+			continue
+		}
+		if best == nil || magnitude(e.Start-like.Start) < magnitude(best.Start-like.Start) {
+			best = e
+		}
+	}
+	return best
+}
+
+// during collects what the rank did in its part of the operation.
+func (r *Recording) during(operation *Event, zero int64) RankTimeline {
+	t := RankTimeline{Rank: r.Rank, Start: operation.Start - zero, End: operation.End - zero, Steps: []StepSpan{}}
+	seq := operation.Args.Value("seq")
+	for k := range r.Events {
+		e := &r.Events[k]
+		if e.Type != SpanEvent || e.Args.Value("seq") != seq || e.End < operation.Start || e.Start > operation.End {
+			continue
+		}
+		// A send may complete after its operation.
+		part := Interval{max(e.Start, operation.Start) - zero, min(e.End, operation.End) - zero}
+		switch e.Name {
+		case stepName:
+			phase := min(e.Args.Value("phase"), uint64(len(phaseNames)-1))
+			t.Steps = append(t.Steps, StepSpan{phaseNames[phase], int(e.Args.Value("step")), e.Args.Value("bytes"), part})
+		case segmentSendName:
+			t.Sends = append(t.Sends, part)
+		case segmentReceiveName:
+			t.Receives = append(t.Receives, part)
+		case segmentReduceName:
+			t.Reduces = append(t.Reduces, part)
+		}
+	}
+	t.Segments = len(t.Receives)
+	t.Reducing = covered(t.Reduces)
+	t.Waiting = t.End - t.Start - covered(slices.Concat(t.Reduces, t.Sends))
+	if t.End > t.Start {
+		t.WaitingShare = float64(t.Waiting) / float64(t.End-t.Start)
+	}
+	return t
+}
+
+// covered is how long at least one of the intervals lasts. It sorts them.
+func covered(list []Interval) (total int64) {
+	slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.Start, b.Start) })
+	reached := int64(-1 << 62)
+	for _, part := range list {
+		if part.End > reached {
+			total += part.End - max(part.Start, reached)
+			reached = part.End
+		}
+	}
+	return total
+}
+
+// stepTimes adds up each step's spans: with several segments' widths a rank
+// goes through all steps several times.
+func stepTimes(ranks []RankTimeline) []StepTimes {
+	type key struct{ phase, step int }
+	sums := map[key][]int64{}
+	for i := range ranks {
+		for _, s := range ranks[i].Steps {
+			k := key{slices.Index(phaseNames[:], s.Phase), s.Step}
+			if sums[k] == nil {
+				sums[k] = make([]int64, len(ranks))
+			}
+			sums[k][i] += s.End - s.Start
+		}
+	}
+	list := []StepTimes{}
+	for k, durations := range sums {
+		slowest, longest := -1, slices.Max(durations)
+		if float64(slices.Min(durations)) < 0.99*float64(longest) {
+			slowest = ranks[slices.Index(durations, longest)].Rank
+		}
+		list = append(list, StepTimes{phaseNames[k.phase], k.step, durations, slowest})
+	}
+	slices.SortFunc(list, func(a, b StepTimes) int {
+		// reduce-scatter comes before all-gather
+		return cmp.Or(-cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Step, b.Step))
+	})
+	return list
+}
+
+// title says in one line what the timeline is of.
+func (t *OperationTimeline) title() string {
+	ranks := "1 rank"
+	if n := len(t.Ranks); n != 1 {
+		ranks = fmt.Sprintf("%d ranks", n)
+	}
+	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, t.Op, sizeText(t.Bytes), t.Protocol, ranks, usText(t.Duration))
+}

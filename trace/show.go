@@ -1,0 +1,307 @@
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fatih/color"
+)
+
+// Widths in columns.
+const (
+	defaultWidth = 80
+	leastWidth   = 64 // of the tables
+	labelWidth   = 16 // "rank 1000 reduce"
+)
+
+// Show draws the last operation of one recording, or of those of a merge, as a
+// timeline in at most width columns (0: 80; at least 64): four rows a rank,
+// with a time axis in us, a legend and what each step took. Without colour it
+// is plain ASCII.
+func Show(w io.Writer, list []Recording, width int, colored bool) error {
+	t, err := LastOperation(list)
+	if err != nil {
+		return err
+	}
+	return t.Draw(w, width, colored)
+}
+
+// Draw writes the timeline as Show does.
+func (t *OperationTimeline) Draw(w io.Writer, width int, colored bool) error {
+	if width == 0 {
+		width = defaultWidth
+	}
+	d := drawing{t: t, width: max(width, leastWidth), columns: max(width, leastWidth) - labelWidth - 2, colored: colored}
+	d.wrapped(t.title())
+	d.line("")
+	d.axis()
+	for i := range t.Ranks {
+		d.rank(&t.Ranks[i])
+	}
+	d.axis()
+	d.line("")
+	d.legend()
+	d.line("")
+	d.stepTable()
+	d.line("")
+	d.rankTable()
+	_, err := w.Write(d.out.Bytes())
+	return err
+}
+
+type drawing struct {
+	t       *OperationTimeline
+	width   int
+	columns int // of the timeline
+	colored bool
+	out     bytes.Buffer
+}
+
+func (d *drawing) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	d.out.WriteString(strings.TrimRight(text, " ") + "\n")
+}
+
+// wrapped breaks a sentence at blanks.
+func (d *drawing) wrapped(text string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && visible(line)+1+visible(word) > d.width {
+			d.line("%s", line)
+			line = " "
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	d.line("%s", line)
+}
+
+// escape is what paint puts before and behind a text.
+var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// visible is how many columns a text takes, which is ASCII but for its colour.
+func visible(text string) int { return len(escape.ReplaceAllString(text, "")) }
+
+// mark is a symbol of the timeline and its colour.
+type mark struct {
+	symbol byte
+	color  color.Attribute
+}
+
+const plainColor = color.Reset
+
+// The marks: full for columns that are taken for at least a half of their
+// time, light for less.
+var (
+	sendMarks    = [2]mark{{'-', color.FgYellow}, {'>', color.FgYellow}}
+	receiveMarks = [2]mark{{'-', color.FgMagenta}, {'<', color.FgMagenta}}
+	reduceMarks  = [2]mark{{'+', color.FgBlue}, {'#', color.FgBlue}}
+	outside      = mark{' ', plainColor}
+	idle         = mark{'.', plainColor}
+)
+
+func stepMark(s *StepSpan) mark {
+	if s.Phase == phaseNames[0] {
+		return mark{byte('0' + s.Step%10), color.FgCyan}
+	}
+	return mark{byte('a' + s.Step%26), color.FgGreen}
+}
+
+// span is the time of a column.
+func (d *drawing) span(column int) Interval {
+	whole := max(d.t.Duration, 1)
+	return Interval{whole * int64(column) / int64(d.columns), whole * int64(column+1) / int64(d.columns)}
+}
+
+// columnsOf is the first column of an interval and the one behind its last.
+func (d *drawing) columnsOf(part Interval) (first, behind int) {
+	whole := max(d.t.Duration, 1)
+	first = int(part.Start * int64(d.columns) / whole)
+	behind = int((part.End*int64(d.columns) + whole - 1) / whole)
+	first = min(first, d.columns-1)
+	return first, min(max(behind, first+1), d.columns)
+}
+
+func (d *drawing) rank(r *RankTimeline) {
+	name := fmt.Sprintf("rank %d", r.Rank)
+	d.row(name, "steps", d.steps(r))
+	d.row("", "out", d.bars(r, r.Sends, sendMarks))
+	d.row("", "in", d.bars(r, r.Receives, receiveMarks))
+	d.row("", "reduce", d.bars(r, r.Reduces, reduceMarks))
+}
+
+// empty is a row in which the operation is under way and nothing happens.
+func (d *drawing) empty(r *RankTimeline) []mark {
+	row := slices.Repeat([]mark{outside}, d.columns)
+	first, behind := d.columnsOf(Interval{r.Start, r.End})
+	for i := first; i < behind; i++ {
+		row[i] = idle
+	}
+	return row
+}
+
+// steps gives each column to the step that takes most of it.
+func (d *drawing) steps(r *RankTimeline) []mark {
+	row := d.empty(r)
+	most := make([]int64, d.columns)
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		first, behind := d.columnsOf(s.Interval)
+		for c := first; c < behind; c++ {
+			column := d.span(c)
+			if part := min(s.End, column.End) - max(s.Start, column.Start); part >= most[c] {
+				most[c], row[c] = part, stepMark(s)
+			}
+		}
+	}
+	return row
+}
+
+// bars shows when at least one of the intervals is under way.
+func (d *drawing) bars(r *RankTimeline, list []Interval, marks [2]mark) []mark {
+	row := d.empty(r)
+	taken := make([]int64, d.columns)
+	reached := int64(0) // what is covered already; the list is in order
+	for _, part := range list {
+		first, behind := d.columnsOf(part)
+		for c := first; c < behind; c++ {
+			column := d.span(c)
+			taken[c] += max(min(part.End, column.End)-max(part.Start, column.Start, reached), 0)
+			row[c] = marks[0]
+			if 2*taken[c] >= column.End-column.Start {
+				row[c] = marks[1]
+			}
+		}
+		reached = max(reached, part.End)
+	}
+	return row
+}
+
+func (d *drawing) row(rank, lane string, row []mark) {
+	var b strings.Builder
+	for i := 0; i < len(row); {
+		end := i
+		for end < len(row) && row[end].color == row[i].color {
+			end++
+		}
+		text := make([]byte, 0, end-i)
+		for _, m := range row[i:end] {
+			text = append(text, m.symbol)
+		}
+		b.WriteString(d.paint(string(text), row[i].color))
+		i = end
+	}
+	d.line("%-*s%6s |%s|", labelWidth-7, rank, lane, b.String())
+}
+
+func (d *drawing) paint(text string, attribute color.Attribute) string {
+	if !d.colored || attribute == plainColor {
+		return text
+	}
+	c := color.New(attribute)
+	c.EnableColor()
+	return c.Sprint(text)
+}
+
+// axis writes round times above their columns.
+func (d *drawing) axis() {
+	row := []byte(strings.Repeat(" ", d.columns+2))
+	step := roundStep(max(d.t.Duration, 1), max(d.columns/8, 2))
+	free := 0
+	for at := int64(0); at <= d.t.Duration; at += step {
+		column := 1 + int(at*int64(d.columns)/max(d.t.Duration, 1))
+		text := "|" + trimmedUS(at)
+		if column >= free && column+len(text) <= len(row) {
+			copy(row[column:], text)
+			free = column + len(text) + 1
+		}
+	}
+	d.line("%*s%s", labelWidth, "us ", string(row))
+}
+
+// roundStep is the least of 1, 2, 5, 10, 20... ns that makes at most ticks of
+// the duration.
+func roundStep(duration int64, ticks int) int64 {
+	for decade := int64(1); ; decade *= 10 {
+		for _, m := range []int64{1, 2, 5} {
+			if step := m * decade; duration/step <= int64(ticks) {
+				return step
+			}
+		}
+	}
+}
+
+func (d *drawing) legend() {
+	d.wrapped(fmt.Sprintf("steps %s reduce-scatter, %s all-gather; out %s a segment is sent; in %s one is received; reduce %s reduced or copied; - + less than half of the column; . nothing",
+		d.paint("0-9", color.FgCyan), d.paint("a-z", color.FgGreen), d.paint(">", color.FgYellow), d.paint("<", color.FgMagenta), d.paint("#", color.FgBlue)))
+}
+
+// stepTable has a column for each rank if they fit, and else the spread.
+func (d *drawing) stepTable() {
+	if len(d.t.Steps) == 0 {
+		return
+	}
+	const label, number = 19, 10
+	if ranks := d.t.Ranks; label+number*len(ranks)+9 <= d.width {
+		head := fmt.Sprintf("%-*s", label, "step, us")
+		for i := range ranks {
+			head += fmt.Sprintf("%*s", number, fmt.Sprintf("rank %d", ranks[i].Rank))
+		}
+		d.line("%s  slowest", head)
+		for _, s := range d.t.Steps {
+			row := fmt.Sprintf("%-*s", label, fmt.Sprintf("%s %d", s.Phase, s.Step))
+			for _, duration := range s.Durations {
+				row += fmt.Sprintf("%*s", number, usText(duration))
+			}
+			d.line("%s  %s", row, d.slowest(s.Slowest))
+		}
+		return
+	}
+	d.line("%-*s%*s%*s  slowest", label, "step, us", number, "fastest", number, "slowest")
+	for _, s := range d.t.Steps {
+		d.line("%-*s%*s%*s  %s", label, fmt.Sprintf("%s %d", s.Phase, s.Step), number, usText(slices.Min(s.Durations)), number, usText(slices.Max(s.Durations)), d.slowest(s.Slowest))
+	}
+}
+
+func (d *drawing) slowest(rank int) string {
+	if rank < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("rank %d", rank)
+}
+
+// rankTable says for each rank how it spent the operation.
+func (d *drawing) rankTable() {
+	d.line("%-9s%9s%9s%10s%10s%8s", "rank, us", "begins", "ends", "reduces", "waits", "share")
+	for i := range d.t.Ranks {
+		r := &d.t.Ranks[i]
+		note := ""
+		if r.Rank == d.t.Slowest {
+			note = "  slowest"
+		}
+		d.line("%-9d%9s%9s%10s%10s%7.1f%%%s", r.Rank, usText(r.Start), usText(r.End), usText(r.Reducing), usText(r.Waiting), 100*r.WaitingShare, note)
+	}
+	d.wrapped("A rank waits while it neither reduces nor has a segment of its own under way. The slowest waits least: the others wait for it.")
+}
+
+// usText is a time in us with one decimal.
+func usText(ns int64) string { return strconv.FormatFloat(float64(ns)/1e3, 'f', 1, 64) }
+
+// trimmedUS is a time in us with the decimals that it needs.
+func trimmedUS(ns int64) string { return strconv.FormatFloat(float64(ns)/1e3, 'f', -1, 64) }
+
+func sizeText(bytes uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(bytes), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit]
+}

@@ -1,0 +1,172 @@
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// fourRanks is an all-reduce of four ranks as a merge has it, in which rank 2
+// reduces slowly and rank 3 begins late. Times are in us.
+func fourRanks() []Recording {
+	const us = 1000
+	var list []Recording
+	for rank := range 4 {
+		r := Recording{Rank: rank, Size: 4, Aligned: true}
+		add := func(name string, start, end int64, args Args) {
+			r.Events = append(r.Events, Event{Type: SpanEvent, Subsystem: "collective", Name: name, Start: epoch + start*us, End: epoch + end*us, Args: args})
+		}
+		begin := int64(0)
+		if rank == 3 {
+			begin = 4
+		}
+		for i := range int64(6) {
+			at, end := max(begin, i*20), (i+1)*20
+			part := func(third string) Args {
+				return Args{{Name: "seq", Value: 9}, {Name: "position", Value: uint64(i)}, {Name: "bytes", Value: 16384}, {Name: third, Value: 1}}
+			}
+			add(segmentSendName, at, at+7, part("peer"))
+			add(segmentReceiveName, at, end, part("peer"))
+			work := int64(3)
+			if rank == 2 && i < 3 {
+				work = 11
+			}
+			add(segmentReduceName, end-work, end, part("none"))
+			add(stepName, at, end, Args{{Name: "seq", Value: 9}, {Name: "phase", Value: uint64(i / 3)}, {Name: "step", Value: uint64(i % 3)}, {Name: "bytes", Value: 16384}})
+		}
+		operation := func(op string, seq uint64) Args {
+			return Args{{Name: "op", Text: op, IsText: true}, {Name: "seq", Value: seq}, {Name: "bytes", Value: 65536}, {Name: "protocol", Text: "eager", IsText: true}}
+		}
+		add(operationName, -200, -100, operation("all-reduce", 8))
+		add(operationName, begin, 120, operation("all-reduce", 9))
+		add(operationName, 130, 140, operation("barrier", 10))
+		sortEvents(r.Events)
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestLastOperation(t *testing.T) {
+	got, err := LastOperation(fourRanks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Op != "all-reduce" || got.Protocol != "eager" || got.Seq != 9 || got.Bytes != 65536 || got.Start != epoch || got.Duration != 120_000 || got.Slowest != 2 {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.Ranks) != 4 || len(got.Steps) != 6 {
+		t.Fatalf("%d ranks and %d steps, want 4 and 6", len(got.Ranks), len(got.Steps))
+	}
+	if got.Steps[0].Slowest != 0 || got.Steps[1].Slowest != -1 {
+		t.Errorf("slowest of the first two steps: %d and %d, want 0 and -1", got.Steps[0].Slowest, got.Steps[1].Slowest)
+	}
+	for i, want := range []struct{ start, reducing, waiting int64 }{
+		{0, 18_000, 120_000 - 6*10_000}, {0, 18_000, 60_000}, {0, 42_000, 36_000}, {4_000, 18_000, 56_000},
+	} {
+		r := got.Ranks[i]
+		if r.Rank != i || r.Start != want.start || r.End != 120_000 || r.Reducing != want.reducing || r.Waiting != want.waiting || r.Segments != 6 {
+			t.Errorf("rank %d is %+v, want %+v", i, r, want)
+		}
+	}
+	if share := got.Ranks[1].WaitingShare; share != 0.5 {
+		t.Errorf("rank 1 waits %v of its time, want a half", share)
+	}
+	first, last := got.Steps[0], got.Steps[5]
+	if first.Phase != "reduce-scatter" || first.Step != 0 || !reflect.DeepEqual(first.Durations, []int64{20_000, 20_000, 20_000, 16_000}) || last.Phase != "all-gather" || last.Step != 2 {
+		t.Errorf("steps begin with %+v and end with %+v", first, last)
+	}
+}
+
+func TestLastOperationRefuses(t *testing.T) {
+	if _, err := LastOperation([]Recording{{}}); !errors.Is(err, ErrNoOperation) {
+		t.Errorf("without an operation: %v", err)
+	}
+	list := fourRanks()
+	list[1].Aligned = false
+	if _, err := LastOperation(list); err == nil || !strings.Contains(err.Error(), "merge them first") {
+		t.Errorf("with clocks of their own: %v", err)
+	}
+	if _, err := LastOperation(list[1:2]); err != nil {
+		t.Errorf("a single recording: %v", err)
+	}
+}
+
+func TestOnlyABarrier(t *testing.T) {
+	list := fourRanks()[:1]
+	events := list[0].Events
+	list[0].Events = events[len(events)-1:]
+	got, err := LastOperation(list)
+	if err != nil || got.Op != "barrier" || got.Slowest != -1 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	var b bytes.Buffer
+	if err := got.Draw(&b, 0, false); err != nil || !strings.HasPrefix(b.String(), "operation 10: barrier of 64 KiB") {
+		t.Errorf("%v: %s", err, &b)
+	}
+}
+
+func TestGoldenShow(t *testing.T) {
+	t.Setenv("NO_COLOR", "1") // the caller decides, not the environment
+	list := fourRanks()
+	for _, test := range []struct {
+		name    string
+		list    []Recording
+		width   int
+		colored bool
+	}{
+		{"show.txt", list, 0, false},
+		{"show.color.txt", list, 80, true},
+		{"show.narrow.txt", list, 20, false},
+		{"show.wide.txt", list, 120, false},
+		{"show.one.txt", list[2:3], 64, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := Show(&b, test.list, test.width, test.colored); err != nil {
+				t.Fatal(err)
+			}
+			width := max(test.width, leastWidth)
+			if test.width == 0 {
+				width = defaultWidth
+			}
+			for line := range strings.Lines(b.String()) {
+				text := strings.TrimSuffix(line, "\n")
+				if visible(text) > width {
+					t.Errorf("%d columns, want at most %d: %q", visible(text), width, text)
+				}
+				if strings.ContainsFunc(escape.ReplaceAllString(text, ""), func(r rune) bool { return r < ' ' || r > '~' }) || !test.colored && strings.Contains(text, "\x1b") {
+					t.Errorf("not plain ASCII: %q", text)
+				}
+			}
+			golden(t, test.name, b.Bytes())
+		})
+	}
+}
+
+func TestSizeText(t *testing.T) {
+	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 65536: "64 KiB", 1536 << 10: "1.5 MiB", 1 << 30: "1 GiB"} {
+		if got := sizeText(bytes); got != want {
+			t.Errorf("%d is %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+// TestDrawAnything draws what could divide by zero or leave the row.
+func TestDrawAnything(t *testing.T) {
+	for _, duration := range []int64{0, 1, 999, 1 << 40} {
+		timeline := OperationTimeline{Duration: duration, Ranks: []RankTimeline{{End: duration,
+			Steps: []StepSpan{{Phase: phaseNames[0], Interval: Interval{duration, duration}}},
+			Sends: []Interval{{0, 0}, {duration, duration}, {0, duration}}}}}
+		for width := range 200 {
+			if err := timeline.Draw(&bytes.Buffer{}, width, width%2 == 0); err != nil {
+				t.Errorf("%d ns in %d columns: %v", duration, width, err)
+			}
+		}
+	}
+	if got := fmt.Sprint(roundStep(120_000, 5), roundStep(1, 5), roundStep(99, 5)); got != "50000 1 20" {
+		t.Errorf("round steps %s", got)
+	}
+}
