@@ -120,7 +120,7 @@ func (in *inbound) payload(n int) []byte {
 }
 
 // fill notes that the left neighbour wrote a slot, and returns its header.
-func (in *inbound) fill(slot uint32) (*ring.Header, error) {
+func (in *inbound) fill(slot uint32, now trace.Stamp) (*ring.Header, error) {
 	if want := uint32(in.arrived % in.slots); slot != want || in.arrived-in.taken == in.slots {
 		return nil, fmt.Errorf("%w: rank %d, the left neighbour, wrote slot %d: expected slot %d, with %d of %d in use",
 			ErrProtocol, in.edge.Peer, slot, want, in.arrived-in.taken, in.slots)
@@ -129,7 +129,7 @@ func (in *inbound) fill(slot uint32) (*ring.Header, error) {
 	if !h.Decode(in.edge.Slot(int(slot))) || h.Kind != kindSlot {
 		return nil, fmt.Errorf("%w: rank %d, the left neighbour, wrote slot %d without a header", ErrProtocol, in.edge.Peer, slot)
 	}
-	in.since[slot] = trace.Now()
+	in.since[slot] = now
 	in.arrived++
 	return h, nil
 }

@@ -130,6 +130,7 @@ const busyPolls = 64
 func (p *pass) run(ctx context.Context) error {
 	var idleSince time.Time
 	for loops := 0; !p.done(); loops++ {
+		p.now = 0
 		moved, err := p.poll()
 		if err != nil {
 			return err
@@ -138,6 +139,9 @@ func (p *pass) run(ctx context.Context) error {
 		posted, err := p.post()
 		if err != nil {
 			return err
+		}
+		if posted {
+			p.now = 0
 		}
 		worked, err := p.work()
 		if err != nil {
@@ -224,6 +228,9 @@ func (p *pass) poll() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("poll: %w", err)
 	}
+	if n > 0 {
+		p.now = trace.Now()
+	}
 	for i := range n {
 		if err := p.complete(&c.completions[i]); err != nil {
 			return false, err
@@ -299,7 +306,7 @@ func (p *pass) written(side ring.Side, imm uint32) error {
 		return fmt.Errorf("%w: rank %d, the right neighbour, wrote data, which flows to the right only", ErrProtocol, p.c.right.edge.Peer)
 	}
 	if imm&immDirect == 0 {
-		h, err := p.c.left.fill(imm)
+		h, err := p.c.left.fill(imm, p.now)
 		if err != nil {
 			return err
 		}
@@ -361,7 +368,7 @@ func (p *pass) delivered() {
 	}
 	lo, hi := p.span(st.chunk, segment)
 	n := uint64((hi - lo) * p.size)
-	sendSpan.Span(p.sends[p.sent%MaxDepth], p.seq, uint64(p.sent), n, uint64(p.c.right.edge.Peer))
+	sendSpan.SpanAt(p.sends[p.sent%MaxDepth], p.now, p.seq, uint64(p.sent), n, uint64(p.c.right.edge.Peer))
 	p.c.live.Sent += n
 	p.sent++
 }
@@ -369,7 +376,7 @@ func (p *pass) delivered() {
 // landed notes that the oldest granted segment lies in its place.
 func (p *pass) landed() {
 	if begun := p.receives[p.arrived%MaxDepth]; begun != 0 {
-		receiveSpan.Span(begun, p.seq, uint64(p.arrived), uint64(p.arriving(p.arrived)), uint64(p.c.left.edge.Peer))
+		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(p.arrived), uint64(p.arriving(p.arrived)), uint64(p.c.left.edge.Peer))
 	}
 	p.arrived++
 }
@@ -395,7 +402,9 @@ func (p *pass) work() (bool, error) {
 			corrupt(p.call.op, p.processed, data)
 		}
 		p.c.live.Received += uint64(n)
-		begun := trace.Now()
+		if p.now == 0 {
+			p.now = trace.Now()
+		}
 		switch {
 		case reduces:
 			p.reduce(st, data, lo)
@@ -403,7 +412,7 @@ func (p *pass) work() (bool, error) {
 			copy(p.out.bytes(lo, n, p.size), data)
 			p.c.live.CopiedAllGather += uint64(n)
 		}
-		p.recordWork(begun, reduces, transfer, n, segment%p.depth == width-1)
+		p.recordWork(reduces, transfer, n, segment%p.depth == width-1)
 		p.processed++
 		moved = true
 		if p.call.protocol == Eager {

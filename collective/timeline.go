@@ -21,7 +21,9 @@ import (
 //	segment awaited  the operation failed before this segment was received
 //
 // All are recorded at their end, from time stamps that lie where the pass keeps
-// its other state, and one reading of the clock ends whatever ends together.
+// its other state. A reading of the clock costs more than a record, so what
+// happens together shares one: the completions of one poll, and the work that
+// follows them at once.
 var (
 	operationSpan = trace.NewKind(trace.Collective, "operation", "$op", "seq", "bytes", "$protocol")
 	stepSpan      = trace.NewKind(trace.Collective, "step", "seq", "phase", "step", "bytes")
@@ -73,6 +75,7 @@ func interned[T interface {
 // timeline is when the things began that a pass has under way; 0 is that the
 // recorder was off.
 type timeline struct {
+	now       trace.Stamp // read since the last post; 0: was not
 	begun     trace.Stamp
 	step      trace.Stamp           // the step that runs
 	stepBytes uint64                // received in it
@@ -101,8 +104,8 @@ func (p *pass) recordStep(end trace.Stamp, transfer int) {
 
 // recordWork records what was done with the segment that is processed now, and
 // its step if it is the last of it. The last step of all ends with the pass.
-func (p *pass) recordWork(begun trace.Stamp, reduces bool, transfer, n int, last bool) {
-	if begun == 0 {
+func (p *pass) recordWork(reduces bool, transfer, n int, last bool) {
+	if p.now == 0 {
 		return
 	}
 	p.stepBytes += uint64(n)
@@ -111,7 +114,8 @@ func (p *pass) recordWork(begun trace.Stamp, reduces bool, transfer, n int, last
 	if !eager && !reduces && !last {
 		return
 	}
-	end := trace.Now()
+	begun, end := p.now, trace.Now()
+	p.now = end
 	if eager || reduces {
 		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
 	}
