@@ -40,7 +40,7 @@ type Config struct {
 	// Answer answers the questions that a neighbour put with Ask; from is its
 	// rank and side (0 left, 1 right) is this rank's side of the edge. What it
 	// returns goes back as JSON, an error as *AnswerError. Each call runs on a
-	// goroutine of the Control, at most 16 for each neighbour at a time, and may
+	// goroutine of the Control, at most 16 for each link at a time, and may
 	// wait: its context ends with the asker's deadline, when the asker gives up,
 	// when the ring fails, with the link and with Close, which waits for it. It is
 	// not called before Exchange, and must not call Close. nil refuses all.
