@@ -1,0 +1,285 @@
+package ring
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// The names that scripts read.
+const endFields = `rank node side peer peer_node device provider netdev link_layer gid gid_type gid_index lid port active_mtu udp_port
+qpn qp_state path_mtu rq_psn sq_psn dest_qpn dgid sgid_index sl traffic_class hop_limit access pkey_index pkey port_num qp_timeout retry_cnt
+rnr_retry min_rnr_timer max_rd_atomic max_dest_rd_atomic cap first_psn slots slot_count slot_size regions counters receives_posted first_error`
+
+func TestEndAsJSON(t *testing.T) {
+	world := connect(t, 2, nil)
+	own, peer, err := world[0].Ends(t.Context(), Right)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(b, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(endFields) {
+		if _, ok := fields[name]; !ok {
+			t.Errorf("no %s in %s", name, b)
+		}
+	}
+	for name := range fields {
+		if name != strings.ToLower(name) || strings.Contains(name, "-") {
+			t.Errorf("%s is not snake_case", name)
+		}
+	}
+	var back End
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(own, back) {
+		t.Errorf("%v: it came back as %+v, was %+v", err, back, own)
+	}
+	// What comes over TCP is what the neighbour sees of itself, but for the counters.
+	theirs, err := world[1].OwnEnd(Left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Counters, peer.Counters = nil, nil
+	if !reflect.DeepEqual(theirs, peer) {
+		t.Errorf("rank 0 is told %+v, rank 1 has %+v", peer, theirs)
+	}
+}
+
+// Every attribute is the queue pair's own: what is done behind the ring's back
+// shows.
+func TestEndIsLive(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateExchanged)
+	r := world[0]
+	qp := r.Left().QP
+	gid := verbs.GIDFromAddr(r.LocalAddr())
+	index := r.gid.Index
+	modify := func(attr verbs.QPAttr, mask verbs.AttrMask) {
+		t.Helper()
+		if err := qp.Modify(attr, mask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modify(verbs.QPAttr{
+		State: verbs.StateRTR, PathMTU: verbs.MTU512, DestQPN: 0x123456, RQPSN: 0x654321, MaxDestRDAtomic: 5, MinRNRTimer: 9,
+		Access: verbs.AccessRemoteRead,
+		AH: verbs.AHAttr{IsGlobal: true, SL: 3, PortNum: 1, DLID: 77, Soft: verbs.SoftPath{UDPPort: 4999, Soft: true},
+			GRH: verbs.GlobalRoute{DGID: gid, SGIDIndex: index, HopLimit: 11, TrafficClass: 106, FlowLabel: 8}},
+	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer|verbs.AttrAccess)
+	modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: 0xabcdef, Timeout: 21, RetryCnt: 4, RNRRetry: 2, MaxRDAtomic: 6},
+		verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
+	end, err := r.OwnEnd(Left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := end // for what is not of the queue pair
+	want.QPN, want.QPState, want.PathMTU, want.RQPSN, want.SQPSN, want.DestQPN, want.DGID = qp.Num(), "RTS", 512, 0x654321, 0xabcdef, 0x123456, gid
+	want.DLID, want.DestUDPPort, want.SGIDIndex, want.FlowLabel, want.SL, want.TrafficClass, want.HopLimit = 77, 4999, index, 8, 3, 106, 11
+	want.Access, want.AccessFlags, want.PKeyIndex, want.PortNum = verbs.AccessRemoteRead, []string{"REMOTE_READ"}, 0, 1
+	want.QPTimeout, want.RetryCnt, want.RNRRetry, want.MinRNRTimer, want.MaxRDAtomic, want.MaxDestRDAtomic = 21, 4, 2, 9, 6, 5
+	want.Cap = Cap{sendDepth, recvDepth, 2, 1, MessageSize}
+	want.SQPSNFirst, want.RQPSNFirst, want.ReceivesPosted = new(uint32(0xabcdef)), new(uint32(0x654321)), recvDepth
+	if !reflect.DeepEqual(end, want) {
+		t.Errorf("got  %+v\nwant %+v", end, want)
+	}
+	if peer, err := world[1].PeerEnd(t.Context(), Right); err != nil || peer.SQPSN != 0xabcdef || peer.TrafficClass != 106 {
+		t.Errorf("rank 1 is told %+v, %v", peer, err)
+	}
+	modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
+	if end, err := r.OwnEnd(Left); err != nil || end.QPState != "ERR" || !end.Killed || end.ReceivesPosted != 0 || !strings.Contains(end.FirstError, "Flushed") {
+		t.Errorf("%+v, %v: expected ERR, and the first of the receives flushed", end, err)
+	}
+	modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
+	if end, err := r.OwnEnd(Left); err != nil || end.QPState != "RESET" || end.Killed || end.FirstError != "" || end.SQPSNFirst != nil || end.PathMTU != 0 {
+		t.Errorf("%+v, %v: expected RESET to forget all", end, err)
+	}
+}
+
+// An end can be had in every state from Initialised on, and a neighbour's as soon
+// as there is a connection to ask over.
+func TestEndInEveryState(t *testing.T) {
+	world := byHand(t, 2)
+	r := world[0]
+	var step *StepError
+	for _, to := range []State{StateOpened, StateInitialised} {
+		if _, err := r.OwnEnd(Left); !errors.As(err, &step) {
+			t.Errorf("%s: %v: expected a StepError", r.State(), err)
+		}
+		if _, err := r.PeerEnd(t.Context(), Left); err == nil {
+			t.Errorf("%s: a neighbour answered", r.State())
+		}
+		upTo(t, world, to)
+	}
+	if _, err := r.PeerEnd(t.Context(), Left); err == nil || !strings.Contains(err.Error(), "exchange") {
+		t.Errorf("%s: %v: expected that exchange is missing", r.State(), err)
+	}
+	if found := r.Diagnose(t.Context(), Left, nil); len(found) != 1 || found[0].Severity != Note {
+		t.Errorf("%+v", found)
+	}
+	for to, state := range map[State]string{StateInitialised: "INIT", StateExchanged: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateReady: "RTS"} {
+		w := byHand(t, 2)
+		upTo(t, w, to)
+		if end, err := w[0].OwnEnd(Right); err != nil || end.QPState != state || end.RingState != to.String() {
+			t.Errorf("%s: the queue pair is %s, the ring %s, %v", to, end.QPState, end.RingState, err)
+		}
+		if to == StateInitialised {
+			continue
+		}
+		if end, err := w[1].PeerEnd(t.Context(), Left); err != nil || end.QPState != state || end.Rank != 0 || end.Side != "right" {
+			t.Errorf("%s: rank 1 is told %s, of rank %d, %s: %v", to, end.QPState, end.Rank, end.Side, err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.OwnEnd(Left); !errors.As(err, &step) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// What is posted is counted until it completes, whoever polls; a look takes no
+// completion away.
+func TestEndCountsWhatIsPosted(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateReady)
+	look := func(rank int, side Side, sends, receives int) {
+		t.Helper()
+		end, err := world[rank].OwnEnd(side)
+		if err != nil || end.SendsPosted != sends || end.ReceivesPosted != receives {
+			t.Errorf("rank %d: %d sends and %d receives posted, %v: expected %d and %d", rank, end.SendsPosted, end.ReceivesPosted, err, sends, receives)
+		}
+	}
+	look(0, Right, 0, recvDepth)
+	const messages = 3
+	for range messages {
+		if err := world[0].Right().SendMessage([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of what a look has polled, the next operation still gets all.
+	r := world[1]
+	got := 0
+	r.Begin()
+	var wc [8]verbs.Completion
+	for got < messages {
+		if got == 1 {
+			look(1, Left, 0, recvDepth-1)
+		}
+		n, err := r.Poll(wc[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += n
+	}
+	noErrors(t, []error{r.End()})
+	look(1, Left, 0, recvDepth-messages)
+	sent := 0
+	world[0].Begin()
+	for sent < messages {
+		n, err := world[0].Poll(wc[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += n
+	}
+	noErrors(t, []error{world[0].End()})
+	look(0, Right, 0, recvDepth)
+
+	// A request that the queue pair refuses was never posted.
+	if n, err := world[0].Right().QP.PostSend([]verbs.WorkRequest{{SGL: make([]verbs.SGE, 3)}}); n != 0 || err == nil {
+		t.Errorf("three pieces were taken: %d, %v", n, err)
+	}
+	look(0, Right, 0, recvDepth)
+}
+
+// A look while nobody polls keeps what it finds for the next who does.
+func TestLookKeepsCompletions(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateReady)
+	if err := world[0].Right().SendMessage([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	r := world[0]
+	for posted := 1; posted > 0; {
+		end, err := r.OwnEnd(Right)
+		if err != nil {
+			t.Fatal(err)
+		}
+		posted = end.SendsPosted
+	}
+	r.Begin()
+	var wc [8]verbs.Completion
+	n, err := r.Poll(wc[:])
+	noErrors(t, []error{err, r.End()})
+	if _, kind, _ := ParseWRID(wc[0].ID); n != 1 || kind != WRMessage || wc[0].Status != verbs.Success {
+		t.Errorf("%d completions: %+v", n, wc[0])
+	}
+}
+
+func TestRegions(t *testing.T) {
+	world := connect(t, 2, nil)
+	r := world[1]
+	block, err := memory.Alloc(8192)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { noErrors(t, []error{block.Free()}) }()
+	want := []Region{}
+	for i, name := range []string{"a", "b"} {
+		access := verbs.AccessLocalWrite | verbs.AccessRemoteRead<<i
+		mr, err := r.PD().RegMR(block.Addr()+uint64(i)*4096, 4096, access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { noErrors(t, []error{mr.Close()}) }()
+		r.AddRegion(name, mr)
+		want = append(want, Region{name, mr.Addr(), 4096, mr.LKey(), mr.RKey(), access, strings.Split(access.String(), ", ")})
+	}
+	for range 2 {
+		if end, err := world[0].PeerEnd(t.Context(), Left); err != nil || !reflect.DeepEqual(end.Regions, want) {
+			t.Errorf("rank 0 is told %+v, %v: expected %+v", end.Regions, err, want)
+		}
+		r.RemoveRegion(want[0].Name)
+		want = want[1:]
+	}
+}
+
+// The watch costs the hot path no allocation.
+func TestWatchAllocatesNothing(t *testing.T) {
+	world := byHand(t, 1)
+	upTo(t, world, StateReady)
+	w := world[0].Right().QP.(*watch)
+	wr := []verbs.WorkRequest{{ID: 5, SGL: []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
+	wc := []verbs.Completion{{ID: 5, QPN: w.Num(), Opcode: verbs.WCSend}}
+	if n := testing.AllocsPerRun(1000, func() {
+		w.note(&w.sends, wr)
+		world[0].noted(wc)
+	}); n != 0 {
+		t.Errorf("%v allocations for a request and its completion", n)
+	}
+	if w.sends.posted() != 0 {
+		t.Errorf("%d sends posted", w.sends.posted())
+	}
+}
+
+func BenchmarkWatch(b *testing.B) {
+	world := byHand(b, 1)
+	upTo(b, world, StateReady)
+	w := world[0].Right().QP.(*watch)
+	wr := []verbs.WorkRequest{{ID: 5, SGL: []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
+	wc := []verbs.Completion{{ID: 5, QPN: w.Num(), Opcode: verbs.WCSend}}
+	for b.Loop() {
+		w.note(&w.sends, wr)
+		world[0].noted(wc)
+	}
+}
