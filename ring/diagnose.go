@@ -47,10 +47,27 @@ func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []Finding {
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
 		return lead(r.rank, r.State(), cmp.Or(cause, err))
 	case err != nil:
-		return append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
+		found := append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
+		seen := r.lastSeen(side, &own)
+		if seen == nil || gone(r.Err()) {
+			return found
+		}
+		if _, failed := primary(&own, seen, cause); !failed {
+			return found
+		}
+		return append(diagnose(&own, seen, cause), found...)
 	default:
 		return append(lead(own.Rank, r.State(), cause), diagnose(&own, &peer, cause)...)
 	}
+}
+
+// gone tells whether a ring failed because a rank is gone.
+func gone(failure error) bool {
+	var v *Verdict
+	if !errors.As(failure, &v) {
+		return false
+	}
+	return v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft || v.Kind == bootstrap.KindSilent
 }
 
 // Explain puts the likeliest cause into one line, or returns "" if no finding is

@@ -518,3 +518,26 @@ func TestDiagnoseNobodyBegan(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// Once the ring has failed nobody answers, but what a neighbour said before still
+// explains the failure.
+func TestDiagnoseAFailedRing(t *testing.T) {
+	w := admit(t, nil)
+	w.walk(dose{rtr: [2]Values{{MTU: new(4096)}, {MTU: new(1024)}}}, StateRTS)
+	if _, _, err := w.world[0].Ends(t.Context(), Right); err != nil {
+		t.Fatal(err)
+	}
+	err := w.oneSided(verbs.OpWrite, 4096, nil)
+	w.status(err, verbs.RemoteInvalidRequest)
+	w.world[0].Fail(err)
+	found := w.world[0].Diagnose(t.Context(), Right, err)
+	if len(found) < 2 || found[0].Attribute != "path_mtu" || found[0].Rank != 1 || found[0].Own != "4096" || found[0].Peer != "1024" {
+		t.Errorf("%+v", found)
+	}
+	for deadline := time.Now().Add(5 * time.Second); !w.world[1].Failed() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if found := w.world[1].Diagnose(t.Context(), Left, waited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
+		t.Errorf("%+v", found)
+	}
+}

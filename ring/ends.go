@@ -82,6 +82,8 @@ type End struct {
 
 	Counters    map[string]uint64 `json:"counters"`     // of the port
 	CountersRTR map[string]uint64 `json:"counters_rtr"` // the same when the queue pair came to RTR; null before
+
+	stale bool // it was so once; what moves is not known
 }
 
 // Cap is the size of a queue pair's queues, as it was created.
@@ -180,6 +182,7 @@ func (r *Ring) peek() {
 			return
 		}
 		r.noted(wc[:n])
+		r.recall() // they came before
 		r.early = append(r.early, wc[:n]...)
 	}
 }
@@ -206,7 +209,28 @@ func init() {
 func (r *Ring) PeerEnd(ctx context.Context, side Side) (End, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
 	defer cancel()
-	return ask[End](ctx, r, side, askEnd, nil)
+	end, err := ask[End](ctx, r, side, askEnd, nil)
+	if err == nil {
+		r.mu.Lock()
+		r.seen[side] = &end
+		r.mu.Unlock()
+	}
+	return end, err
+}
+
+// lastSeen returns the neighbour's end as it was when it was last asked for, if
+// it had the same queue pair then that this rank's talks to now: once a ring has
+// failed nobody answers any more.
+func (r *Ring) lastSeen(side Side, own *End) *End {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.seen[side]
+	if e == nil || !e.addressed() || !own.addressed() || e.DestQPN != own.QPN {
+		return nil
+	}
+	seen := *e
+	seen.stale = true
+	return &seen
 }
 
 // askTimeout is how long an answer over TCP may take: a peer that is up answers

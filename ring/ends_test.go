@@ -283,3 +283,54 @@ func BenchmarkWatch(b *testing.B) {
 		world[0].noted(wc)
 	}
 }
+
+// What was deferred comes before what a look found after it.
+func TestLookKeepsTheOrder(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateReady)
+	r := world[1]
+	var wc [1]verbs.Completion
+	var want, got [3]uint64
+	next := func() verbs.Completion {
+		t.Helper()
+		for range 10000 {
+			n, err := r.Poll(wc[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 1 {
+				return wc[0]
+			}
+		}
+		t.Fatal("nothing completed")
+		return verbs.Completion{}
+	}
+	for i := range want {
+		if err := world[0].Right().SendMessage([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			r.Begin()
+			r.Defer(next())
+			noErrors(t, []error{r.End()})
+			want[0] = wc[0].ID
+			continue
+		}
+		for posted := recvDepth; posted > recvDepth-1-i; {
+			end, err := r.OwnEnd(Left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			posted = end.ReceivesPosted
+		}
+		want[i] = WRID(Left, WRRecv, (want[0]+uint64(i))&(1<<40-1))
+	}
+	r.Begin()
+	for i := range got {
+		got[i] = next().ID
+	}
+	noErrors(t, []error{r.End()})
+	if got != want {
+		t.Errorf("got %#x, want %#x", got, want)
+	}
+}

@@ -98,6 +98,9 @@ func (s symptom) finding(attribute string, rank int, from, to, text, fix string)
 func (s symptom) evidence() *Finding {
 	switch s.status {
 	case verbs.RetryExceeded:
+		if s.from.stale || s.to.stale {
+			return nil // its counters are those of then
+		}
 		return s.silence()
 	case verbs.RNRRetryExceeded:
 		return s.finding(s.attribute("sends_posted", "receives_posted"), s.to.Rank, fmt.Sprintf("rnr_retry %d", s.from.RNRRetry), fmt.Sprintf("receives_posted %d", s.to.ReceivesPosted),

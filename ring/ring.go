@@ -57,6 +57,7 @@ type Ring struct {
 	exchanged bool          // since Init
 	spoilt    error         // what a failed ping left behind keeps operations from running
 	regions   map[string]Region
+	seen      [2]*End // the neighbours' ends as they last said
 
 	// Made by Open, released by Close.
 	addrs   []netip.AddrPort
