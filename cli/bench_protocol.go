@@ -15,8 +15,9 @@ import (
 // and here several of them, which are compared.
 type protocolList []collective.Protocol
 
-func (l *protocolList) String() string { return strings.Join(names(*l), ",") }
-func (l *protocolList) Type() string   { return "list" }
+func (l *protocolList) String() string  { return strings.Join(names(*l), ",") }
+func (l *protocolList) Type() string    { return "list" }
+func (l *protocolList) Words() []string { return names(collective.Protocols()) }
 func (l *protocolList) Set(text string) error {
 	var list protocolList
 	for name := range strings.SplitSeq(text, ",") {

@@ -77,8 +77,8 @@ Start with: ringcli local -n 4`,
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	flags.String("config", "", "configuration file (default: ./ringcli.yaml, the user's, /etc/ringcli/config.yaml)")
+	offers(flags, "config", "files", "yaml", "yml")
 	configs.AddFlags(flags, settingsOfEvery...)
-	completeFlags(root)
 	return root
 }
 

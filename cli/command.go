@@ -122,6 +122,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 	}
 	// Flags' descriptions are wrapped at 80 columns.
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
+	completeOnRequest(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = cobra.ArbitraryArgs // so that RunE words the error
 	root.RunE = func(cmd *cobra.Command, args []string) error {
@@ -163,7 +164,6 @@ func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Co
 	if len(c.Settings) > 0 {
 		configs.AddFlags(cmd.Flags(), c.Settings...)
 	}
-	completeFlags(cmd)
 	return cmd
 }
 

@@ -1,99 +1,213 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"ringcli/collective/reduce"
 	"ringcli/configs"
-	"ringcli/trace"
-	"ringcli/verbs"
 )
 
-// flagWords returns what completion offers as a flag's value.
-func flagWords(flag string) []string {
-	switch flag {
-	case "type":
-		return names(reduce.Types())
-	case "op":
-		return names(reduce.Ops())
-	case "device":
-		return append(deviceNames(), "auto")
-	case "trace":
-		words := []string{"debug", "info", "warn", "error", "off"}
-		for _, l := range trace.Levels() {
-			words = append(words, l.Subsystem.String()+"=")
-		}
-		return words
-	}
-	setting, ok := configs.Lookup(flag)
-	if !ok {
-		return nil
-	}
-	words := make([]string, len(setting.OneOf))
-	for i, v := range setting.OneOf {
-		words[i] = fmt.Sprint(v)
-	}
-	return words
-}
+// What the value of a flag completes to is declared with the flag: by the type of
+// its value (a size, a type of element), by the table of settings, or by offers.
+// What an argument completes to is Command.Words or Command.Offer, or files if it
+// is called FILE.
 
-// deviceNames lists the devices of all providers that have some.
-func deviceNames() []string {
-	var list []string
-	for _, p := range verbs.Providers() {
-		devices, err := p.Devices()
-		if err != nil {
-			continue // `ringcli devices` says why
-		}
-		for _, d := range devices {
-			list = append(list, d.Name())
-		}
+// offersOf is the annotation of a flag that names what it completes to.
+const offersOf = "ringcli_offers"
+
+// offers says what completion offers for a flag that is declared in fs: an entry
+// of the table offered, and what that takes.
+//
+//	fs.String("html", "", "...")
+//	offers(fs, "html", "files", "html")
+func offers(fs *pflag.FlagSet, flag, what string, args ...string) {
+	if offered[what] == nil {
+		panic("cli: completion has no " + strconv.Quote(what))
 	}
-	return list
-}
-
-// completable are the flags whose values are completed.
-var completable = []string{"type", "op", "protocol", "device", "output", "trace", "trace-format", "mtu"}
-
-func completeFlags(cmd *cobra.Command) {
-	for _, name := range completable {
-		if cmd.Flags().Lookup(name) == nil && cmd.PersistentFlags().Lookup(name) == nil {
-			continue
-		}
-		// The only error is a flag that does not exist.
-		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return flagWords(name), cobra.ShellCompDirectiveNoFileComp
-		})
+	if err := fs.SetAnnotation(flag, offersOf, append([]string{what}, args...)); err != nil {
+		panic("cli: " + err.Error())
 	}
 }
 
-var shells = []string{"bash", "zsh", "fish", "powershell"}
+// offer returns what begins with what is typed, and others. A description stands
+// after a tab.
+type offer func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
 
-func checkShell(args []string) error {
-	if len(args) != 1 {
-		return usageError("completion: %d arguments given: expected one shell: %s", len(args), strings.Join(shells, ", "))
+// wordsOnly is an offer of words that need not begin with what is typed.
+func wordsOnly(list func(cmd *cobra.Command, args []string) []string) offer {
+	return func(cmd *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+		return list(cmd, args), cobra.ShellCompDirectiveNoFileComp
 	}
-	for _, s := range shells {
-		if args[0] == s {
-			return nil
+}
+
+// offered is everything that offers can name. It is set by init: what it calls
+// looks into the command table, which has flags, which call offers.
+var offered map[string]offer
+
+func init() {
+	offered = map[string]offer{
+		"nothing": wordsOnly(func(*cobra.Command, []string) []string { return nil }),
+		"words":   wordsOnly(func(_ *cobra.Command, args []string) []string { return args }),
+		// Several of the words, separated by commas.
+		"list": func(_ *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective) {
+			return listOf(typed, args), cobra.ShellCompDirectiveNoFileComp
+		},
+		// Files, of the extensions if any are given.
+		"files": func(_ *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return args, cobra.ShellCompDirectiveFilterFileExt
+		},
+		"sizes": wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
+		"devices": wordsOnly(func(*cobra.Command, []string) []string {
+			return append(deviceNames(), "auto\tchosen for each neighbour")
+		}),
+		"gids":     wordsOnly(func(cmd *cobra.Command, _ []string) []string { return gidIndexes(flagText(cmd, "device")) }),
+		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
+		"hosts":    offerHosts,
+		"levels":   offerLevels,
+		"commands": wordsOnly(func(*cobra.Command, []string) []string { return lineCommandWords() }),
+	}
+}
+
+// settingOffers is what settings complete to that are no numbers and have no list
+// of values.
+var settingOffers = map[string][]string{
+	"list":      {"hosts"},
+	"index":     {"ranks"},
+	"device":    {"devices"},
+	"gid-index": {"gids"},
+	"trace":     {"levels"},
+}
+
+// offerOf returns what a flag completes to and what that takes.
+func offerOf(f *pflag.Flag) (what string, args []string) {
+	if a := f.Annotations[offersOf]; len(a) > 0 {
+		return a[0], a[1:]
+	}
+	switch v := f.Value.(type) {
+	case interface{ Words() []string }:
+		if f.Value.Type() == "list" {
+			return "list", v.Words()
+		}
+		return "words", v.Words()
+	case *configs.SizeValue:
+		return "sizes", nil
+	}
+	if f.Value.Type() == "bool" {
+		return "words", []string{"true", "false"}
+	}
+	if s, ok := configs.Lookup(f.Name); ok {
+		if a := settingOffers[s.Name]; a != nil {
+			return a[0], a[1:]
+		}
+		words := make([]string, len(s.OneOf))
+		for i, v := range s.OneOf {
+			words[i] = fmt.Sprint(v)
+		}
+		return "words", words
+	}
+	return "nothing", nil
+}
+
+// completeOnRequest makes a tree know what its flags and arguments complete to
+// when a shell asks, and for the command that it asks about: cobra keeps what a
+// flag completes to until the process ends, and our shell makes a tree for each
+// line.
+func completeOnRequest(root *cobra.Command) {
+	root.PersistentPreRun = func(cmd *cobra.Command, args []string) {
+		if cmd.Name() != cobra.ShellCompRequestCmd {
+			return
+		}
+		asked := root
+		if found, _, err := root.Find(args[:max(0, len(args)-1)]); err == nil {
+			asked = found
+		}
+		completeArgs(asked)
+		for _, flags := range []*pflag.FlagSet{asked.LocalFlags(), asked.InheritedFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { completeFlag(asked, f) })
 		}
 	}
-	return usageError("completion: unknown shell %q: expected one of %s", args[0], strings.Join(shells, ", "))
 }
 
-func runCompletion(_ context.Context, s *Session, call Call) error {
-	root := s.root
-	w := s.stdout
-	switch call.Args[0] {
-	case "bash":
-		return root.GenBashCompletionV2(w, true)
-	case "zsh":
-		return root.GenZshCompletion(w)
-	case "fish":
-		return root.GenFishCompletion(w, true)
-	}
-	return root.GenPowerShellCompletionWithDesc(w)
+func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+	what, args := offerOf(f)
+	// The errors are that there is no such flag, and that it is known already.
+	_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return offered[what](cmd, typed, args)
+	})
 }
+
+// completeArgs offers words for the first argument, and files for one that is
+// called FILE.
+func completeArgs(cmd *cobra.Command) {
+	words, find := cmd.ValidArgs, cmd.ValidArgsFunction
+	cmd.ValidArgs = nil
+	if cmd.HasSubCommands() || cmd.Name() == "help" {
+		return
+	}
+	var names []string
+	if fields := strings.Fields(cmd.Use); len(fields) > 1 {
+		names = slices.DeleteFunc(fields[1:], func(name string) bool { return name == "[flags]" })
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		at := len(args)
+		if at >= len(names) && len(names) > 0 && strings.HasSuffix(strings.Trim(names[len(names)-1], "[]"), "...") {
+			at = len(names) - 1
+		}
+		switch {
+		case at < len(names) && strings.Contains(names[at], "FILE"):
+			return nil, cobra.ShellCompDirectiveDefault
+		case find != nil:
+			return find(cmd, args, typed)
+		case len(args) == 0:
+			return words, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completions asks a tree what the last of the words completes to. It is what
+// a shell gets: the words, each with a description or none, and a directive.
+func completions(ctx context.Context, root *cobra.Command, words []string) (list []completion, directive cobra.ShellCompDirective) {
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(new(bytes.Buffer))
+	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
+	if err := root.ExecuteContext(ctx); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	typed := ""
+	if len(words) > 0 {
+		typed = words[len(words)-1]
+	}
+	if flag, value, found := strings.Cut(typed, "="); found && strings.HasPrefix(flag, "-") {
+		typed = value
+	}
+	for line := range strings.Lines(out.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if code, found := strings.CutPrefix(line, ":"); found {
+			n, err := strconv.Atoi(code)
+			if err == nil {
+				directive = cobra.ShellCompDirective(n)
+				break
+			}
+		}
+		text, hint, _ := strings.Cut(line, "\t")
+		if strings.HasPrefix(text, typed) || directive&cobra.ShellCompDirectiveFilterFileExt != 0 {
+			list = append(list, completion{text, hint})
+		}
+	}
+	return list, directive
+}
+
+// completion is a word that completion offers.
+type completion struct{ Text, Hint string }

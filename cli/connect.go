@@ -16,7 +16,9 @@ const selfCheckName = "self-check"
 
 func scriptFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run once the ring is ready, separated by ';'")
+	offers(fs, "command", "commands")
 	fs.StringP("file", "f", "", "a file of commands to run, one a line (-: standard input)")
+	offers(fs, "file", "files")
 	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f")
 }
 

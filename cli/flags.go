@@ -77,8 +77,9 @@ func (r *rate) Set(text string) error {
 // element is the type of an element.
 type element reduce.Type
 
-func (e *element) String() string { return reduce.Type(*e).String() }
-func (e *element) Type() string   { return "type" }
+func (e *element) String() string  { return reduce.Type(*e).String() }
+func (e *element) Type() string    { return "type" }
+func (e *element) Words() []string { return names(reduce.Types()) }
 func (e *element) Set(text string) error {
 	t, err := reduce.ParseType(text)
 	if err == nil {
@@ -90,8 +91,9 @@ func (e *element) Set(text string) error {
 // reduction is an operation on elements.
 type reduction reduce.Op
 
-func (r *reduction) String() string { return reduce.Op(*r).String() }
-func (r *reduction) Type() string   { return "op" }
+func (r *reduction) String() string  { return reduce.Op(*r).String() }
+func (r *reduction) Type() string    { return "op" }
+func (r *reduction) Words() []string { return names(reduce.Ops()) }
 func (r *reduction) Set(text string) error {
 	op, err := reduce.ParseOp(text)
 	if err == nil {

@@ -48,10 +48,11 @@ the default.`,
 		{
 			Name: "completion", Group: groupProgram, Where: Process,
 			Summary: "Print a completion script for a shell",
-			Long: `Prints a script that completes commands, flags and their values. For bash,
-whose package bash-completion it needs:
+			Long: `Prints a script that completes commands, flags and their values:
 
-  source <(ringcli completion bash)`,
+  source <(ringcli completion bash)
+  source <(ringcli completion zsh)
+  ringcli completion fish | source`,
 			Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
 			Run: runCompletion,
 		},

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+var shells = []string{"bash", "zsh", "fish", "powershell"}
+
+func checkShell(args []string) error {
+	if len(args) != 1 {
+		return usageError("completion: %d arguments given: expected one shell: %s", len(args), strings.Join(shells, ", "))
+	}
+	for _, s := range shells {
+		if args[0] == s {
+			return nil
+		}
+	}
+	return usageError("completion: unknown shell %q: expected one of %s", args[0], strings.Join(shells, ", "))
+}
+
+func runCompletion(_ context.Context, s *Session, call Call) error {
+	root := s.root
+	w := s.stdout
+	switch call.Args[0] {
+	case "bash":
+		return bashCompletion(root, w)
+	case "zsh":
+		return root.GenZshCompletion(w)
+	case "fish":
+		return root.GenFishCompletion(w, true)
+	}
+	return root.GenPowerShellCompletionWithDesc(w)
+}
+
+// bashPrelude is what cobra's script takes from the package bash-completion,
+// which many a node has not.
+//
+//go:embed complete.bash
+var bashPrelude string
+
+// bashCompletion writes cobra's script for bash, made to work without the package
+// bash-completion, and with "@", which bash breaks words at but keeps in what is
+// replaced.
+func bashCompletion(root *cobra.Command, w io.Writer) error {
+	var script bytes.Buffer
+	if err := root.GenBashCompletionV2(&script, true); err != nil {
+		return err
+	}
+	text := strings.NewReplacer(
+		"_init_completion -n =: ", "_init_completion -n =:@ ",
+		"_get_comp_words_by_ref ", "__ringcli_words ",
+		"_filedir", "__ringcli_filedir",
+	).Replace(script.String())
+	_, err := io.WriteString(w, bashPrelude+"\n"+text)
+	return err
+}

@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/schema"
+)
+
+// offeredFor returns what the last of the words completes to, as `ringcli
+// __complete` has it, without descriptions.
+func offeredFor(where Where, words ...string) ([]string, cobra.ShellCompDirective) {
+	root := newRoot(nil, nil)
+	if where == Line {
+		root = &cobra.Command{Use: "line"}
+	}
+	cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	list, directive := completions(context.Background(), root, words)
+	texts := make([]string, len(list))
+	for i, c := range list {
+		texts[i] = c.Text
+	}
+	return texts, directive
+}
+
+func TestOffers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, file := range []string{"hosts", "hosts2", "a.yaml", "script"} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		where Where
+		line  string
+		want  []string // among others
+		not   []string
+	}{
+		{Process, "connect --trace ", []string{"debug", "off", "wire=", "ring="}, nil},
+		{Process, "connect --trace wi", []string{"wire="}, []string{"ring=", "debug"}},
+		{Process, "connect --trace wire=", []string{"wire=debug", "wire=off"}, []string{"debug"}},
+		{Process, "connect --trace wire=debug,", []string{"wire=debug,ring="}, []string{"wire=debug,wire=", "wire=debug,debug"}},
+		{Process, "connect --trace wire=debug,ring=i", []string{"wire=debug,ring=info"}, []string{"wire=debug,ring=debug"}},
+		{Process, "connect --trace=wire=d", []string{"wire=debug"}, nil},
+		{Process, "connect --list @h", []string{"@hosts", "@hosts2"}, []string{"@script"}},
+		{Process, "connect --list node0,node1,node2 --index ", []string{"0", "1", "2"}, []string{"3"}},
+		{Process, "connect --gid-index ", []string{"0"}, nil},
+		{Process, "connect --device soft:lo --gid-index ", []string{"0"}, nil},
+		{Process, "connect --device soft:", []string{"soft:lo"}, []string{"auto"}},
+		{Process, "connect --segment ", []string{"4K", "64K", "1M", "16M"}, nil},
+		{Process, "connect --mtu ", []string{"1024", "4096"}, nil},
+		{Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},
+		{Process, "connect -c ", []string{"ping", "all-reduce"}, []string{"local"}},
+		{Process, "bench all-reduce --protocol eager,", []string{"eager,rendezvous-read"}, []string{"eager,eager"}},
+		{Process, "bench all-reduce --begin ", []string{"4K"}, nil},
+		{Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
+		{Process, "query ", []string{"soft:lo"}, nil},
+		{Process, "query soft:lo ", nil, []string{"soft:lo"}},
+		{Process, "completion b", []string{"bash"}, []string{"zsh"}},
+		{Line, "", []string{"ping", "all-reduce", "counters"}, []string{"local"}},
+		{Line, "all-reduce --type bf", []string{"bfloat16"}, []string{"float32"}},
+		{Line, "ar --op ", []string{"sum", "max"}, nil},
+		{Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
+		{Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
+	} {
+		got, directive := offeredFor(c.where, strings.Split(c.line, " ")...)
+		for _, w := range c.want {
+			if !slices.Contains(got, w) {
+				t.Errorf("%q does not offer %s: %q", c.line, w, got)
+			}
+		}
+		for _, w := range c.not {
+			if slices.Contains(got, w) {
+				t.Errorf("%q offers %s: %q", c.line, w, got)
+			}
+		}
+		if directive&cobra.ShellCompDirectiveNoFileComp == 0 {
+			t.Errorf("%q offers files, too", c.line)
+		}
+	}
+	for line, want := range map[string]cobra.ShellCompDirective{
+		"connect -f ": cobra.ShellCompDirectiveDefault, "connect --config ": cobra.ShellCompDirectiveFilterFileExt,
+		"connect --trace w": cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace, "devices ": cobra.ShellCompDirectiveNoFileComp,
+	} {
+		if _, directive := offeredFor(Process, strings.Split(line, " ")...); directive != want {
+			t.Errorf("%q: the directive is %d, want %d", line, directive, want)
+		}
+	}
+}
+
+// A flag that takes text says what that completes to, even if it is nothing.
+func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
+	numbers := []string{"n", "int", "uint", "duration", "GB/s", "float64"}
+	for _, where := range []Where{Process, Line} {
+		root := cobraTree(newRoot(nil, nil), where, func(context.Context, Command, Call) error { return nil })
+		for _, cmd := range append(root.Commands(), root) {
+			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				what, args := offerOf(f)
+				declared := len(f.Annotations[offersOf]) > 0 || what != "nothing" && !(what == "words" && len(args) == 0)
+				if !declared && !f.Hidden && !slices.Contains(numbers, f.Value.Type()) {
+					t.Errorf("%s --%s (%s): completion has nothing to offer: call offers(fs, %q, ...), if only with \"nothing\"", cmd.CommandPath(), f.Name, f.Value.Type(), f.Name)
+				}
+			})
+		}
+	}
+}
+
+func TestNamesOfHosts(t *testing.T) {
+	got := namesOfHosts("127.0.0.1 localhost\n::1 ip6-localhost\nff02::1 ip6-allnodes\n10.0.0.1\tnode0 n0 # the first\n# 10.0.0.9 gone\nbad line\nfd00::2 node1 node0\n")
+	if want := []string{"node0", "n0", "node1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// commandDir is a directory with a `ringcli` in it, for PATH.
+func commandDir(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\n%s=1 GORACE=atexit_sleep_ms=0 exec %s \"$@\"\n", asProgram, self)
+	if err := os.WriteFile(filepath.Join(dir, "ringcli"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The script for bash, with the words as readline breaks them, without and with
+// the package bash-completion.
+func TestBashCompletion(t *testing.T) {
+	t.Parallel()
+	bash, dir := need(t, "bash"), commandDir(t)
+	work := t.TempDir()
+	for _, file := range []string{"hosts", "a.yaml", "a.txt"} {
+		if err := os.WriteFile(filepath.Join(work, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := []struct {
+		line  string
+		words []string // after "ringcli", as readline breaks them
+		want  string   // replaces the last of them
+	}{
+		{"ringcli conn", []string{"conn"}, "connect"},
+		{"ringcli connect --dev", []string{"connect", "--dev"}, "--device"},
+		{"ringcli connect --device soft:l", []string{"connect", "--device", "soft", ":", "l"}, "lo"},
+		{"ringcli connect --output=js", []string{"connect", "--output", "=", "js"}, "json"},
+		{"ringcli connect --output js", []string{"connect", "--output", "js"}, "json"},
+		{"ringcli connect --trace wire=deb", []string{"connect", "--trace", "wire", "=", "deb"}, "debug"},
+		{"ringcli connect --trace wire=debug,rin", []string{"connect", "--trace", "wire", "=", "debug,rin"}, `debug\,ring=`},
+		{"ringcli connect --list @ho", []string{"connect", "--list", "@", "ho"}, "@hosts"},
+		// With the package, bash does not break words at @.
+		{"ringcli connect --list @ho", []string{"connect", "--list", "@ho"}, "@hosts"},
+		{"ringcli connect --config a.y", []string{"connect", "--config", "a.y"}, "a.yaml"},
+		{"ringcli bench all-reduce --type bf", []string{"bench", "all-reduce", "--type", "bf"}, "bfloat16"},
+	}
+	var script strings.Builder
+	for i, c := range cases {
+		fmt.Fprintf(&script, "COMP_WORDS=(ringcli"+strings.Repeat(" %q", len(c.words))+")\n", anySlice(c.words)...)
+		fmt.Fprintf(&script, "COMP_LINE=%q COMP_POINT=%d COMP_CWORD=%d COMP_TYPE=9 COMPREPLY=()\n", c.line, len(c.line), len(c.words))
+		fmt.Fprintf(&script, "__start_ringcli 2>/dev/null\necho \"%d ${COMPREPLY[*]}\"\n", i)
+	}
+	for name, source := range map[string]string{"alone": "", "with bash-completion": "/usr/share/bash-completion/bash_completion"} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := os.Stat(source); source != "" && err != nil {
+				t.Skipf("NOT TESTED: %v", err)
+			}
+			head := "source <(ringcli completion bash)\n"
+			if source != "" {
+				head = "source " + source + "\n" + head
+			}
+			cmd := exec.Command(bash, "--norc", "--noprofile", "-c", head+script.String())
+			cmd.Dir = work
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for i, c := range cases {
+				if slices.Contains(c.words, "@") && source != "" {
+					continue
+				}
+				if want := fmt.Sprintf("%d %s\n", i, c.want); !strings.Contains(string(out), want) {
+					t.Errorf("%s: want %s in\n%s", c.line, want, out)
+				}
+			}
+		})
+	}
+}
+
+func anySlice(words []string) []any {
+	list := make([]any, len(words))
+	for i, w := range words {
+		list[i] = w
+	}
+	return list
+}
+
+// A person at bash who presses Tab.
+func TestTabInBash(t *testing.T) {
+	t.Parallel()
+	tmux, bash, dir := need(t, "tmux"), need(t, "bash"), commandDir(t)
+	work := t.TempDir()
+	if err := os.WriteFile(filepath.Join(work, "hosts"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := filepath.Join(work, "tmux")
+	command := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(tmux, append([]string{"-S", server, "-f", "/dev/null"}, args...)...)
+		cmd.Dir = work
+		cmd.Env = append(os.Environ(), "TERM=xterm-256color", "PS1=$ ", "PATH="+dir+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("tmux %q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	command("new-session", "-d", "-x", "100", "-y", "40", "-s", "tab", bash, "--norc", "--noprofile")
+	defer command("kill-server")
+	screen := func(want string) {
+		t.Helper()
+		var got string
+		for range 300 {
+			if got = command("capture-pane", "-p", "-t", "tab"); strings.Contains(got, want) {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatalf("no %q on the screen:\n%s", want, got)
+	}
+	command("send-keys", "-t", "tab", "source <(ringcli completion bash) && echo rea''dy", "Enter")
+	screen("ready")
+	for _, c := range [][2]string{
+		{"ringcli dev", "ringcli devices "},
+		{"ringcli connect --device soft:l", "--device soft:lo "},
+		{"ringcli connect --list @ho", "--list @hosts"},
+		{"ringcli connect --trace wire=debug,rin", `--trace wire=debug\,ring=`},
+		{"ringcli bench all-reduce --type bf", "--type bfloat16 "},
+	} {
+		command("send-keys", "-t", "tab", "-l", c[0])
+		command("send-keys", "-t", "tab", "Tab")
+		// What follows shows where the cursor stands.
+		command("send-keys", "-t", "tab", "-l", "#")
+		screen(c[1] + "#")
+		command("send-keys", "-t", "tab", "C-u") // not Ctrl-C, which may flush what is typed next
+	}
+}
+
+// What other shells say about their scripts.
+func TestCompletionScriptsParse(t *testing.T) {
+	for shell, flags := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"-n"}} {
+		t.Run(shell, func(t *testing.T) {
+			path := need(t, shell)
+			_, script, _ := here(t, "completion", shell)
+			file := filepath.Join(t.TempDir(), "script")
+			if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(path, append(flags, file)...).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// fish can be asked without a terminal.
+func TestFishCompletion(t *testing.T) {
+	fish, dir := need(t, "fish"), commandDir(t)
+	cmd := exec.Command(fish, "--no-config", "-c", "ringcli completion fish | source; complete -C 'ringcli connect --device soft:'; complete -C 'ringcli connect --trace wire=d'")
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "soft:lo") || !strings.Contains(string(out), "wire=debug") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestSchemaCommand(t *testing.T) {
+	if code, stdout, stderr := here(t, "schema"); code != ExitOK || stdout != schema.JSON || stderr != "" {
+		t.Errorf("exit code %d, %d bytes, %s", code, len(stdout), stderr)
+	}
+}
