@@ -117,6 +117,12 @@ func (s *Session) report(args []string, command string, err error, code int) {
 	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
 		return
 	}
+	var at *commandError
+	if errors.As(err, &at) {
+		command = at.command
+	}
+	found := &explained{}
+	_ = errors.As(err, &found) // or it has none
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	out := s.Out
 	if out == nil { // the configuration was not read
@@ -127,11 +133,14 @@ func (s *Session) report(args []string, command string, err error, code int) {
 		out = render.New(s.stdout, render.Format(format))
 	}
 	if out.Format() == render.JSON && !s.speaksToParent() {
-		if out.Print(Failure{Command: command, Error: text, ExitCode: code}) == nil {
+		if out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
 			return
 		}
 	}
 	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
+	for _, f := range found.findings {
+		_, _ = fmt.Fprintf(s.stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
+	}
 }
 
 // changedFlags returns the flags that were given, as arguments.

@@ -74,6 +74,9 @@ type Command struct {
 	// Stops: Ctrl-C asks the command to stop at its next boundary, on all ranks
 	// together (Session.stopping), before it is cancelled.
 	Stops bool
+	// Claims: the command uses the queue pairs or changes the ring, so nothing
+	// else may at the same time. What needs a ring that is ready does so, too.
+	Claims bool
 	// Harmless: an empty line in the shell may run it again.
 	Harmless bool
 	// Settings are the settings of package configs that are flags here too.
@@ -98,7 +101,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), ringCommands(), processCommands(), docCommands())
+	return slices.Concat(bringUpCommands(), stepCommands(), ringCommands(), processCommands(), docCommands())
 }
 
 // The order of the table is the order of help.

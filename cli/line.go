@@ -55,8 +55,32 @@ func (s *Session) runScript(ctx context.Context, script string) error {
 }
 
 // perform runs one command of a line: here, or on all ranks if this one leads
-// them and the command is about the ring.
+// them and the command is about the ring. A failure is diagnosed, and the flight
+// recorder kept.
 func (s *Session) perform(ctx context.Context, c Command, call Call) error {
+	err := s.observed(func() error { return s.start(ctx, c, call) })
+	if err == nil {
+		return nil
+	}
+	if c.Claims || c.Needs == Ready {
+		err = s.explain(ctx, c.Name, err)
+		s.keepRecord(c.Name, err)
+	}
+	return &commandError{c.Name, err}
+}
+
+func (s *Session) start(ctx context.Context, c Command, call Call) error {
+	if (c.Claims || c.Needs == Ready) && s.claim != nil {
+		release, err := s.claim(s, c)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	if s.running != nil {
+		s.running.Store(&c)
+		defer s.running.Store(nil)
+	}
 	switch c.Needs {
 	case Opened:
 		if s.ring == nil {
@@ -67,11 +91,19 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 			return err
 		}
 		if s.leads && !c.Own {
-			return s.observed(func() error { return s.lead(ctx, c, call) })
+			return s.lead(ctx, c, call)
 		}
 	}
-	return s.observed(func() error { return c.Run(ctx, s, call) })
+	return c.Run(ctx, s, call)
 }
+
+// commandError says which command of a line failed.
+type commandError struct {
+	command string
+	error
+}
+
+func (e *commandError) Unwrap() error { return e.error }
 
 // observed keeps what a command prints for `expect`.
 func (s *Session) observed(run func() error) error {

@@ -15,6 +15,8 @@ type Failure struct {
 	ExitCode int    `json:"exit_code"`
 	// Rank is there where one process reports for several ranks.
 	Rank *int `json:"rank,omitempty"`
+	// Findings are what a diagnosis of both ends found, the likeliest first.
+	Findings []SideFinding `json:"findings,omitempty"`
 }
 
 // Columns implements render.Record.
@@ -71,44 +73,6 @@ func (p PingResult) Columns() []render.Column {
 func (p PingResult) Cells() []render.Cell {
 	return render.Texts(fmt.Sprintf("%d -> %d", p.Rank, p.Peer), strconv.Itoa(p.Bytes), strconv.Itoa(p.Iters),
 		figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P99), figure(p.RTT.Max))
-}
-
-// P2PResult is one line of `bench p2p`.
-type P2PResult struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"`
-	Op      string `json:"op"` // WRITE, READ or SEND
-	Bytes   uint64 `json:"bytes"`
-	Iters   int    `json:"iters"`
-	// BW and MsgRate are of a bandwidth test, the times of a latency test: half
-	// a round trip, or for READ a whole one.
-	BW      float64  `json:"bw_GBps"`
-	MsgRate float64  `json:"msg_rate_Mpps"`
-	Time    P2PTimes `json:"time_us"`
-}
-
-// P2PTimes are the percentiles of a latency test, in microseconds.
-type P2PTimes struct {
-	Min  float64 `json:"min"`
-	P50  float64 `json:"p50"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p99_9"`
-	Max  float64 `json:"max"`
-}
-
-// Columns implements render.Record.
-func (p P2PResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "op", Width: 5, Left: true}, {Name: "bytes", Width: 8}, {Name: "iters", Width: 6},
-		{Name: "bw GB/s", Width: 7}, {Name: "Mpps", Width: 6},
-		{Name: "t_min us", Width: 9}, {Name: "t_p50 us", Width: 9}, {Name: "t_p99 us", Width: 9}, {Name: "p99.9 us", Width: 9},
-	}
-}
-
-// Cells implements render.Record.
-func (p P2PResult) Cells() []render.Cell {
-	return render.Texts(p.Op, strconv.FormatUint(p.Bytes, 10), strconv.Itoa(p.Iters), figure(p.BW), figure(p.MsgRate),
-		figure(p.Time.Min), figure(p.Time.P50), figure(p.Time.P99), figure(p.Time.P999))
 }
 
 // ConfigEntry is a setting's value in force.

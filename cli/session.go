@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/configs"
+	"ringcli/repl"
 	"ringcli/ring"
 )
 
@@ -26,6 +27,12 @@ type Session struct {
 	member *Member
 	// interactive says that a person types the lines.
 	interactive bool
+	// shell is nil where no lines are typed.
+	shell *repl.Shell
+	// claim gives the ring to one command at a time; nil where there is no other.
+	claim func(*Session, Command) (release func(), err error)
+	// running is the command that runs; nil where nobody asks.
+	running *atomic.Pointer[Command]
 	// leads says that the other ranks take this one's commands.
 	leads bool
 	// follows says that this rank takes the leader's.

@@ -1,0 +1,392 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringcli/cli/render"
+	"ringcli/ring"
+)
+
+// EdgeEnd is one end of an edge as its queue pair holds it now: this rank's own,
+// or the peer's, which was asked for it.
+type EdgeEnd struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`   // the queue pair works
+	Side    string `json:"side"` // of this rank
+	Whose   string `json:"whose"`
+	ring.End
+	// Unknown says why the peer's end is not known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// The ends of an edge.
+const (
+	ownEnd  = "own"
+	peerEnd = "peer"
+)
+
+// edgeColumns are what a step's table shows beside side, end and rank: what the
+// step is about.
+var edgeColumns = map[string][]string{
+	"init":     {"state", "qpn", "psn", "recv", "slots", "rkey"},
+	"exchange": {"qpn", "psn", "mtu", "gid", "rkey"},
+	"rtr":      {"state", "to qpn", "rq psn", "mtu", "to gid"},
+	"rts":      {"state", "sq psn", "rq psn", "timeout", "retry", "rnr", "rd"},
+	"":         {"state", "qpn", "to qpn", "sq psn", "rq psn", "mtu", "gid"},
+}
+
+var edgeCells = map[string]struct {
+	left bool
+	text func(ring.End) string
+}{
+	"state":   {true, func(e ring.End) string { return e.QPState }},
+	"qpn":     {false, func(e ring.End) string { return hex24(e.QPN) }},
+	"to qpn":  {false, func(e ring.End) string { return hex24(e.DestQPN) }},
+	"psn":     {false, func(e ring.End) string { return hex24(e.FirstPSN) }},
+	"sq psn":  {false, func(e ring.End) string { return hex24(e.SQPSN) }},
+	"rq psn":  {false, func(e ring.End) string { return hex24(e.RQPSN) }},
+	"mtu":     {false, func(e ring.End) string { return strconv.Itoa(mtuOf(e)) }},
+	"gid":     {true, func(e ring.End) string { return e.GID.String() }},
+	"to gid":  {true, func(e ring.End) string { return e.DGID.String() }},
+	"recv":    {false, func(e ring.End) string { return strconv.Itoa(e.ReceivesPosted) }},
+	"slots":   {true, func(e ring.End) string { return fmt.Sprintf("%d x %d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
+	"rkey":    {false, func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
+	"timeout": {false, func(e ring.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
+	"retry":   {false, func(e ring.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
+	"rnr":     {false, func(e ring.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
+	"rd":      {false, func(e ring.End) string { return fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic) }},
+}
+
+func hex24(v uint32) string { return fmt.Sprintf("%06x", v) }
+
+// mtuOf is the path MTU, or before RTR what this end wants at most.
+func mtuOf(e ring.End) int {
+	if e.PathMTU > 0 {
+		return e.PathMTU
+	}
+	return e.MTU
+}
+
+func (e EdgeEnd) columnNames() []string {
+	if names, found := edgeColumns[e.Command]; found {
+		return names
+	}
+	return edgeColumns[""]
+}
+
+// Columns implements render.Record; they differ by command.
+func (e EdgeEnd) Columns() []render.Column {
+	list := []render.Column{{Name: "side", Width: 5, Left: true}, {Name: "end", Width: 4, Left: true}, {Name: "rank"}}
+	for _, name := range e.columnNames() {
+		c := edgeCells[name]
+		width := 0
+		if slices.Contains([]string{"qpn", "to qpn", "psn", "sq psn", "rq psn"}, name) {
+			width = 6
+		}
+		list = append(list, render.Column{Name: name, Width: width, Left: c.left})
+	}
+	return list
+}
+
+// Cells implements render.Record.
+func (e EdgeEnd) Cells() []render.Cell {
+	cells := render.Texts(e.Side, e.Whose, strconv.Itoa(e.Rank))
+	for _, name := range e.columnNames() {
+		cell := render.Cell{Text: "-"}
+		if e.Unknown == "" {
+			cell.Text = edgeCells[name].text(e.End)
+			if name == "state" {
+				cell.Mood = stateMood(e.QPState)
+			}
+		}
+		cells = append(cells, cell)
+	}
+	return cells
+}
+
+func stateMood(state string) render.Mood {
+	switch state {
+	case "RTS":
+		return render.Good
+	case "ERR", "SQE":
+		return render.Bad
+	}
+	return render.Fair
+}
+
+// edge returns both ends of an edge. A peer that cannot be asked yet, or any
+// more, is said to be unknown.
+func (s *Session) edge(ctx context.Context, command string, side ring.Side) ([]EdgeEnd, error) {
+	own, peer, err := s.ring.Ends(ctx, side)
+	unknown := ""
+	if err != nil {
+		unknown = err.Error()
+		if own, err = s.ring.OwnEnd(side); err != nil {
+			return nil, err
+		}
+	}
+	ends := []EdgeEnd{
+		{Command: command, OK: stateMood(own.QPState) != render.Bad, Side: side.String(), Whose: ownEnd, End: own},
+		{Command: command, OK: unknown == "" && stateMood(peer.QPState) != render.Bad, Side: side.String(), Whose: peerEnd, End: peer, Unknown: unknown},
+	}
+	if unknown != "" {
+		ends[1].Rank, ends[1].Node, ends[1].Peer = own.Peer, own.PeerNode, own.Rank
+	}
+	return ends, nil
+}
+
+// sidesOf lists the side that is meant, or both.
+func sidesOf(only *ring.Side) []ring.Side {
+	if only != nil {
+		return []ring.Side{*only}
+	}
+	return []ring.Side{ring.Left, ring.Right}
+}
+
+// printEdges shows both ends of the edges, and what of them disagrees.
+func (s *Session) printEdges(ctx context.Context, command string, only *ring.Side) error {
+	var rows []render.Record
+	var findings []SideFinding
+	for _, side := range sidesOf(only) {
+		ends, err := s.edge(ctx, command, side)
+		if err != nil {
+			return err
+		}
+		for _, e := range ends {
+			rows = append(rows, e)
+		}
+		if ends[1].Unknown == "" {
+			findings = append(findings, findingsOf(command, side, ring.Compare(ends[0].End, ends[1].End), ring.Warning)...)
+		}
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	return s.printFindings(findings)
+}
+
+// SideFinding is what a comparison of both ends, or a diagnosis, found.
+type SideFinding struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"` // not a fault
+	Side    string `json:"side"`
+	ring.Finding
+}
+
+// Columns implements render.Record.
+func (f SideFinding) Columns() []render.Column {
+	return []render.Column{
+		{Name: "side", Width: 5, Left: true}, {Name: "finding", Left: true}, {Name: "attribute", Left: true}, {Name: "why, and what to do", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (f SideFinding) Cells() []render.Cell {
+	mood := map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
+	cells := render.Texts(f.Side, string(f.Severity), f.Attribute, f.Text+f.toDo())
+	cells[1].Mood = mood
+	return cells
+}
+
+func (f SideFinding) toDo() string {
+	if f.Fix == "" {
+		return ""
+	}
+	return ": " + f.Fix
+}
+
+// findingsOf keeps the findings that are as bad as least, or worse.
+func findingsOf(command string, side ring.Side, list []ring.Finding, least ring.Severity) []SideFinding {
+	order := []ring.Severity{ring.Fault, ring.Warning, ring.Note}
+	var kept []SideFinding
+	for _, f := range list {
+		if slices.Index(order, f.Severity) <= slices.Index(order, least) {
+			kept = append(kept, SideFinding{Command: command, OK: f.Severity != ring.Fault, Side: side.String(), Finding: f})
+		}
+	}
+	return kept
+}
+
+func (s *Session) printFindings(list []SideFinding) error { return s.Out.Print(asRecords(list)...) }
+
+// explained is an error with what a diagnosis of both ends found.
+type explained struct {
+	error
+	findings []SideFinding
+}
+
+func (e *explained) Unwrap() error { return e.error }
+
+// explain asks both ends why a command of the ring failed. What is the user's
+// own doing, or mistake, needs no diagnosis.
+func (s *Session) explain(ctx context.Context, command string, err error) error {
+	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical {
+		return err
+	}
+	var out *ring.StepError
+	if errors.As(err, &out) {
+		return err
+	}
+	var list []SideFinding
+	for _, side := range sidesOf(nil) {
+		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+	}
+	if len(list) == 0 {
+		return err
+	}
+	return &explained{err, list}
+}
+
+// QPAttribute is an attribute of a queue pair beside the peer's.
+type QPAttribute struct {
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"` // it agrees
+	Side      string `json:"side"`
+	Rank      int    `json:"rank"`
+	Peer      int    `json:"peer"`
+	Attribute string `json:"attribute"`
+	Own       string `json:"own"`
+	PeerOwn   string `json:"peer_value"`
+	Problem   string `json:"problem"`
+}
+
+// Columns implements render.Record.
+func (q QPAttribute) Columns() []render.Column {
+	return []render.Column{
+		{Name: "side", Width: 5, Left: true}, {Name: "attribute", Width: 18, Left: true}, {Name: "own", Width: 16, Left: true},
+		{Name: "peer", Width: 16, Left: true}, {Name: "", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (q QPAttribute) Cells() []render.Cell {
+	cells := render.Texts(q.Side, q.Attribute, q.Own, q.PeerOwn, q.Problem)
+	if q.Problem != "" {
+		cells[1].Mood, cells[4].Mood = render.Bad, render.Bad
+	}
+	return cells
+}
+
+// qpAttributes are the attributes that `qp` shows, as an End names them in JSON.
+var qpAttributes = []struct {
+	name string
+	text func(ring.End) string
+}{
+	{"qp_state", func(e ring.End) string { return e.QPState }},
+	{"qpn", func(e ring.End) string { return hex24(e.QPN) }},
+	{"dest_qpn", func(e ring.End) string { return hex24(e.DestQPN) }},
+	{"first_psn", func(e ring.End) string { return hex24(e.FirstPSN) }},
+	{"sq_psn", func(e ring.End) string { return hex24(e.SQPSN) }},
+	{"rq_psn", func(e ring.End) string { return hex24(e.RQPSN) }},
+	{"path_mtu", func(e ring.End) string { return strconv.Itoa(e.PathMTU) }},
+	{"active_mtu", func(e ring.End) string { return strconv.Itoa(e.ActiveMTU) }},
+	{"gid", func(e ring.End) string { return e.GID.String() }},
+	{"gid_type", func(e ring.End) string { return e.GIDType }},
+	{"dgid", func(e ring.End) string { return e.DGID.String() }},
+	{"sgid_index", func(e ring.End) string { return strconv.Itoa(e.SGIDIndex) }},
+	{"lid", func(e ring.End) string { return strconv.Itoa(int(e.LID)) }},
+	{"link_layer", func(e ring.End) string { return e.LinkLayer }},
+	{"port_num", func(e ring.End) string { return strconv.Itoa(e.PortNum) }},
+	{"port_state", func(e ring.End) string { return e.PortState }},
+	{"udp_port", func(e ring.End) string { return strconv.Itoa(int(e.UDPPort)) }},
+	{"dest_udp_port", func(e ring.End) string { return strconv.Itoa(int(e.DestUDPPort)) }},
+	{"sl", func(e ring.End) string { return strconv.Itoa(int(e.SL)) }},
+	{"traffic_class", func(e ring.End) string { return strconv.Itoa(int(e.TrafficClass)) }},
+	{"hop_limit", func(e ring.End) string { return strconv.Itoa(int(e.HopLimit)) }},
+	{"flow_label", func(e ring.End) string { return fmt.Sprintf("%05x", e.FlowLabel) }},
+	{"pkey_index", func(e ring.End) string { return strconv.Itoa(int(e.PKeyIndex)) }},
+	{"pkey", func(e ring.End) string { return fmt.Sprintf("0x%04x", e.PKey) }},
+	{"access", func(e ring.End) string { return shortRights(e) }},
+	{"qp_timeout", func(e ring.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
+	{"retry_cnt", func(e ring.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
+	{"rnr_retry", func(e ring.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
+	{"min_rnr_timer", func(e ring.End) string { return strconv.Itoa(int(e.MinRNRTimer)) }},
+	{"max_rd_atomic", func(e ring.End) string { return strconv.Itoa(int(e.MaxRDAtomic)) }},
+	{"max_dest_rd_atomic", func(e ring.End) string { return strconv.Itoa(int(e.MaxDestRDAtomic)) }},
+	{"max_send_wr", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxSendWR) }},
+	{"max_recv_wr", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxRecvWR) }},
+	{"max_inline_data", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxInlineData) }},
+	{"sends_posted", func(e ring.End) string { return strconv.Itoa(e.SendsPosted) }},
+	{"receives_posted", func(e ring.End) string { return strconv.Itoa(e.ReceivesPosted) }},
+	{"slots", func(e ring.End) string { return fmt.Sprintf("%d x %d", e.SlotCount, e.SlotSize) }},
+	{"slots_addr", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.Addr) }},
+	{"slots_rkey", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
+	{"regions", func(e ring.End) string { return strconv.Itoa(len(e.Regions)) }},
+	{"first_error", func(e ring.End) string { return orDash(e.FirstError) }},
+}
+
+// shortRights are the remote rights of a queue pair in three letters.
+func shortRights(e ring.End) string {
+	var b strings.Builder
+	for _, n := range rightNames {
+		letter := "-"
+		if e.Access&n.right != 0 {
+			letter = strings.TrimPrefix(n.name, "remote-")[:1]
+		}
+		b.WriteString(letter)
+	}
+	return "remote " + b.String()
+}
+
+// runQP shows every attribute of a queue pair beside the peer's, and marks what
+// disagrees.
+func runQP(ctx context.Context, s *Session, call Call) error {
+	only, err := sideOf(call.Args)
+	if err != nil {
+		return err
+	}
+	var findings []SideFinding
+	for _, side := range sidesOf(only) {
+		ends, err := s.edge(ctx, "qp", side)
+		if err != nil {
+			return err
+		}
+		own, peer := ends[0], ends[1]
+		var found []ring.Finding
+		if peer.Unknown == "" {
+			found = ring.Compare(own.End, peer.End)
+		} else if err := s.Out.Note(render.Fair, "the peer's end is not known: %s", peer.Unknown); err != nil {
+			return err
+		}
+		var rows []render.Record
+		for _, a := range qpAttributes {
+			row := QPAttribute{Command: "qp", OK: true, Side: side.String(), Rank: own.Rank, Peer: own.Peer, Attribute: a.name, Own: a.text(own.End), PeerOwn: "-"}
+			if peer.Unknown == "" {
+				row.PeerOwn = a.text(peer.End)
+			}
+			for _, f := range found {
+				if f.Attribute == a.name && f.Severity != ring.Note {
+					row.OK, row.Problem = f.Severity != ring.Fault, "<- "+string(f.Severity)
+				}
+			}
+			rows = append(rows, row)
+		}
+		if err := s.Out.Print(rows...); err != nil {
+			return err
+		}
+		findings = append(findings, findingsOf("qp", side, found, ring.Note)...)
+	}
+	return s.printFindings(findings)
+}
+
+// sideOf reads the argument left or right, if there is one.
+func sideOf(args []string) (*ring.Side, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	var v side
+	if err := v.Set(args[0]); err != nil || len(args) > 1 {
+		return nil, usageError("%q: expected left or right, or nothing for both", strings.Join(args, " "))
+	}
+	return v.value, nil
+}
+
+func checkSide(args []string) error {
+	_, err := sideOf(args)
+	return err
+}

@@ -1,0 +1,329 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"ringcli/cli/render"
+	"ringcli/repl"
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// runShell is the shell, in a ring or before one.
+func (s *Session) runShell(ctx context.Context) error {
+	h := &host{s: s, jobs: map[int]*Session{}}
+	history, init := shellFiles()
+	shell, err := repl.New(repl.Options{
+		Host: h, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr,
+		HistoryFile: history, Init: init, Banner: s.banner(), Color: true,
+		OnError: h.report, Interrupt: h.interrupt,
+	})
+	if err != nil {
+		return err
+	}
+	s.signals.leaveInterrupts()
+	s.shell, s.claim = shell, h.claim
+	s.stdout, s.stderr = shell.Out(), shell.Err()
+	s.Out = render.New(s.stdout, s.Out.Format())
+	s.Progress = newProgress(s.stderr)
+	if err := s.setTrace(); err != nil {
+		return err
+	}
+	err = shell.Run(ctx)
+	if last := shell.LastError(); err == nil && !shell.Interactive() && last != nil {
+		err = &exitError{code: ExitCode(last), err: errReported}
+	}
+	s.shell, s.claim = nil, nil
+	return err
+}
+
+// shellFiles are the files of history and init; none without a home directory.
+func shellFiles() (history, init string) {
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		history = filepath.Join(dir, "ringcli", "history")
+	} else if dir, err := os.UserHomeDir(); err == nil {
+		history = filepath.Join(dir, ".local", "state", "ringcli", "history")
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		init = filepath.Join(dir, "ringcli", "init.ring")
+	}
+	return history, init
+}
+
+func (s *Session) banner() string {
+	const hint = "help lists the commands, Tab completes, Ctrl-D leaves"
+	switch {
+	case s.ring == nil:
+		return "no ring yet: open, init, exchange, rtr, rts, or connect for all; " + hint
+	case s.leads:
+		return fmt.Sprintf("rank 0 of %d leads: what runs on the ring runs on all ranks; %s", s.ring.Size(), hint)
+	}
+	return fmt.Sprintf("rank %d of %d; %s", s.ring.Rank(), s.ring.Size(), hint)
+}
+
+// host runs the shell's lines, each in a session of its own: a fork of s, so
+// that a line in the background and one in front share nothing but the ring.
+type host struct {
+	mu sync.Mutex // guards what follows
+	// s is the session between two lines. Its ring, member and leads change only
+	// while holder is set, by its holder.
+	s      *Session
+	holder string           // what uses the ring: a command, with its job
+	front  *Session         // the line in front, if one runs
+	jobs   map[int]*Session // those in the background
+}
+
+// Prompt says where this rank stands: "ring 2/4 RTR soft:lo>".
+func (h *host) Prompt() (string, repl.Mood) {
+	h.mu.Lock()
+	r := h.s.ring
+	h.mu.Unlock()
+	if r == nil {
+		return "no ring> ", repl.Plain
+	}
+	state := r.State()
+	mood := repl.Busy
+	switch state {
+	case ring.StateRTS, ring.StateReady:
+		mood = repl.Good
+	case ring.StateError, ring.StateFailed, ring.StateClosed:
+		mood = repl.Bad
+	}
+	return fmt.Sprintf("ring %d/%d %s %s> ", r.Rank(), r.Size(), state, deviceOf(r)), mood
+}
+
+func deviceOf(r *ring.Ring) string {
+	if c := r.Context(); c != nil {
+		return c.Device().Name()
+	}
+	return "-"
+}
+
+// Run implements repl.Host.
+func (h *host) Run(ctx context.Context, line string) error {
+	s := h.fork(ctx)
+	defer h.merge(ctx, s)
+	err := s.runScript(ctx, line)
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped)) {
+		return fmt.Errorf("%w: %w", errInterrupted, err)
+	}
+	return err
+}
+
+func (h *host) fork(ctx context.Context) *Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := *h.s
+	s.Out = render.New(s.stdout, s.Out.Format())
+	s.stop = new(atomic.Bool)
+	s.running = new(atomic.Pointer[Command])
+	if id, ok := repl.JobOf(ctx); ok {
+		h.jobs[id] = &s
+		s.Progress = nil // it has no line of its own
+	} else {
+		h.front = &s
+	}
+	return &s
+}
+
+// merge takes over what a line has changed. Settings are those of the front.
+func (h *host) merge(ctx context.Context, s *Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.s.results = s.results
+	if id, ok := repl.JobOf(ctx); ok {
+		delete(h.jobs, id)
+		return
+	}
+	h.front = nil
+	h.s.Config, h.s.Out = s.Config, s.Out
+}
+
+// claim gives the ring to one command at a time.
+func (h *host) claim(s *Session, c Command) (release func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.holder != "" {
+		return nil, usageError("%s: the ring is busy with %s: `wait` for it, or `stop` it", c.Name, h.holder)
+	}
+	h.holder = c.Name
+	s.ring, s.member, s.leads = h.s.ring, h.s.member, h.s.leads
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.holder = ""
+		h.s.ring, h.s.member, h.s.leads = s.ring, s.member, s.leads
+	}, nil
+}
+
+// interrupt is the n-th Ctrl-C: what can stops at its next boundary, all else is
+// cancelled.
+func (h *host) interrupt(n int, cancel func()) {
+	h.mu.Lock()
+	s := h.front
+	h.mu.Unlock()
+	if s == nil || n > 1 || !s.askToStop() {
+		cancel()
+	}
+}
+
+// askToStop asks what runs to stop at its next boundary. It reports whether it
+// will.
+func (s *Session) askToStop() bool {
+	c := s.running.Load()
+	if c == nil || !c.Stops {
+		return false
+	}
+	s.stop.Store(true)
+	// A terminal that is gone has nobody to read it.
+	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary; Ctrl-C again cancels it, which ends the ring\n", c.Name)
+	return true
+}
+
+// report prints an error of a line or of a job.
+func (h *host) report(err error) {
+	h.mu.Lock()
+	s := *h.s
+	h.mu.Unlock()
+	s.Out = render.New(s.stdout, s.Out.Format())
+	s.report(nil, "shell", err, ExitCode(err))
+}
+
+// Complete implements repl.Host.
+func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
+	h.mu.Lock()
+	s := *h.s
+	h.mu.Unlock()
+	return s.complete(line[:pos])
+}
+
+// complete asks cobra what the last word of the last command may become.
+func (s *Session) complete(text string) ([]repl.Candidate, int) {
+	words, from := lastCommand(text)
+	if len(words) > 1 && s.shell != nil {
+		if full, is := s.shell.Aliases()[words[0]]; is {
+			if expanded, err := splitScript(full); err == nil && len(expanded) == 1 {
+				words = append(expanded[0], words[1:]...)
+			}
+		}
+	}
+	var out bytes.Buffer
+	root := lineTree(&out, func(context.Context, Command, Call) error { return nil })
+	root.SetErr(io.Discard)
+	root.SetArgs(append([]string{"__complete"}, words...))
+	if root.Execute() != nil {
+		return nil, from
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	last := len(lines) - 1
+	var list []repl.Candidate
+	for _, l := range lines[:max(last, 0)] {
+		text, hint, _ := strings.Cut(l, "\t")
+		list = append(list, repl.Candidate{Text: text, Hint: hint})
+	}
+	var directive int
+	if _, err := fmt.Sscanf(lines[max(last, 0)], ":%d", &directive); err == nil && len(list) == 0 && directive&noFiles == 0 {
+		list = files(words[len(words)-1])
+	}
+	if len(words) == 1 && s.shell != nil {
+		for name, text := range s.shell.Aliases() {
+			if strings.HasPrefix(name, words[0]) {
+				list = append(list, repl.Candidate{Text: name, Hint: text})
+			}
+		}
+	}
+	return list, from
+}
+
+// noFiles is cobra's ShellCompDirectiveNoFileComp.
+const noFiles = 4
+
+// files completes the name of a file.
+func files(word string) []repl.Candidate {
+	matches, err := filepath.Glob(word + "*")
+	if err != nil {
+		return nil // a word that is no pattern names no file
+	}
+	var list []repl.Candidate
+	for _, m := range matches {
+		if info, err := os.Stat(m); err == nil && info.IsDir() {
+			m += "/"
+		}
+		list = append(list, repl.Candidate{Text: m})
+	}
+	return list
+}
+
+// lastCommand returns the words of the last command of a text that is being
+// typed, the one under the cursor last, perhaps empty, and the byte where it
+// begins.
+func lastCommand(text string) (words []string, from int) {
+	from = strings.LastIndexAny(text, " \t;\n") + 1
+	// What is quoted is left to be completed as it is typed.
+	if quote := strings.LastIndexAny(text, `"'`); quote >= 0 && strings.Count(text, text[quote:quote+1])%2 == 1 {
+		from = quote + 1
+	}
+	before := text[:from]
+	if i := strings.LastIndexAny(before, ";\n"); i >= 0 {
+		before = before[i+1:]
+	}
+	commands, err := splitScript(strings.TrimRight(before, `"'`))
+	if err == nil && len(commands) > 0 {
+		words = commands[len(commands)-1]
+	}
+	return append(words, text[from:]), from
+}
+
+// Repeatable implements repl.Host.
+func (h *host) Repeatable(line string) bool {
+	commands, err := splitScript(line)
+	if err != nil || len(commands) == 0 {
+		return false
+	}
+	for _, words := range commands {
+		if c, found := find(words[0], Line); !found || !c.Harmless {
+			return false
+		}
+	}
+	return true
+}
+
+// Secret implements repl.Host: no line that names a token or a password is kept.
+func (h *host) Secret(line string) bool {
+	line = strings.ToLower(line)
+	for _, word := range []string{"token", "password", "secret"} {
+		if strings.Contains(line, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepRecord writes the flight recorder to a file when a command of the ring has
+// failed, and says where. Mistakes and interruptions are no failures.
+func (s *Session) keepRecord(command string, err error) {
+	if err == nil || s.ring == nil || ExitCode(err) != ExitCritical {
+		return
+	}
+	var out *ring.StepError
+	if errors.As(err, &out) {
+		return
+	}
+	path, failed := trace.DumpOnFailure(command + ": " + err.Error())
+	if failed != nil {
+		trace.Warn(trace.Repl, "the flight recorder was not kept: "+failed.Error())
+		return
+	}
+	if path != "" {
+		_, _ = fmt.Fprintf(s.stderr, "ringcli: flight recorder: %s (`ringcli trace show` prints it, `trace merge` puts the ranks' together)\n", path)
+	}
+}

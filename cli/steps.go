@@ -1,0 +1,426 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/ring"
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+// settingsOfOpen are the settings that `open` takes; those of the later steps
+// are values that these take themselves.
+var settingsOfOpen = []string{"list", "index", "tcp-port", "timeout", "device", "port", "gid-index", "slots", "slot-size"}
+
+// stepCommands are the steps of a bring-up by hand, in their order.
+func stepCommands() []Command {
+	return []Command{
+		{
+			Name: "connect", Group: groupRing, Where: Line, Claims: true,
+			Summary: "Take all steps at once, closing the ring that there is",
+			Long: `Closes the ring that there is, and takes all steps of a bring-up: open, init,
+exchange, rtr, rts, ping. The flags are kept as settings for the next time. All
+ranks connect at the same time; followers do by themselves.`,
+			Settings: settingsOfRing, Run: runConnectLine,
+		},
+		{
+			Name: "open", Group: groupRing, Where: Line, Claims: true,
+			Summary: "Step 1: listen, and open the device: PD, CQ",
+			Long: `Binds the TCP port of the exchange, chooses the local address and the GID, and
+opens the device with a protection domain and a completion queue.`,
+			Example:  "  open --index 0 --list node0,node1",
+			Settings: settingsOfOpen, Run: runOpen,
+		},
+		{
+			Name: "init", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Step 2: create the queue pairs, register memory, go to INIT",
+			Long: `Creates a queue pair to each neighbour, registers its slots and message
+buffers, takes it from RESET to INIT and posts the receives.`,
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "first PSN of what this end sends, as the peer is told")
+				optionalFlag(fs, "receives", 0, 128, "receives to post (128)")
+				optionalFlag(fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
+				fs.Var(&rights{}, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
+		},
+		{
+			Name: "exchange", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Step 3: swap QPN, PSN, GID, MTU, addresses and rkeys over TCP",
+			Long: `Connects to both neighbours over TCP, in whatever order the nodes start, and
+swaps what the queue pairs and regions are called. Repeated, it tells the
+neighbours what holds now and takes what they say now.`,
+			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Exchange(ctx) }),
+		},
+		{
+			Name: "rtr", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Step 4: compare both ends, go to RTR: ready to receive",
+			Long: `Compares both ends of each edge and takes the queue pairs to RTR with the
+peer's QPN, PSN, GID and MTU. Flags give other values than the proper ones, to
+see what comes of it.`,
+			Example: "  rtr\n  rtr --side left --psn 5 --mtu 1024",
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "PSN expected first from the peer (rq_psn)")
+				optionalFlag(fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
+				optionalFlag(fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
+				fs.Var(&address{}, "dgid", "the peer's GID (as exchanged)")
+				optionalFlag(fs, "gid-index", 0, 255, "index of the own GID (as opened)")
+				optionalFlag(fs, "sl", 0, 15, "service level")
+				optionalFlag(fs, "traffic-class", 0, 255, "traffic class")
+				optionalFlag(fs, "hop-limit", 0, 255, "hop limit (64)")
+				optionalFlag(fs, "min-rnr-timer", 0, 255, "code of the delay asked for while no receive is posted")
+				optionalFlag(fs, "max-dest-rd-atomic", 0, 255, "READs and atomics to answer at once (16)")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTR(ctx, v) }),
+		},
+		{
+			Name: "rts", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Step 5: go to RTS: ready to send",
+			Long:    `Takes the queue pairs to RTS. Flags give other values than the proper ones.`,
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "PSN sent first (sq_psn)")
+				optionalFlag(fs, "qp-timeout", 0, 255, "ACK timeout, 4.096 us times 2 to this power")
+				optionalFlag(fs, "retry-cnt", 0, 255, "retries after an ACK timeout")
+				optionalFlag(fs, "rnr-retry", 0, 255, "retries while the peer has no receive posted (7: for ever)")
+				optionalFlag(fs, "max-rd-atomic", 0, 255, "READs and atomics in flight")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTS(ctx, v) }),
+		},
+		{
+			Name: "reset", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Take the queue pairs back to RESET, to walk the steps again",
+			Long: `Takes both queue pairs to RESET, whatever state they are in, ERR too. They keep
+their numbers and PSNs; what was posted is dropped. Both ends of an edge need
+it; then init, exchange, rtr and rts bring them up again.`,
+			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
+		},
+		{
+			Name: "close", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
+			Summary: "Say goodbye to the neighbours and release everything",
+			Run:     runClose,
+		},
+	}
+}
+
+// runConnectLine takes all steps at once.
+func runConnectLine(ctx context.Context, s *Session, call Call) error {
+	if err := s.keepSettings(call); err != nil {
+		return err
+	}
+	if err := s.leave(ctx, s.leaving(), orderAgain); err != nil {
+		trace.Warn(trace.Repl, "closing the last ring: "+err.Error())
+	}
+	if err := s.join(ctx, 0); err != nil {
+		return err
+	}
+	if err := s.printEdges(ctx, "connect", nil); err != nil {
+		return err
+	}
+	if s.leads {
+		return s.Out.Note(render.Good, "%d ranks follow: what runs on the ring runs on all of them", s.ring.Size()-1)
+	}
+	return nil
+}
+
+// leaving is why a ring is left by its operator: for the ring's failure, if it
+// has failed, which the others know.
+func (s *Session) leaving() error {
+	if s.ring != nil && s.ring.Failed() {
+		return s.ring.Err()
+	}
+	return nil
+}
+
+// keepSettings makes the settings that a line gives the session's own.
+func (s *Session) keepSettings(call Call) error {
+	var err error
+	call.Flags.Visit(func(f *pflag.Flag) {
+		next, wrong := s.Config.With(f.Name, f.Value.String())
+		if wrong != nil {
+			err = errors.Join(err, wrong)
+			return
+		}
+		s.Config = next
+	})
+	return err
+}
+
+func runOpen(ctx context.Context, s *Session, call Call) error {
+	if s.ring != nil {
+		return usageError("open: a ring is open already, as rank %d of %d: `close` comes first", s.ring.Rank(), s.ring.Size())
+	}
+	if err := s.keepSettings(call); err != nil {
+		return err
+	}
+	list, index, err := s.place()
+	if err != nil {
+		return err
+	}
+	trace.SetRank(index)
+	o := ringOptions(s.Config)
+	o.ByHand = true
+	r, err := ring.New([]string{list}, index, o)
+	if err != nil {
+		return err
+	}
+	end := s.Progress.Clock("open")
+	begun := time.Now()
+	err = r.Open(ctx)
+	end()
+	if err != nil {
+		return errors.Join(err, r.Close())
+	}
+	s.ring = r
+	report, err := reportOn(r.Context())
+	if err != nil {
+		return err
+	}
+	o = r.Options()
+	result := OpenResult{
+		Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
+		Device: report.Device, Port: o.Port, Seconds: time.Since(begun).Seconds(),
+	}
+	for _, p := range report.Ports {
+		if p.Port != o.Port {
+			continue
+		}
+		result.PortState, result.LinkLayer, result.ActiveMTU, result.NetDev = p.State, p.LinkLayer, p.ActiveMTU, p.NetDev
+		for _, g := range p.GIDs {
+			if o.GIDIndex != nil && g.Index == *o.GIDIndex || o.GIDIndex == nil && g.GID.Addr() == r.LocalAddr() {
+				result.GID, result.GIDIndex, result.GIDType = g.GID, g.Index, g.Type
+			}
+		}
+	}
+	return s.Out.Print(result)
+}
+
+// OpenResult is what `open` found.
+type OpenResult struct {
+	Command   string    `json:"command"`
+	OK        bool      `json:"ok"`
+	Rank      int       `json:"rank"`
+	Ranks     int       `json:"ranks"`
+	Node      string    `json:"node"`
+	Address   string    `json:"address"`
+	Device    string    `json:"device"`
+	Port      int       `json:"port"`
+	PortState string    `json:"port_state"`
+	LinkLayer string    `json:"link_layer"`
+	ActiveMTU int       `json:"active_mtu"` // bytes
+	NetDev    string    `json:"netdev"`
+	GID       verbs.GID `json:"gid"`
+	GIDIndex  int       `json:"gid_index"`
+	GIDType   string    `json:"gid_type"`
+	Seconds   float64   `json:"seconds"`
+}
+
+// Columns implements render.Record.
+func (o OpenResult) Columns() []render.Column {
+	return []render.Column{
+		{Name: "open", Left: true}, {Name: "device", Left: true}, {Name: "port"}, {Name: "state", Left: true}, {Name: "mtu"},
+		{Name: "gid index"}, {Name: "gid", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (o OpenResult) Cells() []render.Cell {
+	return render.Texts(fmt.Sprintf("%d of %d", o.Rank, o.Ranks), o.Device, strconv.Itoa(o.Port), o.PortState,
+		strconv.Itoa(o.ActiveMTU), strconv.Itoa(o.GIDIndex), o.GID.String())
+}
+
+// runStep takes a step with the values that were given and shows both ends.
+func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(context.Context, *Session, Call) error {
+	return func(ctx context.Context, s *Session, call Call) error {
+		if s.leads {
+			return usageError("%s: this rank leads, and its followers take all steps at once: `close`, and walk the steps in a shell on every node", call.Name)
+		}
+		v := valuesOf(call.Flags)
+		if err := s.dropMember(); err != nil {
+			return err
+		}
+		end := s.Progress.Clock("%s, at most %s", call.Name, s.ring.Options().Timeout)
+		err := step(ctx, s.ring, v)
+		end()
+		if err != nil {
+			return err
+		}
+		return s.printEdges(ctx, call.Name, v.Side)
+	}
+}
+
+// dropMember closes what computes over the ring, before the queue pairs under
+// it change.
+func (s *Session) dropMember() error {
+	m := s.member
+	if s.member = nil; m == nil {
+		return nil
+	}
+	return m.comm.Close()
+}
+
+func runClose(ctx context.Context, s *Session, _ Call) error {
+	rank, size := s.ring.Rank(), s.ring.Size()
+	if err := s.leave(ctx, s.leaving(), orderAgain); err != nil {
+		return err
+	}
+	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
+}
+
+// optional is a number that a step takes in place of its own.
+type optional struct {
+	value    *int64
+	min, max int64
+}
+
+func (o *optional) String() string {
+	if o.value == nil {
+		return ""
+	}
+	return strconv.FormatInt(*o.value, 10)
+}
+func (o *optional) Type() string { return "n" }
+func (o *optional) Set(text string) error {
+	v, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
+	if err != nil || v < o.min || v > o.max {
+		return fmt.Errorf("expected a whole number from %d to %d, decimal or 0x", o.min, o.max)
+	}
+	o.value = &v
+	return nil
+}
+
+func optionalFlag(fs *pflag.FlagSet, name string, min, max int64, usage string) {
+	fs.Var(&optional{min: min, max: max}, name, usage)
+}
+
+func psnFlag(fs *pflag.FlagSet, usage string) { optionalFlag(fs, "psn", 0, 1<<24-1, usage) }
+
+// side is a neighbour; nil is both.
+type side struct{ value *ring.Side }
+
+func (s *side) String() string {
+	if s.value == nil {
+		return ""
+	}
+	return s.value.String()
+}
+func (s *side) Type() string { return "side" }
+func (s *side) Set(text string) error {
+	for _, v := range []ring.Side{ring.Left, ring.Right} {
+		if v.String() == text {
+			s.value = &v
+			return nil
+		}
+	}
+	return fmt.Errorf("expected left or right")
+}
+
+func sideFlag(fs *pflag.FlagSet) { fs.Var(&side{}, "side", "one edge alone: left or right (both)") }
+
+// address is a GID, or an IP address, which is one too.
+type address struct{ value *verbs.GID }
+
+func (a *address) String() string {
+	if a.value == nil {
+		return ""
+	}
+	return a.value.String()
+}
+func (a *address) Type() string { return "gid" }
+func (a *address) Set(text string) error {
+	var g verbs.GID
+	if err := g.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
+		return fmt.Errorf("expected a GID, such as fe80::1 or ::ffff:10.0.0.1")
+	}
+	a.value = &g
+	return nil
+}
+
+// rights are what a peer or a region's user may do.
+type rights struct{ value *verbs.Access }
+
+var rightNames = []struct {
+	name  string
+	right verbs.Access
+}{
+	{"remote-write", verbs.AccessRemoteWrite}, {"remote-read", verbs.AccessRemoteRead}, {"remote-atomic", verbs.AccessRemoteAtomic},
+}
+
+func (r *rights) String() string {
+	if r.value == nil {
+		return ""
+	}
+	var list []string
+	for _, n := range rightNames {
+		if *r.value&n.right != 0 {
+			list = append(list, n.name)
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ",")
+}
+func (r *rights) Type() string { return "list" }
+func (r *rights) Set(text string) error {
+	access := verbs.AccessLocalWrite
+	for word := range strings.SplitSeq(text, ",") {
+		word, found := strings.TrimSpace(word), false
+		for _, n := range rightNames {
+			if n.name == word {
+				access |= n.right
+				found = true
+			}
+		}
+		if !found && word != "none" {
+			return fmt.Errorf("expected remote-write, remote-read, remote-atomic, or none")
+		}
+	}
+	r.value = &access
+	return nil
+}
+
+// valuesOf reads the values of a step that were given.
+func valuesOf(fs *pflag.FlagSet) ring.Values {
+	number := func(name string) *int {
+		if f := fs.Lookup(name); f == nil || !f.Changed {
+			return nil
+		}
+		v := int(*value[optional](fs, name).value)
+		return &v
+	}
+	unsigned := func(name string) *uint32 {
+		if n := number(name); n != nil {
+			v := uint32(*n)
+			return &v
+		}
+		return nil
+	}
+	v := ring.Values{
+		PSN: unsigned("psn"), PKeyIndex: number("pkey-index"), Receives: number("receives"),
+		MTU: number("mtu"), DestQPN: unsigned("dest-qpn"), SGIDIndex: number("gid-index"), SL: number("sl"),
+		TrafficClass: number("traffic-class"), HopLimit: number("hop-limit"), MinRNRTimer: number("min-rnr-timer"),
+		MaxDestRDAtomic: number("max-dest-rd-atomic"), Timeout: number("qp-timeout"), RetryCnt: number("retry-cnt"),
+		RNRRetry: number("rnr-retry"), MaxRDAtomic: number("max-rd-atomic"),
+	}
+	if fs.Lookup("side") != nil {
+		v.Side = value[side](fs, "side").value
+	}
+	if fs.Lookup("dgid") != nil {
+		v.DGID = value[address](fs, "dgid").value
+	}
+	if fs.Lookup("access") != nil {
+		v.Access = value[rights](fs, "access").value
+	}
+	return v
+}
