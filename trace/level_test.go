@@ -1,3 +1,5 @@
+//go:build !notrace
+
 package trace
 
 import (
@@ -8,23 +10,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// restore puts levels, output and rank back when the test ends.
-func restore(t testing.TB) {
-	spec := Spec()
-	output.Lock()
-	w, format, color, rank, now := output.w, output.format, output.color, output.rank, output.now
-	output.Unlock()
-	t.Cleanup(func() {
-		if err := Set(spec); err != nil {
-			t.Error(err)
-		}
-		output.Lock()
-		defer output.Unlock()
-		output.w, output.format, output.color, output.rank, output.now = w, format, color, rank, now
-		rebuild()
-	})
-}
 
 func TestSet(t *testing.T) {
 	restore(t)

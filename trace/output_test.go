@@ -1,3 +1,5 @@
+//go:build !notrace
+
 package trace
 
 import (
@@ -6,30 +8,11 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/slogtest"
 	"time"
 )
-
-// capture sends what the test traces to a buffer, at a fixed time, and
-// everything on.
-func capture(t testing.TB, format Format) *bytes.Buffer {
-	t.Helper()
-	restore(t)
-	var b bytes.Buffer
-	output.Lock()
-	output.now = func() time.Time { return time.Date(2030, 1, 2, 15, 4, 5, 6789000, time.UTC) }
-	output.Unlock()
-	if err := SetOutput(&b, format); err != nil {
-		t.Fatal(err)
-	}
-	if err := Set("debug"); err != nil {
-		t.Fatal(err)
-	}
-	return &b
-}
 
 // story is one of everything.
 func story() {
@@ -40,23 +23,6 @@ func story() {
 	Error(Wire, "gave up", slog.Duration("after", 1500*time.Millisecond), slog.Group("packet", slog.Int("psn", 7), slog.String("opcode", "SEND_ONLY")))
 	SetRank(-1)
 	Debug(Repl, "two\nlines", slog.Time("at", time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)))
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s (UPDATE_GOLDEN=1 writes it anew)\ngot\n%s\nwant\n%s", path, got, want)
-	}
 }
 
 func TestGoldenText(t *testing.T) {

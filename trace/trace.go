@@ -65,28 +65,28 @@ func EnabledAt(s Subsystem, l slog.Level) bool {
 
 // Debug records what happens step by step. On hot paths guard it with Enabled.
 func Debug(s Subsystem, msg string, attrs ...slog.Attr) {
-	if EnabledAt(s, slog.LevelDebug) {
+	if prints && EnabledAt(s, slog.LevelDebug) {
 		emit(s, slog.LevelDebug, msg, attrs)
 	}
 }
 
 // Info records what an operator wants to see of a healthy run.
 func Info(s Subsystem, msg string, attrs ...slog.Attr) {
-	if EnabledAt(s, slog.LevelInfo) {
+	if prints && EnabledAt(s, slog.LevelInfo) {
 		emit(s, slog.LevelInfo, msg, attrs)
 	}
 }
 
 // Warn records what the program got over, but an operator should know.
 func Warn(s Subsystem, msg string, attrs ...slog.Attr) {
-	if EnabledAt(s, slog.LevelWarn) {
+	if prints && EnabledAt(s, slog.LevelWarn) {
 		emit(s, slog.LevelWarn, msg, attrs)
 	}
 }
 
 // Error records a failure that no returned error reports.
 func Error(s Subsystem, msg string, attrs ...slog.Attr) {
-	if EnabledAt(s, slog.LevelError) {
+	if prints && EnabledAt(s, slog.LevelError) {
 		emit(s, slog.LevelError, msg, attrs)
 	}
 }

@@ -1,0 +1,298 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// recorded fills the recorder with one of everything, overlapping as segments
+// in flight do.
+func recorded(t testing.TB) {
+	emptied(t)
+	SetRank(2)
+	SetSize(4)
+	SetRun("r1")
+	AddClockSample(3, Clock(), -5_000_000, 40_000)
+	testBringUp.Span(Now(), Intern("open"), 0, 0, 0)
+	zero := Stamp(Clock())
+	for i := range Stamp(8) {
+		testSend.SpanAt(zero+i*1001, zero+i*1001+5003, 1, uint64(i), 65536, 3)
+		testReceive.SpanAt(zero+i*1000, zero+i*1000+1, 1, uint64(i), 65536, 1)
+		testPacket.Instant(Intern("SEND_ONLY"), 17, 1<<24-1, ^uint64(0))
+	}
+	testOperation.Span(zero, Intern("all-reduce"), 1, 4096, Intern("a \"protocol\" <&> \x1b ä"))
+	recordLog(Ring, 4, "neighbour is \x1b slow", nil)
+}
+
+// TestDumpsAreReadBack is that both formats lose nothing.
+func TestDumpsAreReadBack(t *testing.T) {
+	recorded(t)
+	want := Record()
+	want.Reason = "a test"
+	want.Lost = Lost{7, 8}
+	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
+		var b bytes.Buffer
+		if err := WriteRecordings(&b, format, []Recording{want}); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list, err := ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := list[0]
+		if got.Source != path || !got.Written.Equal(want.Written) {
+			t.Errorf("%s: read from %q, written %v", format, got.Source, got.Written)
+		}
+		got.Source, got.Written = "", want.Written
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", format, got, want)
+		}
+	}
+}
+
+func TestDumpIsAChromeTrace(t *testing.T) {
+	recorded(t)
+	var b bytes.Buffer
+	if err := Dump(&b, DumpChrome); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`"rank 2 (`, `"name":"segments out"`, `"name":"segments out 5"`, `"name":"segments in"`, `"name":"operation"`, `"name":"bring-up"`, `"name":"wire"`, `"name":"log"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in the file", want)
+		}
+	}
+	if strings.Contains(b.String(), `"name":"segments in 2"`) || strings.Contains(b.String(), `"name":"segments out 6"`) {
+		t.Error("spans that do not overlap have rows of their own")
+	}
+}
+
+func TestDumpOfLinesIsOneObjectALine(t *testing.T) {
+	recorded(t)
+	var b bytes.Buffer
+	if err := Dump(&b, DumpLines); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]int{}
+	for line := range strings.Lines(b.String()) {
+		var o struct {
+			Type  string `json:"type"`
+			Rank  *int   `json:"rank"`
+			Start int64  `json:"start"`
+		}
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Rank == nil || *o.Rank != 2 || o.Start < 0 || o.Start > 1<<53 {
+			t.Errorf("rank or start of %s", line)
+		}
+		types[o.Type]++
+	}
+	if want := map[string]int{"recording": 1, "span": 18, "instant": 8, "log": 1}; !reflect.DeepEqual(types, want) {
+		t.Errorf("got %v, want %v", types, want)
+	}
+}
+
+func TestEmptyDump(t *testing.T) {
+	emptied(t)
+	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
+		var b bytes.Buffer
+		if err := Dump(&b, format); err != nil {
+			t.Fatal(err)
+		}
+		if format == DumpChrome {
+			if err := CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+				t.Error(err)
+			}
+		}
+		if list, err := Read(&b); err != nil || len(list) != 1 || list[0].Rank != -1 || len(list[0].Events) != 0 {
+			t.Errorf("%s: read back %+v, %v", format, list, err)
+		}
+	}
+	if err := Dump(&bytes.Buffer{}, "xml"); err == nil || !strings.Contains(err.Error(), "known are chrome and lines") {
+		t.Errorf("unknown format: %v", err)
+	}
+}
+
+// full is a writer that takes n bytes.
+type full struct{ n int }
+
+var errFull = errors.New("disk full")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.n -= len(b); f.n < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestDumpReportsAFullDisk(t *testing.T) {
+	recorded(t)
+	for range 200 {
+		testStep.Span(Now(), 1, 2, 3, 4)
+	}
+	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
+		for _, n := range []int{0, 5000} {
+			if err := Dump(&full{n}, format); !errors.Is(err, errFull) {
+				t.Errorf("%s after %d bytes: %v", format, n, err)
+			}
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	recorded(t)
+	var chrome, lines bytes.Buffer
+	if err := errors.Join(Dump(&chrome, DumpChrome), Dump(&lines, DumpLines)); err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(lines.String(), "\n")
+	for name, test := range map[string]struct{ text, want string }{
+		"empty":          {"", "want Chrome JSON or JSON lines: EOF"},
+		"no JSON":        {"hello", "want Chrome JSON or JSON lines: invalid character"},
+		"an array":       {"[]", "want Chrome JSON or JSON lines: json: cannot unmarshal array"},
+		"something else": {`{"a":1}`, "neither Chrome JSON nor JSON lines with a header"},
+		"other Chrome":   {`{"traceEvents":[]}`, "a Chrome trace of another program"},
+		"cut lines":      {lines.String()[:lines.Len()-50], "event 27 of the 27 of rank 2: unexpected EOF"},
+		"short lines":    {head, "event 1 of the 27 of rank 2: the file ends before it"},
+		"cut Chrome":     {chrome.String()[:chrome.Len()-50], "unexpected EOF"},
+		"other version":  {strings.Replace(head, `"version":1`, `"version":9`, 1), "this program reads version 1"},
+		"other format":   {strings.Replace(head, `ringcli-trace`, `x`, 1), `format "x": want "ringcli-trace"`},
+		"open span":      {head + `{"type":"span","start":5}`, "a span without an end"},
+		"unknown type":   {head + `{"type":"x","start":5}`, `type "x": want span, instant or log`},
+		"bad argument":   {head + `{"type":"instant","start":5,"args":{"a":1.5}}`, `argument "a" is 1.5: want a whole number`},
+		"bad arguments":  {head + `{"type":"instant","start":5,"args":{"a":[]}}`, `want a number or a text`},
+		"missing event":  {strings.Replace(chrome.String(), `"ph":"i"`, `"ph":"M"`, 1), "26 events of rank 2: its header says 27"},
+		"other pid":      {strings.Replace(chrome.String(), `"pid":2,"tid":0,"args":{"op"`, `"pid":3,"tid":0,"args":{"op"`, 1), "has pid 3, which is no rank"},
+		"no duration":    {strings.Replace(chrome.String(), `"dur":`, `"x":`, 1), "a span without a duration"},
+		"bad time":       {strings.Replace(chrome.String(), `"ts":`, `"ts":-`, 1), "want microseconds with at most three decimals"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Read(strings.NewReader(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+	if _, err := ReadFile("testdata/none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := ReadFile("testdata/story.json"); !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), "testdata/story.json: ") {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+// failuresIn sends dumps of failures to a new directory.
+func failuresIn(t *testing.T) string {
+	dir := t.TempDir()
+	t.Setenv(DirVar, dir)
+	forget := func() {
+		failures.Lock()
+		defer failures.Unlock()
+		failures.last, failures.files = time.Time{}, nil
+	}
+	forget()
+	t.Cleanup(forget)
+	return dir
+}
+
+func TestDumpOnFailure(t *testing.T) {
+	recorded(t)
+	dir := failuresIn(t)
+	path, err := DumpOnFailure("rank 3 is lost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := fmt.Sprintf(`^ringcli-rank2-%d-\d{8}T\d{6}\.\d{9}Z\.trace\.json$`, os.Getpid())
+	if filepath.Dir(path) != dir || !regexp.MustCompile(pattern).MatchString(filepath.Base(path)) {
+		t.Errorf("path %s, want %s in %s", path, pattern, dir)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	list, err := ReadFile(path)
+	if err != nil || list[0].Reason != "rank 3 is lost" || len(list[0].Events) != 27 {
+		t.Errorf("read back %v, %v", list, err)
+	}
+	again, err := DumpOnFailure("what follows from it")
+	if err != nil || again != path {
+		t.Errorf("the same failure again: %s, %v", again, err)
+	}
+	failures.Lock()
+	failures.last = failures.last.Add(-sameFailure)
+	failures.Unlock()
+	if next, err := DumpOnFailure("another one"); err != nil || next == path {
+		t.Errorf("another failure: %s, %v", next, err)
+	}
+}
+
+func TestFailureFilesAreBounded(t *testing.T) {
+	emptied(t)
+	dir := failuresIn(t)
+	foreign := filepath.Join(dir, "ringcli-rank0-1-20000101T000000.000000000Z.trace.json")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for i := range maxFailureFiles + 3 {
+		failures.Lock()
+		failures.last = time.Time{}
+		failures.Unlock()
+		path, err := DumpOnFailure(fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	want := append(paths[3:], foreign) // "norank" comes before "rank0"
+	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("left are %v, %v; want %v", got, err, want)
+	}
+}
+
+func TestDumpOnFailureWithoutADirectory(t *testing.T) {
+	emptied(t)
+	dir := failuresIn(t)
+	t.Setenv(DirVar, filepath.Join(dir, "none"))
+	path, err := DumpOnFailure("x")
+	if path != "" || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "RINGCLI_TRACE_DIR chooses another directory") {
+		t.Errorf("got %q, %v", path, err)
+	}
+	t.Setenv(DirVar, dir)
+	if _, err := DumpOnFailure("x"); err != nil {
+		t.Errorf("after a failure to write: %v", err)
+	}
+}
+
+func BenchmarkDump(b *testing.B) {
+	emptied(b)
+	for i := range uint64(collectiveRecords) {
+		testSend.SpanAt(Stamp(epoch)+Stamp(i)*1000, Stamp(epoch)+Stamp(i)*1000+3000, i/100, i%100, 65536, 1)
+	}
+	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
+		b.Run(string(format), func(b *testing.B) {
+			for b.Loop() {
+				if err := Dump(io.Discard, format); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

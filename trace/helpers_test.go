@@ -1,0 +1,62 @@
+package trace
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// restore puts levels, output and rank back when the test ends.
+func restore(t testing.TB) {
+	spec := Spec()
+	output.Lock()
+	w, format, color, rank, now := output.w, output.format, output.color, output.rank, output.now
+	output.Unlock()
+	t.Cleanup(func() {
+		if err := Set(spec); err != nil {
+			t.Error(err)
+		}
+		output.Lock()
+		defer output.Unlock()
+		output.w, output.format, output.color, output.rank, output.now = w, format, color, rank, now
+		rebuild()
+	})
+}
+
+// capture sends what the test traces to a buffer, at a fixed time, and
+// everything on.
+func capture(t testing.TB, format Format) *bytes.Buffer {
+	t.Helper()
+	restore(t)
+	var b bytes.Buffer
+	output.Lock()
+	output.now = func() time.Time { return time.Date(2030, 1, 2, 15, 4, 5, 6789000, time.UTC) }
+	output.Unlock()
+	if err := SetOutput(&b, format); err != nil {
+		t.Fatal(err)
+	}
+	if err := Set("debug"); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s (UPDATE_GOLDEN=1 writes it anew)\ngot\n%s\nwant\n%s", path, got, want)
+	}
+}
