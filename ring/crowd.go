@@ -200,15 +200,15 @@ func (c *crowd) receive(r *Ring, e *Edge, index uint64, wc *verbs.Completion, no
 
 // checkRound verifies a message of a round.
 func (r *Ring) checkRound(x *round, h *Header, msg []byte) error {
-	from, origin := r.nodeName(x.edge.Peer), x.edge.Peer
+	origin := x.edge.Peer
 	if x.own {
 		origin = r.rank
 	}
 	if h.Epoch != r.Epoch() || int(h.Sender) != x.edge.Peer || h.Arg != uint64(x.total) || h.Segment != x.done {
 		return fmt.Errorf("%s from %s is round %d of %d, of epoch %d, sent by rank %d: expected round %d of %d, of epoch %d",
-			h.Kind, from, h.Segment, h.Arg, h.Epoch, h.Sender, x.done, x.total, r.Epoch())
+			h.Kind, r.nodeName(x.edge.Peer), h.Segment, h.Arg, h.Epoch, h.Sender, x.done, x.total, r.Epoch())
 	}
-	return checkPayload(h, msg, from, origin)
+	return r.checkPayload(h, msg, x.edge.Peer, origin)
 }
 
 // drive sees a round to its end: while nobody else of the crowd polls, it polls.
@@ -229,6 +229,10 @@ func (r *Ring) drive(ctx context.Context, x *round) error {
 		r.overdue(ctx, x)
 	}
 }
+
+// busyPolls is how many polls that found something may pass before the clock is
+// looked at: some hundred microseconds.
+const busyPolls = 64
 
 // quietTick is the pause between two looks at the clock.
 const quietTick = 50 * time.Millisecond
@@ -254,14 +258,16 @@ func (r *Ring) pollFor(ctx context.Context, x *round) {
 	c := r.crowd
 	waiter := r.NewWaiter()
 	var wc [16]verbs.Completion
-	for !x.over() {
+	for busy := 0; !x.over(); {
 		n, err := r.Poll(wc[:])
 		for i := range wc[:n] {
 			c.take(r, &wc[i])
 		}
 		if n > 0 {
 			waiter.Reset()
-			continue
+			if busy++; busy%busyPolls != 0 {
+				continue
+			}
 		}
 		r.overdue(ctx, x)
 		if err == nil {

@@ -241,35 +241,38 @@ func (p *pinger) check(h *Header, msg []byte, e *Edge) error {
 	if e.Side == Right {
 		want, origin, round = KindPong, p.r.rank, p.pongs
 	}
-	from := p.r.nodeName(e.Peer)
 	switch {
 	case h.Kind != want:
-		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, from, want)
+		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, p.r.nodeName(e.Peer), want)
 	case h.Epoch != p.r.Epoch() || h.Seq != p.r.pings || int(h.Sender) != e.Peer:
 		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
-			h.Kind, from, h.Seq, h.Epoch, h.Sender, p.r.pings, p.r.Epoch())
+			h.Kind, p.r.nodeName(e.Peer), h.Seq, h.Epoch, h.Sender, p.r.pings, p.r.Epoch())
 	case h.Arg != uint64(p.total):
-		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count", from, h.Arg-1, p.r.rank, p.total-1)
+		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
+			p.r.nodeName(e.Peer), h.Arg-1, p.r.rank, p.total-1)
 	case h.Segment != round:
-		return fmt.Errorf("%s from %s is of round %d: expected round %d", h.Kind, from, h.Segment, round)
+		return fmt.Errorf("%s from %s is of round %d: expected round %d", h.Kind, p.r.nodeName(e.Peer), h.Segment, round)
 	}
-	return checkPayload(h, msg, from, origin)
+	return p.r.checkPayload(h, msg, e.Peer, origin)
 }
 
-// checkPayload verifies what a message carries: the pattern of the rank that it
-// comes from at first, and of its round.
-func checkPayload(h *Header, msg []byte, from string, origin int) error {
+// checkPayload verifies what a message of a neighbour carries: the pattern of the
+// rank that it comes from at first, and of its round.
+func (r *Ring) checkPayload(h *Header, msg []byte, peer, origin int) error {
+	fault := func(format string, args ...any) error {
+		return fmt.Errorf("%s of round %d from %s: %s", h.Kind, h.Segment, r.nodeName(peer), fmt.Sprintf(format, args...))
+	}
 	if len(msg) != MessageSize || h.Length != MessageSize-HeaderSize {
-		return fmt.Errorf("%s from %s has %d bytes: expected %d", h.Kind, from, len(msg), MessageSize)
+		return fault("%d bytes: expected %d", len(msg), MessageSize)
 	}
 	payload := msg[HeaderSize:]
 	for i, b := range payload {
 		if w := pattern(origin, h.Segment, i); b != w {
-			return fmt.Errorf("%s of round %d from %s: wrong data: byte %d is %#02x, expected %#02x", h.Kind, h.Segment, from, i, b, w)
+			return fault("wrong data: byte %d is %#02x, expected %#02x", i, b, w)
 		}
 	}
 	if sum := Checksum(payload); sum != h.Checksum {
-		return fmt.Errorf("%s of round %d from %s: checksum %#08x, expected %#08x", h.Kind, h.Segment, from, h.Checksum, sum)
+		return fault("checksum %#08x, expected %#08x", h.Checksum, sum)
 	}
 	return nil
 }

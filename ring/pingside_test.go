@@ -41,6 +41,24 @@ func TestPingSide(t *testing.T) {
 	}
 }
 
+// A round trip allocates nothing, at either end.
+func TestPingSideAllocates(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateRTS)
+	ping := func(count int) float64 {
+		return testing.AllocsPerRun(5, func() {
+			if err := pingSide(t.Context(), world[0], Right, count); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	const more = 1000
+	few := ping(1)
+	if many := ping(1 + more); many-few > more/10 { // TCP's signs of life allocate
+		t.Errorf("%d round trips more allocate %v times more", more, many-few)
+	}
+}
+
 // All ranks ping both neighbours at once, and each other.
 func TestPingSideSimultaneous(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {

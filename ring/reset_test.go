@@ -113,6 +113,29 @@ func TestFailedPingSpoils(t *testing.T) {
 	noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))
 }
 
+// After a reset the exchange waits for the neighbour's queue pair, too.
+func TestExchangeAfterOneReset(t *testing.T) {
+	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 500*time.Millisecond })
+	upTo(t, world, StateRTS)
+	r := world[0]
+	noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
+	noErrors(t, []error{r.Init(t.Context(), Values{PSN: new(uint32(3))})})
+	if text := textOf(r.Exchange(t.Context())); !strings.Contains(text, "queue pair of rank 1 (127.") || !strings.Contains(text, "is RESET") || !strings.Contains(text, "run init there") {
+		t.Errorf("%s: expected rank 1's state", text)
+	}
+	if s := r.State(); s != StateInitialised {
+		t.Errorf("the ring is %s", s)
+	}
+	// Now that it is there, it hears the new PSN and says its own.
+	noErrors(t, []error{world[1].Init(t.Context(), Values{PSN: new(uint32(4))})})
+	noErrors(t, each(world, func(r *Ring) error { return r.Exchange(t.Context()) }))
+	if mine, theirs := r.Left().Remote.PSN, world[1].Left().Remote.PSN; mine != 4 || theirs != 3 {
+		t.Errorf("rank 0 heard of PSN %d and rank 1 of %d: expected 4 and 3", mine, theirs)
+	}
+	upTo(t, world, StateRTS)
+	noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))
+}
+
 // No receive was posted: the sender is told so, again and again, and gives up.
 func TestNoReceives(t *testing.T) {
 	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.RNRRetry, o.Timeout = true, new(1), 5*time.Second })
