@@ -24,7 +24,10 @@ pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
 --outstanding messages in flight, and latency in microseconds (half a round
 trip; for READ all of it). With --raw-udp it instead prints WRITE bandwidth at 1
 MiB and half a round trip at 64 bytes beside those of raw UDP sockets without
-CRC or protocol: medians of interleaved rounds, both ends pinned.
+CRC or protocol: medians of interleaved rounds, both ends pinned. With --recorder
+it prints what the flight recorder of package trace costs: WRITE bandwidth with it
+on by that with it off, the median of interleaved pairs, and between which bounds
+that lies with 95 % confidence.
 
 Several protocols, such as --protocol eager,rendezvous-write, are measured by
 turns at each size, out of place, and printed side by side: a time is then the
@@ -72,6 +75,8 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	fs.String("html", "", "write a page with the curves to this file")
 	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
+	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
+	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
 }
 
@@ -119,13 +124,19 @@ func checkBench(s *Session, call Call, ranksHere int) error {
 	}
 	last := sizes[len(sizes)-1]
 	if benchOperation(call.Args[0]) == benchP2P {
+		if err := checkSamples(call.Flags); err != nil {
+			return err
+		}
 		if last > p2pLargest {
 			return usageError("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
 		}
-		return checkMemory(last, 1, ranksHere)
+		return checkMemory(last, 2, min(ranksHere, 2))
 	}
 	o, err := s.benched(call)
 	if err != nil {
+		return err
+	}
+	if err := enoughFor("bench", "-b", sizes[0], o.typ); err != nil {
 		return err
 	}
 	return checkMemory(last, o.buffersFor(), ranksHere)

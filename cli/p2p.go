@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,20 +38,20 @@ var p2pOps = []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}
 var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "READ", verbs.OpSend: "SEND"}
 
 // benchP2P measures from rank 0 to its right neighbour, on a queue pair of its
-// own. The other ranks wait.
+// own. The other ranks take part in the turns between batches.
 func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page *pageFile) (err error) {
-	m := s.member
+	m, fs := s.member, call.Flags
 	if m.ring.Size() < 2 {
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())
 	}
-	rounds := int(value[number](call.Flags, "raw-udp").value)
-	if rounds > 0 {
-		if !isSoft(m.ring.Right()) {
-			return usageError("bench p2p --raw-udp: device %s: expected a soft device, whose packets go through a UDP socket too", m.ring.Right().Local.Device)
-		}
-		sizes = []uint64{rawStreamBytes}
+	rounds, pairs := int(value[number](fs, "raw-udp").value), int(value[number](fs, "recorder").value)
+	switch {
+	case rounds > 0 && !isSoft(m.ring.Right()):
+		return usageError("bench p2p --raw-udp: device %s: expected a soft device, whose packets go through a UDP socket too", m.ring.Right().Local.Device)
+	case rounds > 0 || pairs > 0:
+		sizes = []uint64{largestSample}
 	}
-	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](call.Flags, "outstanding").value))
+	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](fs, "outstanding").value))
 	defer closeWith(&err, path)
 	if err := m.agree(ctx, openErr); err != nil {
 		return err
@@ -58,72 +59,143 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 	if err := m.agree(ctx, m.connectPath(ctx, path)); err != nil {
 		return err
 	}
-	for _, note := range []string{
-		fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.ring.Right().Local.Device, m.ring.Right().Local.MTU, path.window),
-		"latency is half a round trip, of READ all of it",
-	} {
+	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.ring.Right().Local.Device, m.ring.Right().Local.MTU, path.window)
+	notes := []string{title}
+	if rounds == 0 && pairs == 0 {
+		notes = append(notes, "latency is half a round trip, of READ all of it")
+	}
+	for _, note := range notes {
 		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
 			return err
 		}
 	}
-	if rounds > 0 {
+	switch {
+	case rounds > 0:
 		return s.compareRawUDP(ctx, path, rounds)
+	case pairs > 0:
+		return s.priceRecorder(ctx, path, pairs, float64(value[ratio](fs, "floor-ratio")))
 	}
-	for _, op := range p2pOps {
-		for _, size := range sizes {
-			iters, warmup := p2pIters(size), min(p2pWarmups, p2pIters(size))
+	return s.benchPath(ctx, call, sizes, path, title, page)
+}
+
+// benchPath measures every operation at every size.
+func (s *Session) benchPath(ctx context.Context, call Call, sizes []uint64, path *p2pPath, title string, page *pageFile) error {
+	worst := error(nil)
+	curves := make([]series, len(p2pOps))
+	for i, op := range p2pOps {
+		curves[i].Name = p2pNames[op]
+		for j, size := range sizes {
+			t := p2pTest{
+				op: op, bytes: uint32(size), check: isOn(call.Flags, "check"),
+				pace: pace{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
+			}
 			if call.Flags.Changed("iters") {
-				iters = int(value[number](call.Flags, "iters").value)
+				t.pace.iters = int(value[number](call.Flags, "iters").value)
 			}
 			if call.Flags.Changed("warmup") {
-				warmup = int(value[number](call.Flags, "warmup").value)
+				t.pace.warmup = int(value[number](call.Flags, "warmup").value)
 			}
-			end := s.Progress.Clock("p2p %s %s", p2pNames[op], configs.FormatSize(size))
-			mine, err := path.test(ctx, op, uint32(size), iters, warmup)
-			end()
-			if err := m.agree(ctx, err); err != nil {
-				return err
+			result, err := s.measurePath(ctx, path, t)
+			if isStopped(err) {
+				if worst == nil {
+					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(p2pOps)*len(sizes))
+				}
+				return worst
 			}
-			// The leader measured.
-			all, err := shareOut(ctx, m, mine)
 			if err != nil {
 				return err
 			}
-			if err := s.Out.Print(all[0]); err != nil {
+			if err := result.verdict(); err != nil && worst == nil {
+				worst = err
+			}
+			curves[i].Points = append(curves[i].Points, point{Bytes: size, Time: result.Time.P50, BW: result.BW, Wrong: result.Wrong})
+			if err := s.Out.Print(result); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	err := s.member.writeP2PPage(ctx, page, title, curves)
+	return errors.Join(err, worst)
 }
 
-// test measures one operation at one size: bandwidth, then latency.
-func (p *p2pPath) test(ctx context.Context, op verbs.Opcode, bytes uint32, iters, warmup int) (P2PResult, error) {
-	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[op], Bytes: uint64(bytes), Iters: iters}
-	if p.role == bystander {
-		return result, nil
+// p2pTest is one operation at one size.
+type p2pTest struct {
+	op    verbs.Opcode
+	bytes uint32
+	pace  pace
+	check bool
+}
+
+// measurePath measures bandwidth, then latency, and checks what has arrived. All
+// ranks get the same result, which is rank 0's with what both ends have checked.
+func (s *Session) measurePath(ctx context.Context, p *p2pPath, t p2pTest) (P2PResult, error) {
+	m := s.member
+	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[t.op], Bytes: uint64(t.bytes), Iters: t.pace.iters}
+	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
+	m.checks++
+	if t.check {
+		p.fill(t.bytes, m.checks)
 	}
-	if _, err := p.stream(ctx, op, bytes, warmup); err != nil {
-		return result, err
+	// What a rank fills no message may have arrived in: the turn before the first
+	// batch sees to it.
+	var took time.Duration
+	stopped, err := m.inBatches(ctx, s, t.pace, func(warm, n int) error {
+		d, err := p.streams(ctx, t, warm, n)
+		took += d
+		return m.agree(ctx, err)
+	})
+	if stopped || err != nil {
+		return result, errors.Join(err, stoppedIf(stopped))
 	}
-	took, err := p.stream(ctx, op, bytes, iters)
+	w := newStopwatch()
+	stopped, err = m.inBatches(ctx, s, t.pace, func(warm, n int) error { return m.agree(ctx, p.bounces(ctx, t, warm, n, w)) })
+	if stopped || err != nil {
+		return result, errors.Join(err, stoppedIf(stopped))
+	}
+	if s := took.Seconds(); s > 0 {
+		result.BW = sixPlaces(float64(t.bytes) * float64(t.pace.iters) / s / 1e9)
+		result.MsgRate = sixPlaces(float64(t.pace.iters) / s / 1e6)
+	}
+	if w.count() > 0 {
+		times := w.times()
+		result.Time = P2PTimes{Min: times.Min, P50: times.P50, P99: times.P99, P999: w.at(99.9), Max: times.Max}
+	}
+	if t.check {
+		result.Wrong, result.First = p.verify(t, m.checks)
+	}
+	all, err := shareOut(ctx, m, result)
 	if err != nil {
 		return result, err
 	}
-	if s := took.Seconds(); s > 0 {
-		result.BW = sixPlaces(float64(bytes) * float64(iters) / s / 1e9)
-		result.MsgRate = sixPlaces(float64(iters) / s / 1e6)
+	return mergeP2P(all), nil
+}
+
+// streams is a batch of a bandwidth test.
+func (p *p2pPath) streams(ctx context.Context, t p2pTest, warm, n int) (took time.Duration, err error) {
+	if p.role == bystander {
+		return 0, nil
 	}
-	w := newStopwatch()
-	if err := p.bounce(ctx, op, bytes, warmup, nil); err != nil {
-		return result, err
+	if warm > 0 {
+		if _, err := p.stream(ctx, t.op, t.bytes, warm); err != nil {
+			return 0, err
+		}
 	}
-	if err := p.bounce(ctx, op, bytes, iters, w); err != nil {
-		return result, err
+	if n > 0 {
+		took, err = p.stream(ctx, t.op, t.bytes, n)
 	}
-	t := w.times()
-	result.Time = P2PTimes{Min: t.Min, P50: t.P50, P99: t.P99, P999: w.at(99.9), Max: t.Max}
-	return result, nil
+	return took, err
+}
+
+// bounces is a batch of a latency test. Its first round trip is not measured: it
+// is as long as one end comes later from its turn than the other.
+func (p *p2pPath) bounces(ctx context.Context, t p2pTest, warm, n int, w *stopwatch) error {
+	if p.role == bystander {
+		return nil
+	}
+	if err := p.bounce(ctx, t.op, t.bytes, warm+1, nil); err != nil || n == 0 {
+		return err
+	}
+	return p.bounce(ctx, t.op, t.bytes, n, w)
 }
 
 // stream sends n messages with a window of them in flight and returns how long

@@ -151,6 +151,11 @@ func (m *Member) writePage(ctx context.Context, f *pageFile, title string, list 
 	return m.putPage(ctx, f, page{Title: title, Time: "time (us)", BW: "busbw (GB/s)", Series: list})
 }
 
+// writeP2PPage is writePage for a link.
+func (m *Member) writeP2PPage(ctx context.Context, f *pageFile, title string, list []series) error {
+	return m.putPage(ctx, f, page{Title: title, Time: "half a round trip, of READ all (us)", BW: "bandwidth (GB/s)", Series: list})
+}
+
 func (m *Member) putPage(ctx context.Context, f *pageFile, p page) error {
 	var err error
 	if f != nil {

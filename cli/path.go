@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -20,6 +21,9 @@ const (
 	active                // rank 0: sends and measures
 	passive               // rank 1: receives and answers
 )
+
+// p2pAlign is that of a path's buffers: a page of every machine there is.
+const p2pAlign = 64 << 10
 
 // p2pPath is one end of a queue pair beside the ring's own, to the same
 // neighbour: its queues and buffers are the bench's alone.
@@ -38,25 +42,29 @@ type p2pPath struct {
 	peer    p2pEnd
 	failed  func() error // why the ring failed, if it has
 
-	inFlight int // sends without completion
-	arrived  int // receive completions that nobody has asked for yet
-	posted   int // receives in the queue
+	sink     uint64 // where in the block messages arrive; what is sent stands before it
+	inFlight int    // sends without completion
+	arrived  int    // receive completions that nobody has asked for yet
+	posted   int    // receives in the queue
 	wc       [p2pQueue]verbs.Completion
 	wr       [p2pQueue + 1]verbs.WorkRequest
-	sge      [1]verbs.SGE // of every request: all send from the same place
+	sge      [1]verbs.SGE // of every request: all have the same place here
 	recv     []verbs.WorkRequest
 	recvSGE  [1]verbs.SGE // all receives land in the same place
+	spans    p2pSpans
 }
 
 // p2pEnd is what the two ends tell each other.
 type p2pEnd struct {
-	QPN  uint32 `json:"qpn"`
-	PSN  uint32 `json:"psn"`
-	Addr uint64 `json:"addr"`
-	RKey uint32 `json:"rkey"`
+	QPN    uint32 `json:"qpn"`
+	PSN    uint32 `json:"psn"`
+	Source uint64 `json:"source"` // to read from
+	Sink   uint64 `json:"sink"`   // to write to
+	RKey   uint32 `json:"rkey"`
 }
 
-// openPath makes this rank's end: nothing for a bystander.
+// openPath makes this rank's end, for messages of at most so many bytes: nothing
+// for a bystander.
 func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 	p = &p2pPath{timeout: m.ring.Options().Timeout, window: window, failed: m.ring.Err}
 	switch m.ring.Rank() {
@@ -75,12 +83,13 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 		return p, err
 	}
 	p.waiter = verbs.Waiter{CQ: p.cq, Channel: p.channel, Policy: m.ring.Options().Wait}
-	if p.block, err = memory.Alloc(max(bytes, 1)); err != nil {
+	p.sink = (bytes + p2pAlign - 1) / p2pAlign * p2pAlign
+	if p.block, err = memory.Alloc(p.sink + max(bytes, 1)); err != nil {
 		return p, err
 	}
 	p.mr, err = m.ring.PD().RegMR(p.block.Addr(), uint64(p.block.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 	if err != nil {
-		return p, fmt.Errorf("register %d bytes: %w", bytes, err)
+		return p, fmt.Errorf("register %d bytes: %w", p.block.Len(), err)
 	}
 	// Touch every page: the first round must not measure the kernel's zeroing.
 	for i := range p.block.Bytes() {
@@ -94,7 +103,7 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 		return p, fmt.Errorf("create a queue pair: %w", err)
 	}
 	// Each receive has room for the longest message.
-	p.recvSGE[0] = verbs.SGE{Addr: p.block.Addr(), Length: uint32(p.block.Len()), LKey: p.mr.LKey()}
+	p.recvSGE[0] = verbs.SGE{Addr: p.block.Addr() + p.sink, Length: uint32(max(bytes, 1)), LKey: p.mr.LKey()}
 	p.recv = make([]verbs.WorkRequest, p2pQueue)
 	for i := range p.recv {
 		p.recv[i].SGL = p.recvSGE[:]
@@ -107,7 +116,8 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 func (m *Member) connectPath(ctx context.Context, p *p2pPath) error {
 	mine := p2pEnd{PSN: rand.Uint32() & (1<<24 - 1)}
 	if p.role != bystander {
-		mine.QPN, mine.Addr, mine.RKey = p.qp.Num(), p.block.Addr(), p.mr.RKey()
+		mine.QPN, mine.RKey = p.qp.Num(), p.mr.RKey()
+		mine.Source, mine.Sink = p.block.Addr(), p.block.Addr()+p.sink
 	}
 	all, err := shareOut(ctx, m, mine)
 	if err != nil || p.role == bystander {
@@ -155,14 +165,19 @@ func (p *p2pPath) refill() error {
 
 // send posts n messages to the peer, in one call.
 func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
-	p.sge[0] = verbs.SGE{Addr: p.block.Addr(), Length: bytes, LKey: p.mr.LKey()}
+	here, there := p.block.Addr(), p.peer.Sink
+	if op == verbs.OpRead {
+		here, there = here+p.sink, p.peer.Source
+	}
+	p.sge[0] = verbs.SGE{Addr: here, Length: bytes, LKey: p.mr.LKey()}
 	sgl := p.sge[:]
 	if bytes == 0 {
 		sgl = nil
 	}
 	for i := range p.wr[:n] {
-		p.wr[i] = verbs.WorkRequest{SGL: sgl, Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: p.peer.Addr, RKey: p.peer.RKey}
+		p.wr[i] = verbs.WorkRequest{SGL: sgl, Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: there, RKey: p.peer.RKey}
 	}
+	p.spans.posted(op, bytes, n)
 	if _, err := p.qp.PostSend(p.wr[:n]); err != nil {
 		return fmt.Errorf("post %s of %d bytes: %w", op, bytes, err)
 	}
@@ -236,6 +251,7 @@ func (p *p2pPath) overdue(ctx context.Context, since *time.Time) error {
 
 // take handles completions.
 func (p *p2pPath) take(n int) error {
+	now := trace.Now()
 	for i := range p.wc[:n] {
 		wc := &p.wc[i]
 		if err := wc.Status.Err(); err != nil {
@@ -246,6 +262,7 @@ func (p *p2pPath) take(n int) error {
 			p.posted--
 		} else {
 			p.inFlight--
+			p.spans.completed(now, p.edge.Peer)
 		}
 	}
 	// Half a queue at a time: posting each by itself would cost a call a message.

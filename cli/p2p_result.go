@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+
+	"ringcli/cli/render"
+)
+
+// P2PResult is one line of `bench p2p`.
+type P2PResult struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Op      string `json:"op"` // WRITE, READ or SEND
+	Bytes   uint64 `json:"bytes"`
+	Iters   int    `json:"iters"`
+	// BW and MsgRate are of a bandwidth test, the times of a latency test: half
+	// a round trip, or for READ a whole one.
+	BW      float64  `json:"bw_GBps"`
+	MsgRate float64  `json:"msg_rate_Mpps"`
+	Time    P2PTimes `json:"time_us"`
+	// Wrong is the number of wrong bytes at both ends; nil if not checked.
+	Wrong *uint64 `json:"wrong"`
+	// First is the first wrong byte of the lower rank that has one; its offset is
+	// that in the message.
+	First *WrongElement `json:"first_wrong,omitempty"`
+}
+
+// P2PTimes are the percentiles of a latency test, in microseconds.
+type P2PTimes struct {
+	Min  float64 `json:"min"`
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99_9"`
+	Max  float64 `json:"max"`
+}
+
+// Columns are 80 characters wide.
+func (p P2PResult) Columns() []render.Column {
+	return []render.Column{
+		{Name: "op", Width: 5, Left: true}, {Name: "bytes", Width: 8}, {Name: "iters", Width: 6},
+		{Name: "bw GB/s", Width: 7}, {Name: "Mpps", Width: 6},
+		{Name: "t_min us", Width: 8}, {Name: "t_p50 us", Width: 8}, {Name: "t_p99 us", Width: 8}, {Name: "p99.9 us", Width: 8}, {Name: "wrong", Width: 5},
+	}
+}
+
+// Cells implements render.Record.
+func (p P2PResult) Cells() []render.Cell {
+	return append(render.Texts(p.Op, eightDigits(p.Bytes), strconv.Itoa(p.Iters), figure(p.BW), figure(p.MsgRate),
+		figure(p.Time.Min), figure(p.Time.P50), figure(p.Time.P99), figure(p.Time.P999)), wrongCell(p.Wrong))
+}
+
+// mergeP2P adds what the other ranks have checked to rank 0's result.
+func mergeP2P(all []P2PResult) P2PResult {
+	r := all[0]
+	for _, other := range all[1:] {
+		if other.Wrong == nil {
+			continue
+		}
+		if r.Wrong == nil {
+			r.Wrong = new(uint64)
+		}
+		*r.Wrong += *other.Wrong
+		if r.First == nil {
+			r.First = other.First
+		}
+	}
+	r.OK = r.Wrong == nil || *r.Wrong == 0
+	return r
+}
+
+// verdict is the error that a result amounts to: the same on all ranks.
+func (p P2PResult) verdict() error {
+	if p.OK {
+		return nil
+	}
+	return sharedError(ExitCritical, "wrong data: p2p %s of %d bytes: %d wrong bytes, the first at %s", p.Op, p.Bytes, *p.Wrong, fmt.Sprint(p.First))
+}
