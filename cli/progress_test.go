@@ -26,9 +26,30 @@ func TestProgress(t *testing.T) {
 	p.Step("%d/9", 3)
 	p.End()
 	p.End()
-	want := "\rall-reduce 16M: 12/20\rall-reduce 16M: 3/9  \r" + strings.Repeat(" ", 19) + "\r"
+	want := "\rall-reduce 16M: 12/20\rall-reduce 16M: 3/9  \r" + strings.Repeat(" ", 21+echoRoom) + "\r"
 	if got := out.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A line that a terminal breaks could not be overwritten.
+func TestProgressFitsTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	columns, now := 30, time.Unix(0, 0)
+	p := &Progress{w: &out, now: func() time.Time { return now }, terminal: func() int { return columns }}
+	p.Begin("all-reduce 16M rendezvous-write")
+	now = now.Add(progressAfter)
+	p.Step("%d/%d", 12345678, 12345678)
+	columns = 20 // made narrower
+	now = now.Add(progressEvery)
+	p.Step("%d", 1)
+	p.End()
+	shown := strings.Split(out.String(), "\r")
+	if shown[1] != "all-reduce 16M rendezvous"[:25] || shown[2] != "all-reduce 16M " {
+		t.Errorf("got %q", shown)
+	}
+	if last := shown[len(shown)-2]; last != strings.Repeat(" ", 15+echoRoom) {
+		t.Errorf("cleared with %q: expected all that the terminal has but its last column", last)
 	}
 }
 
