@@ -77,8 +77,15 @@ func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload an
 // behind the ring's back; what steps do wakes the wait at once.
 const awaitTick = 5 * time.Millisecond
 
-// awaitEdge waits until the queue pair at a side is in one of some states.
+// awaitEdge waits until the queue pair at a side is in one of some states. It ends
+// well before the asker's deadline: an answer that names the state is worth more
+// than the last of the wait, also if this machine is too busy to be quick.
 func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Second, time.Until(deadline)/4)))
+		defer cancel()
+	}
 	tick := time.NewTicker(awaitTick)
 	defer tick.Stop()
 	for {

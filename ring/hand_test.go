@@ -237,7 +237,7 @@ func TestByHandBesideAutomatic(t *testing.T) {
 
 // Who waits for a neighbour in vain says for whom, and in what state it is.
 func TestAwaitNeighboursInVain(t *testing.T) {
-	world := newRings(t, 2, func(rank int, o *Options) { o.ByHand, o.Timeout = rank == 1, time.Second })
+	world := newRings(t, 2, func(rank int, o *Options) { o.ByHand, o.Timeout = rank == 1, 2*time.Second })
 	upTo(t, world, StateExchanged)
 	noErrors(t, []error{world[0].RTR(t.Context(), Values{})})
 	err := world[0].AwaitNeighbours(t.Context())

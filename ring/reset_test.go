@@ -115,7 +115,7 @@ func TestFailedPingSpoils(t *testing.T) {
 
 // After a reset the exchange waits for the neighbour's queue pair, too.
 func TestExchangeAfterOneReset(t *testing.T) {
-	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 500*time.Millisecond })
+	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 2*time.Second })
 	upTo(t, world, StateRTS)
 	r := world[0]
 	noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
