@@ -31,8 +31,9 @@ that lies with 95 % confidence.
 
 Several protocols, such as --protocol eager,rendezvous-write, are measured by
 turns at each size, out of place, and printed side by side: a time is then the
-median of the rounds' means. What is ahead where, and what auto takes, is said
-below the table, with a plot. --html writes the curves to a page of their own.`
+median of the rounds' means. Below the table is said which is ahead where, by
+3 % or more, and what auto takes, with a plot. --html writes the curves to a page
+of their own.`
 	benchP2P = "p2p"
 )
 
@@ -74,6 +75,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	fs.String("html", "", "write a page with the curves to this file")
+	offers(fs, "html", "files", "html")
 	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
 	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
 	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")

@@ -145,12 +145,13 @@ func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) e
 			return err
 		}
 	}
-	averages := make([]string, len(sum.Protocols))
-	for i, p := range sum.Protocols {
-		averages[i] = p.Protocol + " " + figure(p.BusBW)
+	var notes []string
+	label := "Avg bus bandwidth    : "
+	for _, p := range sum.Protocols {
+		notes = append(notes, label+p.Protocol+" "+figure(p.BusBW))
+		label = strings.Repeat(" ", len(label))
 	}
-	notes := append([]string{"Avg bus bandwidth    : " + strings.Join(averages, ", ")},
-		folded(stretchWords(sum.Ahead, "is ahead")+" (by 3 % or more)", 78)...)
+	notes = append(notes, folded(stretchWords(sum.Ahead, "is ahead"), 78)...)
 	notes = append(notes, folded("auto: "+stretchWords(sum.Auto, "is taken"), 78)...)
 	for _, text := range append(notes, plotOf(rows)...) {
 		if err := s.Out.Note(render.Plain, "%s", text); err != nil {

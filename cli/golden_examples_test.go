@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/netip"
+	"slices"
 
 	"ringcli/cli/render"
 	"ringcli/verbs"
@@ -27,7 +28,7 @@ func examples() []example {
 			return s.concludeBench(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1}, nil)
 		}}
 	}
-	return []example{
+	return slices.Concat(benchExamples(), stepExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),
@@ -120,7 +121,7 @@ func examples() []example {
 			Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
 			Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
 		}),
-	}
+	})
 }
 
 // exampleHost is a name as clusters have them.
