@@ -2,10 +2,12 @@ package soft
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"ringcli/trace"
 	"ringcli/verbs"
 )
 
@@ -36,8 +38,12 @@ func (c *cq) push(wc verbs.Completion, solicited bool) {
 	c.mu.Lock()
 	n := int(c.queued.Load())
 	if n == len(c.ring) {
+		first := !c.overrun
 		c.overrun = true
 		c.mu.Unlock()
+		if first {
+			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", hex(wc.QPN)))
+		}
 		return
 	}
 	c.ring[(c.head+n)%len(c.ring)] = wc

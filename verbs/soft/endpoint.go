@@ -179,13 +179,17 @@ func (e *endpoint) progress(now int64) bool {
 // time: whoever polls is waiting for the completion, and answers it meanwhile.
 func (e *endpoint) receive(now int64) (got bool) {
 	const rider = wire.BTHLen + wire.AETHLen + wire.ICRCLen
+	if len(e.batch) == 0 {
+		return false
+	}
+	traced := trace.Enabled(trace.Wire)
 	for len(e.batch) > 0 {
 		r := &e.batch[0]
 		if e.segment > 0 && len(e.batch) == 1 && len(r.Data) <= rider && len(e.out.Completions) > 0 {
 			return true
 		}
 		n := min(r.SegmentSize, len(r.Data))
-		e.receivePacket(r.Data[:n], r.Src, e.segment, now)
+		e.receivePacket(r.Data[:n], r.Src, e.segment, now, traced)
 		got = true
 		e.segment++
 		if r.Data = r.Data[n:]; len(r.Data) == 0 {
@@ -195,34 +199,38 @@ func (e *endpoint) receive(now int64) (got bool) {
 	return got
 }
 
-func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, now int64) {
+// receivePacket gives a packet to its queue pair. traced is whether the events
+// of the wire are.
+func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, now int64, traced bool) {
 	e.port.rxPackets++
 	e.port.rxBytes += uint64(len(b))
 	p := &e.packet
 	bad := wire.Parse(p, b)
+	var q *qp
+	var drop *uint64 // the counter of what is wrong with it
+	why := ""
 	if bad != nil && !errors.Is(bad, wire.ErrPad) {
-		e.port.malformed++
-		return
+		drop, why = &e.port.malformed, "malformed"
+	} else if q = e.find(p.DestQPN); q == nil {
+		drop, why = &e.port.unknownQP, "no such queue pair"
+	} else if src.Addr() != q.peer.Addr() || !pkeyMatches(p.BTH.PKey()) {
+		drop, why = &e.port.wrongPeer, "not from the peer of its queue pair"
+	} else if !q.verify(b, src, segment) {
+		drop, why = &e.port.icrcErrors, "wrong ICRC"
 	}
-	q := e.find(p.DestQPN)
-	if q == nil {
-		e.port.unknownQP++
-		return
-	}
-	if src.Addr() != q.peer.Addr() || !pkeyMatches(p.BTH.PKey()) {
-		e.port.wrongPeer++
-		return
-	}
-	if !q.verify(b, src, segment) {
-		e.port.icrcErrors++
-		if trace.Enabled(trace.Wire) {
-			trace.Debug(trace.Wire, "packet dropped: wrong ICRC", slog.String("from", src.String()), slog.Int("bytes", len(b)))
+	if drop != nil {
+		*drop++
+		if traced {
+			traceDropped(why, src, b)
 		}
 		return
 	}
-	if trace.Enabled(trace.Wire) {
-		trace.Debug(trace.Wire, "receive", slog.String("op", p.Opcode.String()), slog.Int("qpn", int(p.DestQPN)),
-			slog.Int("psn", int(p.PSN)), slog.Int("bytes", len(p.Payload)))
+	if traced {
+		bytes := len(p.Payload)
+		if bad != nil {
+			bytes = 0
+		}
+		tracePacket(packetReceived, "packet received", q, b, bytes)
 	}
 	q.rc.Step(p, bad, now, &e.out)
 	e.place() // while the payload is in the cache
@@ -280,6 +288,9 @@ func (e *endpoint) publish() (completed bool) {
 		q := e.find(c.QPN)
 		if q == nil {
 			continue
+		}
+		if c.Status != verbs.Success {
+			traceFailed(q, c)
 		}
 		if c.Recv {
 			q.recvCQ.push(c.Completion, c.Solicited)

@@ -2,10 +2,12 @@ package soft
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 
+	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/soft/rc"
@@ -111,6 +113,10 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	ep.mu.Lock()
 	ep.qps[q.num] = q
 	ep.mu.Unlock()
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
+			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("local", ep.local.String()))
+	}
 	return q, nil
 }
 
@@ -151,6 +157,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
+	traceModified(q, cur, &a, mask)
 	q.ep.kickSend(q)
 	return nil
 }
@@ -352,6 +359,9 @@ func (q *qp) Close() error {
 		e.dirty = keep
 	}
 	e.mu.Unlock()
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+	}
 	freeQPN(q.num)
 	q.sendCQ.users.Add(-1)
 	q.recvCQ.users.Add(-1)

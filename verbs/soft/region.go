@@ -2,9 +2,11 @@ package soft
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"ringcli/trace"
 	"ringcli/verbs"
 )
 
@@ -118,6 +120,9 @@ func (r *region) Close() error {
 		ep.mu.Lock()   // whoever looked the region up has finished after this
 		ep.mu.Unlock() //nolint:staticcheck // empty on purpose: it is a barrier
 	}
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "memory deregistered", slog.String("addr", fmt.Sprintf("%#x", r.addr)), slog.String("key", fmt.Sprintf("%#x", r.key)))
+	}
 	return nil
 }
 
@@ -148,6 +153,10 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 		return nil, err
 	}
 	p.children.Add(1)
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
+			slog.String("key", fmt.Sprintf("%#x", r.key)), slog.String("access", access.String()))
+	}
 	return r, nil
 }
 

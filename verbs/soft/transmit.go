@@ -53,7 +53,7 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 		return
 	}
 	if trace.Enabled(trace.Wire) {
-		tracePackets(out.Packets)
+		traceSent(q, out.Packets)
 	}
 	if n := len(out.Packets) * (edges + copyBelow); cap(t.glue) < n { // it must not move while iovecs point into it
 		t.glue = make([]byte, 0, n)
@@ -165,15 +165,6 @@ func (t *transmitter) flush(messages []udp.Message, n *portCounters) {
 			}
 			return
 		}
-	}
-}
-
-func tracePackets(packets []rc.Packet) {
-	for i := range packets {
-		p := &packets[i]
-		b := wire.BTH(p.Header[:])
-		trace.Debug(trace.Wire, "send", slog.String("op", b.Opcode().String()), slog.Int("qpn", int(b.DestQPN())),
-			slog.Int("psn", int(b.PSN())), slog.Int("bytes", int(p.Len)))
 	}
 }
 
