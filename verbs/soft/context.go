@@ -18,18 +18,27 @@ type Context struct {
 	gids     []netip.Addr
 	regions  regions
 	children atomic.Int64 // protection domains, queues and channels
+	qps      atomic.Int64 // queue pairs, of which a device has so many
 	ep       atomic.Pointer[endpoint]
 
 	mu     sync.Mutex
-	closed bool // guarded by mu
+	closed atomic.Bool // changes with mu held
+}
+
+// live returns an error once the context is closed.
+func (c *Context) live() error {
+	if c.closed.Load() {
+		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	}
+	return nil
 }
 
 // endpoint returns the context's endpoint, bound on first use.
 func (c *Context) endpoint() (*endpoint, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	if err := c.live(); err != nil {
+		return nil, err
 	}
 	if ep := c.ep.Load(); ep != nil {
 		return ep, nil
@@ -47,6 +56,9 @@ func (c *Context) Device() verbs.Device { return c.device }
 
 // QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := c.live(); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
 	a := deviceLimits
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(c.device.Name()))
@@ -60,6 +72,9 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
+	if err := c.live(); err != nil {
+		return verbs.PortAttr{}, err
+	}
 	if port != 1 {
 		return verbs.PortAttr{}, fmt.Errorf("query port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
 	}
@@ -70,6 +85,9 @@ func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 
 // QueryGID implements verbs.Context.
 func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
+	if err := c.live(); err != nil {
+		return verbs.GIDEntry{}, err
+	}
 	if port != 1 || index < 0 || index >= len(c.gids) {
 		return verbs.GIDEntry{}, fmt.Errorf("query GID %d of port %d of %s: %w: it has port 1 and GIDs 0 to %d",
 			index, port, c.device.Name(), verbs.ErrInvalid, len(c.gids)-1)
@@ -125,8 +143,8 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 func (c *Context) adopt() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	if err := c.live(); err != nil {
+		return err
 	}
 	c.children.Add(1)
 	return nil
@@ -135,6 +153,9 @@ func (c *Context) adopt() error {
 // Counters implements verbs.Context. Contexts on the same address and UDP port
 // share a socket, and so its counters.
 func (c *Context) Counters(port int) ([]verbs.Counter, error) {
+	if err := c.live(); err != nil {
+		return nil, err
+	}
 	if port != 1 {
 		return nil, fmt.Errorf("counters of port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
 	}
@@ -187,13 +208,13 @@ func (e *endpoint) counterList() []verbs.Counter {
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed.Load() {
 		return nil
 	}
 	if n := c.children.Load(); n > 0 {
 		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
 	}
-	c.closed = true
+	c.closed.Store(true)
 	if ep := c.ep.Swap(nil); ep != nil {
 		return ep.detach()
 	}

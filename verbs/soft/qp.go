@@ -97,10 +97,15 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.ctx.qps.Add(1) > int64(limits.MaxQP) {
+		p.ctx.qps.Add(-1)
+		return nil, fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, limits.MaxQP)
+	}
 	q := &qp{pd: p, ep: ep, init: a, sendCQ: sendCQ, recvCQ: recvCQ, num: allocQPN(), inlineSize: a.Cap.MaxInlineData}
 	if q.inlineSize > 0 && a.Cap.MaxSendWR > 0 {
 		if q.inline, err = memory.Alloc(uint64(q.inlineSize) * uint64(a.Cap.MaxSendWR)); err != nil {
 			freeQPN(q.num)
+			p.ctx.qps.Add(-1)
 			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
 		}
 	}
@@ -366,5 +371,6 @@ func (q *qp) Close() error {
 	q.sendCQ.users.Add(-1)
 	q.recvCQ.users.Add(-1)
 	q.pd.children.Add(-1)
+	q.pd.ctx.qps.Add(-1)
 	return q.inline.Free()
 }
