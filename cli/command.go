@@ -39,6 +39,7 @@ const (
 	groupRing       = "ring"
 	groupCollective = "collective"
 	groupLook       = "look"
+	groupShell      = "shell"
 	groupProgram    = "program"
 )
 
@@ -46,6 +47,7 @@ var groupTitles = []struct{ id, title string }{
 	{groupRing, "Bring up a ring:"},
 	{groupCollective, "Use the ring:"},
 	{groupLook, "Look:"},
+	{groupShell, "The shell:"},
 	{groupProgram, "About this program:"},
 }
 
@@ -64,6 +66,8 @@ type Command struct {
 	Args  string
 	Words []string
 	Offer func(args []string) []string
+	// Files: the arguments are files, besides.
+	Files bool
 	// CheckArgs refuses wrong arguments; nil refuses any.
 	CheckArgs func(args []string) error
 	// Needs is what a line needs before it can run.
@@ -79,6 +83,8 @@ type Command struct {
 	Claims bool
 	// Harmless: an empty line in the shell may run it again.
 	Harmless bool
+	// Verbatim: what follows the first argument is taken as it is, flags too.
+	Verbatim bool
 	// Settings are the settings of package configs that are flags here too.
 	Settings []string
 	// Flags declares the flags that are no settings; may be nil.
@@ -101,7 +107,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), stepCommands(), ringCommands(), processCommands(), docCommands())
+	return slices.Concat(bringUpCommands(), stepCommands(), ringCommands(), processCommands(), docCommands(), shellCommands())
 }
 
 // The order of the table is the order of help.
@@ -119,7 +125,11 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 		}
 	}
 	for _, c := range Commands() {
-		if c.Where&where != 0 {
+		switch {
+		case c.Where&where == 0:
+		case c.Name == "help":
+			root.SetHelpCommand(c.cobra(run))
+		default:
 			root.AddCommand(c.cobra(run))
 		}
 	}
@@ -136,18 +146,29 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 	}
 	root.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, Line: groupCollective}[where])
+	root.SetHelpCommandGroupID(map[Where]string{Process: groupProgram, Line: groupShell}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError("%s: %s; `%s --help` lists the flags", cmd.Name(), flagError(err), cmd.CommandPath())
+		return usageError("%s: %s; `%s` lists the flags", cmd.Name(), flagError(err), helpLine(cmd))
 	})
 	return root
+}
+
+// lineRoot is the name of the root of a line's commands: what usage begins with.
+const lineRoot = "ring>"
+
+// helpLine is how to ask for a command's help where it was given.
+func helpLine(cmd *cobra.Command) string {
+	if cmd.Root().Name() == lineRoot {
+		return "help " + cmd.Name()
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: c.use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: c.Long, Example: c.Example,
 		ValidArgs: c.Words, DisableFlagsInUseLine: true,
-		Args: func(cmd *cobra.Command, args []string) error { return c.checkArgs(cmd.CommandPath(), args) },
+		Args: func(cmd *cobra.Command, args []string) error { return c.checkArgs(helpLine(cmd), args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args})
 		},
@@ -157,10 +178,14 @@ func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Co
 	}
 	if c.Offer != nil {
 		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if c.Files {
+				return c.Offer(args), cobra.ShellCompDirectiveDefault
+			}
 			return c.Offer(args), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	cmd.Flags().SortFlags = false
+	cmd.Flags().SetInterspersed(!c.Verbatim)
 	if c.Flags != nil {
 		c.Flags(cmd.Flags())
 	}
@@ -170,12 +195,12 @@ func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Co
 	return cmd
 }
 
-func (c Command) checkArgs(path string, args []string) error {
+func (c Command) checkArgs(help string, args []string) error {
 	if c.CheckArgs != nil {
 		return c.CheckArgs(args)
 	}
 	if len(args) > 0 {
-		return usageError("%s: unexpected argument %q: expected none; `%s --help` shows the usage", c.Name, args[0], path)
+		return usageError("%s: unexpected argument %q: expected none; `%s` shows the usage", c.Name, args[0], help)
 	}
 	return nil
 }

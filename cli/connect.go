@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/render"
 	"ringcli/ring/bootstrap"
 )
 
@@ -15,20 +16,25 @@ import (
 const selfCheckName = "self-check"
 
 func scriptFlags(fs *pflag.FlagSet) {
-	fs.StringP("command", "c", "", "commands to run once the ring is ready, separated by ';'")
-	offers(fs, "command", "commands")
+	lineFlags(fs)
+	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f where there is no terminal")
+}
+
+// lineFlags say which commands to run.
+func lineFlags(fs *pflag.FlagSet) {
+	fs.StringP("command", "c", "", "commands to run, separated by ';'")
 	fs.StringP("file", "f", "", "a file of commands to run, one a line (-: standard input)")
-	offers(fs, "file", "files")
-	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f")
+	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
 }
 
 // readScript returns the commands that -c or -f ask for; empty for the
 // self-check.
 func readScript(s *Session, fs *pflag.FlagSet) (string, error) {
 	command, file := textOf(fs, "command"), textOf(fs, "file")
+	s.keepGoing = isOn(fs, "keep-going")
 	given := 0
 	for _, name := range []string{"command", "file", "check"} {
-		if fs.Changed(name) {
+		if fs.Lookup(name) != nil && fs.Changed(name) {
 			given++
 		}
 	}
@@ -72,17 +78,45 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
-	if script == "" {
+	follow, check := isOn(call.Flags, "follow"), isOn(call.Flags, "check")
+	s.takeFault(call.Flags)
+	switch {
+	case follow && (script != "" || check):
+		return usageError("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
+	case follow:
+		return s.followLeader(ctx)
+	case script == "" && !check && s.onTerminal():
+		s.interactive = true
+		return s.inRing(ctx, s.runShell)
+	case script == "":
 		script = selfCheckName
 	}
 	if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
 		return err
 	}
-	s.takeFault(call.Flags)
-	if isOn(call.Flags, "follow") {
-		return s.followLeader(ctx)
-	}
 	return s.inRing(ctx, func(ctx context.Context) error { return s.runScript(ctx, script) })
+}
+
+// onTerminal tells whether a person can type lines and read what comes of them.
+func (s *Session) onTerminal() bool { return render.IsTerminal(s.stdin) && render.IsTerminal(s.stdout) }
+
+// runShellProcess is `ringcli shell`: without a ring to begin with.
+func runShellProcess(ctx context.Context, s *Session, call Call) error {
+	script, err := readScript(s, call.Flags)
+	if err != nil {
+		return err
+	}
+	if script == "" {
+		s.interactive = true
+		err = s.runShell(ctx)
+	} else {
+		if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
+			return err
+		}
+		s.interactive = true // a ring of its own, whatever the others run
+		err = s.runScript(ctx, script)
+	}
+	return s.leave(ctx, err, orderEnd)
 }
 
 // takeFault notes what --corrupt asks for.

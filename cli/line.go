@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -11,14 +12,15 @@ import (
 
 // lineTree makes the cobra commands of a line of a script or of the shell.
 func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
-	root := cobraTree(&cobra.Command{Use: "-c", Short: "Commands of a ring"}, Line, run)
+	root := cobraTree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
 	root.SetOut(w)
 	root.SetErr(w)
 	return root
 }
 
-// eachCommand runs the commands of a script, one after the other.
-func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error) error {
+// eachCommand runs the commands of a script, one after the other. failed is
+// told each failure, and whether to go on is its to say.
+func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error, failed func(error) (goOn bool)) error {
 	commands, err := splitScript(script)
 	if err != nil {
 		return err
@@ -28,11 +30,16 @@ func eachCommand(ctx context.Context, script string, w io.Writer, run func(conte
 		root := lineTree(w, run)
 		root.SetArgs(words)
 		err := root.ExecuteContext(ctx)
-		if err != nil && ExitCode(err) != ExitWarning {
+		switch {
+		case errors.Is(err, errQuit):
+			return worst
+		case err == nil:
+		case ExitCode(err) == ExitWarning, failed != nil && failed(err):
+			if worst == nil || worse(ExitCode(worst), ExitCode(err)) != ExitCode(worst) {
+				worst = err
+			}
+		default:
 			return err
-		}
-		if err != nil && worst == nil {
-			worst = err // a warning does not stop a script
 		}
 	}
 	return worst
@@ -46,12 +53,19 @@ func (s *Session) checkScript(ctx context.Context, script string, ranksHere int)
 			return nil
 		}
 		return c.Check(s, call, ranksHere)
-	})
+	}, nil)
 }
 
-// runScript runs a script. The first command that fails ends it.
+// runScript runs a script. The first command that fails ends it, but for a
+// warning, or with --keep-going for as long as there is a ring to go on with.
 func (s *Session) runScript(ctx context.Context, script string) error {
-	return eachCommand(ctx, script, s.stdout, s.perform)
+	return eachCommand(ctx, script, s.stdout, s.perform, func(err error) bool {
+		if !s.keepGoing || ctx.Err() != nil || ExitCode(err) == ExitInterrupted || s.ring != nil && s.ring.Failed() {
+			return false
+		}
+		s.report(nil, "script", err, ExitCode(err))
+		return true
+	})
 }
 
 // perform runs one command of a line: here, or on all ranks if this one leads
@@ -115,7 +129,7 @@ func (s *Session) observed(run func() error) error {
 	err := run()
 	s.Out.Seen = nil
 	if len(results) > 0 {
-		s.results = results
+		s.results, s.fresh = results, true
 	}
 	return err
 }

@@ -19,6 +19,10 @@ func runConfig(_ context.Context, s *Session, call Call) error {
 	if isOn(call.Flags, "sample") {
 		return s.Out.Text(configs.Sample)
 	}
+	return printConfig(s)
+}
+
+func printConfig(s *Session) error {
 	var rows []render.Record
 	for _, v := range s.Config.Values() {
 		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})

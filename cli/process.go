@@ -9,7 +9,7 @@ func processCommands() []Command {
 	return []Command{
 		{
 			Name: "devices", Group: groupLook, Where: Process | Line, Own: true, Harmless: true,
-			Summary: "Show providers, devices, ports and GIDs, and why a provider has none",
+			Summary: "Show devices, ports and GIDs, and why a provider has none",
 			Run:     runDevices,
 		},
 		{

@@ -31,6 +31,13 @@ type Session struct {
 	shell *repl.Shell
 	// claim gives the ring to one command at a time; nil where there is no other.
 	claim func(*Session, Command) (release func(), err error)
+	// stopJob asks a line in the background to stop at its next boundary, and
+	// reports whether it will.
+	stopJob func(id int) bool
+	// keepGoing runs the rest of a script after a command that failed.
+	keepGoing bool
+	// sourced is how deep scripts have called scripts.
+	sourced int
 	// running is the command that runs; nil where nobody asks.
 	running *atomic.Pointer[Command]
 	// leads says that the other ranks take this one's commands.
@@ -41,6 +48,10 @@ type Session struct {
 	fault *fault
 	// results are what the last command that printed any has printed.
 	results []render.Record
+	// forked is the configuration that a line of the shell began with, and fresh
+	// says that it has results.
+	forked  *configs.Config
+	fresh   bool
 	signals *signals // nil in tests
 	// parent is set in a child of `local`.
 	parent *parentLink

@@ -31,7 +31,7 @@ func (s *Session) runShell(ctx context.Context) error {
 		return err
 	}
 	s.signals.leaveInterrupts()
-	s.shell, s.claim = shell, h.claim
+	s.shell, s.claim, s.stopJob = shell, h.claim, h.stopJob
 	s.stdout, s.stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.stdout, s.Out.Format())
 	s.Progress = newProgress(s.stderr)
@@ -42,7 +42,7 @@ func (s *Session) runShell(ctx context.Context) error {
 	if last := shell.LastError(); err == nil && !shell.Interactive() && last != nil {
 		err = &exitError{code: ExitCode(last), err: errReported}
 	}
-	s.shell, s.claim = nil, nil
+	s.shell, s.claim, s.stopJob = nil, nil, nil
 	return err
 }
 
@@ -123,7 +123,8 @@ func (h *host) fork(ctx context.Context) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := *h.s
-	s.Out = render.New(s.stdout, s.Out.Format())
+	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
+	s.forked = s.Config
 	s.stop = new(atomic.Bool)
 	s.running = new(atomic.Pointer[Command])
 	if id, ok := repl.JobOf(ctx); ok {
@@ -139,13 +140,18 @@ func (h *host) fork(ctx context.Context) *Session {
 func (h *host) merge(ctx context.Context, s *Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.s.results = s.results
+	if s.fresh {
+		h.s.results = s.results
+	}
 	if id, ok := repl.JobOf(ctx); ok {
 		delete(h.jobs, id)
 		return
 	}
 	h.front = nil
-	h.s.Config, h.s.Out = s.Config, s.Out
+	// A line that runs others, such as source, must not undo what they set.
+	if s.Config != s.forked {
+		h.s.Config = s.Config
+	}
 }
 
 // claim gives the ring to one command at a time.
@@ -176,6 +182,14 @@ func (h *host) interrupt(n int, cancel func()) {
 	}
 }
 
+// stopJob asks a line in the background to stop at its next boundary.
+func (h *host) stopJob(id int) bool {
+	h.mu.Lock()
+	s := h.jobs[id]
+	h.mu.Unlock()
+	return s != nil && s.askToStop()
+}
+
 // askToStop asks what runs to stop at its next boundary. It reports whether it
 // will.
 func (s *Session) askToStop() bool {
@@ -194,7 +208,7 @@ func (h *host) report(err error) {
 	h.mu.Lock()
 	s := *h.s
 	h.mu.Unlock()
-	s.Out = render.New(s.stdout, s.Out.Format())
+	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
 	s.report(nil, "shell", err, ExitCode(err))
 }
 

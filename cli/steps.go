@@ -74,6 +74,7 @@ see what comes of it.`,
 				optionalFlag(fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
 				optionalFlag(fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
 				fs.Var(&address{}, "dgid", "the peer's GID (as exchanged)")
+				offers(fs, "dgid", "nothing")
 				optionalFlag(fs, "gid-index", 0, 255, "index of the own GID (as opened)")
 				optionalFlag(fs, "sl", 0, 15, "service level")
 				optionalFlag(fs, "traffic-class", 0, 255, "traffic class")
@@ -104,6 +105,14 @@ see what comes of it.`,
 their numbers and PSNs; what was posted is dropped. Both ends of an edge need
 it; then init, exchange, rtr and rts bring them up again.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
+		},
+		{
+			Name: "qp", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
+			Summary: "Show all attributes of the queue pairs beside the peers'",
+			Long: `Shows every attribute of this rank's queue pairs, as they hold them now, beside
+those of the neighbour's facing one, which is asked over TCP and need do
+nothing; what disagrees is marked and explained. Needs init.`,
+			Args: "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
 		},
 		{
 			Name: "close", Group: groupRing, Where: Line, Needs: Opened, Claims: true,
@@ -314,7 +323,8 @@ func (s *side) String() string {
 	}
 	return s.value.String()
 }
-func (s *side) Type() string { return "side" }
+func (s *side) Type() string    { return "side" }
+func (s *side) Words() []string { return names([]ring.Side{ring.Left, ring.Right}) }
 func (s *side) Set(text string) error {
 	for _, v := range []ring.Side{ring.Left, ring.Right} {
 		if v.String() == text {
@@ -372,6 +382,13 @@ func (r *rights) String() string {
 	return strings.Join(list, ",")
 }
 func (r *rights) Type() string { return "list" }
+func (r *rights) Words() []string {
+	words := []string{"none"}
+	for _, n := range rightNames {
+		words = append(words, n.name)
+	}
+	return words
+}
 func (r *rights) Set(text string) error {
 	access := verbs.AccessLocalWrite
 	for word := range strings.SplitSeq(text, ",") {

@@ -1,0 +1,428 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+)
+
+// shellCommands are `shell` itself and what only makes sense where lines are
+// typed, or read from a file.
+func shellCommands() []Command {
+	return []Command{
+		{
+			Name: "shell", Group: groupRing, Where: Process,
+			Summary: "The shell before any ring: walk the bring-up step by step",
+			Long: `Starts the shell without a ring: query looks at devices, and open, init,
+exchange, rtr and rts walk a bring-up step by step, together with the shells or
+ringcli connect of the other nodes. With -c or -f it runs the commands and ends.
+Lines are those of -c; help lists them.`,
+			Example: `  ringcli shell --index 0 --list node0,node1
+  ringcli shell --index 0 --list node0,node1 -c 'open; init; exchange; rtr; rts; ping right'`,
+			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
+		},
+		{
+			Name: "help", Group: groupShell, Where: Line, Own: true,
+			Summary: "List the commands, or explain one, a group, or the concepts",
+			Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
+of a group; with concepts the terms of RDMA and how they hang together.`,
+			Args: "[COMMAND | @GROUP | concepts]", Offer: offerHelp, CheckArgs: checkHelp, Run: runHelp,
+		},
+		{
+			Name: "set", Group: groupShell, Where: Line, Own: true,
+			Summary: "Give a setting another value, for this session",
+			Long:    "Gives a setting another value, for this session. show lists all settings; a\ncommand's own flag comes first.",
+			Example: "  set protocol eager\n  set output json",
+			Args:    "NAME VALUE", Offer: offerSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
+			Run: func(_ context.Context, s *Session, call Call) error { return s.set(call.Args[0], call.Args[1]) },
+		},
+		{
+			Name: "show", Group: groupShell, Where: Line, Own: true, Harmless: true,
+			Summary: "Show the settings in force, or one of them",
+			Args:    "[NAME]", Offer: offerSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
+		},
+		{
+			Name: "source", Group: groupShell, Where: Line, Own: true,
+			Summary: "Run the commands of a file, one a line",
+			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too.",
+			Args:    "FILE", Files: true, Offer: offerScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Run: runSource,
+		},
+		{
+			Name: "sleep", Group: groupShell, Where: Line, Own: true,
+			Summary: "Wait", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
+			Run: func(ctx context.Context, _ *Session, call Call) error {
+				d, err := time.ParseDuration(call.Args[0])
+				if err != nil {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(d):
+					return nil
+				}
+			},
+		},
+		{
+			Name: "watch", Group: groupShell, Where: Line, Own: true, Verbatim: true,
+			Summary: "Run a command again and again until Ctrl-C",
+			Example: "  watch 2s counters", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
+			Run: inShell(func(ctx context.Context, s *Session, call Call) error {
+				every, err := time.ParseDuration(call.Args[0])
+				if err != nil {
+					return err
+				}
+				return s.shell.Watch(ctx, every, joinWords(call.Args[1:]))
+			}),
+		},
+		{
+			Name: "transcript", Group: groupShell, Where: Line, Own: true,
+			Summary: "Append all that is typed and printed to a file; off ends it",
+			Args:    "FILE | off", Files: true, Offer: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
+			Run: inShell(func(_ context.Context, s *Session, call Call) error {
+				path := call.Args[0]
+				if path == "off" {
+					path = ""
+				}
+				return s.shell.SetTranscript(path)
+			}),
+		},
+		{
+			Name: "timing", Group: groupShell, Where: Line, Own: true,
+			Summary: "Say after each line how long it took, or no longer",
+			Args:    "on | off", Words: []string{"on", "off"}, CheckArgs: checkOnOff,
+			Run: inShell(func(_ context.Context, s *Session, call Call) error {
+				s.shell.SetTiming(call.Args[0] == "on")
+				return nil
+			}),
+		},
+		{
+			Name: "alias", Group: groupShell, Where: Line, Own: true, Verbatim: true,
+			Summary: "Make a name stand for a line, or list such names",
+			Example: "  alias check4 all-reduce --size 4M --check", Args: "[NAME TEXT...]",
+			Offer: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: inShell(runAlias),
+		},
+		{
+			Name: "unalias", Group: groupShell, Where: Line, Own: true,
+			Summary: "Take an alias back", Args: "NAME", Offer: func([]string) []string { return nil },
+			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
+			Run: inShell(func(_ context.Context, s *Session, call Call) error {
+				if _, known := s.shell.Aliases()[call.Args[0]]; !known {
+					return usageError("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
+				}
+				s.shell.Unalias(call.Args[0])
+				return nil
+			}),
+		},
+		{
+			Name: "history", Group: groupShell, Where: Line, Own: true,
+			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
+			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: inShell(runHistory),
+		},
+		{
+			Name: "jobs", Group: groupShell, Where: Line, Own: true, Harmless: true,
+			Summary: "List what runs in the background: lines that ended in &",
+			Run:     inShell(runJobs),
+		},
+		{
+			Name: "wait", Group: groupShell, Where: Line, Own: true,
+			Summary: "Wait for the lines in the background",
+			Run:     inShell(func(ctx context.Context, s *Session, _ Call) error { return s.shell.WaitJobs(ctx) }),
+		},
+		{
+			Name: "stop", Group: groupShell, Where: Line, Own: true,
+			Summary: "Stop a line in the background",
+			Long: `Asks a line in the background to stop at its next boundary, on all ranks
+together; with --now it is cancelled, which ends the ring if it uses it.`,
+			Args: "[JOB]", Words: []string{"1"}, CheckArgs: countArgs("stop", 0, 1, "at most a job's number"),
+			Flags: func(fs *pflag.FlagSet) { fs.Bool("now", false, "cancel it instead") },
+			Run:   inShell(runStop),
+		},
+		{
+			Name: "quit", Aliases: []string{"exit"}, Group: groupShell, Where: Line, Own: true,
+			Summary: "Leave the shell and the ring",
+			Run: func(_ context.Context, s *Session, _ Call) error {
+				if s.shell == nil {
+					return errQuit
+				}
+				s.shell.Quit()
+				return nil
+			},
+		},
+	}
+}
+
+// errQuit ends a script early, as a success.
+var errQuit = errors.New("quit")
+
+// inShell refuses a command where there is no shell.
+func inShell(run func(context.Context, *Session, Call) error) func(context.Context, *Session, Call) error {
+	return func(ctx context.Context, s *Session, call Call) error {
+		if s.shell == nil {
+			return usageError("%s: expected a shell: it makes no sense in -c and -f", call.Name)
+		}
+		return run(ctx, s, call)
+	}
+}
+
+func countArgs(name string, least, most int, what string) func([]string) error {
+	return func(args []string) error {
+		if len(args) < least || len(args) > most {
+			return usageError("%s: %d arguments given: expected %s", name, len(args), what)
+		}
+		return nil
+	}
+}
+
+func checkDuration(name string, least, most int) func([]string) error {
+	return func(args []string) error {
+		if err := countArgs(name, least, most, "a duration first, such as 2s")(args); err != nil {
+			return err
+		}
+		if d, err := time.ParseDuration(args[0]); err != nil || d < 0 {
+			return usageError("%s %s: expected a duration with its unit, such as 500ms, 2s or 1m", name, args[0])
+		}
+		return nil
+	}
+}
+
+func checkOnOff(args []string) error {
+	if len(args) != 1 || args[0] != "on" && args[0] != "off" {
+		return usageError("timing %s: expected on or off", strings.Join(args, " "))
+	}
+	return nil
+}
+
+// joinWords makes a line of words that splitScript takes apart into them again.
+func joinWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\r\n;#'\"\\&") {
+			w = "\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(w) + "\""
+		}
+		quoted[i] = w
+	}
+	return strings.Join(quoted, " ")
+}
+
+func (s *Session) set(name, value string) error {
+	next, err := s.Config.With(name, value)
+	if err != nil {
+		return err
+	}
+	s.Config = next
+	switch name {
+	case "output":
+		s.Out = render.New(s.stdout, render.Format(value))
+	case "trace", "trace-format":
+		return s.setTrace()
+	}
+	return nil
+}
+
+func runShow(ctx context.Context, s *Session, call Call) error {
+	if len(call.Args) == 0 {
+		return printConfig(s)
+	}
+	if _, known := configs.Lookup(call.Args[0]); !known {
+		_, err := s.Config.With(call.Args[0], "") // which knows the nearest
+		return err
+	}
+	v := s.Config.Get(call.Args[0])
+	return s.Out.Print(ConfigEntry{Command: "show", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
+}
+
+func offerSetting(args []string) []string {
+	var words []string
+	switch len(args) {
+	case 0:
+		for _, s := range configs.Settings {
+			words = append(words, s.Name)
+		}
+	case 1:
+		setting, _ := configs.Lookup(args[0])
+		for _, v := range setting.OneOf {
+			words = append(words, fmt.Sprint(v))
+		}
+		if args[0] == "device" {
+			words = append(deviceNames(), "auto")
+		}
+	}
+	return words
+}
+
+func offerScripts(args []string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	return configs.ScriptNames()
+}
+
+// maxSourced is how deep scripts may call scripts.
+const maxSourced = 8
+
+func runSource(ctx context.Context, s *Session, call Call) error {
+	name := call.Args[0]
+	_, missing := os.Stat(name)
+	if s.shell != nil && missing == nil {
+		return s.shell.Source(ctx, name)
+	}
+	script, err := scriptOf(name)
+	if err != nil {
+		return err
+	}
+	if s.sourced++; s.sourced > maxSourced {
+		return usageError("source %s: scripts call scripts more than %d deep", name, maxSourced)
+	}
+	defer func() { s.sourced-- }()
+	if err := s.runScript(ctx, script); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// scriptOf reads a file of commands, or one that the binary carries.
+func scriptOf(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		return string(text), nil
+	}
+	if carried, unknown := configs.Script(name); unknown == nil {
+		return carried, nil
+	}
+	return "", usageError("source %s: %w: expected a readable file of commands, or one of %s", name, err, strings.Join(configs.ScriptNames(), ", "))
+}
+
+// Alias is a name that stands for a line.
+type Alias struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Name    string `json:"name"`
+	Text    string `json:"text"`
+}
+
+// Columns implements render.Record.
+func (a Alias) Columns() []render.Column {
+	return []render.Column{{Name: "alias", Left: true}, {Name: "stands for", Left: true}}
+}
+
+// Cells implements render.Record.
+func (a Alias) Cells() []render.Cell { return render.Texts(a.Name, a.Text) }
+
+func runAlias(_ context.Context, s *Session, call Call) error {
+	switch len(call.Args) {
+	case 0:
+		var rows []render.Record
+		all := s.shell.Aliases()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			rows = append(rows, Alias{Command: "alias", OK: true, Name: name, Text: all[name]})
+		}
+		return s.Out.Print(rows...)
+	case 1:
+		return usageError("alias %s: expected what it is to stand for, such as: alias check4 all-reduce --size 4M --check", call.Args[0])
+	}
+	if _, taken := find(call.Args[0], Line); taken {
+		return usageError("alias %s: this is a command: expected another name", call.Args[0])
+	}
+	if err := s.shell.Alias(call.Args[0], joinWords(call.Args[1:])); err != nil {
+		return usageError("%w", err)
+	}
+	return nil
+}
+
+// HistoryLine is a line that was typed.
+type HistoryLine struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Number  int    `json:"number"`
+	Line    string `json:"line"`
+}
+
+// Columns implements render.Record.
+func (h HistoryLine) Columns() []render.Column {
+	return []render.Column{{Name: "n"}, {Name: "line", Left: true}}
+}
+
+// Cells implements render.Record.
+func (h HistoryLine) Cells() []render.Cell { return render.Texts(strconv.Itoa(h.Number), h.Line) }
+
+func runHistory(_ context.Context, s *Session, call Call) error {
+	lines, most := s.shell.History(), 20
+	if len(call.Args) > 0 {
+		n, err := strconv.Atoi(call.Args[0])
+		if err != nil || n < 1 {
+			return usageError("history %s: expected a number of lines above 0", call.Args[0])
+		}
+		most = n
+	}
+	var rows []render.Record
+	for i := max(0, len(lines)-most); i < len(lines); i++ {
+		rows = append(rows, HistoryLine{Command: "history", OK: true, Number: i + 1, Line: lines[i]})
+	}
+	return s.Out.Print(rows...)
+}
+
+// JobInfo is a line that runs in the background.
+type JobInfo struct {
+	Command string  `json:"command"`
+	OK      bool    `json:"ok"`
+	Job     int     `json:"job"`
+	Line    string  `json:"line"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Columns implements render.Record.
+func (j JobInfo) Columns() []render.Column {
+	return []render.Column{{Name: "job"}, {Name: "seconds"}, {Name: "line", Left: true}}
+}
+
+// Cells implements render.Record.
+func (j JobInfo) Cells() []render.Cell {
+	return render.Texts(strconv.Itoa(j.Job), strconv.FormatFloat(j.Seconds, 'f', 1, 64), j.Line)
+}
+
+func runJobs(_ context.Context, s *Session, _ Call) error {
+	var rows []render.Record
+	for _, j := range s.shell.Jobs() {
+		rows = append(rows, JobInfo{Command: "jobs", OK: true, Job: j.ID, Line: j.Line, Seconds: time.Since(j.Since).Seconds()})
+	}
+	if len(rows) == 0 {
+		return s.Out.Note(render.Faint, "nothing runs in the background")
+	}
+	return s.Out.Print(rows...)
+}
+
+func runStop(_ context.Context, s *Session, call Call) error {
+	jobs := s.shell.Jobs()
+	id := 0
+	switch {
+	case len(call.Args) > 0:
+		n, err := strconv.Atoi(strings.TrimPrefix(call.Args[0], "%"))
+		if err != nil || n < 1 {
+			return usageError("stop %s: expected the number of a job: `jobs` lists them", call.Args[0])
+		}
+		id = n
+	case len(jobs) == 1:
+		id = jobs[0].ID
+	default:
+		return usageError("stop: %d lines run in the background: expected the number of one: `jobs` lists them", len(jobs))
+	}
+	if !isOn(call.Flags, "now") && s.stopJob != nil && s.stopJob(id) {
+		return nil
+	}
+	if err := s.shell.StopJob(id); err != nil {
+		return usageError("%w", err)
+	}
+	return nil
+}
