@@ -56,6 +56,11 @@ func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
 	b := &Buffer{c: c, addr: addr, n: n, lkey: mr.LKey(), rkey: mr.RKey(), block: block, mr: mr}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Registering pins memory, which takes its time without the lock: what has
+	// closed or failed meanwhile would never deregister this.
+	if err := c.err(); err != nil {
+		return nil, fmt.Errorf("register %d bytes: %w", n, errors.Join(err, b.deregister()))
+	}
 	c.buffers = append(c.buffers, b)
 	return b, nil
 }

@@ -113,6 +113,11 @@ func (c *Comm) Size() int { return c.size }
 func (c *Comm) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.err()
+}
+
+// err needs c.mu.
+func (c *Comm) err() error {
 	if c.closed {
 		return ErrClosed
 	}

@@ -386,6 +386,33 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// TestAllocWhileClosing: what is registered while the Comm closes is refused or
+// closed with it, never left behind.
+func TestAllocWhileClosing(t *testing.T) {
+	before := memory.Live()
+	for range 20 {
+		w := newWorld(t, 1, ring.Options{}, nil)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for {
+					if _, err := w.comms[0].Alloc(64); err != nil {
+						if !errors.Is(err, ErrClosed) {
+							t.Errorf("got %v, want %v", err, ErrClosed)
+						}
+						return
+					}
+				}
+			})
+		}
+		w.close() // the ring's protection domain does not close with a region open
+		wg.Wait()
+	}
+	if left := memory.Live() - before; left != 0 {
+		t.Errorf("%d bytes are left mapped", left)
+	}
+}
+
 // TestPingBetween: ranks run ahead of each other from operation to ping and back,
 // and what comes early waits.
 func TestPingBetween(t *testing.T) {

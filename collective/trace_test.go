@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"ringcli/collective/reduce"
@@ -34,6 +35,45 @@ func withTrace(t *testing.T, spec string, out io.Writer, f func()) {
 		t.Fatal(err)
 	}
 	f()
+}
+
+// TestRecorderUnderLoad: the recorder is dumped, switched off and on, and levels
+// change, while operations run; what is dumped is whole.
+func TestRecorderUnderLoad(t *testing.T) {
+	const n, count = 3, 5000
+	w := newWorld(t, n, ring.Options{}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	k.expect(count)
+	since := trace.Clock()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	defer trace.SetRecorder(trace.RecorderOn())
+	withTrace(t, "off", io.Discard, func() {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := trace.Set([]string{"collective=debug", "wire=debug", "ring=debug", "off"}[i%4]); err != nil {
+					t.Error(err)
+				}
+				trace.SetRecorder(i%5 != 0)
+				for _, e := range trace.Record().Events {
+					if e.End < e.Start || e.Name == "" || e.Start >= since && e.Name == "operation" && e.Args.Text("op") != "all-reduce" {
+						t.Errorf("torn: %+v", e)
+						return
+					}
+				}
+			}
+		})
+		for i := range 30 {
+			k.check(OpAllReduce, count, CallOptions{Protocol: Protocols()[i%4], Segment: 1000}, i%2 == 0)
+		}
+		close(stop)
+		wg.Wait()
+	})
 }
 
 // TestTrace: an operation tells when it starts, how it is going to run, when it
