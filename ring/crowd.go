@@ -39,9 +39,11 @@ type round struct {
 	done   uint32 // round trips, or answers sent
 	unsent int    // messages posted, not completed
 	posted bool   // something was sent
-	moved  time.Time
-	at     time.Time // the last ping was sent
-	trips  trips
+	// patience is how long nothing may move.
+	patience time.Duration
+	moved    time.Time
+	at       time.Time // the last ping was sent
+	trips    trips
 
 	err   error
 	ended chan struct{} // closed when all is done, or err is set
@@ -237,8 +239,8 @@ const busyPolls = 64
 // quietTick is the pause between two looks at the clock.
 const quietTick = 50 * time.Millisecond
 
-// overdue fails a round that was given up, or on which nothing has moved for
-// Options.Timeout.
+// overdue fails a round that was given up, or on which nothing has moved for too
+// long.
 func (r *Ring) overdue(ctx context.Context, x *round) {
 	c := r.crowd
 	c.mu.Lock()
@@ -248,7 +250,7 @@ func (r *Ring) overdue(ctx context.Context, x *round) {
 		x.fail(r.Err())
 	case ctx.Err() != nil:
 		x.fail(context.Cause(ctx))
-	case quiet > r.opts.Timeout:
+	case quiet > x.patience:
 		x.fail(fmt.Errorf("nothing moved for %s: %w", quiet.Round(time.Millisecond), context.DeadlineExceeded))
 	}
 }

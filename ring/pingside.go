@@ -29,6 +29,8 @@ func init() {
 type pingRequest struct {
 	Seq   uint64 `json:"seq"`
 	Total uint32 `json:"total"` // round trips
+	// Patience is how long the asker waits while nothing moves.
+	Patience time.Duration `json:"patience_ns"`
 }
 
 // busyGrace is how long a neighbour's ping waits for what runs here: the end of
@@ -51,7 +53,7 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	if side != Left && side != Right {
 		return PingResult{}, bootstrap.Usagef("ping: side %d: expected left or right", int(side))
 	}
-	x := &round{own: true, total: uint32(count) + 1, trips: newTrips()}
+	x := &round{own: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 	var refused error
 	err := r.attemptAs(ctx, pinging, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context) error {
 		x.edge = r.edges[side]
@@ -79,7 +81,7 @@ func (r *Ring) pingSide(ctx context.Context, x *round) error {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		if _, err := ask[any](asking, r, x.edge.Side, askPing, pingRequest{x.seq, x.total}); err != nil {
+		if _, err := ask[any](asking, r, x.edge.Side, askPing, pingRequest{x.seq, x.total, x.patience}); err != nil {
 			c.mu.Lock()
 			x.fail(err)
 			c.mu.Unlock()
@@ -121,8 +123,8 @@ func (r *Ring) pingFailed(x *round, err error) error {
 // answerPing plays the other part.
 func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessage) (any, error) {
 	var q pingRequest
-	if err := json.Unmarshal(payload, &q); err != nil || q.Total == 0 {
-		return nil, fmt.Errorf("%s cannot read the request for a ping: %w", r.nodeName(r.rank), err)
+	if err := json.Unmarshal(payload, &q); err != nil || q.Total == 0 || q.Patience <= 0 {
+		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.nodeName(r.rank), payload)
 	}
 	ready := func() error {
 		if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
@@ -142,7 +144,8 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 	if err := ready(); err != nil {
 		return nil, err
 	}
-	x := &round{edge: r.edges[side], seq: q.Seq, total: q.Total}
+	// The asker gives up first, which ends ctx: it knows more of what it awaits.
+	x := &round{edge: r.edges[side], seq: q.Seq, total: q.Total, patience: 2 * q.Patience}
 	r.crowd.enter(x)
 	defer r.crowd.leave(x)
 	if _, err := ask[any](ctx, r, side, askGo, q); err != nil {

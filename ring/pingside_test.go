@@ -241,7 +241,7 @@ func TestPingSideRefusesNonsense(t *testing.T) {
 func TestRoundCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
-	x := &round{edge: r.Left(), total: 2}
+	x := &round{edge: r.Left(), total: 2, patience: time.Minute}
 	for name, change := range map[string]func(h *Header, msg []byte){
 		"none":   func(*Header, []byte) {},
 		"epoch":  func(h *Header, _ []byte) { h.Epoch++ },
