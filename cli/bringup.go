@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -29,13 +27,15 @@ func bringUpCommands() []Command {
 			Summary: "Join a ring as one of its ranks",
 			Long: `Joins the ring of --list as rank --index, together with the other ranks, which
 may start in any order, and runs the commands of -c or -f there. Without either,
-on a terminal too, it runs the self-check: a ping of each neighbour, then
-reduce-scatter, all-gather and all-reduce, each under eager, rendezvous-write
-and rendezvous-read, with every element of every rank verified.
+on a terminal, it is a shell; elsewhere, and with --check, it runs the
+self-check: a ping of each neighbour, then reduce-scatter, all-gather and
+all-reduce, each under eager, rendezvous-write and rendezvous-read, with every
+element of every rank verified. With --follow a rank takes the commands of rank
+0, in its shell or its script.
 
 The C programs' spelling "-myindex 0 -list a,b" is understood.
 
-` + ringCommandsHelp(),
+` + lineHelp,
 			Example: `  ringcli connect --index 0 --list node0,node1,node2
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --size 16M --check'`,
 			Settings: settingsOfRing,
@@ -55,12 +55,18 @@ a fresh subnet of 127.0.0.0/8, and runs the commands of -c or -f on all of them,
 or the self-check (see connect). Rank 0's output is shown; the exit code is
 that of the rank that fared worst.
 
-` + ringCommandsHelp(),
+` + lineHelp,
 			Example: `  ringcli local -n 4
+  ringcli local -n 4 --shell
   ringcli local -n 2 -c 'all-reduce --size 1M --protocol rendezvous-read --check'`,
 			Settings: settingsOfLocal(),
-			Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 4); scriptFlags(fs); faultFlag(fs) },
-			Run:      runLocal,
+			Flags: func(fs *pflag.FlagSet) {
+				ranksFlag(fs, 4)
+				scriptFlags(fs)
+				fs.Bool("shell", false, "a shell as rank 0, which leads the other ranks")
+				faultFlag(fs)
+			},
+			Run: runLocal,
 		},
 		{
 			Name: "bench", Group: groupRing, Where: Process,
@@ -78,12 +84,7 @@ Takes connect's flags, or -n for ranks on this machine.`,
 	}
 }
 
-// ringCommandsHelp lists the commands of -c and -f.
-func ringCommandsHelp() string {
-	var b strings.Builder
-	b.WriteString("Commands of -c and -f, separated by ';' (-c 'help COMMAND' shows a command's flags):")
-	for _, c := range ringCommands() {
-		fmt.Fprintf(&b, "\n  %-15s %s", c.Name, c.Summary)
-	}
-	return b.String()
-}
+// lineHelp says which commands there are for -c and -f.
+const lineHelp = `Commands of -c and -f are separated by ';': self-check, ping, status, counters,
+all-reduce, reduce-scatter, all-gather, bench, expect and more. -c help lists
+them all, -c 'help COMMAND' shows the flags of one.`

@@ -23,7 +23,9 @@ func scriptFlags(fs *pflag.FlagSet) {
 // lineFlags say which commands to run.
 func lineFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run, separated by ';'")
+	offers(fs, "command", "commands")
 	fs.StringP("file", "f", "", "a file of commands to run, one a line (-: standard input)")
+	offers(fs, "file", "files")
 	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
 }
 
@@ -86,7 +88,9 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 	case follow:
 		return s.followLeader(ctx)
 	case script == "" && !check && s.onTerminal():
-		s.interactive = true
+		if err := s.openShell(); err != nil {
+			return err
+		}
 		return s.inRing(ctx, s.runShell)
 	case script == "":
 		script = selfCheckName
@@ -107,7 +111,9 @@ func runShellProcess(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	if script == "" {
-		s.interactive = true
+		if err := s.openShell(); err != nil {
+			return err
+		}
 		err = s.runShell(ctx)
 	} else {
 		if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {

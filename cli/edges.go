@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,7 +33,7 @@ const (
 // step is about.
 var edgeColumns = map[string][]string{
 	"init":     {"state", "qpn", "psn", "recv", "slots", "rkey"},
-	"exchange": {"qpn", "psn", "mtu", "gid", "rkey"},
+	"exchange": {"qpn", "psn", "mtu", "rkey", "gid"},
 	"rtr":      {"state", "to qpn", "rq psn", "mtu", "to gid"},
 	"rts":      {"state", "sq psn", "rq psn", "timeout", "retry", "rnr", "rd"},
 	"":         {"state", "qpn", "to qpn", "sq psn", "rq psn", "mtu", "gid"},
@@ -54,7 +53,7 @@ var edgeCells = map[string]struct {
 	"gid":     {true, func(e ring.End) string { return e.GID.String() }},
 	"to gid":  {true, func(e ring.End) string { return e.DGID.String() }},
 	"recv":    {false, func(e ring.End) string { return strconv.Itoa(e.ReceivesPosted) }},
-	"slots":   {true, func(e ring.End) string { return fmt.Sprintf("%d x %d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
+	"slots":   {true, func(e ring.End) string { return fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
 	"rkey":    {false, func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
 	"timeout": {false, func(e ring.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
 	"retry":   {false, func(e ring.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
@@ -226,10 +225,6 @@ func (e *explained) Unwrap() error { return e.error }
 // own doing, or mistake, needs no diagnosis.
 func (s *Session) explain(ctx context.Context, command string, err error) error {
 	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical {
-		return err
-	}
-	var out *ring.StepError
-	if errors.As(err, &out) {
 		return err
 	}
 	var list []SideFinding

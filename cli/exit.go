@@ -50,6 +50,7 @@ func sharedError(code int, format string, args ...any) error {
 // nobody gave a code is a failure at run time: 2.
 func ExitCode(err error) int {
 	var coded *exitError
+	var order *ring.StepError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -57,6 +58,8 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.As(err, &order): // the ring is as it was
+		return ExitUsage
 	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec), ring.IsUsage(err), errors.Is(err, collective.ErrUsage):
 		return ExitUsage
 	}

@@ -48,7 +48,6 @@ func TestGoldenManPages(t *testing.T) {
 func manPages(t *testing.T) map[string]string {
 	t.Helper()
 	root := docTree(Process)
-	root.InitDefaultHelpCmd()
 	pages := map[string]string{}
 	for _, cmd := range append(root.Commands(), root) {
 		if !cmd.IsAvailableCommand() && cmd != root || cmd.Name() == "help" {
@@ -72,10 +71,11 @@ func docTree(where Where) *cobra.Command {
 		root = &cobra.Command{Use: "ringcli"}
 	}
 	cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	root.InitDefaultHelpCmd()
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.DisableAutoGenTag = true
 		// The page of the commands says more than their list.
-		cmd.Long = markdown(strings.Replace(cmd.Long, ringCommandsHelp(), "The commands of -c and -f are in ringcli-commands(7).", 1))
+		cmd.Long = markdown(strings.Replace(cmd.Long, lineHelp, "The commands of -c and -f are in ringcli-commands(7).", 1))
 		cmd.Short = escapeMarkdown(cmd.Short)
 		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) { f.Usage = escapeMarkdown(f.Usage) })

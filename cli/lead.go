@@ -105,7 +105,14 @@ func (s *Session) followLeader(ctx context.Context) error {
 	s.follows = true
 	for {
 		if err := s.join(ctx, followerPatience); err != nil {
-			return err
+			if ctx.Err() != nil || ExitCode(err) == ExitUsage {
+				return err
+			}
+			trace.Warn(trace.Repl, "trying again: "+err.Error())
+			if err := pause(ctx, time.Second); err != nil {
+				return err
+			}
+			continue
 		}
 		again, err := s.follow(ctx)
 		failure := s.ring.Err()
@@ -123,6 +130,16 @@ func (s *Session) followLeader(ctx context.Context) error {
 		if err != nil {
 			trace.Warn(trace.Repl, "waiting for the leader to connect again: "+err.Error())
 		}
+	}
+}
+
+// pause waits, or returns why the context ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 

@@ -43,14 +43,66 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	n := int(value[number](call.Flags, "ranks").value)
+	if isOn(call.Flags, "shell") {
+		if script != "" || isOn(call.Flags, "check") {
+			return usageError("--shell with -c, -f or --check: expected it alone")
+		}
+		s.takeFault(call.Flags)
+		return s.localShell(ctx, n, append([]string{"connect", "--follow"}, changedFlags(call.Flags, notForRanks...)...))
+	}
 	if script == "" {
 		script = selfCheckName
 	}
 	if err := s.checkScript(ctx, script, n); err != nil {
 		return err
 	}
-	args := append([]string{"connect"}, changedFlags(call.Flags, "ranks", "command", "file", "check")...)
+	args := append([]string{"connect"}, changedFlags(call.Flags, notForRanks...)...)
 	return s.runRanks(ctx, n, append(args, "--command="+script))
+}
+
+// notForRanks are the flags of local that are not passed on.
+var notForRanks = []string{"ranks", "command", "file", "check", "shell"}
+
+// localShell is a shell as rank 0, which leads the other ranks: processes of this
+// machine.
+func (s *Session) localShell(ctx context.Context, n int, args []string) (err error) {
+	port := s.Config.Int("tcp-port")
+	net, err := claimSubnet(n, port)
+	if err != nil {
+		return err
+	}
+	defer closeWith(&err, net)
+	if err := s.openShell(); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"list": net.list(n, port), "index": "0"} {
+		if s.Config, err = s.Config.With(name, value); err != nil {
+			return err
+		}
+	}
+	f, err := s.startRanks(1, n, args, net.list(n, port))
+	if err != nil {
+		return err
+	}
+	// The followers end when the leader says so, or when their pipe does.
+	over := make(chan error, 1)
+	gone, cancel := context.WithCancelCause(ctx)
+	go func() { over <- f.wait(gone) }()
+	err = s.inRing(ctx, s.runShell)
+	if s.ring != nil || err != nil {
+		cancel(err)
+	}
+	select {
+	case ended := <-over:
+		cancel(nil)
+		if err == nil && ExitCode(ended) != ExitInterrupted {
+			err = ended
+		}
+	case <-time.After(killAfter):
+		cancel(errInterrupted)
+		<-over
+	}
+	return err
 }
 
 // rankProcess is one rank as a child.

@@ -49,9 +49,9 @@ func (s *Session) join(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	trace.SetRank(index)
-	wait := s.Config.Duration("timeout")
 	o := ringOptions(s.Config)
-	end := s.Progress.Clock("connecting, at most %s", max(wait, patience))
+	o.Patience = patience
+	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
 	s.ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {

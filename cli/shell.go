@@ -18,31 +18,37 @@ import (
 	"ringcli/trace"
 )
 
-// runShell is the shell, in a ring or before one.
-func (s *Session) runShell(ctx context.Context) error {
+// openShell makes the shell, through which all output goes from now on.
+func (s *Session) openShell() error {
 	h := &host{s: s, jobs: map[int]*Session{}}
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
-		Host: h, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr,
-		HistoryFile: history, Init: init, Banner: s.banner(), Color: true,
+		Host: h, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr, HistoryFile: history, Init: init, Color: true,
 		OnError: h.report, Interrupt: h.interrupt,
 	})
 	if err != nil {
 		return err
 	}
-	s.signals.leaveInterrupts()
+	s.interactive = true
 	s.shell, s.claim, s.stopJob = shell, h.claim, h.stopJob
 	s.stdout, s.stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.stdout, s.Out.Format())
 	s.Progress = newProgress(s.stderr)
-	if err := s.setTrace(); err != nil {
-		return err
+	return s.setTrace()
+}
+
+// runShell is the shell that was opened, in a ring or before one.
+func (s *Session) runShell(ctx context.Context) error {
+	if s.shell.Interactive() {
+		if err := s.Out.Note(render.Plain, "%s", s.banner()); err != nil {
+			return err
+		}
 	}
-	err = shell.Run(ctx)
-	if last := shell.LastError(); err == nil && !shell.Interactive() && last != nil {
-		err = &exitError{code: ExitCode(last), err: errReported}
+	s.signals.leaveInterrupts()
+	err := s.shell.Run(ctx)
+	if last := s.shell.LastError(); err == nil && !s.shell.Interactive() && last != nil {
+		return &exitError{code: ExitCode(last), err: errReported}
 	}
-	s.shell, s.claim, s.stopJob = nil, nil, nil
 	return err
 }
 
@@ -326,10 +332,6 @@ func (h *host) Secret(line string) bool {
 // failed, and says where. Mistakes and interruptions are no failures.
 func (s *Session) keepRecord(command string, err error) {
 	if err == nil || s.ring == nil || ExitCode(err) != ExitCritical {
-		return
-	}
-	var out *ring.StepError
-	if errors.As(err, &out) {
 		return
 	}
 	path, failed := trace.DumpOnFailure(command + ": " + err.Error())

@@ -66,12 +66,7 @@ of a group; with concepts the terms of RDMA and how they hang together.`,
 				if err != nil {
 					return err
 				}
-				select {
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				case <-time.After(d):
-					return nil
-				}
+				return pause(ctx, d)
 			},
 		},
 		{

@@ -41,6 +41,9 @@ type Options struct {
 	MinRNRTimer *int
 	// Timeout is the deadline of each step and of each wait. 0 means 30 s.
 	Timeout time.Duration
+	// Patience is how long the other ranks may take to appear, in Exchange. 0
+	// means Timeout.
+	Patience time.Duration
 	// TCPPort is the port of list entries that name none. 0 means 18600.
 	TCPPort int
 	// Slots is the number of slots to receive into, per neighbour. 0 means 16.

@@ -16,7 +16,11 @@ var bringUp = trace.NewKind(trace.Ring, "bring-up", "$step")
 // step runs one step within its deadline.
 func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context) error) error {
 	return r.untimedStep(ctx, to, v, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		limit := r.opts.Timeout
+		if to == StateExchanged && r.opts.Patience > 0 {
+			limit = r.opts.Patience
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		return do(ctx)
 	})
