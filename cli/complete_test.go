@@ -100,7 +100,7 @@ func TestOffers(t *testing.T) {
 
 // A flag that takes text says what that completes to, even if it is nothing.
 func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
-	numbers := []string{"n", "int", "uint", "duration", "GB/s", "float64"}
+	numbers := []string{"n", "int", "uint", "duration", "GB/s", "ratio", "float64"}
 	for _, where := range []Where{Process, Line} {
 		root := cobraTree(newRoot(nil, nil), where, func(context.Context, Command, Call) error { return nil })
 		for _, cmd := range append(root.Commands(), root) {

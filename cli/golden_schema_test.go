@@ -62,6 +62,10 @@ var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
 // A last line that is cut off, as of a process that was killed, is no line.
 func validateJSON(t *testing.T, output string) {
 	t.Helper()
+	if _, err := compiled(); err != nil {
+		t.Error(err)
+		return
+	}
 	for line := range strings.Lines(output) {
 		if !strings.HasPrefix(line, `{"command":`) || !strings.HasSuffix(line, "}\n") {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,17 +25,18 @@ func flatten(record any) (names, values []string, err error) {
 	if v.Kind() != reflect.Struct {
 		return nil, nil, fmt.Errorf("render %T as CSV: expected a struct", record)
 	}
-	appendFields("", v.Type(), v, &names, &values)
+	appendFields("", v.Type(), v, nil, &names, &values)
 	return names, values, nil
 }
 
 // appendFields takes the type apart from the value, which is not valid for the
-// fields of a nil struct: they keep their columns.
-func appendFields(prefix string, t reflect.Type, v reflect.Value, names, values *[]string) {
+// fields of a nil struct: they keep their columns. As in JSON, a field hides those
+// of the same name in an embedded struct.
+func appendFields(prefix string, t reflect.Type, v reflect.Value, hidden []string, names, values *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "-" || name == "" && !f.Anonymous {
+		if !f.IsExported() || name == "-" || name == "" && !f.Anonymous || slices.Contains(hidden, name) {
 			continue
 		}
 		ft, fv := f.Type, reflect.Value{}
@@ -50,14 +52,25 @@ func appendFields(prefix string, t reflect.Type, v reflect.Value, names, values 
 		switch {
 		case isText(ft):
 			*names, *values = append(*names, prefix+name), append(*values, scalar(fv))
-		case f.Anonymous:
-			appendFields(prefix, ft, fv, names, values)
+		case f.Anonymous && name == "":
+			appendFields(prefix, ft, fv, append(hidden, ownNames(t)...), names, values)
 		case ft.Kind() == reflect.Struct:
-			appendFields(prefix+name+"_", ft, fv, names, values)
+			appendFields(prefix+name+"_", ft, fv, nil, names, values)
 		default:
 			*names, *values = append(*names, prefix+name), append(*values, scalar(fv))
 		}
 	}
+}
+
+// ownNames are the json names of a struct's own fields.
+func ownNames(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 var textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()

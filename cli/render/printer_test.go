@@ -189,6 +189,37 @@ func (r remark) Columns() []Column {
 }
 func (r remark) Cells() []Cell { return []Cell{{r.name, Plain}, {r.text, Bad}} }
 
+type attribute struct{ name, own, peer, mark string }
+
+func (a attribute) Columns() []Column {
+	return []Column{{Name: "name", Left: true}, {Name: "own", Left: true}, {Name: "peer", Left: true}, {Left: true}}
+}
+func (a attribute) Cells() []Cell { return Texts(a.name, a.own, a.peer, a.mark) }
+
+// A cell in the middle that is too wide ends its line; the rest of its row stays
+// under its columns.
+func TestNarrowTerminalInTheMiddle(t *testing.T) {
+	const gid = "2001:db8:85a3:8d3:1319:8a2e:370:7348"
+	var out bytes.Buffer
+	p := New(&out, Table)
+	p.SetWidth(func() int { return 60 })
+	if err := p.Print(attribute{"gid", gid, gid, "<- fault"}, attribute{"mtu", "1024", "4096", "<- fault"}, attribute{"dgid", gid, "-", ""}); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+name own              peer
+gid  2001:db8:85a3:8d3:1319:8a2e:370:7348
+                      2001:db8:85a3:8d3:1319:8a2e:370:7348
+                                                    <- fault
+mtu  1024             4096                          <- fault
+dgid 2001:db8:85a3:8d3:1319:8a2e:370:7348
+                      -
+`
+	if got := "\n" + out.String(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 // On a narrow terminal the last column goes on below, and no word is broken.
 func TestNarrowTerminal(t *testing.T) {
 	long := remark{"soft:enp65s0f0np0", "the port is down, and so is the link of it"}

@@ -52,7 +52,9 @@ func (p *Printer) printTable(records []Record) error {
 	if fresh && p.head != nil {
 		b.WriteByte('\n')
 	}
-	fold := foldLast(head, rows, p.width())
+	width := p.width()
+	narrow(head, width)
+	fold := foldLast(head, rows, width)
 	for _, row := range rows {
 		p.appendRow(&b, head, row, fold)
 	}
@@ -65,28 +67,74 @@ func sameNames(a, b []Column) bool {
 	return slices.EqualFunc(a, b, func(a, b Column) bool { return a.Name == b.Name })
 }
 
+// narrow caps columns of names and texts but the last, the widest first, until
+// the table has room. A cell that is wider than its column ends its line, and the
+// rest of the row goes on below, under its own columns.
+func narrow(head []Column, width int) {
+	if width == 0 {
+		return
+	}
+	total := 0
+	for _, c := range head {
+		total += c.Width + 1
+	}
+	last := len(head) - 1
+	if head[last].Left { // it is folded
+		if total -= head[last].Width + 1; total-1 <= width {
+			return
+		}
+		total += min(head[last].Width, foldLeast) + 1
+	}
+	for total-1 > width {
+		widest := -1
+		for i, c := range head[:last] {
+			if c.Left && c.Width > foldLeast && (widest < 0 || c.Width > head[widest].Width) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		cut := min(total-1-width, head[widest].Width-foldLeast)
+		head[widest].Width -= cut
+		total -= cut
+	}
+}
+
 // appendRow pads before it paints, since escape sequences have no width, and
 // leaves no blanks at the end of a line.
 func (p *Printer) appendRow(b *strings.Builder, head []Column, row []Cell, fold fold) {
 	var line strings.Builder
 	var below []string
+	end := func() {
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+		line.Reset()
+	}
+	at, start := 0, 0 // where the line is, and where the column begins
 	for i, c := range row {
 		text := c.Text
 		if i == len(row)-1 {
 			text, below = fold.split(text)
 		}
-		if i > 0 {
-			line.WriteByte(' ')
+		if at > start && text != "" {
+			end()
+			line.WriteString(strings.Repeat(" ", start))
+			at = start
 		}
-		pad := strings.Repeat(" ", max(0, head[i].Width-utf8.RuneCountInString(text)))
+		n := utf8.RuneCountInString(text)
+		pad := strings.Repeat(" ", max(0, head[i].Width-n))
 		if head[i].Left {
-			line.WriteString(p.paint(c.Mood, text) + pad)
+			line.WriteString(p.paint(c.Mood, text) + pad + " ")
 		} else {
-			line.WriteString(pad + p.paint(c.Mood, text))
+			line.WriteString(pad + p.paint(c.Mood, text) + " ")
 		}
+		if at <= start {
+			at = start + max(head[i].Width, n) + 1
+		}
+		start += head[i].Width + 1
 	}
-	b.WriteString(strings.TrimRight(line.String(), " "))
-	b.WriteByte('\n')
+	end()
 	for _, text := range below {
 		b.WriteString(strings.Repeat(" ", fold.indent) + p.paint(row[len(row)-1].Mood, text) + "\n")
 	}

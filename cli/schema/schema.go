@@ -76,14 +76,23 @@ func (p properties) MarshalJSON() ([]byte, error) {
 
 type generator struct {
 	comments Comments
+	home     string // the package whose types go by their own name
 	defs     map[string]*node
-	types    map[string]reflect.Type // of defs
 }
 
-// Generate makes the schema of records. It fails for a type that JSON cannot
-// tell apart from the others, or that does not say which command it is of.
+// name is that of a type's definition: "Failure", or of another package
+// "ring.Failure".
+func (g *generator) name(t reflect.Type) string {
+	if t.PkgPath() == g.home {
+		return t.Name()
+	}
+	return t.String()
+}
+
+// Generate makes the schema of records, which are all of one package. It fails for
+// a type that does not say which command it is of.
 func Generate(records []Record, comments Comments) ([]byte, error) {
-	g := generator{comments, map[string]*node{}, map[string]reflect.Type{}}
+	g := generator{comments, records[0].Type.PkgPath(), map[string]*node{}}
 	root := &node{
 		Schema: "https://json-schema.org/draft/2020-12/schema", ID: "urn:ringcli:output",
 		Title:       "ringcli --output json",
@@ -106,7 +115,7 @@ func Generate(records []Record, comments Comments) ([]byte, error) {
 		default:
 			command.Enum = commands
 		}
-		root.OneOf = append(root.OneOf, &node{Ref: "#/$defs/" + r.Type.Name()})
+		root.OneOf = append(root.OneOf, &node{Ref: "#/$defs/" + g.name(r.Type)})
 	}
 	slices.SortFunc(root.OneOf, func(a, b *node) int { return strings.Compare(a.Ref, b.Ref) })
 	text, err := json.MarshalIndent(root, "", "  ")
@@ -119,26 +128,32 @@ func Generate(records []Record, comments Comments) ([]byte, error) {
 
 // structOf returns the definition of a struct, which it makes once.
 func (g *generator) structOf(t reflect.Type) (*node, error) {
-	if known, ok := g.types[t.Name()]; ok {
-		if known != t {
-			return nil, fmt.Errorf("schema: %s and %s have one name: expected each type of a record's to have its own", known, t)
-		}
-		return g.defs[t.Name()], nil
+	name := g.name(t)
+	if known := g.defs[name]; known != nil {
+		return known, nil
 	}
 	n := &node{Description: g.comments(t.PkgPath(), t.Name()), Type: "object", Additional: false}
-	g.types[t.Name()], g.defs[t.Name()] = t, n
-	return n, g.fields(n, t)
+	g.defs[name] = n
+	return n, g.fields(n, t, nil)
 }
 
-func (g *generator) fields(n *node, t reflect.Type) error {
+// fields adds those of a struct. A field hides those of the same name in an
+// embedded struct.
+func (g *generator) fields(n *node, t reflect.Type, hidden []string) error {
+	own := slices.Clone(hidden)
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			own = append(own, name)
+		}
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() && !f.Anonymous || name == "-" {
+		if !f.IsExported() && !f.Anonymous || name == "-" || slices.Contains(hidden, name) {
 			continue
 		}
 		if name == "" && f.Anonymous {
-			if err := g.fields(n, f.Type); err != nil {
+			if err := g.fields(n, f.Type, own); err != nil {
 				return err
 			}
 			continue
@@ -206,7 +221,7 @@ func (g *generator) value(t reflect.Type, null bool) (*node, error) {
 		return &node{Type: "number"}, nil
 	case reflect.Struct:
 		_, err := g.structOf(t)
-		return &node{Ref: "#/$defs/" + t.Name()}, err
+		return &node{Ref: "#/$defs/" + g.name(t)}, err
 	case reflect.Slice, reflect.Array:
 		items, err := g.value(t.Elem(), true)
 		return &node{Type: kind("array"), Items: items}, err
