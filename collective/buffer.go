@@ -42,6 +42,8 @@ func (c *Comm) Alloc(n uint64) (*Buffer, error) {
 func (c *Comm) Register(addr, n uint64) (*Buffer, error) { return c.register(addr, n, nil) }
 
 func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
+	c.registering.RLock()
+	defer c.registering.RUnlock()
 	if err := c.Err(); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", n, err)
 	}
@@ -56,8 +58,7 @@ func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
 	b := &Buffer{c: c, addr: addr, n: n, lkey: mr.LKey(), rkey: mr.RKey(), block: block, mr: mr}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Registering pins memory, which takes its time without the lock: what has
-	// closed or failed meanwhile would never deregister this.
+	// What has closed or failed meanwhile would never deregister this.
 	if err := c.err(); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", n, errors.Join(err, b.deregister()))
 	}

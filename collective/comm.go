@@ -67,6 +67,10 @@ type Comm struct {
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
 
+	// registering is held for reading while memory is registered, which pins it
+	// and takes its time, so not with mu held; Close waits for it.
+	registering sync.RWMutex
+
 	mu      sync.Mutex
 	stats   Stats     // guarded by mu
 	buffers []*Buffer // guarded by mu; the Comm's own too
@@ -174,8 +178,12 @@ func (c *Comm) Close() error {
 	c.turn <- struct{}{}
 	defer c.leave()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
+	c.mu.Unlock()
+	c.registering.Lock()
+	defer c.registering.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var errs []error
 	for _, b := range c.buffers {
 		errs = append(errs, b.release())
