@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -164,50 +162,13 @@ func completeArgs(cmd *cobra.Command) {
 			at = len(names) - 1
 		}
 		switch {
-		case at < len(names) && strings.Contains(names[at], "FILE"):
-			return nil, cobra.ShellCompDirectiveDefault
 		case find != nil:
 			return find(cmd, args, typed)
+		case at < len(names) && strings.Contains(names[at], "FILE"):
+			return nil, cobra.ShellCompDirectiveDefault
 		case len(args) == 0:
 			return words, cobra.ShellCompDirectiveNoFileComp
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
-
-// completions asks a tree what the last of the words completes to. It is what
-// a shell gets: the words, each with a description or none, and a directive.
-func completions(ctx context.Context, root *cobra.Command, words []string) (list []completion, directive cobra.ShellCompDirective) {
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(new(bytes.Buffer))
-	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
-	if err := root.ExecuteContext(ctx); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	typed := ""
-	if len(words) > 0 {
-		typed = words[len(words)-1]
-	}
-	if flag, value, found := strings.Cut(typed, "="); found && strings.HasPrefix(flag, "-") {
-		typed = value
-	}
-	for line := range strings.Lines(out.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if code, found := strings.CutPrefix(line, ":"); found {
-			n, err := strconv.Atoi(code)
-			if err == nil {
-				directive = cobra.ShellCompDirective(n)
-				break
-			}
-		}
-		text, hint, _ := strings.Cut(line, "\t")
-		if strings.HasPrefix(text, typed) || directive&cobra.ShellCompDirectiveFilterFileExt != 0 {
-			list = append(list, completion{text, hint})
-		}
-	}
-	return list, directive
-}
-
-// completion is a word that completion offers.
-type completion struct{ Text, Hint string }

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +27,40 @@ func offeredFor(where Where, words ...string) ([]string, cobra.ShellCompDirectiv
 		root = &cobra.Command{Use: "line"}
 	}
 	cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
-	list, directive := completions(context.Background(), root, words)
-	texts := make([]string, len(list))
-	for i, c := range list {
-		texts[i] = c.Text
+	return completions(context.Background(), root, words)
+}
+
+// completions asks a tree what the last of the words completes to.
+func completions(ctx context.Context, root *cobra.Command, words []string) (list []string, directive cobra.ShellCompDirective) {
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(new(bytes.Buffer))
+	root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, words...))
+	if err := root.ExecuteContext(ctx); err != nil {
+		return nil, cobra.ShellCompDirectiveError
 	}
-	return texts, directive
+	typed := ""
+	if len(words) > 0 {
+		typed = words[len(words)-1]
+	}
+	if flag, value, found := strings.Cut(typed, "="); found && strings.HasPrefix(flag, "-") {
+		typed = value
+	}
+	for line := range strings.Lines(out.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if code, found := strings.CutPrefix(line, ":"); found {
+			n, err := strconv.Atoi(code)
+			if err == nil {
+				directive = cobra.ShellCompDirective(n)
+				break
+			}
+		}
+		text, _, _ := strings.Cut(line, "\t")
+		if strings.HasPrefix(text, typed) || directive&cobra.ShellCompDirectiveFilterFileExt != 0 {
+			list = append(list, text)
+		}
+	}
+	return list, directive
 }
 
 func TestOffers(t *testing.T) {

@@ -148,11 +148,23 @@ func TestGoldenExamples(t *testing.T) {
 
 // noRecords are the commands that print no records of their own, and why.
 var noRecords = map[string]string{
-	"connect":    "prints what its commands print",
 	"local":      "prints what its commands print",
+	"shell":      "prints what its lines print",
+	"source":     "prints what its lines print",
+	"watch":      "prints what its command prints",
 	"completion": "prints a script",
-	"expect":     "prints nothing, and fails or not",
 	"schema":     "prints the JSON Schema",
+	"help":       "prints text",
+	"close":      "prints a note",
+	"expect":     "prints nothing, and fails or not",
+	"set":        "prints nothing",
+	"sleep":      "prints nothing",
+	"transcript": "prints nothing",
+	"timing":     "prints nothing",
+	"unalias":    "prints nothing",
+	"wait":       "prints nothing",
+	"stop":       "prints nothing",
+	"quit":       "prints nothing",
 }
 
 func TestEveryCommandHasAnExample(t *testing.T) {
