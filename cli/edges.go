@@ -224,13 +224,15 @@ func (e *explained) Unwrap() error { return e.error }
 // explain asks both ends why a command of the ring failed. What is the user's
 // own doing, or mistake, needs no diagnosis.
 func (s *Session) explain(ctx context.Context, command string, err error) error {
-	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical {
+	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical || isShared(err) {
 		return err
 	}
 	var list []SideFinding
 	for _, side := range sidesOf(nil) {
 		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
 	}
+	// That nothing was found is none, and the error says itself what it is.
+	list = slices.DeleteFunc(list, func(f SideFinding) bool { return f.Attribute == "cause" && f.Severity != ring.Fault })
 	if len(list) == 0 {
 		return err
 	}

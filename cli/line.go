@@ -78,7 +78,9 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 	}
 	if c.Claims || c.Needs == Ready {
 		err = s.explain(ctx, c.Name, err)
-		s.keepRecord(c.Name, err)
+		if ctx.Err() == nil {
+			s.keepRecord(c.Name, err)
+		}
 	}
 	return &commandError{c.Name, err}
 }

@@ -22,7 +22,29 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// runTests keeps what failing commands leave behind, and what a shell remembers,
+// in a directory of its own.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "ringcli-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for name, value := range map[string]string{"RINGCLI_TRACE_DIR": dir, "XDG_STATE_HOME": dir, "XDG_CONFIG_HOME": dir} {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // process is a ringcli that runs as a process of its own.

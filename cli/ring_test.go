@@ -367,7 +367,7 @@ func TestScriptStopsAtTheFirstFailure(t *testing.T) {
 		got = append(got, o["command"].(string))
 	}
 	// The warning lets the script go on, the wrong data does not.
-	if code != ExitCritical || strings.Join(got, " ") != "all-reduce all-gather connect" {
+	if code != ExitCritical || strings.Join(got, " ") != "all-reduce all-gather all-gather" {
 		t.Errorf("exit code %d, objects %q", code, got)
 	}
 }

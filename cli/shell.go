@@ -340,6 +340,6 @@ func (s *Session) keepRecord(command string, err error) {
 		return
 	}
 	if path != "" {
-		_, _ = fmt.Fprintf(s.stderr, "ringcli: flight recorder: %s (`ringcli trace show` prints it, `trace merge` puts the ranks' together)\n", path)
+		_, _ = fmt.Fprintf(s.stderr, "flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)\n", path)
 	}
 }

@@ -29,7 +29,7 @@ exchange, rtr and rts walk a bring-up step by step, together with the shells or
 ringcli connect of the other nodes. With -c or -f it runs the commands and ends.
 Lines are those of -c; help lists them.`,
 			Example: `  ringcli shell --index 0 --list node0,node1
-  ringcli shell --index 0 --list node0,node1 -c 'open; init; exchange; rtr; rts; ping right'`,
+  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts; ping right'`,
 			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
 		},
 		{
