@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+func TestPatternTellsBytesApart(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9, 4099} {
+		b := make([]byte, n)
+		fillPattern(b, 1, 7)
+		if wrong, _, _, _ := verifyPattern(b, 1, 7); wrong != 0 {
+			t.Fatalf("%d bytes: %d wrong", n, wrong)
+		}
+		for at := range n {
+			b[at] ^= 0x10
+			wrong, first, got, want := verifyPattern(b, 1, 7)
+			if wrong != 1 || first != at || got != b[at] || want != b[at]^0x10 {
+				t.Fatalf("byte %d of %d: %d wrong, the first at %d: 0x%x, want 0x%x", at, n, wrong, first, got, want)
+			}
+			b[at] ^= 0x10
+		}
+	}
+	// Another rank's, an earlier test's, and the right bytes in the wrong place.
+	b := make([]byte, 4096)
+	fillPattern(b, 1, 7)
+	for what, wrong := range map[string]uint64{"rank": check(b, 0, 7), "seed": check(b, 1, 8), "place": check(b[8:], 1, 7)} {
+		if wrong < 3900 {
+			t.Errorf("another %s: %d bytes wrong", what, wrong)
+		}
+	}
+}
+
+func check(b []byte, rank int, seed uint64) uint64 {
+	wrong, _, _, _ := verifyPattern(b, rank, seed)
+	return wrong
+}
+
+func TestMergeP2P(t *testing.T) {
+	none, wrong := uint64(0), uint64(3)
+	first := &WrongElement{Rank: 1, Offset: 5, Got: "0x00", Want: "0x01"}
+	r := mergeP2P([]P2PResult{{Op: "WRITE", Bytes: 64, BW: 1, Wrong: &none}, {Wrong: &wrong, First: first}, {}})
+	if r.OK || *r.Wrong != 3 || r.First != first || r.BW != 1 {
+		t.Errorf("%+v", r)
+	}
+	if err := r.verdict(); ExitCode(err) != ExitCritical || !strings.Contains(err.Error(), "3 wrong bytes, the first at rank 1, element 5: got 0x00, want 0x01") {
+		t.Errorf("%v", err)
+	}
+	if r := mergeP2P([]P2PResult{{}, {}}); !r.OK || r.Wrong != nil || r.verdict() != nil {
+		t.Errorf("unchecked: %+v", r)
+	}
+}
+
+func TestMedianInterval(t *testing.T) {
+	// Ranks from tables of the sign test (Gibbons, Chakraborti, table G).
+	for n, rank := range map[int]int{6: 1, 9: 2, 12: 3, 20: 6, 31: 10, 50: 18, 100: 40} {
+		v := make([]float64, n)
+		for i := range v {
+			v[n-1-i] = float64(i + 1)
+		}
+		low, high := medianInterval(v)
+		if low != float64(rank) || high != float64(n+1-rank) {
+			t.Errorf("%d values: ranks %g to %g, want %d to %d", n, low, high, rank, n+1-rank)
+		}
+	}
+	if low, high := medianInterval(nil); low != 0 || high != 0 {
+		t.Errorf("of nothing: %g, %g", low, high)
+	}
+}
+
+func TestPriceOf(t *testing.T) {
+	r := priceOf(1<<20, []float64{1, 2, 3, 4, 5, 6, 7}, []float64{2, 2, 3, 4, 5, 6, 14}, 0.97)
+	if !r.OK || r.Ratio != 1 || r.Low != 0.5 || r.High != 1 || r.On != 4 || r.Off != 4 || r.Pairs != 7 {
+		t.Errorf("%+v", r)
+	}
+	if r := priceOf(1<<20, []float64{9, 9, 9}, []float64{10, 10, 10}, 0.97); r.OK || math.Abs(r.Ratio-0.9) > 1e-9 {
+		t.Errorf("below the floor: %+v", r)
+	}
+}
+
+func TestP2PSpans(t *testing.T) {
+	var s p2pSpans
+	post := func() {
+		s.posted(verbs.OpRead, 64, 16)
+		for range 16 {
+			s.completed(trace.Now(), 1)
+		}
+	}
+	if n := testing.AllocsPerRun(100, post); n != 0 {
+		t.Errorf("%g allocations for 16 messages", n)
+	}
+	found := 0
+	for _, e := range trace.Record().Events {
+		if e.Name == "p2p read" {
+			found++
+		}
+	}
+	if found != int(s.done) || s.post != s.done {
+		t.Errorf("%d spans of %d messages", found, s.done)
+	}
+}
+
+// A size may take longer than the timeout: whoever only watches takes part in a
+// turn for each batch.
+func TestP2PBystandersWait(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--timeout", "1500ms", "-b", "64", "-e", "64", "--iters", "150000", "--output", "json")
+	all := objects(t, stdout)
+	if code != ExitOK || len(all) != 3 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, o := range all {
+		if o["wrong"] != 0.0 || o["iters"] != 150000.0 {
+			t.Errorf("%v", o)
+		}
+	}
+}
+
+func TestP2PRecorder(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "2", "--recorder", "6", "--floor-ratio", "50")
+	row := regexp.MustCompile(`(?m)^WRITE bandwidth +\d+ +6 +[\d.]+ +[\d.]+ +\d\.\d{4} +\d+\.\d{4}-\d+\.\d{4}$`)
+	if code != ExitWarning || len(row.FindAllString(stdout, -1)) != 2 || !strings.Contains(stderr, "expected at least 50") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestP2PColumnsFit(t *testing.T) {
+	r := P2PResult{}
+	width := len(r.Columns()) - 1
+	for _, c := range r.Columns() {
+		width += max(c.Width, len(c.Name))
+	}
+	if width > 80 || len(r.Cells()) != len(r.Columns()) {
+		t.Error(fmt.Sprintf("%d columns wide, %d cells", width, len(r.Cells())))
+	}
+}

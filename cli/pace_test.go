@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+)
+
+func TestBatchesAreShort(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	for name, c := range map[string]struct {
+		pace       pace
+		warm, left int
+		mean       time.Duration
+		begun      time.Time
+		want       int
+	}{
+		"the first is one":               {pace{warmup: 5, iters: 20}, 5, 20, 0, time.Time{}, 1},
+		"all the rest of a short run":    {pace{warmup: 5, iters: 20}, 4, 20, time.Microsecond, time.Time{}, 24},
+		"as many as take 200 ms":         {pace{iters: 1000}, 0, 1000, 10 * time.Millisecond, time.Time{}, 20},
+		"one that takes longer":          {pace{iters: 1000}, 0, 1000, time.Second, time.Time{}, 1},
+		"the end of a duration":          {pace{iters: 20, duration: time.Minute}, 0, 20, time.Millisecond, long, 0},
+		"the warm-up, then the duration": {pace{warmup: 5, duration: time.Hour}, 4, 0, time.Millisecond, time.Time{}, 200},
+		"a duration that is very short":  {pace{duration: 1}, 0, 0, time.Second, time.Time{}, 1},
+		"the end of a limit":             {pace{iters: 20, limit: time.Second}, 0, 7, time.Millisecond, long, 0},
+		"within a limit":                 {pace{warmup: 1, iters: 20, limit: time.Hour}, 0, 20, time.Microsecond, time.Now(), 20},
+	} {
+		if got := c.pace.next(c.warm, c.left, c.mean, c.begun); got != c.want {
+			t.Errorf("%s: %d iterations, want %d", name, got, c.want)
+		}
+	}
+}
+
+// inProcess runs the ranks of a ring in this process: each does something in it.
+func inProcess(t *testing.T, n int, do func(ctx context.Context, s *Session, rank int, out *bytes.Buffer) error) {
+	t.Helper()
+	list := strings.Join(freshList(t, n), ",")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for rank := range n {
+		ranks.Go(func() {
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			configs.AddFlags(flags, "list", "index")
+			cfg := error(nil)
+			var out, errs bytes.Buffer
+			s := newSession(strings.NewReader(""), &out, &errs, nil)
+			if cfg = flags.Parse([]string{"--list=" + list, fmt.Sprintf("--index=%d", rank)}); cfg == nil {
+				s.Config, cfg = configs.Load(flags, "")
+			}
+			if cfg != nil {
+				t.Error(cfg)
+				return
+			}
+			s.Out, s.stop, s.fault = render.New(&out, render.JSON), new(atomic.Bool), &fault{}
+			if err := s.inRing(ctx, func(ctx context.Context) error { return do(ctx, s, rank, &out) }); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+// What is stopped on one rank stops on all, at the same place, and the ring goes
+// on.
+func TestStopping(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"all-reduce --size 64K --duration 1h --check", `after \d+ iterations`},
+		{"all-reduce --size 64K --iters 100000000", `after \d+ of 100000000 iterations`},
+		{"all-gather --size 64K --warmup 100000000", `after 0 of 20 iterations`},
+		{"bench all-reduce -b 4K -e 4K --duration 1h", `after 0 of 1 sizes`},
+		{"bench all-reduce -b 4K -e 4M --iters 1000000", `after 0 of 11 sizes`},
+		{"bench all-gather -b 4K -e 4M --duration 1h --protocol eager,rendezvous-read", `after 0 of 11 sizes`},
+		{"bench p2p --iters 100000000 -b 64 -e 64K", `after 0 of 18 measurements`},
+		{"bench p2p --recorder 1000", `after \d+ of 1000 pairs`},
+	} {
+		const asked = 1 // not the leader
+		inProcess(t, 2, func(ctx context.Context, s *Session, rank int, out *bytes.Buffer) error {
+			if rank == asked {
+				timer := time.AfterFunc(200*time.Millisecond, func() { s.stop.Store(true) })
+				defer timer.Stop()
+			}
+			err := s.runScript(ctx, c.command)
+			if !isStopped(err) || ExitCode(err) != ExitInterrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
+				return fmt.Errorf("%s: %v, want %s", c.command, err, c.want)
+			}
+			measured := strings.Contains(out.String(), `"iters":`)
+			if strings.HasPrefix(c.command, "all-reduce") && !measured {
+				return fmt.Errorf("%s: what was measured is not printed", c.command)
+			}
+			s.stop.Store(false)
+			return s.runScript(ctx, "all-reduce --size 64K --check; bench p2p -b 64 -e 64 --iters 3")
+		})
+	}
+}
