@@ -21,7 +21,7 @@ var messageNames = [kindCredit + 1]string{
 }
 
 func init() {
-	for kind := ring.MessageKind(kindSlot); kind <= kindCredit; kind++ {
+	for kind := kindSlot; kind <= kindCredit; kind++ {
 		ring.NameKind(kind, messageNames[kind])
 	}
 }
