@@ -65,6 +65,7 @@ func TestFailTellsAll(t *testing.T) {
 
 // An operation over the queue pairs does not need TCP to move.
 func TestPingWithTCPStalled(t *testing.T) {
+	t.Parallel() // it waits
 	var w wire
 	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = minSilence; w.install(o) })
 	w.gate.Lock()
@@ -79,6 +80,7 @@ func TestPingWithTCPStalled(t *testing.T) {
 
 // Signs of life come once a second, however short a wait may be.
 func TestIdleIsNotSilence(t *testing.T) {
+	t.Parallel() // it waits
 	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 500 * time.Millisecond })
 	time.Sleep(900 * time.Millisecond)
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
@@ -111,6 +113,7 @@ func TestPingMeetsAnotherOperation(t *testing.T) {
 }
 
 func TestPingNeighbourThatDoesNotPing(t *testing.T) {
+	t.Parallel() // it waits
 	world := connect(t, 2, func(_ int, o *Options) { o.Timeout = 400 * time.Millisecond })
 	_, err := world[0].Ping(t.Context(), 5)
 	if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(text, "answered 0 of 6") || !strings.Contains(text, "rank 1 (127.") {

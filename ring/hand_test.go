@@ -134,6 +134,7 @@ func TestHalfDoneStep(t *testing.T) {
 // A device that cannot be opened leaves the ring to be opened again; neighbours
 // that found the control ring meanwhile do not mind.
 func TestOpenAgain(t *testing.T) {
+	t.Parallel() // it waits
 	servers := freshServers(t, 2)
 	neighbour := make(chan error, 1)
 	var other *Ring
@@ -174,6 +175,7 @@ func BenchmarkUsable(b *testing.B) {
 // A neighbour that is not there yet leaves the ring open; the exchange is taken
 // again when it is.
 func TestExchangeTooSoon(t *testing.T) {
+	t.Parallel() // it waits
 	world := newRings(t, 3, func(_ int, o *Options) { o.ByHand, o.Timeout = true, time.Second })
 	early := world[:2]
 	noErrors(t, each(early, func(r *Ring) error { return errors.Join(r.Open(t.Context()), r.Init(t.Context(), Values{})) }))
@@ -199,6 +201,7 @@ func TestExchangeTooSoon(t *testing.T) {
 // A rank whose steps are taken one by one and ranks that connect by themselves
 // make one ring.
 func TestByHandBesideAutomatic(t *testing.T) {
+	t.Parallel() // it waits
 	const hand = 1
 	servers := freshServers(t, 3)
 	world := make([]*Ring, len(servers))
@@ -237,6 +240,7 @@ func TestByHandBesideAutomatic(t *testing.T) {
 
 // Who waits for a neighbour in vain says for whom, and in what state it is.
 func TestAwaitNeighboursInVain(t *testing.T) {
+	t.Parallel() // it waits
 	world := newRings(t, 2, func(rank int, o *Options) { o.ByHand, o.Timeout = rank == 1, 2*time.Second })
 	upTo(t, world, StateExchanged)
 	noErrors(t, []error{world[0].RTR(t.Context(), Values{})})

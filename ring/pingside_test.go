@@ -127,6 +127,7 @@ func TestPingSidePeerNotReady(t *testing.T) {
 
 // A peer that runs something else says so; nothing of its operation is touched.
 func TestPingSidePeerBusy(t *testing.T) {
+	t.Parallel() // it waits
 	world := byHand(t, 2)
 	upTo(t, world, StateRTS)
 	world[1].Begin()

@@ -94,6 +94,7 @@ func TestResetAfterError(t *testing.T) {
 
 // A ping that fails leaves messages behind, and operations are refused.
 func TestFailedPingSpoils(t *testing.T) {
+	t.Parallel() // it waits
 	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 500*time.Millisecond })
 	upTo(t, world, StateRTS)
 	if _, err := world[0].Ping(t.Context(), 1); !strings.Contains(textOf(err), "answered 0 of 2") {
@@ -115,6 +116,7 @@ func TestFailedPingSpoils(t *testing.T) {
 
 // After a reset the exchange waits for the neighbour's queue pair, too.
 func TestExchangeAfterOneReset(t *testing.T) {
+	t.Parallel() // it waits
 	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 2*time.Second })
 	upTo(t, world, StateRTS)
 	r := world[0]

@@ -71,6 +71,7 @@ func TestConnectOnOneAddress(t *testing.T) {
 }
 
 func TestConnectInAnyOrder(t *testing.T) {
+	t.Parallel() // it waits
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		servers := freshServers(t, len(order))
 		errs := make(chan error, len(order))
@@ -223,6 +224,7 @@ func TestPeersThatDisagree(t *testing.T) {
 }
 
 func TestMissingRank(t *testing.T) {
+	t.Parallel() // it waits
 	world := newRings(t, 3, func(_ int, o *Options) { o.Timeout = 2 * time.Second })
 	start := time.Now()
 	for i, err := range each(world[:2], through(t.Context())) {
