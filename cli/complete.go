@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/configs"
+	"ringcli/repl"
 )
 
 // What the value of a flag completes to is declared with the flag: by the type of
@@ -171,4 +172,32 @@ func completeArgs(cmd *cobra.Command) {
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// candidates reads what cobra answered to __complete: words with hints, and at
+// last a directive, by which a shell adds files.
+func candidates(answer, typed string) []repl.Candidate {
+	lines := strings.Split(strings.TrimSuffix(answer, "\n"), "\n")
+	code, err := strconv.Atoi(strings.TrimPrefix(lines[len(lines)-1], ":"))
+	if err != nil {
+		return nil
+	}
+	var list []repl.Candidate
+	var extensions []string
+	for _, line := range lines[:len(lines)-1] {
+		text, hint, _ := strings.Cut(line, "\t")
+		list = append(list, repl.Candidate{Text: text, Hint: hint})
+		extensions = append(extensions, text)
+	}
+	var paths []string
+	switch directive := cobra.ShellCompDirective(code); {
+	case directive&cobra.ShellCompDirectiveFilterFileExt != 0:
+		list, paths = nil, filesAfter("", typed, extensions...)
+	case directive&cobra.ShellCompDirectiveNoFileComp == 0:
+		paths = filesAfter("", typed)
+	}
+	for _, path := range paths {
+		list = append(list, repl.Candidate{Text: path})
+	}
+	return list
 }

@@ -136,7 +136,7 @@ func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
 		for _, cmd := range append(root.Commands(), root) {
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 				what, args := offerOf(f)
-				declared := len(f.Annotations[offersOf]) > 0 || what != "nothing" && !(what == "words" && len(args) == 0)
+				declared := len(f.Annotations[offersOf]) > 0 || what != "nothing" && (what != "words" || len(args) > 0)
 				if !declared && !f.Hidden && !slices.Contains(numbers, f.Value.Type()) {
 					t.Errorf("%s --%s (%s): completion has nothing to offer: call offers(fs, %q, ...), if only with \"nothing\"", cmd.CommandPath(), f.Name, f.Value.Type(), f.Name)
 				}
@@ -320,5 +320,42 @@ func TestFishCompletion(t *testing.T) {
 func TestSchemaCommand(t *testing.T) {
 	if code, stdout, stderr := here(t, "schema"); code != ExitOK || stdout != schema.JSON || stderr != "" {
 		t.Errorf("exit code %d, %d bytes, %s", code, len(stdout), stderr)
+	}
+}
+
+// In our own shell, files are listed by us, and what is replaced is the word's
+// last part.
+func TestCompletionInTheShell(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, file := range []string{"page.html", "page.txt", "script.ring"} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir("pages", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		line string
+		from int
+		want []string
+	}{
+		{"bench all-reduce --html pa", 24, []string{"page.html", "pages/"}},
+		{"source scr", 7, []string{"script.ring"}},
+		{"ping; all-reduce --type bf", 24, []string{"bfloat16"}},
+		{"all-reduce --type=bf", 18, []string{"bfloat16"}},
+		{"rtr --side l", 11, []string{"left"}},
+		{"ping nothing", 5, nil},
+	} {
+		list, from := new(Session).complete(c.line)
+		var got []string
+		for _, candidate := range list {
+			if strings.HasPrefix(candidate.Text, c.line[c.from:]) {
+				got = append(got, candidate.Text)
+			}
+		}
+		if from != c.from || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q from %d, want %q from %d", c.line, got, from, c.want, c.from)
+		}
 	}
 }

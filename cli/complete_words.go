@@ -104,9 +104,9 @@ func offerHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.She
 	return hosts, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 }
 
-// filesAfter lists the files whose path begins with what is typed, with a mark
-// before each; directories end in a slash.
-func filesAfter(mark, typed string) []string {
+// filesAfter lists the files whose path begins with what is typed, of the
+// extensions if any are given, with a mark before each; directories end in a slash.
+func filesAfter(mark, typed string, extensions ...string) []string {
 	paths, err := filepath.Glob(escapeGlob(typed) + "*")
 	if err != nil {
 		return nil
@@ -115,6 +115,8 @@ func filesAfter(mark, typed string) []string {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			path += "/"
+		} else if len(extensions) > 0 && !slices.Contains(extensions, strings.TrimPrefix(filepath.Ext(path), ".")) {
+			continue
 		}
 		words = append(words, mark+path)
 	}

@@ -243,17 +243,11 @@ func (s *Session) complete(text string) ([]repl.Candidate, int) {
 	if root.Execute() != nil {
 		return nil, from
 	}
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	last := len(lines) - 1
-	var list []repl.Candidate
-	for _, l := range lines[:max(last, 0)] {
-		text, hint, _ := strings.Cut(l, "\t")
-		list = append(list, repl.Candidate{Text: text, Hint: hint})
+	typed := words[len(words)-1]
+	if flag, value, isFlag := strings.Cut(typed, "="); isFlag && strings.HasPrefix(flag, "-") {
+		from, typed = from+len(flag)+1, value // cobra answers with the value alone
 	}
-	var directive int
-	if _, err := fmt.Sscanf(lines[max(last, 0)], ":%d", &directive); err == nil && len(list) == 0 && directive&noFiles == 0 {
-		list = files(words[len(words)-1])
-	}
+	list := candidates(out.String(), typed)
 	if len(words) == 1 && s.shell != nil {
 		for name, text := range s.shell.Aliases() {
 			if strings.HasPrefix(name, words[0]) {
@@ -262,25 +256,6 @@ func (s *Session) complete(text string) ([]repl.Candidate, int) {
 		}
 	}
 	return list, from
-}
-
-// noFiles is cobra's ShellCompDirectiveNoFileComp.
-const noFiles = 4
-
-// files completes the name of a file.
-func files(word string) []repl.Candidate {
-	matches, err := filepath.Glob(word + "*")
-	if err != nil {
-		return nil // a word that is no pattern names no file
-	}
-	var list []repl.Candidate
-	for _, m := range matches {
-		if info, err := os.Stat(m); err == nil && info.IsDir() {
-			m += "/"
-		}
-		list = append(list, repl.Candidate{Text: m})
-	}
-	return list
 }
 
 // lastCommand returns the words of the last command of a text that is being
