@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -117,6 +118,10 @@ func TestTimeline(t *testing.T) {
 				}
 			})
 		}
+	}
+	var file bytes.Buffer
+	if err := errors.Join(trace.Dump(&file, trace.DumpChrome), trace.CheckChrome(&file)); err != nil {
+		t.Error(err)
 	}
 }
 
