@@ -76,6 +76,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	fs.String("html", "", "write a page with the curves to this file")
 	offers(fs, "html", "files", "html")
+	offers(fs, "html", "files", "html")
 	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
 	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
 	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")

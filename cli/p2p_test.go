@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -141,6 +140,6 @@ func TestP2PColumnsFit(t *testing.T) {
 		width += max(c.Width, len(c.Name))
 	}
 	if width > 80 || len(r.Cells()) != len(r.Columns()) {
-		t.Error(fmt.Sprintf("%d columns wide, %d cells", width, len(r.Cells())))
+		t.Errorf("%d columns wide, %d cells", width, len(r.Cells()))
 	}
 }

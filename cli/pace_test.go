@@ -93,7 +93,7 @@ func TestStopping(t *testing.T) {
 			}
 			err := s.runScript(ctx, c.command)
 			if !isStopped(err) || ExitCode(err) != ExitInterrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
-				return fmt.Errorf("%s: %v, want %s", c.command, err, c.want)
+				return fmt.Errorf("%s: %w, want %s", c.command, err, c.want)
 			}
 			measured := strings.Contains(out.String(), `"iters":`)
 			if strings.HasPrefix(c.command, "all-reduce") && !measured {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -36,6 +37,13 @@ func TestPage(t *testing.T) {
 	for what, n := range map[string]int{"<polyline": 6, "<circle": 30, "<tr>": 2 + 5 + 4, "</svg>": 2, `class="bad">16383<`: 1, "prefers-color-scheme: dark": 1} {
 		if got := strings.Count(text, what); got != n {
 			t.Errorf("%d of %s, want %d", got, what, n)
+		}
+	}
+	for _, c := range regexp.MustCompile(`cx="([\d.]+)" cy="([\d.]+)"`).FindAllStringSubmatch(text, -1) {
+		x, errX := strconv.ParseFloat(c[1], 64)
+		y, errY := strconv.ParseFloat(c[2], 64)
+		if errX != nil || errY != nil || x < chartLeft || x > chartX1 || y <= chartTop || y >= chartY1 {
+			t.Errorf("outside of the frame: %s", c[0])
 		}
 	}
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
