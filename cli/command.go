@@ -100,6 +100,7 @@ type Call struct {
 	Name  string // the command's own name, whatever alias was used
 	Flags *pflag.FlagSet
 	Args  []string
+	Led   bool // by this rank, for all
 }
 
 // use returns the command's name with its arguments' names.
@@ -107,7 +108,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), stepCommands(), ringCommands(), processCommands(), docCommands(), shellCommands())
+	return slices.Concat(bringUpCommands(), stepCommands(), ringCommands(), processCommands(), docCommands(), traceCommands(), shellCommands())
 }
 
 // The order of the table is the order of help.

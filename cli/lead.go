@@ -72,6 +72,7 @@ func (s *Session) lead(ctx context.Context, c Command, call Call) error {
 	if err := s.order(ctx, order{Do: orderRun, Words: s.wordsOf(c, call)}); err != nil {
 		return err
 	}
+	call.Led = true
 	return s.together(ctx, c.Run(ctx, s, call))
 }
 

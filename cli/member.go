@@ -85,6 +85,13 @@ func (s *Session) ready(ctx context.Context) error {
 	if err == nil {
 		err = s.meet(ctx, m)
 	}
+	if err == nil {
+		var run string
+		if run, err = s.ring.RunID(ctx); err == nil {
+			trace.SetRun(run)
+			trace.SetSize(s.ring.Size())
+		}
+	}
 	if err != nil {
 		if m.comm != nil {
 			err = errors.Join(err, m.comm.Close())

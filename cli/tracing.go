@@ -1,0 +1,422 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/trace"
+)
+
+// traceCommands are the prints and the flight recorder.
+func traceCommands() []Command {
+	return []Command{{
+		Name: "trace", Group: groupLook, Where: Process | Line, Own: true,
+		Summary: "Switch prints, keep, merge and show what the flight recorder holds",
+		Long: `Without an argument it shows the levels in force and whether the flight recorder
+is on. Each rank has one, always on: it keeps the last operations, steps and
+segments in memory, and packets while wire=debug.
+
+  LEVELS            debug, info, warn, error, off for all (on is debug), or
+                    subsystem=level pairs such as wire=debug,ring=info, at once,
+                    also while an operation runs
+  recorder on|off   switches the flight recorder
+  show [FILE...]    draws the last operation as a timeline of the ranks: of the
+                    files, or as the flight recorders hold it now
+  dump FILE         writes the flight recorder to a file, for ui.perfetto.dev;
+                    where all ranks do, the rank is put into the name
+  merge FILE...     puts the ranks' files on one time axis, into --out
+
+With --all, a rank that leads has all ranks do the same.`,
+		Example: `  trace wire=debug
+  trace dump all-reduce.json
+  ringcli trace merge all-reduce.rank*.json --out merged.json`,
+		Args: "[LEVELS | recorder | show | dump | merge]", Offer: offerTrace, Files: true, CheckArgs: checkTrace,
+		Flags: traceFlags, Run: runTrace,
+	}}
+}
+
+func traceFlags(fs *pflag.FlagSet) {
+	fs.String("format", string(trace.DumpChrome), "format of dump and merge: chrome or lines (JSON lines)")
+	fs.StringP("out", "o", "", "file that merge writes")
+	fs.Bool("all", false, "on all ranks, where this one leads")
+	numberFlag(fs, "width", "", 80, 64, 1000, "columns", "columns of show")
+}
+
+func offerTrace(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return append([]string{"show", "dump", "merge", "recorder", "on"}, traceWords()...)
+	case args[0] == "recorder" && len(args) == 1:
+		return []string{"on", "off"}
+	}
+	return nil
+}
+
+// traceWords are the levels, and the subsystems with the = that a level follows.
+func traceWords() []string {
+	words := []string{"debug", "info", "warn", "error", "off"}
+	for _, l := range trace.Levels() {
+		words = append(words, l.Subsystem.String()+"=debug", l.Subsystem.String()+"=warn")
+	}
+	return words
+}
+
+func checkTrace(args []string) error {
+	switch {
+	case len(args) == 0, args[0] == "show":
+	case args[0] == "dump" && len(args) != 2:
+		return usageError("trace dump: %d files given: expected one to write to", len(args)-1)
+	case args[0] == "merge" && len(args) < 2:
+		return usageError("trace merge: no files given: expected those of the ranks, as `trace dump` writes them")
+	case args[0] == "recorder" && (len(args) != 2 || args[1] != "on" && args[1] != "off"):
+		return usageError("trace recorder %s: expected on or off", strings.Join(args[1:], " "))
+	case args[0] != "dump" && args[0] != "merge" && args[0] != "recorder" && len(args) > 1:
+		return usageError("trace %s: expected one list of levels, such as wire=debug,ring=info", strings.Join(args, " "))
+	}
+	return nil
+}
+
+func runTrace(ctx context.Context, s *Session, call Call) error {
+	what := ""
+	if len(call.Args) > 0 {
+		what = call.Args[0]
+	}
+	together := isOn(call.Flags, "all") || what == "show" && len(call.Args) == 1
+	if together && s.leads && !call.Led {
+		c, _ := find("trace", Line)
+		return s.lead(ctx, c, call)
+	}
+	format := trace.DumpFormat(textOf(call.Flags, "format"))
+	if format != trace.DumpChrome && format != trace.DumpLines {
+		return usageError("--format %s: expected %s or %s", format, trace.DumpChrome, trace.DumpLines)
+	}
+	switch what {
+	case "":
+		return s.printLevels()
+	case "show":
+		return s.traceShow(ctx, call)
+	case "dump":
+		return s.traceDump(call.Args[1], format)
+	case "merge":
+		return s.traceMerge(call.Args[1:], textOf(call.Flags, "out"), format)
+	case "recorder":
+		trace.SetRecorder(call.Args[1] == "on")
+		return s.printLevels()
+	case "on":
+		what = "debug"
+	}
+	if err := trace.Set(what); err != nil {
+		return err
+	}
+	return s.printLevels()
+}
+
+// TraceLevel is what is printed of a subsystem.
+type TraceLevel struct {
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"`
+	Subsystem string `json:"subsystem"`
+	Level     string `json:"level"`
+	Recorder  string `json:"recorder"` // the flight recorder: on or off
+}
+
+// Columns implements render.Record.
+func (l TraceLevel) Columns() []render.Column {
+	return []render.Column{{Name: "subsystem", Left: true}, {Name: "printed from", Left: true}, {Name: "recorder", Left: true}}
+}
+
+// Cells implements render.Record.
+func (l TraceLevel) Cells() []render.Cell { return render.Texts(l.Subsystem, l.Level, l.Recorder) }
+
+func (s *Session) printLevels() error {
+	recorder := "off"
+	if trace.RecorderOn() {
+		recorder = "on"
+	}
+	var rows []render.Record
+	for _, l := range trace.Levels() {
+		rows = append(rows, TraceLevel{Command: "trace", OK: true, Subsystem: l.Subsystem.String(), Level: l.Level, Recorder: recorder})
+	}
+	return s.Out.Print(rows...)
+}
+
+// TraceFile is a file that was written.
+type TraceFile struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Rank    int    `json:"rank"` // -1: in no ring
+	File    string `json:"file"`
+	Events  int    `json:"events"`
+	Lost    uint64 `json:"lost"` // older ones that were overwritten
+}
+
+// Columns implements render.Record.
+func (f TraceFile) Columns() []render.Column {
+	return []render.Column{{Name: "rank"}, {Name: "events"}, {Name: "lost"}, {Name: "file", Left: true}}
+}
+
+// Cells implements render.Record.
+func (f TraceFile) Cells() []render.Cell {
+	return render.Texts(strconv.Itoa(f.Rank), strconv.Itoa(f.Events), strconv.FormatUint(f.Lost, 10), f.File)
+}
+
+// onAllRanks tells whether the other ranks run the same line: all of a script's
+// do, and those that follow.
+func (s *Session) onAllRanks(call Call) bool {
+	return s.member != nil && (call.Led || s.follows || !s.interactive)
+}
+
+func (s *Session) traceDump(path string, format trace.DumpFormat) error {
+	if s.ring != nil && s.ring.Size() > 1 && (!s.interactive || s.follows) {
+		path = rankedName(path, s.ring.Rank())
+	}
+	r := trace.Record()
+	if err := writeFile(path, func(w io.Writer) error { return trace.WriteRecordings(w, format, []trace.Recording{r}) }); err != nil {
+		return fmt.Errorf("trace dump: %w", err)
+	}
+	return s.Out.Print(TraceFile{Command: "trace", OK: true, Rank: r.Rank, File: path, Events: len(r.Events), Lost: r.Lost.Records + r.Lost.Logs})
+}
+
+// rankedName puts the rank into a file's name, so that ranks on one file system
+// do not write over each other: out.json is out.rank2.json.
+func rankedName(path string, rank int) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + ".rank" + strconv.Itoa(rank) + ext
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("%w: expected a directory that can be written to", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// readRecordings reads the recordings of files.
+func readRecordings(files []string) ([]trace.Recording, error) {
+	var list []trace.Recording
+	for _, name := range files {
+		r, err := trace.ReadFile(name)
+		if err != nil {
+			return nil, usageError("%w", err)
+		}
+		list = append(list, r...)
+	}
+	return list, nil
+}
+
+// merged puts the recordings of ranks on one time axis.
+func merged(list []trace.Recording) (*trace.Merged, error) {
+	m, err := trace.Merge(list)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return m, nil
+}
+
+// MergeResult says how well the ranks' clocks could be put together.
+type MergeResult struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"` // no segment arrives before it is sent
+	trace.Merged
+	File string `json:"file"`
+}
+
+// Columns implements render.Record.
+func (m MergeResult) Columns() []render.Column {
+	return []render.Column{{Name: "ranks"}, {Name: "segments"}, {Name: "violations"}, {Name: "worst us"}, {Name: "file", Left: true}}
+}
+
+// Cells implements render.Record.
+func (m MergeResult) Cells() []render.Cell {
+	cells := render.Texts(strconv.Itoa(len(m.Clocks)), strconv.Itoa(m.Segments), strconv.Itoa(m.Violations),
+		figure(float64(m.Worst)/1e3), orDash(m.File))
+	if m.Violations > 0 {
+		cells[2].Mood = render.Bad
+	}
+	return cells
+}
+
+// ClockRow is what was found out about a rank's clock.
+type ClockRow struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	trace.ClockFit
+}
+
+// Columns implements render.Record.
+func (c ClockRow) Columns() []render.Column {
+	return []render.Column{{Name: "rank"}, {Name: "offset us", Width: 12}, {Name: "drift ppm", Width: 9}, {Name: "bound us", Width: 9}, {Name: "samples"}}
+}
+
+// Cells implements render.Record.
+func (c ClockRow) Cells() []render.Cell {
+	bound := "-"
+	if c.Bound >= 0 {
+		bound = strconv.FormatFloat(float64(c.Bound)/1e3, 'f', 1, 64)
+	}
+	return render.Texts(strconv.Itoa(c.Rank), strconv.FormatFloat(float64(c.Offset)/1e3, 'f', 1, 64),
+		strconv.FormatFloat(c.DriftPPM, 'f', 2, 64), bound, strconv.Itoa(c.Samples))
+}
+
+func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat) error {
+	if out == "" {
+		return usageError("trace merge: no --out FILE is given: expected where to write the merged trace")
+	}
+	if slices.Contains(files, out) {
+		return usageError("trace merge: --out %s is one of the files to merge: expected another name", out)
+	}
+	list, err := readRecordings(files)
+	if err != nil {
+		return err
+	}
+	m, err := merged(list)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(out, func(w io.Writer) error { return m.Write(w, format) }); err != nil {
+		return fmt.Errorf("trace merge: %w", err)
+	}
+	if s.Out.Format() != render.JSON {
+		var rows []render.Record
+		for _, c := range m.Clocks {
+			rows = append(rows, ClockRow{Command: "trace", OK: true, ClockFit: c})
+		}
+		if err := s.Out.Print(rows...); err != nil {
+			return err
+		}
+	}
+	for _, w := range m.Warnings {
+		if err := s.Out.Note(render.Fair, "%s", w); err != nil {
+			return err
+		}
+	}
+	return s.Out.Print(MergeResult{Command: "trace", OK: m.Violations == 0, Merged: *m, File: out})
+}
+
+// Timeline is one operation as its ranks went through it.
+type Timeline struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	trace.OperationTimeline
+}
+
+// Columns implements render.Record.
+func (t Timeline) Columns() []render.Column {
+	return []render.Column{{Name: "operation", Left: true}, {Name: "protocol", Left: true}, {Name: "bytes"}, {Name: "us"}, {Name: "slowest"}}
+}
+
+// Cells implements render.Record.
+func (t Timeline) Cells() []render.Cell {
+	return render.Texts(t.Op, t.Protocol, strconv.FormatUint(t.Bytes, 10), figure(float64(t.Duration)/1e3), strconv.Itoa(t.Slowest))
+}
+
+func (s *Session) traceShow(ctx context.Context, call Call) error {
+	var list []trace.Recording
+	switch files := call.Args[1:]; {
+	case len(files) > 0:
+		var err error
+		if list, err = readRecordings(files); err != nil {
+			return err
+		}
+		if !list[0].Aligned { // else it comes from a merge
+			m, err := merged(list)
+			if err != nil {
+				return err
+			}
+			list = m.Ranks
+		}
+	case s.onAllRanks(call):
+		var err error
+		if list, err = s.gatherRecordings(ctx); err != nil {
+			return err
+		}
+	default:
+		list = []trace.Recording{trace.Record()}
+	}
+	t, err := trace.LastOperation(list)
+	if err != nil {
+		return usageError("%w", err)
+	}
+	if s.Out.Format() != render.Table {
+		return s.Out.Print(Timeline{Command: "trace", OK: true, OperationTimeline: t})
+	}
+	var b bytes.Buffer
+	colored := render.IsTerminal(s.stdout) && render.ColorWanted()
+	if err := t.Draw(&b, int(value[number](call.Flags, "width").value), colored); err != nil {
+		return err
+	}
+	return s.Out.Text(b.String())
+}
+
+// gatherRecordings brings the last operation of all ranks together, over the
+// control ring, on one time axis.
+func (s *Session) gatherRecordings(ctx context.Context) ([]trace.Recording, error) {
+	r := lastOperationOf(trace.Record())
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	err := errors.Join(trace.WriteRecordings(z, trace.DumpLines, []trace.Recording{r}), z.Close())
+	const most = 512 << 10 // what a control frame holds, with room to spare
+	if err == nil && b.Len() > most {
+		err = usageError("trace show: the last operation has %d events, too many to gather: `trace dump`, then `ringcli trace show` with the files", len(r.Events))
+	}
+	if err := s.member.agree(ctx, err); err != nil {
+		return nil, err
+	}
+	parts, err := s.ring.Gather(ctx, b.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	var list []trace.Recording
+	for rank, part := range parts {
+		z, err := gzip.NewReader(bytes.NewReader(part))
+		if err != nil {
+			return nil, fmt.Errorf("rank %d's recording: %w", rank, err)
+		}
+		l, err := trace.Read(z)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d's recording: %w", rank, err)
+		}
+		list = append(list, l...)
+	}
+	m, err := merged(list)
+	if err != nil {
+		return nil, err
+	}
+	return m.Ranks, nil
+}
+
+// lastOperationOf leaves only the events since the last operation began.
+func lastOperationOf(r trace.Recording) trace.Recording {
+	t, err := trace.LastOperation([]trace.Recording{r})
+	if err != nil {
+		r.Events = nil
+		return r
+	}
+	r.Events = slices.DeleteFunc(slices.Clone(r.Events), func(e trace.Event) bool {
+		return e.Start < t.Start || e.Subsystem != trace.Collective.String()
+	})
+	return r
+}
