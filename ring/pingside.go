@@ -33,14 +33,15 @@ type pingRequest struct {
 	Patience time.Duration `json:"patience_ns"`
 }
 
-// busyGrace is how long a neighbour's ping waits for what runs here: the end of
-// an operation that is over at the neighbour already.
-const busyGrace = time.Second
+// grace is how long a neighbour's ping waits for this rank: for the step to RTS
+// of a rank that is walked at the same time, and for the end of an operation that
+// is over at the neighbour already.
+const grace = time.Second
 
 // PingSide pings one neighbour over the queue pair: count round trips, verified
 // at both ends, one more ahead unmeasured. Nobody needs to do anything there: the
-// neighbour is asked over TCP to answer, and says at once if it cannot, for its
-// queue pair or because something else runs. Ranks may ping each other at the
+// neighbour is asked over TCP to answer, and says within a second if it cannot,
+// for its queue pair or because something else runs. Ranks may ping each other at the
 // same time. Options.Timeout limits the time without any message, not that of
 // all.
 //
@@ -126,23 +127,20 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 	if err := json.Unmarshal(payload, &q); err != nil || q.Total == 0 || q.Patience <= 0 {
 		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.nodeName(r.rank), payload)
 	}
-	ready := func() error {
-		if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
-			return r.notReady(side)
-		}
-		return nil
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if r.standing([]Side{side}).State == StateError {
+		return nil, r.notReady(side)
 	}
-	if err := ready(); err != nil {
+	if err := r.awaitEdge(soon, side, StateRTS, StateReady); err != nil {
 		return nil, err
 	}
-	soon, cancel := context.WithTimeout(ctx, busyGrace)
-	defer cancel()
 	if err := r.turn.take(soon, pinging); err != nil {
 		return nil, fmt.Errorf("%s is busy: %w", r.nodeName(r.rank), err)
 	}
 	defer r.turn.give(pinging)
-	if err := ready(); err != nil {
-		return nil, err
+	if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
+		return nil, r.notReady(side) // a step was faster
 	}
 	// The asker gives up first, which ends ctx: it knows more of what it awaits.
 	x := &round{edge: r.edges[side], seq: q.Seq, total: q.Total, patience: 2 * q.Patience}

@@ -82,9 +82,10 @@ func TestPingSideSimultaneous(t *testing.T) {
 	}
 }
 
-// A peer whose queue pair is not ready says so at once, in what state it is and
-// what to do there.
+// A peer whose queue pair is not ready says so soon, in what state it is and what
+// to do there.
 func TestPingSidePeerNotReady(t *testing.T) {
+	t.Parallel() // it waits
 	world := byHand(t, 2)
 	upTo(t, world, StateExchanged)
 	r := world[0]
@@ -123,6 +124,21 @@ func TestPingSidePeerNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("is RESET", "run init there")
+}
+
+// Ranks that are walked at the same time need not be equally fast.
+func TestPingSideOfASlowerRank(t *testing.T) {
+	world := byHand(t, 2)
+	upTo(t, world, StateRTR)
+	noErrors(t, each(world, func(r *Ring) error {
+		if r.Rank() == 1 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := r.RTS(t.Context(), Values{}); err != nil {
+			return err
+		}
+		return pingSide(t.Context(), r, Right, 3)
+	}))
 }
 
 // A peer that runs something else says so; nothing of its operation is touched.
