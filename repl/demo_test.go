@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 func demo(history string) int {
 	h := &demoHost{}
 	s, err := New(Options{Host: h, HistoryFile: history, Init: os.Getenv("REPL_TEST_INIT"), Color: true,
+		Interrupt: func(n int, cancel func()) {
+			cancel()
+			_, _ = fmt.Fprintf(h.shell.Out(), "<Ctrl-C %d>\n", n)
+		},
 		Aliases: map[string]string{"say": "echo"}, KeepGoing: os.Getenv("REPL_TEST_KEEP_GOING") != ""})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -71,6 +71,8 @@ func (k *keys) Read(p []byte) (int, error) {
 		timeout := -1
 		if ready && k.woken {
 			if k.within == outside || waited {
+				k.woken = k.within == inCode // there it is taken for the sequence's end
+				k.within = outside
 				k.mu.Unlock()
 				p[0] = wakeKey
 				return 1, nil
@@ -154,13 +156,11 @@ func (k *keys) call() {
 	k.wake()
 }
 
-// called ends a call; it says whether the line is to be given up, and is sent
-// again until it is.
-func (k *keys) called() (last bool) {
+// state tells whether a line is edited and whether it is to be given up.
+func (k *keys) state() (lineOpen, last bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.woken = k.last
-	return k.last
+	return k.open, k.last
 }
 
 // finish has the line given up.

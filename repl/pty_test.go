@@ -208,9 +208,9 @@ func TestTerminalIsRestored(t *testing.T) {
 		"a line that hangs": func(p *pty, _ *exec.Cmd) {
 			p.press("hang\r")
 			p.see("hanging")
-			for range 3 {
+			for n := range 3 { // one after the other: signals that come at once are one
 				p.press("\x03")
-				p.see("^C")
+				p.see(fmt.Sprintf("<Ctrl-C %d>", n+1))
 			}
 		},
 	} {

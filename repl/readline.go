@@ -37,10 +37,11 @@ type lineEditor struct {
 	reflow   func()        // makes readline ask for the width
 	watching chan struct{} // closed once resized is not watched any more
 
-	mu   sync.Mutex // guards what follows
-	size int        // of the line, characters
-	pos  int        // of the cursor in it
-	wide bool       // the window's width has changed
+	mu    sync.Mutex // guards what follows
+	fresh bool       // a line begins
+	size  int        // of the line, characters
+	pos   int        // of the cursor in it
+	wide  bool       // the window's width has changed
 }
 
 // lineOptions is what a lineEditor works with.
@@ -85,6 +86,7 @@ func (e *lineEditor) start() (err error) {
 		HistorySearchFold:      true,
 		AutoComplete:           e,
 		Listener:               e,
+		Painter:                e,
 		EOFPrompt:              "\n", // none
 		FuncGetWidth:           func() int { return width(e.options.out.Fd()) },
 		FuncIsTerminal:         func() bool { return true },
@@ -142,16 +144,28 @@ func (e *lineEditor) changed() bool {
 	return wide
 }
 
-// OnChange is called by readline after each key, in its goroutine, and with key
-// 0 at the beginning of a line, once the terminal is raw.
+// OnChange is called by readline after each key, in its goroutine, and before
+// that with key 0 in ReadLine's, once the terminal is raw.
 func (e *lineEditor) OnChange(line []rune, pos int, key rune) ([]rune, int, bool) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.size, e.pos = len(line), pos
+	e.fresh = e.fresh || key == 0
+	return nil, 0, false
+}
+
+// Paint is called by readline when it draws the line. The first time that is in
+// ReadLine's goroutine and under the lock that each key waits for: from then on
+// keys can be taken without a race.
+func (e *lineEditor) Paint(line []rune, _ int) []rune {
+	e.mu.Lock()
+	fresh := e.fresh
+	e.fresh = false
 	e.mu.Unlock()
-	if key == 0 {
+	if fresh {
 		e.keys.begin()
 	}
-	return nil, 0, false
+	return line
 }
 
 // filter is called by readline with each key, in its goroutine; ok false drops
@@ -165,19 +179,23 @@ func (e *lineEditor) filter(r rune) (key rune, ok bool) {
 	case 0: // the keys are closed
 		return r, true
 	case wakeKey:
-		if !e.keys.called() {
+		switch lineOpen, last := e.keys.state(); {
+		case !lineOpen: // sent before the line was given up
+			return readline.CharBell, true // does nothing
+		case !last:
 			e.refresh()
 			return 0, false
 		}
-		// One key after the other empties the line and leaves by its end.
-		switch {
-		case searching || pos < size:
-			return readline.CharLineEnd, true
-		case size > 0:
-			return readline.CharCtrlU, true
+		// One key after the other empties the line and leaves by its end, once.
+		if !searching && size == 0 {
+			e.keys.judge(true)
+			return readline.CharDelete, true
 		}
-		e.keys.judge(true)
-		return readline.CharDelete, true
+		e.keys.call()
+		if searching || pos < size {
+			return readline.CharLineEnd, true
+		}
+		return readline.CharCtrlU, true
 	case readline.CharEnter, readline.CharCtrlJ:
 		e.keys.judge(true)
 	case readline.CharInterrupt:
