@@ -221,13 +221,14 @@ func manOfLines(t *testing.T) string {
 .SH NAME
 ringcli\-commands \- the commands of ringcli's scripts and its shell
 .SH DESCRIPTION
-These commands are given to \fBringcli connect\fP and \fBringcli local\fP: with \fB\-c\fP, in a
-file with \fB\-f\fP, or at the shell's prompt.
+These commands are given to \fBringcli connect\fP, \fBringcli local\fP and
+\fBringcli shell\fP: with \fB\-c\fP, in a file with \fB\-f\fP, or at the shell's prompt.
 .PP
 Commands end at a semicolon or at the end of a line. Words are quoted as in a
 shell: '...' as it is, "..." with \e" and \e\e, \e before a single character. A
 # at the start of a word begins a comment. Nothing is expanded. The first
-command that fails ends a script.
+command that fails ends a script, but with \fB\-\-keep\-going\fP. In the shell a line that
+ends in & runs in the background.
 .PP
 Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 `)
@@ -249,7 +250,7 @@ Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 			fmt.Fprintf(&b, ".SS %s\n%s", roff(c.Name), manOfLine(t, c, cmd))
 		}
 	}
-	b.WriteString(".SH SEE ALSO\n\\fBringcli(1)\\fP, \\fBringcli\\-connect(1)\\fP, \\fBringcli\\-local(1)\\fP\n")
+	b.WriteString(".SH SEE ALSO\n\\fBringcli(1)\\fP, \\fBringcli\\-connect(1)\\fP, \\fBringcli\\-local(1)\\fP, \\fBringcli\\-shell(1)\\fP\n")
 	return b.String()
 }
 
@@ -259,6 +260,9 @@ var manSection = regexp.MustCompile(`(?m)^\.SH (.*)\n`)
 func manOfLine(t *testing.T, c Command, cmd *cobra.Command) string {
 	t.Helper()
 	cmd.Parent().RemoveCommand(cmd) // its path is its name
+	for _, name := range c.Settings {
+		cmd.Flags().Lookup(name).Hidden = true // they are explained once, in ringcli(1)
+	}
 	page := manPage(t, cmd, "7")
 	var b strings.Builder
 	fmt.Fprintf(&b, "\\fB%s\\fP\n", roff(c.use()))
@@ -278,6 +282,9 @@ func manOfLine(t *testing.T, c Command, cmd *cobra.Command) string {
 		case "OPTIONS":
 			b.WriteString(text)
 		}
+	}
+	if len(c.Settings) > 0 {
+		fmt.Fprintf(&b, ".PP\nSettings of ringcli(1) that are flags here, too: \\fB%s\\fP.\n", roff("--"+strings.Join(c.Settings, ", --")))
 	}
 	return strings.ReplaceAll(b.String(), ".TP\n\\fB\\-h\\fP, \\fB\\-\\-help\\fP\nhelp for "+c.Name+"\n", "")
 }
