@@ -40,8 +40,10 @@ func (s *Session) openShell() error {
 // runShell is the shell that was opened, in a ring or before one.
 func (s *Session) runShell(ctx context.Context) error {
 	if s.shell.Interactive() {
-		if err := s.Out.Note(render.Plain, "%s", s.banner()); err != nil {
-			return err
+		for _, line := range s.banner() {
+			if err := s.Out.Note(render.Plain, "%s", line); err != nil {
+				return err
+			}
 		}
 	}
 	s.signals.leaveInterrupts()
@@ -65,15 +67,18 @@ func shellFiles() (history, init string) {
 	return history, init
 }
 
-func (s *Session) banner() string {
-	const hint = "help lists the commands, Tab completes, Ctrl-D leaves"
+// banner says where the shell begins, in lines for a person.
+func (s *Session) banner() []string {
+	place := ""
 	switch {
 	case s.ring == nil:
-		return "no ring yet: open, init, exchange, rtr, rts, or connect for all; " + hint
+		place = "no ring yet: open, init, exchange, rtr, rts; or connect, which takes all steps"
 	case s.leads:
-		return fmt.Sprintf("rank 0 of %d leads: what runs on the ring runs on all ranks; %s", s.ring.Size(), hint)
+		place = fmt.Sprintf("rank 0 of %d leads: what runs on the ring runs on all ranks", s.ring.Size())
+	default:
+		place = fmt.Sprintf("rank %d of %d: an operation begins when all ranks have given it", s.ring.Rank(), s.ring.Size())
 	}
-	return fmt.Sprintf("rank %d of %d; %s", s.ring.Rank(), s.ring.Size(), hint)
+	return []string{place, "help lists the commands, Tab completes, Ctrl-D leaves"}
 }
 
 // host runs the shell's lines, each in a session of its own: a fork of s, so
@@ -94,7 +99,7 @@ func (h *host) Prompt() (string, repl.Mood) {
 	r := h.s.ring
 	h.mu.Unlock()
 	if r == nil {
-		return "no ring> ", repl.Plain
+		return "no ring>", repl.Plain
 	}
 	state := r.State()
 	mood := repl.Busy
@@ -104,7 +109,7 @@ func (h *host) Prompt() (string, repl.Mood) {
 	case ring.StateError, ring.StateFailed, ring.StateClosed:
 		mood = repl.Bad
 	}
-	return fmt.Sprintf("ring %d/%d %s %s> ", r.Rank(), r.Size(), state, deviceOf(r)), mood
+	return fmt.Sprintf("ring %d/%d %s %s>", r.Rank(), r.Size(), state, deviceOf(r)), mood
 }
 
 func deviceOf(r *ring.Ring) string {
