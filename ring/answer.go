@@ -116,8 +116,12 @@ func (r *Ring) notReady(side Side) error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.state != StateOpened || e == nil {
-		return fmt.Errorf("%s has no queue pair: its ring is %s; run %s there", r.nodeName(r.rank), r.state, steps[max(StateOpened, min(r.state+1, StateInitialised))])
+	if e == nil {
+		fix := ""
+		if r.state <= StateOpened {
+			fix = "; run " + steps[r.state+1] + " there"
+		}
+		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.nodeName(r.rank), r.state, fix)
 	}
 	attr, _, err := e.QP.Query()
 	if err != nil {
