@@ -15,8 +15,8 @@ import (
 
 // What the value of a flag completes to is declared with the flag: by the type of
 // its value (a size, a type of element), by the table of settings, or by offers.
-// What an argument completes to is Command.Words or Command.Offer, or files if it
-// is called FILE.
+// What an argument completes to is Command.Words or Command.Offer; one that is
+// called LEVELS completes to levels, too, and FILE to files.
 
 // offersOf is the annotation of a flag that names what it completes to.
 const offersOf = "ringcli_offers"
@@ -145,8 +145,8 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	})
 }
 
-// completeArgs offers words for the first argument, and files for one that is
-// called FILE.
+// completeArgs offers words for the first argument, and what an argument's name
+// stands for.
 func completeArgs(cmd *cobra.Command) {
 	words, find := cmd.ValidArgs, cmd.ValidArgsFunction
 	cmd.ValidArgs = nil
@@ -162,10 +162,18 @@ func completeArgs(cmd *cobra.Command) {
 		if at >= len(names) && len(names) > 0 && strings.HasSuffix(strings.Trim(names[len(names)-1], "[]"), "...") {
 			at = len(names) - 1
 		}
+		named := at < len(names)
 		switch {
+		case named && strings.Contains(names[at], "LEVELS"):
+			levels, directive := offerLevels(cmd, typed, nil)
+			if find != nil && !strings.ContainsAny(typed, "=,") {
+				more, _ := find(cmd, args, typed)
+				levels = append(more, levels...)
+			}
+			return levels, directive
 		case find != nil:
 			return find(cmd, args, typed)
-		case at < len(names) && strings.Contains(names[at], "FILE"):
+		case named && strings.Contains(names[at], "FILE"):
 			return nil, cobra.ShellCompDirectiveDefault
 		case len(args) == 0:
 			return words, cobra.ShellCompDirectiveNoFileComp

@@ -344,6 +344,11 @@ func TestCompletionInTheShell(t *testing.T) {
 		{"source scr", 7, []string{"script.ring"}},
 		{"ping; all-reduce --type bf", 24, []string{"bfloat16"}},
 		{"all-reduce --type=bf", 18, []string{"bfloat16"}},
+		{"trace wi", 6, []string{"wire="}},
+		{"trace wire=debug,ring=i", 6, []string{"wire=debug,ring=info"}},
+		{"trace me", 6, []string{"merge"}},
+		{"trace recorder o", 15, []string{"on", "off"}},
+		{"trace merge page", 12, []string{"page.html", "page.txt", "pages/"}},
 		{"rtr --side l", 11, []string{"left"}},
 		{"ping nothing", 5, nil},
 	} {

@@ -49,7 +49,9 @@ With --all, a rank that leads has all ranks do the same.`,
 
 func traceFlags(fs *pflag.FlagSet) {
 	fs.String("format", string(trace.DumpChrome), "format of dump and merge: chrome or lines (JSON lines)")
+	offers(fs, "format", "words", string(trace.DumpChrome), string(trace.DumpLines))
 	fs.StringP("out", "o", "", "file that merge writes")
+	offers(fs, "out", "files")
 	fs.Bool("all", false, "on all ranks, where this one leads")
 	numberFlag(fs, "width", "", 80, 64, 1000, "columns", "columns of show")
 }
@@ -57,20 +59,11 @@ func traceFlags(fs *pflag.FlagSet) {
 func offerTrace(args []string) []string {
 	switch {
 	case len(args) == 0:
-		return append([]string{"show", "dump", "merge", "recorder", "on"}, traceWords()...)
+		return []string{"show", "dump", "merge", "recorder", "on"}
 	case args[0] == "recorder" && len(args) == 1:
 		return []string{"on", "off"}
 	}
 	return nil
-}
-
-// traceWords are the levels, and the subsystems with the = that a level follows.
-func traceWords() []string {
-	words := []string{"debug", "info", "warn", "error", "off"}
-	for _, l := range trace.Levels() {
-		words = append(words, l.Subsystem.String()+"=debug", l.Subsystem.String()+"=warn")
-	}
-	return words
 }
 
 func checkTrace(args []string) error {
