@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -12,10 +13,11 @@ import (
 )
 
 const (
-	// compareRounds is how often each protocol has its turn at a size. A machine
-	// that is slow for a moment spoils one round of five, and the median leaves
-	// it out.
-	compareRounds = 5
+	// Each protocol has its turn at a size compareFewest times, and if that is
+	// over before compareSpan up to compareMost times. A machine that is slow for a
+	// moment spoils a round or two, and the median leaves them out.
+	compareFewest, compareMost = 5, 15
+	compareSpan                = time.Second
 	// compareTime bounds a protocol's turn: with three protocols and their
 	// warm-up a round is still shorter than most disturbances are apart.
 	compareTime = batchTime / 2
@@ -78,13 +80,17 @@ func (m *Member) compare(ctx context.Context, s *Session, o operation, protocols
 	return row, nil
 }
 
-// rounds lets all protocols have their turns: compareRounds, or as many as fit
-// --duration for each of them.
+// rounds lets all protocols have their turns, as often as the leader's clock says:
+// if --duration is given, for so long each.
 func (m *Member) rounds(ctx context.Context, s *Session, o operation, v vectors, field []*contestant) error {
-	begun, limit := time.Now(), o.duration*time.Duration(len(field))
+	fewest, most, limit := compareFewest, compareMost, compareSpan
+	if o.duration > 0 {
+		fewest, most, limit = 1, math.MaxInt, o.duration*time.Duration(len(field))
+	}
+	begun := time.Now()
 	for round := 0; ; round++ {
 		another := 0
-		if round == 0 || o.duration == 0 && round < compareRounds || time.Since(begun) < limit {
+		if round < fewest || round < most && time.Since(begun) < limit {
 			another = 1
 		}
 		if another, stop, err := m.takeTurn(ctx, s, another); another == 0 || stop || err != nil {

@@ -79,6 +79,12 @@ func (s *Session) compareRawUDP(ctx context.Context, path *p2pPath, rounds int) 
 	}
 	ours, raw := make([][]float64, len(results)), make([][]float64, len(results))
 	for round := -1; round < rounds; round++ { // round -1 warms up
+		if _, stop, err := m.takeTurn(ctx, s, 1); stop || err != nil {
+			if err == nil {
+				err = errStopped("%d of %d rounds", max(round, 0), rounds)
+			}
+			return err
+		}
 		end := s.Progress.Clock("p2p beside raw UDP, round %d/%d", round+1, rounds)
 		for i, figures := range [][2]func(context.Context) (float64, error){{r.stream, r.rawStream}, {r.bounce, r.rawBounce}} {
 			for turn := range figures {
