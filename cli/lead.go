@@ -69,6 +69,7 @@ func (s *Session) order(ctx context.Context, o order) error {
 
 // lead runs a command on all ranks. The settings that it takes are the leader's.
 func (s *Session) lead(ctx context.Context, c Command, call Call) error {
+	s.member.command = c.Name
 	if err := s.order(ctx, order{Do: orderRun, Words: s.wordsOf(c, call)}); err != nil {
 		return err
 	}
@@ -178,6 +179,7 @@ func (s *Session) follow(ctx context.Context) (again bool, err error) {
 // obey runs the leader's command. Its outcome is the leader's to report.
 func (s *Session) obey(ctx context.Context, words []string) error {
 	root := lineTree(s.stdout, func(ctx context.Context, c Command, call Call) error {
+		s.member.command = c.Name
 		return s.together(ctx, c.Run(ctx, s, call))
 	})
 	root.SetArgs(words)

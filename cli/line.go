@@ -106,6 +106,7 @@ func (s *Session) start(ctx context.Context, c Command, call Call) error {
 		if err := s.ready(ctx); err != nil {
 			return err
 		}
+		s.member.command = c.Name
 		if s.leads && !c.Own {
 			return s.lead(ctx, c, call)
 		}

@@ -21,6 +21,8 @@ type Member struct {
 	ring  *ring.Ring
 	comm  *collective.Comm
 	fault *fault
+	// command is what runs: the name of a command of a line.
+	command string
 	// checks counts the checked runs: each has inputs of its own, so that what
 	// an earlier one left in a buffer is wrong in the next. All ranks run the
 	// same operations, and so count alike.
@@ -76,7 +78,7 @@ func (s *Session) ready(ctx context.Context) error {
 	case s.member != nil:
 		return nil
 	}
-	m := &Member{ring: s.ring, fault: s.fault}
+	m := &Member{ring: s.ring, fault: s.fault, command: "connect"}
 	var err error
 	m.comm, err = collective.New(s.ring, collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.fault.injector(s.ring.Rank())})
 	if err == nil {
@@ -143,9 +145,18 @@ func (s *Session) leave(ctx context.Context, err error, then string) error {
 	return errors.Join(err, r.Close())
 }
 
+// shared is a rank's value on the control ring, with what it belongs to: ranks
+// that run different commands are told so.
+type shared[T any] struct {
+	Command string `json:"command"`
+	What    string `json:"what"`
+	Value   T      `json:"value"`
+}
+
 // shareOut gives every rank's value to every rank, over the control ring.
 func shareOut[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
-	data, err := json.Marshal(mine)
+	own := shared[T]{m.command, fmt.Sprintf("%T", mine), mine}
+	data, err := json.Marshal(own)
 	if err != nil {
 		return nil, fmt.Errorf("share a %T: %w", mine, err)
 	}
@@ -155,7 +166,16 @@ func shareOut[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	}
 	all := make([]T, len(parts))
 	for rank, part := range parts {
-		if err := json.Unmarshal(part, &all[rank]); err != nil {
+		var its shared[json.RawMessage]
+		err := json.Unmarshal(part, &its)
+		if err == nil && (its.Command != own.Command || its.What != own.What) {
+			return nil, usageError("rank %d runs %q and rank %d %q (or one has given up before the other began): run the same command on all ranks, again",
+				m.ring.Rank(), own.Command, rank, its.Command)
+		}
+		if err == nil {
+			err = json.Unmarshal(its.Value, &all[rank])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("rank %d's part of a %T: %w; do all ranks run the same version?", rank, mine, err)
 		}
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -30,18 +29,13 @@ type turn struct {
 // iterations the leader wants next, and whether any rank wants to stop: then all
 // do, at the same place, and the ring can be used again.
 func (m *Member) takeTurn(ctx context.Context, s *Session, next int) (n int, stop bool, err error) {
-	data, err := json.Marshal(turn{Stop: s.stopping(), Next: next})
+	all, err := shareOut(ctx, m, turn{Stop: s.stopping(), Next: next})
 	if err != nil {
 		return 0, false, err
 	}
-	parts, err := m.ring.Gather(ctx, data)
-	if err != nil {
-		return 0, false, err
-	}
-	for rank, part := range parts {
-		var t turn
-		if err := json.Unmarshal(part, &t); err != nil || t.Next < 0 {
-			return 0, false, fmt.Errorf("rank %d's turn is %q: expected a number of iterations; do all ranks run the same version?", rank, part)
+	for rank, t := range all {
+		if t.Next < 0 {
+			return 0, false, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, t.Next)
 		}
 		if rank == 0 {
 			n = t.Next

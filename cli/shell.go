@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ringcli/cli/render"
 	"ringcli/repl"
@@ -190,8 +191,15 @@ func (h *host) interrupt(n int, cancel func()) {
 	h.mu.Unlock()
 	if s == nil || n > 1 || !s.askToStop() {
 		cancel()
+		return
 	}
+	time.AfterFunc(stopGrace, cancel) // which does nothing once the line has ended
 }
+
+// stopGrace is how long a command may take to its next boundary: longer than an
+// iteration of any size that is usual, shorter than patience with a rank that is
+// not there.
+const stopGrace = 10 * time.Second
 
 // stopJob asks a line in the background to stop at its next boundary.
 func (h *host) stopJob(id int) bool {
@@ -210,7 +218,7 @@ func (s *Session) askToStop() bool {
 	}
 	s.stop.Store(true)
 	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary; Ctrl-C again cancels it, which ends the ring\n", c.Name)
+	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.Name, stopGrace)
 	return true
 }
 
