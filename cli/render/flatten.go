@@ -36,7 +36,7 @@ func appendFields(prefix string, t reflect.Type, v reflect.Value, hidden []strin
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "-" || name == "" && !f.Anonymous || slices.Contains(hidden, name) {
+		if !f.IsExported() && !f.Anonymous || name == "-" || name == "" && !f.Anonymous || slices.Contains(hidden, name) {
 			continue
 		}
 		ft, fv := f.Type, reflect.Value{}

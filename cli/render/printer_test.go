@@ -280,6 +280,26 @@ soft:enp65s0f0np0
 	}
 }
 
+type edge struct {
+	Side string `json:"side"`
+	QPN  int    `json:"qpn"`
+}
+
+// An outer field hides that of an embedded struct, as in JSON.
+func TestCSVOfEmbedded(t *testing.T) {
+	names, values, err := flatten(struct {
+		Side string `json:"side"`
+		edge
+		Other edge `json:"other"`
+	}{"left", edge{"right", 7}, edge{"up", 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(names, " ") + " = " + strings.Join(values, " "); got != "side qpn other_side other_qpn = left 7 up 8" {
+		t.Error(got)
+	}
+}
+
 func TestCSVRefusesWhatIsNoStruct(t *testing.T) {
 	if _, _, err := flatten(7); err == nil {
 		t.Error("7 was flattened")
