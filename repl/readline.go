@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -22,6 +23,8 @@ import (
 //     through the queue, which the editing goroutine empties.
 //   - The list of candidates is drawn wrongly on a line that wraps, and fails on
 //     one wider than the window: candidates are printed above the prompt.
+//   - At the start of a wrapped row it steps back before it goes up, which leads
+//     one row too far up on terminals that step back across rows: see upward.
 //   - The end of a file and Ctrl-Space run a half-typed line or end the editor,
 //     the Delete key leaves the shell, Ctrl-T on one character and Ctrl-R
 //     without a history panic: see filter and keys.
@@ -35,6 +38,7 @@ type lineEditor struct {
 	history  []string
 	resized  chan os.Signal
 	reflow   func()        // makes readline ask for the width
+	columns  int           // the width that readline knows
 	watching chan struct{} // closed once resized is not watched any more
 
 	mu    sync.Mutex // guards what follows
@@ -95,9 +99,10 @@ func (e *lineEditor) start() (err error) {
 		FuncOnWidthChanged:     func(f func()) { e.reflow = f },
 		FuncFilterInputRune:    e.filter,
 		Stdin:                  e.keys,
-		Stdout:                 e.options.out,
+		Stdout:                 upward{e.options.out},
 		Stderr:                 e.options.out,
 	}
+	e.columns = width(e.options.out.Fd())
 	e.rl, err = readline.NewEx(config)
 	if err == nil {
 		e.SetHistory(e.history)
@@ -115,6 +120,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		}
 	}
 	if e.changed() {
+		e.columns = width(e.options.out.Fd())
 		e.reflow()
 	}
 	if columns(prompt) >= width(e.options.out.Fd()) {
@@ -227,11 +233,24 @@ func (e *lineEditor) filter(r rune) (key rune, ok bool) {
 // refresh shows what was printed meanwhile. It needs readline's goroutine.
 func (e *lineEditor) refresh() {
 	if e.changed() {
-		e.reflow()
+		e.resize()
 	}
 	if text := e.options.take(); len(text) > 0 {
 		e.above(string(text))
 	}
+}
+
+// resize follows the window's width. Whether the terminal has wrapped its rows
+// anew cannot be known: of both numbers of rows that the line may take the
+// smaller is cleared, so that a piece of the prompt may stay above, and no output
+// is lost. It needs readline's goroutine.
+func (e *lineEditor) resize() {
+	before := e.columns
+	e.columns = width(e.options.out.Fd())
+	if e.columns < before {
+		e.rl.Clean()
+	}
+	e.reflow()
 }
 
 // above writes whole lines in the prompt's place, which moves down when readline
@@ -286,6 +305,19 @@ func (e *lineEditor) Close() error {
 	// Nothing reads the keys any more.
 	_ = e.keys.close()
 	return err
+}
+
+// upward is what readline draws on. It leaves out the step back at the start of a
+// row: no terminal needs it, and some (tmux, xterm with reverse wraparound) go to
+// the row above by it.
+type upward struct{ w io.Writer }
+
+func (u upward) Write(b []byte) (int, error) {
+	// readline draws a line, and moves the cursor within it, in one Write.
+	if _, err := u.w.Write(bytes.ReplaceAll(b, []byte("\b\x1b[A\r"), []byte("\x1b[A\r"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // columns is the width of a prompt, which may hold colours.

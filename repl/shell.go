@@ -246,6 +246,7 @@ func (s *Shell) loop(ctx context.Context) error {
 // it is typed: then the Host says what is wrong with it.
 func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
 	text, mood := s.host.Prompt()
+	text = strings.TrimRight(text, " ")
 	prompt = text + " "
 	s.screen.edit(s.onTerminal)
 	defer func() { s.screen.edited(s.onTerminal) }()
