@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -56,7 +57,7 @@ func (e *plainEditor) ReadLine(ctx context.Context, prompt string) (string, erro
 	defer e.mu.Unlock()
 	e.reading = false
 	switch {
-	case err == errCleared, err == io.EOF:
+	case errors.Is(err, errCleared), errors.Is(err, io.EOF):
 		e.write("\n")
 	case err != nil && ctx.Err() != nil:
 		e.write("\n")
@@ -98,7 +99,7 @@ func (l *readerLines) readLine(ctx context.Context) (string, error) {
 		return "", context.Cause(ctx)
 	}
 	line, err := l.r.ReadString('\n')
-	if err == io.EOF && line != "" {
+	if errors.Is(err, io.EOF) && line != "" {
 		err = nil
 	}
 	return strings.TrimRight(line, "\r\n"), err
@@ -154,9 +155,9 @@ func (l *fileLines) readLine(ctx context.Context) (string, error) {
 		n, err := l.read(chunk[:])
 		l.buffer = append(l.buffer, chunk[:n]...)
 		switch {
-		case err == io.EOF && l.terminal && len(l.buffer) > 0:
+		case errors.Is(err, io.EOF) && l.terminal && len(l.buffer) > 0:
 			// Ctrl-D after text: the line goes on.
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			l.eof = true
 		case err != nil:
 			return "", err

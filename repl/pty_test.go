@@ -283,7 +283,8 @@ func TestHangUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-ended: // its terminal cannot be restored
+	case err := <-ended:
+		t.Logf("ended with %v", err) // its terminal cannot be restored
 	case <-time.After(deadline):
 		t.Fatal("the shell goes on without a terminal")
 	}

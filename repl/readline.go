@@ -3,6 +3,7 @@ package repl
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -135,7 +136,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		return "", context.Cause(ctx)
 	case e.keys.ended():
 		return "", io.EOF
-	case err == readline.ErrInterrupt:
+	case errors.Is(err, readline.ErrInterrupt):
 		return line, errCleared
 	}
 	return line, err

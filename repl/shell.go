@@ -208,9 +208,9 @@ func (s *Shell) loop(ctx context.Context) error {
 	for ctx.Err() == nil && s.quit.Err() == nil {
 		prompt, line, err := s.readLine(editing)
 		switch {
-		case s.quit.Err() != nil || ctx.Err() != nil || err == io.EOF:
+		case s.quit.Err() != nil || ctx.Err() != nil || errors.Is(err, io.EOF):
 			return nil
-		case err == errCleared:
+		case errors.Is(err, errCleared):
 			if cleared++; strings.TrimSpace(line) != "" {
 				cleared = 0
 			}
@@ -261,7 +261,7 @@ func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
 			line += "\n" + more
 		}
 	}
-	if err == io.EOF && line != "" {
+	if errors.Is(err, io.EOF) && line != "" {
 		err = nil // the Host says what is missing
 	}
 	return prompt, line, err
