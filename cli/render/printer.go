@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
@@ -123,15 +124,33 @@ func (p *Printer) paint(m Mood, text string) string {
 	return c.Sprint(text)
 }
 
-// Note writes a line for people between or after rows: "# ...". JSON and CSV
-// have no place for it and leave it out.
+// Note writes a line for people between or after rows: "# ...", or several on a
+// terminal that is too narrow for it. JSON and CSV have no place for it and leave
+// it out.
 func (p *Printer) Note(m Mood, format string, args ...any) error {
 	if p.format != Table {
 		return nil
 	}
 	p.head = nil
-	_, err := fmt.Fprintln(p.w, p.paint(m, "# "+fmt.Sprintf(format, args...)))
-	return err
+	lines := []string{"# " + fmt.Sprintf(format, args...)}
+	if width := p.width(); width > 0 && utf8.RuneCountInString(lines[0]) > width {
+		room := max(foldLeast, width-foldIndent)
+		first, below := fold{beside: room, below: room}.split(lines[0])
+		lines = append([]string{first}, prefixEach("#   ", below)...)
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(p.w, p.paint(m, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefixEach(prefix string, lines []string) []string {
+	for i := range lines {
+		lines[i] = prefix + lines[i]
+	}
+	return lines
 }
 
 // Text writes text as it is, whatever the format: help, a script, a file.

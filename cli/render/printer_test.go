@@ -220,6 +220,21 @@ dgid 2001:db8:85a3:8d3:1319:8a2e:370:7348
 	}
 }
 
+func TestNarrowNote(t *testing.T) {
+	var out bytes.Buffer
+	p := New(&out, Table)
+	p.SetWidth(func() int { return 30 })
+	for _, text := range []string{"fits   in  one line", "no configuration file; looked for ringcli.yaml, /etc/ringcli/config.yaml"} {
+		if err := p.Note(Plain, "%s", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "# fits   in  one line\n# no configuration file;\n#   looked for ringcli.yaml,\n#   /etc/ringcli/config.yaml\n"
+	if out.String() != want {
+		t.Errorf("got %s\nwant %s", out.String(), want)
+	}
+}
+
 // On a narrow terminal the last column goes on below, and no word is broken.
 func TestNarrowTerminal(t *testing.T) {
 	long := remark{"soft:enp65s0f0np0", "the port is down, and so is the link of it"}
