@@ -45,8 +45,8 @@ type Shell struct {
 	jobs    jobs
 }
 
-// New returns a Shell for a Host. It reads the history; a history that cannot be
-// read is reported, not an error.
+// New returns a Shell for a Host. Run reads the history; one that cannot be read
+// is reported, and the shell goes on without it.
 func New(o Options) (*Shell, error) {
 	if o.Host == nil {
 		return nil, errors.New("repl: Options.Host is nil: expected who runs the commands")
