@@ -56,7 +56,7 @@ func TestCompareHealthy(t *testing.T) {
 						compareAll(t, world, fmt.Sprintf("round %d, %s", round, to))
 					}
 				}
-				for i := range 5 {
+				for i := range 3 {
 					noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 1+i*7); return err }))
 					compareAll(t, world, "after traffic")
 				}
@@ -89,7 +89,7 @@ func busy(t *testing.T, world []*Ring, do func()) {
 			}
 		}
 	}()
-	for range 4 {
+	for range 2 {
 		do()
 	}
 	close(stop)
@@ -100,7 +100,7 @@ func busy(t *testing.T, world []*Ring, do func()) {
 // that a queue pair is behind.
 func TestCompareHealthyOutOfStep(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 10 {
+	for range 5 {
 		world := byHand(t, 3)
 		upTo(t, world, StateExchanged)
 		var order []int

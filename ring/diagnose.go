@@ -39,10 +39,18 @@ func sameMoment(a, b *End) bool {
 
 // Diagnose explains what went wrong on an edge. cause is the error of a step, a
 // ping, a post or an operation, or nil if there was none and yet nothing comes: it
-// is as good at the end that waited in vain. It asks the neighbour over TCP for
-// its end. The likeliest finding comes first; a healthy edge has notes at most.
+// is as good at the end that waited in vain, and an error that names the other
+// edge is none of this one. It asks the neighbour over TCP for its end. The likeliest finding comes first; a healthy edge has notes at most.
 func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []Finding {
+	var completion *CompletionError
+	if errors.As(cause, &completion) && completion.Side != side {
+		cause = nil // it is the other edge's
+	}
 	own, peer, err := r.Ends(ctx, side)
+	var modify *verbs.ModifyError
+	if errors.As(cause, &modify) && own.Node != "" && modify.QPN != own.QPN {
+		cause = nil
+	}
 	switch {
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
 		return lead(r.rank, r.State(), cmp.Or(cause, err))

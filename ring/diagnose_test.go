@@ -168,8 +168,8 @@ func (w *ward) first(rank int, cause error, want expectation) {
 	}
 }
 
-// waited is the error of who waited in vain.
-var waited = fmt.Errorf("nothing came: %w", context.DeadlineExceeded)
+// errWaited is the error of who errWaited in vain.
+var errWaited = fmt.Errorf("nothing came: %w", context.DeadlineExceeded)
 
 // with returns the doses with one rank's value.
 func with(rank int, v Values) (vs [2]Values) {
@@ -182,7 +182,7 @@ func TestDiagnoseWrongOrder(t *testing.T) {
 	w.walk(dose{}, StateExchanged)
 	err := w.world[1].RTS(t.Context(), Values{})
 	w.first(1, err, expectation{"state", 1, "exchanged", "", []string{"rtr comes first"}})
-	w.first(0, waited, expectation{"qp_state", 1, "RTS", "INIT", []string{"INIT", "dropped silently", "rtr"}})
+	w.first(0, errWaited, expectation{"qp_state", 1, "RTS", "INIT", []string{"INIT", "dropped silently", "rtr"}})
 
 	// Before the queue pair is there, and before there is anybody to ask.
 	r := newRings(t, 1, nil)[0]
@@ -209,7 +209,7 @@ func TestDiagnosePeerBehind(t *testing.T) {
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
 		w.first(0, err, expectation{"qp_state", 1, "ERR", state.String(), []string{"still " + state.String(), "dropped silently", "RETRY_EXC (12)"}})
-		w.first(1, waited, expectation{"qp_state", 1, state.String(), "ERR", []string{"still " + state.String(), "dropped silently"}})
+		w.first(1, errWaited, expectation{"qp_state", 1, state.String(), "ERR", []string{"still " + state.String(), "dropped silently"}})
 	}
 }
 
@@ -221,7 +221,7 @@ func TestDiagnosePSN(t *testing.T) {
 		w.status(err, verbs.RetryExceeded)
 		text := []string{"PSN 3", "expects 16777214", "ahead by 5", "sequence NAKs", "RETRY_EXC (12)"}
 		w.first(0, err, expectation{"sq_psn", 0, "began with 3", "rq_psn 16777214", text})
-		w.first(1, waited, expectation{"rq_psn", 0, "rq_psn 16777214", "began with 3", text})
+		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 16777214", "began with 3", text})
 	})
 	t.Run("ahead, by what rank 1 expects", func(t *testing.T) {
 		w := admit(t, nil)
@@ -229,7 +229,7 @@ func TestDiagnosePSN(t *testing.T) {
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
 		w.first(0, err, expectation{"sq_psn", 1, "began with 100", "rq_psn 5", []string{"ahead by 95"}})
-		w.first(1, waited, expectation{"rq_psn", 1, "rq_psn 5", "began with 100", []string{"ahead by 95"}})
+		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 5", "began with 100", []string{"ahead by 95"}})
 	})
 	t.Run("behind", func(t *testing.T) {
 		w := admit(t, nil)
@@ -241,7 +241,7 @@ func TestDiagnosePSN(t *testing.T) {
 			t.Fatalf("%v: expected success, though nothing arrives", err)
 		}
 		// By now they are in step: what comes next arrives.
-		for rank, err := range []error{nil, waited} {
+		for rank, err := range []error{nil, errWaited} {
 			found := w.world[rank].Diagnose(t.Context(), []Side{Right, Left}[rank], err)
 			if len(found) == 0 || found[0].Severity != Warning || found[0].Rank != 1 || !strings.Contains(found[0].Text, "though rank 0 saw success") {
 				t.Errorf("rank %d: %+v", rank, found)
@@ -256,8 +256,8 @@ func TestDiagnosePSN(t *testing.T) {
 		if err := w.world[0].Right().SendMessage(make([]byte, 64)); err != nil {
 			t.Fatal(err)
 		}
-		w.first(0, waited, expectation{"sq_psn", 1, "sq_psn 101 (began with 100)", "rq_psn 110", text})
-		w.first(1, waited, expectation{"rq_psn", 1, "rq_psn 110", "sq_psn 101 (began with 100)", text})
+		w.first(0, errWaited, expectation{"sq_psn", 1, "sq_psn 101 (began with 100)", "rq_psn 110", text})
+		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 110", "sq_psn 101 (began with 100)", text})
 	})
 	t.Run("behind, and given up", func(t *testing.T) {
 		w := admit(t, nil)
@@ -266,7 +266,7 @@ func TestDiagnosePSN(t *testing.T) {
 		w.status(err, verbs.RetryExceeded)
 		text := []string{"PSN 90", "expects 100", "behind by 10", "RETRY_EXC (12)"}
 		w.first(0, err, expectation{"sq_psn", 0, "began with 90", "rq_psn 100", text})
-		w.first(1, waited, expectation{"rq_psn", 0, "rq_psn 100", "began with 90", text})
+		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 100", "began with 90", text})
 	})
 	t.Run("one end began anew", func(t *testing.T) {
 		w := admit(t, nil)
@@ -275,7 +275,7 @@ func TestDiagnosePSN(t *testing.T) {
 		r := w.world[1]
 		noErrors(t, []error{r.Reset(t.Context()), r.Init(t.Context(), Values{}), r.Exchange(t.Context()), r.RTR(t.Context(), Values{}), r.RTS(t.Context(), Values{})})
 		w.first(0, nil, expectation{"sq_psn", 0, "sq_psn", "rq_psn", []string{"began anew", "ahead by 1"}})
-		w.first(1, waited, expectation{"rq_psn", 0, "rq_psn", "sq_psn", []string{"began anew", "ahead by 1"}})
+		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn", "sq_psn", []string{"began anew", "ahead by 1"}})
 	})
 }
 
@@ -292,7 +292,7 @@ func TestDiagnoseMTU(t *testing.T) {
 		}
 		text := []string{"4096", "1024", "up to 1024 bytes pass", "REM_INV_REQ (9)"}
 		w.first(0, err, expectation{"path_mtu", small, fmt.Sprint(mtu[0]), fmt.Sprint(mtu[1]), text})
-		w.first(1, waited, expectation{"path_mtu", small, fmt.Sprint(mtu[1]), fmt.Sprint(mtu[0]), text})
+		w.first(1, errWaited, expectation{"path_mtu", small, fmt.Sprint(mtu[1]), fmt.Sprint(mtu[0]), text})
 	}
 }
 
@@ -329,7 +329,7 @@ func TestDiagnoseRemoteAccess(t *testing.T) {
 			offered := fmt.Sprintf("slots: rkey %#x, %d bytes from %#x", slots.RKey, slots.Length, slots.Addr)
 			text := []string{c.text, asked, offered, "REM_ACCESS, 10"}
 			w.first(0, err, expectation{c.want, c.rank, asked, offered, text})
-			w.first(1, waited, expectation{c.want, c.rank, offered, asked, text})
+			w.first(1, errWaited, expectation{c.want, c.rank, offered, asked, text})
 		})
 	}
 }
@@ -367,7 +367,7 @@ func TestDiagnoseAccessOfTheQueuePair(t *testing.T) {
 		w.status(err, verbs.RemoteInvalidRequest)
 		text := []string{"gives rank 0 no " + c.missing.String(), "REM_INV_REQ (9)"}
 		w.first(0, err, expectation{"access", 1, allAccess.String(), c.access.String(), text})
-		w.first(1, waited, expectation{"access", 1, c.access.String(), allAccess.String(), text})
+		w.first(1, errWaited, expectation{"access", 1, c.access.String(), allAccess.String(), text})
 	}
 }
 
@@ -391,7 +391,7 @@ func TestDiagnoseNoReceive(t *testing.T) {
 	w.status(err, verbs.RNRRetryExceeded)
 	text := []string{"rank 1 (127.", "no receive posted", "RNR_RETRY_EXC (13)"}
 	w.first(0, err, expectation{"sends_posted", 1, "rnr_retry 1", "receives_posted 0", text})
-	w.first(1, waited, expectation{"receives_posted", 1, "receives_posted 0", "rnr_retry 1", text})
+	w.first(1, errWaited, expectation{"receives_posted", 1, "receives_posted 0", "rnr_retry 1", text})
 }
 
 // With rnr_retry 7 nothing ever fails: who waits is told.
@@ -402,7 +402,7 @@ func TestDiagnoseNoReceiveForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := []string{"no receive posted", "wait for ever (rnr_retry 7)"}
-	w.first(0, waited, expectation{"sends_posted", 1, "sends_posted 1", "receives_posted 0", text})
+	w.first(0, errWaited, expectation{"sends_posted", 1, "sends_posted 1", "receives_posted 0", text})
 	w.first(1, nil, expectation{"receives_posted", 1, "receives_posted 0", "sends_posted 1", text})
 }
 
@@ -414,7 +414,7 @@ func TestDiagnoseDestQPN(t *testing.T) {
 	real := qpn(w.world[1].Left().QP.Num())
 	text := []string{"0xabcdef", real, "go astray", "RETRY_EXC (12)"}
 	w.first(0, err, expectation{"dest_qpn", 0, "0xabcdef", real, text})
-	w.first(1, waited, expectation{"qpn", 0, real, "0xabcdef", text})
+	w.first(1, errWaited, expectation{"qpn", 0, real, "0xabcdef", text})
 }
 
 func TestDiagnoseDGID(t *testing.T) {
@@ -427,7 +427,7 @@ func TestDiagnoseDGID(t *testing.T) {
 	real := w.world[1].Left().Local.GID.String()
 	text := []string{"127.254.254.254", real, "packets go elsewhere"}
 	w.first(0, err, expectation{"dgid", 0, "127.254.254.254", real, text})
-	w.first(1, waited, expectation{"gid", 0, real, "127.254.254.254", text})
+	w.first(1, errWaited, expectation{"gid", 0, real, "127.254.254.254", text})
 }
 
 func TestDiagnoseLength(t *testing.T) {
@@ -452,7 +452,7 @@ func TestDiagnoseLocalProtection(t *testing.T) {
 	err := w.oneSided(verbs.OpWrite, 16, func(wr *verbs.WorkRequest) { wr.SGL[0].LKey = 0xbad00 })
 	w.status(err, verbs.LocalProtectionError)
 	w.first(0, err, expectation{"lkey", 0, "lkey 0xbad00, 16 bytes", "", []string{"LOC_PROT, 4"}})
-	w.first(1, waited, expectation{"lkey", 0, "", "lkey 0xbad00, 16 bytes", []string{"LOC_PROT, 4"}})
+	w.first(1, errWaited, expectation{"lkey", 0, "", "lkey 0xbad00, 16 bytes", []string{"LOC_PROT, 4"}})
 }
 
 func TestDiagnoseSilence(t *testing.T) {
@@ -466,7 +466,10 @@ func TestDiagnoseSilence(t *testing.T) {
 	w.status(err, verbs.RetryExceeded)
 	text := []string{"TCP ok, RDMA silent", "UDP port 4791", "2^13", "counted no packet"}
 	w.first(0, err, expectation{"port_rcv_packets", 1, "", "port_rcv_packets +0", text})
-	w.first(1, waited, expectation{"port_rcv_packets", 1, "port_rcv_packets +0", "", text})
+	if out := loud(w.world[0].Diagnose(t.Context(), Left, err)); len(out) > 0 {
+		t.Errorf("the other edge is blamed, too: %q", out)
+	}
+	w.first(1, errWaited, expectation{"port_rcv_packets", 1, "port_rcv_packets +0", "", text})
 }
 
 // A value that the device refuses is named, and the queue pair is where it was.
@@ -483,7 +486,14 @@ func TestDiagnoseModify(t *testing.T) {
 			w := admit(t, nil)
 			upTo(t, w.world, StateExchanged)
 			err := w.world[0].RTR(t.Context(), c.value)
-			w.first(0, err, expectation{c.attribute, 0, c.want, "", []string{"INIT→RTR", c.attribute}})
+			// The left edge comes first.
+			found := w.world[0].Diagnose(t.Context(), Left, err)
+			if f := found[0]; f.Attribute != c.attribute || f.Rank != 0 || !strings.Contains(f.Own, c.want) || !strings.Contains(f.Text, "INIT→RTR") || !strings.Contains(f.Text, "rank 0") {
+				t.Errorf("%+v", found)
+			}
+			if out := loud(w.world[0].Diagnose(t.Context(), Right, err)); len(out) > 0 {
+				t.Errorf("the other edge is blamed, too: %q", out)
+			}
 		})
 	}
 }
@@ -502,7 +512,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); !w.world[0].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	found := w.world[0].Diagnose(t.Context(), Right, waited)
+	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
 	if len(found) == 0 || found[0].Attribute != "ring" || found[0].Rank != 1 || !strings.Contains(Explain(found), "rank 1") {
 		t.Errorf("%+v", found)
 	}
@@ -513,7 +523,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 func TestDiagnoseNobodyBegan(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
-	found := w.world[0].Diagnose(t.Context(), Right, waited)
+	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
 	if len(found) == 0 || found[0].Severity != Warning || found[0].Attribute != "busy" || !strings.Contains(found[0].Text, "has not begun") {
 		t.Errorf("%+v", found)
 	}
@@ -530,6 +540,9 @@ func TestDiagnoseAFailedRing(t *testing.T) {
 	err := w.oneSided(verbs.OpWrite, 4096, nil)
 	w.status(err, verbs.RemoteInvalidRequest)
 	w.world[0].Fail(err)
+	if own, err := w.world[0].OwnEnd(Right); err != nil || w.world[0].lastSeen(Right, &own) == nil || w.world[0].lastSeen(Left, &own) != nil {
+		t.Errorf("%v: expected to have seen the right neighbour's end alone", err)
+	}
 	found := w.world[0].Diagnose(t.Context(), Right, err)
 	if len(found) < 2 || found[0].Attribute != "path_mtu" || found[0].Rank != 1 || found[0].Own != "4096" || found[0].Peer != "1024" {
 		t.Errorf("%+v", found)
@@ -537,7 +550,7 @@ func TestDiagnoseAFailedRing(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); !w.world[1].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if found := w.world[1].Diagnose(t.Context(), Left, waited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
+	if found := w.world[1].Diagnose(t.Context(), Left, errWaited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
 		t.Errorf("%+v", found)
 	}
 }

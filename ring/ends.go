@@ -83,7 +83,9 @@ type End struct {
 	Counters    map[string]uint64 `json:"counters"`     // of the port
 	CountersRTR map[string]uint64 `json:"counters_rtr"` // the same when the queue pair came to RTR; null before
 
-	stale bool // it was so once; what moves is not known
+	stale bool      // it was so once; what moves is not known
+	began time.Time // the own queue pair came to RTR
+	asked time.Time // the neighbour said so
 }
 
 // Cap is the size of a queue pair's queues, as it was created.
@@ -157,7 +159,7 @@ func (e *End) take(w watched) {
 	if e.QPState != verbs.StateErr.String() && e.QPState != verbs.StateReset.String() { // else all is flushed
 		e.SendsPosted, e.ReceivesPosted = w.sends, w.receives
 	}
-	e.Failure, e.FirstError, e.Killed = w.first, w.first.String(), w.killed
+	e.Failure, e.FirstError, e.Killed, e.began = w.first, w.first.String(), w.killed, w.began
 }
 
 // peek polls what has completed while nobody polls, for the watches to note, and
@@ -182,7 +184,6 @@ func (r *Ring) peek() {
 			return
 		}
 		r.noted(wc[:n])
-		r.recall() // they came before
 		r.early = append(r.early, wc[:n]...)
 	}
 }
@@ -211,6 +212,7 @@ func (r *Ring) PeerEnd(ctx context.Context, side Side) (End, error) {
 	defer cancel()
 	end, err := ask[End](ctx, r, side, askEnd, nil)
 	if err == nil {
+		end.asked = time.Now()
 		r.mu.Lock()
 		r.seen[side] = &end
 		r.mu.Unlock()
@@ -218,14 +220,14 @@ func (r *Ring) PeerEnd(ctx context.Context, side Side) (End, error) {
 	return end, err
 }
 
-// lastSeen returns the neighbour's end as it was when it was last asked for, if
-// it had the same queue pair then that this rank's talks to now: once a ring has
-// failed nobody answers any more.
+// lastSeen returns the neighbour's end as it was when it was last asked for since
+// this rank's queue pair came to RTR: once a ring has failed nobody answers any
+// more.
 func (r *Ring) lastSeen(side Side, own *End) *End {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.seen[side]
-	if e == nil || !e.addressed() || !own.addressed() || e.DestQPN != own.QPN {
+	if e == nil || !e.addressed() || !own.addressed() || e.asked.Before(own.began) {
 		return nil
 	}
 	seen := *e

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -40,6 +41,7 @@ func TestEndAsJSON(t *testing.T) {
 			t.Errorf("%s is not snake_case", name)
 		}
 	}
+	own.began, peer.asked = time.Time{}, time.Time{} // are not said
 	var back End
 	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(own, back) {
 		t.Errorf("%v: it came back as %+v, was %+v", err, back, own)
@@ -49,7 +51,7 @@ func TestEndAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs.Counters, peer.Counters = nil, nil
+	theirs.began, theirs.Counters, peer.Counters = time.Time{}, nil, nil
 	if !reflect.DeepEqual(theirs, peer) {
 		t.Errorf("rank 0 is told %+v, rank 1 has %+v", peer, theirs)
 	}

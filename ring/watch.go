@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"ringcli/verbs"
 )
@@ -21,6 +22,7 @@ type watch struct {
 	rqFirst         *uint32           // rq_psn as RTR was given it
 	killed          bool              // Modify took it to ERR: no failure did
 	base            map[string]uint64 // the port's counters at RTR
+	began           time.Time         // when that was
 }
 
 // Failure is the first failed completion of a queue pair and the request that it
@@ -92,7 +94,7 @@ func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
 
 // Modify implements verbs.QP.
 func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
-	before, _, err := w.QP.Query()
+	before, _, err := w.Query()
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		w.killed = true
 	}
 	if base != nil {
-		w.base = base
+		w.base, w.began = base, time.Now()
 	}
 	if mask&verbs.AttrRQPSN != 0 {
 		w.rqFirst = new(a.RQPSN)
@@ -198,12 +200,13 @@ type watched struct {
 	sqFirst, rqFirst *uint32
 	killed           bool
 	base             map[string]uint64
+	began            time.Time
 }
 
 func (w *watch) look() watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return watched{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base}
+	return watched{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base, w.began}
 }
 
 func counterMap(list []verbs.Counter) map[string]uint64 {
