@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -195,18 +196,33 @@ func (m *Member) agree(ctx context.Context, mine error) error {
 	}
 	all, err := shareOut(ctx, m, o)
 	if err != nil {
+		if mine != nil && m.ring.Failed() {
+			return mine // the verdict that ended the gather, too
+		}
 		return errors.Join(mine, err)
 	}
 	var texts []string
+	ranks := map[string][]string{} // by text
 	code := ExitOK
 	for rank, o := range all {
-		if o.Code != ExitOK {
-			code = worse(code, o.Code)
-			texts = append(texts, fmt.Sprintf("rank %d: %s", rank, o.Error))
+		if o.Code == ExitOK {
+			continue
 		}
+		code = worse(code, o.Code)
+		if ranks[o.Error] == nil {
+			texts = append(texts, o.Error)
+		}
+		ranks[o.Error] = append(ranks[o.Error], strconv.Itoa(rank))
 	}
 	if code == ExitOK {
 		return nil
+	}
+	for i, text := range texts {
+		who := "rank "
+		if len(ranks[text]) > 1 {
+			who = "ranks "
+		}
+		texts[i] = who + strings.Join(ranks[text], ", ") + ": " + text
 	}
 	return sharedError(code, "%s", strings.Join(texts, "; "))
 }

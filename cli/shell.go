@@ -217,6 +217,7 @@ func (s *Session) askToStop() bool {
 		return false
 	}
 	s.stop.Store(true)
+	s.Progress.End()
 	// A terminal that is gone has nobody to read it.
 	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.Name, stopGrace)
 	return true
