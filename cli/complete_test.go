@@ -317,6 +317,17 @@ func TestFishCompletion(t *testing.T) {
 	}
 }
 
+// zsh completes in its line editor alone; that the script loads and says what it
+// completes can be asked without.
+func TestZshCompletion(t *testing.T) {
+	zsh, dir := need(t, "zsh"), commandDir(t)
+	cmd := exec.Command(zsh, "-f", "-c", "autoload -U compinit && compinit -u -D && source <(ringcli completion zsh) && print -r -- $_comps[ringcli] && whence -w _ringcli")
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "_ringcli\n_ringcli: function\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestSchemaCommand(t *testing.T) {
 	if code, stdout, stderr := here(t, "schema"); code != ExitOK || stdout != schema.JSON || stderr != "" {
 		t.Errorf("exit code %d, %d bytes, %s", code, len(stdout), stderr)
