@@ -129,7 +129,7 @@ func (s *Session) followLeader(ctx context.Context) error {
 		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
 			return err
 		}
-		if err != nil {
+		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
 			trace.Warn(trace.Repl, "waiting for the leader to connect again: "+err.Error())
 		}
 	}

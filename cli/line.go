@@ -76,7 +76,8 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 	if err == nil {
 		return nil
 	}
-	if c.Claims || c.Needs == Ready {
+	var over *overError
+	if (c.Claims || c.Needs == Ready) && !errors.As(err, &over) {
 		err = s.explain(ctx, c.Name, err)
 		if ctx.Err() == nil {
 			s.keepRecord(c.Name, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
+	"ringcli/trace"
 )
 
 const (
@@ -101,7 +102,7 @@ func (s *Session) localShell(ctx context.Context, n int, args []string) (err err
 		}
 	case <-time.After(killAfter):
 		cancel(errInterrupted)
-		<-over
+		err = errors.Join(err, <-over)
 	}
 	return err
 }
@@ -137,6 +138,9 @@ func (s *Session) startRanks(first, n int, args []string, list string) (*family,
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
 	f := &family{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	if render.IsTerminal(s.stderr) && s.Config.String("trace-format") == string(trace.Auto) {
+		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
+	}
 	for rank := first; rank < n && err == nil; rank++ {
 		err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+list), read)
 	}

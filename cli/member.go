@@ -63,8 +63,22 @@ func (s *Session) join(ctx context.Context, patience time.Duration) error {
 	if err := s.ready(ctx); err != nil {
 		return s.leave(ctx, err, orderEnd)
 	}
+	// What both ends are like now is what a diagnosis has to compare with once a
+	// peer cannot be asked any more. It is no loss if one does not answer.
+	for _, side := range sidesOf(nil) {
+		_, _, _ = s.ring.Ends(ctx, side)
+	}
 	return nil
 }
+
+// overError is that of a command in a ring that has failed before, which was
+// reported then.
+type overError struct{ err error }
+
+func (e *overError) Error() string {
+	return "the ring is over: `connect` brings up a new one; it ended with: " + e.err.Error()
+}
+func (e *overError) Unwrap() error { return e.err }
 
 // ready makes this process a member of the ring that is open, which the other
 // ranks do at the same time.
@@ -73,7 +87,7 @@ func (s *Session) ready(ctx context.Context) error {
 	case s.ring == nil:
 		return usageError("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
 	case s.ring.Failed():
-		return fmt.Errorf("%w; the ring is over: `connect` brings up a new one", s.ring.Err())
+		return &overError{s.ring.Err()}
 	case s.ring.Usable() != nil:
 		return usageError("%w", s.ring.Usable())
 	case s.member != nil:

@@ -116,8 +116,7 @@ of a group; with concepts the terms of RDMA and how they hang together.`,
 				if _, known := s.shell.Aliases()[call.Args[0]]; !known {
 					return usageError("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
 				}
-				s.shell.Unalias(call.Args[0])
-				return nil
+				return s.shell.Unalias(call.Args[0])
 			}),
 		},
 		{

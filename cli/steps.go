@@ -127,7 +127,8 @@ func runConnectLine(ctx context.Context, s *Session, call Call) error {
 	if err := s.keepSettings(call); err != nil {
 		return err
 	}
-	if err := s.leave(ctx, s.leaving(), orderAgain); err != nil {
+	over := s.leaving()
+	if err := s.leave(ctx, over, orderAgain); err != nil && over == nil {
 		trace.Warn(trace.Repl, "closing the last ring: "+err.Error())
 	}
 	if err := s.join(ctx, 0); err != nil {
@@ -280,7 +281,8 @@ func (s *Session) dropMember() error {
 
 func runClose(ctx context.Context, s *Session, _ Call) error {
 	rank, size := s.ring.Rank(), s.ring.Size()
-	if err := s.leave(ctx, s.leaving(), orderAgain); err != nil {
+	over := s.leaving()
+	if err := s.leave(ctx, over, orderAgain); err != nil && over == nil {
 		return err
 	}
 	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
