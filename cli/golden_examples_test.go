@@ -30,6 +30,7 @@ func examples() []example {
 	}
 	return slices.Concat(benchExamples(), stepExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
+		{"all-reduce per-rank", func(s *Session) error { return s.printRanks(good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),
 		bench("all-reduce", BenchRow{bad, good}, BenchRow{good, good}),

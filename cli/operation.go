@@ -65,6 +65,7 @@ func operationFlags(fs *pflag.FlagSet) {
 	repeatFlags(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
 	fs.Bool("in-place", false, "send from the buffer that is received into")
+	fs.Bool("per-rank", false, "show every rank's own times, too")
 }
 
 var settingsOfOperation = []string{"protocol", "segment", "depth"}
@@ -215,6 +216,11 @@ func runOperation(ctx context.Context, s *Session, call Call) error {
 	m.OK = verdict == nil
 	if err := s.Out.Print(m); err != nil {
 		return err
+	}
+	if isOn(call.Flags, "per-rank") {
+		if err := s.printRanks(m); err != nil {
+			return err
+		}
 	}
 	if verdict != nil && (stopped == nil || ExitCode(verdict) == ExitCritical) {
 		return verdict
