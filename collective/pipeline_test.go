@@ -205,7 +205,7 @@ func TestAllocations(t *testing.T) {
 	}
 	// So many runs that what the control ring allocates meanwhile, for signs of
 	// life and clocks, is far below one allocation a run.
-	const n, count, runs = 2, 1 << 16, 2000
+	const n, count, runs = 2, 1 << 16, 1000
 	w := newWorld(t, n, ring.Options{}, nil)
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
 	var plain [n][]float32
