@@ -99,7 +99,7 @@ func runExpect(_ context.Context, s *Session, call Call) error {
 	if compared == 0 {
 		return usageError("expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
-	return nil
+	return s.Out.Note(render.Good, "%s %s %s holds", e.field, e.sign, e.value)
 }
 
 // subject tells which of several results is meant.

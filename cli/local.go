@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -89,9 +90,17 @@ func (s *Session) localShell(ctx context.Context, n int, args []string) (err err
 	// The followers end when the leader says so, or when their pipe does.
 	over := make(chan error, 1)
 	gone, cancel := context.WithCancelCause(ctx)
-	go func() { over <- f.wait(gone) }()
+	var left atomic.Bool // the shell
+	go func() {
+		err := f.wait(gone)
+		if err != nil && !errors.Is(err, errReported) && !left.Load() {
+			_, _ = fmt.Fprintf(s.stderr, "ringcli: %v: quit, and start again\n", err)
+		}
+		over <- err
+	}()
 	err = s.inRing(ctx, s.runShell)
-	if s.ring != nil || err != nil {
+	left.Store(true)
+	if err != nil {
 		cancel(err)
 	}
 	select {
