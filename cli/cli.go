@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *Session {
-	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), signals: signals}
+	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), hand: &handwork{}, signals: signals}
 }
 
 func (s *Session) run(ctx context.Context, args []string) int {

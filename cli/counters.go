@@ -1,10 +1,35 @@
 package cli
 
 import (
+	"context"
+	"maps"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
 )
+
+func countersCommand() Command {
+	return Command{
+		Name: "counters", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
+		Summary: "Show what the device and the collectives counted",
+		Long: `Shows the device's counters under their hardware names and, once the ring has
+computed, what the collectives counted: what they are, and what they grew by since
+they were shown last, or since the ring came up. Counters that are zero are left
+out without --all.
+
+` + ownOrAllHelp,
+		Flags: func(fs *pflag.FlagSet) { fs.Bool("all", false, "show counters that are zero, too") },
+		Run: func(ctx context.Context, s *Session, call Call) error {
+			return s.ownOrAll(ctx, call, ownCounters, allCounters)
+		},
+	}
+}
 
 // counters returns the device's counters as "device/name" and the collectives'
 // as "collective/name".
@@ -17,11 +42,113 @@ func (m *Member) counters() (map[string]uint64, error) {
 	for _, c := range device {
 		all["device/"+c.Name] = c.Value
 	}
+	if m.comm == nil {
+		return all, nil
+	}
 	stats := reflect.ValueOf(m.comm.Stats())
 	for i := range stats.NumField() {
 		all["collective/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
 	}
 	return all, nil
+}
+
+// growth is a rank's counters and what they grew by.
+type growth struct {
+	Value map[string]uint64 `json:"value"`
+	Delta map[string]uint64 `json:"delta"`
+}
+
+func grown(now, before map[string]uint64) growth {
+	g := growth{now, make(map[string]uint64, len(now))}
+	for name, v := range now {
+		g.Delta[name] = v - min(v, before[name])
+	}
+	return g
+}
+
+// ownCounters shows this rank's alone.
+func ownCounters(_ context.Context, s *Session, call Call) error {
+	m := s.member
+	if m == nil {
+		m = &Member{ring: s.ring}
+	}
+	now, err := m.counters()
+	if err != nil {
+		return err
+	}
+	rank := s.ring.Rank()
+	return s.printCounters([]growth{grown(now, s.hand.show(s.ring, now))}, &rank, isOn(call.Flags, "all"))
+}
+
+// allCounters shows all ranks'.
+func allCounters(ctx context.Context, s *Session, call Call) error {
+	m := s.member
+	now, err := m.counters()
+	if err != nil {
+		return err
+	}
+	mine := grown(now, m.shown)
+	m.shown = now
+	all, err := shareOut(ctx, m, mine)
+	if err != nil {
+		return err
+	}
+	return s.printCounters(all, nil, isOn(call.Flags, "all"))
+}
+
+func (s *Session) printCounters(ranks []growth, only *int, zeroes bool) error {
+	keys := map[string]bool{} // ranks may have devices of different providers
+	for _, g := range ranks {
+		for key := range g.Value {
+			keys[key] = true
+		}
+	}
+	var rows []render.Record
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		source, name, _ := strings.Cut(key, "/")
+		c := CounterValue{Command: "counters", OK: true, Rank: only, Source: source, Name: name}
+		for _, g := range ranks {
+			c.Value += g.Value[key]
+			c.Delta += g.Delta[key]
+			c.PerRank = append(c.PerRank, g.Delta[key])
+		}
+		if c.Value > 0 || zeroes {
+			rows = append(rows, c)
+		}
+	}
+	return s.Out.Print(rows...)
+}
+
+// CounterValue is a counter on all ranks, or on one.
+type CounterValue struct {
+	Command string   `json:"command"`
+	OK      bool     `json:"ok"`
+	Rank    *int     `json:"rank,omitempty"` // the only one that it is of
+	Source  string   `json:"source"`         // device or collective
+	Name    string   `json:"name"`
+	Value   uint64   `json:"value"` // summed over the ranks, since the device was opened
+	Delta   uint64   `json:"delta"` // summed over the ranks, since it was last shown
+	PerRank []uint64 `json:"delta_per_rank"`
+}
+
+// Columns implements render.Record.
+func (c CounterValue) Columns() []render.Column {
+	growth := "by rank"
+	if c.Rank != nil {
+		growth = "growth"
+	}
+	return []render.Column{
+		{Name: "source", Width: 10, Left: true}, {Name: "counter", Width: 24, Left: true}, {Name: "total", Width: 11}, {Name: growth, Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (c CounterValue) Cells() []render.Cell {
+	ranks := make([]string, len(c.PerRank))
+	for i, d := range c.PerRank {
+		ranks[i] = "+" + strconv.FormatUint(d, 10)
+	}
+	return render.Texts(c.Source, c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
 }
 
 // snakeCase writes a Go name as counters are written: CopiedAllGather is

@@ -90,8 +90,9 @@ func (s *Session) ready(ctx context.Context) error {
 		return &overError{s.ring.Err()}
 	case s.ring.Usable() != nil:
 		return usageError("%w", s.ring.Usable())
-	case s.member != nil:
-		return nil
+	}
+	if err := s.mayOperate(); err != nil || s.member != nil {
+		return err
 	}
 	m := &Member{ring: s.ring, fault: s.fault, command: "connect"}
 	var err error
@@ -157,7 +158,7 @@ func (s *Session) leave(ctx context.Context, err error, then string) error {
 	if m != nil {
 		err = errors.Join(err, m.comm.Close())
 	}
-	return errors.Join(err, r.Close())
+	return errors.Join(err, s.hand.release(), r.Close())
 }
 
 // shared is a rank's value on the control ring, with what it belongs to: ranks

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strconv"
 
 	"ringcli/cli/render"
@@ -39,40 +38,6 @@ type Verdict struct {
 	Wrong    uint64   `json:"wrong"`
 	Seconds  float64  `json:"seconds"`
 	Problems []string `json:"problems,omitempty"`
-}
-
-// PingResult is a rank's ping of its right neighbour: a message there and back
-// over the queue pair, its bytes verified at both ends.
-type PingResult struct {
-	Command string    `json:"command"`
-	OK      bool      `json:"ok"`
-	Rank    int       `json:"rank"`
-	Peer    int       `json:"peer"`
-	Bytes   int       `json:"bytes"`
-	Iters   int       `json:"iters"`
-	RTT     RoundTrip `json:"rtt_us"`
-}
-
-// RoundTrip are the percentiles of whole round trips, in microseconds.
-type RoundTrip struct {
-	Min float64 `json:"min"`
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// Columns implements render.Record.
-func (p PingResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "ping", Width: 14, Left: true}, {Name: "bytes", Width: 6}, {Name: "iters", Width: 6},
-		{Name: "min us", Width: 9}, {Name: "p50 us", Width: 9}, {Name: "p99 us", Width: 9}, {Name: "max us", Width: 9},
-	}
-}
-
-// Cells implements render.Record.
-func (p PingResult) Cells() []render.Cell {
-	return render.Texts(fmt.Sprintf("%d -> %d", p.Rank, p.Peer), strconv.Itoa(p.Bytes), strconv.Itoa(p.Iters),
-		figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P99), figure(p.RTT.Max))
 }
 
 // ConfigEntry is a setting's value in force.

@@ -25,6 +25,8 @@ type Session struct {
 	// ring is nil before `open`, and member before the ring can compute.
 	ring   *ring.Ring
 	member *Member
+	// hand is what was done by hand on the ring.
+	hand *handwork
 	// interactive says that a person types the lines.
 	interactive bool
 	// shell is nil where no lines are typed.

@@ -265,6 +265,9 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 		if err != nil {
 			return err
 		}
+		if call.Name == "reset" {
+			s.hand.forget()
+		}
 		return s.printEdges(ctx, call.Name, v.Side)
 	}
 }

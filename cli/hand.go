@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+// wrHand is the kind of work requests posted by hand: none of the collectives'.
+const wrHand = ring.WRUser + 64
+
+// handCommands are what an operator or a student looks at and does by hand,
+// beside the steps of a bring-up.
+func handCommands() []Command {
+	return []Command{statusCommand(), pingCommand(), countersCommand(), regionCommand(), postCommand(), pollCommand()}
+}
+
+// handwork is what was done by hand on the ring that is open: regions, and what
+// was posted. It belongs to the command that has the ring's claim, but for what
+// mu guards.
+type handwork struct {
+	ring    *ring.Ring // whose the rest is; nil before the first
+	regions map[string]*region
+	posted  map[uint64]*request // by work request ID; out when polled
+	// arrived are completions that were met and not shown yet.
+	arrived []verbs.Completion
+	number  uint64 // of the last request
+
+	mu    sync.Mutex
+	of    *ring.Ring        // guarded by mu: whose shown are
+	shown map[string]uint64 // guarded by mu: counters as they were shown last
+}
+
+// request is a work request that was posted by hand.
+type request struct {
+	id     uint64
+	side   ring.Side
+	queue  string // send or receive
+	what   string // in words
+	region *region
+	addr   uint64 // of local memory
+	length uint64
+}
+
+// on takes a ring up, if it is another than before.
+func (h *handwork) on(r *ring.Ring) {
+	if h.ring != r {
+		h.ring, h.regions, h.posted, h.arrived = r, map[string]*region{}, map[uint64]*request{}, nil
+	}
+}
+
+// forget drops what was posted: the queue pairs were reset.
+func (h *handwork) forget() {
+	clear(h.posted)
+	h.arrived = nil
+}
+
+// release gives back what hangs on the ring, which is about to close.
+func (h *handwork) release() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(h.regions)) {
+		errs = append(errs, h.drop(name))
+	}
+	h.ring, h.regions, h.posted, h.arrived = nil, nil, nil, nil
+	offeredRegions.set(nil)
+	return errors.Join(errs...)
+}
+
+// waiting lists what is posted and not polled, in the order of posting.
+func (h *handwork) waiting(which func(*request) bool) []*request {
+	var list []*request
+	for _, id := range slices.Sorted(maps.Keys(h.posted)) {
+		if q := h.posted[id]; which == nil || which(q) {
+			list = append(list, q)
+		}
+	}
+	slices.SortFunc(list, func(a, b *request) int { return int(a.number()) - int(b.number()) })
+	return list
+}
+
+func (q *request) number() uint64 {
+	_, _, n := ring.ParseWRID(q.id)
+	return n
+}
+
+// mayPing refuses a ping that a receive of the user's would take.
+func (h *handwork) mayPing(sides []ring.Side) error {
+	for _, q := range h.waiting(func(q *request) bool { return q.queue == "receive" && slices.Contains(sides, q.side) }) {
+		return usageError("ping: a receive posted by hand on the %s (%s) may take its messages: have it used and `poll` it, or `reset` both ends", q.side, q.what)
+	}
+	return nil
+}
+
+// mayOperate refuses an operation of all ranks while something by hand is not
+// polled: it would meet the completions, or a message that is none of its own.
+func (s *Session) mayOperate() error {
+	h := s.hand
+	if !s.interactive && h.number == 0 {
+		return nil // nobody works by hand
+	}
+	h.on(s.ring)
+	if err := h.look(s); err != nil {
+		return err
+	}
+	if n := len(h.posted); n > 0 {
+		return usageError("%d of what was posted by hand is not polled, the oldest: %s: `poll` first, or `reset` on all ranks", n, h.waiting(nil)[0].what)
+	}
+	for _, wc := range h.arrived {
+		return usageError("%s has arrived and is not polled: `poll` first, or `reset` on all ranks", describe(s.ring, &wc))
+	}
+	return nil
+}
+
+// show notes that counters are shown, and returns what was shown before; at the
+// first time of a ring that is nothing.
+func (h *handwork) show(r *ring.Ring, now map[string]uint64) map[string]uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.shown
+	if h.of != r {
+		before = nil
+	}
+	h.of, h.shown = r, now
+	return before
+}
+
+// needsQP refuses before init.
+func needsQP(r *ring.Ring, step string) error {
+	if r.Edge(ring.Left) == nil || r.Edge(ring.Right) == nil {
+		return &ring.StepError{Step: step, State: r.State(), Missing: "init"}
+	}
+	return nil
+}
+
+// bytesOf writes a number of bytes.
+func bytesOf(n uint64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+func pollCommand() Command {
+	return Command{
+		Name: "poll", Group: groupRing, Where: Line, Needs: Opened, Own: true, Claims: true,
+		Summary: "Poll the completion queue by hand",
+		Long: `Polls the completion queue of both queue pairs until there are --count completions
+or --timeout has passed, and shows all that there are. Of a failed one only wr_id,
+status, qp_num and vendor_err are valid. A message that came into a receive buffer
+of init is shown, and its buffer posted again; what belongs to an operation of all
+ranks, or to a ping, is left to it.
+
+Without --count it is no failure if nothing comes: then it says what is posted, and
+what both ends say. With --count it fails.`,
+		Flags: func(fs *pflag.FlagSet) {
+			numberFlag(fs, "count", "", 1, 1, 1<<20, "a number of completions", "completions to wait for; fewer are a failure if it is given")
+			wait := span(2 * time.Second)
+			fs.Var(&wait, "timeout", "how long to wait")
+		},
+		Run: runPoll,
+	}
+}
+
+// pollPause is the pause between two looks at the completion queue, between which
+// a neighbour may ping this rank.
+const pollPause = time.Millisecond
+
+func runPoll(ctx context.Context, s *Session, call Call) error {
+	h, want := s.hand, int(value[number](call.Flags, "count").value)
+	if s.leads {
+		return usageError("poll: this rank leads, and its followers cannot poll by hand: `close`, and open a shell on every node")
+	}
+	if err := needsQP(s.ring, "poll"); err != nil {
+		return err
+	}
+	h.on(s.ring)
+	patience := time.Duration(value[span](call.Flags, "timeout"))
+	deadline := time.Now().Add(patience)
+	var found []verbs.Completion
+	end := s.Progress.Clock("poll, at most %s", patience)
+	defer end()
+	for {
+		err := h.look(s)
+		found = append(found, h.arrived...)
+		h.arrived = nil
+		if err != nil {
+			return errors.Join(err, s.printCompletions(found))
+		}
+		if len(found) >= want || !time.Now().Before(deadline) {
+			break
+		}
+		if err := pause(ctx, pollPause); err != nil {
+			return errors.Join(err, s.printCompletions(found))
+		}
+	}
+	end()
+	if err := s.printCompletions(found); err != nil {
+		return err
+	}
+	if err := s.worstOf(found); err != nil {
+		return err
+	}
+	if len(found) >= want {
+		return nil
+	}
+	err := fmt.Errorf("%d of %d completions within %s; %s: %w", len(found), want, patience, s.outstanding(), verbs.ErrTimeout)
+	if call.Flags.Changed("count") {
+		return err
+	}
+	return s.inVain(ctx, len(found), patience, err)
+}
+
+// outstanding says what is posted and has not completed.
+func (s *Session) outstanding() string {
+	var list []string
+	for _, q := range s.hand.waiting(nil) {
+		list = append(list, q.side.String()+": "+q.what)
+	}
+	if len(list) == 0 {
+		return "nothing by hand is posted"
+	}
+	return "posted and not completed: " + strings.Join(list, "; ")
+}
+
+// inVain tells an empty poll's result, and what both ends say.
+func (s *Session) inVain(ctx context.Context, count int, patience time.Duration, err error) error {
+	if count > 0 {
+		return nil
+	}
+	if noted := s.Out.Note(render.Plain, "0 completions within %s; %s", patience, s.outstanding()); noted != nil {
+		return noted
+	}
+	if len(s.hand.posted) == 0 {
+		err = nil // then nobody waits, and only what disagrees is worth telling
+	}
+	var list []SideFinding
+	for _, side := range sidesOf(nil) {
+		list = append(list, findingsOf("poll", side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+	}
+	return s.printFindings(list)
+}
+
+// worstOf returns the error of the first completion that failed of itself, or else
+// of the first that was flushed.
+func (s *Session) worstOf(found []verbs.Completion) error {
+	var flushed error
+	for i := range found {
+		switch {
+		case found[i].Status == verbs.Success:
+		case found[i].Status != verbs.FlushError:
+			return s.ring.CompletionError(&found[i])
+		case flushed == nil:
+			flushed = s.ring.CompletionError(&found[i])
+		}
+	}
+	return flushed
+}
+
+// look polls what there is, without waiting. What was posted by hand, or came from
+// a neighbour's hand, or failed, is added to arrived; what belongs to operations
+// and pings is left to them.
+func (h *handwork) look(s *Session) error {
+	r := s.ring
+	r.Begin()
+	var wc [64]verbs.Completion
+	var failed error
+	for {
+		n, err := r.Poll(wc[:])
+		for i := range wc[:n] {
+			if err := h.sort(s, &wc[i]); err != nil {
+				failed = errors.Join(failed, err)
+			}
+		}
+		if err != nil || n == 0 {
+			return errors.Join(failed, err, r.End())
+		}
+	}
+}
+
+// sort says whose a completion is.
+func (h *handwork) sort(s *Session, wc *verbs.Completion) error {
+	r := s.ring
+	side, kind, index := ring.ParseWRID(wc.ID)
+	switch {
+	case kind == wrHand, wc.Status != verbs.Success:
+		h.arrived = append(h.arrived, *wc)
+	case kind == ring.WRMessage: // of a ping that is over
+	case kind != ring.WRRecv:
+		r.Defer(*wc)
+	case wc.Opcode == verbs.WCRecvWriteImm:
+		if s.ofOperation(side, wc.Imm) {
+			r.Defer(*wc)
+			return nil
+		}
+		h.arrived = append(h.arrived, *wc)
+	default:
+		switch k := ring.KindOf(r.Edge(side).Message(index, wc.ByteLen)); k {
+		case 0:
+			h.arrived = append(h.arrived, *wc)
+		case ring.KindEcho, ring.KindBack: // of a ping that is over
+			return r.Edge(side).Repost(index)
+		default:
+			r.Defer(*wc)
+		}
+	}
+	return nil
+}
+
+// ofOperation tells whether a WRITE with immediate data is a segment of an
+// operation that the left neighbour has begun: then it names a slot that holds
+// one.
+func (s *Session) ofOperation(side ring.Side, imm uint32) bool {
+	edge := s.ring.Edge(side)
+	return s.member != nil && side == ring.Left && imm < uint32(edge.Local.SlotCount) && ring.KindOf(edge.Slot(int(imm))) >= ring.KindUser
+}
+
+// describe says what a completion is of, by its ID.
+func describe(r *ring.Ring, wc *verbs.Completion) string {
+	side, kind, value := ring.ParseWRID(wc.ID)
+	peer := -1
+	if e := r.Edge(side); e != nil {
+		peer = e.Peer
+	}
+	switch {
+	case kind == ring.WRMessage:
+		return fmt.Sprintf("message of a ping, to rank %d", peer)
+	case kind == ring.WRRecv && wc.Status == verbs.Success && wc.Opcode == verbs.WCRecvWriteImm:
+		return fmt.Sprintf("WRITE with immediate data by rank %d", peer)
+	case kind == ring.WRRecv:
+		return fmt.Sprintf("message buffer %d of init, from rank %d", value, peer)
+	}
+	return fmt.Sprintf("request of an operation, with rank %d", peer)
+}
+
+// printCompletions shows completions, and gives receive buffers of init back.
+func (s *Session) printCompletions(found []verbs.Completion) error {
+	var rows []CompletionRow
+	for i := range found {
+		row, err := s.completion(&found[i])
+		if err != nil {
+			return err
+		}
+		if last := len(rows) - 1; last >= 0 && rows[last].sameFlush(row) {
+			rows[last].Count++
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return s.Out.Print(asRecords(rows)...)
+}
+
+// previewSize is how many bytes of what was received are shown.
+const previewSize = 128
+
+func (s *Session) completion(wc *verbs.Completion) (CompletionRow, error) {
+	r, h := s.ring, s.hand
+	side, kind, index := ring.ParseWRID(wc.ID)
+	row := CompletionRow{
+		Command: "poll", OK: wc.Status == verbs.Success, Rank: r.Rank(), Side: side.String(), WRID: wc.ID,
+		Status: wc.Status.String(), StatusNumber: uint32(wc.Status), QPN: wc.QPN, VendorErr: wc.VendorErr, Count: 1,
+	}
+	edge := r.Edge(side)
+	q := h.posted[wc.ID]
+	delete(h.posted, wc.ID)
+	if row.What = describe(r, wc); q != nil {
+		row.What = q.what
+	}
+	row.flushed = wc.Status == verbs.FlushError && kind == ring.WRRecv
+	if !row.OK {
+		return row, nil
+	}
+	op := wc.Opcode.String()
+	row.Opcode, row.ByteLen = &op, &wc.ByteLen
+	if wc.Flags&verbs.WCWithImm != 0 {
+		row.Imm = &wc.Imm
+	}
+	received := wc.Opcode == verbs.WCRecv || wc.Opcode == verbs.WCRead || wc.Opcode == verbs.WCFetchAdd || wc.Opcode == verbs.WCCompSwap
+	switch {
+	case q != nil && q.region != nil && received:
+		row.show(q.region.bytes(q.addr, min(uint64(wc.ByteLen), q.length, previewSize)))
+	case kind == ring.WRRecv:
+		if wc.Opcode == verbs.WCRecv {
+			row.show(edge.Message(index, wc.ByteLen))
+		}
+		return row, edge.Repost(index)
+	}
+	return row, nil
+}
+
+// bytes returns the part of a region's memory that lies within it.
+func (g *region) bytes(addr, length uint64) []byte {
+	all := g.block.Bytes()
+	at := min(addr-g.block.Addr(), uint64(len(all)))
+	return all[at : at+min(length, uint64(len(all))-at)]
+}
+
+// CompletionRow is a completion (struct ibv_wc). Of a failed one only wr_id, status,
+// qp_num and vendor_err are valid.
+type CompletionRow struct {
+	Command      string  `json:"command"`
+	OK           bool    `json:"ok"`
+	Rank         int     `json:"rank"`
+	Side         string  `json:"side"`
+	WRID         uint64  `json:"wr_id"`
+	What         string  `json:"what"`   // the request, by its wr_id
+	Status       string  `json:"status"` // as ibv_wc_status_str words it
+	StatusNumber uint32  `json:"status_number"`
+	Opcode       *string `json:"opcode,omitempty"`
+	ByteLen      *uint32 `json:"byte_len,omitempty"`
+	Imm          *uint32 `json:"imm,omitempty"`
+	QPN          uint32  `json:"qp_num"`
+	VendorErr    uint32  `json:"vendor_err"`
+	Count        int     `json:"count"`          // like ones in a row: flushed receives of init
+	Data         string  `json:"data,omitempty"` // the first bytes that came, in hex
+	Text         string  `json:"text,omitempty"` // the same; a dot for what is no printable ASCII
+
+	flushed bool
+}
+
+func (c *CompletionRow) show(b []byte) {
+	b = slices.Clone(b[:min(len(b), previewSize)])
+	c.Data, c.Text = hex.EncodeToString(b), printable(b)
+}
+
+func (c *CompletionRow) sameFlush(other CompletionRow) bool {
+	return c.flushed && other.flushed && c.Side == other.Side
+}
+
+// Columns implements render.Record.
+func (c CompletionRow) Columns() []render.Column {
+	return []render.Column{
+		{Name: "side", Width: 5, Left: true}, {Name: "wr_id", Width: 15, Left: true}, {Name: "status", Left: true}, {Name: "bytes"},
+		{Name: "qp_num"}, {Name: "vendor"}, {Name: "completion", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (c CompletionRow) Cells() []render.Cell {
+	bytes, what := "-", c.What
+	if c.ByteLen != nil {
+		bytes = strconv.FormatUint(uint64(*c.ByteLen), 10)
+	}
+	if c.Opcode != nil {
+		what = *c.Opcode + ", " + what
+	}
+	if c.Imm != nil {
+		what += fmt.Sprintf(", imm %#x", *c.Imm)
+	}
+	if c.Text != "" {
+		what += ": " + strconv.Quote(c.Text)
+	}
+	if c.Count > 1 {
+		what += fmt.Sprintf(", and %d more", c.Count-1)
+	}
+	cells := render.Texts(c.Side, fmt.Sprintf("%#x", c.WRID), fmt.Sprintf("%s (%d)", c.Status, c.StatusNumber), bytes,
+		hex24(c.QPN), fmt.Sprintf("%#x", c.VendorErr), what)
+	cells[2].Mood = map[bool]render.Mood{true: render.Good, false: render.Bad}[c.OK]
+	return cells
+}

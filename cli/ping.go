@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/ring"
+)
+
+const defaultPings = 100
+
+func pingCommand() Command {
+	return Command{
+		Name: "ping", Group: groupCollective, Where: Line, Needs: Opened, Own: true, Claims: true, Harmless: true,
+		Summary: "Send a message to a neighbour and back over the queue pair",
+		Long: `Sends a test message to a neighbour and back, over the queue pair, and verifies
+its bytes at both ends. With a side it pings that neighbour alone, whose ringcli
+answers by itself, whatever its user does. Without one it pings both neighbours
+where this rank has a shell of its own; where rank 0 leads, or all ranks run the
+same script, every rank pings its right neighbour, all at once. The times are
+whole round trips. It needs queue pairs in RTS at both ends.`,
+		Example: "  ping left --iters 1000",
+		Args:    "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide,
+		Flags: func(fs *pflag.FlagSet) {
+			numberFlag(fs, "iters", "", defaultPings, 1, 1<<24, "the round trips to measure", "round trips measured")
+		},
+		Run: func(ctx context.Context, s *Session, call Call) error {
+			if len(call.Args) > 0 {
+				return pingNeighbours(ctx, s, call)
+			}
+			return s.ownOrAll(ctx, call, pingNeighbours, runPing)
+		},
+	}
+}
+
+// pingNeighbours pings one neighbour, or one after the other.
+func pingNeighbours(ctx context.Context, s *Session, call Call) error {
+	only, err := sideOf(call.Args)
+	if err != nil {
+		return err
+	}
+	if err := s.hand.mayPing(sidesOf(only)); err != nil {
+		return err
+	}
+	var failures []error
+	for _, side := range sidesOf(only) {
+		end := s.Progress.Clock("ping %s", side)
+		r, err := s.ring.PingSide(ctx, side, pingsOf(call))
+		end()
+		if err != nil {
+			failures = append(failures, err)
+			if ExitCode(err) != ExitCritical || ctx.Err() != nil {
+				break // the other side would not work either
+			}
+			continue
+		}
+		if err := s.Out.Print(pingResult(s.ring.Rank(), side.String(), r)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func pingsOf(call Call) int { return int(value[number](call.Flags, "iters").value) }
+
+// runPing pings on all ranks.
+func runPing(ctx context.Context, s *Session, call Call) error {
+	results, err := s.member.ping(ctx, s, pingsOf(call))
+	if err != nil {
+		return err
+	}
+	return s.Out.Print(results...)
+}
+
+// ping pings on all ranks and returns everybody's results, by rank.
+func (m *Member) ping(ctx context.Context, s *Session, count int) ([]render.Record, error) {
+	defer s.Progress.Clock("ping")()
+	r, err := m.ring.Ping(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	all, err := shareOut(ctx, m, pingResult(m.ring.Rank(), "", r))
+	return asRecords(all), err
+}
+
+func pingResult(rank int, side string, r ring.PingResult) PingResult {
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	return PingResult{
+		Command: "ping", OK: true, Rank: rank, Peer: r.Peer, Side: side, Bytes: r.Bytes, Iters: r.Count,
+		RTT: RoundTrip{us(r.Min), us(r.P50), us(r.P99), us(r.Max)},
+	}
+}
+
+// PingResult is a rank's ping of a neighbour: a message there and back over the
+// queue pair, its bytes verified at both ends.
+type PingResult struct {
+	Command string    `json:"command"`
+	OK      bool      `json:"ok"`
+	Rank    int       `json:"rank"`
+	Peer    int       `json:"peer"`
+	Side    string    `json:"side,omitempty"` // of a ping of one neighbour; else the right one was pinged
+	Bytes   int       `json:"bytes"`
+	Iters   int       `json:"iters"`
+	RTT     RoundTrip `json:"rtt_us"`
+}
+
+// RoundTrip are the percentiles of whole round trips, in microseconds.
+type RoundTrip struct {
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Columns implements render.Record.
+func (p PingResult) Columns() []render.Column {
+	return []render.Column{
+		{Name: "ping", Width: 14, Left: true}, {Name: "bytes", Width: 6}, {Name: "iters", Width: 6},
+		{Name: "min us", Width: 9}, {Name: "p50 us", Width: 9}, {Name: "p99 us", Width: 9}, {Name: "max us", Width: 9},
+	}
+}
+
+// Cells implements render.Record.
+func (p PingResult) Cells() []render.Cell {
+	who := fmt.Sprintf("%d -> %d", p.Rank, p.Peer)
+	if p.Side != "" {
+		who += " " + p.Side
+	}
+	return render.Texts(who, strconv.Itoa(p.Bytes), strconv.Itoa(p.Iters),
+		figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P99), figure(p.RTT.Max))
+}

@@ -1,0 +1,376 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+	"ringcli/ring"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// slotsName is the name by which requests reach the neighbour's receive slots.
+const slotsName = "slots"
+
+var regionVerbs = []string{"reg", "list", "show", "dereg"}
+
+// regionCommand is `mr`.
+func regionCommand() Command {
+	return Command{
+		Name: "mr", Group: groupRing, Where: Line, Needs: Opened, Own: true, Claims: true,
+		Summary: "Register memory by hand, show it, list it, take it back",
+		Long: `Registers memory in the ring's protection domain under a name, which both
+neighbours' shells are told with its address and rkey, for post; list shows the
+regions of this rank and of both neighbours; show dumps the bytes of one, as hex
+and text; dereg takes one back, once nothing posted uses it. Regions last until
+the ring is closed.
+
+reg takes --size, --access and --fill, which fills the region with a text, or with
+bytes such as 0xdeadbeef, again and again; show takes --offset and --length.`,
+		Example: `  mr reg a --size 4K --access remote-write,remote-read --fill hello
+  mr show a --length 64`,
+		Args: "reg|list|show|dereg [NAME]", Offer: offerRegion, CheckArgs: checkRegion,
+		Flags: func(fs *pflag.FlagSet) {
+			sizeFlag(fs, "size", 4<<10, "reg: bytes to register")
+			fs.Var(&rights{}, "access", "reg: what the neighbours may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
+			fs.String("fill", "", "reg: a text, or bytes as 0x..., to fill it with (zeroes)")
+			offers(fs, "fill", "nothing")
+			sizeFlag(fs, "offset", 0, "show: where to begin, in bytes")
+			sizeFlag(fs, "length", 256, "show: bytes to show")
+		},
+		Run: runRegion,
+	}
+}
+
+func sizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage string) {
+	fs.Var(&size, name, usage)
+}
+
+func sizeOf(fs *pflag.FlagSet, name string) uint64 { return uint64(value[configs.SizeValue](fs, name)) }
+
+// region is memory that was registered by hand.
+type region struct {
+	name  string
+	block *memory.Block
+	mr    verbs.MR
+}
+
+// maxRegion is the most that a region by hand may have.
+const maxRegion = 1 << 30
+
+func checkRegion(args []string) error {
+	switch {
+	case len(args) == 0 || !slices.Contains(regionVerbs, args[0]):
+		return usageError("mr %s: expected reg NAME, list, show NAME or dereg NAME", strings.Join(args, " "))
+	case args[0] == "list" && len(args) > 1:
+		return usageError("mr list: unexpected argument %q: expected none", args[1])
+	case args[0] != "list" && len(args) != 2:
+		return usageError("mr %s: expected one name", strings.Join(args, " "))
+	}
+	return nil
+}
+
+func offerRegion(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return regionVerbs
+	case len(args) == 1 && (args[0] == "show" || args[0] == "dereg"):
+		return offeredRegions.get()
+	}
+	return nil
+}
+
+func runRegion(ctx context.Context, s *Session, call Call) error {
+	s.hand.on(s.ring)
+	switch call.Args[0] {
+	case "reg":
+		return register(s, call)
+	case "show":
+		return dump(s, call)
+	case "dereg":
+		return deregister(s, call.Args[1])
+	}
+	return listRegions(ctx, s)
+}
+
+func register(s *Session, call Call) error {
+	h, name, size := s.hand, call.Args[1], sizeOf(call.Flags, "size")
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	if given := value[rights](call.Flags, "access").value; given != nil {
+		access = *given
+	}
+	pattern, err := patternOf(textOf(call.Flags, "fill"))
+	switch {
+	case err != nil:
+		return err
+	case name == "" || name == slotsName || len(name) > 32 || strings.ContainsAny(name, " \t\"'\\;,"):
+		return usageError("mr reg %q: expected a name of at most 32 characters without blanks and quotes, and not %s", name, slotsName)
+	case h.regions[name] != nil:
+		return usageError("mr reg %s: there is a region of this name: expected another, or `mr dereg %s` first", name, name)
+	case size == 0 || size > maxRegion:
+		return usageError("mr reg %s: --size %d: expected 1 to %d bytes", name, size, maxRegion)
+	}
+	block, err := memory.Alloc(size)
+	if err != nil {
+		return fmt.Errorf("allocate %s: %w", bytesOf(size), err)
+	}
+	b := block.Bytes()
+	for at := 0; len(pattern) > 0 && at < len(b); {
+		at += copy(b[at:], pattern)
+	}
+	mr, err := s.ring.PD().RegMR(block.Addr(), size, access)
+	if err != nil {
+		return joined(fmt.Errorf("register %s: %w", bytesOf(size), err), block.Free())
+	}
+	h.regions[name] = &region{name, block, mr}
+	s.ring.AddRegion(name, mr)
+	h.offerNames()
+	return s.Out.Print(regionInfo(s.ring.Rank(), ownEnd, ring.Region{
+		Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(),
+	}))
+}
+
+func joined(err, other error) error {
+	if other != nil {
+		return fmt.Errorf("%w; %w", err, other)
+	}
+	return err
+}
+
+// patternOf reads a text, or bytes as 0x....
+func patternOf(text string) ([]byte, error) {
+	digits, isHex := strings.CutPrefix(text, "0x")
+	if !isHex {
+		return []byte(text), nil
+	}
+	b, err := hex.DecodeString(digits)
+	if err != nil || len(b) == 0 {
+		return nil, usageError("--fill %s: expected a text, or 0x and pairs of hexadecimal digits", text)
+	}
+	return b, nil
+}
+
+// find returns a region of this rank.
+func (h *handwork) find(name string) (*region, error) {
+	if r := h.regions[name]; r != nil {
+		return r, nil
+	}
+	have := "none"
+	if len(h.regions) > 0 {
+		have = strings.Join(slices.Sorted(maps.Keys(h.regions)), ", ")
+	}
+	return nil, usageError("no region %q here: expected one of this rank's own (%s); `mr reg %s --size 4K` registers one", name, have, name)
+}
+
+func deregister(s *Session, name string) error {
+	h := s.hand
+	g, err := h.find(name)
+	if err != nil {
+		return err
+	}
+	for _, q := range h.waiting(func(q *request) bool { return q.region == g }) {
+		return usageError("mr dereg %s: %s is posted and not polled, and uses it: `poll` first, or `reset`", name, q.what)
+	}
+	if err := h.drop(name); err != nil {
+		return err
+	}
+	h.offerNames()
+	return s.Out.Note(render.Plain, "region %s is no more: its keys are dead", name)
+}
+
+// drop deregisters a region and frees its memory, in this order: when the keys are
+// dead nothing that arrives can touch it.
+func (h *handwork) drop(name string) error {
+	g := h.regions[name]
+	h.ring.RemoveRegion(name)
+	if err := g.mr.Close(); err != nil {
+		return fmt.Errorf("deregister %s: %w", name, err) // what may be in use still is not freed
+	}
+	delete(h.regions, name)
+	return g.block.Free()
+}
+
+// listRegions shows the regions of this rank and of both neighbours.
+func listRegions(ctx context.Context, s *Session) error {
+	h, r := s.hand, s.ring
+	var rows []render.Record
+	for _, name := range slices.Sorted(maps.Keys(h.regions)) {
+		mr := h.regions[name].mr
+		rows = append(rows, regionInfo(r.Rank(), ownEnd, ring.Region{
+			Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(),
+		}))
+	}
+	var unknown []string
+	for _, side := range sidesOf(nil) {
+		peer, err := r.PeerEnd(ctx, side)
+		if err != nil {
+			unknown = append(unknown, fmt.Sprintf("the %s neighbour's regions are not known: %v", side, err))
+			continue
+		}
+		for _, g := range remoteRegions(&peer) {
+			g.LKey = 0 // its own business
+			rows = append(rows, regionInfo(peer.Rank, side.String(), g))
+		}
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	for _, text := range unknown {
+		if err := s.Out.Note(render.Fair, "%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remoteRegions are what requests can reach at a neighbour: its regions and its
+// slots.
+func remoteRegions(peer *ring.End) []ring.Region {
+	list := slices.Clone(peer.Regions)
+	if peer.Slots.Length > 0 {
+		list = append(list, ring.Region{
+			Name: slotsName, Addr: peer.Slots.Addr, Length: peer.Slots.Length, RKey: peer.Slots.RKey,
+			Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite,
+		})
+	}
+	return list
+}
+
+// RegionInfo is registered memory of this rank or of a neighbour.
+type RegionInfo struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Rank    int    `json:"rank"`
+	Whose   string `json:"whose"` // own, or the neighbour's: left, right
+	Name    string `json:"name"`
+	Addr    uint64 `json:"addr"`
+	Length  uint64 `json:"length"` // bytes
+	LKey    uint32 `json:"lkey"`   // 0 of a neighbour's
+	RKey    uint32 `json:"rkey"`
+	Access  string `json:"access"` // as --access takes it
+}
+
+func regionInfo(rank int, whose string, g ring.Region) RegionInfo {
+	return RegionInfo{
+		Command: "mr", OK: true, Rank: rank, Whose: whose, Name: g.Name, Addr: g.Addr, Length: g.Length, LKey: g.LKey, RKey: g.RKey,
+		Access: (&rights{&g.Access}).String(),
+	}
+}
+
+// Columns implements render.Record.
+func (r RegionInfo) Columns() []render.Column {
+	return []render.Column{
+		{Name: "whose", Width: 5, Left: true}, {Name: "rank"}, {Name: "region", Width: 5, Left: true}, {Name: "addr", Width: 14, Left: true}, {Name: "length", Width: 7},
+		{Name: "lkey", Width: 6}, {Name: "rkey", Width: 6}, {Name: "access", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (r RegionInfo) Cells() []render.Cell {
+	lkey := "-"
+	if r.Whose == ownEnd {
+		lkey = fmt.Sprintf("%#x", r.LKey)
+	}
+	access := strings.ReplaceAll(r.Access, "remote-", "")
+	return render.Texts(r.Whose, strconv.Itoa(r.Rank), r.Name, fmt.Sprintf("%#x", r.Addr), strconv.FormatUint(r.Length, 10), lkey, fmt.Sprintf("%#x", r.RKey), access)
+}
+
+// dump shows the bytes of a region, 16 a line.
+func dump(s *Session, call Call) error {
+	g, err := s.hand.find(call.Args[1])
+	if err != nil {
+		return err
+	}
+	offset, length := sizeOf(call.Flags, "offset"), sizeOf(call.Flags, "length")
+	all := g.block.Bytes()
+	if offset >= uint64(len(all)) {
+		return usageError("mr show %s: --offset %d: expected 0 to %d", g.name, offset, len(all)-1)
+	}
+	length = min(length, uint64(len(all))-offset)
+	var rows []render.Record
+	for ; length > 0; offset += dumpWidth {
+		n := min(length, dumpWidth)
+		b := slices.Clone(all[offset : offset+n])
+		rows = append(rows, MemoryLine{Command: "mr", OK: true, Name: g.name, Offset: offset, Hex: hex.EncodeToString(b), Text: printable(b)})
+		length -= n
+	}
+	return s.Out.Print(rows...)
+}
+
+const dumpWidth = 16
+
+// MemoryLine is up to 16 bytes of a region.
+type MemoryLine struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Name    string `json:"name"`
+	Offset  uint64 `json:"offset"`
+	Hex     string `json:"hex"`
+	Text    string `json:"text"` // a dot for what is no printable ASCII
+}
+
+// Columns implements render.Record.
+func (m MemoryLine) Columns() []render.Column {
+	return []render.Column{{Name: "offset", Width: 8, Left: true}, {Name: "bytes", Width: 47, Left: true}, {Name: "text", Left: true}}
+}
+
+// Cells implements render.Record.
+func (m MemoryLine) Cells() []render.Cell {
+	var b strings.Builder
+	for i := 0; i < len(m.Hex); i += 2 {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(m.Hex[i : i+2])
+	}
+	return render.Texts(fmt.Sprintf("%08x", m.Offset), b.String(), m.Text)
+}
+
+func printable(b []byte) string {
+	text := make([]byte, len(b))
+	for i, c := range b {
+		if text[i] = '.'; c >= ' ' && c <= '~' {
+			text[i] = c
+		}
+	}
+	return string(text)
+}
+
+// nameList is what completion offers, which may be asked while a command runs.
+type nameList struct {
+	mu    sync.Mutex
+	names []string // guarded by mu
+}
+
+func (n *nameList) set(names []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names = names
+}
+
+func (n *nameList) get() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.names)
+}
+
+// offeredRegions are the names of the regions of the ring that is open: a process
+// is one rank, and what completes has no session.
+var offeredRegions nameList
+
+func (h *handwork) offerNames() { offeredRegions.set(slices.Sorted(maps.Keys(h.regions))) }
+
+func init() {
+	offered["regions"] = wordsOnly(func(*cobra.Command, []string) []string { return offeredRegions.get() })
+}

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"ringcli/cli/render"
+	"ringcli/ring"
+)
+
+// ownOrAllHelp is the rule of ownOrAll.
+const ownOrAllHelp = `In a shell of its own it is about this rank alone. Where rank 0 leads, and in a
+script that all ranks run, it is about all ranks, as long as the ring is ready.`
+
+func statusCommand() Command {
+	return Command{
+		Name: "status", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
+		Summary: "Show how far the ring has come, and both ends of its edges",
+		Long: `Shows the steps of the bring-up, done and to come, and both ends of both edges as
+their queue pairs hold them now. The neighbours' ends are asked for over TCP; who
+cannot be asked is said to be unknown. JSON and CSV have every attribute of a
+queue pair; so has qp, for reading.
+
+` + ownOrAllHelp + `
+The rows for all ranks are shorter.`,
+		Run: func(ctx context.Context, s *Session, call Call) error {
+			return s.ownOrAll(ctx, call, ownStatus, allStatus)
+		},
+	}
+}
+
+// ownOrAll runs what a command does for this rank alone, or what all ranks do
+// together: that is where they all run the same line, led by rank 0 or in scripts
+// that are the same, in a ring that is ready.
+func (s *Session) ownOrAll(ctx context.Context, call Call, own, all func(context.Context, *Session, Call) error) error {
+	alone := s.interactive && !s.leads || s.ring.Usable() != nil
+	switch {
+	case s.follows || call.Led: // the leader has decided
+		return all(ctx, s, call)
+	case alone:
+		return own(ctx, s, call)
+	}
+	c, _ := find(call.Name, Line)
+	if s.claim != nil && !c.Claims {
+		release, err := s.claim(s, c)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	s.member.command = c.Name
+	if s.leads {
+		return s.lead(ctx, c, call)
+	}
+	return all(ctx, s, call)
+}
+
+// StepStatus is how far a step of the bring-up has come at this rank.
+type StepStatus struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"` // no queue pair is in error
+	Rank    int    `json:"rank"`
+	Step    string `json:"step"`
+	Left    string `json:"left"`  // done, or - for not yet; of a queue pair in error its state
+	Right   string `json:"right"` // the same
+	Next    bool   `json:"next"`  // it comes next
+	State   string `json:"ring_state"`
+}
+
+// Columns implements render.Record.
+func (s StepStatus) Columns() []render.Column {
+	return []render.Column{{Name: "step", Width: 8, Left: true}, {Name: "left", Width: 5, Left: true}, {Name: "right", Width: 5, Left: true}, {Name: "", Left: true}}
+}
+
+// Cells implements render.Record.
+func (s StepStatus) Cells() []render.Cell {
+	cells := render.Texts(s.Step, s.Left, s.Right, "")
+	for i := 1; i <= 2; i++ {
+		switch {
+		case cells[i].Text == stepDone:
+			cells[i].Mood = render.Good
+		case !s.OK:
+			cells[i].Mood = render.Bad
+		}
+	}
+	if s.Next {
+		cells[3] = render.Cell{Text: "<- next", Mood: render.Fair}
+	}
+	return cells
+}
+
+const (
+	stepDone = "done"
+	stepOpen = "-"
+)
+
+// The steps, as the ring's states have them: step i leads to reached[i].
+var (
+	stepNames = []string{"open", "init", "exchange", "rtr", "rts"}
+	reached   = []ring.State{ring.StateOpened, ring.StateInitialised, ring.StateExchanged, ring.StateRTR, ring.StateRTS}
+)
+
+// ownStatus shows this rank's steps and edges.
+func ownStatus(ctx context.Context, s *Session, _ Call) error {
+	steps, err := stepsOf(s.ring)
+	if err != nil {
+		return err
+	}
+	r := s.ring
+	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), r.Nodes()[r.Rank()], deviceOf(r), r.State()); err != nil {
+		return err
+	}
+	if err := s.Out.Print(asRecords(steps)...); err != nil {
+		return err
+	}
+	if r.State() == ring.StateFailed {
+		return s.Out.Note(render.Bad, "the ring has failed: %v: close, then connect or open", r.Err())
+	}
+	if r.Edge(ring.Left) == nil {
+		return nil // before init there is nothing to show
+	}
+	var rows []render.Record
+	var findings []SideFinding
+	var unknown []EdgeEnd
+	for _, side := range sidesOf(nil) {
+		ends, err := s.edge(ctx, "status", side)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, ends[0], ends[1])
+		if ends[1].Unknown != "" {
+			unknown = append(unknown, ends[1])
+			continue
+		}
+		findings = append(findings, findingsOf("status", side, ring.Compare(ends[0].End, ends[1].End), ring.Warning)...)
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	for _, e := range unknown {
+		if err := s.Out.Note(render.Fair, "%s: the end of rank %d is not known: %s", e.Side, e.Rank, e.Unknown); err != nil {
+			return err
+		}
+	}
+	return s.printFindings(findings)
+}
+
+// stepsOf tells for each step whether the queue pairs have taken it.
+func stepsOf(r *ring.Ring) ([]StepStatus, error) {
+	state := r.State()
+	var at [2]ring.State
+	var bad [2]string
+	for _, side := range sidesOf(nil) {
+		at[side] = ring.StateOpened
+		if r.Edge(side) == nil {
+			continue
+		}
+		own, err := r.OwnEnd(side)
+		if err != nil {
+			return nil, err
+		}
+		switch own.QPState {
+		case "RESET":
+		case "INIT":
+			at[side] = ring.StateInitialised
+			if state >= ring.StateExchanged && state <= ring.StateReady {
+				at[side] = ring.StateExchanged
+			}
+		case "RTR", "SQD":
+			at[side] = ring.StateRTR
+		case "RTS":
+			at[side] = ring.StateRTS
+		default:
+			bad[side] = own.QPState
+		}
+	}
+	failed := bad[0] != "" || bad[1] != ""
+	next := !failed && state < ring.StateFailed
+	steps := make([]StepStatus, len(stepNames))
+	for i, name := range stepNames {
+		text := func(side ring.Side) string {
+			switch {
+			case reached[i] == ring.StateOpened || bad[side] == "" && at[side] >= reached[i]:
+				return stepDone
+			case bad[side] != "":
+				return bad[side]
+			}
+			return stepOpen
+		}
+		steps[i] = StepStatus{
+			Command: "status", OK: !failed, Rank: r.Rank(), Step: name, Left: text(ring.Left), Right: text(ring.Right), State: state.String(),
+		}
+		if next && (steps[i].Left != stepDone || steps[i].Right != stepDone) {
+			steps[i].Next, next = true, false
+		}
+	}
+	if failed && state < ring.StateFailed {
+		steps = append(steps, StepStatus{
+			Command: "status", Rank: r.Rank(), Step: "reset", Left: stepOpen, Right: stepOpen, Next: true, State: state.String(),
+		})
+	}
+	return steps, nil
+}
+
+// LinkStatus is one edge of one rank, both ends, where all ranks show theirs.
+type LinkStatus struct {
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"` // the queue pair is in RTS
+	Rank      int    `json:"rank"`
+	Node      string `json:"node"`
+	RingState string `json:"ring_state"`
+	Side      string `json:"side"`
+	Peer      int    `json:"peer"`
+	PeerNode  string `json:"peer_node"`
+	Device    string `json:"device"`
+	State     string `json:"qp_state"`
+	MTU       int    `json:"mtu"` // bytes
+	SQPSN     uint32 `json:"sq_psn"`
+	RQPSN     uint32 `json:"rq_psn"`
+	QPN       uint32 `json:"qpn"`
+	PSN       uint32 `json:"psn"`
+	GID       string `json:"gid"`
+	PeerQPN   uint32 `json:"peer_qpn"`
+	PeerPSN   uint32 `json:"peer_psn"`
+	PeerGID   string `json:"peer_gid"`
+	PeerUDP   uint16 `json:"peer_udp_port"`
+}
+
+// Columns implements render.Record.
+func (l LinkStatus) Columns() []render.Column {
+	return []render.Column{
+		{Name: "rank"}, {Name: "side", Width: 5, Left: true}, {Name: "peer"}, {Name: "state", Left: true}, {Name: "mtu"},
+		{Name: "qpn", Width: 6}, {Name: "to qpn", Width: 6}, {Name: "sq psn", Width: 6}, {Name: "rq psn", Width: 6}, {Name: "to gid", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (l LinkStatus) Cells() []render.Cell {
+	hex := func(v uint32) string { return fmt.Sprintf("%06x", v) }
+	cells := render.Texts(strconv.Itoa(l.Rank), l.Side, strconv.Itoa(l.Peer), l.State, strconv.Itoa(l.MTU),
+		hex(l.QPN), hex(l.PeerQPN), hex(l.SQPSN), hex(l.RQPSN), l.PeerGID)
+	cells[3].Mood = render.Good
+	if !l.OK {
+		cells[3].Mood = render.Bad
+	}
+	return cells
+}
+
+// allStatus shows all ranks' edges.
+func allStatus(ctx context.Context, s *Session, _ Call) error {
+	m := s.member
+	peers, err := m.ring.Peers()
+	if err != nil {
+		return err
+	}
+	var mine []LinkStatus
+	for _, p := range peers {
+		mine = append(mine, LinkStatus{
+			Command: "status", OK: p.State == "RTS", Rank: m.ring.Rank(), Node: m.ring.Nodes()[m.ring.Rank()].String(),
+			RingState: m.ring.State().String(), Side: p.Side, Peer: p.Rank, PeerNode: p.Node,
+			Device: p.Local.Device, State: p.State, MTU: p.MTU, SQPSN: p.SQPSN, RQPSN: p.RQPSN,
+			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
+			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
+		})
+	}
+	all, err := shareOut(ctx, m, mine)
+	if err != nil {
+		return err
+	}
+	return s.Out.Print(asRecords(slices.Concat(all...))...)
+}
