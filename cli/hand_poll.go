@@ -306,8 +306,7 @@ func (c *CompletionRow) sameFlush(other CompletionRow) bool {
 // Columns implements render.Record.
 func (c CompletionRow) Columns() []render.Column {
 	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "wr_id", Width: 15, Left: true}, {Name: "status", Left: true}, {Name: "bytes"},
-		{Name: "qp_num"}, {Name: "vendor"}, {Name: "completion", Left: true},
+		{Name: "side", Width: 5, Left: true}, {Name: "status", Left: true}, {Name: "bytes"}, {Name: "qp_num"}, {Name: "vendor"}, {Name: "completion", Left: true},
 	}
 }
 
@@ -317,7 +316,7 @@ func (c CompletionRow) Cells() []render.Cell {
 	if c.ByteLen != nil {
 		bytes = strconv.FormatUint(uint64(*c.ByteLen), 10)
 	}
-	if c.Opcode != nil {
+	if c.Opcode != nil && strings.HasPrefix(*c.Opcode, "RECV") { // of a send the words tell
 		what = *c.Opcode + ", " + what
 	}
 	if c.Imm != nil {
@@ -329,8 +328,8 @@ func (c CompletionRow) Cells() []render.Cell {
 	if c.Count > 1 {
 		what += fmt.Sprintf(", and %d more", c.Count-1)
 	}
-	cells := render.Texts(c.Side, fmt.Sprintf("%#x", c.WRID), fmt.Sprintf("%s (%d)", c.Status, c.StatusNumber), bytes,
+	cells := render.Texts(c.Side, fmt.Sprintf("%s (%d)", c.Status, c.StatusNumber), bytes,
 		hex24(c.QPN), fmt.Sprintf("%#x", c.VendorErr), what)
-	cells[2].Mood = map[bool]render.Mood{true: render.Good, false: render.Bad}[c.OK]
+	cells[1].Mood = map[bool]render.Mood{true: render.Good, false: render.Bad}[c.OK]
 	return cells
 }

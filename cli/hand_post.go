@@ -400,19 +400,15 @@ type Posted struct {
 // Columns implements render.Record.
 func (p Posted) Columns() []render.Column {
 	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "wr_id", Width: 15, Left: true}, {Name: "addr", Width: 14, Left: true}, {Name: "remote addr", Width: 14, Left: true},
-		{Name: "rkey", Width: 6}, {Name: "posted", Left: true},
+		{Name: "side", Width: 5, Left: true}, {Name: "remote addr", Width: 14, Left: true}, {Name: "rkey", Width: 6}, {Name: "posted", Left: true},
 	}
 }
 
 // Cells implements render.Record.
 func (p Posted) Cells() []render.Cell {
-	remote, rkey, addr := "-", "-", "-"
+	remote, rkey := "-", "-"
 	if p.Remote != "" {
 		remote, rkey = fmt.Sprintf("%#x", p.RemoteAddr), fmt.Sprintf("%#x", p.RKey)
 	}
-	if p.Addr != 0 {
-		addr = fmt.Sprintf("%#x", p.Addr)
-	}
-	return render.Texts(p.Side, fmt.Sprintf("%#x", p.WRID), addr, remote, rkey, p.What)
+	return render.Texts(p.Side, remote, rkey, p.What)
 }

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"ringcli/cli/render"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+// handExamples are of what is done and looked at by hand.
+func handExamples() []example {
+	rank, bytes, imm := 249, uint32(5), uint32(0xffffffff)
+	send, recv := verbs.WCSend.String(), verbs.WCRecv.String()
+	id := ring.WRID(ring.Right, wrHand, 1)
+	return []example{
+		printing("status own", []render.Record{
+			StepStatus{Command: "status", OK: true, Rank: 1, Step: "rtr", Left: stepDone, Right: stepDone, State: "RTR"},
+			StepStatus{Command: "status", OK: true, Rank: 1, Step: "rts", Left: stepDone, Right: stepOpen, Next: true, State: "RTR"},
+			StepStatus{Command: "status", Rank: 1, Step: "rts", Left: stepDone, Right: "ERR", State: "error"},
+			StepStatus{Command: "status", Rank: 1, Step: "reset", Left: stepOpen, Right: stepOpen, Next: true, State: "error"},
+		}, []render.Record{exampleEnd("status", ownEnd, "RTS"), exampleEnd("status", peerEnd, "RTS")}, []render.Record{
+			SideFinding{Command: "status", Side: "left", Finding: ring.Finding{
+				Severity: ring.Fault, Attribute: "qp_state", Rank: 249, Own: "RTS", Peer: "ERR", Text: "rank 249's queue pair is in ERR", Fix: "reset both ends",
+			}},
+		}),
+		printing("ping own", []render.Record{
+			PingResult{Command: "ping", OK: true, Rank: 249, Peer: 248, Side: "left", Bytes: 128, Iters: 100, RTT: RoundTrip{8.5, 9.25, 101.5, 123456}},
+		}),
+		printing("counters own", []render.Record{
+			CounterValue{Command: "counters", OK: true, Rank: &rank, Source: "device", Name: "port_rcv_packets", Value: 1<<64 - 1, Delta: 1 << 32, PerRank: []uint64{1 << 32}},
+		}),
+		printing("mr", []render.Record{
+			RegionInfo{Command: "mr", OK: true, Rank: 0, Whose: ownEnd, Name: "a", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 0xffff1234, Access: "remote-write,remote-read,remote-atomic"},
+			RegionInfo{Command: "mr", OK: true, Rank: 249, Whose: "right", Name: slotsName, Addr: 0x7f0123456000, Length: 1 << 30, RKey: 9, Access: "remote-write"},
+		}, []render.Record{
+			MemoryLine{Command: "mr", OK: true, Name: "a", Offset: 0, Hex: "68656c6c6f00ff7f68656c6c6f00ff7f", Text: "hello...hello..."},
+			MemoryLine{Command: "mr", OK: true, Name: "a", Offset: 1<<30 - 2, Hex: "6869", Text: "hi"},
+		}),
+		printing("post", []render.Record{
+			Posted{
+				Command: "post", OK: true, Rank: 0, Peer: 249, Side: "right", Op: "write", WRID: id, What: "RDMA_WRITE_WITH_IMM of a+0, 4096 bytes, to rank 249's a",
+				Local: "a+0", Addr: 0x7f0123400000, LKey: 7, Length: 4096, Remote: "a", RemoteAddr: 0x7f0123456000, RKey: 0xffff1234, Imm: &imm, Outstanding: 1,
+			},
+			Posted{Command: "post", OK: true, Rank: 0, Peer: 249, Side: "left", Op: "recv", WRID: id, What: "receive into no memory, 0 bytes, from rank 249", Local: "no memory", Outstanding: 256},
+		}),
+		printing("poll", []render.Record{
+			CompletionRow{
+				Command: "poll", OK: true, Rank: 0, Side: "left", WRID: id, What: "message buffer 127 of init, from rank 249", Status: verbs.Success.String(),
+				Opcode: &recv, ByteLen: &bytes, Imm: &imm, QPN: 0x11, Count: 1, Data: "68656c6c6f", Text: "hello",
+			},
+			CompletionRow{
+				Command: "poll", OK: true, Rank: 0, Side: "right", WRID: id, What: "SEND of a text, 5 bytes, to rank 249", Status: verbs.Success.String(),
+				Opcode: &send, ByteLen: &bytes, QPN: 0x12, Count: 1,
+			},
+			CompletionRow{
+				Command: "poll", Rank: 0, Side: "right", WRID: id, What: "RDMA_READ of rank 249's a, 4096 bytes, into a+0", Status: verbs.RemoteAccessError.String(),
+				StatusNumber: uint32(verbs.RemoteAccessError), QPN: 0xffffff, VendorErr: 0x88, Count: 1,
+			},
+			CompletionRow{
+				Command: "poll", Rank: 0, Side: "right", WRID: ring.WRID(ring.Right, ring.WRRecv, 0), What: "message buffer 0 of init, from rank 249",
+				Status: verbs.FlushError.String(), StatusNumber: uint32(verbs.FlushError), QPN: 0xffffff, Count: 128,
+			},
+		}),
+	}
+}
