@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -148,8 +149,8 @@ func pause(ctx context.Context, d time.Duration) error {
 // follow takes the leader's orders in a ring. It returns without an error when
 // the leader is done with the ring; again says that another one comes.
 func (s *Session) follow(ctx context.Context) (again bool, err error) {
-	if !s.ring.LocalAddr().IsLoopback() {
-		return false, usageError("--follow from %s: expected a ring on loopback addresses; elsewhere, anybody who reaches the port could give commands", s.ring.LocalAddr())
+	if err := mayFollow(s.ring.LocalAddr()); err != nil {
+		return false, err
 	}
 	for {
 		data, err := s.ring.Await(ctx)
@@ -174,6 +175,15 @@ func (s *Session) follow(ctx context.Context) (again bool, err error) {
 			return false, errors.Join(err, context.Cause(ctx))
 		}
 	}
+}
+
+// mayFollow refuses to follow where others than this machine's users reach the
+// port that the orders come through.
+func mayFollow(own netip.Addr) error {
+	if own.IsLoopback() {
+		return nil
+	}
+	return usageError("--follow from %s: expected a ring on loopback addresses; elsewhere, anybody who reaches the port could give commands", own)
 }
 
 // obey runs the leader's command. Its outcome is the leader's to report.
