@@ -93,8 +93,14 @@ func (s *Session) localShell(ctx context.Context, n int, args []string) (err err
 	var left atomic.Bool // the shell
 	go func() {
 		err := f.wait(gone)
-		if err != nil && !errors.Is(err, errReported) && !left.Load() {
-			_, _ = fmt.Fprintf(s.stderr, "ringcli: %v: quit, and start again\n", err)
+		// A rank that was killed is what the others' errors come from.
+		if err != nil && !errors.Is(err, errReported) && err != context.Cause(gone) {
+			advice := ""
+			if !left.Load() {
+				advice = ": quit, and start again"
+			}
+			_, _ = fmt.Fprintf(s.stderr, "ringcli: %v%s\n", err, advice)
+			err = &exitError{code: ExitCode(err), err: errReported}
 		}
 		over <- err
 	}()
@@ -258,10 +264,10 @@ func (f *family) wait(ctx context.Context) error {
 		}
 	}
 	switch {
+	case death != nil && !errors.Is(context.Cause(ctx), errInterrupted):
+		return &exitError{code: code, err: death}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case death != nil:
-		return &exitError{code: code, err: death}
 	case code != ExitOK:
 		return &exitError{code: code, err: errReported}
 	}
