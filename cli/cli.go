@@ -138,7 +138,7 @@ func (s *Session) report(args []string, command string, err error, code int) {
 		}
 	}
 	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
-	for _, f := range found.findings {
+	for _, f := range gist(found.findings) {
 		_, _ = fmt.Fprintf(s.stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
 	}
 }

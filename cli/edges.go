@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -221,10 +222,30 @@ type explained struct {
 
 func (e *explained) Unwrap() error { return e.error }
 
+// gist is what a person needs of findings: of each side the first fault, from which
+// the others follow; where nothing is a fault, all.
+func gist(list []SideFinding) []SideFinding {
+	var first []SideFinding
+	for _, f := range list {
+		told := slices.ContainsFunc(first, func(other SideFinding) bool { return other.Side == f.Side })
+		if f.Severity == ring.Fault && !told {
+			first = append(first, f)
+		}
+	}
+	if len(first) == 0 {
+		return list
+	}
+	return first
+}
+
 // explain asks both ends why a command of the ring failed. What is the user's
 // own doing, or mistake, needs no diagnosis.
 func (s *Session) explain(ctx context.Context, command string, err error) error {
 	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical || isShared(err) {
+		return err
+	}
+	var told *explained
+	if errors.As(err, &told) { // by the command itself
 		return err
 	}
 	var list []SideFinding

@@ -81,10 +81,14 @@ func runPoll(ctx context.Context, s *Session, call Call) error {
 		return nil
 	}
 	err := fmt.Errorf("%d of %d completions within %s; %s: %w", len(found), want, patience, s.outstanding(), verbs.ErrTimeout)
+	findings := s.whyNothing(ctx, err)
 	if call.Flags.Changed("count") {
+		return &explained{err, findings}
+	}
+	if err := s.Out.Note(render.Plain, "0 completions within %s; %s", patience, s.outstanding()); err != nil {
 		return err
 	}
-	return s.inVain(ctx, len(found), patience, err)
+	return s.printFindings(findings)
 }
 
 // outstanding says what is posted and has not completed.
@@ -99,22 +103,18 @@ func (s *Session) outstanding() string {
 	return "posted and not completed: " + strings.Join(list, "; ")
 }
 
-// inVain tells an empty poll's result, and what both ends say.
-func (s *Session) inVain(ctx context.Context, count int, patience time.Duration, err error) error {
-	if count > 0 {
-		return nil
-	}
-	if noted := s.Out.Note(render.Plain, "0 completions within %s; %s", patience, s.outstanding()); noted != nil {
-		return noted
-	}
-	if len(s.hand.posted) == 0 {
-		err = nil // then nobody waits, and only what disagrees is worth telling
-	}
+// whyNothing says what both ends tell of a poll in vain: of a side where something
+// is posted, why it has not completed, and of the other what disagrees.
+func (s *Session) whyNothing(ctx context.Context, err error) []SideFinding {
 	var list []SideFinding
 	for _, side := range sidesOf(nil) {
-		list = append(list, findingsOf("poll", side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+		var cause error
+		if len(s.hand.waiting(func(q *request) bool { return q.side == side })) > 0 {
+			cause = err
+		}
+		list = append(list, findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), ring.Warning)...)
 	}
-	return s.printFindings(list)
+	return gist(list)
 }
 
 // worstOf returns the error of the first completion that failed of itself, or else
@@ -183,12 +183,16 @@ func (h *handwork) sort(s *Session, wc *verbs.Completion) error {
 	return nil
 }
 
-// ofOperation tells whether a WRITE with immediate data is a segment of an
-// operation that the left neighbour has begun: then it names a slot that holds
-// one.
+// ofOperation tells whether a WRITE with immediate data is a segment of the next
+// operation, which the left neighbour has begun: then it names a slot, whose header
+// is of an operation that this rank has not begun.
 func (s *Session) ofOperation(side ring.Side, imm uint32) bool {
 	edge := s.ring.Edge(side)
-	return s.member != nil && side == ring.Left && imm < uint32(edge.Local.SlotCount) && ring.KindOf(edge.Slot(int(imm))) >= ring.KindUser
+	if s.member == nil || side != ring.Left || imm >= uint32(edge.Local.SlotCount) {
+		return false
+	}
+	var h ring.Header
+	return h.Decode(edge.Slot(int(imm))) && h.Kind >= ring.KindUser && h.Seq > s.member.comm.Stats().Operations
 }
 
 // describe says what a completion is of, by its ID.

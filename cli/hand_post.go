@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -368,8 +369,8 @@ func (s *Session) notPosted(op handOp, side ring.Side, err error) error {
 		return fmt.Errorf("post %s %s: %w", op.name, side, err)
 	}
 	switch {
-	case op.name == "recv" && own.ReceivesPosted >= own.Cap.MaxRecvWR:
-		return usageError("post recv %s: %w: the receive queue is full, with %d posted, most by init: `reset`, then `init --receives 0`", side, err, own.ReceivesPosted)
+	case op.name == "recv" && errors.Is(err, verbs.ErrNoMemory):
+		return usageError("post recv %s: the receive queue is full, most of it with the receives of init: `reset`, then `init --receives 0`: %w", side, err)
 	case own.QPState == "RESET", own.QPState == "INIT" && op.name != "recv", own.QPState == "RTR" && op.name != "recv":
 		return usageError("post %s %s: the queue pair is %s: expected RTS to send, and INIT or later to receive: %w", op.name, side, own.QPState, err)
 	}
