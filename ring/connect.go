@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -189,20 +188,8 @@ func (r *Ring) Exchange(ctx context.Context) error {
 
 // swap is the first exchange, which finds the neighbours.
 func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
-	patient := ctx
-	if r.opts.ByHand {
-		// At a deadline the control ring fails the ring for all; for who gives
-		// up it does not.
-		var giveUp context.CancelCauseFunc
-		patient, giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
-		defer giveUp(nil)
-		defer context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })()
-	}
-	fromLeft, fromRight, err := r.control.Exchange(patient, r.offer(Left), r.offer(Right))
+	fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(Left), r.offer(Right))
 	if err != nil {
-		if r.opts.ByHand && errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Err() == nil {
-			err = fmt.Errorf("%w%s", err, r.whoIsUp())
-		}
 		return remote, err
 	}
 	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
@@ -211,17 +198,6 @@ func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
 		}
 	}
 	return remote, nil
-}
-
-// whoIsUp says how all other ranks are.
-func (r *Ring) whoIsUp() string {
-	ctx, cancel := context.WithTimeout(r.life, time.Second)
-	defer cancel()
-	text := ""
-	for _, p := range r.control.Probe(ctx) {
-		text += fmt.Sprintf("; %s: %s", r.nodeName(p.Rank), p.State)
-	}
-	return text
 }
 
 // RTR compares both ends of each edge and takes the queue pairs to RTR: they can

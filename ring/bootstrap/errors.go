@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,6 +91,9 @@ func (e *TimeoutError) Error() string {
 	}
 	return b.String()
 }
+
+// Unwrap makes it a deadline that passed for errors.Is.
+func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 func rankList(ranks []int) string {
 	const most = 8
