@@ -126,6 +126,9 @@ func (h *host) Run(ctx context.Context, line string) error {
 	defer h.merge(ctx, s)
 	err := s.runScript(ctx, line)
 	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped)) {
+		if s.ring != nil && s.ring.Failed() {
+			return fmt.Errorf("%w: %w; the ring is over: `connect` brings up a new one", errInterrupted, err)
+		}
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	}
 	return err
