@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // it through the watch.
 type watch struct {
 	verbs.QP
+	num uint32 // of QP
 
 	mu              sync.Mutex // guards the following; never held while the device is called
 	sends, receives fifo
@@ -51,11 +53,15 @@ type request struct {
 // fifo holds what is posted to a queue, oldest first: completions of one queue
 // come in order, and every send makes one (SigAll).
 type fifo struct {
-	entries    []request
-	head, tail int // only grow
+	entries    []request // as many as a power of two, for at
+	head, tail int       // only grow
 }
 
-func (f *fifo) at(i int) *request { return &f.entries[i%len(f.entries)] }
+func newFIFO(depth int) fifo {
+	return fifo{entries: make([]request, 1<<bits.Len(uint(max(1, depth)-1)))}
+}
+
+func (f *fifo) at(i int) *request { return &f.entries[i&(len(f.entries)-1)] }
 func (f *fifo) posted() int       { return f.tail - f.head }
 func (f *fifo) clear()            { f.head = f.tail }
 
@@ -87,8 +93,9 @@ func (f *fifo) find(id uint64) int {
 func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
 	return &watch{
 		QP:       qp,
-		sends:    fifo{entries: make([]request, max(1, cap.MaxSendWR))},
-		receives: fifo{entries: make([]request, max(1, cap.MaxRecvWR))},
+		num:      qp.Num(),
+		sends:    newFIFO(cap.MaxSendWR),
+		receives: newFIFO(cap.MaxRecvWR),
 	}
 }
 
@@ -176,13 +183,16 @@ func (w *watch) completed(wc *verbs.Completion) {
 		wc.Status != verbs.Success && w.sends.find(wc.ID) < 0:
 		queue, f = "receive", &w.receives
 	}
-	var q request
-	if i := f.find(wc.ID); i >= 0 {
-		q = *f.at(i)
+	i := f.find(wc.ID)
+	if i >= 0 {
 		f.head = i + 1
 	}
 	if wc.Status == verbs.Success || w.first != nil && (wc.Status == verbs.FlushError || w.first.Status != uint32(verbs.FlushError)) {
 		return
+	}
+	var q request
+	if i >= 0 {
+		q = *f.at(i)
 	}
 	w.first = &Failure{
 		Status: uint32(wc.Status), Text: wc.Status.Err().Error(), WRID: wc.ID, Queue: queue,
@@ -224,7 +234,7 @@ func (r *Ring) noted(wc []verbs.Completion) {
 			if e == nil {
 				continue
 			}
-			if w, ok := e.QP.(*watch); ok && w.Num() == wc[i].QPN {
+			if w, ok := e.QP.(*watch); ok && w.num == wc[i].QPN {
 				w.completed(&wc[i])
 				break
 			}
