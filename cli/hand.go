@@ -90,7 +90,9 @@ func (q *request) number() uint64 {
 
 // mayPing refuses a ping that a receive of the user's would take.
 func (h *handwork) mayPing(sides []ring.Side) error {
-	for _, q := range h.waiting(func(q *request) bool { return q.queue == "receive" && slices.Contains(sides, q.side) }) {
+	taking := h.waiting(func(q *request) bool { return q.queue == "receive" && slices.Contains(sides, q.side) })
+	if len(taking) > 0 {
+		q := taking[0]
 		return usageError("ping: a receive posted by hand on the %s (%s) may take its messages: have it used and `poll` it, or `reset` both ends", q.side, q.what)
 	}
 	return nil
@@ -110,8 +112,8 @@ func (s *Session) mayOperate() error {
 	if n := len(h.posted); n > 0 {
 		return usageError("%d of what was posted by hand is not polled, the oldest: %s: `poll` first, or `reset` on all ranks", n, h.waiting(nil)[0].what)
 	}
-	for _, wc := range h.arrived {
-		return usageError("%s has arrived and is not polled: `poll` first, or `reset` on all ranks", describe(s.ring, &wc))
+	if len(h.arrived) > 0 {
+		return usageError("%s has arrived and is not polled: `poll` first, or `reset` on all ranks", describe(s.ring, &h.arrived[0]))
 	}
 	return nil
 }

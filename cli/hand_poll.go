@@ -112,9 +112,31 @@ func (s *Session) whyNothing(ctx context.Context, err error) []SideFinding {
 		if len(s.hand.waiting(func(q *request) bool { return q.side == side })) > 0 {
 			cause = err
 		}
-		list = append(list, findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), ring.Warning)...)
+		for _, f := range findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), ring.Warning) {
+			queues := f.Attribute == "sends_posted" || f.Attribute == "receives_posted"
+			switch {
+			case cause == nil && queues && f.Severity != ring.Fault:
+				continue // who posts receives by hand knows it, and nothing waits here
+			case f.Attribute == "busy": // it speaks of operations, and this is none
+				f = s.atRest(ctx, side, f)
+			}
+			list = append(list, f)
+		}
 	}
 	return gist(list)
+}
+
+// atRest says of an edge whose ends agree what the neighbour's has posted.
+func (s *Session) atRest(ctx context.Context, side ring.Side, f SideFinding) SideFinding {
+	peer, err := s.ring.PeerEnd(ctx, side)
+	if err != nil {
+		return f
+	}
+	f.Attribute, f.Rank, f.Fix = "sends_posted", peer.Rank, ""
+	f.Own, f.Peer = "", strconv.Itoa(peer.SendsPosted)
+	f.Text = fmt.Sprintf("both ends agree; rank %d's is %s and has %d sends and %d receives posted: nothing is under way",
+		peer.Rank, peer.QPState, peer.SendsPosted, peer.ReceivesPosted)
+	return f
 }
 
 // worstOf returns the error of the first completion that failed of itself, or else

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -220,6 +221,7 @@ func TestByHandBetweenOperations(t *testing.T) {
 	}
 	b.must("post recv left --mr r")
 	says(t, b.fails("mr dereg r", ExitUsage), "posted and not polled")
+	says(t, b.must("poll --timeout 1ms"), "left: receive into r+0, 64 bytes", "rank 0's is RTS and has 0 sends and 8 receives posted: nothing is under way")
 	says(t, b.fails("ping left", ExitUsage), "a receive posted by hand")
 	for _, line := range []string{"reset", "init", "exchange", "rtr", "rts", "all-gather --size 4K --check; expect wrong == 0"} {
 		allDo(t, both, line)
@@ -303,7 +305,7 @@ type provoked struct {
 // Whatever goes wrong, both ends name the cause: the one that posted, and the one
 // that waits in vain.
 func TestProvokedByHand(t *testing.T) {
-	const quick = "--qp-timeout 8 --retry-cnt 2 --rnr-retry 1"
+	const quick = "--qp-timeout 14 --retry-cnt 2 --rnr-retry 1"
 	impatient := map[string]string{"rts": quick}
 	const reg = "mr reg r --size 4K"
 	flushed := "Work Request Flushed Error (5)"
@@ -396,5 +398,90 @@ func TestProvokedByHand(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is typed by hand completes, with the names of the regions there are.
+func TestByHandCompletes(t *testing.T) {
+	a := handShells(t, 2)[0]
+	a.must("open; mr reg mine --size 64")
+	for line, want := range map[string]string{
+		"po": "poll", "post ": "comp-swap", "post send l": "left", "post send left --mr m": "mine", "mr ": "dereg", "mr show ": "mine",
+		"mr reg x --access remote-write,remote-r": "remote-write,remote-read", "ping ": "right", "post read left --remo": "--remote-addr",
+	} {
+		if got, _ := offeredFor(Line, strings.Split(line, " ")...); !slices.Contains(got, want) {
+			t.Errorf("%q offers %q: expected %s among them", line, got, want)
+		}
+	}
+	a.must("close")
+	if got, _ := offeredFor(Line, "mr", "show", ""); slices.Contains(got, "mine") {
+		t.Errorf("after close there is %q", got)
+	}
+}
+
+// Mistakes are named before anything is posted.
+func TestMistakesByHand(t *testing.T) {
+	a := handShells(t, 2)[0]
+	a.must("open; init; mr reg a --size 16")
+	for line, want := range map[string]string{
+		"mr":                                    "expected reg NAME, list",
+		"mr reg":                                "expected one name",
+		"mr list a":                             "expected none",
+		"mr reg a":                              "there is a region of this name",
+		"mr reg slots":                          "expected a name",
+		"mr reg b --size 0":                     "expected 1 to",
+		"mr reg b --fill 0xabc":                 "pairs of hexadecimal digits",
+		"mr reg b --access root":                "expected remote-write",
+		"mr show b":                             "no region \"b\" here",
+		"mr show a --offset 16":                 "expected 0 to 15",
+		"mr dereg b":                            "no region \"b\" here",
+		"post jump left":                        "expected recv, send",
+		"post send":                             "and left or right",
+		"post send up":                          "expected left or right",
+		"post recv left --imm 5":                "--imm: expected only",
+		"post send left --rkey 5":               "--rkey: expected only",
+		"post send left --mr a --text x":        "expected one of them",
+		"post send left --offset 4":             "without --mr",
+		"post read left --text x":               "--text: expected only",
+		"post read left":                        "expected --mr NAME",
+		"post fetch-add left --mr a --length 8": "--length: expected only",
+		"post send left --imm 0x100000000":      "expected 32 bits",
+		"post send left --mr b":                 "no region \"b\" here",
+		"post send left --text " + strings.Repeat("x", 129): "expected at most 128",
+		"post send left --text x":                           "the queue pair is INIT: expected RTS",
+		"poll --count 0":                                    "expected a number of completions",
+		"ping both":                                         "expected left or right",
+	} {
+		says(t, a.fails(line, ExitUsage), want)
+	}
+	says(t, a.fails("post write left --mr a", ExitCritical), "which regions the left neighbour has", "--remote-addr and --rkey do without")
+}
+
+// Two programs, their output as JSON, which the schema describes.
+func TestByHandInPrograms(t *testing.T) {
+	t.Parallel()
+	list := strings.Join(freshList(t, 2), ",")
+	const up = "open; init; exchange; rtr; rts; mr reg a --size 4K --fill 0x01020304; "
+	common := []string{"shell", "--list", list, "--output", "json", "--timeout", "30s"}
+	b := launch(t, append(common, "--index", "1", "-c", up+"poll --count 1 --timeout 20s; post send left --text done; poll --count 1; mr show a --length 16; close")...)
+	code, stdout, stderr := finish(t, append(common, "--index", "0", "-c",
+		up+"status; ping; mr list; counters; post write right --mr a --remote-offset 4; poll --count 1; post send right --text go; poll --count 2 --timeout 20s; close")...)
+	if code != ExitOK {
+		t.Fatalf("rank 0: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code := b.end(t, time.Minute); code != ExitOK {
+		t.Fatalf("rank 1: exit code %d\n%s%s", code, &b.stdout, &b.stderr)
+	}
+	count := map[string]int{}
+	for _, o := range append(objects(t, stdout), objects(t, b.stdout.String())...) {
+		count[fmt.Sprint(o["command"])]++
+		if o["ok"] != true && o["command"] != "init" { // at which the peer is not known yet
+			t.Errorf("not ok: %v", o)
+		}
+	}
+	for command, least := range map[string]int{"status": 9, "ping": 2, "mr": 8, "post": 3, "poll": 5} {
+		if count[command] < least {
+			t.Errorf("%d objects of %s: expected %d or more\n%s", count[command], command, least, stdout)
+		}
 	}
 }

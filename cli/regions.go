@@ -179,8 +179,8 @@ func deregister(s *Session, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range h.waiting(func(q *request) bool { return q.region == g }) {
-		return usageError("mr dereg %s: %s is posted and not polled, and uses it: `poll` first, or `reset`", name, q.what)
+	if users := h.waiting(func(q *request) bool { return q.region == g }); len(users) > 0 {
+		return usageError("mr dereg %s: %s is posted and not polled, and uses it: `poll` first, or `reset`", name, users[0].what)
 	}
 	if err := h.drop(name); err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -121,15 +122,15 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 	if r.State() == ring.StateFailed {
 		return s.Out.Note(render.Bad, "the ring has failed: %v: close, then connect or open", r.Err())
 	}
-	if r.Edge(ring.Left) == nil {
-		return nil // before init there is nothing to show
-	}
 	var rows []render.Record
 	var findings []SideFinding
 	var unknown []EdgeEnd
 	for _, side := range sidesOf(nil) {
 		ends, err := s.edge(ctx, "status", side)
-		if err != nil {
+		switch {
+		case beforeInit(err):
+			return nil
+		case err != nil:
 			return err
 		}
 		rows = append(rows, ends[0], ends[1])
@@ -150,6 +151,12 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 	return s.printFindings(findings)
 }
 
+// beforeInit tells whether an error is that there are no queue pairs yet.
+func beforeInit(err error) bool {
+	var step *ring.StepError
+	return errors.As(err, &step) && step.Missing == "init"
+}
+
 // stepsOf tells for each step whether the queue pairs have taken it.
 func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	state := r.State()
@@ -157,11 +164,11 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	var bad [2]string
 	for _, side := range sidesOf(nil) {
 		at[side] = ring.StateOpened
-		if r.Edge(side) == nil {
-			continue
-		}
 		own, err := r.OwnEnd(side)
-		if err != nil {
+		switch {
+		case beforeInit(err):
+			continue
+		case err != nil:
 			return nil, err
 		}
 		switch own.QPState {
