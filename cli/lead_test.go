@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// of returns the results of a command, in their order.
+func of(all []map[string]any, command string) (list []map[string]any) {
+	for _, o := range all {
+		if o["command"] == command {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// One shell, whose operations run on all ranks.
+func TestALeaderRunsOperationsOnAllRanks(t *testing.T) {
+	t.Parallel()
+	p := pipe(t, "local", "-n", "4", "--shell", "--output", "json")
+	children := childrenOf(t, p.Process.Pid, 3)
+	for _, line := range []string{
+		"all-reduce --size 64K --check",
+		"trace show",
+		"set protocol rendezvous-read",
+		"all-gather --size 64K --check",
+		"status",
+		"connect",
+		"all-reduce --size 4K --check --iters 3 --protocol eager; expect wrong == 0",
+		"source /dev/null",
+		"trace collective=warn --all",
+		"quit",
+	} {
+		p.line(line)
+	}
+	if code := p.over(); code != ExitOK {
+		t.Fatalf("exit code %d\n%s%s", code, p.out, p.err)
+	}
+	expectGone(t, children)
+	all := objects(t, p.out.String())
+	var got []string
+	for _, o := range all {
+		if per, _ := o["per_rank"].([]any); len(per) == 4 && o["command"] != "trace" {
+			got = append(got, fmt.Sprint(o["command"], " ", o["protocol"], " ", o["wrong"]))
+		}
+	}
+	if want := "all-reduce eager 0, all-gather rendezvous-read 0, all-reduce eager 0"; strings.Join(got, ", ") != want {
+		t.Errorf("of 4 ranks: got %s, want %s\n%s", strings.Join(got, ", "), want, p.out)
+	}
+	shown := map[any]bool{}
+	for _, o := range of(all, "trace") {
+		ranks, _ := o["per_rank"].([]any)
+		for _, r := range ranks {
+			shown[r.(map[string]any)["rank"]] = true
+		}
+	}
+	if len(shown) != 4 {
+		t.Errorf("trace show has ranks %v: expected 0 to 3\n%s", shown, p.out)
+	}
+}
+
+func TestAKilledFollowerIsNamed(t *testing.T) {
+	t.Parallel()
+	p := pipe(t, "local", "-n", "4", "--shell")
+	children := childrenOf(t, p.Process.Pid, 3)
+	p.line("all-reduce --size 64K --check")
+	p.await(p.out, `(?m)^all-reduce +\S+ +65536`, 1)
+	p.line("all-reduce --size 64K --duration 1h")
+	victim := -1
+	for _, pid := range children {
+		if strings.Contains(cmdline(pid), "--index=2") {
+			victim = pid
+		}
+	}
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	code := p.over()
+	if want := fmt.Sprintf("rank 2 (pid %d) was killed by signal 9", victim); code != ExitCritical || !strings.Contains(p.err.String(), want) {
+		t.Errorf("exit code %d: expected %d, and %q in\n%s%s", code, ExitCritical, want, p.out, p.err)
+	}
+	expectGone(t, children)
+}
+
+// followers starts the ranks from 1 to n-1 with --follow.
+func followers(t *testing.T, list []string, args ...string) []*process {
+	t.Helper()
+	ranks := []*process{nil}
+	for rank := 1; rank < len(list); rank++ {
+		ranks = append(ranks, launch(t, append([]string{"connect", "--follow", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ",")}, args...)...))
+	}
+	return ranks
+}
+
+func TestFollowersTakeALeadersScript(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 3)
+	ranks := followers(t, list)
+	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write",
+		"-c", "all-reduce --size 64K --check; set protocol eager; all-gather --size 12K --check; ping; self-check")
+	for rank, p := range ranks {
+		if code := p.end(t, time.Minute); code != ExitOK || reported(p) != "" {
+			t.Fatalf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), p.stderr.String())
+		}
+	}
+	all := objects(t, ranks[0].stdout.String())
+	for command, protocol := range map[string]string{"all-reduce": "rendezvous-write", "all-gather": "eager"} {
+		got := of(all, command)[0]
+		per, _ := got["per_rank"].([]any)
+		if got["protocol"] != protocol || got["wrong"] != 0.0 || len(per) != 3 {
+			t.Errorf("%v: expected %s of 3 ranks", got, protocol)
+		}
+	}
+	// A follower prints what its leader does, in the format of its own.
+	if out := ranks[1].stdout.String(); !regexp.MustCompile(`(?m)^all-reduce +rendezvous-write +65536`).MatchString(out) {
+		t.Errorf("a follower prints\n%s", out)
+	}
+	gone(t, list)
+}
+
+func TestEitherAllFollowOrNone(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 3)
+	flags := []string{"--list", strings.Join(list, ","), "--timeout", "20s"}
+	ranks := []*process{
+		launch(t, append([]string{"connect", "-c", "ping", "--index", "0"}, flags...)...),
+		launch(t, append([]string{"connect", "-c", "ping", "--index", "1"}, flags...)...),
+		launch(t, append([]string{"connect", "--follow", "--index", "2"}, flags...)...),
+	}
+	for rank, p := range ranks {
+		if code := p.end(t, time.Minute); code != ExitUsage || !strings.Contains(reported(p), "1 of 3 ranks follow: expected all but rank 0, or none") {
+			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
+		}
+	}
+	code, _, stderr := here(t, "connect", "--follow", "--index", "0", "--list", strings.Join(list, ","))
+	if code != ExitUsage || !strings.Contains(stderr, "rank 0 leads") {
+		t.Errorf("rank 0 follows: exit code %d, %s", code, stderr)
+	}
+	code, _, stderr = here(t, "connect", "--follow", "--index", "1", "--list", strings.Join(list, ","), "-c", "ping")
+	if code != ExitUsage || !strings.Contains(stderr, "--follow with -c") {
+		t.Errorf("--follow with -c: exit code %d, %s", code, stderr)
+	}
+}
+
+// Where a port can be reached from other machines, anybody could give commands.
+func TestFollowersAreOnLoopbackAlone(t *testing.T) {
+	t.Parallel()
+	for address, allowed := range map[string]bool{"127.0.0.1": true, "127.9.9.9": true, "::1": true, "10.0.0.1": false, "fe80::1%eth0": false, "2001:db8::1": false} {
+		err := mayFollow(netip.MustParseAddr(address))
+		if (err == nil) != allowed {
+			t.Errorf("--follow at %s: %v", address, err)
+		}
+		if err != nil && (ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), "loopback")) {
+			t.Errorf("--follow at %s: %v", address, err)
+		}
+	}
+}
+
+func TestFollowersOfALeaderThatIsKilled(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 3)
+	ranks := followers(t, list)
+	leader := pipe(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K --check; all-reduce --size 64K --duration 1h")
+	leader.await(leader.out, `(?m)^all-reduce +\S+ +4096`, 1)
+	if err := leader.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for rank, p := range ranks[1:] {
+		code, said := p.end(t, time.Minute), reported(p)
+		if code != ExitCritical || !strings.Contains(said, "rank 0") {
+			t.Errorf("rank %d: exit code %d: expected %d, and rank 0 in\n%s", rank+1, code, ExitCritical, p.stderr.String())
+		}
+	}
+	gone(t, list[1:])
+}
+
+func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 2)
+	zero := launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K")
+	one := launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-gather --size 4K")
+	for rank, p := range []*process{zero, one} {
+		code, said := p.end(t, time.Minute), reported(p)
+		if code != ExitUsage || !strings.Contains(said, `"all-reduce"`) || !strings.Contains(said, `"all-gather"`) {
+			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
+		}
+	}
+	// The same command with other values.
+	list = freshList(t, 2)
+	zero = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K")
+	one = launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-reduce --size 8K")
+	for rank, p := range []*process{zero, one} {
+		if code, said := p.end(t, time.Minute), reported(p); code == ExitOK || !strings.Contains(said, "rank ") {
+			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
+		}
+	}
+}
