@@ -92,7 +92,8 @@ type QPInfo struct {
 
 // Edge is one end of the queue pair to a neighbour, with the memory that the
 // neighbour writes into and the buffers that its messages land in. It belongs to
-// the goroutine that runs the operation; nothing here is locked.
+// who has the ring's turn: a step or an operation. Others may look at what is
+// exchanged under the ring's mu, under which the steps change it.
 type Edge struct {
 	Side   Side
 	Peer   int // the neighbour's rank

@@ -29,7 +29,9 @@ type busyError struct {
 	cause  error
 }
 
-func (e *busyError) Error() string { return fmt.Sprintf("%s runs here: %v", e.holder, e.cause) }
+func (e *busyError) Error() string {
+	return fmt.Sprintf("%s runs here: try again when it has ended: %v", e.holder, e.cause)
+}
 func (e *busyError) Unwrap() error { return e.cause }
 
 // take waits for the turn. Pings share it.

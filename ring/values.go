@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"math"
 	"slices"
 
 	"ringcli/ring/bootstrap"
@@ -98,11 +99,16 @@ type number interface {
 type field struct {
 	name string
 	from *int
+	most uint64         // that it has room for
 	put  func(int) bool // false if it does not fit
 }
 
 func into[T number](name string, from *int, to *T) field {
-	return field{name, from, func(v int) bool {
+	most := uint64(math.MaxInt)
+	if ones := ^T(0); ones > 0 { // unsigned
+		most = uint64(ones)
+	}
+	return field{name, from, most, func(v int) bool {
 		*to = T(v)
 		return v >= 0 && int(*to) == v
 	}}
@@ -113,7 +119,7 @@ func into[T number](name string, from *int, to *T) field {
 func put(step string, fields ...field) error {
 	for _, f := range fields {
 		if f.from != nil && !f.put(*f.from) {
-			return bootstrap.Usagef("%s: %s %d does not fit into the attribute of the queue pair: expected fewer bits", step, f.name, *f.from)
+			return bootstrap.Usagef("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", step, f.name, *f.from, f.most)
 		}
 	}
 	return nil

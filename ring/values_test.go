@@ -165,7 +165,7 @@ func TestValuesThatAreNone(t *testing.T) {
 		want string
 	}{
 		"mtu":          {(*Ring).RTR, Values{MTU: new(1500)}, "mtu 1500: expected 256, 512, 1024, 2048 or 4096"},
-		"too many bit": {(*Ring).RTR, Values{MinRNRTimer: new(300)}, "min-rnr-timer 300 does not fit"},
+		"too many bit": {(*Ring).RTR, Values{MinRNRTimer: new(300)}, "min-rnr-timer 300 does not fit into the attribute of the queue pair: expected 0 to 255"},
 		"negative":     {(*Ring).RTR, Values{SL: new(-1)}, "sl -1 does not fit"},
 		"other step":   {(*Ring).RTR, Values{RetryCnt: new(1)}, "rtr takes no retry-cnt: it is set by rts"},
 		"side":         {(*Ring).RTR, Values{Side: &left}, "side 7"},
