@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,8 +74,7 @@ func (h *history) open(flags int) (*os.File, error) {
 			err = f.Chmod(0o600)
 		}
 		if err == nil {
-			// Held for one write; a file system without locks is used without.
-			_ = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			err = lock(f)
 		}
 	}
 	if err != nil {
@@ -84,14 +84,31 @@ func (h *history) open(flags int) (*os.File, error) {
 	return f, nil
 }
 
-// add remembers a line, here and in the file. It returns the first failure to
-// write only.
+// lockPatience is how long another process may have the file: it does for one
+// write, unless it was stopped in it.
+const lockPatience = time.Second
+
+// lock locks a file until it is closed. A file system without locks is used
+// without.
+func lock(f *os.File) error {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil
+		case time.Since(begun) > lockPatience:
+			return fmt.Errorf("%s has been locked by another process for %s; is a shell that uses it stopped?", f.Name(), lockPatience)
+		}
+	}
+}
+
+// add remembers a line, here and in the file, which is left alone after the
+// first failure.
 func (h *history) add(line string) error {
 	if len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return nil
 	}
 	h.push(line)
-	if h.path == "" {
+	if h.path == "" || h.warned {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
