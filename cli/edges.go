@@ -252,8 +252,16 @@ func (s *Session) explain(ctx context.Context, command string, err error) error 
 	for _, side := range sidesOf(nil) {
 		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
 	}
-	// That nothing was found is none, and the error says itself what it is.
-	list = slices.DeleteFunc(list, func(f SideFinding) bool { return f.Attribute == "cause" && f.Severity != ring.Fault })
+	return withNews(err, list)
+}
+
+// withNews adds to an error those findings that say more than it does: that nothing
+// was found is none, and a verdict on the ring says itself what it is.
+func withNews(err error, list []SideFinding) error {
+	var v *ring.Verdict
+	list = slices.DeleteFunc(list, func(f SideFinding) bool {
+		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error())
+	})
 	if len(list) == 0 {
 		return err
 	}

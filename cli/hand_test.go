@@ -244,7 +244,11 @@ func TestTheTruthIsShown(t *testing.T) {
 	if prompt, _ := h.Prompt(); !strings.Contains(prompt, "error") {
 		t.Errorf("the prompt is %q", prompt)
 	}
-	says(t, a.fails("ping right", ExitCritical), "ERR", "reset")
+	said := a.fails("ping right", ExitCritical)
+	says(t, said, "right, fault: the queue pair of rank 1", "ERR", "reset")
+	if strings.Contains(said, "left, ") {
+		t.Errorf("the left side has nothing to do with it:\n%s", said)
+	}
 	says(t, b.fails("ping left", ExitUsage), "reset comes first")
 	says(t, b.fails("all-reduce --size 4K", ExitUsage), "error")
 }
@@ -484,4 +488,16 @@ func TestByHandInPrograms(t *testing.T) {
 			t.Errorf("%d objects of %s: expected %d or more\n%s", count[command], command, least, stdout)
 		}
 	}
+}
+
+// That the ring is over is said once, and not again of each side.
+func TestAGoodbyeIsToldOnce(t *testing.T) {
+	a, b := upByHand(t)
+	b.must("close")
+	// A ping ends with the goodbye, or finds the ring over.
+	said := a.fails("ping right", ExitCritical)
+	if n := strings.Count(said, "has left the ring"); n != 1 {
+		t.Errorf("it is told %d times:\n%s", n, said)
+	}
+	says(t, a.must("status"), "the end of rank 1 is not known")
 }

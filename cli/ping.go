@@ -49,22 +49,27 @@ func pingNeighbours(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	var failures []error
+	var found []SideFinding
 	for _, side := range sidesOf(only) {
 		end := s.Progress.Clock("ping %s", side)
 		r, err := s.ring.PingSide(ctx, side, pingsOf(call))
 		end()
 		if err != nil {
 			failures = append(failures, err)
-			if ExitCode(err) != ExitCritical || ctx.Err() != nil {
-				break // the other side would not work either
+			if ExitCode(err) != ExitCritical || ctx.Err() != nil || s.ring.Failed() {
+				return errors.Join(failures...) // the other side would not work either
 			}
+			found = append(found, findingsOf("ping", side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
 			continue
 		}
 		if err := s.Out.Print(pingResult(s.ring.Rank(), side.String(), r)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(failures...)
+	if len(failures) == 0 {
+		return nil
+	}
+	return withNews(errors.Join(failures...), found)
 }
 
 func pingsOf(call Call) int { return int(value[number](call.Flags, "iters").value) }
