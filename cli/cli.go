@@ -105,7 +105,9 @@ func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
 }
 
 func (s *Session) setTrace() error {
-	if err := trace.Set(s.Config.String("trace")); err != nil {
+	err := trace.Set(s.Config.String("trace"))
+	// A program without prints has them off, which the default need not say.
+	if err != nil && (s.Config.IsSet("trace") || !errors.Is(err, trace.ErrNoPrints)) {
 		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
 	}
 	return trace.SetOutput(s.stderr, trace.Format(s.Config.String("trace-format")))
