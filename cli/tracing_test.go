@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"ringcli/trace"
+)
+
+// Four ranks whose clocks are wrong by up to 50 ms, and drift, are put on one
+// time axis: no segment arrives before it was sent.
+func TestWrongClocksAreAligned(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	code, stdout, stderr := finish(t, "local", "-n", "4", "--clock-skew", "1=50ms/200,2=-50ms/-200,3=20ms/100",
+		"-c", "all-reduce --size 256K --check; sleep 2s; all-reduce --size 256K --protocol rendezvous-read; trace dump "+filepath.Join(dir, "x.json")+"; trace show")
+	if code != ExitOK {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for rank := range 4 {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\s*(rank )?%d\b.*[#=█▓▒░.|-]`, rank)).MatchString(stdout) {
+			t.Errorf("trace show has no line of rank %d:\n%s", rank, stdout)
+		}
+	}
+	var files []string
+	for rank := range 4 {
+		files = append(files, filepath.Join(dir, fmt.Sprintf("x.rank%d.json", rank)))
+	}
+	out := filepath.Join(dir, "merged.json")
+	code, stdout, stderr = here(t, append([]string{"trace", "merge", "--output", "json", "--out", out}, files...)...)
+	if code != ExitOK || stderr != "" {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	m := objects(t, stdout)[0]
+	if m["violations"] != 0.0 || m["segments"].(float64) < 4*6*20 {
+		t.Errorf("%v segments, %v violations", m["segments"], m["violations"])
+	}
+	want := []float64{0, 50e6, -50e6, 20e6}
+	clocks := m["clocks"].([]any)
+	if len(clocks) != len(want) {
+		t.Fatalf("clocks of %d ranks\n%s", len(clocks), stdout)
+	}
+	for rank, c := range clocks {
+		c := c.(map[string]any)
+		offset, bound := c["offset_ns"].(float64), c["bound_ns"].(float64)
+		// The drift moved the clocks on, by 200 ppm for as long as the ranks ran.
+		if off := offset + want[rank]; off > bound+5e6 || off < -bound-5e6 || rank > 0 && (bound <= 0 || bound > 20e6) {
+			t.Errorf("rank %d: offset %.0f ns, bound %.0f ns: expected about %.0f ns", rank, offset, bound, -want[rank])
+		}
+	}
+	checkChrome(t, out)
+	for _, file := range append(files, out) {
+		code, stdout, stderr = here(t, "trace", "show", file)
+		if code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+			t.Errorf("trace show %s: exit code %d\n%s%s", file, code, stdout, stderr)
+		}
+	}
+	// The same in JSON lines.
+	lines := filepath.Join(dir, "merged.jsonl")
+	if code, stdout, stderr = here(t, append([]string{"trace", "merge", "--format", "lines", "--out", lines}, files...)...); code != ExitOK {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr = here(t, "trace", "show", lines); code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+		t.Errorf("trace show %s: exit code %d\n%s%s", lines, code, stdout, stderr)
+	}
+}
+
+// checkChrome fails unless ui.perfetto.dev could read the file.
+func checkChrome(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := trace.CheckChrome(f); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// What fails leaves the flight recorder in a file, and says where.
+func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := program(t, "local", "-n", "3", "--corrupt", "flip@1", "-c", "all-reduce --size 96K --check")
+	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t, screenDeadline); code != ExitCritical {
+		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+	}
+	named := regexp.MustCompile(`(?m)flight recorder: (\S+\.json)`).FindAllStringSubmatch(p.stderr.String(), -1)
+	if len(named) == 0 {
+		t.Fatalf("no file is named in\n%s", p.stderr.String())
+	}
+	var files []string
+	for _, match := range named {
+		if filepath.Dir(match[1]) != dir {
+			t.Errorf("%s is not in RINGCLI_TRACE_DIR, %s", match[1], dir)
+		}
+		checkChrome(t, match[1])
+		files = append(files, match[1])
+	}
+	code, stdout, stderr := here(t, append([]string{"trace", "show"}, files...)...)
+	if code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+		t.Errorf("trace show: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	// A mistake in what was typed is no failure of the ring.
+	p = program(t, "local", "-n", "2", "-c", "all-reduce --size 4K --protocol eager --slots 1; expect wrong == 0")
+	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t, screenDeadline); code == ExitOK || strings.Contains(p.stderr.String(), "flight recorder") {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}
+
+// A build without prints says so, and still records.
+func TestABuildWithoutPrints(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the program once more")
+	}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "ringcli")
+	build := exec.Command("go", "build", "-tags", "notrace", "-o", binary, "ringcli/cli/ringcli")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(binary, "local", "-n", "2", "--trace", "wire=debug", "-c", "ping").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != ExitUsage || !strings.Contains(string(out), "notrace") {
+		t.Errorf("trace wire=debug: %v\n%s", err, out)
+	}
+	out, err = exec.Command(binary, "local", "-n", "2", "-c", "all-reduce --size 4K --check; trace show").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "reduce-scatter") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
