@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -100,13 +101,13 @@ func (h *handwork) mayPing(sides []ring.Side) error {
 
 // mayOperate refuses an operation of all ranks while something by hand is not
 // polled: it would meet the completions, or a message that is none of its own.
-func (s *Session) mayOperate() error {
+func (s *Session) mayOperate(ctx context.Context) error {
 	h := s.hand
 	if !s.interactive && h.number == 0 {
 		return nil // nobody works by hand
 	}
 	h.on(s.ring)
-	if err := h.look(s); err != nil {
+	if err := h.look(ctx, s); err != nil {
 		return err
 	}
 	if n := len(h.posted); n > 0 {

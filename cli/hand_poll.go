@@ -57,7 +57,7 @@ func runPoll(ctx context.Context, s *Session, call Call) error {
 	end := s.Progress.Clock("poll, at most %s", patience)
 	defer end()
 	for {
-		err := h.look(s)
+		err := h.look(ctx, s)
 		found = append(found, h.arrived...)
 		h.arrived = nil
 		if err != nil {
@@ -158,9 +158,11 @@ func (s *Session) worstOf(found []verbs.Completion) error {
 // look polls what there is, without waiting. What was posted by hand, or came from
 // a neighbour's hand, or failed, is added to arrived; what belongs to operations
 // and pings is left to them.
-func (h *handwork) look(s *Session) error {
+func (h *handwork) look(ctx context.Context, s *Session) error {
 	r := s.ring
-	r.Begin()
+	if err := r.Begin(ctx); err != nil {
+		return err
+	}
 	var wc [64]verbs.Completion
 	var failed error
 	for {

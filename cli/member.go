@@ -91,7 +91,7 @@ func (s *Session) ready(ctx context.Context) error {
 	case s.ring.Usable() != nil:
 		return usageError("%w", s.ring.Usable())
 	}
-	if err := s.mayOperate(); err != nil || s.member != nil {
+	if err := s.mayOperate(ctx); err != nil || s.member != nil {
 		return err
 	}
 	m := &Member{ring: s.ring, fault: s.fault, command: "connect"}

@@ -92,7 +92,9 @@ func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*
 	if err := comm.stopped(ctx); err != nil {
 		return err
 	}
-	comm.ring.Begin()
+	if err := comm.ring.Begin(ctx); err != nil {
+		return err
+	}
 	comm.live.Operations++
 
 	// One group of partial results may wait for the right neighbour while the

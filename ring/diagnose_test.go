@@ -66,7 +66,7 @@ func (w *ward) walk(d dose, last State) {
 // post posts a request on an edge and waits for its completion.
 func (w *ward) post(e *Edge, r *Ring, wr verbs.WorkRequest) error {
 	w.t.Helper()
-	r.Begin()
+	begin(w.t, r.Begin)
 	defer func() { _ = r.End() }()
 	if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
 		return err

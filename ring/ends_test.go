@@ -171,7 +171,7 @@ func TestEndCountsWhatIsPosted(t *testing.T) {
 	// Of what a look has polled, the next operation still gets all.
 	r := world[1]
 	got := 0
-	r.Begin()
+	begin(t, r.Begin)
 	var wc [8]verbs.Completion
 	for got < messages {
 		if got == 1 {
@@ -186,7 +186,7 @@ func TestEndCountsWhatIsPosted(t *testing.T) {
 	noErrors(t, []error{r.End()})
 	look(1, Left, 0, recvDepth-messages)
 	sent := 0
-	world[0].Begin()
+	begin(t, world[0].Begin)
 	for sent < messages {
 		n, err := world[0].Poll(wc[:])
 		if err != nil {
@@ -219,7 +219,7 @@ func TestLookKeepsCompletions(t *testing.T) {
 		}
 		posted = end.SendsPosted
 	}
-	r.Begin()
+	begin(t, r.Begin)
 	var wc [8]verbs.Completion
 	n, err := r.Poll(wc[:])
 	noErrors(t, []error{err, r.End()})
@@ -312,7 +312,7 @@ func TestLookKeepsTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			r.Begin()
+			begin(t, r.Begin)
 			r.Defer(next())
 			noErrors(t, []error{r.End()})
 			want[0] = wc[0].ID
@@ -327,7 +327,7 @@ func TestLookKeepsTheOrder(t *testing.T) {
 		}
 		want[i] = WRID(Left, WRRecv, (want[0]+uint64(i))&(1<<40-1))
 	}
-	r.Begin()
+	begin(t, r.Begin)
 	for i := range got {
 		got[i] = next().ID
 	}

@@ -200,3 +200,11 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	defer c.w.gate.RUnlock()
 	return c.Conn.Write(b)
 }
+
+// begin begins an operation of a ring, by its Begin.
+func begin(t *testing.T, of func(context.Context) error) {
+	t.Helper()
+	if err := of(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

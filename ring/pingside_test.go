@@ -146,7 +146,7 @@ func TestPingSidePeerBusy(t *testing.T) {
 	t.Parallel() // it waits
 	world := byHand(t, 2)
 	upTo(t, world, StateRTS)
-	world[1].Begin()
+	begin(t, world[1].Begin)
 	_, err := world[0].PingSide(t.Context(), Right, 1)
 	if text := textOf(err); !strings.Contains(text, "rank 1 (127.") || !strings.Contains(text, "is busy: an operation runs here") {
 		t.Errorf("%s: expected that rank 1 is busy", text)
@@ -174,7 +174,7 @@ func TestPingSideDefersTheNextOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := world[0]
-	r.Begin()
+	begin(t, r.Begin)
 	var wc [4]verbs.Completion
 	var n int
 	for deadline := time.Now().Add(5 * time.Second); n == 0 && time.Now().Before(deadline); {
@@ -237,7 +237,7 @@ func TestPingSideAgainstSteps(t *testing.T) {
 			if r.Rank() == 0 {
 				return errors.Join(pingSide(t.Context(), r, Left, 50), pingSide(t.Context(), r, Right, 50))
 			}
-			r.Begin()
+			begin(t, r.Begin)
 			return r.End()
 		}))
 		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))

@@ -167,16 +167,24 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 }
 
 // Begin starts an operation over the queue pairs: it waits until the pings that
-// neighbours asked this rank to answer are done, and has completions that the
-// last operation deferred come first. Only who runs the operation may call Begin,
-// Poll, Defer and End, and every Begin needs its End, unless the ring fails.
-func (r *Ring) Begin() {
-	// An error means that the ring is closed or has failed, as its poll will say.
-	_ = r.turn.take(r.life, operating)
-	if r.Failed() {
+// neighbours asked this rank to answer are done, at most for Options.Timeout, and
+// has completions that the last operation deferred come first. Only who runs the
+// operation may call Begin, Poll, Defer and End, and every Begin that succeeds
+// needs its End, unless the ring fails.
+func (r *Ring) Begin(ctx context.Context) error {
+	if !r.turn.try(operating) { // or else nothing is allocated
+		alive, cancel := r.whileAlive(ctx)
+		err := r.takeTurn(alive, operating)
+		cancel()
+		if err != nil && !r.Failed() {
+			return fmt.Errorf("begin an operation: %w", err)
+		}
+	}
+	if r.Failed() { // as its poll will say
 		r.turn.give(operating)
 	}
 	r.recall()
+	return nil
 }
 
 // recall has the deferred completions come first. They are older than what is

@@ -34,13 +34,27 @@ func (e *busyError) Error() string {
 }
 func (e *busyError) Unwrap() error { return e.cause }
 
-// take waits for the turn. Pings share it.
+// try takes the turn if it is to be had. Pings share it.
+func (t *turn) try(holder string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tryLocked(holder)
+}
+
+func (t *turn) tryLocked(holder string) bool {
+	if t.holder != "" && (t.holder != holder || holder != pinging) {
+		return false
+	}
+	t.holder = holder
+	t.count++
+	return true
+}
+
+// take waits for the turn.
 func (t *turn) take(ctx context.Context, holder string) error {
 	for {
 		t.mu.Lock()
-		if t.holder == "" || t.holder == holder && holder == pinging {
-			t.holder = holder
-			t.count++
+		if t.tryLocked(holder) {
 			t.mu.Unlock()
 			return nil
 		}
