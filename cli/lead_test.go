@@ -201,3 +201,43 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 		}
 	}
 }
+
+// A person at one terminal leads three followers: what runs in the background,
+// and what Ctrl-C does to them all.
+func TestALeaderAtATerminal(t *testing.T) {
+	t.Parallel()
+	p := newTmux(t).open(t, "local", "-n", "4", "--shell")
+	p.prompt("ring 0/4 ready soft:lo>")
+	children := childrenOf(t, p.child(), 3)
+	p.run("all-reduce --size 64K --check", `(?m)^all-reduce +eager +65536 .* 0$`)
+
+	p.run("bench all-reduce -b 4K -e 64K --iters 20000 &", `\[1\] started: bench`)
+	p.run("trace ring=debug,collective=info", `(?m)^ring +debug`)
+	p.run("jobs", `(?m)^ +1 +\d+\.\d bench all-reduce`)
+	p.run("all-reduce --size 4K", `the ring is busy with bench`)
+	p.run("rtr", `the ring is busy with bench`)
+	p.run("stop 7", `job 7`)
+	p.run("trace warn", `(?m)^ring +warn`)
+	p.run("stop", `stops at its next boundary`)
+	p.run("wait")
+	p.await("the end of the job", func(s string) bool { return strings.Contains(s, "interrupted") || strings.Contains(s, "[1] done") })
+	p.run("jobs", `nothing runs in the background`)
+	p.run("all-reduce --size 4K --check", `(?m)^all-reduce +eager +4096 .* 0$`)
+
+	// Once: all ranks stop at the same iteration.
+	const long = "bench all-reduce -b 64K -e 64K --iters 10000000"
+	begun := p.begin(long)
+	p.await("the bench", func(s string) bool { return strings.Contains(s[strings.LastIndex(s, long):], "#") })
+	p.running()
+	p.keys("C-c")
+	p.finish(long, begun, `the ring is usable`)
+	p.run("all-reduce --size 8K --check", `(?m)^all-reduce +eager +8192 .* 0$`)
+	p.run("trace show", `reduce-scatter`)
+	p.run("connect", `3 ranks follow`)
+	p.run("all-reduce --size 16K --check", `(?m)^all-reduce +eager +16384 .* 0$`)
+	p.keys("C-d")
+	if code := p.left(); code != "0" {
+		t.Errorf("exit code %s\n%s", code, p.screen())
+	}
+	expectGone(t, children)
+}
