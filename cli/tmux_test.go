@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,6 +79,13 @@ type pane struct {
 // open runs a ringcli in a terminal.
 func (m *tmux) open(t *testing.T, args ...string) *pane {
 	t.Helper()
+	return m.openWith(t, nil, "", args...)
+}
+
+// openWith takes variables of the environment, and a file for all that is written
+// to the terminal, escape codes and all.
+func (m *tmux) openWith(t *testing.T, env []string, raw string, args ...string) *pane {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +101,17 @@ func (m *tmux) open(t *testing.T, args ...string) *pane {
 	status := filepath.Join(filepath.Dir(m.socket), fmt.Sprintf("exit%d", m.windows))
 	// Ctrl-C is for the ringcli; the shell around it lives on, to say how it ended.
 	const around = `trap : INT; "$@"; echo $? >"$0"`
-	id := m.do(t, append([]string{"new-window", "-d", "-P", "-F", "#{pane_id}", "-t", "test:", "sh", "-c", around, status, self}, args...)...)
+	window := []string{"new-window", "-d", "-P", "-F", "#{pane_id}", "-t", "test:"}
+	command := []string{"sh", "-c", around, status, "env"}
+	if raw != "" {
+		// It waits until what it writes is kept.
+		command[2] = `read go; ` + around
+	}
+	id := m.do(t, slices.Concat(window, command, env, []string{self}, args)...)
+	if raw != "" {
+		m.do(t, "pipe-pane", "-t", id, "cat >"+raw)
+		m.do(t, "send-keys", "-t", id, "Enter")
+	}
 	return &pane{t, m, id, status}
 }
 
