@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,13 @@ func eachCommand(ctx context.Context, script string, w io.Writer, run func(conte
 	for _, words := range commands {
 		root := lineTree(w, run)
 		root.SetArgs(words)
-		err := root.ExecuteContext(ctx)
+		err := error(nil)
+		// Cobra looks at the flags first, which are nobody's then.
+		if _, known := find(words[0], Line); known || strings.HasPrefix(words[0], "-") {
+			err = root.ExecuteContext(ctx)
+		} else {
+			err = unknownCommand(root, words[0])
+		}
 		switch {
 		case errors.Is(err, errQuit):
 			return worst
