@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -24,7 +23,7 @@ func scriptFlags(fs *pflag.FlagSet) {
 func lineFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run, separated by ';'")
 	offers(fs, "command", "commands")
-	fs.StringP("file", "f", "", "a file of commands to run, one a line (-: standard input)")
+	fs.StringP("file", "f", "", "a file of commands to run, one a line, or the name of a script that ringcli carries (-: standard input)")
 	offers(fs, "file", "files")
 	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
 }
@@ -51,20 +50,22 @@ func readScript(s *Session, fs *pflag.FlagSet) (string, error) {
 	case !fs.Changed("file"):
 		return "", nil
 	}
-	var text []byte
+	var text string
 	var err error
 	if file == "-" {
-		text, err = io.ReadAll(s.stdin)
+		var all []byte
+		all, err = io.ReadAll(s.stdin)
+		text = string(all)
 	} else {
-		text, err = os.ReadFile(file)
+		text, err = scriptOf(file)
 	}
 	if err != nil {
-		return "", usageError("-f %s: %w: expected a readable file of commands", file, err)
+		return "", usageError("-f %s: %w", file, err)
 	}
-	if commands, err := splitScript(string(text)); err != nil || len(commands) == 0 {
+	if commands, err := splitScript(text); err != nil || len(commands) == 0 {
 		return "", usageIfNil(err, "-f %s has no command: expected one a line", file)
 	}
-	return string(text), nil
+	return text, nil
 }
 
 // usageIfNil returns err, or an error of usage if it is nil.

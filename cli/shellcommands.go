@@ -274,7 +274,7 @@ func runSource(ctx context.Context, s *Session, call Call) error {
 	}
 	script, err := scriptOf(name)
 	if err != nil {
-		return err
+		return usageError("source: %w", err)
 	}
 	if s.sourced++; s.sourced > maxSourced {
 		return usageError("source %s: scripts call scripts more than %d deep", name, maxSourced)
@@ -295,7 +295,7 @@ func scriptOf(name string) (string, error) {
 	if carried, unknown := configs.Script(name); unknown == nil {
 		return carried, nil
 	}
-	return "", usageError("source %s: %w: expected a readable file of commands, or one of %s", name, err, strings.Join(configs.ScriptNames(), ", "))
+	return "", usageError("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
 }
 
 // Alias is a name that stands for a line.
