@@ -14,6 +14,13 @@ const (
 	fileVersion = 1
 )
 
+// What a file may say, so that a damaged one can make no arithmetic overflow.
+const (
+	maxRanks = 1 << 16
+	maxBase  = 1 << 62 // in the year 2116
+	maxTime  = 1 << 57 // 4 years after the base
+)
+
 // header is the first line of a recording in JSON lines, and stands in
 // "otherData" of a Chrome file.
 type header struct {
@@ -35,6 +42,15 @@ func (h *header) check() error {
 		return fmt.Errorf("trace: format %q: want %q, as trace dump and trace merge write", h.Format, fileFormat)
 	case h.Version != fileVersion:
 		return fmt.Errorf("trace: version %d of the trace format: this program reads version %d; use the program that wrote it", h.Version, fileVersion)
+	case h.Size < 0 || h.Size > maxRanks || h.Rank < -1 || h.Rank >= maxRanks:
+		return fmt.Errorf("trace: rank %d of %d: want at most %d ranks", h.Rank, h.Size, maxRanks)
+	case h.Base < 0 || h.Base > maxBase:
+		return fmt.Errorf("trace: base %d: want nanoseconds since 1970", h.Base)
+	}
+	for _, s := range h.Clock {
+		if s.At < 0 || s.At > maxBase || s.Offset < -maxBase || s.Offset > maxBase || s.RTT < 0 || s.RTT > maxTime {
+			return fmt.Errorf("trace: clock sample %+v: want times in nanoseconds, and a round trip that is not negative", s)
+		}
 	}
 	return nil
 }
@@ -84,10 +100,10 @@ func writeLines(w io.Writer, list []Recording) error {
 // baseOf is the earliest start, from which a file counts its times: numbers
 // that a float64 holds exactly.
 func baseOf(list []Recording) int64 {
-	base := int64(0)
+	base, found := int64(0), false
 	for _, r := range list {
-		if len(r.Events) > 0 && (base == 0 || r.Events[0].Start < base) {
-			base = r.Events[0].Start
+		if len(r.Events) > 0 && (!found || r.Events[0].Start < base) {
+			base, found = r.Events[0].Start, true
 		}
 	}
 	return base
@@ -132,6 +148,11 @@ func readLines(first json.RawMessage, in *json.Decoder) ([]Recording, error) {
 }
 
 func (r *Recording) addLine(line *lineEvent, base int64) error {
+	// Recordings in one file have one base, and their clocks may be far apart.
+	least, most := -base, maxBase+maxTime-base
+	if line.Start < least || line.Start > most || line.End != nil && (*line.End < least || *line.End > most) {
+		return fmt.Errorf("start %d: want nanoseconds after the base %d, at least %d and at most %d", line.Start, base, least, most)
+	}
 	e := Event{Type: line.Type, Subsystem: line.Subsystem, Name: line.Name, Level: line.Level, Start: base + line.Start, End: base + line.Start, Args: line.Args}
 	switch line.Type {
 	case SpanEvent:

@@ -139,7 +139,7 @@ func (r *Recording) what() string {
 	if r.Source != "" {
 		return r.Source
 	}
-	return fmt.Sprintf("rank %d (%s, pid %d, written %s)", r.Rank, r.Host, r.PID, r.Written.UTC().Format("15:04:05.000"))
+	return fmt.Sprintf("rank %d (%s, pid %d, written %s)", r.Rank, printable(r.Host), r.PID, r.Written.UTC().Format("15:04:05.000"))
 }
 
 // enumerate writes numbers for people: 1, 2 and 5.

@@ -129,6 +129,34 @@ func TestMergeAligns(t *testing.T) {
 	}
 }
 
+// TestMergeOfClocksNeverSet has clocks that are hours apart.
+func TestMergeOfClocksNeverSet(t *testing.T) {
+	w := newWorld(9, 4)
+	for rank := range w.list {
+		w.offset[rank] *= 200_000 // up to 2.7 h
+	}
+	for rank := range w.list {
+		w.samples(rank, 0, 20e9)
+	}
+	for seq := range uint64(10) {
+		w.operation(seq, int64(seq)*2e9, 20)
+	}
+	m, err := Merge(w.list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank := range w.list {
+		for k, e := range m.Ranks[rank].Events {
+			if off := magnitude(e.Start - w.clock(0, w.truth[rank][k])); off > m.Clocks[rank].Bound {
+				t.Fatalf("rank %d is off by %d ns, bound %d ns", rank, off, m.Clocks[rank].Bound)
+			}
+		}
+	}
+	if m.Violations != 0 {
+		t.Errorf("%d violations, %d ns", m.Violations, m.Worst)
+	}
+}
+
 // TestCausalityRefinesPoorSamples gives the merge one sample a rank, off by
 // milliseconds, and no drift: the segments alone must put the ranks in order.
 func TestCausalityRefinesPoorSamples(t *testing.T) {

@@ -228,5 +228,8 @@ func (t *OperationTimeline) title() string {
 	if n := len(t.Ranks); n != 1 {
 		ranks = fmt.Sprintf("%d ranks", n)
 	}
-	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, t.Op, sizeText(t.Bytes), t.Protocol, ranks, usText(t.Duration))
+	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, printable(t.Op), sizeText(t.Bytes), printable(t.Protocol), ranks, usText(t.Duration))
 }
+
+// printable quotes a text from a file that would drive the terminal.
+func printable(text string) string { return string(appendText(nil, text)) }

@@ -132,7 +132,7 @@ func (m *micros) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
 	}
 	ns, err := strconv.ParseUint(whole+fraction+"000"[len(fraction):], 10, 63)
-	if err != nil {
+	if err != nil || ns > maxTime {
 		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
 	}
 	*m = micros(ns)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -116,16 +117,20 @@ func stepMark(s *StepSpan) mark {
 
 // span is the time of a column.
 func (d *drawing) span(column int) Interval {
-	whole := max(d.t.Duration, 1)
-	return Interval{whole * int64(column) / int64(d.columns), whole * int64(column+1) / int64(d.columns)}
+	width := float64(max(d.t.Duration, 1)) / float64(d.columns)
+	return Interval{int64(float64(column) * width), int64(float64(column+1) * width)}
 }
 
-// columnsOf is the first column of an interval and the one behind its last.
+// column is where a time stands, 0 to d.columns.
+func (d *drawing) column(at int64) float64 {
+	return float64(at) / float64(max(d.t.Duration, 1)) * float64(d.columns)
+}
+
+// columnsOf is the first column of an interval and the one behind its last. An
+// interval has at least one.
 func (d *drawing) columnsOf(part Interval) (first, behind int) {
-	whole := max(d.t.Duration, 1)
-	first = int(part.Start * int64(d.columns) / whole)
-	behind = int((part.End*int64(d.columns) + whole - 1) / whole)
-	first = min(first, d.columns-1)
+	first = min(max(int(d.column(part.Start)), 0), d.columns-1)
+	behind = int(math.Ceil(d.column(part.End)))
 	return first, min(max(behind, first+1), d.columns)
 }
 
@@ -216,7 +221,7 @@ func (d *drawing) axis() {
 	step := roundStep(max(d.t.Duration, 1), max(d.columns/8, 2))
 	free := 0
 	for at := int64(0); at <= d.t.Duration; at += step {
-		column := 1 + int(at*int64(d.columns)/max(d.t.Duration, 1))
+		column := 1 + int(d.column(at))
 		text := "|" + trimmedUS(at)
 		if column >= free && column+len(text) <= len(row) {
 			copy(row[column:], text)
