@@ -94,7 +94,7 @@ func (s *Session) localShell(ctx context.Context, n int, args []string) (err err
 	go func() {
 		err := f.wait(gone)
 		// A rank that was killed is what the others' errors come from.
-		if err != nil && !errors.Is(err, errReported) && err != context.Cause(gone) {
+		if err != nil && !errors.Is(err, errReported) && !errors.Is(err, context.Cause(gone)) {
 			advice := ""
 			if !left.Load() {
 				advice = ": quit, and start again"
