@@ -169,6 +169,8 @@ func TestReadRefuses(t *testing.T) {
 		"an array":       {"[]", "want Chrome JSON or JSON lines: json: cannot unmarshal array"},
 		"something else": {`{"a":1}`, "neither Chrome JSON nor JSON lines with a header"},
 		"other Chrome":   {`{"traceEvents":[]}`, "a Chrome trace of another program"},
+		"empty header":   {`{"traceEvents":[],"otherData":{"recordings":[{"format":"ringcli-trace","version":1}]}}`, "a header without a rank"},
+		"bad sample":     {strings.Replace(head, `"rtt":`, `"rtt":-`, 1), "a round trip that is not negative"},
 		"cut lines":      {lines.String()[:lines.Len()-50], "event 27 of the 27 of rank 2: unexpected EOF"},
 		"short lines":    {head, "event 1 of the 27 of rank 2: the file ends before it"},
 		"cut Chrome":     {chrome.String()[:chrome.Len()-50], "unexpected EOF"},

@@ -42,6 +42,8 @@ func (h *header) check() error {
 		return fmt.Errorf("trace: format %q: want %q, as trace dump and trace merge write", h.Format, fileFormat)
 	case h.Version != fileVersion:
 		return fmt.Errorf("trace: version %d of the trace format: this program reads version %d; use the program that wrote it", h.Version, fileVersion)
+	case h.Recording == nil:
+		return errors.New("trace: a header without a rank: want what trace dump and trace merge write")
 	case h.Size < 0 || h.Size > maxRanks || h.Rank < -1 || h.Rank >= maxRanks:
 		return fmt.Errorf("trace: rank %d of %d: want at most %d ranks", h.Rank, h.Size, maxRanks)
 	case h.Base < 0 || h.Base > maxBase:
