@@ -1,18 +1,3 @@
-// Package trace is `if (DEBUG) printf` grown up: events of the layers, each
-// under its subsystem, written through log/slog handlers.
-//
-// Each subsystem has one atomic level, which is read before slog is called,
-// so that an event which is off costs one load and no allocation:
-//
-//	if trace.Enabled(trace.Ring) {
-//		trace.Debug(trace.Ring, "connected to neighbour", slog.Int("neighbour", 3))
-//	}
-//
-// The guard is for Debug on hot paths, where even building the attributes
-// would cost; Info, Warn and Error may be called without one.
-//
-// All levels start at warn. RINGCLI_DEBUG in the environment is a spec as Set
-// takes it: 1 turns everything on, 0 silences everything.
 package trace
 
 import (
