@@ -185,7 +185,7 @@ func shareOut[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 		var its shared[json.RawMessage]
 		err := json.Unmarshal(part, &its)
 		if err == nil && (its.Command != own.Command || its.What != own.What) {
-			return nil, usageError("rank %d runs %q and rank %d %q (or one has given up before the other began): run the same command on all ranks, again",
+			return nil, sharedError(ExitUsage, "rank %d runs %q and rank %d %q (or one has given up before the other began): run the same command on all ranks, again",
 				m.ring.Rank(), own.Command, rank, its.Command)
 		}
 		if err == nil {
