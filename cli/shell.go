@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/repl"
 	"ringcli/ring"
+	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
 
@@ -124,11 +125,16 @@ func deviceOf(r *ring.Ring) string {
 func (h *host) Run(ctx context.Context, line string) error {
 	s := h.fork(ctx)
 	defer h.merge(ctx, s)
+	was := s.ring
+	failedBefore := was != nil && was.Failed()
 	err := s.runScript(ctx, line)
-	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped)) {
-		if s.ring != nil && s.ring.Failed() {
-			return fmt.Errorf("%w: %w; the ring is over: `connect` brings up a new one", errInterrupted, err)
-		}
+	if err == nil {
+		return nil
+	}
+	if s.ring != nil && s.ring.Failed() && !(failedBefore && s.ring == was) {
+		err = fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	}
 	return err
@@ -325,6 +331,10 @@ func (h *host) Secret(line string) bool {
 func (s *Session) keepRecord(command string, err error) {
 	if err == nil || s.ring == nil || ExitCode(err) != ExitCritical {
 		return
+	}
+	var v *bootstrap.Verdict
+	if errors.As(err, &v) && strings.HasSuffix(v.Text, errInterrupted.Error()) {
+		return // at another rank
 	}
 	path, failed := trace.DumpOnFailure(command + ": " + err.Error())
 	if failed != nil {
