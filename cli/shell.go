@@ -131,7 +131,7 @@ func (h *host) Run(ctx context.Context, line string) error {
 	if err == nil {
 		return nil
 	}
-	if s.ring != nil && s.ring.Failed() && !(failedBefore && s.ring == was) {
+	if s.ring != nil && s.ring.Failed() && (s.ring != was || !failedBefore) {
 		err = fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
