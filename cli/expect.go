@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,7 +163,7 @@ func parseQuantity(text string) (float64, bool) {
 		text = text[:len(text)-1]
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	return v * factor, err == nil
+	return v * factor, err == nil && !math.IsNaN(v) // which is neither above nor below anything
 }
 
 // fieldsOf is a result as its JSON has it, nested objects by dotted names.

@@ -36,6 +36,7 @@ func TestExpect(t *testing.T) {
 		{"protocol < eager", []render.Record{good}, ExitUsage, "expected == or !="},
 		{"time.p50 <= 10", []render.Record{good}, ExitOK, ""},
 		{"ok == true", []render.Record{good}, ExitOK, ""},
+		{"busbw >= NaN", []render.Record{good}, ExitUsage, "expected a number"},
 		{"busbw >= fast", []render.Record{good}, ExitUsage, "expected a number"},
 		{"bandwidth > 1", []render.Record{good}, ExitUsage, "busbw_GBps"},
 		{"busbw > 1", nil, ExitUsage, "no result"},
