@@ -76,7 +76,6 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	fs.String("html", "", "write a page with the curves to this file")
 	offers(fs, "html", "files", "html")
-	offers(fs, "html", "files", "html")
 	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
 	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
 	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")
@@ -119,17 +118,58 @@ func sizesOf(call Call) ([]uint64, error) {
 	return sizes, nil
 }
 
-// checkBench refuses what the machine cannot hold at the greatest size.
+// collectiveFlags mean something to a collective alone, p2pFlags to p2p alone, and
+// curveFlags where sizes are gone through, so not with --raw-udp and --recorder.
+var (
+	collectiveFlags = []string{"protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
+	p2pFlags        = []string{"raw-udp", "recorder", "floor-ratio", "outstanding"}
+	curveFlags      = []string{"begin", "end", "factor", "iters", "warmup", "check", "html"}
+)
+
+// refuseFlags refuses flags that would change nothing: a floor that nobody looks
+// at would pass.
+func refuseFlags(fs *pflag.FlagSet, what string, names []string, instead string) error {
+	for _, name := range names {
+		if f := fs.Lookup(name); f != nil && f.Changed {
+			return usageError("%s: --%s %s means nothing here: expected it %s", what, name, f.Value, instead)
+		}
+	}
+	return nil
+}
+
+// checkBenchFlags refuses flags that are another bench's.
+func checkBenchFlags(fs *pflag.FlagSet, op string) error {
+	if op != benchP2P {
+		return refuseFlags(fs, "bench "+op, p2pFlags, "with bench p2p only")
+	}
+	if err := refuseFlags(fs, "bench p2p", collectiveFlags, "with a collective only, such as bench all-reduce"); err != nil {
+		return err
+	}
+	if err := checkSamples(fs); err != nil {
+		return err
+	}
+	for _, name := range []string{"raw-udp", "recorder"} {
+		if value[number](fs, name).value > 0 {
+			return refuseFlags(fs, "bench p2p --"+name, curveFlags, "without --"+name)
+		}
+	}
+	return nil
+}
+
+// checkBench refuses what the machine cannot hold at the greatest size, and flags
+// that are another bench's.
 func checkBench(s *Session, call Call, ranksHere int) error {
+	if !s.follows { // a leader has checked its line, to which its settings are added as flags
+		if err := checkBenchFlags(call.Flags, benchOperation(call.Args[0])); err != nil {
+			return err
+		}
+	}
 	sizes, err := sizesOf(call)
 	if err != nil {
 		return err
 	}
 	last := sizes[len(sizes)-1]
 	if benchOperation(call.Args[0]) == benchP2P {
-		if err := checkSamples(call.Flags); err != nil {
-			return err
-		}
 		if last > p2pLargest {
 			return usageError("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
 		}
