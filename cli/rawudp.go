@@ -86,24 +86,11 @@ func (s *Session) compareRawUDP(ctx context.Context, path *p2pPath, rounds int) 
 			return err
 		}
 		end := s.Progress.Clock("p2p beside raw UDP, round %d/%d", round+1, rounds)
-		for i, figures := range [][2]func(context.Context) (float64, error){{r.stream, r.rawStream}, {r.bounce, r.rawBounce}} {
-			for turn := range figures {
-				which := (turn + round&1) % 2 // who goes first alternates
-				v, err := figures[which](ctx)
-				if err := m.agree(ctx, err); err != nil {
-					return err
-				}
-				if round < 0 {
-					continue
-				}
-				if which == 0 {
-					ours[i] = append(ours[i], v)
-				} else {
-					raw[i] = append(raw[i], v)
-				}
-			}
-		}
+		err := r.round(ctx, m, round, ours, raw)
 		end()
+		if err != nil {
+			return err
+		}
 	}
 	for i, result := range results {
 		result.Command, result.OK, result.Rounds = "bench p2p", true, rounds
@@ -113,6 +100,27 @@ func (s *Session) compareRawUDP(ctx context.Context, path *p2pPath, rounds int) 
 		}
 		if err := s.Out.Print(result); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// round measures every figure of both, one after the other; round -1 is not kept.
+func (r *rawUDP) round(ctx context.Context, m *Member, round int, ours, raw [][]float64) error {
+	for i, figures := range [][2]func(context.Context) (float64, error){{r.stream, r.rawStream}, {r.bounce, r.rawBounce}} {
+		for turn := range figures {
+			which := (turn + round&1) % 2 // who goes first alternates
+			v, err := figures[which](ctx)
+			if err := m.agree(ctx, err); err != nil {
+				return err
+			}
+			switch {
+			case round < 0:
+			case which == 0:
+				ours[i] = append(ours[i], v)
+			default:
+				raw[i] = append(raw[i], v)
+			}
 		}
 	}
 	return nil
