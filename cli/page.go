@@ -89,8 +89,8 @@ type pageFile struct {
 // createPage makes sure that the page can be written, before anything is measured
 // for it.
 func createPage(path string) (*pageFile, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, usageError("--html %s: it is there and no regular file: expected the name of a file to write", path)
+	if err := checkReplaceable("--html", path); err != nil {
+		return nil, err
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -74,7 +74,7 @@ func checkTrace(args []string) error {
 	case args[0] == "merge" && len(args) < 2:
 		return usageError("trace merge: no files given: expected those of the ranks, as `trace dump` writes them")
 	case args[0] == "recorder" && (len(args) != 2 || args[1] != "on" && args[1] != "off"):
-		return usageError("trace recorder %s: expected on or off", strings.Join(args[1:], " "))
+		return usageError("%s: expected on or off after trace recorder", strings.Join(append([]string{"trace"}, args...), " "))
 	case args[0] != "dump" && args[0] != "merge" && args[0] != "recorder" && len(args) > 1:
 		return usageError("trace %s: expected one list of levels, such as wire=debug,ring=info", strings.Join(args, " "))
 	}
@@ -101,7 +101,7 @@ func runTrace(ctx context.Context, s *Session, call Call) error {
 	case "show":
 		return s.traceShow(ctx, call)
 	case "dump":
-		return s.traceDump(call.Args[1], format)
+		return s.traceDump(call, format)
 	case "merge":
 		return s.traceMerge(call.Args[1:], textOf(call.Flags, "out"), format)
 	case "recorder":
@@ -171,13 +171,14 @@ func (s *Session) onAllRanks(call Call) bool {
 	return s.member != nil && (call.Led || s.follows || !s.interactive)
 }
 
-func (s *Session) traceDump(path string, format trace.DumpFormat) error {
-	if s.ring != nil && s.ring.Size() > 1 && (!s.interactive || s.follows) {
+func (s *Session) traceDump(call Call, format trace.DumpFormat) error {
+	path := call.Args[1]
+	if s.ring != nil && s.ring.Size() > 1 && (call.Led || s.follows || !s.interactive) {
 		path = rankedName(path, s.ring.Rank())
 	}
 	r := trace.Record()
-	if err := writeFile(path, func(w io.Writer) error { return trace.WriteRecordings(w, format, []trace.Recording{r}) }); err != nil {
-		return fmt.Errorf("trace dump: %w", err)
+	if err := writeFile("trace dump", path, func(w io.Writer) error { return trace.WriteRecordings(w, format, []trace.Recording{r}) }); err != nil {
+		return err
 	}
 	return s.Out.Print(TraceFile{Command: "trace", OK: true, Rank: r.Rank, File: path, Events: len(r.Events), Lost: r.Lost.Records + r.Lost.Logs})
 }
@@ -189,8 +190,35 @@ func rankedName(path string, rank int) string {
 	return strings.TrimSuffix(path, ext) + ".rank" + strconv.Itoa(rank) + ext
 }
 
-// writeFile writes a file whole or not at all.
-func writeFile(path string, write func(io.Writer) error) (err error) {
+// sameFile tells whether two names are those of one file.
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// checkReplaceable refuses to put a file in the place of what is none, such as
+// /dev/stdout: whoever is root would lose it.
+func checkReplaceable(what, path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return usageError("%s %s: it is there and no regular file: expected the name of a file to write", what, path)
+	}
+	return nil
+}
+
+// writeFile writes a file whole or not at all. what is named in an error.
+func writeFile(what, path string, write func(io.Writer) error) (err error) {
+	if err := checkReplaceable(what, path); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+	}()
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("%w: expected a directory that can be written to", err)
@@ -278,7 +306,7 @@ func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat
 	if out == "" {
 		return usageError("trace merge: no --out FILE is given: expected where to write the merged trace")
 	}
-	if slices.Contains(files, out) {
+	if slices.ContainsFunc(files, func(name string) bool { return sameFile(name, out) }) {
 		return usageError("trace merge: --out %s is one of the files to merge: expected another name", out)
 	}
 	list, err := readRecordings(files)
@@ -289,8 +317,8 @@ func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat
 	if err != nil {
 		return err
 	}
-	if err := writeFile(out, func(w io.Writer) error { return m.Write(w, format) }); err != nil {
-		return fmt.Errorf("trace merge: %w", err)
+	if err := writeFile("trace merge", out, func(w io.Writer) error { return m.Write(w, format) }); err != nil {
+		return err
 	}
 	if s.Out.Format() != render.JSON {
 		var rows []render.Record
