@@ -203,7 +203,7 @@ func runQuery(_ context.Context, s *Session, call Call) error {
 	case len(call.Args) == 1:
 		d, err := verbs.Find(call.Args[0])
 		if err != nil {
-			return usageError("query: %w: expected one of %s", err, strings.Join(deviceNames(), ", "))
+			return usageError("query: %w", err) // which lists the devices
 		}
 		r, err := openReport(d)
 		if err != nil {
@@ -230,8 +230,12 @@ func runQuery(_ context.Context, s *Session, call Call) error {
 				reports = append(reports, r)
 			}
 		}
-		if len(reports) == 0 {
-			return errors.Join(fmt.Errorf("query: no device could be opened"), errors.Join(errs...))
+		if failed := errors.Join(errs...); len(reports) == 0 {
+			return errors.Join(fmt.Errorf("query: no device could be opened"), failed)
+		} else if failed != nil {
+			if err := s.Out.Note(render.Fair, "left out: %s", strings.ReplaceAll(failed.Error(), "\n", "; ")); err != nil {
+				return err
+			}
 		}
 	}
 	for _, r := range reports {
