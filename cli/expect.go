@@ -20,7 +20,8 @@ const expectLong = `Compares a field of the last result with a value; if it does
 command fails with exit code 2, or with --warning with 1, which lets a script go
 on. Fields are those of the result's JSON, such as busbw_GBps, wrong or
 time_us.p50; what stands after the last "_" may be left out where it is a unit.
-If the last command gave several results, all that have the field must hold.
+If the last command gave several results, all that have the field must hold, or
+those that --where names.
 Values are numbers, with K, M or G for powers of 1024, or words.`
 
 // relations are what expect understands, the longer spellings first.
@@ -37,7 +38,17 @@ var relations = []struct {
 }
 
 // expectation is `expect FIELD RELATION VALUE`.
-type expectation struct{ field, sign, value string }
+type expectation struct{ field, sign, value, where string }
+
+// concerns tells whether a result is one of those that --where names.
+func (e expectation) concerns(fields map[string]any) bool {
+	if e.where == "" {
+		return true
+	}
+	name, want, _ := strings.Cut(e.where, "=")
+	_, got, found := lookUp(fields, name)
+	return found && fmt.Sprint(got) == want
+}
 
 // parseExpectation takes the three parts as words of their own or run together,
 // as in wrong==0.
@@ -45,7 +56,7 @@ func parseExpectation(args []string) (e expectation, err error) {
 	text := strings.Join(args, " ")
 	for _, r := range relations {
 		field, value, found := strings.Cut(text, r.sign)
-		e = expectation{strings.TrimSpace(field), r.sign, strings.TrimSpace(value)}
+		e = expectation{field: strings.TrimSpace(field), sign: r.sign, value: strings.TrimSpace(value)}
 		if found && e.field != "" && e.value != "" && !strings.ContainsAny(e.field+e.value, "=<>! ") {
 			return e, nil
 		}
@@ -59,6 +70,8 @@ func checkExpect(args []string) error {
 }
 
 func expectFlags(fs *pflag.FlagSet) {
+	fs.String("where", "", "look only at results whose FIELD=VALUE, such as name=out_of_sequence")
+	offers(fs, "where", "list", "name=", "bytes=", "protocol=", "rank=", "side=")
 	fs.Bool("warning", false, "fail with exit code 1 instead of 2; a script goes on")
 }
 
@@ -66,6 +79,9 @@ func runExpect(_ context.Context, s *Session, call Call) error {
 	e, err := parseExpectation(call.Args)
 	if err != nil {
 		return err
+	}
+	if e.where = textOf(call.Flags, "where"); e.where != "" && !strings.Contains(e.where, "=") {
+		return usageError("--where %s: expected FIELD=VALUE, such as name=out_of_sequence", e.where)
 	}
 	code := ExitCritical
 	if isOn(call.Flags, "warning") {
@@ -81,6 +97,9 @@ func runExpect(_ context.Context, s *Session, call Call) error {
 			return err
 		}
 		name, got, found := lookUp(fields, e.field)
+		if !e.concerns(fields) {
+			continue
+		}
 		if !found {
 			for name := range fields {
 				known[name] = true
@@ -96,6 +115,9 @@ func runExpect(_ context.Context, s *Session, call Call) error {
 			command, _ := fields["command"].(string)
 			return sharedError(code, "expected %s %s %s: %s gave %v%s", name, e.sign, e.value, command, got, subject(fields))
 		}
+	}
+	if compared == 0 && len(known) == 0 {
+		return usageError("expect: none of the %d last results has %s", len(s.results), e.where)
 	}
 	if compared == 0 {
 		return usageError("expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))

@@ -24,15 +24,23 @@ its bytes at both ends. With a side it pings that neighbour alone, whose ringcli
 answers by itself, whatever its user does. Without one it pings both neighbours
 where this rank has a shell of its own; where rank 0 leads, or all ranks run the
 same script, every rank pings its right neighbour, all at once. The times are
-whole round trips. It needs queue pairs in RTS at both ends.`,
+whole round trips. It needs queue pairs in RTS at both ends. With --all every rank
+pings its right neighbour, all at once, wherever this one stands: it is the last
+step of ranks that ` + "`connect`" + `, which wait for one that is walked by hand.`,
 		Example: "  ping left --iters 1000",
 		Args:    "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide,
 		Flags: func(fs *pflag.FlagSet) {
 			numberFlag(fs, "iters", "", defaultPings, 1, 1<<24, "the round trips to measure", "round trips measured")
+			fs.Bool("all", false, "all ranks ping at once, as connect does")
 		},
 		Run: func(ctx context.Context, s *Session, call Call) error {
-			if len(call.Args) > 0 {
+			switch all := isOn(call.Flags, "all"); {
+			case all && len(call.Args) > 0:
+				return usageError("ping --all %s: expected --all, or a side", call.Args[0])
+			case len(call.Args) > 0:
 				return pingNeighbours(ctx, s, call)
+			case all && !s.leads && s.member == nil:
+				return pingAtOnce(ctx, s, call)
 			}
 			return s.ownOrAll(ctx, call, pingNeighbours, runPing)
 		},
@@ -70,6 +78,21 @@ func pingNeighbours(ctx context.Context, s *Session, call Call) error {
 		return nil
 	}
 	return withNews(errors.Join(failures...), found)
+}
+
+// pingAtOnce pings on all ranks at once, which need not be ready to share what
+// they measured.
+func pingAtOnce(ctx context.Context, s *Session, call Call) error {
+	if err := s.hand.mayPing(sidesOf(nil)); err != nil {
+		return err
+	}
+	end := s.Progress.Clock("ping, all ranks at once")
+	r, err := s.ring.Ping(ctx, pingsOf(call))
+	end()
+	if err != nil {
+		return err
+	}
+	return s.Out.Print(pingResult(s.ring.Rank(), ring.Right.String(), r))
 }
 
 func pingsOf(call Call) int { return int(value[number](call.Flags, "iters").value) }

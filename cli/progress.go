@@ -110,11 +110,11 @@ func (p *Progress) Clock(format string, args ...any) (end func()) {
 			}
 		}
 	}()
-	return func() {
+	return sync.OnceFunc(func() {
 		close(done)
 		<-ended
 		p.End()
-	}
+	})
 }
 
 // End clears the line.

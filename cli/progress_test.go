@@ -77,6 +77,7 @@ func TestProgressClock(t *testing.T) {
 	end := p.Clock("connecting")
 	time.Sleep(500 * time.Millisecond) // five seconds of its own
 	end()
+	end() // as a deferred call may
 	if got := out.String(); !regexp.MustCompile(`^\rconnecting: \ds`).MatchString(got) || !strings.HasSuffix(got, " \r") {
 		t.Errorf("got %q", got)
 	}

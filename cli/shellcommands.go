@@ -25,9 +25,10 @@ func shellCommands() []Command {
 			Name: "shell", Group: groupRing, Where: Process,
 			Summary: "The shell before any ring: walk the bring-up step by step",
 			Long: `Starts the shell without a ring: query looks at devices, and open, init,
-exchange, rtr and rts walk a bring-up step by step, together with the shells or
-ringcli connect of the other nodes. With -c or -f it runs the commands and ends.
-Lines are those of -c; help lists them.`,
+exchange, rtr and rts walk a bring-up step by step, together with the shells of
+the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
+at once: ping --all is the walker's part in it. With -c or -f it runs the
+commands and ends. Lines are those of -c; help lists them.`,
 			Example: `  ringcli shell --index 0 --list node0,node1
   ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts; ping right'`,
 			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,

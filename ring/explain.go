@@ -224,7 +224,7 @@ func (s symptom) silence() *Finding {
 	}
 	_, counts := to.Counters["port_rcv_packets"]
 	switch {
-	case counts && grew(to, "port_rcv_packets") == 0:
+	case counts && grew(to, "port_rcv_packets") == 0 && (to.QPState == verbs.StateRTR.String() || to.QPState == verbs.StateRTS.String()):
 		return told("port_rcv_packets", "TCP ok, RDMA silent: TCP reaches %s, but its device has counted no packet since its queue pair came to RTR: RoCE traffic to %s, UDP port %d, is filtered or goes elsewhere; RETRY_EXC (12) at rank %d after %s",
 			fmt.Sprintf("open UDP port %d between the nodes and check the route from %s to %s", port, from.GID.Addr(), to.GID.Addr()),
 			to.who(), to.GID.Addr(), port, from.Rank, patience)
