@@ -59,15 +59,22 @@ type rawUDP struct {
 }
 
 // compareRawUDP measures a p2p path beside a raw UDP sender and receiver on the
-// same two addresses, by turns in the same threads, pinned to a CPU each.
+// same two addresses, by turns in the same threads, pinned to a CPU each. It has
+// a goroutine of its own: the thread that is pinned ends with it, so that what
+// runs after it in a script or a shell may use all CPUs again.
 func (s *Session) compareRawUDP(ctx context.Context, path *p2pPath, rounds int) error {
+	done := make(chan error, 1)
+	go func() { done <- s.compareRawUDPHere(ctx, path, rounds) }()
+	return <-done
+}
+
+func (s *Session) compareRawUDPHere(ctx context.Context, path *p2pPath, rounds int) error {
 	m := s.member
 	r, err := m.openRawUDP(ctx, path)
 	if err != nil {
 		return err
 	}
 	if path.role != bystander {
-		// The thread stays bound until the process ends, which is soon.
 		err = udp.Pin(int(path.role - active))
 	}
 	if err := m.agree(ctx, err); err != nil {
