@@ -24,15 +24,15 @@ pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
 --outstanding messages in flight, and latency in microseconds (half a round
 trip; for READ all of it). With --raw-udp it instead prints WRITE bandwidth at 1
 MiB and half a round trip at 64 bytes beside those of raw UDP sockets without
-CRC or protocol: medians of interleaved rounds, both ends pinned. With --recorder
-it prints what the flight recorder of package trace costs: WRITE bandwidth with it
-on by that with it off, the median of interleaved pairs, and between which bounds
-that lies with 95 % confidence.
+CRC or protocol: medians of interleaved rounds, both ends pinned. With
+--recorder it prints what the flight recorder of package trace costs: WRITE
+bandwidth with it on by that with it off, the median of interleaved pairs, and
+between which bounds that lies with 95 % confidence.
 
 Several protocols, such as --protocol eager,rendezvous-write, are measured by
 turns at each size, out of place, and printed side by side: a time is then the
-median of the rounds' means. Below the table is said which is ahead where, by
-3 % or more, and what auto takes, with a plot. --html writes the curves to a page
+median of the rounds' means. Below the table is said which is ahead where, by 3
+% or more, and what auto takes, with a plot. --html writes the curves to a page
 of their own.`
 	benchP2P = "p2p"
 )

@@ -37,7 +37,7 @@ The C programs' spelling "-myindex 0 -list a,b" is understood.
 
 ` + lineHelp,
 			Example: `  ringcli connect --index 0 --list node0,node1,node2
-  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --size 16M --check'`,
+  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'`,
 			Settings: settingsOfRing,
 			Flags: func(fs *pflag.FlagSet) {
 				scriptFlags(fs)
@@ -59,7 +59,7 @@ that of the rank that fared worst.
 ` + lineHelp,
 			Example: `  ringcli local -n 4
   ringcli local -n 4 --shell
-  ringcli local -n 2 -c 'all-reduce --size 1M --protocol rendezvous-read --check'`,
+  ringcli local -n 2 -c 'all-reduce --protocol rendezvous-read --check'`,
 			Settings: settingsOfLocal(),
 			Flags: func(fs *pflag.FlagSet) {
 				ranksFlag(fs, 4)

@@ -19,9 +19,9 @@ func countersCommand() Command {
 		Name: "counters", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
 		Summary: "Show what the device and the collectives counted",
 		Long: `Shows the device's counters under their hardware names and, once the ring has
-computed, what the collectives counted: what they are, and what they grew by since
-they were shown last, or since the ring came up. Counters that are zero are left
-out without --all.
+computed, what the collectives counted: what they are, and what they grew by
+since they were shown last, or since the ring came up. Counters that are zero
+are left out without --all.
 
 ` + ownOrAllHelp,
 		Flags: func(fs *pflag.FlagSet) { fs.Bool("all", false, "show counters that are zero, too") },

@@ -21,14 +21,14 @@ func pollCommand() Command {
 	return Command{
 		Name: "poll", Group: groupRing, Where: Line, Needs: Opened, Own: true, Claims: true,
 		Summary: "Poll the completion queue by hand",
-		Long: `Polls the completion queue of both queue pairs until there are --count completions
-or --timeout has passed, and shows all that there are. Of a failed one only wr_id,
-status, qp_num and vendor_err are valid. A message that came into a receive buffer
-of init is shown, and its buffer posted again; what belongs to an operation of all
-ranks, or to a ping, is left to it.
+		Long: `Polls the completion queue of both queue pairs until there are --count
+completions or --timeout has passed, and shows all that there are. Of a failed
+one only wr_id, status, qp_num and vendor_err are valid. A message that came
+into a receive buffer of init is shown, and its buffer posted again; what
+belongs to an operation of all ranks, or to a ping, is left to it.
 
-Without --count it is no failure if nothing comes: then it says what is posted, and
-what both ends say. With --count it fails.`,
+Without --count it is no failure if nothing comes: then it says what is posted,
+and what both ends say. With --count it fails.`,
 		Flags: func(fs *pflag.FlagSet) {
 			numberFlag(fs, "count", "", 1, 1, 1<<20, "a number of completions", "completions to wait for; fewer are a failure if it is given")
 			wait := span(2 * time.Second)

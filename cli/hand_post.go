@@ -59,12 +59,12 @@ func postCommand() Command {
 		Long: `Posts one work request to the queue pair of a side; poll shows its completion.
 Local memory is a region of mr reg, from --offset on, or the --text of a SEND or
 WRITE, which goes inline; with neither a request has 0 bytes. A WRITE, READ or
-atomic goes to the neighbour's region that --remote names: by default its region of
-the same name, or its slots. --remote-addr, --rkey, --remote-offset, --offset and
---length are sent as given, right or wrong, to see what comes of it.
+atomic goes to the neighbour's region that --remote names: by default its region
+of the same name, or its slots. --remote-addr, --rkey, --remote-offset, --offset
+and --length are sent as given, right or wrong, to see what comes of it.
 
-A receive stands behind the 128 that init posts to every queue pair, which is then
-full: init --receives 0 leaves them out.`,
+A receive stands behind the 128 that init posts to every queue pair, which is
+then full: init --receives 0 leaves them out.`,
 		Example: `  post recv left --mr a
   post send right --text hello --imm 7
   post write right --mr a --length 64 --rkey 0x1234`,

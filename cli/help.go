@@ -60,10 +60,11 @@ func checkHelp(args []string) error {
 func runHelp(_ context.Context, s *Session, call Call) error {
 	if len(call.Args) == 0 {
 		return s.Out.Text(listing(groupsAt(Line)...) + `
-help COMMAND shows its flags, help @GROUP a group (` + strings.Join(helpTopics()[1:], " ") + `),
-help concepts the terms. Lines: "a; b" runs b after a, "a &" runs a in the
-background, # begins a comment; Tab completes, Ctrl-R searches what was typed,
-Ctrl-C ends what runs, Ctrl-D leaves.
+help COMMAND shows its flags, help concepts the terms, help @GROUP a group:
+` + strings.Join(helpTopics()[1:], " ") + `.
+Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
+Tab completes, Ctrl-R searches what was typed, Ctrl-C ends what runs, Ctrl-D
+leaves.
 `)
 	}
 	topic := call.Args[0]

@@ -11,7 +11,7 @@ func ringCommands() []Command {
 	list := []Command{
 		{
 			Name: "self-check", Aliases: []string{"check"}, Group: groupCollective, Where: Line, Needs: Ready,
-			Summary: "Prove the ring: a ping, and every collective under every protocol",
+			Summary: "Prove the ring: a ping, then all collectives and protocols",
 			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
 under eager, rendezvous-write and rendezvous-read, with every element of every
 rank verified. It goes on after wrong data, so that its table shows what is
@@ -30,7 +30,7 @@ affected.`,
 		Name: "expect", Group: groupLook, Where: Line, Own: true, Harmless: true,
 		Summary: "Fail unless a field of the last result is as it should be",
 		Long:    expectLong,
-		Example: "  all-reduce --size 16M --check; expect wrong == 0; expect --warning busbw >= 1.5",
+		Example: "  all-reduce --size 16M --check; expect wrong == 0\n  expect --warning busbw >= 1.5",
 		Args:    "FIELD RELATION VALUE", Words: []string{"busbw", "algbw", "wrong", "time.p50", "time.p99", "bw"},
 		CheckArgs: checkExpect, Flags: expectFlags, Run: runExpect,
 	})

@@ -42,7 +42,7 @@ the default.`,
 		},
 		{
 			Name: "version", Group: groupProgram, Where: Process | Line, Own: true, Harmless: true,
-			Summary: "Show the version of this program, Go, and the providers built in",
+			Summary: "Show the versions of this program and Go, and its providers",
 			Run:     runVersion,
 		},
 		{

@@ -36,8 +36,9 @@ regions of this rank and of both neighbours; show dumps the bytes of one, as hex
 and text; dereg takes one back, once nothing posted uses it. Regions last until
 the ring is closed.
 
-reg takes --size, --access and --fill, which fills the region with a text, or with
-bytes such as 0xdeadbeef, again and again; show takes --offset and --length.`,
+reg takes --size, --access and --fill, which fills the region with a text or
+with bytes such as 0xdeadbeef, again and again; show takes --offset and
+--length.`,
 		Example: `  mr reg a --size 4K --access remote-write,remote-read --fill hello
   mr show a --length 64`,
 		Args: "reg|list|show|dereg [NAME]", Offer: offerRegion, CheckArgs: checkRegion,

@@ -30,7 +30,7 @@ the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
 at once: ping --all is the walker's part in it. With -c or -f it runs the
 commands and ends. Lines are those of -c; help lists them.`,
 			Example: `  ringcli shell --index 0 --list node0,node1
-  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts; ping right'`,
+  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
 			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
 		},
 		{

@@ -19,10 +19,10 @@ func statusCommand() Command {
 	return Command{
 		Name: "status", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
 		Summary: "Show how far the ring has come, and both ends of its edges",
-		Long: `Shows the steps of the bring-up, done and to come, and both ends of both edges as
-their queue pairs hold them now. The neighbours' ends are asked for over TCP; who
-cannot be asked is said to be unknown. JSON and CSV have every attribute of a
-queue pair; so has qp, for reading.
+		Long: `Shows the steps of the bring-up, done and to come, and both ends of both edges
+as their queue pairs hold them now. The neighbours' ends are asked for over TCP;
+who cannot be asked is said to be unknown. JSON and CSV have every attribute of
+a queue pair; so has qp, for reading.
 
 ` + ownOrAllHelp + `
 The rows for all ranks are shorter.`,

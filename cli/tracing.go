@@ -23,7 +23,7 @@ import (
 func traceCommands() []Command {
 	return []Command{{
 		Name: "trace", Group: groupLook, Where: Process | Line, Own: true,
-		Summary: "Switch prints, keep, merge and show what the flight recorder holds",
+		Summary: "Switch prints; keep, merge and show what was recorded",
 		Long: `Without an argument it shows the levels in force and whether the flight recorder
 is on. Each rank has one, always on: it keeps the last operations, steps and
 segments in memory, and packets while wire=debug.
