@@ -112,13 +112,13 @@ func TestP2PBystandersWait(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--timeout", "4s", "-b", "64", "-e", "64", "--iters", "400000", "--output", "json")
+	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--timeout", "3s", "-b", "64", "-e", "64", "--iters", "250000", "--output", "json")
 	all := objects(t, stdout)
 	if code != ExitOK || len(all) != 3 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for _, o := range all {
-		if o["wrong"] != 0.0 || o["iters"] != 400000.0 {
+		if o["wrong"] != 0.0 || o["iters"] != 250000.0 {
 			t.Errorf("%v", o)
 		}
 	}
