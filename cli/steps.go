@@ -191,11 +191,11 @@ func runOpen(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
-	s.ring = r
 	report, err := reportOn(r.Context())
 	if err != nil {
-		return err
+		return errors.Join(err, r.Close())
 	}
+	s.ring = r
 	o = r.Options()
 	result := OpenResult{
 		Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
