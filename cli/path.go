@@ -251,7 +251,7 @@ func (p *p2pPath) overdue(ctx context.Context, since *time.Time) error {
 
 // take handles completions.
 func (p *p2pPath) take(n int) error {
-	now := trace.Now()
+	var now trace.Stamp // read once, and not while a message waits for its answer
 	for i := range p.wc[:n] {
 		wc := &p.wc[i]
 		if err := wc.Status.Err(); err != nil {
@@ -262,6 +262,9 @@ func (p *p2pPath) take(n int) error {
 			p.posted--
 		} else {
 			p.inFlight--
+			if now == 0 {
+				now = trace.Now()
+			}
 			p.spans.completed(now, p.edge.Peer)
 		}
 	}
