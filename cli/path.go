@@ -177,10 +177,10 @@ func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
 	for i := range p.wr[:n] {
 		p.wr[i] = verbs.WorkRequest{SGL: sgl, Opcode: op, Flags: verbs.FlagSignaled, RemoteAddr: there, RKey: p.peer.RKey}
 	}
-	p.spans.posted(op, bytes, n)
 	if _, err := p.qp.PostSend(p.wr[:n]); err != nil {
 		return fmt.Errorf("post %s of %d bytes: %w", op, bytes, err)
 	}
+	p.spans.posted(op, bytes, n) // after it is on its way: the clock takes time, too
 	p.inFlight += n
 	return nil
 }
