@@ -225,6 +225,7 @@ func (f *family) wait(ctx context.Context) error {
 		cancelled = ctx.Done()
 		grace     <-chan time.Time // until the survivors are ended
 		kill      <-chan time.Time
+		killed    bool // the ranks that were left, by this process
 		code      = ExitOK
 		death     error
 	)
@@ -244,6 +245,7 @@ func (f *family) wait(ctx context.Context) error {
 		case <-grace:
 			end()
 		case <-kill:
+			killed = true
 			for _, p := range f.running {
 				// It may have ended just now.
 				_ = p.cmd.Process.Kill()
@@ -255,7 +257,7 @@ func (f *family) wait(ctx context.Context) error {
 				break // as it was told to
 			}
 			code = worse(code, status)
-			if death == nil && f.pipe != nil {
+			if death == nil && !killed {
 				death = p.obituary()
 			}
 			if status >= ExitCritical && grace == nil && kill == nil {
