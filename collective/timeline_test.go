@@ -70,16 +70,23 @@ func matched(t *testing.T, events map[string][]trace.Event, n int) (sends, recei
 	return sends, receives
 }
 
-// stepsFrom takes a rank's steps out of those of all ranks: the chain that
-// begins where its operation began.
-func stepsFrom(at int64, all []trace.Event) (chain []trace.Event) {
+// stepsFrom takes a rank's steps out of those of all n ranks: the chain that
+// begins where its operation began. Steps of two ranks may begin in the same
+// nanosecond; the one that comes next by its number is the rank's own.
+func stepsFrom(at int64, all []trace.Event, n int) (chain []trace.Event) {
+	var phase, step uint64
 	for all = slices.Clone(all); ; {
-		i := slices.IndexFunc(all, func(e trace.Event) bool { return e.Start == at })
+		i := slices.IndexFunc(all, func(e trace.Event) bool {
+			return e.Start == at && e.Args.Value("phase") == phase && e.Args.Value("step") == step
+		})
 		if i < 0 {
 			return chain
 		}
 		chain, at = append(chain, all[i]), all[i].End
 		all = slices.Delete(all, i, i+1)
+		if step++; int(step) == n-1 {
+			phase, step = 1-phase, 0
+		}
 	}
 }
 
@@ -154,7 +161,7 @@ func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, send
 			bytes += k.bytes
 		}
 	}
-	steps := stepsFrom(op.Start, events["step"])
+	steps := stepsFrom(op.Start, events["step"], c.size)
 	transfers, groups := 2*c.size-2, (p.segments+p.depth-1)/p.depth
 	if len(steps) != groups*transfers || steps[len(steps)-1].End != op.End {
 		t.Fatalf("rank %d: %d steps from the operation's start, want %d and the last to end with it: %+v", c.rank, len(steps), groups*transfers, steps)

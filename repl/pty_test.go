@@ -150,9 +150,11 @@ func (p *pty) ends(ended chan error) {
 	case <-time.After(deadline):
 		p.t.Fatalf("the shell did not end; it showed %q", p.shown())
 	}
-	p.mu.Lock()
-	p.from = p.seen.Len() // of another shell there is nothing yet
-	p.mu.Unlock()
+	const mark = "<ended>" // what the shell wrote last may still be on its way: another shell's is after this
+	if _, err := io.WriteString(p.slave, mark+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.see(mark)
 }
 
 // program starts the demo shell as a process whose terminal this is.
