@@ -72,7 +72,7 @@ func reportOn(c verbs.Context) (DeviceReport, error) {
 		Command: "query", Device: name, Provider: provider, Firmware: a.FirmwareVersion, NodeGUID: guid(a.NodeGUID),
 		VendorID: a.VendorID, PartID: a.VendorPartID, PhysPorts: a.PhysPorts, MaxMRSize: a.MaxMRSize, MaxQP: a.MaxQP,
 		MaxQPWR: a.MaxQPWR, MaxSGE: a.MaxSGE, MaxCQ: a.MaxCQ, MaxCQE: a.MaxCQE, MaxMR: a.MaxMR, MaxPD: a.MaxPD,
-		MaxAtomic: a.MaxQPRDAtomic, MaxInline: a.MaxInline, Atomics: a.Atomics,
+		MaxAtomic: a.MaxQPRDAtomic, MaxInline: a.MaxInline, Atomics: a.AtomicCap != verbs.AtomicNone,
 	}
 	for port := 1; port <= a.PhysPorts; port++ {
 		p, err := c.QueryPort(port)

@@ -58,38 +58,93 @@ type GIDEntry struct {
 	UDPPort uint16
 }
 
-// DeviceAttr is what a device is and can do (struct ibv_device_attr).
+// DeviceAttr is what a device is and can do (struct ibv_device_attr). What a
+// provider does not know is zero.
 type DeviceAttr struct {
-	FirmwareVersion string
-	NodeGUID        uint64
-	VendorID        uint32
-	VendorPartID    uint32
-	MaxMRSize       uint64 // bytes
-	MaxQP           int
-	MaxQPWR         int // work requests per queue
-	MaxSGE          int // elements per work request
-	MaxCQ           int
-	MaxCQE          int // completions per queue
-	MaxMR           int
-	MaxPD           int
-	MaxQPRDAtomic   int // READs and atomics that a queue pair answers at once
-	MaxInline       int // bytes
-	PhysPorts       int
-	Atomics         bool
+	FirmwareVersion       string
+	Transport             string // as ibv_devinfo names it: "InfiniBand (0)", "iWARP (1)"
+	NodeGUID              uint64
+	SysImageGUID          uint64
+	MaxMRSize             uint64 // bytes
+	PageSizeCap           uint64 // a bit for each page size, in bytes
+	VendorID              uint32
+	VendorPartID          uint32
+	HWVersion             uint32
+	CapFlags              uint32 // enum ibv_device_cap_flags
+	MaxQP                 int
+	MaxQPWR               int // work requests per queue
+	MaxSGE                int // elements per work request
+	MaxSGERD              int // elements per READ
+	MaxCQ                 int
+	MaxCQE                int // completions per queue
+	MaxMR                 int
+	MaxPD                 int
+	MaxQPRDAtomic         int // READs and atomics that a queue pair answers at once
+	MaxEERDAtomic         int
+	MaxResRDAtomic        int // the same of the whole device
+	MaxQPInitRDAtomic     int // READs and atomics that a queue pair has under way
+	MaxEEInitRDAtomic     int
+	AtomicCap             AtomicCap
+	MaxEE                 int
+	MaxRDD                int
+	MaxMW                 int
+	MaxRawIPv6QP          int
+	MaxRawEthyQP          int
+	MaxMcastGrp           int
+	MaxMcastQPAttach      int
+	MaxTotalMcastQPAttach int
+	MaxAH                 int
+	MaxFMR                int
+	MaxMapPerFMR          int
+	MaxSRQ                int
+	MaxSRQWR              int
+	MaxSRQSGE             int
+	MaxPKeys              int
+	LocalCAAckDelay       int // code: 4.096 us * 2^code
+	PhysPorts             int
+	// MaxInline is the most bytes of an inline request; 0: the device does not
+	// say, and a queue pair tells when it is created.
+	MaxInline int
+}
+
+// AtomicCap says what atomics are atomic with (enum ibv_atomic_cap).
+type AtomicCap uint32
+
+// The values are libibverbs' own.
+const (
+	AtomicNone   AtomicCap = 0
+	AtomicHCA    AtomicCap = 1 // with other atomics of the same device
+	AtomicGlobal AtomicCap = 2 // with the CPUs', too
+)
+
+func (c AtomicCap) String() string {
+	return name(uint32(c), "atomic capability", "ATOMIC_NONE", "ATOMIC_HCA", "ATOMIC_GLOB")
 }
 
 // PortAttr is the state of a port (struct ibv_port_attr).
 type PortAttr struct {
-	State      PortState
-	PhysState  string
-	MaxMTU     MTU
-	ActiveMTU  MTU
-	GIDTableSz int
-	LID        uint16
-	SMLID      uint16
-	LinkLayer  LinkLayer
-	NetDev     string
-	SpeedMbps  int // 0: not known
+	State         PortState
+	PhysState     string
+	MaxMTU        MTU
+	ActiveMTU     MTU
+	GIDTableSz    int
+	PKeyTableSz   int
+	MaxMsgSz      uint32 // bytes
+	CapFlags      uint32 // port_cap_flags
+	BadPKeyCntr   uint32
+	QKeyViolCntr  uint32
+	LID           uint16
+	LMC           uint8
+	SMLID         uint16
+	SMSL          uint8
+	MaxVLNum      uint8
+	SubnetTimeout uint8
+	InitTypeReply uint8
+	ActiveWidth   uint8  // code: 1, 2, 4, 8, 16 are 1X, 4X, 8X, 12X, 2X
+	ActiveSpeed   uint32 // code: 1, 2, 4, 8, 16, 32, ... are SDR, DDR, QDR, FDR10, FDR, EDR, ...
+	LinkLayer     LinkLayer
+	NetDev        string
+	SpeedMbps     int // 0: not known
 }
 
 // Counter is one hardware counter, named as /sys/class/infiniband/*/ports/*/hw_counters

@@ -57,6 +57,10 @@ type OpenOptions struct {
 	UDPPort uint16
 	// Impair hands every packet to a fault injector (soft only); nil is none.
 	Impair *Impairment
+	// OnEvent is told what happens to the device outside any request. It is called
+	// on a goroutine of the context, must not wait, and is called no more once Close
+	// has returned. nil ignores events.
+	OnEvent func(AsyncEvent)
 }
 
 // Impairment makes a soft device's own transmissions unreliable, as tc-netem

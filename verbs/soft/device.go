@@ -29,7 +29,7 @@ var deviceLimits = verbs.DeviceAttr{
 	MaxQPRDAtomic:   128,
 	MaxInline:       1024,
 	PhysPorts:       1,
-	Atomics:         true,
+	AtomicCap:       verbs.AtomicHCA,
 }
 
 type provider struct{}

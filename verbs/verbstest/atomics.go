@@ -12,7 +12,7 @@ import (
 
 func testAtomics(t *testing.T, h Harness) {
 	r := open(t, h, 4096, rightsAll)
-	if !r.a.dev.Atomics {
+	if r.a.dev.AtomicCap == verbs.AtomicNone {
 		t.Skip("the device has no atomics")
 	}
 	t.Run("Values", func(t *testing.T) { testAtomicValues(t, h) })

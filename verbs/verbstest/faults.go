@@ -84,7 +84,7 @@ func testRemoteFaults(t *testing.T, h Harness) {
 					f.setup(c)
 				}
 			})
-			if f.op >= verbs.OpCompSwap && !l.a.dev.Atomics {
+			if f.op >= verbs.OpCompSwap && l.a.dev.AtomicCap == verbs.AtomicNone {
 				t.Skip("the device has no atomics")
 			}
 			blank(l.b.buf.Bytes())
@@ -132,7 +132,7 @@ func testMisaligned(t *testing.T, h Harness) {
 	for _, op := range []verbs.Opcode{verbs.OpCompSwap, verbs.OpFetchAdd} {
 		for _, off := range []uint64{1, 4, 7} {
 			l := connect(t, h)
-			if !l.a.dev.Atomics {
+			if l.a.dev.AtomicCap == verbs.AtomicNone {
 				t.Skip("the device has no atomics")
 			}
 			blank(l.b.buf.Bytes()[:64])

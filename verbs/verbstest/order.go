@@ -58,7 +58,7 @@ func testMixedChain(t *testing.T, h Harness) {
 			l.b.remote(request(verbs.OpRead, 0, l.a.sge(210000, 1)), 100000),
 		}
 		opcodes := []verbs.WCOpcode{verbs.WCSend, verbs.WCRead, verbs.WCWrite, verbs.WCSend, verbs.WCRead}
-		if l.a.dev.Atomics {
+		if l.a.dev.AtomicCap != verbs.AtomicNone {
 			chain = append(chain, l.b.remote(request(verbs.OpFetchAdd, 0, l.a.sge(500000, 8)), 400000),
 				l.b.remote(request(verbs.OpCompSwap, 0, l.a.sge(500008, 8)), 400008))
 			opcodes = append(opcodes, verbs.WCFetchAdd, verbs.WCCompSwap)

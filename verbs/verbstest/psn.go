@@ -25,7 +25,7 @@ func testPSNWrap(t *testing.T, h Harness) {
 					l.transfer(op, n, id)
 					back.transfer(op, n, id)
 				}
-				if l.a.dev.Atomics {
+				if l.a.dev.AtomicCap != verbs.AtomicNone {
 					l.atomic(verbs.OpFetchAdd, 4096, 1, 0)
 				}
 			}

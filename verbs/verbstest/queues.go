@@ -34,7 +34,7 @@ func testRefusedChain(t *testing.T, h Harness) {
 		"an atomic of 4 bytes":   l.b.remote(request(verbs.OpFetchAdd, 0, l.a.sge(0, 4)), 0),
 		"an atomic of no memory": l.b.remote(request(verbs.OpCompSwap, 0), 0),
 	}
-	if !l.a.dev.Atomics {
+	if l.a.dev.AtomicCap == verbs.AtomicNone {
 		delete(bad, "an atomic of 4 bytes")
 		delete(bad, "an atomic of no memory")
 	}

@@ -113,7 +113,7 @@ func (s *stream) next(r *rig, each uint64) {
 	if s.rng.IntN(3) == 0 {
 		m.n = s.rng.IntN(64)
 	}
-	if s.from.dev.Atomics && s.rng.IntN(6) == 0 {
+	if s.from.dev.AtomicCap != verbs.AtomicNone && s.rng.IntN(6) == 0 {
 		m.op, m.n = operation{name: "FETCH_ADD", op: verbs.OpFetchAdd, wc: verbs.WCFetchAdd}, 8
 		m.add, m.want = s.rng.Uint64(), s.expected
 		s.expected += m.add
