@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,8 +9,13 @@ import (
 
 // batchTime is how long the iterations between two turns should take: long beside
 // the gather between them, short beside the time of a person who waits for a
-// Ctrl-C to take effect.
-const batchTime = 200 * time.Millisecond
+// Ctrl-C to take effect. It is also short beside the timeout, by batchShare: the
+// ranks that wait for the next turn must not give up because the iterations have
+// become slower than those before.
+const (
+	batchTime  = 200 * time.Millisecond
+	batchShare = 50
+)
 
 // pace is how often something is repeated.
 type pace struct {
@@ -17,6 +23,7 @@ type pace struct {
 	iters    int           // iterations that are
 	duration time.Duration // measure for so long instead, if above zero
 	limit    time.Duration // end when it has measured for so long, if above zero
+	batch    time.Duration // of the iterations between two turns; zero: batchTime
 }
 
 // turn is what ranks tell each other between two batches.
@@ -51,6 +58,7 @@ func (m *Member) takeTurn(ctx context.Context, s *Session, next int) (n int, sto
 // batch's iterations are not measured, so that what a turn does to the ranks'
 // timing is over before measuring begins.
 func (m *Member) inBatches(ctx context.Context, s *Session, p pace, run func(warm, n int) error) (stopped bool, err error) {
+	p.batch = min(batchTime, s.Config.Duration("timeout")/batchShare)
 	warm, left := p.warmup, p.iters
 	var (
 		begun time.Time     // of the first batch that measures
@@ -99,7 +107,7 @@ func (p pace) next(warm, left int, mean time.Duration, begun time.Time) int {
 	if mean == 0 {
 		return 1
 	}
-	return min(warm+left, max(1, int(batchTime/mean)))
+	return min(warm+left, max(1, int(cmp.Or(p.batch, batchTime)/mean)))
 }
 
 // errStopped is that of a command which was asked to stop and did so on all

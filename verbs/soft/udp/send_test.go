@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -154,7 +155,13 @@ func TestIdentification(t *testing.T) {
 	if err := unix.SetsockoptTimeval(raw, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		t.Fatal(err)
 	}
-	from, to := listen(t, loopback4, Options{}), listen(t, loopback4, Options{})
+	// An address of its own: what others send on loopback would fill the raw
+	// socket's buffer.
+	own := [4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(250)), 9}
+	if err := unix.Bind(raw, &unix.SockaddrInet4{Addr: own}); err != nil {
+		t.Fatal(err)
+	}
+	from, to := listen(t, loopback4, Options{}), listen(t, netip.AddrPortFrom(netip.AddrFrom4(own), 0), Options{})
 	dst := NewSockaddr(to.LocalAddr())
 	data := random(3000)
 	if _, err := from.Send([]Message{
