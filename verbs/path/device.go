@@ -1,0 +1,193 @@
+package path
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"ringcli/verbs"
+)
+
+// Auto is the name for "choose a device".
+const Auto = "auto"
+
+// soft is the provider that works on any network interface.
+const soft = "soft"
+
+// Device resolves the name of a device. "provider:device" is taken at its word.
+// A provider alone takes its device that has the local address, else its first.
+// "auto" or "" takes the RDMA device whose port 1 is active and has local, as a
+// RoCE v2 GID or, on InfiniBand, by its IPoIB interface; else the soft device of
+// the interface that has it. why is a sentence for people. The error wraps
+// verbs.ErrNoDevice, or verbs.ErrInvalid if local is not an address of this
+// machine.
+func Device(name string, local netip.Addr) (d verbs.Device, why string, err error) {
+	if strings.Contains(name, ":") {
+		d, err := verbs.Find(name)
+		return d, name + " was asked for", err
+	}
+	return resolve(verbs.Providers(), name, local, interfaceOf)
+}
+
+// NetDev returns the network interface that has an address; the loopback interface
+// has all of 127.0.0.0/8. The error wraps verbs.ErrInvalid.
+func NetDev(a netip.Addr) (string, error) {
+	i, err := interfaceOf(a)
+	return i.Name, err
+}
+
+func interfaceOf(a netip.Addr) (net.Interface, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, fmt.Errorf("list network interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		if a.Is4() && a.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
+			return i, nil
+		}
+		for _, p := range prefixes(i) {
+			if p.Addr() == a.WithZone("").Unmap() {
+				return i, nil
+			}
+		}
+	}
+	return net.Interface{}, fmt.Errorf("%s is not an address of this machine: %w", a, verbs.ErrInvalid)
+}
+
+// prefixes returns an interface's addresses with the lengths of their networks;
+// none if it has just gone.
+func prefixes(i net.Interface) []netip.Prefix {
+	list, err := i.Addrs()
+	if err != nil {
+		return nil
+	}
+	var found []netip.Prefix
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func resolve(providers []verbs.Provider, name string, local netip.Addr, interfaceOf func(netip.Addr) (net.Interface, error)) (verbs.Device, string, error) {
+	own, addrErr := interfaceOf(local) // an error matters only where a choice needs it
+	var known, not []string
+	for _, p := range providers {
+		known = append(known, p.Name())
+		if p.Name() != name && (!isAuto(name) || p.Name() == soft) {
+			continue
+		}
+		devices, err := p.Devices()
+		if err != nil && !isAuto(name) {
+			return nil, "", fmt.Errorf("device %q: %w: %w", name, verbs.ErrNoDevice, err)
+		}
+		if err != nil {
+			not = append(not, p.Name()+": "+err.Error())
+			continue
+		}
+		for _, d := range devices {
+			fits, text := suits(d, local, own)
+			if fits {
+				return d, text, nil
+			}
+			not = append(not, text)
+		}
+		if !isAuto(name) && len(devices) > 0 {
+			return devices[0], fmt.Sprintf("%s is the first of provider %s, none of whose devices has %s", devices[0].Name(), name, local), nil
+		}
+	}
+	if !isAuto(name) {
+		return nil, "", fmt.Errorf("device %q: %w: expected provider:device, %s, or a provider that has devices (of %s; ringcli devices lists them)",
+			name, verbs.ErrNoDevice, Auto, strings.Join(known, ", "))
+	}
+	if addrErr != nil {
+		return nil, "", addrErr
+	}
+	return softDevice(providers, local, own.Name, not)
+}
+
+func isAuto(name string) bool { return name == "" || name == Auto }
+
+// softDevice returns the soft device of an interface. not says why there was no
+// better one.
+func softDevice(providers []verbs.Provider, local netip.Addr, netdev string, not []string) (verbs.Device, string, error) {
+	why := fmt.Sprintf("interface %s has %s", netdev, local)
+	if len(not) > 0 {
+		why += ", and no RDMA device does: " + strings.Join(not, "; ")
+	}
+	for _, p := range providers {
+		if p.Name() != soft {
+			continue
+		}
+		devices, err := p.Devices()
+		if err != nil {
+			return nil, "", fmt.Errorf("device %s: %w: %w", Auto, verbs.ErrNoDevice, err)
+		}
+		for _, d := range devices {
+			if d.Name() == soft+":"+netdev {
+				return d, d.Name() + ": " + why, nil
+			}
+		}
+	}
+	return nil, "", fmt.Errorf("device %s: %w: %s, which has no soft device either: is it up? (ip link show %s)", Auto, verbs.ErrNoDevice, why, netdev)
+}
+
+// suits tells whether a device's port 1 leads from an address, which the interface
+// own has, and why, or why not.
+func suits(d verbs.Device, local netip.Addr, own net.Interface) (bool, string) {
+	c, err := d.Open(verbs.OpenOptions{})
+	if err != nil {
+		return false, fmt.Sprintf("%s: %v", d.Name(), err)
+	}
+	defer func() { _ = c.Close() }()
+	ports := 1
+	if a, err := c.QueryDevice(); err == nil {
+		ports = max(1, a.PhysPorts)
+	}
+	why := ""
+	for n := 1; n <= ports; n++ {
+		p, err := QueryPort(c, n)
+		if err != nil {
+			if n == 1 {
+				why = err.Error()
+			}
+			continue
+		}
+		by := p.leadsFrom(local, own)
+		switch {
+		case by != "" && n == 1:
+			return true, fmt.Sprintf("%s: its port 1 is active and has %s as %s", d.Name(), local, by)
+		case by != "":
+			return false, fmt.Sprintf("%s has it on port %d: --device %s --port %d takes it", d.Name(), n, d.Name(), n)
+		case n == 1:
+			why = fmt.Sprintf("%s has other addresses", d.Name())
+		}
+	}
+	return false, why
+}
+
+// leadsFrom says by what the port has an address, "" if it has not.
+func (p Port) leadsFrom(local netip.Addr, own net.Interface) string {
+	if p.Attr.LinkLayer == verbs.LinkInfiniBand {
+		// The hardware address of IPoIB is flags and QPN, then the port's GID
+		// (RFC 4391, 9.1.1).
+		hw := own.HardwareAddr
+		for _, g := range p.GIDs {
+			if len(hw) == 20 && verbs.GID(hw[4:]) == g.GID {
+				return "IPoIB interface " + own.Name
+			}
+		}
+		return ""
+	}
+	for _, g := range p.GIDs {
+		if g.Type == verbs.GIDTypeRoCEv2 && local.IsValid() && g.GID == verbs.GIDFromAddr(local) {
+			return fmt.Sprintf("RoCE v2 GID %d", g.Index)
+		}
+	}
+	if local.IsLoopback() && own.Name != "" && own.Name == p.Attr.NetDev {
+		return "interface " + own.Name // a soft device takes any address of 127.0.0.0/8
+	}
+	return ""
+}

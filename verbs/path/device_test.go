@@ -1,0 +1,98 @@
+package path
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"ringcli/verbs"
+	_ "ringcli/verbs/soft"
+)
+
+func TestResolve(t *testing.T) {
+	fabric := gid("fe80::7")
+	interfaces := map[string]net.Interface{
+		"10.0.0.1": {Name: "eth0"}, "10.1.0.1": {Name: "eth1"}, "10.9.0.1": {Name: "tun0"}, "127.0.0.1": {Name: "lo"},
+		"10.2.0.1": {Name: "ib0", HardwareAddr: append([]byte{0x80, 0, 1, 8}, fabric[:]...)},
+	}
+	interfaceOf := func(a netip.Addr) (net.Interface, error) {
+		i, ok := interfaces[a.String()]
+		if !ok {
+			return i, fmt.Errorf("%s is not an address of this machine: %w", a, verbs.ErrInvalid)
+		}
+		return i, nil
+	}
+	eth := func(gids ...string) Port { return port(verbs.LinkEthernet, gids...) }
+	down := eth("0 v2 10.1.0.1 eth1")
+	down.Attr.State = verbs.PortDown
+	onLo := eth("0 v2 127.0.0.1 lo")
+	onLo.Attr.NetDev = "lo"
+	software := provider{name: "soft", devices: []verbs.Device{
+		device{name: "soft:lo", ports: []Port{onLo}}, device{name: "soft:eth0", ports: []Port{eth("0 v2 10.0.0.1 eth0")}},
+		device{name: "soft:eth1", ports: []Port{eth("0 v2 10.1.0.1 eth1")}}, device{name: "soft:ib0", ports: []Port{eth("0 v2 10.2.0.1 ib0")}},
+	}}
+	hardware := provider{name: "ibv", devices: []verbs.Device{
+		device{name: "ibv:broken", err: errors.New("permission denied")},
+		device{name: "ibv:down", ports: []Port{down}},
+		device{name: "ibv:mlx5_0", ports: []Port{eth("0 v1 10.1.0.1 eth1", "1 v2 10.0.0.1 eth0"), eth("1 v2 10.1.0.1 eth1")}},
+		device{name: "ibv:mlx5_1", ports: []Port{port(verbs.LinkInfiniBand, "0 ib fe80::7 ib0")}},
+	}}
+	absent := provider{name: "ibv", err: errors.New("libibverbs.so.1 is not installed")}
+	for name, c := range map[string]struct {
+		providers []verbs.Provider
+		device    string
+		local     string
+		want      string
+		why       []string // pieces of the reason, or of the error
+	}{
+		"rdma before soft":      {[]verbs.Provider{software, hardware}, "auto", "10.0.0.1", "ibv:mlx5_0", []string{"port 1 is active", "RoCE v2 GID 1"}},
+		"empty is auto":         {[]verbs.Provider{hardware, software}, "", "10.0.0.1", "ibv:mlx5_0", []string{"10.0.0.1"}},
+		"IPoIB":                 {[]verbs.Provider{software, hardware}, "auto", "10.2.0.1", "ibv:mlx5_1", []string{"IPoIB interface ib0"}},
+		"down, v1, second port": {[]verbs.Provider{hardware, software}, "auto", "10.1.0.1", "soft:eth1", []string{"permission denied", "DOWN", "--device ibv:mlx5_0 --port 2"}},
+		"provider with an error": {[]verbs.Provider{absent, software}, "auto", "10.0.0.1", "soft:eth0",
+			[]string{"interface eth0 has 10.0.0.1", "libibverbs.so.1 is not installed"}},
+		"soft only":           {[]verbs.Provider{software}, "auto", "10.0.0.1", "soft:eth0", []string{"interface eth0 has 10.0.0.1"}},
+		"no soft device":      {[]verbs.Provider{absent, software}, "auto", "10.9.0.1", "", []string{"interface tun0", "is it up?", "libibverbs"}},
+		"not of this machine": {[]verbs.Provider{absent, software}, "auto", "192.0.2.1", "", []string{"192.0.2.1 is not an address of this machine"}},
+		"provider, fits":      {[]verbs.Provider{software, hardware}, "soft", "10.1.0.1", "soft:eth1", []string{"10.1.0.1"}},
+		"provider, loopback":  {[]verbs.Provider{software}, "soft", "127.0.0.1", "soft:lo", []string{"127.0.0.1"}},
+		"provider, none fits": {[]verbs.Provider{software}, "soft", "192.0.2.1", "soft:lo", []string{"the first of provider soft"}},
+		"provider, absent":    {[]verbs.Provider{absent, software}, "ibv", "10.0.0.1", "", []string{"libibverbs.so.1 is not installed"}},
+		"unknown":             {[]verbs.Provider{absent, software}, "mlx5_0", "10.0.0.1", "", []string{`"mlx5_0"`, "provider:device", "ibv, soft"}},
+	} {
+		d, why, err := resolve(c.providers, c.device, addr(c.local), interfaceOf)
+		if c.want == "" {
+			if err == nil || !says(err.Error(), c.why...) || !errors.Is(err, verbs.ErrNoDevice) && !errors.Is(err, verbs.ErrInvalid) {
+				t.Errorf("%s: %v, %v: expected an error with %q", name, d, err, c.why)
+			}
+			continue
+		}
+		if err != nil || d.Name() != c.want || !says(why, append(c.why, c.want)...) {
+			t.Errorf("%s: %v, %q, %v: expected %s and %q", name, d, why, err, c.want, c.why)
+		}
+	}
+}
+
+func TestDevice(t *testing.T) {
+	for _, name := range []string{"soft:lo", "soft", "auto", ""} {
+		if d, why, err := Device(name, addr("127.0.0.1")); err != nil || d.Name() != "soft:lo" || why == "" {
+			t.Errorf("%q on soft:lo: %v, %q, %v: expected soft:lo", name, d, why, err)
+		}
+	}
+	if _, _, err := Device("soft:none", addr("127.0.0.1")); !errors.Is(err, verbs.ErrNoDevice) {
+		t.Errorf("soft:none: %v", err)
+	}
+}
+
+func TestNetDev(t *testing.T) {
+	for _, a := range []string{"127.0.0.1", "127.99.1.2"} {
+		if dev, err := NetDev(addr(a)); err != nil || dev != "lo" {
+			t.Errorf("%s is on %q, %v: expected lo", a, dev, err)
+		}
+	}
+	if _, err := NetDev(addr("192.0.2.77")); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("an address of nobody: %v", err)
+	}
+}
