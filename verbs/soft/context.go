@@ -67,6 +67,7 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 		_, _ = h.Write(b[:])
 	}
 	a.NodeGUID = h.Sum64()
+	a.SysImageGUID = a.NodeGUID // a device of one port
 	return a, nil
 }
 

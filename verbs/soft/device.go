@@ -15,22 +15,38 @@ import (
 func init() { verbs.Register(provider{}) }
 
 // deviceLimits are what every soft device can do. Queues and messages cost
-// memory only; the depth of READs and atomics is that of common NICs.
+// memory only; the depth of READs and atomics is that of common NICs. It has no
+// shared receive queues, multicast, memory windows or address handles.
 var deviceLimits = verbs.DeviceAttr{
-	FirmwareVersion: "user space RoCEv2",
-	MaxMRSize:       1 << 47,
-	MaxQP:           1 << 16,
-	MaxQPWR:         1 << 15,
-	MaxSGE:          32,
-	MaxCQ:           1 << 16,
-	MaxCQE:          1 << 22,
-	MaxMR:           maxRegions - 1,
-	MaxPD:           1 << 16,
-	MaxQPRDAtomic:   128,
-	MaxInline:       1024,
-	PhysPorts:       1,
-	AtomicCap:       verbs.AtomicHCA,
+	FirmwareVersion:   "user space RoCEv2",
+	Transport:         "InfiniBand (0)",
+	MaxMRSize:         1 << 47,
+	PageSizeCap:       uint64(os.Getpagesize()),
+	CapFlags:          rcRNRNakGen,
+	MaxQP:             1 << 16,
+	MaxQPWR:           1 << 15,
+	MaxSGE:            32,
+	MaxSGERD:          32,
+	MaxCQ:             1 << 16,
+	MaxCQE:            1 << 22,
+	MaxMR:             maxRegions - 1,
+	MaxPD:             1 << 16,
+	MaxQPRDAtomic:     128,
+	MaxResRDAtomic:    128 << 16, // of all queue pairs
+	MaxQPInitRDAtomic: 128,
+	MaxPKeys:          1, // the default partition's
+	MaxInline:         1024,
+	PhysPorts:         1,
+	AtomicCap:         verbs.AtomicHCA,
 }
+
+// rcRNRNakGen is IBV_DEVICE_RC_RNR_NAK_GEN: a SEND without a receive for it is
+// answered by an RNR NAK.
+const rcRNRNakGen = 1 << 12
+
+// maxMessage is the longest message in bytes: the specification's, which the
+// queue pairs hold themselves to.
+const maxMessage = 1 << 31
 
 type provider struct{}
 
@@ -132,7 +148,7 @@ func (d device) port() (verbs.PortAttr, error) {
 	}
 	a := verbs.PortAttr{
 		State: verbs.PortDown, PhysState: "Disabled", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU256,
-		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev,
+		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev, MaxMsgSz: maxMessage, PKeyTableSz: 1, MaxVLNum: 1,
 	}
 	if m, ok := wire.PathMTUForLink(i.MTU); ok {
 		a.ActiveMTU = verbs.MTU(m)
@@ -146,7 +162,35 @@ func (d device) port() (verbs.PortAttr, error) {
 	if b, err := os.ReadFile("/sys/class/net/" + d.netdev + "/speed"); err == nil {
 		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n > 0 {
 			a.SpeedMbps = n
+			a.ActiveWidth, a.ActiveSpeed = laneCodes(n)
 		}
 	}
 	return a, nil
+}
+
+// laneCodes are active_width and active_speed of an Ethernet link, as the kernel
+// names it to RDMA devices (ib_get_width_and_speed); zeros for a speed that the
+// codes have no word for.
+func laneCodes(mbps int) (width uint8, speed uint32) {
+	const (
+		x1, x4, x2                  = 1, 2, 16 // lanes
+		fdr10, edr, hdr, ndr uint32 = 8, 32, 64, 128
+	)
+	switch mbps {
+	case 10000:
+		return x1, fdr10
+	case 25000:
+		return x1, edr
+	case 40000:
+		return x4, fdr10
+	case 50000:
+		return x2, edr
+	case 100000:
+		return x4, edr
+	case 200000:
+		return x4, hdr
+	case 400000:
+		return x4, ndr
+	}
+	return 0, 0
 }
