@@ -81,31 +81,18 @@ func examples() []example {
 		}, []render.Record{
 			PortInfo{
 				Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet",
-				MaxMTU: 4096, ActiveMTU: 1024, NetDev: "enp65s0f0np0", SpeedMbps: 400000,
+				MaxMTU: 4096, ActiveMTU: 1024, NetDev: "enp65s0f0np0", SpeedMbps: 400000, GIDs: 12,
 			},
 			PortInfo{
 				Command: "devices", Device: "soft:ibp65s0", Port: 2, State: "INIT", PhysState: "Polling", LinkLayer: "InfiniBand",
-				MaxMTU: 4096, ActiveMTU: 4096, LID: 49151, NetDev: "ibp65s0",
+				MaxMTU: 4096, ActiveMTU: 4096, LID: 49151, NetDev: "ibp65s0", GIDs: 1,
 			},
 		}, []render.Record{
 			GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
 			GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
 		}),
-		{"query", func(s *Session) error {
-			return s.printReport(DeviceReport{
-				Command: "query", OK: true, Device: "soft:enp65s0f0np0", Provider: "soft", Firmware: "22.31.1014", NodeGUID: "0011:22ff:fe33:4455",
-				VendorID: 0x15b3, PartID: 4129, PhysPorts: 1, MaxMRSize: 1<<64 - 1, MaxQP: 131072, MaxQPWR: 32768, MaxSGE: 30,
-				MaxCQ: 16777216, MaxCQE: 4194303, MaxMR: 16777216, MaxPD: 8388608, MaxAtomic: 16, MaxInline: 220, Atomics: true,
-				Ports: []PortReport{{
-					Port: 1, State: "ACTIVE", PhysState: "LinkUp", MaxMTU: 4096, ActiveMTU: 1024, LinkLayer: "Ethernet",
-					NetDev: "enp65s0f0np0", SpeedMbps: 400000, GIDTable: 256,
-					GIDs: []GIDReport{
-						{Index: 0, GID: verbs.GID{0: 0xfe, 1: 0x80, 15: 1}, Type: "RoCE v1", NetDev: "enp65s0f0np0"},
-						{Index: 3, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
-					},
-				}},
-			})
-		}},
+		{"query", func(s *Session) error { return s.printReport(exampleReport(), false) }},
+		{"query verbose", func(s *Session) error { return s.printReport(exampleReport(), true) }},
 		printing("config", []render.Record{
 			ConfigEntry{"config", true, "mtu", "1024", "flag --mtu"},
 			ConfigEntry{"config", true, "traffic-class", "96", "env RINGCLI_TRAFFIC_CLASS"},
@@ -123,6 +110,27 @@ func examples() []example {
 			Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
 		}),
 	})
+}
+
+// exampleReport is a device, as far from zero as one gets.
+func exampleReport() DeviceReport {
+	return DeviceReport{
+		Command: "query", OK: true, Device: "soft:enp65s0f0np0", Provider: "soft", HCA: "enp65s0f0np0", Transport: "InfiniBand (0)",
+		Firmware: "22.31.1014", NodeGUID: "0011:22ff:fe33:4455", SysImageGUID: "0011:22ff:fe33:4455",
+		VendorID: 0x15b3, PartID: 4129, HWVersion: 0xa0, PhysPorts: 1, MaxMRSize: 1<<64 - 1, PageSizeCap: 0xfffffffffffff000,
+		MaxQP: 131072, MaxQPWR: 32768, CapFlags: 0x25321c36, CapNames: namesOf(deviceCaps, 0x25321c36), MaxSGE: 30, MaxSGERD: 30,
+		MaxCQ: 16777216, MaxCQE: 4194303, MaxMR: 16777216, MaxPD: 8388608, MaxQPRDAtomic: 16, MaxResRDAtomic: 2097152, MaxQPInitRDAtomic: 16,
+		Atomics: "ATOMIC_HCA (1)", MaxMW: 16777216, MaxMcastGrp: 2097152, MaxMcastQPAttach: 240, MaxTotalMcastQPAttach: 503316480,
+		MaxAH: 2147483647, MaxSRQ: 8388608, MaxSRQWR: 32767, MaxSRQSGE: 31, MaxPKeys: 128, LocalCAAckDelay: 16, MaxInline: 220,
+		Ports: []PortReport{portReport(1, verbs.PortAttr{
+			State: verbs.PortActive, PhysState: "LinkUp", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU1024, GIDTableSz: 256, PKeyTableSz: 1,
+			MaxMsgSz: 1 << 30, CapFlags: 0x04010000, LinkLayer: verbs.LinkEthernet, ActiveWidth: 2, ActiveSpeed: 128,
+			NetDev: "enp65s0f0np0", SpeedMbps: 400000,
+		}, []GIDReport{
+			{Index: 0, GID: verbs.GID{0: 0xfe, 1: 0x80, 15: 1}, Type: "RoCE v1", NetDev: "enp65s0f0np0"},
+			{Index: 3, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
+		})},
+	}
 }
 
 // exampleHost is a name as clusters have them.

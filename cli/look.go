@@ -106,13 +106,14 @@ type PortInfo struct {
 	LID       uint16 `json:"lid"`
 	NetDev    string `json:"netdev"`
 	SpeedMbps int    `json:"speed_mbps"` // 0: not known
+	GIDs      int    `json:"gids"`       // that are in use
 }
 
 // Columns implements render.Record.
 func (p PortInfo) Columns() []render.Column {
 	return []render.Column{
 		{Name: "device", Left: true}, {Name: "port"}, {Name: "state", Left: true}, {Name: "link", Left: true},
-		{Name: "mtu"}, {Name: "max mtu"}, {Name: "lid"}, {Name: "Mbit/s"}, {Name: "netdev", Left: true},
+		{Name: "mtu"}, {Name: "gids"}, {Name: "lid"}, {Name: "Mbit/s"}, {Name: "netdev", Left: true},
 	}
 }
 
@@ -128,7 +129,7 @@ func (p PortInfo) Cells() []render.Cell {
 	}
 	return []render.Cell{
 		{Text: p.Device}, {Text: fmt.Sprint(p.Port)}, state, {Text: p.LinkLayer}, {Text: fmt.Sprint(p.ActiveMTU)},
-		{Text: fmt.Sprint(p.MaxMTU)}, {Text: fmt.Sprint(p.LID)}, {Text: speed}, {Text: p.NetDev},
+		{Text: fmt.Sprint(p.GIDs)}, {Text: fmt.Sprint(p.LID)}, {Text: speed}, {Text: orDash(p.NetDev)},
 	}
 }
 
@@ -160,10 +161,11 @@ func (g GIDInfo) Cells() []render.Cell {
 func runDevices(ctx context.Context, s *Session, _ Call) error {
 	var providers, ports, gids []render.Record
 	for _, p := range verbs.Providers() {
+		var reasons []string
 		devices, err := p.Devices()
 		info := ProviderInfo{Command: "devices", OK: err == nil && len(devices) > 0, Provider: p.Name(), Devices: len(devices)}
 		if err != nil {
-			info.Reason = err.Error()
+			reasons = append(reasons, err.Error())
 		}
 		for _, d := range devices {
 			if ctx.Err() != nil {
@@ -171,11 +173,12 @@ func runDevices(ctx context.Context, s *Session, _ Call) error {
 			}
 			ps, gs, err := queryDevice(d)
 			if err != nil {
-				info.OK, info.Reason = false, err.Error()
+				info.OK, reasons = false, append(reasons, err.Error())
 				continue
 			}
 			ports, gids = append(ports, ps...), append(gids, gs...)
 		}
+		info.Reason = strings.Join(reasons, "; ")
 		providers = append(providers, info)
 	}
 	for _, rows := range [][]render.Record{providers, ports, gids} {
@@ -204,20 +207,17 @@ func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("query %s port %d: %w", d.Name(), port, err)
 		}
+		rows := gidsOf(c, port, p.GIDTableSz)
 		ports = append(ports, PortInfo{
 			Command: "devices", OK: p.State == verbs.PortActive, Device: d.Name(), Port: port,
 			State: p.State.String(), PhysState: p.PhysState, LinkLayer: p.LinkLayer.String(),
 			MaxMTU: p.MaxMTU.Bytes(), ActiveMTU: p.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: p.SpeedMbps,
+			GIDs: len(rows),
 		})
-		for i := range p.GIDTableSz {
-			// A slot that is empty or just went is no error: ENODATA.
-			g, err := c.QueryGID(port, i)
-			if err != nil || g.GID.IsZero() {
-				continue
-			}
+		for _, g := range rows {
 			gids = append(gids, GIDInfo{
-				Command: "devices", OK: true, Device: d.Name(), Port: port, Index: i,
-				GID: g.GID, Type: g.Type.String(), NetDev: g.NetDev,
+				Command: "devices", OK: true, Device: d.Name(), Port: port, Index: g.Index,
+				GID: g.GID, Type: g.Type, NetDev: g.NetDev,
 			})
 		}
 	}

@@ -17,8 +17,9 @@ func processCommands() []Command {
 			Summary: "Show everything about a device, its ports and their GIDs",
 			Long: `Shows everything that a device says about itself, its ports and their GIDs,
 under the names of ibv_devinfo -v: the device that is named, else the ring's
-own, else all devices.`,
-			Example: "  ringcli query soft:lo",
+own, else all devices. A table has what matters most, or with --verbose all;
+JSON and CSV always have all.`,
+			Example: "  ringcli query soft:lo\n  ringcli query --verbose soft:lo",
 			Args:    "[DEVICE]", CheckArgs: checkQuery,
 			Offer: func(args []string) []string {
 				if len(args) > 0 {
@@ -26,7 +27,8 @@ own, else all devices.`,
 				}
 				return deviceNames()
 			},
-			Run: runQuery,
+			Flags: func(fs *pflag.FlagSet) { fs.BoolP("verbose", "v", false, "show every attribute") },
+			Run:   runQuery,
 		},
 		{
 			Name: "config", Group: groupLook, Where: Process,

@@ -191,25 +191,20 @@ func runOpen(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
-	report, err := reportOn(r.Context())
+	o = r.Options()
+	port, err := r.Context().QueryPort(o.Port)
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
 	s.ring = r
-	o = r.Options()
 	result := OpenResult{
 		Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
-		Device: report.Device, Port: o.Port, Seconds: time.Since(begun).Seconds(),
+		Device: r.Context().Device().Name(), Port: o.Port, Seconds: time.Since(begun).Seconds(),
+		PortState: port.State.String(), LinkLayer: port.LinkLayer.String(), ActiveMTU: port.ActiveMTU.Bytes(), NetDev: port.NetDev,
 	}
-	for _, p := range report.Ports {
-		if p.Port != o.Port {
-			continue
-		}
-		result.PortState, result.LinkLayer, result.ActiveMTU, result.NetDev = p.State, p.LinkLayer, p.ActiveMTU, p.NetDev
-		for _, g := range p.GIDs {
-			if o.GIDIndex != nil && g.Index == *o.GIDIndex || o.GIDIndex == nil && g.GID.Addr() == r.LocalAddr() {
-				result.GID, result.GIDIndex, result.GIDType = g.GID, g.Index, g.Type
-			}
+	for _, g := range gidsOf(r.Context(), o.Port, port.GIDTableSz) {
+		if o.GIDIndex != nil && g.Index == *o.GIDIndex || o.GIDIndex == nil && g.GID.Addr() == r.LocalAddr() {
+			result.GID, result.GIDIndex, result.GIDType = g.GID, g.Index, g.Type
 		}
 	}
 	return s.Out.Print(result)
