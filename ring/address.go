@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/verbs/path"
 )
 
 // localAddress chooses the address to speak from. A list entry that is an
@@ -58,32 +59,8 @@ func routeTo(to netip.AddrPort) (netip.Addr, error) {
 
 // isLocal tells whether this machine has the address.
 func isLocal(a netip.Addr) bool {
-	_, err := netdevOf(a)
+	_, err := path.NetDev(a)
 	return err == nil
-}
-
-// netdevOf returns the network interface that has an address; the loopback
-// interface has all of 127.0.0.0/8.
-func netdevOf(a netip.Addr) (string, error) {
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return "", fmt.Errorf("list network interfaces: %w", err)
-	}
-	for _, i := range interfaces {
-		if a.Is4() && a.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
-			return i.Name, nil
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue // the interface has just gone
-		}
-		for _, n := range addrs {
-			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr().Unmap() == a.WithZone("") {
-				return i.Name, nil
-			}
-		}
-	}
-	return "", bootstrap.Usagef("%s is not an address of this machine", a)
 }
 
 // bindAddress chooses where to listen: on the list entry if it is an address of

@@ -64,17 +64,6 @@ func TestLocalAddress(t *testing.T) {
 	}
 }
 
-func TestNetdev(t *testing.T) {
-	for _, a := range []string{"127.0.0.1", "127.99.1.2"} {
-		if dev, err := netdevOf(netip.MustParseAddr(a)); err != nil || dev != "lo" {
-			t.Errorf("%s is on %q, %v: expected lo", a, dev, err)
-		}
-	}
-	if _, err := netdevOf(netip.MustParseAddr("192.0.2.77")); !IsUsage(err) {
-		t.Errorf("an address of nobody: %v", err)
-	}
-}
-
 func TestAgree(t *testing.T) {
 	nodes, err := bootstrap.ParseList("10.0.0.1,10.0.0.2")
 	if err != nil {

@@ -4,7 +4,28 @@ import (
 	"fmt"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
+
+// noLID tells whether an end on InfiniBand has not been given an address.
+func noLID(o offer) bool { return o.LinkLayer == verbs.LinkInfiniBand.String() && o.LID == 0 }
+
+// beyondReach tells whether one end cannot send to the other: a soft device that
+// receives elsewhere than on RoCE's UDP port is known to soft devices alone.
+func beyondReach(from, to offer) bool {
+	return from.Provider != softProvider && to.Provider == softProvider && to.UDPPort != 0 && to.UDPPort != path.RoCEPort
+}
+
+func unreachable(who func(offer) string, own, peer offer) error {
+	from, to := own, peer
+	if beyondReach(peer, own) {
+		from, to = peer, own
+	}
+	return bootstrap.Usagef("the UDP port differs: %s is on %s, which sends to %d only, and %s is on %s, which receives on %d: run one soft rank per address, "+
+		"give rank %d an address where no other ringcli and no rdma_rxe has UDP port %d, and leave out --udp-port",
+		who(from), from.Device, path.RoCEPort, who(to), to.Device, to.UDPPort, to.Rank, path.RoCEPort)
+}
 
 // agree compares both ends of an edge and returns the path MTU in bytes that both
 // will use. Both ends run it on the same pair and so come to the same end. What
@@ -41,6 +62,11 @@ func agree(nodes []bootstrap.Node, own, peer offer, given Values) (mtu int, err 
 		return 0, differ("the reach of the address", ownAddr, peerAddr, "a loopback address cannot be reached from elsewhere; list addresses instead of names")
 	case own.LinkLayer != peer.LinkLayer:
 		return 0, differ("the link layer", own.LinkLayer, peer.LinkLayer, "choose devices on one fabric with --device")
+	case noLID(own) || noLID(peer):
+		return 0, fmt.Errorf("no LID: %s has %d and %s has %d on InfiniBand: no subnet manager has set the port up: start one (opensm), or ask sminfo which there is",
+			who(own), own.LID, who(peer), peer.LID)
+	case beyondReach(own, peer) || beyondReach(peer, own):
+		return 0, unreachable(who, own, peer)
 	case own.PKey != peer.PKey:
 		return 0, differ("the P_Key", fmt.Sprintf("%#04x", own.PKey), fmt.Sprintf("%#04x", peer.PKey), "packets would be dropped silently; use one partition")
 	case own.SL != peer.SL && given.SL == nil:

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // Severity says how bad a finding is.
@@ -168,16 +169,23 @@ func (c *comparison) addresses() {
 				fmt.Sprintf("%s sends to queue pair %s, and that of %s is %s: requests and ACKs go astray, which ends with RETRY_EXC (12) at whoever sends",
 					from.who(), qpn(from.DestQPN), to.who(), qpn(to.QPN)), again + ", without --dest-qpn"})
 		}
-		if from.DGID != to.GID {
+		if from.LinkLayer == verbs.LinkInfiniBand.String() {
+			c.fabric(f)
+		}
+		if from.DGID != to.GID && !from.byLID() {
 			own, peer := f.values(from.DGID, to.GID)
 			c.add(Finding{Fault, f.attribute("dgid", "gid"), from.Rank, own, peer,
 				fmt.Sprintf("%s sends to GID %s, and that of %s is %s: packets go elsewhere, and what comes from %s is taken for a stranger's: RETRY_EXC (12)",
 					from.who(), from.DGID, to.who(), to.GID, to.GID), again + ", without --dgid, with the --gid-index that the other rank was told of"})
 		}
-		if port := cmp.Or(from.DestUDPPort, 4791); to.UDPPort != 0 && from.Provider == "soft" && port != to.UDPPort {
+		port, mend := uint16(path.RoCEPort), "run one soft rank per address: a device that is not soft sends to 4791 only"
+		if from.Provider == softProvider {
+			port, mend = cmp.Or(from.DestUDPPort, port), again
+		}
+		if to.UDPPort != 0 && port != to.UDPPort {
 			own, peer := f.values(port, to.UDPPort)
 			c.add(Finding{Fault, f.attribute("dest_udp_port", "udp_port"), from.Rank, own, peer,
-				fmt.Sprintf("%s sends to UDP port %d, and %s receives on %d: RETRY_EXC (12)", from.who(), port, to.who(), to.UDPPort), again})
+				fmt.Sprintf("%s sends to UDP port %d, and %s receives on %d: RETRY_EXC (12)", from.who(), port, to.who(), to.UDPPort), mend})
 		}
 	}
 	c.equal("gid_type", c.own.GIDType, c.peer.GIDType, Fault, "the GID types differ", "packets of one are not understood by the other: RETRY_EXC (12)",
@@ -201,6 +209,20 @@ func (c *comparison) addresses() {
 		c.equal("traffic_class", fmt.Sprint(c.own.TrafficClass), fmt.Sprint(c.peer.TrafficClass), Warning, "the traffic classes differ",
 			"switches treat the two directions differently (DSCP, ECN)", "give all ranks the same --traffic-class")
 	}
+}
+
+// byLID tells whether the queue pair addresses its peer by LID alone.
+func (e *End) byLID() bool { return e.LinkLayer == verbs.LinkInfiniBand.String() && e.DGID.IsZero() }
+
+// fabric compares LIDs, which a subnet manager gives.
+func (c *comparison) fabric(f flow) {
+	from, to := f.from, f.to
+	if from.DLID == to.LID {
+		return
+	}
+	own, peer := f.values(from.DLID, to.LID)
+	c.add(Finding{Fault, f.attribute("dlid", "lid"), from.Rank, own, peer,
+		fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)", from.who(), from.DLID, to.who(), to.LID), again})
 }
 
 func family(g verbs.GID) string {

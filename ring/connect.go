@@ -12,6 +12,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // defaultPKey is the P_Key of the default partition, full membership. A soft
@@ -21,6 +22,19 @@ const defaultPKey = 0xffff
 // maxRDAtomic bounds the READs in flight on an edge: what rdma_rxe and common
 // NICs take.
 const maxRDAtomic = 16
+
+// softProvider is the name of the provider of soft devices.
+const softProvider = "soft"
+
+// readsInFlight bounds the READs in flight to what both ends can do; a device that
+// does not say leaves it to the peer.
+func (r *Ring) readsInFlight(peer int) int {
+	n := min(maxRDAtomic, peer)
+	if own := r.device.MaxQPInitRDAtomic; own > 0 {
+		n = min(n, own)
+	}
+	return n
+}
 
 // Init creates both queue pairs and their memory, unless they are there, brings
 // them to INIT and posts the receives.
@@ -64,7 +78,7 @@ func (r *Ring) createEdges() error {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.opts.Slots, r.opts.SlotSize+SlotHeader)
+		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.device.MaxInline, r.opts.Slots, r.opts.SlotSize+SlotHeader)
 		if err != nil {
 			return err
 		}
@@ -96,26 +110,26 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 // describeEdges fills in what the neighbours must know. The GID is looked up
 // anew: its UDP port is known only once a socket is bound.
 func (r *Ring) describeEdges() error {
-	gid, err := r.context.QueryGID(r.opts.Port, r.gid.Index)
+	gid, err := r.context.QueryGID(r.opts.Port, r.gid.Entry.Index)
 	if err != nil {
 		return err
 	}
 	mtu := r.opts.MTU
 	if mtu == 0 {
-		mtu = r.port.ActiveMTU.Bytes()
+		mtu = r.port.Attr.ActiveMTU.Bytes()
 	}
-	if mtu > r.port.ActiveMTU.Bytes() {
-		return bootstrap.Usagef("mtu %d: expected at most %d, the active MTU of %s", mtu, r.port.ActiveMTU.Bytes(), r.context.Device().Name())
+	if mtu > r.port.Attr.ActiveMTU.Bytes() {
+		return bootstrap.Usagef("mtu %d: expected at most %d, the active MTU of %s", mtu, r.port.Attr.ActiveMTU.Bytes(), r.context.Device().Name())
 	}
 	name := r.context.Device().Name()
 	provider, _, _ := strings.Cut(name, ":")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gid = gid
+	r.gid.Entry = gid
 	for _, e := range r.edges {
 		l := &e.Local
-		l.Device, l.Provider, l.LinkLayer = name, provider, r.port.LinkLayer.String()
-		l.GID, l.GIDType, l.LID = gid.GID, gid.Type, r.port.LID
+		l.Device, l.Provider, l.LinkLayer = name, provider, r.port.Attr.LinkLayer.String()
+		l.GID, l.GIDType, l.LID = gid.GID, gid.Type, r.port.Attr.LID
 		l.Port, l.UDPPort, l.MTU, l.SL, l.PKey = r.opts.Port, gid.UDPPort, mtu, uint8(r.opts.SL), defaultPKey
 	}
 	return nil
@@ -214,16 +228,13 @@ func (r *Ring) RTR(ctx context.Context, v Values) error {
 			if err != nil {
 				return bootstrap.Usagef("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
 			}
+			av, err := r.vector(e, v)
+			if err != nil {
+				return err
+			}
 			attr := verbs.QPAttr{
 				State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
-				MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer),
-				AH: verbs.AHAttr{
-					IsGlobal: true, DLID: e.Remote.LID, SL: uint8(r.opts.SL), PortNum: r.opts.Port,
-					GRH: verbs.GlobalRoute{
-						DGID: either(v.DGID, e.Remote.GID), SGIDIndex: either(v.SGIDIndex, r.gid.Index), HopLimit: 64, TrafficClass: uint8(r.opts.TrafficClass),
-					},
-					Soft: verbs.SoftPath{UDPPort: e.Remote.UDPPort, Soft: e.Remote.Provider == "soft"},
-				},
+				MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
 			}
 			err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
 				into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
@@ -244,13 +255,28 @@ func (r *Ring) RTR(ctx context.Context, v Values) error {
 	})
 }
 
+// vector returns the way to an edge's peer, with what an operator gave instead.
+func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
+	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, Soft: e.Remote.Provider == softProvider}
+	av, err := r.port.AddressVector(r.gid.Entry.Index, peer, path.Service{SL: uint8(r.opts.SL), TrafficClass: uint8(r.opts.TrafficClass)})
+	if err != nil {
+		return av, err
+	}
+	// An address that was given is used, also where LIDs would do.
+	if v.DGID != nil || v.SGIDIndex != nil {
+		av.IsGlobal = true
+		av.GRH.DGID, av.GRH.SGIDIndex = either(v.DGID, peer.GID), either(v.SGIDIndex, r.gid.Entry.Index)
+	}
+	return av, nil
+}
+
 // RTS takes the queue pairs to RTS: they can send.
 func (r *Ring) RTS(ctx context.Context, v Values) error {
 	return r.step(ctx, StateRTS, v, func(context.Context) error {
 		return r.eachBehind(v, StateRTS, func(e *Edge) error {
 			attr := verbs.QPAttr{
 				State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
-				RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(min(maxRDAtomic, r.remote[e.Side].RDAtomic)),
+				RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(r.readsInFlight(r.remote[e.Side].RDAtomic)),
 			}
 			err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 				into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))

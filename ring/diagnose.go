@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
@@ -40,8 +41,24 @@ func sameMoment(a, b *End) bool {
 // Diagnose explains what went wrong on an edge. cause is the error of a step, a
 // ping, a post or an operation, or nil if there was none and yet nothing comes: it
 // is as good at the end that waited in vain, and an error that names the other
-// edge is none of this one. It asks the neighbour over TCP for its end. The likeliest finding comes first; a healthy edge has notes at most.
+// edge is none of this one. It asks the neighbour over TCP for its end. The likeliest
+// finding comes first: what the own device reported comes before what follows from
+// it. A healthy edge has notes at most.
 func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []Finding {
+	found, netdev := r.diagnosis(ctx, side, cause)
+	if cause == nil && !r.Failed() {
+		return found
+	}
+	happened := r.mishaps.findings(netdev, r.rank, time.Now())
+	if lead(r.rank, r.State(), cause) != nil {
+		return append(found, happened...)
+	}
+	return append(happened, found...)
+}
+
+// diagnosis is Diagnose without what the device reported. It returns the network
+// interface of the own end, too, if that can be had.
+func (r *Ring) diagnosis(ctx context.Context, side Side, cause error) (found []Finding, netdev string) {
 	var completion *CompletionError
 	if errors.As(cause, &completion) && completion.Side != side {
 		cause = nil // it is the other edge's
@@ -53,19 +70,19 @@ func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []Finding {
 	}
 	switch {
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
-		return lead(r.rank, r.State(), cmp.Or(cause, err))
+		return lead(r.rank, r.State(), cmp.Or(cause, err)), ""
 	case err != nil:
 		found := append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
 		seen := r.lastSeen(side, &own)
 		if seen == nil || gone(r.Err()) {
-			return found
+			return found, own.NetDev
 		}
 		if _, failed := primary(&own, seen, cause); !failed {
-			return found
+			return found, own.NetDev
 		}
-		return append(diagnose(&own, seen, cause), found...)
+		return append(diagnose(&own, seen, cause), found...), own.NetDev
 	default:
-		return append(lead(own.Rank, r.State(), cause), diagnose(&own, &peer, cause)...)
+		return append(lead(own.Rank, r.State(), cause), diagnose(&own, &peer, cause)...), own.NetDev
 	}
 }
 

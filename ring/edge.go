@@ -30,7 +30,7 @@ func (s Side) Opposite() Side { return 1 - s }
 
 const (
 	// MessageSize is the longest control message in bytes (ping, RTS, CTS, FIN,
-	// credits). It is sent inline and lands in a posted receive buffer.
+	// credits). It is sent inline where the device can, and lands in a posted receive buffer.
 	MessageSize = 128
 	// SlotHeader is the room for a header before a slot's payload, in bytes.
 	SlotHeader = 64
@@ -41,6 +41,8 @@ const (
 	// sendDepth is the length of the send queue: data, its control message and
 	// the credits of as many segments as recvDepth allows.
 	sendDepth = 256
+	// sendSGEs is the pieces of memory of one request: a header and a payload.
+	sendSGEs = 2
 )
 
 // WRKind tells whose completion it is; it stands in the work request's ID.
@@ -104,18 +106,25 @@ type Edge struct {
 
 	slots    *memory.Block
 	slotMR   verbs.MR
-	messages *memory.Block // recvDepth buffers, then one to send from
+	messages *memory.Block // recvDepth buffers, then those to send from
 	msgMR    verbs.MR
 	recvWR   []verbs.WorkRequest // one for each buffer, made once
 	sendWR   [1]verbs.WorkRequest
 	sendSGE  [1]verbs.SGE
 
+	// inline is how long a message may be to be copied while it is posted. If all
+	// are, one buffer to send from is enough; else there are as many as sends may
+	// be under way, used in turn.
+	inline   int
+	sendBufs int
+	nextBuf  int
+
 	pinged bool // a ping has come back since RTS; guarded by the ring's mu
 }
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
-// fills in Local's addresses.
-func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize int) (e *Edge, err error) {
+// fills in Local's addresses. maxInline is the device's.
+func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline, slotCount, slotSize int) (e *Edge, err error) {
 	e = &Edge{Side: side, Peer: peer}
 	defer func() {
 		if err != nil {
@@ -128,21 +137,20 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize 
 	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
 		return e, fmt.Errorf("register %d slots of %d bytes: %w", slotCount, slotSize, err)
 	}
-	if e.messages, err = memory.Alloc((recvDepth + 1) * MessageSize); err != nil {
+	capacity, err := e.createQP(pd, cq, maxInline)
+	if err != nil {
+		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
+	}
+	e.inline, e.sendBufs = capacity.MaxInlineData, 1
+	if e.inline < MessageSize {
+		e.sendBufs = max(sendDepth, capacity.MaxSendWR)
+	}
+	if e.messages, err = memory.Alloc(uint64(recvDepth+e.sendBufs) * MessageSize); err != nil {
 		return e, err
 	}
 	if e.msgMR, err = pd.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
 		return e, fmt.Errorf("register message buffers: %w", err)
 	}
-	attr := verbs.QPInitAttr{
-		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize},
-	}
-	qp, err := pd.CreateQP(attr)
-	if err != nil {
-		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
-	}
-	e.QP = newWatch(qp, attr.Cap)
 	sges := make([]verbs.SGE, recvDepth)
 	e.recvWR = make([]verbs.WorkRequest, recvDepth)
 	for i := range e.recvWR {
@@ -154,6 +162,35 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, slotCount, slotSize 
 	e.Local.Slots = MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
 	e.Local.SlotCount, e.Local.SlotSize = slotCount, slotSize
 	return e, nil
+}
+
+// createQP creates the queue pair and returns the size of its queues. Of inline
+// data it takes what the device can do; a device that does not say is asked.
+func (e *Edge) createQP(pd verbs.PD, cq verbs.CQ, maxInline int) (verbs.QPCap, error) {
+	attr := verbs.QPInitAttr{
+		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
+		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: sendSGEs, MaxRecvSGE: 1},
+	}
+	wishes := []int{MessageSize, MessageSize / 2, 0}
+	if maxInline > 0 {
+		wishes = []int{min(maxInline, MessageSize)}
+	}
+	var qp verbs.QP
+	var err error
+	for _, attr.Cap.MaxInlineData = range wishes {
+		if qp, err = pd.CreateQP(attr); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return attr.Cap, err
+	}
+	e.QP = newWatch(qp, attr.Cap)
+	_, created, err := qp.Query()
+	if err != nil {
+		return attr.Cap, err
+	}
+	return created.Cap, nil
 }
 
 // postReceives posts the first n receive buffers; the queue pair must be in INIT
@@ -177,17 +214,23 @@ func (e *Edge) Repost(i uint64) error {
 	return err
 }
 
-// SendMessage sends up to MessageSize bytes to the neighbour, inline, so that
-// msg is the caller's again at once. Its completion is of kind WRMessage.
+// SendMessage sends up to MessageSize bytes to the neighbour. They are copied, so
+// that msg is the caller's again at once. Its completion is of kind WRMessage.
 func (e *Edge) SendMessage(msg []byte) error { return e.sendMessage(msg, 0) }
 
 // sendMessage is SendMessage with a value for the work request's ID.
 func (e *Edge) sendMessage(msg []byte, value uint64) error {
-	buf := e.messages.Bytes()[recvDepth*MessageSize:]
+	at := (recvDepth + e.nextBuf) * MessageSize
+	e.nextBuf = (e.nextBuf + 1) % e.sendBufs
+	buf := e.messages.Bytes()[at : at+MessageSize]
 	n := copy(buf, msg)
+	flags := verbs.FlagSignaled
+	if n <= e.inline {
+		flags |= verbs.FlagInline
+	}
 	e.sendSGE[0] = verbs.SGE{Addr: memory.Addr(buf), Length: uint32(n), LKey: e.msgMR.LKey()}
 	e.sendWR[0] = verbs.WorkRequest{
-		ID: WRID(e.Side, WRMessage, value), Opcode: verbs.OpSend, Flags: verbs.FlagInline | verbs.FlagSignaled, SGL: e.sendSGE[:],
+		ID: WRID(e.Side, WRMessage, value), Opcode: verbs.OpSend, Flags: flags, SGL: e.sendSGE[:],
 	}
 	_, err := e.QP.PostSend(e.sendWR[:])
 	return err

@@ -117,7 +117,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 	if err != nil {
 		return End{}, err
 	}
-	index := r.gid.Index
+	index := r.gid.Entry.Index
 	if attr.PathMTU != 0 { // the address vector is set
 		index = attr.AH.GRH.SGIDIndex
 	}

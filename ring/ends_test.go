@@ -65,7 +65,7 @@ func TestEndIsLive(t *testing.T) {
 	r := world[0]
 	qp := r.Left().QP
 	gid := verbs.GIDFromAddr(r.LocalAddr())
-	index := r.gid.Index
+	index := r.gid.Entry.Index
 	modify := func(attr verbs.QPAttr, mask verbs.AttrMask) {
 		t.Helper()
 		if err := qp.Modify(attr, mask); err != nil {

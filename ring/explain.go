@@ -20,7 +20,7 @@ type symptom struct {
 // as the end that failed names them; "peer:" is an attribute of the other end.
 var suspects = map[verbs.Status][]string{
 	verbs.RetryExceeded: {
-		"peer:qp_state", "port_state", "dest_qpn", "peer:dest_qpn", "dgid", "peer:dgid", "dest_udp_port", "gid_type", "gid", "link_layer", "pkey",
+		"peer:qp_state", "port_state", "dest_qpn", "peer:dest_qpn", "dgid", "peer:dgid", "dlid", "peer:dlid", "dest_udp_port", "gid_type", "gid", "link_layer", "pkey",
 		"sq_psn", "path_mtu", "peer:dest_udp_port",
 	},
 	verbs.RNRRetryExceeded:     {"sends_posted"},
@@ -31,7 +31,7 @@ var suspects = map[verbs.Status][]string{
 
 // names of the attributes whose name depends on the direction.
 var mirrored = map[string]string{
-	"sq_psn": "rq_psn", "dest_qpn": "qpn", "dgid": "gid", "dest_udp_port": "udp_port", "sends_posted": "receives_posted", "max_rd_atomic": "max_dest_rd_atomic",
+	"sq_psn": "rq_psn", "dest_qpn": "qpn", "dgid": "gid", "dlid": "lid", "dest_udp_port": "udp_port", "sends_posted": "receives_posted", "max_rd_atomic": "max_dest_rd_atomic",
 }
 
 // suspect tells whether a finding is about an attribute of a list, and which.

@@ -10,6 +10,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // minSilence is three signs of life on the control ring, one a second: however
@@ -55,32 +56,29 @@ func (r *Ring) Open(ctx context.Context) error {
 	})
 }
 
+// openDevice resolves the device's name, opens it and makes what both edges share.
 func (r *Ring) openDevice() error {
-	name := r.opts.Device
-	if name == "auto" {
-		netdev, err := netdevOf(r.local)
-		if err != nil {
-			return err
-		}
-		name = "soft:" + netdev
-	}
-	device, err := verbs.Find(name)
+	device, why, err := path.Device(r.opts.Device, r.local)
 	if err != nil {
-		return usageIf(err, verbs.ErrNoDevice)
+		return usageIf(usageIf(err, verbs.ErrNoDevice), verbs.ErrInvalid)
 	}
-	if r.context, err = device.Open(verbs.OpenOptions{LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair}); err != nil {
+	r.deviceWhy = why
+	name := device.Name()
+	r.mishaps.begin(name)
+	r.context, err = device.Open(verbs.OpenOptions{LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: r.event})
+	if err != nil {
 		return usageIf(fmt.Errorf("open %s with address %s: %w", name, r.local, err), verbs.ErrInvalid)
 	}
 	if r.device, err = r.context.QueryDevice(); err != nil {
 		return err
 	}
-	if r.port, err = r.context.QueryPort(r.opts.Port); err != nil {
-		return usageIf(fmt.Errorf("port %d of %s: %w", r.opts.Port, name, err), verbs.ErrInvalid)
+	if err := enough(name, r.device); err != nil {
+		return err
 	}
-	if r.port.State != verbs.PortActive {
-		return fmt.Errorf("port %d of %s is %s: expected ACTIVE; is the link up?", r.opts.Port, name, r.port.State)
+	if r.port, err = path.QueryPort(r.context, r.opts.Port); err != nil {
+		return usageIf(err, verbs.ErrInvalid)
 	}
-	if r.gid, err = r.chooseGID(); err != nil {
+	if err := r.chooseGID(); err != nil {
 		return err
 	}
 	if r.pd, err = r.context.AllocPD(); err != nil {
@@ -92,35 +90,58 @@ func (r *Ring) openDevice() error {
 	if r.cq, err = r.context.CreateCQ(2*(sendDepth+recvDepth), r.channel); err != nil {
 		return err
 	}
-	trace.Debug(trace.Ring, "device open", slog.String("device", name), slog.String("address", r.local.String()),
-		slog.String("gid", r.gid.GID.String()), slog.Int("gid_index", r.gid.Index), slog.String("mtu", r.port.ActiveMTU.String()))
+	trace.Debug(trace.Ring, "device open", slog.String("device", name), slog.String("why", why), slog.String("address", r.local.String()),
+		slog.String("gid", r.gid.Entry.GID.String()), slog.Int("gid_index", r.gid.Entry.Index), slog.String("gid_why", r.gid.Reason),
+		slog.String("mtu", r.port.Attr.ActiveMTU.String()))
+	for _, x := range r.gid.Rejected {
+		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
+	}
+	if r.device.VendorID == rxeVendor && *r.opts.RetryCnt == 7 {
+		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
+			slog.String("device", name))
+	}
 	return nil
 }
 
-// chooseGID returns the entry that was asked for, or the RoCEv2 entry of the
-// local address.
-func (r *Ring) chooseGID() (verbs.GIDEntry, error) {
-	if r.opts.GIDIndex != nil {
-		g, err := r.context.QueryGID(r.opts.Port, *r.opts.GIDIndex)
-		if err == nil && g.GID.IsZero() {
-			err = fmt.Errorf("the entry is empty: %w", verbs.ErrInvalid)
-		}
-		if err != nil {
-			return g, bootstrap.Usagef("gid-index %d of port %d: %v: expected one of 0 to %d that is in use (ringcli devices lists them)",
-				*r.opts.GIDIndex, r.opts.Port, err, r.port.GIDTableSz-1)
-		}
-		return g, nil
-	}
-	want := verbs.GIDFromAddr(r.local)
-	for i := range r.port.GIDTableSz {
-		g, err := r.context.QueryGID(r.opts.Port, i)
-		if err == nil && g.GID == want && g.Type == verbs.GIDTypeRoCEv2 {
-			return g, nil
+// rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).
+const rxeVendor = 0xffffff
+
+// enough tells whether a device can do what an edge needs. A limit of 0 is one
+// that the device does not tell.
+func enough(name string, d verbs.DeviceAttr) error {
+	for _, l := range []struct {
+		attribute string
+		has, need int
+	}{
+		{"max_qp", d.MaxQP, 2}, {"max_qp_wr", d.MaxQPWR, max(sendDepth, recvDepth)}, {"max_cqe", d.MaxCQE, 2 * (sendDepth + recvDepth)},
+		{"max_sge", d.MaxSGE, sendSGEs}, {"max_mr", d.MaxMR, 4},
+	} {
+		if l.has > 0 && l.has < l.need {
+			return bootstrap.Usagef("%s has %s %d: a ring needs at least %d: use another --device", name, l.attribute, l.has, l.need)
 		}
 	}
-	return verbs.GIDEntry{}, bootstrap.Usagef("no RoCE v2 GID of %s has the address %s: choose one with --gid-index, or another --device (ringcli devices lists them)",
-		r.context.Device().Name(), r.local)
+	return nil
 }
+
+// chooseGID takes the row of the GID table that was asked for, or the best for the
+// way to both neighbours.
+func (r *Ring) chooseGID() (err error) {
+	w := path.Want{Index: r.opts.GIDIndex, Local: r.local}
+	for _, side := range bothSides {
+		if peer := r.neighbour(side); peer != r.rank {
+			w.Peers = append(w.Peers, r.addrs[peer].Addr())
+		}
+	}
+	r.gid, err = r.port.Choose(w)
+	return usageIf(err, verbs.ErrInvalid)
+}
+
+// DeviceWhy says why the device is the one that it is, after Open.
+func (r *Ring) DeviceWhy() string { return r.deviceWhy }
+
+// GIDChoice returns the row of the GID table that both edges use, why it was taken
+// and why the others were not, after Open.
+func (r *Ring) GIDChoice() path.Choice { return r.gid }
 
 // usageIf makes err an error of usage if it is one of kind.
 func usageIf(err, kind error) error {

@@ -13,12 +13,14 @@ import (
 // names what it then means. Fields whose zero is a value of its own are
 // pointers, so that nil can be the default: Options{RetryCnt: new(0)}.
 type Options struct {
-	// Device is "provider:device". "" or "auto" takes the soft device of the
-	// network interface that has the local address.
+	// Device is "provider:device", or a provider alone. "" or "auto" takes the RDMA
+	// device that has the local address, else the soft device of the network
+	// interface that has it (path.Device).
 	Device string
 	// Port of the device. 0 means 1.
 	Port int
-	// GIDIndex in the port's table. nil means the entry of the local address.
+	// GIDIndex in the port's table. nil means the best for both
+	// neighbours (path.Port.Choose).
 	GIDIndex *int
 	// MTU is the path MTU in bytes. 0 means the smaller of both ends' active
 	// MTUs; a value must be the same at both ends.

@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"ringcli/verbs"
 )
@@ -54,12 +55,16 @@ type CompletionError struct {
 	Node   string
 	QPN    uint32
 	Status verbs.Status
+	Event  string // what the device reported before, "" if nothing
 }
 
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("%s queue pair 0x%06x, to rank %d (%s): %v", e.Side, e.QPN, e.Peer, e.Node, e.Status.Err())
 	if hint := hints[e.Status]; hint != "" {
 		s += ": " + hint
+	}
+	if e.Event != "" {
+		s += "; " + e.Event
 	}
 	return s
 }
@@ -90,5 +95,7 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
 	peer := r.neighbour(side)
-	return &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
+	return &CompletionError{
+		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.mishaps.text(time.Now()),
+	}
 }

@@ -27,6 +27,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 				return err
 			}
 		}
+		r.mishaps.reset()
 		r.deferred, r.early, r.pings = r.deferred[:0], r.early[:0], 0
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // ErrUsage is wrapped by errors that a change of the command line or of the
@@ -43,7 +44,8 @@ type Ring struct {
 	life    context.Context // ends with Close, and running steps with it
 	endLife context.CancelFunc
 	crowd   *crowd
-	turn    turn // had by who polls: a step, an operation, pings of one neighbour
+	mishaps mishaps // of the device
+	turn    turn    // had by who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
 	moved  atomic.Uint64 // polls that found completions
@@ -60,19 +62,20 @@ type Ring struct {
 	seen      [2]*End // the neighbours' ends as they last said
 
 	// Made by Open, released by Close.
-	addrs   []netip.AddrPort
-	local   netip.Addr
-	control *bootstrap.Control
-	context verbs.Context
-	device  verbs.DeviceAttr
-	port    verbs.PortAttr
-	gid     verbs.GIDEntry
-	pd      verbs.PD
-	channel verbs.CompChannel
-	cq      verbs.CQ
-	edges   [2]*Edge // guarded by mu where Fail and Close may meet
-	remote  [2]offer // by Exchange
-	pings   uint64   // calls of Ping, the sequence of its messages
+	addrs     []netip.AddrPort
+	local     netip.Addr
+	deviceWhy string
+	control   *bootstrap.Control
+	context   verbs.Context
+	device    verbs.DeviceAttr
+	port      path.Port
+	gid       path.Choice
+	pd        verbs.PD
+	channel   verbs.CompChannel
+	cq        verbs.CQ
+	edges     [2]*Edge // guarded by mu where Fail and Close may meet
+	remote    [2]offer // by Exchange
+	pings     uint64   // calls of Ping, the sequence of its messages
 
 	// Completions that came an operation too soon. They belong to who runs the
 	// operation.
@@ -248,6 +251,7 @@ func (r *Ring) Err() error {
 // what is posted, and the reason goes round the control ring. The first reason
 // counts; Fail may be called by anybody at any time.
 func (r *Ring) Fail(err error) {
+	err = r.mishaps.behind(err)
 	r.setFailed(err)
 	r.mu.Lock()
 	control := r.control
@@ -257,7 +261,10 @@ func (r *Ring) Fail(err error) {
 	}
 	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, By: r.rank, Text: err.Error()}
 	var c *CompletionError
+	var d *DeviceError
 	switch {
+	case errors.As(err, &d):
+		v.Rank = r.rank
 	case IsUsage(err):
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):
@@ -397,6 +404,7 @@ func (r *Ring) release(to State) error {
 	}
 	if device != nil {
 		errs = append(errs, device.Close())
+		r.mishaps.failing.Wait() // there are no more events
 	}
 	if control != nil {
 		errs = append(errs, control.Close())
