@@ -13,6 +13,17 @@ func handExamples() []example {
 	id := ring.WRID(ring.Right, wrHand, 1)
 	return []example{
 		printing("status own", []render.Record{
+			PathChoice{
+				Command: "status", OK: true, Rank: 1, Choice: "device", Value: "ibv:mlx5_0", Taken: true,
+				Why: "port 1 of ibv:mlx5_0 is active and has 10.1.2.3 as RoCE v2 GID",
+			},
+			PathChoice{
+				Command: "status", OK: true, Rank: 1, Choice: "gid", Value: "::ffff:10.1.2.3", GIDIndex: new(3), Taken: true, Why: "RoCE v2, the local address",
+				rejected: []render.Record{PathChoice{
+					Command: "status", OK: true, Rank: 1, Choice: "gid", Value: "fe80::1", GIDIndex: new(0), Why: "RoCE v1: v2 passes routers",
+				}},
+			},
+		}, []render.Record{
 			StepStatus{Command: "status", OK: true, Rank: 1, Step: "rtr", Left: stepDone, Right: stepDone, State: "RTR"},
 			StepStatus{Command: "status", OK: true, Rank: 1, Step: "rts", Left: stepDone, Right: stepOpen, Next: true, State: "RTR"},
 			StepStatus{Command: "status", Rank: 1, Step: "rts", Left: stepDone, Right: "ERR", State: "error"},

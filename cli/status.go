@@ -19,10 +19,11 @@ func statusCommand() Command {
 	return Command{
 		Name: "status", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
 		Summary: "Show how far the ring has come, and both ends of its edges",
-		Long: `Shows the steps of the bring-up, done and to come, and both ends of both edges
-as their queue pairs hold them now. The neighbours' ends are asked for over TCP;
-who cannot be asked is said to be unknown. JSON and CSV have every attribute of
-a queue pair; so has qp, for reading.
+		Long: `Shows which device and GID were taken and why, the steps of the bring-up, done
+and to come, and both ends of both edges as their queue pairs hold them now. The
+neighbours' ends are asked for over TCP; who cannot be asked is said to be
+unknown. JSON and CSV have every attribute of a queue pair; so has qp, for
+reading. JSON also has the GIDs that were not taken, and why.
 
 ` + ownOrAllHelp + `
 The rows for all ranks are shorter.`,
@@ -116,6 +117,9 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), r.Nodes()[r.Rank()], deviceOf(r), r.State()); err != nil {
 		return err
 	}
+	if err := s.Out.Print(pathTaken(r)...); err != nil {
+		return err
+	}
 	if err := s.Out.Print(asRecords(steps)...); err != nil {
 		return err
 	}
@@ -149,6 +153,55 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 		}
 	}
 	return s.printFindings(findings)
+}
+
+// PathChoice says which device, or which row of its GID table, a rank took and why;
+// or why it did not take another row.
+type PathChoice struct {
+	Command  string `json:"command"`
+	OK       bool   `json:"ok"`
+	Rank     int    `json:"rank"`
+	Choice   string `json:"choice"` // "device" or "gid"
+	Value    string `json:"value"`
+	GIDIndex *int   `json:"gid_index,omitempty"`
+	Taken    bool   `json:"taken"`
+	Why      string `json:"why"`
+	rejected []render.Record
+}
+
+// Columns implements render.Record.
+func (c PathChoice) Columns() []render.Column {
+	return []render.Column{{Name: "choice", Left: true}, {Name: "taken", Left: true}, {Name: "why", Left: true}}
+}
+
+// Cells implements render.Record.
+func (c PathChoice) Cells() []render.Cell {
+	value := c.Value
+	if c.GIDIndex != nil {
+		value = fmt.Sprintf("[%d] %s", *c.GIDIndex, value)
+	}
+	return render.Texts(c.Choice, value, c.Why)
+}
+
+// Parts implements render.Parts: what was not taken is for programs.
+func (c PathChoice) Parts() []render.Record {
+	taken := c
+	taken.rejected = nil
+	return append([]render.Record{taken}, c.rejected...)
+}
+
+// pathTaken are the device and the GID that a ring uses.
+func pathTaken(r *ring.Ring) []render.Record {
+	choice := PathChoice{Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Value: deviceOf(r), Taken: true, Why: r.DeviceWhy()}
+	list := []render.Record{choice}
+	g := r.GIDChoice()
+	choice.Choice, choice.Value, choice.GIDIndex, choice.Why = "gid", g.Entry.GID.String(), &g.Entry.Index, g.Reason
+	for _, x := range g.Rejected {
+		no := choice
+		no.Value, no.GIDIndex, no.Taken, no.Why = x.GID.String(), &x.Index, false, x.Reason
+		choice.rejected = append(choice.rejected, no)
+	}
+	return append(list, choice)
 }
 
 // beforeInit tells whether an error is that there are no queue pairs yet.

@@ -202,11 +202,8 @@ func runOpen(ctx context.Context, s *Session, call Call) error {
 		Device: r.Context().Device().Name(), Port: o.Port, Seconds: time.Since(begun).Seconds(),
 		PortState: port.State.String(), LinkLayer: port.LinkLayer.String(), ActiveMTU: port.ActiveMTU.Bytes(), NetDev: port.NetDev,
 	}
-	for _, g := range gidsOf(r.Context(), o.Port, port.GIDTableSz) {
-		if o.GIDIndex != nil && g.Index == *o.GIDIndex || o.GIDIndex == nil && g.GID.Addr() == r.LocalAddr() {
-			result.GID, result.GIDIndex, result.GIDType = g.GID, g.Index, g.Type
-		}
-	}
+	gid := r.GIDChoice().Entry
+	result.GID, result.GIDIndex, result.GIDType = gid.GID, gid.Index, gid.Type.String()
 	return s.Out.Print(result)
 }
 
