@@ -16,7 +16,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone has ten.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build test race lint fuzz cross golden man install uninstall clean
+.PHONY: all build test test-verbs race lint fuzz cross golden man install uninstall clean
 
 all: build
 
@@ -30,6 +30,11 @@ test:
 # The race detector needs cgo; -short takes a sample of the long matrices.
 race:
 	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
+
+# Real verbs: boots virtual machines with Linux's rdma_rxe (as root; README says
+# what it needs), runs the tests in them and leaves nothing.
+test-verbs:
+	$(GO) test -tags rack -count=1 -timeout 10m -v ./verbs/ibv/racktest
 
 lint:
 	.ci/run golangci-lint

@@ -3,6 +3,7 @@
 package rack
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +33,7 @@ const (
 // (prctl(2), PR_SET_PDEATHSIG), so this one lives until close.
 type namespace struct {
 	calls chan func()
+	tid   int
 	net   *os.File // the namespace, for nsenter(1)
 }
 
@@ -38,25 +41,44 @@ func newNamespace() (*namespace, error) {
 	n := &namespace{calls: make(chan func())}
 	made := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, since no other must
-		// get one that is in another network.
 		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			n.net, err = os.Open("/proc/thread-self/ns/net")
-		}
-		made <- err
-		if err != nil {
+		if unix.Gettid() != unix.Getpid() {
+			n.serve(made)
 			return
 		}
-		for call := range n.calls {
-			call()
-		}
+		// The main thread stands for the process, in /proc/self for one, and must
+		// stay where it is. While it is locked here, another goroutine is elsewhere.
+		begun := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(begun)
+			n.serve(made)
+		}()
+		<-begun
+		runtime.UnlockOSThread()
 	}()
 	if err := <-made; err != nil {
 		return nil, fmt.Errorf("no network namespace can be made (this needs root): %w", err)
 	}
 	return n, nil
+}
+
+// serve makes the namespace and runs what do is given. Its goroutine's thread is
+// never unlocked, so that it ends with the goroutine: no other must get one that is
+// in another network.
+func (n *namespace) serve(made chan<- error) {
+	n.tid = unix.Gettid()
+	err := unix.Unshare(unix.CLONE_NEWNET)
+	if err == nil {
+		n.net, err = os.Open("/proc/thread-self/ns/net")
+	}
+	made <- err
+	if err != nil {
+		return
+	}
+	for call := range n.calls {
+		call()
+	}
 }
 
 // do calls f on the namespace's thread.
@@ -66,10 +88,17 @@ func (n *namespace) do(f func() error) error {
 	return <-done
 }
 
+// threadDeadline is for a thread with nothing left to do.
+const threadDeadline = 10 * time.Second
+
 // close ends the thread, and the namespace when nothing else is in it.
 func (n *namespace) close() error {
 	close(n.calls)
-	return n.net.Close()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), threadDeadline, fmt.Errorf("the namespace's thread has not ended after %v", threadDeadline))
+	defer cancel()
+	return errors.Join(n.net.Close(), poll(ctx, func() (bool, error) {
+		return errors.Is(unix.Tgkill(unix.Getpid(), n.tid, 0), unix.ESRCH), nil
+	}))
 }
 
 // path names the namespace to other processes.

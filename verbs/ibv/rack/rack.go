@@ -393,7 +393,7 @@ func poll(ctx context.Context, ask func() (bool, error)) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

@@ -42,48 +42,39 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	before := leftovers()
 	if shared, err = os.MkdirTemp("", "racktest-*"); err != nil {
 		return 1, err
 	}
-	defer func() {
-		err = errors.Join(err, os.RemoveAll(shared), checkLeftovers(before))
-	}()
+	defer func() { err = errors.Join(err, os.RemoveAll(shared)) }()
 	// MTU 9000: an active MTU of 4096, of which a queue pair may use less.
 	bench, err = rack.Up(context.Background(), rack.Options{Nodes: nodes, MTU: 9000, Shares: []string{shared}, Log: os.Stdout})
 	if err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, bench.Down()) }()
+	network, err := bench.Host(context.Background(), "readlink", "/proc/self/ns/net").Output()
+	defer func() {
+		err = errors.Join(err, bench.Down(), checkGone(bench.Dir(), strings.TrimSpace(string(network))))
+	}()
+	if err != nil {
+		return 1, err
+	}
 	fmt.Printf("kernel      Linux %s\naccelerator %s\n", bench.Kernel(), bench.Accelerator())
 	return m.Run(), nil
 }
 
-// leftovers lists what a rack could leave behind.
-func leftovers() map[string]bool {
-	found := map[string]bool{}
-	for _, pattern := range []string{"/run/netns/*", filepath.Join(os.TempDir(), "ringcli-rack-*")} {
-		names, _ := filepath.Glob(pattern)
-		for _, name := range names {
-			found[name] = true
-		}
-	}
-	// Children of this process, whatever they are called.
-	lists, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, list := range lists {
-		pids, _ := os.ReadFile(list)
-		for _, pid := range strings.Fields(string(pids)) {
-			found["process "+pid] = true
-		}
-	}
-	return found
-}
-
-func checkLeftovers(before map[string]bool) error {
+// checkGone looks for what a rack could leave behind: its directory, and whatever is
+// still in its network, as its virtual machines and the host's commands are.
+func checkGone(dir, network string) error {
 	var errs []error
-	for name := range leftovers() {
-		if !before[name] {
-			errs = append(errs, fmt.Errorf("left behind: %s", name))
+	if _, err := os.Lstat(dir); err == nil {
+		errs = append(errs, fmt.Errorf("left behind: %s", dir))
+	}
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, thread := range threads {
+		// An error is a thread that has ended meanwhile.
+		if in, err := os.Readlink(thread + "/ns/net"); err == nil && in == network {
+			name, _ := os.ReadFile(thread + "/comm")
+			errs = append(errs, fmt.Errorf("left behind: %s, %s", thread, strings.TrimSpace(string(name))))
 		}
 	}
 	return errors.Join(errs...)

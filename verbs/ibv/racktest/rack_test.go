@@ -137,8 +137,6 @@ func pingpong(t *testing.T, options ...string) {
 	t.Helper()
 	args := append([]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}, options...)
 	server := startVM(t, 1, args...)
-	// It prints its address when it is about to listen.
-	server.await(t, "local address", deadline)
 	eventually(t, deadline, "the server listens", func() bool {
 		return strings.Contains(inVM(t, 1, "ss", "-Hltn"), ":18515 ")
 	})
