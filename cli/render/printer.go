@@ -128,11 +128,26 @@ func (p *Printer) paint(m Mood, text string) string {
 // terminal that is too narrow for it. JSON and CSV have no place for it and leave
 // it out.
 func (p *Printer) Note(m Mood, format string, args ...any) error {
+	p.head = nil
+	return p.Aside(m, fmt.Sprintf(format, args...))
+}
+
+// Aside is Note within a table: the rows after it belong to those before it, and
+// get no header of their own.
+func (p *Printer) Aside(m Mood, lines ...string) error {
 	if p.format != Table {
 		return nil
 	}
-	p.head = nil
-	lines := []string{"# " + fmt.Sprintf(format, args...)}
+	for _, line := range lines {
+		if err := p.aside(m, "# "+line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Printer) aside(m Mood, line string) error {
+	lines := []string{line}
 	if width := p.width(); width > 0 && utf8.RuneCountInString(lines[0]) > width {
 		room := max(foldLeast, width-foldIndent)
 		first, below := fold{beside: room, below: room}.split(lines[0])

@@ -320,3 +320,31 @@ func TestCSVRefusesWhatIsNoStruct(t *testing.T) {
 		t.Error("7 was flattened")
 	}
 }
+
+// A note ends a table, so that what follows has a header again; an aside does not.
+func TestAside(t *testing.T) {
+	var b strings.Builder
+	p := New(&b, Table)
+	row := func() {
+		if err := p.Print(other{"one"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row()
+	if err := p.Aside(Faint, "of two", "lines"); err != nil {
+		t.Fatal(err)
+	}
+	row()
+	if err := p.Note(Plain, "the end"); err != nil {
+		t.Fatal(err)
+	}
+	row()
+	const want = "name rank\none     3\n# of two\n# lines\none     3\n# the end\nname rank\none     3\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nexpected\n%s", b.String(), want)
+	}
+	b.Reset()
+	if p = New(&b, JSON); p.Aside(Plain, "not for programs") != nil || b.Len() > 0 {
+		t.Errorf("JSON has %q", b.String())
+	}
+}
