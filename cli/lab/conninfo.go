@@ -1,0 +1,84 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+
+	"ringcli/verbs"
+)
+
+// ConnInfo is what an end tells the other of itself: all that INIT to RTR and a
+// WRITE or a READ need to know of a peer.
+type ConnInfo struct {
+	GID     verbs.GID `json:"gid"`      // RoCE: where the peer is
+	LID     uint16    `json:"lid"`      // InfiniBand: the same; 0 on Ethernet
+	QPN     uint32    `json:"qpn"`      // its queue pair
+	PSN     uint32    `json:"psn"`      // of the first packet that it sends
+	PortNum int       `json:"port_num"` // its device's port
+	SL      uint8     `json:"sl"`
+	MTU     int       `json:"mtu"`   // bytes that it proposes
+	RAddr   uint64    `json:"raddr"` // its memory region
+	RKey    uint32    `json:"rkey"`
+	// What follows is not in the document's struct: what the two ends compare, and
+	// what a soft device needs of another.
+	Length    uint64 `json:"length"` // of the memory region
+	Bytes     int    `json:"bytes"`  // of each message
+	LinkLayer string `json:"link_layer"`
+	UDPPort   uint16 `json:"udp_port"`
+	Soft      bool   `json:"soft"`
+	Device    string `json:"device"`
+}
+
+// info fills in what this end is.
+func (p *pair) info() (ConnInfo, error) {
+	mtu, err := p.mtu()
+	if err != nil {
+		return ConnInfo{}, err
+	}
+	s := p.s
+	// A socket is bound by now: the entry is asked for again.
+	entry, err := s.ctx.QueryGID(s.port.Num, s.choice.Entry.Index)
+	if err != nil {
+		return ConnInfo{}, fmt.Errorf("query GID %d of %s: %w", s.choice.Entry.Index, s.ctx.Device().Name(), err)
+	}
+	device := s.ctx.Device().Name()
+	return ConnInfo{
+		GID: entry.GID, LID: s.port.Attr.LID, QPN: p.qp.Num(), PSN: p.psn, PortNum: s.port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
+		RAddr: p.mr.Addr(), RKey: p.mr.RKey(), Length: p.mr.Length(), Bytes: s.o.Bytes,
+		LinkLayer: s.port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, Soft: strings.HasPrefix(device, "soft:"), Device: device,
+	}, nil
+}
+
+func (c ConnInfo) linkLayer() verbs.LinkLayer {
+	for _, l := range []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet} {
+		if l.String() == c.LinkLayer {
+			return l
+		}
+	}
+	return 0
+}
+
+func (c ConnInfo) values(v *Values) {
+	v.add("gid", "%s", c.GID)
+	v.add("lid", "%d", c.LID)
+	v.add("qpn", "0x%06x", c.QPN)
+	v.add("psn", "0x%06x", c.PSN)
+	v.add("port_num", "%d", c.PortNum)
+	v.add("sl", "%d", c.SL)
+	v.add("mtu", "%d", c.MTU)
+	v.add("raddr", "%#x", c.RAddr)
+	v.add("rkey", "%#x", c.RKey)
+}
+
+// agree compares what both ends must have alike.
+func (c ConnInfo) agree(peer ConnInfo) error {
+	switch {
+	case c.Bytes != peer.Bytes:
+		return fmt.Errorf("messages are of %d bytes here and of %d at the other end: expected the same --size on both", c.Bytes, peer.Bytes)
+	case c.LinkLayer != peer.LinkLayer:
+		return fmt.Errorf("%s is on %s, and the other end's %s on %s: no packet goes between them", c.Device, c.LinkLayer, peer.Device, peer.LinkLayer)
+	case peer.Length < uint64(parts*peer.Bytes):
+		return fmt.Errorf("the other end's region has %d bytes: expected %d", peer.Length, parts*peer.Bytes)
+	}
+	return nil
+}

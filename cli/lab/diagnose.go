@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"ringcli/verbs"
+)
+
+// statusNames are those of enum ibv_wc_status, without IBV_WC_.
+var statusNames = [...]string{
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR", "BAD_RESP_ERR",
+	"LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR",
+	"REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR", "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+}
+
+func statusName(s verbs.Status) string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return s.String()
+}
+
+// Diagnosis is an error with what explains it.
+type Diagnosis struct {
+	Err error
+	// Causes are what the values themselves show to be wrong.
+	Causes []string
+	// Meaning says what such an error is, in lines of at most 78 columns; may be "".
+	Meaning string
+}
+
+func (d *Diagnosis) Error() string {
+	if len(d.Causes) == 0 {
+		return d.Err.Error()
+	}
+	return d.Err.Error() + ": " + strings.Join(d.Causes, "; ")
+}
+
+// Unwrap makes errors.Is and errors.As look at the error itself.
+func (d *Diagnosis) Unwrap() error { return d.Err }
+
+// Meaning is what a failed step's error means in general; "" if nothing is known.
+func Meaning(err error) string {
+	var d *Diagnosis
+	if errors.As(err, &d) {
+		return d.Meaning
+	}
+	return ""
+}
+
+// diagnose compares what the queue pair and the request held with what the peer
+// said of itself.
+func (p *pair) diagnose(err error, r request, peer ConnInfo, wrong Wrong) error {
+	status, failed := failedStatus(err)
+	if !failed {
+		if errors.Is(err, verbs.ErrTimeout) {
+			return &Diagnosis{Err: err, Causes: p.compare(peer)}
+		}
+		return err
+	}
+	d := &Diagnosis{Err: err, Meaning: meanings[status]}
+	switch status {
+	case verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RemoteOpError:
+		if key := or(wrong.RKey, peer.RKey); r.op != verbs.OpSend && key != peer.RKey {
+			d.Causes = append(d.Causes, fmt.Sprintf("the %s named rkey %#x, and the peer's region has rkey %#x", r.op, key, peer.RKey))
+		}
+		first := partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.s.o.Bytes)
+		if last := first + uint64(p.s.o.Bytes); r.op != verbs.OpSend && (first < peer.RAddr || last < first || last > peer.RAddr+peer.Length) {
+			d.Causes = append(d.Causes, fmt.Sprintf("the %s reached for %d bytes at %#x, and the peer's region is %d bytes at %#x",
+				r.op, p.s.o.Bytes, first, peer.Length, peer.RAddr))
+		}
+	case verbs.RetryExceeded, verbs.FlushError, verbs.ResponseTimeout:
+		d.Causes = p.compare(peer)
+	}
+	return d
+}
+
+// compare says where the live queue pair names another peer than the one that
+// there is.
+func (p *pair) compare(peer ConnInfo) []string {
+	a, _, err := p.qp.Query()
+	if err != nil {
+		return nil
+	}
+	var causes []string
+	if a.DestQPN != peer.QPN {
+		causes = append(causes, fmt.Sprintf("dest_qp_num is 0x%06x, and the peer's queue pair is 0x%06x", a.DestQPN, peer.QPN))
+	}
+	if a.AH.IsGlobal && a.AH.GRH.DGID != peer.GID {
+		causes = append(causes, fmt.Sprintf("dgid is %s, and the peer's is %s", a.AH.GRH.DGID, peer.GID))
+	}
+	return causes
+}
+
+// lostPackets says why an end that expects another first PSN than its peer sends
+// hears nothing.
+func lostPackets(wrong Wrong, peer ConnInfo) string {
+	if wrong.PSN == nil || *wrong.PSN == peer.PSN {
+		return ""
+	}
+	return fmt.Sprintf("rq_psn was set to 0x%06x, and the peer's first packet has PSN 0x%06x: it is taken for an old one or for one too early, and is not delivered", *wrong.PSN, peer.PSN)
+}
+
+var meanings = map[verbs.Status]string{
+	verbs.RemoteAccessError: `REM_ACCESS_ERR: the peer's adapter has refused the request with a NAK and
+taken its queue pair to ERR. It reaches memory only if the rkey is that of a
+region in the queue pair's own PD, the whole range lies within the region, and
+both region and queue pair allow the operation. The peer's program was not
+asked, and gets no completion.`,
+	verbs.RemoteInvalidRequest: `REM_INV_REQ_ERR: the peer's adapter understood the request and cannot serve
+it: the operation is not enabled in its queue pair (qp_access_flags), or a
+message is longer than the receive that was posted for it.`,
+	verbs.RetryExceeded: `RETRY_EXC_ERR: no answer came, through all of retry_cnt retries of the ACK
+timeout each. Nothing says why: the packets go to another queue pair or
+address (dest_qp_num, dgid), are dropped for their PSN (rq_psn), are lost on
+the way (firewall, MTU, a link that is down), or the peer has not yet reached
+RTR or is in ERR.`,
+	verbs.RNRRetryExceeded: `RNR_RETRY_EXC_ERR: the peer had no receive posted, through all of rnr_retry
+retries. Post receives before the peer sends.`,
+	verbs.FlushError: `WR_FLUSH_ERR: the request was not the one that failed. Its queue pair went to
+ERR before it could run, and all that was outstanding is flushed; the first
+failed completion has the reason.`,
+	verbs.LocalProtectionError: `LOC_PROT_ERR: the own adapter refused a piece of memory: the lkey is not that
+of a region in the queue pair's PD, or the range does not lie within it.`,
+	verbs.LocalLengthError: `LOC_LEN_ERR: a message is longer than the receive that was posted for it.`,
+}

@@ -1,0 +1,108 @@
+// Package lab walks two queue pairs through everything that verbs ask for, one
+// step at a time: lab A within one process, lab C between two hosts. Each step
+// tells what the objects themselves say once it is taken, and fails if that is
+// not what it should be, so that a wrong value can be tried and seen to fail.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// Options say what a lab works with.
+type Options struct {
+	Device   string // as --device has it; "auto" chooses
+	Port     int
+	GIDIndex *int // nil: chosen
+	MTU      verbs.MTU
+	SL       uint8
+	// TrafficClass is that of the GRH.
+	TrafficClass uint8
+	// QPTimeout, RetryCnt, RNRRetry and MinRNRTimer are as in verbs.QPAttr.
+	QPTimeout, RetryCnt, RNRRetry, MinRNRTimer uint8
+	// Bytes is the length of each message.
+	Bytes int
+	// Timeout is the longest single wait.
+	Timeout time.Duration
+	// Wrong are values to use in place of the proper ones.
+	Wrong Wrong
+	// Begin is told the step that is about to be taken, Done how it went. An
+	// error of theirs, such as of an output that is gone, ends the lab.
+	Begin func(Step) error
+	Done  func(Step) error
+}
+
+// Wrong are values that this end uses in place of those that its peer told; nil
+// is the proper one. In lab A it is queue pair 0 that uses them.
+type Wrong struct {
+	DestQPN *uint32 // dest_qp_num of INIT to RTR
+	PSN     *uint32 // rq_psn of INIT to RTR
+	RAddr   *uint64 // remote address of WRITE and READ
+	RKey    *uint32 // rkey of WRITE and READ
+}
+
+// Step is a step of a lab and what came of it.
+type Step struct {
+	Number  int // from 1
+	Name    string
+	Call    string // what it is in libibverbs
+	Explain string // what it does and why: lines of at most 78 columns
+	// Values are what this end's objects say now, Peer what the other end's do:
+	// in lab A queue pair 1's.
+	Values, Peer Values
+	Err          error
+}
+
+// Value is something that a live object says of itself.
+type Value struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Values are in the order in which a person should read them.
+type Values []Value
+
+func (v *Values) add(name, format string, args ...any) {
+	*v = append(*v, Value{name, fmt.Sprintf(format, args...)})
+}
+
+// Get returns the value of a name; empty if there is none.
+func (v Values) Get(name string) string {
+	for _, x := range v {
+		if x.Name == name {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+// walk takes the steps in order, telling of each, until one fails. What a step
+// gives back is kept in it also where it fails.
+func (o *Options) walk(ctx context.Context, steps []Step, take func(context.Context, *Step) error) error {
+	for i := range steps {
+		s := &steps[i]
+		s.Number = i + 1
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := o.Begin(*s); err != nil {
+			return err
+		}
+		s.Err = take(ctx, s)
+		if ctx.Err() != nil && s.Err != nil {
+			return context.Cause(ctx)
+		}
+		told := o.Done(*s)
+		if s.Err != nil {
+			return errors.Join(fmt.Errorf("step %d, %s: %w", s.Number, s.Name, s.Err), told)
+		}
+		if told != nil {
+			return told
+		}
+	}
+	return nil
+}

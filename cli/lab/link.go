@@ -1,0 +1,314 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+)
+
+// frameType marks a lab's frames, so that a ring's node and a lab tell each other
+// apart; linkVersion is that of what the frames mean.
+const (
+	frameType   = bootstrap.Type("lab")
+	linkVersion = 1
+)
+
+// report is what an end tells the other at each point where they meet.
+type report struct {
+	Version int    `json:"version"`
+	Phase   string `json:"phase"` // where they meet
+	Values  Values `json:"values,omitempty"`
+	// Info is there once, in the exchange.
+	Info *ConnInfo `json:"conn_info,omitempty"`
+	// Error is why this end goes no further; Gone says that it is for no failure of
+	// its own.
+	Error string `json:"error,omitempty"`
+	Gone  bool   `json:"gone,omitempty"`
+	// Status is that of the completion that failed, if it was one.
+	Status verbs.Status `json:"wc_status,omitempty"`
+}
+
+// link is the TCP connection of two ends. Its methods belong to one goroutine;
+// another one reads, until the connection ends.
+type link struct {
+	conn    net.Conn
+	rank    int
+	timeout time.Duration
+	inbox   chan incoming
+	reading sync.WaitGroup
+	early   *incoming // taken from the inbox ahead of its time
+	last    string    // phase that the peer has reported
+}
+
+// incoming is what was read.
+type incoming struct {
+	report report
+	err    error
+}
+
+const (
+	// redial is the pause before rank 1 tries again: the other end's people start it
+	// by hand.
+	redial = 100 * time.Millisecond
+	// grace is how much longer an end waits for the other's report than either waits
+	// for anything else: the report of a wait in vain must still arrive.
+	grace = 5 * time.Second
+	// farewell is how long an end that closes lets the other read what was sent.
+	farewell = 2 * time.Second
+	// strangerPause is how long a stranger's first bytes may dribble in.
+	strangerPause = 100 * time.Millisecond
+)
+
+// meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
+// answers. Strangers are turned away, and named if it was in vain.
+func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*link, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLate)
+	defer cancel()
+	var conn net.Conn
+	var first *report
+	var err error
+	if rank == 0 {
+		conn, first, err = listen(ctx, own)
+	} else {
+		conn, err = dial(ctx, own.Addr(), peer)
+	}
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errTooLate) {
+			return nil, fmt.Errorf("%w within %s", err, timeout)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	l := &link{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	if first != nil {
+		l.inbox <- incoming{report: *first}
+	}
+	l.reading.Add(1)
+	go l.read()
+	return l, nil
+}
+
+var errTooLate = errors.New("deadline passed")
+
+// listen accepts callers until one is a lab's other end.
+func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", own.String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
+	}
+	defer func() { _ = listener.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	came := ""
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				return nil, nil, fmt.Errorf("accept rank 1 on %s: %w", own, err)
+			}
+			return nil, nil, fmt.Errorf("rank 1 has not connected to %s%s", own, came)
+		}
+		first, err := greet(ctx, conn)
+		if err == nil {
+			return conn, first, nil
+		}
+		_ = conn.Close()
+		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
+	}
+}
+
+// greet reads a caller's first report.
+func greet(ctx context.Context, conn net.Conn) (*report, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	if err := conn.SetReadDeadline(time.Now().Add(grace)); err != nil {
+		return nil, err
+	}
+	var head headReader
+	head.from = conn
+	r, err := readReport(&head)
+	if errors.Is(err, bootstrap.ErrNotFrame) {
+		_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
+		_, _ = io.Copy(io.Discard, io.LimitReader(&head, int64(len(head.kept)))) // what there is
+		return nil, fmt.Errorf("%s is there, not a lab", bootstrap.Identify(head.bytes()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r, conn.SetReadDeadline(time.Time{})
+}
+
+// headReader keeps the first bytes that it has read.
+type headReader struct {
+	from io.Reader
+	kept [128]byte
+	n    int
+}
+
+func (h *headReader) Read(b []byte) (int, error) {
+	n, err := h.from.Read(b)
+	h.n += copy(h.kept[h.n:], b[:n])
+	return n, err
+}
+
+func (h *headReader) bytes() []byte { return h.kept[:h.n] }
+
+// dial calls from the address that RDMA uses, too.
+func dial(ctx context.Context, own netip.Addr, peer netip.AddrPort) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(own, 0))}
+	for {
+		conn, err := d.DialContext(ctx, "tcp", peer.String())
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rank 0 has not answered on %s (%w): start `ringcli lab c --index 0` there", peer, err)
+		case <-time.After(redial):
+		}
+	}
+}
+
+// read gives what arrives to the inbox until the connection ends.
+func (l *link) read() {
+	defer l.reading.Done()
+	defer close(l.inbox)
+	r := bufio.NewReader(l.conn)
+	for {
+		report, err := readReport(r)
+		l.inbox <- incoming{report, err} // has room: the ends take turns
+		if err != nil {
+			return
+		}
+	}
+}
+
+func readReport(r io.Reader) (report, error) {
+	f, err := bootstrap.ReadFrame(r)
+	if err != nil {
+		return report{}, err
+	}
+	if f.Type != frameType {
+		return report{}, fmt.Errorf("a ringcli that sends a %s frame is there: expected one that runs `lab c`, not `connect`", f.Type)
+	}
+	var rep report
+	if err := json.Unmarshal(f.Payload, &rep); err != nil {
+		return rep, fmt.Errorf("a report that cannot be read: %w", err)
+	}
+	if f.Version != bootstrap.Version || rep.Version != linkVersion {
+		return rep, fmt.Errorf("the other end's lab is of version %d.%d, this one of %d.%d: run the same ringcli on both hosts",
+			f.Version, rep.Version, bootstrap.Version, linkVersion)
+	}
+	return rep, nil
+}
+
+// send tells the other end.
+func (l *link) send(r report) error {
+	r.Version = linkVersion
+	payload, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	b, err := bootstrap.AppendFrame(nil, &bootstrap.Frame{
+		Version: bootstrap.Version, Type: frameType, Sender: l.rank, Receiver: 1 - l.rank, Edge: 1, Payload: payload,
+	})
+	if err != nil {
+		return err
+	}
+	if err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout)); err != nil {
+		return err
+	}
+	if _, err := l.conn.Write(b); err != nil {
+		return fmt.Errorf("tell rank %d: %w", 1-l.rank, err)
+	}
+	return nil
+}
+
+// receive waits for the other end's report of a phase.
+func (l *link) receive(ctx context.Context, phase string) (report, error) {
+	timer := time.NewTimer(l.timeout + grace)
+	defer timer.Stop()
+	var in incoming
+	if l.early != nil {
+		in, l.early = *l.early, nil
+	} else {
+		select {
+		case <-ctx.Done():
+			return report{}, context.Cause(ctx)
+		case <-timer.C:
+			return report{}, fmt.Errorf("rank %d (%s) has not reported %q within %s; %s",
+				1-l.rank, l.conn.RemoteAddr(), phase, l.timeout+grace, l.progress())
+		case got, open := <-l.inbox:
+			if !open {
+				got.err = io.EOF
+			}
+			in = got
+		}
+	}
+	switch {
+	case in.err != nil:
+		if errors.Is(in.err, io.EOF) {
+			in.err = errors.New("it has closed the connection: it was interrupted, or has ended")
+		}
+		return report{}, fmt.Errorf("rank %d (%s): awaited its report of %q; %s: %w", 1-l.rank, l.conn.RemoteAddr(), phase, l.progress(), in.err)
+	case in.report.Phase != phase:
+		return report{}, fmt.Errorf("rank %d (%s) reports %q, expected %q", 1-l.rank, l.conn.RemoteAddr(), in.report.Phase, phase)
+	}
+	l.last = phase
+	return in.report, nil
+}
+
+func (l *link) progress() string {
+	if l.last == "" {
+		return "nothing had come from it"
+	}
+	return fmt.Sprintf("its last was %q", l.last)
+}
+
+// gone looks, without waiting, whether the other end has given up.
+func (l *link) gone() error {
+	if l.early == nil {
+		select {
+		case in, open := <-l.inbox:
+			if !open {
+				in.err = io.EOF
+			}
+			l.early = &in
+		default:
+			return nil
+		}
+	}
+	if l.early.err != nil || l.early.report.Error != "" {
+		return errPeerGone
+	}
+	return nil
+}
+
+// errPeerGone ends a wait that the other end has made vain; its report says why.
+var errPeerGone = errors.New("the other end has given up")
+
+// Close lets the other end read what was sent, and ends the connection.
+func (l *link) Close() error {
+	if c, ok := l.conn.(*net.TCPConn); ok && c.CloseWrite() == nil {
+		// Data that nobody has read would turn the end into a reset, which takes
+		// away from the peer what it has not read yet.
+		_ = c.SetReadDeadline(time.Now().Add(farewell))
+		for range l.inbox {
+		}
+	}
+	err := l.conn.Close()
+	l.reading.Wait()
+	return err
+}

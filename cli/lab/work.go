@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// wrID names a request: whose it is and what it does, so that a completion can be
+// told from its ID alone.
+func (p *pair) wrID(op verbs.WCOpcode) uint64 { return uint64(p.index)<<8 | uint64(op) }
+
+// postRecv hands the queue pair a place for a message.
+func (p *pair) postRecv() error {
+	_, err := p.qp.PostRecv([]verbs.WorkRequest{{ID: p.wrID(verbs.WCRecv), SGL: p.sgl(partReceive)}})
+	return err
+}
+
+func (p *pair) sgl(part int) []verbs.SGE {
+	n := p.s.o.Bytes
+	return []verbs.SGE{{Addr: partAddr(p.mr.Addr(), part, n), Length: uint32(n), LKey: p.mr.LKey()}}
+}
+
+// request is a send request and what its completion must be.
+type request struct {
+	op   verbs.Opcode
+	done verbs.WCOpcode
+	part int // local: where it takes its bytes from, or puts them
+	// target is the part of the peer's memory that it reaches.
+	target int
+}
+
+var (
+	sending = request{op: verbs.OpSend, done: verbs.WCSend, part: partSource}
+	writing = request{op: verbs.OpWrite, done: verbs.WCWrite, part: partSource, target: partWritten}
+	reading = request{op: verbs.OpRead, done: verbs.WCRead, part: partRead, target: partSource}
+)
+
+// post hands a request to the queue pair, and says what is in it.
+func (p *pair) post(r request, peer ConnInfo, wrong Wrong, v *Values) error {
+	wr := verbs.WorkRequest{ID: p.wrID(r.done), SGL: p.sgl(r.part), Opcode: r.op, Flags: verbs.FlagSignaled}
+	if r.op != verbs.OpSend {
+		wr.RKey = or(wrong.RKey, peer.RKey)
+		wr.RemoteAddr = partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.s.o.Bytes)
+		v.add("remote_addr", "%#x", wr.RemoteAddr)
+		v.add("rkey", "%#x", wr.RKey)
+	}
+	_, err := p.qp.PostSend([]verbs.WorkRequest{wr})
+	return err
+}
+
+// interrupted tells that the other end has given up, which makes waiting for a
+// completion vain; nil where there is nobody to tell.
+type interrupted func() error
+
+// waitAll polls the queue until each of the IDs has completed, and returns the
+// completions in that order. It fails with the first that failed, or at the
+// deadline with what had come.
+func (s *station) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
+	found := make([]verbs.Completion, len(ids))
+	came := make([]bool, len(ids))
+	waiter := verbs.Waiter{CQ: s.cq, Channel: s.channel, Policy: verbs.WaitBlock}
+	deadline := time.Now().Add(s.o.Timeout)
+	var wc [cqDepth]verbs.Completion
+	for missing := len(ids); missing > 0; {
+		n, err := s.cq.Poll(wc[:])
+		if err != nil {
+			return nil, fmt.Errorf("poll the completion queue: %w", err)
+		}
+		for _, c := range wc[:n] {
+			if c.Status != verbs.Success {
+				return nil, &CompletionError{c}
+			}
+			for i, id := range ids {
+				if id == c.ID && !came[i] {
+					found[i], came[i] = c, true
+					missing--
+				}
+			}
+		}
+		if n > 0 {
+			waiter.Reset()
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if gone != nil {
+			if err := gone(); err != nil {
+				return nil, err
+			}
+		}
+		if !time.Now().Before(deadline) {
+			return nil, s.late(ids, came)
+		}
+		if err := waiter.Wait(); err != nil {
+			return nil, fmt.Errorf("wait for a completion: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// late says what was awaited and what had come.
+func (s *station) late(ids []uint64, came []bool) error {
+	var text string
+	for i, id := range ids {
+		state := "has not come"
+		if came[i] {
+			state = "came"
+		}
+		text += fmt.Sprintf("; the completion of %s %s", verbs.WCOpcode(id&0xff), state)
+	}
+	return fmt.Errorf("%w after %s%s", verbs.ErrTimeout, s.o.Timeout, text)
+}
+
+// CompletionError is a request that failed.
+type CompletionError struct{ verbs.Completion }
+
+func (e *CompletionError) Error() string {
+	return fmt.Sprintf("%s failed: %s (%d, %s)", verbs.WCOpcode(e.ID&0xff), statusName(e.Status), uint32(e.Status), e.Status)
+}
+
+// Unwrap makes errors.As find the status.
+func (e *CompletionError) Unwrap() error { return &verbs.StatusError{Status: e.Status} }
+
+// completionValues are what completions say, under the names of their opcodes.
+func completionValues(v *Values, list ...verbs.Completion) {
+	for _, c := range list {
+		name := strings.ToLower(c.Opcode.String())
+		v.add(name+"_status", "%s", c.Status)
+		if c.Opcode >= verbs.WCRecv {
+			v.add(name+"_byte_len", "%d", c.ByteLen)
+		}
+	}
+}
+
+// failedStatus is the status of the completion in an error.
+func failedStatus(err error) (verbs.Status, bool) {
+	var failed *CompletionError
+	if !errors.As(err, &failed) {
+		return 0, false
+	}
+	return failed.Status, true
+}

@@ -1,0 +1,360 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/lab"
+	"ringcli/cli/render"
+	"ringcli/configs"
+	"ringcli/verbs"
+)
+
+// settingsOfLab are the settings that labs take.
+var settingsOfLab = []string{
+	"list", "index", "tcp-port", "timeout", "device", "port", "gid-index", "mtu", "sl", "traffic-class",
+	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
+}
+
+// settingsOfTwo are those that are about two hosts.
+var settingsOfTwo = []string{"list", "index", "tcp-port"}
+
+var labWords = []string{"a", "c"}
+
+// labBytes is the default length of a lab's messages: more than one packet at
+// most path MTUs, and quickly compared.
+const labBytes = 8 << 10
+
+func labCommands() []Command {
+	return []Command{{
+		Name: "lab", Group: groupRing, Where: Process,
+		Summary: "Walk verbs step by step: two queue pairs in one process, or on two hosts",
+		Long: `Takes every step that two queue pairs need to talk to each other, one by one,
+and shows what the live objects say after each; then sends, writes and reads,
+with every byte verified where it arrives.
+
+  lab a  one process, two queue pairs, no sockets
+  lab c  two hosts: rank 0 listens, rank 1 connects, and they swap over TCP
+         what each must know of the other
+
+--explain says before each step what it does, why, and what it is called in
+libibverbs, and when one fails, what its error means. --rkey and its like use
+wrong values on purpose, to see what comes of them; the lab then fails, with
+exit code 2, on both ends.`,
+		Example: `  ringcli lab a --explain
+  ringcli lab a --device soft:lo --rkey 0xdeadbeef
+  ringcli lab c --index 0 --list node0,node1     on node0
+  ringcli lab c --index 1 --list node0,node1     on node1`,
+		Args: "LAB", Words: labWords, CheckArgs: checkLab,
+		Settings: settingsOfLab,
+		Flags: func(fs *pflag.FlagSet) {
+			fs.Bool("explain", false, "say before each step what it does and why")
+			sizeFlag(fs, "size", labBytes, "bytes of each message")
+			optionalFlag(fs, "rkey", 0, 1<<32-1, "rkey to use in WRITE and READ (the peer's)")
+			optionalFlag(fs, "raddr", 0, 1<<63-1, "address to WRITE to and READ from (the peer's region)")
+			optionalFlag(fs, "psn", 0, 1<<24-1, "PSN to expect first, rq_psn (the peer's)")
+			optionalFlag(fs, "dest-qpn", 0, 1<<24-1, "queue pair to talk to, dest_qp_num (the peer's)")
+		},
+		Run: runLab,
+	}}
+}
+
+func checkLab(args []string) error {
+	expected := "expected one of " + strings.Join(labWords, ", ")
+	switch {
+	case len(args) == 0:
+		return usageError("lab: which one? %s", expected)
+	case len(args) > 1:
+		return usageError("lab %s: unexpected argument %q: %s, alone", args[0], args[1], expected)
+	}
+	for _, word := range labWords {
+		if args[0] == word {
+			return nil
+		}
+	}
+	return usageError("lab %q: %s", args[0], expected)
+}
+
+// maxLabBytes keeps four such messages far below what can be registered.
+const maxLabBytes = 64 << 20
+
+func runLab(ctx context.Context, s *Session, call Call) error {
+	which := call.Args[0]
+	size := sizeOf(call.Flags, "size")
+	if size < 1 || size > maxLabBytes {
+		return usageError("lab --size %s: expected 1 to %s", configs.FormatSize(size), configs.FormatSize(maxLabBytes))
+	}
+	r := &labRun{session: s, lab: which, explain: isOn(call.Flags, "explain"), begun: time.Now(), mark: markOf(s)}
+	o := labOptions(s.Config, call.Flags)
+	o.Bytes, o.Begin, o.Done = int(size), r.begin, r.done
+	var err error
+	switch which {
+	case "a":
+		for _, name := range settingsOfTwo {
+			if call.Flags.Changed(name) {
+				return usageError("lab a --%s: lab a is within one process: `lab c` is between two hosts", name)
+			}
+		}
+		err = lab.A(ctx, o)
+	case "c":
+		list, index, missing := labPlace(s.Config)
+		if missing != nil {
+			return missing
+		}
+		r.rank = &index
+		err = lab.C(ctx, index, []string{list}, s.Config.Int("tcp-port"), o)
+	}
+	return r.conclude(ctx, err)
+}
+
+// labPlace says which end this is.
+func labPlace(c *configs.Config) (list string, index int, err error) {
+	list, index = c.String("list"), c.Int("index")
+	switch {
+	case list == "":
+		return "", 0, usageError("lab c: no server list: expected --list HOST0,HOST1, the same on both hosts")
+	case !c.IsSet("index"):
+		return "", 0, usageError("lab c: no index: expected --index 0 on the host that listens, --index 1 on the one that connects")
+	}
+	return list, index, nil
+}
+
+func labOptions(c *configs.Config, fs *pflag.FlagSet) lab.Options {
+	o := lab.Options{
+		Device: c.String("device"), Port: c.Int("port"), SL: uint8(c.Int("sl")), TrafficClass: uint8(c.Int("traffic-class")),
+		QPTimeout: uint8(c.Int("qp-timeout")), RetryCnt: uint8(c.Int("retry-cnt")), RNRRetry: uint8(c.Int("rnr-retry")),
+		MinRNRTimer: uint8(c.Int("min-rnr-timer")), Timeout: c.Duration("timeout"),
+		Wrong: lab.Wrong{
+			DestQPN: optionalOf[uint32](fs, "dest-qpn"), PSN: optionalOf[uint32](fs, "psn"),
+			RAddr: optionalOf[uint64](fs, "raddr"), RKey: optionalOf[uint32](fs, "rkey"),
+		},
+	}
+	if index := c.Int("gid-index"); index >= 0 {
+		o.GIDIndex = &index
+	}
+	if bytes := c.Int("mtu"); bytes > 0 {
+		o.MTU, _ = verbs.MTUFromBytes(bytes) // the setting takes no other values
+	}
+	return o
+}
+
+// optionalOf is the value of an optional flag; nil if it was not given.
+func optionalOf[T uint32 | uint64](fs *pflag.FlagSet, name string) *T {
+	given := value[optional](fs, name).value
+	if given == nil {
+		return nil
+	}
+	v := T(*given)
+	return &v
+}
+
+// labRun prints a lab as it goes.
+type labRun struct {
+	session *Session
+	lab     string
+	rank    *int
+	explain bool
+	begun   time.Time
+	mark    map[bool]string
+	steps   int // that were taken
+	device  string
+	meaning string
+	end     func() // of the progress line
+}
+
+// marks tick a step off, or not.
+var (
+	asciiMarks   = map[bool]string{true: "ok", false: "FAIL"}
+	unicodeMarks = map[bool]string{true: "✓", false: "✗"}
+)
+
+// markOf returns the marks that the output can show: a terminal says by its locale
+// that it takes UTF-8 (locale(7)); what is no terminal is for grep.
+func markOf(s *Session) map[bool]string {
+	if !render.IsTerminal(s.stdout) {
+		return asciiMarks
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := os.Getenv(name); v != "" {
+			v = strings.ToLower(strings.ReplaceAll(v, "-", ""))
+			if strings.Contains(v, "utf8") {
+				return unicodeMarks
+			}
+			return asciiMarks
+		}
+	}
+	return asciiMarks
+}
+
+func (r *labRun) begin(step lab.Step) error {
+	if r.explain && r.session.Out.Format() == render.Table {
+		lines := []string{fmt.Sprintf("%d. %s: %s", step.Number, step.Name, step.Call)}
+		if step.Number > 1 {
+			if err := r.session.Out.Text("\n"); err != nil {
+				return err
+			}
+		}
+		if err := r.session.Out.Aside(render.Faint, append(lines, strings.Split(step.Explain, "\n")...)...); err != nil {
+			return err
+		}
+	}
+	r.end = r.session.Progress.Clock("lab %s, step %d, %s", r.lab, step.Number, step.Name)
+	return nil
+}
+
+func (r *labRun) done(step lab.Step) error {
+	r.end()
+	if step.Err == nil {
+		r.steps++
+	}
+	if device := step.Values.Get("device"); device != "" {
+		r.device = device
+	}
+	record := LabStep{
+		Command: "lab", OK: step.Err == nil, Lab: r.lab, Rank: r.rank, Step: step.Number, Name: step.Name, Call: step.Call,
+		Values: valueMap(step.Values), Peer: valueMap(step.Peer), own: step.Values, peer: step.Peer, mark: r.mark[step.Err == nil],
+	}
+	if step.Err != nil {
+		record.Error, r.meaning = step.Err.Error(), lab.Meaning(step.Err)
+	}
+	if r.explain {
+		record.Explain, record.Meaning = oneLine(step.Explain), oneLine(r.meaning)
+	}
+	return r.session.Out.Print(record)
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", " ") }
+
+func valueMap(values lab.Values) map[string]string {
+	if len(values) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(values))
+	for _, v := range values {
+		m[v.Name] = v.Text
+	}
+	return m
+}
+
+// conclude prints the summary, and after a failure what its error means.
+func (r *labRun) conclude(ctx context.Context, err error) error {
+	if r.end != nil {
+		r.end()
+	}
+	if err == nil || ExitCode(interrupted(ctx, err)) == ExitCritical {
+		if printed := r.explainFailure(); printed != nil {
+			err = errors.Join(err, printed)
+		}
+		result := LabResult{
+			Command: "lab", OK: err == nil, Lab: r.lab, Rank: r.rank, Device: r.device, Steps: r.steps, Seconds: time.Since(r.begun).Seconds(),
+		}
+		if printed := r.session.Out.Print(result); printed != nil {
+			err = errors.Join(err, printed)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("lab %s: %w", r.lab, err)
+	}
+	return nil
+}
+
+// explainFailure says what the error of the step that failed means.
+func (r *labRun) explainFailure() error {
+	if !r.explain || r.meaning == "" {
+		return nil
+	}
+	return r.session.Out.Aside(render.Bad, strings.Split(r.meaning, "\n")...)
+}
+
+// LabStep is a step of a lab, with what the live objects of both ends said after it.
+type LabStep struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Lab     string `json:"lab"`            // a or c
+	Rank    *int   `json:"rank,omitempty"` // lab c: which end this is
+	Step    int    `json:"step"`           // from 1
+	Name    string `json:"name"`
+	Call    string `json:"call"` // the libibverbs functions that it stands for
+	// Values are this end's, in lab a queue pair 0's, under libibverbs' names.
+	Values map[string]string `json:"values,omitempty"`
+	// Peer are the other end's, in lab a queue pair 1's.
+	Peer    map[string]string `json:"peer,omitempty"`
+	Explain string            `json:"explain,omitempty"` // with --explain
+	Error   string            `json:"error,omitempty"`
+	Meaning string            `json:"meaning,omitempty"` // of the error, with --explain
+
+	own, peer lab.Values // in order
+	mark      string
+}
+
+// Columns implements render.Record.
+func (l LabStep) Columns() []render.Column {
+	return []render.Column{
+		{Name: "step"}, {Name: "", Width: 4, Left: true}, {Name: "what", Width: 20, Left: true}, {Name: "live values", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (l LabStep) Cells() []render.Cell {
+	mark, values := render.Cell{Text: l.mark, Mood: render.Good}, render.Cell{Text: valuesText(l.own)}
+	if len(l.peer) > 0 {
+		values.Text = strings.TrimSpace(values.Text + " | " + l.otherEnd() + ": " + valuesText(l.peer))
+	}
+	if !l.OK {
+		mark.Mood, values.Mood = render.Bad, render.Bad
+		values.Text = strings.TrimSuffix(l.Error+"; "+values.Text, "; ")
+	}
+	return []render.Cell{{Text: fmt.Sprint(l.Step)}, mark, {Text: l.Name}, values}
+}
+
+func (l LabStep) otherEnd() string {
+	if l.Rank == nil {
+		return "QP 1"
+	}
+	return fmt.Sprintf("rank %d", 1-*l.Rank)
+}
+
+func valuesText(values lab.Values) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.Name + "=" + v.Text
+	}
+	return strings.Join(list, " ")
+}
+
+// LabResult is how a lab ended.
+type LabResult struct {
+	Command string  `json:"command"`
+	OK      bool    `json:"ok"`
+	Lab     string  `json:"lab"`
+	Rank    *int    `json:"rank,omitempty"`
+	Device  string  `json:"device"`
+	Steps   int     `json:"steps"` // that went well
+	Seconds float64 `json:"seconds"`
+}
+
+// Columns implements render.Record.
+func (l LabResult) Columns() []render.Column {
+	return []render.Column{
+		{Name: "lab", Left: true}, {Name: "result", Left: true}, {Name: "steps"}, {Name: "seconds"}, {Name: "device", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (l LabResult) Cells() []render.Cell {
+	result := render.Cell{Text: "ok: all data verified", Mood: render.Good}
+	if !l.OK {
+		result = render.Cell{Text: "FAILED", Mood: render.Bad}
+	}
+	name := l.Lab
+	if l.Rank != nil {
+		name += fmt.Sprintf(", rank %d", *l.Rank)
+	}
+	return []render.Cell{{Text: name}, result, {Text: fmt.Sprint(l.Steps)}, {Text: figure(l.Seconds)}, {Text: l.Device}}
+}
