@@ -32,8 +32,9 @@ type Harness struct {
 	// two, with the same address or another. It is called once or twice in each
 	// test; the suite closes what it returns.
 	Open func(t testing.TB) (a, b Endpoint)
-	// Quirks is what the provider lacks or does otherwise.
-	Quirks Quirk
+	// Quirks is what the provider lacks or does otherwise. OnlyA and OnlyB are what
+	// one end does alone, where the two are of different providers.
+	Quirks, OnlyA, OnlyB Quirk
 	// Impaired says that packets get lost or mixed up on the way. Then only those
 	// tests run that must pass all the same: a lost NAK, for one, turns any
 	// failure into RetryExceeded.
@@ -148,17 +149,21 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// skip leaves out a test for a quirk, by name.
+// skip leaves out a test for a quirk of either end, by name.
 func (h Harness) skip(t *testing.T, q Quirk) {
 	t.Helper()
-	if h.Quirks&q != 0 {
+	if (h.Quirks|h.OnlyA|h.OnlyB)&q != 0 {
 		t.Skipf("the provider has the quirk %s", q)
 	}
 }
 
+// hasA and hasB tell whether an end has a quirk.
+func (h Harness) hasA(q Quirk) bool { return (h.Quirks|h.OnlyA)&q != 0 }
+func (h Harness) hasB(q Quirk) bool { return (h.Quirks|h.OnlyB)&q != 0 }
+
 // localFault is the status of a request whose own memory may not be touched.
-func (h Harness) localFault() verbs.Status {
-	if h.Quirks&LocalFaultQPOp != 0 {
+func localFault(quirk bool) verbs.Status {
+	if quirk {
 		return verbs.LocalQPOpError
 	}
 	return verbs.LocalProtectionError

@@ -155,7 +155,7 @@ func testMisaligned(t *testing.T, h Harness) {
 // A message that is longer than its receive.
 func testShortReceive(t *testing.T, h Harness) {
 	status := verbs.LocalLengthError
-	if h.Quirks&ShortReceiveInvalid != 0 {
+	if h.hasB(ShortReceiveInvalid) {
 		status = verbs.RemoteInvalidRequest
 	}
 	for _, c := range []struct{ sent, room int }{{100, 99}, {1, 0}, {5000, 4999}, {5000, 1024}, {5000, 10}} {
@@ -173,7 +173,7 @@ func testShortReceive(t *testing.T, h Harness) {
 // Both ends must cut messages alike: what fits one packet passes, more does not.
 func testOtherMTU(t *testing.T, h Harness) {
 	for _, op := range []operation{operations[0], operations[2]} {
-		if op.op == verbs.OpSend && h.Quirks&SendMTUUnchecked != 0 {
+		if op.op == verbs.OpSend && h.hasB(SendMTUUnchecked) {
 			t.Logf("left out for SEND: the provider has the quirk %s", SendMTUUnchecked)
 			continue
 		}
@@ -227,7 +227,7 @@ func testLocalFaults(t *testing.T, h Harness) {
 				l := connect(t, h)
 				l.receives(l.b, 1, 2, l.b.sge(0, 4096))
 				l.post(l.a, l.b.remote(request(op, 1, f.sge(l, l.a)), 8192), send(2))
-				l.a.send.one(1, h.localFault(), "%s with %s", op, f.name)
+				l.a.send.one(1, localFault(h.hasA(LocalFaultQPOp)), "%s with %s", op, f.name)
 				l.a.send.one(2, verbs.FlushError, "behind it")
 				l.awaitState(l.a, verbs.StateErr, "its request failed")
 				if got := l.b.state(t); op != verbs.OpRead && got != verbs.StateRTS {
@@ -242,7 +242,7 @@ func testLocalFaults(t *testing.T, h Harness) {
 			l.post(l.a, send(1, l.a.sge(0, 3000)), send(2))
 			l.a.send.one(1, verbs.RemoteOpError, "a SEND into %s", f.name)
 			l.a.send.one(2, verbs.FlushError, "behind it")
-			l.b.recv.one(1, h.localFault(), "a receive with %s", f.name)
+			l.b.recv.one(1, localFault(h.hasB(LocalFaultQPOp)), "a receive with %s", f.name)
 			l.b.recv.each(verbs.FlushError, 2, 4, "the receives behind it")
 			l.awaitState(l.b, verbs.StateErr, "its receive failed")
 		})
