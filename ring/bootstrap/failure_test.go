@@ -192,7 +192,7 @@ func TestStrangersOnThePort(t *testing.T) {
 	}()
 	nodes := freshNodes(t, 2)
 	zero := openRank(t, configFor(t, nodes, 0))
-	for _, first := range []string{pingpong, "GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x05hello", "SSH-2.0-x\r\n", "\x01\x02", "RNGC\x00\x00\x00\x02[]", ""} {
+	for _, first := range []string{pingpong, perftest, "GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x05hello", "SSH-2.0-x\r\n", "\x01\x02", "RNGC\x00\x00\x00\x02[]", ""} {
 		conn, err := net.Dial("tcp", nodes[0].String())
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestStrangersOnThePort(t *testing.T) {
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(ctx, c) }))
 	mu.Lock()
 	defer mu.Unlock()
-	for _, want := range []string{"ibv_rc_pingpong (52-byte", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
+	for _, want := range []string{"ibv_rc_pingpong (52-byte", "perftest 6.06", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the trace names no %q:\n%s", want, log.String())
 		}
@@ -233,9 +233,19 @@ func (l lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// A stranger in the place of the right neighbour is named at the deadline.
+// A stranger in the place of the right neighbour is named at the deadline: by what
+// it answers, or by hanging up without a word, as ibv_rc_pingpong does.
 func TestStrangerInsteadOfNeighbour(t *testing.T) {
 	t.Parallel()
+	for answer, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP", perftest: "perftest 6.06", "": "ibv_rc_pingpong as a server",
+	} {
+		strangerInsteadOfNeighbour(t, answer, want)
+	}
+}
+
+func strangerInsteadOfNeighbour(t *testing.T, answer, want string) {
+	t.Helper()
 	nodes := freshNodes(t, 2)
 	ln, err := net.Listen("tcp", nodes[1].String())
 	if err != nil {
@@ -248,14 +258,15 @@ func TestStrangerInsteadOfNeighbour(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write([]byte(answer))
 			_ = c.Close()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = exchange(ctx, openRank(t, configFor(t, nodes, 0)))
-	if !strings.Contains(textOf(err), "HTTP") {
-		t.Errorf("%v: expected the HTTP server to be named", err)
+	if !strings.Contains(textOf(err), want) {
+		t.Errorf("%v: expected %q", err, want)
 	}
 }

@@ -70,6 +70,8 @@ func TestIdentify(t *testing.T) {
 		pingpong: "ibv_rc_pingpong (52-byte",
 		"0000:0000:000011:0a0b0c:00000000:00007f0000000000:00000000:":                                                     "perftest, such as ib_write_bw (59-byte",
 		"0000:0000:000011:0a0b0c:00000000:00007f0000000000:00000000:00:00:00:00:00:00:00:00:00:00:ff:ff:7f:00:00:01:\x00": "perftest, such as ib_write_bw (108-byte",
+		perftest:                        "perftest 6.06, such as ib_write_bw (16-byte version)",
+		"6.06\x00":                      "unknown program", // of another length
 		"GET / HTTP/1.1\r\nHost: a\r\n": `HTTP program ("GET / HTTP/1.1")`,
 		"HTTP/1.1 400 Bad Request\r\n":  "HTTP",
 		"\x16\x03\x01\x02\x00\x01\x00":  "TLS",
@@ -83,7 +85,10 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// pingpong is what ibv_rc_pingpong sends first.
+// perftest is what ib_write_bw 6.06 and its like send first, at either end.
+const perftest = "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// pingpong is what ibv_rc_pingpong sends first, as a client.
 const pingpong = "0000:000011:0a0b0c:00000000000000000000ffff7f000001\x00"
 
 func FuzzReadFrame(f *testing.F) {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"regexp"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +22,9 @@ var (
 	// perftest, src/perftest_communication.c: KEY_PRINT_FMT (59 bytes) and
 	// KEY_PRINT_FMT_GID (108 bytes).
 	perftestMessage = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{8}:[0-9a-f]{16}:`)
+	// Its first word, unless it is told not to: its version in 16 bytes, zeros at
+	// the end (exchange_versions).
+	perftestVersion = regexp.MustCompile(`^([0-9]+\.[0-9]+)\x00+$`)
 	httpMessage     = regexp.MustCompile(`^(GET|HEAD|POST|PUT|DELETE|OPTIONS|CONNECT|PATCH|TRACE|PRI) |^HTTP/`)
 )
 
@@ -60,6 +65,8 @@ func Identify(head []byte) string {
 		return fmt.Sprintf("ibv_rc_pingpong (%d-byte address message)", len(bytes.TrimRight(head, "\x00"))+1)
 	case perftestMessage.Match(head):
 		return fmt.Sprintf("perftest, such as ib_write_bw (%d-byte address message)", len(head))
+	case len(head) == 16 && perftestVersion.Match(head):
+		return fmt.Sprintf("perftest %s, such as ib_write_bw (16-byte version)", perftestVersion.FindSubmatch(head)[1])
 	case httpMessage.Match(head):
 		return fmt.Sprintf("an HTTP program (%q)", firstLine(head))
 	case len(head) >= 3 && head[0] == 0x16 && head[1] == 3:
@@ -98,6 +105,8 @@ func explain(conn net.Conn, err error, waited time.Duration) string {
 		return Identify(head) + " is there, not ringcli"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("connected, but said nothing that is a frame in %s", waited)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return "hung up without an answer: something else may have the port (ibv_rc_pingpong as a server does that)"
 	default:
 		return err.Error()
 	}
