@@ -31,8 +31,8 @@ test:
 race:
 	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
-# Real verbs: boots virtual machines with Linux's rdma_rxe (as root; README says
-# what it needs), runs the tests in them and leaves nothing.
+# Real verbs: boots virtual machines with Linux's rdma_rxe, runs the tests in them
+# and leaves nothing. As root on Debian; .ci/run setup installs what that takes.
 test-verbs:
 	$(GO) test -tags rack -count=1 -timeout 10m -v ./verbs/ibv/racktest
 
