@@ -66,7 +66,7 @@ raddr and rkey let the peer reach this end's memory.`
 connects, and each sends what it filled in. It stays open here, so that both
 ends can tell of each step how it went; RDMA itself no longer needs it.`
 	explainPost = `The receive comes first, on both ends, and the ends tell each other so over
-TCP: a SEND that finds none is answered with RNR. Then each end posts its SEND.
+TCP: a SEND that finds none is answered with RNR. Then each end posts its own.
 To post is only to hand over: the call returns before anything has happened.`
 	explainPoll = `To poll takes finished requests out of the completion queue and never waits:
 it returns 0 if there is none. Two are due on each end: of its own SEND, once

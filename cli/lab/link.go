@@ -188,7 +188,7 @@ func (l *link) read() {
 	r := bufio.NewReader(l.conn)
 	for {
 		report, err := readReport(r)
-		l.inbox <- incoming{report, err} // has room: the ends take turns
+		l.inbox <- incoming{report, err}
 		if err != nil {
 			return
 		}
@@ -309,6 +309,8 @@ func (l *link) Close() error {
 		}
 	}
 	err := l.conn.Close()
+	for range l.inbox { // the reader may still have something to give
+	}
 	l.reading.Wait()
 	return err
 }

@@ -1,0 +1,197 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	_ "ringcli/verbs/soft"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options(done func(Step) error) Options {
+	return Options{
+		Device: "soft:lo", Port: 1, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12, Bytes: 5000, Timeout: 20 * time.Second,
+		Begin: func(Step) error { return nil }, Done: done,
+	}
+}
+
+// behind runs lab A on soft:lo and lets a test do something behind its back, when a
+// step is done.
+func behind(t *testing.T, meddle func(*labA, Step)) error {
+	t.Helper()
+	live := memory.Live()
+	var a *labA
+	o := options(func(s Step) error { meddle(a, s); return nil })
+	a = &labA{station: &station{o: &o}}
+	var err error
+	if _, a.local, err = alone(o.Device); err != nil {
+		t.Fatal(err)
+	}
+	err = o.walk(t.Context(), a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
+	if closed := a.Close(); closed != nil {
+		t.Error(closed)
+	}
+	if left := memory.Live() - live; left != 0 {
+		t.Errorf("%d bytes are left behind", left)
+	}
+	return err
+}
+
+// Each value is what the queue pair holds at that time, asked here once more.
+func TestValuesAreLive(t *testing.T) {
+	compared := 0
+	err := behind(t, func(a *labA, s Step) {
+		if s.Values.Get("state") == "" || s.Number == 1 {
+			return
+		}
+		for i, shown := range []Values{s.Values, s.Peer} {
+			q, _, err := a.ends[i].qp.Query()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, held := range map[string]string{
+				"state": q.State.String(), "qp_num": qpnText(a.ends[i].qp.Num()), "dest_qp_num": qpnText(q.DestQPN), "rq_psn": psnText(q.RQPSN),
+				"sq_psn": psnText(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
+			} {
+				if got := shown.Get(name); got != "" && got != held {
+					t.Errorf("step %d: queue pair %d: %s is shown as %s, and it holds %s", s.Number, i, name, got, held)
+				} else if got != "" {
+					compared++
+				}
+			}
+		}
+	})
+	if err != nil || compared < 20 {
+		t.Errorf("%v; %d values were compared", err, compared)
+	}
+}
+
+// What is done behind the lab's back shows: it does not tell what it meant to set.
+func TestValuesAreNotMemory(t *testing.T) {
+	shown := ""
+	err := behind(t, func(a *labA, s Step) {
+		switch s.Name {
+		case "create queue pairs":
+			// To INIT and back with other rights: the step itself sets its own.
+			if err := a.ends[1].toInit(); err != nil {
+				t.Fatal(err)
+			}
+			var v Values
+			if err := a.ends[1].stateValues(&v, verbs.StateInit); err != nil {
+				t.Fatal(err)
+			}
+			attr := verbs.QPAttr{State: verbs.StateInit, PortNum: 1, Access: verbs.AccessRemoteRead}
+			if err := a.ends[1].qp.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
+				t.Fatal(err)
+			}
+			var changed Values
+			if err := a.ends[1].stateValues(&changed, verbs.StateInit); err != nil {
+				t.Fatal(err)
+			}
+			shown = v.Get("qp_access_flags") + " then " + changed.Get("qp_access_flags")
+		case "RTR to RTS":
+			if err := a.ends[0].qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+				t.Fatal(err)
+			}
+			var v Values
+			err := a.ends[0].stateValues(&v, verbs.StateRTS)
+			if err == nil || !strings.Contains(err.Error(), "is in ERR, expected RTS") || v.Get("state") != "ERR" {
+				t.Errorf("%v, %v", err, v)
+			}
+		}
+	})
+	if shown != "0x7 then 0x4" {
+		t.Errorf("access: %s", shown)
+	}
+	// A queue pair in ERR flushes what is posted, and the lab fails with that.
+	var failed *CompletionError
+	if !errors.As(err, &failed) || failed.Status != verbs.FlushError {
+		t.Errorf("a queue pair in ERR: %v", err)
+	}
+}
+
+// A byte that changes on its way is found.
+func TestCheck(t *testing.T) {
+	b := make([]byte, 3000)
+	fill(b, 1, verbs.OpWrite)
+	if err := check(b, 1, verbs.OpWrite); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []struct {
+		end int
+		op  verbs.Opcode
+	}{{0, verbs.OpWrite}, {1, verbs.OpSend}, {1, verbs.OpRead}} {
+		if check(b, wrong.end, wrong.op) == nil {
+			t.Errorf("end %d's %s passes for end 1's WRITE", wrong.end, wrong.op)
+		}
+	}
+	b[2999]++
+	if err := check(b, 1, verbs.OpWrite); err == nil || !strings.Contains(err.Error(), "byte 2999 of 3000") {
+		t.Errorf("a wrong byte: %v", err)
+	}
+	if check(make([]byte, 1), 0, verbs.OpSend) == nil {
+		t.Error("memory that nobody has written passes")
+	}
+}
+
+// A wait in vain ends at its deadline, and says what had come.
+func TestDeadline(t *testing.T) {
+	var err error
+	_ = behind(t, func(a *labA, s Step) {
+		if s.Name != "post RECV" {
+			return
+		}
+		patient := a.o.Timeout
+		a.o.Timeout = 50 * time.Millisecond
+		_, err = a.waitAll(t.Context(), nil, a.ends[0].wrID(verbs.WCRecv))
+		a.o.Timeout = patient
+	})
+	if !errors.Is(err, verbs.ErrTimeout) || !strings.Contains(err.Error(), "after 50ms; the completion of RECV has not come") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	live := memory.Live()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	err := A(ctx, options(func(s Step) error {
+		if s.Number == 9 {
+			cancel(cause)
+		}
+		return nil
+	}))
+	if !errors.Is(err, cause) || memory.Live() != live {
+		t.Errorf("%v, %d bytes are left behind", err, memory.Live()-live)
+	}
+}
+
+// Explanations fit a terminal behind "# ".
+func TestExplanationsFit(t *testing.T) {
+	var texts []string
+	for _, s := range append((&labA{}).steps(), (&labC{station: &station{}}).steps()...) {
+		if s.Explain == "" || s.Call == "" || s.Name == "" {
+			t.Errorf("%q lacks a word", s.Name)
+		}
+		texts = append(texts, s.Explain)
+	}
+	for _, m := range meanings {
+		texts = append(texts, m)
+	}
+	for _, text := range texts {
+		for line := range strings.SplitSeq(text, "\n") {
+			if len(line) > 78 {
+				t.Errorf("%d columns: %s", len(line), line)
+			}
+		}
+	}
+}
