@@ -78,6 +78,9 @@ func TestAgree(t *testing.T) {
 			Rank: rank, Size: 2, Digest: "d",
 		}
 	}
+	mixed := func(a, b *offer) {
+		a.Provider, a.Device, b.Provider, b.Device = "ibv", "ibv:rxe0", "soft", "soft:eth0"
+	}
 	const own = "slots that do not fit"
 	for name, c := range map[string]struct {
 		change func(a, b *offer)
@@ -95,7 +98,13 @@ func TestAgree(t *testing.T) {
 		"loopback":           {func(_, b *offer) { b.GID = verbs.GIDFromAddr(netip.MustParseAddr("127.0.1.1")) }, 0, "127.0.1.1"},
 		"link layer":         {func(_, b *offer) { b.LinkLayer = "InfiniBand" }, 0, "InfiniBand"},
 		"P_Key":              {func(_, b *offer) { b.PKey = 0x8001 }, 0, "0x8001"},
-		own:                  {func(_, b *offer) { b.Slots.Length = 1 }, 0, "offers 1 bytes"},
+		"no subnet manager": {func(a, b *offer) { a.LinkLayer, b.LinkLayer, a.LID = "InfiniBand", "InfiniBand", 7 }, 0,
+			"rank 0 (10.0.0.1:18600) has 7 and rank 1 (10.0.0.2:18600) has 0"},
+		"LIDs": {func(a, b *offer) { a.LinkLayer, b.LinkLayer, a.LID, b.LID = "InfiniBand", "InfiniBand", 7, 8 }, 4096, ""},
+		"soft beyond reach": {func(a, b *offer) { mixed(a, b); b.UDPPort = 40000 }, 0,
+			"rank 0 (10.0.0.1:18600) is on ibv:rxe0, which sends to 4791 only, and rank 1 (10.0.0.2:18600) is on soft:eth0, which receives on 40000"},
+		"soft within reach": {func(a, b *offer) { mixed(a, b); b.UDPPort = 4791 }, 4096, ""},
+		own:                 {func(_, b *offer) { b.Slots.Length = 1 }, 0, "offers 1 bytes"},
 	} {
 		a, b := base(0), base(1)
 		c.change(&a, &b)

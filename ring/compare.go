@@ -100,8 +100,9 @@ func (e *End) is(states ...verbs.QPState) bool {
 }
 
 // addressed tells whether the queue pair has been told of its peer: it has come
-// to RTR, whatever it is in now.
-func (e *End) addressed() bool { return e.PathMTU != 0 }
+// to RTR, whatever it is in now. Its attributes do not tell: rdma_rxe has a path MTU
+// from the start.
+func (e *End) addressed() bool { return e.RQPSNFirst != nil }
 
 // armed tells whether the queue pair has come to RTS, whatever it is in now.
 func (e *End) armed() bool { return e.addressed() && e.SQPSNFirst != nil }

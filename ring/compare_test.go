@@ -166,11 +166,22 @@ func pairOfEnds() (own, peer End) {
 	return own, peer
 }
 
+// onInfiniBand has an end address its peer by LID alone.
+func onInfiniBand(e *End, lid, dlid uint16) {
+	e.LinkLayer, e.GIDType, e.LID, e.DLID, e.DGID, e.UDPPort, e.DestUDPPort = "InfiniBand", "IB", lid, dlid, verbs.GID{}, 0, 0
+}
+
 // Each attribute that can disagree is named, with both values and the rank to
 // mend, and looks the same from the other end.
 func TestCompareEachAttribute(t *testing.T) {
 	if own, peer := pairOfEnds(); len(Compare(own, peer)) > 0 {
 		t.Fatalf("a healthy edge: %+v", Compare(own, peer))
+	}
+	fabric, other := pairOfEnds()
+	onInfiniBand(&fabric, 7, 8)
+	onInfiniBand(&other, 8, 7)
+	if found := Compare(fabric, other); len(found) > 0 {
+		t.Fatalf("a healthy edge on InfiniBand: %+v", found)
 	}
 	six := verbs.GID{15: 1}
 	symmetric := map[string]bool{"gid_type": true, "gid": true, "link_layer": true, "pkey": true, "sl": true, "traffic_class": true} // no end is to blame
@@ -189,6 +200,8 @@ func TestCompareEachAttribute(t *testing.T) {
 		"dest_qpn":       {func(o, p *End) { o.DestQPN = 99 }, "dest_qpn", "qpn", 0, Fault, "0x000063", "0x000012", []string{"go astray"}},
 		"dgid":           {func(o, p *End) { p.DGID = p.GID }, "gid", "dgid", 1, Fault, "::ffff:10.0.0.1", "::ffff:10.0.0.2", []string{"RETRY_EXC"}},
 		"udp port":       {func(o, p *End) { p.UDPPort = 5000 }, "dest_udp_port", "udp_port", 0, Fault, "4791", "5000", nil},
+		"udp port, ibv":  {func(o, p *End) { o.Provider, o.DestUDPPort, p.UDPPort = "ibv", 0, 5000 }, "dest_udp_port", "udp_port", 0, Fault, "4791", "5000", []string{"one soft rank per address"}},
+		"lid":            {func(o, p *End) { onInfiniBand(o, 7, 8); onInfiniBand(p, 9, 7) }, "dlid", "lid", 0, Fault, "8", "9", []string{"subnet manager"}},
 		"gid type":       {func(o, p *End) { p.GIDType = "RoCE v1" }, "gid_type", "", 0, Fault, "RoCE v2", "RoCE v1", nil},
 		"family":         {func(o, p *End) { p.GID, o.DGID = six, six }, "gid", "", 0, Fault, "IPv4", "IPv6", nil},
 		"link layer":     {func(o, p *End) { p.LinkLayer = "InfiniBand" }, "link_layer", "", 0, Fault, "Ethernet", "InfiniBand", nil},

@@ -118,7 +118,8 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		return End{}, err
 	}
 	index := r.gid.Entry.Index
-	if attr.PathMTU != 0 { // the address vector is set
+	w, watched := e.QP.(*watch)
+	if attr.AH.IsGlobal && watched && w.look().rqFirst != nil { // the address vector is set
 		index = attr.AH.GRH.SGIDIndex
 	}
 	gid, err := r.context.QueryGID(r.opts.Port, index)
@@ -147,7 +148,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
 		Regions: r.regionList(), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
 	}
-	if w, ok := e.QP.(*watch); ok {
+	if watched {
 		end.take(w.look())
 	}
 	return end, nil
