@@ -315,9 +315,9 @@ func (l LabStep) Cells() []render.Cell {
 
 func (l LabStep) otherEnd() string {
 	if l.Rank == nil {
-		return "QP 1"
+		return "QP1"
 	}
-	return fmt.Sprintf("rank %d", 1-*l.Rank)
+	return "peer"
 }
 
 func valuesText(values lab.Values) string {
