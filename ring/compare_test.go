@@ -263,3 +263,29 @@ func TestCompareEachAttribute(t *testing.T) {
 		}
 	}
 }
+
+// What silence means is told by the counters of whatever device counts.
+func TestSilence(t *testing.T) {
+	soft, rxe := "port_rcv_packets", "rcvd_pkts"
+	for name, c := range map[string]struct {
+		from, to           string // the counter of received packets, "" for none
+		fromGrew, toGrew   uint64
+		attribute          string
+		ownValue, peerText string
+		text               string
+	}{
+		"soft to rxe, nothing arrives": {soft, rxe, 5, 0, "port_rcv_packets", "+5", "+0", "TCP ok, RDMA silent"},
+		"rxe to soft, nothing arrives": {rxe, soft, 5, 0, "port_rcv_packets", "+5", "+0", "TCP ok, RDMA silent"},
+		"rxe to rxe, nothing returns":  {rxe, rxe, 0, 9, "port_rcv_packets", "+0", "+9", "no answer comes back"},
+		"the sender does not count":    {"", soft, 0, 9, "port_rcv_packets", "not counted", "+9", "did not answer"},
+		"nobody counts":                {"", "", 0, 0, "port_rcv_packets", "not counted", "not counted", "did not answer"},
+	} {
+		own, peer := pairOfEnds()
+		own.Counters, own.CountersRTR = map[string]uint64{c.from: 100 + c.fromGrew}, map[string]uint64{c.from: 100}
+		peer.Counters, peer.CountersRTR = map[string]uint64{c.to: 100 + c.toGrew}, map[string]uint64{c.to: 100}
+		f := symptom{flow: flow{&own, &peer, true}, status: verbs.RetryExceeded}.silence()
+		if f.Attribute != c.attribute || !strings.HasSuffix(f.Own, c.ownValue) || !strings.HasSuffix(f.Peer, c.peerText) || !strings.Contains(f.Text, c.text) {
+			t.Errorf("%s: %+v: expected %+v", name, f, c)
+		}
+	}
+}

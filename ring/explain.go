@@ -204,6 +204,30 @@ func (s symptom) localKey() *Finding {
 	return s.finding("lkey", s.from.Rank, sge, "", text, "use lkey, address and length of one region, with LOCAL_WRITE to receive or READ; then "+again)
 }
 
+// rxeCounters are the names that rdma_rxe has for what other devices name otherwise
+// (Linux drivers/infiniband/sw/rxe/rxe_hw_counters.c).
+var rxeCounters = map[string]string{"port_rcv_packets": "rcvd_pkts", "out_of_sequence": "out_of_seq_request"}
+
+// grew tells by how much a counter grew since the queue pair came to RTR, and
+// whether the device has it.
+func (e *End) grew(counter string) (n uint64, known bool) {
+	for _, name := range []string{counter, rxeCounters[counter]} {
+		if now, ok := e.Counters[name]; ok {
+			return now - min(now, e.CountersRTR[name]), true
+		}
+	}
+	return 0, false
+}
+
+// growth is grew in words.
+func (e *End) growth(counter string) string {
+	n, known := e.grew(counter)
+	if !known {
+		return counter + " not counted"
+	}
+	return fmt.Sprintf("%s +%d", counter, n)
+}
+
 // silence explains retries that ran out although the ends agree: by what the
 // devices have counted since the queue pairs came to RTR.
 func (s symptom) silence() *Finding {
@@ -214,15 +238,15 @@ func (s symptom) silence() *Finding {
 	if port == 0 {
 		port = 4791
 	}
-	grew := func(e *End, name string) uint64 { return e.Counters[name] - min(e.Counters[name], e.CountersRTR[name]) }
-	count := func(name string) (string, string) {
-		return fmt.Sprintf("%s +%d", name, grew(from, name)), fmt.Sprintf("%s +%d", name, grew(to, name))
-	}
 	told := func(counter, text, fix string, args ...any) *Finding {
-		a, b := count(counter)
-		return s.finding(counter, to.Rank, a, b, fmt.Sprintf(text, args...), fix)
+		return s.finding(counter, to.Rank, from.growth(counter), to.growth(counter), fmt.Sprintf(text, args...), fix)
 	}
-	_, counts := to.Counters["port_rcv_packets"]
+	grew := func(e *End, counter string) uint64 {
+		n, _ := e.grew(counter)
+		return n
+	}
+	_, counts := to.grew("port_rcv_packets")
+	_, countsToo := from.grew("port_rcv_packets")
 	switch {
 	case counts && grew(to, "port_rcv_packets") == 0 && (to.QPState == verbs.StateRTR.String() || to.QPState == verbs.StateRTS.String()):
 		return told("port_rcv_packets", "TCP ok, RDMA silent: TCP reaches %s, but its device has counted no packet since its queue pair came to RTR: RoCE traffic to %s, UDP port %d, is filtered or goes elsewhere; RETRY_EXC (12) at rank %d after %s",
@@ -235,7 +259,7 @@ func (s symptom) silence() *Finding {
 		return told("unknown_qp", "packets reach %s for a queue pair that it does not have: RETRY_EXC (12) at rank %d", again, to.who(), from.Rank)
 	case grew(to, "icrc_error") > 0:
 		return told("icrc_error", "packets reach %s damaged (wrong ICRC), and it drops them: RETRY_EXC (12) at rank %d", "check cables, offloads and what rewrites packets on the way", to.who(), from.Rank)
-	case counts && grew(from, "port_rcv_packets") == 0:
+	case counts && countsToo && grew(from, "port_rcv_packets") == 0:
 		f := told("port_rcv_packets", "packets reach %s, but no answer comes back to %s: RoCE traffic to %s, UDP port %d, is filtered on the way back; RETRY_EXC (12) after %s",
 			fmt.Sprintf("open UDP port %d towards rank %d", from.UDPPort, from.Rank), to.who(), from.who(), from.GID.Addr(), from.UDPPort, patience)
 		f.Rank = from.Rank

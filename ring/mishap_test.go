@@ -23,7 +23,7 @@ func TestMishaps(t *testing.T) {
 	tell(verbs.AsyncEvent{Type: verbs.EventCommEst, QPN: 17}, time.Second)
 	tell(verbs.AsyncEvent{Type: verbs.EventGIDChange, Port: 1}, time.Second)
 	want("nothing bad", "")
-	if err := m.behind(verbs.ErrTimeout); err != verbs.ErrTimeout {
+	if err := m.behind(verbs.ErrTimeout); textOf(err) != verbs.ErrTimeout.Error() {
 		t.Errorf("%v: expected it as it was", err)
 	}
 	tell(verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, 1200*time.Millisecond)
