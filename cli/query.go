@@ -270,10 +270,10 @@ func runQuery(_ context.Context, s *Session, call Call) error {
 		}
 		reports = append(reports, r)
 	default:
-		var errs []error
+		var errs, absent []error // a provider without devices leaves out none
 		for _, p := range verbs.Providers() {
 			devices, err := p.Devices()
-			errs = append(errs, err)
+			absent = append(absent, err)
 			for _, d := range devices {
 				r, err := openReport(d)
 				if err != nil {
@@ -284,7 +284,7 @@ func runQuery(_ context.Context, s *Session, call Call) error {
 			}
 		}
 		if failed := errors.Join(errs...); len(reports) == 0 {
-			return errors.Join(fmt.Errorf("query: no device could be opened"), failed)
+			return errors.Join(fmt.Errorf("query: no device could be opened"), failed, errors.Join(absent...))
 		} else if failed != nil {
 			if err := s.Out.Note(render.Fair, "left out: %s", strings.ReplaceAll(failed.Error(), "\n", "; ")); err != nil {
 				return err
