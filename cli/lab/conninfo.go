@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // ConnInfo is what an end tells the other of itself: all that INIT to RTR and a
@@ -79,6 +80,13 @@ func (c ConnInfo) agree(peer ConnInfo) error {
 		return fmt.Errorf("%s is on %s, and the other end's %s on %s: no packet goes between them", c.Device, c.LinkLayer, peer.Device, peer.LinkLayer)
 	case peer.Length < uint64(parts*peer.Bytes):
 		return fmt.Errorf("the other end's region has %d bytes: expected %d", peer.Length, parts*peer.Bytes)
+	}
+	// Only soft devices can be told another UDP port.
+	for _, ends := range [][2]ConnInfo{{c, peer}, {peer, c}} {
+		if soft, other := ends[0], ends[1]; soft.Soft && soft.UDPPort != path.RoCEPort && !other.Soft {
+			return fmt.Errorf("%s receives on UDP port %d of %s, and %s sends to %d only: end what holds that port there (ss -lunp)",
+				soft.Device, soft.UDPPort, soft.GID.Addr(), other.Device, path.RoCEPort)
+		}
 	}
 	return nil
 }

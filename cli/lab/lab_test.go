@@ -142,6 +142,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestAgree(t *testing.T) {
+	good := ConnInfo{Bytes: 64, Length: 4 * 64, LinkLayer: "Ethernet", Device: "ibv:rxe0"}
+	soft := good
+	soft.Soft, soft.Device, soft.UDPPort = true, "soft:eth0", 4791
+	elsewhere := soft
+	elsewhere.UDPPort = 40000
+	size, small, link := good, good, good
+	size.Bytes, small.Length, link.LinkLayer = 65, 255, "InfiniBand"
+	for _, c := range []struct {
+		own, peer ConnInfo
+		want      string // "": they agree
+	}{
+		{good, good, ""}, {good, soft, ""}, {soft, good, ""}, {elsewhere, elsewhere, ""}, {elsewhere, soft, ""},
+		{good, elsewhere, "UDP port 40000"}, {elsewhere, good, "UDP port 40000"},
+		{good, size, "--size"}, {good, small, "255 bytes: expected 256"}, {good, link, "InfiniBand"},
+	} {
+		err := c.own.agree(c.peer)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v, %+v: %v, expected %q", c.own, c.peer, err, c.want)
+		}
+	}
+}
+
 // A wait in vain ends at its deadline, and says what had come.
 func TestDeadline(t *testing.T) {
 	var err error
