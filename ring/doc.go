@@ -58,4 +58,7 @@
 // round the ring, so that every survivor learns who died. On each rank the queue
 // pairs then go to ERR, which ends whatever is posted, and Failed reports true.
 // A TCP connection that merely stalls harms nobody while the queue pairs work.
+// What the device reports by itself is kept: a port that went down fails nothing,
+// since links flap, but stands in the text of what fails then; a device or a queue
+// pair that is lost fails the ring.
 package ring
