@@ -72,7 +72,7 @@ func readModule(file string) ([]byte, error) {
 
 // buildGuest builds the guest's program, static, from this module's source.
 func buildGuest(file string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "ringcli/verbs/ibv/rack/guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", file, "ringcli/verbs/ibv/rack/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the guest's program (run this inside the module, with go in PATH): %w: %s", err, strings.TrimSpace(string(out)))

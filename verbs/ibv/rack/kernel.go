@@ -69,24 +69,36 @@ func findKernel(ctx context.Context, log io.Writer) (kernel, error) {
 	if len(found) > 0 {
 		return openKernel(filepath.Dir(found[len(found)-1]))
 	}
+	_, _ = fmt.Fprintf(log, "rack: downloading Debian's kernel into %s\n", cache)
+	dir, err := fillCache(ctx, cache)
+	if err != nil {
+		// The package lists may be missing, or name a file that is no longer there.
+		if out, updated := exec.CommandContext(ctx, "apt-get", "-q", "update").CombinedOutput(); updated != nil {
+			return kernel{}, errors.Join(err, fmt.Errorf("apt-get update: %w: %s", updated, bytes.TrimSpace(out)))
+		}
+		if dir, err = fillCache(ctx, cache); err != nil {
+			return kernel{}, err
+		}
+	}
+	return openKernel(dir)
+}
+
+// fillCache puts the kernel into the cache and returns its directory.
+func fillCache(ctx context.Context, cache string) (string, error) {
 	name, err := kernelPackage(ctx)
 	if err != nil {
-		return kernel{}, err
+		return "", err
 	}
-	_, _ = fmt.Fprintf(log, "rack: downloading %s into %s\n", name, cache)
 	unpacking := filepath.Join(cache, "unpacking")
 	if err := os.RemoveAll(unpacking); err != nil { // of a run that was killed
-		return kernel{}, err
+		return "", err
 	}
 	defer func() { _ = os.RemoveAll(unpacking) }()
 	if err := fetchKernel(ctx, name, unpacking); err != nil {
-		return kernel{}, fmt.Errorf("%s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	dir := filepath.Join(cache, name)
-	if err := os.Rename(unpacking, dir); err != nil {
-		return kernel{}, err
-	}
-	return openKernel(dir)
+	return dir, os.Rename(unpacking, dir)
 }
 
 func openKernel(dir string) (kernel, error) {
@@ -109,7 +121,7 @@ func kernelPackage(ctx context.Context) (string, error) {
 	if m := kernelDepends.FindSubmatch(out); m != nil {
 		return string(m[1]), nil
 	}
-	return "", fmt.Errorf("apt knows no package linux-image-amd64 (run apt-get update first): %s", bytes.TrimSpace(out))
+	return "", fmt.Errorf("apt knows no package linux-image-amd64: %s", bytes.TrimSpace(out))
 }
 
 // fetchKernel downloads the package and unpacks what is wanted of it into dir.
@@ -168,7 +180,7 @@ var unwantedModules = regexp.MustCompile(`/(wireless|mac80211|bluetooth|ethernet
 func untarKernel(r io.Reader, dir string) (bzImage []byte, err error) {
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return bzImage, nil
 		}
 		if err != nil {
@@ -247,7 +259,7 @@ func bzPayload(image []byte) ([]byte, bool) {
 func lockFile(ctx context.Context, f *os.File) error {
 	return poll(ctx, func() (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == unix.EWOULDBLOCK {
+		if errors.Is(err, unix.EWOULDBLOCK) {
 			return false, nil
 		}
 		return err == nil, err

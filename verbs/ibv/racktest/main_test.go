@@ -33,6 +33,13 @@ const nodes = 4
 const deadline = 30 * time.Second
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(helperVariable); name != "" {
+		if err := helpers[name](os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -134,7 +141,7 @@ func startVM(t testing.TB, k int, args ...string) *process {
 		t.Fatal(err)
 	}
 	go func() {
-		p.err = p.Cmd.Wait()
+		p.err = p.Wait()
 		close(p.done)
 	}()
 	t.Cleanup(func() {
@@ -218,6 +225,22 @@ func eventually(t testing.TB, limit time.Duration, what string, ask func() bool)
 	}
 }
 
+// plain takes rdma_rxe out of machine k for the rest of the test, so that UDP port
+// 4791 is free for the soft provider.
+func plain(t testing.TB, k int) {
+	t.Helper()
+	t.Cleanup(func() {
+		// Not inVM, whose context has ended by now.
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		_, err := bench.Command(ctx, k, "sh", "-c", "modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0").Output()
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	inVM(t, k, "sh", "-c", "rdma link delete rxe0 && rmmod rdma_rxe")
+}
+
 // builds has what binary and testBinary have built: path by name.
 var builds struct {
 	sync.Mutex
@@ -228,7 +251,7 @@ var builds struct {
 // its path, which is the same on the host and in the machines.
 func binary(t testing.TB, name string) string {
 	t.Helper()
-	return build(t, name, "build", "-trimpath", "-o", filepath.Join(shared, name), "ringcli/cli/"+name)
+	return build(t, name, "build", "-buildvcs=false", "-o", filepath.Join(shared, name), "ringcli/cli/"+name)
 }
 
 // testBinary builds the tests of a package, such as ./verbs/ibv, once, and returns
@@ -236,7 +259,7 @@ func binary(t testing.TB, name string) string {
 func testBinary(t testing.TB, pkg string) string {
 	t.Helper()
 	pkg = strings.TrimPrefix(pkg, "./")
-	return build(t, strings.ReplaceAll(pkg, "/", "-")+".test", "test", "-c", "-o",
+	return build(t, strings.ReplaceAll(pkg, "/", "-")+".test", "test", "-c", "-buildvcs=false", "-o",
 		filepath.Join(shared, strings.ReplaceAll(pkg, "/", "-")+".test"), "ringcli/"+pkg)
 }
 

@@ -3,11 +3,14 @@
 package racktest
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -240,4 +243,74 @@ func TestKillAndStart(t *testing.T) {
 		t.Errorf("the port is %s", got)
 	}
 	inVM(t, 1, "ping", "-c", "1", "-W", "5", bench.Address(4).String())
+}
+
+// The host's leg reaches the machines, by both families and from further addresses.
+func TestHost(t *testing.T) {
+	further := netip.MustParsePrefix("10.77.0.200/24")
+	if err := bench.AddHostAddress(further); err != nil {
+		t.Fatal(err)
+	}
+	p := startVM(t, 3, helper(t, "echo", ":5000")...)
+	p.await(t, "listening", deadline)
+	for _, to := range []netip.Addr{bench.Address(3), bench.Address6(3)} {
+		address := netip.AddrPortFrom(to, 5000).String()
+		if got, want := onHost(t, helper(t, "ask", address, "hello")...), "hello from "+address; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	inVM(t, 1, "ping", "-c", "1", "-W", "5", further.Addr().String())
+}
+
+// What is built here runs there.
+func TestBinaries(t *testing.T) {
+	if got := inVM(t, 1, binary(t, "ringcli"), "version"); !strings.Contains(got, "soft") {
+		t.Errorf("version says %q", got)
+	}
+	if got := inVM(t, 1, testBinary(t, "./verbs"), "-test.run", "^$"); !strings.Contains(got, "PASS") {
+		t.Errorf("the tests say %q", got)
+	}
+}
+
+// A machine can do without rdma_rxe for a while.
+func TestPlain(t *testing.T) {
+	t.Run("without", func(t *testing.T) {
+		plain(t, 3)
+		if got := inVM(t, 3, "ls", "/sys/class/infiniband"); got != "" {
+			t.Errorf("there still is %s", got)
+		}
+		p := startVM(t, 3, helper(t, "echo", ":4791")...)
+		p.await(t, "listening", deadline)
+	})
+	if got := portState(t, 3); got != "4: ACTIVE" {
+		t.Errorf("the port is %s", got)
+	}
+}
+
+// A rack whose process is killed leaves nothing running, and in its directory only
+// what the next one sweeps away.
+func TestKilledParent(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperVariable+"=up", "TMPDIR="+shared)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	network, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Error(err)
+	}
+	network = strings.TrimSpace(network)
+	if err := checkGone("", network); err == nil {
+		t.Error("there is nothing in the network of a rack that is up")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // killed
+	eventually(t, deadline, "nothing is left in its network", func() bool { return checkGone("", network) == nil })
 }

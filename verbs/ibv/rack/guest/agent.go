@@ -134,7 +134,7 @@ func (a *agent) finish(id uint32, j *job, cmd *exec.Cmd, err error) {
 func wait(cmd *exec.Cmd, group int) wire.Outcome {
 	// WNOWAIT: the leader stays a zombie, its number not reused, until the group
 	// has been ended and Wait below collects it.
-	for unix.Waitid(unix.P_PID, group, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	for errors.Is(unix.Waitid(unix.P_PID, group, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	cmd.WaitDelay = drainDeadline

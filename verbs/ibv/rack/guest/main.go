@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -24,23 +25,19 @@ const portFD = 3
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		port := os.NewFile(portFD, "port")
-		if err := newAgent(port).serve(); err != nil {
-			fmt.Fprintln(os.Stderr, "guest: agent:", err)
-			os.Exit(1)
-		}
-		return
+		fmt.Fprintln(os.Stderr, "guest: agent:", newAgent(port).serve())
+		os.Exit(1)
 	}
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "guest: this is the first program of a rack's virtual machine (PID 1), which Up starts; to use a rack by hand see rackctl")
 		os.Exit(3)
 	}
-	if err := boot(); err != nil {
-		fmt.Fprintln(os.Stderr, "guest:", err)
-	}
+	fmt.Fprintln(os.Stderr, "guest:", boot())
 	off()
 }
 
-// boot does all that happens once, and returns when the agent has ended.
+// boot does all that happens once, and says why it has ended: the agent never
+// should.
 func boot() error {
 	if err := mountKernel(); err != nil {
 		return err
@@ -108,13 +105,13 @@ func setUp(port *os.File) (agent int, err error) {
 }
 
 // reap collects what has ended, its own children and the orphans that become
-// PID 1's, until the agent is among them.
+// PID 1's, until the agent is among them, which is an error.
 func reap(agent int) error {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return fmt.Errorf("wait: %w", err)
 		case pid == agent:

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -111,7 +110,7 @@ func supervise(cmd *exec.Cmd) error {
 			if code := exit.ExitCode(); code >= 0 {
 				return exitCode(code)
 			}
-			return fmt.Errorf("%v", exit)
+			return err
 		}
 	}
 }

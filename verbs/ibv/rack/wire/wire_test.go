@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"reflect"
 	"strings"
@@ -37,7 +38,7 @@ func TestFrames(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Read(&b); err != io.EOF {
+	if _, err := Read(&b); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, want EOF", err)
 	}
 }
