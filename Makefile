@@ -1,4 +1,5 @@
-# `make` builds ./ringcli: one static file that can be copied to a node.
+# `make` builds ./ringcli: one file that can be copied to a node. It needs glibc, with
+# which it loads libibverbs if that is there; `make static` builds one that needs nothing.
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -16,13 +17,18 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone has ten.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build test test-verbs race lint fuzz cross golden man install uninstall clean
+.PHONY: all build static test test-verbs race lint fuzz cross golden man install uninstall clean
 
 all: build
 
 # Always run: the go command knows better than make what is out of date.
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
+
+# Without libibverbs and its devices, and so without the system's C library: for
+# containers from scratch and for systems whose C library is not glibc.
+static:
+	CGO_ENABLED=0 $(GO) build -tags nodl -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
 
 test:
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...

@@ -33,15 +33,22 @@ var rcTransitions = map[transition]attrRule{
 	},
 }
 
-// ModifyError says why a queue pair refused a change. It wraps ErrInvalid.
+// ModifyError says why a queue pair refused a change. It wraps ErrInvalid, and the
+// errno of the system if that is who refused.
 type ModifyError struct {
 	QPN        uint32
 	From, To   QPState
 	Missing    AttrMask // required and not in the mask
 	Unexpected AttrMask // in the mask and not allowed
 	Reason     string   // set if the transition or a value is at fault
+	Attr       QPAttr   // what was asked for
+	Mask       AttrMask // which of it
+	Offender   AttrMask // the attribute at fault, if it is known
+	Errno      error    // a syscall.Errno; nil if the provider refused by itself
 }
 
+// Error is one line: what is wrong, then every attribute that was asked for, the
+// offender >>> marked <<<.
 func (e *ModifyError) Error() string {
 	var why []string
 	if e.Reason != "" {
@@ -53,22 +60,115 @@ func (e *ModifyError) Error() string {
 	if e.Unexpected != 0 {
 		why = append(why, "not allowed here: "+e.Unexpected.String())
 	}
-	return fmt.Sprintf("modify QP 0x%06x %s→%s: %s", e.QPN, e.From, e.To, strings.Join(why, "; "))
+	if e.Errno != nil {
+		why = append(why, "the system says: "+e.Errno.Error())
+	}
+	asked := ""
+	if e.Mask != 0 {
+		asked = " (asked for " + e.asked() + ")"
+	}
+	return fmt.Sprintf("modify QP 0x%06x %s→%s: %s%s", e.QPN, e.From, e.To, strings.Join(why, "; "), asked)
 }
 
-// Unwrap makes errors.Is(err, ErrInvalid) hold.
-func (e *ModifyError) Unwrap() error { return ErrInvalid }
+// asked lists the attributes of the mask with their values.
+func (e *ModifyError) asked() string {
+	var all []string
+	for bit := AttrMask(1); bit != 0 && bit <= e.Mask; bit <<= 1 {
+		if e.Mask&bit == 0 {
+			continue
+		}
+		text := bit.String() + " " + e.Attr.value(bit)
+		if (e.Offender|e.Unexpected)&bit != 0 {
+			text = ">>> " + text + " <<<"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// value is an attribute as text.
+func (a *QPAttr) value(bit AttrMask) string {
+	switch bit {
+	case AttrState:
+		return a.State.String()
+	case AttrCurState:
+		return a.CurState.String()
+	case AttrAccess:
+		return "{" + a.Access.String() + "}"
+	case AttrPKeyIndex:
+		return fmt.Sprint(a.PKeyIndex)
+	case AttrPort:
+		return fmt.Sprint(a.PortNum)
+	case AttrAV:
+		return a.AH.String()
+	case AttrPathMTU:
+		if a.PathMTU.Bytes() == 0 {
+			return fmt.Sprintf("code %d", uint32(a.PathMTU))
+		}
+		return a.PathMTU.String()
+	case AttrTimeout:
+		return fmt.Sprint(a.Timeout)
+	case AttrRetryCnt:
+		return fmt.Sprint(a.RetryCnt)
+	case AttrRNRRetry:
+		return fmt.Sprint(a.RNRRetry)
+	case AttrRQPSN:
+		return fmt.Sprintf("%#x", a.RQPSN)
+	case AttrMaxRDAtomic:
+		return fmt.Sprint(a.MaxRDAtomic)
+	case AttrMinRNRTimer:
+		return fmt.Sprint(a.MinRNRTimer)
+	case AttrSQPSN:
+		return fmt.Sprintf("%#x", a.SQPSN)
+	case AttrMaxDestRDAtomic:
+		return fmt.Sprint(a.MaxDestRDAtomic)
+	case AttrCap:
+		return fmt.Sprintf("%+v", a.Cap)
+	case AttrDestQPN:
+		return fmt.Sprintf("0x%06x", a.DestQPN)
+	}
+	return "?"
+}
+
+// String lists what the address vector holds: of a GRH, only if it has one.
+func (a AHAttr) String() string {
+	text := fmt.Sprintf("{port_num %d dlid %d sl %d is_global ", a.PortNum, a.DLID, a.SL)
+	if !a.IsGlobal {
+		return text + "0}"
+	}
+	g := &a.GRH
+	return fmt.Sprintf("%s1 dgid %s sgid_index %d hop_limit %d traffic_class %d flow_label %d}",
+		text, g.DGID, g.SGIDIndex, g.HopLimit, g.TrafficClass, g.FlowLabel)
+}
+
+// Unwrap makes errors.Is hold for ErrInvalid and for the errno.
+func (e *ModifyError) Unwrap() []error {
+	if e.Errno == nil {
+		return []error{ErrInvalid}
+	}
+	return []error{ErrInvalid, e.Errno}
+}
+
+// ModifyPath is what limits a queue pair's attributes. What is nil is not known,
+// and limits nothing.
+type ModifyPath struct {
+	Device *DeviceAttr
+	Port   *PortAttr
+	GID    *GIDEntry // the row that ah_attr.grh.sgid_index names
+}
 
 // CheckModify tells whether an RC queue pair in state cur takes the change, as a
 // device's driver does before it touches the hardware: order of states, required
-// and allowed attributes, ranges of values. port limits path MTU and port_num.
-func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, port *PortAttr) error {
+// and allowed attributes, ranges of values. The path, which may be nil, limits
+// those that depend on the device. A refusal is a *ModifyError.
+func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *ModifyPath) error {
 	to := cur
 	if mask&AttrState != 0 {
 		to = attr.State
 	}
-	e := &ModifyError{QPN: qpn, From: cur, To: to}
+	e := &ModifyError{QPN: qpn, From: cur, To: to, Attr: *attr, Mask: mask}
 	if mask&AttrCurState != 0 && attr.CurState != cur {
+		e.Offender = AttrCurState
 		e.Reason = fmt.Sprintf("cur_qp_state says %s", attr.CurState)
 		return e
 	}
@@ -81,7 +181,7 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, port *Por
 	}
 	rule, ok := rcTransitions[transition{cur, to}]
 	if !ok {
-		e.Reason = "no such transition for RC; " + nextStep(cur)
+		e.Reason, e.Offender = "no such transition for RC; "+nextStep(cur), AttrState
 		return e
 	}
 	e.Missing = rule.required &^ rest
@@ -89,7 +189,7 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, port *Por
 	if e.Missing|e.Unexpected != 0 {
 		return e
 	}
-	if e.Reason = badValue(attr, rest, port); e.Reason != "" {
+	if e.Offender, e.Reason = badValue(attr, rest, path); e.Reason != "" {
 		return e
 	}
 	return nil
@@ -112,8 +212,8 @@ func nextStep(s QPState) string {
 	}
 }
 
-// badValue returns a sentence about the first attribute out of range.
-func badValue(a *QPAttr, mask AttrMask, port *PortAttr) string {
+// badValue returns the first attribute out of range and a sentence about it.
+func badValue(a *QPAttr, mask AttrMask, path *ModifyPath) (AttrMask, string) {
 	const max24 = 1<<24 - 1
 	all := AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 	for _, c := range []struct {
@@ -121,11 +221,8 @@ func badValue(a *QPAttr, mask AttrMask, port *PortAttr) string {
 		bad  bool
 		text string
 	}{
-		{AttrPort, a.PortNum != 1, fmt.Sprintf("port_num %d: the device has port 1 only", a.PortNum)},
-		{AttrPKeyIndex, a.PKeyIndex != 0, fmt.Sprintf("pkey_index %d: the P_Key table has one entry, 0", a.PKeyIndex)},
 		{AttrAccess, a.Access&^all != 0, fmt.Sprintf("qp_access_flags %s: unknown bits", a.Access)},
 		{AttrPathMTU, a.PathMTU.Bytes() == 0, fmt.Sprintf("path_mtu code %d: expected 1 (256) to 5 (4096)", uint32(a.PathMTU))},
-		{AttrPathMTU, port != nil && a.PathMTU > port.ActiveMTU, activeMTU(a, port)},
 		{AttrDestQPN, a.DestQPN > max24, fmt.Sprintf("dest_qp_num %#x: more than 24 bits", a.DestQPN)},
 		{AttrRQPSN, a.RQPSN > max24, fmt.Sprintf("rq_psn %#x: more than 24 bits", a.RQPSN)},
 		{AttrSQPSN, a.SQPSN > max24, fmt.Sprintf("sq_psn %#x: more than 24 bits", a.SQPSN)},
@@ -133,20 +230,65 @@ func badValue(a *QPAttr, mask AttrMask, port *PortAttr) string {
 		{AttrTimeout, a.Timeout > 31, fmt.Sprintf("timeout %d: expected 0 to 31", a.Timeout)},
 		{AttrRetryCnt, a.RetryCnt > 7, fmt.Sprintf("retry_cnt %d: expected 0 to 7", a.RetryCnt)},
 		{AttrRNRRetry, a.RNRRetry > 7, fmt.Sprintf("rnr_retry %d: expected 0 to 7", a.RNRRetry)},
-		{AttrAV, a.AH.PortNum != 1, fmt.Sprintf("ah_attr.port_num %d: the device has port 1 only", a.AH.PortNum)},
-		{AttrAV, port != nil && port.LinkLayer == LinkEthernet && !a.AH.IsGlobal, "ah_attr.is_global 0: RoCE needs a GRH"},
+		{AttrAV, a.AH.PortNum < 1, fmt.Sprintf("ah_attr.port_num %d: ports count from 1", a.AH.PortNum)},
+		{AttrPort, a.PortNum < 1, fmt.Sprintf("port_num %d: ports count from 1", a.PortNum)},
 		{AttrAV, a.AH.IsGlobal && a.AH.GRH.DGID.IsZero(), "ah_attr.grh.dgid is zero: the peer's GID is missing"},
 	} {
 		if mask&c.attr != 0 && c.bad {
-			return c.text
+			return c.attr, c.text
 		}
 	}
-	return ""
+	if path == nil {
+		return 0, ""
+	}
+	if attr, text := path.device(a, mask); attr != 0 {
+		return attr, text
+	}
+	return path.port(a, mask)
 }
 
-func activeMTU(a *QPAttr, port *PortAttr) string {
-	if port == nil {
-		return ""
+// device looks at what the device limits.
+func (p *ModifyPath) device(a *QPAttr, mask AttrMask) (AttrMask, string) {
+	d := p.Device
+	switch {
+	case d == nil:
+	case mask&AttrPort != 0 && a.PortNum > d.PhysPorts:
+		return AttrPort, fmt.Sprintf("port_num %d: the device has %s", a.PortNum, ports(d.PhysPorts))
+	case mask&AttrAV != 0 && a.AH.PortNum > d.PhysPorts:
+		return AttrAV, fmt.Sprintf("ah_attr.port_num %d: the device has %s", a.AH.PortNum, ports(d.PhysPorts))
+	case mask&AttrMaxDestRDAtomic != 0 && int(a.MaxDestRDAtomic) > d.MaxQPRDAtomic:
+		return AttrMaxDestRDAtomic, fmt.Sprintf("max_dest_rd_atomic %d: the device has %d", a.MaxDestRDAtomic, d.MaxQPRDAtomic)
+	case mask&AttrMaxRDAtomic != 0 && int(a.MaxRDAtomic) > d.MaxQPInitRDAtomic:
+		return AttrMaxRDAtomic, fmt.Sprintf("max_rd_atomic %d: the device has %d", a.MaxRDAtomic, d.MaxQPInitRDAtomic)
 	}
-	return fmt.Sprintf("path_mtu %s is above the port's active MTU %s", a.PathMTU, port.ActiveMTU)
+	return 0, ""
+}
+
+// port looks at what the port limits.
+func (p *ModifyPath) port(a *QPAttr, mask AttrMask) (AttrMask, string) {
+	port, g := p.Port, p.GID
+	switch {
+	case port == nil:
+	case mask&AttrPKeyIndex != 0 && int(a.PKeyIndex) >= port.PKeyTableSz:
+		return AttrPKeyIndex, fmt.Sprintf("pkey_index %d: the P_Key table ends at %d", a.PKeyIndex, port.PKeyTableSz-1)
+	case mask&AttrPathMTU != 0 && a.PathMTU > port.ActiveMTU:
+		return AttrPathMTU, fmt.Sprintf("path_mtu %s is above the port's active MTU %s", a.PathMTU, port.ActiveMTU)
+	case mask&AttrAV == 0:
+	case port.LinkLayer == LinkEthernet && !a.AH.IsGlobal:
+		return AttrAV, "ah_attr.is_global 0: RoCE needs a GRH"
+	case port.LinkLayer == LinkInfiniBand && a.AH.DLID == 0 && !a.AH.IsGlobal:
+		return AttrAV, "ah_attr.dlid 0: the peer's LID is missing; has a subnet manager (opensm) set its port up?"
+	case a.AH.IsGlobal && (a.AH.GRH.SGIDIndex < 0 || a.AH.GRH.SGIDIndex >= port.GIDTableSz && port.GIDTableSz > 0):
+		return AttrAV, fmt.Sprintf("ah_attr.grh.sgid_index %d: not in the GID table, which ends at %d", a.AH.GRH.SGIDIndex, port.GIDTableSz-1)
+	case a.AH.IsGlobal && g != nil && g.GID.IsZero():
+		return AttrAV, fmt.Sprintf("ah_attr.grh.sgid_index %d: that row of the GID table is empty", a.AH.GRH.SGIDIndex)
+	}
+	return 0, ""
+}
+
+func ports(n int) string {
+	if n == 1 {
+		return "port 1 only"
+	}
+	return fmt.Sprintf("ports 1 to %d", n)
 }

@@ -57,7 +57,10 @@ func goodAttr(from, to QPState) QPAttr {
 	}
 }
 
-var testPort = &PortAttr{LinkLayer: LinkEthernet, ActiveMTU: MTU1024, MaxMTU: MTU4096}
+var testPath = &ModifyPath{
+	Device: &DeviceAttr{PhysPorts: 2, MaxQPRDAtomic: 16, MaxQPInitRDAtomic: 8},
+	Port:   &PortAttr{LinkLayer: LinkEthernet, ActiveMTU: MTU1024, MaxMTU: MTU4096, PKeyTableSz: 1, GIDTableSz: 4},
+}
 
 func TestCheckModifyIsTheKernelsTable(t *testing.T) {
 	for from := StateReset; from <= StateErr; from++ {
@@ -76,7 +79,7 @@ func checkTransition(t *testing.T, from, to QPState, valid bool, required, optio
 	attr := goodAttr(from, to)
 	check := func(mask AttrMask) *ModifyError {
 		t.Helper()
-		err := CheckModify(7, from, &attr, mask|AttrState, testPort)
+		err := CheckModify(7, from, &attr, mask|AttrState, testPath)
 		if err == nil {
 			return nil
 		}
@@ -126,13 +129,13 @@ func checkTransition(t *testing.T, from, to QPState, valid bool, required, optio
 
 func TestCheckModifyWithoutStateStays(t *testing.T) {
 	attr := goodAttr(StateRTS, StateErr) // State is not in the mask and must not count
-	if err := CheckModify(7, StateRTS, &attr, AttrAccess, testPort); err != nil {
+	if err := CheckModify(7, StateRTS, &attr, AttrAccess, testPath); err != nil {
 		t.Errorf("RTS, access flags alone: %v", err)
 	}
-	if err := CheckModify(7, StateRTR, &attr, AttrAccess, testPort); err == nil {
+	if err := CheckModify(7, StateRTR, &attr, AttrAccess, testPath); err == nil {
 		t.Error("RTR, access flags alone: accepted, but RTR→RTR is no transition")
 	}
-	if err := CheckModify(7, StateReset, &attr, AttrPort, testPort); err == nil {
+	if err := CheckModify(7, StateReset, &attr, AttrPort, testPath); err == nil {
 		t.Error("RESET, port_num alone: accepted, but RESET takes no attribute")
 	}
 }
@@ -144,7 +147,8 @@ func TestCheckModifyValues(t *testing.T) {
 		edit func(*QPAttr)
 		want string // within the message
 	}{
-		{toInit, func(a *QPAttr) { a.PortNum = 2 }, "port_num 2"},
+		{toInit, func(a *QPAttr) { a.PortNum = 0 }, "port_num 0: ports count from 1"},
+		{toInit, func(a *QPAttr) { a.PortNum = 3 }, "port_num 3: the device has ports 1 to 2"},
 		{toInit, func(a *QPAttr) { a.PKeyIndex = 1 }, "pkey_index 1"},
 		{toInit, func(a *QPAttr) { a.Access = 0x40 }, "qp_access_flags 0x40"},
 		{toRTR, func(a *QPAttr) { a.PathMTU = 0 }, "path_mtu code 0"},
@@ -154,6 +158,10 @@ func TestCheckModifyValues(t *testing.T) {
 		{toRTR, func(a *QPAttr) { a.RQPSN = 1 << 24 }, "rq_psn 0x1000000"},
 		{toRTR, func(a *QPAttr) { a.MinRNRTimer = 32 }, "min_rnr_timer 32"},
 		{toRTR, func(a *QPAttr) { a.AH.PortNum = 0 }, "ah_attr.port_num 0"},
+		{toRTR, func(a *QPAttr) { a.AH.PortNum = 3 }, "ah_attr.port_num 3: the device has ports 1 to 2"},
+		{toRTR, func(a *QPAttr) { a.AH.GRH.SGIDIndex = 4 }, "ah_attr.grh.sgid_index 4: not in the GID table, which ends at 3"},
+		{toRTR, func(a *QPAttr) { a.MaxDestRDAtomic = 17 }, "max_dest_rd_atomic 17: the device has 16"},
+		{toRTS, func(a *QPAttr) { a.MaxRDAtomic = 9 }, "max_rd_atomic 9: the device has 8"},
 		{toRTR, func(a *QPAttr) { a.AH.IsGlobal = false }, "is_global 0"},
 		{toRTR, func(a *QPAttr) { a.AH.GRH.DGID = GID{} }, "dgid is zero"},
 		{toRTS, func(a *QPAttr) { a.SQPSN = 1 << 24 }, "sq_psn 0x1000000"},
@@ -169,7 +177,7 @@ func TestCheckModifyValues(t *testing.T) {
 		if strings.HasPrefix(c.want, "cur_qp_state") {
 			mask |= AttrCurState
 		}
-		err := CheckModify(7, from, &attr, mask, testPort)
+		err := CheckModify(7, from, &attr, mask, testPath)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s→%s: got %v, want an invalid argument with %q", from, to, err, c.want)
 		}
@@ -204,10 +212,38 @@ func TestModifyErrorText(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, c.want)
 		}
 	}
+}
+
+// The line that people see: every attribute that was asked for, the offender marked.
+func TestModifyErrorListsAttributes(t *testing.T) {
 	attr := goodAttr(StateReset, StateRTR)
-	err := CheckModify(17, StateReset, &attr, AttrState, testPort)
-	want := "modify QP 0x000011 RESET→RTR: no such transition for RC; from RESET the next state is INIT"
+	err := CheckModify(17, StateReset, &attr, AttrState, testPath)
+	want := "modify QP 0x000011 RESET→RTR: no such transition for RC; from RESET the next state is INIT (asked for >>> qp_state RTR <<<)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	attr = goodAttr(StateInit, StateRTR)
+	attr.PathMTU = MTU4096
+	err = CheckModify(17, StateInit, &attr, maskOf(kernelTable["INIT→RTR"].required)|AttrState, testPath)
+	want = "modify QP 0x000011 INIT→RTR: path_mtu 4096 is above the port's active MTU 1024 (asked for qp_state RTR, " +
+		"ah_attr {port_num 1 dlid 0 sl 0 is_global 1 dgid ::1 sgid_index 0 hop_limit 0 traffic_class 0 flow_label 0}, " +
+		">>> path_mtu 4096 <<<, rq_psn 0x1, min_rnr_timer 12, max_dest_rd_atomic 1, dest_qp_num 0x000011)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	err = CheckModify(17, StateInit, &attr, maskOf(kernelTable["INIT→RTR"].required)|AttrState|AttrCap, testPath)
+	if err == nil || !strings.Contains(err.Error(), ">>> cap {") {
+		t.Errorf("%v does not mark cap", err)
+	}
+}
+
+// Each attribute has its value in the line.
+func TestModifyErrorNamesEveryAttribute(t *testing.T) {
+	attr := goodAttr(StateInit, StateRTR)
+	for name, bit := range attributes {
+		e := ModifyError{Attr: attr, Mask: bit, Offender: bit}
+		if got := e.Error(); !strings.Contains(got, ">>> "+name+" ") || strings.Contains(got, "?") {
+			t.Errorf("%s: %q does not give its value", name, got)
+		}
 	}
 }

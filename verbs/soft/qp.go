@@ -150,33 +150,19 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	q.ep.mu.Lock()
 	defer q.ep.mu.Unlock()
 	cur := q.rc.State()
-	if err := verbs.CheckModify(q.num, cur, &a, mask, &port); err != nil {
+	path := &verbs.ModifyPath{Device: &deviceLimits, Port: &port}
+	if err := verbs.CheckModify(q.num, cur, &a, mask, path); err != nil {
 		return err
-	}
-	if reason := badDepth(&a, mask); reason != "" {
-		return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason}
 	}
 	if mask&verbs.AttrAV != 0 {
 		if reason := q.setPeer(&a.AH); reason != "" {
-			return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason}
+			return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason, Attr: a, Mask: mask, Offender: verbs.AttrAV}
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
 	traceModified(q, cur, &a, mask)
 	q.ep.kickSend(q)
 	return nil
-}
-
-// badDepth checks the READ and atomic depths against the device.
-func badDepth(a *verbs.QPAttr, mask verbs.AttrMask) string {
-	most := deviceLimits.MaxQPRDAtomic
-	if mask&verbs.AttrMaxRDAtomic != 0 && int(a.MaxRDAtomic) > most {
-		return fmt.Sprintf("max_rd_atomic %d: the device has %d", a.MaxRDAtomic, most)
-	}
-	if mask&verbs.AttrMaxDestRDAtomic != 0 && int(a.MaxDestRDAtomic) > most {
-		return fmt.Sprintf("max_dest_rd_atomic %d: the device has %d", a.MaxDestRDAtomic, most)
-	}
-	return ""
 }
 
 // setPeer takes the address vector, and returns a sentence if it cannot be used.

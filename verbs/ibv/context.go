@@ -1,0 +1,174 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// Context is an open RDMA device (struct ibv_context).
+type Context struct {
+	lib    *library
+	device device
+	handle uintptr // struct ibv_context
+	ops    *cOps
+	limits verbs.DeviceAttr
+	events *events
+
+	mu       sync.Mutex    // guards the tree of objects: their children, users and closing
+	children int           // protection domains, completion queues and channels
+	closed   atomic.Bool   // changes with mu held
+	scratch  *memory.Block // for queries and creation, with mu held
+
+	// queues are the completion queues by their cookie, which events bring back.
+	// A cookie is used once, so that an event of a queue that was closed finds none.
+	queues struct {
+		sync.Mutex
+		last   uintptr
+		byName map[uintptr]*cq
+	}
+}
+
+// open opens a device of the library's list.
+func (l *library) open(d device, dev uintptr, o verbs.OpenOptions) (*Context, error) {
+	transport := at[cDevice](dev).transport
+	handle, errno := l.errno(l.openDevice, dev)
+	if handle == 0 {
+		return nil, opening(d, errno)
+	}
+	c := &Context{lib: l, device: d, handle: handle, ops: &at[cContext](handle).ops}
+	c.queues.byName = make(map[uintptr]*cq)
+	var err error
+	if c.scratch, err = memory.Alloc(uint64(os.Getpagesize())); err == nil {
+		if c.limits, err = c.queryDevice(transport); err == nil {
+			c.events, err = c.listen(o.OnEvent)
+		}
+	}
+	if err != nil {
+		_ = c.scratch.Free()
+		call(l.closeDevice, handle)
+		return nil, fmt.Errorf("open %s: %w", d.Name(), err)
+	}
+	return c, nil
+}
+
+// opening is the error of a device that could not be opened.
+func opening(d device, errno syscall.Errno) error {
+	hint := "is it still there (ringcli devices)?"
+	switch errno {
+	case syscall.EACCES, syscall.EPERM:
+		hint = "may this user open /dev/infiniband/uverbs*? (in a container: --device=/dev/infiniband)"
+	case syscall.EMFILE, syscall.ENFILE:
+		hint = "raise the limit of open files (ulimit -n)"
+	}
+	return fmt.Errorf("%w; %s", failed(errno, "open %s (ibv_open_device)", d.Name()), hint)
+}
+
+// live returns an error once the context is closed.
+func (c *Context) live() error {
+	if c.closed.Load() {
+		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	}
+	return nil
+}
+
+// zeroed is the scratch memory, cleared, as a T. The lock is held.
+func zeroed[T any](b *memory.Block) *T {
+	clear(b.Bytes())
+	return at[T](uintptr(b.Addr()))
+}
+
+// addr is an address as C takes it.
+func addr(b *memory.Block) uintptr { return uintptr(b.Addr()) }
+
+// Device implements verbs.Context.
+func (c *Context) Device() verbs.Device { return c.device }
+
+// QueryDevice implements verbs.Context. A device's attributes don't change while
+// it is open.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) { return c.limits, c.live() }
+
+func (c *Context) queryDevice(transport int32) (verbs.DeviceAttr, error) {
+	a := zeroed[cDeviceAttr](c.scratch)
+	if e := result(call(c.lib.queryDevice, c.handle, addr(c.scratch))); e != 0 {
+		return verbs.DeviceAttr{}, failed(e, "query the device (ibv_query_device)")
+	}
+	return verbs.DeviceAttr{
+		FirmwareVersion: text(a.fwVer[:]), Transport: transportName(transport),
+		NodeGUID: bits.ReverseBytes64(a.nodeGUID), SysImageGUID: bits.ReverseBytes64(a.sysImageGUID),
+		MaxMRSize: a.maxMRSize, PageSizeCap: a.pageSizeCap, VendorID: a.vendorID, VendorPartID: a.vendorPartID, HWVersion: a.hwVer,
+		CapFlags: a.deviceCapFlags, MaxQP: int(a.maxQP), MaxQPWR: int(a.maxQPWR), MaxSGE: int(a.maxSGE), MaxSGERD: int(a.maxSGERD),
+		MaxCQ: int(a.maxCQ), MaxCQE: int(a.maxCQE), MaxMR: int(a.maxMR), MaxPD: int(a.maxPD),
+		MaxQPRDAtomic: int(a.maxQPRDAtom), MaxEERDAtomic: int(a.maxEERDAtom), MaxResRDAtomic: int(a.maxResRDAtom),
+		MaxQPInitRDAtomic: int(a.maxQPInitRDAtom), MaxEEInitRDAtomic: int(a.maxEEInitRDAtom), AtomicCap: verbs.AtomicCap(a.atomicCap),
+		MaxEE: int(a.maxEE), MaxRDD: int(a.maxRDD), MaxMW: int(a.maxMW), MaxRawIPv6QP: int(a.maxRawIPv6QP),
+		MaxRawEthyQP: int(a.maxRawEthyQP), MaxMcastGrp: int(a.maxMcastGrp), MaxMcastQPAttach: int(a.maxMcastQPAttach),
+		MaxTotalMcastQPAttach: int(a.maxTotalMcastQPAttach), MaxAH: int(a.maxAH), MaxFMR: int(a.maxFMR),
+		MaxMapPerFMR: int(a.maxMapPerFMR), MaxSRQ: int(a.maxSRQ), MaxSRQWR: int(a.maxSRQWR), MaxSRQSGE: int(a.maxSRQSGE),
+		MaxPKeys: int(a.maxPKeys), LocalCAAckDelay: int(a.localCAAckDelay), PhysPorts: int(a.physPortCnt),
+	}, nil
+}
+
+// transportName names enum ibv_transport_type as ibv_devinfo does.
+func transportName(t int32) string {
+	name := "invalid transport"
+	switch t {
+	case 0:
+		name = "InfiniBand"
+	case 1:
+		name = "iWARP"
+	case 4:
+		name = "unspecified"
+	}
+	return fmt.Sprintf("%s (%d)", name, t)
+}
+
+// hasPort returns an error for a port that the device does not have.
+func (c *Context) hasPort(port int) error {
+	if port < 1 || port > c.limits.PhysPorts {
+		return fmt.Errorf("port %d of %s: %w: expected 1 to %d", port, c.device.Name(), verbs.ErrInvalid, c.limits.PhysPorts)
+	}
+	return nil
+}
+
+// AllocPD implements verbs.Context.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.live(); err != nil {
+		return nil, err
+	}
+	handle, errno := c.lib.errno(c.lib.allocPD, c.handle)
+	if handle == 0 {
+		return nil, failed(errno, "allocate a protection domain on %s (ibv_alloc_pd)", c.device.Name())
+	}
+	c.children++
+	return &pd{ctx: c, handle: handle}, nil
+}
+
+// Close implements verbs.Context. Closing twice is harmless.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil
+	}
+	if c.children > 0 {
+		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, c.children)
+	}
+	c.closed.Store(true)
+	c.events.stop()
+	_ = c.scratch.Free()
+	if e := result(call(c.lib.closeDevice, c.handle)); e != 0 {
+		return failed(e, "close %s (ibv_close_device)", c.device.Name())
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ebitengine/purego"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// pollBatch is how many completions one call of ibv_poll_cq takes at most: those
+// of a burst, in memory of less than a page.
+const pollBatch = 64
+
+// cq is a completion queue (struct ibv_cq).
+type cq struct {
+	ctx     *Context
+	channel *channel
+	handle  uintptr
+	cookie  uintptr
+	size    int
+	users   int         // queue pairs; each counts once a side; guarded by ctx.mu
+	overrun atomic.Bool // set by the device's event
+
+	mu     sync.Mutex // guards polling and arming, and all below
+	closed bool       // changes with ctx.mu held, too
+	block  *memory.Block
+	wc     []cWC
+	poll   [3]uintptr // arguments of poll_cq and req_notify_cq
+	notify [2]uintptr
+}
+
+// CreateCQ implements verbs.Context.
+func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
+	if cqe < 1 || cqe > c.limits.MaxCQE {
+		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, c.limits.MaxCQE)
+	}
+	q := &cq{ctx: c}
+	var channelHandle uintptr
+	if ch != nil {
+		h, ok := ch.(*channel)
+		if !ok || h.ctx != c {
+			return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
+		}
+		q.channel, channelHandle = h, h.handle
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.live(); err != nil {
+		return nil, err
+	}
+	if q.channel != nil && q.channel.closed.Load() {
+		return nil, fmt.Errorf("create completion queue: completion channel: %w", verbs.ErrClosed)
+	}
+	block, err := memory.Alloc(pollBatch * uint64(wcSize))
+	if err != nil {
+		return nil, fmt.Errorf("create completion queue: %w", err)
+	}
+	q.block, q.wc = block, memory.Slice[cWC](block.Addr(), pollBatch)
+	c.enter(q)
+	handle, errno := c.lib.errno(c.lib.createCQ, c.handle, uintptr(cqe), q.cookie, channelHandle, 0)
+	if handle == 0 {
+		c.leave(q)
+		_ = block.Free()
+		return nil, failed(errno, "create completion queue of %d on %s (ibv_create_cq)", cqe, c.device.Name())
+	}
+	q.handle, q.size = handle, int(at[cCQ](handle).cqe)
+	q.poll = [3]uintptr{handle, 0, addr(block)}
+	q.notify = [2]uintptr{handle, 0}
+	c.children++
+	if q.channel != nil {
+		q.channel.users++
+	}
+	return q, nil
+}
+
+// enter gives a queue its cookie.
+func (c *Context) enter(q *cq) {
+	c.queues.Lock()
+	defer c.queues.Unlock()
+	c.queues.last++
+	q.cookie = c.queues.last
+	c.queues.byName[q.cookie] = q
+}
+
+func (c *Context) leave(q *cq) {
+	c.queues.Lock()
+	defer c.queues.Unlock()
+	delete(c.queues.byName, q.cookie)
+}
+
+// queue finds a queue by its cookie; nil once it is closed.
+func (c *Context) queue(cookie uintptr) *cq {
+	c.queues.Lock()
+	defer c.queues.Unlock()
+	return c.queues.byName[cookie]
+}
+
+// Poll implements verbs.CQ.
+func (q *cq) Poll(wc []verbs.Completion) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return 0, fmt.Errorf("poll completion queue: %w", verbs.ErrClosed)
+	}
+	want := min(len(wc), pollBatch)
+	if want == 0 {
+		return 0, nil
+	}
+	q.poll[1] = uintptr(want)
+	r, _, _ := purego.SyscallN(q.ctx.ops.pollCQ, q.poll[:]...)
+	n := int(int32(r))
+	switch {
+	case n < 0:
+		return 0, failed(result(r), "poll completion queue (ibv_poll_cq)")
+	case n == 0 && q.overrun.Load():
+		return 0, fmt.Errorf("completion queue of %d: %w; create it larger or poll more often", q.size, verbs.ErrOverrun)
+	}
+	for i := range n {
+		from, to := &q.wc[i], &wc[i]
+		*to = verbs.Completion{ID: from.id, Status: verbs.Status(from.status), QPN: from.qpNum, VendorErr: from.vendorErr}
+		if from.status != 0 { // nothing else is valid then (ibv_poll_cq(3))
+			continue
+		}
+		to.Opcode, to.ByteLen = verbs.WCOpcode(from.opcode), from.byteLen
+		if to.Flags = verbs.WCFlags(from.flags) & verbs.WCWithImm; to.Flags != 0 {
+			to.Imm = bigEndian32(from.imm)
+		}
+	}
+	return n, nil
+}
+
+// ReqNotify implements verbs.CQ.
+func (q *cq) ReqNotify(solicitedOnly bool) error {
+	if q.channel == nil {
+		return fmt.Errorf("arm completion queue: %w: it was created without a completion channel", verbs.ErrInvalid)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fmt.Errorf("arm completion queue: %w", verbs.ErrClosed)
+	}
+	q.notify[1] = 0
+	if solicitedOnly {
+		q.notify[1] = 1
+	}
+	r, _, _ := purego.SyscallN(q.ctx.ops.reqNotifyCQ, q.notify[:]...)
+	if e := result(r); e != 0 {
+		return failed(e, "arm completion queue (ibv_req_notify_cq)")
+	}
+	return nil
+}
+
+// Close implements verbs.CQ. Closing twice is harmless.
+func (q *cq) Close() error {
+	c := q.ctx
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return nil
+	case q.users > 0:
+		return fmt.Errorf("close completion queue: %w: %d queue pairs use it", verbs.ErrBusy, q.users)
+	}
+	// From here on no event finds the queue; one that was read before is
+	// acknowledged by its reader, which the library waits for.
+	c.leave(q)
+	if e := result(call(c.lib.destroyCQ, q.handle)); e != 0 {
+		return failed(e, "close completion queue (ibv_destroy_cq)")
+	}
+	q.closed = true
+	c.children--
+	if q.channel != nil {
+		q.channel.users--
+	}
+	return q.block.Free()
+}

@@ -1,0 +1,92 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+func init() { verbs.Register(provider{}) }
+
+type provider struct{}
+
+// Name implements verbs.Provider.
+func (provider) Name() string { return "ibv" }
+
+// Devices implements verbs.Provider: what ibv_get_device_list lists.
+func (provider) Devices() ([]verbs.Device, error) {
+	l, err := load()
+	if err != nil {
+		return nil, err
+	}
+	var devices []verbs.Device
+	err = l.each(func(name string, _ uintptr) error {
+		devices = append(devices, device{name})
+		return nil
+	})
+	if err == nil && len(devices) == 0 {
+		err = look().none()
+	}
+	return devices, err
+}
+
+// each calls f with every device of the library's list, which is freed afterwards.
+func (l *library) each(f func(name string, dev uintptr) error) error {
+	count, err := memory.Alloc(4)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = count.Free() }()
+	list, errno := l.errno(l.getDeviceList, uintptr(count.Addr()))
+	switch {
+	case list == 0 && (errno == syscall.ENOSYS || errno == 0):
+		return look().none()
+	case list == 0:
+		return failed(errno, "list RDMA devices (ibv_get_device_list)")
+	}
+	defer call(l.freeDeviceList, list)
+	for _, dev := range memory.Slice[uintptr](uint64(list), int(*at[int32](uintptr(count.Addr())))) {
+		if err := f(text(at[cDevice](dev).name[:]), dev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// device is a device of the library, by its kernel name.
+type device struct{ name string }
+
+// Name implements verbs.Device.
+func (d device) Name() string { return "ibv:" + d.name }
+
+// Open implements verbs.Device.
+func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
+	l, err := load()
+	if err != nil {
+		return nil, err
+	}
+	var c *Context
+	found := errors.New("found")
+	err = l.each(func(name string, dev uintptr) error {
+		if name != d.name {
+			return nil
+		}
+		var err error
+		if c, err = l.open(d, dev, o); err != nil {
+			return err
+		}
+		return found
+	})
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("open %s: %w: libibverbs no longer lists it", d.Name(), verbs.ErrNoDevice)
+	case !errors.Is(err, found):
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,21 @@
+//go:build nodl
+
+package ibv
+
+import (
+	"errors"
+
+	"ringcli/verbs"
+)
+
+func init() { verbs.Register(provider{}) }
+
+type provider struct{}
+
+// Name implements verbs.Provider.
+func (provider) Name() string { return "ibv" }
+
+// Devices implements verbs.Provider.
+func (provider) Devices() ([]verbs.Device, error) {
+	return nil, errors.New("this program was built static (tag nodl), without libibverbs: RDMA devices need the build that `make` makes")
+}

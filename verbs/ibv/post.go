@@ -1,0 +1,196 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ebitengine/purego"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// postBatch is how many requests one call of ibv_post_send takes at most: the
+// chains that collectives post are shorter.
+const postBatch = 32
+
+// sender is where send requests are written for C.
+type sender struct {
+	mu    sync.Mutex // guards posting, and all below
+	block *memory.Block
+	wrs   []cSendWR
+	sges  []cSGE // as many for each request as the queue pair takes
+	bad   *uintptr
+	args  [3]uintptr // of post_send
+}
+
+// receiver is the same for receive requests.
+type receiver struct {
+	mu    sync.Mutex
+	block *memory.Block
+	wrs   []cRecvWR
+	sges  []cSGE
+	bad   *uintptr
+	args  [3]uintptr
+}
+
+// room is memory for a batch: the pointer to the bad request, requests, SGEs.
+func room(q *qp, wrSize uintptr, sges int) (block *memory.Block, args [3]uintptr, sgesAt uint64, err error) {
+	block, err = memory.Alloc(8 + postBatch*(uint64(wrSize)+uint64(sges)*uint64(sgeSize)))
+	if err != nil {
+		return nil, args, 0, err
+	}
+	return block, [3]uintptr{q.handle, addr(block) + 8, addr(block)}, block.Addr() + 8 + postBatch*uint64(wrSize), nil
+}
+
+func (s *sender) prepare(q *qp) error {
+	n := q.init.Cap.MaxSendSGE
+	block, args, sges, err := room(q, sendWRSize, n)
+	if err != nil {
+		return err
+	}
+	s.block, s.args, s.bad = block, args, at[uintptr](addr(block))
+	s.wrs, s.sges = memory.Slice[cSendWR](block.Addr()+8, postBatch), memory.Slice[cSGE](sges, postBatch*n)
+	return nil
+}
+
+func (r *receiver) prepare(q *qp) error {
+	n := q.init.Cap.MaxRecvSGE
+	block, args, sges, err := room(q, recvWRSize, n)
+	if err != nil {
+		return err
+	}
+	r.block, r.args, r.bad = block, args, at[uintptr](addr(block))
+	r.wrs, r.sges = memory.Slice[cRecvWR](block.Addr()+8, postBatch), memory.Slice[cSGE](sges, postBatch*n)
+	return nil
+}
+
+// PostSend implements verbs.QP.
+func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
+	s := &q.send
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := q.live(); err != nil {
+		return 0, err
+	}
+	if state := verbs.QPState(q.state.Load()); state < verbs.StateRTS {
+		// Some drivers queue the request all the same and fail behind it.
+		return 0, fmt.Errorf("QP %s: post send: %w: it is in %s, expected RTS", hex(q.num), verbs.ErrState, state)
+	}
+	done := 0
+	for done < len(wrs) {
+		batch, reason := 0, error(nil)
+		for batch < min(postBatch, len(wrs)-done) && reason == nil {
+			if reason = q.write(batch, &wrs[done+batch]); reason == nil {
+				batch++
+			}
+		}
+		if batch > 0 {
+			s.wrs[batch-1].next = 0
+			*s.bad = 0
+			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postSend, s.args[:]...)
+			if e := result(r); e != 0 {
+				done += place(*s.bad, s.args[1], sendWRSize, batch)
+				return done, failed(e, "QP %s: post send (ibv_post_send)", hex(q.num))
+			}
+		}
+		if done += batch; reason != nil {
+			return done, reason
+		}
+	}
+	return done, nil
+}
+
+func element(s *verbs.SGE) cSGE { return cSGE{s.Addr, s.Length, s.LKey} }
+
+// place is the index of the bad request; 0 if the driver names none.
+func place(bad, first, size uintptr, batch int) int {
+	if bad < first || bad >= first+uintptr(batch)*size {
+		return 0
+	}
+	return int((bad - first) / size)
+}
+
+// write puts a request in its place, linked to the next. What no device takes is
+// refused here, since not every driver looks.
+func (q *qp) write(i int, from *verbs.WorkRequest) error {
+	limits := &q.init.Cap
+	atomics := from.Opcode == verbs.OpCompSwap || from.Opcode == verbs.OpFetchAdd
+	switch {
+	case from.Opcode > verbs.OpFetchAdd:
+		return fmt.Errorf("QP %s: %s: %w: no such request", hex(q.num), from.Opcode, verbs.ErrInvalid)
+	case len(from.SGL) > limits.MaxSendSGE:
+		return fmt.Errorf("QP %s: %d SGEs: %w: the queue pair takes %d", hex(q.num), len(from.SGL), verbs.ErrInvalid, limits.MaxSendSGE)
+	case atomics && (len(from.SGL) != 1 || from.SGL[0].Length != 8):
+		return fmt.Errorf("QP %s: %s: %w: expected one SGE of 8 bytes", hex(q.num), from.Opcode, verbs.ErrInvalid)
+	case from.Flags&verbs.FlagInline != 0 && (atomics || from.Opcode == verbs.OpRead):
+		return fmt.Errorf("QP %s: inline %s: %w: only SEND and WRITE carry data", hex(q.num), from.Opcode, verbs.ErrInvalid)
+	}
+	at := i * limits.MaxSendSGE
+	total := uint64(0)
+	for j := range from.SGL {
+		q.send.sges[at+j] = element(&from.SGL[j])
+		total += uint64(from.SGL[j].Length)
+	}
+	if from.Flags&verbs.FlagInline != 0 && total > uint64(limits.MaxInlineData) {
+		return fmt.Errorf("QP %s: %d inline bytes: %w: the queue pair takes %d", hex(q.num), total, verbs.ErrInvalid, limits.MaxInlineData)
+	}
+	wr := &q.send.wrs[i]
+	wr.id, wr.next = from.ID, q.send.args[1]+uintptr(i+1)*sendWRSize
+	wr.sgList, wr.numSGE = q.send.args[1]+postBatch*sendWRSize+uintptr(at)*sgeSize, int32(len(from.SGL))
+	wr.opcode, wr.flags, wr.imm = uint32(from.Opcode), uint32(from.Flags), bigEndian32(from.Imm)
+	wr.remoteAddr = from.RemoteAddr
+	if atomics {
+		wr.compareAdd, wr.swap, wr.atomicRKey = from.CompareAdd, from.Swap, from.RKey
+	} else {
+		wr.compareAdd = uint64(from.RKey)
+	}
+	return nil
+}
+
+// PostRecv implements verbs.QP.
+func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
+	p := &q.recv
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := q.live(); err != nil {
+		return 0, err
+	}
+	if verbs.QPState(q.state.Load()) == verbs.StateReset {
+		return 0, fmt.Errorf("QP %s: post receive: %w: it is in RESET, expected INIT or later", hex(q.num), verbs.ErrState)
+	}
+	most := q.init.Cap.MaxRecvSGE
+	done := 0
+	for done < len(wrs) {
+		batch, reason := 0, error(nil)
+		for ; batch < min(postBatch, len(wrs)-done); batch++ {
+			from := &wrs[done+batch]
+			if len(from.SGL) > most {
+				reason = fmt.Errorf("QP %s: %d SGEs: %w: the queue pair takes %d", hex(q.num), len(from.SGL), verbs.ErrInvalid, most)
+				break
+			}
+			for j := range from.SGL {
+				p.sges[batch*most+j] = element(&from.SGL[j])
+			}
+			p.wrs[batch] = cRecvWR{
+				id: from.ID, next: p.args[1] + uintptr(batch+1)*recvWRSize,
+				sgList: p.args[1] + postBatch*recvWRSize + uintptr(batch*most)*sgeSize, numSGE: int32(len(from.SGL)),
+			}
+		}
+		if batch > 0 {
+			p.wrs[batch-1].next = 0
+			*p.bad = 0
+			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postRecv, p.args[:]...)
+			if e := result(r); e != 0 {
+				done += place(*p.bad, p.args[1], recvWRSize, batch)
+				return done, failed(e, "QP %s: post receive (ibv_post_recv)", hex(q.num))
+			}
+		}
+		if done += batch; reason != nil {
+			return done, reason
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,233 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// qp is a queue pair (struct ibv_qp).
+type qp struct {
+	pd             *pd
+	handle         uintptr
+	num            uint32
+	init           verbs.QPInitAttr // with the capacities that the device gave
+	sendCQ, recvCQ *cq
+	// state is what Modify set last. The device may be in ERR since; then it
+	// takes requests and flushes them.
+	state  atomic.Uint32
+	closed bool // changes with ctx.mu and all three locks held
+
+	control sync.Mutex    // guards attr, Modify and Query
+	attr    *memory.Block // a struct ibv_qp_attr, and at half of it an ibv_qp_init_attr
+
+	send sender
+	recv receiver
+}
+
+// attrHalf is where in qp.attr the second struct begins.
+const attrHalf = 256
+
+// CreateQP implements verbs.PD.
+func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
+	c := p.ctx
+	sendCQ, ok1 := a.SendCQ.(*cq)
+	recvCQ, ok2 := a.RecvCQ.(*cq)
+	switch {
+	case !ok1 || !ok2 || sendCQ.ctx != c || recvCQ.ctx != c:
+		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
+	case a.Type != verbs.RC:
+		return nil, fmt.Errorf("create queue pair of type %s: %w: only RC is supported", a.Type, verbs.ErrInvalid)
+	case a.Cap.MaxSendWR < 0 || a.Cap.MaxSendWR > c.limits.MaxQPWR || a.Cap.MaxRecvWR < 0 || a.Cap.MaxRecvWR > c.limits.MaxQPWR:
+		return nil, fmt.Errorf("create queue pair with %d send and %d receive work requests: %w: at most %d each",
+			a.Cap.MaxSendWR, a.Cap.MaxRecvWR, verbs.ErrInvalid, c.limits.MaxQPWR)
+	case a.Cap.MaxSendSGE < 0 || a.Cap.MaxSendSGE > c.limits.MaxSGE || a.Cap.MaxRecvSGE < 0 || a.Cap.MaxRecvSGE > c.limits.MaxSGE:
+		return nil, fmt.Errorf("create queue pair with %d and %d SGEs: %w: at most %d each",
+			a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, verbs.ErrInvalid, c.limits.MaxSGE)
+	case a.Cap.MaxInlineData < 0:
+		return nil, fmt.Errorf("create queue pair with %d inline bytes: %w", a.Cap.MaxInlineData, verbs.ErrInvalid)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := p.live(); err != nil {
+		return nil, fmt.Errorf("create queue pair: %w", err)
+	}
+	if sendCQ.closed || recvCQ.closed {
+		return nil, fmt.Errorf("create queue pair: completion queue: %w", verbs.ErrClosed)
+	}
+	q := &qp{pd: p, init: a, sendCQ: sendCQ, recvCQ: recvCQ}
+	if err := q.create(); err != nil {
+		return nil, err
+	}
+	p.children++
+	sendCQ.users++
+	recvCQ.users++
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", q.init.Cap.MaxSendWR),
+			slog.Int("max_recv_wr", q.init.Cap.MaxRecvWR), slog.Int("max_inline_data", q.init.Cap.MaxInlineData), slog.String("device", c.device.Name()))
+	}
+	return q, nil
+}
+
+// create makes the queue pair and the memory to post from. The context's lock is held.
+func (q *qp) create() error {
+	c, a := q.pd.ctx, &q.init
+	i := zeroed[cQPInitAttr](c.scratch)
+	i.sendCQ, i.recvCQ, i.qpType = q.sendCQ.handle, q.recvCQ.handle, uint32(a.Type)
+	i.cap = cQPCap{uint32(a.Cap.MaxSendWR), uint32(a.Cap.MaxRecvWR), uint32(a.Cap.MaxSendSGE), uint32(a.Cap.MaxRecvSGE), uint32(a.Cap.MaxInlineData)}
+	if a.SigAll {
+		i.sqSigAll = 1
+	}
+	handle, errno := c.lib.errno(c.lib.createQP, q.pd.handle, addr(c.scratch))
+	if handle == 0 {
+		return failed(errno, "create queue pair on %s with %d send and %d receive work requests of %d and %d SGEs and %d inline bytes (ibv_create_qp)",
+			c.device.Name(), a.Cap.MaxSendWR, a.Cap.MaxRecvWR, a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, a.Cap.MaxInlineData)
+	}
+	q.handle, q.num = handle, at[cQP](handle).num
+	a.Cap = i.cap.goForm()
+	var err error
+	if q.attr, err = memory.Alloc(2 * attrHalf); err == nil {
+		if err = q.send.prepare(q); err == nil {
+			err = q.recv.prepare(q)
+		}
+	}
+	if err != nil {
+		call(c.lib.destroyQP, handle)
+		return errors.Join(fmt.Errorf("create queue pair: %w", err), q.free())
+	}
+	return nil
+}
+
+func (q *qp) free() error {
+	return errors.Join(q.attr.Free(), q.send.block.Free(), q.recv.block.Free())
+}
+
+func hex(qpn uint32) string { return fmt.Sprintf("0x%06x", qpn) }
+
+func (c cQPCap) goForm() verbs.QPCap {
+	return verbs.QPCap{
+		MaxSendWR: int(c.maxSendWR), MaxRecvWR: int(c.maxRecvWR), MaxSendSGE: int(c.maxSendSGE), MaxRecvSGE: int(c.maxRecvSGE),
+		MaxInlineData: int(c.maxInlineData),
+	}
+}
+
+// Num implements verbs.QP.
+func (q *qp) Num() uint32 { return q.num }
+
+// PD implements verbs.QP.
+func (q *qp) PD() verbs.PD { return q.pd }
+
+// live returns an error once the queue pair is closed. One of its locks is held.
+func (q *qp) live() error {
+	if q.closed {
+		return fmt.Errorf("QP %s: %w", hex(q.num), verbs.ErrClosed)
+	}
+	return nil
+}
+
+// queried is every attribute that QPAttr holds, for ibv_query_qp.
+const queried = verbs.AttrState | verbs.AttrCurState | verbs.AttrAccess | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAV |
+	verbs.AttrPathMTU | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrRQPSN | verbs.AttrMaxRDAtomic |
+	verbs.AttrMinRNRTimer | verbs.AttrSQPSN | verbs.AttrMaxDestRDAtomic | verbs.AttrCap | verbs.AttrDestQPN
+
+// query asks the device. The lock is held.
+func (q *qp) query() (verbs.QPAttr, error) {
+	a := zeroed[cQPAttr](q.attr)
+	l := q.pd.ctx.lib
+	if e := result(call(l.queryQP, q.handle, addr(q.attr), uintptr(queried), addr(q.attr)+attrHalf)); e != 0 {
+		return verbs.QPAttr{}, failed(e, "query QP %s (ibv_query_qp)", hex(q.num))
+	}
+	return a.goForm(), nil
+}
+
+// Query implements verbs.QP.
+func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
+	q.control.Lock()
+	defer q.control.Unlock()
+	if err := q.live(); err != nil {
+		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
+	}
+	a, err := q.query()
+	return a, q.init, err
+}
+
+// Modify implements verbs.QP.
+func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	q.control.Lock()
+	defer q.control.Unlock()
+	if err := q.live(); err != nil {
+		return err
+	}
+	cur, err := q.query()
+	if err != nil {
+		return err
+	}
+	c := q.pd.ctx
+	path := &verbs.ModifyPath{Device: &c.limits}
+	number := cur.PortNum
+	if mask&verbs.AttrPort != 0 {
+		number = a.PortNum
+	} else if mask&verbs.AttrAV != 0 && number == 0 {
+		number = a.AH.PortNum
+	}
+	if port, err := c.QueryPort(number); err == nil {
+		path.Port = &port
+		if mask&verbs.AttrAV != 0 && a.AH.IsGlobal {
+			if gid, err := c.QueryGID(number, a.AH.GRH.SGIDIndex); err == nil {
+				path.GID = &gid
+			}
+		}
+	}
+	if err := verbs.CheckModify(q.num, cur.State, &a, mask, path); err != nil {
+		return err
+	}
+	zeroed[cQPAttr](q.attr).set(&a, mask)
+	if e := result(call(c.lib.modifyQP, q.handle, addr(q.attr), uintptr(mask))); e != 0 {
+		return verbs.RefusedModify(q.num, cur.State, &a, mask, path, e)
+	}
+	to := cur.State
+	if mask&verbs.AttrState != 0 {
+		to = a.State
+	}
+	q.state.Store(uint32(to))
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair modified", slog.String("qpn", hex(q.num)), slog.String("from", cur.State.String()),
+			slog.String("to", to.String()), slog.String("mask", mask.String()))
+	}
+	return nil
+}
+
+// Close implements verbs.QP. Nothing is flushed: completions that were not polled
+// are gone, work that was not done makes none (ibv_destroy_qp(3)).
+func (q *qp) Close() error {
+	c := q.pd.ctx
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range []*sync.Mutex{&q.control, &q.send.mu, &q.recv.mu} {
+		m.Lock()
+		defer m.Unlock()
+	}
+	if q.closed {
+		return nil
+	}
+	if e := result(call(c.lib.destroyQP, q.handle)); e != 0 && e != syscall.EIO { // EIO: the device is gone
+		return failed(e, "close QP %s (ibv_destroy_qp)", hex(q.num))
+	}
+	q.closed = true
+	q.pd.children--
+	q.sendCQ.users--
+	q.recvCQ.users--
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+	}
+	return q.free()
+}

@@ -1,0 +1,143 @@
+//go:build !nodl
+
+package ibv
+
+import (
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+// pd is a protection domain (struct ibv_pd).
+type pd struct {
+	ctx      *Context
+	handle   uintptr
+	children int  // regions and queue pairs; guarded by ctx.mu
+	closed   bool // guarded by ctx.mu
+}
+
+// Context implements verbs.PD.
+func (p *pd) Context() verbs.Context { return p.ctx }
+
+// live returns an error once the domain is closed. The context's lock is held.
+func (p *pd) live() error {
+	if p.closed {
+		return fmt.Errorf("protection domain: %w", verbs.ErrClosed)
+	}
+	return nil
+}
+
+const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// RegMR implements verbs.PD.
+func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
+	c := p.ctx
+	what := fmt.Sprintf("register %d bytes at %#x on %s", length, addr, c.device.Name())
+	switch {
+	case addr == 0 || length == 0 || addr+length < addr:
+		return nil, fmt.Errorf("%s: %w: expected a mapped, non-empty range", what, verbs.ErrInvalid)
+	case length > c.limits.MaxMRSize:
+		return nil, fmt.Errorf("%s: %w: the device takes at most %d bytes", what, verbs.ErrInvalid, c.limits.MaxMRSize)
+	case access&^allRights != 0:
+		return nil, fmt.Errorf("%s with access %s: %w: unknown rights", what, access, verbs.ErrInvalid)
+	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
+		return nil, fmt.Errorf("%s with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", what, access, verbs.ErrInvalid)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := p.live(); err != nil {
+		return nil, err
+	}
+	lock := lockedMemory()
+	if reason := lock.tooMuch(addr, length); reason != "" {
+		return nil, fmt.Errorf("%s: %w: %s", what, verbs.ErrNoMemory, reason)
+	}
+	handle, errno := c.lib.errno(c.lib.regMR, p.handle, uintptr(addr), uintptr(length), uintptr(access))
+	switch {
+	case handle != 0:
+	case errno == syscall.ENOMEM:
+		return nil, fmt.Errorf("%w: %s", failed(errno, "%s (ibv_reg_mr)", what), lock.state())
+	case errno == syscall.EFAULT:
+		return nil, fmt.Errorf("%s (ibv_reg_mr): %w: %w: not all of it is mapped with the rights asked for", what, verbs.ErrInvalid, errno)
+	default:
+		return nil, failed(errno, "%s with access %s (ibv_reg_mr)", what, access)
+	}
+	m := at[cMR](handle)
+	r := &mr{pd: p, handle: handle, addr: addr, length: length, lkey: m.lkey, rkey: m.rkey, access: access}
+	p.children++
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
+			slog.String("lkey", fmt.Sprintf("%#x", r.lkey)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)), slog.String("access", access.String()))
+	}
+	return r, nil
+}
+
+// Close implements verbs.PD. Closing twice is harmless.
+func (p *pd) Close() error {
+	c := p.ctx
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil
+	case p.children > 0:
+		return fmt.Errorf("close protection domain: %w: %d queue pairs and regions are open", verbs.ErrBusy, p.children)
+	}
+	if e := result(call(c.lib.deallocPD, p.handle)); e != 0 {
+		return failed(e, "close protection domain (ibv_dealloc_pd)")
+	}
+	p.closed = true
+	c.children--
+	return nil
+}
+
+// mr is a memory region (struct ibv_mr).
+type mr struct {
+	pd         *pd
+	handle     uintptr
+	addr       uint64
+	length     uint64
+	lkey, rkey uint32
+	access     verbs.Access
+	closed     bool // guarded by ctx.mu
+}
+
+// Addr implements verbs.MR.
+func (r *mr) Addr() uint64 { return r.addr }
+
+// Length implements verbs.MR.
+func (r *mr) Length() uint64 { return r.length }
+
+// LKey implements verbs.MR.
+func (r *mr) LKey() uint32 { return r.lkey }
+
+// RKey implements verbs.MR.
+func (r *mr) RKey() uint32 { return r.rkey }
+
+// Access implements verbs.MR.
+func (r *mr) Access() verbs.Access { return r.access }
+
+// Kind implements verbs.MR.
+func (r *mr) Kind() verbs.MemoryKind { return verbs.MemoryHost }
+
+// Close implements verbs.MR. Closing twice is harmless.
+func (r *mr) Close() error {
+	c := r.pd.ctx
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	if e := result(call(c.lib.deregMR, r.handle)); e != 0 {
+		return failed(e, "deregister %d bytes at %#x (ibv_dereg_mr)", r.length, r.addr)
+	}
+	r.closed = true
+	r.pd.children--
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "memory deregistered", slog.String("addr", fmt.Sprintf("%#x", r.addr)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)))
+	}
+	return nil
+}
