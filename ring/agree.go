@@ -23,7 +23,7 @@ func unreachable(who func(offer) string, own, peer offer) error {
 		from, to = peer, own
 	}
 	return bootstrap.Usagef("the UDP port differs: %s is on %s, which sends to %d only, and %s is on %s, which receives on %d: run one soft rank per address, "+
-		"give rank %d an address where no other ringcli and no rdma_rxe has UDP port %d, and leave out --udp-port",
+		"and give rank %d an address where no other ringcli and no rdma_rxe has UDP port %d",
 		who(from), from.Device, path.RoCEPort, who(to), to.Device, to.UDPPort, to.Rank, path.RoCEPort)
 }
 
