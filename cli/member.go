@@ -14,7 +14,8 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
-	_ "ringcli/verbs/soft" // registers itself
+	_ "ringcli/verbs/ibv"  // registers itself
+	_ "ringcli/verbs/soft" // and so does this
 )
 
 // Member is this process's place in a ring that is ready.
