@@ -34,7 +34,7 @@ const labBytes = 8 << 10
 func labCommands() []Command {
 	return []Command{{
 		Name: "lab", Group: groupRing, Where: Process,
-		Summary: "Walk verbs step by step: two queue pairs in one process, or on two hosts",
+		Summary: "Walk two queue pairs through the verbs, step by step",
 		Long: `Takes every step that two queue pairs need to talk to each other, one by one,
 and shows what the live objects say after each; then sends, writes and reads,
 with every byte verified where it arrives.
