@@ -108,7 +108,7 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), labCommands(), stepCommands(), handCommands(), ringCommands(), processCommands(), docCommands(), traceCommands(), shellCommands())
+	return slices.Concat(bringUpCommands(), pingpongCommands(), labCommands(), stepCommands(), handCommands(), ringCommands(), processCommands(), docCommands(), traceCommands(), shellCommands())
 }
 
 // The order of the table is the order of help.

@@ -1,0 +1,93 @@
+package endpoint
+
+import (
+	"math/rand/v2"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/path"
+)
+
+// Pair is a reliable connected queue pair with its memory.
+type Pair struct {
+	s     *Station
+	Block *memory.Block
+	MR    verbs.MR
+	QP    verbs.QP
+	PSN   uint32 // of its first packet: random
+}
+
+// NewPair makes one of which nothing exists yet; Close of the station closes it.
+func (s *Station) NewPair() *Pair {
+	p := &Pair{s: s, PSN: rand.Uint32N(1 << 24)}
+	s.pairs = append(s.pairs, p)
+	return p
+}
+
+// Register allocates and registers its memory.
+func (p *Pair) Register(bytes uint64, access verbs.Access) (err error) {
+	if p.Block, err = memory.Alloc(bytes); err != nil {
+		return err
+	}
+	p.MR, err = p.s.PD.RegMR(p.Block.Addr(), uint64(p.Block.Len()), access)
+	return err
+}
+
+// Create makes the queue pair, which is in RESET.
+func (p *Pair) Create(sends, receives int) (err error) {
+	p.QP, err = p.s.PD.CreateQP(verbs.QPInitAttr{
+		SendCQ: p.s.CQ, RecvCQ: p.s.CQ, Type: verbs.RC,
+		Cap: verbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	return err
+}
+
+// ToInit says what a peer may do to the memory.
+func (p *Pair) ToInit(access verbs.Access) error {
+	return p.QP.Modify(verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.s.Options.Port, Access: access},
+		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
+}
+
+// Remote is the peer's queue pair, and the way to it.
+type Remote struct {
+	path.Remote
+	QPN, PSN uint32
+	MTU      verbs.MTU
+}
+
+// ToRTR tells the queue pair who its peer is.
+func (p *Pair) ToRTR(to Remote) error {
+	o := p.s.Options
+	ah, err := p.s.Port.AddressVector(p.s.Choice.Entry.Index, to.Remote, path.Service{SL: o.SL, TrafficClass: o.TrafficClass})
+	if err != nil {
+		return err
+	}
+	return p.QP.Modify(verbs.QPAttr{
+		State: verbs.StateRTR, AH: ah, PathMTU: to.MTU, DestQPN: to.QPN, RQPSN: to.PSN,
+		MaxDestRDAtomic: 1, MinRNRTimer: o.MinRNRTimer,
+	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+}
+
+// ToRTS lets the queue pair send.
+func (p *Pair) ToRTS() error {
+	o := p.s.Options
+	return p.QP.Modify(verbs.QPAttr{
+		State: verbs.StateRTS, SQPSN: p.PSN, Timeout: o.QPTimeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry, MaxRDAtomic: 1,
+	}, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRDAtomic)
+}
+
+func (p *Pair) closeQP() error {
+	if p.QP == nil {
+		return nil
+	}
+	return p.QP.Close()
+}
+
+func (p *Pair) closeMemory() error {
+	if p.MR != nil {
+		if err := p.MR.Close(); err != nil {
+			return err // the device may still reach the memory: it stays mapped
+		}
+	}
+	return p.Block.Free()
+}

@@ -1,0 +1,137 @@
+// Package endpoint is a device with a queue pair or two, on any provider, for the
+// commands that work without a ring.
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/path"
+)
+
+// Options say which device it is, and what its queue pairs are told.
+type Options struct {
+	Device   string // as --device has it; "auto" chooses
+	Port     int
+	GIDIndex *int      // nil: chosen
+	MTU      verbs.MTU // 0: the port's active MTU
+	SL       uint8
+	// TrafficClass is that of the GRH.
+	TrafficClass uint8
+	// QPTimeout, RetryCnt, RNRRetry and MinRNRTimer are as in verbs.QPAttr.
+	QPTimeout, RetryCnt, RNRRetry, MinRNRTimer uint8
+}
+
+// Station is a device that was opened, and what its queue pairs share. It belongs
+// to one goroutine.
+type Station struct {
+	Options Options
+	Local   netip.Addr // to speak from
+	Ctx     verbs.Context
+	Attr    verbs.DeviceAttr
+	Port    path.Port
+	Choice  path.Choice // of the GID
+	PD      verbs.PD
+	Channel verbs.CompChannel
+	CQ      verbs.CQ
+	pairs   []*Pair // in the order of their creation
+}
+
+// Open opens the device and chooses the GID. A device or a GID index that is not
+// there is an error of usage.
+func (s *Station) Open(peer netip.Addr) error {
+	err := s.choose(peer)
+	if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrInvalid) {
+		return bootstrap.Usagef("%v", err)
+	}
+	return err
+}
+
+func (s *Station) choose(peer netip.Addr) error {
+	d, _, err := path.Device(s.Options.Device, s.Local)
+	if err != nil {
+		return err
+	}
+	if s.Ctx, err = d.Open(verbs.OpenOptions{LocalAddr: s.Local}); err != nil {
+		return fmt.Errorf("open %s: %w", d.Name(), err)
+	}
+	if s.Attr, err = s.Ctx.QueryDevice(); err != nil {
+		return fmt.Errorf("query %s: %w", d.Name(), err)
+	}
+	if s.Port, err = path.QueryPort(s.Ctx, s.Options.Port); err != nil {
+		return err
+	}
+	s.Choice, err = s.Port.Choose(path.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: peer})
+	return err
+}
+
+// AllocPD makes the protection domain.
+func (s *Station) AllocPD() (err error) {
+	s.PD, err = s.Ctx.AllocPD()
+	return err
+}
+
+// CreateCQ makes the completion queue of all pairs, with its channel.
+func (s *Station) CreateCQ(depth int) (err error) {
+	if s.Channel, err = s.Ctx.CreateCompChannel(); err != nil {
+		return err
+	}
+	s.CQ, err = s.Ctx.CreateCQ(depth, s.Channel)
+	return err
+}
+
+// GID is the row of the GID table that was chosen, with the UDP port that is known
+// once there is a queue pair.
+func (s *Station) GID() (verbs.GIDEntry, error) {
+	entry, err := s.Ctx.QueryGID(s.Port.Num, s.Choice.Entry.Index)
+	if err != nil {
+		return entry, fmt.Errorf("query GID %d of %s: %w", s.Choice.Entry.Index, s.Device(), err)
+	}
+	return entry, nil
+}
+
+// Device is the name of the device.
+func (s *Station) Device() string { return s.Ctx.Device().Name() }
+
+// IsSoft tells whether the device is one of provider soft.
+func (s *Station) IsSoft() bool { return strings.HasPrefix(s.Device(), "soft:") }
+
+// MTU is the path MTU to use: what was asked for, else the port's.
+func (s *Station) MTU() (verbs.MTU, error) {
+	active := s.Port.Attr.ActiveMTU
+	if s.Options.MTU > active {
+		return 0, fmt.Errorf("path MTU %s: the port's active MTU is %s: expected no more than that", s.Options.MTU, active)
+	}
+	if s.Options.MTU == 0 {
+		return active, nil
+	}
+	return s.Options.MTU, nil
+}
+
+// Close releases everything, the last made first.
+func (s *Station) Close() error {
+	var errs []error
+	for _, p := range s.pairs {
+		errs = append(errs, p.closeQP())
+	}
+	for _, p := range s.pairs {
+		errs = append(errs, p.closeMemory())
+	}
+	if s.CQ != nil {
+		errs = append(errs, s.CQ.Close())
+	}
+	if s.Channel != nil {
+		errs = append(errs, s.Channel.Close())
+	}
+	if s.PD != nil {
+		errs = append(errs, s.PD.Close())
+	}
+	if s.Ctx != nil {
+		errs = append(errs, s.Ctx.Close())
+	}
+	return errors.Join(errs...)
+}

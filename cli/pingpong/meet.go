@@ -1,0 +1,214 @@
+package pingpong
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"ringcli/ring/bootstrap"
+)
+
+const (
+	// redial is the pause before a client tries again: the server's people start it
+	// by hand.
+	redial = 100 * time.Millisecond
+	// grace is how long a caller may take for its first message: the stock client
+	// sends it at once.
+	grace = 5 * time.Second
+	// strangerPause is how long the rest of a stranger's message may dribble in.
+	strangerPause = 100 * time.Millisecond
+)
+
+// done is what a client says last.
+const done = "done\x00"
+
+// meeting is the TCP connection of two ends.
+type meeting struct {
+	conn  net.Conn
+	local netip.Addr
+	peer  netip.AddrPort
+	first Address // what the client has said, at the server
+}
+
+func newMeeting(conn net.Conn) *meeting {
+	addr := func(a net.Addr) netip.AddrPort {
+		p := a.(*net.TCPAddr).AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return &meeting{conn: conn, local: addr(conn.LocalAddr()).Addr(), peer: addr(conn.RemoteAddr())}
+}
+
+// meet makes the connection: the server listens, the client dials until somebody
+// answers.
+func meet(ctx context.Context, o *Options) (*meeting, error) {
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	var m *meeting
+	var err error
+	if o.IsServer() {
+		m, err = listen(limited, o)
+	} else {
+		m, err = dial(limited, o)
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w within %s", err, o.Timeout)
+	}
+	return m, err
+}
+
+// listen accepts callers until one is a client.
+func listen(ctx context.Context, o *Options) (*meeting, error) {
+	host := ""
+	if o.Bind.IsValid() {
+		host = o.Bind.String()
+	}
+	where := tcpText(o.Bind, o.TCPPort)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(o.TCPPort)))
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w: give another --port, at both ends", where, err)
+	}
+	defer func() { _ = listener.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	defer o.Waiting("for a client on " + where)()
+	came := ""
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil {
+				return nil, fmt.Errorf("accept a client on %s: %w", where, err)
+			}
+			return nil, fmt.Errorf("no client has come to %s%s", where, came)
+		}
+		m := newMeeting(conn)
+		if m.first, err = m.greet(ctx); err == nil {
+			return m, nil
+		}
+		_ = conn.Close()
+		came = fmt.Sprintf("; the last caller, %s: %v", m.peer, err)
+	}
+}
+
+// greet reads what a caller says first.
+func (m *meeting) greet(ctx context.Context) (Address, error) {
+	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
+	return m.read(grace)
+}
+
+// dial calls each address of the host, until one answers.
+func dial(ctx context.Context, o *Options) (*meeting, error) {
+	where := net.JoinHostPort(o.Host, strconv.Itoa(o.TCPPort))
+	defer o.Waiting("for a server on " + where)()
+	var d net.Dialer
+	if o.Bind.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Bind, 0))
+	}
+	for {
+		conn, err := d.DialContext(ctx, "tcp", where)
+		if err == nil {
+			return newMeeting(conn), nil
+		}
+		var dns *net.DNSError
+		if errors.As(err, &dns) && dns.IsNotFound {
+			return nil, bootstrap.Usagef("%s: %v", o.Host, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no server has answered on %s (%w): start `ringcli pingpong` or ibv_rc_pingpong there", where, err)
+		case <-time.After(redial):
+		}
+	}
+}
+
+// ask tells the server of this end and returns what it says of its own.
+func (m *meeting) ask(own Address, timeout time.Duration) (Address, error) {
+	if err := m.write(own.wire(), timeout); err != nil {
+		return Address{}, err
+	}
+	to, err := m.read(timeout)
+	if err != nil {
+		return to, fmt.Errorf("await the address of the server %s: %w", m.peer, err)
+	}
+	if err := m.write([]byte(done), timeout); err != nil {
+		return to, err
+	}
+	return to, m.conn.Close()
+}
+
+// answer tells the client of this end, and waits until it has read that.
+func (m *meeting) answer(own Address, timeout time.Duration) error {
+	if err := m.write(own.wire(), timeout); err != nil {
+		return err
+	}
+	if err := m.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	var last [len(done)]byte
+	n, err := io.ReadFull(m.conn, last[:])
+	if err != nil {
+		return fmt.Errorf("await the last word of the client %s, %q: %s", m.peer, done, came(last[:n], err, timeout))
+	}
+	if string(last[:]) != done {
+		return fmt.Errorf("the client %s said %q last: expected %q", m.peer, last[:], done)
+	}
+	return m.conn.Close()
+}
+
+// write sends a message in one piece: the stock tool reads each with one read(2).
+func (m *meeting) write(b []byte, timeout time.Duration) error {
+	if err := m.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := m.conn.Write(b); err != nil {
+		return fmt.Errorf("tell %s of this end: %w", m.peer, err)
+	}
+	return nil
+}
+
+// read reads the peer's address. The error names what is there instead.
+func (m *meeting) read(timeout time.Duration) (Address, error) {
+	if err := m.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return Address{}, err
+	}
+	b := make([]byte, addressLen, 4*addressLen)
+	n, err := io.ReadFull(m.conn, b)
+	if err != nil {
+		return Address{}, errors.New(came(b[:n], err, timeout))
+	}
+	a, ok := parse(b)
+	if !ok {
+		_ = m.conn.SetReadDeadline(time.Now().Add(strangerPause))
+		n, _ = io.ReadFull(m.conn, b[addressLen:cap(b)])
+		return a, errors.New(identify(b[:addressLen+n]) + " is there, not a pingpong")
+	}
+	return a, nil
+}
+
+// came says what has come in place of a whole message.
+func came(b []byte, err error, timeout time.Duration) string {
+	what := "nothing has come"
+	if len(b) > 0 {
+		what = fmt.Sprintf("%d bytes have come: %s is there, not a pingpong", len(b), identify(b))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Sprintf("%s in %s", what, timeout)
+	}
+	return what + ", and it has hung up"
+}
+
+// identify says what a program is that has sent something else.
+func identify(head []byte) string {
+	if f, err := bootstrap.ReadFrame(bytes.NewReader(head)); !errors.Is(err, bootstrap.ErrNotFrame) {
+		if err == nil {
+			return fmt.Sprintf("another command of ringcli (its %s frame)", f.Type)
+		}
+		return "another command of ringcli, such as connect or lab c,"
+	}
+	return bootstrap.Identify(head)
+}

@@ -1,0 +1,212 @@
+// Package pingpong speaks the protocol of rdma-core's ibv_rc_pingpong, over any
+// provider: two ends tell each other over TCP of their queue pairs, then send one
+// message there and back, again and again.
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"ringcli/cli/endpoint"
+	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/path"
+)
+
+// The stock tool's defaults.
+const (
+	DefaultPort  = 18515
+	DefaultSize  = 4096
+	DefaultMTU   = 1024
+	DefaultDepth = 500
+	DefaultIters = 1000
+)
+
+// Options say what to do.
+type Options struct {
+	endpoint.Options
+	Host    string     // of the server; "" is the server itself
+	Bind    netip.Addr // to listen on or to speak from; zero: any
+	TCPPort int
+	Size    int // bytes of each message
+	Depth   int // receives to post
+	Iters   int // messages each way
+	Events  bool
+	Check   bool
+	Timeout time.Duration // of each wait
+	// Waiting is told what is being waited for; what it returns is called once that
+	// has come. Local and Remote are told the addresses as soon as they are known;
+	// an error of theirs, such as of an output that is gone, ends it all.
+	Waiting       func(what string) (done func())
+	Local, Remote func(Address) error
+	// Round is told of each round trip.
+	Round func(time.Duration)
+}
+
+// IsServer tells which end this is.
+func (o *Options) IsServer() bool { return o.Host == "" }
+
+// Result is what came of it.
+type Result struct {
+	Local, Remote Address
+	Peer          netip.AddrPort // of TCP
+	Device        string
+	GIDIndex      int
+	Elapsed       time.Duration
+	// Unacknowledged: all messages have come, and the ACK of the last one that was
+	// sent has not, since the peer left before it could send it again.
+	Unacknowledged bool
+}
+
+// Run does all of it, as the server or the client.
+func Run(ctx context.Context, o Options) (r Result, err error) {
+	e := &end{Station: &endpoint.Station{Options: o.Options}, o: &o}
+	if err := e.known(); err != nil {
+		return r, err
+	}
+	m, err := meet(ctx, &o)
+	if err != nil {
+		return r, e.cause(ctx, err)
+	}
+	defer func() { _ = m.conn.Close() }()
+	defer func() { err = errors.Join(err, e.Close()) }()
+	r.Peer = m.peer
+	e.Local, e.peer = m.local, m.peer
+	if err := e.prepare(); err != nil {
+		return r, err
+	}
+	r.Local, r.Device, r.GIDIndex = e.address, e.Device(), e.Choice.Entry.Index
+	if err := o.Local(r.Local); err != nil {
+		return r, err
+	}
+	if r.Remote, err = e.exchange(ctx, m); err != nil {
+		return r, e.cause(ctx, err)
+	}
+	r.Elapsed, r.Unacknowledged, err = e.play(ctx)
+	return r, e.cause(ctx, err)
+}
+
+// cause is why the context ended, if that is why there is an error.
+func (e *end) cause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// end is this end: the station and its queue pair.
+type end struct {
+	*endpoint.Station
+	o       *Options
+	pair    *endpoint.Pair
+	peer    netip.AddrPort
+	address Address
+	remote  Address
+	player
+}
+
+// known refuses a device that is not there before anybody waits for it.
+func (e *end) known() error {
+	if name := e.o.Device; name != "" && name != path.Auto {
+		if _, _, err := path.Device(name, e.o.Bind); err != nil {
+			return bootstrap.Usagef("%v", err)
+		}
+	}
+	return nil
+}
+
+// prepare makes all that there must be before the peer may send.
+func (e *end) prepare() (err error) {
+	if err := e.Open(e.peer.Addr()); err != nil {
+		return err
+	}
+	if _, err := e.MTU(); err != nil {
+		return bootstrap.Usagef("%v", err)
+	}
+	if err := e.AllocPD(); err != nil {
+		return err
+	}
+	if err := e.CreateCQ(e.o.Depth + 1); err != nil {
+		return fmt.Errorf("create a completion queue of %d (--rx-depth and one): %w", e.o.Depth+1, err)
+	}
+	e.pair = e.NewPair()
+	if err := e.pair.Register(e.memory(), verbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	if err := e.pair.Create(1, e.o.Depth); err != nil {
+		return fmt.Errorf("create a queue pair of %d receives (--rx-depth): %w", e.o.Depth, err)
+	}
+	if err := e.pair.ToInit(0); err != nil {
+		return err
+	}
+	if err := e.start(); err != nil {
+		return err
+	}
+	return e.describe()
+}
+
+// describe fills in what the peer is told.
+func (e *end) describe() error {
+	entry, err := e.GID()
+	if err != nil {
+		return err
+	}
+	// The peer may be an adapter, and has no way to be told another port.
+	if e.IsSoft() && entry.UDPPort != path.RoCEPort {
+		return fmt.Errorf("UDP port %d of %s is taken by another process (ss -lunp), and the peer sends to no other: end that, or speak from another address (--bind ADDRESS)",
+			path.RoCEPort, entry.GID.Addr())
+	}
+	e.address = Address{LID: e.Port.Attr.LID, QPN: e.pair.QP.Num(), PSN: e.pair.PSN}
+	if e.Port.Attr.LinkLayer != verbs.LinkInfiniBand || e.o.GIDIndex != nil {
+		e.address.GID = entry.GID
+	}
+	return nil
+}
+
+// connect takes the queue pair to RTS.
+func (e *end) connect(to Address) error {
+	mtu, err := e.MTU()
+	if err != nil {
+		return err
+	}
+	e.remote = to
+	if err := e.pair.ToRTR(endpoint.Remote{Remote: path.Remote{GID: to.GID, LID: to.LID}, QPN: to.QPN, PSN: to.PSN, MTU: mtu}); err != nil {
+		return fmt.Errorf("connect to %s at %s: %w", to, e.peer, err)
+	}
+	return e.pair.ToRTS()
+}
+
+// exchange tells the peer of this end, and the other way round. The client speaks
+// first; the server answers once it can receive.
+func (e *end) exchange(ctx context.Context, m *meeting) (to Address, err error) {
+	// Closing ends its reads at once.
+	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
+	if e.o.IsServer() {
+		if err := e.o.Remote(m.first); err != nil {
+			return to, err
+		}
+		if err := e.connect(m.first); err != nil {
+			return to, err
+		}
+		return m.first, m.answer(e.address, e.o.Timeout)
+	}
+	if to, err = m.ask(e.address, e.o.Timeout); err != nil {
+		return to, err
+	}
+	if err := e.o.Remote(to); err != nil {
+		return to, err
+	}
+	return to, e.connect(to)
+}
+
+// tcpText is a TCP address for people; "any address" is left out.
+func tcpText(a netip.Addr, port int) string {
+	if !a.IsValid() {
+		return fmt.Sprintf("TCP port %d", port)
+	}
+	return net.JoinHostPort(a.String(), fmt.Sprint(port))
+}

@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/endpoint"
+	"ringcli/cli/pingpong"
+	"ringcli/cli/render"
+	"ringcli/configs"
+	"ringcli/verbs"
+)
+
+// settingsOfPingpong are the settings that pingpong takes under their own names;
+// others have the stock tool's letters besides.
+var settingsOfPingpong = []string{"timeout", "traffic-class", "qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer"}
+
+// stockNames are options that have one name with ibv_rc_pingpong and another here.
+var stockNames = map[string]string{"ib-dev": "device", "gid-idx": "gid-index", "tcp-port": "port"}
+
+// stockOnly are the options of ibv_rc_pingpong that are not here, and what they are.
+var stockOnly = []struct{ name, short, what string }{
+	{"odp", "o", "memory that is paged in on demand (ODP), which not all providers have; here memory is registered before"},
+	{"iodp", "O", "the whole address space as one region, paged in on demand (implicit ODP); here the messages' memory alone is registered"},
+	{"prefetch", "P", "prefetching memory that is paged in on demand (ODP); here memory is registered before"},
+	{"ts", "t", "completions with the adapter's time stamps, which not all providers have; here the program's own clock is read"},
+	{"dm", "j", "messages in the adapter's own memory (device memory), which not all providers have; here they are in the host's"},
+	{"new_send", "N", "posting by ibv_wr_send instead of ibv_post_send: the messages are the same"},
+}
+
+func pingpongCommands() []Command {
+	return []Command{{
+		Name: "pingpong", Group: groupRing, Where: Process,
+		Summary: "Send messages there and back, with another ringcli or ibv_rc_pingpong",
+		Long: `Speaks the protocol of rdma-core's ibv_rc_pingpong, over any provider, as the
+server or, with a HOST, as its client. Either end may be the stock tool, which
+needs -g INDEX on RoCE; here the GID is chosen, and -g overrides. Both ends need
+the same -s, -n and -m: the protocol does not tell.
+
+The options are the stock tool's. --port is the TCP port, as there; the RDMA
+device's port, elsewhere --port, is --ib-port. --ib-dev and --gid-idx are the
+same as --device and --gid-index. -r above what the device can queue is refused.
+The stock tool retries 7 times, which on rdma_rxe is for ever: here --retry-cnt is
+6. The time of a round trip is from one message that came to the next.
+
+With --chk a server checks the first byte of each page of each message, as the
+stock tool does of the last, and a client that the whole of each comes back as
+it was sent; give it to both ends.`,
+		Example: `  ringcli pingpong                           on node0
+  ringcli pingpong node0                     on node1
+  ibv_rc_pingpong -d mlx5_0 -g 3 node0       or, on node1, the stock tool`,
+		Args: "[HOST]", CheckArgs: func(args []string) error { return checkHost("pingpong", args) },
+		Settings: settingsOfPingpong,
+		Flags:    pingpongFlags,
+		Run:      runPingpong,
+	}}
+}
+
+func checkHost(command string, args []string) error {
+	if len(args) > 1 {
+		return usageError("%s %s: unexpected argument %q: expected the server's HOST alone, or none to be the server", command, args[0], args[1])
+	}
+	return nil
+}
+
+func pingpongFlags(fs *pflag.FlagSet) {
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if own, ok := stockNames[name]; ok {
+			name = own
+		}
+		return pflag.NormalizedName(name)
+	})
+	numberFlag(fs, "port", "p", pingpong.DefaultPort, 1, 65535, "a TCP port", "TCP port to listen on or to call")
+	withLetter(fs, "device", "d")
+	numberFlag(fs, "ib-port", "i", 0, 0, 255, "a port of the RDMA device", "port of the RDMA device (0: that of the configuration, else 1)")
+	size := configs.SizeValue(pingpong.DefaultSize)
+	fs.VarP(&size, "size", "s", "bytes of each message")
+	numberFlag(fs, "rx-depth", "r", pingpong.DefaultDepth, 1, 1<<20, "receives", "receives to post at a time")
+	numberFlag(fs, "iters", "n", pingpong.DefaultIters, 1, 1<<30, "messages", "messages each way")
+	withLetter(fs, "mtu", "m")
+	fs.Lookup("mtu").Usage = fmt.Sprintf("path MTU in bytes (0: %d, the stock tool's)", pingpong.DefaultMTU)
+	withLetter(fs, "sl", "l")
+	withLetter(fs, "gid-index", "g")
+	fs.BoolP("events", "e", false, "sleep until a completion comes, instead of polling")
+	fs.BoolP("chk", "c", false, "check the data of each message")
+	fs.String("bind", "", "IP address to listen on, or to call from")
+	offers(fs, "bind", "nothing")
+	for _, o := range stockOnly {
+		fs.BoolP(o.name, o.short, false, o.what)
+		_ = fs.MarkHidden(o.name) // it was declared just now
+	}
+}
+
+// withLetter declares a setting's flag that has a letter, too.
+func withLetter(fs *pflag.FlagSet, name, letter string) {
+	var own pflag.FlagSet
+	configs.AddFlags(&own, name)
+	f := own.Lookup(name)
+	f.Shorthand = letter
+	fs.AddFlag(f)
+}
+
+// maxPingpong is the longest message of a queue pair (specification 1.4, 9.7.7).
+const maxPingpong = 1 << 31
+
+func runPingpong(ctx context.Context, s *Session, call Call) error {
+	for _, o := range stockOnly {
+		if isOn(call.Flags, o.name) {
+			return usageError("pingpong -%s: is ibv_rc_pingpong's --%s, %s", o.short, o.name, o.what)
+		}
+	}
+	o := pingpong.Options{
+		Options: endpointOptions(s.Config), TCPPort: int(value[number](call.Flags, "port").value),
+		Depth: int(value[number](call.Flags, "rx-depth").value), Iters: int(value[number](call.Flags, "iters").value),
+		Events: isOn(call.Flags, "events"), Check: isOn(call.Flags, "chk"), Timeout: s.Config.Duration("timeout"),
+	}
+	if port := int(value[number](call.Flags, "ib-port").value); port > 0 {
+		o.Port = port
+	}
+	if text := textOf(call.Flags, "bind"); text != "" {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return usageError("pingpong --bind %q: expected an IP address of this machine", text)
+		}
+		o.Bind = addr
+	}
+	return s.pingpong(ctx, "pingpong", call, o)
+}
+
+// pingpong runs a pingpong and prints it. A command gives it what it has of its own.
+func (s *Session) pingpong(ctx context.Context, command string, call Call, o pingpong.Options) error {
+	size := sizeOf(call.Flags, "size")
+	if size < 1 || size > maxPingpong {
+		return usageError("%s --size %s: expected 1 to %s", command, configs.FormatSize(size), configs.FormatSize(maxPingpong))
+	}
+	o.Size = int(size)
+	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
+		o.MTU, _ = verbs.MTUFromBytes(pingpong.DefaultMTU)
+	}
+	if len(call.Args) > 0 {
+		o.Host = call.Args[len(call.Args)-1]
+	}
+	watch := newStopwatch()
+	o.Round = watch.add
+	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", command, what) }
+	// The stock tool's lines are for people, and for those who look for them.
+	tell := func(format string) func(pingpong.Address) error {
+		return func(a pingpong.Address) error { return s.stockLine(format, a) }
+	}
+	o.Local, o.Remote = tell("  local address:  %s\n"), tell("  remote address: %s\n")
+	r, err := pingpong.Run(ctx, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return s.printPingpong(newPingpongResult(command, &o, r, watch))
+}
+
+func (s *Session) stockLine(format string, args ...any) error {
+	if s.Out.Format() != render.Table {
+		return nil
+	}
+	return s.Out.Text(fmt.Sprintf(format, args...))
+}
+
+func (s *Session) printPingpong(r PingpongResult) error {
+	err := errors.Join(
+		s.stockLine("%d bytes in %.2f seconds = %.2f Mbit/sec\n", r.Bytes, r.Seconds, r.MbitPerSec),
+		s.stockLine("%d iters in %.2f seconds = %.2f usec/iter\n", r.Iters, r.Seconds, r.UsecPerIter),
+		s.Out.Print(r))
+	if err == nil && r.Unacknowledged {
+		err = s.Out.Note(render.Faint, "all messages have come; the last one sent was not acknowledged before the peer left")
+	}
+	return err
+}
+
+// endpointOptions are what the settings say of a device and its queue pairs.
+func endpointOptions(c *configs.Config) endpoint.Options {
+	o := endpoint.Options{
+		Device: c.String("device"), Port: c.Int("port"), SL: uint8(c.Int("sl")), TrafficClass: uint8(c.Int("traffic-class")),
+		QPTimeout: uint8(c.Int("qp-timeout")), RetryCnt: uint8(c.Int("retry-cnt")), RNRRetry: uint8(c.Int("rnr-retry")),
+		MinRNRTimer: uint8(c.Int("min-rnr-timer")),
+	}
+	if index := c.Int("gid-index"); index >= 0 {
+		o.GIDIndex = &index
+	}
+	if bytes := c.Int("mtu"); bytes > 0 {
+		o.MTU, _ = verbs.MTUFromBytes(bytes) // the setting takes no other values
+	}
+	return o
+}
+
+// PingpongResult is how messages went there and back. Seconds and what follows from
+// them are the stock tool's: from before the first message to after the last.
+type PingpongResult struct {
+	Command     string             `json:"command"`
+	OK          bool               `json:"ok"`
+	Role        string             `json:"role"` // server or client
+	Peer        string             `json:"peer"` // its TCP address
+	Device      string             `json:"device"`
+	GIDIndex    int                `json:"gid_index"`
+	Local       pingpong.Address   `json:"local"`  // what the peer was told of this end's queue pair
+	Remote      pingpong.Address   `json:"remote"` // what the peer told of its own
+	Size        int                `json:"size"`   // bytes of a message
+	Iters       int                `json:"iters"`  // messages each way
+	MTU         int                `json:"mtu"`    // bytes
+	Bytes       int64              `json:"bytes"`  // both ways
+	Seconds     float64            `json:"seconds"`
+	MbitPerSec  float64            `json:"mbit_per_sec"`
+	UsecPerIter float64            `json:"usec_per_iter"`
+	RTT         PingpongRoundTrips `json:"rtt_us"`
+	Checked     bool               `json:"checked"` // --chk: the data of each message was right
+	// Unacknowledged: the peer left before it could acknowledge the last message.
+	Unacknowledged bool `json:"unacknowledged,omitempty"`
+}
+
+// PingpongRoundTrips are the percentiles of round trips, in microseconds: from one
+// message that came to the next; zero where there was but one.
+type PingpongRoundTrips struct {
+	Min float64 `json:"min"`
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+func newPingpongResult(command string, o *pingpong.Options, r pingpong.Result, watch *stopwatch) PingpongResult {
+	role := "client"
+	if o.IsServer() {
+		role = "server"
+	}
+	bytes, us := int64(o.Size)*int64(o.Iters)*2, float64(r.Elapsed)/float64(time.Microsecond)
+	result := PingpongResult{
+		Command: command, OK: true, Role: role, Peer: r.Peer.String(), Device: r.Device, GIDIndex: r.GIDIndex, Local: r.Local, Remote: r.Remote,
+		Size: o.Size, Iters: o.Iters, MTU: o.MTU.Bytes(), Bytes: bytes, Seconds: r.Elapsed.Seconds(),
+		MbitPerSec: sixPlaces(float64(bytes) * 8 / us), UsecPerIter: sixPlaces(us / float64(o.Iters)),
+		Checked: o.Check, Unacknowledged: r.Unacknowledged,
+	}
+	if watch.count() > 0 {
+		t := watch.times()
+		result.RTT = PingpongRoundTrips{Min: t.Min, P50: t.P50, P90: watch.at(90), P99: t.P99, Max: t.Max}
+	}
+	return result
+}
+
+// Columns implements render.Record.
+func (p PingpongResult) Columns() []render.Column {
+	return []render.Column{
+		{Name: "round trips", Width: 11, Left: true}, {Name: "min us", Width: 9}, {Name: "p50 us", Width: 9}, {Name: "p90 us", Width: 9},
+		{Name: "p99 us", Width: 9}, {Name: "max us", Width: 9}, {Name: "data", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (p PingpongResult) Cells() []render.Cell {
+	checked := render.Cell{Text: "not checked", Mood: render.Faint}
+	if p.Checked {
+		checked = render.Cell{Text: "checked", Mood: render.Good}
+	}
+	cells := render.Texts(strconv.Itoa(p.Size)+" bytes", figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P90), figure(p.RTT.P99), figure(p.RTT.Max))
+	return append(cells, checked)
+}
