@@ -73,7 +73,8 @@ const (
 	// RemoteInvalidRequest instead of LocalLengthError (rdma_rxe).
 	ShortReceiveInvalid
 	// LocalFaultQPOp: memory that the device may not touch completes with
-	// LocalQPOpError instead of LocalProtectionError (rdma_rxe).
+	// LocalQPOpError instead of LocalProtectionError, but for READs and for what
+	// crosses the end of a region (rdma_rxe).
 	LocalFaultQPOp
 	// SendMTUUnchecked: a responder takes SENDs cut to another path MTU than its
 	// own (rdma_rxe before Linux 6.2).
@@ -83,12 +84,29 @@ const (
 	// KeysRepeat: a new region may get the very keys of one just closed, so that a
 	// peer's stale rkey opens it.
 	KeysRepeat
+	// RoundsDepths: Query gives max_rd_atomic and max_dest_rd_atomic rounded up to
+	// powers of two (rdma_rxe).
+	RoundsDepths
+	// LateReceivesStay: receives posted in ERR are taken and never flushed
+	// (rdma_rxe, whose library writes them to memory and tells nobody).
+	LateReceivesStay
+	// DuplicatesUnacked: before a responder has acknowledged anything it answers
+	// duplicates with a PSN that has nothing to do with them, so that a requester
+	// that is behind from the start may give up (rdma_rxe).
+	DuplicatesUnacked
+	// ShortReceiveOpError: a message longer than its receive fails with
+	// RemoteOpError instead of RemoteInvalidRequest, and the receive with
+	// LocalQPOpError instead of LocalLengthError (rdma_rxe before Linux 6.2).
+	ShortReceiveOpError
+	// FenceStalls: a fenced request may wait for ever if requests before it were
+	// sent again after an RNR NAK (rdma_rxe).
+	FenceStalls
 )
 
 func (q Quirk) String() string {
 	for i, name := range []string{
 		"NoSQD", "NoOverrun", "Allocates", "ShortReceiveInvalid", "LocalFaultQPOp", "SendMTUUnchecked", "NoUseAfterClose",
-		"KeysRepeat",
+		"KeysRepeat", "RoundsDepths", "LateReceivesStay", "DuplicatesUnacked", "ShortReceiveOpError", "FenceStalls",
 	} {
 		if q == 1<<i {
 			return name
@@ -162,8 +180,8 @@ func (h Harness) hasA(q Quirk) bool { return (h.Quirks|h.OnlyA)&q != 0 }
 func (h Harness) hasB(q Quirk) bool { return (h.Quirks|h.OnlyB)&q != 0 }
 
 // localFault is the status of a request whose own memory may not be touched.
-func localFault(quirk bool) verbs.Status {
-	if quirk {
+func localFault(quirk bool, fault string, op verbs.Opcode) verbs.Status {
+	if quirk && op != verbs.OpRead && fault != acrossTheEnd {
 		return verbs.LocalQPOpError
 	}
 	return verbs.LocalProtectionError

@@ -154,16 +154,19 @@ func testMisaligned(t *testing.T, h Harness) {
 
 // A message that is longer than its receive.
 func testShortReceive(t *testing.T, h Harness) {
-	status := verbs.LocalLengthError
-	if h.hasB(ShortReceiveInvalid) {
+	status, sent := verbs.LocalLengthError, verbs.RemoteInvalidRequest
+	switch {
+	case h.hasB(ShortReceiveInvalid):
 		status = verbs.RemoteInvalidRequest
+	case h.hasB(ShortReceiveOpError):
+		status, sent = verbs.LocalQPOpError, verbs.RemoteOpError
 	}
 	for _, c := range []struct{ sent, room int }{{100, 99}, {1, 0}, {5000, 4999}, {5000, 1024}, {5000, 10}} {
 		l := connect(t, h)
 		blank(l.b.buf.Bytes()[:8192])
 		l.receives(l.b, 10, 13, l.b.sge(0, c.room))
 		l.post(l.a, send(1, l.a.sge(0, c.sent)))
-		l.a.send.one(1, verbs.RemoteInvalidRequest, "%d bytes into a receive of %d", c.sent, c.room)
+		l.a.send.one(1, sent, "%d bytes into a receive of %d", c.sent, c.room)
 		l.b.recv.one(10, status, "%d bytes into a receive of %d", c.sent, c.room)
 		l.b.recv.each(verbs.FlushError, 11, 13, "the other receives")
 		l.ok(untouchedIn(l.b.buf.Bytes()[c.room:8192]), "behind a receive of %d bytes", c.room)
@@ -188,6 +191,17 @@ func testOtherMTU(t *testing.T, h Harness) {
 	}
 }
 
+// acrossTheEnd names the fault of an SGE that begins inside its region.
+const acrossTheEnd = "AcrossTheEnd"
+
+// receiveFault is the status of a receive whose memory may not be written.
+func receiveFault(quirk bool) verbs.Status {
+	if quirk {
+		return verbs.LocalQPOpError
+	}
+	return verbs.LocalProtectionError
+}
+
 // The requester's or receiver's own memory is at fault.
 func testLocalFaults(t *testing.T, h Harness) {
 	// Memory that the local device may not read or write, as an SGE of 3000 bytes.
@@ -200,7 +214,7 @@ func testLocalFaults(t *testing.T, h Harness) {
 			s.LKey ^= 0x5a5a5a5a
 			return s
 		}},
-		{"AcrossTheEnd", func(l *link, e *end) verbs.SGE { return e.sge(e.buf.Len()-2999, 3000) }},
+		{acrossTheEnd, func(l *link, e *end) verbs.SGE { return e.sge(e.buf.Len()-2999, 3000) }},
 		{"AnotherPD", func(l *link, e *end) verbs.SGE {
 			pd, err := e.Context.AllocPD()
 			l.ok(err, "allocate another PD")
@@ -227,7 +241,7 @@ func testLocalFaults(t *testing.T, h Harness) {
 				l := connect(t, h)
 				l.receives(l.b, 1, 2, l.b.sge(0, 4096))
 				l.post(l.a, l.b.remote(request(op, 1, f.sge(l, l.a)), 8192), send(2))
-				l.a.send.one(1, localFault(h.hasA(LocalFaultQPOp)), "%s with %s", op, f.name)
+				l.a.send.one(1, localFault(h.hasA(LocalFaultQPOp), f.name, op), "%s with %s", op, f.name)
 				l.a.send.one(2, verbs.FlushError, "behind it")
 				l.awaitState(l.a, verbs.StateErr, "its request failed")
 				if got := l.b.state(t); op != verbs.OpRead && got != verbs.StateRTS {
@@ -242,7 +256,7 @@ func testLocalFaults(t *testing.T, h Harness) {
 			l.post(l.a, send(1, l.a.sge(0, 3000)), send(2))
 			l.a.send.one(1, verbs.RemoteOpError, "a SEND into %s", f.name)
 			l.a.send.one(2, verbs.FlushError, "behind it")
-			l.b.recv.one(1, localFault(h.hasB(LocalFaultQPOp)), "a receive with %s", f.name)
+			l.b.recv.one(1, receiveFault(h.hasB(LocalFaultQPOp)), "a receive with %s", f.name)
 			l.b.recv.each(verbs.FlushError, 2, 4, "the receives behind it")
 			l.awaitState(l.b, verbs.StateErr, "its receive failed")
 		})

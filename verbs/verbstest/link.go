@@ -185,7 +185,9 @@ func (r *rig) newQP(e *end, limits verbs.QPCap, sigAll bool) verbs.QP {
 	r.t.Helper()
 	limits.MaxSendSGE = min(limits.MaxSendSGE, e.dev.MaxSGE)
 	limits.MaxRecvSGE = min(limits.MaxRecvSGE, e.dev.MaxSGE)
-	limits.MaxInlineData = min(limits.MaxInlineData, e.dev.MaxInline)
+	if e.dev.MaxInline > 0 { // else the device does not say
+		limits.MaxInlineData = min(limits.MaxInlineData, e.dev.MaxInline)
+	}
 	qp, err := e.pd.CreateQP(verbs.QPInitAttr{
 		SendCQ: e.send.cq, RecvCQ: e.recv.cq, Type: verbs.RC, SigAll: sigAll, Cap: limits,
 	})
