@@ -123,6 +123,7 @@ type Control struct {
 	state   string
 	waiting []int
 	problem string   // why the right neighbour was not reached last time
+	odd     string   // what a stranger in its place said or did
 	remarks []string // strangers
 	ops     map[uint64]*operation
 	lastOp  uint64
@@ -291,8 +292,13 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 		failure = c.failure
 		e.Remarks = append(e.Remarks, c.remarks...)
 		for _, p := range e.Peers {
-			if p.Rank == c.neighbour(right) && p.Up && c.links[right] == nil && c.problem != "" {
+			switch {
+			case p.Rank != c.neighbour(right) || c.links[right] != nil:
+			case p.Up && c.problem != "":
 				e.Remarks = append(e.Remarks, "last attempt to reach "+c.name(p.Rank)+": "+c.problem)
+			case !p.Up && c.odd != "" && c.odd != p.State:
+				// A stranger that serves one caller, and went.
+				e.Remarks = append(e.Remarks, "who answered there before: "+c.odd)
 			}
 		}
 		c.mu.Unlock()

@@ -303,6 +303,9 @@ func (c *Control) dial() {
 		if err := c.call(); err != nil {
 			c.mu.Lock()
 			c.problem = err.Error()
+			if odd := (*strangerError)(nil); errors.As(err, &odd) {
+				c.odd = odd.text
+			}
 			c.mu.Unlock()
 			select {
 			case <-time.After(pause):
@@ -385,7 +388,7 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 	case ctx.Err() != nil && err != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, errors.New(explain(conn, err, time.Since(start).Round(10*time.Millisecond)))
+		return nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond))}
 	case f.Version != Version && f.Type != TypeReject:
 		return nil, fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d: install the same ringcli on both", f.Version, Version)
 	}

@@ -83,6 +83,11 @@ func firstLine(b []byte) []byte {
 	return bytes.TrimSpace(line[:min(len(line), 40)])
 }
 
+// strangerError is that a connection was made, and no frame came over it.
+type strangerError struct{ text string }
+
+func (e *strangerError) Error() string { return e.text }
+
 // strangerPause is how long a stranger's first message may dribble in.
 const strangerPause = 100 * time.Millisecond
 
@@ -106,7 +111,7 @@ func explain(conn net.Conn, err error, waited time.Duration) string {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("connected, but said nothing that is a frame in %s", waited)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return "hung up without an answer: something else may have the port (ibv_rc_pingpong as a server does that)"
+		return "hung up without an answer: something else may have the port (ibv_rc_pingpong and perftest as servers do that)"
 	default:
 		return err.Error()
 	}
