@@ -1,5 +1,6 @@
 //go:build !nodl
 
+//nolint:unused // members that nobody reads hold the places of the others
 package ibv
 
 import "unsafe"

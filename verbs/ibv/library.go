@@ -24,7 +24,7 @@ type library struct {
 	openDevice, closeDevice                      uintptr
 	queryDevice, queryPort, queryGID, queryGIDEx uintptr
 	allocPD, deallocPD                           uintptr
-	regMR, regMRIova2, deregMR                   uintptr
+	regMR, deregMR                               uintptr
 	createCompChannel, destroyCompChannel        uintptr
 	createCQ, destroyCQ, getCQEvent, ackCQEvents uintptr
 	createQP, modifyQP, queryQP, destroyQP       uintptr
@@ -67,7 +67,6 @@ func open(name string) (*library, error) {
 		{&l.allocPD, "ibv_alloc_pd", "IBVERBS_1.1", false},
 		{&l.deallocPD, "ibv_dealloc_pd", "IBVERBS_1.1", false},
 		{&l.regMR, "ibv_reg_mr", "IBVERBS_1.1", false},
-		{&l.regMRIova2, "ibv_reg_mr_iova2", "IBVERBS_1.8", true},
 		{&l.deregMR, "ibv_dereg_mr", "IBVERBS_1.1", false},
 		{&l.createCompChannel, "ibv_create_comp_channel", "IBVERBS_1.0", false},
 		{&l.destroyCompChannel, "ibv_destroy_comp_channel", "IBVERBS_1.0", false},
@@ -96,7 +95,7 @@ func open(name string) (*library, error) {
 
 // absent says that the library is not there and what to do about it.
 func absent(name string, err error) error {
-	return fmt.Errorf("%s cannot be loaded (%v): to use RDMA devices install rdma-core's library and drivers (Debian, Ubuntu: libibverbs1 ibverbs-providers; Fedora, SUSE: libibverbs)", name, err)
+	return fmt.Errorf("%s cannot be loaded (%w): to use RDMA devices install rdma-core's library and drivers (Debian, Ubuntu: libibverbs1 ibverbs-providers; Fedora, SUSE: libibverbs)", name, err)
 }
 
 // call calls a C function. Its arguments are allocated: it is for the control
