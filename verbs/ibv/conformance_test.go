@@ -10,6 +10,7 @@ import (
 
 	"ringcli/verbs"
 	_ "ringcli/verbs/ibv"
+	"ringcli/verbs/memory"
 	"ringcli/verbs/verbstest"
 )
 
@@ -91,6 +92,12 @@ const rxe = 0 |
 	verbstest.FenceStalls
 
 func TestConformance(t *testing.T) {
+	before := memory.Live()
+	defer func() {
+		if got := memory.Live(); got != before && !t.Skipped() {
+			t.Errorf("%d bytes are mapped after all is closed, %d before", got, before)
+		}
+	}()
 	verbstest.Run(t, verbstest.Harness{
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
 			return openRDMA(t, verbs.OpenOptions{}), openRDMA(t, verbs.OpenOptions{})
