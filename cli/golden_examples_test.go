@@ -28,7 +28,7 @@ func examples() []example {
 			return s.concludeBench(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1}, nil)
 		}}
 	}
-	return slices.Concat(benchExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
+	return slices.Concat(benchExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		{"all-reduce per-rank", func(s *Session) error { return s.printRanks(good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/lab"
+	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/configs"
-	"ringcli/verbs"
 )
 
 // settingsOfLab are the settings that labs take.
@@ -25,7 +25,7 @@ var settingsOfLab = []string{
 // settingsOfTwo are those that are about two hosts.
 var settingsOfTwo = []string{"list", "index", "tcp-port"}
 
-var labWords = []string{"a", "c"}
+var labWords = []string{"a", "b", "c"}
 
 // labBytes is the default length of a lab's messages: more than one packet at
 // most path MTUs, and quickly compared.
@@ -40,6 +40,8 @@ and shows what the live objects say after each; then sends, writes and reads,
 with every byte verified where it arrives.
 
   lab a  one process, two queue pairs, no sockets
+  lab b  two hosts: the reference sample, ibv_rc_pingpong, as the server or,
+         with its HOST, the client; either may be the stock tool (see pingpong)
   lab c  two hosts: rank 0 listens, rank 1 connects, and they swap over TCP
          what each must know of the other
 
@@ -49,13 +51,15 @@ wrong values on purpose, to see what comes of them; the lab then fails, with
 exit code 2, on both ends.`,
 		Example: `  ringcli lab a --explain
   ringcli lab a --device soft:lo --rkey 0xdeadbeef
+  ringcli lab b --explain                        on node0
+  ringcli lab b node0                            on node1
   ringcli lab c --index 0 --list node0,node1     on node0
   ringcli lab c --index 1 --list node0,node1     on node1`,
-		Args: "LAB", Words: labWords, CheckArgs: checkLab,
+		Args: "LAB [HOST]", Words: labWords, CheckArgs: checkLab,
 		Settings: settingsOfLab,
 		Flags: func(fs *pflag.FlagSet) {
 			fs.Bool("explain", false, "say before each step what it does and why")
-			sizeFlag(fs, "size", labBytes, "bytes of each message")
+			sizeFlag(fs, "size", labBytes, "bytes of each message (lab b: 1K)")
 			optionalFlag(fs, "rkey", 0, 1<<32-1, "rkey to use in WRITE and READ (the peer's)")
 			optionalFlag(fs, "raddr", 0, 1<<63-1, "address to WRITE to and READ from (the peer's region)")
 			optionalFlag(fs, "psn", 0, 1<<24-1, "PSN to expect first, rq_psn (the peer's)")
@@ -70,6 +74,8 @@ func checkLab(args []string) error {
 	switch {
 	case len(args) == 0:
 		return usageError("lab: which one? %s", expected)
+	case args[0] == "b":
+		return checkHost("lab b", args[1:])
 	case len(args) > 1:
 		return usageError("lab %s: unexpected argument %q: %s, alone", args[0], args[1], expected)
 	}
@@ -86,6 +92,9 @@ const maxLabBytes = 64 << 20
 
 func runLab(ctx context.Context, s *Session, call Call) error {
 	which := call.Args[0]
+	if which == "b" {
+		return runLabB(ctx, s, call)
+	}
 	size := sizeOf(call.Flags, "size")
 	if size < 1 || size > maxLabBytes {
 		return usageError("lab --size %s: expected 1 to %s", configs.FormatSize(size), configs.FormatSize(maxLabBytes))
@@ -113,6 +122,40 @@ func runLab(ctx context.Context, s *Session, call Call) error {
 	return r.conclude(ctx, err)
 }
 
+// notOfB are the flags of the other labs that lab b does not take: the stock
+// tool's protocol has no place for them.
+var notOfB = []string{"list", "index", "rkey", "raddr", "psn", "dest-qpn"}
+
+// labBBytes is the size of the document's messages.
+const labBBytes = 1 << 10
+
+// runLabB is the pingpong, explained.
+func runLabB(ctx context.Context, s *Session, call Call) error {
+	for _, name := range notOfB {
+		if call.Flags.Changed(name) {
+			return usageError("lab b --%s: lab b is ibv_rc_pingpong's protocol, which has no such thing: expected the server's HOST alone, or none", name)
+		}
+	}
+	o := pingpong.Options{
+		Options: endpointOptions(s.Config), TCPPort: pingpong.DefaultPort, Size: labBBytes, Depth: pingpong.DefaultDepth, Iters: pingpong.DefaultIters,
+		Timeout: s.Config.Duration("timeout"),
+	}
+	if s.Config.IsSet("tcp-port") {
+		o.TCPPort = s.Config.Int("tcp-port")
+	}
+	if call.Flags.Changed("size") {
+		o.Size = int(min(sizeOf(call.Flags, "size"), maxPingpong+1))
+	}
+	p := pingpongRun{session: s, command: "lab b", record: "lab"}
+	if isOn(call.Flags, "explain") {
+		p.explain = func(text string) error { return s.Out.Aside(render.Faint, strings.Split(text, "\n")...) }
+	}
+	if len(call.Args) > 1 {
+		o.Host = call.Args[1]
+	}
+	return p.run(ctx, o)
+}
+
 // labPlace says which end this is.
 func labPlace(c *configs.Config) (list string, index int, err error) {
 	list, index = c.String("list"), c.Int("index")
@@ -126,22 +169,13 @@ func labPlace(c *configs.Config) (list string, index int, err error) {
 }
 
 func labOptions(c *configs.Config, fs *pflag.FlagSet) lab.Options {
-	o := lab.Options{
-		Device: c.String("device"), Port: c.Int("port"), SL: uint8(c.Int("sl")), TrafficClass: uint8(c.Int("traffic-class")),
-		QPTimeout: uint8(c.Int("qp-timeout")), RetryCnt: uint8(c.Int("retry-cnt")), RNRRetry: uint8(c.Int("rnr-retry")),
-		MinRNRTimer: uint8(c.Int("min-rnr-timer")), Timeout: c.Duration("timeout"),
+	return lab.Options{
+		Options: endpointOptions(c), Timeout: c.Duration("timeout"),
 		Wrong: lab.Wrong{
 			DestQPN: optionalOf[uint32](fs, "dest-qpn"), PSN: optionalOf[uint32](fs, "psn"),
 			RAddr: optionalOf[uint64](fs, "raddr"), RKey: optionalOf[uint32](fs, "rkey"),
 		},
 	}
-	if index := c.Int("gid-index"); index >= 0 {
-		o.GIDIndex = &index
-	}
-	if bytes := c.Int("mtu"); bytes > 0 {
-		o.MTU, _ = verbs.MTUFromBytes(bytes) // the setting takes no other values
-	}
-	return o
 }
 
 // optionalOf is the value of an optional flag; nil if it was not given.

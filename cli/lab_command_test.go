@@ -234,8 +234,8 @@ func TestLabCInterrupted(t *testing.T) {
 
 func TestLabBadInput(t *testing.T) {
 	for line, want := range map[string][]string{
-		"lab":                                {"which one?", "a, ", "c"},
-		"lab x":                              {`"x"`, "a, ", "c"},
+		"lab":                                {"which one?", "a, b, c"},
+		"lab x":                              {`"x"`, "a, b, c"},
 		"lab a more":                         {`"more"`},
 		"lab a --list x,y":                   {"--list", "lab c"},
 		"lab a --size 0":                     {"--size 0", "64M"},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/endpoint"
+	"ringcli/cli/lab"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -37,17 +38,17 @@ var stockOnly = []struct{ name, short, what string }{
 func pingpongCommands() []Command {
 	return []Command{{
 		Name: "pingpong", Group: groupRing, Where: Process,
-		Summary: "Send messages there and back, with another ringcli or ibv_rc_pingpong",
+		Summary: "Send messages there and back, with a ringcli or ibv_rc_pingpong",
 		Long: `Speaks the protocol of rdma-core's ibv_rc_pingpong, over any provider, as the
 server or, with a HOST, as its client. Either end may be the stock tool, which
 needs -g INDEX on RoCE; here the GID is chosen, and -g overrides. Both ends need
 the same -s, -n and -m: the protocol does not tell.
 
-The options are the stock tool's. --port is the TCP port, as there; the RDMA
-device's port, elsewhere --port, is --ib-port. --ib-dev and --gid-idx are the
-same as --device and --gid-index. -r above what the device can queue is refused.
-The stock tool retries 7 times, which on rdma_rxe is for ever: here --retry-cnt is
-6. The time of a round trip is from one message that came to the next.
+The options are the stock tool's. --port is the TCP port, as there, or
+--tcp-port; the RDMA device's port, elsewhere --port, is --ib-port. --ib-dev and
+--gid-idx are the same as --device and --gid-index. The stock tool retries 7
+times, which on rdma_rxe is for ever: here --retry-cnt is 6. The time of a round
+trip is from one message that came to the next.
 
 With --chk a server checks the first byte of each page of each message, as the
 stock tool does of the last, and a client that the whole of each comes back as
@@ -55,7 +56,7 @@ it was sent; give it to both ends.`,
 		Example: `  ringcli pingpong                           on node0
   ringcli pingpong node0                     on node1
   ibv_rc_pingpong -d mlx5_0 -g 3 node0       or, on node1, the stock tool`,
-		Args: "[HOST]", CheckArgs: func(args []string) error { return checkHost("pingpong", args) },
+		Args: "[HOST]", Offer: func([]string) []string { return nil }, CheckArgs: func(args []string) error { return checkHost("pingpong", args) },
 		Settings: settingsOfPingpong,
 		Flags:    pingpongFlags,
 		Run:      runPingpong,
@@ -130,37 +131,59 @@ func runPingpong(ctx context.Context, s *Session, call Call) error {
 		}
 		o.Bind = addr
 	}
-	return s.pingpong(ctx, "pingpong", call, o)
+	o.Size = int(min(sizeOf(call.Flags, "size"), maxPingpong+1))
+	if len(call.Args) > 0 {
+		o.Host = call.Args[0]
+	}
+	p := pingpongRun{session: s, command: "pingpong", record: "pingpong"}
+	return p.run(ctx, o)
 }
 
-// pingpong runs a pingpong and prints it. A command gives it what it has of its own.
-func (s *Session) pingpong(ctx context.Context, command string, call Call, o pingpong.Options) error {
-	size := sizeOf(call.Flags, "size")
-	if size < 1 || size > maxPingpong {
-		return usageError("%s --size %s: expected 1 to %s", command, configs.FormatSize(size), configs.FormatSize(maxPingpong))
+// pingpongRun prints a pingpong as it goes.
+type pingpongRun struct {
+	session *Session
+	command string // as it was given
+	record  string // the name in its record
+	// explain, if set, says what is about to happen or to be printed.
+	explain func(text string) error
+}
+
+func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
+	s := p.session
+	if o.Size < 1 || o.Size > maxPingpong {
+		return usageError("%s --size %s: expected 1 to %s", p.command, configs.FormatSize(uint64(o.Size)), configs.FormatSize(maxPingpong))
 	}
-	o.Size = int(size)
 	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
 		o.MTU, _ = verbs.MTUFromBytes(pingpong.DefaultMTU)
 	}
-	if len(call.Args) > 0 {
-		o.Host = call.Args[len(call.Args)-1]
+	if p.explain == nil {
+		p.explain = func(string) error { return nil }
 	}
 	watch := newStopwatch()
 	o.Round = watch.add
-	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", command, what) }
-	// The stock tool's lines are for people, and for those who look for them.
-	tell := func(format string) func(pingpong.Address) error {
-		return func(a pingpong.Address) error { return s.stockLine(format, a) }
+	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.command, what) }
+	tell := func(format, explain string) func(pingpong.Address) error {
+		return func(a pingpong.Address) error { return errors.Join(p.explain(explain), s.stockLine(format, a)) }
 	}
-	o.Local, o.Remote = tell("  local address:  %s\n"), tell("  remote address: %s\n")
+	o.Local, o.Remote = tell(localLine, lab.ExplainLocal), tell(remoteLine, lab.ExplainRemote)
+	if err := p.explain(lab.ExplainReference); err != nil {
+		return err
+	}
 	r, err := pingpong.Run(ctx, o)
 	if err != nil {
-		return fmt.Errorf("%s: %w", command, err)
+		return fmt.Errorf("%s: %w", p.command, err)
 	}
-	return s.printPingpong(newPingpongResult(command, &o, r, watch))
+	return errors.Join(p.explain(lab.ExplainFigures), s.printPingpong(newPingpongResult(p.record, &o, r, watch)))
 }
 
+// The stock tool's lines of the two addresses.
+const (
+	localLine  = "  local address:  %s\n"
+	remoteLine = "  remote address: %s\n"
+)
+
+// stockLine prints a line of the stock tool's, for people and for those who look
+// for it in the output.
 func (s *Session) stockLine(format string, args ...any) error {
 	if s.Out.Format() != render.Table {
 		return nil

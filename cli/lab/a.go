@@ -13,13 +13,13 @@ import (
 // A is lab A: two queue pairs of one process talk to each other. No socket carries
 // what they need to know of one another, since one program knows both.
 func A(ctx context.Context, o Options) (err error) {
-	a := &labA{station: &station{o: &o}}
+	a := &labA{station: newStation(&o)}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	device, local, err := alone(o.Device)
 	if err != nil {
 		return err
 	}
-	a.o.Device, a.local = device, local
+	a.Options.Device, a.Local = device, local
 	return o.walk(ctx, a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
 }
 
@@ -92,7 +92,7 @@ func (a *labA) steps() []Step {
 	}
 	add("device, port, GID", "ibv_open_device, ibv_query_port, ibv_query_gid", explainDevice,
 		func(_ context.Context, s *Step) error {
-			if err := a.open(netip.Addr{}); err != nil {
+			if err := a.Open(netip.Addr{}); err != nil {
 				return err
 			}
 			a.ends = [2]*pair{a.newPair(0), a.newPair(1)}
@@ -100,19 +100,19 @@ func (a *labA) steps() []Step {
 			return nil
 		})
 	add("protection domain", "ibv_alloc_pd", explainPD, func(_ context.Context, s *Step) error {
-		if err := a.allocPD(); err != nil {
+		if err := a.AllocPD(); err != nil {
 			return err
 		}
-		s.Values.add("device", "%s", a.pd.Context().Device().Name())
-		s.Values.add("max_pd", "%d", a.attr.MaxPD)
+		s.Values.add("device", "%s", a.PD.Context().Device().Name())
+		s.Values.add("max_pd", "%d", a.Attr.MaxPD)
 		return nil
 	})
 	add("completion queue", "ibv_create_comp_channel, ibv_create_cq", explainCQ, func(_ context.Context, s *Step) error {
-		if err := a.createCQ(); err != nil {
+		if err := a.CreateCQ(cqDepth); err != nil {
 			return err
 		}
 		// An empty poll proves the queue: what it says is how much is in it.
-		n, err := a.cq.Poll(make([]verbs.Completion, 1))
+		n, err := a.CQ.Poll(make([]verbs.Completion, 1))
 		s.Values.add("cqe", "%d", cqDepth)
 		s.Values.add("completions", "%d", n)
 		return err
@@ -132,12 +132,12 @@ func (a *labA) steps() []Step {
 		}
 		return both(func(p *pair) error { return p.toRTR(a.info[1-p.index], a.wrong(p)) }, in(verbs.StateRTR))(ctx, s)
 	})
-	add("RTR to RTS", "ibv_modify_qp", explainRTS, both((*pair).toRTS, in(verbs.StateRTS)))
+	add("RTR to RTS", "ibv_modify_qp", explainRTS, both(func(p *pair) error { return p.ToRTS() }, in(verbs.StateRTS)))
 	add("post RECV", "ibv_post_recv", explainRecv, both((*pair).postRecv, func(p *pair, v *Values) error {
 		v.add("wr_id", "%#x", p.wrID(verbs.WCRecv))
-		v.add("addr", "%#x", partAddr(p.mr.Addr(), partReceive, a.o.Bytes))
+		v.add("addr", "%#x", partAddr(p.MR.Addr(), partReceive, a.o.Bytes))
 		v.add("length", "%d", a.o.Bytes)
-		v.add("lkey", "%#x", p.mr.LKey())
+		v.add("lkey", "%#x", p.MR.LKey())
 		return nil
 	}))
 	add("SEND there: ping", "ibv_post_send, ibv_poll_cq", explainSend, func(ctx context.Context, s *Step) error { return a.send(ctx, s, 0) })

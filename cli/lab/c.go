@@ -16,7 +16,7 @@ import (
 // list, rank 1 connects there; they swap a ConnInfo, and from then on tell each
 // other of every step, so that both fail where one does.
 func C(ctx context.Context, rank int, list []string, tcpPort int, o Options) (err error) {
-	c := &labC{station: &station{o: &o}, rank: rank}
+	c := &labC{station: newStation(&o), rank: rank}
 	if err := c.place(ctx, list, tcpPort); err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (c *labC) place(ctx context.Context, list []string, tcpPort int) error {
 		return err
 	}
 	c.own, c.peer = addrs[c.rank], addrs[1-c.rank]
-	c.local, err = localAddress(nodes[c.rank], c.own.Addr(), c.peer)
-	c.own = netip.AddrPortFrom(c.local, c.own.Port())
+	c.Local, err = localAddress(nodes[c.rank], c.own.Addr(), c.peer)
+	c.own = netip.AddrPortFrom(c.Local, c.own.Port())
 	return err
 }
 
@@ -132,7 +132,7 @@ func (c *labC) steps() []Step {
 		c.facing = s.Peer
 		return err
 	})
-	add("RTR to RTS", "ibv_modify_qp", explainRTS, in(func() error { return c.pair.toRTS() }, verbs.StateRTS))
+	add("RTR to RTS", "ibv_modify_qp", explainRTS, in(func() error { return c.pair.ToRTS() }, verbs.StateRTS))
 	add("post RECV, then SEND", "ibv_post_recv, ibv_post_send", explainPost, c.postBoth)
 	add("poll the CQ", "ibv_poll_cq", explainPoll, func(ctx context.Context, s *Step) error {
 		return c.together(ctx, s, s.Name, func() error {
@@ -152,14 +152,14 @@ func (c *labC) steps() []Step {
 }
 
 func (c *labC) openAll(_ context.Context, s *Step) error {
-	if err := c.open(c.peer.Addr()); err != nil {
+	if err := c.Open(c.peer.Addr()); err != nil {
 		return err
 	}
 	c.deviceValues(&s.Values)
-	if err := c.allocPD(); err != nil {
+	if err := c.AllocPD(); err != nil {
 		return err
 	}
-	if err := c.createCQ(); err != nil {
+	if err := c.CreateCQ(cqDepth); err != nil {
 		return err
 	}
 	s.Values.add("cqe", "%d", cqDepth)
@@ -241,7 +241,7 @@ func (c *labC) postBoth(ctx context.Context, s *Step) error {
 		s.Values.add("send_wr_id", "%#x", c.pair.wrID(verbs.WCSend))
 		s.Values.add("send_addr", "%#x", partAddr(c.info.RAddr, partSource, c.o.Bytes))
 		s.Values.add("length", "%d", c.o.Bytes)
-		s.Values.add("lkey", "%#x", c.pair.mr.LKey())
+		s.Values.add("lkey", "%#x", c.pair.MR.LKey())
 		return c.pair.post(sending, c.theirs, c.o.Wrong, &s.Values)
 	})
 }
@@ -286,7 +286,7 @@ func (c *labC) byTurns(ctx context.Context, s *Step, r request) error {
 
 // stateAfter adds what the queue pair says after a failure.
 func (c *labC) stateAfter(err error, s *Step) error {
-	if a, _, wrong := c.pair.qp.Query(); wrong == nil {
+	if a, _, wrong := c.pair.QP.Query(); wrong == nil {
 		s.Values.add("state", "%s", a.State)
 	}
 	return err

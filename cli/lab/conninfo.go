@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"strings"
 
 	"ringcli/verbs"
 	"ringcli/verbs/path"
@@ -32,21 +31,19 @@ type ConnInfo struct {
 
 // info fills in what this end is.
 func (p *pair) info() (ConnInfo, error) {
-	mtu, err := p.mtu()
+	mtu, err := p.s.MTU()
 	if err != nil {
 		return ConnInfo{}, err
 	}
 	s := p.s
-	// A socket is bound by now: the entry is asked for again.
-	entry, err := s.ctx.QueryGID(s.port.Num, s.choice.Entry.Index)
+	entry, err := s.GID() // a socket is bound by now
 	if err != nil {
-		return ConnInfo{}, fmt.Errorf("query GID %d of %s: %w", s.choice.Entry.Index, s.ctx.Device().Name(), err)
+		return ConnInfo{}, err
 	}
-	device := s.ctx.Device().Name()
 	return ConnInfo{
-		GID: entry.GID, LID: s.port.Attr.LID, QPN: p.qp.Num(), PSN: p.psn, PortNum: s.port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
-		RAddr: p.mr.Addr(), RKey: p.mr.RKey(), Length: p.mr.Length(), Bytes: s.o.Bytes,
-		LinkLayer: s.port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, Soft: strings.HasPrefix(device, "soft:"), Device: device,
+		GID: entry.GID, LID: s.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: s.Port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
+		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: s.o.Bytes,
+		LinkLayer: s.Port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, Soft: s.IsSoft(), Device: s.Device(),
 	}, nil
 }
 

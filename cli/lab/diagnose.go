@@ -80,7 +80,7 @@ func (p *pair) diagnose(err error, r request, peer ConnInfo, wrong Wrong) error 
 // compare says where the live queue pair names another peer than the one that
 // there is.
 func (p *pair) compare(peer ConnInfo) []string {
-	a, _, err := p.qp.Query()
+	a, _, err := p.QP.Query()
 	if err != nil {
 		return nil
 	}

@@ -79,3 +79,25 @@ First rank 0 writes into rank 1's memory, then the other way round.`
 	explainReadC = explainRead + `
 First rank 0 reads rank 1's memory, then the other way round.`
 )
+
+// What lab B says, before it begins and of what it prints.
+const (
+	ExplainReference = `Lab B is the reference sample, ibv_rc_pingpong of rdma-core, on two hosts. One
+waits on TCP port 18515, the other calls it; the stock tool may be either:
+  ibv_rc_pingpong -d DEVICE -g INDEX -s 1024          waits
+  ibv_rc_pingpong -d DEVICE -g INDEX -s 1024 HOST     calls
+On RoCE it needs -g, a row of its GID table; on InfiniBand the LID will do.
+Both must have the same -s, -n and -m: nothing tells one of the other's.`
+	ExplainLocal = `Device, PD, CQ, a registered buffer and a queue pair in INIT with 500 receives
+posted are there now. What the peer must know of them is one line: LID (0 on
+RoCE), queue pair number, PSN of the first packet, and GID. It goes over TCP
+as text of 52 bytes.`
+	ExplainRemote = `The other end's line has come. With it the queue pair goes to RTR, and then to
+RTS; the server does so before it answers, so that the client may send at
+once. TCP is done with. The client sends a message, the server takes it and
+sends it back, and each posts its next send when its last one was acknowledged
+and a message has come: 1000 times.`
+	ExplainFigures = `The time is that of all messages there and back, and the bandwidth counts both
+ways. There is never more than one message under way, so this is latency, not
+what the link can carry: usec/iter is a round trip, half of it one way.`
+)

@@ -10,20 +10,12 @@ import (
 	"fmt"
 	"time"
 
-	"ringcli/verbs"
+	"ringcli/cli/endpoint"
 )
 
 // Options say what a lab works with.
 type Options struct {
-	Device   string // as --device has it; "auto" chooses
-	Port     int
-	GIDIndex *int // nil: chosen
-	MTU      verbs.MTU
-	SL       uint8
-	// TrafficClass is that of the GRH.
-	TrafficClass uint8
-	// QPTimeout, RetryCnt, RNRRetry and MinRNRTimer are as in verbs.QPAttr.
-	QPTimeout, RetryCnt, RNRRetry, MinRNRTimer uint8
+	endpoint.Options
 	// Bytes is the length of each message.
 	Bytes int
 	// Timeout is the longest single wait.

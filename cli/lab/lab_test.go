@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"ringcli/cli/endpoint"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	_ "ringcli/verbs/soft"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options(done func(Step) error) Options {
 	return Options{
-		Device: "soft:lo", Port: 1, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12, Bytes: 5000, Timeout: 20 * time.Second,
+		Options: endpoint.Options{Device: "soft:lo", Port: 1, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12}, Bytes: 5000, Timeout: 20 * time.Second,
 		Begin: func(Step) error { return nil }, Done: done,
 	}
 }
@@ -30,9 +31,9 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	live := memory.Live()
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
-	a = &labA{station: &station{o: &o}}
+	a = &labA{station: newStation(&o)}
 	var err error
-	if _, a.local, err = alone(o.Device); err != nil {
+	if _, a.Local, err = alone(o.Device); err != nil {
 		t.Fatal(err)
 	}
 	err = o.walk(t.Context(), a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
@@ -53,12 +54,12 @@ func TestValuesAreLive(t *testing.T) {
 			return
 		}
 		for i, shown := range []Values{s.Values, s.Peer} {
-			q, _, err := a.ends[i].qp.Query()
+			q, _, err := a.ends[i].QP.Query()
 			if err != nil {
 				t.Fatal(err)
 			}
 			for name, held := range map[string]string{
-				"state": q.State.String(), "qp_num": qpnText(a.ends[i].qp.Num()), "dest_qp_num": qpnText(q.DestQPN), "rq_psn": psnText(q.RQPSN),
+				"state": q.State.String(), "qp_num": qpnText(a.ends[i].QP.Num()), "dest_qp_num": qpnText(q.DestQPN), "rq_psn": psnText(q.RQPSN),
 				"sq_psn": psnText(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
 			} {
 				if got := shown.Get(name); got != "" && got != held {
@@ -89,7 +90,7 @@ func TestValuesAreNotMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			attr := verbs.QPAttr{State: verbs.StateInit, PortNum: 1, Access: verbs.AccessRemoteRead}
-			if err := a.ends[1].qp.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
+			if err := a.ends[1].QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
 				t.Fatal(err)
 			}
 			var changed Values
@@ -98,7 +99,7 @@ func TestValuesAreNotMemory(t *testing.T) {
 			}
 			shown = v.Get("qp_access_flags") + " then " + changed.Get("qp_access_flags")
 		case "RTR to RTS":
-			if err := a.ends[0].qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+			if err := a.ends[0].QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 				t.Fatal(err)
 			}
 			var v Values

@@ -3,35 +3,20 @@ package lab
 import (
 	"fmt"
 
+	"ringcli/cli/endpoint"
 	"ringcli/verbs"
 	"ringcli/verbs/path"
 )
 
-// create makes the queue pair, which is in RESET.
-func (p *pair) create() (err error) {
-	p.qp, err = p.s.pd.CreateQP(verbs.QPInitAttr{
-		SendCQ: p.s.cq, RecvCQ: p.s.cq, Type: verbs.RC,
-		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	return err
-}
+// create makes the queue pair: few requests are outstanding at a time.
+func (p *pair) create() error { return p.Create(4, 4) }
 
-func (p *pair) toInit() error {
-	return p.qp.Modify(verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.s.o.Port, Access: access},
-		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
-}
+func (p *pair) toInit() error { return p.ToInit(access) }
 
 // toRTR tells the queue pair who its peer is, by what the peer said of itself but
 // for the values that are to be wrong.
 func (p *pair) toRTR(peer ConnInfo, wrong Wrong) error {
-	o := p.s.o
-	ah, err := p.s.port.AddressVector(p.s.choice.Entry.Index, path.Remote{
-		GID: peer.GID, LID: peer.LID, LinkLayer: peer.linkLayer(), UDPPort: peer.UDPPort, Soft: peer.Soft,
-	}, path.Service{SL: o.SL, TrafficClass: o.TrafficClass})
-	if err != nil {
-		return err
-	}
-	own, err := p.mtu()
+	own, err := p.s.MTU()
 	if err != nil {
 		return err
 	}
@@ -39,10 +24,10 @@ func (p *pair) toRTR(peer ConnInfo, wrong Wrong) error {
 	if err != nil {
 		return fmt.Errorf("the peer's conn_info: %w", err)
 	}
-	return p.qp.Modify(verbs.QPAttr{
-		State: verbs.StateRTR, AH: ah, PathMTU: min(own, theirs), DestQPN: or(wrong.DestQPN, peer.QPN), RQPSN: or(wrong.PSN, peer.PSN),
-		MaxDestRDAtomic: 1, MinRNRTimer: o.MinRNRTimer,
-	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+	return p.ToRTR(endpoint.Remote{
+		Remote: path.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.linkLayer(), UDPPort: peer.UDPPort, Soft: peer.Soft},
+		QPN:    or(wrong.DestQPN, peer.QPN), PSN: or(wrong.PSN, peer.PSN), MTU: min(own, theirs),
+	})
 }
 
 func or[T any](given *T, proper T) T {
@@ -52,32 +37,13 @@ func or[T any](given *T, proper T) T {
 	return proper
 }
 
-// mtu is the path MTU that this end proposes: what was asked for, else the port's.
-func (p *pair) mtu() (verbs.MTU, error) {
-	active := p.s.port.Attr.ActiveMTU
-	if p.s.o.MTU > active {
-		return 0, fmt.Errorf("path MTU %s: the port's active MTU is %s: expected no more than that", p.s.o.MTU, active)
-	}
-	if p.s.o.MTU == 0 {
-		return active, nil
-	}
-	return p.s.o.MTU, nil
-}
-
-func (p *pair) toRTS() error {
-	o := p.s.o
-	return p.qp.Modify(verbs.QPAttr{
-		State: verbs.StateRTS, SQPSN: p.psn, Timeout: o.QPTimeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry, MaxRDAtomic: 1,
-	}, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRDAtomic)
-}
-
 // stateValues are what the queue pair itself says in a state, which it must be in.
 func (p *pair) stateValues(v *Values, want verbs.QPState) error {
-	a, init, err := p.qp.Query()
+	a, init, err := p.QP.Query()
 	if err != nil {
-		return fmt.Errorf("query QP %s: %w", qpnText(p.qp.Num()), err)
+		return fmt.Errorf("query QP %s: %w", qpnText(p.QP.Num()), err)
 	}
-	v.add("qp_num", "%s", qpnText(p.qp.Num()))
+	v.add("qp_num", "%s", qpnText(p.QP.Num()))
 	v.add("state", "%s", a.State)
 	switch want {
 	case verbs.StateReset:
@@ -108,7 +74,7 @@ func (p *pair) stateValues(v *Values, want verbs.QPState) error {
 		v.add("max_rd_atomic", "%d", a.MaxRDAtomic)
 	}
 	if a.State != want {
-		return fmt.Errorf("QP %s is in %s, expected %s", qpnText(p.qp.Num()), a.State, want)
+		return fmt.Errorf("QP %s is in %s, expected %s", qpnText(p.QP.Num()), a.State, want)
 	}
 	return nil
 }

@@ -16,13 +16,13 @@ func (p *pair) wrID(op verbs.WCOpcode) uint64 { return uint64(p.index)<<8 | uint
 
 // postRecv hands the queue pair a place for a message.
 func (p *pair) postRecv() error {
-	_, err := p.qp.PostRecv([]verbs.WorkRequest{{ID: p.wrID(verbs.WCRecv), SGL: p.sgl(partReceive)}})
+	_, err := p.QP.PostRecv([]verbs.WorkRequest{{ID: p.wrID(verbs.WCRecv), SGL: p.sgl(partReceive)}})
 	return err
 }
 
 func (p *pair) sgl(part int) []verbs.SGE {
 	n := p.s.o.Bytes
-	return []verbs.SGE{{Addr: partAddr(p.mr.Addr(), part, n), Length: uint32(n), LKey: p.mr.LKey()}}
+	return []verbs.SGE{{Addr: partAddr(p.MR.Addr(), part, n), Length: uint32(n), LKey: p.MR.LKey()}}
 }
 
 // request is a send request and what its completion must be.
@@ -49,7 +49,7 @@ func (p *pair) post(r request, peer ConnInfo, wrong Wrong, v *Values) error {
 		v.add("remote_addr", "%#x", wr.RemoteAddr)
 		v.add("rkey", "%#x", wr.RKey)
 	}
-	_, err := p.qp.PostSend([]verbs.WorkRequest{wr})
+	_, err := p.QP.PostSend([]verbs.WorkRequest{wr})
 	return err
 }
 
@@ -63,11 +63,11 @@ type interrupted func() error
 func (s *station) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
 	found := make([]verbs.Completion, len(ids))
 	came := make([]bool, len(ids))
-	waiter := verbs.Waiter{CQ: s.cq, Channel: s.channel, Policy: verbs.WaitBlock}
+	waiter := verbs.Waiter{CQ: s.CQ, Channel: s.Channel, Policy: verbs.WaitBlock}
 	deadline := time.Now().Add(s.o.Timeout)
 	var wc [cqDepth]verbs.Completion
 	for missing := len(ids); missing > 0; {
-		n, err := s.cq.Poll(wc[:])
+		n, err := s.CQ.Poll(wc[:])
 		if err != nil {
 			return nil, fmt.Errorf("poll the completion queue: %w", err)
 		}
