@@ -1,0 +1,323 @@
+//go:build rack
+
+package racktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// seat is where a rank sits.
+type seat struct {
+	node    int // the machine; 0: the host's leg, where the soft provider speaks RoCEv2
+	address netip.Addr
+}
+
+func (s seat) device() string {
+	if s.node == 0 {
+		return "soft:br0"
+	}
+	return "ibv:rxe0"
+}
+
+// onRXE are seats in machines.
+func onRXE(nodes ...int) []seat {
+	var seats []seat
+	for _, k := range nodes {
+		seats = append(seats, seat{k, bench.Address(k)})
+	}
+	return seats
+}
+
+// onSoft is a seat on the host's leg, at an address of its own: 10.77.0.last.
+func onSoft(t testing.TB, last byte) seat {
+	t.Helper()
+	prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, last}), 24)
+	if !strings.Contains(onHost(t, "ip", "addr", "show"), " "+prefix.String()+" ") {
+		if err := bench.AddHostAddress(prefix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return seat{0, prefix.Addr()}
+}
+
+func listOf(seats []seat) string {
+	var list []string
+	for _, s := range seats {
+		list = append(list, s.address.String())
+	}
+	return strings.Join(list, ",")
+}
+
+// member is a ringcli that runs: a rank of a ring.
+type member struct {
+	rank           int
+	seat           seat
+	stdin          io.WriteCloser
+	stdout, stderr *output
+	done           chan struct{}
+	err            error     // once done is closed
+	ended          time.Time // likewise
+}
+
+// sit starts ringcli with the arguments as a rank of a ring. It ends at the latest
+// with the test.
+func sit(t testing.TB, seats []seat, rank int, command string, args ...string) *member {
+	t.Helper()
+	ringcli := binary(t, "ringcli")
+	args = append([]string{command, "--index", strconv.Itoa(rank), "--list", listOf(seats), "--output", "json"}, args...)
+	ctx, cancel := context.WithCancel(context.Background())
+	in, stdin := io.Pipe()
+	m := &member{rank: rank, seat: seats[rank], stdin: stdin, stdout: newOutput(), stderr: newOutput(), done: make(chan struct{})}
+	var run func() error
+	if m.seat.node == 0 {
+		c := bench.Host(ctx, ringcli, args...)
+		c.Dir, c.Stdout, c.Stderr = t.TempDir(), m.stdout, m.stderr
+		run = c.Run
+	} else {
+		c := bench.Command(ctx, m.seat.node, ringcli, args...)
+		c.Dir, c.Stdin, c.Stdout, c.Stderr = "/tmp", in, m.stdout, m.stderr
+		run = c.Run
+	}
+	go func() {
+		m.err = run()
+		m.ended = time.Now()
+		_ = in.Close()
+		close(m.done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = stdin.Close()
+		<-m.done // Run has a deadline after its context's end
+	})
+	return m
+}
+
+// connect starts `ringcli connect` on all seats.
+func connect(t testing.TB, seats []seat, args ...string) []*member {
+	t.Helper()
+	var members []*member
+	for rank := range seats {
+		members = append(members, sit(t, seats, rank, "connect", args...))
+	}
+	return members
+}
+
+// await waits until enough has been printed.
+func (m *member) await(t testing.TB, what string, limit time.Duration, enough func(stdout string) bool) {
+	t.Helper()
+	expired := time.After(limit)
+	for {
+		so, more := m.stdout.now()
+		if enough(so) {
+			return
+		}
+		select {
+		case <-more:
+		case <-m.done:
+			if so, _ = m.stdout.now(); !enough(so) {
+				t.Fatalf("rank %d ended (%v) before %s:\n%s%s", m.rank, m.err, what, so, m.stderr)
+			}
+		case <-expired:
+			t.Fatalf("rank %d: no %s after %v:\n%s%s", m.rank, what, limit, so, m.stderr)
+		}
+	}
+}
+
+// code waits for the end and returns the exit code, -1 if there is none.
+func (m *member) code(t testing.TB, limit time.Duration) int {
+	t.Helper()
+	select {
+	case <-m.done:
+	case <-time.After(limit):
+		t.Fatalf("rank %d: not ended after %v:\n%s%s", m.rank, limit, m.stdout, m.stderr)
+	}
+	var exit interface{ ExitCode() int }
+	switch {
+	case m.err == nil:
+		return 0
+	case errors.As(m.err, &exit):
+		return exit.ExitCode()
+	default:
+		return -1
+	}
+}
+
+// line is what the tests read of a line of JSON.
+type line struct {
+	Command  string `json:"command"`
+	OK       bool   `json:"ok"`
+	Error    string `json:"error"`
+	Rank     int    `json:"rank"`
+	Device   string `json:"device"`
+	Protocol string `json:"protocol"`
+	Count    int    `json:"count"`
+	Ranks    int    `json:"ranks"`
+	Wrong    *int   `json:"wrong"`
+	Findings []struct {
+		Text string `json:"text"`
+	} `json:"findings"`
+}
+
+func (m *member) lines(t testing.TB) []line {
+	t.Helper()
+	var lines []line
+	for text := range strings.Lines(m.stdout.String()) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("rank %d: %v: %q", m.rank, err, text)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+var (
+	operations = []string{"reduce-scatter", "all-gather", "all-reduce"}
+	protocols  = []string{"eager", "rendezvous-write", "rendezvous-read"}
+	// Elements of float32: fewer than ranks, no multiple of anything, many segments.
+	counts = []int{3, 1003, 75000}
+)
+
+// everyCollective is a script: who is in the ring, then every collective under every
+// protocol, of every count, with every element verified.
+func everyCollective() string {
+	script := []string{"status", "ping --iters 10"}
+	for _, op := range operations {
+		for _, protocol := range protocols {
+			for _, count := range counts {
+				script = append(script, fmt.Sprintf("%s --protocol %s --count %d --segment 32K --iters 1 --warmup 1 --check", op, protocol, count))
+			}
+		}
+	}
+	return strings.Join(script, "; ")
+}
+
+// checkEveryCollective runs everyCollective in a ring and checks what each rank says.
+func checkEveryCollective(t *testing.T, seats []seat) {
+	t.Helper()
+	began := time.Now()
+	for _, m := range connect(t, seats, "-c", everyCollective()) {
+		if code := m.code(t, 4*deadline); code != 0 {
+			t.Errorf("rank %d, %s: exit code %d (%v)\n%s%s", m.rank, m.seat.device(), code, m.err, m.stdout, m.stderr)
+			continue
+		}
+		lines := m.lines(t)
+		for _, op := range operations {
+			for _, protocol := range protocols {
+				for _, count := range counts {
+					done := func(l line) bool {
+						return l.Command == op && l.Protocol == protocol && l.Count == count && l.OK && l.Ranks == len(seats) && l.Wrong != nil && *l.Wrong == 0
+					}
+					if !slices.ContainsFunc(lines, done) {
+						t.Errorf("rank %d: no %s, %s, of %d elements on %d ranks without a wrong one", m.rank, op, protocol, count, len(seats))
+					}
+				}
+			}
+		}
+		for rank, s := range seats {
+			edges := 0
+			for _, l := range lines {
+				if l.Command == "status" && l.Rank == rank {
+					if edges++; l.Device != s.device() {
+						t.Errorf("status of rank %d: rank %d is on %s, expected %s", m.rank, rank, l.Device, s.device())
+					}
+				}
+			}
+			if edges != 2 {
+				t.Errorf("status of rank %d: rank %d has %d edges, expected 2", m.rank, rank, edges)
+			}
+		}
+		if warned := m.stderr.String(); warned != "" {
+			t.Errorf("rank %d: %s", m.rank, warned)
+		}
+	}
+	t.Logf("%d collectives in %.1f s", len(operations)*len(protocols)*len(counts), time.Since(began).Seconds())
+}
+
+// A ring of four kernels.
+func TestRing(t *testing.T) { checkEveryCollective(t, onRXE(1, 2, 3, 4)) }
+
+// Rings of two ranks on rxe and two on soft, which ringcli chooses by itself.
+func TestMixedRing(t *testing.T) {
+	vm1, vm2 := onRXE(1, 2)[0], onRXE(1, 2)[1]
+	host, further := onSoft(t, 254), onSoft(t, 201)
+	for _, c := range []struct {
+		name  string
+		seats []seat
+	}{
+		{"every edge mixed", []seat{vm1, host, vm2, further}},
+		{"one edge of each", []seat{vm1, vm2, host, further}}, // rxe-rxe, rxe-soft, soft-soft, soft-rxe
+	} {
+		t.Run(c.name, func(t *testing.T) { checkEveryCollective(t, c.seats) })
+	}
+}
+
+// Stock tools that were given the ring's port are named, whether they call or are
+// called, and those that call keep nobody from bringing the ring up.
+func TestStrangers(t *testing.T) {
+	t.Run("that call", func(t *testing.T) {
+		seats := onRXE(1, 2)
+		zero := sit(t, seats, 0, "connect", "-c", "ping")
+		eventually(t, deadline, "rank 0 listens", func() bool { return listens(t, 1) })
+		for _, c := range []struct {
+			node int
+			tool []string
+			want string
+		}{
+			{3, []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}, "10.77.0.3:%: ibv_rc_pingpong"},
+			{4, []string{"ib_write_bw", "-d", "rxe0", "-x", "1"}, "10.77.0.4:%: perftest"},
+			{2, []string{"ib_write_lat", "-d", "rxe0", "-x", "1"}, "10.77.0.2:%: perftest"}, // where the neighbour will be
+		} {
+			if out, err := tryVM(t, deadline, c.node, append(c.tool, "-p", "18600", "10.77.0.1")...); err == nil {
+				t.Errorf("%v has found somebody to work with:\n%s", c.tool, out)
+			}
+			from, what, _ := strings.Cut(c.want, "%")
+			eventually(t, deadline, "a warning of "+c.want, func() bool {
+				_, text, found := strings.Cut(zero.stderr.String(), "stranger at "+from)
+				text, _, _ = strings.Cut(text, "\n")
+				return found && strings.Contains(text, " on port 10.77.0.1:18600"+what) && strings.Contains(text, "is there, not ringcli")
+			})
+		}
+		one := sit(t, seats, 1, "connect", "-c", "ping")
+		for _, m := range []*member{zero, one} {
+			if code := m.code(t, 2*deadline); code != 0 {
+				t.Errorf("rank %d: exit code %d\n%s%s", m.rank, code, m.stdout, m.stderr)
+			}
+		}
+	})
+	for _, c := range []struct {
+		tool []string
+		want string
+	}{
+		// The one cannot make sense of our hello and hangs up, the other speaks first.
+		{[]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}, "ibv_rc_pingpong and perftest as servers do that"},
+		{[]string{"ib_write_bw", "-d", "rxe0", "-x", "1"}, "perftest 6"},
+	} {
+		t.Run(c.tool[0]+" is called", func(t *testing.T) {
+			startVM(t, 2, append(c.tool, "-p", "18600")...)
+			eventually(t, deadline, "it listens", func() bool { return listens(t, 2) })
+			zero := sit(t, onRXE(1, 2), 0, "connect", "--timeout", "3s", "-c", "ping")
+			code := zero.code(t, 2*deadline)
+			lines := zero.lines(t)
+			if code != 2 || len(lines) == 0 || !strings.Contains(lines[len(lines)-1].Error, c.want) {
+				t.Errorf("exit code %d\n%s%s", code, zero.stdout, zero.stderr)
+			}
+		})
+	}
+}
+
+// listens tells whether the ring's port is taken in machine k.
+func listens(t testing.TB, k int) bool {
+	t.Helper()
+	return inVM(t, k, "ss", "-Hltn", "sport = :18600") != ""
+}
