@@ -50,17 +50,10 @@ func newMeeting(conn net.Conn) *meeting {
 func meet(ctx context.Context, o *Options) (*meeting, error) {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	var m *meeting
-	var err error
 	if o.IsServer() {
-		m, err = listen(limited, o)
-	} else {
-		m, err = dial(limited, o)
+		return listen(limited, o)
 	}
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w within %s", err, o.Timeout)
-	}
-	return m, err
+	return dial(limited, o)
 }
 
 // listen accepts callers until one is a client.
@@ -84,7 +77,7 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 			if ctx.Err() == nil {
 				return nil, fmt.Errorf("accept a client on %s: %w", where, err)
 			}
-			return nil, fmt.Errorf("no client has come to %s%s", where, came)
+			return nil, fmt.Errorf("no client has come to %s within %s%s", where, o.Timeout, came)
 		}
 		m := newMeeting(conn)
 		if m.first, err = m.greet(ctx); err == nil {
@@ -120,7 +113,7 @@ func dial(ctx context.Context, o *Options) (*meeting, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no server has answered on %s (%w): start `ringcli pingpong` or ibv_rc_pingpong there", where, err)
+			return nil, fmt.Errorf("no server has answered on %s within %s (%w): start `ringcli pingpong` or ibv_rc_pingpong there", where, o.Timeout, err)
 		case <-time.After(redial):
 		}
 	}
@@ -199,7 +192,11 @@ func came(b []byte, err error, timeout time.Duration) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Sprintf("%s in %s", what, timeout)
 	}
-	return what + ", and it has hung up"
+	what += ", and it has hung up"
+	if len(b) == 0 {
+		what += ": where it is ibv_rc_pingpong, its own output says why (on RoCE it needs -g INDEX)"
+	}
+	return what
 }
 
 // identify says what a program is that has sent something else.
