@@ -38,24 +38,43 @@ type Station struct {
 	PD      verbs.PD
 	Channel verbs.CompChannel
 	CQ      verbs.CQ
+	peer    netip.Addr
 	pairs   []*Pair // in the order of their creation
 }
 
 // Open opens the device and chooses the GID. A device or a GID index that is not
 // there is an error of usage.
 func (s *Station) Open(peer netip.Addr) error {
-	err := s.choose(peer)
+	s.peer = peer
+	err := s.choose()
 	if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrInvalid) {
 		return bootstrap.Usagef("%v", err)
 	}
 	return err
 }
 
-func (s *Station) choose(peer netip.Addr) error {
+func (s *Station) choose() error {
 	d, _, err := path.Device(s.Options.Device, s.Local)
 	if err != nil {
 		return err
 	}
+	if err := s.openFrom(d); err != nil {
+		return err
+	}
+	// A soft device receives on the address that it was opened with, which must be
+	// that of the row that was asked for.
+	if own := s.Choice.Entry.GID.Addr(); s.IsSoft() && s.Options.GIDIndex != nil && s.Local.IsValid() && own != s.Local {
+		if err := s.Ctx.Close(); err != nil {
+			return err
+		}
+		s.Local, s.Ctx = own, nil
+		err = s.openFrom(d)
+	}
+	return err
+}
+
+// openFrom opens the device to speak from the local address.
+func (s *Station) openFrom(d verbs.Device) (err error) {
 	if s.Ctx, err = d.Open(verbs.OpenOptions{LocalAddr: s.Local}); err != nil {
 		return fmt.Errorf("open %s: %w", d.Name(), err)
 	}
@@ -65,7 +84,7 @@ func (s *Station) choose(peer netip.Addr) error {
 	if s.Port, err = path.QueryPort(s.Ctx, s.Options.Port); err != nil {
 		return err
 	}
-	s.Choice, err = s.Port.Choose(path.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: peer})
+	s.Choice, err = s.Port.Choose(path.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: s.peer})
 	return err
 }
 
