@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,12 @@ func TestAddress(t *testing.T) {
 			t.Errorf("%q is taken for %+v", bad, a)
 		}
 	}
+}
+
+// own is an address of this process's: nobody else has RoCE's UDP port there.
+func own(n byte) netip.Addr {
+	pid := os.Getpid()
+	return netip.AddrFrom4([4]byte{127, byte(160 + pid>>8%64), byte(pid), n})
 }
 
 // options are of an end that works; Wait is short so that a hang would be seen.
@@ -136,7 +143,7 @@ func TestDeadlines(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := l.Addr().(*net.TCPAddr).Port
-	o.Host, o.TCPPort = "127.0.99.99", taken // where nobody listens
+	o.Host, o.TCPPort = own(2).String(), taken // where nobody listens
 	if _, err := meet(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no server has answered") || !strings.Contains(err.Error(), "within 100ms") {
 		t.Errorf("no server: %v", err)
 	}
@@ -152,14 +159,14 @@ func TestDeadlines(t *testing.T) {
 
 // A caller that is no pingpong does not take the server away from the client.
 func TestStrangersAreTurnedAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.98.1:0")
+	l, err := net.Listen("tcp", own(1).String()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
 	o := options(t, "", port)
-	o.Bind = netip.MustParseAddr("127.0.98.1")
+	o.Bind = own(1)
 	want := Address{QPN: 5, PSN: 7, GID: verbs.GIDFromAddr(o.Bind)}
 	called := make(chan error, 1)
 	go func() {
@@ -211,6 +218,7 @@ func TestCancelled(t *testing.T) {
 	port := listener(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	ctx, cancel = context.WithCancelCause(t.Context())
 	o = options(t, "127.0.0.1", port)
+	o.Bind = own(3)
 	o.Local = func(Address) error { cancel(why); return nil }
 	if _, err := Run(ctx, *o); !errors.Is(err, why) {
 		t.Errorf("the address: %v", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,14 +18,14 @@ import (
 // pair runs both ends in this process, on two addresses.
 func pair(t *testing.T, change func(server, client *Options)) (results [2]Result, errs [2]error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.97.1:0")
+	l, err := net.Listen("tcp", own(4).String()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	server, client := options(t, "", port), options(t, "127.0.97.1", port)
-	server.Bind, client.Bind = netip.MustParseAddr("127.0.97.1"), netip.MustParseAddr("127.0.97.2")
+	server, client := options(t, "", port), options(t, own(4).String(), port)
+	server.Bind, client.Bind = own(4), own(5)
 	change(server, client)
 	done := make(chan struct{})
 	go func() {
@@ -149,11 +148,11 @@ func TestSilentQueuePair(t *testing.T) {
 		if _, err := m.read(grace); err != nil {
 			return
 		}
-		gid := verbs.GIDFromAddr(netip.MustParseAddr("127.0.97.9")) // where nobody is
+		gid := verbs.GIDFromAddr(own(9)) // where nobody is
 		_ = m.answer(Address{QPN: 0x11, PSN: 1, GID: gid}, grace)
 	})
 	o := options(t, "127.0.0.1", port)
-	o.Bind, o.Timeout, o.RetryCnt = netip.MustParseAddr("127.0.97.3"), 300*time.Millisecond, 7
+	o.Bind, o.Timeout, o.RetryCnt = own(6), 300*time.Millisecond, 7
 	o.QPTimeout = 20 // four seconds: the deadline comes first
 	_, err := Run(ctx, *o)
 	want := fmt.Sprintf("no completion for %s from 127.0.0.1 (LID 0x0000, QPN 0x000011", o.Timeout)
