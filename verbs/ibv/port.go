@@ -22,6 +22,23 @@ func (c *Context) sysfs(port int) string {
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
+	p, err := c.portAttr(port)
+	if err != nil {
+		return verbs.PortAttr{}, err
+	}
+	dir := c.sysfs(port)
+	p.SpeedMbps = rate(line(filepath.Join(dir, "rate")))
+	for i := range p.GIDTableSz { // the first row that has one
+		if p.NetDev = line(filepath.Join(dir, "gid_attrs", "ndevs", strconv.Itoa(i))); p.NetDev != "" {
+			break
+		}
+	}
+	return p, nil
+}
+
+// portAttr is what libibverbs says of a port. A GID table has a thousand rows, and
+// each asks for this: so not what sysfs adds.
+func (c *Context) portAttr(port int) (verbs.PortAttr, error) {
 	if err := c.hasPort(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
@@ -39,22 +56,15 @@ func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 	if a.activeSpeedEx != 0 {
 		speed = a.activeSpeedEx
 	}
-	dir := c.sysfs(port)
 	p := verbs.PortAttr{
 		State: verbs.PortState(a.state), PhysState: physState(a.physState), MaxMTU: verbs.MTU(a.maxMTU), ActiveMTU: verbs.MTU(a.activeMTU),
 		GIDTableSz: int(a.gidTblLen), PKeyTableSz: int(a.pkeyTblLen), MaxMsgSz: a.maxMsgSz, CapFlags: a.portCapFlags,
 		BadPKeyCntr: a.badPKeyCntr, QKeyViolCntr: a.qkeyViolCntr, LID: a.lid, LMC: a.lmc, SMLID: a.smLID, SMSL: a.smSL,
 		MaxVLNum: a.maxVLNum, SubnetTimeout: a.subnetTimeout, InitTypeReply: a.initTypeReply,
 		ActiveWidth: a.activeWidth, ActiveSpeed: speed, LinkLayer: verbs.LinkLayer(a.linkLayer),
-		SpeedMbps: rate(line(filepath.Join(dir, "rate"))),
 	}
 	if p.LinkLayer == 0 { // a device of before RoCE (verbs.h: unspecified is InfiniBand)
 		p.LinkLayer = verbs.LinkInfiniBand
-	}
-	for i := range p.GIDTableSz { // the first row that has one
-		if p.NetDev = line(filepath.Join(dir, "gid_attrs", "ndevs", strconv.Itoa(i))); p.NetDev != "" {
-			break
-		}
 	}
 	return p, nil
 }
@@ -104,7 +114,7 @@ func line(path string) string {
 
 // QueryGID implements verbs.Context. A row that is not in use has a zero GID.
 func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
-	attr, err := c.QueryPort(port)
+	attr, err := c.portAttr(port)
 	if err != nil {
 		return verbs.GIDEntry{}, err
 	}
