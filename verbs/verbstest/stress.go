@@ -150,7 +150,11 @@ func (s *stream) next(r *rig, each uint64) {
 		cut := s.rng.IntN(m.n)
 		wr.SGL = []verbs.SGE{s.from.sge(at, cut), s.from.sge(at+cut, m.n-cut)}
 	}
-	if s.rng.IntN(8) == 0 && (r.h.Quirks|r.h.OnlyA|r.h.OnlyB)&FenceStalls == 0 {
+	fences := !r.h.hasA(FenceStalls)
+	if s.from.side == r.b {
+		fences = !r.h.hasB(FenceStalls)
+	}
+	if s.rng.IntN(8) == 0 && fences {
 		wr.Flags |= verbs.FlagFence
 	}
 	if s.rng.IntN(4) == 0 && id+1 < each { // the next signalled one tells of it

@@ -18,6 +18,7 @@ var (
 	softAddr   = flag.String("soft-address", "", "address of the soft device, IPv4 or IPv6")
 	ibvAddr    = flag.String("ibv-address", "", "address of the ibv device, of the same family")
 	impaired   = flag.Bool("impaired", false, "packets from the ibv device get lost or mixed up on the way")
+	stressOps  = flag.Int("stress", 0, "operations of the stress test; 0 takes what the suite does")
 	impairment verbs.Impairment
 )
 
@@ -30,35 +31,45 @@ func init() {
 
 // TestSoftToIBV has soft for the end that most cases send from.
 func TestSoftToIBV(t *testing.T) {
-	verbstest.Run(t, harness(t, func(soft, ibv verbstest.Endpoint) (a, b verbstest.Endpoint) { return soft, ibv }))
+	h := harness(t, func(soft, ibv verbstest.Endpoint) (a, b verbstest.Endpoint) { return soft, ibv })
+	h.OnlyB = verbstest.RXE
+	verbstest.Run(t, h)
 }
 
 // TestIBVToSoft is the other way round.
 func TestIBVToSoft(t *testing.T) {
-	verbstest.Run(t, harness(t, func(soft, ibv verbstest.Endpoint) (a, b verbstest.Endpoint) { return ibv, soft }))
+	h := harness(t, func(soft, ibv verbstest.Endpoint) (a, b verbstest.Endpoint) { return ibv, soft })
+	h.OnlyA = verbstest.RXE
+	verbstest.Run(t, h)
 }
 
 func harness(t *testing.T, order func(soft, ibv verbstest.Endpoint) (a, b verbstest.Endpoint)) verbstest.Harness {
 	if *ibvDevice == "" {
 		t.Skip("no -ibv device was named: the bench of virtual machines has one")
 	}
+	soft, ibv := find(t, *softDevice, *softAddr), find(t, *ibvDevice, *ibvAddr)
 	lossy := impairment.Loss+impairment.Duplicate+impairment.Reorder > 0
 	return verbstest.Harness{
-		Impaired: *impaired || lossy,
+		Impaired: *impaired || lossy, StressOps: *stressOps,
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
 			o := verbs.OpenOptions{}
 			if lossy {
 				o.Impair = &impairment
 			}
-			soft := open(t, *softDevice, *softAddr, o)
-			ibv := open(t, *ibvDevice, *ibvAddr, verbs.OpenOptions{})
-			return order(soft, ibv)
+			return order(soft.open(t, o), ibv.open(t, verbs.OpenOptions{}))
 		},
 	}
 }
 
-// open opens a device and finds the GID of an address.
-func open(t testing.TB, name, address string, o verbs.OpenOptions) verbstest.Endpoint {
+// station is a device and which of its GIDs to use.
+type station struct {
+	device   verbs.Device
+	local    netip.Addr
+	gidIndex int
+}
+
+// find finds a device, and the GID of an address on it.
+func find(t *testing.T, name, address string) station {
 	t.Helper()
 	local, err := netip.ParseAddr(address)
 	if err != nil {
@@ -68,11 +79,13 @@ func open(t testing.TB, name, address string, o verbs.OpenOptions) verbstest.End
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.LocalAddr = local
-	ctx, err := d.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := station{device: d, local: local}
+	ctx := s.open(t, verbs.OpenOptions{}).Context
+	defer func() {
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	port, err := path.QueryPort(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -81,5 +94,20 @@ func open(t testing.TB, name, address string, o verbs.OpenOptions) verbstest.End
 	if err != nil {
 		t.Fatal(err)
 	}
-	return verbstest.Endpoint{Context: ctx, GIDIndex: choice.Entry.Index}
+	if choice.Entry.GID != verbs.GIDFromAddr(local) {
+		t.Fatalf("%s has no GID of %s, only %s: %s", name, local, choice.Entry.GID, choice.Reason)
+	}
+	s.gidIndex = choice.Entry.Index
+	t.Logf("%s: %s, GID %d, %s, active MTU %d", name, local, s.gidIndex, choice.Reason, port.Attr.ActiveMTU.Bytes())
+	return s
+}
+
+func (s station) open(t testing.TB, o verbs.OpenOptions) verbstest.Endpoint {
+	t.Helper()
+	o.LocalAddr = s.local
+	ctx, err := s.device.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verbstest.Endpoint{Context: ctx, GIDIndex: s.gidIndex}
 }
