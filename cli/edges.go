@@ -260,7 +260,8 @@ func (s *Session) explain(ctx context.Context, command string, err error) error 
 func withNews(err error, list []SideFinding) error {
 	var v *ring.Verdict
 	list = slices.DeleteFunc(list, func(f SideFinding) bool {
-		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error())
+		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
+			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
 	})
 	if len(list) == 0 {
 		return err

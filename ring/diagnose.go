@@ -72,18 +72,37 @@ func (r *Ring) diagnosis(ctx context.Context, side Side, cause error) (found []F
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
 		return lead(r.rank, r.State(), cmp.Or(cause, err)), ""
 	case err != nil:
+		mute := r.mute(ctx, &own)
 		found := append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
 		seen := r.lastSeen(side, &own)
 		if seen == nil || gone(r.Err()) {
-			return found, own.NetDev
+			return append(mute, found...), own.NetDev
 		}
 		if _, failed := primary(&own, seen, cause); !failed {
-			return found, own.NetDev
+			return append(mute, found...), own.NetDev
 		}
-		return append(diagnose(&own, seen, cause), found...), own.NetDev
+		return slices.Concat(mute, diagnose(&own, seen, cause), found), own.NetDev
 	default:
 		return append(lead(own.Rank, r.State(), cause), diagnose(&own, &peer, cause)...), own.NetDev
 	}
+}
+
+// mute tells of a neighbour that does not answer a call over TCP either: of a ring
+// that has failed everybody may have left, but a host that is up refuses the call.
+func (r *Ring) mute(ctx context.Context, own *End) []Finding {
+	control, err := r.controlRing()
+	if err != nil || !r.Failed() {
+		return nil
+	}
+	p := control.ProbeRank(ctx, own.Peer)
+	if !p.Mute {
+		return nil
+	}
+	return []Finding{{
+		Severity: Fault, Attribute: "tcp", Rank: own.Peer, Own: own.QPState,
+		Text: fmt.Sprintf("rank %d (%s) is silent over TCP, too: %s", own.Peer, own.PeerNode, p.State),
+		Fix:  "see whether that node runs and its network is up, then connect again",
+	}}
 }
 
 // gone tells whether a ring failed because a rank is gone.

@@ -3,10 +3,12 @@ package ring
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,4 +239,39 @@ func holdings(t *testing.T) [4]int64 {
 		t.Skip("needs /proc:", err)
 	}
 	return [4]int64{int64(len(fds)), int64(runtime.NumGoroutine()), memory.Live(), int64(strings.Count(string(maps), "\n"))}
+}
+
+// A neighbour whose host is gone answers neither the queue pair nor a call; one that
+// has ended refuses the call, and is not said to be silent.
+func TestLostHostIsSilentOverTCP(t *testing.T) {
+	t.Parallel()
+	var cut atomic.Bool
+	w := admit(t, func(rank int, o *Options) {
+		if rank != 0 {
+			return
+		}
+		o.Impair = &verbs.Impairment{Loss: 1}
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if cut.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	})
+	w.walk(dose{}, StateRTS)
+	err := w.send(64)
+	w.status(err, verbs.RetryExceeded)
+	zero := w.world[0]
+	zero.Fail(err)
+	for _, f := range zero.Diagnose(t.Context(), Right, err) {
+		if strings.Contains(f.Text, "silent over TCP") {
+			t.Errorf("rank 1 answers, and yet: %s", f.Text)
+		}
+	}
+	cut.Store(true)
+	found := zero.Diagnose(t.Context(), Right, err)
+	if f := found[0]; f.Attribute != "tcp" || f.Rank != 1 || f.Severity != Fault || !strings.Contains(f.Text, "rank 1 ("+zero.nodes[1].String()+") is silent over TCP, too: no answer in") {
+		t.Errorf("%+v", found)
+	}
 }

@@ -66,6 +66,7 @@ type PeerReport struct {
 	Rank  int    `json:"rank"`
 	Node  string `json:"node"`
 	Up    bool   `json:"up"`
+	Mute  bool   `json:"mute"`  // nothing came back, not even a refusal: the host, the network or the process stands still
 	State string `json:"state"` // what it does, or why it was not reached
 }
 

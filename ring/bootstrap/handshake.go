@@ -411,13 +411,15 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s, why := c.probe(ctx, c.rank)
-	holder := "another program holds it (" + why + "): end it, or give the entry another port (host:port)"
+	s, err := c.probe(ctx, c.rank)
+	var holder string
 	switch {
-	case s != nil && s.Digest == c.digest && s.Rank == c.rank:
+	case err != nil:
+		holder = fmt.Sprintf("another program holds it (%v): end it, or give the entry another port (host:port)", err)
+	case s.Digest == c.digest && s.Rank == c.rank:
 		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.identity)
 		_ = c.tellTwin(ctx) // the text above says it
-	case s != nil:
+	default:
 		holder = fmt.Sprintf("rank %d of another ring holds it (%s): end it, or give the entry another port (host:port)", s.Rank, s.identity)
 	}
 	return nil, Usagef("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)

@@ -34,15 +34,18 @@ func (c *Control) status() status {
 // probesAtOnce bounds the connections of one probe of the list.
 const probesAtOnce = 64
 
+// probeTimeout is how long a node that is up may take to answer.
+const probeTimeout = time.Second
+
 // Probe asks every other rank how it is, all at once, and returns what it
 // learned, by rank. It takes at most a second.
 func (c *Control) Probe(ctx context.Context) []PeerReport {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	reports := make([]PeerReport, 0, c.size)
 	for r := range c.size {
 		if r != c.rank {
-			reports = append(reports, PeerReport{Rank: r, Node: c.cfg.List[r].String()})
+			reports = append(reports, PeerReport{Rank: r})
 		}
 	}
 	slots := make(chan struct{}, probesAtOnce)
@@ -50,18 +53,33 @@ func (c *Control) Probe(ctx context.Context) []PeerReport {
 	for i := range reports {
 		slots <- struct{}{}
 		probes.Go(func() {
-			p := &reports[i]
-			s, why := c.probe(ctx, p.Rank)
-			p.Up, p.State = s != nil, why
-			if s != nil {
-				p.State = c.describe(p.Rank, s)
-			}
+			reports[i] = c.ProbeRank(ctx, reports[i].Rank)
 			<-slots
 		})
 	}
 	probes.Wait()
 	return reports
 }
+
+// ProbeRank asks one rank how it is. It takes at most a second.
+func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
+	s, err := c.probe(ctx, rank)
+	if err != nil {
+		var mute *muteError
+		p.Mute, p.State = errors.As(err, &mute), err.Error()
+		return p
+	}
+	p.Up, p.State = true, c.describe(rank, s)
+	return p
+}
+
+// muteError is that nothing came back in time.
+type muteError struct{ text string }
+
+func (e *muteError) Error() string { return e.text }
 
 func (c *Control) describe(rank int, s *status) string {
 	switch {
@@ -78,33 +96,35 @@ func (c *Control) describe(rank int, s *status) string {
 	}
 }
 
-// probe asks one rank. Without an answer, why says what happened instead.
-func (c *Control) probe(ctx context.Context, rank int) (s *status, why string) {
+// probe asks one rank. Without an answer, the error says what happened instead.
+func (c *Control) probe(ctx context.Context, rank int) (*status, error) {
 	start := time.Now()
 	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
 	if err != nil {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
-			return nil, "connection refused: not started, or already ended"
+			return nil, errors.New("connection refused: not started, or already ended")
 		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
-			return nil, fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))
+			return nil, &muteError{fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
+		case errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH):
+			return nil, &muteError{err.Error()}
 		}
-		return nil, err.Error()
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, nil)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))
+			return nil, &muteError{fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))}
 		}
-		return nil, err.Error()
+		return nil, err
 	}
 	if f.Type != TypeState {
-		return nil, fmt.Sprintf("answered a probe with a %q frame", f.Type)
+		return nil, fmt.Errorf("answered a probe with a %q frame", f.Type)
 	}
 	got, err := decode[status](f)
 	if err != nil {
-		return nil, err.Error()
+		return nil, err
 	}
-	return &got, ""
+	return &got, nil
 }
