@@ -66,13 +66,17 @@ func TestLostMachine(t *testing.T) {
 				if code != 2 || last.OK || last.Command != "all-reduce" || len(lines) != 2 {
 					t.Errorf("rank %d: exit code %d\n%s%s", m.rank, code, m.stdout, m.stderr)
 				}
+				neighbour := m.rank == victim-1 || m.rank == victim+1
+				if silent := fmt.Sprintf("rank %d (%s:18600) is silent over TCP, too", victim, seats[victim].address); neighbour && !strings.Contains(findings(last), silent) {
+					t.Errorf("rank %d does not say %q\n%s%s", m.rank, silent, m.stdout, m.stderr)
+				}
 				switch {
 				case m.rank == victim:
 					if !strings.Contains(last.Error+findings(last), c.victim) {
 						t.Errorf("the victim does not say %q\n%s%s", c.victim, m.stdout, m.stderr)
 					}
 				case c.says == "":
-					if neighbour := m.rank == victim-1 || m.rank == victim+1; neighbour && !strings.Contains(last.Error, fmt.Sprintf("awaited from rank %d", victim)) {
+					if neighbour && !strings.Contains(last.Error, fmt.Sprintf("awaited from rank %d", victim)) {
 						t.Errorf("rank %d does not say what it awaits of rank %d\n%s%s", m.rank, victim, m.stdout, m.stderr)
 					}
 				default:

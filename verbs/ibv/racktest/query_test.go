@@ -116,27 +116,28 @@ func TestSteps(t *testing.T) {
 	for rank := range seats {
 		ranks = append(ranks, sit(t, seats, rank, "shell"))
 	}
-	taken := [2]int{} // bytes of each rank's output
-	step := func(state, text string, only ...int) {
+	var said [2]string // by the last line of each rank
+	enter := func(text string, who ...*member) {
 		t.Helper()
-		for _, m := range ranks {
-			own := ""
-			if len(only) == 0 || only[0] == m.rank {
-				own = strings.ReplaceAll(text, "PSN", fmt.Sprint(firstPSN(m.rank))) + "\n"
-			}
-			// The last of the three tells that status is over.
-			if _, err := io.WriteString(m.stdin, own+"status\nshow timeout\n"); err != nil {
+		var before [2]int
+		for _, m := range who {
+			before[m.rank] = len(m.stdout.String())
+			own := strings.ReplaceAll(text, "PSN", fmt.Sprint(firstPSN(m.rank)))
+			if _, err := io.WriteString(m.stdin, own+"\nshow timeout\n"); err != nil { // show tells that it is over
 				t.Fatalf("rank %d: %q: %v\n%s%s", m.rank, text, err, m.stdout, m.stderr)
 			}
 		}
-		var said [2]string
-		for _, m := range ranks {
-			m.await(t, "status after "+text, 2*deadline, func(stdout string) bool {
-				said[m.rank] = stdout[taken[m.rank]:]
+		for _, m := range who {
+			m.await(t, "end of "+text, 2*deadline, func(stdout string) bool {
+				said[m.rank] = stdout[before[m.rank]:]
 				return strings.Contains(said[m.rank], `"command":"show"`)
 			})
-			taken[m.rank] += len(said[m.rank])
 		}
+	}
+	step := func(state, text string, who ...*member) {
+		t.Helper()
+		enter(text, who...)
+		enter("status", ranks...)
 		for _, m := range ranks {
 			kernel, err := devinfo.ParseQPs(strings.NewReader(inVM(t, m.seat.node, "rdma", "resource", "show", "qp", "-j")))
 			if err != nil {
@@ -168,14 +169,14 @@ func TestSteps(t *testing.T) {
 			}
 		}
 	}
-	step("", "open")
-	step("INIT", "init --psn PSN")
-	step("INIT", "exchange")
-	step("RTR", "rtr")
-	step("RTS", "rts")
-	step("RTS", "ping right --iters 5", 0) // one rank pings, the other answers: the PSNs have moved
-	step("RESET", "reset")
-	step("INIT", "init --psn PSN")
+	step("", "open", ranks...)
+	step("INIT", "init --psn PSN", ranks...)
+	step("INIT", "exchange", ranks...)
+	step("RTR", "rtr", ranks...)
+	step("RTS", "rts", ranks...)
+	step("RTS", "ping right --iters 5", ranks[0]) // the other answers: the PSNs have moved
+	step("RESET", "reset", ranks...)
+	step("INIT", "init --psn PSN", ranks...)
 	for _, m := range ranks {
 		if err := m.stdin.Close(); err != nil {
 			t.Error(err)
