@@ -79,8 +79,9 @@ var epoch = time.Now()
 // clock is the time that queue pairs live by: nanoseconds, monotonic, never 0.
 func clock() int64 { return int64(time.Since(epoch)) + 1 }
 
-// attach returns the endpoint of a local address, shared within the process. A
-// port of 0 takes 4791 or, if another process has that, a free one.
+// attach returns the endpoint of a local address, shared within the process by
+// those that ask for the same impairment: a peer that knows of port 4791 only must
+// find all of them. A port of 0 takes 4791 or, if that is taken, a free one.
 func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, error) {
 	endpoints.Lock()
 	defer endpoints.Unlock()
@@ -88,7 +89,7 @@ func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, 
 	if want == 0 {
 		want = wire.UDPPort
 	}
-	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil && impair == nil && ep.tx.impair == nil {
+	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil && ep.tx.impairs(impair) {
 		ep.refs++
 		return ep, nil
 	}

@@ -46,6 +46,14 @@ func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
 	}
 }
 
+// impairs reports whether packets fare as is asked for; nil: well.
+func (t *transmitter) impairs(as *verbs.Impairment) bool {
+	if t.impair == nil || as == nil {
+		return t.impair == nil && as == nil
+	}
+	return t.impair.Impairment == *as
+}
+
 // send makes the ICRCs of the packets and gives them to the socket. What the
 // socket does not take is lost, as on any wire: retransmission brings it.
 func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
