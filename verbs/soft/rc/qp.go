@@ -117,7 +117,7 @@ func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
 	set(verbs.AttrAV, func() { q.attr.AH = a.AH })
 	set(verbs.AttrPathMTU, func() { q.attr.PathMTU = a.PathMTU; q.mtu = a.PathMTU.Bytes() })
 	set(verbs.AttrDestQPN, func() { q.attr.DestQPN = a.DestQPN })
-	set(verbs.AttrRQPSN, func() { q.expected = a.RQPSN })
+	set(verbs.AttrRQPSN, func() { q.expect(a.RQPSN) })
 	set(verbs.AttrMaxDestRDAtomic, func() {
 		q.attr.MaxDestRDAtomic = a.MaxDestRDAtomic
 		q.responder.ready(int(a.MaxDestRDAtomic))

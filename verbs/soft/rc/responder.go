@@ -21,6 +21,7 @@ type responder struct {
 	rqHead, rqTail uint32
 
 	expected uint32 // PSN
+	taken    uint32 // PSN of the last SEND or WRITE packet, or the one before all
 	msn      uint32
 	nakSent  bool // silence until the expected PSN comes
 
@@ -48,12 +49,16 @@ func (r *responder) init(c verbs.QPCap) {
 
 func (r *responder) reset() {
 	r.rqHead, r.rqTail = 0, 0
-	r.expected, r.msn, r.nakSent = 0, 0, false
+	r.expect(0)
+	r.msn, r.nakSent = 0, false
 	r.message, r.received = 0, 0
 	r.clear()
 	r.remembered, r.nextAnswer = r.remembered[:0], 0
 	r.ackOwed, r.ackCount = false, 0
 }
+
+// expect sets the PSN of the first request.
+func (r *responder) expect(psn uint32) { r.expected, r.taken = psn, wire.PSNAdd(psn, -1) }
 
 func (r *responder) rwqe(i uint32) *recvWQE { return &r.rq[i&uint32(len(r.rq)-1)] }
 
@@ -209,7 +214,7 @@ func (q *QP) stepWrite(p *wire.Packet, out *Output) {
 
 // accepted moves past a SEND or WRITE packet whose payload is placed.
 func (q *QP) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
-	q.expected = wire.PSNAdd(q.expected, 1)
+	q.taken, q.expected = q.expected, wire.PSNAdd(q.expected, 1)
 	if p.Flags&wire.Ends != 0 {
 		q.msn = (q.msn + 1) & wire.PSNMask
 		q.message = 0
@@ -273,12 +278,15 @@ func (q *QP) emitNak(out *Output) {
 	q.cfg.Counters.NakPkts++
 }
 
-// emitAck appends the ACK that is owed, unless answers must go first.
+// emitAck appends the ACK that is owed, unless answers must go first. It is for what
+// was taken last, and after a duplicate that need not be what was done last: a READ
+// or an atomic is acknowledged by its response alone (IBA 1.4, 9.7.5.1.2), and where
+// that got lost rdma_rxe takes an ACK of the same PSN for its end.
 func (q *QP) emitAck(out *Output) {
 	if !q.ackOwed || len(q.queue) > 0 || q.state == verbs.StateErr {
 		return
 	}
-	f := q.responseBTH(wire.Acknowledge, wire.PSNAdd(q.expected, -1))
+	f := q.responseBTH(wire.Acknowledge, q.taken)
 	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(wire.SyndromeAck, q.msn)
 	q.ackOwed, q.ackCount = false, 0
 	q.cfg.Counters.AckPkts++
