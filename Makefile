@@ -17,7 +17,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone has ten.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-verbs race lint fuzz cross golden man install uninstall clean
+.PHONY: all build static test test-verbs bench-verbs race lint fuzz cross golden man install uninstall clean
 
 all: build
 
@@ -41,6 +41,11 @@ race:
 # and leaves nothing. As root on Debian; .ci/run setup installs what that takes.
 test-verbs:
 	$(GO) test -tags rack -count=1 -timeout 10m -v ./verbs/ibv/racktest
+
+# Bandwidth and latency beside perftest's, in such machines: for people, not for
+# CI, whose machines serve many.
+bench-verbs:
+	$(GO) run ./verbs/ibv/rack/beside
 
 lint:
 	.ci/run golangci-lint
