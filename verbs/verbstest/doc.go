@@ -101,12 +101,16 @@ const (
 	// FenceStalls: a fenced request may wait for ever if requests before it were
 	// sent again after an RNR NAK (rdma_rxe).
 	FenceStalls
+	// ReplayedKeyChecked: a READ of nothing that arrives twice fails with
+	// RemoteAccessError if its rkey is no region's (rdma_rxe).
+	ReplayedKeyChecked
 )
 
 func (q Quirk) String() string {
 	for i, name := range []string{
 		"NoSQD", "NoOverrun", "Allocates", "ShortReceiveInvalid", "LocalFaultQPOp", "SendMTUUnchecked", "NoUseAfterClose",
 		"KeysRepeat", "RoundsDepths", "LateReceivesStay", "DuplicatesUnacked", "ShortReceiveOpError", "FenceStalls",
+		"ReplayedKeyChecked",
 	} {
 		if q == 1<<i {
 			return name

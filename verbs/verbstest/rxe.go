@@ -27,4 +27,7 @@ const RXE = 0 |
 	LocalFaultQPOp |
 	// Seen: random traffic stalls for good if there are both fences and RNR NAKs, and
 	// never without either. 10.8.3.3: a fence waits for prior READs and atomics only.
-	FenceStalls
+	FenceStalls |
+	// read_reply looks a replayed READ's rkey up, whatever its length. 9.7.4.1.5: the
+	// R_Key of a zero-length request is not validated.
+	ReplayedKeyChecked

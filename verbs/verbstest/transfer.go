@@ -117,6 +117,10 @@ func (l *link) transfer(op operation, n int, id uint64) {
 func testZeroLength(t *testing.T, h Harness) {
 	l := connect(t, h)
 	for i, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpWriteImm} {
+		if op == verbs.OpRead && h.Impaired && h.hasB(ReplayedKeyChecked) {
+			t.Logf("left out for %s: the responder has the quirk %s", op, ReplayedKeyChecked)
+			continue
+		}
 		for j, sgl := range [][]verbs.SGE{nil, {}, {l.a.sge(0, 0)}} {
 			id := uint64(10*i + j)
 			wr := request(op, id, sgl...)
