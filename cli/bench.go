@@ -80,6 +80,8 @@ func benchFlags(fs *pflag.FlagSet) {
 	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
 	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
+	all := p2pVerbs(p2pOps)
+	fs.Var(&all, "verbs", "p2p: what to measure, separated by commas")
 }
 
 // sizesOf returns the sizes that a bench goes through.
@@ -122,8 +124,8 @@ func sizesOf(call Call) ([]uint64, error) {
 // curveFlags where sizes are gone through, so not with --raw-udp and --recorder.
 var (
 	collectiveFlags = []string{"protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
-	p2pFlags        = []string{"raw-udp", "recorder", "floor-ratio", "outstanding"}
-	curveFlags      = []string{"begin", "end", "factor", "iters", "warmup", "check", "html"}
+	p2pFlags        = []string{"raw-udp", "recorder", "floor-ratio", "outstanding", "verbs"}
+	curveFlags      = []string{"begin", "end", "factor", "iters", "warmup", "check", "html", "verbs"}
 )
 
 // refuseFlags refuses flags that would change nothing: a floor that nobody looks

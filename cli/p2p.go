@@ -81,8 +81,9 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 // benchPath measures every operation at every size.
 func (s *Session) benchPath(ctx context.Context, call Call, sizes []uint64, path *p2pPath, title string, page *pageFile) error {
 	worst := error(nil)
-	curves := make([]series, len(p2pOps))
-	for i, op := range p2pOps {
+	ops := value[p2pVerbs](call.Flags, "verbs")
+	curves := make([]series, len(ops))
+	for i, op := range ops {
 		curves[i].Name = p2pNames[op]
 		for j, size := range sizes {
 			t := p2pTest{
@@ -98,7 +99,7 @@ func (s *Session) benchPath(ctx context.Context, call Call, sizes []uint64, path
 			result, err := s.measurePath(ctx, path, t)
 			if isStopped(err) {
 				if worst == nil {
-					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(p2pOps)*len(sizes))
+					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(ops)*len(sizes))
 				}
 				return worst
 			}
