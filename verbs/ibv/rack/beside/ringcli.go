@@ -44,8 +44,10 @@ func (b *bench) ringcli(ctx context.Context, device string, size uint64) (bw, la
 	var ranks sync.WaitGroup
 	for i, machine := range []int{sender, peer} {
 		ranks.Go(func() {
+			// The retry count is perftest's own: an emulated machine may be held up for
+			// longer than fewer retries take.
 			outs[i], errs[i] = b.in(ctx, machine, b.command, "connect", "--index", strconv.Itoa(i), "--list", list,
-				"--device", device, "--output", "json", "-c", line)
+				"--device", device, "--retry-cnt", "7", "--output", "json", "-c", line)
 		})
 	}
 	ranks.Wait()
