@@ -12,6 +12,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
+	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
 
@@ -434,5 +435,34 @@ func TestPingBetween(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestLostWithNothingInFlight: a neighbour's queue pair is gone while nothing is on
+// its way to it. Who waits for it finds out, and names it, before the timeout.
+func TestLostWithNothingInFlight(t *testing.T) {
+	t.Parallel()
+	const n, victim = 3, 1
+	w := newWorld(t, n, ring.Options{QPTimeout: new(13), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
+	// Towards rank 0 the victim's device still takes what comes, and acknowledges it.
+	if err := w.rings[victim].Right().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+		t.Fatal(err)
+	}
+	errs := w.each(func(rank int, c *Comm) error {
+		if rank == victim {
+			return nil // it stands still
+		}
+		buffer, err := c.Alloc(400)
+		if err != nil {
+			return err
+		}
+		return c.AllReduce(context.Background(), buffer.Addr(), buffer.Addr(), 100, reduce.Float32, reduce.Sum, CallOptions{Protocol: Eager})
+	})
+	var completion *ring.CompletionError
+	if err := errs[2]; !errors.As(err, &completion) || completion.Side != ring.Left || completion.Peer != victim || !strings.Contains(err.Error(), verbs.RetryExceeded.String()) {
+		t.Errorf("rank 2: %v: expected %v at its left queue pair", err, verbs.RetryExceeded)
+	}
+	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 2 reports") {
+		t.Errorf("rank 0: %v: expected what rank 2 reports", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 const (
 	wrWrite = ring.WRUser + iota
 	wrRead
+	wrCheck // see pass.check
 )
 
 // immDirect marks the immediate data of a write into place, whose other bits are

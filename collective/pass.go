@@ -131,6 +131,7 @@ const busyPolls = 64
 // run drives the pass to its end.
 func (p *pass) run(ctx context.Context) error {
 	var idleSince time.Time
+	checked := false // since then
 	for loops := 0; !p.done(); loops++ {
 		p.now = 0
 		moved, err := p.poll()
@@ -151,7 +152,7 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		if moved || posted || worked {
 			p.c.waiter.Reset()
-			idleSince = time.Time{}
+			idleSince, checked = time.Time{}, false
 			if loops%busyPolls != 0 {
 				continue
 			}
@@ -163,10 +164,16 @@ func (p *pass) run(ctx context.Context) error {
 			continue
 		}
 		now := time.Now()
-		if idleSince.IsZero() {
+		switch idle := now.Sub(idleSince); {
+		case idleSince.IsZero():
 			idleSince = now
-		} else if now.Sub(idleSince) > p.c.options.Timeout {
+		case idle > p.c.options.Timeout:
 			return fmt.Errorf("%w for %v: %s", ErrTimeout, p.c.options.Timeout, p.awaited())
+		case idle > p.c.options.Timeout/2 && !checked:
+			checked = true
+			if err := p.check(); err != nil {
+				return err
+			}
 		}
 		if err := p.c.waiter.Wait(); err != nil {
 			return fmt.Errorf("wait for completions: %w", err)
@@ -177,6 +184,24 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", p.seq))
+	}
+	return nil
+}
+
+// check has the devices find out whether the neighbours' still answer, where nothing
+// is on its way to them that would: a WRITE of no bytes, which their processes do not
+// notice. If one is gone, retries run out, and that names it before all ranks end up
+// with no progress.
+func (p *pass) check() error {
+	for _, l := range []*link{&p.c.left.link, &p.c.right.link} {
+		if l.outstanding > 0 {
+			continue
+		}
+		addr, rkey := l.edge.RemoteSlot(0)
+		wr := verbs.WorkRequest{ID: ring.WRID(l.edge.Side, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
+		if err := l.post(wr, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -233,12 +258,16 @@ func (p *pass) poll() (bool, error) {
 	if n > 0 {
 		p.now = trace.Now()
 	}
+	moved := false
 	for i := range n {
-		if err := p.complete(&c.completions[i]); err != nil {
+		wc := &c.completions[i]
+		if err := p.complete(wc); err != nil {
 			return false, err
 		}
+		_, kind, _ := ring.ParseWRID(wc.ID)
+		moved = moved || kind != wrCheck // that a device answers is no progress
 	}
-	return n > 0, nil
+	return moved, nil
 }
 
 func (p *pass) complete(wc *verbs.Completion) error {
@@ -270,7 +299,7 @@ func (p *pass) complete(wc *verbs.Completion) error {
 			return fmt.Errorf("post a receive to rank %d, the %s neighbour: %w", l.edge.Peer, side, err)
 		}
 		return nil
-	case ring.WRMessage:
+	case ring.WRMessage, wrCheck:
 		l.outstanding--
 		return nil
 	case wrWrite:
