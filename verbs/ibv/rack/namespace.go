@@ -124,9 +124,12 @@ func (n *namespace) run(stdin, name string, args ...string) error {
 }
 
 // makeBridge makes the bridge, and the host's leg on it.
+//
+// Its MAC address is given: a bridge without one takes the lowest of its ports', and
+// another one when a machine is booted again, which the others' ARP tables miss.
 func (n *namespace) makeBridge(mtu int) error {
 	return n.run(fmt.Sprintf(`link set lo up
-link add %[1]s mtu %[2]d type bridge mcast_snooping 0
+link add %[1]s mtu %[2]d address 52:54:00:77:00:fe type bridge mcast_snooping 0
 addr add %[3]v/%[4]d dev %[1]s
 addr add %[5]v/%[6]d dev %[1]s nodad
 link set %[1]s up
