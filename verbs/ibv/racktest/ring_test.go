@@ -102,12 +102,14 @@ func sit(t testing.TB, seats []seat, rank int, command string, args ...string) *
 	return m
 }
 
-// connect starts `ringcli connect` on all seats.
+// connect starts `ringcli connect` on all seats. Queue pairs give up a peer after
+// 4.096 us * 2^16 * (6 + 1) = 1.9 s: a machine that QEMU emulates may be away for
+// longer than the 0.5 s that are the default.
 func connect(t testing.TB, seats []seat, args ...string) []*member {
 	t.Helper()
 	var members []*member
 	for rank := range seats {
-		members = append(members, sit(t, seats, rank, "connect", args...))
+		members = append(members, sit(t, seats, rank, "connect", append([]string{"--qp-timeout", "16"}, args...)...))
 	}
 	return members
 }
