@@ -15,6 +15,8 @@ import (
 const (
 	batchTime  = 200 * time.Millisecond
 	batchShare = 50
+	// leastShare bounds by the timeout, likewise, a batch of the least that a pace has.
+	leastShare = 8
 )
 
 // pace is how often something is repeated.
@@ -24,6 +26,10 @@ type pace struct {
 	duration time.Duration // measure for so long instead, if above zero
 	limit    time.Duration // end when it has measured for so long, if above zero
 	batch    time.Duration // of the iterations between two turns; zero: batchTime
+	// least is how many iterations a batch has even if it takes longer than batch,
+	// up to longest: where iterations overlap, the mean of a few says too much.
+	least   int
+	longest time.Duration
 }
 
 // turn is what ranks tell each other between two batches.
@@ -59,6 +65,7 @@ func (m *Member) takeTurn(ctx context.Context, s *Session, next int) (n int, sto
 // timing is over before measuring begins.
 func (m *Member) inBatches(ctx context.Context, s *Session, p pace, run func(warm, n int) error) (stopped bool, err error) {
 	p.batch = min(batchTime, s.Config.Duration("timeout")/batchShare)
+	p.longest = s.Config.Duration("timeout") / leastShare
 	warm, left := p.warmup, p.iters
 	var (
 		begun time.Time     // of the first batch that measures
@@ -107,7 +114,8 @@ func (p pace) next(warm, left int, mean time.Duration, begun time.Time) int {
 	if mean == 0 {
 		return 1
 	}
-	return min(warm+left, max(1, int(cmp.Or(p.batch, batchTime)/mean)))
+	least := min(p.least, int(p.longest/mean))
+	return min(warm+left, max(1, least, int(cmp.Or(p.batch, batchTime)/mean)))
 }
 
 // errStopped is that of a command which was asked to stop and did so on all

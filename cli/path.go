@@ -199,6 +199,18 @@ func (p *p2pPath) receive(ctx context.Context, n int) error {
 	return nil
 }
 
+// rest waits for one message while a device moves the data of others without us.
+// It blocks, since polling would take the CPU from the device where that is the
+// kernel's, rdma_rxe. Of soft it is the poll that moves the data.
+func (p *p2pPath) rest(ctx context.Context) error {
+	if !isSoft(p.edge) {
+		policy := p.waiter.Policy
+		p.waiter.Policy = verbs.WaitBlock
+		defer func() { p.waiter.Policy = policy }()
+	}
+	return p.receive(ctx, 1)
+}
+
 // drain waits until nothing is in flight.
 func (p *p2pPath) drain(ctx context.Context) error {
 	for p.inFlight > 0 {
