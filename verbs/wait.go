@@ -34,6 +34,10 @@ const (
 	// crowdedYield: a sched_yield takes 0.3 us if nobody else wants the CPU.
 	// One that took this long let somebody run.
 	crowdedYield = 3 * time.Microsecond
+	// yieldsTimed: the first of so many yields of a wait is timed. Where the clock
+	// is a device (acpi_pm, as in emulated machines) reading it costs more than all
+	// else that a poll takes, and in a long wait one look is as good as sixteen.
+	yieldsTimed = 16
 	// waitYields before blocking: ten milliseconds and more, longer than pauses
 	// within a running operation.
 	waitYields = 20000
@@ -50,7 +54,8 @@ type Waiter struct {
 	CQ      CQ
 	Channel CompChannel
 	Policy  WaitPolicy
-	idle    int
+	idle    int // Waits since Reset
+	yields  int // of them, those that yielded to other processes
 	// spins is how many polls come before the first yield: fewer each time that
 	// a yield shows that ranks outnumber CPUs, where a spin only keeps the rank
 	// that is waited for from running; more each time that it does not.
@@ -59,7 +64,7 @@ type Waiter struct {
 }
 
 // Reset starts over after a successful poll.
-func (w *Waiter) Reset() { w.idle = 0 }
+func (w *Waiter) Reset() { w.idle, w.yields = 0, 0 }
 
 // Wait gives the CPU away for a moment, the longer the more often it was called
 // since Reset, and never for more than 10 ms. The caller checks its deadline and
@@ -91,8 +96,14 @@ func (w *Waiter) Wait() error {
 	return err
 }
 
-// yield gives the CPU to another process and learns whether one wanted it.
+// yield gives the CPU to another process and learns, now and then, whether one
+// wanted it.
 func (w *Waiter) yield() {
+	w.yields++
+	if w.yields%yieldsTimed != 1 {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		return
+	}
 	begun := time.Now()
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	if time.Since(begun) > crowdedYield {
