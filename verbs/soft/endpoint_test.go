@@ -102,6 +102,22 @@ func TestEndpointsAreShared(t *testing.T) {
 	}
 }
 
+// So do contexts whose packets fare alike: a peer may know of one UDP port only.
+func TestAlikeEndpointsAreShared(t *testing.T) {
+	addr := freshAddr()
+	var ports []uint16
+	for _, i := range []*verbs.Impairment{{Seed: 1, Loss: 0.1}, {Seed: 1, Loss: 0.1}, {Seed: 2, Loss: 0.1}, nil} {
+		g, err := newEnd(t, verbs.OpenOptions{LocalAddr: addr, Impair: i}, 4096).gid()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, g.UDPPort)
+	}
+	if ports[0] != wire.UDPPort || ports[1] != ports[0] || ports[2] == ports[0] || ports[3] == ports[0] {
+		t.Errorf("UDP ports %d; expected the first two alike, %d, and the others not that", ports, wire.UDPPort)
+	}
+}
+
 func TestOpenOnForeignAddress(t *testing.T) {
 	d, err := verbs.Find("soft:lo")
 	if err != nil {
