@@ -19,6 +19,7 @@ var (
 	ibvAddr    = flag.String("ibv-address", "", "address of the ibv device, of the same family")
 	impaired   = flag.Bool("impaired", false, "packets from the ibv device get lost or mixed up on the way")
 	stressOps  = flag.Int("stress", 0, "operations of the stress test; 0 takes what the suite does")
+	ackTimeout = flag.Uint("timeout", 0, "ACK timeout code where a case does not choose one; 0 takes what the suite does")
 	impairment verbs.Impairment
 )
 
@@ -50,7 +51,7 @@ func harness(t *testing.T, order func(soft, ibv verbstest.Endpoint) (a, b verbst
 	soft, ibv := find(t, *softDevice, *softAddr), find(t, *ibvDevice, *ibvAddr)
 	lossy := impairment.Loss+impairment.Duplicate+impairment.Reorder > 0
 	return verbstest.Harness{
-		Impaired: *impaired || lossy, StressOps: *stressOps,
+		Impaired: *impaired || lossy, StressOps: *stressOps, Timeout: uint8(*ackTimeout),
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
 			o := verbs.OpenOptions{}
 			if lossy {
