@@ -20,7 +20,7 @@ type channel struct {
 	ctx    *Context
 	handle uintptr
 	users  int         // completion queues; guarded by ctx.mu
-	closed atomic.Bool // changes with ctx.mu and mu held
+	closed atomic.Bool // changes with ctx.mu held; nothing is read after
 	file   *os.File
 	raw    syscall.RawConn
 
@@ -116,8 +116,6 @@ func (h *channel) Close() error {
 	c := h.ctx
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	switch {
 	case h.closed.Load():
 		return nil
@@ -125,10 +123,14 @@ func (h *channel) Close() error {
 		return fmt.Errorf("close completion channel: %w: %d completion queues use it", verbs.ErrBusy, h.users)
 	}
 	h.closed.Store(true)
-	_ = h.file.Close() // wakes who waits
+	// Who waits is woken, and whoever reads in the poller is waited for, who may want
+	// h.mu: so it is taken only then, for those who read outside the poller.
+	_ = h.file.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	c.children--
 	_ = h.block.Free()
-	if e := result(call(c.lib.destroyCompChannel, h.handle)); e != 0 {
+	if e := destroyed(call(c.lib.destroyCompChannel, h.handle)); e != 0 {
 		return failed(e, "close completion channel (ibv_destroy_comp_channel)")
 	}
 	return nil

@@ -157,14 +157,18 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 // Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed.Load() {
+		c.mu.Unlock()
 		return nil
 	}
-	if c.children > 0 {
-		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, c.children)
+	if n := c.children; n > 0 {
+		c.mu.Unlock()
+		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
 	}
 	c.closed.Store(true)
+	// Whoever gets the lock from here on finds the context closed. OnEvent may be
+	// waiting for it, and is itself waited for.
+	c.mu.Unlock()
 	c.events.stop()
 	_ = c.scratch.Free()
 	if e := result(call(c.lib.closeDevice, c.handle)); e != 0 {

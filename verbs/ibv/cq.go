@@ -117,7 +117,7 @@ func (q *cq) Poll(wc []verbs.Completion) (int, error) {
 	n := int(int32(r))
 	switch {
 	case n < 0:
-		return 0, failed(result(r), "poll completion queue (ibv_poll_cq)")
+		return 0, fmt.Errorf("poll completion queue: %w: ibv_poll_cq returned %d, which is no errno", verbs.ErrInvalid, n)
 	case n == 0 && q.overrun.Load():
 		return 0, fmt.Errorf("completion queue of %d: %w; create it larger or poll more often", q.size, verbs.ErrOverrun)
 	}
@@ -172,7 +172,7 @@ func (q *cq) Close() error {
 	// From here on no event finds the queue; one that was read before is
 	// acknowledged by its reader, which the library waits for.
 	c.leave(q)
-	if e := result(call(c.lib.destroyCQ, q.handle)); e != 0 {
+	if e := destroyed(call(c.lib.destroyCQ, q.handle)); e != 0 {
 		return failed(e, "close completion queue (ibv_destroy_cq)")
 	}
 	q.closed = true

@@ -6,10 +6,15 @@
 // # Who owns what
 //
 // A Context's lock guards its tree of objects: who is a child of whom, and what
-// is closed. Creating and closing take it; each object has locks of its own for
-// its use, taken inside the Context's. A queue pair has three: for posting sends,
-// for posting receives, and for Modify and Query, since a Modify may wait in the
-// kernel for an address to be resolved.
+// is closed. Creating, closing and queries of the device take it. A queue pair has
+// three locks: for Modify and Query, since a Modify may wait in the kernel for an
+// address to be resolved, for posting sends, and for posting receives. A completion
+// queue and a channel have one each. They are taken in this order:
+//
+//	queue pair: control, send, receive
+//	Context
+//	completion queue; channel
+//	Context's table of queues by cookie
 //
 // # Memory
 //

@@ -126,6 +126,16 @@ func result(r uintptr) syscall.Errno {
 	return syscall.Errno(n)
 }
 
+// destroyed makes an error of what closing an object returns. EIO is none: the
+// device is gone, and the object with it (Linux drivers/infiniband/core/uverbs_main.c
+// answers everything so once the device is disassociated).
+func destroyed(r uintptr) syscall.Errno {
+	if e := result(r); e != syscall.EIO {
+		return e
+	}
+	return 0
+}
+
 // sentinel is the error of package verbs that an errno stands for.
 func sentinel(e syscall.Errno) error {
 	switch e {

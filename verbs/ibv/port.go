@@ -136,7 +136,10 @@ func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	if c.lib.queryGIDEx != 0 {
 		errno = result(call(c.lib.queryGIDEx, c.handle, uintptr(port), uintptr(index), addr(c.scratch), 0, gidEntrySize))
 	} else {
-		_, errno = c.lib.errno(c.lib.queryGID, c.handle, uintptr(port), uintptr(index), addr(c.scratch))
+		var r uintptr
+		if r, errno = c.lib.errno(c.lib.queryGID, c.handle, uintptr(port), uintptr(index), addr(c.scratch)); int32(r) == 0 {
+			errno = 0 // it may be left from files that the library tried
+		}
 		e.gidType = uint32(gidType(line(filepath.Join(c.sysfs(port), "gid_attrs", "types", strconv.Itoa(index))), attr.LinkLayer))
 	}
 	if errno == syscall.ENODATA { // not in use

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -179,7 +178,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	} else if mask&verbs.AttrAV != 0 && number == 0 {
 		number = a.AH.PortNum
 	}
-	if port, err := c.QueryPort(number); err == nil {
+	if port, err := c.portAttr(number); err == nil {
 		path.Port = &port
 		if mask&verbs.AttrAV != 0 && a.AH.IsGlobal {
 			if gid, err := c.QueryGID(number, a.AH.GRH.SGIDIndex); err == nil {
@@ -210,16 +209,14 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 // are gone, work that was not done makes none (ibv_destroy_qp(3)).
 func (q *qp) Close() error {
 	c := q.pd.ctx
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range []*sync.Mutex{&q.control, &q.send.mu, &q.recv.mu} {
+	for _, m := range []*sync.Mutex{&q.control, &q.send.mu, &q.recv.mu, &c.mu} {
 		m.Lock()
 		defer m.Unlock()
 	}
 	if q.closed {
 		return nil
 	}
-	if e := result(call(c.lib.destroyQP, q.handle)); e != 0 && e != syscall.EIO { // EIO: the device is gone
+	if e := destroyed(call(c.lib.destroyQP, q.handle)); e != 0 {
 		return failed(e, "close QP %s (ibv_destroy_qp)", hex(q.num))
 	}
 	q.closed = true

@@ -86,7 +86,7 @@ func (p *pd) Close() error {
 	case p.children > 0:
 		return fmt.Errorf("close protection domain: %w: %d queue pairs and regions are open", verbs.ErrBusy, p.children)
 	}
-	if e := result(call(c.lib.deallocPD, p.handle)); e != 0 {
+	if e := destroyed(call(c.lib.deallocPD, p.handle)); e != 0 {
 		return failed(e, "close protection domain (ibv_dealloc_pd)")
 	}
 	p.closed = true
@@ -131,7 +131,7 @@ func (r *mr) Close() error {
 	if r.closed {
 		return nil
 	}
-	if e := result(call(c.lib.deregMR, r.handle)); e != 0 {
+	if e := destroyed(call(c.lib.deregMR, r.handle)); e != 0 {
 		return failed(e, "deregister %d bytes at %#x (ibv_dereg_mr)", r.length, r.addr)
 	}
 	r.closed = true
