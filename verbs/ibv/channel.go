@@ -101,7 +101,7 @@ func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, verbs.ErrTimeout
-		case errors.Is(err, os.ErrClosed):
+		case err != nil && h.closed.Load(): // the poller's own error is not os.ErrClosed
 			return nil, fmt.Errorf("wait for a completion event: %w", verbs.ErrClosed)
 		case err != nil:
 			return nil, err
