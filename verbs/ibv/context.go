@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -55,21 +57,29 @@ func (l *library) open(d device, dev uintptr, o verbs.OpenOptions) (*Context, er
 	if err != nil {
 		_ = c.scratch.Free()
 		call(l.closeDevice, handle)
-		return nil, fmt.Errorf("open %s: %w", d.Name(), err)
+		return nil, err
 	}
 	return c, nil
 }
 
-// opening is the error of a device that could not be opened.
+// opening is the error of a device that could not be opened, to which callers add its
+// name. libibverbs looks for
+// the device's file elsewhere if it may not open it, and returns what came of that:
+// ENOENT. So the file is asked itself.
 func opening(d device, errno syscall.Errno) error {
 	hint := "is it still there (ringcli devices)?"
+	if node := d.node(); node != "" {
+		switch err := unix.Access(node, unix.R_OK|unix.W_OK); err {
+		case nil:
+		case syscall.EACCES, syscall.EPERM, syscall.ENOENT:
+			return fmt.Errorf("%s: %w: this user must be able to read and write it (ls -l; in a container: --device=/dev/infiniband)", node, err)
+		}
+	}
 	switch errno {
-	case syscall.EACCES, syscall.EPERM:
-		hint = "may this user open /dev/infiniband/uverbs*? (in a container: --device=/dev/infiniband)"
 	case syscall.EMFILE, syscall.ENFILE:
 		hint = "raise the limit of open files (ulimit -n)"
 	}
-	return fmt.Errorf("%w; %s", failed(errno, "open %s (ibv_open_device)", d.Name()), hint)
+	return fmt.Errorf("%w; %s", failed(errno, "ibv_open_device"), hint)
 }
 
 // live returns an error once the context is closed.

@@ -64,6 +64,16 @@ type device struct{ name string }
 // Name implements verbs.Device.
 func (d device) Name() string { return "ibv:" + d.name }
 
+// node is the file by which programs reach the device; empty if there is none.
+func (d device) node() string {
+	for _, n := range names("/sys/class/infiniband_verbs", "uverbs") {
+		if line("/sys/class/infiniband_verbs/"+n+"/ibdev") == d.name {
+			return "/dev/infiniband/" + n
+		}
+	}
+	return ""
+}
+
 // Open implements verbs.Device.
 func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 	l, err := load()
@@ -84,7 +94,7 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 	})
 	switch {
 	case err == nil:
-		return nil, fmt.Errorf("open %s: %w: libibverbs no longer lists it", d.Name(), verbs.ErrNoDevice)
+		return nil, fmt.Errorf("%w: libibverbs no longer lists it", verbs.ErrNoDevice)
 	case !errors.Is(err, found):
 		return nil, err
 	}
