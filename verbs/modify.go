@@ -232,7 +232,11 @@ func badValue(a *QPAttr, mask AttrMask, path *ModifyPath) (AttrMask, string) {
 		{AttrRNRRetry, a.RNRRetry > 7, fmt.Sprintf("rnr_retry %d: expected 0 to 7", a.RNRRetry)},
 		{AttrAV, a.AH.PortNum < 1, fmt.Sprintf("ah_attr.port_num %d: ports count from 1", a.AH.PortNum)},
 		{AttrPort, a.PortNum < 1, fmt.Sprintf("port_num %d: ports count from 1", a.PortNum)},
+		{AttrAV, a.AH.SL > 15, fmt.Sprintf("ah_attr.sl %d: expected 0 to 15", a.AH.SL)},
 		{AttrAV, a.AH.IsGlobal && a.AH.GRH.DGID.IsZero(), "ah_attr.grh.dgid is zero: the peer's GID is missing"},
+		// struct ibv_global_route has 8 bits for it, though some tables are longer.
+		{AttrAV, a.AH.IsGlobal && (a.AH.GRH.SGIDIndex < 0 || a.AH.GRH.SGIDIndex > 255), fmt.Sprintf("ah_attr.grh.sgid_index %d: expected 0 to 255", a.AH.GRH.SGIDIndex)},
+		{AttrAV, a.AH.IsGlobal && a.AH.GRH.FlowLabel >= 1<<20, fmt.Sprintf("ah_attr.grh.flow_label %#x: more than 20 bits", a.AH.GRH.FlowLabel)},
 	} {
 		if mask&c.attr != 0 && c.bad {
 			return c.attr, c.text
@@ -276,8 +280,10 @@ func (p *ModifyPath) port(a *QPAttr, mask AttrMask) (AttrMask, string) {
 	case mask&AttrAV == 0:
 	case port.LinkLayer == LinkEthernet && !a.AH.IsGlobal:
 		return AttrAV, "ah_attr.is_global 0: RoCE needs a GRH"
-	case port.LinkLayer == LinkInfiniBand && a.AH.DLID == 0 && !a.AH.IsGlobal:
+	case port.LinkLayer == LinkInfiniBand && a.AH.DLID == 0: // a router's, if it is global
 		return AttrAV, "ah_attr.dlid 0: the peer's LID is missing; has a subnet manager (opensm) set its port up?"
+	case port.LinkLayer == LinkInfiniBand && a.AH.DLID >= 0xc000:
+		return AttrAV, fmt.Sprintf("ah_attr.dlid %#x: a multicast LID (from 0xc000): an RC queue pair has one peer", a.AH.DLID)
 	case a.AH.IsGlobal && (a.AH.GRH.SGIDIndex < 0 || a.AH.GRH.SGIDIndex >= port.GIDTableSz && port.GIDTableSz > 0):
 		return AttrAV, fmt.Sprintf("ah_attr.grh.sgid_index %d: not in the GID table, which ends at %d", a.AH.GRH.SGIDIndex, port.GIDTableSz-1)
 	case a.AH.IsGlobal && g != nil && g.GID.IsZero():

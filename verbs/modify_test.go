@@ -160,6 +160,9 @@ func TestCheckModifyValues(t *testing.T) {
 		{toRTR, func(a *QPAttr) { a.AH.PortNum = 0 }, "ah_attr.port_num 0"},
 		{toRTR, func(a *QPAttr) { a.AH.PortNum = 3 }, "ah_attr.port_num 3: the device has ports 1 to 2"},
 		{toRTR, func(a *QPAttr) { a.AH.GRH.SGIDIndex = 4 }, "ah_attr.grh.sgid_index 4: not in the GID table, which ends at 3"},
+		{toRTR, func(a *QPAttr) { a.AH.GRH.SGIDIndex = 256 }, "ah_attr.grh.sgid_index 256: expected 0 to 255"},
+		{toRTR, func(a *QPAttr) { a.AH.GRH.FlowLabel = 1 << 20 }, "ah_attr.grh.flow_label 0x100000"},
+		{toRTR, func(a *QPAttr) { a.AH.SL = 16 }, "ah_attr.sl 16"},
 		{toRTR, func(a *QPAttr) { a.MaxDestRDAtomic = 17 }, "max_dest_rd_atomic 17: the device has 16"},
 		{toRTS, func(a *QPAttr) { a.MaxRDAtomic = 9 }, "max_rd_atomic 9: the device has 8"},
 		{toRTR, func(a *QPAttr) { a.AH.IsGlobal = false }, "is_global 0"},
@@ -180,6 +183,17 @@ func TestCheckModifyValues(t *testing.T) {
 		err := CheckModify(7, from, &attr, mask, testPath)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s→%s: got %v, want an invalid argument with %q", from, to, err, c.want)
+		}
+	}
+	infiniband := &ModifyPath{Port: &PortAttr{LinkLayer: LinkInfiniBand, ActiveMTU: MTU4096, PKeyTableSz: 1, GIDTableSz: 1}}
+	for dlid, want := range map[uint16]string{0: "ah_attr.dlid 0: the peer's LID is missing", 0xc000: "ah_attr.dlid 0xc000: a multicast LID", 9: ""} {
+		for _, global := range []bool{false, true} {
+			attr := goodAttr(StateInit, StateRTR)
+			attr.AH.DLID, attr.AH.IsGlobal, attr.AH.GRH.SGIDIndex = dlid, global, 0
+			err := CheckModify(7, StateInit, &attr, maskOf(kernelTable["INIT→RTR"].required)|AttrState, infiniband)
+			if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("InfiniBand, dlid %#x, is_global %v: %v, want %q", dlid, global, err, want)
+			}
 		}
 	}
 	attr := goodAttr(StateInit, StateRTR)

@@ -32,7 +32,9 @@ type Service struct {
 
 // AddressVector returns what a queue pair is told of the way to its peer. On
 // InfiniBand that is a LID, with a GRH if the peer is in another subnet; on
-// Ethernet it is a GRH. Errors wrap verbs.ErrInvalid.
+// Ethernet it is a GRH. The LID is the peer's own, which reaches another subnet only
+// through routers that take it there: nobody asks the subnet manager for a path, as
+// ibv_rc_pingpong doesn't either. Errors wrap verbs.ErrInvalid.
 func (p Port) AddressVector(sgidIndex int, to Remote, s Service) (verbs.AHAttr, error) {
 	if to.LinkLayer != 0 && to.LinkLayer != p.Attr.LinkLayer {
 		return verbs.AHAttr{}, fmt.Errorf("port %d of %s is %s and the peer's is %s: %w: there is no path between them",
