@@ -90,13 +90,13 @@ const (
 	// LateReceivesStay: receives posted in ERR are taken and never flushed
 	// (rdma_rxe, whose library writes them to memory and tells nobody).
 	LateReceivesStay
-	// DuplicatesUnacked: before a responder has acknowledged anything it answers
-	// duplicates with a PSN that has nothing to do with them, so that a requester
+	// DuplicatesUnacked: before a responder has executed a SEND, WRITE or atomic it
+	// answers duplicates with a PSN that has nothing to do with them, so that a requester
 	// that is behind from the start may give up (rdma_rxe).
 	DuplicatesUnacked
 	// ShortReceiveOpError: a message longer than its receive fails with
 	// RemoteOpError instead of RemoteInvalidRequest, and the receive with
-	// LocalQPOpError instead of LocalLengthError (rdma_rxe before Linux 6.2).
+	// LocalQPOpError instead of LocalLengthError (rdma_rxe).
 	ShortReceiveOpError
 	// FenceStalls: a fenced request may wait for ever if requests before it were
 	// sent again after an RNR NAK (rdma_rxe).
