@@ -69,9 +69,7 @@ func (l *library) open(d device, dev uintptr, o verbs.OpenOptions) (*Context, er
 func opening(d device, errno syscall.Errno) error {
 	hint := "is it still there (ringcli devices)?"
 	if node := d.node(); node != "" {
-		switch err := unix.Access(node, unix.R_OK|unix.W_OK); err {
-		case nil:
-		case syscall.EACCES, syscall.EPERM, syscall.ENOENT:
+		if err := unix.Access(node, unix.R_OK|unix.W_OK); err != nil {
 			return fmt.Errorf("%s: %w: this user must be able to read and write it (ls -l; in a container: --device=/dev/infiniband)", node, err)
 		}
 	}
