@@ -335,7 +335,9 @@ func TestPingpongSoftLoss(t *testing.T) {
 			lanes[lane] = append(lanes[lane], m)
 		}
 	}
+	before := make([][]string, nodes+1)
 	for k := 1; k <= nodes; k++ {
+		before[k] = counters(t, k)
 		startVM(t, k, helper(t, "deafen", "eth0")...).await(t, "dropping", deadline)
 		if err := bench.Impair(k, "loss", "1%"); err != nil {
 			t.Fatal(err)
@@ -364,9 +366,13 @@ func TestPingpongSoftLoss(t *testing.T) {
 	t.Logf("all in %.1f s", time.Since(began).Seconds())
 	for k := 1; k <= nodes; k++ {
 		sent := inVM(t, k, "tc", "-s", "qdisc", "show", "dev", "eth0")
-		t.Logf("machine %d: %s; %s", k, strings.Join(strings.Fields(sent), " "), since(nil, counters(t, k)))
+		grown := since(before[k], counters(t, k))
+		t.Logf("machine %d: %s; %s", k, strings.Join(strings.Fields(sent), " "), grown)
 		if strings.Contains(sent, "dropped 0,") {
 			t.Errorf("machine %d has lost nothing of what it sent", k)
+		}
+		if !strings.Contains(grown, "out_of_seq_request") { // a packet before it is missing
+			t.Errorf("machine %d has missed nothing of what was sent to it", k)
 		}
 	}
 }
