@@ -109,7 +109,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 	if e == nil {
 		return End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state < StateInitialised]}
 	}
-	attr, init, err := e.QP.Query()
+	attr, init, known, err := queried(e.QP)
 	if err != nil {
 		return End{}, fmt.Errorf("query the %s queue pair: %w", side, err)
 	}
@@ -118,8 +118,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		return End{}, err
 	}
 	index := r.gid.Entry.Index
-	w, watched := e.QP.(*watch)
-	if attr.AH.IsGlobal && watched && w.look().rqFirst != nil { // the address vector is set
+	if attr.AH.IsGlobal && known.rqFirst != nil { // the address vector is set
 		index = attr.AH.GRH.SGIDIndex
 	}
 	gid, err := r.context.QueryGID(r.opts.Port, index)
@@ -148,9 +147,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
 		Regions: r.regionList(), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
 	}
-	if watched {
-		end.take(w.look())
-	}
+	end.take(known)
 	return end, nil
 }
 

@@ -17,6 +17,7 @@ type watch struct {
 	verbs.QP
 	num uint32 // of QP
 
+	change          sync.Mutex // held over a change of the queue pair and the note of it; outside mu
 	mu              sync.Mutex // guards the following; never held while the device is called
 	sends, receives fifo
 	first           *Failure          // the first that says something: a flush only if nothing else failed
@@ -101,6 +102,8 @@ func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
 
 // Modify implements verbs.QP.
 func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	w.change.Lock()
+	defer w.change.Unlock()
 	before, _, err := w.Query()
 	if err != nil {
 		return err
@@ -211,6 +214,17 @@ type watched struct {
 	killed           bool
 	base             map[string]uint64
 	began            time.Time
+}
+
+// queried returns what a queue pair says, and what its watch knew at that moment.
+func queried(qp verbs.QP) (attr verbs.QPAttr, init verbs.QPInitAttr, known watched, err error) {
+	if w, ok := qp.(*watch); ok {
+		w.change.Lock()
+		defer w.change.Unlock()
+		defer func() { known = w.look() }() // last: who is in ERR has its failure noted by then
+	}
+	attr, init, err = qp.Query()
+	return attr, init, known, err
 }
 
 func (w *watch) look() watched {
