@@ -35,9 +35,10 @@ func deafen(args []string) error {
 	}
 	// An XDP program (Documentation/bpf/standardization/instruction-set.rst).
 	type instruction struct {
-		code, registers uint8 // of source and destination
-		offset          int16
-		immediate       int32
+		code      uint8
+		_         uint8 // the registers: R0 throughout
+		offset    int16
+		immediate int32
 	}
 	program := []instruction{
 		{code: unix.BPF_JMP | unix.BPF_CALL, immediate: getRandom},
