@@ -285,9 +285,10 @@ func expectGone(t *testing.T, pids []int) {
 
 func TestStandardOutputThatNobodyReads(t *testing.T) {
 	t.Parallel()
+	// Rank 1 hears of it within a command, or finds the ring over before its next.
 	for format, want := range map[string]string{
-		"table": "ringcli: rank 1: rank 0 reports: write /dev/stdout: broken pipe\n",
-		"json":  "ringcli: write /dev/stdout: broken pipe\n", // rank 1's is an object
+		"table": `(?m)^ringcli: rank 1: (the ring is over: .*)?rank 0 reports: write /dev/stdout: broken pipe$`,
+		"json":  `(?m)^ringcli: write /dev/stdout: broken pipe$`, // rank 1's is an object
 	} {
 		p := program(t, "local", "-n", "2", "-c", "ping; all-reduce --size 4K", "--output", format)
 		read, write, err := os.Pipe()
@@ -299,7 +300,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, said := p.end(t, 30*time.Second), reported(p)
-		if code != ExitCritical || !strings.Contains(said, want) || strings.Contains(said, "lost") {
+		if code != ExitCritical || !regexp.MustCompile(want).MatchString(said) || strings.Contains(said, "lost") {
 			t.Errorf("%s: exit code %d\n%sexpected %s", format, code, said, want)
 		}
 	}
