@@ -84,29 +84,34 @@ func expectStep(t *testing.T, typ reduce.Type, op reduce.Op, got, a, b []byte) {
 	}
 }
 
-// forEach runs f for every type and operation as a subtest.
-func forEach(t *testing.T, f func(t *testing.T, typ reduce.Type, op reduce.Op)) {
-	for _, typ := range reduce.Types() {
-		for _, op := range steps {
-			t.Run(fmt.Sprintf("%s/%s", typ, op), func(t *testing.T) { f(t, typ, op) })
+// forEach runs f for the kernel of every set, type and operation as a subtest.
+func forEach(t *testing.T, f func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel)) {
+	for _, set := range reduce.Sets() {
+		for _, typ := range reduce.Types() {
+			for _, op := range steps {
+				t.Run(fmt.Sprintf("%s/%s/%s", set.Name, typ, op), func(t *testing.T) {
+					f(t, typ, op, set.Kernel(typ, op))
+				})
+			}
 		}
 	}
 }
 
 func TestKernelShapes(t *testing.T) {
 	const guard = 0xa5
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		r := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
 		size := typ.Size()
-		arena := make([]byte, 3*1024)
-		for length := range 68 {
+		const room = 2048 // of an operand: 200 elements of 8 bytes and some
+		arena := make([]byte, 3*room)
+		for length := range 201 {
 			for alias := range 3 {
 				for i := range arena {
 					arena[i] = guard
 				}
 				// Each operand starts at a byte address of its own.
 				operand := func(i int) []byte {
-					from := 1024*i + 64 + r.IntN(16)
+					from := room*i + 64 + r.IntN(64)
 					return arena[from : from+length*size : from+length*size]
 				}
 				dst, a, b := operand(0), operand(1), operand(2)
@@ -119,7 +124,7 @@ func TestKernelShapes(t *testing.T) {
 				scatter(r, a, typ)
 				scatter(r, b, typ)
 				inA, inB, before := bytes.Clone(a), bytes.Clone(b), bytes.Clone(arena)
-				reduce.Lookup(typ, op)(dst, a, b)
+				kernel(dst, a, b)
 				expectStep(t, typ, op, dst, inA, inB)
 				copy(dst, before[offset(arena, dst):])
 				if !bytes.Equal(arena, before) {
@@ -138,7 +143,7 @@ func TestKernelAtTheEndOfMemory(t *testing.T) {
 	for i := range mapped {
 		mapped[i] = lastBytes(t, room)
 	}
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		r := rand.New(rand.NewPCG(9, 9))
 		for _, heap := range []bool{true, false} {
 			for length := 0; length <= room; length += typ.Size() {
@@ -149,7 +154,7 @@ func TestKernelAtTheEndOfMemory(t *testing.T) {
 				dst, a, b := memory[0][room-length:], memory[1][room-length:], memory[2][room-length:]
 				scatter(r, a, typ)
 				scatter(r, b, typ)
-				reduce.Lookup(typ, op)(dst, a, b)
+				kernel(dst, a, b)
 				expectStep(t, typ, op, dst, a, b)
 				reduce.Finish(typ, op, 3, dst)
 			}
@@ -188,7 +193,7 @@ func offset(arena, slice []byte) int {
 }
 
 func TestKernelEveryPairOfSpecials(t *testing.T) {
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		size := typ.Size()
 		var a, b []byte
 		for _, x := range specials[typ] {
@@ -199,9 +204,9 @@ func TestKernelEveryPairOfSpecials(t *testing.T) {
 			}
 		}
 		got, swapped := make([]byte, len(a)), make([]byte, len(a))
-		reduce.Lookup(typ, op)(got, a, b)
+		kernel(got, a, b)
 		expectStep(t, typ, op, got, a, b)
-		reduce.Lookup(typ, op)(swapped, b, a)
+		kernel(swapped, b, a)
 		if !bytes.Equal(got, swapped) {
 			t.Fatal("the order of the two operands changes the result")
 		}
@@ -210,7 +215,7 @@ func TestKernelEveryPairOfSpecials(t *testing.T) {
 
 // Small types are tried with every value on one side.
 func TestKernelEveryValue(t *testing.T) {
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		size := typ.Size()
 		if size > 2 {
 			t.Skip("more than 65536 values")
@@ -223,25 +228,81 @@ func TestKernelEveryValue(t *testing.T) {
 		}
 		for range 6 {
 			scatter(r, b, typ)
-			reduce.Lookup(typ, op)(got, a, b)
+			kernel(got, a, b)
 			expectStep(t, typ, op, got, a, b)
 		}
 	})
 }
 
+// The 16-bit floats are tried with every value on one side and many single ones
+// on the other; the plain kernels, held against the reference above, say what
+// the others must give.
+func TestKernelsAgreeOnEveryValue(t *testing.T) {
+	sets := reduce.Sets()
+	if len(sets) == 1 {
+		t.Skip("this build or processor has the plain kernels alone")
+	}
+	const bytesEach = 2 << 16
+	a, b, want, got := make([]byte, bytesEach), make([]byte, bytesEach), make([]byte, bytesEach), make([]byte, bytesEach)
+	for i := range 1 << 16 {
+		put(a[2*i:2*i+2], uint64(i))
+	}
+	r := rand.New(rand.NewPCG(10, 11))
+	for _, typ := range []reduce.Type{reduce.Float16, reduce.BFloat16} {
+		others := specials[typ]
+		for range 32 {
+			others = append(others, r.Uint64N(1<<16))
+		}
+		for _, other := range others {
+			for i := 0; i < len(b); i += 2 {
+				put(b[i:i+2], other)
+			}
+			for _, op := range steps {
+				sets[0].Kernel(typ, op)(want, a, b)
+				sets[1].Kernel(typ, op)(got, a, b)
+				if wrong, i := reference.Compare(got, want, typ); wrong > 0 {
+					t.Fatalf("%s %s of %#04x and %#04x is %s, want %s", typ, op, i, other,
+						reference.Format(got[2*i:2*i+2], typ), reference.Format(want[2*i:2*i+2], typ))
+				}
+			}
+		}
+	}
+}
+
+// An operand that is too short is a panic, not a read of what lies behind it.
+func TestKernelShortOperand(t *testing.T) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
+		long, short := make([]byte, 512), make([]byte, 512)[:504]
+		for _, operands := range [][2][]byte{{long, short}, {short, long}} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
+				kernel(long, operands[0], operands[1])
+			}()
+		}
+	})
+}
+
 func TestKernelRandom(t *testing.T) {
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		r := rand.New(rand.NewPCG(1, 2))
-		a, b, got := make([]byte, 64<<10), make([]byte, 64<<10), make([]byte, 64<<10)
+		// From an odd address, and longer by nothing, a few bytes, or more than a
+		// register than what a kernel may do in one go.
+		length := 256<<10 + []int{0, 8, 40}[int(op)%3]
+		place := func() []byte { return make([]byte, length+1)[1:] }
+		a, b, got := place(), place(), place()
 		scatter(r, a, typ)
 		scatter(r, b, typ)
-		reduce.Lookup(typ, op)(got, a, b)
+		kernel(got, a, b)
 		expectStep(t, typ, op, got, a, b)
 	})
 }
 
 func TestFinish(t *testing.T) {
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, _ reduce.Kernel) {
 		r := rand.New(rand.NewPCG(5, 6))
 		arena := make([]byte, 4096+8)
 		for _, n := range []int{1, 2, 3, 4, 7, 8, 127, 128, 129, 255, 256, 257, 1000, 65521} {
@@ -264,10 +325,10 @@ func TestFinish(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
+	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op, kernel reduce.Kernel) {
 		a, b, dst := make([]byte, 4096), make([]byte, 4096), make([]byte, 4096)
 		if n := testing.AllocsPerRun(10, func() {
-			reduce.Lookup(typ, op)(dst, a, b)
+			kernel(dst, a, b)
 			reduce.Finish(typ, op, 3, dst)
 		}); n != 0 {
 			t.Errorf("%v allocations a run", n)
@@ -294,14 +355,17 @@ func FuzzKernel(f *testing.F) {
 		a, b = a[:length], b[:length]
 		place := func() []byte { return make([]byte, length+16)[start%16:][:length] }
 
-		dst := place()
-		reduce.Lookup(typ, op)(dst, a, b)
-		expectStep(t, typ, op, dst, a, b)
-		copy(dst, a)
-		reduce.Lookup(typ, op)(dst, dst, b)
-		expectStep(t, typ, op, dst, a, b)
-		copy(dst, b)
-		reduce.Lookup(typ, op)(dst, a, dst)
-		expectStep(t, typ, op, dst, a, b)
+		for _, set := range reduce.Sets() {
+			kernel := set.Kernel(typ, op)
+			dst := place()
+			kernel(dst, a, b)
+			expectStep(t, typ, op, dst, a, b)
+			copy(dst, a)
+			kernel(dst, dst, b)
+			expectStep(t, typ, op, dst, a, b)
+			copy(dst, b)
+			kernel(dst, a, dst)
+			expectStep(t, typ, op, dst, a, b)
+		}
 	})
 }

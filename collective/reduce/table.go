@@ -11,9 +11,12 @@ import "unsafe"
 // which. A kernel allocates nothing and keeps no reference.
 type Kernel func(dst, a, b []byte)
 
-// table has the kernel of every type and step. Avg's step is Sum. An
-// architecture with faster kernels replaces entries in an init function.
-var table = [numTypes][numOps]Kernel{
+// kernels has the kernel of every type and step. Avg's step is Sum.
+type kernels [numTypes][numOps]Kernel
+
+// plain is written in Go, for every architecture. Lookup reads table, which is
+// plain or what the processor has that is faster, bit for bit the same.
+var plain = kernels{
 	Int8:     {sumBytes, prod[int8], minimum[int8], maximum[int8], sumBytes},
 	Uint8:    {sumBytes, prod[uint8], minimum[uint8], maximum[uint8], sumBytes},
 	Int32:    {sum[uint32], prod[uint32], minimum[int32], maximum[int32], sum[uint32]},
