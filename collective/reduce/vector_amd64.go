@@ -31,8 +31,8 @@ var vectorized = kernels{
 	Uint64:   vectors(Uint64, sumWord64AVX2, prodWord64AVX2, minU64AVX2, maxU64AVX2),
 	Float16:  plain[Float16],
 	BFloat16: plain[BFloat16],
-	Float32:  plain[Float32],
-	Float64:  plain[Float64],
+	Float32:  vectors(Float32, sumFloat32AVX2, prodFloat32AVX2, minFloat32AVX2, maxFloat32AVX2),
+	Float64:  vectors(Float64, sumFloat64AVX2, prodFloat64AVX2, minFloat64AVX2, maxFloat64AVX2),
 }
 
 const (
@@ -132,3 +132,29 @@ func maxI64AVX2(dst, a, b *byte, n int)
 
 //go:noescape
 func maxU64AVX2(dst, a, b *byte, n int)
+
+// Floats, float_amd64.s.
+//
+//go:noescape
+func sumFloat32AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func prodFloat32AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func minFloat32AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func maxFloat32AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func sumFloat64AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func prodFloat64AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func minFloat64AVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func maxFloat64AVX2(dst, a, b *byte, n int)
