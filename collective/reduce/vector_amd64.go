@@ -29,8 +29,8 @@ var vectorized = kernels{
 	Uint32:   vectors(Uint32, sumWord32AVX2, prodWord32AVX2, minU32AVX2, maxU32AVX2),
 	Int64:    vectors(Int64, sumWord64AVX2, prodWord64AVX2, minI64AVX2, maxI64AVX2),
 	Uint64:   vectors(Uint64, sumWord64AVX2, prodWord64AVX2, minU64AVX2, maxU64AVX2),
-	Float16:  plain[Float16],
-	BFloat16: plain[BFloat16],
+	Float16:  vectors(Float16, sumHalfAVX2, prodHalfAVX2, minHalfAVX2, maxHalfAVX2),
+	BFloat16: vectors(BFloat16, sumBrainAVX2, prodBrainAVX2, minBrainAVX2, maxBrainAVX2),
 	Float32:  vectors(Float32, sumFloat32AVX2, prodFloat32AVX2, minFloat32AVX2, maxFloat32AVX2),
 	Float64:  vectors(Float64, sumFloat64AVX2, prodFloat64AVX2, minFloat64AVX2, maxFloat64AVX2),
 }
@@ -158,3 +158,29 @@ func minFloat64AVX2(dst, a, b *byte, n int)
 
 //go:noescape
 func maxFloat64AVX2(dst, a, b *byte, n int)
+
+// Float16 and BFloat16, half_amd64.s.
+//
+//go:noescape
+func sumHalfAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func prodHalfAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func minHalfAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func maxHalfAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func sumBrainAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func prodBrainAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func minBrainAVX2(dst, a, b *byte, n int)
+
+//go:noescape
+func maxBrainAVX2(dst, a, b *byte, n int)
