@@ -151,10 +151,14 @@ type PD interface {
 // MemoryKind is where a region's memory is.
 type MemoryKind uint8
 
-// Host memory is the only kind so far.
-const MemoryHost MemoryKind = 0
+const (
+	// MemoryHost is memory of this process alone.
+	MemoryHost MemoryKind = iota
+	// MemoryArena is memory that other processes of this host can map (Mapper).
+	MemoryArena
+)
 
-func (k MemoryKind) String() string { return name(uint32(k), "memory kind", "host") }
+func (k MemoryKind) String() string { return name(uint32(k), "memory kind", "host", "arena") }
 
 // MR is a registered memory region (struct ibv_mr).
 type MR interface {
