@@ -36,7 +36,7 @@ func init() {
 		if err := r.awaitEdge(ctx, side, StateInitialised, StateError); err != nil {
 			return nil, err
 		}
-		return r.offer(side), nil
+		return r.offer(r.edges[side]), nil
 	}
 	answerers[askRunID] = func(r *Ring, ctx context.Context, _ Side, _ json.RawMessage) (any, error) { return r.RunID(ctx) }
 }

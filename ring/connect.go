@@ -49,24 +49,27 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 		r.mu.Lock()
 		r.exchanged = false
 		r.mu.Unlock()
-		attr := verbs.QPAttr{State: verbs.StateInit, PortNum: r.opts.Port, Access: either(v.Access, allAccess)}
-		if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
-			return err
-		}
-		return r.eachBehind(v, StateInitialised, func(e *Edge) error {
-			if err := e.QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
-				return err
-			}
-			err := e.postReceives(either(v.Receives, recvDepth))
-			if err != nil { // without them it is not initialised
-				return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
-			}
-			r.mu.Lock()
-			e.Local.PSN = either(v.PSN, e.Local.PSN)
-			r.mu.Unlock()
-			return nil
-		})
+		return r.eachBehind(v, StateInitialised, func(e *Edge) error { return r.initEdge(e, v) })
 	})
+}
+
+// initEdge takes an edge's queue pair to INIT and posts its receives.
+func (r *Ring) initEdge(e *Edge, v Values) error {
+	attr := verbs.QPAttr{State: verbs.StateInit, PortNum: r.opts.Port, Access: either(v.Access, allAccess)}
+	if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
+		return err
+	}
+	if err := e.QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
+		return err
+	}
+	err := e.postReceives(either(v.Receives, recvDepth))
+	if err != nil { // without them it is not initialised
+		return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
+	}
+	r.mu.Lock()
+	e.Local.PSN = either(v.PSN, e.Local.PSN)
+	r.mu.Unlock()
+	return nil
 }
 
 // allAccess is what both ends of an edge may do to each other's memory.
@@ -154,11 +157,12 @@ type offer struct {
 	BootID   string `json:"boot_id"`   // of the kernel: equal on one host
 }
 
-func (r *Ring) offer(side Side) offer {
+// offer says what this end of an edge is.
+func (r *Ring) offer(e *Edge) offer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return offer{
-		QPInfo: r.edges[side].Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
+		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
 		RDAtomic: min(maxRDAtomic, r.device.MaxQPRDAtomic), BootID: bootID(),
 	}
 }
@@ -202,7 +206,7 @@ func (r *Ring) Exchange(ctx context.Context) error {
 
 // swap is the first exchange, which finds the neighbours.
 func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
-	fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(Left), r.offer(Right))
+	fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(r.edges[Left]), r.offer(r.edges[Right]))
 	if err != nil {
 		return remote, err
 	}
@@ -219,40 +223,43 @@ func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
 // AwaitNeighbours.
 func (r *Ring) RTR(ctx context.Context, v Values) error {
 	return r.step(ctx, StateRTR, v, func(context.Context) error {
-		return r.eachBehind(v, StateRTR, func(e *Edge) error {
-			mtu, err := agree(r.nodes, r.offer(e.Side), r.remote[e.Side], v)
-			if err != nil {
-				return err
-			}
-			code, err := verbs.MTUFromBytes(mtu)
-			if err != nil {
-				return bootstrap.Usagef("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
-			}
-			av, err := r.vector(e, v)
-			if err != nil {
-				return err
-			}
-			attr := verbs.QPAttr{
-				State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
-				MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
-			}
-			err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
-				into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
-				into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
-			if err != nil {
-				return err
-			}
-			err = e.QP.Modify(attr,
-				verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
-			if err != nil {
-				return err
-			}
-			r.mu.Lock()
-			e.MTU = mtu
-			r.mu.Unlock()
-			return nil
-		})
+		return r.eachBehind(v, StateRTR, func(e *Edge) error { return r.rtrEdge(e, r.remote[e.Side], v) })
 	})
+}
+
+// rtrEdge compares both ends of an edge and takes its queue pair to RTR.
+func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
+	mtu, err := agree(r.nodes, r.offer(e), remote, v)
+	if err != nil {
+		return err
+	}
+	code, err := verbs.MTUFromBytes(mtu)
+	if err != nil {
+		return bootstrap.Usagef("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
+	}
+	av, err := r.vector(e, v)
+	if err != nil {
+		return err
+	}
+	attr := verbs.QPAttr{
+		State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
+		MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
+	}
+	err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
+		into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
+		into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
+	if err != nil {
+		return err
+	}
+	err = e.QP.Modify(attr,
+		verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	e.MTU = mtu
+	r.mu.Unlock()
+	return nil
 }
 
 // vector returns the way to an edge's peer, with what an operator gave instead.
@@ -273,26 +280,29 @@ func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
 // RTS takes the queue pairs to RTS: they can send.
 func (r *Ring) RTS(ctx context.Context, v Values) error {
 	return r.step(ctx, StateRTS, v, func(context.Context) error {
-		return r.eachBehind(v, StateRTS, func(e *Edge) error {
-			attr := verbs.QPAttr{
-				State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
-				RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(r.readsInFlight(r.remote[e.Side].RDAtomic)),
-			}
-			err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
-				into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
-			if err != nil {
-				return err
-			}
-			err = e.QP.Modify(attr, verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
-			if err != nil {
-				return err
-			}
-			r.mu.Lock()
-			e.pinged = false
-			r.mu.Unlock()
-			trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
-				slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
-			return nil
-		})
+		return r.eachBehind(v, StateRTS, func(e *Edge) error { return r.rtsEdge(e, r.remote[e.Side], v) })
 	})
+}
+
+// rtsEdge takes an edge's queue pair to RTS.
+func (r *Ring) rtsEdge(e *Edge, remote offer, v Values) error {
+	attr := verbs.QPAttr{
+		State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
+		RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(r.readsInFlight(remote.RDAtomic)),
+	}
+	err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
+		into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
+	if err != nil {
+		return err
+	}
+	err = e.QP.Modify(attr, verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	e.pinged = false
+	r.mu.Unlock()
+	trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
+		slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
+	return nil
 }
