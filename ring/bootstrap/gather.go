@@ -34,7 +34,25 @@ type operation struct {
 
 // Gather collects one slice of bytes from every rank on every rank, by rank.
 func (c *Control) Gather(ctx context.Context, data []byte) ([][]byte, error) {
-	return c.collect(ctx, "gather", data, true, nil)
+	return c.GatherFor(ctx, "gather", data)
+}
+
+// GatherFor is Gather for a purpose, which all ranks must name alike: the error of
+// ranks that differ names both purposes, that of a wait in vain the own one.
+func (c *Control) GatherFor(ctx context.Context, purpose string, data []byte) ([][]byte, error) {
+	return c.collect(ctx, purpose, data, true, nil)
+}
+
+// Ahead returns the operation that this rank has to begin next if another has begun
+// it: what it is, and the rank that it was first heard from.
+func (c *Control) Ahead() (kind string, by int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	op := c.ops[c.lastOp+1]
+	if op == nil {
+		return "", -1, false
+	}
+	return op.kind, op.by, true
 }
 
 // Broadcast returns rank 0's data on every rank; the others' is not looked at.
