@@ -43,7 +43,7 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 		if err := r.createEdges(); err != nil {
 			return err
 		}
-		if err := r.describeEdges(); err != nil {
+		if err := r.describe(r.edges[:]...); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -62,7 +62,7 @@ func (r *Ring) initEdge(e *Edge, v Values) error {
 	if err := e.QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
 		return err
 	}
-	err := e.postReceives(either(v.Receives, recvDepth))
+	err := e.postReceives(either(v.Receives, len(e.recvWR)))
 	if err != nil { // without them it is not initialised
 		return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 	}
@@ -81,7 +81,7 @@ func (r *Ring) createEdges() error {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.device.MaxInline, r.opts.Slots, r.opts.SlotSize+SlotHeader)
+		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.device.MaxInline, room{r.opts.Slots, r.opts.SlotSize + SlotHeader, recvDepth, sendDepth})
 		if err != nil {
 			return err
 		}
@@ -110,9 +110,9 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 	return nil
 }
 
-// describeEdges fills in what the neighbours must know. The GID is looked up
+// describe fills in what the peers of edges must know. The GID is looked up
 // anew: its UDP port is known only once a socket is bound.
-func (r *Ring) describeEdges() error {
+func (r *Ring) describe(edges ...*Edge) error {
 	gid, err := r.context.QueryGID(r.opts.Port, r.gid.Entry.Index)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *Ring) describeEdges() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gid.Entry = gid
-	for _, e := range r.edges {
+	for _, e := range edges {
 		l := &e.Local
 		l.Device, l.Provider, l.LinkLayer = name, provider, r.port.Attr.LinkLayer.String()
 		l.GID, l.GIDType, l.LID = gid.GID, gid.Type, r.port.Attr.LID

@@ -34,9 +34,9 @@ const (
 	MessageSize = 128
 	// SlotHeader is the room for a header before a slot's payload, in bytes.
 	SlotHeader = 64
-	// recvDepth is the number of receive requests kept posted on an edge. Each
-	// message and each WRITE_IMM takes one until Repost; collective keeps fewer
-	// in flight by its credits.
+	// recvDepth is the number of receive requests kept posted on an edge to a
+	// neighbour. Each message and each WRITE_IMM takes one until Repost;
+	// collective keeps fewer in flight by its credits.
 	recvDepth = 128
 	// sendDepth is the length of the send queue: data, its control message and
 	// the credits of as many segments as recvDepth allows.
@@ -44,6 +44,12 @@ const (
 	// sendSGEs is the pieces of memory of one request: a header and a payload.
 	sendSGEs = 2
 )
+
+// room is how much an edge has space for.
+type room struct {
+	slots, slotSize int // to receive into; bytes, header included
+	recv, send      int // requests in the queues: recvDepth and sendDepth, or fewer
+}
 
 // WRKind tells whose completion it is; it stands in the work request's ID.
 type WRKind uint8
@@ -106,7 +112,7 @@ type Edge struct {
 
 	slots    *memory.Block
 	slotMR   verbs.MR
-	messages *memory.Block // recvDepth buffers, then those to send from
+	messages *memory.Block // one for each receive, then those to send from
 	msgMR    verbs.MR
 	recvWR   []verbs.WorkRequest // one for each buffer, made once
 	sendWR   [1]verbs.WorkRequest
@@ -124,35 +130,35 @@ type Edge struct {
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses. maxInline is the device's.
-func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline, slotCount, slotSize int) (e *Edge, err error) {
+func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline int, has room) (e *Edge, err error) {
 	e = &Edge{Side: side, Peer: peer}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	if e.slots, err = memory.Alloc(uint64(slotCount) * uint64(slotSize)); err != nil {
+	if e.slots, err = memory.Alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
 		return e, err
 	}
 	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
-		return e, fmt.Errorf("register %d slots of %d bytes: %w", slotCount, slotSize, err)
+		return e, fmt.Errorf("register %d slots of %d bytes: %w", has.slots, has.slotSize, err)
 	}
-	capacity, err := e.createQP(pd, cq, maxInline)
+	capacity, err := e.createQP(pd, cq, maxInline, has)
 	if err != nil {
 		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
 	}
 	e.inline, e.sendBufs = capacity.MaxInlineData, 1
 	if e.inline < MessageSize {
-		e.sendBufs = max(sendDepth, capacity.MaxSendWR)
+		e.sendBufs = max(has.send, capacity.MaxSendWR)
 	}
-	if e.messages, err = memory.Alloc(uint64(recvDepth+e.sendBufs) * MessageSize); err != nil {
+	if e.messages, err = memory.Alloc(uint64(has.recv+e.sendBufs) * MessageSize); err != nil {
 		return e, err
 	}
 	if e.msgMR, err = pd.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
 		return e, fmt.Errorf("register message buffers: %w", err)
 	}
-	sges := make([]verbs.SGE, recvDepth)
-	e.recvWR = make([]verbs.WorkRequest, recvDepth)
+	sges := make([]verbs.SGE, has.recv)
+	e.recvWR = make([]verbs.WorkRequest, has.recv)
 	for i := range e.recvWR {
 		sges[i] = verbs.SGE{Addr: e.messages.Addr() + uint64(i*MessageSize), Length: MessageSize, LKey: e.msgMR.LKey()}
 		e.recvWR[i] = verbs.WorkRequest{ID: WRID(side, WRRecv, uint64(i)), SGL: sges[i : i+1 : i+1]}
@@ -160,16 +166,16 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline, slotCount
 	e.Local.QPN = e.QP.Num()
 	e.Local.PSN = rand.Uint32() & (1<<24 - 1)
 	e.Local.Slots = MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
-	e.Local.SlotCount, e.Local.SlotSize = slotCount, slotSize
+	e.Local.SlotCount, e.Local.SlotSize = has.slots, has.slotSize
 	return e, nil
 }
 
 // createQP creates the queue pair and returns the size of its queues. Of inline
 // data it takes what the device can do; a device that does not say is asked.
-func (e *Edge) createQP(pd verbs.PD, cq verbs.CQ, maxInline int) (verbs.QPCap, error) {
+func (e *Edge) createQP(pd verbs.PD, cq verbs.CQ, maxInline int, has room) (verbs.QPCap, error) {
 	attr := verbs.QPInitAttr{
 		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: sendSGEs, MaxRecvSGE: 1},
+		Cap: verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1},
 	}
 	wishes := []int{MessageSize, MessageSize / 2, 0}
 	if maxInline > 0 {
@@ -220,7 +226,7 @@ func (e *Edge) SendMessage(msg []byte) error { return e.sendMessage(msg, 0) }
 
 // sendMessage is SendMessage with a value for the work request's ID.
 func (e *Edge) sendMessage(msg []byte, value uint64) error {
-	at := (recvDepth + e.nextBuf) * MessageSize
+	at := (len(e.recvWR) + e.nextBuf) * MessageSize
 	e.nextBuf = (e.nextBuf + 1) % e.sendBufs
 	buf := e.messages.Bytes()[at : at+MessageSize]
 	n := copy(buf, msg)
