@@ -163,7 +163,7 @@ func (m *Member) measure(ctx context.Context, s *Session, o operation) (result M
 func (m *Member) resultOf(o operation, plan collective.Plan, iters int, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm, Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: iters,
+		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm.String(), Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: iters,
 	}
 	if o.op == collective.OpAllGather {
 		result.Op = ""

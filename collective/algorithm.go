@@ -1,76 +1,85 @@
 package collective
 
-// primitive is what a rank does with one chunk in one step of the ring, as a set
-// of actions in this order: receive it from the left, reduce it with the own
-// contribution, put it into the receive buffer, send it to the right.
-type primitive uint8
-
-const (
-	doRecv primitive = 1 << iota
-	doReduce
-	doCopy
-	doSend
-
-	send               = doSend
-	recvReduceSend     = doRecv | doReduce | doSend
-	recvReduceCopy     = doRecv | doReduce | doCopy
-	recvReduceCopySend = doRecv | doReduce | doCopy | doSend
-	recvCopySend       = doRecv | doCopy | doSend
-	recv               = doRecv | doCopy
+import (
+	"fmt"
+	"strings"
 )
 
-// step applies a primitive to a chunk.
-type step struct {
-	do    primitive
-	chunk int
+// Algorithm is which ranks exchange what, and in which order operands meet.
+type Algorithm uint8
+
+// The algorithms. The values travel in headers between ranks: a new algorithm
+// goes to the end.
+const (
+	AlgorithmAuto              Algorithm = iota // chosen by Table
+	AlgorithmRing                               // 2(n-1) hops between neighbours; see program
+	AlgorithmRecursiveDoubling                  // log n exchanges with ranks at doubling distances
+	AlgorithmTree                               // up an in-order binary tree, and down it
+	AlgorithmInbox                              // one hop from every rank to every other, reduced by rank
+)
+
+// MaxInboxRanks is the largest ring that runs the inbox: beyond it, n-1 messages
+// per rank weigh more than the hops that they save.
+const MaxInboxRanks = 8
+
+var algorithmNames = [...]struct {
+	name    string
+	aliases []string
+}{
+	AlgorithmAuto:              {"auto", nil},
+	AlgorithmRing:              {"ring", nil},
+	AlgorithmRecursiveDoubling: {"recursive-doubling", []string{"rd", "doubling"}},
+	AlgorithmTree:              {"tree", nil},
+	AlgorithmInbox:             {"inbox", nil},
 }
 
-// program is the list of a rank's steps. Every step but the first receives what
-// the left neighbour sent in its step before, and every step but the last sends:
-// that is what makes a list of steps two streams of positions. The engine runs
-// the program once for each segment, with several segments in flight.
-type program struct {
-	rank, size int
-	steps      []step
+// Algorithms returns the algorithms that can be asked for, AlgorithmAuto first.
+func Algorithms() []Algorithm {
+	return []Algorithm{AlgorithmAuto, AlgorithmRing, AlgorithmRecursiveDoubling, AlgorithmTree, AlgorithmInbox}
 }
 
-// add appends a step; the chunk is taken modulo the ring's size.
-func (p *program) add(do primitive, chunk int) {
-	p.steps = append(p.steps, step{do, (chunk + 2*p.size) % p.size})
-}
+// Valid reports whether a is one of the declared algorithms.
+func (a Algorithm) Valid() bool { return int(a) < len(algorithmNames) }
 
-// Chunk c sets out at rank c+1 and is complete at rank c, one full turn less a
-// hop. So a rank begins with the chunk of its left neighbour, and what reaches
-// it in step k left home k hops ago.
-
-func (p *program) reduceScatter() {
-	p.reducePartials()
-	p.add(recvReduceCopy, p.rank)
-}
-
-func (p *program) allGather() {
-	p.add(send, p.rank)
-	p.gatherOthers()
-}
-
-// allReduce is reduce-scatter and all-gather made one at the step where a
-// chunk's owner completes it: the result sets out on its second turn at once.
-func (p *program) allReduce() {
-	p.reducePartials()
-	p.add(recvReduceCopySend, p.rank)
-	p.gatherOthers()
-}
-
-func (p *program) reducePartials() {
-	p.add(send, p.rank-1)
-	for k := 2; k < p.size; k++ {
-		p.add(recvReduceSend, p.rank-k)
+// String returns the algorithm's name, as ParseAlgorithm takes it.
+func (a Algorithm) String() string {
+	if !a.Valid() {
+		return fmt.Sprintf("algorithm %d", uint8(a))
 	}
+	return algorithmNames[a].name
 }
 
-func (p *program) gatherOthers() {
-	for k := 1; k < p.size-1; k++ {
-		p.add(recvCopySend, p.rank-k)
+// ParseAlgorithm returns the algorithm of that name or alias, in any case. The
+// empty name is AlgorithmAuto. The error for an unknown name lists the known ones.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	want := strings.ToLower(strings.TrimSpace(name))
+	if want == "" {
+		return AlgorithmAuto, nil
 	}
-	p.add(recv, p.rank+1)
+	var known []string
+	for i, a := range algorithmNames {
+		if want == a.name {
+			return Algorithm(i), nil
+		}
+		for _, alias := range a.aliases {
+			if want == alias {
+				return Algorithm(i), nil
+			}
+		}
+		text := a.name
+		if len(a.aliases) > 0 {
+			text += " (" + strings.Join(a.aliases, ", ") + ")"
+		}
+		known = append(known, text)
+	}
+	return 0, fmt.Errorf("unknown algorithm %q: expected one of %s", name, strings.Join(known, ", "))
+}
+
+// MarshalText writes the algorithm's name.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText is ParseAlgorithm.
+func (a *Algorithm) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAlgorithm(string(text))
+	return err
 }

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	algorithmRing = "ring"
 	// DefaultTimeout is longer than a garbage collection, a swapped page or a
 	// retransmission takes, and shorter than an operator's patience.
 	DefaultTimeout = 30 * time.Second
@@ -31,7 +30,7 @@ type Options struct {
 	// Timeout is how long an operation may go without any progress; 0 is
 	// DefaultTimeout.
 	Timeout time.Duration
-	// Table chooses protocols.
+	// Table chooses algorithms and protocols.
 	Table Table
 	// Corrupt injects faults, to show that a check finds them: it is called with
 	// each segment that arrived, numbered from 0 in the order of arrival, before
@@ -135,7 +134,7 @@ func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o Cal
 		return Plan{}, err
 	}
 	s := k.schedule(c.size, 1)
-	return Plan{Algorithm: algorithmRing, Protocol: k.protocol, Segment: int(k.segment), Segments: s.segments, Depth: int(k.depth)}, nil
+	return Plan{Algorithm: k.algorithm, Protocol: k.protocol, Segment: int(k.segment), Segments: s.segments, Depth: int(k.depth)}, nil
 }
 
 func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (call, error) {
@@ -169,7 +168,7 @@ func (c *Comm) AllGather(ctx context.Context, sendAddr, recvAddr uint64, count i
 
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {
-	return c.do(ctx, request{op: OpBarrier, options: CallOptions{Protocol: Eager}})
+	return c.do(ctx, request{op: OpBarrier, options: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
 }
 
 // Close deregisters and frees everything that is left, buffers of Alloc

@@ -28,23 +28,25 @@ func init() {
 
 // call is what the ranks must agree on.
 type call struct {
-	op       Operation
-	typ      reduce.Type
-	red      reduce.Op
-	protocol Protocol // never Auto
-	depth    uint8    // segments in flight
-	sync     bool     // a barrier between the phases of all-reduce
-	segment  uint32   // bytes
-	count    uint64   // elements of the whole vector
+	op        Operation
+	typ       reduce.Type
+	red       reduce.Op
+	algorithm Algorithm // never AlgorithmAuto
+	protocol  Protocol  // never Auto
+	depth     uint8     // segments in flight
+	sync      bool      // a barrier between the phases of all-reduce
+	segment   uint32    // bytes
+	count     uint64    // elements of the whole vector
 }
 
 // digest packs a call, but for the count, into the field that ring.Header has
 // for a digest; the count goes into its Arg. It is no hash: equal digests are
 // equal calls, and whoever gets another one can say what its sender runs.
 //
-//	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-23 depth   24 sync   32-63 segment
+//	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-20 depth   24 sync   25-28 algorithm   32-63 segment
 func (c *call) digest() uint64 {
-	d := uint64(c.op) | uint64(c.typ)<<4 | uint64(c.red)<<8 | uint64(c.protocol)<<12 | uint64(c.depth)<<16 | uint64(c.segment)<<32
+	d := uint64(c.op) | uint64(c.typ)<<4 | uint64(c.red)<<8 | uint64(c.protocol)<<12 | uint64(c.depth)<<16 |
+		uint64(c.algorithm)<<25 | uint64(c.segment)<<32
 	if c.sync {
 		d |= 1 << 24
 	}
@@ -55,8 +57,8 @@ func (c *call) digest() uint64 {
 func callOf(digest, count uint64) call {
 	return call{
 		op: Operation(digest & 15), typ: reduce.Type(digest >> 4 & 15), red: reduce.Op(digest >> 8 & 15),
-		protocol: Protocol(digest >> 12 & 15), depth: uint8(digest >> 16), sync: digest>>24&1 == 1,
-		segment: uint32(digest >> 32), count: count,
+		protocol: Protocol(digest >> 12 & 15), depth: uint8(digest >> 16 & 31), sync: digest>>24&1 == 1,
+		algorithm: Algorithm(digest >> 25 & 15), segment: uint32(digest >> 32), count: count,
 	}
 }
 
@@ -68,6 +70,9 @@ func (c call) String() string {
 	text := fmt.Sprintf("%s of %d %s", c.op, c.count, c.typ)
 	if c.op.reduces() {
 		text += ", " + c.red.String()
+	}
+	if c.algorithm != AlgorithmRing {
+		text += ", " + c.algorithm.String()
 	}
 	text += fmt.Sprintf(", %s in segments of %d bytes, depth %d", c.protocol, c.segment, c.depth)
 	if c.sync {

@@ -109,7 +109,7 @@ func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*
 	p.partialBase = staging.addr + uint64(c.depth)*p.stagingStride
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", p.seq), slog.String("call", c.String()),
-			slog.String("algorithm", algorithmRing), slog.String("protocol", c.protocol.String()), slog.Int("transfers", p.total))
+			slog.String("algorithm", c.algorithm.String()), slog.String("protocol", c.protocol.String()), slog.Int("transfers", p.total))
 	}
 
 	// The left neighbour may have been first.

@@ -28,13 +28,6 @@ const (
 	maxPositions = 1<<31 - 1
 )
 
-// Table says which protocol Auto stands for. It must be the same on all ranks.
-type Table struct {
-	// EagerMax is the largest chunk, in bytes, that Auto sends eagerly; 0 is
-	// DefaultEagerMax, a negative value never.
-	EagerMax int
-}
-
 // DefaultEagerMax is where the copy out of a slot begins to cost more than the
 // round trip of RTS and CTS: on soft:lo, with two and with four ranks, eager is
 // ahead at chunks of 128 KiB, level at 256, and behind at 1 MiB and above.
@@ -43,7 +36,9 @@ const DefaultEagerMax = 256 << 10
 // CallOptions are a call's own. All ranks must give the same. The zero value
 // lets the library choose.
 type CallOptions struct {
-	Protocol Protocol
+	// Algorithm is what the table says if it is AlgorithmAuto.
+	Algorithm Algorithm
+	Protocol  Protocol
 	// Segment is the length of a segment in bytes, rounded down to whole
 	// elements, and under eager limited to a slot. 0 chooses.
 	Segment int
@@ -59,10 +54,10 @@ type CallOptions struct {
 // ring's size, the length of a slot and the table, so that all ranks come to
 // the same without asking.
 type Plan struct {
-	Algorithm string // "ring"
-	Protocol  Protocol
-	Segment   int // bytes
-	Segments  int // of each chunk
+	Algorithm Algorithm // not AlgorithmAuto
+	Protocol  Protocol  // not Auto
+	Segment   int       // bytes
+	Segments  int       // of each chunk
 	Depth     int
 }
 
@@ -81,6 +76,8 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 		return bad("count %d: expected 0 or more elements", count)
 	case count > math.MaxInt64/max(ranks, t.Size()):
 		return bad("count %d of %s: more than an address space holds", count, t)
+	case !o.Algorithm.Valid():
+		return bad("%s: expected one of %v", o.Algorithm, Algorithms())
 	case o.Protocol > RendezvousRead:
 		return bad("%s: expected one of %v", o.Protocol, Protocols())
 	case o.Depth < 0 || o.Depth > MaxDepth:
@@ -88,7 +85,22 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 	case o.Segment < 0 || o.Segment > maxSegment || o.Segment > 0 && o.Segment < t.Size():
 		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", o.Segment, t.Size(), t, maxSegment)
 	}
-	c := call{op: op, typ: t, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
+	c := call{op: op, typ: t, algorithm: o.Algorithm, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
+	if c.algorithm == AlgorithmAuto {
+		c.algorithm = AlgorithmRing
+		if rule, ok := table.lookup(op, ranks, int64(count)*int64(t.Size()), o.Protocol); ok {
+			c.algorithm = rule.Algorithm
+			if c.protocol == Auto {
+				c.protocol = rule.Protocol
+			}
+		}
+	}
+	switch {
+	case !c.algorithm.carriedBy(c.protocol):
+		return bad("%s by %s: %s", c.algorithm, c.protocol, onlyRing)
+	case c.algorithm != AlgorithmRing || c.protocol == Direct:
+		return bad("%s by %s is not there: expected %s by one of %v", c.algorithm, c.protocol, AlgorithmRing, Protocols())
+	}
 	if op.reduces() {
 		c.red = red
 	}

@@ -46,6 +46,7 @@ func TestPlan(t *testing.T) {
 		{DefaultEagerMax + 4, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMin},
 		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax},
 		{1000, 4, CallOptions{}, Table{EagerMax: -1}, RendezvousWrite, 1000},
+		{1000, 4, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}, RendezvousRead, 1000},
 		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, slot},
 		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot},
 		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20},
@@ -73,6 +74,8 @@ func TestPlanRefuses(t *testing.T) {
 		{1, 99, reduce.Sum, CallOptions{}, "type(99)"},
 		{1, reduce.Int32, 99, CallOptions{}, "op(99)"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: 9}, "protocol 9"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: 9}, "algorithm 9: expected one of [auto ring"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: AlgorithmTree, Protocol: RendezvousWrite}, "tree by rendezvous-write: rendezvous is for the ring"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: MaxDepth + 1}, "depth 17"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: -1}, "depth -1"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 2}, "segment of 2 bytes"},
@@ -88,11 +91,11 @@ func TestPlanRefuses(t *testing.T) {
 
 // Two calls with one digest would be summed up as one.
 func TestDigestIsExact(t *testing.T) {
-	base := call{op: OpAllReduce, typ: reduce.Float32, red: reduce.Sum, protocol: RendezvousWrite, depth: 4, segment: 1 << 18, count: 1000}
+	base := call{algorithm: AlgorithmRing, op: OpAllReduce, typ: reduce.Float32, red: reduce.Sum, protocol: RendezvousWrite, depth: 4, segment: 1 << 18, count: 1000}
 	for _, change := range []func(*call){
 		func(c *call) { c.op = OpAllGather }, func(c *call) { c.typ = reduce.Int32 }, func(c *call) { c.red = reduce.Avg },
 		func(c *call) { c.protocol = RendezvousRead }, func(c *call) { c.depth = 16 }, func(c *call) { c.sync = true },
-		func(c *call) { c.segment = maxSegment },
+		func(c *call) { c.segment = maxSegment }, func(c *call) { c.algorithm = AlgorithmInbox }, func(c *call) { c.protocol = Direct },
 	} {
 		c := base
 		change(&c)

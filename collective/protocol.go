@@ -15,6 +15,7 @@ const (
 	Eager                           // WRITE_WITH_IMM into slots, credits back
 	RendezvousWrite                 // RTS, CTS, WRITE_WITH_IMM into place
 	RendezvousRead                  // RTS, READ into place, FIN
+	Direct                          // every rank reads the others' buffers in place
 )
 
 var protocolNames = [...]struct {
@@ -25,6 +26,7 @@ var protocolNames = [...]struct {
 	Eager:           {"eager", nil},
 	RendezvousWrite: {"rendezvous-write", []string{"rendezvous", "rdv", "rndv", "write"}},
 	RendezvousRead:  {"rendezvous-read", []string{"rdv-read", "rndv-read", "read"}},
+	Direct:          {"direct", nil},
 }
 
 // Protocols returns the protocols that can be asked for, Auto first.
@@ -64,6 +66,17 @@ func ParseProtocol(name string) (Protocol, error) {
 	return 0, fmt.Errorf("unknown protocol %q: expected one of %s", name, strings.Join(known, ", "))
 }
 
+// MarshalText writes the protocol's name.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is ParseProtocol.
+func (p *Protocol) UnmarshalText(text []byte) (err error) {
+	*p, err = ParseProtocol(string(text))
+	return err
+}
+
+func (p Protocol) valid() bool { return int(p) < len(protocolNames) }
+
 // Operation is what a collective does.
 type Operation uint8
 
@@ -86,6 +99,26 @@ func (o Operation) String() string {
 		return fmt.Sprintf("operation %d", uint8(o))
 	}
 	return operationNames[o]
+}
+
+// ParseOperation returns the operation of that name. The error for an unknown
+// name lists the known ones.
+func ParseOperation(name string) (Operation, error) {
+	for i, known := range operationNames {
+		if name == known {
+			return Operation(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown operation %q: expected one of %s", name, strings.Join(operationNames[:], ", "))
+}
+
+// MarshalText writes the operation's name.
+func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText is ParseOperation.
+func (o *Operation) UnmarshalText(text []byte) (err error) {
+	*o, err = ParseOperation(string(text))
+	return err
 }
 
 // reduces tells whether the operation has a reduction.

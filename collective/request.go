@@ -75,7 +75,7 @@ func (c *Comm) passes(ctx context.Context, k call, in, out vector) error {
 		if err := c.runPass(ctx, k, in, out, (*program).reduceScatter); err != nil {
 			return err
 		}
-		barrier, err := c.plan(OpBarrier, 0, k.typ, k.red, CallOptions{Protocol: Eager})
+		barrier, err := c.plan(OpBarrier, 0, k.typ, k.red, CallOptions{Algorithm: AlgorithmRing, Protocol: Eager})
 		if err != nil {
 			return err
 		}

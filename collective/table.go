@@ -1,0 +1,119 @@
+package collective
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"ringcli/ring/bootstrap"
+)
+
+// Table says what AlgorithmAuto and Auto stand for. The table of rank 0 counts.
+// The zero value is useful. Its JSON form has names for operations, algorithms
+// and protocols:
+//
+//	{"rules": [{"op": "all-reduce", "ranks": 4, "max_bytes": 32768, "algorithm": "inbox"},
+//	           {"op": "all-reduce", "algorithm": "ring", "protocol": "rendezvous-write"}]}
+type Table struct {
+	// Rules are looked through in order; the first that fits a call decides. What
+	// none fits is decided as without rules.
+	Rules []Rule `json:"rules,omitempty"`
+	// EagerMax is the largest chunk, in bytes, that Auto sends eagerly round the
+	// ring where no rule names a protocol; 0 is DefaultEagerMax, a negative value
+	// never.
+	EagerMax int `json:"eager_max,omitempty"`
+}
+
+// Rule is one line of a Table. It fits calls of its operation on rings of its
+// size whose whole vector is at most MaxBytes long.
+type Rule struct {
+	Op        Operation `json:"op"`                  // not a barrier
+	Ranks     int       `json:"ranks,omitempty"`     // 0 is any number that the algorithm can do
+	MaxBytes  int64     `json:"max_bytes,omitempty"` // 0 is any length
+	Algorithm Algorithm `json:"algorithm"`           // not AlgorithmAuto
+	Protocol  Protocol  `json:"protocol,omitempty"`  // Auto is by the length of a chunk
+}
+
+// maxTableRules is far more than sizes, operations and protocols that differ in
+// speed; a table travels to every rank.
+const maxTableRules = 4096
+
+// ParseTable reads a table's JSON form and validates it.
+func ParseTable(text []byte) (Table, error) {
+	var t Table
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return Table{}, bootstrap.Usagef("table: %v", err)
+	}
+	if d.More() {
+		return Table{}, bootstrap.Usagef("table: more than one JSON value: expected one object")
+	}
+	return t, t.Validate()
+}
+
+// Validate returns an error of usage that names the first rule that cannot be.
+func (t Table) Validate() error {
+	if len(t.Rules) > maxTableRules {
+		return bootstrap.Usagef("table: %d rules: expected at most %d", len(t.Rules), maxTableRules)
+	}
+	for i, r := range t.Rules {
+		if err := r.validate(); err != nil {
+			return bootstrap.Usagef("table: rule %d: %v", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (r Rule) validate() error {
+	switch {
+	case r.Op > OpAllGather:
+		return fmt.Errorf("op %s: expected %s, %s or %s", r.Op, OpAllReduce, OpReduceScatter, OpAllGather)
+	case r.Ranks < 0:
+		return fmt.Errorf("ranks %d: expected 1 or more, or 0 for any", r.Ranks)
+	case r.MaxBytes < 0:
+		return fmt.Errorf("max_bytes %d: expected 1 or more, or 0 for any", r.MaxBytes)
+	case r.Algorithm == AlgorithmAuto || !r.Algorithm.Valid():
+		return fmt.Errorf("algorithm %s: expected one of %v", r.Algorithm, Algorithms()[1:])
+	case !r.Protocol.valid():
+		return fmt.Errorf("%s: expected one of %v", r.Protocol, Protocols())
+	case !r.Algorithm.carriedBy(r.Protocol):
+		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, onlyRing)
+	case r.Ranks > r.Algorithm.maxRanks():
+		return fmt.Errorf("%s on %d ranks: expected at most %d", r.Algorithm, r.Ranks, r.Algorithm.maxRanks())
+	}
+	return nil
+}
+
+// onlyRing is why other algorithms have no rendezvous: they are for messages
+// whose transfer takes less than the round trip of RTS and CTS.
+const onlyRing = "rendezvous is for the ring; expected eager or auto"
+
+// carriedBy tells whether an algorithm's messages can travel by a protocol.
+func (a Algorithm) carriedBy(p Protocol) bool {
+	return a == AlgorithmRing || p != RendezvousWrite && p != RendezvousRead
+}
+
+// maxRanks is the largest ring that an algorithm runs on.
+func (a Algorithm) maxRanks() int {
+	if a == AlgorithmInbox {
+		return MaxInboxRanks
+	}
+	return int(^uint(0) >> 1)
+}
+
+// lookup returns the first rule that fits an operation on a vector of so many
+// bytes, for a caller that leaves the algorithm to the table. A protocol that the
+// caller asks for rules out what cannot be done with it.
+func (t *Table) lookup(op Operation, ranks int, bytes int64, asked Protocol) (r Rule, ok bool) {
+	for _, r := range t.Rules {
+		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.maxRanks() {
+			continue
+		}
+		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || !r.Algorithm.carriedBy(asked) {
+			continue
+		}
+		return r, true
+	}
+	return Rule{}, false
+}
