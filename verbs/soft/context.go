@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"ringcli/verbs"
+	"ringcli/verbs/objects"
 )
 
 // Context is an open soft device.
@@ -16,7 +17,7 @@ type Context struct {
 	options  verbs.OpenOptions
 	local    netip.Addr
 	gids     []netip.Addr
-	regions  regions
+	regions  objects.Table
 	children atomic.Int64 // protection domains, queues and channels
 	qps      atomic.Int64 // queue pairs, of which a device has so many
 	ep       atomic.Pointer[endpoint]
@@ -102,46 +103,44 @@ func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	return e, nil
 }
 
+// pd is a protection domain.
+type pd struct {
+	objects.Domain
+	ctx *Context
+}
+
+// Context returns the device context.
+func (p *pd) Context() verbs.Context { return p.ctx }
+
 // AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
-	if err := c.adopt(); err != nil {
+	p := &pd{ctx: c}
+	if err := p.Init(c, &c.regions); err != nil {
 		return nil, err
 	}
-	return &pd{ctx: c}, nil
+	return p, nil
 }
 
 // CreateCompChannel implements verbs.Context.
 func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
-	if err := c.adopt(); err != nil {
+	h, err := objects.NewChannel(c)
+	if err != nil {
 		return nil, err
 	}
-	return &channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
+	return h, nil
 }
 
 // CreateCQ implements verbs.Context.
 func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
-	if cqe < 1 || cqe > deviceLimits.MaxCQE {
-		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, deviceLimits.MaxCQE)
-	}
-	q := &cq{ctx: c, ring: make([]verbs.Completion, cqe)}
-	if ch != nil {
-		h, ok := ch.(*channel)
-		if !ok || h.ctx != c {
-			return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
-		}
-		q.channel = h
-	}
-	if err := c.adopt(); err != nil {
+	q, err := objects.NewCQ(c, cqe, deviceLimits.MaxCQE, ch)
+	if err != nil {
 		return nil, err
-	}
-	if q.channel != nil {
-		q.channel.users.Add(1)
 	}
 	return q, nil
 }
 
-// adopt counts a new child.
-func (c *Context) adopt() error {
+// Adopt implements objects.Owner.
+func (c *Context) Adopt() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.live(); err != nil {
@@ -149,6 +148,35 @@ func (c *Context) adopt() error {
 	}
 	c.children.Add(1)
 	return nil
+}
+
+// Release implements objects.Owner.
+func (c *Context) Release() { c.children.Add(-1) }
+
+// Progress implements objects.Owner.
+func (c *Context) Progress(last bool) {
+	if ep := c.ep.Load(); ep != nil {
+		ep.poll(last)
+	}
+}
+
+// TakeOver implements objects.Owner.
+func (c *Context) TakeOver() {
+	if ep := c.ep.Load(); ep != nil {
+		ep.takeOver()
+	}
+}
+
+// Registered implements objects.Owner.
+func (c *Context) Registered(*objects.Region) {}
+
+// Withdrawn implements objects.Owner: regions are looked up under the endpoint's
+// lock, so whoever looked this one up has finished after it.
+func (c *Context) Withdrawn(*objects.Region) {
+	if ep := c.ep.Load(); ep != nil {
+		ep.mu.Lock()
+		ep.mu.Unlock() //nolint:staticcheck // empty on purpose: it is a barrier
+	}
 }
 
 // Counters implements verbs.Context. Contexts on the same address and UDP port

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringcli/verbs"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -29,7 +30,7 @@ var deviceLimits = verbs.DeviceAttr{
 	MaxSGERD:          32,
 	MaxCQ:             1 << 16,
 	MaxCQE:            1 << 22,
-	MaxMR:             maxRegions - 1,
+	MaxMR:             objects.MaxRegions,
 	MaxPD:             1 << 16,
 	MaxQPRDAtomic:     128,
 	MaxResRDAtomic:    128 << 16, // of all queue pairs

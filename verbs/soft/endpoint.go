@@ -294,9 +294,9 @@ func (e *endpoint) publish() (completed bool) {
 			traceFailed(q, c)
 		}
 		if c.Recv {
-			q.recvCQ.push(c.Completion, c.Solicited)
+			q.recvCQ.Push(c.Completion, c.Solicited)
 		} else {
-			q.sendCQ.push(c.Completion, c.Solicited)
+			q.sendCQ.Push(c.Completion, c.Solicited)
 		}
 	}
 	completed = len(e.out.Completions) > 0

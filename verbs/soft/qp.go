@@ -10,6 +10,7 @@ import (
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
@@ -50,7 +51,7 @@ type qp struct {
 	pd             *pd
 	ep             *endpoint
 	init           verbs.QPInitAttr
-	sendCQ, recvCQ *cq
+	sendCQ, recvCQ *objects.CQ
 	num            uint32
 	closed         atomic.Bool
 
@@ -75,12 +76,12 @@ type qp struct {
 // CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	limits := deviceLimits
-	sendCQ, ok1 := a.SendCQ.(*cq)
-	recvCQ, ok2 := a.RecvCQ.(*cq)
+	sendCQ, ok1 := objects.OwnedCQ(p.ctx, a.SendCQ)
+	recvCQ, ok2 := objects.OwnedCQ(p.ctx, a.RecvCQ)
 	switch {
-	case p.closed.Load():
+	case p.Closed():
 		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
-	case !ok1 || !ok2 || sendCQ.ctx != p.ctx || recvCQ.ctx != p.ctx:
+	case !ok1 || !ok2:
 		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
 	case a.Type != verbs.RC:
 		return nil, fmt.Errorf("create queue pair of type %s: %w: only RC is supported", a.Type, verbs.ErrInvalid)
@@ -112,9 +113,9 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	q.rc = rc.New(rc.Config{
 		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
 	})
-	p.children.Add(1)
-	sendCQ.users.Add(1)
-	recvCQ.users.Add(1)
+	p.Use(1)
+	sendCQ.Use(1)
+	recvCQ.Use(1)
 	ep.mu.Lock()
 	ep.qps[q.num] = q
 	ep.mu.Unlock()
@@ -354,9 +355,9 @@ func (q *qp) Close() error {
 		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
 	}
 	freeQPN(q.num)
-	q.sendCQ.users.Add(-1)
-	q.recvCQ.users.Add(-1)
-	q.pd.children.Add(-1)
+	q.sendCQ.Use(-1)
+	q.recvCQ.Use(-1)
+	q.pd.Use(-1)
 	q.pd.ctx.qps.Add(-1)
 	return q.inline.Free()
 }

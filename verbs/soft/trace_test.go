@@ -15,6 +15,7 @@ import (
 
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -200,7 +201,7 @@ func TestVerbsAreTraced(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			small.(*cq).push(verbs.Completion{QPN: a.qp.Num()}, false)
+			small.(*objects.CQ).Push(verbs.Completion{QPN: a.qp.Num()}, false)
 		}
 		if err := small.Close(); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package soft
+package objects
 
 import (
 	"fmt"
@@ -18,10 +18,10 @@ const (
 	armedAny
 )
 
-// cq is a completion queue: a ring of completions with a lock.
-type cq struct {
-	ctx     *Context
-	channel *channel
+// CQ is a completion queue: a ring of completions with a lock.
+type CQ struct {
+	owner   Owner
+	channel *Channel
 	queued  atomic.Int64 // completions in the ring: lets an empty poll pass without the lock
 	users   atomic.Int64 // queue pairs; each counts once a side
 	closed  atomic.Bool
@@ -33,8 +33,40 @@ type cq struct {
 	overrun bool
 }
 
-// push adds a completion and raises the event if it was asked for.
-func (c *cq) push(wc verbs.Completion, solicited bool) {
+// NewCQ makes a queue of cqe completions, of which the owner can have at most most.
+// The channel may be nil, and must be one that the same owner made.
+func NewCQ(owner Owner, cqe, most int, ch verbs.CompChannel) (*CQ, error) {
+	if cqe < 1 || cqe > most {
+		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, most)
+	}
+	q := &CQ{owner: owner, ring: make([]verbs.Completion, cqe)}
+	if ch != nil {
+		h, ok := ch.(*Channel)
+		if !ok || h.owner != owner {
+			return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
+		}
+		q.channel = h
+	}
+	if err := owner.Adopt(); err != nil {
+		return nil, err
+	}
+	if q.channel != nil {
+		q.channel.users.Add(1)
+	}
+	return q, nil
+}
+
+// OwnedCQ returns a queue as the owner's own; false if it is not.
+func OwnedCQ(owner Owner, cq verbs.CQ) (*CQ, bool) {
+	q, ok := cq.(*CQ)
+	return q, ok && q.owner == owner
+}
+
+// Use counts a queue pair's side that completes here, or with -1 uncounts it.
+func (c *CQ) Use(n int64) { c.users.Add(n) }
+
+// Push adds a completion and raises the event if it was asked for.
+func (c *CQ) Push(wc verbs.Completion, solicited bool) {
 	c.mu.Lock()
 	n := int(c.queued.Load())
 	if n == len(c.ring) {
@@ -42,7 +74,7 @@ func (c *cq) push(wc verbs.Completion, solicited bool) {
 		c.overrun = true
 		c.mu.Unlock()
 		if first {
-			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", hex(wc.QPN)))
+			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", fmt.Sprintf("0x%06x", wc.QPN)))
 		}
 		return
 	}
@@ -59,7 +91,7 @@ func (c *cq) push(wc verbs.Completion, solicited bool) {
 }
 
 // take moves completions to wc.
-func (c *cq) take(wc []verbs.Completion) (int, error) {
+func (c *CQ) take(wc []verbs.Completion) (int, error) {
 	if c.queued.Load() == 0 || len(wc) == 0 {
 		return 0, nil
 	}
@@ -79,7 +111,7 @@ func (c *cq) take(wc []verbs.Completion) (int, error) {
 
 // Poll implements verbs.CQ: completions that are there, else one round of
 // progress and what that brought.
-func (c *cq) Poll(wc []verbs.Completion) (int, error) {
+func (c *CQ) Poll(wc []verbs.Completion) (int, error) {
 	if c.closed.Load() {
 		return 0, fmt.Errorf("poll completion queue: %w", verbs.ErrClosed)
 	}
@@ -87,9 +119,7 @@ func (c *cq) Poll(wc []verbs.Completion) (int, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	if ep := c.ctx.ep.Load(); ep != nil {
-		ep.poll(len(wc) == 0)
-	}
+	c.owner.Progress(len(wc) == 0)
 	if n, err = c.take(wc); n == 0 && err == nil {
 		err = c.lost()
 	}
@@ -97,7 +127,7 @@ func (c *cq) Poll(wc []verbs.Completion) (int, error) {
 }
 
 // lost reports an overrun, once everything that did fit has been polled.
-func (c *cq) lost() error {
+func (c *CQ) lost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.overrun {
@@ -107,7 +137,7 @@ func (c *cq) lost() error {
 }
 
 // ReqNotify implements verbs.CQ.
-func (c *cq) ReqNotify(solicitedOnly bool) error {
+func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	if c.channel == nil {
 		return fmt.Errorf("arm completion queue: %w: it was created without a completion channel", verbs.ErrInvalid)
 	}
@@ -121,19 +151,17 @@ func (c *cq) ReqNotify(solicitedOnly bool) error {
 		c.armed = armedSolicited
 	}
 	c.mu.Unlock()
-	if ep := c.ctx.ep.Load(); ep != nil {
-		ep.takeOver() // the caller is about to block rather than poll
-	}
+	c.owner.TakeOver()
 	return nil
 }
 
 // Close implements verbs.CQ.
-func (c *cq) Close() error {
+func (c *CQ) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("close completion queue: %w: %d queue pairs use it", verbs.ErrBusy, n)
 	}
 	if !c.closed.Swap(true) {
-		c.ctx.children.Add(-1)
+		c.owner.Release()
 		if c.channel != nil {
 			c.channel.forget(c)
 			c.channel.users.Add(-1)
@@ -142,19 +170,27 @@ func (c *cq) Close() error {
 	return nil
 }
 
-// channel is a completion channel: a list of queues with an event.
-type channel struct {
-	ctx    *Context
+// Channel is a completion channel: a list of queues with an event.
+type Channel struct {
+	owner  Owner
 	users  atomic.Int64
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
 	signal chan struct{} // capacity 1: events is not empty
 
 	mu     sync.Mutex
-	events []*cq // guarded by mu
+	events []*CQ // guarded by mu
 }
 
-func (h *channel) raise(c *cq) {
+// NewChannel makes a completion channel.
+func NewChannel(owner Owner) (*Channel, error) {
+	if err := owner.Adopt(); err != nil {
+		return nil, err
+	}
+	return &Channel{owner: owner, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
+}
+
+func (h *Channel) raise(c *CQ) {
 	h.mu.Lock()
 	h.events = append(h.events, c)
 	h.mu.Unlock()
@@ -164,7 +200,7 @@ func (h *channel) raise(c *cq) {
 	}
 }
 
-func (h *channel) next() (*cq, bool) {
+func (h *Channel) next() (*CQ, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.events) == 0 {
@@ -175,7 +211,7 @@ func (h *channel) next() (*cq, bool) {
 	return c, true
 }
 
-func (h *channel) forget(c *cq) {
+func (h *Channel) forget(c *CQ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	kept := h.events[:0]
@@ -190,7 +226,7 @@ func (h *channel) forget(c *cq) {
 var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
 
 // GetEvent implements verbs.CompChannel.
-func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
+func (h *Channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	if c, ok := h.next(); ok {
 		return c, nil
 	}
@@ -215,13 +251,13 @@ func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 }
 
 // Close implements verbs.CompChannel.
-func (h *channel) Close() error {
+func (h *Channel) Close() error {
 	if n := h.users.Load(); n > 0 {
 		return fmt.Errorf("close completion channel: %w: %d completion queues use it", verbs.ErrBusy, n)
 	}
 	if !h.closed.Swap(true) {
 		close(h.done)
-		h.ctx.children.Add(-1)
+		h.owner.Release()
 	}
 	return nil
 }

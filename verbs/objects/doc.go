@@ -1,0 +1,29 @@
+// Package objects holds what providers that work in software keep alike: the
+// completion queue with its channel, the protection domain, and the table of
+// memory regions with its keys.
+//
+// The provider is the Owner. It moves the data, pushes the completions, and is
+// asked for progress when a queue is polled.
+//
+// Locks: a completion queue's is the innermost but for a channel's. A Table is
+// read without a lock: closing a region first removes it and then asks the owner
+// to wait for those who had looked it up.
+package objects
+
+// Owner is the Context of a provider, to its objects.
+type Owner interface {
+	// Adopt counts a new child, or says why there can be none.
+	Adopt() error
+	// Release uncounts one.
+	Release()
+	// Progress makes a round of progress. last is set if the caller will not poll
+	// for a while.
+	Progress(last bool)
+	// TakeOver says that the caller is about to block rather than poll.
+	TakeOver()
+	// Registered is told of a region that can be reached from now on.
+	Registered(*Region)
+	// Withdrawn is told of a region whose keys are dead. When it returns, nobody
+	// who looked the region up before touches its memory any more.
+	Withdrawn(*Region)
+}
