@@ -1,5 +1,5 @@
-// Package memory owns the memory that devices touch: anonymous mappings outside
-// the Go heap, and views of addresses. All unsafe conversions between an address
+// Package memory owns the memory that devices touch: mappings outside the Go heap,
+// anonymous or of a file, and views of addresses. All unsafe conversions between an address
 // and a slice stand here, so that the rest of the tree can speak in addresses
 // (uint64, as an SGE does) without importing unsafe.
 package memory
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Block is one anonymous, zeroed, page-aligned mapping outside the Go heap. Its
-// owner frees it; nothing may use its address afterwards.
+// Block is one page-aligned mapping outside the Go heap. Its owner frees it;
+// nothing may use its address afterwards.
 type Block struct {
 	data []byte // the whole mapping; nil once freed
 	n    int    // bytes asked for
@@ -22,20 +22,38 @@ type Block struct {
 
 var live atomic.Int64
 
-// Live returns the number of bytes mapped by Alloc and not yet freed. Tests use
+// Live returns the number of bytes mapped by this package and not yet freed. Tests use
 // it to prove that nothing is left behind.
 func Live() int64 { return live.Load() }
 
-// Alloc maps n bytes. Zero bytes give a block with an address and no bytes.
+// Alloc maps n zeroed bytes that only this process sees. Zero bytes give a block
+// with an address and no bytes.
 func Alloc(n uint64) (*Block, error) {
+	b, err := newBlock(-1, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w; use a smaller size or free memory", n, err)
+	}
+	return b, nil
+}
+
+// RoundUp returns the bytes of the whole pages that hold n bytes, at least one
+// page; ok is false if that is more than an address space holds.
+func RoundUp(n uint64) (size uint64, ok bool) {
 	if n > math.MaxInt64/2 {
-		return nil, fmt.Errorf("allocate %d bytes: more than an address space holds; use a smaller size", n)
+		return 0, false
 	}
 	page := uint64(unix.Getpagesize())
-	size := max(page, (n+page-1)/page*page)
-	data, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	return max(page, (n+page-1)/page*page), true
+}
+
+func newBlock(fd int, n uint64, prot, flags int) (*Block, error) {
+	size, ok := RoundUp(n)
+	if !ok {
+		return nil, fmt.Errorf("more than an address space holds")
+	}
+	data, err := unix.Mmap(fd, 0, int(size), prot, flags)
 	if err != nil {
-		return nil, fmt.Errorf("allocate %d bytes: mmap: %w; use a smaller size or free memory", n, err)
+		return nil, fmt.Errorf("mmap: %w", err)
 	}
 	live.Add(int64(len(data)))
 	return &Block{data: data, n: int(n)}, nil

@@ -1,0 +1,37 @@
+package memory
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// MapFile maps the first n bytes of a file, shared with all who map it. The file
+// must have the whole pages that hold them (see RoundUp), and the descriptor the
+// rights; it may be closed afterwards.
+func MapFile(fd int, n uint64, writable bool) (*Block, error) {
+	prot := unix.PROT_READ
+	if writable {
+		prot |= unix.PROT_WRITE
+	}
+	b, err := newBlock(fd, n, prot, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of a file: %w", n, err)
+	}
+	return b, nil
+}
+
+// Blank puts private zeroed pages in the place of the block's, in one step: who
+// still reads or writes it meets zeros instead of a fault, and what it had mapped
+// is let go. The block must be freed all the same.
+func (b *Block) Blank() error {
+	if b == nil || b.data == nil {
+		return nil
+	}
+	_, err := unix.MmapPtr(-1, 0, pointer(b.Addr()), uintptr(len(b.data)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	if err != nil {
+		return fmt.Errorf("blank %d bytes: mmap: %w", len(b.data), err)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+var _ verbs.Memory = (*Arena)(nil)
+
+// Arena is zeroed memory of this process that others can map: a memfd, sealed so
+// that nobody can shrink it under a reader. Its methods may be called by any
+// goroutine.
+type Arena struct {
+	id    uint64
+	addr  uint64
+	n     int
+	freed atomic.Bool
+
+	mu       sync.Mutex         // guards what follows
+	block    *memory.Block      // nil once freed
+	fd       int                // the memfd
+	readOnly int                // a descriptor of it that cannot be mapped writable; -1 until one is asked for
+	holders  map[*conn]struct{} // who was given a descriptor and hears of the end
+}
+
+var (
+	lastID  atomic.Uint64
+	tableMu sync.Mutex               // held to replace table
+	table   atomic.Pointer[[]*Arena] // the process's arenas by address; readers take no lock
+)
+
+func arenas() []*Arena {
+	if t := table.Load(); t != nil {
+		return *t
+	}
+	return nil
+}
+
+func byAddr(a *Arena, addr uint64) int {
+	switch {
+	case a.addr < addr:
+		return -1
+	case a.addr > addr:
+		return 1
+	}
+	return 0
+}
+
+// Create makes an arena of length bytes, which lie at the start of a page. Pages
+// take memory when they are first touched. Zero bytes give an arena with an
+// address and no bytes.
+func Create(length uint64) (*Arena, error) {
+	size, ok := memory.RoundUp(length)
+	if total := machineMemory(); !ok || total > 0 && size > total {
+		return nil, fmt.Errorf("allocate %d bytes to share: this machine has %d bytes of memory and swap; use a smaller size", length, total)
+	}
+	fd, err := newMemfd(size)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes to share: %w; %s", length, err, advice(err))
+	}
+	block, err := memory.MapFile(fd, length, true)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("allocate %d bytes to share: %w; %s", length, err, advice(err))
+	}
+	a := &Arena{
+		id: lastID.Add(1), addr: block.Addr(), n: block.Len(), block: block,
+		fd: fd, readOnly: -1, holders: make(map[*conn]struct{}),
+	}
+	tableMu.Lock()
+	defer tableMu.Unlock()
+	old := arenas()
+	at, _ := slices.BinarySearchFunc(old, a.addr, byAddr)
+	t := slices.Insert(slices.Clone(old), at, a)
+	table.Store(&t)
+	return a, nil
+}
+
+// newMemfd makes a file in memory of size bytes that stays that size.
+func newMemfd(size uint64) (fd int, err error) {
+	// The name shows in /proc/PID/maps and is nobody's address. A kernel before 6.3
+	// does not know MFD_NOEXEC_SEAL, and one set to vm.memfd_noexec=2 insists on it.
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err = unix.MemfdCreate(memfdName, flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate(memfdName, flags)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err != nil {
+		err = fmt.Errorf("ftruncate: %w", err)
+	} else if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		err = fmt.Errorf("seal: %w", err)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+const memfdName = "ringcli-arena"
+
+// machineMemory returns the bytes of memory and swap, 0 if the kernel does not
+// say. A memfd of any size can be made; it is the touching that kills.
+func machineMemory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
+}
+
+// advice says what to do about an error of getting memory or descriptors.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return "close files or raise the limit of open files (ulimit -n)"
+	case errors.Is(err, unix.EFBIG):
+		return "raise the limit of file sizes (ulimit -f)"
+	case errors.Is(err, unix.ENOMEM):
+		return "use a smaller size, free memory or raise the limit of address space (ulimit -v)"
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return "the system forbids it: use another device"
+	}
+	return "use a smaller size or free memory"
+}
+
+// Find returns the arena of this process in which the bytes [addr, addr+length)
+// lie, and where in it they start. It takes no lock.
+func Find(addr, length uint64) (a *Arena, offset uint64, ok bool) {
+	t := arenas()
+	at, exact := slices.BinarySearchFunc(t, addr, byAddr)
+	if !exact {
+		at--
+	}
+	if at < 0 {
+		return nil, 0, false
+	}
+	a, offset = t[at], addr-t[at].addr
+	if n := uint64(a.n); offset > n || length > n-offset {
+		return nil, 0, false
+	}
+	return a, offset, true
+}
+
+func findID(id uint64) *Arena {
+	t := arenas()
+	if at := slices.IndexFunc(t, func(a *Arena) bool { return a.id == id }); at >= 0 {
+		return t[at]
+	}
+	return nil
+}
+
+// ID names the arena in this process. It is never 0 and never used again.
+func (a *Arena) ID() uint64 { return a.id }
+
+// Addr returns the address of the first byte.
+func (a *Arena) Addr() uint64 { return a.addr }
+
+// Len returns the number of bytes asked for, 0 once the arena is freed.
+func (a *Arena) Len() int {
+	if a.freed.Load() {
+		return 0
+	}
+	return a.n
+}
+
+// Bytes returns the arena's bytes. The slice dies with Free.
+func (a *Arena) Bytes() []byte { return memory.Bytes(a.addr, a.Len()) }
+
+// Free gives the memory back and tells the peers that have views of it. It does
+// not wait for them. Freeing twice is harmless.
+func (a *Arena) Free() error {
+	if a == nil || a.freed.Swap(true) {
+		return nil
+	}
+	tableMu.Lock()
+	t := slices.DeleteFunc(slices.Clone(arenas()), func(x *Arena) bool { return x == a })
+	table.Store(&t)
+	tableMu.Unlock()
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for c := range a.holders {
+		c.send(message{kind: kindFreed, id: a.id, fd: -1})
+	}
+	clear(a.holders)
+	err := errors.Join(a.block.Free(), unix.Close(a.fd))
+	if a.readOnly >= 0 {
+		err = errors.Join(err, unix.Close(a.readOnly))
+	}
+	a.block, a.fd, a.readOnly = nil, -1, -1
+	return err
+}
+
+// descriptors is where the kernel shows a process its descriptors.
+var descriptors = "/proc/self/fd/"
+
+// hand queues a descriptor of the arena for c, which will hear of its end. It is
+// queued under the lock, so that the news of the end always comes after it.
+func (a *Arena) hand(c *conn, writable bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.block == nil {
+		return errFreed(a.id)
+	}
+	fd := a.fd
+	if !writable {
+		if a.readOnly < 0 {
+			// Without /proc the peer gets the memfd itself and maps it read-only.
+			a.readOnly, _ = unix.Open(descriptors+strconv.Itoa(a.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		if a.readOnly >= 0 {
+			fd = a.readOnly
+		}
+	}
+	// A descriptor of its own, because Free may come before it is sent.
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicate the descriptor of arena %d: %w; %s", a.id, err, advice(err))
+	}
+	a.holders[c] = struct{}{}
+	c.send(message{kind: kindView, writable: writable, id: a.id, length: uint64(a.n), fd: fd})
+	return nil
+}
+
+// forget drops c, which has ended, from those who hear of the end.
+func (a *Arena) forget(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.holders, c)
+}
+
+func errFreed(id uint64) error {
+	return fmt.Errorf("there is no arena %d in the process: freed, or never made there", id)
+}
