@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
-	"ringcli/collective"
 	"ringcli/configs"
 )
 
@@ -29,10 +28,12 @@ CRC or protocol: medians of interleaved rounds, both ends pinned. With
 bandwidth with it on by that with it off, the median of interleaved pairs, and
 between which bounds that lies with 95 % confidence.
 
-Several protocols, such as --protocol eager,rendezvous-write, are measured by
-turns at each size, out of place, and printed side by side: a time is then the
-median of the rounds' means. Below the table is said which is ahead where, by 3
-% or more, and what auto takes, with a plot. --html writes the curves to a page
+Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
+are measured by turns at each size, out of place, and printed side by side: a
+time is then the median of the rounds' means. Below the table is said which is
+ahead where, by 3 % or more, and what auto takes, with a plot. Both lists
+together are each algorithm under each of the protocols that it has; protocols
+alone are the ring's, which has all of them. --html writes the curves to a page
 of their own.`
 	benchP2P = "p2p"
 )
@@ -70,7 +71,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
 	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
 	numberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
-	protocolFlag(fs)
+	wayFlags(fs)
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
@@ -123,7 +124,7 @@ func sizesOf(call Call) ([]uint64, error) {
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone, and
 // curveFlags where sizes are gone through, so not with --raw-udp and --recorder.
 var (
-	collectiveFlags = []string{"protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
 	p2pFlags        = []string{"raw-udp", "recorder", "floor-ratio", "outstanding", "verbs"}
 	curveFlags      = []string{"begin", "end", "factor", "iters", "warmup", "check", "html", "verbs"}
 )
@@ -232,13 +233,16 @@ func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	if err != nil {
 		return err
 	}
-	protocols, err := s.protocols(call)
+	list, err := s.ways(call)
 	if err != nil {
 		return err
 	}
 	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.member.ring.Size(), s.member.ring.Right().Local.Device)
-	if len(protocols) > 1 {
-		return s.benchProtocols(ctx, o, protocols, sizes, title, page)
+	if len(list) > 1 {
+		return s.benchWays(ctx, o, list, sizes, title, page)
+	}
+	if one := list[0]; one != (way{}) {
+		title += " by " + one.String()
 	}
 	return s.benchCollective(ctx, o, sizes, title, page)
 }
@@ -284,28 +288,31 @@ func (s *Session) benchCollective(ctx context.Context, o operation, sizes []uint
 	return s.concludeBench(sum, worst)
 }
 
-// benchProtocols prints several protocols side by side.
-func (s *Session) benchProtocols(ctx context.Context, o operation, protocols []collective.Protocol, sizes []uint64, title string, page *pageFile) error {
-	for _, note := range []string{
+// benchWays prints several ways side by side: algorithms, protocols, or both.
+func (s *Session) benchWays(ctx context.Context, o operation, asked ways, sizes []uint64, title string, page *pageFile) error {
+	list, err := s.member.possible(s, o, asked)
+	if err != nil {
+		return err
+	}
+	for _, note := range append([]string{
 		title + "; time in us, busbw in GB/s (1e9)",
 		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
-		compareHead(protocols),
-	} {
+	}, compareHead(list)...) {
 		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
 			return err
 		}
 	}
 	worst := error(nil)
 	var rows []CompareRow
-	curves := make([]series, len(protocols))
+	curves := make([]series, len(list))
 	for i, size := range sizes {
 		o.count = int(size) / o.typ.Size()
-		row, err := s.member.compare(ctx, s, o, protocols)
+		row, err := s.member.compare(ctx, s, o, list)
 		if err != nil {
 			return benchStopped(err, i, len(sizes), worst)
 		}
 		for j, m := range row.Each {
-			curves[j].Name = m.Protocol
+			curves[j].Name = list.label(list[j])
 			curves[j].add(m)
 			if err := m.verdict(0); err != nil && worst == nil {
 				worst = err

@@ -5,6 +5,11 @@ import (
 	"ringcli/collective"
 )
 
+// exampleWays are compared in exampleRows.
+var exampleWays = ways{
+	{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousWrite}, {collective.AlgorithmRing, collective.RendezvousRead},
+}
+
 // exampleRows are a comparison of three protocols in which each is ahead once,
 // and a lead of 2 % is none.
 func exampleRows() []CompareRow {
@@ -13,18 +18,18 @@ func exampleRows() []CompareRow {
 	for _, r := range []struct {
 		bytes uint64
 		us    [3]float64
-		auto  string
+		auto  collective.Protocol
 	}{
-		{4 << 10, [3]float64{10, 20, 30}, "eager"},
-		{64 << 10, [3]float64{50, 49, 90}, "eager"},
-		{1 << 20, [3]float64{900, 700, 800}, "rendezvous-write"},
-		{16 << 20, [3]float64{14000, 9999.94, 9900}, "rendezvous-write"},
-		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, "rendezvous-write"},
+		{4 << 10, [3]float64{10, 20, 30}, collective.Eager},
+		{64 << 10, [3]float64{50, 49, 90}, collective.Eager},
+		{1 << 20, [3]float64{900, 700, 800}, collective.RendezvousWrite},
+		{16 << 20, [3]float64{14000, 9999.94, 9900}, collective.RendezvousWrite},
+		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, collective.RendezvousWrite},
 	} {
-		row := CompareRow{Auto: r.auto}
-		for i, p := range []collective.Protocol{collective.Eager, collective.RendezvousWrite, collective.RendezvousRead} {
+		row := CompareRow{Ways: exampleWays, Auto: way{collective.AlgorithmRing, r.auto}}
+		for i, w := range exampleWays {
 			m := exampleMeasurement("all-reduce")
-			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, p.String(), nil, &none
+			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.protocol.String(), nil, &none
 			m.Time = Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
 			m.AlgBW, m.BusBW = Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)
@@ -35,6 +40,41 @@ func exampleRows() []CompareRow {
 		rows = append(rows, row)
 	}
 	rows[4].Each[0].OK, rows[4].Each[0].Wrong = false, &wrong
+	return rows
+}
+
+// exampleAlgorithms are a comparison of six ways, of which each but one leads.
+func exampleAlgorithms() []CompareRow {
+	none, wrong := uint64(0), uint64(16383)
+	list := ways{
+		{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousRead}, {collective.AlgorithmRing, collective.Direct},
+		{collective.AlgorithmRecursiveDoubling, collective.Eager}, {collective.AlgorithmTree, collective.Eager}, {collective.AlgorithmInbox, collective.Direct},
+	}
+	var rows []CompareRow
+	for _, r := range []struct {
+		bytes uint64
+		us    [6]float64
+		auto  way
+	}{
+		{8, [6]float64{100, 200, 50, 40, 45, 0.5}, list[5]},
+		{32 << 10, [6]float64{123.25, 234567.5, 55, 45, 50, 60}, list[5]},
+		{1 << 20, [6]float64{1000, 2000, 500, 999999.5, 4500, 550}, list[2]},
+		{16 << 20, [6]float64{10000, 9000, 9500, 9999, 45000, 55000}, list[2]},
+	} {
+		row := CompareRow{Ways: list, Auto: r.auto}
+		for i, w := range list {
+			m := exampleMeasurement("all-reduce")
+			m.Bytes, m.Count, m.Algorithm, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.algorithm.String(), w.protocol.String(), nil, &none
+			m.Time = Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
+			m.AlgBW, m.BusBW = Bandwidth(m.Command, r.bytes, 4, r.us[i])
+			row.Each = append(row.Each, m)
+			if r.us[i] < r.us[row.Best] {
+				row.Best = i
+			}
+		}
+		rows = append(rows, row)
+	}
+	rows[2].Each[4].OK, rows[2].Each[4].Wrong = false, &wrong
 	return rows
 }
 
@@ -60,7 +100,7 @@ func benchExamples() []example {
 		plain("reduce-scatter"), plain("all-gather"),
 		{"bench all-reduce protocols", func(s *Session) error {
 			rows := exampleRows()
-			if err := s.Out.Note(render.Faint, "%s", compareHead([]collective.Protocol{collective.Eager, collective.RendezvousWrite, collective.RendezvousRead})); err != nil {
+			if err := s.Out.Note(render.Faint, "%s", compareHead(exampleWays)[0]); err != nil {
 				return err
 			}
 			for _, r := range rows {
@@ -69,6 +109,20 @@ func benchExamples() []example {
 				}
 			}
 			return s.concludeComparison(summarise("bench all-reduce", rows, 1), rows)
+		}},
+		{"bench all-reduce algorithms", func(s *Session) error {
+			rows := exampleAlgorithms()
+			for _, line := range compareHead(rows[0].Ways) {
+				if err := s.Out.Note(render.Faint, "%s", line); err != nil {
+					return err
+				}
+			}
+			for _, r := range rows {
+				if err := s.Out.Print(r); err != nil {
+					return err
+				}
+			}
+			return s.concludeComparison(summarise("bench all-reduce", rows, 0), rows)
 		}},
 		printing("bench p2p recorder", []render.Record{
 			RecorderPrice{Command: "bench p2p", OK: true, Figure: "WRITE bandwidth", Bytes: 1 << 20, Pairs: 31, On: 4.109, Off: 4.12, Ratio: 0.9982, Low: 0.9837, High: 1.0032},

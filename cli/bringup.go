@@ -11,7 +11,7 @@ var settingsOfRing = []string{
 	"list", "index", "tcp-port", "timeout",
 	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
 	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
-	"protocol", "segment", "depth", "slots", "slot-size",
+	"algorithm", "protocol", "segment", "depth", "slots", "slot-size",
 }
 
 // without returns the names but for some.

@@ -3,31 +3,28 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
-	"ringcli/cli/render"
 	"ringcli/collective"
 )
 
 const (
-	// Each protocol has its turn at a size compareFewest times, and if that is
+	// Each way has its turn at a size compareFewest times, and if that is
 	// over before compareSpan up to compareMost times. A machine that is slow for a
 	// moment spoils a round or two, and the median leaves them out.
 	compareFewest, compareMost = 5, 15
 	compareSpan                = time.Second
-	// compareTime bounds a protocol's turn: with three protocols and their
+	// compareTime bounds a way's turn: with three of them and their
 	// warm-up a round is still shorter than most disturbances are apart.
 	compareTime = batchTime / 2
-	// compareTie is the difference below which a protocol is not ahead of the one
+	// compareTie is the difference below which a way is not ahead of the one
 	// that led at the size before: less is noise, and crossovers that come and go
 	// with it would say nothing.
 	compareTie = 0.03
 )
 
-// contestant is one protocol at one size.
+// contestant is one way at one size.
 type contestant struct {
 	operation
 	plan  collective.Plan
@@ -35,21 +32,19 @@ type contestant struct {
 	means []float64 // of an iteration in each round, us
 }
 
-// compare measures an operation at one size under several protocols by turns, in
-// one pair of buffers: A B C, A B C. A mean time is the median of the rounds'.
-// If it was stopped, the error is errStopped.
-func (m *Member) compare(ctx context.Context, s *Session, o operation, protocols []collective.Protocol) (row CompareRow, err error) {
-	auto := o
-	auto.options.Protocol = collective.Auto
-	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, auto.options)
+// compare measures an operation at one size in several ways by turns, in one pair
+// of buffers: A B C, A B C. A mean time is the median of the rounds'. If it was
+// stopped, the error is errStopped.
+func (m *Member) compare(ctx context.Context, s *Session, o operation, list ways) (row CompareRow, err error) {
+	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, way{}.in(o.options))
 	if err != nil {
 		return row, err // the same on all ranks: nothing has been begun
 	}
-	row.Auto = plan.Protocol.String()
-	field := make([]*contestant, len(protocols))
-	for i, p := range protocols {
+	row.Ways, row.Auto = list, wayOf(plan)
+	field := make([]*contestant, len(list))
+	for i, w := range list {
 		c := &contestant{operation: o, watch: newStopwatch()}
-		c.options.Protocol = p
+		c.options = w.in(o.options)
 		if c.plan, err = m.comm.Plan(o.op, o.count, o.typ, o.red, c.options); err != nil {
 			return row, err
 		}
@@ -80,7 +75,7 @@ func (m *Member) compare(ctx context.Context, s *Session, o operation, protocols
 	return row, nil
 }
 
-// rounds lets all protocols have their turns, as often as the leader's clock says:
+// rounds lets all ways have their turns, as often as the leader's clock says:
 // if --duration is given, for so long each.
 func (m *Member) rounds(ctx context.Context, s *Session, o operation, v vectors, field []*contestant) error {
 	fewest, most, limit := compareFewest, compareMost, compareSpan
@@ -104,13 +99,13 @@ func (m *Member) rounds(ctx context.Context, s *Session, o operation, v vectors,
 	}
 }
 
-// round is one protocol's turn.
+// round is one way's turn.
 func (m *Member) round(ctx context.Context, s *Session, c *contestant, v vectors, round int) error {
 	s.Progress.Begin("%s, round %d", c.operation, round+1)
 	defer s.Progress.End()
 	p := pace{warmup: c.warmup, iters: c.iters, limit: compareTime}
 	if round > 0 {
-		p.warmup = min(c.warmup, 1) // the caches have another protocol's data
+		p.warmup = min(c.warmup, 1) // the caches have another way's data
 	}
 	w := newStopwatch()
 	stopped, err := m.inBatches(ctx, s, p, func(warm, n int) error {
@@ -159,61 +154,4 @@ func (m *Member) resultOfRounds(ctx context.Context, c *contestant, v vectors) (
 		return result, err
 	}
 	return m.resultOf(c.operation, c.plan, c.watch.count(), all), nil
-}
-
-// CompareRow is one size under several protocols, side by side. JSON and CSV see
-// their Measurements.
-type CompareRow struct {
-	Each []Measurement // in the order of --protocol
-	Best int           // the index of the fastest
-	Auto string        // the protocol that auto takes at this size
-}
-
-// Marks of a protocol at a size.
-const (
-	markBest = "*"
-	markAuto = "<"
-)
-
-// Columns are 80 characters for three protocols.
-func (r CompareRow) Columns() []render.Column {
-	columns := []render.Column{{Name: "size", Width: 8}}
-	for range r.Each {
-		columns = append(columns, render.Column{Name: "time", Width: 7}, render.Column{Name: "busbw", Width: 6},
-			render.Column{Name: "wrong", Width: 5}, render.Column{Width: 2, Left: true})
-	}
-	return columns
-}
-
-// compareWidth is that of one protocol's columns, with the blank before them.
-const compareWidth = 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
-
-// Cells implements render.Record.
-func (r CompareRow) Cells() []render.Cell {
-	cells := render.Texts(eightDigits(r.Each[0].Bytes))
-	for i, m := range r.Each {
-		mood, mark := render.Plain, ""
-		if i == r.Best {
-			mood, mark = render.Good, markBest
-		}
-		if m.Protocol == r.Auto {
-			mark += markAuto
-		}
-		cells = append(cells, render.Cell{Text: figure(m.Time.Mean), Mood: mood}, render.Cell{Text: figure(m.BusBW), Mood: mood},
-			wrongCell(m.Wrong), render.Cell{Text: mark, Mood: mood})
-	}
-	return cells
-}
-
-// Parts implements render.Parts.
-func (r CompareRow) Parts() []render.Record { return asRecords(r.Each) }
-
-// compareHead is the line above the columns that names the protocols.
-func compareHead(protocols []collective.Protocol) string {
-	var b strings.Builder
-	b.WriteString("       ") // the column of the sizes, less the note's own "# "
-	for _, p := range protocols {
-		fmt.Fprintf(&b, "%-*s", compareWidth, p)
-	}
-	return strings.TrimRight(b.String(), " ")
 }

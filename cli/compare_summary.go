@@ -8,47 +8,54 @@ import (
 	"ringcli/configs"
 )
 
-// ComparisonSummary ends a bench of several protocols.
+// ComparisonSummary ends a bench of several algorithms or protocols.
 type ComparisonSummary struct {
 	Command string  `json:"command"`
 	OK      bool    `json:"ok"`
 	Sizes   int     `json:"sizes"`
 	Wrong   *uint64 `json:"wrong"`
-	// Protocols are those that were compared.
-	Protocols []ProtocolAverage `json:"protocols"`
-	// Ahead says which protocol is the fastest from which size to which. One that
-	// is ahead by less than 3 % does not take the lead.
+	// Averages are of what was compared.
+	Averages []WayAverage `json:"protocols"`
+	// Ahead says which is the fastest from which size to which. One that is ahead by
+	// less than 3 % does not take the lead.
 	Ahead []Stretch `json:"ahead"`
-	// Crossovers are the sizes in bytes from which another protocol is ahead.
+	// Crossovers are the sizes in bytes from which another is ahead.
 	Crossovers []uint64 `json:"crossovers_bytes"`
-	// Auto says which protocol auto takes.
+	// Auto says what auto takes.
 	Auto  []Stretch `json:"auto"`
 	Floor float64   `json:"floor_GBps,omitempty"`
 }
 
-// ProtocolAverage is a protocol's average over all sizes.
-type ProtocolAverage struct {
-	Protocol string  `json:"protocol"`
-	BusBW    float64 `json:"avg_busbw_GBps"`
+// WayAverage is the average over all sizes of an algorithm and a protocol, as they
+// were asked for: auto is what the library chose at each size.
+type WayAverage struct {
+	Algorithm string  `json:"algorithm"`
+	Protocol  string  `json:"protocol"`
+	BusBW     float64 `json:"avg_busbw_GBps"`
+	name      string
 }
 
-// Stretch is a run of sizes, both ends included, that belongs to one protocol.
+// Stretch is a run of sizes, both ends included, that belongs to one algorithm and
+// protocol.
 type Stretch struct {
-	Protocol string `json:"protocol"`
-	From     uint64 `json:"from_bytes"`
-	To       uint64 `json:"to_bytes"`
+	Algorithm string `json:"algorithm"`
+	Protocol  string `json:"protocol"`
+	From      uint64 `json:"from_bytes"`
+	To        uint64 `json:"to_bytes"`
+	name      string // by which a person tells it from the others
 }
 
-// stretches joins sizes that follow each other and have the same protocol.
-func stretches(rows []CompareRow, protocol func(CompareRow) string) []Stretch {
+// stretches joins sizes that follow each other and have the same way.
+func stretches(rows []CompareRow, of func(CompareRow) way) []Stretch {
 	list := []Stretch{}
 	for _, r := range rows {
-		name, bytes := protocol(r), r.Each[0].Bytes
-		if last := len(list) - 1; last >= 0 && list[last].Protocol == name {
+		w, bytes := of(r), r.Each[0].Bytes
+		algorithm, protocol := w.algorithm.String(), w.protocol.String()
+		if last := len(list) - 1; last >= 0 && list[last].Algorithm == algorithm && list[last].Protocol == protocol {
 			list[last].To = bytes
 			continue
 		}
-		list = append(list, Stretch{name, bytes, bytes})
+		list = append(list, Stretch{algorithm, protocol, bytes, bytes, r.Ways.label(w)})
 	}
 	return list
 }
@@ -56,26 +63,26 @@ func stretches(rows []CompareRow, protocol func(CompareRow) string) []Stretch {
 // ahead finds who leads where.
 func ahead(rows []CompareRow) []Stretch {
 	leader := -1
-	return stretches(rows, func(r CompareRow) string {
+	return stretches(rows, func(r CompareRow) way {
 		if leader < 0 || r.Each[r.Best].Time.Mean < r.Each[leader].Time.Mean*(1-compareTie) {
 			leader = r.Best
 		}
-		return r.Each[leader].Protocol
+		return r.Ways[leader]
 	})
 }
 
 func summarise(command string, rows []CompareRow, floor float64) ComparisonSummary {
 	sum := ComparisonSummary{
 		Command: command, OK: true, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
-		Auto: stretches(rows, func(r CompareRow) string { return r.Auto }),
+		Auto: stretches(rows, func(r CompareRow) way { return r.Auto }),
 	}
 	for i, s := range sum.Ahead {
 		if i > 0 {
 			sum.Crossovers = append(sum.Crossovers, s.From)
 		}
 	}
-	for i, m := range rows[0].Each {
-		average := ProtocolAverage{Protocol: m.Protocol}
+	for i, w := range rows[0].Ways {
+		average := WayAverage{Algorithm: w.algorithm.String(), Protocol: w.protocol.String(), name: rows[0].Ways.label(w)}
 		for _, r := range rows {
 			average.BusBW += r.Each[i].BusBW / float64(len(rows))
 			if wrong := r.Each[i].Wrong; wrong != nil {
@@ -87,15 +94,15 @@ func summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 			}
 		}
 		average.BusBW = sixPlaces(average.BusBW)
-		sum.Protocols = append(sum.Protocols, average)
+		sum.Averages = append(sum.Averages, average)
 	}
 	return sum
 }
 
-// verdict is what the floor says, which the best protocol's average must reach.
+// verdict is what the floor says, which the best average must reach.
 func (c *ComparisonSummary) verdict() error {
-	best := c.Protocols[0]
-	for _, p := range c.Protocols {
+	best := c.Averages[0]
+	for _, p := range c.Averages {
 		if p.BusBW > best.BusBW {
 			best = p
 		}
@@ -104,28 +111,36 @@ func (c *ComparisonSummary) verdict() error {
 		return nil
 	}
 	c.OK = false
-	return sharedError(ExitWarning, "slow: %s: the average busbw of the best protocol, %s, is %s GB/s, expected at least %s",
-		c.Command, best.Protocol, figure(best.BusBW), figure(c.Floor))
+	return sharedError(ExitWarning, "slow: %s: the average busbw of the best, %s, is %s GB/s, expected at least %s",
+		c.Command, best.name, figure(best.BusBW), figure(c.Floor))
 }
 
 // stretchWords says who has which sizes: "eager is ahead up to 256K, rendezvous-write
 // from 512K".
-func stretchWords(list []Stretch, verb string) string {
+func stretchWords(stretches []Stretch, verb string) string {
+	var list []Stretch
+	for _, s := range stretches { // those that differ in what is not told are one
+		if last := len(list) - 1; last >= 0 && list[last].name == s.name {
+			list[last].To = s.To
+			continue
+		}
+		list = append(list, s)
+	}
 	if len(list) == 1 {
-		return fmt.Sprintf("%s %s at every size", list[0].Protocol, verb)
+		return fmt.Sprintf("%s %s at every size", list[0].name, verb)
 	}
 	parts := make([]string, len(list))
 	for i, s := range list {
 		from, to := configs.FormatSize(s.From), configs.FormatSize(s.To)
 		switch {
 		case i == 0:
-			parts[i] = fmt.Sprintf("%s %s up to %s", s.Protocol, verb, to)
+			parts[i] = fmt.Sprintf("%s %s up to %s", s.name, verb, to)
 		case i == len(list)-1:
-			parts[i] = fmt.Sprintf("%s from %s", s.Protocol, from)
+			parts[i] = fmt.Sprintf("%s from %s", s.name, from)
 		case s.From == s.To:
-			parts[i] = fmt.Sprintf("%s at %s", s.Protocol, from)
+			parts[i] = fmt.Sprintf("%s at %s", s.name, from)
 		default:
-			parts[i] = fmt.Sprintf("%s from %s to %s", s.Protocol, from, to)
+			parts[i] = fmt.Sprintf("%s from %s to %s", s.name, from, to)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -147,8 +162,8 @@ func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) e
 	}
 	var notes []string
 	label := "Avg bus bandwidth    : "
-	for _, p := range sum.Protocols {
-		notes = append(notes, label+p.Protocol+" "+figure(p.BusBW))
+	for _, a := range sum.Averages {
+		notes = append(notes, label+a.name+" "+figure(a.BusBW))
 		label = strings.Repeat(" ", len(label))
 	}
 	notes = append(notes, folded(stretchWords(sum.Ahead, "is ahead"), 78)...)

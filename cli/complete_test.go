@@ -92,6 +92,8 @@ func TestOffers(t *testing.T) {
 		{Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},
 		{Process, "connect -c ", []string{"ping", "all-reduce"}, []string{"local"}},
 		{Process, "bench all-reduce --protocol eager,", []string{"eager,rendezvous-read"}, []string{"eager,eager"}},
+		{Process, "bench all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "all"}, nil},
+		{Process, "bench all-reduce --algorithm ring,", []string{"ring,tree", "ring,inbox"}, []string{"ring,ring"}},
 		{Process, "bench all-reduce --begin ", []string{"4K"}, nil},
 		{Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
 		{Process, "query ", []string{"soft:lo"}, nil},
@@ -102,6 +104,8 @@ func TestOffers(t *testing.T) {
 		{Line, "ar --op ", []string{"sum", "max"}, nil},
 		{Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
 		{Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
+		{Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox"}, []string{"rd"}},
+		{Line, "all-reduce --protocol d", []string{"direct"}, []string{"eager"}},
 	} {
 		got, directive := offeredFor(c.where, strings.Split(c.line, " ")...)
 		for _, w := range c.want {

@@ -12,13 +12,14 @@ import (
 // Measurement is the result of one collective operation at one size. The JSON
 // names are a contract with scripts.
 type Measurement struct {
-	Command   string  `json:"command"` // all-reduce, reduce-scatter or all-gather
-	OK        bool    `json:"ok"`
-	Bytes     uint64  `json:"bytes"` // of the whole vector
-	Count     uint64  `json:"count"` // elements of the whole vector
-	Type      string  `json:"type"`
-	Op        string  `json:"op"` // empty for all-gather, which reduces nothing
-	Protocol  string  `json:"protocol"`
+	Command  string `json:"command"` // all-reduce, reduce-scatter or all-gather
+	OK       bool   `json:"ok"`
+	Bytes    uint64 `json:"bytes"` // of the whole vector
+	Count    uint64 `json:"count"` // elements of the whole vector
+	Type     string `json:"type"`
+	Op       string `json:"op"` // empty for all-gather, which reduces nothing
+	Protocol string `json:"protocol"`
+	// Algorithm is what ran, as Protocol is: never auto.
 	Algorithm string  `json:"algorithm"`
 	Ranks     int     `json:"ranks"`
 	InPlace   bool    `json:"in_place"`
@@ -57,7 +58,7 @@ type RankMeasurement struct {
 // Columns is 79 characters wide for vectors below 10 GB.
 func (m Measurement) Columns() []render.Column {
 	return []render.Column{
-		{Name: "operation", Width: 14, Left: true}, {Name: "protocol", Width: 16, Left: true},
+		{Name: "operation", Width: 14, Left: true}, {Name: "protocol", Width: 18, Left: true},
 		{Name: "bytes", Width: 10}, {Name: "p50 us", Width: 8}, {Name: "p99 us", Width: 8},
 		{Name: "GB/s bus", Width: 8}, {Name: "wrong", Width: 7},
 	}
@@ -65,7 +66,7 @@ func (m Measurement) Columns() []render.Column {
 
 // Cells implements render.Record.
 func (m Measurement) Cells() []render.Cell {
-	return append(render.Texts(m.Command, m.Protocol, strconv.FormatUint(m.Bytes, 10),
+	return append(render.Texts(m.Command, shortWay(m.Algorithm, m.Protocol), strconv.FormatUint(m.Bytes, 10),
 		figure(m.Time.P50), figure(m.Time.P99), figure(m.BusBW)), wrongCell(m.Wrong))
 }
 

@@ -31,7 +31,7 @@ func (o operation) bytes() uint64 { return uint64(o.count) * uint64(o.typ.Size()
 
 // String is the operation in an error or on the progress line.
 func (o operation) String() string {
-	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), o.options.Protocol)
+	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), way{o.options.Algorithm, o.options.Protocol})
 }
 
 const (
@@ -68,7 +68,7 @@ func operationFlags(fs *pflag.FlagSet) {
 	fs.Bool("per-rank", false, "show every rank's own times, too")
 }
 
-var settingsOfOperation = []string{"protocol", "segment", "depth"}
+var settingsOfOperation = []string{"algorithm", "protocol", "segment", "depth"}
 
 // setting returns a setting's value: the command's own flag, or what the session
 // has.
@@ -82,33 +82,14 @@ func (s *Session) setting(call Call, name string) (configs.Value, error) {
 	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
 }
 
-// protocols returns the protocols to use: one, or in a bench as many as are
-// compared.
-func (s *Session) protocols(call Call) ([]collective.Protocol, error) {
-	if f := call.Flags.Lookup("protocol"); f != nil && f.Changed {
-		if list, ok := f.Value.(*protocolList); ok {
-			return *list, nil
-		}
-	}
-	name, err := s.setting(call, "protocol")
-	if err != nil {
-		return nil, err
-	}
-	p, err := collective.ParseProtocol(name.String())
-	if err != nil {
-		return nil, usageError("%w", err)
-	}
-	return []collective.Protocol{p}, nil
-}
-
-// callOptions reads protocol, segment and depth. What was not set anywhere is
+// callOptions reads algorithm, protocol, segment and depth. What was not set anywhere is
 // left to the library, which chooses by the size.
 func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
-	protocols, err := s.protocols(call)
+	ways, err := s.ways(call)
 	if err != nil {
 		return o, err
 	}
-	o.Protocol = protocols[0]
+	o = ways[0].in(o)
 	segment, err := s.setting(call, "segment")
 	if err != nil {
 		return o, err
@@ -230,7 +211,7 @@ func runOperation(ctx context.Context, s *Session, call Call) error {
 
 // verdict is the error that a measurement amounts to: the same on all ranks.
 func (m Measurement) verdict(floor float64) error {
-	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.Protocol)
+	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, shortWay(m.Algorithm, m.Protocol))
 	switch {
 	case m.Wrong != nil && *m.Wrong > 0:
 		return sharedError(ExitCritical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)

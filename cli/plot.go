@@ -20,7 +20,7 @@ const (
 )
 
 // plotMarks draw the curves, one each. They differ without colour, too.
-var plotMarks = []string{"•", "o", "+"}
+var plotMarks = []string{"•", "o", "+", "x", "*", "#", "@", "%"}
 
 // plotOf plots busbw against size, whose axis has the same distance from each
 // size to the next. There is none for a single size.
@@ -30,12 +30,12 @@ func plotOf(rows []CompareRow) []string {
 	}
 	curves := make([][]float64, len(rows[0].Each))
 	marks, legend := make([]asciigraph.CharSet, len(curves)), make([]string, len(curves))
-	for i, m := range rows[0].Each {
+	for i := range rows[0].Each {
 		for _, r := range rows {
 			curves[i] = append(curves[i], r.Each[i].BusBW)
 		}
 		mark := plotMarks[i%len(plotMarks)]
-		marks[i], legend[i] = asciigraph.CreateCharSet(mark), mark+" "+m.Protocol
+		marks[i], legend[i] = asciigraph.CreateCharSet(mark), mark+" "+rows[0].Ways.label(rows[0].Ways[i])
 	}
 	text := asciigraph.PlotMany(curves, asciigraph.Height(plotHeight), asciigraph.Width(plotWidth), asciigraph.LowerBound(0),
 		asciigraph.SeriesChars(marks...), asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf("%6s", figure(v)) }))

@@ -35,8 +35,8 @@ func (s *Session) selfCheck(ctx context.Context) error {
 	worst := error(nil)
 	for _, op := range []collective.Operation{collective.OpReduceScatter, collective.OpAllGather, collective.OpAllReduce} {
 		for _, protocol := range collective.Protocols() {
-			if protocol == collective.Auto {
-				continue // it stands for one of the others
+			if protocol == collective.Auto || protocol == collective.Direct {
+				continue // the one stands for others, the other is not every ring's
 			}
 			o := operation{
 				op: op, typ: reduce.Float32, red: reduce.Sum, count: selfCheckBytes / reduce.Float32.Size(),

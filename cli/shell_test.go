@@ -145,7 +145,7 @@ all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	noEscapes(t, "stdout", stdout)
-	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +eager +4096 .* 0$`, `(?m)^check4 +all-reduce`, `(?m)^\{"command":"all-reduce".*"wrong":0`, `(?m)^\(\d+\.\d{3} s\)$`} {
+	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +\S+ +4096 .* 0$`, `(?m)^check4 +all-reduce`, `(?m)^\{"command":"all-reduce".*"wrong":0`, `(?m)^\(\d+\.\d{3} s\)$`} {
 		if !regexp.MustCompile(want).MatchString(stdout) {
 			t.Errorf("no %s in\n%s", want, stdout)
 		}
@@ -225,7 +225,7 @@ func TestDumbTerminalsAndNoColor(t *testing.T) {
 		p := m.openWith(t, []string{env}, raw, "shell", "--index", "0", "--list", freshList(t, 1)[0])
 		p.prompt("no ring>")
 		p.run("connect", `(?m)^left +own +0 RTS`)
-		p.run("all-reduce --size 4K --check", `(?m)^all-reduce +eager +4096 .* 0$`)
+		p.run("all-reduce --size 4K --check", `(?m)^all-reduce +\S+ +4096 .* 0$`)
 		p.keys("C-d")
 		if code := p.left(); code != "0" {
 			t.Errorf("%s: exit code %s\n%s", name, code, p.screen())
@@ -270,10 +270,10 @@ func TestTypingInATerminal(t *testing.T) {
 
 	p.run("connect", `(?m)^left +own +0 RTS`)
 	p.run("set token-file-that-is-secret x", `ringcli: `)
-	p.run("all-reduce --size 4K --check", `(?m)^all-reduce +eager +4096 .* 0$`)
+	p.run("all-reduce --size 4K --check", `(?m)^all-reduce +\S+ +4096 .* 0$`)
 	p.keys("Enter") // again
 	p.await("the same again", func(s string) bool {
-		return len(regexp.MustCompile(`(?m)^all-reduce +eager +4096`).FindAllString(s, -1)) == 2 && promptOnScreen.MatchString(s)
+		return len(regexp.MustCompile(`(?m)^all-reduce +\S+ +4096`).FindAllString(s, -1)) == 2 && promptOnScreen.MatchString(s)
 	})
 	p.run("reset", `(?m)^left +own +0 RESET`)
 	before := p.screen()

@@ -100,7 +100,7 @@ func TestEverySettingByFlagEnvAndFile(t *testing.T) {
 		"list": "x,y", "index": "3", "tcp-port": "99", "timeout": "1m0s", "device": "soft:lo",
 		"port": "2", "gid-index": "4", "mtu": "4096", "sl": "5", "traffic-class": "104",
 		"qp-timeout": "15", "retry-cnt": "2", "rnr-retry": "1", "min-rnr-timer": "13",
-		"protocol": "eager", "segment": "32K", "depth": "2", "slots": "16", "slot-size": "8K",
+		"algorithm": "tree", "protocol": "eager", "segment": "32K", "depth": "2", "slots": "16", "slot-size": "8K",
 		"output": "csv", "trace": "wire=debug", "trace-format": "json",
 	}
 	for _, s := range Settings {
@@ -210,7 +210,7 @@ func TestBadInputSaysWhatAndWhere(t *testing.T) {
 		"fraction":           {file: "depth: 1.5", want: `configuration: depth is 1.5, expected a whole number from 1 to 16 (from file f.yaml)`},
 		"truth as number":    {file: "port: true", want: `configuration: port is true, expected a whole number from 1 to 255 (from file f.yaml)`},
 		"map as text":        {file: "device: {}", want: `configuration: device is map[], expected text (from file f.yaml)`},
-		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write or rendezvous-read (from file f.yaml)`},
+		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write, rendezvous-read or direct (from file f.yaml)`},
 		"duration sans unit": {file: "timeout: 30", want: `configuration: timeout is 30, expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"duration below":     {file: "timeout: -1s", want: `configuration: timeout is "-1s", expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},
@@ -346,5 +346,24 @@ func TestAFlagOfTheCommandsOwn(t *testing.T) {
 	}
 	if c.IsSet("protocol") || c.String("protocol") != "auto" || c.Int("depth") != 2 {
 		t.Errorf("protocol is %q from %s, depth %d", c.String("protocol"), c.Get("protocol").Origin, c.Int("depth"))
+	}
+}
+
+// Another name of a value is the value, wherever it comes from.
+func TestAliases(t *testing.T) {
+	isolate(t)
+	t.Setenv("RINGCLI_ALGORITHM", "doubling")
+	c, err := Load(parsed(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.String("algorithm"); got != "recursive-doubling" {
+		t.Errorf("doubling is %s", got)
+	}
+	if c, err = c.With("algorithm", "rd"); err != nil || c.String("algorithm") != "recursive-doubling" {
+		t.Errorf("rd: %v", err)
+	}
+	if _, err := c.With("algorithm", "RD!"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("RD!: %v", err)
 	}
 }

@@ -32,6 +32,8 @@ type Setting struct {
 
 	// OneOf, if set, lists all values (String and Int).
 	OneOf []any
+	// Aliases are other names of some of them (String).
+	Aliases map[string]string
 	// Min and Max bound Int (as it is) and Size (bytes), if Max is above Min.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
@@ -63,7 +65,8 @@ var Settings = []Setting{
 	{Name: "min-rnr-timer", Kind: Int, Default: 12, Min: 0, Max: 31, Usage: "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)"},
 
 	// How collectives move their data.
-	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read"}, Usage: "protocol of collectives (auto: by size)"},
+	{Name: "algorithm", Kind: String, Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"}, Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling"}, Usage: "algorithm of collectives (auto: by size and by the table)"},
+	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"}, Usage: "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)"},
 	{Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a segment, the unit of pipelining"},
 	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16, Usage: "segments in flight"},
 	// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
@@ -161,6 +164,9 @@ func (s Setting) convert(raw any) (any, bool) {
 			return nil, false
 		}
 		text, err := cast.ToStringE(raw)
+		if name, ok := s.Aliases[text]; ok {
+			text = name
+		}
 		return text, err == nil
 	case Int:
 		// Not cast.ToInt, which takes true for 1 and cuts fractions off.

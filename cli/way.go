@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
+	"ringcli/configs"
+)
+
+// way is how an operation runs, as it is asked for: auto is what the library
+// chooses.
+type way struct {
+	algorithm collective.Algorithm
+	protocol  collective.Protocol
+}
+
+// String is "ring/eager"; of what is left to the library nothing is said.
+func (w way) String() string {
+	switch {
+	case w.protocol == collective.Auto:
+		return w.algorithm.String()
+	case w.algorithm == collective.AlgorithmAuto:
+		return w.protocol.String()
+	}
+	return w.algorithm.String() + "/" + w.protocol.String()
+}
+
+// wayOf is how an operation is going to run.
+func wayOf(p collective.Plan) way { return way{p.Algorithm, p.Protocol} }
+
+// in returns the call's options with the way in them.
+func (w way) in(o collective.CallOptions) collective.CallOptions {
+	o.Algorithm, o.Protocol = w.algorithm, w.protocol
+	return o
+}
+
+// shortWay names a way in a column: by the protocol alone where the ring runs,
+// which has most of them, and by the algorithm alone where that runs eagerly, as
+// most do. JSON has both.
+func shortWay(algorithm, protocol string) string {
+	switch {
+	case protocol == collective.Direct.String():
+		return algorithm + "/" + protocol
+	case algorithm == collective.AlgorithmRing.String():
+		return protocol
+	}
+	return algorithm
+}
+
+// ways are those that are compared, in the order in which they were asked for.
+type ways []way
+
+// label names one of them, or what auto takes, by what they differ in.
+func (list ways) label(w way) string {
+	first := list[0]
+	oneAlgorithm := !slices.ContainsFunc(list, func(o way) bool { return o.algorithm != first.algorithm })
+	oneProtocol := !slices.ContainsFunc(list, func(o way) bool { return o.protocol != first.protocol })
+	switch {
+	case oneAlgorithm && w.algorithm == first.algorithm:
+		return w.protocol.String()
+	case oneProtocol && (first.protocol == collective.Auto || w.protocol == first.protocol):
+		return w.algorithm.String()
+	}
+	return w.String()
+}
+
+// choices is the value of a bench's --protocol and --algorithm: a setting's value
+// elsewhere, and here several of them, which are compared.
+type choices[T collective.Protocol | collective.Algorithm] struct {
+	list  []T
+	what  string
+	parse func(string) (T, error)
+	all   []T // the first is auto
+}
+
+type (
+	protocolList  = choices[collective.Protocol]
+	algorithmList = choices[collective.Algorithm]
+)
+
+func newProtocolList() *protocolList {
+	return &protocolList{what: "protocol", parse: collective.ParseProtocol, all: collective.Protocols()}
+}
+
+func newAlgorithmList() *algorithmList {
+	return &algorithmList{what: "algorithm", parse: collective.ParseAlgorithm, all: collective.Algorithms()}
+}
+
+// allChoices stands for all but auto.
+const allChoices = "all"
+
+func (c *choices[T]) String() string  { return strings.Join(texts(c.list), ",") }
+func (c *choices[T]) Type() string    { return "list" }
+func (c *choices[T]) Words() []string { return append(texts(c.all), allChoices) }
+func (c *choices[T]) Set(text string) error {
+	if strings.EqualFold(strings.TrimSpace(text), allChoices) {
+		c.list = slices.Clone(c.all[1:])
+		return nil
+	}
+	var list []T
+	for name := range strings.SplitSeq(text, ",") {
+		v, err := c.parse(name)
+		switch {
+		case err != nil:
+			return err
+		case strings.TrimSpace(name) == "":
+			return fmt.Errorf("expected one %s, several separated by commas, such as %v,%v, or %s", c.what, c.all[1], c.all[2], allChoices)
+		case slices.Contains(list, v):
+			return fmt.Errorf("expected each %s once; %v is there twice", c.what, v)
+		}
+		list = append(list, v)
+	}
+	if len(list) > 1 && slices.Contains(list, c.all[0]) {
+		return fmt.Errorf("expected auto alone: it is one of the others at each size, and what it takes is marked")
+	}
+	c.list = list
+	return nil
+}
+
+func texts[T any](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = fmt.Sprint(v)
+	}
+	return out
+}
+
+// wayFlags declares a bench's --algorithm and --protocol; AddFlags leaves them
+// alone.
+func wayFlags(fs *pflag.FlagSet) {
+	for name, list := range map[string]interface {
+		pflag.Value
+	}{"algorithm": newAlgorithmList(), "protocol": newProtocolList()} {
+		setting, _ := configs.Lookup(name)
+		// The default is the table's own, which is valid.
+		_ = list.Set(fmt.Sprint(setting.Default))
+		fs.Var(list, setting.Name, setting.Usage+"; several, separated by commas, or all, are compared")
+	}
+}
+
+// asked returns what was asked for by a flag or a setting: one, or in a bench as
+// many as are compared.
+func asked[T collective.Protocol | collective.Algorithm](s *Session, call Call, name string, parse func(string) (T, error)) ([]T, error) {
+	if f := call.Flags.Lookup(name); f != nil && f.Changed {
+		if c, ok := f.Value.(*choices[T]); ok {
+			return c.list, nil
+		}
+	}
+	v, err := s.setting(call, name)
+	if err != nil {
+		return nil, err
+	}
+	one, err := parse(v.String())
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return []T{one}, nil
+}
+
+// possible leaves out of several ways what this ring or the library has not, and
+// says so.
+func (m *Member) possible(s *Session, o operation, list ways) (ways, error) {
+	var can ways
+	var last error
+	for _, w := range list {
+		if _, err := m.comm.Plan(o.op, o.count, o.typ, o.red, w.in(o.options)); err != nil {
+			if last = err; s.Out.Format() == render.Table {
+				if err := s.Out.Note(render.Faint, "left out: %v", err); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		can = append(can, w)
+	}
+	if len(can) == 0 {
+		return nil, last
+	}
+	return can, nil
+}
+
+// ways returns the ways to run an operation that were asked for: each algorithm
+// with each protocol that there is for it. Several protocols are the ring's unless
+// an algorithm is named.
+func (s *Session) ways(call Call) (ways, error) {
+	algorithms, err := asked(s, call, "algorithm", collective.ParseAlgorithm)
+	if err != nil {
+		return nil, err
+	}
+	protocols, err := asked(s, call, "protocol", collective.ParseProtocol)
+	if err != nil {
+		return nil, err
+	}
+	if len(protocols) > 1 && algorithms[0] == collective.AlgorithmAuto {
+		algorithms = []collective.Algorithm{collective.AlgorithmRing}
+	}
+	var list ways
+	for _, a := range algorithms {
+		for _, p := range protocols {
+			list = append(list, way{a, p})
+		}
+	}
+	return list, nil
+}
