@@ -22,9 +22,17 @@
 // pairs back to where Init found them. How far the ring is, State asks the queue
 // pairs; ranks that are walked and ranks that connect by themselves make one ring.
 //
+// # Beyond the ring
+//
+// The ring's two edges are enough for algorithms that go round. Mesh makes edges to
+// other ranks when an operation needs them first: each rank names its peers for a
+// purpose, all hear of it over the control ring, and the queue pairs come up as the
+// ring's did. Such edges are smaller, live until Close or Reset, and fail with the
+// ring. A rank has O(log n) of them at most, and in a small ring one to each other.
+//
 // # Who polls
 //
-// Both edges share one completion queue, and a completion that the wrong one
+// All edges share one completion queue, and a completion that the wrong one
 // polls is lost to the right one. So whoever polls has the ring's turn: a step,
 // an operation between Begin and End, or the pings of one neighbour, PingSide's
 // own and those that neighbours ask this rank to answer. The latter run on

@@ -9,7 +9,8 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// Side says which neighbour an edge leads to.
+// Side says which of a rank's edges one is: that to a neighbour, or one that Mesh
+// made, from FirstMesh on.
 type Side int
 
 // The two sides of a rank in the ring. Data flows from left to right.
@@ -19,13 +20,17 @@ const (
 )
 
 func (s Side) String() string {
-	if s == Left {
+	switch {
+	case s == Left:
 		return "left"
+	case s == Right:
+		return "right"
 	}
-	return "right"
+	return "mesh"
 }
 
-// Opposite returns the side at which the neighbour sees this edge.
+// Opposite returns the side at which the neighbour sees this edge, of the ring's
+// own.
 func (s Side) Opposite() Side { return 1 - s }
 
 const (
@@ -98,7 +103,7 @@ type QPInfo struct {
 	SlotSize  int           `json:"slot_size"` // bytes, header included
 }
 
-// Edge is one end of the queue pair to a neighbour, with the memory that the
+// Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
 // neighbour writes into and the buffers that its messages land in. It belongs to
 // who has the ring's turn: a step or an operation. Others may look at what is
 // exchanged under the ring's mu, under which the steps change it.
@@ -127,6 +132,9 @@ type Edge struct {
 
 	pinged bool // a ping has come back since RTS; guarded by the ring's mu
 }
+
+// String names the edge, for messages: "left edge to rank 2".
+func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side, e.Peer) }
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses. maxInline is the device's.

@@ -72,7 +72,7 @@ func (r *Ring) openDevice() error {
 	if r.device, err = r.context.QueryDevice(); err != nil {
 		return err
 	}
-	if err := enough(name, r.device); err != nil {
+	if err := enough(name, r.device, len(r.nodes)); err != nil {
 		return err
 	}
 	if r.port, err = path.QueryPort(r.context, r.opts.Port); err != nil {
@@ -87,7 +87,7 @@ func (r *Ring) openDevice() error {
 	if r.channel, err = r.context.CreateCompChannel(); err != nil {
 		return err
 	}
-	if r.cq, err = r.context.CreateCQ(2*(sendDepth+recvDepth), r.channel); err != nil {
+	if r.cq, err = r.context.CreateCQ(completions(len(r.nodes)), r.channel); err != nil {
 		return err
 	}
 	trace.Debug(trace.Ring, "device open", slog.String("device", name), slog.String("why", why), slog.String("address", r.local.String()),
@@ -106,18 +106,23 @@ func (r *Ring) openDevice() error {
 // rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).
 const rxeVendor = 0xffffff
 
-// enough tells whether a device can do what an edge needs. A limit of 0 is one
-// that the device does not tell.
-func enough(name string, d verbs.DeviceAttr) error {
+// completions is the capacity of the completion queue of a rank of a ring of n: for
+// all requests on its two edges and on those of a mesh.
+func completions(n int) int { return 2*(sendDepth+recvDepth) + meshMost(n)*(meshSend+meshRecv) }
+
+// enough tells whether a device can do what the edges of a rank of a ring of n
+// need. A limit of 0 is one that the device does not tell.
+func enough(name string, d verbs.DeviceAttr, n int) error {
+	edges := 2 + meshMost(n)
 	for _, l := range []struct {
 		attribute string
 		has, need int
 	}{
-		{"max_qp", d.MaxQP, 2}, {"max_qp_wr", d.MaxQPWR, max(sendDepth, recvDepth)}, {"max_cqe", d.MaxCQE, 2 * (sendDepth + recvDepth)},
-		{"max_sge", d.MaxSGE, sendSGEs}, {"max_mr", d.MaxMR, 4},
+		{"max_qp", d.MaxQP, edges}, {"max_qp_wr", d.MaxQPWR, max(sendDepth, recvDepth)}, {"max_cqe", d.MaxCQE, completions(n)},
+		{"max_sge", d.MaxSGE, sendSGEs}, {"max_mr", d.MaxMR, 2 * edges},
 	} {
 		if l.has > 0 && l.has < l.need {
-			return bootstrap.Usagef("%s has %s %d: a ring needs at least %d: use another --device", name, l.attribute, l.has, l.need)
+			return bootstrap.Usagef("%s has %s %d: a ring of %d needs at least %d: use another --device", name, l.attribute, l.has, n, l.need)
 		}
 	}
 	return nil

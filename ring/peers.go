@@ -59,7 +59,7 @@ type CompletionError struct {
 }
 
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("%s queue pair 0x%06x, to rank %d (%s): %v", e.Side, e.QPN, e.Peer, e.Node, e.Status.Err())
+	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Side, e.Peer, e.Node, e.QPN, e.Status.Err())
 	if hint := hints[e.Status]; hint != "" {
 		s += ": " + hint
 	}
@@ -91,10 +91,15 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		}
 	}
 	side, _, _ := ParseWRID(wc.ID)
-	if side != Left && side != Right {
+	var peer int
+	switch e := r.Edge(side); {
+	case side == Left || side == Right:
+		peer = r.neighbour(side)
+	case e != nil:
+		peer = e.Peer
+	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
-	peer := r.neighbour(side)
 	return &CompletionError{
 		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.mishaps.text(time.Now()),
 	}

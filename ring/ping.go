@@ -182,6 +182,10 @@ func (p *pinger) take(wc *verbs.Completion) error {
 	}
 	now := time.Now()
 	side, kind, index := ParseWRID(wc.ID)
+	if side >= FirstMesh {
+		p.r.Defer(*wc) // its peer is done with the ping, and ahead
+		return nil
+	}
 	switch kind {
 	case WRMessage:
 		p.unsent--

@@ -10,10 +10,14 @@ import (
 // Reset takes both queue pairs to RESET, whatever state they are in, ERR too, and
 // drops what was posted and what completed. They keep their numbers, and their
 // first PSNs unless Init is told another: Init, Exchange, RTR and RTS bring them
-// up again. Both ends of an edge need it. A Comm over the ring is to be closed
+// up again. Both ends of an edge need it. The edges of a mesh are dropped, to be
+// made anew when they are needed, so all ranks of one need it, too. A Comm over the ring is to be closed
 // before and made anew afterwards.
 func (r *Ring) Reset(ctx context.Context) error {
 	return r.attempt(ctx, "reset", r.mayReset, func(context.Context) error {
+		if err := r.dropMesh(); err != nil {
+			return err
+		}
 		for _, e := range r.edges {
 			if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil {
 				return fmt.Errorf("%s queue pair: %w", e.Side, err)

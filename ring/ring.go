@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,9 +74,11 @@ type Ring struct {
 	pd        verbs.PD
 	channel   verbs.CompChannel
 	cq        verbs.CQ
-	edges     [2]*Edge // guarded by mu where Fail and Close may meet
-	remote    [2]offer // by Exchange
-	pings     uint64   // calls of Ping, the sequence of its messages
+	edges     [2]*Edge         // guarded by mu where Fail and Close may meet
+	mesh      []*Edge          // by side from FirstMesh on; the same
+	meshes    map[string]*mesh // by purpose; guarded by mu
+	remote    [2]offer         // by Exchange
+	pings     uint64           // calls of Ping, the sequence of its messages
 
 	// Completions that came an operation too soon. They belong to who runs the
 	// operation.
@@ -149,8 +152,19 @@ func (r *Ring) Left() *Edge { return r.edges[Left] }
 // Right returns the edge that data goes to, after Init.
 func (r *Ring) Right() *Edge { return r.edges[Right] }
 
-// Edge returns the edge at a side, after Init.
-func (r *Ring) Edge(s Side) *Edge { return r.edges[s] }
+// Edge returns the edge at a side: those of the ring after Init, those of a mesh
+// after Mesh. It returns nil for one that is not there. It is for who has the turn.
+func (r *Ring) Edge(s Side) *Edge {
+	switch {
+	case s < 0:
+		return nil
+	case s < FirstMesh:
+		return r.edges[s]
+	case int(s-FirstMesh) < len(r.mesh):
+		return r.mesh[s-FirstMesh]
+	}
+	return nil
+}
 
 // Context returns the open device, after Open.
 func (r *Ring) Context() verbs.Context { return r.context }
@@ -285,12 +299,12 @@ func (r *Ring) setFailed(err error) {
 	r.err, r.state = err, StateFailed
 	r.failed.Store(true)
 	r.turn.give(operating) // it may end without End now; nobody else polls any more
-	for _, e := range r.edges {
+	for _, e := range slices.Concat(r.edges[:], r.mesh) {
 		if e == nil || e.QP == nil {
 			continue
 		}
 		if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
-			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("side", e.Side.String()), slog.String("error", err.Error()))
+			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("edge", e.String()), slog.String("error", err.Error()))
 		}
 	}
 	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))
@@ -387,12 +401,7 @@ func (r *Ring) release(to State) error {
 		r.control = nil
 	}
 	r.mu.Unlock()
-	var errs []error
-	for _, e := range edges {
-		if e != nil {
-			errs = append(errs, e.close())
-		}
-	}
+	errs := []error{r.dropMesh(), closeAll(edges[:])}
 	if cq != nil {
 		errs = append(errs, cq.Close())
 	}

@@ -244,16 +244,23 @@ func counterMap(list []verbs.Counter) map[string]uint64 {
 // noted takes note of completions that were polled. It allocates nothing.
 func (r *Ring) noted(wc []verbs.Completion) {
 	for i := range wc {
-		for _, e := range r.edges {
-			if e == nil {
-				continue
-			}
-			if w, ok := e.QP.(*watch); ok && w.num == wc[i].QPN {
-				w.completed(&wc[i])
-				break
-			}
+		if !r.Edge(Side(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
+			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
 		}
 	}
+}
+
+// noted takes note of a completion, and tells whether it is one of this edge.
+func (e *Edge) noted(wc *verbs.Completion) bool {
+	if e == nil {
+		return false
+	}
+	w, ok := e.QP.(*watch)
+	if !ok || w.num != wc.QPN {
+		return false
+	}
+	w.completed(wc)
+	return true
 }
 
 func (f *Failure) String() string {

@@ -1,0 +1,368 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"slices"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+const (
+	// FirstMesh is the side of the first edge that Mesh made; those after it have
+	// the sides that follow.
+	FirstMesh Side = 2
+	// MeshSlots and MeshSlotSize are what a mesh edge has to receive into; the
+	// slots' headers of SlotHeader bytes come on top. An algorithm that needs more
+	// than the ring's two edges is one for small messages: a step of it has one
+	// vector of up to 32 KiB under way, and the next step's may come before that is
+	// taken out.
+	MeshSlots    = 8
+	MeshSlotSize = 32 << 10
+	// meshRecv and meshSend are the lengths of a mesh edge's queues: a WRITE_IMM for
+	// each slot, credits for them and a few messages, at twice the number.
+	meshRecv, meshSend = 32, 64
+)
+
+// meshRoom makes a mesh edge take 270 KiB, of which what is used becomes memory.
+var meshRoom = room{MeshSlots, MeshSlotSize + SlotHeader, meshRecv, meshSend}
+
+// meshMost is how many mesh edges a rank of a ring of n may have: to all others in
+// a small ring; else for recursive doubling and its folding, and for a tree, which
+// is O(log n).
+func meshMost(n int) int {
+	if n <= 8 {
+		return n - 1
+	}
+	return min(n-1, 2*bits.Len(uint(n-1))+4) // Len(n-1) is log2 n, rounded up
+}
+
+// mesh is what Mesh made for one purpose.
+type mesh struct {
+	peers []int
+	edges []*Edge // in the order of peers
+}
+
+// Mesh returns edges to some ranks, in the order of peers. They are beside the
+// ring's own two: a neighbour among them is reached over a second edge. Edges are
+// made when they are needed first, over the control ring, and are shared by all
+// purposes.
+//
+// It is collective: all ranks call it at the same place in their sequence of
+// operations, outside Begin and End, with the same purpose, each with its own
+// peers, which must name each other; a rank may have none. A purpose stands for one
+// set of peers on each rank: the second call with it returns at once, everywhere
+// and without a word to anybody, which is why all ranks must have made the first.
+//
+// An error names the purpose. Ranks that disagree, on the purpose or on peers, and
+// a rank that cannot make its edges are named on all ranks; a rank that does not
+// come within Options.Timeout is named with what it does. Without Options.ByHand
+// any error fails the ring.
+func (r *Ring) Mesh(ctx context.Context, purpose string, peers []int) ([]*Edge, error) {
+	r.mu.Lock()
+	known, failure := r.meshes[purpose], r.err
+	r.mu.Unlock()
+	switch {
+	case failure != nil:
+		return nil, failure
+	case known != nil && !slices.Equal(known.peers, peers):
+		return nil, bootstrap.Usagef("mesh %q: rank %d names peers %v, and named %v before: a purpose stands for one set of peers", purpose, r.rank, peers, known.peers)
+	case known != nil:
+		return known.edges, nil
+	}
+	m := &meshing{r: r, purpose: purpose, peers: peers}
+	err := r.attempt(ctx, m.String(), r.Usable, m.run)
+	return m.edges, err
+}
+
+// MeshEdges returns the edges that Mesh made, by side.
+func (r *Ring) MeshEdges() []*Edge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.mesh)
+}
+
+// meshTo returns the mesh edge to a rank, or nil. It needs mu or the turn.
+func (r *Ring) meshTo(rank int) *Edge {
+	for _, e := range r.mesh {
+		if e.Peer == rank {
+			return e
+		}
+	}
+	return nil
+}
+
+// meshing is a call of Mesh that has something to do.
+type meshing struct {
+	r       *Ring
+	purpose string
+	peers   []int
+	edges   []*Edge // the result
+	made    []*Edge // by this call
+}
+
+func (m *meshing) String() string { return fmt.Sprintf("mesh %q", m.purpose) }
+
+// word is what a rank says to all others in one round of a meshing.
+type word struct {
+	Problem string        `json:"problem,omitempty"` // why it cannot go on
+	Usage   bool          `json:"usage,omitempty"`   // the problem is one of usage
+	Peers   []int         `json:"peers,omitempty"`
+	Has     []int         `json:"has,omitempty"`    // peers that it has an edge to already
+	Offers  map[int]offer `json:"offers,omitempty"` // by peer
+}
+
+// run makes the edges that are missing somewhere. After each step all ranks hear how
+// it went everywhere: they go on together, or end with the same error and without
+// the edges.
+func (m *meshing) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.r.opts.Timeout)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			m.edges = nil
+			err = errors.Join(err, m.undo())
+		}
+	}()
+	r := m.r
+	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has()}, m.check())
+	if err != nil {
+		return err
+	}
+	if err := m.compare(said); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(said, func(w word) bool { return len(w.Has) < len(w.Peers) }) {
+		if err := m.build(ctx); err != nil {
+			return err
+		}
+	}
+	for _, peer := range m.peers {
+		m.edges = append(m.edges, r.meshTo(peer))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.meshes == nil {
+		r.meshes = make(map[string]*mesh)
+	}
+	r.meshes[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
+	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
+	return nil
+}
+
+// build takes the steps of a bring-up for the edges that are missing here, if any.
+// The last round is the barrier before the first may send.
+func (m *meshing) build(ctx context.Context) error {
+	r := m.r
+	offers, err := m.create()
+	said, err := m.round(ctx, "queue pairs of ", word{Offers: offers}, err)
+	if err != nil {
+		return err
+	}
+	remote := make([]offer, len(m.made))
+	for i, e := range m.made {
+		if remote[i], err = m.connect(e, said[e.Peer]); err != nil {
+			break
+		}
+	}
+	if _, err = m.round(ctx, "readiness of ", word{}, err); err != nil {
+		return err
+	}
+	for i, e := range m.made {
+		if err := r.rtsEdge(e, remote[i], Values{}); err != nil {
+			return m.at(e.Peer, err)
+		}
+	}
+	return nil
+}
+
+// at says which edge an error is about.
+func (m *meshing) at(peer int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("edge to %s: %w", m.r.nodeName(peer), err)
+}
+
+// round says a word and hears all. If a rank has a problem, all ranks return the
+// one of the first that has.
+func (m *meshing) round(ctx context.Context, what string, say word, problem error) ([]word, error) {
+	r := m.r
+	if problem != nil {
+		say = word{Problem: problem.Error(), Usage: IsUsage(problem)}
+	}
+	data, err := json.Marshal(say)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := r.control.GatherFor(ctx, what+m.String(), data)
+	if err != nil {
+		return nil, errors.Join(problem, err)
+	}
+	said := make([]word, len(parts))
+	for rank, part := range parts {
+		if err := json.Unmarshal(part, &said[rank]); err != nil {
+			return nil, fmt.Errorf("what %s says makes no sense: %w", r.nodeName(rank), err)
+		}
+	}
+	for rank, w := range said {
+		switch {
+		case w.Problem == "":
+		case rank == r.rank:
+			return nil, fmt.Errorf("%s: %w", r.nodeName(rank), problem)
+		case w.Usage:
+			return nil, bootstrap.Usagef("%s: %s", r.nodeName(rank), w.Problem)
+		default:
+			return nil, fmt.Errorf("%s: %s", r.nodeName(rank), w.Problem)
+		}
+	}
+	return said, nil
+}
+
+// check refuses peers that are none.
+func (m *meshing) check() error {
+	r := m.r
+	missing := 0
+	for i, peer := range m.peers {
+		switch {
+		case peer < 0 || peer >= len(r.nodes):
+			return bootstrap.Usagef("peer %d: expected 0 to %d, the ranks of the ring", peer, len(r.nodes)-1)
+		case peer == r.rank:
+			return bootstrap.Usagef("peer %d is this rank itself: expected others", peer)
+		case slices.Contains(m.peers[:i], peer):
+			return bootstrap.Usagef("peer %d is named twice: expected each once", peer)
+		case r.meshTo(peer) == nil:
+			missing++
+		}
+	}
+	if has, most := len(r.mesh), meshMost(len(r.nodes)); has+missing > most {
+		return bootstrap.Usagef("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
+			len(m.peers), has+missing, most, len(r.nodes))
+	}
+	return nil
+}
+
+// has lists the peers that there is an edge to.
+func (m *meshing) has() (list []int) {
+	for _, peer := range m.peers {
+		if m.r.meshTo(peer) != nil {
+			list = append(list, peer)
+		}
+	}
+	return list
+}
+
+// compare holds what all ranks said against each other. All come to the same end.
+func (m *meshing) compare(said []word) error {
+	name := m.r.nodeName
+	for rank, w := range said {
+		if slices.ContainsFunc(slices.Concat(w.Peers, w.Has), func(peer int) bool { return peer < 0 || peer >= len(said) }) {
+			return fmt.Errorf("%s names ranks outside the ring: do all ranks run the same ringcli?", name(rank))
+		}
+		for _, peer := range w.Peers {
+			if !slices.Contains(said[peer].Peers, rank) {
+				return bootstrap.Usagef("%s names %s as a peer, which names %v: expected peers that name each other", name(rank), name(peer), said[peer].Peers)
+			}
+		}
+		for _, peer := range w.Has {
+			if !slices.Contains(said[peer].Has, rank) {
+				return fmt.Errorf("%s has an edge to %s from before a reset there: reset on all ranks", name(rank), name(peer))
+			}
+		}
+	}
+	return nil
+}
+
+// create makes the edges that are missing, to INIT, and returns what their peers
+// must know.
+func (m *meshing) create() (map[int]offer, error) {
+	r := m.r
+	offers := make(map[int]offer)
+	for _, peer := range m.peers {
+		if r.meshTo(peer) != nil {
+			continue
+		}
+		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, r.pd, r.cq, r.device.MaxInline, meshRoom)
+		if err != nil {
+			return nil, m.at(peer, err)
+		}
+		m.made = append(m.made, e)
+		r.mu.Lock()
+		r.mesh = append(r.mesh, e)
+		r.mu.Unlock()
+		err = r.describe(e)
+		if err == nil {
+			err = r.initEdge(e, Values{})
+		}
+		if err != nil {
+			return nil, m.at(peer, err)
+		}
+		offers[peer] = r.offer(e)
+	}
+	return offers, nil
+}
+
+// connect takes an edge to RTR with what its peer said.
+func (m *meshing) connect(e *Edge, said word) (offer, error) {
+	r := m.r
+	remote, ok := said.Offers[r.rank]
+	if !ok {
+		return remote, m.at(e.Peer, errors.New("its rank offers no queue pair"))
+	}
+	r.mu.Lock()
+	e.Remote = remote.QPInfo
+	r.mu.Unlock()
+	return remote, m.at(e.Peer, r.rtrEdge(e, remote, Values{}))
+}
+
+// undo takes back the edges that were made.
+func (m *meshing) undo() error {
+	if len(m.made) == 0 {
+		return nil
+	}
+	r := m.r
+	r.mu.Lock()
+	r.mesh = r.mesh[:min(len(r.mesh), int(m.made[0].Side-FirstMesh))]
+	r.mu.Unlock()
+	return closeAll(m.made)
+}
+
+// dropMesh releases all mesh edges. The caller has the turn.
+func (r *Ring) dropMesh() error {
+	r.mu.Lock()
+	edges := r.mesh
+	r.mesh, r.meshes = nil, nil
+	r.mu.Unlock()
+	return closeAll(edges)
+}
+
+func closeAll(edges []*Edge) error {
+	var errs []error
+	for _, e := range edges {
+		if e != nil {
+			errs = append(errs, e.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Awaited returns a control operation that another rank has begun and that this
+// one has to begin next: what it is and who began it, as in `mesh "inbox" of rank 3
+// (c)`. It is for a rank that waits for others in vain: they may be in another
+// operation, or just ahead.
+func (r *Ring) Awaited() (purpose string, by bool) {
+	control, err := r.controlRing()
+	if err != nil {
+		return "", false
+	}
+	purpose, rank, ok := control.Ahead()
+	if !ok {
+		return "", false
+	}
+	return purpose + " of " + r.nodeName(rank), true
+}
