@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringcli/collective/reduce"
@@ -48,6 +49,7 @@ type Comm struct {
 	rank, size int
 	epoch      uint32
 	slot       int // bytes of payload
+	table      atomic.Pointer[Table]
 
 	// turn is held by whoever runs an operation. A channel hands it on in the
 	// order of arrival, which a mutex does not, and can be waited for together
@@ -87,6 +89,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 		o.Timeout = DefaultTimeout
 	}
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
+	c.table.Store(&o.Table)
 	if c.size == 1 {
 		return c, nil
 	}
@@ -127,6 +130,19 @@ func (c *Comm) err() error {
 	return c.failure
 }
 
+// SetTable gives the Comm another table, from its next operation on. It must be
+// the same on all ranks, between the same two operations of each.
+func (c *Comm) SetTable(t Table) error {
+	if err := t.Validate(); err != nil {
+		return fmt.Errorf("collective: %w", err)
+	}
+	c.table.Store(&t)
+	return nil
+}
+
+// Table returns the table in force.
+func (c *Comm) Table() Table { return *c.table.Load() }
+
 // Plan tells how an operation is going to run, without running it.
 func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (Plan, error) {
 	k, err := c.plan(op, count, t, red, o)
@@ -142,7 +158,7 @@ func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o Cal
 	if c.size == 1 {
 		slot = maxSegment // nothing is sent
 	}
-	return plan(op, count, t, red, c.size, slot, c.options.Table, o)
+	return plan(op, count, t, red, c.size, slot, *c.table.Load(), o)
 }
 
 // AllReduce reduces count elements over all ranks; every rank gets the whole
