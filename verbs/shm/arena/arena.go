@@ -74,7 +74,7 @@ func Create(length uint64) (*Arena, error) {
 	}
 	a := &Arena{
 		id: lastID.Add(1), addr: block.Addr(), n: block.Len(), block: block,
-		fd: fd, readOnly: -1, holders: make(map[*conn]struct{}),
+		fd: fd, holders: make(map[*conn]struct{}),
 	}
 	tableMu.Lock()
 	defer tableMu.Unlock()
@@ -118,7 +118,7 @@ func machineMemory() uint64 {
 	if unix.Sysinfo(&info) != nil {
 		return 0
 	}
-	return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
+	return (info.Totalram + info.Totalswap) * uint64(info.Unit)
 }
 
 // advice says what to do about an error of getting memory or descriptors.
@@ -197,15 +197,9 @@ func (a *Arena) Free() error {
 	}
 	clear(a.holders)
 	err := errors.Join(a.block.Free(), unix.Close(a.fd))
-	if a.readOnly >= 0 {
-		err = errors.Join(err, unix.Close(a.readOnly))
-	}
-	a.block, a.fd, a.readOnly = nil, -1, -1
+	a.block, a.fd = nil, -1
 	return err
 }
-
-// descriptors is where the kernel shows a process its descriptors.
-var descriptors = "/proc/self/fd/"
 
 // hand queues a descriptor of the arena for c, which will hear of its end. It is
 // queued under the lock, so that the news of the end always comes after it.
@@ -215,18 +209,14 @@ func (a *Arena) hand(c *conn, writable bool) error {
 	if a.block == nil {
 		return errFreed(a.id)
 	}
-	fd := a.fd
-	if !writable {
-		if a.readOnly < 0 {
-			// Without /proc the peer gets the memfd itself and maps it read-only.
-			a.readOnly, _ = unix.Open(descriptors+strconv.Itoa(a.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		if a.readOnly >= 0 {
-			fd = a.readOnly
-		}
-	}
 	// A descriptor of its own, because Free may come before it is sent.
-	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := -1, error(nil)
+	if !writable {
+		fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(a.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if writable || err != nil { // without /proc the peer gets the memfd and maps it read-only
+		fd, err = unix.FcntlInt(uintptr(a.fd), unix.F_DUPFD_CLOEXEC, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("duplicate the descriptor of arena %d: %w; %s", a.id, err, advice(err))
 	}

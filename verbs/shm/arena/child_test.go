@@ -3,6 +3,7 @@ package arena
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -86,12 +87,48 @@ func (c *childState) obey(line string) (answer string, err error) {
 		answer = fmt.Sprint(memory.Addr(c.heap), len(c.heap))
 	case "limit":
 		err = unix.Setrlimit(int(a), &unix.Rlimit{Cur: b, Max: b})
+	case "nofiles": // no more than are open
+		var next int
+		if next, err = unix.Dup(0); err == nil {
+			err = errors.Join(unix.Close(next), unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: uint64(next)}))
+		}
+	case "noproc": // in a mount namespace of its own
+		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == nil {
+			err = unix.Mount("none", "/proc", "tmpfs", 0, "")
+		}
+	case "read":
+		err = c.peer.ReadMemory(make([]byte, b), a)
+	case "busy": // for ever: dial, create, map, free
+		key, first, _ := strings.Cut(rest, " ")
+		_, _ = fmt.Sscan(first, &a)
+		go c.busy(parseKey(key), a)
 	case "close":
 		err = c.hub.Close()
 	default:
 		err = fmt.Errorf("what is %q?", line)
 	}
 	return "ok " + answer, err
+}
+
+// busy shares memory with the hub of key, both ways, until it is killed. The hub's
+// process has arenas from ID first on.
+func (c *childState) busy(key Key, first uint64) {
+	for id := first; ; id++ {
+		a, err := Create(1 << 16)
+		if err != nil {
+			panic(err)
+		}
+		p, err := c.hub.Dial(context.Background(), key)
+		if err != nil {
+			panic(err)
+		}
+		if _, _, err := p.Map(context.Background(), first+id%20, id%2 == 0); err != nil {
+			panic(err)
+		}
+		if err := errors.Join(a.Free(), p.Close()); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func parseKey(s string) (k Key) {
@@ -113,7 +150,7 @@ type child struct {
 // spawn starts a child whose hub listens.
 func spawn(t *testing.T, attributes ...func(*exec.Cmd)) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0]), key: randomKey()}
+	c := &child{t: t, cmd: exec.Command("/proc/self/exe"), key: randomKey()}
 	c.cmd.Env = append(os.Environ(), childVariable+"=1")
 	c.cmd.Stderr = os.Stderr
 	for _, f := range attributes {
@@ -128,7 +165,7 @@ func spawn(t *testing.T, attributes ...func(*exec.Cmd)) *child {
 		t.Fatal(err)
 	}
 	c.out = bufio.NewReader(out)
-	if err := c.cmd.Start(); err != nil {
+	if err := c.cmd.Start(); err != nil { // with namespaces or another user it may be forbidden
 		t.Skipf("start a child process: %v", err)
 	}
 	t.Cleanup(c.kill)

@@ -2,8 +2,10 @@ package arena
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,19 +58,30 @@ func TestProcessesShare(t *testing.T) {
 // A view that is only for reading cannot be written by mistake: the writer dies,
 // not the memory.
 func TestReadOnlyViewFaults(t *testing.T) {
-	for _, where := range []string{"/proc/self/fd/", "/proc/none/"} {
-		old := descriptors
-		descriptors = where
-		c, h, x := spawn(t, func(c *exec.Cmd) { c.Stderr = nil }), listen(t), create(t, 100)
-		c.do("dial %s", h.Key())
-		at := c.do("map %d 0", x.ID())
-		if answer := c.try("scribble %d 9", at[0]); answer != "" {
-			t.Errorf("descriptors in %s: writing a read-only view: %s", where, answer)
-		}
-		if got := x.Bytes()[0]; got != 0 {
-			t.Errorf("descriptors in %s: the owner sees %d, want 0", where, got)
-		}
-		descriptors = old
+	for _, proc := range []bool{true, false} {
+		t.Run(fmt.Sprintf("proc=%t", proc), func(t *testing.T) {
+			var owner *child
+			if proc {
+				owner = spawn(t)
+			} else {
+				owner = spawn(t, inNamespace(syscall.CLONE_NEWNS))
+				owner.do("noproc")
+			}
+			writer := spawn(t, func(c *exec.Cmd) { c.Stderr = nil }) // its last words are long
+			id := owner.do("create 100")[0]
+			writer.do("dial %s", owner.key)
+			writer.do("scribble %d 9", writer.do("map %d 1", id)[0])
+			if got := owner.do("peek 0")[0]; got != 9 {
+				t.Errorf("written through a writable view: the owner sees %d, want 9", got)
+			}
+			at := writer.do("map %d 0", id)[0]
+			if answer := writer.try("scribble %d 8", at); answer != "" {
+				t.Errorf("writing a read-only view: %s", answer)
+			}
+			if got := owner.do("peek 0")[0]; got != 9 {
+				t.Errorf("the owner sees %d, want 9", got)
+			}
+		})
 	}
 }
 
