@@ -25,11 +25,10 @@ type Arena struct {
 	n     int
 	freed atomic.Bool
 
-	mu       sync.Mutex         // guards what follows
-	block    *memory.Block      // nil once freed
-	fd       int                // the memfd
-	readOnly int                // a descriptor of it that cannot be mapped writable; -1 until one is asked for
-	holders  map[*conn]struct{} // who was given a descriptor and hears of the end
+	mu      sync.Mutex         // guards what follows
+	block   *memory.Block      // nil once freed
+	fd      int                // the memfd
+	holders map[*conn]struct{} // who was given a descriptor and hears of the end
 }
 
 var (

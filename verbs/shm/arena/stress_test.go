@@ -182,3 +182,56 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		t.Errorf("%d descriptors, %d arena mappings and %d bytes left, want %d, %d and %d", f, m, l, files, maps, live)
 	}
 }
+
+// One that asks and does not read holds up nobody: not who frees, not who closes.
+func TestPeerThatDoesNotRead(t *testing.T) {
+	files, live := descriptorsOpen(t), memory.Live()
+	h := listen(t)
+	sock := stranger(t, h)
+	var all []*Arena
+	for range 1000 { // more than the socket's buffer holds answers
+		x := create(t, 1)
+		all = append(all, x)
+		if err := transmit(sock, message{kind: kindMap, id: x.ID(), fd: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func() (n int) {
+		for _, x := range all {
+			x.mu.Lock()
+			n += len(x.holders)
+			x.mu.Unlock()
+		}
+		return n
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for held() < len(all) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d questions are answered", held(), len(all))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if descriptorsOpen(t) < files+len(all)+10 {
+		t.Fatal("nothing is queued: the peer's buffer holds it all")
+	}
+	done := make(chan error)
+	go func() {
+		var err error
+		for _, x := range all {
+			err = errors.Join(err, x.Free())
+		}
+		done <- errors.Join(err, h.Close())
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Free or Close waits for a peer that does not read")
+	}
+	_ = sock.Close()
+	if f, l := descriptorsOpen(t), memory.Live(); f != files || l != live {
+		t.Errorf("%d descriptors and %d bytes left, want %d and %d", f, l, files, live)
+	}
+}
