@@ -1,0 +1,106 @@
+package direct
+
+import (
+	"sync/atomic"
+
+	"ringcli/verbs/memory"
+)
+
+const (
+	// MinRanks and MaxRanks bound a team: all to all costs n-1 lines a rank.
+	MinRanks, MaxRanks = 2, 8
+
+	// lineBytes is what one control line takes: a cache line of 64 bytes, and the
+	// next, which some processors fetch along with it.
+	lineBytes = 128
+	// linePayload is what rides in a line behind its tag: 56 bytes, so that tag and
+	// payload are one cache line.
+	linePayload = 56
+	// InboxPiece is the most that an inbox takes at a time. It is the longest
+	// message that the inbox is meant for; longer ones come in pieces.
+	InboxPiece = 32 << 10
+
+	// slotBytes is the longest segment. Slots of 64 to 256 KiB and 2 to 4 MiB in
+	// all differ by less than a tenth; the shortest stays in L2 best.
+	slotBytes = 64 << 10
+	// slotDepth segments may lie in slots: one is filled, one is read, and two make
+	// up for ranks that do not run all the time.
+	slotDepth = 4
+
+	pageBytes = 4096
+)
+
+// The lines of a board that its owner alone writes.
+const (
+	callLine    = iota // digest and count of the owner's call
+	stagedLine         // steps whose input segments lie in the owner's slots
+	reducedLine        // steps of the owner's chunk that are complete
+	takenLine          // steps of the others' chunks that the owner has
+	ownLines
+)
+
+// line is control memory: a tag or a counter, and up to 56 bytes that belong to
+// it. The first word is accessed atomically only; the others are written before
+// it and read after it.
+type line [lineBytes / 8]uint64
+
+func (l *line) load() uint64       { return atomic.LoadUint64(&l[0]) }
+func (l *line) store(value uint64) { atomic.StoreUint64(&l[0], value) }
+
+// payload views the bytes that ride in the line.
+func (l *line) payload() []byte { return memory.AsBytes(l[1 : 1+linePayload/8]) }
+
+// layout is where things lie in a board of a team of n ranks:
+//
+//	own lines       call, staged, reduced, taken
+//	inbox lines     one per peer and parity, written by the peer
+//	inbox areas     InboxPiece bytes for each of these lines
+//	send slots      slotDepth times n-1 segments: the owner's input, for each peer
+//	result slots    slotDepth segments: the owner's chunk, complete
+//
+// An inbox entry for the owner itself is its scratch memory.
+type layout struct {
+	ranks                        int
+	areas, sends, results, bytes uint64 // offsets, and the size of it all
+}
+
+func layoutOf(ranks int) layout {
+	n := uint64(ranks)
+	l := layout{ranks: ranks}
+	l.areas = ((ownLines+2*n)*lineBytes + pageBytes - 1) / pageBytes * pageBytes
+	l.sends = l.areas + 2*n*InboxPiece
+	l.results = l.sends + slotDepth*(n-1)*slotBytes
+	l.bytes = l.results + slotDepth*slotBytes
+	return l
+}
+
+// BoardSize returns the bytes of control memory that each rank of a team of so
+// many ranks needs. It starts at a page, is mapped writable by all ranks, and is
+// zeroed before any of them makes its Team.
+func BoardSize(ranks int) uint64 { return layoutOf(ranks).bytes }
+
+func (l *layout) own(board uint64, which int) *line {
+	return &memory.Slice[line](board+uint64(which)*lineBytes, 1)[0]
+}
+
+// inbox returns the line of a board that rank from writes in rounds of a parity.
+func (l *layout) inbox(board uint64, from int, parity uint32) *line {
+	return &memory.Slice[line](board+(ownLines+2*uint64(from)+uint64(parity))*lineBytes, 1)[0]
+}
+
+// area returns the memory that belongs to that line.
+func (l *layout) area(board uint64, from int, parity uint32) []byte {
+	return memory.Bytes(board+l.areas+(2*uint64(from)+uint64(parity))*InboxPiece, InboxPiece)
+}
+
+// send returns the address of what the owner of the board has for a peer in a
+// step.
+func (l *layout) send(board, step uint64, owner, peer int) uint64 {
+	index := step%slotDepth*uint64(l.ranks-1) + uint64((peer-owner-1+l.ranks)%l.ranks)
+	return board + l.sends + index*slotBytes
+}
+
+// result returns the address of the owner's complete segment of a step.
+func (l *layout) result(board, step uint64) uint64 {
+	return board + l.results + step%slotDepth*slotBytes
+}

@@ -1,0 +1,30 @@
+// Package direct computes collectives among the ranks of one host, two to eight,
+// over memory that they share: with loads, stores and atomics, and with no device,
+// queue pair or message. It knows nothing of how the memory came to be shared.
+//
+// # Use
+//
+// Each rank provides a board, BoardSize bytes of zeroed control memory that all
+// ranks map writable, and makes a [Team] of the boards' local addresses. Then all
+// ranks make the same calls in the same order, with one of two engines, which
+// differ in the order of operands and so, for floats, in bits:
+//
+//   - [Team.Inbox] for small vectors: everybody writes into everybody's board and
+//     reduces in the order of ranks. Any buffers; nothing of them is mapped.
+//   - [Team.Pull] for long ones: each rank reduces its own chunk, reading its
+//     peers' buffers in place where these are mapped, in the order of the ring,
+//     and the others pull the result.
+//
+// Both take all-reduce, reduce-scatter, all-gather and barrier, any count, in place
+// or not, and both wait by themselves: for a few microseconds by spinning, then
+// by yielding to other processes, in the end by sleeping for up to a millisecond.
+// [Config.Stop] is asked meanwhile.
+//
+// # Trust
+//
+// Boards guard against mistakes, not against a hostile peer. A rank whose call
+// differs is named in a [DisagreementError]; a reference that leads nowhere is an
+// error of [Config.Map]; a counter that makes no sense ends in wrong data or in a
+// timeout, not in a fault. What a rank reads of a peer's buffer must stay mapped
+// until its call returns, whatever becomes of the peer.
+package direct

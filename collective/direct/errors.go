@@ -1,0 +1,39 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrTimeout: no progress for Config.Timeout. It is a
+	// context.DeadlineExceeded.
+	ErrTimeout error = timeoutError{}
+	// ErrProtocol: a peer's control memory has what cannot be there.
+	ErrProtocol = errors.New("protocol violation")
+	// ErrUsage: a call that cannot be made.
+	ErrUsage = errors.New("invalid use")
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string        { return "no progress" }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// DisagreementError says that two ranks make different calls at the same place.
+type DisagreementError struct {
+	Rank, Peer int
+	// Digest and Count are of the peer's call.
+	Digest, Count uint64
+	// Epoch: the calls are the same, so what differs is the epoch.
+	Epoch bool
+}
+
+func (e *DisagreementError) Error() string {
+	what := fmt.Sprintf("a different call than rank %d: digest %#x, count %d", e.Rank, e.Digest, e.Count)
+	if e.Epoch {
+		what = fmt.Sprintf("the same call as rank %d, but in another epoch", e.Rank)
+	}
+	return fmt.Sprintf("rank %d makes %s; all ranks must make the same calls in the same order", e.Peer, what)
+}

@@ -1,0 +1,113 @@
+package direct
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// An exchange is a round in which every rank gives every other one something and
+// waits until it has something from each. Rank a writes into the inbox that it
+// has in b's board: payload first, then the tag, which the round makes different
+// from all before.
+//
+// Two sets of inboxes, by the round's parity, are enough, and no barrier ends a
+// round. Rank a writes in round i+2 where it wrote in round i. Before that it
+// completed round i+1, for which it had b's tag of i+1, and b wrote that after it
+// had done with what came in round i. So a never overwrites what b still needs.
+// For the same reason what b finds in an inbox is of its round or of the one two
+// before, if its peer keeps to the rules.
+
+// open begins a round.
+func (t *Team) open() (parity uint32) {
+	t.round++
+	t.tag = uint64(t.round)<<32 | uint64(t.fold.value)
+	return t.round & 1
+}
+
+// put gives a peer its payload of the round.
+func (t *Team) put(p *peer, parity uint32, payload []byte) {
+	l := p.out[parity]
+	switch n := len(payload); {
+	case n == 8:
+		l[1] = binary.NativeEndian.Uint64(payload)
+	case n <= linePayload:
+		copy(l.payload(), payload)
+	default:
+		copy(p.outArea[parity], payload)
+	}
+	l.store(t.tag)
+}
+
+// get waits for a peer's payload of the round.
+func (t *Team) get(p *peer, parity uint32) error {
+	l := p.in[parity]
+	for {
+		got := l.load()
+		if got == t.tag {
+			break
+		}
+		if uint32(got>>32) == t.round {
+			return t.disagree(p)
+		}
+		if err := t.wait.step(); err != nil {
+			return t.fail(err)
+		}
+	}
+	t.wait.reset()
+	return nil
+}
+
+// payload is what a peer gave in the round.
+func (p *peer) payload(parity uint32, n int) []byte {
+	if n <= linePayload {
+		return p.in[parity].payload()[:n:n]
+	}
+	return p.inArea[parity][:n:n]
+}
+
+// disagree reads what the peer calls.
+func (t *Team) disagree(p *peer) error {
+	l := p.callAt
+	l.load()
+	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Digest: l[2], Count: l[3]}
+	e.Epoch = e.Digest == t.fold.digest && e.Count == t.fold.count
+	t.err = e
+	return e
+}
+
+// fail ends the call, and the team, with an error that tells what was awaited.
+func (t *Team) fail(err error) error {
+	t.err = fmt.Errorf("%w: rank %d, %s", err, t.rank, t.awaited())
+	return t.err
+}
+
+// awaited says where the rank is in its call, what it has, and what from whom it
+// has not.
+func (t *Team) awaited() string {
+	var b strings.Builder
+	switch t.phase {
+	case phaseInbox, phaseRefs:
+		what := fmt.Sprintf("piece %d of %d", t.piece+1, t.parts)
+		if t.phase == phaseRefs {
+			what = "where the buffers are"
+		}
+		fmt.Fprintf(&b, "%s, %s (round %d):", t.op, what, t.round)
+		for r := range t.peers {
+			if r == t.rank {
+				continue
+			}
+			switch tag := t.peers[r].in[t.round&1].load(); {
+			case tag == t.tag:
+				fmt.Fprintf(&b, " rank %d's had come;", r)
+			case uint32(tag>>32) == t.round-2:
+				fmt.Fprintf(&b, " awaited from rank %d;", r)
+			default:
+				fmt.Fprintf(&b, " awaited from rank %d, whose inbox has round %d;", r, tag>>32)
+			}
+		}
+	case phaseSteps, phaseFinish:
+		t.progress(&b)
+	}
+	return strings.TrimSuffix(b.String(), ";")
+}

@@ -1,0 +1,373 @@
+package direct
+
+import (
+	"ringcli/collective/reduce"
+	"ringcli/verbs/memory"
+)
+
+// Pull performs a call over memory that the ranks read in place. Rank r reduces
+// chunk r in the order of a ring,
+//
+//	((x[r+1] op x[r+2]) op ...) op x[r]     (ranks modulo the team's size)
+//
+// step by step, a segment a step, from where the inputs are into its own receive
+// buffer, and the others copy each segment from there while it is in a cache.
+// Nobody writes into another rank's buffers. A buffer that is not mapped costs
+// its owner a copy into slots of its board, which are then read instead: the steps
+// are the same, whatever kinds of buffers the ranks have.
+//
+// Pull returns when no peer will read the buffers any more.
+func (t *Team) Pull(c *Call) error {
+	if c.Op == Barrier {
+		return t.Inbox(c)
+	}
+	if err := t.begin(c); err != nil {
+		return err
+	}
+	t.prepare(c)
+	if err := t.exchangeRefs(c); err != nil {
+		return err
+	}
+	t.phase = phaseSteps
+	for {
+		moved := t.advance()
+		if t.complete() {
+			break
+		}
+		if moved {
+			t.wait.reset()
+		} else if err := t.wait.step(); err != nil {
+			return t.fail(err)
+		}
+	}
+	return t.finish()
+}
+
+// stores is how a rank writes what it does not read again soon.
+type stores uint8
+
+const (
+	ordinary  stores = iota
+	streaming        // non-temporal, everywhere
+	mixed            // non-temporal into the own buffers; what peers read next goes through slots
+)
+
+// pulls is a Team's part of the pull engine.
+type pulls struct {
+	// base is the number of steps of all calls before. Counters and slots go by
+	// base plus the step, so that they need no reset.
+	base uint64
+	// What lies in each slot: base plus step, plus one.
+	sendUsed, resultUsed [slotDepth]uint64
+
+	// Of the present call.
+	typ          reduce.Type
+	reduction    reduce.Op
+	kernel       reduce.Kernel // nil in all-gather
+	elem         int           // bytes of an element
+	steps, width int           // and elements of a step
+	lo, hi       int           // the own chunk
+	input        uint64        // address of element 0 of the own input
+	output       uint64        // address of element 0 of the receive buffer
+	sendSlots    bool          // the own input goes through slots
+	resultSlots  bool          // the own chunk's result goes through slots
+	sendMapped   bool          // peers read the send buffer
+	recvMapped   bool          // peers read the receive buffer
+	gathers      bool          // the others' results are wanted
+	announce     bool          // peers want to know of each step that is reduced
+	release      bool          // peers want to know of each step that is taken
+	stores       stores
+
+	staged, reduced, taken int // own steps done
+}
+
+// view is where a peer's memory is in the present call.
+type view struct {
+	input  uint64 // address of element 0 of its input; 0: in its slots
+	output uint64 // address of element 0 of its result; 0: in its slots
+	lo, hi int    // its chunk
+	ready  bool   // its result was there from the start
+	got    int    // steps of its chunk taken
+	// Its counters as last seen.
+	stagedSeen, reducedSeen, takenSeen uint64
+}
+
+// segmentBytes is the length of a step for chunks of so many bytes: four steps at
+// least, so that ranks overlap, of no more than a slot takes.
+func segmentBytes(chunk int) int {
+	const shortest, unit = 16 << 10, 4 << 10
+	return min(max((chunk/4+unit-1)/unit*unit, shortest), slotBytes)
+}
+
+// prepare lays the call out.
+func (t *Team) prepare(c *Call) {
+	t.typ, t.reduction, t.kernel = c.Type, c.Reduction, nil
+	t.elem = c.Type.Size()
+	longest := (c.Count + t.ranks - 1) / t.ranks
+	t.width = segmentBytes(longest*t.elem) / t.elem
+	t.steps = max(1, (longest+t.width-1)/t.width)
+	t.lo, t.hi = reduce.Chunk(c.Count, t.ranks, t.rank)
+	offset := uint64(t.lo * t.elem)
+	t.input, t.output = c.Send.Addr, c.Recv.Addr
+	t.sendMapped, t.recvMapped = c.Send.Mapped, false
+	t.sendSlots, t.resultSlots, t.gathers = !c.Send.Mapped, false, true
+	t.announce, t.release = false, false
+	switch c.Op {
+	case AllReduce:
+		t.resultSlots = !c.Recv.Mapped || t.stores == mixed
+		t.recvMapped = !t.resultSlots
+		t.announce = true
+	case ReduceScatter:
+		t.output -= offset
+		t.gathers = false
+	case AllGather:
+		t.input -= offset
+		t.resultSlots, t.sendSlots = !c.Send.Mapped, false
+		t.announce = t.resultSlots
+	}
+	if c.Op != AllGather {
+		t.kernel = reduce.Lookup(c.Type, c.Reduction)
+	}
+	t.staged, t.reduced, t.taken = 0, 0, 0
+	for r := range t.peers {
+		p := &t.peers[r]
+		p.lo, p.hi = reduce.Chunk(c.Count, t.ranks, r)
+		p.got = 0
+	}
+}
+
+// span is the part of a chunk that a step moves.
+func (t *Team) span(lo, hi, step int) (from, to int) {
+	from = min(lo+step*t.width, hi)
+	return from, min(from+t.width, hi)
+}
+
+// advance does what there is to do, once each, and reports whether there was
+// anything: first what others wait for.
+func (t *Team) advance() bool {
+	moved := false
+	if t.sendSlots && t.staged < t.steps && t.staged < t.reduced+2 && t.sendSlotFree() {
+		t.stage()
+		moved = true
+	}
+	if t.reduced < t.steps && t.inputsThere() && (!t.resultSlots || t.resultSlotFree()) {
+		t.reduce()
+		moved = true
+	}
+	if t.gathers && t.take() {
+		moved = true
+	}
+	// With nothing else to do, work ahead.
+	if !moved && t.sendSlots && t.staged < t.steps && t.sendSlotFree() {
+		t.stage()
+		moved = true
+	}
+	return moved
+}
+
+// complete tells whether the own part is done.
+func (t *Team) complete() bool {
+	return t.reduced == t.steps && (!t.gathers || t.taken == t.steps) && (!t.sendSlots || t.staged == t.steps)
+}
+
+// see looks at a peer's counter if what was last seen is too low.
+func see(seen *uint64, l *line, want uint64) bool {
+	if *seen >= want {
+		return true
+	}
+	*seen = l.load()
+	return *seen >= want
+}
+
+// sendSlotFree tells whether all peers have read what is in the slot of the next
+// step to stage.
+func (t *Team) sendSlotFree() bool {
+	want := t.sendUsed[(t.base+uint64(t.staged))%slotDepth]
+	for k := 1; k < t.ranks; k++ {
+		if p := t.at(k); !see(&p.reducedSeen, p.reducedAt, want) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Team) resultSlotFree() bool {
+	want := t.resultUsed[(t.base+uint64(t.reduced))%slotDepth]
+	for k := 1; k < t.ranks; k++ {
+		if p := t.at(k); !see(&p.takenSeen, p.takenAt, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// stage copies the next segment of each peer's chunk into the slots.
+func (t *Team) stage() {
+	at := t.base + uint64(t.staged)
+	for k := 1; k < t.ranks; k++ {
+		p := t.at(k)
+		from, to := t.span(p.lo, p.hi, t.staged)
+		slot := memory.Bytes(t.layout.send(t.board, at, t.rank, p.rank), (to-from)*t.elem)
+		t.copy(slot, elems(t.input, from, to, t.elem), t.stores == streaming)
+	}
+	t.sendUsed[at%slotDepth] = at + 1
+	t.staged++
+	t.own.staged.store(at + 1)
+}
+
+// inputsThere tells whether the peers have what the next step reduces.
+func (t *Team) inputsThere() bool {
+	if t.kernel == nil {
+		return true
+	}
+	want := t.base + uint64(t.reduced) + 1
+	for k := 1; k < t.ranks; k++ {
+		if p := t.at(k); p.input == 0 && !see(&p.stagedSeen, p.stagedAt, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// take copies the next segment of each peer that has one ready.
+func (t *Team) take() bool {
+	moved := false
+	least := t.steps
+	for k := 1; k < t.ranks; k++ {
+		p := t.at(k)
+		if p.got < t.steps {
+			at := t.base + uint64(p.got)
+			if !p.ready && !see(&p.reducedSeen, p.reducedAt, at+1) {
+				least = min(least, p.got)
+				continue
+			}
+			from, to := t.span(p.lo, p.hi, p.got)
+			var data []byte
+			if p.output == 0 {
+				data = memory.Bytes(t.layout.result(p.board, at), (to-from)*t.elem)
+			} else {
+				data = elems(p.output, from, to, t.elem)
+			}
+			t.copy(elems(t.output, from, to, t.elem), data, t.stores != ordinary)
+			p.got++
+			moved = true
+		}
+		least = min(least, p.got)
+	}
+	if least > t.taken {
+		t.taken = least
+		if t.release || least == t.steps {
+			t.own.taken.store(t.base + uint64(least))
+		}
+	}
+	return moved
+}
+
+// reduce makes the next segment of the own chunk: the result, or in all-gather
+// the input where it has to go.
+func (t *Team) reduce() {
+	at := t.base + uint64(t.reduced)
+	from, to := t.span(t.lo, t.hi, t.reduced)
+	var slot uint64 // where element 0 would be
+	if t.resultSlots {
+		slot = t.layout.result(t.board, at) - uint64(from*t.elem)
+		t.resultUsed[at%slotDepth] = at + 1
+	}
+	if t.kernel == nil {
+		own := elems(t.input, from, to, t.elem)
+		if t.resultSlots {
+			t.copy(elems(slot, from, to, t.elem), own, t.stores == streaming)
+		}
+		if t.input != t.output {
+			t.copy(elems(t.output, from, to, t.elem), own, t.stores != ordinary)
+		}
+	} else {
+		for ; from < to; from += blockBytes / t.elem {
+			t.reduceBlock(from, min(from+blockBytes/t.elem, to), slot)
+		}
+	}
+	t.reduced++
+	if t.announce || t.reduced == t.steps {
+		t.own.reduced.store(at + 1)
+	}
+}
+
+// blockBytes is what is reduced at a time: with the partial results of more than
+// two ranks, and the result that is written twice, it stays in L1.
+const blockBytes = 8 << 10
+
+// reduceBlock reduces the elements [from, to) of the own chunk. slot is 0, or
+// where element 0 of a slot would be.
+func (t *Team) reduceBlock(from, to int, slot uint64) {
+	me := &t.peers[t.rank]
+	n := (to - from) * t.elem
+	result := elems(t.output, from, to, t.elem)
+	target := result
+	switch {
+	case t.stores == streaming:
+		target = me.inArea[1][:n:n]
+	case slot != 0:
+		target = elems(slot, from, to, t.elem)
+	}
+	partial := t.operand(1, from, to)
+	for k := 2; k <= t.ranks; k++ {
+		dst := target
+		if k < t.ranks {
+			dst = me.inArea[0][:n:n]
+		}
+		t.kernel(dst, partial, t.operand(k, from, to))
+		partial = dst
+	}
+	reduce.Finish(t.typ, t.reduction, t.ranks, target)
+	switch {
+	case t.stores == streaming:
+		if slot != 0 {
+			t.copy(elems(slot, from, to, t.elem), target, true)
+		}
+		t.copy(result, target, true)
+	case slot != 0:
+		t.copy(result, target, t.stores == mixed)
+	}
+}
+
+// operand is the input of the rank k after the own one; k is the number of ranks
+// for the own one's.
+func (t *Team) operand(k, from, to int) []byte {
+	if k == t.ranks {
+		return elems(t.input, from, to, t.elem)
+	}
+	p := t.at(k)
+	if p.input != 0 {
+		return elems(p.input, from, to, t.elem)
+	}
+	segment, _ := t.span(t.lo, t.hi, t.reduced)
+	slot := t.layout.send(p.board, t.base+uint64(t.reduced), p.rank, t.rank)
+	return elems(slot-uint64(segment*t.elem), from, to, t.elem)
+}
+
+func (t *Team) copy(dst, src []byte, stream bool) {
+	if stream {
+		reduce.Stream(dst, src)
+	} else {
+		copy(dst, src)
+	}
+}
+
+// finish waits until no peer needs the own buffers any more.
+func (t *Team) finish() error {
+	t.phase = phaseFinish
+	t.wait.reset()
+	all := t.base + uint64(t.steps)
+	for k := 1; k < t.ranks; k++ {
+		p := t.at(k)
+		for t.kernel != nil && t.sendMapped && !see(&p.reducedSeen, p.reducedAt, all) ||
+			(t.recvMapped || t.kernel == nil && t.sendMapped) && !see(&p.takenSeen, p.takenAt, all) {
+			if err := t.wait.step(); err != nil {
+				return t.fail(err)
+			}
+		}
+		t.wait.reset()
+	}
+	t.base = all
+	return nil
+}

@@ -1,0 +1,126 @@
+package direct
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Words of an inbox line in which a rank tells where its memory is.
+const (
+	refFlags  = 1 + iota
+	refInput  // address of the input as it is: the vector, or what all-gather sends
+	refOutput // address of the receive buffer of all-reduce
+	refKeys   // the rkeys of both: the input's in the lower half
+
+	flagInput  = 1 // the input can be mapped
+	flagOutput = 2 // the receive buffer can be mapped, and results are read there
+)
+
+// exchangeRefs tells the peers where the own memory is, and maps theirs.
+func (t *Team) exchangeRefs(c *Call) error {
+	t.phase = phaseRefs
+	var flags uint64
+	if t.sendMapped {
+		flags |= flagInput
+	}
+	if t.recvMapped {
+		flags |= flagOutput
+	}
+	parity := t.open()
+	for k := 1; k < t.ranks; k++ {
+		l := t.at(k).out[parity]
+		l[refFlags], l[refInput], l[refOutput] = flags, c.Send.Addr, c.Recv.Addr
+		l[refKeys] = uint64(c.Send.RKey) | uint64(c.Recv.RKey)<<32
+		l.store(t.tag)
+	}
+	for k := 1; k < t.ranks; k++ {
+		p := t.at(k)
+		if err := t.get(p, parity); err != nil {
+			return err
+		}
+		if err := t.resolve(p, p.in[parity], c.Op); err != nil {
+			t.err = fmt.Errorf("%s: memory of rank %d: %w", c.Op, p.rank, err)
+			return t.err
+		}
+	}
+	return nil
+}
+
+// resolve maps what the own rank reads of a peer's memory in this call, and that
+// alone, so that a peer's wrong word is an error and not a fault.
+func (t *Team) resolve(p *peer, l *line, op Operation) error {
+	p.input, p.output, p.ready = 0, 0, false
+	flags, input, output, keys := l[refFlags], l[refInput], l[refOutput], l[refKeys]
+	var err error
+	switch {
+	case op == AllGather:
+		p.ready = flags&flagInput != 0
+		if p.ready {
+			p.output, err = t.locate(p, uint32(keys), input, 0, p.lo, p.hi)
+		} else {
+			t.release = true
+		}
+		return err
+	case flags&flagInput != 0:
+		if p.input, err = t.locate(p, uint32(keys), input, t.lo, t.lo, t.hi); err != nil {
+			return err
+		}
+	default:
+		t.announce = true
+	}
+	if op == AllReduce {
+		if flags&flagOutput != 0 {
+			p.output, err = t.locate(p, uint32(keys>>32), output, p.lo, p.lo, p.hi)
+		} else {
+			t.release = true
+		}
+	}
+	return err
+}
+
+// locate maps the elements [lo, hi) of a vector, the first of which lies skip
+// elements after addr at the peer's, and returns where element 0 would be.
+func (t *Team) locate(p *peer, rkey uint32, addr uint64, skip, lo, hi int) (uint64, error) {
+	if lo == hi {
+		return 1, nil // anything but 0: there is no byte of it
+	}
+	length := uint64((hi - lo) * t.elem)
+	from := addr + uint64(skip*t.elem)
+	if from < addr || from+length < from {
+		return 0, fmt.Errorf("%w: %d bytes at %#x are more than an address space holds", ErrProtocol, length, addr)
+	}
+	local, err := t.mapped(p.rank, rkey, from, length)
+	return local - uint64(lo*t.elem), err
+}
+
+// progress says how far a call has come, for errors.
+func (t *Team) progress(b *strings.Builder) {
+	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.op, t.steps, t.reduced)
+	if t.sendSlots {
+		fmt.Fprintf(b, ", %d staged", t.staged)
+	}
+	if t.gathers {
+		fmt.Fprintf(b, ", %d taken", t.taken)
+	}
+	if t.phase == phaseFinish {
+		b.WriteString("; awaited: that the others have read the buffers")
+	}
+	b.WriteByte(';')
+	for r := range t.peers {
+		p := &t.peers[r]
+		if r == t.rank {
+			continue
+		}
+		fmt.Fprintf(b, " rank %d has reduced %d", r, t.stepsOf(p.reducedAt))
+		if p.input == 0 && t.kernel != nil {
+			fmt.Fprintf(b, ", staged %d", t.stepsOf(p.stagedAt))
+		}
+		if t.gathers {
+			fmt.Fprintf(b, ", taken %d", t.stepsOf(p.takenAt))
+		}
+		b.WriteByte(';')
+	}
+}
+
+// stepsOf makes a counter one of this call.
+func (t *Team) stepsOf(l *line) int64 { return max(0, int64(l.load()-t.base)) }

@@ -1,0 +1,203 @@
+package direct
+
+import (
+	"fmt"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/verbs/memory"
+)
+
+// Config makes a Team.
+type Config struct {
+	// Rank is the own one of Size ranks, MinRanks to MaxRanks.
+	Rank, Size int
+	// Epoch must be the same on all ranks; calls of different epochs disagree.
+	Epoch uint64
+	// Boards are the local addresses of the ranks' boards, the own one included:
+	// BoardSize(Size) bytes each, zeroed, at the start of a page, and writable.
+	Boards []uint64
+	// Map returns where length bytes at a peer's address addr lie in this process,
+	// of a Buffer that the peer said is mapped. It is called once or twice per peer
+	// and call of Pull and must be quick for what it has mapped before. The view
+	// must hold until the call returns. It checks that the peer owns these bytes: an
+	// error ends the call.
+	Map func(peer int, rkey uint32, addr, length uint64) (local uint64, err error)
+	// Stop is asked every few microseconds of a wait; its error ends the call. It
+	// may be nil.
+	Stop func() error
+	// Timeout ends a wait without progress; 0 is never.
+	Timeout time.Duration
+	// Policy says how to wait.
+	Policy Policy
+}
+
+// Operation is what a call does. The values are those of package collective.
+type Operation uint8
+
+// The operations.
+const (
+	AllReduce Operation = iota
+	ReduceScatter
+	AllGather
+	Barrier
+)
+
+func (o Operation) String() string {
+	return [...]string{"all-reduce", "reduce-scatter", "all-gather", "barrier"}[o&3]
+}
+
+// Buffer is memory of the caller.
+type Buffer struct {
+	Addr uint64
+	// RKey names the region to the peers if Mapped: if all of the buffer can be
+	// mapped by them. Otherwise what they need of it is copied into the board.
+	RKey   uint32
+	Mapped bool
+}
+
+// Call is one collective operation. Team keeps nothing of it.
+type Call struct {
+	Op        Operation
+	Type      reduce.Type
+	Reduction reduce.Op // of all-reduce and reduce-scatter
+	// Digest stands for all that the ranks must agree on, but for Count.
+	Digest uint64
+	// Count is the number of elements of the whole vector. Rank r owns the chunk
+	// reduce.Chunk(Count, Size, r).
+	Count int
+	// Send and Recv hold the whole vector, but Recv of reduce-scatter and Send of
+	// all-gather the own chunk only. They are the same memory (in place) or have no
+	// byte in common; in place, the own chunk lies where it is in the whole.
+	Send, Recv Buffer
+}
+
+// Team is one rank's end of a group of ranks that compute together. It belongs
+// to one goroutine. After an error it is of no more use, since nobody knows how
+// far the others came: make another one, on fresh boards.
+type Team struct {
+	rank, ranks int
+	epoch       uint64
+	layout      layout
+	mapped      func(peer int, rkey uint32, addr, length uint64) (uint64, error)
+	board       uint64
+	peers       []peer // by rank; the own one's inbox is scratch memory
+	wait        waiter
+	err         error
+
+	// round counts the exchanges, and tag is the present one's: round in the upper
+	// half, the fold of the call in the lower.
+	round uint32
+	tag   uint64
+	fold  struct {
+		digest, count uint64
+		value         uint32
+		known         bool
+	}
+
+	// The lines of the own board that peers only read.
+	own struct{ call, staged, reduced, taken *line }
+
+	state // of the present call
+	pulls
+}
+
+// peer is what a rank has of another one.
+type peer struct {
+	rank int
+	// By parity of the round: where it writes, and where we write to it.
+	in, out            [2]*line
+	inArea, outArea    [2][]byte
+	board              uint64
+	callAt, stagedAt   *line
+	reducedAt, takenAt *line
+
+	view // of the present Pull
+}
+
+// state is what errors tell of the present call.
+type state struct {
+	op    Operation
+	phase phase
+	piece int // of inbox, from 0
+	parts int // pieces or steps of the call
+}
+
+// phase is what a rank waits in.
+type phase uint8
+
+const (
+	phaseInbox  phase = iota // contributions
+	phaseRefs                // where the peers' buffers are
+	phaseSteps               // chunks reduced and pulled
+	phaseFinish              // the peers, which read the own buffers
+)
+
+// New makes a Team. All ranks do, over the same boards.
+func New(c Config) (*Team, error) {
+	switch {
+	case c.Size < MinRanks || c.Size > MaxRanks:
+		return nil, fmt.Errorf("%w: a team of %d ranks: expected %d to %d", ErrUsage, c.Size, MinRanks, MaxRanks)
+	case c.Rank < 0 || c.Rank >= c.Size:
+		return nil, fmt.Errorf("%w: rank %d of %d: expected 0 to %d", ErrUsage, c.Rank, c.Size, c.Size-1)
+	case len(c.Boards) != c.Size:
+		return nil, fmt.Errorf("%w: %d boards for %d ranks: expected one each", ErrUsage, len(c.Boards), c.Size)
+	}
+	t := &Team{
+		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Timeout, c.Stop),
+	}
+	l := &t.layout
+	for r := range t.peers {
+		p := &t.peers[r]
+		p.rank, p.board = r, c.Boards[r]
+		if p.board == 0 || p.board%lineBytes != 0 {
+			return nil, fmt.Errorf("%w: the board of rank %d is at %#x: expected the start of a page", ErrUsage, r, p.board)
+		}
+		for parity := range uint32(2) {
+			p.in[parity], p.inArea[parity] = l.inbox(t.board, r, parity), l.area(t.board, r, parity)
+			p.out[parity], p.outArea[parity] = l.inbox(p.board, t.rank, parity), l.area(p.board, t.rank, parity)
+		}
+		p.callAt, p.stagedAt = l.own(p.board, callLine), l.own(p.board, stagedLine)
+		p.reducedAt, p.takenAt = l.own(p.board, reducedLine), l.own(p.board, takenLine)
+	}
+	me := &t.peers[t.rank]
+	t.own.call, t.own.staged, t.own.reduced, t.own.taken = me.callAt, me.stagedAt, me.reducedAt, me.takenAt
+	return t, nil
+}
+
+// begin makes the team ready for a call.
+func (t *Team) begin(c *Call) error {
+	if t.err != nil {
+		return fmt.Errorf("%s: the team is of no more use: %w", c.Op, t.err)
+	}
+	if c.Count < 0 || c.Op > Barrier || c.Op != Barrier && !c.Type.Valid() || c.Op <= ReduceScatter && !c.Reduction.Valid() {
+		return fmt.Errorf("%w: a call of operation %d, count %d, type %d, reduction %d", ErrUsage, c.Op, c.Count, c.Type, c.Reduction)
+	}
+	t.op, t.piece = c.Op, 0
+	f := &t.fold
+	if digest, count := c.Digest, uint64(c.Count); f.digest != digest || f.count != count || !f.known {
+		f.digest, f.count, f.known = digest, count, true
+		f.value = fold(t.epoch, digest, count)
+		// Whoever finds another tag than its own in a round reads why here. The owner
+		// of the line cannot have left that round: nobody answers it there.
+		t.own.call[1], t.own.call[2], t.own.call[3] = t.epoch, digest, count
+		t.own.call.store(uint64(f.value))
+	}
+	return nil
+}
+
+// fold makes 32 bits of what ranks must agree on.
+func fold(epoch, digest, count uint64) uint32 {
+	// The multiplier is 2^64 divided by the golden ratio.
+	const golden = 0x9e3779b97f4a7c15
+	h := (digest ^ digest>>29) * golden
+	h = (h ^ h>>32 ^ count) * golden
+	h = (h ^ h>>32 ^ epoch) * golden
+	return uint32(h >> 32)
+}
+
+// elems views the elements [lo, hi) of a buffer whose element 0 is at addr.
+func elems(addr uint64, lo, hi, size int) []byte {
+	return memory.Bytes(addr+uint64(lo*size), (hi-lo)*size)
+}

@@ -1,0 +1,64 @@
+package direct
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"ringcli/collective/reduce"
+)
+
+// counts are what divides by nothing, what fits a line and what does not, pieces,
+// steps, and more steps than there are slots.
+func counts(r *rand.Rand, size int) int {
+	switch r.IntN(16) {
+	case 0:
+		return r.IntN(10)
+	case 1:
+		return 56/size - 1 + r.IntN(3)
+	case 2:
+		return (1<<20 + r.IntN(1<<20)) / size
+	case 3, 4:
+		return r.IntN(300_000) / size
+	case 5, 6:
+		return InboxPiece/size - 1 + r.IntN(3)
+	}
+	return r.IntN(3000)
+}
+
+// Every operation, type, reduction and number of ranks, in place and not, with
+// counts and kinds of buffers by chance, on one team after another.
+func TestBits(t *testing.T) {
+	for n := MinRanks; n <= MaxRanks; n++ {
+		if testing.Short() && n > 3 && n < MaxRanks {
+			continue
+		}
+		w := newWorld(t, n, nil)
+		r := rand.New(rand.NewPCG(uint64(n), 1))
+		for _, typ := range reduce.Types() {
+			for _, red := range reduce.Ops() {
+				for _, op := range []Operation{AllReduce, ReduceScatter, AllGather} {
+					for _, inbox := range []bool{true, false} {
+						tr := trial{
+							op: op, typ: typ, red: red, inbox: inbox, inPlace: r.IntN(2) == 0, count: counts(r, typ.Size()),
+							mapped: uint(r.Uint32()), stores: stores(r.IntN(3)), seed: r.Uint64(),
+						}
+						switch r.IntN(4) {
+						case 0:
+							tr.mapped = 0
+						case 1:
+							tr.mapped = ^uint(0)
+						}
+						if r.IntN(3) == 0 {
+							tr.misalign = r.IntN(64) / typ.Size() * typ.Size()
+						}
+						if testing.Short() || n > 4 {
+							tr.count = min(tr.count, 20_000)
+						}
+						w.run(tr)
+					}
+				}
+			}
+		}
+		w.must(func(_ int, t *Team) error { return t.Inbox(&Call{Op: Barrier}) })
+	}
+}

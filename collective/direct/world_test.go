@@ -1,0 +1,219 @@
+package direct
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
+	"ringcli/verbs/memory"
+)
+
+// world is a team whose ranks are goroutines of this process. All its memory is
+// Go's, so that the race detector sees what they do.
+type world struct {
+	tb     testing.TB
+	boards [][]uint64
+	teams  []*Team
+}
+
+// heap returns Go memory that begins at a page, and its address.
+func heap(n uint64) ([]uint64, uint64) {
+	b := make([]uint64, (n+pageBytes)/8+1)
+	addr := memory.AddrOf(b)
+	return b, (addr + pageBytes - 1) / pageBytes * pageBytes
+}
+
+// newWorld makes n ranks. configure may be nil.
+func newWorld(tb testing.TB, n int, configure func(c *Config)) *world {
+	tb.Helper()
+	w := &world{tb: tb, teams: make([]*Team, n)}
+	addrs := make([]uint64, n)
+	for r := range addrs {
+		board, addr := heap(BoardSize(n))
+		w.boards = append(w.boards, board)
+		addrs[r] = addr
+	}
+	for r := range n {
+		c := Config{Rank: r, Size: n, Boards: addrs, Timeout: 20 * time.Second, Policy: Gosched, Map: identity}
+		if configure != nil {
+			configure(&c)
+		}
+		var err error
+		if w.teams[r], err = New(c); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return w
+}
+
+// identity maps memory of the same process. The rkey of a test's buffer is the
+// rank of its owner plus one.
+func identity(peer int, rkey uint32, addr, _ uint64) (uint64, error) {
+	if rkey != uint32(peer)+1 {
+		return 0, fmt.Errorf("rkey %d: expected %d", rkey, peer+1)
+	}
+	return addr, nil
+}
+
+// each runs f on every rank at once and returns the ranks' errors.
+func (w *world) each(f func(rank int, t *Team) error) []error {
+	errs := make([]error, len(w.teams))
+	var wg sync.WaitGroup
+	for r, t := range w.teams {
+		wg.Go(func() { errs[r] = f(r, t) })
+	}
+	wg.Wait()
+	return errs
+}
+
+func (w *world) must(f func(rank int, t *Team) error) {
+	w.tb.Helper()
+	if err := errors.Join(w.each(f)...); err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+// trial is one call of all ranks, with what it must give.
+type trial struct {
+	op       Operation
+	typ      reduce.Type
+	red      reduce.Op
+	count    int
+	inPlace  bool
+	inbox    bool
+	mapped   uint // bit 2r: rank r's send buffer, bit 2r+1: its receive buffer
+	stores   stores
+	misalign int
+	seed     uint64
+}
+
+func (tr trial) String() string {
+	engine := "pull"
+	if tr.inbox {
+		engine = "inbox"
+	}
+	return fmt.Sprintf("%s, %s of %d %s, %s, in place %v, mapped %b, stores %d", engine, tr.op, tr.count, tr.typ, tr.red, tr.inPlace, tr.mapped, tr.stores)
+}
+
+// digest is a stand-in for the one that package collective makes.
+func (tr trial) digest() uint64 {
+	return uint64(tr.op) | uint64(tr.typ)<<4 | uint64(tr.red)<<8
+}
+
+// want returns the inputs of all ranks and the result for the whole vector.
+func (tr trial) want(n int) (inputs [][]byte, result []byte) {
+	size := tr.typ.Size()
+	inputs = make([][]byte, n)
+	for r := range inputs {
+		inputs[r] = make([]byte, tr.count*size)
+		reference.Fill(inputs[r], tr.typ, tr.red, r, 0, tr.seed)
+	}
+	result = make([]byte, tr.count*size)
+	switch {
+	case tr.op == AllGather:
+		for r := range n {
+			lo, hi := reduce.Chunk(tr.count, n, r)
+			copy(result[lo*size:hi*size], inputs[r][lo*size:])
+		}
+	case tr.inbox:
+		copy(result, inputs[0])
+		for _, x := range inputs[1:] {
+			reference.Combine(result, result, x, tr.typ, tr.red)
+		}
+		reference.Finish(result, tr.typ, tr.red, n)
+	default:
+		reference.Ring(result, inputs, tr.typ, tr.red)
+	}
+	return inputs, result
+}
+
+const poison = 0xa5
+
+// run performs the trial and checks every byte of every rank's buffers.
+func (w *world) run(tr trial) {
+	w.tb.Helper()
+	n, size := len(w.teams), tr.typ.Size()
+	inputs, want := tr.want(n)
+	w.must(func(rank int, t *Team) error { return tr.perform(t, inputs[rank], want, size, n) })
+}
+
+// perform makes one rank's call.
+func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
+	lo, hi := reduce.Chunk(tr.count, n, t.rank)
+	lo, hi = lo*size, hi*size
+	// Poison around the buffers shows what is written outside.
+	alloc := func(bytes int) []byte {
+		b := make([]byte, bytes+64+tr.misalign)
+		for i := range b {
+			b[i] = poison
+		}
+		return b[tr.misalign : tr.misalign+bytes+64]
+	}
+	send, recv := alloc(len(input)), alloc(len(input))
+	copy(send, input)
+	sendFrom, recvFrom, recvLen := 0, 0, len(input)
+	if tr.inPlace {
+		recv = send
+		switch tr.op {
+		case AllGather:
+			for i := range input {
+				if i < lo || i >= hi {
+					send[i] = poison
+				}
+			}
+			sendFrom = lo
+		case ReduceScatter:
+			recvFrom, recvLen = lo, hi-lo
+		}
+	} else {
+		switch tr.op {
+		case AllGather:
+			sendFrom = lo
+		case ReduceScatter:
+			recvLen = hi - lo
+		}
+	}
+	key := uint32(t.rank) + 1
+	c := Call{
+		Op: tr.op, Type: tr.typ, Reduction: tr.red, Digest: tr.digest(), Count: tr.count,
+		Send: Buffer{Addr: memory.Addr(send) + uint64(sendFrom), RKey: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
+		Recv: Buffer{Addr: memory.Addr(recv) + uint64(recvFrom), RKey: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
+	}
+	if tr.op == AllGather {
+		c.Reduction = reduce.Sum
+	}
+	t.stores = tr.stores
+	var err error
+	if tr.inbox {
+		err = t.Inbox(&c)
+	} else {
+		err = t.Pull(&c)
+	}
+	if err != nil {
+		return fmt.Errorf("rank %d: %s: %w", t.rank, tr, err)
+	}
+	got, result := recv[recvFrom:recvFrom+recvLen], want
+	if tr.op == ReduceScatter {
+		result = want[lo:hi]
+	}
+	if wrong, first := reference.Compare(got, result, tr.typ); wrong > 0 {
+		return fmt.Errorf("rank %d: %s: %d wrong from %d", t.rank, tr, wrong, first)
+	}
+	if !tr.inPlace && string(send[:len(input)]) != string(input) {
+		return fmt.Errorf("rank %d: %s: the send buffer was changed", t.rank, tr)
+	}
+	for i, b := range recv {
+		inside := i >= recvFrom && i < recvFrom+recvLen
+		if tr.inPlace && tr.op == ReduceScatter && i < len(input) && !inside {
+			inside = b == input[i]
+		}
+		if !inside && b != poison {
+			return fmt.Errorf("rank %d: %s: byte %d around the receive buffer was written", t.rank, tr, i)
+		}
+	}
+	return nil
+}
