@@ -85,6 +85,12 @@ func (c *childState) obey(line string) (answer string, err error) {
 		memory.Bytes(a, 1)[0] = byte(b)
 	case "heap":
 		answer = fmt.Sprint(memory.Addr(c.heap), len(c.heap))
+	case "hole": // a page that can be read, and one that cannot
+		var pages []byte
+		page := unix.Getpagesize()
+		if pages, err = unix.Mmap(-1, 0, 2*page, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err == nil {
+			answer, err = fmt.Sprint(memory.Addr(pages), page), unix.Mprotect(pages[page:], unix.PROT_NONE)
+		}
 	case "limit":
 		err = unix.Setrlimit(int(a), &unix.Rlimit{Cur: b, Max: b})
 	case "nofiles": // no more than are open
