@@ -57,8 +57,8 @@ func (r *Ring) attemptAs(ctx context.Context, holder, name string, check func() 
 		r.control.SetState(name)
 	}
 	err := do(ctx)
-	if err == nil {
-		err = r.Err() // a verdict that came meanwhile
+	if failure := r.Err(); failure != nil {
+		err = failure // of the ring, meanwhile: the step's own follows from it
 	}
 	if err != nil {
 		err = r.stepFailed(ctx, name, err)

@@ -1,0 +1,196 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// A rank whose edges cannot be made, at any step, is named on all ranks, which are
+// left without the edges of that call. By hand it can be mended.
+func TestMeshHalfWay(t *testing.T) {
+	const at = 1
+	for name, c := range map[string]struct {
+		spoil func(o *Options)
+		want  []string
+		usage bool
+	}{
+		"created": {func(o *Options) { o.MTU = 1 << 20 }, []string{"mtu 1048576"}, true},
+		"to INIT": {func(o *Options) { o.Port = 9 }, []string{"9"}, false},
+		"to RTR":  {func(o *Options) { o.MinRNRTimer = new(99) }, []string{"edge to rank 2", "min_rnr_timer"}, false},
+		"differs": {func(o *Options) { o.SL = 3 }, []string{"service level differs"}, true},
+	} {
+		for _, byHand := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, by hand %v", name, byHand), func(t *testing.T) {
+				world := connect(t, 4, func(_ int, o *Options) { o.ByHand = byHand })
+				noErrors(t, each(world, overMesh(t.Context(), "before", pairs)))
+				before := memory.Live()
+				good := world[at].opts
+				c.spoil(&world[at].opts)
+				for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(4, r.Rank())); return err }) {
+					for _, want := range append(c.want, fmt.Sprintf("rank %d (127.", at), `mesh "all"`) {
+						if !strings.Contains(textOf(err), want) {
+							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
+						}
+					}
+					if IsUsage(err) != c.usage {
+						t.Errorf("rank %d: %v is usage: %v", i, err, IsUsage(err))
+					}
+					if r := world[i]; r.Failed() == byHand || len(r.MeshEdges()) != 1 {
+						t.Errorf("rank %d: failed %v with %d mesh edges: expected the one of before", i, r.Failed(), len(r.MeshEdges()))
+					}
+				}
+				if live := memory.Live(); live != before {
+					t.Errorf("%d bytes are left behind", live-before)
+				}
+				if !byHand {
+					return
+				}
+				world[at].opts = good
+				noErrors(t, each(world, overMesh(t.Context(), "all", others)))
+			})
+		}
+	}
+}
+
+// pairs are ranks 0 and 1, 2 and 3, and so on.
+func pairs(_, rank int) []int { return []int{rank ^ 1} }
+
+// A rank that fails when the others are through tells them with a verdict.
+func TestMeshFailsLast(t *testing.T) {
+	world := connect(t, 3, nil)
+	world[1].opts.QPTimeout = new(99)
+	errs := each(world, func(r *Ring) error {
+		if _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); err != nil {
+			return err
+		}
+		return r.Barrier(t.Context())
+	})
+	for i, err := range errs {
+		if text := textOf(err); !strings.Contains(text, "edge to rank 0") || !strings.Contains(text, "timeout") || !world[i].Failed() {
+			t.Errorf("rank %d: %s: expected the queue pair of rank 1", i, text)
+		}
+	}
+	if n := len(world[1].MeshEdges()); n > 0 {
+		t.Errorf("rank 1 keeps %d mesh edges", n)
+	}
+}
+
+// Ranks die, leave, give up and close at any moment of a mesh that is being made:
+// the others hear of it in time, and nothing is left.
+func TestMeshAtAnyMoment(t *testing.T) {
+	moments := 12
+	if testing.Short() {
+		moments = 4
+	}
+	before := memory.Live()
+	t.Run("all", func(t *testing.T) { // returns when its parallel tests have ended
+		for name, end := range map[string]func(r *Ring, w *wire, cancel context.CancelFunc){
+			"death":  func(_ *Ring, w *wire, _ context.CancelFunc) { w.cut() },
+			"cancel": func(_ *Ring, _ *wire, cancel context.CancelFunc) { cancel() },
+			"close":  func(r *Ring, _ *wire, _ context.CancelFunc) { _ = r.Close() },
+			"fail":   func(r *Ring, _ *wire, _ context.CancelFunc) { r.Fail(errors.New("enough")) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // it waits
+				for moment := range moments {
+					endAMesh(t, time.Duration(moment)*16*time.Millisecond/time.Duration(moments), end)
+				}
+			})
+		}
+	})
+	if live := memory.Live(); live != before {
+		t.Errorf("%d bytes are left", live-before)
+	}
+}
+
+// endAMesh ends rank 1 of three that make one mesh after the other.
+func endAMesh(t *testing.T, after time.Duration, end func(*Ring, *wire, context.CancelFunc)) {
+	const victim = 1
+	var w wire
+	world := connect(t, 3, func(rank int, o *Options) {
+		if rank == victim {
+			w.install(o)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{})
+	time.AfterFunc(after, func() { end(world[victim], &w, cancel); close(ended) })
+	begun := time.Now()
+	errs := each(world, func(r *Ring) error {
+		of := t.Context()
+		if r.Rank() == victim {
+			of = ctx
+		}
+		for i := 0; ; i++ {
+			if _, err := r.Mesh(of, fmt.Sprint("all ", i), others(3, r.Rank())); err != nil {
+				if r.Rank() == victim {
+					err = errors.Join(err, r.Close())
+				}
+				return err
+			}
+		}
+	})
+	<-ended
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("after %s: it took %s", after, took)
+	}
+	for i, err := range errs {
+		if text := textOf(err); i != victim && !strings.Contains(text, "rank 1") && !strings.Contains(text, "enough") {
+			t.Errorf("after %s: rank %d: %s: expected rank 1", after, i, text)
+		}
+	}
+}
+
+// What comes over a mesh while a rank pings or answers pings is kept for its next
+// operation.
+func TestMeshMessagesAreKept(t *testing.T) {
+	world := connect(t, 2, nil)
+	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "pair", []int{1 - r.Rank()}); return err }))
+	for _, ping := range []func(r *Ring) error{
+		func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err },
+		func(r *Ring) error {
+			if r.Rank() == 1 {
+				return nil
+			}
+			_, err := r.PingSide(t.Context(), Right, 3)
+			return err
+		},
+	} {
+		early := world[0].MeshEdges()[0]
+		if err := early.SendMessage([]byte("early")); err != nil {
+			t.Fatal(err)
+		}
+		noErrors(t, each(world, ping))
+		for i, want := range []WRKind{WRMessage, WRRecv} {
+			r := world[i]
+			begin(t, r.Begin)
+			var wc [1]verbs.Completion
+			for n := 0; n == 0; {
+				if _, err := r.cq.Poll(nil); err != nil {
+					t.Fatal(err)
+				}
+				n, _ = r.Poll(wc[:])
+			}
+			side, kind, value := ParseWRID(wc[0].ID)
+			if side != FirstMesh || kind != want || wc[0].Status != verbs.Success {
+				t.Fatalf("rank %d: a completion of side %d, kind %d, %s", i, side, kind, wc[0].Status)
+			}
+			if kind == WRRecv {
+				e := r.Edge(side)
+				if got := string(e.Message(value, wc[0].ByteLen)); got != "early" {
+					t.Errorf("%q came", got)
+				}
+				noErrors(t, []error{e.Repost(value)})
+			}
+			noErrors(t, []error{r.End()})
+		}
+	}
+}
