@@ -15,8 +15,12 @@ type Checker struct {
 	n     int
 	count int
 	seed  uint64
+	order Order
 
-	want, input []byte // one block each
+	want    []byte        // one block
+	scratch [][]byte      // of evaluate, a block each
+	results []*expression // by chunk in the ring's order, else of all chunks
+	from    int           // of the block that is computed
 }
 
 // Mismatch is one wrong element.
@@ -26,25 +30,30 @@ type Mismatch struct {
 }
 
 // NewChecker returns a Checker for vectors of count elements, reduced over n
-// ranks (at least 1).
+// ranks (at least 1) in the order of a ring.
 func NewChecker(t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
+	return NewCheckerOf(RingOrder, t, op, n, count, seed)
+}
+
+// NewCheckerOf is NewChecker for any order.
+func NewCheckerOf(order Order, t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
 	return &Checker{
-		t: t, op: op, n: n, count: count, seed: seed,
-		want: make([]byte, blockBytes), input: make([]byte, blockBytes),
+		t: t, op: op, n: n, count: count, seed: seed, order: order, want: make([]byte, blockBytes),
+		results: make([]*expression, n),
 	}
 }
 
 // Fill writes rank's input, from element 0 for as many as buf holds.
 func (c *Checker) Fill(rank int, buf []byte) { Fill(buf, c.t, c.op, rank, 0, c.seed) }
 
-// Expect writes the elements [lo, hi) that the ring's reduction must yield.
+// Expect writes the elements [lo, hi) that the reduction must yield.
 func (c *Checker) Expect(lo, hi int, dst []byte) {
 	c.blocks(lo, hi, func(chunk, from, to int) {
 		c.reduce(dst[(from-lo)*c.t.Size():(to-lo)*c.t.Size()], chunk, from)
 	})
 }
 
-// Verify compares got with the elements [lo, hi) that the ring's reduction must
+// Verify compares got with the elements [lo, hi) that the reduction must
 // yield, bit for bit. It returns the number of wrong elements and the first;
 // elements that got lacks are wrong.
 func (c *Checker) Verify(lo, hi int, got []byte) (wrong int, first Mismatch) {
@@ -90,17 +99,18 @@ func (c *Checker) blocks(lo, hi int, f func(chunk, from, to int)) {
 	}
 }
 
-// reduce computes the elements of chunk from index from on, as [Ring] does.
+// reduce computes the elements of chunk from index from on, as [Reduce] does.
 func (c *Checker) reduce(dst []byte, chunk, from int) {
-	for k := 1; k <= c.n; k++ {
-		rank := (chunk + k) % c.n
-		if k == 1 {
-			Fill(dst, c.t, c.op, rank, from, c.seed)
-			continue
-		}
-		input := c.input[:len(dst)]
-		Fill(input, c.t, c.op, rank, from, c.seed)
-		Combine(dst, dst, input, c.t, c.op)
+	e := &c.results[0]
+	if c.order == RingOrder {
+		e = &c.results[chunk]
 	}
+	if *e == nil {
+		*e = expressionOf(c.order, c.n, chunk)
+	}
+	c.from = from
+	(*e).evaluate(dst, &c.scratch, 0, c.t, c.op, c)
 	Finish(dst, c.t, c.op, c.n)
 }
+
+func (c *Checker) read(rank int, dst []byte) { Fill(dst, c.t, c.op, rank, c.from, c.seed) }

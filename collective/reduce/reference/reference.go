@@ -1,6 +1,6 @@
 // Package reference computes what collectives must produce, naively and apart
 // from the kernels of package reduce: element by element, with conversions and
-// comparisons of its own, in the order of operands that the ring uses. Tests
+// comparisons of its own, in the order of operands that an algorithm documents ([Order]). Tests
 // hold kernels and collectives against it bit for bit, and [Checker] does the
 // same for buffers of any size while a program runs.
 package reference
@@ -12,28 +12,9 @@ import (
 	"ringcli/collective/reduce"
 )
 
-// Ring computes the reduction of inputs, one slice per rank, all of the length
-// of dst, into dst as a ring does it. Chunk c starts at its successor and goes
-// round to its owner:
-//
-//	((x[c+1] op x[c+2]) op ...) op x[c]     (ranks modulo n)
-//
-// and an average is divided once at the end. With one rank dst is its input.
+// Ring is Reduce in the order of a ring.
 func Ring(dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
-	n, count := len(inputs), len(dst)/t.Size()
-	for c := range n {
-		lo, hi := reduce.Chunk(count, n, c)
-		lo, hi = lo*t.Size(), hi*t.Size()
-		if lo == hi {
-			continue
-		}
-		acc := dst[lo:hi]
-		copy(acc, inputs[(c+1)%n][lo:hi])
-		for k := 2; k <= n; k++ {
-			Combine(acc, acc, inputs[(c+k)%n][lo:hi], t, op)
-		}
-		Finish(acc, t, op, n)
-	}
+	Reduce(RingOrder, dst, inputs, t, op)
 }
 
 // Combine sets dst[i] = a[i] op b[i] over the elements of dst; it is one step

@@ -1,0 +1,135 @@
+package reference
+
+import "ringcli/collective/reduce"
+
+// Order is the order in which an algorithm combines the contributions of n ranks
+// to an element. Steps commute to the bit (package reduce), so what matters is
+// the brackets.
+type Order uint8
+
+// The orders.
+const (
+	// RingOrder begins at the successor of the chunk c that the element is in:
+	// ((x[c+1] op x[c+2]) op ...) op x[c], ranks modulo n.
+	RingOrder Order = iota
+	// RankOrder is ((x[0] op x[1]) op ...) op x[n-1].
+	RankOrder
+	// DoublingOrder: with p the largest power of two up to n, the first 2(n-p)
+	// contributions are combined in pairs, which leaves y[0] to y[p-1]; then
+	// y[v] = y[v] op y[v+d] for all v < d, d = p/2, p/4, ... 1. The result is y[0].
+	DoublingOrder
+	// TreeOrder is an in-order binary tree, value(0, n) with m = (lo+hi)/2:
+	// value(lo, hi) = (value(lo, m) op x[m]) op value(m+1, hi), without what is empty.
+	TreeOrder
+)
+
+// expression is a contribution, or one step over two expressions.
+type expression struct {
+	rank        int
+	left, right *expression // nil of a contribution
+}
+
+func contribution(rank int) *expression { return &expression{rank: rank} }
+
+// then is left op right; either may be nil, for nothing.
+func (e *expression) then(right *expression) *expression {
+	switch {
+	case e == nil:
+		return right
+	case right == nil:
+		return e
+	}
+	return &expression{left: e, right: right}
+}
+
+// expressionOf returns what an element of a chunk is in an order.
+func expressionOf(order Order, n, chunk int) *expression {
+	switch order {
+	case RankOrder:
+		chunk = n - 1 // the ring's last chunk begins at rank 0
+	case DoublingOrder:
+		return doublingOf(n)
+	case TreeOrder:
+		return treeOf(0, n)
+	}
+	var e *expression
+	for k := 1; k <= n; k++ {
+		e = e.then(contribution((chunk + k) % n))
+	}
+	return e
+}
+
+func doublingOf(n int) *expression {
+	power := 1
+	for 2*power <= n {
+		power *= 2
+	}
+	pairs := n - power
+	y := make([]*expression, power)
+	for v := range y {
+		if v < pairs {
+			y[v] = contribution(2 * v).then(contribution(2*v + 1))
+		} else {
+			y[v] = contribution(v + pairs)
+		}
+	}
+	for distance := power / 2; distance > 0; distance /= 2 {
+		for v := range distance {
+			y[v] = y[v].then(y[v+distance])
+		}
+	}
+	return y[0]
+}
+
+func treeOf(lo, hi int) *expression {
+	if lo == hi {
+		return nil
+	}
+	m := (lo + hi) / 2
+	return treeOf(lo, m).then(contribution(m)).then(treeOf(m+1, hi))
+}
+
+// inputs are the ranks' contributions to what is computed.
+type inputs interface {
+	read(rank int, dst []byte)
+}
+
+// evaluate computes an expression into dst. scratch holds a buffer of dst's length for each level of right operands.
+func (e *expression) evaluate(dst []byte, scratch *[][]byte, level int, t reduce.Type, op reduce.Op, from inputs) {
+	if e.left == nil {
+		from.read(e.rank, dst)
+		return
+	}
+	e.left.evaluate(dst, scratch, level, t, op, from)
+	if level == len(*scratch) {
+		*scratch = append(*scratch, make([]byte, max(len(dst), blockBytes)))
+	}
+	right := (*scratch)[level][:len(dst)]
+	e.right.evaluate(right, scratch, level+1, t, op, from)
+	Combine(dst, dst, right, t, op)
+}
+
+// Reduce computes the reduction of inputs, one slice per rank, all of the length
+// of dst, into dst in an order; an average is divided once at the end. With one
+// rank dst is its input.
+func Reduce(order Order, dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
+	n, count := len(inputs), len(dst)/t.Size()
+	for c := range n {
+		lo, hi := reduce.Chunk(count, n, c)
+		lo, hi = lo*t.Size(), hi*t.Size()
+		if lo == hi {
+			continue
+		}
+		var scratch [][]byte
+		expressionOf(order, n, c).evaluate(dst[lo:hi], &scratch, 0, t, op, part{inputs, lo})
+		Finish(dst[lo:hi], t, op, n)
+	}
+}
+
+// part is the inputs from a byte on.
+type part struct {
+	inputs [][]byte
+	lo     int
+}
+
+func (p part) read(rank int, dst []byte) { copy(dst, p.inputs[rank][p.lo:]) }
