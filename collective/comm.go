@@ -10,7 +10,6 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
-	"ringcli/trace"
 	"ringcli/verbs"
 )
 
@@ -21,6 +20,9 @@ const (
 	// maxSlots leaves receives for the neighbours' messages: ring keeps 128 posted
 	// on an edge, and each slot that arrives takes one until it is polled.
 	maxSlots = 64
+	// ringSends is how many send requests may be outstanding on an edge of the ring,
+	// whose queues hold 256, of which a few are left to ring itself.
+	ringSends = 240
 	// pollBatch completions at a time: more than one round of a pipeline makes.
 	pollBatch = 64
 )
@@ -58,13 +60,11 @@ type Comm struct {
 
 	// Below this line: whoever has the turn.
 	waiter      verbs.Waiter
-	left        inbound
-	right       outbound
+	links       []*link // by the side of their edges
 	completions [pollBatch]verbs.Completion
 	seq         uint64
 	pass        pass
-	live        Stats // of the operation that runs
-	headers     *Buffer
+	live        Stats   // of the operation that runs
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
 
@@ -96,16 +96,14 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
 	c.slot = left.Local.SlotSize - ring.SlotHeader // the same on all ranks: RTR compared them
-	slots := uint64(min(left.Local.SlotCount, maxSlots))
-	c.left.edge, c.left.slots = left, slots
-	c.left.heads, c.left.since = make([]ring.Header, slots), make([]trace.Stamp, slots)
-	c.right.edge, c.right.slots = right, slots
-	c.pass.c = c
-	c.pass.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
-	var err error
-	if c.headers, err = c.Alloc(MaxDepth * ring.HeaderSize); err != nil {
-		return nil, fmt.Errorf("collective: %w", err)
+	for _, e := range []*ring.Edge{left, right} {
+		l, err := c.newLink(e, min(left.Local.SlotCount, maxSlots), ringSends)
+		if err != nil {
+			return nil, fmt.Errorf("collective: %w", err)
+		}
+		c.links = append(c.links, l)
 	}
+	c.pass.init(c)
 	return c, nil
 }
 
@@ -258,10 +256,12 @@ func (c *Comm) fail(err error) error {
 	return err
 }
 
-// slotHeader returns the memory that the header of a position is sent from. It
-// is free again when the position of MaxDepth before was delivered.
-func (c *Comm) slotHeader(position int) uint64 {
-	return c.headers.addr + uint64(position%MaxDepth)*ring.HeaderSize
+// linkAt returns the link of an edge, or nil.
+func (c *Comm) linkAt(side ring.Side) *link {
+	if side < 0 || int(side) >= len(c.links) {
+		return nil
+	}
+	return c.links[side]
 }
 
 // grow replaces a buffer of the Comm's own by one of at least n bytes, if it has

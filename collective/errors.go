@@ -28,17 +28,20 @@ type timeoutError struct{}
 func (timeoutError) Error() string        { return "no progress" }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// DisagreementError says that two neighbours call different operations. It is an
+// DisagreementError says that two ranks call different operations. It is an
 // ErrUsage.
 type DisagreementError struct {
 	Number       uint64 // of the operation on this ring, from 1
-	Rank, Peer   int
+	Rank, Peer   int    // Peer is -1 where Theirs says who
 	Mine, Theirs string // both calls in words
 }
 
 func (e *DisagreementError) Error() string {
-	return fmt.Sprintf("operation %d: rank %d calls %s; its left neighbour, rank %d, calls %s: all ranks must make the same calls in the same order",
-		e.Number, e.Rank, e.Mine, e.Peer, e.Theirs)
+	theirs := e.Theirs
+	if e.Peer >= 0 {
+		theirs = fmt.Sprintf("rank %d calls %s", e.Peer, e.Theirs)
+	}
+	return fmt.Sprintf("operation %d: rank %d calls %s; %s: all ranks must make the same calls in the same order", e.Number, e.Rank, e.Mine, theirs)
 }
 
 // Is makes a disagreement an ErrUsage.

@@ -6,13 +6,14 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/memory"
 )
 
 // The collective's own kinds of work requests; the value is the position.
 const (
 	wrWrite = ring.WRUser + iota
 	wrRead
-	wrCheck // see pass.check
+	wrCheck // see flow.check
 )
 
 // immDirect marks the immediate data of a write into place, whose other bits are
@@ -24,48 +25,63 @@ const immDirect = 1 << 31
 // cannot end an operation before its RTS are answered.
 const maxOffers = 4 * MaxDepth
 
-// queueRoom is how many send requests may be outstanding on one edge: ring makes
-// queues of 256, of which a few are left to ring itself.
-const queueRoom = 240
-
-// link is one end of an edge and what is outstanding on it. Links outlive
-// operations, since a neighbour may be ahead.
+// link is one end of an edge and what is under way on it, in both directions: an
+// edge of the ring carries data in one of them, an edge of a mesh in both. Links
+// outlive operations, since a peer may be ahead. They belong to whoever has the
+// Comm's turn.
 type link struct {
 	edge        *ring.Edge
+	sendRoom    int // send requests that may be outstanding
 	outstanding int // send requests, of any kind, without completion
 	message     [ring.HeaderSize]byte
 	wr          [1]verbs.WorkRequest
 	sges        [2]verbs.SGE
-}
 
-// inbound is the link from the left neighbour.
-type inbound struct {
-	link
 	// Slots are counted from the start of the ring: slot i is i modulo their
-	// number. heads has the headers of those that arrived and were not taken.
-	slots   uint64
+	// number, which is the same at both ends.
+	slots uint64
+
+	// What comes. heads has the headers of slots that arrived and were not taken.
 	arrived uint64
 	taken   uint64
+	told    uint64 // of those taken, what the peer knows; of an edge of a mesh
 	heads   []ring.Header
 	since   []trace.Stamp // when the slot came that heads has
 
-	offers               [maxOffers]ring.Header // RTS, oldest first
+	offers               []ring.Header // RTS of the left neighbour, oldest first
 	offersHead, offersIn uint64
+
+	// What goes.
+	filled  uint64  // slots written since the start
+	freed   uint64  // of these, emptied by the peer
+	headers *Buffer // what the headers of slots are sent from, as many as slots
 }
 
-// outbound is the link to the right neighbour.
-type outbound struct {
-	link
-	slots  uint64
-	filled uint64 // slots written since the start
-	freed  uint64 // of these, emptied by the neighbour
+// newLink makes the end of an edge on which slots are sent and received.
+func (c *Comm) newLink(e *ring.Edge, slots, sendRoom int) (*link, error) {
+	headers, err := c.Alloc(uint64(slots) * ring.HeaderSize)
+	if err != nil {
+		return nil, err
+	}
+	return &link{
+		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers,
+		heads: make([]ring.Header, slots), since: make([]trace.Stamp, slots),
+	}, nil
+}
+
+// String names who is at the other end.
+func (l *link) String() string {
+	if l.edge.Side >= ring.FirstMesh {
+		return fmt.Sprintf("rank %d", l.edge.Peer)
+	}
+	return fmt.Sprintf("rank %d, the %s neighbour", l.edge.Peer, l.edge.Side)
 }
 
 // room tells whether another request may be posted.
-func (l *link) room() bool { return l.outstanding < queueRoom }
+func (l *link) room() bool { return l.outstanding < l.sendRoom }
 
-// settled tells whether every credit has come that the neighbour owes.
-func (o *outbound) settled() bool { return o.freed == o.filled-o.filled%creditBatch(o.slots) }
+// settled tells whether every credit has come that the right neighbour owes.
+func (l *link) settled() bool { return l.freed == l.filled-l.filled%creditBatch(l.slots) }
 
 // post posts one request whose elements are in l.sges[:n].
 func (l *link) post(wr verbs.WorkRequest, n int) error {
@@ -73,7 +89,7 @@ func (l *link) post(wr verbs.WorkRequest, n int) error {
 	wr.Flags = verbs.FlagSignaled
 	l.wr[0] = wr
 	if _, err := l.edge.QP.PostSend(l.wr[:]); err != nil {
-		return fmt.Errorf("post %s to rank %d, the %s neighbour: %w", wr.Opcode, l.edge.Peer, l.edge.Side, err)
+		return fmt.Errorf("post %s to %s: %w", wr.Opcode, l, err)
 	}
 	l.outstanding++
 	return nil
@@ -83,54 +99,95 @@ func (l *link) post(wr verbs.WorkRequest, n int) error {
 func (l *link) send(h *ring.Header) error {
 	h.Encode(l.message[:])
 	if err := l.edge.SendMessage(l.message[:]); err != nil {
-		return fmt.Errorf("post a message to rank %d, the %s neighbour: %w", l.edge.Peer, l.edge.Side, err)
+		return fmt.Errorf("post a message to %s: %w", l, err)
 	}
 	l.outstanding++
 	recordMessage(&sentMessage, h, l.edge.Peer)
 	return nil
 }
 
-// offer returns the oldest unanswered RTS, or nil.
-func (in *inbound) offer() *ring.Header {
-	if in.offersHead == in.offersIn {
-		return nil
+// free tells whether the peer has a slot to write into.
+func (l *link) free() bool { return l.filled-l.freed < l.slots }
+
+// fill writes a header and n bytes at addr into the peer's next slot.
+func (l *link) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
+	slot := l.filled % l.slots
+	head := l.headers.addr + slot*ring.HeaderSize
+	h.Encode(memory.Bytes(head, ring.HeaderSize))
+	l.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: l.headers.lkey}
+	l.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+	remote, rkey := l.edge.RemoteSlot(int(slot))
+	err := l.post(verbs.WorkRequest{
+		ID: ring.WRID(l.edge.Side, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+	}, pieces(2, n))
+	if err != nil {
+		return err
 	}
-	return &in.offers[in.offersHead%maxOffers]
+	l.filled++
+	return nil
 }
 
-func (in *inbound) addOffer(h ring.Header) error {
-	if in.offersIn-in.offersHead == maxOffers {
-		return fmt.Errorf("%w: more than %d unanswered RTS from rank %d, the left neighbour", ErrProtocol, maxOffers, in.edge.Peer)
+// offer returns the oldest unanswered RTS, or nil.
+func (l *link) offer() *ring.Header {
+	if l.offersHead == l.offersIn {
+		return nil
 	}
-	in.offers[in.offersIn%maxOffers] = h
-	in.offersIn++
+	return &l.offers[l.offersHead%maxOffers]
+}
+
+func (l *link) addOffer(h ring.Header) error {
+	if l.offersIn-l.offersHead == maxOffers {
+		return fmt.Errorf("%w: more than %d unanswered RTS from %s", ErrProtocol, maxOffers, l)
+	}
+	l.offers[l.offersIn%maxOffers] = h
+	l.offersIn++
 	return nil
 }
 
 // head returns the header of the oldest slot that was not taken, or nil.
-func (in *inbound) head() *ring.Header {
-	if in.taken == in.arrived {
+func (l *link) head() *ring.Header {
+	if l.taken == l.arrived {
 		return nil
 	}
-	return &in.heads[in.taken%in.slots]
+	return &l.heads[l.taken%l.slots]
 }
 
 // payload returns the n bytes in the oldest slot.
-func (in *inbound) payload(n int) []byte {
-	return in.edge.Slot(int(in.taken % in.slots))[ring.SlotHeader:][:n]
+func (l *link) payload(n int) []byte {
+	return l.edge.Slot(int(l.taken % l.slots))[ring.SlotHeader:][:n]
 }
 
-// fill notes that the left neighbour wrote a slot, and returns its header.
-func (in *inbound) fill(slot uint32, now trace.Stamp) (*ring.Header, error) {
-	if want := uint32(in.arrived % in.slots); slot != want || in.arrived-in.taken == in.slots {
-		return nil, fmt.Errorf("%w: rank %d, the left neighbour, wrote slot %d: expected slot %d, with %d of %d in use",
-			ErrProtocol, in.edge.Peer, slot, want, in.arrived-in.taken, in.slots)
+// arrive notes that the peer wrote a slot, and returns its header.
+func (l *link) arrive(slot uint32, now trace.Stamp) (*ring.Header, error) {
+	if want := uint32(l.arrived % l.slots); slot != want || l.arrived-l.taken == l.slots {
+		return nil, fmt.Errorf("%w: %s wrote slot %d: expected slot %d, with %d of %d in use",
+			ErrProtocol, l, slot, want, l.arrived-l.taken, l.slots)
 	}
-	h := &in.heads[slot]
-	if !h.Decode(in.edge.Slot(int(slot))) || h.Kind != kindSlot {
-		return nil, fmt.Errorf("%w: rank %d, the left neighbour, wrote slot %d without a header", ErrProtocol, in.edge.Peer, slot)
+	h := &l.heads[slot]
+	if !h.Decode(l.edge.Slot(int(slot))) || h.Kind != kindSlot {
+		return nil, fmt.Errorf("%w: %s wrote slot %d without a header", ErrProtocol, l, slot)
 	}
-	in.since[slot] = now
-	in.arrived++
+	l.since[slot] = now
+	l.arrived++
 	return h, nil
+}
+
+// release notes that the peer has emptied slots, so many since the start.
+func (l *link) release(freed uint64) error {
+	if freed < l.freed || freed > l.filled {
+		return fmt.Errorf("%w: credits for %d slots from %s: expected %d to %d", ErrProtocol, freed, l, l.freed, l.filled)
+	}
+	l.freed = freed
+	return nil
+}
+
+// creditBatch is how many slots are given back at a time.
+func creditBatch(slots uint64) uint64 { return max(1, slots/4) }
+
+// pieces leaves out the last of n elements if it is empty.
+func pieces(n, length int) int {
+	if length == 0 {
+		return n - 1
+	}
+	return n
 }

@@ -77,10 +77,8 @@ func interned[T interface {
 type timeline struct {
 	now       trace.Stamp // read since the last post; 0: was not
 	begun     trace.Stamp
-	step      trace.Stamp           // the step that runs
-	stepBytes uint64                // received in it
-	sends     [MaxDepth]trace.Stamp // by position
-	receives  [MaxDepth]trace.Stamp // by position; of slots the link keeps them
+	step      trace.Stamp // the step that runs
+	stepBytes uint64      // received in it
 }
 
 // recordOperation records a call that ran, or failed, on this rank.
@@ -122,7 +120,7 @@ func (p *pass) recordWork(reduces bool, transfer, n int, last bool) {
 	if eager {
 		// Of a left neighbour that was ahead the slot may have come before the
 		// operation began here.
-		left := &p.c.left
+		left := p.left
 		if known := left.since[left.taken%left.slots]; known != 0 {
 			receiveSpan.SpanAt(max(known, p.begun), end, p.seq, uint64(p.processed), uint64(n), uint64(left.edge.Peer))
 		}
@@ -133,25 +131,20 @@ func (p *pass) recordWork(reduces bool, transfer, n int, last bool) {
 }
 
 func (p *pass) recordAwaited(since, end trace.Stamp, position int) {
-	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.c.left.edge.Peer))
+	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.edge.Peer))
 }
 
-// recordEnd records the pass, which ended or failed, and what is open in it.
-func (p *pass) recordEnd() {
-	end := trace.Now()
-	if p.begun == 0 || end == 0 {
-		return
-	}
+// recordOpen records what is open in the pass when it ends.
+func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.sent; i < p.posted; i++ {
-		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.c.right.edge.Peer))
+		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.right.edge.Peer))
 	}
 	for i := p.arrived; i < p.granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if p.call.protocol == Eager && p.processed < p.total && p.c.left.head() == nil {
+	if p.call.protocol == Eager && p.processed < p.total && p.left.head() == nil {
 		p.recordAwaited(p.step, end, p.processed)
 	}
 	transfer, _, _ := p.at(min(p.processed, p.total-1))
 	p.recordStep(end, transfer)
-	recordOperation(p.begun, end, &p.call, p.seq)
 }

@@ -12,14 +12,6 @@ import (
 // This file is the protocols: how a position leaves to the right and how it
 // comes in from the left. Steps and chunks are none of its business.
 
-// header returns the header of a position of this operation.
-func (p *pass) header(kind ring.MessageKind, position, length int) ring.Header {
-	return ring.Header{
-		Kind: kind, Epoch: p.c.epoch, Seq: p.seq, Digest: p.digest, Arg: p.call.count, Sender: uint32(p.c.rank),
-		Segment: uint32(position), Length: uint64(length),
-	}
-}
-
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 	if p.call.protocol != Eager {
@@ -29,22 +21,22 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 		addr, _, _ := p.landing(p.processed, st, lo, n)
 		return memory.Bytes(addr, n), true, nil
 	}
-	h := p.c.left.head()
+	h := p.left.head()
 	if h == nil {
 		return nil, false, nil
 	}
 	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint64(n) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
-			ErrProtocol, p.c.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
+			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
-	return p.c.left.payload(n), true, nil
+	return p.left.payload(n), true, nil
 }
 
 // credit returns slots, a quarter of them at a time: whenever the number that
 // was taken from the start divides by that, so that the neighbour knows which
 // credits are to come (see outbound.settled).
 func (p *pass) credit() error {
-	l := &p.c.left
+	l := p.left
 	if l.taken%creditBatch(l.slots) != 0 {
 		return nil
 	}
@@ -56,8 +48,6 @@ func (p *pass) credit() error {
 	p.c.live.Credits++
 	return nil
 }
-
-func creditBatch(slots uint64) uint64 { return max(1, slots/4) }
 
 // post posts whatever may be posted now and reports whether there was anything.
 func (p *pass) post() (bool, error) {
@@ -125,29 +115,18 @@ func (p *pass) landing(position int, st step, lo, n int) (addr uint64, lkey, rke
 
 // maySend tells whether the next position may be posted to the right.
 func (p *pass) maySend() bool {
-	return p.posted-p.sent < p.depth && p.c.right.room() && p.ready(p.posted)
+	return p.posted-p.sent < p.depth && p.right.room() && p.ready(p.posted)
 }
 
 func (p *pass) postEager() error {
-	r := &p.c.right
-	for r.filled-r.freed < r.slots && p.maySend() {
+	r := p.right
+	for r.free() && p.maySend() {
 		addr, lkey, _, n := p.source(p.posted)
-		slot := int(r.filled % r.slots)
 		h := p.header(kindSlot, p.posted, n)
-		head := p.c.slotHeader(p.posted)
-		h.Encode(memory.Bytes(head, ring.HeaderSize))
-		r.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: p.c.headers.lkey}
-		r.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-		remote, rkey := r.edge.RemoteSlot(slot)
 		p.sends[p.posted%MaxDepth] = trace.Now()
-		err := r.post(verbs.WorkRequest{
-			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: uint32(slot),
-			RemoteAddr: remote, RKey: rkey,
-		}, pieces(2, n))
-		if err != nil {
+		if err := r.fill(&h, addr, n, lkey); err != nil {
 			return err
 		}
-		r.filled++
 		p.posted++
 		p.c.live.EagerWrites++
 	}
@@ -155,7 +134,7 @@ func (p *pass) postEager() error {
 }
 
 func (p *pass) postWrites() error {
-	r := &p.c.right
+	r := p.right
 	for p.posted < p.cleared && p.maySend() {
 		addr, lkey, _, n := p.source(p.posted)
 		to := &p.clearance[p.posted%len(p.clearance)]
@@ -174,20 +153,12 @@ func (p *pass) postWrites() error {
 	return nil
 }
 
-// pieces leaves out the last of n elements if it is empty.
-func pieces(n, length int) int {
-	if length == 0 {
-		return n - 1
-	}
-	return n
-}
-
 // announce sends RTS for the positions up to window beyond the last one
 // delivered. With address they say where to READ, and so have to wait for the
 // data to be ready; without, they go ahead of it, so that the CTS is there when
 // it is.
 func (p *pass) announce(window int, address bool) error {
-	r := &p.c.right
+	r := p.right
 	for p.announced < p.total && p.announced-p.sent < window && r.room() {
 		h := p.header(kindRTS, p.announced, p.leaving(p.announced))
 		if address {
@@ -223,7 +194,7 @@ func (p *pass) arriving(position int) int {
 // grant answers RTS as long as there is a place to put the data: with a CTS, or
 // by READing it.
 func (p *pass) grant() error {
-	l := &p.c.left
+	l := p.left
 	for p.granted < p.total && p.granted-p.processed < p.depth && l.room() {
 		h := l.offer()
 		if h == nil || h.Seq != p.seq {
@@ -268,7 +239,7 @@ func (p *pass) read() error {
 	h := p.header(kindFIN, p.arrived, 0)
 	p.reading--
 	p.landed()
-	if err := p.c.left.send(&h); err != nil {
+	if err := p.left.send(&h); err != nil {
 		return err
 	}
 	p.c.live.FIN++

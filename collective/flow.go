@@ -1,0 +1,351 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// vector is where a user's elements lie: element i at base + i*size. Of a buffer
+// that holds the own chunk only, base is where element 0 would be.
+type vector struct {
+	base       uint64
+	lkey, rkey uint32
+}
+
+// bytes views n bytes from element lo on, of elements of size bytes.
+func (v *vector) bytes(lo, n, size int) []byte { return memory.Bytes(v.base+uint64(lo*size), n) }
+
+// engine is what is particular to an algorithm: a pass round the ring, or an
+// exchange over a mesh. A flow drives it.
+type engine interface {
+	post() (bool, error) // posts what may be posted now, and tells whether there was anything
+	work() (bool, error) // reduces or copies what came, at most one segment, and tells whether there was one
+	done() bool          // everything has come and gone
+	awaited() string     // what is missing and who would have to send it
+	links() []*link      // that it uses
+
+	delivered(l *link)                    // the oldest WRITE on the link is the peer's
+	placed(l *link, position int) error   // the peer wrote into place
+	read() error                          // the oldest READ has its data
+	answered(l *link, h ring.Header) bool // a CTS or FIN came; false if it has no place here
+	recordOpen(end trace.Stamp)           // records what is open when the operation ends
+}
+
+// flow is an operation that runs, or one phase of it. It is driven by polling,
+// from one goroutine.
+type flow struct {
+	c       *Comm
+	engine  engine
+	call    call
+	digest  uint64 // of call
+	seq     uint64
+	kernel  reduce.Kernel // nil if nothing is reduced
+	size    int           // bytes of an element
+	in, out vector        // the user's send buffer and receive buffer
+	timeline
+}
+
+// begin makes the flow ready to run a call. What the engine needs comes after it.
+func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
+	comm := f.c
+	f.begun = trace.Now()
+	f.step, f.stepBytes = f.begun, 0
+	f.call, f.digest, f.in, f.out = c, c.digest(), in, out
+	comm.seq++
+	f.seq = comm.seq
+	f.size = c.typ.Size()
+	f.kernel = nil
+	if c.op.reduces() {
+		f.kernel = reduce.Lookup(c.typ, c.red)
+	}
+	if err := comm.stopped(ctx); err != nil {
+		return err
+	}
+	if err := comm.ring.Begin(ctx); err != nil {
+		return err
+	}
+	comm.live.Operations++
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", c.String()),
+			slog.String("algorithm", c.algorithm.String()), slog.String("protocol", c.protocol.String()))
+	}
+	// Peers may have been first.
+	for _, l := range comm.links {
+		if h := l.head(); h != nil {
+			if err := f.compare(l, h); err != nil {
+				return err
+			}
+		}
+		if h := l.offer(); h != nil {
+			if err := f.compare(l, h); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	// busyPolls is how many polls with something to do may pass before cancellation
+	// is looked for: some hundred microseconds.
+	busyPolls = 64
+	// lookAround is how long nothing may move before a rank looks whether the others
+	// are somewhere else, and the pause between two looks: longer than ranks of an
+	// orderly ring are apart, and no time for who has made a mistake.
+	lookAround = 100 * time.Millisecond
+)
+
+// run drives the flow to its end.
+func (f *flow) run(ctx context.Context) error {
+	var idleSince time.Time
+	var look time.Duration
+	checked := false // since then
+	for loops := 0; !f.engine.done(); loops++ {
+		f.now = 0
+		moved, err := f.poll()
+		if err != nil {
+			return err
+		}
+		// The wire first: it works while this CPU reduces.
+		posted, err := f.engine.post()
+		if err != nil {
+			return err
+		}
+		if posted {
+			f.now = 0
+		}
+		worked, err := f.engine.work()
+		if err != nil {
+			return err
+		}
+		if moved || posted || worked {
+			f.c.waiter.Reset()
+			idleSince, checked = time.Time{}, false
+			if loops%busyPolls != 0 {
+				continue
+			}
+		}
+		if err := f.c.stopped(ctx); err != nil {
+			return err
+		}
+		if moved || posted || worked {
+			continue
+		}
+		now := time.Now()
+		idle := now.Sub(idleSince)
+		switch {
+		case idleSince.IsZero():
+			idleSince, look = now, lookAround
+		case idle > f.c.options.Timeout:
+			return fmt.Errorf("%w for %v: %s%s", ErrTimeout, f.c.options.Timeout, f.engine.awaited(), f.elsewhere())
+		case idle > f.c.options.Timeout/2 && !checked:
+			checked = true
+			if err := f.check(); err != nil {
+				return err
+			}
+		case idle > look:
+			look += lookAround
+			if err := f.lookAround(); err != nil {
+				return err
+			}
+		}
+		if err := f.c.waiter.Wait(); err != nil {
+			return fmt.Errorf("wait for completions: %w", err)
+		}
+	}
+	if err := f.c.ring.End(); err != nil {
+		return fmt.Errorf("poll: %w", err)
+	}
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", f.seq))
+	}
+	return nil
+}
+
+// lookAround finds out whether another rank makes its edges for this operation
+// with another algorithm: it would wait for this rank, and this one for it.
+func (f *flow) lookAround() error {
+	purpose, ok := f.c.ring.Awaited()
+	if !ok || !strings.Contains(purpose, operationText(f.seq)) {
+		return nil
+	}
+	return &DisagreementError{Number: f.seq, Rank: f.c.rank, Mine: f.call.String(), Peer: -1, Theirs: purpose}
+}
+
+// elsewhere says what others wait for this rank with, for the error of a wait.
+func (f *flow) elsewhere() string {
+	if purpose, ok := f.c.ring.Awaited(); ok {
+		return "; meanwhile this rank is awaited for " + purpose
+	}
+	return ""
+}
+
+// operationText begins the purpose of what an operation needs made.
+func operationText(seq uint64) string { return fmt.Sprintf("operation %d, ", seq) }
+
+// check has the devices find out whether the peers' still answer, where nothing
+// is on its way to them that would: a WRITE of no bytes, which their processes do not
+// notice. If one is gone, retries run out, and that names it before all ranks end up
+// with no progress.
+func (f *flow) check() error {
+	for _, l := range f.engine.links() {
+		if l.outstanding > 0 {
+			continue
+		}
+		addr, rkey := l.edge.RemoteSlot(0)
+		wr := verbs.WorkRequest{ID: ring.WRID(l.edge.Side, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
+		if err := l.post(wr, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll takes completions and acts on them.
+func (f *flow) poll() (bool, error) {
+	c := f.c
+	n, err := c.ring.Poll(c.completions[:])
+	if err != nil {
+		return false, fmt.Errorf("poll: %w", err)
+	}
+	if n > 0 {
+		f.now = trace.Now()
+	}
+	moved := false
+	for i := range n {
+		wc := &c.completions[i]
+		if err := f.complete(wc); err != nil {
+			return false, err
+		}
+		_, kind, _ := ring.ParseWRID(wc.ID)
+		moved = moved || kind != wrCheck // that a device answers is no progress
+	}
+	return moved, nil
+}
+
+func (f *flow) complete(wc *verbs.Completion) error {
+	side, kind, value := ring.ParseWRID(wc.ID)
+	if wc.Status != verbs.Success {
+		return f.c.ring.CompletionError(wc)
+	}
+	l := f.c.linkAt(side)
+	if l == nil {
+		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, side)
+	}
+	switch kind {
+	case ring.WRRecv:
+		var err error
+		if wc.Opcode == verbs.WCRecvWriteImm {
+			err = f.written(l, wc.Imm)
+		} else {
+			msg := l.edge.Message(value, wc.ByteLen)
+			if side == ring.Left && ring.KindOf(msg) == ring.KindPing {
+				f.c.ring.Defer(*wc) // the neighbour is done here, and pings
+				return nil
+			}
+			err = f.message(l, msg)
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.edge.Repost(value); err != nil {
+			return fmt.Errorf("post a receive to %s: %w", l, err)
+		}
+		return nil
+	case ring.WRMessage, wrCheck:
+		l.outstanding--
+		return nil
+	case wrWrite:
+		l.outstanding--
+		f.engine.delivered(l)
+		return nil
+	case wrRead:
+		l.outstanding--
+		return f.engine.read()
+	}
+	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
+}
+
+// compare holds a header of a peer against the own call. A peer that is ahead is
+// none of this operation's business.
+func (f *flow) compare(l *link, h *ring.Header) error {
+	switch {
+	case h.Epoch != f.c.epoch:
+		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, l, h.Epoch, f.c.epoch)
+	case h.Seq < f.seq:
+		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, l, h.Seq, f.seq)
+	case h.Seq == f.seq && (h.Digest != f.digest || h.Arg != f.call.count):
+		return &DisagreementError{
+			Number: f.seq, Rank: f.c.rank, Peer: l.edge.Peer, Mine: f.call.String(), Theirs: callOf(h.Digest, h.Arg).String(),
+		}
+	}
+	return nil
+}
+
+// written acts on a WRITE_WITH_IMM by a peer.
+func (f *flow) written(l *link, imm uint32) error {
+	if l.edge.Side == ring.Right {
+		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, l)
+	}
+	if imm&immDirect != 0 {
+		return f.engine.placed(l, int(imm&^immDirect))
+	}
+	h, err := l.arrive(imm, f.now)
+	if err != nil {
+		return err
+	}
+	if err := f.compare(l, h); err != nil || l.edge.Side == ring.Left {
+		return err
+	}
+	return l.release(h.Addr)
+}
+
+// message acts on a message of a peer.
+func (f *flow) message(l *link, b []byte) error {
+	var h ring.Header
+	if !h.Decode(b) {
+		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), l)
+	}
+	recordMessage(&receivedMessage, &h, l.edge.Peer)
+	switch {
+	case h.Kind == kindRTS && l.edge.Side == ring.Left:
+		if err := f.compare(l, &h); err != nil {
+			return err
+		}
+		return l.addOffer(h)
+	case h.Epoch != f.c.epoch:
+	case h.Kind == kindCredit:
+		return l.release(h.Addr)
+	case h.Seq == f.seq && f.engine.answered(l, h):
+		return nil
+	}
+	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",
+		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, l, f.c.epoch, f.seq)
+}
+
+// header returns the header of a position of this operation.
+func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
+	return ring.Header{
+		Kind: kind, Epoch: f.c.epoch, Seq: f.seq, Digest: f.digest, Arg: f.call.count, Sender: uint32(f.c.rank),
+		Segment: uint32(position), Length: uint64(length),
+	}
+}
+
+// recordEnd records the operation, which ended or failed, and what is open in it.
+func (f *flow) recordEnd() {
+	end := trace.Now()
+	if f.begun == 0 || end == 0 {
+		return
+	}
+	f.engine.recordOpen(end)
+	recordOperation(f.begun, end, &f.call, f.seq)
+}
