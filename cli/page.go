@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"ringcli/cli/chart"
 )
 
 // series is one curve of a page.
@@ -48,21 +50,35 @@ type environment struct{ Name, Value string }
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+var pageTemplate = template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
 	"figure": figure,
 	"wrong":  func(w *uint64) string { return wrongCell(w).Text },
 	"isBad":  func(w *uint64) bool { return w != nil && *w > 0 },
-}).Parse(pageText))
+}).Parse(chart.Text)).Parse(pageText))
 
 // write writes the page as one HTML file that needs nothing else.
 func (p page) write(w io.Writer) error {
 	return pageTemplate.Execute(w, struct {
 		page
-		Charts []chart
-	}{p, []chart{
-		newChart(p.BW+" by size", p.Series, func(q point) float64 { return q.BW }),
-		newChart(p.Time+" by size", p.Series, func(q point) float64 { return q.Time }),
+		Charts []chart.Chart
+	}{p, []chart.Chart{
+		p.chart(p.BW, func(q point) float64 { return q.BW }),
+		p.chart(p.Time, func(q point) float64 { return q.Time }),
 	}})
+}
+
+// chart draws one figure of all series.
+func (p page) chart(what string, figureOf func(point) float64) chart.Chart {
+	var curves []chart.Curve
+	for _, s := range p.Series {
+		c := chart.Curve{Name: s.Name}
+		for _, q := range s.Points {
+			v := figureOf(q)
+			c.Points = append(c.Points, chart.Point{Bytes: q.Bytes, Value: v, Text: figure(v)})
+		}
+		curves = append(curves, c)
+	}
+	return chart.New(what+" by size", curves)
 }
 
 // Sizes are the rows of the page's table: those that every series has.

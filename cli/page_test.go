@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"ringcli/cli/chart"
 )
 
 func examplePage() page {
@@ -39,10 +41,11 @@ func TestPage(t *testing.T) {
 			t.Errorf("%d of %s, want %d", got, what, n)
 		}
 	}
+	frame := chart.New("", nil)
 	for _, c := range regexp.MustCompile(`cx="([\d.]+)" cy="([\d.]+)"`).FindAllStringSubmatch(text, -1) {
 		x, errX := strconv.ParseFloat(c[1], 64)
 		y, errY := strconv.ParseFloat(c[2], 64)
-		if errX != nil || errY != nil || x < chartLeft || x > chartX1 || y <= chartTop || y >= chartY1 {
+		if errX != nil || errY != nil || x < float64(frame.X0) || x > float64(frame.X1) || y <= float64(frame.Y0) || y >= float64(frame.Y1) {
 			t.Errorf("outside of the frame: %s", c[0])
 		}
 	}

@@ -1,6 +1,9 @@
-package cli
+// Package chart draws curves with logarithmic axes into pages that are one HTML file
+// and need nothing else.
+package chart
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
 	"strings"
@@ -10,49 +13,71 @@ import (
 
 // The size of a chart and of its margins, in the units of its view box.
 const (
-	chartWidth, chartHeight         = 720, 380
-	chartLeft, chartRight           = 64, 16
-	chartTop, chartBottom           = 16, 40
-	chartInnerWidth                 = chartWidth - chartLeft - chartRight
-	chartInnerHeight                = chartHeight - chartTop - chartBottom
-	chartMostLabels                 = 12 // on the axis of sizes
-	chartX1, chartY1                = chartWidth - chartRight, chartHeight - chartBottom
-	chartLabelBelow, chartLabelLeft = 18, 8
+	width, height         = 720, 380
+	left, right           = 64, 16
+	top, bottom           = 16, 40
+	mostLabels            = 12 // on the axis of sizes
+	x1, y1                = width - right, height - bottom
+	labelBelow, labelLeft = 18, 8
 )
 
-// chart is a drawing with logarithmic axes, in coordinates that a template only
-// has to write down.
-type chart struct {
-	Title          string
-	Width, Height  int
-	X0, Y0, X1, Y1 int
-	XTicks, YTicks []tick
-	Lines          []line
+// Text defines two templates of html/template: "style", which goes into a page's style
+// element, and "chart", which draws a Chart. The colour of what has the class s0, s1 and
+// so on, a curve or a legend, is var(--c); there are twelve.
+//
+//go:embed chart.html
+var Text string
+
+// Curve is one line of a chart.
+type Curve struct {
+	Name   string
+	Points []Point
 }
 
-type tick struct {
+// Point is a value at a size in bytes. Text is what is said of it.
+type Point struct {
+	Bytes uint64
+	Value float64
+	Text  string
+}
+
+// Chart is a drawing with logarithmic axes, in coordinates that a template only
+// has to write down.
+type Chart struct {
+	Title          string
+	Width, Height  int
+	X0, Y0, X1, Y1 int // of the frame
+	XTicks, YTicks []Tick
+	Lines          []Line
+}
+
+// Tick is a line across a chart.
+type Tick struct {
 	At      string // the coordinate
 	LabelAt string
 	Label   string
 }
 
-type line struct {
+// Line is a curve as it is drawn. A curve without points has an empty one, so that the
+// others keep their colours.
+type Line struct {
 	Name   string
 	Points string // of an SVG polyline
-	Dots   []dot
+	Dots   []Dot
 }
 
-type dot struct{ X, Y, Text string }
+// Dot is a point of a Line.
+type Dot struct{ X, Y, Text string }
 
-// newChart draws one figure of all series. What is not above zero has no place
-// on a logarithmic axis and is left out.
-func newChart(title string, list []series, figureOf func(point) float64) chart {
-	c := chart{Title: title, Width: chartWidth, Height: chartHeight, X0: chartLeft, Y0: chartTop, X1: chartX1, Y1: chartY1}
-	x, y := newAxis(chartLeft, chartX1), newAxis(chartY1, chartTop)
+// New draws curves. What is not above zero has no place on a logarithmic axis and is
+// left out.
+func New(title string, list []Curve) Chart {
+	c := Chart{Title: title, Width: width, Height: height, X0: left, Y0: top, X1: x1, Y1: y1}
+	x, y := newAxis(left, x1), newAxis(y1, top)
 	var sizes []uint64
 	for _, s := range list {
 		for _, p := range s.Points {
-			if v := figureOf(p); v > 0 && p.Bytes > 0 {
+			if v := p.Value; v > 0 && p.Bytes > 0 {
 				x.include(float64(p.Bytes))
 				y.include(v)
 			}
@@ -68,27 +93,27 @@ func newChart(title string, list []series, figureOf func(point) float64) chart {
 		return c
 	}
 	y.widen()
-	step := (len(sizes) + chartMostLabels - 1) / chartMostLabels
+	step := (len(sizes) + mostLabels - 1) / mostLabels
 	for i := 0; i < len(sizes); i += step {
 		if sizes[i] > 0 {
 			at := x.at(float64(sizes[i]))
-			c.XTicks = append(c.XTicks, tick{at, coordinate(chartY1 + chartLabelBelow), configs.FormatSize(sizes[i])})
+			c.XTicks = append(c.XTicks, Tick{at, coordinate(y1 + labelBelow), configs.FormatSize(sizes[i])})
 		}
 	}
 	for decade := math.Floor(y.low); decade <= y.high; decade++ {
 		if v := math.Pow(10, decade); decade >= y.low {
-			c.YTicks = append(c.YTicks, tick{y.at(v), coordinate(chartLeft - chartLabelLeft), fmt.Sprintf("%g", v)})
+			c.YTicks = append(c.YTicks, Tick{y.at(v), coordinate(left - labelLeft), fmt.Sprintf("%g", v)})
 		}
 	}
 	for _, s := range list {
-		l := line{Name: s.Name}
+		l := Line{Name: s.Name}
 		var points strings.Builder
 		for _, p := range s.Points {
-			v := figureOf(p)
+			v := p.Value
 			if v <= 0 || p.Bytes == 0 {
 				continue
 			}
-			d := dot{x.at(float64(p.Bytes)), y.at(v), fmt.Sprintf("%s, %s: %s", s.Name, configs.FormatSize(p.Bytes), figure(v))}
+			d := Dot{x.at(float64(p.Bytes)), y.at(v), fmt.Sprintf("%s, %s: %s", s.Name, configs.FormatSize(p.Bytes), p.Text)}
 			fmt.Fprintf(&points, "%s,%s ", d.X, d.Y)
 			l.Dots = append(l.Dots, d)
 		}
