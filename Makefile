@@ -17,7 +17,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone has ten.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-verbs bench-verbs race lint fuzz cross golden man install uninstall clean
+.PHONY: all build static test test-verbs bench-verbs bench-peers race lint fuzz cross golden man install uninstall clean
 
 all: build
 
@@ -46,6 +46,11 @@ test-verbs:
 # CI, whose machines serve many.
 bench-verbs:
 	$(GO) run ./verbs/ibv/rack/beside
+
+# Collectives beside Open MPI's and MPICH's, which it installs from Debian if they are
+# missing: for people with a quiet machine. FLAGS='--quick' is a look; --help says more.
+bench-peers:
+	$(GO) run ./collective/peers $(FLAGS)
 
 lint:
 	.ci/run golangci-lint

@@ -1,0 +1,179 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"ringcli/collective"
+)
+
+// role says what a contender's times are compared with.
+type role uint8
+
+const (
+	rolePeer  role = iota // the fastest of them is the reference
+	roleOurs              // by the fastest peer
+	roleTCP               // the reference of soft
+	roleSoft              // by roleTCP
+	roleLimit             // what the machine allows
+)
+
+// contender is somebody who is measured.
+type contender struct {
+	name  string
+	what  string // for people
+	role  role
+	only  []collective.Operation // that it is about; nil for all
+	order byte                   // of a measurement; 0 for orderMeasure
+	start func(s site) []job
+}
+
+// site is where and how a contender's processes are started.
+type site struct {
+	ranks   int
+	room    uint64 // bytes of a buffer
+	dir     string // the team's own, with the FIFOs
+	shm     string // a folder of ours in /dev/shm, or dir where there is none
+	bin     string // where the compiled programs are
+	self    string // this program
+	list    string // of the ring; empty but for ringcli
+	device  string
+	pin     bool // the ranks fit the CPUs, and are bound to one each
+	crowded bool // more ranks than CPUs
+}
+
+// job is a command to start.
+type job struct {
+	args []string
+	env  []string // besides this process's
+}
+
+const (
+	openMPI = "openmpi"
+	mpich   = "mpich"
+	limits  = "limits"
+)
+
+var allReduce = []collective.Operation{collective.OpAllReduce}
+
+var contenders = []contender{
+	{name: "openmpi", what: "Open MPI as it comes", start: runOpenMPI()},
+	{name: "openmpi-ring", what: "Open MPI, all-reduce by its ring", only: allReduce,
+		start: runOpenMPI("coll_tuned_use_dynamic_rules", "1", "coll_tuned_allreduce_algorithm", "4")},
+	{name: "openmpi-rd", what: "Open MPI, all-reduce by its recursive doubling", only: allReduce,
+		start: runOpenMPI("coll_tuned_use_dynamic_rules", "1", "coll_tuned_allreduce_algorithm", "3")},
+	{name: "mpich", what: "MPICH as it comes", start: runMPICH},
+	{name: "ringcli", what: "ringcli, buffers from Comm.Alloc", role: roleOurs, start: runRingcli(buffersAlloc, "")},
+	{name: "ringcli-private", what: "ringcli, plain buffers: a private mapping of the caller's, Comm.Register", role: roleOurs, start: runRingcli(buffersPrivate, "")},
+	{name: "ringcli-slices", what: "ringcli, plain buffers: Go slices", role: roleOurs, start: runRingcli(buffersSlices, "")},
+	{name: "openmpi-tcp", what: "Open MPI over TCP on loopback", role: roleTCP, start: runOpenMPI("pml", "ob1", "btl", "tcp,self", "btl_tcp_if_include", "lo")},
+	{name: "soft", what: "ringcli on the soft device, over UDP on loopback; buffers from Comm.Alloc", role: roleSoft, start: runRingcli(buffersAlloc, "soft")},
+	{name: "floor", what: "the least: as many threads, each reading its part of all inputs and writing it to all outputs, by the better store", role: roleLimit,
+		only: allReduce, order: orderFloor, start: runLimits},
+	{name: "memcpy", what: "memcpy of what a rank receives, by as many threads", role: roleLimit, start: runLimits},
+}
+
+func contenderNames() []string {
+	var names []string
+	for _, c := range contenders {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// takes tells whether the contender has anything to do with an operation.
+func (c contender) takes(op collective.Operation) bool {
+	return c.only == nil || slices.Contains(c.only, op)
+}
+
+// needs is the library that the contender's program is linked with; empty for none.
+func (c contender) needs() string {
+	switch c.name {
+	case "openmpi", "openmpi-ring", "openmpi-rd", "openmpi-tcp":
+		return openMPI
+	case "mpich":
+		return mpich
+	}
+	return ""
+}
+
+// chosen are the contenders that options ask for with so many ranks. MPICH polls
+// without ever making room, and so is no reference where ranks wait for a CPU.
+func (o options) chosen(crowded bool) (list []contender, left []string) {
+	for _, c := range contenders {
+		switch {
+		case len(o.contenders) > 0 && !slices.Contains(o.contenders, c.name):
+		case !slices.ContainsFunc(o.operations, c.takes):
+		case len(o.contenders) == 0 && crowded && c.name == "mpich":
+			left = append(left, c.name+": its ranks poll without giving the CPU away, so that it is no fair reference where ranks outnumber CPUs (--contenders takes it all the same)")
+		default:
+			list = append(list, c)
+		}
+	}
+	return list, left
+}
+
+// runOpenMPI starts mpirun with settings, which are names and values by turns.
+func runOpenMPI(settings ...string) func(site) []job {
+	return func(s site) []job {
+		args := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks)}
+		if os.Geteuid() == 0 {
+			args = append(args, "--allow-run-as-root")
+		}
+		// All that it writes goes where we clean up.
+		all := []string{"orte_tmpdir_base", s.dir, "btl_vader_backing_directory", s.shm, "plm", "isolated"}
+		if s.crowded {
+			all = append(all, "mpi_yield_when_idle", "1")
+			args = append(args, "--oversubscribe")
+		}
+		if s.pin {
+			args = append(args, "--bind-to", "core")
+		} else {
+			args = append(args, "--bind-to", "none")
+		}
+		all = append(all, settings...)
+		for i := 0; i < len(all); i += 2 {
+			args = append(args, "--mca", all[i], all[i+1])
+		}
+		return []job{{args: append(args, filepath.Join(s.bin, openMPI), s.dir, strconv.FormatUint(s.room, 10)), env: []string{"TMPDIR=" + s.dir}}}
+	}
+}
+
+func runMPICH(s site) []job {
+	args := []string{"mpirun.mpich", "-launcher", "fork", "-n", strconv.Itoa(s.ranks)}
+	if s.pin {
+		args = append(args, "-bind-to", "core")
+	}
+	return []job{{args: append(args, filepath.Join(s.bin, mpich), s.dir, strconv.FormatUint(s.room, 10)), env: []string{"TMPDIR=" + s.dir}}}
+}
+
+// runRingcli starts one process a rank, of this program.
+func runRingcli(buffers, device string) func(site) []job {
+	return func(s site) []job {
+		if device != "" {
+			s.device = device
+		}
+		var jobs []job
+		for r := range s.ranks {
+			jobs = append(jobs, job{args: []string{
+				s.self, rankName, "--dir", s.dir, "--index", strconv.Itoa(r), "--list", s.list, "--device", s.device, "--buffers", buffers,
+				"--room", strconv.FormatUint(s.room, 10), fmt.Sprintf("--pin=%t", s.pin),
+			}})
+		}
+		return jobs
+	}
+}
+
+// runLimits starts the one process whose threads are the ranks.
+func runLimits(s site) []job {
+	pin := "0"
+	if s.pin {
+		pin = "1"
+	}
+	return []job{{args: []string{filepath.Join(s.bin, limits), s.dir, strconv.FormatUint(s.room, 10), strconv.Itoa(s.ranks), pin}}}
+}

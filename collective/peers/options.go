@@ -1,0 +1,166 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/collective"
+	"ringcli/configs"
+)
+
+// options are the command's flags.
+type options struct {
+	sizeTexts, operationTexts, contenders []string
+	rankNumbers                           []int
+	sizes                                 []uint64 // bytes of the whole vector
+	operations                            []collective.Operation
+	rounds                                int
+	device                                string
+	inPlace, noPin, quick, noPlot         bool
+	window, limit                         time.Duration
+	html, json                            string
+}
+
+var operations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather}
+
+const (
+	// mostBytes is what two buffers of a rank of each of a dozen contenders leave
+	// room for on a small machine.
+	mostBytes = 256 << 20
+	// mostRanks is that of limits.c.
+	mostRanks = 64
+	elemSize  = 4 // float32
+)
+
+func (o *options) flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
+	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks")
+	f.StringSliceVar(&o.operationTexts, "operations", []string{"all-reduce", "reduce-scatter", "all-gather"}, "collectives")
+	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(), ", ")+" (default: all that are a fair reference)")
+	f.IntVar(&o.rounds, "rounds", 7, "interleaved rounds, of which the medians are printed")
+	f.StringVar(&o.device, "device", "auto", "ringcli's device, but for contender soft")
+	f.BoolVar(&o.inPlace, "in-place", false, "in place instead of out of place")
+	f.BoolVar(&o.noPin, "no-pin", false, "leave it to the kernel where ranks run, also where they fit the CPUs")
+	f.BoolVar(&o.quick, "quick", false, "3 rounds of 8, 4K, 256K and 4M, unless other flags say otherwise: a look, not a result")
+	f.BoolVar(&o.noPlot, "no-plot", false, "print no curves")
+	f.DurationVar(&o.window, "window", 15*time.Millisecond, "how long one measurement of small vectors takes")
+	f.DurationVar(&o.limit, "limit", 30*time.Minute, "end after this long, whatever happens")
+	f.StringVar(&o.html, "html", "", "write a page with the curves to this file")
+	f.StringVar(&o.json, "json", "", "write every figure of every round to this file, an object a line")
+}
+
+// check refuses what would measure nothing, before anything is installed or started.
+func (o *options) check(f *pflag.FlagSet) error {
+	if o.quick {
+		if !f.Changed("sizes") {
+			o.sizeTexts = []string{"8", "4K", "256K", "4M"}
+		}
+		if !f.Changed("rounds") {
+			o.rounds = 3
+		}
+	}
+	switch {
+	case o.rounds < 1 || o.rounds > 1000:
+		return fmt.Errorf("--rounds %d: expected 1 to 1000", o.rounds)
+	case o.window < time.Millisecond || o.window > time.Second:
+		return fmt.Errorf("--window %s: expected 1ms to 1s", o.window)
+	case o.limit <= 0:
+		return fmt.Errorf("--limit %s: expected a duration above 0", o.limit)
+	case len(o.sizeTexts) == 0:
+		return errors.New("--sizes: expected one size or several, such as 64,64K")
+	case len(o.rankNumbers) == 0:
+		return errors.New("--ranks: expected one number or several, such as 2,4")
+	case len(o.operationTexts) == 0:
+		return errors.New("--operations: expected all-reduce, reduce-scatter or all-gather")
+	}
+	for _, text := range o.sizeTexts {
+		size, err := configs.ParseSize(text)
+		if err != nil {
+			return fmt.Errorf("--sizes %s: %w", text, err)
+		}
+		if size < elemSize || size > mostBytes || size%elemSize != 0 {
+			return fmt.Errorf("--sizes %s: expected 4 to 256M, a multiple of %d: the elements are float32", text, elemSize)
+		}
+		o.sizes = append(o.sizes, size)
+	}
+	slices.Sort(o.sizes)
+	o.sizes = slices.Compact(o.sizes)
+	for _, n := range o.rankNumbers {
+		if n < 2 || n > mostRanks {
+			return fmt.Errorf("--ranks %d: expected 2 to %d", n, mostRanks)
+		}
+	}
+	for _, text := range o.operationTexts {
+		i := slices.IndexFunc(operations, func(op collective.Operation) bool { return op.String() == text })
+		if i < 0 {
+			return fmt.Errorf("--operations %s: expected all-reduce, reduce-scatter or all-gather", text)
+		}
+		o.operations = append(o.operations, operations[i])
+	}
+	for _, name := range o.contenders {
+		if !slices.Contains(contenderNames(), name) {
+			return fmt.Errorf("--contenders %s: expected some of %s", name, strings.Join(contenderNames(), ", "))
+		}
+	}
+	return nil
+}
+
+// cell is what one figure is of.
+type cell struct {
+	op    collective.Operation
+	ranks int
+	bytes uint64 // of the whole vector, as it was asked for
+}
+
+// count is the number of elements. MPI_Reduce_scatter_block and MPI_Allgather want as
+// many for each rank: what the ranks cannot share evenly is made longer, on both sides
+// (8 bytes on 4 ranks become 16). An all-reduce takes what it is given.
+func (c cell) count() int {
+	n := int(c.bytes / elemSize)
+	if c.op == collective.OpAllReduce {
+		return n
+	}
+	return (n + c.ranks - 1) / c.ranks * c.ranks
+}
+
+// letter is the operation's, in an order.
+func (c cell) letter() byte {
+	switch c.op {
+	case collective.OpReduceScatter:
+		return 'r'
+	case collective.OpAllGather:
+		return 'g'
+	}
+	return 'a'
+}
+
+func (c cell) String() string {
+	return fmt.Sprintf("%s of %s on %d ranks", c.op, configs.FormatSize(c.bytes), c.ranks)
+}
+
+// cells are all that are measured with so many ranks.
+func (o options) cells(ranks int) []cell {
+	var cells []cell
+	for _, op := range o.operations {
+		for _, bytes := range o.sizes {
+			cells = append(cells, cell{op, ranks, bytes})
+		}
+	}
+	return cells
+}
+
+// room is the number of bytes that every buffer has.
+func (o options) room(ranks int) uint64 {
+	most := uint64(0)
+	for _, c := range o.cells(ranks) {
+		most = max(most, uint64(c.count())*elemSize)
+	}
+	return most
+}

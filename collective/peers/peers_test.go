@@ -1,0 +1,205 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+)
+
+// A rank is this program, started anew.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == rankName {
+		os.Exit(execute(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestOneRound measures all that can be measured here without installing anything.
+func TestOneRound(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc: the limits are measured by a C program")
+	}
+	names := []string{"ringcli", "ringcli-private", "ringcli-slices", "soft", "floor", "memcpy"}
+	for _, tool := range []string{openMPI, mpich} {
+		if len(missing([]program{programOf(t, tool)})) > 0 {
+			t.Logf("without %s, which is not installed", tool)
+			continue
+		}
+		for _, c := range contenders {
+			if c.needs() == tool {
+				names = append(names, c.name)
+			}
+		}
+	}
+	temp, out := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	before := shared(t)
+	file, page := filepath.Join(out, "figures.json"), filepath.Join(out, "page.html")
+	for _, place := range []string{"--in-place=false", "--in-place"} {
+		o := parse(t, "--device", "soft", "--ranks", "2", "--sizes", "8,64K", "--rounds", "1", "--window", "1ms", "--contenders", strings.Join(names, ","),
+			"--json", file, "--html", page, place)
+		var text, log bytes.Buffer
+		if err := run(t.Context(), o, &text, &log); err != nil {
+			t.Fatalf("%v\n%s", err, &log)
+		}
+		for _, name := range names {
+			if !strings.Contains(text.String(), name) {
+				t.Errorf("%s is not in\n%s", name, &text)
+			}
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := 0
+	for line := range bytes.Lines(data) {
+		var got struct {
+			Kind      string     `json:"kind"`
+			Contender string     `json:"contender"`
+			Median    float64    `json:"median_us"`
+			Times     []*float64 `json:"time_us"`
+		}
+		if err := json.Unmarshal(line, &got); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if got.Kind == "cell" {
+			cells++
+			if got.Median <= 0 || len(got.Times) != 1 {
+				t.Errorf("%s", line)
+			}
+		}
+	}
+	want := 0
+	for _, c := range contenders {
+		for _, name := range names {
+			for _, op := range operations {
+				if c.name == name && c.takes(op) {
+					want += 2
+				}
+			}
+		}
+	}
+	if cells != want {
+		t.Errorf("%d cells, want %d\n%s", cells, want, data)
+	}
+	if text, err := os.ReadFile(page); err != nil || bytes.Count(text, []byte("</svg>")) != 3 {
+		t.Errorf("the page has not three charts: %v", err)
+	}
+	if entries, err := os.ReadDir(temp); err != nil || len(entries) > 0 {
+		t.Errorf("left in %s: %v, %v", temp, entries, err)
+	}
+	if after := shared(t); len(after) > len(before) {
+		t.Errorf("left in %s: %v, before: %v", shmDir, after, before)
+	}
+}
+
+func programOf(t *testing.T, name string) program {
+	for _, p := range programs {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("no program %s", name)
+	return program{}
+}
+
+// shared is what runs of this program may leave in /dev/shm.
+func shared(t *testing.T) []string {
+	var names []string
+	for _, pattern := range []string{"ringcli-peers-*", "vader_segment.*", "mpich_shar_tmp*"} {
+		found, err := filepath.Glob(filepath.Join(shmDir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	return names
+}
+
+func parse(t *testing.T, args ...string) options {
+	t.Helper()
+	var o options
+	fs := pflag.NewFlagSet("peers", pflag.ContinueOnError)
+	o.flags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.check(fs); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestBadInput(t *testing.T) {
+	for args, says := range map[string]string{
+		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 64",
+		"--operations barrier": "expected all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
+		"--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
+	} {
+		c := command()
+		c.SetArgs(strings.Fields(args))
+		err := c.ExecuteContext(context.Background())
+		if !errors.As(err, &usageError{}) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", args, err, says)
+		}
+	}
+}
+
+func TestWhatIsMeasured(t *testing.T) {
+	o := parse(t, "--quick", "--rounds", "9", "--sizes", "1M,8,8")
+	if len(o.sizes) != 2 || o.sizes[0] != 8 || o.rounds != 9 {
+		t.Errorf("%+v", o)
+	}
+	if o = parse(t, "--quick"); o.rounds != 3 || len(o.sizes) != 4 || len(o.cells(4)) != 12 {
+		t.Errorf("%+v", o)
+	}
+	// 8 bytes are two elements, which 4 ranks cannot share.
+	for _, c := range o.cells(4) {
+		want := int(c.bytes / 4)
+		if c.bytes == 8 && c.op != operations[0] {
+			want = 4
+		}
+		if c.count() != want {
+			t.Errorf("%s: %d elements, want %d", c, c.count(), want)
+		}
+	}
+	list, left := o.chosen(true)
+	if len(list) != len(contenders)-1 || len(left) != 1 || !strings.HasPrefix(left[0], "mpich:") {
+		t.Errorf("%d of %d, left out: %q", len(list), len(contenders), left)
+	}
+	o = parse(t, "--contenders", "mpich,openmpi-ring,soft", "--operations", "all-gather", "--ranks", "4")
+	if list, left = o.chosen(true); len(list) != 2 || list[0].name != "mpich" || len(left) != 0 {
+		t.Errorf("%v, left out: %q", list, left)
+	}
+	if got := o.programs(2); len(got) != 2 || got[0].name != limits || got[1].name != mpich {
+		t.Errorf("%+v", got)
+	}
+	for us, want := range map[float64]pace{0.01: {mostIters, mostIters / 5}, 1: {15000, 3000}, 1e4: {2, 1}, 1e6: {2, 1}, 0: {mostIters, mostIters / 5}} {
+		if got := paceOf(us, o.window); got != want {
+			t.Errorf("%g us: %+v, want %+v", us, got, want)
+		}
+	}
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	got := missing([]program{{compiler: []string{"no-such-compiler"}, packages: []string{"b", "a"}}, {compiler: []string{"sh"}, packages: []string{"c"}},
+		{compiler: []string{"sh"}, tools: []string{"no-such-tool"}, packages: []string{"a"}}})
+	if strings.Join(got, " ") != "a b" {
+		t.Errorf("%q", got)
+	}
+	if err := install(t.Context(), nil, nil); err != nil {
+		t.Error(err)
+	}
+}

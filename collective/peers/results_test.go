@@ -1,0 +1,146 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/collective"
+)
+
+// exampleResults are of one operation: at 8 bytes ours is twice as fast as the better
+// peer, at 1M half as fast.
+func exampleResults(t *testing.T) *Results {
+	o := parse(t, "--sizes", "8,1M", "--ranks", "2", "--operations", "all-reduce", "--rounds", "3")
+	r := newResults(o, 2)
+	for i, c := range o.cells(2) {
+		long := float64(1 + 999*i)
+		for round := range 3 {
+			slow := []float64{1, 10, 1}[round] // the machine is, for all
+			r.line(c, round, []float64{50, 400, 60}[round])
+			for name, us := range map[string]float64{
+				"openmpi": 4 * long, "mpich": 2 * long, "ringcli": 1 * (1 + 3*float64(i)) * long, "openmpi-tcp": 30 * long, "soft": 60 * long, "floor": 0.5 * long,
+			} {
+				r.of(c, name).Iters = 5
+				r.of(c, name).put(round, us*slow)
+			}
+		}
+	}
+	for round := range 3 {
+		r.Rounds = append(r.Rounds, r.placement(2, round, time.Second))
+	}
+	r.Contenders = []About{{"openmpi", 2, "Open <MPI>", "v4", []string{"0", "1"}}}
+	r.Notes, r.Failures = []string{"a note"}, []string{"a failure"}
+	return r
+}
+
+func TestRatios(t *testing.T) {
+	r := exampleResults(t)
+	ratios := r.ratios()
+	want := []struct {
+		bytes     uint64
+		who, by   string
+		ratio     float64
+		geometric float64
+	}{{8, "ringcli", "mpich", 2, 1}, {8, "soft", "openmpi-tcp", 0.5, 0.5}, {1 << 20, "ringcli", "mpich", 0.5, 1}, {1 << 20, "soft", "openmpi-tcp", 0.5, 0.5}}
+	if len(ratios) != len(want) {
+		t.Fatalf("%+v", ratios)
+	}
+	for i, w := range want {
+		got := ratios[i]
+		if got.Bytes != w.bytes || got.Contender != w.who || got.Reference != w.by || got.Spread != (Spread{w.ratio, w.ratio, w.ratio}) {
+			t.Errorf("%+v, want %+v", got, w)
+		}
+		if mean, n := geometric(ratios, collective.OpAllReduce, 2, w.who); n != 2 || math.Abs(mean-w.geometric) > 1e-12 {
+			t.Errorf("%s: mean %g of %d, want %g of 2", w.who, mean, n, w.geometric)
+		}
+	}
+	if mean, n := geometric(ratios, collective.OpAllGather, 2, "ringcli"); mean != 0 || n != 0 {
+		t.Errorf("mean %g of %d of nothing", mean, n)
+	}
+	if p := r.Rounds[1]; p.Line != (Spread{400, 400, 400}) || p.Floor != 5000 || p.FloorOf != 1<<20 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A round in which one of both has failed has no ratio.
+func TestRatioWithoutARound(t *testing.T) {
+	r := exampleResults(t)
+	c := r.cells[0]
+	r.of(c.cell, "ringcli").us[1] = math.NaN()
+	r.of(c.cell, "mpich").us = r.of(c.cell, "mpich").us[:2]
+	got, ok := c.ratio("ringcli", "mpich")
+	if !ok || got.Spread != (Spread{2, 2, 2}) {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	if _, ok := c.ratio("ringcli-slices", "mpich"); ok {
+		t.Error("a ratio of what was not measured")
+	}
+	if got := spread([]float64{4, math.NaN(), 1, 2, 3}); got != (Spread{2.5, 1, 4}) {
+		t.Errorf("%+v", got)
+	}
+	if got := spread(nil); got != (Spread{}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTables(t *testing.T) {
+	r := exampleResults(t)
+	var out bytes.Buffer
+	if err := r.print(&out, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`size +openmpi +mpich +floor +ringcli +best peer +by ringcli`,
+		`8 +4\.00 +2\.00 +0\.50 +1\.00 +mpich +2\.00`,
+		`1M +4000 +2000 +500 +4000 +mpich +0\.50`,
+		`size +openmpi-tcp +soft +by soft +least +greatest`,
+		`8 +30\.0 +60\.0 +0\.50 +0\.50 +0\.50`,
+		`all-reduce +2 +1\.00 +0\.50 +1M +0\.50 +0\.50 +8`,
+		`2 +2 +400 +400 +400 +5000 +1M +0\.00 +0\.00 +1\.0`,
+		`all-reduce of 1M on 2 ranks, ringcli: 8\.00 \(8\.00-8\.00\) times the floor`,
+		` +all-reduce +2 ranks +1M: ringcli 0\.50 \(0\.50-0\.50\) of mpich`,
+		`us by size: .*M openmpi.*`, `failed: a failure`, `note: a note`,
+	} {
+		if !regexp.MustCompile(`(?m)^ *` + line + `$`).MatchString(out.String()) {
+			t.Errorf("no line %s in\n%s", line, &out)
+		}
+	}
+	for v, want := range map[float64]string{0: "-", 0.0049: "0.0049", 0.05: "0.050", 0.0996: "0.10", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 123456: "123456"} {
+		if got := figure(v); got != want {
+			t.Errorf("%g is written %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	var out bytes.Buffer
+	if err := exampleResults(t).page(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if found := regexp.MustCompile(`https?:|src=|href=|@import|url\(|<script|<MPI|NaN|Inf`).FindString(text); found != "" {
+		t.Errorf("the page has %q", found)
+	}
+	for what, n := range map[string]int{"</svg>": 1, "<polyline": len(contenders), "<circle": 12, "1.00 (2.00)": 1, "4000 (0.50)": 1, ">a failure<": 1, ">a note<": 1} {
+		if got := strings.Count(text, what); got != n {
+			t.Errorf("%d of %s, want %d", got, what, n)
+		}
+	}
+}
+
+func TestEveryContenderHasAMark(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range contenders {
+		if mark := markOf(c); seen[mark] {
+			t.Errorf("%s has the mark %s, as another", c.name, mark)
+		} else {
+			seen[mark] = true
+		}
+	}
+}

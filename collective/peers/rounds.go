@@ -1,0 +1,318 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// mostIters bounds a measurement of what takes tens of nanoseconds.
+	mostIters = 50000
+	// turns of a line between two CPUs: a tenth of a millisecond to one.
+	turns = 2000
+	// mostStarts of a contender with one number of ranks: what fails again and again
+	// would take its deadline each time.
+	mostStarts = 3
+	// idleTime is how long the processes are watched doing nothing.
+	idleTime = 500 * time.Millisecond
+)
+
+// field is all contenders with one number of ranks, while they are up.
+type field struct {
+	options
+	ranks   int
+	cpus    int
+	site    site
+	probe   *team // of the line between two CPUs; nil with one CPU
+	list    []contender
+	teams   map[string]*team
+	starts  map[string]int
+	log     io.Writer
+	results *Results
+	serial  int // of folders
+}
+
+// measure runs all rounds with one number of ranks.
+func (f *field) measure(ctx context.Context) (err error) {
+	defer f.stop()
+	pin := f.ranks <= f.cpus && !f.noPin
+	f.site.ranks, f.site.room, f.site.device = f.ranks, f.room(f.ranks), f.device
+	f.site.pin, f.site.crowded = pin, f.ranks > f.cpus
+	var left []string
+	f.list, left = f.chosen(f.site.crowded)
+	how := "bound to a CPU each"
+	switch {
+	case f.site.crowded:
+		how = fmt.Sprintf("on %d CPUs, bound to none", f.cpus)
+	case !pin:
+		how = "bound to none"
+	}
+	f.say("%d ranks, %s", f.ranks, how)
+	for _, text := range left {
+		f.say("left out with %d ranks: %s", f.ranks, text)
+		f.results.Notes = append(f.results.Notes, fmt.Sprintf("%d ranks: %s", f.ranks, text))
+	}
+	if f.cpus > 1 {
+		s := f.site
+		s.dir, s.room, s.ranks = f.folder("probe"), elemSize, 2
+		if f.probe, err = startTeam(ctx, contender{name: "probe", role: roleLimit, start: runLimits}, s); err != nil {
+			return err
+		}
+	}
+	for _, c := range f.list {
+		if _, err := f.team(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := f.watchIdle(ctx); err != nil {
+		return err
+	}
+	cells := f.cells(f.ranks)
+	var each time.Duration
+	for _, c := range cells {
+		d, err := f.calibrate(ctx, c)
+		if err != nil {
+			return err
+		}
+		each += d
+	}
+	f.say("%d ranks: every contender is right in all of %d cells but what was reported; %d rounds take some %.0f s", f.ranks, len(cells), f.rounds, each.Seconds()*float64(f.rounds))
+	for round := range f.rounds {
+		if err := f.round(ctx, round, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *field) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(f.log, "peers: "+format+"\n", args...)
+}
+
+func (f *field) folder(name string) string {
+	f.serial++
+	return filepath.Join(f.site.bin, fmt.Sprintf("%s-%d-%d", name, f.ranks, f.serial))
+}
+
+// team returns a contender's team, which is started if it is not up. nil means that it
+// has failed too often; an error, that everything is over.
+func (f *field) team(ctx context.Context, c contender) (*team, error) {
+	if t := f.teams[c.name]; t != nil || f.starts[c.name] >= mostStarts {
+		return t, nil
+	}
+	f.starts[c.name]++
+	s := f.site
+	s.dir = f.folder(c.name)
+	if slices.Contains([]role{roleOurs, roleSoft}, c.role) {
+		claim, list, err := claimLoopback(f.ranks)
+		if err != nil {
+			return nil, err
+		}
+		s.list = list
+		defer func() { _ = claim.Close() }() // the ranks have their own
+	}
+	t, err := startTeam(ctx, c, s)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		f.failed(c, err)
+		return nil, nil
+	}
+	f.teams[c.name] = t
+	if f.starts[c.name] == 1 {
+		f.introduce(t)
+	}
+	return t, nil
+}
+
+// introduce says who a team is, and whether it runs where it should.
+func (f *field) introduce(t *team) {
+	var cpus []string
+	text := ""
+	for _, line := range t.about {
+		if fields := strings.SplitN(line, " ", 3); len(fields) == 3 {
+			cpus = append(cpus, fields[1])
+			text = strings.TrimSuffix(strings.Join(strings.Fields(fields[2]), " "), ";")
+		}
+	}
+	f.results.Contenders = append(f.results.Contenders, About{t.name, f.ranks, t.what, text, cpus})
+	if f.site.pin && t.role != roleLimit {
+		slices.Sort(cpus)
+		if len(slices.Compact(slices.Clone(cpus))) != f.ranks || slices.ContainsFunc(cpus, func(s string) bool { return strings.Contains(s, ",") }) {
+			f.failed(t.contender, fmt.Errorf("its ranks have the CPUs %s: expected one each", strings.Join(cpus, " and ")))
+		}
+	}
+}
+
+// failed reports a contender's failure and ends its processes. The others go on.
+func (f *field) failed(c contender, err error) {
+	text := fmt.Sprintf("%d ranks: %s: %v", f.ranks, c.name, err)
+	f.say("%s", text)
+	f.results.Failures = append(f.results.Failures, text)
+	if t := f.teams[c.name]; t != nil {
+		delete(f.teams, c.name)
+		t.stop()
+	}
+}
+
+// watchIdle makes sure that contenders that wait take no time from the one that runs.
+func (f *field) watchIdle(ctx context.Context) error {
+	before := map[string]time.Duration{}
+	families := map[string][]int{}
+	for name, t := range f.teams {
+		families[name] = t.family()
+		before[name] = cpuTime(families[name])
+	}
+	start := time.Now()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(idleTime):
+	}
+	took := time.Since(start)
+	var all time.Duration
+	for name, pids := range families {
+		used := cpuTime(pids) - before[name]
+		all += used
+		if used > took/20 { // a tick or two are a heartbeat's
+			f.results.Notes = append(f.results.Notes, fmt.Sprintf("%d ranks: %s used %.0f %% of a CPU while it waited", f.ranks, name, 100*used.Seconds()/took.Seconds()))
+			f.say("%s", f.results.Notes[len(f.results.Notes)-1])
+		}
+	}
+	f.say("%d ranks: all who wait use %.1f %% of a CPU together", f.ranks, 100*all.Seconds()/took.Seconds())
+	return nil
+}
+
+// calibrate checks every contender's result of a cell, and finds out how many
+// iterations it takes. It returns how long the cell takes in a round.
+func (f *field) calibrate(ctx context.Context, c cell) (each time.Duration, err error) {
+	for _, who := range f.list {
+		if !who.takes(c.op) {
+			continue
+		}
+		t, err := f.team(ctx, who)
+		if err != nil {
+			return 0, err
+		}
+		if t == nil {
+			continue
+		}
+		wrong, err := t.order(ctx, orderCheck, c, f.inPlace, 0, 0)
+		if err == nil && wrong > 0 {
+			f.results.Failures = append(f.results.Failures, fmt.Sprintf("%s: %s: %.0f elements are wrong", c, who.name, wrong))
+			f.say("%s", f.results.Failures[len(f.results.Failures)-1])
+			continue
+		}
+		var us float64
+		iters := 1
+		for err == nil {
+			us, err = t.measure(ctx, c, f.inPlace, iters, 1)
+			took := us * float64(iters)
+			if took >= float64(f.window.Microseconds())/4 || iters >= mostIters {
+				break
+			}
+			iters = min(mostIters, max(2*iters, int(float64(iters)*float64(f.window.Microseconds())/max(took, 1)/3)))
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if err != nil {
+			f.failed(who, err)
+			continue
+		}
+		pace := paceOf(us, f.window)
+		f.results.of(c, who.name).Iters = pace.iters
+		each += time.Duration(us * float64(pace.iters+pace.warmup) * 1e3)
+	}
+	return each, nil
+}
+
+// pace is how often an operation is repeated.
+type pace struct{ iters, warmup int }
+
+// paceOf fills the window with iterations of so many microseconds, but for long ones,
+// which fill it by themselves and are run twice.
+func paceOf(us float64, window time.Duration) pace {
+	iters := int(min(max(float64(window.Microseconds())/max(us, 1e-3), 2), mostIters))
+	return pace{iters, max(1, iters/5)}
+}
+
+// round measures all cells once. Who is first changes from cell to cell and from round
+// to round.
+func (f *field) round(ctx context.Context, round int, cells []cell) error {
+	began, before, own := time.Now(), parseLoad(firstLine("/proc/stat")), cpuTime(f.everybody())
+	for i, c := range cells {
+		line := math.NaN()
+		if f.probe != nil {
+			ns, err := f.probe.order(ctx, orderLine, cell{ranks: 2, bytes: elemSize}, false, turns, 0)
+			if err != nil {
+				return err
+			}
+			line = ns / turns
+		}
+		f.results.line(c, round, line)
+		for k := range f.list {
+			who := f.list[(k+i+round)%len(f.list)]
+			r := f.results.of(c, who.name)
+			if !who.takes(c.op) || r.Iters == 0 {
+				continue
+			}
+			t, err := f.team(ctx, who)
+			if err != nil {
+				return err
+			}
+			if t == nil {
+				continue
+			}
+			us, err := t.measure(ctx, c, f.inPlace, r.Iters, max(1, r.Iters/5))
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				f.failed(who, err)
+				continue
+			}
+			r.put(round, us)
+		}
+	}
+	took := time.Since(began)
+	p := f.results.placement(f.ranks, round, took)
+	after := parseLoad(firstLine("/proc/stat"))
+	// A team that was ended meanwhile takes its time with it.
+	p.Others = max(0, (after.busy-before.busy-cpuTime(f.everybody())+own).Seconds()/took.Seconds())
+	p.Steal = (after.steal - before.steal).Seconds() / took.Seconds()
+	f.results.Rounds = append(f.results.Rounds, p)
+	f.say("%s", p)
+	return nil
+}
+
+// everybody is all processes of this run, the driver included.
+func (f *field) everybody() []int {
+	pids := []int{os.Getpid()}
+	for _, t := range f.teams {
+		pids = append(pids, t.family()...)
+	}
+	if f.probe != nil {
+		pids = append(pids, f.probe.family()...)
+	}
+	return pids
+}
+
+func (f *field) stop() {
+	for _, t := range f.teams {
+		t.stop()
+	}
+	if f.probe != nil {
+		f.probe.stop()
+	}
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// run installs, compiles, measures and prints.
+func run(ctx context.Context, o options, out, log io.Writer) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var outputs []*os.File
+	for _, path := range []string{o.html, o.json} {
+		var f *os.File
+		if path != "" {
+			// Before anything is measured for it.
+			if f, err = os.Create(path); err != nil {
+				return usageError{err}
+			}
+			defer func() { err = errors.Join(err, f.Close()) }()
+		}
+		outputs = append(outputs, f)
+	}
+	cpus, err := cpusAllowed()
+	if err != nil {
+		return err
+	}
+	list := o.programs(len(cpus))
+	if err := install(ctx, missing(list), log); err != nil {
+		return cause(ctx, err)
+	}
+	before := sharedFiles()
+	bin, err := os.MkdirTemp("", "ringcli-peers-*")
+	if err != nil {
+		return err
+	}
+	shm, err := os.MkdirTemp(shmDir, "ringcli-peers-*")
+	if err != nil {
+		shm = bin // no /dev/shm: Open MPI's files lie on a disk
+	}
+	defer func() {
+		for _, name := range sharedFiles() {
+			if !slices.Contains(before, name) {
+				err = errors.Join(err, os.Remove(name))
+			}
+		}
+		err = errors.Join(err, os.RemoveAll(shm), os.RemoveAll(bin))
+	}()
+	if err := compile(ctx, list, bin); err != nil {
+		return cause(ctx, err)
+	}
+	results := newResults(o, len(cpus))
+	for _, n := range o.rankNumbers {
+		f := &field{options: o, ranks: n, cpus: len(cpus), log: log, results: results,
+			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self}}
+		if err := f.measure(ctx); err != nil {
+			return cause(ctx, err)
+		}
+	}
+	if err := results.print(out, !o.noPlot); err != nil {
+		return err
+	}
+	if f := outputs[0]; f != nil {
+		if err := results.page(f); err != nil {
+			return err
+		}
+	}
+	if f := outputs[1]; f != nil {
+		if err := results.json(f); err != nil {
+			return err
+		}
+	}
+	if n := len(results.Failures); n > 0 {
+		return fmt.Errorf("%d failures, see above", n)
+	}
+	return nil
+}
+
+// programs are those that the chosen contenders need.
+func (o options) programs(cpus int) []program {
+	names := []string{limits}
+	for _, n := range o.rankNumbers {
+		list, _ := o.chosen(n > cpus)
+		for _, c := range list {
+			names = append(names, c.needs())
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return !slices.Contains(names, p.name) })
+}
+
+// cause says why what was stopped has stopped.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

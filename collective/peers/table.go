@@ -1,0 +1,265 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"ringcli/collective"
+	"ringcli/configs"
+)
+
+// figure is three digits of a number that is none too large or small for that.
+func figure(v float64) string {
+	switch {
+	case v == 0:
+		return "-"
+	case v < 0.00995:
+		return fmt.Sprintf("%.4f", v)
+	case v < 0.0995:
+		return fmt.Sprintf("%.3f", v)
+	case v < 9.995:
+		return fmt.Sprintf("%.2f", v)
+	case v < 99.95:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// table is cells that are aligned to the right.
+type table struct {
+	b bytes.Buffer
+	w *tabwriter.Writer
+}
+
+func newTable() *table {
+	t := &table{}
+	t.w = tabwriter.NewWriter(&t.b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	_, _ = fmt.Fprintln(t.w, strings.Join(cells, "\t")+"\t") // a bytes.Buffer takes all
+}
+
+func (t *table) String() string {
+	_ = t.w.Flush()
+	return t.b.String()
+}
+
+// print prints the tables, and the curves if wanted.
+func (r *Results) print(w io.Writer, plots bool) error {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	e := r.Environment
+	place := "out of place"
+	if e.InPlace {
+		place = "in place"
+	}
+	p("%s, %d CPUs, Linux %s, %s, %s\n", e.CPU, e.CPUs, e.Kernel, e.Go, e.Date.Format("2006-01-02 15:04 MST"))
+	p("float32 sum, %s, transparent huge pages: %s; sizes are those of the whole vector\n", place, e.HugePages)
+	p("times are microseconds of an iteration on the slowest rank, medians of %d interleaved rounds\n", e.Rounds)
+	p("line: from one CPU to the other, one way, before each cell; others, stolen: CPUs that were busy with others' work\n")
+	p("ratios are the best peer's time by ours (above 1 we are faster), each round's: their median\n\n")
+	for _, a := range r.Contenders {
+		p("%-16s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, strings.Join(a.CPUs, " | "))
+	}
+	for _, text := range r.Notes {
+		p("note: %s\n", text)
+	}
+	p("\n%s", r.roundTable())
+	for _, n := range r.options.rankNumbers {
+		for _, op := range r.options.operations {
+			p("\n%s on %d ranks\n%s", op, n, r.cellTable(op, n))
+			if t := r.tcpTable(op, n); t != "" {
+				p("\n%s on %d ranks, without shared memory\n%s", op, n, t)
+			}
+			if plots {
+				p("\n%s", strings.Join(r.plot(op, n), "\n")+"\n")
+			}
+		}
+	}
+	p("\ngeometric means of the ratios, and the least\n%s", r.meanTable())
+	p("%s", r.floorLine())
+	if short := r.shortfalls(); len(short) > 0 {
+		p("\nslower than the best peer in:\n%s", strings.Join(short, ""))
+	}
+	for _, text := range r.Failures {
+		p("failed: %s\n", text)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// roundTable is the placement beside each round.
+func (r *Results) roundTable() string {
+	t := newTable()
+	t.row("ranks", "round", "line ns", "least", "greatest", "floor us", "of", "others", "stolen", "seconds")
+	for _, p := range r.Rounds {
+		t.row(fmt.Sprint(p.Ranks), fmt.Sprint(p.Round+1), whole(p.Line.Median), whole(p.Line.Min), whole(p.Line.Max),
+			figure(p.Floor), configs.FormatSize(p.FloorOf), fmt.Sprintf("%.2f", p.Others), fmt.Sprintf("%.2f", p.Steal), fmt.Sprintf("%.1f", p.Duration))
+	}
+	return t.String()
+}
+
+// present are the contenders of roles that have been measured in some of the cells.
+func (r *Results) present(op collective.Operation, ranks int, roles ...role) []contender {
+	var list []contender
+	for _, of := range roles {
+		for _, who := range contenders {
+			if who.role != of {
+				continue
+			}
+			for _, c := range r.cells {
+				if c.op == op && c.ranks == ranks && c.of[who.name].median() > 0 {
+					list = append(list, who)
+					break
+				}
+			}
+		}
+	}
+	return list
+}
+
+// cellTable is peers, limits, ours and the ratios.
+func (r *Results) cellTable(op collective.Operation, ranks int) string {
+	shown := r.present(op, ranks, rolePeer, roleLimit, roleOurs)
+	ours := r.present(op, ranks, roleOurs)
+	head := []string{"size"}
+	for _, who := range shown {
+		head = append(head, who.name)
+	}
+	head = append(head, "best peer")
+	for _, who := range ours {
+		head = append(head, "by "+who.name)
+	}
+	t := newTable()
+	t.row(head...)
+	for _, c := range r.cells {
+		if c.op != op || c.ranks != ranks {
+			continue
+		}
+		row := []string{configs.FormatSize(c.bytes)}
+		if moved := uint64(c.count()) * elemSize; moved != c.bytes {
+			row[0] += fmt.Sprintf(" (%d)", moved)
+		}
+		for _, who := range shown {
+			row = append(row, figure(c.of[who.name].median()))
+		}
+		best := c.best(rolePeer)
+		if best == "" {
+			best = "-"
+		}
+		row = append(row, best)
+		for _, who := range ours {
+			ratio, _ := c.ratio(who.name, c.best(rolePeer))
+			row = append(row, figure(ratio.Spread.Median))
+		}
+		t.row(row...)
+	}
+	return t.String()
+}
+
+// tcpTable is Open MPI over TCP beside soft; empty if neither was measured.
+func (r *Results) tcpTable(op collective.Operation, ranks int) string {
+	shown := r.present(op, ranks, roleTCP, roleSoft)
+	if len(shown) == 0 {
+		return ""
+	}
+	head := []string{"size"}
+	for _, who := range shown {
+		head = append(head, who.name)
+	}
+	t := newTable()
+	t.row(append(head, "by soft", "least", "greatest")...)
+	for _, c := range r.cells {
+		if c.op != op || c.ranks != ranks {
+			continue
+		}
+		row := []string{configs.FormatSize(c.bytes)}
+		for _, who := range shown {
+			row = append(row, figure(c.of[who.name].median()))
+		}
+		ratio, _ := c.ratio("soft", c.best(roleTCP))
+		t.row(append(row, figure(ratio.Spread.Median), figure(ratio.Spread.Min), figure(ratio.Spread.Max))...)
+	}
+	return t.String()
+}
+
+// meanTable is one row for an operation and a number of ranks.
+func (r *Results) meanTable() string {
+	ratios := r.ratios()
+	t := newTable()
+	head := []string{"operation", "ranks"}
+	var columns []contender
+	for _, who := range contenders {
+		if who.role == roleOurs || who.role == roleSoft {
+			for _, ratio := range ratios {
+				if ratio.Contender == who.name {
+					columns = append(columns, who)
+					head = append(head, who.name, "least", "at")
+					break
+				}
+			}
+		}
+	}
+	t.row(head...)
+	for _, n := range r.options.rankNumbers {
+		for _, op := range r.options.operations {
+			row := []string{op.String(), fmt.Sprint(n)}
+			for _, who := range columns {
+				mean, cells := geometric(ratios, op, n, who.name)
+				if cells == 0 {
+					row = append(row, "-", "-", "-")
+					continue
+				}
+				least := Ratio{}
+				for _, ratio := range ratios {
+					if ratio.Operation == op.String() && ratio.Ranks == n && ratio.Contender == who.name && (least.Contender == "" || ratio.Spread.Median < least.Spread.Median) {
+						least = ratio
+					}
+				}
+				row = append(row, figure(mean), figure(least.Spread.Median), configs.FormatSize(least.Bytes))
+			}
+			t.row(row...)
+		}
+	}
+	return t.String()
+}
+
+// floorLine compares the longest all-reduce with the floor.
+func (r *Results) floorLine() string {
+	var b strings.Builder
+	for _, n := range r.options.rankNumbers {
+		var longest *cellResults
+		for _, c := range r.cells {
+			if c.op == collective.OpAllReduce && c.ranks == n && c.of["floor"].median() > 0 {
+				longest = c // sizes ascend
+			}
+		}
+		if longest == nil {
+			continue
+		}
+		for _, who := range r.present(collective.OpAllReduce, n, roleOurs) {
+			if ratio, ok := longest.ratio("floor", who.name); ok { // the one's time by the other's
+				fmt.Fprintf(&b, "%s, %s: %s times the floor\n", longest.cell, who.name, ratio.Spread.text(figure))
+			}
+		}
+	}
+	return b.String()
+}
+
+// shortfalls are the cells in which ours is slower, a line each.
+func (r *Results) shortfalls() []string {
+	var list []string
+	for _, ratio := range r.ratios() {
+		if ratio.Spread.Median < 1 {
+			list = append(list, fmt.Sprintf("  %-14s %d ranks %5s: %s %s of %s\n", ratio.Operation, ratio.Ranks, configs.FormatSize(ratio.Bytes), ratio.Contender, ratio.Spread.text(figure), ratio.Reference))
+		}
+	}
+	return list
+}
