@@ -105,7 +105,10 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 	state := r.State()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.edges[side]
+	e := r.Edge(side)
+	if e == nil && side >= FirstMesh {
+		return End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", side, int(FirstMesh)+len(r.mesh))
+	}
 	if e == nil {
 		return End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state < StateInitialised]}
 	}
@@ -204,11 +207,17 @@ func init() {
 
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
 // The neighbour need not do anything: its ring answers, whatever state its queue
-// pair is in.
+// pair is in. The peer of a mesh edge is asked through the ranks on the way.
 func (r *Ring) PeerEnd(ctx context.Context, side Side) (End, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
 	defer cancel()
-	end, err := ask[End](ctx, r, side, askEnd, nil)
+	var end End
+	var err error
+	if side < FirstMesh {
+		end, err = ask[End](ctx, r, side, askEnd, nil)
+	} else {
+		end, err = r.askFar(ctx, side)
+	}
 	if err == nil {
 		end.asked = time.Now()
 		r.mu.Lock()

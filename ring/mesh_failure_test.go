@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -192,5 +193,42 @@ func TestMeshMessagesAreKept(t *testing.T) {
 			}
 			noErrors(t, []error{r.End()})
 		}
+	}
+}
+
+// Both ends of a mesh edge can be looked at and compared, whoever is on the way.
+func TestMeshEnds(t *testing.T) {
+	world := connect(t, 6, func(_ int, o *Options) { o.ByHand = true })
+	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(6, r.Rank())); return err }))
+	for _, r := range world {
+		for _, e := range r.MeshEdges() {
+			own, peer, err := r.Ends(t.Context(), e.Side)
+			if err != nil || own.Side != "mesh" || own.Peer != e.Peer || peer.Rank != e.Peer || peer.Peer != r.Rank() || peer.DestQPN != own.QPN || own.DestQPN != peer.QPN {
+				t.Errorf("rank %d, the %s: %v: from %d to %d, back from %d to %d", r.Rank(), e, err, own.QPN, own.DestQPN, peer.QPN, peer.DestQPN)
+			}
+			if text := Explain(Compare(own, peer)); text != "" {
+				t.Errorf("rank %d, the %s: %s: expected nothing to find", r.Rank(), e, text)
+			}
+		}
+	}
+	r := world[0]
+	e := r.meshTo(3)
+	if err := world[3].meshTo(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+		t.Fatal(err)
+	}
+	gone := &CompletionError{Side: e.Side, Peer: 3, Status: verbs.RetryExceeded}
+	if text := Explain(r.Diagnose(t.Context(), e.Side, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
+		t.Errorf("%s: expected rank 3's queue pair", text)
+	}
+	noErrors(t, []error{world[3].dropMesh()})
+	_, err := r.PeerEnd(t.Context(), e.Side)
+	var answer *bootstrap.AnswerError
+	if !errors.As(err, &answer) || answer.Rank != 3 || !strings.HasSuffix(textOf(err), "has no mesh edge to rank 0") || strings.Count(textOf(err), "asked for") != 1 {
+		t.Errorf("%v: expected that rank 3 has none", err)
+	}
+	_, err = r.OwnEnd(FirstMesh + 5)
+	_, far := r.PeerEnd(t.Context(), FirstMesh+5)
+	if !strings.Contains(textOf(err), "no mesh edge at side 7") || !strings.Contains(textOf(far), "no mesh edge at side 7") {
+		t.Errorf("%v, %v: expected that there is none", err, far)
 	}
 }

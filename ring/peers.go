@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/verbs"
@@ -22,7 +23,8 @@ type PeerStatus struct {
 	Attr   verbs.QPAttr `json:"-"`
 }
 
-// Peers asks the queue pairs of both edges how they are.
+// Peers asks the queue pairs of the edges how they are: those of the ring, then
+// those of a mesh.
 func (r *Ring) Peers() ([]PeerStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +32,7 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 		return nil, stepError("status", standing{State: r.state}, StateExchanged)
 	}
 	var out []PeerStatus
-	for _, e := range r.edges {
+	for _, e := range slices.Concat(r.edges[:], r.mesh) {
 		attr, _, err := e.QP.Query()
 		if err != nil {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)

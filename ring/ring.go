@@ -60,7 +60,7 @@ type Ring struct {
 	exchanged bool          // since Init
 	spoilt    error         // what a failed ping left behind keeps operations from running
 	regions   map[string]Region
-	seen      [2]*End // the neighbours' ends as they last said
+	seen      map[Side]*End // the peers' ends as they last said
 
 	// Made by Open, released by Close.
 	addrs     []netip.AddrPort
@@ -99,7 +99,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, bootstrap.Usagef("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), crowd: newCrowd()}
+	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), seen: make(map[Side]*End), crowd: newCrowd()}
 	if index == 0 {
 		r.runID = rand.Text()
 	}

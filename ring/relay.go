@@ -1,0 +1,64 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"ringcli/ring/bootstrap"
+)
+
+// askFarEnd asks any rank for its end of a mesh edge. The question goes round the
+// ring: who it is not for asks the next one.
+const askFarEnd = "far-end"
+
+// farEnd says whose end is meant, and of the edge to whom.
+type farEnd struct {
+	Of int `json:"of"`
+	To int `json:"to"`
+}
+
+func init() { answerers[askFarEnd] = (*Ring).answerFarEnd }
+
+func (r *Ring) answerFarEnd(ctx context.Context, side Side, payload json.RawMessage) (any, error) {
+	var q farEnd
+	if err := json.Unmarshal(payload, &q); err != nil || q.Of < 0 || q.Of >= len(r.nodes) || q.To == r.rank {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), payload)
+	}
+	if q.Of != r.rank {
+		end, err := ask[End](ctx, r, side.Opposite(), askFarEnd, q)
+		var answer *bootstrap.AnswerError
+		if errors.As(err, &answer) {
+			err = errors.New(answer.Text) // as it was said
+		}
+		return end, err
+	}
+	r.mu.Lock()
+	e := r.meshTo(q.To)
+	r.mu.Unlock()
+	if e == nil {
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), q.To)
+	}
+	return r.OwnEnd(e.Side)
+}
+
+// askFar asks the peer of the mesh edge at a side for its end, by the shorter way.
+func (r *Ring) askFar(ctx context.Context, side Side) (End, error) {
+	r.mu.Lock()
+	e := r.Edge(side)
+	r.mu.Unlock()
+	if e == nil {
+		return End{}, fmt.Errorf("there is no mesh edge at side %d", side)
+	}
+	n, peer, way := len(r.nodes), e.Peer, Right
+	if toRight := (peer - r.rank + n) % n; toRight > n/2 {
+		way = Left
+	}
+	end, err := ask[End](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
+	var answer *bootstrap.AnswerError
+	if errors.As(err, &answer) {
+		answer.Rank = peer // who was asked, though a neighbour told
+	}
+	return end, err
+}
