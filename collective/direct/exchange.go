@@ -31,6 +31,8 @@ func (t *Team) put(p *peer, parity uint32, payload []byte) {
 	switch n := len(payload); {
 	case n == 8:
 		l[1] = binary.NativeEndian.Uint64(payload)
+	case n == 4:
+		l[1] = uint64(binary.NativeEndian.Uint32(payload)) // the rest of the word is nobody's
 	case n <= linePayload:
 		copy(l.payload(), payload)
 	default:

@@ -22,8 +22,7 @@ func (t *Team) Inbox(c *Call) error {
 	case AllReduce:
 		return t.inboxReduce(c, 0, c.Count, false)
 	case ReduceScatter:
-		lo, hi := reduce.Chunk(c.Count, t.ranks, t.rank)
-		return t.inboxReduce(c, lo, hi, true)
+		return t.inboxReduce(c, t.lo, t.hi, true)
 	case AllGather:
 		return t.inboxGather(c)
 	}
@@ -75,7 +74,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi int, scattered bool) error {
 	longest := hi - lo
 	to := c.Recv.Addr // where element 0 would be
 	if scattered {
-		longest = (c.Count + t.ranks - 1) / t.ranks
+		longest = t.longest
 		to -= uint64(lo * size)
 	}
 	var elements int
@@ -87,7 +86,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi int, scattered bool) error {
 			p := t.at(k)
 			from, end := lo, hi
 			if scattered {
-				from, end = reduce.Chunk(c.Count, t.ranks, p.rank)
+				from, end = p.lo, p.hi
 			}
 			from = min(from+first, end)
 			t.put(p, parity, elems(c.Send.Addr, from, min(from+elements, end), size))
@@ -130,9 +129,9 @@ func (t *Team) combine(kernel reduce.Kernel, result, own []byte, parity uint32) 
 
 func (t *Team) inboxGather(c *Call) error {
 	size := c.Type.Size()
-	lo, hi := reduce.Chunk(c.Count, t.ranks, t.rank)
+	lo, hi := t.lo, t.hi
 	var elements int
-	t.parts, elements = pieces((c.Count+t.ranks-1)/t.ranks, size)
+	t.parts, elements = pieces(t.longest, size)
 	base := c.Send.Addr - uint64(lo*size)
 	for t.piece = 0; t.piece < t.parts; t.piece++ {
 		parity := t.open()
@@ -148,9 +147,8 @@ func (t *Team) inboxGather(c *Call) error {
 			if err := t.get(p, parity); err != nil {
 				return err
 			}
-			from, end := reduce.Chunk(c.Count, t.ranks, p.rank)
-			from = min(from+first, end)
-			end = min(from+elements, end)
+			from := min(p.lo+first, p.hi)
+			end := min(from+elements, p.hi)
 			copy(elems(c.Recv.Addr, from, end, size), p.payload(parity, (end-from)*size))
 		}
 	}

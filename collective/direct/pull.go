@@ -1,6 +1,8 @@
 package direct
 
 import (
+	"time"
+
 	"ringcli/collective/reduce"
 	"ringcli/verbs/memory"
 )
@@ -25,14 +27,41 @@ func (t *Team) Pull(c *Call) error {
 		return err
 	}
 	t.prepare(c)
+	total := c.Count * t.elem
+	var choice *chooser
+	if t.rank == 0 && !t.fixed {
+		choice = t.choosers.of(c.Op, c.Send.Mapped, c.Recv.Mapped, total)
+		t.stores = choice.choose(time.Since(t.made), total)
+	}
 	if err := t.exchangeRefs(c); err != nil {
 		return err
 	}
+	// The clock starts when all ranks are there.
+	var begun time.Duration
+	if choice != nil {
+		begun = time.Since(t.made)
+	}
+	if err := t.steps(); err != nil {
+		return err
+	}
+	if err := t.finish(); err != nil {
+		return err
+	}
+	if choice != nil {
+		now := time.Since(t.made)
+		choice.observe(now, now-begun, total)
+	}
+	return nil
+}
+
+// steps makes all steps of the call.
+func (t *Team) steps() error {
 	t.phase = phaseSteps
 	for {
 		moved := t.advance()
 		if t.complete() {
-			break
+			t.wait.reset()
+			return nil
 		}
 		if moved {
 			t.wait.reset()
@@ -40,17 +69,7 @@ func (t *Team) Pull(c *Call) error {
 			return t.fail(err)
 		}
 	}
-	return t.finish()
 }
-
-// stores is how a rank writes what it does not read again soon.
-type stores uint8
-
-const (
-	ordinary  stores = iota
-	streaming        // non-temporal, everywhere
-	mixed            // non-temporal into the own buffers; what peers read next goes through slots
-)
 
 // pulls is a Team's part of the pull engine.
 type pulls struct {
@@ -65,14 +84,13 @@ type pulls struct {
 	reduction    reduce.Op
 	kernel       reduce.Kernel // nil in all-gather
 	elem         int           // bytes of an element
-	steps, width int           // and elements of a step
-	lo, hi       int           // the own chunk
+	total, width int           // steps, and elements of each
 	input        uint64        // address of element 0 of the own input
 	output       uint64        // address of element 0 of the receive buffer
 	sendSlots    bool          // the own input goes through slots
 	resultSlots  bool          // the own chunk's result goes through slots
-	sendMapped   bool          // peers read the send buffer
-	recvMapped   bool          // peers read the receive buffer
+	inputRead    bool          // peers read the own input in place, to reduce it
+	resultRead   bool          // peers read the own result in place
 	gathers      bool          // the others' results are wanted
 	announce     bool          // peers want to know of each step that is reduced
 	release      bool          // peers want to know of each step that is taken
@@ -85,7 +103,6 @@ type pulls struct {
 type view struct {
 	input  uint64 // address of element 0 of its input; 0: in its slots
 	output uint64 // address of element 0 of its result; 0: in its slots
-	lo, hi int    // its chunk
 	ready  bool   // its result was there from the start
 	got    int    // steps of its chunk taken
 	// Its counters as last seen.
@@ -103,38 +120,53 @@ func segmentBytes(chunk int) int {
 func (t *Team) prepare(c *Call) {
 	t.typ, t.reduction, t.kernel = c.Type, c.Reduction, nil
 	t.elem = c.Type.Size()
-	longest := (c.Count + t.ranks - 1) / t.ranks
-	t.width = segmentBytes(longest*t.elem) / t.elem
-	t.steps = max(1, (longest+t.width-1)/t.width)
-	t.lo, t.hi = reduce.Chunk(c.Count, t.ranks, t.rank)
+	t.width = segmentBytes(t.longest*t.elem) / t.elem
+	t.total = max(1, (t.longest+t.width-1)/t.width)
 	offset := uint64(t.lo * t.elem)
 	t.input, t.output = c.Send.Addr, c.Recv.Addr
-	t.sendMapped, t.recvMapped = c.Send.Mapped, false
-	t.sendSlots, t.resultSlots, t.gathers = !c.Send.Mapped, false, true
-	t.announce, t.release = false, false
 	switch c.Op {
-	case AllReduce:
-		t.resultSlots = !c.Recv.Mapped || t.stores == mixed
-		t.recvMapped = !t.resultSlots
-		t.announce = true
 	case ReduceScatter:
 		t.output -= offset
-		t.gathers = false
 	case AllGather:
 		t.input -= offset
-		t.resultSlots, t.sendSlots = !c.Send.Mapped, false
-		t.announce = t.resultSlots
 	}
 	if c.Op != AllGather {
 		t.kernel = reduce.Lookup(c.Type, c.Reduction)
 	}
 	t.staged, t.reduced, t.taken = 0, 0, 0
 	for r := range t.peers {
-		p := &t.peers[r]
-		p.lo, p.hi = reduce.Chunk(c.Count, t.ranks, r)
-		p.got = 0
+		t.peers[r].got = 0
 	}
 }
+
+// settle decides what goes through slots and which steps are told to the peers,
+// once the references are there.
+func (t *Team) settle(c *Call) {
+	t.sendSlots = t.kernel != nil && !c.Send.Mapped
+	t.gathers = c.Op != ReduceScatter
+	t.inputRead, t.resultRead = t.kernel != nil && c.Send.Mapped, false
+	t.announce, t.release = c.Op == AllReduce, false
+	switch c.Op {
+	case AllReduce:
+		t.resultRead = t.resultMapped(c.Recv.Mapped)
+		t.resultSlots = !t.resultRead
+	case ReduceScatter:
+		t.resultSlots = false
+	case AllGather:
+		t.resultRead = c.Send.Mapped
+		t.resultSlots = !c.Send.Mapped
+		t.announce = t.resultSlots
+	}
+	for k := 1; k < t.ranks; k++ {
+		p := t.at(k)
+		t.announce = t.announce || t.kernel != nil && p.input == 0
+		t.release = t.release || t.gathers && p.output == 0
+	}
+}
+
+// resultMapped tells whether the result of an all-reduce is read in a rank's
+// receive buffer, given whether that can be mapped.
+func (t *Team) resultMapped(mapped bool) bool { return mapped && t.stores != mixed }
 
 // span is the part of a chunk that a step moves.
 func (t *Team) span(lo, hi, step int) (from, to int) {
@@ -146,11 +178,11 @@ func (t *Team) span(lo, hi, step int) (from, to int) {
 // anything: first what others wait for.
 func (t *Team) advance() bool {
 	moved := false
-	if t.sendSlots && t.staged < t.steps && t.staged < t.reduced+2 && t.sendSlotFree() {
+	if t.sendSlots && t.staged < t.total && t.staged < t.reduced+2 && t.sendSlotFree() {
 		t.stage()
 		moved = true
 	}
-	if t.reduced < t.steps && t.inputsThere() && (!t.resultSlots || t.resultSlotFree()) {
+	if t.reduced < t.total && t.inputsThere() && (!t.resultSlots || t.resultSlotFree()) {
 		t.reduce()
 		moved = true
 	}
@@ -158,7 +190,7 @@ func (t *Team) advance() bool {
 		moved = true
 	}
 	// With nothing else to do, work ahead.
-	if !moved && t.sendSlots && t.staged < t.steps && t.sendSlotFree() {
+	if !moved && t.sendSlots && t.staged < t.total && t.sendSlotFree() {
 		t.stage()
 		moved = true
 	}
@@ -167,7 +199,7 @@ func (t *Team) advance() bool {
 
 // complete tells whether the own part is done.
 func (t *Team) complete() bool {
-	return t.reduced == t.steps && (!t.gathers || t.taken == t.steps) && (!t.sendSlots || t.staged == t.steps)
+	return t.reduced == t.total && (!t.gathers || t.taken == t.total) && (!t.sendSlots || t.staged == t.total)
 }
 
 // see looks at a peer's counter if what was last seen is too low.
@@ -232,10 +264,10 @@ func (t *Team) inputsThere() bool {
 // take copies the next segment of each peer that has one ready.
 func (t *Team) take() bool {
 	moved := false
-	least := t.steps
+	least := t.total
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
-		if p.got < t.steps {
+		if p.got < t.total {
 			at := t.base + uint64(p.got)
 			if !p.ready && !see(&p.reducedSeen, p.reducedAt, at+1) {
 				least = min(least, p.got)
@@ -256,7 +288,7 @@ func (t *Team) take() bool {
 	}
 	if least > t.taken {
 		t.taken = least
-		if t.release || least == t.steps {
+		if t.release || least == t.total {
 			t.own.taken.store(t.base + uint64(least))
 		}
 	}
@@ -287,7 +319,7 @@ func (t *Team) reduce() {
 		}
 	}
 	t.reduced++
-	if t.announce || t.reduced == t.steps {
+	if t.announce || t.reduced == t.total {
 		t.own.reduced.store(at + 1)
 	}
 }
@@ -357,11 +389,10 @@ func (t *Team) copy(dst, src []byte, stream bool) {
 func (t *Team) finish() error {
 	t.phase = phaseFinish
 	t.wait.reset()
-	all := t.base + uint64(t.steps)
+	all := t.base + uint64(t.total)
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
-		for t.kernel != nil && t.sendMapped && !see(&p.reducedSeen, p.reducedAt, all) ||
-			(t.recvMapped || t.kernel == nil && t.sendMapped) && !see(&p.takenSeen, p.takenAt, all) {
+		for t.inputRead && !see(&p.reducedSeen, p.reducedAt, all) || t.resultRead && !see(&p.takenSeen, p.takenAt, all) {
 			if err := t.wait.step(); err != nil {
 				return t.fail(err)
 			}

@@ -12,18 +12,19 @@ const (
 	refOutput // address of the receive buffer of all-reduce
 	refKeys   // the rkeys of both: the input's in the lower half
 
-	flagInput  = 1 // the input can be mapped
-	flagOutput = 2 // the receive buffer can be mapped, and results are read there
+	flagInput   = 1 // the input can be mapped
+	flagOutput  = 2 // the receive buffer can be mapped
+	storesShift = 8 // above: the stores that rank 0 chose
 )
 
 // exchangeRefs tells the peers where the own memory is, and maps theirs.
 func (t *Team) exchangeRefs(c *Call) error {
 	t.phase = phaseRefs
-	var flags uint64
-	if t.sendMapped {
+	flags := uint64(t.stores) << storesShift
+	if c.Send.Mapped {
 		flags |= flagInput
 	}
-	if t.recvMapped {
+	if c.Recv.Mapped {
 		flags |= flagOutput
 	}
 	parity := t.open()
@@ -33,16 +34,20 @@ func (t *Team) exchangeRefs(c *Call) error {
 		l[refKeys] = uint64(c.Send.RKey) | uint64(c.Recv.RKey)<<32
 		l.store(t.tag)
 	}
+	if err := t.gather(parity); err != nil {
+		return err
+	}
+	if t.rank != 0 {
+		t.stores = stores(t.peers[0].in[parity][refFlags] >> storesShift)
+	}
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
-		if err := t.get(p, parity); err != nil {
-			return err
-		}
 		if err := t.resolve(p, p.in[parity], c.Op); err != nil {
 			t.err = fmt.Errorf("%s: memory of rank %d: %w", c.Op, p.rank, err)
 			return t.err
 		}
 	}
+	t.settle(c)
 	return nil
 }
 
@@ -50,30 +55,18 @@ func (t *Team) exchangeRefs(c *Call) error {
 // alone, so that a peer's wrong word is an error and not a fault.
 func (t *Team) resolve(p *peer, l *line, op Operation) error {
 	p.input, p.output, p.ready = 0, 0, false
-	flags, input, output, keys := l[refFlags], l[refInput], l[refOutput], l[refKeys]
+	inputMapped, outputMapped := l[refFlags]&flagInput != 0, l[refFlags]&flagOutput != 0
+	inputKey, outputKey := uint32(l[refKeys]), uint32(l[refKeys]>>32)
 	var err error
 	switch {
-	case op == AllGather:
-		p.ready = flags&flagInput != 0
-		if p.ready {
-			p.output, err = t.locate(p, uint32(keys), input, 0, p.lo, p.hi)
-		} else {
-			t.release = true
-		}
-		return err
-	case flags&flagInput != 0:
-		if p.input, err = t.locate(p, uint32(keys), input, t.lo, t.lo, t.hi); err != nil {
-			return err
-		}
-	default:
-		t.announce = true
+	case op == AllGather && inputMapped:
+		p.ready = true
+		p.output, err = t.locate(p, inputKey, l[refInput], 0, p.lo, p.hi)
+	case op != AllGather && inputMapped:
+		p.input, err = t.locate(p, inputKey, l[refInput], t.lo, t.lo, t.hi)
 	}
-	if op == AllReduce {
-		if flags&flagOutput != 0 {
-			p.output, err = t.locate(p, uint32(keys>>32), output, p.lo, p.lo, p.hi)
-		} else {
-			t.release = true
-		}
+	if op == AllReduce && t.resultMapped(outputMapped) && err == nil {
+		p.output, err = t.locate(p, outputKey, l[refOutput], p.lo, p.lo, p.hi)
 	}
 	return err
 }
@@ -95,7 +88,7 @@ func (t *Team) locate(p *peer, rkey uint32, addr uint64, skip, lo, hi int) (uint
 
 // progress says how far a call has come, for errors.
 func (t *Team) progress(b *strings.Builder) {
-	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.op, t.steps, t.reduced)
+	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.op, t.total, t.reduced)
 	if t.sendSlots {
 		fmt.Fprintf(b, ", %d staged", t.staged)
 	}

@@ -48,7 +48,7 @@ func stressJob(p *process) error {
 	for i := range calls {
 		tr := trial{
 			op: Operation(r.IntN(3)), typ: reduce.Types()[r.IntN(10)], red: reduce.Ops()[r.IntN(5)], inbox: r.IntN(2) == 0,
-			mapped: uint(r.Uint32()), stores: stores(r.IntN(3)), inPlace: r.IntN(2) == 0, seed: r.Uint64(),
+			mapped: uint(r.Uint32()), stores: stores(r.IntN(int(allStores) + 1)), inPlace: r.IntN(2) == 0, seed: r.Uint64(),
 		}
 		size := tr.typ.Size()
 		tr.count = min(counts(r, size), stressArena/size)
@@ -77,7 +77,7 @@ func stressJob(p *process) error {
 			result = want[lo*size : hi*size]
 		}
 		c := Call{Op: tr.op, Type: tr.typ, Reduction: tr.red, Digest: tr.digest(), Count: tr.count, Send: send, Recv: recv}
-		p.team.stores = tr.stores
+		p.team.fixed, p.team.stores = tr.stores < allStores, tr.stores
 		call := p.team.Pull
 		if tr.inbox {
 			call = p.team.Inbox

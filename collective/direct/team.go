@@ -85,6 +85,9 @@ type Team struct {
 	wait        waiter
 	err         error
 
+	// The own chunk of the present call, in elements, and the length of the longest.
+	lo, hi, longest int
+
 	// round counts the exchanges, and tag is the present one's: round in the upper
 	// half, the fold of the call in the lower.
 	round uint32
@@ -97,6 +100,11 @@ type Team struct {
 
 	// The lines of the own board that peers only read.
 	own struct{ call, staged, reduced, taken *line }
+
+	made time.Time
+	// choosers are used by rank 0 alone, unless a test fixes the stores.
+	choosers choosers
+	fixed    bool
 
 	state // of the present call
 	pulls
@@ -111,6 +119,8 @@ type peer struct {
 	board              uint64
 	callAt, stagedAt   *line
 	reducedAt, takenAt *line
+
+	lo, hi int // its chunk of the present call
 
 	view // of the present Pull
 }
@@ -145,7 +155,7 @@ func New(c Config) (*Team, error) {
 	}
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
-		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Timeout, c.Stop),
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Timeout, c.Stop), made: time.Now(),
 	}
 	l := &t.layout
 	for r := range t.peers {
@@ -179,6 +189,12 @@ func (t *Team) begin(c *Call) error {
 	if digest, count := c.Digest, uint64(c.Count); f.digest != digest || f.count != count || !f.known {
 		f.digest, f.count, f.known = digest, count, true
 		f.value = fold(t.epoch, digest, count)
+		for r := range t.peers {
+			p := &t.peers[r]
+			p.lo, p.hi = reduce.Chunk(c.Count, t.ranks, r)
+		}
+		t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
+		t.longest = (c.Count + t.ranks - 1) / t.ranks
 		// Whoever finds another tag than its own in a round reads why here. The owner
 		// of the line cannot have left that round: nobody answers it there.
 		t.own.call[1], t.own.call[2], t.own.call[3] = t.epoch, digest, count

@@ -40,7 +40,7 @@ func TestBits(t *testing.T) {
 					for _, inbox := range []bool{true, false} {
 						tr := trial{
 							op: op, typ: typ, red: red, inbox: inbox, inPlace: r.IntN(2) == 0, count: counts(r, typ.Size()),
-							mapped: uint(r.Uint32()), stores: stores(r.IntN(3)), seed: r.Uint64(),
+							mapped: uint(r.Uint32()), stores: stores(r.IntN(int(allStores) + 1)), seed: r.Uint64(),
 						}
 						switch r.IntN(4) {
 						case 0:

@@ -1,0 +1,123 @@
+package direct
+
+import (
+	"math/bits"
+	"time"
+)
+
+// stores is how the ranks write what they do not read again soon. It changes no
+// bit of a result, but by times how long it takes, and which is best changes with
+// the size and with where the ranks run: between cores that are near ordinary
+// stores win up to some 8 MiB; between far ones every store to a line that a peer
+// has read waits for it, and non-temporal stores, which do not, win by 4 to 6 times
+// at any size. Virtual CPUs move within milliseconds.
+type stores uint8
+
+const (
+	ordinary  stores = iota
+	mixed            // non-temporal into the own buffers; what peers read next goes through slots, where it stays cached
+	streaming        // non-temporal everywhere
+	allStores
+)
+
+const (
+	// mixedFrom is the size from which mixed is tried first: vectors of two ranks
+	// that no L3 cache of one die holds.
+	mixedFrom = 16 << 20
+	// exploringShare: what was lost by trying another kind is made up for by so many
+	// times as long without a trial, which keeps the loss within 2 %.
+	exploringShare = 50
+	// exploringPause is the least time between two trials, in calls of the size.
+	exploringPause = 100
+	// moved: with the best times this much longer than they were, the ranks no
+	// longer run where they did, and all kinds are tried at once.
+	moved = 1.5
+	// better: a kind takes over if it took this much less.
+	better = 0.97
+)
+
+// chooser finds the best stores for calls of one kind and about one size. Rank 0
+// has it, and tells the others in the exchange of references, since the time of a
+// call depends on all. Times are per byte.
+type chooser struct {
+	used    bool
+	best    stores
+	present stores     // of the call that runs
+	trial   stores     // the last that was tried
+	recent  [3]float64 // times of best; the least of them is its time: a call that something held up says nothing
+	samples int
+	level   float64 // the time of best when it was last compared
+	next    time.Duration
+	trials  int // to be made at once
+}
+
+// choose returns the stores for a call of so many bytes that begins now.
+func (c *chooser) choose(now time.Duration, bytes int) stores {
+	if !c.used {
+		c.used = true
+		if bytes >= mixedFrom {
+			c.best = mixed
+		}
+	}
+	c.present = c.best
+	if c.samples < len(c.recent) || now < c.next && c.trials == 0 {
+		return c.present
+	}
+	c.trial = (c.trial + 1) % allStores
+	if c.trial == c.best {
+		c.trial = (c.trial + 1) % allStores
+	}
+	c.trials = max(0, c.trials-1)
+	c.present = c.trial
+	return c.present
+}
+
+// observe takes the time of the call that ends now.
+func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
+	t := float64(elapsed) / float64(bytes)
+	if c.present == c.best {
+		c.recent[c.samples%len(c.recent)] = t
+		c.samples++
+		if c.samples < len(c.recent) {
+			return
+		}
+		if c.level == 0 || c.time() > moved*c.level {
+			c.level = c.time()
+			c.trials = int(allStores) - 1
+		}
+		return
+	}
+	best := c.time()
+	c.level = best
+	if t < better*best {
+		// The others, which may be better still, get their turn at once.
+		c.best, c.level, c.samples = c.present, 0, 0
+		return
+	}
+	pause := max(exploringPause*best, exploringShare*(t-best)) * float64(bytes)
+	c.next = now + time.Duration(pause)
+}
+
+// time is that of best.
+func (c *chooser) time() float64 { return min(c.recent[0], c.recent[1], c.recent[2]) }
+
+const (
+	// The size classes, by powers of two: to 64 KiB, to 128 KiB, and so on.
+	smallestClass = 16
+	sizeClasses   = 14
+)
+
+// choosers are those of a rank: by operation and kinds of buffers, and by size.
+type choosers [int(Barrier) * 4][sizeClasses]chooser
+
+func (c *choosers) of(op Operation, sendMapped, recvMapped bool, bytes int) *chooser {
+	kind := int(op) * 4
+	if sendMapped {
+		kind++
+	}
+	if recvMapped {
+		kind += 2
+	}
+	class := max(0, bits.Len(uint(max(bytes-1, 0)))-smallestClass)
+	return &c[kind][min(class, sizeClasses-1)]
+}
