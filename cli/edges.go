@@ -148,6 +148,15 @@ func sidesOf(only *ring.Side) []ring.Side {
 	return []ring.Side{ring.Left, ring.Right}
 }
 
+// meshSides lists the edges beside the ring's two.
+func meshSides(r *ring.Ring) []ring.Side {
+	var sides []ring.Side
+	for _, e := range r.MeshEdges() {
+		sides = append(sides, e.Side)
+	}
+	return sides
+}
+
 // printEdges shows both ends of the edges, and what of them disagrees.
 func (s *Session) printEdges(ctx context.Context, command string, only *ring.Side) error {
 	var rows []render.Record
@@ -249,7 +258,12 @@ func (s *Session) explain(ctx context.Context, command string, err error) error 
 		return err
 	}
 	var list []SideFinding
-	for _, side := range sidesOf(nil) {
+	sides := sidesOf(nil)
+	var failed *ring.CompletionError
+	if errors.As(err, &failed) && failed.Side >= ring.FirstMesh {
+		sides = []ring.Side{failed.Side}
+	}
+	for _, side := range sides {
 		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
 	}
 	return withNews(err, list)

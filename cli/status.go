@@ -20,8 +20,9 @@ func statusCommand() Command {
 		Name: "status", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
 		Summary: "Show how far the ring has come, and both ends of its edges",
 		Long: `Shows which device and GID were taken and why, the steps of the bring-up, done
-and to come, and both ends of both edges as their queue pairs hold them now. The
-neighbours' ends are asked for over TCP; who cannot be asked is said to be
+and to come, and both ends of both edges as their queue pairs hold them now, then
+those of the edges to other ranks that operations have made (mesh). The other
+ends are asked for over TCP; who cannot be asked is said to be
 unknown. JSON and CSV have every attribute of a queue pair; so has qp, for
 reading. JSON also has the GIDs that were not taken, and why.
 
@@ -129,7 +130,7 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 	var rows []render.Record
 	var findings []SideFinding
 	var unknown []EdgeEnd
-	for _, side := range sidesOf(nil) {
+	for _, side := range append(sidesOf(nil), meshSides(r)...) {
 		ends, err := s.edge(ctx, "status", side)
 		switch {
 		case beforeInit(err):
