@@ -43,6 +43,8 @@ type Region struct {
 	// Arena and Offset are where the memory lies, if its kind is
 	// verbs.MemoryArena.
 	Arena, Offset uint64
+	// Note is the provider's own.
+	Note uint32
 }
 
 // Get returns the open region of a key, nil if there is none.

@@ -83,16 +83,9 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
 	case !ok1 || !ok2:
 		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
-	case a.Type != verbs.RC:
-		return nil, fmt.Errorf("create queue pair of type %s: %w: only RC is supported", a.Type, verbs.ErrInvalid)
-	case a.Cap.MaxSendWR < 0 || a.Cap.MaxSendWR > limits.MaxQPWR || a.Cap.MaxRecvWR < 0 || a.Cap.MaxRecvWR > limits.MaxQPWR:
-		return nil, fmt.Errorf("create queue pair with %d send and %d receive work requests: %w: at most %d each",
-			a.Cap.MaxSendWR, a.Cap.MaxRecvWR, verbs.ErrInvalid, limits.MaxQPWR)
-	case a.Cap.MaxSendSGE < 0 || a.Cap.MaxSendSGE > limits.MaxSGE || a.Cap.MaxRecvSGE < 0 || a.Cap.MaxRecvSGE > limits.MaxSGE:
-		return nil, fmt.Errorf("create queue pair with %d and %d SGEs: %w: at most %d each",
-			a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, verbs.ErrInvalid, limits.MaxSGE)
-	case a.Cap.MaxInlineData < 0 || a.Cap.MaxInlineData > limits.MaxInline:
-		return nil, fmt.Errorf("create queue pair with %d inline bytes: %w: at most %d", a.Cap.MaxInlineData, verbs.ErrInvalid, limits.MaxInline)
+	}
+	if err := objects.CheckQP(&a, &limits); err != nil {
+		return nil, err
 	}
 	ep, err := p.ctx.endpoint()
 	if err != nil {

@@ -1,0 +1,284 @@
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ringcli/verbs"
+	"ringcli/verbs/objects"
+	"ringcli/verbs/shm/arena"
+)
+
+// Context is the open device: what other processes of this host find by its GID.
+type Context struct {
+	key      arena.Key
+	hub      *arena.Hub
+	memory   *arena.Arena // the directory's
+	own      *directory
+	table    objects.Table
+	children atomic.Int64          // protection domains, queues and channels
+	domains  atomic.Uint32         // numbers given to protection domains
+	qps      atomic.Pointer[[]*qp] // replaced with mu held, read without
+	closed   atomic.Bool           // changes with mu held
+	polls    atomic.Uint64         // so that the goroutine sees whether somebody polls
+
+	kick chan struct{} // capacity 1: ends the goroutine's watching
+	stop chan struct{} // closed by Close
+	done chan struct{} // closed when the goroutine has ended
+
+	mu         sync.Mutex
+	neighbours map[arena.Key]*neighbour // guarded by mu, as all below
+	past       counters                 // of queue pairs that are closed
+}
+
+func newContext() (*Context, error) {
+	m, err := arena.Create(directorySize)
+	if err != nil {
+		return nil, err
+	}
+	c := &Context{
+		memory: m, own: directoryOf(m.Addr()), neighbours: make(map[arena.Key]*neighbour),
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	// fd marks an address that is unique without any authority (RFC 4193).
+	_, _ = rand.Read(c.key[:]) // never fails
+	c.key[0] = 0xfd
+	binary.BigEndian.PutUint32(c.key[12:], uint32(m.ID()))
+	if c.hub, err = arena.Listen(c.key); err != nil {
+		return nil, errors.Join(err, m.Free())
+	}
+	c.qps.Store(new([]*qp))
+	go c.background()
+	return c, nil
+}
+
+// directoryID is the ID of the directory of the Context that has a key.
+func directoryID(k arena.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
+
+func (c *Context) live() error {
+	if c.closed.Load() {
+		return fmt.Errorf("device shm:0: %w", verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Device implements verbs.Context.
+func (c *Context) Device() verbs.Device { return device{} }
+
+// QueryDevice implements verbs.Context.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := c.live(); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	return limits, nil
+}
+
+func checkPort(what string, n int) error {
+	if n != 1 {
+		return fmt.Errorf("%s of port %d of shm:0: %w: it has port 1 only", what, n, verbs.ErrInvalid)
+	}
+	return nil
+}
+
+// QueryPort implements verbs.Context.
+func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
+	if err := c.live(); err != nil {
+		return verbs.PortAttr{}, err
+	}
+	return port, checkPort("state", n)
+}
+
+// QueryGID implements verbs.Context. The GID is this Context's own.
+func (c *Context) QueryGID(n, index int) (verbs.GIDEntry, error) {
+	if err := c.live(); err != nil {
+		return verbs.GIDEntry{}, err
+	}
+	if n != 1 || index != 0 {
+		return verbs.GIDEntry{}, fmt.Errorf("query GID %d of port %d of shm:0: %w: it has port 1 and GID 0 only", index, n, verbs.ErrInvalid)
+	}
+	return verbs.GIDEntry{GID: verbs.GID(c.key), Port: 1, Type: verbs.GIDTypeIB}, nil
+}
+
+// AllocMemory implements verbs.Allocator: memory that peers can map.
+func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
+	if err := c.live(); err != nil {
+		return nil, err
+	}
+	a, err := arena.Create(length)
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// pd is a protection domain.
+type pd struct {
+	objects.Domain
+	ctx *Context
+	num uint32
+}
+
+// AllocPD implements verbs.Context.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	p := &pd{ctx: c, num: c.domains.Add(1)}
+	if err := p.Init(c, &c.table); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Context returns the device context.
+func (p *pd) Context() verbs.Context { return p.ctx }
+
+// RegMR implements verbs.PD. Memory of an arena can be mapped by peers.
+func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
+	r := &objects.Region{Note: p.num}
+	if a, offset, ok := arena.Find(addr, length); ok {
+		r.Arena, r.Offset = a.ID(), offset
+	}
+	return p.Register(r, addr, length, access)
+}
+
+// CreateCompChannel implements verbs.Context.
+func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
+	h, err := objects.NewChannel(c)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// CreateCQ implements verbs.Context.
+func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
+	q, err := objects.NewCQ(c, cqe, limits.MaxCQE, ch)
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// Adopt implements objects.Owner.
+func (c *Context) Adopt() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.live(); err != nil {
+		return err
+	}
+	c.children.Add(1)
+	return nil
+}
+
+// Release implements objects.Owner.
+func (c *Context) Release() { c.children.Add(-1) }
+
+// Progress implements objects.Owner. A queue pair that somebody else is at is
+// left to them.
+func (c *Context) Progress(last bool) {
+	c.polls.Add(1)
+	for _, q := range *c.qps.Load() {
+		if q.mu.TryLock() {
+			q.progress(last)
+			q.mu.Unlock()
+		}
+	}
+}
+
+// Registered implements objects.Owner: it tells peers where the region lies.
+func (c *Context) Registered(r *objects.Region) {
+	if r.Arena == 0 {
+		return
+	}
+	row := &c.own.regions[r.RKey()>>8]
+	row.access, row.domain, row.addr, row.length = uint32(r.Access()), r.Note, r.Addr(), r.Length()
+	row.arena, row.offset = r.Arena, r.Offset
+	atomic.StoreUint32(&row.key, r.RKey())
+}
+
+// Withdrawn implements objects.Owner: it takes back what is lent of the region.
+// Regions are looked up under the lock of a queue pair.
+func (c *Context) Withdrawn(r *objects.Region) {
+	if r.Arena != 0 {
+		atomic.CompareAndSwapUint32(&c.own.regions[r.RKey()>>8].key, r.RKey(), 0)
+	}
+	for _, q := range *c.qps.Load() {
+		q.mu.Lock()
+		q.withdraw(r.RKey())
+		q.mu.Unlock()
+	}
+}
+
+// add makes a queue pair known to those who poll, and gives it a number.
+func (c *Context) add(q *qp) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.live(); err != nil {
+		return err
+	}
+	list := *c.qps.Load()
+	if len(list) == limits.MaxQP {
+		return fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, limits.MaxQP)
+	}
+	for taken := true; taken; {
+		q.num = nextQPN.Add(1) & (1<<24 - 1)
+		taken = q.num%rows < firstRow || slices.ContainsFunc(list, func(other *qp) bool { return other.num%rows == q.num%rows })
+	}
+	list = append(slices.Clone(list), q)
+	c.qps.Store(&list)
+	return nil
+}
+
+// nextQPN gives out queue pair numbers, of which the whole process has one
+// sequence, so that traces tell them apart.
+var nextQPN atomic.Uint32
+
+func (c *Context) remove(q *qp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*c.qps.Load()), func(other *qp) bool { return other == q })
+	c.qps.Store(&list)
+	c.past.add(&q.counters)
+}
+
+// Counters implements verbs.Context.
+func (c *Context) Counters(n int) ([]verbs.Counter, error) {
+	if err := c.live(); err != nil {
+		return nil, err
+	}
+	if err := checkPort("counters", n); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	sum, list := c.past, *c.qps.Load()
+	c.mu.Unlock()
+	for _, q := range list {
+		q.mu.Lock()
+		sum.add(&q.counters)
+		q.mu.Unlock()
+	}
+	return sum.list(), nil
+}
+
+// Close implements verbs.Context. Closing twice is harmless.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	if c.closed.Load() {
+		c.mu.Unlock()
+		return nil
+	}
+	if n := c.children.Load(); n > 0 {
+		c.mu.Unlock()
+		return fmt.Errorf("close shm:0: %w: %d protection domains, completion queues and channels are open", verbs.ErrBusy, n)
+	}
+	c.closed.Store(true)
+	c.mu.Unlock()
+	close(c.stop)
+	atomic.AddUint32(c.own.bell, 1)
+	_ = arena.Wake(c.own.bell, 1)
+	<-c.done
+	return errors.Join(c.hub.Close(), c.memory.Free())
+}

@@ -1,0 +1,192 @@
+package shm
+
+import (
+	"sync/atomic"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/shm/arena"
+)
+
+// Sizes in bytes, and counts.
+const (
+	// slotCount is how many requests are under way at once; more wait in the send
+	// queue. Full-size ones cover 128 MiB.
+	slotCount = 128
+	// inlineBytes is what a slot carries itself: the rest of its cache line.
+	inlineBytes = 24
+	// stageBytes holds four of the longest staged payloads.
+	stageBytes = 256 << 10
+	// stageMost is the longest staged payload. A longer one is lent, if the peer
+	// may read it: process_vm_readv costs a microsecond and more to begin with.
+	stageMost = 64 << 10
+	// lendLeast is the shortest payload that is lent out of an arena: shorter ones
+	// are copied twice in less time than claiming takes.
+	lendLeast = 512
+	// lendMost is the longest piece that is lent: so long does a copier hold a
+	// queue pair's lock, and so finely are queue pairs interleaved.
+	lendMost = 1 << 20
+
+	slotsAt   = 4096
+	stageAt   = slotsAt + slotCount*64
+	blockSize = stageAt + stageBytes
+)
+
+// slot is a request, or a piece of one: one cache line.
+type slot struct {
+	seq   uint32 // atomic: the low half of the request's number plus one, once it is here
+	claim uint32 // atomic: whose turn a loan is
+	op    uint8  // verbs.Opcode
+	flags uint8
+	kind  uint8 // where the payload is; of a READ that was answered, where the answer is
+	_     uint8
+	// length of this piece in bytes, and of the whole message. A READ's answer
+	// puts into length how much of it there is.
+	length uint32
+	total  uint32
+	imm    uint32
+	rkey   uint32
+	_      uint32
+	remote uint64 // address of this piece at the responder
+	// data is the payload; or the stage's offset and room; or an arena's ID and the
+	// offset in it; or an address; or an atomic's operands, then its result.
+	data [3]uint64
+}
+
+// Bits of slot.flags.
+const (
+	first     = 1 << iota // the message begins
+	last                  // the message ends
+	solicited             // raises a solicited event
+	readable              // of a READ: the requester can read this process's memory
+)
+
+// Values of slot.kind.
+const (
+	inSlot = iota
+	inStage
+	inArena
+	inProcess
+)
+
+// States of a claim.
+const (
+	open = iota
+	copying
+	done
+	revoked
+)
+
+// claim is the word that says whose turn the loan in slot number n is. It carries
+// the number, so that who is late cannot touch the slot's next loan.
+func claim(n uint64, state uint32) uint32 { return uint32(n+1)<<2 | state }
+
+// card is what a queue pair's peer must know of it. All but readable is set before
+// RTR, and that before bound.
+type card struct {
+	state    uint32 // atomic: verbs.QPState plus one; 0 once the block is gone
+	mtu      uint32
+	rqPSN    uint32
+	rnrTimer uint32 // atomic
+	domain   uint32 // number of the PD
+	readable uint32 // 1: it can read the peer's memory
+	destKey  arena.Key
+	destQPN  uint32
+	_        uint32
+	bound    uint64 // atomic: ID of the peer's block, once that is mapped
+	_        [8]byte
+}
+
+// block is a queue pair's control memory. Only this package's constants say what
+// lies where; no size comes from the block.
+type block struct {
+	*card
+	answer *uint64 // atomic: requests executed << 8 | code
+	slots  []slot
+	stage  []byte
+}
+
+// Codes of an answer: 0, a verbs.Status with which the next request has failed,
+// or notReady: it waits for a receive.
+const notReady = 0xff
+
+// blockOf views the block that lies at an address.
+func blockOf(addr uint64) *block {
+	return &block{
+		card:   &memory.Slice[card](addr, 1)[0],
+		answer: &memory.Slice[uint64](addr+128, 1)[0],
+		slots:  memory.Slice[slot](addr+slotsAt, slotCount),
+		stage:  memory.Bytes(addr+stageAt, stageBytes),
+	}
+}
+
+func (b *block) slot(n uint64) *slot { return &b.slots[n%slotCount] }
+
+// faces reports whether the queue pair takes requests of that one, or will once it
+// has found it.
+func (c *card) faces(q *qp) bool {
+	return c.alive() && c.destKey == q.ctx.key && c.destQPN == q.num
+}
+
+// alive reports whether the queue pair is in a state in which a NIC would answer.
+func (c *card) alive() bool {
+	switch verbs.QPState(atomic.LoadUint32(&c.state) - 1) {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
+		return true
+	}
+	return false
+}
+
+func (c *card) setState(s verbs.QPState) { atomic.StoreUint32(&c.state, uint32(s)+1) }
+
+// Rows of a directory.
+const (
+	// rows is how many queue pairs a Context can have; the low bits of a QPN.
+	rows = 1 << 16
+	// firstRow leaves out the numbers that rdma_rxe leaves out.
+	firstRow = 16
+
+	blocksAt      = 4096
+	regionsAt     = blocksAt + rows*8
+	directorySize = regionsAt + rows*64
+)
+
+// region is a row of a directory: a region that peers may map. It is valid while
+// key is the row's.
+type region struct {
+	key          uint32 // atomic: written last, cleared first
+	access       uint32
+	domain       uint32
+	_            uint32
+	addr, length uint64
+	arena        uint64
+	offset       uint64
+	_            [16]byte
+}
+
+// directory is what a Context tells others.
+type directory struct {
+	// sleeping is 1 while the goroutine sleeps on bell, or is about to. Who clears
+	// it wakes it. Both are atomic.
+	sleeping *uint32
+	bell     *uint32
+	blocks   []uint64 // atomic, by the low bits of the QPN: the ID of its block's arena
+	regions  []region // by the upper bits of the rkey
+}
+
+func directoryOf(addr uint64) *directory {
+	words := memory.Slice[uint32](addr, 32)
+	return &directory{
+		sleeping: &words[0], bell: &words[16],
+		blocks:  memory.Slice[uint64](addr+blocksAt, rows),
+		regions: memory.Slice[region](addr+regionsAt, rows),
+	}
+}
+
+// wake has the Context make progress if nobody does.
+func (d *directory) wake() {
+	if atomic.LoadUint32(d.sleeping) != 0 && atomic.CompareAndSwapUint32(d.sleeping, 1, 0) {
+		atomic.AddUint32(d.bell, 1)
+		_ = arena.Wake(d.bell, 1)
+	}
+}

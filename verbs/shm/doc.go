@@ -1,0 +1,57 @@
+// Package shm is the verbs provider between processes of one host: one device,
+// "shm:0", whose queue pairs speak through shared memory.
+//
+// # Who writes where
+//
+// Nobody writes into another process's user memory. A SEND or WRITE is copied by
+// its target, out of the requester's arena or memory; a READ is granted by the
+// responder and copied by the requester. What processes do write into each
+// other's is control memory: the blocks of queue pairs. Nothing that is read
+// there is believed: a number out of range fails a request, and no more.
+//
+// # What is shared
+//
+// Each Context has a Hub (package arena), whose key is the GID, and a directory: an
+// arena that says which block each queue pair has, where each region lies, and
+// whether anybody is awake. The GID ends with the directory's ID.
+//
+// Each queue pair has a block, a new one each time that it leaves RESET, so that
+// who was connected to it before cannot disturb its successor:
+//
+//	card     what the peer must know of this end, its state among it; written here
+//	answer   how many requests the peer has executed, and how the next one failed;
+//	         written by the peer
+//	slots    requests, one cache line each; filled here, answered by the peer
+//	stage    payloads that are too long for a slot and too short to lend
+//
+// A slot is full once its number is the expected one, so a request of up to 24
+// bytes needs one cache line to travel, and the answer another.
+//
+// # Lending
+//
+// Long payloads are not staged. The slot says where they lie: in an arena, which
+// the copier maps, or at an address of the process, which it reads with
+// process_vm_readv. The slot's claim says whose turn it is:
+//
+//	open ──▶ copying ──▶ done     the copier
+//	  └────▶ revoked              the lender: the region is closed, the request fails
+//
+// Who wants memory back revokes what is open and waits for what is being copied,
+// unless the copier is dead.
+//
+// # Who owns what
+//
+// A queue pair's lock guards all of it and both blocks' words that this end
+// writes. Context.mu guards lists of objects and may be taken within a queue pair's
+// lock, never the other way round. A completion queue's lock is the innermost.
+//
+// # Progress
+//
+// Whoever polls a completion queue makes the progress of the Context's queue
+// pairs. While nobody polls, a goroutine does, and sleeps on a word of the
+// directory when there is nothing to do; who gives it something to do looks
+// whether it sleeps and only then makes a system call.
+//
+// Like a NIC, a process that is alive answers: timeout and retry_cnt run only
+// while the peer's process is gone, or its queue pair is not in RTR or better.
+package shm

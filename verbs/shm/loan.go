@@ -1,0 +1,245 @@
+package shm
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// cursor is a place in a scatter/gather list.
+type cursor struct {
+	i   int    // element
+	off uint32 // bytes into it
+}
+
+// element returns the element that the cursor stands in, with something left of
+// it, and how much is behind the cursor.
+func (c *cursor) element(sgl []verbs.SGE) (verbs.SGE, uint32) {
+	for c.i < len(sgl) && c.off == sgl[c.i].Length {
+		c.i, c.off = c.i+1, 0
+	}
+	if c.i == len(sgl) {
+		return verbs.SGE{}, 0
+	}
+	return sgl[c.i], c.off
+}
+
+// next returns up to n bytes that lie in one piece, and steps over them.
+func (c *cursor) next(sgl []verbs.SGE, n int) []byte {
+	sge, off := c.element(sgl)
+	k := min(n, int(sge.Length-off))
+	c.off += uint32(k)
+	return memory.Bytes(sge.Addr+uint64(off), k)
+}
+
+// gather copies the next len(dst) bytes of the list.
+func (c *cursor) gather(sgl []verbs.SGE, dst []byte) {
+	for len(dst) > 0 {
+		src := c.next(sgl, len(dst))
+		if len(src) == 0 {
+			return
+		}
+		dst = dst[copy(dst, src):]
+	}
+}
+
+// placer is where bytes go: a list of elements, or an address.
+type placer struct {
+	sgl  []verbs.SGE
+	at   *cursor // nil: addr
+	addr uint64
+}
+
+// next returns where up to n bytes go, and steps over them.
+func (p *placer) next(n int) []byte {
+	if p.at != nil {
+		return p.at.next(p.sgl, n)
+	}
+	b := memory.Bytes(p.addr, n)
+	p.addr += uint64(n)
+	return b
+}
+
+func (p *placer) scatter(src []byte) {
+	for len(src) > 0 {
+		dst := p.next(len(src))
+		if len(dst) == 0 {
+			return
+		}
+		src = src[copy(dst, src):]
+	}
+}
+
+// borrow copies n bytes that the peer lends, out of its arena or at an address of
+// its process; false if they are not there.
+func (q *qp) borrow(to placer, kind uint8, src []byte, addr uint64, n int) bool {
+	if kind == inArena {
+		return guarded(&to, src)
+	}
+	for n > 0 {
+		dst := to.next(n)
+		if len(dst) == 0 || q.link.peer.ReadMemory(dst, addr) != nil {
+			return false
+		}
+		addr += uint64(len(dst))
+		n -= len(dst)
+	}
+	return true
+}
+
+// guarded copies out of another process's arena, which a faulty peer may have
+// taken away: false then.
+func guarded(to *placer, src []byte) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if !ok {
+			_ = recover()
+		}
+	}()
+	to.scatter(src)
+	return true
+}
+
+// collect takes the answer to a READ: its data, from where the peer says that they
+// are. finished is false if more of a loan is still to be copied.
+func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finished bool) {
+	to := placer{sgl: w.sge, at: &w.at}
+	rest := w.length - w.moved
+	kind, length, data := s.kind, s.length, s.data
+	switch {
+	case kind == inSlot && rest <= inlineBytes:
+		to.scatter(memory.AsBytes(data[:])[:rest])
+		w.moved += rest
+		return verbs.Success, true
+	case kind == inStage && length > 0 && length <= f.room && length <= rest:
+		to.scatter(q.own.stage[f.at:][:length])
+		w.moved += length
+		return verbs.Success, true
+	case kind == inArena || kind == inProcess:
+	default:
+		return verbs.BadResponseError, false
+	}
+	n := min(rest, lendMost)
+	behind := uint64(w.moved - f.base)
+	var src []byte
+	if kind == inArena {
+		view, ok := q.link.view(data[0])
+		if !ok {
+			return verbs.Success, false
+		}
+		from := data[1] + behind
+		if from < behind || uint64(len(view)) < from || uint64(n) > uint64(len(view))-from {
+			return verbs.BadResponseError, false
+		}
+		src = view[from:][:n]
+	}
+	if !atomic.CompareAndSwapUint32(&s.claim, claim(q.acked, open), claim(q.acked, copying)) {
+		return verbs.RemoteAccessError, false
+	}
+	ok := q.borrow(to, kind, src, data[0]+behind, int(n))
+	next := uint32(done)
+	if n < rest {
+		next = open
+	}
+	if !atomic.CompareAndSwapUint32(&s.claim, claim(q.acked, copying), claim(q.acked, next)) || !ok {
+		return verbs.RemoteAccessError, false
+	}
+	w.moved += n
+	return verbs.Success, next == done
+}
+
+// reclaim takes back what slot number n lends. If the peer is copying, it waits until that is
+// over: for a piece, so not long, unless the peer is stopped or dead.
+func (q *qp) reclaim(word *uint32, n uint64) {
+	const stopped = 2 * time.Second
+	var deadline time.Time
+	for !atomic.CompareAndSwapUint32(word, claim(n, open), claim(n, revoked)) {
+		if atomic.LoadUint32(word) != claim(n, copying) {
+			return
+		}
+		if deadline.IsZero() {
+			deadline = time.Now().Add(stopped)
+		}
+		if q.link.gone.Load() || time.Now().After(deadline) {
+			// What it copies from now on it finds to be worth nothing.
+			atomic.CompareAndSwapUint32(word, claim(n, copying), claim(n, revoked))
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// revokeLoans takes back all that requests lend.
+func (q *qp) revokeLoans() {
+	for n := q.acked; n < q.posted; n++ {
+		if f := q.flight(n); f.lent != 0 {
+			f.lent = 0
+			q.reclaim(&q.own.slot(n).claim, n)
+		}
+	}
+}
+
+// revokeGrants takes back all that READs were granted.
+func (q *qp) revokeGrants() {
+	for i := range q.granted {
+		q.revokeGrant(i)
+	}
+}
+
+func (q *qp) revokeGrant(i int) {
+	if g := q.granted[i]; g.rkey != 0 {
+		q.granted[i] = grant{}
+		q.reclaim(&q.link.slots[i].claim, g.slot)
+	}
+}
+
+// withdraw is told that a key is dead: nothing may touch its memory any more, on
+// the peer's behalf or our own. A request that still needs it fails.
+func (q *qp) withdraw(key uint32) {
+	for i := range q.granted {
+		if q.granted[i].rkey == key {
+			q.revokeGrant(i)
+		}
+	}
+	if q.link == nil || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+		return
+	}
+	q.reap()
+	hit := false
+	for n := q.acked; n < q.posted; n++ {
+		if f := q.flight(n); f.lent == key {
+			q.wqe(f.wqe).fault, hit = verbs.LocalProtectionError, true
+		}
+	}
+	for n := q.sqHead; n < q.sqTail; n++ {
+		w := q.wqe(n)
+		whole := w.moved == w.length && !w.isAtomic() // nothing more is read or written
+		if !w.begun || w.done || w.isInline() || whole {
+			continue
+		}
+		for i := range w.sge {
+			if w.sge[i].LKey == key && w.sge[i].Length > 0 {
+				w.fault, hit = verbs.LocalProtectionError, true
+			}
+		}
+	}
+	if hit {
+		q.becomeErr()
+	}
+}
+
+// covers reports whether the lkeys of the first n bytes of a list are good.
+func (p *pd) covers(sgl []verbs.SGE, n uint64, write bool) bool {
+	for i := range sgl {
+		k := min(n, uint64(sgl[i].Length))
+		if k > 0 && !p.Local(sgl[i].LKey, sgl[i].Addr, uint32(k), write) {
+			return false
+		}
+		n -= k
+	}
+	return true
+}

@@ -1,0 +1,351 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
+	"ringcli/verbs/shm/arena"
+)
+
+// qp is a queue pair.
+type qp struct {
+	ctx            *Context
+	pd             *pd
+	init           verbs.QPInitAttr
+	sendCQ, recvCQ *objects.CQ
+	num            uint32
+	inline         *memory.Block // MaxInlineData bytes for each place of the send queue
+	closed         atomic.Bool   // changes with mu held
+	deadline       atomic.Int64  // when progress is due though nobody wakes us; 0: never
+	connecting     sync.WaitGroup
+	look           chan struct{} // capacity 1: has the goroutine look for the peer now
+	looks          atomic.Uint64 // how often it has looked
+
+	mu       sync.Mutex // guards all below, and what this end writes into both blocks
+	state    verbs.QPState
+	attr     verbs.QPAttr
+	memory   *arena.Arena // own's; nil in RESET
+	own      *block
+	link     *link              // the peer, once it is mapped
+	looking  bool               // a goroutine looks for the peer
+	stopped  context.CancelFunc // ends it; nil if there never was one
+	counters counters
+
+	requester
+	responder
+}
+
+// link is the peer of a queue pair.
+type link struct {
+	*neighbour
+	*block
+	id uint64 // of the peer's block
+}
+
+// CreateQP implements verbs.PD.
+func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
+	sendCQ, ok1 := objects.OwnedCQ(p.ctx, a.SendCQ)
+	recvCQ, ok2 := objects.OwnedCQ(p.ctx, a.RecvCQ)
+	if p.Closed() {
+		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
+	}
+	if !ok1 || !ok2 {
+		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
+	}
+	if err := objects.CheckQP(&a, &limits); err != nil {
+		return nil, err
+	}
+	q := &qp{ctx: p.ctx, pd: p, init: a, sendCQ: sendCQ, recvCQ: recvCQ, look: make(chan struct{}, 1)}
+	q.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
+	q.rq = make([]recvWQE, ringSize(a.Cap.MaxRecvWR))
+	var err error
+	if n := a.Cap.MaxInlineData * len(q.sq); n > 0 {
+		if q.inline, err = memory.Alloc(uint64(n)); err != nil {
+			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
+		}
+	}
+	if err := p.ctx.add(q); err != nil {
+		return nil, errors.Join(err, q.inline.Free())
+	}
+	p.Use(1)
+	sendCQ.Use(1)
+	recvCQ.Use(1)
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
+			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("gid", verbs.GID(p.ctx.key).String()))
+	}
+	return q, nil
+}
+
+func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
+
+// Num returns the queue pair number.
+func (q *qp) Num() uint32 { return q.num }
+
+// PD returns the protection domain.
+func (q *qp) PD() verbs.PD { return q.pd }
+
+func (q *qp) live() error {
+	if q.closed.Load() {
+		return fmt.Errorf("QP 0x%06x: %w", q.num, verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Query implements verbs.QP. Requests have no PSNs here: the first ones stay.
+func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
+	if err := q.live(); err != nil {
+		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.attr
+	a.State, a.CurState, a.Cap = q.state, q.state, q.init.Cap
+	return a, q.init, nil
+}
+
+// Modify implements verbs.QP.
+func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	left, err := q.modify(&a, mask)
+	left.leave()
+	return err
+}
+
+// modify returns the peer that the queue pair has let go of, which must be left
+// without a lock.
+func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.live(); err != nil {
+		return nil, err
+	}
+	cur := q.state
+	if err := verbs.CheckModify(q.num, cur, a, mask, &verbs.ModifyPath{Device: &limits, Port: &port}); err != nil {
+		return nil, err
+	}
+	if mask&verbs.AttrAV != 0 && !a.AH.IsGlobal {
+		return nil, &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: *a, Mask: mask, Offender: verbs.AttrAV,
+			Reason: "ah_attr.is_global 0: a peer of this host is named by its GID"}
+	}
+	if mask&verbs.AttrState == 0 {
+		a.State = cur
+	}
+	if cur == verbs.StateReset && a.State == verbs.StateInit {
+		if err := q.appear(); err != nil {
+			return nil, err
+		}
+	}
+	objects.SetAttr(&q.attr, a, mask)
+	if a.State != cur {
+		left = q.become(a.State)
+	}
+	if q.own != nil {
+		atomic.StoreUint32(&q.own.rnrTimer, uint32(q.attr.MinRNRTimer))
+	}
+	traceModified(q, cur, a, mask)
+	q.progress(true)
+	return left, nil
+}
+
+// become enters a state that Modify asked for.
+func (q *qp) become(s verbs.QPState) (left *link) {
+	switch s {
+	case verbs.StateReset:
+		left = q.vanish()
+		q.attr = verbs.QPAttr{}
+	case verbs.StateErr:
+		q.becomeErr()
+	case verbs.StateRTR:
+		q.own.mtu, q.own.rqPSN, q.own.domain = uint32(q.attr.PathMTU), q.attr.RQPSN, q.pd.num
+		q.own.destKey, q.own.destQPN = arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
+		q.enter(s)
+		q.connect()
+	default:
+		q.enter(s)
+	}
+	return left
+}
+
+func (q *qp) enter(s verbs.QPState) {
+	q.state = s
+	if q.own != nil {
+		q.own.setState(s)
+	}
+}
+
+// appear gives the queue pair a block, and peers a way to find it.
+func (q *qp) appear() error {
+	m, err := arena.Create(blockSize)
+	if err != nil {
+		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.num, verbs.ErrNoMemory, err)
+	}
+	q.memory, q.own = m, blockOf(m.Addr())
+	atomic.StoreUint64(&q.ctx.own.blocks[q.num%rows], m.ID())
+	return nil
+}
+
+// vanish forgets everything of this life, silently.
+func (q *qp) vanish() (left *link) {
+	q.settle()
+	q.revokeLoans()
+	q.revokeGrants()
+	left = q.link
+	q.link, q.looking = nil, false
+	if q.stopped != nil {
+		q.stopped()
+		q.stopped = nil
+	}
+	q.requester.reset()
+	q.responder.reset()
+	q.deadline.Store(0)
+	q.state = verbs.StateReset
+	if q.memory != nil {
+		atomic.StoreUint64(&q.ctx.own.blocks[q.num%rows], 0)
+		atomic.StoreUint32(&q.own.state, 0)
+		if left != nil {
+			left.dir.wake() // to let go of the block
+		}
+		_ = q.memory.Free() // of an arena that is there, it does not fail
+		q.memory, q.own = nil, nil
+	}
+	return left
+}
+
+// leave gives the neighbour back.
+func (l *link) leave() {
+	if l != nil {
+		l.neighbour.leave()
+	}
+}
+
+// becomeErr flushes both queues. What the peer was granted it may still copy.
+func (q *qp) becomeErr() {
+	if q.state == verbs.StateErr {
+		return
+	}
+	q.settle()
+	q.enter(verbs.StateErr)
+	if q.link != nil {
+		q.link.dir.wake() // its timer may have to run now
+	}
+	q.revokeLoans()
+	q.deadline.Store(0)
+	q.flushSends()
+	q.flushRecvs()
+}
+
+// Close implements verbs.QP. Nothing is flushed, as ibv_destroy_qp has it.
+func (q *qp) Close() error {
+	q.mu.Lock()
+	if q.closed.Swap(true) {
+		q.mu.Unlock()
+		return nil
+	}
+	left := q.vanish()
+	q.mu.Unlock()
+	q.connecting.Wait()
+	left.leave()
+	q.ctx.remove(q)
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+	}
+	q.sendCQ.Use(-1)
+	q.recvCQ.Use(-1)
+	q.pd.Use(-1)
+	return q.inline.Free()
+}
+
+// How often the peer is looked for: at once, and soon a few times, since most
+// come at the same time; then less often, and when a request waits.
+const (
+	soon      = time.Millisecond
+	soonLooks = 50
+	everyLook = 20 * time.Millisecond
+)
+
+// connect looks for the peer until it is found: in a goroutine, because a process
+// may take its time to answer. The lock is held.
+func (q *qp) connect() {
+	ctx, cancel := context.WithCancel(context.Background())
+	q.stopped, q.looking = cancel, true
+	q.connecting.Go(func() {
+		defer cancel()
+		for n := 0; !q.meet(ctx); n++ {
+			q.looks.Add(1)
+			wait := soon
+			if n > soonLooks {
+				wait = everyLook
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-q.look:
+			case <-time.After(wait):
+			}
+		}
+		q.ctx.own.wake()
+	})
+}
+
+// lookAgain looks for the peer's next block if the one that was found is gone: it
+// has been through RESET since, and nothing has passed between the two.
+func (q *qp) lookAgain() {
+	switch q.state {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
+		if atomic.LoadUint32(&q.link.state) == 0 && !q.link.gone.Load() {
+			q.connect()
+		}
+	}
+}
+
+// meet maps the peer's block and says so in the own one. It reports whether there
+// is nothing left to look for.
+func (q *qp) meet(ctx context.Context) bool {
+	q.mu.Lock()
+	key, row := arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN%rows
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, mapping)
+	defer cancel()
+	n, err := q.ctx.meet(ctx, key)
+	if err != nil {
+		return ctx.Err() == context.Canceled
+	}
+	id := atomic.LoadUint64(&n.dir.blocks[row])
+	if id == 0 {
+		n.leave()
+		return false
+	}
+	addr, length, err := n.peer.Map(ctx, id, true)
+	if err != nil || length != blockSize {
+		n.leave()
+		return false
+	}
+	q.mu.Lock()
+	if ctx.Err() != nil { // RESET or closed meanwhile
+		q.mu.Unlock()
+		n.leave()
+		return true
+	}
+	l := &link{neighbour: n, block: blockOf(addr), id: id}
+	old := q.link
+	q.link, q.looking = l, false
+	if n.peer.CanReadMemory() {
+		q.own.readable = 1
+	}
+	atomic.StoreUint64(&q.own.bound, id)
+	q.progress(true)
+	q.mu.Unlock()
+	l.dir.wake()
+	old.leave()
+	return true
+}

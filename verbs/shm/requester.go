@@ -1,0 +1,549 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/soft/wire"
+)
+
+// sendWQE is a work request in the send queue.
+type sendWQE struct {
+	id               uint64
+	op               verbs.Opcode
+	flags            verbs.SendFlags
+	imm, rkey        uint32
+	remote           uint64
+	compareAdd, swap uint64
+	length           uint32
+	sge              []verbs.SGE
+
+	at    cursor // what has been sent of the SGL, or has come
+	moved uint32 // bytes of it
+	begun bool
+	asked bool         // a READ's request is under way
+	done  bool         // executed: completes when it is the oldest
+	fault verbs.Status // with which it is flushed; 0: FlushError
+}
+
+func (w *sendWQE) isRead() bool   { return w.op == verbs.OpRead }
+func (w *sendWQE) isAtomic() bool { return w.op == verbs.OpCompSwap || w.op == verbs.OpFetchAdd }
+func (w *sendWQE) isInline() bool { return w.flags&verbs.FlagInline != 0 }
+
+// flight is what this end knows of a slot that it has filled.
+type flight struct {
+	wqe   uint64 // number of the work request
+	ends  bool   // its last piece
+	lent  uint32 // lkey of the region that is lent; 0: none
+	at    uint32 // a READ's place in the stage,
+	room  uint32 // and how long it is
+	base  uint32 // a READ's bytes that had come before
+	stage uint64 // where the stage ends behind it
+}
+
+// requester is the sending half of a queue pair, guarded by its lock.
+type requester struct {
+	sq                    []sendWQE // as many as a power of two
+	sqHead, sqCur, sqTail uint64    // oldest; next to be sent; next free
+
+	flights       [slotCount]flight
+	posted, acked uint64 // slots filled, and done with
+	// stageHead to stageTail of the stage is in use, counted without wrapping.
+	stageHead, stageTail uint64
+
+	reads      int    // READs and atomics that have begun and are not done
+	paired     bool   // the peer has bound itself to this block
+	duplicates uint32 // packets that the peer takes for duplicates, by the PSNs
+	timer      int64  // when to give the peer up; 0 while it answers
+	looked     uint64 // how often the peer had been looked for when the timer began
+	refused    uint64 // slot, counted from 1, that waits for a receive
+	rnrUntil   int64  // when to give that up; 0: never
+}
+
+func (r *requester) reset() {
+	for i := range r.sq {
+		r.sq[i] = sendWQE{sge: r.sq[i].sge}
+	}
+	*r = requester{sq: r.sq}
+}
+
+func (q *qp) wqe(n uint64) *sendWQE { return &q.sq[n&uint64(len(q.sq)-1)] }
+
+// PostSend implements verbs.QP.
+func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n < len(wrs) && err == nil {
+		if err = q.postSend(&wrs[n]); err == nil {
+			n++
+		}
+	}
+	if q.pump() {
+		q.link.dir.wake()
+	}
+	q.settle() // behind the requests: the peer waits for these
+	q.expire()
+	return n, err
+}
+
+func (q *qp) postSend(wr *verbs.WorkRequest) error {
+	if err := q.live(); err != nil {
+		return err
+	}
+	switch q.state {
+	case verbs.StateRTS, verbs.StateSQD, verbs.StateErr:
+	default:
+		return fmt.Errorf("QP 0x%06x: post send in state %s: %w", q.num, q.state, verbs.ErrState)
+	}
+	var length uint64
+	for i := range wr.SGL {
+		length += uint64(wr.SGL[i].Length)
+	}
+	inline := wr.Flags&verbs.FlagInline != 0
+	atom := wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd
+	switch {
+	case q.sqTail-q.sqHead >= uint64(q.init.Cap.MaxSendWR):
+		return fmt.Errorf("QP 0x%06x: send queue of %d work requests: %w; poll for completions first", q.num, q.init.Cap.MaxSendWR, verbs.ErrNoMemory)
+	case len(wr.SGL) > q.init.Cap.MaxSendSGE:
+		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.num, len(wr.SGL), verbs.ErrInvalid, q.init.Cap.MaxSendSGE)
+	case wr.Opcode > verbs.OpFetchAdd:
+		return fmt.Errorf("QP 0x%06x: %s: %w: unknown to RC", q.num, wr.Opcode, verbs.ErrInvalid)
+	case length > maxMessage:
+		return fmt.Errorf("QP 0x%06x: message of %d bytes: %w: at most 2^31", q.num, length, verbs.ErrInvalid)
+	case atom && (len(wr.SGL) != 1 || length != 8):
+		return fmt.Errorf("QP 0x%06x: %s into %d bytes in %d pieces: %w: an atomic returns 8 in one", q.num, wr.Opcode, length, len(wr.SGL), verbs.ErrInvalid)
+	case inline && (atom || wr.Opcode == verbs.OpRead):
+		return fmt.Errorf("QP 0x%06x: inline %s: %w: only SEND and WRITE carry data", q.num, wr.Opcode, verbs.ErrInvalid)
+	case inline && length > uint64(q.init.Cap.MaxInlineData):
+		return fmt.Errorf("QP 0x%06x: %d inline bytes: %w: the queue pair was created for %d", q.num, length, verbs.ErrInvalid, q.init.Cap.MaxInlineData)
+	}
+	w := q.wqe(q.sqTail)
+	*w = sendWQE{
+		id: wr.ID, op: wr.Opcode, flags: wr.Flags, imm: wr.Imm, rkey: wr.RKey, remote: wr.RemoteAddr,
+		compareAdd: wr.CompareAdd, swap: wr.Swap, length: uint32(length), sge: append(w.sge[:0], wr.SGL...),
+	}
+	if q.state == verbs.StateErr {
+		q.complete(w, verbs.FlushError)
+		return nil
+	}
+	if inline {
+		w.sge = append(w.sge[:0], q.copyInline(wr, int(length)))
+	}
+	q.sqTail++
+	return nil
+}
+
+// copyInline copies a request's data to the place of the send queue that it takes.
+func (q *qp) copyInline(wr *verbs.WorkRequest, length int) verbs.SGE {
+	if length == 0 {
+		return verbs.SGE{}
+	}
+	most := q.init.Cap.MaxInlineData
+	buf := q.inline.Bytes()[int(q.sqTail&uint64(len(q.sq)-1))*most:][:length]
+	var at cursor
+	at.gather(wr.SGL, buf)
+	return verbs.SGE{Addr: memory.Addr(buf), Length: uint32(length)}
+}
+
+// pump fills slots as long as there are requests and room, and reports whether it
+// has filled any.
+func (q *qp) pump() bool {
+	if q.sqCur == q.sqTail || q.state != verbs.StateRTS || !q.pair() {
+		return false
+	}
+	before := q.posted
+	for q.sqCur != q.sqTail {
+		w := q.wqe(q.sqCur)
+		if !w.begun && !q.begin(w) {
+			break
+		}
+		if !w.done && !q.emit(w) {
+			break
+		}
+		q.sqCur++
+	}
+	q.retire()
+	return q.posted != before && q.link != nil
+}
+
+// pair reports whether the peer has bound itself to this end. Requests have no
+// PSNs here; but if the ends disagree about the first, then as on a wire: who runs
+// ahead is not heard, and who is behind repeats what the peer believes to have had.
+func (q *qp) pair() bool {
+	if q.paired || q.link == nil {
+		return q.paired
+	}
+	l := q.link
+	if atomic.LoadUint64(&l.bound) != q.memory.ID() || !l.faces(q) || q.ahead() {
+		return false
+	}
+	q.paired, q.duplicates = true, (l.rqPSN-q.attr.SQPSN)&0xffffff
+	return true
+}
+
+func (q *qp) ahead() bool { return (q.link.rqPSN-q.attr.SQPSN)&0xffffff >= 1<<23 }
+
+// answered reports whether a NIC in the peer's place would answer. While it has not
+// been looked for since the timer began, that is not known.
+func (q *qp) answered() bool {
+	if l := q.link; l != nil {
+		return !l.gone.Load() && l.faces(q) && !q.ahead()
+	}
+	return q.timer != 0 && q.looks.Load() == q.looked
+}
+
+// begin looks at what stands in the way of a request, and fails one that cannot be.
+func (q *qp) begin(w *sendWQE) bool {
+	fetches := w.isRead() || w.isAtomic()
+	switch {
+	case w.flags&verbs.FlagFence != 0 && q.reads > 0:
+		return false
+	case fetches && q.attr.MaxRDAtomic == 0:
+		return q.failInTurn(verbs.LocalQPOpError)
+	case fetches && q.reads >= int(q.attr.MaxRDAtomic):
+		return false
+	case !w.isInline() && !q.pd.covers(w.sge, uint64(w.length), fetches):
+		return q.failInTurn(verbs.LocalProtectionError)
+	}
+	w.begun = true
+	if fetches {
+		q.reads++
+	} else if packets := max(1, (w.length+q.mtu()-1)/q.mtu()); packets <= q.duplicates {
+		q.duplicates -= packets
+		w.done = true
+	}
+	return true
+}
+
+func (q *qp) mtu() uint32 { return uint32(q.attr.PathMTU.Bytes()) }
+
+// failInTurn fails the request at sqCur once it is the oldest: completions come in
+// order. It returns false.
+func (q *qp) failInTurn(s verbs.Status) bool {
+	if q.sqCur == q.sqHead {
+		q.failSend(s)
+	}
+	return false
+}
+
+// failSend fails the oldest request, and with it the queue pair.
+func (q *qp) failSend(s verbs.Status) {
+	if q.sqHead != q.sqTail {
+		if w := q.wqe(q.sqHead); w.fault == 0 {
+			w.fault = s
+		}
+		q.counters.sendFailed(s)
+	}
+	q.becomeErr()
+}
+
+// emit fills slots for a request and reports whether all of it has been sent.
+func (q *qp) emit(w *sendWQE) bool {
+	if w.isRead() {
+		return q.emitRead(w)
+	}
+	for {
+		if q.posted-q.acked == slotCount {
+			return false
+		}
+		s, f := q.own.slot(q.posted), q.flight(q.posted)
+		*f = flight{wqe: q.sqCur}
+		rest, flags := w.length-w.moved, uint8(0)
+		if w.moved == 0 {
+			flags = first
+		}
+		s.kind, s.length, s.remote = inSlot, rest, w.remote+uint64(w.moved)
+		switch {
+		case w.isAtomic():
+			s.data[0], s.data[1] = w.compareAdd, w.swap
+		case rest <= inlineBytes:
+			w.at.gather(w.sge, memory.AsBytes(s.data[:])[:rest])
+		case !q.lend(w, s, f) && !q.toStage(w, s, rest):
+			return false
+		}
+		w.moved += s.length
+		if f.ends = w.moved == w.length; f.ends {
+			flags |= last
+		}
+		q.fill(w, s, f, flags)
+		if f.ends {
+			return true
+		}
+	}
+}
+
+func (q *qp) flight(n uint64) *flight { return &q.flights[n%slotCount] }
+
+// fill completes a slot and makes it the peer's.
+func (q *qp) fill(w *sendWQE, s *slot, f *flight, flags uint8) {
+	if w.flags&verbs.FlagSolicited != 0 {
+		flags |= solicited
+	}
+	s.op, s.flags, s.total, s.imm, s.rkey = uint8(w.op), flags, w.length, w.imm, w.rkey
+	atomic.StoreUint32(&s.claim, claim(q.posted, open))
+	f.stage = q.stageTail
+	q.posted++
+	q.counters.requests++
+	q.counters.requestBytes += uint64(s.length)
+	atomic.StoreUint32(&s.seq, uint32(q.posted))
+	traceRequest(requestSent, "request sent", q, s)
+}
+
+// lend puts into a slot where the next piece of a request lies, if the peer can
+// copy it from there and that is worth its while.
+func (q *qp) lend(w *sendWQE, s *slot, f *flight) bool {
+	if w.isInline() {
+		return false
+	}
+	sge, off := w.at.element(w.sge)
+	n := min(sge.Length-off, lendMost)
+	if n < lendLeast {
+		return false
+	}
+	addr := sge.Addr + uint64(off)
+	r := q.pd.Region(sge.LKey, addr, uint64(n))
+	switch {
+	case r != nil && r.Arena != 0:
+		s.kind, s.data = inArena, [3]uint64{r.Arena, r.Offset + addr - r.Addr()}
+	case n > stageMost && q.link.readable == 1:
+		s.kind, s.data = inProcess, [3]uint64{addr}
+	default:
+		return false
+	}
+	s.length, f.lent = n, sge.LKey
+	w.at.off += n
+	return true
+}
+
+// toStage copies the next piece of a request to the stage; false if it is full.
+func (q *qp) toStage(w *sendWQE, s *slot, rest uint32) bool {
+	n := min(rest, stageMost)
+	at, ok := q.reserve(n)
+	if ok {
+		w.at.gather(w.sge, q.own.stage[at:at+n])
+		s.kind, s.length, s.data = inStage, n, [3]uint64{uint64(at)}
+	}
+	return ok
+}
+
+// reserve takes n bytes of the stage that lie in one piece.
+func (q *qp) reserve(n uint32) (at uint32, ok bool) {
+	if q.acked == q.posted {
+		q.stageHead, q.stageTail = 0, 0 // the part that is in the cache
+	}
+	size := (uint64(n) + 63) &^ 63
+	begin := q.stageTail
+	if left := stageBytes - begin%stageBytes; left < size {
+		begin += left
+	}
+	if begin+size-q.stageHead > stageBytes {
+		return 0, false
+	}
+	q.stageTail = begin + size
+	return uint32(begin % stageBytes), true
+}
+
+// stagedRead is the longest READ that gets room in the stage for an answer if the
+// responder can lend instead.
+const stagedRead = 16 << 10
+
+// emitRead asks for what is still to come of a READ. The answer is in the slot, in
+// the stage, or lent. If this process cannot read the other's memory, a long READ
+// out of no arena comes in pieces; until it is clear whether this is one, nothing
+// overtakes it.
+func (q *qp) emitRead(w *sendWQE) bool {
+	if w.asked || q.posted-q.acked == slotCount {
+		return false
+	}
+	can := q.own.readable == 1
+	rest := w.length - w.moved
+	room := uint32(0)
+	if rest > inlineBytes && (!can || rest <= stagedRead) {
+		room = min(rest, stageMost)
+	}
+	at, ok := q.reserve(room)
+	if !ok {
+		return false
+	}
+	s, f := q.own.slot(q.posted), q.flight(q.posted)
+	*f = flight{wqe: q.sqCur, ends: true, at: at, room: room, base: w.moved}
+	s.kind, s.length, s.remote = inSlot, rest, w.remote+uint64(w.moved)
+	s.data = [3]uint64{uint64(at), uint64(room)}
+	flags := uint8(first | last)
+	if can {
+		flags |= readable
+	}
+	q.fill(w, s, f, flags)
+	w.asked = true
+	return can || rest <= max(room, inlineBytes)
+}
+
+// reap takes the peer's answers, and reports whether there were any.
+func (q *qp) reap() (worked bool) {
+	answer := atomic.LoadUint64(q.own.answer)
+	count, code := answer>>8, uint8(answer)
+	if count == q.acked && code == 0 || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+		return false
+	}
+	if count < q.acked || count > q.posted || count == q.posted && code != 0 {
+		q.failSend(verbs.BadResponseError)
+		return true
+	}
+	for ; q.acked < count; q.acked++ {
+		s, f := q.own.slot(q.acked), q.flight(q.acked)
+		w := q.wqe(f.wqe)
+		switch {
+		case w.isRead():
+			if status, finished := q.collect(w, s, f); status != verbs.Success {
+				q.failSend(status)
+				return true
+			} else if !finished {
+				q.retire()
+				return worked
+			}
+			w.asked = false
+			w.done = w.moved == w.length
+		case w.isAtomic():
+			memory.Store64(w.sge[0].Addr, s.data[0])
+			w.done = true
+		default:
+			w.done = f.ends
+		}
+		if w.done && (w.isRead() || w.isAtomic()) {
+			q.reads--
+		}
+		q.stageHead, f.lent = f.stage, 0
+		worked = true
+	}
+	q.retire()
+	switch {
+	case code == notReady:
+		return q.notReady() || worked
+	case code != 0:
+		status := verbs.Status(code)
+		if status > verbs.GeneralError || status == verbs.FlushError {
+			status = verbs.BadResponseError
+		}
+		q.failSend(status)
+		return true
+	}
+	return worked
+}
+
+// notReady handles a request that waits for a receive of the peer's, which will
+// execute it as soon as it can. What a wire would take for its retries is how long
+// this end waits.
+func (q *qp) notReady() (worked bool) {
+	const forever = 7
+	now := int64(0)
+	if q.refused != q.acked+1 {
+		q.refused, q.rnrUntil = q.acked+1, 0
+		q.counters.rnrs++
+		if q.attr.RNRRetry != forever {
+			timer := wire.RNRTimer(uint8(atomic.LoadUint32(&q.link.rnrTimer)))
+			now = clock()
+			q.rnrUntil = now + int64(q.attr.RNRRetry)*int64(timer)
+		}
+	}
+	if q.rnrUntil == 0 {
+		return false
+	}
+	if now == 0 {
+		now = clock()
+	}
+	if now < q.rnrUntil || !atomic.CompareAndSwapUint32(&q.own.slot(q.acked).claim, claim(q.acked, open), claim(q.acked, revoked)) {
+		return false
+	}
+	q.failSend(verbs.RNRRetryExceeded)
+	return true
+}
+
+// retire completes what is done, in order.
+func (q *qp) retire() {
+	for q.sqHead != q.sqTail {
+		w := q.wqe(q.sqHead)
+		if !w.done {
+			return
+		}
+		q.sqHead++
+		q.sqCur = max(q.sqCur, q.sqHead)
+		if q.init.SigAll || w.flags&verbs.FlagSignaled != 0 {
+			q.complete(w, verbs.Success)
+		}
+	}
+}
+
+func (q *qp) flushSends() {
+	for ; q.sqHead != q.sqTail; q.sqHead++ {
+		w := q.wqe(q.sqHead)
+		status := w.fault
+		if status == 0 {
+			status = verbs.FlushError
+		}
+		q.complete(w, status)
+	}
+	q.sqCur, q.acked, q.reads = q.sqHead, q.posted, 0
+	q.timer, q.rnrUntil = 0, 0
+}
+
+func (q *qp) complete(w *sendWQE, status verbs.Status) {
+	wc := verbs.Completion{ID: w.id, Status: status, Opcode: wcOpcodes[w.op], QPN: q.num, ByteLen: w.length}
+	if status != verbs.Success {
+		traceFailed(q, &wc, false)
+	}
+	q.sendCQ.Push(wc, status != verbs.Success)
+}
+
+var wcOpcodes = [...]verbs.WCOpcode{
+	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend,
+	verbs.OpRead: verbs.WCRead, verbs.OpCompSwap: verbs.WCCompSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
+}
+
+// lookNow has the peer looked for, if it is not there.
+func (q *qp) lookNow() {
+	select {
+	case q.look <- struct{}{}:
+	default:
+	}
+}
+
+// expire runs the timer of a peer that does not answer, and notes when progress is
+// due.
+func (q *qp) expire() {
+	if q.sqHead == q.sqTail || q.state != verbs.StateRTS {
+		if q.timer != 0 || q.rnrUntil != 0 {
+			q.timer, q.rnrUntil = 0, 0
+			q.deadline.Store(0)
+		}
+		return
+	}
+	answered := q.answered()
+	switch timeout := verbs.AckTimeout(q.attr.Timeout); {
+	case timeout == 0, answered && q.link != nil:
+		q.timer = 0
+	case q.timer == 0:
+		q.timer, q.looked = clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
+		q.lookNow()
+	default:
+		now := clock()
+		if now < q.timer {
+			break
+		}
+		if answered {
+			q.timer = now + int64(timeout)
+			break
+		}
+		q.failSend(verbs.RetryExceeded)
+		return
+	}
+	due := q.timer
+	if q.rnrUntil != 0 && (due == 0 || q.rnrUntil < due) {
+		due = q.rnrUntil
+	}
+	if due != q.deadline.Load() {
+		q.deadline.Store(due)
+		q.ctx.own.wake() // it may sleep for longer
+	}
+}
