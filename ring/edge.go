@@ -20,13 +20,14 @@ const (
 )
 
 func (s Side) String() string {
-	switch {
-	case s == Left:
+	switch s {
+	case Left:
 		return "left"
-	case s == Right:
+	case Right:
 		return "right"
+	default:
+		return "mesh"
 	}
-	return "mesh"
 }
 
 // Opposite returns the side at which the neighbour sees this edge, of the ring's
