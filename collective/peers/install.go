@@ -13,7 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // program is one of the C programs, and what it takes to compile and to run it. The
@@ -63,12 +66,12 @@ func install(ctx context.Context, packages []string, log io.Writer) error {
 	}
 	what := strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("missing, and this is no Debian: expected what Debian calls %s", what)
+		return fmt.Errorf("compilers or libraries are missing, and this is no Debian: expected what Debian's packages %s have", what)
 	}
 	var as []string
 	if os.Geteuid() != 0 {
 		if exec.CommandContext(ctx, "sudo", "-n", "true").Run() != nil {
-			return fmt.Errorf("missing, and this user may not install: expected the packages %s; as root: apt-get install %s", what, what)
+			return fmt.Errorf("packages are missing, and this user may not install them; as root: apt-get install %s", what)
 		}
 		as = []string{"sudo", "-n"}
 	}
@@ -111,6 +114,12 @@ func compile(ctx context.Context, list []program, dir string) error {
 func quietly(ctx context.Context, dir string, args []string) error {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Dir = dir
+	if dir != "" {
+		c.Env = append(os.Environ(), "TMPDIR="+dir) // compilers that are ended leave files
+	}
+	// With all that it has started; a package manager wants to end by itself.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGTERM) }
 	c.WaitDelay = endGrace
 	out, err := c.CombinedOutput()
 	if err == nil {

@@ -21,7 +21,7 @@ type options struct {
 	rankNumbers                           []int
 	sizes                                 []uint64 // bytes of the whole vector
 	operations                            []collective.Operation
-	rounds                                int
+	rounds, retakes                       int
 	device                                string
 	inPlace, noPin, quick, noPlot         bool
 	window, limit                         time.Duration
@@ -45,6 +45,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.operationTexts, "operations", []string{"all-reduce", "reduce-scatter", "all-gather"}, "collectives")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(), ", ")+" (default: all that are a fair reference)")
 	f.IntVar(&o.rounds, "rounds", 7, "interleaved rounds, of which the medians are printed")
+	f.IntVar(&o.retakes, "retakes", 2, "how often a cell is measured again in a round, if others had some of the CPUs meanwhile; the quietest counts")
 	f.StringVar(&o.device, "device", "auto", "ringcli's device, but for contender soft")
 	f.BoolVar(&o.inPlace, "in-place", false, "in place instead of out of place")
 	f.BoolVar(&o.noPin, "no-pin", false, "leave it to the kernel where ranks run, also where they fit the CPUs")
@@ -69,6 +70,8 @@ func (o *options) check(f *pflag.FlagSet) error {
 	switch {
 	case o.rounds < 1 || o.rounds > 1000:
 		return fmt.Errorf("--rounds %d: expected 1 to 1000", o.rounds)
+	case o.retakes < 0 || o.retakes > 100:
+		return fmt.Errorf("--retakes %d: expected 0 to 100", o.retakes)
 	case o.window < time.Millisecond || o.window > time.Second:
 		return fmt.Errorf("--window %s: expected 1ms to 1s", o.window)
 	case o.limit <= 0:

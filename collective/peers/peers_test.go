@@ -146,7 +146,7 @@ func TestBadInput(t *testing.T) {
 	for args, says := range map[string]string{
 		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 64",
 		"--operations barrier": "expected all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
-		"--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
+		"--retakes -1": "expected 0 to 100", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
 	} {
 		c := command()
 		c.SetArgs(strings.Fields(args))
@@ -186,9 +186,9 @@ func TestWhatIsMeasured(t *testing.T) {
 	if got := o.programs(2); len(got) != 2 || got[0].name != limits || got[1].name != mpich {
 		t.Errorf("%+v", got)
 	}
-	for us, want := range map[float64]pace{0.01: {mostIters, mostIters / 5}, 1: {15000, 3000}, 1e4: {2, 1}, 1e6: {2, 1}, 0: {mostIters, mostIters / 5}} {
-		if got := paceOf(us, o.window); got != want {
-			t.Errorf("%g us: %+v, want %+v", us, got, want)
+	for us, want := range map[float64]int{0: mostIters, 0.01: mostIters, 1: 15000, 1e4: 2, 1e6: 2} {
+		if got := itersOf(us, o.window); got != want {
+			t.Errorf("%g us: %d iterations, want %d", us, got, want)
 		}
 	}
 }

@@ -51,9 +51,9 @@ func parseStatus(text string) (s status, ok bool) {
 	return s, errs == [3]error{}
 }
 
-// family is the processes of a team: those that were started, what descends from
-// them, and whoever was given the team's folder as an argument.
-func family(started []int, dir string) []int {
+// family is the processes of teams: those that were started, what descends from them,
+// and whoever was given a team's folder as an argument.
+func family(started []int, dirs ...string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return started
@@ -68,7 +68,7 @@ func family(started []int, dir string) []int {
 		if s, ok := statusOf(pid); ok {
 			parents[pid] = s.parent
 			line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-			if err == nil && slices.ContainsFunc(bytes.Split(line, []byte{0}), func(arg []byte) bool { return string(arg) == dir }) {
+			if err == nil && slices.ContainsFunc(bytes.Split(line, []byte{0}), func(arg []byte) bool { return slices.Contains(dirs, string(arg)) }) {
 				own = append(own, pid)
 			}
 		}
@@ -100,12 +100,13 @@ func cpuTime(pids []int) time.Duration {
 
 // load is what the whole machine has used of its CPUs until now.
 type load struct {
-	busy  time.Duration // by whomever
+	busy  time.Duration // by processes, whosever
 	steal time.Duration // by the host of this virtual machine
 }
 
 // parseLoad reads the first line of /proc/stat (proc(5)): user, nice, system, idle,
-// iowait, irq, softirq, steal. Guests' time is in user's.
+// iowait, irq, softirq, steal. Guests' time is in user's. What interrupts take is no
+// process's: on loopback they do the work of who sends.
 func parseLoad(line string) (l load) {
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
@@ -114,11 +115,10 @@ func parseLoad(line string) (l load) {
 	for i, text := range fields[1:9] {
 		n, _ := strconv.ParseInt(text, 10, 64)
 		switch i {
-		case 3, 4: // idle
+		case 0, 1, 2:
+			l.busy += time.Duration(n) * tick
 		case 7:
 			l.steal = time.Duration(n) * tick
-		default:
-			l.busy += time.Duration(n) * tick
 		}
 	}
 	return l

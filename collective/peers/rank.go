@@ -18,12 +18,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	_ "ringcli/cli" // registers the devices that ringcli has
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
-	_ "ringcli/verbs/soft" // registers itself
 )
 
 // Which memory the buffers are.

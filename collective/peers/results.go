@@ -59,7 +59,7 @@ type Placement struct {
 	Line     Spread  `json:"line_ns"` // from one CPU to another, one way; before every cell
 	Floor    float64 `json:"floor_us"`
 	FloorOf  uint64  `json:"floor_bytes"`
-	Others   float64 `json:"others_cpus"` // CPUs that processes of others were busy with, on average
+	Others   Spread  `json:"others_cpus"` // CPUs that processes of others were busy with, by cell
 	Steal    float64 `json:"stolen_cpus"` // and that the host of this virtual machine gave to others
 	Duration float64 `json:"seconds"`
 }
@@ -69,7 +69,7 @@ func (p Placement) String() string {
 	if p.Floor > 0 {
 		text += fmt.Sprintf("; floor of %s: %s us", configs.FormatSize(p.FloorOf), figure(p.Floor))
 	}
-	return fmt.Sprintf("%s; others use %.2f CPUs, the host %.2f; %.1f s", text, p.Others, p.Steal, p.Duration)
+	return fmt.Sprintf("%s; others have %s CPUs, the host %.2f; %.1f s", text, p.Others.text(hundredths), p.Steal, p.Duration)
 }
 
 // Spread is a figure of several rounds.
@@ -95,13 +95,16 @@ func (s Spread) text(write func(float64) string) string {
 	return fmt.Sprintf("%s (%s-%s)", write(s.Median), write(s.Min), write(s.Max))
 }
 
+func hundredths(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
 func whole(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 // cellResults are what was measured in one cell, by contender.
 type cellResults struct {
 	cell
-	line []float64 // by round; NaN with one CPU
-	of   map[string]*times
+	// By round: nanoseconds of a line, NaN with one CPU, and CPUs that others had.
+	line, others []float64
+	of           map[string]*times
 }
 
 // times are a contender's in a cell.
@@ -156,22 +159,30 @@ func (r *Results) of(c cell, name string) *times {
 	return in.of[name]
 }
 
-func (r *Results) line(c cell, round int, ns float64) { put(&r.cell(c).line, round, ns) }
+// keep takes what was measured of a cell in a round.
+func (r *Results) keep(c cell, round int, t taking) {
+	in := r.cell(c)
+	put(&in.line, round, t.line)
+	put(&in.others, round, t.others)
+	for name, us := range t.us {
+		r.of(c, name).put(round, us)
+	}
+}
 
 // placement is of a round that has just been measured.
 func (r *Results) placement(ranks, round int, took time.Duration) Placement {
 	p := Placement{Ranks: ranks, Round: round, Duration: took.Seconds()}
-	var lines []float64
+	var lines, others []float64
 	for _, c := range r.cells {
 		if c.ranks != ranks || len(c.line) <= round {
 			continue
 		}
-		lines = append(lines, c.line[round])
+		lines, others = append(lines, c.line[round]), append(others, c.others[round])
 		if t := c.of["floor"]; t != nil && len(t.us) > round && c.bytes >= p.FloorOf && t.us[round] > 0 {
 			p.Floor, p.FloorOf = t.us[round], c.bytes
 		}
 	}
-	p.Line = spread(lines)
+	p.Line, p.Others = spread(lines), spread(others)
 	return p
 }
 
@@ -286,7 +297,8 @@ func (r *Results) json(w io.Writer) error {
 				Median    float64    `json:"median_us"`
 				Times     []*float64 `json:"time_us"`
 				Line      []*float64 `json:"line_ns"`
-			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line)})
+				Others    []*float64 `json:"others_cpus"`
+			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others)})
 		}
 	}
 	for _, ratio := range r.ratios() {

@@ -22,13 +22,14 @@ func exampleResults(t *testing.T) *Results {
 		long := float64(1 + 999*i)
 		for round := range 3 {
 			slow := []float64{1, 10, 1}[round] // the machine is, for all
-			r.line(c, round, []float64{50, 400, 60}[round])
+			now := taking{line: []float64{50, 400, 60}[round], others: 0.25, us: map[string]float64{}}
 			for name, us := range map[string]float64{
 				"openmpi": 4 * long, "mpich": 2 * long, "ringcli": 1 * (1 + 3*float64(i)) * long, "openmpi-tcp": 30 * long, "soft": 60 * long, "floor": 0.5 * long,
 			} {
 				r.of(c, name).Iters = 5
-				r.of(c, name).put(round, us*slow)
+				now.us[name] = us * slow
 			}
+			r.keep(c, round, now)
 		}
 	}
 	for round := range 3 {
@@ -102,7 +103,7 @@ func TestTables(t *testing.T) {
 		`size +openmpi-tcp +soft +by soft +least +greatest`,
 		`8 +30\.0 +60\.0 +0\.50 +0\.50 +0\.50`,
 		`all-reduce +2 +1\.00 +0\.50 +1M +0\.50 +0\.50 +8`,
-		`2 +2 +400 +400 +400 +5000 +1M +0\.00 +0\.00 +1\.0`,
+		`2 +2 +400 +400 +400 +5000 +1M +0\.25 +0\.25 +0\.00 +1\.0`,
 		`all-reduce of 1M on 2 ranks, ringcli: 8\.00 \(8\.00-8\.00\) times the floor`,
 		` +all-reduce +2 ranks +1M: ringcli 0\.50 \(0\.50-0\.50\) of mpich`,
 		`us by size: .*M openmpi.*`, `failed: a failure`, `note: a note`,

@@ -22,6 +22,11 @@ const (
 	// mostStarts of a contender with one number of ranks: what fails again and again
 	// would take its deadline each time.
 	mostStarts = 3
+	// orderTime is what an order costs beside its iterations, for an estimate.
+	orderTime = time.Millisecond
+	// mostOthers is how many CPUs others may have without a cell being measured again:
+	// times in /proc are too coarse for less.
+	mostOthers = 0.15
 	// idleTime is how long the processes are watched doing nothing.
 	idleTime = 500 * time.Millisecond
 )
@@ -29,16 +34,18 @@ const (
 // field is all contenders with one number of ranks, while they are up.
 type field struct {
 	options
-	ranks   int
-	cpus    int
-	site    site
-	probe   *team // of the line between two CPUs; nil with one CPU
-	list    []contender
-	teams   map[string]*team
-	starts  map[string]int
-	log     io.Writer
-	results *Results
-	serial  int // of folders
+	ranks  int
+	cpus   int
+	site   site
+	probe  *team // of the line between two CPUs; nil with one CPU
+	list   []contender
+	teams  map[string]*team
+	starts map[string]int
+	// everybody is all processes; nil if that has to be found out.
+	everybody []int
+	log       io.Writer
+	results   *Results
+	serial    int // of folders
 }
 
 // measure runs all rounds with one number of ranks.
@@ -110,6 +117,7 @@ func (f *field) team(ctx context.Context, c contender) (*team, error) {
 		return t, nil
 	}
 	f.starts[c.name]++
+	f.everybody = nil
 	s := f.site
 	s.dir = f.folder(c.name)
 	if slices.Contains([]role{roleOurs, roleSoft}, c.role) {
@@ -213,15 +221,21 @@ func (f *field) calibrate(ctx context.Context, c cell) (each time.Duration, err 
 			f.say("%s", f.results.Failures[len(f.results.Failures)-1])
 			continue
 		}
-		var us float64
-		iters := 1
-		for err == nil {
-			us, err = t.measure(ctx, c, f.inPlace, iters, 1)
-			took := us * float64(iters)
-			if took >= float64(f.window.Microseconds())/4 || iters >= mostIters {
+		us := math.Inf(1)
+		for iters, last := 1, false; err == nil; {
+			var now float64
+			if now, err = t.measure(ctx, c, f.inPlace, iters, 1); err != nil {
 				break
 			}
-			iters = min(mostIters, max(2*iters, int(float64(iters)*float64(f.window.Microseconds())/max(took, 1)/3)))
+			// The shorter of two: a disturbance would leave the cell with few iterations.
+			us = min(us, now)
+			if last {
+				break
+			}
+			took := us * float64(iters)
+			if last = took >= float64(f.window.Microseconds())/4 || iters >= mostIters; !last {
+				iters = min(mostIters, max(2*iters, int(float64(iters)*float64(f.window.Microseconds())/max(took, 1)/3)))
+			}
 		}
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
@@ -230,82 +244,107 @@ func (f *field) calibrate(ctx context.Context, c cell) (each time.Duration, err 
 			f.failed(who, err)
 			continue
 		}
-		pace := paceOf(us, f.window)
-		f.results.of(c, who.name).Iters = pace.iters
-		each += time.Duration(us * float64(pace.iters+pace.warmup) * 1e3)
+		iters := itersOf(us, f.window)
+		f.results.of(c, who.name).Iters = iters
+		each += orderTime + time.Duration(us*float64(iters+warmupOf(iters))*1e3)
 	}
 	return each, nil
 }
 
-// pace is how often an operation is repeated.
-type pace struct{ iters, warmup int }
-
-// paceOf fills the window with iterations of so many microseconds, but for long ones,
+// itersOf fills the window with iterations of so many microseconds, but for long ones,
 // which fill it by themselves and are run twice.
-func paceOf(us float64, window time.Duration) pace {
-	iters := int(min(max(float64(window.Microseconds())/max(us, 1e-3), 2), mostIters))
-	return pace{iters, max(1, iters/5)}
+func itersOf(us float64, window time.Duration) int {
+	return int(min(max(float64(window.Microseconds())/max(us, 1e-3), 2), mostIters))
 }
 
-// round measures all cells once. Who is first changes from cell to cell and from round
-// to round.
+func warmupOf(iters int) int { return max(1, iters/5) }
+
+// round measures all cells once, and those again in which others were busy. Who is
+// first changes from cell to cell and from round to round.
 func (f *field) round(ctx context.Context, round int, cells []cell) error {
-	began, before, own := time.Now(), parseLoad(firstLine("/proc/stat")), cpuTime(f.everybody())
+	began, before := time.Now(), parseLoad(firstLine("/proc/stat"))
 	for i, c := range cells {
-		line := math.NaN()
-		if f.probe != nil {
-			ns, err := f.probe.order(ctx, orderLine, cell{ranks: 2, bytes: elemSize}, false, turns, 0)
+		var quietest taking
+		for n := 0; n == 0 || n <= f.retakes && quietest.others > mostOthers; n++ {
+			t, err := f.take(ctx, c, i+round)
 			if err != nil {
 				return err
 			}
-			line = ns / turns
+			if n == 0 || t.others < quietest.others {
+				quietest = t
+			}
 		}
-		f.results.line(c, round, line)
-		for k := range f.list {
-			who := f.list[(k+i+round)%len(f.list)]
-			r := f.results.of(c, who.name)
-			if !who.takes(c.op) || r.Iters == 0 {
-				continue
-			}
-			t, err := f.team(ctx, who)
-			if err != nil {
-				return err
-			}
-			if t == nil {
-				continue
-			}
-			us, err := t.measure(ctx, c, f.inPlace, r.Iters, max(1, r.Iters/5))
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err != nil {
-				f.failed(who, err)
-				continue
-			}
-			r.put(round, us)
-		}
+		f.results.keep(c, round, quietest)
 	}
 	took := time.Since(began)
 	p := f.results.placement(f.ranks, round, took)
-	after := parseLoad(firstLine("/proc/stat"))
-	// A team that was ended meanwhile takes its time with it.
-	p.Others = max(0, (after.busy-before.busy-cpuTime(f.everybody())+own).Seconds()/took.Seconds())
-	p.Steal = (after.steal - before.steal).Seconds() / took.Seconds()
+	p.Steal = (parseLoad(firstLine("/proc/stat")).steal - before.steal).Seconds() / took.Seconds()
 	f.results.Rounds = append(f.results.Rounds, p)
 	f.say("%s", p)
 	return nil
 }
 
-// everybody is all processes of this run, the driver included.
-func (f *field) everybody() []int {
-	pids := []int{os.Getpid()}
+// taking is one measurement of a cell.
+type taking struct {
+	line   float64            // ns; NaN with one CPU
+	us     map[string]float64 // by contender
+	others float64            // CPUs that processes of others have had meanwhile
+}
+
+// take measures a cell, beginning with the contender of that place.
+func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
+	now := taking{line: math.NaN(), us: map[string]float64{}}
+	if f.everybody == nil {
+		f.everybody = f.processes()
+	}
+	everybody := f.everybody
+	began, busy, own := time.Now(), parseLoad(firstLine("/proc/stat")).busy, cpuTime(everybody)
+	if f.probe != nil {
+		ns, err := f.probe.order(ctx, orderLine, cell{ranks: 2, bytes: elemSize}, false, turns, 0)
+		if err != nil {
+			return now, err
+		}
+		now.line = ns / turns
+	}
+	for k := range f.list {
+		who := f.list[(k+first)%len(f.list)]
+		iters := f.results.of(c, who.name).Iters
+		if !who.takes(c.op) || iters == 0 {
+			continue
+		}
+		t, err := f.team(ctx, who)
+		if err != nil {
+			return now, err
+		}
+		if t == nil {
+			continue
+		}
+		us, err := t.measure(ctx, c, f.inPlace, iters, warmupOf(iters))
+		if ctx.Err() != nil {
+			return now, context.Cause(ctx)
+		}
+		if err != nil {
+			f.failed(who, err)
+			continue
+		}
+		now.us[who.name] = us
+	}
+	// A team that has ended meanwhile has taken its time with it.
+	busy = parseLoad(firstLine("/proc/stat")).busy - busy - cpuTime(everybody) + own
+	now.others = max(0, busy.Seconds()/time.Since(began).Seconds())
+	return now, nil
+}
+
+// processes are all of this run, the driver included.
+func (f *field) processes() []int {
+	pids, dirs := []int{}, []string{}
 	for _, t := range f.teams {
-		pids = append(pids, t.family()...)
+		pids, dirs = append(pids, t.started...), append(dirs, t.dir)
 	}
 	if f.probe != nil {
-		pids = append(pids, f.probe.family()...)
+		pids, dirs = append(pids, f.probe.started...), append(dirs, f.probe.dir)
 	}
-	return pids
+	return append(family(pids, dirs...), os.Getpid())
 }
 
 func (f *field) stop() {

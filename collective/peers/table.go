@@ -63,7 +63,7 @@ func (r *Results) print(w io.Writer, plots bool) error {
 	p("%s, %d CPUs, Linux %s, %s, %s\n", e.CPU, e.CPUs, e.Kernel, e.Go, e.Date.Format("2006-01-02 15:04 MST"))
 	p("float32 sum, %s, transparent huge pages: %s; sizes are those of the whole vector\n", place, e.HugePages)
 	p("times are microseconds of an iteration on the slowest rank, medians of %d interleaved rounds\n", e.Rounds)
-	p("line: from one CPU to the other, one way, before each cell; others, stolen: CPUs that were busy with others' work\n")
+	p("line: from one CPU to the other, one way, before each cell; others, stolen: CPUs that were busy with the work of others\n")
 	p("ratios are the best peer's time by ours (above 1 we are faster), each round's: their median\n\n")
 	for _, a := range r.Contenders {
 		p("%-16s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, strings.Join(a.CPUs, " | "))
@@ -98,10 +98,10 @@ func (r *Results) print(w io.Writer, plots bool) error {
 // roundTable is the placement beside each round.
 func (r *Results) roundTable() string {
 	t := newTable()
-	t.row("ranks", "round", "line ns", "least", "greatest", "floor us", "of", "others", "stolen", "seconds")
+	t.row("ranks", "round", "line ns", "least", "greatest", "floor us", "of", "others", "most", "stolen", "seconds")
 	for _, p := range r.Rounds {
 		t.row(fmt.Sprint(p.Ranks), fmt.Sprint(p.Round+1), whole(p.Line.Median), whole(p.Line.Min), whole(p.Line.Max),
-			figure(p.Floor), configs.FormatSize(p.FloorOf), fmt.Sprintf("%.2f", p.Others), fmt.Sprintf("%.2f", p.Steal), fmt.Sprintf("%.1f", p.Duration))
+			figure(p.Floor), configs.FormatSize(p.FloorOf), hundredths(p.Others.Median), hundredths(p.Others.Max), hundredths(p.Steal), fmt.Sprintf("%.1f", p.Duration))
 	}
 	return t.String()
 }

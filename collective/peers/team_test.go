@@ -130,7 +130,7 @@ func TestProcLines(t *testing.T) {
 		}
 	}
 	l := parseLoad("cpu  100 10 20 5000 300 1 2 40 7 0")
-	if l.busy != 1330*time.Millisecond || l.steal != 400*time.Millisecond {
+	if l.busy != 1300*time.Millisecond || l.steal != 400*time.Millisecond {
 		t.Errorf("%+v", l)
 	}
 	if s, ok := statusOf(os.Getpid()); !ok || s.parent != os.Getppid() {
