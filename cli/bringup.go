@@ -11,7 +11,7 @@ var settingsOfRing = []string{
 	"list", "index", "tcp-port", "timeout",
 	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
 	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
-	"algorithm", "protocol", "segment", "depth", "slots", "slot-size",
+	"algorithm", "protocol", "segment", "depth", "table", "slots", "slot-size",
 }
 
 // without returns the names but for some.
@@ -83,6 +83,7 @@ Takes connect's flags, or -n for ranks on this machine.`,
 			Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); benchFlags(fs); childFlags(fs) },
 			Run:      runBenchProcess,
 		},
+		tuneProcessCommand(),
 	}
 }
 

@@ -85,6 +85,7 @@ var settingOffers = map[string][]string{
 	"device":    {"devices"},
 	"gid-index": {"gids"},
 	"trace":     {"levels"},
+	"table":     {"files", "json"},
 }
 
 // offerOf returns what a flag completes to and what that takes.

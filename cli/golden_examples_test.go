@@ -28,7 +28,7 @@ func examples() []example {
 			return s.concludeBench(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1}, nil)
 		}}
 	}
-	return slices.Concat(benchExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
+	return slices.Concat(benchExamples(), tuneExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		{"all-reduce per-rank", func(s *Session) error { return s.printRanks(good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
@@ -67,6 +67,14 @@ func examples() []example {
 				Device: "soft:enp65s0f0np0", State: "ERR", MTU: 1024, SQPSN: 0xffffff, RQPSN: 0xffffff, QPN: 0xffffff, PSN: 1, GID: exampleGID.String(),
 				PeerQPN: 0xfffffe, PeerPSN: 1, PeerGID: exampleGID.String(), PeerUDP: 4791,
 			},
+		}),
+		printing("status table", []render.Record{
+			TableStatus{
+				Command: "status", OK: true, Table: "/home/operator/.config/ringcli/table.json", Origin: "default", Ranks: 249, Devices: "ibv+shm+soft", Rules: 12,
+				Why: "measured on 249 ranks of ibv+shm+soft, 2026-11-21 14:00",
+			},
+			TableStatus{Command: "status", OK: true, Origin: "flag --table", Ranks: 4, Devices: "soft", Why: "/tmp/cluster.json has none for 4 ranks of soft"},
+			TableStatus{Command: "status", OK: true, Origin: "default", Ranks: 4, Devices: "shm", Why: "`tune` measures a table for 4 ranks of shm"},
 		}),
 		printing("counters", []render.Record{
 			CounterValue{Command: "counters", OK: true, Source: "device", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},

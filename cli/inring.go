@@ -25,6 +25,7 @@ affected.`,
 			Settings: settingsOfOperation, Flags: benchFlags,
 			Check: checkBench, Run: runBench,
 		},
+		tuneCommand(),
 	}
 	list = append(list, Command{
 		Name: "expect", Group: groupLook, Where: Line, Own: true, Harmless: true,

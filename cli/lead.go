@@ -32,18 +32,22 @@ const (
 	orderEnd   = "end"
 )
 
+// introduction is what a rank says of itself to the others, once.
+type introduction struct {
+	Follows   bool        `json:"follows"`
+	Providers []string    `json:"providers"`       // of its edges
+	Table     *tableOffer `json:"table,omitempty"` // rank 0's
+}
+
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
-func (s *Session) meet(ctx context.Context, m *Member) error {
-	type introduction struct {
-		Follows bool `json:"follows"`
-	}
-	all, err := shareOut(ctx, m, introduction{Follows: s.follows})
+func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
+	all, err := shareOut(ctx, m, introduction{Follows: s.follows, Providers: providersOf(m.ring), Table: s.tableOffer(m.ring)})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if all[0].Follows {
-		return sharedError(ExitUsage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
+		return nil, sharedError(ExitUsage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
 	}
 	followers := 0
 	for _, i := range all {
@@ -52,10 +56,10 @@ func (s *Session) meet(ctx context.Context, m *Member) error {
 		}
 	}
 	if followers > 0 && followers < len(all)-1 {
-		return sharedError(ExitUsage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
+		return nil, sharedError(ExitUsage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
 	}
 	s.leads = followers > 0 && m.ring.Rank() == 0
-	return nil
+	return all, nil
 }
 
 // order sends an order to all followers.

@@ -148,6 +148,9 @@ func (s *Session) runRanks(ctx context.Context, n int, args []string) (err error
 // startRanks starts the ranks from first to below n. If one cannot be started,
 // those that were are ended.
 func (s *Session) startRanks(first, n int, args []string, list string) (*family, error) {
+	if _, _, err := s.tables(); err != nil { // which rank 0 will read
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)

@@ -31,6 +31,8 @@ type Member struct {
 	checks uint64
 	// shown are the counters as they were shown last.
 	shown map[string]uint64
+	// table is the table in force.
+	table TableStatus
 }
 
 // place says who this process is: the list and the index, which must be given.
@@ -53,6 +55,11 @@ func (s *Session) join(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	trace.SetRank(index)
+	if index == 0 { // before anybody waits for it
+		if _, _, err := s.tables(); err != nil {
+			return err
+		}
+	}
 	o := ringOptions(s.Config)
 	o.Patience = patience
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
@@ -96,13 +103,16 @@ func (s *Session) ready(ctx context.Context) error {
 		return err
 	}
 	m := &Member{ring: s.ring, fault: s.fault, command: "connect"}
-	var err error
-	m.comm, err = collective.New(s.ring, collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.fault.injector(s.ring.Rank())})
+	all, err := s.meet(ctx, m)
+	o := collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.fault.injector(s.ring.Rank())}
 	if err == nil {
-		m.shown, err = m.counters()
+		o.Table, m.table, err = takeTable(all)
 	}
 	if err == nil {
-		err = s.meet(ctx, m)
+		m.comm, err = collective.New(s.ring, o)
+	}
+	if err == nil {
+		m.shown, err = m.counters()
 	}
 	if err == nil {
 		var run string

@@ -20,11 +20,12 @@ func statusCommand() Command {
 		Name: "status", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
 		Summary: "Show how far the ring has come, and both ends of its edges",
 		Long: `Shows which device and GID were taken and why, the steps of the bring-up, done
-and to come, and both ends of both edges as their queue pairs hold them now, then
-those of the edges to other ranks that operations have made (mesh). The other
-ends are asked for over TCP; who cannot be asked is said to be
-unknown. JSON and CSV have every attribute of a queue pair; so has qp, for
-reading. JSON also has the GIDs that were not taken, and why.
+and to come, both ends of both edges as their queue pairs hold them now, those
+of the edges to other ranks that operations have made (mesh), and once the ring
+is ready the table by which auto chooses algorithm and protocol. The other ends
+are asked for over TCP; who cannot be asked is said to be unknown. JSON and CSV
+have every attribute of a queue pair; so has qp, for reading. JSON also has the
+GIDs that were not taken, and why.
 
 ` + ownOrAllHelp + `
 The rows for all ranks are shorter.`,
@@ -153,7 +154,10 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 			return err
 		}
 	}
-	return s.printFindings(findings)
+	if err := s.printFindings(findings); err != nil || s.member == nil {
+		return err
+	}
+	return s.Out.Print(s.member.table)
 }
 
 // PathChoice says which device, or which row of its GID table, a rank took and why;
@@ -333,5 +337,8 @@ func allStatus(ctx context.Context, s *Session, _ Call) error {
 	if err != nil {
 		return err
 	}
-	return s.Out.Print(asRecords(slices.Concat(all...))...)
+	if err := s.Out.Print(asRecords(slices.Concat(all...))...); err != nil {
+		return err
+	}
+	return s.Out.Print(m.table)
 }

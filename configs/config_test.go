@@ -100,7 +100,7 @@ func TestEverySettingByFlagEnvAndFile(t *testing.T) {
 		"list": "x,y", "index": "3", "tcp-port": "99", "timeout": "1m0s", "device": "soft:lo",
 		"port": "2", "gid-index": "4", "mtu": "4096", "sl": "5", "traffic-class": "104",
 		"qp-timeout": "15", "retry-cnt": "2", "rnr-retry": "1", "min-rnr-timer": "13",
-		"algorithm": "tree", "protocol": "eager", "segment": "32K", "depth": "2", "slots": "16", "slot-size": "8K",
+		"algorithm": "tree", "table": "none", "protocol": "eager", "segment": "32K", "depth": "2", "slots": "16", "slot-size": "8K",
 		"output": "csv", "trace": "wire=debug", "trace-format": "json",
 	}
 	for _, s := range Settings {

@@ -69,6 +69,7 @@ var Settings = []Setting{
 	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"}, Usage: "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)"},
 	{Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a segment, the unit of pipelining"},
 	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16, Usage: "segments in flight"},
+	{Name: "table", Kind: String, Default: "auto", Usage: "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)"},
 	// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
 	{Name: "slots", Kind: Int, Default: 16, Min: 1, Max: 1024, Usage: "slots to receive into, per neighbour, for eager"},
 	{Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a slot"},

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// Values of the setting table that are no file.
+const (
+	tableAuto = "auto" // what tune has saved, if it has
+	tableNone = "none"
+)
+
+// tables reads the file that the setting names. path is empty if there is none to
+// be read.
+func (s *Session) tables() (f tableFile, path string, err error) {
+	switch path = s.Config.String("table"); path {
+	case tableNone:
+		return f, "", nil
+	case tableAuto:
+		if path = userTable(); path == "" {
+			return f, "", nil
+		}
+		f, err = readTables(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return f, "", nil
+		}
+		if err != nil {
+			err = usageError("%w; `ringcli tune` writes a new one once it is gone, --table none does without", err)
+		}
+	default:
+		f, err = readTables(path)
+	}
+	return f, path, err
+}
+
+// tableOffer is what rank 0, whose table counts, says of its own.
+type tableOffer struct {
+	Error  string       `json:"error,omitempty"`
+	Path   string       `json:"path,omitempty"`
+	Origin string       `json:"origin,omitempty"`
+	Given  bool         `json:"given,omitempty"`  // by more than the default
+	Tables []savedTable `json:"tables,omitempty"` // those for rings of this size
+}
+
+// tableOffer is this rank's offer; nil if it is not rank 0.
+func (s *Session) tableOffer(r *ring.Ring) *tableOffer {
+	setting := s.Config.Get("table")
+	given := s.Config.IsSet("table")
+	if r.Rank() > 0 {
+		if given {
+			trace.Info(trace.Collective, fmt.Sprintf("the table %s (%s) is left alone: rank 0's counts", setting, setting.Origin))
+		}
+		return nil
+	}
+	f, path, err := s.tables()
+	if err != nil {
+		return &tableOffer{Error: err.Error()}
+	}
+	o := &tableOffer{Path: path, Origin: setting.Origin.String(), Given: given}
+	for _, t := range f.Tables {
+		if t.Ranks == 0 || t.Ranks == r.Size() {
+			o.Tables = append(o.Tables, t)
+		}
+	}
+	return o
+}
+
+// providersOf are those of a rank's edges to its neighbours.
+func providersOf(r *ring.Ring) []string {
+	var list []string
+	for _, e := range []*ring.Edge{r.Left(), r.Right()} {
+		name, _, _ := strings.Cut(e.Local.Device, ":")
+		list = append(list, name)
+	}
+	return list
+}
+
+// TableStatus is the table that decides what auto stands for in this ring.
+type TableStatus struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	// Table is the file that it is from, at rank 0; empty for the built-in choice.
+	Table   string `json:"table"`
+	Origin  string `json:"origin"` // of the setting table, at rank 0
+	Ranks   int    `json:"ranks"`
+	Devices string `json:"devices"` // the providers of all edges, such as shm+soft
+	Rules   int    `json:"rules"`
+	Why     string `json:"why"`
+}
+
+// Columns implements render.Record.
+func (t TableStatus) Columns() []render.Column {
+	return []render.Column{{Name: "table", Left: true}, {Name: "rules"}, {Name: "why", Left: true}}
+}
+
+// Cells implements render.Record.
+func (t TableStatus) Cells() []render.Cell {
+	if t.Table == "" {
+		return []render.Cell{{Text: "built-in", Mood: render.Faint}, {Text: "-"}, {Text: t.Why}}
+	}
+	return render.Texts(t.Table, strconv.Itoa(t.Rules), t.Why)
+}
+
+// tableFor chooses from rank 0's offer, on all ranks alike. providers are those of
+// all ranks' edges.
+func tableFor(o tableOffer, ranks int, providers []string) (collective.Table, TableStatus) {
+	slices.Sort(providers)
+	devices := strings.Join(slices.Compact(providers), "+")
+	status := TableStatus{Command: "status", OK: true, Origin: o.Origin, Ranks: ranks, Devices: devices}
+	kind := fmt.Sprintf("%d ranks of %s", ranks, devices)
+	if t, ok := (tableFile{o.Tables}).find(ranks, devices); ok {
+		status.Table, status.Rules, status.Why = o.Path, len(t.Rules), t.about()
+		return t.Table, status
+	}
+	switch {
+	case o.Path == "" && !o.Given:
+		status.Why = "`tune` measures a table for " + kind
+	case o.Path == "":
+		status.Why = "table is none (" + o.Origin + ")"
+	default:
+		status.Why = o.Path + " has none for " + kind
+	}
+	return collective.Table{}, status
+}
+
+// about says what a table was measured on.
+func (t savedTable) about() string {
+	ranks, devices := "any number of ranks", ""
+	if t.Ranks > 0 {
+		ranks = fmt.Sprintf("%d ranks", t.Ranks)
+	}
+	if t.Devices != "" {
+		devices = " of " + t.Devices
+	}
+	if t.Measured.IsZero() {
+		return "for " + ranks + devices
+	}
+	return fmt.Sprintf("measured on %s%s, %s", ranks, devices, t.Measured.Local().Format("2006-01-02 15:04"))
+}
+
+// takeTable chooses the table for a ring from what all ranks have said of
+// themselves. A file that was asked for and says nothing about such rings is worth
+// a word.
+func takeTable(all []introduction) (collective.Table, TableStatus, error) {
+	o := tableOffer{}
+	if all[0].Table != nil {
+		o = *all[0].Table
+	}
+	if o.Error != "" {
+		return collective.Table{}, TableStatus{}, sharedError(ExitUsage, "rank 0: %s", o.Error)
+	}
+	var providers []string
+	for _, each := range all {
+		providers = append(providers, each.Providers...)
+	}
+	table, status := tableFor(o, len(all), providers)
+	if status.Table == "" && o.Given && o.Path != "" {
+		trace.Warn(trace.Collective, status.Why+": the built-in choice is in force")
+	}
+	return table, status, nil
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+	"ringcli/configs"
+)
+
+const (
+	tuneSummary = "Measure which algorithm and protocol suit this ring; save it"
+	tuneLong    = `Measures every algorithm, and for the ring every protocol, over sizes from 8
+bytes to 16 MiB, for all-reduce, reduce-scatter and all-gather of float32: by
+turns, so that what disturbs one disturbs all, and the median of the rounds.
+Then it derives which to take up to which size. Another than the built-in choice
+is taken where it is faster by 3 % or more and in every round, or in all but one
+of many; a switch that pays less is left out.
+
+The table is saved to --save, by rank 0, beside those of other rings that are in
+the file: a table is for a number of ranks and the providers of their edges. It
+is in force at once. Whenever such a ring comes up, the one in the default file
+is, or in that of the setting table, of rank 0; status shows it.
+
+It takes about --budget, and says how much was measured by then. Ctrl-C keeps
+nothing, and the ring can be used.`
+	tuneBudget = 45 * time.Second
+	// saveNone is the value of --save that is no file.
+	saveNone = "none"
+)
+
+// What is tuned.
+var tunedOperations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather}
+
+// tunedSizes go in steps of four, and end where the vectors of a rank leave every
+// cache: what is longer goes as the last one.
+var tunedSizes = []int64{8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20, 16 << 20}
+
+func tuneFlags(fs *pflag.FlagSet) {
+	budget := span(tuneBudget)
+	fs.Var(&budget, "budget", "how long to measure, about")
+	fs.String("save", "", "file to save the table in; none: do not (default: ringcli/table.json in the user's configuration directory)")
+	offers(fs, "save", "files", "json")
+}
+
+// tuneCommand is `tune`, on a ring that is ready.
+func tuneCommand() Command {
+	return Command{
+		Name: "tune", Group: groupCollective, Where: Line, Needs: Ready, Stops: true,
+		Summary: tuneSummary, Long: tuneLong, Example: "  tune\n  tune --budget 10s --save none",
+		Flags: tuneFlags, Check: checkTune, Run: runTune,
+	}
+}
+
+// tuneProcessCommand is `ringcli tune`.
+func tuneProcessCommand() Command {
+	return Command{
+		Name: "tune", Group: groupRing, Where: Process,
+		Summary: tuneSummary, Long: tuneLong + `
+
+Takes connect's flags, or -n for ranks on this machine.`,
+		Example: `  ringcli tune -n 4
+  ringcli tune --index 0 --list node0,node1 --save cluster.json`,
+		Settings: settingsOfRing,
+		Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); tuneFlags(fs); childFlags(fs) },
+		Run:      runTuneProcess,
+	}
+}
+
+func checkTune(s *Session, call Call, ranksHere int) error {
+	if budget := time.Duration(value[span](call.Flags, "budget")); budget < time.Second {
+		return usageError("tune: --budget %s: expected 1s or more", budget)
+	}
+	if s.Config.Int("index") <= 0 { // rank 0 saves; -1: it is not started yet
+		path, err := saveTo(call)
+		if err == nil && path != "" {
+			_, err = checkSave(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	largest := operation{typ: reduce.Float32, count: int(tunedSizes[len(tunedSizes)-1]) / reduce.Float32.Size()}
+	return checkMemory(largest.bytes(), largest.buffersFor(), ranksHere)
+}
+
+func runTuneProcess(ctx context.Context, s *Session, call Call) error {
+	n := int(value[number](call.Flags, "ranks").value)
+	if s.parent == nil && n > 0 {
+		if err := checkTune(s, call, n); err != nil {
+			return err
+		}
+		return s.runRanks(ctx, n, append([]string{"tune"}, changedFlags(call.Flags, "ranks", "list", "index")...))
+	}
+	if err := checkTune(s, call, s.ranksHere()); err != nil {
+		return err
+	}
+	if s.Config.String("list") == "" {
+		return usageError("tune: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node")
+	}
+	return s.inRing(ctx, func(ctx context.Context) error { return runTune(ctx, s, call) })
+}
+
+// saveTo is the file that a table goes to; empty for none.
+func saveTo(call Call) (string, error) {
+	path := textOf(call.Flags, "save")
+	switch path {
+	case saveNone:
+		return "", nil
+	case "":
+		if path = userTable(); path == "" {
+			return "", usageError("tune: there is no configuration directory, since neither XDG_CONFIG_HOME nor HOME is set: expected --save FILE, or --save none")
+		}
+	}
+	return path, nil
+}
+
+func runTune(ctx context.Context, s *Session, call Call) (err error) {
+	m := s.member
+	if m.comm.Size() == 1 {
+		return usageError("tune: a ring of one sends nothing: expected 2 ranks or more")
+	}
+	var (
+		path string
+		file tableFile
+	)
+	if m.comm.Rank() == 0 {
+		if path, err = saveTo(call); err == nil && path != "" {
+			file, err = checkSave(path)
+		}
+	}
+	if err := m.agree(ctx, err); err != nil {
+		return err
+	}
+	// What is measured against is the built-in choice.
+	before := m.comm.Table()
+	if err := m.comm.SetTable(collective.Table{}); err != nil {
+		return err
+	}
+	t, err := newTuning(s, time.Duration(value[span](call.Flags, "budget")))
+	if err == nil {
+		err = t.run(ctx)
+	}
+	if err != nil {
+		if back := m.comm.SetTable(before); back != nil {
+			return back
+		}
+		return err
+	}
+	return t.conclude(ctx, path, file)
+}
+
+// conclude derives the rules, prints them, saves the table and puts it in force.
+// All ranks have the same measurements, and so come to the same.
+func (t *tuning) conclude(ctx context.Context, path string, file tableFile) error {
+	s, m := t.s, t.m
+	saved := savedTable{
+		Ranks: m.comm.Size(), Devices: m.table.Devices, Measured: time.Now().UTC().Truncate(time.Second), Version: programVersion(),
+	}
+	var rows []render.Record
+	for _, points := range t.points {
+		if len(points) == 0 {
+			continue
+		}
+		chosen := chooseWays(points, len(t.list))
+		list := stretchesOf(points, chosen, len(points) == len(tunedSizes))
+		saved.Rules = append(saved.Rules, rulesOf(points, list, t.list)...)
+		for _, stretch := range list {
+			rows = append(rows, t.ruleRow(points, stretch))
+		}
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	var err error
+	if path != "" {
+		err = file.with(saved).write(path)
+	}
+	if err := m.agree(ctx, err); err != nil {
+		return err
+	}
+	if err := m.comm.SetTable(saved.Table); err != nil {
+		return err
+	}
+	m.table.Table, m.table.Rules, m.table.Origin, m.table.Why = path, len(saved.Rules), "tune", saved.about()
+	if path == "" {
+		m.table.Table = "tune"
+	}
+	return t.printSummary(path, saved)
+}
+
+// newTuning finds the ways that this ring has.
+func newTuning(s *Session, budget time.Duration) (*tuning, error) {
+	t := &tuning{s: s, m: s.member, budget: budget, begun: time.Now(), points: make([][]tunePoint, len(tunedOperations))}
+	var last error
+	for _, a := range collective.Algorithms()[1:] {
+		for _, p := range collective.Protocols()[1:] {
+			w := way{a, p}
+			plan, err := t.m.comm.Plan(collective.OpAllReduce, 1, reduce.Float32, reduce.Sum, w.in(collective.CallOptions{}))
+			switch {
+			case err != nil:
+				last = err // such as an inbox on too many ranks
+			case wayOf(plan) == w:
+				t.list = append(t.list, w)
+			}
+		}
+	}
+	if len(t.list) == 0 {
+		return nil, last
+	}
+	return t, nil
+}
+
+// title is what is going to be done, in words.
+func (t *tuning) title() string {
+	return fmt.Sprintf("%d ways on %d ranks of %s, %d sizes from %d bytes to %s, %d operations, about %s", len(t.list), t.m.comm.Size(), t.m.table.Devices,
+		len(tunedSizes), tunedSizes[0], configs.FormatSize(uint64(tunedSizes[len(tunedSizes)-1])), len(tunedOperations), t.budget)
+}
