@@ -100,7 +100,11 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 	if err != nil {
 		return 0, nil, err
 	}
-	c := reference.NewChecker(o.typ, o.red, m.comm.Size(), o.count, m.checks)
+	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
+	if err != nil {
+		return 0, nil, err
+	}
+	c := reference.NewCheckerOf(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
 	size, got := o.typ.Size(), v.recv.Bytes()
 	var bad int
 	var at reference.Mismatch

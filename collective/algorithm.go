@@ -3,6 +3,8 @@ package collective
 import (
 	"fmt"
 	"strings"
+
+	"ringcli/collective/reduce/reference"
 )
 
 // Algorithm is which ranks exchange what, and in which order operands meet.
@@ -73,6 +75,20 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 		known = append(known, text)
 	}
 	return 0, fmt.Errorf("unknown algorithm %q: expected one of %s", name, strings.Join(known, ", "))
+}
+
+// Order returns the order of operands that the algorithm documents, for who checks
+// results. It is defined for all but AlgorithmAuto.
+func (a Algorithm) Order() reference.Order {
+	switch a {
+	case AlgorithmRecursiveDoubling:
+		return reference.DoublingOrder
+	case AlgorithmTree:
+		return reference.TreeOrder
+	case AlgorithmInbox:
+		return reference.RankOrder
+	}
+	return reference.RingOrder
 }
 
 // MarshalText writes the algorithm's name.

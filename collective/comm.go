@@ -64,6 +64,9 @@ type Comm struct {
 	completions [pollBatch]verbs.Completion
 	seq         uint64
 	pass        pass
+	exchange    exchange
+	roles       [len(algorithmNames)][OpAllGather + 1]*role // by algorithm and operation, once its edges are there
+	agreed      bool
 	live        Stats   // of the operation that runs
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
@@ -91,6 +94,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
 	c.table.Store(&o.Table)
 	if c.size == 1 {
+		c.agreed = true
 		return c, nil
 	}
 	c.waiter = r.NewWaiter()
@@ -104,6 +108,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 		c.links = append(c.links, l)
 	}
 	c.pass.init(c)
+	c.exchange.c, c.exchange.engine = c, &c.exchange
 	return c, nil
 }
 
@@ -147,8 +152,7 @@ func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o Cal
 	if err != nil {
 		return Plan{}, err
 	}
-	s := k.schedule(c.size, 1)
-	return Plan{Algorithm: k.algorithm, Protocol: k.protocol, Segment: int(k.segment), Segments: s.segments, Depth: int(k.depth)}, nil
+	return Plan{Algorithm: k.algorithm, Protocol: k.protocol, Segment: int(k.segment), Segments: k.segments(c.size), Depth: int(k.depth)}, nil
 }
 
 func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (call, error) {

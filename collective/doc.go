@@ -29,15 +29,30 @@
 // except where it is the receive buffer. In place, reduce-scatter writes the
 // own chunk and nothing else.
 //
+// # Algorithms
+//
+//	ring                chunks go round the ring, 2(n-1) hops: bandwidth
+//	recursive-doubling  log2 n exchanges with ranks at doubling distances, for any n
+//	tree                up an in-order binary tree, and down it
+//	inbox               one hop from every rank to every other, up to 8 ranks
+//
+// Those other than the ring are for short vectors. They run over edges of a mesh,
+// which the first call of each makes, by scripts: step lists that are pure
+// functions of operation, rank and size. Without a [Table], up to 32 KiB go by the
+// inbox on up to 8 ranks and by recursive doubling on more, and longer vectors
+// round the ring.
+//
 // # Order of operands
 //
-// Chunk c starts at rank c+1 and travels right to its owner, rank c. The result is
+// Each algorithm has one order of operands, so that all ranks, runs and protocols
+// of it give the same bits; package reduce says what one step computes. In the
+// ring chunk c starts at rank c+1 and travels right to its owner, rank c. The
+// result is
 //
 //	((x[c+1] op x[c+2]) op ...) op x[c]     (ranks modulo n)
 //
-// for every protocol, so that all ranks, runs and protocols give the same bits;
-// package reduce says what one step computes. An average is divided once, at the
-// owner.
+// and an average is divided once, at the owner. The others are documented where
+// they are made: doubling.go, tree.go, inbox.go; [Algorithm.Order] names them.
 //
 // # Protocols
 //
@@ -56,7 +71,8 @@
 // Every slot, RTS, CTS and FIN starts with a header that holds the epoch, the
 // operation's number and the operation itself. Ranks that call different
 // operations get a [*DisagreementError] that names both, not a hang or a wrong
-// sum: whoever sees the difference fails the whole ring with it.
+// sum: whoever sees the difference fails the whole ring with it. Before the first
+// operation the ranks tell each other what they can ([Comm.Agree]).
 //
 // # Failure
 //

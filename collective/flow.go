@@ -80,6 +80,9 @@ func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
 	}
 	// Peers may have been first.
 	for _, l := range comm.links {
+		if l == nil {
+			continue // an edge of a mesh that this Comm does not use
+		}
 		if h := l.head(); h != nil {
 			if err := f.compare(l, h); err != nil {
 				return err
@@ -178,7 +181,7 @@ func (f *flow) lookAround() error {
 	if !ok || !strings.Contains(purpose, operationText(f.seq)) {
 		return nil
 	}
-	return &DisagreementError{Number: f.seq, Rank: f.c.rank, Mine: f.call.String(), Peer: -1, Theirs: purpose}
+	return &DisagreementError{Number: f.seq, Rank: f.c.rank, Mine: f.call.String(), Peer: -1, Theirs: "it is awaited for " + purpose}
 }
 
 // elsewhere says what others wait for this rank with, for the error of a wait.

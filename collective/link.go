@@ -55,6 +55,8 @@ type link struct {
 	filled  uint64  // slots written since the start
 	freed   uint64  // of these, emptied by the peer
 	headers *Buffer // what the headers of slots are sent from, as many as slots
+
+	stream stream // of the exchange that runs
 }
 
 // newLink makes the end of an edge on which slots are sent and received.

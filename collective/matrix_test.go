@@ -14,19 +14,23 @@ import (
 
 // matrix is what TestMatrix multiplies out.
 type matrix struct {
-	ranks     []int
-	types     []reduce.Type
-	ops       []reduce.Op
-	protocols []Protocol
-	counts    func(n int) []int
+	ranks  []int
+	types  []reduce.Type
+	ops    []reduce.Op
+	ways   []CallOptions
+	counts func(n int) []int
 }
 
 func fullMatrix() matrix {
 	return matrix{
 		ranks: []int{1, 2, 3, 4, 5, 8}, types: reduce.Types(), ops: reduce.Ops(),
-		protocols: []Protocol{Eager, RendezvousWrite, RendezvousRead, Auto},
-		counts:    func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537, 1<<20 + 3} },
+		ways:   append(ringWays, CallOptions{}, CallOptions{Algorithm: AlgorithmRecursiveDoubling}, CallOptions{Algorithm: AlgorithmTree}, CallOptions{Algorithm: AlgorithmInbox}),
+		counts: func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537, 1<<20 + 3} },
 	}
+}
+
+var ringWays = []CallOptions{
+	{Algorithm: AlgorithmRing, Protocol: Eager}, {Algorithm: AlgorithmRing, Protocol: RendezvousWrite}, {Algorithm: AlgorithmRing, Protocol: RendezvousRead},
 }
 
 // sampleMatrix is for -short and for the race detector: a type of each size and
@@ -34,7 +38,8 @@ func fullMatrix() matrix {
 func sampleMatrix() matrix {
 	return matrix{
 		ranks: []int{1, 2, 3, 5}, types: []reduce.Type{reduce.Uint8, reduce.Int32, reduce.BFloat16, reduce.Float64},
-		ops: []reduce.Op{reduce.Sum, reduce.Avg}, protocols: []Protocol{Eager, RendezvousWrite, RendezvousRead},
+		ops:    []reduce.Op{reduce.Sum, reduce.Avg},
+		ways:   append(ringWays, CallOptions{Algorithm: AlgorithmRecursiveDoubling}, CallOptions{Algorithm: AlgorithmTree}, CallOptions{Algorithm: AlgorithmInbox}),
 		counts: func(n int) []int { return []int{0, n - 1, n + 1, 1000, 65537} },
 	}
 }
@@ -79,7 +84,6 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 		k.recv[rank], err = c.Alloc(uint64(8*longest + guard))
 		return err
 	})
-	k.want = make([]byte, 8*longest)
 	k.gathered = make([]byte, 8*longest)
 	for _, typ := range m.types {
 		for _, red := range m.ops {
@@ -91,13 +95,13 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 			})
 			for _, count := range counts {
 				k.expect(count)
-				for _, protocol := range m.protocols {
+				for _, way := range m.ways {
 					for _, inPlace := range []bool{false, true} {
 						for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
 							if op == OpAllGather && red != m.ops[0] {
 								continue // it does not depend on the reduction
 							}
-							k.check(op, count, CallOptions{Protocol: protocol}, inPlace)
+							k.check(op, count, way, inPlace)
 							cases++
 						}
 					}
@@ -110,38 +114,56 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 
 // kit holds the buffers of a matrix over one ring.
 type kit struct {
-	w              *world
-	n              int
-	typ            reduce.Type
-	red            reduce.Op
-	inputs         [][]byte // by rank, plain memory
-	send, recv     []*Buffer
-	want, gathered []byte // by expect
+	w          *world
+	n          int
+	typ        reduce.Type
+	red        reduce.Op
+	inputs     [][]byte // by rank, plain memory
+	send, recv []*Buffer
+	gathered   []byte                          // by expect
+	wants      [reference.TreeOrder + 1][]byte // by order; nil until it is needed
+}
+
+// want returns what a reduction of the inputs that expect was called for yields.
+func (k *kit) want(op Operation, count int, o CallOptions) []byte {
+	plan, err := k.w.comms[0].Plan(op, count, k.typ, k.red, o)
+	if err != nil {
+		k.w.tb.Fatal(err)
+	}
+	want := &k.wants[plan.Algorithm.Order()]
+	if *want == nil {
+		inputs := make([][]byte, k.n)
+		for r := range inputs {
+			inputs[r] = k.inputs[r][:count*k.typ.Size()]
+		}
+		*want = make([]byte, count*k.typ.Size())
+		reference.Reduce(plan.Algorithm.Order(), *want, inputs, k.typ, k.red)
+	}
+	return *want
 }
 
 // expect computes what the operations on count elements must yield.
 func (k *kit) expect(count int) {
 	size := k.typ.Size()
-	inputs := make([][]byte, k.n)
-	for r := range inputs {
-		inputs[r] = k.inputs[r][:count*size]
+	for r := range k.n {
 		lo, hi := reduce.Chunk(count, k.n, r)
-		copy(k.gathered[lo*size:hi*size], inputs[r][lo*size:])
+		copy(k.gathered[lo*size:hi*size], k.inputs[r][lo*size:])
 	}
-	reference.Ring(k.want[:count*size], inputs, k.typ, k.red)
+	clear(k.wants[:])
 }
 
 // check runs one operation on all ranks and compares every byte of every buffer.
 // k.send holds the inputs before and after.
 func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
 	k.w.tb.Helper()
-	name := fmt.Sprintf("%s of %d %s, %s, %s, in place %v", op, count, k.typ, k.red, o.Protocol, inPlace)
+	name := fmt.Sprintf("%s of %d %s, %s, %s, %s, in place %v", op, count, k.typ, k.red, o.Algorithm, o.Protocol, inPlace)
+	want := k.want(op, count, o)
 	size := k.typ.Size()
 	whole := count * size
 	errs := k.w.each(func(rank int, c *Comm) error {
 		lo, hi := reduce.Chunk(count, k.n, rank)
 		lo, hi = lo*size, hi*size
-		input, result := k.inputs[rank][:whole], k.want[:whole]
+		input, result := k.inputs[rank][:whole], want
 		send, recv := k.send[rank].Bytes()[:whole+guard], k.recv[rank].Bytes()[:whole+guard]
 		sendAddr, recvAddr := k.send[rank].Addr(), k.recv[rank].Addr()
 		first, last := 0, whole // of recv, where the result lies
@@ -155,7 +177,7 @@ func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
 			}
 			err = c.AllReduce(context.Background(), sendAddr, recvAddr, count, k.typ, k.red, o)
 		case OpReduceScatter:
-			result = k.want[lo:hi]
+			result = want[lo:hi]
 			last = hi - lo
 			if inPlace {
 				copy(recv, input)

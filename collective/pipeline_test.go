@@ -30,7 +30,7 @@ func newKit(w *world, longest int, typ reduce.Type, red reduce.Op) *kit {
 		k.recv[rank], err = c.Alloc(uint64(bytes + guard))
 		return err
 	})
-	k.want, k.gathered = make([]byte, bytes), make([]byte, bytes)
+	k.gathered = make([]byte, bytes)
 	return k
 }
 

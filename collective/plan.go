@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"ringcli/collective/reduce"
+	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 )
 
@@ -36,17 +37,19 @@ const DefaultEagerMax = 256 << 10
 // CallOptions are a call's own. All ranks must give the same. The zero value
 // lets the library choose.
 type CallOptions struct {
-	// Algorithm is what the table says if it is AlgorithmAuto.
+	// Algorithm is what the table says if it is AlgorithmAuto. The inbox is for up to
+	// MaxInboxRanks.
 	Algorithm Algorithm
 	Protocol  Protocol
 	// Segment is the length of a segment in bytes, rounded down to whole
-	// elements, and under eager limited to a slot. 0 chooses.
+	// elements, and under eager, which all algorithms but the ring use, limited to a
+	// slot. 0 chooses.
 	Segment int
 	// Depth is the number of segments in flight, 1 to MaxDepth: with 1 nothing
 	// is received or sent while a segment is reduced. 0 is DefaultDepth.
 	Depth int
-	// Sync puts a barrier between the two phases of all-reduce. The other
-	// operations ignore it.
+	// Sync puts a barrier between the two phases of all-reduce round the ring, which
+	// AlgorithmAuto then takes. Other operations and algorithms ignore it.
 	Sync bool
 }
 
@@ -87,26 +90,27 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 	}
 	c := call{op: op, typ: t, algorithm: o.Algorithm, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
 	if c.algorithm == AlgorithmAuto {
-		c.algorithm = AlgorithmRing
-		if rule, ok := table.lookup(op, ranks, int64(count)*int64(t.Size()), o.Protocol); ok {
-			c.algorithm = rule.Algorithm
-			if c.protocol == Auto {
-				c.protocol = rule.Protocol
-			}
-		}
+		c.algorithm, c.protocol = table.choose(op, ranks, int64(count)*int64(t.Size()), o)
 	}
 	switch {
 	case !c.algorithm.carriedBy(c.protocol):
 		return bad("%s by %s: %s", c.algorithm, c.protocol, onlyRing)
-	case c.algorithm != AlgorithmRing || c.protocol == Direct:
-		return bad("%s by %s is not there: expected %s by one of %v", c.algorithm, c.protocol, AlgorithmRing, Protocols())
+	case ranks > c.algorithm.maxRanks():
+		return bad("%s on %d ranks: expected at most %d", c.algorithm, ranks, c.algorithm.maxRanks())
+	case c.protocol == Direct:
+		return bad("%s by %s is not there: expected one of %v", c.algorithm, c.protocol, Protocols())
+	case ranks == 1 || op == OpBarrier:
+		c.algorithm = AlgorithmRing
 	}
 	if op.reduces() {
 		c.red = red
 	}
-	c.sync = o.Sync && op == OpAllReduce
+	c.sync = o.Sync && op == OpAllReduce && c.algorithm == AlgorithmRing
 	if c.depth == 0 {
 		c.depth = DefaultDepth
+	}
+	if c.algorithm != AlgorithmRing {
+		return c.cutFor(ranks, o.Segment)
 	}
 	chunk := (count + ranks - 1) / ranks * t.Size() // of the longest, in bytes
 	if c.protocol == Auto {
@@ -137,6 +141,32 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", count*t.Size(), segment, maxPositions)
 	}
 	return c, nil
+}
+
+// cutFor completes a call of another algorithm than the ring: segments fit the
+// slots of a mesh's edges.
+func (c call) cutFor(ranks, segment int) (call, error) {
+	c.protocol = Eager
+	if segment == 0 {
+		segment = ring.MeshSlotSize
+	}
+	size := c.typ.Size()
+	bytes := int(c.count) * size
+	c.segment = uint32(max(min(segment, ring.MeshSlotSize, bytes), size) / size * size)
+	if pieces := bytes/int(c.segment) + ranks; pieces > maxPositions {
+		return call{}, bootstrap.Usagef("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.op, bytes, c.segment, maxPositions)
+	}
+	return c, nil
+}
+
+// segments returns how many segments a call has of each chunk, or of the vector
+// where that is not cut by chunks.
+func (c *call) segments(ranks int) int {
+	if c.algorithm == AlgorithmRing {
+		s := c.schedule(ranks, 1)
+		return s.segments
+	}
+	return newCut(c, ranks, c.op == OpAllReduce).groups
 }
 
 // schedule returns the layout of a program in which a segment moves so often.

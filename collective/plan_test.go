@@ -39,13 +39,13 @@ func TestPlan(t *testing.T) {
 		protocol Protocol
 		segment  uint32
 	}{
-		{0, 4, CallOptions{}, Table{}, Eager, 4},
-		{1, 4, CallOptions{}, Table{}, Eager, 4},
-		{1000, 4, CallOptions{}, Table{}, Eager, 1000},
+		{0, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4},
+		{1, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4},
+		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 1000},
 		{DefaultEagerMax, 4, CallOptions{}, Table{}, Eager, DefaultEagerMax},
 		{DefaultEagerMax + 4, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMin},
 		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax},
-		{1000, 4, CallOptions{}, Table{EagerMax: -1}, RendezvousWrite, 1000},
+		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{EagerMax: -1}, RendezvousWrite, 1000},
 		{1000, 4, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}, RendezvousRead, 1000},
 		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, slot},
 		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot},
@@ -57,6 +57,48 @@ func TestPlan(t *testing.T) {
 		}
 		if back := callOf(got.digest(), got.count); back != got {
 			t.Errorf("%v: digest and count make %v", got, back)
+		}
+	}
+}
+
+// TestPlanAlgorithm: what runs where nothing is asked for, and where something is.
+func TestPlanAlgorithm(t *testing.T) {
+	inbox := Table{Rules: []Rule{{Op: OpAllReduce, MaxBytes: 1 << 20, Algorithm: AlgorithmInbox}}}
+	read := Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}
+	for _, test := range []struct {
+		bytes, ranks int
+		options      CallOptions
+		table        Table
+		algorithm    Algorithm
+		protocol     Protocol
+		segment      uint32
+	}{
+		{32 << 10, 2, CallOptions{}, Table{}, AlgorithmInbox, Eager, 32 << 10},
+		{4, 8, CallOptions{}, Table{}, AlgorithmInbox, Eager, 4},
+		{0, 9, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 4},
+		{32 << 10, 64, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 32 << 10},
+		{32<<10 + 4, 2, CallOptions{}, Table{}, AlgorithmRing, Eager, 16<<10 + 4},
+		{4, 1, CallOptions{}, Table{}, AlgorithmRing, Eager, 4},
+		{4, 2, CallOptions{Protocol: Eager}, Table{}, AlgorithmRing, Eager, 4},
+		{4, 2, CallOptions{Sync: true}, Table{}, AlgorithmRing, Eager, 4},
+		{4, 2, CallOptions{Sync: true}, inbox, AlgorithmRing, Eager, 4},
+		{4, 2, CallOptions{Sync: true}, read, AlgorithmRing, RendezvousRead, 4},
+		{1 << 20, 2, CallOptions{}, inbox, AlgorithmInbox, Eager, 32 << 10},
+		{1 << 20, 2, CallOptions{Protocol: Eager}, inbox, AlgorithmInbox, Eager, 32 << 10},
+		{1 << 20, 2, CallOptions{Protocol: RendezvousWrite}, inbox, AlgorithmRing, RendezvousWrite, 132 << 10},
+		{1 << 20, 9, CallOptions{}, inbox, AlgorithmRing, Eager, 116512},
+		{1 << 20, 9, CallOptions{Algorithm: AlgorithmTree, Sync: true, Segment: 1001}, inbox, AlgorithmTree, Eager, 1000},
+	} {
+		got, err := plan(OpAllReduce, test.bytes/4, reduce.Float32, reduce.Sum, test.ranks, 256<<10, test.table, test.options)
+		if err != nil || got.algorithm != test.algorithm || got.protocol != test.protocol || got.segment != test.segment {
+			t.Errorf("%d bytes on %d ranks, %+v, %+v: %v, %v: want %s by %s, segment %d", test.bytes, test.ranks, test.options, test.table, got, err,
+				test.algorithm, test.protocol, test.segment)
+		}
+		if back := callOf(got.digest(), got.count); back != got {
+			t.Errorf("%v: digest and count make %v", got, back)
+		}
+		if got.sync != (got.algorithm == AlgorithmRing && test.options.Sync) {
+			t.Errorf("%v: synchronized is %v", got, got.sync)
 		}
 	}
 }
@@ -75,6 +117,7 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, 99, CallOptions{}, "op(99)"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: 9}, "protocol 9"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: 9}, "algorithm 9: expected one of [auto ring"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: Direct}, "direct: expected one of [auto eager"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: AlgorithmTree, Protocol: RendezvousWrite}, "tree by rendezvous-write: rendezvous is for the ring"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: MaxDepth + 1}, "depth 17"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: -1}, "depth -1"},

@@ -39,9 +39,18 @@ func (c *Comm) perform(ctx context.Context, r request) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.op, err)
 	}
-	if c.size == 1 {
+	if !c.agreed { // only now, since errors of usage are this rank's alone
+		if err = c.agree(ctx); err == nil {
+			k, err = c.plan(r.op, r.count, r.typ, r.red, r.options)
+		}
+	}
+	switch {
+	case err != nil:
+	case c.size == 1:
 		err = c.alone(ctx, &k, r, in, out)
-	} else {
+	case k.algorithm != AlgorithmRing:
+		err = c.runExchange(ctx, k, in, out)
+	default:
 		err = c.passes(ctx, k, in, out)
 	}
 	if err != nil {
@@ -104,6 +113,26 @@ func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func
 		c.copyOwn(int(k.count), c.rank, k.typ.Size(), in, out)
 	}
 	return p.run(ctx)
+}
+
+func (c *Comm) runExchange(ctx context.Context, k call, in, out vector) error {
+	r, err := c.roleIn(ctx, &k)
+	if err != nil {
+		return err
+	}
+	x := &c.exchange
+	defer x.recordEnd()
+	if err := x.start(ctx, k, in, out, r); err != nil {
+		return err
+	}
+	if k.op == OpAllGather && in.base != out.base {
+		// As in the ring, what needs nothing else sets out first.
+		if _, err := x.post(); err != nil {
+			return err
+		}
+		c.copyOwn(int(k.count), c.rank, k.typ.Size(), in, out)
+	}
+	return x.run(ctx)
 }
 
 // alone is every operation on a ring of one. An average over one rank leaves

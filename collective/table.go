@@ -102,6 +102,31 @@ func (a Algorithm) maxRanks() int {
 	return int(^uint(0) >> 1)
 }
 
+// smallMost is where, without rules, the ring begins: up to so many bytes of the
+// whole vector the number of hops decides, beyond it the bytes that each rank
+// sends.
+const smallMost = 32 << 10
+
+// choose returns algorithm and protocol of a call that leaves the algorithm to the
+// table. Who asks for a protocol or for phases asks for the ring, unless a rule
+// says otherwise.
+func (t *Table) choose(op Operation, ranks int, bytes int64, o CallOptions) (Algorithm, Protocol) {
+	rule, ok := t.lookup(op, ranks, bytes, o.Protocol)
+	switch {
+	case o.Sync && op == OpAllReduce && (!ok || rule.Algorithm != AlgorithmRing):
+	case ok && o.Protocol != Auto:
+		return rule.Algorithm, o.Protocol
+	case ok:
+		return rule.Algorithm, rule.Protocol
+	case o.Protocol != Auto || bytes > smallMost:
+	case ranks <= MaxInboxRanks:
+		return AlgorithmInbox, Eager
+	default:
+		return AlgorithmRecursiveDoubling, Eager
+	}
+	return AlgorithmRing, o.Protocol
+}
+
 // lookup returns the first rule that fits an operation on a vector of so many
 // bytes, for a caller that leaves the algorithm to the table. A protocol that the
 // caller asks for rules out what cannot be done with it.

@@ -49,7 +49,9 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 			if o.Timeout == 0 {
 				o.Timeout = 20 * time.Second
 			}
-			w.comms[r], errs[r] = New(w.rings[r], o)
+			if w.comms[r], errs[r] = New(w.rings[r], o); errs[r] == nil {
+				errs[r] = w.comms[r].Agree(context.Background())
+			}
 		})
 	}
 	wg.Wait()

@@ -1,0 +1,147 @@
+package collective
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+)
+
+// This file is what the ranks of a Comm settle over the control ring, once: what
+// each of them can, before the first operation, and the edges of each algorithm,
+// before its first.
+
+// ability is what a rank says of itself.
+type ability struct {
+	Size  int    `json:"size"`            // of its ring
+	Table *Table `json:"table,omitempty"` // of rank 0
+}
+
+// Agree has all ranks learn what each of them can, and take over the table of rank
+// 0. It is collective. The first operation does it where nobody has: until then
+// Plan goes by the own table. A rank that does not come is named.
+func (c *Comm) Agree(ctx context.Context) error {
+	if err := c.enter(ctx); err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
+	defer c.leave()
+	if err := c.agree(ctx); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// agree needs the turn.
+func (c *Comm) agree(ctx context.Context) error {
+	if c.agreed {
+		return nil
+	}
+	mine := ability{Size: c.size}
+	if c.rank == 0 {
+		mine.Table = c.table.Load()
+	}
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	parts, err := c.ring.GatherFor(ctx, "what each rank can, before the first collective operation", data)
+	if err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
+	for rank, part := range parts {
+		var theirs ability
+		if err := json.Unmarshal(part, &theirs); err != nil {
+			return fmt.Errorf("agree: what rank %d says makes no sense: %w", rank, err)
+		}
+		if theirs.Size != c.size {
+			return bootstrap.Usagef("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
+		}
+		if rank > 0 {
+			continue
+		}
+		if theirs.Table == nil {
+			return bootstrap.Usagef("agree: rank 0 sends no table")
+		}
+		if err := theirs.Table.Validate(); err != nil {
+			return fmt.Errorf("agree: rank 0: %w", err)
+		}
+		c.table.Store(theirs.Table)
+	}
+	c.agreed = true
+	return nil
+}
+
+// roleIn returns this rank's part in a call between ranks that need not be
+// neighbours. The first call of an algorithm makes its edges. It needs the turn,
+// and no operation may run.
+func (c *Comm) roleIn(ctx context.Context, k *call) (*role, error) {
+	roles := &c.roles[k.algorithm]
+	if roles[k.op] != nil {
+		return roles[k.op], nil
+	}
+	made := [len(roles)]*role{}
+	set := map[int]bool{}
+	for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
+		made[op] = &role{}
+		made[op].compile(k.algorithm, op, c.rank, c.size)
+		made[op].peers(set)
+	}
+	// Who calls something else waits for the data of this operation, and finds its
+	// number here: see flow.lookAround.
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	peers := slices.Sorted(maps.Keys(set))
+	edges, err := c.ring.Mesh(ctx, operationText(c.seq+1)+k.String(), peers)
+	if err != nil {
+		return nil, err
+	}
+	to := map[int]*link{}
+	for _, e := range edges {
+		if to[e.Peer], err = c.meshLink(e); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range made {
+		r.connect(to)
+	}
+	*roles = made
+	return roles[k.op], nil
+}
+
+// meshSends is how many send requests may be outstanding on an edge of a mesh: a
+// WRITE and a credit for each slot, with some room in the queue.
+const meshSends = 2 * ring.MeshSlots
+
+// meshLink returns the link of a mesh's edge, which algorithms share.
+func (c *Comm) meshLink(e *ring.Edge) (*link, error) {
+	if l := c.linkAt(e.Side); l != nil {
+		return l, nil
+	}
+	l, err := c.newLink(e, e.Local.SlotCount, meshSends)
+	if err != nil {
+		return nil, err
+	}
+	l.stream.flights = make([]flight, e.Local.SlotCount)
+	for len(c.links) <= int(e.Side) {
+		c.links = append(c.links, nil)
+	}
+	c.links[e.Side] = l
+	return l, nil
+}
+
+// connect finds the links of a role's moves.
+func (r *role) connect(to map[int]*link) {
+	for i := range r.moves {
+		l := to[r.moves[i].peer] // nil where the peer is this rank
+		r.at = append(r.at, l)
+		if l != nil && !slices.Contains(r.used, l) {
+			r.used = append(r.used, l)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package collective
+
+// Recursive doubling (Thakur, Rabenseifner and Gropp, "Optimization of collective
+// communication operations in MPICH", 2005) takes log2 p exchanges, where p is the
+// largest power of two that n ranks hold. The first 2(n-p) ranks are folded in
+// pairs before and unfolded after: 2v takes part for 2v+1 too, as virtual rank v;
+// rank r beyond them is virtual rank r-(n-p). So each virtual rank, and each
+// aligned block of 2^k of them, owns contiguous chunks.
+//
+// All-reduce exchanges the whole vector at distances p/2, p/4, ... 1.
+// Reduce-scatter does the same with the half of the chunks that the other side
+// is nearer to (recursive halving), and all-gather goes back, at distances 1, 2,
+// ... p/2.
+//
+// The order of operands is one for all chunks and both reductions:
+//
+//	y[v]    = x[2v] op x[2v+1], or x[v+n-p] of a rank that was not folded
+//	y[v]    = y[v] op y[v+d]    for all v < d, d = p/2, p/4, ... 1
+//	result  = y[0]
+type doubling struct {
+	size, power int // n and p
+	folded      int // n-p
+}
+
+func newDoubling(size int) doubling {
+	power := 1
+	for 2*power <= size {
+		power *= 2
+	}
+	return doubling{size: size, power: power, folded: size - power}
+}
+
+// first returns the first chunk that virtual rank v owns. It is also the rank
+// that takes part as v; of the power itself it is the number of ranks.
+func (d doubling) first(v int) int { return v + min(v, d.folded) }
+
+// block returns the chunks of n virtual ranks from v on.
+func (d doubling) block(v, n int) span { return span{d.first(v), d.first(v + n)} }
+
+func (s *script) doubling(op Operation) {
+	d := newDoubling(s.size)
+	paired := s.rank < 2*d.folded
+	if paired && s.rank%2 == 1 {
+		s.foldedAway(op)
+		return
+	}
+	v := s.rank - d.folded
+	if paired {
+		v = s.rank / 2
+	}
+	switch op {
+	case OpAllReduce:
+		s.doublingAllReduce(d, v, paired)
+	case OpReduceScatter:
+		s.halving(d, v, paired)
+	default:
+		s.doublingAllGather(d, v, paired)
+	}
+}
+
+// foldedAway is the part of a rank whose neighbour below stands in for it.
+func (s *script) foldedAway(op Operation) {
+	give, take := s.all(), s.all()
+	switch op {
+	case OpReduceScatter:
+		take = s.own()
+	case OpAllGather:
+		give = s.own()
+	}
+	s.send(s.rank-1, give, placeInput)
+	s.copy(s.rank-1, take)
+}
+
+func (s *script) doublingAllReduce(d doubling, v int, paired bool) {
+	from := s.fold(paired)
+	for dist := d.power / 2; dist >= 1; dist /= 2 {
+		peer := d.first(v ^ dist)
+		s.send(peer, s.all(), from)
+		to := placePartial
+		if dist == 1 {
+			to = placeOutput
+		}
+		s.reduce(peer, s.all(), from, to, dist == 1)
+		from = to
+	}
+	if paired {
+		s.send(s.rank+1, s.all(), placeOutput)
+	}
+}
+
+// fold reduces what the rank above sends, if it is folded, and tells where the
+// virtual rank's contribution lies.
+func (s *script) fold(paired bool) place {
+	if !paired {
+		return placeInput
+	}
+	s.reduce(s.rank+1, s.all(), placeInput, placePartial, false)
+	return placePartial
+}
+
+func (s *script) halving(d doubling, v int, paired bool) {
+	from := s.fold(paired)
+	block := 0 // of virtual ranks, whose chunks this one still has
+	for dist := d.power / 2; dist >= 1; dist /= 2 {
+		peer := d.first(v ^ dist)
+		mine, theirs := block, block+dist
+		if v&dist != 0 {
+			mine, theirs = theirs, mine
+		}
+		s.send(peer, d.block(theirs, dist), from)
+		to := placePartial
+		if dist == 1 && !paired {
+			to = placeOutput
+		}
+		s.reduce(peer, d.block(mine, dist), from, to, dist == 1)
+		from, block = placePartial, mine
+	}
+	if paired {
+		s.send(s.rank+1, span{s.rank + 1, s.rank + 2}, placePartial)
+		s.output(s.own())
+	}
+}
+
+func (s *script) doublingAllGather(d doubling, v int, paired bool) {
+	from := placeInput
+	if paired {
+		s.copy(s.rank+1, span{s.rank + 1, s.rank + 2})
+		from = placeOutput
+	}
+	for dist := 1; dist < d.power; dist *= 2 {
+		mine := v &^ (dist - 1)
+		s.send(d.first(v^dist), d.block(mine, dist), from)
+		s.copy(d.first(v^dist), d.block(mine^dist, dist))
+		from = placeOutput
+	}
+	if paired {
+		s.send(s.rank+1, s.all(), placeOutput)
+	}
+}

@@ -1,0 +1,404 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/trace"
+	"ringcli/verbs/memory"
+)
+
+// exchange is the engine of the algorithms other than the ring: it plays a script
+// over the edges of a mesh, eagerly. Up to depth groups of segments are on their
+// way through the script at a time. None gets ahead of the one before it, neither
+// in what it posts nor in what it works, so that the messages on an edge are in
+// the order of the groups at both ends.
+type exchange struct {
+	flow
+	*role
+	cut
+	depth     int
+	inPlace   bool
+	first     int // groups before it are through
+	window    [MaxDepth]group
+	processed int // segments received and worked
+
+	memory   uint64 // of the partial results
+	lkey     uint32
+	stride   uint64   // bytes of one group's
+	areaBase []uint64 // where in that each area begins
+}
+
+// group is how far a group of segments has come.
+type group struct {
+	posting, posted int // the move to be posted next, and how many pieces of it are
+	working, worked int // the move to be worked next, and how many pieces of it are
+	flying          int // WRITEs without completion
+}
+
+// role is a script with the links that its moves use.
+type role struct {
+	script
+	at   []*link // by move; nil where there is no message
+	used []*link
+}
+
+// flight is a WRITE that was posted to a peer.
+type flight struct {
+	begun        trace.Stamp
+	group, bytes int
+}
+
+// stream is the messages of one operation on the link of a mesh. They are numbered
+// from 0 in each direction.
+type stream struct {
+	posted, sent int // sent: completed
+	took         int // worked
+	flights      []flight
+}
+
+// start makes the exchange ready to run a call.
+func (x *exchange) start(ctx context.Context, c call, in, out vector, r *role) error {
+	x.role, x.cut, x.depth = r, newCut(&c, x.c.size, r.whole), int(c.depth)
+	x.inPlace = in.base == out.base
+	x.first, x.processed = 0, 0
+	clear(x.window[:])
+	for _, l := range r.used {
+		l.stream.posted, l.stream.sent, l.stream.took = 0, 0, 0
+	}
+	if err := x.begin(ctx, c, in, out); err != nil {
+		return err
+	}
+	const line = 64
+	x.stride, x.areaBase = 0, x.areaBase[:0]
+	for _, area := range r.areas {
+		x.areaBase = append(x.areaBase, x.stride)
+		x.stride += uint64(x.room(area)*x.size+line-1) / line * line
+	}
+	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.depth, x.groups))))
+	if err != nil {
+		return err
+	}
+	x.memory, x.lkey = staging.addr, staging.lkey
+	return nil
+}
+
+func (x *exchange) links() []*link { return x.used }
+
+func (x *exchange) group(g int) *group { return &x.window[g%x.depth] }
+
+// done tells whether all groups are through, and every request has completed.
+// Credits may still be on their way to this rank: whoever polls next defers them.
+func (x *exchange) done() bool {
+	if x.first < x.groups {
+		return false
+	}
+	for _, l := range x.used {
+		if l.outstanding > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// addr returns where the piece of a move lies, whose first element is from.
+func (x *exchange) addr(p place, area, g int, m *move, piece, from int) (addr uint64, lkey uint32) {
+	switch p {
+	case placeInput:
+		return x.in.base + uint64(from*x.size), x.in.lkey
+	case placeOutput:
+		return x.out.base + uint64(from*x.size), x.out.lkey
+	}
+	offset := x.areaBase[area] + uint64(x.offset(x.areas[area], m.lo, piece, from)*x.size)
+	return x.memory + uint64(g%x.depth)*x.stride + offset, x.lkey
+}
+
+// post sends what may be sent now.
+func (x *exchange) post() (posted bool, err error) {
+	for g := x.first; g < min(x.first+x.depth, x.groups); g++ {
+		q := x.group(g)
+		for q.posting < len(x.moves) && (g == x.first || x.group(g-1).posting > q.posting) {
+			m := &x.moves[q.posting]
+			if m.do != moveSend {
+				if q.working <= q.posting {
+					break
+				}
+				q.posting++
+				continue
+			}
+			n, l := x.pieces(m.lo, m.hi), x.at[q.posting]
+			for q.posted < n && l.free() && l.room() && l.stream.posted-l.stream.sent < len(l.stream.flights) {
+				if err := x.send(g, q, m, l); err != nil {
+					return posted, err
+				}
+				q.posted++
+				posted = true
+			}
+			if q.posted < n {
+				break
+			}
+			q.posting++
+			q.posted = 0
+		}
+	}
+	return posted, nil
+}
+
+// send posts the next piece of a move. What has been taken of the peer's slots is
+// credited with it.
+func (x *exchange) send(g int, q *group, m *move, l *link) error {
+	from, to := x.piece(m.lo, m.hi, g, q.posted)
+	n := (to - from) * x.size
+	addr, lkey := x.addr(m.from, m.area, g, m, q.posted, from)
+	h := x.header(kindSlot, l.stream.posted, n)
+	h.Addr = l.taken
+	l.stream.flights[l.stream.posted%len(l.stream.flights)] = flight{trace.Now(), g, n}
+	if err := l.fill(&h, addr, n, lkey); err != nil {
+		return err
+	}
+	l.told = l.taken
+	l.stream.posted++
+	q.flying++
+	x.c.live.EagerWrites++
+	return nil
+}
+
+// delivered notes that the oldest WRITE on a link is the peer's, and its memory
+// ours again.
+func (x *exchange) delivered(l *link) {
+	s := &l.stream
+	f := &s.flights[s.sent%len(s.flights)]
+	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(l.edge.Peer))
+	x.c.live.Sent += uint64(f.bytes)
+	x.group(f.group).flying--
+	s.sent++
+}
+
+// work takes the next piece of the oldest group that has one.
+func (x *exchange) work() (worked bool, err error) {
+	for g := x.first; g < min(x.first+x.depth, x.groups) && !worked; g++ {
+		q := x.group(g)
+		x.skipSends(q)
+		if q.working == len(x.moves) || g > x.first && x.group(g-1).working <= q.working {
+			continue
+		}
+		if worked, err = x.workOn(g, q); err != nil {
+			return worked, err
+		}
+	}
+	for x.first < x.groups && x.through(x.group(x.first)) {
+		*x.group(x.first) = group{}
+		x.first++
+	}
+	return worked, nil
+}
+
+func (x *exchange) skipSends(q *group) {
+	for q.working < len(x.moves) && x.moves[q.working].do == moveSend {
+		q.working++
+	}
+}
+
+func (x *exchange) through(q *group) bool {
+	x.skipSends(q)
+	return q.posting == len(x.moves) && q.working == len(x.moves) && q.flying == 0
+}
+
+// workOn does the next piece of a group's move, if it may and the message is there.
+func (x *exchange) workOn(g int, q *group) (bool, error) {
+	m := &x.moves[q.working]
+	reduces := m.do == moveReduce || m.do == moveReduceOwn
+	// What this rank is still sending is neither overwritten, nor, at depth 1,
+	// overlapped with.
+	if reduces && (m.to == placeOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
+		return false, nil
+	}
+	from, to := x.piece(m.lo, m.hi, g, q.worked)
+	n := (to - from) * x.size
+	l := x.at[q.working]
+	var data []byte
+	if l != nil {
+		var err error
+		if data, err = x.received(l, n); data == nil || err != nil {
+			return false, err
+		}
+		if corrupt := x.c.options.Corrupt; corrupt != nil {
+			corrupt(x.call.op, x.processed, data)
+		}
+		x.c.live.Received += uint64(n)
+	}
+	if x.now == 0 {
+		x.now = trace.Now()
+	}
+	begun := x.now
+	x.apply(m, data, g, q.worked, from, n)
+	q.worked++
+	moved := q.worked == x.pieces(m.lo, m.hi)
+	x.recordWork(l, m, begun, n, moved)
+	if moved {
+		q.working++
+		q.worked = 0
+	}
+	if l == nil {
+		return true, nil
+	}
+	x.processed++
+	return true, x.take(l)
+}
+
+// received returns the n bytes of the next message on a link, if it is there.
+func (x *exchange) received(l *link, n int) ([]byte, error) {
+	h := l.head()
+	if h == nil || h.Seq != x.seq {
+		return nil, nil
+	}
+	if int(h.Segment) != l.stream.took || h.Length != uint64(n) {
+		return nil, fmt.Errorf("%w: %s sent message %d of operation %d, of %d bytes: expected message %d of %d",
+			ErrProtocol, l, h.Segment, h.Seq, h.Length, l.stream.took, n)
+	}
+	return l.payload(n), nil
+}
+
+// take gives the oldest slot back. The peer hears of it with the next message to
+// it; if there is none for long, with a message of its own.
+func (x *exchange) take(l *link) error {
+	l.stream.took++
+	l.taken++
+	if l.taken-l.told < max(1, l.slots/2) {
+		return nil
+	}
+	h := x.header(kindCredit, 0, 0)
+	h.Addr = l.taken
+	if err := l.send(&h); err != nil {
+		return err
+	}
+	l.told = l.taken
+	x.c.live.Credits++
+	return nil
+}
+
+// apply does a move to one piece, n bytes from element from on; data is what came.
+func (x *exchange) apply(m *move, data []byte, g, piece, from, n int) {
+	at := func(p place, area int) []byte {
+		addr, _ := x.addr(p, area, g, m, piece, from)
+		return memory.Bytes(addr, n)
+	}
+	result := at(m.to, m.into)
+	switch m.do {
+	case moveReduce:
+		x.kernel(result, data, at(m.from, m.area))
+	case moveReduceOwn:
+		x.kernel(result, at(m.from, m.area), x.in.bytes(from, n, x.size))
+	case moveOutput:
+		copy(result, at(m.from, m.area))
+		x.c.live.CopiedOwn += uint64(n)
+		return
+	default:
+		copy(result, data)
+		x.c.live.CopiedAllGather += uint64(n)
+		return
+	}
+	if m.last {
+		reduce.Finish(x.call.typ, x.call.red, x.c.size, result)
+	}
+	x.c.live.Reductions++
+	for _, l := range x.used {
+		if l.stream.posted > l.stream.sent {
+			x.c.live.Overlapped++
+			break
+		}
+	}
+}
+
+// awaited says what is missing and who would have to send it.
+func (x *exchange) awaited() string {
+	text := fmt.Sprintf("%d of %d groups of segments were through", x.first, x.groups)
+	if x.first < x.groups {
+		q := x.group(x.first)
+		if q.working < len(x.moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
+			l := x.at[q.working]
+			text += fmt.Sprintf("; awaited from %s: message %d", l, l.stream.took)
+		}
+		if q.posting < len(x.moves) && x.moves[q.posting].do == moveSend {
+			if l := x.at[q.posting]; !l.free() {
+				text += fmt.Sprintf("; awaited from %s: credits for %d slots", l, l.filled-l.freed)
+			}
+		}
+	}
+	for _, l := range x.used {
+		if l.stream.posted > l.stream.sent {
+			text += fmt.Sprintf("; awaited from %s: the acknowledgement of message %d", l, l.stream.sent)
+		}
+	}
+	return text
+}
+
+// The messages of a rendezvous have no place in an exchange.
+
+func (x *exchange) placed(l *link, position int) error {
+	return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, l, position)
+}
+
+func (x *exchange) read() error {
+	return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
+}
+
+func (x *exchange) answered(*link, ring.Header) bool { return false }
+
+// recordWork records what was done with a piece, and the step that it completes.
+func (x *exchange) recordWork(l *link, m *move, begun trace.Stamp, n int, last bool) {
+	if begun == 0 {
+		return
+	}
+	end := trace.Now()
+	x.now = end
+	if l == nil {
+		reduceSpan.SpanAt(begun, end, x.seq, uint64(x.processed), uint64(n), 0)
+	} else {
+		x.stepBytes += uint64(n)
+		reduceSpan.SpanAt(begun, end, x.seq, uint64(l.stream.took), uint64(n), 0)
+		// The slot of a peer that was ahead may have come before the operation began here.
+		if known := l.since[l.taken%l.slots]; known != 0 {
+			receiveSpan.SpanAt(max(known, x.begun), end, x.seq, uint64(l.stream.took), uint64(n), uint64(l.edge.Peer))
+		}
+	}
+	if last {
+		x.recordStep(end, m)
+	}
+}
+
+// recordStep ends the step that a move is and begins the next.
+func (x *exchange) recordStep(end trace.Stamp, m *move) {
+	phase := uint64(0)
+	if m.gathers {
+		phase = 1
+	}
+	stepSpan.SpanAt(x.step, end, x.seq, phase, uint64(m.step), x.stepBytes)
+	x.step, x.stepBytes = end, 0
+}
+
+// recordOpen records what is open in the exchange when it ends.
+func (x *exchange) recordOpen(end trace.Stamp) {
+	for _, l := range x.used {
+		s := &l.stream
+		for i := s.sent; i < s.posted; i++ {
+			f := &s.flights[i%len(s.flights)]
+			sendSpan.SpanAt(f.begun, end, x.seq, uint64(i), uint64(f.bytes), uint64(l.edge.Peer))
+		}
+	}
+	if x.first == x.groups {
+		return
+	}
+	q := x.group(x.first)
+	if q.working == len(x.moves) || x.moves[q.working].do == moveSend {
+		return
+	}
+	m, l := &x.moves[q.working], x.at[q.working]
+	if l != nil && l.head() == nil {
+		from, to := x.piece(m.lo, m.hi, x.first, q.worked)
+		awaitedSpan.SpanAt(x.step, end, x.seq, uint64(l.stream.took), uint64((to-from)*x.size), uint64(l.edge.Peer))
+	}
+	x.recordStep(end, m)
+}

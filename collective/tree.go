@@ -1,0 +1,110 @@
+package collective
+
+// The tree is binary and in order: the root of the ranks [lo, hi) is the one in
+// their middle, (lo+hi)/2, and its children are the roots of [lo, root) and of
+// [root+1, hi). So a subtree is contiguous ranks, and owns contiguous chunks. The
+// depth is log2 n.
+//
+// Reductions go up; all-reduce then broadcasts the result down, and
+// reduce-scatter scatters it. All-gather gathers up and broadcasts down.
+//
+// The order of operands is that of the ranks, with the brackets of the tree:
+//
+//	value(lo, hi) = (value(lo, root) op x[root]) op value(root+1, hi)
+//
+// where what is empty is left out. An average is divided once, at the root.
+type node struct {
+	lo, hi      int // the ranks of the subtree
+	parent      int // -1 at the root
+	left, right int // -1 where there is none
+}
+
+// nodeOf returns a rank's place in the tree of n ranks.
+func nodeOf(rank, n int) node {
+	k := node{lo: 0, hi: n, parent: -1, left: -1, right: -1}
+	root := n / 2
+	for root != rank {
+		k.parent = root
+		if rank < root {
+			k.hi = root
+		} else {
+			k.lo = root + 1
+		}
+		root = (k.lo + k.hi) / 2
+	}
+	if k.lo < rank {
+		k.left = (k.lo + rank) / 2
+	}
+	if rank+1 < k.hi {
+		k.right = (rank + 1 + k.hi) / 2
+	}
+	return k
+}
+
+func (s *script) tree(op Operation) {
+	k := nodeOf(s.rank, s.size)
+	switch op {
+	case OpAllReduce:
+		s.reduceUp(k, placeOutput)
+		if k.parent >= 0 {
+			s.copy(k.parent, s.all())
+		}
+		s.sendDown(k, s.all(), s.all(), placeOutput)
+	case OpReduceScatter:
+		s.reduceUp(k, placePartial)
+		leaf := k.left < 0 && k.right < 0
+		switch {
+		case k.parent >= 0 && leaf:
+			s.copy(k.parent, s.own())
+			return
+		case k.parent >= 0:
+			s.store(k.parent, span{k.lo, k.hi})
+		}
+		s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, placePartial)
+		s.output(s.own())
+	default:
+		from := placeInput
+		if k.left >= 0 {
+			s.copy(k.left, span{k.lo, s.rank})
+			from = placeOutput
+		}
+		if k.right >= 0 {
+			s.copy(k.right, span{s.rank + 1, k.hi})
+			from = placeOutput
+		}
+		if k.parent >= 0 {
+			s.send(k.parent, span{k.lo, k.hi}, from)
+			s.copy(k.parent, s.all())
+		}
+		s.sendDown(k, s.all(), s.all(), placeOutput)
+	}
+}
+
+// reduceUp reduces what the children send and sends it to the parent; the root
+// leaves the result in a place.
+func (s *script) reduceUp(k node, result place) {
+	from, to := placeInput, placePartial
+	for _, child := range [2]int{k.left, k.right} {
+		if child < 0 {
+			continue
+		}
+		complete := k.parent < 0 && (child == k.right || k.right < 0)
+		if complete {
+			to = result
+		}
+		s.reduce(child, s.all(), from, to, complete)
+		from = placePartial
+	}
+	if k.parent >= 0 {
+		s.send(k.parent, s.all(), from)
+	}
+}
+
+func (s *script) sendDown(k node, toLeft, toRight span, from place) {
+	if k.left >= 0 {
+		s.send(k.left, toLeft, from)
+	}
+	if k.right >= 0 {
+		s.send(k.right, toRight, from)
+	}
+}
