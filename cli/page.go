@@ -25,15 +25,15 @@ type series struct {
 
 // point is one size of a series.
 type point struct {
-	Bytes    uint64
-	Time     float64 // us
-	BW       float64 // GB/s
-	Wrong    *uint64
-	Protocol string // that was used; empty for p2p
+	Bytes uint64
+	Time  float64 // us
+	BW    float64 // GB/s
+	Wrong *uint64
+	Way   string // algorithm and protocol that were used; empty for p2p
 }
 
 func (s *series) add(m Measurement) {
-	s.Points = append(s.Points, point{m.Bytes, m.Time.Mean, m.BusBW, m.Wrong, m.Protocol})
+	s.Points = append(s.Points, point{m.Bytes, m.Time.Mean, m.BusBW, m.Wrong, m.Algorithm + "/" + m.Protocol})
 }
 
 // page is what a page shows.

@@ -133,13 +133,14 @@ func texts[T any](list []T) []string {
 // wayFlags declares a bench's --algorithm and --protocol; AddFlags leaves them
 // alone.
 func wayFlags(fs *pflag.FlagSet) {
-	for name, list := range map[string]interface {
-		pflag.Value
-	}{"algorithm": newAlgorithmList(), "protocol": newProtocolList()} {
-		setting, _ := configs.Lookup(name)
+	for _, f := range []struct {
+		name string
+		list pflag.Value
+	}{{"algorithm", newAlgorithmList()}, {"protocol", newProtocolList()}} {
+		setting, _ := configs.Lookup(f.name)
 		// The default is the table's own, which is valid.
-		_ = list.Set(fmt.Sprint(setting.Default))
-		fs.Var(list, setting.Name, setting.Usage+"; several, separated by commas, or all, are compared")
+		_ = f.list.Set(fmt.Sprint(setting.Default))
+		fs.Var(f.list, f.name, setting.Usage+"; several, separated by commas, or all, are compared")
 	}
 }
 
