@@ -18,7 +18,7 @@ import (
 )
 
 // benchSizes are bytes of the whole vector.
-var benchSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+var benchSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
 
 // sample is one measurement of a round.
 type sample struct {
@@ -32,7 +32,7 @@ type sample struct {
 // many bytes, the floor of an all-reduce on two ranks, and how long a line takes
 // from one core to the other.
 func BenchmarkProcesses(b *testing.B) {
-	for _, n := range []int{2, 4} {
+	for _, n := range []int{2, 3, 4, 8} {
 		b.Run(fmt.Sprint("ranks=", n), func(b *testing.B) {
 			rounds := max(1, min(b.N, 9))
 			if text := os.Getenv("DIRECT_ROUNDS"); text != "" {

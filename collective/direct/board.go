@@ -36,6 +36,7 @@ const (
 	stagedLine         // steps whose input segments lie in the owner's slots
 	reducedLine        // steps of the owner's chunk that are complete
 	takenLine          // steps of the others' chunks that the owner has
+	readLine           // the last round whose references the owner has read
 	ownLines
 )
 
@@ -45,14 +46,14 @@ const (
 type line [lineBytes / 8]uint64
 
 func (l *line) load() uint64       { return atomic.LoadUint64(&l[0]) }
-func (l *line) store(value uint64) { atomic.StoreUint64(&l[0], value) }
+func (l *line) store(value uint64) { publish(&l[0], value) }
 
 // payload views the bytes that ride in the line.
 func (l *line) payload() []byte { return memory.AsBytes(l[1 : 1+linePayload/8]) }
 
 // layout is where things lie in a board of a team of n ranks:
 //
-//	own lines       call, staged, reduced, taken
+//	own lines       call, staged, reduced, taken, read
 //	inbox lines     one per peer and parity, written by the peer
 //	inbox areas     InboxPiece bytes for each of these lines
 //	send slots      slotDepth times n-1 segments: the owner's input, for each peer

@@ -40,7 +40,8 @@ const (
 // has it, and tells the others in the exchange of references, since the time of a
 // call depends on all. Times are per byte.
 type chooser struct {
-	used    bool
+	world   *placement
+	known   uint64 // the world's changes that it has seen
 	best    stores
 	present stores     // of the call that runs
 	trial   stores     // the last that was tried
@@ -51,13 +52,27 @@ type chooser struct {
 	trials  int // to be made at once
 }
 
+// placement is what choosers tell each other.
+type placement struct {
+	// changes counts how often one of them found that the best kind is another, or
+	// all times are: the others compare at once, too.
+	changes uint64
+	latest  stores // the one that was found last
+}
+
 // choose returns the stores for a call of so many bytes that begins now.
 func (c *chooser) choose(now time.Duration, bytes int) stores {
-	if !c.used {
-		c.used = true
-		if bytes >= mixedFrom {
+	if c.samples == 0 && c.level == 0 {
+		switch {
+		case c.world.latest == streaming:
+			c.best = streaming
+		case bytes >= mixedFrom:
 			c.best = mixed
 		}
+		c.known = c.world.changes
+	}
+	if c.known != c.world.changes {
+		c.known, c.trials = c.world.changes, int(allStores)-1
 	}
 	c.present = c.best
 	if c.samples < len(c.recent) || now < c.next && c.trials == 0 {
@@ -74,7 +89,7 @@ func (c *chooser) choose(now time.Duration, bytes int) stores {
 
 // observe takes the time of the call that ends now.
 func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
-	t := float64(elapsed) / float64(bytes)
+	t := float64(elapsed) / float64(max(bytes, 1))
 	if c.present == c.best {
 		c.recent[c.samples%len(c.recent)] = t
 		c.samples++
@@ -82,6 +97,9 @@ func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
 			return
 		}
 		if c.level == 0 || c.time() > moved*c.level {
+			if c.level != 0 {
+				c.tell()
+			}
 			c.level = c.time()
 			c.trials = int(allStores) - 1
 		}
@@ -91,11 +109,20 @@ func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
 	c.level = best
 	if t < better*best {
 		// The others, which may be better still, get their turn at once.
-		c.best, c.level, c.samples = c.present, 0, 0
+		c.best, c.level, c.samples = c.present, t, 0
+		c.trials = int(allStores) - 1
+		c.world.latest = c.best
+		c.tell()
 		return
 	}
 	pause := max(exploringPause*best, exploringShare*(t-best)) * float64(bytes)
 	c.next = now + time.Duration(pause)
+}
+
+// tell has the other choosers compare.
+func (c *chooser) tell() {
+	c.world.changes++
+	c.known = c.world.changes
 }
 
 // time is that of best.
@@ -108,7 +135,10 @@ const (
 )
 
 // choosers are those of a rank: by operation and kinds of buffers, and by size.
-type choosers [int(Barrier) * 4][sizeClasses]chooser
+type choosers struct {
+	placement
+	all [int(Barrier) * 4][sizeClasses]chooser
+}
 
 func (c *choosers) of(op Operation, sendMapped, recvMapped bool, bytes int) *chooser {
 	kind := int(op) * 4
@@ -119,5 +149,7 @@ func (c *choosers) of(op Operation, sendMapped, recvMapped bool, bytes int) *cho
 		kind += 2
 	}
 	class := max(0, bits.Len(uint(max(bytes-1, 0)))-smallestClass)
-	return &c[kind][min(class, sizeClasses-1)]
+	found := &c.all[kind][min(class, sizeClasses-1)]
+	found.world = &c.placement
+	return found
 }

@@ -18,6 +18,9 @@ type market struct {
 }
 
 func (m *market) call() {
+	if m.c.world == nil {
+		m.c.world = new(placement)
+	}
 	s := m.c.choose(m.now, m.bytes)
 	d := m.cost[s]
 	if m.noise != nil {
@@ -99,6 +102,32 @@ func TestChooserStandsNoise(t *testing.T) {
 	m.run(20_000)
 	if m.used[ordinary] < 19_000 {
 		t.Errorf("used %v", m.used)
+	}
+}
+
+// What one finds out the others look at when their turn comes, and a new one
+// begins with.
+func TestChoosersTellEachOther(t *testing.T) {
+	var world placement
+	a, b := market{bytes: 1 << 20}, market{bytes: 1 << 24}
+	for _, m := range []*market{&a, &b} {
+		m.c.world = &world
+		m.cost = [allStores]time.Duration{30 * micro, 60 * micro, 80 * micro}
+		m.run(1000)
+	}
+	// They move apart, which costs the second as much as ever.
+	a.cost = [allStores]time.Duration{400 * micro, 200 * micro, 90 * micro}
+	b.cost = [allStores]time.Duration{30 * micro, 60 * micro, 20 * micro}
+	a.run(20)
+	b.run(20)
+	if b.used[streaming] < 10 {
+		t.Errorf("used %v", b.used)
+	}
+	c := market{bytes: 1 << 24, cost: b.cost}
+	c.c.world = &world
+	c.run(1)
+	if c.used[streaming] != 1 {
+		t.Errorf("a new one: used %v", c.used)
 	}
 }
 

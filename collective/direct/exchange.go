@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+
+	"ringcli/verbs/memory"
 )
 
 // An exchange is a round in which every rank gives every other one something and
@@ -25,19 +27,28 @@ func (t *Team) open() (parity uint32) {
 	return t.round & 1
 }
 
-// put gives a peer its payload of the round.
+// put gives a peer its payload of the round: in the line, or in the area behind it.
 func (t *Team) put(p *peer, parity uint32, payload []byte) {
 	l := p.out[parity]
 	switch n := len(payload); {
 	case n == 8:
 		l[1] = binary.NativeEndian.Uint64(payload)
 	case n == 4:
-		l[1] = uint64(binary.NativeEndian.Uint32(payload)) // the rest of the word is nobody's
+		binary.NativeEndian.PutUint32(l.payload(), binary.NativeEndian.Uint32(payload))
 	case n <= linePayload:
 		copy(l.payload(), payload)
 	default:
+		l[1] = 0
 		copy(p.outArea[parity], payload)
 	}
+	l.store(t.tag)
+}
+
+// refer gives a peer a reference to its payload, of more than linePayload bytes,
+// which stays as it is until the peer has read it.
+func (t *Team) refer(p *peer, parity uint32, payload []byte, rkey uint32) {
+	l := p.out[parity]
+	l[1], l[2], l[3] = 1, memory.Addr(payload), uint64(rkey)
 	l.store(t.tag)
 }
 
@@ -61,11 +72,21 @@ func (t *Team) get(p *peer, parity uint32) error {
 }
 
 // payload is what a peer gave in the round.
-func (p *peer) payload(parity uint32, n int) []byte {
-	if n <= linePayload {
-		return p.in[parity].payload()[:n:n]
+func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
+	l := p.in[parity]
+	switch {
+	case n <= linePayload:
+		return l.payload()[:n:n], nil
+	case l[1] == 0:
+		return p.inArea[parity][:n:n], nil
 	}
-	return p.inArea[parity][:n:n]
+	t.referred = true
+	local, err := t.mapped(p.rank, uint32(l[3]), l[2], uint64(n))
+	if err != nil {
+		t.err = fmt.Errorf("%s: memory of rank %d: %w", t.op, p.rank, err)
+		return nil, t.err
+	}
+	return memory.Bytes(local, n), nil
 }
 
 // disagree reads what the peer calls.
@@ -106,6 +127,13 @@ func (t *Team) awaited() string {
 				fmt.Fprintf(&b, " awaited from rank %d;", r)
 			default:
 				fmt.Fprintf(&b, " awaited from rank %d, whose inbox has round %d;", r, tag>>32)
+			}
+		}
+	case phaseRead:
+		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.op, t.round)
+		for r := range t.peers {
+			if r != t.rank {
+				fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].readAt.load())
 			}
 		}
 	case phaseSteps, phaseFinish:

@@ -57,19 +57,30 @@ func (t *Team) Pull(c *Call) error {
 // steps makes all steps of the call.
 func (t *Team) steps() error {
 	t.phase = phaseSteps
-	for {
+	for turns := 1; ; turns++ {
 		moved := t.advance()
 		if t.complete() {
 			t.wait.reset()
 			return nil
 		}
-		if moved {
+		var err error
+		switch {
+		case !moved:
+			err = t.wait.step()
+		case turns%busyTurns == 0:
 			t.wait.reset()
-		} else if err := t.wait.step(); err != nil {
+			err = t.wait.stopped()
+		default:
+			t.wait.reset()
+		}
+		if err != nil {
 			return t.fail(err)
 		}
 	}
 }
+
+// busyTurns without a wait may pass before stop is asked: a few milliseconds.
+const busyTurns = 128
 
 // pulls is a Team's part of the pull engine.
 type pulls struct {

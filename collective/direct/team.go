@@ -99,7 +99,7 @@ type Team struct {
 	}
 
 	// The lines of the own board that peers only read.
-	own struct{ call, staged, reduced, taken *line }
+	own struct{ call, staged, reduced, taken, read *line }
 
 	made time.Time
 	// choosers are used by rank 0 alone, unless a test fixes the stores.
@@ -119,6 +119,7 @@ type peer struct {
 	board              uint64
 	callAt, stagedAt   *line
 	reducedAt, takenAt *line
+	readAt             *line
 
 	lo, hi int // its chunk of the present call
 
@@ -131,6 +132,9 @@ type state struct {
 	phase phase
 	piece int // of inbox, from 0
 	parts int // pieces or steps of the call
+	// refers: the own contributions to inboxes are read in place; referred: a
+	// peer's were.
+	refers, referred bool
 }
 
 // phase is what a rank waits in.
@@ -141,6 +145,7 @@ const (
 	phaseRefs                // where the peers' buffers are
 	phaseSteps               // chunks reduced and pulled
 	phaseFinish              // the peers, which read the own buffers
+	phaseRead                // the same of an inbox call
 )
 
 // New makes a Team. All ranks do, over the same boards.
@@ -170,9 +175,11 @@ func New(c Config) (*Team, error) {
 		}
 		p.callAt, p.stagedAt = l.own(p.board, callLine), l.own(p.board, stagedLine)
 		p.reducedAt, p.takenAt = l.own(p.board, reducedLine), l.own(p.board, takenLine)
+		p.readAt = l.own(p.board, readLine)
 	}
 	me := &t.peers[t.rank]
 	t.own.call, t.own.staged, t.own.reduced, t.own.taken = me.callAt, me.stagedAt, me.reducedAt, me.takenAt
+	t.own.read = me.readAt
 	return t, nil
 }
 

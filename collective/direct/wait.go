@@ -116,12 +116,18 @@ func (w *waiter) learn() {
 	w.idle += w.spins - before
 }
 
+// stopped asks stop.
+func (w *waiter) stopped() error {
+	if w.stop == nil {
+		return nil
+	}
+	return w.stop()
+}
+
 // check looks at what may end the wait, and sleeps if it has been long.
 func (w *waiter) check() error {
-	if w.stop != nil {
-		if err := w.stop(); err != nil {
-			return err
-		}
+	if err := w.stopped(); err != nil {
+		return err
 	}
 	now := time.Now()
 	if w.since.IsZero() {

@@ -1,0 +1,17 @@
+//go:build (amd64 || arm64) && !race
+
+package direct
+
+// pause tells the processor that this is a loop that waits: its other hardware
+// thread, if there is one, runs the faster, and leaving the loop costs less.
+//
+//go:noescape
+func pause()
+
+// publish is an atomic store before which all earlier stores are visible. That of
+// sync/atomic also keeps later loads behind it, for which amd64 locks the line: a
+// peer that polls it takes it away between the payload's store and the tag's, and
+// an exchange between far cores takes half as long again.
+//
+//go:noescape
+func publish(word *uint64, value uint64)
