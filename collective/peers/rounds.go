@@ -133,6 +133,7 @@ func (f *field) team(ctx context.Context, c contender) (*team, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		f.starts[c.name] = mostStarts // it would fail again
 		f.failed(c, err)
 		return nil, nil
 	}
