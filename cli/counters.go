@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -17,8 +18,8 @@ import (
 func countersCommand() Command {
 	return Command{
 		Name: "counters", Group: groupLook, Where: Line, Needs: Opened, Own: true, Harmless: true,
-		Summary: "Show what the device and the collectives counted",
-		Long: `Shows the device's counters under their hardware names and, once the ring has
+		Summary: "Show what the devices and the collectives counted",
+		Long: `Shows the devices' counters under their hardware names and, once the ring has
 computed, what the collectives counted: what they are, and what they grew by
 since they were shown last, or since the ring came up. Counters that are zero
 are left out without --all.
@@ -31,26 +32,31 @@ are left out without --all.
 	}
 }
 
-// counters returns the device's counters as "device/name" and the collectives'
-// as "collective/name".
+// counters returns the counters of the devices in use, by provider, as
+// "soft/name", and the collectives' as "collective/name".
 func (m *Member) counters() (map[string]uint64, error) {
-	device, err := m.ring.Counters()
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]uint64, len(device))
-	for _, c := range device {
-		all["device/"+c.Name] = c.Value
+	all := make(map[string]uint64)
+	for _, d := range m.ring.Devices() {
+		list, err := d.Counters()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list {
+			all[d.Provider()+"/"+c.Name] += c.Value
+		}
 	}
 	if m.comm == nil {
 		return all, nil
 	}
 	stats := reflect.ValueOf(m.comm.Stats())
 	for i := range stats.NumField() {
-		all["collective/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
+		all[collectiveSource+"/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
 	}
 	return all, nil
 }
+
+// collectiveSource is where a counter is from that no device has counted.
+const collectiveSource = "collective"
 
 // growth is a rank's counters and what they grew by.
 type growth struct {
@@ -107,6 +113,9 @@ func (s *Session) printCounters(ranks []growth, only *int, zeroes bool) error {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		source, name, _ := strings.Cut(key, "/")
 		c := CounterValue{Command: "counters", OK: true, Rank: only, Source: source, Name: name}
+		if source != collectiveSource {
+			c.Source, c.Provider = "device", source
+		}
 		for _, g := range ranks {
 			c.Value += g.Value[key]
 			c.Delta += g.Delta[key]
@@ -121,14 +130,15 @@ func (s *Session) printCounters(ranks []growth, only *int, zeroes bool) error {
 
 // CounterValue is a counter on all ranks, or on one.
 type CounterValue struct {
-	Command string   `json:"command"`
-	OK      bool     `json:"ok"`
-	Rank    *int     `json:"rank,omitempty"` // the only one that it is of
-	Source  string   `json:"source"`         // device or collective
-	Name    string   `json:"name"`
-	Value   uint64   `json:"value"` // summed over the ranks, since the device was opened
-	Delta   uint64   `json:"delta"` // summed over the ranks, since it was last shown
-	PerRank []uint64 `json:"delta_per_rank"`
+	Command  string   `json:"command"`
+	OK       bool     `json:"ok"`
+	Rank     *int     `json:"rank,omitempty"`     // the only one that it is of
+	Source   string   `json:"source"`             // device or collective
+	Provider string   `json:"provider,omitempty"` // of the devices
+	Name     string   `json:"name"`
+	Value    uint64   `json:"value"` // summed over the ranks, since the device was opened
+	Delta    uint64   `json:"delta"` // summed over the ranks, since it was last shown
+	PerRank  []uint64 `json:"delta_per_rank"`
 }
 
 // Columns implements render.Record.
@@ -148,7 +158,7 @@ func (c CounterValue) Cells() []render.Cell {
 	for i, d := range c.PerRank {
 		ranks[i] = "+" + strconv.FormatUint(d, 10)
 	}
-	return render.Texts(c.Source, c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
+	return render.Texts(cmp.Or(c.Provider, c.Source), c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
 }
 
 // snakeCase writes a Go name as counters are written: CopiedAllGather is

@@ -77,7 +77,7 @@ func examples() []example {
 			TableStatus{Command: "status", OK: true, Origin: "default", Ranks: 4, Devices: "shm", Why: "`tune` measures a table for 4 ranks of shm"},
 		}),
 		printing("counters", []render.Record{
-			CounterValue{Command: "counters", OK: true, Source: "device", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},
+			CounterValue{Command: "counters", OK: true, Source: "device", Provider: "ibv", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},
 			CounterValue{
 				Command: "counters", OK: true, Source: "collective", Name: "bytes_sent", Value: 18446744073709551615, Delta: 4294967296,
 				PerRank: []uint64{1073741824, 1073741824, 1073741824, 1073741824},

@@ -14,13 +14,17 @@ func handExamples() []example {
 	return []example{
 		printing("status own", []render.Record{
 			PathChoice{
-				Command: "status", OK: true, Rank: 1, Choice: "device", Value: "ibv:mlx5_0", Taken: true,
+				Command: "status", OK: true, Rank: 1, Choice: "device", Side: "left", Device: "ibv:mlx5_0", Value: "ibv:mlx5_0", Taken: true,
 				Why: "port 1 of ibv:mlx5_0 is active and has 10.1.2.3 as RoCE v2 GID",
 			},
 			PathChoice{
-				Command: "status", OK: true, Rank: 1, Choice: "gid", Value: "::ffff:10.1.2.3", GIDIndex: new(3), Taken: true, Why: "RoCE v2, the local address",
+				Command: "status", OK: true, Rank: 1, Choice: "device", Side: "right", Device: "ibv:mlx5_0", Value: "ibv:mlx5_0", Taken: true,
+				Why: "port 1 of ibv:mlx5_0 is active and has 10.1.2.3 as RoCE v2 GID",
+			},
+			PathChoice{
+				Command: "status", OK: true, Rank: 1, Choice: "gid", Device: "ibv:mlx5_0", Value: "::ffff:10.1.2.3", GIDIndex: new(3), Taken: true, Why: "RoCE v2, the local address",
 				rejected: []render.Record{PathChoice{
-					Command: "status", OK: true, Rank: 1, Choice: "gid", Value: "fe80::1", GIDIndex: new(0), Why: "RoCE v1: v2 passes routers",
+					Command: "status", OK: true, Rank: 1, Choice: "gid", Device: "ibv:mlx5_0", Value: "fe80::1", GIDIndex: new(0), Why: "RoCE v1: v2 passes routers",
 				}},
 			},
 		}, []render.Record{
@@ -37,11 +41,11 @@ func handExamples() []example {
 			PingResult{Command: "ping", OK: true, Rank: 249, Peer: 248, Side: "left", Bytes: 128, Iters: 100, RTT: RoundTrip{8.5, 9.25, 101.5, 123456}},
 		}),
 		printing("counters own", []render.Record{
-			CounterValue{Command: "counters", OK: true, Rank: &rank, Source: "device", Name: "port_rcv_packets", Value: 1<<64 - 1, Delta: 1 << 32, PerRank: []uint64{1 << 32}},
+			CounterValue{Command: "counters", OK: true, Rank: &rank, Source: "device", Provider: "soft", Name: "port_rcv_packets", Value: 1<<64 - 1, Delta: 1 << 32, PerRank: []uint64{1 << 32}},
 		}),
 		printing("mr", []render.Record{
-			RegionInfo{Command: "mr", OK: true, Rank: 0, Whose: ownEnd, Name: "a", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 0xffff1234, Access: "remote-write,remote-read,remote-atomic"},
-			RegionInfo{Command: "mr", OK: true, Rank: 249, Whose: "right", Name: slotsName, Addr: 0x7f0123456000, Length: 1 << 30, RKey: 9, Access: "remote-write"},
+			RegionInfo{Command: "mr", OK: true, Rank: 0, Whose: ownEnd, Device: "soft:lo", Name: "a", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 0xffff1234, Access: "remote-write,remote-read,remote-atomic"},
+			RegionInfo{Command: "mr", OK: true, Rank: 249, Whose: "right", Device: "soft:enp65s0f0np0", Name: slotsName, Addr: 0x7f0123456000, Length: 1 << 30, RKey: 9, Access: "remote-write"},
 		}, []render.Record{
 			MemoryLine{Command: "mr", OK: true, Name: "a", Offset: 0, Hex: "68656c6c6f00ff7f68656c6c6f00ff7f", Text: "hello...hello..."},
 			MemoryLine{Command: "mr", OK: true, Name: "a", Offset: 1<<30 - 2, Hex: "6869", Text: "hi"},

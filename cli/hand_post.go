@@ -299,7 +299,7 @@ func (s *Session) prepare(ctx context.Context, op handOp, side ring.Side, fs *pf
 			return p, err
 		}
 		offset := sizeOf(fs, "offset")
-		length := g.mr.Length() - min(g.mr.Length(), offset)
+		length := g.reg.Length() - min(g.reg.Length(), offset)
 		if remote.length > 0 {
 			length = min(length, remote.length)
 		}
@@ -308,10 +308,10 @@ func (s *Session) prepare(ctx context.Context, op handOp, side ring.Side, fs *pf
 		} else {
 			length = value[wide](fs, "length").or(length)
 		}
-		p.request.region, p.request.addr, p.request.length = g, g.mr.Addr()+offset, length
-		p.wr.SGL = []verbs.SGE{{Addr: p.request.addr, Length: uint32(length), LKey: g.mr.LKey()}}
+		p.request.region, p.request.addr, p.request.length = g, g.reg.Addr()+offset, length
+		p.wr.SGL = []verbs.SGE{{Addr: p.request.addr, Length: uint32(length), LKey: g.reg.LKey(edge.Device())}}
 		local = fmt.Sprintf("%s+%d", name, offset)
-		p.result.LKey = g.mr.LKey()
+		p.result.LKey = g.reg.LKey(edge.Device())
 	case fs.Changed("text"):
 		text := textOf(fs, "text")
 		if limit := ring.MessageSize; len(text) > limit {

@@ -261,7 +261,7 @@ func TestStatusOnTheWay(t *testing.T) {
 	says(t, a.fails("status", ExitUsage), "there is no ring")
 	a.must("open")
 	says(t, a.must("status"), "the ring is open", "init - - <- next")
-	says(t, a.must("counters --all"), "device", "growth")
+	says(t, a.must("counters --all"), "soft", "growth")
 	says(t, a.fails("post send left --text x", ExitUsage), "init comes first")
 	says(t, a.fails("ping", ExitUsage), "init comes first")
 	says(t, a.must("mr reg early --size 4K"), "early")

@@ -10,7 +10,6 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/memory"
 )
 
 // role is what a rank does in a p2p bench.
@@ -36,8 +35,8 @@ type p2pPath struct {
 	channel verbs.CompChannel
 	cq      verbs.CQ
 	qp      verbs.QP
-	block   *memory.Block
-	mr      verbs.MR
+	block   verbs.Memory
+	reg     *ring.Registration
 	waiter  verbs.Waiter
 	peer    p2pEnd
 	failed  func() error // why the ring failed, if it has
@@ -75,27 +74,28 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 	default:
 		return p, nil
 	}
-	c := m.ring.Context()
+	d := p.edge.Device()
+	c := d.Context
 	if p.channel, err = c.CreateCompChannel(); err != nil {
 		return p, err
 	}
 	if p.cq, err = c.CreateCQ(2*(p2pQueue+1), p.channel); err != nil {
 		return p, err
 	}
-	p.waiter = verbs.Waiter{CQ: p.cq, Channel: p.channel, Policy: m.ring.Options().Wait}
+	p.waiter = verbs.Waiter{CQ: p.cq, Channel: p.channel, Policy: m.ring.Options().Wait, MaxSpins: verbs.Spins(c)}
 	p.sink = (bytes + p2pAlign - 1) / p2pAlign * p2pAlign
-	if p.block, err = memory.Alloc(p.sink + max(bytes, 1)); err != nil {
+	if p.block, err = m.ring.AllocMemory(p.sink + max(bytes, 1)); err != nil {
 		return p, err
 	}
-	p.mr, err = m.ring.PD().RegMR(p.block.Addr(), uint64(p.block.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+	p.reg, err = m.ring.RegisterMemory(p.block.Addr(), uint64(p.block.Len()), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 	if err != nil {
-		return p, fmt.Errorf("register %d bytes: %w", p.block.Len(), err)
+		return p, err
 	}
 	// Touch every page: the first round must not measure the kernel's zeroing.
 	for i := range p.block.Bytes() {
 		p.block.Bytes()[i] = byte(i)
 	}
-	p.qp, err = m.ring.PD().CreateQP(verbs.QPInitAttr{
+	p.qp, err = d.PD.CreateQP(verbs.QPInitAttr{
 		SendCQ: p.cq, RecvCQ: p.cq, Type: verbs.RC, SigAll: true,
 		Cap: verbs.QPCap{MaxSendWR: p2pQueue + 1, MaxRecvWR: p2pQueue, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
@@ -103,7 +103,7 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 		return p, fmt.Errorf("create a queue pair: %w", err)
 	}
 	// Each receive has room for the longest message.
-	p.recvSGE[0] = verbs.SGE{Addr: p.block.Addr() + p.sink, Length: uint32(max(bytes, 1)), LKey: p.mr.LKey()}
+	p.recvSGE[0] = verbs.SGE{Addr: p.block.Addr() + p.sink, Length: uint32(max(bytes, 1)), LKey: p.reg.LKey(p.edge.Device())}
 	p.recv = make([]verbs.WorkRequest, p2pQueue)
 	for i := range p.recv {
 		p.recv[i].SGL = p.recvSGE[:]
@@ -116,7 +116,7 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 func (m *Member) connectPath(ctx context.Context, p *p2pPath) error {
 	mine := p2pEnd{PSN: rand.Uint32() & (1<<24 - 1)}
 	if p.role != bystander {
-		mine.QPN, mine.RKey = p.qp.Num(), p.mr.RKey()
+		mine.QPN, mine.RKey = p.qp.Num(), p.reg.RKey(p.edge.Device())
 		mine.Source, mine.Sink = p.block.Addr(), p.block.Addr()+p.sink
 	}
 	all, err := shareOut(ctx, m, mine)
@@ -169,7 +169,7 @@ func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
 	if op == verbs.OpRead {
 		here, there = here+p.sink, p.peer.Source
 	}
-	p.sge[0] = verbs.SGE{Addr: here, Length: bytes, LKey: p.mr.LKey()}
+	p.sge[0] = verbs.SGE{Addr: here, Length: bytes, LKey: p.reg.LKey(p.edge.Device())}
 	sgl := p.sge[:]
 	if bytes == 0 {
 		sgl = nil
@@ -293,8 +293,8 @@ func (p *p2pPath) Close() error {
 	if p.qp != nil {
 		errs = append(errs, p.qp.Close())
 	}
-	if p.mr != nil {
-		errs = append(errs, p.mr.Close())
+	if p.reg != nil {
+		errs = append(errs, p.reg.Close())
 	}
 	if p.block != nil {
 		errs = append(errs, p.block.Free())

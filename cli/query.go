@@ -263,12 +263,14 @@ func runQuery(_ context.Context, s *Session, call Call) error {
 			return err
 		}
 		reports = append(reports, r)
-	case s.ring != nil && s.ring.Context() != nil:
-		r, err := reportOn(s.ring.Context())
-		if err != nil {
-			return err
+	case s.ring != nil && len(s.ring.Devices()) > 0:
+		for _, d := range s.ring.Devices() {
+			r, err := reportOn(d.Context)
+			if err != nil {
+				return err
+			}
+			reports = append(reports, r)
 		}
-		reports = append(reports, r)
 	default:
 		var errs, absent []error // a provider without devices leaves out none
 		for _, p := range verbs.Providers() {

@@ -227,4 +227,4 @@ func median(v []float64) float64 {
 }
 
 // isSoft tells whether a raw UDP socket can stand beside the device.
-func isSoft(e *ring.Edge) bool { return e.Local.Provider == "soft" }
+func isSoft(e *ring.Edge) bool { return e.Device().Provider() == "soft" }

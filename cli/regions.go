@@ -17,7 +17,6 @@ import (
 	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/verbs"
-	"ringcli/verbs/memory"
 )
 
 // slotsName is the name by which requests reach the neighbour's receive slots.
@@ -63,8 +62,8 @@ func sizeOf(fs *pflag.FlagSet, name string) uint64 { return uint64(value[configs
 // region is memory that was registered by hand.
 type region struct {
 	name  string
-	block *memory.Block
-	mr    verbs.MR
+	block verbs.Memory
+	reg   *ring.Registration
 }
 
 // maxRegion is the most that a region by hand may have.
@@ -122,7 +121,7 @@ func register(s *Session, call Call) error {
 	case size == 0 || size > maxRegion:
 		return usageError("mr reg %s: --size %d: expected 1 to %d bytes", name, size, maxRegion)
 	}
-	block, err := memory.Alloc(size)
+	block, err := s.ring.AllocMemory(size)
 	if err != nil {
 		return fmt.Errorf("allocate %s: %w", bytesOf(size), err)
 	}
@@ -130,16 +129,24 @@ func register(s *Session, call Call) error {
 	for at := 0; len(pattern) > 0 && at < len(b); {
 		at += copy(b[at:], pattern)
 	}
-	mr, err := s.ring.PD().RegMR(block.Addr(), size, access)
+	reg, err := s.ring.RegisterMemory(block.Addr(), size, access)
 	if err != nil {
-		return joined(fmt.Errorf("register %s: %w", bytesOf(size), err), block.Free())
+		return joined(err, block.Free())
 	}
-	h.regions[name] = &region{name, block, mr}
-	s.ring.AddRegion(name, mr)
+	g := &region{name, block, reg}
+	h.regions[name] = g
+	s.ring.AddRegion(name, reg)
 	h.offerNames()
-	return s.Out.Print(regionInfo(s.ring.Rank(), ownEnd, ring.Region{
-		Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(),
-	}))
+	return s.Out.Print(ownRegion(s.ring, g)...)
+}
+
+// ownRegion shows a region of this rank, once for each device: its keys differ.
+func ownRegion(r *ring.Ring, g *region) []render.Record {
+	var rows []render.Record
+	for _, d := range r.Devices() {
+		rows = append(rows, regionInfo(r.Rank(), ownEnd, d.Name, g.reg.RegionOn(d, g.name)))
+	}
+	return rows
 }
 
 func joined(err, other error) error {
@@ -195,8 +202,8 @@ func deregister(s *Session, name string) error {
 func (h *handwork) drop(name string) error {
 	g := h.regions[name]
 	h.ring.RemoveRegion(name)
-	if err := g.mr.Close(); err != nil {
-		return fmt.Errorf("deregister %s: %w", name, err) // what may be in use still is not freed
+	if err := g.reg.Close(); err != nil {
+		return fmt.Errorf("region %s: %w", name, err) // what may be in use still is not freed
 	}
 	delete(h.regions, name)
 	return g.block.Free()
@@ -207,10 +214,7 @@ func listRegions(ctx context.Context, s *Session) error {
 	h, r := s.hand, s.ring
 	var rows []render.Record
 	for _, name := range slices.Sorted(maps.Keys(h.regions)) {
-		mr := h.regions[name].mr
-		rows = append(rows, regionInfo(r.Rank(), ownEnd, ring.Region{
-			Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(),
-		}))
+		rows = append(rows, ownRegion(r, h.regions[name])...)
 	}
 	var unknown []string
 	for _, side := range sidesOf(nil) {
@@ -221,7 +225,7 @@ func listRegions(ctx context.Context, s *Session) error {
 		}
 		for _, g := range remoteRegions(&peer) {
 			g.LKey = 0 // its own business
-			rows = append(rows, regionInfo(peer.Rank, side.String(), g))
+			rows = append(rows, regionInfo(peer.Rank, side.String(), peer.Device, g))
 		}
 	}
 	if err := s.Out.Print(rows...); err != nil {
@@ -253,7 +257,8 @@ type RegionInfo struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
 	Rank    int    `json:"rank"`
-	Whose   string `json:"whose"` // own, or the neighbour's: left, right
+	Whose   string `json:"whose"`  // own, or the neighbour's: left, right
+	Device  string `json:"device"` // whose keys these are
 	Name    string `json:"name"`
 	Addr    uint64 `json:"addr"`
 	Length  uint64 `json:"length"` // bytes
@@ -262,9 +267,9 @@ type RegionInfo struct {
 	Access  string `json:"access"` // as --access takes it
 }
 
-func regionInfo(rank int, whose string, g ring.Region) RegionInfo {
+func regionInfo(rank int, whose, device string, g ring.Region) RegionInfo {
 	return RegionInfo{
-		Command: "mr", OK: true, Rank: rank, Whose: whose, Name: g.Name, Addr: g.Addr, Length: g.Length, LKey: g.LKey, RKey: g.RKey,
+		Command: "mr", OK: true, Rank: rank, Whose: whose, Device: device, Name: g.Name, Addr: g.Addr, Length: g.Length, LKey: g.LKey, RKey: g.RKey,
 		Access: (&rights{&g.Access}).String(),
 	}
 }
@@ -273,7 +278,7 @@ func regionInfo(rank int, whose string, g ring.Region) RegionInfo {
 func (r RegionInfo) Columns() []render.Column {
 	return []render.Column{
 		{Name: "whose", Width: 5, Left: true}, {Name: "rank"}, {Name: "region", Width: 5, Left: true}, {Name: "addr", Width: 14, Left: true}, {Name: "length", Width: 7},
-		{Name: "lkey", Width: 6}, {Name: "rkey", Width: 6}, {Name: "access", Left: true},
+		{Name: "lkey", Width: 6}, {Name: "rkey", Width: 6}, {Name: "device", Left: true}, {Name: "access", Left: true},
 	}
 }
 
@@ -284,7 +289,7 @@ func (r RegionInfo) Cells() []render.Cell {
 		lkey = fmt.Sprintf("%#x", r.LKey)
 	}
 	access := strings.ReplaceAll(r.Access, "remote-", "")
-	return render.Texts(r.Whose, strconv.Itoa(r.Rank), r.Name, fmt.Sprintf("%#x", r.Addr), strconv.FormatUint(r.Length, 10), lkey, fmt.Sprintf("%#x", r.RKey), access)
+	return render.Texts(r.Whose, strconv.Itoa(r.Rank), r.Name, fmt.Sprintf("%#x", r.Addr), strconv.FormatUint(r.Length, 10), lkey, fmt.Sprintf("%#x", r.RKey), r.Device, access)
 }
 
 // dump shows the bytes of a region, 16 a line.

@@ -115,10 +115,11 @@ func (h *host) Prompt() (string, repl.Mood) {
 }
 
 func deviceOf(r *ring.Ring) string {
-	if c := r.Context(); c != nil {
-		return c.Device().Name()
+	var names []string
+	for _, d := range r.Devices() {
+		names = append(names, d.Name)
 	}
-	return "-"
+	return orDash(strings.Join(names, "+"))
 }
 
 // Run implements repl.Host.

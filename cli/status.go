@@ -160,13 +160,15 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 	return s.Out.Print(s.member.table)
 }
 
-// PathChoice says which device, or which row of its GID table, a rank took and why;
-// or why it did not take another row.
+// PathChoice says which device an edge of a rank uses and why, or which row of a
+// device's GID table; or why it did not take another row.
 type PathChoice struct {
 	Command  string `json:"command"`
 	OK       bool   `json:"ok"`
 	Rank     int    `json:"rank"`
-	Choice   string `json:"choice"` // "device" or "gid"
+	Choice   string `json:"choice"`         // "device" or "gid"
+	Side     string `json:"side,omitempty"` // of the edge that uses the device
+	Device   string `json:"device"`
 	Value    string `json:"value"`
 	GIDIndex *int   `json:"gid_index,omitempty"`
 	Taken    bool   `json:"taken"`
@@ -181,11 +183,14 @@ func (c PathChoice) Columns() []render.Column {
 
 // Cells implements render.Record.
 func (c PathChoice) Cells() []render.Cell {
-	value := c.Value
+	value, choice := c.Value, c.Choice
 	if c.GIDIndex != nil {
 		value = fmt.Sprintf("[%d] %s", *c.GIDIndex, value)
 	}
-	return render.Texts(c.Choice, value, c.Why)
+	if c.Side != "" {
+		choice = c.Side
+	}
+	return render.Texts(choice, value, c.Why)
 }
 
 // Parts implements render.Parts: what was not taken is for programs.
@@ -195,18 +200,30 @@ func (c PathChoice) Parts() []render.Record {
 	return append([]render.Record{taken}, c.rejected...)
 }
 
-// pathTaken are the device and the GID that a ring uses.
+// pathTaken are the devices that the edges of a ring use, and of each device the
+// GID.
 func pathTaken(r *ring.Ring) []render.Record {
-	choice := PathChoice{Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Value: deviceOf(r), Taken: true, Why: r.DeviceWhy()}
-	list := []render.Record{choice}
-	g := r.GIDChoice()
-	choice.Choice, choice.Value, choice.GIDIndex, choice.Why = "gid", g.Entry.GID.String(), &g.Entry.Index, g.Reason
-	for _, x := range g.Rejected {
-		no := choice
-		no.Value, no.GIDIndex, no.Taken, no.Why = x.GID.String(), &x.Index, false, x.Reason
-		choice.rejected = append(choice.rejected, no)
+	var list []render.Record
+	for _, side := range sidesOf(nil) {
+		if d, why := r.DeviceTo(side); d != nil {
+			list = append(list, PathChoice{
+				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: side.String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
+			})
+		}
 	}
-	return append(list, choice)
+	for _, d := range r.Devices() {
+		g := d.GID
+		choice := PathChoice{
+			Command: "status", OK: true, Rank: r.Rank(), Choice: "gid", Device: d.Name, Value: g.Entry.GID.String(), GIDIndex: &g.Entry.Index, Taken: true, Why: g.Reason,
+		}
+		for _, x := range g.Rejected {
+			no := choice
+			no.Value, no.GIDIndex, no.Taken, no.Why = x.GID.String(), &x.Index, false, x.Reason
+			choice.rejected = append(choice.rejected, no)
+		}
+		list = append(list, choice)
+	}
+	return list
 }
 
 // beforeInit tells whether an error is that there are no queue pairs yet.

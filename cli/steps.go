@@ -191,23 +191,21 @@ func runOpen(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
-	o = r.Options()
-	port, err := r.Context().QueryPort(o.Port)
-	if err != nil {
-		return errors.Join(err, r.Close())
-	}
 	s.ring = r
-	result := OpenResult{
-		Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
-		Device: r.Context().Device().Name(), Port: o.Port, Seconds: time.Since(begun).Seconds(),
-		PortState: port.State.String(), LinkLayer: port.LinkLayer.String(), ActiveMTU: port.ActiveMTU.Bytes(), NetDev: port.NetDev,
+	var rows []render.Record
+	for _, d := range r.Devices() {
+		port, gid := d.Port.Attr, d.GID.Entry
+		rows = append(rows, OpenResult{
+			Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
+			Device: d.Name, Port: d.Port.Num, Seconds: time.Since(begun).Seconds(),
+			PortState: port.State.String(), LinkLayer: port.LinkLayer.String(), ActiveMTU: port.ActiveMTU.Bytes(), NetDev: port.NetDev,
+			GID: gid.GID, GIDIndex: gid.Index, GIDType: gid.Type.String(),
+		})
 	}
-	gid := r.GIDChoice().Entry
-	result.GID, result.GIDIndex, result.GIDType = gid.GID, gid.Index, gid.Type.String()
-	return s.Out.Print(result)
+	return s.Out.Print(rows...)
 }
 
-// OpenResult is what `open` found.
+// OpenResult is what `open` found: a device that an edge is going to use.
 type OpenResult struct {
 	Command   string    `json:"command"`
 	OK        bool      `json:"ok"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -12,27 +13,28 @@ import (
 // Buffer is memory outside the Go heap that is registered with a Comm, so that
 // neighbours may write into it and read from it while an operation runs.
 type Buffer struct {
-	c          *Comm
-	addr, n    uint64
-	lkey, rkey uint32
-	block      *memory.Block // nil if the memory is the user's
-	mr         verbs.MR      // nil once deregistered; guarded by c.mu
+	c       *Comm
+	addr, n uint64
+	memory  verbs.Memory // nil if it is the user's
+	reg     *ring.Registration
+	live    bool // until it is deregistered; guarded by c.mu
 }
 
 // bufferAccess: rendezvous-write needs the one remote right, rendezvous-read the
 // other.
 const bufferAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
-// Alloc maps n zeroed bytes outside the Go heap and registers them. The buffer
-// lives until Free or the Comm's Close.
+// Alloc maps n zeroed bytes outside the Go heap and registers them: where ranks
+// share a host, such that all of them can reach it. The buffer lives until Free or
+// the Comm's Close.
 func (c *Comm) Alloc(n uint64) (*Buffer, error) {
-	block, err := memory.Alloc(n)
+	m, err := c.ring.AllocMemory(n)
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.register(block.Addr(), n, block)
+	b, err := c.register(m.Addr(), n, m)
 	if err != nil {
-		return nil, errors.Join(err, block.Free())
+		return nil, errors.Join(err, m.Free())
 	}
 	return b, nil
 }
@@ -41,21 +43,21 @@ func (c *Comm) Alloc(n uint64) (*Buffer, error) {
 // outside the Go heap and stay mapped until Free or the Comm's Close.
 func (c *Comm) Register(addr, n uint64) (*Buffer, error) { return c.register(addr, n, nil) }
 
-func (c *Comm) register(addr, n uint64, block *memory.Block) (*Buffer, error) {
+func (c *Comm) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 	c.registering.RLock()
 	defer c.registering.RUnlock()
 	if err := c.Err(); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", n, err)
 	}
-	// A region of no bytes is refused by devices; a block has a page at least.
-	if n == 0 && block == nil {
+	// A region of no bytes is refused by devices; memory of our own has a page at least.
+	if n == 0 && own == nil {
 		return nil, bootstrap.Usagef("register 0 bytes at %#x: expected 1 or more", addr)
 	}
-	mr, err := c.ring.PD().RegMR(addr, max(n, 1), bufferAccess)
+	reg, err := c.ring.RegisterMemory(addr, max(n, 1), bufferAccess)
 	if err != nil {
-		return nil, fmt.Errorf("register %d bytes at %#x: %w", n, addr, err)
+		return nil, err
 	}
-	b := &Buffer{c: c, addr: addr, n: n, lkey: mr.LKey(), rkey: mr.RKey(), block: block, mr: mr}
+	b := &Buffer{c: c, addr: addr, n: n, memory: own, reg: reg, live: true}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// What has closed or failed meanwhile would never deregister this.
@@ -92,20 +94,19 @@ func (b *Buffer) Free() error {
 // release needs c.mu.
 func (b *Buffer) release() error {
 	err := b.deregister()
-	return errors.Join(err, b.block.Free())
+	if b.memory == nil {
+		return err
+	}
+	return errors.Join(err, b.memory.Free())
 }
 
 // deregister kills the keys and keeps the memory. It needs c.mu.
 func (b *Buffer) deregister() error {
-	if b.mr == nil {
+	if !b.live {
 		return nil
 	}
-	mr := b.mr
-	b.mr = nil
-	if err := mr.Close(); err != nil {
-		return fmt.Errorf("deregister %d bytes at %#x: %w", b.n, b.addr, err)
-	}
-	return nil
+	b.live = false
+	return b.reg.Close()
 }
 
 // lookup returns n registered bytes at addr. No bytes need no registration.
@@ -116,8 +117,8 @@ func (c *Comm) lookup(what string, addr, n uint64) (vector, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, b := range c.buffers {
-		if b.mr != nil && addr >= b.addr && n <= b.n && addr-b.addr <= b.n-n {
-			return vector{base: addr, lkey: b.lkey, rkey: b.rkey}, nil
+		if b.live && addr >= b.addr && n <= b.n && addr-b.addr <= b.n-n {
+			return vector{base: addr, keys: b.reg.Keys()}, nil
 		}
 	}
 	return vector{}, bootstrap.Usagef("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)

@@ -117,7 +117,7 @@ func TestCancel(t *testing.T) {
 					t.Errorf("rank %d: the Comm has no error", rank)
 				}
 				for _, b := range c.buffers {
-					if b.mr != nil {
+					if b.live {
 						t.Errorf("rank %d: %d bytes are still registered", rank, b.n)
 					}
 				}

@@ -17,8 +17,8 @@ import (
 // vector is where a user's elements lie: element i at base + i*size. Of a buffer
 // that holds the own chunk only, base is where element 0 would be.
 type vector struct {
-	base       uint64
-	lkey, rkey uint32
+	base uint64
+	keys ring.Keys
 }
 
 // bytes views n bytes from element lo on, of elements of size bytes.

@@ -116,7 +116,7 @@ func (l *link) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
 	slot := l.filled % l.slots
 	head := l.headers.addr + slot*ring.HeaderSize
 	h.Encode(memory.Bytes(head, ring.HeaderSize))
-	l.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: l.headers.lkey}
+	l.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: l.headers.reg.LKey(l.edge.Device())}
 	l.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	remote, rkey := l.edge.RemoteSlot(int(slot))
 	err := l.post(verbs.WorkRequest{

@@ -90,27 +90,28 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 	st := p.prog.steps[transfer]
 	lo, hi := p.span(st.chunk, segment)
 	n = (hi - lo) * p.size
-	v := p.out
+	v, e := &p.out, p.right.edge
 	switch {
 	case st.do == recvReduceSend:
 		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
 		p.partialsPosted++
-		return addr, p.staging.lkey, p.staging.rkey, n
+		return addr, p.staging.keys.LKey(e), p.staging.keys.RKey(e), n
 	case n == 0:
-		return p.partialBase, p.staging.lkey, p.staging.rkey, 0
+		return p.partialBase, p.staging.keys.LKey(e), p.staging.keys.RKey(e), 0
 	case st.do == send:
-		v = p.in
+		v = &p.in
 	}
-	return v.base + uint64(lo*p.size), v.lkey, v.rkey, n
+	return v.base + uint64(lo*p.size), v.keys.LKey(e), v.keys.RKey(e), n
 }
 
 // landing returns the memory that a rendezvous puts a segment into: a staging
 // buffer if it is to be reduced, or else its final place.
 func (p *pass) landing(position int, st step, lo, n int) (addr uint64, lkey, rkey uint32) {
+	e := p.left.edge
 	if st.do&doReduce != 0 || n == 0 {
-		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.lkey, p.staging.rkey
+		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.keys.LKey(e), p.staging.keys.RKey(e)
 	}
-	return p.out.base + uint64(lo*p.size), p.out.lkey, p.out.rkey
+	return p.out.base + uint64(lo*p.size), p.out.keys.LKey(e), p.out.keys.RKey(e)
 }
 
 // maySend tells whether the next position may be posted to the right.

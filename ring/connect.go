@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,16 +27,6 @@ const maxRDAtomic = 16
 // softProvider is the name of the provider of soft devices.
 const softProvider = "soft"
 
-// readsInFlight bounds the READs in flight to what both ends can do; a device that
-// does not say leaves it to the peer.
-func (r *Ring) readsInFlight(peer int) int {
-	n := min(maxRDAtomic, peer)
-	if own := r.device.MaxQPInitRDAtomic; own > 0 {
-		n = min(n, own)
-	}
-	return n
-}
-
 // Init creates both queue pairs and their memory, unless they are there, brings
 // them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
@@ -55,7 +46,7 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 
 // initEdge takes an edge's queue pair to INIT and posts its receives.
 func (r *Ring) initEdge(e *Edge, v Values) error {
-	attr := verbs.QPAttr{State: verbs.StateInit, PortNum: r.opts.Port, Access: either(v.Access, allAccess)}
+	attr := verbs.QPAttr{State: verbs.StateInit, PortNum: e.device.Port.Num, Access: either(v.Access, allAccess)}
 	if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
@@ -81,7 +72,7 @@ func (r *Ring) createEdges() error {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(side, r.neighbour(side), r.pd, r.cq, r.device.MaxInline, room{r.opts.Slots, r.opts.SlotSize + SlotHeader, recvDepth, sendDepth})
+		e, err := newEdge(side, r.neighbour(side), r.ways[side].device, room{r.opts.Slots, r.opts.SlotSize + SlotHeader, recvDepth, sendDepth})
 		if err != nil {
 			return err
 		}
@@ -110,31 +101,36 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 	return nil
 }
 
-// describe fills in what the peers of edges must know. The GID is looked up
-// anew: its UDP port is known only once a socket is bound.
+// describe fills in what the peers of edges must know.
 func (r *Ring) describe(edges ...*Edge) error {
-	gid, err := r.context.QueryGID(r.opts.Port, r.gid.Entry.Index)
+	for _, e := range edges {
+		if err := r.describeEdge(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeEdge is describe for one. The GID is looked up anew: its UDP port is
+// known only once a socket is bound.
+func (r *Ring) describeEdge(e *Edge) error {
+	d := e.device
+	port := d.Port.Attr
+	gid, err := d.Context.QueryGID(d.Port.Num, d.GID.Entry.Index)
 	if err != nil {
 		return err
 	}
-	mtu := r.opts.MTU
-	if mtu == 0 {
-		mtu = r.port.Attr.ActiveMTU.Bytes()
+	active := port.ActiveMTU.Bytes()
+	if r.opts.MTU > active {
+		return bootstrap.Usagef("mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
 	}
-	if mtu > r.port.Attr.ActiveMTU.Bytes() {
-		return bootstrap.Usagef("mtu %d: expected at most %d, the active MTU of %s", mtu, r.port.Attr.ActiveMTU.Bytes(), r.context.Device().Name())
-	}
-	name := r.context.Device().Name()
-	provider, _, _ := strings.Cut(name, ":")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gid.Entry = gid
-	for _, e := range edges {
-		l := &e.Local
-		l.Device, l.Provider, l.LinkLayer = name, provider, r.port.Attr.LinkLayer.String()
-		l.GID, l.GIDType, l.LID = gid.GID, gid.Type, r.port.Attr.LID
-		l.Port, l.UDPPort, l.MTU, l.SL, l.PKey = r.opts.Port, gid.UDPPort, mtu, uint8(r.opts.SL), defaultPKey
-	}
+	d.GID.Entry = gid
+	l := &e.Local
+	l.Device, l.Provider, l.LinkLayer = d.Name, d.Provider(), port.LinkLayer.String()
+	l.GID, l.GIDType, l.LID = gid.GID, gid.Type, port.LID
+	l.Port, l.UDPPort, l.MTU, l.SL, l.PKey = d.Port.Num, gid.UDPPort, cmp.Or(r.opts.MTU, active), uint8(r.opts.SL), defaultPKey
 	return nil
 }
 
@@ -163,7 +159,7 @@ func (r *Ring) offer(e *Edge) offer {
 	defer r.mu.Unlock()
 	return offer{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
-		RDAtomic: min(maxRDAtomic, r.device.MaxQPRDAtomic), BootID: bootID(),
+		RDAtomic: e.device.readsAnswered(), BootID: bootID(),
 	}
 }
 
@@ -243,7 +239,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 	}
 	attr := verbs.QPAttr{
 		State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
-		MaxDestRDAtomic: uint8(min(maxRDAtomic, r.device.MaxQPRDAtomic)), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
+		MaxDestRDAtomic: uint8(e.device.readsAnswered()), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
 	}
 	err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
 		into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
@@ -265,14 +261,15 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 // vector returns the way to an edge's peer, with what an operator gave instead.
 func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
 	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, Soft: e.Remote.Provider == softProvider}
-	av, err := r.port.AddressVector(r.gid.Entry.Index, peer, path.Service{SL: uint8(r.opts.SL), TrafficClass: uint8(r.opts.TrafficClass)})
+	d := e.device
+	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, path.Service{SL: uint8(r.opts.SL), TrafficClass: uint8(r.opts.TrafficClass)})
 	if err != nil {
 		return av, err
 	}
 	// An address that was given is used, also where LIDs would do.
 	if v.DGID != nil || v.SGIDIndex != nil {
 		av.IsGlobal = true
-		av.GRH.DGID, av.GRH.SGIDIndex = either(v.DGID, peer.GID), either(v.SGIDIndex, r.gid.Entry.Index)
+		av.GRH.DGID, av.GRH.SGIDIndex = either(v.DGID, peer.GID), either(v.SGIDIndex, d.GID.Entry.Index)
 	}
 	return av, nil
 }
@@ -288,7 +285,7 @@ func (r *Ring) RTS(ctx context.Context, v Values) error {
 func (r *Ring) rtsEdge(e *Edge, remote offer, v Values) error {
 	attr := verbs.QPAttr{
 		State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
-		RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(r.readsInFlight(remote.RDAtomic)),
+		RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(e.device.readsInFlight(remote.RDAtomic)),
 	}
 	err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 		into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))

@@ -282,5 +282,5 @@ func (r *Ring) pollFor(ctx context.Context, x *round) {
 		}
 	}
 	// Nobody may poll for a while: the neighbours get their ACKs now.
-	_, _ = r.cq.Poll(nil)
+	_, _ = r.poll(nil)
 }

@@ -256,10 +256,11 @@ func TestChoiceIsExplained(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if why := r.DeviceWhy(); !strings.Contains(why, "soft:lo: interface lo has "+servers[0]) {
+		d, why := r.DeviceTo(Left)
+		if !strings.Contains(why, "soft:lo: interface lo has "+servers[0]) {
 			t.Errorf("the device is taken since %q", why)
 		}
-		if c := r.GIDChoice(); !strings.Contains(c.Reason, want) || index < 0 && c.Entry.GID.Addr() != netip.MustParseAddr(servers[0]) {
+		if c := d.GID; !strings.Contains(c.Reason, want) || index < 0 && c.Entry.GID.Addr() != netip.MustParseAddr(servers[0]) {
 			t.Errorf("GID %s is taken since %q: expected %q", c.Entry.GID, c.Reason, want)
 		}
 		if err := r.Close(); err != nil {

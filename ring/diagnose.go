@@ -49,7 +49,11 @@ func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []Finding {
 	if cause == nil && !r.Failed() {
 		return found
 	}
-	happened := r.mishaps.findings(netdev, r.rank, time.Now())
+	d, _ := r.DeviceTo(side)
+	if d == nil {
+		return found
+	}
+	happened := r.mishaps.findings(d.Name, netdev, r.rank, time.Now())
 	if lead(r.rank, r.State(), cause) != nil {
 		return append(found, happened...)
 	}

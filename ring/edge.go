@@ -116,9 +116,10 @@ type Edge struct {
 	Remote QPInfo // valid after Exchange
 	MTU    int    // path MTU in bytes that both ends agreed on, after RTR
 
-	slots    *memory.Block
+	device   *Device
+	slots    verbs.Memory
 	slotMR   verbs.MR
-	messages *memory.Block // one for each receive, then those to send from
+	messages verbs.Memory // one for each receive, then those to send from
 	msgMR    verbs.MR
 	recvWR   []verbs.WorkRequest // one for each buffer, made once
 	sendWR   [1]verbs.WorkRequest
@@ -138,21 +139,21 @@ type Edge struct {
 func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side, e.Peer) }
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
-// fills in Local's addresses. maxInline is the device's.
-func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline int, has room) (e *Edge, err error) {
-	e = &Edge{Side: side, Peer: peer}
+// fills in Local's addresses.
+func newEdge(side Side, peer int, d *Device, has room) (e *Edge, err error) {
+	e = &Edge{Side: side, Peer: peer, device: d}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	if e.slots, err = memory.Alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
+	if e.slots, err = d.alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
 		return e, err
 	}
-	if e.slotMR, err = pd.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
+	if e.slotMR, err = d.PD.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
 		return e, fmt.Errorf("register %d slots of %d bytes: %w", has.slots, has.slotSize, err)
 	}
-	capacity, err := e.createQP(pd, cq, maxInline, has)
+	capacity, err := e.createQP(has)
 	if err != nil {
 		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
 	}
@@ -160,10 +161,10 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline int, has r
 	if e.inline < MessageSize {
 		e.sendBufs = max(has.send, capacity.MaxSendWR)
 	}
-	if e.messages, err = memory.Alloc(uint64(has.recv+e.sendBufs) * MessageSize); err != nil {
+	if e.messages, err = d.alloc(uint64(has.recv+e.sendBufs) * MessageSize); err != nil {
 		return e, err
 	}
-	if e.msgMR, err = pd.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
+	if e.msgMR, err = d.PD.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {
 		return e, fmt.Errorf("register message buffers: %w", err)
 	}
 	sges := make([]verbs.SGE, has.recv)
@@ -181,19 +182,20 @@ func newEdge(side Side, peer int, pd verbs.PD, cq verbs.CQ, maxInline int, has r
 
 // createQP creates the queue pair and returns the size of its queues. Of inline
 // data it takes what the device can do; a device that does not say is asked.
-func (e *Edge) createQP(pd verbs.PD, cq verbs.CQ, maxInline int, has room) (verbs.QPCap, error) {
+func (e *Edge) createQP(has room) (verbs.QPCap, error) {
+	d := e.device
 	attr := verbs.QPInitAttr{
-		SendCQ: cq, RecvCQ: cq, Type: verbs.RC, SigAll: true,
+		SendCQ: d.CQ, RecvCQ: d.CQ, Type: verbs.RC, SigAll: true,
 		Cap: verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1},
 	}
 	wishes := []int{MessageSize, MessageSize / 2, 0}
-	if maxInline > 0 {
-		wishes = []int{min(maxInline, MessageSize)}
+	if d.Attr.MaxInline > 0 {
+		wishes = []int{min(d.Attr.MaxInline, MessageSize)}
 	}
 	var qp verbs.QP
 	var err error
 	for _, attr.Cap.MaxInlineData = range wishes {
-		if qp, err = pd.CreateQP(attr); err == nil {
+		if qp, err = d.PD.CreateQP(attr); err == nil {
 			break
 		}
 	}
@@ -206,6 +208,25 @@ func (e *Edge) createQP(pd verbs.PD, cq verbs.CQ, maxInline int, has room) (verb
 		return attr.Cap, err
 	}
 	return created.Cap, nil
+}
+
+// Device returns the device that the edge is on.
+func (e *Edge) Device() *Device { return e.device }
+
+// Map returns where the peer's bytes [addr, addr+length) of the region rkey lie in
+// this process (verbs.Mapper), from RTR on. ok is false where the device has no
+// such view of its peers.
+func (e *Edge) Map(rkey uint32, addr, length uint64, access verbs.Access) (local uint64, ok bool, err error) {
+	qp := e.QP
+	if w, watched := qp.(*watch); watched {
+		qp = w.QP
+	}
+	m, ok := qp.(verbs.Mapper)
+	if !ok {
+		return 0, false, nil
+	}
+	local, err = m.Map(rkey, addr, length, access)
+	return local, true, err
 }
 
 // postReceives posts the first n receive buffers; the queue pair must be in INIT
@@ -275,5 +296,10 @@ func (e *Edge) close() error {
 			*mr = nil
 		}
 	}
-	return errors.Join(append(errs, e.messages.Free(), e.slots.Free())...)
+	for _, m := range []verbs.Memory{e.messages, e.slots} {
+		if m != nil {
+			errs = append(errs, m.Free())
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"ringcli/verbs"
@@ -116,28 +115,27 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 	if err != nil {
 		return End{}, fmt.Errorf("query the %s queue pair: %w", side, err)
 	}
-	port, err := r.context.QueryPort(r.opts.Port)
+	d := e.device
+	port, err := d.Context.QueryPort(d.Port.Num)
 	if err != nil {
 		return End{}, err
 	}
-	index := r.gid.Entry.Index
+	index := d.GID.Entry.Index
 	if attr.AH.IsGlobal && known.rqFirst != nil { // the address vector is set
 		index = attr.AH.GRH.SGIDIndex
 	}
-	gid, err := r.context.QueryGID(r.opts.Port, index)
+	gid, err := d.Context.QueryGID(d.Port.Num, index)
 	if err != nil {
 		return End{}, err
 	}
-	counters, err := r.context.Counters(r.opts.Port)
+	counters, err := d.Counters()
 	if err != nil {
 		return End{}, err
 	}
-	name := r.context.Device().Name()
-	provider, _, _ := strings.Cut(name, ":")
 	end := End{
 		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: side.String(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
-		Device: name, Provider: provider, NetDev: port.NetDev, LinkLayer: port.LinkLayer.String(), PortState: port.State.String(),
-		GID: gid.GID, GIDType: gid.Type.String(), GIDIndex: gid.Index, LID: port.LID, Port: r.opts.Port,
+		Device: d.Name, Provider: d.Provider(), NetDev: port.NetDev, LinkLayer: port.LinkLayer.String(), PortState: port.State.String(),
+		GID: gid.GID, GIDType: gid.Type.String(), GIDIndex: gid.Index, LID: port.LID, Port: d.Port.Num,
 		ActiveMTU: port.ActiveMTU.Bytes(), UDPPort: gid.UDPPort,
 
 		QPN: e.QP.Num(), QPState: attr.State.String(), PathMTU: attr.PathMTU.Bytes(), RQPSN: attr.RQPSN, SQPSN: attr.SQPSN,
@@ -148,7 +146,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: Cap(init.Cap),
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
-		Regions: r.regionList(), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
+		Regions: r.regionList(d), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
 	}
 	end.take(known)
 	return end, nil
@@ -172,19 +170,12 @@ func (r *Ring) peek() {
 		return
 	}
 	defer r.turn.give(peeking)
-	r.mu.Lock()
-	cq := r.cq
-	r.mu.Unlock()
-	if cq == nil {
-		return
-	}
 	var wc [64]verbs.Completion
 	for {
-		n, err := cq.Poll(wc[:])
+		n, err := r.poll(wc[:])
 		if n == 0 || err != nil {
 			return
 		}
-		r.noted(wc[:n])
 		r.early = append(r.early, wc[:n]...)
 	}
 }

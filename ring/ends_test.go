@@ -65,7 +65,7 @@ func TestEndIsLive(t *testing.T) {
 	r := world[0]
 	qp := r.Left().QP
 	gid := verbs.GIDFromAddr(r.LocalAddr())
-	index := r.gid.Entry.Index
+	index := r.devices[0].GID.Entry.Index
 	modify := func(attr verbs.QPAttr, mask verbs.AttrMask) {
 		t.Helper()
 		if err := qp.Modify(attr, mask); err != nil {
@@ -239,13 +239,13 @@ func TestRegions(t *testing.T) {
 	want := []Region{}
 	for i, name := range []string{"a", "b"} {
 		access := verbs.AccessLocalWrite | verbs.AccessRemoteRead<<i
-		mr, err := r.PD().RegMR(block.Addr()+uint64(i)*4096, 4096, access)
+		mr, err := r.RegisterMemory(block.Addr()+uint64(i)*4096, 4096, access)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { noErrors(t, []error{mr.Close()}) }()
 		r.AddRegion(name, mr)
-		want = append(want, Region{name, mr.Addr(), 4096, mr.LKey(), mr.RKey(), access, strings.Split(access.String(), ", ")})
+		want = append(want, Region{name, mr.Addr(), 4096, mr.LKey(r.Right().Device()), mr.RKey(r.Right().Device()), access, strings.Split(access.String(), ", ")})
 	}
 	for range 2 {
 		if end, err := world[0].PeerEnd(t.Context(), Left); err != nil || !reflect.DeepEqual(end.Regions, want) {

@@ -287,7 +287,7 @@ func (m *meshing) create() (map[int]offer, error) {
 		if r.meshTo(peer) != nil {
 			continue
 		}
-		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, r.pd, r.cq, r.device.MaxInline, meshRoom)
+		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, r.ways[Right].device, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}

@@ -18,14 +18,14 @@ import (
 func TestMeshHalfWay(t *testing.T) {
 	const at = 1
 	for name, c := range map[string]struct {
-		spoil func(o *Options)
+		spoil func(r *Ring)
 		want  []string
 		usage bool
 	}{
-		"created": {func(o *Options) { o.MTU = 1 << 20 }, []string{"mtu 1048576"}, true},
-		"to INIT": {func(o *Options) { o.Port = 9 }, []string{"9"}, false},
-		"to RTR":  {func(o *Options) { o.MinRNRTimer = new(99) }, []string{"edge to rank 2", "min_rnr_timer"}, false},
-		"differs": {func(o *Options) { o.SL = 3 }, []string{"service level differs"}, true},
+		"created": {func(r *Ring) { r.opts.MTU = 1 << 20 }, []string{"mtu 1048576"}, true},
+		"to INIT": {func(r *Ring) { r.devices[0].Port.Num = 9 }, []string{"9"}, false},
+		"to RTR":  {func(r *Ring) { r.opts.MinRNRTimer = new(99) }, []string{"edge to rank 2", "min_rnr_timer"}, false},
+		"differs": {func(r *Ring) { r.opts.SL = 3 }, []string{"service level differs"}, true},
 	} {
 		for _, byHand := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, by hand %v", name, byHand), func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestMeshHalfWay(t *testing.T) {
 				noErrors(t, each(world, overMesh(t.Context(), "before", pairs)))
 				before := memory.Live()
 				good := world[at].opts
-				c.spoil(&world[at].opts)
+				c.spoil(world[at])
 				for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(4, r.Rank())); return err }) {
 					for _, want := range append(c.want, fmt.Sprintf("rank %d (127.", at), `mesh "all"`) {
 						if !strings.Contains(textOf(err), want) {
@@ -53,7 +53,7 @@ func TestMeshHalfWay(t *testing.T) {
 				if !byHand {
 					return
 				}
-				world[at].opts = good
+				world[at].opts, world[at].devices[0].Port.Num = good, good.Port
 				noErrors(t, each(world, overMesh(t.Context(), "all", others)))
 			})
 		}
@@ -175,7 +175,7 @@ func TestMeshMessagesAreKept(t *testing.T) {
 			begin(t, r.Begin)
 			var wc [1]verbs.Completion
 			for n := 0; n == 0; {
-				if _, err := r.cq.Poll(nil); err != nil {
+				if _, err := r.poll(nil); err != nil {
 					t.Fatal(err)
 				}
 				n, _ = r.Poll(wc[:])

@@ -46,7 +46,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 		return err
 	}
 	defer func() { _ = staging.Free() }()
-	mr, err := r.PD().RegMR(staging.Addr(), uint64(staging.Len()), verbs.AccessLocalWrite)
+	mr, err := r.RegisterMemory(staging.Addr(), uint64(staging.Len()), verbs.AccessLocalWrite)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 		}
 		addr, rkey := e.RemoteSlot(slot)
 		wr := verbs.WorkRequest{ID: WRID(e.Side, WRUser, 9), Opcode: verbs.OpWriteImm, Flags: verbs.FlagSignaled, Imm: uint32(slot),
-			RemoteAddr: addr, RKey: rkey, SGL: []verbs.SGE{{Addr: memory.Addr(b), Length: length, LKey: mr.LKey()}}}
+			RemoteAddr: addr, RKey: rkey, SGL: []verbs.SGE{{Addr: memory.Addr(b), Length: length, LKey: mr.LKey(e.Device())}}}
 		if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
 			return err
 		}

@@ -13,43 +13,43 @@ import (
 	"ringcli/verbs"
 )
 
-// mishap is a bad event of the device that still holds.
+// mishap is a bad event of a device that still holds.
 type mishap struct {
 	verbs.AsyncEvent
-	at time.Time
+	device string
+	at     time.Time
 }
 
-// mishaps are the latest bad events of the ring's device, oldest first. They are
-// noted on a goroutine of the device and told when something fails.
+// mishaps are the latest bad events of the ring's devices, oldest first. They are
+// noted on goroutines of the devices and told when something fails.
 type mishaps struct {
 	failing sync.WaitGroup // the goroutines that fail the ring since an event came
 
-	mu     sync.Mutex // guards the following
-	device string
-	list   []mishap
+	mu   sync.Mutex
+	list []mishap // guarded by mu
 }
 
 // mostMishaps is how many are kept: more would not make a failure clearer.
 const mostMishaps = 4
 
-// begin forgets what an earlier device did.
-func (m *mishaps) begin(device string) {
+// begin forgets what happened to devices that were open before.
+func (m *mishaps) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.device, m.list = device, nil
+	m.list = nil
 }
 
 // note keeps a bad event. A port that is active again ends what was said of it.
-func (m *mishaps) note(e verbs.AsyncEvent, at time.Time) {
+func (m *mishaps) note(device string, e verbs.AsyncEvent, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.Type == verbs.EventPortActive {
-		m.list = slices.DeleteFunc(m.list, func(x mishap) bool { return x.Type == verbs.EventPortErr && x.Port == e.Port })
+		m.list = slices.DeleteFunc(m.list, func(x mishap) bool { return x.Type == verbs.EventPortErr && x.device == device && x.Port == e.Port })
 	}
 	if !e.Type.Bad() {
 		return
 	}
-	m.list = append(m.list, mishap{e, at})
+	m.list = append(m.list, mishap{e, device, at})
 	if len(m.list) > mostMishaps {
 		m.list = slices.Delete(m.list, 0, 1)
 	}
@@ -62,54 +62,56 @@ func (m *mishaps) reset() {
 	m.list = slices.DeleteFunc(m.list, func(x mishap) bool { return x.QPN != 0 })
 }
 
-// text is what happened before now, "" if nothing did.
-func (m *mishaps) text(now time.Time) string {
+// text is what happened before now to the devices that counts takes, "" if nothing
+// did.
+func (m *mishaps) text(now time.Time, counts func(device string) bool) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var parts []string
 	for _, x := range m.list {
-		parts = append(parts, x.text(m.device, now))
+		if counts(x.device) {
+			parts = append(parts, x.text(now))
+		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-func (x mishap) text(device string, now time.Time) string {
+func (x mishap) text(now time.Time) string {
 	before := fmt.Sprintf("%.1f s before", max(0, now.Sub(x.at).Seconds()))
 	switch {
 	case x.Type == verbs.EventPortErr:
-		return fmt.Sprintf("port %d of %s went down %s (%s)", x.Port, device, before, x.Type)
+		return fmt.Sprintf("port %d of %s went down %s (%s)", x.Port, x.device, before, x.Type)
 	case x.QPN != 0:
-		return fmt.Sprintf("%s reported of queue pair 0x%06x %s: %s", device, x.QPN, before, x.Type)
+		return fmt.Sprintf("%s reported of queue pair 0x%06x %s: %s", x.device, x.QPN, before, x.Type)
 	default:
-		return fmt.Sprintf("%s reported %s: %s", device, before, x.Type)
+		return fmt.Sprintf("%s reported %s: %s", x.device, before, x.Type)
 	}
 }
 
-// behind adds to an error what happened to the device before it, unless it says so
+// behind adds to an error what happened to devices before it, unless it names them
 // itself.
 func (m *mishaps) behind(err error) error {
-	text := m.text(time.Now())
-	if text == "" || strings.Contains(err.Error(), m.deviceName()) {
+	said := err.Error()
+	text := m.text(time.Now(), func(device string) bool { return !strings.Contains(said, device) })
+	if text == "" {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, text)
 }
 
-func (m *mishaps) deviceName() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.device
-}
-
-// findings are the mishaps as a diagnosis tells them, those of the port first.
-func (m *mishaps) findings(netdev string, rank int, now time.Time) []Finding {
+// findings are the mishaps of a device as a diagnosis tells them, those of the port
+// first.
+func (m *mishaps) findings(device, netdev string, rank int, now time.Time) []Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []Finding
 	for _, x := range m.list {
+		if x.device != device {
+			continue
+		}
 		f := Finding{
-			Severity: Fault, Attribute: "device", Rank: rank, Own: x.Type.String(), Text: fmt.Sprintf("rank %d: %s", rank, x.text(m.device, now)),
-			Fix: "look at the kernel's log of " + m.device + " (dmesg), then connect again",
+			Severity: Fault, Attribute: "device", Rank: rank, Own: x.Type.String(), Text: fmt.Sprintf("rank %d: %s", rank, x.text(now)),
+			Fix: "look at the kernel's log of " + device + " (dmesg), then connect again",
 		}
 		if x.Type == verbs.EventPortErr {
 			f.Attribute, f.Fix = "port_state", "bring the link up (ip link show "+cmp.Or(netdev, "DEV")+"), then connect again"
@@ -136,16 +138,16 @@ func (e *DeviceError) Error() string {
 	return fmt.Sprintf("rank %d (%s): %s reports %s: %s", e.Rank, e.Node, e.Device, e.Event, cure)
 }
 
-// event takes an asynchronous event of the device, on the device's goroutine, and
+// event takes an asynchronous event of a device, on the device's goroutine, and
 // does not wait. A port that is down is kept in mind only: links flap, and retries
 // may outlast that.
-func (r *Ring) event(e verbs.AsyncEvent) {
-	r.mishaps.note(e, time.Now())
+func (r *Ring) event(device string, e verbs.AsyncEvent) {
+	r.mishaps.note(device, e, time.Now())
 	level := trace.Debug
 	if e.Type.Bad() {
 		level = trace.Warn
 	}
-	level(trace.Ring, "device event", slog.String("device", r.mishaps.deviceName()), slog.String("event", e.String()))
+	level(trace.Ring, "device event", slog.String("device", device), slog.String("event", e.String()))
 	switch e.Type {
 	case verbs.EventDeviceFatal:
 	case verbs.EventQPFatal, verbs.EventCQErr:
@@ -155,6 +157,6 @@ func (r *Ring) event(e verbs.AsyncEvent) {
 	default:
 		return
 	}
-	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: r.mishaps.deviceName(), Event: e}
+	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: device, Event: e}
 	r.mishaps.failing.Go(func() { r.Fail(err) })
 }

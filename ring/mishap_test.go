@@ -11,12 +11,12 @@ import (
 
 func TestMishaps(t *testing.T) {
 	var m mishaps
-	m.begin("ibv:rxe0")
 	now := time.Now()
-	tell := func(e verbs.AsyncEvent, ago time.Duration) { m.note(e, now.Add(-ago)) }
+	tell := func(e verbs.AsyncEvent, ago time.Duration) { m.note("ibv:rxe0", e, now.Add(-ago)) }
+	here := func(device string) bool { return device == "ibv:rxe0" }
 	want := func(when, text string) {
 		t.Helper()
-		if got := m.text(now); got != text {
+		if got := m.text(now, here); got != text {
 			t.Errorf("%s: %q: expected %q", when, got, text)
 		}
 	}
@@ -28,6 +28,12 @@ func TestMishaps(t *testing.T) {
 	}
 	tell(verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, 1200*time.Millisecond)
 	want("a port down", "port 1 of ibv:rxe0 went down 1.2 s before (port error)")
+	m.note("soft:lo", verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, now)
+	want("a port of another device down, too", "port 1 of ibv:rxe0 went down 1.2 s before (port error)")
+	if f := m.findings("soft:lo", "lo", 3, now); len(f) != 1 || !strings.Contains(f[0].Text, "port 1 of soft:lo went down") {
+		t.Errorf("%+v: expected what happened to soft:lo alone", f)
+	}
+	m.note("soft:lo", verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 1}, now)
 	tell(verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 2}, 0)
 	want("another is up", "port 1 of ibv:rxe0 went down 1.2 s before (port error)")
 	if err := m.behind(verbs.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) || !strings.HasPrefix(textOf(err), "timed out; port 1 of ibv:rxe0 went down") {
@@ -39,7 +45,7 @@ func TestMishaps(t *testing.T) {
 	tell(verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, time.Second)
 	want("both", "ibv:rxe0 reported of queue pair 0x000011 2.0 s before: local access violation work queue error; "+
 		"port 1 of ibv:rxe0 went down 1.0 s before (port error)")
-	if f := m.findings("eth0", 3, now); len(f) != 2 || f[0].Attribute != "port_state" || f[0].Rank != 3 || !strings.Contains(f[0].Fix, "eth0") {
+	if f := m.findings("ibv:rxe0", "eth0", 3, now); len(f) != 2 || f[0].Attribute != "port_state" || f[0].Rank != 3 || !strings.Contains(f[0].Fix, "eth0") {
 		t.Errorf("%+v: expected the port first", f)
 	}
 	m.reset()
@@ -50,8 +56,8 @@ func TestMishaps(t *testing.T) {
 	if len(m.list) != mostMishaps {
 		t.Errorf("%d are kept: expected %d", len(m.list), mostMishaps)
 	}
-	m.begin("ibv:rxe1")
-	want("another device", "")
+	m.begin()
+	want("opened again", "")
 }
 
 // A port that goes down fails nothing by itself, and is named first when

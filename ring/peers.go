@@ -45,6 +45,11 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 	return out, nil
 }
 
+// eventsOn says what was reported of the device of an edge, which may be gone.
+func (r *Ring) eventsOn(e *Edge) string {
+	return r.mishaps.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
+}
+
 func (r *Ring) nodeName(rank int) string {
 	return fmt.Sprintf("rank %d (%s)", rank, r.nodes[rank])
 }
@@ -94,7 +99,8 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 	}
 	side, _, _ := ParseWRID(wc.ID)
 	var peer int
-	switch e := r.Edge(side); {
+	e := r.Edge(side)
+	switch {
 	case side == Left || side == Right:
 		peer = r.neighbour(side)
 	case e != nil:
@@ -103,6 +109,6 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
 	return &CompletionError{
-		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.mishaps.text(time.Now()),
+		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.eventsOn(e),
 	}
 }

@@ -149,7 +149,7 @@ func (p *pinger) run(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := p.r.cq.Poll(nil) // sends the ACKs that are owed
+	_, err := p.r.poll(nil) // sends the ACKs that are owed
 	return err
 }
 

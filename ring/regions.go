@@ -22,15 +22,13 @@ type Region struct {
 // they could not tell a key of it from a wrong one. A second region of one name
 // replaces the first. The region stays the caller's, who takes it out before it
 // is closed.
-func (r *Ring) AddRegion(name string, mr verbs.MR) {
+func (r *Ring) AddRegion(name string, g *Registration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.regions == nil {
-		r.regions = make(map[string]Region)
+		r.regions = make(map[string]*Registration)
 	}
-	r.regions[name] = Region{
-		Name: name, Addr: mr.Addr(), Length: mr.Length(), LKey: mr.LKey(), RKey: mr.RKey(), Access: mr.Access(), Flags: accessFlags(mr.Access()),
-	}
+	r.regions[name] = g
 }
 
 // RemoveRegion takes a region out again.
@@ -40,11 +38,18 @@ func (r *Ring) RemoveRegion(name string) {
 	delete(r.regions, name)
 }
 
-// regionList returns the regions by name. It needs mu.
-func (r *Ring) regionList() []Region {
+// RegionOn returns a registration as a device has it.
+func (g *Registration) RegionOn(d *Device, name string) Region {
+	return Region{
+		Name: name, Addr: g.addr, Length: g.length, LKey: g.LKey(d), RKey: g.RKey(d), Access: g.access, Flags: accessFlags(g.access),
+	}
+}
+
+// regionList returns the regions by name, with the keys of a device. It needs mu.
+func (r *Ring) regionList(d *Device) []Region {
 	list := make([]Region, 0, len(r.regions))
-	for _, g := range r.regions {
-		list = append(list, g)
+	for name, g := range r.regions {
+		list = append(list, g.RegionOn(d, name))
 	}
 	slices.SortFunc(list, func(a, b Region) int { return cmp.Compare(a.Name, b.Name) })
 	return list

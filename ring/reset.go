@@ -27,7 +27,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 		var wc [64]verbs.Completion
 		for n := len(wc); n > 0; {
 			var err error
-			if n, err = r.cq.Poll(wc[:]); err != nil {
+			if n, err = r.poll(wc[:]); err != nil {
 				return err
 			}
 		}

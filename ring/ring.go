@@ -15,7 +15,6 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
 )
 
 // ErrUsage is wrapped by errors that a change of the command line or of the
@@ -45,11 +44,14 @@ type Ring struct {
 	life    context.Context // ends with Close, and running steps with it
 	endLife context.CancelFunc
 	crowd   *crowd
-	mishaps mishaps // of the device
+	mishaps mishaps // of the devices
 	turn    turn    // had by who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
 	moved  atomic.Uint64 // polls that found completions
+
+	registered registered
+	polled     int // index in devices: the one that was polled last, by who has the turn
 
 	mu        sync.Mutex // guards the following, and the queue pairs' life
 	state     State      // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -59,26 +61,21 @@ type Ring struct {
 	met       bool          // the neighbours were found
 	exchanged bool          // since Init
 	spoilt    error         // what a failed ping left behind keeps operations from running
-	regions   map[string]Region
+	regions   map[string]*Registration
 	seen      map[Side]*End // the peers' ends as they last said
 
 	// Made by Open, released by Close.
-	addrs     []netip.AddrPort
-	local     netip.Addr
-	deviceWhy string
-	control   *bootstrap.Control
-	context   verbs.Context
-	device    verbs.DeviceAttr
-	port      path.Port
-	gid       path.Choice
-	pd        verbs.PD
-	channel   verbs.CompChannel
-	cq        verbs.CQ
-	edges     [2]*Edge         // guarded by mu where Fail and Close may meet
-	mesh      []*Edge          // by side from FirstMesh on; the same
-	meshes    map[string]*mesh // by purpose; guarded by mu
-	remote    [2]offer         // by Exchange
-	pings     uint64           // calls of Ping, the sequence of its messages
+	addrs   []netip.AddrPort
+	local   netip.Addr
+	control *bootstrap.Control
+	// Changed by who has the turn, under mu: who has either may look.
+	devices []*Device
+	ways    [2]way
+	edges   [2]*Edge         // guarded by mu where Fail and Close may meet
+	mesh    []*Edge          // by side from FirstMesh on; the same
+	meshes  map[string]*mesh // by purpose; guarded by mu
+	remote  [2]offer         // by Exchange
+	pings   uint64           // calls of Ping, the sequence of its messages
 
 	// Completions that came an operation too soon. They belong to who runs the
 	// operation.
@@ -166,23 +163,6 @@ func (r *Ring) Edge(s Side) *Edge {
 	return nil
 }
 
-// Context returns the open device, after Open.
-func (r *Ring) Context() verbs.Context { return r.context }
-
-// PD returns the protection domain of both edges, after Open.
-func (r *Ring) PD() verbs.PD { return r.pd }
-
-// CQ returns the completion queue of both edges, after Open.
-func (r *Ring) CQ() verbs.CQ { return r.cq }
-
-// Channel returns the CQ's completion channel, after Open.
-func (r *Ring) Channel() verbs.CompChannel { return r.channel }
-
-// NewWaiter returns a waiter on the CQ, of the policy in Options.
-func (r *Ring) NewWaiter() verbs.Waiter {
-	return verbs.Waiter{CQ: r.cq, Channel: r.channel, Policy: r.opts.Wait}
-}
-
 // Begin starts an operation over the queue pairs: it waits until the pings that
 // neighbours asked this rank to answer are done, at most for Options.Timeout, and
 // has completions that the last operation deferred come first. Only who runs the
@@ -218,7 +198,7 @@ func (r *Ring) recall() {
 // Nothing is reposted before it has been polled again.
 func (r *Ring) Defer(wc verbs.Completion) { r.deferred = append(r.deferred, wc) }
 
-// Poll polls the CQ, and lets the control ring know that something moves: while
+// Poll polls the devices, and lets the control ring know that something moves: while
 // it does, a silent TCP connection is no reason to give up a neighbour.
 func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 	if len(r.early) > 0 {
@@ -226,9 +206,8 @@ func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 		r.early = r.early[:copy(r.early, r.early[n:])]
 		return n, nil
 	}
-	n, err := r.cq.Poll(wc)
+	n, err := r.poll(wc)
 	if n > 0 {
-		r.noted(wc[:n])
 		r.moved.Add(1)
 	}
 	return n, err
@@ -238,16 +217,8 @@ func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
 // they wait for now, not when somebody polls again.
 func (r *Ring) End() error {
 	defer r.turn.give(operating)
-	_, err := r.cq.Poll(nil)
+	_, err := r.poll(nil)
 	return err
-}
-
-// Counters returns the counters of the device's port.
-func (r *Ring) Counters() ([]verbs.Counter, error) {
-	if r.context == nil {
-		return nil, &StepError{Step: "counters", State: r.State(), Missing: "open"}
-	}
-	return r.context.Counters(r.opts.Port)
 }
 
 // Failed reports whether the ring failed, here or at any rank. It is one atomic
@@ -400,27 +371,18 @@ func (r *Ring) Close() error {
 func (r *Ring) release(to State) error {
 	r.mu.Lock()
 	r.state = to
-	edges, cq, channel, pd, device, control := r.edges, r.cq, r.channel, r.pd, r.context, r.control
-	r.edges, r.cq, r.channel, r.pd, r.context = [2]*Edge{}, nil, nil, nil, nil
+	edges, devices, control := r.edges, r.devices, r.control
+	r.edges, r.devices, r.ways = [2]*Edge{}, nil, [2]way{}
 	r.exchanged, r.met = false, false
 	if to == StateNew {
 		r.control = nil
 	}
 	r.mu.Unlock()
 	errs := []error{r.dropMesh(), closeAll(edges[:])}
-	if cq != nil {
-		errs = append(errs, cq.Close())
+	for _, d := range devices {
+		errs = append(errs, d.close())
 	}
-	if channel != nil {
-		errs = append(errs, channel.Close())
-	}
-	if pd != nil {
-		errs = append(errs, pd.Close())
-	}
-	if device != nil {
-		errs = append(errs, device.Close())
-		r.mishaps.failing.Wait() // there are no more events
-	}
+	r.mishaps.failing.Wait() // there are no more events
 	if control != nil {
 		errs = append(errs, control.Close())
 	}

@@ -306,7 +306,7 @@ func TestGatherOverTheRing(t *testing.T) {
 		}
 		return err
 	}))
-	if c, err := world[0].Counters(); err != nil || len(c) == 0 {
+	if c, err := world[0].Devices()[0].Counters(); err != nil || len(c) == 0 {
 		t.Errorf("counters: %v, %v", c, err)
 	}
 }

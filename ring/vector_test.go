@@ -51,8 +51,9 @@ func TestVector(t *testing.T) {
 			verbs.AHAttr{IsGlobal: false, DLID: 8, SL: 2, PortNum: 1},
 		},
 	} {
-		r := &Ring{port: port(c.link), gid: path.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}, opts: Options{SL: 2, TrafficClass: 104}}
-		if got, err := r.vector(&Edge{Remote: c.remote}, c.given); err != nil || got != c.want {
+		r := &Ring{opts: Options{SL: 2, TrafficClass: 104}}
+		d := &Device{Port: port(c.link), GID: path.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}}
+		if got, err := r.vector(&Edge{Remote: c.remote, device: d}, c.given); err != nil || got != c.want {
 			t.Errorf("%s:\n%+v, %v: expected\n%+v", name, got, err, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"time"
@@ -28,9 +29,9 @@ func (p WaitPolicy) String() string {
 }
 
 const (
-	// maxSpins: the most empty polls before the first yield. A poll of soft is a
+	// defaultSpins: the most empty polls before the first yield. A poll of soft is a
 	// system call of 0.4 us, so this is some 25 us, about what a wake-up costs.
-	maxSpins = 64
+	defaultSpins = 64
 	// crowdedYield: a sched_yield takes 0.3 us if nobody else wants the CPU.
 	// One that took this long let somebody run.
 	crowdedYield = 3 * time.Microsecond
@@ -46,16 +47,36 @@ const (
 	waitBlock = 10 * time.Millisecond
 )
 
+// Spinner is a Context whose queues are polled so quickly that a Waiter may do so
+// more often before it gives the CPU away.
+type Spinner interface {
+	// Spins is the most empty polls before the first yield.
+	Spins() int
+}
+
+// Spins returns how many empty polls of a device's queue may come before the first
+// yield.
+func Spins(c Context) int {
+	if s, ok := c.(Spinner); ok {
+		return s.Spins()
+	}
+	return defaultSpins
+}
+
 // Waiter waits between polls of one completion queue. Use: poll; if there was
 // something, Reset; else Wait and poll again. It belongs to one goroutine.
 //
-// CQ must have been created with Channel.
+// CQ must have been created with Channel. Without a channel it sleeps where it
+// would block: for several queues.
 type Waiter struct {
 	CQ      CQ
 	Channel CompChannel
 	Policy  WaitPolicy
-	idle    int // Waits since Reset
-	yields  int // of them, those that yielded to other processes
+	// MaxSpins is the most empty polls before the first yield; 0 means what suits
+	// a queue whose poll is a system call (Spins).
+	MaxSpins int
+	idle     int // Waits since Reset
+	yields   int // of them, those that yielded to other processes
 	// spins is how many polls come before the first yield: fewer each time that
 	// a yield shows that ranks outnumber CPUs, where a spin only keeps the rank
 	// that is waited for from running; more each time that it does not.
@@ -109,6 +130,6 @@ func (w *Waiter) yield() {
 	if time.Since(begun) > crowdedYield {
 		w.spins /= 2
 	} else {
-		w.spins = min(w.spins+1, maxSpins)
+		w.spins = min(w.spins+1, cmp.Or(w.MaxSpins, defaultSpins))
 	}
 }

@@ -1,0 +1,221 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+	"ringcli/verbs/path"
+)
+
+// MaxDevices is how many devices a ring uses at most: shared memory, and one for
+// the network; one more, so that an edge can move before the old one is left.
+const MaxDevices = 3
+
+// Device is an open device, with what all edges on it share.
+type Device struct {
+	Name    string
+	Why     string // it was taken among others
+	Index   int    // below MaxDevices: keys of memory are kept by it
+	Context verbs.Context
+	Attr    verbs.DeviceAttr
+	Port    path.Port
+	GID     path.Choice // of the port's table, and why the others were not taken
+	PD      verbs.PD
+	CQ      verbs.CQ
+	Channel verbs.CompChannel // of CQ
+}
+
+// Provider is the part of the name before the colon.
+func (d *Device) Provider() string {
+	provider, _, _ := strings.Cut(d.Name, ":")
+	return provider
+}
+
+// Counters returns the counters of the device's port.
+func (d *Device) Counters() ([]verbs.Counter, error) { return d.Context.Counters(d.Port.Num) }
+
+// alloc returns zeroed memory of the kind that the device likes best.
+func (d *Device) alloc(length uint64) (verbs.Memory, error) {
+	if a, ok := d.Context.(verbs.Allocator); ok {
+		return a.AllocMemory(length)
+	}
+	return memory.Alloc(length)
+}
+
+// readsInFlight bounds the READs in flight to what both ends can do; a device that
+// does not say leaves it to the peer.
+func (d *Device) readsInFlight(peer int) int {
+	n := min(maxRDAtomic, peer)
+	if own := d.Attr.MaxQPInitRDAtomic; own > 0 {
+		n = min(n, own)
+	}
+	return n
+}
+
+// readsAnswered is how many READs the device answers at once.
+func (d *Device) readsAnswered() int { return min(maxRDAtomic, d.Attr.MaxQPRDAtomic) }
+
+// close releases everything that openDevice made, in reverse order.
+func (d *Device) close() error {
+	var errs []error
+	if d.CQ != nil {
+		errs = append(errs, d.CQ.Close())
+	}
+	if d.Channel != nil {
+		errs = append(errs, d.Channel.Close())
+	}
+	if d.PD != nil {
+		errs = append(errs, d.PD.Close())
+	}
+	return errors.Join(append(errs, d.Context.Close())...)
+}
+
+// openDevice opens a device for the edges to some ranks, and makes what they
+// share. The memory that is registered with the ring is registered there, too.
+func (r *Ring) openDevice(device verbs.Device, why string, peers []int) (d *Device, err error) {
+	d = &Device{Name: device.Name(), Why: why}
+	d.Context, err = device.Open(verbs.OpenOptions{
+		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { r.event(d.Name, e) },
+	})
+	if err != nil {
+		return nil, usageIf(fmt.Errorf("open %s with address %s: %w", d.Name, r.local, err), verbs.ErrInvalid)
+	}
+	if err = r.equip(d, peers); err == nil {
+		err = r.include(d)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.String("address", r.local.String()),
+		slog.String("gid", d.GID.Entry.GID.String()), slog.Int("gid_index", d.GID.Entry.Index), slog.String("gid_why", d.GID.Reason),
+		slog.String("mtu", d.Port.Attr.ActiveMTU.String()))
+	for _, x := range d.GID.Rejected {
+		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
+	}
+	if d.Attr.VendorID == rxeVendor && *r.opts.RetryCnt == 7 {
+		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
+			slog.String("device", d.Name))
+	}
+	return d, nil
+}
+
+// equip asks an open device what it is, and makes the objects on it.
+func (r *Ring) equip(d *Device, peers []int) (err error) {
+	if d.Attr, err = d.Context.QueryDevice(); err != nil {
+		return err
+	}
+	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
+		return err
+	}
+	if d.Port, err = path.QueryPort(d.Context, r.opts.Port); err != nil {
+		return usageIf(err, verbs.ErrInvalid)
+	}
+	want := path.Want{Index: r.opts.GIDIndex, Local: r.local}
+	for _, peer := range peers {
+		if peer != r.rank {
+			want.Peers = append(want.Peers, r.addrs[peer].Addr())
+		}
+	}
+	if d.GID, err = d.Port.Choose(want); err != nil {
+		return usageIf(err, verbs.ErrInvalid)
+	}
+	if d.PD, err = d.Context.AllocPD(); err != nil {
+		return err
+	}
+	if d.Channel, err = d.Context.CreateCompChannel(); err != nil {
+		return err
+	}
+	d.CQ, err = d.Context.CreateCQ(completions(len(r.nodes)), d.Channel)
+	return err
+}
+
+// rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).
+const rxeVendor = 0xffffff
+
+// completions is the capacity of the completion queue of a rank of a ring of n: for
+// all requests on its two edges and on those of a mesh.
+func completions(n int) int { return 2*(sendDepth+recvDepth) + meshMost(n)*(meshSend+meshRecv) }
+
+// enough tells whether a device can do what the edges of a rank of a ring of n
+// need. A limit of 0 is one that the device does not tell.
+func enough(name string, d verbs.DeviceAttr, n int) error {
+	edges := 2 + meshMost(n)
+	for _, l := range []struct {
+		attribute string
+		has, need int
+	}{
+		{"max_qp", d.MaxQP, edges}, {"max_qp_wr", d.MaxQPWR, max(sendDepth, recvDepth)}, {"max_cqe", d.MaxCQE, completions(n)},
+		{"max_sge", d.MaxSGE, sendSGEs}, {"max_mr", d.MaxMR, 2 * edges},
+	} {
+		if l.has > 0 && l.has < l.need {
+			return bootstrap.Usagef("%s has %s %d: a ring of %d needs at least %d: use another --device", name, l.attribute, l.has, n, l.need)
+		}
+	}
+	return nil
+}
+
+// Devices returns the devices that the edges use, after Open.
+func (r *Ring) Devices() []*Device {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.devices)
+}
+
+// DeviceTo returns the device that the edge at a side uses, or will use, and why,
+// after Open; nil before, and for an edge that is not there.
+func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if side == Left || side == Right {
+		return r.ways[side].device, r.ways[side].why
+	}
+	if e := r.Edge(side); e != nil {
+		return e.device, e.device.Why
+	}
+	return nil, ""
+}
+
+// way is the device to a neighbour, and why that one.
+type way struct {
+	device *Device
+	why    string
+}
+
+// poll polls the devices in turn, and notes what completed. An empty wc makes
+// progress on all of them. Only who has the turn polls.
+func (r *Ring) poll(wc []verbs.Completion) (n int, err error) {
+	for range r.devices {
+		r.polled = (r.polled + 1) % len(r.devices) // the one that is busy does not keep the others waiting
+		d := r.devices[r.polled]
+		got, err := d.CQ.Poll(wc[n:])
+		r.noted(wc[n : n+got])
+		n += got
+		if err != nil || n > 0 && n == len(wc) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// NewWaiter returns a waiter on the CQ, of the policy in Options. With several
+// devices there is no one channel to block on, and it sleeps instead.
+func (r *Ring) NewWaiter() verbs.Waiter {
+	w := verbs.Waiter{Policy: r.opts.Wait}
+	if len(r.devices) == 1 {
+		w.CQ, w.Channel = r.devices[0].CQ, r.devices[0].Channel
+	}
+	for i, d := range r.devices {
+		spins := verbs.Spins(d.Context)
+		if i == 0 || spins < w.MaxSpins {
+			w.MaxSpins = spins
+		}
+	}
+	return w
+}

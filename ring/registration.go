@@ -1,0 +1,178 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// Registration is memory that is registered on every device of the ring, those
+// that it opens later, too: each device has keys of its own for it.
+type Registration struct {
+	r            *Ring
+	addr, length uint64
+	access       verbs.Access
+	mrs          [MaxDevices]verbs.MR      // guarded by the ring's registered.mu
+	keys         [MaxDevices]atomic.Uint64 // lkey, rkey: of mrs, to be read at any time
+}
+
+// registered are the ring's registrations. Its mutex is held while a device comes
+// or goes, too, so that each registration is on each device; it is taken before
+// the ring's mu.
+type registered struct {
+	mu   sync.Mutex
+	list []*Registration // guarded by mu
+}
+
+// RegisterMemory registers length bytes at addr, which must stay mapped until the
+// registration is closed, on every device of the ring.
+func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Registration, error) {
+	g := &Registration{r: r, addr: addr, length: length, access: access}
+	r.registered.mu.Lock()
+	defer r.registered.mu.Unlock()
+	devices := r.Devices()
+	if len(devices) == 0 {
+		return nil, &StepError{Step: "register memory", State: r.State(), Missing: "open"}
+	}
+	for _, d := range devices {
+		if err := g.add(d); err != nil {
+			return nil, errors.Join(err, g.close())
+		}
+	}
+	r.registered.list = append(r.registered.list, g)
+	return g, nil
+}
+
+// add registers the memory on a device.
+func (g *Registration) add(d *Device) error {
+	mr, err := d.PD.RegMR(g.addr, g.length, g.access)
+	if err != nil {
+		return fmt.Errorf("register %d bytes at %#x on %s: %w", g.length, g.addr, d.Name, err)
+	}
+	g.mrs[d.Index] = mr
+	g.keys[d.Index].Store(uint64(mr.LKey())<<32 | uint64(mr.RKey()))
+	return nil
+}
+
+// remove deregisters the memory on a device.
+func (g *Registration) remove(device int) error {
+	mr := g.mrs[device]
+	if mr == nil {
+		return nil
+	}
+	g.mrs[device] = nil
+	g.keys[device].Store(0)
+	return mr.Close()
+}
+
+func (g *Registration) close() error {
+	var errs []error
+	for i := range g.mrs {
+		errs = append(errs, g.remove(i))
+	}
+	return errors.Join(errs...)
+}
+
+// Close deregisters the memory on all devices: when it returns the keys are dead.
+// Closing twice is harmless.
+func (g *Registration) Close() error {
+	all := &g.r.registered
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.list = slices.DeleteFunc(all.list, func(other *Registration) bool { return other == g })
+	if err := g.close(); err != nil {
+		return fmt.Errorf("deregister %d bytes at %#x: %w", g.length, g.addr, err)
+	}
+	return nil
+}
+
+// Addr returns the address of the first byte.
+func (g *Registration) Addr() uint64 { return g.addr }
+
+// Length returns the number of bytes.
+func (g *Registration) Length() uint64 { return g.length }
+
+// Access returns what is allowed.
+func (g *Registration) Access() verbs.Access { return g.access }
+
+// LKey returns the key for requests of this rank on a device.
+func (g *Registration) LKey(d *Device) uint32 { return uint32(g.keys[d.Index].Load() >> 32) }
+
+// RKey returns the key for requests that a peer makes to a device.
+func (g *Registration) RKey(d *Device) uint32 { return uint32(g.keys[d.Index].Load()) }
+
+// Keys are those of a registration by device, copied for hot paths. They hold for
+// as long as the ring opens no further device.
+type Keys [MaxDevices]struct{ LKey, RKey uint32 }
+
+// Keys returns all keys.
+func (g *Registration) Keys() (k Keys) {
+	for i := range k {
+		both := g.keys[i].Load()
+		k[i].LKey, k[i].RKey = uint32(both>>32), uint32(both)
+	}
+	return k
+}
+
+// LKey returns the key for requests on an edge.
+func (k *Keys) LKey(e *Edge) uint32 { return k[e.device.Index].LKey }
+
+// RKey returns the key for an edge's peer.
+func (k *Keys) RKey(e *Edge) uint32 { return k[e.device.Index].RKey }
+
+// AllocMemory returns zeroed memory of the best kind for the ring's devices: such
+// that peers on this host can map, where one of them is shared memory.
+func (r *Ring) AllocMemory(length uint64) (verbs.Memory, error) {
+	for _, d := range r.Devices() {
+		if _, ok := d.Context.(verbs.Allocator); ok {
+			return d.alloc(length)
+		}
+	}
+	return memory.Alloc(length)
+}
+
+// include makes a device one of the ring's.
+func (r *Ring) include(d *Device) error {
+	r.registered.mu.Lock()
+	defer r.registered.mu.Unlock()
+	taken := func(i int) bool {
+		return slices.ContainsFunc(r.devices, func(other *Device) bool { return other.Index == i })
+	}
+	for taken(d.Index) {
+		d.Index++
+	}
+	if d.Index >= MaxDevices {
+		return fmt.Errorf("%s would be device %d of this ring: expected %d at most", d.Name, d.Index+1, MaxDevices)
+	}
+	for i, g := range r.registered.list {
+		if err := g.add(d); err != nil {
+			for _, g := range r.registered.list[:i] {
+				err = errors.Join(err, g.remove(d.Index))
+			}
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.devices = append(r.devices, d)
+	return nil
+}
+
+// exclude closes a device that no edge uses any more.
+func (r *Ring) exclude(d *Device) error {
+	r.registered.mu.Lock()
+	defer r.registered.mu.Unlock()
+	r.mu.Lock()
+	r.devices = slices.DeleteFunc(slices.Clone(r.devices), func(other *Device) bool { return other == d })
+	r.mu.Unlock()
+	var errs []error
+	for _, g := range r.registered.list {
+		errs = append(errs, g.remove(d.Index))
+	}
+	return errors.Join(append(errs, d.close())...)
+}
