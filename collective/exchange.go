@@ -26,7 +26,7 @@ type exchange struct {
 	processed int // segments received and worked
 
 	memory   uint64 // of the partial results
-	lkey     uint32
+	keys     ring.Keys // of memory
 	stride   uint64   // bytes of one group's
 	areaBase []uint64 // where in that each area begins
 }
@@ -81,7 +81,7 @@ func (x *exchange) start(ctx context.Context, c call, in, out vector, r *role) e
 	if err != nil {
 		return err
 	}
-	x.memory, x.lkey = staging.addr, staging.lkey
+	x.memory, x.keys = staging.addr, staging.reg.Keys()
 	return nil
 }
 
@@ -103,16 +103,17 @@ func (x *exchange) done() bool {
 	return true
 }
 
-// addr returns where the piece of a move lies, whose first element is from.
-func (x *exchange) addr(p place, area, g int, m *move, piece, from int) (addr uint64, lkey uint32) {
+// addr returns where the piece of a move lies, whose first element is from, and the
+// keys of that memory.
+func (x *exchange) addr(p place, area, g int, m *move, piece, from int) (addr uint64, keys *ring.Keys) {
 	switch p {
 	case placeInput:
-		return x.in.base + uint64(from*x.size), x.in.lkey
+		return x.in.base + uint64(from*x.size), &x.in.keys
 	case placeOutput:
-		return x.out.base + uint64(from*x.size), x.out.lkey
+		return x.out.base + uint64(from*x.size), &x.out.keys
 	}
 	offset := x.areaBase[area] + uint64(x.offset(x.areas[area], m.lo, piece, from)*x.size)
-	return x.memory + uint64(g%x.depth)*x.stride + offset, x.lkey
+	return x.memory + uint64(g%x.depth)*x.stride + offset, &x.keys
 }
 
 // post sends what may be sent now.
@@ -151,11 +152,11 @@ func (x *exchange) post() (posted bool, err error) {
 func (x *exchange) send(g int, q *group, m *move, l *link) error {
 	from, to := x.piece(m.lo, m.hi, g, q.posted)
 	n := (to - from) * x.size
-	addr, lkey := x.addr(m.from, m.area, g, m, q.posted, from)
+	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
 	h := x.header(kindSlot, l.stream.posted, n)
 	h.Addr = l.taken
 	l.stream.flights[l.stream.posted%len(l.stream.flights)] = flight{trace.Now(), g, n}
-	if err := l.fill(&h, addr, n, lkey); err != nil {
+	if err := l.fill(&h, addr, n, keys.LKey(l.edge)); err != nil {
 		return err
 	}
 	l.told = l.taken
