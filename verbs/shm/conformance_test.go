@@ -3,14 +3,10 @@ package shm_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"ringcli/verbs"
 	_ "ringcli/verbs/shm"
 	"ringcli/verbs/verbstest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open opens shm:0 or fails the test.
 func open(t testing.TB) verbs.Context {

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -74,34 +75,69 @@ func (p *placer) scatter(src []byte) {
 	}
 }
 
-// borrow copies n bytes that the peer lends, out of its arena or at an address of
-// its process; false if they are not there.
-func (q *qp) borrow(to placer, kind uint8, src []byte, addr uint64, n int) bool {
-	if kind == inArena {
-		return guarded(&to, src)
+// borrow copies n bytes that the peer lends, out of its arena (src) or at an
+// address of its process. It takes the claim of slot number number for that, and
+// leaves it as next, or open if it has not copied.
+func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind uint8, src []byte, addr uint64, n int) loan {
+	if !atomic.CompareAndSwapUint32(word, claim(number, open), claim(number, copying)) {
+		return takenBack
 	}
-	for n > 0 {
+	var err error
+	if kind == inArena {
+		err = guarded(&to, src)
+	}
+	for kind == inProcess && n > 0 && err == nil {
 		dst := to.next(n)
-		if len(dst) == 0 || q.link.peer.ReadMemory(dst, addr) != nil {
-			return false
+		if len(dst) == 0 {
+			break
 		}
+		err = q.link.peer.ReadMemory(dst, addr)
 		addr += uint64(len(dst))
 		n -= len(dst)
 	}
-	return true
+	if err != nil {
+		next = open
+	}
+	if !atomic.CompareAndSwapUint32(word, claim(number, copying), claim(number, next)) {
+		return takenBack
+	}
+	if err == nil {
+		q.doubtful = 0
+		return copied
+	}
+	// The memory of a process that is being killed goes before the process does.
+	if now := clock(); kind == inProcess && q.doubtful == 0 {
+		q.doubtful = now + int64(dying)
+	} else if kind == inArena || !q.link.gone.Load() && now > q.doubtful {
+		return unreadable
+	}
+	return lenderGone
 }
 
+// dying is how long a process may take to end from its first unreadable byte on.
+const dying = 200 * time.Millisecond
+
+// loan is what became of one.
+type loan uint8
+
+const (
+	copied loan = iota
+	takenBack
+	unreadable
+	lenderGone // its process ends, it seems: a timer will notice, as on a wire
+)
+
 // guarded copies out of another process's arena, which a faulty peer may have
-// taken away: false then.
-func guarded(to *placer, src []byte) (ok bool) {
+// taken away.
+func guarded(to *placer, src []byte) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if !ok {
-			_ = recover()
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("copy from a peer's arena: %v", fault)
 		}
 	}()
 	to.scatter(src)
-	return true
+	return nil
 }
 
 // collect takes the answer to a READ: its data, from where the peer says that they
@@ -137,16 +173,17 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 		}
 		src = view[from:][:n]
 	}
-	if !atomic.CompareAndSwapUint32(&s.claim, claim(q.acked, open), claim(q.acked, copying)) {
-		return verbs.RemoteAccessError, false
-	}
-	ok := q.borrow(to, kind, src, data[0]+behind, int(n))
 	next := uint32(done)
 	if n < rest {
 		next = open
 	}
-	if !atomic.CompareAndSwapUint32(&s.claim, claim(q.acked, copying), claim(q.acked, next)) || !ok {
+	mark := w.at
+	switch q.borrow(to, &s.claim, q.acked, next, kind, src, data[0]+behind, int(n)) {
+	case takenBack, unreadable:
 		return verbs.RemoteAccessError, false
+	case lenderGone:
+		w.at = mark
+		return verbs.Success, false
 	}
 	w.moved += n
 	return verbs.Success, next == done

@@ -133,14 +133,21 @@ func (n *neighbour) ask(id uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), mapping)
 	defer cancel()
 	v := view{id: id}
-	if addr, length, err := n.peer.Map(ctx, id, false); err == nil {
-		v.bytes = memory.Bytes(addr, length)
+	addr, length, err := n.peer.Map(ctx, id, false)
+	if errors.Is(err, arena.ErrGone) {
+		return // there never will be one, and timers will notice
 	}
 	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.asked, id)
+	switch {
+	case ctx.Err() != nil:
+		return // a stopped process may go on: whoever needs it asks again
+	case err == nil:
+		v.bytes = memory.Bytes(addr, length)
+	}
 	old := *n.views.Load()
 	list := append(slices.Clone(old[max(0, len(old)-maxViews+1):]), v)
 	n.views.Store(&list)
-	delete(n.asked, id)
-	n.mu.Unlock()
 	n.ctx.own.wake()
 }

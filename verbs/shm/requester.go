@@ -509,41 +509,41 @@ func (q *qp) lookNow() {
 	}
 }
 
-// expire runs the timer of a peer that does not answer, and notes when progress is
-// due.
+// expire runs the timers, and notes when progress is due though nobody wakes us.
 func (q *qp) expire() {
-	if q.sqHead == q.sqTail || q.state != verbs.StateRTS {
-		if q.timer != 0 || q.rnrUntil != 0 {
-			q.timer, q.rnrUntil = 0, 0
-			q.deadline.Store(0)
-		}
-		return
-	}
-	answered := q.answered()
-	switch timeout := verbs.AckTimeout(q.attr.Timeout); {
-	case timeout == 0, answered && q.link != nil:
-		q.timer = 0
-	case q.timer == 0:
-		q.timer, q.looked = clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
-		q.lookNow()
-	default:
-		now := clock()
-		if now < q.timer {
-			break
-		}
-		if answered {
-			q.timer = now + int64(timeout)
-			break
-		}
-		q.failSend(verbs.RetryExceeded)
-		return
+	if q.sqHead != q.sqTail && q.state == verbs.StateRTS {
+		q.giveUp()
+	} else {
+		q.timer, q.rnrUntil = 0, 0
 	}
 	due := q.timer
-	if q.rnrUntil != 0 && (due == 0 || q.rnrUntil < due) {
-		due = q.rnrUntil
+	for _, at := range [...]int64{q.rnrUntil, q.doubtful} {
+		if at != 0 && (due == 0 || at < due) {
+			due = at
+		}
 	}
 	if due != q.deadline.Load() {
 		q.deadline.Store(due)
 		q.ctx.own.wake() // it may sleep for longer
+	}
+}
+
+// giveUp runs the timer of a peer that does not answer.
+func (q *qp) giveUp() {
+	answered := q.answered()
+	timeout := verbs.AckTimeout(q.attr.Timeout)
+	switch {
+	case timeout == 0, answered && q.link != nil:
+		q.timer = 0
+		return
+	case q.timer == 0:
+		q.timer, q.looked = clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
+		q.lookNow()
+		return
+	}
+	if now := clock(); now >= q.timer && answered {
+		q.timer = now + int64(timeout)
+	} else if now >= q.timer {
+		q.failSend(verbs.RetryExceeded)
 	}
 }

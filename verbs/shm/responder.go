@@ -287,25 +287,21 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 	default:
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	lent := s.kind == inArena || s.kind == inProcess
+	to := q.target(s)
+	if s.kind == inArena || s.kind == inProcess {
+		switch q.borrow(to, &shared.claim, q.served, done, s.kind, src, s.data[0], int(n)) {
+		case takenBack, lenderGone:
+			return later
+		case unreadable:
+			return q.refuse(verbs.RemoteOpError, 0)
+		}
+		return executed
+	}
 	// A request that waited for a receive may have been given up meanwhile.
-	claimed := lent || q.stalled == q.served+1
-	if claimed && !atomic.CompareAndSwapUint32(&shared.claim, claim(q.served, open), claim(q.served, copying)) {
+	if q.stalled == q.served+1 && !atomic.CompareAndSwapUint32(&shared.claim, claim(q.served, open), claim(q.served, done)) {
 		return later
 	}
-	ok := true
-	switch to := q.target(s); {
-	case lent:
-		ok = q.borrow(to, s.kind, src, s.data[0], int(n))
-	default:
-		to.scatter(src)
-	}
-	if claimed && !atomic.CompareAndSwapUint32(&shared.claim, claim(q.served, copying), claim(q.served, done)) {
-		return later
-	}
-	if !ok {
-		return q.refuse(verbs.RemoteOpError, 0)
-	}
+	to.scatter(src)
 	return executed
 }
 
