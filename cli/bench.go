@@ -185,6 +185,13 @@ func checkBench(s *Session, call Call, ranksHere int) error {
 	if err := enoughFor("bench", "-b", sizes[0], o.typ); err != nil {
 		return err
 	}
+	if list, err := s.ways(call); err != nil {
+		return err
+	} else if len(list) == 1 {
+		if err := list[0].check("bench " + o.op.String()); err != nil {
+			return err
+		}
+	}
 	return checkMemory(last, o.buffersFor(), ranksHere)
 }
 

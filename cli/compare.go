@@ -37,8 +37,8 @@ type contestant struct {
 // stopped, the error is errStopped.
 func (m *Member) compare(ctx context.Context, s *Session, o operation, list ways) (row CompareRow, err error) {
 	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, way{}.in(o.options))
-	if err != nil {
-		return row, err // the same on all ranks: nothing has been begun
+	if err != nil { // the same on all ranks: nothing has been begun
+		return row, sharedError(ExitUsage, "%w", err)
 	}
 	row.Ways, row.Auto = list, wayOf(plan)
 	field := make([]*contestant, len(list))
@@ -46,7 +46,7 @@ func (m *Member) compare(ctx context.Context, s *Session, o operation, list ways
 		c := &contestant{operation: o, watch: newStopwatch()}
 		c.options = w.in(o.options)
 		if c.plan, err = m.comm.Plan(o.op, o.count, o.typ, o.red, c.options); err != nil {
-			return row, err
+			return row, sharedError(ExitUsage, "%w", err)
 		}
 		field[i] = c
 	}

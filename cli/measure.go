@@ -130,8 +130,8 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 // the error is errStopped.
 func (m *Member) measure(ctx context.Context, s *Session, o operation) (result Measurement, err error) {
 	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
-	if err != nil {
-		return result, err // the same on all ranks: nothing has been begun
+	if err != nil { // the same on all ranks: nothing has been begun
+		return result, sharedError(ExitUsage, "%w", err)
 	}
 	if err := m.agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.ranksHere())); err != nil {
 		return result, err

@@ -180,6 +180,9 @@ func checkOperation(s *Session, call Call, ranksHere int) error {
 	if err != nil {
 		return err
 	}
+	if err := (way{o.options.Algorithm, o.options.Protocol}).check(call.Name); err != nil {
+		return err
+	}
 	return checkMemory(o.bytes(), o.buffersFor(), ranksHere)
 }
 

@@ -43,6 +43,8 @@ func TestBadInput(t *testing.T) {
 		{"unknown op", one("ar --op xor"), []string{`"xor"`, "sum"}},
 		{"unknown protocol", one("ar --protocol pigeon"), []string{`"pigeon"`, "rendezvous-read"}},
 		{"unknown algorithm", one("ar --algorithm star"), []string{`"star"`, "recursive-doubling"}},
+		{"a tree by rendezvous", one("ar --algorithm tree --protocol rendezvous-read"), []string{"all-reduce: tree by rendezvous-read", "expected eager"}},
+		{"a bench of a tree by rendezvous", words("bench rs -n 2 --algorithm tree --protocol rendezvous"), []string{"bench reduce-scatter: tree by rendezvous-write", "expected eager"}},
 		{"unknown algorithm of connect", words("local -n 2 --algorithm star"), []string{`"star"`, "inbox"}},
 		{"unknown algorithm of a bench", words("bench ar -n 2 --algorithm ring,star"), []string{`"star"`, "recursive-doubling (rd, doubling)"}},
 		{"tune in no time", words("tune -n 2 --budget 1ms"), []string{"--budget 1ms", "1s or more"}},

@@ -52,6 +52,17 @@ func shortWay(algorithm, protocol string) string {
 	return algorithm
 }
 
+// check refuses what no ring has.
+func (w way) check(command string) error {
+	if w.algorithm == collective.AlgorithmAuto {
+		return nil // it is what can do the protocol
+	}
+	if err := (collective.Rule{Algorithm: w.algorithm, Protocol: w.protocol}).Validate(); err != nil {
+		return usageError("%s: %w", command, err)
+	}
+	return nil
+}
+
 // ways are those that are compared, in the order in which they were asked for.
 type ways []way
 
@@ -170,7 +181,7 @@ func (m *Member) possible(s *Session, o operation, list ways) (ways, error) {
 	var last error
 	for _, w := range list {
 		if _, err := m.comm.Plan(o.op, o.count, o.typ, o.red, w.in(o.options)); err != nil {
-			if last = err; s.Out.Format() == render.Table {
+			if last = sharedError(ExitUsage, "%w", err); s.Out.Format() == render.Table {
 				if err := s.Out.Note(render.Faint, "left out: %v", err); err != nil {
 					return nil, err
 				}

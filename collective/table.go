@@ -58,14 +58,15 @@ func (t Table) Validate() error {
 		return bootstrap.Usagef("table: %d rules: expected at most %d", len(t.Rules), maxTableRules)
 	}
 	for i, r := range t.Rules {
-		if err := r.validate(); err != nil {
+		if err := r.Validate(); err != nil {
 			return bootstrap.Usagef("table: rule %d: %v", i+1, err)
 		}
 	}
 	return nil
 }
 
-func (r Rule) validate() error {
+// Validate returns why no call can be as the rule says, or nil.
+func (r Rule) Validate() error {
 	switch {
 	case r.Op > OpAllGather:
 		return fmt.Errorf("op %s: expected %s, %s or %s", r.Op, OpAllReduce, OpReduceScatter, OpAllGather)

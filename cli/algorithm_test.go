@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/collective"
+)
+
+// Every algorithm gives the right result in every operation, on rings that are no
+// power of two, too; JSON and the table name it.
+func TestEveryAlgorithm(t *testing.T) {
+	t.Parallel()
+	var script, want []string
+	for _, op := range tunedOperations {
+		for _, a := range collective.Algorithms()[1:] {
+			script = append(script, fmt.Sprintf("%s --algorithm %s --size 4092 --check --iters 2", op, a))
+			want = append(want, fmt.Sprint(op, " ", a))
+		}
+	}
+	code, stdout, stderr := finish(t, "local", "-n", "3", "--device", "soft:lo", "--output", "json", "-c", strings.Join(script, "; "))
+	var got []string
+	for _, o := range objects(t, stdout) {
+		if o["wrong"] != 0.0 {
+			t.Errorf("%v", o)
+		}
+		got = append(got, fmt.Sprint(o["command"], " ", o["algorithm"]))
+	}
+	if code != ExitOK || strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("exit code %d, ran %v\n%s", code, got, stderr)
+	}
+	code, stdout, _ = finish(t, "local", "-n", "2", "--device", "soft:lo", "--algorithm", "rd", "-c", "show algorithm; ar --size 1K; set algorithm tree; ar --size 1K")
+	for _, row := range []string{"algorithm", "all-reduce     recursive-doubling", "all-reduce     tree"} {
+		if code != ExitOK || !strings.Contains(stdout, "\n"+row+" ") {
+			t.Errorf("exit code %d, no %q in\n%s", code, row, stdout)
+		}
+	}
+}
+
+// A bench compares all algorithms with which auto is marked, and leaves out what a
+// ring of so many ranks has not.
+func TestBenchComparesAlgorithms(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "bench", "ar", "-n", "3", "--device", "soft:lo", "-b", "1K", "-e", "64K", "-f", "64", "--iters", "2", "--algorithm", "all", "--protocol", "all", "--output", "json")
+	ran := map[string]int{}
+	var sum map[string]any
+	for _, o := range objects(t, stdout) {
+		if o["averages"] != nil || o["ahead"] != nil {
+			sum = o
+			continue
+		}
+		ran[fmt.Sprint(o["algorithm"], "/", o["protocol"])]++
+		if o["wrong"] != 0.0 {
+			t.Errorf("%v", o)
+		}
+	}
+	for _, w := range []string{"ring/eager", "ring/rendezvous-write", "ring/rendezvous-read", "recursive-doubling/eager", "tree/eager", "inbox/eager"} {
+		if ran[w] != 2 {
+			t.Errorf("%s ran %d times", w, ran[w])
+		}
+	}
+	if code != ExitOK || sum == nil || ran["tree/rendezvous-read"] > 0 {
+		t.Errorf("exit code %d, %v\n%s", code, ran, stderr)
+	}
+	auto := sum["auto"].([]any)
+	if first := auto[0].(map[string]any); first["algorithm"] != "inbox" || len(auto) != 2 {
+		t.Errorf("auto takes %v", auto)
+	}
+	code, stdout, _ = finish(t, "bench", "rs", "-n", "2", "--device", "soft:lo", "-b", "1K", "-e", "64K", "-f", "64", "--iters", "2", "--algorithm", "ring,tree,inbox")
+	if code != ExitOK || !strings.Contains(stdout, "\n#        ring                    tree                    inbox\n") {
+		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+}
+
+// Ranks that ask for different algorithms are told both.
+func TestDisagreementAboutTheAlgorithm(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 2)
+	var ranks []*process
+	for rank, a := range []string{"ring", "tree"} {
+		ranks = append(ranks, launch(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--device", "soft:lo", "--timeout", "20s",
+			"-c", "all-reduce --size 4K --algorithm "+a))
+	}
+	for rank, p := range ranks {
+		code, said := p.end(t, time.Minute), reported(p)
+		if code != ExitUsage || !strings.Contains(said, "ring") || !strings.Contains(said, "tree") || !strings.Contains(said, "all ranks must make the same calls") {
+			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
+		}
+	}
+}
