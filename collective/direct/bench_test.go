@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,21 @@ import (
 )
 
 // benchSizes are bytes of the whole vector.
-var benchSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+var benchSizes = sizesOr(8, 64, 512, 4<<10, 32<<10, 64<<10, 256<<10, 1<<20, 4<<20, 16<<20, 64<<20)
+
+// sizesOr returns the sizes that the environment gives, or these.
+func sizesOr(sizes ...int) []int {
+	var given []int
+	for _, text := range strings.FieldsFunc(os.Getenv("DIRECT_SIZES"), func(r rune) bool { return r == ',' }) {
+		if n, err := strconv.Atoi(text); err == nil {
+			given = append(given, n)
+		}
+	}
+	if given == nil {
+		return sizes
+	}
+	return given
+}
 
 // sample is one measurement of a round.
 type sample struct {
@@ -30,7 +45,10 @@ type sample struct {
 // BenchmarkProcesses prints the times of calls between processes, medians of
 // rounds in which everything takes turns: mapped and plain buffers, memcpy of as
 // many bytes, the floor of an all-reduce on two ranks, and how long a line takes
-// from one core to the other.
+// from one core to the other, without which no two runs can be compared. The
+// environment may give DIRECT_ROUNDS, DIRECT_SIZES (bytes, by commas), DIRECT_OPS=1
+// for all operations, DIRECT_STORES for fixed ones, DIRECT_MIN=1 for the least of
+// the rounds, and DIRECT_UNPINNED=1.
 func BenchmarkProcesses(b *testing.B) {
 	for _, n := range []int{2, 3, 4, 8} {
 		b.Run(fmt.Sprint("ranks=", n), func(b *testing.B) {
@@ -47,7 +65,7 @@ func BenchmarkProcesses(b *testing.B) {
 }
 
 func benchProcesses(b *testing.B, n, rounds int) {
-	outputs, errs := spawn(b, "bench", fmt.Sprint(rounds), n, 2*uint64(benchSizes[len(benchSizes)-1]))
+	outputs, errs := spawn(b, "bench", fmt.Sprint(rounds), n, 2*uint64(max(slices.Max(benchSizes), 1<<20)))
 	for _, err := range errs {
 		if err != nil {
 			b.Fatal(err)
@@ -101,7 +119,9 @@ func benchJob(p *process) error {
 	if _, err := fmt.Sscan(p.arg, &rounds); err != nil {
 		return err
 	}
-	pin(p.rank)
+	if os.Getenv("DIRECT_UNPINNED") == "" {
+		pin(p.rank)
+	}
 	half := p.arenaBytes / 2
 	mapped := [2]Buffer{{p.arena, 0, true}, {p.arena + half, 0, true}}
 	plainMemory, err := memory.Alloc(p.arenaBytes)
@@ -122,10 +142,11 @@ func benchJob(p *process) error {
 			fmt.Println(string(text))
 		}
 	}
-	only := os.Getenv("DIRECT_SIZES")
 	if os.Getenv("DIRECT_STORES") != "" {
 		p.team.fixed = true
-		fmt.Sscan(os.Getenv("DIRECT_STORES"), (*uint8)(&p.team.stores))
+		if _, err := fmt.Sscan(os.Getenv("DIRECT_STORES"), (*uint8)(&p.team.stores)); err != nil {
+			return err
+		}
 	}
 	ops := []Operation{AllReduce}
 	if os.Getenv("DIRECT_OPS") != "" {
@@ -133,9 +154,6 @@ func benchJob(p *process) error {
 	}
 	for range rounds {
 		for _, size := range benchSizes {
-			if only != "" && !slices.Contains(strings.Split(only, ","), fmt.Sprint(size)) {
-				continue
-			}
 			times := iterations(size, p.size)
 			report(size, "line-ns", time.Duration(1000*p.probe()), 1)
 			for _, op := range ops {

@@ -34,21 +34,32 @@ func (t *Team) put(p *peer, parity uint32, payload []byte) {
 	case n == 8:
 		l[1] = binary.NativeEndian.Uint64(payload)
 	case n == 4:
-		binary.NativeEndian.PutUint32(l.payload(), binary.NativeEndian.Uint32(payload))
-	case n <= linePayload:
-		copy(l.payload(), payload)
+		l[1] = uint64(binary.NativeEndian.Uint32(payload))
+	case n < linePayload:
+		var word [linePayload]byte
+		copy(word[:], payload)
+		l[1] = binary.NativeEndian.Uint64(word[:])
 	default:
-		l[1] = 0
+		l[1] = written
 		copy(p.outArea[parity], payload)
 	}
 	l.store(t.tag)
 }
 
+// What the word of a line says about a payload that does not fit it.
+const (
+	written  = 0 // it is in the area
+	referred = 1 // its address and its rkey are there
+)
+
 // refer gives a peer a reference to its payload, of more than linePayload bytes,
 // which stays as it is until the peer has read it.
 func (t *Team) refer(p *peer, parity uint32, payload []byte, rkey uint32) {
+	area := p.outArea[parity]
+	binary.NativeEndian.PutUint64(area, memory.Addr(payload))
+	binary.NativeEndian.PutUint64(area[8:], uint64(rkey))
 	l := p.out[parity]
-	l[1], l[2], l[3] = 1, memory.Addr(payload), uint64(rkey)
+	l[1] = referred
 	l.store(t.tag)
 }
 
@@ -71,17 +82,18 @@ func (t *Team) get(p *peer, parity uint32) error {
 	return nil
 }
 
-// payload is what a peer gave in the round.
+// payload is what a peer gave in the round: n bytes.
 func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
-	l := p.in[parity]
+	l, area := p.in[parity], p.inArea[parity]
 	switch {
 	case n <= linePayload:
-		return l.payload()[:n:n], nil
-	case l[1] == 0:
-		return p.inArea[parity][:n:n], nil
+		return memory.AsBytes(l[1:2])[:n:n], nil
+	case l[1] == written:
+		return area[:n:n], nil
 	}
 	t.referred = true
-	local, err := t.mapped(p.rank, uint32(l[3]), l[2], uint64(n))
+	addr, rkey := binary.NativeEndian.Uint64(area), uint32(binary.NativeEndian.Uint64(area[8:]))
+	local, err := t.mapped(p.rank, rkey, addr, uint64(n))
 	if err != nil {
 		t.err = fmt.Errorf("%s: memory of rank %d: %w", t.op, p.rank, err)
 		return nil, t.err

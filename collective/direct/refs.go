@@ -3,14 +3,17 @@ package direct
 import (
 	"fmt"
 	"strings"
+
+	"ringcli/verbs/memory"
 )
 
-// Words of an inbox line in which a rank tells where its memory is.
+// Words of an inbox area in which a rank tells where its memory is.
 const (
-	refFlags  = 1 + iota
+	refFlags  = iota
 	refInput  // address of the input as it is: the vector, or what all-gather sends
 	refOutput // address of the receive buffer of all-reduce
 	refKeys   // the rkeys of both: the input's in the lower half
+	refWords
 
 	flagInput   = 1 // the input can be mapped
 	flagOutput  = 2 // the receive buffer can be mapped
@@ -29,20 +32,21 @@ func (t *Team) exchangeRefs(c *Call) error {
 	}
 	parity := t.open()
 	for k := 1; k < t.ranks; k++ {
-		l := t.at(k).out[parity]
-		l[refFlags], l[refInput], l[refOutput] = flags, c.Send.Addr, c.Recv.Addr
-		l[refKeys] = uint64(c.Send.RKey) | uint64(c.Recv.RKey)<<32
-		l.store(t.tag)
+		p := t.at(k)
+		ref := refOf(p.outArea[parity])
+		ref[refFlags], ref[refInput], ref[refOutput] = flags, c.Send.Addr, c.Recv.Addr
+		ref[refKeys] = uint64(c.Send.RKey) | uint64(c.Recv.RKey)<<32
+		p.out[parity].store(t.tag)
 	}
 	if err := t.gather(parity); err != nil {
 		return err
 	}
 	if t.rank != 0 {
-		t.stores = stores(t.peers[0].in[parity][refFlags] >> storesShift)
+		t.stores = stores(refOf(t.peers[0].inArea[parity])[refFlags] >> storesShift)
 	}
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
-		if err := t.resolve(p, p.in[parity], c.Op); err != nil {
+		if err := t.resolve(p, refOf(p.inArea[parity]), c.Op); err != nil {
 			t.err = fmt.Errorf("%s: memory of rank %d: %w", c.Op, p.rank, err)
 			return t.err
 		}
@@ -51,22 +55,24 @@ func (t *Team) exchangeRefs(c *Call) error {
 	return nil
 }
 
+func refOf(area []byte) []uint64 { return memory.Slice[uint64](memory.Addr(area), refWords) }
+
 // resolve maps what the own rank reads of a peer's memory in this call, and that
 // alone, so that a peer's wrong word is an error and not a fault.
-func (t *Team) resolve(p *peer, l *line, op Operation) error {
+func (t *Team) resolve(p *peer, ref []uint64, op Operation) error {
 	p.input, p.output, p.ready = 0, 0, false
-	inputMapped, outputMapped := l[refFlags]&flagInput != 0, l[refFlags]&flagOutput != 0
-	inputKey, outputKey := uint32(l[refKeys]), uint32(l[refKeys]>>32)
+	inputMapped, outputMapped := ref[refFlags]&flagInput != 0, ref[refFlags]&flagOutput != 0
+	inputKey, outputKey := uint32(ref[refKeys]), uint32(ref[refKeys]>>32)
 	var err error
 	switch {
 	case op == AllGather && inputMapped:
 		p.ready = true
-		p.output, err = t.locate(p, inputKey, l[refInput], 0, p.lo, p.hi)
+		p.output, err = t.locate(p, inputKey, ref[refInput], 0, p.lo, p.hi)
 	case op != AllGather && inputMapped:
-		p.input, err = t.locate(p, inputKey, l[refInput], t.lo, t.lo, t.hi)
+		p.input, err = t.locate(p, inputKey, ref[refInput], t.lo, t.lo, t.hi)
 	}
 	if op == AllReduce && t.resultMapped(outputMapped) && err == nil {
-		p.output, err = t.locate(p, outputKey, l[refOutput], p.lo, p.lo, p.hi)
+		p.output, err = t.locate(p, outputKey, ref[refOutput], p.lo, p.lo, p.hi)
 	}
 	return err
 }

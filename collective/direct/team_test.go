@@ -14,7 +14,7 @@ func counts(r *rand.Rand, size int) int {
 	case 0:
 		return r.IntN(10)
 	case 1:
-		return 56/size - 1 + r.IntN(3)
+		return linePayload/size + r.IntN(60)/size
 	case 2:
 		return (1<<20 + r.IntN(1<<20)) / size
 	case 3, 4:
