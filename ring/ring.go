@@ -322,7 +322,9 @@ func (r *Ring) Gather(ctx context.Context, data []byte) ([][]byte, error) {
 // GatherFor is Gather for a purpose, which all ranks must name alike; Awaited and
 // the errors of a wait name it.
 func (r *Ring) GatherFor(ctx context.Context, purpose string, data []byte) ([][]byte, error) {
-	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) { return c.GatherFor(ctx, purpose, data) })
+	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) {
+		return c.GatherFor(ctx, purpose, data)
+	})
 }
 
 // Broadcast returns rank 0's data on every rank.
