@@ -47,9 +47,10 @@ type chooser struct {
 	trial   stores     // the last that was tried
 	recent  [3]float64 // times of best; the least of them is its time: a call that something held up says nothing
 	samples int
-	level   float64 // the time of best when it was last compared
-	next    time.Duration
-	trials  int // to be made at once
+	level   float64       // the time of best when it was last compared
+	now     time.Duration // when the call before ended
+	next    time.Duration // when to try another
+	trials  int           // to be made at once
 }
 
 // placement is what choosers tell each other.
@@ -60,8 +61,9 @@ type placement struct {
 	latest  stores // the one that was found last
 }
 
-// choose returns the stores for a call of so many bytes that begins now.
-func (c *chooser) choose(now time.Duration, bytes int) stores {
+// choose returns the stores for a call of so many bytes. It reads no clock: the end
+// of the call before is near enough.
+func (c *chooser) choose(bytes int) stores {
 	if c.samples == 0 && c.level == 0 {
 		switch {
 		case c.world.latest == streaming:
@@ -75,7 +77,7 @@ func (c *chooser) choose(now time.Duration, bytes int) stores {
 		c.known, c.trials = c.world.changes, int(allStores)-1
 	}
 	c.present = c.best
-	if c.samples < len(c.recent) || now < c.next && c.trials == 0 {
+	if c.samples < len(c.recent) || c.now < c.next && c.trials == 0 {
 		return c.present
 	}
 	c.trial = (c.trial + 1) % allStores
@@ -89,6 +91,7 @@ func (c *chooser) choose(now time.Duration, bytes int) stores {
 
 // observe takes the time of the call that ends now.
 func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
+	c.now = now
 	t := float64(elapsed) / float64(max(bytes, 1))
 	if c.present == c.best {
 		c.recent[c.samples%len(c.recent)] = t

@@ -21,7 +21,7 @@ func (m *market) call() {
 	if m.c.world == nil {
 		m.c.world = new(placement)
 	}
-	s := m.c.choose(m.now, m.bytes)
+	s := m.c.choose(m.bytes)
 	d := m.cost[s]
 	if m.noise != nil {
 		d += m.noise()

@@ -9,8 +9,9 @@
 // ranks make the same calls in the same order, with one of two engines, which
 // differ in the order of operands and so, for floats, in bits:
 //
-//   - [Team.Inbox] for small vectors: everybody writes into everybody's board and
-//     reduces in the order of ranks. Any buffers; nothing of them is mapped.
+//   - [Team.Inbox] for small vectors: everybody writes into everybody's board, or
+//     from some length on refers to its own buffer where that is mapped, and
+//     reduces in the order of ranks.
 //   - [Team.Pull] for long ones: each rank reduces its own chunk, reading its
 //     peers' buffers in place where these are mapped, in the order of the ring,
 //     and the others pull the result.

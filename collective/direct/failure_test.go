@@ -61,7 +61,7 @@ func TestDisagreementOfEpochs(t *testing.T) {
 // A rank that never comes: the others say so, with what had come.
 func TestTimeout(t *testing.T) {
 	for name, pull := range map[string]bool{"inbox": false, "pull": true} {
-		w := newWorld(t, 3, func(c *Config) { c.Timeout = 30 * time.Millisecond })
+		w := newWorld(t, 3, func(c *Config) { c.Timeout = 500 * time.Millisecond })
 		for r, err := range w.each(func(rank int, t *Team) error {
 			if rank == 1 {
 				return nil
@@ -135,7 +135,7 @@ func TestGarbageReferences(t *testing.T) {
 		"rkey":     func(b *Buffer) { b.RKey = 77 },
 		"overflow": func(b *Buffer) { b.Addr = ^uint64(0) - 8 },
 	} {
-		w := newWorld(t, 2, func(c *Config) { c.Timeout = 30 * time.Millisecond })
+		w := newWorld(t, 2, nil)
 		errs := w.each(func(rank int, t *Team) error {
 			c := callOf(rank, 100, make([]byte, 400))
 			if rank == 1 {

@@ -31,7 +31,7 @@ func (t *Team) Pull(c *Call) error {
 	var choice *chooser
 	if t.rank == 0 && !t.fixed {
 		choice = t.choosers.of(c.Op, c.Send.Mapped, c.Recv.Mapped, total)
-		t.stores = choice.choose(time.Since(t.made), total)
+		t.stores = choice.choose(total)
 	}
 	if err := t.exchangeRefs(c); err != nil {
 		return err

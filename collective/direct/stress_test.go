@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
@@ -109,7 +110,7 @@ func TestPeerStops(t *testing.T) {
 }
 
 func stopJob(p *process) error {
-	p.team.wait.timeout = 300e6
+	p.team.wait.timeout = time.Second
 	c := Call{Op: AllReduce, Type: reduce.Float64, Count: 1 << 16, Send: Buffer{p.arena, 0, true}, Recv: Buffer{p.arena, 0, true}}
 	for i := 0; ; i++ {
 		if p.rank == 1 && i == 20 {
