@@ -75,7 +75,10 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := c.live(); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
-	return limits, nil
+	a := limits
+	a.NodeGUID = binary.BigEndian.Uint64(c.key[:])
+	a.SysImageGUID = a.NodeGUID
+	return a, nil
 }
 
 func checkPort(what string, n int) error {
