@@ -19,6 +19,7 @@ import (
 type ability struct {
 	Size  int    `json:"size"`            // of its ring
 	Table *Table `json:"table,omitempty"` // of rank 0
+	Soft  bool   `json:"soft,omitempty"`  // one of its edges is on a device in software
 }
 
 // Agree has all ranks learn what each of them can, and take over the table of rank
@@ -40,7 +41,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := ability{Size: c.size}
+	mine := ability{Size: c.size, Soft: c.soft()}
 	if c.rank == 0 {
 		mine.Table = c.table.Load()
 	}
@@ -54,6 +55,8 @@ func (c *Comm) agree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
+	found := *c.ground.Load()
+	found.soft = false
 	for rank, part := range parts {
 		var theirs ability
 		if err := json.Unmarshal(part, &theirs); err != nil {
@@ -62,6 +65,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		if theirs.Size != c.size {
 			return bootstrap.Usagef("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
+		found.soft = found.soft || theirs.Soft
 		if rank > 0 {
 			continue
 		}
@@ -73,8 +77,14 @@ func (c *Comm) agree(ctx context.Context) error {
 		}
 		c.table.Store(theirs.Table)
 	}
+	c.ground.Store(&found)
 	c.agreed = true
 	return nil
+}
+
+// soft tells whether an edge of this rank's is on a device in software.
+func (c *Comm) soft() bool {
+	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool { return e.Local.Provider == "soft" })
 }
 
 // roleIn returns this rank's part in a call between ranks that need not be

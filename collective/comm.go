@@ -50,8 +50,8 @@ type Comm struct {
 	options    Options
 	rank, size int
 	epoch      uint32
-	slot       int // bytes of payload
 	table      atomic.Pointer[Table]
+	ground     atomic.Pointer[ground] // Agree stores another
 
 	// turn is held by whoever runs an operation. A channel hands it on in the
 	// order of arrival, which a mutex does not, and can be waited for together
@@ -94,12 +94,14 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
 	c.table.Store(&o.Table)
 	if c.size == 1 {
+		c.ground.Store(&ground{ranks: 1, slot: maxSegment}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
-	c.slot = left.Local.SlotSize - ring.SlotHeader // the same on all ranks: RTR compared them
+	// The slots are the same on all ranks: RTR compared them.
+	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, soft: c.soft()})
 	for _, e := range []*ring.Edge{left, right} {
 		l, err := c.newLink(e, min(left.Local.SlotCount, maxSlots), ringSends)
 		if err != nil {
@@ -156,11 +158,7 @@ func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o Cal
 }
 
 func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (call, error) {
-	slot := c.slot
-	if c.size == 1 {
-		slot = maxSegment // nothing is sent
-	}
-	return plan(op, count, t, red, c.size, slot, *c.table.Load(), o)
+	return plan(op, count, t, red, *c.ground.Load(), *c.table.Load(), o)
 }
 
 // AllReduce reduces count elements over all ranks; every rank gets the whole

@@ -25,10 +25,10 @@ type exchange struct {
 	window    [MaxDepth]group
 	processed int // segments received and worked
 
-	memory   uint64 // of the partial results
+	memory   uint64    // of the partial results
 	keys     ring.Keys // of memory
-	stride   uint64   // bytes of one group's
-	areaBase []uint64 // where in that each area begins
+	stride   uint64    // bytes of one group's
+	areaBase []uint64  // where in that each area begins
 }
 
 // group is how far a group of segments has come.

@@ -33,6 +33,13 @@ var ringWays = []CallOptions{
 	{Algorithm: AlgorithmRing, Protocol: Eager}, {Algorithm: AlgorithmRing, Protocol: RendezvousWrite}, {Algorithm: AlgorithmRing, Protocol: RendezvousRead},
 }
 
+var meshWays = []CallOptions{{Algorithm: AlgorithmRecursiveDoubling}, {Algorithm: AlgorithmTree}, {Algorithm: AlgorithmInbox}}
+
+func allWays() []CallOptions { return append(ringWays[:len(ringWays):len(ringWays)], meshWays...) }
+
+// name says which way it is.
+func (o CallOptions) name() string { return fmt.Sprintf("%s by %s", o.Algorithm, o.Protocol) }
+
 // sampleMatrix is for -short and for the race detector: a type of each size and
 // kind, and every way that a count can fail to divide.
 func sampleMatrix() matrix {

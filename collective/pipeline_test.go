@@ -54,8 +54,9 @@ func TestPipeline(t *testing.T) {
 				count := rng.IntN(longest + 1)
 				k.expect(count)
 				op := Operation(rng.IntN(3))
+				way := append(allWays(), CallOptions{})[rng.IntN(7)]
 				o := CallOptions{
-					Protocol: Protocols()[rng.IntN(4)], Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0,
+					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0,
 				}
 				k.check(op, count, o, rng.IntN(2) == 0)
 			}
@@ -99,9 +100,9 @@ func TestImpaired(t *testing.T) {
 	const count = 100000
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
 	k.expect(count)
-	for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+	for _, way := range allWays() {
 		for _, inPlace := range []bool{false, true} {
-			k.check(OpAllReduce, count, CallOptions{Protocol: protocol}, inPlace)
+			k.check(OpAllReduce, count, way, inPlace)
 		}
 	}
 }
@@ -212,10 +213,10 @@ func TestAllocations(t *testing.T) {
 	for rank := range plain {
 		plain[rank] = make([]float32, count)
 	}
-	for _, protocol := range Protocols() {
-		o := CallOptions{Protocol: protocol, Segment: 16 << 10}
+	for _, o := range append(allWays(), CallOptions{}) {
+		o.Segment = 16 << 10
 		once := func(rank int) error {
-			if protocol == Auto {
+			if o.Algorithm == AlgorithmAuto {
 				return AllReduce(context.Background(), w.comms[rank], plain[rank], plain[rank], reduce.Sum)
 			}
 			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
@@ -235,7 +236,7 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		if allocs >= 1 {
-			t.Errorf("%s: %v allocations per operation, want 0", protocol, allocs)
+			t.Errorf("%s: %v allocations per operation, want 0", o.name(), allocs)
 		}
 	}
 }

@@ -64,9 +64,16 @@ type Plan struct {
 	Depth     int
 }
 
-// plan makes a call out of what the caller wants. slot is the payload of a slot
-// in bytes.
-func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int, table Table, o CallOptions) (call, error) {
+// ground is what the ranks of a ring know of it alike, after Agree.
+type ground struct {
+	ranks int
+	slot  int  // payload of a slot of the ring's edges in bytes
+	soft  bool // some rank has a device in software, where a message costs system calls
+}
+
+// plan makes a call out of what the caller wants.
+func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table Table, o CallOptions) (call, error) {
+	ranks := g.ranks
 	bad := func(format string, args ...any) (call, error) {
 		return call{}, bootstrap.Usagef("%s: %s", op, fmt.Sprintf(format, args...))
 	}
@@ -90,7 +97,7 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 	}
 	c := call{op: op, typ: t, algorithm: o.Algorithm, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
 	if c.algorithm == AlgorithmAuto {
-		c.algorithm, c.protocol = table.choose(op, ranks, int64(count)*int64(t.Size()), o)
+		c.algorithm, c.protocol = table.choose(op, g, int64(count)*int64(t.Size()), o)
 	}
 	switch {
 	case !c.algorithm.carriedBy(c.protocol):
@@ -133,7 +140,7 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, ranks, slot int
 		}
 	}
 	if c.protocol == Eager {
-		segment = min(segment, slot)
+		segment = min(segment, g.slot)
 	}
 	segment = max(min(segment, chunk), t.Size()) / t.Size() * t.Size()
 	c.segment = uint32(segment)

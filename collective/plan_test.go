@@ -51,7 +51,7 @@ func TestPlan(t *testing.T) {
 		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot},
 		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20},
 	} {
-		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, test.ranks, slot, test.table, test.options)
+		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: slot}, test.table, test.options)
 		if err != nil || got.protocol != test.protocol || got.segment != test.segment {
 			t.Errorf("%d float32 on %d ranks, %+v, %+v: %v, %v: want %s, segment %d", test.count, test.ranks, test.options, test.table, got, err, test.protocol, test.segment)
 		}
@@ -72,24 +72,27 @@ func TestPlanAlgorithm(t *testing.T) {
 		algorithm    Algorithm
 		protocol     Protocol
 		segment      uint32
+		soft         bool
 	}{
-		{32 << 10, 2, CallOptions{}, Table{}, AlgorithmInbox, Eager, 32 << 10},
-		{4, 8, CallOptions{}, Table{}, AlgorithmInbox, Eager, 4},
-		{0, 9, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 4},
-		{32 << 10, 64, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 32 << 10},
-		{32<<10 + 4, 2, CallOptions{}, Table{}, AlgorithmRing, Eager, 16<<10 + 4},
-		{4, 1, CallOptions{}, Table{}, AlgorithmRing, Eager, 4},
-		{4, 2, CallOptions{Protocol: Eager}, Table{}, AlgorithmRing, Eager, 4},
-		{4, 2, CallOptions{Sync: true}, Table{}, AlgorithmRing, Eager, 4},
-		{4, 2, CallOptions{Sync: true}, inbox, AlgorithmRing, Eager, 4},
-		{4, 2, CallOptions{Sync: true}, read, AlgorithmRing, RendezvousRead, 4},
-		{1 << 20, 2, CallOptions{}, inbox, AlgorithmInbox, Eager, 32 << 10},
-		{1 << 20, 2, CallOptions{Protocol: Eager}, inbox, AlgorithmInbox, Eager, 32 << 10},
-		{1 << 20, 2, CallOptions{Protocol: RendezvousWrite}, inbox, AlgorithmRing, RendezvousWrite, 132 << 10},
-		{1 << 20, 9, CallOptions{}, inbox, AlgorithmRing, Eager, 116512},
-		{1 << 20, 9, CallOptions{Algorithm: AlgorithmTree, Sync: true, Segment: 1001}, inbox, AlgorithmTree, Eager, 1000},
+		{bytes: 4, ranks: 2, algorithm: AlgorithmInbox, protocol: Eager, segment: 4, soft: true},
+		{bytes: 4, ranks: 3, algorithm: AlgorithmRecursiveDoubling, protocol: Eager, segment: 4, soft: true},
+		{32 << 10, 2, CallOptions{}, Table{}, AlgorithmInbox, Eager, 32 << 10, false},
+		{4, 8, CallOptions{}, Table{}, AlgorithmInbox, Eager, 4, false},
+		{0, 9, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 4, false},
+		{32 << 10, 64, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 32 << 10, false},
+		{32<<10 + 4, 2, CallOptions{}, Table{}, AlgorithmRing, Eager, 16<<10 + 4, false},
+		{4, 1, CallOptions{}, Table{}, AlgorithmRing, Eager, 4, false},
+		{4, 2, CallOptions{Protocol: Eager}, Table{}, AlgorithmRing, Eager, 4, false},
+		{4, 2, CallOptions{Sync: true}, Table{}, AlgorithmRing, Eager, 4, false},
+		{4, 2, CallOptions{Sync: true}, inbox, AlgorithmRing, Eager, 4, false},
+		{4, 2, CallOptions{Sync: true}, read, AlgorithmRing, RendezvousRead, 4, false},
+		{1 << 20, 2, CallOptions{}, inbox, AlgorithmInbox, Eager, 32 << 10, false},
+		{1 << 20, 2, CallOptions{Protocol: Eager}, inbox, AlgorithmInbox, Eager, 32 << 10, false},
+		{1 << 20, 2, CallOptions{Protocol: RendezvousWrite}, inbox, AlgorithmRing, RendezvousWrite, 132 << 10, false},
+		{1 << 20, 9, CallOptions{}, inbox, AlgorithmRing, Eager, 116512, false},
+		{1 << 20, 9, CallOptions{Algorithm: AlgorithmTree, Sync: true, Segment: 1001}, inbox, AlgorithmTree, Eager, 1000, false},
 	} {
-		got, err := plan(OpAllReduce, test.bytes/4, reduce.Float32, reduce.Sum, test.ranks, 256<<10, test.table, test.options)
+		got, err := plan(OpAllReduce, test.bytes/4, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: 256 << 10, soft: test.soft}, test.table, test.options)
 		if err != nil || got.algorithm != test.algorithm || got.protocol != test.protocol || got.segment != test.segment {
 			t.Errorf("%d bytes on %d ranks, %+v, %+v: %v, %v: want %s by %s, segment %d", test.bytes, test.ranks, test.options, test.table, got, err,
 				test.algorithm, test.protocol, test.segment)
@@ -125,7 +128,7 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
 		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
 	} {
-		_, err := plan(OpAllReduce, test.count, test.typ, test.red, 4, 1<<16, Table{}, test.options)
+		_, err := plan(OpAllReduce, test.count, test.typ, test.red, ground{ranks: 4, slot: 1 << 16}, Table{}, test.options)
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
 		}

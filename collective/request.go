@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
@@ -67,7 +68,7 @@ func (c *Comm) perform(ctx context.Context, r request) error {
 func (c *Comm) explain(k call, err error) error {
 	var disagreement *DisagreementError
 	var verdict *ring.Verdict
-	if errors.As(err, &disagreement) || errors.As(err, &verdict) {
+	if errors.As(err, &disagreement) || errors.As(err, &verdict) || strings.Contains(err.Error(), operationText(c.seq)) {
 		return err
 	}
 	return fmt.Errorf("operation %d, %s: %w", c.seq, k, err)
@@ -118,6 +119,7 @@ func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func
 func (c *Comm) runExchange(ctx context.Context, k call, in, out vector) error {
 	r, err := c.roleIn(ctx, &k)
 	if err != nil {
+		c.seq++ // it is this operation's failure
 		return err
 	}
 	x := &c.exchange

@@ -38,7 +38,7 @@ func (c *Control) Gather(ctx context.Context, data []byte) ([][]byte, error) {
 }
 
 // GatherFor is Gather for a purpose, which all ranks must name alike: the error of
-// ranks that differ names both purposes, that of a wait in vain the own one.
+// ranks that differ, one of usage, names both purposes, that of a wait in vain the own one.
 func (c *Control) GatherFor(ctx context.Context, purpose string, data []byte) ([][]byte, error) {
 	return c.collect(ctx, purpose, data, true, nil)
 }
@@ -120,7 +120,7 @@ func (c *Control) collect(ctx context.Context, kind string, data []byte, contrib
 	case err != nil:
 		return nil, err
 	case op.clash != "":
-		return nil, fmt.Errorf("%s", op.clash)
+		return nil, Usagef("%s", op.clash)
 	}
 	return op.parts, nil
 }
