@@ -123,13 +123,13 @@ func benchJob(p *process) error {
 		pin(p.rank)
 	}
 	half := p.arenaBytes / 2
-	mapped := [2]Buffer{{p.arena, 0, true}, {p.arena + half, 0, true}}
+	mapped := [2]Buffer{{p.arena, true, 0}, {p.arena + half, true, 0}}
 	plainMemory, err := memory.Alloc(p.arenaBytes)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = plainMemory.Free() }()
-	plain := [2]Buffer{{plainMemory.Addr(), 0, false}, {plainMemory.Addr() + half, 0, false}}
+	plain := [2]Buffer{{Addr: plainMemory.Addr()}, {Addr: plainMemory.Addr() + half}}
 	for _, b := range []uint64{p.arena, plainMemory.Addr()} {
 		all := memory.Slice[float32](b, int(p.arenaBytes/4))
 		for i := range all {

@@ -49,15 +49,15 @@ func (t *Team) put(p *peer, parity uint32, payload []byte) {
 // What the word of a line says about a payload that does not fit it.
 const (
 	written  = 0 // it is in the area
-	referred = 1 // its address and its rkey are there
+	referred = 1 // its address and its key are there
 )
 
 // refer gives a peer a reference to its payload, of more than linePayload bytes,
 // which stays as it is until the peer has read it.
-func (t *Team) refer(p *peer, parity uint32, payload []byte, rkey uint32) {
+func (t *Team) refer(p *peer, parity uint32, payload []byte, key uint64) {
 	area := p.outArea[parity]
 	binary.NativeEndian.PutUint64(area, memory.Addr(payload))
-	binary.NativeEndian.PutUint64(area[8:], uint64(rkey))
+	binary.NativeEndian.PutUint64(area[8:], key)
 	l := p.out[parity]
 	l[1] = referred
 	l.store(t.tag)
@@ -92,10 +92,10 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 		return area[:n:n], nil
 	}
 	t.referred = true
-	addr, rkey := binary.NativeEndian.Uint64(area), uint32(binary.NativeEndian.Uint64(area[8:]))
-	local, err := t.mapped(p.rank, rkey, addr, uint64(n))
+	addr, key := binary.NativeEndian.Uint64(area), binary.NativeEndian.Uint64(area[8:])
+	local, err := t.find(p, key, addr, uint64(n))
 	if err != nil {
-		t.err = fmt.Errorf("%s: memory of rank %d: %w", t.op, p.rank, err)
+		t.err = fmt.Errorf("%s: %w", t.op, err)
 		return nil, t.err
 	}
 	return memory.Bytes(local, n), nil

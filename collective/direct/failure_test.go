@@ -13,7 +13,7 @@ import (
 
 // callOf returns a call of rank's over its own memory.
 func callOf(rank, count int, buffer []byte) Call {
-	b := Buffer{Addr: memory.Addr(buffer), RKey: uint32(rank) + 1, Mapped: true}
+	b := Buffer{Addr: memory.Addr(buffer), Key: uint64(rank) + 1, Mapped: true}
 	return Call{Op: AllReduce, Type: reduce.Float32, Digest: 5, Count: count, Send: b, Recv: b}
 }
 
@@ -132,7 +132,7 @@ func TestStop(t *testing.T) {
 // Words of a peer that lead nowhere are errors.
 func TestGarbageReferences(t *testing.T) {
 	for name, spoil := range map[string]func(b *Buffer){
-		"rkey":     func(b *Buffer) { b.RKey = 77 },
+		"key":      func(b *Buffer) { b.Key = 77 },
 		"overflow": func(b *Buffer) { b.Addr = ^uint64(0) - 8 },
 	} {
 		w := newWorld(t, 2, nil)

@@ -92,9 +92,9 @@ func (t *Team) between() error {
 }
 
 // give writes or refers.
-func (t *Team) give(p *peer, parity uint32, payload []byte, rkey uint32) {
+func (t *Team) give(p *peer, parity uint32, payload []byte, key uint64) {
 	if t.refers && len(payload) > linePayload {
-		t.refer(p, parity, payload, rkey)
+		t.refer(p, parity, payload, key)
 	} else {
 		t.put(p, parity, payload)
 	}
@@ -119,7 +119,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int, to uint64) error {
 				from, end = p.lo, p.hi
 			}
 			from = min(from+first, end)
-			t.give(p, parity, elems(c.Send.Addr, from, min(from+elements, end), size), c.Send.RKey)
+			t.give(p, parity, elems(c.Send.Addr, from, min(from+elements, end), size), c.Send.Key)
 		}
 		if err := t.gather(parity); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (t *Team) inboxGather(c *Call) error {
 		end := min(from+elements, t.hi)
 		own := elems(base, from, end, size)
 		for k := 1; k < t.ranks; k++ {
-			t.give(t.at(k), parity, own, c.Send.RKey)
+			t.give(t.at(k), parity, own, c.Send.Key)
 		}
 		copy(elems(c.Recv.Addr, from, end, size), own)
 		for k := 1; k < t.ranks; k++ {

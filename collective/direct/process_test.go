@@ -82,7 +82,7 @@ func join() (*process, error) {
 	p.header[p.rank].store(base)
 	p.team, err = New(Config{
 		Rank: p.rank, Size: p.size, Boards: boards, Timeout: 20 * time.Second,
-		Map: func(peer int, _ uint32, addr, length uint64) (uint64, error) {
+		Map: func(peer int, _, addr, length uint64) (uint64, error) {
 			offset := addr - p.header[peer].load()
 			if offset > uint64(len(p.all)) || offset+length > uint64(len(p.all)) {
 				return 0, fmt.Errorf("%#x is not in the memory of rank %d", addr, peer)

@@ -12,7 +12,8 @@ const (
 	refFlags  = iota
 	refInput  // address of the input as it is: the vector, or what all-gather sends
 	refOutput // address of the receive buffer of all-reduce
-	refKeys   // the rkeys of both: the input's in the lower half
+	refInputKey
+	refOutputKey
 	refWords
 
 	flagInput   = 1 // the input can be mapped
@@ -35,7 +36,7 @@ func (t *Team) exchangeRefs(c *Call) error {
 		p := t.at(k)
 		ref := refOf(p.outArea[parity])
 		ref[refFlags], ref[refInput], ref[refOutput] = flags, c.Send.Addr, c.Recv.Addr
-		ref[refKeys] = uint64(c.Send.RKey) | uint64(c.Recv.RKey)<<32
+		ref[refInputKey], ref[refOutputKey] = c.Send.Key, c.Recv.Key
 		p.out[parity].store(t.tag)
 	}
 	if err := t.gather(parity); err != nil {
@@ -47,7 +48,7 @@ func (t *Team) exchangeRefs(c *Call) error {
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
 		if err := t.resolve(p, refOf(p.inArea[parity]), c.Op); err != nil {
-			t.err = fmt.Errorf("%s: memory of rank %d: %w", c.Op, p.rank, err)
+			t.err = fmt.Errorf("%s: %w", c.Op, err)
 			return t.err
 		}
 	}
@@ -62,7 +63,7 @@ func refOf(area []byte) []uint64 { return memory.Slice[uint64](memory.Addr(area)
 func (t *Team) resolve(p *peer, ref []uint64, op Operation) error {
 	p.input, p.output, p.ready = 0, 0, false
 	inputMapped, outputMapped := ref[refFlags]&flagInput != 0, ref[refFlags]&flagOutput != 0
-	inputKey, outputKey := uint32(ref[refKeys]), uint32(ref[refKeys]>>32)
+	inputKey, outputKey := ref[refInputKey], ref[refOutputKey]
 	var err error
 	switch {
 	case op == AllGather && inputMapped:
@@ -79,16 +80,11 @@ func (t *Team) resolve(p *peer, ref []uint64, op Operation) error {
 
 // locate maps the elements [lo, hi) of a vector, the first of which lies skip
 // elements after addr at the peer's, and returns where element 0 would be.
-func (t *Team) locate(p *peer, rkey uint32, addr uint64, skip, lo, hi int) (uint64, error) {
+func (t *Team) locate(p *peer, key, addr uint64, skip, lo, hi int) (uint64, error) {
 	if lo == hi {
 		return 1, nil // anything but 0: there is no byte of it
 	}
-	length := uint64((hi - lo) * t.elem)
-	from := addr + uint64(skip*t.elem)
-	if from < addr || from+length < from {
-		return 0, fmt.Errorf("%w: %d bytes at %#x are more than an address space holds", ErrProtocol, length, addr)
-	}
-	local, err := t.mapped(p.rank, rkey, from, length)
+	local, err := t.find(p, key, addr+uint64(skip*t.elem), uint64((hi-lo)*t.elem))
 	return local - uint64(lo*t.elem), err
 }
 

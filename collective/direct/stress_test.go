@@ -111,7 +111,7 @@ func TestPeerStops(t *testing.T) {
 
 func stopJob(p *process) error {
 	p.team.wait.timeout = time.Second
-	c := Call{Op: AllReduce, Type: reduce.Float64, Count: 1 << 16, Send: Buffer{p.arena, 0, true}, Recv: Buffer{p.arena, 0, true}}
+	c := Call{Op: AllReduce, Type: reduce.Float64, Count: 1 << 16, Send: Buffer{p.arena, true, 0}, Recv: Buffer{p.arena, true, 0}}
 	for i := 0; ; i++ {
 		if p.rank == 1 && i == 20 {
 			os.Exit(0)

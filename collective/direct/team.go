@@ -18,11 +18,11 @@ type Config struct {
 	// BoardSize(Size) bytes each, zeroed, at the start of a page, and writable.
 	Boards []uint64
 	// Map returns where length bytes at a peer's address addr lie in this process,
-	// of a Buffer that the peer said is mapped. It is called once or twice per peer
-	// and call of Pull and must be quick for what it has mapped before. The view
-	// must hold until the call returns. It checks that the peer owns these bytes: an
-	// error ends the call.
-	Map func(peer int, rkey uint32, addr, length uint64) (local uint64, err error)
+	// of a Buffer that the peer said is mapped, by its key. The view must hold until
+	// the peer gives the key up, and while a call is on. An error, for bytes that are
+	// not the peer's to give, ends the call. What it returned is remembered: it is
+	// not asked in every call.
+	Map func(peer int, key, addr, length uint64) (local uint64, err error)
 	// Stop is asked every few microseconds of a wait; its error ends the call. It
 	// may be nil.
 	Stop func() error
@@ -50,10 +50,12 @@ func (o Operation) String() string {
 // Buffer is memory of the caller.
 type Buffer struct {
 	Addr uint64
-	// RKey names the region to the peers if Mapped: if all of the buffer can be
-	// mapped by them. Otherwise what they need of it is copied into the board.
-	RKey   uint32
+	// Mapped: peers can map all of the buffer, and know its region by Key, which is
+	// given to no other region of this rank, ever: an rkey, which is used again,
+	// needs a serial number above it. What peers need of a buffer that is not mapped
+	// is copied into the board.
 	Mapped bool
+	Key    uint64
 }
 
 // Call is one collective operation. Team keeps nothing of it.
@@ -79,7 +81,7 @@ type Team struct {
 	rank, ranks int
 	epoch       uint64
 	layout      layout
-	mapped      func(peer int, rkey uint32, addr, length uint64) (uint64, error)
+	mapped      func(peer int, key, addr, length uint64) (uint64, error)
 	board       uint64
 	peers       []peer // by rank; the own one's inbox is scratch memory
 	wait        waiter
@@ -123,7 +125,8 @@ type peer struct {
 
 	lo, hi int // its chunk of the present call
 
-	view // of the present Pull
+	view  // of the present Pull
+	views views
 }
 
 // state is what errors tell of the present call.

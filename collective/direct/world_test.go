@@ -50,11 +50,11 @@ func newWorld(tb testing.TB, n int, configure func(c *Config)) *world {
 	return w
 }
 
-// identity maps memory of the same process. The rkey of a test's buffer is the
+// identity maps memory of the same process. The key of a test's buffer is the
 // rank of its owner plus one.
-func identity(peer int, rkey uint32, addr, _ uint64) (uint64, error) {
-	if rkey != uint32(peer)+1 {
-		return 0, fmt.Errorf("rkey %d: expected %d", rkey, peer+1)
+func identity(peer int, key, addr, _ uint64) (uint64, error) {
+	if key != uint64(peer)+1 {
+		return 0, fmt.Errorf("key %d: expected %d", key, peer+1)
 	}
 	return addr, nil
 }
@@ -177,11 +177,11 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 			recvLen = hi - lo
 		}
 	}
-	key := uint32(t.rank) + 1
+	key := uint64(t.rank) + 1
 	c := Call{
 		Op: tr.op, Type: tr.typ, Reduction: tr.red, Digest: tr.digest(), Count: tr.count,
-		Send: Buffer{Addr: memory.Addr(send) + uint64(sendFrom), RKey: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
-		Recv: Buffer{Addr: memory.Addr(recv) + uint64(recvFrom), RKey: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
+		Send: Buffer{Addr: memory.Addr(send) + uint64(sendFrom), Key: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
+		Recv: Buffer{Addr: memory.Addr(recv) + uint64(recvFrom), Key: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
 	}
 	if tr.op == AllGather {
 		c.Reduction = reduce.Sum
