@@ -29,9 +29,9 @@ func bringUpCommands() []Command {
 may start in any order, and runs the commands of -c or -f there. Without either,
 on a terminal, it is a shell; elsewhere, and with --check, it runs the
 self-check: a ping of each neighbour, then reduce-scatter, all-gather and
-all-reduce, each under eager, rendezvous-write and rendezvous-read, with every
-element of every rank verified. With --follow a rank takes the commands of rank
-0, in its shell or its script.
+all-reduce, each by every algorithm and under every protocol that the ring has,
+with every element of every rank verified. With --follow a rank takes the
+commands of rank 0, in its shell or its script.
 
 The C programs' spelling "-myindex 0 -list a,b" is understood.
 

@@ -11,11 +11,11 @@ func ringCommands() []Command {
 	list := []Command{
 		{
 			Name: "self-check", Aliases: []string{"check"}, Group: groupCollective, Where: Line, Needs: Ready,
-			Summary: "Prove the ring: a ping, then all collectives and protocols",
+			Summary: "Prove the ring: a ping, then all collectives in all ways",
 			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
-under eager, rendezvous-write and rendezvous-read, with every element of every
-rank verified. It goes on after wrong data, so that its table shows what is
-affected.`,
+by every algorithm and under every protocol that the ring has, with every
+element of every rank verified. It goes on after wrong data, so that its table
+shows what is affected.`,
 			Run: func(ctx context.Context, s *Session, _ Call) error { return s.selfCheck(ctx) },
 		},
 		{

@@ -58,7 +58,7 @@ type RankMeasurement struct {
 // Columns is 79 characters wide for vectors below 10 GB.
 func (m Measurement) Columns() []render.Column {
 	return []render.Column{
-		{Name: "operation", Width: 14, Left: true}, {Name: "protocol", Width: 18, Left: true},
+		{Name: "operation", Width: 14, Left: true}, {Name: "algo/protocol", Width: 18, Left: true},
 		{Name: "bytes", Width: 10}, {Name: "p50 us", Width: 8}, {Name: "p99 us", Width: 8},
 		{Name: "GB/s bus", Width: 8}, {Name: "wrong", Width: 7},
 	}

@@ -18,8 +18,8 @@ const (
 	selfCheckWarmup = 1
 )
 
-// selfCheck proves a ring: every link by a ping, then every collective under
-// every protocol with all elements verified. It goes on after wrong data, so
+// selfCheck proves a ring: every link by a ping, then every collective by every
+// algorithm under every protocol with all elements verified. It goes on after wrong data, so
 // that its table shows what is affected.
 func (s *Session) selfCheck(ctx context.Context) error {
 	begun := time.Now()
@@ -34,13 +34,10 @@ func (s *Session) selfCheck(ctx context.Context) error {
 	}
 	worst := error(nil)
 	for _, op := range []collective.Operation{collective.OpReduceScatter, collective.OpAllGather, collective.OpAllReduce} {
-		for _, protocol := range collective.Protocols() {
-			if protocol == collective.Auto || protocol == collective.Direct {
-				continue // the one stands for others, the other is not every ring's
-			}
+		for _, w := range waysOf(m.comm) {
 			o := operation{
 				op: op, typ: reduce.Float32, red: reduce.Sum, count: selfCheckBytes / reduce.Float32.Size(),
-				options: collective.CallOptions{Protocol: protocol},
+				options: w.in(collective.CallOptions{}),
 				iters:   selfCheckIters, warmup: selfCheckWarmup, check: true,
 			}
 			r, err := m.measure(ctx, s, o)

@@ -142,11 +142,8 @@ func runTune(ctx context.Context, s *Session, call Call) (err error) {
 	if err := m.comm.SetTable(collective.Table{}); err != nil {
 		return err
 	}
-	t, err := newTuning(s, time.Duration(value[span](call.Flags, "budget")))
-	if err == nil {
-		err = t.run(ctx)
-	}
-	if err != nil {
+	t := newTuning(s, time.Duration(value[span](call.Flags, "budget")))
+	if err := t.run(ctx); err != nil {
 		if back := m.comm.SetTable(before); back != nil {
 			return back
 		}
@@ -195,25 +192,8 @@ func (t *tuning) conclude(ctx context.Context, path string, file tableFile) erro
 }
 
 // newTuning finds the ways that this ring has.
-func newTuning(s *Session, budget time.Duration) (*tuning, error) {
-	t := &tuning{s: s, m: s.member, budget: budget, begun: time.Now(), points: make([][]tunePoint, len(tunedOperations))}
-	var last error
-	for _, a := range collective.Algorithms()[1:] {
-		for _, p := range collective.Protocols()[1:] {
-			w := way{a, p}
-			plan, err := t.m.comm.Plan(collective.OpAllReduce, 1, reduce.Float32, reduce.Sum, w.in(collective.CallOptions{}))
-			switch {
-			case err != nil:
-				last = err // such as an inbox on too many ranks
-			case wayOf(plan) == w:
-				t.list = append(t.list, w)
-			}
-		}
-	}
-	if len(t.list) == 0 {
-		return nil, last
-	}
-	return t, nil
+func newTuning(s *Session, budget time.Duration) *tuning {
+	return &tuning{s: s, m: s.member, list: waysOf(s.member.comm), budget: budget, begun: time.Now(), points: make([][]tunePoint, len(tunedOperations))}
 }
 
 // title is what is going to be done, in words.

@@ -9,6 +9,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/collective"
+	"ringcli/collective/reduce"
 	"ringcli/configs"
 )
 
@@ -37,6 +38,22 @@ func wayOf(p collective.Plan) way { return way{p.Algorithm, p.Protocol} }
 func (w way) in(o collective.CallOptions) collective.CallOptions {
 	o.Algorithm, o.Protocol = w.algorithm, w.protocol
 	return o
+}
+
+// waysOf are all that this ring has, without auto: the ring's first.
+func waysOf(c *collective.Comm) ways {
+	var list ways
+	for _, a := range collective.Algorithms()[1:] {
+		for _, p := range collective.Protocols()[1:] {
+			w := way{a, p}
+			// What it has not is refused, such as an inbox of many ranks.
+			plan, err := c.Plan(collective.OpAllReduce, 1, reduce.Float32, reduce.Sum, w.in(collective.CallOptions{}))
+			if err == nil && wayOf(plan) == w {
+				list = append(list, w)
+			}
+		}
+	}
+	return list
 }
 
 // shortWay names a way in a column: by the protocol alone where the ring runs,
