@@ -15,7 +15,8 @@ import (
 	"ringcli/trace"
 	"ringcli/verbs"
 	_ "ringcli/verbs/ibv"  // registers itself
-	_ "ringcli/verbs/soft" // and so does this
+	_ "ringcli/verbs/shm"  // and so does this
+	_ "ringcli/verbs/soft" // and this
 )
 
 // Member is this process's place in a ring that is ready.

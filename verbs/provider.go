@@ -30,7 +30,7 @@ var (
 	ErrOverrun = errors.New("completion queue overrun")
 )
 
-// Provider is a maker of devices: soft, later ibv and shm.
+// Provider is a maker of devices: soft, ibv and shm.
 type Provider interface {
 	// Name is the part of a device's name before the colon.
 	Name() string

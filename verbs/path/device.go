@@ -12,8 +12,12 @@ import (
 // Auto is the name for "choose a device".
 const Auto = "auto"
 
-// soft is the provider that works on any network interface.
-const soft = "soft"
+// soft is the provider that works on any network interface, shm the one that works
+// on none: it has no address, so an address cannot lead to it.
+const (
+	soft = "soft"
+	shm  = "shm"
+)
 
 // Device resolves the name of a device. "provider:device" is taken at its word.
 // A provider alone takes its device that has the local address, else its first.
@@ -76,7 +80,7 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 	var known, not []string
 	for _, p := range providers {
 		known = append(known, p.Name())
-		if p.Name() != name && (!isAuto(name) || p.Name() == soft) {
+		if p.Name() != name && (!isAuto(name) || p.Name() == soft || p.Name() == shm) {
 			continue
 		}
 		devices, err := p.Devices()
