@@ -430,9 +430,9 @@ func TestPingBetween(t *testing.T) {
 		w := newWorld(t, 3, ring.Options{Slots: slots}, nil)
 		k := newKit(w, count, reduce.Int32, reduce.Sum)
 		w.must(func(rank int, c *Comm) error {
-			for call := range 20 {
-				protocol := Protocols()[call%4]
-				o := CallOptions{Protocol: protocol, Segment: 100 << (call % 6)}
+			for call := range 28 {
+				o := append(allWays(), CallOptions{})[call%7]
+				o.Segment = 100 << (call % 6)
 				err := c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
 				if err != nil {
 					return err

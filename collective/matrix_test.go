@@ -3,6 +3,7 @@ package collective
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -67,6 +68,48 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// TestMeshMatrix is for the ring sizes that only the other algorithms care about:
+// those that are no powers of two, and more than the inbox takes.
+func TestMeshMatrix(t *testing.T) {
+	m := sampleMatrix()
+	m.ranks, m.ways = []int{6, 7, 8, 9, 16}, append([]CallOptions{{}}, meshWays...)
+	m.counts = func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537} }
+	if testing.Short() || raceEnabled {
+		m.ranks, m.types = []int{7, 9}, m.types[1:3]
+	}
+	for _, n := range m.ranks {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			start := time.Now()
+			cases := m.run(t, n)
+			t.Logf("%d operations on device soft:lo in %v", cases, time.Since(start).Round(time.Millisecond))
+		})
+	}
+}
+
+// TestLargeByEveryAlgorithm: an algorithm that is asked for is taken, however long
+// the vector.
+func TestLargeByEveryAlgorithm(t *testing.T) {
+	for _, n := range []int{2, 5} {
+		const count = 2<<20 + 3 // 8 MiB
+		w := newWorld(t, n, ring.Options{}, nil)
+		k := newKit(w, count, reduce.Float32, reduce.Avg)
+		k.expect(count)
+		for _, way := range meshWays {
+			for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
+				for _, inPlace := range []bool{false, true} {
+					k.check(op, count, way, inPlace)
+				}
+			}
+		}
+		for r, c := range w.comms {
+			if most := uint64(16 << 20); c.staging.n > most {
+				t.Errorf("rank %d of %d has %d bytes of partial results, want at most %d", r, n, c.staging.n, most)
+			}
+		}
+		w.must(func(rank int, _ *Comm) error { return errors.Join(k.send[rank].Free(), k.recv[rank].Free()) })
+	}
+}
+
 const matrixSeed = 20261121
 
 // guard bytes after every buffer must stay as they are.
@@ -103,6 +146,9 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 			for _, count := range counts {
 				k.expect(count)
 				for _, way := range m.ways {
+					if n > way.Algorithm.maxRanks() {
+						continue
+					}
 					for _, inPlace := range []bool{false, true} {
 						for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
 							if op == OpAllGather && red != m.ops[0] {
