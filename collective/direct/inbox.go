@@ -181,7 +181,9 @@ func (t *Team) inboxGather(c *Call) error {
 		for k := 1; k < t.ranks; k++ {
 			t.give(t.at(k), parity, own, c.Send.Key)
 		}
-		copy(elems(c.Recv.Addr, from, end, size), own)
+		if base != c.Recv.Addr {
+			copy(elems(c.Recv.Addr, from, end, size), own)
+		}
 		for k := 1; k < t.ranks; k++ {
 			p := t.at(k)
 			if err := t.get(p, parity); err != nil {
