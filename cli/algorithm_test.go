@@ -65,7 +65,7 @@ func TestBenchComparesAlgorithms(t *testing.T) {
 		t.Errorf("exit code %d, %v\n%s", code, ran, stderr)
 	}
 	auto := sum["auto"].([]any)
-	if first := auto[0].(map[string]any); first["algorithm"] != "inbox" || len(auto) != 2 {
+	if first := auto[0].(map[string]any); first["algorithm"] != "recursive-doubling" || len(auto) != 2 {
 		t.Errorf("auto takes %v", auto)
 	}
 	code, stdout, _ = finish(t, "bench", "rs", "-n", "2", "--device", "soft:lo", "-b", "1K", "-e", "64K", "-f", "64", "--iters", "2", "--algorithm", "ring,tree,inbox")

@@ -112,6 +112,9 @@ func (s *Session) ready(ctx context.Context) error {
 	if err == nil {
 		m.comm, err = collective.New(s.ring, o)
 	}
+	if err == nil { // so that every plan is what is going to happen
+		err = m.comm.Agree(ctx)
+	}
 	if err == nil {
 		m.shown, err = m.counters()
 	}
