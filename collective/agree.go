@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/trace"
 )
 
 // This file is what the ranks of a Comm settle over the control ring, once: what
@@ -20,6 +22,7 @@ type ability struct {
 	Size  int    `json:"size"`            // of its ring
 	Table *Table `json:"table,omitempty"` // of rank 0
 	Soft  bool   `json:"soft,omitempty"`  // one of its edges is on a device in software
+	Apart string `json:"apart,omitempty"` // why it cannot share memory with all others
 }
 
 // Agree has all ranks learn what each of them can, and take over the table of rank
@@ -41,7 +44,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := ability{Size: c.size, Soft: c.soft()}
+	mine := ability{Size: c.size, Soft: c.soft(), Apart: c.apart()}
 	if c.rank == 0 {
 		mine.Table = c.table.Load()
 	}
@@ -55,8 +58,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
-	found := *c.ground.Load()
-	found.soft = false
+	found := ground{ranks: c.size, slot: c.ground.Load().slot, agreed: true}
 	for rank, part := range parts {
 		var theirs ability
 		if err := json.Unmarshal(part, &theirs); err != nil {
@@ -66,6 +68,9 @@ func (c *Comm) agree(ctx context.Context) error {
 			return bootstrap.Usagef("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
 		found.soft = found.soft || theirs.Soft
+		if theirs.Apart != "" && found.apart == "" {
+			found.apart = fmt.Sprintf("rank %d: %s", rank, theirs.Apart)
+		}
 		if rank > 0 {
 			continue
 		}
@@ -76,6 +81,14 @@ func (c *Comm) agree(ctx context.Context) error {
 			return fmt.Errorf("agree: rank 0: %w", err)
 		}
 		c.table.Store(theirs.Table)
+	}
+	if found.apart == "" {
+		if found.apart, err = c.share(ctx); err != nil {
+			return fmt.Errorf("agree: %w", err)
+		}
+	}
+	if found.apart != "" {
+		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.apart))
 	}
 	c.ground.Store(&found)
 	c.agreed = true

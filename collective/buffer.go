@@ -17,7 +17,8 @@ type Buffer struct {
 	addr, n uint64
 	memory  verbs.Memory // nil if it is the user's
 	reg     *ring.Registration
-	live    bool // until it is deregistered; guarded by c.mu
+	live    bool   // until it is deregistered; guarded by c.mu
+	serial  uint32 // see vector
 }
 
 // bufferAccess: rendezvous-write needs the one remote right, rendezvous-read the
@@ -63,6 +64,10 @@ func (c *Comm) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 	// What has closed or failed meanwhile would never deregister this.
 	if err := c.err(); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", n, errors.Join(err, b.deregister()))
+	}
+	if reg.Mappable() {
+		c.serial++
+		b.serial = c.serial
 	}
 	c.buffers = append(c.buffers, b)
 	return b, nil
@@ -118,7 +123,7 @@ func (c *Comm) lookup(what string, addr, n uint64) (vector, error) {
 	defer c.mu.Unlock()
 	for _, b := range c.buffers {
 		if b.live && addr >= b.addr && n <= b.n && addr-b.addr <= b.n-n {
-			return vector{base: addr, keys: b.reg.Keys()}, nil
+			return vector{base: addr, keys: b.reg.Keys(), serial: b.serial}, nil
 		}
 	}
 	return vector{}, bootstrap.Usagef("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)

@@ -67,6 +67,7 @@ type Comm struct {
 	exchange    exchange
 	roles       [len(algorithmNames)][OpAllGather + 1]*role // by algorithm and operation, once its edges are there
 	agreed      bool
+	shared      *shared // nil where the ranks do not share memory
 	live        Stats   // of the operation that runs
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
@@ -78,6 +79,7 @@ type Comm struct {
 	mu      sync.Mutex
 	stats   Stats     // guarded by mu
 	buffers []*Buffer // guarded by mu; the Comm's own too
+	serial  uint32    // guarded by mu: of the last buffer that others can map
 	failure error     // guarded by mu; the first, never changed
 	closed  bool      // guarded by mu
 }
@@ -94,7 +96,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
 	c.table.Store(&o.Table)
 	if c.size == 1 {
-		c.ground.Store(&ground{ranks: 1, slot: maxSegment}) // nothing is sent
+		c.ground.Store(&ground{ranks: 1, slot: maxSegment, agreed: true, apart: c.apart()}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
@@ -148,6 +150,16 @@ func (c *Comm) SetTable(t Table) error {
 // Table returns the table in force.
 func (c *Comm) Table() Table { return *c.table.Load() }
 
+// Apart returns why the ranks do not share memory, so that there is no Direct; ""
+// if they do. It is known once the ranks have agreed (Agree).
+func (c *Comm) Apart() string {
+	g := c.ground.Load()
+	if !g.agreed {
+		return "the ranks have not agreed yet"
+	}
+	return g.apart
+}
+
 // Plan tells how an operation is going to run, without running it.
 func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (Plan, error) {
 	k, err := c.plan(op, count, t, red, o)
@@ -195,11 +207,18 @@ func (c *Comm) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	if c.shared != nil {
+		c.shared.part()
+	}
 	c.registering.Lock()
 	defer c.registering.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
+	if c.shared != nil {
+		errs = append(errs, c.shared.close())
+		c.shared = nil
+	}
 	for _, b := range c.buffers {
 		errs = append(errs, b.release())
 	}

@@ -19,6 +19,9 @@ import (
 type vector struct {
 	base uint64
 	keys ring.Keys
+	// serial tells its buffer from all before among those that the other ranks of
+	// this host can map; 0 is none of them.
+	serial uint32
 }
 
 // bytes views n bytes from element lo on, of elements of size bytes.
@@ -72,6 +75,9 @@ func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
 	}
 	if err := comm.ring.Begin(ctx); err != nil {
 		return err
+	}
+	if s := comm.shared; s != nil {
+		s.team.Announce(f.seq, f.digest, c.count)
 	}
 	comm.live.Operations++
 	if trace.Enabled(trace.Collective) {
@@ -177,6 +183,9 @@ func (f *flow) run(ctx context.Context) error {
 // lookAround finds out whether another rank makes its edges for this operation
 // with another algorithm: it would wait for this rank, and this one for it.
 func (f *flow) lookAround() error {
+	if s := f.c.shared; s != nil {
+		return s.lookAround(f.digest, f.call.count)
+	}
 	purpose, ok := f.c.ring.Awaited()
 	if !ok || !strings.Contains(purpose, operationText(f.seq)) {
 		return nil

@@ -74,7 +74,10 @@ func (c call) String() string {
 	if c.algorithm != AlgorithmRing {
 		text += ", " + c.algorithm.String()
 	}
-	text += fmt.Sprintf(", %s in segments of %d bytes, depth %d", c.protocol, c.segment, c.depth)
+	text += ", " + c.protocol.String()
+	if c.protocol != Direct {
+		text += fmt.Sprintf(" in segments of %d bytes, depth %d", c.segment, c.depth)
+	}
 	if c.sync {
 		text += ", synchronized"
 	}

@@ -11,10 +11,12 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
+	"ringcli/verbs/memory"
 )
 
 // matrix is what TestMatrix multiplies out.
 type matrix struct {
+	device string
 	ranks  []int
 	types  []reduce.Type
 	ops    []reduce.Op
@@ -119,7 +121,7 @@ const guard = 64
 const poison = 0xa5
 
 func (m matrix) run(t *testing.T, n int) (cases int) {
-	w := newWorld(t, n, ring.Options{}, nil)
+	w := newWorld(t, n, ring.Options{Device: m.device}, nil)
 	counts := m.counts(n)
 	longest := 0
 	for _, c := range counts {
@@ -128,10 +130,11 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 	k := &kit{w: w, n: n, inputs: make([][]byte, n), send: make([]*Buffer, n), recv: make([]*Buffer, n)}
 	w.must(func(rank int, c *Comm) (err error) {
 		k.inputs[rank] = make([]byte, 8*longest)
-		if k.send[rank], err = c.Alloc(uint64(8*longest + guard)); err != nil {
+		// Buffers that others can map, and some that they can't.
+		if k.send[rank], err = m.alloc(t, c, rank%3 == 1, uint64(8*longest+guard)); err != nil {
 			return err
 		}
-		k.recv[rank], err = c.Alloc(uint64(8*longest + guard))
+		k.recv[rank], err = m.alloc(t, c, rank%4 == 2, uint64(8*longest+guard))
 		return err
 	})
 	k.gathered = make([]byte, 8*longest)
@@ -293,4 +296,17 @@ func fill(b []byte) {
 	for n := 1; n < len(b); n *= 2 {
 		copy(b[n:], b[:n])
 	}
+}
+
+// alloc returns a buffer, on request in memory that is this process's alone.
+func (m matrix) alloc(t *testing.T, c *Comm, private bool, n uint64) (*Buffer, error) {
+	if !private || m.device != shared0 {
+		return c.Alloc(n)
+	}
+	block, err := memory.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = block.Free() })
+	return c.Register(block.Addr(), n)
 }

@@ -83,7 +83,7 @@ func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*
 	if err != nil {
 		return err
 	}
-	p.staging = vector{staging.addr, staging.reg.Keys()}
+	p.staging = vector{base: staging.addr, keys: staging.reg.Keys()}
 	p.partialBase = staging.addr + uint64(c.depth)*p.stagingStride
 	return nil
 }

@@ -43,7 +43,7 @@ type CallOptions struct {
 	Protocol  Protocol
 	// Segment is the length of a segment in bytes, rounded down to whole
 	// elements, and under eager, which all algorithms but the ring use, limited to a
-	// slot. 0 chooses.
+	// slot. 0 chooses. Direct chooses always, and has no depth.
 	Segment int
 	// Depth is the number of segments in flight, 1 to MaxDepth: with 1 nothing
 	// is received or sent while a segment is reduced. 0 is DefaultDepth.
@@ -59,17 +59,22 @@ type CallOptions struct {
 type Plan struct {
 	Algorithm Algorithm // not AlgorithmAuto
 	Protocol  Protocol  // not Auto
-	Segment   int       // bytes
+	Segment   int       // bytes; 0 under Direct, as the two below
 	Segments  int       // of each chunk
 	Depth     int
 }
 
 // ground is what the ranks of a ring know of it alike, after Agree.
 type ground struct {
-	ranks int
-	slot  int  // payload of a slot of the ring's edges in bytes
-	soft  bool // some rank has a device in software, where a message costs system calls
+	ranks  int
+	slot   int    // payload of a slot of the ring's edges in bytes
+	soft   bool   // some rank has a device in software, where a message costs system calls
+	agreed bool   // the ranks have
+	apart  string // then: why a rank cannot read all others' memory; "" if all can
 }
+
+// direct tells whether Direct is to be had.
+func (g *ground) direct() bool { return g.agreed && g.apart == "" }
 
 // plan makes a call out of what the caller wants.
 func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table Table, o CallOptions) (call, error) {
@@ -88,7 +93,7 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table
 		return bad("count %d of %s: more than an address space holds", count, t)
 	case !o.Algorithm.Valid():
 		return bad("%s: expected one of %v", o.Algorithm, Algorithms())
-	case o.Protocol > RendezvousRead:
+	case !o.Protocol.valid():
 		return bad("%s: expected one of %v", o.Protocol, Protocols())
 	case o.Depth < 0 || o.Depth > MaxDepth:
 		return bad("depth %d: expected 1 to %d segments, or 0 for %d", o.Depth, MaxDepth, DefaultDepth)
@@ -99,13 +104,16 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table
 	if c.algorithm == AlgorithmAuto {
 		c.algorithm, c.protocol = table.choose(op, g, int64(count)*int64(t.Size()), o)
 	}
+	if c.protocol == Auto && g.direct() && c.algorithm.carriedBy(Direct) {
+		c.protocol = Direct
+	}
 	switch {
 	case !c.algorithm.carriedBy(c.protocol):
-		return bad("%s by %s: %s", c.algorithm, c.protocol, onlyRing)
+		return bad("%s by %s: %s", c.algorithm, c.protocol, carriers(c.protocol))
 	case ranks > c.algorithm.maxRanks():
 		return bad("%s on %d ranks: expected at most %d", c.algorithm, ranks, c.algorithm.maxRanks())
-	case c.protocol == Direct:
-		return bad("%s by %s is not there: expected one of %v", c.algorithm, c.protocol, Protocols())
+	case c.protocol == Direct && g.agreed && g.apart != "":
+		return bad("%s by %s: the ranks do not share memory: %s", c.algorithm, c.protocol, g.apart)
 	case ranks == 1 || op == OpBarrier:
 		c.algorithm = AlgorithmRing
 	}
@@ -113,6 +121,10 @@ func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table
 		c.red = red
 	}
 	c.sync = o.Sync && op == OpAllReduce && c.algorithm == AlgorithmRing
+	if c.protocol == Direct {
+		c.depth = 0
+		return c, nil
+	}
 	if c.depth == 0 {
 		c.depth = DefaultDepth
 	}
@@ -169,6 +181,9 @@ func (c call) cutFor(ranks, segment int) (call, error) {
 // segments returns how many segments a call has of each chunk, or of the vector
 // where that is not cut by chunks.
 func (c *call) segments(ranks int) int {
+	if c.protocol == Direct {
+		return 0
+	}
 	if c.algorithm == AlgorithmRing {
 		s := c.schedule(ranks, 1)
 		return s.segments

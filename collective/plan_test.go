@@ -120,7 +120,8 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, 99, CallOptions{}, "op(99)"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: 9}, "protocol 9"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: 9}, "algorithm 9: expected one of [auto ring"},
-		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: Direct}, "direct: expected one of [auto eager"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Protocol: Direct}, "by direct: the ranks do not share memory: they are far"},
+		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: AlgorithmTree, Protocol: Direct}, "tree by direct: direct is for the ring and the inbox"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Algorithm: AlgorithmTree, Protocol: RendezvousWrite}, "tree by rendezvous-write: rendezvous is for the ring"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: MaxDepth + 1}, "depth 17"},
 		{1, reduce.Int32, reduce.Sum, CallOptions{Depth: -1}, "depth -1"},
@@ -128,7 +129,7 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
 		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
 	} {
-		_, err := plan(OpAllReduce, test.count, test.typ, test.red, ground{ranks: 4, slot: 1 << 16}, Table{}, test.options)
+		_, err := plan(OpAllReduce, test.count, test.typ, test.red, ground{ranks: 4, slot: 1 << 16, agreed: true, apart: "they are far"}, Table{}, test.options)
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
 		}

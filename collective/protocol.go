@@ -30,7 +30,9 @@ var protocolNames = [...]struct {
 }
 
 // Protocols returns the protocols that can be asked for, Auto first.
-func Protocols() []Protocol { return []Protocol{Auto, Eager, RendezvousWrite, RendezvousRead} }
+func Protocols() []Protocol {
+	return []Protocol{Auto, Eager, RendezvousWrite, RendezvousRead, Direct}
+}
 
 // String returns the protocol's name, as ParseProtocol takes it.
 func (p Protocol) String() string {

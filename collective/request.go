@@ -49,6 +49,8 @@ func (c *Comm) perform(ctx context.Context, r request) error {
 	case err != nil:
 	case c.size == 1:
 		err = c.alone(ctx, &k, r, in, out)
+	case k.protocol == Direct:
+		err = c.shared.run(ctx, &k, &r, &in, &out)
 	case k.algorithm != AlgorithmRing:
 		err = c.runExchange(ctx, k, in, out)
 	default:

@@ -79,20 +79,33 @@ func (r Rule) Validate() error {
 	case !r.Protocol.valid():
 		return fmt.Errorf("%s: expected one of %v", r.Protocol, Protocols())
 	case !r.Algorithm.carriedBy(r.Protocol):
-		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, onlyRing)
+		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, carriers(r.Protocol))
 	case r.Ranks > r.Algorithm.maxRanks():
 		return fmt.Errorf("%s on %d ranks: expected at most %d", r.Algorithm, r.Ranks, r.Algorithm.maxRanks())
 	}
 	return nil
 }
 
-// onlyRing is why other algorithms have no rendezvous: they are for messages
-// whose transfer takes less than the round trip of RTS and CTS.
-const onlyRing = "rendezvous is for the ring; expected eager or auto"
+// carriers says which algorithms have a protocol that others have not. Rendezvous
+// is not for those that are for messages whose transfer takes less than the round
+// trip of RTS and CTS; where all ranks read each other's memory, there is no need
+// of partial results that travel.
+func carriers(p Protocol) string {
+	if p == Direct {
+		return "direct is for the ring and the inbox; expected eager or auto"
+	}
+	return "rendezvous is for the ring; expected eager or auto"
+}
 
 // carriedBy tells whether an algorithm's messages can travel by a protocol.
 func (a Algorithm) carriedBy(p Protocol) bool {
-	return a == AlgorithmRing || p != RendezvousWrite && p != RendezvousRead
+	switch p {
+	case RendezvousWrite, RendezvousRead:
+		return a == AlgorithmRing
+	case Direct:
+		return a == AlgorithmRing || a == AlgorithmInbox
+	}
+	return true
 }
 
 // maxRanks is the largest ring that an algorithm runs on.
@@ -118,18 +131,18 @@ const softInboxRanks = 2
 // table. Who asks for a protocol or for phases asks for the ring, unless a rule
 // says otherwise.
 func (t *Table) choose(op Operation, g ground, bytes int64, o CallOptions) (Algorithm, Protocol) {
-	rule, ok := t.lookup(op, g.ranks, bytes, o.Protocol)
+	rule, ok := t.lookup(op, g, bytes, o.Protocol)
 	switch {
 	case o.Sync && op == OpAllReduce && (!ok || rule.Algorithm != AlgorithmRing):
 	case ok && o.Protocol != Auto:
 		return rule.Algorithm, o.Protocol
 	case ok:
 		return rule.Algorithm, rule.Protocol
-	case o.Protocol != Auto || bytes > smallMost:
+	case o.Protocol != Auto && o.Protocol != Direct || bytes > smallMost:
 	case g.ranks > MaxInboxRanks || g.soft && g.ranks > softInboxRanks:
-		return AlgorithmRecursiveDoubling, Eager
+		return AlgorithmRecursiveDoubling, o.Protocol
 	default:
-		return AlgorithmInbox, Eager
+		return AlgorithmInbox, o.Protocol
 	}
 	return AlgorithmRing, o.Protocol
 }
@@ -137,12 +150,16 @@ func (t *Table) choose(op Operation, g ground, bytes int64, o CallOptions) (Algo
 // lookup returns the first rule that fits an operation on a vector of so many
 // bytes, for a caller that leaves the algorithm to the table. A protocol that the
 // caller asks for rules out what cannot be done with it.
-func (t *Table) lookup(op Operation, ranks int, bytes int64, asked Protocol) (r Rule, ok bool) {
+func (t *Table) lookup(op Operation, g ground, bytes int64, asked Protocol) (r Rule, ok bool) {
+	ranks := g.ranks
 	for _, r := range t.Rules {
 		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.maxRanks() {
 			continue
 		}
 		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || !r.Algorithm.carriedBy(asked) {
+			continue
+		}
+		if r.Protocol == Direct && !g.direct() {
 			continue
 		}
 		return r, true

@@ -101,7 +101,7 @@ func TestTableLookup(t *testing.T) {
 		{OpReduceScatter, 4, 100, Auto, 0},
 		{OpBarrier, 4, 0, Auto, 0},
 	} {
-		got, ok := table.lookup(test.op, test.ranks, test.bytes, test.asked)
+		got, ok := table.lookup(test.op, ground{ranks: test.ranks}, test.bytes, test.asked)
 		if ok != (test.want > 0) || ok && got != table.Rules[test.want-1] {
 			t.Errorf("%s of %d bytes on %d ranks, %s asked: %+v, %v, want rule %d", test.op, test.bytes, test.ranks, test.asked, got, ok, test.want)
 		}

@@ -11,21 +11,25 @@ import (
 
 	"ringcli/ring"
 	"ringcli/verbs"
+	_ "ringcli/verbs/shm"
 	_ "ringcli/verbs/soft"
 )
 
-// world is a ring whose ranks are goroutines of this process, on device soft:lo.
+// world is a ring whose ranks are goroutines of this process.
 type world struct {
 	tb    testing.TB
 	rings []*ring.Ring
 	comms []*Comm
 }
 
-// newWorld brings up n ranks on a fresh 127.x.y.0/24.
+// newWorld brings up n ranks on a fresh 127.x.y.0/24, on device soft:lo if ro names
+// none.
 func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) *world {
 	tb.Helper()
 	ro.Wait = verbs.WaitGosched
-	ro.Device = "soft:lo"
+	if ro.Device == "" {
+		ro.Device = "soft:lo"
+	}
 	if ro.Timeout == 0 {
 		ro.Timeout = 20 * time.Second
 	}

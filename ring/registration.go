@@ -106,6 +106,13 @@ func (g *Registration) LKey(d *Device) uint32 { return uint32(g.keys[d.Index].Lo
 // RKey returns the key for requests that a peer makes to a device.
 func (g *Registration) RKey(d *Device) uint32 { return uint32(g.keys[d.Index].Load()) }
 
+// Mappable tells whether peers on this host can map the memory.
+func (g *Registration) Mappable() bool {
+	g.r.registered.mu.Lock()
+	defer g.r.registered.mu.Unlock()
+	return slices.ContainsFunc(g.mrs[:], func(mr verbs.MR) bool { return mr != nil && mr.Kind() == verbs.MemoryArena })
+}
+
 // Keys are those of a registration by device, copied for hot paths. They hold for
 // as long as the ring opens no further device.
 type Keys [MaxDevices]struct{ LKey, RKey uint32 }

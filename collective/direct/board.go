@@ -34,11 +34,12 @@ const (
 
 // The lines of a board that its owner alone writes.
 const (
-	callLine    = iota // digest and count of the owner's call
-	stagedLine         // steps whose input segments lie in the owner's slots
-	reducedLine        // steps of the owner's chunk that are complete
-	takenLine          // steps of the others' chunks that the owner has
-	readLine           // the last round whose references the owner has read
+	callLine      = iota // digest and count of the owner's call
+	stagedLine           // steps whose input segments lie in the owner's slots
+	reducedLine          // steps of the owner's chunk that are complete
+	takenLine            // steps of the others' chunks that the owner has
+	readLine             // the last round whose references the owner has read
+	announcedLine        // the operation that the owner is in
 	ownLines
 )
 
@@ -52,7 +53,7 @@ func (l *line) store(value uint64) { publish(&l[0], value) }
 
 // layout is where things lie in a board of a team of n ranks:
 //
-//	own lines       call, staged, reduced, taken, read
+//	own lines       call, staged, reduced, taken, read, announced
 //	inbox lines     one per peer and parity, written by the peer: the tag and a word
 //	inbox areas     InboxPiece bytes for each of these lines
 //	send slots      slotDepth times n-1 segments: the owner's input, for each peer

@@ -101,7 +101,7 @@ type Team struct {
 	}
 
 	// The lines of the own board that peers only read.
-	own struct{ call, staged, reduced, taken, read *line }
+	own struct{ call, staged, reduced, taken, read, announced *line }
 
 	made time.Time
 	// choosers are used by rank 0 alone, unless a test fixes the stores.
@@ -122,6 +122,7 @@ type peer struct {
 	callAt, stagedAt   *line
 	reducedAt, takenAt *line
 	readAt             *line
+	announcedAt        *line
 
 	lo, hi int // its chunk of the present call
 
@@ -178,11 +179,11 @@ func New(c Config) (*Team, error) {
 		}
 		p.callAt, p.stagedAt = l.own(p.board, callLine), l.own(p.board, stagedLine)
 		p.reducedAt, p.takenAt = l.own(p.board, reducedLine), l.own(p.board, takenLine)
-		p.readAt = l.own(p.board, readLine)
+		p.readAt, p.announcedAt = l.own(p.board, readLine), l.own(p.board, announcedLine)
 	}
 	me := &t.peers[t.rank]
 	t.own.call, t.own.staged, t.own.reduced, t.own.taken = me.callAt, me.stagedAt, me.reducedAt, me.takenAt
-	t.own.read = me.readAt
+	t.own.read, t.own.announced = me.readAt, me.announcedAt
 	return t, nil
 }
 

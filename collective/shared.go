@@ -1,0 +1,315 @@
+package collective
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"ringcli/collective/direct"
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+// shared is what the ranks of one host compute with where each of them can reach
+// the memory of all others: protocol Direct. It belongs to who has the Comm's turn.
+type shared struct {
+	c     *Comm
+	team  *direct.Team
+	edges []*ring.Edge // by rank; nil at the own
+	board verbs.Memory // the own
+	reg   *ring.Registration
+
+	ctx    context.Context // of the operation that runs
+	digest uint64          // of it
+	count  uint64
+	// A rank that waits looks around now and then, of which this is the last time in
+	// operation lookedIn.
+	looked   time.Time
+	lookedIn uint64
+}
+
+// apart returns why this rank cannot share memory with all others, or "".
+func (c *Comm) apart() string {
+	switch {
+	case c.size < direct.MinRanks || c.size > direct.MaxRanks:
+		return fmt.Sprintf("a ring of %d: expected %d to %d ranks", c.size, direct.MinRanks, direct.MaxRanks)
+	case c.options.Corrupt != nil:
+		return "faults are injected into what arrives, and nothing does"
+	}
+	for _, e := range []*ring.Edge{c.ring.Left(), c.ring.Right()} {
+		if !sharesMemory(e) {
+			return fmt.Sprintf("rank %d is reached over %s", e.Peer, e.Device().Name)
+		}
+	}
+	return ""
+}
+
+// sharesMemory tells whether the ends of an edge can map each other's memory.
+func sharesMemory(e *ring.Edge) bool {
+	_, ok := e.Device().Context.(verbs.Allocator)
+	return ok
+}
+
+// berth is where a rank's board is, as it tells the others; or why it has none.
+type berth struct {
+	Addr    uint64 `json:"addr,omitempty"`
+	RKey    uint32 `json:"rkey,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// share makes what Direct needs, after all ranks have said that nothing keeps them
+// apart. It is collective. Where some rank cannot, all do without, and why says so;
+// an error is of the ring.
+func (c *Comm) share(ctx context.Context) (why string, err error) {
+	peers := make([]int, 0, c.size-1)
+	for r := range c.size {
+		if r != c.rank {
+			peers = append(peers, r)
+		}
+	}
+	edges, err := c.ring.Mesh(ctx, "memory of the ranks of one host", peers)
+	if err != nil {
+		return "", err
+	}
+	s := &shared{c: c, edges: make([]*ring.Edge, c.size)}
+	for _, e := range edges {
+		s.edges[e.Peer] = e
+	}
+	defer func() {
+		if c.shared == nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	mine, problem := s.makeBoard()
+	places, why, err := settle(ctx, c, "boards of all ranks", mine, problem)
+	if why != "" || err != nil {
+		return why, err
+	}
+	boards, problem := s.mapBoards(places)
+	if _, why, err = settle(ctx, c, "views of all boards", berth{}, problem); why != "" || err != nil {
+		return why, err
+	}
+	policy := direct.Yield
+	if c.ring.Options().Wait == verbs.WaitGosched {
+		policy = direct.Gosched
+	}
+	s.team, err = direct.New(direct.Config{
+		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout, Policy: policy,
+	})
+	if err == nil {
+		c.shared = s
+	}
+	return "", err
+}
+
+// settle has every rank say where its board is or what its problem is; why is the
+// first rank's that has one.
+func settle(ctx context.Context, c *Comm, what string, mine berth, problem error) (places []berth, why string, err error) {
+	if problem != nil {
+		mine = berth{Problem: problem.Error()}
+	}
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return nil, "", err
+	}
+	parts, err := c.ring.GatherFor(ctx, what, data)
+	if err != nil {
+		return nil, "", err
+	}
+	places = make([]berth, len(parts))
+	for rank, part := range parts {
+		if err := json.Unmarshal(part, &places[rank]); err != nil {
+			return nil, "", fmt.Errorf("%s: what rank %d says makes no sense: %w", what, rank, err)
+		}
+		if p := places[rank].Problem; p != "" {
+			return nil, fmt.Sprintf("rank %d: %s", rank, p), nil
+		}
+	}
+	return places, "", nil
+}
+
+// makeBoard makes the own board.
+func (s *shared) makeBoard() (p berth, err error) {
+	device := s.c.ring.Left().Device()
+	for _, e := range s.edges {
+		if e != nil && e.Device() != device {
+			return p, fmt.Errorf("rank %d is reached over %s, and rank %d over %s", e.Peer, e.Device().Name, s.c.ring.Left().Peer, device.Name)
+		}
+	}
+	size := direct.BoardSize(s.c.size)
+	if s.board, err = s.c.ring.AllocMemory(size); err != nil {
+		return p, err
+	}
+	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
+		return p, err
+	}
+	return berth{Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
+}
+
+// mapBoards maps the peers' boards, to be written.
+func (s *shared) mapBoards(places []berth) (boards []uint64, err error) {
+	boards = make([]uint64, len(places))
+	for rank, p := range places {
+		if rank == s.c.rank {
+			boards[rank] = s.board.Addr()
+			continue
+		}
+		local, ok, err := s.edges[rank].Map(p.RKey, p.Addr, direct.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("the board of rank %d cannot be mapped: %w", rank, err)
+		}
+		boards[rank] = local
+	}
+	return boards, nil
+}
+
+// view maps memory of a peer, to be read.
+func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
+	local, _, err := s.edges[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
+	return local, err
+}
+
+// stop is asked by a rank that waits, every few microseconds.
+func (s *shared) stop() error {
+	if err := s.c.stopped(s.ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	if s.lookedIn != s.c.seq {
+		s.lookedIn, s.looked = s.c.seq, now
+	}
+	if now.Sub(s.looked) < lookAround {
+		return nil
+	}
+	s.looked = now
+	return s.lookAround(s.digest, s.count)
+}
+
+// lookAround finds out whether another rank is in another operation with the
+// number of this one, which it runs as a call of this digest and count.
+func (s *shared) lookAround(digest, count uint64) error {
+	c := s.c
+	mine := callOf(digest, count)
+	for rank := range c.size {
+		if rank == c.rank {
+			continue
+		}
+		if number, d, n := s.team.Announced(rank); number == c.seq && (d != digest || n != count) {
+			return &DisagreementError{Number: c.seq, Rank: c.rank, Peer: rank, Mine: mine.String(), Theirs: callOf(d, n).String()}
+		}
+	}
+	if purpose, ok := c.ring.Awaited(); ok && strings.Contains(purpose, operationText(c.seq)) {
+		return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: mine.String(), Peer: -1, Theirs: purpose}
+	}
+	return nil
+}
+
+// run runs a call over shared memory.
+func (s *shared) run(ctx context.Context, k *call, r *request, in, out *vector) (err error) {
+	c := s.c
+	begun := trace.Now()
+	c.seq++
+	s.ctx, s.digest, s.count = ctx, k.digest(), k.count
+	if err := c.stopped(ctx); err != nil {
+		return err
+	}
+	if err := c.ring.Begin(ctx); err != nil {
+		return err
+	}
+	s.team.Announce(c.seq, s.digest, s.count)
+	c.live.Operations++
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
+			slog.String("algorithm", k.algorithm.String()), slog.String("protocol", k.protocol.String()))
+	}
+	defer func() { recordOperation(begun, trace.Now(), k, c.seq) }()
+	d := direct.Call{
+		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: s.digest, Count: int(k.count),
+		Send: s.buffer(r.send, in), Recv: s.buffer(r.recv, out),
+	}
+	if err := s.perform(k, &d); err != nil {
+		return s.explain(err)
+	}
+	s.team.Ended(c.seq)
+	if err := c.ring.End(); err != nil {
+		return fmt.Errorf("poll: %w", err)
+	}
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", c.seq))
+	}
+	return nil
+}
+
+// buffer is a vector as the team takes it.
+func (s *shared) buffer(addr uint64, v *vector) direct.Buffer {
+	return direct.Buffer{Addr: addr, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
+}
+
+// perform has the team do what a call consists of.
+func (s *shared) perform(k *call, d *direct.Call) error {
+	switch {
+	case k.algorithm == AlgorithmInbox || k.op == OpBarrier:
+		return s.team.Inbox(d)
+	case !k.sync:
+		return s.team.Pull(d)
+	}
+	lo, _ := reduce.Chunk(d.Count, s.c.size, s.c.rank)
+	first, last := *d, *d
+	first.Op, first.Recv.Addr = direct.ReduceScatter, d.Recv.Addr+uint64(lo*k.typ.Size())
+	if err := s.team.Pull(&first); err != nil {
+		return err
+	}
+	if err := s.team.Inbox(&direct.Call{Op: direct.Barrier, Digest: d.Digest}); err != nil {
+		return err
+	}
+	last.Op, last.Send = direct.AllGather, first.Recv
+	return s.team.Pull(&last)
+}
+
+// explain turns an error of the team into one of the Comm.
+func (s *shared) explain(err error) error {
+	var d *direct.DisagreementError
+	if !errors.As(err, &d) || d.Epoch {
+		return err
+	}
+	mine, theirs := callOf(s.digest, s.count), callOf(d.Digest, d.Count)
+	return &DisagreementError{Number: s.c.seq, Rank: d.Rank, Peer: d.Peer, Mine: mine.String(), Theirs: theirs.String()}
+}
+
+const (
+	// parting is how long a Comm that is closed waits for others that may still look
+	// at its board for the end of the last operation: they are at most a wake-up
+	// behind. partingTick is the pause between two looks.
+	parting, partingTick = 250 * time.Millisecond, 100 * time.Microsecond
+)
+
+// part waits until no other rank needs the own board any more.
+func (s *shared) part() {
+	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
+		left := true
+		for rank := range s.c.size {
+			left = left && (rank == s.c.rank || s.team.HasEnded(rank) >= s.c.seq)
+		}
+		if left {
+			return
+		}
+	}
+}
+
+// close gives the own board back.
+func (s *shared) close() error {
+	var errs []error
+	if s.reg != nil {
+		errs = append(errs, s.reg.Close())
+	}
+	if s.board != nil {
+		errs = append(errs, s.board.Free())
+	}
+	return errors.Join(errs...)
+}
