@@ -108,7 +108,7 @@ func testMap(t *testing.T, e *end, p *peer, inArena bool) {
 		t.Fatal(err)
 	}
 	source := e.mem.Bytes()[:100]
-	rand.NewChaCha8([32]byte{1}).Read(source)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(source)
 	e.run(t, verbs.WorkRequest{Opcode: verbs.OpWrite, SGL: e.sge(0, 100), RKey: p.RKey, RemoteAddr: p.Addr + 8})
 	if !bytes.Equal(memory.Bytes(at, 100), source) {
 		t.Error("what was written does not show in the view")

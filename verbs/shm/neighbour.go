@@ -19,10 +19,11 @@ type neighbour struct {
 	key   arena.Key
 	peer  *arena.Peer
 	dir   *directory
-	users int           // guarded by Context.mu
-	gone  atomic.Bool   // its process has ended, or it was closed
-	quit  chan struct{} // ends watching
-	ended chan struct{} // closed when it has ended
+	users int             // guarded by Context.mu
+	gone  atomic.Bool     // its process has ended, or it was closed
+	stay  context.Context // ends with the last user
+	quit  context.CancelFunc
+	ended chan struct{} // closed when watching has ended
 
 	mu    sync.Mutex
 	views atomic.Pointer[[]view] // replaced with mu held, read without
@@ -61,12 +62,14 @@ func (c *Context) meet(ctx context.Context, key arena.Key) (*neighbour, error) {
 	if err != nil {
 		return nil, errors.Join(err, peer.Close())
 	}
-	n := &neighbour{ctx: c, key: key, peer: peer, dir: directoryOf(addr), users: 1, quit: make(chan struct{}), ended: make(chan struct{}), asked: make(map[uint64]bool)}
+	n := &neighbour{ctx: c, key: key, peer: peer, dir: directoryOf(addr), users: 1, ended: make(chan struct{}), asked: make(map[uint64]bool)}
+	n.stay, n.quit = context.WithCancel(context.Background())
 	n.views.Store(new([]view))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.neighbours[key]; other != nil && !other.gone.Load() {
 		other.users++ // somebody else has met it meanwhile
+		n.quit()
 		return other, peer.Close()
 	}
 	c.neighbours[key] = n
@@ -81,7 +84,7 @@ func (n *neighbour) watch() {
 	case <-n.peer.Gone():
 		n.gone.Store(true)
 		n.ctx.own.wake()
-	case <-n.quit:
+	case <-n.stay.Done():
 	}
 }
 
@@ -102,8 +105,8 @@ func (n *neighbour) leave() {
 	}
 	n.ctx.mu.Unlock()
 	if end {
+		n.quit()
 		n.work.Wait()
-		close(n.quit)
 		<-n.ended
 		_ = n.peer.Close()
 	}
@@ -130,7 +133,7 @@ func (n *neighbour) view(id uint64) (bytes []byte, ok bool) {
 }
 
 func (n *neighbour) ask(id uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), mapping)
+	ctx, cancel := context.WithTimeout(n.stay, mapping)
 	defer cancel()
 	v := view{id: id}
 	addr, length, err := n.peer.Map(ctx, id, false)

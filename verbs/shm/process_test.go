@@ -278,7 +278,7 @@ func startPeer(t testing.TB, e *end, r role) *peer {
 		t.Fatal(err)
 	}
 	if err := json.NewDecoder(out).Decode(&p.contact); err != nil {
-		p.end()
+		_ = p.end()
 		t.Fatalf("the peer says nothing: %v; %s", err, p.err.String())
 	}
 	me, err := e.contact()
@@ -289,7 +289,7 @@ func startPeer(t testing.TB, e *end, r role) *peer {
 		err = json.NewEncoder(p.stdin).Encode(me)
 	}
 	if err != nil {
-		p.end()
+		_ = p.end()
 		t.Fatal(err)
 	}
 	return p

@@ -1,0 +1,59 @@
+package shm
+
+import "ringcli/verbs"
+
+// lookNow has the peer looked for, if it is not there.
+func (q *qp) lookNow() {
+	select {
+	case q.look <- struct{}{}:
+	default:
+	}
+}
+
+// expire runs the timers, and notes when progress is due though nobody wakes us.
+func (q *qp) expire() {
+	if q.sqHead != q.sqTail && q.state == verbs.StateRTS {
+		q.giveUp()
+	} else {
+		q.timer, q.rnrUntil = 0, 0
+	}
+	due := q.timer
+	for _, at := range [...]int64{q.rnrUntil, q.doubtful} {
+		if at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	if due != q.deadline.Load() {
+		q.deadline.Store(due)
+		q.ctx.own.wake() // it may sleep for longer
+	}
+}
+
+// giveUp runs the timer of a peer that does not answer.
+func (q *qp) giveUp() {
+	answered := q.answered()
+	timeout := verbs.AckTimeout(q.attr.Timeout)
+	switch {
+	case timeout == 0, answered && q.link != nil:
+		q.timer = 0
+		return
+	case q.timer == 0:
+		q.timer, q.looked = clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
+		q.lookNow()
+		return
+	}
+	if now := clock(); now >= q.timer && answered {
+		q.timer = now + int64(timeout)
+	} else if now >= q.timer {
+		q.failSend(verbs.RetryExceeded)
+	}
+}
+
+// answered reports whether a NIC in the peer's place would answer. While it has not
+// been looked for since the timer began, that is not known.
+func (q *qp) answered() bool {
+	if l := q.link; l != nil {
+		return !l.gone.Load() && l.faces(q) && !q.ahead()
+	}
+	return q.timer != 0 && q.looks.Load() == q.looked
+}
