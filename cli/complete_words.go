@@ -33,12 +33,12 @@ func deviceNames() []string {
 	return list
 }
 
-// gidIndexes lists the GID indexes that are in use on a device, or on all of
-// them if it is none, with their GIDs.
+// gidIndexes lists the GID indexes that are in use on a device, on those of a
+// provider, or on all if it is neither, with their GIDs.
 func gidIndexes(device string) []string {
 	hints := map[int][]string{}
 	for _, name := range deviceNames() {
-		if _, err := verbs.Find(device); err == nil && name != device {
+		if _, err := verbs.Find(device); err == nil && name != device && !strings.HasPrefix(name, device+":") {
 			continue
 		}
 		d, err := verbs.Find(name)

@@ -58,12 +58,14 @@ func examples() []example {
 		}),
 		printing("status", []render.Record{
 			LinkStatus{
-				Command: "status", OK: true, Rank: 3, Node: "127.0.0.4:18600", RingState: "ready", Side: "right", PeerNode: "127.0.0.1:18600",
+				DeviceWhy: "soft was asked for at rank 0 (10.1.2.3)",
+				Command:   "status", OK: true, Rank: 3, Node: "127.0.0.4:18600", RingState: "ready", Side: "right", PeerNode: "127.0.0.1:18600",
 				Device: "soft:lo", State: "RTS", MTU: 4096, SQPSN: 0xabcdef, RQPSN: 1, QPN: 0x11, PSN: 0xabcdee, GID: "::ffff:127.0.0.4",
 				PeerQPN: 0x10, PeerPSN: 1, PeerGID: "::ffff:127.0.0.1", PeerUDP: 4791,
 			},
 			LinkStatus{
-				Command: "status", Rank: 249, Node: exampleHost + ":18600", RingState: "initialised", Side: "left", Peer: 248, PeerNode: exampleHost + ":65535",
+				DeviceWhy: "soft was asked for at rank 0 (10.1.2.3)",
+				Command:   "status", Rank: 249, Node: exampleHost + ":18600", RingState: "initialised", Side: "left", Peer: 248, PeerNode: exampleHost + ":65535",
 				Device: "soft:enp65s0f0np0", State: "ERR", MTU: 1024, SQPSN: 0xffffff, RQPSN: 0xffffff, QPN: 0xffffff, PSN: 1, GID: exampleGID.String(),
 				PeerQPN: 0xfffffe, PeerPSN: 1, PeerGID: exampleGID.String(), PeerUDP: 4791,
 			},

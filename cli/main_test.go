@@ -33,7 +33,10 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for name, value := range map[string]string{"RINGCLI_TRACE_DIR": dir, "XDG_STATE_HOME": dir, "XDG_CONFIG_HOME": dir} {
+	for name, value := range map[string]string{
+		"RINGCLI_DEVICE":    "soft", // packets, loss and GIDs: tests of other devices name those
+		"RINGCLI_TRACE_DIR": dir, "XDG_STATE_HOME": dir, "XDG_CONFIG_HOME": dir,
+	} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

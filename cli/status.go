@@ -204,7 +204,11 @@ func (c PathChoice) Parts() []render.Record {
 // GID.
 func pathTaken(r *ring.Ring) []render.Record {
 	var list []render.Record
-	for _, side := range sidesOf(nil) {
+	sides := sidesOf(nil)
+	for _, e := range r.MeshEdges() {
+		sides = append(sides, e.Side)
+	}
+	for _, side := range sides {
 		if d, why := r.DeviceTo(side); d != nil {
 			list = append(list, PathChoice{
 				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: side.String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
@@ -300,6 +304,7 @@ type LinkStatus struct {
 	Peer      int    `json:"peer"`
 	PeerNode  string `json:"peer_node"`
 	Device    string `json:"device"`
+	DeviceWhy string `json:"device_why"`
 	State     string `json:"qp_state"`
 	MTU       int    `json:"mtu"` // bytes
 	SQPSN     uint32 `json:"sq_psn"`
@@ -316,7 +321,7 @@ type LinkStatus struct {
 // Columns implements render.Record.
 func (l LinkStatus) Columns() []render.Column {
 	return []render.Column{
-		{Name: "rank"}, {Name: "side", Width: 5, Left: true}, {Name: "peer"}, {Name: "state", Left: true}, {Name: "mtu"},
+		{Name: "rank"}, {Name: "side", Width: 5, Left: true}, {Name: "peer"}, {Name: "device", Left: true}, {Name: "state", Left: true}, {Name: "mtu"},
 		{Name: "qpn", Width: 6}, {Name: "to qpn", Width: 6}, {Name: "sq psn", Width: 6}, {Name: "rq psn", Width: 6}, {Name: "to gid", Left: true},
 	}
 }
@@ -324,11 +329,11 @@ func (l LinkStatus) Columns() []render.Column {
 // Cells implements render.Record.
 func (l LinkStatus) Cells() []render.Cell {
 	hex := func(v uint32) string { return fmt.Sprintf("%06x", v) }
-	cells := render.Texts(strconv.Itoa(l.Rank), l.Side, strconv.Itoa(l.Peer), l.State, strconv.Itoa(l.MTU),
+	cells := render.Texts(strconv.Itoa(l.Rank), l.Side, strconv.Itoa(l.Peer), l.Device, l.State, strconv.Itoa(l.MTU),
 		hex(l.QPN), hex(l.PeerQPN), hex(l.SQPSN), hex(l.RQPSN), l.PeerGID)
-	cells[3].Mood = render.Good
+	cells[4].Mood = render.Good
 	if !l.OK {
-		cells[3].Mood = render.Bad
+		cells[4].Mood = render.Bad
 	}
 	return cells
 }
@@ -345,7 +350,7 @@ func allStatus(ctx context.Context, s *Session, _ Call) error {
 		mine = append(mine, LinkStatus{
 			Command: "status", OK: p.State == "RTS", Rank: m.ring.Rank(), Node: m.ring.Nodes()[m.ring.Rank()].String(),
 			RingState: m.ring.State().String(), Side: p.Side, Peer: p.Rank, PeerNode: p.Node,
-			Device: p.Local.Device, State: p.State, MTU: p.MTU, SQPSN: p.SQPSN, RQPSN: p.RQPSN,
+			Device: p.Local.Device, DeviceWhy: p.Why, State: p.State, MTU: p.MTU, SQPSN: p.SQPSN, RQPSN: p.RQPSN,
 			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
 			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
 		})

@@ -49,6 +49,8 @@ func agree(nodes []bootstrap.Node, own, peer offer, given Values) (mtu int, err 
 	ownAddr, peerAddr := own.GID.Addr(), peer.GID.Addr()
 	addressGiven := given.DGID != nil || given.SGIDIndex != nil
 	switch {
+	case isSHM(own.Device) != isSHM(peer.Device) && !addressGiven:
+		return 0, differ("the device", own.Device, peer.Device, "shared memory is reached from shared memory alone; run exchange on both ranks again")
 	case own.Size != peer.Size:
 		return 0, differ("the size of the ring", own.Size, peer.Size, "give all nodes the same --list")
 	case own.Digest != peer.Digest:

@@ -32,11 +32,23 @@ func init() {
 	answerers[askAwaitRTR] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
 		return nil, r.awaitEdge(ctx, side, StateRTR, StateReady)
 	}
-	answerers[askOffer] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
+	answerers[askOffer] = func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error) {
 		if err := r.awaitEdge(ctx, side, StateInitialised, StateError); err != nil {
 			return nil, err
 		}
-		return r.offer(r.edges[side]), nil
+		var q *offerRequest // nil asks for any
+		if err := json.Unmarshal(payload, &q); err != nil && len(payload) > 0 {
+			return nil, fmt.Errorf("%s cannot read the request %s for an offer: do all ranks run the same version?", r.nodeName(r.rank), payload)
+		}
+		if q != nil {
+			if err := r.awaitDevice(ctx, side, q.SHM); err != nil {
+				return nil, err
+			}
+		}
+		r.mu.Lock()
+		e := r.edges[side]
+		r.mu.Unlock()
+		return r.offer(e), nil
 	}
 	answerers[askRunID] = func(r *Ring, ctx context.Context, _ Side, _ json.RawMessage) (any, error) { return r.RunID(ctx) }
 }
@@ -77,10 +89,34 @@ func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload an
 // behind the ring's back; what steps do wakes the wait at once.
 const awaitTick = 5 * time.Millisecond
 
-// awaitEdge waits until the queue pair at a side is in one of some states. It ends
-// well before the asker's deadline: an answer that names the state is worth more
-// than the last of the wait, also if this machine is too busy to be quick.
+// awaitEdge waits until the queue pair at a side is in one of some states.
 func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
+	return r.await(ctx, func() bool {
+		s := r.standing([]Side{side}).State
+		return s >= from && s <= to
+	}, func() error { return r.notReady(side) })
+}
+
+// awaitDevice waits until the edge at a side is on shared memory, or on another
+// device.
+func (r *Ring) awaitDevice(ctx context.Context, side Side, shm bool) error {
+	name := func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if e := r.edges[side]; e != nil {
+			return e.device.Name
+		}
+		return "no device"
+	}
+	return r.await(ctx, func() bool { return isSHM(name()) == shm }, func() error {
+		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.nodeName(r.rank), name())
+	})
+}
+
+// await waits until something holds. It ends well before the asker's deadline: an
+// answer that says what is missing is worth more than the last of the wait, also if
+// this machine is too busy to be quick.
+func (r *Ring) await(ctx context.Context, holds func() bool, missing func() error) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Second, time.Until(deadline)/4)))
@@ -95,14 +131,14 @@ func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
 		if failure != nil {
 			return failure
 		}
-		if s := r.standing([]Side{side}).State; s >= from && s <= to {
+		if holds() {
 			return nil
 		}
 		select {
 		case <-stepped:
 		case <-tick.C:
 		case <-ctx.Done():
-			return r.notReady(side)
+			return missing()
 		}
 	}
 }
@@ -189,6 +225,24 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 // askForOffers asks both neighbours for what they say now.
 func (r *Ring) askForOffers(ctx context.Context) ([2]offer, error) {
 	return askBoth[offer](ctx, r, askOffer)
+}
+
+// offerRequest asks for an end on a device of a kind.
+type offerRequest struct {
+	SHM bool `json:"shm"`
+}
+
+// askAgain asks the neighbours that are behind for what they say once their ends are
+// on the device that both agree on, too.
+func (r *Ring) askAgain(ctx context.Context, remote *[2]offer, behind [2]bool) (err error) {
+	for side := range remote {
+		if behind[side] {
+			if remote[side], err = ask[offer](ctx, r, Side(side), askOffer, offerRequest{isSHM(r.edges[side].device.Name)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // askBoth asks both neighbours at once. One error is enough.

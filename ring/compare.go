@@ -153,6 +153,12 @@ func (e *End) downfall() string {
 
 // addresses compares what each end calls the other with what that one is.
 func (c *comparison) addresses() {
+	if own, peer := c.own, c.peer; own.memory() != peer.memory() {
+		c.add(Finding{Fault, "device", own.Rank, own.Device, peer.Device,
+			fmt.Sprintf("the ends are on devices that do not reach each other: %s is on %s and %s on %s, as its ring chose before both had said where they are, or was told to",
+				own.who(), own.Device, peer.who(), peer.Device), "run exchange on both ranks; give both the same --device, or auto"})
+		return
+	}
 	for _, f := range []flow{{c.own, c.peer, true}, {c.peer, c.own, false}} {
 		from, to := f.from, f.to
 		if from.PortState != "" && from.PortState != verbs.PortActive.String() {
@@ -211,6 +217,9 @@ func (c *comparison) addresses() {
 			"switches treat the two directions differently (DSCP, ECN)", "give all ranks the same --traffic-class")
 	}
 }
+
+// memory tells whether the end is on shared memory.
+func (e *End) memory() bool { return e.Provider == shmProvider }
 
 // byLID tells whether the queue pair addresses its peer by LID alone.
 func (e *End) byLID() bool { return e.LinkLayer == verbs.LinkInfiniBand.String() && e.DGID.IsZero() }

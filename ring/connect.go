@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -58,6 +56,7 @@ func (r *Ring) initEdge(e *Edge, v Values) error {
 		return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 	}
 	r.mu.Lock()
+	e.given = v
 	e.Local.PSN = either(v.PSN, e.Local.PSN)
 	r.mu.Unlock()
 	return nil
@@ -66,17 +65,23 @@ func (r *Ring) initEdge(e *Edge, v Values) error {
 // allAccess is what both ends of an edge may do to each other's memory.
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
+// room is what an edge to a neighbour has space for.
+func (r *Ring) room() room {
+	return room{r.opts.Slots, r.opts.SlotSize + SlotHeader, recvDepth, sendDepth}
+}
+
 // createEdges makes the edges that are not there yet.
 func (r *Ring) createEdges() error {
 	for _, side := range []Side{Left, Right} {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(side, r.neighbour(side), r.ways[side].device, room{r.opts.Slots, r.opts.SlotSize + SlotHeader, recvDepth, sendDepth})
+		e, err := newEdge(side, r.neighbour(side), r.ways[side].device, r.room())
 		if err != nil {
 			return err
 		}
 		r.mu.Lock()
+		e.why = r.ways[side].why
 		r.edges[side] = e
 		r.mu.Unlock()
 	}
@@ -150,26 +155,18 @@ type offer struct {
 	Digest   string `json:"digest"`    // of the list
 	MTUFixed bool   `json:"mtu_fixed"` // asked for with --mtu
 	RDAtomic int    `json:"rd_atomic"` // READs that this end answers at once
-	BootID   string `json:"boot_id"`   // of the kernel: equal on one host
+	Stance   stance `json:"stance"`    // where this end is, and which device it asks for
 }
 
 // offer says what this end of an edge is.
 func (r *Ring) offer(e *Edge) offer {
+	own := r.stance()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return offer{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
-		RDAtomic: e.device.readsAnswered(), BootID: bootID(),
+		RDAtomic: e.device.readsAnswered(), Stance: own,
 	}
-}
-
-// bootID returns the kernel's, or nothing where /proc is not mounted.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // Exchange finds both neighbours and swaps the queue pairs' addresses with them,
@@ -186,8 +183,16 @@ func (r *Ring) Exchange(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.met = true // also if what follows fails, and is repeated by hand
+		behind, err := r.settle(remote)
+		if err != nil {
+			return err
+		}
+		if err := r.askAgain(ctx, &remote, behind); err != nil {
+			return err
+		}
 		r.mu.Lock()
-		r.remote, r.exchanged, r.met = remote, true, true
+		r.remote, r.exchanged = remote, true
 		for side, e := range r.edges {
 			e.Remote = remote[side].QPInfo
 		}

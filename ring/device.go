@@ -177,7 +177,7 @@ func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
 		return r.ways[side].device, r.ways[side].why
 	}
 	if e := r.Edge(side); e != nil {
-		return e.device, e.device.Why
+		return e.device, e.why
 	}
 	return nil, ""
 }

@@ -3,7 +3,6 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -243,12 +242,18 @@ func TestPortDown(t *testing.T) {
 // What was chosen is explained.
 func TestChoiceIsExplained(t *testing.T) {
 	servers := freshServers(t, 2)
-	for index, want := range map[int]string{-1: "the local address", 0: "gid-index 0 was asked for"} {
+	for name, c := range map[string]struct {
+		change                      func(*Options)
+		device, why, reason, reject string
+	}{
+		"named":           {func(o *Options) { o.Device = "soft" }, "soft:lo", "soft was asked for", "the local address", "not the local address"},
+		"on this machine": {func(*Options) {}, "shm:0", "rank 1 (" + servers[1] + ":18600) has an address of this machine", "find the process by", ""},
+		"a GID of a network": {func(o *Options) { o.GIDIndex = new(0) }, "soft:lo", "--gid-index was given, which is for devices of a network; soft:lo: interface lo has " + servers[0],
+			"gid-index 0 was asked for", "another was asked for"},
+	} {
 		o := testOptions()
 		o.Device = "auto"
-		if index >= 0 {
-			o.GIDIndex = &index
-		}
+		c.change(&o)
 		r, err := New(servers, 0, o)
 		if err != nil {
 			t.Fatal(err)
@@ -257,11 +262,11 @@ func TestChoiceIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, why := r.DeviceTo(Left)
-		if !strings.Contains(why, "soft:lo: interface lo has "+servers[0]) {
-			t.Errorf("the device is taken since %q", why)
+		if d.Name != c.device || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %s is taken since %q: expected %s since %q", name, d.Name, why, c.device, c.why)
 		}
-		if c := d.GID; !strings.Contains(c.Reason, want) || index < 0 && c.Entry.GID.Addr() != netip.MustParseAddr(servers[0]) {
-			t.Errorf("GID %s is taken since %q: expected %q", c.Entry.GID, c.Reason, want)
+		if g := d.GID; !strings.Contains(g.Reason, c.reason) || c.reject != "" && (len(g.Rejected) == 0 || !strings.Contains(g.Rejected[0].Reason, c.reject)) {
+			t.Errorf("%s: GID %s is taken since %q, not %+v: expected %q", name, g.Entry.GID, g.Reason, g.Rejected, c.reason)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -117,6 +117,8 @@ type Edge struct {
 	MTU    int    // path MTU in bytes that both ends agreed on, after RTR
 
 	device   *Device
+	why      string // it is on that device; guarded by the ring's mu
+	given    Values // what Init was given; belongs to who has the ring's turn
 	slots    verbs.Memory
 	slotMR   verbs.MR
 	messages verbs.Memory // one for each receive, then those to send from

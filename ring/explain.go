@@ -232,6 +232,11 @@ func (e *End) growth(counter string) string {
 // devices have counted since the queue pairs came to RTR.
 func (s symptom) silence() *Finding {
 	from, to := s.from, s.to
+	if to.memory() {
+		return s.finding("provider", to.Rank, from.QPState, to.QPState,
+			fmt.Sprintf("%s did not answer rank %d over shared memory within its retries: its process is gone, or its queue pair is not in RTR or RTS; RETRY_EXC (12)", to.who(), from.Rank),
+			"see whether that process runs; if it does, "+again)
+	}
 	patience := fmt.Sprintf("4.096 us * 2^%d * %d tries = %s", from.QPTimeout, int(from.RetryCnt)+1,
 		(verbs.AckTimeout(from.QPTimeout) * time.Duration(from.RetryCnt+1)).Round(time.Millisecond))
 	port := to.UDPPort

@@ -115,6 +115,7 @@ type word struct {
 	Peers   []int         `json:"peers,omitempty"`
 	Has     []int         `json:"has,omitempty"`    // peers that it has an edge to already
 	Offers  map[int]offer `json:"offers,omitempty"` // by peer
+	Stance  *stance       `json:"stance,omitempty"` // which device it would use
 }
 
 // run makes the edges that are missing somewhere. After each step all ranks hear how
@@ -130,7 +131,8 @@ func (m *meshing) run(ctx context.Context) (err error) {
 		}
 	}()
 	r := m.r
-	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has()}, m.check())
+	own := r.stance()
+	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has(), Stance: &own}, m.check())
 	if err != nil {
 		return err
 	}
@@ -138,7 +140,7 @@ func (m *meshing) run(ctx context.Context) (err error) {
 		return err
 	}
 	if slices.ContainsFunc(said, func(w word) bool { return len(w.Has) < len(w.Peers) }) {
-		if err := m.build(ctx); err != nil {
+		if err := m.build(ctx, said); err != nil {
 			return err
 		}
 	}
@@ -157,10 +159,10 @@ func (m *meshing) run(ctx context.Context) (err error) {
 
 // build takes the steps of a bring-up for the edges that are missing here, if any.
 // The last round is the barrier before the first may send.
-func (m *meshing) build(ctx context.Context) error {
+func (m *meshing) build(ctx context.Context, said []word) error {
 	r := m.r
-	offers, err := m.create()
-	said, err := m.round(ctx, "queue pairs of ", word{Offers: offers}, err)
+	offers, err := m.create(said)
+	said, err = m.round(ctx, "queue pairs of ", word{Offers: offers}, err)
 	if err != nil {
 		return err
 	}
@@ -278,19 +280,41 @@ func (m *meshing) compare(said []word) error {
 	return nil
 }
 
+// device returns the device for the edge to a peer, which both ends agree on, and
+// why.
+func (m *meshing) device(own, peer *stance, rank int) (way, error) {
+	if own == nil || peer == nil {
+		return way{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
+	}
+	c, err := choose(*own, *peer, m.r.ends(rank))
+	if err != nil {
+		return way{}, err
+	}
+	d, err := m.r.deviceFor(c.shm, rank)
+	if err != nil {
+		return way{}, fmt.Errorf("%s: %w", c.why, err)
+	}
+	return way{d, because(c.why, d)}, nil
+}
+
 // create makes the edges that are missing, to INIT, and returns what their peers
-// must know.
-func (m *meshing) create() (map[int]offer, error) {
+// must know. said is where all ranks are.
+func (m *meshing) create(said []word) (map[int]offer, error) {
 	r := m.r
 	offers := make(map[int]offer)
 	for _, peer := range m.peers {
 		if r.meshTo(peer) != nil {
 			continue
 		}
-		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, r.ways[Right].device, meshRoom)
+		way, err := m.device(said[r.rank].Stance, said[peer].Stance, peer)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
+		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, way.device, meshRoom)
+		if err != nil {
+			return nil, m.at(peer, err)
+		}
+		e.why = way.why
 		m.made = append(m.made, e)
 		r.mu.Lock()
 		r.mesh = append(r.mesh, e)

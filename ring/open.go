@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
-	"ringcli/verbs"
-	"ringcli/verbs/path"
 )
 
 // minSilence is three signs of life on the control ring, one a second: however
@@ -42,7 +40,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.mu.Lock()
 		r.control = control
 		r.mu.Unlock()
-		if err := r.chooseDevices(); err != nil {
+		if err := r.likely(); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -52,25 +50,6 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// chooseDevices opens the device that both edges are to use.
-func (r *Ring) chooseDevices() error {
-	r.mishaps.begin()
-	device, why, err := path.Device(r.opts.Device, r.local)
-	if err != nil {
-		return usageIf(usageIf(err, verbs.ErrNoDevice), verbs.ErrInvalid)
-	}
-	d, err := r.openDevice(device, why, []int{r.neighbour(Left), r.neighbour(Right)})
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for side := range r.ways {
-		r.ways[side] = way{d, why}
-	}
-	return nil
 }
 
 // usageIf makes err an error of usage if it is one of kind.

@@ -7,16 +7,21 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
+	"ringcli/verbs/path"
 )
 
 // Options say how to bring a ring up. The zero value is useful: every field
 // names what it then means. Fields whose zero is a value of its own are
 // pointers, so that nil can be the default: Options{RetryCnt: new(0)}.
 type Options struct {
-	// Device is "provider:device", or a provider alone. "" or "auto" takes the RDMA
-	// device that has the local address, else the soft device of the network
-	// interface that has it (path.Device).
+	// Device is "provider:device", or a provider alone, for all edges. "" or "auto"
+	// takes shared memory to a neighbour on this host; to others the RDMA device that
+	// has the local address, else the soft device of the network interface that has
+	// it (path.Device).
 	Device string
+	// Host is where this process says that it is. nil means where it is; tests make
+	// ranks of one process look as if they were on several hosts.
+	Host *path.Host
 	// Port of the device. 0 means 1.
 	Port int
 	// GIDIndex in the port's table. nil means the best for both

@@ -17,6 +17,7 @@ type PeerStatus struct {
 	Local  QPInfo       `json:"local"`
 	Remote QPInfo       `json:"remote"` // zero before Exchange
 	State  string       `json:"state"`
+	Why    string       `json:"why"` // it is on that device
 	MTU    int          `json:"mtu"` // path MTU in bytes, 0 before RTR
 	SQPSN  uint32       `json:"sq_psn"`
 	RQPSN  uint32       `json:"rq_psn"`
@@ -38,11 +39,27 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
 		}
 		out = append(out, PeerStatus{
-			Side: e.Side.String(), Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, State: attr.State.String(),
+			Side: e.Side.String(), Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, State: attr.State.String(), Why: e.why,
 			MTU: attr.PathMTU.Bytes(), SQPSN: attr.SQPSN, RQPSN: attr.RQPSN, Attr: attr,
 		})
 	}
 	return out, nil
+}
+
+// deviceName is the name of the edge's device, "" if there is no edge any more.
+func (e *Edge) deviceName() string {
+	if e == nil {
+		return ""
+	}
+	return e.device.Name
+}
+
+// doubt asks what may be wrong where nothing comes over the edge although TCP works.
+func (e *Edge) doubt() string {
+	if isSHM(e.device.Name) {
+		return "is its process stopped"
+	}
+	return fmt.Sprintf("is RoCE traffic (UDP port %d) filtered", e.Remote.UDPPort)
 }
 
 // eventsOn says what was reported of the device of an edge, which may be gone.
@@ -62,12 +79,17 @@ type CompletionError struct {
 	Node   string
 	QPN    uint32
 	Status verbs.Status
+	Device string // the edge's
 	Event  string // what the device reported before, "" if nothing
 }
 
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Side, e.Peer, e.Node, e.QPN, e.Status.Err())
-	if hint := hints[e.Status]; hint != "" {
+	hint := hints[e.Status]
+	if e.Status == verbs.RetryExceeded && isSHM(e.Device) {
+		hint = "the peer's process is gone, or its queue pair has failed"
+	}
+	if hint != "" {
 		s += ": " + hint
 	}
 	if e.Event != "" {
@@ -109,6 +131,6 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
 	return &CompletionError{
-		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.eventsOn(e),
+		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Device: e.deviceName(), Event: r.eventsOn(e),
 	}
 }

@@ -157,9 +157,9 @@ func (p *pinger) run(ctx context.Context) error {
 func (p *pinger) late(cause error, quiet time.Duration) error {
 	r := p.r
 	return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing moved for %s; "+
-		"TCP reaches them, so is RoCE traffic (UDP port %d) filtered, or has a rank not begun to ping? %w",
+		"TCP reaches them, so %s, or has a rank not begun to ping? %w",
 		r.nodeName(r.neighbour(Right)), p.pongs, p.total, p.answered, p.total, r.nodeName(r.neighbour(Left)), quiet.Round(time.Millisecond),
-		r.Right().Remote.UDPPort, cause)
+		r.Right().doubt(), cause)
 }
 
 // send sends the next ping to the right.

@@ -114,7 +114,7 @@ func (r *Ring) pingFailed(x *round, err error) error {
 	}
 	hint := ""
 	if errors.Is(err, context.DeadlineExceeded) {
-		hint = fmt.Sprintf("; TCP reaches it, so is RoCE traffic (UDP port %d) filtered?", x.edge.Remote.UDPPort)
+		hint = "; TCP reaches it, so " + x.edge.doubt() + "?"
 	}
 	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
 	r.spoil(err)

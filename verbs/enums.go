@@ -160,8 +160,9 @@ type LinkLayer uint8
 
 // The values are libibverbs' own.
 const (
-	LinkInfiniBand LinkLayer = 1
-	LinkEthernet   LinkLayer = 2
+	LinkUnspecified LinkLayer = 0
+	LinkInfiniBand  LinkLayer = 1
+	LinkEthernet    LinkLayer = 2
 )
 
 func (l LinkLayer) String() string {

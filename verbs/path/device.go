@@ -23,9 +23,10 @@ const (
 // A provider alone takes its device that has the local address, else its first.
 // "auto" or "" takes the RDMA device whose port 1 is active and has local, as a
 // RoCE v2 GID or, on InfiniBand, by its IPoIB interface; else the soft device of
-// the interface that has it. why is a sentence for people. The error wraps
-// verbs.ErrNoDevice, or verbs.ErrInvalid if local is not an address of this
-// machine.
+// the interface that has it. Shared memory, which has no address, is not looked at:
+// whether the peer is on this host is for the caller to say. why is a sentence for
+// people. The error wraps verbs.ErrNoDevice, or verbs.ErrInvalid if local is not an
+// address of this machine.
 func Device(name string, local netip.Addr) (d verbs.Device, why string, err error) {
 	if strings.Contains(name, ":") {
 		d, err := verbs.Find(name)
@@ -90,6 +91,9 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 		if err != nil {
 			not = append(not, p.Name()+": "+err.Error())
 			continue
+		}
+		if name == shm && len(devices) > 0 {
+			return devices[0], name + " was asked for", nil
 		}
 		for _, d := range devices {
 			fits, text := suits(d, local, own)

@@ -44,6 +44,13 @@ func (p Port) AddressVector(sgidIndex int, to Remote, s Service) (verbs.AHAttr, 
 	grh := verbs.GlobalRoute{
 		DGID: to.GID, SGIDIndex: sgidIndex, TrafficClass: s.TrafficClass, HopLimit: cmp.Or(s.HopLimit, DefaultHopLimit),
 	}
+	if p.isMemory() {
+		if to.GID.IsZero() {
+			return a, fmt.Errorf("the peer has no GID: %w: expected the one of its %s", verbs.ErrInvalid, p.Device)
+		}
+		a.IsGlobal, a.GRH = true, grh
+		return a, nil
+	}
 	if p.isEthernet() {
 		if to.GID.IsZero() {
 			return a, fmt.Errorf("the peer has no GID: %w: RoCE needs one (with ibv_rc_pingpong and perftest: -g INDEX, -x INDEX)", verbs.ErrInvalid)
