@@ -125,7 +125,7 @@ func (q *qp) progress(flush bool) (worked bool) {
 			q.link.dir.wake()
 			worked = true
 		}
-		if q.owed && (flush || !worked) {
+		if q.owed && (flush || !worked || q.served-q.told >= answerEvery) {
 			q.settle()
 		}
 		if !q.paired && !q.facing && !q.looking {

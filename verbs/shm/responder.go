@@ -21,7 +21,8 @@ type responder struct {
 	rqHead, rqTail uint64
 
 	served  uint64 // slots executed
-	owed    bool   // and not all of them answered
+	told    uint64 // of these, how many the peer knows of
+	owed    bool   // not all
 	facing  bool   // the peer has bound itself to this end: its slots are for us
 	stalled uint64 // slot, counted from 1, that waits for a receive
 	// coming is the message of which a piece has been executed, and not the last.
@@ -97,6 +98,9 @@ const (
 	failed // the queue pair is in ERR
 )
 
+// answerEvery is the most requests that wait for an answer while more come.
+const answerEvery = slotCount / 4
+
 // serveBytes is how much one round of progress copies for a queue pair.
 const serveBytes = 4 << 20
 
@@ -150,7 +154,7 @@ func (q *qp) settle() {
 }
 
 func (q *qp) answer(code uint8) {
-	q.owed = false
+	q.owed, q.told = false, q.served
 	atomic.StoreUint64(q.link.answer, q.served<<8|uint64(code))
 	q.link.dir.wake()
 }
