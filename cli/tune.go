@@ -37,9 +37,9 @@ nothing, and the ring can be used.`
 // What is tuned.
 var tunedOperations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather}
 
-// tunedSizes go in steps of four, and end where the vectors of a rank leave every
+// tunedSizes go in steps of four, all but the first, and end where the vectors of a rank leave every
 // cache: what is longer goes as the last one.
-var tunedSizes = []int64{8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20, 16 << 20}
+var tunedSizes = []int64{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 
 func tuneFlags(fs *pflag.FlagSet) {
 	budget := span(tuneBudget)
@@ -165,7 +165,7 @@ func (t *tuning) conclude(ctx context.Context, path string, file tableFile) erro
 			continue
 		}
 		chosen := chooseWays(points, len(t.list))
-		list := stretchesOf(points, chosen, len(points) == len(tunedSizes))
+		list := stretchesOf(points, chosen, len(points) == len(tunedSizes) && goesOn(points, chosen))
 		saved.Rules = append(saved.Rules, rulesOf(points, list, t.list)...)
 		for _, stretch := range list {
 			rows = append(rows, t.ruleRow(points, stretch))

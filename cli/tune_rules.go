@@ -157,6 +157,14 @@ func chooseWays(points []tunePoint, n int) []int {
 	return chosen
 }
 
+// goesOn tells whether what is taken at the last size is also to be taken beyond:
+// the default, or what is truly ahead there.
+func goesOn(points []tunePoint, chosen []int) bool {
+	last := len(points) - 1
+	_, real := points[last].gain(chosen[last])
+	return real || chosen[last] == points[last].standard
+}
+
 // tuneStretch is a run of sizes of one operation that have one way.
 type tuneStretch struct {
 	first, last int   // indexes of points

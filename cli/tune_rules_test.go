@@ -119,6 +119,11 @@ func TestRulesOfStretches(t *testing.T) {
 	if gain, n := gainOf(points, stretches[1]); gain != 1 || n != 0 {
 		t.Errorf("the default's gain is %g at %d sizes", gain, n)
 	}
+	// A tie at the last size is no reason to go on beyond it.
+	points[3].rounds = tuneCurve(0, 9, [3]float64{10, 10, 10})[0].rounds
+	if goesOn(points, []int{2, 2, 2, 2}) || !goesOn(points, []int{2, 2, 2, 1}) || !goesOn(points[:1], []int{2}) {
+		t.Error("what goes on beyond the last size")
+	}
 	// What was not measured is left to the default.
 	points = tuneCurve(0, 9, [3]float64{10, 20, 5}, [3]float64{10, 20, 5})
 	if got := stretchesOf(points, chooseWays(points, 3), false); !slices.Equal(got, []tuneStretch{{0, 1, 32, 2}}) {
