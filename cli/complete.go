@@ -67,7 +67,7 @@ func init() {
 		},
 		"sizes": wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
 		"devices": wordsOnly(func(*cobra.Command, []string) []string {
-			return append(deviceNames(), "auto\tthe RDMA device that has the local address, else soft")
+			return append(deviceNames(), "auto\tshm:0 on this host, else the RDMA device that has the local address, else soft")
 		}),
 		"gids":     wordsOnly(func(cmd *cobra.Command, _ []string) []string { return gidIndexes(flagText(cmd, "device")) }),
 		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),

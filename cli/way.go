@@ -192,23 +192,31 @@ func asked[T collective.Protocol | collective.Algorithm](s *Session, call Call, 
 }
 
 // possible leaves out of several ways what this ring or the library has not, and
-// says so.
+// says so: of one also why.
 func (m *Member) possible(s *Session, o operation, list ways) (ways, error) {
 	var can ways
+	var left []string
 	var last error
 	for _, w := range list {
 		if _, err := m.comm.Plan(o.op, o.count, o.typ, o.red, w.in(o.options)); err != nil {
-			if last = sharedError(ExitUsage, "%w", err); s.Out.Format() == render.Table {
-				if err := s.Out.Note(render.Faint, "left out: %v", err); err != nil {
-					return nil, err
-				}
-			}
+			left, last = append(left, w.String()), sharedError(ExitUsage, "%w", err)
 			continue
 		}
 		can = append(can, w)
 	}
-	if len(can) == 0 {
+	text := "left out: " + strings.Join(left, ", ")
+	switch {
+	case len(can) == 0:
 		return nil, last
+	case len(left) == 0 || s.Out.Format() != render.Table:
+		return can, nil
+	case len(left) == 1:
+		text = "left out: " + last.Error()
+	}
+	for _, line := range folded(text, 78) {
+		if err := s.Out.Note(render.Faint, "%s", line); err != nil {
+			return nil, err
+		}
 	}
 	return can, nil
 }

@@ -51,7 +51,7 @@ var Settings = []Setting{
 	{Name: "timeout", Kind: Duration, Default: 30 * time.Second, Usage: "deadline of each wait"},
 
 	// The device and the queue pair.
-	{Name: "device", Kind: String, Default: "auto", Usage: "provider:device, such as soft:lo or ibv:mlx5_0 (auto: the RDMA device that has the local address, else soft)"},
+	{Name: "device", Kind: String, Default: "auto", Usage: "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)"},
 	{Name: "port", Kind: Int, Default: 1, Min: 1, Max: 255, Usage: "port of the RDMA device"},
 	{Name: "gid-index", Kind: Int, Default: -1, Min: -1, Max: 255, Usage: "index in the port's GID table (-1: chosen by the route to the neighbour)"},
 	{Name: "mtu", Kind: Int, Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096}, Usage: "path MTU in bytes (0: the port's active MTU)"},
