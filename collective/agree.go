@@ -91,6 +91,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.apart))
 	}
 	c.ground.Store(&found)
+	c.changed()
 	c.agreed = true
 	return nil
 }
@@ -134,6 +135,7 @@ func (c *Comm) roleIn(ctx context.Context, k *call) (*role, error) {
 		r.connect(to)
 	}
 	*roles = made
+	c.changed()
 	return roles[k.op], nil
 }
 

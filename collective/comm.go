@@ -53,11 +53,6 @@ type Comm struct {
 	table      atomic.Pointer[Table]
 	ground     atomic.Pointer[ground] // Agree stores another
 
-	// turn is held by whoever runs an operation. A channel hands it on in the
-	// order of arrival, which a mutex does not, and can be waited for together
-	// with a context.
-	turn chan struct{}
-
 	// Below this line: whoever has the turn.
 	waiter      verbs.Waiter
 	links       []*link // by the side of their edges
@@ -68,6 +63,8 @@ type Comm struct {
 	roles       [len(algorithmNames)][OpAllGather + 1]*role // by algorithm and operation, once its edges are there
 	agreed      bool
 	shared      *shared // nil where the ranks do not share memory
+	prepared    prepared
+	current     uint64  // version, when the turn began
 	live        Stats   // of the operation that runs
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
@@ -77,6 +74,8 @@ type Comm struct {
 	registering sync.RWMutex
 
 	mu      sync.Mutex
+	turn    turn      // guarded by mu
+	version uint64    // guarded by mu: changes with what a prepared call rests on
 	stats   Stats     // guarded by mu
 	buffers []*Buffer // guarded by mu; the Comm's own too
 	serial  uint32    // guarded by mu: of the last buffer that others can map
@@ -93,7 +92,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), turn: make(chan struct{}, 1)}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), version: 1}
 	c.table.Store(&o.Table)
 	if c.size == 1 {
 		c.ground.Store(&ground{ranks: 1, slot: maxSegment, agreed: true, apart: c.apart()}) // nothing is sent
@@ -143,7 +142,10 @@ func (c *Comm) SetTable(t Table) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("collective: %w", err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.table.Store(&t)
+	c.version++
 	return nil
 }
 
@@ -177,36 +179,41 @@ func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o Cal
 // result. recvAddr is sendAddr, or the buffers are disjoint. Both are registered
 // with this Comm (Alloc, Register).
 func (c *Comm) AllReduce(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.do(ctx, request{OpAllReduce, sendAddr, recvAddr, count, t, op, o})
+	return c.do(ctx, request{op: OpAllReduce, send: sendAddr, recv: recvAddr, count: count, typ: t, red: op, options: o})
 }
 
 // ReduceScatter reduces count elements over all ranks; rank r gets chunk r of
 // the result, the elements [r*count/n, (r+1)*count/n), at recvAddr. In place
 // recvAddr is the chunk's place in the send buffer.
 func (c *Comm) ReduceScatter(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.do(ctx, request{OpReduceScatter, sendAddr, recvAddr, count, t, op, o})
+	return c.do(ctx, request{op: OpReduceScatter, send: sendAddr, recv: recvAddr, count: count, typ: t, red: op, options: o})
 }
 
 // AllGather gives every rank all chunks. At sendAddr is chunk r, the elements
 // [r*count/n, (r+1)*count/n) of the count elements that come to lie at recvAddr.
 // In place sendAddr is the chunk's place in the receive buffer.
 func (c *Comm) AllGather(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, o CallOptions) error {
-	return c.do(ctx, request{OpAllGather, sendAddr, recvAddr, count, t, reduce.Sum, o})
+	return c.do(ctx, request{op: OpAllGather, send: sendAddr, recv: recvAddr, count: count, typ: t, options: o})
 }
 
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {
-	return c.do(ctx, request{op: OpBarrier, options: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
+	return c.do(ctx, request{op: OpBarrier})
 }
 
 // Close deregisters and frees everything that is left, buffers of Alloc
 // included, after the operation that runs. Closing twice is harmless.
 func (c *Comm) Close() error {
-	c.turn <- struct{}{}
-	defer c.leave()
 	c.mu.Lock()
-	c.closed = true
+	if c.turn.had {
+		mine := c.turn.join()
+		c.mu.Unlock()
+		<-mine // operations have their deadlines
+		c.mu.Lock()
+	}
+	c.turn.had, c.closed = true, true
 	c.mu.Unlock()
+	defer c.leave()
 	if c.shared != nil {
 		c.shared.part()
 	}
@@ -228,23 +235,48 @@ func (c *Comm) Close() error {
 
 // enter waits for the turn.
 func (c *Comm) enter(ctx context.Context) error {
-	select {
-	case c.turn <- struct{}{}:
-	default:
+	c.mu.Lock()
+	if c.turn.had {
+		mine := c.turn.join()
+		c.mu.Unlock()
 		select {
-		case c.turn <- struct{}{}:
+		case <-mine:
+			c.mu.Lock()
 		case <-ctx.Done():
+			c.mu.Lock()
+			quit := c.turn.quit(mine)
+			c.mu.Unlock()
+			if !quit {
+				c.leave()
+			}
 			return c.fail(fmt.Errorf("cancelled: %w", context.Cause(ctx)))
 		}
 	}
-	if err := c.Err(); err != nil {
-		c.leave()
+	defer c.mu.Unlock()
+	c.current = c.version
+	if err := c.err(); err != nil {
+		c.turn.pass()
 		return err
 	}
+	c.turn.had = true
 	return nil
 }
 
-func (c *Comm) leave() { <-c.turn }
+// leave hands the turn on, and makes what the operation has counted known.
+func (c *Comm) leave() {
+	c.mu.Lock()
+	c.stats.add(&c.live)
+	c.turn.pass()
+	c.mu.Unlock()
+}
+
+// changed makes prepared calls void. It needs the turn.
+func (c *Comm) changed() {
+	c.mu.Lock()
+	c.version++
+	c.current = c.version
+	c.mu.Unlock()
+}
 
 // stopped returns why the operation must end now, if it must.
 func (c *Comm) stopped(ctx context.Context) error {

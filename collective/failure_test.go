@@ -138,7 +138,9 @@ func TestCancelWhileQueued(t *testing.T) {
 		if rank == 1 {
 			return c.Barrier(context.Background())
 		}
-		c.turn <- struct{}{} // another operation
+		if err := c.enter(context.Background()); err != nil { // another operation
+			return err
+		}
 		defer c.leave()
 		time.AfterFunc(10*time.Millisecond, cancel)
 		return c.Barrier(ctx)

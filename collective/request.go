@@ -20,6 +20,18 @@ type request struct {
 	typ        reduce.Type
 	red        reduce.Op
 	options    CallOptions
+	plain      bool // the buffers are not registered: for Direct
+}
+
+// prepared is a request with all that can be found out before it runs. The one of
+// before is kept, since who calls once often calls again.
+type prepared struct {
+	request
+	version uint64 // of the Comm; 0 is never
+	call    call
+	digest  uint64
+	in, out vector
+	role    *role // in another algorithm than the ring, eagerly
 }
 
 func (c *Comm) do(ctx context.Context, r request) error {
@@ -31,38 +43,67 @@ func (c *Comm) do(ctx context.Context, r request) error {
 }
 
 // perform runs a request; the caller has the turn.
-func (c *Comm) perform(ctx context.Context, r request) error {
-	k, err := c.plan(r.op, r.count, r.typ, r.red, r.options)
-	if err != nil {
-		return err
-	}
-	in, out, err := c.vectors(r)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.op, err)
-	}
-	if !c.agreed { // only now, since errors of usage are this rank's alone
-		if err = c.agree(ctx); err == nil {
-			k, err = c.plan(r.op, r.count, r.typ, r.red, r.options)
+func (c *Comm) perform(ctx context.Context, r request) (err error) {
+	p := &c.prepared
+	if p.version != c.current || p.request != r {
+		if err := c.prepare(ctx, r); err != nil {
+			return err
 		}
 	}
 	switch {
-	case err != nil:
 	case c.size == 1:
-		err = c.alone(ctx, &k, r, in, out)
-	case k.protocol == Direct:
-		err = c.shared.run(ctx, &k, &r, &in, &out)
-	case k.algorithm != AlgorithmRing:
-		err = c.runExchange(ctx, k, in, out)
+		err = c.alone(ctx, &p.call, r, p.in, p.out)
+	case p.call.protocol == Direct:
+		err = c.shared.run(ctx, p)
+	case p.role != nil:
+		err = c.runExchange(ctx, p.call, p.in, p.out, p.role)
 	default:
-		err = c.passes(ctx, k, in, out)
+		err = c.passes(ctx, p.call, p.in, p.out)
 	}
 	if err != nil {
-		err = c.fail(c.explain(k, err))
+		return c.fail(c.explain(p.call, err))
 	}
-	c.mu.Lock()
-	c.stats.add(&c.live)
-	c.mu.Unlock()
-	c.live = Stats{}
+	return nil
+}
+
+// prepare finds out how a request is to be run. Errors of usage are found before
+// anything is sent, and harm nothing.
+func (c *Comm) prepare(ctx context.Context, r request) (err error) {
+	c.prepared.version = 0
+	p := prepared{request: r}
+	if p.call, err = c.plan(r.op, r.count, r.typ, r.red, r.options); err != nil {
+		return err
+	}
+	if p.in, p.out, err = c.vectors(r); err != nil {
+		return fmt.Errorf("%s: %w", r.op, err)
+	}
+	if err := c.arrange(ctx, &p); err != nil {
+		return c.fail(c.explain(p.call, err))
+	}
+	p.digest, p.version = p.call.digest(), c.current
+	c.prepared = p
+	return nil
+}
+
+// arrange has the ranks agree, and make the edges that the call needs, unless that
+// was done. What they make may be on further devices, where buffers have other keys.
+func (c *Comm) arrange(ctx context.Context, p *prepared) (err error) {
+	r := p.request
+	if !c.agreed {
+		if err := c.agree(ctx); err != nil {
+			return err
+		}
+		if p.call, err = c.plan(r.op, r.count, r.typ, r.red, r.options); err != nil {
+			return err
+		}
+	}
+	if k := &p.call; k.algorithm != AlgorithmRing && k.protocol != Direct {
+		if p.role, err = c.roleIn(ctx, k); err != nil {
+			c.seq++ // it is this operation's failure
+			return err
+		}
+	}
+	p.in, p.out, err = c.vectors(r)
 	return err
 }
 
@@ -118,12 +159,7 @@ func (c *Comm) runPass(ctx context.Context, k call, in, out vector, program func
 	return p.run(ctx)
 }
 
-func (c *Comm) runExchange(ctx context.Context, k call, in, out vector) error {
-	r, err := c.roleIn(ctx, &k)
-	if err != nil {
-		c.seq++ // it is this operation's failure
-		return err
-	}
+func (c *Comm) runExchange(ctx context.Context, k call, in, out vector, r *role) error {
 	x := &c.exchange
 	defer x.recordEnd()
 	if err := x.start(ctx, k, in, out, r); err != nil {
@@ -182,11 +218,15 @@ func (c *Comm) vectors(r request) (in, out vector, err error) {
 		return in, out, bootstrap.Usagef("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
 			r.send, sendLen, r.recv, recvLen, inPlaceRule(r, offset))
 	}
-	if in, err = c.lookup("send", r.send, sendLen); err != nil {
-		return in, out, err
-	}
-	if out, err = c.lookup("receive", r.recv, recvLen); err != nil {
-		return in, out, err
+	if r.plain {
+		in.base, out.base = r.send, r.recv
+	} else {
+		if in, err = c.lookup("send", r.send, sendLen); err != nil {
+			return in, out, err
+		}
+		if out, err = c.lookup("receive", r.recv, recvLen); err != nil {
+			return in, out, err
+		}
 	}
 	// Of a buffer with the own chunk only, the base is where element 0 would be.
 	switch r.op {

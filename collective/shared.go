@@ -25,9 +25,8 @@ type shared struct {
 	board verbs.Memory // the own
 	reg   *ring.Registration
 
-	ctx    context.Context // of the operation that runs
-	digest uint64          // of it
-	count  uint64
+	ctx     context.Context // of the operation that runs
+	running *prepared
 	// A rank that waits looks around now and then, of which this is the last time in
 	// operation lookedIn.
 	looked   time.Time
@@ -188,7 +187,7 @@ func (s *shared) stop() error {
 		return nil
 	}
 	s.looked = now
-	return s.lookAround(s.digest, s.count)
+	return s.lookAround(s.running.digest, s.running.call.count)
 }
 
 // lookAround finds out whether another rank is in another operation with the
@@ -211,39 +210,39 @@ func (s *shared) lookAround(digest, count uint64) error {
 }
 
 // run runs a call over shared memory.
-func (s *shared) run(ctx context.Context, k *call, r *request, in, out *vector) (err error) {
-	c := s.c
+func (s *shared) run(ctx context.Context, p *prepared) (err error) {
+	c, k := s.c, &p.call
 	begun := trace.Now()
 	c.seq++
-	s.ctx, s.digest, s.count = ctx, k.digest(), k.count
+	s.ctx, s.running = ctx, p
 	if err := c.stopped(ctx); err != nil {
 		return err
 	}
-	if err := c.ring.Begin(ctx); err != nil {
+	if err := c.ring.Hold(ctx); err != nil {
 		return err
 	}
-	s.team.Announce(c.seq, s.digest, s.count)
+	s.team.Announce(c.seq, p.digest, k.count)
 	c.live.Operations++
-	if trace.Enabled(trace.Collective) {
+	traced := trace.Enabled(trace.Collective)
+	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
 			slog.String("algorithm", k.algorithm.String()), slog.String("protocol", k.protocol.String()))
 	}
-	defer func() { recordOperation(begun, trace.Now(), k, c.seq) }()
 	d := direct.Call{
-		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: s.digest, Count: int(k.count),
-		Send: s.buffer(r.send, in), Recv: s.buffer(r.recv, out),
+		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
+		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
 	}
-	if err := s.perform(k, &d); err != nil {
-		return s.explain(err)
+	if err = s.perform(k, &d); err == nil {
+		s.team.Ended(c.seq)
+		c.ring.Release()
+	} else {
+		err = s.explain(err)
 	}
-	s.team.Ended(c.seq)
-	if err := c.ring.End(); err != nil {
-		return fmt.Errorf("poll: %w", err)
-	}
-	if trace.Enabled(trace.Collective) {
+	recordOperation(begun, trace.Now(), k, c.seq)
+	if traced {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", c.seq))
 	}
-	return nil
+	return err
 }
 
 // buffer is a vector as the team takes it.
@@ -278,7 +277,7 @@ func (s *shared) explain(err error) error {
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}
-	mine, theirs := callOf(s.digest, s.count), callOf(d.Digest, d.Count)
+	mine, theirs := s.running.call, callOf(d.Digest, d.Count)
 	return &DisagreementError{Number: s.c.seq, Rank: d.Rank, Peer: d.Peer, Mine: mine.String(), Theirs: theirs.String()}
 }
 

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"ringcli/collective/reduce"
 	"ringcli/ring/bootstrap"
@@ -76,12 +77,36 @@ func AllGather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	return c.doSlices(ctx, OpAllGather, memory.AsBytes(send), memory.AsBytes(recv), len(recv), TypeOf[T](), reduce.Sum)
 }
 
-// doSlices runs an operation in place on a registered copy.
+// doSlices runs an operation: directly on the slices where ranks share memory, else
+// in place on a registered copy.
 func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, count int, t reduce.Type, red reduce.Op) error {
 	if err := c.enter(ctx); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	defer c.leave()
+	r := request{op: op, send: memory.Addr(from), recv: memory.Addr(to), count: count, typ: t, red: red, plain: true}
+	k, err := c.plan(op, count, t, red, r.options)
+	if err != nil {
+		return err
+	}
+	if !c.agreed {
+		if err = c.agree(ctx); err == nil {
+			k, err = c.plan(op, count, t, red, r.options)
+		}
+		if err != nil {
+			return c.fail(c.explain(k, err))
+		}
+	}
+	if k.protocol == Direct {
+		var pinned runtime.Pinner // their addresses are numbers here
+		defer pinned.Unpin()
+		for _, b := range [][]byte{from, to} {
+			if len(b) > 0 {
+				pinned.Pin(&b[0])
+			}
+		}
+		return c.perform(ctx, r)
+	}
 	lo, hi := reduce.Chunk(count, c.size, c.rank)
 	lo, hi, n := lo*t.Size(), hi*t.Size(), count*t.Size()
 	buffer, err := c.grow(&c.slices, uint64(n))
@@ -91,7 +116,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	addr, whole := buffer.addr, buffer.Bytes()[:n]
 	own := whole[lo:hi]
 	first, last := whole, whole // where the operation finds its input and leaves its result
-	r := request{op: op, send: addr, recv: addr, count: count, typ: t, red: red}
+	r.send, r.recv, r.plain = addr, addr, false
 	switch op {
 	case OpReduceScatter:
 		last = own

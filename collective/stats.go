@@ -25,7 +25,7 @@ type Stats struct {
 	FIN         uint64 // sent
 }
 
-// add adds what another Stats counted.
+// add takes over what another Stats counted.
 func (s *Stats) add(o *Stats) {
 	s.Operations += o.Operations
 	s.Sent += o.Sent
@@ -42,6 +42,7 @@ func (s *Stats) add(o *Stats) {
 	s.RTS += o.RTS
 	s.CTS += o.CTS
 	s.FIN += o.FIN
+	*o = Stats{}
 }
 
 // Stats returns the counters as of the last operation that ended.

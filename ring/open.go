@@ -30,7 +30,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
-			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: r.moved.Load,
+			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.turn.turns() },
 			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})

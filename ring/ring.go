@@ -169,6 +169,16 @@ func (r *Ring) Edge(s Side) *Edge {
 // operation may call Begin, Poll, Defer and End, and every Begin that succeeds
 // needs its End, unless the ring fails.
 func (r *Ring) Begin(ctx context.Context) error {
+	err := r.Hold(ctx)
+	if err == nil {
+		r.recall()
+	}
+	return err
+}
+
+// Hold is Begin for an operation that polls nothing: it keeps others from polling,
+// and from taking steps, until Release. A Hold on a ring that has failed succeeds.
+func (r *Ring) Hold(ctx context.Context) error {
 	if !r.turn.try(operating) { // or else nothing is allocated
 		alive, cancel := r.whileAlive(ctx)
 		err := r.takeTurn(alive, operating)
@@ -180,9 +190,12 @@ func (r *Ring) Begin(ctx context.Context) error {
 	if r.Failed() { // as its poll will say
 		r.turn.give(operating)
 	}
-	r.recall()
 	return nil
 }
+
+// Release ends what Hold began. For the control ring, it is a sign that something
+// moves.
+func (r *Ring) Release() { r.turn.give(operating) }
 
 // recall has the deferred completions come first. They are older than what is
 // left of those that came early.

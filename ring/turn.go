@@ -21,6 +21,7 @@ type turn struct {
 	holder string        // guarded by mu, as all below; "" while it is free
 	count  int           // how many have it
 	freed  chan struct{} // closed when it is free; nil while nobody waits
+	given  uint64        // how often it was handed back
 }
 
 // busyError says who has the turn.
@@ -82,8 +83,16 @@ func (t *turn) give(holder string) {
 		return
 	}
 	t.holder = ""
+	t.given++
 	if t.freed != nil {
 		close(t.freed)
 		t.freed = nil
 	}
+}
+
+// turns is how often it was handed back.
+func (t *turn) turns() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.given
 }
