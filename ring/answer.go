@@ -194,6 +194,20 @@ func (r *Ring) RunID(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
+	// One asks for all: in a long ring each rank would pass on as many questions as
+	// there are ranks to its right.
+	select {
+	case r.askingRunID <- struct{}{}:
+	case <-ctx.Done():
+		return "", fmt.Errorf("the run's id: %w", context.Cause(ctx))
+	}
+	defer func() { <-r.askingRunID }()
+	r.mu.Lock()
+	id = r.runID
+	r.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
 	id, err := ask[string](ctx, r, Left, askRunID, nil)
 	if err != nil {
 		return "", fmt.Errorf("the run's id: %w", err)

@@ -254,12 +254,14 @@ func TestAwaitNeighboursInVain(t *testing.T) {
 }
 
 func TestRunID(t *testing.T) {
-	world := byHand(t, 4)
+	world := byHand(t, 20) // more than a rank answers questions at once
 	if id, err := world[3].RunID(t.Context()); err == nil {
 		t.Errorf("%q before the exchange", id)
 	}
 	upTo(t, world, StateExchanged)
 	ids := make([]string, len(world))
+	world[0].mu.Lock() // it answers only when all have asked
+	time.AfterFunc(300*time.Millisecond, world[0].mu.Unlock)
 	noErrors(t, each(world, func(r *Ring) (err error) { ids[r.Rank()], err = r.RunID(t.Context()); return err }))
 	for i, id := range ids {
 		if id == "" || id != ids[0] {

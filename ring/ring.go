@@ -41,11 +41,12 @@ type Ring struct {
 	opts   Options
 	digest string
 
-	life    context.Context // ends with Close, and running steps with it
-	endLife context.CancelFunc
-	crowd   *crowd
-	mishaps mishaps // of the devices
-	turn    turn    // had by who polls: a step, an operation, pings of one neighbour
+	life        context.Context // ends with Close, and running steps with it
+	endLife     context.CancelFunc
+	crowd       *crowd
+	mishaps     mishaps       // of the devices
+	askingRunID chan struct{} // of capacity 1: held by who asks for the run's id
+	turn        turn          // had by who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
 	moved  atomic.Uint64 // polls that found completions
@@ -96,7 +97,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, bootstrap.Usagef("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), seen: make(map[Side]*End), crowd: newCrowd()}
+	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), seen: make(map[Side]*End), crowd: newCrowd(), askingRunID: make(chan struct{}, 1)}
 	if index == 0 {
 		r.runID = rand.Text()
 	}
