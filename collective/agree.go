@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"ringcli/ring"
@@ -20,6 +21,7 @@ import (
 // ability is what a rank says of itself.
 type ability struct {
 	Size  int    `json:"size"`            // of its ring
+	Nonce uint32 `json:"nonce,omitempty"` // of rank 0
 	Table *Table `json:"table,omitempty"` // of rank 0
 	Soft  bool   `json:"soft,omitempty"`  // one of its edges is on a device in software
 	Apart string `json:"apart,omitempty"` // why it cannot share memory with all others
@@ -46,7 +48,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	mine := ability{Size: c.size, Soft: c.soft(), Apart: c.apart()}
 	if c.rank == 0 {
-		mine.Table = c.table.Load()
+		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
 	data, err := json.Marshal(mine)
 	if err != nil {
@@ -81,6 +83,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			return fmt.Errorf("agree: rank 0: %w", err)
 		}
 		c.table.Store(theirs.Table)
+		c.nonce = theirs.Nonce
 	}
 	if found.apart == "" {
 		if found.apart, err = c.share(ctx); err != nil {

@@ -65,6 +65,7 @@ type Comm struct {
 	shared      *shared // nil where the ranks do not share memory
 	prepared    prepared
 	current     uint64  // version, when the turn began
+	nonce       uint32  // of this Comm, the same on all ranks once agreed
 	live        Stats   // of the operation that runs
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed

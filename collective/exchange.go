@@ -271,7 +271,7 @@ func (x *exchange) take(l *link) error {
 		return nil
 	}
 	h := x.header(kindCredit, 0, 0)
-	h.Addr = l.taken
+	h.Addr, h.RKey = l.taken, x.c.nonce
 	if err := l.send(&h); err != nil {
 		return err
 	}

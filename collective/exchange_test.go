@@ -119,6 +119,9 @@ func TestExchangeTimeline(t *testing.T) {
 				}
 				first, last := events["operation"][0].Start, int64(0)
 				for _, e := range events["operation"] {
+					if e.Args.Text("protocol") != o.Algorithm.String() {
+						t.Errorf("the operation is %+v, want %s", e.Args, o.Algorithm)
+					}
 					first, last = min(first, e.Start), max(last, e.End)
 				}
 				sends, receives := events["segment send"], events["segment receive"]
@@ -192,6 +195,28 @@ func TestExchangeCredits(t *testing.T) {
 	}
 	if sent := recorded(since, w.comms[0].seq)["credit sent"]; uint64(len(sent)) != credits || credits == 0 {
 		t.Errorf("%d credits are recorded, %d were sent", len(sent), credits)
+	}
+}
+
+// TestCommAfterComm: another Comm over the same ring uses the same edges, and what
+// the one before left on its way harms nobody.
+func TestCommAfterComm(t *testing.T) {
+	const n, count = 5, 5 * 24 * 256 // the last of 24 segments makes the last credit
+	w := newWorld(t, n, ring.Options{}, nil)
+	for round := range 6 {
+		k := newKit(w, count, reduce.Int32, reduce.Sum)
+		k.expect(count)
+		k.check(OpAllReduce, count, ringWays[round%3], true) // polls for edges that the Comm does not know yet
+		for range 3 {
+			k.check(OpReduceScatter, count, CallOptions{Algorithm: AlgorithmTree, Segment: 1024}, true)
+		}
+		w.must(func(rank int, c *Comm) (err error) {
+			if err := c.Close(); err != nil {
+				return err
+			}
+			w.comms[rank], err = New(w.rings[rank], Options{})
+			return err
+		})
 	}
 }
 

@@ -250,6 +250,9 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return f.c.ring.CompletionError(wc)
 	}
 	l := f.c.linkAt(side)
+	if e := f.c.ring.Edge(side); l == nil && e != nil && kind == ring.WRRecv && wc.Opcode == verbs.WCRecv {
+		return e.Repost(value) // a credit to an earlier Comm; see link.told
+	}
 	if l == nil {
 		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, side)
 	}
@@ -335,6 +338,8 @@ func (f *flow) message(l *link, b []byte) error {
 		}
 		return l.addOffer(h)
 	case h.Epoch != f.c.epoch:
+	case h.Kind == kindCredit && l.edge.Side >= ring.FirstMesh && h.RKey != f.c.nonce:
+		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
 		return l.release(h.Addr)
 	case h.Seq == f.seq && f.engine.answered(l, h):

@@ -44,9 +44,12 @@ type link struct {
 	// What comes. heads has the headers of slots that arrived and were not taken.
 	arrived uint64
 	taken   uint64
-	told    uint64 // of those taken, what the peer knows; of an edge of a mesh
-	heads   []ring.Header
-	since   []trace.Stamp // when the slot came that heads has
+	// told is, of an edge of a mesh, how many of those taken the peer knows of, from
+	// the header of a slot or from a credit. Nobody waits for the last credits: they
+	// may come when the next operation runs, or the next Comm, which drops them.
+	told  uint64
+	heads []ring.Header
+	since []trace.Stamp // when the slot came that heads has
 
 	offers               []ring.Header // RTS of the left neighbour, oldest first
 	offersHead, offersIn uint64

@@ -5,12 +5,12 @@ package collective
 // reduce-scatter phase never copies, since it reduces out of the slot or the
 // landing buffer.
 type Stats struct {
-	Operations uint64 // passes over the ring that were started; --sync takes three
-	Sent       uint64 // bytes that left for the right neighbour
-	Received   uint64 // bytes that came from the left neighbour
+	Operations uint64 // passes and exchanges that were started; --sync takes three
+	Sent       uint64 // bytes that left for another rank
+	Received   uint64 // bytes that came from another rank
 
-	CopiedAllGather uint64 // bytes copied out of slots; none under rendezvous
-	CopiedOwn       uint64 // bytes: the own chunk of an all-gather out of place, and rings of one
+	CopiedAllGather uint64 // bytes copied out of slots, results and what is reduced or sent on later; none under rendezvous
+	CopiedOwn       uint64 // bytes: the own chunk of an all-gather out of place or of a scattered result, and rings of one
 	CopiedSlices    uint64 // bytes: plain Go slices, to and from registered memory
 
 	Reductions uint64 // segments reduced

@@ -9,9 +9,11 @@ import (
 // right neighbour under the same operation number and position, so that the
 // two spans of a segment find each other; no receive ends before its send began.
 //
-//	operation        a pass over the ring; an all-reduce with --sync makes three
+//	operation        a pass over the ring; an all-reduce with --sync makes three. Or
+//	                 an exchange over a mesh
 //	step             a segment's width of the pipeline goes on by one rank; the
-//	                 steps of an operation follow one another without a gap
+//	                 steps of an operation follow one another without a gap. In an
+//	                 exchange, a move that is no send
 //	segment send     eager and rendezvous-write: the WRITE is posted, until it
 //	                 completes; rendezvous-read: the RTS goes, until FIN comes
 //	segment receive  eager: known, until reduced or copied out of its slot;
@@ -25,7 +27,7 @@ import (
 // happens together shares one: the completions of one poll, and the work that
 // follows them at once.
 var (
-	operationSpan = trace.NewKind(trace.Collective, "operation", "$op", "seq", "bytes", "$protocol")
+	operationSpan = trace.NewKind(trace.Collective, "operation", "$op", "seq", "bytes", "$protocol") // or algorithm, see wayText
 	stepSpan      = trace.NewKind(trace.Collective, "step", "seq", "phase", "step", "bytes")
 	sendSpan      = trace.NewKind(trace.Collective, "segment send", "seq", "position", "bytes", "peer")
 	receiveSpan   = trace.NewKind(trace.Collective, "segment receive", "seq", "position", "bytes", "peer")
@@ -59,6 +61,7 @@ func recordMessage(kinds *[kindCredit + 1]trace.Kind, h *ring.Header, peer int) 
 var (
 	operationTexts = interned[Operation](len(operationNames))
 	protocolTexts  = interned[Protocol](len(protocolNames))
+	algorithmTexts = interned[Algorithm](len(algorithmNames))
 )
 
 func interned[T interface {
@@ -83,7 +86,16 @@ type timeline struct {
 
 // recordOperation records a call that ran, or failed, on this rank.
 func recordOperation(begun, end trace.Stamp, k *call, seq uint64) {
-	operationSpan.SpanAt(begun, end, operationTexts[k.op], seq, k.count*uint64(k.typ.Size()), protocolTexts[k.protocol])
+	operationSpan.SpanAt(begun, end, operationTexts[k.op], seq, k.count*uint64(k.typ.Size()), wayText(k))
+}
+
+// wayText is the protocol round the ring, which has several, and of the other
+// algorithms, which are eager, the name.
+func wayText(k *call) uint64 {
+	if k.algorithm == AlgorithmRing {
+		return protocolTexts[k.protocol]
+	}
+	return algorithmTexts[k.algorithm]
 }
 
 // recordStep ends the step that a transfer is part of and begins the next. In
