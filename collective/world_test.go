@@ -26,13 +26,15 @@ type world struct {
 // none.
 func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) *world {
 	tb.Helper()
-	ro.Wait = verbs.WaitGosched
 	if ro.Device == "" {
 		ro.Device = "soft:lo"
 	}
-	if ro.Timeout == 0 {
-		ro.Timeout = 20 * time.Second
-	}
+	return newWorldOf(tb, n, func(int) ring.Options { return ro }, co)
+}
+
+// newWorldOf is newWorld of ranks whose options differ.
+func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co func(rank int) Options) *world {
+	tb.Helper()
 	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
 	servers := make([]string, n)
 	for r := range servers {
@@ -43,6 +45,11 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
+			ro := options(r)
+			ro.Wait = verbs.WaitGosched
+			if ro.Timeout == 0 {
+				ro.Timeout = 20 * time.Second
+			}
 			if w.rings[r], errs[r] = ring.Connect(context.Background(), servers, r, ro); errs[r] != nil {
 				return
 			}
