@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -35,11 +36,7 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 // newWorldOf is newWorld of ranks whose options differ.
 func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co func(rank int) Options) *world {
 	tb.Helper()
-	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
-	servers := make([]string, n)
-	for r := range servers {
-		servers[r] = fmt.Sprintf("%s.%d", subnet, r+1)
-	}
+	servers := freshServers(tb, n)
 	w := &world{tb: tb, rings: make([]*ring.Ring, n), comms: make([]*Comm, n)}
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -107,4 +104,25 @@ func (w *world) must(f func(rank int, c *Comm) error) {
 	if w.tb.Failed() {
 		w.tb.FailNow()
 	}
+}
+
+// freshServers returns n addresses of a 127.x.y.0/24 that nobody uses. The address
+// .254 stays bound to hold it.
+func freshServers(tb testing.TB, n int) []string {
+	tb.Helper()
+	for range 100 {
+		subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
+		claim, err := net.Listen("tcp", subnet+".254:18600")
+		if err != nil {
+			continue
+		}
+		tb.Cleanup(func() { _ = claim.Close() })
+		servers := make([]string, n)
+		for r := range servers {
+			servers[r] = fmt.Sprintf("%s.%d", subnet, r+1)
+		}
+		return servers
+	}
+	tb.Fatal("no free 127.x.y.0/24")
+	return nil
 }
