@@ -23,6 +23,9 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
+// errView: memory of a peer cannot be mapped.
+var errView = errors.New("no view of the memory of a peer")
+
 type timeoutError struct{}
 
 func (timeoutError) Error() string        { return "no progress" }

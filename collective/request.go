@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
@@ -61,9 +62,29 @@ func (c *Comm) perform(ctx context.Context, r request) (err error) {
 		err = c.passes(ctx, p.call, p.in, p.out)
 	}
 	if err != nil {
-		return c.fail(c.explain(p.call, err))
+		return c.fail(c.explain(p.call, c.news(err)))
 	}
 	return nil
+}
+
+// A peer that fails takes its memory and queue pairs back at once, while the news of
+// why, which names who is at fault, go from rank to rank. A rank that stumbles over
+// the one waits so long for the other, with so long between two looks: hops take
+// microseconds to milliseconds.
+const newsTravel, newsTick = 250 * time.Millisecond, time.Millisecond
+
+// news returns why the ring failed where that explains an error, else the error.
+func (c *Comm) news(err error) error {
+	var completion *ring.CompletionError
+	if !errors.Is(err, errView) && !errors.As(err, &completion) {
+		return err
+	}
+	for begun := time.Now(); !c.ring.Failed(); time.Sleep(newsTick) {
+		if time.Since(begun) > newsTravel {
+			return err
+		}
+	}
+	return c.ring.Err()
 }
 
 // prepare finds out how a request is to be run. Errors of usage are found before

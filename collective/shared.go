@@ -171,7 +171,10 @@ func (s *shared) mapBoards(places []berth) (boards []uint64, err error) {
 // view maps memory of a peer, to be read.
 func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 	local, _, err := s.edges[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
-	return local, err
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errView, err)
+	}
+	return local, nil
 }
 
 // stop is asked by a rank that waits, every few microseconds.

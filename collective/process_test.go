@@ -1,0 +1,314 @@
+package collective
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/verbs/memory"
+)
+
+// rankEnv makes this test binary a rank of its own, which does what the JSON in the
+// variable says.
+const rankEnv = "RINGCLI_COLLECTIVE_TEST_RANK"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(rankEnv); text != "" {
+		if err := rankMain(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// rankJob is what a rank that is a process does: operations of all kinds, which a
+// seed chooses, until one fails.
+type rankJob struct {
+	Servers []string
+	Rank    int
+	Device  string
+	Seed    uint64
+}
+
+// rankSays is a line that it prints.
+type rankSays struct {
+	What    string   // "connected", "working" or "failed"
+	Sockets []string `json:",omitempty"` // its abstract Unix sockets
+	Error   string   `json:",omitempty"`
+	At      int64    // nanoseconds of the Unix time
+	Number  uint64   `json:",omitempty"` // of operations
+}
+
+// rankTimeout is for every wait; what survivors of a killed rank take is far below.
+const rankTimeout = 20 * time.Second
+
+func rankMain(text string) (err error) {
+	var job rankJob
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	say := func(s rankSays) {
+		s.At = time.Now().UnixNano()
+		_ = out.Encode(s) // the test ends who prints nothing
+	}
+	r, err := ring.Connect(context.Background(), job.Servers, job.Rank, ring.Options{Device: job.Device, Timeout: rankTimeout})
+	if err != nil {
+		say(rankSays{What: "failed", Error: err.Error()})
+		return nil
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	sockets, err := unixSockets()
+	if err != nil {
+		return err
+	}
+	say(rankSays{What: "connected", Sockets: sockets})
+	c, err := New(r, Options{Timeout: rankTimeout})
+	if err != nil {
+		say(rankSays{What: "failed", Error: err.Error()})
+		return nil
+	}
+	s, err := newWorkload(c, job.Seed)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	defer func() { err = errors.Join(err, c.Close(), s.private.Free()) }()
+	go func() { // who started it has gone
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	for {
+		err := s.next()
+		switch {
+		case errors.Is(err, errWrong):
+			return err
+		case err != nil:
+			say(rankSays{What: "failed", Error: err.Error(), Number: c.seq})
+			return nil
+		case s.done == 1:
+			say(rankSays{What: "working"})
+		}
+	}
+}
+
+var errWrong = errors.New("wrong result")
+
+// workload is a rank's operations, one after the other.
+type workload struct {
+	c       *Comm
+	rng     *rand.Rand // the same on all ranks
+	own     *rand.Rand // of this rank: where its buffers are
+	done    int
+	private *memory.Block
+	pairs   [2][2]*Buffer // send and receive: from Alloc, and private
+}
+
+// workloadMost is the longest vector in bytes.
+const workloadMost = 4 << 20
+
+func newWorkload(c *Comm, seed uint64) (s *workload, err error) {
+	s = &workload{c: c, rng: rand.New(rand.NewPCG(seed, 0)), own: rand.New(rand.NewPCG(seed, 1+uint64(c.rank)))}
+	if s.private, err = memory.Alloc(2 * workloadMost); err != nil {
+		return nil, err
+	}
+	for i := range s.pairs[1] {
+		if s.pairs[1][i], err = c.Register(s.private.Addr()+uint64(i*workloadMost), workloadMost); err != nil {
+			return nil, errors.Join(err, s.private.Free())
+		}
+	}
+	return s, nil
+}
+
+// streamWays are the ways of a call that take turns, the usual one more often.
+var streamWays = append(allWays(), CallOptions{}, CallOptions{}, CallOptions{}, CallOptions{Sync: true}, CallOptions{Algorithm: AlgorithmRing, Protocol: Direct},
+	CallOptions{Algorithm: AlgorithmInbox, Protocol: Direct}, CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager})
+
+// next runs the next operation and looks at its result. Each element of a rank's
+// input is its rank + 1.
+func (s *workload) next() error {
+	ctx, c := context.Background(), s.c
+	count := 2 << s.rng.IntN(20) // 8 bytes to 4 MiB
+	if s.rng.IntN(4) == 0 {
+		count += s.rng.IntN(count)
+		count = min(count, workloadMost/4)
+	}
+	way, op := streamWays[s.rng.IntN(len(streamWays))], s.rng.IntN(9)
+	pair := &s.pairs[s.own.IntN(2)]
+	if pair == &s.pairs[0] {
+		if err := s.renew(); err != nil {
+			return err
+		}
+	}
+	send, recv := memory.Slice[int32](pair[0].Addr(), count), memory.Slice[int32](pair[1].Addr(), count)
+	lo, hi := reduce.Chunk(count, c.size, c.rank)
+	for i := range send {
+		send[i] = int32(c.rank + 1)
+	}
+	sum := int32(c.size * (c.size + 1) / 2)
+	var err error
+	var got, want []int32
+	switch {
+	case op == 0:
+		err = c.Barrier(ctx)
+	case op == 1:
+		err = AllReduce(ctx, c, send, recv, reduce.Sum)
+		got, want = []int32{recv[0], recv[count/2], recv[count-1]}, []int32{sum, sum, sum}
+	case op < 4:
+		err = c.ReduceScatter(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, reduce.Sum, way)
+		if hi > lo {
+			got, want = []int32{recv[0], recv[hi-lo-1]}, []int32{sum, sum}
+		}
+	case op < 6:
+		err = c.AllGather(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, way)
+		got, want = []int32{recv[lo], recv[count-1]}, []int32{int32(c.rank + 1), int32(c.size)}
+		if hi == lo {
+			got, want = got[1:], want[1:]
+		}
+	default:
+		err = c.AllReduce(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, reduce.Sum, way)
+		got, want = []int32{recv[0], recv[count/2], recv[count-1]}, []int32{sum, sum, sum}
+	}
+	if err == nil && !slices.Equal(got, want) {
+		return fmt.Errorf("%w: operation %d, rank %d, count %d, %s: got %d, want %d", errWrong, c.seq, c.rank, count, way.name(), got, want)
+	}
+	if err == nil {
+		s.done++
+	}
+	return err
+}
+
+// renew takes new memory from Alloc now and then, which may lie where old did.
+func (s *workload) renew() (err error) {
+	for i, b := range s.pairs[0] {
+		if b != nil && s.own.IntN(8) > 0 {
+			continue
+		}
+		if b != nil {
+			if err := b.Free(); err != nil {
+				return err
+			}
+		}
+		if s.pairs[0][i], err = s.c.Alloc(workloadMost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unixSockets returns the names of this process's abstract Unix sockets.
+func unixSockets() (names []string, err error) {
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		return nil, err
+	}
+	inodes := map[string]bool{}
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil { // else it was of Glob itself
+			if inode, ok := strings.CutPrefix(to, "socket:["); ok {
+				inodes[strings.TrimSuffix(inode, "]")] = true
+			}
+		}
+	}
+	table, err := os.ReadFile("/proc/self/net/unix")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(table)) {
+		// Num RefCount Protocol Flags Type St Inode Path: proc(5).
+		if f := strings.Fields(line); len(f) == 8 && inodes[f[6]] && !slices.Contains(names, f[7]) {
+			names = append(names, f[7])
+		}
+	}
+	return names, nil
+}
+
+// rankProcess is a rank that is another process.
+type rankProcess struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stderr strings.Builder
+	said   chan rankSays // closed at its end
+}
+
+// startRanks starts all ranks of a ring, with files for temporary in a directory.
+func startRanks(t *testing.T, n int, device string, seed uint64, temporary string) []*rankProcess {
+	t.Helper()
+	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
+	job := rankJob{Device: device, Seed: seed}
+	for r := range n {
+		job.Servers = append(job.Servers, fmt.Sprintf("%s.%d", subnet, r+1))
+	}
+	ranks := make([]*rankProcess, n)
+	for r := range ranks {
+		job.Rank = r
+		text, err := json.Marshal(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &rankProcess{cmd: exec.Command("/proc/self/exe"), said: make(chan rankSays, 16)}
+		p.cmd.Env = append(os.Environ(), rankEnv+"="+string(text), "TMPDIR="+temporary, "GORACE=atexit_sleep_ms=0")
+		p.cmd.Stderr = &p.stderr
+		if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			defer close(p.said)
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				var s rankSays
+				if json.Unmarshal(lines.Bytes(), &s) == nil {
+					p.said <- s
+				}
+			}
+		})
+		t.Cleanup(func() {
+			_ = p.stdin.Close()
+			if p.cmd.ProcessState == nil {
+				_ = p.cmd.Process.Kill()
+				_ = p.cmd.Wait()
+			}
+			reading.Wait()
+		})
+		ranks[r] = p
+	}
+	return ranks
+}
+
+// awaits returns the next line of a rank, which is to be of a kind.
+func (p *rankProcess) awaits(what string, limit time.Duration) (rankSays, error) {
+	select {
+	case s, ok := <-p.said:
+		switch {
+		case !ok:
+			return s, fmt.Errorf("it ended, and never said %q: %s", what, p.stderr.String())
+		case s.What != what:
+			return s, fmt.Errorf("it says %+v, want %q", s, what)
+		}
+		return s, nil
+	case <-time.After(limit):
+		return rankSays{}, fmt.Errorf("it did not say %q in %v", what, limit)
+	}
+}
