@@ -182,13 +182,6 @@ func (r *Ring) peek() {
 
 const peeking = "a look at the queue pairs"
 
-// who returns who has the turn, or "".
-func (t *turn) who() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.holder
-}
-
 // askEnd is the kind of question that PeerEnd asks.
 const askEnd = "end"
 
