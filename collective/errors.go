@@ -1,10 +1,10 @@
 package collective
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
+	"ringcli/collective/direct"
 	"ringcli/ring"
 )
 
@@ -16,20 +16,15 @@ var (
 	ErrUsage = ring.ErrUsage
 	// ErrTimeout: no progress for Options.Timeout. It is a
 	// context.DeadlineExceeded.
-	ErrTimeout error = timeoutError{}
+	ErrTimeout = direct.ErrTimeout
 	// ErrProtocol: a neighbour sent what it may not send here.
-	ErrProtocol = errors.New("protocol violation")
+	ErrProtocol = direct.ErrProtocol
 	// ErrClosed: the Comm was closed.
 	ErrClosed = errors.New("closed")
 )
 
 // errView: memory of a peer cannot be mapped.
 var errView = errors.New("no view of the memory of a peer")
-
-type timeoutError struct{}
-
-func (timeoutError) Error() string        { return "no progress" }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // DisagreementError says that two ranks call different operations. It is an
 // ErrUsage.

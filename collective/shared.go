@@ -27,6 +27,7 @@ type shared struct {
 
 	ctx     context.Context // of the operation that runs
 	running *prepared
+	last    uint64 // the number of the last that ran over shared memory
 	// A rank that waits looks around now and then, of which this is the last time in
 	// operation lookedIn.
 	looked   time.Time
@@ -245,7 +246,8 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
 	}
 	if err = s.perform(k, &d); err == nil {
-		s.team.Ended(c.seq)
+		s.last = c.seq
+		s.team.Ended(s.last)
 		c.ring.Release()
 	} else {
 		err = s.explain(err)
@@ -310,7 +312,7 @@ func (s *shared) part() {
 	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
 		for rank := range s.c.size {
-			left = left && (rank == s.c.rank || s.team.HasEnded(rank) >= s.c.seq)
+			left = left && (rank == s.c.rank || s.team.HasEnded(rank) >= s.last)
 		}
 		if left {
 			return

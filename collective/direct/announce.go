@@ -2,12 +2,12 @@ package direct
 
 import "sync/atomic"
 
-// Words of the line in which a rank tells what it is in. Its first word is the
-// number of the operation.
+// Words of the line in which a rank tells what it is in. The first is the number of
+// the operation. Its digest and count have two places, by the parity of the number,
+// so that those of the next do not overwrite them while they may be read.
 const (
-	announcedDigest = 1 + iota
-	announcedCount
-	announcedEnd
+	announcedCall = 1 // two words, and two more
+	announcedEnd  = 5
 )
 
 // Announce tells the peers which operation the rank begins, by whatever means it
@@ -15,17 +15,22 @@ const (
 // grow from 1.
 func (t *Team) Announce(number, digest, count uint64) {
 	l := t.own.announced
-	l[announcedDigest], l[announcedCount] = digest, count
+	at := announcedCall + 2*(number&1)
+	l[at], l[at+1] = digest, count
 	l.store(number)
 }
 
-// Announced returns the operation that a peer began last; number 0 is none. It is
-// for a peer that has waited in it for a while: of one that goes on meanwhile,
-// digest and count may be the next operation's.
+// Announced returns the operation that a peer began last; number 0 is none, or that
+// it goes from one to another just now.
 func (t *Team) Announced(rank int) (number, digest, count uint64) {
 	l := t.peers[rank].announcedAt
 	number = l.load()
-	return number, l[announcedDigest], l[announcedCount]
+	at := announcedCall + 2*(number&1)
+	digest, count = atomic.LoadUint64(&l[at]), atomic.LoadUint64(&l[at+1])
+	if l.load() != number {
+		return 0, 0, 0
+	}
+	return number, digest, count
 }
 
 // Ended tells the peers that the rank has ended an operation.

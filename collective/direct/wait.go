@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 
@@ -136,7 +137,7 @@ func (w *waiter) check() error {
 	}
 	waited := now.Sub(w.since)
 	if w.timeout > 0 && waited > w.timeout {
-		return ErrTimeout
+		return fmt.Errorf("%w for %v", ErrTimeout, w.timeout)
 	}
 	if waited > patience {
 		time.Sleep(w.sleep)
