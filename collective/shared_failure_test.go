@@ -196,7 +196,7 @@ func TestSharedMissingRank(t *testing.T) {
 // TestSharedPart: a rank that closes its Comm right after the last operation takes
 // nothing away that others need for its end.
 func TestSharedPart(t *testing.T) {
-	rounds := 20
+	rounds := 16
 	if testing.Short() || raceEnabled {
 		rounds = 4
 	}
