@@ -208,30 +208,72 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 	expectGone(t, children)
 }
 
+// A rank that is killed is named and ends the others, over packets and over shared
+// memory.
 func TestAKilledRankIsNamedAndEndsTheOthers(t *testing.T) {
 	t.Parallel()
-	p := launch(t, "local", "-n", "4", "-c", "all-reduce --size 1M --duration 1h")
-	children := childrenOf(t, p.Process.Pid, 4)
-	time.Sleep(500 * time.Millisecond)
-	victim := -1
-	for _, pid := range children {
-		if strings.Contains(cmdline(pid), "--index=2") {
-			victim = pid
-		}
+	for _, test := range []struct{ device, script string }{
+		{"soft", "all-reduce --size 1M --duration 1h"},
+		{"shm", "all-reduce --size 1M --duration 1h"},
+		{"shm", "all-reduce --size 8 --duration 1h"},
+		{"shm", "all-gather --size 4M --protocol rendezvous --duration 1h"},
+		{"auto", "all-reduce --size 1M --duration 1h --check"},
+	} {
+		t.Run(test.device+", "+test.script, func(t *testing.T) {
+			p := launch(t, "local", "-n", "4", "--device", test.device, "-c", test.script)
+			children := childrenOf(t, p.Process.Pid, 4)
+			time.Sleep(500 * time.Millisecond)
+			victim := -1
+			for _, pid := range children {
+				if strings.Contains(cmdline(pid), "--index=2") {
+					victim = pid
+				}
+			}
+			if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			code := p.end(t, 30*time.Second)
+			if took := time.Since(begun); code != ExitCritical || took > 10*time.Second {
+				t.Errorf("exit code %d after %s", code, took)
+			}
+			want := fmt.Sprintf("ringcli: rank 2 (pid %d) was killed by signal 9", victim)
+			if !strings.Contains(p.stderr.String(), want) {
+				t.Errorf("no %q in\n%s", want, p.stderr.String())
+			}
+			expectGone(t, children)
+		})
 	}
-	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+}
+
+// Ranks that nobody has started together find out by themselves.
+func TestSurvivorsNameAKilledRank(t *testing.T) {
+	t.Parallel()
+	const victim = 1
+	list := freshList(t, 3)
+	ranks := make([]*piped, len(list))
+	for rank := range ranks {
+		ranks[rank] = pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--device", "shm",
+			"-c", "all-reduce --size 64K --check; all-reduce --size 256K --duration 1h")
+	}
+	for _, p := range ranks {
+		p.await(p.out, `(?m)^all-reduce +\S+ +65536`, 1)
+	}
+	if err := ranks[victim].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	begun := time.Now()
-	code := p.end(t, 30*time.Second)
-	if took := time.Since(begun); code != ExitCritical || took > 10*time.Second {
-		t.Errorf("exit code %d after %s", code, took)
+	_ = ranks[victim].Wait() // killed
+	for rank, p := range ranks {
+		if rank == victim {
+			continue
+		}
+		begun := time.Now()
+		code, took := p.over(), time.Since(begun)
+		if message := p.err.String(); code != ExitCritical || !strings.Contains(message, "rank 1") || took > 10*time.Second {
+			t.Errorf("rank %d: exit code %d after %s, and says %q: expected rank 1 to be named", rank, code, took, message)
+		}
 	}
-	want := fmt.Sprintf("ringcli: rank 2 (pid %d) was killed by signal 9", victim)
-	if !strings.Contains(p.stderr.String(), want) {
-		t.Errorf("no %q in\n%s", want, p.stderr.String())
-	}
-	expectGone(t, children)
+	gone(t, list)
 }
 
 func cmdline(pid int) string {
