@@ -19,6 +19,7 @@ type Buffer struct {
 	reg     *ring.Registration
 	live    bool   // until it is deregistered; guarded by c.mu
 	serial  uint32 // see vector
+	drain   func() // waits for requests of operations that have ended; nil if there are none
 }
 
 // bufferAccess: rendezvous-write needs the one remote right, rendezvous-read the
@@ -100,6 +101,9 @@ func (b *Buffer) Free() error {
 
 // release needs c.mu.
 func (b *Buffer) release() error {
+	if b.drain != nil && b.live {
+		b.drain()
+	}
 	err := b.deregister()
 	if b.memory == nil {
 		return err

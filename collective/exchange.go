@@ -21,7 +21,8 @@ type exchange struct {
 	cut
 	depth     int
 	inPlace   bool
-	first     int // groups before it are through
+	detached  bool // what is sent is copied first, and not waited for
+	first     int  // groups before it are through
 	window    [MaxDepth]group
 	processed int // segments received and worked
 
@@ -49,6 +50,8 @@ type role struct {
 type flight struct {
 	begun        trace.Stamp
 	group, bytes int
+	seq          uint64 // of its operation, and its number there: if it is detached
+	message      int
 }
 
 // stream is the messages of one operation on the link of a mesh. They are numbered
@@ -63,6 +66,7 @@ type stream struct {
 func (x *exchange) start(ctx context.Context, c call, in, out vector, r *role) error {
 	x.role, x.cut, x.depth = r, newCut(&c, x.c.size, r.whole), int(c.depth)
 	x.inPlace = in.base == out.base
+	x.detached = x.depth > 1 && c.count*uint64(c.typ.Size()) <= detachMost
 	x.first, x.processed = 0, 0
 	clear(x.window[:])
 	for _, l := range r.used {
@@ -89,6 +93,9 @@ func (x *exchange) links() []*link { return x.used }
 
 func (x *exchange) group(g int) *group { return &x.window[g%x.depth] }
 
+// quiet tells whether peers do not wait for acknowledgements either.
+func (x *exchange) quiet() bool { return x.detached }
+
 // done tells whether all groups are through, and every request has completed.
 // Credits may still be on their way to this rank: whoever polls next defers them.
 func (x *exchange) done() bool {
@@ -96,7 +103,7 @@ func (x *exchange) done() bool {
 		return false
 	}
 	for _, l := range x.used {
-		if l.outstanding > 0 {
+		if l.outstanding > l.detached {
 			return false
 		}
 	}
@@ -155,7 +162,18 @@ func (x *exchange) send(g int, q *group, m *move, l *link) error {
 	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
 	h := x.header(kindSlot, l.stream.posted, n)
 	h.Addr = l.taken
-	l.stream.flights[l.stream.posted%len(l.stream.flights)] = flight{trace.Now(), g, n}
+	if x.detached {
+		if err := l.detach(&h, memory.Bytes(addr, n), flight{begun: trace.Now(), bytes: n, seq: x.seq, message: l.stream.posted}); err != nil {
+			return err
+		}
+		l.told = l.taken
+		l.stream.posted++
+		l.stream.sent++
+		x.c.live.EagerWrites++
+		x.c.live.Sent += uint64(n)
+		return nil
+	}
+	l.stream.flights[l.stream.posted%len(l.stream.flights)] = flight{begun: trace.Now(), group: g, bytes: n}
 	if err := l.fill(&h, addr, n, keys.LKey(l.edge)); err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func (v *vector) bytes(lo, n, size int) []byte { return memory.Bytes(v.base+uint
 type engine interface {
 	post() (bool, error) // posts what may be posted now, and tells whether there was anything
 	work() (bool, error) // reduces or copies what came, at most one segment, and tells whether there was one
-	done() bool          // everything has come and gone
+	done() bool          // everything has come and gone, but for what is detached
+	quiet() bool         // no peer waits for an acknowledgement to end the operation
 	awaited() string     // what is missing and who would have to send it
 	links() []*link      // that it uses
 
@@ -118,6 +119,11 @@ func (f *flow) run(ctx context.Context) error {
 	var idleSince time.Time
 	var look time.Duration
 	checked := false // since then
+	// What is first is sent before anything is looked for: acknowledgements ride behind
+	// it, which a poll would send by themselves.
+	if _, err := f.engine.post(); err != nil {
+		return err
+	}
 	for loops := 0; !f.engine.done(); loops++ {
 		f.now = 0
 		moved, err := f.poll()
@@ -171,7 +177,9 @@ func (f *flow) run(ctx context.Context) error {
 			return fmt.Errorf("wait for completions: %w", err)
 		}
 	}
-	if err := f.c.ring.End(); err != nil {
+	if f.engine.quiet() {
+		f.c.ring.Release() // acknowledgements ride behind what is sent next
+	} else if err := f.c.ring.End(); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
 	if trace.Enabled(trace.Collective) {
@@ -238,8 +246,14 @@ func (f *flow) poll() (bool, error) {
 		if err := f.complete(wc); err != nil {
 			return false, err
 		}
-		_, kind, _ := ring.ParseWRID(wc.ID)
-		moved = moved || kind != wrCheck // that a device answers is no progress
+		side, kind, value := ring.ParseWRID(wc.ID)
+		switch kind {
+		case wrCheck: // that a device answers is no progress
+		case wrDetached: // nor is it what an earlier operation has left
+			moved = moved || c.links[side].flights[value].seq == f.seq
+		default:
+			moved = true
+		}
 	}
 	return moved, nil
 }
@@ -250,8 +264,12 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return f.c.ring.CompletionError(wc)
 	}
 	l := f.c.linkAt(side)
-	if e := f.c.ring.Edge(side); l == nil && e != nil && kind == ring.WRRecv && wc.Opcode == verbs.WCRecv {
-		return e.Repost(value) // a credit to an earlier Comm; see link.told
+	if e := f.c.ring.Edge(side); l == nil && e != nil && kind == ring.WRRecv {
+		if wc.Opcode == verbs.WCRecv {
+			return e.Repost(value) // a credit to an earlier Comm; see link.told
+		}
+		f.c.ring.Defer(*wc) // the peer is ahead, in the operation that makes the link here
+		return nil
 	}
 	if l == nil {
 		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, side)
@@ -279,6 +297,9 @@ func (f *flow) complete(wc *verbs.Completion) error {
 	case ring.WRMessage, wrCheck:
 		l.outstanding--
 		return nil
+	case wrDetached:
+		l.attach(value, f.now)
+		return nil
 	case wrWrite:
 		l.outstanding--
 		f.engine.delivered(l)
@@ -288,6 +309,42 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return f.engine.read()
 	}
 	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
+}
+
+// drain waits until the peer has what operations have left under way to it, unless
+// the ring fails: then there is nobody who misses it. It needs the turn.
+func (c *Comm) drain(l *link) {
+	if c.failure != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
+	defer cancel()
+	if c.ring.Begin(ctx) != nil {
+		return
+	}
+	c.waiter.Reset()
+	for l.detached > 0 && c.stopped(ctx) == nil {
+		n, err := c.ring.Poll(c.completions[:])
+		if err != nil {
+			break
+		}
+		for i := range n {
+			wc := &c.completions[i]
+			side, kind, value := ring.ParseWRID(wc.ID)
+			switch {
+			case kind != wrDetached:
+				c.ring.Defer(*wc)
+			case wc.Status != verbs.Success:
+				l.detached = 0
+			default:
+				c.linkAt(side).attach(value, 0)
+			}
+		}
+		if n == 0 && c.waiter.Wait() != nil {
+			break
+		}
+	}
+	_ = c.ring.End() // what the peers wait for in their turn
 }
 
 // compare holds a header of a peer against the own call. A peer that is ahead is

@@ -13,7 +13,8 @@ import (
 const (
 	wrWrite = ring.WRUser + iota
 	wrRead
-	wrCheck // see flow.check
+	wrCheck    // see flow.check
+	wrDetached // a WRITE that its operation did not wait for, see link.detach
 )
 
 // immDirect marks the immediate data of a write into place, whose other bits are
@@ -33,6 +34,7 @@ type link struct {
 	edge        *ring.Edge
 	sendRoom    int // send requests that may be outstanding
 	outstanding int // send requests, of any kind, without completion
+	detached    int // of them, those that no operation waits for
 	message     [ring.HeaderSize]byte
 	wr          [1]verbs.WorkRequest
 	sges        [2]verbs.SGE
@@ -55,23 +57,33 @@ type link struct {
 	offersHead, offersIn uint64
 
 	// What goes.
-	filled  uint64  // slots written since the start
-	freed   uint64  // of these, emptied by the peer
-	headers *Buffer // what the headers of slots are sent from, as many as slots
+	filled uint64 // slots written since the start
+	freed  uint64 // of these, emptied by the peer
+	// headers is what the headers of slots are sent from, as many as slots. On an edge
+	// of a mesh each has room for the payload behind it.
+	headers *Buffer
+	stride  uint64           // bytes of each
+	flights [maxSlots]flight // by slot, of those that are detached
 
 	stream stream // of the exchange that runs
 }
 
 // newLink makes the end of an edge on which slots are sent and received.
 func (c *Comm) newLink(e *ring.Edge, slots, sendRoom int) (*link, error) {
-	headers, err := c.Alloc(uint64(slots) * ring.HeaderSize)
+	stride := uint64(ring.HeaderSize)
+	if e.Side >= ring.FirstMesh {
+		stride += detachMost
+	}
+	headers, err := c.Alloc(uint64(slots) * stride)
 	if err != nil {
 		return nil, err
 	}
-	return &link{
-		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers,
+	l := &link{
+		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers, stride: stride,
 		heads: make([]ring.Header, slots), since: make([]trace.Stamp, slots),
-	}, nil
+	}
+	headers.drain = func() { c.drain(l) }
+	return l, nil
 }
 
 // String names who is at the other end.
@@ -117,7 +129,7 @@ func (l *link) free() bool { return l.filled-l.freed < l.slots }
 // fill writes a header and n bytes at addr into the peer's next slot.
 func (l *link) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
 	slot := l.filled % l.slots
-	head := l.headers.addr + slot*ring.HeaderSize
+	head := l.headers.addr + slot*l.stride
 	h.Encode(memory.Bytes(head, ring.HeaderSize))
 	l.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: l.headers.reg.LKey(l.edge.Device())}
 	l.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
@@ -130,6 +142,39 @@ func (l *link) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
 	}
 	l.filled++
 	return nil
+}
+
+// detachMost is the most payload in bytes that is copied so that its operation need
+// not wait for the acknowledgement: a round trip costs more than the copy.
+const detachMost = ring.MeshSlotSize
+
+// detach is fill with a copy of the payload, which is the operation's again at once.
+// The copy stays until the peer has emptied the slot, so it has come by then.
+func (l *link) detach(h *ring.Header, payload []byte, f flight) error {
+	slot := l.filled % l.slots
+	head := l.headers.addr + slot*l.stride
+	h.Encode(memory.Bytes(head, ring.HeaderSize))
+	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
+	l.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: l.headers.reg.LKey(l.edge.Device())}
+	remote, rkey := l.edge.RemoteSlot(int(slot))
+	err := l.post(verbs.WorkRequest{
+		ID: ring.WRID(l.edge.Side, wrDetached, slot), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+	}, 1)
+	if err != nil {
+		return err
+	}
+	l.flights[slot] = f
+	l.detached++
+	l.filled++
+	return nil
+}
+
+// attach notes that a detached WRITE is the peer's.
+func (l *link) attach(slot uint64, now trace.Stamp) {
+	l.outstanding--
+	l.detached--
+	f := &l.flights[slot]
+	sendSpan.SpanAt(f.begun, now, f.seq, uint64(f.message), uint64(f.bytes), uint64(l.edge.Peer))
 }
 
 // offer returns the oldest unanswered RTS, or nil.

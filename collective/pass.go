@@ -98,6 +98,8 @@ func (p *pass) done() bool {
 	return p.processed == p.total && p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && right.settled()
 }
 
+func (p *pass) quiet() bool { return false }
+
 // awaited says what is missing and who would have to send it.
 func (p *pass) awaited() string {
 	left, right := p.left.edge.Peer, p.right.edge.Peer
