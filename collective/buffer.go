@@ -71,7 +71,7 @@ func (c *Comm) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 		b.serial = c.serial
 	}
 	c.buffers = append(c.buffers, b)
-	c.version++
+	c.version.Add(1)
 	return b, nil
 }
 
@@ -89,7 +89,7 @@ func (b *Buffer) Bytes() []byte { return memory.Bytes(b.addr, int(b.n)) }
 func (b *Buffer) Free() error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
-	b.c.version++
+	b.c.version.Add(1)
 	for i, other := range b.c.buffers {
 		if other == b {
 			b.c.buffers = append(b.c.buffers[:i], b.c.buffers[i+1:]...)

@@ -53,6 +53,11 @@ type Comm struct {
 	table      atomic.Pointer[Table]
 	ground     atomic.Pointer[ground] // Agree stores another
 
+	turn    turn
+	version atomic.Uint64 // changes with what a prepared call rests on
+	direct  atomic.Uint64 // operations over shared memory; who has the turn changes it
+	over    atomic.Bool   // closed or failed; changes with mu held
+
 	// Below this line: whoever has the turn.
 	waiter      verbs.Waiter
 	links       []*link // by the side of their edges
@@ -67,6 +72,7 @@ type Comm struct {
 	current     uint64  // version, when the turn began
 	nonce       uint32  // of this Comm, the same on all ranks once agreed
 	live        Stats   // of the operation that runs
+	counted     bool    // something is in live
 	staging     *Buffer // landings and partial results
 	slices      *Buffer // what plain Go slices are staged through; nil until needed
 
@@ -75,8 +81,6 @@ type Comm struct {
 	registering sync.RWMutex
 
 	mu      sync.Mutex
-	turn    turn      // guarded by mu
-	version uint64    // guarded by mu: changes with what a prepared call rests on
 	stats   Stats     // guarded by mu
 	buffers []*Buffer // guarded by mu; the Comm's own too
 	serial  uint32    // guarded by mu: of the last buffer that others can map
@@ -93,7 +97,8 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch(), version: 1}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch()}
+	c.version.Store(1)
 	c.table.Store(&o.Table)
 	if c.size == 1 {
 		c.ground.Store(&ground{ranks: 1, slot: maxSegment, agreed: true, apart: c.apart()}) // nothing is sent
@@ -146,7 +151,7 @@ func (c *Comm) SetTable(t Table) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.table.Store(&t)
-	c.version++
+	c.version.Add(1)
 	return nil
 }
 
@@ -205,16 +210,12 @@ func (c *Comm) Barrier(ctx context.Context) error {
 // Close deregisters and frees everything that is left, buffers of Alloc
 // included, after the operation that runs. Closing twice is harmless.
 func (c *Comm) Close() error {
+	_ = c.turn.take(context.Background()) // operations have their deadlines
+	defer c.turn.pass()
 	c.mu.Lock()
-	if c.turn.had {
-		mine := c.turn.join()
-		c.mu.Unlock()
-		<-mine // operations have their deadlines
-		c.mu.Lock()
-	}
-	c.turn.had, c.closed = true, true
+	c.closed = true
+	c.over.Store(true)
 	c.mu.Unlock()
-	defer c.leave()
 	if c.shared != nil {
 		c.shared.part()
 	}
@@ -236,48 +237,30 @@ func (c *Comm) Close() error {
 
 // enter waits for the turn.
 func (c *Comm) enter(ctx context.Context) error {
-	c.mu.Lock()
-	if c.turn.had {
-		mine := c.turn.join()
-		c.mu.Unlock()
-		select {
-		case <-mine:
-			c.mu.Lock()
-		case <-ctx.Done():
-			c.mu.Lock()
-			quit := c.turn.quit(mine)
-			c.mu.Unlock()
-			if !quit {
-				c.leave()
-			}
-			return c.fail(fmt.Errorf("cancelled: %w", context.Cause(ctx)))
-		}
+	if err := c.turn.take(ctx); err != nil {
+		return c.fail(fmt.Errorf("cancelled: %w", err))
 	}
-	defer c.mu.Unlock()
-	c.current = c.version
-	if err := c.err(); err != nil {
+	c.current = c.version.Load()
+	if c.over.Load() {
 		c.turn.pass()
-		return err
+		return c.Err()
 	}
-	c.turn.had = true
 	return nil
 }
 
 // leave hands the turn on, and makes what the operation has counted known.
 func (c *Comm) leave() {
-	c.mu.Lock()
-	c.stats.add(&c.live)
+	if c.counted {
+		c.counted = false
+		c.mu.Lock()
+		c.stats.add(&c.live)
+		c.mu.Unlock()
+	}
 	c.turn.pass()
-	c.mu.Unlock()
 }
 
 // changed makes prepared calls void. It needs the turn.
-func (c *Comm) changed() {
-	c.mu.Lock()
-	c.version++
-	c.current = c.version
-	c.mu.Unlock()
-}
+func (c *Comm) changed() { c.current = c.version.Add(1) }
 
 // stopped returns why the operation must end now, if it must.
 func (c *Comm) stopped(ctx context.Context) error {
@@ -302,6 +285,7 @@ func (c *Comm) fail(err error) error {
 		return err
 	}
 	c.failure = err
+	c.over.Store(true)
 	for _, b := range c.buffers {
 		if e := b.deregister(); e != nil {
 			err = errors.Join(err, e)

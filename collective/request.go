@@ -51,6 +51,7 @@ func (c *Comm) perform(ctx context.Context, r request) (err error) {
 			return err
 		}
 	}
+	c.counted = p.call.protocol != Direct
 	switch {
 	case c.size == 1:
 		err = c.alone(ctx, &p.call, r, p.in, p.out)

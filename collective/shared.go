@@ -235,8 +235,8 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if err := c.ring.Hold(ctx); err != nil {
 		return err
 	}
+	c.direct.Store(c.direct.Load() + 1)
 	s.team.Announce(c.seq, p.digest, k.count)
-	c.live.Operations++
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
 			slog.String("algorithm", k.algorithm.String()), slog.String("protocol", k.protocol.String()))

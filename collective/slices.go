@@ -126,6 +126,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 		r.send += uint64(lo)
 	}
 	copy(first, from)
+	c.counted = true
 	c.live.CopiedSlices += uint64(len(from) + len(to))
 	if err := c.perform(ctx, r); err != nil {
 		return err

@@ -49,5 +49,7 @@ func (s *Stats) add(o *Stats) {
 func (c *Comm) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stats
+	s := c.stats
+	s.Operations += c.direct.Load()
+	return s
 }
