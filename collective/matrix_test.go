@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -24,10 +25,18 @@ type matrix struct {
 	counts func(n int) []int
 }
 
-func fullMatrix() matrix {
+// everything has the matrices leave nothing out, which takes a quarter of an hour:
+// RINGCLI_MATRIX=full.
+func everything() bool { return os.Getenv("RINGCLI_MATRIX") == "full" }
+
+// fullMatrix is every type, reduction and count by some ways.
+func fullMatrix(ways ...CallOptions) matrix {
+	if everything() {
+		ways = append(ways, allWays()...)
+	}
 	return matrix{
 		ranks: []int{1, 2, 3, 4, 5, 8}, types: reduce.Types(), ops: reduce.Ops(),
-		ways:   append(ringWays, CallOptions{}, CallOptions{Algorithm: AlgorithmRecursiveDoubling}, CallOptions{Algorithm: AlgorithmTree}, CallOptions{Algorithm: AlgorithmInbox}),
+		ways:   ways,
 		counts: func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537, 1<<20 + 3} },
 	}
 }
@@ -49,15 +58,15 @@ func sampleMatrix() matrix {
 	return matrix{
 		ranks: []int{1, 2, 3, 5}, types: []reduce.Type{reduce.Uint8, reduce.Int32, reduce.BFloat16, reduce.Float64},
 		ops:    []reduce.Op{reduce.Sum, reduce.Avg},
-		ways:   append(ringWays, CallOptions{Algorithm: AlgorithmRecursiveDoubling}, CallOptions{Algorithm: AlgorithmTree}, CallOptions{Algorithm: AlgorithmInbox}),
+		ways:   allWays(),
 		counts: func(n int) []int { return []int{0, n - 1, n + 1, 1000, 65537} },
 	}
 }
 
 // TestMatrix runs every operation over soft:lo against the plain reference, bit
-// for bit on every rank.
+// for bit on every rank: round the ring all there is, by other algorithms a sample.
 func TestMatrix(t *testing.T) {
-	m := fullMatrix()
+	m := fullMatrix(append(ringWays[:len(ringWays):len(ringWays)], CallOptions{})...)
 	if testing.Short() || raceEnabled {
 		m = sampleMatrix()
 	}
@@ -70,11 +79,11 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestMeshMatrix is for the ring sizes that only the other algorithms care about:
+// TestMeshMatrix is for the other algorithms, also on ring sizes that only they care about:
 // those that are no powers of two, and more than the inbox takes.
 func TestMeshMatrix(t *testing.T) {
 	m := sampleMatrix()
-	m.ranks, m.ways = []int{6, 7, 8, 9, 16}, append([]CallOptions{{}}, meshWays...)
+	m.ranks, m.ways = []int{2, 3, 5, 6, 7, 8, 9, 16}, append([]CallOptions{{}}, meshWays...)
 	m.counts = func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537} }
 	if testing.Short() || raceEnabled {
 		m.ranks, m.types = []int{7, 9}, m.types[1:3]

@@ -11,18 +11,32 @@ import (
 // shared0 is the device of shared memory.
 const shared0 = "shm:0"
 
-// TestMatrixShared runs every operation among ranks that share memory, by every
-// algorithm and protocol, with buffers that can be mapped and with others.
+// memoryWays are those that only ranks that share memory have.
+var memoryWays = []CallOptions{
+	{}, {Algorithm: AlgorithmRing, Protocol: Direct}, {Algorithm: AlgorithmInbox, Protocol: Direct}, {Algorithm: AlgorithmRing, Sync: true},
+}
+
+// TestMatrixShared runs every operation among ranks that share memory, with buffers
+// that can be mapped and with others: directly all there is, over their queue pairs
+// a sample.
 func TestMatrixShared(t *testing.T) {
-	m := fullMatrix()
+	m := fullMatrix(memoryWays...)
+	m.ranks = []int{2, 3, 4}
+	if everything() {
+		m.ranks = []int{2, 3, 4, 5, 8}
+	}
+	sample := sampleMatrix()
+	sample.ranks = sample.ranks[1:]
+	sample.ways = append(allWays(), CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager})
 	if testing.Short() || raceEnabled {
 		m = sampleMatrix()
+		m.ranks, m.ways, sample.ranks = []int{2, 3, 5}, memoryWays, []int{3}
 	}
-	m.device = shared0
-	m.ways = append(m.ways, CallOptions{Algorithm: AlgorithmRing, Protocol: Direct}, CallOptions{Algorithm: AlgorithmInbox, Protocol: Direct},
-		CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager}, CallOptions{Algorithm: AlgorithmRing, Sync: true})
-	for _, n := range m.ranks[1:] {
-		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) { t.Logf("%d operations", m.run(t, n)) })
+	for name, m := range map[string]matrix{"directly": m, "over queue pairs": sample} {
+		m.device = shared0
+		for _, n := range m.ranks {
+			t.Run(fmt.Sprintf("%s, ranks=%d", name, n), func(t *testing.T) { t.Logf("%d operations", m.run(t, n)) })
+		}
 	}
 }
 
