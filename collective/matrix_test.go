@@ -17,12 +17,13 @@ import (
 
 // matrix is what TestMatrix multiplies out.
 type matrix struct {
-	device string
-	ranks  []int
-	types  []reduce.Type
-	ops    []reduce.Op
-	ways   []CallOptions
-	counts func(n int) []int
+	options func(rank int) ring.Options // nil is soft:lo
+	private bool                        // some buffers are no other rank's to map
+	ranks   []int
+	types   []reduce.Type
+	ops     []reduce.Op
+	ways    []CallOptions
+	counts  func(n int) []int
 }
 
 // everything has the matrices leave nothing out, which takes a quarter of an hour:
@@ -121,6 +122,11 @@ func TestLargeByEveryAlgorithm(t *testing.T) {
 	}
 }
 
+// on is all ranks on one device.
+func on(device string) func(int) ring.Options {
+	return func(int) ring.Options { return ring.Options{Device: device} }
+}
+
 const matrixSeed = 20261121
 
 // guard bytes after every buffer must stay as they are.
@@ -130,7 +136,10 @@ const guard = 64
 const poison = 0xa5
 
 func (m matrix) run(t *testing.T, n int) (cases int) {
-	w := newWorld(t, n, ring.Options{Device: m.device}, nil)
+	if m.options == nil {
+		m.options = on("soft:lo")
+	}
+	w := newWorldOf(t, n, m.options, nil)
 	counts := m.counts(n)
 	longest := 0
 	for _, c := range counts {
@@ -309,7 +318,7 @@ func fill(b []byte) {
 
 // alloc returns a buffer, on request in memory that is this process's alone.
 func (m matrix) alloc(t *testing.T, c *Comm, private bool, n uint64) (*Buffer, error) {
-	if !private || m.device != shared0 {
+	if !private || !m.private {
 		return c.Alloc(n)
 	}
 	block, err := memory.Alloc(n)

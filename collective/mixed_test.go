@@ -4,57 +4,51 @@ import (
 	"fmt"
 	"testing"
 
-	"ringcli/collective/reduce"
 	"ringcli/ring"
-	"ringcli/verbs/memory"
 	"ringcli/verbs/path"
 )
 
-// TestMixedDevices: a ring whose edges are on shared memory and on soft devices
+// mixed makes rank 2 say that it is on another host.
+func mixed(rank int) ring.Options {
+	o := ring.Options{Device: path.Auto}
+	if rank == 2 {
+		h := path.ThisHost()
+		h.BootID = "another"
+		o.Host = &h
+	}
+	return o
+}
+
+// TestMatrixMixed: a ring whose edges are on shared memory and on soft devices
 // computes what any other does, under every protocol and algorithm.
+func TestMatrixMixed(t *testing.T) {
+	m := sampleMatrix()
+	m.ranks = []int{3, 4, 5}
+	switch {
+	case everything():
+		m = fullMatrix()
+		m.ranks = []int{3, 4, 5}
+	case testing.Short() || raceEnabled:
+		m.ranks = []int{4}
+	}
+	m.options, m.private, m.ways = mixed, true, append(allWays(), CallOptions{})
+	for _, n := range m.ranks {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) { t.Logf("%d operations", m.run(t, n)) })
+	}
+}
+
+// TestMixedDevices: such a ring is what it is thought to be, and has no Direct.
 func TestMixedDevices(t *testing.T) {
-	const n, count = 4, 10007
-	w := newWorldOf(t, n, func(rank int) ring.Options {
-		o := ring.Options{Device: path.Auto, Slots: 8, SlotSize: 16 << 10}
-		if rank == 2 { // says that it is elsewhere
-			h := path.ThisHost()
-			h.BootID = "another"
-			o.Host = &h
-		}
-		return o
-	}, nil)
+	w := newWorldOf(t, 4, mixed, nil)
 	used := map[string]bool{}
 	for _, r := range w.rings {
 		used[r.Left().Device().Provider()] = true
 	}
-	if len(used) != 2 {
+	if !used["shm"] || !used["soft"] || len(used) != 2 {
 		t.Fatalf("the edges are on %v: expected shared memory and soft devices", used)
 	}
-	for _, o := range []CallOptions{
-		{Algorithm: AlgorithmRing, Protocol: Eager}, {Algorithm: AlgorithmRing, Protocol: RendezvousWrite}, {Algorithm: AlgorithmRing, Protocol: RendezvousRead},
-		{Algorithm: AlgorithmRecursiveDoubling}, {Algorithm: AlgorithmTree}, {Algorithm: AlgorithmInbox}, {},
-	} {
-		t.Run(fmt.Sprintf("%v %v", o.Algorithm, o.Protocol), func(t *testing.T) {
-			w.must(func(rank int, c *Comm) error {
-				b, err := c.Alloc(8 * count)
-				if err != nil {
-					return err
-				}
-				defer func() { _ = b.Free() }()
-				v := memory.Slice[int64](b.Addr(), count)
-				for i := range v {
-					v[i] = int64(i * (rank + 1))
-				}
-				if err := c.AllReduce(t.Context(), b.Addr(), b.Addr(), count, reduce.Int64, reduce.Sum, o); err != nil {
-					return err
-				}
-				for i, got := range v {
-					if want := int64(i * n * (n + 1) / 2); got != want {
-						return fmt.Errorf("element %d is %d: expected %d", i, got, want)
-					}
-				}
-				return nil
-			})
-		})
+	w.must(func(_ int, c *Comm) error { return c.Agree(t.Context()) })
+	if why := w.comms[0].Apart(); why == "" {
+		t.Error("ranks that do not share memory have Direct")
 	}
 }

@@ -33,7 +33,7 @@ func TestMatrixShared(t *testing.T) {
 		m.ranks, m.ways, sample.ranks = []int{2, 3, 5}, memoryWays, []int{3}
 	}
 	for name, m := range map[string]matrix{"directly": m, "over queue pairs": sample} {
-		m.device = shared0
+		m.options, m.private = on(shared0), true
 		for _, n := range m.ranks {
 			t.Run(fmt.Sprintf("%s, ranks=%d", name, n), func(t *testing.T) { t.Logf("%d operations", m.run(t, n)) })
 		}
