@@ -160,6 +160,8 @@ type line struct {
 	OK       bool   `json:"ok"`
 	Error    string `json:"error"`
 	Rank     int    `json:"rank"`
+	Side     string `json:"side"`
+	Peer     int    `json:"peer"`
 	Device   string `json:"device"`
 	Protocol string `json:"protocol"`
 	Count    int    `json:"count"`
@@ -229,10 +231,15 @@ func checkEveryCollective(t *testing.T, seats []seat) {
 		for rank, s := range seats {
 			edges := 0
 			for _, l := range lines {
-				if l.Command == "status" && l.Rank == rank {
-					if edges++; l.Device != s.device() {
-						t.Errorf("status of rank %d: rank %d is on %s, expected %s", m.rank, rank, l.Device, s.device())
-					}
+				if l.Command != "status" || l.Rank != rank || l.Side == "" {
+					continue
+				}
+				want := s.device()
+				if s.node == 0 && seats[l.Peer].node == 0 {
+					want = "shm:0" // two processes of this host
+				}
+				if edges++; l.Device != want {
+					t.Errorf("status of rank %d: the %s edge of rank %d is on %s, expected %s", m.rank, l.Side, rank, l.Device, want)
 				}
 			}
 			if edges != 2 {
@@ -249,7 +256,8 @@ func checkEveryCollective(t *testing.T, seats []seat) {
 // A ring of four kernels.
 func TestRing(t *testing.T) { checkEveryCollective(t, onRXE(1, 2, 3, 4)) }
 
-// Rings of two ranks on rxe and two on soft, which ringcli chooses by itself.
+// Rings of two ranks on rxe and two on this host, which ringcli chooses by itself: to
+// each other these share memory, to the others they are soft.
 func TestMixedRing(t *testing.T) {
 	vm1, vm2 := onRXE(1, 2)[0], onRXE(1, 2)[1]
 	host, further := onSoft(t, 254), onSoft(t, 201)
@@ -258,7 +266,7 @@ func TestMixedRing(t *testing.T) {
 		seats []seat
 	}{
 		{"every edge mixed", []seat{vm1, host, vm2, further}},
-		{"one edge of each", []seat{vm1, vm2, host, further}}, // rxe-rxe, rxe-soft, soft-soft, soft-rxe
+		{"one edge of each", []seat{vm1, vm2, host, further}}, // rxe-rxe, rxe-soft, shm-shm, soft-rxe
 	} {
 		t.Run(c.name, func(t *testing.T) { checkEveryCollective(t, c.seats) })
 	}
