@@ -55,7 +55,7 @@ type Comm struct {
 
 	turn    turn
 	version atomic.Uint64 // changes with what a prepared call rests on
-	direct  atomic.Uint64 // operations over shared memory; who has the turn changes it
+	direct  uint64        // operations over shared memory; who has the turn publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
 
 	// Below this line: whoever has the turn.

@@ -235,7 +235,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if err := c.ring.Hold(ctx); err != nil {
 		return err
 	}
-	c.direct.Store(c.direct.Load() + 1)
+	direct.Publish(&c.direct, c.direct+1)
 	s.team.Announce(c.seq, p.digest, k.count)
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),

@@ -1,5 +1,7 @@
 package collective
 
+import "sync/atomic"
+
 // Stats counts what a Comm has done since it was made. Bytes are of payload,
 // without headers. "Copied" means by the CPU, from memory to memory: the
 // reduce-scatter phase never copies, since it reduces out of the slot or the
@@ -50,6 +52,6 @@ func (c *Comm) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Operations += c.direct.Load()
+	s.Operations += atomic.LoadUint64(&c.direct)
 	return s
 }

@@ -35,7 +35,7 @@ func (t *Team) Announced(rank int) (number, digest, count uint64) {
 
 // Ended tells the peers that the rank has ended an operation.
 func (t *Team) Ended(number uint64) {
-	publish(&t.own.announced[announcedEnd], number)
+	Publish(&t.own.announced[announcedEnd], number)
 }
 
 // HasEnded returns the last operation that a peer has ended: it does not look at

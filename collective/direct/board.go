@@ -49,7 +49,7 @@ const (
 type line [lineBytes / 8]uint64
 
 func (l *line) load() uint64       { return atomic.LoadUint64(&l[0]) }
-func (l *line) store(value uint64) { publish(&l[0], value) }
+func (l *line) store(value uint64) { Publish(&l[0], value) }
 
 // layout is where things lie in a board of a team of n ranks:
 //

@@ -7,9 +7,9 @@ TEXT ·pause(SB), NOSPLIT, $0-0
 	PAUSE
 	RET
 
-// func publish(word *uint64, value uint64)
+// func Publish(word *uint64, value uint64)
 // Stores become visible in their order.
-TEXT ·publish(SB), NOSPLIT, $0-16
+TEXT ·Publish(SB), NOSPLIT, $0-16
 	MOVQ word+0(FP), AX
 	MOVQ value+8(FP), BX
 	MOVQ BX, (AX)

@@ -7,8 +7,8 @@ TEXT ·pause(SB), NOSPLIT, $0-0
 	YIELD
 	RET
 
-// func publish(word *uint64, value uint64)
-TEXT ·publish(SB), NOSPLIT, $0-16
+// func Publish(word *uint64, value uint64)
+TEXT ·Publish(SB), NOSPLIT, $0-16
 	MOVD word+0(FP), R0
 	MOVD value+8(FP), R1
 	STLR R1, (R0)

@@ -6,5 +6,5 @@ import "sync/atomic"
 
 func pause() {}
 
-// publish is an atomic store, which the race detector sees.
-func publish(word *uint64, value uint64) { atomic.StoreUint64(word, value) }
+// Publish is an atomic store, which the race detector sees.
+func Publish(word *uint64, value uint64) { atomic.StoreUint64(word, value) }

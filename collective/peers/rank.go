@@ -191,13 +191,16 @@ func (r *rank) allocate() error {
 	return nil
 }
 
-// once runs the operation. In place everything is in the second buffer, as in peer.c.
-func (r *rank) once(ctx context.Context, letter rune, count int, inPlace bool) error {
-	own := count / r.comm.Size()
-	lo := r.comm.Rank() * own
+// operation returns what runs an operation once. In place everything is in the
+// second buffer, as in peer.c.
+func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Context) error {
+	c := r.comm
+	own := count / c.Size()
+	lo := c.Rank() * own
 	at := uint64(lo) * elemSize
 	from, to := r.from, r.to
 	in, out := r.in, r.out[:count]
+	slices := r.buffers == buffersSlices
 	var o collective.CallOptions
 	switch letter {
 	case 'r':
@@ -206,32 +209,37 @@ func (r *rank) once(ctx context.Context, letter rune, count int, inPlace bool) e
 			in, out = r.out, r.out[lo:lo+own]
 			from, to = r.to, r.to+at
 		}
-		if r.buffers == buffersSlices {
-			return collective.ReduceScatter(ctx, r.comm, in[:count], out, reduce.Sum)
+		if slices {
+			return func(ctx context.Context) error { return collective.ReduceScatter(ctx, c, in[:count], out, reduce.Sum) }
 		}
-		return r.comm.ReduceScatter(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
+		return func(ctx context.Context) error {
+			return c.ReduceScatter(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
+		}
 	case 'g':
 		in = r.in[:own]
 		if inPlace {
 			in, from = r.out[lo:lo+own], r.to+at
 		}
-		if r.buffers == buffersSlices {
-			return collective.AllGather(ctx, r.comm, in, out)
+		if slices {
+			return func(ctx context.Context) error { return collective.AllGather(ctx, c, in, out) }
 		}
-		return r.comm.AllGather(ctx, from, to, count, reduce.Float32, o)
+		return func(ctx context.Context) error { return c.AllGather(ctx, from, to, count, reduce.Float32, o) }
 	}
 	if inPlace {
 		in, from = r.out, r.to
 	}
-	if r.buffers == buffersSlices {
-		return collective.AllReduce(ctx, r.comm, in[:count], out, reduce.Sum)
+	if slices {
+		return func(ctx context.Context) error { return collective.AllReduce(ctx, c, in[:count], out, reduce.Sum) }
 	}
-	return r.comm.AllReduce(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
+	return func(ctx context.Context) error {
+		return c.AllReduce(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
+	}
 }
 
 func (r *rank) measure(ctx context.Context, letter rune, count int, inPlace bool, iters, warmup int) (time.Duration, error) {
+	once := r.operation(letter, count, inPlace)
 	for range warmup {
-		if err := r.once(ctx, letter, count, inPlace); err != nil {
+		if err := once(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -240,7 +248,7 @@ func (r *rank) measure(ctx context.Context, letter rune, count int, inPlace bool
 	}
 	start := time.Now()
 	for range iters {
-		if err := r.once(ctx, letter, count, inPlace); err != nil {
+		if err := once(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -274,7 +282,7 @@ func (r *rank) wrong(ctx context.Context, letter rune, count int, inPlace bool) 
 	for i := first; i < last; i++ {
 		to[at+i] = element(me, i)
 	}
-	if err := r.once(ctx, letter, count, inPlace); err != nil {
+	if err := r.operation(letter, count, inPlace)(ctx); err != nil {
 		return 0, err
 	}
 	out := r.out[:count]
