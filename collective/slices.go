@@ -85,27 +85,17 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	}
 	defer c.leave()
 	r := request{op: op, send: memory.Addr(from), recv: memory.Addr(to), count: count, typ: t, red: red, plain: true}
-	k, err := c.plan(op, count, t, red, r.options)
+	directly, err := c.directly(ctx, &r)
 	if err != nil {
 		return err
 	}
-	if !c.agreed {
-		if err = c.agree(ctx); err == nil {
-			k, err = c.plan(op, count, t, red, r.options)
-		}
-		if err != nil {
-			return c.fail(c.explain(k, err))
-		}
-	}
-	if k.protocol == Direct {
-		var pinned runtime.Pinner // their addresses are numbers here
-		defer pinned.Unpin()
-		for _, b := range [][]byte{from, to} {
-			if len(b) > 0 {
-				pinned.Pin(&b[0])
-			}
-		}
-		return c.perform(ctx, r)
+	if directly {
+		onHeap(from)
+		onHeap(to)
+		err := c.perform(ctx, r)
+		runtime.KeepAlive(from)
+		runtime.KeepAlive(to)
+		return err
 	}
 	lo, hi := reduce.Chunk(count, c.size, c.rank)
 	lo, hi, n := lo*t.Size(), hi*t.Size(), count*t.Size()
@@ -134,3 +124,38 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	copy(to, last)
 	return nil
 }
+
+// directly tells whether a request on plain memory runs over shared memory, after the
+// ranks have agreed.
+func (c *Comm) directly(ctx context.Context, r *request) (bool, error) {
+	if c.prepared.version == c.current && c.prepared.request == *r {
+		return true, nil // no other is prepared
+	}
+	k, err := c.plan(r.op, r.count, r.typ, r.red, r.options)
+	if err != nil {
+		return false, err
+	}
+	if !c.agreed {
+		if err = c.agree(ctx); err == nil {
+			k, err = c.plan(r.op, r.count, r.typ, r.red, r.options)
+		}
+		if err != nil {
+			return false, c.fail(c.explain(k, err))
+		}
+	}
+	return k.protocol == Direct, nil
+}
+
+// onHeap has the compiler keep b's array on the heap, where it stays at its address:
+// that of a stack moves when the stack grows, and addresses are numbers here. A
+// runtime.Pinner does the same in the time that a short operation takes.
+func onHeap(b []byte) {
+	if never {
+		escaped = b
+	}
+}
+
+var (
+	never   bool // always false, which the compiler does not know
+	escaped []byte
+)
