@@ -150,12 +150,12 @@ func (c *Comm) directly(ctx context.Context, r *request) (bool, error) {
 // that of a stack moves when the stack grows, and addresses are numbers here. A
 // runtime.Pinner does the same in the time that a short operation takes.
 func onHeap(b []byte) {
-	if never {
-		escaped = b
+	if heap.never {
+		heap.slice = b
 	}
 }
 
-var (
-	never   bool // always false, which the compiler does not know
-	escaped []byte
-)
+var heap struct {
+	never bool // always false, which the compiler does not know
+	slice []byte
+}

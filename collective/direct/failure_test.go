@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +12,13 @@ import (
 	"ringcli/verbs/memory"
 )
 
+// kept has the buffers of calls, which know their addresses only: here they stay
+// where they are, and in use.
+var kept sync.Map
+
 // callOf returns a call of rank's over its own memory.
 func callOf(rank, count int, buffer []byte) Call {
+	kept.Store(&buffer[0], buffer)
 	b := Buffer{Addr: memory.Addr(buffer), Key: uint64(rank) + 1, Mapped: true}
 	return Call{Op: AllReduce, Type: reduce.Float32, Digest: 5, Count: count, Send: b, Recv: b}
 }
