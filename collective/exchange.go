@@ -220,8 +220,13 @@ func (x *exchange) skipSends(q *group) {
 	}
 }
 
+// through tells whether a group has nothing left to do. Posting follows over what was
+// worked, so that it need not be asked again.
 func (x *exchange) through(q *group) bool {
 	x.skipSends(q)
+	for q.posting < q.working && x.moves[q.posting].do != moveSend {
+		q.posting++
+	}
 	return q.posting == len(x.moves) && q.working == len(x.moves) && q.flying == 0
 }
 

@@ -142,6 +142,11 @@ func (f *flow) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if worked { // what depends on it does not wait for the next poll
+			if _, err := f.engine.post(); err != nil {
+				return err
+			}
+		}
 		if moved || posted || worked {
 			f.c.waiter.Reset()
 			idleSince, checked = time.Time{}, false
