@@ -53,6 +53,8 @@ type endpoint struct {
 	batch    []udp.Received // received and not yet looked at; valid until the next Recv
 	segment  uint16         // place of the next packet in the first train of batch
 	dirty    []*qp          // may have something to send, or owe an ACK
+	idle     int            // rounds of progress in a row that found nothing
+	owing    int64          // since when there are dirty ones that progress has seen; 0: there are none
 	deadline int64          // no timer runs out before; 0: none runs
 	waiting  int64          // the background goroutine sleeps until then; 0: it does not sleep
 	out      rc.Output
@@ -153,6 +155,14 @@ func (e *endpoint) poll(last bool) {
 	e.mu.Unlock()
 }
 
+// An ACK waits for an answer to the same peer, behind which it costs no system call:
+// until so many rounds in a row find nothing, which is about a microsecond, and in no
+// case longer than ackLongest, far less than any retransmission timer.
+const (
+	ackIdle    = 2
+	ackLongest = int64(100 * time.Microsecond)
+)
+
 // progress receives what is there, runs timers and sends what may be sent, and
 // reports whether anything was there. The lock is held.
 func (e *endpoint) progress(now int64) bool {
@@ -165,12 +175,18 @@ func (e *endpoint) progress(now int64) bool {
 		e.batch = batch
 		got = e.receive(now) || got
 	}
-	completed := e.publish()
+	e.publish()
 	if e.deadline != 0 && now >= e.deadline {
 		e.tick(now)
 	}
+	if e.idle++; got {
+		e.idle = 0
+	}
 	if len(e.dirty) > 0 {
-		e.send(now, !completed)
+		if e.owing == 0 {
+			e.owing = now
+		}
+		e.send(now, e.idle >= ackIdle || now-e.owing >= ackLongest)
 	}
 	return got
 }
@@ -281,9 +297,9 @@ func (e *endpoint) place() {
 	e.out.Orders = e.out.Orders[:0]
 }
 
-// publish gives the completions to their queues and reports whether there were
-// any. What they speak of has been placed.
-func (e *endpoint) publish() (completed bool) {
+// publish gives the completions to their queues. What they speak of has been
+// placed.
+func (e *endpoint) publish() {
 	for i := range e.out.Completions {
 		c := &e.out.Completions[i]
 		q := e.find(c.QPN)
@@ -299,9 +315,7 @@ func (e *endpoint) publish() (completed bool) {
 			q.sendCQ.Push(c.Completion, c.Solicited)
 		}
 	}
-	completed = len(e.out.Completions) > 0
 	e.out.Completions = e.out.Completions[:0]
-	return completed
 }
 
 // tick runs the timers that are due and finds the next deadline.
@@ -342,31 +356,34 @@ func (e *endpoint) send(now int64, acks bool) {
 	keep := e.dirty[:0]
 	list := e.dirty
 	for _, q := range list {
-		for {
-			more := q.rc.Emit(now, acks, sendBudget, &e.out)
-			if len(e.out.Completions) > 0 {
-				e.settle()
-			}
-			e.tx.send(q, &e.out, &e.port)
-			e.out.ResetPackets()
-			if !more {
-				break
-			}
-		}
-		e.noteDeadline(q)
-		if q.rc.OwesAck() {
+		if e.sendFor(q, now, acks); q.rc.OwesAck() {
 			keep = append(keep, q)
 		} else {
 			q.queued = false
 		}
 	}
 	e.dirty = keep
+	if len(keep) == 0 || acks {
+		e.owing = 0
+	}
 }
 
-// kickSend sends what the window allows for one queue pair. An ACK that is owed
-// goes along: behind a data packet it makes one train, and costs no system call.
+// sendFor lets one queue pair send.
+func (e *endpoint) sendFor(q *qp, now int64, acks bool) {
+	for more := true; more; {
+		more = q.rc.Emit(now, acks, sendBudget, &e.out)
+		if len(e.out.Completions) > 0 {
+			e.settle()
+		}
+		e.tx.send(q, &e.out, &e.port)
+		e.out.ResetPackets()
+	}
+	e.noteDeadline(q)
+}
+
+// kickSend sends what the window allows for one queue pair. An ACK that it owes goes
+// along; what others owe waits for their own answers.
 func (e *endpoint) kickSend(q *qp) {
 	e.settle()
-	e.touch(q)
-	e.send(clock(), true)
+	e.sendFor(q, clock(), true)
 }

@@ -63,19 +63,7 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 	if trace.Enabled(trace.Wire) {
 		traceSent(q, out.Packets)
 	}
-	if n := len(out.Packets) * (edges + copyBelow); cap(t.glue) < n { // it must not move while iovecs point into it
-		t.glue = make([]byte, 0, n)
-	}
-	t.glue = t.glue[:0]
-	features := t.conn.Features()
-	most := features.MaxSegments
-	if !features.GSO || t.impair != nil {
-		most = 1
-	}
-	t.messages, t.iovecs = t.messages[:0], t.iovecs[:0]
-	for i := 0; i < len(out.Packets); {
-		i += t.train(q, out, i, most, n)
-	}
+	t.build(q, out, n)
 	if t.impair != nil {
 		t.impair.send(t, n)
 		return
@@ -83,23 +71,62 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 	t.flush(t.messages, n)
 }
 
-// train appends one message of the packets from i on that share a size, at most
-// most of them, and returns how many it took. A last, shorter one may follow.
-func (t *transmitter) train(q *qp, out *rc.Output, i, most int, n *portCounters) int {
-	size := wireSize(&out.Packets[i])
+// build makes messages of the packets, of which the last may be an ACK.
+func (t *transmitter) build(q *qp, out *rc.Output, n *portCounters) {
+	if n := len(out.Packets) * (edges + copyBelow); cap(t.glue) < n { // it must not move while iovecs point into it
+		t.glue = make([]byte, 0, n)
+	}
+	t.messages, t.iovecs, t.glue = t.messages[:0], t.iovecs[:0], t.glue[:0]
+	features := t.conn.Features()
+	most := features.MaxSegments
+	if !features.GSO || t.impair != nil {
+		most = 1
+	}
+	packets, ack := out.Packets, (*rc.Packet)(nil)
+	if last := len(packets) - 1; last > 0 && wire.BTH(packets[last].Header[:]).Opcode() == wire.Acknowledge {
+		packets, ack = packets[:last], &packets[last]
+	}
+	for len(packets) > 0 {
+		var acked bool
+		if packets, acked = t.train(q, out, packets, ack, most, n); acked {
+			ack = nil
+		}
+	}
+	if ack != nil {
+		t.train(q, out, out.Packets[len(out.Packets)-1:], nil, most, n)
+	}
+}
+
+// train appends one message of the first packets, those that share a size and at
+// most most of them, and returns the others. A last, shorter one may follow: the ACK,
+// if there is one, where it costs no message more.
+func (t *transmitter) train(q *qp, out *rc.Output, packets []rc.Packet, ack *rc.Packet, most int, n *portCounters) (rest []rc.Packet, acked bool) {
+	size := wireSize(&packets[0])
 	first := len(t.iovecs)
 	taken, bytes := 0, 0
-	for i+taken < len(out.Packets) && taken < most {
-		p := &out.Packets[i+taken]
+	fits := func(p *rc.Packet) bool {
+		return taken < most && bytes+wireSize(p) <= udp.MaxBytes && len(t.iovecs)-first+int(p.Frags)+2 <= udp.MaxPieces
+	}
+	take := func(p *rc.Packet) {
 		s := wireSize(p)
-		if s > size || bytes+s > udp.MaxBytes || taken > 0 && len(t.iovecs)-first+int(p.Frags)+2 > udp.MaxPieces {
-			break
-		}
 		t.append(q, out, p, uint16(taken), s)
 		taken++
 		bytes += s
-		if s < size {
-			break
+	}
+	for len(packets) > 0 && wireSize(&packets[0]) == size && (taken == 0 || fits(&packets[0])) {
+		take(&packets[0])
+		packets = packets[1:]
+	}
+	// What follows the first packet of a message is shorter, and may be one train with
+	// or without its own first.
+	last := ack
+	if left := len(packets); left == 1 || left > 0 && (ack == nil || left*wireSize(&packets[0]) > udp.MaxBytes) {
+		last = &packets[0]
+	}
+	if last != nil && wireSize(last) <= size && fits(last) {
+		take(last)
+		if acked = last == ack; !acked {
+			packets = packets[1:]
 		}
 	}
 	m := udp.Message{Dst: &q.dst, Iov: t.iovecs[first:len(t.iovecs):len(t.iovecs)]}
@@ -109,7 +136,7 @@ func (t *transmitter) train(q *qp, out *rc.Output, i, most int, n *portCounters)
 	t.messages = append(t.messages, m)
 	n.txPackets += uint64(taken)
 	n.txBytes += uint64(bytes)
-	return taken
+	return packets, acked
 }
 
 // wireSize is a packet's UDP payload in bytes: BTH to ICRC.
