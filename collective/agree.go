@@ -60,7 +60,8 @@ func (c *Comm) agree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
-	found := ground{ranks: c.size, slot: c.ground.Load().slot, agreed: true}
+	found := *c.ground.Load()
+	found.soft, found.agreed = false, true
 	for rank, part := range parts {
 		var theirs ability
 		if err := json.Unmarshal(part, &theirs); err != nil {

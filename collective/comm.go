@@ -108,7 +108,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
 	// The slots are the same on all ranks: RTR compared them.
-	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, soft: c.soft()})
+	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: min(left.Local.SlotCount, maxSlots), soft: c.soft()})
 	for _, e := range []*ring.Edge{left, right} {
 		l, err := c.newLink(e, min(left.Local.SlotCount, maxSlots), ringSends)
 		if err != nil {

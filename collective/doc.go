@@ -58,6 +58,8 @@
 //
 //	eager              WRITE_WITH_IMM into a slot of the neighbour; one copy (or
 //	                   the reduction itself) takes it out, and a credit goes back.
+//	                   All-reduce round a ring of few ranks writes the results
+//	                   straight into place, and then needs no credits.
 //	rendezvous-write   RTS, then CTS with address and rkey, then WRITE_WITH_IMM
 //	                   straight into place.
 //	rendezvous-read    RTS with address and rkey, then READ into place, then FIN.

@@ -370,7 +370,7 @@ func (f *flow) compare(l *link, h *ring.Header) error {
 
 // written acts on a WRITE_WITH_IMM by a peer.
 func (f *flow) written(l *link, imm uint32) error {
-	if l.edge.Side == ring.Right {
+	if l.edge.Side == ring.Right && f.c.size > 2 {
 		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, l)
 	}
 	if imm&immDirect != 0 {
@@ -380,7 +380,7 @@ func (f *flow) written(l *link, imm uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := f.compare(l, h); err != nil || l.edge.Side == ring.Left {
+	if err := f.compare(l, h); err != nil || l.edge.Side < ring.FirstMesh {
 		return err
 	}
 	return l.release(h.Addr)

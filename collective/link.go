@@ -98,7 +98,7 @@ func (l *link) String() string {
 func (l *link) room() bool { return l.outstanding < l.sendRoom }
 
 // settled tells whether every credit has come that the right neighbour owes.
-func (l *link) settled() bool { return l.freed == l.filled-l.filled%creditBatch(l.slots) }
+func (l *link) settled() bool { return l.freed >= l.filled-l.filled%creditBatch(l.slots) }
 
 // post posts one request whose elements are in l.sges[:n].
 func (l *link) post(wr verbs.WorkRequest, n int) error {

@@ -22,11 +22,14 @@ import (
 // for the other stream otherwise, which is what makes the pipeline.
 type pass struct {
 	flow
-	left, right *link
-	both        [2]*link
+	left, right *link    // the same where two ranks share one
+	both        [2]*link // of the ring
 	prog        program
 	schedule
-	total int
+	total   int
+	placing bool   // eager all-reduce: results go into place, see places
+	invited bool   // placing: the left neighbour was told where
+	emptied uint64 // placing: slots that the right neighbour is known to have emptied
 
 	granted   int // rendezvous: CTS sent or READ posted
 	arrived   int // rendezvous: lies in its place
@@ -34,7 +37,7 @@ type pass struct {
 	reading   int // READs in flight
 
 	announced int // rendezvous: RTS sent
-	cleared   int // rendezvous-write: CTS received
+	cleared   int // rendezvous-write: CTS received; placing: 1 once it is known where to
 	posted    int // WRITE posted; rendezvous-read: RTS sent
 	sent      int // completed; rendezvous-read: FIN received
 	clearance [2 * MaxDepth]struct {
@@ -71,7 +74,15 @@ func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*
 	p.granted, p.arrived, p.processed, p.reading = 0, 0, 0, 0
 	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
-	p.phaseLogged = false
+	p.phaseLogged, p.invited = false, false
+	p.left, p.right = p.both[0], p.both[1]
+	p.placing = c.places(comm.size, int(p.left.slots))
+	if p.placing && comm.size == 2 {
+		// Both directions on one queue pair: what acknowledges rides behind data.
+		p.left = p.both[1-comm.rank]
+		p.right = p.left
+	}
+	p.emptied = p.right.filled
 	if err := p.begin(ctx, c, in, out); err != nil {
 		return err
 	}
@@ -95,7 +106,8 @@ func (p *pass) links() []*link { return p.both[:] }
 // ping.
 func (p *pass) done() bool {
 	left, right := p.left, p.right
-	return p.processed == p.total && p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && right.settled()
+	return p.processed == p.total && p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 &&
+		(p.placing || right.settled())
 }
 
 func (p *pass) quiet() bool { return false }
@@ -121,7 +133,10 @@ func (p *pass) awaited() string {
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
 		}
 	}
-	if !p.right.settled() {
+	if p.placing && p.cleared == 0 {
+		text += fmt.Sprintf("; awaited from rank %d: where its results go", right)
+	}
+	if !p.placing && !p.right.settled() {
 		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.right.filled-p.right.freed)
 	}
 	return text
@@ -136,6 +151,9 @@ func (p *pass) ask() string {
 
 // placed notes that the left neighbour wrote a segment into its place.
 func (p *pass) placed(l *link, position int) error {
+	if p.placing {
+		return p.resultPlaced(l, position)
+	}
 	if l != p.left || position != p.arrived || p.arrived == p.granted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected %d of %d that %s was cleared for",
 			ErrProtocol, l, position, p.arrived, p.granted, p.left)
@@ -149,6 +167,10 @@ func (p *pass) answered(l *link, h ring.Header) bool {
 	switch {
 	case l != p.right:
 		return false
+	case h.Kind == kindCTS && p.placing && p.cleared == 0:
+		p.clearance[0].addr, p.clearance[0].rkey = h.Addr, h.RKey
+		p.cleared = 1
+		return true
 	case h.Kind == kindCTS && int(h.Segment) == p.cleared && p.cleared < p.announced:
 		slot := &p.clearance[p.cleared%len(p.clearance)]
 		slot.addr, slot.rkey = h.Addr, h.RKey
@@ -194,6 +216,7 @@ func (p *pass) work() (bool, error) {
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.do&doReduce != 0
+		slotted := p.call.protocol == Eager && !p.places(transfer)
 		if reduces && (p.call.depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
 			return moved, nil
 		}
@@ -211,14 +234,14 @@ func (p *pass) work() (bool, error) {
 		switch {
 		case reduces:
 			p.reduce(st, data, lo)
-		case p.call.protocol == Eager:
+		case slotted:
 			copy(p.out.bytes(lo, n, p.size), data)
 			p.c.live.CopiedAllGather += uint64(n)
 		}
-		p.recordWork(reduces, transfer, n, segment%p.depth == width-1)
+		p.recordWork(slotted, reduces, transfer, n, segment%p.depth == width-1)
 		p.processed++
 		moved = true
-		if p.call.protocol == Eager {
+		if slotted {
 			p.left.taken++
 			if err := p.credit(); err != nil {
 				return moved, err
@@ -227,7 +250,7 @@ func (p *pass) work() (bool, error) {
 		if !reduces {
 			p.logPhase()
 		}
-		if reduces || p.call.protocol == Eager {
+		if reduces || slotted {
 			return moved, nil
 		}
 	}

@@ -38,20 +38,26 @@ func TestPlan(t *testing.T) {
 		table    Table
 		protocol Protocol
 		segment  uint32
+		slots    int
 	}{
-		{0, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4},
-		{1, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4},
-		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 1000},
-		{DefaultEagerMax, 4, CallOptions{}, Table{}, Eager, DefaultEagerMax},
-		{DefaultEagerMax + 4, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMin},
-		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax},
-		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{EagerMax: -1}, RendezvousWrite, 1000},
-		{1000, 4, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}, RendezvousRead, 1000},
-		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, slot},
-		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot},
-		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20},
+		{0, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4, 0},
+		{1, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4, 0},
+		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 1000, 0},
+		{DefaultEagerMax, 4, CallOptions{}, Table{}, Eager, DefaultEagerMax, 0},
+		{DefaultEagerMax + 4, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMin, 0},
+		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax, 0},
+		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{EagerMax: -1}, RendezvousWrite, 1000, 0},
+		{1000, 4, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}, RendezvousRead, 1000, 0},
+		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, slot, 0},
+		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot, 0},
+		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20, 0},
+		{1 << 24, 4, CallOptions{}, Table{}, Eager, slot, 12},
+		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax, 11},
+		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 20}, RendezvousWrite, autoSegmentMax, 12},
+		{1 << 24, 4, CallOptions{Sync: true}, Table{}, RendezvousWrite, autoSegmentMax, 12},
+		{1 << 19, 13, CallOptions{}, Table{}, Eager, 161320, 12},
 	} {
-		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: slot}, test.table, test.options)
+		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: slot, slots: test.slots}, test.table, test.options)
 		if err != nil || got.protocol != test.protocol || got.segment != test.segment {
 			t.Errorf("%d float32 on %d ranks, %+v, %+v: %v, %v: want %s, segment %d", test.count, test.ranks, test.options, test.table, got, err, test.protocol, test.segment)
 		}

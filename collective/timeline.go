@@ -16,7 +16,8 @@ import (
 //	                 exchange, a move that is no send
 //	segment send     eager and rendezvous-write: the WRITE is posted, until it
 //	                 completes; rendezvous-read: the RTS goes, until FIN comes
-//	segment receive  eager: known, until reduced or copied out of its slot;
+//	segment receive  eager: known, until reduced or copied out of its slot, or the
+//	                 instant when it is known to be in its place;
 //	                 rendezvous-write: the CTS goes, until the WRITE is here;
 //	                 rendezvous-read: the READ is posted, until it completes
 //	segment reduce   the CPU reduces it, or copies it out of a slot
@@ -114,22 +115,21 @@ func (p *pass) recordStep(end trace.Stamp, transfer int) {
 
 // recordWork records what was done with the segment that is processed now, and
 // its step if it is the last of it. The last step of all ends with the pass.
-func (p *pass) recordWork(reduces bool, transfer, n int, last bool) {
+func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 	if p.now == 0 {
 		return
 	}
 	p.stepBytes += uint64(n)
-	eager := p.call.protocol == Eager
 	last = last && p.processed+1 < p.total
-	if !eager && !reduces && !last {
+	if !slotted && !reduces && !last {
 		return
 	}
 	begun, end := p.now, trace.Now()
 	p.now = end
-	if eager || reduces {
+	if slotted || reduces {
 		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
 	}
-	if eager {
+	if slotted {
 		// Of a left neighbour that was ahead the slot may have come before the
 		// operation began here.
 		left := p.left

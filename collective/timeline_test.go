@@ -110,11 +110,7 @@ func TestTimeline(t *testing.T) {
 				if want := n * p.total; len(sends) != want {
 					t.Errorf("%d segments were sent, want %d", len(sends), want)
 				}
-				want := n * p.total / 2
-				if protocol == Eager {
-					want *= 2 // the other half is copied
-				}
-				if got := len(events["segment reduce"]); got != want {
+				if got, want := len(events["segment reduce"]), n*p.total/2; got != want {
 					t.Errorf("%d segments were reduced, want %d", got, want)
 				}
 				if got := len(events["operation"]); got != n {

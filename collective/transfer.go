@@ -14,8 +14,8 @@ import (
 
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
-	if p.call.protocol != Eager {
-		if p.arrived == p.processed {
+	if p.call.protocol != Eager || p.placing && st.do&doReduce == 0 {
+		if p.arrived <= p.processed {
 			return nil, false, nil
 		}
 		addr, _, _ := p.landing(p.processed, st, lo, n)
@@ -29,7 +29,35 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
 			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
+	if p.placing && p.left == p.right {
+		p.clearance[0].addr, p.clearance[0].rkey, p.cleared = h.Addr, h.RKey, 1
+	}
 	return p.left.payload(n), true, nil
+}
+
+// places tells whether a transfer goes straight into the receive buffer (see
+// call.places). Where that is, one message says: a CTS that answers the first segment.
+// Between two ranks the header of each segment does.
+func (p *pass) places(transfer int) bool { return p.placing && transfer >= p.ranks-1 }
+
+// resultPlaced notes that the left neighbour wrote a result into its place.
+func (p *pass) resultPlaced(l *link, position int) error {
+	next := p.arrived
+	for ; next < p.total; next++ {
+		if transfer, _, _ := p.at(next); p.places(transfer) {
+			break
+		}
+	}
+	if l != p.left || position != next || p.emptied == p.right.filled {
+		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and %d slots to be free by it",
+			ErrProtocol, l, position, next, p.total, p.left, p.right.filled-p.emptied)
+	}
+	p.emptied++
+	p.right.freed = p.emptied
+	p.arrived = next
+	p.receives[next%MaxDepth] = p.now
+	p.landed()
+	return nil
 }
 
 // credit returns slots, a quarter of them at a time: whenever the number that
@@ -37,7 +65,7 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 // credits are to come (see outbound.settled).
 func (p *pass) credit() error {
 	l := p.left
-	if l.taken%creditBatch(l.slots) != 0 {
+	if p.placing || l.taken%creditBatch(l.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -121,9 +149,26 @@ func (p *pass) maySend() bool {
 
 func (p *pass) postEager() error {
 	r := p.right
-	for r.free() && p.maySend() {
+	for p.maySend() {
+		transfer, segment, _ := p.at(p.posted)
+		if p.places(transfer) {
+			if p.cleared == 0 {
+				break
+			}
+			lo, _ := p.span(p.prog.steps[transfer].chunk, segment)
+			if err := p.place(p.clearance[0].addr+uint64(lo*p.size), p.clearance[0].rkey); err != nil {
+				return err
+			}
+			continue
+		}
+		if !r.free() {
+			break
+		}
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
+		if p.placing && p.left == r {
+			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(r.edge)
+		}
 		p.sends[p.posted%MaxDepth] = trace.Now()
 		if err := r.fill(&h, addr, n, lkey); err != nil {
 			return err
@@ -131,26 +176,49 @@ func (p *pass) postEager() error {
 		p.posted++
 		p.c.live.EagerWrites++
 	}
+	if p.placing && p.left != r && !p.invited && p.processed > 0 {
+		return p.invite()
+	}
+	return nil
+}
+
+// invite tells the left neighbour, which has begun, where results go.
+func (p *pass) invite() error {
+	h := p.header(kindCTS, 0, 0)
+	h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
+	if err := p.left.send(&h); err != nil {
+		return err
+	}
+	p.invited = true
+	p.c.live.CTS++
 	return nil
 }
 
 func (p *pass) postWrites() error {
-	r := p.right
 	for p.posted < p.cleared && p.maySend() {
-		addr, lkey, _, n := p.source(p.posted)
 		to := &p.clearance[p.posted%len(p.clearance)]
-		r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-		p.sends[p.posted%MaxDepth] = trace.Now()
-		err := r.post(verbs.WorkRequest{
-			ID: ring.WRID(ring.Right, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
-			RemoteAddr: to.addr, RKey: to.rkey,
-		}, pieces(1, n))
-		if err != nil {
+		if err := p.place(to.addr, to.rkey); err != nil {
 			return err
 		}
-		p.posted++
-		p.c.live.Writes++
 	}
+	return nil
+}
+
+// place writes the next segment into its place at the right neighbour.
+func (p *pass) place(remote uint64, rkey uint32) error {
+	r := p.right
+	addr, lkey, _, n := p.source(p.posted)
+	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+	p.sends[p.posted%MaxDepth] = trace.Now()
+	err := r.post(verbs.WorkRequest{
+		ID: ring.WRID(r.edge.Side, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
+		RemoteAddr: remote, RKey: rkey,
+	}, pieces(1, n))
+	if err != nil {
+		return err
+	}
+	p.posted++
+	p.c.live.Writes++
 	return nil
 }
 

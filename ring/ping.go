@@ -195,7 +195,7 @@ func (p *pinger) take(wc *verbs.Completion) error {
 		return fmt.Errorf("ping met the completion of another operation (work request %#x): run one operation at a time", wc.ID)
 	}
 	e := p.r.Edge(side)
-	if side == Left && p.answered == p.total {
+	if side == Left && p.answered == p.total || side == Right && p.pongs == p.total {
 		p.r.Defer(*wc) // it is done, and ahead
 		return nil
 	}

@@ -1,0 +1,109 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/verbs/memory"
+)
+
+// TestPlacingAmongOthers: all-reduces that write results into place, by turns with
+// operations that use the same slots otherwise, and with pings, where a rank may be
+// ahead of another by one.
+func TestPlacingAmongOthers(t *testing.T) {
+	const count, rounds = 20011, 60
+	for _, n := range []int{2, 3} {
+		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
+			w := newWorld(t, n, ring.Options{SlotSize: 8192}, nil)
+			w.must(func(rank int, c *Comm) error {
+				b, err := c.Alloc(count * 8)
+				if err != nil {
+					return err
+				}
+				v := memory.Slice[int64](b.Addr(), count)
+				sum := func(round int, o CallOptions) error {
+					for i := range v {
+						v[i] = int64(i + rank*round)
+					}
+					if err := c.AllReduce(context.Background(), b.Addr(), b.Addr(), count, reduce.Int64, reduce.Sum, o); err != nil {
+						return err
+					}
+					for i := range v {
+						if want := int64(n*i + round*n*(n-1)/2); v[i] != want {
+							return fmt.Errorf("round %d: element %d is %d, want %d", round, i, v[i], want)
+						}
+					}
+					return nil
+				}
+				for round := range rounds {
+					switch round % 6 {
+					case 1:
+						_, err = w.rings[rank].Ping(context.Background(), 1)
+					case 3:
+						err = c.Barrier(context.Background())
+					case 5:
+						err = sum(round, CallOptions{Protocol: Eager, Sync: true})
+					default:
+						err = sum(round, CallOptions{Protocol: Eager, Depth: 1 + round%5})
+					}
+					if err != nil {
+						return err
+					}
+				}
+				if s := c.Stats(); s.Writes == 0 || s.Credits == 0 {
+					return fmt.Errorf("%+v: expected writes into place and, of other operations, credits", s)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestPlacingDisagreement: two ranks, one of which expects all data on one queue pair,
+// and the other on both.
+func TestPlacingDisagreement(t *testing.T) {
+	for odd := range 2 {
+		w := newWorld(t, 2, ring.Options{}, nil)
+		for rank, err := range w.each(func(rank int, c *Comm) error {
+			const count = 50000
+			b, err := c.Alloc(count * 4)
+			if err != nil {
+				return err
+			}
+			o := CallOptions{Protocol: Eager, Sync: rank == odd}
+			return c.AllReduce(context.Background(), b.Addr(), b.Addr(), count, reduce.Float32, reduce.Sum, o)
+		}) {
+			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "synchronized") {
+				t.Errorf("rank %d, with rank %d synchronized: %v: expected a disagreement that says so", rank, odd, err)
+			}
+		}
+	}
+}
+
+// TestResultPlaced: results are accepted in order, each for a slot that was filled.
+func TestResultPlaced(t *testing.T) {
+	l := &link{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
+	other := &link{edge: &ring.Edge{Peer: 1}}
+	p := &pass{
+		left: l, right: l, placing: true, total: 8,
+		schedule: schedule{ranks: 2, count: 32, perSegment: 4, segments: 4, depth: 2, transfers: 2},
+	}
+	for _, test := range []struct {
+		l        *link
+		position int
+		ok       bool
+	}{{l, 0, false}, {l, 3, false}, {other, 2, false}, {l, 2, true}, {l, 2, false}, {l, 3, true}, {l, 4, false}, {l, 6, true}, {l, 7, false}} {
+		err := p.placed(test.l, test.position)
+		if test.ok && err != nil || !test.ok && !errors.Is(err, ErrProtocol) {
+			t.Errorf("segment %d written into place after %d: %v", test.position, p.arrived, err)
+		}
+	}
+	if l.freed != 3 {
+		t.Errorf("%d slots are free by the results, want 3", l.freed)
+	}
+}
