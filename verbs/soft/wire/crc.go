@@ -84,6 +84,7 @@ const crcBlock = 16
 
 // fold takes in p.
 func fold(r uint32, p []byte) uint32 {
+	r, p = foldLong(r, p)
 	if n := len(p) &^ (crcBlock - 1); n >= 4*crcBlock {
 		r = ^crc32.Update(^r, crc32.IEEETable, p[:n])
 		p = p[n:]
