@@ -24,16 +24,21 @@ const (
 	// mixedFrom is the size from which mixed is tried first: vectors of two ranks
 	// that no L3 cache of one die holds.
 	mixedFrom = 16 << 20
+	// ordinaryTo is the size up to which ordinary stores can win where caches are
+	// large; a trial of them costs a third of a call above.
+	ordinaryTo = 32 << 20
 	// exploringShare: what was lost by trying another kind is made up for by so many
-	// times as long without a trial, which keeps the loss within 2 %.
-	exploringShare = 50
+	// times as long in calls without a trial, which keeps the loss within 2 %; and by
+	// promptedShare, where another chooser says that something has changed.
+	exploringShare, promptedShare = 50, 10
 	// exploringPause is the least time between two trials, in calls of the size.
 	exploringPause = 100
 	// moved: with the best times this much longer than they were, the ranks no
 	// longer run where they did, and all kinds are tried at once.
 	moved = 1.5
-	// better: a kind takes over if it took this much less.
-	better = 0.97
+	// clearlyBetter: a kind takes over if a trial took this much less. If it took less,
+	// but more than that, it is tried again: a call that is long varies by a fifth.
+	clearlyBetter, better = 0.75, 0.97
 )
 
 // chooser finds the best stores for calls of one kind and about one size. Rank 0
@@ -45,11 +50,13 @@ type chooser struct {
 	best    stores
 	present stores     // of the call that runs
 	trial   stores     // the last that was tried
+	wins    int        // trials of it, the last ones, that were somewhat better
 	recent  [3]float64 // times of best; the least of them is its time: a call that something held up says nothing
 	samples int
 	level   float64       // the time of best when it was last compared
-	now     time.Duration // when the call before ended
-	next    time.Duration // when to try another
+	spent   time.Duration // in all calls so far
+	next    time.Duration // spent by when to try another
+	prompt  time.Duration // the same if other choosers say so
 	trials  int           // to be made at once
 }
 
@@ -61,8 +68,7 @@ type placement struct {
 	latest  stores // the one that was found last
 }
 
-// choose returns the stores for a call of so many bytes. It reads no clock: the end
-// of the call before is near enough.
+// choose returns the stores for a call of so many bytes.
 func (c *chooser) choose(bytes int) stores {
 	if c.samples == 0 && c.level == 0 {
 		switch {
@@ -73,25 +79,35 @@ func (c *chooser) choose(bytes int) stores {
 		}
 		c.known = c.world.changes
 	}
-	if c.known != c.world.changes {
+	if c.known != c.world.changes && c.spent >= c.prompt {
 		c.known, c.trials = c.world.changes, int(allStores)-1
 	}
 	c.present = c.best
-	if c.samples < len(c.recent) || c.now < c.next && c.trials == 0 {
+	if c.samples < len(c.recent) || c.spent < c.next && c.trials == 0 && c.wins == 0 {
 		return c.present
 	}
-	c.trial = (c.trial + 1) % allStores
-	if c.trial == c.best {
-		c.trial = (c.trial + 1) % allStores
+	if c.wins == 0 {
+		c.trial = next(c.trial, bytes)
+		if c.trial == c.best {
+			c.trial = next(c.trial, bytes)
+		}
+		c.trials = max(0, c.trials-1)
 	}
-	c.trials = max(0, c.trials-1)
 	c.present = c.trial
 	return c.present
 }
 
-// observe takes the time of the call that ends now.
-func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
-	c.now = now
+// next returns the kind after one, of those that are worth a trial for so many bytes.
+func next(s stores, bytes int) stores {
+	if s = (s + 1) % allStores; s == ordinary && bytes > ordinaryTo {
+		s++
+	}
+	return s
+}
+
+// observe takes the time of the call that was chosen for last.
+func (c *chooser) observe(elapsed time.Duration, bytes int) {
+	c.spent += elapsed
 	t := float64(elapsed) / float64(max(bytes, 1))
 	if c.present == c.best {
 		c.recent[c.samples%len(c.recent)] = t
@@ -111,15 +127,19 @@ func (c *chooser) observe(now, elapsed time.Duration, bytes int) {
 	best := c.time()
 	c.level = best
 	if t < better*best {
+		if c.wins++; c.wins < 2 && t > clearlyBetter*best {
+			return
+		}
 		// The others, which may be better still, get their turn at once.
-		c.best, c.level, c.samples = c.present, t, 0
+		c.best, c.level, c.samples, c.wins = c.present, t, 0, 0
 		c.trials = int(allStores) - 1
 		c.world.latest = c.best
 		c.tell()
 		return
 	}
-	pause := max(exploringPause*best, exploringShare*(t-best)) * float64(bytes)
-	c.next = now + time.Duration(pause)
+	c.wins = 0
+	c.next = c.spent + time.Duration(max(exploringPause*best, exploringShare*(t-best))*float64(bytes))
+	c.prompt = c.spent + time.Duration(promptedShare*max(t-best, 0)*float64(bytes))
 }
 
 // tell has the other choosers compare.

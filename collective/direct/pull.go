@@ -48,8 +48,7 @@ func (t *Team) Pull(c *Call) error {
 		return err
 	}
 	if choice != nil {
-		now := time.Since(t.made)
-		choice.observe(now, now-begun, total)
+		choice.observe(time.Since(t.made)-begun, total)
 	}
 	return nil
 }
@@ -255,7 +254,7 @@ func (t *Team) stage() {
 	}
 	t.sendUsed[at%slotDepth] = at + 1
 	t.staged++
-	t.own.staged.store(at + 1)
+	t.tell(t.own.staged, at+1)
 }
 
 // inputsThere tells whether the peers have what the next step reduces.
@@ -300,7 +299,7 @@ func (t *Team) take() bool {
 	if least > t.taken {
 		t.taken = least
 		if t.release || least == t.total {
-			t.own.taken.store(t.base + uint64(least))
+			t.tell(t.own.taken, t.base+uint64(least))
 		}
 	}
 	return moved
@@ -325,23 +324,33 @@ func (t *Team) reduce() {
 			t.copy(elems(t.output, from, to, t.elem), own, t.stores != ordinary)
 		}
 	} else {
-		for ; from < to; from += blockBytes / t.elem {
-			t.reduceBlock(from, min(from+blockBytes/t.elem, to), slot)
+		for block := t.block() / t.elem; from < to; from += block {
+			end := min(from+block, to)
+			t.reduceBlock(from, end, min(end+block, to), slot)
 		}
 	}
 	t.reduced++
 	if t.announce || t.reduced == t.total {
-		t.own.reduced.store(at + 1)
+		t.tell(t.own.reduced, at+1)
 	}
 }
 
 // blockBytes is what is reduced at a time: with the partial results of more than
-// two ranks, and the result that is written twice, it stays in L1.
-const blockBytes = 8 << 10
+// two ranks, and the result that is written twice, it stays in L1. Where the result
+// is streamed, the next block's operands come at the same time, and shorter blocks
+// keep both ways to memory busy: 16 MiB on two ranks take 1.4 ms and not 1.7.
+const blockBytes, streamedBlockBytes = 8 << 10, 2 << 10
 
-// reduceBlock reduces the elements [from, to) of the own chunk. slot is 0, or
-// where element 0 of a slot would be.
-func (t *Team) reduceBlock(from, to int, slot uint64) {
+func (t *Team) block() int {
+	if t.stores == ordinary {
+		return blockBytes
+	}
+	return streamedBlockBytes
+}
+
+// reduceBlock reduces the elements [from, to) of the own chunk; the next block is
+// [to, ahead). slot is 0, or where element 0 of a slot would be.
+func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
 	me := &t.peers[t.rank]
 	n := (to - from) * t.elem
 	result := elems(t.output, from, to, t.elem)
@@ -362,6 +371,11 @@ func (t *Team) reduceBlock(from, to int, slot uint64) {
 		partial = dst
 	}
 	reduce.Finish(t.typ, t.reduction, t.ranks, target)
+	if t.stores != ordinary {
+		for k := 1; k <= t.ranks; k++ {
+			reduce.Prefetch(t.operand(k, to, ahead))
+		}
+	}
 	switch {
 	case t.stores == streaming:
 		if slot != 0 {
@@ -386,6 +400,14 @@ func (t *Team) operand(k, from, to int) []byte {
 	segment, _ := t.span(t.lo, t.hi, t.reduced)
 	slot := t.layout.send(p.board, t.base+uint64(t.reduced), p.rank, t.rank)
 	return elems(slot-uint64(segment*t.elem), from, to, t.elem)
+}
+
+// tell stores a counter, after everything that it stands for.
+func (t *Team) tell(l *line, value uint64) {
+	if t.stores != ordinary {
+		reduce.Fence()
+	}
+	l.store(value)
 }
 
 func (t *Team) copy(dst, src []byte, stream bool) {

@@ -18,8 +18,14 @@ func stream(dst, src []byte) {
 	copy(dst, src)
 }
 
-// streamAVX2 copies n >= 64 bytes, whole lines of dst by non-temporal stores, and
-// ends with a fence: these stores are not ordered otherwise.
+// streamAVX2 copies n >= 64 bytes, whole lines of dst by non-temporal stores.
 //
 //go:noescape
 func streamAVX2(dst, src *byte, n int)
+
+func fence()
+
+// prefetch asks for the lines of n >= 1 bytes.
+//
+//go:noescape
+func prefetch(p *byte, n int)

@@ -66,13 +66,29 @@ lines:
 
 done:
 	ADDQ $64, CX
-	JEQ  fence
+	JEQ  end
 	VMOVDQU -64(R9), Y0
 	VMOVDQU -32(R9), Y1
 	VMOVDQU Y0, -64(R8)
 	VMOVDQU Y1, -32(R8)
 
-fence:
-	SFENCE
+end:
 	VZEROUPPER
+	RET
+
+// func fence()
+TEXT ·fence(SB), NOSPLIT, $0-0
+	SFENCE
+	RET
+
+// func prefetch(p *byte, n int)
+TEXT ·prefetch(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), SI
+	MOVQ n+8(FP), CX
+
+ahead:
+	PREFETCHT0 (SI)
+	ADDQ       $64, SI
+	SUBQ       $64, CX
+	JGT        ahead
 	RET
