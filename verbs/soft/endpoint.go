@@ -54,7 +54,6 @@ type endpoint struct {
 	segment  uint16         // place of the next packet in the first train of batch
 	dirty    []*qp          // may have something to send, or owe an ACK
 	idle     int            // rounds of progress in a row that found nothing
-	owing    int64          // since when there are dirty ones that progress has seen; 0: there are none
 	deadline int64          // no timer runs out before; 0: none runs
 	waiting  int64          // the background goroutine sleeps until then; 0: it does not sleep
 	out      rc.Output
@@ -155,14 +154,6 @@ func (e *endpoint) poll(last bool) {
 	e.mu.Unlock()
 }
 
-// An ACK waits for an answer to the same peer, behind which it costs no system call:
-// until so many rounds in a row find nothing, which is about a microsecond, and in no
-// case longer than ackLongest, far less than any retransmission timer.
-const (
-	ackIdle    = 2
-	ackLongest = int64(100 * time.Microsecond)
-)
-
 // progress receives what is there, runs timers and sends what may be sent, and
 // reports whether anything was there. The lock is held.
 func (e *endpoint) progress(now int64) bool {
@@ -183,10 +174,7 @@ func (e *endpoint) progress(now int64) bool {
 		e.idle = 0
 	}
 	if len(e.dirty) > 0 {
-		if e.owing == 0 {
-			e.owing = now
-		}
-		e.send(now, e.idle >= ackIdle || now-e.owing >= ackLongest)
+		e.send(now, false)
 	}
 	return got
 }
@@ -251,6 +239,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 	}
 	q.rc.Step(p, bad, now, &e.out)
 	e.place() // while the payload is in the cache
+	q.heard(now)
 	e.touch(q)
 }
 
@@ -363,18 +352,19 @@ func (e *endpoint) send(now int64, acks bool) {
 		}
 	}
 	e.dirty = keep
-	if len(keep) == 0 || acks {
-		e.owing = 0
-	}
 }
 
 // sendFor lets one queue pair send.
 func (e *endpoint) sendFor(q *qp, now int64, acks bool) {
 	for more := true; more; {
-		more = q.rc.Emit(now, acks, sendBudget, &e.out)
+		more = q.rc.Emit(now, false, sendBudget, &e.out)
 		if len(e.out.Completions) > 0 {
 			e.settle()
 		}
+		if n := len(e.out.Packets); !more && q.rc.OwesAck() && (acks || q.ackDue(n, e.idle, now)) {
+			q.rc.Emit(now, true, 0, &e.out)
+		}
+		q.said(len(e.out.Packets), now)
 		e.tx.send(q, &e.out, &e.port)
 		e.out.ResetPackets()
 	}
@@ -385,5 +375,5 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) {
 // along; what others owe waits for their own answers.
 func (e *endpoint) kickSend(q *qp) {
 	e.settle()
-	e.sendFor(q, clock(), true)
+	e.sendFor(q, clock(), false)
 }

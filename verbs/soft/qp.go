@@ -63,6 +63,7 @@ type qp struct {
 	dst    udp.Sockaddr
 	tx, rx wire.Flow
 	lastID idTracker
+	acking acking
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.
@@ -182,7 +183,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr) string {
 	q.dst = udp.NewSockaddr(q.peer)
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)
-	q.lastID = idTracker{}
+	q.lastID, q.acking = idTracker{}, acking{}
 	return ""
 }
 

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/wire"
@@ -101,34 +99,4 @@ func layout(t *transmitter) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, "; ")
-}
-
-// TestAckWaitsForAnswer has nobody poll but the test: an ACK stays for one round that
-// finds nothing, and leaves with the next.
-func TestAckWaitsForAnswer(t *testing.T) {
-	a, b := pair(t, 4096)
-	if _, err := b.qp.PostRecv([]verbs.WorkRequest{{ID: 9}}); err != nil {
-		t.Fatal(err)
-	}
-	e := b.qp.(*qp).ep
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, err := a.qp.PostSend(request(verbs.OpWriteImm, a, b, 64)); err != nil {
-		t.Fatal(err)
-	}
-	now := clock() // stands still: ackLongest does not pass
-	for deadline := time.Now().Add(10 * time.Second); !e.progress(now); {
-		if time.Now().After(deadline) {
-			t.Fatal("the message has not come")
-		}
-	}
-	for round := range ackIdle {
-		if n := e.counters.AckPkts; n != 0 {
-			t.Fatalf("%d ACKs after %d empty rounds, expected none before %d", n, round, ackIdle)
-		}
-		e.progress(now)
-	}
-	if n := e.counters.AckPkts; n != 1 {
-		t.Errorf("%d ACKs after %d empty rounds, expected 1", n, ackIdle)
-	}
 }

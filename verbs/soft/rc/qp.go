@@ -195,6 +195,9 @@ func (q *QP) Emit(now int64, acks bool, budget int, out *Output) (more bool) {
 // OwesAck reports whether Emit with acks set would send an ACK.
 func (q *QP) OwesAck() bool { return q.ackOwed }
 
+// Unacknowledged returns how many SEND and WRITE packets were taken since the last ACK.
+func (q *QP) Unacknowledged() int { return q.ackCount }
+
 // Deadline returns the time at which Tick wants to be called, or 0 for never.
 func (q *QP) Deadline() int64 {
 	if q.timer == 0 || q.rnrUntil != 0 && q.rnrUntil < q.timer {

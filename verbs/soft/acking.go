@@ -1,0 +1,75 @@
+package soft
+
+import "time"
+
+// acking decides when a queue pair sends an ACK. Behind data for the same peer it
+// costs next to nothing, by itself a system call at both ends. So it waits for data:
+// for a moment, or, if the peers are in a conversation, each message being answered
+// soon, until the answer.
+type acking struct {
+	since    int64 // when an ACK began to be owed; 0: none is
+	asked    int64 // when a message came that was not answered yet; 0: none
+	answered int   // messages in a row that were answered soon
+}
+
+const (
+	// ackIdle is how many rounds of progress in a row find nothing before an ACK is
+	// sent by itself, about a microsecond.
+	ackIdle = 2
+	// ackLongest is how long an ACK waits at most, and within which an answer is soon:
+	// far less than any retransmission timer.
+	ackLongest = int64(200 * time.Microsecond)
+	// conversation is how many answers make one.
+	conversation = 8
+	// ackPackets is how many packets the peer sends in a conversation without hearing
+	// of them: less than would fill its window, and a message that is long is none
+	// that is answered.
+	ackPackets = 16
+)
+
+// heard notes that a packet was taken.
+func (q *qp) heard(now int64) {
+	if a := &q.acking; q.rc.OwesAck() {
+		if a.since == 0 {
+			a.since = now
+		}
+		if a.asked == 0 {
+			a.asked = now
+		}
+	}
+}
+
+// said notes that so many packets are sent.
+func (q *qp) said(packets int, now int64) {
+	a := &q.acking
+	acked := a.since != 0 && !q.rc.OwesAck()
+	if acked {
+		late := now-a.since >= ackLongest
+		a.since = 0
+		packets--
+		if late && packets == 0 {
+			a.answered = 0
+		}
+	}
+	if packets > 0 && a.asked != 0 {
+		if a.answered++; now-a.asked >= ackLongest {
+			a.answered = 0
+		}
+		a.asked = 0
+	}
+}
+
+// ackDue tells whether the ACK that is owed is sent with so many packets, after so
+// many rounds that found nothing. Behind two packets it takes a message of its own,
+// behind more or less of them none.
+func (q *qp) ackDue(packets, idle int, now int64) bool {
+	a := &q.acking
+	waits := a.answered >= conversation && q.rc.Unacknowledged() < ackPackets
+	switch {
+	case now-a.since >= ackLongest:
+		return true
+	case packets > 0:
+		return packets != 2 || !waits
+	}
+	return idle >= ackIdle && !waits
+}
