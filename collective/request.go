@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"ringcli/collective/direct"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
@@ -32,7 +33,8 @@ type prepared struct {
 	call    call
 	digest  uint64
 	in, out vector
-	role    *role // in another algorithm than the ring, eagerly
+	role    *role       // in another algorithm than the ring, eagerly
+	direct  direct.Call // over shared memory
 }
 
 func (c *Comm) do(ctx context.Context, r request) error {
@@ -40,21 +42,21 @@ func (c *Comm) do(ctx context.Context, r request) error {
 		return fmt.Errorf("%s: %w", r.op, err)
 	}
 	defer c.leave()
-	return c.perform(ctx, r)
+	return c.perform(ctx, &r)
 }
 
 // perform runs a request; the caller has the turn.
-func (c *Comm) perform(ctx context.Context, r request) (err error) {
+func (c *Comm) perform(ctx context.Context, r *request) (err error) {
 	p := &c.prepared
-	if p.version != c.current || p.request != r {
-		if err := c.prepare(ctx, r); err != nil {
+	if p.version != c.current || p.request != *r {
+		if err := c.prepare(ctx, *r); err != nil {
 			return err
 		}
 	}
 	c.counted = p.call.protocol != Direct
 	switch {
 	case c.size == 1:
-		err = c.alone(ctx, &p.call, r, p.in, p.out)
+		err = c.alone(ctx, &p.call, *r, p.in, p.out)
 	case p.call.protocol == Direct:
 		err = c.shared.run(ctx, p)
 	case p.role != nil:
@@ -103,6 +105,9 @@ func (c *Comm) prepare(ctx context.Context, r request) (err error) {
 		return c.fail(c.explain(p.call, err))
 	}
 	p.digest, p.version = p.call.digest(), c.current
+	if c.shared != nil && p.call.protocol == Direct {
+		p.direct = c.shared.call(&p)
+	}
 	c.prepared = p
 	return nil
 }

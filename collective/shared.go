@@ -241,11 +241,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
 			slog.String("algorithm", k.algorithm.String()), slog.String("protocol", k.protocol.String()))
 	}
-	d := direct.Call{
-		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
-		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
-	}
-	if err = s.perform(k, &d); err == nil {
+	if err = s.perform(k, &p.direct); err == nil {
 		s.last = c.seq
 		s.team.Ended(s.last)
 		c.ring.Release()
@@ -262,6 +258,15 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", c.seq))
 	}
 	return err
+}
+
+// call is a prepared call as the team takes it.
+func (s *shared) call(p *prepared) direct.Call {
+	k := &p.call
+	return direct.Call{
+		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
+		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
+	}
 }
 
 // buffer is a vector as the team takes it.

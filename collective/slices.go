@@ -92,7 +92,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	if directly {
 		onHeap(from)
 		onHeap(to)
-		err := c.perform(ctx, r)
+		err := c.perform(ctx, &r)
 		runtime.KeepAlive(from)
 		runtime.KeepAlive(to)
 		return err
@@ -118,7 +118,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	copy(first, from)
 	c.counted = true
 	c.live.CopiedSlices += uint64(len(from) + len(to))
-	if err := c.perform(ctx, r); err != nil {
+	if err := c.perform(ctx, &r); err != nil {
 		return err
 	}
 	copy(to, last)
