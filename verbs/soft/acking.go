@@ -9,7 +9,9 @@ import "time"
 type acking struct {
 	since    int64 // when an ACK began to be owed; 0: none is
 	asked    int64 // when a message came that was not answered yet; 0: none
+	late     int64 // when the last ACK was sent by itself that had waited in vain; 0: since a message came
 	answered int   // messages in a row that were answered soon
+	lessons  int   // times that the peer turned out to have waited for an ACK
 }
 
 const (
@@ -18,38 +20,48 @@ const (
 	ackIdle = 2
 	// ackLongest is how long an ACK waits at most, and within which an answer is soon:
 	// far less than any retransmission timer.
-	ackLongest = int64(200 * time.Microsecond)
-	// conversation is how many answers make one.
+	ackLongest = int64(400 * time.Microsecond)
+	// conversation is how many answers make one, with no lessons.
 	conversation = 8
+	// mostLessons bounds those that count.
+	mostLessons = 10
 	// ackPackets is how many packets the peer sends in a conversation without hearing
 	// of them: less than would fill its window, and a message that is long is none
 	// that is answered.
 	ackPackets = 16
 )
 
+// conversing tells whether the next message can be expected to be answered soon, and
+// the peer not to wait for its ACK. Each time that it did, the lesson lasts four times
+// as long.
+func (a *acking) conversing() bool { return a.answered >= conversation<<(2*a.lessons) }
+
 // heard notes that a packet was taken.
 func (q *qp) heard(now int64) {
-	if a := &q.acking; q.rc.OwesAck() {
-		if a.since == 0 {
-			a.since = now
-		}
-		if a.asked == 0 {
-			a.asked = now
-		}
+	a := &q.acking
+	if !q.rc.OwesAck() {
+		return
 	}
+	if a.since == 0 {
+		a.since = now
+	}
+	if a.asked == 0 {
+		a.asked = now
+	}
+	if a.late != 0 && now-a.late < ackLongest {
+		a.lessons = min(a.lessons+1, mostLessons)
+	}
+	a.late = 0
 }
 
 // said notes that so many packets are sent.
 func (q *qp) said(packets int, now int64) {
 	a := &q.acking
-	acked := a.since != 0 && !q.rc.OwesAck()
-	if acked {
-		late := now-a.since >= ackLongest
-		a.since = 0
-		packets--
-		if late && packets == 0 {
-			a.answered = 0
+	if a.since != 0 && !q.rc.OwesAck() {
+		if packets--; packets == 0 && now-a.since >= ackLongest {
+			a.late, a.answered = now, 0
 		}
+		a.since = 0
 	}
 	if packets > 0 && a.asked != 0 {
 		if a.answered++; now-a.asked >= ackLongest {
@@ -64,7 +76,7 @@ func (q *qp) said(packets int, now int64) {
 // behind more or less of them none.
 func (q *qp) ackDue(packets, idle int, now int64) bool {
 	a := &q.acking
-	waits := a.answered >= conversation && q.rc.Unacknowledged() < ackPackets
+	waits := a.conversing() && q.rc.Unacknowledged() < ackPackets
 	switch {
 	case now-a.since >= ackLongest:
 		return true

@@ -78,50 +78,85 @@ func TestAckWaitsForAMoment(t *testing.T) {
 	c.wantAcks(1, "after them")
 }
 
+// idle lets many rounds pass that find nothing.
+func (c *talk) idle() {
+	for range 10 * ackIdle {
+		c.round()
+	}
+}
+
+// converse has n messages asked and answered, each answer with an ACK: acks of them
+// have been before.
+func (c *talk) converse(n int, acks *uint64) {
+	c.t.Helper()
+	for range n {
+		c.ask()
+		c.answer()
+		*acks++
+		c.wantAcks(*acks, "behind an answer")
+	}
+}
+
 // In a conversation it stays for the answer, and for ackLongest if there is none.
 func TestAckWaitsForAnswer(t *testing.T) {
 	c := newTalk(t)
-	answers := uint64(0)
-	converse := func() {
-		for range conversation {
-			c.ask()
-			c.answer()
-			answers++
-			c.wantAcks(answers, "behind an answer")
-		}
-	}
-	idle := func() {
-		for range 10 * ackIdle {
-			c.round()
-		}
-	}
-	converse()
+	acks := uint64(0)
+	c.converse(conversation, &acks)
 	c.ask()
-	idle()
-	c.wantAcks(answers, "in a conversation")
+	c.idle()
+	c.wantAcks(acks, "in a conversation")
 	c.answer()
-	answers++
-	c.wantAcks(answers, "behind an answer")
+	acks++
+	c.wantAcks(acks, "behind an answer")
 
 	c.ask()
 	c.now += ackLongest
 	c.round()
-	answers++
-	c.wantAcks(answers, "long after a message that was not answered")
+	acks++
+	c.wantAcks(acks, "long after a message that was not answered")
 	c.answer()
+	c.now += ackLongest
 	c.ask()
-	idle()
-	answers++
-	c.wantAcks(answers, "when the conversation had ended")
+	c.idle()
+	acks++
+	c.wantAcks(acks, "when the conversation had ended")
 
 	c.answer()
-	converse()
+	c.converse(conversation, &acks)
 	c.ask()
-	for n := 1; n < ackPackets; n++ {
-		idle()
-		c.wantAcks(answers, "while the peer goes on")
+	for range ackPackets - 1 {
+		c.idle()
+		c.wantAcks(acks, "while the peer goes on")
 		c.ask()
 	}
-	idle()
-	c.wantAcks(answers+1, "when the peer has sent much")
+	c.idle()
+	c.wantAcks(acks+1, "when the peer has sent much")
+}
+
+// A peer that went on as soon as it had the ACK had waited for it: that is not to
+// happen again soon.
+func TestAckIsWaitedFor(t *testing.T) {
+	c := newTalk(t)
+	acks := uint64(0)
+	c.converse(conversation, &acks)
+	c.ask()
+	c.now += ackLongest
+	c.round()
+	acks++
+	c.wantAcks(acks, "long after a message")
+	c.ask()
+	c.idle()
+	acks++
+	c.wantAcks(acks, "when the conversation had ended")
+	c.answer()
+	c.converse(conversation, &acks)
+	c.ask()
+	c.idle()
+	acks++
+	c.wantAcks(acks, "after as many answers as made a conversation before")
+	c.answer()
+	c.converse(4*conversation, &acks)
+	c.ask()
+	c.idle()
+	c.wantAcks(acks, "after four times as many")
 }
