@@ -93,6 +93,15 @@ func (x *exchange) links() []*link { return x.used }
 
 func (x *exchange) group(g int) *group { return &x.window[g%x.depth] }
 
+func (x *exchange) over() bool {
+	last := x.groups - 1
+	if x.detached || last >= x.first+x.depth {
+		return false
+	}
+	q := x.group(last)
+	return last < x.first || q.posting == len(x.moves) && q.working == len(x.moves)
+}
+
 // quiet tells whether peers do not wait for acknowledgements either.
 func (x *exchange) quiet() bool { return x.detached }
 

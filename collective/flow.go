@@ -33,6 +33,7 @@ type engine interface {
 	post() (bool, error) // posts what may be posted now, and tells whether there was anything
 	work() (bool, error) // reduces or copies what came, at most one segment, and tells whether there was one
 	done() bool          // everything has come and gone, but for what is detached
+	over() bool          // nothing is left to post or work: acknowledgements are missing, if anything
 	quiet() bool         // no peer waits for an acknowledgement to end the operation
 	awaited() string     // what is missing and who would have to send it
 	links() []*link      // that it uses
@@ -119,6 +120,7 @@ func (f *flow) run(ctx context.Context) error {
 	var idleSince time.Time
 	var look time.Duration
 	checked := false // since then
+	said := false    // that it is over here
 	// What is first is sent before anything is looked for: acknowledgements ride behind
 	// it, which a poll would send by themselves.
 	if _, err := f.engine.post(); err != nil {
@@ -145,6 +147,13 @@ func (f *flow) run(ctx context.Context) error {
 		if worked { // what depends on it does not wait for the next poll
 			if _, err := f.engine.post(); err != nil {
 				return err
+			}
+		}
+		if !said && f.engine.over() {
+			// What peers wait for has nothing left to ride behind.
+			said = true
+			if _, err := f.c.ring.Poll(nil); err != nil {
+				return fmt.Errorf("poll: %w", err)
 			}
 		}
 		if moved || posted || worked {

@@ -27,9 +27,9 @@ type pass struct {
 	prog        program
 	schedule
 	total   int
-	placing bool   // eager all-reduce: results go into place, see places
-	invited bool   // placing: the left neighbour was told where
-	emptied uint64 // placing: slots that the right neighbour is known to have emptied
+	placing bool             // eager all-reduce: results go into place, see places
+	emptied uint64           // placing: slots that the right neighbour is known to have emptied
+	owners  [maxSlots]remote // placing: by transfer, the receive buffer of the rank where its chunk set out
 
 	granted   int // rendezvous: CTS sent or READ posted
 	arrived   int // rendezvous: lies in its place
@@ -37,13 +37,10 @@ type pass struct {
 	reading   int // READs in flight
 
 	announced int // rendezvous: RTS sent
-	cleared   int // rendezvous-write: CTS received; placing: 1 once it is known where to
+	cleared   int // rendezvous-write: CTS received
 	posted    int // WRITE posted; rendezvous-read: RTS sent
 	sent      int // completed; rendezvous-read: FIN received
-	clearance [2 * MaxDepth]struct {
-		addr uint64
-		rkey uint32
-	}
+	clearance [2 * MaxDepth]remote
 
 	// Partial results wait to be sent on in a ring of buffers.
 	partials                                   uint64 // buffers
@@ -54,6 +51,12 @@ type pass struct {
 	sends       [MaxDepth]trace.Stamp // by position: when they were posted
 	receives    [MaxDepth]trace.Stamp // by position; of slots the link keeps them
 	phaseLogged bool
+}
+
+// remote is memory of another rank.
+type remote struct {
+	addr uint64
+	rkey uint32
 }
 
 func (p *pass) init(c *Comm) {
@@ -74,7 +77,7 @@ func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*
 	p.granted, p.arrived, p.processed, p.reading = 0, 0, 0, 0
 	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
-	p.phaseLogged, p.invited = false, false
+	p.phaseLogged = false
 	p.left, p.right = p.both[0], p.both[1]
 	p.placing = c.places(comm.size, int(p.left.slots))
 	if p.placing && comm.size == 2 {
@@ -110,6 +113,8 @@ func (p *pass) done() bool {
 		(p.placing || right.settled())
 }
 
+func (p *pass) over() bool { return p.processed == p.total && p.posted == p.total }
+
 func (p *pass) quiet() bool { return false }
 
 // awaited says what is missing and who would have to send it.
@@ -132,9 +137,6 @@ func (p *pass) awaited() string {
 		case p.announced > p.cleared && p.call.protocol == RendezvousWrite:
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
 		}
-	}
-	if p.placing && p.cleared == 0 {
-		text += fmt.Sprintf("; awaited from rank %d: where its results go", right)
 	}
 	if !p.placing && !p.right.settled() {
 		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.right.filled-p.right.freed)
@@ -167,13 +169,8 @@ func (p *pass) answered(l *link, h ring.Header) bool {
 	switch {
 	case l != p.right:
 		return false
-	case h.Kind == kindCTS && p.placing && p.cleared == 0:
-		p.clearance[0].addr, p.clearance[0].rkey = h.Addr, h.RKey
-		p.cleared = 1
-		return true
 	case h.Kind == kindCTS && int(h.Segment) == p.cleared && p.cleared < p.announced:
-		slot := &p.clearance[p.cleared%len(p.clearance)]
-		slot.addr, slot.rkey = h.Addr, h.RKey
+		p.clearance[p.cleared%len(p.clearance)] = remote{h.Addr, h.RKey}
 		p.cleared++
 		return true
 	case h.Kind == kindFIN && int(h.Segment) == p.sent && p.sent < p.posted:

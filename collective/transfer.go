@@ -29,15 +29,16 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
 			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
-	if p.placing && p.left == p.right {
-		p.clearance[0].addr, p.clearance[0].rkey, p.cleared = h.Addr, h.RKey, 1
+	if p.placing {
+		transfer, _, _ := p.at(p.processed)
+		p.owners[transfer] = remote{h.Addr, h.RKey}
 	}
 	return p.left.payload(n), true, nil
 }
 
 // places tells whether a transfer goes straight into the receive buffer (see
-// call.places). Where that is, one message says: a CTS that answers the first segment.
-// Between two ranks the header of each segment does.
+// call.places). Where that is, the headers of slots say: each rank's goes along with the
+// chunk that sets out there, which comes to its left neighbour last.
 func (p *pass) places(transfer int) bool { return p.placing && transfer >= p.ranks-1 }
 
 // resultPlaced notes that the left neighbour wrote a result into its place.
@@ -152,11 +153,10 @@ func (p *pass) postEager() error {
 	for p.maySend() {
 		transfer, segment, _ := p.at(p.posted)
 		if p.places(transfer) {
-			if p.cleared == 0 {
-				break
-			}
 			lo, _ := p.span(p.prog.steps[transfer].chunk, segment)
-			if err := p.place(p.clearance[0].addr+uint64(lo*p.size), p.clearance[0].rkey); err != nil {
+			to := p.owners[p.ranks-2]
+			to.addr += uint64(lo * p.size)
+			if err := p.place(to); err != nil {
 				return err
 			}
 			continue
@@ -166,8 +166,11 @@ func (p *pass) postEager() error {
 		}
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
-		if p.placing && p.left == r {
-			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(r.edge)
+		switch {
+		case p.placing && transfer == 0:
+			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
+		case p.placing:
+			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
 		p.sends[p.posted%MaxDepth] = trace.Now()
 		if err := r.fill(&h, addr, n, lkey); err != nil {
@@ -176,28 +179,12 @@ func (p *pass) postEager() error {
 		p.posted++
 		p.c.live.EagerWrites++
 	}
-	if p.placing && p.left != r && !p.invited && p.processed > 0 {
-		return p.invite()
-	}
-	return nil
-}
-
-// invite tells the left neighbour, which has begun, where results go.
-func (p *pass) invite() error {
-	h := p.header(kindCTS, 0, 0)
-	h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
-	if err := p.left.send(&h); err != nil {
-		return err
-	}
-	p.invited = true
-	p.c.live.CTS++
 	return nil
 }
 
 func (p *pass) postWrites() error {
 	for p.posted < p.cleared && p.maySend() {
-		to := &p.clearance[p.posted%len(p.clearance)]
-		if err := p.place(to.addr, to.rkey); err != nil {
+		if err := p.place(p.clearance[p.posted%len(p.clearance)]); err != nil {
 			return err
 		}
 	}
@@ -205,14 +192,14 @@ func (p *pass) postWrites() error {
 }
 
 // place writes the next segment into its place at the right neighbour.
-func (p *pass) place(remote uint64, rkey uint32) error {
+func (p *pass) place(to remote) error {
 	r := p.right
 	addr, lkey, _, n := p.source(p.posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	p.sends[p.posted%MaxDepth] = trace.Now()
 	err := r.post(verbs.WorkRequest{
 		ID: ring.WRID(r.edge.Side, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
-		RemoteAddr: remote, RKey: rkey,
+		RemoteAddr: to.addr, RKey: to.rkey,
 	}, pieces(1, n))
 	if err != nil {
 		return err
