@@ -148,15 +148,27 @@ func (e *endpoint) poll(last bool) {
 	}
 	now := clock()
 	e.progress(now)
-	if last && len(e.dirty) > 0 {
-		e.send(now, true)
+	for more := last; more && len(e.dirty) > 0; {
+		more = e.send(now, true)
 	}
 	e.mu.Unlock()
 }
 
 // progress receives what is there, runs timers and sends what may be sent, and
-// reports whether anything was there. The lock is held.
-func (e *endpoint) progress(now int64) bool {
+// reports whether there was or is more to do. The lock is held.
+func (e *endpoint) progress(now int64) (busy bool) {
+	got := e.takeIn(now)
+	if e.deadline != 0 && now >= e.deadline {
+		e.tick(now)
+	}
+	if e.idle++; got {
+		e.idle = 0
+	}
+	return len(e.dirty) > 0 && e.send(now, false) || got
+}
+
+// takeIn receives what is there, and reports whether anything was.
+func (e *endpoint) takeIn(now int64) bool {
 	got := e.receive(now)
 	if !got || len(e.out.Completions) == 0 {
 		batch, err := e.conn.Recv()
@@ -167,15 +179,6 @@ func (e *endpoint) progress(now int64) bool {
 		got = e.receive(now) || got
 	}
 	e.publish()
-	if e.deadline != 0 && now >= e.deadline {
-		e.tick(now)
-	}
-	if e.idle++; got {
-		e.idle = 0
-	}
-	if len(e.dirty) > 0 {
-		e.send(now, false)
-	}
 	return got
 }
 
@@ -333,47 +336,64 @@ func (e *endpoint) noteDeadline(q *qp) {
 	}
 }
 
-// sendBudget is how many packets a queue pair sends before the next has its
-// turn and before they go to the socket.
-//
-// 60 packets are four trains of 15 at a path MTU of 4096, and one at 1024.
-const sendBudget = 60
+// mostBudget bounds a queue pair's budget.
+const mostBudget = 120
+
+// budget is how many packets a queue pair sends before they go to the socket, what
+// has come meanwhile is received, and the next has its turn: two trains. Peers that
+// send to each other find in their caches what came since.
+func budget(mtu int) int {
+	return min(mostBudget, 2*(udp.MaxBytes/(mtu+wire.BTHLen+wire.ICRCLen)))
+}
 
 // send lets every queue pair on the list send, and with acks set also what is
-// merely owed. Those who still owe stay on the list.
-func (e *endpoint) send(now int64, acks bool) {
+// merely owed, and reports whether one could go on. Those who could and those who
+// still owe stay on the list.
+func (e *endpoint) send(now int64, acks bool) (more bool) {
 	keep := e.dirty[:0]
 	list := e.dirty
 	for _, q := range list {
-		if e.sendFor(q, now, acks); q.rc.OwesAck() {
+		switch {
+		case e.sendFor(q, now, acks):
+			more = true
 			keep = append(keep, q)
-		} else {
+		case q.rc.OwesAck():
+			keep = append(keep, q)
+		default:
 			q.queued = false
 		}
 	}
 	e.dirty = keep
+	return more
 }
 
-// sendFor lets one queue pair send.
-func (e *endpoint) sendFor(q *qp, now int64, acks bool) {
-	for more := true; more; {
-		more = q.rc.Emit(now, false, sendBudget, &e.out)
-		if len(e.out.Completions) > 0 {
-			e.settle()
-		}
-		if n := len(e.out.Packets); !more && q.rc.OwesAck() && (acks || q.ackDue(n, e.idle, now)) {
-			q.rc.Emit(now, true, 0, &e.out)
-		}
-		q.said(len(e.out.Packets), now)
-		e.tx.send(q, &e.out, &e.port)
-		e.out.ResetPackets()
+// sendFor lets one queue pair send, and reports whether it could go on.
+func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
+	more = q.rc.Emit(now, false, q.budget, &e.out)
+	if len(e.out.Completions) > 0 {
+		e.settle()
 	}
+	if n := len(e.out.Packets); !more && q.rc.OwesAck() && (acks || q.ackDue(n, e.idle, now)) {
+		q.rc.Emit(now, true, 0, &e.out)
+	}
+	q.said(len(e.out.Packets), now)
+	e.tx.send(q, &e.out, &e.port)
+	e.out.ResetPackets()
 	e.noteDeadline(q)
+	return more
 }
 
-// kickSend sends what the window allows for one queue pair. An ACK that it owes goes
-// along; what others owe waits for their own answers.
+// kickSend sends what the window allows for one queue pair, and once over at most:
+// the rest is for polls. An ACK that it owes goes along; what others owe waits for
+// their own answers.
 func (e *endpoint) kickSend(q *qp) {
 	e.settle()
-	e.sendFor(q, clock(), false)
+	now := clock()
+	for sent := 0; e.sendFor(q, now, false); sent += q.budget {
+		if sent > maxWindow {
+			e.touch(q)
+			return
+		}
+		e.takeIn(now)
+	}
 }

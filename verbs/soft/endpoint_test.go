@@ -281,8 +281,8 @@ func TestSoftIDsCoverATrain(t *testing.T) {
 	if f := a.qp.(*qp).ep.conn.Features(); f.MaxSegments > softIDs {
 		t.Errorf("trains of %d segments, but soft peers accept IDs below %d", f.MaxSegments, softIDs)
 	}
-	if sendBudget > softIDs {
-		t.Errorf("budget %d exceeds %d", sendBudget, softIDs)
+	if mostBudget > softIDs {
+		t.Errorf("budget %d exceeds %d", mostBudget, softIDs)
 	}
 	if !pkeyMatches(wire.DefaultPKey) || !pkeyMatches(0x7fff) || pkeyMatches(0x8001) {
 		t.Error("P_Key matching: expected full and limited members of the default partition alone")

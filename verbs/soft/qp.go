@@ -57,6 +57,7 @@ type qp struct {
 
 	rc     *rc.QP // guarded by ep.mu, as all below
 	queued bool   // on ep.dirty
+	budget int    // packets
 
 	peer   netip.AddrPort
 	soft   bool // the peer's IP IDs are those of soft
@@ -96,7 +97,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 		p.ctx.qps.Add(-1)
 		return nil, fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, limits.MaxQP)
 	}
-	q := &qp{pd: p, ep: ep, init: a, sendCQ: sendCQ, recvCQ: recvCQ, num: allocQPN(), inlineSize: a.Cap.MaxInlineData}
+	q := &qp{pd: p, ep: ep, init: a, sendCQ: sendCQ, recvCQ: recvCQ, num: allocQPN(), inlineSize: a.Cap.MaxInlineData, budget: mostBudget}
 	if q.inlineSize > 0 && a.Cap.MaxSendWR > 0 {
 		if q.inline, err = memory.Alloc(uint64(q.inlineSize) * uint64(a.Cap.MaxSendWR)); err != nil {
 			freeQPN(q.num)
@@ -155,6 +156,9 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
+	if mask&verbs.AttrPathMTU != 0 {
+		q.budget = budget(a.PathMTU.Bytes())
+	}
 	traceModified(q, cur, &a, mask)
 	q.ep.kickSend(q)
 	return nil

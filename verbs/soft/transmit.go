@@ -38,9 +38,9 @@ type transmitter struct {
 
 func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
 	t.conn = conn
-	t.glue = make([]byte, 0, (sendBudget+8)*(edges+copyBelow))
-	t.messages = make([]udp.Message, 0, sendBudget+8)
-	t.iovecs = make([]udp.Iovec, 0, (sendBudget+8)*4)
+	t.glue = make([]byte, 0, (mostBudget+8)*(edges+copyBelow))
+	t.messages = make([]udp.Message, 0, mostBudget+8)
+	t.iovecs = make([]udp.Iovec, 0, (mostBudget+8)*4)
 	if impair != nil {
 		t.impair = newImpairer(*impair)
 	}
