@@ -25,6 +25,9 @@ const (
 	conversation = 8
 	// mostLessons bounds those that count.
 	mostLessons = 10
+	// ackRounds is how many rounds must have found nothing for an ACK to have waited in
+	// vain: if there were fewer, it was this process that did not run.
+	ackRounds = 16
 	// ackPackets is how many packets the peer sends in a conversation without hearing
 	// of them: less than would fill its window, and a message that is long is none
 	// that is answered.
@@ -54,20 +57,23 @@ func (q *qp) heard(now int64) {
 	a.late = 0
 }
 
-// said notes that so many packets are sent.
-func (q *qp) said(packets int, now int64) {
+// said notes that so many packets are sent, after so many rounds that found nothing.
+func (q *qp) said(packets, idle int, now int64) {
 	a := &q.acking
 	if a.since != 0 && !q.rc.OwesAck() {
-		if packets--; packets == 0 && now-a.since >= ackLongest {
+		if packets--; packets == 0 && now-a.since >= ackLongest && idle >= ackRounds {
 			a.late, a.answered = now, 0
 		}
 		a.since = 0
 	}
 	if packets > 0 && a.asked != 0 {
-		if a.answered++; now-a.asked >= ackLongest {
+		if a.answered++; now-a.asked >= ackLongest && idle >= ackRounds {
 			a.answered = 0
 		}
 		a.asked = 0
+	}
+	if a.lessons > 0 && a.answered >= conversation<<(2*a.lessons+6) {
+		a.lessons-- // it may do otherwise by now
 	}
 }
 

@@ -110,6 +110,7 @@ func TestAckWaitsForAnswer(t *testing.T) {
 	c.wantAcks(acks, "behind an answer")
 
 	c.ask()
+	c.idle()
 	c.now += ackLongest
 	c.round()
 	acks++
@@ -140,6 +141,7 @@ func TestAckIsWaitedFor(t *testing.T) {
 	acks := uint64(0)
 	c.converse(conversation, &acks)
 	c.ask()
+	c.idle()
 	c.now += ackLongest
 	c.round()
 	acks++

@@ -376,7 +376,7 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 	if n := len(e.out.Packets); !more && q.rc.OwesAck() && (acks || q.ackDue(n, e.idle, now)) {
 		q.rc.Emit(now, true, 0, &e.out)
 	}
-	q.said(len(e.out.Packets), now)
+	q.said(len(e.out.Packets), e.idle, now)
 	e.tx.send(q, &e.out, &e.port)
 	e.out.ResetPackets()
 	e.noteDeadline(q)
