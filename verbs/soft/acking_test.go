@@ -78,10 +78,14 @@ func TestAckWaitsForAMoment(t *testing.T) {
 	c.wantAcks(1, "after them")
 }
 
-// idle lets many rounds pass that find nothing.
+// idle lets many rounds in a row pass that find nothing, and nothing more is to come.
 func (c *talk) idle() {
-	for range 10 * ackIdle {
-		c.round()
+	c.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for c.round(); c.q.ep.idle < 2*ackRounds || !c.q.rc.Idle(); c.round() {
+		if time.Now().After(deadline) {
+			c.t.Fatal("an answer was not acknowledged")
+		}
 	}
 }
 
