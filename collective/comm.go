@@ -108,9 +108,10 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
 	// The slots are the same on all ranks: RTR compared them.
-	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: min(left.Local.SlotCount, maxSlots), soft: c.soft()})
+	slots := min(left.Local.SlotCount, maxSlots)
+	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, soft: c.soft()})
 	for _, e := range []*ring.Edge{left, right} {
-		l, err := c.newLink(e, min(left.Local.SlotCount, maxSlots), ringSends)
+		l, err := c.newLink(e, slots, ringSends)
 		if err != nil {
 			return nil, fmt.Errorf("collective: %w", err)
 		}

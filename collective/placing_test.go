@@ -17,9 +17,10 @@ import (
 // ahead of another by one.
 func TestPlacingAmongOthers(t *testing.T) {
 	const count, rounds = 20011, 60
-	for _, n := range []int{2, 3} {
-		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
-			w := newWorld(t, n, ring.Options{SlotSize: 8192}, nil)
+	for _, test := range []struct{ n, slots int }{{2, 16}, {2, 4}, {3, 16}, {3, 9}, {3, 8}, {3, 5}} {
+		n := test.n
+		t.Run(fmt.Sprintf("%d ranks, %d slots", n, test.slots), func(t *testing.T) {
+			w := newWorld(t, n, ring.Options{SlotSize: 8192, Slots: test.slots}, nil)
 			w.must(func(rank int, c *Comm) error {
 				b, err := c.Alloc(count * 8)
 				if err != nil {
