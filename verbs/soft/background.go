@@ -5,7 +5,8 @@ import "time"
 const (
 	// watchTick is how often the background goroutine looks whether somebody
 	// polls. An ACK that is owed to a peer waits for this long at most after
-	// the last poll: far less than the shortest sensible retransmission timer.
+	// the last poll, as one does for ackLongest at most while somebody polls: far
+	// less than the shortest sensible retransmission timer.
 	watchTick = 2 * time.Millisecond
 	// pollEvery is how often somebody who polls does so at least. Someone who
 	// blocks between polls comes far less often: once in 10 ms (verbs.Waiter).

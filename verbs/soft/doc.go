@@ -23,8 +23,8 @@
 // # Progress
 //
 // Whoever polls a completion queue makes the endpoint's progress, and PostSend
-// sends at once what the window allows. While nobody polls, a goroutine of the
-// endpoint waits for the socket and does the same. ACKs are owed rather than
-// sent: they leave after the poller has had its completions, when a poll finds
-// the socket empty, or when many are owed.
+// sends at once what the window allows, and takes in what comes meanwhile. While
+// nobody polls, a goroutine of the endpoint waits for the socket and does the same.
+// ACKs are owed rather than sent: they ride behind data for the same peer, and leave
+// by themselves when polls find the socket empty or many are owed; see acking.
 package soft
