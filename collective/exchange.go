@@ -298,7 +298,7 @@ func (x *exchange) received(l *link, n int) ([]byte, error) {
 // it; if there is none for long, with a message of its own.
 func (x *exchange) take(l *link) error {
 	l.stream.took++
-	l.taken++
+	l.take()
 	if l.taken-l.told < max(1, l.slots/2) {
 		return nil
 	}

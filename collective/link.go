@@ -39,31 +39,37 @@ type link struct {
 	wr          [1]verbs.WorkRequest
 	sges        [2]verbs.SGE
 
-	// Slots are counted from the start of the ring: slot i is i modulo their
-	// number, which is the same at both ends.
+	// slots is their number, the same at both ends. What passes through them is counted
+	// from the start, and who writes says into which: into that which was emptied last,
+	// which is still in the cache.
 	slots uint64
 
-	// What comes. heads has the headers of slots that arrived and were not taken.
+	// What comes. heads has the headers of what arrived and was not taken, by its number
+	// modulo slots.
 	arrived uint64
 	taken   uint64
+	lies    [maxSlots]uint8 // in which slot, likewise
+	inUse   uint64          // a bit for each slot that was not taken
 	// told is, of an edge of a mesh, how many of those taken the peer knows of, from
 	// the header of a slot or from a credit. Nobody waits for the last credits: they
 	// may come when the next operation runs, or the next Comm, which drops them.
 	told  uint64
 	heads []ring.Header
-	since []trace.Stamp // when the slot came that heads has
+	since []trace.Stamp // when that came
 
 	offers               []ring.Header // RTS of the left neighbour, oldest first
 	offersHead, offersIn uint64
 
 	// What goes.
-	filled uint64 // slots written since the start
-	freed  uint64 // of these, emptied by the peer
+	filled  uint64          // slots written since the start
+	freed   uint64          // of these, emptied by the peer
+	written [maxSlots]uint8 // in which slot, by its number modulo slots
+	empty   []uint8         // slots to write into, the next one last
 	// headers is what the headers of slots are sent from, as many as slots. On an edge
 	// of a mesh each has room for the payload behind it.
 	headers *Buffer
 	stride  uint64           // bytes of each
-	flights [maxSlots]flight // by slot, of those that are detached
+	flights [maxSlots]flight // of those that are detached, by their number modulo maxSlots
 
 	stream stream // of the exchange that runs
 }
@@ -81,6 +87,9 @@ func (c *Comm) newLink(e *ring.Edge, slots, sendRoom int) (*link, error) {
 	l := &link{
 		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers, stride: stride,
 		heads: make([]ring.Header, slots), since: make([]trace.Stamp, slots),
+	}
+	for slot := slots - 1; slot >= 0; slot-- {
+		l.empty = append(l.empty, uint8(slot))
 	}
 	headers.drain = func() { c.drain(l) }
 	return l, nil
@@ -124,23 +133,36 @@ func (l *link) send(h *ring.Header) error {
 }
 
 // free tells whether the peer has a slot to write into.
-func (l *link) free() bool { return l.filled-l.freed < l.slots }
+func (l *link) free() bool { return len(l.empty) > 0 }
+
+// next returns the slot to write into, which must be free, and where its header is.
+func (l *link) next() (slot int, head uint64) {
+	slot = int(l.empty[len(l.empty)-1])
+	return slot, l.headers.addr + uint64(slot)*l.stride
+}
+
+// wrote notes that the next slot is written.
+func (l *link) wrote() {
+	last := len(l.empty) - 1
+	l.written[l.filled%l.slots] = l.empty[last]
+	l.empty = l.empty[:last]
+	l.filled++
+}
 
 // fill writes a header and n bytes at addr into the peer's next slot.
 func (l *link) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
-	slot := l.filled % l.slots
-	head := l.headers.addr + slot*l.stride
+	slot, head := l.next()
 	h.Encode(memory.Bytes(head, ring.HeaderSize))
 	l.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: l.headers.reg.LKey(l.edge.Device())}
 	l.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-	remote, rkey := l.edge.RemoteSlot(int(slot))
+	remote, rkey := l.edge.RemoteSlot(slot)
 	err := l.post(verbs.WorkRequest{
 		ID: ring.WRID(l.edge.Side, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
 	}, pieces(2, n))
 	if err != nil {
 		return err
 	}
-	l.filled++
+	l.wrote()
 	return nil
 }
 
@@ -151,29 +173,29 @@ const detachMost = ring.MeshSlotSize
 // detach is fill with a copy of the payload, which is the operation's again at once.
 // The copy stays until the peer has emptied the slot, so it has come by then.
 func (l *link) detach(h *ring.Header, payload []byte, f flight) error {
-	slot := l.filled % l.slots
-	head := l.headers.addr + slot*l.stride
+	slot, head := l.next()
 	h.Encode(memory.Bytes(head, ring.HeaderSize))
 	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
 	l.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: l.headers.reg.LKey(l.edge.Device())}
-	remote, rkey := l.edge.RemoteSlot(int(slot))
+	remote, rkey := l.edge.RemoteSlot(slot)
+	number := l.filled % maxSlots
 	err := l.post(verbs.WorkRequest{
-		ID: ring.WRID(l.edge.Side, wrDetached, slot), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+		ID: ring.WRID(l.edge.Side, wrDetached, number), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
 	}, 1)
 	if err != nil {
 		return err
 	}
-	l.flights[slot] = f
+	l.flights[number] = f
 	l.detached++
-	l.filled++
+	l.wrote()
 	return nil
 }
 
 // attach notes that a detached WRITE is the peer's.
-func (l *link) attach(slot uint64, now trace.Stamp) {
+func (l *link) attach(number uint64, now trace.Stamp) {
 	l.outstanding--
 	l.detached--
-	f := &l.flights[slot]
+	f := &l.flights[number]
 	sendSpan.SpanAt(f.begun, now, f.seq, uint64(f.message), uint64(f.bytes), uint64(l.edge.Peer))
 }
 
@@ -204,20 +226,28 @@ func (l *link) head() *ring.Header {
 
 // payload returns the n bytes in the oldest slot.
 func (l *link) payload(n int) []byte {
-	return l.edge.Slot(int(l.taken % l.slots))[ring.SlotHeader:][:n]
+	return l.edge.Slot(int(l.lies[l.taken%l.slots]))[ring.SlotHeader:][:n]
+}
+
+// take empties the oldest slot.
+func (l *link) take() {
+	l.inUse &^= 1 << l.lies[l.taken%l.slots]
+	l.taken++
 }
 
 // arrive notes that the peer wrote a slot, and returns its header.
 func (l *link) arrive(slot uint32, now trace.Stamp) (*ring.Header, error) {
-	if want := uint32(l.arrived % l.slots); slot != want || l.arrived-l.taken == l.slots {
-		return nil, fmt.Errorf("%w: %s wrote slot %d: expected slot %d, with %d of %d in use",
-			ErrProtocol, l, slot, want, l.arrived-l.taken, l.slots)
+	if uint64(slot) >= l.slots || l.inUse>>slot&1 == 1 {
+		return nil, fmt.Errorf("%w: %s wrote slot %d: expected one of %d of which those in use are %#b",
+			ErrProtocol, l, slot, l.slots, l.inUse)
 	}
-	h := &l.heads[slot]
+	at := l.arrived % l.slots
+	h := &l.heads[at]
 	if !h.Decode(l.edge.Slot(int(slot))) || h.Kind != kindSlot {
 		return nil, fmt.Errorf("%w: %s wrote slot %d without a header", ErrProtocol, l, slot)
 	}
-	l.since[slot] = now
+	l.since[at], l.lies[at] = now, uint8(slot)
+	l.inUse |= 1 << slot
 	l.arrived++
 	return h, nil
 }
@@ -227,7 +257,9 @@ func (l *link) release(freed uint64) error {
 	if freed < l.freed || freed > l.filled {
 		return fmt.Errorf("%w: credits for %d slots from %s: expected %d to %d", ErrProtocol, freed, l, l.freed, l.filled)
 	}
-	l.freed = freed
+	for ; l.freed < freed; l.freed++ {
+		l.empty = append(l.empty, l.written[l.freed%l.slots])
+	}
 	return nil
 }
 

@@ -2,7 +2,9 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"ringcli/collective/reduce"
@@ -57,5 +59,34 @@ func TestDetached(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestSlots: what was emptied last is written next, and a peer may write into any slot
+// that is empty, and into no other.
+func TestSlots(t *testing.T) {
+	l := &link{edge: &ring.Edge{Peer: 1}, slots: 4, empty: []uint8{3, 2, 1, 0}, headers: &Buffer{}}
+	var order []int
+	for _, freed := range []uint64{0, 0, 1, 1, 3, 3, 3} {
+		if err := l.release(freed); err != nil {
+			t.Fatal(err)
+		}
+		slot, _ := l.next()
+		l.wrote()
+		order = append(order, slot)
+	}
+	if want := []int{0, 1, 0, 2, 0, 1, 3}; !slices.Equal(order, want) || l.free() {
+		t.Errorf("slots %v were written, and %v are free: expected %v, and none", order, l.empty, want)
+	}
+	for _, freed := range []uint64{2, 8} {
+		if err := l.release(freed); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%d slots emptied, after 3 of 7: %v", freed, err)
+		}
+	}
+	l.inUse = 0b0100
+	for _, slot := range []uint32{2, 4, 1 << 31} {
+		if _, err := l.arrive(slot, 0); !errors.Is(err, ErrProtocol) {
+			t.Errorf("slot %d was written, of 4 of which slot 2 is in use: %v", slot, err)
+		}
 	}
 }

@@ -239,7 +239,7 @@ func (p *pass) work() (bool, error) {
 		p.processed++
 		moved = true
 		if slotted {
-			p.left.taken++
+			p.left.take()
 			if err := p.credit(); err != nil {
 				return moved, err
 			}

@@ -54,11 +54,10 @@ func (p *pass) resultPlaced(l *link, position int) error {
 			ErrProtocol, l, position, next, p.total, p.left, p.right.filled-p.emptied)
 	}
 	p.emptied++
-	p.right.freed = p.emptied
 	p.arrived = next
 	p.receives[next%MaxDepth] = p.now
 	p.landed()
-	return nil
+	return p.right.release(p.emptied)
 }
 
 // credit returns slots, a quarter of them at a time: whenever the number that
