@@ -145,17 +145,17 @@ func TestChooserClasses(t *testing.T) {
 	var all choosers
 	seen := map[*chooser]bool{}
 	for op := range Barrier {
-		for kind := range 4 {
+		for kind := range 8 {
 			for class := range sizeClasses {
-				seen[all.of(op, kind&1 == 1, kind&2 == 2, 1<<(smallestClass+class))] = true
+				seen[all.of(op, kind&1 != 0, kind&2 != 0, kind&4 != 0, 1<<(smallestClass+class))] = true
 			}
 		}
 	}
-	if len(seen) != int(Barrier)*4*sizeClasses {
+	if len(seen) != int(Barrier)*8*sizeClasses {
 		t.Errorf("%d choosers", len(seen))
 	}
-	if all.of(AllReduce, true, true, 0) != all.of(AllReduce, true, true, 1<<smallestClass) ||
-		all.of(AllReduce, true, true, 1<<40) != all.of(AllReduce, true, true, 1<<(smallestClass+sizeClasses-1)) {
+	if all.of(AllReduce, true, true, false, 0) != all.of(AllReduce, true, true, false, 1<<smallestClass) ||
+		all.of(AllReduce, true, true, false, 1<<40) != all.of(AllReduce, true, true, false, 1<<(smallestClass+sizeClasses-1)) {
 		t.Error("sizes beyond the classes are not of the outermost")
 	}
 }

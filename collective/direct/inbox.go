@@ -38,16 +38,21 @@ func (t *Team) Inbox(c *Call) error {
 		err = t.inboxGather(c)
 	case Barrier:
 		t.parts = 1
-		parity := t.open()
-		for k := 1; k < t.ranks; k++ {
-			t.put(t.at(k), parity, nil)
-		}
-		err = t.gather(parity)
+		err = t.meet()
 	}
 	if err != nil || !t.refers && !t.referred {
 		return err
 	}
 	return t.settleReads()
+}
+
+// meet is an exchange of nothing.
+func (t *Team) meet() error {
+	parity := t.open()
+	for k := 1; k < t.ranks; k++ {
+		t.put(t.at(k), parity, nil)
+	}
+	return t.gather(parity)
 }
 
 // gather waits for all peers.

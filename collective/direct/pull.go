@@ -28,9 +28,13 @@ func (t *Team) Pull(c *Call) error {
 	}
 	t.prepare(c)
 	total := c.Count * t.elem
+	far, err := t.probe(total)
+	if err != nil {
+		return err
+	}
 	var choice *chooser
 	if t.rank == 0 && !t.fixed {
-		choice = t.choosers.of(c.Op, c.Send.Mapped, c.Recv.Mapped, total)
+		choice = t.choosers.of(c.Op, c.Send.Mapped, c.Recv.Mapped, far, total)
 		t.stores = choice.choose(total)
 	}
 	if err := t.exchangeRefs(c); err != nil {
@@ -326,7 +330,7 @@ func (t *Team) reduce() {
 	} else {
 		for block := t.block() / t.elem; from < to; from += block {
 			end := min(from+block, to)
-			t.reduceBlock(from, end, min(end+block, to), slot)
+			t.reduceBlock(from, end, min(end+block, t.hi), slot)
 		}
 	}
 	t.reduced++
@@ -349,7 +353,8 @@ func (t *Team) block() int {
 }
 
 // reduceBlock reduces the elements [from, to) of the own chunk; the next block is
-// [to, ahead). slot is 0, or where element 0 of a slot would be.
+// [to, ahead), which may be of the next step. slot is 0, or where element 0 of a slot
+// would be.
 func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
 	me := &t.peers[t.rank]
 	n := (to - from) * t.elem

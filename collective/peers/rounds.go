@@ -252,13 +252,17 @@ func (f *field) calibrate(ctx context.Context, c cell) (each time.Duration, err 
 	return each, nil
 }
 
-// itersOf fills the window with iterations of so many microseconds, but for long ones,
-// which fill it by themselves and are run twice.
+// itersOf fills the window with iterations of so many microseconds. Long ones, which
+// fill it by themselves, are run leastIters times.
 func itersOf(us float64, window time.Duration) int {
-	return int(min(max(float64(window.Microseconds())/max(us, 1e-3), 2), mostIters))
+	return int(min(max(float64(window.Microseconds())/max(us, 1e-3), leastIters), mostIters))
 }
 
-func warmupOf(iters int) int { return max(1, iters/5) }
+// leastIters: after another contender, a first iteration finds all caches cold, and
+// ranks that choose by measuring choose anew.
+const leastIters = 10
+
+func warmupOf(iters int) int { return max(2, iters/5) }
 
 // round measures all cells once, and those again in which others were busy. Who is
 // first changes from cell to cell and from round to round.
