@@ -27,9 +27,11 @@ const (
 	// yieldsChecked: stop and deadline are looked at once in so many yields, of
 	// which one takes 0.3 to 2 us.
 	yieldsChecked = 8
-	// crowded: a sched_yield takes 0.3 to 0.5 us where nobody else wants the CPU;
-	// one that took longer let somebody run.
-	crowded = 800 * time.Nanosecond
+	// A sched_yield that takes crowdedTimes as long as the quickest, or crowded, let
+	// somebody run: where nobody wants the CPU it takes 0.3 to 1 us, which changes with
+	// what shares the core, and from 2 us on where somebody does.
+	crowded      = 1600 * time.Nanosecond
+	crowdedTimes = 4
 	// yieldsTimed: one wait in so many that come to a yield times it.
 	yieldsTimed = 16
 	// patience is how long a rank yields before it sleeps, first for minSleep, in
@@ -50,13 +52,14 @@ type waiter struct {
 	// yield shows that ranks outnumber CPUs, where a spin only keeps the rank that
 	// is waited for from running; more each time that it does not.
 	spins int
-	waits int       // that came to a yield
-	since time.Time // the first look at the clock since reset
+	waits int           // that came to a yield
+	quick time.Duration // the quickest yield that was timed
+	since time.Time     // the first look at the clock since reset
 	sleep time.Duration
 }
 
 func newWaiter(policy Policy, timeout time.Duration, stop func() error) waiter {
-	w := waiter{policy: policy, timeout: timeout, stop: stop, spins: maxSpins}
+	w := waiter{policy: policy, timeout: timeout, stop: stop, spins: maxSpins, quick: crowded}
 	if policy == Gosched {
 		w.spins = 1
 	}
@@ -108,8 +111,9 @@ func (w *waiter) yield() error {
 func (w *waiter) learn() {
 	begun := time.Now()
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	before := w.spins
-	if time.Since(begun) > crowded {
+	took, before := time.Since(begun), w.spins
+	w.quick = min(w.quick, took)
+	if took > min(crowdedTimes*w.quick, crowded) {
 		w.spins /= 2
 	} else {
 		w.spins = min(2*w.spins+1, maxSpins)
