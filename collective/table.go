@@ -19,8 +19,8 @@ type Table struct {
 	// none fits is decided as without rules.
 	Rules []Rule `json:"rules,omitempty"`
 	// EagerMax is the largest chunk, in bytes, that Auto sends eagerly round the
-	// ring where no rule names a protocol; 0 is DefaultEagerMax, a negative value
-	// never.
+	// ring where no rule names a protocol; a negative value never. 0 is
+	// DefaultEagerMax, and any length where nothing is copied out of slots.
 	EagerMax int `json:"eager_max,omitempty"`
 }
 
