@@ -134,10 +134,14 @@ func (h *handwork) show(r *ring.Ring, now map[string]uint64) map[string]uint64 {
 
 // needsQP refuses before init.
 func needsQP(r *ring.Ring, step string) error {
-	if r.Edge(ring.Left) == nil || r.Edge(ring.Right) == nil {
+	switch {
+	case r.Edge(ring.Left) != nil && r.Edge(ring.Right) != nil:
+		return nil
+	case r.Failed():
+		return &overError{r.Err()}
+	default:
 		return &ring.StepError{Step: step, State: r.State(), Missing: "init"}
 	}
-	return nil
 }
 
 // bytesOf writes a number of bytes.

@@ -109,7 +109,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		return End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", side, int(FirstMesh)+len(r.mesh))
 	}
 	if e == nil {
-		return End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state < StateInitialised]}
+		return End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state != StateClosed]}
 	}
 	attr, init, known, err := queried(e.QP)
 	if err != nil {

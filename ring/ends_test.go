@@ -107,6 +107,19 @@ func TestEndIsLive(t *testing.T) {
 	}
 }
 
+// A ring may fail before it has queue pairs: that they are missing is what is said.
+func TestEndBeforeInit(t *testing.T) {
+	r := byHand(t, 1)[0]
+	upTo(t, []*Ring{r}, StateOpened)
+	for range 2 {
+		var step *StepError
+		if _, err := r.OwnEnd(Left); !errors.As(err, &step) || step.Missing != "init" {
+			t.Errorf("%s: %v: expected that init is missing", r.State(), err)
+		}
+		r.Fail(errors.New("enough"))
+	}
+}
+
 // An end can be had in every state from Initialised on, and a neighbour's as soon
 // as there is a connection to ask over.
 func TestEndInEveryState(t *testing.T) {

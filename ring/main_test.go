@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -98,7 +99,7 @@ func through(ctx context.Context) func(*Ring) error {
 	return func(r *Ring) error {
 		for _, step := range walk(r) {
 			if err := step(ctx); err != nil {
-				return err
+				return cmp.Or(r.Err(), err)
 			}
 		}
 		return nil

@@ -30,7 +30,7 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.edges[Left] == nil || r.edges[Right] == nil {
-		return nil, stepError("status", standing{State: r.state}, StateExchanged)
+		return nil, stepError("status", standing{State: r.state, err: r.err}, StateExchanged)
 	}
 	var out []PeerStatus
 	for _, e := range slices.Concat(r.edges[:], r.mesh) {

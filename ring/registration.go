@@ -37,7 +37,7 @@ func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Regist
 	defer r.registered.mu.Unlock()
 	devices := r.Devices()
 	if len(devices) == 0 {
-		return nil, &StepError{Step: "register memory", State: r.State(), Missing: "open"}
+		return nil, stepError("register memory", r.standing(bothSides), StateInitialised)
 	}
 	for _, d := range devices {
 		if err := g.add(d); err != nil {

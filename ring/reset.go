@@ -46,13 +46,8 @@ func (r *Ring) Reset(ctx context.Context) error {
 func (r *Ring) mayReset() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.state == StateNew:
-		return &StepError{Step: "reset", State: r.state, Missing: "open"}
-	case r.state != StateOpened:
-		return &StepError{Step: "reset", State: r.state}
-	case r.edges[Left] == nil || r.edges[Right] == nil:
-		return &StepError{Step: "reset", State: r.state, Missing: "init"}
+	if r.state == StateOpened && r.edges[Left] != nil && r.edges[Right] != nil {
+		return nil
 	}
-	return nil
+	return stepError("reset", standing{State: r.state, err: r.err}, StateExchanged)
 }

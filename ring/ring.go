@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -120,6 +121,7 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 	rts := func(ctx context.Context) error { return r.RTS(ctx, Values{}) }
 	for _, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
 		if err := step(ctx); err != nil {
+			err = cmp.Or(r.Err(), err) // what failed the ring may have come between two steps
 			return nil, errors.Join(err, r.Close())
 		}
 	}
@@ -307,7 +309,7 @@ func (r *Ring) controlRing() (*bootstrap.Control, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.control == nil || r.state == StateClosed {
-		return nil, &StepError{Step: "control operation", State: r.state, Missing: map[bool]string{true: "open"}[r.state == StateNew]}
+		return nil, stepError("control operation", standing{State: r.state, err: r.err}, StateInitialised)
 	}
 	return r.control, nil
 }

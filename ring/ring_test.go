@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 )
 
@@ -219,6 +220,37 @@ func TestPeersThatDisagree(t *testing.T) {
 					t.Errorf("%s: rank %d: %s: expected %q", name, i, text, want)
 				}
 			}
+		}
+	}
+}
+
+// What another rank found out between two steps of this one is what the next step
+// says, and whose fault it is stays known.
+func TestFailureBetweenSteps(t *testing.T) {
+	world := newRings(t, 2, nil)
+	for i, err := range each(world, func(r *Ring) error {
+		for _, step := range walk(r)[:3] {
+			if err := step(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", i, err)
+		}
+	}
+	world[1].Fail(bootstrap.Usagef("the knob differs"))
+	for start := time.Now(); !world[0].Failed(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > world[0].Options().Timeout {
+			t.Fatal("rank 0 was not told")
+		}
+	}
+	for _, step := range []func(context.Context) error{proper(world[0].RTR), world[0].AwaitNeighbours, world[0].Reset} {
+		err := step(t.Context())
+		var v *Verdict
+		if !errors.As(err, &v) || v.By != 1 || !IsUsage(err) || !strings.Contains(textOf(err), "the knob differs") || !strings.Contains(textOf(err), "close it") {
+			t.Errorf("%v: expected what rank 1 found out, and that the ring is to be closed", err)
 		}
 	}
 }

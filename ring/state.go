@@ -58,8 +58,6 @@ func (e *StepError) Error() string {
 	switch {
 	case e.Missing != "":
 		return fmt.Sprintf("%s: the ring is %s%s: %s comes first", e.Step, e.State, detail, e.Missing)
-	case e.State == StateFailed:
-		return e.Step + ": the ring has failed: close it and connect again"
 	case e.State == StateClosed:
 		return e.Step + ": the ring is closed: connect again"
 	case e.State == StateOpened:
@@ -80,7 +78,7 @@ type standing struct {
 	// behind is the edge that is behind the other, or in error; nil if none is.
 	behind *Edge
 	qp     verbs.QPState // of behind
-	err    error         // why behind could not be asked
+	err    error         // why behind could not be asked, or why the ring has failed
 }
 
 // detail names the queue pair that holds the others up, if one does.
@@ -100,7 +98,7 @@ func (r *Ring) standing(sides []Side) standing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state != StateOpened {
-		return standing{State: r.state}
+		return standing{State: r.state, err: r.err}
 	}
 	var least standing
 	differ := false
@@ -176,9 +174,12 @@ func (r *Ring) mayStep(to State, sides []Side) error {
 	return stepError(steps[to], s, to)
 }
 
-// stepError says why the step to a state cannot be taken: what comes first, or
-// that it is done.
+// stepError says why the step to a state cannot be taken: what comes first, that it
+// is done, or what has failed the ring.
 func stepError(step string, s standing, to State) error {
+	if s.State == StateFailed {
+		return fmt.Errorf("%s: the ring has failed: %w: close it and connect again", step, s.err)
+	}
 	e := &StepError{Step: step, State: s.State, Detail: s.detail()}
 	switch {
 	case s.State == StateError:
