@@ -22,9 +22,11 @@ const (
 )
 
 const (
-	// mixedFrom is the size from which mixed is tried first: vectors of two ranks
-	// that no L3 cache of one die holds.
-	mixedFrom = 16 << 20
+	// beyondCaches is the size from which no L3 cache of one die holds the vectors of two
+	// ranks. From there mixed is tried first, and ranks measure how far from each other
+	// they run, so that the choice is made for the place where they are: that takes a
+	// thousandth of the call, and such calls are too few to find out by trying.
+	beyondCaches = 16 << 20
 	// ordinaryTo is the size up to which ordinary stores can win where caches are
 	// large; a trial of them costs a third of a call above.
 	ordinaryTo = 32 << 20
@@ -76,7 +78,7 @@ func (c *chooser) choose(bytes int) stores {
 		switch {
 		case c.far || c.world.latest == streaming:
 			c.best = streaming
-		case bytes >= mixedFrom:
+		case bytes >= beyondCaches:
 			c.best = mixed
 		}
 		c.known = c.world.changes
@@ -180,10 +182,6 @@ func (c *choosers) of(op Operation, sendMapped, recvMapped, far bool, bytes int)
 }
 
 const (
-	// probedFrom is the size from which ranks measure how far from each other they run,
-	// so that the choice is made for the place where they are: that takes a thousandth
-	// of the call, and such calls are too few to find out by trying.
-	probedFrom = 16 << 20
 	// An exchange of nothing takes 0.1 to 0.2 us between near cores, and three times as
 	// long between far ones. It says nothing where ranks outnumber CPUs.
 	nearest, farthest = 300 * time.Nanosecond, 1500 * time.Nanosecond
@@ -194,7 +192,7 @@ const (
 // probe tells whether the ranks run far from each other, as far as this one can tell,
 // before a call of so many bytes. It is collective.
 func (t *Team) probe(bytes int) (far bool, err error) {
-	if bytes < probedFrom {
+	if bytes < beyondCaches {
 		return false, nil
 	}
 	t.phase, t.parts = phaseRefs, 1

@@ -1,6 +1,6 @@
 // Package objects holds what providers that work in software keep alike: the
-// completion queue with its channel, the protection domain, and the table of
-// memory regions with its keys.
+// count of what is open on a Context, the completion queue with its channel, the
+// protection domain, and the table of memory regions with its keys.
 //
 // The provider is the Owner. It moves the data, pushes the completions, and is
 // asked for progress when a queue is polled.

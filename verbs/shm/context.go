@@ -16,16 +16,15 @@ import (
 
 // Context is the open device: what other processes of this host find by its GID.
 type Context struct {
-	key      arena.Key
-	hub      *arena.Hub
-	memory   *arena.Arena // the directory's
-	own      *directory
-	table    objects.Table
-	children atomic.Int64          // protection domains, queues and channels
-	domains  atomic.Uint32         // numbers given to protection domains
-	qps      atomic.Pointer[[]*qp] // replaced with mu held, read without
-	closed   atomic.Bool           // changes with mu held
-	polls    atomic.Uint64         // so that the goroutine sees whether somebody polls
+	objects.Parent
+	key     arena.Key
+	hub     *arena.Hub
+	memory  *arena.Arena // the directory's
+	own     *directory
+	table   objects.Table
+	domains atomic.Uint32         // numbers given to protection domains
+	qps     atomic.Pointer[[]*qp] // replaced with mu held, read without
+	polls   atomic.Uint64         // so that the goroutine sees whether somebody polls
 
 	kick chan struct{} // capacity 1: ends the goroutine's watching
 	stop chan struct{} // closed by Close
@@ -45,6 +44,7 @@ func newContext() (*Context, error) {
 		memory: m, own: directoryOf(m.Addr()), neighbours: make(map[arena.Key]*neighbour),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
+	c.Init(device{}.Name())
 	// fd marks an address that is unique without any authority (RFC 4193).
 	_, _ = rand.Read(c.key[:]) // never fails
 	c.key[0] = 0xfd
@@ -60,19 +60,12 @@ func newContext() (*Context, error) {
 // directoryID is the ID of the directory of the Context that has a key.
 func directoryID(k arena.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
 
-func (c *Context) live() error {
-	if c.closed.Load() {
-		return fmt.Errorf("device shm:0: %w", verbs.ErrClosed)
-	}
-	return nil
-}
-
 // Device implements verbs.Context.
 func (c *Context) Device() verbs.Device { return device{} }
 
 // QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
 	a := limits
@@ -90,7 +83,7 @@ func checkPort(what string, n int) error {
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.PortAttr{}, err
 	}
 	return port, checkPort("state", n)
@@ -98,7 +91,7 @@ func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
 
 // QueryGID implements verbs.Context. The GID is this Context's own.
 func (c *Context) QueryGID(n, index int) (verbs.GIDEntry, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.GIDEntry{}, err
 	}
 	if n != 1 || index != 0 {
@@ -109,7 +102,7 @@ func (c *Context) QueryGID(n, index int) (verbs.GIDEntry, error) {
 
 // AllocMemory implements verbs.Allocator: memory that peers can map.
 func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return nil, err
 	}
 	a, err := arena.Create(length)
@@ -169,20 +162,6 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	return q, nil
 }
 
-// Adopt implements objects.Owner.
-func (c *Context) Adopt() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.live(); err != nil {
-		return err
-	}
-	c.children.Add(1)
-	return nil
-}
-
-// Release implements objects.Owner.
-func (c *Context) Release() { c.children.Add(-1) }
-
 // Progress implements objects.Owner. A queue pair that somebody else is at is
 // left to them.
 func (c *Context) Progress(last bool) {
@@ -223,7 +202,7 @@ func (c *Context) Withdrawn(r *objects.Region) {
 func (c *Context) add(q *qp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return err
 	}
 	list := *c.qps.Load()
@@ -253,7 +232,7 @@ func (c *Context) remove(q *qp) {
 
 // Counters implements verbs.Context.
 func (c *Context) Counters(n int) ([]verbs.Counter, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return nil, err
 	}
 	if err := checkPort("counters", n); err != nil {
@@ -272,17 +251,9 @@ func (c *Context) Counters(n int) ([]verbs.Counter, error) {
 
 // Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
-	c.mu.Lock()
-	if c.closed.Load() {
-		c.mu.Unlock()
-		return nil
+	if first, err := c.Shut(); !first {
+		return err
 	}
-	if n := c.children.Load(); n > 0 {
-		c.mu.Unlock()
-		return fmt.Errorf("close shm:0: %w: %d protection domains, completion queues and channels are open", verbs.ErrBusy, n)
-	}
-	c.closed.Store(true)
-	c.mu.Unlock()
 	close(c.stop)
 	atomic.AddUint32(c.own.bell, 1)
 	_ = arena.Wake(c.own.bell, 1)

@@ -13,32 +13,23 @@ import (
 
 // Context is an open soft device.
 type Context struct {
-	device   device
-	options  verbs.OpenOptions
-	local    netip.Addr
-	gids     []netip.Addr
-	regions  objects.Table
-	children atomic.Int64 // protection domains, queues and channels
-	qps      atomic.Int64 // queue pairs, of which a device has so many
-	ep       atomic.Pointer[endpoint]
+	objects.Parent
+	device  device
+	options verbs.OpenOptions
+	local   netip.Addr
+	gids    []netip.Addr
+	regions objects.Table
+	qps     atomic.Int64 // queue pairs, of which a device has so many
+	ep      atomic.Pointer[endpoint]
 
-	mu     sync.Mutex
-	closed atomic.Bool // changes with mu held
-}
-
-// live returns an error once the context is closed.
-func (c *Context) live() error {
-	if c.closed.Load() {
-		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
-	}
-	return nil
+	binding sync.Mutex // held while ep changes
 }
 
 // endpoint returns the context's endpoint, bound on first use.
 func (c *Context) endpoint() (*endpoint, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.live(); err != nil {
+	c.binding.Lock()
+	defer c.binding.Unlock()
+	if err := c.Live(); err != nil {
 		return nil, err
 	}
 	if ep := c.ep.Load(); ep != nil {
@@ -57,7 +48,7 @@ func (c *Context) Device() verbs.Device { return c.device }
 
 // QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.DeviceAttr{}, err
 	}
 	a := deviceLimits
@@ -74,7 +65,7 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.PortAttr{}, err
 	}
 	if port != 1 {
@@ -87,7 +78,7 @@ func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 
 // QueryGID implements verbs.Context.
 func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return verbs.GIDEntry{}, err
 	}
 	if port != 1 || index < 0 || index >= len(c.gids) {
@@ -139,20 +130,6 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	return q, nil
 }
 
-// Adopt implements objects.Owner.
-func (c *Context) Adopt() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.live(); err != nil {
-		return err
-	}
-	c.children.Add(1)
-	return nil
-}
-
-// Release implements objects.Owner.
-func (c *Context) Release() { c.children.Add(-1) }
-
 // Progress implements objects.Owner.
 func (c *Context) Progress(last bool) {
 	if ep := c.ep.Load(); ep != nil {
@@ -182,7 +159,7 @@ func (c *Context) Withdrawn(*objects.Region) {
 // Counters implements verbs.Context. Contexts on the same address and UDP port
 // share a socket, and so its counters.
 func (c *Context) Counters(port int) ([]verbs.Counter, error) {
-	if err := c.live(); err != nil {
+	if err := c.Live(); err != nil {
 		return nil, err
 	}
 	if port != 1 {
@@ -235,15 +212,11 @@ func (e *endpoint) counterList() []verbs.Counter {
 
 // Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed.Load() {
-		return nil
+	if first, err := c.Shut(); !first {
+		return err
 	}
-	if n := c.children.Load(); n > 0 {
-		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
-	}
-	c.closed.Store(true)
+	c.binding.Lock()
+	defer c.binding.Unlock()
 	if ep := c.ep.Swap(nil); ep != nil {
 		return ep.detach()
 	}

@@ -129,7 +129,9 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 		}
 		addrs = append(addrs, local) // all of 127.0.0.0/8 is local to lo
 	}
-	return &Context{device: d, options: o, local: local, gids: addrs}, nil
+	c := &Context{device: d, options: o, local: local, gids: addrs}
+	c.Init(d.Name())
+	return c, nil
 }
 
 func hasLoopback(addrs []netip.Addr) bool {
