@@ -101,6 +101,17 @@ func (c *talk) converse(n int, acks *uint64) {
 	}
 }
 
+// waitInVain has an ACK wait for an answer that does not come.
+func (c *talk) waitInVain(acks *uint64) {
+	c.t.Helper()
+	c.ask()
+	c.idle()
+	c.now += ackLongest
+	c.round()
+	*acks++
+	c.wantAcks(*acks, "long after a message that was not answered")
+}
+
 // In a conversation it stays for the answer, and for ackLongest if there is none.
 func TestAckWaitsForAnswer(t *testing.T) {
 	c := newTalk(t)
@@ -113,12 +124,7 @@ func TestAckWaitsForAnswer(t *testing.T) {
 	acks++
 	c.wantAcks(acks, "behind an answer")
 
-	c.ask()
-	c.idle()
-	c.now += ackLongest
-	c.round()
-	acks++
-	c.wantAcks(acks, "long after a message that was not answered")
+	c.waitInVain(&acks)
 	c.answer()
 	c.now += ackLongest
 	c.ask()
@@ -144,12 +150,7 @@ func TestAckIsWaitedFor(t *testing.T) {
 	c := newTalk(t)
 	acks := uint64(0)
 	c.converse(conversation, &acks)
-	c.ask()
-	c.idle()
-	c.now += ackLongest
-	c.round()
-	acks++
-	c.wantAcks(acks, "long after a message")
+	c.waitInVain(&acks)
 	c.ask()
 	c.idle()
 	acks++
