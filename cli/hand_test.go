@@ -473,7 +473,7 @@ func TestByHandInPrograms(t *testing.T) {
 	if code != ExitOK {
 		t.Fatalf("rank 0: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code := b.end(t, time.Minute); code != ExitOK {
+	if code := b.end(t, hung); code != ExitOK {
 		t.Fatalf("rank 1: exit code %d\n%s%s", code, &b.stdout, &b.stderr)
 	}
 	count := map[string]int{}

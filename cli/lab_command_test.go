@@ -100,7 +100,7 @@ func pairOfLabs(t *testing.T, flags ...string) (ends [2]*process, codes [2]int) 
 	}
 	var both sync.WaitGroup
 	for rank, p := range ends {
-		both.Go(func() { codes[rank] = p.end(t, time.Minute) })
+		both.Go(func() { codes[rank] = p.end(t, hung) })
 	}
 	both.Wait()
 	return ends, codes
@@ -197,7 +197,7 @@ func TestLabCAlone(t *testing.T) {
 	if _, err := io.WriteString(conn, "0000:000011:abcdef:00000000000000000000ffff7f000001\x00"); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, time.Minute); code != ExitCritical || !strings.Contains(p.stderr.String(), "ibv_rc_pingpong") {
+	if code := p.end(t, hung); code != ExitCritical || !strings.Contains(p.stderr.String(), "ibv_rc_pingpong") {
 		t.Errorf("a stranger: exit code %d: %s", code, p.stderr.String())
 	}
 	gone(t, list)
@@ -225,7 +225,7 @@ func TestLabCInterrupted(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, time.Minute); code != ExitInterrupted {
+	if code := p.end(t, hung); code != ExitInterrupted {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	_ = conn.Close()

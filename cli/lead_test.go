@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // of returns the results of a command, in their order.
@@ -105,7 +104,7 @@ func TestFollowersTakeALeadersScript(t *testing.T) {
 	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write",
 		"-c", "all-reduce --size 64K --check; set protocol eager; all-gather --size 12K --check; ping; self-check")
 	for rank, p := range ranks {
-		if code := p.end(t, time.Minute); code != ExitOK || reported(p) != "" {
+		if code := p.end(t, hung); code != ExitOK || reported(p) != "" {
 			t.Fatalf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), p.stderr.String())
 		}
 	}
@@ -134,7 +133,7 @@ func TestEitherAllFollowOrNone(t *testing.T) {
 		launch(t, append([]string{"connect", "--follow", "--index", "2"}, flags...)...),
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, time.Minute); code != ExitUsage || !strings.Contains(reported(p), "1 of 3 ranks follow: expected all but rank 0, or none") {
+		if code := p.end(t, hung); code != ExitUsage || !strings.Contains(reported(p), "1 of 3 ranks follow: expected all but rank 0, or none") {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}
@@ -172,7 +171,7 @@ func TestFollowersOfALeaderThatIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for rank, p := range ranks[1:] {
-		code, said := p.end(t, time.Minute), reported(p)
+		code, said := p.end(t, hung), reported(p)
 		if code != ExitCritical || !strings.Contains(said, "rank 0") {
 			t.Errorf("rank %d: exit code %d: expected %d, and rank 0 in\n%s", rank+1, code, ExitCritical, p.stderr.String())
 		}
@@ -186,7 +185,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 	zero := launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K")
 	one := launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-gather --size 4K")
 	for rank, p := range []*process{zero, one} {
-		code, said := p.end(t, time.Minute), reported(p)
+		code, said := p.end(t, hung), reported(p)
 		if code != ExitUsage || !strings.Contains(said, `"all-reduce"`) || !strings.Contains(said, `"all-gather"`) {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
@@ -196,7 +195,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 	zero = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K")
 	one = launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-reduce --size 8K")
 	for rank, p := range []*process{zero, one} {
-		if code, said := p.end(t, time.Minute), reported(p); code == ExitOK || !strings.Contains(said, "rank ") {
+		if code, said := p.end(t, hung), reported(p); code == ExitOK || !strings.Contains(said, "rank ") {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}

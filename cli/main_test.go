@@ -102,11 +102,15 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 	return -1
 }
 
+// hung is how long a process may take before it is taken for hung. Machines that
+// serve many are slow at times.
+const hung = 3 * time.Minute
+
 // finish runs it to its end.
 func finish(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	p := launch(t, args...)
-	code = p.end(t, time.Minute)
+	code = p.end(t, hung)
 	return code, p.stdout.String(), p.stderr.String()
 }
 
@@ -156,7 +160,7 @@ func objects(t *testing.T, text string) []map[string]any {
 // here runs a command line in this process.
 func here(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	var out, errs bytes.Buffer
 	code = run(ctx, args, strings.NewReader(""), &out, &errs)

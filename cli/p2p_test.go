@@ -125,6 +125,9 @@ func TestP2PBystandersWait(t *testing.T) {
 }
 
 func TestP2PRecorder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("moves 6 GB")
+	}
 	t.Parallel()
 	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "2", "--recorder", "6", "--floor-ratio", "50")
 	row := regexp.MustCompile(`(?m)^WRITE bandwidth +\d+ +6 +[\d.]+ +[\d.]+ +\d\.\d{4} +\d+\.\d{4}-\d+\.\d{4}$`)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // pairOfPingpongs runs a server and a client to their ends, each with flags of its own.
@@ -23,7 +22,7 @@ func pairOfPingpongs(t *testing.T, server, client string) (ends [2]*process, cod
 	}
 	var both sync.WaitGroup
 	for i, p := range ends {
-		both.Go(func() { codes[i] = p.end(t, time.Minute) })
+		both.Go(func() { codes[i] = p.end(t, hung) })
 	}
 	both.Wait()
 	return ends, codes
@@ -152,7 +151,7 @@ func TestPingpongPeerDies(t *testing.T) {
 	if err := client.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	code := server.end(t, time.Minute)
+	code := server.end(t, hung)
 	if text := server.stderr.String(); code != ExitCritical || !strings.Contains(text, "of 100000000 messages have come") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
@@ -175,7 +174,7 @@ func TestPingpongUDPPortTaken(t *testing.T) {
 	if err := server.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := server.end(t, time.Minute); code != ExitInterrupted {
+	if code := server.end(t, hung); code != ExitInterrupted {
 		t.Errorf("the server: exit code %d: %s", code, server.stderr.String())
 	}
 }
@@ -226,7 +225,7 @@ func TestLabB(t *testing.T) {
 	server := launch(t, words(fmt.Sprintf("lab b --explain --device soft:lo --size 100 --tcp-port %d", port))...)
 	client := launch(t, words(fmt.Sprintf("pingpong -d soft:lo -s 100 --tcp-port %d --bind %s %s", port, hosts[1], hosts[0]))...)
 	for i, p := range []*process{client, server} {
-		if code := p.end(t, time.Minute); code != ExitOK {
+		if code := p.end(t, hung); code != ExitOK {
 			t.Fatalf("end %d: exit code %d: %s", i, code, p.stderr.String())
 		}
 	}

@@ -117,7 +117,7 @@ func TestRanksConnectInAnyOrder(t *testing.T) {
 	for _, order := range orders {
 		list := freshList(t, 4)
 		for rank, p := range startRanks(t, list, order, 200*time.Millisecond, "--check") {
-			if code := p.end(t, time.Minute); code != ExitOK || !strings.Contains(p.stdout.String(), "# OK: 4 ranks") {
+			if code := p.end(t, hung); code != ExitOK || !strings.Contains(p.stdout.String(), "# OK: 4 ranks") {
 				t.Errorf("order %v, rank %d: exit code %d\n%s%s", order, rank, code, p.stdout.String(), p.stderr.String())
 			}
 		}
@@ -131,7 +131,7 @@ func TestTheCProgramsSpelling(t *testing.T) {
 	zero := launch(t, "-myindex", "0", "-list", list)
 	one := launch(t, "connect", "-myindex", "1", "-list", list)
 	for _, p := range []*process{zero, one} {
-		if code := p.end(t, time.Minute); code != ExitOK {
+		if code := p.end(t, hung); code != ExitOK {
 			t.Errorf("exit code %d\n%s", code, p.stderr.String())
 		}
 	}
@@ -142,7 +142,7 @@ func TestSixRanksOnOneAddress(t *testing.T) {
 	host, _, _ := strings.Cut(freshList(t, 1)[0], ":")
 	list := strings.Fields(strings.Repeat(host+" ", 6))
 	for rank, p := range startRanks(t, list, []int{5, 0, 1, 2, 3, 4}, 0, "-c", "all-reduce --size 64K --check; ar --count 7 --check") {
-		if code := p.end(t, time.Minute); code != ExitOK {
+		if code := p.end(t, hung); code != ExitOK {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}

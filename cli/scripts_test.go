@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"ringcli/configs"
 )
@@ -50,7 +49,7 @@ func TestCarriedScriptByHandRunsOnEachNode(t *testing.T) {
 	if code != ExitOK {
 		t.Errorf("rank 0: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code := other.end(t, time.Minute); code != ExitOK {
+	if code := other.end(t, hung); code != ExitOK {
 		t.Errorf("rank 1: exit code %d\n%s%s", code, other.stdout.String(), other.stderr.String())
 	}
 	if !strings.Contains(stdout, "# wrong == 0 holds") {

@@ -91,7 +91,7 @@ func (p *piped) await(w *watched, pattern string, n int) {
 func (p *piped) over() (code int) {
 	p.t.Helper()
 	_ = p.in.Close() // it may be closed
-	code = p.end(p.t, time.Minute)
+	code = p.end(p.t, hung)
 	validateJSON(p.t, p.out.String())
 	return code
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // ofCommand returns the last of the objects that are of a command and have a field.
@@ -35,7 +34,7 @@ func TestTune(t *testing.T) {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if code := p.end(t, time.Minute); code != ExitOK {
+		if code := p.end(t, hung); code != ExitOK {
 			t.Fatalf("%q: exit code %d\n%s%s", args, code, p.stdout.String(), p.stderr.String())
 		}
 		return p.stdout.String(), p.stderr.String()
@@ -99,7 +98,7 @@ func TestTheTableOfRankZeroCounts(t *testing.T) {
 			"-c", "all-reduce --size 4K --check; all-reduce --size 16K --check; all-gather --size 256 --protocol eager; status"))
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, time.Minute); code != ExitOK {
+		if code := p.end(t, hung); code != ExitOK {
 			t.Fatalf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 		var protocols []string
@@ -141,7 +140,7 @@ func TestATableThatDoesNotFit(t *testing.T) {
 			"-c", "open; init; exchange; rtr; rts; ping --all; all-reduce --size 4K"))
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, time.Minute); code == ExitOK || !strings.Contains(p.stderr.String(), `unknown algorithm "star"`) {
+		if code := p.end(t, hung); code == ExitOK || !strings.Contains(p.stderr.String(), `unknown algorithm "star"`) {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}
