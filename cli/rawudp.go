@@ -12,7 +12,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/ring"
 	"ringcli/verbs"
-	"ringcli/verbs/soft/udp"
+	"ringcli/verbs/cpu"
 	"ringcli/verbs/soft/udp/rawbench"
 )
 
@@ -75,7 +75,7 @@ func (s *Session) compareRawUDPHere(ctx context.Context, path *p2pPath, rounds i
 		return err
 	}
 	if path.role != bystander {
-		err = udp.Pin(int(path.role - active))
+		err = cpu.Pin(int(path.role - active))
 	}
 	if err := m.agree(ctx, err); err != nil {
 		return err

@@ -101,6 +101,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	}
 	s.team, err = direct.New(direct.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout, Policy: policy,
+		Seat: c.ring.Seat(),
 	})
 	if err == nil {
 		c.shared = s

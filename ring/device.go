@@ -207,7 +207,7 @@ func (r *Ring) poll(wc []verbs.Completion) (n int, err error) {
 // NewWaiter returns a waiter on the CQ, of the policy in Options. With several
 // devices there is no one channel to block on, and it sleeps instead.
 func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait}
+	w := verbs.Waiter{Policy: r.opts.Wait, Seat: r.seat}
 	if len(r.devices) == 1 {
 		w.CQ, w.Channel = r.devices[0].CQ, r.devices[0].Channel
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 )
 
 // minSilence is three signs of life on the control ring, one a second: however
@@ -28,6 +30,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, routeTo); err != nil {
 			return err
 		}
+		r.seat = r.takeSeat()
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
 			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.turn.turns() },
@@ -50,6 +53,25 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// takeSeat counts the ranks of this host. Those that share a process have no threads of
+// their own.
+func (r *Ring) takeSeat() *cpu.Seat {
+	if r.opts.Wait != verbs.WaitYield {
+		return nil
+	}
+	index, here := 0, 0
+	for rank, a := range r.addrs {
+		if !isLocal(a.Addr()) {
+			continue
+		}
+		if rank < r.rank {
+			index++
+		}
+		here++
+	}
+	return cpu.NewSeat(index, here)
 }
 
 // usageIf makes err an error of usage if it is one of kind.

@@ -16,6 +16,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 )
 
 // ErrUsage is wrapped by errors that a change of the command line or of the
@@ -69,6 +70,7 @@ type Ring struct {
 	// Made by Open, released by Close.
 	addrs   []netip.AddrPort
 	local   netip.Addr
+	seat    *cpu.Seat // nil if none is needed
 	control *bootstrap.Control
 	// Changed by who has the turn, under mu: who has either may look.
 	devices []*Device
@@ -145,6 +147,10 @@ func (r *Ring) Epoch() uint32 { return firstEpoch }
 
 // LocalAddr returns the IP address that this rank speaks from, after Open.
 func (r *Ring) LocalAddr() netip.Addr { return r.local }
+
+// Seat returns the CPU that this rank's polling thread comes back to, nil if there is
+// none: after Open.
+func (r *Ring) Seat() *cpu.Seat { return r.seat }
 
 // Left returns the edge that data comes from, after Init.
 func (r *Ring) Left() *Edge { return r.edges[Left] }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/cpu"
 )
 
 // WaitPolicy says what a Waiter does between two empty polls.
@@ -75,8 +77,10 @@ type Waiter struct {
 	// MaxSpins is the most empty polls before the first yield; 0 means what suits
 	// a queue whose poll is a system call (Spins).
 	MaxSpins int
-	idle     int // Waits since Reset
-	yields   int // of them, those that yielded to other processes
+	// Seat is where the thread comes back to when it yields.
+	Seat   *cpu.Seat
+	idle   int // Waits since Reset
+	yields int // of them, those that yielded to other processes
 	// spins is how many polls come before the first yield: fewer each time that
 	// a yield shows that ranks outnumber CPUs, where a spin only keeps the rank
 	// that is waited for from running; more each time that it does not.
@@ -126,6 +130,7 @@ func (w *Waiter) yield() {
 		return
 	}
 	begun := time.Now()
+	w.Seat.Keep(begun)
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	if time.Since(begun) > crowdedYield {
 		w.spins /= 2

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ringcli/collective/reduce"
+	"ringcli/verbs/cpu"
 	"ringcli/verbs/memory"
 )
 
@@ -30,6 +31,8 @@ type Config struct {
 	Timeout time.Duration
 	// Policy says how to wait.
 	Policy Policy
+	// Seat is where the thread comes back to while it waits; it may be nil.
+	Seat *cpu.Seat
 }
 
 // Operation is what a call does. The values are those of package collective.
@@ -164,7 +167,7 @@ func New(c Config) (*Team, error) {
 	}
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
-		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Timeout, c.Stop), made: time.Now(),
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Seat, c.Timeout, c.Stop), made: time.Now(),
 	}
 	l := &t.layout
 	for r := range t.peers {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/cpu"
 )
 
 // Policy is what a rank does while it waits for others.
@@ -44,6 +46,7 @@ const (
 // found nothing new, reset after one that did. It belongs to one goroutine.
 type waiter struct {
 	policy  Policy
+	seat    *cpu.Seat
 	timeout time.Duration
 	stop    func() error // may be nil
 
@@ -58,8 +61,8 @@ type waiter struct {
 	sleep time.Duration
 }
 
-func newWaiter(policy Policy, timeout time.Duration, stop func() error) waiter {
-	w := waiter{policy: policy, timeout: timeout, stop: stop, spins: maxSpins, quick: crowded}
+func newWaiter(policy Policy, seat *cpu.Seat, timeout time.Duration, stop func() error) waiter {
+	w := waiter{policy: policy, seat: seat, timeout: timeout, stop: stop, spins: maxSpins, quick: crowded}
 	if policy == Gosched {
 		w.spins = 1
 	}
@@ -110,6 +113,7 @@ func (w *waiter) yield() error {
 // learn yields with an eye on the clock.
 func (w *waiter) learn() {
 	begun := time.Now()
+	w.seat.Keep(begun)
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	took, before := time.Since(begun), w.spins
 	w.quick = min(w.quick, took)

@@ -10,7 +10,7 @@ import (
 func TestWaiterAsksStop(t *testing.T) {
 	for _, policy := range []Policy{Yield, Gosched} {
 		asked, enough := 0, errors.New("enough")
-		w := newWaiter(policy, 0, func() error {
+		w := newWaiter(policy, nil, 0, func() error {
 			if asked++; asked == 3 {
 				return enough
 			}
@@ -30,7 +30,7 @@ func TestWaiterAsksStop(t *testing.T) {
 // The clock runs from the last progress.
 func TestWaiterTimesOut(t *testing.T) {
 	const timeout = 20 * time.Millisecond
-	w := newWaiter(Yield, timeout, nil)
+	w := newWaiter(Yield, nil, timeout, nil)
 	for begun := time.Now(); time.Since(begun) < 2*timeout; {
 		for range maxSpins + 2*yieldsChecked {
 			if err := w.step(); err != nil && w.since.After(begun) && time.Since(w.since) < timeout {
@@ -51,7 +51,7 @@ func TestWaiterTimesOut(t *testing.T) {
 
 // What is learned about spins changes none of the steps that a wait has had since.
 func TestWaiterLearns(t *testing.T) {
-	w := newWaiter(Yield, 0, nil)
+	w := newWaiter(Yield, nil, 0, nil)
 	for range 1000 {
 		w.idle = w.spins + 1
 		w.learn()

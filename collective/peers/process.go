@@ -151,21 +151,6 @@ func alive(pid int) bool {
 	return i < 0 || i+2 >= len(text) || (text[i+2] != 'Z' && text[i+2] != 'X')
 }
 
-// cpusAllowed are the CPUs that this process may use.
-func cpusAllowed() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, err
-	}
-	var list []int
-	for i := range len(set) * 64 {
-		if set.IsSet(i) {
-			list = append(list, i)
-		}
-	}
-	return list, nil
-}
-
 const shmDir = "/dev/shm"
 
 // sharedFiles are what MPICH makes in /dev/shm, under a name that cannot be chosen, and

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	_ "ringcli/cli" // registers the devices that ringcli has
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 	"ringcli/verbs/memory"
 )
 
@@ -74,15 +74,12 @@ func rankCommand() *cobra.Command {
 // bind binds this process to a CPU, as mpirun does: before it starts. Threads that are
 // there already would stay where they are, so the program is begun anew.
 func (r *rank) bind() error {
-	cpus, err := cpusAllowed()
+	cpus, err := cpu.Allowed()
 	if err != nil {
 		return err
 	}
-	var set unix.CPUSet
-	set.Set(cpus[r.index%len(cpus)])
-	runtime.LockOSThread()
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("bind rank %d to CPU %d: %w", r.index, cpus[r.index%len(cpus)], err)
+	if err := cpu.Pin(cpus[r.index%len(cpus)]); err != nil {
+		return fmt.Errorf("bind rank %d: %w", r.index, err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -95,6 +92,7 @@ func (r *rank) run() (err error) {
 	if r.pin && !r.pinned {
 		return r.bind()
 	}
+	runtime.LockOSThread() // as ringcli does
 	path := filepath.Join(r.dir, strconv.Itoa(r.index))
 	orders, err := os.Open(path + ".orders")
 	if err != nil {
@@ -116,7 +114,7 @@ func (r *rank) run() (err error) {
 	if err := r.allocate(); err != nil {
 		return r.answer("error %v", err)
 	}
-	cpus, err := cpusAllowed()
+	cpus, err := cpu.Allowed()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"ringcli/verbs/cpu"
 )
 
 // run installs, compiles, measures and prints.
@@ -29,7 +31,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 		}
 		outputs = append(outputs, f)
 	}
-	cpus, err := cpusAllowed()
+	cpus, err := cpu.Allowed()
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ const (
 	readBurst = 16
 	// ackEvery is the most request packets without an AckReq. rdma_rxe sets it
 	// after 64; more often keeps the window sliding.
-	ackEvery = 32
+	ackEvery = 64
 	// maxMessage is the longest message in bytes (the specification's 2^31).
 	maxMessage = 1 << 31
 )

@@ -6,7 +6,7 @@
 // `bench p2p`.
 //
 // The two ends are two processes, or two goroutines of one. Each call locks its
-// goroutine to an operating system thread while it runs; udp.Pin chooses the
+// goroutine to an operating system thread while it runs; cpu.Pin chooses the
 // CPU. Nothing is sent again: a lost packet ends the measurement with ErrLost.
 package rawbench
 

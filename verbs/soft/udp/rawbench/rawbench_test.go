@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"ringcli/verbs/cpu"
 	"ringcli/verbs/soft/udp"
 )
 
@@ -53,7 +54,7 @@ func child(args []string) error {
 		}
 	}
 	if n[2] >= 0 {
-		if err := udp.Pin(n[2]); err != nil {
+		if err := cpu.Pin(n[2]); err != nil {
 			return err
 		}
 	}
@@ -174,7 +175,7 @@ func TestArguments(t *testing.T) {
 // BenchmarkProcesses measures between two processes, pinned to two CPUs or not.
 // An iteration is one message or round trip; the metrics are of the median.
 func BenchmarkProcesses(b *testing.B) {
-	cpus, err := udp.CPUs()
+	cpus, err := cpu.Allowed()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -184,22 +185,22 @@ func BenchmarkProcesses(b *testing.B) {
 				if pinned && len(cpus) < 2 {
 					b.Skip("one CPU")
 				}
-				size, cpu := 1<<20, -1
+				size, peerCPU := 1<<20, -1
 				if name == "ping-pong" {
 					size = 64
 				}
 				if pinned {
-					cpu = cpus[1]
+					peerCPU = cpus[1]
 				}
-				processes(b, name, size, cpus[0], cpu)
+				processes(b, name, size, cpus[0], peerCPU)
 			})
 		}
 	}
 }
 
-func processes(b *testing.B, name string, size, ownCPU, cpu int) {
+func processes(b *testing.B, name string, size, ownCPU, peerCPU int) {
 	local, peer := ports(b, "127.0.0.1")
-	cmd := exec.Command(os.Args[0], name, peer.String(), local.String(), strconv.Itoa(size), strconv.Itoa(b.N), strconv.Itoa(cpu))
+	cmd := exec.Command(os.Args[0], name, peer.String(), local.String(), strconv.Itoa(size), strconv.Itoa(b.N), strconv.Itoa(peerCPU))
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -211,8 +212,8 @@ func processes(b *testing.B, name string, size, ownCPU, cpu int) {
 	}
 	done := make(chan outcome, 1)
 	go func() { // its thread dies with it, and the pinning too
-		if cpu >= 0 {
-			if err := udp.Pin(ownCPU); err != nil {
+		if peerCPU >= 0 {
+			if err := cpu.Pin(ownCPU); err != nil {
 				done <- outcome{err: err}
 				return
 			}

@@ -1,6 +1,9 @@
-package udp
+// Package cpu says on which CPUs threads that poll run.
+package cpu
 
 import (
+	"unsafe"
+
 	"fmt"
 	"runtime"
 
@@ -12,7 +15,7 @@ import (
 // CPUs reach 1.5 times what they do where the scheduler moves them. Other
 // threads of the process, and those started later, keep their CPUs.
 func Pin(cpu int) error {
-	allowed, err := CPUs()
+	allowed, err := Allowed()
 	if err != nil {
 		return err
 	}
@@ -21,21 +24,21 @@ func Pin(cpu int) error {
 		set.Set(cpu)
 	}
 	if set.Count() == 0 {
-		return fmt.Errorf("udp: pin to CPU %d: this process may use %v", cpu, allowed)
+		return fmt.Errorf("pin to CPU %d: this process may use %v", cpu, allowed)
 	}
 	runtime.LockOSThread()
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		runtime.UnlockOSThread()
-		return fmt.Errorf("udp: pin to CPU %d (this process may use %v): %w", cpu, allowed, err)
+		return fmt.Errorf("pin to CPU %d (this process may use %v): %w", cpu, allowed, err)
 	}
 	return nil
 }
 
-// CPUs lists the CPUs that the calling thread may run on.
-func CPUs() ([]int, error) {
+// Allowed lists the CPUs that the calling thread may run on.
+func Allowed() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("udp: sched_getaffinity: %w", err)
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
 	}
 	cpus := make([]int, 0, set.Count())
 	for cpu := 0; len(cpus) < cap(cpus); cpu++ {
@@ -44,4 +47,13 @@ func CPUs() ([]int, error) {
 		}
 	}
 	return cpus, nil
+}
+
+// current is the CPU that the calling thread runs on.
+func current() (int, error) {
+	var cpu uint32
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
+		return 0, errno
+	}
+	return int(cpu), nil
 }
