@@ -39,9 +39,10 @@ const (
 	// READ becomes several requests, so that the responses in flight never
 	// exceed the window: a responder has none for responses.
 	readBurst = 16
-	// ackEvery is the most request packets without an AckReq. rdma_rxe sets it
-	// after 64; more often keeps the window sliding.
-	ackEvery = 64
+	// ackEvery is the most request packets without an AckReq, as rdma_rxe has it. Where
+	// half the window is less it is that, so that the window slides and does not jump, but
+	// not less than fewestAckEvery.
+	ackEvery, fewestAckEvery = 64, 32
 	// maxMessage is the longest message in bytes (the specification's 2^31).
 	maxMessage = 1 << 31
 )

@@ -250,7 +250,7 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 		Opcode:    dataOpcode(w.op, index == 0, last),
 		Solicited: last && w.flags&verbs.FlagSolicited != 0,
 		MigReq:    true,
-		AckReq:    last || room == 1 || q.sinceAckReq >= ackEvery,
+		AckReq:    last || room == 1 || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
 		PadCount:  uint8(-length & 3),
 		PKey:      wire.DefaultPKey,
 		DestQPN:   q.attr.DestQPN,
