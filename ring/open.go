@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
 )
@@ -71,7 +73,11 @@ func (r *Ring) takeSeat() *cpu.Seat {
 		}
 		here++
 	}
-	return cpu.NewSeat(index, here)
+	seat := cpu.NewSeat(index, here)
+	if seat != nil {
+		trace.Debug(trace.Ring, "seat taken", slog.Int("cpu", seat.CPU()), slog.Int("ranks_here", here))
+	}
+	return seat
 }
 
 // usageIf makes err an error of usage if it is one of kind.

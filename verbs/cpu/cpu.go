@@ -2,10 +2,9 @@
 package cpu
 
 import (
-	"unsafe"
-
 	"fmt"
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
