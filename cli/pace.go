@@ -9,12 +9,13 @@ import (
 
 // batchTime is how long the iterations between two turns should take: long beside
 // the gather between them, short beside the time of a person who waits for a
-// Ctrl-C to take effect. It is also short beside the timeout, by batchShare: the
+// Ctrl-C to take effect. It is also short beside the timeout, by batchShare, which is
+// what a busy CPU that ranks wait on in turns slows them down by: the
 // ranks that wait for the next turn must not give up because the iterations have
 // become slower than those before.
 const (
 	batchTime  = 200 * time.Millisecond
-	batchShare = 50
+	batchShare = 400
 	// leastShare bounds by the timeout, likewise, a batch of the least that a pace has.
 	leastShare = 8
 )

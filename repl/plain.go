@@ -25,8 +25,9 @@ type plainEditor struct {
 
 // lineReader reads lines, without their ends.
 type lineReader interface {
+	begin() // a line: before the prompt is shown
 	readLine(ctx context.Context) (string, error)
-	interrupt() // makes the readLine that is going on return errCleared
+	interrupt() // makes the readLine of the line that was begun return errCleared
 	close() error
 }
 
@@ -49,6 +50,7 @@ func newPlainEditor(stdin io.Reader, prompt io.Writer, take func() []byte) (*pla
 
 func (e *plainEditor) ReadLine(ctx context.Context, prompt string) (string, error) {
 	e.mu.Lock()
+	e.input.begin()
 	e.reading, e.shown = true, prompt
 	e.write(string(e.take()) + prompt)
 	e.mu.Unlock()
@@ -105,6 +107,7 @@ func (l *readerLines) readLine(ctx context.Context) (string, error) {
 	return strings.TrimRight(line, "\r\n"), err
 }
 
+func (l *readerLines) begin()       {}
 func (l *readerLines) interrupt()   {}
 func (l *readerLines) close() error { return nil }
 
@@ -122,7 +125,6 @@ type fileLines struct {
 func (l *fileLines) readLine(ctx context.Context) (string, error) {
 	stop := context.AfterFunc(ctx, l.wake)
 	defer stop()
-	l.wasCleared() // one from before is none
 	var chunk [4096]byte
 	for {
 		if ctx.Err() != nil {
@@ -164,6 +166,9 @@ func (l *fileLines) readLine(ctx context.Context) (string, error) {
 		}
 	}
 }
+
+// begin forgets an interrupt from before.
+func (l *fileLines) begin() { l.wasCleared() }
 
 func (l *fileLines) wasCleared() bool {
 	l.mu.Lock()

@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -117,5 +118,33 @@ func TestSignalAtAPipe(t *testing.T) {
 		case <-time.After(deadline):
 			t.Fatalf("%v did not end it", sig)
 		}
+	}
+}
+
+// Ctrl-C counts from when the prompt is shown, which is before anything is read.
+func TestInterruptBeforeReading(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = r.Close(), w.Close() }()
+	waiter, err := newWaiter(int(r.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = waiter.close() }()
+	l := &fileLines{waiter: waiter}
+	if _, err := w.WriteString("a\n"); err != nil {
+		t.Fatal(err)
+	}
+	l.begin()
+	l.interrupt()
+	if line, err := l.readLine(t.Context()); !errors.Is(err, errCleared) {
+		t.Errorf("%q, %v: expected %v", line, err, errCleared)
+	}
+	l.interrupt()
+	l.begin()
+	if line, err := l.readLine(t.Context()); line != "a" || err != nil {
+		t.Errorf("%q, %v: expected the line that was typed", line, err)
 	}
 }
