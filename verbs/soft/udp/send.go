@@ -39,15 +39,13 @@ func (s *sender) fill(msgs []Message, p position, segments int) int {
 	n := 0
 	for n < batch && p.message < len(msgs) {
 		m := &msgs[p.message]
-		size, most := m.SegmentSize, 0 // most: payload bytes of one send
-		if size > 0 {
-			most = max(1, min(segments, MaxBytes/size)) * size
-		}
-		left := 0
+		size, left, whole := m.SegmentSize, 0, true // whole: the rest fits one send
 		if size > 0 {
 			left = m.size() - p.bytes
+			whole = left <= min(segments*size, MaxBytes) // the last segment may be short
 		}
-		if left > most {
+		if !whole {
+			most := max(1, min(segments, MaxBytes/size)) * size
 			p.bytes += most
 			s.put(n, m, s.part(m.Iov, p.bytes-most, most), segmentOption(size, most))
 		} else {

@@ -37,6 +37,29 @@ func TestLargeMessage(t *testing.T) {
 	}
 }
 
+// A train with a short last segment is one send where its bytes and its segments are
+// not too many: an invariant CRC is made for a segment's place in it.
+func TestTrainIsOneSend(t *testing.T) {
+	const segments = 64
+	data := random(MaxBytes + 1)
+	for _, c := range []struct{ size, bytes, sends int }{
+		{1040, 62 * 1040, 1},
+		{1040, 62*1040 + 24, 1},
+		{1040, 62*1040 + 1027, 1}, // MaxBytes
+		{1040, 62*1040 + 1028, 2},
+		{4112, 15*4112 + 20, 1},
+		{100, segments * 100, 1},
+		{100, segments*100 + 1, 2},
+	} {
+		var s sender
+		dst := NewSockaddr(netip.MustParseAddrPort("127.0.0.1:4791"))
+		msgs := []Message{{Dst: &dst, Iov: []Iovec{IovecOf(data[:10]), IovecOf(data[10:c.bytes])}, SegmentSize: c.size}}
+		if n := s.fill(msgs, position{}, segments); n != c.sends {
+			t.Errorf("%d bytes in segments of %d: %d sends, expected %d", c.bytes, c.size, n, c.sends)
+		}
+	}
+}
+
 // TestGSORefused makes the kernel refuse UDP_SEGMENT: it needs UDP checksums,
 // and SO_NO_CHECK switches those off.
 func TestGSORefused(t *testing.T) {
