@@ -23,7 +23,7 @@ type captureOp struct {
 }
 
 // captureOps are the operations of testdata/captures/verbs-ops.pcap, which
-// rdma_rxe did, in their order, and a long WRITE, for trains.
+// rdma_rxe did, in their order, and long WRITEs, for trains.
 var captureOps = []captureOp{
 	{name: "SEND", opcode: verbs.OpSend, bytes: 0},
 	{name: "SEND", opcode: verbs.OpSend, bytes: 5},
@@ -41,6 +41,8 @@ var captureOps = []captureOp{
 	{name: "FETCH_AND_ADD", opcode: verbs.OpFetchAdd, bytes: 8},
 	{name: "late SEND", opcode: verbs.OpSend, bytes: 100, late: true},
 	{name: "WRITE", opcode: verbs.OpWrite, bytes: captureLong, added: true},
+	{name: "WRITE", opcode: verbs.OpWrite, bytes: 64<<10 + 7, added: true},  // at an MTU of 1024, 62 packets that fill a train, and a short one
+	{name: "WRITE", opcode: verbs.OpWrite, bytes: 17<<12 + 11, added: true}, // at 4096, 15
 	{name: "WRITE with a wrong rkey", opcode: verbs.OpWrite, bytes: 64, badKey: true},
 }
 
