@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -99,7 +98,7 @@ func through(ctx context.Context) func(*Ring) error {
 	return func(r *Ring) error {
 		for _, step := range walk(r) {
 			if err := step(ctx); err != nil {
-				return cmp.Or(r.Err(), err)
+				return err
 			}
 		}
 		return nil
