@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"ringcli/collective/direct"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 )
 
@@ -16,9 +16,9 @@ var (
 	ErrUsage = ring.ErrUsage
 	// ErrTimeout: no progress for Options.Timeout. It is a
 	// context.DeadlineExceeded.
-	ErrTimeout = direct.ErrTimeout
+	ErrTimeout = sharedmem.ErrTimeout
 	// ErrProtocol: a neighbour sent what it may not send here.
-	ErrProtocol = direct.ErrProtocol
+	ErrProtocol = sharedmem.ErrProtocol
 	// ErrClosed: the Comm was closed.
 	ErrClosed = errors.New("closed")
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"ringcli/collective/direct"
 	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -33,8 +33,8 @@ type prepared struct {
 	call    call
 	digest  uint64
 	in, out vector
-	role    *role       // in another algorithm than the ring, eagerly
-	direct  direct.Call // over shared memory
+	role    *role          // in another algorithm than the ring, eagerly
+	direct  sharedmem.Call // over shared memory
 }
 
 func (c *Comm) do(ctx context.Context, r request) error {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"ringcli/collective/direct"
 	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -20,7 +20,7 @@ import (
 // the memory of all others: protocol Direct. It belongs to who has the Comm's turn.
 type shared struct {
 	c     *Comm
-	team  *direct.Team
+	team  *sharedmem.Team
 	edges []*ring.Edge // by rank; nil at the own
 	board verbs.Memory // the own
 	reg   *ring.Registration
@@ -37,8 +37,8 @@ type shared struct {
 // apart returns why this rank cannot share memory with all others, or "".
 func (c *Comm) apart() string {
 	switch {
-	case c.size < direct.MinRanks || c.size > direct.MaxRanks:
-		return fmt.Sprintf("a ring of %d: expected %d to %d ranks", c.size, direct.MinRanks, direct.MaxRanks)
+	case c.size < sharedmem.MinRanks || c.size > sharedmem.MaxRanks:
+		return fmt.Sprintf("a ring of %d: expected %d to %d ranks", c.size, sharedmem.MinRanks, sharedmem.MaxRanks)
 	case c.options.Corrupt != nil:
 		return "faults are injected into what arrives, and nothing does"
 	}
@@ -95,11 +95,11 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	if _, why, err = settle(ctx, c, "views of all boards", berth{}, problem); why != "" || err != nil {
 		return why, err
 	}
-	policy := direct.Yield
+	policy := sharedmem.Yield
 	if c.ring.Options().Wait == verbs.WaitGosched {
-		policy = direct.Gosched
+		policy = sharedmem.Gosched
 	}
-	s.team, err = direct.New(direct.Config{
+	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout, Policy: policy,
 		Seat: c.ring.Seat(),
 	})
@@ -143,7 +143,7 @@ func (s *shared) makeBoard() (p berth, err error) {
 			return p, fmt.Errorf("rank %d is reached over %s, and rank %d over %s", e.Peer, e.Device().Name, s.c.ring.Left().Peer, device.Name)
 		}
 	}
-	size := direct.BoardSize(s.c.size)
+	size := sharedmem.BoardSize(s.c.size)
 	if s.board, err = s.c.ring.AllocMemory(size); err != nil {
 		return p, err
 	}
@@ -161,7 +161,7 @@ func (s *shared) mapBoards(places []berth) (boards []uint64, err error) {
 			boards[rank] = s.board.Addr()
 			continue
 		}
-		local, ok, err := s.edges[rank].Map(p.RKey, p.Addr, direct.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		local, ok, err := s.edges[rank].Map(p.RKey, p.Addr, sharedmem.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("the board of rank %d cannot be mapped: %w", rank, err)
 		}
@@ -236,7 +236,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if err := c.ring.Hold(ctx); err != nil {
 		return err
 	}
-	direct.Publish(&c.direct, c.direct+1)
+	sharedmem.Publish(&c.direct, c.direct+1)
 	s.team.Announce(c.seq, p.digest, k.count)
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
@@ -262,21 +262,21 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 }
 
 // call is a prepared call as the team takes it.
-func (s *shared) call(p *prepared) direct.Call {
+func (s *shared) call(p *prepared) sharedmem.Call {
 	k := &p.call
-	return direct.Call{
-		Op: direct.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
+	return sharedmem.Call{
+		Op: sharedmem.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
 		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
 	}
 }
 
 // buffer is a vector as the team takes it.
-func (s *shared) buffer(addr uint64, v *vector) direct.Buffer {
-	return direct.Buffer{Addr: addr, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
+func (s *shared) buffer(addr uint64, v *vector) sharedmem.Buffer {
+	return sharedmem.Buffer{Addr: addr, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
 }
 
 // perform has the team do what a call consists of.
-func (s *shared) perform(k *call, d *direct.Call) error {
+func (s *shared) perform(k *call, d *sharedmem.Call) error {
 	switch {
 	case k.algorithm == AlgorithmInbox || k.op == OpBarrier:
 		return s.team.Inbox(d)
@@ -285,20 +285,20 @@ func (s *shared) perform(k *call, d *direct.Call) error {
 	}
 	lo, _ := reduce.Chunk(d.Count, s.c.size, s.c.rank)
 	first, last := *d, *d
-	first.Op, first.Recv.Addr = direct.ReduceScatter, d.Recv.Addr+uint64(lo*k.typ.Size())
+	first.Op, first.Recv.Addr = sharedmem.ReduceScatter, d.Recv.Addr+uint64(lo*k.typ.Size())
 	if err := s.team.Pull(&first); err != nil {
 		return err
 	}
-	if err := s.team.Inbox(&direct.Call{Op: direct.Barrier, Digest: d.Digest}); err != nil {
+	if err := s.team.Inbox(&sharedmem.Call{Op: sharedmem.Barrier, Digest: d.Digest}); err != nil {
 		return err
 	}
-	last.Op, last.Send = direct.AllGather, first.Recv
+	last.Op, last.Send = sharedmem.AllGather, first.Recv
 	return s.team.Pull(&last)
 }
 
 // explain turns an error of the team into one of the Comm.
 func (s *shared) explain(err error) error {
-	var d *direct.DisagreementError
+	var d *sharedmem.DisagreementError
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}

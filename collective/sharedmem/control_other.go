@@ -1,6 +1,6 @@
 //go:build !(amd64 || arm64) || race
 
-package direct
+package sharedmem
 
 import "sync/atomic"
 

@@ -1,6 +1,6 @@
 //go:build (amd64 || arm64) && !race
 
-package direct
+package sharedmem
 
 // pause tells the processor that this is a loop that waits: its other hardware
 // thread, if there is one, runs the faster, and leaving the loop costs less.

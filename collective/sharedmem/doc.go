@@ -1,4 +1,4 @@
-// Package direct computes collectives among the ranks of one host, two to eight,
+// Package sharedmem computes collectives among the ranks of one host, two to eight,
 // over memory that they share: with loads, stores and atomics, and with no device,
 // queue pair or message. It knows nothing of how the memory came to be shared.
 //
@@ -28,4 +28,4 @@
 // error of [Config.Map]; a counter that makes no sense ends in wrong data or in a
 // timeout, not in a fault. What a rank reads of a peer's buffer must stay mapped
 // until its call returns, whatever becomes of the peer.
-package direct
+package sharedmem

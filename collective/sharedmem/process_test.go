@@ -1,4 +1,4 @@
-package direct
+package sharedmem
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func join() (*process, error) {
 // error.
 func spawn(tb testing.TB, job, arg string, size int, arena uint64) (outputs []string, errs []error) {
 	tb.Helper()
-	fd, err := unix.MemfdCreate("direct-test", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("sharedmem-test", unix.MFD_CLOEXEC)
 	if err != nil {
 		tb.Skipf("memfd_create: %v", err)
 	}
