@@ -14,9 +14,7 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
-	_ "ringcli/verbs/ibv"  // registers itself
-	_ "ringcli/verbs/shm"  // and so does this
-	_ "ringcli/verbs/soft" // and this
+	_ "ringcli/verbs/providers"
 )
 
 // Member is this process's place in a ring that is ready.

@@ -23,6 +23,8 @@ func init() { verbs.Register(oddities) }
 
 func (o *odd) Name() string { return "odd" }
 
+func (o *odd) Capabilities() verbs.Capabilities { return verbs.CapabilitiesOf("soft") }
+
 func (o *odd) Devices() ([]verbs.Device, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -61,6 +61,7 @@ type GIDEntry struct {
 // DeviceAttr is what a device is and can do (struct ibv_device_attr). What a
 // provider does not know is zero.
 type DeviceAttr struct {
+	Capabilities
 	FirmwareVersion       string
 	Transport             string // as ibv_devinfo names it: "InfiniBand (0)", "iWARP (1)"
 	NodeGUID              uint64

@@ -34,9 +34,41 @@ var (
 type Provider interface {
 	// Name is the part of a device's name before the colon.
 	Name() string
+	// Capabilities are those of all its devices, whether there are any now or not.
+	Capabilities() Capabilities
 	// Devices lists what there is now. An error is the reason why there is
 	// nothing, in a sentence.
 	Devices() ([]Device, error)
+}
+
+// Capabilities say what kind of device a provider has. What stands above the
+// providers decides by these, not by a provider's name.
+type Capabilities struct {
+	// Software: this program makes the packets, so that a message costs system
+	// calls and moves only while somebody polls. Such a device is taken where no
+	// RDMA device has the address. Rdma_rxe, whose packets the kernel makes, is none.
+	Software bool `json:"software,omitempty"`
+	// HostLocal: it reaches processes of this host alone, and has no address that
+	// one of a network could lead to.
+	HostLocal bool `json:"host_local,omitempty"`
+	// UDPSocket: it speaks RoCE v2 through a UDP socket of this program: on any UDP
+	// port, to any other, with the IP IDs that SoftPath promises. All other RoCE
+	// devices know port 4791 alone.
+	UDPSocket bool `json:"udp_socket,omitempty"`
+}
+
+// CapabilitiesOf returns the capabilities of the provider that the name of a device
+// begins with: none if there is no such provider here, as for "auto".
+func CapabilitiesOf(device string) Capabilities {
+	provider, _, _ := strings.Cut(device, ":")
+	registry.Lock()
+	defer registry.Unlock()
+	for _, p := range registry.providers {
+		if p.Name() == provider {
+			return p.Capabilities()
+		}
+	}
+	return Capabilities{}
 }
 
 // Device is a device that can be opened (struct ibv_device).

@@ -10,11 +10,13 @@ import (
 
 type fakeProvider struct {
 	name    string
+	can     Capabilities
 	devices []Device
 	err     error
 }
 
 func (p fakeProvider) Name() string               { return p.name }
+func (p fakeProvider) Capabilities() Capabilities { return p.can }
 func (p fakeProvider) Devices() ([]Device, error) { return p.devices, p.err }
 
 type fakeDevice string
@@ -30,7 +32,7 @@ func TestRegistry(t *testing.T) {
 	reason := errors.New("libibverbs.so.1 is not installed")
 	Register(fakeProvider{name: "first", devices: []Device{fakeDevice("first:a"), fakeDevice("first:b")}})
 	Register(fakeProvider{name: "broken", err: reason})
-	Register(fakeProvider{name: "second", devices: []Device{fakeDevice("second:a")}})
+	Register(fakeProvider{name: "second", can: Capabilities{HostLocal: true}, devices: []Device{fakeDevice("second:a")}})
 
 	var names []string
 	for _, p := range Providers() {
@@ -55,6 +57,11 @@ func TestRegistry(t *testing.T) {
 	}
 	if _, err := Find("broken"); !errors.Is(err, reason) {
 		t.Errorf("a provider's own reason is lost: %v", err)
+	}
+	for name, want := range map[string]bool{"second": true, "second:a": true, "second:gone": true, "first": false, "auto": false, "": false} {
+		if got := CapabilitiesOf(name).HostLocal; got != want {
+			t.Errorf("%q is host-local: %v, want %v", name, got, want)
+		}
 	}
 	defer func() {
 		if r := recover(); r == nil {

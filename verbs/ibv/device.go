@@ -18,6 +18,10 @@ type provider struct{}
 // Name implements verbs.Provider.
 func (provider) Name() string { return "ibv" }
 
+// Capabilities implements verbs.Provider: its devices are what all others are
+// compared with.
+func (provider) Capabilities() verbs.Capabilities { return verbs.Capabilities{} }
+
 // Devices implements verbs.Provider: what ibv_get_device_list lists.
 func (provider) Devices() ([]verbs.Device, error) {
 	l, err := load()

@@ -12,19 +12,12 @@ import (
 // Auto is the name for "choose a device".
 const Auto = "auto"
 
-// soft is the provider that works on any network interface, shm the one that works
-// on none: it has no address, so an address cannot lead to it.
-const (
-	soft = "soft"
-	shm  = "shm"
-)
-
 // Device resolves the name of a device. "provider:device" is taken at its word.
 // A provider alone takes its device that has the local address, else its first.
 // "auto" or "" takes the RDMA device whose port 1 is active and has local, as a
-// RoCE v2 GID or, on InfiniBand, by its IPoIB interface; else the soft device of
-// the interface that has it. Shared memory, which has no address, is not looked at:
-// whether the peer is on this host is for the caller to say. why is a sentence for
+// RoCE v2 GID or, on InfiniBand, by its IPoIB interface; else the device in software
+// of the interface that has it. Host-local devices, which have no address, are not
+// looked at: whether the peer is on this host is for the caller to say. why is a sentence for
 // people. The error wraps verbs.ErrNoDevice, or verbs.ErrInvalid if local is not an
 // address of this machine.
 func Device(name string, local netip.Addr) (d verbs.Device, why string, err error) {
@@ -81,7 +74,8 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 	var known, not []string
 	for _, p := range providers {
 		known = append(known, p.Name())
-		if p.Name() != name && (!isAuto(name) || p.Name() == soft || p.Name() == shm) {
+		can := p.Capabilities()
+		if p.Name() != name && (!isAuto(name) || can.Software || can.HostLocal) {
 			continue
 		}
 		devices, err := p.Devices()
@@ -92,7 +86,7 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 			not = append(not, p.Name()+": "+err.Error())
 			continue
 		}
-		if name == shm && len(devices) > 0 {
+		if can.HostLocal && len(devices) > 0 {
 			return devices[0], name + " was asked for", nil
 		}
 		for _, d := range devices {
@@ -113,33 +107,64 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 	if addrErr != nil {
 		return nil, "", addrErr
 	}
-	return softDevice(providers, local, own.Name, not)
+	return softwareDevice(providers, local, own.Name, not)
 }
 
 func isAuto(name string) bool { return name == "" || name == Auto }
 
-// softDevice returns the soft device of an interface. not says why there was no
-// better one.
-func softDevice(providers []verbs.Provider, local netip.Addr, netdev string, not []string) (verbs.Device, string, error) {
+// softwareDevice returns the device in software of an interface. not says why there
+// was no better one.
+func softwareDevice(providers []verbs.Provider, local netip.Addr, netdev string, not []string) (verbs.Device, string, error) {
 	why := fmt.Sprintf("interface %s has %s", netdev, local)
 	if len(not) > 0 {
 		why += ", and no RDMA device does: " + strings.Join(not, "; ")
 	}
+	var names []string
 	for _, p := range providers {
-		if p.Name() != soft {
+		if !p.Capabilities().Software {
 			continue
 		}
+		names = append(names, p.Name())
 		devices, err := p.Devices()
 		if err != nil {
 			return nil, "", fmt.Errorf("device %s: %w: %w", Auto, verbs.ErrNoDevice, err)
 		}
 		for _, d := range devices {
-			if d.Name() == soft+":"+netdev {
+			if isOn(d, netdev) {
 				return d, d.Name() + ": " + why, nil
 			}
 		}
 	}
-	return nil, "", fmt.Errorf("device %s: %w: %s, which has no soft device either: is it up? (ip link show %s)", Auto, verbs.ErrNoDevice, why, netdev)
+	return nil, "", fmt.Errorf("device %s: %w: %s, which has no %s device either: is it up? (ip link show %s)",
+		Auto, verbs.ErrNoDevice, why, strings.Join(names, " or "), netdev)
+}
+
+// isOn tells whether a device's packets go through a network interface.
+func isOn(d verbs.Device, netdev string) bool {
+	c, err := d.Open(verbs.OpenOptions{})
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }() // nothing was made in it
+	a, err := c.QueryPort(1)
+	return err == nil && a.NetDev == netdev
+}
+
+// HostLocal returns the device for peers on this host, the first of the first
+// provider that has one.
+func HostLocal() (verbs.Device, error) {
+	err := fmt.Errorf("%w: no provider of this program is host-local", verbs.ErrNoDevice)
+	for _, p := range verbs.Providers() {
+		if !p.Capabilities().HostLocal {
+			continue
+		}
+		d, findErr := verbs.Find(p.Name())
+		if findErr == nil {
+			return d, nil
+		}
+		err = findErr
+	}
+	return nil, err
 }
 
 // suits tells whether a device's port 1 leads from an address, which the interface
@@ -195,7 +220,7 @@ func (p Port) leadsFrom(local netip.Addr, own net.Interface) string {
 		}
 	}
 	if local.IsLoopback() && own.Name != "" && own.Name == p.Attr.NetDev {
-		return "interface " + own.Name // a soft device takes any address of 127.0.0.0/8
+		return "interface " + own.Name // a device in software takes any address of 127.0.0.0/8
 	}
 	return ""
 }

@@ -29,10 +29,16 @@ func TestResolve(t *testing.T) {
 	down.Attr.State = verbs.PortDown
 	onLo := eth("0 v2 127.0.0.1 lo")
 	onLo.Attr.NetDev = "lo"
-	software := provider{name: "soft", devices: []verbs.Device{
-		device{name: "soft:lo", ports: []Port{onLo}}, device{name: "soft:eth0", ports: []Port{eth("0 v2 10.0.0.1 eth0")}},
-		device{name: "soft:eth1", ports: []Port{eth("0 v2 10.1.0.1 eth1")}}, device{name: "soft:ib0", ports: []Port{eth("0 v2 10.2.0.1 ib0")}},
+	on := func(netdev, gid string) Port {
+		p := eth("0 v2 " + gid + " " + netdev)
+		p.Attr.NetDev = netdev
+		return p
+	}
+	software := provider{name: "soft", can: verbs.Capabilities{Software: true}, devices: []verbs.Device{
+		device{name: "soft:lo", ports: []Port{onLo}}, device{name: "soft:eth0", ports: []Port{on("eth0", "10.0.0.1")}},
+		device{name: "soft:eth1", ports: []Port{on("eth1", "10.1.0.1")}}, device{name: "soft:ib0", ports: []Port{on("ib0", "10.2.0.1")}},
 	}}
+	memory := provider{name: "shm", can: verbs.Capabilities{HostLocal: true}, devices: []verbs.Device{device{name: "shm:0", ports: []Port{eth("0 v2 10.0.0.1 eth0")}}}}
 	hardware := provider{name: "ibv", devices: []verbs.Device{
 		device{name: "ibv:broken", err: errors.New("permission denied")},
 		device{name: "ibv:down", ports: []Port{down}},
@@ -53,14 +59,15 @@ func TestResolve(t *testing.T) {
 		"down, v1, second port": {[]verbs.Provider{hardware, software}, "auto", "10.1.0.1", "soft:eth1", []string{"permission denied", "DOWN", "--device ibv:mlx5_0 --port 2"}},
 		"provider with an error": {[]verbs.Provider{absent, software}, "auto", "10.0.0.1", "soft:eth0",
 			[]string{"interface eth0 has 10.0.0.1", "libibverbs.so.1 is not installed"}},
-		"soft only":           {[]verbs.Provider{software}, "auto", "10.0.0.1", "soft:eth0", []string{"interface eth0 has 10.0.0.1"}},
-		"no soft device":      {[]verbs.Provider{absent, software}, "auto", "10.9.0.1", "", []string{"interface tun0", "is it up?", "libibverbs"}},
-		"not of this machine": {[]verbs.Provider{absent, software}, "auto", "192.0.2.1", "", []string{"192.0.2.1 is not an address of this machine"}},
-		"provider, fits":      {[]verbs.Provider{software, hardware}, "soft", "10.1.0.1", "soft:eth1", []string{"10.1.0.1"}},
-		"provider, loopback":  {[]verbs.Provider{software}, "soft", "127.0.0.1", "soft:lo", []string{"127.0.0.1"}},
-		"provider, none fits": {[]verbs.Provider{software}, "soft", "192.0.2.1", "soft:lo", []string{"the first of provider soft"}},
-		"provider, absent":    {[]verbs.Provider{absent, software}, "ibv", "10.0.0.1", "", []string{"libibverbs.so.1 is not installed"}},
-		"unknown":             {[]verbs.Provider{absent, software}, "mlx5_0", "10.0.0.1", "", []string{`"mlx5_0"`, "provider:device", "ibv, soft"}},
+		"host-local is not looked at": {[]verbs.Provider{memory, software}, "auto", "10.0.0.1", "soft:eth0", []string{"interface eth0 has 10.0.0.1"}},
+		"soft only":                   {[]verbs.Provider{software}, "auto", "10.0.0.1", "soft:eth0", []string{"interface eth0 has 10.0.0.1"}},
+		"no soft device":              {[]verbs.Provider{absent, software}, "auto", "10.9.0.1", "", []string{"interface tun0", "is it up?", "libibverbs"}},
+		"not of this machine":         {[]verbs.Provider{absent, software}, "auto", "192.0.2.1", "", []string{"192.0.2.1 is not an address of this machine"}},
+		"provider, fits":              {[]verbs.Provider{software, hardware}, "soft", "10.1.0.1", "soft:eth1", []string{"10.1.0.1"}},
+		"provider, loopback":          {[]verbs.Provider{software}, "soft", "127.0.0.1", "soft:lo", []string{"127.0.0.1"}},
+		"provider, none fits":         {[]verbs.Provider{software}, "soft", "192.0.2.1", "soft:lo", []string{"the first of provider soft"}},
+		"provider, absent":            {[]verbs.Provider{absent, software}, "ibv", "10.0.0.1", "", []string{"libibverbs.so.1 is not installed"}},
+		"unknown":                     {[]verbs.Provider{absent, software}, "mlx5_0", "10.0.0.1", "", []string{`"mlx5_0"`, "provider:device", "ibv, soft"}},
 	} {
 		d, why, err := resolve(c.providers, c.device, addr(c.local), interfaceOf)
 		if c.want == "" {
@@ -72,6 +79,14 @@ func TestResolve(t *testing.T) {
 		if err != nil || d.Name() != c.want || !says(why, append(c.why, c.want)...) {
 			t.Errorf("%s: %v, %q, %v: expected %s and %q", name, d, why, err, c.want, c.why)
 		}
+	}
+}
+
+func TestResolveHostLocal(t *testing.T) {
+	memory := provider{name: "memory", can: verbs.Capabilities{HostLocal: true}, devices: []verbs.Device{device{name: "memory:0"}}}
+	nowhere := func(netip.Addr) (net.Interface, error) { return net.Interface{}, verbs.ErrInvalid }
+	if d, why, err := resolve([]verbs.Provider{memory}, "memory", addr("192.0.2.1"), nowhere); err != nil || d.Name() != "memory:0" || why != "memory was asked for" {
+		t.Errorf("a host-local provider asked for from an address of nobody: %v, %q, %v", d, why, err)
 	}
 }
 

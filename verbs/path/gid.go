@@ -120,7 +120,7 @@ func always(text string) func(verbs.GIDEntry) string {
 
 // criteria are what decides, the most important first.
 func (p Port) criteria(w Want) []criterion {
-	if p.isMemory() {
+	if p.HostLocal {
 		return []criterion{{
 			holds: func(g verbs.GIDEntry) bool { return g.Index == 0 },
 			yes:   always("what peers on this host find the process by"), no: always("not the port's own GID, which is 0"),
@@ -169,12 +169,7 @@ func (p Port) criteria(w Want) []criterion {
 	}
 }
 
-// isMemory tells whether the port is one of shared memory: it has no link.
-func (p Port) isMemory() bool {
-	return p.Attr.LinkLayer == verbs.LinkUnspecified && strings.HasPrefix(p.Device, shm+":")
-}
-
-func (p Port) isEthernet() bool { return p.Attr.LinkLayer != verbs.LinkInfiniBand }
+func (p Port) isEthernet() bool { return !p.HostLocal && p.Attr.LinkLayer != verbs.LinkInfiniBand }
 
 func (p Port) isUp(g verbs.GIDEntry) bool {
 	l, known := p.Links[g.NetDev]

@@ -21,11 +21,13 @@ func gid(s string) verbs.GID { return verbs.GIDFromAddr(netip.MustParseAddr(s)) 
 // provider, device and opened are fakes with one method each that matters here.
 type provider struct {
 	name    string
+	can     verbs.Capabilities
 	devices []verbs.Device
 	err     error
 }
 
 func (p provider) Name() string                     { return p.name }
+func (p provider) Capabilities() verbs.Capabilities { return p.can }
 func (p provider) Devices() ([]verbs.Device, error) { return p.devices, p.err }
 
 type device struct {

@@ -11,10 +11,11 @@ import (
 
 // Port is an open device's port with the rows of its GID table that are in use.
 type Port struct {
-	Device string
-	Num    int
-	Attr   verbs.PortAttr
-	GIDs   []verbs.GIDEntry
+	Device    string
+	HostLocal bool // the device has no link: peers are on this host
+	Num       int
+	Attr      verbs.PortAttr
+	GIDs      []verbs.GIDEntry
 	// Links are the network interfaces of the GIDs, by name. One that is missing
 	// is not known here: it may be in another network namespace.
 	Links map[string]Link
@@ -30,7 +31,11 @@ type Link struct {
 // have is verbs.ErrInvalid; one that is not ACTIVE is an error that says what to do.
 func QueryPort(c verbs.Context, port int) (Port, error) {
 	p := Port{Device: c.Device().Name(), Num: port, Links: make(map[string]Link)}
-	var err error
+	device, err := c.QueryDevice()
+	if err != nil {
+		return p, err
+	}
+	p.HostLocal = device.HostLocal
 	if p.Attr, err = c.QueryPort(port); err != nil {
 		return p, fmt.Errorf("port %d of %s: %w", port, p.Device, err)
 	}

@@ -44,7 +44,7 @@ func (p Port) AddressVector(sgidIndex int, to Remote, s Service) (verbs.AHAttr, 
 	grh := verbs.GlobalRoute{
 		DGID: to.GID, SGIDIndex: sgidIndex, TrafficClass: s.TrafficClass, HopLimit: cmp.Or(s.HopLimit, DefaultHopLimit),
 	}
-	if p.isMemory() {
+	if p.HostLocal {
 		if to.GID.IsZero() {
 			return a, fmt.Errorf("the peer has no GID: %w: expected the one of its %s", verbs.ErrInvalid, p.Device)
 		}

@@ -13,6 +13,7 @@ func init() { verbs.Register(provider{}) }
 // limits are what the device can do. Queues cost memory only; the depth of READs
 // and atomics is that of common NICs.
 var limits = verbs.DeviceAttr{
+	Capabilities:      verbs.Capabilities{HostLocal: true},
 	FirmwareVersion:   "shared memory",
 	Transport:         "InfiniBand (0)",
 	MaxMRSize:         1 << 47,
@@ -46,6 +47,9 @@ type provider struct{}
 
 // Name implements verbs.Provider.
 func (provider) Name() string { return "shm" }
+
+// Capabilities implements verbs.Provider.
+func (provider) Capabilities() verbs.Capabilities { return limits.Capabilities }
 
 // Devices implements verbs.Provider.
 func (provider) Devices() ([]verbs.Device, error) { return []verbs.Device{device{}}, nil }

@@ -19,6 +19,7 @@ func init() { verbs.Register(provider{}) }
 // memory only; the depth of READs and atomics is that of common NICs. It has no
 // shared receive queues, multicast, memory windows or address handles.
 var deviceLimits = verbs.DeviceAttr{
+	Capabilities:      verbs.Capabilities{Software: true, UDPSocket: true},
 	FirmwareVersion:   "user space RoCEv2",
 	Transport:         "InfiniBand (0)",
 	MaxMRSize:         1 << 47,
@@ -53,6 +54,9 @@ type provider struct{}
 
 // Name implements verbs.Provider.
 func (provider) Name() string { return "soft" }
+
+// Capabilities implements verbs.Provider.
+func (provider) Capabilities() verbs.Capabilities { return deviceLimits.Capabilities }
 
 // Devices implements verbs.Provider: one device for each network interface that
 // is up and has an address.
