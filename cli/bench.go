@@ -21,12 +21,7 @@ microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
 has the formulas), out of place and then in place. With p2p it measures a queue
 pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
 --outstanding messages in flight, and latency in microseconds (half a round
-trip; for READ all of it). With --raw-udp it instead prints WRITE bandwidth at 1
-MiB and half a round trip at 64 bytes beside those of raw UDP sockets without
-CRC or protocol: medians of interleaved rounds, both ends pinned. With
---recorder it prints what the flight recorder of package trace costs: WRITE
-bandwidth with it on by that with it off, the median of interleaved pairs, and
-between which bounds that lies with 95 % confidence.
+trip; for READ all of it).
 
 Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
 are measured by turns at each size, out of place, and printed side by side: a
@@ -77,9 +72,6 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	fs.String("html", "", "write a page with the curves to this file")
 	offers(fs, "html", "files", "html")
-	numberFlag(fs, "raw-udp", "", 0, 0, 1000, "interleaved rounds", "p2p: compare with a raw UDP sender and receiver, in this many interleaved rounds (0: do not)")
-	numberFlag(fs, "recorder", "", 0, 0, 1000, "pairs of measurements", "p2p: WRITE bandwidth with the flight recorder on and off, in this many interleaved pairs (0: do not)")
-	fs.Var(new(ratio), "floor-ratio", "p2p --recorder: exit with 1 if the median of on by off is below this")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
 	all := p2pVerbs(p2pOps)
 	fs.Var(&all, "verbs", "p2p: what to measure, separated by commas")
@@ -121,12 +113,10 @@ func sizesOf(call Call) ([]uint64, error) {
 	return sizes, nil
 }
 
-// collectiveFlags mean something to a collective alone, p2pFlags to p2p alone, and
-// curveFlags where sizes are gone through, so not with --raw-udp and --recorder.
+// collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
 	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
-	p2pFlags        = []string{"raw-udp", "recorder", "floor-ratio", "outstanding", "verbs"}
-	curveFlags      = []string{"begin", "end", "factor", "iters", "warmup", "check", "html", "verbs"}
+	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
 // refuseFlags refuses flags that would change nothing: a floor that nobody looks
@@ -145,18 +135,7 @@ func checkBenchFlags(fs *pflag.FlagSet, op string) error {
 	if op != benchP2P {
 		return refuseFlags(fs, "bench "+op, p2pFlags, "with bench p2p only")
 	}
-	if err := refuseFlags(fs, "bench p2p", collectiveFlags, "with a collective only, such as bench all-reduce"); err != nil {
-		return err
-	}
-	if err := checkSamples(fs); err != nil {
-		return err
-	}
-	for _, name := range []string{"raw-udp", "recorder"} {
-		if value[number](fs, name).value > 0 {
-			return refuseFlags(fs, "bench p2p --"+name, curveFlags, "without --"+name)
-		}
-	}
-	return nil
+	return refuseFlags(fs, "bench p2p", collectiveFlags, "with a collective only, such as bench all-reduce")
 }
 
 // checkBench refuses what the machine cannot hold at the greatest size, and flags

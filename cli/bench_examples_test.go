@@ -124,10 +124,6 @@ func benchExamples() []example {
 			}
 			return s.concludeComparison(summarise("bench all-reduce", rows, 0), rows)
 		}},
-		printing("bench p2p recorder", []render.Record{
-			RecorderPrice{Command: "bench p2p", OK: true, Figure: "WRITE bandwidth", Bytes: 1 << 20, Pairs: 31, On: 4.109, Off: 4.12, Ratio: 0.9982, Low: 0.9837, High: 1.0032},
-			RecorderPrice{Command: "bench p2p", Figure: "WRITE bandwidth", Bytes: 64 << 10, Pairs: 1000, On: 38.25, Off: 42.5, Ratio: 0.9, Low: 0.875, High: 0.925, Floor: 0.97},
-		}),
 		printing("bench p2p wrong", []render.Record{
 			P2PResult{
 				Command: "bench p2p", Op: "READ", Bytes: 1 << 30, Iters: 10, BW: 1.5, MsgRate: 0.0015, Time: P2PTimes{Min: 700000, P50: 710000, P99: 720000, P999: 730000, Max: 740000},

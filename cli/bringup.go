@@ -43,7 +43,6 @@ The C programs' spelling "-myindex 0 -list a,b" is understood.
 				scriptFlags(fs)
 				fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
 				faultFlag(fs)
-				skewFlag(fs)
 				childFlags(fs)
 			},
 			Run: runConnect,
@@ -66,7 +65,6 @@ that of the rank that fared worst.
 				scriptFlags(fs)
 				fs.Bool("shell", false, "a shell as rank 0, which leads the other ranks")
 				faultFlag(fs)
-				skewFlag(fs)
 			},
 			Run: runLocal,
 		},

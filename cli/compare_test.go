@@ -162,16 +162,10 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"bench", "ar", "-n", "2", "-b", "2", "-e", "8"}, "less than an element of float32"},
 		{[]string{"bench", "ar", "-n", "2", "--html", filepath.Join(folder, "none", "page.html")}, "expected a file in a folder that can be written"},
 		{[]string{"bench", "ar", "-n", "2", "--html", folder}, "no regular file"},
-		{[]string{"bench", "p2p", "-n", "2", "--recorder", "5"}, "expected at least 6 pairs"},
-		{[]string{"bench", "p2p", "-n", "2", "--recorder", "6", "--raw-udp", "1"}, "expected one of them"},
-		{[]string{"bench", "p2p", "-n", "2", "--floor-ratio", "0.9"}, "--floor-ratio without --recorder"},
 		{[]string{"bench", "p2p", "-n", "2", "--floor", "5"}, "bench p2p: --floor 5 means nothing here"},
 		{[]string{"bench", "p2p", "-n", "2", "--protocol", "eager"}, "--protocol eager means nothing here"},
 		{[]string{"bench", "p2p", "-n", "2", "--duration", "5s"}, "--duration 5s means nothing here"},
-		{[]string{"bench", "p2p", "-n", "2", "--raw-udp", "1", "--html", "x.html"}, "without --raw-udp"},
-		{[]string{"bench", "p2p", "-n", "2", "--recorder", "6", "-e", "1M"}, "without --recorder"},
-		{[]string{"bench", "all-reduce", "-n", "2", "--recorder", "6"}, "with bench p2p only"},
-		{[]string{"bench", "ar", "-n", "2", "--floor-ratio", "2"}, "bench all-reduce: --floor-ratio 2 means nothing here"},
+		{[]string{"bench", "ar", "-n", "2", "--outstanding", "6"}, "bench all-reduce: --outstanding 6 means nothing here: expected it with bench p2p only"},
 		{[]string{"local", "-n", "2", "-c", "all-reduce --size 3"}, "--size 3 is less than an element of float32: expected at least 4 bytes"},
 	} {
 		code, stdout, stderr := finish(t, c.args...)

@@ -83,7 +83,6 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 	}
 	follow, check := isOn(call.Flags, "follow"), isOn(call.Flags, "check")
 	s.takeFault(call.Flags)
-	skewClock(call.Flags, s.Config.Int("index"))
 	switch {
 	case follow && (script != "" || check):
 		return usageError("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")

@@ -43,10 +43,6 @@ func examples() []example {
 			},
 			P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
 		}),
-		printing("bench p2p raw-udp", []render.Record{
-			RawComparison{Command: "bench p2p", OK: true, Figure: "WRITE bandwidth", Unit: "GB/s", Bytes: 1 << 20, Rounds: 31, Ours: 1.5, Raw: 1.75, Ratio: 0.857142},
-			RawComparison{Command: "bench p2p", OK: true, Figure: "half round trip", Unit: "us", Bytes: 64, Rounds: 31, Ours: 9.5, Raw: 8.25, Ratio: 1.151515},
-		}),
 		{"self-check", func(s *Session) error {
 			v := Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
 				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}

@@ -50,7 +50,6 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 			return usageError("--shell with -c, -f or --check: expected it alone")
 		}
 		s.takeFault(call.Flags)
-		skewClock(call.Flags, 0)
 		return s.localShell(ctx, n, append([]string{"connect", "--follow"}, changedFlags(call.Flags, notForRanks...)...))
 	}
 	if script == "" {

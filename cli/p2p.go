@@ -42,18 +42,11 @@ var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "RE
 // benchP2P measures from rank 0 to its right neighbour, on a queue pair of its
 // own. The other ranks take part in the turns between batches.
 func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page *pageFile) (err error) {
-	m, fs := s.member, call.Flags
+	m := s.member
 	if m.ring.Size() < 2 {
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())
 	}
-	rounds, pairs := int(value[number](fs, "raw-udp").value), int(value[number](fs, "recorder").value)
-	switch {
-	case rounds > 0 && !isSoft(m.ring.Right()):
-		return usageError("bench p2p --raw-udp: device %s: expected a soft device, whose packets go through a UDP socket too", m.ring.Right().Local.Device)
-	case rounds > 0 || pairs > 0:
-		sizes = []uint64{largestSample}
-	}
-	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](fs, "outstanding").value))
+	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](call.Flags, "outstanding").value))
 	defer closeWith(&err, path)
 	if err := m.agree(ctx, openErr); err != nil {
 		return err
@@ -62,20 +55,10 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 		return err
 	}
 	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.ring.Right().Local.Device, m.ring.Right().Local.MTU, path.window)
-	notes := []string{title}
-	if rounds == 0 && pairs == 0 {
-		notes = append(notes, "latency is half a round trip, of READ all of it")
-	}
-	for _, note := range notes {
+	for _, note := range []string{title, "latency is half a round trip, of READ all of it"} {
 		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
 			return err
 		}
-	}
-	switch {
-	case rounds > 0:
-		return s.compareRawUDP(ctx, path, rounds)
-	case pairs > 0:
-		return s.priceRecorder(ctx, path, pairs, float64(value[ratio](fs, "floor-ratio")))
 	}
 	return s.benchPath(ctx, call, sizes, path, title, page)
 }

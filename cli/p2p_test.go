@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"math"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -56,33 +54,6 @@ func TestMergeP2P(t *testing.T) {
 	}
 }
 
-func TestMedianInterval(t *testing.T) {
-	// Ranks from tables of the sign test (Gibbons, Chakraborti, table G).
-	for n, rank := range map[int]int{6: 1, 9: 2, 12: 3, 20: 6, 31: 10, 50: 18, 100: 40} {
-		v := make([]float64, n)
-		for i := range v {
-			v[n-1-i] = float64(i + 1)
-		}
-		low, high := medianInterval(v)
-		if low != float64(rank) || high != float64(n+1-rank) {
-			t.Errorf("%d values: ranks %g to %g, want %d to %d", n, low, high, rank, n+1-rank)
-		}
-	}
-	if low, high := medianInterval(nil); low != 0 || high != 0 {
-		t.Errorf("of nothing: %g, %g", low, high)
-	}
-}
-
-func TestPriceOf(t *testing.T) {
-	r := priceOf(1<<20, []float64{1, 2, 3, 4, 5, 6, 7}, []float64{2, 2, 3, 4, 5, 6, 14}, 0.97)
-	if !r.OK || r.Ratio != 1 || r.Low != 0.5 || r.High != 1 || r.On != 4 || r.Off != 4 || r.Pairs != 7 {
-		t.Errorf("%+v", r)
-	}
-	if r := priceOf(1<<20, []float64{9, 9, 9}, []float64{10, 10, 10}, 0.97); r.OK || math.Abs(r.Ratio-0.9) > 1e-9 {
-		t.Errorf("below the floor: %+v", r)
-	}
-}
-
 func TestP2PSpans(t *testing.T) {
 	var s p2pSpans
 	post := func() {
@@ -116,18 +87,6 @@ func TestP2PBystandersWait(t *testing.T) {
 	all := objects(t, stdout)
 	if code != ExitOK || len(all) != 1 || all[0]["wrong"] != 0.0 || all[0]["iters"] != 1200.0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-}
-
-func TestP2PRecorder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves 6 GB")
-	}
-	t.Parallel()
-	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "2", "--recorder", "6", "--floor-ratio", "50")
-	row := regexp.MustCompile(`(?m)^WRITE bandwidth +\d+ +6 +[\d.]+ +[\d.]+ +\d\.\d{4} +\d+\.\d{4}-\d+\.\d{4}$`)
-	if code != ExitWarning || len(row.FindAllString(stdout, -1)) != 2 || !strings.Contains(stderr, "expected at least 50") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

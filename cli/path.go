@@ -211,6 +211,9 @@ func (p *p2pPath) rest(ctx context.Context) error {
 	return p.receive(ctx, 1)
 }
 
+// isSoft tells whether the poller of the edge's device moves its data.
+func isSoft(e *ring.Edge) bool { return e.Device().Provider() == "soft" }
+
 // drain waits until nothing is in flight.
 func (p *p2pPath) drain(ctx context.Context) error {
 	for p.inFlight > 0 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -69,3 +70,11 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 
 // sixPlaces rounds to what is measured: kB/s of GB/s, packets per second of Mpps.
 func sixPlaces(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

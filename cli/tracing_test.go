@@ -9,16 +9,18 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/trace"
 )
 
 // Four ranks whose clocks are wrong by up to 50 ms, and drift, are put on one
-// time axis: no segment arrives before it was sent.
+// time axis: no segment arrives before it was sent. The ranks of one machine have
+// one clock, so it is their recordings that are made wrong.
 func TestWrongClocksAreAligned(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, stdout, stderr := finish(t, "local", "-n", "4", "--clock-skew", "1=50ms/200,2=-50ms/-200,3=20ms/100",
+	code, stdout, stderr := finish(t, "local", "-n", "4",
 		"-c", "all-reduce --size 256K --check; sleep 2s; all-reduce --size 256K --protocol rendezvous-read; trace dump "+filepath.Join(dir, "x.json")+"; trace show")
 	if code != ExitOK {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
@@ -28,9 +30,11 @@ func TestWrongClocksAreAligned(t *testing.T) {
 			t.Errorf("trace show has no line of rank %d:\n%s", rank, stdout)
 		}
 	}
+	wrong := []wrongClock{{}, {50e6, 200}, {-50e6, -200}, {20e6, 100}}
 	var files []string
-	for rank := range 4 {
+	for rank := range wrong {
 		files = append(files, filepath.Join(dir, fmt.Sprintf("x.rank%d.json", rank)))
+		setWrong(t, files[rank], wrong)
 	}
 	out := filepath.Join(dir, "merged.json")
 	code, stdout, stderr = here(t, append([]string{"trace", "merge", "--output", "json", "--out", out}, files...)...)
@@ -41,17 +45,17 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	if m["violations"] != 0.0 || m["segments"].(float64) < 4*6*20 {
 		t.Errorf("%v segments, %v violations", m["segments"], m["violations"])
 	}
-	want := []float64{0, 50e6, -50e6, 20e6}
 	clocks := m["clocks"].([]any)
-	if len(clocks) != len(want) {
+	if len(clocks) != len(wrong) {
 		t.Fatalf("clocks of %d ranks\n%s", len(clocks), stdout)
 	}
 	for rank, c := range clocks {
 		c := c.(map[string]any)
 		offset, bound := c["offset_ns"].(float64), c["bound_ns"].(float64)
 		// The drift moved the clocks on, by 200 ppm for as long as the ranks ran.
-		if off := offset + want[rank]; off > bound+5e6 || off < -bound-5e6 || rank > 0 && (bound <= 0 || bound > 20e6) {
-			t.Errorf("rank %d: offset %.0f ns, bound %.0f ns: expected about %.0f ns", rank, offset, bound, -want[rank])
+		want := float64(-wrong[rank].offset)
+		if off := offset - want; off > bound+5e6 || off < -bound-5e6 || rank > 0 && (bound <= 0 || bound > 20e6) {
+			t.Errorf("rank %d: offset %.0f ns, bound %.0f ns: expected about %.0f ns", rank, offset, bound, want)
 		}
 	}
 	checkChrome(t, out)
@@ -68,6 +72,40 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	}
 	if code, stdout, stderr = here(t, "trace", "show", lines); code != ExitOK || !strings.Contains(stdout, "all-reduce") {
 		t.Errorf("trace show %s: exit code %d\n%s%s", lines, code, stdout, stderr)
+	}
+}
+
+// wrongClock is the error of a clock: so many ns at skewEpoch, and so many
+// millionths too fast from then on.
+type wrongClock struct{ offset, ppm int64 }
+
+var skewEpoch = time.Now().UnixNano()
+
+func (w wrongClock) at(t int64) int64 { return t + w.offset + (t-skewEpoch)*w.ppm/1e6 }
+
+// setWrong rewrites a rank's recording as one that was made while every rank's
+// clock was wrong.
+func setWrong(t *testing.T, name string, wrong []wrongClock) {
+	t.Helper()
+	list, err := trace.ReadFile(name)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%s: %d recordings, %v", name, len(list), err)
+	}
+	r, own := &list[0], wrong[list[0].Rank]
+	for i, s := range r.Clock {
+		at := own.at(s.At)
+		r.Clock[i] = trace.ClockSample{Peer: s.Peer, At: at, Offset: wrong[s.Peer].at(s.At+s.Offset) - at, RTT: s.RTT}
+	}
+	for i := range r.Events {
+		e := &r.Events[i]
+		e.Start, e.End = own.at(e.Start), own.at(e.End)
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(trace.WriteRecordings(f, trace.DumpChrome, list), f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

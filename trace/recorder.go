@@ -91,9 +91,6 @@ func (k Kind) Instant(a, b, c, d uint64) {
 }
 
 func (k Kind) record(start, end int64, a, b, c, d uint64) {
-	if end != instantEnd && end < start {
-		end = start // SetSkew has put the clock back meanwhile
-	}
 	buffers[k.subsystem()].add(&record{start: start, end: end, args: [maxArgs]uint64{a, b, c, d}, kind: k})
 }
 

@@ -39,7 +39,6 @@ func emptied(t testing.TB) {
 		identity.Unlock()
 		SetRank(noRank)
 		SetRecorder(true)
-		SetSkew(0, 0)
 	}
 	empty()
 	t.Cleanup(empty)
@@ -294,24 +293,6 @@ func TestClockSamplesAreThinned(t *testing.T) {
 		if s.RTT != 10 {
 			t.Fatalf("sample %d kept instead of a better one", i)
 		}
-	}
-}
-
-func TestSkew(t *testing.T) {
-	emptied(t)
-	SetSkew(time.Hour, 0)
-	if late := Clock() - time.Now().UnixNano(); late < int64(59*time.Minute) || late > int64(61*time.Minute) {
-		t.Errorf("an hour of skew is %v", time.Duration(late))
-	}
-	SetSkew(0, 1e6) // twice as fast
-	a, since := Clock(), int64(time.Since(clockStart))
-	if a < clockStartNS+2*since-int64(time.Minute) || a > clockStartNS+2*since {
-		t.Errorf("after %d ns a clock of double speed has gone %d", since, a-clockStartNS)
-	}
-	SetSkew(-time.Hour, 0)
-	testStep.Span(Stamp(a), 1, 2, 3, 4)
-	if e := Record().Events[0]; e.End != e.Start {
-		t.Errorf("a clock put back gives a span of %d ns", e.End-e.Start)
 	}
 }
 
