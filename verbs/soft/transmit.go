@@ -82,25 +82,32 @@ func (t *transmitter) build(q *qp, out *rc.Output, n *portCounters) {
 	if !features.GSO || t.impair != nil {
 		most = 1
 	}
-	packets, ack := out.Packets, (*rc.Packet)(nil)
-	if last := len(packets) - 1; last > 0 && wire.BTH(packets[last].Header[:]).Opcode() == wire.Acknowledge {
+	packets, ack, requests := out.Packets, (*rc.Packet)(nil), 0
+	if last := len(packets) - 1; last > 0 && opcode(&packets[last]) == wire.Acknowledge {
 		packets, ack = packets[:last], &packets[last]
+		for requests < last && opcode(&packets[last-1-requests]).Flags()&wire.IsRequest != 0 {
+			requests++
+		}
 	}
 	for len(packets) > 0 {
 		var acked bool
-		if packets, acked = t.train(q, out, packets, ack, most, n); acked {
+		if packets, acked = t.train(q, out, packets, ack, requests, most, n); acked {
 			ack = nil
 		}
 	}
 	if ack != nil {
-		t.train(q, out, out.Packets[len(out.Packets)-1:], nil, most, n)
+		t.train(q, out, out.Packets[len(out.Packets)-1:], nil, 0, most, n)
 	}
 }
 
+func opcode(p *rc.Packet) wire.Opcode { return wire.BTH(p.Header[:]).Opcode() }
+
 // train appends one message of the first packets, those that share a size and at
 // most most of them, and returns the others. A last, shorter one may follow: the ACK,
-// if there is one, where it costs no message more.
-func (t *transmitter) train(q *qp, out *rc.Output, packets []rc.Packet, ack *rc.Packet, most int, n *portCounters) (rest []rc.Packet, acked bool) {
+// if there is one, where it costs no message more. It may pass the requests, which are
+// the last of the packets, but no READ response: responses leave in the order of their
+// PSNs, and an ACK that passes one tells the peer that it is lost (implied NAK).
+func (t *transmitter) train(q *qp, out *rc.Output, packets []rc.Packet, ack *rc.Packet, requests, most int, n *portCounters) (rest []rc.Packet, acked bool) {
 	size := wireSize(&packets[0])
 	first := len(t.iovecs)
 	taken, bytes := 0, 0
@@ -119,6 +126,9 @@ func (t *transmitter) train(q *qp, out *rc.Output, packets []rc.Packet, ack *rc.
 	}
 	// What follows the first packet of a message is shorter, and may be one train with
 	// or without its own first.
+	if len(packets) > requests {
+		ack = nil
+	}
 	last := ack
 	if left := len(packets); left == 1 || left > 0 && (ack == nil || left*wireSize(&packets[0]) > udp.MaxBytes) {
 		last = &packets[0]

@@ -162,6 +162,7 @@ func (q *QP) goBack() {
 	q.cur, q.sqCur = q.una, q.sqHead
 	q.reads = q.reads[:0]
 	q.sinceAckReq = 0
+	q.timedOut = false
 }
 
 // impliedNak handles an answer that passed over a READ or an atomic.
@@ -223,5 +224,6 @@ func (q *QP) Tick(now int64, out *Output) {
 		q.cfg.Counters.LocalAckTimeoutErr++
 		q.wentBack = false
 		q.retry(now, out)
+		q.timedOut = true
 	}
 }

@@ -93,6 +93,7 @@ type Counters struct {
 	DuplicateRequest    uint64 // requests seen before
 	ImpliedNakSeqErr    uint64 // an answer passed over a READ or an atomic
 	RetransmittedPkts   uint64 // request packets sent again
+	TimerRetransmits    uint64 // those of them that a retransmission timer had sent again
 	RequestPkts         uint64 // request packets sent, retransmissions included
 	ResponsePkts        uint64 // READ responses and atomic ACKs sent
 	AckPkts             uint64 // ACKs sent

@@ -54,6 +54,7 @@ type requester struct {
 	retries  uint8    // since the last progress
 	rnrTries uint8
 	wentBack bool // since the last progress; further NAKs are the same loss
+	timedOut bool // the timer, and no NAK, went back last
 }
 
 func (r *requester) init(c verbs.QPCap) {
@@ -72,7 +73,7 @@ func (r *requester) reset(window int) {
 	r.sinceAckReq = 0
 	r.reads = r.reads[:0]
 	r.timer, r.rnrUntil = 0, 0
-	r.retries, r.rnrTries, r.wentBack = 0, 0, false
+	r.retries, r.rnrTries, r.wentBack, r.timedOut = 0, 0, false, false
 }
 
 func (r *requester) ready(maxReads int) {
@@ -215,6 +216,9 @@ func (q *QP) localOK(w *sendWQE) bool {
 func (q *QP) advance(w *sendWQE, n int, now int64) {
 	if wire.PSNDiff(q.cur, q.sent) < 0 {
 		q.cfg.Counters.RetransmittedPkts++
+		if q.timedOut {
+			q.cfg.Counters.TimerRetransmits++
+		}
 	}
 	q.cfg.Counters.RequestPkts++
 	end := wire.PSNAdd(q.cur, n)
