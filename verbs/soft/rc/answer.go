@@ -140,9 +140,10 @@ func (q *QP) duplicate(p *wire.Packet) {
 	}
 }
 
-// again queues a replay at its place in the order of PSNs. What follows it in the
-// queue stays: the network may have doubled this one request, and a requester
-// that went back repeats the others too.
+// again queues a replay at its place in the order of PSNs, in which duplicates are
+// answered, before new requests (IBTA, C9-110). What follows it in the queue stays:
+// the network may have doubled this one request, and a requester that went back
+// repeats the others too.
 func (q *QP) again(a answer) {
 	at := 0
 	for at < len(q.queue) && wire.PSNDiff(q.queue[at].last, a.first) < 0 {
@@ -150,6 +151,7 @@ func (q *QP) again(a answer) {
 	}
 	switch {
 	case at < len(q.queue) && q.queue[at].slot == a.slot:
+		a.replay = q.queue[at].replay // the first answer is still due
 		q.queue[at] = a
 	case len(q.queue) < len(q.remembered):
 		q.queue = slices.Insert(q.queue, at, a)
@@ -158,6 +160,12 @@ func (q *QP) again(a answer) {
 
 // emitResponses appends READ responses and atomic ACKs, then the NAK, and reports
 // whether it stopped for the budget.
+//
+// A replay whose region is gone is dropped: the requester, or the network, repeats a
+// READ whose answer came long ago, for its owner deregisters only then. A responder
+// silently drops a duplicate READ that it cannot answer any more (IBTA volume 1,
+// chapter 9, responder error behaviour, class D; so do the Linux drivers hfi1 and qib,
+// rc_rcv_error); rdma_rxe fails the QP.
 func (q *QP) emitResponses(budget int, out *Output) (more bool) {
 	done := 0
 	for done < len(q.queue) {
@@ -171,6 +179,9 @@ func (q *QP) emitResponses(budget int, out *Output) (more bool) {
 			if a.atomic {
 				q.emitAtomicAck(a, out)
 			} else if !q.emitReadResponse(a, out) {
+				if a.replay {
+					break
+				}
 				q.clear()
 				q.owe(wire.NakRemoteAccess, a.cur)
 				q.becomeErr(out)

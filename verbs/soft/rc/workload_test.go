@@ -111,6 +111,7 @@ type operation struct {
 	before uint64  // what must be found there
 	after  uint64  // what it must leave
 	static bool    // READ: of memory that no operation has written
+	last   bool    // the target is deregistered when it is done, as its owner may
 }
 
 // receive is a receive request and the message it must get.
@@ -192,6 +193,10 @@ func (w *workload) plan(s *side, count int) {
 			op.target.region.Access |= verbs.AccessRemoteWrite
 		}
 		if op.target != nil {
+			op.last = rnd.IntN(2) == 0
+			if old := w.lastOp(s); old != nil && old.target == op.target {
+				old.last = false
+			}
 			op.wr.RemoteAddr, op.wr.RKey = op.target.sges[0].Addr, op.target.region.Key
 		}
 		op.wr.SGL = op.local.sges
@@ -419,6 +424,9 @@ func (s *side) verify(op *operation) {
 		if got := binary.NativeEndian.Uint64(op.local.bytes(8)); got != op.before {
 			s.fail("%s found %#x, want %#x", where, got, op.before)
 		}
+	}
+	if op.last { // late duplicates still name it
+		s.peer.qp.Node.Memory.Deregister(op.target.region)
 	}
 	op.local.set(scribble)
 }

@@ -28,6 +28,8 @@ type Options struct {
 	Turnaround time.Duration
 	// AckDelay is how long an ACK that is merely owed is held back.
 	AckDelay time.Duration
+	// Budget is how many packets a queue pair emits at once. Zero takes 64.
+	Budget int
 	// Bandwidth is what a node sends at most, in bytes per second; 0: no limit.
 	Bandwidth float64
 	// Trace is called for every packet as it is sent, if not nil.
@@ -69,6 +71,9 @@ type Net struct {
 func New(o Options) *Net {
 	if o.Latency == 0 {
 		o.Latency = 2 * time.Microsecond
+	}
+	if o.Budget == 0 {
+		o.Budget = 64
 	}
 	return &Net{opts: o, rand: rand.New(rand.NewPCG(o.Seed, 0x51)), now: 1, nodes: make(map[netip.AddrPort]*Node)}
 }

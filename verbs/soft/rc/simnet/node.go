@@ -44,9 +44,6 @@ type QP struct {
 	ackAt  int64 // when the ACK that is owed is to be sent, 0 if none
 }
 
-// sendBudget is how many packets are emitted at once, as an endpoint does it.
-const sendBudget = 64
-
 // NewQP adds a queue pair. The configuration's Memory, Counters and QPN are
 // filled in where they are zero.
 func (node *Node) NewQP(c rc.Config) *QP {
@@ -149,7 +146,7 @@ func (q *QP) turn() {
 	}
 	acks := n.opts.AckDelay == 0 || q.ackAt != 0 && n.now >= q.ackAt
 	for more := true; more; {
-		more = q.rc.Emit(n.now, acks, sendBudget, &q.out)
+		more = q.rc.Emit(n.now, acks, n.opts.Budget, &q.out)
 		q.settle()
 		n.transmit(q, &q.out)
 		q.out.ResetPackets()
