@@ -63,12 +63,12 @@ cross:
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
 # Writes the files that tests compare with: examples of what each command prints,
-# the JSON Schema, man pages, README's reference. `git diff` shows what changed.
+# the JSON Schema, man pages, README's topics. `git diff` shows what changed.
 golden:
 	UPDATE_GOLDEN=1 $(GO) test ./cli/... -run 'Golden'
 
 man:
-	UPDATE_GOLDEN=1 $(GO) test ./cli -run 'Golden(ManPages|Reference)'
+	UPDATE_GOLDEN=1 $(GO) test ./cli -run 'GoldenMan'
 
 install: build
 	install -D -m 755 ringcli $(bindir)/ringcli

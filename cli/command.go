@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/topics"
 	"ringcli/configs"
 )
 
@@ -132,6 +133,11 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 			root.SetHelpCommand(c.cobra(run))
 		default:
 			root.AddCommand(c.cobra(run))
+		}
+	}
+	if where == Process { // in a line, the command help has them
+		for _, t := range topics.All() {
+			root.AddCommand(&cobra.Command{Use: t.Name, Short: t.Summary, Long: t.Text})
 		}
 	}
 	// Flags' descriptions are wrapped at 80 columns.

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/topics"
 	"ringcli/configs"
 )
 
@@ -50,6 +50,10 @@ func manPages(t *testing.T) map[string]string {
 	root := docTree(Process)
 	pages := map[string]string{}
 	for _, cmd := range append(root.Commands(), root) {
+		if cmd.IsAdditionalHelpTopicCommand() {
+			pages["ringcli-"+cmd.Name()+".7"] = manOfTopic(manPage(t, cmd, "7"))
+			continue
+		}
 		if !cmd.IsAvailableCommand() && cmd != root || cmd.Name() == "help" {
 			continue
 		}
@@ -162,6 +166,10 @@ func manOfProcess() string {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", roff(c.Name), roff(c.Summary))
 		}
 	}
+	b.WriteString(".SH TOPICS\nPages of the manual, which \\fBringcli help\\fP and the shell's \\fBhelp\\fP show, too.\n")
+	for _, topic := range topics.All() {
+		fmt.Fprintf(&b, ".TP\n\\fBringcli\\-%s(7)\\fP\n%s\n", roff(topic.Name), roff(topic.Summary))
+	}
 	b.WriteString(`.SH CONFIGURATION
 A setting is taken from the first of: its flag, its environment variable, the
 configuration file, its default.
@@ -211,6 +219,14 @@ func defaultOf(s configs.Setting, format string, escape func(string) string) str
 		return ""
 	}
 	return fmt.Sprintf(format, escape(text))
+}
+
+// manOfTopic leaves of a command's page what a topic has: a name and a text.
+func manOfTopic(page string) string {
+	head, rest, _ := strings.Cut(page, ".SH SYNOPSIS\n")
+	_, text, _ := strings.Cut(rest, ".SH DESCRIPTION\n")
+	text, _, _ = strings.Cut(text, ".SH OPTIONS\n")
+	return head + ".SH DESCRIPTION\n" + text + ".SH SEE ALSO\n\\fBringcli(1)\\fP, \\fBringcli\\-commands(7)\\fP\n"
 }
 
 // manOfLines is ringcli-commands(7), all commands of a line.
@@ -336,53 +352,25 @@ func need(t *testing.T, tool string) string {
 }
 
 const (
-	referenceBegin = "<!-- reference: begin (`make man` writes it from the command table) -->\n"
-	referenceEnd   = "<!-- reference: end -->\n"
+	topicsBegin = "<!-- topics: begin (`make man` writes them from cli/topics) -->\n"
+	topicsEnd   = "<!-- topics: end -->\n"
 )
 
-// README's reference is made from the tables of commands and settings.
-func TestGoldenReference(t *testing.T) {
+// README's list of topics is made from them.
+func TestGoldenManTopics(t *testing.T) {
 	const path = "../README.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begun := strings.Cut(string(text), referenceBegin)
-	_, after, ended := strings.Cut(rest, referenceEnd)
+	before, rest, begun := strings.Cut(string(text), topicsBegin)
+	_, after, ended := strings.Cut(rest, topicsEnd)
 	if !begun || !ended {
-		t.Fatalf("README.md has no place for the reference: expected the lines\n%s%s", referenceBegin, referenceEnd)
+		t.Fatalf("README.md has no place for the topics: expected the lines\n%s%s", topicsBegin, topicsEnd)
 	}
-	golden(t, path, before+referenceBegin+readmeReference()+referenceEnd+after)
-}
-
-func readmeReference() string {
-	var b strings.Builder
-	for _, place := range []struct {
-		where Where
-		title string
-	}{
-		{Process, "Commands of the process, `ringcli NAME`"},
-		{Line, "Commands of `-c`, of `-f` and of the shell"},
-	} {
-		fmt.Fprintf(&b, "\n### %s\n\n| command | what it does |\n|---|---|\n", place.title)
-		for _, g := range groupTitles {
-			for _, c := range Commands() {
-				if c.Where&place.where == 0 || c.Group != g.id {
-					continue
-				}
-				name := "`" + strings.TrimSpace(c.Name+" "+c.Args) + "`"
-				for _, alias := range slices.Sorted(slices.Values(c.Aliases)) {
-					name += ", `" + alias + "`"
-				}
-				fmt.Fprintf(&b, "| %s | %s |\n", strings.ReplaceAll(name, "|", `\|`), strings.ReplaceAll(c.Summary, "|", `\|`))
-			}
-		}
+	list := "| topic | what it says |\n|---|---|\n"
+	for _, topic := range topics.All() {
+		list += fmt.Sprintf("| `%s` | %s |\n", topic.Name, topic.Summary)
 	}
-	b.WriteString("\n### Settings\n\n| flag, key | default | meaning |\n|---|---|---|\n")
-	for _, s := range configs.Settings {
-		plain := func(text string) string { return text }
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, defaultOf(s, "%s", plain), strings.ReplaceAll(s.Usage, "|", `\|`))
-	}
-	b.WriteString("\n")
-	return b.String()
+	golden(t, path, before+topicsBegin+list+topicsEnd+after)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Golden files hold what must not change unnoticed: what each command prints, the
-// JSON Schema, the man pages and README's reference. `make golden` writes them,
+// JSON Schema, the man pages and README's topics. `make golden` writes them,
 // and `git diff` shows what has changed.
 var update = os.Getenv("UPDATE_GOLDEN") != ""
 

@@ -2,26 +2,29 @@ package cli
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
+
+	"ringcli/cli/topics"
 )
 
-// concepts are the terms of RDMA and how they hang together.
-//
-//go:embed concepts.txt
-var concepts string
-
-const conceptsTopic = "concepts"
-
-// helpTopics are what help takes besides commands.
+// helpTopics are the pages that help has beside those of commands.
 func helpTopics() []string {
-	topics := []string{conceptsTopic}
-	for _, g := range groupsAt(Line) {
-		topics = append(topics, "@"+g.id)
+	var names []string
+	for _, t := range topics.All() {
+		names = append(names, t.Name)
 	}
-	return topics
+	return names
+}
+
+// helpGroups are the groups of commands, as help takes them.
+func helpGroups() []string {
+	var names []string
+	for _, g := range groupsAt(Line) {
+		names = append(names, "@"+g.id)
+	}
+	return names
 }
 
 type group struct{ id, title string }
@@ -41,7 +44,7 @@ func offerHelp(args []string) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	words := helpTopics()
+	words := append(helpTopics(), helpGroups()...)
 	for _, c := range Commands() {
 		if c.Where&Line != 0 {
 			words = append(words, c.Name)
@@ -52,7 +55,7 @@ func offerHelp(args []string) []string {
 
 func checkHelp(args []string) error {
 	if len(args) > 1 {
-		return usageError("help: %d arguments given: expected at most one: a command, concepts, or @ and a group", len(args))
+		return usageError("help: %d arguments given: expected at most one: a command, a topic, or @ and a group", len(args))
 	}
 	return nil
 }
@@ -60,16 +63,18 @@ func checkHelp(args []string) error {
 func runHelp(_ context.Context, s *Session, call Call) error {
 	if len(call.Args) == 0 {
 		return s.Out.Text(listing(groupsAt(Line)...) + `
-help COMMAND shows its flags, help concepts the terms, help @GROUP a group:
-` + strings.Join(helpTopics()[1:], " ") + `.
+help COMMAND shows its flags, help @GROUP a group:
+` + strings.Join(helpGroups(), " ") + `;
+help TOPIC a page on one thing:
+` + wrapped(helpTopics()) + `.
 Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
 Tab completes, Ctrl-R searches what was typed, Ctrl-C ends what runs, Ctrl-D
 leaves.
 `)
 	}
 	topic := call.Args[0]
-	if topic == conceptsTopic {
-		return s.Out.Text(concepts)
+	if page, found := topics.Find(topic); found {
+		return s.Out.Text(page.Text)
 	}
 	if id, isGroup := strings.CutPrefix(topic, "@"); isGroup {
 		for _, g := range groupsAt(Line) {
@@ -77,7 +82,7 @@ leaves.
 				return s.Out.Text(listing(g))
 			}
 		}
-		return usageError("help %s: there is no such group: expected one of %s", topic, strings.Join(helpTopics()[1:], ", "))
+		return usageError("help %s: there is no such group: expected one of %s", topic, strings.Join(helpGroups(), ", "))
 	}
 	root := lineTree(s.stdout, func(context.Context, Command, Call) error { return nil })
 	c, found := find(topic, Line)
@@ -89,6 +94,26 @@ leaves.
 		return err
 	}
 	return cmd.Help()
+}
+
+// wrapped joins words by spaces, in lines of at most 80 columns.
+func wrapped(words []string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range words {
+		switch {
+		case i == 0:
+		case column+1+len(word) > 79: // and a full stop
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }
 
 // listing is the commands of groups, a line each.

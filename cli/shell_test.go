@@ -191,7 +191,7 @@ func TestAShellInAPipeStopsAtTheFirstFailure(t *testing.T) {
 func TestHelpInAShell(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
-	topics := append([]string{"", "concepts"}, helpTopics()...)
+	topics := append(append([]string{""}, helpTopics()...), helpGroups()...)
 	for _, c := range Commands() {
 		if c.Where&Line != 0 {
 			topics = append(topics, c.Name)

@@ -35,10 +35,10 @@ commands and ends. Lines are those of -c; help lists them.`,
 		},
 		{
 			Name: "help", Group: groupShell, Where: Line, Own: true,
-			Summary: "List the commands, or explain one, a group, or the concepts",
+			Summary: "List the commands, or explain one, a group, or a topic",
 			Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
-of a group; with concepts the terms of RDMA and how they hang together.`,
-			Args: "[COMMAND | @GROUP | concepts]", Offer: offerHelp, CheckArgs: checkHelp, Run: runHelp,
+of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
+			Args: "[COMMAND | @GROUP | TOPIC]", Offer: offerHelp, CheckArgs: checkHelp, Run: runHelp,
 		},
 		{
 			Name: "set", Group: groupShell, Where: Line, Own: true,
