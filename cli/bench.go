@@ -382,3 +382,20 @@ func (b BenchSummary) Columns() []render.Column {
 func (b BenchSummary) Cells() []render.Cell {
 	return append(render.Texts(b.Command, fmt.Sprint(b.Rows)), wrongCell(b.Wrong), render.Cell{Text: figure(b.BusBW)})
 }
+
+// benchProcessCommand is `ringcli bench`.
+func benchProcessCommand() Command {
+	return Command{
+		Name: "bench", Group: groupRing, Where: Process,
+		Summary: benchSummary,
+		Long: benchLong + `
+
+Takes connect's flags, or -n for ranks on this machine.`,
+		Example: `  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2
+  ringcli bench p2p -n 2`,
+		Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
+		Settings: settingsOfRing,
+		Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); benchFlags(fs); childFlags(fs) },
+		Run:      runBenchProcess,
+	}
+}

@@ -7,9 +7,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +15,6 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/configs"
-	"ringcli/trace"
 )
 
 // Main runs one command line, without the program's name, and returns the exit
@@ -31,10 +28,6 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // run is Main under a context and streams of the caller's.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newSession(stdin, stdout, stderr, nil).run(ctx, args)
-}
-
-func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *Session {
-	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), hand: &handwork{}, signals: signals}
 }
 
 func (s *Session) run(ctx context.Context, args []string) int {
@@ -102,47 +95,6 @@ func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
 		ctx = s.parent.ctx
 	}
 	return c.Run(ctx, s, call)
-}
-
-func (s *Session) setTrace() error {
-	err := trace.Set(s.Config.String("trace"))
-	// A program without prints has them off, which the default need not say.
-	if err != nil && (s.Config.IsSet("trace") || !errors.Is(err, trace.ErrNoPrints)) {
-		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
-	}
-	return trace.SetOutput(s.stderr, trace.Format(s.Config.String("trace-format")))
-}
-
-// report says why a command failed, once: as a JSON object among the results if
-// they are JSON and can be written, else as a line on standard error.
-func (s *Session) report(args []string, command string, err error, code int) {
-	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
-		return
-	}
-	var at *commandError
-	if errors.As(err, &at) {
-		command = at.command
-	}
-	found := &explained{}
-	_ = errors.As(err, &found) // or it has none
-	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	out := s.Out
-	if out == nil { // the configuration was not read
-		format := givenValue(args, "--output")
-		if format == "" {
-			format = os.Getenv("RINGCLI_OUTPUT")
-		}
-		out = render.New(s.stdout, render.Format(format))
-	}
-	if out.Format() == render.JSON && !s.speaksToParent() {
-		if out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
-			return
-		}
-	}
-	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
-	for _, f := range gist(found.findings) {
-		_, _ = fmt.Fprintf(s.stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
-	}
 }
 
 // changedFlags returns the flags that were given, as arguments.

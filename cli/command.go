@@ -109,7 +109,11 @@ func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + 
 
 // Commands returns the command table.
 func Commands() []Command {
-	return slices.Concat(bringUpCommands(), pingpongCommands(), labCommands(), stepCommands(), handCommands(), ringCommands(), processCommands(), docCommands(), traceCommands(), shellCommands())
+	return slices.Concat(
+		connectCommands()[:1], []Command{localCommand(), benchProcessCommand(), tuneProcessCommand()}, pingpongCommands(), labCommands(),
+		stepCommands(), handCommands(), []Command{expectCommand()}, ringCommands(), deviceCommands(), aboutCommands(), traceCommands(),
+		connectCommands()[1:], shellCommands(),
+	)
 }
 
 // The order of the table is the order of help.

@@ -3,12 +3,10 @@ package cli
 import (
 	"context"
 	"io"
-	"slices"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
-	"ringcli/ring/bootstrap"
 )
 
 // selfCheckName is the command that stands in for no script.
@@ -126,12 +124,6 @@ func runShellProcess(ctx context.Context, s *Session, call Call) error {
 	return s.leave(ctx, err, orderEnd)
 }
 
-// takeFault notes what --corrupt asks for.
-func (s *Session) takeFault(fs *pflag.FlagSet) {
-	f := value[fault](fs, "corrupt")
-	s.fault = &f
-}
-
 // inRing joins the ring, runs do, and leaves.
 func (s *Session) inRing(ctx context.Context, do func(context.Context) error) error {
 	if err := s.join(ctx, 0); err != nil {
@@ -140,27 +132,50 @@ func (s *Session) inRing(ctx context.Context, do func(context.Context) error) er
 	return s.leave(ctx, do(ctx), orderEnd)
 }
 
-// ranksHere is how many ranks will share this machine's memory, for checks
-// before there is a ring; 1 if the list cannot be read, which joining reports.
-func (s *Session) ranksHere() int {
-	nodes, err := bootstrap.ParseListPort(s.Config.String("list"), s.Config.Int("tcp-port"))
-	index := s.Config.Int("index")
-	if err != nil || index < 0 || index >= len(nodes) {
-		return 1
+// connectCommands are the commands of the process that are one rank.
+func connectCommands() []Command {
+	return []Command{
+		{
+			Name: "connect", Group: groupRing, Where: Process,
+			Summary: "Join a ring as one of its ranks",
+			Long: `Joins the ring of --list as rank --index, together with the other ranks, which
+may start in any order, and runs the commands of -c or -f there. Without either,
+on a terminal, it is a shell; elsewhere, and with --check, it runs the
+self-check: a ping of each neighbour, then reduce-scatter, all-gather and
+all-reduce, each by every algorithm and under every protocol that the ring has,
+with every element of every rank verified. With --follow a rank takes the
+commands of rank 0, in its shell or its script.
+
+The C programs' spelling "-myindex 0 -list a,b" is understood.
+
+` + lineHelp,
+			Example: `  ringcli connect --index 0 --list node0,node1,node2
+  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'`,
+			Settings: settingsOfRing,
+			Flags: func(fs *pflag.FlagSet) {
+				scriptFlags(fs)
+				fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
+				faultFlag(fs)
+				childFlags(fs)
+			},
+			Run: runConnect,
+		},
+		{
+			Name: "shell", Group: groupRing, Where: Process,
+			Summary: "The shell before any ring: walk the bring-up step by step",
+			Long: `Starts the shell without a ring: query looks at devices, and open, init,
+exchange, rtr and rts walk a bring-up step by step, together with the shells of
+the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
+at once: ping --all is the walker's part in it. With -c or -f it runs the
+commands and ends. Lines are those of -c; help lists them.`,
+			Example: `  ringcli shell --index 0 --list node0,node1
+  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
+			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
+		},
 	}
-	return ranksOn(nodes, index)
 }
 
-func ranksOn(nodes []bootstrap.Node, index int) int {
-	here := 0
-	for _, n := range nodes {
-		if n.Host == nodes[index].Host || isLoopback(n.Host) && isLoopback(nodes[index].Host) {
-			here++
-		}
-	}
-	return here
-}
-
-func isLoopback(host string) bool {
-	return slices.Contains([]string{"localhost", "::1"}, host) || len(host) > 4 && host[:4] == "127."
-}
+// lineHelp says which commands there are for -c and -f.
+const lineHelp = `Commands of -c and -f are separated by ';': self-check, ping, status, counters,
+all-reduce, reduce-scatter, all-gather, bench, expect and more. -c help lists
+them all, -c 'help COMMAND' shows the flags of one.`

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -31,32 +29,6 @@ are left out without --all.
 		},
 	}
 }
-
-// counters returns the counters of the devices in use, by provider, as
-// "soft/name", and the collectives' as "collective/name".
-func (m *Member) counters() (map[string]uint64, error) {
-	all := make(map[string]uint64)
-	for _, d := range m.ring.Devices() {
-		list, err := d.Counters()
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range list {
-			all[d.Provider()+"/"+c.Name] += c.Value
-		}
-	}
-	if m.comm == nil {
-		return all, nil
-	}
-	stats := reflect.ValueOf(m.comm.Stats())
-	for i := range stats.NumField() {
-		all[collectiveSource+"/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
-	}
-	return all, nil
-}
-
-// collectiveSource is where a counter is from that no device has counted.
-const collectiveSource = "collective"
 
 // growth is a rank's counters and what they grew by.
 type growth struct {
@@ -159,19 +131,4 @@ func (c CounterValue) Cells() []render.Cell {
 		ranks[i] = "+" + strconv.FormatUint(d, 10)
 	}
 	return render.Texts(cmp.Or(c.Provider, c.Source), c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
-}
-
-// snakeCase writes a Go name as counters are written: CopiedAllGather is
-// copied_all_gather, RTS is rts.
-func snakeCase(name string) string {
-	runes := []rune(name)
-	var b strings.Builder
-	for i, r := range runes {
-		begins := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
-		if begins {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -140,14 +139,6 @@ func (s *Session) edge(ctx context.Context, command string, side ring.Side) ([]E
 	return ends, nil
 }
 
-// sidesOf lists the side that is meant, or both.
-func sidesOf(only *ring.Side) []ring.Side {
-	if only != nil {
-		return []ring.Side{*only}
-	}
-	return []ring.Side{ring.Left, ring.Right}
-}
-
 // meshSides lists the edges beside the ring's two.
 func meshSides(r *ring.Ring) []ring.Side {
 	var sides []ring.Side
@@ -177,110 +168,6 @@ func (s *Session) printEdges(ctx context.Context, command string, only *ring.Sid
 		return err
 	}
 	return s.printFindings(findings)
-}
-
-// SideFinding is what a comparison of both ends, or a diagnosis, found.
-type SideFinding struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"` // not a fault
-	Side    string `json:"side"`
-	ring.Finding
-}
-
-// Columns implements render.Record.
-func (f SideFinding) Columns() []render.Column {
-	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "finding", Left: true}, {Name: "attribute", Left: true}, {Name: "why, and what to do", Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (f SideFinding) Cells() []render.Cell {
-	mood := map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
-	cells := render.Texts(f.Side, string(f.Severity), f.Attribute, f.Text+f.toDo())
-	cells[1].Mood = mood
-	return cells
-}
-
-func (f SideFinding) toDo() string {
-	if f.Fix == "" {
-		return ""
-	}
-	return ": " + f.Fix
-}
-
-// findingsOf keeps the findings that are as bad as least, or worse.
-func findingsOf(command string, side ring.Side, list []ring.Finding, least ring.Severity) []SideFinding {
-	order := []ring.Severity{ring.Fault, ring.Warning, ring.Note}
-	var kept []SideFinding
-	for _, f := range list {
-		if slices.Index(order, f.Severity) <= slices.Index(order, least) {
-			kept = append(kept, SideFinding{Command: command, OK: f.Severity != ring.Fault, Side: side.String(), Finding: f})
-		}
-	}
-	return kept
-}
-
-func (s *Session) printFindings(list []SideFinding) error { return s.Out.Print(asRecords(list)...) }
-
-// explained is an error with what a diagnosis of both ends found.
-type explained struct {
-	error
-	findings []SideFinding
-}
-
-func (e *explained) Unwrap() error { return e.error }
-
-// gist is what a person needs of findings: of each side the first fault, from which
-// the others follow; where nothing is a fault, all.
-func gist(list []SideFinding) []SideFinding {
-	var first []SideFinding
-	for _, f := range list {
-		told := slices.ContainsFunc(first, func(other SideFinding) bool { return other.Side == f.Side })
-		if f.Severity == ring.Fault && !told {
-			first = append(first, f)
-		}
-	}
-	if len(first) == 0 {
-		return list
-	}
-	return first
-}
-
-// explain asks both ends why a command of the ring failed. What is the user's
-// own doing, or mistake, needs no diagnosis.
-func (s *Session) explain(ctx context.Context, command string, err error) error {
-	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical || isShared(err) {
-		return err
-	}
-	var told *explained
-	if errors.As(err, &told) { // by the command itself
-		return err
-	}
-	var list []SideFinding
-	sides := sidesOf(nil)
-	var failed *ring.CompletionError
-	if errors.As(err, &failed) && failed.Side >= ring.FirstMesh {
-		sides = []ring.Side{failed.Side}
-	}
-	for _, side := range sides {
-		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
-	}
-	return withNews(err, list)
-}
-
-// withNews adds to an error those findings that say more than it does: that nothing
-// was found is none, and a verdict on the ring says itself what it is.
-func withNews(err error, list []SideFinding) error {
-	var v *ring.Verdict
-	list = slices.DeleteFunc(list, func(f SideFinding) bool {
-		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
-			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
-	})
-	if len(list) == 0 {
-		return err
-	}
-	return &explained{err, list}
 }
 
 // QPAttribute is an attribute of a queue pair beside the peer's.

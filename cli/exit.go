@@ -102,3 +102,9 @@ func worse(a, b int) int {
 	}
 	return a
 }
+
+// errReported stands for errors that the ranks have reported.
+var errReported = errors.New("reported by the ranks")
+
+// errQuit ends a script early, as a success.
+var errQuit = errors.New("quit")

@@ -241,3 +241,15 @@ func withoutUnits(name string) string {
 	}
 	return strings.Join(parts, ".")
 }
+
+// expectCommand is `expect`.
+func expectCommand() Command {
+	return Command{
+		Name: "expect", Group: groupLook, Where: Line, Own: true, Harmless: true,
+		Summary: "Fail unless a field of the last result is as it should be",
+		Long:    expectLong,
+		Example: "  all-reduce --size 16M --check; expect wrong == 0\n  expect --warning busbw >= 1.5",
+		Args:    "FIELD RELATION VALUE", Words: []string{"busbw", "algbw", "wrong", "time.p50", "time.p99", "bw"},
+		CheckArgs: checkExpect, Flags: expectFlags, Run: runExpect,
+	}
+}

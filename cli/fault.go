@@ -68,3 +68,9 @@ func (f *fault) arm(on bool) {
 		f.armed = on
 	}
 }
+
+// takeFault notes what --corrupt asks for.
+func (s *Session) takeFault(fs *pflag.FlagSet) {
+	f := value[fault](fs, "corrupt")
+	s.fault = &f
+}

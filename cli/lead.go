@@ -14,64 +14,6 @@ import (
 	"ringcli/trace"
 )
 
-// followerPatience is how long a follower waits for a ring to come up: its
-// leader may be a person who starts the others first, or thinks about what went
-// wrong.
-const followerPatience = 24 * time.Hour
-
-// order is what a leader tells its followers, over the control ring.
-type order struct {
-	Do    string   `json:"do"`
-	Words []string `json:"words,omitempty"` // of orderRun: a command with all that it is run with
-}
-
-// The orders.
-const (
-	orderRun   = "run"
-	orderAgain = "again" // leave this ring and join the next
-	orderEnd   = "end"
-)
-
-// introduction is what a rank says of itself to the others, once.
-type introduction struct {
-	Follows   bool        `json:"follows"`
-	Providers []string    `json:"providers"`       // of its edges
-	Table     *tableOffer `json:"table,omitempty"` // rank 0's
-}
-
-// meet finds out which ranks follow. Either all but rank 0 do, which then leads
-// them, or none does.
-func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	all, err := shareOut(ctx, m, introduction{Follows: s.follows, Providers: providersOf(m.ring), Table: s.tableOffer(m.ring)})
-	if err != nil {
-		return nil, err
-	}
-	if all[0].Follows {
-		return nil, sharedError(ExitUsage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
-	}
-	followers := 0
-	for _, i := range all {
-		if i.Follows {
-			followers++
-		}
-	}
-	if followers > 0 && followers < len(all)-1 {
-		return nil, sharedError(ExitUsage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
-	}
-	s.leads = followers > 0 && m.ring.Rank() == 0
-	return all, nil
-}
-
-// order sends an order to all followers.
-func (s *Session) order(ctx context.Context, o order) error {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("order %q: %w", o.Do, err)
-	}
-	_, err = s.ring.Broadcast(ctx, data)
-	return err
-}
-
 // lead runs a command on all ranks. The settings that it takes are the leader's.
 func (s *Session) lead(ctx context.Context, c Command, call Call) error {
 	s.member.command = c.Name

@@ -122,14 +122,6 @@ func (s *Session) start(ctx context.Context, c Command, call Call) error {
 	return c.Run(ctx, s, call)
 }
 
-// commandError says which command of a line failed.
-type commandError struct {
-	command string
-	error
-}
-
-func (e *commandError) Unwrap() error { return e.error }
-
 // observed keeps what a command prints for `expect`.
 func (s *Session) observed(run func() error) error {
 	if s.Out == nil {

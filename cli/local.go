@@ -278,9 +278,6 @@ func (f *family) wait(ctx context.Context) error {
 	return nil
 }
 
-// errReported stands for errors that the ranks have reported.
-var errReported = errors.New("reported by the ranks")
-
 func rankCode(p *rankProcess) int {
 	if p.err == nil || errors.Is(p.err, exec.ErrWaitDelay) {
 		return ExitOK
@@ -365,4 +362,29 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(b)
+}
+
+// localCommand is `ringcli local`.
+func localCommand() Command {
+	return Command{
+		Name: "local", Group: groupRing, Where: Process,
+		Summary: "Run all ranks of a ring on this machine, as processes",
+		Long: `Starts -n processes on this machine, each with a loopback address of its own in
+a fresh subnet of 127.0.0.0/8, and runs the commands of -c or -f on all of them,
+or the self-check (see connect). Rank 0's output is shown; the exit code is
+that of the rank that fared worst.
+
+` + lineHelp,
+		Example: `  ringcli local -n 4
+  ringcli local -n 4 --shell
+  ringcli local -n 2 -c 'all-reduce --protocol rendezvous-read --check'`,
+		Settings: settingsOfLocal(),
+		Flags: func(fs *pflag.FlagSet) {
+			ranksFlag(fs, 4)
+			scriptFlags(fs)
+			fs.Bool("shell", false, "a shell as rank 0, which leads the other ranks")
+			faultFlag(fs)
+		},
+		Run: runLocal,
+	}
 }

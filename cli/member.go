@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"ringcli/ring/bootstrap"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"ringcli/collective"
 	"ringcli/configs"
@@ -258,3 +262,140 @@ func (m *Member) agree(ctx context.Context, mine error) error {
 // ranksHere is how many ranks of the ring share this machine's memory, as far
 // as the server list tells.
 func (m *Member) ranksHere() int { return ranksOn(m.ring.Nodes(), m.ring.Rank()) }
+
+// followerPatience is how long a follower waits for a ring to come up: its
+// leader may be a person who starts the others first, or thinks about what went
+// wrong.
+const followerPatience = 24 * time.Hour
+
+// order is what a leader tells its followers, over the control ring.
+type order struct {
+	Do    string   `json:"do"`
+	Words []string `json:"words,omitempty"` // of orderRun: a command with all that it is run with
+}
+
+// The orders.
+const (
+	orderRun   = "run"
+	orderAgain = "again" // leave this ring and join the next
+	orderEnd   = "end"
+)
+
+// introduction is what a rank says of itself to the others, once.
+type introduction struct {
+	Follows   bool        `json:"follows"`
+	Providers []string    `json:"providers"`       // of its edges
+	Table     *tableOffer `json:"table,omitempty"` // rank 0's
+}
+
+// meet finds out which ranks follow. Either all but rank 0 do, which then leads
+// them, or none does.
+func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
+	all, err := shareOut(ctx, m, introduction{Follows: s.follows, Providers: providersOf(m.ring), Table: s.tableOffer(m.ring)})
+	if err != nil {
+		return nil, err
+	}
+	if all[0].Follows {
+		return nil, sharedError(ExitUsage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
+	}
+	followers := 0
+	for _, i := range all {
+		if i.Follows {
+			followers++
+		}
+	}
+	if followers > 0 && followers < len(all)-1 {
+		return nil, sharedError(ExitUsage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
+	}
+	s.leads = followers > 0 && m.ring.Rank() == 0
+	return all, nil
+}
+
+// order sends an order to all followers.
+func (s *Session) order(ctx context.Context, o order) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("order %q: %w", o.Do, err)
+	}
+	_, err = s.ring.Broadcast(ctx, data)
+	return err
+}
+
+// counters returns the counters of the devices in use, by provider, as
+// "soft/name", and the collectives' as "collective/name".
+func (m *Member) counters() (map[string]uint64, error) {
+	all := make(map[string]uint64)
+	for _, d := range m.ring.Devices() {
+		list, err := d.Counters()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list {
+			all[d.Provider()+"/"+c.Name] += c.Value
+		}
+	}
+	if m.comm == nil {
+		return all, nil
+	}
+	stats := reflect.ValueOf(m.comm.Stats())
+	for i := range stats.NumField() {
+		all[collectiveSource+"/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
+	}
+	return all, nil
+}
+
+// collectiveSource is where a counter is from that no device has counted.
+const collectiveSource = "collective"
+
+// snakeCase writes a Go name as counters are written: CopiedAllGather is
+// copied_all_gather, RTS is rts.
+func snakeCase(name string) string {
+	runes := []rune(name)
+	var b strings.Builder
+	for i, r := range runes {
+		begins := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		if begins {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// settingsOfRing are the settings that connecting takes.
+var settingsOfRing = []string{
+	"list", "index", "tcp-port", "timeout",
+	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
+	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
+	"algorithm", "protocol", "segment", "depth", "table", "slots", "slot-size",
+}
+
+// without returns the names but for some.
+func without(names []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(some, name) })
+}
+
+// ranksHere is how many ranks will share this machine's memory, for checks
+// before there is a ring; 1 if the list cannot be read, which joining reports.
+func (s *Session) ranksHere() int {
+	nodes, err := bootstrap.ParseListPort(s.Config.String("list"), s.Config.Int("tcp-port"))
+	index := s.Config.Int("index")
+	if err != nil || index < 0 || index >= len(nodes) {
+		return 1
+	}
+	return ranksOn(nodes, index)
+}
+
+func ranksOn(nodes []bootstrap.Node, index int) int {
+	here := 0
+	for _, n := range nodes {
+		if n.Host == nodes[index].Host || isLoopback(n.Host) && isLoopback(nodes[index].Host) {
+			here++
+		}
+	}
+	return here
+}
+
+func isLoopback(host string) bool {
+	return slices.Contains([]string{"localhost", "::1"}, host) || len(host) > 4 && host[:4] == "127."
+}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -196,15 +195,4 @@ func (m *Member) environment() []environment {
 		{"CPUs", strconv.Itoa(runtime.NumCPU())},
 		{"date", time.Now().Format("2006-01-02 15:04 MST")},
 	}
-}
-
-// programVersion is what `ringcli version` shows first.
-func programVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

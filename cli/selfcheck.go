@@ -93,3 +93,15 @@ func (v Verdict) Cells() []render.Cell {
 	}
 	return cells
 }
+
+// Verdict is the last word of a self-check.
+type Verdict struct {
+	Command  string   `json:"command"`
+	OK       bool     `json:"ok"`
+	Ranks    int      `json:"ranks"`
+	Checks   int      `json:"checks"`
+	Failed   int      `json:"failed"`
+	Wrong    uint64   `json:"wrong"`
+	Seconds  float64  `json:"seconds"`
+	Problems []string `json:"problems,omitempty"`
+}

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"ringcli/trace"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -64,3 +67,34 @@ type Session struct {
 // stopping reports whether what runs should stop at its next boundary, together
 // with the other ranks, which leaves the ring usable.
 func (s *Session) stopping() bool { return s.stop != nil && s.stop.Load() }
+
+// sidesOf lists the side that is meant, or both.
+func sidesOf(only *ring.Side) []ring.Side {
+	if only != nil {
+		return []ring.Side{*only}
+	}
+	return []ring.Side{ring.Left, ring.Right}
+}
+
+func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *Session {
+	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), hand: &handwork{}, signals: signals}
+}
+
+func (s *Session) setTrace() error {
+	err := trace.Set(s.Config.String("trace"))
+	// A program without prints has them off, which the default need not say.
+	if err != nil && (s.Config.IsSet("trace") || !errors.Is(err, trace.ErrNoPrints)) {
+		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
+	}
+	return trace.SetOutput(s.stderr, trace.Format(s.Config.String("trace-format")))
+}
+
+// dropMember closes what computes over the ring, before the queue pairs under
+// it change.
+func (s *Session) dropMember() error {
+	m := s.member
+	if s.member = nil; m == nil {
+		return nil
+	}
+	return m.comm.Close()
+}

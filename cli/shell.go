@@ -16,8 +16,6 @@ import (
 	"ringcli/cli/render"
 	"ringcli/repl"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
-	"ringcli/trace"
 )
 
 // openShell makes the shell, through which all output goes from now on.
@@ -325,24 +323,4 @@ func (h *host) Secret(line string) bool {
 		}
 	}
 	return false
-}
-
-// keepRecord writes the flight recorder to a file when a command of the ring has
-// failed, and says where. Mistakes and interruptions are no failures.
-func (s *Session) keepRecord(command string, err error) {
-	if err == nil || s.ring == nil || ExitCode(err) != ExitCritical {
-		return
-	}
-	var v *bootstrap.Verdict
-	if errors.As(err, &v) && strings.HasSuffix(v.Text, errInterrupted.Error()) {
-		return // at another rank
-	}
-	path, failed := trace.DumpOnFailure(command + ": " + err.Error())
-	if failed != nil {
-		trace.Warn(trace.Repl, "the flight recorder was not kept: "+failed.Error())
-		return
-	}
-	if path != "" {
-		_, _ = fmt.Fprintf(s.stderr, "flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)\n", path)
-	}
 }

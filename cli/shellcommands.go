@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,22 +16,10 @@ import (
 	"ringcli/configs"
 )
 
-// shellCommands are `shell` itself and what only makes sense where lines are
-// typed, or read from a file.
+// shellCommands are those that only make sense where lines are typed, or read from
+// a file.
 func shellCommands() []Command {
 	return []Command{
-		{
-			Name: "shell", Group: groupRing, Where: Process,
-			Summary: "The shell before any ring: walk the bring-up step by step",
-			Long: `Starts the shell without a ring: query looks at devices, and open, init,
-exchange, rtr and rts walk a bring-up step by step, together with the shells of
-the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
-at once: ping --all is the walker's part in it. With -c or -f it runs the
-commands and ends. Lines are those of -c; help lists them.`,
-			Example: `  ringcli shell --index 0 --list node0,node1
-  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
-			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
-		},
 		{
 			Name: "help", Group: groupShell, Where: Line, Own: true,
 			Summary: "List the commands, or explain one, a group, or a topic",
@@ -157,9 +144,6 @@ together; with --now it is cancelled, which ends the ring if it uses it.`,
 		},
 	}
 }
-
-// errQuit ends a script early, as a success.
-var errQuit = errors.New("quit")
 
 // inShell refuses a command where there is no shell.
 func inShell(run func(context.Context, *Session, Call) error) func(context.Context, *Session, Call) error {

@@ -262,16 +262,6 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 	}
 }
 
-// dropMember closes what computes over the ring, before the queue pairs under
-// it change.
-func (s *Session) dropMember() error {
-	m := s.member
-	if s.member = nil; m == nil {
-		return nil
-	}
-	return m.comm.Close()
-}
-
 func runClose(ctx context.Context, s *Session, _ Call) error {
 	rank, size := s.ring.Rank(), s.ring.Size()
 	over := s.leaving()

@@ -3,71 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"ringcli/cli/render"
-	"ringcli/configs"
 	"ringcli/verbs"
+
+	"github.com/spf13/pflag"
 )
-
-// version is set by the Makefile; without it the module's own is shown.
-var version string
-
-func runConfig(_ context.Context, s *Session, call Call) error {
-	if isOn(call.Flags, "sample") {
-		return s.Out.Text(configs.Sample)
-	}
-	return printConfig(s)
-}
-
-func printConfig(s *Session) error {
-	var rows []render.Record
-	for _, v := range s.Config.Values() {
-		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
-	}
-	if err := s.Out.Print(rows...); err != nil {
-		return err
-	}
-	if file := s.Config.File(); file != "" {
-		return s.Out.Note(render.Faint, "configuration file: %s", file)
-	}
-	return s.Out.Note(render.Faint, "no configuration file; looked for %s", strings.Join(configs.SearchPath(), ", "))
-}
-
-func runVersion(_ context.Context, s *Session, _ Call) error {
-	v := VersionInfo{
-		Command: "version", OK: true, Version: version,
-		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Providers: []string{},
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if v.Version == "" {
-			v.Version = info.Main.Version
-		}
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				v.Revision = setting.Value
-			}
-		}
-	}
-	for _, p := range verbs.Providers() {
-		v.Providers = append(v.Providers, p.Name())
-	}
-	return s.Out.Print(v)
-}
-
-// Columns implements render.Record.
-func (v VersionInfo) Columns() []render.Column {
-	return []render.Column{
-		{Name: "version", Left: true}, {Name: "go", Left: true}, {Name: "platform", Left: true}, {Name: "providers", Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (v VersionInfo) Cells() []render.Cell {
-	return render.Texts(v.Version, v.Go, v.OS+"/"+v.Arch, strings.Join(v.Providers, " "))
-}
 
 // ProviderInfo is a provider and, if it has no device, why.
 type ProviderInfo struct {
@@ -222,4 +164,33 @@ func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
 		}
 	}
 	return ports, gids, nil
+}
+
+// deviceCommands show the devices of this machine.
+func deviceCommands() []Command {
+	return []Command{
+		{
+			Name: "devices", Group: groupLook, Where: Process | Line, Own: true, Harmless: true,
+			Summary: "Show devices, ports and GIDs, and why a provider has none",
+			Run:     runDevices,
+		},
+		{
+			Name: "query", Group: groupLook, Where: Process | Line, Own: true, Harmless: true,
+			Summary: "Show everything about a device, its ports and their GIDs",
+			Long: `Shows everything that a device says about itself, its ports and their GIDs,
+under the names of ibv_devinfo -v: the device that is named, else the ring's
+own, else all devices. A table has what matters most, or with --verbose all;
+JSON and CSV always have all.`,
+			Example: "  ringcli query soft:lo\n  ringcli query --verbose soft:lo",
+			Args:    "[DEVICE]", CheckArgs: checkQuery,
+			Offer: func(args []string) []string {
+				if len(args) > 0 {
+					return nil
+				}
+				return deviceNames()
+			},
+			Flags: func(fs *pflag.FlagSet) { fs.BoolP("verbose", "v", false, "show every attribute") },
+			Run:   runQuery,
+		},
+	}
 }

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	_ "embed"
+	"ringcli/configs"
+	"ringcli/verbs"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"ringcli/cli/render"
+	"ringcli/cli/schema"
+
+	"github.com/spf13/pflag"
+)
+
+// ConfigEntry is a setting's value in force.
+type ConfigEntry struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Origin  string `json:"origin"`
+}
+
+// Columns implements render.Record.
+func (c ConfigEntry) Columns() []render.Column {
+	return []render.Column{
+		{Name: "setting", Left: true}, {Name: "origin", Left: true}, {Name: "value", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (c ConfigEntry) Cells() []render.Cell {
+	origin := render.Cell{Text: c.Origin}
+	if c.Origin == "default" {
+		origin.Mood = render.Faint
+	}
+	value := c.Value
+	if value == "" {
+		value = "-"
+	}
+	return []render.Cell{{Text: c.Name}, origin, {Text: value}}
+}
+
+// VersionInfo says what this binary is.
+type VersionInfo struct {
+	Command   string   `json:"command"`
+	OK        bool     `json:"ok"`
+	Version   string   `json:"version"`
+	Revision  string   `json:"revision"`
+	Go        string   `json:"go"`
+	OS        string   `json:"os"`
+	Arch      string   `json:"arch"`
+	Providers []string `json:"providers"`
+}
+
+// version is set by the Makefile; without it the module's own is shown.
+var version string
+
+func runConfig(_ context.Context, s *Session, call Call) error {
+	if isOn(call.Flags, "sample") {
+		return s.Out.Text(configs.Sample)
+	}
+	return printConfig(s)
+}
+
+func printConfig(s *Session) error {
+	var rows []render.Record
+	for _, v := range s.Config.Values() {
+		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	if file := s.Config.File(); file != "" {
+		return s.Out.Note(render.Faint, "configuration file: %s", file)
+	}
+	return s.Out.Note(render.Faint, "no configuration file; looked for %s", strings.Join(configs.SearchPath(), ", "))
+}
+
+func runVersion(_ context.Context, s *Session, _ Call) error {
+	v := VersionInfo{
+		Command: "version", OK: true, Version: version,
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Providers: []string{},
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				v.Revision = setting.Value
+			}
+		}
+	}
+	for _, p := range verbs.Providers() {
+		v.Providers = append(v.Providers, p.Name())
+	}
+	return s.Out.Print(v)
+}
+
+// Columns implements render.Record.
+func (v VersionInfo) Columns() []render.Column {
+	return []render.Column{
+		{Name: "version", Left: true}, {Name: "go", Left: true}, {Name: "platform", Left: true}, {Name: "providers", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (v VersionInfo) Cells() []render.Cell {
+	return render.Texts(v.Version, v.Go, v.OS+"/"+v.Arch, strings.Join(v.Providers, " "))
+}
+
+// programVersion is what `ringcli version` shows first.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// aboutCommands tell people and programs about this program.
+func aboutCommands() []Command {
+	return []Command{
+		{
+			Name: "config", Group: groupLook, Where: Process,
+			Summary: "Show every setting in force and where its value came from",
+			Long: `Shows every setting in force and where its value came from. A value is taken
+from the first of: its flag, its variable RINGCLI_NAME, the configuration file,
+the default.`,
+			Settings: settingsOfRing,
+			Flags: func(fs *pflag.FlagSet) {
+				fs.Bool("sample", false, "print a commented configuration file instead")
+			},
+			Run: runConfig,
+		},
+		{
+			Name: "version", Group: groupProgram, Where: Process | Line, Own: true, Harmless: true,
+			Summary: "Show the versions of this program and Go, and its providers",
+			Run:     runVersion,
+		},
+		{
+			Name: "completion", Group: groupProgram, Where: Process,
+			Summary: "Print a completion script for a shell",
+			Long: `Prints a script that completes commands, flags and their values:
+
+  source <(ringcli completion bash)
+  source <(ringcli completion zsh)
+  ringcli completion fish | source`,
+			Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
+			Run: runCompletion,
+		},
+		{
+			Name: "schema", Group: groupProgram, Where: Process | Line, Own: true, Harmless: true,
+			Summary: "Print the JSON Schema of what --output json prints",
+			Long: `Prints the JSON Schema (draft 2020-12) that describes each line that a command
+prints with --output json, errors included. A line's "command" says which of the
+records it is, "ok" whether all is well.`,
+			Example: "  ringcli schema > ringcli.schema.json",
+			Run:     func(_ context.Context, s *Session, _ Call) error { return s.Out.Text(schema.JSON) },
+		},
+	}
+}

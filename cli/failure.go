@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringcli/cli/render"
+)
+
+// Failure is a command that ended in an error.
+type Failure struct {
+	Command  string `json:"command"`
+	OK       bool   `json:"ok"` // false
+	Error    string `json:"error"`
+	ExitCode int    `json:"exit_code"`
+	// Rank is there where one process reports for several ranks.
+	Rank *int `json:"rank,omitempty"`
+	// Findings are what a diagnosis of both ends found, the likeliest first.
+	Findings []SideFinding `json:"findings,omitempty"`
+}
+
+// Columns implements render.Record.
+func (f Failure) Columns() []render.Column {
+	return []render.Column{{Name: "command", Left: true}, {Name: "exit code"}, {Name: "error", Left: true}}
+}
+
+// Cells implements render.Record.
+func (f Failure) Cells() []render.Cell {
+	return []render.Cell{{Text: f.Command}, {Text: strconv.Itoa(f.ExitCode)}, {Text: f.Error, Mood: render.Bad}}
+}
+
+// report says why a command failed, once: as a JSON object among the results if
+// they are JSON and can be written, else as a line on standard error.
+func (s *Session) report(args []string, command string, err error, code int) {
+	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
+		return
+	}
+	var at *commandError
+	if errors.As(err, &at) {
+		command = at.command
+	}
+	found := &explained{}
+	_ = errors.As(err, &found) // or it has none
+	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	out := s.Out
+	if out == nil { // the configuration was not read
+		format := givenValue(args, "--output")
+		if format == "" {
+			format = os.Getenv("RINGCLI_OUTPUT")
+		}
+		out = render.New(s.stdout, render.Format(format))
+	}
+	if out.Format() == render.JSON && !s.speaksToParent() {
+		if out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
+			return
+		}
+	}
+	_, _ = fmt.Fprintf(s.stderr, "ringcli: %s\n", text)
+	for _, f := range gist(found.findings) {
+		_, _ = fmt.Fprintf(s.stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
+	}
+}
+
+// SideFinding is what a comparison of both ends, or a diagnosis, found.
+type SideFinding struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"` // not a fault
+	Side    string `json:"side"`
+	ring.Finding
+}
+
+// Columns implements render.Record.
+func (f SideFinding) Columns() []render.Column {
+	return []render.Column{
+		{Name: "side", Width: 5, Left: true}, {Name: "finding", Left: true}, {Name: "attribute", Left: true}, {Name: "why, and what to do", Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (f SideFinding) Cells() []render.Cell {
+	mood := map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
+	cells := render.Texts(f.Side, string(f.Severity), f.Attribute, f.Text+f.toDo())
+	cells[1].Mood = mood
+	return cells
+}
+
+func (f SideFinding) toDo() string {
+	if f.Fix == "" {
+		return ""
+	}
+	return ": " + f.Fix
+}
+
+// findingsOf keeps the findings that are as bad as least, or worse.
+func findingsOf(command string, side ring.Side, list []ring.Finding, least ring.Severity) []SideFinding {
+	order := []ring.Severity{ring.Fault, ring.Warning, ring.Note}
+	var kept []SideFinding
+	for _, f := range list {
+		if slices.Index(order, f.Severity) <= slices.Index(order, least) {
+			kept = append(kept, SideFinding{Command: command, OK: f.Severity != ring.Fault, Side: side.String(), Finding: f})
+		}
+	}
+	return kept
+}
+
+func (s *Session) printFindings(list []SideFinding) error { return s.Out.Print(asRecords(list)...) }
+
+// explained is an error with what a diagnosis of both ends found.
+type explained struct {
+	error
+	findings []SideFinding
+}
+
+func (e *explained) Unwrap() error { return e.error }
+
+// gist is what a person needs of findings: of each side the first fault, from which
+// the others follow; where nothing is a fault, all.
+func gist(list []SideFinding) []SideFinding {
+	var first []SideFinding
+	for _, f := range list {
+		told := slices.ContainsFunc(first, func(other SideFinding) bool { return other.Side == f.Side })
+		if f.Severity == ring.Fault && !told {
+			first = append(first, f)
+		}
+	}
+	if len(first) == 0 {
+		return list
+	}
+	return first
+}
+
+// explain asks both ends why a command of the ring failed. What is the user's
+// own doing, or mistake, needs no diagnosis.
+func (s *Session) explain(ctx context.Context, command string, err error) error {
+	if err == nil || s.ring == nil || ctx.Err() != nil || ExitCode(err) != ExitCritical || isShared(err) {
+		return err
+	}
+	var told *explained
+	if errors.As(err, &told) { // by the command itself
+		return err
+	}
+	var list []SideFinding
+	sides := sidesOf(nil)
+	var failed *ring.CompletionError
+	if errors.As(err, &failed) && failed.Side >= ring.FirstMesh {
+		sides = []ring.Side{failed.Side}
+	}
+	for _, side := range sides {
+		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+	}
+	return withNews(err, list)
+}
+
+// withNews adds to an error those findings that say more than it does: that nothing
+// was found is none, and a verdict on the ring says itself what it is.
+func withNews(err error, list []SideFinding) error {
+	var v *ring.Verdict
+	list = slices.DeleteFunc(list, func(f SideFinding) bool {
+		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
+			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
+	})
+	if len(list) == 0 {
+		return err
+	}
+	return &explained{err, list}
+}
+
+// commandError says which command of a line failed.
+type commandError struct {
+	command string
+	error
+}
+
+func (e *commandError) Unwrap() error { return e.error }
+
+// keepRecord writes the flight recorder to a file when a command of the ring has
+// failed, and says where. Mistakes and interruptions are no failures.
+func (s *Session) keepRecord(command string, err error) {
+	if err == nil || s.ring == nil || ExitCode(err) != ExitCritical {
+		return
+	}
+	var v *bootstrap.Verdict
+	if errors.As(err, &v) && strings.HasSuffix(v.Text, errInterrupted.Error()) {
+		return // at another rank
+	}
+	path, failed := trace.DumpOnFailure(command + ": " + err.Error())
+	if failed != nil {
+		trace.Warn(trace.Repl, "the flight recorder was not kept: "+failed.Error())
+		return
+	}
+	if path != "" {
+		_, _ = fmt.Fprintf(s.stderr, "flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)\n", path)
+	}
+}
