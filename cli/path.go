@@ -201,18 +201,15 @@ func (p *p2pPath) receive(ctx context.Context, n int) error {
 
 // rest waits for one message while a device moves the data of others without us.
 // It blocks, since polling would take the CPU from the device where that is the
-// kernel's, rdma_rxe. Of soft it is the poll that moves the data.
+// kernel's, rdma_rxe. In software it is the poll that moves the data.
 func (p *p2pPath) rest(ctx context.Context) error {
-	if !isSoft(p.edge) {
+	if !p.edge.Device().Attr.Software {
 		policy := p.waiter.Policy
 		p.waiter.Policy = verbs.WaitBlock
 		defer func() { p.waiter.Policy = policy }()
 	}
 	return p.receive(ctx, 1)
 }
-
-// isSoft tells whether the poller of the edge's device moves its data.
-func isSoft(e *ring.Edge) bool { return e.Device().Provider() == "soft" }
 
 // drain waits until nothing is in flight.
 func (p *p2pPath) drain(ctx context.Context) error {

@@ -265,7 +265,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 
 // vector returns the way to an edge's peer, with what an operator gave instead.
 func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
-	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, Soft: e.Remote.Provider == softProvider}
+	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Provider == softProvider}
 	d := e.device
 	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, path.Service{SL: uint8(r.opts.SL), TrafficClass: uint8(r.opts.TrafficClass)})
 	if err != nil {

@@ -139,7 +139,7 @@ func (r *Ring) OwnEnd(side Side) (End, error) {
 		ActiveMTU: port.ActiveMTU.Bytes(), UDPPort: gid.UDPPort,
 
 		QPN: e.QP.Num(), QPState: attr.State.String(), PathMTU: attr.PathMTU.Bytes(), RQPSN: attr.RQPSN, SQPSN: attr.SQPSN,
-		DestQPN: attr.DestQPN, DGID: attr.AH.GRH.DGID, DLID: attr.AH.DLID, DestUDPPort: attr.AH.Soft.UDPPort, SGIDIndex: attr.AH.GRH.SGIDIndex,
+		DestQPN: attr.DestQPN, DGID: attr.AH.GRH.DGID, DLID: attr.AH.DLID, DestUDPPort: attr.AH.UDP.Port, SGIDIndex: attr.AH.GRH.SGIDIndex,
 		FlowLabel: attr.AH.GRH.FlowLabel, SL: attr.AH.SL, TrafficClass: attr.AH.GRH.TrafficClass, HopLimit: attr.AH.GRH.HopLimit,
 		Access: attr.Access, AccessFlags: accessFlags(attr.Access), PKeyIndex: attr.PKeyIndex, PKey: e.Local.PKey, PortNum: attr.PortNum,
 		QPTimeout: attr.Timeout, RetryCnt: attr.RetryCnt, RNRRetry: attr.RNRRetry, MinRNRTimer: attr.MinRNRTimer,

@@ -75,7 +75,7 @@ func TestEndIsLive(t *testing.T) {
 	modify(verbs.QPAttr{
 		State: verbs.StateRTR, PathMTU: verbs.MTU512, DestQPN: 0x123456, RQPSN: 0x654321, MaxDestRDAtomic: 5, MinRNRTimer: 9,
 		Access: verbs.AccessRemoteRead,
-		AH: verbs.AHAttr{IsGlobal: true, SL: 3, PortNum: 1, DLID: 77, Soft: verbs.SoftPath{UDPPort: 4999, Soft: true},
+		AH: verbs.AHAttr{IsGlobal: true, SL: 3, PortNum: 1, DLID: 77, UDP: verbs.UDPPeer{Port: 4999, LowIPIDs: true},
 			GRH: verbs.GlobalRoute{DGID: gid, SGIDIndex: index, HopLimit: 11, TrafficClass: 106, FlowLabel: 8}},
 	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer|verbs.AttrAccess)
 	modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: 0xabcdef, Timeout: 21, RetryCnt: 4, RNRRetry: 2, MaxRDAtomic: 6},

@@ -17,9 +17,9 @@ func TestVector(t *testing.T) {
 			GIDs: []verbs.GIDEntry{{GID: gid(1), Index: 3, Port: 1, Type: verbs.GIDTypeRoCEv2}},
 		}
 	}
-	global := func(g verbs.GID, index int, s verbs.SoftPath) verbs.AHAttr {
+	global := func(g verbs.GID, index int, s verbs.UDPPeer) verbs.AHAttr {
 		return verbs.AHAttr{
-			IsGlobal: true, SL: 2, PortNum: 1, Soft: s,
+			IsGlobal: true, SL: 2, PortNum: 1, UDP: s,
 			GRH: verbs.GlobalRoute{DGID: g, SGIDIndex: index, HopLimit: 64, TrafficClass: 104},
 		}
 	}
@@ -32,19 +32,19 @@ func TestVector(t *testing.T) {
 	}{
 		"an adapter": {
 			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2), UDPPort: 0}, Values{},
-			global(gid(2), 3, verbs.SoftPath{UDPPort: 4791}),
+			global(gid(2), 3, verbs.UDPPeer{Port: 4791}),
 		},
 		"an adapter, whatever port it says": {
 			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2), UDPPort: 5000}, Values{},
-			global(gid(2), 3, verbs.SoftPath{UDPPort: 4791}),
+			global(gid(2), 3, verbs.UDPPeer{Port: 4791}),
 		},
 		"a soft device": {
 			verbs.LinkEthernet, QPInfo{Provider: "soft", GID: gid(2), UDPPort: 5000}, Values{},
-			global(gid(2), 3, verbs.SoftPath{UDPPort: 5000, Soft: true}),
+			global(gid(2), 3, verbs.UDPPeer{Port: 5000, LowIPIDs: true}),
 		},
 		"given": {
 			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2)}, Values{DGID: &given, SGIDIndex: new(5)},
-			global(given, 5, verbs.SoftPath{UDPPort: 4791}),
+			global(given, 5, verbs.UDPPeer{Port: 4791}),
 		},
 		"InfiniBand": {
 			verbs.LinkInfiniBand, QPInfo{Provider: "ibv", GID: gid(2), LID: 8}, Values{},

@@ -191,17 +191,17 @@ type AHAttr struct {
 	SL       uint8
 	IsGlobal bool
 	PortNum  int
-	Soft     SoftPath
+	UDP      UDPPeer
 }
 
-// SoftPath is what a peer that is a soft device says beyond the verbs. Other
-// providers ignore it; the zero value is right for rdma_rxe and for NICs.
-type SoftPath struct {
-	// UDPPort is the peer's UDP port; 0 means 4791.
-	UDPPort uint16
-	// Soft promises that the peer sends from an unconnected socket with DF set,
+// UDPPeer is what a peer with a UDP socket (Capabilities) says beyond the verbs.
+// Only a device that has one itself heeds it; the zero value is right for rdma_rxe
+// and for NICs.
+type UDPPeer struct {
+	Port uint16 // 0 means 4791
+	// LowIPIDs promises that the peer sends from an unconnected socket with DF set,
 	// so that only IP IDs 0 to 127 can occur. The ICRC check is then stronger.
-	Soft bool
+	LowIPIDs bool
 }
 
 // QPAttr is the state of a queue pair (struct ibv_qp_attr). Modify reads the

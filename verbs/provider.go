@@ -52,7 +52,7 @@ type Capabilities struct {
 	// one of a network could lead to.
 	HostLocal bool `json:"host_local,omitempty"`
 	// UDPSocket: it speaks RoCE v2 through a UDP socket of this program: on any UDP
-	// port, to any other, with the IP IDs that SoftPath promises. All other RoCE
+	// port, to any other, with the IP IDs that UDPPeer promises. All other RoCE
 	// devices know port 4791 alone.
 	UDPSocket bool `json:"udp_socket,omitempty"`
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
@@ -61,9 +60,9 @@ func (s *Station) choose() error {
 	if err := s.openFrom(d); err != nil {
 		return err
 	}
-	// A soft device receives on the address that it was opened with, which must be
+	// A UDP socket receives on the address that it was opened with, which must be
 	// that of the row that was asked for.
-	if own := s.Choice.Entry.GID.Addr(); s.IsSoft() && s.Options.GIDIndex != nil && s.Local.IsValid() && own != s.Local {
+	if own := s.Choice.Entry.GID.Addr(); s.Attr.UDPSocket && s.Options.GIDIndex != nil && s.Local.IsValid() && own != s.Local {
 		if err := s.Ctx.Close(); err != nil {
 			return err
 		}
@@ -115,9 +114,6 @@ func (s *Station) GID() (verbs.GIDEntry, error) {
 
 // Device is the name of the device.
 func (s *Station) Device() string { return s.Ctx.Device().Name() }
-
-// IsSoft tells whether the device is one of provider soft.
-func (s *Station) IsSoft() bool { return strings.HasPrefix(s.Device(), "soft:") }
 
 // MTU is the path MTU to use: what was asked for, else the port's.
 func (s *Station) MTU() (verbs.MTU, error) {

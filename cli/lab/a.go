@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"ringcli/verbs"
 	"ringcli/verbs/path"
@@ -15,11 +16,7 @@ import (
 func A(ctx context.Context, o Options) (err error) {
 	a := &labA{station: newStation(&o)}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	device, local, err := alone(o.Device)
-	if err != nil {
-		return err
-	}
-	a.Options.Device, a.Local = device, local
+	a.Options.Device, a.Local = alone(o.Device)
 	return o.walk(ctx, a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
 }
 
@@ -30,18 +27,19 @@ type labA struct {
 	take []func(context.Context, *Step) error
 }
 
-// alone chooses a device where no peer's address tells which: the first RDMA
-// device with a port that is active, else soft on the loopback interface.
-func alone(device string) (name string, local netip.Addr, err error) {
+// alone chooses a device, and the address to speak from, where no peer's address
+// tells which: the first with a port that is active and that is not in software, else
+// what there is in software on the loopback interface.
+func alone(device string) (name string, local netip.Addr) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if device != "" && device != path.Auto {
-		if device == "soft:lo" || device == "soft" {
-			return "soft:lo", loopback, nil
+		if p, _, one := strings.Cut(device, ":"); !one && verbs.CapabilitiesOf(p).Software {
+			return device, loopback // the provider's device of that interface
 		}
-		return device, netip.Addr{}, nil
+		return device, netip.Addr{}
 	}
 	for _, p := range verbs.Providers() {
-		if p.Name() == "soft" {
+		if p.Capabilities().Software {
 			continue
 		}
 		devices, err := p.Devices()
@@ -50,11 +48,11 @@ func alone(device string) (name string, local netip.Addr, err error) {
 		}
 		for _, d := range devices {
 			if usable(d) {
-				return d.Name(), netip.Addr{}, nil
+				return d.Name(), netip.Addr{}
 			}
 		}
 	}
-	return "soft:lo", loopback, nil
+	return path.Auto, loopback
 }
 
 func usable(d verbs.Device) bool {

@@ -20,12 +20,12 @@ type ConnInfo struct {
 	RAddr   uint64    `json:"raddr"` // its memory region
 	RKey    uint32    `json:"rkey"`
 	// What follows is not in the document's struct: what the two ends compare, and
-	// what a soft device needs of another.
+	// what a device with a UDP socket needs of another.
 	Length    uint64 `json:"length"` // of the memory region
 	Bytes     int    `json:"bytes"`  // of each message
 	LinkLayer string `json:"link_layer"`
 	UDPPort   uint16 `json:"udp_port"`
-	Soft      bool   `json:"soft"`
+	UDPSocket bool   `json:"soft"`
 	Device    string `json:"device"`
 }
 
@@ -43,7 +43,7 @@ func (p *pair) info() (ConnInfo, error) {
 	return ConnInfo{
 		GID: entry.GID, LID: s.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: s.Port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
 		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: s.o.Bytes,
-		LinkLayer: s.Port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, Soft: s.IsSoft(), Device: s.Device(),
+		LinkLayer: s.Port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Device(),
 	}, nil
 }
 
@@ -78,11 +78,11 @@ func (c ConnInfo) agree(peer ConnInfo) error {
 	case peer.Length < uint64(parts*peer.Bytes):
 		return fmt.Errorf("the other end's region has %d bytes: expected %d", peer.Length, parts*peer.Bytes)
 	}
-	// Only soft devices can be told another UDP port.
+	// Only a device with a UDP socket can be told another port than RoCE's.
 	for _, ends := range [][2]ConnInfo{{c, peer}, {peer, c}} {
-		if soft, other := ends[0], ends[1]; soft.Soft && soft.UDPPort != path.RoCEPort && !other.Soft {
+		if to, from := ends[0], ends[1]; to.UDPSocket && to.UDPPort != path.RoCEPort && !from.UDPSocket {
 			return fmt.Errorf("%s receives on UDP port %d of %s, and %s sends to %d only: end what holds that port there (ss -lunp)",
-				soft.Device, soft.UDPPort, soft.GID.Addr(), other.Device, path.RoCEPort)
+				to.Device, to.UDPPort, to.GID.Addr(), from.Device, path.RoCEPort)
 		}
 	}
 	return nil

@@ -32,11 +32,8 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
 	a = &labA{station: newStation(&o)}
-	var err error
-	if _, a.Local, err = alone(o.Device); err != nil {
-		t.Fatal(err)
-	}
-	err = o.walk(t.Context(), a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
+	_, a.Local = alone(o.Device)
+	err := o.walk(t.Context(), a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
 	if closed := a.Close(); closed != nil {
 		t.Error(closed)
 	}
@@ -146,7 +143,7 @@ func TestCheck(t *testing.T) {
 func TestAgree(t *testing.T) {
 	good := ConnInfo{Bytes: 64, Length: 4 * 64, LinkLayer: "Ethernet", Device: "ibv:rxe0"}
 	soft := good
-	soft.Soft, soft.Device, soft.UDPPort = true, "soft:eth0", 4791
+	soft.UDPSocket, soft.Device, soft.UDPPort = true, "soft:eth0", 4791
 	elsewhere := soft
 	elsewhere.UDPPort = 40000
 	size, small, link := good, good, good

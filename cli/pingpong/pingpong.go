@@ -156,7 +156,7 @@ func (e *end) describe() error {
 		return err
 	}
 	// The peer may be an adapter, and has no way to be told another port.
-	if e.IsSoft() && entry.UDPPort != path.RoCEPort {
+	if e.Attr.UDPSocket && entry.UDPPort != path.RoCEPort {
 		return fmt.Errorf("UDP port %d of %s is taken by another process (ss -lunp), and the peer sends to no other: end that, or speak from another address (--bind ADDRESS)",
 			path.RoCEPort, entry.GID.Addr())
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // RoCEPort is the UDP port of RoCE v2 (IANA, roce), the only one that devices
-// other than soft know.
+// without a UDP socket of their own know.
 const RoCEPort = 4791
 
 // DefaultHopLimit passes as many routers as IP's usual time to live.
@@ -19,8 +19,8 @@ type Remote struct {
 	GID       verbs.GID
 	LID       uint16          // InfiniBand
 	LinkLayer verbs.LinkLayer // 0: it does not say, and it is the own one
-	UDPPort   uint16          // of a soft peer; 0 means 4791
-	Soft      bool            // it is a soft device
+	UDPPort   uint16          // of a peer with a UDP socket; 0 means 4791
+	UDPSocket bool            // the capability of its device
 }
 
 // Service is how packets are to be treated on their way.
@@ -56,9 +56,9 @@ func (p Port) AddressVector(sgidIndex int, to Remote, s Service) (verbs.AHAttr, 
 			return a, fmt.Errorf("the peer has no GID: %w: RoCE needs one (with ibv_rc_pingpong and perftest: -g INDEX, -x INDEX)", verbs.ErrInvalid)
 		}
 		a.IsGlobal, a.GRH = true, grh
-		a.Soft.UDPPort = RoCEPort
-		if to.Soft {
-			a.Soft.UDPPort, a.Soft.Soft = cmp.Or(to.UDPPort, RoCEPort), true
+		a.UDP.Port = RoCEPort
+		if to.UDPSocket {
+			a.UDP.Port, a.UDP.LowIPIDs = cmp.Or(to.UDPPort, RoCEPort), true
 		}
 		return a, nil
 	}

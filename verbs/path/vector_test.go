@@ -38,21 +38,21 @@ func TestAddressVector(t *testing.T) {
 		"Ethernet: GRH": {
 			port: ethernet, index: 3, to: Remote{GID: gid("10.0.0.2"), LID: 0, LinkLayer: verbs.LinkEthernet}, with: service,
 			want: verbs.AHAttr{
-				IsGlobal: true, DLID: 0, SL: 5, PortNum: 1, Soft: verbs.SoftPath{UDPPort: 4791},
+				IsGlobal: true, DLID: 0, SL: 5, PortNum: 1, UDP: verbs.UDPPeer{Port: 4791},
 				GRH: verbs.GlobalRoute{DGID: gid("10.0.0.2"), SGIDIndex: 3, HopLimit: 3, TrafficClass: 0x68},
 			},
 		},
 		"Ethernet: a device that says some UDP port": {
 			port: ethernet, index: 3, to: Remote{GID: gid("10.0.0.2"), UDPPort: 999},
 			want: verbs.AHAttr{
-				IsGlobal: true, PortNum: 1, Soft: verbs.SoftPath{UDPPort: 4791},
+				IsGlobal: true, PortNum: 1, UDP: verbs.UDPPeer{Port: 4791},
 				GRH: verbs.GlobalRoute{DGID: gid("10.0.0.2"), SGIDIndex: 3, HopLimit: 64},
 			},
 		},
 		"Ethernet: a soft peer": {
-			port: ethernet, index: 3, to: Remote{GID: gid("10.0.0.2"), UDPPort: 40000, Soft: true},
+			port: ethernet, index: 3, to: Remote{GID: gid("10.0.0.2"), UDPPort: 40000, UDPSocket: true},
 			want: verbs.AHAttr{
-				IsGlobal: true, PortNum: 1, Soft: verbs.SoftPath{UDPPort: 40000, Soft: true},
+				IsGlobal: true, PortNum: 1, UDP: verbs.UDPPeer{Port: 40000, LowIPIDs: true},
 				GRH: verbs.GlobalRoute{DGID: gid("10.0.0.2"), SGIDIndex: 3, HopLimit: 64},
 			},
 		},

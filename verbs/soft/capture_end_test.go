@@ -241,7 +241,7 @@ func (r *remoteEnd) ready(t *testing.T, peer *remoteEnd, peerPSN uint32) {
 		State: verbs.StateRTR, PathMTU: r.MTU, DestQPN: peer.QPN, RQPSN: peerPSN, MaxDestRDAtomic: 1, MinRNRTimer: 18, // 5.12 ms
 		AH: verbs.AHAttr{
 			IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: peer.GID.GID, SGIDIndex: r.GID.Index, HopLimit: 64},
-			Soft: verbs.SoftPath{UDPPort: peer.GID.UDPPort, Soft: true},
+			UDP: verbs.UDPPeer{Port: peer.GID.UDPPort, LowIPIDs: true},
 		},
 	}, rtrMask}, nil)
 }

@@ -24,7 +24,7 @@ func open(t testing.TB, o verbs.OpenOptions) verbstest.Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return verbstest.Endpoint{Context: ctx, GIDIndex: gidIndex(t, ctx, o.LocalAddr), Soft: true}
+	return verbstest.Endpoint{Context: ctx, GIDIndex: gidIndex(t, ctx, o.LocalAddr)}
 }
 
 // gidIndex is the row of the GID table that stands for an address.

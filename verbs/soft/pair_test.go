@@ -123,7 +123,7 @@ func connect(a, b *end) error {
 			State: verbs.StateRTR, PathMTU: verbs.MTU4096, DestQPN: peer.qp.Num(), RQPSN: 0xfffff0, MaxDestRDAtomic: 16, MinRNRTimer: 1,
 			AH: verbs.AHAttr{
 				IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: remote.GID, SGIDIndex: local.Index},
-				Soft: verbs.SoftPath{UDPPort: remote.UDPPort, Soft: true},
+				UDP: verbs.UDPPeer{Port: remote.UDPPort, LowIPIDs: true},
 			},
 		}, rtrMask)
 		if err != nil {

@@ -178,12 +178,12 @@ func (q *qp) setPeer(ah *verbs.AHAttr) string {
 	if addr.Is4() != local.Addr().Is4() {
 		return fmt.Sprintf("ah_attr.grh.dgid %s and the local address %s are of different families", addr, local.Addr())
 	}
-	port := ah.Soft.UDPPort
+	port := ah.UDP.Port
 	if port == 0 {
 		port = wire.UDPPort
 	}
 	q.peer = netip.AddrPortFrom(addr, port)
-	q.soft = ah.Soft.Soft
+	q.soft = ah.UDP.LowIPIDs
 	q.dst = udp.NewSockaddr(q.peer)
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)

@@ -55,8 +55,6 @@ type Endpoint struct {
 	Context  verbs.Context
 	Port     int // zero takes 1
 	GIDIndex int
-	// Soft promises peers what verbs.SoftPath.Soft stands for.
-	Soft bool
 }
 
 // Quirk is a set of things that a provider lacks or does otherwise.

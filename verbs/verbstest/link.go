@@ -211,8 +211,8 @@ func (r *rig) address(e, peer *end) {
 	e.attr.PortNum = e.Port
 	e.attr.AH = verbs.AHAttr{
 		IsGlobal: true, PortNum: e.Port, DLID: peer.port.LID,
-		GRH:  verbs.GlobalRoute{DGID: gid.GID, SGIDIndex: e.GIDIndex, HopLimit: 1},
-		Soft: verbs.SoftPath{UDPPort: gid.UDPPort, Soft: peer.Soft},
+		GRH: verbs.GlobalRoute{DGID: gid.GID, SGIDIndex: e.GIDIndex, HopLimit: 1},
+		UDP: verbs.UDPPeer{Port: gid.UDPPort, LowIPIDs: peer.dev.UDPSocket},
 	}
 }
 
