@@ -45,12 +45,12 @@ test-verbs:
 # Bandwidth and latency beside perftest's, in such machines: for people, not for
 # CI, whose machines serve many.
 bench-verbs:
-	$(GO) run ./verbs/ibv/rack/beside
+	$(GO) run ./verbs/ibv/racktest/rack/beside
 
 # Collectives beside Open MPI's and MPICH's, which it installs from Debian if they are
 # missing: for people with a quiet machine. FLAGS='--quick' is a look; --help says more.
 bench-peers:
-	$(GO) run ./collective/peers $(FLAGS)
+	$(GO) run ./collective/peersbench $(FLAGS)
 
 lint:
 	.ci/run golangci-lint

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"ringcli/verbs"
-	"ringcli/verbs/ibv/devinfo"
+	"ringcli/verbs/ibv/ibvtest"
 )
 
 // recordedContext is a device that says what rdma_rxe of Linux 6.1 said when
@@ -56,12 +56,12 @@ func recordedRxe() recordedContext {
 // compareRecorded compares the query of a device with the recorded ibv_devinfo -v.
 func compareRecorded(t *testing.T, c recordedContext) (compared int, differences []string) {
 	t.Helper()
-	f, err := os.Open("../verbs/ibv/devinfo/testdata/ibv_devinfo-v.rxe0.txt")
+	f, err := os.Open("../verbs/ibv/ibvtest/testdata/ibv_devinfo-v.rxe0.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	devices, err := devinfo.Parse(f)
+	devices, err := ibvtest.ParseDevices(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringcli/trace"
+	"ringcli/trace/tracetest"
 )
 
 // Four ranks whose clocks are wrong by up to 50 ms, and drift, are put on one
@@ -117,7 +118,7 @@ func checkChrome(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	if err := trace.CheckChrome(f); err != nil {
+	if err := tracetest.CheckChrome(f); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }

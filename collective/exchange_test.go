@@ -13,6 +13,7 @@ import (
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/trace"
+	"ringcli/trace/tracetest"
 )
 
 // TestCut: the pieces of all moves of all groups cover each chunk once, and lie in
@@ -160,7 +161,7 @@ func TestExchangeTimeline(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	if err := errors.Join(trace.Dump(&file, trace.DumpChrome), trace.CheckChrome(&file)); err != nil {
+	if err := errors.Join(trace.Dump(&file, trace.DumpChrome), tracetest.CheckChrome(&file)); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/trace"
+	"ringcli/trace/tracetest"
 )
 
 // recorded returns what was recorded of operation seq since then, on all the
@@ -123,7 +124,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	if err := errors.Join(trace.Dump(&file, trace.DumpChrome), trace.CheckChrome(&file)); err != nil {
+	if err := errors.Join(trace.Dump(&file, trace.DumpChrome), tracetest.CheckChrome(&file)); err != nil {
 		t.Error(err)
 	}
 }

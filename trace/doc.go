@@ -44,7 +44,7 @@
 //
 //   - Chrome JSON ("Trace Event Format", which Perfetto opens): a process a
 //     rank, a thread a lane, with further threads for spans that overlap; what
-//     identifies the recording is in "otherData". CheckChrome checks such files.
+//     identifies the recording is in "otherData". tracetest.CheckChrome checks such files.
 //   - JSON lines: a header, then an event a line, with times in ns after the
 //     header's base.
 //

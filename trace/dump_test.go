@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/trace/tracetest"
 )
 
 // recorded fills the recorder with one of everything, overlapping as segments
@@ -70,7 +72,7 @@ func TestDumpIsAChromeTrace(t *testing.T) {
 	if err := Dump(&b, DumpChrome); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+	if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{`"rank 2 (`, `"name":"segments out"`, `"name":"segments out 5"`, `"name":"segments in"`, `"name":"operation"`, `"name":"bring-up"`, `"name":"wire"`, `"name":"log"`} {
@@ -117,7 +119,7 @@ func TestEmptyDump(t *testing.T) {
 			t.Fatal(err)
 		}
 		if format == DumpChrome {
-			if err := CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+			if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
 				t.Error(err)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"ringcli/trace/tracetest"
 )
 
 // world is a ring whose true times are known: each rank's clock is off by an
@@ -288,7 +290,7 @@ func TestMergedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if format == DumpChrome {
-			if err := CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+			if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
 				t.Error(err)
 			}
 			if got := strings.Count(b.String(), `"ph":"f"`); got != m.Segments {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ringcli/verbs/soft/wire"
-	"ringcli/verbs/soft/wire/pcap"
+	"ringcli/verbs/soft/wire/wiretest/pcap"
 )
 
 // captureLink is the name of the veth interface at both ends.

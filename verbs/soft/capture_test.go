@@ -233,7 +233,7 @@ func difference(got, want []byte) string {
 // checkICRCs has the independent checker look at every packet.
 func checkICRCs(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
-	t.Logf("%s", command(ctx, t, "go", "run", "./wire/icrccheck", file))
+	t.Logf("%s", command(ctx, t, "go", "run", "./wire/wiretest/icrccheck", file))
 }
 
 // checkDissection has tshark dissect the file. rxe is what is malformed in

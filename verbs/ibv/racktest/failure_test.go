@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // A machine is lost in the middle of an all-reduce: the ranks on the others end in

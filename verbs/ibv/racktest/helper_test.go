@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // helperVariable makes this test binary one of the helpers, in a machine or on the

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // The steps of the labs.

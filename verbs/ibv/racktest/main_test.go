@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // The rack that all tests share: booting one takes as long as many tests. Tests

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // player is one end of a pingpong.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"ringcli/verbs/ibv/devinfo"
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/ibvtest"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // query has what ibv_devinfo -v prints, field by field, of a port that is up and of
@@ -20,7 +20,7 @@ import (
 func TestQuery(t *testing.T) {
 	agree := func(k int, state string) {
 		t.Helper()
-		devices, err := devinfo.Parse(strings.NewReader(inVM(t, k, "ibv_devinfo", "-v")))
+		devices, err := ibvtest.ParseDevices(strings.NewReader(inVM(t, k, "ibv_devinfo", "-v")))
 		if err != nil || len(devices) != 1 || len(devices[0].Ports) != 1 || devices[0].Ports[0].Fields["state"] != state {
 			t.Fatalf("machine %d: %+v, %v, expected one device with one port, %s", k, devices, err, state)
 		}
@@ -50,7 +50,7 @@ func TestQuery(t *testing.T) {
 
 // compareDevices compares a device of one port with the lines of `ringcli devices
 // --output json`.
-func compareDevices(t *testing.T, d devinfo.Device, output string) (differences []string) {
+func compareDevices(t *testing.T, d ibvtest.Device, output string) (differences []string) {
 	t.Helper()
 	differ := func(name, theirs string, ours any) {
 		if theirs != fmt.Sprint(ours) {
@@ -139,15 +139,15 @@ func TestSteps(t *testing.T) {
 		enter(text, who...)
 		enter("status", ranks...)
 		for _, m := range ranks {
-			kernel, err := devinfo.ParseQPs(strings.NewReader(inVM(t, m.seat.node, "rdma", "resource", "show", "qp", "-j")))
+			kernel, err := ibvtest.ParseQPs(strings.NewReader(inVM(t, m.seat.node, "rdma", "resource", "show", "qp", "-j")))
 			if err != nil {
 				t.Fatal(err)
 			}
-			compared, differences, err := devinfo.CompareQPs(kernel, m.rank, strings.NewReader(said[m.rank]))
+			compared, differences, err := ibvtest.CompareQPs(kernel, m.rank, strings.NewReader(said[m.rank]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kernel = slices.DeleteFunc(kernel, func(q devinfo.QP) bool { return q.Type != "RC" })
+			kernel = slices.DeleteFunc(kernel, func(q ibvtest.QP) bool { return q.Type != "RC" })
 			expected := 2
 			if state == "" {
 				expected = 0

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/verbs/ibv/rack"
+	"ringcli/verbs/ibv/racktest/rack"
 )
 
 // What a machine is.

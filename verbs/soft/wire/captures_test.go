@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ringcli/verbs/soft/wire/pcap"
+	"ringcli/verbs/soft/wire/wiretest/pcap"
 )
 
 // encode builds a UDP payload from a parsed packet's fields.
