@@ -160,26 +160,27 @@ func (s *Session) worstOf(found []verbs.Completion) error {
 // and pings is left to them.
 func (h *handwork) look(ctx context.Context, s *Session) error {
 	r := s.ring
-	if err := r.Begin(ctx); err != nil {
+	token, err := r.Begin(ctx)
+	if err != nil {
 		return err
 	}
 	var wc [64]verbs.Completion
 	var failed error
 	for {
-		n, err := r.Poll(wc[:])
+		n, err := token.Poll(wc[:])
 		for i := range wc[:n] {
-			if err := h.sort(s, &wc[i]); err != nil {
+			if err := h.sort(s, token, &wc[i]); err != nil {
 				failed = errors.Join(failed, err)
 			}
 		}
 		if err != nil || n == 0 {
-			return errors.Join(failed, err, r.End())
+			return errors.Join(failed, err, token.End())
 		}
 	}
 }
 
 // sort says whose a completion is.
-func (h *handwork) sort(s *Session, wc *verbs.Completion) error {
+func (h *handwork) sort(s *Session, token ring.Token, wc *verbs.Completion) error {
 	r := s.ring
 	side, kind, index := ring.ParseWRID(wc.ID)
 	switch {
@@ -187,10 +188,10 @@ func (h *handwork) sort(s *Session, wc *verbs.Completion) error {
 		h.arrived = append(h.arrived, *wc)
 	case kind == ring.WRMessage: // of a ping that is over
 	case kind != ring.WRRecv:
-		r.Defer(*wc)
+		token.Defer(*wc)
 	case wc.Opcode == verbs.WCRecvWriteImm:
 		if s.ofOperation(side, wc.Imm) {
-			r.Defer(*wc)
+			token.Defer(*wc)
 			return nil
 		}
 		h.arrived = append(h.arrived, *wc)
@@ -201,7 +202,7 @@ func (h *handwork) sort(s *Session, wc *verbs.Completion) error {
 		case ring.KindEcho, ring.KindBack: // of a ping that is over
 			return r.Edge(side).Repost(index)
 		default:
-			r.Defer(*wc)
+			token.Defer(*wc)
 		}
 	}
 	return nil

@@ -60,7 +60,8 @@ type Comm struct {
 
 	// Below this line: whoever has the turn.
 	waiter      verbs.Waiter
-	links       []*link // by the side of their edges
+	token       ring.Token // of the operation that runs
+	links       []*link    // by the side of their edges
 	completions [pollBatch]verbs.Completion
 	seq         uint64
 	pass        pass

@@ -75,9 +75,11 @@ func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
 	if err := comm.stopped(ctx); err != nil {
 		return err
 	}
-	if err := comm.ring.Begin(ctx); err != nil {
+	token, err := comm.ring.Begin(ctx)
+	if err != nil {
 		return err
 	}
+	comm.token = token
 	if s := comm.shared; s != nil {
 		s.team.Announce(f.seq, f.digest, c.count)
 	}
@@ -152,7 +154,7 @@ func (f *flow) run(ctx context.Context) error {
 		if !said && f.engine.over() {
 			// What peers wait for has nothing left to ride behind.
 			said = true
-			if _, err := f.c.ring.Poll(nil); err != nil {
+			if _, err := f.c.token.Poll(nil); err != nil {
 				return fmt.Errorf("poll: %w", err)
 			}
 		}
@@ -192,8 +194,8 @@ func (f *flow) run(ctx context.Context) error {
 		}
 	}
 	if f.engine.quiet() {
-		f.c.ring.Release() // acknowledgements ride behind what is sent next
-	} else if err := f.c.ring.End(); err != nil {
+		f.c.token.Release() // acknowledgements ride behind what is sent next
+	} else if err := f.c.token.End(); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
 	if trace.Enabled(trace.Collective) {
@@ -247,7 +249,7 @@ func (f *flow) check() error {
 // poll takes completions and acts on them.
 func (f *flow) poll() (bool, error) {
 	c := f.c
-	n, err := c.ring.Poll(c.completions[:])
+	n, err := c.token.Poll(c.completions[:])
 	if err != nil {
 		return false, fmt.Errorf("poll: %w", err)
 	}
@@ -282,7 +284,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		if wc.Opcode == verbs.WCRecv {
 			return e.Repost(value) // a credit to an earlier Comm; see link.told
 		}
-		f.c.ring.Defer(*wc) // the peer is ahead, in the operation that makes the link here
+		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the link here
 		return nil
 	}
 	if l == nil {
@@ -296,7 +298,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		} else {
 			msg := l.edge.Message(value, wc.ByteLen)
 			if side == ring.Left && ring.KindOf(msg) == ring.KindPing {
-				f.c.ring.Defer(*wc) // the neighbour is done here, and pings
+				f.c.token.Defer(*wc) // the neighbour is done here, and pings
 				return nil
 			}
 			err = f.message(l, msg)
@@ -333,12 +335,13 @@ func (c *Comm) drain(l *link) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
 	defer cancel()
-	if c.ring.Begin(ctx) != nil {
+	token, err := c.ring.Begin(ctx)
+	if err != nil {
 		return
 	}
 	c.waiter.Reset()
 	for l.detached > 0 && c.stopped(ctx) == nil {
-		n, err := c.ring.Poll(c.completions[:])
+		n, err := token.Poll(c.completions[:])
 		if err != nil {
 			break
 		}
@@ -347,7 +350,7 @@ func (c *Comm) drain(l *link) {
 			side, kind, value := ring.ParseWRID(wc.ID)
 			switch {
 			case kind != wrDetached:
-				c.ring.Defer(*wc)
+				token.Defer(*wc)
 			case wc.Status != verbs.Success:
 				l.detached = 0
 			default:
@@ -358,7 +361,7 @@ func (c *Comm) drain(l *link) {
 			break
 		}
 	}
-	_ = c.ring.End() // what the peers wait for in their turn
+	_ = token.End() // what the peers wait for in their turn
 }
 
 // compare holds a header of a peer against the own call. A peer that is ahead is

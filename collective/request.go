@@ -65,7 +65,9 @@ func (c *Comm) perform(ctx context.Context, r *request) (err error) {
 		err = c.passes(ctx, p.call, p.in, p.out)
 	}
 	if err != nil {
-		return c.fail(c.explain(p.call, c.news(err)))
+		err = c.fail(c.explain(p.call, c.news(err)))
+		c.token.Release() // unless the operation had ended
+		return err
 	}
 	return nil
 }

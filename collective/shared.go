@@ -233,7 +233,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if err := c.stopped(ctx); err != nil {
 		return err
 	}
-	if err := c.ring.Hold(ctx); err != nil {
+	if c.token, err = c.ring.Hold(ctx); err != nil {
 		return err
 	}
 	sharedmem.Publish(&c.direct, c.direct+1)
@@ -245,7 +245,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if err = s.perform(k, &p.direct); err == nil {
 		s.last = c.seq
 		s.team.Ended(s.last)
-		c.ring.Release()
+		c.token.Release()
 	} else {
 		err = s.explain(err)
 	}

@@ -228,7 +228,7 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 		}
 		return nil
 	}
-	return r.attempt(ctx, name, check, func(ctx context.Context) error {
+	return r.attempt(ctx, name, check, func(ctx context.Context, _ Token) error {
 		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 		defer cancel()
 		_, err := askBoth[any](ctx, r, askAwaitRTR)

@@ -28,7 +28,7 @@ const softProvider = "soft"
 // Init creates both queue pairs and their memory, unless they are there, brings
 // them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
-	return r.step(ctx, StateInitialised, v, func(context.Context) error {
+	return r.step(ctx, StateInitialised, v, func(context.Context, Token) error {
 		if err := r.createEdges(); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (r *Ring) offer(e *Edge) offer {
 // Reset: each neighbour then says what it would say now, as soon as its queue
 // pair is in INIT or further.
 func (r *Ring) Exchange(ctx context.Context) error {
-	return r.step(ctx, StateExchanged, Values{}, func(ctx context.Context) error {
+	return r.step(ctx, StateExchanged, Values{}, func(ctx context.Context, _ Token) error {
 		swap := r.swap
 		if r.met {
 			swap = r.askForOffers
@@ -223,7 +223,7 @@ func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
 // receive. Who sends before the neighbours can receive too loses what it sends:
 // AwaitNeighbours.
 func (r *Ring) RTR(ctx context.Context, v Values) error {
-	return r.step(ctx, StateRTR, v, func(context.Context) error {
+	return r.step(ctx, StateRTR, v, func(context.Context, Token) error {
 		return r.eachBehind(v, StateRTR, func(e *Edge) error { return r.rtrEdge(e, r.remote[e.Side], v) })
 	})
 }
@@ -281,7 +281,7 @@ func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
 
 // RTS takes the queue pairs to RTS: they can send.
 func (r *Ring) RTS(ctx context.Context, v Values) error {
-	return r.step(ctx, StateRTS, v, func(context.Context) error {
+	return r.step(ctx, StateRTS, v, func(context.Context, Token) error {
 		return r.eachBehind(v, StateRTS, func(e *Edge) error { return r.rtsEdge(e, r.remote[e.Side], v) })
 	})
 }

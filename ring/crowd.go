@@ -14,7 +14,7 @@ import (
 
 // crowd is the pings of one neighbour that run on this rank: its own, which
 // PingSide makes, and its neighbours', which it answers on a goroutine of the
-// control ring. Together they have the ring's turn; within the crowd one of them
+// control ring. Together they have the polling token; within the crowd one of them
 // at a time polls, and handles what comes for all. So ranks that ping each other
 // at once answer each other. What is for none of them is deferred to the next
 // operation.
@@ -133,13 +133,14 @@ func (c *crowd) transmit(x *round, h *Header) {
 }
 
 // take handles one completion.
-func (c *crowd) take(r *Ring, wc *verbs.Completion) {
+func (c *crowd) take(t Token, wc *verbs.Completion) {
+	r := t.r
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	side, kind, value := ParseWRID(wc.ID)
 	if side != Left && side != Right || kind >= WRUser {
-		r.Defer(*wc)
+		t.Defer(*wc)
 		return
 	}
 	e := r.edges[side]
@@ -159,18 +160,19 @@ func (c *crowd) take(r *Ring, wc *verbs.Completion) {
 			}
 		}
 	case wc.Opcode == verbs.WCRecvWriteImm:
-		r.Defer(*wc)
+		t.Defer(*wc)
 	default:
-		c.receive(r, e, value, wc, now)
+		c.receive(t, e, value, wc, now)
 	}
 }
 
 // receive handles a message.
-func (c *crowd) receive(r *Ring, e *Edge, index uint64, wc *verbs.Completion, now time.Time) {
+func (c *crowd) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, now time.Time) {
+	r := t.r
 	msg := e.Message(index, wc.ByteLen)
 	var h Header
 	if !h.Decode(msg) || h.Kind != KindEcho && h.Kind != KindBack {
-		r.Defer(*wc)
+		t.Defer(*wc)
 		return
 	}
 	x := c.find(e, h.Kind == KindBack, h.Seq)
@@ -214,7 +216,8 @@ func (r *Ring) checkRound(x *round, h *Header, msg []byte) error {
 }
 
 // drive sees a round to its end: while nobody else of the crowd polls, it polls.
-func (r *Ring) drive(ctx context.Context, x *round) error {
+func (t Token) drive(ctx context.Context, x *round) error {
+	r := t.r
 	c := r.crowd
 	quiet := time.NewTicker(quietTick)
 	defer quiet.Stop()
@@ -223,7 +226,7 @@ func (r *Ring) drive(ctx context.Context, x *round) error {
 		case <-x.ended:
 			return x.err
 		case c.poll <- struct{}{}:
-			r.pollFor(ctx, x)
+			t.pollFor(ctx, x)
 			<-c.poll
 		case <-ctx.Done():
 		case <-quiet.C:
@@ -256,14 +259,15 @@ func (r *Ring) overdue(ctx context.Context, x *round) {
 }
 
 // pollFor polls for all until one round has ended.
-func (r *Ring) pollFor(ctx context.Context, x *round) {
+func (t Token) pollFor(ctx context.Context, x *round) {
+	r := t.r
 	c := r.crowd
 	waiter := r.NewWaiter()
 	var wc [16]verbs.Completion
 	for busy := 0; !x.over(); {
-		n, err := r.Poll(wc[:])
+		n, err := t.Poll(wc[:])
 		for i := range wc[:n] {
-			c.take(r, &wc[i])
+			c.take(t, &wc[i])
 		}
 		if n > 0 {
 			waiter.Reset()
@@ -282,5 +286,5 @@ func (r *Ring) pollFor(ctx context.Context, x *round) {
 		}
 	}
 	// Nobody may poll for a while: the neighbours get their ACKs now.
-	_, _ = r.poll(nil)
+	_, _ = t.poll(nil)
 }

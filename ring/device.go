@@ -188,22 +188,6 @@ type way struct {
 	why    string
 }
 
-// poll polls the devices in turn, and notes what completed. An empty wc makes
-// progress on all of them. Only who has the turn polls.
-func (r *Ring) poll(wc []verbs.Completion) (n int, err error) {
-	for range r.devices {
-		r.polled = (r.polled + 1) % len(r.devices) // the one that is busy does not keep the others waiting
-		d := r.devices[r.polled]
-		got, err := d.CQ.Poll(wc[n:])
-		r.noted(wc[n : n+got])
-		n += got
-		if err != nil || n > 0 && n == len(wc) {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
 // NewWaiter returns a waiter on the CQ, of the policy in Options. With several
 // devices there is no one channel to block on, and it sleeps instead.
 func (r *Ring) NewWaiter() verbs.Waiter {

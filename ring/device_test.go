@@ -153,10 +153,10 @@ func TestInlineThatIsNotKnown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			begin(t, to.Begin)
+			sender, receiver := begin(t, world[0]), begin(t, to)
 			var wc [16]verbs.Completion
 			for got := 0; got < recvDepth; {
-				if err := poll(t, world[0], to, wc[:], func(w *verbs.Completion) {
+				if err := poll(t, sender, receiver, wc[:], func(w *verbs.Completion) {
 					_, _, i := ParseWRID(w.ID)
 					if text := string(to.Left().Message(i, w.ByteLen)); text != strings.Repeat(string(rune('a'+got%26)), MessageSize) {
 						t.Errorf("message %d is %q", got, text)
@@ -166,15 +166,13 @@ func TestInlineThatIsNotKnown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := to.End(); err != nil {
-				t.Error(err)
-			}
+			noErrors(t, []error{sender.End(), receiver.End()})
 		})
 	}
 }
 
 // poll lets both ranks make progress, and hands on what one receives.
-func poll(t *testing.T, sender, receiver *Ring, wc []verbs.Completion, got func(*verbs.Completion)) error {
+func poll(t *testing.T, sender, receiver Token, wc []verbs.Completion, got func(*verbs.Completion)) error {
 	t.Helper()
 	if err := t.Context().Err(); err != nil {
 		return err

@@ -66,27 +66,27 @@ func (w *ward) walk(d dose, last State) {
 // post posts a request on an edge and waits for its completion.
 func (w *ward) post(e *Edge, r *Ring, wr verbs.WorkRequest) error {
 	w.t.Helper()
-	begin(w.t, r.Begin)
-	defer func() { _ = r.End() }()
+	token := begin(w.t, r)
+	defer func() { _ = token.End() }()
 	if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
 		return err
 	}
-	return w.await(r, wr.ID)
+	return w.await(token, wr.ID)
 }
 
 // await polls until a request has completed, and returns its error.
-func (w *ward) await(r *Ring, id uint64) error {
+func (w *ward) await(token Token, id uint64) error {
 	w.t.Helper()
 	var wc [16]verbs.Completion
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		n, err := r.Poll(wc[:])
+		n, err := token.Poll(wc[:])
 		if err != nil {
 			return err
 		}
 		for i := range wc[:n] {
 			switch {
 			case wc[i].ID == id && wc[i].Status != verbs.Success:
-				return r.CompletionError(&wc[i])
+				return token.r.CompletionError(&wc[i])
 			case wc[i].ID == id:
 				return nil
 			}
@@ -441,7 +441,9 @@ func TestDiagnoseLength(t *testing.T) {
 	w.status(err, verbs.RemoteInvalidRequest)
 	text := []string{"100 bytes", "holds 16", "LOC_LEN (1)", "REM_INV_REQ (9)"}
 	w.first(0, err, expectation{"length", 0, "100 bytes", "16 bytes", text})
-	local := w.await(w.world[1], WRID(Left, WRUser, 9))
+	token := begin(t, w.world[1])
+	local := w.await(token, WRID(Left, WRUser, 9))
+	token.Release()
 	w.status(local, verbs.LocalLengthError)
 	w.first(1, local, expectation{"length", 0, "16 bytes", "100 bytes", text})
 }

@@ -33,10 +33,10 @@
 // # Who polls
 //
 // All edges share one completion queue, and a completion that the wrong one
-// polls is lost to the right one. So whoever polls has the ring's turn: a step,
+// polls is lost to the right one. So whoever polls has the polling token: a step,
 // an operation between Begin and End, or the pings of one neighbour, PingSide's
 // own and those that neighbours ask this rank to answer. The latter run on
-// goroutines of the control ring while the rank does nothing, share the turn, and
+// goroutines of the control ring while the rank does nothing, share the token, and
 // poll for each other. A rank that is busy says so to who pings it; a rank that
 // wants to begin something waits until it has answered.
 //

@@ -106,7 +106,7 @@ type QPInfo struct {
 
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
 // neighbour writes into and the buffers that its messages land in. It belongs to
-// who has the ring's turn: a step or an operation. Others may look at what is
+// who has the polling token: a step or an operation. Others may look at what is
 // exchanged under the ring's mu, under which the steps change it.
 type Edge struct {
 	Side   Side
@@ -118,7 +118,7 @@ type Edge struct {
 
 	device   *Device
 	why      string // it is on that device; guarded by the ring's mu
-	given    Values // what Init was given; belongs to who has the ring's turn
+	given    Values // what Init was given; needs the token
 	slots    verbs.Memory
 	slotMR   verbs.MR
 	messages verbs.Memory // one for each receive, then those to send from

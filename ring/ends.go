@@ -100,7 +100,7 @@ type Cap struct {
 // Initialised on until Close.
 func (r *Ring) OwnEnd(side Side) (End, error) {
 	r.peek()
-	busy := r.turn.who()
+	busy := r.tokens.who().String()
 	state := r.State()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,21 +166,20 @@ func (e *End) take(w watched) {
 func (r *Ring) peek() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r.turn.take(now, peeking) != nil {
+	t, err := r.takeToken(now, holder{kind: looking})
+	if err != nil {
 		return
 	}
-	defer r.turn.give(peeking)
+	defer t.Release()
 	var wc [64]verbs.Completion
 	for {
-		n, err := r.poll(wc[:])
+		n, err := t.poll(wc[:])
 		if n == 0 || err != nil {
 			return
 		}
 		r.early = append(r.early, wc[:n]...)
 	}
 }
-
-const peeking = "a look at the queue pairs"
 
 // askEnd is the kind of question that PeerEnd asks.
 const askEnd = "end"

@@ -184,30 +184,30 @@ func TestEndCountsWhatIsPosted(t *testing.T) {
 	// Of what a look has polled, the next operation still gets all.
 	r := world[1]
 	got := 0
-	begin(t, r.Begin)
+	token := begin(t, r)
 	var wc [8]verbs.Completion
 	for got < messages {
 		if got == 1 {
 			look(1, Left, 0, recvDepth-1)
 		}
-		n, err := r.Poll(wc[:1])
+		n, err := token.Poll(wc[:1])
 		if err != nil {
 			t.Fatal(err)
 		}
 		got += n
 	}
-	noErrors(t, []error{r.End()})
+	noErrors(t, []error{token.End()})
 	look(1, Left, 0, recvDepth-messages)
 	sent := 0
-	begin(t, world[0].Begin)
+	token = begin(t, world[0])
 	for sent < messages {
-		n, err := world[0].Poll(wc[:])
+		n, err := token.Poll(wc[:])
 		if err != nil {
 			t.Fatal(err)
 		}
 		sent += n
 	}
-	noErrors(t, []error{world[0].End()})
+	noErrors(t, []error{token.End()})
 	look(0, Right, 0, recvDepth)
 
 	// A request that the queue pair refuses was never posted.
@@ -232,10 +232,10 @@ func TestLookKeepsCompletions(t *testing.T) {
 		}
 		posted = end.SendsPosted
 	}
-	begin(t, r.Begin)
+	token := begin(t, r)
 	var wc [8]verbs.Completion
-	n, err := r.Poll(wc[:])
-	noErrors(t, []error{err, r.End()})
+	n, err := token.Poll(wc[:])
+	noErrors(t, []error{err, token.End()})
 	if _, kind, _ := ParseWRID(wc[0].ID); n != 1 || kind != WRMessage || wc[0].Status != verbs.Success {
 		t.Errorf("%d completions: %+v", n, wc[0])
 	}
@@ -306,10 +306,11 @@ func TestLookKeepsTheOrder(t *testing.T) {
 	r := world[1]
 	var wc [1]verbs.Completion
 	var want, got [3]uint64
+	var token Token
 	next := func() verbs.Completion {
 		t.Helper()
 		for range 10000 {
-			n, err := r.Poll(wc[:])
+			n, err := token.Poll(wc[:])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,9 +326,9 @@ func TestLookKeepsTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			begin(t, r.Begin)
-			r.Defer(next())
-			noErrors(t, []error{r.End()})
+			token = begin(t, r)
+			token.Defer(next())
+			noErrors(t, []error{token.End()})
 			want[0] = wc[0].ID
 			continue
 		}
@@ -340,11 +341,11 @@ func TestLookKeepsTheOrder(t *testing.T) {
 		}
 		want[i] = WRID(Left, WRRecv, (want[0]+uint64(i))&(1<<40-1))
 	}
-	begin(t, r.Begin)
+	token = begin(t, r)
 	for i := range got {
 		got[i] = next().ID
 	}
-	noErrors(t, []error{r.End()})
+	noErrors(t, []error{token.End()})
 	if got != want {
 		t.Errorf("got %#x, want %#x", got, want)
 	}

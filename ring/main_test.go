@@ -201,10 +201,12 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// begin begins an operation of a ring, by its Begin.
-func begin(t *testing.T, of func(context.Context) error) {
+// begin begins an operation of a ring.
+func begin(t *testing.T, r *Ring) Token {
 	t.Helper()
-	if err := of(t.Context()); err != nil {
+	token, err := r.Begin(t.Context())
+	if err != nil {
 		t.Error(err)
 	}
+	return token
 }

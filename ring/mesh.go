@@ -87,7 +87,7 @@ func (r *Ring) MeshEdges() []*Edge {
 	return slices.Clone(r.mesh)
 }
 
-// meshTo returns the mesh edge to a rank, or nil. It needs mu or the turn.
+// meshTo returns the mesh edge to a rank, or nil. It needs mu or the token.
 func (r *Ring) meshTo(rank int) *Edge {
 	for _, e := range r.mesh {
 		if e.Peer == rank {
@@ -121,7 +121,7 @@ type word struct {
 // run makes the edges that are missing somewhere. After each step all ranks hear how
 // it went everywhere: they go on together, or end with the same error and without
 // the edges.
-func (m *meshing) run(ctx context.Context) (err error) {
+func (m *meshing) run(ctx context.Context, _ Token) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.r.opts.Timeout)
 	defer cancel()
 	defer func() {
@@ -356,7 +356,7 @@ func (m *meshing) undo() error {
 	return closeAll(m.made)
 }
 
-// dropMesh releases all mesh edges. The caller has the turn.
+// dropMesh releases all mesh edges. It needs the token.
 func (r *Ring) dropMesh() error {
 	r.mu.Lock()
 	edges := r.mesh

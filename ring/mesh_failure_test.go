@@ -172,13 +172,13 @@ func TestMeshMessagesAreKept(t *testing.T) {
 		noErrors(t, each(world, ping))
 		for i, want := range []WRKind{WRMessage, WRRecv} {
 			r := world[i]
-			begin(t, r.Begin)
+			token := begin(t, r)
 			var wc [1]verbs.Completion
 			for n := 0; n == 0; {
-				if _, err := r.poll(nil); err != nil {
+				if _, err := token.poll(nil); err != nil {
 					t.Fatal(err)
 				}
-				n, _ = r.Poll(wc[:])
+				n, _ = token.Poll(wc[:])
 			}
 			side, kind, value := ParseWRID(wc[0].ID)
 			if side != FirstMesh || kind != want || wc[0].Status != verbs.Success {
@@ -191,7 +191,7 @@ func TestMeshMessagesAreKept(t *testing.T) {
 				}
 				noErrors(t, []error{e.Repost(value)})
 			}
-			noErrors(t, []error{r.End()})
+			noErrors(t, []error{token.End()})
 		}
 	}
 }

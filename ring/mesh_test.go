@@ -37,9 +37,11 @@ func doublers(n, rank int) []int {
 // exchangeOver has a rank send a message and write a slot over each edge, with
 // immediate data, and verifies what comes from each peer. All ranks run it.
 func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
-	if err := r.Begin(ctx); err != nil {
+	token, err := r.Begin(ctx)
+	if err != nil {
 		return err
 	}
+	defer token.Release()
 	const length = 1000
 	staging, err := memory.Alloc(uint64(len(edges)*length) + 1)
 	if err != nil {
@@ -72,7 +74,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 	waiter := r.NewWaiter()
 	begun := time.Now()
 	for missing := 4 * len(edges); missing > 0; {
-		n, err := r.Poll(wc[:])
+		n, err := token.Poll(wc[:])
 		if err != nil {
 			return err
 		}
@@ -121,7 +123,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 			return err
 		}
 	}
-	return r.End()
+	return token.End()
 }
 
 // overMesh makes a mesh and uses it.
@@ -415,7 +417,7 @@ func TestMeshCompletionError(t *testing.T) {
 	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); return err }))
 	r := world[0]
 	e := r.MeshEdges()[1]
-	begin(t, r.Begin)
+	token := begin(t, r)
 	wr := verbs.WorkRequest{ID: WRID(e.Side, WRUser, 1), Opcode: verbs.OpWrite, Flags: verbs.FlagSignaled, RemoteAddr: 4096, RKey: 12345}
 	wr.SGL = []verbs.SGE{{Addr: e.messages.Addr(), Length: 8, LKey: e.msgMR.LKey()}}
 	if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
@@ -425,7 +427,7 @@ func TestMeshCompletionError(t *testing.T) {
 	waiter := r.NewWaiter()
 	for n := 0; n == 0; {
 		var err error
-		if n, err = r.Poll(wc[:]); err != nil {
+		if n, err = token.Poll(wc[:]); err != nil {
 			t.Fatal(err)
 		}
 		if n == 0 {
@@ -440,7 +442,7 @@ func TestMeshCompletionError(t *testing.T) {
 	if f := e.QP.(*watch).look().first; f == nil || f.Opcode != verbs.OpWrite.String() {
 		t.Errorf("%+v: expected the request that failed", f)
 	}
-	noErrors(t, []error{r.End()})
+	noErrors(t, []error{token.End()})
 	if err := r.CompletionError(&verbs.Completion{ID: WRID(FirstMesh+2, WRUser, 0), Status: verbs.RetryExceeded}); !strings.Contains(textOf(err), "unknown work request") {
 		t.Errorf("%v: expected an edge that is not there to be unknown", err)
 	}

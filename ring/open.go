@@ -20,7 +20,7 @@ const minSilence = 3 * time.Second
 // Open binds the TCP listener, chooses the local address and opens the devices to
 // both neighbours, each with a protection domain, a completion queue and its channel.
 func (r *Ring) Open(ctx context.Context) error {
-	return r.step(ctx, StateOpened, Values{}, func(ctx context.Context) (err error) {
+	return r.step(ctx, StateOpened, Values{}, func(ctx context.Context, _ Token) (err error) {
 		defer func() {
 			if err != nil && r.opts.ByHand && !r.Failed() {
 				err = errors.Join(err, r.release(StateNew))
@@ -35,7 +35,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.seat = r.takeSeat()
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
-			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.turn.turns() },
+			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
 			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})

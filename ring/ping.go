@@ -36,12 +36,12 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		return PingResult{}, err
 	}
 	var result PingResult
-	err := r.untimedStep(ctx, StateReady, Values{}, func(ctx context.Context) error {
+	err := r.untimedStep(ctx, StateReady, Values{}, func(ctx context.Context, t Token) error {
 		if err := r.Usable(); err != nil {
 			return err
 		}
 		r.pings++
-		p := &pinger{r: r, total: uint32(count) + 1, trips: newTrips()}
+		p := &pinger{r: r, token: t, total: uint32(count) + 1, trips: newTrips()}
 		if err := p.run(ctx); err != nil {
 			r.spoil(err)
 			if r.opts.ByHand {
@@ -104,6 +104,7 @@ func (t *trips) result(peer, count int) PingResult {
 // pinger plays both parts: it pings the right neighbour and answers the left.
 type pinger struct {
 	r        *Ring
+	token    Token
 	total    uint32 // round trips, the unmeasured one included
 	pongs    uint32 // of ours that came back
 	answered uint32 // the left neighbour's
@@ -117,12 +118,12 @@ func (p *pinger) run(ctx context.Context) error {
 	moved := time.Now()
 	waiter := p.r.NewWaiter()
 	var wc [16]verbs.Completion
-	p.r.recall()
+	p.token.recall()
 	if err := p.send(); err != nil {
 		return err
 	}
 	for p.pongs < p.total || p.answered < p.total || p.unsent > 0 {
-		n, err := p.r.Poll(wc[:])
+		n, err := p.token.Poll(wc[:])
 		if err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func (p *pinger) run(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := p.r.poll(nil) // sends the ACKs that are owed
+	_, err := p.token.poll(nil) // sends the ACKs that are owed
 	return err
 }
 
@@ -183,7 +184,7 @@ func (p *pinger) take(wc *verbs.Completion) error {
 	now := time.Now()
 	side, kind, index := ParseWRID(wc.ID)
 	if side >= FirstMesh {
-		p.r.Defer(*wc) // its peer is done with the ping, and ahead
+		p.token.Defer(*wc) // its peer is done with the ping, and ahead
 		return nil
 	}
 	switch kind {
@@ -196,7 +197,7 @@ func (p *pinger) take(wc *verbs.Completion) error {
 	}
 	e := p.r.Edge(side)
 	if side == Left && p.answered == p.total || side == Right && p.pongs == p.total {
-		p.r.Defer(*wc) // it is done, and ahead
+		p.token.Defer(*wc) // it is done, and ahead
 		return nil
 	}
 	if wc.Opcode == verbs.WCRecvWriteImm {

@@ -56,9 +56,9 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	}
 	x := &round{own: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 	var refused error
-	err := r.attemptAs(ctx, pinging, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context) error {
+	err := r.attemptAs(ctx, holder{kind: pinging}, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context, t Token) error {
 		x.edge = r.edges[side]
-		err := r.pingSide(ctx, x)
+		err := t.pingSide(ctx, x)
 		if !x.posted {
 			refused, err = err, nil // it harmed nobody, and so fails nothing
 		}
@@ -75,7 +75,8 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	return result, nil
 }
 
-func (r *Ring) pingSide(ctx context.Context, x *round) error {
+func (t Token) pingSide(ctx context.Context, x *round) error {
+	r := t.r
 	c := r.crowd
 	c.enter(x)
 	asking, cancel := context.WithCancel(ctx)
@@ -88,7 +89,7 @@ func (r *Ring) pingSide(ctx context.Context, x *round) error {
 			c.mu.Unlock()
 		}
 	}()
-	err := r.drive(ctx, x)
+	err := t.drive(ctx, x)
 	c.leave(x)
 	if err != nil {
 		cancel()
@@ -135,10 +136,11 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 	if err := r.awaitEdge(soon, side, StateRTS, StateReady); err != nil {
 		return nil, err
 	}
-	if err := r.turn.take(soon, pinging); err != nil {
+	t, err := r.takeToken(soon, holder{kind: pinging})
+	if err != nil {
 		return nil, fmt.Errorf("%s is busy: %w", r.nodeName(r.rank), err)
 	}
-	defer r.turn.give(pinging)
+	defer t.Release()
 	if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
 		return nil, r.notReady(side) // a step was faster
 	}
@@ -149,7 +151,7 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 	if _, err := ask[any](ctx, r, side, askGo, q); err != nil {
 		return nil, err
 	}
-	err := r.drive(ctx, x)
+	err = t.drive(ctx, x)
 	if err != nil {
 		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.nodeName(r.rank), x.done, x.total, err)
 		r.spoil(err)

@@ -146,12 +146,12 @@ func TestPingSidePeerBusy(t *testing.T) {
 	t.Parallel() // it waits
 	world := byHand(t, 2)
 	upTo(t, world, StateRTS)
-	begin(t, world[1].Begin)
+	token := begin(t, world[1])
 	_, err := world[0].PingSide(t.Context(), Right, 1)
 	if text := textOf(err); !strings.Contains(text, "rank 1 (127.") || !strings.Contains(text, "is busy: an operation runs here") {
 		t.Errorf("%s: expected that rank 1 is busy", text)
 	}
-	if err := world[1].End(); err != nil {
+	if err := token.End(); err != nil {
 		t.Error(err)
 	}
 	if err := pingSide(t.Context(), world[0], Right, 3); err != nil {
@@ -174,12 +174,12 @@ func TestPingSideDefersTheNextOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := world[0]
-	begin(t, r.Begin)
+	token := begin(t, r)
 	var wc [4]verbs.Completion
 	var n int
 	for deadline := time.Now().Add(5 * time.Second); n == 0 && time.Now().Before(deadline); {
 		var err error
-		if n, err = r.Poll(wc[:]); err != nil {
+		if n, err = token.Poll(wc[:]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestPingSideDefersTheNextOperation(t *testing.T) {
 	if n != 1 || side != Right || kind != WRRecv || KindOf(r.Right().Message(index, wc[0].ByteLen)) != KindUser+1 {
 		t.Errorf("%d completions, the first %+v: expected the neighbour's message", n, wc[0])
 	}
-	if err := r.End(); err != nil {
+	if err := token.End(); err != nil {
 		t.Error(err)
 	}
 }
@@ -237,8 +237,7 @@ func TestPingSideAgainstSteps(t *testing.T) {
 			if r.Rank() == 0 {
 				return errors.Join(pingSide(t.Context(), r, Left, 50), pingSide(t.Context(), r, Right, 50))
 			}
-			begin(t, r.Begin)
-			return r.End()
+			return begin(t, r).End()
 		}))
 		noErrors(t, each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err }))
 	}

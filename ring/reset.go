@@ -14,7 +14,7 @@ import (
 // made anew when they are needed, so all ranks of one need it, too. A Comm over the ring is to be closed
 // before and made anew afterwards.
 func (r *Ring) Reset(ctx context.Context) error {
-	return r.attempt(ctx, "reset", r.mayReset, func(context.Context) error {
+	return r.attempt(ctx, "reset", r.mayReset, func(_ context.Context, t Token) error {
 		if err := r.dropMesh(); err != nil {
 			return err
 		}
@@ -27,7 +27,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 		var wc [64]verbs.Completion
 		for n := len(wc); n > 0; {
 			var err error
-			if n, err = r.poll(wc[:]); err != nil {
+			if n, err = t.poll(wc[:]); err != nil {
 				return err
 			}
 		}

@@ -48,13 +48,13 @@ type Ring struct {
 	crowd       *crowd
 	mishaps     mishaps       // of the devices
 	askingRunID chan struct{} // of capacity 1: held by who asks for the run's id
-	turn        turn          // had by who polls: a step, an operation, pings of one neighbour
+	tokens      tokens        // who polls: a step, an operation, pings of one neighbour
 
 	failed atomic.Bool
 	moved  atomic.Uint64 // polls that found completions
 
 	registered registered
-	polled     int // index in devices: the one that was polled last, by who has the turn
+	polled     int // index in devices: the one that was polled last; whoever has the token
 
 	mu        sync.Mutex // guards the following, and the queue pairs' life
 	state     State      // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -72,7 +72,7 @@ type Ring struct {
 	local   netip.Addr
 	seat    *cpu.Seat // nil if none is needed
 	control *bootstrap.Control
-	// Changed by who has the turn, under mu: who has either may look.
+	// Changed with the token and mu: whoever has either may look.
 	devices []*Device
 	ways    [2]way
 	edges   [2]*Edge         // guarded by mu where Fail and Close may meet
@@ -81,8 +81,7 @@ type Ring struct {
 	remote  [2]offer         // by Exchange
 	pings   uint64           // calls of Ping, the sequence of its messages
 
-	// Completions that came an operation too soon. They belong to who runs the
-	// operation.
+	// Completions that came an operation too soon. They need the token.
 	deferred, early []verbs.Completion
 }
 
@@ -159,7 +158,7 @@ func (r *Ring) Left() *Edge { return r.edges[Left] }
 func (r *Ring) Right() *Edge { return r.edges[Right] }
 
 // Edge returns the edge at a side: those of the ring after Init, those of a mesh
-// after Mesh. It returns nil for one that is not there. It is for who has the turn.
+// after Mesh. It returns nil for one that is not there. It needs the token.
 func (r *Ring) Edge(s Side) *Edge {
 	switch {
 	case s < 0:
@@ -170,77 +169,6 @@ func (r *Ring) Edge(s Side) *Edge {
 		return r.mesh[s-FirstMesh]
 	}
 	return nil
-}
-
-// Begin starts an operation over the queue pairs: it waits until the pings that
-// neighbours asked this rank to answer are done, at most for Options.Timeout, and
-// has completions that the last operation deferred come first. Only who runs the
-// operation may call Begin, Poll, Defer and End, and every Begin that succeeds
-// needs its End, unless the ring fails.
-func (r *Ring) Begin(ctx context.Context) error {
-	err := r.Hold(ctx)
-	if err == nil {
-		r.recall()
-	}
-	return err
-}
-
-// Hold is Begin for an operation that polls nothing: it keeps others from polling,
-// and from taking steps, until Release. A Hold on a ring that has failed succeeds.
-func (r *Ring) Hold(ctx context.Context) error {
-	if !r.turn.try(operating) { // or else nothing is allocated
-		alive, cancel := r.whileAlive(ctx)
-		err := r.takeTurn(alive, operating)
-		cancel()
-		if err != nil && !r.Failed() {
-			return fmt.Errorf("begin an operation: %w", err)
-		}
-	}
-	if r.Failed() { // as its poll will say
-		r.turn.give(operating)
-	}
-	return nil
-}
-
-// Release ends what Hold began. For the control ring, it is a sign that something
-// moves.
-func (r *Ring) Release() { r.turn.give(operating) }
-
-// recall has the deferred completions come first. They are older than what is
-// left of those that came early.
-func (r *Ring) recall() {
-	if len(r.early) > 0 {
-		r.deferred = append(r.deferred, r.early...)
-	}
-	r.early, r.deferred = r.deferred, r.early[:0]
-}
-
-// Defer hands back the completion of a receive that belongs to the next
-// operation: the left neighbour is done with this one and has begun it already.
-// Nothing is reposted before it has been polled again.
-func (r *Ring) Defer(wc verbs.Completion) { r.deferred = append(r.deferred, wc) }
-
-// Poll polls the devices, and lets the control ring know that something moves: while
-// it does, a silent TCP connection is no reason to give up a neighbour.
-func (r *Ring) Poll(wc []verbs.Completion) (int, error) {
-	if len(r.early) > 0 {
-		n := copy(wc, r.early)
-		r.early = r.early[:copy(r.early, r.early[n:])]
-		return n, nil
-	}
-	n, err := r.poll(wc)
-	if n > 0 {
-		r.moved.Add(1)
-	}
-	return n, err
-}
-
-// End ends an operation over the queue pairs: the neighbours get the ACKs that
-// they wait for now, not when somebody polls again.
-func (r *Ring) End() error {
-	defer r.turn.give(operating)
-	_, err := r.poll(nil)
-	return err
 }
 
 // Failed reports whether the ring failed, here or at any rank. It is one atomic
@@ -291,7 +219,6 @@ func (r *Ring) setFailed(err error) {
 	}
 	r.err, r.state = err, StateFailed
 	r.failed.Store(true)
-	r.turn.give(operating) // it may end without End now; nobody else polls any more
 	for _, e := range slices.Concat(r.edges[:], r.mesh) {
 		if e == nil || e.QP == nil {
 			continue
@@ -376,8 +303,9 @@ func (r *Ring) Close() error {
 	// ended is left to its poll's error.
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeout)
 	defer cancel()
-	_ = r.turn.take(ctx, "close")
-	defer r.turn.give("close")
+	if word, err := r.tokens.take(ctx, holder{kind: stepping, step: "close"}); err == nil {
+		defer r.tokens.give(word)
+	}
 	if r.State() == StateClosed {
 		return nil
 	}

@@ -14,40 +14,41 @@ import (
 var bringUp = trace.NewKind(trace.Ring, "bring-up", "$step")
 
 // step runs one step within its deadline.
-func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context) error) error {
-	return r.untimedStep(ctx, to, v, func(ctx context.Context) error {
+func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context, Token) error) error {
+	return r.untimedStep(ctx, to, v, func(ctx context.Context, t Token) error {
 		limit := r.opts.Timeout
 		if to == StateExchanged && r.opts.Patience > 0 {
 			limit = r.opts.Patience
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return do(ctx)
+		return do(ctx, t)
 	})
 }
 
 // untimedStep is step for what keeps its own deadlines.
-func (r *Ring) untimedStep(ctx context.Context, to State, v Values, do func(context.Context) error) error {
+func (r *Ring) untimedStep(ctx context.Context, to State, v Values, do func(context.Context, Token) error) error {
 	if err := v.check(steps[to]); err != nil {
 		return err
 	}
 	return r.attempt(ctx, steps[to], func() error { return r.mayStep(to, v.sides()) }, do)
 }
 
-// attempt has the turn while it does something that check allows. Without
+// attempt has the token while it does something that check allows. Without
 // Options.ByHand an error fails the ring.
-func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context) error) error {
-	return r.attemptAs(ctx, name, name, check, do)
+func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context, Token) error) error {
+	return r.attemptAs(ctx, holder{kind: stepping, step: name}, name, check, do)
 }
 
-// attemptAs is attempt for a holder of the turn that is named otherwise.
-func (r *Ring) attemptAs(ctx context.Context, holder, name string, check func() error, do func(context.Context) error) error {
+// attemptAs is attempt for another holder of the token.
+func (r *Ring) attemptAs(ctx context.Context, h holder, name string, check func() error, do func(context.Context, Token) error) error {
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
-	if err := r.takeTurn(ctx, holder); err != nil {
+	t, err := r.takeToken(ctx, h)
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer r.turn.give(holder)
+	defer t.Release()
 	if err := check(); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (r *Ring) attemptAs(ctx context.Context, holder, name string, check func() 
 	if r.control != nil {
 		r.control.SetState(name)
 	}
-	err := do(ctx)
+	err = do(ctx, t)
 	if failure := r.Err(); failure != nil {
 		err = failure // of the ring, meanwhile: the step's own follows from it
 	}
@@ -70,13 +71,6 @@ func (r *Ring) attemptAs(ctx context.Context, holder, name string, check func() 
 		trace.Debug(trace.Ring, "step done", slog.String("step", name), slog.Duration("took", time.Since(start)))
 	}
 	return err
-}
-
-// takeTurn waits for the turn, at most Options.Timeout.
-func (r *Ring) takeTurn(ctx context.Context, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
-	defer cancel()
-	return r.turn.take(ctx, holder)
 }
 
 // stepFailed makes a step's error the ring's. What another rank found out stays
