@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
@@ -60,6 +61,44 @@ func TestDetached(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestLateDuplicates: a third of all packets come twice, the second time up to 20 ms
+// late: after the operation, and often after its buffers were freed. Nothing is wrong,
+// and the ring lives.
+func TestLateDuplicates(t *testing.T) {
+	const n = 3
+	calls := 1000
+	if testing.Short() || raceEnabled {
+		calls = 200
+	}
+	w := newWorld(t, n, ring.Options{Impair: &verbs.Impairment{Seed: 5, Duplicate: 0.3, Late: 20 * time.Millisecond}}, nil)
+	w.must(func(rank int, c *Comm) error {
+		for call := range calls {
+			count := uint64(1 + call*37%5000)
+			b, err := c.Alloc(count * 8)
+			if err != nil {
+				return err
+			}
+			in, out := memory.Slice[int32](b.Addr(), int(count)), memory.Slice[int32](b.Addr()+count*4, int(count))
+			for i := range in {
+				in[i] = int32(call + i + rank)
+			}
+			o := CallOptions{Algorithm: AlgorithmRing, Protocol: []Protocol{RendezvousRead, Eager}[call%2]}
+			if err := c.AllReduce(context.Background(), b.Addr(), b.Addr()+count*4, int(count), reduce.Int32, reduce.Sum, o); err != nil {
+				return fmt.Errorf("call %d by %s: %w", call, o.Protocol, err)
+			}
+			for i, got := range out {
+				if want := int32(n*(call+i) + n*(n-1)/2); got != want {
+					return fmt.Errorf("call %d by %s: element %d is %d: want %d", call, o.Protocol, i, got, want)
+				}
+			}
+			if err := b.Free(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // TestSlots: what was emptied last is written next, and a peer may write into any slot

@@ -103,6 +103,9 @@ type Impairment struct {
 	Duplicate float64
 	Reorder   float64 // a packet is held back behind the next one
 	Corrupt   float64 // one bit is flipped after the ICRC was made
+	// Jitter delays each packet by any time up to so much, and Late a doubled one's
+	// second copy.
+	Jitter, Late time.Duration
 }
 
 var registry struct {

@@ -319,15 +319,19 @@ func (e *endpoint) tick(now int64) {
 		}
 	}
 	e.settle()
+	if e.tx.impair != nil {
+		e.tx.impair.release(&e.tx, now, &e.port)
+	}
 	e.deadline = 0
 	for _, q := range e.qps {
-		e.noteDeadline(q)
+		e.noteDeadline(q.rc.Deadline())
 	}
+	e.noteDeadline(e.tx.impair.deadline())
 }
 
-// noteDeadline makes sure that the queue pair's timer is looked at in time.
-func (e *endpoint) noteDeadline(q *qp) {
-	if d := q.rc.Deadline(); d != 0 && (e.deadline == 0 || d < e.deadline) {
+// noteDeadline makes sure that a timer is looked at in time; 0 is none.
+func (e *endpoint) noteDeadline(d int64) {
+	if d != 0 && (e.deadline == 0 || d < e.deadline) {
 		e.deadline = d
 		if e.waiting != 0 && d < e.waiting {
 			e.waiting = 0 // once is enough
@@ -379,7 +383,10 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 	q.said(len(e.out.Packets), e.idle, now)
 	e.tx.send(q, &e.out, &e.port)
 	e.out.ResetPackets()
-	e.noteDeadline(q)
+	e.noteDeadline(q.rc.Deadline())
+	if e.tx.impair != nil {
+		e.noteDeadline(e.tx.impair.deadline())
+	}
 	return more
 }
 

@@ -3,7 +3,6 @@ package soft
 import (
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
 
@@ -211,53 +210,4 @@ func (t *transmitter) flush(messages []udp.Message, n *portCounters) {
 			return
 		}
 	}
-}
-
-// impairer loses, doubles, delays and damages packets on purpose.
-type impairer struct {
-	verbs.Impairment
-	rand *rand.Rand
-	held []byte // a packet held back, to follow the next one
-	dst  udp.Sockaddr
-	buf  []byte
-}
-
-func newImpairer(i verbs.Impairment) *impairer {
-	return &impairer{Impairment: i, rand: rand.New(rand.NewPCG(i.Seed, i.Seed))}
-}
-
-// send sends the transmitter's messages, one packet each, with faults.
-func (m *impairer) send(t *transmitter, n *portCounters) {
-	for i := range t.messages {
-		msg := &t.messages[i]
-		if m.rand.Float64() < m.Loss {
-			n.impairedLost++
-			continue
-		}
-		m.buf = m.buf[:0]
-		for _, v := range msg.Iov {
-			m.buf = append(m.buf, memory.Bytes(v.Addr, int(v.Len))...)
-		}
-		if m.rand.Float64() < m.Corrupt {
-			bit := m.rand.IntN(len(m.buf) * 8)
-			m.buf[bit/8] ^= 1 << (bit % 8)
-		}
-		if m.rand.Float64() < m.Reorder && len(m.held) == 0 {
-			m.held = append(m.held, m.buf...)
-			m.dst = *msg.Dst
-			continue
-		}
-		m.put(t, msg.Dst, m.buf, n)
-		if m.rand.Float64() < m.Duplicate {
-			m.put(t, msg.Dst, m.buf, n)
-		}
-		if len(m.held) > 0 {
-			m.put(t, &m.dst, m.held, n)
-			m.held = m.held[:0]
-		}
-	}
-}
-
-func (m *impairer) put(t *transmitter, dst *udp.Sockaddr, b []byte, n *portCounters) {
-	t.flush([]udp.Message{{Dst: dst, Iov: []udp.Iovec{udp.IovecOf(b)}}}, n)
 }
