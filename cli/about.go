@@ -61,7 +61,7 @@ var version string
 
 func runConfig(_ context.Context, s *Session, call Call) error {
 	if isOn(call.Flags, "sample") {
-		return s.Out.Text(configs.Sample)
+		return s.Out.Text(configs.Sample())
 	}
 	return printConfig(s)
 }

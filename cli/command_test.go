@@ -148,7 +148,7 @@ func TestConfigShowsOrigins(t *testing.T) {
 	if found != len(want) {
 		t.Errorf("%d of %d settings are shown:\n%s", found, len(want), stdout)
 	}
-	if _, sample, _ := here(t, "config", "--sample"); sample != configs.Sample {
+	if _, sample, _ := here(t, "config", "--sample"); sample != configs.Sample() {
 		t.Error("--sample is not the sample")
 	}
 }

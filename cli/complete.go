@@ -77,17 +77,6 @@ func init() {
 	}
 }
 
-// settingOffers is what settings complete to that are no numbers and have no list
-// of values.
-var settingOffers = map[string][]string{
-	"list":      {"hosts"},
-	"index":     {"ranks"},
-	"device":    {"devices"},
-	"gid-index": {"gids"},
-	"trace":     {"levels"},
-	"table":     {"files", "json"},
-}
-
 // offerOf returns what a flag completes to and what that takes.
 func offerOf(f *pflag.Flag) (what string, args []string) {
 	if a := f.Annotations[offersOf]; len(a) > 0 {
@@ -106,7 +95,7 @@ func offerOf(f *pflag.Flag) (what string, args []string) {
 		return "words", []string{"true", "false"}
 	}
 	if s, ok := configs.Lookup(f.Name); ok {
-		if a := settingOffers[s.Name]; a != nil {
+		if a := s.Completes; a != nil {
 			return a[0], a[1:]
 		}
 		words := make([]string, len(s.OneOf))

@@ -74,7 +74,7 @@ func flagText(cmd *cobra.Command, name string) string {
 
 // rankWords are the ranks of --list with their hosts.
 func rankWords(cmd *cobra.Command) []string {
-	nodes, err := bootstrap.ParseListPort(flagText(cmd, "list"), 1)
+	nodes, err := bootstrap.ParseList(flagText(cmd, "list"), 1)
 	if err != nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,13 +17,7 @@ import (
 	"ringcli/configs"
 )
 
-// settingsOfLab are the settings that labs take.
-var settingsOfLab = []string{
-	"list", "index", "tcp-port", "timeout", "device", "port", "gid-index", "mtu", "sl", "traffic-class",
-	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
-}
-
-// settingsOfTwo are those that are about two hosts.
+// settingsOfTwo are the settings that are about two hosts.
 var settingsOfTwo = []string{"list", "index", "tcp-port"}
 
 var labWords = []string{"a", "b", "c"}
@@ -56,7 +51,7 @@ exit code 2, on both ends.`,
   ringcli lab c --index 0 --list node0,node1     on node0
   ringcli lab c --index 1 --list node0,node1     on node1`,
 		Args: "LAB [HOST]", Words: labWords, CheckArgs: checkLab,
-		Settings: settingsOfLab,
+		Settings: slices.Concat(settingsOfTwo, configs.NamesOf(lab.Options{})),
 		Flags: func(fs *pflag.FlagSet) {
 			fs.Bool("explain", false, "say before each step what it does and why")
 			sizeFlag(fs, "size", labBytes, "bytes of each message (lab b: 1K)")
@@ -137,9 +132,9 @@ func runLabB(ctx context.Context, s *Session, call Call) error {
 		}
 	}
 	o := pingpong.Options{
-		Options: endpointOptions(s.Config), TCPPort: pingpong.DefaultPort, Size: labBBytes, Depth: pingpong.DefaultDepth, Iters: pingpong.DefaultIters,
-		Timeout: s.Config.Duration("timeout"),
+		TCPPort: pingpong.DefaultPort, Size: labBBytes, Depth: pingpong.DefaultDepth, Iters: pingpong.DefaultIters,
 	}
+	s.Config.Fill(&o)
 	if s.Config.IsSet("tcp-port") {
 		o.TCPPort = s.Config.Int("tcp-port")
 	}
@@ -169,13 +164,12 @@ func labPlace(c *configs.Config) (list string, index int, err error) {
 }
 
 func labOptions(c *configs.Config, fs *pflag.FlagSet) lab.Options {
-	return lab.Options{
-		Options: endpointOptions(c), Timeout: c.Duration("timeout"),
-		Wrong: lab.Wrong{
-			DestQPN: optionalOf[uint32](fs, "dest-qpn"), PSN: optionalOf[uint32](fs, "psn"),
-			RAddr: optionalOf[uint64](fs, "raddr"), RKey: optionalOf[uint32](fs, "rkey"),
-		},
-	}
+	o := lab.Options{Wrong: lab.Wrong{
+		DestQPN: optionalOf[uint32](fs, "dest-qpn"), PSN: optionalOf[uint32](fs, "psn"),
+		RAddr: optionalOf[uint64](fs, "raddr"), RKey: optionalOf[uint32](fs, "rkey"),
+	}}
+	c.Fill(&o)
+	return o
 }
 
 // optionalOf is the value of an optional flag; nil if it was not given.

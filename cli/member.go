@@ -138,16 +138,8 @@ func (s *Session) ready(ctx context.Context) error {
 }
 
 func ringOptions(c *configs.Config) ring.Options {
-	o := ring.Options{
-		Device: c.String("device"), Port: c.Int("port"), MTU: c.Int("mtu"), SL: c.Int("sl"), TrafficClass: c.Int("traffic-class"),
-		QPTimeout: new(c.Int("qp-timeout")), RetryCnt: new(c.Int("retry-cnt")), RNRRetry: new(c.Int("rnr-retry")),
-		MinRNRTimer: new(c.Int("min-rnr-timer")), Timeout: c.Duration("timeout"), TCPPort: c.Int("tcp-port"),
-		Slots: c.Int("slots"), SlotSize: int(c.Size("slot-size")),
-		Wait: verbs.WaitYield, // one rank in this process
-	}
-	if index := c.Int("gid-index"); index >= 0 {
-		o.GIDIndex = &index
-	}
+	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
+	c.Fill(&o)
 	return o
 }
 
@@ -363,12 +355,7 @@ func snakeCase(name string) string {
 }
 
 // settingsOfRing are the settings that connecting takes.
-var settingsOfRing = []string{
-	"list", "index", "tcp-port", "timeout",
-	"device", "port", "gid-index", "mtu", "sl", "traffic-class",
-	"qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer",
-	"algorithm", "protocol", "segment", "depth", "table", "slots", "slot-size",
-}
+var settingsOfRing = without(configs.Names(), settingsOfEvery...)
 
 // without returns the names but for some.
 func without(names []string, some ...string) []string {
@@ -378,7 +365,7 @@ func without(names []string, some ...string) []string {
 // ranksHere is how many ranks will share this machine's memory, for checks
 // before there is a ring; 1 if the list cannot be read, which joining reports.
 func (s *Session) ranksHere() int {
-	nodes, err := bootstrap.ParseListPort(s.Config.String("list"), s.Config.Int("tcp-port"))
+	nodes, err := bootstrap.ParseList(s.Config.String("list"), s.Config.Int("tcp-port"))
 	index := s.Config.Int("index")
 	if err != nil || index < 0 || index >= len(nodes) {
 		return 1

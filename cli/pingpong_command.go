@@ -10,17 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringcli/cli/endpoint"
 	"ringcli/cli/lab"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/configs"
-	"ringcli/verbs"
 )
-
-// settingsOfPingpong are the settings that pingpong takes under their own names;
-// others have the stock tool's letters besides.
-var settingsOfPingpong = []string{"timeout", "traffic-class", "qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer"}
 
 // stockNames are options that have one name with ibv_rc_pingpong and another here.
 var stockNames = map[string]string{"ib-dev": "device", "gid-idx": "gid-index", "tcp-port": "port"}
@@ -57,7 +51,8 @@ it was sent; give it to both ends.`,
   ringcli pingpong node0                     on node1
   ibv_rc_pingpong -d mlx5_0 -g 3 node0       or, on node1, the stock tool`,
 		Args: "[HOST]", Offer: func([]string) []string { return nil }, CheckArgs: func(args []string) error { return checkHost("pingpong", args) },
-		Settings: settingsOfPingpong,
+		// The others have the stock tool's letters besides.
+		Settings: without(configs.NamesOf(pingpong.Options{}), "device", "port", "gid-index", "mtu", "sl"),
 		Flags:    pingpongFlags,
 		Run:      runPingpong,
 	}}
@@ -117,10 +112,11 @@ func runPingpong(ctx context.Context, s *Session, call Call) error {
 		}
 	}
 	o := pingpong.Options{
-		Options: endpointOptions(s.Config), TCPPort: int(value[number](call.Flags, "port").value),
-		Depth: int(value[number](call.Flags, "rx-depth").value), Iters: int(value[number](call.Flags, "iters").value),
-		Events: isOn(call.Flags, "events"), Check: isOn(call.Flags, "chk"), Timeout: s.Config.Duration("timeout"),
+		TCPPort: int(value[number](call.Flags, "port").value),
+		Depth:   int(value[number](call.Flags, "rx-depth").value), Iters: int(value[number](call.Flags, "iters").value),
+		Events: isOn(call.Flags, "events"), Check: isOn(call.Flags, "chk"),
 	}
+	s.Config.Fill(&o)
 	if port := int(value[number](call.Flags, "ib-port").value); port > 0 {
 		o.Port = port
 	}
@@ -154,7 +150,7 @@ func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
 		return usageError("%s --size %s: expected 1 to %s", p.command, configs.FormatSize(uint64(o.Size)), configs.FormatSize(maxPingpong))
 	}
 	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
-		o.MTU, _ = verbs.MTUFromBytes(pingpong.DefaultMTU)
+		o.MTU = pingpong.DefaultMTU
 	}
 	if p.explain == nil {
 		p.explain = func(string) error { return nil }
@@ -202,22 +198,6 @@ func (s *Session) printPingpong(r PingpongResult) error {
 	return err
 }
 
-// endpointOptions are what the settings say of a device and its queue pairs.
-func endpointOptions(c *configs.Config) endpoint.Options {
-	o := endpoint.Options{
-		Device: c.String("device"), Port: c.Int("port"), SL: uint8(c.Int("sl")), TrafficClass: uint8(c.Int("traffic-class")),
-		QPTimeout: uint8(c.Int("qp-timeout")), RetryCnt: uint8(c.Int("retry-cnt")), RNRRetry: uint8(c.Int("rnr-retry")),
-		MinRNRTimer: uint8(c.Int("min-rnr-timer")),
-	}
-	if index := c.Int("gid-index"); index >= 0 {
-		o.GIDIndex = &index
-	}
-	if bytes := c.Int("mtu"); bytes > 0 {
-		o.MTU, _ = verbs.MTUFromBytes(bytes) // the setting takes no other values
-	}
-	return o
-}
-
 // PingpongResult is how messages went there and back. Seconds and what follows from
 // them are the stock tool's: from before the first message to after the last.
 type PingpongResult struct {
@@ -260,7 +240,7 @@ func newPingpongResult(command string, o *pingpong.Options, r pingpong.Result, w
 	bytes, us := int64(o.Size)*int64(o.Iters)*2, float64(r.Elapsed)/float64(time.Microsecond)
 	result := PingpongResult{
 		Command: command, OK: true, Role: role, Peer: r.Peer.String(), Device: r.Device, GIDIndex: r.GIDIndex, Local: r.Local, Remote: r.Remote,
-		Size: o.Size, Iters: o.Iters, MTU: o.MTU.Bytes(), Bytes: bytes, Seconds: r.Elapsed.Seconds(),
+		Size: o.Size, Iters: o.Iters, MTU: o.MTU, Bytes: bytes, Seconds: r.Elapsed.Seconds(),
 		MbitPerSec: sixPlaces(float64(bytes) * 8 / us), UsecPerIter: sixPlaces(us / float64(o.Iters)),
 		Checked: o.Check, Unacknowledged: r.Unacknowledged,
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
+	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -18,7 +19,8 @@ import (
 
 // settingsOfOpen are the settings that `open` takes; those of the later steps
 // are values that these take themselves.
-var settingsOfOpen = []string{"list", "index", "tcp-port", "timeout", "device", "port", "gid-index", "slots", "slot-size"}
+var settingsOfOpen = append([]string{"list", "index"}, without(configs.NamesOf(ring.Options{}),
+	"mtu", "sl", "traffic-class", "qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer")...)
 
 // stepCommands are the steps of a bring-up by hand, in their order.
 func stepCommands() []Command {

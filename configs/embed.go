@@ -7,11 +7,6 @@ import (
 	"strings"
 )
 
-// Sample is a commented configuration file with every setting.
-//
-//go:embed ringcli.yaml
-var Sample string
-
 //go:embed scripts/*.ring
 var scripts embed.FS
 

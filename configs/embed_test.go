@@ -14,7 +14,7 @@ import (
 var commentedSetting = regexp.MustCompile(`(?m)^#([a-z][a-z-]*:)`)
 
 func TestSampleAsShippedChangesNothing(t *testing.T) {
-	c := load(t, Sample)
+	c := load(t, Sample())
 	for _, v := range c.Values() {
 		if v.Origin.Source != FromDefault {
 			t.Errorf("%s comes from %s, expected the default", v.Name, v.Origin)
@@ -23,7 +23,7 @@ func TestSampleAsShippedChangesNothing(t *testing.T) {
 }
 
 func TestSampleHasEverySettingWithItsDefault(t *testing.T) {
-	c := load(t, commentedSetting.ReplaceAllString(Sample, "$1"))
+	c := load(t, commentedSetting.ReplaceAllString(Sample(), "$1"))
 	for i, v := range c.Values() {
 		if v.Origin != (Origin{FromFile, c.File()}) {
 			t.Errorf("%s comes from %s: it is not in the sample", v.Name, v.Origin)
@@ -33,10 +33,10 @@ func TestSampleHasEverySettingWithItsDefault(t *testing.T) {
 		}
 	}
 	var order []string
-	for _, m := range commentedSetting.FindAllStringSubmatch(Sample, -1) {
+	for _, m := range commentedSetting.FindAllStringSubmatch(Sample(), -1) {
 		order = append(order, strings.TrimSuffix(m[1], ":"))
 	}
-	if want := names(); !slices.Equal(order, want) {
+	if want := Names(); !slices.Equal(order, want) {
 		t.Errorf("order in the sample %v\nin Settings %v", order, want)
 	}
 }
@@ -63,18 +63,10 @@ func TestSelfCheckRunsEveryCollectiveUnderEveryProtocol(t *testing.T) {
 }
 
 func TestUnknownScriptNamesTheKnown(t *testing.T) {
-	_, err := Script("../ringcli.yaml")
+	_, err := Script("../embed.go")
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "self-check") {
 		t.Errorf("got %v", err)
 	}
-}
-
-func names() []string {
-	var list []string
-	for _, s := range Settings {
-		list = append(list, s.Name)
-	}
-	return list
 }
 
 // load puts text into a file of its own and loads that.

@@ -28,56 +28,155 @@ type Setting struct {
 	Name    string
 	Kind    Kind
 	Default any
-	Usage   string
+	Usage   string // of the flag
+	// Comment is what Sample says; empty means Usage.
+	Comment string
+	// Section is the heading of Sample that begins with this setting.
+	Section string
 
 	// OneOf, if set, lists all values (String and Int).
 	OneOf []any
 	// Aliases are other names of some of them (String).
 	Aliases map[string]string
+	// Completes is what a value completes to where OneOf does not say: a word of
+	// cli's completion, and what that takes.
+	Completes []string
 	// Min and Max bound Int (as it is) and Size (bytes), if Max is above Min.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
 }
 
-// Settings is the table of all settings, and the only place where their
-// defaults are. Defaults of the queue pair's attributes are those of
-// rdma-core's examples, but for retry-cnt.
+// Settings is the table of all settings, and the only place where their defaults
+// and ranges are: flags, variables, files, help, completion, the sample, and the
+// structs that Complete and Config.Fill fill in have them from here. Defaults of
+// the queue pair's attributes are those of rdma-core's examples, but for retry-cnt.
 var Settings = []Setting{
-	// Who is in the ring.
-	{Name: "list", Kind: String, Default: "", Usage: "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE"},
-	{Name: "index", Kind: Int, Default: -1, Min: -1, Max: maxRanks - 1, Usage: "this rank's place in the list, from 0 (-1: not given)"},
-	{Name: "tcp-port", Kind: Int, Default: 18600, Min: 1, Max: 65535, Usage: "TCP port of the exchange, for hosts listed without one"},
-	{Name: "timeout", Kind: Duration, Default: 30 * time.Second, Usage: "deadline of each wait"},
+	{
+		Name: "list", Kind: String, Default: "", Completes: []string{"hosts"},
+		Section: "Who is in the ring",
+		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE",
+		Comment: "The ring's hosts in order: host, host:port or [v6]:port, as a sequence, as\none string separated by commas or spaces, or \"@FILE\" to read them from a file.",
+	},
+	{
+		Name: "index", Kind: Int, Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
+		Usage:   "this rank's place in the list, from 0 (-1: not given)",
+		Comment: "This rank's place in the list, from 0. It differs on every node, so it is\nbetter given as a flag or as RINGCLI_INDEX. -1: not given.",
+	},
+	{
+		Name: "tcp-port", Kind: Int, Default: 18600, Min: 1, Max: 65535,
+		Usage:   "TCP port of the exchange, for hosts listed without one",
+		Comment: "TCP port of the exchange, for hosts that are listed without one.",
+	},
+	{
+		Name: "timeout", Kind: Duration, Default: 30 * time.Second,
+		Usage:   "deadline of each wait",
+		Comment: "Deadline of each wait, with its unit.",
+	},
 
-	// The device and the queue pair.
-	{Name: "device", Kind: String, Default: "auto", Usage: "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)"},
-	{Name: "port", Kind: Int, Default: 1, Min: 1, Max: 255, Usage: "port of the RDMA device"},
-	{Name: "gid-index", Kind: Int, Default: -1, Min: -1, Max: 255, Usage: "index in the port's GID table (-1: chosen by the route to the neighbour)"},
-	{Name: "mtu", Kind: Int, Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096}, Usage: "path MTU in bytes (0: the port's active MTU)"},
-	{Name: "sl", Kind: Int, Default: 0, Min: 0, Max: 15, Usage: "service level"},
-	{Name: "traffic-class", Kind: Int, Default: 0, Min: 0, Max: 255, Usage: "traffic class: DSCP and ECN bits of RoCEv2"},
-	{Name: "qp-timeout", Kind: Int, Default: 14, Min: 0, Max: 31, Usage: "local ACK timeout, 4.096 us times 2 to this power (0: wait for ever)"},
-	// 7, the examples' value, is retried for ever by rdma_rxe: a lost peer
-	// would never be reported.
-	{Name: "retry-cnt", Kind: Int, Default: 6, Min: 0, Max: 7, Usage: "retries after an ACK timeout or a sequence error (rdma_rxe takes 7 for ever)"},
-	{Name: "rnr-retry", Kind: Int, Default: 7, Min: 0, Max: 7, Usage: "retries while the peer has no receive posted (7: for ever)"},
-	{Name: "min-rnr-timer", Kind: Int, Default: 12, Min: 0, Max: 31, Usage: "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)"},
+	{
+		Name: "device", Kind: String, Default: "auto", Completes: []string{"devices"},
+		Section: "The device and the queue pair",
+		Usage:   "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)",
+		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour.",
+	},
+	{
+		Name: "port", Kind: Int, Default: 1, Min: 1, Max: 255,
+		Usage: "port of the RDMA device",
+	},
+	{
+		Name: "gid-index", Kind: Int, Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},
+		Usage:   "index in the port's GID table (-1: chosen by the route to the neighbour)",
+		Comment: "Index in the port's GID table. -1: chosen by the route to the neighbour.",
+	},
+	{
+		Name: "mtu", Kind: Int, Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096},
+		Usage:   "path MTU in bytes (0: the port's active MTU)",
+		Comment: "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the port's active MTU.",
+	},
+	{
+		Name: "sl", Kind: Int, Default: 0, Min: 0, Max: 15,
+		Usage:   "service level",
+		Comment: "Service level, 0 to 15.",
+	},
+	{
+		Name: "traffic-class", Kind: Int, Default: 0, Min: 0, Max: 255,
+		Usage:   "traffic class: DSCP and ECN bits of RoCEv2",
+		Comment: "Traffic class, 0 to 255: the six bits of the DSCP, then two of ECN.",
+	},
+	{
+		Name: "qp-timeout", Kind: Int, Default: 14, Min: 0, Max: 31,
+		Usage:   "local ACK timeout, 4.096 us times 2 to this power (0: wait for ever)",
+		Comment: "Local ACK timeout: 4.096 us times 2 to this power; 14 is 67 ms. 0: none.",
+	},
+	{
+		Name: "retry-cnt", Kind: Int, Default: 6, Min: 0, Max: 7,
+		Usage:   "retries after an ACK timeout or a sequence error (rdma_rxe takes 7 for ever)",
+		Comment: "Retries after an ACK timeout or a sequence error. Linux's rdma_rxe takes 7\nfor ever, so that a lost peer would never be reported.",
+	},
+	{
+		Name: "rnr-retry", Kind: Int, Default: 7, Min: 0, Max: 7,
+		Usage:   "retries while the peer has no receive posted (7: for ever)",
+		Comment: "Retries while the peer has no receive posted. 7: for ever.",
+	},
+	{
+		Name: "min-rnr-timer", Kind: Int, Default: 12, Min: 0, Max: 31,
+		Usage:   "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)",
+		Comment: "The delay asked of a peer while no receive is posted, as a code of the\nInfiniBand specification. 12: 0.64 ms.",
+	},
 
-	// How collectives move their data.
-	{Name: "algorithm", Kind: String, Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"}, Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling"}, Usage: "algorithm of collectives (auto: by size and by the table)"},
-	{Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"}, Usage: "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)"},
-	{Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a segment, the unit of pipelining"},
-	{Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16, Usage: "segments in flight"},
-	{Name: "table", Kind: String, Default: "auto", Usage: "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)"},
-	// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
-	{Name: "slots", Kind: Int, Default: 16, Min: 1, Max: 1024, Usage: "slots to receive into, per neighbour, for eager"},
-	{Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30, Usage: "bytes of a slot"},
+	{
+		Name: "algorithm", Kind: String, Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"},
+		Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling"},
+		Section: "How collectives move their data",
+		Usage:   "algorithm of collectives (auto: by size and by the table)",
+		Comment: "auto (by size and by the table), ring, recursive-doubling (or rd), tree or inbox.",
+	},
+	{
+		Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
+		Usage:   "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)",
+		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct.",
+	},
+	{
+		Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
+		Usage:   "bytes of a segment, the unit of pipelining",
+		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).",
+	},
+	{
+		Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16,
+		Usage: "segments in flight",
+	},
+	{
+		Name: "table", Kind: String, Default: "auto", Completes: []string{"files", "json"},
+		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)",
+		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice.",
+	},
+	{
+		// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
+		Name: "slots", Kind: Int, Default: 16, Min: 1, Max: 1024,
+		Usage: "slots to receive into, per neighbour, for eager",
+	},
+	{
+		Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
+		Usage: "bytes of a slot",
+	},
 
-	// What is printed.
-	{Name: "output", Kind: String, Default: "table", OneOf: []any{"table", "json", "csv"}, Usage: "format of results"},
-	{Name: "trace", Kind: String, Default: "warn", EnvToo: "RINGCLI_DEBUG", Usage: "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info"},
-	{Name: "trace-format", Kind: String, Default: "auto", OneOf: []any{"auto", "text", "json"}, Usage: "format of traces (auto: text on a terminal, JSON otherwise)"},
+	{
+		Name: "output", Kind: String, Default: "table", OneOf: []any{"table", "json", "csv"},
+		Section: "What is printed",
+		Usage:   "format of results",
+		Comment: "Format of results: table, json or csv.",
+	},
+	{
+		Name: "trace", Kind: String, Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
+		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
+		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too.",
+	},
+	{
+		Name: "trace-format", Kind: String, Default: "auto", OneOf: []any{"auto", "text", "json"},
+		Usage:   "format of traces (auto: text on a terminal, JSON otherwise)",
+		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json.",
+	},
 }
 
 // maxRanks bounds index; a list of a million hosts is a mistake.
@@ -93,6 +192,15 @@ func Lookup(name string) (Setting, bool) {
 	return Setting{}, false
 }
 
+// Names returns the names of all settings, in the order of Settings.
+func Names() []string {
+	names := make([]string, len(Settings))
+	for i, s := range Settings {
+		names[i] = s.Name
+	}
+	return names
+}
+
 // Env returns the environment variable of the setting: RINGCLI_GID_INDEX.
 func (s Setting) Env() string {
 	return "RINGCLI_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
@@ -105,9 +213,7 @@ func (s Setting) Env() string {
 // the table is a programmer's error and panics.
 func AddFlags(flags *pflag.FlagSet, names ...string) {
 	if len(names) == 0 {
-		for _, s := range Settings {
-			names = append(names, s.Name)
-		}
+		names = Names()
 	}
 	for _, name := range names {
 		s := mustLookup(name)

@@ -39,7 +39,7 @@ func TestLocalAddress(t *testing.T) {
 		{"10.9.9.9,b", 0, "10.0.0.1", "[::]:18600"}, // behind a translation
 		{"v6", 0, "", ""},
 	} {
-		nodes, err := bootstrap.ParseList(c.list)
+		nodes, err := bootstrap.ParseList(c.list, 18600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestLocalAddress(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	nodes, err := bootstrap.ParseList("10.0.0.1,10.0.0.2")
+	nodes, err := bootstrap.ParseList("10.0.0.1,10.0.0.2", 18600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringcli/configs"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -90,7 +91,7 @@ func (r *Ring) stance() stance {
 		{r.opts.Impair != nil, "packets are to be lost, of which shared memory has none"},
 		{r.opts.UDPPort != 0, "a UDP port was asked for"},
 		{r.opts.GIDIndex != nil, "--gid-index was given, which is for devices of a network"},
-		{r.opts.Port != defaultPort, "--port was given, which is for devices of a network"},
+		{r.opts.Port != configs.Default[int]("port"), "--port was given, which is for devices of a network"},
 	} {
 		if o.given && s.auto() {
 			s.NoSHM = o.text

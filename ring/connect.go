@@ -44,7 +44,8 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 
 // initEdge takes an edge's queue pair to INIT and posts its receives.
 func (r *Ring) initEdge(e *Edge, v Values) error {
-	attr := verbs.QPAttr{State: verbs.StateInit, PortNum: e.device.Port.Num, Access: either(v.Access, allAccess)}
+	attr := r.opts.attributes(verbs.StateInit)
+	attr.Access = either(v.Access, allAccess)
 	if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
@@ -242,10 +243,10 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 	if err != nil {
 		return err
 	}
-	attr := verbs.QPAttr{
-		State: verbs.StateRTR, PathMTU: code, DestQPN: either(v.DestQPN, e.Remote.QPN), RQPSN: either(v.PSN, e.Remote.PSN),
-		MaxDestRDAtomic: uint8(e.device.readsAnswered()), MinRNRTimer: uint8(*r.opts.MinRNRTimer), AH: av,
-	}
+	attr := r.opts.attributes(verbs.StateRTR)
+	attr.PathMTU, attr.AH = code, av
+	attr.DestQPN, attr.RQPSN = either(v.DestQPN, e.Remote.QPN), either(v.PSN, e.Remote.PSN)
+	attr.MaxDestRDAtomic = uint8(e.device.readsAnswered())
 	err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
 		into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
 		into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
@@ -267,7 +268,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
 	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Provider == softProvider}
 	d := e.device
-	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, path.Service{SL: uint8(r.opts.SL), TrafficClass: uint8(r.opts.TrafficClass)})
+	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, r.opts.service())
 	if err != nil {
 		return av, err
 	}
@@ -288,10 +289,8 @@ func (r *Ring) RTS(ctx context.Context, v Values) error {
 
 // rtsEdge takes an edge's queue pair to RTS.
 func (r *Ring) rtsEdge(e *Edge, remote offer, v Values) error {
-	attr := verbs.QPAttr{
-		State: verbs.StateRTS, SQPSN: either(v.PSN, e.Local.PSN), Timeout: uint8(*r.opts.QPTimeout), RetryCnt: uint8(*r.opts.RetryCnt),
-		RNRRetry: uint8(*r.opts.RNRRetry), MaxRDAtomic: uint8(e.device.readsInFlight(remote.RDAtomic)),
-	}
+	attr := r.opts.attributes(verbs.StateRTS)
+	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(remote.RDAtomic))
 	err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 		into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
 	if err != nil {

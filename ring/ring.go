@@ -92,7 +92,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := bootstrap.ParseListPort(strings.Join(servers, "\n"), o.TCPPort)
+	nodes, err := bootstrap.ParseList(strings.Join(servers, "\n"), o.TCPPort)
 	if err != nil {
 		return nil, err
 	}

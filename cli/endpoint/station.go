@@ -14,15 +14,17 @@ import (
 
 // Options say which device it is, and what its queue pairs are told.
 type Options struct {
-	Device   string // as --device has it; "auto" chooses
-	Port     int
-	GIDIndex *int      // nil: chosen
-	MTU      verbs.MTU // 0: the port's active MTU
-	SL       uint8
-	// TrafficClass is that of the GRH.
-	TrafficClass uint8
-	// QPTimeout, RetryCnt, RNRRetry and MinRNRTimer are as in verbs.QPAttr.
-	QPTimeout, RetryCnt, RNRRetry, MinRNRTimer uint8
+	Device       string `setting:"device"` // as --device has it; "auto" chooses
+	Port         int    `setting:"port"`
+	GIDIndex     *int   `setting:"gid-index"` // nil: chosen
+	MTU          int    `setting:"mtu"`       // bytes; 0: the port's active MTU
+	SL           uint8  `setting:"sl"`
+	TrafficClass uint8  `setting:"traffic-class"` // of the GRH
+	// The others are as in verbs.QPAttr.
+	QPTimeout   uint8 `setting:"qp-timeout"`
+	RetryCnt    uint8 `setting:"retry-cnt"`
+	RNRRetry    uint8 `setting:"rnr-retry"`
+	MinRNRTimer uint8 `setting:"min-rnr-timer"`
 }
 
 // Station is a device that was opened, and what its queue pairs share. It belongs
@@ -117,14 +119,14 @@ func (s *Station) Device() string { return s.Ctx.Device().Name() }
 
 // MTU is the path MTU to use: what was asked for, else the port's.
 func (s *Station) MTU() (verbs.MTU, error) {
-	active := s.Port.Attr.ActiveMTU
-	if s.Options.MTU > active {
-		return 0, fmt.Errorf("path MTU %s: the port's active MTU is %s: expected no more than that", s.Options.MTU, active)
+	active, wanted := s.Port.Attr.ActiveMTU, s.Options.MTU
+	if wanted > active.Bytes() {
+		return 0, fmt.Errorf("path MTU %d: the port's active MTU is %s: expected no more than that", wanted, active)
 	}
-	if s.Options.MTU == 0 {
+	if wanted == 0 {
 		return active, nil
 	}
-	return s.Options.MTU, nil
+	return verbs.MTUFromBytes(wanted)
 }
 
 // Close releases everything, the last made first.

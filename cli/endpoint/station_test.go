@@ -73,7 +73,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s := station(Options{MTU: verbs.MTU4096})
+	s := station(Options{MTU: 4096})
 	s.Port.Attr.ActiveMTU = verbs.MTU1024
 	if _, err := s.MTU(); err == nil || !strings.Contains(err.Error(), "1024") {
 		t.Errorf("%v: expected the active MTU", err)

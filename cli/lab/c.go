@@ -48,7 +48,7 @@ func (c *labC) place(ctx context.Context, list []string, tcpPort int) error {
 	for _, e := range list {
 		entries += e + ","
 	}
-	nodes, err := bootstrap.ParseListPort(entries, tcpPort)
+	nodes, err := bootstrap.ParseList(entries, tcpPort)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type Options struct {
 	// Bytes is the length of each message.
 	Bytes int
 	// Timeout is the longest single wait.
-	Timeout time.Duration
+	Timeout time.Duration `setting:"timeout"`
 	// Wrong are values to use in place of the proper ones.
 	Wrong Wrong
 	// Begin is told the step that is about to be taken, Done how it went. An

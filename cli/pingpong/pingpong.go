@@ -37,7 +37,7 @@ type Options struct {
 	Iters   int // messages each way
 	Events  bool
 	Check   bool
-	Timeout time.Duration // of each wait
+	Timeout time.Duration `setting:"timeout"` // of each wait
 	// Waiting is told what is being waited for; what it returns is called once that
 	// has come. Local and Remote are told the addresses as soon as they are known;
 	// an error of theirs, such as of an output that is gone, ends it all.

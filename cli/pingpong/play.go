@@ -247,7 +247,7 @@ func (e *end) progress() string {
 
 // suspicion is what the protocol does not tell.
 func (e *end) suspicion() string {
-	return fmt.Sprintf("it may have been given other options than --size %d --iters %d --mtu %s: the protocol does not tell, and both ends need the same",
+	return fmt.Sprintf("it may have been given other options than --size %d --iters %d --mtu %d: the protocol does not tell, and both ends need the same",
 		e.o.Size, e.o.Iters, e.o.MTU)
 }
 

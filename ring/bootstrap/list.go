@@ -13,9 +13,6 @@ import (
 	"strings"
 )
 
-// DefaultPort is the TCP port of the exchange for entries that name none.
-const DefaultPort = 18600
-
 // Node is one entry of the server list.
 type Node struct {
 	Host string // name or address, lower case, without brackets
@@ -28,11 +25,8 @@ func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.P
 // ParseList reads a server list: entries host, host:port, [v6]:port or a bare
 // IPv6 address, separated by commas or white space; @FILE stands for a file's
 // contents, in which # begins a comment. A host that is named several times
-// without a port gets consecutive ports from DefaultPort on.
-func ParseList(list string) ([]Node, error) { return ParseListPort(list, DefaultPort) }
-
-// ParseListPort is ParseList with another first port.
-func ParseListPort(list string, port int) ([]Node, error) {
+// without a port gets consecutive ports from port on.
+func ParseList(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
 		return nil, Usagef("TCP port %d: expected 1 to 65535", port)
 	}

@@ -25,7 +25,7 @@ func TestParseList(t *testing.T) {
 		"@" + file:                   "[node1:18600 node2:7000 10.0.0.3:18600]",
 		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
 	} {
-		nodes, err := ParseList(list)
+		nodes, err := ParseList(list, defaultPort)
 		if got := fmt.Sprint(nodes); err != nil || got != want {
 			t.Errorf("%q: %s, %v; expected %s", list, got, err, want)
 		}
@@ -51,7 +51,7 @@ func TestParseListRefuses(t *testing.T) {
 		"@" + nested:     "cannot name another",
 		"a:65535,a":      "", // fine: the second takes the first port
 	} {
-		_, err := ParseList(list)
+		_, err := ParseList(list, defaultPort)
 		if want == "" {
 			if err != nil {
 				t.Errorf("%q: %v", list, err)
@@ -62,27 +62,27 @@ func TestParseListRefuses(t *testing.T) {
 			t.Errorf("%q: %v; expected one line of usage with %q", list, err, want)
 		}
 	}
-	if _, err := ParseListPort("a,a", 65535); !errors.Is(err, ErrUsage) {
+	if _, err := ParseList("a,a", 65535); !errors.Is(err, ErrUsage) {
 		t.Errorf("ports beyond 65535: %v", err)
 	}
 }
 
 func TestDigestDependsOnOrder(t *testing.T) {
-	a, _ := ParseList("a,b")
-	b, _ := ParseList("b,a")
-	c, _ := ParseList("A:18600 b")
+	a, _ := ParseList("a,b", defaultPort)
+	b, _ := ParseList("b,a", defaultPort)
+	c, _ := ParseList("A:18600 b", defaultPort)
 	if Digest(a) == Digest(b) || Digest(a) != Digest(c) {
 		t.Errorf("digests %s %s %s: expected the first and the last to be equal", Digest(a), Digest(b), Digest(c))
 	}
 }
 
 func TestResolveNamesTheEntry(t *testing.T) {
-	nodes, _ := ParseList("127.0.0.1,no-such-host.invalid")
+	nodes, _ := ParseList("127.0.0.1,no-such-host.invalid", defaultPort)
 	_, err := Resolve(t.Context(), nodes)
 	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), `entry 1, "no-such-host.invalid"`) {
 		t.Errorf("%v: expected an error that names entry 1", err)
 	}
-	nodes, _ = ParseList("localhost,::1")
+	nodes, _ = ParseList("localhost,::1", defaultPort)
 	addrs, err := Resolve(t.Context(), nodes)
 	if err != nil || addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
 		t.Errorf("%v, %v", addrs, err)

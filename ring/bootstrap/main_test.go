@@ -14,6 +14,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// defaultPort is the port of entries that name none.
+const defaultPort = 18600
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // freshNodes returns n nodes on addresses of a 127.x.y.0/24 that nobody uses.
@@ -28,7 +31,7 @@ func freshNodes(t testing.TB, n int) []Node {
 		t.Cleanup(func() { _ = ln.Close() }) // holds the subnet against others that choose this way
 		nodes := make([]Node, n)
 		for i := range nodes {
-			nodes[i] = Node{Host: fmt.Sprintf("127.%d.%d.%d", x, y, i+1), Port: DefaultPort}
+			nodes[i] = Node{Host: fmt.Sprintf("127.%d.%d.%d", x, y, i+1), Port: defaultPort}
 		}
 		return nodes
 	}

@@ -65,7 +65,7 @@ func TestNeighbourIsTheNodeItself(t *testing.T) {
 func TestTwinsAtTheSameNeighbour(t *testing.T) {
 	nodes := freshNodes(t, 3)
 	twin := configFor(t, nodes, 1)
-	twin.Bind = addrOf(Node{Host: strings.TrimSuffix(nodes[0].Host, ".1") + ".99", Port: DefaultPort})
+	twin.Bind = addrOf(Node{Host: strings.TrimSuffix(nodes[0].Host, ".1") + ".99", Port: defaultPort})
 	verdicts(t, []*Control{openRank(t, configFor(t, nodes, 1)), openRank(t, configFor(t, nodes, 2)), openRank(t, twin)}, "two nodes have index 1")
 }
 
