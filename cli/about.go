@@ -19,41 +19,28 @@ import (
 type ConfigEntry struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Name    string `json:"name"`
-	Value   string `json:"value"`
-	Origin  string `json:"origin"`
+	Name    string `json:"name" col:"setting"`
+	Value   string `json:"value" col:"value|last|dash"`
+	Origin  string `json:"origin" col:"origin"`
 }
 
-// Columns implements render.Record.
-func (c ConfigEntry) Columns() []render.Column {
-	return []render.Column{
-		{Name: "setting", Left: true}, {Name: "origin", Left: true}, {Name: "value", Left: true},
+// Adjust implements render.Adjuster.
+func (c ConfigEntry) Adjust(column string, cell *render.Cell) {
+	if column == "origin" && c.Origin == "default" {
+		cell.Mood = render.Faint
 	}
-}
-
-// Cells implements render.Record.
-func (c ConfigEntry) Cells() []render.Cell {
-	origin := render.Cell{Text: c.Origin}
-	if c.Origin == "default" {
-		origin.Mood = render.Faint
-	}
-	value := c.Value
-	if value == "" {
-		value = "-"
-	}
-	return []render.Cell{{Text: c.Name}, origin, {Text: value}}
 }
 
 // VersionInfo says what this binary is.
 type VersionInfo struct {
 	Command   string   `json:"command"`
 	OK        bool     `json:"ok"`
-	Version   string   `json:"version"`
+	Version   string   `json:"version" col:"version"`
 	Revision  string   `json:"revision"`
-	Go        string   `json:"go"`
-	OS        string   `json:"os"`
+	Go        string   `json:"go" col:"go"`
+	OS        string   `json:"os" col:"platform"`
 	Arch      string   `json:"arch"`
-	Providers []string `json:"providers"`
+	Providers []string `json:"providers" col:"providers"`
 }
 
 // version is set by the Makefile; without it the module's own is shown.
@@ -101,16 +88,11 @@ func runVersion(_ context.Context, s *Session, _ Call) error {
 	return s.Out.Print(v)
 }
 
-// Columns implements render.Record.
-func (v VersionInfo) Columns() []render.Column {
-	return []render.Column{
-		{Name: "version", Left: true}, {Name: "go", Left: true}, {Name: "platform", Left: true}, {Name: "providers", Left: true},
+// Adjust implements render.Adjuster.
+func (v VersionInfo) Adjust(column string, cell *render.Cell) {
+	if column == "platform" {
+		cell.Text += "/" + v.Arch
 	}
-}
-
-// Cells implements render.Record.
-func (v VersionInfo) Cells() []render.Cell {
-	return render.Texts(v.Version, v.Go, v.OS+"/"+v.Arch, strings.Join(v.Providers, " "))
 }
 
 // programVersion is what `ringcli version` shows first.

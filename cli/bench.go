@@ -350,7 +350,7 @@ func (s *Session) concludeBench(b BenchSummary, worst error) error {
 	b.BusBW = sixPlaces(b.BusBW)
 	if worst == nil && b.BusBW < b.Floor {
 		b.OK = false
-		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, figure(b.BusBW), figure(b.Floor))
+		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, render.Figure(b.BusBW), render.Figure(b.Floor))
 	}
 	if s.Out.Format() != render.Table {
 		if err := s.Out.Print(b); err != nil {
@@ -367,20 +367,10 @@ func (s *Session) concludeBench(b BenchSummary, worst error) error {
 			return err
 		}
 	}
-	if err := s.Out.Note(render.Plain, "Avg bus bandwidth    : %s", figure(b.BusBW)); err != nil {
+	if err := s.Out.Note(render.Plain, "Avg bus bandwidth    : %s", render.Figure(b.BusBW)); err != nil {
 		return err
 	}
 	return worst
-}
-
-// Columns implements render.Record.
-func (b BenchSummary) Columns() []render.Column {
-	return []render.Column{{Name: "bench", Left: true}, {Name: "rows"}, {Name: "wrong"}, {Name: "avg busbw"}}
-}
-
-// Cells implements render.Record.
-func (b BenchSummary) Cells() []render.Cell {
-	return append(render.Texts(b.Command, fmt.Sprint(b.Rows)), wrongCell(b.Wrong), render.Cell{Text: figure(b.BusBW)})
 }
 
 // benchProcessCommand is `ringcli bench`.

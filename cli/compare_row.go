@@ -52,7 +52,7 @@ func compareWidth(n int) int {
 
 // Cells implements render.Record.
 func (r CompareRow) Cells() []render.Cell {
-	cells := render.Texts(eightDigits(r.Each[0].Bytes))
+	cells := render.Texts(render.Size(r.Each[0].Bytes))
 	for i, m := range r.Each {
 		mood, mark := render.Plain, ""
 		if i == r.Best {
@@ -61,9 +61,9 @@ func (r CompareRow) Cells() []render.Cell {
 		if m.Algorithm == r.Auto.algorithm.String() && m.Protocol == r.Auto.protocol.String() {
 			mark += markAuto
 		}
-		cells = append(cells, render.Cell{Text: figure(m.Time.Mean), Mood: mood})
+		cells = append(cells, render.Cell{Text: render.Figure(m.Time.Mean), Mood: mood})
 		if len(r.Each) <= compareSpacious {
-			cells = append(cells, render.Cell{Text: figure(m.BusBW), Mood: mood}, wrongCell(m.Wrong))
+			cells = append(cells, render.Cell{Text: render.Figure(m.BusBW), Mood: mood}, render.Wrong(m.Wrong))
 		} else if !m.OK {
 			mood, mark = render.Bad, markWrong
 		}

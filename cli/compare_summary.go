@@ -10,15 +10,15 @@ import (
 
 // ComparisonSummary ends a bench of several algorithms or protocols.
 type ComparisonSummary struct {
-	Command string  `json:"command"`
+	Command string  `json:"command" col:"bench"`
 	OK      bool    `json:"ok"`
-	Sizes   int     `json:"sizes"`
-	Wrong   *uint64 `json:"wrong"`
+	Sizes   int     `json:"sizes" col:"sizes"`
+	Wrong   *uint64 `json:"wrong" col:"wrong|wrong"`
 	// Averages are of what was compared.
 	Averages []WayAverage `json:"protocols"`
 	// Ahead says which is the fastest from which size to which. One that is ahead by
 	// less than 3 % does not take the lead.
-	Ahead []Stretch `json:"ahead"`
+	Ahead []Stretch `json:"ahead" col:"ahead"`
 	// Crossovers are the sizes in bytes from which another is ahead.
 	Crossovers []uint64 `json:"crossovers_bytes"`
 	// Auto says what auto takes.
@@ -112,7 +112,7 @@ func (c *ComparisonSummary) verdict() error {
 	}
 	c.OK = false
 	return sharedError(ExitWarning, "slow: %s: the average busbw of the best, %s, is %s GB/s, expected at least %s",
-		c.Command, best.name, figure(best.BusBW), figure(c.Floor))
+		c.Command, best.name, render.Figure(best.BusBW), render.Figure(c.Floor))
 }
 
 // stretchWords says who has which sizes: "eager is ahead up to 256K, rendezvous-write
@@ -163,7 +163,7 @@ func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) e
 	var notes []string
 	label := "Avg bus bandwidth    : "
 	for _, a := range sum.Averages {
-		notes = append(notes, label+a.name+" "+figure(a.BusBW))
+		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW))
 		label = strings.Repeat(" ", len(label))
 	}
 	notes = append(notes, folded(stretchWords(sum.Ahead, "is ahead"), 78)...)
@@ -194,12 +194,9 @@ func folded(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Columns implements render.Record.
-func (c ComparisonSummary) Columns() []render.Column {
-	return []render.Column{{Name: "bench", Left: true}, {Name: "sizes"}, {Name: "wrong"}, {Name: "ahead", Left: true}}
-}
-
-// Cells implements render.Record.
-func (c ComparisonSummary) Cells() []render.Cell {
-	return append(render.Texts(c.Command, fmt.Sprint(c.Sizes)), wrongCell(c.Wrong), render.Cell{Text: stretchWords(c.Ahead, "is ahead")})
+// Adjust implements render.Adjuster.
+func (c ComparisonSummary) Adjust(column string, cell *render.Cell) {
+	if column == "ahead" {
+		cell.Text = stretchWords(c.Ahead, "is ahead")
+	}
 }

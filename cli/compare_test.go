@@ -185,7 +185,7 @@ func TestBenchRefuses(t *testing.T) {
 }
 
 func TestCompareRowMarks(t *testing.T) {
-	cells := exampleRows()[1].Cells()
+	cells := render.Cells(exampleRows()[1])
 	if cells[4].Text != markAuto || cells[8].Text != markBest || cells[8].Mood != render.Good || cells[12].Text != "" {
 		t.Errorf("got %v", cells)
 	}

@@ -15,89 +15,45 @@ import (
 type ProviderInfo struct {
 	Command  string `json:"command"`
 	OK       bool   `json:"ok"`
-	Provider string `json:"provider"`
-	Devices  int    `json:"devices"`
-	Reason   string `json:"reason"`
+	Provider string `json:"provider" col:"provider"`
+	Devices  int    `json:"devices" col:"devices"`
+	Reason   string `json:"reason" col:"remark"`
 }
 
-// Columns implements render.Record.
-func (p ProviderInfo) Columns() []render.Column {
-	return []render.Column{{Name: "provider", Left: true}, {Name: "devices"}, {Name: "remark", Left: true}}
-}
-
-// Cells implements render.Record.
-func (p ProviderInfo) Cells() []render.Cell {
-	cells := render.Texts(p.Provider, fmt.Sprint(p.Devices), p.Reason)
-	if !p.OK {
-		cells[2].Mood = render.Fair
+// Adjust implements render.Adjuster.
+func (p ProviderInfo) Adjust(column string, cell *render.Cell) {
+	if column == "remark" && !p.OK {
+		cell.Mood = render.Fair
 	}
-	return cells
 }
 
 // PortInfo is a port of a device.
 type PortInfo struct {
 	Command   string `json:"command"`
 	OK        bool   `json:"ok"` // the port can be used
-	Device    string `json:"device"`
-	Port      int    `json:"port"`
-	State     string `json:"state"`
+	Device    string `json:"device" col:"device"`
+	Port      int    `json:"port" col:"port"`
+	State     string `json:"state" col:"state|verdict"`
 	PhysState string `json:"phys_state"`
-	LinkLayer string `json:"link_layer"`
-	MaxMTU    int    `json:"max_mtu"`    // bytes
-	ActiveMTU int    `json:"active_mtu"` // bytes
-	LID       uint16 `json:"lid"`
-	NetDev    string `json:"netdev"`
-	SpeedMbps int    `json:"speed_mbps"` // 0: not known
-	GIDs      int    `json:"gids"`       // that are in use
-}
-
-// Columns implements render.Record.
-func (p PortInfo) Columns() []render.Column {
-	return []render.Column{
-		{Name: "device", Left: true}, {Name: "port"}, {Name: "state", Left: true}, {Name: "link", Left: true},
-		{Name: "mtu"}, {Name: "gids"}, {Name: "lid"}, {Name: "Mbit/s"}, {Name: "netdev", Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (p PortInfo) Cells() []render.Cell {
-	state := render.Cell{Text: p.State, Mood: render.Good}
-	if !p.OK {
-		state.Mood = render.Bad
-	}
-	speed := "-"
-	if p.SpeedMbps > 0 {
-		speed = fmt.Sprint(p.SpeedMbps)
-	}
-	return []render.Cell{
-		{Text: p.Device}, {Text: fmt.Sprint(p.Port)}, state, {Text: p.LinkLayer}, {Text: fmt.Sprint(p.ActiveMTU)},
-		{Text: fmt.Sprint(p.GIDs)}, {Text: fmt.Sprint(p.LID)}, {Text: speed}, {Text: orDash(p.NetDev)},
-	}
+	LinkLayer string `json:"link_layer" col:"link"`
+	MaxMTU    int    `json:"max_mtu"`              // bytes
+	ActiveMTU int    `json:"active_mtu" col:"mtu"` // bytes
+	LID       uint16 `json:"lid" col:"lid"`
+	NetDev    string `json:"netdev" col:"netdev|last|dash"`
+	SpeedMbps int    `json:"speed_mbps" col:"Mbit/s|dash"` // 0: not known
+	GIDs      int    `json:"gids" col:"gids|before=lid"`   // that are in use
 }
 
 // GIDInfo is a row of a port's GID table.
 type GIDInfo struct {
 	Command string    `json:"command"`
 	OK      bool      `json:"ok"`
-	Device  string    `json:"device"`
-	Port    int       `json:"port"`
-	Index   int       `json:"gid_index"`
-	GID     verbs.GID `json:"gid"`
-	Type    string    `json:"gid_type"`
-	NetDev  string    `json:"netdev"`
-}
-
-// Columns implements render.Record.
-func (g GIDInfo) Columns() []render.Column {
-	return []render.Column{
-		{Name: "device", Left: true}, {Name: "port"}, {Name: "index"}, {Name: "type", Left: true},
-		{Name: "netdev", Left: true}, {Name: "gid", Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (g GIDInfo) Cells() []render.Cell {
-	return render.Texts(g.Device, fmt.Sprint(g.Port), fmt.Sprint(g.Index), g.Type, g.NetDev, g.GID.String())
+	Device  string    `json:"device" col:"device"`
+	Port    int       `json:"port" col:"port"`
+	Index   int       `json:"gid_index" col:"index"`
+	GID     verbs.GID `json:"gid" col:"gid|last"`
+	Type    string    `json:"gid_type" col:"type"`
+	NetDev  string    `json:"netdev" col:"netdev"`
 }
 
 func runDevices(ctx context.Context, s *Session, _ Call) error {

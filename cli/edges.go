@@ -174,30 +174,20 @@ func (s *Session) printEdges(ctx context.Context, command string, only *ring.Sid
 type QPAttribute struct {
 	Command   string `json:"command"`
 	OK        bool   `json:"ok"` // it agrees
-	Side      string `json:"side"`
+	Side      string `json:"side" col:"side|5"`
 	Rank      int    `json:"rank"`
 	Peer      int    `json:"peer"`
-	Attribute string `json:"attribute"`
-	Own       string `json:"own"`
-	PeerOwn   string `json:"peer_value"`
-	Problem   string `json:"problem"`
+	Attribute string `json:"attribute" col:"attribute|18"`
+	Own       string `json:"own" col:"own|16"`
+	PeerOwn   string `json:"peer_value" col:"peer|16"`
+	Problem   string `json:"problem" col:""`
 }
 
-// Columns implements render.Record.
-func (q QPAttribute) Columns() []render.Column {
-	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "attribute", Width: 18, Left: true}, {Name: "own", Width: 16, Left: true},
-		{Name: "peer", Width: 16, Left: true}, {Name: "", Left: true},
+// Adjust implements render.Adjuster.
+func (q QPAttribute) Adjust(column string, cell *render.Cell) {
+	if q.Problem != "" && (column == "attribute" || column == "") {
+		cell.Mood = render.Bad
 	}
-}
-
-// Cells implements render.Record.
-func (q QPAttribute) Cells() []render.Cell {
-	cells := render.Texts(q.Side, q.Attribute, q.Own, q.PeerOwn, q.Problem)
-	if q.Problem != "" {
-		cells[1].Mood, cells[4].Mood = render.Bad, render.Bad
-	}
-	return cells
 }
 
 // qpAttributes are the attributes that `qp` shows, as an End names them in JSON.
@@ -245,7 +235,7 @@ var qpAttributes = []struct {
 	{"slots_addr", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.Addr) }},
 	{"slots_rkey", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
 	{"regions", func(e ring.End) string { return strconv.Itoa(len(e.Regions)) }},
-	{"first_error", func(e ring.End) string { return orDash(e.FirstError) }},
+	{"first_error", func(e ring.End) string { return render.OrDash(e.FirstError) }},
 }
 
 // shortRights are the remote rights of a queue pair in three letters.

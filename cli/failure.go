@@ -9,7 +9,6 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"slices"
-	"strconv"
 	"strings"
 
 	"ringcli/cli/render"
@@ -17,24 +16,14 @@ import (
 
 // Failure is a command that ended in an error.
 type Failure struct {
-	Command  string `json:"command"`
+	Command  string `json:"command" col:"command"`
 	OK       bool   `json:"ok"` // false
-	Error    string `json:"error"`
-	ExitCode int    `json:"exit_code"`
+	Error    string `json:"error" col:"error|last|bad"`
+	ExitCode int    `json:"exit_code" col:"exit code"`
 	// Rank is there where one process reports for several ranks.
 	Rank *int `json:"rank,omitempty"`
 	// Findings are what a diagnosis of both ends found, the likeliest first.
 	Findings []SideFinding `json:"findings,omitempty"`
-}
-
-// Columns implements render.Record.
-func (f Failure) Columns() []render.Column {
-	return []render.Column{{Name: "command", Left: true}, {Name: "exit code"}, {Name: "error", Left: true}}
-}
-
-// Cells implements render.Record.
-func (f Failure) Cells() []render.Cell {
-	return []render.Cell{{Text: f.Command}, {Text: strconv.Itoa(f.ExitCode)}, {Text: f.Error, Mood: render.Bad}}
 }
 
 // report says why a command failed, once: as a JSON object among the results if
@@ -71,25 +60,20 @@ func (s *Session) report(args []string, command string, err error, code int) {
 
 // SideFinding is what a comparison of both ends, or a diagnosis, found.
 type SideFinding struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"` // not a fault
-	Side    string `json:"side"`
-	ring.Finding
+	Command      string `json:"command"`
+	OK           bool   `json:"ok"` // not a fault
+	Side         string `json:"side" col:"side|5"`
+	ring.Finding `col:"Severity=finding; Attribute=attribute; Text=why, and what to do"`
 }
 
-// Columns implements render.Record.
-func (f SideFinding) Columns() []render.Column {
-	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "finding", Left: true}, {Name: "attribute", Left: true}, {Name: "why, and what to do", Left: true},
+// Adjust implements render.Adjuster.
+func (f SideFinding) Adjust(column string, cell *render.Cell) {
+	switch column {
+	case "finding":
+		cell.Mood = map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
+	case "why, and what to do":
+		cell.Text += f.toDo()
 	}
-}
-
-// Cells implements render.Record.
-func (f SideFinding) Cells() []render.Cell {
-	mood := map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
-	cells := render.Texts(f.Side, string(f.Severity), f.Attribute, f.Text+f.toDo())
-	cells[1].Mood = mood
-	return cells
 }
 
 func (f SideFinding) toDo() string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -210,11 +210,11 @@ func TestEveryRecordHasAnExample(t *testing.T) {
 			shown[typ.Name()] = true
 		}
 	}
-	methods := map[string][]string{} // by receiver
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := 0
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -223,32 +223,34 @@ func TestEveryRecordHasAnExample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok || f.Recv == nil {
-				continue
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !isRecord(spec) {
+				return true
 			}
-			typ := f.Recv.List[0].Type
-			if star, ok := typ.(*ast.StarExpr); ok {
-				typ = star.X
+			found++
+			if !shown[spec.Name.Name] {
+				t.Errorf("no example prints a %s: add one to examples()", spec.Name.Name)
 			}
-			if name, ok := typ.(*ast.Ident); ok {
-				methods[name.Name] = append(methods[name.Name], f.Name.Name)
-			}
-		}
-	}
-	found := 0
-	for name, has := range methods {
-		if !slices.Contains(has, "Columns") || !slices.Contains(has, "Cells") {
-			continue
-		}
-		found++
-		// A compound record is shown as its parts.
-		if !shown[name] && !slices.Contains(has, "Parts") {
-			t.Errorf("no example prints a %s: add one to examples()", name)
-		}
+			return true
+		})
 	}
 	if found < len(shown) {
-		t.Errorf("%d types with columns were found, but %d are shown", found, len(shown))
+		t.Errorf("%d types of record were found, but %d are shown", found, len(shown))
 	}
+}
+
+// isRecord tells whether a type is a struct that begins as all records do.
+func isRecord(spec *ast.TypeSpec) bool {
+	typ, ok := spec.Type.(*ast.StructType)
+	if !ok || len(typ.Fields.List) < 2 {
+		return false
+	}
+	for i, name := range []string{"command", "ok"} {
+		tag := typ.Fields.List[i].Tag
+		if tag == nil || !strings.Contains(tag.Value, fmt.Sprintf("json:%q", name)) {
+			return false
+		}
+	}
+	return true
 }

@@ -306,16 +306,16 @@ type CompletionRow struct {
 	Command      string  `json:"command"`
 	OK           bool    `json:"ok"`
 	Rank         int     `json:"rank"`
-	Side         string  `json:"side"`
+	Side         string  `json:"side" col:"side|5"`
 	WRID         uint64  `json:"wr_id"`
-	What         string  `json:"what"`   // the request, by its wr_id
-	Status       string  `json:"status"` // as ibv_wc_status_str words it
+	What         string  `json:"what" col:"completion|last"`  // the request, by its wr_id
+	Status       string  `json:"status" col:"status|verdict"` // as ibv_wc_status_str words it
 	StatusNumber uint32  `json:"status_number"`
 	Opcode       *string `json:"opcode,omitempty"`
-	ByteLen      *uint32 `json:"byte_len,omitempty"`
+	ByteLen      *uint32 `json:"byte_len,omitempty" col:"bytes"`
 	Imm          *uint32 `json:"imm,omitempty"`
-	QPN          uint32  `json:"qp_num"`
-	VendorErr    uint32  `json:"vendor_err"`
+	QPN          uint32  `json:"qp_num" col:"qp_num|%06x"`
+	VendorErr    uint32  `json:"vendor_err" col:"vendor|%#x"`
 	Count        int     `json:"count"`          // like ones in a row: flushed receives of init
 	Data         string  `json:"data,omitempty"` // the first bytes that came, in hex
 	Text         string  `json:"text,omitempty"` // the same; a dot for what is no printable ASCII
@@ -332,33 +332,23 @@ func (c *CompletionRow) sameFlush(other CompletionRow) bool {
 	return c.flushed && other.flushed && c.Side == other.Side
 }
 
-// Columns implements render.Record.
-func (c CompletionRow) Columns() []render.Column {
-	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "status", Left: true}, {Name: "bytes"}, {Name: "qp_num"}, {Name: "vendor"}, {Name: "completion", Left: true},
+// Adjust implements render.Adjuster.
+func (c CompletionRow) Adjust(column string, cell *render.Cell) {
+	switch column {
+	case "status":
+		cell.Text = fmt.Sprintf("%s (%d)", c.Status, c.StatusNumber)
+	case "completion":
+		if c.Opcode != nil && strings.HasPrefix(*c.Opcode, "RECV") { // of a send the words tell
+			cell.Text = *c.Opcode + ", " + cell.Text
+		}
+		if c.Imm != nil {
+			cell.Text += fmt.Sprintf(", imm %#x", *c.Imm)
+		}
+		if c.Text != "" {
+			cell.Text += ": " + strconv.Quote(c.Text)
+		}
+		if c.Count > 1 {
+			cell.Text += fmt.Sprintf(", and %d more", c.Count-1)
+		}
 	}
-}
-
-// Cells implements render.Record.
-func (c CompletionRow) Cells() []render.Cell {
-	bytes, what := "-", c.What
-	if c.ByteLen != nil {
-		bytes = strconv.FormatUint(uint64(*c.ByteLen), 10)
-	}
-	if c.Opcode != nil && strings.HasPrefix(*c.Opcode, "RECV") { // of a send the words tell
-		what = *c.Opcode + ", " + what
-	}
-	if c.Imm != nil {
-		what += fmt.Sprintf(", imm %#x", *c.Imm)
-	}
-	if c.Text != "" {
-		what += ": " + strconv.Quote(c.Text)
-	}
-	if c.Count > 1 {
-		what += fmt.Sprintf(", and %d more", c.Count-1)
-	}
-	cells := render.Texts(c.Side, fmt.Sprintf("%s (%d)", c.Status, c.StatusNumber), bytes,
-		hex24(c.QPN), fmt.Sprintf("%#x", c.VendorErr), what)
-	cells[1].Mood = map[bool]render.Mood{true: render.Good, false: render.Bad}[c.OK]
-	return cells
 }

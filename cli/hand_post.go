@@ -216,7 +216,7 @@ func (s *Session) remoteRegion(ctx context.Context, side ring.Side, name, same s
 	for _, g := range list {
 		have = append(have, g.Name)
 	}
-	return remoteMemory{}, usageError("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)", side, peer.Rank, orDash(name), orDash(strings.Join(have, ", ")))
+	return remoteMemory{}, usageError("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)", side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
 }
 
 // runPost posts one work request.
@@ -383,33 +383,24 @@ type Posted struct {
 	OK          bool    `json:"ok"`
 	Rank        int     `json:"rank"`
 	Peer        int     `json:"peer"`
-	Side        string  `json:"side"`
+	Side        string  `json:"side" col:"side|5"`
 	Op          string  `json:"op"`
 	WRID        uint64  `json:"wr_id"`
-	What        string  `json:"what"`
+	What        string  `json:"what" col:"posted|last"`
 	Local       string  `json:"local"` // the region and the offset in it, or "a text"
 	Addr        uint64  `json:"addr"`
 	LKey        uint32  `json:"lkey"`
 	Length      uint64  `json:"length"` // bytes
 	Remote      string  `json:"remote"` // the neighbour's region, if it is known
-	RemoteAddr  uint64  `json:"remote_addr"`
-	RKey        uint32  `json:"rkey"`
+	RemoteAddr  uint64  `json:"remote_addr" col:"remote addr|14|left|%#x"`
+	RKey        uint32  `json:"rkey" col:"rkey|6|%#x"`
 	Imm         *uint32 `json:"imm,omitempty"`
 	Outstanding int     `json:"outstanding"` // posted by hand and not polled, this one included
 }
 
-// Columns implements render.Record.
-func (p Posted) Columns() []render.Column {
-	return []render.Column{
-		{Name: "side", Width: 5, Left: true}, {Name: "remote addr", Width: 14, Left: true}, {Name: "rkey", Width: 6}, {Name: "posted", Left: true},
+// Adjust implements render.Adjuster.
+func (p Posted) Adjust(column string, cell *render.Cell) {
+	if p.Remote == "" && (column == "remote addr" || column == "rkey") {
+		cell.Text = "-"
 	}
-}
-
-// Cells implements render.Record.
-func (p Posted) Cells() []render.Cell {
-	remote, rkey := "-", "-"
-	if p.Remote != "" {
-		remote, rkey = fmt.Sprintf("%#x", p.RemoteAddr), fmt.Sprintf("%#x", p.RKey)
-	}
-	return render.Texts(p.Side, remote, rkey, p.What)
 }

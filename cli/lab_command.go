@@ -304,13 +304,13 @@ func (r *labRun) explainFailure() error {
 type LabStep struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Lab     string `json:"lab"`            // a or c
-	Rank    *int   `json:"rank,omitempty"` // lab c: which end this is
-	Step    int    `json:"step"`           // from 1
-	Name    string `json:"name"`
+	Lab     string `json:"lab"`             // a or c
+	Rank    *int   `json:"rank,omitempty"`  // lab c: which end this is
+	Step    int    `json:"step" col:"step"` // from 1
+	Name    string `json:"name" col:"what|20"`
 	Call    string `json:"call"` // the libibverbs functions that it stands for
 	// Values are this end's, in lab a queue pair 0's, under libibverbs' names.
-	Values map[string]string `json:"values,omitempty"`
+	Values map[string]string `json:"values,omitempty" col:"live values"`
 	// Peer are the other end's, in lab a queue pair 1's.
 	Peer    map[string]string `json:"peer,omitempty"`
 	Explain string            `json:"explain,omitempty"` // with --explain
@@ -318,27 +318,22 @@ type LabStep struct {
 	Meaning string            `json:"meaning,omitempty"` // of the error, with --explain
 
 	own, peer lab.Values // in order
-	mark      string
+	mark      string     `col:"|4|before=what|verdict"`
 }
 
-// Columns implements render.Record.
-func (l LabStep) Columns() []render.Column {
-	return []render.Column{
-		{Name: "step"}, {Name: "", Width: 4, Left: true}, {Name: "what", Width: 20, Left: true}, {Name: "live values", Left: true},
+// Adjust implements render.Adjuster.
+func (l LabStep) Adjust(column string, cell *render.Cell) {
+	if column != "live values" {
+		return
 	}
-}
-
-// Cells implements render.Record.
-func (l LabStep) Cells() []render.Cell {
-	mark, values := render.Cell{Text: l.mark, Mood: render.Good}, render.Cell{Text: valuesText(l.own)}
+	cell.Text = valuesText(l.own)
 	if len(l.peer) > 0 {
-		values.Text = strings.TrimSpace(values.Text + " | " + l.otherEnd() + ": " + valuesText(l.peer))
+		cell.Text = strings.TrimSpace(cell.Text + " | " + l.otherEnd() + ": " + valuesText(l.peer))
 	}
 	if !l.OK {
-		mark.Mood, values.Mood = render.Bad, render.Bad
-		values.Text = strings.TrimSuffix(l.Error+"; "+values.Text, "; ")
+		cell.Mood = render.Bad
+		cell.Text = strings.TrimSuffix(l.Error+"; "+cell.Text, "; ")
 	}
-	return []render.Cell{{Text: fmt.Sprint(l.Step)}, mark, {Text: l.Name}, values}
 }
 
 func (l LabStep) otherEnd() string {
@@ -359,30 +354,22 @@ func valuesText(values lab.Values) string {
 // LabResult is how a lab ended.
 type LabResult struct {
 	Command string  `json:"command"`
-	OK      bool    `json:"ok"`
-	Lab     string  `json:"lab"`
+	OK      bool    `json:"ok" col:"result|verdict"`
+	Lab     string  `json:"lab" col:"lab|first"`
 	Rank    *int    `json:"rank,omitempty"`
-	Device  string  `json:"device"`
-	Steps   int     `json:"steps"` // that went well
-	Seconds float64 `json:"seconds"`
+	Device  string  `json:"device" col:"device|last"`
+	Steps   int     `json:"steps" col:"steps"` // that went well
+	Seconds float64 `json:"seconds" col:"seconds"`
 }
 
-// Columns implements render.Record.
-func (l LabResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "lab", Left: true}, {Name: "result", Left: true}, {Name: "steps"}, {Name: "seconds"}, {Name: "device", Left: true},
+// Adjust implements render.Adjuster.
+func (l LabResult) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "lab" && l.Rank != nil:
+		cell.Text += fmt.Sprintf(", rank %d", *l.Rank)
+	case column == "result" && l.OK:
+		cell.Text = "ok: all data verified"
+	case column == "result":
+		cell.Text = "FAILED"
 	}
-}
-
-// Cells implements render.Record.
-func (l LabResult) Cells() []render.Cell {
-	result := render.Cell{Text: "ok: all data verified", Mood: render.Good}
-	if !l.OK {
-		result = render.Cell{Text: "FAILED", Mood: render.Bad}
-	}
-	name := l.Lab
-	if l.Rank != nil {
-		name += fmt.Sprintf(", rank %d", *l.Rank)
-	}
-	return []render.Cell{{Text: name}, result, {Text: fmt.Sprint(l.Steps)}, {Text: figure(l.Seconds)}, {Text: l.Device}}
 }

@@ -2,33 +2,31 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 
 	"ringcli/cli/render"
 	"ringcli/collective/reduce"
-	"ringcli/configs"
 )
 
 // Measurement is the result of one collective operation at one size. The JSON
 // names are a contract with scripts.
 type Measurement struct {
-	Command  string `json:"command"` // all-reduce, reduce-scatter or all-gather
+	Command  string `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
 	OK       bool   `json:"ok"`
-	Bytes    uint64 `json:"bytes"` // of the whole vector
-	Count    uint64 `json:"count"` // elements of the whole vector
+	Bytes    uint64 `json:"bytes" col:"bytes|10"` // of the whole vector
+	Count    uint64 `json:"count"`                // elements of the whole vector
 	Type     string `json:"type"`
 	Op       string `json:"op"` // empty for all-gather, which reduces nothing
 	Protocol string `json:"protocol"`
 	// Algorithm is what ran, as Protocol is: never auto.
-	Algorithm string  `json:"algorithm"`
+	Algorithm string  `json:"algorithm" col:"algo/protocol|18|before=bytes"`
 	Ranks     int     `json:"ranks"`
 	InPlace   bool    `json:"in_place"`
 	Iters     int     `json:"iters"`
-	Time      Times   `json:"time_us"` // the slowest rank's
+	Time      Times   `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
 	AlgBW     float64 `json:"algbw_GBps"`
-	BusBW     float64 `json:"busbw_GBps"`
+	BusBW     float64 `json:"busbw_GBps" col:"GB/s bus|8"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
-	Wrong *uint64 `json:"wrong"`
+	Wrong *uint64 `json:"wrong" col:"wrong|7|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
 	First *WrongElement `json:"first_wrong,omitempty"`
 	// PerRank is there on the leader only.
@@ -49,49 +47,17 @@ func (w WrongElement) String() string {
 
 // RankMeasurement is one rank's part of a Measurement.
 type RankMeasurement struct {
-	Rank  int           `json:"rank"`
-	Time  Times         `json:"time_us"`
-	Wrong *uint64       `json:"wrong"`
+	Rank  int           `json:"rank" col:"rank|14"`
+	Time  Times         `json:"time_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9; Mean=mean us|9"`
+	Wrong *uint64       `json:"wrong" col:"wrong|7|wrong"`
 	First *WrongElement `json:"first_wrong,omitempty"`
 }
 
-// Columns is 79 characters wide for vectors below 10 GB.
-func (m Measurement) Columns() []render.Column {
-	return []render.Column{
-		{Name: "operation", Width: 14, Left: true}, {Name: "algo/protocol", Width: 18, Left: true},
-		{Name: "bytes", Width: 10}, {Name: "p50 us", Width: 8}, {Name: "p99 us", Width: 8},
-		{Name: "GB/s bus", Width: 8}, {Name: "wrong", Width: 7},
+// Adjust implements render.Adjuster.
+func (m Measurement) Adjust(column string, cell *render.Cell) {
+	if column == "algo/protocol" {
+		cell.Text = shortWay(m.Algorithm, m.Protocol)
 	}
-}
-
-// Cells implements render.Record.
-func (m Measurement) Cells() []render.Cell {
-	return append(render.Texts(m.Command, shortWay(m.Algorithm, m.Protocol), strconv.FormatUint(m.Bytes, 10),
-		figure(m.Time.P50), figure(m.Time.P99), figure(m.BusBW)), wrongCell(m.Wrong))
-}
-
-func wrongCell(wrong *uint64) render.Cell {
-	switch {
-	case wrong == nil:
-		return render.Cell{Text: "N/A", Mood: render.Faint}
-	case *wrong > 0:
-		return render.Cell{Text: strconv.FormatUint(*wrong, 10), Mood: render.Bad}
-	}
-	return render.Cell{Text: "0", Mood: render.Good}
-}
-
-// figure writes a time or a bandwidth in six characters where it can, with as
-// many digits as say something.
-func figure(v float64) string {
-	switch {
-	case v >= 999.95:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 99.995:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 9.9995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
 // BenchRow is a row of nccl-tests' table: one size, out of place and in place.
@@ -117,21 +83,12 @@ func (b BenchRow) Cells() []render.Cell {
 	if typ == reduce.BFloat16.String() {
 		typ = "bf16" // its alias: the one name that is too long for 80 columns
 	}
-	cells := render.Texts(eightDigits(b.Out.Bytes), eightDigits(b.Out.Count), typ, op)
+	cells := render.Texts(render.Size(b.Out.Bytes), render.Size(b.Out.Count), typ, op)
 	for _, m := range []Measurement{b.Out, b.In} {
-		cells = append(cells, render.Texts(figure(m.Time.Mean), figure(m.AlgBW), figure(m.BusBW))...)
-		cells = append(cells, wrongCell(m.Wrong))
+		cells = append(cells, render.Texts(render.Figure(m.Time.Mean), render.Figure(m.AlgBW), render.Figure(m.BusBW))...)
+		cells = append(cells, render.Wrong(m.Wrong))
 	}
 	return cells
-}
-
-// eightDigits writes a number that would not fit its column with the greatest
-// unit (1024-based) that divides it: 1G, exactly.
-func eightDigits(n uint64) string {
-	if n < 1e8 {
-		return strconv.FormatUint(n, 10)
-	}
-	return configs.FormatSize(n)
 }
 
 // Parts implements render.Parts.
@@ -139,10 +96,10 @@ func (b BenchRow) Parts() []render.Record { return []render.Record{b.Out, b.In} 
 
 // BenchSummary ends a bench, as nccl-tests' footer does.
 type BenchSummary struct {
-	Command string  `json:"command"`
+	Command string  `json:"command" col:"bench"`
 	OK      bool    `json:"ok"`
-	Rows    int     `json:"rows"`
-	Wrong   *uint64 `json:"wrong"`
-	BusBW   float64 `json:"avg_busbw_GBps"`
+	Rows    int     `json:"rows" col:"rows"`
+	Wrong   *uint64 `json:"wrong" col:"wrong|wrong"`
+	BusBW   float64 `json:"avg_busbw_GBps" col:"avg busbw"`
 	Floor   float64 `json:"floor_GBps,omitempty"`
 }

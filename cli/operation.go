@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/render"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/configs"
@@ -219,7 +220,7 @@ func (m Measurement) verdict(floor float64) error {
 	case m.Wrong != nil && *m.Wrong > 0:
 		return sharedError(ExitCritical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)
 	case m.BusBW < floor:
-		return sharedError(ExitWarning, "slow: %s: busbw is %s GB/s, expected at least %s", what, figure(m.BusBW), figure(floor))
+		return sharedError(ExitWarning, "slow: %s: busbw is %s GB/s, expected at least %s", what, render.Figure(m.BusBW), render.Figure(floor))
 	}
 	return nil
 }

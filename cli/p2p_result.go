@@ -2,25 +2,22 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
-
-	"ringcli/cli/render"
 )
 
 // P2PResult is one line of `bench p2p`.
 type P2PResult struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Op      string `json:"op"` // WRITE, READ or SEND
-	Bytes   uint64 `json:"bytes"`
-	Iters   int    `json:"iters"`
+	Op      string `json:"op" col:"op|5"` // WRITE, READ or SEND
+	Bytes   uint64 `json:"bytes" col:"bytes|8|size"`
+	Iters   int    `json:"iters" col:"iters|6"`
 	// BW and MsgRate are of a bandwidth test, the times of a latency test: half
 	// a round trip, or for READ a whole one.
-	BW      float64  `json:"bw_GBps"`
-	MsgRate float64  `json:"msg_rate_Mpps"`
-	Time    P2PTimes `json:"time_us"`
+	BW      float64  `json:"bw_GBps" col:"bw GB/s|7"`
+	MsgRate float64  `json:"msg_rate_Mpps" col:"Mpps|6"`
+	Time    P2PTimes `json:"time_us" col:"Min=t_min us|8; P50=t_p50 us|8; P99=t_p99 us|8; P999=p99.9 us|8"`
 	// Wrong is the number of wrong bytes at both ends; nil if not checked.
-	Wrong *uint64 `json:"wrong"`
+	Wrong *uint64 `json:"wrong" col:"wrong|5|wrong"`
 	// First is the first wrong byte of the lower rank that has one; its offset is
 	// that in the message.
 	First *WrongElement `json:"first_wrong,omitempty"`
@@ -33,21 +30,6 @@ type P2PTimes struct {
 	P99  float64 `json:"p99"`
 	P999 float64 `json:"p99_9"`
 	Max  float64 `json:"max"`
-}
-
-// Columns are 80 characters wide.
-func (p P2PResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "op", Width: 5, Left: true}, {Name: "bytes", Width: 8}, {Name: "iters", Width: 6},
-		{Name: "bw GB/s", Width: 7}, {Name: "Mpps", Width: 6},
-		{Name: "t_min us", Width: 8}, {Name: "t_p50 us", Width: 8}, {Name: "t_p99 us", Width: 8}, {Name: "p99.9 us", Width: 8}, {Name: "wrong", Width: 5},
-	}
-}
-
-// Cells implements render.Record.
-func (p P2PResult) Cells() []render.Cell {
-	return append(render.Texts(p.Op, eightDigits(p.Bytes), strconv.Itoa(p.Iters), figure(p.BW), figure(p.MsgRate),
-		figure(p.Time.Min), figure(p.Time.P50), figure(p.Time.P99), figure(p.Time.P999)), wrongCell(p.Wrong))
 }
 
 // mergeP2P adds what the other ranks have checked to rank 0's result.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/render"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -92,11 +93,11 @@ func TestP2PBystandersWait(t *testing.T) {
 
 func TestP2PColumnsFit(t *testing.T) {
 	r := P2PResult{}
-	width := len(r.Columns()) - 1
-	for _, c := range r.Columns() {
+	width := len(render.Columns(r)) - 1
+	for _, c := range render.Columns(r) {
 		width += max(c.Width, len(c.Name))
 	}
-	if width > 80 || len(r.Cells()) != len(r.Columns()) {
-		t.Errorf("%d columns wide, %d cells", width, len(r.Cells()))
+	if width > 80 || len(render.Cells(r)) != len(render.Columns(r)) {
+		t.Errorf("%d columns wide, %d cells", width, len(render.Cells(r)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringcli/cli/chart"
+	"ringcli/cli/render"
 )
 
 // series is one curve of a page.
@@ -50,8 +51,8 @@ type environment struct{ Name, Value string }
 var pageText string
 
 var pageTemplate = template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
-	"figure": figure,
-	"wrong":  func(w *uint64) string { return wrongCell(w).Text },
+	"figure": render.Figure,
+	"wrong":  func(w *uint64) string { return render.Wrong(w).Text },
 	"isBad":  func(w *uint64) bool { return w != nil && *w > 0 },
 }).Parse(chart.Text)).Parse(pageText))
 
@@ -73,7 +74,7 @@ func (p page) chart(what string, figureOf func(point) float64) chart.Chart {
 		c := chart.Curve{Name: s.Name}
 		for _, q := range s.Points {
 			v := figureOf(q)
-			c.Points = append(c.Points, chart.Point{Bytes: q.Bytes, Value: v, Text: figure(v)})
+			c.Points = append(c.Points, chart.Point{Bytes: q.Bytes, Value: v, Text: render.Figure(v)})
 		}
 		curves = append(curves, c)
 	}

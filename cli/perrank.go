@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"strconv"
-
 	"ringcli/cli/render"
 )
 
@@ -11,20 +9,6 @@ type RankRow struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
 	RankMeasurement
-}
-
-// Columns implements render.Record.
-func (r RankRow) Columns() []render.Column {
-	return []render.Column{
-		{Name: "rank", Width: 14}, {Name: "min us", Width: 9}, {Name: "p50 us", Width: 9},
-		{Name: "p99 us", Width: 9}, {Name: "max us", Width: 9}, {Name: "mean us", Width: 9}, {Name: "wrong", Width: 7},
-	}
-}
-
-// Cells implements render.Record.
-func (r RankRow) Cells() []render.Cell {
-	return append(render.Texts(strconv.Itoa(r.Rank), figure(r.Time.Min), figure(r.Time.P50), figure(r.Time.P99),
-		figure(r.Time.Max), figure(r.Time.Mean)), wrongCell(r.Wrong))
 }
 
 // printRanks prints each rank's part below the whole. The JSON of the whole has

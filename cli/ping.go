@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -130,12 +130,12 @@ func pingResult(rank int, side string, r ring.PingResult) PingResult {
 type PingResult struct {
 	Command string    `json:"command"`
 	OK      bool      `json:"ok"`
-	Rank    int       `json:"rank"`
+	Rank    int       `json:"rank" col:"ping|14|left"`
 	Peer    int       `json:"peer"`
 	Side    string    `json:"side,omitempty"` // of a ping of one neighbour; else the right one was pinged
-	Bytes   int       `json:"bytes"`
-	Iters   int       `json:"iters"`
-	RTT     RoundTrip `json:"rtt_us"`
+	Bytes   int       `json:"bytes" col:"bytes|6"`
+	Iters   int       `json:"iters" col:"iters|6"`
+	RTT     RoundTrip `json:"rtt_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9"`
 }
 
 // RoundTrip are the percentiles of whole round trips, in microseconds.
@@ -146,20 +146,9 @@ type RoundTrip struct {
 	Max float64 `json:"max"`
 }
 
-// Columns implements render.Record.
-func (p PingResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "ping", Width: 14, Left: true}, {Name: "bytes", Width: 6}, {Name: "iters", Width: 6},
-		{Name: "min us", Width: 9}, {Name: "p50 us", Width: 9}, {Name: "p99 us", Width: 9}, {Name: "max us", Width: 9},
+// Adjust implements render.Adjuster.
+func (p PingResult) Adjust(column string, cell *render.Cell) {
+	if column == "ping" {
+		cell.Text = strings.TrimSpace(fmt.Sprintf("%d -> %d %s", p.Rank, p.Peer, p.Side))
 	}
-}
-
-// Cells implements render.Record.
-func (p PingResult) Cells() []render.Cell {
-	who := fmt.Sprintf("%d -> %d", p.Rank, p.Peer)
-	if p.Side != "" {
-		who += " " + p.Side
-	}
-	return render.Texts(who, strconv.Itoa(p.Bytes), strconv.Itoa(p.Iters),
-		figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P99), figure(p.RTT.Max))
 }

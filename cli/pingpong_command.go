@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -207,17 +206,17 @@ type PingpongResult struct {
 	Peer        string             `json:"peer"` // its TCP address
 	Device      string             `json:"device"`
 	GIDIndex    int                `json:"gid_index"`
-	Local       pingpong.Address   `json:"local"`  // what the peer was told of this end's queue pair
-	Remote      pingpong.Address   `json:"remote"` // what the peer told of its own
-	Size        int                `json:"size"`   // bytes of a message
-	Iters       int                `json:"iters"`  // messages each way
-	MTU         int                `json:"mtu"`    // bytes
-	Bytes       int64              `json:"bytes"`  // both ways
+	Local       pingpong.Address   `json:"local"`                                   // what the peer was told of this end's queue pair
+	Remote      pingpong.Address   `json:"remote"`                                  // what the peer told of its own
+	Size        int                `json:"size" col:"round trips|11|left|%d bytes"` // bytes of a message
+	Iters       int                `json:"iters"`                                   // messages each way
+	MTU         int                `json:"mtu"`                                     // bytes
+	Bytes       int64              `json:"bytes"`                                   // both ways
 	Seconds     float64            `json:"seconds"`
 	MbitPerSec  float64            `json:"mbit_per_sec"`
 	UsecPerIter float64            `json:"usec_per_iter"`
-	RTT         PingpongRoundTrips `json:"rtt_us"`
-	Checked     bool               `json:"checked"` // --chk: the data of each message was right
+	RTT         PingpongRoundTrips `json:"rtt_us" col:"Min=min us|9; P50=p50 us|9; P90=p90 us|9; P99=p99 us|9; Max=max us|9"`
+	Checked     bool               `json:"checked" col:"data"` // --chk: the data of each message was right
 	// Unacknowledged: the peer left before it could acknowledge the last message.
 	Unacknowledged bool `json:"unacknowledged,omitempty"`
 }
@@ -251,20 +250,12 @@ func newPingpongResult(command string, o *pingpong.Options, r pingpong.Result, w
 	return result
 }
 
-// Columns implements render.Record.
-func (p PingpongResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "round trips", Width: 11, Left: true}, {Name: "min us", Width: 9}, {Name: "p50 us", Width: 9}, {Name: "p90 us", Width: 9},
-		{Name: "p99 us", Width: 9}, {Name: "max us", Width: 9}, {Name: "data", Left: true},
+// Adjust implements render.Adjuster.
+func (p PingpongResult) Adjust(column string, cell *render.Cell) {
+	if column == "data" {
+		*cell = render.Cell{Text: "not checked", Mood: render.Faint}
+		if p.Checked {
+			*cell = render.Cell{Text: "checked", Mood: render.Good}
+		}
 	}
-}
-
-// Cells implements render.Record.
-func (p PingpongResult) Cells() []render.Cell {
-	checked := render.Cell{Text: "not checked", Mood: render.Faint}
-	if p.Checked {
-		checked = render.Cell{Text: "checked", Mood: render.Good}
-	}
-	cells := render.Texts(strconv.Itoa(p.Size)+" bytes", figure(p.RTT.Min), figure(p.RTT.P50), figure(p.RTT.P90), figure(p.RTT.P99), figure(p.RTT.Max))
-	return append(cells, checked)
 }

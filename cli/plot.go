@@ -7,6 +7,7 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
+	"ringcli/cli/render"
 	"ringcli/configs"
 )
 
@@ -38,7 +39,7 @@ func plotOf(rows []CompareRow) []string {
 		marks[i], legend[i] = asciigraph.CreateCharSet(mark), mark+" "+rows[0].Ways.label(rows[0].Ways[i])
 	}
 	text := asciigraph.PlotMany(curves, asciigraph.Height(plotHeight), asciigraph.Width(plotWidth), asciigraph.LowerBound(0),
-		asciigraph.SeriesChars(marks...), asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf("%6s", figure(v)) }))
+		asciigraph.SeriesChars(marks...), asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf("%6s", render.Figure(v)) }))
 	lines := append([]string{"busbw in GB/s by size:   " + strings.Join(legend, "   ")}, strings.Split(text, "\n")...)
 	ticks, labels := sizeAxis(rows)
 	return append(lines, ticks, labels)

@@ -170,16 +170,6 @@ func openReport(d verbs.Device) (r DeviceReport, err error) {
 	return reportOn(c)
 }
 
-// Columns implements render.Record.
-func (d DeviceReport) Columns() []render.Column {
-	return []render.Column{{Name: "device", Left: true}, {Name: "attribute", Left: true}, {Name: "value", Left: true}}
-}
-
-// Cells implements render.Record.
-func (d DeviceReport) Cells() []render.Cell {
-	return render.Texts(d.Device, "phys_port_cnt", fmt.Sprint(d.PhysPorts))
-}
-
 // DeviceAttribute is one attribute of a device, a port or a GID: a line of the
 // table of `query`, whose JSON has the whole device in one object.
 type DeviceAttribute struct {
@@ -187,19 +177,16 @@ type DeviceAttribute struct {
 	OK        bool   `json:"ok"`
 	Device    string `json:"device"`
 	Port      int    `json:"port"` // 0: the device itself
-	Attribute string `json:"attribute"`
-	Value     string `json:"value"`
+	Attribute string `json:"attribute" col:"attribute|19"`
+	Value     string `json:"value" col:"value"`
 	mood      render.Mood
 }
 
-// Columns implements render.Record.
-func (a DeviceAttribute) Columns() []render.Column {
-	return []render.Column{{Name: "attribute", Width: 19, Left: true}, {Name: "value", Left: true}}
-}
-
-// Cells implements render.Record.
-func (a DeviceAttribute) Cells() []render.Cell {
-	return []render.Cell{{Text: a.Attribute}, {Text: a.Value, Mood: a.mood}}
+// Adjust implements render.Adjuster.
+func (a DeviceAttribute) Adjust(column string, cell *render.Cell) {
+	if column == "value" {
+		cell.Mood = a.mood
+	}
 }
 
 // attributes are the lines of a table about the device, or about one port: the
@@ -220,26 +207,19 @@ func (d DeviceReport) attributes(port int, report any, all bool) []render.Record
 func (d DeviceReport) portAttributes(p PortReport, all bool) []render.Record {
 	list := d.attributes(p.Port, p, all)
 	for _, g := range p.GIDs {
-		list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, orDash(g.NetDev))))
+		list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, render.OrDash(g.NetDev))))
 	}
 	return list
 }
 
 func (d DeviceReport) line(port int, name, value string) render.Record {
-	a := DeviceAttribute{Command: "query", OK: d.OK, Device: d.Device, Port: port, Attribute: name, Value: orDash(value)}
+	a := DeviceAttribute{Command: "query", OK: d.OK, Device: d.Device, Port: port, Attribute: name, Value: render.OrDash(value)}
 	if name == "state" {
 		if a.mood = render.Bad; value == coded(portStates, uint32(verbs.PortActive)) {
 			a.mood = render.Good
 		}
 	}
 	return a
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func checkQuery(args []string) error {

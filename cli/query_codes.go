@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ringcli/cli/render"
 	"ringcli/verbs"
 )
 
@@ -41,7 +42,7 @@ func physState(name string) string {
 	if text, known := physStates[name]; known {
 		return text
 	}
-	return orDash(name)
+	return render.OrDash(name)
 }
 
 // deviceCaps are the names of enum ibv_device_cap_flags, by bit.

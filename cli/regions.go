@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -256,15 +255,15 @@ func remoteRegions(peer *ring.End) []ring.Region {
 type RegionInfo struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Rank    int    `json:"rank"`
-	Whose   string `json:"whose"`  // own, or the neighbour's: left, right
-	Device  string `json:"device"` // whose keys these are
-	Name    string `json:"name"`
-	Addr    uint64 `json:"addr"`
-	Length  uint64 `json:"length"` // bytes
-	LKey    uint32 `json:"lkey"`   // 0 of a neighbour's
-	RKey    uint32 `json:"rkey"`
-	Access  string `json:"access"` // as --access takes it
+	Rank    int    `json:"rank" col:"rank"`
+	Whose   string `json:"whose" col:"whose|5|first"`         // own, or the neighbour's: left, right
+	Device  string `json:"device" col:"device|before=access"` // whose keys these are
+	Name    string `json:"name" col:"region|5"`
+	Addr    uint64 `json:"addr" col:"addr|14|left|%#x"`
+	Length  uint64 `json:"length" col:"length|7"` // bytes
+	LKey    uint32 `json:"lkey" col:"lkey|6|%#x"` // 0 of a neighbour's
+	RKey    uint32 `json:"rkey" col:"rkey|6|%#x"`
+	Access  string `json:"access" col:"access|last"` // as --access takes it
 }
 
 func regionInfo(rank int, whose, device string, g ring.Region) RegionInfo {
@@ -274,22 +273,14 @@ func regionInfo(rank int, whose, device string, g ring.Region) RegionInfo {
 	}
 }
 
-// Columns implements render.Record.
-func (r RegionInfo) Columns() []render.Column {
-	return []render.Column{
-		{Name: "whose", Width: 5, Left: true}, {Name: "rank"}, {Name: "region", Width: 5, Left: true}, {Name: "addr", Width: 14, Left: true}, {Name: "length", Width: 7},
-		{Name: "lkey", Width: 6}, {Name: "rkey", Width: 6}, {Name: "device", Left: true}, {Name: "access", Left: true},
+// Adjust implements render.Adjuster.
+func (r RegionInfo) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "lkey" && r.Whose != ownEnd:
+		cell.Text = "-"
+	case column == "access":
+		cell.Text = strings.ReplaceAll(r.Access, "remote-", "")
 	}
-}
-
-// Cells implements render.Record.
-func (r RegionInfo) Cells() []render.Cell {
-	lkey := "-"
-	if r.Whose == ownEnd {
-		lkey = fmt.Sprintf("%#x", r.LKey)
-	}
-	access := strings.ReplaceAll(r.Access, "remote-", "")
-	return render.Texts(r.Whose, strconv.Itoa(r.Rank), r.Name, fmt.Sprintf("%#x", r.Addr), strconv.FormatUint(r.Length, 10), lkey, fmt.Sprintf("%#x", r.RKey), r.Device, access)
 }
 
 // dump shows the bytes of a region, 16 a line.
@@ -321,26 +312,20 @@ type MemoryLine struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
 	Name    string `json:"name"`
-	Offset  uint64 `json:"offset"`
-	Hex     string `json:"hex"`
-	Text    string `json:"text"` // a dot for what is no printable ASCII
+	Offset  uint64 `json:"offset" col:"offset|8|left|%08x"`
+	Hex     string `json:"hex" col:"bytes|47"`
+	Text    string `json:"text" col:"text"` // a dot for what is no printable ASCII
 }
 
-// Columns implements render.Record.
-func (m MemoryLine) Columns() []render.Column {
-	return []render.Column{{Name: "offset", Width: 8, Left: true}, {Name: "bytes", Width: 47, Left: true}, {Name: "text", Left: true}}
-}
-
-// Cells implements render.Record.
-func (m MemoryLine) Cells() []render.Cell {
-	var b strings.Builder
-	for i := 0; i < len(m.Hex); i += 2 {
-		if i > 0 {
-			b.WriteByte(' ')
+// Adjust implements render.Adjuster.
+func (m MemoryLine) Adjust(column string, cell *render.Cell) {
+	if column == "bytes" {
+		var pairs []string
+		for pair := range slices.Chunk([]byte(m.Hex), 2) {
+			pairs = append(pairs, string(pair))
 		}
-		b.WriteString(m.Hex[i : i+2])
+		cell.Text = strings.Join(pairs, " ")
 	}
-	return render.Texts(fmt.Sprintf("%08x", m.Offset), b.String(), m.Text)
 }
 
 func printable(b []byte) string {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"ringcli/cli/render"
@@ -80,28 +79,24 @@ func (s *Session) conclude(v Verdict) error {
 	return s.Out.Note(render.Bad, "FAILED: %d ranks, %d of %d checks, %d wrong elements, %.1f s", v.Ranks, v.Failed, v.Checks, v.Wrong, v.Seconds)
 }
 
-// Columns implements render.Record.
-func (v Verdict) Columns() []render.Column {
-	return []render.Column{{Name: "verdict", Left: true}, {Name: "ranks"}, {Name: "checks"}, {Name: "failed"}, {Name: "wrong"}}
-}
-
-// Cells implements render.Record.
-func (v Verdict) Cells() []render.Cell {
-	cells := render.Texts("OK", fmt.Sprint(v.Ranks), fmt.Sprint(v.Checks), fmt.Sprint(v.Failed), fmt.Sprint(v.Wrong))
-	if !v.OK {
-		cells[0] = render.Cell{Text: "FAILED", Mood: render.Bad}
+// Adjust implements render.Adjuster.
+func (v Verdict) Adjust(column string, cell *render.Cell) {
+	if column == "verdict" {
+		cell.Text = "OK"
+		if !v.OK {
+			*cell = render.Cell{Text: "FAILED", Mood: render.Bad}
+		}
 	}
-	return cells
 }
 
 // Verdict is the last word of a self-check.
 type Verdict struct {
 	Command  string   `json:"command"`
-	OK       bool     `json:"ok"`
-	Ranks    int      `json:"ranks"`
-	Checks   int      `json:"checks"`
-	Failed   int      `json:"failed"`
-	Wrong    uint64   `json:"wrong"`
+	OK       bool     `json:"ok" col:"verdict"`
+	Ranks    int      `json:"ranks" col:"ranks"`
+	Checks   int      `json:"checks" col:"checks"`
+	Failed   int      `json:"failed" col:"failed"`
+	Wrong    uint64   `json:"wrong" col:"wrong"`
 	Seconds  float64  `json:"seconds"`
 	Problems []string `json:"problems,omitempty"`
 }

@@ -117,7 +117,7 @@ func deviceOf(r *ring.Ring) string {
 	for _, d := range r.Devices() {
 		names = append(names, d.Name)
 	}
-	return orDash(strings.Join(names, "+"))
+	return render.OrDash(strings.Join(names, "+"))
 }
 
 // Run implements repl.Host.

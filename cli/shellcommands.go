@@ -287,17 +287,9 @@ func scriptOf(name string) (string, error) {
 type Alias struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Name    string `json:"name"`
-	Text    string `json:"text"`
+	Name    string `json:"name" col:"alias"`
+	Text    string `json:"text" col:"stands for"`
 }
-
-// Columns implements render.Record.
-func (a Alias) Columns() []render.Column {
-	return []render.Column{{Name: "alias", Left: true}, {Name: "stands for", Left: true}}
-}
-
-// Cells implements render.Record.
-func (a Alias) Cells() []render.Cell { return render.Texts(a.Name, a.Text) }
 
 func runAlias(_ context.Context, s *Session, call Call) error {
 	switch len(call.Args) {
@@ -324,17 +316,9 @@ func runAlias(_ context.Context, s *Session, call Call) error {
 type HistoryLine struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Number  int    `json:"number"`
-	Line    string `json:"line"`
+	Number  int    `json:"number" col:"n"`
+	Line    string `json:"line" col:"line"`
 }
-
-// Columns implements render.Record.
-func (h HistoryLine) Columns() []render.Column {
-	return []render.Column{{Name: "n"}, {Name: "line", Left: true}}
-}
-
-// Cells implements render.Record.
-func (h HistoryLine) Cells() []render.Cell { return render.Texts(strconv.Itoa(h.Number), h.Line) }
 
 func runHistory(_ context.Context, s *Session, call Call) error {
 	lines, most := s.shell.History(), 20
@@ -356,19 +340,9 @@ func runHistory(_ context.Context, s *Session, call Call) error {
 type JobInfo struct {
 	Command string  `json:"command"`
 	OK      bool    `json:"ok"`
-	Job     int     `json:"job"`
-	Line    string  `json:"line"`
-	Seconds float64 `json:"seconds"`
-}
-
-// Columns implements render.Record.
-func (j JobInfo) Columns() []render.Column {
-	return []render.Column{{Name: "job"}, {Name: "seconds"}, {Name: "line", Left: true}}
-}
-
-// Cells implements render.Record.
-func (j JobInfo) Cells() []render.Cell {
-	return render.Texts(strconv.Itoa(j.Job), strconv.FormatFloat(j.Seconds, 'f', 1, 64), j.Line)
+	Job     int     `json:"job" col:"job"`
+	Line    string  `json:"line" col:"line|last"`
+	Seconds float64 `json:"seconds" col:"seconds|%.1f"`
 }
 
 func runJobs(_ context.Context, s *Session, _ Call) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"ringcli/cli/render"
 	"ringcli/ring"
@@ -69,33 +68,27 @@ type StepStatus struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"` // no queue pair is in error
 	Rank    int    `json:"rank"`
-	Step    string `json:"step"`
-	Left    string `json:"left"`  // done, or - for not yet; of a queue pair in error its state
-	Right   string `json:"right"` // the same
-	Next    bool   `json:"next"`  // it comes next
+	Step    string `json:"step" col:"step|8"`
+	Left    string `json:"left" col:"left|5"`   // done, or - for not yet; of a queue pair in error its state
+	Right   string `json:"right" col:"right|5"` // the same
+	Next    bool   `json:"next" col:""`         // it comes next
 	State   string `json:"ring_state"`
 }
 
-// Columns implements render.Record.
-func (s StepStatus) Columns() []render.Column {
-	return []render.Column{{Name: "step", Width: 8, Left: true}, {Name: "left", Width: 5, Left: true}, {Name: "right", Width: 5, Left: true}, {Name: "", Left: true}}
-}
-
-// Cells implements render.Record.
-func (s StepStatus) Cells() []render.Cell {
-	cells := render.Texts(s.Step, s.Left, s.Right, "")
-	for i := 1; i <= 2; i++ {
-		switch {
-		case cells[i].Text == stepDone:
-			cells[i].Mood = render.Good
-		case !s.OK:
-			cells[i].Mood = render.Bad
+// Adjust implements render.Adjuster.
+func (s StepStatus) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "":
+		*cell = render.Cell{}
+		if s.Next {
+			*cell = render.Cell{Text: "<- next", Mood: render.Fair}
 		}
+	case column == "step":
+	case cell.Text == stepDone:
+		cell.Mood = render.Good
+	case !s.OK:
+		cell.Mood = render.Bad
 	}
-	if s.Next {
-		cells[3] = render.Cell{Text: "<- next", Mood: render.Fair}
-	}
-	return cells
 }
 
 const (
@@ -166,31 +159,24 @@ type PathChoice struct {
 	Command  string `json:"command"`
 	OK       bool   `json:"ok"`
 	Rank     int    `json:"rank"`
-	Choice   string `json:"choice"`         // "device" or "gid"
-	Side     string `json:"side,omitempty"` // of the edge that uses the device
+	Choice   string `json:"choice" col:"choice"` // "device" or "gid"
+	Side     string `json:"side,omitempty"`      // of the edge that uses the device
 	Device   string `json:"device"`
-	Value    string `json:"value"`
+	Value    string `json:"value" col:"taken"`
 	GIDIndex *int   `json:"gid_index,omitempty"`
 	Taken    bool   `json:"taken"`
-	Why      string `json:"why"`
+	Why      string `json:"why" col:"why"`
 	rejected []render.Record
 }
 
-// Columns implements render.Record.
-func (c PathChoice) Columns() []render.Column {
-	return []render.Column{{Name: "choice", Left: true}, {Name: "taken", Left: true}, {Name: "why", Left: true}}
-}
-
-// Cells implements render.Record.
-func (c PathChoice) Cells() []render.Cell {
-	value, choice := c.Value, c.Choice
-	if c.GIDIndex != nil {
-		value = fmt.Sprintf("[%d] %s", *c.GIDIndex, value)
+// Adjust implements render.Adjuster.
+func (c PathChoice) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "choice" && c.Side != "":
+		cell.Text = c.Side
+	case column == "taken" && c.GIDIndex != nil:
+		cell.Text = fmt.Sprintf("[%d] %s", *c.GIDIndex, c.Value)
 	}
-	if c.Side != "" {
-		choice = c.Side
-	}
-	return render.Texts(choice, value, c.Why)
 }
 
 // Parts implements render.Parts: what was not taken is for programs.
@@ -297,45 +283,25 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 type LinkStatus struct {
 	Command   string `json:"command"`
 	OK        bool   `json:"ok"` // the queue pair is in RTS
-	Rank      int    `json:"rank"`
+	Rank      int    `json:"rank" col:"rank"`
 	Node      string `json:"node"`
 	RingState string `json:"ring_state"`
-	Side      string `json:"side"`
-	Peer      int    `json:"peer"`
+	Side      string `json:"side" col:"side|5"`
+	Peer      int    `json:"peer" col:"peer"`
 	PeerNode  string `json:"peer_node"`
-	Device    string `json:"device"`
+	Device    string `json:"device" col:"device"`
 	DeviceWhy string `json:"device_why"`
-	State     string `json:"qp_state"`
-	MTU       int    `json:"mtu"` // bytes
-	SQPSN     uint32 `json:"sq_psn"`
-	RQPSN     uint32 `json:"rq_psn"`
-	QPN       uint32 `json:"qpn"`
+	State     string `json:"qp_state" col:"state|verdict"`
+	MTU       int    `json:"mtu" col:"mtu"` // bytes
+	SQPSN     uint32 `json:"sq_psn" col:"sq psn|6|%06x"`
+	RQPSN     uint32 `json:"rq_psn" col:"rq psn|6|%06x"`
+	QPN       uint32 `json:"qpn" col:"qpn|6|%06x|before=sq psn"`
 	PSN       uint32 `json:"psn"`
 	GID       string `json:"gid"`
-	PeerQPN   uint32 `json:"peer_qpn"`
+	PeerQPN   uint32 `json:"peer_qpn" col:"to qpn|6|%06x|before=sq psn"`
 	PeerPSN   uint32 `json:"peer_psn"`
-	PeerGID   string `json:"peer_gid"`
+	PeerGID   string `json:"peer_gid" col:"to gid"`
 	PeerUDP   uint16 `json:"peer_udp_port"`
-}
-
-// Columns implements render.Record.
-func (l LinkStatus) Columns() []render.Column {
-	return []render.Column{
-		{Name: "rank"}, {Name: "side", Width: 5, Left: true}, {Name: "peer"}, {Name: "device", Left: true}, {Name: "state", Left: true}, {Name: "mtu"},
-		{Name: "qpn", Width: 6}, {Name: "to qpn", Width: 6}, {Name: "sq psn", Width: 6}, {Name: "rq psn", Width: 6}, {Name: "to gid", Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (l LinkStatus) Cells() []render.Cell {
-	hex := func(v uint32) string { return fmt.Sprintf("%06x", v) }
-	cells := render.Texts(strconv.Itoa(l.Rank), l.Side, strconv.Itoa(l.Peer), l.Device, l.State, strconv.Itoa(l.MTU),
-		hex(l.QPN), hex(l.PeerQPN), hex(l.SQPSN), hex(l.RQPSN), l.PeerGID)
-	cells[4].Mood = render.Good
-	if !l.OK {
-		cells[4].Mood = render.Bad
-	}
-	return cells
 }
 
 // allStatus shows all ranks' edges.

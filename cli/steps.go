@@ -211,34 +211,27 @@ func runOpen(ctx context.Context, s *Session, call Call) error {
 type OpenResult struct {
 	Command   string    `json:"command"`
 	OK        bool      `json:"ok"`
-	Rank      int       `json:"rank"`
+	Rank      int       `json:"rank" col:"open|left"`
 	Ranks     int       `json:"ranks"`
 	Node      string    `json:"node"`
 	Address   string    `json:"address"`
-	Device    string    `json:"device"`
-	Port      int       `json:"port"`
-	PortState string    `json:"port_state"`
+	Device    string    `json:"device" col:"device"`
+	Port      int       `json:"port" col:"port"`
+	PortState string    `json:"port_state" col:"state"`
 	LinkLayer string    `json:"link_layer"`
-	ActiveMTU int       `json:"active_mtu"` // bytes
+	ActiveMTU int       `json:"active_mtu" col:"mtu"` // bytes
 	NetDev    string    `json:"netdev"`
-	GID       verbs.GID `json:"gid"`
-	GIDIndex  int       `json:"gid_index"`
+	GID       verbs.GID `json:"gid" col:"gid|last"`
+	GIDIndex  int       `json:"gid_index" col:"gid index"`
 	GIDType   string    `json:"gid_type"`
 	Seconds   float64   `json:"seconds"`
 }
 
-// Columns implements render.Record.
-func (o OpenResult) Columns() []render.Column {
-	return []render.Column{
-		{Name: "open", Left: true}, {Name: "device", Left: true}, {Name: "port"}, {Name: "state", Left: true}, {Name: "mtu"},
-		{Name: "gid index"}, {Name: "gid", Left: true},
+// Adjust implements render.Adjuster.
+func (o OpenResult) Adjust(column string, cell *render.Cell) {
+	if column == "open" {
+		cell.Text = fmt.Sprintf("%d of %d", o.Rank, o.Ranks)
 	}
-}
-
-// Cells implements render.Record.
-func (o OpenResult) Cells() []render.Cell {
-	return render.Texts(fmt.Sprintf("%d of %d", o.Rank, o.Ranks), o.Device, strconv.Itoa(o.Port), o.PortState,
-		strconv.Itoa(o.ActiveMTU), strconv.Itoa(o.GIDIndex), o.GID.String())
 }
 
 // runStep takes a step with the values that were given and shows both ends.

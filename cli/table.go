@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"ringcli/cli/render"
@@ -90,25 +89,23 @@ type TableStatus struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
 	// Table is the file that it is from, at rank 0; empty for the built-in choice.
-	Table   string `json:"table"`
+	Table   string `json:"table" col:"table"`
 	Origin  string `json:"origin"` // of the setting table, at rank 0
 	Ranks   int    `json:"ranks"`
 	Devices string `json:"devices"` // the providers of all edges, such as shm+soft
-	Rules   int    `json:"rules"`
-	Why     string `json:"why"`
+	Rules   int    `json:"rules" col:"rules"`
+	Why     string `json:"why" col:"why"`
 }
 
-// Columns implements render.Record.
-func (t TableStatus) Columns() []render.Column {
-	return []render.Column{{Name: "table", Left: true}, {Name: "rules"}, {Name: "why", Left: true}}
-}
-
-// Cells implements render.Record.
-func (t TableStatus) Cells() []render.Cell {
-	if t.Table == "" {
-		return []render.Cell{{Text: "built-in", Mood: render.Faint}, {Text: "-"}, {Text: t.Why}}
+// Adjust implements render.Adjuster.
+func (t TableStatus) Adjust(column string, cell *render.Cell) {
+	switch {
+	case t.Table != "":
+	case column == "table":
+		*cell = render.Cell{Text: "built-in", Mood: render.Faint}
+	case column == "rules":
+		cell.Text = "-"
 	}
-	return render.Texts(t.Table, strconv.Itoa(t.Rules), t.Why)
 }
 
 // tableFor chooses from rank 0's offer, on all ranks alike. providers are those of

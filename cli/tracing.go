@@ -120,18 +120,10 @@ func runTrace(ctx context.Context, s *Session, call Call) error {
 type TraceLevel struct {
 	Command   string `json:"command"`
 	OK        bool   `json:"ok"`
-	Subsystem string `json:"subsystem"`
-	Level     string `json:"level"`
-	Recorder  string `json:"recorder"` // the flight recorder: on or off
+	Subsystem string `json:"subsystem" col:"subsystem"`
+	Level     string `json:"level" col:"printed from"`
+	Recorder  string `json:"recorder" col:"recorder"` // the flight recorder: on or off
 }
-
-// Columns implements render.Record.
-func (l TraceLevel) Columns() []render.Column {
-	return []render.Column{{Name: "subsystem", Left: true}, {Name: "printed from", Left: true}, {Name: "recorder", Left: true}}
-}
-
-// Cells implements render.Record.
-func (l TraceLevel) Cells() []render.Cell { return render.Texts(l.Subsystem, l.Level, l.Recorder) }
 
 func (s *Session) printLevels() error {
 	recorder := "off"
@@ -149,20 +141,10 @@ func (s *Session) printLevels() error {
 type TraceFile struct {
 	Command string `json:"command"`
 	OK      bool   `json:"ok"`
-	Rank    int    `json:"rank"` // -1: in no ring
-	File    string `json:"file"`
-	Events  int    `json:"events"`
-	Lost    uint64 `json:"lost"` // older ones that were overwritten
-}
-
-// Columns implements render.Record.
-func (f TraceFile) Columns() []render.Column {
-	return []render.Column{{Name: "rank"}, {Name: "events"}, {Name: "lost"}, {Name: "file", Left: true}}
-}
-
-// Cells implements render.Record.
-func (f TraceFile) Cells() []render.Cell {
-	return render.Texts(strconv.Itoa(f.Rank), strconv.Itoa(f.Events), strconv.FormatUint(f.Lost, 10), f.File)
+	Rank    int    `json:"rank" col:"rank"` // -1: in no ring
+	File    string `json:"file" col:"file|last"`
+	Events  int    `json:"events" col:"events"`
+	Lost    uint64 `json:"lost" col:"lost"` // older ones that were overwritten
 }
 
 // onAllRanks tells whether the other ranks run the same line: all of a script's
@@ -259,47 +241,31 @@ func merged(list []trace.Recording) (*trace.Merged, error) {
 
 // MergeResult says how well the ranks' clocks could be put together.
 type MergeResult struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"` // no segment arrives before it is sent
-	trace.Merged
-	File string `json:"file"`
+	Command      string `json:"command"`
+	OK           bool   `json:"ok"` // no segment arrives before it is sent
+	trace.Merged `col:"Clocks=ranks|len; Segments=segments; Violations=violations; Worst=worst us|us"`
+	File         string `json:"file" col:"file|dash"`
 }
 
-// Columns implements render.Record.
-func (m MergeResult) Columns() []render.Column {
-	return []render.Column{{Name: "ranks"}, {Name: "segments"}, {Name: "violations"}, {Name: "worst us"}, {Name: "file", Left: true}}
-}
-
-// Cells implements render.Record.
-func (m MergeResult) Cells() []render.Cell {
-	cells := render.Texts(strconv.Itoa(len(m.Clocks)), strconv.Itoa(m.Segments), strconv.Itoa(m.Violations),
-		figure(float64(m.Worst)/1e3), orDash(m.File))
-	if m.Violations > 0 {
-		cells[2].Mood = render.Bad
+// Adjust implements render.Adjuster.
+func (m MergeResult) Adjust(column string, cell *render.Cell) {
+	if column == "violations" && m.Violations > 0 {
+		cell.Mood = render.Bad
 	}
-	return cells
 }
 
 // ClockRow is what was found out about a rank's clock.
 type ClockRow struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"`
-	trace.ClockFit
+	Command        string `json:"command"`
+	OK             bool   `json:"ok"`
+	trace.ClockFit `col:"Rank=rank; Offset=offset us|12|us|%.1f; DriftPPM=drift ppm|9|%.2f; Bound=bound us|9|us|%.1f; Samples=samples"`
 }
 
-// Columns implements render.Record.
-func (c ClockRow) Columns() []render.Column {
-	return []render.Column{{Name: "rank"}, {Name: "offset us", Width: 12}, {Name: "drift ppm", Width: 9}, {Name: "bound us", Width: 9}, {Name: "samples"}}
-}
-
-// Cells implements render.Record.
-func (c ClockRow) Cells() []render.Cell {
-	bound := "-"
-	if c.Bound >= 0 {
-		bound = strconv.FormatFloat(float64(c.Bound)/1e3, 'f', 1, 64)
+// Adjust implements render.Adjuster.
+func (c ClockRow) Adjust(column string, cell *render.Cell) {
+	if column == "bound us" && c.Bound < 0 {
+		cell.Text = "-"
 	}
-	return render.Texts(strconv.Itoa(c.Rank), strconv.FormatFloat(float64(c.Offset)/1e3, 'f', 1, 64),
-		strconv.FormatFloat(c.DriftPPM, 'f', 2, 64), bound, strconv.Itoa(c.Samples))
 }
 
 func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat) error {
@@ -339,19 +305,9 @@ func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat
 
 // Timeline is one operation as its ranks went through it.
 type Timeline struct {
-	Command string `json:"command"`
-	OK      bool   `json:"ok"`
-	trace.OperationTimeline
-}
-
-// Columns implements render.Record.
-func (t Timeline) Columns() []render.Column {
-	return []render.Column{{Name: "operation", Left: true}, {Name: "protocol", Left: true}, {Name: "bytes"}, {Name: "us"}, {Name: "slowest"}}
-}
-
-// Cells implements render.Record.
-func (t Timeline) Cells() []render.Cell {
-	return render.Texts(t.Op, t.Protocol, strconv.FormatUint(t.Bytes, 10), figure(float64(t.Duration)/1e3), strconv.Itoa(t.Slowest))
+	Command                 string `json:"command"`
+	OK                      bool   `json:"ok"`
+	trace.OperationTimeline `col:"Op=operation; Protocol=protocol; Bytes=bytes; Duration=us|us; Slowest=slowest"`
 }
 
 func (s *Session) traceShow(ctx context.Context, call Call) error {

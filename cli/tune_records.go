@@ -8,20 +8,19 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/collective/reduce"
-	"ringcli/configs"
 )
 
 // TunePoint is one operation at one size, in all ways that this ring has.
 type TunePoint struct {
 	Command   string     `json:"command"`
 	OK        bool       `json:"ok"`
-	Operation string     `json:"operation"`
-	Bytes     uint64     `json:"bytes"` // of the whole vector
+	Operation string     `json:"operation" col:"operation|14"`
+	Bytes     uint64     `json:"bytes" col:"bytes|8|size"` // of the whole vector
 	Type      string     `json:"type"`
 	Ranks     int        `json:"ranks"`
-	Fastest   TunedWay   `json:"fastest"`
-	Default   TunedWay   `json:"default"` // what auto takes without a table
-	Gain      float64    `json:"gain"`    // the default's time by that of the fastest, the median of the rounds'
+	Fastest   TunedWay   `json:"fastest" col:"Algorithm=fastest|18; Time=us|7"`
+	Default   TunedWay   `json:"default" col:"Algorithm=default|12; Time=us|7"` // what auto takes without a table
+	Gain      float64    `json:"gain" col:"gain|6|%.2fx"`                       // the default's time by that of the fastest, the median of the rounds'
 	Real      bool       `json:"beyond_noise"`
 	Ways      []TunedWay `json:"ways"`
 }
@@ -59,22 +58,18 @@ func (t *tuning) tuned(p tunePoint, w int, us float64) TunedWay {
 	return TunedWay{Algorithm: t.list[w].algorithm.String(), Protocol: t.list[w].protocol.String(), Time: sixPlaces(us), Rounds: len(p.column(w))}
 }
 
-// Columns implements render.Record.
-func (p TunePoint) Columns() []render.Column {
-	return []render.Column{
-		{Name: "operation", Width: 14, Left: true}, {Name: "bytes", Width: 8}, {Name: "fastest", Width: 18, Left: true}, {Name: "us", Width: 7},
-		{Name: "default", Width: 12, Left: true}, {Name: "us", Width: 7}, {Name: "gain", Width: 6},
+// Adjust implements render.Adjuster.
+func (p TunePoint) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "fastest":
+		cell.Text = shortWay(p.Fastest.Algorithm, p.Fastest.Protocol)
+	case column == "default":
+		cell.Text = narrow.Replace(shortWay(p.Default.Algorithm, p.Default.Protocol))
+	case column == "gain" && p.Real:
+		cell.Mood = render.Good
+	case column == "gain":
+		*cell = render.Cell{Text: "-", Mood: render.Faint}
 	}
-}
-
-// Cells implements render.Record.
-func (p TunePoint) Cells() []render.Cell {
-	gain := render.Cell{Text: "-", Mood: render.Faint}
-	if p.Real {
-		gain = render.Cell{Text: times(p.Gain), Mood: render.Good}
-	}
-	return append(render.Texts(p.Operation, eightDigits(p.Bytes), shortWay(p.Fastest.Algorithm, p.Fastest.Protocol), figure(p.Fastest.Time),
-		narrow.Replace(shortWay(p.Default.Algorithm, p.Default.Protocol)), figure(p.Default.Time)), gain)
 }
 
 func plural(n int, what string) string {
@@ -91,14 +86,14 @@ func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64)
 type TuneRule struct {
 	Command   string  `json:"command"`
 	OK        bool    `json:"ok"`
-	Operation string  `json:"operation"`
+	Operation string  `json:"operation" col:"operation|14"`
 	Ranks     int     `json:"ranks"`
-	From      uint64  `json:"from_bytes"`  // the least size that was measured
-	UpTo      uint64  `json:"up_to_bytes"` // 0: any size
-	Algorithm string  `json:"algorithm"`
-	Protocol  string  `json:"protocol"`
-	Default   bool    `json:"default"` // it is also what auto takes without a table, at each size
-	Gain      float64 `json:"gain"`    // over the default, where that is another: the geometric mean of the sizes'
+	From      uint64  `json:"from_bytes" col:"from|unit"`   // the least size that was measured
+	UpTo      uint64  `json:"up_to_bytes" col:"up to|unit"` // 0: any size
+	Algorithm string  `json:"algorithm" col:"algorithm|18"`
+	Protocol  string  `json:"protocol" col:"protocol|16"`
+	Default   bool    `json:"default"`                                 // it is also what auto takes without a table, at each size
+	Gain      float64 `json:"gain" col:"gain over default|left|%.2fx"` // over the default, where that is another: the geometric mean of the sizes'
 }
 
 func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
@@ -111,41 +106,33 @@ func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
 	}
 }
 
-// Columns implements render.Record.
-func (r TuneRule) Columns() []render.Column {
-	return []render.Column{
-		{Name: "operation", Width: 14, Left: true}, {Name: "from"}, {Name: "up to"}, {Name: "algorithm", Width: 18, Left: true}, {Name: "protocol", Width: 16, Left: true},
-		{Name: "gain over default", Left: true},
+// Adjust implements render.Adjuster.
+func (r TuneRule) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "up to" && r.UpTo == 0:
+		cell.Text = "any"
+	case column == "gain over default" && r.Default:
+		*cell = render.Cell{Text: "is the default", Mood: render.Faint}
+	case column == "gain over default":
+		cell.Mood = render.Good
 	}
-}
-
-// Cells implements render.Record.
-func (r TuneRule) Cells() []render.Cell {
-	upTo, gain := "any", render.Cell{Text: "is the default", Mood: render.Faint}
-	if r.UpTo > 0 {
-		upTo = configs.FormatSize(r.UpTo)
-	}
-	if !r.Default {
-		gain = render.Cell{Text: times(r.Gain), Mood: render.Good}
-	}
-	return append(render.Texts(r.Operation, configs.FormatSize(r.From), upTo, r.Algorithm, r.Protocol), gain)
 }
 
 // TuneSummary ends a tune.
 type TuneSummary struct {
 	Command    string  `json:"command"`
 	OK         bool    `json:"ok"`
-	Ranks      int     `json:"ranks"`
-	Devices    string  `json:"devices"` // the providers of all edges
-	Points     int     `json:"points"`  // that were measured: an operation at a size
-	Of         int     `json:"of"`
+	Ranks      int     `json:"ranks" col:"ranks"`
+	Devices    string  `json:"devices" col:"devices"` // the providers of all edges
+	Points     int     `json:"points" col:"measured"` // that were measured: an operation at a size
+	Of         int     `json:"of" col:"of"`
 	Ways       int     `json:"ways"`
 	Rounds     int     `json:"rounds"`
 	Iterations int     `json:"iterations"` // on this rank
 	Seconds    float64 `json:"seconds"`
-	Rules      int     `json:"rules"`
-	Gain       float64 `json:"gain"`  // over the default: the geometric mean of all points'
-	Saved      string  `json:"saved"` // the file; empty if it was not
+	Rules      int     `json:"rules" col:"rules"`
+	Gain       float64 `json:"gain" col:"gain|%.2fx"` // over the default: the geometric mean of all points'
+	Saved      string  `json:"saved" col:"saved"`     // the file; empty if it was not
 }
 
 func (t *tuning) printSummary(path string, saved savedTable) error {
@@ -192,14 +179,4 @@ func (s *Session) concludeTune(sum TuneSummary) error {
 		where = "in force for this ring, and saved to " + sum.Saved
 	}
 	return s.Out.Note(render.Plain, "%s", where)
-}
-
-// Columns implements render.Record.
-func (s TuneSummary) Columns() []render.Column {
-	return []render.Column{{Name: "ranks"}, {Name: "devices", Left: true}, {Name: "measured"}, {Name: "of"}, {Name: "rules"}, {Name: "gain"}, {Name: "saved", Left: true}}
-}
-
-// Cells implements render.Record.
-func (s TuneSummary) Cells() []render.Cell {
-	return render.Texts(strconv.Itoa(s.Ranks), s.Devices, strconv.Itoa(s.Points), strconv.Itoa(s.Of), strconv.Itoa(s.Rules), times(s.Gain), s.Saved)
 }

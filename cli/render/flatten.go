@@ -25,23 +25,17 @@ func flatten(record any) (names, values []string, err error) {
 	if v.Kind() != reflect.Struct {
 		return nil, nil, fmt.Errorf("render %T as CSV: expected a struct", record)
 	}
-	appendFields("", v.Type(), v, nil, &names, &values)
+	appendFields("", v.Type(), v, &names, &values)
 	return names, values, nil
 }
 
 // appendFields takes the type apart from the value, which is not valid for the
-// fields of a nil struct: they keep their columns. As in JSON, a field hides those
-// of the same name in an embedded struct.
-func appendFields(prefix string, t reflect.Type, v reflect.Value, hidden []string, names, values *[]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() && !f.Anonymous || name == "-" || name == "" && !f.Anonymous || slices.Contains(hidden, name) {
-			continue
-		}
+// fields of a nil struct: they keep their columns.
+func appendFields(prefix string, t reflect.Type, v reflect.Value, names, values *[]string) {
+	for _, f := range Fields(t) {
 		ft, fv := f.Type, reflect.Value{}
 		if v.IsValid() {
-			fv = v.Field(i)
+			fv = v.FieldByIndex(f.Index)
 		}
 		if ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
@@ -50,27 +44,47 @@ func appendFields(prefix string, t reflect.Type, v reflect.Value, hidden []strin
 			}
 		}
 		switch {
-		case isText(ft):
-			*names, *values = append(*names, prefix+name), append(*values, scalar(fv))
-		case f.Anonymous && name == "":
-			appendFields(prefix, ft, fv, append(hidden, ownNames(t)...), names, values)
-		case ft.Kind() == reflect.Struct:
-			appendFields(prefix+name+"_", ft, fv, nil, names, values)
+		case f.JSON == "":
+		case ft.Kind() == reflect.Struct && !isText(ft):
+			appendFields(prefix+f.JSON+"_", ft, fv, names, values)
 		default:
-			*names, *values = append(*names, prefix+name), append(*values, scalar(fv))
+			*names, *values = append(*names, prefix+f.JSON), append(*values, scalar(fv))
 		}
 	}
 }
 
-// ownNames are the json names of a struct's own fields.
-func ownNames(t reflect.Type) []string {
-	var names []string
+// Field is one of a record's that JSON shows.
+type Field struct {
+	reflect.StructField              // its Index counts from the record
+	Of                  reflect.Type // the struct that declares it
+	JSON                string       // its name; empty if it was forgotten
+	Optional            bool         // it is left out when it is empty
+}
+
+// Fields are those of a struct and of the structs embedded in it. As in JSON, a
+// field hides those of the same name in an embedded struct.
+func Fields(t reflect.Type) []Field { return fieldsOf(t, nil, nil) }
+
+func fieldsOf(t reflect.Type, index []int, hidden []string) (list []Field) {
+	own := slices.Clone(hidden)
 	for i := range t.NumField() {
 		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-			names = append(names, name)
+			own = append(own, name)
 		}
 	}
-	return names
+	for i := range t.NumField() {
+		f := t.Field(i)
+		f.Index = append(slices.Clone(index), i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() && !f.Anonymous, name == "-", slices.Contains(hidden, name):
+		case f.Anonymous && name == "":
+			list = append(list, fieldsOf(f.Type, f.Index, own)...)
+		default:
+			list = append(list, Field{f, t, name, strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")})
+		}
+	}
+	return list
 }
 
 var textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()

@@ -3,14 +3,9 @@
 // decided here.
 package render
 
-// Record is one result. Its exported fields and their json tags are what JSON
-// and CSV show; Columns and Cells are what a table shows.
-type Record interface {
-	// Columns are the same for all records of a type.
-	Columns() []Column
-	// Cells has one cell for each column.
-	Cells() []Cell
-}
+// Record is one result: a struct. Its json tags say what JSON and CSV show, and its
+// col tags what a table shows (columns.go).
+type Record any
 
 // Parts is implemented by a record whose table row stands for several records
 // of JSON and CSV, as a row of nccl-tests does for out-of-place and in-place.

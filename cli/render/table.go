@@ -27,7 +27,7 @@ func (p *Printer) printTable(records []Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	head := slices.Clone(records[0].Columns())
+	head := Columns(records[0])
 	rows := make([][]Cell, 0, len(records)+1)
 	for i, c := range head {
 		head[i].Width = max(c.Width, utf8.RuneCountInString(c.Name))
@@ -41,7 +41,7 @@ func (p *Printer) printTable(records []Record) error {
 		rows = append(rows, title)
 	}
 	for _, r := range records {
-		rows = append(rows, r.Cells())
+		rows = append(rows, Cells(r))
 	}
 	for _, row := range rows {
 		for i, c := range row {
@@ -58,7 +58,7 @@ func (p *Printer) printTable(records []Record) error {
 	for _, row := range rows {
 		p.appendRow(&b, head, row, fold)
 	}
-	p.head = records[0].Columns()
+	p.head = Columns(records[0])
 	_, err := io.WriteString(p.w, b.String())
 	return err
 }

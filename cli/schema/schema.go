@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"ringcli/cli/render"
 )
 
 // JSON is the schema.
@@ -134,44 +136,25 @@ func (g *generator) structOf(t reflect.Type) (*node, error) {
 	}
 	n := &node{Description: g.comments(t.PkgPath(), t.Name()), Type: "object", Additional: false}
 	g.defs[name] = n
-	return n, g.fields(n, t, nil)
+	return n, g.fields(n, t)
 }
 
-// fields adds those of a struct. A field hides those of the same name in an
-// embedded struct.
-func (g *generator) fields(n *node, t reflect.Type, hidden []string) error {
-	own := slices.Clone(hidden)
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-			own = append(own, name)
+// fields adds those of a struct.
+func (g *generator) fields(n *node, t reflect.Type) error {
+	for _, f := range render.Fields(t) {
+		if f.JSON == "" {
+			return fmt.Errorf("schema: %s.%s: expected a json name", f.Of, f.Name)
 		}
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() && !f.Anonymous || name == "-" || slices.Contains(hidden, name) {
-			continue
-		}
-		if name == "" && f.Anonymous {
-			if err := g.fields(n, f.Type, own); err != nil {
-				return err
-			}
-			continue
-		}
-		if name == "" {
-			return fmt.Errorf("schema: %s.%s: expected a json name", t, f.Name)
-		}
-		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
-		field, err := g.value(f.Type, !optional)
+		field, err := g.value(f.Type, !f.Optional)
 		if err != nil {
-			return fmt.Errorf("%w (%s.%s)", err, t, f.Name)
+			return fmt.Errorf("%w (%s.%s)", err, f.Of, f.Name)
 		}
-		if text := g.comments(t.PkgPath(), t.Name()+"."+f.Name); text != "" {
+		if text := g.comments(f.Of.PkgPath(), f.Of.Name()+"."+f.Name); text != "" {
 			field.Description = text
 		}
-		n.Properties = append(n.Properties, property{name, field})
-		if !optional {
-			n.Required = append(n.Required, name)
+		n.Properties = append(n.Properties, property{f.JSON, field})
+		if !f.Optional {
+			n.Required = append(n.Required, f.JSON)
 		}
 	}
 	return nil

@@ -1,0 +1,248 @@
+package render
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"ringcli/configs"
+)
+
+// What a table shows of a record is said in its fields' tag "col":
+//
+//	Bytes uint64 `json:"bytes" col:"bytes|8|size"`
+//
+// First comes the column's name, then, in any order:
+//
+//	8        the least width (Column.Width)
+//	left     to the left; right: to the right. Texts stand left, numbers right
+//	%06x     how fmt writes the value; else texts are as they are, and a number
+//	         with a fraction is a Figure
+//	size     bytes, with a unit where digits would not fit; unit: always with one
+//	us       nanoseconds, shown as microseconds
+//	len      how many elements
+//	wrong    a *uint64 that counts errors: nil if nothing was checked
+//	dash     the zero value is "-", as nil always is
+//	verdict  good if the record's field OK is set, else bad; bad: bad
+//
+// Columns stand in the order of the fields, but for one that says first, last or
+// before=NAME. A field that is a struct has a column for each of its fields that
+// are named, separated by semicolons: `col:"P50=p50 us|8; P99=p99 us|8"`.
+
+// Adjuster is a record of which a tag cannot say all: Adjust is called for each cell
+// after it was made.
+type Adjuster interface{ Adjust(column string, c *Cell) }
+
+// Tabular is a record whose columns differ from one to the next of its type.
+type Tabular interface {
+	Columns() []Column
+	// Cells has one cell for each column.
+	Cells() []Cell
+}
+
+// column is one, and where its value comes from.
+type column struct {
+	Column
+	field   []int
+	verb    string // of fmt
+	options []string
+}
+
+func (c *column) is(option string) bool { return slices.Contains(c.options, option) }
+
+// before is the column that it stands before; empty if it says none.
+func (c *column) before() string {
+	for _, option := range c.options {
+		if name, found := strings.CutPrefix(option, "before="); found {
+			return name
+		}
+	}
+	return ""
+}
+
+var columnsByType sync.Map // reflect.Type to []column
+
+func columnsOf(t reflect.Type) []column {
+	if known, found := columnsByType.Load(t); found {
+		return known.([]column)
+	}
+	var inOrder []column
+	for _, f := range reflect.VisibleFields(t) {
+		tag, found := f.Tag.Lookup("col")
+		if !found {
+			continue
+		}
+		for part := range strings.SplitSeq(tag, ";") {
+			words := strings.Split(strings.TrimSpace(part), "|")
+			field := f
+			if path, name, nested := strings.Cut(words[0], "="); nested {
+				inner, found := f.Type.FieldByName(path)
+				if !found {
+					panic(fmt.Sprintf("render: %s.%s: no field %s", t, f.Name, path))
+				}
+				inner.Index = append(slices.Clone(f.Index), inner.Index...)
+				field, words[0] = inner, name
+			}
+			inOrder = append(inOrder, newColumn(field, words[0], words[1:]))
+		}
+	}
+	if len(inOrder) == 0 {
+		panic(fmt.Sprintf("render: %s has no columns", t))
+	}
+	list := arrange(inOrder)
+	columnsByType.Store(t, list)
+	return list
+}
+
+// arrange moves the columns that say where they stand.
+func arrange(inOrder []column) (list []column) {
+	var first, last, moved []column
+	for _, c := range inOrder {
+		switch {
+		case c.is("first"):
+			first = append(first, c)
+		case c.is("last"):
+			last = append(last, c)
+		case c.before() != "":
+			moved = append(moved, c)
+		default:
+			list = append(list, c)
+		}
+	}
+	list = slices.Concat(first, list, last)
+	for _, c := range moved {
+		at := slices.IndexFunc(list, func(other column) bool { return other.Name == c.before() })
+		list = slices.Insert(list, at, c)
+	}
+	return list
+}
+
+func newColumn(f reflect.StructField, name string, words []string) column {
+	c := column{Column: Column{Name: name}, field: f.Index}
+	for _, word := range words {
+		if width, err := strconv.Atoi(word); err == nil {
+			c.Width = width
+		} else if strings.Contains(word, "%") {
+			c.verb = word
+		} else {
+			c.options = append(c.options, word)
+		}
+	}
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	number := t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && !isText(t) || c.is("len")
+	c.Left = !c.is("right") && (!number || c.is("left"))
+	return c
+}
+
+// Columns are the columns of a record's table.
+func Columns(r Record) []Column {
+	if t, own := r.(Tabular); own {
+		return t.Columns()
+	}
+	var list []Column
+	for _, c := range columnsOf(reflect.TypeOf(r)) {
+		list = append(list, c.Column)
+	}
+	return list
+}
+
+// Cells are its row: one for each column.
+func Cells(r Record) []Cell {
+	if t, own := r.(Tabular); own {
+		return t.Cells()
+	}
+	v := reflect.ValueOf(r)
+	columns := columnsOf(v.Type())
+	cells := make([]Cell, len(columns))
+	for i, c := range columns {
+		cells[i] = c.cell(v.FieldByIndex(c.field))
+		switch ok := v.FieldByName("OK"); {
+		case c.is("bad"), c.is("verdict") && !ok.Bool():
+			cells[i].Mood = Bad
+		case c.is("verdict"):
+			cells[i].Mood = Good
+		}
+		if a, own := r.(Adjuster); own {
+			a.Adjust(c.Name, &cells[i])
+		}
+	}
+	return cells
+}
+
+func (c *column) cell(v reflect.Value) Cell {
+	switch {
+	case c.is("wrong"):
+		return Wrong(v.Interface().(*uint64))
+	case c.is("len"):
+		return Cell{Text: strconv.Itoa(v.Len())}
+	case c.is("dash") && v.IsZero(), v.Kind() == reflect.Pointer && v.IsNil():
+		return Cell{Text: "-"}
+	case v.Kind() == reflect.Pointer:
+		v = v.Elem()
+	}
+	switch {
+	case c.is("size"):
+		return Cell{Text: Size(v.Uint())}
+	case c.is("unit"):
+		return Cell{Text: configs.FormatSize(v.Uint())}
+	case c.is("us"):
+		v = reflect.ValueOf(float64(v.Int()) / 1e3)
+	}
+	switch {
+	case c.verb != "":
+		return Cell{Text: fmt.Sprintf(c.verb, v.Interface())}
+	case v.Kind() == reflect.String && !v.CanInterface():
+		return Cell{Text: v.String()}
+	case v.CanFloat():
+		return Cell{Text: Figure(v.Float())}
+	}
+	return Cell{Text: scalar(v)}
+}
+
+// Wrong counts errors; nil: nothing was checked.
+func Wrong(n *uint64) Cell {
+	switch {
+	case n == nil:
+		return Cell{"N/A", Faint}
+	case *n > 0:
+		return Cell{strconv.FormatUint(*n, 10), Bad}
+	}
+	return Cell{"0", Good}
+}
+
+// Figure writes a time or a bandwidth in six characters where it can, with as
+// many digits as say something.
+func Figure(v float64) string {
+	switch {
+	case v >= 999.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 99.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 9.9995:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// Size writes a number of bytes that would take more than eight digits with the
+// greatest unit (1024-based) that divides it: 1G, exactly.
+func Size(n uint64) string {
+	if n < 1e8 {
+		return strconv.FormatUint(n, 10)
+	}
+	return configs.FormatSize(n)
+}
+
+// OrDash is a text, or "-" for none.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
