@@ -47,8 +47,10 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	if c, ok := find(word, Line); ok {
-		word = c.Name
+	for _, c := range operationCommands {
+		if slices.Contains(c.aliases, word) {
+			return c.name
+		}
 	}
 	if slices.Contains(benchWords, word) {
 		return word

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,23 +23,57 @@ import (
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, signals := catchSignals(context.Background())
 	defer signals.release()
-	return newSession(stdin, stdout, stderr, signals).run(ctx, args)
+	return newInvocation(stdin, stdout, stderr, signals).run(ctx, args)
 }
 
 // run is Main under a context and streams of the caller's.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newSession(stdin, stdout, stderr, nil).run(ctx, args)
+	return newInvocation(stdin, stdout, stderr, nil).run(ctx, args)
 }
 
-func (s *Session) run(ctx context.Context, args []string) int {
+// invocation is one run of ringcli: the command table, and the session that a
+// command of the process has.
+type invocation struct {
+	*Session
+	table *Table
+}
+
+func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *invocation {
+	h := &handwork{}
+	return &invocation{newSession(stdin, stdout, stderr, signals, h), commandTable(h)}
+}
+
+// commandTable makes the command table. The order is that of help.
+func commandTable(h *handwork) *Table {
+	t := newTable()
+	t.add(connectCommand(), localCommand(), benchProcessCommand(), tuneProcessCommand())
+	t.add(pingpongCommands()...)
+	t.add(labCommands()...)
+	t.add(stepCommands()...)
+	t.add(handCommands(h)...)
+	t.add(expectCommand())
+	t.add(ringCommands()...)
+	t.add(deviceCommands()...)
+	t.add(aboutCommands()...)
+	t.add(traceCommands()...)
+	t.add(shellProcessCommand(), t.helpCommand())
+	t.add(shellCommands()...)
+	t.complete("regions", func(*cobra.Command) []string { return h.regionNames() })
+	t.complete("devices", deviceWords)
+	t.complete("gids", gidWords)
+	return t
+}
+
+func (i *invocation) run(ctx context.Context, args []string) int {
+	s := i.Session
 	args = rewriteArgs(args)
 	name := "ringcli"
-	s.root = cobraTree(newRoot(s.stdout, s.stderr), Process, func(ctx context.Context, c Command, call Call) error {
+	root := i.table.cobraTree(newRoot(s.stdout, s.stderr), Process, func(ctx context.Context, c Command, call Call) error {
 		name = c.Name
 		return s.runProcess(ctx, c, call)
 	})
-	s.root.SetArgs(args)
-	chosen, err := s.root.ExecuteContextC(ctx)
+	root.SetArgs(args)
+	chosen, err := root.ExecuteContextC(ctx)
 	if s.parent != nil {
 		ctx = s.parent.ctx
 	}
@@ -46,11 +81,18 @@ func (s *Session) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	if chosen != nil && chosen != s.root {
+	if chosen != nil && chosen != root {
 		name = strings.TrimPrefix(chosen.CommandPath(), "ringcli ")
 	}
 	code := ExitCode(err)
-	s.report(args, name, err, code)
+	if s.Out == nil { // the configuration was not read
+		format := givenValue(args, "--output")
+		if format == "" {
+			format = os.Getenv("RINGCLI_OUTPUT")
+		}
+		s.Out = render.New(s.stdout, render.Format(format))
+	}
+	s.report(name, err, code)
 	return code
 }
 

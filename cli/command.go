@@ -102,41 +102,73 @@ type Call struct {
 	Flags *pflag.FlagSet
 	Args  []string
 	Led   bool // by this rank, for all
+	Table *Table
+	// Tree is what the command was found in.
+	Tree *cobra.Command
 }
 
 // use returns the command's name with its arguments' names.
 func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }
 
-// Commands returns the command table.
-func Commands() []Command {
-	return slices.Concat(
-		connectCommands()[:1], []Command{localCommand(), benchProcessCommand(), tuneProcessCommand()}, pingpongCommands(), labCommands(),
-		stepCommands(), handCommands(), []Command{expectCommand()}, ringCommands(), deviceCommands(), aboutCommands(), traceCommands(),
-		connectCommands()[1:], shellCommands(),
-	)
-}
-
-// The order of the table is the order of help.
-func init() { cobra.EnableCommandSorting = false }
-
 // settingsOfEvery are the settings that are flags of every process command.
 var settingsOfEvery = []string{"output", "trace", "trace-format"}
 
+// Table is the command table. It is made once, and only read then.
+type Table struct {
+	rows []Command // in the order of help
+	// completions are what flags complete to, by the name that their declaration gives.
+	completions map[string]completion
+}
+
+// newTable returns an empty table, which knows the completions that need no room.
+func newTable() *Table {
+	t := &Table{}
+	t.completions = map[string]completion{
+		"nothing": wordsOnly(func(*cobra.Command, []string) []string { return nil }),
+		"words":   wordsOnly(func(_ *cobra.Command, args []string) []string { return args }),
+		// Several of the words, separated by commas.
+		"list": func(_ *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective) {
+			return listOf(typed, args), cobra.ShellCompDirectiveNoFileComp
+		},
+		// Files, of the extensions if any are given.
+		"files": func(_ *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return args, cobra.ShellCompDirectiveFilterFileExt
+		},
+		"sizes":    wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
+		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
+		"hosts":    offerHosts,
+		"levels":   offerLevels,
+		"commands": wordsOnly(func(*cobra.Command, []string) []string { return t.lineCommandWords() }),
+	}
+	return t
+}
+
+// add appends rows.
+func (t *Table) add(rows ...Command) { t.rows = append(t.rows, rows...) }
+
+// complete says what flags complete to that are declared with a name.
+func (t *Table) complete(name string, words func(cmd *cobra.Command) []string) {
+	t.completions[name] = wordsOnly(func(cmd *cobra.Command, _ []string) []string { return words(cmd) })
+}
+
 // cobraTree makes the cobra commands of one place. run is called for the one
 // that is chosen.
-func cobraTree(root *cobra.Command, where Where, run func(context.Context, Command, Call) error) *cobra.Command {
-	for _, g := range groupTitles {
-		if slices.ContainsFunc(Commands(), func(c Command) bool { return c.Group == g.id && c.Where&where != 0 }) {
-			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		}
+func (t *Table) cobraTree(root *cobra.Command, where Where, run func(context.Context, Command, Call) error) *cobra.Command {
+	// The order of the table is the order of help.
+	cobra.EnableCommandSorting = false
+	for _, g := range t.groupsAt(where) {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 	}
-	for _, c := range Commands() {
+	for _, c := range t.rows {
 		switch {
 		case c.Where&where == 0:
 		case c.Name == "help":
-			root.SetHelpCommand(c.cobra(run))
+			root.SetHelpCommand(t.cobra(c, run))
 		default:
-			root.AddCommand(c.cobra(run))
+			root.AddCommand(t.cobra(c, run))
 		}
 	}
 	if where == Process { // in a line, the command help has them
@@ -146,7 +178,7 @@ func cobraTree(root *cobra.Command, where Where, run func(context.Context, Comma
 	}
 	// Flags' descriptions are wrapped at 80 columns.
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
-	completeOnRequest(root)
+	t.completeOnRequest(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = cobra.ArbitraryArgs // so that RunE words the error
 	root.RunE = func(cmd *cobra.Command, args []string) error {
@@ -175,13 +207,13 @@ func helpLine(cmd *cobra.Command) string {
 	return cmd.CommandPath() + " --help"
 }
 
-func (c Command) cobra(run func(context.Context, Command, Call) error) *cobra.Command {
+func (t *Table) cobra(c Command, run func(context.Context, Command, Call) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: c.use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: c.Long, Example: c.Example,
 		ValidArgs: c.Words, DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error { return c.checkArgs(helpLine(cmd), args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args})
+			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args, Table: t, Tree: cmd.Root()})
 		},
 	}
 	if cmd.Long == "" {
@@ -247,8 +279,8 @@ func unknownCommand(root *cobra.Command, given string) error {
 }
 
 // find returns the command of a name or alias at a place.
-func find(name string, where Where) (Command, bool) {
-	for _, c := range Commands() {
+func (t *Table) find(name string, where Where) (Command, bool) {
+	for _, c := range t.rows {
 		if c.Where&where != 0 && (c.Name == name || slices.Contains(c.Aliases, name)) {
 			return c, true
 		}

@@ -14,7 +14,7 @@ import (
 func TestCommandTable(t *testing.T) {
 	for _, where := range []Where{Process, Line} {
 		seen := map[string]string{}
-		for _, c := range Commands() {
+		for _, c := range testTable.rows {
 			if c.Where&where == 0 {
 				continue
 			}
@@ -31,7 +31,7 @@ func TestCommandTable(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Summary == "" || strings.HasSuffix(c.Summary, ".") || len(c.Summary) > 70 {
 			t.Errorf("%s: summary is %q", c.Name, c.Summary)
 		}
@@ -63,7 +63,7 @@ func TestCommandTable(t *testing.T) {
 }
 
 func TestEveryCommandHasHelp(t *testing.T) {
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Where&Process == 0 {
 			continue
 		}
@@ -76,14 +76,14 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	if code != ExitOK {
 		t.Errorf("without arguments: exit code %d", code)
 	}
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Where&Process != 0 && !strings.Contains(stdout, "  "+c.Name+" ") {
 			t.Errorf("help does not list %s", c.Name)
 		}
 	}
 	_, connect, _ := here(t, "connect", "--help")
 	_, listed, _ := here(t, "shell", "-c", "help")
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Where&Line != 0 && !strings.Contains(listed, "\n  "+c.Name+" ") {
 			t.Errorf("help does not list %s", c.Name)
 		}
@@ -194,7 +194,7 @@ func TestEmbeddedScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &Session{Config: cfg}
-		if err := s.checkScript(t.Context(), script, 4); err != nil {
+		if err := s.checkScript(t.Context(), testTable, script, 4); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

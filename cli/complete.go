@@ -21,59 +21,25 @@ import (
 // offersOf is the annotation of a flag that names what it completes to.
 const offersOf = "ringcli_offers"
 
-// offers says what completion offers for a flag that is declared in fs: an entry
-// of the table offered, and what that takes.
+// offers says what completion offers for a flag that is declared in fs: one of
+// the table's completions, by name, and what that takes.
 //
 //	fs.String("html", "", "...")
 //	offers(fs, "html", "files", "html")
 func offers(fs *pflag.FlagSet, flag, what string, args ...string) {
-	if offered[what] == nil {
-		panic("cli: completion has no " + strconv.Quote(what))
-	}
 	if err := fs.SetAnnotation(flag, offersOf, append([]string{what}, args...)); err != nil {
 		panic("cli: " + err.Error())
 	}
 }
 
-// offer returns what begins with what is typed, and others. A description stands
-// after a tab.
-type offer func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
+// completion returns what begins with what is typed, and others. A description
+// stands after a tab.
+type completion func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
 
-// wordsOnly is an offer of words that need not begin with what is typed.
-func wordsOnly(list func(cmd *cobra.Command, args []string) []string) offer {
+// wordsOnly is a completion of words that need not begin with what is typed.
+func wordsOnly(list func(cmd *cobra.Command, args []string) []string) completion {
 	return func(cmd *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
 		return list(cmd, args), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// offered is everything that offers can name. It is set by init: what it calls
-// looks into the command table, which has flags, which call offers.
-var offered map[string]offer
-
-func init() {
-	offered = map[string]offer{
-		"nothing": wordsOnly(func(*cobra.Command, []string) []string { return nil }),
-		"words":   wordsOnly(func(_ *cobra.Command, args []string) []string { return args }),
-		// Several of the words, separated by commas.
-		"list": func(_ *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective) {
-			return listOf(typed, args), cobra.ShellCompDirectiveNoFileComp
-		},
-		// Files, of the extensions if any are given.
-		"files": func(_ *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return args, cobra.ShellCompDirectiveFilterFileExt
-		},
-		"sizes": wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
-		"devices": wordsOnly(func(*cobra.Command, []string) []string {
-			return append(deviceNames(), "auto\tshm:0 on this host, else the RDMA device that has the local address, else soft")
-		}),
-		"gids":     wordsOnly(func(cmd *cobra.Command, _ []string) []string { return gidIndexes(flagText(cmd, "device")) }),
-		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
-		"hosts":    offerHosts,
-		"levels":   offerLevels,
-		"commands": wordsOnly(func(*cobra.Command, []string) []string { return lineCommandWords() }),
 	}
 }
 
@@ -111,7 +77,7 @@ func offerOf(f *pflag.Flag) (what string, args []string) {
 // when a shell asks, and for the command that it asks about: cobra keeps what a
 // flag completes to until the process ends, and our shell makes a tree for each
 // line.
-func completeOnRequest(root *cobra.Command) {
+func (t *Table) completeOnRequest(root *cobra.Command) {
 	root.PersistentPreRun = func(cmd *cobra.Command, args []string) {
 		if cmd.Name() != cobra.ShellCompRequestCmd {
 			return
@@ -122,16 +88,16 @@ func completeOnRequest(root *cobra.Command) {
 		}
 		completeArgs(asked)
 		for _, flags := range []*pflag.FlagSet{asked.LocalFlags(), asked.InheritedFlags()} {
-			flags.VisitAll(func(f *pflag.Flag) { completeFlag(asked, f) })
+			flags.VisitAll(func(f *pflag.Flag) { t.completeFlag(asked, f) })
 		}
 	}
 }
 
-func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+func (t *Table) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	what, args := offerOf(f)
 	// The errors are that there is no such flag, and that it is known already.
 	_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return offered[what](cmd, typed, args)
+		return t.completions[what](cmd, typed, args)
 	})
 }
 

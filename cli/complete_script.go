@@ -25,7 +25,7 @@ func checkShell(args []string) error {
 }
 
 func runCompletion(_ context.Context, s *Session, call Call) error {
-	root := s.root
+	root := call.Tree
 	w := s.stdout
 	switch call.Args[0] {
 	case "bash":

@@ -22,11 +22,16 @@ import (
 // offeredFor returns what the last of the words completes to, as `ringcli
 // __complete` has it, without descriptions.
 func offeredFor(where Where, words ...string) ([]string, cobra.ShellCompDirective) {
+	return offeredBy(testTable, where, words...)
+}
+
+// offeredBy is offeredFor with a table of one's own.
+func offeredBy(table *Table, where Where, words ...string) ([]string, cobra.ShellCompDirective) {
 	root := newRoot(nil, nil)
 	if where == Line {
 		root = &cobra.Command{Use: "line"}
 	}
-	cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	table.cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
 	return completions(context.Background(), root, words)
 }
 
@@ -136,7 +141,7 @@ func TestOffers(t *testing.T) {
 func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
 	numbers := []string{"n", "int", "uint", "duration", "GB/s", "ratio", "float64"}
 	for _, where := range []Where{Process, Line} {
-		root := cobraTree(newRoot(nil, nil), where, func(context.Context, Command, Call) error { return nil })
+		root := testTable.cobraTree(newRoot(nil, nil), where, func(context.Context, Command, Call) error { return nil })
 		for _, cmd := range append(root.Commands(), root) {
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 				what, args := offerOf(f)
@@ -367,7 +372,7 @@ func TestCompletionInTheShell(t *testing.T) {
 		{"rtr --side l", 11, []string{"left"}},
 		{"ping nothing", 5, nil},
 	} {
-		list, from := new(Session).complete(c.line)
+		list, from := new(Session).complete(testTable, c.line)
 		var got []string
 		for _, candidate := range list {
 			if strings.HasPrefix(candidate.Text, c.line[c.from:]) {

@@ -33,6 +33,14 @@ func deviceNames() []string {
 	return list
 }
 
+// deviceWords are what a device completes to.
+func deviceWords(*cobra.Command) []string {
+	return append(deviceNames(), "auto\tshm:0 on this host, else the RDMA device that has the local address, else soft")
+}
+
+// gidWords are what a GID index completes to, on the device that is given.
+func gidWords(cmd *cobra.Command) []string { return gidIndexes(flagText(cmd, "device")) }
+
 // gidIndexes lists the GID indexes that are in use on a device, on those of a
 // provider, or on all if it is neither, with their GIDs.
 func gidIndexes(device string) []string {
@@ -196,9 +204,9 @@ func listOf(typed string, words []string) []string {
 }
 
 // lineCommandWords are the commands of a line, with what they do.
-func lineCommandWords() []string {
+func (t *Table) lineCommandWords() []string {
 	var words []string
-	for _, c := range Commands() {
+	for _, c := range t.rows {
 		if c.Where&Line != 0 {
 			words = append(words, c.Name+"\t"+c.Summary)
 		}

@@ -85,19 +85,19 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 	case follow && (script != "" || check):
 		return usageError("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	case follow:
-		return s.followLeader(ctx)
+		return s.followLeader(ctx, call.Table)
 	case script == "" && !check && s.onTerminal():
-		if err := s.openShell(); err != nil {
+		if err := s.openShell(call.Table); err != nil {
 			return err
 		}
 		return s.inRing(ctx, s.runShell)
 	case script == "":
 		script = selfCheckName
 	}
-	if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
+	if err := s.checkScript(ctx, call.Table, script, s.ranksHere()); err != nil {
 		return err
 	}
-	return s.inRing(ctx, func(ctx context.Context) error { return s.runScript(ctx, script) })
+	return s.inRing(ctx, func(ctx context.Context) error { return s.runScript(ctx, call.Table, script) })
 }
 
 // onTerminal tells whether a person can type lines and read what comes of them.
@@ -110,16 +110,16 @@ func runShellProcess(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	if script == "" {
-		if err := s.openShell(); err != nil {
+		if err := s.openShell(call.Table); err != nil {
 			return err
 		}
 		err = s.runShell(ctx)
 	} else {
-		if err := s.checkScript(ctx, script, s.ranksHere()); err != nil {
+		if err := s.checkScript(ctx, call.Table, script, s.ranksHere()); err != nil {
 			return err
 		}
 		s.interactive = true // a ring of its own, whatever the others run
-		err = s.runScript(ctx, script)
+		err = s.runScript(ctx, call.Table, script)
 	}
 	return s.leave(ctx, err, orderEnd)
 }
@@ -132,13 +132,12 @@ func (s *Session) inRing(ctx context.Context, do func(context.Context) error) er
 	return s.leave(ctx, do(ctx), orderEnd)
 }
 
-// connectCommands are the commands of the process that are one rank.
-func connectCommands() []Command {
-	return []Command{
-		{
-			Name: "connect", Group: groupRing, Where: Process,
-			Summary: "Join a ring as one of its ranks",
-			Long: `Joins the ring of --list as rank --index, together with the other ranks, which
+// connectCommand is `ringcli connect`.
+func connectCommand() Command {
+	return Command{
+		Name: "connect", Group: groupRing, Where: Process,
+		Summary: "Join a ring as one of its ranks",
+		Long: `Joins the ring of --list as rank --index, together with the other ranks, which
 may start in any order, and runs the commands of -c or -f there. Without either,
 on a terminal, it is a shell; elsewhere, and with --check, it runs the
 self-check: a ping of each neighbour, then reduce-scatter, all-gather and
@@ -149,29 +148,32 @@ commands of rank 0, in its shell or its script.
 The C programs' spelling "-myindex 0 -list a,b" is understood.
 
 ` + lineHelp,
-			Example: `  ringcli connect --index 0 --list node0,node1,node2
+		Example: `  ringcli connect --index 0 --list node0,node1,node2
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'`,
-			Settings: settingsOfRing,
-			Flags: func(fs *pflag.FlagSet) {
-				scriptFlags(fs)
-				fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
-				faultFlag(fs)
-				childFlags(fs)
-			},
-			Run: runConnect,
+		Settings: settingsOfRing,
+		Flags: func(fs *pflag.FlagSet) {
+			scriptFlags(fs)
+			fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
+			faultFlag(fs)
+			childFlags(fs)
 		},
-		{
-			Name: "shell", Group: groupRing, Where: Process,
-			Summary: "The shell before any ring: walk the bring-up step by step",
-			Long: `Starts the shell without a ring: query looks at devices, and open, init,
+		Run: runConnect,
+	}
+}
+
+// shellProcessCommand is `ringcli shell`.
+func shellProcessCommand() Command {
+	return Command{
+		Name: "shell", Group: groupRing, Where: Process,
+		Summary: "The shell before any ring: walk the bring-up step by step",
+		Long: `Starts the shell without a ring: query looks at devices, and open, init,
 exchange, rtr and rts walk a bring-up step by step, together with the shells of
 the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
 at once: ping --all is the walker's part in it. With -c or -f it runs the
 commands and ends. Lines are those of -c; help lists them.`,
-			Example: `  ringcli shell --index 0 --list node0,node1
+		Example: `  ringcli shell --index 0 --list node0,node1
   ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
-			Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
-		},
+		Settings: settingsOfRing, Flags: lineFlags, Run: runShellProcess,
 	}
 }
 

@@ -55,7 +55,7 @@ func ownCounters(_ context.Context, s *Session, call Call) error {
 		return err
 	}
 	rank := s.ring.Rank()
-	return s.printCounters([]growth{grown(now, s.hand.show(s.ring, now))}, &rank, isOn(call.Flags, "all"))
+	return s.printCounters([]growth{grown(now, handOf(s).show(s.ring, now))}, &rank, isOn(call.Flags, "all"))
 }
 
 // allCounters shows all ranks'.

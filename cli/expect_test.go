@@ -48,7 +48,7 @@ func TestExpect(t *testing.T) {
 		{"busbw = 1", []render.Record{good}, ExitUsage, "expected FIELD RELATION VALUE"},
 	} {
 		s := &Session{results: c.results, Out: render.New(t.Output(), render.Table)}
-		err := eachCommand(t.Context(), "expect "+c.line, t.Output(), s.perform, nil)
+		err := eachCommand(t.Context(), testTable, "expect "+c.line, t.Output(), s.perform, nil)
 		if code := ExitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("expect %s: exit code %d, %v; want %d, %q", c.line, code, err, c.code, c.says)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -28,7 +27,7 @@ type Failure struct {
 
 // report says why a command failed, once: as a JSON object among the results if
 // they are JSON and can be written, else as a line on standard error.
-func (s *Session) report(args []string, command string, err error, code int) {
+func (s *Session) report(command string, err error, code int) {
 	if errors.Is(err, errReported) || s.parent != nil && s.parent.silent(err) {
 		return
 	}
@@ -39,16 +38,8 @@ func (s *Session) report(args []string, command string, err error, code int) {
 	found := &explained{}
 	_ = errors.As(err, &found) // or it has none
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	out := s.Out
-	if out == nil { // the configuration was not read
-		format := givenValue(args, "--output")
-		if format == "" {
-			format = os.Getenv("RINGCLI_OUTPUT")
-		}
-		out = render.New(s.stdout, render.Format(format))
-	}
-	if out.Format() == render.JSON && !s.speaksToParent() {
-		if out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
+	if s.Out.Format() == render.JSON && !s.speaksToParent() {
+		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
 			return
 		}
 	}

@@ -74,7 +74,7 @@ func docTree(where Where) *cobra.Command {
 	if where == Line {
 		root = &cobra.Command{Use: "ringcli"}
 	}
-	cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	testTable.cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
 	root.InitDefaultHelpCmd()
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.DisableAutoGenTag = true
@@ -161,7 +161,7 @@ func roff(text string) string {
 func manOfProcess() string {
 	var b strings.Builder
 	b.WriteString(".SH COMMANDS\n")
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Where&Process != 0 {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", roff(c.Name), roff(c.Summary))
 		}
@@ -251,7 +251,7 @@ Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 	root := docTree(Line)
 	for _, g := range groupTitles {
 		title := false
-		for _, c := range Commands() {
+		for _, c := range testTable.rows {
 			if c.Where&Line == 0 || c.Group != g.id {
 				continue
 			}

@@ -93,7 +93,7 @@ func (e example) run(t *testing.T, format render.Format, color bool) (text strin
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	s := newSession(strings.NewReader(""), &out, &out, nil)
+	s := newInvocation(strings.NewReader(""), &out, &out, nil).Session
 	s.Config, s.Out = cfg, render.New(&out, format)
 	s.Out.SetColor(color)
 	s.Out.SetWidth(func() int { return 80 })
@@ -173,7 +173,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		name, _, _ := strings.Cut(e.name, " ")
 		shown[name] = true
 	}
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		_, excused := noRecords[c.Name]
 		switch {
 		case !shown[c.Name] && !excused:

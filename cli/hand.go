@@ -17,9 +17,12 @@ const wrHand = ring.WRUser + 64
 
 // handCommands are what an operator or a student looks at and does by hand,
 // beside the steps of a bring-up.
-func handCommands() []Command {
-	return []Command{statusCommand(), pingCommand(), countersCommand(), regionCommand(), postCommand(), pollCommand()}
+func handCommands(h *handwork) []Command {
+	return []Command{statusCommand(), pingCommand(), countersCommand(), h.regionCommand(), postCommand(), pollCommand()}
 }
+
+// handOf is what was done by hand in a session of this process.
+func handOf(s *Session) *handwork { return s.hand.(*handwork) }
 
 // handwork is what was done by hand on the ring that is open: regions, and what
 // was posted. It belongs to the command that has the ring's claim, but for what
@@ -33,6 +36,7 @@ type handwork struct {
 	number  uint64 // of the last request
 
 	mu    sync.Mutex
+	names []string          // guarded by mu: of the regions, for completion, which may be asked while a command runs
 	of    *ring.Ring        // guarded by mu: whose shown are
 	shown map[string]uint64 // guarded by mu: counters as they were shown last
 }
@@ -68,7 +72,7 @@ func (h *handwork) release() error {
 		errs = append(errs, h.drop(name))
 	}
 	h.ring, h.regions, h.posted, h.arrived = nil, nil, nil, nil
-	offeredRegions.set(nil)
+	h.offerNames()
 	return errors.Join(errs...)
 }
 
@@ -101,8 +105,7 @@ func (h *handwork) mayPing(sides []ring.Side) error {
 
 // mayOperate refuses an operation of all ranks while something by hand is not
 // polled: it would meet the completions, or a message that is none of its own.
-func (s *Session) mayOperate(ctx context.Context) error {
-	h := s.hand
+func (h *handwork) mayOperate(ctx context.Context, s *Session) error {
 	if !s.interactive && h.number == 0 {
 		return nil // nobody works by hand
 	}

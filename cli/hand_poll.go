@@ -43,7 +43,7 @@ and what both ends say. With --count it fails.`,
 const pollPause = time.Millisecond
 
 func runPoll(ctx context.Context, s *Session, call Call) error {
-	h, want := s.hand, int(value[number](call.Flags, "count").value)
+	h, want := handOf(s), int(value[number](call.Flags, "count").value)
 	if s.leads {
 		return usageError("poll: this rank leads, and its followers cannot poll by hand: `close`, and open a shell on every node")
 	}
@@ -94,7 +94,7 @@ func runPoll(ctx context.Context, s *Session, call Call) error {
 // outstanding says what is posted and has not completed.
 func (s *Session) outstanding() string {
 	var list []string
-	for _, q := range s.hand.waiting(nil) {
+	for _, q := range handOf(s).waiting(nil) {
 		list = append(list, q.side.String()+": "+q.what)
 	}
 	if len(list) == 0 {
@@ -109,7 +109,7 @@ func (s *Session) whyNothing(ctx context.Context, err error) []SideFinding {
 	var list []SideFinding
 	for _, side := range sidesOf(nil) {
 		var cause error
-		if len(s.hand.waiting(func(q *request) bool { return q.side == side })) > 0 {
+		if len(handOf(s).waiting(func(q *request) bool { return q.side == side })) > 0 {
 			cause = err
 		}
 		for _, f := range findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), ring.Warning) {
@@ -259,7 +259,7 @@ func (s *Session) printCompletions(found []verbs.Completion) error {
 const previewSize = 128
 
 func (s *Session) completion(wc *verbs.Completion) (CompletionRow, error) {
-	r, h := s.ring, s.hand
+	r, h := s.ring, handOf(s)
 	side, kind, index := ring.ParseWRID(wc.ID)
 	row := CompletionRow{
 		Command: "poll", OK: wc.Status == verbs.Success, Rank: r.Rank(), Side: side.String(), WRID: wc.ID,

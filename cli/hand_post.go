@@ -236,7 +236,7 @@ func runPost(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
-	h := s.hand
+	h := handOf(s)
 	h.on(s.ring)
 	p, err := s.prepare(ctx, op, *only, fs)
 	if err != nil {
@@ -276,7 +276,7 @@ type prepared struct {
 }
 
 func (s *Session) prepare(ctx context.Context, op handOp, side ring.Side, fs *pflag.FlagSet) (p prepared, err error) {
-	h := s.hand
+	h := handOf(s)
 	edge := s.ring.Edge(side)
 	h.number++
 	id := ring.WRID(side, wrHand, h.number)

@@ -21,7 +21,7 @@ import (
 // hands is a shell of its own on a rank, without a terminal: what it prints and
 // reports can be read, and its ring looked at.
 type hands struct {
-	*Session
+	*invocation
 	t        *testing.T
 	out, log bytes.Buffer
 }
@@ -45,7 +45,7 @@ func handShells(t *testing.T, n int) []*hands {
 			t.Fatal(err)
 		}
 		h := &hands{t: t}
-		h.Session = newSession(strings.NewReader(""), &h.out, &h.log, nil)
+		h.invocation = newInvocation(strings.NewReader(""), &h.out, &h.log, nil)
 		h.Config, h.Out, h.interactive = cfg, render.New(&h.out, render.Table), true
 		all[i] = h
 	}
@@ -70,9 +70,9 @@ func (h *hands) do(line string) (string, error) {
 	h.log.Reset()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 	defer cancel()
-	err := h.runScript(ctx, line)
+	err := h.runScript(ctx, h.table, line)
 	if err != nil {
-		h.report(nil, "test", err, ExitCode(err))
+		h.report("test", err, ExitCode(err))
 	}
 	return h.out.String() + h.log.String(), err
 }
@@ -413,12 +413,12 @@ func TestByHandCompletes(t *testing.T) {
 		"po": "poll", "post ": "comp-swap", "post send l": "left", "post send left --mr m": "mine", "mr ": "dereg", "mr show ": "mine",
 		"mr reg x --access remote-write,remote-r": "remote-write,remote-read", "ping ": "right", "post read left --remo": "--remote-addr",
 	} {
-		if got, _ := offeredFor(Line, strings.Split(line, " ")...); !slices.Contains(got, want) {
+		if got, _ := offeredBy(a.table, Line, strings.Split(line, " ")...); !slices.Contains(got, want) {
 			t.Errorf("%q offers %q: expected %s among them", line, got, want)
 		}
 	}
 	a.must("close")
-	if got, _ := offeredFor(Line, "mr", "show", ""); slices.Contains(got, "mine") {
+	if got, _ := offeredBy(a.table, Line, "mr", "show", ""); slices.Contains(got, "mine") {
 		t.Errorf("after close there is %q", got)
 	}
 }

@@ -19,9 +19,9 @@ func helpTopics() []string {
 }
 
 // helpGroups are the groups of commands, as help takes them.
-func helpGroups() []string {
+func (t *Table) helpGroups() []string {
 	var names []string
-	for _, g := range groupsAt(Line) {
+	for _, g := range t.groupsAt(Line) {
 		names = append(names, "@"+g.id)
 	}
 	return names
@@ -30,22 +30,22 @@ func helpGroups() []string {
 type group struct{ id, title string }
 
 // groupsAt are the groups that have a command at a place.
-func groupsAt(where Where) []group {
+func (t *Table) groupsAt(where Where) []group {
 	var list []group
 	for _, g := range groupTitles {
-		if slices.ContainsFunc(Commands(), func(c Command) bool { return c.Group == g.id && c.Where&where != 0 }) {
+		if slices.ContainsFunc(t.rows, func(c Command) bool { return c.Group == g.id && c.Where&where != 0 }) {
 			list = append(list, group{g.id, g.title})
 		}
 	}
 	return list
 }
 
-func offerHelp(args []string) []string {
+func (t *Table) offerHelp(args []string) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	words := append(helpTopics(), helpGroups()...)
-	for _, c := range Commands() {
+	words := append(helpTopics(), t.helpGroups()...)
+	for _, c := range t.rows {
 		if c.Where&Line != 0 {
 			words = append(words, c.Name)
 		}
@@ -60,11 +60,11 @@ func checkHelp(args []string) error {
 	return nil
 }
 
-func runHelp(_ context.Context, s *Session, call Call) error {
+func (t *Table) runHelp(_ context.Context, s *Session, call Call) error {
 	if len(call.Args) == 0 {
-		return s.Out.Text(listing(groupsAt(Line)...) + `
+		return s.Out.Text(t.listing(t.groupsAt(Line)...) + `
 help COMMAND shows its flags, help @GROUP a group:
-` + strings.Join(helpGroups(), " ") + `;
+` + strings.Join(t.helpGroups(), " ") + `;
 help TOPIC a page on one thing:
 ` + wrapped(helpTopics()) + `.
 Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
@@ -77,15 +77,15 @@ leaves.
 		return s.Out.Text(page.Text)
 	}
 	if id, isGroup := strings.CutPrefix(topic, "@"); isGroup {
-		for _, g := range groupsAt(Line) {
+		for _, g := range t.groupsAt(Line) {
 			if g.id == id {
-				return s.Out.Text(listing(g))
+				return s.Out.Text(t.listing(g))
 			}
 		}
-		return usageError("help %s: there is no such group: expected one of %s", topic, strings.Join(helpGroups(), ", "))
+		return usageError("help %s: there is no such group: expected one of %s", topic, strings.Join(t.helpGroups(), ", "))
 	}
-	root := lineTree(s.stdout, func(context.Context, Command, Call) error { return nil })
-	c, found := find(topic, Line)
+	root := t.lineTree(s.stdout, func(context.Context, Command, Call) error { return nil })
+	c, found := t.find(topic, Line)
 	if !found {
 		return unknownCommand(root, topic)
 	}
@@ -117,18 +117,29 @@ func wrapped(words []string) string {
 }
 
 // listing is the commands of groups, a line each.
-func listing(groups ...group) string {
+func (t *Table) listing(groups ...group) string {
 	var b strings.Builder
 	for i, g := range groups {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintln(&b, g.title)
-		for _, c := range Commands() {
+		for _, c := range t.rows {
 			if c.Group == g.id && c.Where&Line != 0 {
 				fmt.Fprintf(&b, "  %-14s %s\n", c.Name, c.Summary)
 			}
 		}
 	}
 	return b.String()
+}
+
+// helpCommand is `help`.
+func (t *Table) helpCommand() Command {
+	return Command{
+		Name: "help", Group: groupShell, Where: Line, Own: true,
+		Summary: "List the commands, or explain one, a group, or a topic",
+		Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
+of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
+		Args: "[COMMAND | @GROUP | TOPIC]", Offer: t.offerHelp, CheckArgs: checkHelp, Run: t.runHelp,
+	}
 }

@@ -27,17 +27,7 @@ shows what is affected.`,
 		},
 		tuneCommand(),
 	}
-	for _, c := range []struct {
-		name, summary, long string
-		aliases             []string
-	}{
-		{"all-reduce", "Reduce all ranks' vectors; every rank gets the result", `Reduces the vectors of all ranks element by element; every rank gets the whole
-result.`, []string{"allreduce", "ar"}},
-		{"reduce-scatter", "Reduce all ranks' vectors; each rank gets its chunk", `Reduces the vectors of all ranks element by element; rank r of n gets elements
-r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
-		{"all-gather", "Collect every rank's chunk; every rank gets the whole vector", `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
-whole vector.`, []string{"allgather", "ag"}},
-	} {
+	for _, c := range operationCommands {
 		list = append(list, Command{
 			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: Line, Summary: c.summary,
 			Needs: Ready, Stops: true, Harmless: true,
@@ -50,6 +40,19 @@ every rank is compared with a reference, bit for bit.`,
 		})
 	}
 	return list
+}
+
+// operationCommands are the collectives as commands.
+var operationCommands = []struct {
+	name, summary, long string
+	aliases             []string
+}{
+	{"all-reduce", "Reduce all ranks' vectors; every rank gets the result", `Reduces the vectors of all ranks element by element; every rank gets the whole
+result.`, []string{"allreduce", "ar"}},
+	{"reduce-scatter", "Reduce all ranks' vectors; each rank gets its chunk", `Reduces the vectors of all ranks element by element; rank r of n gets elements
+r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
+	{"all-gather", "Collect every rank's chunk; every rank gets the whole vector", `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
+whole vector.`, []string{"allgather", "ag"}},
 }
 
 func asRecords[T render.Record](list []T) []render.Record {

@@ -47,7 +47,7 @@ func (s *Session) together(ctx context.Context, err error) error {
 
 // followLeader is `connect --follow`: it takes the leader's commands until the
 // leader ends, in one ring after the other.
-func (s *Session) followLeader(ctx context.Context) error {
+func (s *Session) followLeader(ctx context.Context, t *Table) error {
 	if s.Config.Int("index") == 0 {
 		return usageError("--follow with index 0: expected another index; rank 0 leads")
 	}
@@ -63,7 +63,7 @@ func (s *Session) followLeader(ctx context.Context) error {
 			}
 			continue
 		}
-		again, err := s.follow(ctx)
+		again, err := s.follow(ctx, t)
 		failure := s.ring.Err()
 		err = s.leave(ctx, err, orderEnd)
 		if ctx.Err() != nil {
@@ -94,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // follow takes the leader's orders in a ring. It returns without an error when
 // the leader is done with the ring; again says that another one comes.
-func (s *Session) follow(ctx context.Context) (again bool, err error) {
+func (s *Session) follow(ctx context.Context, t *Table) (again bool, err error) {
 	if err := mayFollow(s.ring.LocalAddr()); err != nil {
 		return false, err
 	}
@@ -113,7 +113,7 @@ func (s *Session) follow(ctx context.Context) (again bool, err error) {
 		case orderAgain:
 			return true, nil
 		case orderRun:
-			err = s.obey(ctx, o.Words)
+			err = s.obey(ctx, t, o.Words)
 		default:
 			err = fmt.Errorf("the leader's order is %q: expected run, again or end; do all ranks run the same version?", o.Do)
 		}
@@ -133,8 +133,8 @@ func mayFollow(own netip.Addr) error {
 }
 
 // obey runs the leader's command. Its outcome is the leader's to report.
-func (s *Session) obey(ctx context.Context, words []string) error {
-	root := lineTree(s.stdout, func(ctx context.Context, c Command, call Call) error {
+func (s *Session) obey(ctx context.Context, t *Table, words []string) error {
+	root := t.lineTree(s.stdout, func(ctx context.Context, c Command, call Call) error {
 		s.member.command = c.Name
 		return s.together(ctx, c.Run(ctx, s, call))
 	})

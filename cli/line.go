@@ -12,8 +12,8 @@ import (
 )
 
 // lineTree makes the cobra commands of a line of a script or of the shell.
-func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
-	root := cobraTree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
+func (t *Table) lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
+	root := t.cobraTree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
 	root.SetOut(w)
 	root.SetErr(w)
 	return root
@@ -21,18 +21,18 @@ func lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobr
 
 // eachCommand runs the commands of a script, one after the other. failed is
 // told each failure, and whether to go on is its to say.
-func eachCommand(ctx context.Context, script string, w io.Writer, run func(context.Context, Command, Call) error, failed func(error) (goOn bool)) error {
+func eachCommand(ctx context.Context, t *Table, script string, w io.Writer, run func(context.Context, Command, Call) error, failed func(error) (goOn bool)) error {
 	commands, err := splitScript(script)
 	if err != nil {
 		return err
 	}
 	worst := error(nil)
 	for _, words := range commands {
-		root := lineTree(w, run)
+		root := t.lineTree(w, run)
 		root.SetArgs(words)
 		err := error(nil)
 		// Cobra looks at the flags first, which are nobody's then.
-		if _, known := find(words[0], Line); known || strings.HasPrefix(words[0], "-") {
+		if _, known := t.find(words[0], Line); known || strings.HasPrefix(words[0], "-") {
 			err = root.ExecuteContext(ctx)
 		} else {
 			err = unknownCommand(root, words[0])
@@ -54,8 +54,8 @@ func eachCommand(ctx context.Context, script string, w io.Writer, run func(conte
 
 // checkScript refuses a script with a mistake before a ring is brought up for
 // it.
-func (s *Session) checkScript(ctx context.Context, script string, ranksHere int) error {
-	return eachCommand(ctx, script, io.Discard, func(_ context.Context, c Command, call Call) error {
+func (s *Session) checkScript(ctx context.Context, t *Table, script string, ranksHere int) error {
+	return eachCommand(ctx, t, script, io.Discard, func(_ context.Context, c Command, call Call) error {
 		if c.Check == nil {
 			return nil
 		}
@@ -65,12 +65,12 @@ func (s *Session) checkScript(ctx context.Context, script string, ranksHere int)
 
 // runScript runs a script. The first command that fails ends it, but for a
 // warning, or with --keep-going for as long as there is a ring to go on with.
-func (s *Session) runScript(ctx context.Context, script string) error {
-	return eachCommand(ctx, script, s.stdout, s.perform, func(err error) bool {
+func (s *Session) runScript(ctx context.Context, t *Table, script string) error {
+	return eachCommand(ctx, t, script, s.stdout, s.perform, func(err error) bool {
 		if !s.keepGoing || ctx.Err() != nil || ExitCode(err) == ExitInterrupted || s.ring != nil && s.ring.Failed() {
 			return false
 		}
-		s.report(nil, "script", err, ExitCode(err))
+		s.report("script", err, ExitCode(err))
 		return true
 	})
 }
@@ -95,14 +95,14 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 
 func (s *Session) start(ctx context.Context, c Command, call Call) error {
 	if (c.Claims || c.Needs == Ready) && s.claim != nil {
-		release, err := s.claim(s, c)
+		release, err := s.claim(s, c.Name)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
 	if s.running != nil {
-		s.running.Store(&c)
+		s.running.Store(&running{c.Name, c.Stops})
 		defer s.running.Store(nil)
 	}
 	switch c.Needs {

@@ -50,12 +50,12 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 			return usageError("--shell with -c, -f or --check: expected it alone")
 		}
 		s.takeFault(call.Flags)
-		return s.localShell(ctx, n, append([]string{"connect", "--follow"}, changedFlags(call.Flags, notForRanks...)...))
+		return s.localShell(ctx, call.Table, n, append([]string{"connect", "--follow"}, changedFlags(call.Flags, notForRanks...)...))
 	}
 	if script == "" {
 		script = selfCheckName
 	}
-	if err := s.checkScript(ctx, script, n); err != nil {
+	if err := s.checkScript(ctx, call.Table, script, n); err != nil {
 		return err
 	}
 	args := append([]string{"connect"}, changedFlags(call.Flags, notForRanks...)...)
@@ -67,14 +67,14 @@ var notForRanks = []string{"ranks", "command", "file", "check", "shell"}
 
 // localShell is a shell as rank 0, which leads the other ranks: processes of this
 // machine.
-func (s *Session) localShell(ctx context.Context, n int, args []string) (err error) {
+func (s *Session) localShell(ctx context.Context, t *Table, n int, args []string) (err error) {
 	port := s.Config.Int("tcp-port")
 	net, err := claimSubnet(n, port)
 	if err != nil {
 		return err
 	}
 	defer closeWith(&err, net)
-	if err := s.openShell(); err != nil {
+	if err := s.openShell(t); err != nil {
 		return err
 	}
 	for name, value := range map[string]string{"list": net.list(n, port), "index": "0"} {
@@ -147,7 +147,7 @@ func (s *Session) runRanks(ctx context.Context, n int, args []string) (err error
 // startRanks starts the ranks from first to below n. If one cannot be started,
 // those that were are ended.
 func (s *Session) startRanks(first, n int, args []string, list string) (*family, error) {
-	if _, _, err := s.tables(); err != nil { // which rank 0 will read
+	if _, _, err := tablesOf(s.Config); err != nil { // which rank 0 will read
 		return nil, err
 	}
 	read, write, err := os.Pipe()

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// testTable is the command table.
+var testTable = commandTable(&handwork{})
+
 // asProgram makes the test binary be ringcli: `local` starts /proc/self/exe, and
 // the end-to-end tests start real processes without building another binary.
 const asProgram = "RINGCLI_TEST_AS_PROGRAM"

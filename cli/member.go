@@ -59,7 +59,7 @@ func (s *Session) join(ctx context.Context, patience time.Duration) error {
 	}
 	trace.SetRank(index)
 	if index == 0 { // before anybody waits for it
-		if _, _, err := s.tables(); err != nil {
+		if _, _, err := tablesOf(s.Config); err != nil {
 			return err
 		}
 	}
@@ -102,14 +102,18 @@ func (s *Session) ready(ctx context.Context) error {
 	case s.ring.Usable() != nil:
 		return usageError("%w", s.ring.Usable())
 	}
-	if err := s.mayOperate(ctx); err != nil || s.member != nil {
+	if err := s.hand.mayOperate(ctx, s); err != nil || s.member != nil {
 		return err
 	}
 	m := &Member{ring: s.ring, fault: s.fault, command: "connect"}
 	all, err := s.meet(ctx, m)
 	o := collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.fault.injector(s.ring.Rank())}
 	if err == nil {
-		o.Table, m.table, err = takeTable(all)
+		var providers []string
+		for _, each := range all {
+			providers = append(providers, each.Providers...)
+		}
+		o.Table, m.table, err = takeTable(all[0].Table, providers, len(all))
 	}
 	if err == nil {
 		m.comm, err = collective.New(s.ring, o)
@@ -283,7 +287,7 @@ type introduction struct {
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	all, err := shareOut(ctx, m, introduction{Follows: s.follows, Providers: providersOf(m.ring), Table: s.tableOffer(m.ring)})
+	all, err := shareOut(ctx, m, introduction{Follows: s.follows, Providers: providersOf(m.ring), Table: offerTable(s.Config, m.ring)})
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,6 @@ func TestStatusOfAMesh(t *testing.T) {
 	says(t, a.must("status"), "mesh peer 2 ERR", "mesh fault qp_state")
 	err := a.explain(t.Context(), "all-reduce", &ring.CompletionError{Side: ring.FirstMesh, Peer: 2, Node: "c", Status: verbs.RetryExceeded})
 	a.log.Reset()
-	a.report(nil, "all-reduce", err, ExitCritical)
+	a.report("all-reduce", err, ExitCritical)
 	says(t, a.log.String(), "mesh edge to rank 2", "mesh, fault: the queue pair of rank 2", "ERR")
 }

@@ -57,7 +57,7 @@ func inProcess(t *testing.T, n int, do func(ctx context.Context, s *Session, ran
 			configs.AddFlags(flags, "list", "index")
 			cfg := error(nil)
 			var out, errs bytes.Buffer
-			s := newSession(strings.NewReader(""), &out, &errs, nil)
+			s := newInvocation(strings.NewReader(""), &out, &errs, nil).Session
 			if cfg = flags.Parse([]string{"--list=" + list, fmt.Sprintf("--index=%d", rank)}); cfg == nil {
 				s.Config, cfg = configs.Load(flags, "")
 			}
@@ -93,7 +93,7 @@ func TestStopping(t *testing.T) {
 				timer := time.AfterFunc(200*time.Millisecond, func() { s.stop.Store(true) })
 				defer timer.Stop()
 			}
-			err := s.runScript(ctx, c.command)
+			err := s.runScript(ctx, testTable, c.command)
 			if !isStopped(err) || ExitCode(err) != ExitInterrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
 				return fmt.Errorf("%s: %w, want %s", c.command, err, c.want)
 			}
@@ -102,7 +102,7 @@ func TestStopping(t *testing.T) {
 				return fmt.Errorf("%s: what was measured is not printed", c.command)
 			}
 			s.stop.Store(false)
-			return s.runScript(ctx, "all-reduce --size 64K --check; bench p2p -b 64 -e 64 --iters 3")
+			return s.runScript(ctx, testTable, "all-reduce --size 64K --check; bench p2p -b 64 -e 64 --iters 3")
 		})
 	}
 }

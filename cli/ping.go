@@ -53,7 +53,7 @@ func pingNeighbours(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hand.mayPing(sidesOf(only)); err != nil {
+	if err := handOf(s).mayPing(sidesOf(only)); err != nil {
 		return err
 	}
 	var failures []error
@@ -83,7 +83,7 @@ func pingNeighbours(ctx context.Context, s *Session, call Call) error {
 // pingAtOnce pings on all ranks at once, which need not be ready to share what
 // they measured.
 func pingAtOnce(ctx context.Context, s *Session, call Call) error {
-	if err := s.hand.mayPing(sidesOf(nil)); err != nil {
+	if err := handOf(s).mayPing(sidesOf(nil)); err != nil {
 		return err
 	}
 	end := s.Progress.Clock("ping, all ranks at once")

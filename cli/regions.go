@@ -7,9 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
@@ -24,7 +22,7 @@ const slotsName = "slots"
 var regionVerbs = []string{"reg", "list", "show", "dereg"}
 
 // regionCommand is `mr`.
-func regionCommand() Command {
+func (h *handwork) regionCommand() Command {
 	return Command{
 		Name: "mr", Group: groupRing, Where: Line, Needs: Opened, Own: true, Claims: true,
 		Summary: "Register memory by hand, show it, list it, take it back",
@@ -39,7 +37,7 @@ with bytes such as 0xdeadbeef, again and again; show takes --offset and
 --length.`,
 		Example: `  mr reg a --size 4K --access remote-write,remote-read --fill hello
   mr show a --length 64`,
-		Args: "reg|list|show|dereg [NAME]", Offer: offerRegion, CheckArgs: checkRegion,
+		Args: "reg|list|show|dereg [NAME]", Offer: h.offerRegion, CheckArgs: checkRegion,
 		Flags: func(fs *pflag.FlagSet) {
 			sizeFlag(fs, "size", 4<<10, "reg: bytes to register")
 			fs.Var(&rights{}, "access", "reg: what the neighbours may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
@@ -80,18 +78,18 @@ func checkRegion(args []string) error {
 	return nil
 }
 
-func offerRegion(args []string) []string {
+func (h *handwork) offerRegion(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return regionVerbs
 	case len(args) == 1 && (args[0] == "show" || args[0] == "dereg"):
-		return offeredRegions.get()
+		return h.regionNames()
 	}
 	return nil
 }
 
 func runRegion(ctx context.Context, s *Session, call Call) error {
-	s.hand.on(s.ring)
+	handOf(s).on(s.ring)
 	switch call.Args[0] {
 	case "reg":
 		return register(s, call)
@@ -104,7 +102,7 @@ func runRegion(ctx context.Context, s *Session, call Call) error {
 }
 
 func register(s *Session, call Call) error {
-	h, name, size := s.hand, call.Args[1], sizeOf(call.Flags, "size")
+	h, name, size := handOf(s), call.Args[1], sizeOf(call.Flags, "size")
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	if given := value[rights](call.Flags, "access").value; given != nil {
 		access = *given
@@ -181,7 +179,7 @@ func (h *handwork) find(name string) (*region, error) {
 }
 
 func deregister(s *Session, name string) error {
-	h := s.hand
+	h := handOf(s)
 	g, err := h.find(name)
 	if err != nil {
 		return err
@@ -210,7 +208,7 @@ func (h *handwork) drop(name string) error {
 
 // listRegions shows the regions of this rank and of both neighbours.
 func listRegions(ctx context.Context, s *Session) error {
-	h, r := s.hand, s.ring
+	h, r := handOf(s), s.ring
 	var rows []render.Record
 	for _, name := range slices.Sorted(maps.Keys(h.regions)) {
 		rows = append(rows, ownRegion(r, h.regions[name])...)
@@ -285,7 +283,7 @@ func (r RegionInfo) Adjust(column string, cell *render.Cell) {
 
 // dump shows the bytes of a region, 16 a line.
 func dump(s *Session, call Call) error {
-	g, err := s.hand.find(call.Args[1])
+	g, err := handOf(s).find(call.Args[1])
 	if err != nil {
 		return err
 	}
@@ -338,30 +336,17 @@ func printable(b []byte) string {
 	return string(text)
 }
 
-// nameList is what completion offers, which may be asked while a command runs.
-type nameList struct {
-	mu    sync.Mutex
-	names []string // guarded by mu
+// offerNames tells completion of the regions that there are.
+func (h *handwork) offerNames() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.names = slices.Sorted(maps.Keys(h.regions))
 }
 
-func (n *nameList) set(names []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.names = names
-}
-
-func (n *nameList) get() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.names)
-}
-
-// offeredRegions are the names of the regions of the ring that is open: a process
-// is one rank, and what completes has no session.
-var offeredRegions nameList
-
-func (h *handwork) offerNames() { offeredRegions.set(slices.Sorted(maps.Keys(h.regions))) }
-
-func init() {
-	offered["regions"] = wordsOnly(func(*cobra.Command, []string) []string { return offeredRegions.get() })
+// regionNames are the names of the regions of the ring that is open: a process is
+// one rank, and what completes has no session.
+func (h *handwork) regionNames() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.names)
 }

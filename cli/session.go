@@ -1,13 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"ringcli/trace"
 	"sync/atomic"
-
-	"github.com/spf13/cobra"
 
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -23,19 +22,18 @@ type Session struct {
 
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	root           *cobra.Command
 
 	// ring is nil before `open`, and member before the ring can compute.
 	ring   *ring.Ring
 	member *Member
 	// hand is what was done by hand on the ring.
-	hand *handwork
+	hand byHand
 	// interactive says that a person types the lines.
 	interactive bool
 	// shell is nil where no lines are typed.
 	shell *repl.Shell
 	// claim gives the ring to one command at a time; nil where there is no other.
-	claim func(*Session, Command) (release func(), err error)
+	claim func(s *Session, command string) (release func(), err error)
 	// stopJob asks a line in the background to stop at its next boundary, and
 	// reports whether it will.
 	stopJob func(id int) bool
@@ -44,7 +42,7 @@ type Session struct {
 	// sourced is how deep scripts have called scripts.
 	sourced int
 	// running is the command that runs; nil where nobody asks.
-	running *atomic.Pointer[Command]
+	running *atomic.Pointer[running]
 	// leads says that the other ranks take this one's commands.
 	leads bool
 	// follows says that this rank takes the leader's.
@@ -64,6 +62,20 @@ type Session struct {
 	stop *atomic.Bool
 }
 
+// byHand is what was done by hand on the ring, as far as a session must ask.
+type byHand interface {
+	// mayOperate refuses an operation of all ranks while something is in its way.
+	mayOperate(context.Context, *Session) error
+	// release gives back what hangs on the ring, which is about to close.
+	release() error
+}
+
+// running is a command that runs.
+type running struct {
+	name  string
+	stops bool // at its next boundary, if it is asked to
+}
+
 // stopping reports whether what runs should stop at its next boundary, together
 // with the other ranks, which leaves the ring usable.
 func (s *Session) stopping() bool { return s.stop != nil && s.stop.Load() }
@@ -76,8 +88,8 @@ func sidesOf(only *ring.Side) []ring.Side {
 	return []ring.Side{ring.Left, ring.Right}
 }
 
-func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *Session {
-	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), hand: &handwork{}, signals: signals}
+func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals, hand byHand) *Session {
+	return &Session{stdin: stdin, stdout: stdout, stderr: stderr, Progress: newProgress(stderr), hand: hand, signals: signals}
 }
 
 func (s *Session) setTrace() error {

@@ -19,8 +19,8 @@ import (
 )
 
 // openShell makes the shell, through which all output goes from now on.
-func (s *Session) openShell() error {
-	h := &host{s: s, jobs: map[int]*Session{}}
+func (s *Session) openShell(t *Table) error {
+	h := &host{s: s, table: t, jobs: map[int]*Session{}}
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
 		Host: h, Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr, HistoryFile: history, Init: init, Color: true,
@@ -84,7 +84,8 @@ func (s *Session) banner() []string {
 // host runs the shell's lines, each in a session of its own: a fork of s, so
 // that a line in the background and one in front share nothing but the ring.
 type host struct {
-	mu sync.Mutex // guards what follows
+	table *Table
+	mu    sync.Mutex // guards what follows
 	// s is the session between two lines. Its ring, member and leads change only
 	// while holder is set, by its holder.
 	s      *Session
@@ -126,7 +127,7 @@ func (h *host) Run(ctx context.Context, line string) error {
 	defer h.merge(ctx, s)
 	was := s.ring
 	failedBefore := was != nil && was.Failed()
-	err := s.runScript(ctx, line)
+	err := s.runScript(ctx, h.table, line)
 	if err == nil {
 		return nil
 	}
@@ -146,7 +147,7 @@ func (h *host) fork(ctx context.Context) *Session {
 	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
 	s.forked = s.Config
 	s.stop = new(atomic.Bool)
-	s.running = new(atomic.Pointer[Command])
+	s.running = new(atomic.Pointer[running])
 	if id, ok := repl.JobOf(ctx); ok {
 		h.jobs[id] = &s
 		s.Progress = nil // it has no line of its own
@@ -175,13 +176,13 @@ func (h *host) merge(ctx context.Context, s *Session) {
 }
 
 // claim gives the ring to one command at a time.
-func (h *host) claim(s *Session, c Command) (release func(), err error) {
+func (h *host) claim(s *Session, command string) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holder != "" {
-		return nil, usageError("%s: the ring is busy with %s: `wait` for it, or `stop` it", c.Name, h.holder)
+		return nil, usageError("%s: the ring is busy with %s: `wait` for it, or `stop` it", command, h.holder)
 	}
-	h.holder = c.Name
+	h.holder = command
 	s.ring, s.member, s.leads = h.s.ring, h.s.member, h.s.leads
 	return func() {
 		h.mu.Lock()
@@ -221,13 +222,13 @@ func (h *host) stopJob(id int) bool {
 // will.
 func (s *Session) askToStop() bool {
 	c := s.running.Load()
-	if c == nil || !c.Stops {
+	if c == nil || !c.stops {
 		return false
 	}
 	s.stop.Store(true)
 	s.Progress.End()
 	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.Name, stopGrace)
+	_, _ = fmt.Fprintf(s.stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.name, stopGrace)
 	return true
 }
 
@@ -237,7 +238,7 @@ func (h *host) report(err error) {
 	s := *h.s
 	h.mu.Unlock()
 	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
-	s.report(nil, "shell", err, ExitCode(err))
+	s.report("shell", err, ExitCode(err))
 }
 
 // Complete implements repl.Host.
@@ -245,11 +246,11 @@ func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
 	h.mu.Lock()
 	s := *h.s
 	h.mu.Unlock()
-	return s.complete(line[:pos])
+	return s.complete(h.table, line[:pos])
 }
 
 // complete asks cobra what the last word of the last command may become.
-func (s *Session) complete(text string) ([]repl.Candidate, int) {
+func (s *Session) complete(t *Table, text string) ([]repl.Candidate, int) {
 	words, from := lastCommand(text)
 	if len(words) > 1 && s.shell != nil {
 		if full, is := s.shell.Aliases()[words[0]]; is {
@@ -259,7 +260,7 @@ func (s *Session) complete(text string) ([]repl.Candidate, int) {
 		}
 	}
 	var out bytes.Buffer
-	root := lineTree(&out, func(context.Context, Command, Call) error { return nil })
+	root := t.lineTree(&out, func(context.Context, Command, Call) error { return nil })
 	root.SetErr(io.Discard)
 	root.SetArgs(append([]string{"__complete"}, words...))
 	if root.Execute() != nil {
@@ -307,7 +308,7 @@ func (h *host) Repeatable(line string) bool {
 		return false
 	}
 	for _, words := range commands {
-		if c, found := find(words[0], Line); !found || !c.Harmless {
+		if c, found := h.table.find(words[0], Line); !found || !c.Harmless {
 			return false
 		}
 	}

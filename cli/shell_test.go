@@ -191,8 +191,8 @@ func TestAShellInAPipeStopsAtTheFirstFailure(t *testing.T) {
 func TestHelpInAShell(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
-	topics := append(append([]string{""}, helpTopics()...), helpGroups()...)
-	for _, c := range Commands() {
+	topics := append(append([]string{""}, helpTopics()...), testTable.helpGroups()...)
+	for _, c := range testTable.rows {
 		if c.Where&Line != 0 {
 			topics = append(topics, c.Name)
 		}
@@ -204,7 +204,7 @@ func TestHelpInAShell(t *testing.T) {
 	if code != ExitOK || stderr != "" {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	for _, c := range Commands() {
+	for _, c := range testTable.rows {
 		if c.Where&Line != 0 && !strings.Contains(stdout, c.Summary) {
 			t.Errorf("no summary of %s", c.Name)
 		}

@@ -21,13 +21,6 @@ import (
 func shellCommands() []Command {
 	return []Command{
 		{
-			Name: "help", Group: groupShell, Where: Line, Own: true,
-			Summary: "List the commands, or explain one, a group, or a topic",
-			Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
-of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
-			Args: "[COMMAND | @GROUP | TOPIC]", Offer: offerHelp, CheckArgs: checkHelp, Run: runHelp,
-		},
-		{
 			Name: "set", Group: groupShell, Where: Line, Own: true,
 			Summary: "Give a setting another value, for this session",
 			Long:    "Gives a setting another value, for this session. show lists all settings; a\ncommand's own flag comes first.",
@@ -265,7 +258,7 @@ func runSource(ctx context.Context, s *Session, call Call) error {
 		return usageError("source %s: scripts call scripts more than %d deep", name, maxSourced)
 	}
 	defer func() { s.sourced-- }()
-	if err := s.runScript(ctx, script); err != nil {
+	if err := s.runScript(ctx, call.Table, script); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -303,7 +296,7 @@ func runAlias(_ context.Context, s *Session, call Call) error {
 	case 1:
 		return usageError("alias %s: expected what it is to stand for, such as: alias check4 all-reduce --size 4M --check", call.Args[0])
 	}
-	if _, taken := find(call.Args[0], Line); taken {
+	if _, taken := call.Table.find(call.Args[0], Line); taken {
 		return usageError("alias %s: this is a command: expected another name", call.Args[0])
 	}
 	if err := s.shell.Alias(call.Args[0], joinWords(call.Args[1:])); err != nil {

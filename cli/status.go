@@ -45,9 +45,9 @@ func (s *Session) ownOrAll(ctx context.Context, call Call, own, all func(context
 	case alone:
 		return own(ctx, s, call)
 	}
-	c, _ := find(call.Name, Line)
+	c, _ := call.Table.find(call.Name, Line)
 	if s.claim != nil && !c.Claims {
-		release, err := s.claim(s, c)
+		release, err := s.claim(s, c.Name)
 		if err != nil {
 			return err
 		}

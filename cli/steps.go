@@ -251,7 +251,7 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 			return err
 		}
 		if call.Name == "reset" {
-			s.hand.forget()
+			handOf(s).forget()
 		}
 		return s.printEdges(ctx, call.Name, v.Side)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"ringcli/configs"
 	"slices"
 	"strings"
 
@@ -19,10 +20,10 @@ const (
 	tableNone = "none"
 )
 
-// tables reads the file that the setting names. path is empty if there is none to
+// tablesOf reads the file that the setting names. path is empty if there is none to
 // be read.
-func (s *Session) tables() (f tableFile, path string, err error) {
-	switch path = s.Config.String("table"); path {
+func tablesOf(c *configs.Config) (f tableFile, path string, err error) {
+	switch path = c.String("table"); path {
 	case tableNone:
 		return f, "", nil
 	case tableAuto:
@@ -51,17 +52,17 @@ type tableOffer struct {
 	Tables []savedTable `json:"tables,omitempty"` // those for rings of this size
 }
 
-// tableOffer is this rank's offer; nil if it is not rank 0.
-func (s *Session) tableOffer(r *ring.Ring) *tableOffer {
-	setting := s.Config.Get("table")
-	given := s.Config.IsSet("table")
+// offerTable is this rank's offer; nil if it is not rank 0.
+func offerTable(c *configs.Config, r *ring.Ring) *tableOffer {
+	setting := c.Get("table")
+	given := c.IsSet("table")
 	if r.Rank() > 0 {
 		if given {
 			trace.Info(trace.Collective, fmt.Sprintf("the table %s (%s) is left alone: rank 0's counts", setting, setting.Origin))
 		}
 		return nil
 	}
-	f, path, err := s.tables()
+	f, path, err := tablesOf(c)
 	if err != nil {
 		return &tableOffer{Error: err.Error()}
 	}
@@ -145,22 +146,18 @@ func (t savedTable) about() string {
 	return fmt.Sprintf("measured on %s%s, %s", ranks, devices, t.Measured.Local().Format("2006-01-02 15:04"))
 }
 
-// takeTable chooses the table for a ring from what all ranks have said of
-// themselves. A file that was asked for and says nothing about such rings is worth
-// a word.
-func takeTable(all []introduction) (collective.Table, TableStatus, error) {
+// takeTable chooses the table for a ring from rank 0's offer and the providers of
+// all ranks' edges. A file that was asked for and says nothing about such rings is
+// worth a word.
+func takeTable(offer *tableOffer, providers []string, ranks int) (collective.Table, TableStatus, error) {
 	o := tableOffer{}
-	if all[0].Table != nil {
-		o = *all[0].Table
+	if offer != nil {
+		o = *offer
 	}
 	if o.Error != "" {
 		return collective.Table{}, TableStatus{}, sharedError(ExitUsage, "rank 0: %s", o.Error)
 	}
-	var providers []string
-	for _, each := range all {
-		providers = append(providers, each.Providers...)
-	}
-	table, status := tableFor(o, len(all), providers)
+	table, status := tableFor(o, ranks, providers)
 	if status.Table == "" && o.Given && o.Path != "" {
 		trace.Warn(trace.Collective, status.Why+": the built-in choice is in force")
 	}

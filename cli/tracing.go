@@ -88,7 +88,7 @@ func runTrace(ctx context.Context, s *Session, call Call) error {
 	}
 	together := isOn(call.Flags, "all") || what == "show" && len(call.Args) == 1
 	if together && s.leads && !call.Led {
-		c, _ := find("trace", Line)
+		c, _ := call.Table.find("trace", Line)
 		return s.lead(ctx, c, call)
 	}
 	format := trace.DumpFormat(textOf(call.Flags, "format"))
