@@ -14,16 +14,24 @@ import (
 	"ringcli/trace"
 )
 
+// setLevels puts levels back.
+func setLevels(list []trace.SubsystemLevel) (err error) {
+	for _, l := range list {
+		err = errors.Join(err, trace.Set(l.Subsystem.String()+"="+l.Level))
+	}
+	return err
+}
+
 // withTrace runs f with the levels of spec and the trace printed to out. Without
 // printed events (build tag notrace) the test is skipped.
 func withTrace(t *testing.T, spec string, out io.Writer, f func()) {
 	t.Helper()
-	before := trace.Spec()
+	before := trace.Levels()
 	if err := trace.SetOutput(out, trace.Text); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := errors.Join(trace.Set(before), trace.SetOutput(os.Stderr, trace.Auto)); err != nil {
+		if err := errors.Join(setLevels(before), trace.SetOutput(os.Stderr, trace.Auto)); err != nil {
 			t.Error(err)
 		}
 	}()

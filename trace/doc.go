@@ -39,7 +39,7 @@
 //
 // # Files
 //
-// Dump writes what the recorder holds, DumpOnFailure does so to a file of its
+// WriteRecordings writes what Record returns, DumpOnFailure does so to a file of its
 // own. Read reads both formats back, without loss:
 //
 //   - Chrome JSON ("Trace Event Format", which Perfetto opens): a process a
@@ -52,5 +52,5 @@
 //
 // Merge puts the ranks' recordings on rank 0's time axis. It knows the clocks
 // from AddClockSample, and from the segments, which must not arrive before they
-// are sent. LastOperation and Show tell how the last operation went.
+// are sent. LastOperation tells how the last operation went.
 package trace

@@ -18,11 +18,6 @@ const (
 	DumpLines  DumpFormat = "lines"  // JSON lines: a header, then an event a line
 )
 
-// Dump writes what the flight recorder holds to w.
-func Dump(w io.Writer, format DumpFormat) error {
-	return WriteRecordings(w, format, []Recording{Record()})
-}
-
 // WriteRecordings writes recordings to w as one file.
 func WriteRecordings(w io.Writer, format DumpFormat, list []Recording) error {
 	switch format {

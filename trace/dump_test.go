@@ -69,7 +69,7 @@ func TestDumpsAreReadBack(t *testing.T) {
 func TestDumpIsAChromeTrace(t *testing.T) {
 	recorded(t)
 	var b bytes.Buffer
-	if err := Dump(&b, DumpChrome); err != nil {
+	if err := dump(&b, DumpChrome); err != nil {
 		t.Fatal(err)
 	}
 	if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
@@ -88,7 +88,7 @@ func TestDumpIsAChromeTrace(t *testing.T) {
 func TestDumpOfLinesIsOneObjectALine(t *testing.T) {
 	recorded(t)
 	var b bytes.Buffer
-	if err := Dump(&b, DumpLines); err != nil {
+	if err := dump(&b, DumpLines); err != nil {
 		t.Fatal(err)
 	}
 	types := map[string]int{}
@@ -115,7 +115,7 @@ func TestEmptyDump(t *testing.T) {
 	emptied(t)
 	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
 		var b bytes.Buffer
-		if err := Dump(&b, format); err != nil {
+		if err := dump(&b, format); err != nil {
 			t.Fatal(err)
 		}
 		if format == DumpChrome {
@@ -127,7 +127,7 @@ func TestEmptyDump(t *testing.T) {
 			t.Errorf("%s: read back %+v, %v", format, list, err)
 		}
 	}
-	if err := Dump(&bytes.Buffer{}, "xml"); err == nil || !strings.Contains(err.Error(), "known are chrome and lines") {
+	if err := dump(&bytes.Buffer{}, "xml"); err == nil || !strings.Contains(err.Error(), "known are chrome and lines") {
 		t.Errorf("unknown format: %v", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestDumpReportsAFullDisk(t *testing.T) {
 	}
 	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
 		for _, n := range []int{0, 5000} {
-			if err := Dump(&full{n}, format); !errors.Is(err, errFull) {
+			if err := dump(&full{n}, format); !errors.Is(err, errFull) {
 				t.Errorf("%s after %d bytes: %v", format, n, err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestDumpReportsAFullDisk(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	recorded(t)
 	var chrome, lines bytes.Buffer
-	if err := errors.Join(Dump(&chrome, DumpChrome), Dump(&lines, DumpLines)); err != nil {
+	if err := errors.Join(dump(&chrome, DumpChrome), dump(&lines, DumpLines)); err != nil {
 		t.Fatal(err)
 	}
 	head, _, _ := strings.Cut(lines.String(), "\n")
@@ -293,7 +293,7 @@ func BenchmarkDump(b *testing.B) {
 	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
 		b.Run(string(format), func(b *testing.B) {
 			for b.Loop() {
-				if err := Dump(io.Discard, format); err != nil {
+				if err := dump(io.Discard, format); err != nil {
 					b.Fatal(err)
 				}
 			}

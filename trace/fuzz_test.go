@@ -11,7 +11,7 @@ func FuzzRead(f *testing.F) {
 	recorded(f)
 	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
 		var b bytes.Buffer
-		if err := Dump(&b, format); err != nil {
+		if err := dump(&b, format); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b.Bytes())
@@ -26,7 +26,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = Show(&bytes.Buffer{}, list, 80, false) // there may be no operation
+		_ = show(&bytes.Buffer{}, list, 80, false) // there may be no operation
 		var b bytes.Buffer
 		if err := WriteRecordings(&b, DumpLines, list); err != nil {
 			t.Fatal(err)

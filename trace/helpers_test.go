@@ -2,20 +2,45 @@ package trace
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
 
+// levelSpec returns the levels in force in the form that Set takes.
+func levelSpec() string {
+	parts := make([]string, 0, subsystems)
+	for _, l := range Levels() {
+		parts = append(parts, l.Subsystem.String()+"="+l.Level)
+	}
+	return strings.Join(parts, ",")
+}
+
+// dump writes what the flight recorder holds.
+func dump(w io.Writer, format DumpFormat) error {
+	return WriteRecordings(w, format, []Recording{Record()})
+}
+
+// show draws the last operation of recordings.
+func show(w io.Writer, list []Recording, width int, colored bool) error {
+	t, err := LastOperation(list)
+	if err != nil {
+		return err
+	}
+	return t.Draw(w, width, colored)
+}
+
 // restore puts levels, output and rank back when the test ends.
 func restore(t testing.TB) {
-	spec := Spec()
+	before := levelSpec()
 	output.Lock()
 	w, format, color, rank, now := output.w, output.format, output.color, output.rank, output.now
 	output.Unlock()
 	t.Cleanup(func() {
-		if err := Set(spec); err != nil {
+		if err := Set(before); err != nil {
 			t.Error(err)
 		}
 		output.Lock()

@@ -24,9 +24,8 @@ var ErrNoPrints = errors.New("trace: this program was built without printed even
 
 const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
 
-// envErr is kept for the command line to report: a package's init has nobody
-// to return an error to.
-var envErr = initLevels()
+// The command line reads the variable too, and reports what is wrong with it.
+func init() { _ = initLevels() }
 
 func initLevels() error {
 	if prints {
@@ -43,10 +42,6 @@ func initLevels() error {
 	}
 	return nil
 }
-
-// EnvError returns what was wrong with RINGCLI_DEBUG when the program started,
-// or nil. With a bad value the levels are the defaults.
-func EnvError() error { return envErr }
 
 // Set changes levels while the program runs. The spec is a level for all
 // subsystems ("debug", "off", "1", "0"), or a comma-separated list of
@@ -142,16 +137,6 @@ func Levels() []SubsystemLevel {
 		list[s] = SubsystemLevel{Subsystem(s), levelName(slog.Level(levels[s].Load()))}
 	}
 	return list
-}
-
-// Spec returns the levels in force in the form that Set takes, for a child
-// process or for setting them back.
-func Spec() string {
-	parts := make([]string, 0, subsystems)
-	for _, l := range Levels() {
-		parts = append(parts, l.Subsystem.String()+"="+l.Level)
-	}
-	return strings.Join(parts, ",")
 }
 
 func levelName(l slog.Level) string {

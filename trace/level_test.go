@@ -26,7 +26,7 @@ func TestSet(t *testing.T) {
 		if err := Set(test.spec); err != nil {
 			t.Fatalf("%q: %v", test.spec, err)
 		}
-		if got := Spec(); got != test.want {
+		if got := levelSpec(); got != test.want {
 			t.Errorf("after %q\ngot  %s\nwant %s", test.spec, got, test.want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestSet(t *testing.T) {
 
 func TestSetRefuses(t *testing.T) {
 	restore(t)
-	before := Spec()
+	before := levelSpec()
 	for spec, want := range map[string]string{
 		"":                  `trace: bad level spec "": no level given, known are debug, info, warn, error, off (1 is debug, 0 is off)`,
 		"loud":              `trace: bad level spec "loud": unknown level "loud", known are debug, info, warn, error, off (1 is debug, 0 is off)`,
@@ -54,7 +54,7 @@ func TestSetRefuses(t *testing.T) {
 		if !errors.Is(err, ErrSpec) {
 			t.Errorf("%q: the error does not wrap ErrSpec", spec)
 		}
-		if got := Spec(); got != before {
+		if got := levelSpec(); got != before {
 			t.Errorf("%q has changed the levels to %s", spec, got)
 		}
 	}
@@ -65,8 +65,8 @@ func TestSetRefuses(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	const child = "TRACE_TEST_CHILD"
 	if os.Getenv(child) != "" {
-		fmt.Println(Spec())
-		if err := EnvError(); err != nil {
+		fmt.Println(levelSpec())
+		if err := initLevels(); err != nil {
 			fmt.Println(err)
 		}
 		return

@@ -71,8 +71,8 @@ func TestWithoutPrints(t *testing.T) {
 	if err := Set("loud"); !errors.Is(err, ErrSpec) {
 		t.Errorf("a bad spec: %v", err)
 	}
-	if err := Set(Spec()); err != nil {
-		t.Errorf("Set(%q): %v", Spec(), err)
+	if err := Set(levelSpec()); err != nil {
+		t.Errorf("Set(%q): %v", levelSpec(), err)
 	}
 	for _, l := range Levels() {
 		if l.Level != "off" {

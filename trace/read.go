@@ -15,7 +15,7 @@ import (
 // ErrFile is wrapped by errors about files that are no recordings.
 var ErrFile = errors.New("trace: not a recording of ringcli")
 
-// Read reads the recordings of a file in either dump format: one that Dump has
+// Read reads the recordings of a file in either dump format: one that WriteRecordings has
 // written, or those of all ranks that a merge has.
 func Read(r io.Reader) ([]Recording, error) {
 	in := json.NewDecoder(bufio.NewReader(r))

@@ -20,19 +20,9 @@ const (
 	labelWidth   = 16 // "rank 1000 reduce"
 )
 
-// Show draws the last operation of one recording, or of those of a merge, as a
-// timeline in at most width columns (0: 80; at least 64): four rows a rank,
-// with a time axis in us, a legend and what each step took. Without colour it
-// is plain ASCII.
-func Show(w io.Writer, list []Recording, width int, colored bool) error {
-	t, err := LastOperation(list)
-	if err != nil {
-		return err
-	}
-	return t.Draw(w, width, colored)
-}
-
-// Draw writes the timeline as Show does.
+// Draw draws the timeline in at most width columns (0: 80; at least 64): four
+// rows a rank, with a time axis in us, a legend and what each step took.
+// Without colour it is plain ASCII.
 func (t *OperationTimeline) Draw(w io.Writer, width int, colored bool) error {
 	if width == 0 {
 		width = defaultWidth

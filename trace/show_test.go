@@ -125,7 +125,7 @@ func TestGoldenShow(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := Show(&b, test.list, test.width, test.colored); err != nil {
+			if err := show(&b, test.list, test.width, test.colored); err != nil {
 				t.Fatal(err)
 			}
 			width := max(test.width, leastWidth)

@@ -19,18 +19,26 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
+// setLevels puts levels back.
+func setLevels(list []trace.SubsystemLevel) (err error) {
+	for _, l := range list {
+		err = errors.Join(err, trace.Set(l.Subsystem.String()+"="+l.Level))
+	}
+	return err
+}
+
 // traced runs f with the levels of spec and returns the lines that were printed
 // meanwhile. Without printed events (build tag notrace) the test is skipped.
 func traced(t *testing.T, spec string, f func()) []map[string]any {
 	t.Helper()
 	var out bytes.Buffer
-	before := trace.Spec()
+	before := trace.Levels()
 	if err := trace.SetOutput(&out, trace.JSON); err != nil {
 		t.Fatal(err)
 	}
 	func() {
 		defer func() {
-			if err := errors.Join(trace.Set(before), trace.SetOutput(os.Stderr, trace.Auto)); err != nil {
+			if err := errors.Join(setLevels(before), trace.SetOutput(os.Stderr, trace.Auto)); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -269,7 +277,7 @@ func TestLevelsChangeUnderLoad(t *testing.T) {
 				if err := trace.Set([]string{"wire=debug", "verbs=debug", "off"}[i%3]); err != nil && !errors.Is(err, trace.ErrNoPrints) {
 					t.Error(err)
 				}
-				if err := trace.Dump(io.Discard, trace.DumpLines); err != nil {
+				if err := trace.WriteRecordings(io.Discard, trace.DumpLines, []trace.Recording{trace.Record()}); err != nil {
 					t.Error(err)
 				}
 			}
