@@ -44,7 +44,15 @@ const (
 	GIDTypeRoCEv2 GIDType = 2
 )
 
-func (t GIDType) String() string { return name(uint32(t), "GID type", "IB", "RoCE v1", "RoCE v2") }
+var gidTypes = []string{"IB", "RoCE v1", "RoCE v2"}
+
+func (t GIDType) String() string { return name(uint32(t), "GID type", gidTypes...) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t GIDType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *GIDType) UnmarshalText(b []byte) error { return parse(t, b, "GID type", gidTypes) }
 
 // GIDEntry is one row of a port's GID table (struct ibv_gid_entry).
 type GIDEntry struct {

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,9 +25,15 @@ const (
 	StateErr   QPState = 6
 )
 
-func (s QPState) String() string {
-	return name(uint32(s), "state", "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
-}
+var qpStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+
+func (s QPState) String() string { return name(uint32(s), "state", qpStates...) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s QPState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *QPState) UnmarshalText(b []byte) error { return parse(s, b, "QP state", qpStates) }
 
 // QPType is the transport of a queue pair (enum ibv_qp_type).
 type QPType uint32
@@ -151,9 +158,15 @@ const (
 	PortActive PortState = 4
 )
 
-func (s PortState) String() string {
-	return name(uint32(s), "port state", "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
-}
+var portStates = []string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
+
+func (s PortState) String() string { return name(uint32(s), "port state", portStates...) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PortState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *PortState) UnmarshalText(b []byte) error { return parse(s, b, "port state", portStates) }
 
 // LinkLayer is the kind of a port's link.
 type LinkLayer uint8
@@ -165,9 +178,15 @@ const (
 	LinkEthernet    LinkLayer = 2
 )
 
-func (l LinkLayer) String() string {
-	return name(uint32(l), "link layer", "unspecified", "InfiniBand", "Ethernet")
-}
+var linkLayers = []string{"unspecified", "InfiniBand", "Ethernet"}
+
+func (l LinkLayer) String() string { return name(uint32(l), "link layer", linkLayers...) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l LinkLayer) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *LinkLayer) UnmarshalText(b []byte) error { return parse(l, b, "link layer", linkLayers) }
 
 // AttrMask names the attributes that Modify is to set (enum ibv_qp_attr_mask).
 type AttrMask uint32
@@ -205,6 +224,16 @@ func name(v uint32, what string, names ...string) string {
 		return names[v]
 	}
 	return fmt.Sprintf("%s %d", what, v)
+}
+
+// parse is the inverse of name.
+func parse[T ~uint8 | ~uint32](to *T, text []byte, what string, names []string) error {
+	i := slices.Index(names, string(text))
+	if i < 0 {
+		return fmt.Errorf("%s %q: %w: expected %s", what, text, ErrInvalid, strings.Join(names, ", "))
+	}
+	*to = T(i)
+	return nil
 }
 
 func flagNames(v uint32, names ...string) string {

@@ -1,6 +1,8 @@
 package verbs_test
 
 import (
+	"encoding"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -39,6 +41,30 @@ func TestStrings(t *testing.T) {
 	for name, mask := range attributes {
 		if got := mask.String(); got != name {
 			t.Errorf("attribute mask %#x: got %q, want %q", uint32(mask), got, name)
+		}
+	}
+}
+
+// What one end says another reads back as the same.
+func TestTexts(t *testing.T) {
+	type facts struct {
+		QP   QPState
+		Port PortState
+		Link LinkLayer
+		GID  GIDType
+	}
+	said := facts{StateSQD, PortActive, LinkEthernet, GIDTypeRoCEv2}
+	text, err := json.Marshal(said)
+	if want := `{"QP":"SQD","Port":"ACTIVE","Link":"Ethernet","GID":"RoCE v2"}`; err != nil || string(text) != want {
+		t.Errorf("got %s, %v, want %s", text, err, want)
+	}
+	var heard facts
+	if err := json.Unmarshal(text, &heard); err != nil || heard != said {
+		t.Errorf("got %+v, %v, want %+v", heard, err, said)
+	}
+	for _, to := range []encoding.TextUnmarshaler{&heard.QP, &heard.Port, &heard.Link, &heard.GID} {
+		if err := to.UnmarshalText([]byte("XYZ")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("XYZ as a %T: got %v, want ErrInvalid", to, err)
 		}
 	}
 }

@@ -44,7 +44,17 @@ type ModifyError struct {
 	Attr       QPAttr   // what was asked for
 	Mask       AttrMask // which of it
 	Offender   AttrMask // the attribute at fault, if it is known
+	Field      string   // the same as libibverbs names it, or the field of it that is at fault, such as ah_attr.grh.dgid
+	Value      string   // of the field, as it was asked for
 	Errno      error    // a syscall.Errno; nil if the provider refused by itself
+}
+
+// Blame says which field of which attribute is at fault, and why: a sentence that
+// goes on after the field and its value.
+func (e *ModifyError) Blame(attr AttrMask, field string, value any, why string) *ModifyError {
+	e.Offender, e.Field, e.Value = attr, field, fmt.Sprint(value)
+	e.Reason = e.Field + " " + e.Value + why
+	return e
 }
 
 // Error is one line: what is wrong, then every attribute that was asked for, the
@@ -168,9 +178,7 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *Mod
 	}
 	e := &ModifyError{QPN: qpn, From: cur, To: to, Attr: *attr, Mask: mask}
 	if mask&AttrCurState != 0 && attr.CurState != cur {
-		e.Offender = AttrCurState
-		e.Reason = fmt.Sprintf("cur_qp_state says %s", attr.CurState)
-		return e
+		return e.Blame(AttrCurState, "cur_qp_state", fmt.Sprintf("says %s", attr.CurState), "")
 	}
 	rest := mask &^ AttrState
 	if to == StateReset || (to == StateErr && cur != StateReset) {
@@ -189,8 +197,8 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *Mod
 	if e.Missing|e.Unexpected != 0 {
 		return e
 	}
-	if e.Offender, e.Reason = badValue(attr, rest, path); e.Reason != "" {
-		return e
+	if bad := badValue(attr, rest, path); bad != nil {
+		return e.Blame(bad.attr, bad.field, bad.value, bad.why)
 	}
 	return nil
 }
@@ -212,84 +220,93 @@ func nextStep(s QPState) string {
 	}
 }
 
-// badValue returns the first attribute out of range and a sentence about it.
-func badValue(a *QPAttr, mask AttrMask, path *ModifyPath) (AttrMask, string) {
+// outOfRange is an attribute, or a field of it, that has a bad value.
+type outOfRange struct {
+	attr  AttrMask
+	field string
+	value any
+	why   string // as Blame has it
+}
+
+// badValue returns the first attribute out of range, nil if none is.
+func badValue(a *QPAttr, mask AttrMask, path *ModifyPath) *outOfRange {
 	const max24 = 1<<24 - 1
 	all := AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
+	hex := func(v uint32) string { return fmt.Sprintf("%#x", v) }
+	grh := &a.AH.GRH
 	for _, c := range []struct {
-		attr AttrMask
-		bad  bool
-		text string
+		bad bool
+		outOfRange
 	}{
-		{AttrAccess, a.Access&^all != 0, fmt.Sprintf("qp_access_flags %s: unknown bits", a.Access)},
-		{AttrPathMTU, a.PathMTU.Bytes() == 0, fmt.Sprintf("path_mtu code %d: expected 1 (256) to 5 (4096)", uint32(a.PathMTU))},
-		{AttrDestQPN, a.DestQPN > max24, fmt.Sprintf("dest_qp_num %#x: more than 24 bits", a.DestQPN)},
-		{AttrRQPSN, a.RQPSN > max24, fmt.Sprintf("rq_psn %#x: more than 24 bits", a.RQPSN)},
-		{AttrSQPSN, a.SQPSN > max24, fmt.Sprintf("sq_psn %#x: more than 24 bits", a.SQPSN)},
-		{AttrMinRNRTimer, a.MinRNRTimer > 31, fmt.Sprintf("min_rnr_timer %d: expected 0 to 31", a.MinRNRTimer)},
-		{AttrTimeout, a.Timeout > 31, fmt.Sprintf("timeout %d: expected 0 to 31", a.Timeout)},
-		{AttrRetryCnt, a.RetryCnt > 7, fmt.Sprintf("retry_cnt %d: expected 0 to 7", a.RetryCnt)},
-		{AttrRNRRetry, a.RNRRetry > 7, fmt.Sprintf("rnr_retry %d: expected 0 to 7", a.RNRRetry)},
-		{AttrAV, a.AH.PortNum < 1, fmt.Sprintf("ah_attr.port_num %d: ports count from 1", a.AH.PortNum)},
-		{AttrPort, a.PortNum < 1, fmt.Sprintf("port_num %d: ports count from 1", a.PortNum)},
-		{AttrAV, a.AH.SL > 15, fmt.Sprintf("ah_attr.sl %d: expected 0 to 15", a.AH.SL)},
-		{AttrAV, a.AH.IsGlobal && a.AH.GRH.DGID.IsZero(), "ah_attr.grh.dgid is zero: the peer's GID is missing"},
+		{a.Access&^all != 0, outOfRange{AttrAccess, "qp_access_flags", a.Access, ": unknown bits"}},
+		{a.PathMTU.Bytes() == 0, outOfRange{AttrPathMTU, "path_mtu", fmt.Sprintf("code %d", uint32(a.PathMTU)), ": expected 1 (256) to 5 (4096)"}},
+		{a.DestQPN > max24, outOfRange{AttrDestQPN, "dest_qp_num", hex(a.DestQPN), ": more than 24 bits"}},
+		{a.RQPSN > max24, outOfRange{AttrRQPSN, "rq_psn", hex(a.RQPSN), ": more than 24 bits"}},
+		{a.SQPSN > max24, outOfRange{AttrSQPSN, "sq_psn", hex(a.SQPSN), ": more than 24 bits"}},
+		{a.MinRNRTimer > 31, outOfRange{AttrMinRNRTimer, "min_rnr_timer", a.MinRNRTimer, ": expected 0 to 31"}},
+		{a.Timeout > 31, outOfRange{AttrTimeout, "timeout", a.Timeout, ": expected 0 to 31"}},
+		{a.RetryCnt > 7, outOfRange{AttrRetryCnt, "retry_cnt", a.RetryCnt, ": expected 0 to 7"}},
+		{a.RNRRetry > 7, outOfRange{AttrRNRRetry, "rnr_retry", a.RNRRetry, ": expected 0 to 7"}},
+		{a.AH.PortNum < 1, outOfRange{AttrAV, "ah_attr.port_num", a.AH.PortNum, ": ports count from 1"}},
+		{a.PortNum < 1, outOfRange{AttrPort, "port_num", a.PortNum, ": ports count from 1"}},
+		{a.AH.SL > 15, outOfRange{AttrAV, "ah_attr.sl", a.AH.SL, ": expected 0 to 15"}},
+		{a.AH.IsGlobal && grh.DGID.IsZero(), outOfRange{AttrAV, "ah_attr.grh.dgid", "is zero", ": the peer's GID is missing"}},
 		// struct ibv_global_route has 8 bits for it, though some tables are longer.
-		{AttrAV, a.AH.IsGlobal && (a.AH.GRH.SGIDIndex < 0 || a.AH.GRH.SGIDIndex > 255), fmt.Sprintf("ah_attr.grh.sgid_index %d: expected 0 to 255", a.AH.GRH.SGIDIndex)},
-		{AttrAV, a.AH.IsGlobal && a.AH.GRH.FlowLabel >= 1<<20, fmt.Sprintf("ah_attr.grh.flow_label %#x: more than 20 bits", a.AH.GRH.FlowLabel)},
+		{a.AH.IsGlobal && (grh.SGIDIndex < 0 || grh.SGIDIndex > 255), outOfRange{AttrAV, "ah_attr.grh.sgid_index", grh.SGIDIndex, ": expected 0 to 255"}},
+		{a.AH.IsGlobal && grh.FlowLabel >= 1<<20, outOfRange{AttrAV, "ah_attr.grh.flow_label", hex(grh.FlowLabel), ": more than 20 bits"}},
 	} {
 		if mask&c.attr != 0 && c.bad {
-			return c.attr, c.text
+			return &c.outOfRange
 		}
 	}
 	if path == nil {
-		return 0, ""
+		return nil
 	}
-	if attr, text := path.device(a, mask); attr != 0 {
-		return attr, text
+	if bad := path.device(a, mask); bad != nil {
+		return bad
 	}
 	return path.port(a, mask)
 }
 
 // device looks at what the device limits.
-func (p *ModifyPath) device(a *QPAttr, mask AttrMask) (AttrMask, string) {
+func (p *ModifyPath) device(a *QPAttr, mask AttrMask) *outOfRange {
 	d := p.Device
 	switch {
 	case d == nil:
 	case mask&AttrPort != 0 && a.PortNum > d.PhysPorts:
-		return AttrPort, fmt.Sprintf("port_num %d: the device has %s", a.PortNum, ports(d.PhysPorts))
+		return &outOfRange{AttrPort, "port_num", a.PortNum, ": the device has " + ports(d.PhysPorts)}
 	case mask&AttrAV != 0 && a.AH.PortNum > d.PhysPorts:
-		return AttrAV, fmt.Sprintf("ah_attr.port_num %d: the device has %s", a.AH.PortNum, ports(d.PhysPorts))
+		return &outOfRange{AttrAV, "ah_attr.port_num", a.AH.PortNum, ": the device has " + ports(d.PhysPorts)}
 	case mask&AttrMaxDestRDAtomic != 0 && int(a.MaxDestRDAtomic) > d.MaxQPRDAtomic:
-		return AttrMaxDestRDAtomic, fmt.Sprintf("max_dest_rd_atomic %d: the device has %d", a.MaxDestRDAtomic, d.MaxQPRDAtomic)
+		return &outOfRange{AttrMaxDestRDAtomic, "max_dest_rd_atomic", a.MaxDestRDAtomic, fmt.Sprintf(": the device has %d", d.MaxQPRDAtomic)}
 	case mask&AttrMaxRDAtomic != 0 && int(a.MaxRDAtomic) > d.MaxQPInitRDAtomic:
-		return AttrMaxRDAtomic, fmt.Sprintf("max_rd_atomic %d: the device has %d", a.MaxRDAtomic, d.MaxQPInitRDAtomic)
+		return &outOfRange{AttrMaxRDAtomic, "max_rd_atomic", a.MaxRDAtomic, fmt.Sprintf(": the device has %d", d.MaxQPInitRDAtomic)}
 	}
-	return 0, ""
+	return nil
 }
 
 // port looks at what the port limits.
-func (p *ModifyPath) port(a *QPAttr, mask AttrMask) (AttrMask, string) {
-	port, g := p.Port, p.GID
+func (p *ModifyPath) port(a *QPAttr, mask AttrMask) *outOfRange {
+	port, g, index := p.Port, p.GID, a.AH.GRH.SGIDIndex
 	switch {
 	case port == nil:
 	case mask&AttrPKeyIndex != 0 && int(a.PKeyIndex) >= port.PKeyTableSz:
-		return AttrPKeyIndex, fmt.Sprintf("pkey_index %d: the P_Key table ends at %d", a.PKeyIndex, port.PKeyTableSz-1)
+		return &outOfRange{AttrPKeyIndex, "pkey_index", a.PKeyIndex, fmt.Sprintf(": the P_Key table ends at %d", port.PKeyTableSz-1)}
 	case mask&AttrPathMTU != 0 && a.PathMTU > port.ActiveMTU:
-		return AttrPathMTU, fmt.Sprintf("path_mtu %s is above the port's active MTU %s", a.PathMTU, port.ActiveMTU)
+		return &outOfRange{AttrPathMTU, "path_mtu", a.PathMTU, fmt.Sprintf(" is above the port's active MTU %s", port.ActiveMTU)}
 	case mask&AttrAV == 0:
 	case port.LinkLayer == LinkEthernet && !a.AH.IsGlobal:
-		return AttrAV, "ah_attr.is_global 0: RoCE needs a GRH"
+		return &outOfRange{AttrAV, "ah_attr.is_global", 0, ": RoCE needs a GRH"}
 	case port.LinkLayer == LinkInfiniBand && a.AH.DLID == 0: // a router's, if it is global
-		return AttrAV, "ah_attr.dlid 0: the peer's LID is missing; has a subnet manager (opensm) set its port up?"
+		return &outOfRange{AttrAV, "ah_attr.dlid", 0, ": the peer's LID is missing; has a subnet manager (opensm) set its port up?"}
 	case port.LinkLayer == LinkInfiniBand && a.AH.DLID >= 0xc000:
-		return AttrAV, fmt.Sprintf("ah_attr.dlid %#x: a multicast LID (from 0xc000): an RC queue pair has one peer", a.AH.DLID)
-	case a.AH.IsGlobal && (a.AH.GRH.SGIDIndex < 0 || a.AH.GRH.SGIDIndex >= port.GIDTableSz && port.GIDTableSz > 0):
-		return AttrAV, fmt.Sprintf("ah_attr.grh.sgid_index %d: not in the GID table, which ends at %d", a.AH.GRH.SGIDIndex, port.GIDTableSz-1)
+		return &outOfRange{AttrAV, "ah_attr.dlid", fmt.Sprintf("%#x", a.AH.DLID), ": a multicast LID (from 0xc000): an RC queue pair has one peer"}
+	case a.AH.IsGlobal && (index < 0 || index >= port.GIDTableSz && port.GIDTableSz > 0):
+		return &outOfRange{AttrAV, "ah_attr.grh.sgid_index", index, fmt.Sprintf(": not in the GID table, which ends at %d", port.GIDTableSz-1)}
 	case a.AH.IsGlobal && g != nil && g.GID.IsZero():
-		return AttrAV, fmt.Sprintf("ah_attr.grh.sgid_index %d: that row of the GID table is empty", a.AH.GRH.SGIDIndex)
+		return &outOfRange{AttrAV, "ah_attr.grh.sgid_index", index, ": that row of the GID table is empty"}
 	}
-	return 0, ""
+	return nil
 }
 
 func ports(n int) string {

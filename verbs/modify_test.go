@@ -183,6 +183,11 @@ func TestCheckModifyValues(t *testing.T) {
 		err := CheckModify(7, from, &attr, mask, testPath)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s→%s: got %v, want an invalid argument with %q", from, to, err, c.want)
+			continue
+		}
+		var e *ModifyError
+		if errors.As(err, &e); e.Field == "" || !strings.HasPrefix(e.Reason, e.Field+" "+e.Value) || !strings.Contains(c.want, e.Field[strings.LastIndex(e.Field, ".")+1:]) {
+			t.Errorf("%s→%s: %q is blamed, with the value %q: want that of %q", from, to, e.Field, e.Value, c.want)
 		}
 	}
 	infiniband := &ModifyPath{Port: &PortAttr{LinkLayer: LinkInfiniBand, ActiveMTU: MTU4096, PKeyTableSz: 1, GIDTableSz: 1}}

@@ -15,9 +15,8 @@ func RefusedModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *M
 		e.To = attr.State
 	}
 	if mask&AttrAV != 0 {
-		if e.Reason = attr.AH.refused(path, errno); e.Reason != "" {
-			e.Offender = AttrAV
-			return e
+		if bad := attr.AH.refused(path, errno); bad != nil {
+			return e.Blame(AttrAV, bad.field, bad.value, bad.why)
 		}
 	}
 	switch errno {
@@ -37,40 +36,42 @@ func RefusedModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *M
 	return e
 }
 
-// refused is a sentence about an address vector that the errno points at; empty
-// if it points elsewhere.
-func (a *AHAttr) refused(path *ModifyPath, errno syscall.Errno) string {
+// refused returns the field of an address vector that the errno points at, nil if
+// it points elsewhere.
+func (a *AHAttr) refused(path *ModifyPath, errno syscall.Errno) *outOfRange {
 	if !a.IsGlobal {
-		return ""
+		return nil
 	}
 	peer := a.GRH.DGID.Addr()
-	from, dev := fmt.Sprintf("sgid_index %d", a.GRH.SGIDIndex), "DEV"
+	own, dev := fmt.Sprint(a.GRH.SGIDIndex), "DEV"
 	if path != nil && path.GID != nil {
-		from = fmt.Sprintf("%s (%s)", from, path.GID.GID.Addr())
+		own = fmt.Sprintf("%s (%s)", own, path.GID.GID.Addr())
 		if path.GID.NetDev != "" {
 			dev = path.GID.NetDev
 		}
 	}
+	from := "sgid_index " + own
+	dgid := func(why string) *outOfRange { return &outOfRange{AttrAV, "ah_attr.grh.dgid", peer, why} }
+	sgid := func(why string) *outOfRange { return &outOfRange{AttrAV, "ah_attr.grh.sgid_index", own, why} }
 	switch errno {
 	case syscall.ETIMEDOUT:
-		return fmt.Sprintf("ah_attr.grh.dgid %s: nobody answers to %s: is the peer up, and on the same network? (ip neigh show %s; ping -I %s %s)", peer, from, peer, dev, peer)
+		return dgid(fmt.Sprintf(": nobody answers to %s: is the peer up, and on the same network? (ip neigh show %s; ping -I %s %s)", from, peer, dev, peer))
 	case syscall.ENETUNREACH, syscall.EHOSTUNREACH:
-		return fmt.Sprintf("ah_attr.grh.dgid %s: there is no route to it from %s: ip route get %s oif %s; another sgid_index may be right", peer, from, peer, dev)
+		return dgid(fmt.Sprintf(": there is no route to it from %s: ip route get %s oif %s; another sgid_index may be right", from, peer, dev))
 	case syscall.ENODEV, syscall.ENXIO:
-		return fmt.Sprintf("ah_attr.grh.%s: its network interface is not in this network namespace, or is down: ip link show %s", from, dev)
+		return sgid(": its network interface is not in this network namespace, or is down: ip link show " + dev)
 	case syscall.EADDRNOTAVAIL:
-		return fmt.Sprintf("ah_attr.grh.%s: its address is no longer that of its interface: ip address show %s", from, dev)
+		return sgid(": its address is no longer that of its interface: ip address show " + dev)
 	case syscall.EINVAL:
 		if path == nil || path.GID == nil {
-			return ""
+			return nil
 		}
-		g := path.GID
-		if own := g.GID.Addr(); g.Type == GIDTypeRoCEv2 && own.Is4() != peer.Is4() {
-			return fmt.Sprintf("ah_attr.grh.dgid %s: it and %s are of different address families", peer, from)
+		if g := path.GID; g.Type == GIDTypeRoCEv2 && g.GID.Addr().Is4() != peer.Is4() {
+			return dgid(fmt.Sprintf(": it and %s are of different address families", from))
 		}
 		if peer.IsMulticast() {
-			return fmt.Sprintf("ah_attr.grh.dgid %s: it is a multicast address: an RC queue pair has one peer", peer)
+			return dgid(": it is a multicast address: an RC queue pair has one peer")
 		}
 	}
-	return ""
+	return nil
 }

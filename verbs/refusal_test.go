@@ -39,6 +39,9 @@ func TestRefusedModify(t *testing.T) {
 		if e.Offender != c.offender || e.From != StateInit || e.To != StateRTR {
 			t.Errorf("%v: offender %s, %s→%s, want %s", c.errno, e.Offender, e.From, e.To, c.offender)
 		}
+		if c.offender == 0 != (e.Field == "") || !strings.HasPrefix(e.Reason, strings.TrimSpace(e.Field+" "+e.Value)) {
+			t.Errorf("%v: %q is blamed, with the value %q: %s", c.errno, e.Field, e.Value, e.Reason)
+		}
 		for _, text := range append(c.want, "path_mtu 1024", "rq_psn 0x1") {
 			if !strings.Contains(err.Error(), text) {
 				t.Errorf("%q does not speak of %q", err, text)

@@ -21,12 +21,12 @@ type ConnInfo struct {
 	RKey    uint32    `json:"rkey"`
 	// What follows is not in the document's struct: what the two ends compare, and
 	// what a device with a UDP socket needs of another.
-	Length    uint64 `json:"length"` // of the memory region
-	Bytes     int    `json:"bytes"`  // of each message
-	LinkLayer string `json:"link_layer"`
-	UDPPort   uint16 `json:"udp_port"`
-	UDPSocket bool   `json:"soft"`
-	Device    string `json:"device"`
+	Length    uint64          `json:"length"` // of the memory region
+	Bytes     int             `json:"bytes"`  // of each message
+	LinkLayer verbs.LinkLayer `json:"link_layer"`
+	UDPPort   uint16          `json:"udp_port"`
+	UDPSocket bool            `json:"soft"`
+	Device    string          `json:"device"`
 }
 
 // info fills in what this end is.
@@ -43,17 +43,8 @@ func (p *pair) info() (ConnInfo, error) {
 	return ConnInfo{
 		GID: entry.GID, LID: s.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: s.Port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
 		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: s.o.Bytes,
-		LinkLayer: s.Port.Attr.LinkLayer.String(), UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Device(),
+		LinkLayer: s.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Device(),
 	}, nil
-}
-
-func (c ConnInfo) linkLayer() verbs.LinkLayer {
-	for _, l := range []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet} {
-		if l.String() == c.LinkLayer {
-			return l
-		}
-	}
-	return 0
 }
 
 func (c ConnInfo) values(v *Values) {

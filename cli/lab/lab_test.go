@@ -141,13 +141,13 @@ func TestCheck(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	good := ConnInfo{Bytes: 64, Length: 4 * 64, LinkLayer: "Ethernet", Device: "ibv:rxe0"}
+	good := ConnInfo{Bytes: 64, Length: 4 * 64, LinkLayer: verbs.LinkEthernet, Device: "ibv:rxe0"}
 	soft := good
 	soft.UDPSocket, soft.Device, soft.UDPPort = true, "soft:eth0", 4791
 	elsewhere := soft
 	elsewhere.UDPPort = 40000
 	size, small, link := good, good, good
-	size.Bytes, small.Length, link.LinkLayer = 65, 255, "InfiniBand"
+	size.Bytes, small.Length, link.LinkLayer = 65, 255, verbs.LinkInfiniBand
 	for _, c := range []struct {
 		own, peer ConnInfo
 		want      string // "": they agree

@@ -25,7 +25,7 @@ func (p *pair) toRTR(peer ConnInfo, wrong Wrong) error {
 		return fmt.Errorf("the peer's conn_info: %w", err)
 	}
 	return p.ToRTR(endpoint.Remote{
-		Remote: path.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.linkLayer(), UDPPort: peer.UDPPort, UDPSocket: peer.UDPSocket},
+		Remote: path.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.LinkLayer, UDPPort: peer.UDPPort, UDPSocket: peer.UDPSocket},
 		QPN:    or(wrong.DestQPN, peer.QPN), PSN: or(wrong.PSN, peer.PSN), MTU: min(own, theirs),
 	})
 }

@@ -135,8 +135,8 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error
 		return nil, err
 	}
 	if mask&verbs.AttrAV != 0 && !a.AH.IsGlobal {
-		return nil, &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: *a, Mask: mask, Offender: verbs.AttrAV,
-			Reason: "ah_attr.is_global 0: a peer of this host is named by its GID"}
+		e := &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: *a, Mask: mask}
+		return nil, e.Blame(verbs.AttrAV, "ah_attr.is_global", 0, ": a peer of this host is named by its GID")
 	}
 	if mask&verbs.AttrState == 0 {
 		a.State = cur

@@ -151,8 +151,9 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		return err
 	}
 	if mask&verbs.AttrAV != 0 {
-		if reason := q.setPeer(&a.AH); reason != "" {
-			return &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Reason: reason, Attr: a, Mask: mask, Offender: verbs.AttrAV}
+		refusal := &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: a, Mask: mask}
+		if !q.setPeer(&a.AH, refusal) {
+			return refusal
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
@@ -164,19 +165,23 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	return nil
 }
 
-// setPeer takes the address vector, and returns a sentence if it cannot be used.
-func (q *qp) setPeer(ah *verbs.AHAttr) string {
-	local := q.ep.local
-	entry, err := q.pd.ctx.QueryGID(1, ah.GRH.SGIDIndex)
+// setPeer takes the address vector; if it cannot be used, the refusal says why.
+func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) bool {
+	const sgid, dgid = "ah_attr.grh.sgid_index", "ah_attr.grh.dgid"
+	local, index := q.ep.local, ah.GRH.SGIDIndex
+	entry, err := q.pd.ctx.QueryGID(1, index)
 	if err != nil {
-		return fmt.Sprintf("ah_attr.grh.sgid_index %d: not in the GID table", ah.GRH.SGIDIndex)
+		refusal.Blame(verbs.AttrAV, sgid, index, ": not in the GID table")
+		return false
 	}
 	if entry.GID.Addr() != local.Addr() {
-		return fmt.Sprintf("ah_attr.grh.sgid_index %d is %s, but the context was opened on %s", ah.GRH.SGIDIndex, entry.GID.Addr(), local.Addr())
+		refusal.Blame(verbs.AttrAV, sgid, index, fmt.Sprintf(" is %s, but the context was opened on %s", entry.GID.Addr(), local.Addr()))
+		return false
 	}
 	addr := ah.GRH.DGID.Addr()
 	if addr.Is4() != local.Addr().Is4() {
-		return fmt.Sprintf("ah_attr.grh.dgid %s and the local address %s are of different families", addr, local.Addr())
+		refusal.Blame(verbs.AttrAV, dgid, addr, fmt.Sprintf(" and the local address %s are of different families", local.Addr()))
+		return false
 	}
 	port := ah.UDP.Port
 	if port == 0 {
@@ -188,7 +193,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr) string {
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)
 	q.lastID, q.acking = idTracker{}, acking{}
-	return ""
+	return true
 }
 
 // verify checks a packet's ICRC and what it tells of the IP ID.
