@@ -212,7 +212,7 @@ Ctrl\-C
 // defaultOf formats the default of a setting; nothing if it has none.
 func defaultOf(s configs.Setting, format string, escape func(string) string) string {
 	text := fmt.Sprint(s.Default)
-	if size, ok := s.Default.(uint64); ok && s.Kind == configs.Size {
+	if size, ok := s.Default.(uint64); ok {
 		text = configs.FormatSize(size)
 	}
 	if text == "" {

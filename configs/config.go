@@ -70,7 +70,7 @@ func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 // Value is a setting's value in force.
 type Value struct {
 	Name   string `json:"name"`
-	Value  any    `json:"value"` // of the Go type that the setting's Kind says
+	Value  any    `json:"value"` // of the Go type of the setting's Default
 	Origin Origin `json:"origin"`
 }
 
@@ -246,7 +246,7 @@ func (c *Config) Values() []Value {
 }
 
 // Get returns a value with its origin. Like the typed getters it panics if
-// there is no such setting; they panic also if it has another kind: both are
+// there is no such setting; they panic also if it is of another type: both are
 // a programmer's errors.
 func (c *Config) Get(name string) Value {
 	mustLookup(name)
@@ -256,16 +256,16 @@ func (c *Config) Get(name string) Value {
 // IsSet tells whether the value came from anywhere but the default.
 func (c *Config) IsSet(name string) bool { return c.Get(name).Origin.Source != FromDefault }
 
-// String returns the value of a setting of kind String.
+// String returns the value of a setting that is a string.
 func (c *Config) String(name string) string { return get[string](c, name) }
 
-// Int returns the value of a setting of kind Int.
+// Int returns the value of a setting that is an int.
 func (c *Config) Int(name string) int { return get[int](c, name) }
 
-// Duration returns the value of a setting of kind Duration.
+// Duration returns the value of a setting that is a duration.
 func (c *Config) Duration(name string) time.Duration { return get[time.Duration](c, name) }
 
-// Size returns the value of a setting of kind Size, in bytes.
+// Size returns the value of a setting that is a size, in bytes.
 func (c *Config) Size(name string) uint64 { return get[uint64](c, name) }
 
 func get[T any](c *Config, name string) T {

@@ -120,14 +120,15 @@ func TestEverySettingByFlagEnvAndFile(t *testing.T) {
 
 // otherThanDefault returns a value that a setting may have instead.
 func otherThanDefault(s Setting) any {
-	switch {
-	case s.OneOf != nil:
+	if s.OneOf != nil {
 		return s.OneOf[len(s.OneOf)-1]
-	case s.Kind == Int:
+	}
+	switch d := s.Default.(type) {
+	case int:
 		return int(s.Max) - 1
-	case s.Kind == Duration:
-		return 2 * s.Default.(time.Duration)
-	case s.Kind == Size:
+	case time.Duration:
+		return 2 * d
+	case uint64:
 		return uint64(s.Min)
 	}
 	return "another"

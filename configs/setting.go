@@ -11,37 +11,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Kind is the type of a setting's value.
-type Kind uint8
-
-// The kinds, with the Go type of Default and of a Value.
-const (
-	String   Kind = iota // string
-	Int                  // int
-	Duration             // time.Duration
-	Size                 // uint64, in bytes
-)
-
 // Setting is one thing that can be configured, by the flag --Name, by the
 // environment variable RINGCLI_NAME, or by the key Name in a file.
 type Setting struct {
 	Name    string
-	Kind    Kind
-	Default any
+	Default any    // its Go type is the setting's: string, int, time.Duration, or uint64, which is bytes
 	Usage   string // of the flag
 	// Comment is what Sample says; empty means Usage.
 	Comment string
 	// Section is the heading of Sample that begins with this setting.
 	Section string
 
-	// OneOf, if set, lists all values (String and Int).
+	// OneOf, if set, lists all values (strings and ints).
 	OneOf []any
-	// Aliases are other names of some of them (String).
+	// Aliases are other names of some of them (strings).
 	Aliases map[string]string
 	// Completes is what a value completes to where OneOf does not say: a word of
 	// cli's completion, and what that takes.
 	Completes []string
-	// Min and Max bound Int (as it is) and Size (bytes), if Max is above Min.
+	// Min and Max bound ints and bytes, if Max is above Min.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
@@ -53,127 +41,127 @@ type Setting struct {
 // the queue pair's attributes are those of rdma-core's examples, but for retry-cnt.
 var Settings = []Setting{
 	{
-		Name: "list", Kind: String, Default: "", Completes: []string{"hosts"},
+		Name: "list", Default: "", Completes: []string{"hosts"},
 		Section: "Who is in the ring",
 		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE",
 		Comment: "The ring's hosts in order: host, host:port or [v6]:port, as a sequence, as\none string separated by commas or spaces, or \"@FILE\" to read them from a file.",
 	},
 	{
-		Name: "index", Kind: Int, Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
+		Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
 		Usage:   "this rank's place in the list, from 0 (-1: not given)",
 		Comment: "This rank's place in the list, from 0. It differs on every node, so it is\nbetter given as a flag or as RINGCLI_INDEX. -1: not given.",
 	},
 	{
-		Name: "tcp-port", Kind: Int, Default: 18600, Min: 1, Max: 65535,
+		Name: "tcp-port", Default: 18600, Min: 1, Max: 65535,
 		Usage:   "TCP port of the exchange, for hosts listed without one",
 		Comment: "TCP port of the exchange, for hosts that are listed without one.",
 	},
 	{
-		Name: "timeout", Kind: Duration, Default: 30 * time.Second,
+		Name: "timeout", Default: 30 * time.Second,
 		Usage:   "deadline of each wait",
 		Comment: "Deadline of each wait, with its unit.",
 	},
 
 	{
-		Name: "device", Kind: String, Default: "auto", Completes: []string{"devices"},
+		Name: "device", Default: "auto", Completes: []string{"devices"},
 		Section: "The device and the queue pair",
 		Usage:   "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)",
 		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour.",
 	},
 	{
-		Name: "port", Kind: Int, Default: 1, Min: 1, Max: 255,
+		Name: "port", Default: 1, Min: 1, Max: 255,
 		Usage: "port of the RDMA device",
 	},
 	{
-		Name: "gid-index", Kind: Int, Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},
+		Name: "gid-index", Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},
 		Usage:   "index in the port's GID table (-1: chosen by the route to the neighbour)",
 		Comment: "Index in the port's GID table. -1: chosen by the route to the neighbour.",
 	},
 	{
-		Name: "mtu", Kind: Int, Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096},
+		Name: "mtu", Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096},
 		Usage:   "path MTU in bytes (0: the port's active MTU)",
 		Comment: "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the port's active MTU.",
 	},
 	{
-		Name: "sl", Kind: Int, Default: 0, Min: 0, Max: 15,
+		Name: "sl", Default: 0, Min: 0, Max: 15,
 		Usage:   "service level",
 		Comment: "Service level, 0 to 15.",
 	},
 	{
-		Name: "traffic-class", Kind: Int, Default: 0, Min: 0, Max: 255,
+		Name: "traffic-class", Default: 0, Min: 0, Max: 255,
 		Usage:   "traffic class: DSCP and ECN bits of RoCEv2",
 		Comment: "Traffic class, 0 to 255: the six bits of the DSCP, then two of ECN.",
 	},
 	{
-		Name: "qp-timeout", Kind: Int, Default: 14, Min: 0, Max: 31,
+		Name: "qp-timeout", Default: 14, Min: 0, Max: 31,
 		Usage:   "local ACK timeout, 4.096 us times 2 to this power (0: wait for ever)",
 		Comment: "Local ACK timeout: 4.096 us times 2 to this power; 14 is 67 ms. 0: none.",
 	},
 	{
-		Name: "retry-cnt", Kind: Int, Default: 6, Min: 0, Max: 7,
+		Name: "retry-cnt", Default: 6, Min: 0, Max: 7,
 		Usage:   "retries after an ACK timeout or a sequence error (rdma_rxe takes 7 for ever)",
 		Comment: "Retries after an ACK timeout or a sequence error. Linux's rdma_rxe takes 7\nfor ever, so that a lost peer would never be reported.",
 	},
 	{
-		Name: "rnr-retry", Kind: Int, Default: 7, Min: 0, Max: 7,
+		Name: "rnr-retry", Default: 7, Min: 0, Max: 7,
 		Usage:   "retries while the peer has no receive posted (7: for ever)",
 		Comment: "Retries while the peer has no receive posted. 7: for ever.",
 	},
 	{
-		Name: "min-rnr-timer", Kind: Int, Default: 12, Min: 0, Max: 31,
+		Name: "min-rnr-timer", Default: 12, Min: 0, Max: 31,
 		Usage:   "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)",
 		Comment: "The delay asked of a peer while no receive is posted, as a code of the\nInfiniBand specification. 12: 0.64 ms.",
 	},
 
 	{
-		Name: "algorithm", Kind: String, Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"},
+		Name: "algorithm", Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"},
 		Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling"},
 		Section: "How collectives move their data",
 		Usage:   "algorithm of collectives (auto: by size and by the table)",
 		Comment: "auto (by size and by the table), ring, recursive-doubling (or rd), tree or inbox.",
 	},
 	{
-		Name: "protocol", Kind: String, Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
+		Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
 		Usage:   "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)",
 		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct.",
 	},
 	{
-		Name: "segment", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
+		Name: "segment", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
 		Usage:   "bytes of a segment, the unit of pipelining",
 		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).",
 	},
 	{
-		Name: "depth", Kind: Int, Default: 4, Min: 1, Max: 16,
+		Name: "depth", Default: 4, Min: 1, Max: 16,
 		Usage: "segments in flight",
 	},
 	{
-		Name: "table", Kind: String, Default: "auto", Completes: []string{"files", "json"},
+		Name: "table", Default: "auto", Completes: []string{"files", "json"},
 		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)",
 		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice.",
 	},
 	{
 		// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
-		Name: "slots", Kind: Int, Default: 16, Min: 1, Max: 1024,
+		Name: "slots", Default: 16, Min: 1, Max: 1024,
 		Usage: "slots to receive into, per neighbour, for eager",
 	},
 	{
-		Name: "slot-size", Kind: Size, Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
+		Name: "slot-size", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
 		Usage: "bytes of a slot",
 	},
 
 	{
-		Name: "output", Kind: String, Default: "table", OneOf: []any{"table", "json", "csv"},
+		Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
 		Section: "What is printed",
 		Usage:   "format of results",
 		Comment: "Format of results: table, json or csv.",
 	},
 	{
-		Name: "trace", Kind: String, Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
+		Name: "trace", Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
 		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
 		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too.",
 	},
 	{
-		Name: "trace-format", Kind: String, Default: "auto", OneOf: []any{"auto", "text", "json"},
+		Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
 		Usage:   "format of traces (auto: text on a terminal, JSON otherwise)",
 		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json.",
 	},
@@ -220,16 +208,15 @@ func AddFlags(flags *pflag.FlagSet, names ...string) {
 		if flags.Lookup(name) != nil {
 			continue
 		}
-		switch s.Kind {
-		case String:
-			flags.String(name, s.Default.(string), s.Usage)
-		case Int:
-			flags.Int(name, s.Default.(int), s.Usage)
-		case Duration:
-			flags.Duration(name, s.Default.(time.Duration), s.Usage)
-		case Size:
-			value := SizeValue(s.Default.(uint64))
-			flags.Var(&value, name, s.Usage)
+		switch d := s.Default.(type) {
+		case string:
+			flags.String(name, d, s.Usage)
+		case int:
+			flags.Int(name, d, s.Usage)
+		case time.Duration:
+			flags.Duration(name, d, s.Usage)
+		case uint64:
+			flags.Var(new(SizeValue(d)), name, s.Usage)
 		}
 		// The only error is a flag that does not exist.
 		_ = flags.SetAnnotation(name, settingAnnotation, nil)
@@ -259,8 +246,8 @@ func (s Setting) Parse(raw any) (any, error) {
 }
 
 func (s Setting) convert(raw any) (any, bool) {
-	switch s.Kind {
-	case String:
+	switch s.Default.(type) {
+	case string:
 		// A list in a file reads well as a YAML sequence.
 		switch list := raw.(type) {
 		case []any:
@@ -275,15 +262,15 @@ func (s Setting) convert(raw any) (any, bool) {
 			text = name
 		}
 		return text, err == nil
-	case Int:
+	case int:
 		// Not cast.ToInt, which takes true for 1 and cuts fractions off.
 		n, err := strconv.Atoi(strings.TrimSpace(fmt.Sprint(raw)))
 		return n, err == nil
-	case Duration:
+	case time.Duration:
 		// A bare number would leave open whether it means seconds.
 		d, err := time.ParseDuration(strings.TrimSpace(fmt.Sprint(raw)))
 		return d, err == nil
-	case Size:
+	case uint64:
 		size, err := ParseSize(fmt.Sprint(raw))
 		return size, err == nil
 	}
@@ -314,15 +301,15 @@ func (s Setting) expected() string {
 		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 	}
 	bounded := s.Max > s.Min
-	switch s.Kind {
-	case Int:
+	switch s.Default.(type) {
+	case int:
 		if bounded {
 			return fmt.Sprintf("a whole number from %d to %d", s.Min, s.Max)
 		}
 		return "a whole number"
-	case Duration:
+	case time.Duration:
 		return "a duration above zero with its unit, such as 500ms or 30s"
-	case Size:
+	case uint64:
 		if bounded {
 			return fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
 		}
