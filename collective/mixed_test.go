@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"ringcli/ring"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // mixed makes rank 2 say that it is on another host.
 func mixed(rank int) ring.Options {
-	o := ring.Options{Device: path.Auto}
+	o := ring.Options{Device: route.Auto}
 	if rank == 2 {
-		h := path.ThisHost()
+		h := route.ThisHost()
 		h.BootID = "another"
 		o.Host = &h
 	}

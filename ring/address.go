@@ -6,14 +6,14 @@ import (
 	"net/netip"
 
 	"ringcli/ring/bootstrap"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // localAddress chooses the address to speak from. A list entry that is an
 // address of this machine is taken at its word. A name is not: the own host name
 // often resolves to 127.0.1.1 (Debian's /etc/hosts). The route to the others says
 // better, the neighbours first, and a loopback address only if all are here.
-func localAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, route func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
+func localAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil && isLocal(a.Unmap()) {
 		return a.Unmap(), nil
 	}
@@ -21,7 +21,7 @@ func localAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLo
 	var loopback netip.Addr
 	var failure error
 	for _, step := range candidates(n) {
-		a, err := route(addrs[(rank+step)%n])
+		a, err := routeTo(addrs[(rank+step)%n])
 		switch {
 		case err != nil:
 			failure = err
@@ -59,7 +59,7 @@ func routeTo(to netip.AddrPort) (netip.Addr, error) {
 
 // isLocal tells whether this machine has the address.
 func isLocal(a netip.Addr) bool {
-	_, err := path.NetDev(a)
+	_, err := route.NetDev(a)
 	return err == nil
 }
 

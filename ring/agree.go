@@ -5,7 +5,7 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // noLID tells whether an end on InfiniBand has not been given an address.
@@ -14,7 +14,7 @@ func noLID(o offer) bool { return o.LinkLayer == verbs.LinkInfiniBand.String() &
 // beyondReach tells whether one end cannot send to the other: a soft device that
 // receives elsewhere than on RoCE's UDP port is known to soft devices alone.
 func beyondReach(from, to offer) bool {
-	return from.Provider != softProvider && to.Provider == softProvider && to.UDPPort != 0 && to.UDPPort != path.RoCEPort
+	return from.Provider != softProvider && to.Provider == softProvider && to.UDPPort != 0 && to.UDPPort != route.RoCEPort
 }
 
 func unreachable(who func(offer) string, own, peer offer) error {
@@ -24,7 +24,7 @@ func unreachable(who func(offer) string, own, peer offer) error {
 	}
 	return bootstrap.Usagef("the UDP port differs: %s is on %s, which sends to %d only, and %s is on %s, which receives on %d: run one soft rank per address, "+
 		"and give rank %d an address where no other ringcli and no rdma_rxe has UDP port %d",
-		who(from), from.Device, path.RoCEPort, who(to), to.Device, to.UDPPort, to.Rank, path.RoCEPort)
+		who(from), from.Device, route.RoCEPort, who(to), to.Device, to.UDPPort, to.Rank, route.RoCEPort)
 }
 
 // agree compares both ends of an edge and returns the path MTU in bytes that both

@@ -11,7 +11,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // shmProvider is the name of the provider of shared memory.
@@ -20,14 +20,14 @@ const shmProvider = "shm"
 // stance is what one end of an edge says about devices: from both ends' follows
 // what the edge uses.
 type stance struct {
-	Asked string    `json:"asked"` // --device: auto, a provider, or a device
-	Host  path.Host `json:"host"`
+	Asked string     `json:"asked"` // --device: auto, a provider, or a device
+	Host  route.Host `json:"host"`
 	// NoSHM says why this end does not use shared memory, even with a peer on this
 	// host; "" if it does.
 	NoSHM string `json:"no_shm,omitempty"`
 }
 
-func (s stance) auto() bool { return s.Asked == path.Auto }
+func (s stance) auto() bool { return s.Asked == route.Auto }
 
 // asksSHM tells whether shared memory was asked for by its name.
 func (s stance) asksSHM() bool { return isSHM(s.Asked) }
@@ -40,7 +40,7 @@ func isSHM(device string) bool {
 
 // choice is what an edge uses, and why.
 type choice struct {
-	shm bool // shared memory; else what path.Device says at each end
+	shm bool // shared memory; else what route.Device says at each end
 	why string
 }
 
@@ -68,10 +68,10 @@ func choose(own, peer stance, who [2]string) (choice, error) {
 		return choice{false, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
 	case !other.auto() && !other.asksSHM():
 		return choice{}, bootstrap.Usagef("the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
-			who[0], own.Asked, who[1], peer.Asked, shmProvider, path.Auto)
+			who[0], own.Asked, who[1], peer.Asked, shmProvider, route.Auto)
 	case apart != "":
 		return choice{}, bootstrap.Usagef("--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
-			asking.Asked, who[asker], who[0], who[1], apart, path.Auto)
+			asking.Asked, who[asker], who[0], who[1], apart, route.Auto)
 	}
 	return choice{true, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
 }
@@ -82,7 +82,7 @@ func (r *Ring) stance() stance {
 	if r.opts.Host != nil {
 		s.Host = *r.opts.Host
 	} else {
-		s.Host = path.ThisHost()
+		s.Host = route.ThisHost()
 	}
 	for _, o := range []struct {
 		given bool
@@ -116,10 +116,10 @@ func (r *Ring) deviceFor(shm bool, peers ...int) (*Device, error) {
 		}
 	}
 	name := r.opts.Device
-	if shm && name == path.Auto {
+	if shm && name == route.Auto {
 		name = shmProvider
 	}
-	device, why, err := path.Device(name, r.local)
+	device, why, err := route.Device(name, r.local)
 	if err != nil {
 		return nil, usageIf(usageIf(err, verbs.ErrNoDevice), verbs.ErrInvalid)
 	}

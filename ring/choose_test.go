@@ -5,20 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 	_ "ringcli/verbs/shm"
 )
 
 // Both ends come to the same device, whatever they ask for and wherever they are.
 func TestChoose(t *testing.T) {
-	here := path.Host{BootID: "b", UID: 1000, NetNS: "net:[1]", UserNS: "user:[1]"}
+	here := route.Host{BootID: "b", UID: 1000, NetNS: "net:[1]", UserNS: "user:[1]"}
 	with := func(change func(*stance)) stance {
-		s := stance{Asked: path.Auto, Host: here}
+		s := stance{Asked: route.Auto, Host: here}
 		change(&s)
 		return s
 	}
 	asks := func(device string) stance { return with(func(s *stance) { s.Asked = device }) }
-	auto := asks(path.Auto)
+	auto := asks(route.Auto)
 	away := with(func(s *stance) { s.Host.BootID = "other" })
 	for name, c := range map[string]struct {
 		a, b stance
@@ -31,7 +31,7 @@ func TestChoose(t *testing.T) {
 		"two users":              {auto, with(func(s *stance) { s.Host.UID = 0 }), false, "users differ", false},
 		"two network namespaces": {auto, with(func(s *stance) { s.Host.NetNS = "net:[2]" }), false, "network namespaces differ", false},
 		"two user namespaces":    {auto, with(func(s *stance) { s.Host.UserNS = "user:[2]" }), false, "user namespaces differ", false},
-		"without /proc":          {auto, with(func(s *stance) { s.Host = path.Host{Missing: "no /proc"} }), false, "not known: no /proc", false},
+		"without /proc":          {auto, with(func(s *stance) { s.Host = route.Host{Missing: "no /proc"} }), false, "not known: no /proc", false},
 		"no shared memory there": {auto, with(func(s *stance) { s.NoSHM = "there is none" }), false, "at rank 1 there is none", false},
 		"no shared memory here":  {with(func(s *stance) { s.NoSHM = "there is none" }), auto, false, "at rank 0 there is none", false},
 		"soft at one":            {auto, asks("soft:lo"), false, "soft:lo was asked for at rank 1", false},
@@ -69,7 +69,7 @@ func automatic(away ...int) func(int, *Options) {
 		o.Device = ""
 		for _, a := range away {
 			if a == rank {
-				h := path.ThisHost()
+				h := route.ThisHost()
 				h.BootID += o.Device + string(rune('a'+rank))
 				o.Host = &h
 			}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // Severity says how bad a finding is.
@@ -185,7 +185,7 @@ func (c *comparison) addresses() {
 				fmt.Sprintf("%s sends to GID %s, and that of %s is %s: packets go elsewhere, and what comes from %s is taken for a stranger's: RETRY_EXC (12)",
 					from.who(), from.DGID, to.who(), to.GID, to.GID), again + ", without --dgid, with the --gid-index that the other rank was told of"})
 		}
-		port, mend := uint16(path.RoCEPort), "run one soft rank per address: a device that is not soft sends to 4791 only"
+		port, mend := uint16(route.RoCEPort), "run one soft rank per address: a device that is not soft sends to 4791 only"
 		if from.Provider == softProvider {
 			port, mend = cmp.Or(from.DestUDPPort, port), again
 		}

@@ -11,7 +11,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // defaultPKey is the P_Key of the default partition, full membership. A soft
@@ -266,7 +266,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 
 // vector returns the way to an edge's peer, with what an operator gave instead.
 func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
-	peer := path.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Provider == softProvider}
+	peer := route.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Provider == softProvider}
 	d := e.device
 	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, r.opts.service())
 	if err != nil {

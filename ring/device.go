@@ -11,7 +11,7 @@ import (
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // MaxDevices is how many devices a ring uses at most: shared memory, and one for
@@ -25,8 +25,8 @@ type Device struct {
 	Index   int    // below MaxDevices: keys of memory are kept by it
 	Context verbs.Context
 	Attr    verbs.DeviceAttr
-	Port    path.Port
-	GID     path.Choice // of the port's table, and why the others were not taken
+	Port    route.Port
+	GID     route.Choice // of the port's table, and why the others were not taken
 	PD      verbs.PD
 	CQ      verbs.CQ
 	Channel verbs.CompChannel // of CQ
@@ -114,10 +114,10 @@ func (r *Ring) equip(d *Device, peers []int) (err error) {
 	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
 		return err
 	}
-	if d.Port, err = path.QueryPort(d.Context, r.opts.Port); err != nil {
+	if d.Port, err = route.QueryPort(d.Context, r.opts.Port); err != nil {
 		return usageIf(err, verbs.ErrInvalid)
 	}
-	want := path.Want{Index: r.opts.GIDIndex, Local: r.local}
+	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
 	for _, peer := range peers {
 		if peer != r.rank {
 			want.Peers = append(want.Peers, r.addrs[peer].Addr())

@@ -8,7 +8,7 @@ import (
 	"ringcli/configs"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // Options say how to bring a ring up. The zero value is useful: every field
@@ -19,15 +19,15 @@ type Options struct {
 	// Device is "provider:device", or a provider alone, for all edges. "" or "auto"
 	// takes shared memory to a neighbour on this host; to others the RDMA device that
 	// has the local address, else the soft device of the network interface that has
-	// it (path.Device).
+	// it (route.Device).
 	Device string `setting:"device"`
 	// Host is where this process says that it is. nil means where it is; tests make
 	// ranks of one process look as if they were on several hosts.
-	Host *path.Host
+	Host *route.Host
 	// Port of the device. 0 means 1.
 	Port int `setting:"port"`
 	// GIDIndex in the port's table. nil means the best for both
-	// neighbours (path.Port.Choose).
+	// neighbours (route.Port.Choose).
 	GIDIndex *int `setting:"gid-index"`
 	// MTU is the path MTU in bytes. 0 means the smaller of both ends' active
 	// MTUs; a value must be the same at both ends.
@@ -96,6 +96,6 @@ func (o *Options) attributes(to verbs.QPState) verbs.QPAttr {
 }
 
 // service is what the packets of all edges ask of the network.
-func (o *Options) service() path.Service {
-	return path.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)}
+func (o *Options) service() route.Service {
+	return route.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)}
 }

@@ -4,15 +4,15 @@ import (
 	"testing"
 
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // What a queue pair is told of its peer, by the link layer and by the providers at
 // both ends, and with what an operator gives instead.
 func TestVector(t *testing.T) {
 	gid := func(last byte) verbs.GID { return verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: last} }
-	port := func(l verbs.LinkLayer) path.Port {
-		return path.Port{
+	port := func(l verbs.LinkLayer) route.Port {
+		return route.Port{
 			Device: "fake:0", Num: 1, Attr: verbs.PortAttr{LinkLayer: l, LID: 7},
 			GIDs: []verbs.GIDEntry{{GID: gid(1), Index: 3, Port: 1, Type: verbs.GIDTypeRoCEv2}},
 		}
@@ -52,7 +52,7 @@ func TestVector(t *testing.T) {
 		},
 	} {
 		r := &Ring{opts: Options{SL: 2, TrafficClass: 104}}
-		d := &Device{Port: port(c.link), GID: path.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}}
+		d := &Device{Port: port(c.link), GID: route.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}}
 		if got, err := r.vector(&Edge{Remote: c.remote, device: d}, c.given); err != nil || got != c.want {
 			t.Errorf("%s:\n%+v, %v: expected\n%+v", name, got, err, c.want)
 		}

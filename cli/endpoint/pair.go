@@ -5,7 +5,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // Pair is a reliable connected queue pair with its memory.
@@ -50,7 +50,7 @@ func (p *Pair) ToInit(access verbs.Access) error {
 
 // Remote is the peer's queue pair, and the way to it.
 type Remote struct {
-	path.Remote
+	route.Remote
 	QPN, PSN uint32
 	MTU      verbs.MTU
 }
@@ -58,7 +58,7 @@ type Remote struct {
 // ToRTR tells the queue pair who its peer is.
 func (p *Pair) ToRTR(to Remote) error {
 	o := p.s.Options
-	ah, err := p.s.Port.AddressVector(p.s.Choice.Entry.Index, to.Remote, path.Service{SL: o.SL, TrafficClass: o.TrafficClass})
+	ah, err := p.s.Port.AddressVector(p.s.Choice.Entry.Index, to.Remote, route.Service{SL: o.SL, TrafficClass: o.TrafficClass})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // Options say which device it is, and what its queue pairs are told.
@@ -34,8 +34,8 @@ type Station struct {
 	Local   netip.Addr // to speak from
 	Ctx     verbs.Context
 	Attr    verbs.DeviceAttr
-	Port    path.Port
-	Choice  path.Choice // of the GID
+	Port    route.Port
+	Choice  route.Choice // of the GID
 	PD      verbs.PD
 	Channel verbs.CompChannel
 	CQ      verbs.CQ
@@ -55,7 +55,7 @@ func (s *Station) Open(peer netip.Addr) error {
 }
 
 func (s *Station) choose() error {
-	d, _, err := path.Device(s.Options.Device, s.Local)
+	d, _, err := route.Device(s.Options.Device, s.Local)
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func (s *Station) openFrom(d verbs.Device) (err error) {
 	if s.Attr, err = s.Ctx.QueryDevice(); err != nil {
 		return fmt.Errorf("query %s: %w", d.Name(), err)
 	}
-	if s.Port, err = path.QueryPort(s.Ctx, s.Options.Port); err != nil {
+	if s.Port, err = route.QueryPort(s.Ctx, s.Options.Port); err != nil {
 		return err
 	}
-	s.Choice, err = s.Port.Choose(path.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: s.peer})
+	s.Choice, err = s.Port.Choose(route.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: s.peer})
 	return err
 }
 

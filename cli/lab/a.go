@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // A is lab A: two queue pairs of one process talk to each other. No socket carries
@@ -32,7 +32,7 @@ type labA struct {
 // what there is in software on the loopback interface.
 func alone(device string) (name string, local netip.Addr) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	if device != "" && device != path.Auto {
+	if device != "" && device != route.Auto {
 		if p, _, one := strings.Cut(device, ":"); !one && verbs.CapabilitiesOf(p).Software {
 			return device, loopback // the provider's device of that interface
 		}
@@ -52,7 +52,7 @@ func alone(device string) (name string, local netip.Addr) {
 			}
 		}
 	}
-	return path.Auto, loopback
+	return route.Auto, loopback
 }
 
 func usable(d verbs.Device) bool {
@@ -61,7 +61,7 @@ func usable(d verbs.Device) bool {
 		return false
 	}
 	defer func() { _ = c.Close() }() // nothing was made in it
-	p, err := path.QueryPort(c, 1)
+	p, err := route.QueryPort(c, 1)
 	return err == nil && len(p.GIDs) > 0
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // C is lab C: a queue pair on each of two hosts. Rank 0 listens on its entry of the
@@ -73,7 +73,7 @@ func (c *labC) place(ctx context.Context, list []string, tcpPort int) error {
 // name resolves to may be 127.0.1.1 (Debian's /etc/hosts).
 func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (netip.Addr, error) {
 	if _, err := netip.ParseAddr(own.Host); err == nil {
-		if _, err := path.NetDev(addr); err == nil {
+		if _, err := route.NetDev(addr); err == nil {
 			return addr, nil
 		}
 	}

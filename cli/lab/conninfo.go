@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // ConnInfo is what an end tells the other of itself: all that INIT to RTR and a
@@ -71,9 +71,9 @@ func (c ConnInfo) agree(peer ConnInfo) error {
 	}
 	// Only a device with a UDP socket can be told another port than RoCE's.
 	for _, ends := range [][2]ConnInfo{{c, peer}, {peer, c}} {
-		if to, from := ends[0], ends[1]; to.UDPSocket && to.UDPPort != path.RoCEPort && !from.UDPSocket {
+		if to, from := ends[0], ends[1]; to.UDPSocket && to.UDPPort != route.RoCEPort && !from.UDPSocket {
 			return fmt.Errorf("%s receives on UDP port %d of %s, and %s sends to %d only: end what holds that port there (ss -lunp)",
-				to.Device, to.UDPPort, to.GID.Addr(), from.Device, path.RoCEPort)
+				to.Device, to.UDPPort, to.GID.Addr(), from.Device, route.RoCEPort)
 		}
 	}
 	return nil

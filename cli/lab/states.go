@@ -5,7 +5,7 @@ import (
 
 	"ringcli/cli/endpoint"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // create makes the queue pair: few requests are outstanding at a time.
@@ -25,7 +25,7 @@ func (p *pair) toRTR(peer ConnInfo, wrong Wrong) error {
 		return fmt.Errorf("the peer's conn_info: %w", err)
 	}
 	return p.ToRTR(endpoint.Remote{
-		Remote: path.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.LinkLayer, UDPPort: peer.UDPPort, UDPSocket: peer.UDPSocket},
+		Remote: route.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.LinkLayer, UDPPort: peer.UDPPort, UDPSocket: peer.UDPSocket},
 		QPN:    or(wrong.DestQPN, peer.QPN), PSN: or(wrong.PSN, peer.PSN), MTU: min(own, theirs),
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"ringcli/cli/endpoint"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 )
 
 // The stock tool's defaults.
@@ -111,8 +111,8 @@ type end struct {
 
 // known refuses a device that is not there before anybody waits for it.
 func (e *end) known() error {
-	if name := e.o.Device; name != "" && name != path.Auto {
-		if _, _, err := path.Device(name, e.o.Bind); err != nil {
+	if name := e.o.Device; name != "" && name != route.Auto {
+		if _, _, err := route.Device(name, e.o.Bind); err != nil {
 			return bootstrap.Usagef("%v", err)
 		}
 	}
@@ -156,9 +156,9 @@ func (e *end) describe() error {
 		return err
 	}
 	// The peer may be an adapter, and has no way to be told another port.
-	if e.Attr.UDPSocket && entry.UDPPort != path.RoCEPort {
+	if e.Attr.UDPSocket && entry.UDPPort != route.RoCEPort {
 		return fmt.Errorf("UDP port %d of %s is taken by another process (ss -lunp), and the peer sends to no other: end that, or speak from another address (--bind ADDRESS)",
-			path.RoCEPort, entry.GID.Addr())
+			route.RoCEPort, entry.GID.Addr())
 	}
 	e.address = Address{LID: e.Port.Attr.LID, QPN: e.pair.QP.Num(), PSN: e.pair.PSN}
 	if e.Port.Attr.LinkLayer != verbs.LinkInfiniBand || e.o.GIDIndex != nil {
@@ -174,7 +174,7 @@ func (e *end) connect(to Address) error {
 		return err
 	}
 	e.remote = to
-	if err := e.pair.ToRTR(endpoint.Remote{Remote: path.Remote{GID: to.GID, LID: to.LID}, QPN: to.QPN, PSN: to.PSN, MTU: mtu}); err != nil {
+	if err := e.pair.ToRTR(endpoint.Remote{Remote: route.Remote{GID: to.GID, LID: to.LID}, QPN: to.QPN, PSN: to.PSN, MTU: mtu}); err != nil {
 		return fmt.Errorf("connect to %s at %s: %w", to, e.peer, err)
 	}
 	return e.pair.ToRTS()

@@ -7,7 +7,7 @@ import (
 
 	"ringcli/verbs"
 	_ "ringcli/verbs/ibv"
-	"ringcli/verbs/path"
+	"ringcli/verbs/route"
 	_ "ringcli/verbs/soft"
 	"ringcli/verbs/verbstest"
 )
@@ -87,11 +87,11 @@ func find(t *testing.T, name, address string) station {
 			t.Error(err)
 		}
 	}()
-	port, err := path.QueryPort(ctx, 1)
+	port, err := route.QueryPort(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	choice, err := port.Choose(path.Want{Local: local})
+	choice, err := port.Choose(route.Want{Local: local})
 	if err != nil {
 		t.Fatal(err)
 	}

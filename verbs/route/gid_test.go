@@ -1,4 +1,4 @@
-package path
+package route
 
 import (
 	"testing"
