@@ -154,9 +154,9 @@ func upByHand(t *testing.T, flags ...map[string]string) (a, b *hands) {
 var noReceives = map[string]string{"init": "--receives 0"}
 
 func TestEachKindByHand(t *testing.T) {
-	live := memory.Live()
+	live := memory.Live.Load()
 	t.Cleanup(func() {
-		if now := memory.Live(); now != live {
+		if now := memory.Live.Load(); now != live {
 			t.Errorf("%d bytes of memory were left behind", now-live)
 		}
 	})

@@ -373,7 +373,7 @@ func TestUsage(t *testing.T) {
 
 // TestClose: nothing is left mapped or registered, and closing twice is harmless.
 func TestClose(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	for range 3 {
 		w := newWorld(t, 3, ring.Options{}, nil)
 		k := newKit(w, 1000, reduce.Int8, reduce.Sum)
@@ -392,7 +392,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left := memory.Live() - before; left != 0 {
+	if left := memory.Live.Load() - before; left != 0 {
 		t.Errorf("%d bytes are left mapped", left)
 	}
 }
@@ -400,7 +400,7 @@ func TestClose(t *testing.T) {
 // TestAllocWhileClosing: what is registered while the Comm closes is refused or
 // closed with it, never left behind.
 func TestAllocWhileClosing(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	for range 20 {
 		w := newWorld(t, 1, ring.Options{}, nil)
 		var wg sync.WaitGroup
@@ -419,7 +419,7 @@ func TestAllocWhileClosing(t *testing.T) {
 		w.close() // the ring's protection domain does not close with a region open
 		wg.Wait()
 	}
-	if left := memory.Live() - before; left != 0 {
+	if left := memory.Live.Load() - before; left != 0 {
 		t.Errorf("%d bytes are left mapped", left)
 	}
 }

@@ -238,7 +238,7 @@ func holdings(t *testing.T) [4]int64 {
 	if err != nil {
 		t.Skip("needs /proc:", err)
 	}
-	return [4]int64{int64(len(fds)), int64(runtime.NumGoroutine()), memory.Live(), int64(strings.Count(string(maps), "\n"))}
+	return [4]int64{int64(len(fds)), int64(runtime.NumGoroutine()), memory.Live.Load(), int64(strings.Count(string(maps), "\n"))}
 }
 
 // A neighbour whose host is gone answers neither the queue pair nor a call; one that

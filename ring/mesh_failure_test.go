@@ -31,7 +31,7 @@ func TestMeshHalfWay(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, by hand %v", name, byHand), func(t *testing.T) {
 				world := connect(t, 4, func(_ int, o *Options) { o.ByHand = byHand })
 				noErrors(t, each(world, overMesh(t.Context(), "before", pairs)))
-				before := memory.Live()
+				before := memory.Live.Load()
 				good := world[at].opts
 				c.spoil(world[at])
 				for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(4, r.Rank())); return err }) {
@@ -47,7 +47,7 @@ func TestMeshHalfWay(t *testing.T) {
 						t.Errorf("rank %d: failed %v with %d mesh edges: expected the one of before", i, r.Failed(), len(r.MeshEdges()))
 					}
 				}
-				if live := memory.Live(); live != before {
+				if live := memory.Live.Load(); live != before {
 					t.Errorf("%d bytes are left behind", live-before)
 				}
 				if !byHand {
@@ -90,7 +90,7 @@ func TestMeshAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		moments = 4
 	}
-	before := memory.Live()
+	before := memory.Live.Load()
 	t.Run("all", func(t *testing.T) { // returns when its parallel tests have ended
 		for name, end := range map[string]func(r *Ring, w *wire, cancel context.CancelFunc){
 			"death":  func(_ *Ring, w *wire, _ context.CancelFunc) { w.cut() },
@@ -106,7 +106,7 @@ func TestMeshAtAnyMoment(t *testing.T) {
 			})
 		}
 	})
-	if live := memory.Live(); live != before {
+	if live := memory.Live.Load(); live != before {
 		t.Errorf("%d bytes are left", live-before)
 	}
 }

@@ -382,14 +382,14 @@ func TestFailTakesTheMesh(t *testing.T) {
 func TestMeshReset(t *testing.T) {
 	world := byHand(t, 3)
 	upTo(t, world, StateRTS)
-	before := memory.Live()
+	before := memory.Live.Load()
 	for range 3 {
 		noErrors(t, each(world, overMesh(t.Context(), "all", others)))
-		if memory.Live() == before {
+		if memory.Live.Load() == before {
 			t.Error("a mesh takes no memory")
 		}
 		noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
-		if live := memory.Live(); live != before {
+		if live := memory.Live.Load(); live != before {
 			t.Errorf("%d bytes are left of the mesh", live-before)
 		}
 		for i, r := range world {
@@ -457,18 +457,18 @@ func TestMeshMemory(t *testing.T) {
 	}
 	const perEdge = 280 << 10
 	for _, n := range sizes {
-		bare := memory.Live()
+		bare := memory.Live.Load()
 		world := connect(t, n, func(_ int, o *Options) { o.Timeout = time.Minute })
-		ring := memory.Live()
+		ring := memory.Live.Load()
 		noErrors(t, each(world, overMesh(t.Context(), "doubling", doublers)))
-		mesh := (memory.Live() - ring) / int64(n)
+		mesh := (memory.Live.Load() - ring) / int64(n)
 		edges := int64(len(doublers(n, 0)))
 		t.Logf("%d ranks: %d bytes for the ring, %d for %d mesh edges", n, (ring-bare)/int64(n), mesh, edges)
 		if mesh <= 0 || mesh > edges*perEdge {
 			t.Errorf("%d ranks: %d bytes a rank: expected at most %d for each of %d edges", n, mesh, perEdge, edges)
 		}
 		noErrors(t, each(world, func(r *Ring) error { return r.Close() }))
-		if live := memory.Live(); live != bare {
+		if live := memory.Live.Load(); live != bare {
 			t.Errorf("%d bytes are left", live-bare)
 		}
 	}

@@ -28,7 +28,7 @@ func options(done func(Step) error) Options {
 // step is done.
 func behind(t *testing.T, meddle func(*labA, Step)) error {
 	t.Helper()
-	live := memory.Live()
+	live := memory.Live.Load()
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
 	a = &labA{station: newStation(&o)}
@@ -37,7 +37,7 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	if closed := a.Close(); closed != nil {
 		t.Error(closed)
 	}
-	if left := memory.Live() - live; left != 0 {
+	if left := memory.Live.Load() - live; left != 0 {
 		t.Errorf("%d bytes are left behind", left)
 	}
 	return err
@@ -181,7 +181,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func TestInterruption(t *testing.T) {
-	live := memory.Live()
+	live := memory.Live.Load()
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -191,8 +191,8 @@ func TestInterruption(t *testing.T) {
 		}
 		return nil
 	}))
-	if !errors.Is(err, cause) || memory.Live() != live {
-		t.Errorf("%v, %d bytes are left behind", err, memory.Live()-live)
+	if !errors.Is(err, cause) || memory.Live.Load() != live {
+		t.Errorf("%v, %d bytes are left behind", err, memory.Live.Load()-live)
 	}
 }
 

@@ -40,7 +40,7 @@ func pair(t *testing.T, change func(server, client *Options)) (results [2]Result
 // The client times each round trip, the server all but the first, and nothing is
 // left behind.
 func TestRounds(t *testing.T) {
-	live := memory.Live()
+	live := memory.Live.Load()
 	var rounds [2]int
 	results, errs := pair(t, func(server, client *Options) {
 		for i, o := range []*Options{server, client} {
@@ -57,7 +57,7 @@ func TestRounds(t *testing.T) {
 	if results[0].Local != results[1].Remote || results[1].Local != results[0].Remote || results[0].Elapsed <= 0 {
 		t.Errorf("%+v", results)
 	}
-	if left := memory.Live() - live; left != 0 {
+	if left := memory.Live.Load() - live; left != 0 {
 		t.Errorf("%d bytes are left behind", left)
 	}
 }

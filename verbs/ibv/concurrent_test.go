@@ -27,7 +27,7 @@ func within(t *testing.T, limit time.Duration, f func()) {
 // Many goroutines use a queue pair, its queue and its device while it is closed:
 // what comes too late is told so, and nobody waits for ever.
 func TestUseWhileClosing(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	ep := openRDMA(t, verbs.OpenOptions{})
 	c := ep.Context
 	ok := func(err error) {
@@ -80,7 +80,7 @@ func TestUseWhileClosing(t *testing.T) {
 	}
 	ok(pd.Close())
 	ok(c.Close())
-	if got := memory.Live(); got != before {
+	if got := memory.Live.Load(); got != before {
 		t.Errorf("%d bytes are mapped after all is closed, %d before", got, before)
 	}
 }

@@ -63,9 +63,9 @@ func openRDMA(t testing.TB, o verbs.OpenOptions) verbstest.Endpoint {
 }
 
 func TestConformance(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	defer func() {
-		if got := memory.Live(); got != before && !t.Skipped() {
+		if got := memory.Live.Load(); got != before && !t.Skipped() {
 			t.Errorf("%d bytes are mapped after all is closed, %d before", got, before)
 		}
 	}()

@@ -49,11 +49,11 @@ func TestMapFileIsShared(t *testing.T) {
 }
 
 func TestMapFileOfNoFile(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	if b, err := memory.MapFile(-1, 10, true); err == nil {
 		t.Errorf("a view of no file at %#x", b.Addr())
 	}
-	if got := memory.Live(); got != before {
+	if got := memory.Live.Load(); got != before {
 		t.Errorf("%d bytes live after a failure, want %d", got, before)
 	}
 }

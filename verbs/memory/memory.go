@@ -20,11 +20,9 @@ type Block struct {
 	n    int    // bytes asked for
 }
 
-var live atomic.Int64
-
-// Live returns the number of bytes mapped by this package and not yet freed. Tests use
-// it to prove that nothing is left behind.
-func Live() int64 { return live.Load() }
+// Live is the number of bytes mapped by this package and not yet freed. Tests hold
+// against it that nothing is left behind.
+var Live atomic.Int64
 
 // Alloc maps n zeroed bytes that only this process sees. Zero bytes give a block
 // with an address and no bytes.
@@ -55,7 +53,7 @@ func newBlock(fd int, n uint64, prot, flags int) (*Block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	live.Add(int64(len(data)))
+	Live.Add(int64(len(data)))
 	return &Block{data: data, n: int(n)}, nil
 }
 
@@ -75,7 +73,7 @@ func (b *Block) Free() error {
 	}
 	data := b.data
 	b.data, b.n = nil, 0
-	live.Add(-int64(len(data)))
+	Live.Add(-int64(len(data)))
 	if err := unix.Munmap(data); err != nil {
 		return fmt.Errorf("free %d bytes: munmap: %w", len(data), err)
 	}

@@ -41,22 +41,22 @@ func TestAlloc(t *testing.T) {
 }
 
 func TestAllocTooMuch(t *testing.T) {
-	before := memory.Live()
+	before := memory.Live.Load()
 	for _, n := range []uint64{math.MaxUint64, math.MaxInt64, 1 << 60} {
 		if b, err := memory.Alloc(n); err == nil {
 			t.Errorf("%d bytes: got a block at %#x", n, b.Addr())
 		}
 	}
-	if got := memory.Live(); got != before {
+	if got := memory.Live.Load(); got != before {
 		t.Errorf("%d bytes live after failures, want %d", got, before)
 	}
 }
 
 func TestLive(t *testing.T) {
 	page := int64(os.Getpagesize())
-	before := memory.Live()
+	before := memory.Live.Load()
 	a, b := alloc(t, 1), alloc(t, uint64(page)+1)
-	if got := memory.Live() - before; got != 3*page {
+	if got := memory.Live.Load() - before; got != 3*page {
 		t.Errorf("1 byte and a page plus one: %d bytes live, want %d", got, 3*page)
 	}
 	for range 2 { // the second time is harmless
@@ -64,7 +64,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := memory.Live() - before; got != 2*page {
+	if got := memory.Live.Load() - before; got != 2*page {
 		t.Errorf("one of them freed: %d bytes live, want %d", got, 2*page)
 	}
 	if a.Len() != 0 || len(a.Bytes()) != 0 {
@@ -73,7 +73,7 @@ func TestLive(t *testing.T) {
 	if err := b.Free(); err != nil {
 		t.Fatal(err)
 	}
-	if got := memory.Live(); got != before {
+	if got := memory.Live.Load(); got != before {
 		t.Errorf("all freed: %d bytes live, want %d", got, before)
 	}
 	var none *memory.Block

@@ -195,7 +195,7 @@ func TestOpenCloseLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(fds), runtime.NumGoroutine(), memory.Live()
+		return len(fds), runtime.NumGoroutine(), memory.Live.Load()
 	}
 	x, y := freshAddr(), freshAddr()
 	cycle := func() {

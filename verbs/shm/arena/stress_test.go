@@ -13,7 +13,7 @@ import (
 
 // Everything at once in one process: what is found is right, and nothing is left.
 func TestConcurrency(t *testing.T) {
-	files, maps, live := descriptorsOpen(t), arenasMapped(t), memory.Live()
+	files, maps, live := descriptorsOpen(t), arenasMapped(t), memory.Live.Load()
 	a, b := listen(t), listen(t)
 	shared := make([]*Arena, 4)
 	for i := range shared {
@@ -67,7 +67,7 @@ func TestConcurrency(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f, m, l := descriptorsOpen(t), arenasMapped(t), memory.Live(); f != files || m != maps || l != live {
+	if f, m, l := descriptorsOpen(t), arenasMapped(t), memory.Live.Load(); f != files || m != maps || l != live {
 		t.Errorf("%d descriptors, %d arena mappings and %d bytes left, want %d, %d and %d", f, m, l, files, maps, live)
 	}
 }
@@ -113,7 +113,7 @@ func TestClosedHub(t *testing.T) {
 
 // Views of freed arenas stay as zeros for a while, not for ever.
 func TestFreedViewsEnd(t *testing.T) {
-	files, live := descriptorsOpen(t), memory.Live()
+	files, live := descriptorsOpen(t), memory.Live.Load()
 	h := listen(t)
 	p := dial(t, h, h.Key())
 	const rounds = maxRetired + 20
@@ -127,20 +127,20 @@ func TestFreedViewsEnd(t *testing.T) {
 	}
 	last := create(t, 1) // its answer comes after all that was freed
 	mapped(t, p, last.ID(), false)
-	if got, want := memory.Live()-live, int64(size)*(maxRetired+2); got != want {
+	if got, want := memory.Live.Load()-live, int64(size)*(maxRetired+2); got != want {
 		t.Errorf("%d bytes are mapped after %d views were freed, want %d", got, rounds, want)
 	}
 	if err := errors.Join(p.Close(), h.Close(), last.Free()); err != nil {
 		t.Error(err)
 	}
-	if f, l := descriptorsOpen(t), memory.Live(); f != files || l != live {
+	if f, l := descriptorsOpen(t), memory.Live.Load(); f != files || l != live {
 		t.Errorf("%d descriptors and %d bytes left, want %d and %d", f, l, files, live)
 	}
 }
 
 // A process is killed at any moment of what it does with this one.
 func TestKilledAtAnyMoment(t *testing.T) {
-	files, maps, live := descriptorsOpen(t), arenasMapped(t), memory.Live()
+	files, maps, live := descriptorsOpen(t), arenasMapped(t), memory.Live.Load()
 	h := listen(t)
 	own := make([]*Arena, 20)
 	for i := range own {
@@ -178,14 +178,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f, m, l := descriptorsOpen(t), arenasMapped(t), memory.Live(); f != files || m != maps || l != live {
+	if f, m, l := descriptorsOpen(t), arenasMapped(t), memory.Live.Load(); f != files || m != maps || l != live {
 		t.Errorf("%d descriptors, %d arena mappings and %d bytes left, want %d, %d and %d", f, m, l, files, maps, live)
 	}
 }
 
 // One that asks and does not read holds up nobody: not who frees, not who closes.
 func TestPeerThatDoesNotRead(t *testing.T) {
-	files, live := descriptorsOpen(t), memory.Live()
+	files, live := descriptorsOpen(t), memory.Live.Load()
 	h := listen(t)
 	sock := stranger(t, h)
 	var all []*Arena
@@ -231,7 +231,7 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 		t.Fatal("Free or Close waits for a peer that does not read")
 	}
 	_ = sock.Close()
-	if f, l := descriptorsOpen(t), memory.Live(); f != files || l != live {
+	if f, l := descriptorsOpen(t), memory.Live.Load(); f != files || l != live {
 		t.Errorf("%d descriptors and %d bytes left, want %d and %d", f, l, files, live)
 	}
 }

@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -91,43 +90,4 @@ var rnrTimers = [32]uint32{
 // the timer code, of which the low 5 bits count.
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTimers[code&0x1f]) * 10 * time.Microsecond
-}
-
-// RNRCode returns the code of the shortest timer that is not shorter than d;
-// above the longest, 655.36 ms, that one's code, which is 0.
-func RNRCode(d time.Duration) uint8 {
-	for code := uint8(1); code < 32; code++ {
-		if RNRTimer(code) >= d {
-			return code
-		}
-	}
-	return 0
-}
-
-// creditCounts are the ACK credit codes 0 to 30 (IBTA volume 1, table 44).
-var creditCounts = [31]int{
-	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
-	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
-}
-
-// NoCreditLimit is what [Credits] returns for the code without a limit.
-const NoCreditLimit = math.MaxInt
-
-// Credits returns how many messages past the MSN an ACK's credit code allows.
-// Code 31 means no limit. Linux rdma_rxe ignores credits, and hardware has been
-// seen to send code 0 all the time: do not stall on it.
-func Credits(code uint8) int {
-	if code &= 0x1f; code < 31 {
-		return creditCounts[code]
-	}
-	return NoCreditLimit
-}
-
-// CreditCode returns the code of the greatest count that is not above n.
-func CreditCode(n int) uint8 {
-	code := uint8(0)
-	for int(code)+1 < len(creditCounts) && creditCounts[code+1] <= n {
-		code++
-	}
-	return code
 }

@@ -42,7 +42,7 @@ func encode(p *Packet) []byte {
 		ImmDt(ext(ImmDtLen)).Encode(p.Imm)
 	}
 	if p.Flags.Has(HasIETH) {
-		IETH(ext(IETHLen)).Encode(p.InvRKey)
+		binary.BigEndian.PutUint32(ext(IETHLen), p.InvRKey)
 	}
 	copy(b[at:], p.Payload)
 	PutICRC(b[len(b)-ICRCLen:], p.ICRC)

@@ -16,9 +16,6 @@ func (h ImmDt) Value() uint32 { return binary.BigEndian.Uint32(h) }
 // 9.3.7): the R_Key that the receiver shall invalidate.
 type IETH []byte
 
-// Encode writes the header.
-func (h IETH) Encode(rkey uint32) { binary.BigEndian.PutUint32(h, rkey) }
-
 // RKey returns the key to invalidate.
 func (h IETH) RKey() uint32 { return binary.BigEndian.Uint32(h) }
 

@@ -29,16 +29,6 @@ func (m PathMTU) Bytes() int {
 	return 128 << m
 }
 
-// PathMTUOf returns the code for exactly n payload bytes.
-func PathMTUOf(n int) (m PathMTU, ok bool) {
-	for m = MTU256; m <= MTU4096; m++ {
-		if m.Bytes() == n {
-			return m, true
-		}
-	}
-	return 0, false
-}
-
 // PathMTUForLink returns the greatest path MTU that fits a network device with
 // an MTU of linkMTU bytes, in the way of Linux rdma_rxe: 1500 gives 1024. ok is
 // false below 336 bytes, where none fits.
@@ -49,19 +39,4 @@ func PathMTUForLink(linkMTU int) (m PathMTU, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// UDPSourcePort returns the UDP source port, 0xC000 to 0xFFFF, of a flow label
-// (20 bits) or, where that is 0, of a pair of queue pair numbers. It is one
-// port per queue pair, so that the network keeps its packets in order
-// (rdma_get_udp_sport in Linux include/rdma/ib_verbs.h).
-func UDPSourcePort(flowLabel, lqpn, rqpn uint32) uint16 {
-	const labelMask = 1<<20 - 1
-	if flowLabel == 0 {
-		v := uint64(lqpn) * uint64(rqpn)
-		v ^= v >> 20
-		v ^= v >> 40
-		flowLabel = uint32(v & labelMask)
-	}
-	return uint16(flowLabel&0x3fff^flowLabel&0xfc000>>14) | 0xc000
 }
