@@ -213,7 +213,7 @@ func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeWith(&err, page)
+	defer func() { err = errors.Join(err, page.Close()) }()
 	if benchOperation(call.Args[0]) == benchP2P {
 		return s.benchP2P(ctx, call, sizes, page)
 	}

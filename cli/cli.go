@@ -6,13 +6,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -138,21 +136,3 @@ func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
 	}
 	return c.Run(ctx, s, call)
 }
-
-// changedFlags returns the flags that were given, as arguments.
-func changedFlags(flags *pflag.FlagSet, except ...string) []string {
-	skip := map[string]bool{}
-	for _, name := range except {
-		skip[name] = true
-	}
-	var args []string
-	flags.Visit(func(f *pflag.Flag) {
-		if !skip[f.Name] {
-			args = append(args, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return args
-}
-
-// closeWith closes c and joins its error to the one that is being returned.
-func closeWith(err *error, c io.Closer) { *err = errors.Join(*err, c.Close()) }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-
-	"ringcli/cli/render"
 )
 
 // ringCommands are the commands that run in a ring, in -c and -f.
@@ -53,12 +51,4 @@ result.`, []string{"allreduce", "ar"}},
 r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
 	{"all-gather", "Collect every rank's chunk; every rank gets the whole vector", `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
 whole vector.`, []string{"allgather", "ag"}},
-}
-
-func asRecords[T render.Record](list []T) []render.Record {
-	records := make([]render.Record, len(list))
-	for i, r := range list {
-		records[i] = r
-	}
-	return records
 }
