@@ -24,11 +24,6 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newInvocation(stdin, stdout, stderr, signals).run(ctx, args)
 }
 
-// run is Main under a context and streams of the caller's.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newInvocation(stdin, stdout, stderr, nil).run(ctx, args)
-}
-
 // invocation is one run of ringcli: the command table, and the session that a
 // command of the process has.
 type invocation struct {

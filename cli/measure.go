@@ -104,7 +104,7 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 	if err != nil {
 		return 0, nil, err
 	}
-	c := reference.NewCheckerOf(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
+	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
 	size, got := o.typ.Size(), v.recv.Bytes()
 	var bad int
 	var at reference.Mismatch
