@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
+	"ringcli/collective"
 	"ringcli/configs"
 )
 
@@ -33,7 +34,7 @@ of their own.`
 	benchP2P = "p2p"
 )
 
-var benchWords = []string{"all-reduce", "reduce-scatter", "all-gather", benchP2P}
+var benchWords = append(texts(collective.Operations()), benchP2P)
 
 func checkBenchArgs(args []string) error {
 	if len(args) != 1 {
@@ -47,9 +48,9 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	for _, c := range operationCommands {
-		if slices.Contains(c.aliases, word) {
-			return c.name
+	for _, o := range collective.Operations() {
+		if slices.Contains(o.Aliases(), word) {
+			return o.String()
 		}
 	}
 	if slices.Contains(benchWords, word) {
@@ -213,7 +214,7 @@ func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, page.Close()) }()
+	defer closeWith(&err, page)
 	if benchOperation(call.Args[0]) == benchP2P {
 		return s.benchP2P(ctx, call, sizes, page)
 	}

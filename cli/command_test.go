@@ -193,8 +193,7 @@ func TestEmbeddedScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSession(nil, nil, nil, nil, nil)
-		s.Config = cfg
+		s := &Session{Config: cfg}
 		if err := s.checkScript(t.Context(), testTable, script, 4); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

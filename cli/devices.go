@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -96,7 +95,7 @@ func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.Name(), err)
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	defer closeWith(&err, c)
 	attr, err := c.QueryDevice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("query %s: %w", d.Name(), err)

@@ -14,19 +14,18 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
-	"ringcli/cli/schema/schematest"
 )
 
 const schemaFile = "schema/ringcli.schema.json"
 
 func TestGoldenSchema(t *testing.T) {
-	comments, err := schematest.SourceComments("ringcli", "..")
+	comments, err := schema.SourceComments("ringcli", "..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var records []schematest.Record
+	var records []schema.Record
 	for typ, commands := range recordsSeen(t, render.JSON) {
-		r := schematest.Record{Type: typ, Commands: slices.Sorted(maps.Keys(commands))}
+		r := schema.Record{Type: typ, Commands: slices.Sorted(maps.Keys(commands))}
 		switch typ {
 		case reflect.TypeFor[Failure]():
 			r.Commands = nil // whatever the user wrote
@@ -35,7 +34,7 @@ func TestGoldenSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	text, err := schematest.Generate(records, comments)
+	text, err := schema.Generate(records, comments)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -144,4 +145,12 @@ func needsQP(r *ring.Ring, step string) error {
 	default:
 		return &ring.StepError{Step: step, State: r.State(), Missing: "init"}
 	}
+}
+
+// bytesOf writes a number of bytes.
+func bytesOf(n uint64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

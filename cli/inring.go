@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
 )
 
 // ringCommands are the commands that run in a ring, in -c and -f.
@@ -25,11 +28,12 @@ shows what is affected.`,
 		},
 		tuneCommand(),
 	}
-	for _, c := range operationCommands {
+	for _, o := range collective.Operations() {
+		summary, about := o.Help()
 		list = append(list, Command{
-			Name: c.name, Aliases: c.aliases, Group: groupCollective, Where: Line, Summary: c.summary,
+			Name: o.String(), Aliases: o.Aliases(), Group: groupCollective, Where: Line, Summary: summary,
 			Needs: Ready, Stops: true, Harmless: true,
-			Long: c.long + `
+			Long: about + `
 
 The size is that of the whole vector. Times are the slowest rank's; bandwidths
 are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
@@ -40,15 +44,10 @@ every rank is compared with a reference, bit for bit.`,
 	return list
 }
 
-// operationCommands are the collectives as commands.
-var operationCommands = []struct {
-	name, summary, long string
-	aliases             []string
-}{
-	{"all-reduce", "Reduce all ranks' vectors; every rank gets the result", `Reduces the vectors of all ranks element by element; every rank gets the whole
-result.`, []string{"allreduce", "ar"}},
-	{"reduce-scatter", "Reduce all ranks' vectors; each rank gets its chunk", `Reduces the vectors of all ranks element by element; rank r of n gets elements
-r*count/n to (r+1)*count/n of the result.`, []string{"reducescatter", "rs"}},
-	{"all-gather", "Collect every rank's chunk; every rank gets the whole vector", `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
-whole vector.`, []string{"allgather", "ag"}},
+func asRecords[T render.Record](list []T) []render.Record {
+	records := make([]render.Record, len(list))
+	for i, r := range list {
+		records[i] = r
+	}
+	return records
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"ringcli/collective"
-	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 )
 
@@ -15,43 +14,40 @@ type vectors struct {
 	send, recv *collective.Buffer // the same buffer in place
 	sendAddr   uint64
 	recvAddr   uint64
-	lo, hi     int // the own chunk, in elements
+	// Which elements of the vector are sent and received.
+	sent, received collective.Range
 }
 
 // allocate makes an operation's buffers, as package collective wants them.
 func (m *Member) allocate(o operation) (v vectors, err error) {
+	send, recv := o.op.Buffers(o.count, m.comm.Size(), m.comm.Rank())
+	v.sent, v.received = send, recv
 	size := o.typ.Size()
-	v.lo, v.hi = reduce.Chunk(o.count, m.comm.Size(), m.comm.Rank())
-	whole, own, offset := o.bytes(), uint64((v.hi-v.lo)*size), uint64(v.lo*size)
 	if o.inPlace {
-		if v.send, err = m.comm.Alloc(whole); err != nil {
+		if v.send, err = m.comm.Alloc(o.bytes()); err != nil {
 			return v, err
 		}
 		v.recv = v.send
-		v.sendAddr, v.recvAddr = v.send.Addr(), v.send.Addr()
-		switch o.op {
-		case collective.OpReduceScatter:
-			v.recvAddr += offset
-		case collective.OpAllGather:
-			v.sendAddr += offset
-		}
+		v.sendAddr, v.recvAddr = v.send.Addr()+uint64(send.Lo*size), v.send.Addr()+uint64(recv.Lo*size)
 		return v, nil
 	}
-	sendBytes, recvBytes := whole, whole
-	switch o.op {
-	case collective.OpReduceScatter:
-		recvBytes = own
-	case collective.OpAllGather:
-		sendBytes = own
-	}
-	if v.send, err = m.comm.Alloc(sendBytes); err != nil {
+	if v.send, err = m.comm.Alloc(uint64(send.Len() * size)); err != nil {
 		return v, err
 	}
-	if v.recv, err = m.comm.Alloc(recvBytes); err != nil {
+	if v.recv, err = m.comm.Alloc(uint64(recv.Len() * size)); err != nil {
 		return v, errors.Join(err, v.send.Free())
 	}
 	v.sendAddr, v.recvAddr = v.send.Addr(), v.recv.Addr()
 	return v, nil
+}
+
+// bytes are what of a buffer that begins at its element 0, or in place at that of the
+// vector, holds the elements of a range.
+func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byte {
+	if v.send == v.recv {
+		return b.Bytes()[r.Lo*size : r.Hi*size]
+	}
+	return b.Bytes()
 }
 
 func (v vectors) free() error {
@@ -69,25 +65,14 @@ func (m *Member) fill(o operation, v vectors, seed uint64) {
 	for i := range recv {
 		recv[i] = spoil
 	}
-	input, from := v.send.Bytes(), 0
-	if o.op == collective.OpAllGather {
-		from = v.lo
-		if o.inPlace {
-			input = input[v.lo*o.typ.Size() : v.hi*o.typ.Size()]
-		}
-	}
-	reference.Fill(input, o.typ, o.red, m.comm.Rank(), from, seed)
+	reference.Fill(v.bytes(v.send, v.sent, o.typ.Size()), o.typ, o.red, m.comm.Rank(), v.sent.Lo, seed)
 }
 
 // once runs the operation.
 func (m *Member) once(ctx context.Context, o operation, v vectors) error {
-	switch o.op {
-	case collective.OpReduceScatter:
-		return m.comm.ReduceScatter(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.red, o.options)
-	case collective.OpAllGather:
-		return m.comm.AllGather(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.options)
-	}
-	return m.comm.AllReduce(ctx, v.sendAddr, v.recvAddr, o.count, o.typ, o.red, o.options)
+	call := o.call()
+	call.Send, call.Recv = v.sendAddr, v.recvAddr
+	return m.comm.Run(ctx, call)
 }
 
 // checked runs the operation on fresh inputs and verifies every element.
@@ -100,24 +85,16 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 	if err != nil {
 		return 0, nil, err
 	}
-	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
+	plan, err := m.comm.Plan(o.call())
 	if err != nil {
 		return 0, nil, err
 	}
-	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
-	size, got := o.typ.Size(), v.recv.Bytes()
-	var bad int
-	var at reference.Mismatch
-	switch {
-	case o.op == collective.OpAllGather:
-		bad, at = c.VerifyGathered(0, o.count, got)
-	case o.op == collective.OpReduceScatter && o.inPlace:
-		bad, at = c.Verify(v.lo, v.hi, got[v.lo*size:v.hi*size])
-	case o.op == collective.OpReduceScatter:
-		bad, at = c.Verify(v.lo, v.hi, got)
-	default:
-		bad, at = c.Verify(0, o.count, got)
+	c := reference.NewCheckerOf(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
+	verify := c.VerifyGathered
+	if o.op.Reduces() {
+		verify = c.Verify
 	}
+	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, o.typ.Size()))
 	if bad > 0 {
 		first = &WrongElement{Rank: m.comm.Rank(), Offset: at.Offset, Got: at.Got, Want: at.Want}
 	}
@@ -129,7 +106,7 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 // ranks' own besides. If it was stopped, the Measurement is of what was done, and
 // the error is errStopped.
 func (m *Member) measure(ctx context.Context, s *Session, o operation) (result Measurement, err error) {
-	plan, err := m.comm.Plan(o.op, o.count, o.typ, o.red, o.options)
+	plan, err := m.comm.Plan(o.call())
 	if err != nil { // the same on all ranks: nothing has been begun
 		return result, sharedError(ExitUsage, "%w", err)
 	}
@@ -169,7 +146,7 @@ func (m *Member) resultOf(o operation, plan collective.Plan, iters int, all []Ra
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
 		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm.String(), Ranks: m.comm.Size(), InPlace: o.inPlace, Iters: iters,
 	}
-	if o.op == collective.OpAllGather {
+	if !o.op.Reduces() {
 		result.Op = ""
 	}
 	result.merge(all)

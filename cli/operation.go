@@ -28,6 +28,17 @@ type operation struct {
 	floor    float64 // GB/s of busbw; 0 is none
 }
 
+// call is the operation as package collective takes it, without its buffers.
+func (o operation) call() collective.Call {
+	return collective.Call{Op: o.op, Type: o.typ, Reduction: o.red, Count: o.count, CallOptions: o.options}
+}
+
+// by is the operation by another way.
+func (o operation) by(w way) operation {
+	o.options = w.in(o.options)
+	return o
+}
+
 func (o operation) bytes() uint64 { return uint64(o.count) * uint64(o.typ.Size()) }
 
 // String is the operation in an error or on the progress line.
@@ -157,13 +168,10 @@ func (s *Session) repeated(call Call) (operation, error) {
 	if len(call.Args) > 0 { // bench
 		name = call.Args[0]
 	}
-	for _, op := range []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather} {
-		if op.String() == name {
-			o.op = op
-		}
-	}
 	var err error
-	o.options, err = s.callOptions(call)
+	if o.op, err = collective.ParseOperation(name); err == nil {
+		o.options, err = s.callOptions(call)
+	}
 	return o, err
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"ringcli/cli/render"
@@ -32,7 +33,10 @@ func (s *Session) selfCheck(ctx context.Context) error {
 		return err
 	}
 	worst := error(nil)
-	for _, op := range []collective.Operation{collective.OpReduceScatter, collective.OpAllGather, collective.OpAllReduce} {
+	// Phases before what consists of them.
+	operations := collective.Operations()
+	slices.SortStableFunc(operations, func(a, b collective.Operation) int { return a.Phases() - b.Phases() })
+	for _, op := range operations {
 		for _, w := range waysOf(m.comm) {
 			o := operation{
 				op: op, typ: reduce.Float32, red: reduce.Sum, count: selfCheckBytes / reduce.Float32.Size(),

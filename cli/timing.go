@@ -54,18 +54,14 @@ func (s *stopwatch) times() Times {
 // Bandwidth returns nccl-tests' two bandwidths in GB/s (1e9 bytes) of an
 // operation over n ranks on a vector of so many bytes in all that takes so many
 // microseconds (nccl-tests, doc/PERFORMANCE.md). busbw is what each link of a
-// ring carries: algbw times 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter
-// and all-gather.
+// ring carries.
 func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw float64) {
-	if us <= 0 || n < 1 {
+	op, err := collective.ParseOperation(operation)
+	if err != nil || us <= 0 || n < 1 {
 		return 0, 0
 	}
 	algbw = float64(bytes) / us / 1e3
-	factor := float64(n-1) / float64(n)
-	if operation == collective.OpAllReduce.String() {
-		factor *= 2
-	}
-	return sixPlaces(algbw), sixPlaces(algbw * factor)
+	return sixPlaces(algbw), sixPlaces(algbw * op.BusFactor(n))
 }
 
 // sixPlaces rounds to what is measured: kB/s of GB/s, packets per second of Mpps.

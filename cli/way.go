@@ -9,7 +9,6 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/collective"
-	"ringcli/collective/reduce"
 	"ringcli/configs"
 )
 
@@ -47,7 +46,7 @@ func waysOf(c *collective.Comm) ways {
 		for _, p := range collective.Protocols()[1:] {
 			w := way{a, p}
 			// What it has not is refused, such as an inbox of many ranks.
-			plan, err := c.Plan(collective.OpAllReduce, 1, reduce.Float32, reduce.Sum, w.in(collective.CallOptions{}))
+			plan, err := c.Plan(collective.Call{Count: 1, CallOptions: w.in(collective.CallOptions{})})
 			if err == nil && wayOf(plan) == w {
 				list = append(list, w)
 			}
@@ -122,9 +121,9 @@ func newAlgorithmList() *algorithmList {
 // allChoices stands for all but auto.
 const allChoices = "all"
 
-func (c *choices[T]) String() string  { return strings.Join(wordsOf(c.list), ",") }
+func (c *choices[T]) String() string  { return strings.Join(texts(c.list), ",") }
 func (c *choices[T]) Type() string    { return "list" }
-func (c *choices[T]) Words() []string { return append(wordsOf(c.all), allChoices) }
+func (c *choices[T]) Words() []string { return append(texts(c.all), allChoices) }
 func (c *choices[T]) Set(text string) error {
 	if strings.EqualFold(strings.TrimSpace(text), allChoices) {
 		c.list = slices.Clone(c.all[1:])
@@ -148,6 +147,14 @@ func (c *choices[T]) Set(text string) error {
 	}
 	c.list = list
 	return nil
+}
+
+func texts[T any](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = fmt.Sprint(v)
+	}
+	return out
 }
 
 // wayFlags declares a bench's --algorithm and --protocol; AddFlags leaves them
@@ -190,7 +197,7 @@ func (m *Member) possible(s *Session, o operation, list ways) (ways, error) {
 	var left []string
 	var last error
 	for _, w := range list {
-		if _, err := m.comm.Plan(o.op, o.count, o.typ, o.red, w.in(o.options)); err != nil {
+		if _, err := m.comm.Plan(o.by(w).call()); err != nil {
 			left, last = append(left, w.String()), sharedError(ExitUsage, "%w", err)
 			continue
 		}

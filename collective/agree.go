@@ -12,6 +12,7 @@ import (
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
+	"ringcli/verbs"
 )
 
 // This file is what the ranks of a Comm settle over the control ring, once: what
@@ -23,8 +24,9 @@ type ability struct {
 	Size  int    `json:"size"`            // of its ring
 	Nonce uint32 `json:"nonce,omitempty"` // of rank 0
 	Table *Table `json:"table,omitempty"` // of rank 0
-	Soft  bool   `json:"soft,omitempty"`  // one of its edges is on a device in software
-	Apart string `json:"apart,omitempty"` // why it cannot share memory with all others
+	// Software: one of its edges is on a device in software.
+	Software bool   `json:"software,omitempty"`
+	Apart    string `json:"apart,omitempty"` // why it cannot share memory with all others
 }
 
 // Agree has all ranks learn what each of them can, and take over the table of rank
@@ -46,7 +48,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := ability{Size: c.size, Soft: c.soft(), Apart: c.apart()}
+	mine := ability{Size: c.size, Software: c.software(), Apart: c.apart()}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
@@ -60,8 +62,8 @@ func (c *Comm) agree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
-	found := *c.ground.Load()
-	found.soft, found.agreed = false, true
+	found := *c.agreement.Load()
+	found.software, found.reached = false, true
 	for rank, part := range parts {
 		var theirs ability
 		if err := json.Unmarshal(part, &theirs); err != nil {
@@ -70,7 +72,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		if theirs.Size != c.size {
 			return bootstrap.Usagef("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
-		found.soft = found.soft || theirs.Soft
+		found.software = found.software || theirs.Software
 		if theirs.Apart != "" && found.apart == "" {
 			found.apart = fmt.Sprintf("rank %d: %s", rank, theirs.Apart)
 		}
@@ -94,30 +96,36 @@ func (c *Comm) agree(ctx context.Context) error {
 	if found.apart != "" {
 		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.apart))
 	}
-	c.ground.Store(&found)
+	c.agreement.Store(&found)
 	c.changed()
 	c.agreed = true
 	return nil
 }
 
-// soft tells whether an edge of this rank's is on a device in software.
-func (c *Comm) soft() bool {
-	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool { return e.Local.Provider == "soft" })
+// software tells whether an edge of this rank's is on a device in software.
+func (c *Comm) software() bool {
+	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool {
+		return verbs.CapabilitiesOf(e.Local.Provider).Software
+	})
 }
 
 // roleIn returns this rank's part in a call between ranks that need not be
 // neighbours. The first call of an algorithm makes its edges. It needs the turn,
 // and no operation may run.
-func (c *Comm) roleIn(ctx context.Context, k *call) (*role, error) {
-	roles := &c.roles[k.algorithm]
-	if roles[k.op] != nil {
-		return roles[k.op], nil
+func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
+	roles := &c.roles[k.Algorithm]
+	if roles[k.Op] != nil {
+		return roles[k.Op], nil
 	}
 	made := [len(roles)]*role{}
 	set := map[int]bool{}
-	for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
+	for op := range operations {
+		op := Operation(op)
+		if operations[op].scripts[k.Algorithm] == nil {
+			continue
+		}
 		made[op] = &role{}
-		made[op].compile(k.algorithm, op, c.rank, c.size)
+		made[op].compile(k.Algorithm, op, c.rank, c.size)
 		made[op].peers(set)
 	}
 	// Who calls something else waits for the data of this operation, and finds its
@@ -136,11 +144,13 @@ func (c *Comm) roleIn(ctx context.Context, k *call) (*role, error) {
 		}
 	}
 	for _, r := range made {
-		r.connect(to)
+		if r != nil {
+			r.connect(to)
+		}
 	}
 	*roles = made
 	c.changed()
-	return roles[k.op], nil
+	return roles[k.Op], nil
 }
 
 // meshSends is how many send requests may be outstanding on an edge of a mesh: a

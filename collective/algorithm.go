@@ -1,8 +1,10 @@
 package collective
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
+	"math"
+	"slices"
 
 	"ringcli/collective/reduce/reference"
 )
@@ -24,72 +26,72 @@ const (
 // per rank weigh more than the hops that they save.
 const MaxInboxRanks = 8
 
-var algorithmNames = [...]struct {
-	name    string
-	aliases []string
-}{
-	AlgorithmAuto:              {"auto", nil},
-	AlgorithmRing:              {"ring", nil},
-	AlgorithmRecursiveDoubling: {"recursive-doubling", []string{"rd", "doubling"}},
-	AlgorithmTree:              {"tree", nil},
-	AlgorithmInbox:             {"inbox", nil},
+// algorithm is the description of an Algorithm; its programs and scripts are
+// with the operations.
+type algorithm struct {
+	naming
+	order reference.Order // of operands
+	// protocols are those that its messages can travel by, beside Auto and Eager.
+	// Rendezvous is not for algorithms whose messages take less time than the round
+	// trip of RTS and CTS; where all ranks read each other's memory, there is no need
+	// of partial results that travel.
+	protocols []Protocol
+	maxRanks  int // of the largest ring that it runs on; 0 is any
+}
+
+var algorithms = [...]algorithm{
+	AlgorithmAuto:              {naming: naming{name: "auto"}},
+	AlgorithmRing:              {naming: naming{name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct}},
+	AlgorithmRecursiveDoubling: {naming: naming{"recursive-doubling", []string{"rd", "doubling"}}, order: reference.DoublingOrder},
+	AlgorithmTree:              {naming: naming{name: "tree"}, order: reference.TreeOrder},
+	AlgorithmInbox:             {naming: naming{name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
 }
 
 // Algorithms returns the algorithms that can be asked for, AlgorithmAuto first.
 func Algorithms() []Algorithm {
-	return []Algorithm{AlgorithmAuto, AlgorithmRing, AlgorithmRecursiveDoubling, AlgorithmTree, AlgorithmInbox}
+	list := make([]Algorithm, len(algorithms))
+	for i := range list {
+		list[i] = Algorithm(i)
+	}
+	return list
 }
 
 // Valid reports whether a is one of the declared algorithms.
-func (a Algorithm) Valid() bool { return int(a) < len(algorithmNames) }
+func (a Algorithm) Valid() bool { return int(a) < len(algorithms) }
 
 // String returns the algorithm's name, as ParseAlgorithm takes it.
 func (a Algorithm) String() string {
 	if !a.Valid() {
 		return fmt.Sprintf("algorithm %d", uint8(a))
 	}
-	return algorithmNames[a].name
+	return algorithms[a].name
 }
 
 // ParseAlgorithm returns the algorithm of that name or alias, in any case. The
 // empty name is AlgorithmAuto. The error for an unknown name lists the known ones.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	want := strings.ToLower(strings.TrimSpace(name))
-	if want == "" {
-		return AlgorithmAuto, nil
+	var rows []naming
+	for i := range algorithms {
+		rows = append(rows, algorithms[i].naming)
 	}
-	var known []string
-	for i, a := range algorithmNames {
-		if want == a.name {
-			return Algorithm(i), nil
-		}
-		for _, alias := range a.aliases {
-			if want == alias {
-				return Algorithm(i), nil
-			}
-		}
-		text := a.name
-		if len(a.aliases) > 0 {
-			text += " (" + strings.Join(a.aliases, ", ") + ")"
-		}
-		known = append(known, text)
-	}
-	return 0, fmt.Errorf("unknown algorithm %q: expected one of %s", name, strings.Join(known, ", "))
+	i, err := parseName("algorithm", name, rows)
+	return Algorithm(i), err
 }
+
+// Aliases returns other names of the algorithm.
+func (a Algorithm) Aliases() []string { return algorithms[a].aliases }
 
 // Order returns the order of operands that the algorithm documents, for who checks
 // results. It is defined for all but AlgorithmAuto.
-func (a Algorithm) Order() reference.Order {
-	switch a {
-	case AlgorithmRecursiveDoubling:
-		return reference.DoublingOrder
-	case AlgorithmTree:
-		return reference.TreeOrder
-	case AlgorithmInbox:
-		return reference.RankOrder
-	}
-	return reference.RingOrder
+func (a Algorithm) Order() reference.Order { return algorithms[a].order }
+
+// carriedBy tells whether an algorithm's messages can travel by a protocol.
+func (a Algorithm) carriedBy(p Protocol) bool {
+	return p == Auto || p == Eager || slices.Contains(algorithms[a].protocols, p)
 }
+
+// maxRanks is the largest ring that an algorithm runs on.
+func (a Algorithm) maxRanks() int { return cmp.Or(algorithms[a].maxRanks, math.MaxInt) }
 
 // MarshalText writes the algorithm's name.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -51,7 +51,7 @@ type Comm struct {
 	rank, size int
 	epoch      uint32
 	table      atomic.Pointer[Table]
-	ground     atomic.Pointer[ground] // Agree stores another
+	agreement  atomic.Pointer[agreement] // Agree stores another
 
 	turn    turn
 	version atomic.Uint64 // changes with what a prepared call rests on
@@ -66,7 +66,7 @@ type Comm struct {
 	seq         uint64
 	pass        pass
 	exchange    exchange
-	roles       [len(algorithmNames)][OpAllGather + 1]*role // by algorithm and operation, once its edges are there
+	roles       [len(algorithms)][len(operations)]*role // by algorithm and operation, once its edges are there
 	agreed      bool
 	shared      *shared // nil where the ranks do not share memory
 	prepared    prepared
@@ -102,7 +102,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	if c.size == 1 {
-		c.ground.Store(&ground{ranks: 1, slot: maxSegment, agreed: true, apart: c.apart()}) // nothing is sent
+		c.agreement.Store(&agreement{ranks: 1, slot: maxSegment, reached: true, apart: c.apart()}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
@@ -110,7 +110,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	left, right := r.Left(), r.Right()
 	// The slots are the same on all ranks: RTR compared them.
 	slots := min(left.Local.SlotCount, maxSlots)
-	c.ground.Store(&ground{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, soft: c.soft()})
+	c.agreement.Store(&agreement{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, software: c.software()})
 	for _, e := range []*ring.Edge{left, right} {
 		l, err := c.newLink(e, slots, ringSends)
 		if err != nil {
@@ -163,50 +163,49 @@ func (c *Comm) Table() Table { return *c.table.Load() }
 // Apart returns why the ranks do not share memory, so that there is no Direct; ""
 // if they do. It is known once the ranks have agreed (Agree).
 func (c *Comm) Apart() string {
-	g := c.ground.Load()
-	if !g.agreed {
+	g := c.agreement.Load()
+	if !g.reached {
 		return "the ranks have not agreed yet"
 	}
 	return g.apart
 }
 
-// Plan tells how an operation is going to run, without running it.
-func (c *Comm) Plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (Plan, error) {
-	k, err := c.plan(op, count, t, red, o)
+// Plan tells how a call is going to run, without running it. Its buffers are not
+// looked at.
+func (c *Comm) Plan(k Call) (Plan, error) {
+	k, err := c.plan(k)
 	if err != nil {
 		return Plan{}, err
 	}
-	return Plan{Algorithm: k.algorithm, Protocol: k.protocol, Segment: int(k.segment), Segments: k.segments(c.size), Depth: int(k.depth)}, nil
+	return Plan{Algorithm: k.Algorithm, Protocol: k.Protocol, Segment: k.Segment, Segments: k.segments(c.size), Depth: k.Depth}, nil
 }
 
-func (c *Comm) plan(op Operation, count int, t reduce.Type, red reduce.Op, o CallOptions) (call, error) {
-	return plan(op, count, t, red, *c.ground.Load(), *c.table.Load(), o)
-}
+func (c *Comm) plan(k Call) (Call, error) { return plan(k, *c.agreement.Load(), *c.table.Load()) }
 
 // AllReduce reduces count elements over all ranks; every rank gets the whole
 // result. recvAddr is sendAddr, or the buffers are disjoint. Both are registered
 // with this Comm (Alloc, Register).
 func (c *Comm) AllReduce(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.do(ctx, request{op: OpAllReduce, send: sendAddr, recv: recvAddr, count: count, typ: t, red: op, options: o})
+	return c.Run(ctx, Call{Op: OpAllReduce, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, Reduction: op, CallOptions: o})
 }
 
 // ReduceScatter reduces count elements over all ranks; rank r gets chunk r of
 // the result, the elements [r*count/n, (r+1)*count/n), at recvAddr. In place
 // recvAddr is the chunk's place in the send buffer.
 func (c *Comm) ReduceScatter(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.do(ctx, request{op: OpReduceScatter, send: sendAddr, recv: recvAddr, count: count, typ: t, red: op, options: o})
+	return c.Run(ctx, Call{Op: OpReduceScatter, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, Reduction: op, CallOptions: o})
 }
 
 // AllGather gives every rank all chunks. At sendAddr is chunk r, the elements
 // [r*count/n, (r+1)*count/n) of the count elements that come to lie at recvAddr.
 // In place sendAddr is the chunk's place in the receive buffer.
 func (c *Comm) AllGather(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, o CallOptions) error {
-	return c.do(ctx, request{op: OpAllGather, send: sendAddr, recv: recvAddr, count: count, typ: t, options: o})
+	return c.Run(ctx, Call{Op: OpAllGather, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, CallOptions: o})
 }
 
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {
-	return c.do(ctx, request{op: OpBarrier})
+	return c.Run(ctx, Call{Op: OpBarrier})
 }
 
 // Close deregisters and frees everything that is left, buffers of Alloc

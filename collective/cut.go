@@ -22,8 +22,8 @@ type cut struct {
 	byChunk      bool // a piece for each chunk
 }
 
-func newCut(c *call, ranks int, whole bool) cut {
-	t := cut{count: int(c.count), ranks: ranks, segment: int(c.segment) / c.typ.Size(), groups: 1, whole: whole}
+func newCut(c *Call, ranks int, whole bool) cut {
+	t := cut{count: c.Count, ranks: ranks, segment: c.Segment / c.Type.Size(), groups: 1, whole: whole}
 	length := t.count
 	if !whole {
 		length = (t.count + ranks - 1) / ranks

@@ -37,41 +37,26 @@ func (d doubling) first(v int) int { return v + min(v, d.folded) }
 // block returns the chunks of n virtual ranks from v on.
 func (d doubling) block(v, n int) span { return span{d.first(v), d.first(v + n)} }
 
-func (s *script) doubling(op Operation) {
+// doubling is what a rank does: the part of a virtual rank, or, where its neighbour
+// below stands in for it, to give that what it has and to take what it gets.
+func (s *script) doubling(give, take span, part func(d doubling, v int, paired bool)) {
 	d := newDoubling(s.size)
-	paired := s.rank < 2*d.folded
-	if paired && s.rank%2 == 1 {
-		s.foldedAway(op)
-		return
-	}
-	v := s.rank - d.folded
-	if paired {
-		v = s.rank / 2
-	}
-	switch op {
-	case OpAllReduce:
-		s.doublingAllReduce(d, v, paired)
-	case OpReduceScatter:
-		s.halving(d, v, paired)
+	switch paired := s.rank < 2*d.folded; {
+	case paired && s.rank%2 == 1:
+		s.send(s.rank-1, give, placeInput)
+		s.copy(s.rank-1, take)
+	case paired:
+		part(d, s.rank/2, true)
 	default:
-		s.doublingAllGather(d, v, paired)
+		part(d, s.rank-d.folded, false)
 	}
 }
 
-// foldedAway is the part of a rank whose neighbour below stands in for it.
-func (s *script) foldedAway(op Operation) {
-	give, take := s.all(), s.all()
-	switch op {
-	case OpReduceScatter:
-		take = s.own()
-	case OpAllGather:
-		give = s.own()
-	}
-	s.send(s.rank-1, give, placeInput)
-	s.copy(s.rank-1, take)
-}
+func (s *script) doublingAllReduce()     { s.doubling(s.all(), s.all(), s.doubleSums) }
+func (s *script) doublingReduceScatter() { s.doubling(s.all(), s.own(), s.halveSums) }
+func (s *script) doublingAllGather()     { s.doubling(s.own(), s.all(), s.doubleChunks) }
 
-func (s *script) doublingAllReduce(d doubling, v int, paired bool) {
+func (s *script) doubleSums(d doubling, v int, paired bool) {
 	from := s.fold(paired)
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
 		peer := d.first(v ^ dist)
@@ -98,7 +83,7 @@ func (s *script) fold(paired bool) place {
 	return placePartial
 }
 
-func (s *script) halving(d doubling, v int, paired bool) {
+func (s *script) halveSums(d doubling, v int, paired bool) {
 	from := s.fold(paired)
 	block := 0 // of virtual ranks, whose chunks this one still has
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
@@ -121,7 +106,7 @@ func (s *script) halving(d doubling, v int, paired bool) {
 	}
 }
 
-func (s *script) doublingAllGather(d doubling, v int, paired bool) {
+func (s *script) doubleChunks(d doubling, v int, paired bool) {
 	from := placeInput
 	if paired {
 		s.copy(s.rank+1, span{s.rank + 1, s.rank + 2})

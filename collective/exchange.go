@@ -63,16 +63,16 @@ type stream struct {
 }
 
 // start makes the exchange ready to run a call.
-func (x *exchange) start(ctx context.Context, c call, in, out vector, r *role) error {
-	x.role, x.cut, x.depth = r, newCut(&c, x.c.size, r.whole), int(c.depth)
+func (x *exchange) start(ctx context.Context, k *Call, in, out vector, r *role) error {
+	x.role, x.cut, x.depth = r, newCut(k, x.c.size, r.whole), k.Depth
 	x.inPlace = in.base == out.base
-	x.detached = x.depth > 1 && c.count*uint64(c.typ.Size()) <= detachMost
+	x.detached = x.depth > 1 && k.Count*k.Type.Size() <= detachMost
 	x.first, x.processed = 0, 0
 	clear(x.window[:])
 	for _, l := range r.used {
 		l.stream.posted, l.stream.sent, l.stream.took = 0, 0, 0
 	}
-	if err := x.begin(ctx, c, in, out); err != nil {
+	if err := x.begin(ctx, k, in, out); err != nil {
 		return err
 	}
 	const line = 64
@@ -258,7 +258,7 @@ func (x *exchange) workOn(g int, q *group) (bool, error) {
 			return false, err
 		}
 		if corrupt := x.c.options.Corrupt; corrupt != nil {
-			corrupt(x.call.op, x.processed, data)
+			corrupt(x.call.Op, x.processed, data)
 		}
 		x.c.live.Received += uint64(n)
 	}
@@ -334,7 +334,7 @@ func (x *exchange) apply(m *move, data []byte, g, piece, from, n int) {
 		return
 	}
 	if m.last {
-		reduce.Finish(x.call.typ, x.call.red, x.c.size, result)
+		reduce.Finish(x.call.Type, x.call.Reduction, x.c.size, result)
 	}
 	x.c.live.Reductions++
 	for _, l := range x.used {

@@ -19,23 +19,23 @@ func TestMeshDisagreement(t *testing.T) {
 	const n, odd = 4, 2
 	type change struct {
 		name   string
-		change func(*request)
+		change func(*Call)
 		words  []string
 	}
 	for _, way := range meshWays {
 		other := CallOptions{Algorithm: meshWays[int(way.Algorithm-AlgorithmRecursiveDoubling+1)%len(meshWays)].Algorithm}
 		changes := []change{
-			{"count", func(r *request) { r.count = 999 }, []string{"all-reduce of 1000 float32", "all-reduce of 999 float32"}},
-			{"no elements", func(r *request) { r.count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
-			{"type", func(r *request) { r.typ = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
-			{"reduction", func(r *request) { r.red = reduce.Max }, []string{"float32, sum", "float32, max"}},
-			{"operation", func(r *request) { r.op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
-			{"segment", func(r *request) { r.options.Segment = 400 }, []string{"segments of 4000 bytes", "segments of 400 bytes"}},
-			{"depth", func(r *request) { r.options.Depth = 2 }, []string{"depth 4", "depth 2"}},
-			{"the ring", func(r *request) { r.options = ringWays[0] }, []string{"sum, " + way.Algorithm.String(), "sum, eager"}},
-			{"a rendezvous", func(r *request) { r.options = ringWays[1] }, []string{"sum, " + way.Algorithm.String(), "sum, rendezvous-write"}},
-			{"another algorithm", func(r *request) { r.options = other }, []string{"sum, " + way.Algorithm.String(), "sum, " + other.Algorithm.String()}},
-			{"a barrier", func(r *request) { *r = request{op: OpBarrier, options: ringWays[0]} }, []string{"sum, " + way.Algorithm.String(), "barrier"}},
+			{"count", func(r *Call) { r.Count = 999 }, []string{"all-reduce of 1000 float32", "all-reduce of 999 float32"}},
+			{"no elements", func(r *Call) { r.Count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
+			{"type", func(r *Call) { r.Type = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
+			{"reduction", func(r *Call) { r.Reduction = reduce.Max }, []string{"float32, sum", "float32, max"}},
+			{"operation", func(r *Call) { r.Op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
+			{"segment", func(r *Call) { r.Segment = 400 }, []string{"segments of 4000 bytes", "segments of 400 bytes"}},
+			{"depth", func(r *Call) { r.Depth = 2 }, []string{"depth 4", "depth 2"}},
+			{"the ring", func(r *Call) { r.CallOptions = ringWays[0] }, []string{"sum, " + way.Algorithm.String(), "sum, eager"}},
+			{"a rendezvous", func(r *Call) { r.CallOptions = ringWays[1] }, []string{"sum, " + way.Algorithm.String(), "sum, rendezvous-write"}},
+			{"another algorithm", func(r *Call) { r.CallOptions = other }, []string{"sum, " + way.Algorithm.String(), "sum, " + other.Algorithm.String()}},
+			{"a barrier", func(r *Call) { *r = Call{Op: OpBarrier, CallOptions: ringWays[0]} }, []string{"sum, " + way.Algorithm.String(), "barrier"}},
 		}
 		for _, warm := range []bool{true, false} {
 			for _, test := range changes {
@@ -50,13 +50,13 @@ func TestMeshDisagreement(t *testing.T) {
 					}
 					start := time.Now()
 					errs := w.each(func(rank int, c *Comm) error {
-						r := request{
-							op: OpAllReduce, count: 1000, typ: reduce.Float32, red: reduce.Sum, options: way, send: k.send[rank].Addr(), recv: k.recv[rank].Addr(),
+						r := Call{
+							Op: OpAllReduce, Count: 1000, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: way, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr(),
 						}
 						if rank == odd {
 							test.change(&r)
 						}
-						return c.do(context.Background(), r)
+						return c.Run(context.Background(), r)
 					})
 					if took := time.Since(start); took > 10*time.Second {
 						t.Errorf("it took %v to find out", took)
@@ -114,7 +114,7 @@ func TestTableOfRank0(t *testing.T) {
 	tables := []Table{{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmTree}}}, {Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing}}}, {}}
 	w := newWorld(t, len(tables), ring.Options{}, func(rank int) Options { return Options{Table: tables[rank]} })
 	for rank, c := range w.comms {
-		plan, err := c.Plan(OpAllReduce, 100, reduce.Int32, reduce.Sum, CallOptions{})
+		plan, err := c.Plan(Call{Op: OpAllReduce, Count: 100, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: CallOptions{}})
 		if err != nil || plan.Algorithm != AlgorithmTree {
 			t.Errorf("rank %d plans %+v, %v: expected the tree of rank 0's table", rank, plan, err)
 		}

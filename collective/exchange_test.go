@@ -22,7 +22,7 @@ func TestCut(t *testing.T) {
 	for _, ranks := range []int{2, 3, 7, 16} {
 		for _, count := range []int{0, 1, ranks - 1, ranks, 100, 1001, 5000} {
 			for _, segment := range []int{1, 7, 64, 10000} {
-				c := call{typ: reduce.Int32, segment: uint32(4 * segment), count: uint64(count)}
+				c := Call{Type: reduce.Int32, Count: count, CallOptions: CallOptions{Segment: 4 * segment}}
 				for _, whole := range []bool{false, true} {
 					x := newCut(&c, ranks, whole)
 					for _, r := range []span{{0, ranks}, {ranks / 2, ranks}, {1, 2}} {
@@ -241,7 +241,7 @@ func TestExchangeCorruption(t *testing.T) {
 				}}
 			})
 			w.must(func(rank int, c *Comm) error {
-				check := reference.NewChecker(way.Algorithm.Order(), reduce.Int32, reduce.Sum, n, count, matrixSeed)
+				check := reference.NewCheckerOf(way.Algorithm.Order(), reduce.Int32, reduce.Sum, n, count, matrixSeed)
 				b, err := c.Alloc(4 * count)
 				if err != nil {
 					return err

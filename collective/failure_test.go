@@ -19,22 +19,22 @@ import (
 // TestDisagreement: one rank calls something else than the others. Every rank
 // gets an error, and it names what both sides called.
 func TestDisagreement(t *testing.T) {
-	common := request{op: OpAllReduce, count: 1000, typ: reduce.Float32, red: reduce.Sum}
+	common := Call{Op: OpAllReduce, Count: 1000, Type: reduce.Float32, Reduction: reduce.Sum}
 	for _, test := range []struct {
 		name   string
-		change func(*request)
+		change func(*Call)
 		words  []string
 	}{
-		{"count", func(r *request) { r.count = 999 }, []string{"all-reduce of 1000 float32, sum, eager", "all-reduce of 999 float32, sum, eager"}},
-		{"no elements", func(r *request) { r.count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
-		{"type", func(r *request) { r.typ = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
-		{"reduction", func(r *request) { r.red = reduce.Max }, []string{"float32, sum", "float32, max"}},
-		{"operation", func(r *request) { r.op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
-		{"write for eager", func(r *request) { r.options.Protocol = RendezvousWrite }, []string{"eager", "rendezvous-write"}},
-		{"read for eager", func(r *request) { r.options.Protocol = RendezvousRead }, []string{"eager", "rendezvous-read"}},
-		{"segment", func(r *request) { r.options.Segment = 400 }, []string{"segments of 1000 bytes", "segments of 400 bytes"}},
-		{"depth", func(r *request) { r.options.Depth = 2 }, []string{"depth 4", "depth 2"}},
-		{"sync", func(r *request) { r.options.Sync = true }, []string{"depth 4, synchronized", "depth 4"}},
+		{"count", func(r *Call) { r.Count = 999 }, []string{"all-reduce of 1000 float32, sum, eager", "all-reduce of 999 float32, sum, eager"}},
+		{"no elements", func(r *Call) { r.Count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
+		{"type", func(r *Call) { r.Type = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
+		{"reduction", func(r *Call) { r.Reduction = reduce.Max }, []string{"float32, sum", "float32, max"}},
+		{"operation", func(r *Call) { r.Op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
+		{"write for eager", func(r *Call) { r.Protocol = RendezvousWrite }, []string{"eager", "rendezvous-write"}},
+		{"read for eager", func(r *Call) { r.Protocol = RendezvousRead }, []string{"eager", "rendezvous-read"}},
+		{"segment", func(r *Call) { r.Segment = 400 }, []string{"segments of 1000 bytes", "segments of 400 bytes"}},
+		{"depth", func(r *Call) { r.Depth = 2 }, []string{"depth 4", "depth 2"}},
+		{"sync", func(r *Call) { r.Sync = true }, []string{"depth 4, synchronized", "depth 4"}},
 	} {
 		for _, base := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
 			if base != Eager && strings.HasSuffix(test.name, "eager") {
@@ -54,12 +54,12 @@ func TestDisagreement(t *testing.T) {
 						return err
 					}
 					r := common
-					r.options.Protocol = base
+					r.Protocol = base
 					if rank == odd {
 						test.change(&r)
 					}
-					r.send, r.recv = send.Addr(), recv.Addr()
-					return c.do(context.Background(), r)
+					r.Send, r.Recv = send.Addr(), recv.Addr()
+					return c.Run(context.Background(), r)
 				})
 				for rank, err := range errs {
 					if !errors.Is(err, ErrUsage) {
@@ -221,7 +221,7 @@ func TestCorruption(t *testing.T) {
 					}}
 				})
 				w.must(func(rank int, c *Comm) error {
-					check := reference.NewChecker(reference.RingOrder, reduce.Int32, reduce.Sum, n, count, matrixSeed)
+					check := reference.NewChecker(reduce.Int32, reduce.Sum, n, count, matrixSeed)
 					b, err := c.Alloc(4 * count)
 					if err != nil {
 						return err

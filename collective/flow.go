@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -50,8 +51,8 @@ type engine interface {
 type flow struct {
 	c       *Comm
 	engine  engine
-	call    call
-	digest  uint64 // of call
+	call    Call
+	sign    sharedmem.Signature // of call
 	seq     uint64
 	kernel  reduce.Kernel // nil if nothing is reduced
 	size    int           // bytes of an element
@@ -60,17 +61,17 @@ type flow struct {
 }
 
 // begin makes the flow ready to run a call. What the engine needs comes after it.
-func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
+func (f *flow) begin(ctx context.Context, k *Call, in, out vector) error {
 	comm := f.c
 	f.begun = trace.Now()
 	f.step, f.stepBytes = f.begun, 0
-	f.call, f.digest, f.in, f.out = c, c.digest(), in, out
+	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
 	comm.seq++
 	f.seq = comm.seq
-	f.size = c.typ.Size()
+	f.size = k.Type.Size()
 	f.kernel = nil
-	if c.op.reduces() {
-		f.kernel = reduce.Lookup(c.typ, c.red)
+	if k.Op.Reduces() {
+		f.kernel = reduce.Lookup(k.Type, k.Reduction)
 	}
 	if err := comm.stopped(ctx); err != nil {
 		return err
@@ -81,12 +82,12 @@ func (f *flow) begin(ctx context.Context, c call, in, out vector) error {
 	}
 	comm.token = token
 	if s := comm.shared; s != nil {
-		s.team.Announce(f.seq, f.digest, c.count)
+		s.team.Announce(f.seq, f.sign)
 	}
 	comm.live.Operations++
 	if trace.Enabled(trace.Collective) {
-		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", c.String()),
-			slog.String("algorithm", c.algorithm.String()), slog.String("protocol", c.protocol.String()))
+		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", k.String()),
+			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
 	}
 	// Peers may have been first.
 	for _, l := range comm.links {
@@ -208,7 +209,7 @@ func (f *flow) run(ctx context.Context) error {
 // with another algorithm: it would wait for this rank, and this one for it.
 func (f *flow) lookAround() error {
 	if s := f.c.shared; s != nil {
-		return s.lookAround(f.digest, f.call.count)
+		return s.lookAround(f.sign)
 	}
 	purpose, ok := f.c.ring.Awaited()
 	if !ok || !strings.Contains(purpose, operationText(f.seq)) {
@@ -372,9 +373,9 @@ func (f *flow) compare(l *link, h *ring.Header) error {
 		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, l, h.Epoch, f.c.epoch)
 	case h.Seq < f.seq:
 		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, l, h.Seq, f.seq)
-	case h.Seq == f.seq && (h.Digest != f.digest || h.Arg != f.call.count):
+	case h.Seq == f.seq && signatureOf(h) != f.sign:
 		return &DisagreementError{
-			Number: f.seq, Rank: f.c.rank, Peer: l.edge.Peer, Mine: f.call.String(), Theirs: callOf(h.Digest, h.Arg).String(),
+			Number: f.seq, Rank: f.c.rank, Peer: l.edge.Peer, Mine: f.call.String(), Theirs: callOf(signatureOf(h)).String(),
 		}
 	}
 	return nil
@@ -423,10 +424,15 @@ func (f *flow) message(l *link, b []byte) error {
 		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, l, f.c.epoch, f.seq)
 }
 
+// signatureOf returns what a header says of its operation.
+func signatureOf(h *ring.Header) sharedmem.Signature {
+	return sharedmem.Signature{Digest: h.Digest, Count: h.Arg, Root: uint64(h.Root)}
+}
+
 // header returns the header of a position of this operation.
 func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
 	return ring.Header{
-		Kind: kind, Epoch: f.c.epoch, Seq: f.seq, Digest: f.digest, Arg: f.call.count, Sender: uint32(f.c.rank),
+		Kind: kind, Epoch: f.c.epoch, Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
 		Segment: uint32(position), Length: uint64(length),
 	}
 }

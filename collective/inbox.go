@@ -7,31 +7,43 @@ package collective
 //
 // and who reduces divides an average. All-reduce sends the whole vector,
 // reduce-scatter to each rank its chunk, all-gather the own chunk.
-func (s *script) inbox(op Operation) {
-	for k := 1; k < s.size; k++ {
-		peer := (s.rank + k) % s.size // not all to rank 0 first
-		part := s.all()
-		switch op {
-		case OpReduceScatter:
-			part = span{peer, peer + 1}
-		case OpAllGather:
-			part = s.own()
+
+func (s *script) inboxAllReduce() {
+	s.sendAll(func(int) span { return s.all() })
+	s.reduceAll(s.all())
+}
+
+func (s *script) inboxReduceScatter() {
+	s.sendAll(func(peer int) span { return span{peer, peer + 1} })
+	s.reduceAll(s.own())
+}
+
+func (s *script) inboxAllGather() {
+	s.sendAll(func(int) span { return s.own() })
+	for r := range s.size {
+		if r != s.rank {
+			s.copy(r, span{r, r + 1})
 		}
-		s.send(peer, part, placeInput)
 	}
-	mine := s.own()
-	if op == OpAllReduce {
-		mine = s.all()
+}
+
+// sendAll sends every other rank its part, and not all to rank 0 first.
+func (s *script) sendAll(part func(peer int) span) {
+	for k := 1; k < s.size; k++ {
+		peer := (s.rank + k) % s.size
+		s.send(peer, part(peer), placeInput)
 	}
+}
+
+// reduceAll reduces what all ranks have of some chunks.
+func (s *script) reduceAll(mine span) {
 	for r := range s.size {
 		last, to := r == s.size-1, placePartial
 		if last {
 			to = placeOutput
 		}
 		switch {
-		case op == OpAllGather && r != s.rank:
-			s.copy(r, span{r, r + 1})
-		case op == OpAllGather, r == 0 && s.rank == 0, r == 1 && s.rank == 1:
+		case r == 0 && s.rank == 0, r == 1 && s.rank == 1:
 			// The own contribution is there, or was the first operand.
 		case r == 0 && s.rank == 1:
 			if s.size == 2 {

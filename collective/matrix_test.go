@@ -200,14 +200,18 @@ type kit struct {
 
 // want returns what a reduction of the inputs that expect was called for yields.
 func (k *kit) want(op Operation, count int, o CallOptions) []byte {
-	plan, err := k.w.comms[0].Plan(op, count, k.typ, k.red, o)
+	plan, err := k.w.comms[0].Plan(Call{Op: op, Count: count, Type: k.typ, Reduction: k.red, CallOptions: o})
 	if err != nil {
 		k.w.tb.Fatal(err)
 	}
 	want := &k.wants[plan.Algorithm.Order()]
 	if *want == nil {
+		inputs := make([][]byte, k.n)
+		for r := range inputs {
+			inputs[r] = k.inputs[r][:count*k.typ.Size()]
+		}
 		*want = make([]byte, count*k.typ.Size())
-		reference.NewChecker(plan.Algorithm.Order(), k.typ, k.red, k.n, count, matrixSeed).Expect(0, count, *want)
+		reference.Reduce(plan.Algorithm.Order(), *want, inputs, k.typ, k.red)
 	}
 	return *want
 }

@@ -68,37 +68,37 @@ func (p *pass) init(c *Comm) {
 }
 
 // start makes the pass ready to run a call.
-func (p *pass) start(ctx context.Context, c call, in, out vector, program func(*program)) error {
+func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(*program)) error {
 	comm := p.c
 	p.prog.steps = p.prog.steps[:0]
 	program(&p.prog)
-	p.schedule = c.schedule(comm.size, len(p.prog.steps)-1)
+	p.schedule = k.schedule(comm.size, len(p.prog.steps)-1)
 	p.total = p.positions()
 	p.granted, p.arrived, p.processed, p.reading = 0, 0, 0, 0
 	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
 	p.phaseLogged = false
 	p.left, p.right = p.both[0], p.both[1]
-	p.placing = c.places(comm.size, int(p.left.slots))
+	p.placing = k.places(comm.size, int(p.left.slots))
 	if p.placing && comm.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
 		p.left = p.both[1-comm.rank]
 		p.right = p.left
 	}
 	p.emptied = p.right.filled
-	if err := p.begin(ctx, c, in, out); err != nil {
+	if err := p.begin(ctx, k, in, out); err != nil {
 		return err
 	}
 	// One group of partial results may wait for the right neighbour while the
 	// next is made.
-	p.partials = 2 * uint64(c.depth)
-	p.stagingStride = (uint64(c.segment) + 63) / 64 * 64
-	staging, err := comm.grow(&comm.staging, (uint64(c.depth)+p.partials)*p.stagingStride)
+	p.partials = 2 * uint64(k.Depth)
+	p.stagingStride = (uint64(k.Segment) + 63) / 64 * 64
+	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.partials)*p.stagingStride)
 	if err != nil {
 		return err
 	}
 	p.staging = vector{base: staging.addr, keys: staging.reg.Keys()}
-	p.partialBase = staging.addr + uint64(c.depth)*p.stagingStride
+	p.partialBase = staging.addr + uint64(k.Depth)*p.stagingStride
 	return nil
 }
 
@@ -130,11 +130,11 @@ func (p *pass) awaited() string {
 	}
 	if p.sent < p.total {
 		switch {
-		case p.posted > p.sent && p.call.protocol == RendezvousRead:
+		case p.posted > p.sent && p.call.Protocol == RendezvousRead:
 			text += fmt.Sprintf("; awaited from rank %d: the FIN of segment %d", right, p.sent)
 		case p.posted > p.sent:
 			text += fmt.Sprintf("; awaited from rank %d: the acknowledgement of segment %d", right, p.sent)
-		case p.announced > p.cleared && p.call.protocol == RendezvousWrite:
+		case p.announced > p.cleared && p.call.Protocol == RendezvousWrite:
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
 		}
 	}
@@ -145,7 +145,7 @@ func (p *pass) awaited() string {
 }
 
 func (p *pass) ask() string {
-	if p.call.protocol == RendezvousRead {
+	if p.call.Protocol == RendezvousRead {
 		return "READ request"
 	}
 	return "CTS"
@@ -213,8 +213,8 @@ func (p *pass) work() (bool, error) {
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.do&doReduce != 0
-		slotted := p.call.protocol == Eager && !p.places(transfer)
-		if reduces && (p.call.depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
+		slotted := p.call.Protocol == Eager && !p.places(transfer)
+		if reduces && (p.call.Depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
 			return moved, nil
 		}
 		data, ok, err := p.received(st, lo, n)
@@ -222,7 +222,7 @@ func (p *pass) work() (bool, error) {
 			return moved, err
 		}
 		if corrupt := p.c.options.Corrupt; corrupt != nil {
-			corrupt(p.call.op, p.processed, data)
+			corrupt(p.call.Op, p.processed, data)
 		}
 		p.c.live.Received += uint64(n)
 		if p.now == 0 {
@@ -266,7 +266,7 @@ func (p *pass) reduce(st step, data []byte, lo int) {
 	}
 	p.kernel(result, data, own)
 	if st.do&doCopy != 0 {
-		reduce.Finish(p.call.typ, p.call.red, p.ranks, result)
+		reduce.Finish(p.call.Type, p.call.Reduction, p.ranks, result)
 	}
 	p.c.live.Reductions++
 	if p.inFlight() {
@@ -280,12 +280,12 @@ func (p *pass) busy() bool { return p.posted > p.sent || p.reading > 0 }
 // inFlight tells whether this rank's own WRITE or READ is on the wire for sure:
 // an RTS that the neighbour may not have looked at does not count.
 func (p *pass) inFlight() bool {
-	return p.reading > 0 || p.call.protocol != RendezvousRead && p.posted > p.sent
+	return p.reading > 0 || p.call.Protocol != RendezvousRead && p.posted > p.sent
 }
 
 // logPhase traces the passage from reduce-scatter to all-gather, once.
 func (p *pass) logPhase() {
-	if p.phaseLogged || p.call.op != OpAllReduce || !trace.Enabled(trace.Collective) {
+	if p.phaseLogged || p.call.Op.Phases() != 2 || !trace.Enabled(trace.Collective) {
 		return
 	}
 	p.phaseLogged = true

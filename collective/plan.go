@@ -72,109 +72,118 @@ type Plan struct {
 	Depth     int
 }
 
-// ground is what the ranks of a ring know of it alike, after Agree.
-type ground struct {
-	ranks  int
-	slot   int    // payload of a slot of the ring's edges in bytes
-	slots  int    // of an edge of the ring
-	soft   bool   // some rank has a device in software, where a message costs system calls
-	agreed bool   // the ranks have
-	apart  string // then: why a rank cannot read all others' memory; "" if all can
+// agreement is what the ranks of a ring know of it alike, after Agree.
+type agreement struct {
+	ranks    int
+	slot     int    // payload of a slot of the ring's edges in bytes
+	slots    int    // of an edge of the ring
+	software bool   // some rank has a device in software, where a message costs system calls
+	reached  bool   // the ranks have agreed
+	apart    string // then: why a rank cannot read all others' memory; "" if all can
 }
 
 // direct tells whether Direct is to be had.
-func (g *ground) direct() bool { return g.agreed && g.apart == "" }
+func (g *agreement) direct() bool { return g.reached && g.apart == "" }
 
-// plan makes a call out of what the caller wants.
-func plan(op Operation, count int, t reduce.Type, red reduce.Op, g ground, table Table, o CallOptions) (call, error) {
+// plan returns a call as it runs: nothing is left to be chosen, and what means
+// nothing to its operation is zero.
+func plan(c Call, g agreement, table Table) (Call, error) {
 	ranks := g.ranks
-	bad := func(format string, args ...any) (call, error) {
-		return call{}, bootstrap.Usagef("%s: %s", op, fmt.Sprintf(format, args...))
+	bad := func(format string, args ...any) (Call, error) {
+		return Call{}, bootstrap.Usagef("%s: %s", c.Op, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case !t.Valid():
-		return bad("%s: expected one of %v", t, reduce.Types())
-	case op.reduces() && !red.Valid():
-		return bad("%s: expected one of %v", red, reduce.Ops())
-	case count < 0:
-		return bad("count %d: expected 0 or more elements", count)
-	case count > math.MaxInt64/max(ranks, t.Size()):
-		return bad("count %d of %s: more than an address space holds", count, t)
-	case !o.Algorithm.Valid():
-		return bad("%s: expected one of %v", o.Algorithm, Algorithms())
-	case !o.Protocol.valid():
-		return bad("%s: expected one of %v", o.Protocol, Protocols())
-	case o.Depth < 0 || o.Depth > MaxDepth:
-		return bad("depth %d: expected 1 to %d segments, or 0 for %d", o.Depth, MaxDepth, DefaultDepth)
-	case o.Segment < 0 || o.Segment > maxSegment || o.Segment > 0 && o.Segment < t.Size():
-		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", o.Segment, t.Size(), t, maxSegment)
+	case !c.Op.Valid():
+		return bad("expected one of %v", Operations())
+	case !c.Type.Valid():
+		return bad("%s: expected one of %v", c.Type, reduce.Types())
 	}
-	c := call{op: op, typ: t, algorithm: o.Algorithm, protocol: o.Protocol, depth: uint8(o.Depth), count: uint64(count)}
-	if c.algorithm == AlgorithmAuto {
-		c.algorithm, c.protocol = table.choose(op, g, int64(count)*int64(t.Size()), o)
+	size := c.Type.Size()
+	switch {
+	case c.Op.Reduces() && !c.Reduction.Valid():
+		return bad("%s: expected one of %v", c.Reduction, reduce.Ops())
+	case operations[c.Op].rooted && (c.Root < 0 || c.Root >= ranks) || !operations[c.Op].rooted && c.Root != 0:
+		return bad("root %d: expected 0 to %d of an operation that has a root, else 0", c.Root, ranks-1)
+	case c.Count < 0:
+		return bad("count %d: expected 0 or more elements", c.Count)
+	case c.Count > math.MaxInt64/max(ranks, size):
+		return bad("count %d of %s: more than an address space holds", c.Count, c.Type)
+	case !c.Algorithm.Valid():
+		return bad("%s: expected one of %v", c.Algorithm, Algorithms())
+	case !c.Protocol.valid():
+		return bad("%s: expected one of %v", c.Protocol, Protocols())
+	case c.Depth < 0 || c.Depth > MaxDepth:
+		return bad("depth %d: expected 1 to %d segments, or 0 for %d", c.Depth, MaxDepth, DefaultDepth)
+	case c.Segment < 0 || c.Segment > maxSegment || c.Segment > 0 && c.Segment < size:
+		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", c.Segment, size, c.Type, maxSegment)
 	}
-	if c.protocol == Auto && g.direct() && c.algorithm.carriedBy(Direct) {
-		c.protocol = Direct
+	if c.Algorithm == AlgorithmAuto {
+		c.Algorithm, c.Protocol = table.choose(c.Op, g, int64(c.Count)*int64(size), c.CallOptions)
+	}
+	if c.Protocol == Auto && g.direct() && c.Algorithm.carriedBy(Direct) {
+		c.Protocol = Direct
 	}
 	switch {
-	case !c.algorithm.carriedBy(c.protocol):
-		return bad("%s by %s: %s", c.algorithm, c.protocol, carriers(c.protocol))
-	case ranks > c.algorithm.maxRanks():
-		return bad("%s on %d ranks: expected at most %d", c.algorithm, ranks, c.algorithm.maxRanks())
-	case c.protocol == Direct && g.agreed && g.apart != "":
-		return bad("%s by %s: the ranks do not share memory: %s", c.algorithm, c.protocol, g.apart)
-	case ranks == 1 || op == OpBarrier:
-		c.algorithm = AlgorithmRing
+	case !c.Algorithm.carriedBy(c.Protocol):
+		return bad("%s by %s: %s", c.Algorithm, c.Protocol, carriers(c.Protocol))
+	case ranks > c.Algorithm.maxRanks():
+		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.maxRanks())
+	case c.Protocol == Direct && g.reached && g.apart != "":
+		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.apart)
+	case ranks == 1 || !c.Op.onVectors():
+		c.Algorithm = AlgorithmRing
 	}
-	if op.reduces() {
-		c.red = red
+	if !c.Op.Reduces() {
+		c.Reduction = 0
 	}
-	c.sync = o.Sync && op == OpAllReduce && c.algorithm == AlgorithmRing
-	if c.protocol == Direct {
-		c.depth = 0
+	c.Sync = c.Sync && c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing
+	asked := c.Segment
+	c.Segment = 0
+	if c.Protocol == Direct {
+		c.Depth = 0
 		return c, nil
 	}
-	if c.depth == 0 {
-		c.depth = DefaultDepth
+	if c.Depth == 0 {
+		c.Depth = DefaultDepth
 	}
-	if c.algorithm != AlgorithmRing {
-		return c.cutFor(ranks, o.Segment)
+	if c.Algorithm != AlgorithmRing {
+		return c.cutFor(ranks, asked)
 	}
-	chunk := (count + ranks - 1) / ranks * t.Size() // of the longest, in bytes
-	asked := c.protocol
-	if asked == Auto {
-		c.protocol = Eager
+	chunk := (c.Count + ranks - 1) / ranks * size // of the longest, in bytes
+	auto := c.Protocol == Auto
+	if auto {
+		c.Protocol = Eager
 	}
-	c.cutChunks(chunk, o.Segment, g.slot)
+	c.cutChunks(chunk, asked, g.slot)
 	eagerMax := cmp.Or(table.EagerMax, DefaultEagerMax)
-	if asked == Auto && chunk > eagerMax && (table.EagerMax != 0 || !c.places(ranks, g.slots)) {
-		c.protocol = RendezvousWrite
-		c.cutChunks(chunk, o.Segment, g.slot)
+	if auto && chunk > eagerMax && (table.EagerMax != 0 || !c.places(ranks, g.slots)) {
+		c.Protocol = RendezvousWrite
+		c.cutChunks(chunk, asked, g.slot)
 	}
 	if s := c.schedule(ranks, 2*ranks-2); s.positions() > maxPositions {
-		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", count*t.Size(), c.segment, maxPositions)
+		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", c.Count*size, c.Segment, maxPositions)
 	}
 	return c, nil
 }
 
 // cutChunks chooses the segments of chunks of so many bytes, as long as was asked for
 // if that is not 0.
-func (c *call) cutChunks(chunk, segment, slot int) {
-	size := c.typ.Size()
+func (c *Call) cutChunks(chunk, segment, slot int) {
+	size := c.Type.Size()
 	switch {
-	case segment == 0 && c.protocol != Eager:
+	case segment == 0 && c.Protocol != Eager:
 		const page = 4096
-		segment = (chunk/int(c.depth) + page) / page * page
+		segment = (chunk/c.Depth + page) / page * page
 		segment = min(max(segment, autoSegmentMin), autoSegmentMax)
 	case segment == 0:
 		const line = 64
 		most := min(slot, eagerSegmentMax)
 		pieces := max(1, (chunk+most-1)/most)
 		segment = min(most, (chunk/pieces+line)/line*line)
-	case c.protocol == Eager:
+	case c.Protocol == Eager:
 		segment = min(segment, slot)
 	}
-	c.segment = uint32(max(min(segment, chunk), size) / size * size)
+	c.Segment = max(min(segment, chunk), size) / size * size
 }
 
 // places tells whether results go straight into the receive buffers. They do in the
@@ -183,45 +192,45 @@ func (c *call) cutChunks(chunk, segment, slot int) {
 // the result of a segment says that its slot was emptied. So there must be a slot for
 // each step of a group of segments in the first half, beside those whose credit an
 // operation before it has not brought: in a larger ring, results are copied out of slots.
-func (c *call) places(ranks, slots int) bool {
-	return c.op == OpAllReduce && c.algorithm == AlgorithmRing && c.protocol == Eager && !c.sync &&
-		(ranks-1)*min(int(c.depth), c.segments(ranks))+int(creditBatch(uint64(slots)))-1 <= slots
+func (c *Call) places(ranks, slots int) bool {
+	return c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing && c.Protocol == Eager && !c.Sync &&
+		(ranks-1)*min(c.Depth, c.segments(ranks))+int(creditBatch(uint64(slots)))-1 <= slots
 }
 
 // cutFor completes a call of another algorithm than the ring: segments fit the
 // slots of a mesh's edges.
-func (c call) cutFor(ranks, segment int) (call, error) {
-	c.protocol = Eager
+func (c Call) cutFor(ranks, segment int) (Call, error) {
+	c.Protocol = Eager
 	if segment == 0 {
 		segment = ring.MeshSlotSize
 	}
-	size := c.typ.Size()
-	bytes := int(c.count) * size
-	c.segment = uint32(max(min(segment, ring.MeshSlotSize, bytes), size) / size * size)
-	if pieces := bytes/int(c.segment) + ranks; pieces > maxPositions {
-		return call{}, bootstrap.Usagef("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.op, bytes, c.segment, maxPositions)
+	size := c.Type.Size()
+	bytes := c.Count * size
+	c.Segment = max(min(segment, ring.MeshSlotSize, bytes), size) / size * size
+	if pieces := bytes/c.Segment + ranks; pieces > maxPositions {
+		return Call{}, bootstrap.Usagef("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.Op, bytes, c.Segment, maxPositions)
 	}
 	return c, nil
 }
 
 // segments returns how many segments a call has of each chunk, or of the vector
 // where that is not cut by chunks.
-func (c *call) segments(ranks int) int {
-	if c.protocol == Direct {
+func (c *Call) segments(ranks int) int {
+	if c.Protocol == Direct {
 		return 0
 	}
-	if c.algorithm == AlgorithmRing {
+	if c.Algorithm == AlgorithmRing {
 		s := c.schedule(ranks, 1)
 		return s.segments
 	}
-	return newCut(c, ranks, c.op == OpAllReduce).groups
+	return newCut(c, ranks, c.Op.wholly()).groups
 }
 
 // schedule returns the layout of a program in which a segment moves so often.
-func (c *call) schedule(ranks, transfers int) schedule {
+func (c *Call) schedule(ranks, transfers int) schedule {
 	s := schedule{
-		ranks: ranks, count: int(c.count), perSegment: int(c.segment) / c.typ.Size(),
-		depth: int(c.depth), transfers: transfers,
+		ranks: ranks, count: c.Count, perSegment: c.Segment / c.Type.Size(),
+		depth: c.Depth, transfers: transfers,
 	}
 	chunk := (s.count + s.ranks - 1) / s.ranks
 	s.segments = max(1, (chunk+s.perSegment-1)/s.perSegment)

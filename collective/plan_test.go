@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 		options  CallOptions
 		table    Table
 		protocol Protocol
-		segment  uint32
+		segment  int
 		slots    int
 	}{
 		{0, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, Eager, 4, 0},
@@ -57,12 +57,12 @@ func TestPlan(t *testing.T) {
 		{1 << 24, 4, CallOptions{Sync: true}, Table{}, RendezvousWrite, autoSegmentMax, 14},
 		{1 << 19, 13, CallOptions{}, Table{}, Eager, 161320, 15},
 	} {
-		got, err := plan(OpAllReduce, test.count, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: slot, slots: test.slots}, test.table, test.options)
-		if err != nil || got.protocol != test.protocol || got.segment != test.segment {
+		got, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, agreement{ranks: test.ranks, slot: slot, slots: test.slots}, test.table)
+		if err != nil || got.Protocol != test.protocol || got.Segment != test.segment {
 			t.Errorf("%d float32 on %d ranks, %+v, %+v: %v, %v: want %s, segment %d", test.count, test.ranks, test.options, test.table, got, err, test.protocol, test.segment)
 		}
-		if back := callOf(got.digest(), got.count); back != got {
-			t.Errorf("%v: digest and count make %v", got, back)
+		if back := callOf(got.signature()); back != got {
+			t.Errorf("%v: its signature makes %v", got, back)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestPlanAlgorithm(t *testing.T) {
 		table        Table
 		algorithm    Algorithm
 		protocol     Protocol
-		segment      uint32
+		segment      int
 		soft         bool
 	}{
 		{bytes: 4, ranks: 2, algorithm: AlgorithmInbox, protocol: Eager, segment: 4, soft: true},
@@ -98,16 +98,16 @@ func TestPlanAlgorithm(t *testing.T) {
 		{1 << 20, 9, CallOptions{}, inbox, AlgorithmRing, Eager, 116512, false},
 		{1 << 20, 9, CallOptions{Algorithm: AlgorithmTree, Sync: true, Segment: 1001}, inbox, AlgorithmTree, Eager, 1000, false},
 	} {
-		got, err := plan(OpAllReduce, test.bytes/4, reduce.Float32, reduce.Sum, ground{ranks: test.ranks, slot: 256 << 10, soft: test.soft}, test.table, test.options)
-		if err != nil || got.algorithm != test.algorithm || got.protocol != test.protocol || got.segment != test.segment {
+		got, err := plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, agreement{ranks: test.ranks, slot: 256 << 10, software: test.soft}, test.table)
+		if err != nil || got.Algorithm != test.algorithm || got.Protocol != test.protocol || got.Segment != test.segment {
 			t.Errorf("%d bytes on %d ranks, %+v, %+v: %v, %v: want %s by %s, segment %d", test.bytes, test.ranks, test.options, test.table, got, err,
 				test.algorithm, test.protocol, test.segment)
 		}
-		if back := callOf(got.digest(), got.count); back != got {
-			t.Errorf("%v: digest and count make %v", got, back)
+		if back := callOf(got.signature()); back != got {
+			t.Errorf("%v: its signature makes %v", got, back)
 		}
-		if got.sync != (got.algorithm == AlgorithmRing && test.options.Sync) {
-			t.Errorf("%v: synchronized is %v", got, got.sync)
+		if got.Sync != (got.Algorithm == AlgorithmRing && test.options.Sync) {
+			t.Errorf("%v: synchronized is %v", got, got.Sync)
 		}
 	}
 }
@@ -135,25 +135,29 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
 		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
 	} {
-		_, err := plan(OpAllReduce, test.count, test.typ, test.red, ground{ranks: 4, slot: 1 << 16, agreed: true, apart: "they are far"}, Table{}, test.options)
+		_, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, agreement{ranks: 4, slot: 1 << 16, reached: true, apart: "they are far"}, Table{})
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
 		}
 	}
 }
 
-// Two calls with one digest would be summed up as one.
-func TestDigestIsExact(t *testing.T) {
-	base := call{algorithm: AlgorithmRing, op: OpAllReduce, typ: reduce.Float32, red: reduce.Sum, protocol: RendezvousWrite, depth: 4, segment: 1 << 18, count: 1000}
-	for _, change := range []func(*call){
-		func(c *call) { c.op = OpAllGather }, func(c *call) { c.typ = reduce.Int32 }, func(c *call) { c.red = reduce.Avg },
-		func(c *call) { c.protocol = RendezvousRead }, func(c *call) { c.depth = 16 }, func(c *call) { c.sync = true },
-		func(c *call) { c.segment = maxSegment }, func(c *call) { c.algorithm = AlgorithmInbox }, func(c *call) { c.protocol = Direct },
+// Two calls with one signature would be summed up as one.
+func TestSignatureIsExact(t *testing.T) {
+	base := Call{
+		Op: OpAllReduce, Type: reduce.Float32, Reduction: reduce.Sum, Count: 1000,
+		CallOptions: CallOptions{Algorithm: AlgorithmRing, Protocol: RendezvousWrite, Depth: 4, Segment: 1 << 18},
+	}
+	for _, change := range []func(*Call){
+		func(c *Call) { c.Op = OpAllGather }, func(c *Call) { c.Type = reduce.Int32 }, func(c *Call) { c.Reduction = reduce.Avg },
+		func(c *Call) { c.Protocol = RendezvousRead }, func(c *Call) { c.Depth = 16 }, func(c *Call) { c.Sync = true },
+		func(c *Call) { c.Segment = maxSegment }, func(c *Call) { c.Algorithm = AlgorithmInbox }, func(c *Call) { c.Protocol = Direct },
+		func(c *Call) { c.Count++ }, func(c *Call) { c.Root = 1<<20 - 1 },
 	} {
 		c := base
 		change(&c)
-		if c.digest() == base.digest() || callOf(c.digest(), c.count) != c {
-			t.Errorf("%v and %v: digests %#x and %#x", c, base, c.digest(), base.digest())
+		if c.signature() == base.signature() || callOf(c.signature()) != c {
+			t.Errorf("%v and %v: signatures %x and %x", c, base, c.signature(), base.signature())
 		}
 	}
 }

@@ -70,17 +70,12 @@ func (s *script) own() span { return span{s.rank, s.rank + 1} }
 // compile makes the script of an operation. The memory of an old one is used
 // again.
 func (s *script) compile(a Algorithm, op Operation, rank, size int) {
-	*s = script{rank: rank, size: size, whole: op == OpAllReduce, moves: s.moves[:0], areas: s.areas[:0]}
-	switch a {
-	case AlgorithmRecursiveDoubling:
-		s.doubling(op)
-	case AlgorithmTree:
-		s.tree(op)
-	case AlgorithmInbox:
-		s.inbox(op)
-	default:
-		panic(fmt.Sprintf("no script for %s", a))
+	*s = script{rank: rank, size: size, whole: op.wholly(), moves: s.moves[:0], areas: s.areas[:0]}
+	write, ok := operations[op].scripts[a]
+	if !ok {
+		panic(fmt.Sprintf("no script of %s for %s", a, op))
 	}
+	write(s)
 	s.number()
 }
 

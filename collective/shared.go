@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"ringcli/collective/reduce"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -192,20 +191,20 @@ func (s *shared) stop() error {
 		return nil
 	}
 	s.looked = now
-	return s.lookAround(s.running.digest, s.running.call.count)
+	return s.lookAround(s.running.signature)
 }
 
 // lookAround finds out whether another rank is in another operation with the
-// number of this one, which it runs as a call of this digest and count.
-func (s *shared) lookAround(digest, count uint64) error {
+// number of this one, which it runs as a call of this signature.
+func (s *shared) lookAround(signature sharedmem.Signature) error {
 	c := s.c
-	mine := callOf(digest, count)
+	mine := callOf(signature)
 	for rank := range c.size {
 		if rank == c.rank {
 			continue
 		}
-		if number, d, n := s.team.Announced(rank); number == c.seq && (d != digest || n != count) {
-			return &DisagreementError{Number: c.seq, Rank: c.rank, Peer: rank, Mine: mine.String(), Theirs: callOf(d, n).String()}
+		if number, theirs := s.team.Announced(rank); number == c.seq && theirs != signature {
+			return &DisagreementError{Number: c.seq, Rank: c.rank, Peer: rank, Mine: mine.String(), Theirs: callOf(theirs).String()}
 		}
 	}
 	if purpose, ok := c.ring.Awaited(); ok && strings.Contains(purpose, operationText(c.seq)) {
@@ -226,7 +225,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	c.seq++
 	traced := trace.Enabled(trace.Collective)
 	begun := trace.Stamp(0)
-	if traced || k.algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {
+	if traced || k.Algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {
 		begun = trace.Now()
 	}
 	s.ctx, s.running = ctx, p
@@ -237,12 +236,12 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		return err
 	}
 	sharedmem.Publish(&c.direct, c.direct+1)
-	s.team.Announce(c.seq, p.digest, k.count)
+	s.team.Announce(c.seq, p.signature)
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
-			slog.String("algorithm", k.algorithm.String()), slog.String("protocol", k.protocol.String()))
+			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
 	}
-	if err = s.perform(k, &p.direct); err == nil {
+	if err = s.perform(k, &p.shared); err == nil {
 		s.last = c.seq
 		s.team.Ended(s.last)
 		c.token.Release()
@@ -265,34 +264,32 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 func (s *shared) call(p *prepared) sharedmem.Call {
 	k := &p.call
 	return sharedmem.Call{
-		Op: sharedmem.Operation(k.op), Type: k.typ, Reduction: k.red, Digest: p.digest, Count: int(k.count),
-		Send: s.buffer(p.send, &p.in), Recv: s.buffer(p.recv, &p.out),
+		Name: k.Op.String(), Phases: k.Op.phases(), Type: k.Type, Reduction: k.Reduction, Signature: p.signature,
+		Send: s.buffer(&p.in), Recv: s.buffer(&p.out),
 	}
 }
 
 // buffer is a vector as the team takes it.
-func (s *shared) buffer(addr uint64, v *vector) sharedmem.Buffer {
-	return sharedmem.Buffer{Addr: addr, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
+func (s *shared) buffer(v *vector) sharedmem.Buffer {
+	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
 }
 
 // perform has the team do what a call consists of.
-func (s *shared) perform(k *call, d *sharedmem.Call) error {
+func (s *shared) perform(k *Call, d *sharedmem.Call) error {
 	switch {
-	case k.algorithm == AlgorithmInbox || k.op == OpBarrier:
+	case k.Algorithm == AlgorithmInbox || d.Phases == 0:
 		return s.team.Inbox(d)
-	case !k.sync:
+	case !k.Sync:
 		return s.team.Pull(d)
 	}
-	lo, _ := reduce.Chunk(d.Count, s.c.size, s.c.rank)
 	first, last := *d, *d
-	first.Op, first.Recv.Addr = sharedmem.ReduceScatter, d.Recv.Addr+uint64(lo*k.typ.Size())
+	first.Phases, last.Phases, last.Send = sharedmem.Reduce, sharedmem.Gather, d.Recv
 	if err := s.team.Pull(&first); err != nil {
 		return err
 	}
-	if err := s.team.Inbox(&sharedmem.Call{Op: sharedmem.Barrier, Digest: d.Digest}); err != nil {
+	if err := s.team.Inbox(&sharedmem.Call{Name: OpBarrier.String(), Signature: sharedmem.Signature{Digest: d.Digest}}); err != nil {
 		return err
 	}
-	last.Op, last.Send = sharedmem.AllGather, first.Recv
 	return s.team.Pull(&last)
 }
 
@@ -302,7 +299,7 @@ func (s *shared) explain(err error) error {
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}
-	mine, theirs := s.running.call, callOf(d.Digest, d.Count)
+	mine, theirs := s.running.call, callOf(d.Theirs)
 	return &DisagreementError{Number: s.c.seq, Rank: d.Rank, Peer: d.Peer, Mine: mine.String(), Theirs: theirs.String()}
 }
 

@@ -30,29 +30,29 @@ func TestSharedDisagreement(t *testing.T) {
 	for i, test := range []struct {
 		name   string
 		base   CallOptions
-		change func(*request)
+		change func(*Call)
 		words  []string
 	}{
-		{"count", CallOptions{}, func(r *request) { r.count = 999 }, []string{"all-reduce of 1000 float32, sum, inbox, direct", "all-reduce of 999 float32, sum, inbox, direct"}},
-		{"no elements", CallOptions{}, func(r *request) { r.count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
-		{"type", CallOptions{}, func(r *request) { r.typ = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
-		{"reduction", CallOptions{}, func(r *request) { r.red = reduce.Max }, []string{"float32, sum", "float32, max"}},
-		{"operation", CallOptions{}, func(r *request) { r.op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
-		{"barrier", CallOptions{}, func(r *request) { *r = request{op: OpBarrier} }, []string{"all-reduce of", "barrier"}},
-		{"count, pulled", pull, func(r *request) { r.count = 999 }, []string{"of 1000 float32", "of 999 float32"}},
-		{"operation, pulled", pull, func(r *request) { r.op = OpAllGather }, []string{"all-reduce of", "all-gather of"}},
-		{"sync", pull, func(r *request) { r.options.Sync = true }, []string{"direct", "direct, synchronized"}},
-		{"algorithm", inbox, func(r *request) { r.options = pull }, []string{"inbox, direct", "sum, direct"}},
-		{"direct for eager", ringWays[0], func(r *request) { r.options = pull }, []string{"sum, direct", "sum, eager"}},
-		{"eager for direct", CallOptions{}, func(r *request) { r.options = ringWays[0] }, []string{"direct", "sum, eager"}},
-		{"write for direct", pull, func(r *request) { r.options = ringWays[1] }, []string{"direct", "rendezvous-write"}},
-		{"read for direct", pull, func(r *request) { r.options = ringWays[2] }, []string{"direct", "rendezvous-read"}},
-		{"inbox by messages for direct", inbox, func(r *request) { r.options = eagerInbox }, []string{"inbox, direct", "inbox"}},
-		{"doubling for direct", CallOptions{}, func(r *request) { r.options = meshWays[0] }, []string{"direct", "recursive-doubling"}},
-		{"direct for a tree", meshWays[1], func(r *request) { r.options = inbox }, []string{"direct", "tree"}},
-		{"tree for doubling", meshWays[0], func(r *request) { r.options = meshWays[1] }, []string{"recursive-doubling", "tree"}},
-		{"count, by messages", ringWays[0], func(r *request) { r.count = 999 }, []string{"1000 float32, sum, eager", "999 float32, sum, eager"}},
-		{"count, tree", meshWays[1], func(r *request) { r.count = 999 }, []string{"of 1000 float32", "of 999 float32"}},
+		{"count", CallOptions{}, func(r *Call) { r.Count = 999 }, []string{"all-reduce of 1000 float32, sum, inbox, direct", "all-reduce of 999 float32, sum, inbox, direct"}},
+		{"no elements", CallOptions{}, func(r *Call) { r.Count = 0 }, []string{"of 1000 float32", "of 0 float32"}},
+		{"type", CallOptions{}, func(r *Call) { r.Type = reduce.Int32 }, []string{"1000 float32", "1000 int32"}},
+		{"reduction", CallOptions{}, func(r *Call) { r.Reduction = reduce.Max }, []string{"float32, sum", "float32, max"}},
+		{"operation", CallOptions{}, func(r *Call) { r.Op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
+		{"barrier", CallOptions{}, func(r *Call) { *r = Call{Op: OpBarrier} }, []string{"all-reduce of", "barrier"}},
+		{"count, pulled", pull, func(r *Call) { r.Count = 999 }, []string{"of 1000 float32", "of 999 float32"}},
+		{"operation, pulled", pull, func(r *Call) { r.Op = OpAllGather }, []string{"all-reduce of", "all-gather of"}},
+		{"sync", pull, func(r *Call) { r.Sync = true }, []string{"direct", "direct, synchronized"}},
+		{"algorithm", inbox, func(r *Call) { r.CallOptions = pull }, []string{"inbox, direct", "sum, direct"}},
+		{"direct for eager", ringWays[0], func(r *Call) { r.CallOptions = pull }, []string{"sum, direct", "sum, eager"}},
+		{"eager for direct", CallOptions{}, func(r *Call) { r.CallOptions = ringWays[0] }, []string{"direct", "sum, eager"}},
+		{"write for direct", pull, func(r *Call) { r.CallOptions = ringWays[1] }, []string{"direct", "rendezvous-write"}},
+		{"read for direct", pull, func(r *Call) { r.CallOptions = ringWays[2] }, []string{"direct", "rendezvous-read"}},
+		{"inbox by messages for direct", inbox, func(r *Call) { r.CallOptions = eagerInbox }, []string{"inbox, direct", "inbox"}},
+		{"doubling for direct", CallOptions{}, func(r *Call) { r.CallOptions = meshWays[0] }, []string{"direct", "recursive-doubling"}},
+		{"direct for a tree", meshWays[1], func(r *Call) { r.CallOptions = inbox }, []string{"direct", "tree"}},
+		{"tree for doubling", meshWays[0], func(r *Call) { r.CallOptions = meshWays[1] }, []string{"recursive-doubling", "tree"}},
+		{"count, by messages", ringWays[0], func(r *Call) { r.Count = 999 }, []string{"1000 float32, sum, eager", "999 float32, sum, eager"}},
+		{"count, tree", meshWays[1], func(r *Call) { r.Count = 999 }, []string{"of 1000 float32", "of 999 float32"}},
 	} {
 		for _, n := range []int{2, 4, 8} {
 			if n == 8 && i%3 > 0 || n != 4 && testing.Short() {
@@ -73,14 +73,14 @@ func TestSharedDisagreement(t *testing.T) {
 					}
 					start := time.Now()
 					errs := w.each(func(rank int, c *Comm) error {
-						r := request{
-							op: OpAllReduce, count: 1000, typ: reduce.Float32, red: reduce.Sum, options: test.base,
-							send: k.send[rank].Addr(), recv: k.recv[rank].Addr(),
+						r := Call{
+							Op: OpAllReduce, Count: 1000, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.base,
+							Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr(),
 						}
 						if rank == n/2 {
 							test.change(&r)
 						}
-						return c.do(context.Background(), r)
+						return c.Run(context.Background(), r)
 					})
 					if took := time.Since(start); took > 10*time.Second {
 						t.Errorf("it took %v to find out", took)
@@ -258,10 +258,10 @@ func TestSharedCorrupt(t *testing.T) {
 		if why := c.Apart(); !strings.Contains(why, "rank 1: faults are injected") {
 			t.Errorf("rank %d: apart because %q, expected rank 1's faults", rank, why)
 		}
-		if p, err := c.Plan(OpAllReduce, 100000, reduce.Int32, reduce.Sum, CallOptions{}); err != nil || p.Protocol == Direct {
+		if p, err := c.Plan(Call{Op: OpAllReduce, Count: 100000, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: CallOptions{}}); err != nil || p.Protocol == Direct {
 			t.Errorf("rank %d plans %+v, %v", rank, p, err)
 		}
-		_, err := c.Plan(OpAllReduce, 100, reduce.Int32, reduce.Sum, directWays[1])
+		_, err := c.Plan(Call{Op: OpAllReduce, Count: 100, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: directWays[1]})
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "rank 1: faults are injected") {
 			t.Errorf("rank %d: Direct is %v, expected an error of usage that says why", rank, err)
 		}

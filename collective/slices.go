@@ -84,7 +84,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	defer c.leave()
-	r := request{op: op, send: memory.Addr(from), recv: memory.Addr(to), count: count, typ: t, red: red, plain: true}
+	r := Call{Op: op, Send: memory.Addr(from), Recv: memory.Addr(to), Count: count, Type: t, Reduction: red, plain: true}
 	directly, err := c.directly(ctx, &r)
 	if err != nil {
 		return err
@@ -97,24 +97,16 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 		runtime.KeepAlive(to)
 		return err
 	}
-	lo, hi := reduce.Chunk(count, c.size, c.rank)
-	lo, hi, n := lo*t.Size(), hi*t.Size(), count*t.Size()
-	buffer, err := c.grow(&c.slices, uint64(n))
+	size := t.Size()
+	buffer, err := c.grow(&c.slices, uint64(count*size))
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	addr, whole := buffer.addr, buffer.Bytes()[:n]
-	own := whole[lo:hi]
-	first, last := whole, whole // where the operation finds its input and leaves its result
-	r.send, r.recv, r.plain = addr, addr, false
-	switch op {
-	case OpReduceScatter:
-		last = own
-		r.recv += uint64(lo)
-	case OpAllGather:
-		first = own
-		r.send += uint64(lo)
-	}
+	// Where the operation finds its input and leaves its result, in place.
+	send, recv := op.Buffers(count, c.size, c.rank)
+	whole := buffer.Bytes()
+	first, last := whole[send.Lo*size:send.Hi*size], whole[recv.Lo*size:recv.Hi*size]
+	r.Send, r.Recv, r.plain = buffer.addr+uint64(send.Lo*size), buffer.addr+uint64(recv.Lo*size), false
 	copy(first, from)
 	c.counted = true
 	c.live.CopiedSlices += uint64(len(from) + len(to))
@@ -125,25 +117,25 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 	return nil
 }
 
-// directly tells whether a request on plain memory runs over shared memory, after the
+// directly tells whether a call on plain memory runs over shared memory, after the
 // ranks have agreed.
-func (c *Comm) directly(ctx context.Context, r *request) (bool, error) {
-	if c.prepared.version == c.current && c.prepared.request == *r {
+func (c *Comm) directly(ctx context.Context, r *Call) (bool, error) {
+	if c.prepared.version == c.current && c.prepared.asked == *r {
 		return true, nil // no other is prepared
 	}
-	k, err := c.plan(r.op, r.count, r.typ, r.red, r.options)
+	k, err := c.plan(*r)
 	if err != nil {
 		return false, err
 	}
 	if !c.agreed {
 		if err = c.agree(ctx); err == nil {
-			k, err = c.plan(r.op, r.count, r.typ, r.red, r.options)
+			k, err = c.plan(*r)
 		}
 		if err != nil {
 			return false, c.fail(c.explain(k, err))
 		}
 	}
-	return k.protocol == Direct, nil
+	return k.Protocol == Direct, nil
 }
 
 // onHeap has the compiler keep b's array on the heap, where it stays at its address:

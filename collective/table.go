@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"ringcli/ring/bootstrap"
 )
@@ -68,8 +70,8 @@ func (t Table) Validate() error {
 // Validate returns why no call can be as the rule says, or nil.
 func (r Rule) Validate() error {
 	switch {
-	case r.Op > OpAllGather:
-		return fmt.Errorf("op %s: expected %s, %s or %s", r.Op, OpAllReduce, OpReduceScatter, OpAllGather)
+	case !r.Op.onVectors():
+		return fmt.Errorf("op %s: expected %s", r.Op, eitherOf(Operations()))
 	case r.Ranks < 0:
 		return fmt.Errorf("ranks %d: expected 1 or more, or 0 for any", r.Ranks)
 	case r.MaxBytes < 0:
@@ -86,34 +88,15 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-// carriers says which algorithms have a protocol that others have not. Rendezvous
-// is not for those that are for messages whose transfer takes less than the round
-// trip of RTS and CTS; where all ranks read each other's memory, there is no need
-// of partial results that travel.
+// carriers says which algorithms have a protocol that others have not.
 func carriers(p Protocol) string {
-	if p == Direct {
-		return "direct is for the ring and the inbox; expected eager or auto"
+	var have []string
+	for i := range algorithms {
+		if slices.Contains(algorithms[i].protocols, p) {
+			have = append(have, "the "+algorithms[i].name)
+		}
 	}
-	return "rendezvous is for the ring; expected eager or auto"
-}
-
-// carriedBy tells whether an algorithm's messages can travel by a protocol.
-func (a Algorithm) carriedBy(p Protocol) bool {
-	switch p {
-	case RendezvousWrite, RendezvousRead:
-		return a == AlgorithmRing
-	case Direct:
-		return a == AlgorithmRing || a == AlgorithmInbox
-	}
-	return true
-}
-
-// maxRanks is the largest ring that an algorithm runs on.
-func (a Algorithm) maxRanks() int {
-	if a == AlgorithmInbox {
-		return MaxInboxRanks
-	}
-	return int(^uint(0) >> 1)
+	return fmt.Sprintf("%s is for %s; expected eager or auto", protocols[p].what, strings.Join(have, " and "))
 }
 
 // smallMost is where, without rules, the ring begins: up to so many bytes of the
@@ -130,16 +113,16 @@ const softInboxRanks = 2
 // choose returns algorithm and protocol of a call that leaves the algorithm to the
 // table. Who asks for a protocol or for phases asks for the ring, unless a rule
 // says otherwise.
-func (t *Table) choose(op Operation, g ground, bytes int64, o CallOptions) (Algorithm, Protocol) {
+func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (Algorithm, Protocol) {
 	rule, ok := t.lookup(op, g, bytes, o.Protocol)
 	switch {
-	case o.Sync && op == OpAllReduce && (!ok || rule.Algorithm != AlgorithmRing):
+	case o.Sync && op.Phases() == 2 && (!ok || rule.Algorithm != AlgorithmRing):
 	case ok && o.Protocol != Auto:
 		return rule.Algorithm, o.Protocol
 	case ok:
 		return rule.Algorithm, rule.Protocol
 	case o.Protocol != Auto && o.Protocol != Direct || bytes > smallMost:
-	case g.ranks > MaxInboxRanks || g.soft && g.ranks > softInboxRanks:
+	case g.ranks > MaxInboxRanks || g.software && g.ranks > softInboxRanks:
 		return AlgorithmRecursiveDoubling, o.Protocol
 	default:
 		return AlgorithmInbox, o.Protocol
@@ -150,7 +133,7 @@ func (t *Table) choose(op Operation, g ground, bytes int64, o CallOptions) (Algo
 // lookup returns the first rule that fits an operation on a vector of so many
 // bytes, for a caller that leaves the algorithm to the table. A protocol that the
 // caller asks for rules out what cannot be done with it.
-func (t *Table) lookup(op Operation, g ground, bytes int64, asked Protocol) (r Rule, ok bool) {
+func (t *Table) lookup(op Operation, g agreement, bytes int64, asked Protocol) (r Rule, ok bool) {
 	ranks := g.ranks
 	for _, r := range t.Rules {
 		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.maxRanks() {

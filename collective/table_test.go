@@ -101,7 +101,7 @@ func TestTableLookup(t *testing.T) {
 		{OpReduceScatter, 4, 100, Auto, 0},
 		{OpBarrier, 4, 0, Auto, 0},
 	} {
-		got, ok := table.lookup(test.op, ground{ranks: test.ranks}, test.bytes, test.asked)
+		got, ok := table.lookup(test.op, agreement{ranks: test.ranks}, test.bytes, test.asked)
 		if ok != (test.want > 0) || ok && got != table.Rules[test.want-1] {
 			t.Errorf("%s of %d bytes on %d ranks, %s asked: %+v, %v, want rule %d", test.op, test.bytes, test.ranks, test.asked, got, ok, test.want)
 		}
@@ -112,7 +112,7 @@ func TestTableLookup(t *testing.T) {
 func TestSetTable(t *testing.T) {
 	w := newWorld(t, 2, ring.Options{}, nil)
 	protocol := func() Protocol {
-		p, err := w.comms[1].Plan(OpAllReduce, 1<<16, reduce.Int32, reduce.Sum, CallOptions{})
+		p, err := w.comms[1].Plan(Call{Op: OpAllReduce, Count: 1 << 16, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: CallOptions{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,9 +60,9 @@ func recordMessage(kinds *[kindCredit + 1]trace.Kind, h *ring.Header, peer int) 
 
 // Interned once, since that takes a lock.
 var (
-	operationTexts = interned[Operation](len(operationNames))
-	protocolTexts  = interned[Protocol](len(protocolNames))
-	algorithmTexts = interned[Algorithm](len(algorithmNames))
+	operationTexts = interned[Operation](len(operations))
+	protocolTexts  = interned[Protocol](len(protocols))
+	algorithmTexts = interned[Algorithm](len(algorithms))
 )
 
 func interned[T interface {
@@ -86,17 +86,17 @@ type timeline struct {
 }
 
 // recordOperation records a call that ran, or failed, on this rank.
-func recordOperation(begun, end trace.Stamp, k *call, seq uint64) {
-	operationSpan.SpanAt(begun, end, operationTexts[k.op], seq, k.count*uint64(k.typ.Size()), wayText(k))
+func recordOperation(begun, end trace.Stamp, k *Call, seq uint64) {
+	operationSpan.SpanAt(begun, end, operationTexts[k.Op], seq, uint64(k.Count*k.Type.Size()), wayText(k))
 }
 
 // wayText is the protocol round the ring, which has several, and of the other
 // algorithms, which are eager, the name.
-func wayText(k *call) uint64 {
-	if k.algorithm == AlgorithmRing {
-		return protocolTexts[k.protocol]
+func wayText(k *Call) uint64 {
+	if k.Algorithm == AlgorithmRing {
+		return protocolTexts[k.Protocol]
 	}
-	return algorithmTexts[k.algorithm]
+	return algorithmTexts[k.Algorithm]
 }
 
 // recordStep ends the step that a transfer is part of and begins the next. In
@@ -154,7 +154,7 @@ func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.arrived; i < p.granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if p.call.protocol == Eager && p.processed < p.total && p.left.head() == nil {
+	if p.call.Protocol == Eager && p.processed < p.total && p.left.head() == nil {
 		p.recordAwaited(p.step, end, p.processed)
 	}
 	transfer, _, _ := p.at(min(p.processed, p.total-1))

@@ -137,7 +137,7 @@ func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, send
 		t.Fatalf("rank %d: no operation began at %d", c.rank, p.begun)
 	}
 	op := events["operation"][i]
-	if op.Args.Text("op") != "all-reduce" || op.Args.Text("protocol") != p.call.protocol.String() || op.Args.Value("bytes") != p.call.count*4 {
+	if op.Args.Text("op") != "all-reduce" || op.Args.Text("protocol") != p.call.Protocol.String() || op.Args.Value("bytes") != uint64(p.call.Count)*4 {
 		t.Errorf("rank %d: the operation is %+v", c.rank, op.Args)
 	}
 	within := func(what string, e trace.Event) {

@@ -14,7 +14,7 @@ import (
 
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
-	if p.call.protocol != Eager || p.placing && st.do&doReduce == 0 {
+	if p.call.Protocol != Eager || p.placing && st.do&doReduce == 0 {
 		if p.arrived <= p.processed {
 			return nil, false, nil
 		}
@@ -81,19 +81,19 @@ func (p *pass) credit() error {
 func (p *pass) post() (bool, error) {
 	before := p.posted + p.announced + p.granted
 	var err error
-	switch p.call.protocol {
+	switch p.call.Protocol {
 	case Eager:
 		err = p.postEager()
 	case RendezvousWrite:
 		if err = p.postWrites(); err == nil {
-			err = p.announce(2*int(p.call.depth), false)
+			err = p.announce(2*p.call.Depth, false)
 		}
 	case RendezvousRead:
-		if err = p.announce(int(p.call.depth), true); err == nil {
+		if err = p.announce(p.call.Depth, true); err == nil {
 			p.posted = p.announced
 		}
 	}
-	if err == nil && p.call.protocol != Eager {
+	if err == nil && p.call.Protocol != Eager {
 		err = p.grant()
 	}
 	return p.posted+p.announced+p.granted > before, err
@@ -266,7 +266,7 @@ func (p *pass) grant() error {
 		addr, lkey, rkey := p.landing(p.granted, st, lo, n)
 		var err error
 		p.receives[p.granted%MaxDepth] = trace.Now()
-		if p.call.protocol == RendezvousWrite {
+		if p.call.Protocol == RendezvousWrite {
 			reply := p.header(kindCTS, p.granted, n)
 			reply.Addr, reply.RKey = addr, rkey
 			err = l.send(&reply)

@@ -41,43 +41,46 @@ func nodeOf(rank, n int) node {
 	return k
 }
 
-func (s *script) tree(op Operation) {
+func (s *script) treeAllReduce() {
 	k := nodeOf(s.rank, s.size)
-	switch op {
-	case OpAllReduce:
-		s.reduceUp(k, placeOutput)
-		if k.parent >= 0 {
-			s.copy(k.parent, s.all())
-		}
-		s.sendDown(k, s.all(), s.all(), placeOutput)
-	case OpReduceScatter:
-		s.reduceUp(k, placePartial)
-		leaf := k.left < 0 && k.right < 0
-		switch {
-		case k.parent >= 0 && leaf:
-			s.copy(k.parent, s.own())
-			return
-		case k.parent >= 0:
-			s.store(k.parent, span{k.lo, k.hi})
-		}
-		s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, placePartial)
-		s.output(s.own())
-	default:
-		from := placeInput
-		if k.left >= 0 {
-			s.copy(k.left, span{k.lo, s.rank})
-			from = placeOutput
-		}
-		if k.right >= 0 {
-			s.copy(k.right, span{s.rank + 1, k.hi})
-			from = placeOutput
-		}
-		if k.parent >= 0 {
-			s.send(k.parent, span{k.lo, k.hi}, from)
-			s.copy(k.parent, s.all())
-		}
-		s.sendDown(k, s.all(), s.all(), placeOutput)
+	s.reduceUp(k, placeOutput)
+	if k.parent >= 0 {
+		s.copy(k.parent, s.all())
 	}
+	s.sendDown(k, s.all(), s.all(), placeOutput)
+}
+
+func (s *script) treeReduceScatter() {
+	k := nodeOf(s.rank, s.size)
+	s.reduceUp(k, placePartial)
+	leaf := k.left < 0 && k.right < 0
+	switch {
+	case k.parent >= 0 && leaf:
+		s.copy(k.parent, s.own())
+		return
+	case k.parent >= 0:
+		s.store(k.parent, span{k.lo, k.hi})
+	}
+	s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, placePartial)
+	s.output(s.own())
+}
+
+func (s *script) treeAllGather() {
+	k := nodeOf(s.rank, s.size)
+	from := placeInput
+	if k.left >= 0 {
+		s.copy(k.left, span{k.lo, s.rank})
+		from = placeOutput
+	}
+	if k.right >= 0 {
+		s.copy(k.right, span{s.rank + 1, k.hi})
+		from = placeOutput
+	}
+	if k.parent >= 0 {
+		s.send(k.parent, span{k.lo, k.hi}, from)
+		s.copy(k.parent, s.all())
+	}
+	s.sendDown(k, s.all(), s.all(), placeOutput)
 }
 
 // reduceUp reduces what the children send and sends it to the parent; the root

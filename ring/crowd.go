@@ -117,7 +117,7 @@ func (c *crowd) send(r *Ring, x *round) {
 		Kind: KindEcho, Epoch: r.Epoch(), Seq: x.seq, Segment: x.done, Sender: uint32(r.rank),
 		Length: MessageSize - HeaderSize, Arg: uint64(x.total),
 	}
-	h.Checksum = fillPattern(c.buf[HeaderSize:], r.rank, x.done)
+	h.Digest = uint64(fillPattern(c.buf[HeaderSize:], r.rank, x.done))
 	x.at = time.Now()
 	c.transmit(x, &h)
 }

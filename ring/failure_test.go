@@ -147,7 +147,7 @@ func TestPingCheck(t *testing.T) {
 		for i := range msg[HeaderSize:] {
 			msg[HeaderSize+i] = pattern(1, h.Segment, i)
 		}
-		h.Checksum = Checksum(msg[HeaderSize:])
+		h.Digest = uint64(Checksum(msg[HeaderSize:]))
 		if damage >= 0 {
 			msg[HeaderSize+damage] ^= 0x10
 		}

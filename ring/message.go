@@ -35,26 +35,29 @@ func (k MessageKind) String() string {
 const HeaderSize = 64
 
 // messageMagic begins every header: "RM", and a version.
-const messageMagic = 0x01_4d52
+const messageMagic = 0x02_4d52
 
 // Header begins every message and every slot: what this is, and of which
 // operation, so that ranks that disagree find out.
 //
-//	 0  magic "RM" 1, kind     4  epoch      8  sequence     16  digest
-//	24  segment  28 checksum  32  length    40  address      48  rkey
+//	 0  magic "RM" 2, kind     4  epoch      8  sequence     16  digest
+//	24  segment  28 root      32  length    40  address      48  rkey
 //	52  sender   56 argument                       (all little-endian)
+//
+// Payloads have no checksum, but for those of pings, whose digest is one: what
+// carries them has a CRC, and collectives can be checked element by element.
 type Header struct {
-	Kind     MessageKind
-	Epoch    uint32
-	Seq      uint64 // counts the operations of a ring
-	Digest   uint64 // of the operation's parameters; equal on all ranks
-	Segment  uint32
-	Checksum uint32 // CRC32C of the payload, where there is one
-	Length   uint64 // bytes of payload, or of what Addr names
-	Addr     uint64
-	RKey     uint32
-	Sender   uint32 // rank
-	Arg      uint64 // the kind's own
+	Kind    MessageKind
+	Epoch   uint32
+	Seq     uint64 // counts the operations of a ring
+	Digest  uint64 // of the operation's parameters, equal on all ranks; of a ping, CRC32C of the payload
+	Segment uint32
+	Root    uint32 // rank, of an operation that has one
+	Length  uint64 // bytes of payload, or of what Addr names
+	Addr    uint64
+	RKey    uint32
+	Sender  uint32 // rank
+	Arg     uint64 // the kind's own
 }
 
 // Encode writes the header to b, which holds HeaderSize bytes or more.
@@ -66,7 +69,7 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint64(b[8:], h.Seq)
 	le.PutUint64(b[16:], h.Digest)
 	le.PutUint32(b[24:], h.Segment)
-	le.PutUint32(b[28:], h.Checksum)
+	le.PutUint32(b[28:], h.Root)
 	le.PutUint64(b[32:], h.Length)
 	le.PutUint64(b[40:], h.Addr)
 	le.PutUint32(b[48:], h.RKey)
@@ -83,7 +86,7 @@ func (h *Header) Decode(b []byte) bool {
 	first := le.Uint32(b)
 	*h = Header{
 		Kind: MessageKind(first >> 24), Epoch: le.Uint32(b[4:]), Seq: le.Uint64(b[8:]), Digest: le.Uint64(b[16:]),
-		Segment: le.Uint32(b[24:]), Checksum: le.Uint32(b[28:]), Length: le.Uint64(b[32:]), Addr: le.Uint64(b[40:]),
+		Segment: le.Uint32(b[24:]), Root: le.Uint32(b[28:]), Length: le.Uint64(b[32:]), Addr: le.Uint64(b[40:]),
 		RKey: le.Uint32(b[48:]), Sender: le.Uint32(b[52:]), Arg: le.Uint64(b[56:]),
 	}
 	return first&0xff_ffff == messageMagic

@@ -10,7 +10,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 	for range 1000 {
 		in := Header{
 			Kind: MessageKind(rand.Uint32()), Epoch: rand.Uint32(), Seq: rand.Uint64(), Digest: rand.Uint64(), Segment: rand.Uint32(),
-			Checksum: rand.Uint32(), Length: rand.Uint64(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
+			Root: rand.Uint32(), Length: rand.Uint64(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
 		}
 		in.Encode(b[:])
 		var out Header
@@ -31,9 +31,9 @@ func TestHeaderRoundTrip(t *testing.T) {
 // The layout is the wire's: other versions must read it.
 func TestHeaderLayout(t *testing.T) {
 	var b [HeaderSize]byte
-	h := Header{Kind: 0x21, Epoch: 1, Seq: 2, Digest: 3, Segment: 4, Checksum: 5, Length: 6, Addr: 7, RKey: 8, Sender: 9, Arg: 10}
+	h := Header{Kind: 0x21, Epoch: 1, Seq: 2, Digest: 3, Segment: 4, Root: 5, Length: 6, Addr: 7, RKey: 8, Sender: 9, Arg: 10}
 	h.Encode(b[:])
-	for offset, want := range map[int]byte{0: 'R', 1: 'M', 2: 1, 3: 0x21, 4: 1, 8: 2, 16: 3, 24: 4, 28: 5, 32: 6, 40: 7, 48: 8, 52: 9, 56: 10} {
+	for offset, want := range map[int]byte{0: 'R', 1: 'M', 2: 2, 3: 0x21, 4: 1, 8: 2, 16: 3, 24: 4, 28: 5, 32: 6, 40: 7, 48: 8, 52: 9, 56: 10} {
 		if b[offset] != want {
 			t.Errorf("byte %d is %#x: expected %#x", offset, b[offset], want)
 		}
@@ -44,7 +44,7 @@ func TestHeaderAllocatesNothing(t *testing.T) {
 	var b [MessageSize]byte
 	h := Header{Kind: KindPing, Seq: 9}
 	if n := testing.AllocsPerRun(100, func() {
-		h.Checksum = Checksum(b[HeaderSize:])
+		h.Digest = uint64(Checksum(b[HeaderSize:]))
 		h.Encode(b[:])
 		if !h.Decode(b[:]) {
 			t.Error("not a header")

@@ -169,7 +169,7 @@ func (p *pinger) send() error {
 		Kind: KindPing, Epoch: p.r.Epoch(), Seq: p.r.pings, Segment: p.pongs, Sender: uint32(p.r.rank),
 		Length: MessageSize - HeaderSize, Arg: uint64(p.total),
 	}
-	h.Checksum = fillPattern(p.buf[HeaderSize:], p.r.rank, p.pongs)
+	h.Digest = uint64(fillPattern(p.buf[HeaderSize:], p.r.rank, p.pongs))
 	h.Encode(p.buf[:])
 	p.unsent++
 	p.at = time.Now()
@@ -276,8 +276,8 @@ func (r *Ring) checkPayload(h *Header, msg []byte, peer, origin int) error {
 			return fault("wrong data: byte %d is %#02x, expected %#02x", i, b, w)
 		}
 	}
-	if sum := Checksum(payload); sum != h.Checksum {
-		return fault("checksum %#08x, expected %#08x", h.Checksum, sum)
+	if sum := uint64(Checksum(payload)); sum != h.Digest {
+		return fault("checksum %#08x, expected %#08x", h.Digest, sum)
 	}
 	return nil
 }

@@ -266,11 +266,11 @@ func TestRoundCheck(t *testing.T) {
 		"count":  func(h *Header, _ []byte) { h.Arg++ },
 		"length": func(h *Header, _ []byte) { h.Length-- },
 		"data":   func(_ *Header, msg []byte) { msg[MessageSize-1] ^= 1 },
-		"sum":    func(h *Header, _ []byte) { h.Checksum++ },
+		"sum":    func(h *Header, _ []byte) { h.Digest++ },
 	} {
 		h := Header{Kind: KindEcho, Epoch: 1, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
 		msg := make([]byte, MessageSize)
-		h.Checksum = fillPattern(msg[HeaderSize:], 1, 0)
+		h.Digest = uint64(fillPattern(msg[HeaderSize:], 1, 0))
 		change(&h, msg)
 		if err := r.checkRound(x, &h, msg); (err == nil) != (name == "none") {
 			t.Errorf("damage: %s: %v", name, err)

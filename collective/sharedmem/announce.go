@@ -3,34 +3,35 @@ package sharedmem
 import "sync/atomic"
 
 // Words of the line in which a rank tells what it is in. The first is the number of
-// the operation. Its digest and count have two places, by the parity of the number,
-// so that those of the next do not overwrite them while they may be read.
+// the operation. Its signature has two places, by the parity of the number, so that
+// the next one's does not overwrite it while it may be read.
 const (
-	announcedCall = 1 // two words, and two more
-	announcedEnd  = 5
+	announcedCall  = 1 // three words, and three more
+	announcedWords = 3
+	announcedEnd   = announcedCall + 2*announcedWords
 )
 
 // Announce tells the peers which operation the rank begins, by whatever means it
 // computes that: whoever waits for this rank elsewhere can then say so. Numbers
 // grow from 1.
-func (t *Team) Announce(number, digest, count uint64) {
+func (t *Team) Announce(number uint64, s Signature) {
 	l := t.own.announced
-	at := announcedCall + 2*(number&1)
-	l[at], l[at+1] = digest, count
+	at := announcedCall + announcedWords*(number&1)
+	l[at], l[at+1], l[at+2] = s.Digest, s.Count, s.Root
 	l.store(number)
 }
 
 // Announced returns the operation that a peer began last; number 0 is none, or that
 // it goes from one to another just now.
-func (t *Team) Announced(rank int) (number, digest, count uint64) {
+func (t *Team) Announced(rank int) (number uint64, s Signature) {
 	l := t.peers[rank].announcedAt
 	number = l.load()
-	at := announcedCall + 2*(number&1)
-	digest, count = atomic.LoadUint64(&l[at]), atomic.LoadUint64(&l[at+1])
+	at := announcedCall + announcedWords*(number&1)
+	s = Signature{Digest: atomic.LoadUint64(&l[at]), Count: atomic.LoadUint64(&l[at+1]), Root: atomic.LoadUint64(&l[at+2])}
 	if l.load() != number {
-		return 0, 0, 0
+		return 0, Signature{}
 	}
-	return number, digest, count
+	return number, s
 }
 
 // Ended tells the peers that the rank has ended an operation.

@@ -148,9 +148,9 @@ func benchJob(p *process) error {
 			return err
 		}
 	}
-	ops := []Operation{AllReduce}
+	ops := []Phases{AllReduce}
 	if os.Getenv("DIRECT_OPS") != "" {
-		ops = []Operation{AllReduce, ReduceScatter, AllGather}
+		ops = []Phases{AllReduce, ReduceScatter, AllGather}
 	}
 	for range rounds {
 		for _, size := range benchSizes {
@@ -158,8 +158,7 @@ func benchJob(p *process) error {
 			report(size, "line-ns", time.Duration(1000*p.probe()), 1)
 			for _, op := range ops {
 				for i, buffers := range [][2]Buffer{mapped, plain} {
-					what := op.String() + [...]string{"-map", "-plain"}[i]
-					what = strings.NewReplacer("all-reduce", "ar", "reduce-scatter", "rs", "all-gather", "ag").Replace(what)
+					what := [...]string{ReduceScatter: "rs", AllGather: "ag", AllReduce: "ar"}[op] + [...]string{"-map", "-plain"}[i]
 					d, err := p.measure(op, buffers, size, times)
 					if err != nil {
 						return err
@@ -167,7 +166,7 @@ func benchJob(p *process) error {
 					report(size, what, d, times)
 				}
 			}
-			if err := p.team.Inbox(&Call{Op: Barrier}); err != nil {
+			if err := p.team.Inbox(&Call{Phases: Barrier}); err != nil {
 				return err
 			}
 			if d := p.memcpy(size, times); p.rank == 0 {
@@ -207,8 +206,8 @@ func iterations(size, ranks int) int {
 }
 
 // measure times calls back to back, as nccl-tests does.
-func (p *process) measure(op Operation, buffers [2]Buffer, size, times int) (time.Duration, error) {
-	c := Call{Op: op, Type: reduce.Float32, Digest: uint64(size) << 32, Count: size / 4, Send: buffers[0], Recv: buffers[1]}
+func (p *process) measure(op Phases, buffers [2]Buffer, size, times int) (time.Duration, error) {
+	c := Call{Phases: op, Type: reduce.Float32, Signature: Signature{Digest: uint64(size) << 32, Count: uint64(size) / 4}, Send: buffers[0], Recv: buffers[1]}
 	call := p.team.Pull
 	if size <= 32<<10 {
 		call = p.team.Inbox
@@ -218,7 +217,7 @@ func (p *process) measure(op Operation, buffers [2]Buffer, size, times int) (tim
 			return 0, err
 		}
 	}
-	if err := p.team.Inbox(&Call{Op: Barrier}); err != nil {
+	if err := p.team.Inbox(&Call{Phases: Barrier}); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
@@ -248,7 +247,7 @@ func (p *process) floor(size, times int, stream bool) (time.Duration, error) {
 	kernel := reduce.Lookup(reduce.Float32, reduce.Sum)
 	var scratch [8 << 10]byte
 	half := p.arenaBytes / 2
-	if err := p.team.Inbox(&Call{Op: Barrier}); err != nil {
+	if err := p.team.Inbox(&Call{Phases: Barrier}); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
@@ -267,7 +266,7 @@ func (p *process) floor(size, times int, stream bool) (time.Duration, error) {
 			}
 		}
 	}
-	if err := p.team.Inbox(&Call{Op: Barrier}); err != nil {
+	if err := p.team.Inbox(&Call{Phases: Barrier}); err != nil {
 		return 0, err
 	}
 	return time.Since(begun), nil

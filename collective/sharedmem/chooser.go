@@ -161,15 +161,15 @@ const (
 	sizeClasses   = 14
 )
 
-// choosers are those of a rank: by operation and kinds of buffers, by whether the
+// choosers are those of a rank: by phases and kinds of buffers, by whether the
 // ranks run far from each other, and by size.
 type choosers struct {
 	placement
-	all [int(Barrier) * 8][sizeClasses]chooser
+	all [int(Reduce|Gather+1) * 8][sizeClasses]chooser
 }
 
-func (c *choosers) of(op Operation, sendMapped, recvMapped, far bool, bytes int) *chooser {
-	kind := int(op) * 8
+func (c *choosers) of(phases Phases, sendMapped, recvMapped, far bool, bytes int) *chooser {
+	kind := int(phases) * 8
 	for i, is := range [...]bool{sendMapped, recvMapped, far} {
 		if is {
 			kind += 1 << i

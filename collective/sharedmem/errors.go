@@ -24,14 +24,13 @@ func (timeoutError) Is(target error) bool { return target == context.DeadlineExc
 // DisagreementError says that two ranks make different calls at the same place.
 type DisagreementError struct {
 	Rank, Peer int
-	// Digest and Count are of the peer's call.
-	Digest, Count uint64
+	Theirs     Signature // of the peer's call
 	// Epoch: the calls are the same, so what differs is the epoch.
 	Epoch bool
 }
 
 func (e *DisagreementError) Error() string {
-	what := fmt.Sprintf("a different call than rank %d: digest %#x, count %d", e.Rank, e.Digest, e.Count)
+	what := fmt.Sprintf("a different call than rank %d: digest %#x, count %d, root %d", e.Rank, e.Theirs.Digest, e.Theirs.Count, e.Theirs.Root)
 	if e.Epoch {
 		what = fmt.Sprintf("the same call as rank %d, but in another epoch", e.Rank)
 	}

@@ -95,7 +95,7 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 	addr, key := binary.NativeEndian.Uint64(area), binary.NativeEndian.Uint64(area[8:])
 	local, err := t.find(p, key, addr, uint64(n))
 	if err != nil {
-		t.err = fmt.Errorf("%s: %w", t.op, err)
+		t.err = fmt.Errorf("%s: %w", t.name, err)
 		return nil, t.err
 	}
 	return memory.Bytes(local, n), nil
@@ -105,8 +105,8 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 func (t *Team) disagree(p *peer) error {
 	l := p.callAt
 	l.load()
-	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Digest: l[2], Count: l[3]}
-	e.Epoch = e.Digest == t.fold.digest && e.Count == t.fold.count
+	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Theirs: Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]}}
+	e.Epoch = e.Theirs == t.fold.of
 	t.err = e
 	return e
 }
@@ -127,7 +127,7 @@ func (t *Team) awaited() string {
 		if t.phase == phaseRefs {
 			what = "where the buffers are"
 		}
-		fmt.Fprintf(&b, "%s, %s (round %d):", t.op, what, t.round)
+		fmt.Fprintf(&b, "%s, %s (round %d):", t.name, what, t.round)
 		for r := range t.peers {
 			if r == t.rank {
 				continue
@@ -142,7 +142,7 @@ func (t *Team) awaited() string {
 			}
 		}
 	case phaseRead:
-		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.op, t.round)
+		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.name, t.round)
 		for r := range t.peers {
 			if r != t.rank {
 				fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].readAt.load())

@@ -20,7 +20,7 @@ var kept sync.Map
 func callOf(rank, count int, buffer []byte) Call {
 	kept.Store(&buffer[0], buffer)
 	b := Buffer{Addr: memory.Addr(buffer), Key: uint64(rank) + 1, Mapped: true}
-	return Call{Op: AllReduce, Type: reduce.Float32, Digest: 5, Count: count, Send: b, Recv: b}
+	return Call{Name: "all-reduce", Phases: AllReduce, Type: reduce.Float32, Signature: Signature{Digest: 5, Count: uint64(count)}, Send: b, Recv: b}
 }
 
 func TestDisagreement(t *testing.T) {
@@ -40,15 +40,15 @@ func TestDisagreement(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("%s: rank %d: %v", name, r, err)
 			}
-			want := DisagreementError{Rank: r, Peer: 2, Digest: 6, Count: 99}
+			want := DisagreementError{Rank: r, Peer: 2, Theirs: Signature{Digest: 6, Count: 99}}
 			if r == 2 {
-				want = DisagreementError{Rank: r, Peer: 0, Digest: 5, Count: 100}
+				want = DisagreementError{Rank: r, Peer: 0, Theirs: Signature{Digest: 5, Count: 100}}
 			}
 			if *e != want {
 				t.Errorf("%s: rank %d: %+v, want %+v", name, r, *e, want)
 			}
 		}
-		if err := w.teams[0].Inbox(&Call{Op: Barrier}); err == nil || !strings.Contains(err.Error(), "no more use") {
+		if err := w.teams[0].Inbox(&Call{Phases: Barrier}); err == nil || !strings.Contains(err.Error(), "no more use") {
 			t.Errorf("%s: after the error: %v", name, err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestDisagreement(t *testing.T) {
 
 func TestDisagreementOfEpochs(t *testing.T) {
 	w := newWorld(t, 2, func(c *Config) { c.Epoch = uint64(c.Rank) })
-	for r, err := range w.each(func(_ int, t *Team) error { return t.Inbox(&Call{Op: Barrier}) }) {
+	for r, err := range w.each(func(_ int, t *Team) error { return t.Inbox(&Call{Phases: Barrier}) }) {
 		var e *DisagreementError
 		if !errors.As(err, &e) || !e.Epoch {
 			t.Errorf("rank %d: %v", r, err)
@@ -175,7 +175,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	w := newWorld(t, 2, nil)
-	for _, c := range []Call{{Op: 9}, {Count: -1}, {Type: 99}, {Reduction: 99}} {
+	for _, c := range []Call{{Phases: 9}, {Signature: Signature{Count: 1 << 63}}, {Phases: AllReduce, Type: 99}, {Phases: AllReduce, Reduction: 99}} {
 		if err := w.teams[0].Inbox(&c); !errors.Is(err, ErrUsage) {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -29,16 +29,16 @@ func (t *Team) Inbox(c *Call) error {
 	t.phase = phaseInbox
 	t.refers, t.referred = false, false
 	var err error
-	switch c.Op {
-	case AllReduce:
-		err = t.inboxReduce(c, 0, c.Count, c.Count, c.Recv.Addr)
-	case ReduceScatter:
-		err = t.inboxReduce(c, t.lo, t.hi, t.longest, c.Recv.Addr-uint64(t.lo*c.Type.Size()))
-	case AllGather:
-		err = t.inboxGather(c)
-	case Barrier:
+	switch {
+	case c.Phases == 0:
 		t.parts = 1
 		err = t.meet()
+	case !c.reduces():
+		err = t.inboxGather(c)
+	case c.gathers():
+		err = t.inboxReduce(c, 0, c.count(), c.count())
+	default:
+		err = t.inboxReduce(c, t.lo, t.hi, t.longest)
 	}
 	if err != nil || !t.refers && !t.referred {
 		return err
@@ -106,11 +106,11 @@ func (t *Team) give(p *peer, parity uint32, payload []byte, key uint64) {
 }
 
 // inboxReduce reduces the elements [lo, hi): all, or the own chunk, while each
-// peer reduces its own. Element 0 of the result would be at to.
-func (t *Team) inboxReduce(c *Call, lo, hi, longest int, to uint64) error {
+// peer reduces its own.
+func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 	size := c.Type.Size()
 	kernel := reduce.Lookup(c.Type, c.Reduction)
-	elements := t.cut(c, longest, c.Send.Addr == to)
+	elements := t.cut(c, longest, c.Send.Addr == c.Recv.Addr)
 	for t.piece = 0; t.piece < t.parts; t.piece++ {
 		if err := t.between(); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int, to uint64) error {
 		for k := 1; k < t.ranks; k++ {
 			p := t.at(k)
 			from, end := lo, hi
-			if c.Op == ReduceScatter {
+			if !c.gathers() {
 				from, end = p.lo, p.hi
 			}
 			from = min(from+first, end)
@@ -131,7 +131,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int, to uint64) error {
 		}
 		from := min(lo+first, hi)
 		end := min(from+elements, hi)
-		result := elems(to, from, end, size)
+		result := elems(c.Recv.Addr, from, end, size)
 		if err := t.combine(kernel, result, elems(c.Send.Addr, from, end, size), parity); err != nil {
 			return err
 		}
@@ -171,7 +171,6 @@ func (t *Team) combine(kernel reduce.Kernel, result, own []byte, parity uint32) 
 
 func (t *Team) inboxGather(c *Call) error {
 	size := c.Type.Size()
-	base := c.Send.Addr - uint64(t.lo*size)
 	// In place, the own chunk is all that the result does not overwrite.
 	elements := t.cut(c, t.longest, false)
 	for t.piece = 0; t.piece < t.parts; t.piece++ {
@@ -182,11 +181,11 @@ func (t *Team) inboxGather(c *Call) error {
 		first := t.piece * elements
 		from := min(t.lo+first, t.hi)
 		end := min(from+elements, t.hi)
-		own := elems(base, from, end, size)
+		own := elems(c.Send.Addr, from, end, size)
 		for k := 1; k < t.ranks; k++ {
 			t.give(t.at(k), parity, own, c.Send.Key)
 		}
-		if base != c.Recv.Addr {
+		if c.Send.Addr != c.Recv.Addr {
 			copy(elems(c.Recv.Addr, from, end, size), own)
 		}
 		for k := 1; k < t.ranks; k++ {

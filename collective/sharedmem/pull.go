@@ -20,21 +20,21 @@ import (
 //
 // Pull returns when no peer will read the buffers any more.
 func (t *Team) Pull(c *Call) error {
-	if c.Op == Barrier {
+	if c.Phases == 0 {
 		return t.Inbox(c)
 	}
 	if err := t.begin(c); err != nil {
 		return err
 	}
 	t.prepare(c)
-	total := c.Count * t.elem
+	total := c.count() * t.elem
 	far, err := t.probe(total)
 	if err != nil {
 		return err
 	}
 	var choice *chooser
 	if t.rank == 0 && !t.fixed {
-		choice = t.choosers.of(c.Op, c.Send.Mapped, c.Recv.Mapped, far, total)
+		choice = t.choosers.of(c.Phases, c.Send.Mapped, c.Recv.Mapped, far, total)
 		t.stores = choice.choose(total)
 	}
 	if err := t.exchangeRefs(c); err != nil {
@@ -136,15 +136,8 @@ func (t *Team) prepare(c *Call) {
 	t.elem = c.Type.Size()
 	t.width = segmentBytes(t.longest*t.elem) / t.elem
 	t.total = max(1, (t.longest+t.width-1)/t.width)
-	offset := uint64(t.lo * t.elem)
 	t.input, t.output = c.Send.Addr, c.Recv.Addr
-	switch c.Op {
-	case ReduceScatter:
-		t.output -= offset
-	case AllGather:
-		t.input -= offset
-	}
-	if c.Op != AllGather {
+	if c.reduces() {
 		t.kernel = reduce.Lookup(c.Type, c.Reduction)
 	}
 	t.staged, t.reduced, t.taken = 0, 0, 0
@@ -153,20 +146,19 @@ func (t *Team) prepare(c *Call) {
 	}
 }
 
-// settle decides what goes through slots and which steps are told to the peers,
-// once the references are there.
-func (t *Team) settle(c *Call) {
+// lay decides what goes through slots and which steps are told to the peers, once
+// the references are there.
+func (t *Team) lay(c *Call) {
 	t.sendSlots = t.kernel != nil && !c.Send.Mapped
-	t.gathers = c.Op != ReduceScatter
-	t.inputRead, t.resultRead = t.kernel != nil && c.Send.Mapped, false
-	t.announce, t.release = c.Op == AllReduce, false
-	switch c.Op {
-	case AllReduce:
+	t.gathers = c.gathers()
+	t.inputRead, t.resultRead, t.resultSlots = t.kernel != nil && c.Send.Mapped, false, false
+	t.announce, t.release = false, false
+	switch {
+	case t.kernel != nil && t.gathers:
 		t.resultRead = t.resultMapped(c.Recv.Mapped)
 		t.resultSlots = !t.resultRead
-	case ReduceScatter:
-		t.resultSlots = false
-	case AllGather:
+		t.announce = true
+	case t.gathers:
 		t.resultRead = c.Send.Mapped
 		t.resultSlots = !c.Send.Mapped
 		t.announce = t.resultSlots

@@ -10,8 +10,8 @@ import (
 // Words of an inbox area in which a rank tells where its memory is.
 const (
 	refFlags  = iota
-	refInput  // address of the input as it is: the vector, or what all-gather sends
-	refOutput // address of the receive buffer of all-reduce
+	refInput  // address of element 0 of the input
+	refOutput // address of element 0 of the result
 	refInputKey
 	refOutputKey
 	refWords
@@ -47,12 +47,12 @@ func (t *Team) exchangeRefs(c *Call) error {
 	}
 	for k := 1; k < t.ranks; k++ {
 		p := t.at(k)
-		if err := t.resolve(p, refOf(p.inArea[parity]), c.Op); err != nil {
-			t.err = fmt.Errorf("%s: %w", c.Op, err)
+		if err := t.resolve(p, refOf(p.inArea[parity]), c); err != nil {
+			t.err = fmt.Errorf("%s: %w", c.Name, err)
 			return t.err
 		}
 	}
-	t.settle(c)
+	t.lay(c)
 	return nil
 }
 
@@ -60,37 +60,37 @@ func refOf(area []byte) []uint64 { return memory.Slice[uint64](memory.Addr(area)
 
 // resolve maps what the own rank reads of a peer's memory in this call, and that
 // alone, so that a peer's wrong word is an error and not a fault.
-func (t *Team) resolve(p *peer, ref []uint64, op Operation) error {
+func (t *Team) resolve(p *peer, ref []uint64, c *Call) error {
 	p.input, p.output, p.ready = 0, 0, false
 	inputMapped, outputMapped := ref[refFlags]&flagInput != 0, ref[refFlags]&flagOutput != 0
-	inputKey, outputKey := ref[refInputKey], ref[refOutputKey]
 	var err error
 	switch {
-	case op == AllGather && inputMapped:
+	case c.reduces() && inputMapped:
+		p.input, err = t.locate(p, ref[refInputKey], ref[refInput], t.lo, t.hi)
+	case !c.reduces() && inputMapped:
 		p.ready = true
-		p.output, err = t.locate(p, inputKey, ref[refInput], 0, p.lo, p.hi)
-	case op != AllGather && inputMapped:
-		p.input, err = t.locate(p, inputKey, ref[refInput], t.lo, t.lo, t.hi)
+		p.output, err = t.locate(p, ref[refInputKey], ref[refInput], p.lo, p.hi)
 	}
-	if op == AllReduce && t.resultMapped(outputMapped) && err == nil {
-		p.output, err = t.locate(p, outputKey, ref[refOutput], p.lo, p.lo, p.hi)
+	if c.reduces() && c.gathers() && t.resultMapped(outputMapped) && err == nil {
+		p.output, err = t.locate(p, ref[refOutputKey], ref[refOutput], p.lo, p.hi)
 	}
 	return err
 }
 
-// locate maps the elements [lo, hi) of a vector, the first of which lies skip
-// elements after addr at the peer's, and returns where element 0 would be.
-func (t *Team) locate(p *peer, key, addr uint64, skip, lo, hi int) (uint64, error) {
+// locate maps the elements [lo, hi) of a vector whose element 0 is, or would be, at
+// a peer's addr, and returns where element 0 would be here.
+func (t *Team) locate(p *peer, key, addr uint64, lo, hi int) (uint64, error) {
 	if lo == hi {
 		return 1, nil // anything but 0: there is no byte of it
 	}
-	local, err := t.find(p, key, addr+uint64(skip*t.elem), uint64((hi-lo)*t.elem))
-	return local - uint64(lo*t.elem), err
+	offset := uint64(lo * t.elem)
+	local, err := t.find(p, key, addr+offset, uint64((hi-lo)*t.elem))
+	return local - offset, err
 }
 
 // progress says how far a call has come, for errors.
 func (t *Team) progress(b *strings.Builder) {
-	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.op, t.total, t.reduced)
+	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.name, t.total, t.reduced)
 	if t.sendSlots {
 		fmt.Fprintf(b, ", %d staged", t.staged)
 	}

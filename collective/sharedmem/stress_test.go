@@ -48,7 +48,7 @@ func stressJob(p *process) error {
 	r := rand.New(rand.NewPCG(7, 7)) // the same on all ranks
 	for i := range calls {
 		tr := trial{
-			op: Operation(r.IntN(3)), typ: reduce.Types()[r.IntN(10)], red: reduce.Ops()[r.IntN(5)], inbox: r.IntN(2) == 0,
+			op: [...]Phases{AllReduce, ReduceScatter, AllGather}[r.IntN(3)], typ: reduce.Types()[r.IntN(10)], red: reduce.Ops()[r.IntN(5)], inbox: r.IntN(2) == 0,
 			mapped: uint(r.Uint32()), stores: stores(r.IntN(int(allStores) + 1)), inPlace: r.IntN(2) == 0, seed: r.Uint64(),
 		}
 		size := tr.typ.Size()
@@ -65,19 +65,12 @@ func stressJob(p *process) error {
 			recv = send
 		}
 		lo, hi := reduce.Chunk(tr.count, p.size, p.rank)
-		own := uint64(lo * size)
 		copy(memory.Bytes(send.Addr, tr.count*size), inputs[p.rank])
-		result := want
-		switch tr.op {
-		case AllGather:
-			send.Addr += own
-		case ReduceScatter:
-			if tr.inPlace {
-				recv.Addr += own
-			}
-			result = want[lo*size : hi*size]
+		result, resultAt := want, recv.Addr
+		if tr.op == ReduceScatter {
+			result, resultAt = want[lo*size:hi*size], recv.Addr+uint64(lo*size)
 		}
-		c := Call{Op: tr.op, Type: tr.typ, Reduction: tr.red, Digest: tr.digest(), Count: tr.count, Send: send, Recv: recv}
+		c := Call{Name: "trial", Phases: tr.op, Type: tr.typ, Reduction: tr.red, Signature: tr.signature(), Send: send, Recv: recv}
 		p.team.fixed, p.team.stores = tr.stores < allStores, tr.stores
 		call := p.team.Pull
 		if tr.inbox {
@@ -86,7 +79,7 @@ func stressJob(p *process) error {
 		if err := call(&c); err != nil {
 			return fmt.Errorf("call %d: %s: %w", i, tr, err)
 		}
-		if wrong, first := reference.Compare(memory.Bytes(recv.Addr, len(result)), result, tr.typ); wrong > 0 {
+		if wrong, first := reference.Compare(memory.Bytes(resultAt, len(result)), result, tr.typ); wrong > 0 {
 			return fmt.Errorf("call %d: %s: %d wrong from %d", i, tr, wrong, first)
 		}
 	}
@@ -111,7 +104,7 @@ func TestPeerStops(t *testing.T) {
 
 func stopJob(p *process) error {
 	p.team.wait.timeout = time.Second
-	c := Call{Op: AllReduce, Type: reduce.Float64, Count: 1 << 16, Send: Buffer{p.arena, true, 0}, Recv: Buffer{p.arena, true, 0}}
+	c := Call{Phases: AllReduce, Type: reduce.Float64, Signature: Signature{Count: 1 << 16}, Send: Buffer{p.arena, true, 0}, Recv: Buffer{p.arena, true, 0}}
 	for i := 0; ; i++ {
 		if p.rank == 1 && i == 20 {
 			os.Exit(0)

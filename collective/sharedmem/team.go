@@ -35,19 +35,20 @@ type Config struct {
 	Seat *cpu.Seat
 }
 
-// Operation is what a call does. The values are those of package collective.
-type Operation uint8
+// Phases are what a call does with the vector. None is a barrier.
+type Phases uint8
 
-// The operations.
 const (
-	AllReduce Operation = iota
-	ReduceScatter
-	AllGather
-	Barrier
+	Reduce Phases = 1 << iota // every rank gets its chunk reduced
+	Gather                    // every rank gets the chunks of all
 )
 
-func (o Operation) String() string {
-	return [...]string{"all-reduce", "reduce-scatter", "all-gather", "barrier"}[o&3]
+// Signature stands for all that the ranks must agree on. But for Count, only the
+// caller knows what it means.
+type Signature struct {
+	Digest uint64
+	Count  uint64 // elements of the whole vector
+	Root   uint64
 }
 
 // Buffer is memory of the caller.
@@ -63,19 +64,25 @@ type Buffer struct {
 
 // Call is one collective operation. Team keeps nothing of it.
 type Call struct {
-	Op        Operation
+	Name      string // of the operation, for errors
+	Phases    Phases
 	Type      reduce.Type
-	Reduction reduce.Op // of all-reduce and reduce-scatter
-	// Digest stands for all that the ranks must agree on, but for Count.
-	Digest uint64
-	// Count is the number of elements of the whole vector. Rank r owns the chunk
+	Reduction reduce.Op // with Reduce
+	// Signature has the number of elements. Rank r owns the chunk
 	// reduce.Chunk(Count, Size, r).
-	Count int
-	// Send and Recv hold the whole vector, but Recv of reduce-scatter and Send of
-	// all-gather the own chunk only. They are the same memory (in place) or have no
-	// byte in common; in place, the own chunk lies where it is in the whole.
+	Signature
+	// Send and Recv hold the whole vector, but Recv without Gather and Send without
+	// Reduce the own chunk only. Their addresses are those of element 0, whether that is
+	// in the buffer or not. They are equal (in place), or the buffers have no byte in
+	// common.
 	Send, Recv Buffer
 }
+
+func (c *Call) reduces() bool { return c.Phases&Reduce != 0 }
+func (c *Call) gathers() bool { return c.Phases&Gather != 0 }
+
+// count is the number of elements.
+func (c *Call) count() int { return int(c.Count) }
 
 // Team is one rank's end of a group of ranks that compute together. It belongs
 // to one goroutine. After an error it is of no more use, since nobody knows how
@@ -98,9 +105,9 @@ type Team struct {
 	round uint32
 	tag   uint64
 	fold  struct {
-		digest, count uint64
-		value         uint32
-		known         bool
+		of    Signature
+		value uint32
+		known bool
 	}
 
 	// The lines of the own board that peers only read.
@@ -135,7 +142,7 @@ type peer struct {
 
 // state is what errors tell of the present call.
 type state struct {
-	op    Operation
+	name  string // of the call's operation
 	phase phase
 	piece int // of inbox, from 0
 	parts int // pieces or steps of the call
@@ -193,38 +200,49 @@ func New(c Config) (*Team, error) {
 // begin makes the team ready for a call.
 func (t *Team) begin(c *Call) error {
 	if t.err != nil {
-		return fmt.Errorf("%s: the team is of no more use: %w", c.Op, t.err)
+		return fmt.Errorf("%s: the team is of no more use: %w", c.Name, t.err)
 	}
-	if c.Count < 0 || c.Op > Barrier || c.Op != Barrier && !c.Type.Valid() || c.Op <= ReduceScatter && !c.Reduction.Valid() {
-		return fmt.Errorf("%w: a call of operation %d, count %d, type %d, reduction %d", ErrUsage, c.Op, c.Count, c.Type, c.Reduction)
+	if c.count() < 0 || c.Phases > Reduce|Gather || c.Phases != 0 && !c.Type.Valid() || c.reduces() && !c.Reduction.Valid() {
+		return fmt.Errorf("%w: a call of phases %d, count %d, type %d, reduction %d", ErrUsage, c.Phases, c.count(), c.Type, c.Reduction)
 	}
-	t.op, t.piece = c.Op, 0
+	t.name, t.piece = c.Name, 0
 	f := &t.fold
-	if digest, count := c.Digest, uint64(c.Count); f.digest != digest || f.count != count || !f.known {
-		f.digest, f.count, f.known = digest, count, true
-		f.value = fold(t.epoch, digest, count)
+	if f.of != c.Signature || !f.known {
+		f.of, f.known = c.Signature, true
+		f.value = fold(t.epoch, c.Signature)
+		count := c.count()
 		for r := range t.peers {
 			p := &t.peers[r]
-			p.lo, p.hi = reduce.Chunk(c.Count, t.ranks, r)
+			p.lo, p.hi = reduce.Chunk(count, t.ranks, r)
 		}
 		t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
-		t.longest = (c.Count + t.ranks - 1) / t.ranks
+		t.longest = (count + t.ranks - 1) / t.ranks
 		// Whoever finds another tag than its own in a round reads why here. The owner
 		// of the line cannot have left that round: nobody answers it there.
-		t.own.call[1], t.own.call[2], t.own.call[3] = t.epoch, digest, count
-		t.own.call.store(uint64(f.value))
+		l := t.own.call
+		l[callEpoch], l[callDigest], l[callCount], l[callRoot] = t.epoch, c.Digest, c.Count, c.Root
+		l.store(uint64(f.value))
 	}
 	return nil
 }
 
+// Words of the line in which a rank tells what it calls; the first is the fold.
+const (
+	callEpoch = 1 + iota
+	callDigest
+	callCount
+	callRoot
+)
+
 // fold makes 32 bits of what ranks must agree on. That two calls that differ have
 // one fold is as likely as a bit error that a checksum of 32 bits misses; then
 // results are wrong, but nobody reads or writes outside what it has.
-func fold(epoch, digest, count uint64) uint32 {
+func fold(epoch uint64, s Signature) uint32 {
 	// The multiplier is 2^64 divided by the golden ratio.
 	const golden = 0x9e3779b97f4a7c15
-	h := (digest ^ digest>>29) * golden
-	h = (h ^ h>>32 ^ count) * golden
+	h := (s.Digest ^ s.Digest>>29) * golden
+	h = (h ^ h>>32 ^ s.Count) * golden
+	h = (h ^ h>>32 ^ s.Root) * golden
 	h = (h ^ h>>32 ^ epoch) * golden
 	return uint32(h >> 32)
 }

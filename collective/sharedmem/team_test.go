@@ -36,7 +36,7 @@ func TestBits(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(n), 1))
 		for _, typ := range reduce.Types() {
 			for _, red := range reduce.Ops() {
-				for _, op := range []Operation{AllReduce, ReduceScatter, AllGather} {
+				for _, op := range []Phases{AllReduce, ReduceScatter, AllGather} {
 					for _, inbox := range []bool{true, false} {
 						tr := trial{
 							op: op, typ: typ, red: red, inbox: inbox, inPlace: r.IntN(2) == 0, count: counts(r, typ.Size()),
@@ -59,6 +59,6 @@ func TestBits(t *testing.T) {
 				}
 			}
 		}
-		w.must(func(_ int, t *Team) error { return t.Inbox(&Call{Op: Barrier}) })
+		w.must(func(_ int, t *Team) error { return t.Inbox(&Call{Phases: Barrier}) })
 	}
 }

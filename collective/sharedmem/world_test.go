@@ -77,9 +77,17 @@ func (w *world) must(f func(rank int, t *Team) error) {
 	}
 }
 
+// The operations that phases make.
+const (
+	AllReduce     = Reduce | Gather
+	ReduceScatter = Reduce
+	AllGather     = Gather
+	Barrier       = Phases(0)
+)
+
 // trial is one call of all ranks, with what it must give.
 type trial struct {
-	op       Operation
+	op       Phases
 	typ      reduce.Type
 	red      reduce.Op
 	count    int
@@ -96,12 +104,12 @@ func (tr trial) String() string {
 	if tr.inbox {
 		engine = "inbox"
 	}
-	return fmt.Sprintf("%s, %s of %d %s, %s, in place %v, mapped %b, stores %d", engine, tr.op, tr.count, tr.typ, tr.red, tr.inPlace, tr.mapped, tr.stores)
+	return fmt.Sprintf("%s, phases %d of %d %s, %s, in place %v, mapped %b, stores %d", engine, tr.op, tr.count, tr.typ, tr.red, tr.inPlace, tr.mapped, tr.stores)
 }
 
-// digest is a stand-in for the one that package collective makes.
-func (tr trial) digest() uint64 {
-	return uint64(tr.op) | uint64(tr.typ)<<4 | uint64(tr.red)<<8
+// signature is a stand-in for the one that package collective makes.
+func (tr trial) signature() Signature {
+	return Signature{Digest: uint64(tr.op) | uint64(tr.typ)<<4 | uint64(tr.red)<<8, Count: uint64(tr.count)}
 }
 
 // want returns the inputs of all ranks and the result for the whole vector.
@@ -120,9 +128,13 @@ func (tr trial) want(n int) (inputs [][]byte, result []byte) {
 			copy(result[lo*size:hi*size], inputs[r][lo*size:])
 		}
 	case tr.inbox:
-		reference.NewChecker(reference.RankOrder, tr.typ, tr.red, n, tr.count, tr.seed).Expect(0, tr.count, result)
+		copy(result, inputs[0])
+		for _, x := range inputs[1:] {
+			reference.Combine(result, result, x, tr.typ, tr.red)
+		}
+		reference.Finish(result, tr.typ, tr.red, n)
 	default:
-		reference.NewChecker(reference.RingOrder, tr.typ, tr.red, n, tr.count, tr.seed).Expect(0, tr.count, result)
+		reference.Ring(result, inputs, tr.typ, tr.red)
 	}
 	return inputs, result
 }
@@ -151,7 +163,8 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 	}
 	send, recv := alloc(len(input)), alloc(len(input))
 	copy(send, input)
-	sendFrom, recvFrom, recvLen := 0, 0, len(input)
+	sendAt, recvFrom, recvLen := memory.Addr(send), 0, len(input)
+	recvAt := memory.Addr(recv)
 	if tr.inPlace {
 		recv = send
 		switch tr.op {
@@ -161,23 +174,19 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 					send[i] = poison
 				}
 			}
-			sendFrom = lo
 		case ReduceScatter:
 			recvFrom, recvLen = lo, hi-lo
 		}
-	} else {
-		switch tr.op {
-		case AllGather:
-			sendFrom = lo
-		case ReduceScatter:
-			recvLen = hi - lo
-		}
+		recvAt = sendAt
+	} else if tr.op == ReduceScatter {
+		recvLen = hi - lo
+		recvAt -= uint64(lo)
 	}
 	key := uint64(t.rank) + 1
 	c := Call{
-		Op: tr.op, Type: tr.typ, Reduction: tr.red, Digest: tr.digest(), Count: tr.count,
-		Send: Buffer{Addr: memory.Addr(send) + uint64(sendFrom), Key: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
-		Recv: Buffer{Addr: memory.Addr(recv) + uint64(recvFrom), Key: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
+		Name: "trial", Phases: tr.op, Type: tr.typ, Reduction: tr.red, Signature: tr.signature(),
+		Send: Buffer{Addr: sendAt, Key: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
+		Recv: Buffer{Addr: recvAt, Key: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
 	}
 	if tr.op == AllGather {
 		c.Reduction = reduce.Sum

@@ -1,8 +1,10 @@
-// Package schematest makes package schema's JSON Schema from the records' Go types
-// and the comments on them, for the test that holds the one against the other.
-package schematest
+// Package schema describes what ringcli prints with --output json: a JSON Schema
+// (draft 2020-12) of every line, errors included, made from the records' Go types
+// and the comments on them.
+package schema
 
 import (
+	_ "embed"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -12,6 +14,11 @@ import (
 
 	"ringcli/cli/render"
 )
+
+// JSON is the schema.
+//
+//go:embed ringcli.schema.json
+var JSON string
 
 // Record is a type of record and the values that its field "command" can have;
 // without any, every text.

@@ -1,0 +1,208 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
+)
+
+// Operation is what a collective does.
+type Operation uint8
+
+// The operations. The values travel in headers between ranks: a new operation
+// goes to the end. All else about them is in the table of operations.
+const (
+	OpAllReduce Operation = iota
+	OpReduceScatter
+	OpAllGather
+	OpBarrier
+)
+
+// operation is the description of an Operation.
+type operation struct {
+	naming
+	summary string // for help, a line
+	about   string // for help, a sentence or two
+
+	reduces bool // contributions are reduced
+	gathers bool // every rank gets what all ranks have, or have reduced
+	rooted  bool // one rank is its root
+	// What of the vector a rank's send buffer and its receive buffer hold.
+	send, recv extent
+	// busFactor is nccl-tests' ratio of busbw to algbw on n ranks
+	// (doc/PERFORMANCE.md): what each link of a ring carries.
+	busFactor func(n float64) float64
+
+	program func(*program) // round the ring
+	scripts map[Algorithm]func(*script)
+}
+
+var operations = [...]operation{
+	OpAllReduce: {
+		naming:  naming{"all-reduce", []string{"allreduce", "ar"}},
+		summary: "Reduce all ranks' vectors; every rank gets the result",
+		about: `Reduces the vectors of all ranks element by element; every rank gets the whole
+result.`,
+		reduces: true, gathers: true, send: wholeVector, recv: wholeVector,
+		busFactor: func(n float64) float64 { return 2 * (n - 1) / n },
+		program:   (*program).allReduce,
+		scripts: map[Algorithm]func(*script){
+			AlgorithmRecursiveDoubling: (*script).doublingAllReduce,
+			AlgorithmTree:              (*script).treeAllReduce,
+			AlgorithmInbox:             (*script).inboxAllReduce,
+		},
+	},
+	OpReduceScatter: {
+		naming:  naming{"reduce-scatter", []string{"reducescatter", "rs"}},
+		summary: "Reduce all ranks' vectors; each rank gets its chunk",
+		about: `Reduces the vectors of all ranks element by element; rank r of n gets elements
+r*count/n to (r+1)*count/n of the result.`,
+		reduces: true, send: wholeVector, recv: ownChunk,
+		busFactor: func(n float64) float64 { return (n - 1) / n },
+		program:   (*program).reduceScatter,
+		scripts: map[Algorithm]func(*script){
+			AlgorithmRecursiveDoubling: (*script).doublingReduceScatter,
+			AlgorithmTree:              (*script).treeReduceScatter,
+			AlgorithmInbox:             (*script).inboxReduceScatter,
+		},
+	},
+	OpAllGather: {
+		naming:  naming{"all-gather", []string{"allgather", "ag"}},
+		summary: "Collect every rank's chunk; every rank gets the whole vector",
+		about: `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
+whole vector.`,
+		gathers: true, send: ownChunk, recv: wholeVector,
+		busFactor: func(n float64) float64 { return (n - 1) / n },
+		program:   (*program).allGather,
+		scripts: map[Algorithm]func(*script){
+			AlgorithmRecursiveDoubling: (*script).doublingAllGather,
+			AlgorithmTree:              (*script).treeAllGather,
+			AlgorithmInbox:             (*script).inboxAllGather,
+		},
+	},
+	// A barrier is an all-gather of nothing: its last segment comes when every rank
+	// has sent its own.
+	OpBarrier: {naming: naming{name: "barrier"}, program: (*program).allGather},
+}
+
+// extent is how much of the vector a buffer holds.
+type extent uint8
+
+const (
+	noElements extent = iota
+	wholeVector
+	ownChunk
+)
+
+// Range is the elements [Lo, Hi) of a vector.
+type Range struct{ Lo, Hi int }
+
+// Len is the number of elements.
+func (r Range) Len() int { return r.Hi - r.Lo }
+
+func (e extent) of(count, ranks, rank int) Range {
+	switch e {
+	case wholeVector:
+		return Range{0, count}
+	case ownChunk:
+		lo, hi := reduce.Chunk(count, ranks, rank)
+		return Range{lo, hi}
+	}
+	return Range{}
+}
+
+// Operations returns the operations on vectors: all but the barrier.
+func Operations() []Operation {
+	var list []Operation
+	for i := range operations {
+		if o := Operation(i); o.onVectors() {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// Valid reports whether o is one of the declared operations.
+func (o Operation) Valid() bool { return int(o) < len(operations) }
+
+// String returns the operation's name as the command line writes it.
+func (o Operation) String() string {
+	if !o.Valid() {
+		return fmt.Sprintf("operation %d", uint8(o))
+	}
+	return operations[o].name
+}
+
+// Aliases returns other names of the operation.
+func (o Operation) Aliases() []string { return operations[o].aliases }
+
+// Help returns what the operation does: in a line, and in whole sentences.
+func (o Operation) Help() (summary, about string) { return operations[o].summary, operations[o].about }
+
+// Reduces reports whether the operation has a reduction.
+func (o Operation) Reduces() bool { return operations[o].reduces }
+
+// Phases returns how many of the two phases the operation has: the reduction that
+// leaves each rank a chunk, and the gathering of the chunks.
+func (o Operation) Phases() (n int) {
+	for _, has := range [...]bool{operations[o].reduces, operations[o].gathers} {
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+// Buffers returns which elements of a vector of count the send buffer and the
+// receive buffer of a rank hold. In place they are one buffer for both.
+func (o Operation) Buffers(count, ranks, rank int) (send, recv Range) {
+	return operations[o].send.of(count, ranks, rank), operations[o].recv.of(count, ranks, rank)
+}
+
+// BusFactor is nccl-tests' ratio of busbw to algbw on n ranks, of an operation on
+// vectors.
+func (o Operation) BusFactor(n int) float64 { return operations[o].busFactor(float64(n)) }
+
+// ParseOperation returns the operation of that name. The error for an unknown
+// name lists the known ones.
+func ParseOperation(name string) (Operation, error) {
+	var known []string
+	for i := range operations {
+		if name == operations[i].name {
+			return Operation(i), nil
+		}
+		known = append(known, operations[i].name)
+	}
+	return 0, fmt.Errorf("unknown operation %q: expected one of %s", name, strings.Join(known, ", "))
+}
+
+// MarshalText writes the operation's name.
+func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText is ParseOperation.
+func (o *Operation) UnmarshalText(text []byte) (err error) {
+	*o, err = ParseOperation(string(text))
+	return err
+}
+
+// onVectors reports whether the operation has buffers.
+func (o Operation) onVectors() bool { return o.Valid() && operations[o].send != noElements }
+
+// wholly tells whether every transfer is of the whole vector, which then need not be
+// cut by chunks.
+func (o Operation) wholly() bool {
+	return operations[o].send != ownChunk && operations[o].recv != ownChunk
+}
+
+// phases are what the ranks of one host do for the operation.
+func (o Operation) phases() (p sharedmem.Phases) {
+	if operations[o].reduces {
+		p |= sharedmem.Reduce
+	}
+	if operations[o].gathers {
+		p |= sharedmem.Gather
+	}
+	return p
+}

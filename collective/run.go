@@ -1,0 +1,257 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ringcli/collective/sharedmem"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+// prepared is a call with all that can be found out before it runs. The one of
+// before is kept, since who calls once often calls again.
+type prepared struct {
+	asked     Call // as its caller made it
+	call      Call // as it runs
+	signature sharedmem.Signature
+	version   uint64 // of the Comm; 0 is never
+	in, out   vector
+	role      *role          // in another algorithm than the ring, eagerly
+	shared    sharedmem.Call // over shared memory
+}
+
+// Run runs a call. AllReduce and its like are calls with names.
+func (c *Comm) Run(ctx context.Context, k Call) error {
+	if err := c.enter(ctx); err != nil {
+		return fmt.Errorf("%s: %w", k.Op, err)
+	}
+	defer c.leave()
+	return c.perform(ctx, &k)
+}
+
+// perform runs a call; the caller has the turn.
+func (c *Comm) perform(ctx context.Context, k *Call) (err error) {
+	p := &c.prepared
+	if p.version != c.current || p.asked != *k {
+		if err := c.prepare(ctx, k); err != nil {
+			return err
+		}
+	}
+	c.counted = p.call.Protocol != Direct
+	switch {
+	case c.size == 1:
+		err = c.alone(ctx, p)
+	case p.call.Protocol == Direct:
+		err = c.shared.run(ctx, p)
+	case p.role != nil:
+		err = c.runScript(ctx, p)
+	default:
+		err = c.runPrograms(ctx, p)
+	}
+	if err != nil {
+		err = c.fail(c.explain(p.call, c.news(err)))
+		c.token.Release() // unless the operation had ended
+		return err
+	}
+	return nil
+}
+
+// A peer that fails takes its memory and queue pairs back at once, while the news of
+// why, which names who is at fault, go from rank to rank. A rank that stumbles over
+// the one waits so long for the other, with so long between two looks: hops take
+// microseconds to milliseconds.
+const newsTravel, newsTick = 250 * time.Millisecond, time.Millisecond
+
+// news returns why the ring failed where that explains an error, else the error.
+func (c *Comm) news(err error) error {
+	var completion *ring.CompletionError
+	if !errors.Is(err, errView) && !errors.As(err, &completion) {
+		return err
+	}
+	for begun := time.Now(); !c.ring.Failed(); time.Sleep(newsTick) {
+		if time.Since(begun) > newsTravel {
+			return err
+		}
+	}
+	return c.ring.Err()
+}
+
+// prepare finds out how a call is to be run. Errors of usage are found before
+// anything is sent, and harm nothing.
+func (c *Comm) prepare(ctx context.Context, k *Call) (err error) {
+	c.prepared.version = 0
+	p := prepared{asked: *k}
+	if p.call, err = c.plan(p.asked); err != nil {
+		return err
+	}
+	if p.in, p.out, err = c.vectors(k); err != nil {
+		return fmt.Errorf("%s: %w", k.Op, err)
+	}
+	if err := c.arrange(ctx, &p); err != nil {
+		return c.fail(c.explain(p.call, err))
+	}
+	p.signature, p.version = p.call.signature(), c.current
+	if c.shared != nil && p.call.Protocol == Direct {
+		p.shared = c.shared.call(&p)
+	}
+	c.prepared = p
+	return nil
+}
+
+// arrange has the ranks agree, and make the edges that the call needs, unless that
+// was done. What they make may be on further devices, where buffers have other keys.
+func (c *Comm) arrange(ctx context.Context, p *prepared) (err error) {
+	if !c.agreed {
+		if err := c.agree(ctx); err != nil {
+			return err
+		}
+		if p.call, err = c.plan(p.asked); err != nil {
+			return err
+		}
+	}
+	if k := &p.call; k.Algorithm != AlgorithmRing && k.Protocol != Direct {
+		if p.role, err = c.roleIn(ctx, k); err != nil {
+			c.seq++ // it is this operation's failure
+			return err
+		}
+	}
+	p.in, p.out, err = c.vectors(&p.asked)
+	return err
+}
+
+// explain adds what was running to an error that does not say.
+func (c *Comm) explain(k Call, err error) error {
+	var disagreement *DisagreementError
+	var verdict *ring.Verdict
+	if errors.As(err, &disagreement) || errors.As(err, &verdict) || strings.Contains(err.Error(), operationText(c.seq)) {
+		return err
+	}
+	return fmt.Errorf("operation %d, %s: %w", c.seq, k, err)
+}
+
+// runPrograms runs what a call consists of round the ring: one program, or with Sync
+// one for each phase and a barrier between them.
+func (c *Comm) runPrograms(ctx context.Context, p *prepared) error {
+	k := &p.call
+	if !k.Sync {
+		return c.runPass(ctx, k, p.in, p.out, operations[k.Op].program)
+	}
+	barrier, err := c.plan(Call{Op: OpBarrier, CallOptions: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
+	if err != nil {
+		return err
+	}
+	if err := c.runPass(ctx, k, p.in, p.out, (*program).reduceScatter); err != nil {
+		return err
+	}
+	if err := c.runPass(ctx, &barrier, vector{}, vector{}, operations[OpBarrier].program); err != nil {
+		return err
+	}
+	return c.runPass(ctx, k, p.out, p.out, (*program).allGather)
+}
+
+func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, program func(*program)) error {
+	p := &c.pass
+	defer p.recordEnd()
+	if err := p.start(ctx, k, in, out, program); err != nil {
+		return err
+	}
+	if k.copies(in, out) {
+		// The own chunk sets out before it is copied to its place.
+		if _, err := p.post(); err != nil {
+			return err
+		}
+		c.copyOwn(k, in, out)
+	}
+	return p.run(ctx)
+}
+
+func (c *Comm) runScript(ctx context.Context, p *prepared) error {
+	x := &c.exchange
+	defer x.recordEnd()
+	if err := x.start(ctx, &p.call, p.in, p.out, p.role); err != nil {
+		return err
+	}
+	if p.call.copies(p.in, p.out) {
+		// As in the ring, what needs nothing else sets out first.
+		if _, err := x.post(); err != nil {
+			return err
+		}
+		c.copyOwn(&p.call, p.in, p.out)
+	}
+	return x.run(ctx)
+}
+
+// alone is every operation on a ring of one. An average over one rank leaves
+// the bits as they are.
+func (c *Comm) alone(ctx context.Context, p *prepared) error {
+	begun := trace.Now()
+	c.seq++
+	defer func() { recordOperation(begun, trace.Now(), &p.call, c.seq) }()
+	if err := c.stopped(ctx); err != nil {
+		return err
+	}
+	c.live.Operations++
+	if p.in.base != p.out.base {
+		c.copyOwn(&p.call, p.in, p.out)
+	}
+	return nil
+}
+
+// copies tells whether what the own send buffer holds is part of the result, as it
+// is, and not there yet.
+func (c *Call) copies(in, out vector) bool { return !c.Op.Reduces() && in.base != out.base }
+
+// copyOwn copies what both of the own buffers hold.
+func (c *Comm) copyOwn(k *Call, in, out vector) {
+	send, recv := k.Op.Buffers(k.Count, c.size, c.rank)
+	size, lo := k.Type.Size(), max(send.Lo, recv.Lo)
+	n := max(0, min(send.Hi, recv.Hi)-lo) * size
+	copy(out.bytes(lo, n, size), in.bytes(lo, n, size))
+	c.live.CopiedOwn += uint64(n)
+}
+
+// vectors finds the registered memory of a call's buffers.
+func (c *Comm) vectors(k *Call) (in, out vector, err error) {
+	if !k.Op.onVectors() {
+		return in, out, nil
+	}
+	size := uint64(k.Type.Size())
+	send, recv := k.Op.Buffers(k.Count, c.size, c.rank)
+	sendLen, recvLen := uint64(send.Len())*size, uint64(recv.Len())*size
+	// Of a buffer that begins later, the base is where element 0 would be.
+	sendOffset, recvOffset := uint64(send.Lo)*size, uint64(recv.Lo)*size
+	inPlace := k.Send-sendOffset == k.Recv-recvOffset
+	if !inPlace && k.Send < k.Recv+recvLen && k.Recv < k.Send+sendLen {
+		return in, out, bootstrap.Usagef("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
+			k.Send, sendLen, k.Recv, recvLen, k.inPlaceRule(sendOffset, recvOffset))
+	}
+	if k.plain {
+		in.base, out.base = k.Send, k.Recv
+	} else {
+		if in, err = c.lookup("send", k.Send, sendLen); err != nil {
+			return in, out, err
+		}
+		if out, err = c.lookup("receive", k.Recv, recvLen); err != nil {
+			return in, out, err
+		}
+	}
+	in.base -= sendOffset
+	out.base -= recvOffset
+	return in, out, nil
+}
+
+// inPlaceRule says where the buffer that holds less than the other is to be.
+func (c *Call) inPlaceRule(sendOffset, recvOffset uint64) string {
+	switch d := operations[c.Op]; {
+	case d.send == d.recv:
+		return "equal ones for in place"
+	case d.recv == wholeVector:
+		return fmt.Sprintf("the send buffer at %#x for in place", c.Recv+sendOffset)
+	}
+	return fmt.Sprintf("the receive buffer at %#x for in place", c.Send+recvOffset)
+}
