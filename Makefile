@@ -14,10 +14,10 @@ zsh     := $(datadir)/zsh/site-functions/_ringcli
 fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 
 # Minutes that a package's tests may take: a hang must end, a slow machine may
-# be slow. The full matrix of collectives alone has ten.
+# be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-verbs bench-verbs bench-peers race lint fuzz cross golden man install uninstall clean
+.PHONY: all build static test test-long test-verbs bench-verbs bench-peers race lint fuzz cross golden man install uninstall clean
 
 all: build
 
@@ -30,10 +30,15 @@ build:
 static:
 	CGO_ENABLED=0 $(GO) build -tags nodl -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
 
+# A sample of the long matrices and of the many rounds (testing.Short); test-long
+# takes them whole.
 test:
+	$(GO) test -short -timeout $(TEST_TIMEOUT) ./...
+
+test-long:
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
-# The race detector needs cgo; -short takes a sample of the long matrices.
+# The race detector needs cgo.
 race:
 	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
