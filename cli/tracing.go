@@ -17,6 +17,8 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/trace"
+	"ringcli/trace/align"
+	"ringcli/trace/timeline"
 )
 
 // traceCommands are the prints and the flight recorder.
@@ -231,8 +233,8 @@ func readRecordings(files []string) ([]trace.Recording, error) {
 }
 
 // merged puts the recordings of ranks on one time axis.
-func merged(list []trace.Recording) (*trace.Merged, error) {
-	m, err := trace.Merge(list)
+func merged(list []trace.Recording) (*align.Merged, error) {
+	m, err := align.Merge(list)
 	if err != nil {
 		return nil, usageError("%w", err)
 	}
@@ -243,7 +245,7 @@ func merged(list []trace.Recording) (*trace.Merged, error) {
 type MergeResult struct {
 	Command      string `json:"command"`
 	OK           bool   `json:"ok"` // no segment arrives before it is sent
-	trace.Merged `col:"Clocks=ranks|len; Segments=segments; Violations=violations; Worst=worst us|us"`
+	align.Merged `col:"Clocks=ranks|len; Segments=segments; Violations=violations; Worst=worst us|us"`
 	File         string `json:"file" col:"file|dash"`
 }
 
@@ -258,7 +260,7 @@ func (m MergeResult) Adjust(column string, cell *render.Cell) {
 type ClockRow struct {
 	Command        string `json:"command"`
 	OK             bool   `json:"ok"`
-	trace.ClockFit `col:"Rank=rank; Offset=offset us|12|us|%.1f; DriftPPM=drift ppm|9|%.2f; Bound=bound us|9|us|%.1f; Samples=samples"`
+	align.ClockFit `col:"Rank=rank; Offset=offset us|12|us|%.1f; DriftPPM=drift ppm|9|%.2f; Bound=bound us|9|us|%.1f; Samples=samples"`
 }
 
 // Adjust implements render.Adjuster.
@@ -305,9 +307,9 @@ func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat
 
 // Timeline is one operation as its ranks went through it.
 type Timeline struct {
-	Command                 string `json:"command"`
-	OK                      bool   `json:"ok"`
-	trace.OperationTimeline `col:"Op=operation; Protocol=protocol; Bytes=bytes; Duration=us|us; Slowest=slowest"`
+	Command            string `json:"command"`
+	OK                 bool   `json:"ok"`
+	timeline.Operation `col:"Op=operation; Protocol=protocol; Bytes=bytes; Duration=us|us; Slowest=slowest"`
 }
 
 func (s *Session) traceShow(ctx context.Context, call Call) error {
@@ -333,12 +335,12 @@ func (s *Session) traceShow(ctx context.Context, call Call) error {
 	default:
 		list = []trace.Recording{trace.Record()}
 	}
-	t, err := trace.LastOperation(list)
+	t, err := timeline.LastOperation(list)
 	if err != nil {
 		return usageError("%w", err)
 	}
 	if s.Out.Format() != render.Table {
-		return s.Out.Print(Timeline{Command: "trace", OK: true, OperationTimeline: t})
+		return s.Out.Print(Timeline{Command: "trace", OK: true, Operation: t})
 	}
 	var b bytes.Buffer
 	colored := render.IsTerminal(s.stdout) && render.ColorWanted()
@@ -387,7 +389,7 @@ func (s *Session) gatherRecordings(ctx context.Context) ([]trace.Recording, erro
 
 // lastOperationOf leaves only the events since the last operation began.
 func lastOperationOf(r trace.Recording) trace.Recording {
-	t, err := trace.LastOperation([]trace.Recording{r})
+	t, err := timeline.LastOperation([]trace.Recording{r})
 	if err != nil {
 		r.Events = nil
 		return r

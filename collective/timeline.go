@@ -28,11 +28,11 @@ import (
 // happens together shares one: the completions of one poll, and the work that
 // follows them at once.
 var (
-	operationSpan = trace.NewKind(trace.Collective, "operation", "$op", "seq", "bytes", "$protocol") // or algorithm, see wayText
-	stepSpan      = trace.NewKind(trace.Collective, "step", "seq", "phase", "step", "bytes")
-	sendSpan      = trace.NewKind(trace.Collective, "segment send", "seq", "position", "bytes", "peer")
-	receiveSpan   = trace.NewKind(trace.Collective, "segment receive", "seq", "position", "bytes", "peer")
-	reduceSpan    = trace.NewKind(trace.Collective, "segment reduce", "seq", "position", "bytes")
+	operationSpan = trace.NewKind(trace.Collective, trace.OperationName, "$op", "seq", "bytes", "$protocol") // or algorithm, see wayText
+	stepSpan      = trace.NewKind(trace.Collective, trace.StepName, "seq", "phase", "step", "bytes")
+	sendSpan      = trace.NewKind(trace.Collective, trace.SegmentSendName, "seq", "position", "bytes", "peer")
+	receiveSpan   = trace.NewKind(trace.Collective, trace.SegmentReceiveName, "seq", "position", "bytes", "peer")
+	reduceSpan    = trace.NewKind(trace.Collective, trace.SegmentReduceName, "seq", "position", "bytes")
 	awaitedSpan   = trace.NewKind(trace.Collective, "segment awaited", "seq", "position", "bytes", "peer")
 )
 

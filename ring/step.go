@@ -11,7 +11,7 @@ import (
 )
 
 // bringUp is the flight recorder's span of a step.
-var bringUp = trace.NewKind(trace.Ring, "bring-up", "$step")
+var bringUp = trace.NewKind(trace.Ring, trace.BringUpName, "$step")
 
 // step runs one step within its deadline.
 func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context, Token) error) error {

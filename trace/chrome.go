@@ -68,33 +68,22 @@ const (
 
 var laneNames = [...]string{"operation", "steps", "segments out", "segments in", "reduce", "collective", "bring-up", "ring", "bootstrap", "verbs", "wire", "repl", "log"}
 
-// The names of kinds that other parts of this package know. Package collective
-// and package ring register them.
-const (
-	operationName      = "operation"
-	stepName           = "step"
-	segmentSendName    = "segment send"
-	segmentReceiveName = "segment receive"
-	segmentReduceName  = "segment reduce"
-	bringUpName        = "bring-up"
-)
-
 func (e *Event) lane() lane {
 	if e.Type == LogEvent {
 		return laneLog
 	}
 	switch e.Name {
-	case operationName:
+	case OperationName:
 		return laneOperation
-	case stepName:
+	case StepName:
 		return laneSteps
-	case segmentSendName:
+	case SegmentSendName:
 		return laneSegmentsOut
-	case segmentReceiveName:
+	case SegmentReceiveName:
 		return laneSegmentsIn
-	case segmentReduceName:
+	case SegmentReduceName:
 		return laneReduce
-	case bringUpName:
+	case BringUpName:
 		return laneBringUp
 	}
 	switch e.Subsystem {
@@ -123,7 +112,7 @@ type rows struct {
 	ends []int64 // where each row's last span ends
 }
 
-func (r *rows) place(start, end int64) int {
+func (r *rows) assign(start, end int64) int {
 	i := slices.IndexFunc(r.ends, func(e int64) bool { return e <= start })
 	if i < 0 {
 		i = len(r.ends)
@@ -134,7 +123,7 @@ func (r *rows) place(start, end int64) int {
 }
 
 // writeChrome writes the recordings as one file, a process each.
-func writeChrome(w io.Writer, list []Recording, flows []flow) error {
+func writeChrome(w io.Writer, list []Recording, flows []Flow) error {
 	b := bufio.NewWriter(w)
 	base := baseOf(list)
 	other := chromeOther{}
@@ -212,7 +201,7 @@ func (c *chromeWriter) recording(i int, r *Recording) error {
 		l := e.lane()
 		row := 0
 		if e.Type == SpanEvent {
-			row = lanes[l].place(e.Start, e.End)
+			row = lanes[l].assign(e.Start, e.End)
 		}
 		tid := int(l)*lanesApart + row
 		c.tids[i][j] = tid
@@ -264,21 +253,21 @@ func (c *chromeWriter) event(pid, tid int, e *Event) error {
 	return c.write(out)
 }
 
-// flow is an arrow from a segment's send to its receive.
-type flow struct {
-	from, to      int // recordings
-	send, receive int // events of them
+// Flow is a segment on its way: an arrow from its send to its receive.
+type Flow struct {
+	From, To      int // recordings
+	Send, Receive int // events of them
 }
 
-func (c *chromeWriter) flow(id int, f flow, list []Recording) error {
-	send, receive := &list[f.from].Events[f.send], &list[f.to].Events[f.receive]
+func (c *chromeWriter) flow(id int, f Flow, list []Recording) error {
+	send, receive := &list[f.From].Events[f.Send], &list[f.To].Events[f.Receive]
 	// The end of an arrow binds to the span that holds it, whose last
 	// nanosecond is no longer inside; and it must not lie before the start.
 	end := max(send.Start, receive.Start, receive.End-1)
 	if err := c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(send.Start - c.base),
-		PID: max(list[f.from].Rank, 0), TID: c.tids[f.from][f.send]}); err != nil {
+		PID: max(list[f.From].Rank, 0), TID: c.tids[f.From][f.Send]}); err != nil {
 		return err
 	}
 	return c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "f", Bind: "e", ID: id, Time: micros(end - c.base),
-		PID: max(list[f.to].Rank, 0), TID: c.tids[f.to][f.receive]})
+		PID: max(list[f.To].Rank, 0), TID: c.tids[f.To][f.Receive]})
 }

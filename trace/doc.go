@@ -50,7 +50,7 @@
 //
 // # Merging and showing
 //
-// Merge puts the ranks' recordings on rank 0's time axis. It knows the clocks
+// Package align puts the ranks' recordings on rank 0's time axis. It knows the clocks
 // from AddClockSample, and from the segments, which must not arrive before they
-// are sent. LastOperation tells how the last operation went.
+// are sent. Package timeline tells how the last operation went.
 package trace

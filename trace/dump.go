@@ -18,11 +18,12 @@ const (
 	DumpLines  DumpFormat = "lines"  // JSON lines: a header, then an event a line
 )
 
-// WriteRecordings writes recordings to w as one file.
-func WriteRecordings(w io.Writer, format DumpFormat, list []Recording) error {
+// WriteRecordings writes recordings to w as one file, in Chrome's format with an
+// arrow for each flow.
+func WriteRecordings(w io.Writer, format DumpFormat, list []Recording, flows ...Flow) error {
 	switch format {
 	case DumpChrome:
-		return writeChrome(w, list, nil)
+		return writeChrome(w, list, flows)
 	case DumpLines:
 		return writeLines(w, list)
 	}

@@ -288,7 +288,8 @@ func TestDumpOnFailureWithoutADirectory(t *testing.T) {
 func BenchmarkDump(b *testing.B) {
 	emptied(b)
 	for i := range uint64(collectiveRecords) {
-		testSend.SpanAt(Stamp(epoch)+Stamp(i)*1000, Stamp(epoch)+Stamp(i)*1000+3000, i/100, i%100, 65536, 1)
+		at := Stamp(i) * 1000
+		testSend.SpanAt(at+1, at+3001, i/100, i%100, 65536, 1)
 	}
 	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
 		b.Run(string(format), func(b *testing.B) {

@@ -3,8 +3,6 @@ package trace
 import (
 	"bytes"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +20,6 @@ func levelSpec() string {
 // dump writes what the flight recorder holds.
 func dump(w io.Writer, format DumpFormat) error {
 	return WriteRecordings(w, format, []Recording{Record()})
-}
-
-// show draws the last operation of recordings.
-func show(w io.Writer, list []Recording, width int, colored bool) error {
-	t, err := LastOperation(list)
-	if err != nil {
-		return err
-	}
-	return t.Draw(w, width, colored)
 }
 
 // restore puts levels, output and rank back when the test ends.
@@ -66,22 +55,4 @@ func capture(t testing.TB, format Format) *bytes.Buffer {
 		t.Fatal(err)
 	}
 	return &b
-}
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s (UPDATE_GOLDEN=1 writes it anew)\ngot\n%s\nwant\n%s", path, got, want)
-	}
 }

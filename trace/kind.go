@@ -14,6 +14,16 @@ type Kind uint16
 
 func (k Kind) subsystem() Subsystem { return Subsystem(k >> 8) }
 
+// The names of the kinds that readers of recordings know.
+const (
+	OperationName      = "operation"
+	StepName           = "step"
+	SegmentSendName    = "segment send"
+	SegmentReceiveName = "segment receive"
+	SegmentReduceName  = "segment reduce"
+	BringUpName        = "bring-up"
+)
+
 // maxArgs is how many arguments a record has room for.
 const maxArgs = 4
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/slogtest"
 	"time"
+
+	"ringcli/trace/tracetest"
 )
 
 // story is one of everything.
@@ -28,7 +30,7 @@ func story() {
 func TestGoldenText(t *testing.T) {
 	b := capture(t, Text)
 	story()
-	golden(t, "story.txt", b.Bytes())
+	tracetest.Golden(t, "story.txt", b.Bytes())
 }
 
 func TestGoldenColor(t *testing.T) {
@@ -36,7 +38,7 @@ func TestGoldenColor(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	b := capture(t, Color)
 	story()
-	golden(t, "story.color.txt", b.Bytes())
+	tracetest.Golden(t, "story.color.txt", b.Bytes())
 }
 
 func TestGoldenJSON(t *testing.T) {
@@ -47,7 +49,7 @@ func TestGoldenJSON(t *testing.T) {
 			t.Errorf("not JSON: %s", line)
 		}
 	}
-	golden(t, "story.json", b.Bytes())
+	tracetest.Golden(t, "story.json", b.Bytes())
 }
 
 func TestNoColor(t *testing.T) {

@@ -85,7 +85,7 @@ func TestWithoutPrints(t *testing.T) {
 	}
 	Error(Ring, "not printed", slog.Int("n", 1))
 	testBringUp.Span(Now(), Intern("open"), 0, 0, 0)
-	if r := Record(); b.Len() != 0 || len(r.Events) != 1 || r.Events[0].Name != bringUpName {
+	if r := Record(); b.Len() != 0 || len(r.Events) != 1 || r.Events[0].Name != BringUpName {
 		t.Errorf("printed %q, recorded %+v", &b, r.Events)
 	}
 }

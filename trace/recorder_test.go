@@ -13,12 +13,12 @@ import (
 
 // The kinds of the layers above, as they register them.
 var (
-	testOperation = NewKind(Collective, operationName, "$op", "seq", "bytes", "$protocol")
-	testStep      = NewKind(Collective, stepName, "seq", "phase", "step", "bytes")
-	testSend      = NewKind(Collective, segmentSendName, "seq", "position", "bytes", "peer")
-	testReceive   = NewKind(Collective, segmentReceiveName, "seq", "position", "bytes", "peer")
-	testReduce    = NewKind(Collective, segmentReduceName, "seq", "position", "bytes")
-	testBringUp   = NewKind(Ring, bringUpName, "$step")
+	testOperation = NewKind(Collective, OperationName, "$op", "seq", "bytes", "$protocol")
+	testStep      = NewKind(Collective, StepName, "seq", "phase", "step", "bytes")
+	testSend      = NewKind(Collective, SegmentSendName, "seq", "position", "bytes", "peer")
+	testReceive   = NewKind(Collective, SegmentReceiveName, "seq", "position", "bytes", "peer")
+	testReduce    = NewKind(Collective, SegmentReduceName, "seq", "position", "bytes")
+	testBringUp   = NewKind(Ring, BringUpName, "$step")
 	testPacket    = NewKind(Wire, "packet sent", "$opcode", "qpn", "psn", "bytes")
 )
 
@@ -70,7 +70,7 @@ func TestRecorderKeepsSpansAndInstants(t *testing.T) {
 	for _, e := range r.Events {
 		byName[e.Name] = e
 	}
-	operation := byName[operationName]
+	operation := byName[OperationName]
 	if operation.Type != SpanEvent || operation.Subsystem != "collective" || operation.Start != int64(start) || operation.End < operation.Start {
 		t.Errorf("operation is %+v", operation)
 	}
@@ -81,7 +81,7 @@ func TestRecorderKeepsSpansAndInstants(t *testing.T) {
 	if got := operation.Args.Text("protocol"); got != "eager" || operation.Args.Value("seq") != 7 || operation.Args.Value("none") != 0 {
 		t.Errorf("protocol is %q, seq %d", got, operation.Args.Value("seq"))
 	}
-	if e := byName[segmentReduceName]; e.End-e.Start != 10 || len(e.Args) != 3 {
+	if e := byName[SegmentReduceName]; e.End-e.Start != 10 || len(e.Args) != 3 {
 		t.Errorf("reduce is %+v", e)
 	}
 	if e := byName["packet sent"]; e.Type != InstantEvent || e.Start < int64(start) || e.Args.Text("opcode") != "SEND_ONLY" {
@@ -129,7 +129,7 @@ func TestOldestAreOverwritten(t *testing.T) {
 			t.Fatalf("event %d is number %d, want %d", i, e.Args.Value("seq"), want)
 		}
 	}
-	if last := r.Events[collectiveRecords]; last.Name != bringUpName || last.Args.Text("step") != "open" {
+	if last := r.Events[collectiveRecords]; last.Name != BringUpName || last.Args.Text("step") != "open" {
 		t.Errorf("the bring-up is lost: %+v", last)
 	}
 }
@@ -182,7 +182,7 @@ func TestConcurrentWritersAndDump(t *testing.T) {
 		r := Record()
 		next := map[uint64]uint64{}
 		for _, e := range r.Events {
-			if e.Name != segmentSendName {
+			if e.Name != SegmentSendName {
 				continue
 			}
 			w, i := e.Args.Value("seq"), e.Args.Value("position")
@@ -230,7 +230,7 @@ func TestNewKindRefuses(t *testing.T) {
 		"no name":         func() { NewKind(Ring, "") },
 		"five arguments":  func() { NewKind(Ring, "x", "a", "b", "c", "d", "e") },
 		"no subsystem":    func() { NewKind(subsystems, "x") },
-		"other arguments": func() { NewKind(Collective, stepName, "seq") },
+		"other arguments": func() { NewKind(Collective, StepName, "seq") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -241,7 +241,7 @@ func TestNewKindRefuses(t *testing.T) {
 			register()
 		})
 	}
-	if again := NewKind(Collective, stepName, "seq", "phase", "step", "bytes"); again != testStep {
+	if again := NewKind(Collective, StepName, "seq", "phase", "step", "bytes"); again != testStep {
 		t.Errorf("registered again it is %d, was %d", again, testStep)
 	}
 }

@@ -193,7 +193,7 @@ func AddClockSample(peer int, at, offset, rtt int64) {
 	identity.samples = append(identity.samples, ClockSample{peer, at, offset, rtt})
 }
 
-// thin drops of every two in the older half the one with the longer way.
+// thin drops of every two in the older half the one with the longer round trip.
 func thin(samples []ClockSample) []ClockSample {
 	half := len(samples) / 2
 	kept := samples[:0]

@@ -171,6 +171,10 @@ func appendText(b []byte, text string) []byte {
 	return append(b, text...)
 }
 
+// Printable quotes a text, such as one from a file, that would drive a terminal or
+// not read back as one word.
+func Printable(text string) string { return string(appendText(nil, text)) }
+
 // appendMessage leaves a message as it is, unless it has control characters.
 func appendMessage(b []byte, msg string) []byte {
 	for _, r := range msg {

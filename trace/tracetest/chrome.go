@@ -1,4 +1,4 @@
-// Package tracetest checks what package trace writes, for tests.
+// Package tracetest checks what package trace and those below it write, for tests.
 package tracetest
 
 import (

@@ -1,33 +1,37 @@
-package trace
+// Package timeline tells how an operation of a collective went, rank by rank and
+// step by step, from the ranks' recordings, and draws it as text.
+package timeline
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+
+	"ringcli/trace"
 )
 
 // ErrNoOperation is what LastOperation returns for recordings without one.
 var ErrNoOperation = errors.New("trace: no operation is recorded: run one (all-reduce --size 64K), and keep the recorder on (trace recorder on)")
 
-// OperationTimeline is one operation of a collective as its ranks went through
+// Operation is one operation of a collective as its ranks went through
 // it. Times are in ns after its start unless said otherwise.
-type OperationTimeline struct {
-	Op       string         `json:"op"`
-	Protocol string         `json:"protocol"`
-	Seq      uint64         `json:"seq"`
-	Bytes    uint64         `json:"bytes"`
-	Start    int64          `json:"start"`       // ns since the Unix epoch, when the first rank began
-	Duration int64          `json:"duration_ns"` // until the last rank ended
-	Ranks    []RankTimeline `json:"per_rank"`
-	Steps    []StepTimes    `json:"steps"`
+type Operation struct {
+	Op       string      `json:"op"`
+	Protocol string      `json:"protocol"`
+	Seq      uint64      `json:"seq"`
+	Bytes    uint64      `json:"bytes"`
+	Start    int64       `json:"start"`       // ns since the Unix epoch, when the first rank began
+	Duration int64       `json:"duration_ns"` // until the last rank ended
+	Ranks    []Rank      `json:"per_rank"`
+	Steps    []StepTimes `json:"steps"`
 	// Slowest is the rank that waits least: the others wait for it, and so
 	// their steps take as long as its own. -1 if there is one rank alone.
 	Slowest int `json:"slowest"`
 }
 
-// RankTimeline is what one rank did in the operation.
-type RankTimeline struct {
+// Rank is what one rank did in the operation.
+type Rank struct {
 	Rank     int   `json:"rank"`
 	Start    int64 `json:"start_ns"`
 	End      int64 `json:"end_ns"`
@@ -61,7 +65,7 @@ type StepSpan struct {
 type StepTimes struct {
 	Phase     string  `json:"phase"`
 	Step      int     `json:"step"`
-	Durations []int64 `json:"duration_ns"` // in the order of OperationTimeline.Ranks
+	Durations []int64 `json:"duration_ns"` // in the order of Operation.Ranks
 	Slowest   int     `json:"slowest"`     // the rank that took longest; -1 if all took as long, to 1 %
 }
 
@@ -73,22 +77,22 @@ const barrierName = "barrier"
 
 // LastOperation finds the operation that began last, other than a barrier, in
 // one recording or in those of a merge.
-func LastOperation(list []Recording) (OperationTimeline, error) {
-	if len(list) > 1 && slices.ContainsFunc(list, func(r Recording) bool { return !r.Aligned }) {
-		return OperationTimeline{}, errors.New("trace: several recordings with clocks of their own: merge them first (trace merge)")
+func LastOperation(list []trace.Recording) (Operation, error) {
+	if len(list) > 1 && slices.ContainsFunc(list, func(r trace.Recording) bool { return !r.Aligned }) {
+		return Operation{}, errors.New("trace: several recordings with clocks of their own: merge them first (trace merge)")
 	}
 	last := lastOperation(list)
 	if last == nil {
-		return OperationTimeline{}, ErrNoOperation
+		return Operation{}, ErrNoOperation
 	}
-	t := OperationTimeline{
+	t := Operation{
 		Op: last.Args.Text("op"), Protocol: last.Args.Text("protocol"),
 		Seq: last.Args.Value("seq"), Bytes: last.Args.Value("bytes"),
 		Start: last.Start, Slowest: -1,
 	}
-	spans := make([]*Event, len(list))
+	spans := make([]*trace.Event, len(list))
 	for i := range list {
-		if spans[i] = list[i].operation(last); spans[i] != nil {
+		if spans[i] = counterpart(&list[i], last); spans[i] != nil {
 			t.Start = min(t.Start, spans[i].Start)
 		}
 	}
@@ -96,12 +100,12 @@ func LastOperation(list []Recording) (OperationTimeline, error) {
 		if span == nil {
 			continue // lost, or not begun on this rank
 		}
-		rank := list[i].during(span, t.Start)
+		rank := during(&list[i], span, t.Start)
 		t.Duration = max(t.Duration, rank.End)
 		t.Ranks = append(t.Ranks, rank)
 	}
 	if len(t.Ranks) > 1 {
-		t.Slowest = slices.MinFunc(t.Ranks, func(a, b RankTimeline) int { return cmp.Compare(a.Waiting, b.Waiting) }).Rank
+		t.Slowest = slices.MinFunc(t.Ranks, func(a, b Rank) int { return cmp.Compare(a.Waiting, b.Waiting) }).Rank
 	}
 	t.Steps = stepTimes(t.Ranks)
 	return t, nil
@@ -109,12 +113,12 @@ func LastOperation(list []Recording) (OperationTimeline, error) {
 
 // lastOperation is the one that began last; a barrier only if there is nothing
 // else.
-func lastOperation(list []Recording) *Event {
-	var last *Event
+func lastOperation(list []trace.Recording) *trace.Event {
+	var last *trace.Event
 	for i := range list {
 		for k := range list[i].Events {
 			e := &list[i].Events[k]
-			if e.Name != operationName || e.Type != SpanEvent {
+			if e.Name != trace.OperationName || e.Type != trace.SpanEvent {
 				continue
 			}
 			if last == nil || cmp.Or(cmp.Compare(substance(last), substance(e)), cmp.Compare(last.Start, e.Start)) < 0 {
@@ -125,20 +129,22 @@ func lastOperation(list []Recording) *Event {
 	return last
 }
 
-func substance(operation *Event) int {
+func magnitude(d int64) int64 { return max(d, -d) }
+
+func substance(operation *trace.Event) int {
 	if operation.Args.Text("op") == barrierName {
 		return 0
 	}
 	return 1
 }
 
-// operation finds this rank's part of the operation that another rank has as
+// counterpart finds a rank's part of the operation that another rank has as
 // like: of the same number and name the nearest in time.
-func (r *Recording) operation(like *Event) *Event {
-	var best *Event
+func counterpart(r *trace.Recording, like *trace.Event) *trace.Event {
+	var best *trace.Event
 	for k := range r.Events {
 		e := &r.Events[k]
-		if e.Name != operationName || e.Type != SpanEvent || e.Args.Value("seq") != like.Args.Value("seq") || e.Args.Text("op") != like.Args.Text("op") {
+		if e.Name != trace.OperationName || e.Type != trace.SpanEvent || e.Args.Value("seq") != like.Args.Value("seq") || e.Args.Text("op") != like.Args.Text("op") {
 			continue
 		}
 		if best == nil || magnitude(e.Start-like.Start) < magnitude(best.Start-like.Start) {
@@ -149,25 +155,25 @@ func (r *Recording) operation(like *Event) *Event {
 }
 
 // during collects what the rank did in its part of the operation.
-func (r *Recording) during(operation *Event, zero int64) RankTimeline {
-	t := RankTimeline{Rank: r.Rank, Start: operation.Start - zero, End: operation.End - zero, Steps: []StepSpan{}}
+func during(r *trace.Recording, operation *trace.Event, zero int64) Rank {
+	t := Rank{Rank: r.Rank, Start: operation.Start - zero, End: operation.End - zero, Steps: []StepSpan{}}
 	seq := operation.Args.Value("seq")
 	for k := range r.Events {
 		e := &r.Events[k]
-		if e.Type != SpanEvent || e.Args.Value("seq") != seq || e.End < operation.Start || e.Start > operation.End {
+		if e.Type != trace.SpanEvent || e.Args.Value("seq") != seq || e.End < operation.Start || e.Start > operation.End {
 			continue
 		}
 		// A send may complete after its operation.
 		part := Interval{max(e.Start, operation.Start) - zero, min(e.End, operation.End) - zero}
 		switch e.Name {
-		case stepName:
+		case trace.StepName:
 			phase := min(e.Args.Value("phase"), uint64(len(phaseNames)-1))
 			t.Steps = append(t.Steps, StepSpan{phaseNames[phase], int(e.Args.Value("step")), e.Args.Value("bytes"), part})
-		case segmentSendName:
+		case trace.SegmentSendName:
 			t.Sends = append(t.Sends, part)
-		case segmentReceiveName:
+		case trace.SegmentReceiveName:
 			t.Receives = append(t.Receives, part)
-		case segmentReduceName:
+		case trace.SegmentReduceName:
 			t.Reduces = append(t.Reduces, part)
 		}
 	}
@@ -195,7 +201,7 @@ func covered(list []Interval) (total int64) {
 
 // stepTimes adds up each step's spans: with several segments' widths a rank
 // goes through all steps several times.
-func stepTimes(ranks []RankTimeline) []StepTimes {
+func stepTimes(ranks []Rank) []StepTimes {
 	type key struct{ phase, step int }
 	sums := map[key][]int64{}
 	for i := range ranks {
@@ -223,13 +229,10 @@ func stepTimes(ranks []RankTimeline) []StepTimes {
 }
 
 // title says in one line what the timeline is of.
-func (t *OperationTimeline) title() string {
+func (t *Operation) title() string {
 	ranks := "1 rank"
 	if n := len(t.Ranks); n != 1 {
 		ranks = fmt.Sprintf("%d ranks", n)
 	}
-	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, printable(t.Op), sizeText(t.Bytes), printable(t.Protocol), ranks, usText(t.Duration))
+	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, trace.Printable(t.Op), sizeText(t.Bytes), trace.Printable(t.Protocol), ranks, usText(t.Duration))
 }
-
-// printable quotes a text from a file that would drive the terminal.
-func printable(text string) string { return string(appendText(nil, text)) }

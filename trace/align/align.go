@@ -1,4 +1,4 @@
-package trace
+package align
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"ringcli/trace"
 )
 
 // ClockFit is what Merge found out about a rank's clock.
@@ -24,7 +26,7 @@ type ClockFit struct {
 // zeros. Offsets are in ns, drifts in millionths; both stand in one vector, at
 // 2i and 2i+1, where the first two stay zero.
 type alignment struct {
-	list   []Recording
+	list   []trace.Recording
 	t0     int64
 	index  map[int]int // of the recording of a rank
 	edges  map[edge][]clockDatum
@@ -66,7 +68,7 @@ const (
 	priorDrift  = 100.0
 )
 
-func newAlignment(list []Recording) *alignment {
+func newAlignment(list []trace.Recording) *alignment {
 	a := &alignment{list: list, index: map[int]int{}, edges: map[edge][]clockDatum{}, x: make([]float64, 2*len(list))}
 	for i := range list {
 		a.index[list[i].Rank] = i
@@ -97,7 +99,7 @@ func (a *alignment) window() (first, last int64) {
 		first, last = math.MaxInt64, math.MinInt64
 		for i := range a.list {
 			for _, e := range a.list[i].Events {
-				if all || e.Subsystem == Collective.String() {
+				if all || e.Subsystem == trace.Collective.String() {
 					first, last = min(first, e.Start), max(last, e.End)
 				}
 			}
@@ -138,7 +140,7 @@ func selectSamples(samples []clockDatum, first, last int64) []clockDatum {
 	return best
 }
 
-// measureBounds adds up half the least round trips on the best way from
+// measureBounds adds up half the least round trips on the best path from
 // recording 0.
 func (a *alignment) measureBounds() {
 	a.bounds = make([]int64, len(a.list))
@@ -149,12 +151,12 @@ func (a *alignment) measureBounds() {
 		changed = false
 		for e, samples := range a.edges {
 			half := slices.MinFunc(samples, func(a, b clockDatum) int { return cmp.Compare(a.rtt, b.rtt) }).rtt / 2
-			for _, way := range [2]edge{{e.a, e.b}, {e.b, e.a}} {
-				if a.bounds[way.a] < 0 {
+			for _, to := range [2]edge{{e.a, e.b}, {e.b, e.a}} {
+				if a.bounds[to.a] < 0 {
 					continue
 				}
-				if bound := a.bounds[way.a] + half; a.bounds[way.b] < 0 || bound < a.bounds[way.b] {
-					a.bounds[way.b], changed = bound, true
+				if bound := a.bounds[to.a] + half; a.bounds[to.b] < 0 || bound < a.bounds[to.b] {
+					a.bounds[to.b], changed = bound, true
 				}
 			}
 		}
@@ -253,7 +255,7 @@ func (a *alignment) onAxis(i int, at int64) int64 {
 
 // apply returns the recordings on the axis. The clock samples are left out,
 // since they are of the ranks' own clocks.
-func (a *alignment) apply() []Recording {
+func (a *alignment) apply() []trace.Recording {
 	aligned := slices.Clone(a.list)
 	for i := range aligned {
 		r := &aligned[i]

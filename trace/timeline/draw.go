@@ -1,4 +1,4 @@
-package trace
+package timeline
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const (
 // Draw draws the timeline in at most width columns (0: 80; at least 64): four
 // rows a rank, with a time axis in us, a legend and what each step took.
 // Without colour it is plain ASCII.
-func (t *OperationTimeline) Draw(w io.Writer, width int, colored bool) error {
+func (t *Operation) Draw(w io.Writer, width int, colored bool) error {
 	if width == 0 {
 		width = defaultWidth
 	}
@@ -46,7 +46,7 @@ func (t *OperationTimeline) Draw(w io.Writer, width int, colored bool) error {
 }
 
 type drawing struct {
-	t       *OperationTimeline
+	t       *Operation
 	width   int
 	columns int // of the timeline
 	colored bool
@@ -124,7 +124,7 @@ func (d *drawing) columnsOf(part Interval) (first, behind int) {
 	return first, min(max(behind, first+1), d.columns)
 }
 
-func (d *drawing) rank(r *RankTimeline) {
+func (d *drawing) rank(r *Rank) {
 	name := fmt.Sprintf("rank %d", r.Rank)
 	d.row(name, "steps", d.steps(r))
 	d.row("", "out", d.bars(r, r.Sends, sendMarks))
@@ -133,7 +133,7 @@ func (d *drawing) rank(r *RankTimeline) {
 }
 
 // empty is a row in which the operation is under way and nothing happens.
-func (d *drawing) empty(r *RankTimeline) []mark {
+func (d *drawing) empty(r *Rank) []mark {
 	row := slices.Repeat([]mark{outside}, d.columns)
 	first, behind := d.columnsOf(Interval{r.Start, r.End})
 	for i := first; i < behind; i++ {
@@ -143,7 +143,7 @@ func (d *drawing) empty(r *RankTimeline) []mark {
 }
 
 // steps gives each column to the step that takes most of it.
-func (d *drawing) steps(r *RankTimeline) []mark {
+func (d *drawing) steps(r *Rank) []mark {
 	row := d.empty(r)
 	most := make([]int64, d.columns)
 	for i := range r.Steps {
@@ -160,7 +160,7 @@ func (d *drawing) steps(r *RankTimeline) []mark {
 }
 
 // bars shows when at least one of the intervals is under way.
-func (d *drawing) bars(r *RankTimeline, list []Interval, marks [2]mark) []mark {
+func (d *drawing) bars(r *Rank, list []Interval, marks [2]mark) []mark {
 	row := d.empty(r)
 	taken := make([]int64, d.columns)
 	reached := int64(0) // what is covered already; the list is in order

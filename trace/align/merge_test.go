@@ -1,15 +1,18 @@
-package trace
+package align
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"ringcli/trace"
 	"ringcli/trace/tracetest"
 )
 
@@ -19,7 +22,7 @@ type world struct {
 	rng    *rand.Rand
 	offset []float64 // ns at time 0
 	ppm    []float64
-	list   []Recording
+	list   []trace.Recording
 	truth  [][]int64 // true start of each event, ns
 }
 
@@ -31,7 +34,7 @@ func newWorld(seed uint64, n int) *world {
 	for rank := range n {
 		w.offset = append(w.offset, (w.rng.Float64()*2-1)*50e6)
 		w.ppm = append(w.ppm, (w.rng.Float64()*2-1)*200)
-		w.list = append(w.list, Recording{Rank: rank, Size: n, Run: "r1", Host: fmt.Sprint("node", rank), PID: 100 + rank})
+		w.list = append(w.list, trace.Recording{Rank: rank, Size: n, Run: "r1", Host: fmt.Sprint("node", rank), PID: 100 + rank})
 	}
 	return w
 }
@@ -60,14 +63,14 @@ func (w *world) samples(rank int, from, to int64) {
 		answered := asked + w.delay(15e3, 10e3)
 		heard := answered + w.delay(25e3, 10e3)
 		t1, t2, t4 := w.clock(rank, asked), w.clock(right, answered), w.clock(rank, heard)
-		w.list[rank].Clock = append(w.list[rank].Clock, ClockSample{Peer: right, At: (t1 + t4) / 2, Offset: t2 - (t1+t4)/2, RTT: t4 - t1})
+		w.list[rank].Clock = append(w.list[rank].Clock, trace.ClockSample{Peer: right, At: (t1 + t4) / 2, Offset: t2 - (t1+t4)/2, RTT: t4 - t1})
 	}
 }
 
 func (w *world) span(rank int, name string, start, end int64, args ...uint64) {
-	e := Event{Type: SpanEvent, Subsystem: "collective", Name: name, Start: w.clock(rank, start), End: w.clock(rank, end)}
+	e := trace.Event{Type: trace.SpanEvent, Subsystem: "collective", Name: name, Start: w.clock(rank, start), End: w.clock(rank, end)}
 	for i, key := range []string{"seq", "position", "bytes", "peer"}[:len(args)] {
-		e.Args = append(e.Args, Arg{Name: key, Value: args[i]})
+		e.Args = append(e.Args, trace.Arg{Name: key, Value: args[i]})
 	}
 	w.list[rank].Events = append(w.list[rank].Events, e)
 	w.truth[rank] = append(w.truth[rank], start)
@@ -81,8 +84,8 @@ func (w *world) operation(seq uint64, at int64, segments int) {
 			right := (rank + 1) % n
 			sent := at + int64(position)*40e3 + w.rng.Int64N(5e3)
 			arrived := sent + w.delay(4e3, 3e3)
-			w.span(rank, segmentSendName, sent, sent+w.delay(6e3, 5e3), seq, position, 65536, uint64(right))
-			w.span(right, segmentReceiveName, arrived-w.rng.Int64N(3e3), arrived, seq, position, 65536, uint64(rank))
+			w.span(rank, trace.SegmentSendName, sent, sent+w.delay(6e3, 5e3), seq, position, 65536, uint64(right))
+			w.span(right, trace.SegmentReceiveName, arrived-w.rng.Int64N(3e3), arrived, seq, position, 65536, uint64(rank))
 		}
 	}
 }
@@ -111,7 +114,7 @@ func TestMergeAligns(t *testing.T) {
 					t.Errorf("got %d violations (%d ns) of %d segments, missing %v, warnings %q", m.Violations, m.Worst, m.Segments, m.Missing, m.Warnings)
 				}
 				for _, f := range m.flows {
-					if sent, arrived := m.Ranks[f.from].Events[f.send].Start, m.Ranks[f.to].Events[f.receive].End; arrived < sent {
+					if sent, arrived := m.Ranks[f.From].Events[f.Send].Start, m.Ranks[f.To].Events[f.Receive].End; arrived < sent {
 						t.Fatalf("a segment arrives %d ns before it is sent", sent-arrived)
 					}
 				}
@@ -167,7 +170,7 @@ func TestCausalityRefinesPoorSamples(t *testing.T) {
 		for rank := range w.list {
 			right := (rank + 1) % 5
 			wrong := w.rng.Int64N(6e6) - 3e6
-			w.list[rank].Clock = []ClockSample{{Peer: right, At: w.clock(rank, 0), Offset: w.clock(right, 0) - w.clock(rank, 0) + wrong, RTT: 6e6}}
+			w.list[rank].Clock = []trace.ClockSample{{Peer: right, At: w.clock(rank, 0), Offset: w.clock(right, 0) - w.clock(rank, 0) + wrong, RTT: 6e6}}
 		}
 		for seq := range uint64(10) {
 			w.operation(seq, int64(seq)*3e9, 20)
@@ -191,8 +194,8 @@ func TestMergeSaysWhatRemains(t *testing.T) {
 	w.operation(1, 1e9, 10)
 	for rank := range w.list {
 		right := (rank + 1) % 3
-		w.span(rank, segmentSendName, 2e9, 2e9+1000, 2, 0, 64, uint64(right))
-		w.span(right, segmentReceiveName, 2e9-400e3, 2e9-300e3, 2, 0, 64, uint64(rank))
+		w.span(rank, trace.SegmentSendName, 2e9, 2e9+1000, 2, 0, 64, uint64(right))
+		w.span(right, trace.SegmentReceiveName, 2e9-400e3, 2e9-300e3, 2, 0, 64, uint64(rank))
 	}
 	m, err := Merge(w.list)
 	if err != nil {
@@ -209,7 +212,7 @@ func TestMergeNamesMissingRanks(t *testing.T) {
 		w.samples(rank, 0, 10e9)
 	}
 	w.operation(1, 1e9, 10)
-	m, err := Merge([]Recording{w.list[4], w.list[1], w.list[2]})
+	m, err := Merge([]trace.Recording{w.list[4], w.list[1], w.list[2]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,26 +246,26 @@ func TestMergeOfARingOpenedAnew(t *testing.T) {
 		t.Errorf("%d violations, %d ns", m.Violations, m.Worst)
 	}
 	for _, f := range m.flows {
-		if took := m.Ranks[f.to].Events[f.receive].End - m.Ranks[f.from].Events[f.send].Start; took > 1e9 && f.send > 4 {
+		if took := m.Ranks[f.To].Events[f.Receive].End - m.Ranks[f.From].Events[f.Send].Start; took > 1e9 && f.Send > 4 {
 			t.Errorf("a segment took %d ns", took)
 		}
 	}
 }
 
 func TestMergeRefuses(t *testing.T) {
-	rank := func(n int, change func(*Recording)) Recording {
-		r := Recording{Rank: n, Size: 2, Run: "r1", Source: fmt.Sprintf("r%d.json", n)}
+	rank := func(n int, change func(*trace.Recording)) trace.Recording {
+		r := trace.Recording{Rank: n, Size: 2, Run: "r1", Source: fmt.Sprintf("r%d.json", n)}
 		if change != nil {
 			change(&r)
 		}
 		return r
 	}
-	for want, list := range map[string][]Recording{
+	for want, list := range map[string][]trace.Recording{
 		"none given": nil,
-		"rank 1 is there twice, as r1.json and as again.json":                          {rank(1, nil), rank(0, nil), rank(1, func(r *Recording) { r.Source = "again.json" })},
-		`different runs: r0.json is of run "r1", r1.json of run "r2"`:                  {rank(0, nil), rank(1, func(r *Recording) { r.Run = "r2" })},
-		"r1.json is of a ring of 2 ranks, others are of a ring of 4":                   {rank(1, nil), rank(0, func(r *Recording) { r.Size = 4 })},
-		"r1.json is merged already":                                                    {rank(0, nil), rank(1, func(r *Recording) { r.Aligned = true })},
+		"rank 1 is there twice, as r1.json and as again.json":                          {rank(1, nil), rank(0, nil), rank(1, func(r *trace.Recording) { r.Source = "again.json" })},
+		`different runs: r0.json is of run "r1", r1.json of run "r2"`:                  {rank(0, nil), rank(1, func(r *trace.Recording) { r.Run = "r2" })},
+		"r1.json is of a ring of 2 ranks, others are of a ring of 4":                   {rank(1, nil), rank(0, func(r *trace.Recording) { r.Size = 4 })},
+		"r1.json is merged already":                                                    {rank(0, nil), rank(1, func(r *trace.Recording) { r.Aligned = true })},
 		"rank -1 (h, pid 7, written 00:00:00.000) is of a process that was in no ring": {{Rank: -1, Host: "h", PID: 7}},
 		"r2.json is of rank 2 in a ring of 2: want 0 to 1":                             {rank(2, nil)},
 	} {
@@ -284,12 +287,12 @@ func TestMergedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
+	for _, format := range []trace.DumpFormat{trace.DumpChrome, trace.DumpLines} {
 		var b bytes.Buffer
 		if err := m.Write(&b, format); err != nil {
 			t.Fatal(err)
 		}
-		if format == DumpChrome {
+		if format == trace.DumpChrome {
 			if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
 				t.Error(err)
 			}
@@ -297,12 +300,14 @@ func TestMergedFiles(t *testing.T) {
 				t.Errorf("%d arrows, want %d", got, m.Segments)
 			}
 		}
-		back, err := Read(&b)
+		back, err := trace.Read(&b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range back {
-			sortEvents(m.Ranks[i].Events)
+			slices.SortStableFunc(m.Ranks[i].Events, func(a, b trace.Event) int { // as Read does
+				return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+			})
 		}
 		if !reflect.DeepEqual(back, m.Ranks) {
 			t.Errorf("%s: read back it differs", format)

@@ -1,8 +1,10 @@
-package trace
+package align
 
 import (
 	"math"
 	"time"
+
+	"ringcli/trace"
 )
 
 // segment is what a send and its receive have in common.
@@ -15,21 +17,21 @@ const strangeBy = int64(10 * time.Millisecond)
 // match finds the send of each receive. Where a sequence number occurs several
 // times, since the ring was opened anew, the one that is nearest in time
 // counts. strange is how many receives are so early that no send can be theirs.
-func (a *alignment) match() (pairs []flow, strange int) {
-	type place struct{ recording, event int }
-	sends := map[segment][]place{}
+func (a *alignment) match() (pairs []trace.Flow, strange int) {
+	type eventID struct{ recording, event int }
+	sends := map[segment][]eventID{}
 	for i := range a.list {
 		for k := range a.list[i].Events {
-			if e := &a.list[i].Events[k]; e.Name == segmentSendName && e.Type == SpanEvent {
+			if e := &a.list[i].Events[k]; e.Name == trace.SegmentSendName && e.Type == trace.SpanEvent {
 				key := segment{uint64(a.list[i].Rank), e.Args.Value("peer"), e.Args.Value("seq"), e.Args.Value("position")}
-				sends[key] = append(sends[key], place{i, k})
+				sends[key] = append(sends[key], eventID{i, k})
 			}
 		}
 	}
 	for j := range a.list {
 		for k := range a.list[j].Events {
 			e := &a.list[j].Events[k]
-			if e.Name != segmentReceiveName || e.Type != SpanEvent {
+			if e.Name != trace.SegmentReceiveName || e.Type != trace.SpanEvent {
 				continue
 			}
 			key := segment{e.Args.Value("peer"), uint64(a.list[j].Rank), e.Args.Value("seq"), e.Args.Value("position")}
@@ -53,7 +55,7 @@ func (a *alignment) match() (pairs []flow, strange int) {
 				strange++
 				continue
 			}
-			pairs = append(pairs, flow{i, j, best.event, k})
+			pairs = append(pairs, trace.Flow{From: i, To: j, Send: best.event, Receive: k})
 		}
 	}
 	return pairs, strange
@@ -72,10 +74,10 @@ type constraint struct {
 }
 
 const (
-	// rounds and effort bound the search. Each round adds the most violated
-	// segment of each pair of ranks; a handful of rounds is the rule. The
-	// effort of one round, in multiplications, is some hundredths of a second.
-	rounds = 50
+	// passes and effort bound the search. Each pass adds the most violated
+	// segment of each pair of ranks; a handful of passes is the rule. The
+	// effort of one pass, in multiplications, is some hundredths of a second.
+	passes = 50
 	effort = 20_000_000
 	// apart is how far the end of a receive must be behind the start of its
 	// send, in ns, so that it still is when both are rounded.
@@ -89,19 +91,19 @@ const (
 // so that all segments arrive after they are sent: Hildreth's method (1957)
 // for the quadratic program, with constraints added as they are violated, and
 // then a shift of whole clocks for what is left.
-func (a *alignment) satisfy(pairs []flow) {
+func (a *alignment) satisfy(pairs []trace.Flow) {
 	all := make([]constraint, len(pairs))
 	for n, p := range pairs {
-		sent, received := a.list[p.from].Events[p.send].Start, a.list[p.to].Events[p.receive].End
-		all[n] = constraint{row: a.row(p.to, received, p.from, sent), least: float64(sent-received) + apart}
+		sent, received := a.list[p.From].Events[p.Send].Start, a.list[p.To].Events[p.Receive].End
+		all[n] = constraint{row: a.row(p.To, received, p.From, sent), least: float64(sent-received) + apart}
 	}
 	var chosen []*constraint
 	met := true
-	for range rounds {
+	for range passes {
 		added := false
 		worst := a.mostViolated(pairs, all)
-		for _, way := range sorted(worst) {
-			c := &all[worst[way]]
+		for _, e := range sorted(worst) {
+			c := &all[worst[e]]
 			if c.reply != nil {
 				continue // it is in the set, and not met well enough
 			}
@@ -122,12 +124,12 @@ func (a *alignment) satisfy(pairs []flow) {
 }
 
 // mostViolated returns for each pair of ranks its most violated constraint.
-func (a *alignment) mostViolated(pairs []flow, all []constraint) map[edge]int {
+func (a *alignment) mostViolated(pairs []trace.Flow, all []constraint) map[edge]int {
 	worst, by := map[edge]int{}, map[edge]float64{}
 	for n := range all {
-		way := edge{pairs[n].from, pairs[n].to}
-		if lacking := all[n].least - all[n].row.dot(a.x); lacking > by[way] {
-			worst[way], by[way] = n, lacking
+		e := edge{pairs[n].From, pairs[n].To}
+		if lacking := all[n].least - all[n].row.dot(a.x); lacking > by[e] {
+			worst[e], by[e] = n, lacking
 		}
 	}
 	return worst
@@ -158,25 +160,25 @@ func (a *alignment) relax(chosen []*constraint) (met bool) {
 }
 
 // shift moves whole clocks until every segment arrives after it is sent, if
-// that can be: the longest ways in the graph of what each pair of ranks lacks
-// (Bellman and Ford). If a way round the ring is longer than 0, no shift helps
+// that can be: the longest paths in the graph of what each pair of ranks lacks
+// (Bellman and Ford). If a path round the ring is longer than 0, no shift helps
 // and none is made.
-func (a *alignment) shift(pairs []flow, all []constraint) {
+func (a *alignment) shift(pairs []trace.Flow, all []constraint) {
 	lacks := map[edge]float64{}
 	for n := range all {
-		way := edge{pairs[n].from, pairs[n].to}
+		e := edge{pairs[n].From, pairs[n].To}
 		lacking := all[n].least - all[n].row.dot(a.x)
-		if known, ok := lacks[way]; !ok || lacking > known {
-			lacks[way] = lacking
+		if known, ok := lacks[e]; !ok || lacking > known {
+			lacks[e] = lacking
 		}
 	}
 	by := make([]float64, len(a.list))
-	ways := sorted(lacks)
+	edges := sorted(lacks)
 	for range len(a.list) + 1 {
 		changed := false
-		for _, way := range ways {
-			if later := by[way.a] + lacks[way]; later > by[way.b]+1e-6 {
-				by[way.b], changed = later, true
+		for _, e := range edges {
+			if later := by[e.a] + lacks[e]; later > by[e.b]+1e-6 {
+				by[e.b], changed = later, true
 			}
 		}
 		if !changed {

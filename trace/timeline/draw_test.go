@@ -1,23 +1,41 @@
-package trace
+package timeline
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"ringcli/trace"
+	"ringcli/trace/tracetest"
 )
+
+// epoch is time 0 of fourRanks, ns since the Unix epoch.
+const epoch = int64(1_900_000_000_000_000_000)
+
+// show draws the last operation of recordings.
+func show(w io.Writer, list []trace.Recording, width int, colored bool) error {
+	t, err := LastOperation(list)
+	if err != nil {
+		return err
+	}
+	return t.Draw(w, width, colored)
+}
 
 // fourRanks is an all-reduce of four ranks as a merge has it, in which rank 2
 // reduces slowly and rank 3 begins late. Times are in us.
-func fourRanks() []Recording {
+func fourRanks() []trace.Recording {
 	const us = 1000
-	var list []Recording
+	var list []trace.Recording
 	for rank := range 4 {
-		r := Recording{Rank: rank, Size: 4, Aligned: true}
-		add := func(name string, start, end int64, args Args) {
-			r.Events = append(r.Events, Event{Type: SpanEvent, Subsystem: "collective", Name: name, Start: epoch + start*us, End: epoch + end*us, Args: args})
+		r := trace.Recording{Rank: rank, Size: 4, Aligned: true}
+		add := func(name string, start, end int64, args trace.Args) {
+			r.Events = append(r.Events, trace.Event{Type: trace.SpanEvent, Subsystem: "collective", Name: name, Start: epoch + start*us, End: epoch + end*us, Args: args})
 		}
 		begin := int64(0)
 		if rank == 3 {
@@ -25,25 +43,27 @@ func fourRanks() []Recording {
 		}
 		for i := range int64(6) {
 			at, end := max(begin, i*20), (i+1)*20
-			part := func(third string) Args {
-				return Args{{Name: "seq", Value: 9}, {Name: "position", Value: uint64(i)}, {Name: "bytes", Value: 16384}, {Name: third, Value: 1}}
+			part := func(third string) trace.Args {
+				return trace.Args{{Name: "seq", Value: 9}, {Name: "position", Value: uint64(i)}, {Name: "bytes", Value: 16384}, {Name: third, Value: 1}}
 			}
-			add(segmentSendName, at, at+7, part("peer"))
-			add(segmentReceiveName, at, end, part("peer"))
+			add(trace.SegmentSendName, at, at+7, part("peer"))
+			add(trace.SegmentReceiveName, at, end, part("peer"))
 			work := int64(3)
 			if rank == 2 && i < 3 {
 				work = 11
 			}
-			add(segmentReduceName, end-work, end, part("none"))
-			add(stepName, at, end, Args{{Name: "seq", Value: 9}, {Name: "phase", Value: uint64(i / 3)}, {Name: "step", Value: uint64(i % 3)}, {Name: "bytes", Value: 16384}})
+			add(trace.SegmentReduceName, end-work, end, part("none"))
+			add(trace.StepName, at, end, trace.Args{{Name: "seq", Value: 9}, {Name: "phase", Value: uint64(i / 3)}, {Name: "step", Value: uint64(i % 3)}, {Name: "bytes", Value: 16384}})
 		}
-		operation := func(op string, seq uint64) Args {
-			return Args{{Name: "op", Text: op, IsText: true}, {Name: "seq", Value: seq}, {Name: "bytes", Value: 65536}, {Name: "protocol", Text: "eager", IsText: true}}
+		operation := func(op string, seq uint64) trace.Args {
+			return trace.Args{{Name: "op", Text: op, IsText: true}, {Name: "seq", Value: seq}, {Name: "bytes", Value: 65536}, {Name: "protocol", Text: "eager", IsText: true}}
 		}
-		add(operationName, -200, -100, operation("all-reduce", 8))
-		add(operationName, begin, 120, operation("all-reduce", 9))
-		add(operationName, 130, 140, operation("barrier", 10))
-		sortEvents(r.Events)
+		add(trace.OperationName, -200, -100, operation("all-reduce", 8))
+		add(trace.OperationName, begin, 120, operation("all-reduce", 9))
+		add(trace.OperationName, 130, 140, operation("barrier", 10))
+		slices.SortStableFunc(r.Events, func(a, b trace.Event) int { // as Read does
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+		})
 		list = append(list, r)
 	}
 	return list
@@ -81,7 +101,7 @@ func TestLastOperation(t *testing.T) {
 }
 
 func TestLastOperationRefuses(t *testing.T) {
-	if _, err := LastOperation([]Recording{{}}); !errors.Is(err, ErrNoOperation) {
+	if _, err := LastOperation([]trace.Recording{{}}); !errors.Is(err, ErrNoOperation) {
 		t.Errorf("without an operation: %v", err)
 	}
 	list := fourRanks()
@@ -113,7 +133,7 @@ func TestGoldenShow(t *testing.T) {
 	list := fourRanks()
 	for _, test := range []struct {
 		name    string
-		list    []Recording
+		list    []trace.Recording
 		width   int
 		colored bool
 	}{
@@ -141,7 +161,7 @@ func TestGoldenShow(t *testing.T) {
 					t.Errorf("not plain ASCII: %q", text)
 				}
 			}
-			golden(t, test.name, b.Bytes())
+			tracetest.Golden(t, test.name, b.Bytes())
 		})
 	}
 }
@@ -157,7 +177,7 @@ func TestSizeText(t *testing.T) {
 // TestDrawAnything draws what could divide by zero or leave the row.
 func TestDrawAnything(t *testing.T) {
 	for _, duration := range []int64{0, 1, 999, 1 << 40} {
-		timeline := OperationTimeline{Duration: duration, Ranks: []RankTimeline{{End: duration,
+		timeline := Operation{Duration: duration, Ranks: []Rank{{End: duration,
 			Steps: []StepSpan{{Phase: phaseNames[0], Interval: Interval{duration, duration}}},
 			Sends: []Interval{{0, 0}, {duration, duration}, {0, duration}}}}}
 		for width := range 200 {
