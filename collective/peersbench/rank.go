@@ -22,10 +22,8 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
-	_ "ringcli/verbs/ibv" // registers itself, as in ringcli
 	"ringcli/verbs/memory"
-	_ "ringcli/verbs/shm"  // and so does this
-	_ "ringcli/verbs/soft" // and this
+	_ "ringcli/verbs/providers"
 )
 
 // Which memory the buffers are.
