@@ -34,7 +34,7 @@ of their own.`
 	benchP2P = "p2p"
 )
 
-var benchWords = append(texts(collective.Operations()), benchP2P)
+var benchWords = append(wordsOf(collective.Operations()), benchP2P)
 
 func checkBenchArgs(args []string) error {
 	if len(args) != 1 {
@@ -214,7 +214,7 @@ func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeWith(&err, page)
+	defer func() { err = errors.Join(err, page.Close()) }()
 	if benchOperation(call.Args[0]) == benchP2P {
 		return s.benchP2P(ctx, call, sizes, page)
 	}

@@ -6,13 +6,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -24,11 +22,6 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, signals := catchSignals(context.Background())
 	defer signals.release()
 	return newInvocation(stdin, stdout, stderr, signals).run(ctx, args)
-}
-
-// run is Main under a context and streams of the caller's.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newInvocation(stdin, stdout, stderr, nil).run(ctx, args)
 }
 
 // invocation is one run of ringcli: the command table, and the session that a
@@ -138,21 +131,3 @@ func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
 	}
 	return c.Run(ctx, s, call)
 }
-
-// changedFlags returns the flags that were given, as arguments.
-func changedFlags(flags *pflag.FlagSet, except ...string) []string {
-	skip := map[string]bool{}
-	for _, name := range except {
-		skip[name] = true
-	}
-	var args []string
-	flags.Visit(func(f *pflag.Flag) {
-		if !skip[f.Name] {
-			args = append(args, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return args
-}
-
-// closeWith closes c and joins its error to the one that is being returned.
-func closeWith(err *error, c io.Closer) { *err = errors.Join(*err, c.Close()) }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -286,4 +287,12 @@ func (t *Table) find(name string, where Where) (Command, bool) {
 		}
 	}
 	return Command{}, false
+}
+
+// lineTree makes the cobra commands of a line of a script or of the shell.
+func (t *Table) lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
+	root := t.cobraTree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
+	root.SetOut(w)
+	root.SetErr(w)
+	return root
 }

@@ -193,7 +193,8 @@ func TestEmbeddedScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Session{Config: cfg}
+		s := newSession(nil, nil, nil, nil, nil)
+		s.Config = cfg
 		if err := s.checkScript(t.Context(), testTable, script, 4); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
-
-	"ringcli/collective"
 )
 
 const (
@@ -15,8 +14,8 @@ const (
 	// moment spoils a round or two, and the median leaves them out.
 	compareFewest, compareMost = 5, 15
 	compareSpan                = time.Second
-	// compareTime bounds a way's turn: with three of them and their
-	// warm-up a round is still shorter than most disturbances are apart.
+	// compareTime bounds a way's turn: with three of them a round is still shorter
+	// than most disturbances are apart.
 	compareTime = batchTime / 2
 	// compareTie is the difference below which a way is not ahead of the one
 	// that led at the size before: less is noise, and crossovers that come and go
@@ -24,32 +23,14 @@ const (
 	compareTie = 0.03
 )
 
-// contestant is one way at one size.
-type contestant struct {
-	operation
-	plan  collective.Plan
-	watch *stopwatch
-	means []float64 // of an iteration in each round, us
-}
-
-// compare measures an operation at one size in several ways by turns, in one pair
-// of buffers: A B C, A B C. A mean time is the median of the rounds'. If it was
-// stopped, the error is errStopped.
+// compare measures an operation at one size in several ways by turns. A mean time is
+// the median of the rounds'. If it was stopped, the error is errStopped.
 func (m *Member) compare(ctx context.Context, s *Session, o operation, list ways) (row CompareRow, err error) {
 	plan, err := m.comm.Plan(o.by(way{}).call())
 	if err != nil { // the same on all ranks: nothing has been begun
 		return row, sharedError(ExitUsage, "%w", err)
 	}
 	row.Ways, row.Auto = list, wayOf(plan)
-	field := make([]*contestant, len(list))
-	for i, w := range list {
-		c := &contestant{operation: o, watch: newStopwatch()}
-		c.options = w.in(o.options)
-		if c.plan, err = m.comm.Plan(c.call()); err != nil {
-			return row, sharedError(ExitUsage, "%w", err)
-		}
-		field[i] = c
-	}
 	if err := m.agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.ranksHere())); err != nil {
 		return row, err
 	}
@@ -59,73 +40,65 @@ func (m *Member) compare(ctx context.Context, s *Session, o operation, list ways
 	}
 	defer func() { err = errors.Join(err, v.free()) }()
 	m.fill(o, v, 0)
-	if err := m.rounds(ctx, s, o, v, field); err != nil {
+	s.Progress.Begin("%s", o)
+	defer s.Progress.End()
+	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now()}
+	for range list {
+		r.watches = append(r.watches, newStopwatch())
+	}
+	means, err := r.compare(ctx)
+	if err != nil {
 		return row, err
 	}
-	for _, c := range field {
-		result, err := m.resultOfRounds(ctx, c, v)
+	for w := range list {
+		result, err := r.resultOf(ctx, w, median(means.of(w)))
 		if err != nil {
 			return row, err
 		}
 		row.Each = append(row.Each, result)
 		if result.Time.Mean < row.Each[row.Best].Time.Mean {
-			row.Best = len(row.Each) - 1
+			row.Best = w
 		}
 	}
 	return row, nil
 }
 
-// rounds lets all ways have their turns, as often as the leader's clock says:
-// if --duration is given, for so long each.
-func (m *Member) rounds(ctx context.Context, s *Session, o operation, v vectors, field []*contestant) error {
+// compare warms up and lets all ways have their turns, as often as the leader's clock
+// says: if --duration is given, for so long each.
+func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	fewest, most, limit := compareFewest, compareMost, compareSpan
-	if o.duration > 0 {
-		fewest, most, limit = 1, math.MaxInt, o.duration*time.Duration(len(field))
+	if r.o.duration > 0 {
+		fewest, most, limit = 1, math.MaxInt-1, r.o.duration*time.Duration(len(r.list))
 	}
-	begun := time.Now()
-	for round := 0; ; round++ {
-		another := 0
-		if round < fewest || round < most && time.Since(begun) < limit {
-			another = 1
-		}
-		if another, stop, err := m.takeTurn(ctx, s, another); another == 0 || stop || err != nil {
-			return errors.Join(err, stoppedIf(stop && another > 0))
-		}
-		for _, c := range field {
-			if err := m.round(ctx, s, c, v, round); err != nil {
-				return err
+	for _, w := range r.list {
+		o := r.o
+		o.options = w.in(o.options)
+		stopped, err := r.m.inBatches(ctx, r.s, pace{warmup: o.warmup}, func(warm, _ int) error {
+			for range warm {
+				if err := r.m.once(ctx, o, r.v); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err := errors.Join(err, stoppedIf(stopped)); err != nil {
+			return nil, err
 		}
 	}
-}
-
-// round is one way's turn.
-func (m *Member) round(ctx context.Context, s *Session, c *contestant, v vectors, round int) error {
-	s.Progress.Begin("%s, round %d", c.operation, round+1)
-	defer s.Progress.End()
-	p := pace{warmup: c.warmup, iters: c.iters, limit: compareTime}
-	if round > 0 {
-		p.warmup = min(c.warmup, 1) // the caches have another way's data
-	}
-	w := newStopwatch()
-	stopped, err := m.inBatches(ctx, s, p, func(warm, n int) error {
-		for i := range warm + n {
-			t := time.Now()
-			if err := m.once(ctx, c.operation, v); err != nil {
-				return err
-			}
-			if i >= warm {
-				w.add(time.Since(t))
-			}
-			s.Progress.Step("%d/%d", w.count(), c.iters)
+	r.begun = time.Now()
+	iters := slices.Repeat([]int{1}, len(r.list))
+	for r.done <= fewest || r.done <= most && r.spent < limit {
+		r.s.Progress.Step("round %d", r.done+1)
+		now, err := r.next(ctx, iters)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if w.count() > 0 {
-		c.means = append(c.means, w.times().Mean)
-		c.watch.h.Merge(w.h)
+		for w, us := range now {
+			iters[w] = min(fitting(compareTime, us), r.o.iters)
+		}
+		means = append(means, withoutPilot(now, r.done == 1, compareTime))
 	}
-	return errors.Join(err, stoppedIf(stopped))
+	return means, nil
 }
 
 // stoppedIf is an error that isStopped recognises. It is worded anew by who
@@ -137,13 +110,19 @@ func stoppedIf(stopped bool) error {
 	return errStopped("some rounds")
 }
 
-// resultOfRounds checks one run, if that was asked for, and puts the ranks'
+// resultOf checks one run of a way, if that was asked for, and puts the ranks'
 // results together.
-func (m *Member) resultOfRounds(ctx context.Context, c *contestant, v vectors) (result Measurement, err error) {
-	mine := RankMeasurement{Rank: m.comm.Rank(), Time: c.watch.times()}
-	mine.Time.Mean = sixPlaces(median(c.means))
-	if c.check {
-		wrong, first, err := m.checked(ctx, c.operation, v)
+func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Measurement, err error) {
+	m, o := r.m, r.o
+	o.options = r.list[w].in(o.options)
+	plan, err := m.comm.Plan(o.call())
+	if err != nil {
+		return result, sharedError(ExitUsage, "%w", err)
+	}
+	mine := RankMeasurement{Rank: m.comm.Rank(), Time: r.watches[w].times()}
+	mine.Time.Mean = sixPlaces(mean)
+	if o.check {
+		wrong, first, err := m.checked(ctx, o, r.v)
 		if err != nil {
 			return result, err
 		}
@@ -153,5 +132,5 @@ func (m *Member) resultOfRounds(ctx context.Context, c *contestant, v vectors) (
 	if err != nil {
 		return result, err
 	}
-	return m.resultOf(c.operation, c.plan, c.watch.count(), all), nil
+	return m.resultOf(o, plan, r.watches[w].count(), all), nil
 }

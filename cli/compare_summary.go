@@ -176,24 +176,6 @@ func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) e
 	return nil
 }
 
-// folded breaks a text between words into lines of at most so many characters.
-func folded(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case len(line)+1+len(word) > width:
-			lines = append(lines, line)
-			line = "  " + word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
-}
-
 // Adjust implements render.Adjuster.
 func (c ComparisonSummary) Adjust(column string, cell *render.Cell) {
 	if column == "ahead" {

@@ -372,7 +372,7 @@ func TestCompletionInTheShell(t *testing.T) {
 		{"rtr --side l", 11, []string{"left"}},
 		{"ping nothing", 5, nil},
 	} {
-		list, from := new(Session).complete(testTable, c.line)
+		list, from := newSession(nil, nil, nil, nil, nil).complete(testTable, c.line)
 		var got []string
 		for _, candidate := range list {
 			if strings.HasPrefix(candidate.Text, c.line[c.from:]) {

@@ -90,7 +90,7 @@ func runConnect(ctx context.Context, s *Session, call Call) error {
 		if err := s.openShell(call.Table); err != nil {
 			return err
 		}
-		return s.inRing(ctx, s.runShell)
+		return s.inRing(ctx, func(ctx context.Context) error { return s.runShell(ctx) })
 	case script == "":
 		script = selfCheckName
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -95,7 +96,7 @@ func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open %s: %w", d.Name(), err)
 	}
-	defer closeWith(&err, c)
+	defer func() { err = errors.Join(err, c.Close()) }()
 	attr, err := c.QueryDevice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("query %s: %w", d.Name(), err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -47,8 +48,9 @@ func TestExpect(t *testing.T) {
 		{"busbw", []render.Record{good}, ExitUsage, "expected FIELD RELATION VALUE"},
 		{"busbw = 1", []render.Record{good}, ExitUsage, "expected FIELD RELATION VALUE"},
 	} {
-		s := &Session{results: c.results, Out: render.New(t.Output(), render.Table)}
-		err := eachCommand(t.Context(), testTable, "expect "+c.line, t.Output(), s.perform, nil)
+		s := newSession(nil, nil, nil, nil, nil)
+		s.results, s.Out = c.results, render.New(t.Output(), render.Table)
+		err := eachCommand(t.Context(), testTable, "expect "+c.line, t.Output(), func(ctx context.Context, c Command, call Call) error { return s.perform(ctx, c, call) }, nil)
 		if code := ExitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("expect %s: exit code %d, %v; want %d, %q", c.line, code, err, c.code, c.says)
 		}

@@ -79,7 +79,7 @@ type element reduce.Type
 
 func (e *element) String() string  { return reduce.Type(*e).String() }
 func (e *element) Type() string    { return "type" }
-func (e *element) Words() []string { return names(reduce.Types()) }
+func (e *element) Words() []string { return wordsOf(reduce.Types()) }
 func (e *element) Set(text string) error {
 	t, err := reduce.ParseType(text)
 	if err == nil {
@@ -93,7 +93,7 @@ type reduction reduce.Op
 
 func (r *reduction) String() string  { return reduce.Op(*r).String() }
 func (r *reduction) Type() string    { return "op" }
-func (r *reduction) Words() []string { return names(reduce.Ops()) }
+func (r *reduction) Words() []string { return wordsOf(reduce.Ops()) }
 func (r *reduction) Set(text string) error {
 	op, err := reduce.ParseOp(text)
 	if err == nil {
@@ -124,11 +124,3 @@ func isOn(fs *pflag.FlagSet, name string) bool {
 }
 
 func textOf(fs *pflag.FlagSet, name string) string { return fs.Lookup(name).Value.String() }
-
-func names[T fmt.Stringer](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = v.String()
-	}
-	return out
-}

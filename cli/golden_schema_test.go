@@ -14,18 +14,19 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
+	"ringcli/cli/schema/schematest"
 )
 
 const schemaFile = "schema/ringcli.schema.json"
 
 func TestGoldenSchema(t *testing.T) {
-	comments, err := schema.SourceComments("ringcli", "..")
+	comments, err := schematest.SourceComments("ringcli", "..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var records []schema.Record
+	var records []schematest.Record
 	for typ, commands := range recordsSeen(t, render.JSON) {
-		r := schema.Record{Type: typ, Commands: slices.Sorted(maps.Keys(commands))}
+		r := schematest.Record{Type: typ, Commands: slices.Sorted(maps.Keys(commands))}
 		switch typ {
 		case reflect.TypeFor[Failure]():
 			r.Commands = nil // whatever the user wrote
@@ -34,7 +35,7 @@ func TestGoldenSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	text, err := schema.Generate(records, comments)
+	text, err := schematest.Generate(records, comments)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -145,12 +144,4 @@ func needsQP(r *ring.Ring, step string) error {
 	default:
 		return &ring.StepError{Step: step, State: r.State(), Missing: "init"}
 	}
-}
-
-// bytesOf writes a number of bytes.
-func bytesOf(n uint64) string {
-	if n == 1 {
-		return "1 byte"
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

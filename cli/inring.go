@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 
-	"ringcli/cli/render"
 	"ringcli/collective"
 )
 
@@ -42,12 +41,4 @@ every rank is compared with a reference, bit for bit.`,
 		})
 	}
 	return list
-}
-
-func asRecords[T render.Record](list []T) []render.Record {
-	records := make([]render.Record, len(list))
-	for i, r := range list {
-		records[i] = r
-	}
-	return records
 }

@@ -6,18 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"ringcli/cli/render"
 )
-
-// lineTree makes the cobra commands of a line of a script or of the shell.
-func (t *Table) lineTree(w io.Writer, run func(context.Context, Command, Call) error) *cobra.Command {
-	root := t.cobraTree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
-	root.SetOut(w)
-	root.SetErr(w)
-	return root
-}
 
 // eachCommand runs the commands of a script, one after the other. failed is
 // told each failure, and whether to go on is its to say.
@@ -66,7 +56,7 @@ func (s *Session) checkScript(ctx context.Context, t *Table, script string, rank
 // runScript runs a script. The first command that fails ends it, but for a
 // warning, or with --keep-going for as long as there is a ring to go on with.
 func (s *Session) runScript(ctx context.Context, t *Table, script string) error {
-	return eachCommand(ctx, t, script, s.stdout, s.perform, func(err error) bool {
+	return eachCommand(ctx, t, script, s.stdout, func(ctx context.Context, c Command, call Call) error { return s.perform(ctx, c, call) }, func(err error) bool {
 		if !s.keepGoing || ctx.Err() != nil || ExitCode(err) == ExitInterrupted || s.ring != nil && s.ring.Failed() {
 			return false
 		}

@@ -73,7 +73,7 @@ func (s *Session) localShell(ctx context.Context, t *Table, n int, args []string
 	if err != nil {
 		return err
 	}
-	defer closeWith(&err, net)
+	defer func() { err = errors.Join(err, net.Close()) }()
 	if err := s.openShell(t); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *Session) localShell(ctx context.Context, t *Table, n int, args []string
 		}
 		over <- err
 	}()
-	err = s.inRing(ctx, s.runShell)
+	err = s.inRing(ctx, func(ctx context.Context) error { return s.runShell(ctx) })
 	left.Store(true)
 	if err != nil {
 		cancel(err)
@@ -136,7 +136,7 @@ func (s *Session) runRanks(ctx context.Context, n int, args []string) (err error
 	if err != nil {
 		return err
 	}
-	defer closeWith(&err, net)
+	defer func() { err = errors.Join(err, net.Close()) }()
 	f, err := s.startRanks(0, n, args, net.list(n, port))
 	if err != nil {
 		return err
@@ -387,4 +387,19 @@ that of the rank that fared worst.
 		},
 		Run: runLocal,
 	}
+}
+
+// changedFlags returns the flags that were given, as arguments.
+func changedFlags(flags *pflag.FlagSet, except ...string) []string {
+	skip := map[string]bool{}
+	for _, name := range except {
+		skip[name] = true
+	}
+	var args []string
+	flags.Visit(func(f *pflag.Flag) {
+		if !skip[f.Name] {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -158,6 +159,11 @@ func objects(t *testing.T, text string) []map[string]any {
 		all = append(all, o)
 	}
 	return all
+}
+
+// run is Main under a context and streams of the caller's.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newInvocation(stdin, stdout, stderr, nil).run(ctx, args)
 }
 
 // here runs a command line in this process.

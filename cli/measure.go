@@ -89,7 +89,7 @@ func (m *Member) checked(ctx context.Context, o operation, v vectors) (wrong uin
 	if err != nil {
 		return 0, nil, err
 	}
-	c := reference.NewCheckerOf(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
+	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.comm.Size(), o.count, m.checks)
 	verify := c.VerifyGathered
 	if o.op.Reduces() {
 		verify = c.Verify

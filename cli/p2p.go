@@ -47,7 +47,7 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())
 	}
 	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](call.Flags, "outstanding").value))
-	defer closeWith(&err, path)
+	defer func() { err = errors.Join(err, path.Close()) }()
 	if err := m.agree(ctx, openErr); err != nil {
 		return err
 	}

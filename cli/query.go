@@ -166,7 +166,7 @@ func openReport(d verbs.Device) (r DeviceReport, err error) {
 	if err != nil {
 		return r, fmt.Errorf("open %s: %w", d.Name(), err)
 	}
-	defer closeWith(&err, c)
+	defer func() { err = errors.Join(err, c.Close()) }()
 	return reportOn(c)
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"ringcli/cli/render"
@@ -143,18 +142,14 @@ func (h *host) Run(ctx context.Context, line string) error {
 func (h *host) fork(ctx context.Context) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := *h.s
-	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
-	s.forked = s.Config
-	s.stop = new(atomic.Bool)
-	s.running = new(atomic.Pointer[running])
+	s := h.s.fork()
 	if id, ok := repl.JobOf(ctx); ok {
-		h.jobs[id] = &s
-		s.Progress = nil // it has no line of its own
+		h.jobs[id] = s
+		s.Progress = nil
 	} else {
-		h.front = &s
+		h.front = s
 	}
-	return &s
+	return s
 }
 
 // merge takes over what a line has changed. Settings are those of the front.
@@ -235,18 +230,14 @@ func (s *Session) askToStop() bool {
 // report prints an error of a line or of a job.
 func (h *host) report(err error) {
 	h.mu.Lock()
-	s := *h.s
+	s := h.s.fork()
 	h.mu.Unlock()
-	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
 	s.report("shell", err, ExitCode(err))
 }
 
 // Complete implements repl.Host.
 func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
-	h.mu.Lock()
-	s := *h.s
-	h.mu.Unlock()
-	return s.complete(h.table, line[:pos])
+	return h.s.complete(h.table, line[:pos])
 }
 
 // complete asks cobra what the last word of the last command may become.

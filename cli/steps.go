@@ -304,7 +304,7 @@ func (s *side) String() string {
 	return s.value.String()
 }
 func (s *side) Type() string    { return "side" }
-func (s *side) Words() []string { return names([]ring.Side{ring.Left, ring.Right}) }
+func (s *side) Words() []string { return wordsOf([]ring.Side{ring.Left, ring.Right}) }
 func (s *side) Set(text string) error {
 	for _, v := range []ring.Side{ring.Left, ring.Right} {
 		if v.String() == text {

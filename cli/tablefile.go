@@ -131,7 +131,7 @@ func parseTables(text []byte) (f tableFile, err error) {
 				return f, err
 			}
 			if r.Op == nil {
-				return f, fmt.Errorf("%s: it has no op: expected one of %s", where, strings.Join(texts(tunedOperations), ", "))
+				return f, fmt.Errorf("%s: it has no op: expected one of %s", where, strings.Join(wordsOf(tunedOperations), ", "))
 			}
 			r.Rule.Op = *r.Op
 			t.Table.Rules = append(t.Table.Rules, r.Rule)
@@ -230,3 +230,6 @@ func checkSave(path string) (f tableFile, err error) {
 	}
 	return f, err
 }
+
+// What is tuned.
+var tunedOperations = collective.Operations()

@@ -34,9 +34,6 @@ nothing, and the ring can be used.`
 	saveNone = "none"
 )
 
-// What is tuned.
-var tunedOperations = collective.Operations()
-
 // tunedSizes go in steps of four, all but the first, and end where the vectors of a rank leave every
 // cache: what is longer goes as the last one.
 var tunedSizes = []int64{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}

@@ -41,13 +41,6 @@ type tuning struct {
 	short      bool
 }
 
-// tuneTold is what ranks tell each other after a round.
-type tuneTold struct {
-	Stop  bool          `json:"stop,omitempty"` // this rank wants to stop
-	Spent time.Duration `json:"spent"`          // by this rank's clock; the leader's counts
-	Means []float64     `json:"means"`          // of an iteration, by way, in us; 0: sat out
-}
-
 // run measures size by size: when the budget is spent, what is missing is the
 // longest, of all operations alike.
 func (t *tuning) run(ctx context.Context) error {
@@ -115,54 +108,30 @@ func (t *tuning) point(ctx context.Context, op collective.Operation, size int64,
 	t.s.Progress.Begin("tune: %s of %s", op, configs.FormatSize(uint64(size)))
 	defer t.s.Progress.End()
 
+	r := rounds{m: m, s: t.s, o: o, list: t.list, v: v, begun: t.begun}
+	defer func() { t.rounds, t.iterations = t.rounds+r.done, t.iterations+r.iterations }()
 	began := t.spent
+	turn := min(share/time.Duration((tuneMost+1)*len(t.list)), tuneTurn)
 	iters := slices.Repeat([]int{1}, len(t.list))
-	for round := 0; ; round++ {
-		means := make([]float64, len(t.list))
-		for i := range t.list {
-			w := (i + round) % len(t.list) // nobody is always the first
-			if iters[w] == 0 {
-				continue
-			}
-			c := o
-			c.options = t.list[w].in(c.options)
-			if means[w], err = t.turn(ctx, c, v, iters[w], round == 0 || iters[w] > 1); err != nil {
-				return p, err
-			}
-		}
-		if means, err = t.tell(ctx, means); err != nil {
+	for {
+		means, err := r.next(ctx, iters)
+		if err != nil {
 			return p, err
 		}
-		t.rounds++
-		t.s.Progress.Step("round %d, %s of %s", round+1, t.spent.Truncate(time.Second), t.budget)
-		slice := min(share/time.Duration((tuneMost+1)*len(t.list)), tuneTurn)
-		p.rounds = append(p.rounds, settled(means, round == 0, slice))
-		p.next(iters, means, slice)
+		t.spent = r.spent
+		t.s.Progress.Step("round %d, %s of %s", r.done, t.spent.Truncate(time.Second), t.budget)
+		p.rounds = append(p.rounds, withoutPilot(means, r.done == 1, turn))
+		p.next(iters, means, turn)
 		over := t.spent-began > share && len(p.rounds) > tuneRounds || t.spent > t.budget
-		if round == tuneMost || over && round > 0 {
+		if r.done > tuneMost || over && r.done > 1 {
 			return p, nil
 		}
 	}
 }
 
-// settled are the times of a round that count. A first one that was a single
-// iteration of many only told how many there can be.
-func settled(means []float64, first bool, slice time.Duration) []float64 {
-	if !first {
-		return means
-	}
-	means = slices.Clone(means)
-	for w, us := range means {
-		if us < float64(slice.Microseconds())/2 {
-			means[w] = 0
-		}
-	}
-	return means
-}
-
 // next says how many iterations each way has in the next round: as many as fit a
-// slice, and none once there is no hope. The default stays, to be measured against.
-func (p tunePoint) next(iters []int, means []float64, slice time.Duration) {
+// turn, and none once there is no hope. The default stays, to be measured against.
+func (p tunePoint) next(iters []int, means []float64, turn time.Duration) {
 	times := p.times(len(iters))
 	fastest, median := means[p.standard], times[p.standard]
 	for w, us := range means {
@@ -175,53 +144,13 @@ func (p tunePoint) next(iters []int, means []float64, slice time.Duration) {
 		if iters[w] == 0 {
 			continue
 		}
-		iters[w] = max(1, int(float64(slice)/float64(time.Microsecond)/max(us, 1e-3)))
+		iters[w] = fitting(turn, us)
 		slow := us > tuneHopelessOnce*fastest && iters[w] == 1
-		if column := p.column(w); len(column) >= tuneRounds {
+		if column := p.rounds.of(w); len(column) >= tuneRounds {
 			slow = slow || times[w] > tuneHopeless*median
 		}
 		if slow && w != p.standard {
 			iters[w] = 0
 		}
 	}
-}
-
-// turn runs one way's iterations and returns their mean time in us, without the
-// first, which the other ranks may come late to.
-func (t *tuning) turn(ctx context.Context, o operation, v vectors, n int, warm bool) (float64, error) {
-	if warm {
-		if err := t.m.once(ctx, o, v); err != nil {
-			return 0, err
-		}
-	}
-	begun := time.Now()
-	for range n {
-		if err := t.m.once(ctx, o, v); err != nil {
-			return 0, err
-		}
-	}
-	t.iterations += n
-	return max(float64(time.Since(begun))/float64(time.Microsecond)/float64(n), 1e-3), nil
-}
-
-// tell shares a round's times: the slowest rank's count.
-func (t *tuning) tell(ctx context.Context, mine []float64) ([]float64, error) {
-	all, err := shareOut(ctx, t.m, tuneTold{Stop: t.s.stopping(), Spent: time.Since(t.begun), Means: mine})
-	if err != nil {
-		return nil, err
-	}
-	slowest := make([]float64, len(mine))
-	for rank, told := range all {
-		if told.Stop {
-			return nil, errStopped("some rounds")
-		}
-		if len(told.Means) != len(mine) {
-			return nil, fmt.Errorf("tune: rank %d has measured %d ways, rank %d %d: do all ranks run the same version?", rank, len(told.Means), t.m.comm.Rank(), len(mine))
-		}
-		for w, us := range told.Means {
-			slowest[w] = max(slowest[w], us)
-		}
-	}
-	t.spent = all[0].Spent
-	return slowest, nil
 }

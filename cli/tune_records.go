@@ -55,7 +55,7 @@ func (t *tuning) pointRow(p tunePoint) TunePoint {
 }
 
 func (t *tuning) tuned(p tunePoint, w int, us float64) TunedWay {
-	return TunedWay{Algorithm: t.list[w].algorithm.String(), Protocol: t.list[w].protocol.String(), Time: sixPlaces(us), Rounds: len(p.column(w))}
+	return TunedWay{Algorithm: t.list[w].algorithm.String(), Protocol: t.list[w].protocol.String(), Time: sixPlaces(us), Rounds: len(p.rounds.of(w))}
 }
 
 // Adjust implements render.Adjuster.

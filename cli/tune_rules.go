@@ -23,10 +23,8 @@ const (
 type tunePoint struct {
 	op       collective.Operation
 	bytes    int64
-	standard int // the index of the way that is taken without a table
-	// rounds has the mean time of an iteration by way, in us, of the slowest rank;
-	// 0 is that of a way that sat the round out. What only began is left out.
-	rounds [][]float64
+	standard int        // the index of the way that is taken without a table
+	rounds   roundMeans // without those that only told how long an iteration is
 }
 
 // times are the medians of the rounds by way; +Inf of a way that never ran.
@@ -34,22 +32,11 @@ func (p tunePoint) times(n int) []float64 {
 	all := make([]float64, n)
 	for w := range all {
 		all[w] = math.Inf(1)
-		if means := p.column(w); len(means) > 0 {
+		if means := p.rounds.of(w); len(means) > 0 {
 			all[w] = median(means)
 		}
 	}
 	return all
-}
-
-// column is one way's rounds.
-func (p tunePoint) column(w int) []float64 {
-	var means []float64
-	for _, r := range p.rounds {
-		if r[w] > 0 {
-			means = append(means, r[w])
-		}
-	}
-	return means
 }
 
 // gain is by how many times a way is faster than the default: the median of the

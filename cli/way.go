@@ -121,9 +121,9 @@ func newAlgorithmList() *algorithmList {
 // allChoices stands for all but auto.
 const allChoices = "all"
 
-func (c *choices[T]) String() string  { return strings.Join(texts(c.list), ",") }
+func (c *choices[T]) String() string  { return strings.Join(wordsOf(c.list), ",") }
 func (c *choices[T]) Type() string    { return "list" }
-func (c *choices[T]) Words() []string { return append(texts(c.all), allChoices) }
+func (c *choices[T]) Words() []string { return append(wordsOf(c.all), allChoices) }
 func (c *choices[T]) Set(text string) error {
 	if strings.EqualFold(strings.TrimSpace(text), allChoices) {
 		c.list = slices.Clone(c.all[1:])
@@ -147,14 +147,6 @@ func (c *choices[T]) Set(text string) error {
 	}
 	c.list = list
 	return nil
-}
-
-func texts[T any](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = fmt.Sprint(v)
-	}
-	return out
 }
 
 // wayFlags declares a bench's --algorithm and --protocol; AddFlags leaves them

@@ -241,7 +241,7 @@ func TestExchangeCorruption(t *testing.T) {
 				}}
 			})
 			w.must(func(rank int, c *Comm) error {
-				check := reference.NewCheckerOf(way.Algorithm.Order(), reduce.Int32, reduce.Sum, n, count, matrixSeed)
+				check := reference.NewChecker(way.Algorithm.Order(), reduce.Int32, reduce.Sum, n, count, matrixSeed)
 				b, err := c.Alloc(4 * count)
 				if err != nil {
 					return err

@@ -221,7 +221,7 @@ func TestCorruption(t *testing.T) {
 					}}
 				})
 				w.must(func(rank int, c *Comm) error {
-					check := reference.NewChecker(reduce.Int32, reduce.Sum, n, count, matrixSeed)
+					check := reference.NewChecker(reference.RingOrder, reduce.Int32, reduce.Sum, n, count, matrixSeed)
 					b, err := c.Alloc(4 * count)
 					if err != nil {
 						return err

@@ -206,12 +206,8 @@ func (k *kit) want(op Operation, count int, o CallOptions) []byte {
 	}
 	want := &k.wants[plan.Algorithm.Order()]
 	if *want == nil {
-		inputs := make([][]byte, k.n)
-		for r := range inputs {
-			inputs[r] = k.inputs[r][:count*k.typ.Size()]
-		}
 		*want = make([]byte, count*k.typ.Size())
-		reference.Reduce(plan.Algorithm.Order(), *want, inputs, k.typ, k.red)
+		reference.NewChecker(plan.Algorithm.Order(), k.typ, k.red, k.n, count, matrixSeed).Expect(0, count, *want)
 	}
 	return *want
 }

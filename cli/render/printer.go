@@ -24,9 +24,6 @@ const (
 	CSV   Format = "csv"
 )
 
-// Formats lists all formats.
-func Formats() []string { return []string{string(Table), string(JSON), string(CSV)} }
-
 // Printer writes results to one writer. It is not safe for concurrent use.
 type Printer struct {
 	w      io.Writer

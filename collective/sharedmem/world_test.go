@@ -128,13 +128,9 @@ func (tr trial) want(n int) (inputs [][]byte, result []byte) {
 			copy(result[lo*size:hi*size], inputs[r][lo*size:])
 		}
 	case tr.inbox:
-		copy(result, inputs[0])
-		for _, x := range inputs[1:] {
-			reference.Combine(result, result, x, tr.typ, tr.red)
-		}
-		reference.Finish(result, tr.typ, tr.red, n)
+		reference.NewChecker(reference.RankOrder, tr.typ, tr.red, n, tr.count, tr.seed).Expect(0, tr.count, result)
 	default:
-		reference.Ring(result, inputs, tr.typ, tr.red)
+		reference.NewChecker(reference.RingOrder, tr.typ, tr.red, n, tr.count, tr.seed).Expect(0, tr.count, result)
 	}
 	return inputs, result
 }

@@ -3,7 +3,6 @@
 package ibv
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/ebitengine/purego"
@@ -75,10 +74,6 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	if err := q.live(); err != nil {
 		return 0, err
 	}
-	if state := verbs.QPState(q.state.Load()); state < verbs.StateRTS {
-		// Some drivers queue the request all the same and fail behind it.
-		return 0, fmt.Errorf("QP %s: post send: %w: it is in %s, expected RTS", hex(q.num), verbs.ErrState, state)
-	}
 	done := 0
 	for done < len(wrs) {
 		batch, reason := 0, error(nil)
@@ -114,35 +109,23 @@ func place(bad, first, size uintptr, batch int) int {
 }
 
 // write puts a request in its place, linked to the next. What no device takes is
-// refused here, since not every driver looks.
+// refused here, since not every driver looks: some queue a request in any state and
+// fail behind it.
 func (q *qp) write(i int, from *verbs.WorkRequest) error {
 	limits := &q.init.Cap
-	atomics := from.Opcode == verbs.OpCompSwap || from.Opcode == verbs.OpFetchAdd
-	switch {
-	case from.Opcode > verbs.OpFetchAdd:
-		return fmt.Errorf("QP %s: %s: %w: no such request", hex(q.num), from.Opcode, verbs.ErrInvalid)
-	case len(from.SGL) > limits.MaxSendSGE:
-		return fmt.Errorf("QP %s: %d SGEs: %w: the queue pair takes %d", hex(q.num), len(from.SGL), verbs.ErrInvalid, limits.MaxSendSGE)
-	case atomics && (len(from.SGL) != 1 || from.SGL[0].Length != 8):
-		return fmt.Errorf("QP %s: %s: %w: expected one SGE of 8 bytes", hex(q.num), from.Opcode, verbs.ErrInvalid)
-	case from.Flags&verbs.FlagInline != 0 && (atomics || from.Opcode == verbs.OpRead):
-		return fmt.Errorf("QP %s: inline %s: %w: only SEND and WRITE carry data", hex(q.num), from.Opcode, verbs.ErrInvalid)
+	if _, err := verbs.CheckSend(q.num, verbs.QPState(q.state.Load()), limits, 0, from); err != nil {
+		return err
 	}
 	at := i * limits.MaxSendSGE
-	total := uint64(0)
 	for j := range from.SGL {
 		q.send.sges[at+j] = element(&from.SGL[j])
-		total += uint64(from.SGL[j].Length)
-	}
-	if from.Flags&verbs.FlagInline != 0 && total > uint64(limits.MaxInlineData) {
-		return fmt.Errorf("QP %s: %d inline bytes: %w: the queue pair takes %d", hex(q.num), total, verbs.ErrInvalid, limits.MaxInlineData)
 	}
 	wr := &q.send.wrs[i]
 	wr.id, wr.next = from.ID, q.send.args[1]+uintptr(i+1)*sendWRSize
 	wr.sgList, wr.numSGE = q.send.args[1]+postBatch*sendWRSize+uintptr(at)*sgeSize, int32(len(from.SGL))
 	wr.opcode, wr.flags, wr.imm = uint32(from.Opcode), uint32(from.Flags), bigEndian32(from.Imm)
 	wr.remoteAddr = from.RemoteAddr
-	if atomics {
+	if from.IsAtomic() {
 		wr.compareAdd, wr.swap, wr.atomicRKey = from.CompareAdd, from.Swap, from.RKey
 	} else {
 		wr.compareAdd = uint64(from.RKey)
@@ -158,17 +141,13 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	if err := q.live(); err != nil {
 		return 0, err
 	}
-	if verbs.QPState(q.state.Load()) == verbs.StateReset {
-		return 0, fmt.Errorf("QP %s: post receive: %w: it is in RESET, expected INIT or later", hex(q.num), verbs.ErrState)
-	}
 	most := q.init.Cap.MaxRecvSGE
 	done := 0
 	for done < len(wrs) {
 		batch, reason := 0, error(nil)
 		for ; batch < min(postBatch, len(wrs)-done); batch++ {
 			from := &wrs[done+batch]
-			if len(from.SGL) > most {
-				reason = fmt.Errorf("QP %s: %d SGEs: %w: the queue pair takes %d", hex(q.num), len(from.SGL), verbs.ErrInvalid, most)
+			if reason = verbs.CheckRecv(q.num, verbs.QPState(q.state.Load()), &q.init.Cap, 0, from); reason != nil {
 				break
 			}
 			for j := range from.SGL {

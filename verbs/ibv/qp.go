@@ -41,19 +41,11 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	c := p.ctx
 	sendCQ, ok1 := a.SendCQ.(*cq)
 	recvCQ, ok2 := a.RecvCQ.(*cq)
-	switch {
-	case !ok1 || !ok2 || sendCQ.ctx != c || recvCQ.ctx != c:
+	if !ok1 || !ok2 || sendCQ.ctx != c || recvCQ.ctx != c {
 		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
-	case a.Type != verbs.RC:
-		return nil, fmt.Errorf("create queue pair of type %s: %w: only RC is supported", a.Type, verbs.ErrInvalid)
-	case a.Cap.MaxSendWR < 0 || a.Cap.MaxSendWR > c.limits.MaxQPWR || a.Cap.MaxRecvWR < 0 || a.Cap.MaxRecvWR > c.limits.MaxQPWR:
-		return nil, fmt.Errorf("create queue pair with %d send and %d receive work requests: %w: at most %d each",
-			a.Cap.MaxSendWR, a.Cap.MaxRecvWR, verbs.ErrInvalid, c.limits.MaxQPWR)
-	case a.Cap.MaxSendSGE < 0 || a.Cap.MaxSendSGE > c.limits.MaxSGE || a.Cap.MaxRecvSGE < 0 || a.Cap.MaxRecvSGE > c.limits.MaxSGE:
-		return nil, fmt.Errorf("create queue pair with %d and %d SGEs: %w: at most %d each",
-			a.Cap.MaxSendSGE, a.Cap.MaxRecvSGE, verbs.ErrInvalid, c.limits.MaxSGE)
-	case a.Cap.MaxInlineData < 0:
-		return nil, fmt.Errorf("create queue pair with %d inline bytes: %w", a.Cap.MaxInlineData, verbs.ErrInvalid)
+	}
+	if err := verbs.CheckQP(&a, &c.limits); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,9 +40,6 @@ var limits = verbs.DeviceAttr{
 // refused, to come again.
 const rcRNRNakGen = 1 << 12
 
-// maxMessage is the longest message in bytes: the specification's.
-const maxMessage = 1 << 31
-
 type provider struct{}
 
 // Name implements verbs.Provider.
@@ -75,5 +72,5 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 // port is the device's one port.
 var port = verbs.PortAttr{
 	State: verbs.PortActive, PhysState: "LinkUp", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096,
-	MaxMsgSz: maxMessage, GIDTableSz: 1, PKeyTableSz: 1, MaxVLNum: 1,
+	MaxMsgSz: verbs.MaxMessage, GIDTableSz: 1, PKeyTableSz: 1, MaxVLNum: 1,
 }

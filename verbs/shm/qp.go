@@ -63,7 +63,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
 	}
-	if err := objects.CheckQP(&a, &limits); err != nil {
+	if err := verbs.CheckQP(&a, &limits); err != nil {
 		return nil, err
 	}
 	q := &qp{ctx: p.ctx, pd: p, init: a, sendCQ: sendCQ, recvCQ: recvCQ, look: make(chan struct{}, 1)}
@@ -146,7 +146,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error
 			return nil, err
 		}
 	}
-	objects.SetAttr(&q.attr, a, mask)
+	q.attr.Set(a, mask)
 	if a.State != cur {
 		left = q.become(a.State)
 	}

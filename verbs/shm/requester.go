@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"ringcli/verbs"
@@ -91,32 +90,9 @@ func (q *qp) postSend(wr *verbs.WorkRequest) error {
 	if err := q.live(); err != nil {
 		return err
 	}
-	switch q.state {
-	case verbs.StateRTS, verbs.StateSQD, verbs.StateErr:
-	default:
-		return fmt.Errorf("QP 0x%06x: post send in state %s: %w", q.num, q.state, verbs.ErrState)
-	}
-	var length uint64
-	for i := range wr.SGL {
-		length += uint64(wr.SGL[i].Length)
-	}
-	inline := wr.Flags&verbs.FlagInline != 0
-	atom := wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd
-	switch {
-	case q.sqTail-q.sqHead >= uint64(q.init.Cap.MaxSendWR):
-		return fmt.Errorf("QP 0x%06x: send queue of %d work requests: %w; poll for completions first", q.num, q.init.Cap.MaxSendWR, verbs.ErrNoMemory)
-	case len(wr.SGL) > q.init.Cap.MaxSendSGE:
-		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.num, len(wr.SGL), verbs.ErrInvalid, q.init.Cap.MaxSendSGE)
-	case wr.Opcode > verbs.OpFetchAdd:
-		return fmt.Errorf("QP 0x%06x: %s: %w: unknown to RC", q.num, wr.Opcode, verbs.ErrInvalid)
-	case length > maxMessage:
-		return fmt.Errorf("QP 0x%06x: message of %d bytes: %w: at most 2^31", q.num, length, verbs.ErrInvalid)
-	case atom && (len(wr.SGL) != 1 || length != 8):
-		return fmt.Errorf("QP 0x%06x: %s into %d bytes in %d pieces: %w: an atomic returns 8 in one", q.num, wr.Opcode, length, len(wr.SGL), verbs.ErrInvalid)
-	case inline && (atom || wr.Opcode == verbs.OpRead):
-		return fmt.Errorf("QP 0x%06x: inline %s: %w: only SEND and WRITE carry data", q.num, wr.Opcode, verbs.ErrInvalid)
-	case inline && length > uint64(q.init.Cap.MaxInlineData):
-		return fmt.Errorf("QP 0x%06x: %d inline bytes: %w: the queue pair was created for %d", q.num, length, verbs.ErrInvalid, q.init.Cap.MaxInlineData)
+	length, err := verbs.CheckSend(q.num, q.state, &q.init.Cap, int(q.sqTail-q.sqHead), wr)
+	if err != nil {
+		return err
 	}
 	w := q.wqe(q.sqTail)
 	*w = sendWQE{
@@ -127,7 +103,7 @@ func (q *qp) postSend(wr *verbs.WorkRequest) error {
 		q.complete(w, verbs.FlushError)
 		return nil
 	}
-	if inline {
+	if w.isInline() {
 		w.sge = append(w.sge[:0], q.copyInline(wr, int(length)))
 	}
 	q.sqTail++

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"ringcli/verbs"
@@ -68,14 +67,10 @@ func (q *qp) postRecv(wr *verbs.WorkRequest) error {
 	if err := q.live(); err != nil {
 		return err
 	}
-	switch {
-	case q.state == verbs.StateReset:
-		return fmt.Errorf("QP 0x%06x: post receive in state %s: %w", q.num, q.state, verbs.ErrState)
-	case q.rqTail-q.rqHead >= uint64(q.init.Cap.MaxRecvWR):
-		return fmt.Errorf("QP 0x%06x: receive queue of %d work requests: %w; poll for completions first", q.num, q.init.Cap.MaxRecvWR, verbs.ErrNoMemory)
-	case len(wr.SGL) > q.init.Cap.MaxRecvSGE:
-		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.num, len(wr.SGL), verbs.ErrInvalid, q.init.Cap.MaxRecvSGE)
-	case q.state == verbs.StateErr:
+	if err := verbs.CheckRecv(q.num, q.state, &q.init.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
+		return err
+	}
+	if q.state == verbs.StateErr {
 		q.received(verbs.Completion{ID: wr.ID, Status: verbs.FlushError}, true)
 		return nil
 	}
@@ -191,7 +186,7 @@ func (q *qp) execute(s *slot, shared *slot) outcome {
 	}
 	c := &q.coming
 	left := c.total - c.got
-	if c.total > maxMessage || s.length > left || s.length > lendMost || (s.flags&last != 0) != (s.length == left) {
+	if c.total > verbs.MaxMessage || s.length > left || s.length > lendMost || (s.flags&last != 0) != (s.length == left) {
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}
 	if mtu := min(q.mtu(), uint32(verbs.MTU(q.link.mtu).Bytes())); q.link.mtu != uint32(q.attr.PathMTU) && c.total > mtu {
@@ -324,7 +319,7 @@ func (q *qp) executeRead(s *slot, shared *slot) outcome {
 		shared.kind = inSlot
 		return executed
 	}
-	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRDAtomic == 0 || n == 0 || n > maxMessage || s.length > s.total ||
+	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRDAtomic == 0 || n == 0 || n > verbs.MaxMessage || s.length > s.total ||
 		s.data[0] > stageBytes || s.data[1] > stageBytes-s.data[0] {
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}

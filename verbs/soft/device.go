@@ -46,10 +46,6 @@ var deviceLimits = verbs.DeviceAttr{
 // answered by an RNR NAK.
 const rcRNRNakGen = 1 << 12
 
-// maxMessage is the longest message in bytes: the specification's, which the
-// queue pairs hold themselves to.
-const maxMessage = 1 << 31
-
 type provider struct{}
 
 // Name implements verbs.Provider.
@@ -155,7 +151,7 @@ func (d device) port() (verbs.PortAttr, error) {
 	}
 	a := verbs.PortAttr{
 		State: verbs.PortDown, PhysState: "Disabled", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU256,
-		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev, MaxMsgSz: maxMessage, PKeyTableSz: 1, MaxVLNum: 1,
+		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev, MaxMsgSz: verbs.MaxMessage, PKeyTableSz: 1, MaxVLNum: 1,
 	}
 	if m, ok := wire.PathMTUForLink(i.MTU); ok {
 		a.ActiveMTU = verbs.MTU(m)

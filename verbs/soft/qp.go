@@ -86,7 +86,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	case !ok1 || !ok2:
 		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
 	}
-	if err := objects.CheckQP(&a, &limits); err != nil {
+	if err := verbs.CheckQP(&a, &limits); err != nil {
 		return nil, err
 	}
 	ep, err := p.ctx.endpoint()
@@ -270,9 +270,10 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	for n < len(wrs) && err == nil {
 		wr := &wrs[n]
 		if wr.Flags&verbs.FlagInline != 0 {
-			if wr, err = q.copyInline(wr); err != nil {
+			if _, err = q.rc.CheckSend(wr); err != nil {
 				break
 			}
+			wr = q.copyInline(wr)
 		}
 		if err = q.rc.PostSend(wr, &e.out); err == nil {
 			n++
@@ -285,26 +286,13 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	return n, err
 }
 
-// copyInline copies the data of wr to a slot of the QP and returns a request for
-// it. The slot is free: there are as many as the send queue is long.
-func (q *qp) copyInline(wr *verbs.WorkRequest) (*verbs.WorkRequest, error) {
-	if wr.Opcode == verbs.OpRead || wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd {
-		return nil, fmt.Errorf("QP 0x%06x: inline %s: %w: only SEND and WRITE carry data", q.num, wr.Opcode, verbs.ErrInvalid)
-	}
-	total := 0
-	for i := range wr.SGL {
-		total += int(wr.SGL[i].Length)
-	}
-	if total > q.inlineSize {
-		return nil, fmt.Errorf("QP 0x%06x: %d inline bytes: %w: the queue pair was created for %d", q.num, total, verbs.ErrInvalid, q.inlineSize)
-	}
+// copyInline copies the data of wr, which the queue pair takes, to a slot and returns
+// a request for it. The slot is free: there are as many as the send queue is long.
+func (q *qp) copyInline(wr *verbs.WorkRequest) *verbs.WorkRequest {
 	q.scratch = *wr
 	q.scratch.SGL = q.scratchSGL[:0]
-	if total == 0 {
-		return &q.scratch, nil
-	}
-	if q.rc.SendQueueFull() {
-		return &q.scratch, nil // rc.PostSend refuses it; no slot is free
+	if q.inlineSize == 0 {
+		return &q.scratch
 	}
 	slot := q.inlineNext * q.inlineSize
 	buf := q.inline.Bytes()[slot : slot+q.inlineSize]
@@ -312,8 +300,10 @@ func (q *qp) copyInline(wr *verbs.WorkRequest) (*verbs.WorkRequest, error) {
 	for i := range wr.SGL {
 		at += copy(buf[at:], memory.Bytes(wr.SGL[i].Addr, int(wr.SGL[i].Length)))
 	}
-	q.scratch.SGL = append(q.scratch.SGL, verbs.SGE{Addr: memory.Addr(buf), Length: uint32(total)})
-	return &q.scratch, nil
+	if at > 0 {
+		q.scratch.SGL = append(q.scratch.SGL, verbs.SGE{Addr: memory.Addr(buf), Length: uint32(at)})
+	}
+	return &q.scratch
 }
 
 // PostRecv implements verbs.QP.

@@ -30,13 +30,8 @@ type Mismatch struct {
 }
 
 // NewChecker returns a Checker for vectors of count elements, reduced over n
-// ranks (at least 1) in the order of a ring.
-func NewChecker(t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
-	return NewCheckerOf(RingOrder, t, op, n, count, seed)
-}
-
-// NewCheckerOf is NewChecker for any order.
-func NewCheckerOf(order Order, t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
+// ranks (at least 1) in an order; an average is divided once at the end.
+func NewChecker(order Order, t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
 	return &Checker{
 		t: t, op: op, n: n, count: count, seed: seed, order: order, want: make([]byte, blockBytes),
 		results: make([]*expression, n),
@@ -99,7 +94,7 @@ func (c *Checker) blocks(lo, hi int, f func(chunk, from, to int)) {
 	}
 }
 
-// reduce computes the elements of chunk from index from on, as [Reduce] does.
+// reduce computes the elements of chunk from index from on.
 func (c *Checker) reduce(dst []byte, chunk, from int) {
 	e := &c.results[0]
 	if c.order == RingOrder {

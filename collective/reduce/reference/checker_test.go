@@ -95,21 +95,21 @@ func TestInputsAreSensitiveToOrder(t *testing.T) {
 	const n, count = 8, 4096
 	for _, typ := range []reduce.Type{reduce.Float16, reduce.BFloat16, reduce.Float32, reduce.Float64} {
 		for _, op := range []reduce.Op{reduce.Sum, reduce.Prod, reduce.Avg} {
-			c := NewChecker(typ, op, n, count, 4)
+			c := NewChecker(RingOrder, typ, op, n, count, 4)
 			inputs := make([][]byte, n)
 			for r := range inputs {
 				inputs[r] = make([]byte, count*typ.Size())
 				c.Fill(r, inputs[r])
 			}
 			got := make([]byte, count*typ.Size())
-			Ring(got, inputs, typ, op)
+			ringOf(got, inputs, typ, op)
 			for i := 0; i < len(got); i += typ.Size() {
 				if v := decode(typ, load(got[i:i+typ.Size()])); !finite(v) {
 					t.Fatalf("%s %s gives %v", typ, op, v)
 				}
 			}
 			inputs[2], inputs[6] = inputs[6], inputs[2]
-			Ring(got, inputs, typ, op)
+			ringOf(got, inputs, typ, op)
 			if wrong, _ := c.Verify(0, count, got); wrong < count/8 {
 				t.Errorf("%s %s: two ranks in other places change %d of %d elements", typ, op, wrong, count)
 			}
@@ -122,14 +122,14 @@ func TestVerifyAgreesWithRing(t *testing.T) {
 		size := typ.Size()
 		for _, n := range []int{1, 2, 3, 5, 8} {
 			for _, count := range []int{0, 1, n - 1, n, n + 1, 1000, 9001} {
-				c := NewChecker(typ, op, n, count, 11)
+				c := NewChecker(RingOrder, typ, op, n, count, 11)
 				inputs := make([][]byte, n)
 				for r := range inputs {
 					inputs[r] = make([]byte, count*size)
 					c.Fill(r, inputs[r])
 				}
 				want := make([]byte, count*size)
-				Ring(want, inputs, typ, op)
+				ringOf(want, inputs, typ, op)
 				if wrong, first := c.Verify(0, count, want); wrong != 0 {
 					t.Fatalf("n %d, count %d: %d wrong: %+v", n, count, wrong, first)
 				}
@@ -159,7 +159,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
 		const n, count, at = 4, 10_007, 7_777
 		size := typ.Size()
-		c := NewChecker(typ, op, n, count, 1)
+		c := NewChecker(RingOrder, typ, op, n, count, 1)
 		good := make([]byte, count*size)
 		c.Expect(0, count, good)
 
@@ -196,7 +196,7 @@ func TestNoAllocations(t *testing.T) {
 	const n, count = 3, 10_000
 	forEach(t, func(t *testing.T, typ reduce.Type, op reduce.Op) {
 		buf, result := make([]byte, count*typ.Size()), make([]byte, count*typ.Size())
-		c := NewChecker(typ, op, n, count, 1)
+		c := NewChecker(RingOrder, typ, op, n, count, 1)
 		c.Expect(0, count, result)
 		Fill(buf, typ, op, 0, 0, 1)
 		lo, hi := reduce.Chunk(count, n, 0)
@@ -234,7 +234,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(t.String(), func(b *testing.B) {
 			buf := make([]byte, 64<<10)
 			count := len(buf) / t.Size()
-			c := NewChecker(t, reduce.Sum, 4, count, 1)
+			c := NewChecker(RingOrder, t, reduce.Sum, 4, count, 1)
 			c.Expect(0, count, buf)
 			b.SetBytes(int64(len(buf)))
 			for b.Loop() {

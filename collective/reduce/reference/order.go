@@ -108,28 +108,3 @@ func (e *expression) evaluate(dst []byte, scratch *[][]byte, level int, t reduce
 	e.right.evaluate(right, scratch, level+1, t, op, from)
 	Combine(dst, dst, right, t, op)
 }
-
-// Reduce computes the reduction of inputs, one slice per rank, all of the length
-// of dst, into dst in an order; an average is divided once at the end. With one
-// rank dst is its input.
-func Reduce(order Order, dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
-	n, count := len(inputs), len(dst)/t.Size()
-	for c := range n {
-		lo, hi := reduce.Chunk(count, n, c)
-		lo, hi = lo*t.Size(), hi*t.Size()
-		if lo == hi {
-			continue
-		}
-		var scratch [][]byte
-		expressionOf(order, n, c).evaluate(dst[lo:hi], &scratch, 0, t, op, part{inputs, lo})
-		Finish(dst[lo:hi], t, op, n)
-	}
-}
-
-// part is the inputs from a byte on.
-type part struct {
-	inputs [][]byte
-	lo     int
-}
-
-func (p part) read(rank int, dst []byte) { copy(dst, p.inputs[rank][p.lo:]) }

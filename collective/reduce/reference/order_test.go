@@ -8,6 +8,36 @@ import (
 	"ringcli/collective/reduce"
 )
 
+// reduceAll computes the reduction of inputs, one slice per rank, all of the length
+// of dst, into dst in an order; an average is divided once at the end. With one
+// rank dst is its input.
+func reduceAll(order Order, dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
+	n, count := len(inputs), len(dst)/t.Size()
+	for c := range n {
+		lo, hi := reduce.Chunk(count, n, c)
+		lo, hi = lo*t.Size(), hi*t.Size()
+		if lo == hi {
+			continue
+		}
+		var scratch [][]byte
+		expressionOf(order, n, c).evaluate(dst[lo:hi], &scratch, 0, t, op, part{inputs, lo})
+		Finish(dst[lo:hi], t, op, n)
+	}
+}
+
+// part is the inputs from a byte on.
+type part struct {
+	inputs [][]byte
+	lo     int
+}
+
+func (p part) read(rank int, dst []byte) { copy(dst, p.inputs[rank][p.lo:]) }
+
+// ringOf is reduceAll in the order of a ring.
+func ringOf(dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
+	reduceAll(RingOrder, dst, inputs, t, op)
+}
+
 func (e *expression) String() string {
 	if e.left == nil {
 		return fmt.Sprint(e.rank)
@@ -45,11 +75,11 @@ func TestCheckerOfOrders(t *testing.T) {
 				Fill(inputs[r], typ, reduce.Avg, r, 0, seed)
 			}
 			want, got := make([]byte, count*typ.Size()), make([]byte, count*typ.Size())
-			Reduce(order, want, inputs, typ, reduce.Avg)
-			c := NewCheckerOf(order, typ, reduce.Avg, n, count, seed)
+			reduceAll(order, want, inputs, typ, reduce.Avg)
+			c := NewChecker(order, typ, reduce.Avg, n, count, seed)
 			c.Expect(0, count, got)
 			if !bytes.Equal(got, want) {
-				t.Errorf("order %d, %s: the checker and Reduce differ", order, typ)
+				t.Errorf("order %d, %s: blocks and the whole differ", order, typ)
 			}
 			if wrong, first := c.Verify(0, count, want); wrong != 0 {
 				t.Errorf("order %d, %s: %d wrong, %+v", order, typ, wrong, first)

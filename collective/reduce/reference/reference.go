@@ -12,11 +12,6 @@ import (
 	"ringcli/collective/reduce"
 )
 
-// Ring is Reduce in the order of a ring.
-func Ring(dst []byte, inputs [][]byte, t reduce.Type, op reduce.Op) {
-	Reduce(RingOrder, dst, inputs, t, op)
-}
-
 // Combine sets dst[i] = a[i] op b[i] over the elements of dst; it is one step
 // of a reduction. The slices have one length; dst may be a or b.
 func Combine(dst, a, b []byte, t reduce.Type, op reduce.Op) {

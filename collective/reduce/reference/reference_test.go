@@ -174,7 +174,7 @@ func TestRingOrder(t *testing.T) {
 	const one, big, sum = 0x3c00, 0x6800, 0x6801 // 1, 2048, 2050
 	inputs := [][]byte{bits16(one, one, one), bits16(one, one, one), bits16(big, big, big)}
 	got := make([]byte, 6)
-	Ring(got, inputs, reduce.Float16, reduce.Sum)
+	ringOf(got, inputs, reduce.Float16, reduce.Sum)
 	// Chunk 0: (x1+x2)+x0. Chunk 1: (x2+x0)+x1. Chunk 2: (x0+x1)+x2.
 	if want := bits16(big, big, sum); string(got) != string(want) {
 		t.Errorf("got % x, want % x", got, want)
@@ -184,15 +184,15 @@ func TestRingOrder(t *testing.T) {
 func TestRingUnevenChunks(t *testing.T) {
 	inputs := [][]byte{{1, 2}, {10, 20}, {100, 40}}
 	got := make([]byte, 2)
-	Ring(got, inputs, reduce.Uint8, reduce.Avg)
+	ringOf(got, inputs, reduce.Uint8, reduce.Avg)
 	if got[0] != 111/3 || got[1] != 62/3 {
 		t.Errorf("got %v, want [37 20]", got)
 	}
-	Ring(got, inputs[:1], reduce.Uint8, reduce.Avg)
+	ringOf(got, inputs[:1], reduce.Uint8, reduce.Avg)
 	if got[0] != 1 || got[1] != 2 {
 		t.Errorf("one rank: got %v, want [1 2]", got)
 	}
-	Ring(nil, inputs, reduce.Uint8, reduce.Sum)
+	ringOf(nil, inputs, reduce.Uint8, reduce.Sum)
 }
 
 func TestCompare(t *testing.T) {

@@ -49,7 +49,7 @@ func (r *responder) ready(n int) {
 func (q *QP) stepRead(p *wire.Packet, out *Output) {
 	length := p.RETH.DMALen()
 	switch {
-	case q.attr.Access&verbs.AccessRemoteRead == 0, length > maxMessage, len(p.Payload) != 0, !q.freeSlot():
+	case q.attr.Access&verbs.AccessRemoteRead == 0, length > verbs.MaxMessage, len(p.Payload) != 0, !q.freeSlot():
 		q.refuse(wire.NakInvalidRequest, out)
 		return
 	case length != 0 && !q.cfg.Memory.Remote(p.RETH.RKey(), p.RETH.VA(), uint64(length), verbs.AccessRemoteRead):

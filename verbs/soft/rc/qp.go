@@ -1,7 +1,6 @@
 package rc
 
 import (
-	"fmt"
 	"math/bits"
 
 	"ringcli/verbs"
@@ -43,8 +42,6 @@ const (
 	// half the window is less it is that, so that the window slides and does not jump, but
 	// not less than fewestAckEvery.
 	ackEvery, fewestAckEvery = 64, 32
-	// maxMessage is the longest message in bytes (the specification's 2^31).
-	maxMessage = 1 << 31
 )
 
 // QP is a queue pair. It is not safe for concurrent use.
@@ -107,28 +104,17 @@ func (q *QP) Modify(a *verbs.QPAttr, mask verbs.AttrMask, out *Output) {
 }
 
 func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
-	set := func(m verbs.AttrMask, apply func()) {
-		if mask&m != 0 {
-			apply()
-		}
+	q.attr.Set(a, mask)
+	q.mtu = q.attr.PathMTU.Bytes()
+	if mask&verbs.AttrRQPSN != 0 {
+		q.expect(a.RQPSN)
 	}
-	set(verbs.AttrPKeyIndex, func() { q.attr.PKeyIndex = a.PKeyIndex })
-	set(verbs.AttrPort, func() { q.attr.PortNum = a.PortNum })
-	set(verbs.AttrAccess, func() { q.attr.Access = a.Access })
-	set(verbs.AttrAV, func() { q.attr.AH = a.AH })
-	set(verbs.AttrPathMTU, func() { q.attr.PathMTU = a.PathMTU; q.mtu = a.PathMTU.Bytes() })
-	set(verbs.AttrDestQPN, func() { q.attr.DestQPN = a.DestQPN })
-	set(verbs.AttrRQPSN, func() { q.expect(a.RQPSN) })
-	set(verbs.AttrMaxDestRDAtomic, func() {
-		q.attr.MaxDestRDAtomic = a.MaxDestRDAtomic
+	if mask&verbs.AttrSQPSN != 0 {
+		q.next, q.cur, q.una, q.sent = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
+	}
+	if mask&verbs.AttrMaxDestRDAtomic != 0 {
 		q.responder.ready(int(a.MaxDestRDAtomic))
-	})
-	set(verbs.AttrMinRNRTimer, func() { q.attr.MinRNRTimer = a.MinRNRTimer })
-	set(verbs.AttrTimeout, func() { q.attr.Timeout = a.Timeout })
-	set(verbs.AttrRetryCnt, func() { q.attr.RetryCnt = a.RetryCnt })
-	set(verbs.AttrRNRRetry, func() { q.attr.RNRRetry = a.RNRRetry })
-	set(verbs.AttrSQPSN, func() { q.next, q.cur, q.una, q.sent = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN })
-	set(verbs.AttrMaxRDAtomic, func() { q.attr.MaxRDAtomic = a.MaxRDAtomic })
+	}
 }
 
 func (q *QP) becomeReset() {
@@ -209,10 +195,6 @@ func (q *QP) Deadline() int64 {
 
 // Idle reports whether nothing is outstanding as requester.
 func (q *QP) Idle() bool { return q.sqHead == q.sqTail }
-
-func (q *QP) psnError(what string) error {
-	return fmt.Errorf("QP 0x%06x: %s in state %s: %w", q.cfg.QPN, what, q.state, verbs.ErrState)
-}
 
 // packets returns how many packets carry length bytes: at least one.
 func (q *QP) packets(length uint64) int {

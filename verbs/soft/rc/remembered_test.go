@@ -44,8 +44,8 @@ func TestReplayAfterRound(t *testing.T) {
 	const half = 1 << 23
 	step(wire.FetchAdd, 5, 0)
 	carry(111)
-	step(wire.ReadRequest, 6, maxMessage)
-	step(wire.ReadRequest, 6+half, maxMessage-256)
+	step(wire.ReadRequest, 6, verbs.MaxMessage)
+	step(wire.ReadRequest, 6+half, verbs.MaxMessage-256)
 	if got := q.Attr().RQPSN; got != 5 {
 		t.Fatalf("after a round PSN %d is expected, want 5", got)
 	}

@@ -1,8 +1,6 @@
 package rc
 
 import (
-	"fmt"
-
 	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
 )
@@ -84,36 +82,17 @@ func (r *requester) ready(maxReads int) {
 
 func (r *requester) wqe(i uint32) *sendWQE { return &r.sq[i&uint32(len(r.sq)-1)] }
 
-// SendQueueFull reports whether PostSend would refuse for want of room.
-func (q *QP) SendQueueFull() bool { return int(q.sqTail-q.sqHead) >= q.cfg.Cap.MaxSendWR }
+// CheckSend tells whether PostSend would take a work request, and returns the bytes
+// of its message.
+func (q *QP) CheckSend(wr *verbs.WorkRequest) (length uint64, err error) {
+	return verbs.CheckSend(q.cfg.QPN, q.state, &q.cfg.Cap, int(q.sqTail-q.sqHead), wr)
+}
 
 // PostSend queues one work request. The SGL is copied, the memory is not.
 func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
-	switch q.state {
-	case verbs.StateRTS, verbs.StateSQD, verbs.StateErr:
-	default:
-		return q.psnError("post send")
-	}
-	if q.SendQueueFull() {
-		return fmt.Errorf("QP 0x%06x: send queue of %d work requests: %w; poll for completions first",
-			q.cfg.QPN, q.cfg.Cap.MaxSendWR, verbs.ErrNoMemory)
-	}
-	if len(wr.SGL) > q.cfg.Cap.MaxSendSGE {
-		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.cfg.QPN, len(wr.SGL), verbs.ErrInvalid, q.cfg.Cap.MaxSendSGE)
-	}
-	if wr.Opcode > verbs.OpFetchAdd {
-		return fmt.Errorf("QP 0x%06x: %s: %w: unknown to RC", q.cfg.QPN, wr.Opcode, verbs.ErrInvalid)
-	}
-	var length uint64
-	for i := range wr.SGL {
-		length += uint64(wr.SGL[i].Length)
-	}
-	if length > maxMessage {
-		return fmt.Errorf("QP 0x%06x: message of %d bytes: %w: at most 2^31", q.cfg.QPN, length, verbs.ErrInvalid)
-	}
-	if (wr.Opcode == verbs.OpCompSwap || wr.Opcode == verbs.OpFetchAdd) && (len(wr.SGL) != 1 || length != 8) {
-		return fmt.Errorf("QP 0x%06x: %s into %d bytes in %d pieces: %w: an atomic returns 8 in one",
-			q.cfg.QPN, wr.Opcode, length, len(wr.SGL), verbs.ErrInvalid)
+	length, err := q.CheckSend(wr)
+	if err != nil {
+		return err
 	}
 	if q.state == verbs.StateErr {
 		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wcOpcode(wr.Opcode), QPN: q.cfg.QPN}, false, true)

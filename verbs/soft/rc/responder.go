@@ -1,8 +1,6 @@
 package rc
 
 import (
-	"fmt"
-
 	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
 )
@@ -64,15 +62,8 @@ func (r *responder) rwqe(i uint32) *recvWQE { return &r.rq[i&uint32(len(r.rq)-1)
 
 // PostRecv queues one receive request. The SGL is copied, the memory is not.
 func (q *QP) PostRecv(wr *verbs.WorkRequest, out *Output) error {
-	if q.state == verbs.StateReset {
-		return q.psnError("post receive")
-	}
-	if int(q.rqTail-q.rqHead) >= q.cfg.Cap.MaxRecvWR {
-		return fmt.Errorf("QP 0x%06x: receive queue of %d work requests: %w; poll for completions first",
-			q.cfg.QPN, q.cfg.Cap.MaxRecvWR, verbs.ErrNoMemory)
-	}
-	if len(wr.SGL) > q.cfg.Cap.MaxRecvSGE {
-		return fmt.Errorf("QP 0x%06x: %d SGEs: %w: the queue takes %d", q.cfg.QPN, len(wr.SGL), verbs.ErrInvalid, q.cfg.Cap.MaxRecvSGE)
+	if err := verbs.CheckRecv(q.cfg.QPN, q.state, &q.cfg.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
+		return err
 	}
 	if q.state == verbs.StateErr {
 		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
@@ -191,7 +182,7 @@ func (q *QP) stepWrite(p *wire.Packet, out *Output) {
 	}
 	n := uint64(len(p.Payload))
 	end := q.received + n
-	if !q.fullEnough(p) || q.dmaLen > maxMessage || end > uint64(q.dmaLen) || p.Flags&wire.Ends != 0 && end != uint64(q.dmaLen) {
+	if !q.fullEnough(p) || q.dmaLen > verbs.MaxMessage || end > uint64(q.dmaLen) || p.Flags&wire.Ends != 0 && end != uint64(q.dmaLen) {
 		q.refuse(wire.NakInvalidRequest, out)
 		return
 	}

@@ -1,10 +1,8 @@
-// Package schema describes what ringcli prints with --output json: a JSON Schema
-// (draft 2020-12) of every line, errors included, made from the records' Go types
-// and the comments on them.
-package schema
+// Package schematest makes package schema's JSON Schema from the records' Go types
+// and the comments on them, for the test that holds the one against the other.
+package schematest
 
 import (
-	_ "embed"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -14,11 +12,6 @@ import (
 
 	"ringcli/cli/render"
 )
-
-// JSON is the schema.
-//
-//go:embed ringcli.schema.json
-var JSON string
 
 // Record is a type of record and the values that its field "command" can have;
 // without any, every text.

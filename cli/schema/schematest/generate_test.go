@@ -1,4 +1,4 @@
-package schema
+package schematest
 
 import (
 	"encoding/json"
@@ -123,7 +123,7 @@ func TestGenerateRefuses(t *testing.T) {
 }
 
 func TestSourceComments(t *testing.T) {
-	comments, err := SourceComments("ringcli", "../..")
+	comments, err := SourceComments("ringcli", "../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestSourceComments(t *testing.T) {
 		"Record.Type":  "",
 		"no such type": "",
 	} {
-		if got := comments("ringcli/cli/schema", name); got != want {
+		if got := comments("ringcli/cli/schema/schematest", name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
