@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ringcli/cli/chart"
 	"ringcli/cli/render"
 	"ringcli/configs"
 )
@@ -174,6 +175,18 @@ func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) e
 		}
 	}
 	return nil
+}
+
+// plotOf plots busbw.
+func plotOf(rows []CompareRow) []string {
+	curves := make([]chart.Curve, len(rows[0].Ways))
+	for i, w := range rows[0].Ways {
+		curves[i].Name = rows[0].Ways.label(w)
+		for _, r := range rows {
+			curves[i].Points = append(curves[i].Points, chart.Point{Bytes: r.Each[i].Bytes, Value: r.Each[i].BusBW})
+		}
+	}
+	return chart.Plot("busbw in GB/s by size", curves, render.Figure)
 }
 
 // Adjust implements render.Adjuster.

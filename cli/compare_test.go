@@ -83,39 +83,6 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-func TestPlotFits(t *testing.T) {
-	rows := exampleRows()
-	for _, n := range []int{2, 3, 5} {
-		lines := plotOf(rows[:n])
-		if len(lines) != plotHeight+1+3 {
-			t.Errorf("%d sizes: %d lines", n, len(lines))
-		}
-		text := strings.Join(lines, "\n")
-		for _, mark := range plotMarks[:len(exampleWays)] {
-			if strings.Count(text, mark) < 5 {
-				t.Errorf("%d sizes: no curve of %q in\n%s", n, mark, text)
-			}
-		}
-		for _, line := range lines {
-			if len([]rune(line)) > 78 {
-				t.Errorf("%d characters: %s", len([]rune(line)), line)
-			}
-		}
-	}
-	if plotOf(rows[:1]) != nil {
-		t.Error("one size is plotted")
-	}
-	flat := exampleRows()
-	for _, r := range flat {
-		for i := range r.Each {
-			r.Each[i].BusBW = 0 // a ring of one
-		}
-	}
-	if lines := plotOf(flat); len(lines) == 0 {
-		t.Error("no plot of a ring of one")
-	}
-}
-
 func TestBenchComparesProtocols(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join(t.TempDir(), "page.html")

@@ -297,11 +297,11 @@ func sideOf(args []string) (*ring.Side, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	var v side
-	if err := v.Set(args[0]); err != nil || len(args) > 1 {
+	v, err := parseSide(args[0])
+	if err != nil || len(args) > 1 {
 		return nil, usageError("%q: expected left or right, or nothing for both", strings.Join(args, " "))
 	}
-	return v.value, nil
+	return &v, nil
 }
 
 func checkSide(args []string) error {

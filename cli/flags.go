@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"ringcli/collective/reduce"
 )
 
 // The values of flags that are no settings. Each says in its error what was
@@ -74,30 +72,26 @@ func (r *rate) Set(text string) error {
 	return nil
 }
 
-// element is the type of an element.
-type element reduce.Type
-
-func (e *element) String() string  { return reduce.Type(*e).String() }
-func (e *element) Type() string    { return "type" }
-func (e *element) Words() []string { return wordsOf(reduce.Types()) }
-func (e *element) Set(text string) error {
-	t, err := reduce.ParseType(text)
-	if err == nil {
-		*e = element(t)
-	}
-	return err
+// choice is one value of an enumeration, by its name; nil if there is no default.
+type choice[T fmt.Stringer] struct {
+	value *T
+	kind  string
+	all   []T
+	parse func(string) (T, error)
 }
 
-// reduction is an operation on elements.
-type reduction reduce.Op
-
-func (r *reduction) String() string  { return reduce.Op(*r).String() }
-func (r *reduction) Type() string    { return "op" }
-func (r *reduction) Words() []string { return wordsOf(reduce.Ops()) }
-func (r *reduction) Set(text string) error {
-	op, err := reduce.ParseOp(text)
+func (c *choice[T]) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return (*c.value).String()
+}
+func (c *choice[T]) Type() string    { return c.kind }
+func (c *choice[T]) Words() []string { return wordsOf(c.all) }
+func (c *choice[T]) Set(text string) error {
+	v, err := c.parse(text)
 	if err == nil {
-		*r = reduction(op)
+		c.value = &v
 	}
 	return err
 }

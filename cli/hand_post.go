@@ -124,7 +124,7 @@ func offerPost(args []string) []string {
 	case 0:
 		return handOpNames()
 	case 1:
-		return (&side{}).Words()
+		return wordsOf(sides)
 	}
 	return nil
 }

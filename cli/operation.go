@@ -62,8 +62,8 @@ func repeatFlags(fs *pflag.FlagSet) {
 
 // vectorFlags are those of a collective, whatever its sizes.
 func vectorFlags(fs *pflag.FlagSet) {
-	fs.Var(new(element(reduce.Float32)), "type", "element type")
-	fs.Var(new(reduction(reduce.Sum)), "op", "reduction: sum, prod, min, max or avg")
+	fs.Var(&choice[reduce.Type]{new(reduce.Float32), "type", reduce.Types(), reduce.ParseType}, "type", "element type")
+	fs.Var(&choice[reduce.Op]{new(reduce.Sum), "op", reduce.Ops(), reduce.ParseOp}, "op", "reduction: sum, prod, min, max or avg")
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Var(new(rate), "floor", "exit with 1 if busbw is below this")
 }
@@ -160,7 +160,7 @@ func enoughFor(command, flag string, size uint64, t reduce.Type) error {
 func (s *Session) repeated(call Call) (operation, error) {
 	fs := call.Flags
 	o := operation{
-		typ: reduce.Type(value[element](fs, "type")), red: reduce.Op(value[reduction](fs, "op")),
+		typ: *value[choice[reduce.Type]](fs, "type").value, red: *value[choice[reduce.Op]](fs, "op").value,
 		iters: int(value[number](fs, "iters").value), warmup: int(value[number](fs, "warmup").value),
 		duration: time.Duration(value[span](fs, "duration")), floor: float64(value[rate](fs, "floor")),
 	}

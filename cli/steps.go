@@ -294,28 +294,20 @@ func optionalFlag(fs *pflag.FlagSet, name string, min, max int64, usage string) 
 
 func psnFlag(fs *pflag.FlagSet, usage string) { optionalFlag(fs, "psn", 0, 1<<24-1, usage) }
 
-// side is a neighbour; nil is both.
-type side struct{ value *ring.Side }
+var sides = []ring.Side{ring.Left, ring.Right}
 
-func (s *side) String() string {
-	if s.value == nil {
-		return ""
-	}
-	return s.value.String()
-}
-func (s *side) Type() string    { return "side" }
-func (s *side) Words() []string { return wordsOf([]ring.Side{ring.Left, ring.Right}) }
-func (s *side) Set(text string) error {
-	for _, v := range []ring.Side{ring.Left, ring.Right} {
-		if v.String() == text {
-			s.value = &v
-			return nil
+func parseSide(text string) (ring.Side, error) {
+	for _, s := range sides {
+		if s.String() == text {
+			return s, nil
 		}
 	}
-	return fmt.Errorf("expected left or right")
+	return 0, fmt.Errorf("expected left or right")
 }
 
-func sideFlag(fs *pflag.FlagSet) { fs.Var(&side{}, "side", "one edge alone: left or right (both)") }
+func sideFlag(fs *pflag.FlagSet) {
+	fs.Var(&choice[ring.Side]{kind: "side", all: sides, parse: parseSide}, "side", "one edge alone: left or right (both)")
+}
 
 // address is a GID, or an IP address, which is one too.
 type address struct{ value *verbs.GID }
@@ -411,7 +403,7 @@ func valuesOf(fs *pflag.FlagSet) ring.Values {
 		RNRRetry: number("rnr-retry"), MaxRDAtomic: number("max-rd-atomic"),
 	}
 	if fs.Lookup("side") != nil {
-		v.Side = value[side](fs, "side").value
+		v.Side = value[choice[ring.Side]](fs, "side").value
 	}
 	if fs.Lookup("dgid") != nil {
 		v.DGID = value[address](fs, "dgid").value
