@@ -155,7 +155,7 @@ func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
 		p.explain = func(string) error { return nil }
 	}
 	watch := newStopwatch()
-	o.Round = watch.add
+	o.RoundTrip = watch.add
 	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.command, what) }
 	tell := func(format, explain string) func(pingpong.Address) error {
 		return func(a pingpong.Address) error { return errors.Join(p.explain(explain), s.stockLine(format, a)) }

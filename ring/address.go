@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 
 	"ringcli/ring/bootstrap"
@@ -45,16 +44,6 @@ func candidates(n int) []int {
 		out = append(out, d)
 	}
 	return append(out, n)
-}
-
-// routeTo returns the source address that the kernel would use. No packet is sent.
-func routeTo(to netip.AddrPort) (netip.Addr, error) {
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	defer func() { _ = c.Close() }()
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
 // isLocal tells whether this machine has the address.

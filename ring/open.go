@@ -11,6 +11,7 @@ import (
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/route"
 )
 
 // minSilence is three signs of life on the control ring, one a second: however
@@ -29,7 +30,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.addrs, err = bootstrap.Resolve(ctx, r.nodes); err != nil {
 			return err
 		}
-		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, routeTo); err != nil {
+		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, route.Source); err != nil {
 			return err
 		}
 		r.seat = r.takeSeat()

@@ -16,21 +16,20 @@ import (
 func A(ctx context.Context, o Options) (err error) {
 	a := &labA{station: newStation(&o)}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	a.Options.Device, a.Local = alone(o.Device)
-	return o.walk(ctx, a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
+	a.Options.Device, a.Local = deviceAlone(o.Device)
+	return o.walk(ctx, a.steps())
 }
 
 type labA struct {
 	*station
 	ends [2]*pair
 	info [2]ConnInfo
-	take []func(context.Context, *Step) error
 }
 
-// alone chooses a device, and the address to speak from, where no peer's address
+// deviceAlone chooses a device, and the address to speak from, where no peer's address
 // tells which: the first with a port that is active and that is not in software, else
 // what there is in software on the loopback interface.
-func alone(device string) (name string, local netip.Addr) {
+func deviceAlone(device string) (name string, local netip.Addr) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if device != "" && device != route.Auto {
 		if p, _, one := strings.Cut(device, ":"); !one && verbs.CapabilitiesOf(p).Software {
@@ -69,8 +68,7 @@ func usable(d verbs.Device) bool {
 func (a *labA) steps() []Step {
 	var steps []Step
 	add := func(name, call, explain string, take func(context.Context, *Step) error) {
-		steps = append(steps, Step{Name: name, Call: call, Explain: explain})
-		a.take = append(a.take, take)
+		steps = append(steps, Step{Name: name, Call: call, Explain: explain, take: take})
 	}
 	both := func(do func(*pair) error, values func(*pair, *Values) error) func(context.Context, *Step) error {
 		return func(_ context.Context, s *Step) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"ringcli/ring/bootstrap"
@@ -17,16 +16,16 @@ import (
 // other of every step, so that both fail where one does.
 func C(ctx context.Context, rank int, list []string, tcpPort int, o Options) (err error) {
 	c := &labC{station: newStation(&o), rank: rank}
-	if err := c.place(ctx, list, tcpPort); err != nil {
+	if err := c.locate(ctx, list, tcpPort); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	defer func() {
-		if c.link != nil {
-			err = errors.Join(err, c.link.Close())
+		if c.control != nil {
+			err = errors.Join(err, c.control.Close())
 		}
 	}()
-	return o.walk(ctx, c.steps(), func(ctx context.Context, s *Step) error { return c.take[s.Number-1](ctx, s) })
+	return o.walk(ctx, c.steps())
 }
 
 type labC struct {
@@ -34,16 +33,15 @@ type labC struct {
 	rank      int
 	own, peer netip.AddrPort // of TCP
 	pair      *pair
-	link      *link
+	control   *control
 	info      ConnInfo // this end's
 	theirs    ConnInfo
 	// facing is what the peer's queue pair said in RTR: whom it expects.
 	facing Values
-	take   []func(context.Context, *Step) error
 }
 
-// place finds out who and where both ends are.
-func (c *labC) place(ctx context.Context, list []string, tcpPort int) error {
+// locate finds out who and where both ends are.
+func (c *labC) locate(ctx context.Context, list []string, tcpPort int) error {
 	var entries string
 	for _, e := range list {
 		entries += e + ","
@@ -77,12 +75,11 @@ func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (net
 			return addr, nil
 		}
 	}
-	u, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(peer)) // sends nothing
+	local, err := route.Source(peer)
 	if err != nil {
 		return addr, fmt.Errorf("no route to %s: %w", peer.Addr(), err)
 	}
-	defer func() { _ = u.Close() }()
-	return u.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+	return local, nil
 }
 
 // steps are those of the document's checklist, which a SEND, a WRITE and a READ
@@ -90,8 +87,7 @@ func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (net
 func (c *labC) steps() []Step {
 	var steps []Step
 	add := func(name, call, explain string, take func(context.Context, *Step) error) {
-		steps = append(steps, Step{Name: name, Call: call, Explain: explain})
-		c.take = append(c.take, take)
+		steps = append(steps, Step{Name: name, Call: call, Explain: explain, take: take})
 	}
 	in := func(do func() error, state verbs.QPState) func(context.Context, *Step) error {
 		return func(ctx context.Context, s *Step) error {
@@ -136,7 +132,7 @@ func (c *labC) steps() []Step {
 	add("post RECV, then SEND", "ibv_post_recv, ibv_post_send", explainPost, c.postBoth)
 	add("poll the CQ", "ibv_poll_cq", explainPoll, func(ctx context.Context, s *Step) error {
 		return c.together(ctx, s, s.Name, func() error {
-			done, err := c.waitAll(ctx, c.link.gone, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
+			done, err := c.waitAll(ctx, c.control.gone, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
 			completionValues(&s.Values, done...)
 			return c.explain(err, sending)
 		})
@@ -146,8 +142,8 @@ func (c *labC) steps() []Step {
 			return c.verify(partReceive, verbs.OpSend, &s.Values)
 		})
 	})
-	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", explainWriteC, func(ctx context.Context, s *Step) error { return c.byTurns(ctx, s, writing) })
-	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", explainReadC, func(ctx context.Context, s *Step) error { return c.byTurns(ctx, s, reading) })
+	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", explainWriteC, func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) })
+	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", explainReadC, func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) })
 	return steps
 }
 
@@ -169,13 +165,13 @@ func (c *labC) openAll(_ context.Context, s *Step) error {
 
 // exchange swaps the ConnInfos. Rank 1 speaks first, so that rank 0 knows who calls.
 func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
-	if c.link, err = meet(ctx, c.rank, c.own, c.peer, c.o.Timeout); err != nil {
+	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o.Timeout); err != nil {
 		return err
 	}
-	if err := c.link.send(report{Phase: s.Name, Info: &c.info}); err != nil {
+	if err := c.control.send(report{Phase: s.Name, Info: &c.info}); err != nil {
 		return err
 	}
-	r, err := c.link.receive(ctx, s.Name)
+	r, err := c.control.receive(ctx, s.Name)
 	if err != nil {
 		return err
 	}
@@ -184,8 +180,8 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 	}
 	c.theirs = *r.Info
 	s.Values.add("rank", "%d", c.rank)
-	s.Values.add("tcp", "%s", c.link.conn.LocalAddr())
-	s.Peer.add("tcp", "%s", c.link.conn.RemoteAddr())
+	s.Values.add("tcp", "%s", c.control.conn.LocalAddr())
+	s.Peer.add("tcp", "%s", c.control.conn.RemoteAddr())
 	c.theirs.values(&s.Peer)
 	return c.info.agree(c.theirs)
 }
@@ -199,13 +195,13 @@ func (c *labC) together(ctx context.Context, s *Step, phase string, do func() er
 		mine.Error, mine.Gone = err.Error(), errors.Is(err, errPeerGone) || ctx.Err() != nil
 		mine.Status, _ = failedStatus(err)
 	}
-	if sent := c.link.send(mine); sent != nil {
+	if sent := c.control.send(mine); sent != nil {
 		return errors.Join(err, sent)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	theirs, received := c.link.receive(ctx, phase)
+	theirs, received := c.control.receive(ctx, phase)
 	s.Peer = theirs.Values
 	switch {
 	case err != nil && !mine.Gone:
@@ -246,30 +242,30 @@ func (c *labC) postBoth(ctx context.Context, s *Step) error {
 	})
 }
 
-// byTurns lets each rank in turn reach into the other's memory, and whoever got
-// the bytes verify them.
-func (c *labC) byTurns(ctx context.Context, s *Step, r request) error {
+// oneSided lets one rank after the other reach into the other's memory, and whoever
+// got the bytes verify them.
+func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 	fill(c.pair.part(partSource), c.rank, r.op)
-	for turn := range 2 {
-		active := turn == c.rank
+	for rank := range 2 {
+		active := rank == c.rank
 		// The bytes to be read must be there before they are.
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: ready", s.Name, turn), func() error { return nil }); err != nil {
+		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: ready", s.Name, rank), func() error { return nil }); err != nil {
 			return err
 		}
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d", s.Name, turn), func() error {
+		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d", s.Name, rank), func() error {
 			if !active {
 				return nil
 			}
 			if err := c.pair.post(r, c.theirs, c.o.Wrong, &s.Values); err != nil {
 				return err
 			}
-			done, err := c.waitAll(ctx, c.link.gone, c.pair.wrID(r.done))
+			done, err := c.waitAll(ctx, c.control.gone, c.pair.wrID(r.done))
 			completionValues(&s.Values, done...)
 			return c.explain(err, r)
 		}); err != nil {
 			return c.stateAfter(err, s)
 		}
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, turn), func() error {
+		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
 			switch {
 			case active && r.op == verbs.OpRead:
 				return c.verify(partRead, r.op, &s.Values)

@@ -47,6 +47,8 @@ type Step struct {
 	// in lab A queue pair 1's.
 	Values, Peer Values
 	Err          error
+
+	take func(context.Context, *Step) error
 }
 
 // Value is something that a live object says of itself.
@@ -74,7 +76,7 @@ func (v Values) Get(name string) string {
 
 // walk takes the steps in order, telling of each, until one fails. What a step
 // gives back is kept in it also where it fails.
-func (o *Options) walk(ctx context.Context, steps []Step, take func(context.Context, *Step) error) error {
+func (o *Options) walk(ctx context.Context, steps []Step) error {
 	for i := range steps {
 		s := &steps[i]
 		s.Number = i + 1
@@ -84,7 +86,7 @@ func (o *Options) walk(ctx context.Context, steps []Step, take func(context.Cont
 		if err := o.Begin(*s); err != nil {
 			return err
 		}
-		s.Err = take(ctx, s)
+		s.Err = s.take(ctx, s)
 		if ctx.Err() != nil && s.Err != nil {
 			return context.Cause(ctx)
 		}

@@ -32,8 +32,8 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
 	a = &labA{station: newStation(&o)}
-	_, a.Local = alone(o.Device)
-	err := o.walk(t.Context(), a.steps(), func(ctx context.Context, s *Step) error { return a.take[s.Number-1](ctx, s) })
+	_, a.Local = deviceAlone(o.Device)
+	err := o.walk(t.Context(), a.steps())
 	if closed := a.Close(); closed != nil {
 		t.Error(closed)
 	}

@@ -43,8 +43,8 @@ type Options struct {
 	// an error of theirs, such as of an output that is gone, ends it all.
 	Waiting       func(what string) (done func())
 	Local, Remote func(Address) error
-	// Round is told of each round trip.
-	Round func(time.Duration)
+	// RoundTrip is told of each round trip.
+	RoundTrip func(time.Duration)
 }
 
 // IsServer tells which end this is.
@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err := o.Local(r.Local); err != nil {
 		return r, err
 	}
-	if r.Remote, err = e.exchange(ctx, m); err != nil {
+	if r.Remote, err = e.swapAddresses(ctx, m); err != nil {
 		return r, e.cause(ctx, err)
 	}
 	r.Elapsed, r.Unacknowledged, err = e.play(ctx)
@@ -180,9 +180,9 @@ func (e *end) connect(to Address) error {
 	return e.pair.ToRTS()
 }
 
-// exchange tells the peer of this end, and the other way round. The client speaks
+// swapAddresses tells the peer of this end, and the other way round. The client speaks
 // first; the server answers once it can receive.
-func (e *end) exchange(ctx context.Context, m *meeting) (to Address, err error) {
+func (e *end) swapAddresses(ctx context.Context, m *meeting) (to Address, err error) {
 	// Closing ends its reads at once.
 	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
 	if e.o.IsServer() {

@@ -15,7 +15,7 @@ const (
 	sending   = 2
 )
 
-// player is the state of the exchange.
+// player is where an end is with its messages.
 type player struct {
 	posted         int // receives in the queue
 	sent, received int // completions
@@ -26,7 +26,7 @@ type player struct {
 	sendSGE        [1]verbs.SGE
 	waiter         verbs.Waiter
 	since          time.Time // of the last completion
-	round          time.Time // of the last message that came, or the first that was sent
+	lastMessage    time.Time // when it came; of the client at first when its own was sent
 	wc             [16]verbs.Completion
 }
 
@@ -34,13 +34,13 @@ type player struct {
 // from one place, like the stock tool's both ends. A client that is to check what
 // comes back receives it in another.
 func (e *end) memory() uint64 {
-	if e.apart() {
+	if e.separate() {
 		return 2 * uint64(e.o.Size)
 	}
 	return uint64(e.o.Size)
 }
 
-func (e *end) apart() bool { return e.o.Check && !e.o.IsServer() }
+func (e *end) separate() bool { return e.o.Check && !e.o.IsServer() }
 
 // fillByte is the stock tool's.
 const fillByte = 0x7b
@@ -54,7 +54,7 @@ func (e *end) start() error {
 	at, size := e.pair.MR.Addr(), e.o.Size
 	e.sendSGE[0] = verbs.SGE{Addr: at, Length: uint32(size), LKey: e.pair.MR.LKey()}
 	e.recvSGE = e.sendSGE
-	if e.apart() {
+	if e.separate() {
 		e.recvSGE[0].Addr += uint64(size)
 	}
 	e.send[0] = verbs.WorkRequest{ID: sending, SGL: e.sendSGE[:], Opcode: verbs.OpSend, Flags: verbs.FlagSignaled}
@@ -88,7 +88,7 @@ func (e *end) play(ctx context.Context) (elapsed time.Duration, unacknowledged b
 		if err := e.sendNext(); err != nil {
 			return 0, false, err
 		}
-		e.round = begun
+		e.lastMessage = begun
 	}
 	for polls := 1; e.received < e.o.Iters || e.sent < e.o.Iters; polls++ {
 		n, err := e.CQ.Poll(e.wc[:])
@@ -147,10 +147,10 @@ func (e *end) take(c *verbs.Completion) error {
 func (e *end) arrived(c *verbs.Completion, now time.Time) error {
 	e.received++
 	e.posted--
-	if !e.round.IsZero() {
-		e.o.Round(now.Sub(e.round))
+	if !e.lastMessage.IsZero() {
+		e.o.RoundTrip(now.Sub(e.lastMessage))
 	}
-	e.round = now
+	e.lastMessage = now
 	if int(c.ByteLen) != e.o.Size {
 		return fmt.Errorf("message %d of %s has %d bytes, expected %d: give both ends the same --size", e.received, e.peer, c.ByteLen, e.o.Size)
 	}
@@ -167,7 +167,7 @@ func (e *end) arrived(c *verbs.Completion, now time.Time) error {
 }
 
 func (e *end) sendNext() error {
-	if e.apart() {
+	if e.separate() {
 		e.mark()
 	}
 	e.pending = receiving | sending
@@ -194,7 +194,7 @@ func (e *end) mark() {
 // all of what it had sent, which a server sends back as it came.
 func (e *end) check() error {
 	b := e.pair.Block.Bytes()
-	if e.apart() {
+	if e.separate() {
 		sent, got := b[:e.o.Size], b[e.o.Size:]
 		for i := range got {
 			if got[i] != sent[i] {

@@ -39,13 +39,13 @@ func pair(t *testing.T, change func(server, client *Options)) (results [2]Result
 
 // The client times each round trip, the server all but the first, and nothing is
 // left behind.
-func TestRounds(t *testing.T) {
+func TestRoundTrips(t *testing.T) {
 	live := memory.Live.Load()
 	var rounds [2]int
 	results, errs := pair(t, func(server, client *Options) {
 		for i, o := range []*Options{server, client} {
 			o.Check = true
-			o.Round = func(time.Duration) { rounds[i]++ }
+			o.RoundTrip = func(time.Duration) { rounds[i]++ }
 		}
 	})
 	if err := errors.Join(errs[:]...); err != nil {
@@ -99,7 +99,7 @@ func TestCheckFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := e.pair.Block.Bytes()
-		if e.apart() {
+		if e.separate() {
 			e.mark()
 			copy(b[10000:], b[:10000])
 		}

@@ -35,6 +35,17 @@ func NetDev(a netip.Addr) (string, error) {
 	return i.Name, err
 }
 
+// Source returns the address from which the kernel would speak to another. No
+// packet is sent.
+func Source(to netip.AddrPort) (netip.Addr, error) {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer func() { _ = c.Close() }()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
 func interfaceOf(a netip.Addr) (net.Interface, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {

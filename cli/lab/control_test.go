@@ -13,8 +13,8 @@ import (
 	"ringcli/ring/bootstrap"
 )
 
-// linked returns a link whose other end is a test's own connection.
-func linked(t *testing.T) (*link, net.Conn) {
+// linked returns a control connection whose other end is a test's own connection.
+func connected(t *testing.T) (*control, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -54,14 +54,14 @@ func write(t *testing.T, conn net.Conn, f bootstrap.Frame, payload any) {
 	}
 }
 
-func TestLinkRefuses(t *testing.T) {
+func TestControlRefuses(t *testing.T) {
 	good := bootstrap.Frame{Version: bootstrap.Version, Type: frameType}
 	for name, c := range map[string]struct {
 		send func(*testing.T, net.Conn)
 		want string
 	}{
 		"another version": {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: 9, Phase: "x"}) }, "of version 2.9"},
-		"another phase":   {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: linkVersion, Phase: "y"}) }, `reports "y", expected "x"`},
+		"another phase":   {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: controlVersion, Phase: "y"}) }, `reports "y", expected "x"`},
 		"a ring": {func(t *testing.T, c net.Conn) {
 			write(t, c, bootstrap.Frame{Version: bootstrap.Version, Type: bootstrap.TypeHello}, struct{}{})
 		}, "a hello frame"},
@@ -73,7 +73,7 @@ func TestLinkRefuses(t *testing.T) {
 		"no more": {func(_ *testing.T, c net.Conn) { _ = c.Close() }, "it has closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, conn := linked(t)
+			l, conn := connected(t)
 			c.send(t, conn)
 			if _, err := l.receive(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v: expected %q", err, c.want)
@@ -82,9 +82,9 @@ func TestLinkRefuses(t *testing.T) {
 	}
 }
 
-func TestLinkWaits(t *testing.T) {
-	l, conn := linked(t)
-	write(t, conn, bootstrap.Frame{Version: bootstrap.Version, Type: frameType}, report{Version: linkVersion, Phase: "first"})
+func TestControlWaits(t *testing.T) {
+	l, conn := connected(t)
+	write(t, conn, bootstrap.Frame{Version: bootstrap.Version, Type: frameType}, report{Version: controlVersion, Phase: "first"})
 	if _, err := l.receive(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +102,12 @@ func TestLinkWaits(t *testing.T) {
 }
 
 // The other end's failure ends a wait for a completion, and is not lost.
-func TestLinkGone(t *testing.T) {
-	l, conn := linked(t)
+func TestControlGone(t *testing.T) {
+	l, conn := connected(t)
 	if err := l.gone(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, conn, bootstrap.Frame{Version: bootstrap.Version, Type: frameType}, report{Version: linkVersion, Phase: "x", Error: "no such luck"})
+	write(t, conn, bootstrap.Frame{Version: bootstrap.Version, Type: frameType}, report{Version: controlVersion, Phase: "x", Error: "no such luck"})
 	for deadline := time.Now().Add(20 * time.Second); l.gone() == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the report has not come")

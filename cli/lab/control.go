@@ -17,10 +17,10 @@ import (
 )
 
 // frameType marks a lab's frames, so that a ring's node and a lab tell each other
-// apart; linkVersion is that of what the frames mean.
+// apart; controlVersion is that of what the frames mean.
 const (
-	frameType   = bootstrap.Type("lab")
-	linkVersion = 1
+	frameType      = bootstrap.Type("lab")
+	controlVersion = 1
 )
 
 // report is what an end tells the other at each point where they meet.
@@ -38,9 +38,9 @@ type report struct {
 	Status verbs.Status `json:"wc_status,omitempty"`
 }
 
-// link is the TCP connection of two ends. Its methods belong to one goroutine;
+// control is the TCP connection of two ends. Its methods belong to one goroutine;
 // another one reads, until the connection ends.
-type link struct {
+type control struct {
 	conn    net.Conn
 	rank    int
 	timeout time.Duration
@@ -71,7 +71,7 @@ const (
 
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
 // answers. Strangers are turned away, and named if it was in vain.
-func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*link, error) {
+func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*control, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLate)
 	defer cancel()
 	var conn net.Conn
@@ -91,13 +91,13 @@ func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.
 		}
 		return nil, err
 	}
-	l := &link{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	c := &control{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
 	if first != nil {
-		l.inbox <- incoming{report: *first}
+		c.inbox <- incoming{report: *first}
 	}
-	l.reading.Add(1)
-	go l.read()
-	return l, nil
+	c.reading.Add(1)
+	go c.read()
+	return c, nil
 }
 
 var errTooLate = errors.New("deadline passed")
@@ -182,13 +182,13 @@ func dial(ctx context.Context, own netip.Addr, peer netip.AddrPort) (net.Conn, e
 }
 
 // read gives what arrives to the inbox until the connection ends.
-func (l *link) read() {
-	defer l.reading.Done()
-	defer close(l.inbox)
-	r := bufio.NewReader(l.conn)
+func (c *control) read() {
+	defer c.reading.Done()
+	defer close(c.inbox)
+	r := bufio.NewReader(c.conn)
 	for {
 		report, err := readReport(r)
-		l.inbox <- incoming{report, err}
+		c.inbox <- incoming{report, err}
 		if err != nil {
 			return
 		}
@@ -207,50 +207,50 @@ func readReport(r io.Reader) (report, error) {
 	if err := json.Unmarshal(f.Payload, &rep); err != nil {
 		return rep, fmt.Errorf("a report that cannot be read: %w", err)
 	}
-	if f.Version != bootstrap.Version || rep.Version != linkVersion {
+	if f.Version != bootstrap.Version || rep.Version != controlVersion {
 		return rep, fmt.Errorf("the other end's lab is of version %d.%d, this one of %d.%d: run the same ringcli on both hosts",
-			f.Version, rep.Version, bootstrap.Version, linkVersion)
+			f.Version, rep.Version, bootstrap.Version, controlVersion)
 	}
 	return rep, nil
 }
 
 // send tells the other end.
-func (l *link) send(r report) error {
-	r.Version = linkVersion
+func (c *control) send(r report) error {
+	r.Version = controlVersion
 	payload, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	b, err := bootstrap.AppendFrame(nil, &bootstrap.Frame{
-		Version: bootstrap.Version, Type: frameType, Sender: l.rank, Receiver: 1 - l.rank, Edge: 1, Payload: payload,
+		Version: bootstrap.Version, Type: frameType, Sender: c.rank, Receiver: 1 - c.rank, Edge: 1, Payload: payload,
 	})
 	if err != nil {
 		return err
 	}
-	if err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
-	if _, err := l.conn.Write(b); err != nil {
-		return fmt.Errorf("tell rank %d: %w", 1-l.rank, err)
+	if _, err := c.conn.Write(b); err != nil {
+		return fmt.Errorf("tell rank %d: %w", 1-c.rank, err)
 	}
 	return nil
 }
 
 // receive waits for the other end's report of a phase.
-func (l *link) receive(ctx context.Context, phase string) (report, error) {
-	timer := time.NewTimer(l.timeout + grace)
+func (c *control) receive(ctx context.Context, phase string) (report, error) {
+	timer := time.NewTimer(c.timeout + grace)
 	defer timer.Stop()
 	var in incoming
-	if l.early != nil {
-		in, l.early = *l.early, nil
+	if c.early != nil {
+		in, c.early = *c.early, nil
 	} else {
 		select {
 		case <-ctx.Done():
 			return report{}, context.Cause(ctx)
 		case <-timer.C:
 			return report{}, fmt.Errorf("rank %d (%s) has not reported %q within %s; %s",
-				1-l.rank, l.conn.RemoteAddr(), phase, l.timeout+grace, l.progress())
-		case got, open := <-l.inbox:
+				1-c.rank, c.conn.RemoteAddr(), phase, c.timeout+grace, c.progress())
+		case got, open := <-c.inbox:
 			if !open {
 				got.err = io.EOF
 			}
@@ -262,35 +262,35 @@ func (l *link) receive(ctx context.Context, phase string) (report, error) {
 		if errors.Is(in.err, io.EOF) {
 			in.err = errors.New("it has closed the connection: it was interrupted, or has ended")
 		}
-		return report{}, fmt.Errorf("rank %d (%s): awaited its report of %q; %s: %w", 1-l.rank, l.conn.RemoteAddr(), phase, l.progress(), in.err)
+		return report{}, fmt.Errorf("rank %d (%s): awaited its report of %q; %s: %w", 1-c.rank, c.conn.RemoteAddr(), phase, c.progress(), in.err)
 	case in.report.Phase != phase:
-		return report{}, fmt.Errorf("rank %d (%s) reports %q, expected %q", 1-l.rank, l.conn.RemoteAddr(), in.report.Phase, phase)
+		return report{}, fmt.Errorf("rank %d (%s) reports %q, expected %q", 1-c.rank, c.conn.RemoteAddr(), in.report.Phase, phase)
 	}
-	l.last = phase
+	c.last = phase
 	return in.report, nil
 }
 
-func (l *link) progress() string {
-	if l.last == "" {
+func (c *control) progress() string {
+	if c.last == "" {
 		return "nothing had come from it"
 	}
-	return fmt.Sprintf("its last was %q", l.last)
+	return fmt.Sprintf("its last was %q", c.last)
 }
 
 // gone looks, without waiting, whether the other end has given up.
-func (l *link) gone() error {
-	if l.early == nil {
+func (c *control) gone() error {
+	if c.early == nil {
 		select {
-		case in, open := <-l.inbox:
+		case in, open := <-c.inbox:
 			if !open {
 				in.err = io.EOF
 			}
-			l.early = &in
+			c.early = &in
 		default:
 			return nil
 		}
 	}
-	if l.early.err != nil || l.early.report.Error != "" {
+	if c.early.err != nil || c.early.report.Error != "" {
 		return errPeerGone
 	}
 	return nil
@@ -300,17 +300,17 @@ func (l *link) gone() error {
 var errPeerGone = errors.New("the other end has given up")
 
 // Close lets the other end read what was sent, and ends the connection.
-func (l *link) Close() error {
-	if c, ok := l.conn.(*net.TCPConn); ok && c.CloseWrite() == nil {
+func (c *control) Close() error {
+	if conn, ok := c.conn.(*net.TCPConn); ok && conn.CloseWrite() == nil {
 		// Data that nobody has read would turn the end into a reset, which takes
 		// away from the peer what it has not read yet.
-		_ = c.SetReadDeadline(time.Now().Add(farewell))
-		for range l.inbox {
+		_ = conn.SetReadDeadline(time.Now().Add(farewell))
+		for range c.inbox {
 		}
 	}
-	err := l.conn.Close()
-	for range l.inbox { // the reader may still have something to give
+	err := c.conn.Close()
+	for range c.inbox { // the reader may still have something to give
 	}
-	l.reading.Wait()
+	c.reading.Wait()
 	return err
 }
