@@ -10,6 +10,7 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/device"
 )
 
 // role is what a rank does in a p2p bench.
@@ -32,14 +33,13 @@ type p2pPath struct {
 	timeout time.Duration
 	window  int
 
-	channel verbs.CompChannel
-	cq      verbs.CQ
-	qp      verbs.QP
-	block   verbs.Memory
-	reg     *ring.Registration
-	waiter  verbs.Waiter
-	peer    p2pEnd
-	failed  func() error // why the ring failed, if it has
+	device device.Device // the edge's, with a completion queue of the path's own
+	qp     verbs.QP
+	block  verbs.Memory
+	reg    *ring.Registration
+	waiter verbs.Waiter
+	peer   p2pEnd
+	failed func() error // why the ring failed, if it has
 
 	sink     uint64 // where in the block messages arrive; what is sent stands before it
 	inFlight int    // sends without completion
@@ -74,15 +74,12 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 	default:
 		return p, nil
 	}
-	d := p.edge.Device()
-	c := d.Context
-	if p.channel, err = c.CreateCompChannel(); err != nil {
+	p.device = p.edge.Device().Device
+	p.device.CQ, p.device.Channel = nil, nil
+	if err = p.device.CreateCQ(2 * (p2pQueue + 1)); err != nil {
 		return p, err
 	}
-	if p.cq, err = c.CreateCQ(2*(p2pQueue+1), p.channel); err != nil {
-		return p, err
-	}
-	p.waiter = verbs.Waiter{CQ: p.cq, Channel: p.channel, Policy: m.ring.Options().Wait, MaxSpins: verbs.Spins(c)}
+	p.waiter = verbs.Waiter{CQ: p.device.CQ, Channel: p.device.Channel, Policy: m.ring.Options().Wait, MaxSpins: verbs.Spins(p.device.Context)}
 	p.sink = (bytes + p2pAlign - 1) / p2pAlign * p2pAlign
 	if p.block, err = m.ring.AllocMemory(p.sink + max(bytes, 1)); err != nil {
 		return p, err
@@ -95,10 +92,7 @@ func (m *Member) openPath(bytes uint64, window int) (p *p2pPath, err error) {
 	for i := range p.block.Bytes() {
 		p.block.Bytes()[i] = byte(i)
 	}
-	p.qp, err = d.PD.CreateQP(verbs.QPInitAttr{
-		SendCQ: p.cq, RecvCQ: p.cq, Type: verbs.RC, SigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: p2pQueue + 1, MaxRecvWR: p2pQueue, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
+	p.qp, _, err = p.device.CreateQP(verbs.QPCap{MaxSendWR: p2pQueue + 1, MaxRecvWR: p2pQueue, MaxSendSGE: 1, MaxRecvSGE: 1}, true)
 	if err != nil {
 		return p, fmt.Errorf("create a queue pair: %w", err)
 	}
@@ -130,19 +124,11 @@ func (m *Member) connectPath(ctx context.Context, p *p2pPath) error {
 	}
 	a.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 	a.DestQPN, a.RQPSN, a.SQPSN = p.peer.QPN, p.peer.PSN, mine.PSN
-	for _, step := range []struct {
-		to   verbs.QPState
-		mask verbs.AttrMask
-	}{
-		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccess},
-		{verbs.StateRTR, verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer},
-		{verbs.StateRTS, verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrSQPSN | verbs.AttrMaxRDAtomic},
-	} {
-		a.State = step.to
-		if err := p.qp.Modify(a, step.mask|verbs.AttrState); err != nil {
+	for _, a.State = range []verbs.QPState{verbs.StateInit, verbs.StateRTR, verbs.StateRTS} {
+		if err := verbs.Advance(p.qp, a); err != nil {
 			return err
 		}
-		if step.to == verbs.StateInit {
+		if a.State == verbs.StateInit {
 			if err := p.refill(); err != nil {
 				return err
 			}
@@ -225,7 +211,7 @@ func (p *p2pPath) drain(ctx context.Context) error {
 func (p *p2pPath) progress(ctx context.Context) error {
 	var since time.Time // the first empty poll that was long ago enough to ask
 	for polls := 1; ; polls++ {
-		n, err := p.cq.Poll(p.wc[:])
+		n, err := p.device.CQ.Poll(p.wc[:])
 		if err != nil {
 			return err
 		}
@@ -299,12 +285,7 @@ func (p *p2pPath) Close() error {
 	if p.block != nil {
 		errs = append(errs, p.block.Free())
 	}
-	if p.cq != nil {
-		errs = append(errs, p.cq.Close())
-	}
-	if p.channel != nil {
-		errs = append(errs, p.channel.Close())
-	}
+	errs = append(errs, p.device.CloseCQ())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the p2p path: %w", err)
 	}

@@ -121,7 +121,7 @@ func (r *Ring) deviceFor(shm bool, peers ...int) (*Device, error) {
 	}
 	device, why, err := route.Device(name, r.local)
 	if err != nil {
-		return nil, usageIf(usageIf(err, verbs.ErrNoDevice), verbs.ErrInvalid)
+		return nil, bootstrap.UsageIf(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
 	return r.openDevice(device, why, peers)
 }

@@ -49,7 +49,7 @@ func (r *Ring) initEdge(e *Edge, v Values) error {
 	if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
-	if err := e.QP.Modify(attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess); err != nil {
+	if err := verbs.Advance(e.QP, attr); err != nil {
 		return err
 	}
 	err := e.postReceives(either(v.Receives, len(e.recvWR)))
@@ -122,7 +122,7 @@ func (r *Ring) describe(edges ...*Edge) error {
 func (r *Ring) describeEdge(e *Edge) error {
 	d := e.device
 	port := d.Port.Attr
-	gid, err := d.Context.QueryGID(d.Port.Num, d.GID.Entry.Index)
+	gid, err := d.GIDEntry()
 	if err != nil {
 		return err
 	}
@@ -253,8 +253,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 	if err != nil {
 		return err
 	}
-	err = e.QP.Modify(attr,
-		verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+	err = verbs.Advance(e.QP, attr)
 	if err != nil {
 		return err
 	}
@@ -296,7 +295,7 @@ func (r *Ring) rtsEdge(e *Edge, remote offer, v Values) error {
 	if err != nil {
 		return err
 	}
-	err = e.QP.Modify(attr, verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
+	err = verbs.Advance(e.QP, attr)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/device"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/route"
 )
@@ -20,16 +20,10 @@ const MaxDevices = 3
 
 // Device is an open device, with what all edges on it share.
 type Device struct {
-	Name    string
-	Why     string // it was taken among others
-	Index   int    // below MaxDevices: keys of memory are kept by it
-	Context verbs.Context
-	Attr    verbs.DeviceAttr
-	Port    route.Port
-	GID     route.Choice // of the port's table, and why the others were not taken
-	PD      verbs.PD
-	CQ      verbs.CQ
-	Channel verbs.CompChannel // of CQ
+	device.Device
+	Name  string
+	Why   string // it was taken among others
+	Index int    // below MaxDevices: keys of memory are kept by it
 }
 
 // Provider is the part of the name before the colon.
@@ -62,36 +56,15 @@ func (d *Device) readsInFlight(peer int) int {
 // readsAnswered is how many READs the device answers at once.
 func (d *Device) readsAnswered() int { return min(maxRDAtomic, d.Attr.MaxQPRDAtomic) }
 
-// close releases everything that openDevice made, in reverse order.
-func (d *Device) close() error {
-	var errs []error
-	if d.CQ != nil {
-		errs = append(errs, d.CQ.Close())
-	}
-	if d.Channel != nil {
-		errs = append(errs, d.Channel.Close())
-	}
-	if d.PD != nil {
-		errs = append(errs, d.PD.Close())
-	}
-	return errors.Join(append(errs, d.Context.Close())...)
-}
-
 // openDevice opens a device for the edges to some ranks, and makes what they
 // share. The memory that is registered with the ring is registered there, too.
-func (r *Ring) openDevice(device verbs.Device, why string, peers []int) (d *Device, err error) {
-	d = &Device{Name: device.Name(), Why: why}
-	d.Context, err = device.Open(verbs.OpenOptions{
-		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { r.event(d.Name, e) },
-	})
-	if err != nil {
-		return nil, usageIf(fmt.Errorf("open %s with address %s: %w", d.Name, r.local, err), verbs.ErrInvalid)
-	}
-	if err = r.equip(d, peers); err == nil {
+func (r *Ring) openDevice(from verbs.Device, why string, peers []int) (d *Device, err error) {
+	d = &Device{Name: from.Name(), Why: why}
+	if err = r.equip(d, from, peers); err == nil {
 		err = r.include(d)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.close())
+		return nil, errors.Join(err, d.Close())
 	}
 	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.String("address", r.local.String()),
 		slog.String("gid", d.GID.Entry.GID.String()), slog.Int("gid_index", d.GID.Entry.Index), slog.String("gid_why", d.GID.Reason),
@@ -106,16 +79,10 @@ func (r *Ring) openDevice(device verbs.Device, why string, peers []int) (d *Devi
 	return d, nil
 }
 
-// equip asks an open device what it is, and makes the objects on it.
-func (r *Ring) equip(d *Device, peers []int) (err error) {
-	if d.Attr, err = d.Context.QueryDevice(); err != nil {
-		return err
-	}
-	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
-		return err
-	}
-	if d.Port, err = route.QueryPort(d.Context, r.opts.Port); err != nil {
-		return usageIf(err, verbs.ErrInvalid)
+// equip opens a device and makes the objects on it.
+func (r *Ring) equip(d *Device, from verbs.Device, peers []int) error {
+	o := verbs.OpenOptions{
+		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { r.event(d.Name, e) },
 	}
 	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
 	for _, peer := range peers {
@@ -123,17 +90,16 @@ func (r *Ring) equip(d *Device, peers []int) (err error) {
 			want.Peers = append(want.Peers, r.addrs[peer].Addr())
 		}
 	}
-	if d.GID, err = d.Port.Choose(want); err != nil {
-		return usageIf(err, verbs.ErrInvalid)
+	if err := d.Open(from, o, r.opts.Port, want); err != nil {
+		return bootstrap.UsageIf(err, verbs.ErrInvalid)
 	}
-	if d.PD, err = d.Context.AllocPD(); err != nil {
+	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
 		return err
 	}
-	if d.Channel, err = d.Context.CreateCompChannel(); err != nil {
+	if err := d.AllocPD(); err != nil {
 		return err
 	}
-	d.CQ, err = d.Context.CreateCQ(completions(len(r.nodes)), d.Channel)
-	return err
+	return d.CreateCQ(completions(len(r.nodes)))
 }
 
 // rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).

@@ -182,34 +182,15 @@ func newEdge(side Side, peer int, d *Device, has room) (e *Edge, err error) {
 	return e, nil
 }
 
-// createQP creates the queue pair and returns the size of its queues. Of inline
-// data it takes what the device can do; a device that does not say is asked.
+// createQP creates the queue pair and returns the size of its queues.
 func (e *Edge) createQP(has room) (verbs.QPCap, error) {
-	d := e.device
-	attr := verbs.QPInitAttr{
-		SendCQ: d.CQ, RecvCQ: d.CQ, Type: verbs.RC, SigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1},
-	}
-	wishes := []int{MessageSize, MessageSize / 2, 0}
-	if d.Attr.MaxInline > 0 {
-		wishes = []int{min(d.Attr.MaxInline, MessageSize)}
-	}
-	var qp verbs.QP
-	var err error
-	for _, attr.Cap.MaxInlineData = range wishes {
-		if qp, err = d.PD.CreateQP(attr); err == nil {
-			break
-		}
-	}
+	asked := verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1, MaxInlineData: MessageSize}
+	qp, created, err := e.device.CreateQP(asked, true)
 	if err != nil {
-		return attr.Cap, err
+		return created, err
 	}
-	e.QP = newWatch(qp, attr.Cap)
-	_, created, err := qp.Query()
-	if err != nil {
-		return attr.Cap, err
-	}
-	return created.Cap, nil
+	e.QP = newWatch(qp, asked)
+	return created, nil
 }
 
 // Device returns the device that the edge is on.

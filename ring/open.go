@@ -3,7 +3,6 @@ package ring
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -80,17 +79,3 @@ func (r *Ring) takeSeat() *cpu.Seat {
 	}
 	return seat
 }
-
-// usageIf makes err an error of usage if it is one of kind.
-func usageIf(err, kind error) error {
-	if errors.Is(err, kind) {
-		return fmt.Errorf("%w%w", err, silentUsage{})
-	}
-	return err
-}
-
-// silentUsage adds ErrUsage to an error without adding text.
-type silentUsage struct{}
-
-func (silentUsage) Error() string        { return "" }
-func (silentUsage) Is(target error) bool { return target == ErrUsage }

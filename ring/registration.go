@@ -181,5 +181,5 @@ func (r *Ring) exclude(d *Device) error {
 	for _, g := range r.registered.list {
 		errs = append(errs, g.remove(d.Index))
 	}
-	return errors.Join(append(errs, d.close())...)
+	return errors.Join(append(errs, d.Close())...)
 }

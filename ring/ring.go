@@ -332,7 +332,7 @@ func (r *Ring) release(to State) error {
 	r.mu.Unlock()
 	errs := []error{r.dropMesh(), closeAll(edges[:])}
 	for _, d := range devices {
-		errs = append(errs, d.close())
+		errs = append(errs, d.Close())
 	}
 	r.mishaps.failing.Wait() // there are no more events
 	if control != nil {

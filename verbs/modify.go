@@ -33,6 +33,12 @@ var rcTransitions = map[transition]attrRule{
 	},
 }
 
+// Advance takes a queue pair to the next of the states RESET, INIT, RTR and RTS,
+// which attr names, with the attributes that this takes and no others.
+func Advance(qp QP, attr QPAttr) error {
+	return qp.Modify(attr, AttrState|rcTransitions[transition{attr.State - 1, attr.State}].required)
+}
+
 // ModifyError says why a queue pair refused a change. It wraps ErrInvalid, and the
 // errno of the system if that is who refused.
 type ModifyError struct {

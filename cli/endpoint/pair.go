@@ -35,17 +35,13 @@ func (p *Pair) Register(bytes uint64, access verbs.Access) (err error) {
 
 // Create makes the queue pair, which is in RESET.
 func (p *Pair) Create(sends, receives int) (err error) {
-	p.QP, err = p.s.PD.CreateQP(verbs.QPInitAttr{
-		SendCQ: p.s.CQ, RecvCQ: p.s.CQ, Type: verbs.RC,
-		Cap: verbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
+	p.QP, _, err = p.s.CreateQP(verbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1}, false)
 	return err
 }
 
 // ToInit says what a peer may do to the memory.
 func (p *Pair) ToInit(access verbs.Access) error {
-	return p.QP.Modify(verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.s.Options.Port, Access: access},
-		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
+	return verbs.Advance(p.QP, verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.s.Options.Port, Access: access})
 }
 
 // Remote is the peer's queue pair, and the way to it.
@@ -58,22 +54,22 @@ type Remote struct {
 // ToRTR tells the queue pair who its peer is.
 func (p *Pair) ToRTR(to Remote) error {
 	o := p.s.Options
-	ah, err := p.s.Port.AddressVector(p.s.Choice.Entry.Index, to.Remote, route.Service{SL: o.SL, TrafficClass: o.TrafficClass})
+	ah, err := p.s.Port.AddressVector(p.s.GID.Entry.Index, to.Remote, route.Service{SL: o.SL, TrafficClass: o.TrafficClass})
 	if err != nil {
 		return err
 	}
-	return p.QP.Modify(verbs.QPAttr{
+	return verbs.Advance(p.QP, verbs.QPAttr{
 		State: verbs.StateRTR, AH: ah, PathMTU: to.MTU, DestQPN: to.QPN, RQPSN: to.PSN,
 		MaxDestRDAtomic: 1, MinRNRTimer: o.MinRNRTimer,
-	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+	})
 }
 
 // ToRTS lets the queue pair send.
 func (p *Pair) ToRTS() error {
 	o := p.s.Options
-	return p.QP.Modify(verbs.QPAttr{
+	return verbs.Advance(p.QP, verbs.QPAttr{
 		State: verbs.StateRTS, SQPSN: p.PSN, Timeout: o.QPTimeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry, MaxRDAtomic: 1,
-	}, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRDAtomic)
+	})
 }
 
 func (p *Pair) closeQP() error {

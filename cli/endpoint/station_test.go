@@ -25,10 +25,10 @@ func TestOpen(t *testing.T) {
 	if err := s.Open(netip.MustParseAddr("127.0.96.2")); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Choice.Entry.GID.Addr(); got != s.Local {
+	if got := s.GID.Entry.GID.Addr(); got != s.Local {
 		t.Errorf("%s was chosen to speak from %s", got, s.Local)
 	}
-	own := s.Choice.Entry.Index
+	own := s.GID.Entry.Index
 	rows := s.Port.GIDs
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -51,7 +51,7 @@ func TestOpen(t *testing.T) {
 		if err := p.Create(1, 1); err != nil {
 			t.Fatal(err)
 		}
-		if entry, err := s.GID(); err != nil || entry.GID != row.GID || entry.UDPPort == 0 || s.Local != row.GID.Addr() {
+		if entry, err := s.GIDEntry(); err != nil || entry.GID != row.GID || entry.UDPPort == 0 || s.Local != row.GID.Addr() {
 			t.Errorf("row %d (own is %d), %s: speaks from %s, %+v, %v", row.Index, own, row.GID, s.Local, entry, err)
 		}
 		if err := s.Close(); err != nil {

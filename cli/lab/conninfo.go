@@ -36,14 +36,14 @@ func (p *pair) info() (ConnInfo, error) {
 		return ConnInfo{}, err
 	}
 	s := p.s
-	entry, err := s.GID() // a socket is bound by now
+	entry, err := s.GIDEntry() // a socket is bound by now
 	if err != nil {
 		return ConnInfo{}, err
 	}
 	return ConnInfo{
 		GID: entry.GID, LID: s.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: s.Port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
 		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: s.o.Bytes,
-		LinkLayer: s.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Device(),
+		LinkLayer: s.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Name(),
 	}, nil
 }
 

@@ -24,15 +24,15 @@ const cqDepth = 16
 // deviceValues are what the device, its port and the GID that was chosen say.
 func (s *station) deviceValues(v *Values) {
 	p := s.Port.Attr
-	v.add("device", "%s", s.Device())
+	v.add("device", "%s", s.Name())
 	v.add("port", "%d", s.Port.Num)
 	v.add("state", "%s", p.State)
 	v.add("link_layer", "%s", p.LinkLayer)
 	v.add("active_mtu", "%s", p.ActiveMTU)
 	v.add("lid", "%d", p.LID)
-	v.add("gid_index", "%d", s.Choice.Entry.Index)
-	v.add("gid", "%s", s.Choice.Entry.GID)
-	v.add("gid_type", "%s", s.Choice.Entry.Type)
+	v.add("gid_index", "%d", s.GID.Entry.Index)
+	v.add("gid", "%s", s.GID.Entry.GID)
+	v.add("gid_type", "%s", s.GID.Entry.Type)
 }
 
 // pair is a queue pair with its memory.

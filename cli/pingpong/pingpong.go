@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err := e.prepare(); err != nil {
 		return r, err
 	}
-	r.Local, r.Device, r.GIDIndex = e.address, e.Device(), e.Choice.Entry.Index
+	r.Local, r.Device, r.GIDIndex = e.address, e.Name(), e.GID.Entry.Index
 	if err := o.Local(r.Local); err != nil {
 		return r, err
 	}
@@ -151,7 +151,7 @@ func (e *end) prepare() (err error) {
 
 // describe fills in what the peer is told.
 func (e *end) describe() error {
-	entry, err := e.GID()
+	entry, err := e.GIDEntry()
 	if err != nil {
 		return err
 	}

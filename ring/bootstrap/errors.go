@@ -24,6 +24,18 @@ func Usagef(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...)}
 }
 
+// UsageIf makes err wrap ErrUsage, too, if it is one of some kinds.
+func UsageIf(err error, kinds ...error) error {
+	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return &wrappedUsage{err}
+	}
+	return err
+}
+
+type wrappedUsage struct{ error }
+
+func (e *wrappedUsage) Unwrap() []error { return []error{e.error, ErrUsage} }
+
 // Kind says why a ring failed.
 type Kind string
 
