@@ -111,9 +111,6 @@ type Call struct {
 // use returns the command's name with its arguments' names.
 func (c Command) use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }
 
-// settingsOfEvery are the settings that are flags of every process command.
-var settingsOfEvery = []string{"output", "trace", "trace-format"}
-
 // Table is the command table. It is made once, and only read then.
 type Table struct {
 	rows []Command // in the order of help

@@ -71,6 +71,6 @@ func (f *fault) arm(on bool) {
 
 // takeFault notes what --corrupt asks for.
 func (s *Session) takeFault(fs *pflag.FlagSet) {
-	f := value[fault](fs, "corrupt")
+	f := *fs.Lookup("corrupt").Value.(*fault)
 	s.fault = &f
 }

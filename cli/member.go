@@ -390,3 +390,6 @@ func ranksOn(nodes []bootstrap.Node, index int) int {
 func isLoopback(host string) bool {
 	return slices.Contains([]string{"localhost", "::1"}, host) || len(host) > 4 && host[:4] == "127."
 }
+
+// settingsOfEvery are the settings that are flags of every process command.
+var settingsOfEvery = []string{"output", "trace", "trace-format"}
