@@ -154,13 +154,6 @@ func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
 	}
 }
 
-func TestNamesOfHosts(t *testing.T) {
-	got := namesOfHosts("127.0.0.1 localhost\n::1 ip6-localhost\nff02::1 ip6-allnodes\n10.0.0.1\tnode0 n0 # the first\n# 10.0.0.9 gone\nbad line\nfd00::2 node1 node0\n")
-	if want := []string{"node0", "n0", "node1"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // commandDir is a directory with a `ringcli` in it, for PATH.
 func commandDir(t *testing.T) string {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"ringcli/cli/clitest"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ import (
 func TestGoldenManPages(t *testing.T) {
 	pages := manPages(t)
 	for name, text := range pages {
-		golden(t, filepath.Join("man", name), text)
+		clitest.Golden(t, filepath.Join("man", name), text)
 	}
 	entries, err := os.ReadDir("man")
 	if err != nil {
@@ -37,7 +38,7 @@ func TestGoldenManPages(t *testing.T) {
 		if _, known := pages[e.Name()]; known {
 			continue
 		}
-		if !update {
+		if !clitest.Update {
 			t.Errorf("man/%s is of no command; `make man` removes it", e.Name())
 		} else if err := os.Remove(filepath.Join("man", e.Name())); err != nil {
 			t.Error(err)
@@ -372,5 +373,5 @@ func TestGoldenManTopics(t *testing.T) {
 	for _, topic := range topics.All() {
 		list += fmt.Sprintf("| `%s` | %s |\n", topic.Name, topic.Summary)
 	}
-	golden(t, path, before+topicsBegin+list+topicsEnd+after)
+	clitest.Golden(t, path, before+topicsBegin+list+topicsEnd+after)
 }

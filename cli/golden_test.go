@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"ringcli/cli/clitest"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,49 +19,6 @@ import (
 	"ringcli/cli/render"
 	"ringcli/configs"
 )
-
-// Golden files hold what must not change unnoticed: what each command prints, the
-// JSON Schema, the man pages and README's topics. `make golden` writes them,
-// and `git diff` shows what has changed.
-var update = os.Getenv("UPDATE_GOLDEN") != ""
-
-// golden compares a file with what it should hold, or writes it.
-func golden(t *testing.T, path, want string) {
-	t.Helper()
-	if update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; `make golden` writes it", err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not up to date; if the change is meant, `make golden` writes it\n%s", path, firstDifference(string(got), want))
-	}
-}
-
-// firstDifference shows where two texts part.
-func firstDifference(got, want string) string {
-	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(a), len(b)) {
-		x, y := "(end)", "(end)"
-		if i < len(a) {
-			x = a[i]
-		}
-		if i < len(b) {
-			y = b[i]
-		}
-		if x != y {
-			return "the file has: " + x + "\nit should be: " + y
-		}
-	}
-	return ""
-}
 
 // example is what a command prints, of fixed values that strain its columns.
 type example struct {
@@ -117,7 +75,7 @@ func TestGoldenExamples(t *testing.T) {
 		for _, v := range views {
 			text, _ := e.run(t, v.format, v.color)
 			files[e.file(v.kind)] = true
-			golden(t, e.file(v.kind), text)
+			clitest.Golden(t, e.file(v.kind), text)
 			switch v.kind {
 			case "table":
 				for line := range strings.Lines(text) {
@@ -127,7 +85,7 @@ func TestGoldenExamples(t *testing.T) {
 				}
 			case "json":
 				objects(t, text)
-				validateJSON(t, text)
+				clitest.ValidateJSON(t, text)
 			}
 		}
 	}
@@ -135,7 +93,7 @@ func TestGoldenExamples(t *testing.T) {
 		if err != nil || d.IsDir() || files[path] {
 			return err
 		}
-		if update {
+		if clitest.Update {
 			return os.Remove(path)
 		}
 		t.Errorf("%s belongs to no example", path)

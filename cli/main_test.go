@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"ringcli/cli/clitest"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,7 +99,7 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 	timer := time.AfterFunc(limit, func() { _ = p.Process.Signal(syscall.SIGQUIT) })
 	defer timer.Stop()
 	_ = p.Wait() // the state says it
-	validateJSON(t, p.stdout.String())
+	clitest.ValidateJSON(t, p.stdout.String())
 	if code := p.ProcessState.ExitCode(); code >= 0 {
 		return code
 	}
@@ -173,7 +174,7 @@ func here(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	code = run(ctx, args, strings.NewReader(""), &out, &errs)
-	validateJSON(t, out.String())
+	clitest.ValidateJSON(t, out.String())
 	return code, out.String(), errs.String()
 }
 

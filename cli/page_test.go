@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"ringcli/cli/clitest"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 
 func examplePage() page {
 	curves := make([]series, 3)
-	for _, r := range exampleRows() {
+	for _, r := range threeRows() {
 		for i, m := range r.Each {
 			curves[i].Name = m.Protocol
 			curves[i].add(m)
@@ -32,7 +33,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	golden(t, "testdata/page.html", text)
+	clitest.Golden(t, "testdata/page.html", text)
 	if found := regexp.MustCompile(`(?i)https?:|src=|href=|@import|url\(|<script|<soft`).FindString(text); found != "" {
 		t.Errorf("the page is not by itself: it has %q", found)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"ringcli/cli/clitest"
 	"strings"
 	"testing"
 
@@ -73,7 +74,7 @@ func compareRecorded(t *testing.T, c recordedContext) (compared int, differences
 	if err != nil {
 		t.Fatal(err)
 	}
-	validateJSON(t, string(text)+"\n")
+	clitest.ValidateJSON(t, string(text)+"\n")
 	compared, differences, err = devices[0].Compare(text)
 	if err != nil {
 		t.Fatal(err)

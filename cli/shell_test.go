@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"ringcli/cli/clitest"
 	"strings"
 	"sync"
 	"testing"
@@ -92,7 +93,7 @@ func (p *piped) over() (code int) {
 	p.t.Helper()
 	_ = p.in.Close() // it may be closed
 	code = p.end(p.t, hung)
-	validateJSON(p.t, p.out.String())
+	clitest.ValidateJSON(p.t, p.out.String())
 	return code
 }
 

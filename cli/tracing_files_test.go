@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -36,22 +34,6 @@ func TestALeaderDumpsAllRanks(t *testing.T) {
 	code, _, stderr := finish(t, "trace", "merge", ranks+"0.json", ranks+"1.json", "--out", dir+"/./all.rank0.json")
 	if code != ExitUsage || !strings.Contains(stderr, "is one of the files to merge") {
 		t.Errorf("exit code %d\n%s", code, stderr)
-	}
-}
-
-func TestWriteFileReplacesFilesOnly(t *testing.T) {
-	dir := t.TempDir()
-	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := writeFile("trace dump", fifo, func(io.Writer) error { t.Error("written"); return nil })
-	if ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), "trace dump "+fifo) {
-		t.Errorf("got %v", err)
-	}
-	err = writeFile("trace dump", filepath.Join(dir, "file"), func(io.Writer) error { return io.ErrShortWrite })
-	if err == nil || namesIn(t, dir) != "fifo" {
-		t.Errorf("got %v, and %s is there", err, namesIn(t, dir))
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -171,43 +170,5 @@ func TestRanksThatWereToldDifferentThings(t *testing.T) {
 				t.Errorf("no %q in %q", c.want, both)
 			}
 		})
-	}
-}
-
-func TestMemory(t *testing.T) {
-	available, known := availableMemory()
-	if !known || available < 1<<20 {
-		t.Fatalf("available memory is %d, %v", available, known)
-	}
-	if err := checkMemory(1<<10, 2, 4); err != nil {
-		t.Error(err)
-	}
-	if err := checkMemory(available, 1, 2); ExitCode(err) != ExitUsage {
-		t.Errorf("twice what there is: %v", err)
-	}
-	if err := checkMemory(1<<62, 2, 250); ExitCode(err) != ExitUsage {
-		t.Errorf("a product beyond 64 bits: %v", err)
-	}
-}
-
-func TestRoughSize(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 3 << 20: "3.0 MiB", 23 << 30: "23.0 GiB"} {
-		if got := roughSize(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestSubnetsAreClaimed(t *testing.T) {
-	a, err := claimSubnet(4, testPort)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &subnet{prefix: a.prefix}
-	if err := b.bind(4, testPort, true); err == nil {
-		t.Error("a claimed subnet was claimed again")
-	}
-	if err := errors.Join(a.Close(), b.bind(4, testPort, true), b.Close()); err != nil {
-		t.Errorf("a subnet that was given back: %v", err)
 	}
 }

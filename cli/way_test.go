@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"ringcli/collective"
@@ -59,20 +57,39 @@ func TestShortWay(t *testing.T) {
 	}
 }
 
-// Names that do not fit are shortened, or stand in two lines.
-func TestCompareHead(t *testing.T) {
-	var list ways
-	for _, a := range collective.Algorithms()[1:] {
-		list = append(list, way{a, collective.Auto})
+func TestProtocolList(t *testing.T) {
+	for text, want := range map[string]string{
+		"eager": "eager", "auto": "auto", "eager,rendezvous": "eager,rendezvous-write", " Eager , rdv-read ": "eager,rendezvous-read",
+		"fast": "", "": "", "eager,": "", "auto,eager": "", "rendezvous,rendezvous-write": "",
+	} {
+		l := newProtocolList()
+		l.list = []collective.Protocol{collective.Eager}
+		err := l.Set(text)
+		if want == "" {
+			if err == nil || l.String() != "eager" {
+				t.Errorf("%q: %v, and the list is %s", text, err, l)
+			}
+			continue
+		}
+		if err != nil || l.String() != want {
+			t.Errorf("%q: %s, %v, want %s", text, l, err, want)
+		}
 	}
-	if got := compareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox"}) {
-		t.Errorf("got %q", got)
+}
+
+func TestStretchWords(t *testing.T) {
+	stretch := func(name string, from, to uint64) Stretch {
+		return Stretch{From: from, To: to, name: name}
 	}
-	got := compareHead(exampleAlgorithms()[0].Ways)
-	if want := []string{
-		"       ring       ring       ring       doubling   tree       inbox",
-		"       eager      rdv-read   direct     eager      eager      direct",
-	}; !slices.Equal(got, want) {
-		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	a, b, c := stretch("eager", 8, 256<<10), stretch("rendezvous-write", 512<<10, 4<<20), stretch("eager", 8<<20, 8<<20)
+	for want, list := range map[string][]Stretch{
+		"eager is ahead at every size":                                               {a},
+		"eager is ahead up to 256K, rendezvous-write from 512K":                      {a, b},
+		"eager is ahead up to 256K, rendezvous-write from 512K to 4M, eager from 8M": {a, b, c},
+		"eager is ahead up to 8M, rendezvous-write at 16M, eager from 32M":           {a, c, stretch("rendezvous-write", 16<<20, 16<<20), stretch("eager", 32<<20, 64<<20)},
+	} {
+		if got := stretchWords(list, "is ahead"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
