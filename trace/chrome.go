@@ -2,11 +2,12 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
+	"strings"
 )
 
 // chromeEvent is an entry of "traceEvents", as "Trace Event Format" by Google
@@ -44,82 +45,6 @@ func (m micros) MarshalJSON() ([]byte, error) {
 // chromeOther is "otherData" of the file.
 type chromeOther struct {
 	Recordings []header `json:"recordings"`
-}
-
-// lane is a row of the timeline.
-type lane int
-
-// The lanes of a rank, from the top.
-const (
-	laneOperation lane = iota
-	laneSteps
-	laneSegmentsOut
-	laneSegmentsIn
-	laneReduce
-	laneCollective // what else collectives record
-	laneBringUp
-	laneRing
-	laneBootstrap
-	laneVerbs
-	laneWire
-	laneRepl
-	laneLog
-)
-
-var laneNames = [...]string{"operation", "steps", "segments out", "segments in", "reduce", "collective", "bring-up", "ring", "bootstrap", "verbs", "wire", "repl", "log"}
-
-func (e *Event) lane() lane {
-	if e.Type == LogEvent {
-		return laneLog
-	}
-	switch e.Name {
-	case OperationName:
-		return laneOperation
-	case StepName:
-		return laneSteps
-	case SegmentSendName:
-		return laneSegmentsOut
-	case SegmentReceiveName:
-		return laneSegmentsIn
-	case SegmentReduceName:
-		return laneReduce
-	case BringUpName:
-		return laneBringUp
-	}
-	switch e.Subsystem {
-	case Ring.String():
-		return laneRing
-	case Bootstrap.String():
-		return laneBootstrap
-	case Verbs.String():
-		return laneVerbs
-	case Wire.String():
-		return laneWire
-	case Repl.String():
-		return laneRepl
-	}
-	return laneCollective
-}
-
-// lanesApart is the distance of the thread ids of two lanes: room for rows
-// that a lane needs when spans overlap.
-const lanesApart = 10_000
-
-// rows deals out the rows of one lane: Chrome wants the spans of a thread to
-// nest, so a span that overlaps others goes to a further row. Spans come in
-// the order of their starts.
-type rows struct {
-	ends []int64 // where each row's last span ends
-}
-
-func (r *rows) assign(start, end int64) int {
-	i := slices.IndexFunc(r.ends, func(e int64) bool { return e <= start })
-	if i < 0 {
-		i = len(r.ends)
-		r.ends = append(r.ends, 0)
-	}
-	r.ends[i] = end
-	return i
 }
 
 // writeChrome writes the recordings as one file, a process each.
@@ -270,4 +195,87 @@ func (c *chromeWriter) flow(id int, f Flow, list []Recording) error {
 	}
 	return c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "f", Bind: "e", ID: id, Time: micros(end - c.base),
 		PID: max(list[f.To].Rank, 0), TID: c.tids[f.To][f.Receive]})
+}
+
+// chromeFile is the file that writeChrome writes.
+type chromeFile struct {
+	Other  chromeOther `json:"otherData"`
+	Events []struct {
+		chromeEvent
+		Args json.RawMessage `json:"args"`
+	} `json:"traceEvents"`
+}
+
+// readChrome reads what writeChrome has written. Metadata and arrows follow
+// from the rest, and are left out.
+func readChrome(file json.RawMessage) ([]Recording, error) {
+	var c chromeFile
+	if err := json.Unmarshal(file, &c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	if len(c.Other.Recordings) == 0 {
+		return nil, fmt.Errorf("%w: a Chrome trace of another program, without recordings in otherData", ErrFile)
+	}
+	list := make([]Recording, len(c.Other.Recordings))
+	byPID := map[int]int{}
+	for i, h := range c.Other.Recordings {
+		if err := h.check(); err != nil {
+			return nil, err
+		}
+		list[i] = *h.Recording
+		byPID[max(h.Rank, 0)] = i
+	}
+	for i, e := range c.Events {
+		if e.Phase != "X" && e.Phase != "i" {
+			continue
+		}
+		at, ok := byPID[e.PID]
+		if !ok {
+			return nil, fmt.Errorf("%w: event %d has pid %d, which is no rank of otherData", ErrFile, i, e.PID)
+		}
+		start := c.Other.Recordings[at].Base + int64(e.Time)
+		out := Event{Type: SpanEvent, Subsystem: e.Cat, Name: e.Name, Start: start, End: start}
+		var err error
+		switch {
+		case e.Phase == "X":
+			if e.Dur == nil || *e.Dur < 0 {
+				return nil, fmt.Errorf("%w: event %d is a span without a duration", ErrFile, i)
+			}
+			out.End += int64(*e.Dur)
+		case e.Cat == "log":
+			var log logArgs
+			err = json.Unmarshal(e.Args, &log)
+			out.Type, out.Subsystem, out.Level = LogEvent, log.Subsystem, log.Level
+		default:
+			out.Type = InstantEvent
+		}
+		if len(e.Args) > 0 && out.Type != LogEvent && err == nil {
+			err = json.Unmarshal(e.Args, &out.Args)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: event %d: %w", ErrFile, i, err)
+		}
+		list[at].Events = append(list[at].Events, out)
+	}
+	for i, h := range c.Other.Recordings {
+		if got := len(list[i].Events); got != h.Count {
+			return nil, fmt.Errorf("%w: %d events of rank %d: its header says %d", ErrFile, got, h.Rank, h.Count)
+		}
+		sortEvents(list[i].Events)
+	}
+	return list, nil
+}
+
+// UnmarshalJSON reads microseconds with up to three decimals, exactly.
+func (m *micros) UnmarshalJSON(b []byte) error {
+	whole, fraction, _ := strings.Cut(string(bytes.TrimSpace(b)), ".")
+	if len(fraction) > 3 || len(whole) > 15 {
+		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
+	}
+	ns, err := strconv.ParseUint(whole+fraction+"000"[len(fraction):], 10, 63)
+	if err != nil || ns > maxTime {
+		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
+	}
+	*m = micros(ns)
+	return nil
 }

@@ -3,13 +3,9 @@ package trace
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 )
 
@@ -36,14 +32,6 @@ type Lost struct {
 	Logs    uint64 `json:"logs"`
 }
 
-// ClockSample is one comparison with a neighbour's trace clock.
-type ClockSample struct {
-	Peer   int   `json:"peer"`
-	At     int64 `json:"at"`     // own trace clock, ns since the Unix epoch
-	Offset int64 `json:"offset"` // the peer's clock minus the own, ns
-	RTT    int64 `json:"rtt"`    // ns; the true offset is within RTT/2 of Offset
-}
-
 // EventType says what an event is.
 type EventType string
 
@@ -63,148 +51,6 @@ type Event struct {
 	Start     int64  // ns since the Unix epoch, on the recording's axis
 	End       int64  // ns; Start unless it is a span
 	Args      Args
-}
-
-// Arg is a named argument: a number, or a text.
-type Arg struct {
-	Name   string
-	Value  uint64
-	Text   string
-	IsText bool
-}
-
-// Args are the arguments of an event in their order. As JSON they are an
-// object.
-type Args []Arg
-
-// Value returns the number of that name, or 0.
-func (a Args) Value(name string) uint64 {
-	for i := range a {
-		if a[i].Name == name {
-			return a[i].Value
-		}
-	}
-	return 0
-}
-
-// Text returns the text of that name, or "".
-func (a Args) Text(name string) string {
-	for i := range a {
-		if a[i].Name == name {
-			return a[i].Text
-		}
-	}
-	return ""
-}
-
-// MarshalJSON writes an object with the arguments in their order.
-func (a Args) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	for i, arg := range a {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendJSONString(b, arg.Name)
-		b = append(b, ':')
-		if arg.IsText {
-			b = appendJSONString(b, arg.Text)
-		} else {
-			b = strconv.AppendUint(b, arg.Value, 10)
-		}
-	}
-	return append(b, '}'), nil
-}
-
-func appendJSONString(b []byte, s string) []byte {
-	quoted, _ := json.Marshal(s) // a string can always be marshalled
-	return append(b, quoted...)
-}
-
-// UnmarshalJSON reads an object of numbers and texts, in its order.
-func (a *Args) UnmarshalJSON(b []byte) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("trace: arguments %.60q: want an object", b)
-	}
-	*a = nil
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		value, err := d.Token()
-		if err != nil {
-			return err
-		}
-		arg := Arg{Name: name.(string)} // the decoder has seen to it
-		switch v := value.(type) {
-		case string:
-			arg.Text, arg.IsText = v, true
-		case json.Number:
-			if arg.Value, err = strconv.ParseUint(v.String(), 10, 64); err != nil {
-				return fmt.Errorf("trace: argument %q is %s: want a whole number of 64 bits", arg.Name, v)
-			}
-		default:
-			return fmt.Errorf("trace: argument %q is %v: want a number or a text", arg.Name, value)
-		}
-		*a = append(*a, arg)
-	}
-	return nil
-}
-
-// maxClockSamples bounds the list: at one a second the last 8 minutes are kept
-// whole, and of the time before a thinning half, the better ones.
-const maxClockSamples = 1024
-
-// identity is what the recorder knows of its process beside the rank, which
-// output has.
-var identity struct {
-	sync.Mutex
-	size    int
-	run     string
-	samples []ClockSample
-}
-
-// SetSize says how many ranks the ring has, for dumps; 0: no ring.
-func SetSize(n int) {
-	identity.Lock()
-	defer identity.Unlock()
-	identity.size = n
-}
-
-// SetRun names the run, which must be the same text on all ranks and differ
-// between runs, so that Merge can refuse to mix them.
-func SetRun(id string) {
-	identity.Lock()
-	defer identity.Unlock()
-	identity.run = id
-}
-
-// AddClockSample keeps a comparison of clocks for Merge: when the own Clock()
-// was at, the peer's was at+offset, to within rtt/2. All are nanoseconds. The
-// list is bounded: when full, the older half loses the worse of every two.
-func AddClockSample(peer int, at, offset, rtt int64) {
-	identity.Lock()
-	defer identity.Unlock()
-	if len(identity.samples) >= maxClockSamples {
-		identity.samples = thin(identity.samples)
-	}
-	identity.samples = append(identity.samples, ClockSample{peer, at, offset, rtt})
-}
-
-// thin drops of every two in the older half the one with the longer round trip.
-func thin(samples []ClockSample) []ClockSample {
-	half := len(samples) / 2
-	kept := samples[:0]
-	for i := 0; i+1 < half; i += 2 {
-		better := samples[i]
-		if next := samples[i+1]; next.RTT < better.RTT {
-			better = next
-		}
-		kept = append(kept, better)
-	}
-	return append(kept, samples[half&^1:]...)
 }
 
 // Record returns what the flight recorder holds now. Events go on being
