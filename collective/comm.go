@@ -64,6 +64,7 @@ type Comm struct {
 	links       []*link    // by the side of their edges
 	completions [pollBatch]verbs.Completion
 	seq         uint64
+	flow        flow
 	pass        pass
 	exchange    exchange
 	roles       [len(algorithms)][len(operations)]*role // by algorithm and operation, once its edges are there
@@ -118,8 +119,9 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 		}
 		c.links = append(c.links, l)
 	}
+	c.flow.c = c
 	c.pass.init(c)
-	c.exchange.c, c.exchange.engine = c, &c.exchange
+	c.exchange.flow = &c.flow
 	return c, nil
 }
 

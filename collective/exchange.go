@@ -16,13 +16,12 @@ import (
 // in what it posts nor in what it works, so that the messages on an edge are in
 // the order of the groups at both ends.
 type exchange struct {
-	flow
+	*flow
 	*role
 	cut
 	depth     int
 	inPlace   bool
-	detached  bool // what is sent is copied first, and not waited for
-	first     int  // groups before it are through
+	first     int // groups before it are through
 	window    [MaxDepth]group
 	processed int // segments received and worked
 
@@ -66,15 +65,17 @@ type stream struct {
 func (x *exchange) start(ctx context.Context, k *Call, in, out vector, r *role) error {
 	x.role, x.cut, x.depth = r, newCut(k, x.c.size, r.whole), k.Depth
 	x.inPlace = in.base == out.base
-	x.detached = x.depth > 1 && k.Count*k.Type.Size() <= detachMost
 	x.first, x.processed = 0, 0
 	clear(x.window[:])
 	for _, l := range r.used {
 		l.stream.posted, l.stream.sent, l.stream.took = 0, 0, 0
 	}
-	if err := x.begin(ctx, k, in, out); err != nil {
+	if err := x.begin(ctx, x, k, in, out); err != nil {
 		return err
 	}
+	x.uses = r.used
+	// What is sent is copied first, and not waited for.
+	x.detached = x.depth > 1 && k.Count*k.Type.Size() <= detachMost
 	const line = 64
 	x.stride, x.areaBase = 0, x.areaBase[:0]
 	for _, area := range r.areas {
@@ -89,34 +90,24 @@ func (x *exchange) start(ctx context.Context, k *Call, in, out vector, r *role) 
 	return nil
 }
 
-func (x *exchange) links() []*link { return x.used }
-
 func (x *exchange) group(g int) *group { return &x.window[g%x.depth] }
 
-func (x *exchange) over() bool {
+// state is done when all groups are through, and every request has completed. Credits
+// may still be on their way to this rank: whoever polls next defers them.
+func (x *exchange) state() state {
 	last := x.groups - 1
-	if x.detached || last >= x.first+x.depth {
-		return false
-	}
-	q := x.group(last)
-	return last < x.first || q.posting == len(x.moves) && q.working == len(x.moves)
-}
-
-// quiet tells whether peers do not wait for acknowledgements either.
-func (x *exchange) quiet() bool { return x.detached }
-
-// done tells whether all groups are through, and every request has completed.
-// Credits may still be on their way to this rank: whoever polls next defers them.
-func (x *exchange) done() bool {
-	if x.first < x.groups {
-		return false
+	if x.first <= last {
+		if q := x.group(last); last >= x.first+x.depth || q.posting < len(x.moves) || q.working < len(x.moves) {
+			return running
+		}
+		return over
 	}
 	for _, l := range x.used {
 		if l.outstanding > l.detached {
-			return false
+			return over
 		}
 	}
-	return true
+	return done
 }
 
 // addr returns where the piece of a move lies, whose first element is from, and the
@@ -367,18 +358,6 @@ func (x *exchange) awaited() string {
 	}
 	return text
 }
-
-// The messages of a rendezvous have no place in an exchange.
-
-func (x *exchange) placed(l *link, position int) error {
-	return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, l, position)
-}
-
-func (x *exchange) read() error {
-	return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
-}
-
-func (x *exchange) answered(*link, ring.Header) bool { return false }
 
 // recordWork records what was done with a piece, and the step that it completes.
 func (x *exchange) recordWork(l *link, m *move, begun trace.Stamp, n int, last bool) {

@@ -28,41 +28,55 @@ type vector struct {
 // bytes views n bytes from element lo on, of elements of size bytes.
 func (v *vector) bytes(lo, n, size int) []byte { return memory.Bytes(v.base+uint64(lo*size), n) }
 
-// engine is what is particular to an algorithm: a pass round the ring, or an
-// exchange over a mesh. A flow drives it.
+// engine is what is particular to an algorithm: a pass round the ring, or a script
+// over a mesh. A flow drives it.
 type engine interface {
-	post() (bool, error) // posts what may be posted now, and tells whether there was anything
-	work() (bool, error) // reduces or copies what came, at most one segment, and tells whether there was one
-	done() bool          // everything has come and gone, but for what is detached
-	over() bool          // nothing is left to post or work: acknowledgements are missing, if anything
-	quiet() bool         // no peer waits for an acknowledgement to end the operation
-	awaited() string     // what is missing and who would have to send it
-	links() []*link      // that it uses
+	post() (bool, error)        // posts what may be posted now, and tells whether there was anything
+	work() (bool, error)        // reduces or copies what came, at most one segment, and tells whether there was one
+	state() state               // how far it has come
+	delivered(l *link)          // the oldest WRITE on the link is the peer's
+	awaited() string            // what is missing and who would have to send it
+	recordOpen(end trace.Stamp) // records what is open when the operation ends
+}
 
-	delivered(l *link)                    // the oldest WRITE on the link is the peer's
+// rendezvousEngine is an engine that has more than data in slots.
+type rendezvousEngine interface {
 	placed(l *link, position int) error   // the peer wrote into place
 	read() error                          // the oldest READ has its data
 	answered(l *link, h ring.Header) bool // a CTS or FIN came; false if it has no place here
-	recordOpen(end trace.Stamp)           // records what is open when the operation ends
 }
 
-// flow is an operation that runs, or one phase of it. It is driven by polling,
+// state is how far an engine has come.
+type state uint8
+
+const (
+	running state = iota
+	over          // nothing is left to post or work: acknowledgements are missing, if anything
+	done          // everything has come and gone, but for what is detached
+)
+
+// flow is the operation that runs, or one phase of it. It is driven by polling,
 // from one goroutine.
 type flow struct {
-	c       *Comm
-	engine  engine
-	call    Call
-	sign    sharedmem.Signature // of call
-	seq     uint64
-	kernel  reduce.Kernel // nil if nothing is reduced
-	size    int           // bytes of an element
-	in, out vector        // the user's send buffer and receive buffer
+	c          *Comm
+	engine     engine
+	rendezvous rendezvousEngine // nil if the engine is none
+	uses       []*link          // the engine's
+	detached   bool             // no peer waits for an acknowledgement to end the operation
+	call       Call
+	sign       sharedmem.Signature // of call
+	seq        uint64
+	kernel     reduce.Kernel // nil if nothing is reduced
+	size       int           // bytes of an element
+	in, out    vector        // the user's send buffer and receive buffer
 	timeline
 }
 
 // begin makes the flow ready to run a call. What the engine needs comes after it.
-func (f *flow) begin(ctx context.Context, k *Call, in, out vector) error {
+func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) error {
 	comm := f.c
+	f.engine, f.detached = e, false
+	f.rendezvous, _ = e.(rendezvousEngine)
 	f.begun = trace.Now()
 	f.step, f.stepBytes = f.begun, 0
 	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
@@ -129,7 +143,8 @@ func (f *flow) run(ctx context.Context) error {
 	if _, err := f.engine.post(); err != nil {
 		return err
 	}
-	for loops := 0; !f.engine.done(); loops++ {
+	state := f.engine.state()
+	for loops := 0; state != done; loops++ {
 		f.now = 0
 		moved, err := f.poll()
 		if err != nil {
@@ -152,7 +167,7 @@ func (f *flow) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if !said && f.engine.over() {
+		if state = f.engine.state(); state == over && !f.detached && !said {
 			// What peers wait for has nothing left to ride behind.
 			said = true
 			if _, err := f.c.token.Poll(nil); err != nil {
@@ -194,7 +209,7 @@ func (f *flow) run(ctx context.Context) error {
 			return fmt.Errorf("wait for completions: %w", err)
 		}
 	}
-	if f.engine.quiet() {
+	if f.detached {
 		f.c.token.Release() // acknowledgements ride behind what is sent next
 	} else if err := f.c.token.End(); err != nil {
 		return fmt.Errorf("poll: %w", err)
@@ -234,7 +249,7 @@ func operationText(seq uint64) string { return fmt.Sprintf("operation %d, ", seq
 // notice. If one is gone, retries run out, and that names it before all ranks end up
 // with no progress.
 func (f *flow) check() error {
-	for _, l := range f.engine.links() {
+	for _, l := range f.uses {
 		if l.outstanding > 0 {
 			continue
 		}
@@ -323,7 +338,10 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return nil
 	case wrRead:
 		l.outstanding--
-		return f.engine.read()
+		if f.rendezvous == nil {
+			return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
+		}
+		return f.rendezvous.read()
 	}
 	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
 }
@@ -387,7 +405,10 @@ func (f *flow) written(l *link, imm uint32) error {
 		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, l)
 	}
 	if imm&immDirect != 0 {
-		return f.engine.placed(l, int(imm&^immDirect))
+		if f.rendezvous == nil {
+			return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, l, imm&^immDirect)
+		}
+		return f.rendezvous.placed(l, int(imm&^immDirect))
 	}
 	h, err := l.arrive(imm, f.now)
 	if err != nil {
@@ -417,7 +438,7 @@ func (f *flow) message(l *link, b []byte) error {
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
 		return l.release(h.Addr)
-	case h.Seq == f.seq && f.engine.answered(l, h):
+	case h.Seq == f.seq && f.rendezvous != nil && f.rendezvous.answered(l, h):
 		return nil
 	}
 	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",

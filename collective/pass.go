@@ -21,7 +21,7 @@ import (
 // A position may be posted once what it depends on was processed. Nothing waits
 // for the other stream otherwise, which is what makes the pipeline.
 type pass struct {
-	flow
+	*flow
 	left, right *link    // the same where two ranks share one
 	both        [2]*link // of the ring
 	prog        program
@@ -60,7 +60,7 @@ type remote struct {
 }
 
 func (p *pass) init(c *Comm) {
-	p.c, p.engine = c, p
+	p.flow = &c.flow
 	p.left, p.right = c.links[ring.Left], c.links[ring.Right]
 	p.left.offers = make([]ring.Header, maxOffers)
 	p.both = [2]*link{p.left, p.right}
@@ -86,9 +86,10 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 		p.right = p.left
 	}
 	p.emptied = p.right.filled
-	if err := p.begin(ctx, k, in, out); err != nil {
+	if err := p.begin(ctx, p, k, in, out); err != nil {
 		return err
 	}
+	p.uses = p.both[:]
 	// One group of partial results may wait for the right neighbour while the
 	// next is made.
 	p.partials = 2 * uint64(k.Depth)
@@ -102,20 +103,18 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 	return nil
 }
 
-func (p *pass) links() []*link { return p.both[:] }
-
-// done tells whether everything has come and gone, messages and credits too: no
-// completion of this operation is left for others who poll the queue, such as a
-// ping.
-func (p *pass) done() bool {
+// state is done when messages and credits have come and gone, too: no completion of
+// this operation is left for others who poll the queue, such as a ping.
+func (p *pass) state() state {
 	left, right := p.left, p.right
-	return p.processed == p.total && p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 &&
-		(p.placing || right.settled())
+	switch {
+	case p.processed < p.total || p.posted < p.total:
+		return running
+	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.placing || right.settled()):
+		return done
+	}
+	return over
 }
-
-func (p *pass) over() bool { return p.processed == p.total && p.posted == p.total }
-
-func (p *pass) quiet() bool { return false }
 
 // awaited says what is missing and who would have to send it.
 func (p *pass) awaited() string {

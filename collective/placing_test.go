@@ -91,6 +91,7 @@ func TestResultPlaced(t *testing.T) {
 	l := &link{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
 	other := &link{edge: &ring.Edge{Peer: 1}}
 	p := &pass{
+		flow: new(flow),
 		left: l, right: l, placing: true, total: 8,
 		schedule: schedule{ranks: 2, count: 32, perSegment: 4, segments: 4, depth: 2, transfers: 2},
 	}
