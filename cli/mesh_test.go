@@ -19,7 +19,7 @@ func TestStatusOfAMesh(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, h := range all {
-		wg.Go(func() { _, errs[i] = h.ring.Mesh(t.Context(), "across", []int{i ^ 2}) })
+		wg.Go(func() { _, errs[i] = h.ring.Mesh(t.Context(), ring.Purpose{What: "across"}, []int{i ^ 2}) })
 	}
 	wg.Wait()
 	for i, err := range errs {

@@ -58,7 +58,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	parts, err := c.ring.GatherFor(ctx, "what each rank can, before the first collective operation", data)
+	parts, err := c.ring.GatherFor(ctx, ring.Purpose{What: "what each rank can, before the first collective operation"}, data)
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
@@ -129,13 +129,13 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		made[op].peers(set)
 	}
 	// Who calls something else waits for the data of this operation, and finds its
-	// number here: see flow.lookAround.
+	// number here: see Comm.lookAround.
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	peers := slices.Sorted(maps.Keys(set))
-	edges, err := c.ring.Mesh(ctx, operationText(c.seq+1)+k.String(), peers)
+	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: k.String(), Call: c.seq + 1}, peers)
 	if err != nil {
-		return nil, err
+		return nil, meshError{err}
 	}
 	to := map[int]*link{}
 	for _, e := range edges {

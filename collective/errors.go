@@ -29,18 +29,29 @@ var errView = errors.New("no view of the memory of a peer")
 // DisagreementError says that two ranks call different operations. It is an
 // ErrUsage.
 type DisagreementError struct {
-	Number       uint64 // of the operation on this ring, from 1
-	Rank, Peer   int    // Peer is -1 where Theirs says who
-	Mine, Theirs string // both calls in words
+	Number uint64 // of the operation on this ring, from 1
+	Rank   int
+	Mine   Call // of Rank, as planned
+	// Peer's call is Theirs; or Peer is -1, and Awaited is what others wait for this rank
+	// with.
+	Peer    int
+	Theirs  Call
+	Awaited ring.Awaited
 }
 
 func (e *DisagreementError) Error() string {
-	theirs := e.Theirs
-	if e.Peer >= 0 {
-		theirs = fmt.Sprintf("rank %d calls %s", e.Peer, e.Theirs)
+	theirs := fmt.Sprintf("rank %d calls %s", e.Peer, e.Theirs)
+	if e.Peer < 0 {
+		theirs = fmt.Sprintf("it is awaited for %s", e.Awaited)
 	}
 	return fmt.Sprintf("operation %d: rank %d calls %s; %s: all ranks must make the same calls in the same order", e.Number, e.Rank, e.Mine, theirs)
 }
 
 // Is makes a disagreement an ErrUsage.
 func (e *DisagreementError) Is(target error) bool { return target == ErrUsage }
+
+// meshError is that the edges of an operation cannot be made. The ring's error names
+// the operation.
+type meshError struct{ error }
+
+func (e meshError) Unwrap() error { return e.error }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"ringcli/collective/reduce"
@@ -201,7 +200,7 @@ func (f *flow) run(ctx context.Context) error {
 			}
 		case idle > look:
 			look += lookAround
-			if err := f.lookAround(); err != nil {
+			if err := f.c.lookAround(f.sign); err != nil {
 				return err
 			}
 		}
@@ -220,29 +219,33 @@ func (f *flow) run(ctx context.Context) error {
 	return nil
 }
 
-// lookAround finds out whether another rank makes its edges for this operation
-// with another algorithm: it would wait for this rank, and this one for it.
-func (f *flow) lookAround() error {
-	if s := f.c.shared; s != nil {
-		return s.lookAround(f.sign)
+// lookAround finds out whether another rank is in another operation with the number
+// of this one, whose signature is mine, or makes its edges for another algorithm: it
+// would wait for this rank, and this one for it.
+func (c *Comm) lookAround(mine sharedmem.Signature) error {
+	if c.shared != nil {
+		if peer, theirs := c.shared.elsewhere(mine); peer >= 0 {
+			return c.disagreement(mine, peer, theirs)
+		}
 	}
-	purpose, ok := f.c.ring.Awaited()
-	if !ok || !strings.Contains(purpose, operationText(f.seq)) {
-		return nil
+	if a, ok := c.ring.Awaited(); ok && a.Call == c.seq {
+		return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: callOf(mine), Peer: -1, Awaited: a}
 	}
-	return &DisagreementError{Number: f.seq, Rank: f.c.rank, Mine: f.call.String(), Peer: -1, Theirs: "it is awaited for " + purpose}
+	return nil
+}
+
+// disagreement is that a peer runs something else as the present operation.
+func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
+	return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: callOf(mine), Peer: peer, Theirs: callOf(theirs)}
 }
 
 // elsewhere says what others wait for this rank with, for the error of a wait.
 func (f *flow) elsewhere() string {
-	if purpose, ok := f.c.ring.Awaited(); ok {
-		return "; meanwhile this rank is awaited for " + purpose
+	if a, ok := f.c.ring.Awaited(); ok {
+		return fmt.Sprintf("; meanwhile this rank is awaited for %s", a)
 	}
 	return ""
 }
-
-// operationText begins the purpose of what an operation needs made.
-func operationText(seq uint64) string { return fmt.Sprintf("operation %d, ", seq) }
 
 // check has the devices find out whether the peers' still answer, where nothing
 // is on its way to them that would: a WRITE of no bytes, which their processes do not
@@ -392,9 +395,7 @@ func (f *flow) compare(l *link, h *ring.Header) error {
 	case h.Seq < f.seq:
 		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, l, h.Seq, f.seq)
 	case h.Seq == f.seq && signatureOf(h) != f.sign:
-		return &DisagreementError{
-			Number: f.seq, Rank: f.c.rank, Peer: l.edge.Peer, Mine: f.call.String(), Theirs: callOf(signatureOf(h)).String(),
-		}
+		return f.c.disagreement(f.sign, l.edge.Peer, signatureOf(h))
 	}
 	return nil
 }

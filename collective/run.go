@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -126,9 +125,12 @@ func (c *Comm) arrange(ctx context.Context, p *prepared) (err error) {
 
 // explain adds what was running to an error that does not say.
 func (c *Comm) explain(k Call, err error) error {
-	var disagreement *DisagreementError
-	var verdict *ring.Verdict
-	if errors.As(err, &disagreement) || errors.As(err, &verdict) || strings.Contains(err.Error(), operationText(c.seq)) {
+	var (
+		disagreement *DisagreementError
+		verdict      *ring.Verdict
+		mesh         meshError
+	)
+	if errors.As(err, &disagreement) || errors.As(err, &verdict) || errors.As(err, &mesh) {
 		return err
 	}
 	return fmt.Errorf("operation %d, %s: %w", c.seq, k, err)

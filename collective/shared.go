@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -72,7 +71,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 			peers = append(peers, r)
 		}
 	}
-	edges, err := c.ring.Mesh(ctx, "memory of the ranks of one host", peers)
+	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: "memory of the ranks of one host"}, peers)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +117,7 @@ func settle(ctx context.Context, c *Comm, what string, mine berth, problem error
 	if err != nil {
 		return nil, "", err
 	}
-	parts, err := c.ring.GatherFor(ctx, what, data)
+	parts, err := c.ring.GatherFor(ctx, ring.Purpose{What: what}, data)
 	if err != nil {
 		return nil, "", err
 	}
@@ -191,26 +190,21 @@ func (s *shared) stop() error {
 		return nil
 	}
 	s.looked = now
-	return s.lookAround(s.running.signature)
+	return s.c.lookAround(s.running.signature)
 }
 
-// lookAround finds out whether another rank is in another operation with the
-// number of this one, which it runs as a call of this signature.
-func (s *shared) lookAround(signature sharedmem.Signature) error {
-	c := s.c
-	mine := callOf(signature)
-	for rank := range c.size {
-		if rank == c.rank {
+// elsewhere returns a rank that is in another operation with the number of the present
+// one, whose signature is mine; -1 is none.
+func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
+	for rank := range s.c.size {
+		if rank == s.c.rank {
 			continue
 		}
-		if number, theirs := s.team.Announced(rank); number == c.seq && theirs != signature {
-			return &DisagreementError{Number: c.seq, Rank: c.rank, Peer: rank, Mine: mine.String(), Theirs: callOf(theirs).String()}
+		if number, theirs := s.team.Announced(rank); number == s.c.seq && theirs != mine {
+			return rank, theirs
 		}
 	}
-	if purpose, ok := c.ring.Awaited(); ok && strings.Contains(purpose, operationText(c.seq)) {
-		return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: mine.String(), Peer: -1, Theirs: purpose}
-	}
-	return nil
+	return -1, theirs
 }
 
 // inboxRecorded: one in so many operations of the inbox, and each that fails, goes
@@ -299,8 +293,7 @@ func (s *shared) explain(err error) error {
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}
-	mine, theirs := s.running.call, callOf(d.Theirs)
-	return &DisagreementError{Number: s.c.seq, Rank: d.Rank, Peer: d.Peer, Mine: mine.String(), Theirs: theirs.String()}
+	return s.c.disagreement(s.running.signature, d.Peer, d.Theirs)
 }
 
 const (

@@ -63,7 +63,7 @@ type mesh struct {
 // a rank that cannot make its edges are named on all ranks; a rank that does not
 // come within Options.Timeout is named with what it does. Without Options.ByHand
 // any error fails the ring.
-func (r *Ring) Mesh(ctx context.Context, purpose string, peers []int) ([]*Edge, error) {
+func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge, error) {
 	r.mu.Lock()
 	known, failure := r.meshes[purpose], r.err
 	r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Ring) Mesh(ctx context.Context, purpose string, peers []int) ([]*Edge, 
 	case failure != nil:
 		return nil, failure
 	case known != nil && !slices.Equal(known.peers, peers):
-		return nil, bootstrap.Usagef("mesh %q: rank %d names peers %v, and named %v before: a purpose stands for one set of peers", purpose, r.rank, peers, known.peers)
+		return nil, bootstrap.Usagef("%s: rank %d names peers %v, and named %v before: a purpose stands for one set of peers", meshText(purpose), r.rank, peers, known.peers)
 	case known != nil:
 		return known.edges, nil
 	}
@@ -100,13 +100,20 @@ func (r *Ring) meshTo(rank int) *Edge {
 // meshing is a call of Mesh that has something to do.
 type meshing struct {
 	r       *Ring
-	purpose string
+	purpose Purpose
 	peers   []int
 	edges   []*Edge // the result
 	made    []*Edge // by this call
 }
 
-func (m *meshing) String() string { return fmt.Sprintf("mesh %q", m.purpose) }
+func (m *meshing) String() string { return meshText(m.purpose) }
+
+func meshText(p Purpose) string {
+	if p.Call != 0 {
+		return fmt.Sprintf("mesh %q", fmt.Sprintf("operation %d, %s", p.Call, p.What))
+	}
+	return fmt.Sprintf("mesh %q", p.What)
+}
 
 // word is what a rank says to all others in one round of a meshing.
 type word struct {
@@ -150,10 +157,10 @@ func (m *meshing) run(ctx context.Context, _ Token) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.meshes == nil {
-		r.meshes = make(map[string]*mesh)
+		r.meshes = make(map[Purpose]*mesh)
 	}
 	r.meshes[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
-	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
+	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose.What), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
 	return nil
 }
 
@@ -202,7 +209,7 @@ func (m *meshing) round(ctx context.Context, what string, say word, problem erro
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.GatherFor(ctx, what+m.String(), data)
+	parts, err := r.control.GatherFor(ctx, Purpose{What: what + m.String(), Call: m.purpose.Call}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -375,18 +382,29 @@ func closeAll(edges []*Edge) error {
 	return errors.Join(errs...)
 }
 
-// Awaited returns a control operation that another rank has begun and that this
-// one has to begin next: what it is and who began it, as in `mesh "inbox" of rank 3
-// (c)`. It is for a rank that waits for others in vain: they may be in another
-// operation, or just ahead.
-func (r *Ring) Awaited() (purpose string, by bool) {
+// Purpose is what a control operation, or edges of a mesh, are for.
+type Purpose = bootstrap.Purpose
+
+// Awaited is a control operation that another rank has begun and that this one has
+// to begin next.
+type Awaited struct {
+	Purpose
+	By string // the node that began it
+}
+
+// String is as in `mesh "inbox" of rank 3 (c)`.
+func (a Awaited) String() string { return a.What + " of " + a.By }
+
+// Awaited returns what this rank is awaited for, if it is. That is for a rank that
+// waits for others in vain: they may be in another operation, or just ahead.
+func (r *Ring) Awaited() (a Awaited, ok bool) {
 	control, err := r.controlRing()
 	if err != nil {
-		return "", false
+		return a, false
 	}
 	purpose, rank, ok := control.Ahead()
 	if !ok {
-		return "", false
+		return a, false
 	}
-	return purpose + " of " + r.nodeName(rank), true
+	return Awaited{purpose, r.nodeName(rank)}, true
 }

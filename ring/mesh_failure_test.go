@@ -34,7 +34,10 @@ func TestMeshHalfWay(t *testing.T) {
 				before := memory.Live.Load()
 				good := world[at].opts
 				c.spoil(world[at])
-				for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(4, r.Rank())); return err }) {
+				for i, err := range each(world, func(r *Ring) error {
+					_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(4, r.Rank()))
+					return err
+				}) {
 					for _, want := range append(c.want, fmt.Sprintf("rank %d (127.", at), `mesh "all"`) {
 						if !strings.Contains(textOf(err), want) {
 							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
@@ -68,7 +71,7 @@ func TestMeshFailsLast(t *testing.T) {
 	world := connect(t, 3, nil)
 	world[1].opts.QPTimeout = new(99)
 	errs := each(world, func(r *Ring) error {
-		if _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); err != nil {
+		if _, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank())); err != nil {
 			return err
 		}
 		return r.Barrier(t.Context())
@@ -131,7 +134,7 @@ func endAMesh(t *testing.T, after time.Duration, end func(*Ring, *wire, context.
 			of = ctx
 		}
 		for i := 0; ; i++ {
-			if _, err := r.Mesh(of, fmt.Sprint("all ", i), others(3, r.Rank())); err != nil {
+			if _, err := r.Mesh(of, Purpose{What: fmt.Sprint("all ", i)}, others(3, r.Rank())); err != nil {
 				if r.Rank() == victim {
 					err = errors.Join(err, r.Close())
 				}
@@ -154,7 +157,10 @@ func endAMesh(t *testing.T, after time.Duration, end func(*Ring, *wire, context.
 // operation.
 func TestMeshMessagesAreKept(t *testing.T) {
 	world := connect(t, 2, nil)
-	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "pair", []int{1 - r.Rank()}); return err }))
+	noErrors(t, each(world, func(r *Ring) error {
+		_, err := r.Mesh(t.Context(), Purpose{What: "pair"}, []int{1 - r.Rank()})
+		return err
+	}))
 	for _, ping := range []func(r *Ring) error{
 		func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err },
 		func(r *Ring) error {
@@ -199,7 +205,10 @@ func TestMeshMessagesAreKept(t *testing.T) {
 // Both ends of a mesh edge can be looked at and compared, whoever is on the way.
 func TestMeshEnds(t *testing.T) {
 	world := connect(t, 6, func(_ int, o *Options) { o.ByHand = true })
-	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(6, r.Rank())); return err }))
+	noErrors(t, each(world, func(r *Ring) error {
+		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(6, r.Rank()))
+		return err
+	}))
 	for _, r := range world {
 		for _, e := range r.MeshEdges() {
 			own, peer, err := r.Ends(t.Context(), e.Side)

@@ -130,7 +130,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 func overMesh(ctx context.Context, purpose string, peers func(n, rank int) []int) func(*Ring) error {
 	return func(r *Ring) error {
 		want := peers(r.Size(), r.Rank())
-		edges, err := r.Mesh(ctx, purpose, want)
+		edges, err := r.Mesh(ctx, Purpose{What: purpose}, want)
 		if err != nil {
 			return err
 		}
@@ -192,14 +192,14 @@ func TestMeshShares(t *testing.T) {
 			}
 		}
 	}
-	if edges, err := world[1].Mesh(t.Context(), "square", square(4, 1)); err != nil || len(edges) != 2 {
+	if edges, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, square(4, 1)); err != nil || len(edges) != 2 {
 		t.Errorf("%v, %v: expected the known edges at once", edges, err)
 	}
 	known := []int{0, 1, 3}
-	if n := testing.AllocsPerRun(100, func() { _, _ = world[2].Mesh(t.Context(), "all", known) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = world[2].Mesh(t.Context(), Purpose{What: "all"}, known) }); n > 0 {
 		t.Errorf("a call for known edges allocates %v times", n)
 	}
-	if _, err := world[1].Mesh(t.Context(), "square", []int{0}); !IsUsage(err) || !strings.Contains(textOf(err), `mesh "square": rank 1 names peers [0], and named [2 0] before`) {
+	if _, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, []int{0}); !IsUsage(err) || !strings.Contains(textOf(err), `mesh "square": rank 1 names peers [0], and named [2 0] before`) {
 		t.Errorf("%v: expected the peers of before", err)
 	}
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
@@ -229,7 +229,10 @@ func TestMeshDisagreements(t *testing.T) {
 			}
 			for _, byHand := range []bool{false, true} {
 				world := connect(t, 3, func(_ int, o *Options) { o.ByHand = byHand })
-				for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), purpose(r.Rank()), c.peers[r.Rank()]); return err }) {
+				for i, err := range each(world, func(r *Ring) error {
+					_, err := r.Mesh(t.Context(), Purpose{What: purpose(r.Rank())}, c.peers[r.Rank()])
+					return err
+				}) {
 					for _, want := range c.want {
 						if !strings.Contains(textOf(err), want) {
 							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
@@ -263,7 +266,7 @@ func TestMeshTooMany(t *testing.T) {
 	}
 	r := newRings(t, 1, nil)[0]
 	r.nodes = slices.Repeat(r.nodes, n)
-	m := &meshing{r: r, purpose: "all", peers: others(n, 0)}
+	m := &meshing{r: r, purpose: Purpose{What: "all"}, peers: others(n, 0)}
 	if err := m.check(); !IsUsage(err) || !strings.Contains(textOf(err), "39 peers make 39 edges beside the ring's: expected at most 16 on a ring of 40 ranks") {
 		t.Errorf("%v: expected that there are too many", err)
 	}
@@ -275,7 +278,10 @@ func TestMeshMissingRank(t *testing.T) {
 	t.Parallel() // it waits
 	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = 2 * time.Second })
 	begun := time.Now()
-	for i, err := range each(world[:2], func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); return err }) {
+	for i, err := range each(world[:2], func(r *Ring) error {
+		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
+		return err
+	}) {
 		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "reports") || !strings.Contains(text, `mesh "all" parts from rank 2`) {
 			t.Errorf("rank %d: %s: expected that rank 2 is missing", i, text)
 		}
@@ -298,18 +304,18 @@ func TestAwaited(t *testing.T) {
 		}
 	}
 	done := make(chan error, 1)
-	go func() { _, err := world[1].Mesh(t.Context(), "inbox", []int{0}); done <- err }()
-	var what string
+	go func() { _, err := world[1].Mesh(t.Context(), Purpose{What: "inbox"}, []int{0}); done <- err }()
+	var what Awaited
 	for ok := false; !ok; what, ok = world[0].Awaited() {
 		if t.Context().Err() != nil || world[0].Failed() {
 			t.Fatal(world[0].Err())
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if want := `mesh "inbox" of rank 1 (` + world[1].nodes[1].String() + ")"; what != want {
+	if want := `mesh "inbox" of rank 1 (` + world[1].nodes[1].String() + ")"; what.String() != want {
 		t.Errorf("%s: expected %s", what, want)
 	}
-	_, err := world[0].Mesh(t.Context(), "inbox", []int{1})
+	_, err := world[0].Mesh(t.Context(), Purpose{What: "inbox"}, []int{1})
 	noErrors(t, []error{err, <-done})
 	if what, ok := world[0].Awaited(); ok {
 		t.Errorf("%s: expected that nobody waits any more", what)
@@ -330,7 +336,7 @@ func TestMeshAndADeath(t *testing.T) {
 		if r.Rank() == victim {
 			return nil
 		}
-		_, err := r.Mesh(t.Context(), "all", others(4, r.Rank()))
+		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(4, r.Rank()))
 		return err
 	}) {
 		var v *Verdict
@@ -344,7 +350,10 @@ func TestMeshAndADeath(t *testing.T) {
 func TestFailTakesTheMesh(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		world := connect(t, 3, nil)
-		all := func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); return err }
+		all := func(r *Ring) error {
+			_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
+			return err
+		}
 		if made {
 			noErrors(t, each(world, all))
 		}
@@ -355,7 +364,7 @@ func TestFailTakesTheMesh(t *testing.T) {
 				if made {
 					err = exchangeOver(t.Context(), r, r.MeshEdges())
 				} else {
-					_, err = r.Mesh(t.Context(), fmt.Sprint("all ", len(r.meshes)), others(3, r.Rank()))
+					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.meshes))}, others(3, r.Rank()))
 				}
 				if err != nil {
 					return err
@@ -371,7 +380,7 @@ func TestFailTakesTheMesh(t *testing.T) {
 					t.Errorf("rank %d: the queue pair of the %s is %s, %v", i, e, attr.State, err)
 				}
 			}
-			if _, err := r.Mesh(t.Context(), "more", nil); !strings.Contains(textOf(err), "enough") {
+			if _, err := r.Mesh(t.Context(), Purpose{What: "more"}, nil); !strings.Contains(textOf(err), "enough") {
 				t.Errorf("rank %d: a mesh on a failed ring: %v", i, err)
 			}
 		}
@@ -397,14 +406,17 @@ func TestMeshReset(t *testing.T) {
 				t.Errorf("rank %d has mesh edges after a reset", i)
 			}
 		}
-		if _, err := world[0].Mesh(t.Context(), "all", []int{1, 2}); !strings.Contains(textOf(err), "init comes first") {
+		if _, err := world[0].Mesh(t.Context(), Purpose{What: "all"}, []int{1, 2}); !strings.Contains(textOf(err), "init comes first") {
 			t.Errorf("%v: expected that init comes first", err)
 		}
 		upTo(t, world, StateRTS)
 	}
 	noErrors(t, each(world, overMesh(t.Context(), "all", others)))
 	noErrors(t, []error{world[0].dropMesh()})
-	for i, err := range each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "other", others(3, r.Rank())); return err }) {
+	for i, err := range each(world, func(r *Ring) error {
+		_, err := r.Mesh(t.Context(), Purpose{What: "other"}, others(3, r.Rank()))
+		return err
+	}) {
 		if text := textOf(err); !strings.Contains(text, "from before a reset there: reset on all ranks") {
 			t.Errorf("rank %d: %s: expected the edge that is left", i, text)
 		}
@@ -414,7 +426,10 @@ func TestMeshReset(t *testing.T) {
 // A failed completion on a mesh edge says which.
 func TestMeshCompletionError(t *testing.T) {
 	world := connect(t, 3, func(_ int, o *Options) { o.RetryCnt, o.QPTimeout = new(2), new(12) })
-	noErrors(t, each(world, func(r *Ring) error { _, err := r.Mesh(t.Context(), "all", others(3, r.Rank())); return err }))
+	noErrors(t, each(world, func(r *Ring) error {
+		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
+		return err
+	}))
 	r := world[0]
 	e := r.MeshEdges()[1]
 	token := begin(t, r)

@@ -75,11 +75,11 @@ type Ring struct {
 	// Changed with the token and mu: whoever has either may look.
 	devices []*Device
 	ways    [2]way
-	edges   [2]*Edge         // guarded by mu where Fail and Close may meet
-	mesh    []*Edge          // by side from FirstMesh on; the same
-	meshes  map[string]*mesh // by purpose; guarded by mu
-	remote  [2]offer         // by Exchange
-	pings   uint64           // calls of Ping, the sequence of its messages
+	edges   [2]*Edge          // guarded by mu where Fail and Close may meet
+	mesh    []*Edge           // by side from FirstMesh on; the same
+	meshes  map[Purpose]*mesh // by purpose; guarded by mu
+	remote  [2]offer          // by Exchange
+	pings   uint64            // calls of Ping, the sequence of its messages
 
 	// Completions that came an operation too soon. They need the token.
 	deferred, early []verbs.Completion
@@ -270,7 +270,7 @@ func (r *Ring) Gather(ctx context.Context, data []byte) ([][]byte, error) {
 
 // GatherFor is Gather for a purpose, which all ranks must name alike; Awaited and
 // the errors of a wait name it.
-func (r *Ring) GatherFor(ctx context.Context, purpose string, data []byte) ([][]byte, error) {
+func (r *Ring) GatherFor(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
 	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) {
 		return c.GatherFor(ctx, purpose, data)
 	})

@@ -186,12 +186,12 @@ func TestGatherFor(t *testing.T) {
 	world := ring(t, 3, nil)
 	ctx := within(t)
 	if kind, by, ok := world[1].Ahead(); ok {
-		t.Errorf("%q of rank %d: expected that nobody is ahead", kind, by)
+		t.Errorf("%v of rank %d: expected that nobody is ahead", kind, by)
 	}
 	results := make(chan error, 2)
 	for _, rank := range []int{0, 2} {
 		go func() {
-			parts, err := world[rank].GatherFor(ctx, "tea", []byte{byte(rank)})
+			parts, err := world[rank].GatherFor(ctx, Purpose{What: "tea", Call: 7}, []byte{byte(rank)})
 			if err == nil && (len(parts) != 3 || parts[1][0] != 1) {
 				err = fmt.Errorf("gathered %v", parts)
 			}
@@ -200,22 +200,22 @@ func TestGatherFor(t *testing.T) {
 	}
 	for {
 		kind, by, ok := world[1].Ahead()
-		if ok && kind == "tea" && by != 1 {
+		if ok && kind == (Purpose{What: "tea", Call: 7}) && by != 1 {
 			break
 		}
 		if ok || ctx.Err() != nil {
-			t.Fatalf("%q of rank %d, %v: expected tea", kind, by, ok)
+			t.Fatalf("%v of rank %d, %v: expected tea", kind, by, ok)
 		}
 		time.Sleep(time.Millisecond)
 	}
-	_, err := world[1].GatherFor(ctx, "tea", []byte{1})
+	_, err := world[1].GatherFor(ctx, Purpose{What: "tea", Call: 7}, []byte{1})
 	noErrors(t, []error{err, <-results, <-results})
 	if kind, by, ok := world[1].Ahead(); ok {
-		t.Errorf("%q of rank %d: expected that nobody is ahead any more", kind, by)
+		t.Errorf("%v of rank %d: expected that nobody is ahead any more", kind, by)
 	}
 
 	purposes := []string{"tea", "coffee", "tea"}
-	for i, err := range each(world, func(c *Control) error { _, err := c.GatherFor(ctx, purposes[c.rank], nil); return err }) {
+	for i, err := range each(world, func(c *Control) error { _, err := c.GatherFor(ctx, Purpose{What: purposes[c.rank]}, nil); return err }) {
 		if text := textOf(err); !strings.Contains(text, "is a coffee on rank 1") && !strings.Contains(text, "and a coffee on rank 1") || !strings.Contains(text, "a tea on rank") {
 			t.Errorf("rank %d: %s: expected both purposes", i, text)
 		}

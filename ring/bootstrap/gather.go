@@ -18,6 +18,7 @@ const maxAhead = 256
 type part struct {
 	Op     uint64 `json:"op"` // counts the operations
 	Kind   string `json:"kind"`
+	Call   uint64 `json:"call,omitempty"`
 	Origin int    `json:"origin"`
 	Data   []byte `json:"data,omitempty"`
 }
@@ -26,38 +27,46 @@ type part struct {
 // yet wait in it.
 type operation struct {
 	kind  string
-	by    int // the rank whose part fixed the kind
+	call  uint64 // see Purpose
+	by    int    // the rank whose part fixed the kind
 	parts [][]byte
 	have  []bool
 	clash string
 }
 
+// Purpose is what a control operation is for.
+type Purpose struct {
+	What string
+	// Call is the number of the caller's own operation that it is part of; 0 is none.
+	Call uint64
+}
+
 // Gather collects one slice of bytes from every rank on every rank, by rank.
 func (c *Control) Gather(ctx context.Context, data []byte) ([][]byte, error) {
-	return c.GatherFor(ctx, "gather", data)
+	return c.GatherFor(ctx, Purpose{What: "gather"}, data)
 }
 
 // GatherFor is Gather for a purpose, which all ranks must name alike: the error of
 // ranks that differ, one of usage, names both purposes, that of a wait in vain the own one.
-func (c *Control) GatherFor(ctx context.Context, purpose string, data []byte) ([][]byte, error) {
+func (c *Control) GatherFor(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
 	return c.collect(ctx, purpose, data, true, nil)
 }
 
 // Ahead returns the operation that this rank has to begin next if another has begun
-// it: what it is, and the rank that it was first heard from.
-func (c *Control) Ahead() (kind string, by int, ok bool) {
+// it: what it is for, and the rank that it was first heard from.
+func (c *Control) Ahead() (purpose Purpose, by int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	op := c.ops[c.lastOp+1]
 	if op == nil {
-		return "", -1, false
+		return Purpose{}, -1, false
 	}
-	return op.kind, op.by, true
+	return Purpose{op.kind, op.call}, op.by, true
 }
 
 // Broadcast returns rank 0's data on every rank; the others' is not looked at.
 func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
-	parts, err := c.collect(ctx, "broadcast", data, c.rank == 0, []int{0})
+	parts, err := c.collect(ctx, Purpose{What: "broadcast"}, data, c.rank == 0, []int{0})
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +75,15 @@ func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
 
 // Barrier returns when every rank has called it.
 func (c *Control) Barrier(ctx context.Context) error {
-	_, err := c.collect(ctx, "barrier", nil, true, nil)
+	_, err := c.collect(ctx, Purpose{What: "barrier"}, nil, true, nil)
 	return err
 }
 
 // collect contributes data and waits for the parts of the ranks in from, or of
 // all. A caller that gives up leaves the ring in step: what it contributed is on
 // its way, and what still comes is dropped.
-func (c *Control) collect(ctx context.Context, kind string, data []byte, contribute bool, from []int) ([][]byte, error) {
+func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, contribute bool, from []int) ([][]byte, error) {
+	kind := purpose.What
 	if len(data) > MaxPart {
 		return nil, fmt.Errorf("%s of %d bytes: expected at most %d", kind, len(data), MaxPart)
 	}
@@ -84,11 +94,11 @@ func (c *Control) collect(ctx context.Context, kind string, data []byte, contrib
 	}
 	c.lastOp++
 	id := c.lastOp
-	op := c.operation(id, kind, c.rank)
+	op := c.operation(id, purpose, c.rank)
 	if contribute && c.failure == nil && !c.leaving {
 		c.put(op, c.rank, data)
 		if c.size > 1 {
-			c.send(c.links[right], TypePart, part{Op: id, Kind: kind, Origin: c.rank, Data: data})
+			c.send(c.links[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Origin: c.rank, Data: data})
 		}
 	}
 	c.notify() // a reader may have waited for this rank to catch up
@@ -126,13 +136,13 @@ func (c *Control) collect(ctx context.Context, kind string, data []byte, contrib
 }
 
 // operation finds or begins operation id. It needs the lock.
-func (c *Control) operation(id uint64, kind string, by int) *operation {
+func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 	op := c.ops[id]
 	if op == nil {
-		op = &operation{kind: kind, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
+		op = &operation{kind: purpose.What, call: purpose.Call, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
 		c.ops[id] = op
 	}
-	if op.kind != kind && op.clash == "" {
+	if kind := purpose.What; op.kind != kind && op.clash == "" {
 		op.clash = fmt.Sprintf("control operation %d is a %s on rank %d and a %s on rank %d: all ranks must run the same operations in the same order",
 			id, op.kind, op.by, kind, by)
 	}
@@ -162,7 +172,7 @@ func (c *Control) takePart(l *link, p part) error {
 	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
 		return nil // its caller has given up
 	}
-	c.put(c.operation(p.Op, p.Kind, p.Origin), p.Origin, p.Data)
+	c.put(c.operation(p.Op, Purpose{p.Kind, p.Call}, p.Origin), p.Origin, p.Data)
 	c.notify()
 	return nil
 }
