@@ -20,7 +20,7 @@ const (
 
 // CQ is a completion queue: a ring of completions with a lock.
 type CQ struct {
-	owner   Owner
+	ctx     *Context
 	channel *Channel
 	queued  atomic.Int64 // completions in the ring: lets an empty poll pass without the lock
 	users   atomic.Int64 // queue pairs; each counts once a side
@@ -33,37 +33,12 @@ type CQ struct {
 	overrun bool
 }
 
-// NewCQ makes a queue of cqe completions, of which the owner can have at most most.
-// The channel may be nil, and must be one that the same owner made.
-func NewCQ(owner Owner, cqe, most int, ch verbs.CompChannel) (*CQ, error) {
-	if cqe < 1 || cqe > most {
-		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, most)
+func newCQ(c *Context, cqe int, h *Channel) *CQ {
+	if h != nil {
+		h.users.Add(1)
 	}
-	q := &CQ{owner: owner, ring: make([]verbs.Completion, cqe)}
-	if ch != nil {
-		h, ok := ch.(*Channel)
-		if !ok || h.owner != owner {
-			return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
-		}
-		q.channel = h
-	}
-	if err := owner.Adopt(); err != nil {
-		return nil, err
-	}
-	if q.channel != nil {
-		q.channel.users.Add(1)
-	}
-	return q, nil
+	return &CQ{ctx: c, ring: make([]verbs.Completion, cqe), channel: h}
 }
-
-// OwnedCQ returns a queue as the owner's own; false if it is not.
-func OwnedCQ(owner Owner, cq verbs.CQ) (*CQ, bool) {
-	q, ok := cq.(*CQ)
-	return q, ok && q.owner == owner
-}
-
-// Use counts a queue pair's side that completes here, or with -1 uncounts it.
-func (c *CQ) Use(n int64) { c.users.Add(n) }
 
 // Push adds a completion and raises the event if it was asked for.
 func (c *CQ) Push(wc verbs.Completion, solicited bool) {
@@ -119,7 +94,7 @@ func (c *CQ) Poll(wc []verbs.Completion) (int, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	c.owner.Progress(len(wc) == 0)
+	c.ctx.owner.Progress(len(wc) == 0)
 	if n, err = c.take(wc); n == 0 && err == nil {
 		err = c.lost()
 	}
@@ -151,7 +126,7 @@ func (c *CQ) ReqNotify(solicitedOnly bool) error {
 		c.armed = armedSolicited
 	}
 	c.mu.Unlock()
-	c.owner.TakeOver()
+	c.ctx.owner.TakeOver()
 	return nil
 }
 
@@ -161,7 +136,7 @@ func (c *CQ) Close() error {
 		return fmt.Errorf("close completion queue: %w: %d queue pairs use it", verbs.ErrBusy, n)
 	}
 	if !c.closed.Swap(true) {
-		c.owner.Release()
+		c.ctx.release()
 		if c.channel != nil {
 			c.channel.forget(c)
 			c.channel.users.Add(-1)
@@ -172,7 +147,7 @@ func (c *CQ) Close() error {
 
 // Channel is a completion channel: a list of queues with an event.
 type Channel struct {
-	owner  Owner
+	ctx    *Context
 	users  atomic.Int64
 	closed atomic.Bool
 	done   chan struct{} // closed by Close
@@ -182,12 +157,8 @@ type Channel struct {
 	events []*CQ // guarded by mu
 }
 
-// NewChannel makes a completion channel.
-func NewChannel(owner Owner) (*Channel, error) {
-	if err := owner.Adopt(); err != nil {
-		return nil, err
-	}
-	return &Channel{owner: owner, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
+func newChannel(c *Context) *Channel {
+	return &Channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}
 }
 
 func (h *Channel) raise(c *CQ) {
@@ -257,7 +228,7 @@ func (h *Channel) Close() error {
 	}
 	if !h.closed.Swap(true) {
 		close(h.done)
-		h.owner.Release()
+		h.ctx.release()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 // Package objects holds what providers that work in software keep alike: the
-// count of what is open on a Context, the completion queue with its channel, the
-// protection domain, and the table of memory regions with its keys.
+// Context with its count of what is open, the completion queue with its channel, the
+// protection domain, what a queue pair holds of these, and the table of memory regions
+// with its keys.
 //
 // The provider is the Owner. It moves the data, pushes the completions, and is
 // asked for progress when a queue is polled.
@@ -10,12 +11,11 @@
 // to wait for those who had looked it up.
 package objects
 
+import "ringcli/verbs"
+
 // Owner is the Context of a provider, to its objects.
 type Owner interface {
-	// Adopt counts a new child, or says why there can be none.
-	Adopt() error
-	// Release uncounts one.
-	Release()
+	verbs.Context
 	// Progress makes a round of progress. last is set if the caller will not poll
 	// for a while.
 	Progress(last bool)

@@ -12,23 +12,19 @@ import (
 // Domain is a protection domain, and what a queue pair knows of memory. A
 // provider's PD embeds it.
 type Domain struct {
-	owner    Owner
-	table    *Table
+	ctx      *Context
 	children atomic.Int64
 	closed   atomic.Bool
 }
 
-// Init makes it a domain of the owner, whose regions the table holds.
-func (p *Domain) Init(owner Owner, table *Table) error {
-	p.owner, p.table = owner, table
-	return owner.Adopt()
+// Init makes it a domain of a Context.
+func (p *Domain) Init(c *Context) error {
+	p.ctx = c
+	return c.adopt()
 }
 
-// Use counts a queue pair of the domain, or with -1 uncounts it.
-func (p *Domain) Use(n int64) { p.children.Add(n) }
-
-// Closed reports whether the domain was closed.
-func (p *Domain) Closed() bool { return p.closed.Load() }
+// Context implements verbs.PD.
+func (p *Domain) Context() verbs.Context { return p.ctx.owner }
 
 // RegMR implements verbs.PD for memory that only this process has.
 func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
@@ -51,11 +47,11 @@ func (p *Domain) Register(r *Region, addr, length uint64, access verbs.Access) (
 	if r.Arena != 0 {
 		r.kind = verbs.MemoryArena
 	}
-	if err := p.table.add(r); err != nil {
+	if err := p.ctx.table.add(r); err != nil {
 		return nil, err
 	}
 	p.children.Add(1)
-	p.owner.Registered(r)
+	p.ctx.owner.Registered(r)
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
 			slog.String("key", fmt.Sprintf("%#x", r.key)), slog.String("access", access.String()))
@@ -69,7 +65,7 @@ func (p *Domain) Close() error {
 		return fmt.Errorf("close protection domain: %w: %d queue pairs and regions are open", verbs.ErrBusy, n)
 	}
 	if !p.closed.Swap(true) {
-		p.owner.Release()
+		p.ctx.release()
 	}
 	return nil
 }
@@ -77,7 +73,7 @@ func (p *Domain) Close() error {
 // Region returns the region of a key that lies in this domain and covers length
 // bytes at addr, nil if there is none.
 func (p *Domain) Region(key uint32, addr, length uint64) *Region {
-	if r := p.table.Get(key); r != nil && r.domain == p && r.Covers(addr, length) {
+	if r := p.ctx.table.Get(key); r != nil && r.domain == p && r.Covers(addr, length) {
 		return r
 	}
 	return nil

@@ -129,9 +129,9 @@ func (r *Region) Close() error {
 		return nil
 	}
 	d := r.domain
-	d.table.remove(r)
+	d.ctx.table.remove(r)
 	d.children.Add(-1)
-	d.owner.Withdrawn(r)
+	d.ctx.owner.Withdrawn(r)
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "memory deregistered", slog.String("addr", fmt.Sprintf("%#x", r.addr)), slog.String("key", fmt.Sprintf("%#x", r.key)))
 	}

@@ -121,7 +121,7 @@ func (q *qp) complete(w *sendWQE, status verbs.Status) {
 	if status != verbs.Success {
 		traceFailed(q, &wc, false)
 	}
-	q.sendCQ.Push(wc, status != verbs.Success)
+	q.SendCQ.Push(wc, status != verbs.Success)
 }
 
 var wcOpcodes = [...]verbs.WCOpcode{

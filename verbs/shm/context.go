@@ -16,12 +16,11 @@ import (
 
 // Context is the open device: what other processes of this host find by its GID.
 type Context struct {
-	objects.Parent
+	objects.Context
 	key     arena.Key
 	hub     *arena.Hub
 	memory  *arena.Arena // the directory's
 	own     *directory
-	table   objects.Table
 	domains atomic.Uint32         // numbers given to protection domains
 	qps     atomic.Pointer[[]*qp] // replaced with mu held, read without
 	polls   atomic.Uint64         // so that the goroutine sees whether somebody polls
@@ -44,7 +43,7 @@ func newContext() (*Context, error) {
 		memory: m, own: directoryOf(m.Addr()), neighbours: make(map[arena.Key]*neighbour),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.Init(device{}.Name())
+	c.Init(c, device{}, &limits)
 	// fd marks an address that is unique without any authority (RFC 4193).
 	_, _ = rand.Read(c.key[:]) // never fails
 	c.key[0] = 0xfd
@@ -60,9 +59,6 @@ func newContext() (*Context, error) {
 // directoryID is the ID of the directory of the Context that has a key.
 func directoryID(k arena.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
 
-// Device implements verbs.Context.
-func (c *Context) Device() verbs.Device { return device{} }
-
 // QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := c.Live(); err != nil {
@@ -74,19 +70,9 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-func checkPort(what string, n int) error {
-	if n != 1 {
-		return fmt.Errorf("%s of port %d of shm:0: %w: it has port 1 only", what, n, verbs.ErrInvalid)
-	}
-	return nil
-}
-
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
-	if err := c.Live(); err != nil {
-		return verbs.PortAttr{}, err
-	}
-	return port, checkPort("state", n)
+	return port, c.Port("state of", n)
 }
 
 // QueryGID implements verbs.Context. The GID is this Context's own.
@@ -126,14 +112,11 @@ type pd struct {
 // AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	p := &pd{ctx: c, num: c.domains.Add(1)}
-	if err := p.Init(c, &c.table); err != nil {
+	if err := p.Init(&c.Context); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
-
-// Context returns the device context.
-func (p *pd) Context() verbs.Context { return p.ctx }
 
 // RegMR implements verbs.PD. Memory of an arena can be mapped by peers.
 func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
@@ -142,24 +125,6 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 		r.Arena, r.Offset = a.ID(), offset
 	}
 	return p.Register(r, addr, length, access)
-}
-
-// CreateCompChannel implements verbs.Context.
-func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
-	h, err := objects.NewChannel(c)
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-// CreateCQ implements verbs.Context.
-func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
-	q, err := objects.NewCQ(c, cqe, limits.MaxCQE, ch)
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
 }
 
 // Progress implements objects.Owner. A queue pair that somebody else is at is
@@ -232,10 +197,7 @@ func (c *Context) remove(q *qp) {
 
 // Counters implements verbs.Context.
 func (c *Context) Counters(n int) ([]verbs.Counter, error) {
-	if err := c.Live(); err != nil {
-		return nil, err
-	}
-	if err := checkPort("counters", n); err != nil {
+	if err := c.Port("counters of", n); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

@@ -16,6 +16,7 @@ type hostile struct {
 	ctx  *Context
 	qp   *qp
 	cq   *objects.CQ
+	key  uint32 // of the only region
 	peer *block
 }
 
@@ -49,7 +50,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	q.attr = verbs.QPAttr{PathMTU: verbs.MTU4096, Access: rights, MaxRDAtomic: 4, MaxDestRDAtomic: 4, RNRRetry: 7, Timeout: 14, RetryCnt: 7}
 	must(q.appear())
 	q.enter(verbs.StateRTS)
-	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), peer: blockOf(m.Addr())}
+	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), key: mr.RKey(), peer: blockOf(m.Addr())}
 	q.link = &link{neighbour: n, block: h.peer, id: m.ID()}
 	h.peer.setState(verbs.StateRTS)
 	h.peer.mtu, h.peer.destKey, h.peer.destQPN = uint32(verbs.MTU4096), c.key, q.num
@@ -89,7 +90,7 @@ func FuzzRequest(f *testing.F) {
 		h := newHostile(t, all[guard:guard+size])
 		q := h.qp
 		base := m.Addr() + guard
-		sge := []verbs.SGE{{Addr: base, Length: size, LKey: key(h.ctx)}}
+		sge := []verbs.SGE{{Addr: base, Length: size, LKey: h.key}}
 		if _, err := q.PostRecv([]verbs.WorkRequest{{SGL: sge}}); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func FuzzRequest(f *testing.F) {
 			s := h.peer.slot(n)
 			*s = slot{op: op, flags: flags >> n, kind: kind, length: length, total: total, remote: base + remote, data: [3]uint64{d0, d1}}
 			if rightKey {
-				s.rkey = key(h.ctx)
+				s.rkey = h.key
 			}
 			s.claim = claim(n, open)
 			atomic.StoreUint32(&s.seq, uint32(n+1))
@@ -120,15 +121,4 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 	})
-}
-
-// key is the key of the only region.
-func key(c *Context) uint32 {
-	for row := uint32(1); ; row++ {
-		for tag := range uint32(256) {
-			if r := c.table.Get(row<<8 | tag); r != nil {
-				return r.RKey()
-			}
-		}
-	}
 }

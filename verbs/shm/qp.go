@@ -19,17 +19,17 @@ import (
 
 // qp is a queue pair.
 type qp struct {
-	ctx            *Context
-	pd             *pd
-	init           verbs.QPInitAttr
-	sendCQ, recvCQ *objects.CQ
-	num            uint32
-	inline         *memory.Block // MaxInlineData bytes for each place of the send queue
-	closed         atomic.Bool   // changes with mu held
-	deadline       atomic.Int64  // when progress is due though nobody wakes us; 0: never
-	connecting     sync.WaitGroup
-	look           chan struct{} // capacity 1: has the goroutine look for the peer now
-	looks          atomic.Uint64 // how often it has looked
+	objects.QueuePair
+	ctx        *Context
+	pd         *pd
+	init       verbs.QPInitAttr
+	num        uint32
+	inline     *memory.Block // MaxInlineData bytes for each place of the send queue
+	closed     atomic.Bool   // changes with mu held
+	deadline   atomic.Int64  // when progress is due though nobody wakes us; 0: never
+	connecting sync.WaitGroup
+	look       chan struct{} // capacity 1: has the goroutine look for the peer now
+	looks      atomic.Uint64 // how often it has looked
 
 	mu       sync.Mutex // guards all below, and what this end writes into both blocks
 	state    verbs.QPState
@@ -55,21 +55,13 @@ type link struct {
 
 // CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	sendCQ, ok1 := objects.OwnedCQ(p.ctx, a.SendCQ)
-	recvCQ, ok2 := objects.OwnedCQ(p.ctx, a.RecvCQ)
-	if p.Closed() {
-		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
-	}
-	if !ok1 || !ok2 {
-		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
-	}
-	if err := verbs.CheckQP(&a, &limits); err != nil {
+	holds, err := p.Prepare(&a)
+	if err != nil {
 		return nil, err
 	}
-	q := &qp{ctx: p.ctx, pd: p, init: a, sendCQ: sendCQ, recvCQ: recvCQ, look: make(chan struct{}, 1)}
+	q := &qp{QueuePair: holds, ctx: p.ctx, pd: p, init: a, look: make(chan struct{}, 1)}
 	q.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
 	q.rq = make([]recvWQE, ringSize(a.Cap.MaxRecvWR))
-	var err error
 	if n := a.Cap.MaxInlineData * len(q.sq); n > 0 {
 		if q.inline, err = memory.Alloc(uint64(n)); err != nil {
 			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
@@ -78,9 +70,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	if err := p.ctx.add(q); err != nil {
 		return nil, errors.Join(err, q.inline.Free())
 	}
-	p.Use(1)
-	sendCQ.Use(1)
-	recvCQ.Use(1)
+	q.Hold()
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
 			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("gid", verbs.GID(p.ctx.key).String()))
@@ -261,9 +251,7 @@ func (q *qp) Close() error {
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
 	}
-	q.sendCQ.Use(-1)
-	q.recvCQ.Use(-1)
-	q.pd.Use(-1)
+	q.LetGo()
 	return q.inline.Free()
 }
 

@@ -377,5 +377,5 @@ func (q *qp) received(wc verbs.Completion, solicited bool) {
 		wc.Opcode = verbs.WCRecv
 		traceFailed(q, &wc, true)
 	}
-	q.recvCQ.Push(wc, solicited)
+	q.RecvCQ.Push(wc, solicited)
 }

@@ -13,12 +13,11 @@ import (
 
 // Context is an open soft device.
 type Context struct {
-	objects.Parent
+	objects.Context
 	device  device
 	options verbs.OpenOptions
 	local   netip.Addr
 	gids    []netip.Addr
-	regions objects.Table
 	qps     atomic.Int64 // queue pairs, of which a device has so many
 	ep      atomic.Pointer[endpoint]
 
@@ -43,9 +42,6 @@ func (c *Context) endpoint() (*endpoint, error) {
 	return ep, nil
 }
 
-// Device implements verbs.Context.
-func (c *Context) Device() verbs.Device { return c.device }
-
 // QueryDevice implements verbs.Context.
 func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	if err := c.Live(); err != nil {
@@ -65,11 +61,8 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
-	if err := c.Live(); err != nil {
+	if err := c.Port("query", port); err != nil {
 		return verbs.PortAttr{}, err
-	}
-	if port != 1 {
-		return verbs.PortAttr{}, fmt.Errorf("query port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
 	}
 	a, err := c.device.port()
 	a.GIDTableSz = len(c.gids)
@@ -100,34 +93,13 @@ type pd struct {
 	ctx *Context
 }
 
-// Context returns the device context.
-func (p *pd) Context() verbs.Context { return p.ctx }
-
 // AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	p := &pd{ctx: c}
-	if err := p.Init(c, &c.regions); err != nil {
+	if err := p.Init(&c.Context); err != nil {
 		return nil, err
 	}
 	return p, nil
-}
-
-// CreateCompChannel implements verbs.Context.
-func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
-	h, err := objects.NewChannel(c)
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-// CreateCQ implements verbs.Context.
-func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
-	q, err := objects.NewCQ(c, cqe, deviceLimits.MaxCQE, ch)
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
 }
 
 // Progress implements objects.Owner.
@@ -159,11 +131,8 @@ func (c *Context) Withdrawn(*objects.Region) {
 // Counters implements verbs.Context. Contexts on the same address and UDP port
 // share a socket, and so its counters.
 func (c *Context) Counters(port int) ([]verbs.Counter, error) {
-	if err := c.Live(); err != nil {
+	if err := c.Port("counters of", port); err != nil {
 		return nil, err
-	}
-	if port != 1 {
-		return nil, fmt.Errorf("counters of port %d of %s: %w: it has port 1 only", port, c.device.Name(), verbs.ErrInvalid)
 	}
 	ep := c.ep.Load()
 	if ep == nil {

@@ -130,7 +130,7 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 		addrs = append(addrs, local) // all of 127.0.0.0/8 is local to lo
 	}
 	c := &Context{device: d, options: o, local: local, gids: addrs}
-	c.Init(d.Name())
+	c.Init(c, d, &deviceLimits)
 	return c, nil
 }
 

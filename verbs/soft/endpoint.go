@@ -302,9 +302,9 @@ func (e *endpoint) publish() {
 			traceFailed(q, c)
 		}
 		if c.Recv {
-			q.recvCQ.Push(c.Completion, c.Solicited)
+			q.RecvCQ.Push(c.Completion, c.Solicited)
 		} else {
-			q.sendCQ.Push(c.Completion, c.Solicited)
+			q.SendCQ.Push(c.Completion, c.Solicited)
 		}
 	}
 	e.out.Completions = e.out.Completions[:0]

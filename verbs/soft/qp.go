@@ -48,12 +48,12 @@ func freeQPN(n uint32) {
 
 // qp is a queue pair: the state machine with its addresses and queues.
 type qp struct {
-	pd             *pd
-	ep             *endpoint
-	init           verbs.QPInitAttr
-	sendCQ, recvCQ *objects.CQ
-	num            uint32
-	closed         atomic.Bool
+	objects.QueuePair
+	pd     *pd
+	ep     *endpoint
+	init   verbs.QPInitAttr
+	num    uint32
+	closed atomic.Bool
 
 	rc     *rc.QP // guarded by ep.mu, as all below
 	queued bool   // on ep.dirty
@@ -77,27 +77,19 @@ type qp struct {
 
 // CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	limits := deviceLimits
-	sendCQ, ok1 := objects.OwnedCQ(p.ctx, a.SendCQ)
-	recvCQ, ok2 := objects.OwnedCQ(p.ctx, a.RecvCQ)
-	switch {
-	case p.Closed():
-		return nil, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
-	case !ok1 || !ok2:
-		return nil, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
-	}
-	if err := verbs.CheckQP(&a, &limits); err != nil {
+	holds, err := p.Prepare(&a)
+	if err != nil {
 		return nil, err
 	}
 	ep, err := p.ctx.endpoint()
 	if err != nil {
 		return nil, err
 	}
-	if p.ctx.qps.Add(1) > int64(limits.MaxQP) {
+	if p.ctx.qps.Add(1) > int64(deviceLimits.MaxQP) {
 		p.ctx.qps.Add(-1)
-		return nil, fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, limits.MaxQP)
+		return nil, fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, deviceLimits.MaxQP)
 	}
-	q := &qp{pd: p, ep: ep, init: a, sendCQ: sendCQ, recvCQ: recvCQ, num: allocQPN(), inlineSize: a.Cap.MaxInlineData, budget: mostBudget}
+	q := &qp{QueuePair: holds, pd: p, ep: ep, init: a, num: allocQPN(), inlineSize: a.Cap.MaxInlineData, budget: mostBudget}
 	if q.inlineSize > 0 && a.Cap.MaxSendWR > 0 {
 		if q.inline, err = memory.Alloc(uint64(q.inlineSize) * uint64(a.Cap.MaxSendWR)); err != nil {
 			freeQPN(q.num)
@@ -108,9 +100,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	q.rc = rc.New(rc.Config{
 		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
 	})
-	p.Use(1)
-	sendCQ.Use(1)
-	recvCQ.Use(1)
+	q.Hold()
 	ep.mu.Lock()
 	ep.qps[q.num] = q
 	ep.mu.Unlock()
@@ -348,9 +338,7 @@ func (q *qp) Close() error {
 		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
 	}
 	freeQPN(q.num)
-	q.sendCQ.Use(-1)
-	q.recvCQ.Use(-1)
-	q.pd.Use(-1)
+	q.LetGo()
 	q.pd.ctx.qps.Add(-1)
 	return q.inline.Free()
 }

@@ -1,0 +1,102 @@
+package objects
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"ringcli/verbs"
+)
+
+// Context is what the Contexts of providers have alike: the device with its one
+// port, the regions, and the count of what is open, which is closed first:
+// protection domains, completion queues and channels. A provider's Context embeds it.
+type Context struct {
+	owner  Owner
+	device verbs.Device
+	limits *verbs.DeviceAttr
+	table  Table
+	// children, or shut. A closed Context has none, and gets none.
+	children atomic.Int64
+}
+
+const shut = math.MinInt64
+
+// Init makes it the owner's, of a device that can do so much.
+func (c *Context) Init(owner Owner, device verbs.Device, limits *verbs.DeviceAttr) {
+	c.owner, c.device, c.limits = owner, device, limits
+}
+
+// Device implements verbs.Context.
+func (c *Context) Device() verbs.Device { return c.device }
+
+// Live returns an error once the Context is closed.
+func (c *Context) Live() error {
+	if c.children.Load() < 0 {
+		return fmt.Errorf("device %s: %w", c.device.Name(), verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Port returns an error once the Context is closed, and for a port that the device
+// does not have. what was asked of it.
+func (c *Context) Port(what string, n int) error {
+	if err := c.Live(); err != nil {
+		return err
+	}
+	if n != 1 {
+		return fmt.Errorf("%s port %d of %s: %w: it has port 1 only", what, n, c.device.Name(), verbs.ErrInvalid)
+	}
+	return nil
+}
+
+// CreateCompChannel implements verbs.Context.
+func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	return newChannel(c), nil
+}
+
+// CreateCQ implements verbs.Context.
+func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
+	if cqe < 1 || cqe > c.limits.MaxCQE {
+		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, c.limits.MaxCQE)
+	}
+	h, ok := ch.(*Channel)
+	if ch != nil && (!ok || h.ctx != c) {
+		return nil, fmt.Errorf("create completion queue: %w: the completion channel is of another context", verbs.ErrInvalid)
+	}
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	return newCQ(c, cqe, h), nil
+}
+
+// adopt counts a new child, or says why there can be none.
+func (c *Context) adopt() error {
+	for {
+		n := c.children.Load()
+		if n < 0 {
+			return c.Live()
+		}
+		if c.children.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+}
+
+// release uncounts a child.
+func (c *Context) release() { c.children.Add(-1) }
+
+// Shut closes the Context to new children, unless it has some. It reports whether
+// this call closed it: the second one has nothing to do.
+func (c *Context) Shut() (bool, error) {
+	if c.children.CompareAndSwap(0, shut) {
+		return true, nil
+	}
+	if n := c.children.Load(); n >= 0 {
+		return false, fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
+	}
+	return false, nil
+}
