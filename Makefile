@@ -5,6 +5,9 @@ GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X ringcli/cli.version=$(VERSION)
 
+# ringcli, and what is built apart from it.
+MODULES := . collective/peersbench verbs/ibv/racktest
+
 # Where `make install` puts things; DESTDIR is put before it, for packagers.
 PREFIX  ?= /usr/local
 bindir  := $(DESTDIR)$(PREFIX)/bin
@@ -30,32 +33,40 @@ build:
 static:
 	CGO_ENABLED=0 $(GO) build -tags nodl -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
 
+# Tests with the flags $(1): ringcli, and what is built apart from it.
+define tests
+	$(GO) test $(1) -timeout $(TEST_TIMEOUT) ./...
+	$(GO) -C collective/peersbench test $(1) -timeout $(TEST_TIMEOUT) ./...
+	$(GO) -C verbs/ibv/racktest test $(1) -timeout $(TEST_TIMEOUT) ./rack/... ./interop
+endef
+
 # A sample of the long matrices and of the many rounds (testing.Short); test-long
 # takes them whole.
 test:
-	$(GO) test -short -timeout $(TEST_TIMEOUT) ./...
+	$(call tests,-short)
 
 test-long:
-	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+	$(call tests)
 
 # The race detector needs cgo.
+race: export CGO_ENABLED := 1
 race:
-	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
+	$(call tests,-race -short)
 
 # Real verbs: boots virtual machines with Linux's rdma_rxe, runs the tests in them
 # and leaves nothing. As root on Debian; .ci/run setup installs what that takes.
 test-verbs:
-	$(GO) test -tags rack -count=1 -timeout 10m -v ./verbs/ibv/racktest
+	$(GO) -C verbs/ibv/racktest test -count=1 -timeout 10m -v .
 
 # Bandwidth and latency beside perftest's, in such machines: for people, not for
 # CI, whose machines serve many.
 bench-verbs:
-	$(GO) run ./verbs/ibv/racktest/rack/beside
+	$(GO) -C verbs/ibv/racktest run ./rack/beside
 
 # Collectives beside Open MPI's and MPICH's, which it installs from Debian if they are
 # missing: for people with a quiet machine. FLAGS='--quick' is a look; --help says more.
 bench-peers:
-	$(GO) run ./collective/peersbench $(FLAGS)
+	$(GO) -C collective/peersbench run -exec 'env -C $(CURDIR)' . $(FLAGS)
 
 lint:
 	.ci/run golangci-lint
@@ -63,9 +74,10 @@ lint:
 fuzz:
 	.ci/run fuzz
 
+cross: export CGO_ENABLED := 0
+cross: export GOARCH := arm64
 cross:
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	for module in $(MODULES); do $(GO) -C $$module build ./... && $(GO) -C $$module vet ./... || exit; done
 
 # Writes the files that tests compare with: examples of what each command prints,
 # the JSON Schema, man pages, README's topics. `git diff` shows what changed.

@@ -3,7 +3,7 @@
 // Command peers measures ringcli's collectives beside Open MPI's and MPICH's, on this
 // machine:
 //
-//	go run ./collective/peersbench
+//	go -C collective/peersbench run .
 //
 // It installs Debian's packages of both if they are missing, compiles a small C program
 // against each, and starts every contender: a set of processes that stays up and blocks

@@ -1,5 +1,3 @@
-//go:build rack
-
 package racktest
 
 import (
@@ -29,5 +27,5 @@ func suite(t *testing.T, k int, args ...string) {
 // The verbs' conformance suite on the kernel's device, through libibverbs, and that
 // posting and polling allocate nothing, and what is used while it is closed.
 func TestConformance(t *testing.T) {
-	suite(t, 1, testBinary(t, "./verbs/ibv"), "-test.v", "-test.run", "^Test(Conformance|Allocations|UseWhileClosing|CloseWakesWaiters)$")
+	suite(t, 1, testBinary(t, product, "./verbs/ibv"), "-test.v", "-test.run", "^Test(Conformance|Allocations|UseWhileClosing|CloseWakesWaiters)$")
 }

@@ -1,4 +1,4 @@
 // Package racktest tests real verbs: Linux's rdma_rxe in the virtual machines of
-// package rack, and what speaks with it. `make test-verbs` runs it; the tests
-// have the build tag rack.
+// package rack, and what speaks with it. `make test-verbs` runs it, as root.
+// It is a module of its own, with what boots the machines.
 package racktest

@@ -1,5 +1,3 @@
-//go:build rack
-
 package racktest
 
 import (

@@ -1,5 +1,3 @@
-//go:build rack
-
 package racktest
 
 import (
@@ -29,7 +27,7 @@ const data = "/^(Transfer|SGL|Inline|Order|Queues|Completions|Atomics|PSN|Many|S
 // the suite has for an impaired path runs with every fault on either side's packets,
 // with MTU and family in turn. The MTUs have a machine each, at the same time.
 func TestInterop(t *testing.T) {
-	tests := testBinary(t, "./verbs/ibv/racktest/interop")
+	tests := testBinary(t, ".", "./interop")
 	for i, mtu := range []struct{ link, path int }{{1500, 1024}, {5000, 4096}} {
 		t.Run(fmt.Sprintf("MTU%d", mtu.path), func(t *testing.T) {
 			t.Parallel()

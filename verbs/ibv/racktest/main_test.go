@@ -1,5 +1,3 @@
-//go:build rack
-
 package racktest
 
 import (
@@ -10,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -247,29 +246,32 @@ var builds struct {
 	done map[string]error
 }
 
-// binary builds one of the module's commands, such as ringcli, once, and returns
+// product is where the module lies whose programs and tests run in the machines.
+const product = "../../.."
+
+// binary builds one of ringcli's commands, such as ringcli, once, and returns
 // its path, which is the same on the host and in the machines.
 func binary(t testing.TB, name string) string {
 	t.Helper()
-	return build(t, name, "build", "-buildvcs=false", "-o", filepath.Join(shared, name), "ringcli/cli/"+name)
+	return build(t, product, name, "build", "./cli/"+name)
 }
 
-// testBinary builds the tests of a package, such as ./verbs/ibv, once, and returns
-// the path of what runs them.
-func testBinary(t testing.TB, pkg string) string {
+// testBinary builds the tests of a package that lies in the module's directory, such
+// as ./verbs/ibv of product, once, and returns the path of what runs them.
+func testBinary(t testing.TB, module, pkg string) string {
 	t.Helper()
-	pkg = strings.TrimPrefix(pkg, "./")
-	return build(t, strings.ReplaceAll(pkg, "/", "-")+".test", "test", "-c", "-buildvcs=false", "-o",
-		filepath.Join(shared, strings.ReplaceAll(pkg, "/", "-")+".test"), "ringcli/"+pkg)
+	return build(t, module, strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-")+".test", "test", "-c", pkg)
 }
 
-func build(t testing.TB, name string, args ...string) string {
+func build(t testing.TB, module, name string, args ...string) string {
 	t.Helper()
 	builds.Lock()
 	defer builds.Unlock()
 	err, done := builds.done[name]
 	if !done {
-		cmd := exec.Command("go", args...)
+		pkg := len(args) - 1
+		cmd := exec.Command("go", slices.Insert(args, pkg, "-buildvcs=false", "-o", filepath.Join(shared, name))...)
+		cmd.Dir = module
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		var out []byte
 		if out, err = cmd.CombinedOutput(); err != nil {

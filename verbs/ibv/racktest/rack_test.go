@@ -1,5 +1,3 @@
-//go:build rack
-
 package racktest
 
 import (
@@ -271,7 +269,7 @@ func TestBinaries(t *testing.T) {
 	if got := inVM(t, 1, binary(t, "ringcli"), "version"); !strings.Contains(got, "soft") {
 		t.Errorf("version says %q", got)
 	}
-	if got := inVM(t, 1, testBinary(t, "./verbs"), "-test.run", "^$"); !strings.Contains(got, "PASS") {
+	if got := inVM(t, 1, testBinary(t, product, "./verbs"), "-test.run", "^$"); !strings.Contains(got, "PASS") {
 		t.Errorf("the tests say %q", got)
 	}
 }

@@ -199,7 +199,7 @@ var costLine = regexp.MustCompile(`(?m)^Benchmark(\S+)\s+\d+\s+([\d.]+) ns/op\s+
 // costs runs the benchmarks of verbs/ibv in a machine.
 func (b *bench) costs(ctx context.Context) ([]Cost, error) {
 	tests := filepath.Join(b.dir, "ibv.test")
-	if err := build(ctx, "test", tests, "ringcli/verbs/ibv"); err != nil {
+	if err := build(ctx, "test", tests, "./verbs/ibv"); err != nil {
 		return nil, err
 	}
 	out, err := b.in(ctx, sender, tests, "-test.run", "TestAllocations", "-test.bench", "BenchmarkPost|BenchmarkEmptyPoll", "-test.benchtime", "0.5s")

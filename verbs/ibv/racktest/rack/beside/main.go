@@ -2,7 +2,7 @@
 
 // Command beside measures ringcli beside perftest, in the same two virtual machines:
 //
-//	go run ./verbs/ibv/racktest/rack/beside
+//	go -C verbs/ibv/racktest run ./rack/beside
 //
 // In every round and at every size it runs ib_write_bw, `ringcli bench p2p` on the
 // kernel's rdma_rxe through libibverbs, and ib_write_lat, and then bench p2p on the
@@ -166,7 +166,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 		if err := os.WriteFile(b.command, data, 0o755); err != nil {
 			return err
 		}
-	} else if err := build(ctx, "build", b.command, "ringcli/cli/ringcli"); err != nil {
+	} else if err := build(ctx, "build", b.command, "./cli/ringcli"); err != nil {
 		return err
 	}
 	// Everybody has an MTU of 4096: that of an Ethernet of 9000.
@@ -201,6 +201,9 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
+// product is where the module lies that is measured, from this one's directory.
+const product = "../../.."
+
 // build makes a command, or a package's tests.
 func build(ctx context.Context, how, to, pkg string) error {
 	args := []string{how, "-buildvcs=false", "-o", to, pkg}
@@ -208,6 +211,7 @@ func build(ctx context.Context, how, to, pkg string) error {
 		args = append([]string{"test", "-c"}, args[1:]...)
 	}
 	c := exec.CommandContext(ctx, "go", args...)
+	c.Dir = product
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)

@@ -2,7 +2,7 @@
 
 // Command rackctl boots a rack for use by hand:
 //
-//	go run ./verbs/ibv/racktest/rack/rackctl run 2 -- bash
+//	go -C verbs/ibv/racktest run ./rack/rackctl run 2 -- bash
 //
 // boots two virtual machines and runs bash on the host's leg of their network,
 // where rackctl is in PATH and commands the rack that runs:
