@@ -76,8 +76,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.String("html", "", "write a page with the curves to this file")
 	offers(fs, "html", "files", "html")
 	numberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
-	all := p2pVerbs(p2pOps)
-	fs.Var(&all, "verbs", "p2p: what to measure, separated by commas")
+	p2pOpsFlag(fs)
 }
 
 // sizesOf returns the sizes that a bench goes through.
@@ -87,15 +86,15 @@ func sizesOf(call Call) ([]uint64, error) {
 		first, last, factor = p2pMin, p2pMax, p2pFactor
 	}
 	fs := call.Flags
-	if v := value[configs.SizeValue](fs, "begin"); v > 0 {
+	if v := sizeOf(fs, "begin"); v > 0 {
 		first = uint64(v)
 	}
-	if v := value[configs.SizeValue](fs, "end"); v > 0 {
+	if v := sizeOf(fs, "end"); v > 0 {
 		last = uint64(v)
 	} else if fs.Changed("begin") {
 		last = max(first, last)
 	}
-	if v := value[number](fs, "factor").value; v > 0 {
+	if v := value[int64](fs, "factor"); v > 0 {
 		factor = uint64(v)
 	}
 	switch {
@@ -188,7 +187,7 @@ func (s *Session) benched(call Call) (operation, error) {
 // runBenchProcess is `ringcli bench`: with -n it runs the ranks here, else it is
 // one rank.
 func runBenchProcess(ctx context.Context, s *Session, call Call) error {
-	n := int(value[number](call.Flags, "ranks").value)
+	n := numberOf(call.Flags, "ranks")
 	if s.parent == nil && n > 0 {
 		if err := checkBench(s, call, n); err != nil {
 			return err

@@ -48,13 +48,13 @@ func offerOf(f *pflag.Flag) (what string, args []string) {
 	if a := f.Annotations[offersOf]; len(a) > 0 {
 		return a[0], a[1:]
 	}
-	switch v := f.Value.(type) {
-	case interface{ Words() []string }:
+	if v, ok := f.Value.(interface{ Words() []string }); ok && v.Words() != nil {
 		if f.Value.Type() == "list" {
 			return "list", v.Words()
 		}
 		return "words", v.Words()
-	case *configs.SizeValue:
+	}
+	if _, size := f.Value.(*configs.SizeValue); size {
 		return "sizes", nil
 	}
 	if f.Value.Type() == "bool" {

@@ -31,8 +31,7 @@ Without --count it is no failure if nothing comes: then it says what is posted,
 and what both ends say. With --count it fails.`,
 		Flags: func(fs *pflag.FlagSet) {
 			numberFlag(fs, "count", "", 1, 1, 1<<20, "a number of completions", "completions to wait for; fewer are a failure if it is given")
-			wait := span(2 * time.Second)
-			fs.Var(&wait, "timeout", "how long to wait")
+			durationFlag(fs, "timeout", 2*time.Second, "how long to wait")
 		},
 		Run: runPoll,
 	}
@@ -43,7 +42,7 @@ and what both ends say. With --count it fails.`,
 const pollPause = time.Millisecond
 
 func runPoll(ctx context.Context, s *Session, call Call) error {
-	h, want := handOf(s), int(value[number](call.Flags, "count").value)
+	h, want := handOf(s), numberOf(call.Flags, "count")
 	if s.leads {
 		return usageError("poll: this rank leads, and its followers cannot poll by hand: `close`, and open a shell on every node")
 	}
@@ -51,7 +50,7 @@ func runPoll(ctx context.Context, s *Session, call Call) error {
 		return err
 	}
 	h.on(s.ring)
-	patience := time.Duration(value[span](call.Flags, "timeout"))
+	patience := value[time.Duration](call.Flags, "timeout")
 	deadline := time.Now().Add(patience)
 	var found []verbs.Completion
 	end := s.Progress.Clock("poll, at most %s", patience)

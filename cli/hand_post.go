@@ -73,50 +73,35 @@ then full: init --receives 0 leaves them out.`,
 			fs.String("mr", "", "local memory: a region of mr reg")
 			offers(fs, "mr", "regions")
 			sizeFlag(fs, "offset", 0, "where in the region to begin, in bytes")
-			fs.Var(new(wide), "length", "bytes (the rest of the region)")
+			wideFlag(fs, "length", "bytes (the rest of the region)")
 			fs.String("text", "", "send, write: this text, inline, in place of a region")
 			offers(fs, "text", "nothing")
-			fs.Var(new(wide), "imm", "send, write: 32 bits of immediate data")
+			wideFlag(fs, "imm", "send, write: 32 bits of immediate data")
 			fs.String("remote", "", "the neighbour's region (of the same name, or its slots)")
 			offers(fs, "remote", "regions")
-			fs.Var(new(wide), "remote-addr", "address at the neighbour (the region's)")
-			fs.Var(new(wide), "rkey", "key at the neighbour (the region's)")
-			fs.Var(new(wide), "remote-offset", "bytes to add to the address at the neighbour")
-			fs.Var(new(wide), "add", "fetch-add: what to add (1)")
-			fs.Var(new(wide), "compare", "comp-swap: what has to be there (0)")
-			fs.Var(new(wide), "swap", "comp-swap: what to put there (1)")
+			wideFlag(fs, "remote-addr", "address at the neighbour (the region's)")
+			wideFlag(fs, "rkey", "key at the neighbour (the region's)")
+			wideFlag(fs, "remote-offset", "bytes to add to the address at the neighbour")
+			wideFlag(fs, "add", "fetch-add: what to add (1)")
+			wideFlag(fs, "compare", "comp-swap: what has to be there (0)")
+			wideFlag(fs, "swap", "comp-swap: what to put there (1)")
 		},
 		Run: runPost,
 	}
 }
 
-// wide is a number of 64 bits that may be left out.
-type wide struct{ value *uint64 }
-
-func (w *wide) String() string {
-	if w.value == nil {
-		return ""
-	}
-	return strconv.FormatUint(*w.value, 10)
-}
-func (w *wide) Type() string { return "n" }
-func (w *wide) Set(text string) error {
-	text = strings.TrimSpace(text)
-	v, err := strconv.ParseUint(text, 0, 64)
-	if err != nil {
-		if v, err = configs.ParseSize(text); err != nil {
-			return fmt.Errorf("expected a whole number, decimal or 0x")
+// wideFlag is a number of 64 bits that may be left out.
+func wideFlag(fs *pflag.FlagSet, name, usage string) {
+	fs.Var(&parsed[uint64]{kind: "n", parse: func(text string) (uint64, error) {
+		text = strings.TrimSpace(text)
+		v, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			if v, err = configs.ParseSize(text); err != nil {
+				return 0, fmt.Errorf("expected a whole number, decimal or 0x")
+			}
 		}
-	}
-	w.value = &v
-	return nil
-}
-
-func (w wide) or(other uint64) uint64 {
-	if w.value == nil {
-		return other
-	}
-	return *w.value
+		return v, nil
+	}}, name, usage)
 }
 
 func offerPost(args []string) []string {
@@ -158,11 +143,11 @@ func (o handOp) check(fs *pflag.FlagSet) error {
 		return usageError("post %s: --offset or --length without --mr: expected the region that they are of", o.name)
 	case textOf(fs, "mr") == "" && !slices.Contains(o.flags, "text") && o.name != "recv":
 		return usageError("post %s: expected --mr NAME, the memory that the result goes to; `mr reg NAME --size 4K` registers some", o.name)
-	case value[wide](fs, "imm").or(0) > 1<<32-1:
+	case value[uint64](fs, "imm") > 1<<32-1:
 		return usageError("post %s: --imm %s: expected 32 bits", o.name, textOf(fs, "imm"))
-	case value[wide](fs, "rkey").or(0) > 1<<32-1:
+	case value[uint64](fs, "rkey") > 1<<32-1:
 		return usageError("post %s: --rkey %s: expected 32 bits", o.name, textOf(fs, "rkey"))
-	case value[wide](fs, "length").or(0) > 1<<32-1:
+	case value[uint64](fs, "length") > 1<<32-1:
 		return usageError("post %s: --length %s: expected 32 bits", o.name, textOf(fs, "length"))
 	}
 	return nil
@@ -178,17 +163,17 @@ type remoteMemory struct {
 
 // remote finds what the flags name at a neighbour.
 func (s *Session) remote(ctx context.Context, fs *pflag.FlagSet, side ring.Side) (m remoteMemory, err error) {
-	addr, rkey := value[wide](fs, "remote-addr"), value[wide](fs, "rkey")
-	if name := textOf(fs, "remote"); name != "" || addr.value == nil || rkey.value == nil {
+	addr, rkey := given[uint64](fs, "remote-addr"), given[uint64](fs, "rkey")
+	if name := textOf(fs, "remote"); name != "" || addr == nil || rkey == nil {
 		if m, err = s.remoteRegion(ctx, side, name, textOf(fs, "mr")); err != nil {
 			return m, err
 		}
 	}
-	if addr.value != nil {
+	if addr != nil {
 		m.name, m.length = "memory", 0
 	}
-	m.addr, m.rkey = addr.or(m.addr), uint32(rkey.or(uint64(m.rkey)))
-	offset := value[wide](fs, "remote-offset").or(0)
+	m.addr, m.rkey = or(addr, m.addr), uint32(or(rkey, uint64(m.rkey)))
+	offset := value[uint64](fs, "remote-offset")
 	m.addr += offset
 	m.length -= min(m.length, offset)
 	return m, nil
@@ -306,7 +291,7 @@ func (s *Session) prepare(ctx context.Context, op handOp, side ring.Side, fs *pf
 		if op.opcode == verbs.OpFetchAdd || op.opcode == verbs.OpCompSwap {
 			length = 8
 		} else {
-			length = value[wide](fs, "length").or(length)
+			length = or(given[uint64](fs, "length"), length)
 		}
 		p.request.region, p.request.addr, p.request.length = g, g.reg.Addr()+offset, length
 		p.wr.SGL = []verbs.SGE{{Addr: p.request.addr, Length: uint32(length), LKey: g.reg.LKey(edge.Device())}}
@@ -326,14 +311,14 @@ func (s *Session) prepare(ctx context.Context, op handOp, side ring.Side, fs *pf
 		local = "a text"
 	}
 	p.result.Local, p.result.Addr, p.result.Length = local, p.request.addr, p.request.length
-	if imm := value[wide](fs, "imm"); imm.value != nil {
-		p.wr.Imm = uint32(*imm.value)
+	if imm := given[uint64](fs, "imm"); imm != nil {
+		p.wr.Imm = uint32(*imm)
 		p.wr.Opcode = map[verbs.Opcode]verbs.Opcode{verbs.OpSend: verbs.OpSendImm, verbs.OpWrite: verbs.OpWriteImm}[op.opcode]
 		p.result.Imm = &p.wr.Imm
 	}
-	p.wr.CompareAdd = value[wide](fs, "add").or(1)
+	p.wr.CompareAdd = or(given[uint64](fs, "add"), 1)
 	if op.opcode == verbs.OpCompSwap {
-		p.wr.CompareAdd, p.wr.Swap = value[wide](fs, "compare").or(0), value[wide](fs, "swap").or(1)
+		p.wr.CompareAdd, p.wr.Swap = value[uint64](fs, "compare"), or(given[uint64](fs, "swap"), 1)
 	}
 	if op.name == "recv" {
 		p.request.queue = "receive"

@@ -174,11 +174,11 @@ func labOptions(c *configs.Config, fs *pflag.FlagSet) lab.Options {
 
 // optionalOf is the value of an optional flag; nil if it was not given.
 func optionalOf[T uint32 | uint64](fs *pflag.FlagSet, name string) *T {
-	given := value[optional](fs, name).value
-	if given == nil {
+	p := given[int64](fs, name)
+	if p == nil {
 		return nil
 	}
-	v := T(*given)
+	v := T(*p)
 	return &v
 }
 

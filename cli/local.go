@@ -44,7 +44,7 @@ func runLocal(ctx context.Context, s *Session, call Call) error {
 	if err != nil {
 		return err
 	}
-	n := int(value[number](call.Flags, "ranks").value)
+	n := numberOf(call.Flags, "ranks")
 	if isOn(call.Flags, "shell") {
 		if script != "" || isOn(call.Flags, "check") {
 			return usageError("--shell with -c, -f or --check: expected it alone")

@@ -57,15 +57,15 @@ const (
 func repeatFlags(fs *pflag.FlagSet) {
 	numberFlag(fs, "iters", "", defaultIters, 1, mostIters, "the iterations to measure", "iterations measured")
 	numberFlag(fs, "warmup", "", defaultWarmup, 0, mostIters, "the iterations before", "iterations before that")
-	fs.Var(new(span), "duration", "measure for this long instead of --iters")
+	durationFlag(fs, "duration", 0, "measure for this long instead of --iters")
 }
 
 // vectorFlags are those of a collective, whatever its sizes.
 func vectorFlags(fs *pflag.FlagSet) {
-	fs.Var(&choice[reduce.Type]{new(reduce.Float32), "type", reduce.Types(), reduce.ParseType}, "type", "element type")
-	fs.Var(&choice[reduce.Op]{new(reduce.Sum), "op", reduce.Ops(), reduce.ParseOp}, "op", "reduction: sum, prod, min, max or avg")
+	choiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
+	choiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
-	fs.Var(new(rate), "floor", "exit with 1 if busbw is below this")
+	bandwidthFlag(fs, "floor", "exit with 1 if busbw is below this")
 }
 
 // operationFlags are those of one collective command.
@@ -124,7 +124,7 @@ func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
 // that was asked for.
 func (s *Session) operationOf(call Call) (operation, error) {
 	fs := call.Flags
-	size, count := uint64(value[configs.SizeValue](fs, "size")), value[number](fs, "count").value
+	size, count := sizeOf(fs, "size"), value[int64](fs, "count")
 	if fs.Changed("size") && fs.Changed("count") {
 		return operation{}, usageError("%s: both --size %s and --count %d are given: expected one of them", call.Name, configs.FormatSize(size), count)
 	}
@@ -160,9 +160,9 @@ func enoughFor(command, flag string, size uint64, t reduce.Type) error {
 func (s *Session) repeated(call Call) (operation, error) {
 	fs := call.Flags
 	o := operation{
-		typ: *value[choice[reduce.Type]](fs, "type").value, red: *value[choice[reduce.Op]](fs, "op").value,
-		iters: int(value[number](fs, "iters").value), warmup: int(value[number](fs, "warmup").value),
-		duration: time.Duration(value[span](fs, "duration")), floor: float64(value[rate](fs, "floor")),
+		typ: value[reduce.Type](fs, "type"), red: value[reduce.Op](fs, "op"),
+		iters: numberOf(fs, "iters"), warmup: numberOf(fs, "warmup"),
+		duration: value[time.Duration](fs, "duration"), floor: value[float64](fs, "floor"),
 	}
 	name := call.Name
 	if len(call.Args) > 0 { // bench

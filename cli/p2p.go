@@ -34,11 +34,6 @@ func p2pIters(bytes uint64) int {
 	return int(min(max(p2pVolume/max(bytes, 1), p2pFewest), p2pMost))
 }
 
-// p2pOps are the operations of a p2p bench, in its order.
-var p2pOps = []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}
-
-var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "READ", verbs.OpSend: "SEND"}
-
 // benchP2P measures from rank 0 to its right neighbour, on a queue pair of its
 // own. The other ranks take part in the turns between batches.
 func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page *pageFile) (err error) {
@@ -46,7 +41,7 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 	if m.ring.Size() < 2 {
 		return usageError("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.ring.Size())
 	}
-	path, openErr := m.openPath(sizes[len(sizes)-1], int(value[number](call.Flags, "outstanding").value))
+	path, openErr := m.openPath(sizes[len(sizes)-1], numberOf(call.Flags, "outstanding"))
 	defer func() { err = errors.Join(err, path.Close()) }()
 	if err := m.agree(ctx, openErr); err != nil {
 		return err
@@ -66,7 +61,7 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 // benchPath measures every operation at every size.
 func (s *Session) benchPath(ctx context.Context, call Call, sizes []uint64, path *p2pPath, title string, page *pageFile) error {
 	worst := error(nil)
-	ops := value[p2pVerbs](call.Flags, "verbs")
+	ops := value[[]verbs.Opcode](call.Flags, "verbs")
 	curves := make([]series, len(ops))
 	for i, op := range ops {
 		curves[i].Name = p2pNames[op]
@@ -76,10 +71,10 @@ func (s *Session) benchPath(ctx context.Context, call Call, sizes []uint64, path
 				pace: pace{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
 			}
 			if call.Flags.Changed("iters") {
-				t.pace.iters = int(value[number](call.Flags, "iters").value)
+				t.pace.iters = numberOf(call.Flags, "iters")
 			}
 			if call.Flags.Changed("warmup") {
-				t.pace.warmup = int(value[number](call.Flags, "warmup").value)
+				t.pace.warmup = numberOf(call.Flags, "warmup")
 			}
 			result, err := s.measurePath(ctx, path, t)
 			if isStopped(err) {

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -77,8 +80,8 @@ func TestP2PSpans(t *testing.T) {
 }
 
 func TestP2PVerbs(t *testing.T) {
-	var v p2pVerbs
-	if err := v.Set("send, WRITE"); err != nil || v.String() != "send,write" || v[0] != verbs.OpSend || v[1] != verbs.OpWrite {
+	v := p2pOpsFlag(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if err := v.Set("send, WRITE"); err != nil || v.String() != "send,write" || !slices.Equal(*v.value, []verbs.Opcode{verbs.OpSend, verbs.OpWrite}) {
 		t.Errorf("%v, %v", v, err)
 	}
 	for text, says := range map[string]string{"": "expected write, read, send", "wrte": "expected write, read, send", "read,read": "read is there twice"} {

@@ -2,43 +2,43 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"ringcli/verbs"
 )
 
-// p2pVerbs is the value of a p2p bench's --verbs: which of p2pOps are measured, in
-// the order given.
-type p2pVerbs []verbs.Opcode
+// p2pOps are the operations of a p2p bench, in its order.
+var p2pOps = []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}
 
-func (v *p2pVerbs) Type() string { return "list" }
+var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "READ", verbs.OpSend: "SEND"}
 
-func (v *p2pVerbs) String() string { return strings.Join(v.names(), ",") }
+func p2pName(op verbs.Opcode) string { return strings.ToLower(p2pNames[op]) }
 
-// Words are offered by completion.
-func (v *p2pVerbs) Words() []string { return (*p2pVerbs)(&p2pOps).names() }
-
-func (v *p2pVerbs) names() []string {
-	var names []string
-	for _, op := range *v {
-		names = append(names, strings.ToLower(p2pNames[op]))
+func p2pWords(list []verbs.Opcode) []string {
+	words := make([]string, len(list))
+	for i, op := range list {
+		words[i] = p2pName(op)
 	}
-	return names
+	return words
 }
 
-func (v *p2pVerbs) Set(text string) error {
-	var list p2pVerbs
-	for name := range strings.SplitSeq(text, ",") {
-		at := slices.Index(v.Words(), strings.ToLower(strings.TrimSpace(name)))
-		if at < 0 {
-			return fmt.Errorf("expected %s, or several of them separated by commas", strings.Join(v.Words(), ", "))
-		}
-		if slices.Contains(list, p2pOps[at]) {
-			return fmt.Errorf("expected each once; %s is there twice", v.Words()[at])
-		}
-		list = append(list, p2pOps[at])
+// p2pOpsFlag is a p2p bench's --verbs: which are measured, in the order given.
+func p2pOpsFlag(fs *pflag.FlagSet) *parsed[[]verbs.Opcode] {
+	p := &parsed[[]verbs.Opcode]{
+		value: &p2pOps, kind: "list", words: p2pWords(p2pOps),
+		text: func(list []verbs.Opcode) string { return strings.Join(p2pWords(list), ",") },
 	}
-	*v = list
-	return nil
+	one := func(word string) (verbs.Opcode, error) {
+		for _, op := range p2pOps {
+			if strings.EqualFold(word, p2pName(op)) {
+				return op, nil
+			}
+		}
+		return 0, fmt.Errorf("expected %s, or several of them separated by commas", strings.Join(p.words, ", "))
+	}
+	p.parse = func(list string) ([]verbs.Opcode, error) { return parseList(list, "", one, p2pName) }
+	fs.Var(p, "verbs", "p2p: what to measure, separated by commas")
+	return p
 }

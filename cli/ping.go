@@ -95,7 +95,7 @@ func pingAtOnce(ctx context.Context, s *Session, call Call) error {
 	return s.Out.Print(pingResult(s.ring.Rank(), ring.Right.String(), r))
 }
 
-func pingsOf(call Call) int { return int(value[number](call.Flags, "iters").value) }
+func pingsOf(call Call) int { return numberOf(call.Flags, "iters") }
 
 // runPing pings on all ranks.
 func runPing(ctx context.Context, s *Session, call Call) error {

@@ -111,12 +111,12 @@ func runPingpong(ctx context.Context, s *Session, call Call) error {
 		}
 	}
 	o := pingpong.Options{
-		TCPPort: int(value[number](call.Flags, "port").value),
-		Depth:   int(value[number](call.Flags, "rx-depth").value), Iters: int(value[number](call.Flags, "iters").value),
+		TCPPort: numberOf(call.Flags, "port"),
+		Depth:   numberOf(call.Flags, "rx-depth"), Iters: numberOf(call.Flags, "iters"),
 		Events: isOn(call.Flags, "events"), Check: isOn(call.Flags, "chk"),
 	}
 	s.Config.Fill(&o)
-	if port := int(value[number](call.Flags, "ib-port").value); port > 0 {
+	if port := numberOf(call.Flags, "ib-port"); port > 0 {
 		o.Port = port
 	}
 	if text := textOf(call.Flags, "bind"); text != "" {

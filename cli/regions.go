@@ -40,7 +40,7 @@ with bytes such as 0xdeadbeef, again and again; show takes --offset and
 		Args: "reg|list|show|dereg [NAME]", Offer: h.offerRegion, CheckArgs: checkRegion,
 		Flags: func(fs *pflag.FlagSet) {
 			sizeFlag(fs, "size", 4<<10, "reg: bytes to register")
-			fs.Var(&rights{}, "access", "reg: what the neighbours may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
+			rightsFlag(fs, "access", "reg: what the neighbours may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
 			fs.String("fill", "", "reg: a text, or bytes as 0x..., to fill it with (zeroes)")
 			offers(fs, "fill", "nothing")
 			sizeFlag(fs, "offset", 0, "show: where to begin, in bytes")
@@ -54,7 +54,9 @@ func sizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage stri
 	fs.Var(&size, name, usage)
 }
 
-func sizeOf(fs *pflag.FlagSet, name string) uint64 { return uint64(value[configs.SizeValue](fs, name)) }
+func sizeOf(fs *pflag.FlagSet, name string) uint64 {
+	return uint64(*fs.Lookup(name).Value.(*configs.SizeValue))
+}
 
 // region is memory that was registered by hand.
 type region struct {
@@ -104,7 +106,7 @@ func runRegion(ctx context.Context, s *Session, call Call) error {
 func register(s *Session, call Call) error {
 	h, name, size := handOf(s), call.Args[1], sizeOf(call.Flags, "size")
 	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	if given := value[rights](call.Flags, "access").value; given != nil {
+	if given := given[verbs.Access](call.Flags, "access"); given != nil {
 		access = *given
 	}
 	pattern, err := patternOf(textOf(call.Flags, "fill"))
@@ -267,7 +269,7 @@ type RegionInfo struct {
 func regionInfo(rank int, whose, device string, g ring.Region) RegionInfo {
 	return RegionInfo{
 		Command: "mr", OK: true, Rank: rank, Whose: whose, Device: device, Name: g.Name, Addr: g.Addr, Length: g.Length, LKey: g.LKey, RKey: g.RKey,
-		Access: (&rights{&g.Access}).String(),
+		Access: rightsText(g.Access),
 	}
 }
 

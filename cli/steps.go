@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +51,7 @@ buffers, takes it from RESET to INIT and posts the receives.`,
 				psnFlag(fs, "first PSN of what this end sends, as the peer is told")
 				optionalFlag(fs, "receives", 0, 128, "receives to post (128)")
 				optionalFlag(fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
-				fs.Var(&rights{}, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
+				rightsFlag(fs, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
 			},
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
 		},
@@ -75,7 +75,7 @@ see what comes of it.`,
 				psnFlag(fs, "PSN expected first from the peer (rq_psn)")
 				optionalFlag(fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
 				optionalFlag(fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
-				fs.Var(&address{}, "dgid", "the peer's GID (as exchanged)")
+				gidFlag(fs, "dgid", "the peer's GID (as exchanged)")
 				offers(fs, "dgid", "nothing")
 				optionalFlag(fs, "gid-index", 0, 255, "index of the own GID (as opened)")
 				optionalFlag(fs, "sl", 0, 15, "service level")
@@ -266,32 +266,6 @@ func runClose(ctx context.Context, s *Session, _ Call) error {
 	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
 }
 
-// optional is a number that a step takes in place of its own.
-type optional struct {
-	value    *int64
-	min, max int64
-}
-
-func (o *optional) String() string {
-	if o.value == nil {
-		return ""
-	}
-	return strconv.FormatInt(*o.value, 10)
-}
-func (o *optional) Type() string { return "n" }
-func (o *optional) Set(text string) error {
-	v, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
-	if err != nil || v < o.min || v > o.max {
-		return fmt.Errorf("expected a whole number from %d to %d, decimal or 0x", o.min, o.max)
-	}
-	o.value = &v
-	return nil
-}
-
-func optionalFlag(fs *pflag.FlagSet, name string, min, max int64, usage string) {
-	fs.Var(&optional{min: min, max: max}, name, usage)
-}
-
 func psnFlag(fs *pflag.FlagSet, usage string) { optionalFlag(fs, "psn", 0, 1<<24-1, usage) }
 
 var sides = []ring.Side{ring.Left, ring.Right}
@@ -306,30 +280,18 @@ func parseSide(text string) (ring.Side, error) {
 }
 
 func sideFlag(fs *pflag.FlagSet) {
-	fs.Var(&choice[ring.Side]{kind: "side", all: sides, parse: parseSide}, "side", "one edge alone: left or right (both)")
+	choiceFlag(fs, "side", "side", nil, sides, parseSide, "one edge alone: left or right (both)")
 }
 
-// address is a GID, or an IP address, which is one too.
-type address struct{ value *verbs.GID }
-
-func (a *address) String() string {
-	if a.value == nil {
-		return ""
-	}
-	return a.value.String()
+// gidFlag is a GID, or an IP address, which is one too.
+func gidFlag(fs *pflag.FlagSet, name, usage string) {
+	fs.Var(&parsed[verbs.GID]{kind: "gid", parse: func(text string) (g verbs.GID, err error) {
+		if err := g.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
+			return g, fmt.Errorf("expected a GID, such as fe80::1 or ::ffff:10.0.0.1")
+		}
+		return g, nil
+	}}, name, usage)
 }
-func (a *address) Type() string { return "gid" }
-func (a *address) Set(text string) error {
-	var g verbs.GID
-	if err := g.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
-		return fmt.Errorf("expected a GID, such as fe80::1 or ::ffff:10.0.0.1")
-	}
-	a.value = &g
-	return nil
-}
-
-// rights are what a peer or a region's user may do.
-type rights struct{ value *verbs.Access }
 
 var rightNames = []struct {
 	name  string
@@ -338,13 +300,10 @@ var rightNames = []struct {
 	{"remote-write", verbs.AccessRemoteWrite}, {"remote-read", verbs.AccessRemoteRead}, {"remote-atomic", verbs.AccessRemoteAtomic},
 }
 
-func (r *rights) String() string {
-	if r.value == nil {
-		return ""
-	}
+func rightsText(access verbs.Access) string {
 	var list []string
 	for _, n := range rightNames {
-		if *r.value&n.right != 0 {
+		if access&n.right != 0 {
 			list = append(list, n.name)
 		}
 	}
@@ -353,30 +312,26 @@ func (r *rights) String() string {
 	}
 	return strings.Join(list, ",")
 }
-func (r *rights) Type() string { return "list" }
-func (r *rights) Words() []string {
+
+// rightsFlag is what a peer or a region's user may do.
+func rightsFlag(fs *pflag.FlagSet, name, usage string) {
 	words := []string{"none"}
 	for _, n := range rightNames {
 		words = append(words, n.name)
 	}
-	return words
-}
-func (r *rights) Set(text string) error {
-	access := verbs.AccessLocalWrite
-	for word := range strings.SplitSeq(text, ",") {
-		word, found := strings.TrimSpace(word), false
-		for _, n := range rightNames {
-			if n.name == word {
-				access |= n.right
-				found = true
+	fs.Var(&parsed[verbs.Access]{kind: "list", words: words, text: rightsText, parse: func(text string) (verbs.Access, error) {
+		access := verbs.AccessLocalWrite
+		for word := range strings.SplitSeq(text, ",") {
+			at := slices.Index(words, strings.TrimSpace(word))
+			if at < 0 {
+				return 0, fmt.Errorf("expected remote-write, remote-read, remote-atomic, or none")
+			}
+			if at > 0 {
+				access |= rightNames[at-1].right
 			}
 		}
-		if !found && word != "none" {
-			return fmt.Errorf("expected remote-write, remote-read, remote-atomic, or none")
-		}
-	}
-	r.value = &access
-	return nil
+		return access, nil
+	}}, name, usage)
 }
 
 // valuesOf reads the values of a step that were given.
@@ -385,7 +340,7 @@ func valuesOf(fs *pflag.FlagSet) ring.Values {
 		if f := fs.Lookup(name); f == nil || !f.Changed {
 			return nil
 		}
-		v := int(*value[optional](fs, name).value)
+		v := int(*given[int64](fs, name))
 		return &v
 	}
 	unsigned := func(name string) *uint32 {
@@ -403,13 +358,13 @@ func valuesOf(fs *pflag.FlagSet) ring.Values {
 		RNRRetry: number("rnr-retry"), MaxRDAtomic: number("max-rd-atomic"),
 	}
 	if fs.Lookup("side") != nil {
-		v.Side = value[choice[ring.Side]](fs, "side").value
+		v.Side = given[ring.Side](fs, "side")
 	}
 	if fs.Lookup("dgid") != nil {
-		v.DGID = value[address](fs, "dgid").value
+		v.DGID = given[verbs.GID](fs, "dgid")
 	}
 	if fs.Lookup("access") != nil {
-		v.Access = value[rights](fs, "access").value
+		v.Access = given[verbs.Access](fs, "access")
 	}
 	return v
 }

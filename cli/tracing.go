@@ -309,7 +309,7 @@ func (s *Session) traceShow(ctx context.Context, call Call) error {
 	}
 	var b bytes.Buffer
 	colored := render.IsTerminal(s.stdout) && render.ColorWanted()
-	if err := t.Draw(&b, int(value[number](call.Flags, "width").value), colored); err != nil {
+	if err := t.Draw(&b, numberOf(call.Flags, "width"), colored); err != nil {
 		return err
 	}
 	return s.Out.Text(b.String())

@@ -39,8 +39,7 @@ nothing, and the ring can be used.`
 var tunedSizes = []int64{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 
 func tuneFlags(fs *pflag.FlagSet) {
-	budget := span(tuneBudget)
-	fs.Var(&budget, "budget", "how long to measure, about")
+	durationFlag(fs, "budget", tuneBudget, "how long to measure, about")
 	fs.String("save", "", "file to save the table in; none: do not (default: ringcli/table.json in the user's configuration directory)")
 	offers(fs, "save", "files", "json")
 }
@@ -70,7 +69,7 @@ Takes connect's flags, or -n for ranks on this machine.`,
 }
 
 func checkTune(s *Session, call Call, ranksHere int) error {
-	if budget := time.Duration(value[span](call.Flags, "budget")); budget < time.Second {
+	if budget := value[time.Duration](call.Flags, "budget"); budget < time.Second {
 		return usageError("tune: --budget %s: expected 1s or more", budget)
 	}
 	if s.Config.Int("index") <= 0 { // rank 0 saves; -1: it is not started yet
@@ -87,7 +86,7 @@ func checkTune(s *Session, call Call, ranksHere int) error {
 }
 
 func runTuneProcess(ctx context.Context, s *Session, call Call) error {
-	n := int(value[number](call.Flags, "ranks").value)
+	n := numberOf(call.Flags, "ranks")
 	if s.parent == nil && n > 0 {
 		if err := checkTune(s, call, n); err != nil {
 			return err
@@ -139,7 +138,7 @@ func runTune(ctx context.Context, s *Session, call Call) (err error) {
 	if err := m.comm.SetTable(collective.Table{}); err != nil {
 		return err
 	}
-	t := newTuning(s, time.Duration(value[span](call.Flags, "budget")))
+	t := newTuning(s, value[time.Duration](call.Flags, "budget"))
 	if err := t.run(ctx); err != nil {
 		if back := m.comm.SetTable(before); back != nil {
 			return back

@@ -96,79 +96,46 @@ func (list ways) label(w way) string {
 	return w.String()
 }
 
-// choices is the value of a bench's --protocol and --algorithm: a setting's value
-// elsewhere, and here several of them, which are compared.
-type choices[T collective.Protocol | collective.Algorithm] struct {
-	list  []T
-	what  string
-	parse func(string) (T, error)
-	all   []T // the first is auto
-}
-
-type (
-	protocolList  = choices[collective.Protocol]
-	algorithmList = choices[collective.Algorithm]
-)
-
-func newProtocolList() *protocolList {
-	return &protocolList{what: "protocol", parse: collective.ParseProtocol, all: collective.Protocols()}
-}
-
-func newAlgorithmList() *algorithmList {
-	return &algorithmList{what: "algorithm", parse: collective.ParseAlgorithm, all: collective.Algorithms()}
-}
-
 // allChoices stands for all but auto.
 const allChoices = "all"
 
-func (c *choices[T]) String() string  { return strings.Join(wordsOf(c.list), ",") }
-func (c *choices[T]) Type() string    { return "list" }
-func (c *choices[T]) Words() []string { return append(wordsOf(c.all), allChoices) }
-func (c *choices[T]) Set(text string) error {
-	if strings.EqualFold(strings.TrimSpace(text), allChoices) {
-		c.list = slices.Clone(c.all[1:])
-		return nil
-	}
-	var list []T
-	for name := range strings.SplitSeq(text, ",") {
-		v, err := c.parse(name)
-		switch {
-		case err != nil:
-			return err
-		case strings.TrimSpace(name) == "":
-			return fmt.Errorf("expected one %s, several separated by commas, such as %v,%v, or %s", c.what, c.all[1], c.all[2], allChoices)
-		case slices.Contains(list, v):
-			return fmt.Errorf("expected each %s once; %v is there twice", c.what, v)
+// listFlag declares a bench's --algorithm or --protocol, which is a setting's value
+// elsewhere, and here several of them, which are compared; AddFlags leaves it alone.
+// The first of all is auto.
+func listFlag[T comparable](fs *pflag.FlagSet, name string, all []T, parse func(string) (T, error)) *parsed[[]T] {
+	setting, _ := configs.Lookup(name)
+	p := &parsed[[]T]{kind: "list", words: append(wordsOf(all), allChoices), text: func(list []T) string { return strings.Join(wordsOf(list), ",") }, parse: func(text string) ([]T, error) {
+		if strings.EqualFold(strings.TrimSpace(text), allChoices) {
+			return slices.Clone(all[1:]), nil
 		}
-		list = append(list, v)
-	}
-	if len(list) > 1 && slices.Contains(list, c.all[0]) {
-		return fmt.Errorf("expected auto alone: it is one of the others at each size, and what it takes is marked")
-	}
-	c.list = list
-	return nil
+		list, err := parseList(text, name+" ", func(word string) (T, error) {
+			if word == "" {
+				return all[0], fmt.Errorf("expected one %s, several separated by commas, such as %v,%v, or %s", name, all[1], all[2], allChoices)
+			}
+			return parse(word)
+		}, func(v T) string { return fmt.Sprint(v) })
+		if len(list) > 1 && slices.Contains(list, all[0]) {
+			return nil, fmt.Errorf("expected auto alone: it is one of the others at each size, and what it takes is marked")
+		}
+		return list, err
+	}}
+	// The default is the table's own, which is valid.
+	_ = p.Set(fmt.Sprint(setting.Default))
+	fs.Var(p, name, setting.Usage+"; several, separated by commas, or all, are compared")
+	return p
 }
 
-// wayFlags declares a bench's --algorithm and --protocol; AddFlags leaves them
-// alone.
 func wayFlags(fs *pflag.FlagSet) {
-	for _, f := range []struct {
-		name string
-		list pflag.Value
-	}{{"algorithm", newAlgorithmList()}, {"protocol", newProtocolList()}} {
-		setting, _ := configs.Lookup(f.name)
-		// The default is the table's own, which is valid.
-		_ = f.list.Set(fmt.Sprint(setting.Default))
-		fs.Var(f.list, f.name, setting.Usage+"; several, separated by commas, or all, are compared")
-	}
+	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
+	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
 }
 
 // asked returns what was asked for by a flag or a setting: one, or in a bench as
 // many as are compared.
 func asked[T collective.Protocol | collective.Algorithm](s *Session, call Call, name string, parse func(string) (T, error)) ([]T, error) {
 	if f := call.Flags.Lookup(name); f != nil && f.Changed {
-		if c, ok := f.Value.(*choices[T]); ok {
-			return c.list, nil
+		if p, ok := f.Value.(*parsed[[]T]); ok {
+			return *p.value, nil
 		}
 	}
 	v, err := s.setting(call, name)

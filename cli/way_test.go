@@ -3,6 +3,8 @@ package cli
 import (
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/collective"
 )
 
@@ -11,7 +13,8 @@ func TestAlgorithmList(t *testing.T) {
 		"ring": "ring", "auto": "auto", "RING , rd": "ring,recursive-doubling", "all": "ring,recursive-doubling,tree,inbox",
 		"star": "", "": "", "ring,": "", "auto,ring": "", "rd,doubling": "", "all,ring": "",
 	} {
-		l := newAlgorithmList()
+		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
+		l.value = nil
 		err := l.Set(text)
 		if (err == nil) != (want != "") || l.String() != want {
 			t.Errorf("%q: %q, %v, want %q", text, l, err, want)
@@ -62,8 +65,8 @@ func TestProtocolList(t *testing.T) {
 		"eager": "eager", "auto": "auto", "eager,rendezvous": "eager,rendezvous-write", " Eager , rdv-read ": "eager,rendezvous-read",
 		"fast": "", "": "", "eager,": "", "auto,eager": "", "rendezvous,rendezvous-write": "",
 	} {
-		l := newProtocolList()
-		l.list = []collective.Protocol{collective.Eager}
+		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "protocol", collective.Protocols(), collective.ParseProtocol)
+		l.value = &[]collective.Protocol{collective.Eager}
 		err := l.Set(text)
 		if want == "" {
 			if err == nil || l.String() != "eager" {
