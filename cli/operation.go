@@ -94,8 +94,7 @@ func (s *Session) setting(call Call, name string) (configs.Value, error) {
 	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
 }
 
-// callOptions reads algorithm, protocol, segment and depth. What was not set anywhere is
-// left to the library, which chooses by the size.
+// callOptions reads algorithm, protocol, segment and depth.
 func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
 	ways, err := s.ways(call)
 	if err != nil {
@@ -106,9 +105,7 @@ func (s *Session) callOptions(call Call) (o collective.CallOptions, err error) {
 	if err != nil {
 		return o, err
 	}
-	if segment.Origin.Source != configs.FromDefault {
-		o.Segment = int(segment.Value.(uint64))
-	}
+	o.Segment = int(segment.Value.(uint64))
 	depth, err := s.setting(call, "depth")
 	if err != nil {
 		return o, err

@@ -12,6 +12,11 @@ import (
 	"ringcli/configs"
 )
 
+func init() {
+	algorithms := collective.Algorithms()[1:] // without auto
+	configs.Allow("algorithm", wordsOf(algorithms), func(i int) []string { return algorithms[i].Aliases() })
+}
+
 // way is how an operation runs, as it is asked for: auto is what the library
 // chooses.
 type way struct {

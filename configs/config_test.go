@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,8 +220,8 @@ func TestBadInputSaysWhatAndWhere(t *testing.T) {
 		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write, rendezvous-read or direct (from file f.yaml)`},
 		"duration sans unit": {file: "timeout: 30", want: `configuration: timeout is 30, expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"duration below":     {file: "timeout: -1s", want: `configuration: timeout is "-1s", expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
-		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},
-		"size too great":     {env: [2]string{"RINGCLI_SEGMENT", "99999999999G"}, want: `configuration: segment is "99999999999G", expected a size from 256 to 1G, such as 64K or 1MiB (from env RINGCLI_SEGMENT)`},
+		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected 0, or a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},
+		"size too great":     {env: [2]string{"RINGCLI_SEGMENT", "99999999999G"}, want: `configuration: segment is "99999999999G", expected 0, or a size from 256 to 1G, such as 64K or 1MiB (from env RINGCLI_SEGMENT)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			isolate(t)
@@ -358,6 +359,9 @@ func TestAFlagOfTheCommandsOwn(t *testing.T) {
 // Another name of a value is the value, wherever it comes from.
 func TestAliases(t *testing.T) {
 	isolate(t)
+	before := slices.Clone(Settings)
+	defer func() { Settings = before }()
+	Allow("algorithm", []string{"ring", "recursive-doubling"}, func(i int) []string { return [][]string{nil, {"rd", "doubling"}}[i] })
 	t.Setenv("RINGCLI_ALGORITHM", "doubling")
 	c, err := Load(parsed(t), "")
 	if err != nil {

@@ -29,7 +29,8 @@ type Setting struct {
 	// Completes is what a value completes to where OneOf does not say: a word of
 	// cli's completion, and what that takes.
 	Completes []string
-	// Min and Max bound ints and bytes, if Max is above Min.
+	// Min and Max bound ints and bytes, if Max is above Min. The default need not lie
+	// between them.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
@@ -114,11 +115,10 @@ var Settings = []Setting{
 	},
 
 	{
-		Name: "algorithm", Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox"},
-		Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling"},
+		Name: "algorithm", Default: "auto", // and what Allow adds
 		Section: "How collectives move their data",
 		Usage:   "algorithm of collectives (auto: by size and by the table)",
-		Comment: "auto (by size and by the table), ring, recursive-doubling (or rd), tree or inbox.",
+		Comment: "auto (by size and by the table), %s.",
 	},
 	{
 		Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
@@ -126,9 +126,9 @@ var Settings = []Setting{
 		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct.",
 	},
 	{
-		Name: "segment", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
-		Usage:   "bytes of a segment, the unit of pipelining",
-		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).",
+		Name: "segment", Default: uint64(0), Min: 256, Max: 1 << 30,
+		Usage:   "bytes of a segment, the unit of pipelining (0: by the size of the vector)",
+		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).\n0: by the size of the vector.",
 	},
 	{
 		Name: "depth", Default: 4, Min: 1, Max: 16,
@@ -165,6 +165,32 @@ var Settings = []Setting{
 		Usage:   "format of traces (auto: text on a terminal, JSON otherwise)",
 		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json.",
 	},
+}
+
+// Allow adds the values of a setting that are another package's to know, beside its
+// default, with aliases of each. It is for package initialisation.
+func Allow(name string, values []string, aliases func(i int) []string) {
+	s := &Settings[slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == name })]
+	s.OneOf, s.Aliases = []any{s.Default}, map[string]string{}
+	text := ""
+	for i, value := range values {
+		s.OneOf = append(s.OneOf, value)
+		for _, alias := range aliases(i) {
+			s.Aliases[alias] = value
+		}
+		switch i {
+		case 0:
+		case len(values) - 1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += value
+		if also := aliases(i); len(also) > 0 {
+			text += " (or " + also[0] + ")"
+		}
+	}
+	s.Comment = fmt.Sprintf(s.Comment, text)
 }
 
 // maxRanks bounds index; a list of a million hosts is a mistake.
@@ -281,6 +307,9 @@ func (s Setting) allows(value any) bool {
 	if s.OneOf != nil {
 		return slices.Contains(s.OneOf, value)
 	}
+	if value == s.Default {
+		return true
+	}
 	switch v := value.(type) {
 	case int:
 		return s.Max <= s.Min || s.Min <= int64(v) && int64(v) <= s.Max
@@ -311,7 +340,11 @@ func (s Setting) expected() string {
 		return "a duration above zero with its unit, such as 500ms or 30s"
 	case uint64:
 		if bounded {
-			return fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+			text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+			if s.Default == uint64(0) {
+				text = "0, or " + text
+			}
+			return text
 		}
 		return "a size such as 64K or 1MiB"
 	}
