@@ -126,17 +126,7 @@ the default.`,
 			Summary: "Show the versions of this program and Go, and its providers",
 			Run:     runVersion,
 		},
-		{
-			Name: "completion", Group: groupProgram, Where: Process,
-			Summary: "Print a completion script for a shell",
-			Long: `Prints a script that completes commands, flags and their values:
-
-  source <(ringcli completion bash)
-  source <(ringcli completion zsh)
-  ringcli completion fish | source`,
-			Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
-			Run: runCompletion,
-		},
+		completionCommand(),
 		{
 			Name: "schema", Group: groupProgram, Where: Process | Line, Own: true, Harmless: true,
 			Summary: "Print the JSON Schema of what --output json prints",

@@ -60,3 +60,18 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 	_, err := io.WriteString(w, bashPrelude+"\n"+text)
 	return err
 }
+
+// completionCommand is `ringcli completion`.
+func completionCommand() Command {
+	return Command{
+		Name: "completion", Group: groupProgram, Where: Process,
+		Summary: "Print a completion script for a shell",
+		Long: `Prints a script that completes commands, flags and their values:
+
+  source <(ringcli completion bash)
+  source <(ringcli completion zsh)
+  ringcli completion fish | source`,
+		Args: "bash|zsh|fish|powershell", Words: shells, CheckArgs: checkShell,
+		Run: runCompletion,
+	}
+}

@@ -271,25 +271,30 @@ func runQP(ctx context.Context, s *Session, call Call) error {
 		} else if err := s.Out.Note(render.Fair, "the peer's end is not known: %s", peer.Unknown); err != nil {
 			return err
 		}
-		var rows []render.Record
-		for _, a := range qpAttributes {
-			row := QPAttribute{Command: "qp", OK: true, Side: side.String(), Rank: own.Rank, Peer: own.Peer, Attribute: a.name, Own: a.text(own.End), PeerOwn: "-"}
-			if peer.Unknown == "" {
-				row.PeerOwn = a.text(peer.End)
-			}
-			for _, f := range found {
-				if f.Attribute == a.name && f.Severity != ring.Note {
-					row.OK, row.Problem = f.Severity != ring.Fault, "<- "+string(f.Severity)
-				}
-			}
-			rows = append(rows, row)
-		}
-		if err := s.Out.Print(rows...); err != nil {
+		if err := s.Out.Print(attributesOf(own, peer, found)...); err != nil {
 			return err
 		}
 		findings = append(findings, findingsOf("qp", side, found, ring.Note)...)
 	}
 	return s.printFindings(findings)
+}
+
+// attributesOf is what `qp` shows of both ends of an edge; found is what disagrees.
+func attributesOf(own, peer EdgeEnd, found []ring.Finding) []render.Record {
+	var rows []render.Record
+	for _, a := range qpAttributes {
+		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Rank: own.Rank, Peer: own.Peer, Attribute: a.name, Own: a.text(own.End), PeerOwn: "-"}
+		if peer.Unknown == "" {
+			row.PeerOwn = a.text(peer.End)
+		}
+		for _, f := range found {
+			if f.Attribute == a.name && f.Severity != ring.Note {
+				row.OK, row.Problem = f.Severity != ring.Fault, "<- "+string(f.Severity)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // sideOf reads the argument left or right, if there is one.

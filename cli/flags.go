@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"ringcli/configs"
 )
 
 // parsed is the value of a flag that is no setting; nil if it has no default and was
@@ -144,3 +146,11 @@ func isOn(fs *pflag.FlagSet, name string) bool {
 }
 
 func textOf(fs *pflag.FlagSet, name string) string { return fs.Lookup(name).Value.String() }
+
+func sizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage string) {
+	fs.Var(&size, name, usage)
+}
+
+func sizeOf(fs *pflag.FlagSet, name string) uint64 {
+	return uint64(*fs.Lookup(name).Value.(*configs.SizeValue))
+}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	"ringcli/cli/render"
@@ -73,14 +72,6 @@ func exampleEnd(command, whose, state string) EdgeEnd {
 
 // exampleAttributes is what `qp` shows of two ends that do not agree.
 func exampleAttributes() []render.Record {
-	own, peer := exampleEnd("qp", ownEnd, "RTS").End, exampleEnd("qp", peerEnd, "RTS").End
-	var rows []render.Record
-	for _, a := range qpAttributes {
-		row := QPAttribute{Command: "qp", OK: true, Side: "left", Rank: 0, Peer: 249, Attribute: a.name, Own: a.text(own), PeerOwn: a.text(peer)}
-		if a.name == "qp_state" {
-			row.OK, row.Problem = false, fmt.Sprintf("<- %s", ring.Fault)
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	disagree := []ring.Finding{{Attribute: "qp_state", Severity: ring.Fault}}
+	return attributesOf(exampleEnd("qp", ownEnd, "RTS"), exampleEnd("qp", peerEnd, "RTS"), disagree)
 }

@@ -143,7 +143,10 @@ func runLabB(ctx context.Context, s *Session, call Call) error {
 	}
 	p := pingpongRun{session: s, command: "lab b", record: "lab"}
 	if isOn(call.Flags, "explain") {
-		p.explain = func(text string) error { return s.Out.Aside(render.Faint, strings.Split(text, "\n")...) }
+		texts := map[moment]string{
+			beforeStart: lab.ExplainReference, beforeLocal: lab.ExplainLocal, beforeRemote: lab.ExplainRemote, beforeFigures: lab.ExplainFigures,
+		}
+		p.explain = func(at moment) error { return s.Out.Aside(render.Faint, strings.Split(texts[at], "\n")...) }
 	}
 	if len(call.Args) > 1 {
 		o.Host = call.Args[1]

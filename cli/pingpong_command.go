@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringcli/cli/lab"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -140,8 +139,19 @@ type pingpongRun struct {
 	command string // as it was given
 	record  string // the name in its record
 	// explain, if set, says what is about to happen or to be printed.
-	explain func(text string) error
+	explain func(moment) error
 }
+
+// moment is a place in a pingpong where something can be explained.
+type moment int
+
+// The moments.
+const (
+	beforeStart moment = iota
+	beforeLocal
+	beforeRemote
+	beforeFigures
+)
 
 func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
 	s := p.session
@@ -152,23 +162,23 @@ func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
 		o.MTU = pingpong.DefaultMTU
 	}
 	if p.explain == nil {
-		p.explain = func(string) error { return nil }
+		p.explain = func(moment) error { return nil }
 	}
 	watch := newStopwatch()
 	o.RoundTrip = watch.add
 	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.command, what) }
-	tell := func(format, explain string) func(pingpong.Address) error {
-		return func(a pingpong.Address) error { return errors.Join(p.explain(explain), s.stockLine(format, a)) }
+	tell := func(format string, at moment) func(pingpong.Address) error {
+		return func(a pingpong.Address) error { return errors.Join(p.explain(at), s.stockLine(format, a)) }
 	}
-	o.Local, o.Remote = tell(localLine, lab.ExplainLocal), tell(remoteLine, lab.ExplainRemote)
-	if err := p.explain(lab.ExplainReference); err != nil {
+	o.Local, o.Remote = tell(localLine, beforeLocal), tell(remoteLine, beforeRemote)
+	if err := p.explain(beforeStart); err != nil {
 		return err
 	}
 	r, err := pingpong.Run(ctx, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.command, err)
 	}
-	return errors.Join(p.explain(lab.ExplainFigures), s.printPingpong(newPingpongResult(p.record, &o, r, watch)))
+	return errors.Join(p.explain(beforeFigures), s.printPingpong(newPingpongResult(p.record, &o, r, watch)))
 }
 
 // The stock tool's lines of the two addresses.

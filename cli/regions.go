@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/render"
-	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
@@ -48,14 +47,6 @@ with bytes such as 0xdeadbeef, again and again; show takes --offset and
 		},
 		Run: runRegion,
 	}
-}
-
-func sizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage string) {
-	fs.Var(&size, name, usage)
-}
-
-func sizeOf(fs *pflag.FlagSet, name string) uint64 {
-	return uint64(*fs.Lookup(name).Value.(*configs.SizeValue))
 }
 
 // region is memory that was registered by hand.

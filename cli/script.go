@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"ringcli/configs"
 	"strings"
 )
 
@@ -77,4 +79,16 @@ func splitScript(text string) ([][]string, error) {
 	}
 	endCommand()
 	return commands, nil
+}
+
+// scriptOf reads a file of commands, or one that the binary carries.
+func scriptOf(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		return string(text), nil
+	}
+	if carried, unknown := configs.Script(name); unknown == nil {
+		return carried, nil
+	}
+	return "", usageError("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
 }

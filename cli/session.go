@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"ringcli/trace"
+	"strings"
 	"sync/atomic"
 
 	"ringcli/cli/render"
@@ -131,4 +132,12 @@ func (s *Session) dropMember() error {
 		return nil
 	}
 	return m.comm.Close()
+}
+
+func deviceOf(r *ring.Ring) string {
+	var names []string
+	for _, d := range r.Devices() {
+		names = append(names, d.Name)
+	}
+	return render.OrDash(strings.Join(names, "+"))
 }

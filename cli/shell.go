@@ -112,14 +112,6 @@ func (h *host) Prompt() (string, repl.Mood) {
 	return fmt.Sprintf("ring %d/%d %s %s>", r.Rank(), r.Size(), state, deviceOf(r)), mood
 }
 
-func deviceOf(r *ring.Ring) string {
-	var names []string
-	for _, d := range r.Devices() {
-		names = append(names, d.Name)
-	}
-	return render.OrDash(strings.Join(names, "+"))
-}
-
 // Run implements repl.Host.
 func (h *host) Run(ctx context.Context, line string) error {
 	s := h.fork(ctx)

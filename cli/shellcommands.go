@@ -264,18 +264,6 @@ func runSource(ctx context.Context, s *Session, call Call) error {
 	return nil
 }
 
-// scriptOf reads a file of commands, or one that the binary carries.
-func scriptOf(name string) (string, error) {
-	text, err := os.ReadFile(name)
-	if err == nil {
-		return string(text), nil
-	}
-	if carried, unknown := configs.Script(name); unknown == nil {
-		return carried, nil
-	}
-	return "", usageError("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
-}
-
 // Alias is a name that stands for a line.
 type Alias struct {
 	Command string `json:"command"`

@@ -156,17 +156,17 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 // PathChoice says which device an edge of a rank uses and why, or which row of a
 // device's GID table; or why it did not take another row.
 type PathChoice struct {
-	Command  string `json:"command"`
-	OK       bool   `json:"ok"`
-	Rank     int    `json:"rank"`
-	Choice   string `json:"choice" col:"choice"` // "device" or "gid"
-	Side     string `json:"side,omitempty"`      // of the edge that uses the device
-	Device   string `json:"device"`
-	Value    string `json:"value" col:"taken"`
-	GIDIndex *int   `json:"gid_index,omitempty"`
-	Taken    bool   `json:"taken"`
-	Why      string `json:"why" col:"why"`
-	rejected []render.Record
+	Command  string          `json:"command"`
+	OK       bool            `json:"ok"`
+	Rank     int             `json:"rank"`
+	Choice   string          `json:"choice" col:"choice"` // "device" or "gid"
+	Side     string          `json:"side,omitempty"`      // of the edge that uses the device
+	Device   string          `json:"device"`
+	Value    string          `json:"value" col:"taken"`
+	GIDIndex *int            `json:"gid_index,omitempty"`
+	Taken    bool            `json:"taken"`
+	Why      string          `json:"why" col:"why"`
+	rejected []render.Record `json:"-"`
 }
 
 // Adjust implements render.Adjuster.
