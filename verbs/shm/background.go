@@ -4,73 +4,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringcli/verbs/objects"
 	"ringcli/verbs/shm/arena"
 )
 
-const (
-	// watchTick is how often the goroutine looks whether somebody polls. A request
-	// of a peer waits for this long at most after the last poll.
-	watchTick = 2 * time.Millisecond
-	// pollEvery is how often somebody who polls does so at least. Someone who
-	// blocks between polls comes far less often: once in 10 ms (verbs.Waiter).
-	pollEvery = 500 * time.Microsecond
-	// idleBeforeSleep is how many rounds in a row find nothing before the goroutine
-	// sleeps: some microseconds, since a wake-up costs tens.
-	idleBeforeSleep = 100
-	// longestSleep bounds a wait without a timer; nothing depends on it.
-	longestSleep = time.Minute
-)
-
-var epoch = time.Now()
-
-// clock is the time that timers run by: nanoseconds, monotonic, never 0.
-func clock() int64 { return int64(time.Since(epoch)) + 1 }
-
-// TakeOver implements objects.Owner: the goroutine stops watching and takes part.
-func (c *Context) TakeOver() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
-}
-
-// background makes progress while nobody polls. It ends with the Context.
-func (c *Context) background() {
-	defer close(c.done)
-	tick := time.NewTimer(watchTick)
-	defer tick.Stop()
-	for {
-		before := c.polls.Load()
-		tick.Reset(watchTick)
-		select {
-		case <-c.stop:
-			return
-		case <-c.kick:
-		case <-tick.C:
-			if polled(c.polls.Load()-before, watchTick) {
-				continue
-			}
-		}
-		for !c.stopping() && c.sleepAndProgress() {
-		}
-	}
-}
-
-// stopping reports whether the Context is being closed: looked at before each
-// sleep, because Close rings the bell after it says so.
-func (c *Context) stopping() bool {
-	select {
-	case <-c.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// polled tells whether so many polls in a time mean that somebody polls.
-func polled(polls uint64, in time.Duration) bool {
-	return time.Duration(polls)*pollEvery >= max(in, 1)
-}
+// idleBeforeSleep is how many rounds in a row find nothing before the goroutine sleeps:
+// some microseconds, since a wake-up costs tens.
+const idleBeforeSleep = 100
 
 // sleepAndProgress makes progress until there is nothing to do, sleeps until there
 // is, and reports whether to go on.
@@ -80,17 +20,17 @@ func (c *Context) sleepAndProgress() bool {
 			idle = 0
 		}
 	}
-	before, begun := c.polls.Load(), clock()
+	before, begun := c.background.Polls(), objects.Clock()
 	// Whoever posts from here on sees the flag, or is seen.
 	bell := atomic.LoadUint32(c.own.bell)
 	atomic.StoreUint32(c.own.sleeping, 1)
-	if c.progressAll() || c.stopping() {
+	if c.progressAll() || c.background.Stopping() {
 		atomic.StoreUint32(c.own.sleeping, 0)
 		return true
 	}
 	_ = arena.Wait(c.own.bell, bell, c.untilDue())
 	atomic.StoreUint32(c.own.sleeping, 0)
-	return !polled(c.polls.Load()-before, time.Duration(clock()-begun))
+	return !c.background.PolledSince(before, time.Duration(objects.Clock()-begun))
 }
 
 // progressAll makes a round of progress that leaves nothing unanswered.
@@ -105,8 +45,8 @@ func (c *Context) progressAll() (worked bool) {
 
 // untilDue is how long it is until the first timer.
 func (c *Context) untilDue() time.Duration {
-	sleep := longestSleep
-	now := clock()
+	sleep := objects.LongestSleep
+	now := objects.Clock()
 	for _, q := range *c.qps.Load() {
 		if due := q.deadline.Load(); due != 0 {
 			sleep = min(sleep, time.Duration(max(0, due-now)))

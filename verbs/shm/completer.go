@@ -5,6 +5,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -71,7 +72,7 @@ func (q *qp) notReady() (worked bool) {
 		q.counters.rnrs++
 		if q.attr.RNRRetry != forever {
 			timer := wire.RNRTimer(uint8(atomic.LoadUint32(&q.link.rnrTimer)))
-			now = clock()
+			now = objects.Clock()
 			q.rnrUntil = now + int64(q.attr.RNRRetry)*int64(timer)
 		}
 	}
@@ -79,7 +80,7 @@ func (q *qp) notReady() (worked bool) {
 		return false
 	}
 	if now == 0 {
-		now = clock()
+		now = objects.Clock()
 	}
 	if now < q.rnrUntil || !atomic.CompareAndSwapUint32(&q.own.slot(q.acked).claim, claim(q.acked, open), claim(q.acked, revoked)) {
 		return false
@@ -119,7 +120,7 @@ func (q *qp) flushSends() {
 func (q *qp) complete(w *sendWQE, status verbs.Status) {
 	wc := verbs.Completion{ID: w.id, Status: status, Opcode: wcOpcodes[w.op], QPN: q.num, ByteLen: w.length}
 	if status != verbs.Success {
-		traceFailed(q, &wc, false)
+		objects.TraceFailed(q.num, q.state, &wc, false)
 	}
 	q.SendCQ.Push(wc, status != verbs.Success)
 }

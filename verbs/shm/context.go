@@ -23,11 +23,8 @@ type Context struct {
 	own     *directory
 	domains atomic.Uint32         // numbers given to protection domains
 	qps     atomic.Pointer[[]*qp] // replaced with mu held, read without
-	polls   atomic.Uint64         // so that the goroutine sees whether somebody polls
 
-	kick chan struct{} // capacity 1: ends the goroutine's watching
-	stop chan struct{} // closed by Close
-	done chan struct{} // closed when the goroutine has ended
+	background objects.Background
 
 	mu         sync.Mutex
 	neighbours map[arena.Key]*neighbour // guarded by mu, as all below
@@ -41,7 +38,6 @@ func newContext() (*Context, error) {
 	}
 	c := &Context{
 		memory: m, own: directoryOf(m.Addr()), neighbours: make(map[arena.Key]*neighbour),
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.Init(c, device{}, &limits)
 	// fd marks an address that is unique without any authority (RFC 4193).
@@ -52,7 +48,7 @@ func newContext() (*Context, error) {
 		return nil, errors.Join(err, m.Free())
 	}
 	c.qps.Store(new([]*qp))
-	go c.background()
+	c.background.Start(c.sleepAndProgress)
 	return c, nil
 }
 
@@ -127,10 +123,13 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	return p.Register(r, addr, length, access)
 }
 
+// TakeOver implements objects.Owner: the goroutine stops watching and takes part.
+func (c *Context) TakeOver() { c.background.TakeOver() }
+
 // Progress implements objects.Owner. A queue pair that somebody else is at is
 // left to them.
 func (c *Context) Progress(last bool) {
-	c.polls.Add(1)
+	c.background.Polled()
 	for _, q := range *c.qps.Load() {
 		if q.mu.TryLock() {
 			q.progress(last)
@@ -216,9 +215,9 @@ func (c *Context) Close() error {
 	if first, err := c.Shut(); !first {
 		return err
 	}
-	close(c.stop)
-	atomic.AddUint32(c.own.bell, 1)
-	_ = arena.Wake(c.own.bell, 1)
-	<-c.done
+	c.background.Stop(func() {
+		atomic.AddUint32(c.own.bell, 1)
+		_ = arena.Wake(c.own.bell, 1)
+	})
 	return errors.Join(c.hub.Close(), c.memory.Free())
 }

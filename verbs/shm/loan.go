@@ -9,6 +9,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 )
 
 // cursor is a place in a scatter/gather list.
@@ -106,7 +107,7 @@ func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind ui
 		return copied
 	}
 	// The memory of a process that is being killed goes before the process does.
-	if now := clock(); kind == inProcess && q.doubtful == 0 {
+	if now := objects.Clock(); kind == inProcess && q.doubtful == 0 {
 		q.doubtful = now + int64(dying)
 	} else if kind == inArena || !q.link.gone.Load() && now > q.doubtful {
 		return unreadable

@@ -72,7 +72,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	}
 	q.Hold()
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", objects.Hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
 			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("gid", verbs.GID(p.ctx.key).String()))
 	}
 	return q, nil
@@ -143,7 +143,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error
 	if q.own != nil {
 		atomic.StoreUint32(&q.own.rnrTimer, uint32(q.attr.MinRNRTimer))
 	}
-	traceModified(q, cur, a, mask)
+	objects.TraceModified(q.num, cur, q.state, a, mask)
 	q.progress(true)
 	return left, nil
 }
@@ -249,7 +249,7 @@ func (q *qp) Close() error {
 	left.leave()
 	q.ctx.remove(q)
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
 	}
 	q.LetGo()
 	return q.inline.Free()

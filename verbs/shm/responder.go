@@ -5,6 +5,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 )
 
 // recvWQE is a work request in the receive queue.
@@ -375,7 +376,7 @@ func (q *qp) received(wc verbs.Completion, solicited bool) {
 	wc.QPN = q.num
 	if wc.Status != verbs.Success {
 		wc.Opcode = verbs.WCRecv
-		traceFailed(q, &wc, true)
+		objects.TraceFailed(q.num, q.state, &wc, true)
 	}
 	q.RecvCQ.Push(wc, solicited)
 }

@@ -1,6 +1,9 @@
 package shm
 
-import "ringcli/verbs"
+import (
+	"ringcli/verbs"
+	"ringcli/verbs/objects"
+)
 
 // lookNow has the peer looked for, if it is not there.
 func (q *qp) lookNow() {
@@ -38,11 +41,11 @@ func (q *qp) giveUp() {
 		q.timer = 0
 		return
 	case q.timer == 0:
-		q.timer, q.looked = clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
+		q.timer, q.looked = objects.Clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
 		q.lookNow()
 		return
 	}
-	if now := clock(); now >= q.timer && answered {
+	if now := objects.Clock(); now >= q.timer && answered {
 		q.timer = now + int64(timeout)
 	} else if now >= q.timer {
 		q.failSend(verbs.RetryExceeded)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/objects"
 )
 
 // talk is a conversation in which one end's time is the test's own, and nobody else
@@ -26,7 +27,7 @@ func newTalk(t *testing.T) *talk {
 			}
 		}
 	}
-	c := &talk{t: t, a: a, b: b, q: b.qp.(*qp), now: clock()}
+	c := &talk{t: t, a: a, b: b, q: b.qp.(*qp), now: objects.Clock()}
 	c.q.ep.mu.Lock()
 	t.Cleanup(c.q.ep.mu.Unlock)
 	return c

@@ -112,7 +112,7 @@ func (c *Context) Progress(last bool) {
 // TakeOver implements objects.Owner.
 func (c *Context) TakeOver() {
 	if ep := c.ep.Load(); ep != nil {
-		ep.takeOver()
+		ep.background.TakeOver()
 	}
 }
 

@@ -6,14 +6,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
@@ -40,12 +39,7 @@ type endpoint struct {
 	local netip.AddrPort
 	refs  int // guarded by endpoints
 
-	// polls counts polls, so that the background goroutine sees whether
-	// somebody makes progress.
-	polls atomic.Uint64
-	kick  chan struct{} // capacity 1: ends the background goroutine's watching
-	stop  chan struct{} // closed when the endpoint is released
-	done  chan struct{} // closed when the background goroutine has ended
+	background objects.Background
 
 	mu       sync.Mutex
 	qps      map[uint32]*qp // guarded by mu, as all below
@@ -75,11 +69,6 @@ type portCounters struct {
 	impairedLost       uint64
 }
 
-var epoch = time.Now()
-
-// clock is the time that queue pairs live by: nanoseconds, monotonic, never 0.
-func clock() int64 { return int64(time.Since(epoch)) + 1 }
-
 // attach returns the endpoint of a local address, shared within the process by
 // those that ask for the same impairment: a peer that knows of port 4791 only must
 // find all of them. A port of 0 takes 4791 or, if that is taken, a free one.
@@ -103,14 +92,13 @@ func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, 
 	}
 	ep := &endpoint{
 		conn: conn, local: conn.LocalAddr(), refs: 1, qps: make(map[uint32]*qp),
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	ep.tx.init(conn, impair)
 	if endpoints.byAddr == nil {
 		endpoints.byAddr = make(map[netip.AddrPort]*endpoint)
 	}
 	endpoints.byAddr[ep.local] = ep
-	go ep.background()
+	ep.background.Start(ep.sleepAndProgress)
 	if trace.Enabled(trace.Verbs) {
 		f := conn.Features()
 		trace.Debug(trace.Verbs, "endpoint open", slog.String("local", ep.local.String()), slog.Bool("gso", f.GSO),
@@ -127,9 +115,7 @@ func (e *endpoint) detach() error {
 		return nil
 	}
 	delete(endpoints.byAddr, e.local)
-	close(e.stop)
-	e.conn.Wake()
-	<-e.done
+	e.background.Stop(func() { e.conn.Wake() })
 	return e.conn.Close()
 }
 
@@ -142,11 +128,11 @@ func (e *endpoint) window(mtu int) int {
 // poll makes one round of progress, unless somebody else is at it. The last poll
 // for a while sends what is owed, too.
 func (e *endpoint) poll(last bool) {
-	e.polls.Add(1)
+	e.background.Polled()
 	if !e.mu.TryLock() {
 		return
 	}
-	now := clock()
+	now := objects.Clock()
 	e.progress(now)
 	for more := last; more && len(e.dirty) > 0; {
 		more = e.send(now, true)
@@ -299,7 +285,7 @@ func (e *endpoint) publish() {
 			continue
 		}
 		if c.Status != verbs.Success {
-			traceFailed(q, c)
+			objects.TraceFailed(q.num, q.rc.State(), &c.Completion, c.Recv)
 		}
 		if c.Recv {
 			q.RecvCQ.Push(c.Completion, c.Solicited)
@@ -395,7 +381,7 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 // their own answers.
 func (e *endpoint) kickSend(q *qp) {
 	e.settle()
-	now := clock()
+	now := objects.Clock()
 	for sent := 0; e.sendFor(q, now, false); sent += q.budget {
 		if sent > maxWindow {
 			e.touch(q)

@@ -12,6 +12,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -27,7 +28,7 @@ func TestBackgroundProgress(t *testing.T) {
 	const n = 1<<20 + 3
 	a, b := pair(t, n)
 	for i, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead} {
-		time.Sleep(3 * watchTick) // b's goroutine has gone to sleep on its socket
+		time.Sleep(3 * objects.WatchTick) // b's goroutine has gone to sleep on its socket
 		from, to := a, b
 		if op == verbs.OpRead {
 			from, to = b, a

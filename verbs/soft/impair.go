@@ -7,6 +7,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/udp"
 )
 
@@ -70,7 +71,7 @@ func (m *impairer) put(t *transmitter, dst *udp.Sockaddr, b []byte, latest time.
 		t.flush([]udp.Message{{Dst: dst, Iov: []udp.Iovec{udp.IovecOf(b)}}}, n)
 		return
 	}
-	p := latePacket{due: clock() + m.rand.Int64N(int64(latest)), dst: *dst, data: slices.Clone(b)}
+	p := latePacket{due: objects.Clock() + m.rand.Int64N(int64(latest)), dst: *dst, data: slices.Clone(b)}
 	at, _ := slices.BinarySearchFunc(m.late, p.due, func(o latePacket, due int64) int { return int(due - o.due) })
 	m.late = slices.Insert(m.late, at, p)
 }

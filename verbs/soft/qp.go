@@ -105,7 +105,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	ep.qps[q.num] = q
 	ep.mu.Unlock()
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", objects.Hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
 			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("local", ep.local.String()))
 	}
 	return q, nil
@@ -150,7 +150,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrPathMTU != 0 {
 		q.budget = budget(a.PathMTU.Bytes())
 	}
-	traceModified(q, cur, &a, mask)
+	objects.TraceModified(q.num, cur, q.rc.State(), &a, mask)
 	q.ep.kickSend(q)
 	return nil
 }
@@ -335,7 +335,7 @@ func (q *qp) Close() error {
 	}
 	e.mu.Unlock()
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
 	}
 	freeQPN(q.num)
 	q.LetGo()
