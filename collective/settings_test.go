@@ -2,15 +2,13 @@ package collective
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 
 	"ringcli/configs"
 )
 
-// The settings take what the library takes: all names, the algorithms' aliases, and
-// the same ranges and defaults.
+// The settings take the library's protocols, and have its ranges and defaults.
 func TestSettings(t *testing.T) {
 	setting := func(name string) configs.Setting {
 		s, ok := configs.Lookup(name)
@@ -18,21 +16,6 @@ func TestSettings(t *testing.T) {
 			t.Fatalf("no setting %s", name)
 		}
 		return s
-	}
-	var aliases []string
-	for _, a := range Algorithms() {
-		aliases = append(aliases, algorithms[a].aliases...)
-		if !slices.Contains(setting("algorithm").OneOf, any(a.String())) {
-			t.Errorf("algorithm %s is no value of the setting", a)
-		}
-	}
-	for alias, name := range setting("algorithm").Aliases {
-		if a, err := ParseAlgorithm(alias); err != nil || a.String() != name {
-			t.Errorf("%s is %s in the setting and %s here, %v", alias, name, a, err)
-		}
-	}
-	if known := slices.Sorted(maps.Keys(setting("algorithm").Aliases)); !slices.Equal(known, slices.Sorted(slices.Values(aliases))) {
-		t.Errorf("aliases of algorithms: %v in the setting, %v here", known, aliases)
 	}
 	for _, p := range Protocols() {
 		if !slices.Contains(setting("protocol").OneOf, any(p.String())) {

@@ -140,7 +140,7 @@ var Settings = []Setting{
 		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice.",
 	},
 	{
-		// 8 slots of 256K hold two pipelines of the default depth in 2 MiB.
+		// 16 slots hold four pipelines of the default depth, and take 4 MiB a neighbour.
 		Name: "slots", Default: 16, Min: 1, Max: 1024,
 		Usage: "slots to receive into, per neighbour, for eager",
 	},
