@@ -130,7 +130,7 @@ func TestExchangeTimeline(t *testing.T) {
 				for _, c := range w.comms {
 					r := c.exchange.role
 					for _, m := range r.moves {
-						if m.receives() {
+						if takesMessage(m) {
 							messages += c.exchange.groups * c.exchange.pieces(m.lo, m.hi)
 							bytes += 4 * count
 						}

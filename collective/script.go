@@ -39,9 +39,6 @@ type move struct {
 	step    int  // its number within the phase
 }
 
-// receives tells whether the move takes a message.
-func (m *move) receives() bool { return m.do == moveReduce || m.do == moveStore || m.do == moveCopy }
-
 // script is what a rank does in an operation between ranks that need not be
 // neighbours, as a pure function of algorithm, operation, rank and size. It holds
 // of every script that

@@ -146,6 +146,9 @@ func (x *actor) post(g int, wire map[[2]int][]parcel, slots int) (moved bool) {
 	return moved
 }
 
+// takesMessage tells whether a move takes a message.
+func takesMessage(m move) bool { return m.do == moveReduce || m.do == moveStore || m.do == moveCopy }
+
 // work does one group's next move that is no send, if its message is there.
 func (x *actor) work(t *testing.T, y *symbols, g int, wire map[[2]int][]parcel) bool {
 	for x.working[g] < len(x.moves) && x.moves[x.working[g]].do == moveSend {
@@ -157,7 +160,7 @@ func (x *actor) work(t *testing.T, y *symbols, g int, wire map[[2]int][]parcel) 
 	m := x.moves[x.working[g]]
 	r := span{m.lo, m.hi}
 	var got []int
-	if m.receives() {
+	if takesMessage(m) {
 		edge := [2]int{m.peer, x.rank}
 		if len(wire[edge]) == 0 {
 			return false
@@ -346,7 +349,7 @@ func TestScriptOneMessage(t *testing.T) {
 				switch {
 				case m.do == moveSend:
 					set = sent
-				case !m.receives():
+				case !takesMessage(m):
 					continue
 				}
 				if set[m.peer] {

@@ -1,8 +1,6 @@
 package collective
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,20 +37,6 @@ type Rule struct {
 // maxTableRules is far more than sizes, operations and protocols that differ in
 // speed; a table travels to every rank.
 const maxTableRules = 4096
-
-// ParseTable reads a table's JSON form and validates it.
-func ParseTable(text []byte) (Table, error) {
-	var t Table
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&t); err != nil {
-		return Table{}, bootstrap.Usagef("table: %v", err)
-	}
-	if d.More() {
-		return Table{}, bootstrap.Usagef("table: more than one JSON value: expected one object")
-	}
-	return t, t.Validate()
-}
 
 // Validate returns an error of usage that names the first rule that cannot be.
 func (t Table) Validate() error {
