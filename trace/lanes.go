@@ -24,35 +24,25 @@ const (
 
 var laneNames = [...]string{"operation", "steps", "segments out", "segments in", "reduce", "collective", "bring-up", "ring", "bootstrap", "verbs", "wire", "repl", "log"}
 
+var (
+	kindLanes = map[string]lane{
+		OperationName: laneOperation, StepName: laneSteps, SegmentSendName: laneSegmentsOut, SegmentReceiveName: laneSegmentsIn,
+		SegmentReduceName: laneReduce, BringUpName: laneBringUp,
+	}
+	subsystemLanes = map[string]lane{
+		Ring.String(): laneRing, Bootstrap.String(): laneBootstrap, Verbs.String(): laneVerbs, Wire.String(): laneWire, Repl.String(): laneRepl,
+	}
+)
+
 func (e *Event) lane() lane {
 	if e.Type == LogEvent {
 		return laneLog
 	}
-	switch e.Name {
-	case OperationName:
-		return laneOperation
-	case StepName:
-		return laneSteps
-	case SegmentSendName:
-		return laneSegmentsOut
-	case SegmentReceiveName:
-		return laneSegmentsIn
-	case SegmentReduceName:
-		return laneReduce
-	case BringUpName:
-		return laneBringUp
+	if l, known := kindLanes[e.Name]; known {
+		return l
 	}
-	switch e.Subsystem {
-	case Ring.String():
-		return laneRing
-	case Bootstrap.String():
-		return laneBootstrap
-	case Verbs.String():
-		return laneVerbs
-	case Wire.String():
-		return laneWire
-	case Repl.String():
-		return laneRepl
+	if l, known := subsystemLanes[e.Subsystem]; known {
+		return l
 	}
 	return laneCollective
 }
