@@ -9,6 +9,8 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
+	"ringcli/verbs"
 )
 
 // EdgeEnd is one end of an edge as its queue pair holds it now: this rank's own,
@@ -18,7 +20,7 @@ type EdgeEnd struct {
 	OK      bool   `json:"ok"`   // the queue pair works
 	Side    string `json:"side"` // of this rank
 	Whose   string `json:"whose"`
-	ring.End
+	diagnose.End
 	// Unknown says why the peer's end is not known.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -41,30 +43,30 @@ var edgeColumns = map[string][]string{
 
 var edgeCells = map[string]struct {
 	left bool
-	text func(ring.End) string
+	text func(diagnose.End) string
 }{
-	"state":   {true, func(e ring.End) string { return e.QPState }},
-	"qpn":     {false, func(e ring.End) string { return hex24(e.QPN) }},
-	"to qpn":  {false, func(e ring.End) string { return hex24(e.DestQPN) }},
-	"psn":     {false, func(e ring.End) string { return hex24(e.FirstPSN) }},
-	"sq psn":  {false, func(e ring.End) string { return hex24(e.SQPSN) }},
-	"rq psn":  {false, func(e ring.End) string { return hex24(e.RQPSN) }},
-	"mtu":     {false, func(e ring.End) string { return strconv.Itoa(mtuOf(e)) }},
-	"gid":     {true, func(e ring.End) string { return e.GID.String() }},
-	"to gid":  {true, func(e ring.End) string { return e.DGID.String() }},
-	"recv":    {false, func(e ring.End) string { return strconv.Itoa(e.ReceivesPosted) }},
-	"slots":   {true, func(e ring.End) string { return fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
-	"rkey":    {false, func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
-	"timeout": {false, func(e ring.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
-	"retry":   {false, func(e ring.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
-	"rnr":     {false, func(e ring.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
-	"rd":      {false, func(e ring.End) string { return fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic) }},
+	"state":   {true, func(e diagnose.End) string { return e.QPState.String() }},
+	"qpn":     {false, func(e diagnose.End) string { return hex24(e.QPN) }},
+	"to qpn":  {false, func(e diagnose.End) string { return hex24(e.DestQPN) }},
+	"psn":     {false, func(e diagnose.End) string { return hex24(e.FirstPSN) }},
+	"sq psn":  {false, func(e diagnose.End) string { return hex24(e.SQPSN) }},
+	"rq psn":  {false, func(e diagnose.End) string { return hex24(e.RQPSN) }},
+	"mtu":     {false, func(e diagnose.End) string { return strconv.Itoa(mtuOf(e)) }},
+	"gid":     {true, func(e diagnose.End) string { return e.GID.String() }},
+	"to gid":  {true, func(e diagnose.End) string { return e.DGID.String() }},
+	"recv":    {false, func(e diagnose.End) string { return strconv.Itoa(e.ReceivesPosted) }},
+	"slots":   {true, func(e diagnose.End) string { return fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
+	"rkey":    {false, func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
+	"timeout": {false, func(e diagnose.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
+	"retry":   {false, func(e diagnose.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
+	"rnr":     {false, func(e diagnose.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
+	"rd":      {false, func(e diagnose.End) string { return fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic) }},
 }
 
 func hex24(v uint32) string { return fmt.Sprintf("%06x", v) }
 
 // mtuOf is the path MTU, or before RTR what this end wants at most.
-func mtuOf(e ring.End) int {
+func mtuOf(e diagnose.End) int {
 	if e.PathMTU > 0 {
 		return e.PathMTU
 	}
@@ -108,11 +110,11 @@ func (e EdgeEnd) Cells() []render.Cell {
 	return cells
 }
 
-func stateMood(state string) render.Mood {
-	switch state {
-	case "RTS":
+func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
+	switch {
+	case state.Is(verbs.StateRTS):
 		return render.Good
-	case "ERR", "SQE":
+	case state.Is(verbs.StateErr, verbs.StateSQE):
 		return render.Bad
 	}
 	return render.Fair
@@ -161,7 +163,7 @@ func (s *Session) printEdges(ctx context.Context, command string, only *ring.Sid
 			rows = append(rows, e)
 		}
 		if ends[1].Unknown == "" {
-			findings = append(findings, findingsOf(command, side, ring.Compare(ends[0].End, ends[1].End), ring.Warning)...)
+			findings = append(findings, findingsOf(command, side, diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
 		}
 	}
 	if err := s.Out.Print(rows...); err != nil {
@@ -193,53 +195,53 @@ func (q QPAttribute) Adjust(column string, cell *render.Cell) {
 // qpAttributes are the attributes that `qp` shows, as an End names them in JSON.
 var qpAttributes = []struct {
 	name string
-	text func(ring.End) string
+	text func(diagnose.End) string
 }{
-	{"qp_state", func(e ring.End) string { return e.QPState }},
-	{"qpn", func(e ring.End) string { return hex24(e.QPN) }},
-	{"dest_qpn", func(e ring.End) string { return hex24(e.DestQPN) }},
-	{"first_psn", func(e ring.End) string { return hex24(e.FirstPSN) }},
-	{"sq_psn", func(e ring.End) string { return hex24(e.SQPSN) }},
-	{"rq_psn", func(e ring.End) string { return hex24(e.RQPSN) }},
-	{"path_mtu", func(e ring.End) string { return strconv.Itoa(e.PathMTU) }},
-	{"active_mtu", func(e ring.End) string { return strconv.Itoa(e.ActiveMTU) }},
-	{"gid", func(e ring.End) string { return e.GID.String() }},
-	{"gid_type", func(e ring.End) string { return e.GIDType }},
-	{"dgid", func(e ring.End) string { return e.DGID.String() }},
-	{"sgid_index", func(e ring.End) string { return strconv.Itoa(e.SGIDIndex) }},
-	{"lid", func(e ring.End) string { return strconv.Itoa(int(e.LID)) }},
-	{"link_layer", func(e ring.End) string { return e.LinkLayer }},
-	{"port_num", func(e ring.End) string { return strconv.Itoa(e.PortNum) }},
-	{"port_state", func(e ring.End) string { return e.PortState }},
-	{"udp_port", func(e ring.End) string { return strconv.Itoa(int(e.UDPPort)) }},
-	{"dest_udp_port", func(e ring.End) string { return strconv.Itoa(int(e.DestUDPPort)) }},
-	{"sl", func(e ring.End) string { return strconv.Itoa(int(e.SL)) }},
-	{"traffic_class", func(e ring.End) string { return strconv.Itoa(int(e.TrafficClass)) }},
-	{"hop_limit", func(e ring.End) string { return strconv.Itoa(int(e.HopLimit)) }},
-	{"flow_label", func(e ring.End) string { return fmt.Sprintf("%05x", e.FlowLabel) }},
-	{"pkey_index", func(e ring.End) string { return strconv.Itoa(int(e.PKeyIndex)) }},
-	{"pkey", func(e ring.End) string { return fmt.Sprintf("0x%04x", e.PKey) }},
-	{"access", func(e ring.End) string { return shortRights(e) }},
-	{"qp_timeout", func(e ring.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
-	{"retry_cnt", func(e ring.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
-	{"rnr_retry", func(e ring.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
-	{"min_rnr_timer", func(e ring.End) string { return strconv.Itoa(int(e.MinRNRTimer)) }},
-	{"max_rd_atomic", func(e ring.End) string { return strconv.Itoa(int(e.MaxRDAtomic)) }},
-	{"max_dest_rd_atomic", func(e ring.End) string { return strconv.Itoa(int(e.MaxDestRDAtomic)) }},
-	{"max_send_wr", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxSendWR) }},
-	{"max_recv_wr", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxRecvWR) }},
-	{"max_inline_data", func(e ring.End) string { return strconv.Itoa(e.Cap.MaxInlineData) }},
-	{"sends_posted", func(e ring.End) string { return strconv.Itoa(e.SendsPosted) }},
-	{"receives_posted", func(e ring.End) string { return strconv.Itoa(e.ReceivesPosted) }},
-	{"slots", func(e ring.End) string { return fmt.Sprintf("%d x %d", e.SlotCount, e.SlotSize) }},
-	{"slots_addr", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.Addr) }},
-	{"slots_rkey", func(e ring.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
-	{"regions", func(e ring.End) string { return strconv.Itoa(len(e.Regions)) }},
-	{"first_error", func(e ring.End) string { return render.OrDash(e.FirstError) }},
+	{"qp_state", func(e diagnose.End) string { return e.QPState.String() }},
+	{"qpn", func(e diagnose.End) string { return hex24(e.QPN) }},
+	{"dest_qpn", func(e diagnose.End) string { return hex24(e.DestQPN) }},
+	{"first_psn", func(e diagnose.End) string { return hex24(e.FirstPSN) }},
+	{"sq_psn", func(e diagnose.End) string { return hex24(e.SQPSN) }},
+	{"rq_psn", func(e diagnose.End) string { return hex24(e.RQPSN) }},
+	{"path_mtu", func(e diagnose.End) string { return strconv.Itoa(e.PathMTU) }},
+	{"active_mtu", func(e diagnose.End) string { return strconv.Itoa(e.ActiveMTU) }},
+	{"gid", func(e diagnose.End) string { return e.GID.String() }},
+	{"gid_type", func(e diagnose.End) string { return e.GIDType.String() }},
+	{"dgid", func(e diagnose.End) string { return e.DGID.String() }},
+	{"sgid_index", func(e diagnose.End) string { return strconv.Itoa(e.SGIDIndex) }},
+	{"lid", func(e diagnose.End) string { return strconv.Itoa(int(e.LID)) }},
+	{"link_layer", func(e diagnose.End) string { return e.LinkLayer.String() }},
+	{"port_num", func(e diagnose.End) string { return strconv.Itoa(e.PortNum) }},
+	{"port_state", func(e diagnose.End) string { return e.PortState.String() }},
+	{"udp_port", func(e diagnose.End) string { return strconv.Itoa(int(e.UDPPort)) }},
+	{"dest_udp_port", func(e diagnose.End) string { return strconv.Itoa(int(e.DestUDPPort)) }},
+	{"sl", func(e diagnose.End) string { return strconv.Itoa(int(e.SL)) }},
+	{"traffic_class", func(e diagnose.End) string { return strconv.Itoa(int(e.TrafficClass)) }},
+	{"hop_limit", func(e diagnose.End) string { return strconv.Itoa(int(e.HopLimit)) }},
+	{"flow_label", func(e diagnose.End) string { return fmt.Sprintf("%05x", e.FlowLabel) }},
+	{"pkey_index", func(e diagnose.End) string { return strconv.Itoa(int(e.PKeyIndex)) }},
+	{"pkey", func(e diagnose.End) string { return fmt.Sprintf("0x%04x", e.PKey) }},
+	{"access", func(e diagnose.End) string { return shortRights(e) }},
+	{"qp_timeout", func(e diagnose.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
+	{"retry_cnt", func(e diagnose.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
+	{"rnr_retry", func(e diagnose.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
+	{"min_rnr_timer", func(e diagnose.End) string { return strconv.Itoa(int(e.MinRNRTimer)) }},
+	{"max_rd_atomic", func(e diagnose.End) string { return strconv.Itoa(int(e.MaxRDAtomic)) }},
+	{"max_dest_rd_atomic", func(e diagnose.End) string { return strconv.Itoa(int(e.MaxDestRDAtomic)) }},
+	{"max_send_wr", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxSendWR) }},
+	{"max_recv_wr", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxRecvWR) }},
+	{"max_inline_data", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxInlineData) }},
+	{"sends_posted", func(e diagnose.End) string { return strconv.Itoa(e.SendsPosted) }},
+	{"receives_posted", func(e diagnose.End) string { return strconv.Itoa(e.ReceivesPosted) }},
+	{"slots", func(e diagnose.End) string { return fmt.Sprintf("%d x %d", e.SlotCount, e.SlotSize) }},
+	{"slots_addr", func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.Addr) }},
+	{"slots_rkey", func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
+	{"regions", func(e diagnose.End) string { return strconv.Itoa(len(e.Regions)) }},
+	{"first_error", func(e diagnose.End) string { return render.OrDash(e.FirstError) }},
 }
 
 // shortRights are the remote rights of a queue pair in three letters.
-func shortRights(e ring.End) string {
+func shortRights(e diagnose.End) string {
 	var b strings.Builder
 	for _, n := range rightNames {
 		letter := "-"
@@ -265,22 +267,22 @@ func runQP(ctx context.Context, s *Session, call Call) error {
 			return err
 		}
 		own, peer := ends[0], ends[1]
-		var found []ring.Finding
+		var found []diagnose.Finding
 		if peer.Unknown == "" {
-			found = ring.Compare(own.End, peer.End)
+			found = diagnose.Compare(&own.End, &peer.End)
 		} else if err := s.Out.Note(render.Fair, "the peer's end is not known: %s", peer.Unknown); err != nil {
 			return err
 		}
 		if err := s.Out.Print(attributesOf(own, peer, found)...); err != nil {
 			return err
 		}
-		findings = append(findings, findingsOf("qp", side, found, ring.Note)...)
+		findings = append(findings, findingsOf("qp", side, found, diagnose.Note)...)
 	}
 	return s.printFindings(findings)
 }
 
 // attributesOf is what `qp` shows of both ends of an edge; found is what disagrees.
-func attributesOf(own, peer EdgeEnd, found []ring.Finding) []render.Record {
+func attributesOf(own, peer EdgeEnd, found []diagnose.Finding) []render.Record {
 	var rows []render.Record
 	for _, a := range qpAttributes {
 		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Rank: own.Rank, Peer: own.Peer, Attribute: a.name, Own: a.text(own.End), PeerOwn: "-"}
@@ -288,8 +290,8 @@ func attributesOf(own, peer EdgeEnd, found []ring.Finding) []render.Record {
 			row.PeerOwn = a.text(peer.End)
 		}
 		for _, f := range found {
-			if f.Attribute == a.name && f.Severity != ring.Note {
-				row.OK, row.Problem = f.Severity != ring.Fault, "<- "+string(f.Severity)
+			if f.Attribute == a.name && f.Severity != diagnose.Note {
+				row.OK, row.Problem = f.Severity != diagnose.Fault, "<- "+string(f.Severity)
 			}
 		}
 		rows = append(rows, row)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"slices"
 	"strings"
@@ -51,17 +52,17 @@ func (s *Session) report(command string, err error, code int) {
 
 // SideFinding is what a comparison of both ends, or a diagnosis, found.
 type SideFinding struct {
-	Command      string `json:"command"`
-	OK           bool   `json:"ok"` // not a fault
-	Side         string `json:"side" col:"side|5"`
-	ring.Finding `col:"Severity=finding; Attribute=attribute; Text=why, and what to do"`
+	Command          string `json:"command"`
+	OK               bool   `json:"ok"` // not a fault
+	Side             string `json:"side" col:"side|5"`
+	diagnose.Finding `col:"Severity=finding; Attribute=attribute; Text=why, and what to do"`
 }
 
 // Adjust implements render.Adjuster.
 func (f SideFinding) Adjust(column string, cell *render.Cell) {
 	switch column {
 	case "finding":
-		cell.Mood = map[ring.Severity]render.Mood{ring.Fault: render.Bad, ring.Warning: render.Fair, ring.Note: render.Faint}[f.Severity]
+		cell.Mood = map[diagnose.Severity]render.Mood{diagnose.Fault: render.Bad, diagnose.Warning: render.Fair, diagnose.Note: render.Faint}[f.Severity]
 	case "why, and what to do":
 		cell.Text += f.toDo()
 	}
@@ -75,12 +76,12 @@ func (f SideFinding) toDo() string {
 }
 
 // findingsOf keeps the findings that are as bad as least, or worse.
-func findingsOf(command string, side ring.Side, list []ring.Finding, least ring.Severity) []SideFinding {
-	order := []ring.Severity{ring.Fault, ring.Warning, ring.Note}
+func findingsOf(command string, side ring.Side, list []diagnose.Finding, least diagnose.Severity) []SideFinding {
+	order := []diagnose.Severity{diagnose.Fault, diagnose.Warning, diagnose.Note}
 	var kept []SideFinding
 	for _, f := range list {
 		if slices.Index(order, f.Severity) <= slices.Index(order, least) {
-			kept = append(kept, SideFinding{Command: command, OK: f.Severity != ring.Fault, Side: side.String(), Finding: f})
+			kept = append(kept, SideFinding{Command: command, OK: f.Severity != diagnose.Fault, Side: side.String(), Finding: f})
 		}
 	}
 	return kept
@@ -102,7 +103,7 @@ func gist(list []SideFinding) []SideFinding {
 	var first []SideFinding
 	for _, f := range list {
 		told := slices.ContainsFunc(first, func(other SideFinding) bool { return other.Side == f.Side })
-		if f.Severity == ring.Fault && !told {
+		if f.Severity == diagnose.Fault && !told {
 			first = append(first, f)
 		}
 	}
@@ -129,7 +130,7 @@ func (s *Session) explain(ctx context.Context, command string, err error) error 
 		sides = []ring.Side{failed.Side}
 	}
 	for _, side := range sides {
-		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+		list = append(list, findingsOf(command, side, s.ring.Diagnose(ctx, side, err), diagnose.Warning)...)
 	}
 	return withNews(err, list)
 }
@@ -139,7 +140,7 @@ func (s *Session) explain(ctx context.Context, command string, err error) error 
 func withNews(err error, list []SideFinding) error {
 	var v *ring.Verdict
 	list = slices.DeleteFunc(list, func(f SideFinding) bool {
-		return f.Attribute == "cause" && f.Severity != ring.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
+		return f.Attribute == "cause" && f.Severity != diagnose.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
 			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
 	})
 	if len(list) == 0 {

@@ -3,6 +3,7 @@ package cli
 import (
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
 
@@ -32,9 +33,9 @@ func handExamples() []example {
 			StepStatus{Command: "status", OK: true, Rank: 1, Step: "rts", Left: stepDone, Right: stepOpen, Next: true, State: "RTR"},
 			StepStatus{Command: "status", Rank: 1, Step: "rts", Left: stepDone, Right: "ERR", State: "error"},
 			StepStatus{Command: "status", Rank: 1, Step: "reset", Left: stepOpen, Right: stepOpen, Next: true, State: "error"},
-		}, []render.Record{exampleEnd("status", ownEnd, "RTS"), exampleEnd("status", peerEnd, "RTS")}, []render.Record{
-			SideFinding{Command: "status", Side: "left", Finding: ring.Finding{
-				Severity: ring.Fault, Attribute: "qp_state", Rank: 249, Own: "RTS", Peer: "ERR", Text: "rank 249's queue pair is in ERR", Fix: "reset both ends",
+		}, []render.Record{exampleEnd("status", ownEnd, verbs.StateRTS), exampleEnd("status", peerEnd, verbs.StateRTS)}, []render.Record{
+			SideFinding{Command: "status", Side: "left", Finding: diagnose.Finding{
+				Severity: diagnose.Fault, Attribute: "qp_state", Rank: 249, Own: "RTS", Peer: "ERR", Text: "rank 249's queue pair is in ERR", Fix: "reset both ends",
 			}},
 		}),
 		printing("ping own", []render.Record{

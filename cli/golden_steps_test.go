@@ -4,7 +4,8 @@ import (
 	"strings"
 
 	"ringcli/cli/render"
-	"ringcli/ring"
+	"ringcli/ring/diagnose"
+	"ringcli/verbs"
 )
 
 // stepExamples are of the steps of a bring-up, and of what shows both ends.
@@ -18,20 +19,20 @@ func stepExamples() []example {
 		}),
 		printing("qp", exampleAttributes()),
 	}
-	for command, state := range map[string]string{
-		"init": "INIT", "exchange": "INIT", "rtr": "RTR", "rts": "RTS", "reset": "RESET", "connect": "RTS",
+	for command, state := range map[string]verbs.QPState{
+		"init": verbs.StateInit, "exchange": verbs.StateInit, "rtr": verbs.StateRTR, "rts": verbs.StateRTS, "reset": verbs.StateReset, "connect": verbs.StateRTS,
 	} {
 		ends := []render.Record{
 			exampleEnd(command, ownEnd, state), exampleEnd(command, peerEnd, state),
 			EdgeEnd{
 				Command: command, Side: "right", Whose: peerEnd, Unknown: "no exchange with " + exampleHost + " yet",
-				End: ring.End{Rank: 249, Node: exampleHost, Peer: 0},
+				End: diagnose.End{Rank: 249, Node: exampleHost, Peer: 0},
 			},
 		}
 		var findings []render.Record
-		if state == "RTR" || state == "RTS" {
-			findings = append(findings, SideFinding{Command: command, Side: "left", Finding: ring.Finding{
-				Severity: ring.Fault, Attribute: "rq_psn", Rank: 1, Own: "000005", Peer: "abcdef",
+		if state == verbs.StateRTR || state == verbs.StateRTS {
+			findings = append(findings, SideFinding{Command: command, Side: "left", Finding: diagnose.Finding{
+				Severity: diagnose.Fault, Attribute: "rq_psn", Rank: 1, Own: "000005", Peer: "abcdef",
 				Text: "rank 1 expects PSN 000005 first, but rank 249 sends abcdef: its packets are taken for old ones and are dropped",
 				Fix:  "on rank 1: reset, init, exchange, and rtr without --psn",
 			}})
@@ -42,36 +43,36 @@ func stepExamples() []example {
 }
 
 // exampleEnd is an end of an edge with long values everywhere.
-func exampleEnd(command, whose, state string) EdgeEnd {
+func exampleEnd(command, whose string, state verbs.QPState) EdgeEnd {
 	psn := uint32(0xabcdef)
-	e := ring.End{
+	e := diagnose.End{
 		Rank: 0, Node: "127.0.0.1:18600", Side: "left", Peer: 249, PeerNode: exampleHost + ":65535",
-		Device: "soft:enp65s0f0np0", Provider: "soft", NetDev: "enp65s0f0np0", LinkLayer: "Ethernet", PortState: "ACTIVE",
-		GID: exampleGID, GIDType: "RoCE v2", GIDIndex: 3, Port: 1, ActiveMTU: 4096, UDPPort: 4791,
-		QPN: 0x11, QPState: state, FirstPSN: psn, MTU: 4096, Slots: ring.MemoryInfo{Addr: 0x7f0123456000, RKey: 0xffff1234, Length: 4 << 20},
+		Device: "soft:enp65s0f0np0", Provider: "soft", NetDev: "enp65s0f0np0", LinkLayer: diagnose.Is(verbs.LinkEthernet), PortState: diagnose.Is(verbs.PortActive),
+		GID: exampleGID, GIDType: diagnose.Is(verbs.GIDTypeRoCEv2), GIDIndex: 3, Port: 1, ActiveMTU: 4096, UDPPort: 4791,
+		QPN: 0x11, QPState: diagnose.Is(state), FirstPSN: psn, MTU: 4096, Slots: diagnose.MemoryInfo{Addr: 0x7f0123456000, RKey: 0xffff1234, Length: 4 << 20},
 		SlotCount: 16, SlotSize: 256<<10 + 64, AccessFlags: []string{"LOCAL_WRITE", "REMOTE_WRITE"}, Access: 3,
-		Cap:     ring.Cap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 220},
-		Regions: []ring.Region{{Name: "mine", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 7, Access: 3, Flags: []string{"LOCAL_WRITE", "REMOTE_WRITE"}}},
-		PortNum: 1, ReceivesPosted: 128, RingState: strings.ToLower(state),
+		Cap:     diagnose.Cap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 220},
+		Regions: []diagnose.Region{{Name: "mine", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 7, Access: 3, Flags: []string{"LOCAL_WRITE", "REMOTE_WRITE"}}},
+		PortNum: 1, ReceivesPosted: 128, RingState: strings.ToLower(state.String()),
 		Counters: map[string]uint64{"port_rcv_packets": 1<<64 - 1, "port_xmit_packets": 12},
 	}
-	if state == "RTR" || state == "RTS" {
+	if state == verbs.StateRTR || state == verbs.StateRTS {
 		e.PathMTU, e.RQPSN, e.DestQPN, e.DGID, e.DestUDPPort, e.SGIDIndex, e.HopLimit = 4096, psn, 0x10, exampleGID, 4791, 3, 64
 		e.MinRNRTimer, e.MaxDestRDAtomic, e.RQPSNFirst = 12, 16, &psn
 	}
-	if state == "RTS" {
+	if state == verbs.StateRTS {
 		e.SQPSN, e.QPTimeout, e.RetryCnt, e.RNRRetry, e.MaxRDAtomic, e.SQPSNFirst = psn, 14, 6, 7, 16, &psn
 	}
 	if whose == peerEnd {
-		e.Rank, e.Peer, e.QPState = 249, 0, "ERR"
+		e.Rank, e.Peer, e.QPState = 249, 0, diagnose.Is(verbs.StateErr)
 		e.FirstError = "WRITE: remote access error"
-		e.Failure = &ring.Failure{Status: 10, Text: "remote access error", WRID: 1 << 63, Queue: "send", Opcode: "WRITE", Length: 4096, Addr: 0x7f0123400000, LKey: 7, RemoteAddr: 0x7f0123456000, RKey: 8}
+		e.Failure = &diagnose.Failure{Status: 10, Text: "remote access error", WRID: 1 << 63, Opcode: diagnose.OpcodeOf(verbs.OpWrite), Length: 4096, Addr: 0x7f0123400000, LKey: 7, RemoteAddr: 0x7f0123456000, RKey: 8}
 	}
 	return EdgeEnd{Command: command, OK: whose == ownEnd, Side: "left", Whose: whose, End: e}
 }
 
 // exampleAttributes is what `qp` shows of two ends that do not agree.
 func exampleAttributes() []render.Record {
-	disagree := []ring.Finding{{Attribute: "qp_state", Severity: ring.Fault}}
-	return attributesOf(exampleEnd("qp", ownEnd, "RTS"), exampleEnd("qp", peerEnd, "RTS"), disagree)
+	disagree := []diagnose.Finding{{Attribute: "qp_state", Severity: diagnose.Fault}}
+	return attributesOf(exampleEnd("qp", ownEnd, verbs.StateRTS), exampleEnd("qp", peerEnd, verbs.StateRTS), disagree)
 }

@@ -14,6 +14,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
 
@@ -111,10 +112,10 @@ func (s *Session) whyNothing(ctx context.Context, err error) []SideFinding {
 		if len(handOf(s).waiting(func(q *request) bool { return q.side == side })) > 0 {
 			cause = err
 		}
-		for _, f := range findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), ring.Warning) {
+		for _, f := range findingsOf("poll", side, s.ring.Diagnose(ctx, side, cause), diagnose.Warning) {
 			queues := f.Attribute == "sends_posted" || f.Attribute == "receives_posted"
 			switch {
-			case cause == nil && queues && f.Severity != ring.Fault:
+			case cause == nil && queues && f.Severity != diagnose.Fault:
 				continue // who posts receives by hand knows it, and nothing waits here
 			case f.Attribute == "busy": // it speaks of operations, and this is none
 				f = s.atRest(ctx, side, f)
@@ -195,10 +196,10 @@ func (h *handwork) sort(s *Session, token ring.Token, wc *verbs.Completion) erro
 		}
 		h.arrived = append(h.arrived, *wc)
 	default:
-		switch k := ring.KindOf(r.Edge(side).Message(index, wc.ByteLen)); k {
-		case 0:
+		switch msg := r.Edge(side).Message(index, wc.ByteLen); {
+		case ring.KindOf(msg) == 0:
 			h.arrived = append(h.arrived, *wc)
-		case ring.KindEcho, ring.KindBack: // of a ping that is over
+		case ring.StalePing(msg):
 			return r.Edge(side).Repost(index)
 		default:
 			token.Defer(*wc)

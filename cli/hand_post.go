@@ -356,7 +356,7 @@ func (s *Session) notPosted(op handOp, side ring.Side, err error) error {
 	switch {
 	case op.name == "recv" && errors.Is(err, verbs.ErrNoMemory):
 		return usageError("post recv %s: the receive queue is full, most of it with the receives of init: `reset`, then `init --receives 0`: %w", side, err)
-	case own.QPState == "RESET", own.QPState == "INIT" && op.name != "recv", own.QPState == "RTR" && op.name != "recv":
+	case own.QPState.Is(verbs.StateReset), own.QPState.Is(verbs.StateInit, verbs.StateRTR) && op.name != "recv":
 		return usageError("post %s %s: the queue pair is %s: expected RTS to send, and INIT or later to receive: %w", op.name, side, own.QPState, err)
 	}
 	return fmt.Errorf("post %s %s: the queue pair is %s: %w", op.name, side, own.QPState, err)

@@ -11,6 +11,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 )
 
 const defaultPings = 100
@@ -67,7 +68,7 @@ func pingNeighbours(ctx context.Context, s *Session, call Call) error {
 			if ExitCode(err) != ExitCritical || ctx.Err() != nil || s.ring.Failed() {
 				return errors.Join(failures...) // the other side would not work either
 			}
-			found = append(found, findingsOf("ping", side, s.ring.Diagnose(ctx, side, err), ring.Warning)...)
+			found = append(found, findingsOf("ping", side, s.ring.Diagnose(ctx, side, err), diagnose.Warning)...)
 			continue
 		}
 		if err := s.Out.Print(pingResult(s.ring.Rank(), side.String(), r)); err != nil {

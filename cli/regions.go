@@ -12,6 +12,7 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
 
@@ -231,10 +232,10 @@ func listRegions(ctx context.Context, s *Session) error {
 
 // remoteRegions are what requests can reach at a neighbour: its regions and its
 // slots.
-func remoteRegions(peer *ring.End) []ring.Region {
+func remoteRegions(peer *diagnose.End) []diagnose.Region {
 	list := slices.Clone(peer.Regions)
 	if peer.Slots.Length > 0 {
-		list = append(list, ring.Region{
+		list = append(list, diagnose.Region{
 			Name: slotsName, Addr: peer.Slots.Addr, Length: peer.Slots.Length, RKey: peer.Slots.RKey,
 			Access: verbs.AccessLocalWrite | verbs.AccessRemoteWrite,
 		})
@@ -257,7 +258,7 @@ type RegionInfo struct {
 	Access  string `json:"access" col:"access|last"` // as --access takes it
 }
 
-func regionInfo(rank int, whose, device string, g ring.Region) RegionInfo {
+func regionInfo(rank int, whose, device string, g diagnose.Region) RegionInfo {
 	return RegionInfo{
 		Command: "mr", OK: true, Rank: rank, Whose: whose, Device: device, Name: g.Name, Addr: g.Addr, Length: g.Length, LKey: g.LKey, RKey: g.RKey,
 		Access: rightsText(g.Access),

@@ -8,6 +8,8 @@ import (
 
 	"ringcli/cli/render"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
+	"ringcli/verbs"
 )
 
 // ownOrAllHelp is the rule of ownOrAll.
@@ -137,7 +139,7 @@ func ownStatus(ctx context.Context, s *Session, _ Call) error {
 			unknown = append(unknown, ends[1])
 			continue
 		}
-		findings = append(findings, findingsOf("status", side, ring.Compare(ends[0].End, ends[1].End), ring.Warning)...)
+		findings = append(findings, findingsOf("status", side, diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
 	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
@@ -236,19 +238,19 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 		case err != nil:
 			return nil, err
 		}
-		switch own.QPState {
-		case "RESET":
-		case "INIT":
+		switch {
+		case own.QPState.Is(verbs.StateReset):
+		case own.QPState.Is(verbs.StateInit):
 			at[side] = ring.StateInitialised
 			if state >= ring.StateExchanged && state <= ring.StateReady {
 				at[side] = ring.StateExchanged
 			}
-		case "RTR", "SQD":
+		case own.QPState.Is(verbs.StateRTR, verbs.StateSQD):
 			at[side] = ring.StateRTR
-		case "RTS":
+		case own.QPState.Is(verbs.StateRTS):
 			at[side] = ring.StateRTS
 		default:
-			bad[side] = own.QPState
+			bad[side] = own.QPState.String()
 		}
 	}
 	failed := bad[0] != "" || bad[1] != ""

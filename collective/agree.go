@@ -12,7 +12,6 @@ import (
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
-	"ringcli/verbs"
 )
 
 // This file is what the ranks of a Comm settle over the control ring, once: what
@@ -105,7 +104,7 @@ func (c *Comm) agree(ctx context.Context) error {
 // software tells whether an edge of this rank's is on a device in software.
 func (c *Comm) software() bool {
 	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool {
-		return verbs.CapabilitiesOf(e.Local.Provider).Software
+		return e.Local.Capabilities.Software
 	})
 }
 

@@ -23,32 +23,32 @@ var answerers = map[string]answerer{}
 
 // The requests that this file answers.
 const (
-	askAwaitRTR = "await-rtr" // answered when the queue pair can receive
-	askOffer    = "offer"     // what this end says in Exchange, once it is in INIT
-	askRunID    = "run-id"
+	askAwaitRTR       = "await-rtr"       // answered when the queue pair can receive
+	askConnectionData = "connection-data" // what this end says in Exchange, once it is in INIT
+	askRunID          = "run-id"
 )
 
 func init() {
 	answerers[askAwaitRTR] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
 		return nil, r.awaitEdge(ctx, side, StateRTR, StateReady)
 	}
-	answerers[askOffer] = func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error) {
+	answerers[askConnectionData] = func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error) {
 		if err := r.awaitEdge(ctx, side, StateInitialised, StateError); err != nil {
 			return nil, err
 		}
-		var q *offerRequest // nil asks for any
+		var q *dataRequest // nil asks for any
 		if err := json.Unmarshal(payload, &q); err != nil && len(payload) > 0 {
-			return nil, fmt.Errorf("%s cannot read the request %s for an offer: do all ranks run the same version?", r.nodeName(r.rank), payload)
+			return nil, fmt.Errorf("%s cannot read the request %s for connection data: do all ranks run the same version?", r.nodeName(r.rank), payload)
 		}
 		if q != nil {
-			if err := r.awaitDevice(ctx, side, q.SHM); err != nil {
+			if err := r.awaitDevice(ctx, side, q.HostLocal); err != nil {
 				return nil, err
 			}
 		}
 		r.mu.Lock()
 		e := r.edges[side]
 		r.mu.Unlock()
-		return r.offer(e), nil
+		return r.connectionData(e), nil
 	}
 	answerers[askRunID] = func(r *Ring, ctx context.Context, _ Side, _ json.RawMessage) (any, error) { return r.RunID(ctx) }
 }
@@ -99,17 +99,18 @@ func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
 
 // awaitDevice waits until the edge at a side is on shared memory, or on another
 // device.
-func (r *Ring) awaitDevice(ctx context.Context, side Side, shm bool) error {
-	name := func() string {
+func (r *Ring) awaitDevice(ctx context.Context, side Side, hostLocal bool) error {
+	device := func() (name string, local bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if e := r.edges[side]; e != nil {
-			return e.device.Name
+			return e.device.Name, e.device.Attr.HostLocal
 		}
-		return "no device"
+		return "no device", false
 	}
-	return r.await(ctx, func() bool { return isSHM(name()) == shm }, func() error {
-		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.nodeName(r.rank), name())
+	return r.await(ctx, func() bool { _, local := device(); return local == hostLocal }, func() error {
+		name, _ := device()
+		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.nodeName(r.rank), name)
 	})
 }
 
@@ -236,22 +237,22 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 	})
 }
 
-// askForOffers asks both neighbours for what they say now.
-func (r *Ring) askForOffers(ctx context.Context) ([2]offer, error) {
-	return askBoth[offer](ctx, r, askOffer)
+// askForConnectionData asks both neighbours for what they say now.
+func (r *Ring) askForConnectionData(ctx context.Context) ([2]connectionData, error) {
+	return askBoth[connectionData](ctx, r, askConnectionData)
 }
 
-// offerRequest asks for an end on a device of a kind.
-type offerRequest struct {
-	SHM bool `json:"shm"`
+// dataRequest asks for the data of an end on a device of a kind.
+type dataRequest struct {
+	HostLocal bool `json:"host_local"`
 }
 
 // askAgain asks the neighbours that are behind for what they say once their ends are
 // on the device that both agree on, too.
-func (r *Ring) askAgain(ctx context.Context, remote *[2]offer, behind [2]bool) (err error) {
+func (r *Ring) askAgain(ctx context.Context, remote *[2]connectionData, behind [2]bool) (err error) {
 	for side := range remote {
 		if behind[side] {
-			if remote[side], err = ask[offer](ctx, r, Side(side), askOffer, offerRequest{isSHM(r.edges[side].device.Name)}); err != nil {
+			if remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, dataRequest{r.edges[side].device.Attr.HostLocal}); err != nil {
 				return err
 			}
 		}

@@ -14,46 +14,45 @@ import (
 	"ringcli/verbs/route"
 )
 
-// shmProvider is the name of the provider of shared memory.
-const shmProvider = "shm"
-
-// stance is what one end of an edge says about devices: from both ends' follows
-// what the edge uses.
-type stance struct {
-	Asked string     `json:"asked"` // --device: auto, a provider, or a device
-	Host  route.Host `json:"host"`
+// locality is where one end of an edge is, and which device it asks for: from both
+// ends' follows what the edge uses.
+type locality struct {
+	Asked          string     `json:"asked"`            // --device: auto, a provider, or a device
+	AskedHostLocal bool       `json:"asked_host_local"` // that device reaches processes of its host alone
+	Host           route.Host `json:"host"`
 	// NoSHM says why this end does not use shared memory, even with a peer on this
 	// host; "" if it does.
 	NoSHM string `json:"no_shm,omitempty"`
 }
 
-func (s stance) auto() bool { return s.Asked == route.Auto }
+func (l locality) auto() bool { return l.Asked == route.Auto }
 
-// asksSHM tells whether shared memory was asked for by its name.
-func (s stance) asksSHM() bool { return isSHM(s.Asked) }
-
-// isSHM tells whether a device's name is one of shared memory.
-func isSHM(device string) bool {
-	provider, _, _ := strings.Cut(device, ":")
-	return provider == shmProvider
+// hostLocal returns the provider of shared memory, nil if there is none.
+func hostLocal() verbs.Provider {
+	for _, p := range verbs.Providers() {
+		if p.Capabilities().HostLocal {
+			return p
+		}
+	}
+	return nil
 }
 
 // choice is what an edge uses, and why.
 type choice struct {
-	shm bool // shared memory; else what route.Device says at each end
-	why string
+	hostLocal bool // shared memory; else what route.Device says at each end
+	why       string
 }
 
 // choose decides what an edge uses. Both ends run it on the same pair, and so come
 // to the same end. who names the ends.
-func choose(own, peer stance, who [2]string) (choice, error) {
+func choose(own, peer locality, who [2]string) (choice, error) {
 	asking, other, asker := own, peer, 0
-	if own.auto() || peer.asksSHM() && !own.asksSHM() {
+	if own.auto() || peer.AskedHostLocal && !own.AskedHostLocal {
 		asking, other, asker = peer, own, 1
 	}
 	apart := own.Host.Apart(peer.Host)
 	if apart == "" {
-		for i, s := range []stance{own, peer} {
+		for i, s := range []locality{own, peer} {
 			if s.NoSHM != "" && apart == "" {
 				apart = fmt.Sprintf("at %s %s", who[i], s.NoSHM)
 			}
@@ -64,11 +63,11 @@ func choose(own, peer stance, who [2]string) (choice, error) {
 		return choice{true, who[0] + " and " + who[1] + " are processes of one host and one user"}, nil
 	case asking.auto():
 		return choice{false, who[0] + " and " + who[1] + " cannot share memory: " + apart}, nil
-	case !asking.asksSHM():
+	case !asking.AskedHostLocal:
 		return choice{false, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
-	case !other.auto() && !other.asksSHM():
+	case !other.auto() && !other.AskedHostLocal:
 		return choice{}, bootstrap.Usagef("the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
-			who[0], own.Asked, who[1], peer.Asked, shmProvider, route.Auto)
+			who[0], own.Asked, who[1], peer.Asked, asking.Asked, route.Auto)
 	case apart != "":
 		return choice{}, bootstrap.Usagef("--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
 			asking.Asked, who[asker], who[0], who[1], apart, route.Auto)
@@ -76,9 +75,9 @@ func choose(own, peer stance, who [2]string) (choice, error) {
 	return choice{true, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
 }
 
-// stance is this rank's own.
-func (r *Ring) stance() stance {
-	s := stance{Asked: r.opts.Device}
+// locality is this rank's own.
+func (r *Ring) locality() locality {
+	s := locality{Asked: r.opts.Device, AskedHostLocal: verbs.CapabilitiesOf(r.opts.Device).HostLocal}
 	if r.opts.Host != nil {
 		s.Host = *r.opts.Host
 	} else {
@@ -98,7 +97,9 @@ func (r *Ring) stance() stance {
 			return s
 		}
 	}
-	if _, err := verbs.Find(shmProvider); err != nil {
+	if p := hostLocal(); p == nil {
+		s.NoSHM = "this build has none"
+	} else if _, err := verbs.Find(p.Name()); err != nil {
 		s.NoSHM = "there is none: " + err.Error()
 	}
 	return s
@@ -109,15 +110,15 @@ func (r *Ring) ends(peer int) [2]string { return [2]string{r.nodeName(r.rank), r
 
 // deviceFor returns the open device of a kind, or opens it, for the edges to some
 // ranks.
-func (r *Ring) deviceFor(shm bool, peers ...int) (*Device, error) {
+func (r *Ring) deviceFor(local bool, peers ...int) (*Device, error) {
 	for _, d := range r.devices {
-		if isSHM(d.Name) == shm {
+		if d.Attr.HostLocal == local {
 			return d, nil
 		}
 	}
 	name := r.opts.Device
-	if shm && name == route.Auto {
-		name = shmProvider
+	if p := hostLocal(); local && p != nil && name == route.Auto {
+		name = p.Name()
 	}
 	device, why, err := route.Device(name, r.local)
 	if err != nil {
@@ -126,70 +127,70 @@ func (r *Ring) deviceFor(shm bool, peers ...int) (*Device, error) {
 	return r.openDevice(device, why, peers)
 }
 
-// likely opens the devices that the edges to the neighbours will most likely use:
+// openExpected opens the devices that the edges to the neighbours will most likely use:
 // Exchange, in which the neighbours say where they are, has the last word. A
 // neighbour whose address is one of this machine will be on it.
-func (r *Ring) likely() error {
+func (r *Ring) openExpected() error {
 	r.mishaps.begin()
-	own := r.stance()
-	var ways [2]way
+	own := r.locality()
+	var chosen [2]edgeDevice
 	var shm [2]bool
 	var network []int
-	for side := range ways {
+	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		shm[side] = own.asksSHM() || own.auto() && own.NoSHM == "" && isLocal(r.addrs[peer].Addr())
+		shm[side] = own.AskedHostLocal || own.auto() && own.NoSHM == "" && isLocal(r.addrs[peer].Addr())
 		switch {
-		case own.asksSHM() || !own.auto():
-			ways[side].why = own.Asked + " was asked for"
+		case own.AskedHostLocal || !own.auto():
+			chosen[side].why = own.Asked + " was asked for"
 		case shm[side]:
-			ways[side].why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
+			chosen[side].why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
 		case own.NoSHM != "":
-			ways[side].why = "no shared memory: " + own.NoSHM
+			chosen[side].why = "no shared memory: " + own.NoSHM
 		default:
-			ways[side].why = r.nodeName(peer) + " is elsewhere; exchange will tell"
+			chosen[side].why = r.nodeName(peer) + " is elsewhere; exchange will tell"
 		}
 		if !shm[side] {
 			network = append(network, peer)
 		}
 	}
-	for side := range ways {
+	for side := range chosen {
 		d, err := r.deviceFor(shm[side], network...)
 		if err != nil {
 			return err
 		}
-		ways[side] = way{d, because(ways[side].why, d)}
+		chosen[side] = edgeDevice{d, because(chosen[side].why, d)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ways = ways
+	r.chosen = chosen
 	return nil
 }
 
 // because adds to why an edge is on a device why it is that one.
 func because(why string, d *Device) string {
-	if isSHM(d.Name) || strings.HasPrefix(d.Why, why) {
+	if d.Attr.HostLocal || strings.HasPrefix(d.Why, why) {
 		return why
 	}
 	return why + "; " + d.Why
 }
 
-// settle makes the edges that are not on the device that both ends agree on anew,
+// moveEdges makes the edges that are not on the device that both ends agree on anew,
 // on that. It tells which neighbours have yet to do so.
-func (r *Ring) settle(remote [2]offer) (behind [2]bool, err error) {
-	own := r.stance()
+func (r *Ring) moveEdges(remote [2]connectionData) (behind [2]bool, err error) {
+	own := r.locality()
 	var chosen [2]choice
 	var network []int
 	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		if chosen[side], err = choose(own, remote[side].Stance, r.ends(peer)); err != nil {
+		if chosen[side], err = choose(own, remote[side].Locality, r.ends(peer)); err != nil {
 			return behind, err
 		}
-		if !chosen[side].shm {
+		if !chosen[side].hostLocal {
 			network = append(network, peer)
 		}
 	}
 	for side, c := range chosen {
-		d, err := r.deviceFor(c.shm, network...)
+		d, err := r.deviceFor(c.hostLocal, network...)
 		if err != nil {
 			return behind, fmt.Errorf("%s: %w", c.why, err)
 		}
@@ -199,12 +200,12 @@ func (r *Ring) settle(remote [2]offer) (behind [2]bool, err error) {
 			}
 		}
 		r.mu.Lock()
-		r.ways[side] = way{d, because(c.why, d)}
-		r.edges[side].why = r.ways[side].why
+		r.chosen[side] = edgeDevice{d, because(c.why, d)}
+		r.edges[side].why = r.chosen[side].why
 		r.mu.Unlock()
-		behind[side] = isSHM(remote[side].Device) != c.shm
+		behind[side] = remote[side].Capabilities.HostLocal != c.hostLocal
 	}
-	return behind, r.leave()
+	return behind, r.closeUnused()
 }
 
 // move makes an edge anew on another device, with what Init was given.
@@ -228,8 +229,8 @@ func (r *Ring) move(side Side, d *Device) error {
 	return old.close()
 }
 
-// leave closes devices that no edge uses.
-func (r *Ring) leave() error {
+// closeUnused closes devices that no edge uses.
+func (r *Ring) closeUnused() error {
 	var errs []error
 	for _, d := range r.Devices() {
 		if !slices.ContainsFunc(slices.Concat(r.edges[:], r.mesh), func(e *Edge) bool { return e.device == d }) {

@@ -22,9 +22,6 @@ const defaultPKey = 0xffff
 // NICs take.
 const maxRDAtomic = 16
 
-// softProvider is the name of the provider of soft devices.
-const softProvider = "soft"
-
 // Init creates both queue pairs and their memory, unless they are there, brings
 // them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
@@ -77,12 +74,12 @@ func (r *Ring) createEdges() error {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(side, r.neighbour(side), r.ways[side].device, r.room())
+		e, err := newEdge(side, r.neighbour(side), r.chosen[side].device, r.room())
 		if err != nil {
 			return err
 		}
 		r.mu.Lock()
-		e.why = r.ways[side].why
+		e.why = r.chosen[side].why
 		r.edges[side] = e
 		r.mu.Unlock()
 	}
@@ -134,7 +131,7 @@ func (r *Ring) describeEdge(e *Edge) error {
 	defer r.mu.Unlock()
 	d.GID.Entry = gid
 	l := &e.Local
-	l.Device, l.Provider, l.LinkLayer = d.Name, d.Provider(), port.LinkLayer.String()
+	l.Device, l.Capabilities, l.LinkLayer = d.Name, d.Attr.Capabilities, port.LinkLayer
 	l.GID, l.GIDType, l.LID = gid.GID, gid.Type, port.LID
 	l.Port, l.UDPPort, l.MTU, l.SL, l.PKey = d.Port.Num, gid.UDPPort, cmp.Or(r.opts.MTU, active), uint8(r.opts.SL), defaultPKey
 	return nil
@@ -148,25 +145,25 @@ func (r *Ring) neighbour(s Side) int {
 	return (r.rank + 1) % n
 }
 
-// offer is what one end of an edge tells the other in Exchange.
-type offer struct {
+// connectionData is what one end of an edge tells the other in Exchange.
+type connectionData struct {
 	QPInfo
-	Rank     int    `json:"rank"`
-	Size     int    `json:"size"`
-	Digest   string `json:"digest"`    // of the list
-	MTUFixed bool   `json:"mtu_fixed"` // asked for with --mtu
-	RDAtomic int    `json:"rd_atomic"` // READs that this end answers at once
-	Stance   stance `json:"stance"`    // where this end is, and which device it asks for
+	Rank     int      `json:"rank"`
+	Size     int      `json:"size"`
+	Digest   string   `json:"digest"`    // of the list
+	MTUFixed bool     `json:"mtu_fixed"` // asked for with --mtu
+	RDAtomic int      `json:"rd_atomic"` // READs that this end answers at once
+	Locality locality `json:"locality"`
 }
 
-// offer says what this end of an edge is.
-func (r *Ring) offer(e *Edge) offer {
-	own := r.stance()
+// connectionData says what this end of an edge is.
+func (r *Ring) connectionData(e *Edge) connectionData {
+	own := r.locality()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return offer{
+	return connectionData{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
-		RDAtomic: e.device.readsAnswered(), Stance: own,
+		RDAtomic: e.device.readsAnswered(), Locality: own,
 	}
 }
 
@@ -178,14 +175,14 @@ func (r *Ring) Exchange(ctx context.Context) error {
 	return r.step(ctx, StateExchanged, Values{}, func(ctx context.Context, _ Token) error {
 		swap := r.swap
 		if r.met {
-			swap = r.askForOffers
+			swap = r.askForConnectionData
 		}
 		remote, err := swap(ctx)
 		if err != nil {
 			return err
 		}
 		r.met = true // also if what follows fails, and is repeated by hand
-		behind, err := r.settle(remote)
+		behind, err := r.moveEdges(remote)
 		if err != nil {
 			return err
 		}
@@ -207,8 +204,8 @@ func (r *Ring) Exchange(ctx context.Context) error {
 }
 
 // swap is the first exchange, which finds the neighbours.
-func (r *Ring) swap(ctx context.Context) (remote [2]offer, err error) {
-	fromLeft, fromRight, err := r.control.Exchange(ctx, r.offer(r.edges[Left]), r.offer(r.edges[Right]))
+func (r *Ring) swap(ctx context.Context) (remote [2]connectionData, err error) {
+	fromLeft, fromRight, err := r.control.Exchange(ctx, r.connectionData(r.edges[Left]), r.connectionData(r.edges[Right]))
 	if err != nil {
 		return remote, err
 	}
@@ -230,8 +227,8 @@ func (r *Ring) RTR(ctx context.Context, v Values) error {
 }
 
 // rtrEdge compares both ends of an edge and takes its queue pair to RTR.
-func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
-	mtu, err := agree(r.nodes, r.offer(e), remote, v)
+func (r *Ring) rtrEdge(e *Edge, remote connectionData, v Values) error {
+	mtu, err := agree(r.nodes, r.connectionData(e), remote, v)
 	if err != nil {
 		return err
 	}
@@ -265,7 +262,7 @@ func (r *Ring) rtrEdge(e *Edge, remote offer, v Values) error {
 
 // vector returns the way to an edge's peer, with what an operator gave instead.
 func (r *Ring) vector(e *Edge, v Values) (verbs.AHAttr, error) {
-	peer := route.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Provider == softProvider}
+	peer := route.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Capabilities.UDPSocket}
 	d := e.device
 	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, r.opts.service())
 	if err != nil {
@@ -287,7 +284,7 @@ func (r *Ring) RTS(ctx context.Context, v Values) error {
 }
 
 // rtsEdge takes an edge's queue pair to RTS.
-func (r *Ring) rtsEdge(e *Edge, remote offer, v Values) error {
+func (r *Ring) rtsEdge(e *Edge, remote connectionData, v Values) error {
 	attr := r.opts.attributes(verbs.StateRTS)
 	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(remote.RDAtomic))
 	err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),

@@ -140,7 +140,7 @@ func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if side == Left || side == Right {
-		return r.ways[side].device, r.ways[side].why
+		return r.chosen[side].device, r.chosen[side].why
 	}
 	if e := r.Edge(side); e != nil {
 		return e.device, e.why
@@ -148,8 +148,8 @@ func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
 	return nil, ""
 }
 
-// way is the device to a neighbour, and why that one.
-type way struct {
+// edgeDevice is the device to a neighbour, and why that one.
+type edgeDevice struct {
 	device *Device
 	why    string
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -77,31 +78,24 @@ func ParseWRID(id uint64) (s Side, k WRKind, value uint64) {
 	return Side(id >> 48), WRKind(id >> 40), id & (1<<40 - 1)
 }
 
-// MemoryInfo is memory that the peer may reach.
-type MemoryInfo struct {
-	Addr   uint64 `json:"addr"`
-	RKey   uint32 `json:"rkey"`
-	Length uint64 `json:"length"`
-}
-
 // QPInfo is what one end of an edge tells the other.
 type QPInfo struct {
-	Device    string        `json:"device"`
-	Provider  string        `json:"provider"`
-	LinkLayer string        `json:"link_layer"`
-	GID       verbs.GID     `json:"gid"`
-	GIDType   verbs.GIDType `json:"gid_type"`
-	LID       uint16        `json:"lid"`
-	Port      int           `json:"port"`
-	UDPPort   uint16        `json:"udp_port"`
-	QPN       uint32        `json:"qpn"`
-	PSN       uint32        `json:"psn"`
-	MTU       int           `json:"mtu"` // bytes
-	SL        uint8         `json:"sl"`
-	PKey      uint16        `json:"pkey"`
-	Slots     MemoryInfo    `json:"slots"`
-	SlotCount int           `json:"slot_count"`
-	SlotSize  int           `json:"slot_size"` // bytes, header included
+	Device       string              `json:"device"`
+	Capabilities verbs.Capabilities  `json:"capabilities"` // of the device
+	LinkLayer    verbs.LinkLayer     `json:"link_layer"`
+	GID          verbs.GID           `json:"gid"`
+	GIDType      verbs.GIDType       `json:"gid_type"`
+	LID          uint16              `json:"lid"`
+	Port         int                 `json:"port"`
+	UDPPort      uint16              `json:"udp_port"`
+	QPN          uint32              `json:"qpn"`
+	PSN          uint32              `json:"psn"`
+	MTU          int                 `json:"mtu"` // bytes
+	SL           uint8               `json:"sl"`
+	PKey         uint16              `json:"pkey"`
+	Slots        diagnose.MemoryInfo `json:"slots"`
+	SlotCount    int                 `json:"slot_count"`
+	SlotSize     int                 `json:"slot_size"` // bytes, header included
 }
 
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
@@ -152,7 +146,7 @@ func newEdge(side Side, peer int, d *Device, has room) (e *Edge, err error) {
 	if e.slots, err = d.alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
 		return e, err
 	}
-	if e.slotMR, err = d.PD.RegMR(e.slots.Addr(), uint64(e.slots.Len()), slotAccess); err != nil {
+	if e.slotMR, err = d.PD.RegMR(e.slots.Addr(), uint64(e.slots.Len()), diagnose.SlotAccess); err != nil {
 		return e, fmt.Errorf("register %d slots of %d bytes: %w", has.slots, has.slotSize, err)
 	}
 	capacity, err := e.createQP(has)
@@ -177,7 +171,7 @@ func newEdge(side Side, peer int, d *Device, has room) (e *Edge, err error) {
 	}
 	e.Local.QPN = e.QP.Num()
 	e.Local.PSN = rand.Uint32() & (1<<24 - 1)
-	e.Local.Slots = MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
+	e.Local.Slots = diagnose.MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
 	e.Local.SlotCount, e.Local.SlotSize = has.slots, has.slotSize
 	return e, nil
 }

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -23,6 +23,8 @@ func TestEndAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	said := own
+	said.Capabilities = verbs.Capabilities{} // they go over TCP alone
 	b, err := json.Marshal(own)
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +43,8 @@ func TestEndAsJSON(t *testing.T) {
 			t.Errorf("%s is not snake_case", name)
 		}
 	}
-	own.began, peer.asked = time.Time{}, time.Time{} // are not said
-	var back End
-	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(own, back) {
+	var back diagnose.End
+	if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(said, back) {
 		t.Errorf("%v: it came back as %+v, was %+v", err, back, own)
 	}
 	// What comes over TCP is what the neighbour sees of itself, but for the counters.
@@ -51,7 +52,7 @@ func TestEndAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs.began, theirs.Counters, peer.Counters = time.Time{}, nil, nil
+	theirs.Counters, peer.Counters = nil, nil
 	if !reflect.DeepEqual(theirs, peer) {
 		t.Errorf("rank 0 is told %+v, rank 1 has %+v", peer, theirs)
 	}
@@ -85,11 +86,11 @@ func TestEndIsLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := end // for what is not of the queue pair
-	want.QPN, want.QPState, want.PathMTU, want.RQPSN, want.SQPSN, want.DestQPN, want.DGID = qp.Num(), "RTS", 512, 0x654321, 0xabcdef, 0x123456, gid
+	want.QPN, want.QPState, want.PathMTU, want.RQPSN, want.SQPSN, want.DestQPN, want.DGID = qp.Num(), diagnose.Is(verbs.StateRTS), 512, 0x654321, 0xabcdef, 0x123456, gid
 	want.DLID, want.DestUDPPort, want.SGIDIndex, want.FlowLabel, want.SL, want.TrafficClass, want.HopLimit = 77, 4999, index, 8, 3, 106, 11
 	want.Access, want.AccessFlags, want.PKeyIndex, want.PortNum = verbs.AccessRemoteRead, []string{"REMOTE_READ"}, 0, 1
 	want.QPTimeout, want.RetryCnt, want.RNRRetry, want.MinRNRTimer, want.MaxRDAtomic, want.MaxDestRDAtomic = 21, 4, 2, 9, 6, 5
-	want.Cap = Cap{sendDepth, recvDepth, 2, 1, MessageSize}
+	want.Cap = diagnose.Cap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize}
 	want.SQPSNFirst, want.RQPSNFirst, want.ReceivesPosted = new(uint32(0xabcdef)), new(uint32(0x654321)), recvDepth
 	if !reflect.DeepEqual(end, want) {
 		t.Errorf("got  %+v\nwant %+v", end, want)
@@ -98,11 +99,11 @@ func TestEndIsLive(t *testing.T) {
 		t.Errorf("rank 1 is told %+v, %v", peer, err)
 	}
 	modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
-	if end, err := r.OwnEnd(Left); err != nil || end.QPState != "ERR" || !end.Killed || end.ReceivesPosted != 0 || !strings.Contains(end.FirstError, "Flushed") {
+	if end, err := r.OwnEnd(Left); err != nil || !end.QPState.Is(verbs.StateErr) || !end.Killed || end.ReceivesPosted != 0 || !strings.Contains(end.FirstError, "Flushed") {
 		t.Errorf("%+v, %v: expected ERR, and the first of the receives flushed", end, err)
 	}
 	modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
-	if end, err := r.OwnEnd(Left); err != nil || end.QPState != "RESET" || end.Killed || end.FirstError != "" || end.SQPSNFirst != nil || end.PathMTU != 0 {
+	if end, err := r.OwnEnd(Left); err != nil || !end.QPState.Is(verbs.StateReset) || end.Killed || end.FirstError != "" || end.SQPSNFirst != nil || end.PathMTU != 0 {
 		t.Errorf("%+v, %v: expected RESET to forget all", end, err)
 	}
 }
@@ -138,19 +139,21 @@ func TestEndInEveryState(t *testing.T) {
 	if _, err := r.PeerEnd(t.Context(), Left); err == nil || !strings.Contains(err.Error(), "exchange") {
 		t.Errorf("%s: %v: expected that exchange is missing", r.State(), err)
 	}
-	if found := r.Diagnose(t.Context(), Left, nil); len(found) != 1 || found[0].Severity != Note {
+	if found := r.Diagnose(t.Context(), Left, nil); len(found) != 1 || found[0].Severity != diagnose.Note {
 		t.Errorf("%+v", found)
 	}
-	for to, state := range map[State]string{StateInitialised: "INIT", StateExchanged: "INIT", StateRTR: "RTR", StateRTS: "RTS", StateReady: "RTS"} {
+	for to, state := range map[State]verbs.QPState{
+		StateInitialised: verbs.StateInit, StateExchanged: verbs.StateInit, StateRTR: verbs.StateRTR, StateRTS: verbs.StateRTS, StateReady: verbs.StateRTS,
+	} {
 		w := byHand(t, 2)
 		upTo(t, w, to)
-		if end, err := w[0].OwnEnd(Right); err != nil || end.QPState != state || end.RingState != to.String() {
+		if end, err := w[0].OwnEnd(Right); err != nil || !end.QPState.Is(state) || end.RingState != to.String() {
 			t.Errorf("%s: the queue pair is %s, the ring %s, %v", to, end.QPState, end.RingState, err)
 		}
 		if to == StateInitialised {
 			continue
 		}
-		if end, err := w[1].PeerEnd(t.Context(), Left); err != nil || end.QPState != state || end.Rank != 0 || end.Side != "right" {
+		if end, err := w[1].PeerEnd(t.Context(), Left); err != nil || !end.QPState.Is(state) || end.Rank != 0 || end.Side != "right" {
 			t.Errorf("%s: rank 1 is told %s, of rank %d, %s: %v", to, end.QPState, end.Rank, end.Side, err)
 		}
 	}
@@ -249,7 +252,7 @@ func TestRegions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { noErrors(t, []error{block.Free()}) }()
-	want := []Region{}
+	want := []diagnose.Region{}
 	for i, name := range []string{"a", "b"} {
 		access := verbs.AccessLocalWrite | verbs.AccessRemoteRead<<i
 		mr, err := r.RegisterMemory(block.Addr()+uint64(i)*4096, 4096, access)
@@ -258,7 +261,10 @@ func TestRegions(t *testing.T) {
 		}
 		defer func() { noErrors(t, []error{mr.Close()}) }()
 		r.AddRegion(name, mr)
-		want = append(want, Region{name, mr.Addr(), 4096, mr.LKey(r.Right().Device()), mr.RKey(r.Right().Device()), access, strings.Split(access.String(), ", ")})
+		want = append(want, diagnose.Region{
+			Name: name, Addr: mr.Addr(), Length: 4096, LKey: mr.LKey(r.Right().Device()), RKey: mr.RKey(r.Right().Device()),
+			Access: access, Flags: strings.Split(access.String(), ", "),
+		})
 	}
 	for range 2 {
 		if end, err := world[0].PeerEnd(t.Context(), Left); err != nil || !reflect.DeepEqual(end.Regions, want) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -140,8 +141,8 @@ func TestPingLongerThanTheTimeout(t *testing.T) {
 func TestPingCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
-	p := &pinger{r: r, total: 2}
-	good := Header{Kind: KindPing, Epoch: 1, Seq: r.pings, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+	x := &ping{edge: r.Left(), seq: seqOfAll | 3, total: 2}
+	good := Header{Kind: KindPing, Epoch: 1, Seq: x.seq, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
 	message := func(h Header, damage int) (Header, []byte) {
 		msg := make([]byte, MessageSize)
 		for i := range msg[HeaderSize:] {
@@ -154,12 +155,12 @@ func TestPingCheck(t *testing.T) {
 		return h, msg
 	}
 	h, msg := message(good, -1)
-	if err := p.check(&h, msg, r.Left()); err != nil {
+	if err := r.pings.check(x, &h, msg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range MessageSize - HeaderSize {
 		h, msg := message(good, i)
-		if err := p.check(&h, msg, r.Left()); !strings.Contains(textOf(err), "wrong data") {
+		if err := r.pings.check(x, &h, msg); !strings.Contains(textOf(err), "wrong data") {
 			t.Fatalf("byte %d flipped: %v", i, err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestPingCheck(t *testing.T) {
 		bad := good
 		change(&bad)
 		h, msg := message(bad, -1)
-		if err := p.check(&h, msg, r.Left()); err == nil {
+		if err := r.pings.check(x, &h, msg); err == nil {
 			t.Errorf("another %s was taken", name)
 		}
 	}
@@ -271,7 +272,7 @@ func TestLostHostIsSilentOverTCP(t *testing.T) {
 	}
 	cut.Store(true)
 	found := zero.Diagnose(t.Context(), Right, err)
-	if f := found[0]; f.Attribute != "tcp" || f.Rank != 1 || f.Severity != Fault || !strings.Contains(f.Text, "rank 1 ("+zero.nodes[1].String()+") is silent over TCP, too: no answer in") {
+	if f := found[0]; f.Attribute != "tcp" || f.Rank != 1 || f.Severity != diagnose.Fault || !strings.Contains(f.Text, "rank 1 ("+zero.nodes[1].String()+") is silent over TCP, too: no answer in") {
 		t.Errorf("%+v", found)
 	}
 }

@@ -117,12 +117,12 @@ func meshText(p Purpose) string {
 
 // word is what a rank says to all others in one round of a meshing.
 type word struct {
-	Problem string        `json:"problem,omitempty"` // why it cannot go on
-	Usage   bool          `json:"usage,omitempty"`   // the problem is one of usage
-	Peers   []int         `json:"peers,omitempty"`
-	Has     []int         `json:"has,omitempty"`    // peers that it has an edge to already
-	Offers  map[int]offer `json:"offers,omitempty"` // by peer
-	Stance  *stance       `json:"stance,omitempty"` // which device it would use
+	Problem  string                 `json:"problem,omitempty"` // why it cannot go on
+	Usage    bool                   `json:"usage,omitempty"`   // the problem is one of usage
+	Peers    []int                  `json:"peers,omitempty"`
+	Has      []int                  `json:"has,omitempty"`      // peers that it has an edge to already
+	Data     map[int]connectionData `json:"data,omitempty"`     // by peer
+	Locality *locality              `json:"locality,omitempty"` // which device it would use
 }
 
 // run makes the edges that are missing somewhere. After each step all ranks hear how
@@ -138,8 +138,8 @@ func (m *meshing) run(ctx context.Context, _ Token) (err error) {
 		}
 	}()
 	r := m.r
-	own := r.stance()
-	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has(), Stance: &own}, m.check())
+	own := r.locality()
+	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has(), Locality: &own}, m.check())
 	if err != nil {
 		return err
 	}
@@ -168,12 +168,12 @@ func (m *meshing) run(ctx context.Context, _ Token) (err error) {
 // The last round is the barrier before the first may send.
 func (m *meshing) build(ctx context.Context, said []word) error {
 	r := m.r
-	offers, err := m.create(said)
-	said, err = m.round(ctx, "queue pairs of ", word{Offers: offers}, err)
+	data, err := m.create(said)
+	said, err = m.round(ctx, "queue pairs of ", word{Data: data}, err)
 	if err != nil {
 		return err
 	}
-	remote := make([]offer, len(m.made))
+	remote := make([]connectionData, len(m.made))
 	for i, e := range m.made {
 		if remote[i], err = m.connect(e, said[e.Peer]); err != nil {
 			break
@@ -289,39 +289,39 @@ func (m *meshing) compare(said []word) error {
 
 // device returns the device for the edge to a peer, which both ends agree on, and
 // why.
-func (m *meshing) device(own, peer *stance, rank int) (way, error) {
+func (m *meshing) device(own, peer *locality, rank int) (edgeDevice, error) {
 	if own == nil || peer == nil {
-		return way{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
+		return edgeDevice{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
 	}
 	c, err := choose(*own, *peer, m.r.ends(rank))
 	if err != nil {
-		return way{}, err
+		return edgeDevice{}, err
 	}
-	d, err := m.r.deviceFor(c.shm, rank)
+	d, err := m.r.deviceFor(c.hostLocal, rank)
 	if err != nil {
-		return way{}, fmt.Errorf("%s: %w", c.why, err)
+		return edgeDevice{}, fmt.Errorf("%s: %w", c.why, err)
 	}
-	return way{d, because(c.why, d)}, nil
+	return edgeDevice{d, because(c.why, d)}, nil
 }
 
 // create makes the edges that are missing, to INIT, and returns what their peers
 // must know. said is where all ranks are.
-func (m *meshing) create(said []word) (map[int]offer, error) {
+func (m *meshing) create(said []word) (map[int]connectionData, error) {
 	r := m.r
-	offers := make(map[int]offer)
+	data := make(map[int]connectionData)
 	for _, peer := range m.peers {
 		if r.meshTo(peer) != nil {
 			continue
 		}
-		way, err := m.device(said[r.rank].Stance, said[peer].Stance, peer)
+		on, err := m.device(said[r.rank].Locality, said[peer].Locality, peer)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, way.device, meshRoom)
+		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, on.device, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e.why = way.why
+		e.why = on.why
 		m.made = append(m.made, e)
 		r.mu.Lock()
 		r.mesh = append(r.mesh, e)
@@ -333,17 +333,17 @@ func (m *meshing) create(said []word) (map[int]offer, error) {
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		offers[peer] = r.offer(e)
+		data[peer] = r.connectionData(e)
 	}
-	return offers, nil
+	return data, nil
 }
 
 // connect takes an edge to RTR with what its peer said.
-func (m *meshing) connect(e *Edge, said word) (offer, error) {
+func (m *meshing) connect(e *Edge, said word) (connectionData, error) {
 	r := m.r
-	remote, ok := said.Offers[r.rank]
+	remote, ok := said.Data[r.rank]
 	if !ok {
-		return remote, m.at(e.Peer, errors.New("its rank offers no queue pair"))
+		return remote, m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
 	r.mu.Lock()
 	e.Remote = remote.QPInfo

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -25,7 +26,7 @@ func TestMeshHalfWay(t *testing.T) {
 		"created": {func(r *Ring) { r.opts.MTU = 1 << 20 }, []string{"mtu 1048576"}, true},
 		"to INIT": {func(r *Ring) { r.devices[0].Port.Num = 9 }, []string{"9"}, false},
 		"to RTR":  {func(r *Ring) { r.opts.MinRNRTimer = new(99) }, []string{"edge to rank 2", "min_rnr_timer"}, false},
-		"differs": {func(r *Ring) { r.opts.SL = 3 }, []string{"service level differs"}, true},
+		"differs": {func(r *Ring) { r.opts.SL = 3 }, []string{"service levels differ"}, true},
 	} {
 		for _, byHand := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, by hand %v", name, byHand), func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestMeshEnds(t *testing.T) {
 			if err != nil || own.Side != "mesh" || own.Peer != e.Peer || peer.Rank != e.Peer || peer.Peer != r.Rank() || peer.DestQPN != own.QPN || own.DestQPN != peer.QPN {
 				t.Errorf("rank %d, the %s: %v: from %d to %d, back from %d to %d", r.Rank(), e, err, own.QPN, own.DestQPN, peer.QPN, peer.DestQPN)
 			}
-			if text := Explain(Compare(own, peer)); text != "" {
+			if text := explain(diagnose.Compare(&own, &peer)); text != "" {
 				t.Errorf("rank %d, the %s: %s: expected nothing to find", r.Rank(), e, text)
 			}
 		}
@@ -226,7 +227,7 @@ func TestMeshEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := &CompletionError{Side: e.Side, Peer: 3, Status: verbs.RetryExceeded}
-	if text := Explain(r.Diagnose(t.Context(), e.Side, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
+	if text := explain(r.Diagnose(t.Context(), e.Side, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
 		t.Errorf("%s: expected rank 3's queue pair", text)
 	}
 	noErrors(t, []error{world[3].dropMesh()})

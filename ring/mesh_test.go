@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -454,7 +455,7 @@ func TestMeshCompletionError(t *testing.T) {
 	if text := textOf(err); !errors.As(err, &c) || c.Side != FirstMesh+1 || c.Peer != 2 || c.Status != verbs.RemoteAccessError || !strings.Contains(text, "mesh edge to rank 2 (127.") {
 		t.Errorf("%s: expected the edge", text)
 	}
-	if f := e.QP.(*watch).look().first; f == nil || f.Opcode != verbs.OpWrite.String() {
+	if f := e.QP.(*watch).look().first; f == nil || f.Opcode != diagnose.OpcodeOf(verbs.OpWrite) {
 		t.Errorf("%+v: expected the request that failed", f)
 	}
 	noErrors(t, []error{token.End()})

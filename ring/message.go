@@ -13,12 +13,10 @@ type MessageKind uint8
 const (
 	KindPing MessageKind = 1
 	KindPong MessageKind = 2
-	KindEcho MessageKind = 3 // a ping of one neighbour
-	KindBack MessageKind = 4 // its answer
 	KindUser MessageKind = 16
 )
 
-var kindNames = [256]string{KindPing: "ping", KindPong: "pong", KindEcho: "ping of one neighbour", KindBack: "pong to one neighbour"}
+var kindNames = [256]string{KindPing: "ping", KindPong: "pong"}
 
 // NameKind gives a message kind of the caller's a name for messages to people.
 // It is for package initialisation: it is not synchronised.

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -88,11 +90,19 @@ func (x mishap) text(now time.Time) string {
 	}
 }
 
-// behind adds to an error what happened to devices before it, unless it names them
+// behind adds to an error what happened to devices before it, unless it tells that
 // itself.
 func (m *mishaps) behind(err error) error {
-	said := err.Error()
-	text := m.text(time.Now(), func(device string) bool { return !strings.Contains(said, device) })
+	var told string // the device
+	var c *CompletionError
+	var d *DeviceError
+	switch {
+	case errors.As(err, &d):
+		told = d.Device
+	case errors.As(err, &c):
+		told = c.Device
+	}
+	text := m.text(time.Now(), func(device string) bool { return device != told })
 	if text == "" {
 		return err
 	}
@@ -101,16 +111,16 @@ func (m *mishaps) behind(err error) error {
 
 // findings are the mishaps of a device as a diagnosis tells them, those of the port
 // first.
-func (m *mishaps) findings(device, netdev string, rank int, now time.Time) []Finding {
+func (m *mishaps) findings(device, netdev string, rank int, now time.Time) []diagnose.Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []Finding
+	var found []diagnose.Finding
 	for _, x := range m.list {
 		if x.device != device {
 			continue
 		}
-		f := Finding{
-			Severity: Fault, Attribute: "device", Rank: rank, Own: x.Type.String(), Text: fmt.Sprintf("rank %d: %s", rank, x.text(now)),
+		f := diagnose.Finding{
+			Severity: diagnose.Fault, Attribute: "device", Rank: rank, Own: x.Type.String(), Text: fmt.Sprintf("rank %d: %s", rank, x.text(now)),
 			Fix: "look at the kernel's log of " + device + " (dmesg), then connect again",
 		}
 		if x.Type == verbs.EventPortErr {
@@ -118,7 +128,7 @@ func (m *mishaps) findings(device, netdev string, rank int, now time.Time) []Fin
 		}
 		found = append(found, f)
 	}
-	slices.SortStableFunc(found, func(a, b Finding) int { return -cmp.Compare(a.Attribute, b.Attribute) })
+	slices.SortStableFunc(found, func(a, b diagnose.Finding) int { return -cmp.Compare(a.Attribute, b.Attribute) })
 	return found
 }
 

@@ -77,10 +77,10 @@ func TestPortEvent(t *testing.T) {
 	flushed := &verbs.Completion{ID: WRID(Left, WRMessage, 0), Status: verbs.RetryExceeded}
 	d.happen(down)
 	noErrors(t, ping())
-	if found := world[1].Diagnose(t.Context(), Left, failure); !strings.Contains(Explain(found), "rank 1: port 1 of "+d.name+" went down") {
+	if found := world[1].Diagnose(t.Context(), Left, failure); !strings.Contains(explain(found), "rank 1: port 1 of "+d.name+" went down") {
 		t.Errorf("%+v: expected the port first", found)
 	}
-	if found := world[1].Diagnose(t.Context(), Left, nil); Explain(found) != "" {
+	if found := world[1].Diagnose(t.Context(), Left, nil); explain(found) != "" {
 		t.Errorf("%+v: expected nothing, since nothing failed", found)
 	}
 	if err := world[1].CompletionError(flushed); !strings.Contains(textOf(err), "port 1 of "+d.name+" went down") {

@@ -45,7 +45,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.mu.Lock()
 		r.control = control
 		r.mu.Unlock()
-		if err := r.likely(); err != nil {
+		if err := r.openExpected(); err != nil {
 			return err
 		}
 		r.mu.Lock()

@@ -46,17 +46,9 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 	return out, nil
 }
 
-// deviceName is the name of the edge's device, "" if there is no edge any more.
-func (e *Edge) deviceName() string {
-	if e == nil {
-		return ""
-	}
-	return e.device.Name
-}
-
 // doubt asks what may be wrong where nothing comes over the edge although TCP works.
 func (e *Edge) doubt() string {
-	if isSHM(e.device.Name) {
+	if e.device.Attr.HostLocal {
 		return "is its process stopped"
 	}
 	return fmt.Sprintf("is RoCE traffic (UDP port %d) filtered", e.Remote.UDPPort)
@@ -74,19 +66,20 @@ func (r *Ring) nodeName(rank int) string {
 // CompletionError is a failed completion with the edge that it was on. It wraps
 // *verbs.StatusError.
 type CompletionError struct {
-	Side   Side
-	Peer   int
-	Node   string
-	QPN    uint32
-	Status verbs.Status
-	Device string // the edge's
-	Event  string // what the device reported before, "" if nothing
+	Side      Side
+	Peer      int
+	Node      string
+	QPN       uint32
+	Status    verbs.Status
+	Device    string // the edge's
+	HostLocal bool   // so is that device
+	Event     string // what the device reported before, "" if nothing
 }
 
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Side, e.Peer, e.Node, e.QPN, e.Status.Err())
 	hint := hints[e.Status]
-	if e.Status == verbs.RetryExceeded && isSHM(e.Device) {
+	if e.Status == verbs.RetryExceeded && e.HostLocal {
 		hint = "the peer's process is gone, or its queue pair has failed"
 	}
 	if hint != "" {
@@ -130,7 +123,9 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
-	return &CompletionError{
-		Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Device: e.deviceName(), Event: r.eventsOn(e),
+	failed := &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.eventsOn(e)}
+	if e != nil {
+		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
 	}
+	return failed
 }

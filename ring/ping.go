@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,7 +11,6 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
-	"ringcli/verbs"
 )
 
 // PingResult is what one rank measured to its right neighbour: whole round
@@ -40,9 +40,9 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		if err := r.Usable(); err != nil {
 			return err
 		}
-		r.pings++
-		p := &pinger{r: r, token: t, total: uint32(count) + 1, trips: newTrips()}
-		if err := p.run(ctx); err != nil {
+		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
+		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
+		if err := r.pingAll(ctx, t, asks, answers); err != nil {
 			r.spoil(err)
 			if r.opts.ByHand {
 				err = fmt.Errorf("%w; reset on all ranks", err)
@@ -52,13 +52,39 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		r.mu.Lock()
 		r.edges[Left].pinged, r.edges[Right].pinged = true, true
 		r.mu.Unlock()
-		result = p.trips.result(r.neighbour(Right), count)
+		result = asks.trips.result(r.neighbour(Right), count)
 		return nil
 	})
 	if err == nil {
 		trace.Debug(trace.Ring, "ping", slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
 	}
 	return result, err
+}
+
+// pingAll has this rank's part in a ping of all ranks.
+func (r *Ring) pingAll(ctx context.Context, t Token, asks, answers *ping) error {
+	p := r.pings
+	p.enter(asks, answers)
+	defer p.leave(asks)
+	defer p.leave(answers)
+	t.recall()
+	p.mu.Lock()
+	p.send(asks)
+	p.mu.Unlock()
+	for _, x := range []*ping{asks, answers} {
+		err := p.drive(ctx, t, x)
+		var idle *idleError
+		switch {
+		case errors.As(err, &idle):
+			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing moved for %s; "+
+				"TCP reaches them, so %s, or has a rank not begun to ping? %w",
+				r.nodeName(asks.edge.Peer), asks.done, asks.total, answers.done, answers.total, r.nodeName(answers.edge.Peer), idle.quiet.Round(time.Millisecond),
+				asks.edge.doubt(), idle.cause)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 // checkCount refuses counts that the header has no room for.
@@ -101,171 +127,11 @@ func (t *trips) result(peer, count int) PingResult {
 	}
 }
 
-// pinger plays both parts: it pings the right neighbour and answers the left.
-type pinger struct {
-	r        *Ring
-	token    Token
-	total    uint32 // round trips, the unmeasured one included
-	pongs    uint32 // of ours that came back
-	answered uint32 // the left neighbour's
-	unsent   int    // messages posted, not completed
-	at       time.Time
-	trips    trips
-	buf      [MessageSize]byte
-}
-
-func (p *pinger) run(ctx context.Context) error {
-	moved := time.Now()
-	waiter := p.r.NewWaiter()
-	var wc [16]verbs.Completion
-	p.token.recall()
-	if err := p.send(); err != nil {
-		return err
-	}
-	for p.pongs < p.total || p.answered < p.total || p.unsent > 0 {
-		n, err := p.token.Poll(wc[:])
-		if err != nil {
-			return err
-		}
-		for i := range wc[:n] {
-			if err := p.take(&wc[i]); err != nil {
-				return err
-			}
-		}
-		if n > 0 {
-			waiter.Reset()
-			moved = time.Now()
-			continue
-		}
-		if p.r.Failed() {
-			return p.r.Err()
-		}
-		if ctx.Err() != nil {
-			return p.late(context.Cause(ctx), time.Since(moved))
-		}
-		if quiet := time.Since(moved); quiet > p.r.opts.Timeout {
-			return p.late(context.DeadlineExceeded, quiet)
-		}
-		if err := waiter.Wait(); err != nil {
-			return err
-		}
-	}
-	_, err := p.token.poll(nil) // sends the ACKs that are owed
-	return err
-}
-
-// late says what was awaited, from whom, and what had arrived.
-func (p *pinger) late(cause error, quiet time.Duration) error {
-	r := p.r
-	return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing moved for %s; "+
-		"TCP reaches them, so %s, or has a rank not begun to ping? %w",
-		r.nodeName(r.neighbour(Right)), p.pongs, p.total, p.answered, p.total, r.nodeName(r.neighbour(Left)), quiet.Round(time.Millisecond),
-		r.Right().doubt(), cause)
-}
-
-// send sends the next ping to the right.
-func (p *pinger) send() error {
-	h := Header{
-		Kind: KindPing, Epoch: p.r.Epoch(), Seq: p.r.pings, Segment: p.pongs, Sender: uint32(p.r.rank),
-		Length: MessageSize - HeaderSize, Arg: uint64(p.total),
-	}
-	h.Digest = uint64(fillPattern(p.buf[HeaderSize:], p.r.rank, p.pongs))
-	h.Encode(p.buf[:])
-	p.unsent++
-	p.at = time.Now()
-	return p.r.Right().SendMessage(p.buf[:])
-}
-
-// take handles one completion.
-func (p *pinger) take(wc *verbs.Completion) error {
-	if wc.Status != verbs.Success {
-		return p.r.CompletionError(wc)
-	}
-	now := time.Now()
-	side, kind, index := ParseWRID(wc.ID)
-	if side >= FirstMesh {
-		p.token.Defer(*wc) // its peer is done with the ping, and ahead
-		return nil
-	}
-	switch kind {
-	case WRMessage:
-		p.unsent--
-		return nil
-	case WRRecv:
-	default:
-		return fmt.Errorf("ping met the completion of another operation (work request %#x): run one operation at a time", wc.ID)
-	}
-	e := p.r.Edge(side)
-	if side == Left && p.answered == p.total || side == Right && p.pongs == p.total {
-		p.token.Defer(*wc) // it is done, and ahead
-		return nil
-	}
-	if wc.Opcode == verbs.WCRecvWriteImm {
-		return fmt.Errorf("ping met data written by %s: expected a ping; all ranks must run the same operations in the same order", p.r.nodeName(e.Peer))
-	}
-	msg := e.Message(index, wc.ByteLen)
-	var h Header
-	if !h.Decode(msg) {
-		return fmt.Errorf("%d bytes from %s are no message", len(msg), p.r.nodeName(e.Peer))
-	}
-	if err := p.check(&h, msg, e); err != nil {
-		return err
-	}
-	if side == Right {
-		return p.pong(e, index, now)
-	}
-	copy(p.buf[:], msg)
-	h.Kind = KindPong
-	h.Sender = uint32(p.r.rank)
-	h.Encode(p.buf[:])
-	p.answered++
-	p.unsent++
-	if err := e.Repost(index); err != nil {
-		return err
-	}
-	return e.SendMessage(p.buf[:])
-}
-
-// pong notes the time of a round trip and begins the next.
-func (p *pinger) pong(e *Edge, index uint64, now time.Time) error {
-	p.trips.add(p.pongs, now.Sub(p.at))
-	p.pongs++
-	if err := e.Repost(index); err != nil {
-		return err
-	}
-	if p.pongs == p.total {
-		return nil
-	}
-	return p.send()
-}
-
-// check verifies a message from a neighbour: pings come from the left, and our
-// own bytes come back from the right.
-func (p *pinger) check(h *Header, msg []byte, e *Edge) error {
-	want, origin, round := KindPing, e.Peer, p.answered
-	if e.Side == Right {
-		want, origin, round = KindPong, p.r.rank, p.pongs
-	}
-	switch {
-	case h.Kind != want:
-		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, p.r.nodeName(e.Peer), want)
-	case h.Epoch != p.r.Epoch() || h.Seq != p.r.pings || int(h.Sender) != e.Peer:
-		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
-			h.Kind, p.r.nodeName(e.Peer), h.Seq, h.Epoch, h.Sender, p.r.pings, p.r.Epoch())
-	case h.Arg != uint64(p.total):
-		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
-			p.r.nodeName(e.Peer), h.Arg-1, p.r.rank, p.total-1)
-	case h.Segment != round:
-		return fmt.Errorf("%s from %s is of round %d: expected round %d", h.Kind, p.r.nodeName(e.Peer), h.Segment, round)
-	}
-	return p.r.checkPayload(h, msg, e.Peer, origin)
-}
-
 // checkPayload verifies what a message of a neighbour carries: the pattern of the
 // rank that it comes from at first, and of its round.
 func (r *Ring) checkPayload(h *Header, msg []byte, peer, origin int) error {
 	fault := func(format string, args ...any) error {
-		return fmt.Errorf("%s of round %d from %s: %s", h.Kind, h.Segment, r.nodeName(peer), fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s of round trip %d from %s: %s", h.Kind, h.Segment, r.nodeName(peer), fmt.Sprintf(format, args...))
 	}
 	if len(msg) != MessageSize || h.Length != MessageSize-HeaderSize {
 		return fault("%d bytes: expected %d", len(msg), MessageSize)

@@ -54,11 +54,11 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	if side != Left && side != Right {
 		return PingResult{}, bootstrap.Usagef("ping: side %d: expected left or right", int(side))
 	}
-	x := &round{own: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
+	x := &ping{asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 	var refused error
 	err := r.attemptAs(ctx, holder{kind: pinging}, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context, t Token) error {
 		x.edge = r.edges[side]
-		err := t.pingSide(ctx, x)
+		err := r.pingSide(ctx, t, x)
 		if !x.posted {
 			refused, err = err, nil // it harmed nobody, and so fails nothing
 		}
@@ -75,22 +75,21 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	return result, nil
 }
 
-func (t Token) pingSide(ctx context.Context, x *round) error {
-	r := t.r
-	c := r.crowd
-	c.enter(x)
+func (r *Ring) pingSide(ctx context.Context, t Token, x *ping) error {
+	p := r.pings
+	p.enter(x)
 	asking, cancel := context.WithCancel(ctx)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		if _, err := ask[any](asking, r, x.edge.Side, askPing, pingRequest{x.seq, x.total, x.patience}); err != nil {
-			c.mu.Lock()
+			p.mu.Lock()
 			x.fail(err)
-			c.mu.Unlock()
+			p.mu.Unlock()
 		}
 	}()
-	err := t.drive(ctx, x)
-	c.leave(x)
+	err := p.drive(ctx, t, x)
+	p.leave(x)
 	if err != nil {
 		cancel()
 	}
@@ -108,7 +107,7 @@ func (t Token) pingSide(ctx context.Context, x *round) error {
 }
 
 // pingFailed says what was awaited, from whom, and what had come.
-func (r *Ring) pingFailed(x *round, err error) error {
+func (r *Ring) pingFailed(x *ping, err error) error {
 	who := fmt.Sprintf("the %s neighbour, %s,", x.edge.Side, r.nodeName(x.edge.Peer))
 	if !x.posted {
 		return fmt.Errorf("ping: %s does not answer: %w", who, err)
@@ -145,13 +144,13 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 		return nil, r.notReady(side) // a step was faster
 	}
 	// The asker gives up first, which ends ctx: it knows more of what it awaits.
-	x := &round{edge: r.edges[side], seq: q.Seq, total: q.Total, patience: 2 * q.Patience}
-	r.crowd.enter(x)
-	defer r.crowd.leave(x)
+	x := &ping{edge: r.edges[side], seq: q.Seq, total: q.Total, patience: 2 * q.Patience}
+	r.pings.enter(x)
+	defer r.pings.leave(x)
 	if _, err := ask[any](ctx, r, side, askGo, q); err != nil {
 		return nil, err
 	}
-	err = t.drive(ctx, x)
+	err = r.pings.drive(ctx, t, x)
 	if err != nil {
 		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.nodeName(r.rank), x.done, x.total, err)
 		r.spoil(err)
@@ -165,12 +164,12 @@ func (r *Ring) answerGo(_ context.Context, side Side, payload json.RawMessage) (
 	if err := json.Unmarshal(payload, &q); err != nil {
 		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.nodeName(r.rank), err)
 	}
-	c := r.crowd
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, x := range c.here {
-		if x.own && x.seq == q.Seq && x.edge.Side == side && !x.posted && !x.over() {
-			c.send(r, x)
+	p := r.pings
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.running {
+		if x.asks && x.seq == q.Seq && x.edge.Side == side && !x.posted && !x.over() {
+			p.send(x)
 			return nil, nil
 		}
 	}

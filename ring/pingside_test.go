@@ -253,11 +253,11 @@ func TestPingSideRefusesNonsense(t *testing.T) {
 	}
 }
 
-// A message of another ping than the one that runs, and one that is damaged.
-func TestRoundCheck(t *testing.T) {
+// An answer to another ping than the one that runs, and one that is damaged.
+func TestPongCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
-	x := &round{edge: r.Left(), total: 2, patience: time.Minute}
+	x := &ping{edge: r.Left(), asks: true, total: 2}
 	for name, change := range map[string]func(h *Header, msg []byte){
 		"none":   func(*Header, []byte) {},
 		"epoch":  func(h *Header, _ []byte) { h.Epoch++ },
@@ -268,11 +268,11 @@ func TestRoundCheck(t *testing.T) {
 		"data":   func(_ *Header, msg []byte) { msg[MessageSize-1] ^= 1 },
 		"sum":    func(h *Header, _ []byte) { h.Digest++ },
 	} {
-		h := Header{Kind: KindEcho, Epoch: 1, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+		h := Header{Kind: KindPong, Epoch: 1, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
 		msg := make([]byte, MessageSize)
-		h.Digest = uint64(fillPattern(msg[HeaderSize:], 1, 0))
+		h.Digest = uint64(fillPattern(msg[HeaderSize:], 0, 0))
 		change(&h, msg)
-		if err := r.checkRound(x, &h, msg); (err == nil) != (name == "none") {
+		if err := r.pings.check(x, &h, msg); (err == nil) != (name == "none") {
 			t.Errorf("damage: %s: %v", name, err)
 		}
 	}

@@ -4,19 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
-
-// Region is memory that was registered by hand, as an End shows it.
-type Region struct {
-	Name   string       `json:"name"`
-	Addr   uint64       `json:"addr"`
-	Length uint64       `json:"length"` // bytes
-	LKey   uint32       `json:"lkey"`
-	RKey   uint32       `json:"rkey"`
-	Access verbs.Access `json:"access"`
-	Flags  []string     `json:"access_flags"`
-}
 
 // AddRegion has both neighbours see a region under a name, in End: without it
 // they could not tell a key of it from a wrong one. A second region of one name
@@ -39,19 +29,19 @@ func (r *Ring) RemoveRegion(name string) {
 }
 
 // RegionOn returns a registration as a device has it.
-func (g *Registration) RegionOn(d *Device, name string) Region {
-	return Region{
+func (g *Registration) RegionOn(d *Device, name string) diagnose.Region {
+	return diagnose.Region{
 		Name: name, Addr: g.addr, Length: g.length, LKey: g.LKey(d), RKey: g.RKey(d), Access: g.access, Flags: accessFlags(g.access),
 	}
 }
 
 // regionList returns the regions by name, with the keys of a device. It needs mu.
-func (r *Ring) regionList(d *Device) []Region {
-	list := make([]Region, 0, len(r.regions))
+func (r *Ring) regionList(d *Device) []diagnose.Region {
+	list := make([]diagnose.Region, 0, len(r.regions))
 	for name, g := range r.regions {
 		list = append(list, g.RegionOn(d, name))
 	}
-	slices.SortFunc(list, func(a, b Region) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b diagnose.Region) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -65,6 +55,3 @@ func accessFlags(a verbs.Access) []string {
 	}
 	return flags
 }
-
-// slotAccess is what the peer may do to the slots.
-const slotAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite

@@ -27,7 +27,7 @@ func (r *Ring) answerFarEnd(ctx context.Context, side Side, payload json.RawMess
 		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), payload)
 	}
 	if q.Of != r.rank {
-		end, err := ask[End](ctx, r, side.Opposite(), askFarEnd, q)
+		end, err := ask[endAnswer](ctx, r, side.Opposite(), askFarEnd, q)
 		var answer *bootstrap.AnswerError
 		if errors.As(err, &answer) {
 			err = errors.New(answer.Text) // as it was said
@@ -40,22 +40,22 @@ func (r *Ring) answerFarEnd(ctx context.Context, side Side, payload json.RawMess
 	if e == nil {
 		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), q.To)
 	}
-	return r.OwnEnd(e.Side)
+	return r.answerEnd(e.Side)
 }
 
 // askFar asks the peer of the mesh edge at a side for its end, by the shorter way.
-func (r *Ring) askFar(ctx context.Context, side Side) (End, error) {
+func (r *Ring) askFar(ctx context.Context, side Side) (endAnswer, error) {
 	r.mu.Lock()
 	e := r.Edge(side)
 	r.mu.Unlock()
 	if e == nil {
-		return End{}, fmt.Errorf("there is no mesh edge at side %d", side)
+		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", side)
 	}
 	n, peer, way := len(r.nodes), e.Peer, Right
 	if toRight := (peer - r.rank + n) % n; toRight > n/2 {
 		way = Left
 	}
-	end, err := ask[End](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
+	end, err := ask[endAnswer](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
 	var answer *bootstrap.AnswerError
 	if errors.As(err, &answer) {
 		answer.Rank = peer // who was asked, though a neighbour told

@@ -32,10 +32,11 @@ func (r *Ring) Reset(ctx context.Context) error {
 			}
 		}
 		r.mishaps.reset()
-		r.deferred, r.early, r.pings = r.deferred[:0], r.early[:0], 0
+		r.pings.reset()
+		r.deferred, r.early = r.deferred[:0], r.early[:0]
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.exchanged, r.spoilt, r.remote = false, nil, [2]offer{}
+		r.exchanged, r.spoilt, r.remote = false, nil, [2]connectionData{}
 		for _, e := range r.edges {
 			e.Remote, e.MTU, e.pinged = QPInfo{}, 0, false
 		}

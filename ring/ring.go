@@ -45,7 +45,7 @@ type Ring struct {
 
 	life        context.Context // ends with Close, and running steps with it
 	endLife     context.CancelFunc
-	crowd       *crowd
+	pings       *pings
 	mishaps     mishaps       // of the devices
 	askingRunID chan struct{} // of capacity 1: held by who asks for the run's id
 	tokens      tokens        // who polls: a step, an operation, pings of one neighbour
@@ -65,7 +65,7 @@ type Ring struct {
 	exchanged bool          // since Init
 	spoilt    error         // what a failed ping left behind keeps operations from running
 	regions   map[string]*Registration
-	seen      map[Side]*End // the peers' ends as they last said
+	peerEnds  map[Side]peerEnd
 
 	// Made by Open, released by Close.
 	addrs   []netip.AddrPort
@@ -74,12 +74,11 @@ type Ring struct {
 	control *bootstrap.Control
 	// Changed with the token and mu: whoever has either may look.
 	devices []*Device
-	ways    [2]way
+	chosen  [2]edgeDevice
 	edges   [2]*Edge          // guarded by mu where Fail and Close may meet
 	mesh    []*Edge           // by side from FirstMesh on; the same
 	meshes  map[Purpose]*mesh // by purpose; guarded by mu
-	remote  [2]offer          // by Exchange
-	pings   uint64            // calls of Ping, the sequence of its messages
+	remote  [2]connectionData // by Exchange
 
 	// Completions that came an operation too soon. They need the token.
 	deferred, early []verbs.Completion
@@ -99,10 +98,11 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, bootstrap.Usagef("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), seen: make(map[Side]*End), crowd: newCrowd(), askingRunID: make(chan struct{}, 1)}
+	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), peerEnds: make(map[Side]peerEnd), askingRunID: make(chan struct{}, 1)}
 	if index == 0 {
 		r.runID = rand.Text()
 	}
+	r.pings = newPings(r)
 	r.life, r.endLife = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -324,7 +324,7 @@ func (r *Ring) release(to State) error {
 	r.mu.Lock()
 	r.state = to
 	edges, devices, control := r.edges, r.devices, r.control
-	r.edges, r.devices, r.ways = [2]*Edge{}, nil, [2]way{}
+	r.edges, r.devices, r.chosen = [2]*Edge{}, nil, [2]edgeDevice{}
 	r.exchanged, r.met = false, false
 	if to == StateNew {
 		r.control = nil

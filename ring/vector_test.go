@@ -32,23 +32,23 @@ func TestVector(t *testing.T) {
 		want   verbs.AHAttr
 	}{
 		"an adapter": {
-			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2), UDPPort: 0}, Values{},
+			verbs.LinkEthernet, QPInfo{GID: gid(2), UDPPort: 0}, Values{},
 			global(gid(2), 3, verbs.UDPPeer{Port: 4791}),
 		},
 		"an adapter, whatever port it says": {
-			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2), UDPPort: 5000}, Values{},
+			verbs.LinkEthernet, QPInfo{GID: gid(2), UDPPort: 5000}, Values{},
 			global(gid(2), 3, verbs.UDPPeer{Port: 4791}),
 		},
 		"a soft device": {
-			verbs.LinkEthernet, QPInfo{Provider: "soft", GID: gid(2), UDPPort: 5000}, Values{},
+			verbs.LinkEthernet, QPInfo{Capabilities: verbs.Capabilities{UDPSocket: true}, GID: gid(2), UDPPort: 5000}, Values{},
 			global(gid(2), 3, verbs.UDPPeer{Port: 5000, LowIPIDs: true}),
 		},
 		"given": {
-			verbs.LinkEthernet, QPInfo{Provider: "ibv", GID: gid(2)}, Values{DGID: &given, SGIDIndex: new(5)},
+			verbs.LinkEthernet, QPInfo{GID: gid(2)}, Values{DGID: &given, SGIDIndex: new(5)},
 			global(given, 5, verbs.UDPPeer{Port: 4791}),
 		},
 		"InfiniBand": {
-			verbs.LinkInfiniBand, QPInfo{Provider: "ibv", GID: gid(2), LID: 8}, Values{},
+			verbs.LinkInfiniBand, QPInfo{GID: gid(2), LID: 8}, Values{},
 			verbs.AHAttr{IsGlobal: false, DLID: 8, SL: 2, PortNum: 1},
 		},
 	} {

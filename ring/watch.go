@@ -1,11 +1,11 @@
 package ring
 
 import (
-	"fmt"
 	"math/bits"
 	"sync"
 	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
 
@@ -20,28 +20,12 @@ type watch struct {
 	change          sync.Mutex // held over a change of the queue pair and the note of it; outside mu
 	mu              sync.Mutex // guards the following; never held while the device is called
 	sends, receives fifo
-	first           *Failure          // the first that says something: a flush only if nothing else failed
+	first           *diagnose.Failure // the first that says something: a flush only if nothing else failed
 	sqFirst         *uint32           // sq_psn as RTS was given it
 	rqFirst         *uint32           // rq_psn as RTR was given it
 	killed          bool              // Modify took it to ERR: no failure did
 	base            map[string]uint64 // the port's counters at RTR
 	began           time.Time         // when that was
-}
-
-// Failure is the first failed completion of a queue pair and the request that it
-// completed: of a failed completion only ID and status are valid, so the request
-// is what was posted.
-type Failure struct {
-	Status     uint32 `json:"status"` // as libibverbs numbers it
-	Text       string `json:"text"`
-	WRID       uint64 `json:"wr_id"`
-	Queue      string `json:"queue"`  // "send" or "receive"
-	Opcode     string `json:"opcode"` // of a send
-	Length     uint64 `json:"length"` // bytes posted
-	Addr       uint64 `json:"addr"`   // the first piece of local memory
-	LKey       uint32 `json:"lkey"`
-	RemoteAddr uint64 `json:"remote_addr"` // of WRITE, READ and atomics, as the key
-	RKey       uint32 `json:"rkey"`
 }
 
 // request is what is remembered of a work request while it is posted.
@@ -180,11 +164,11 @@ func (w *watch) unnote(f *fifo, refused int) {
 func (w *watch) completed(wc *verbs.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	queue, f := "send", &w.sends
+	queue, f := diagnose.SendQueue, &w.sends
 	switch {
 	case wc.Status == verbs.Success && wc.Opcode >= verbs.WCRecv, wc.Status == verbs.LocalLengthError && w.receives.find(wc.ID) >= 0,
 		wc.Status != verbs.Success && w.sends.find(wc.ID) < 0:
-		queue, f = "receive", &w.receives
+		queue, f = diagnose.ReceiveQueue, &w.receives
 	}
 	i := f.find(wc.ID)
 	if i >= 0 {
@@ -197,19 +181,19 @@ func (w *watch) completed(wc *verbs.Completion) {
 	if i >= 0 {
 		q = *f.at(i)
 	}
-	w.first = &Failure{
+	w.first = &diagnose.Failure{
 		Status: uint32(wc.Status), Text: wc.Status.Err().Error(), WRID: wc.ID, Queue: queue,
 		Length: q.length, Addr: q.addr, LKey: q.lkey, RemoteAddr: q.remote, RKey: q.rkey,
 	}
-	if queue == "send" {
-		w.first.Opcode = q.op.String()
+	if queue == diagnose.SendQueue {
+		w.first.Opcode = diagnose.OpcodeOf(q.op)
 	}
 }
 
 // watched is what a watch knows at one moment.
 type watched struct {
 	sends, receives  int
-	first            *Failure
+	first            *diagnose.Failure
 	sqFirst, rqFirst *uint32
 	killed           bool
 	base             map[string]uint64
@@ -261,15 +245,4 @@ func (e *Edge) noted(wc *verbs.Completion) bool {
 	}
 	w.completed(wc)
 	return true
-}
-
-func (f *Failure) String() string {
-	if f == nil {
-		return ""
-	}
-	what := f.Opcode
-	if f.Queue == "receive" {
-		what = "receive"
-	}
-	return fmt.Sprintf("%s of %d bytes (wr_id %#x): %s", what, f.Length, f.WRID, f.Text)
 }

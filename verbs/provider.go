@@ -61,9 +61,7 @@ type Capabilities struct {
 // begins with: none if there is no such provider here, as for "auto".
 func CapabilitiesOf(device string) Capabilities {
 	provider, _, _ := strings.Cut(device, ":")
-	registry.Lock()
-	defer registry.Unlock()
-	for _, p := range registry.providers {
+	for _, p := range Providers() { // one may ask for another's
 		if p.Name() == provider {
 			return p.Capabilities()
 		}

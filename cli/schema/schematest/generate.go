@@ -76,7 +76,7 @@ type generator struct {
 }
 
 // name is that of a type's definition: "Failure", or of another package
-// "ring.Failure".
+// "diagnose.Failure".
 func (g *generator) name(t reflect.Type) string {
 	if t.PkgPath() == g.home {
 		return t.Name()

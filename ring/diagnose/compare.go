@@ -1,4 +1,6 @@
-package ring
+// Package diagnose compares the two ends of an edge and explains what went wrong on it.
+// It is pure: what it says follows from the two ends and the error that it is given.
+package diagnose
 
 import (
 	"cmp"
@@ -6,7 +8,6 @@ import (
 	"slices"
 
 	"ringcli/verbs"
-	"ringcli/verbs/route"
 )
 
 // Severity says how bad a finding is.
@@ -28,6 +29,8 @@ type Finding struct {
 	Peer      string   `json:"peer"`      // value at the peer's
 	Text      string   `json:"text"`      // cause and consequence
 	Fix       string   `json:"fix"`       // what to do
+
+	right verbs.Access // that is missing
 }
 
 // String is one line.
@@ -38,16 +41,20 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s", f.Text, f.Fix)
 }
 
+func finding(severity Severity, attribute string, rank int, own, peer, text, fix string) Finding {
+	return Finding{Severity: severity, Attribute: attribute, Rank: rank, Own: own, Peer: peer, Text: text, Fix: fix}
+}
+
 // Compare compares both ends of an edge: what must be equal, and what of one end
 // must be what the other says. The worst comes first. It needs nothing but the
 // two ends; PSNs are compared as they are now only if neither end is in the
 // middle of something, so the ends should be of one moment, as Ends gives them.
-func Compare(own, peer End) []Finding {
-	c := &comparison{own: &own, peer: &peer}
+func Compare(own, peer *End) []Finding {
+	c := &comparison{own: own, peer: peer}
 	c.states()
 	c.addresses()
-	c.path()
-	for _, f := range []flow{{&own, &peer, true}, {&peer, &own, false}} {
+	c.mtu()
+	for _, f := range []direction{{own, peer, true}, {peer, own, false}} {
 		c.psn(f)
 		c.rights(f)
 		c.receives(f)
@@ -71,14 +78,14 @@ type comparison struct {
 
 func (c *comparison) add(f Finding) { c.found = append(c.found, f) }
 
-// flow is one direction of an edge.
-type flow struct {
+// direction is one of the two of an edge.
+type direction struct {
 	from, to *End
 	outward  bool // from is the own end
 }
 
-// values puts the values of both ends of a flow to their places in a finding.
-func (f flow) values(from, to any) (own, peer string) {
+// values puts the values of both ends of a direction to their places in a finding.
+func (f direction) values(from, to any) (own, peer string) {
 	own, peer = fmt.Sprint(from), fmt.Sprint(to)
 	if !f.outward {
 		own, peer = peer, own
@@ -87,25 +94,12 @@ func (f flow) values(from, to any) (own, peer string) {
 }
 
 // attribute is the one of the own end.
-func (f flow) attribute(from, to string) string {
+func (f direction) attribute(from, to string) string {
 	if f.outward {
 		return from
 	}
 	return to
 }
-
-func (e *End) who() string { return fmt.Sprintf("rank %d (%s)", e.Rank, e.Node) }
-func (e *End) is(states ...verbs.QPState) bool {
-	return slices.ContainsFunc(states, func(s verbs.QPState) bool { return e.QPState == s.String() })
-}
-
-// addressed tells whether the queue pair has been told of its peer: it has come
-// to RTR, whatever it is in now. Its attributes do not tell: rdma_rxe has a path MTU
-// from the start.
-func (e *End) addressed() bool { return e.RQPSNFirst != nil }
-
-// armed tells whether the queue pair has come to RTS, whatever it is in now.
-func (e *End) armed() bool { return e.addressed() && e.SQPSNFirst != nil }
 
 func qpn(n uint32) string { return fmt.Sprintf("0x%06x", n) }
 
@@ -113,21 +107,21 @@ const again = "reset on both ranks, then init, exchange, rtr and rts again"
 
 // states says which queue pair drops what it is sent, and which has failed.
 func (c *comparison) states() {
-	for _, f := range []flow{{c.peer, c.own, false}, {c.own, c.peer, true}} {
+	for _, f := range []direction{{c.peer, c.own, false}, {c.own, c.peer, true}} {
 		e, other := f.to, f.from
 		ownState, peerState := f.values(other.QPState, e.QPState)
 		g := Finding{Attribute: "qp_state", Rank: e.Rank, Own: ownState, Peer: peerState, Fix: again}
 		switch {
 		case e.is(verbs.StateErr, verbs.StateSQE):
 			g.Severity = Fault
-			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is %s: it drops what arrives and flushes what is posted; %s", e.who(), other.Rank, e.QPState, e.downfall())
+			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is %s: it drops what arrives and flushes what is posted; %s", e.Who(), other.Rank, e.QPState, e.downfall())
 		case e.is(verbs.StateSQD):
 			g.Severity, g.Fix = Warning, "take it to RTS"
-			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is SQD: it begins nothing that is posted", e.who(), other.Rank)
+			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is SQD: it begins nothing that is posted", e.Who(), other.Rank)
 		case e.is(verbs.StateReset, verbs.StateInit) && other.armed():
 			g.Severity = Warning
 			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is still %s and that of %s is %s: what arrives in %s is dropped silently, and its sender's retries end with RETRY_EXC (12)",
-				e.who(), other.Rank, e.QPState, other.who(), other.QPState, e.QPState)
+				e.Who(), other.Rank, e.QPState, other.Who(), other.QPState, e.QPState)
 			g.Fix = fmt.Sprintf("take rank %d to RTR (rtr), then send again", e.Rank)
 			if e.is(verbs.StateReset) || other.is(verbs.StateErr) {
 				g.Fix = again
@@ -142,7 +136,7 @@ func (c *comparison) states() {
 // downfall says what took a queue pair to ERR.
 func (e *End) downfall() string {
 	switch {
-	case e.Failure != nil && e.Failure.Status != uint32(verbs.FlushError):
+	case e.Failure != nil && !e.Failure.HasStatus(verbs.FlushError):
 		return "its first failure was " + e.FirstError
 	case e.Killed:
 		return "it was taken there by Modify, no request of its own failed"
@@ -153,127 +147,81 @@ func (e *End) downfall() string {
 
 // addresses compares what each end calls the other with what that one is.
 func (c *comparison) addresses() {
-	if own, peer := c.own, c.peer; own.memory() != peer.memory() {
-		c.add(Finding{Fault, "device", own.Rank, own.Device, peer.Device,
-			fmt.Sprintf("the ends are on devices that do not reach each other: %s is on %s and %s on %s, as its ring chose before both had said where they are, or was told to",
-				own.who(), own.Device, peer.who(), peer.Device), "run exchange on both ranks; give both the same --device, or auto"})
+	reach := Reach(c.own.address(), c.peer.address())
+	if c.own.Capabilities.HostLocal != c.peer.Capabilities.HostLocal {
+		c.found = append(c.found, reach...) // nothing else is worth comparing
 		return
 	}
-	for _, f := range []flow{{c.own, c.peer, true}, {c.peer, c.own, false}} {
+	for _, f := range []direction{{c.own, c.peer, true}, {c.peer, c.own, false}} {
 		from, to := f.from, f.to
-		if from.PortState != "" && from.PortState != verbs.PortActive.String() {
+		if from.PortState.known && !from.PortState.Is(verbs.PortActive) {
 			own, peer := f.values(from.PortState, to.PortState)
-			c.add(Finding{Fault, "port_state", from.Rank, own, peer,
-				fmt.Sprintf("port %d of %s at %s is %s: nothing comes or goes", from.Port, from.Device, from.who(), from.PortState),
-				"bring the link up (ip link show " + from.NetDev + "); on InfiniBand INIT means that there is no subnet manager (sminfo)"})
+			c.add(finding(Fault, "port_state", from.Rank, own, peer,
+				fmt.Sprintf("port %d of %s at %s is %s: nothing comes or goes", from.Port, from.Device, from.Who(), from.PortState),
+				"bring the link up (ip link show "+from.NetDev+"); on InfiniBand INIT means that there is no subnet manager (sminfo)"))
 		}
-		if !from.addressed() {
+		if !from.Addressed() {
 			continue
 		}
 		if from.DestQPN != to.QPN {
 			own, peer := f.values(qpn(from.DestQPN), qpn(to.QPN))
-			c.add(Finding{Fault, f.attribute("dest_qpn", "qpn"), from.Rank, own, peer,
+			c.add(finding(Fault, f.attribute("dest_qpn", "qpn"), from.Rank, own, peer,
 				fmt.Sprintf("%s sends to queue pair %s, and that of %s is %s: requests and ACKs go astray, which ends with RETRY_EXC (12) at whoever sends",
-					from.who(), qpn(from.DestQPN), to.who(), qpn(to.QPN)), again + ", without --dest-qpn"})
+					from.Who(), qpn(from.DestQPN), to.Who(), qpn(to.QPN)), again+", without --dest-qpn"))
 		}
-		if from.LinkLayer == verbs.LinkInfiniBand.String() {
+		if from.LinkLayer.Is(verbs.LinkInfiniBand) {
 			c.fabric(f)
 		}
 		if from.DGID != to.GID && !from.byLID() {
 			own, peer := f.values(from.DGID, to.GID)
-			c.add(Finding{Fault, f.attribute("dgid", "gid"), from.Rank, own, peer,
+			c.add(finding(Fault, f.attribute("dgid", "gid"), from.Rank, own, peer,
 				fmt.Sprintf("%s sends to GID %s, and that of %s is %s: packets go elsewhere, and what comes from %s is taken for a stranger's: RETRY_EXC (12)",
-					from.who(), from.DGID, to.who(), to.GID, to.GID), again + ", without --dgid, with the --gid-index that the other rank was told of"})
-		}
-		port, mend := uint16(route.RoCEPort), "run one soft rank per address: a device that is not soft sends to 4791 only"
-		if from.Provider == softProvider {
-			port, mend = cmp.Or(from.DestUDPPort, port), again
-		}
-		if to.UDPPort != 0 && port != to.UDPPort {
-			own, peer := f.values(port, to.UDPPort)
-			c.add(Finding{Fault, f.attribute("dest_udp_port", "udp_port"), from.Rank, own, peer,
-				fmt.Sprintf("%s sends to UDP port %d, and %s receives on %d: RETRY_EXC (12)", from.who(), port, to.who(), to.UDPPort), mend})
+					from.Who(), from.DGID, to.Who(), to.GID, to.GID), again+", without --dgid, with the --gid-index that the other rank was told of"))
 		}
 	}
-	c.equal("gid_type", c.own.GIDType, c.peer.GIDType, Fault, "the GID types differ", "packets of one are not understood by the other: RETRY_EXC (12)",
-		"choose entries of one type with --gid-index")
-	c.equal("gid", family(c.own.GID), family(c.peer.GID), Fault, "the address families of the GIDs differ", "there is no path between them",
-		"choose entries of one family with --gid-index")
-	c.equal("link_layer", c.own.LinkLayer, c.peer.LinkLayer, Fault, "the link layers differ", "there is no path between them", "choose devices on one fabric with --device")
-	if c.own.PKey != 0 && c.peer.PKey != 0 {
-		const full = 0x8000
-		text := func(k uint16) string { return fmt.Sprintf("%#04x", k) }
-		if c.own.PKey&^full != c.peer.PKey&^full {
-			c.equal("pkey", text(c.own.PKey), text(c.peer.PKey), Fault, "the P_Keys differ", "packets are dropped silently: RETRY_EXC (12)", "use one partition")
-		} else if (c.own.PKey|c.peer.PKey)&full == 0 {
-			c.add(Finding{Fault, "pkey", c.own.Rank, text(c.own.PKey), text(c.peer.PKey),
-				"both ends are limited members of the partition: packets between them are dropped silently: RETRY_EXC (12)", "make one a full member"})
-		}
-	}
-	if c.own.addressed() && c.peer.addressed() {
-		c.equal("sl", fmt.Sprint(c.own.SL), fmt.Sprint(c.peer.SL), Warning, "the service levels differ", "the two directions are paused and dropped differently under load",
-			"give all ranks the same --sl")
-		c.equal("traffic_class", fmt.Sprint(c.own.TrafficClass), fmt.Sprint(c.peer.TrafficClass), Warning, "the traffic classes differ",
-			"switches treat the two directions differently (DSCP, ECN)", "give all ranks the same --traffic-class")
+	c.found = append(c.found, reach...)
+	if c.own.Addressed() && c.peer.Addressed() && c.own.TrafficClass != c.peer.TrafficClass {
+		c.add(finding(Warning, "traffic_class", c.own.Rank, fmt.Sprint(c.own.TrafficClass), fmt.Sprint(c.peer.TrafficClass),
+			fmt.Sprintf("the traffic classes differ: %s has %d and %s has %d: switches treat the two directions differently (DSCP, ECN)",
+				c.own.Who(), c.own.TrafficClass, c.peer.Who(), c.peer.TrafficClass), "give all ranks the same --traffic-class"))
 	}
 }
 
-// memory tells whether the end is on shared memory.
-func (e *End) memory() bool { return e.Provider == shmProvider }
-
-// byLID tells whether the queue pair addresses its peer by LID alone.
-func (e *End) byLID() bool { return e.LinkLayer == verbs.LinkInfiniBand.String() && e.DGID.IsZero() }
-
 // fabric compares LIDs, which a subnet manager gives.
-func (c *comparison) fabric(f flow) {
+func (c *comparison) fabric(f direction) {
 	from, to := f.from, f.to
 	if from.DLID == to.LID {
 		return
 	}
 	own, peer := f.values(from.DLID, to.LID)
-	c.add(Finding{Fault, f.attribute("dlid", "lid"), from.Rank, own, peer,
-		fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)", from.who(), from.DLID, to.who(), to.LID), again})
+	c.add(finding(Fault, f.attribute("dlid", "lid"), from.Rank, own, peer,
+		fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)", from.Who(), from.DLID, to.Who(), to.LID), again))
 }
 
-func family(g verbs.GID) string {
-	if g.Addr().Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
-// equal adds a finding if two values differ.
-func (c *comparison) equal(attribute, own, peer string, s Severity, what, consequence, fix string) {
-	if own != peer {
-		c.add(Finding{s, attribute, c.own.Rank, own, peer,
-			fmt.Sprintf("%s: %s has %s and %s has %s: %s", what, c.own.who(), own, c.peer.who(), peer, consequence), fix})
-	}
-}
-
-// path compares the path MTUs with each other and with the links.
-func (c *comparison) path() {
+// mtu compares the path MTUs with each other and with the links.
+func (c *comparison) mtu() {
 	own, peer := c.own, c.peer
-	if own.addressed() && peer.addressed() && own.PathMTU != peer.PathMTU {
+	if own.Addressed() && peer.Addressed() && own.PathMTU != peer.PathMTU {
 		rank := own.Rank
 		if proper := min(own.MTU, peer.MTU); own.PathMTU == proper {
 			rank = peer.Rank
 		}
-		c.add(Finding{Fault, "path_mtu", rank, fmt.Sprint(own.PathMTU), fmt.Sprint(peer.PathMTU),
+		c.add(finding(Fault, "path_mtu", rank, fmt.Sprint(own.PathMTU), fmt.Sprint(peer.PathMTU),
 			fmt.Sprintf("the path MTUs differ: %s has %d and %s has %d: messages of up to %d bytes pass, longer ones are refused for the length of their packets: REM_INV_REQ (9)",
-				own.who(), own.PathMTU, peer.who(), peer.PathMTU, min(own.PathMTU, peer.PathMTU)),
-			again + ", with one --mtu"})
+				own.Who(), own.PathMTU, peer.Who(), peer.PathMTU, min(own.PathMTU, peer.PathMTU)),
+			again+", with one --mtu"))
 	}
-	for _, f := range []flow{{own, peer, true}, {peer, own, false}} {
+	for _, f := range []direction{{own, peer, true}, {peer, own, false}} {
 		link := f.from
 		if f.to.ActiveMTU != 0 && f.to.ActiveMTU < link.ActiveMTU {
 			link = f.to
 		}
 		if link.ActiveMTU != 0 && f.from.PathMTU > link.ActiveMTU {
 			o, p := f.values(f.from.PathMTU, link.ActiveMTU)
-			c.add(Finding{Fault, "path_mtu", f.from.Rank, o, p,
+			c.add(finding(Fault, "path_mtu", f.from.Rank, o, p,
 				fmt.Sprintf("the path MTU of %s is %d, and the link of %s (%s) carries %d: short messages arrive, longer ones are dropped: RETRY_EXC (12)",
-					f.from.who(), f.from.PathMTU, link.who(), link.NetDev, link.ActiveMTU),
-				fmt.Sprintf("use --mtu %d, or jumbo frames on %s", link.ActiveMTU, link.NetDev)})
+					f.from.Who(), f.from.PathMTU, link.Who(), link.NetDev, link.ActiveMTU),
+				fmt.Sprintf("use --mtu %d, or jumbo frames on %s", link.ActiveMTU, link.NetDev)))
 		}
 	}
 }
@@ -291,7 +239,7 @@ func psnText(name string, now, first uint32) string {
 // psn compares what one end sends with what the other expects: what they began
 // with, which holds at any time, and if that agrees and nothing is under way, what
 // they have now.
-func (c *comparison) psn(f flow) {
+func (c *comparison) psn(f direction) {
 	from, to := f.from, f.to
 	if from.SQPSNFirst == nil || to.RQPSNFirst == nil {
 		return
@@ -305,7 +253,7 @@ func (c *comparison) psn(f flow) {
 			g.Rank = to.Rank
 		}
 		g.Fix = again + ", without --psn"
-		g.Text = fmt.Sprintf("%s sends from PSN %d on and %s expects %d first: ", from.who(), *from.SQPSNFirst, to.who(), *to.RQPSNFirst)
+		g.Text = fmt.Sprintf("%s sends from PSN %d on and %s expects %d first: ", from.Who(), *from.SQPSNFirst, to.Who(), *to.RQPSNFirst)
 		switch {
 		case first > 0:
 			g.Text += fmt.Sprintf("ahead by %d: rank %d takes packets for lost that were never sent and answers with sequence NAKs, until RETRY_EXC (12) ends it at rank %d",
@@ -329,13 +277,13 @@ func (c *comparison) psn(f flow) {
 	if !quiet {
 		if now > 0 && from.SendsPosted > 0 {
 			g.Severity, g.Fix = Note, ""
-			g.Text = fmt.Sprintf("%s is %d packets ahead of what %s has taken: they are under way or wait to be sent again", from.who(), now, to.who())
+			g.Text = fmt.Sprintf("%s is %d packets ahead of what %s has taken: they are under way or wait to be sent again", from.Who(), now, to.Who())
 			c.add(g)
 		}
 		return
 	}
 	g.Fix = again
-	g.Text = fmt.Sprintf("%s sends PSN %d next and %s expects %d, with nothing under way: one of the queue pairs began anew without the other", from.who(), from.SQPSN, to.who(), to.RQPSN)
+	g.Text = fmt.Sprintf("%s sends PSN %d next and %s expects %d, with nothing under way: one of the queue pairs began anew without the other", from.Who(), from.SQPSN, to.Who(), to.RQPSN)
 	if now > 0 {
 		g.Text += fmt.Sprintf("; ahead by %d: sequence NAKs until RETRY_EXC (12)", now)
 	} else {
@@ -345,7 +293,7 @@ func (c *comparison) psn(f flow) {
 }
 
 // rights says what a queue pair does not let its peer do.
-func (c *comparison) rights(f flow) {
+func (c *comparison) rights(f direction) {
 	if f.to.is(verbs.StateReset) {
 		return
 	}
@@ -362,14 +310,14 @@ func (c *comparison) rights(f flow) {
 			continue
 		}
 		own, peer := f.values(f.from.Access, f.to.Access)
-		c.add(Finding{right.severity, "access", f.to.Rank, own, peer,
-			fmt.Sprintf("the queue pair of %s gives rank %d no %s: %s", f.to.who(), f.from.Rank, right.flag, right.text),
-			again + ", without --access at init"})
+		c.add(Finding{Severity: right.severity, Attribute: "access", Rank: f.to.Rank, Own: own, Peer: peer, right: right.flag,
+			Text: fmt.Sprintf("the queue pair of %s gives rank %d no %s: %s", f.to.Who(), f.from.Rank, right.flag, right.text),
+			Fix:  again + ", without --access at init"})
 	}
 }
 
 // receives says who has nothing to receive into.
-func (c *comparison) receives(f flow) {
+func (c *comparison) receives(f direction) {
 	from, to := f.from, f.to
 	if to.ReceivesPosted > 0 || !from.armed() || !to.is(verbs.StateRTR, verbs.StateRTS, verbs.StateSQD) {
 		return
@@ -386,14 +334,14 @@ func (c *comparison) receives(f flow) {
 	if from.RNRRetry == 7 {
 		wait = "wait for ever (rnr_retry 7)"
 	}
-	g.Text = fmt.Sprintf("%s has no receive posted, and each SEND and WRITE_IMM takes one: those of rank %d %s", to.who(), from.Rank, wait)
+	g.Text = fmt.Sprintf("%s has no receive posted, and each SEND and WRITE_IMM takes one: those of rank %d %s", to.Who(), from.Rank, wait)
 	c.add(g)
 }
 
 // depths compares the READs and atomics in flight.
-func (c *comparison) depths(f flow) {
+func (c *comparison) depths(f direction) {
 	from, to := f.from, f.to
-	if !from.armed() || !to.addressed() {
+	if !from.armed() || !to.Addressed() {
 		return
 	}
 	g := Finding{Severity: Warning, Attribute: f.attribute("max_rd_atomic", "max_dest_rd_atomic"), Fix: again}
@@ -401,11 +349,11 @@ func (c *comparison) depths(f flow) {
 	switch {
 	case from.MaxRDAtomic == 0:
 		g.Rank = from.Rank
-		g.Text = fmt.Sprintf("%s may have no READ in flight (max_rd_atomic 0): a READ fails at once with LOC_QP_OP (2)", from.who())
+		g.Text = fmt.Sprintf("%s may have no READ in flight (max_rd_atomic 0): a READ fails at once with LOC_QP_OP (2)", from.Who())
 	case from.MaxRDAtomic > to.MaxDestRDAtomic:
 		g.Rank = to.Rank
 		g.Text = fmt.Sprintf("%s may have %d READs in flight and %s answers %d at once: what is beyond is refused with REM_INV_REQ (9)",
-			from.who(), from.MaxRDAtomic, to.who(), to.MaxDestRDAtomic)
+			from.Who(), from.MaxRDAtomic, to.Who(), to.MaxDestRDAtomic)
 	default:
 		return
 	}
@@ -413,13 +361,13 @@ func (c *comparison) depths(f flow) {
 }
 
 // patience is about retries, which are the sender's own matter.
-func (c *comparison) patience(f flow) {
+func (c *comparison) patience(f direction) {
 	e := f.from
 	if !e.armed() {
 		return
 	}
 	add := func(s Severity, attribute string, value uint8, text, fix string) {
-		g := Finding{Severity: s, Attribute: attribute, Rank: e.Rank, Text: e.who() + text, Fix: fix}
+		g := Finding{Severity: s, Attribute: attribute, Rank: e.Rank, Text: e.Who() + text, Fix: fix}
 		g.Own, g.Peer = f.values(value, "")
 		c.add(g)
 	}

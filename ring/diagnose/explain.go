@@ -1,4 +1,4 @@
-package ring
+package diagnose
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/route"
 )
 
 // symptom is a failed request: at which end, and what the other one says.
 type symptom struct {
-	flow   // from the end that failed to the other
-	status verbs.Status
-	failed *Failure // nil if it is not known
+	direction // from the end that failed to the other
+	status    verbs.Status
+	failed    *Failure // nil if it is not known
 }
 
 // suspects lists, by status, the attributes that bring it about, likeliest first,
@@ -61,27 +62,13 @@ func (s symptom) suspect(f Finding) int {
 	})
 }
 
-// needs is the right that a request needs.
-func needs(opcode string) verbs.Access {
-	switch opcode {
-	case verbs.OpWrite.String(), verbs.OpWriteImm.String():
-		return verbs.AccessRemoteWrite
-	case verbs.OpRead.String():
-		return verbs.AccessRemoteRead
-	case verbs.OpCompSwap.String(), verbs.OpFetchAdd.String():
-		return verbs.AccessRemoteAtomic
-	}
-	return 0
-}
-
 // asksFor tells whether the failed request needs the right that a finding says is
 // missing.
 func (s symptom) asksFor(f Finding) bool {
 	if s.failed == nil {
 		return true
 	}
-	right := needs(s.failed.Opcode)
-	return right != 0 && strings.Contains(f.Text, "no "+right.String()+":")
+	return f.right != 0 && f.right == s.failed.Opcode.needs()
 }
 
 func (s symptom) longerThan(n int) bool { return s.failed == nil || s.failed.Length > uint64(n) }
@@ -98,14 +85,14 @@ func (s symptom) finding(attribute string, rank int, from, to, text, fix string)
 func (s symptom) evidence() *Finding {
 	switch s.status {
 	case verbs.RetryExceeded:
-		if s.from.stale || s.to.stale {
+		if s.from.Stale || s.to.Stale {
 			return nil // its counters are those of then
 		}
 		return s.silence()
 	case verbs.RNRRetryExceeded:
 		return s.finding(s.attribute("sends_posted", "receives_posted"), s.to.Rank, fmt.Sprintf("rnr_retry %d", s.from.RNRRetry), fmt.Sprintf("receives_posted %d", s.to.ReceivesPosted),
 			fmt.Sprintf("%s had no receive posted (it has %d by now), and each SEND and WRITE_IMM takes one: RNR_RETRY_EXC (13) at rank %d after rnr_retry %d",
-				s.to.who(), s.to.ReceivesPosted, s.from.Rank, s.from.RNRRetry),
+				s.to.Who(), s.to.ReceivesPosted, s.from.Rank, s.from.RNRRetry),
 			fmt.Sprintf("post receives on rank %d before rank %d sends; a higher --rnr-retry or --min-rnr-timer waits longer", s.to.Rank, s.from.Rank))
 	case verbs.RemoteInvalidRequest:
 		return s.tooLong(s.to.Failure, s.failed)
@@ -116,7 +103,7 @@ func (s symptom) evidence() *Finding {
 	case verbs.RemoteOpError:
 		if s.to.Failure != nil {
 			return s.finding("first_error", s.to.Rank, s.text(), s.to.FirstError,
-				fmt.Sprintf("%s could not carry out a request of rank %d: its own error was %s", s.to.who(), s.from.Rank, s.to.FirstError),
+				fmt.Sprintf("%s could not carry out a request of rank %d: its own error was %s", s.to.Who(), s.from.Rank, s.to.FirstError),
 				"mend the receive of rank "+fmt.Sprint(s.to.Rank)+": lkey, address and length must lie in a region of its own; then "+again)
 		}
 	case verbs.LocalProtectionError:
@@ -140,7 +127,7 @@ func (s symptom) text() string {
 
 // tooLong explains a message that was longer than the receive that it met.
 func (s symptom) tooLong(receive, send *Failure) *Finding {
-	if receive == nil || receive.Status != uint32(verbs.LocalLengthError) {
+	if !receive.HasStatus(verbs.LocalLengthError) {
 		return nil
 	}
 	length := "a message"
@@ -148,7 +135,7 @@ func (s symptom) tooLong(receive, send *Failure) *Finding {
 		length = fmt.Sprintf("a message of %d bytes", send.Length)
 	}
 	return s.finding("length", s.from.Rank, length, fmt.Sprintf("a receive of %d bytes", receive.Length),
-		fmt.Sprintf("%s sent %s and the receive of %s holds %d: LOC_LEN (1) there, REM_INV_REQ (9) at the sender", s.from.who(), length, s.to.who(), receive.Length),
+		fmt.Sprintf("%s sent %s and the receive of %s holds %d: LOC_LEN (1) there, REM_INV_REQ (9) at the sender", s.from.Who(), length, s.to.Who(), receive.Length),
 		"post longer receives, or send less; then "+again)
 }
 
@@ -156,7 +143,7 @@ func (s symptom) tooLong(receive, send *Failure) *Finding {
 // asked for beside what was advertised.
 func (s symptom) key() *Finding {
 	var offered []string
-	slots := Region{Name: "slots", Addr: s.to.Slots.Addr, Length: s.to.Slots.Length, RKey: s.to.Slots.RKey, Access: slotAccess}
+	slots := Region{Name: "slots", Addr: s.to.Slots.Addr, Length: s.to.Slots.Length, RKey: s.to.Slots.RKey, Access: SlotAccess}
 	regions := append([]Region{slots}, s.to.Regions...)
 	for _, g := range regions {
 		offered = append(offered, fmt.Sprintf("%s: rkey %#x, %d bytes from %#x, %s", g.Name, g.RKey, g.Length, g.Addr, g.Access))
@@ -164,17 +151,17 @@ func (s symptom) key() *Finding {
 	advertised := strings.Join(offered, "; ")
 	if s.failed == nil {
 		return s.finding("rkey", s.from.Rank, "", advertised,
-			fmt.Sprintf("%s refused a key, address or range of rank %d (REM_ACCESS, 10); it offers %s", s.to.who(), s.from.Rank, advertised), "use what it offers; then "+again)
+			fmt.Sprintf("%s refused a key, address or range of rank %d (REM_ACCESS, 10); it offers %s", s.to.Who(), s.from.Rank, advertised), "use what it offers; then "+again)
 	}
 	f := s.failed
 	asked := fmt.Sprintf("%s of %d bytes at %#x with rkey %#x", f.Opcode, f.Length, f.RemoteAddr, f.RKey)
-	refused := fmt.Sprintf("%s refused rank %d's %s (REM_ACCESS, 10): ", s.to.who(), s.from.Rank, asked)
+	refused := fmt.Sprintf("%s refused rank %d's %s (REM_ACCESS, 10): ", s.to.Who(), s.from.Rank, asked)
 	i := slices.IndexFunc(regions, func(g Region) bool { return g.RKey == f.RKey })
 	if i < 0 {
 		return s.finding("rkey", s.from.Rank, asked, advertised, refused+"no region of it has this rkey; it offers "+advertised, "use an rkey that it offers; then "+again)
 	}
 	g := regions[i]
-	switch right := needs(f.Opcode); {
+	switch right := f.Opcode.needs(); {
 	case g.Access&right == 0:
 		return s.finding("access", s.to.Rank, asked, offered[i], refused+fmt.Sprintf("its region %s gives no %s", offered[i], right),
 			fmt.Sprintf("register the region with %s, or use another; then %s", right, again))
@@ -195,53 +182,29 @@ func (s symptom) localKey() *Finding {
 	if len(have) > 0 {
 		regions = strings.Join(have, "; ")
 	}
-	text := fmt.Sprintf("%s posted memory that no region covers with its lkey (LOC_PROT, 4)", s.from.who())
+	text := fmt.Sprintf("%s posted memory that no region covers with its lkey (LOC_PROT, 4)", s.from.Who())
 	sge := ""
 	if s.failed != nil {
 		sge = fmt.Sprintf("lkey %#x, %d bytes at %#x", s.failed.LKey, s.failed.Length, s.failed.Addr)
-		text = fmt.Sprintf("%s posted %s, which no region covers (LOC_PROT, 4); its regions: %s", s.from.who(), sge, regions)
+		text = fmt.Sprintf("%s posted %s, which no region covers (LOC_PROT, 4); its regions: %s", s.from.Who(), sge, regions)
 	}
 	return s.finding("lkey", s.from.Rank, sge, "", text, "use lkey, address and length of one region, with LOCAL_WRITE to receive or READ; then "+again)
-}
-
-// rxeCounters are the names that rdma_rxe has for what other devices name otherwise
-// (Linux drivers/infiniband/sw/rxe/rxe_hw_counters.c).
-var rxeCounters = map[string]string{"port_rcv_packets": "rcvd_pkts", "out_of_sequence": "out_of_seq_request"}
-
-// grew tells by how much a counter grew since the queue pair came to RTR, and
-// whether the device has it.
-func (e *End) grew(counter string) (n uint64, known bool) {
-	for _, name := range []string{counter, rxeCounters[counter]} {
-		if now, ok := e.Counters[name]; ok {
-			return now - min(now, e.CountersRTR[name]), true
-		}
-	}
-	return 0, false
-}
-
-// growth is grew in words.
-func (e *End) growth(counter string) string {
-	n, known := e.grew(counter)
-	if !known {
-		return counter + " not counted"
-	}
-	return fmt.Sprintf("%s +%d", counter, n)
 }
 
 // silence explains retries that ran out although the ends agree: by what the
 // devices have counted since the queue pairs came to RTR.
 func (s symptom) silence() *Finding {
 	from, to := s.from, s.to
-	if to.memory() {
-		return s.finding("provider", to.Rank, from.QPState, to.QPState,
-			fmt.Sprintf("%s did not answer rank %d over shared memory within its retries: its process is gone, or its queue pair is not in RTR or RTS; RETRY_EXC (12)", to.who(), from.Rank),
+	if to.Capabilities.HostLocal {
+		return s.finding("provider", to.Rank, from.QPState.String(), to.QPState.String(),
+			fmt.Sprintf("%s did not answer rank %d over shared memory within its retries: its process is gone, or its queue pair is not in RTR or RTS; RETRY_EXC (12)", to.Who(), from.Rank),
 			"see whether that process runs; if it does, "+again)
 	}
 	patience := fmt.Sprintf("4.096 us * 2^%d * %d tries = %s", from.QPTimeout, int(from.RetryCnt)+1,
 		(verbs.AckTimeout(from.QPTimeout) * time.Duration(from.RetryCnt+1)).Round(time.Millisecond))
 	port := to.UDPPort
 	if port == 0 {
-		port = 4791
+		port = route.RoCEPort
 	}
 	told := func(counter, text, fix string, args ...any) *Finding {
 		return s.finding(counter, to.Rank, from.growth(counter), to.growth(counter), fmt.Sprintf(text, args...), fix)
@@ -253,27 +216,27 @@ func (s symptom) silence() *Finding {
 	_, counts := to.grew("port_rcv_packets")
 	_, countsToo := from.grew("port_rcv_packets")
 	switch {
-	case counts && grew(to, "port_rcv_packets") == 0 && (to.QPState == verbs.StateRTR.String() || to.QPState == verbs.StateRTS.String()):
+	case counts && grew(to, "port_rcv_packets") == 0 && to.is(verbs.StateRTR, verbs.StateRTS):
 		return told("port_rcv_packets", "TCP ok, RDMA silent: TCP reaches %s, but its device has counted no packet since its queue pair came to RTR: RoCE traffic to %s, UDP port %d, is filtered or goes elsewhere; RETRY_EXC (12) at rank %d after %s",
 			fmt.Sprintf("open UDP port %d between the nodes and check the route from %s to %s", port, from.GID.Addr(), to.GID.Addr()),
-			to.who(), to.GID.Addr(), port, from.Rank, patience)
+			to.Who(), to.GID.Addr(), port, from.Rank, patience)
 	case grew(to, "wrong_peer") > 0:
 		return told("wrong_peer", "packets reach %s from another address than %s, whom its queue pair expects; it drops them: RETRY_EXC (12) at rank %d", "check --gid-index and the source address of the route at rank "+fmt.Sprint(from.Rank),
-			to.who(), to.DGID, from.Rank)
+			to.Who(), to.DGID, from.Rank)
 	case grew(to, "unknown_qp") > 0:
-		return told("unknown_qp", "packets reach %s for a queue pair that it does not have: RETRY_EXC (12) at rank %d", again, to.who(), from.Rank)
+		return told("unknown_qp", "packets reach %s for a queue pair that it does not have: RETRY_EXC (12) at rank %d", again, to.Who(), from.Rank)
 	case grew(to, "icrc_error") > 0:
-		return told("icrc_error", "packets reach %s damaged (wrong ICRC), and it drops them: RETRY_EXC (12) at rank %d", "check cables, offloads and what rewrites packets on the way", to.who(), from.Rank)
+		return told("icrc_error", "packets reach %s damaged (wrong ICRC), and it drops them: RETRY_EXC (12) at rank %d", "check cables, offloads and what rewrites packets on the way", to.Who(), from.Rank)
 	case counts && countsToo && grew(from, "port_rcv_packets") == 0:
 		f := told("port_rcv_packets", "packets reach %s, but no answer comes back to %s: RoCE traffic to %s, UDP port %d, is filtered on the way back; RETRY_EXC (12) after %s",
-			fmt.Sprintf("open UDP port %d towards rank %d", from.UDPPort, from.Rank), to.who(), from.who(), from.GID.Addr(), from.UDPPort, patience)
+			fmt.Sprintf("open UDP port %d towards rank %d", from.UDPPort, from.Rank), to.Who(), from.Who(), from.GID.Addr(), from.UDPPort, patience)
 		f.Rank = from.Rank
 		return f
 	case grew(to, "out_of_sequence") > 0:
 		return told("out_of_sequence", "packets to %s were lost on the way (it counted gaps) and sending them again did not help within %s: loss or congestion; RETRY_EXC (12) at rank %d",
-			"look for drops and pauses on the path; a higher --qp-timeout or --retry-cnt waits longer", to.who(), patience, from.Rank)
+			"look for drops and pauses on the path; a higher --qp-timeout or --retry-cnt waits longer", to.Who(), patience, from.Rank)
 	default:
 		return told("port_rcv_packets", "%s did not answer rank %d within %s: it was stopped, or the path was cut for a while; RETRY_EXC (12)",
-			"a higher --qp-timeout or --retry-cnt waits longer; then "+again, to.who(), from.Rank, patience)
+			"a higher --qp-timeout or --retry-cnt waits longer; then "+again, to.Who(), from.Rank, patience)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -151,7 +152,7 @@ func (w *ward) first(rank int, cause error, want expectation) {
 		return
 	}
 	f := found[0]
-	if f.Severity != Fault || f.Attribute != want.attribute || f.Rank != want.rank ||
+	if f.Severity != diagnose.Fault || f.Attribute != want.attribute || f.Rank != want.rank ||
 		!strings.Contains(f.Own, want.own) || !strings.Contains(f.Peer, want.peer) {
 		w.t.Errorf("rank %d: got %+v,\nwant %s at rank %d, %q and %q; all: %q", rank, f, want.attribute, want.rank, want.own, want.peer, loud(found))
 	}
@@ -160,7 +161,7 @@ func (w *ward) first(rank int, cause error, want expectation) {
 			w.t.Errorf("rank %d: %s: expected %q", rank, f, text)
 		}
 	}
-	if line := Explain(found); line != f.String() || strings.Contains(line, "\n") {
+	if line := explain(found); line != f.String() || strings.Contains(line, "\n") {
 		w.t.Errorf("rank %d: explained in %q", rank, line)
 	}
 	if w.world[rank].Failed() {
@@ -243,7 +244,7 @@ func TestDiagnosePSN(t *testing.T) {
 		// By now they are in step: what comes next arrives.
 		for rank, err := range []error{nil, errWaited} {
 			found := w.world[rank].Diagnose(t.Context(), []Side{Right, Left}[rank], err)
-			if len(found) == 0 || found[0].Severity != Warning || found[0].Rank != 1 || !strings.Contains(found[0].Text, "though rank 0 saw success") {
+			if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Rank != 1 || !strings.Contains(found[0].Text, "though rank 0 saw success") {
 				t.Errorf("rank %d: %+v", rank, found)
 			}
 		}
@@ -302,15 +303,15 @@ func TestDiagnoseRemoteAccess(t *testing.T) {
 	slots := w0.world[0].Right().Remote.Slots
 	for name, c := range map[string]struct {
 		op     verbs.Opcode
-		change func(*verbs.WorkRequest, MemoryInfo)
+		change func(*verbs.WorkRequest, diagnose.MemoryInfo)
 		want   string
 		rank   int
 		text   string
 	}{
-		"wrong rkey":       {verbs.OpWrite, func(wr *verbs.WorkRequest, s MemoryInfo) { wr.RKey = 0xbad00 }, "rkey", 0, "no region of it has this rkey"},
-		"wrong rkey, READ": {verbs.OpRead, func(wr *verbs.WorkRequest, s MemoryInfo) { wr.RKey = 0xbad00 }, "rkey", 0, "no region of it has this rkey"},
-		"wrong address":    {verbs.OpWrite, func(wr *verbs.WorkRequest, s MemoryInfo) { wr.RemoteAddr = s.Addr - 1 }, "range", 0, "outside its region slots"},
-		"beyond the end":   {verbs.OpWrite, func(wr *verbs.WorkRequest, s MemoryInfo) { wr.RemoteAddr = s.Addr + s.Length - 15 }, "range", 0, "outside its region slots"},
+		"wrong rkey":       {verbs.OpWrite, func(wr *verbs.WorkRequest, s diagnose.MemoryInfo) { wr.RKey = 0xbad00 }, "rkey", 0, "no region of it has this rkey"},
+		"wrong rkey, READ": {verbs.OpRead, func(wr *verbs.WorkRequest, s diagnose.MemoryInfo) { wr.RKey = 0xbad00 }, "rkey", 0, "no region of it has this rkey"},
+		"wrong address":    {verbs.OpWrite, func(wr *verbs.WorkRequest, s diagnose.MemoryInfo) { wr.RemoteAddr = s.Addr - 1 }, "range", 0, "outside its region slots"},
+		"beyond the end":   {verbs.OpWrite, func(wr *verbs.WorkRequest, s diagnose.MemoryInfo) { wr.RemoteAddr = s.Addr + s.Length - 15 }, "range", 0, "outside its region slots"},
 		"no right":         {verbs.OpRead, nil, "access", 1, "gives no REMOTE_READ"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -411,7 +412,7 @@ func TestDiagnoseDestQPN(t *testing.T) {
 	w.walk(dose{rtr: with(0, Values{Side: new(Right), DestQPN: new(uint32(0xabcdef))})}, StateRTS)
 	err := w.send(64)
 	w.status(err, verbs.RetryExceeded)
-	real := qpn(w.world[1].Left().QP.Num())
+	real := fmt.Sprintf("0x%06x", w.world[1].Left().QP.Num())
 	text := []string{"0xabcdef", real, "go astray", "RETRY_EXC (12)"}
 	w.first(0, err, expectation{"dest_qpn", 0, "0xabcdef", real, text})
 	w.first(1, errWaited, expectation{"qpn", 0, real, "0xabcdef", text})
@@ -515,7 +516,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
-	if len(found) == 0 || found[0].Attribute != "ring" || found[0].Rank != 1 || !strings.Contains(Explain(found), "rank 1") {
+	if len(found) == 0 || found[0].Attribute != "ring" || found[0].Rank != 1 || !strings.Contains(explain(found), "rank 1") {
 		t.Errorf("%+v", found)
 	}
 }
@@ -526,7 +527,7 @@ func TestDiagnoseNobodyBegan(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
 	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
-	if len(found) == 0 || found[0].Severity != Warning || found[0].Attribute != "busy" || !strings.Contains(found[0].Text, "has not begun") {
+	if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Attribute != "busy" || !strings.Contains(found[0].Text, "has not begun") {
 		t.Errorf("%+v", found)
 	}
 }
@@ -542,7 +543,7 @@ func TestDiagnoseAFailedRing(t *testing.T) {
 	err := w.oneSided(verbs.OpWrite, 4096, nil)
 	w.status(err, verbs.RemoteInvalidRequest)
 	w.world[0].Fail(err)
-	if own, err := w.world[0].OwnEnd(Right); err != nil || w.world[0].lastSeen(Right, &own) == nil || w.world[0].lastSeen(Left, &own) != nil {
+	if own, err := w.world[0].OwnEnd(Right); err != nil || w.world[0].lastPeerEnd(Right, &own) == nil || w.world[0].lastPeerEnd(Left, &own) != nil {
 		t.Errorf("%v: expected to have seen the right neighbour's end alone", err)
 	}
 	found := w.world[0].Diagnose(t.Context(), Right, err)

@@ -1,0 +1,115 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ringcli/verbs"
+)
+
+// Diagnose explains what went wrong on an edge: it puts the findings of a comparison into
+// the order that a failure suggests, and adds what only the failure tells. cause is the
+// error of whoever failed or waited in vain, or nil.
+func Diagnose(own, peer *End, cause error) []Finding {
+	found := Compare(own, peer)
+	s, failed := primary(own, peer, cause)
+	if !failed {
+		return inVain(own, peer, cause, found)
+	}
+	var first, rest []Finding
+	for _, f := range found {
+		if s.suspect(f) >= 0 && f.Severity != Note {
+			f.Severity = Fault
+			first = append(first, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b Finding) int { return cmp.Compare(s.suspect(a), s.suspect(b)) })
+	if len(first) == 0 {
+		if f := s.evidence(); f != nil {
+			first = append(first, *f)
+		} else {
+			f := s.finding("first_error", s.from.Rank, s.text(), s.to.QPState.String(),
+				fmt.Sprintf("a request of %s to %s failed: %s", s.from.Who(), s.to.Who(), s.text()), again)
+			first = append(first, *f)
+		}
+	}
+	return append(first, rest...)
+}
+
+// Failed tells whether some request failed by itself, as the ends or the error have it.
+func Failed(own, peer *End, cause error) bool {
+	_, failed := primary(own, peer, cause)
+	return failed
+}
+
+// primary finds the failure that the others follow from: not a flush, and rather
+// what an end says of itself than what it says of the other.
+func primary(own, peer *End, cause error) (symptom, bool) {
+	outward, inward := direction{own, peer, true}, direction{peer, own, false}
+	var candidates []symptom
+	if f := own.Failure; f != nil {
+		candidates = append(candidates, symptom{outward, verbs.Status(f.Status), f})
+	}
+	if f := peer.Failure; f != nil {
+		candidates = append(candidates, symptom{inward, verbs.Status(f.Status), f})
+	}
+	var e *verbs.StatusError
+	if errors.As(cause, &e) && !own.Failure.HasStatus(e.Status) {
+		candidates = append(candidates, symptom{outward, e.Status, nil})
+	}
+	weight := func(s symptom) int {
+		switch s.status {
+		case verbs.LocalLengthError, verbs.LocalProtectionError, verbs.LocalQPOpError:
+			return 0
+		case verbs.RetryExceeded:
+			return 2
+		case verbs.FlushError:
+			return 3
+		default:
+			return 1
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b symptom) int { return cmp.Compare(weight(a), weight(b)) })
+	if len(candidates) == 0 || candidates[0].status == verbs.FlushError {
+		return symptom{}, false
+	}
+	return candidates[0], true
+}
+
+// inVain is for a wait that nothing ended: no request failed at either end, or
+// none that has been polled.
+func inVain(own, peer *End, cause error, found []Finding) []Finding {
+	if cause == nil {
+		return found
+	}
+	for i := range found {
+		if found[i].Attribute == "qp_state" && found[i].Severity == Warning {
+			found[i].Severity = Fault
+		}
+	}
+	bySeverity(found)
+	if len(found) > 0 && found[0].Severity != Note {
+		return found
+	}
+	s := symptom{direction: direction{own, peer, true}, status: verbs.RetryExceeded}
+	if own.SendsPosted > 0 && psnDiff(own.SQPSN, peer.RQPSN) > 0 {
+		return append([]Finding{*s.silence()}, found...)
+	}
+	if peer.SendsPosted > 0 && psnDiff(peer.SQPSN, own.RQPSN) > 0 {
+		return append([]Finding{*s.swapped().silence()}, found...)
+	}
+	doing := func(e *End) string { return cmp.Or(e.Busy, "nothing") }
+	if errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, verbs.ErrTimeout) {
+		return append([]Finding{{Severity: Warning, Attribute: "busy", Rank: peer.Rank, Own: doing(own), Peer: doing(peer),
+			Text: fmt.Sprintf("both ends agree, and nothing is under way between %s and %s, where %s runs: one of them has not begun, or waits for somebody else",
+				own.Who(), peer.Who(), doing(peer)),
+			Fix: "run the same operations in the same order on all ranks"}}, found...)
+	}
+	return append([]Finding{{Severity: Warning, Attribute: "cause", Rank: own.Rank, Own: own.QPState.String(), Peer: peer.QPState.String(),
+		Text: "both ends agree; the error was: " + cause.Error()}}, found...)
+}
