@@ -8,7 +8,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/soft/udp"
-	"ringcli/verbs/soft/udp/rawbench"
+	"ringcli/verbs/soft/udp/udptest"
 )
 
 // BenchmarkWrite is one 1 MiB WRITE after the other; the peer's background
@@ -68,7 +68,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideRawUDP is the bandwidth of 1 MiB WRITEs by that of rawbench, which
+// BenchmarkBesideRawUDP is the bandwidth of 1 MiB WRITEs by that of udptest, which
 // has the same packets without CRC or protocol, in interleaved rounds of some
 // dozens of milliseconds: an iteration is a round. A goroutine receives.
 func BenchmarkBesideRawUDP(b *testing.B) {
@@ -98,10 +98,10 @@ func BenchmarkBesideRawUDP(b *testing.B) {
 		ours := time.Since(begun)
 		received := make(chan error, 1)
 		go func() {
-			_, err := rawbench.Bandwidth(b.Context(), rawbench.Receiver, ports[1], ports[0], bytes, messages)
+			_, err := udptest.Bandwidth(b.Context(), udptest.Receiver, ports[1], ports[0], bytes, messages)
 			received <- err
 		}()
-		result, err := rawbench.Bandwidth(b.Context(), rawbench.Sender, ports[0], ports[1], bytes, messages)
+		result, err := udptest.Bandwidth(b.Context(), udptest.Sender, ports[0], ports[1], bytes, messages)
 		if other := <-received; err != nil || other != nil {
 			b.Fatal(err, other)
 		}

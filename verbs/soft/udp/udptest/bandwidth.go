@@ -1,4 +1,4 @@
-package rawbench
+package udptest
 
 import (
 	"context"
@@ -137,7 +137,7 @@ func (st *stream) receive() error {
 			continue
 		}
 		if at := first(b); at != got {
-			return fmt.Errorf("rawbench: a packet of byte %d came where byte %d was next: %w", at, got, ErrLost)
+			return fmt.Errorf("udptest: a packet of byte %d came where byte %d was next: %w", at, got, ErrLost)
 		}
 		messages := len(st.result.Durations)
 		got += len(b)

@@ -1,4 +1,4 @@
-package rawbench
+package udptest
 
 import (
 	"context"
@@ -54,13 +54,13 @@ type socket struct {
 func open(ctx context.Context, local, peer netip.AddrPort) (*socket, error) {
 	conn, err := udp.Listen(local, udp.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("rawbench: %w", err)
+		return nil, fmt.Errorf("udptest: %w", err)
 	}
 	s := &socket{ctx: ctx, conn: conn, fd: uintptr(conn.FD()), buffer: make([]byte, bufferSize)}
 	s.segments = min(conn.Features().MaxSegments, udp.MaxBytes/(Header+Payload))
 	if err := udp.NewSockaddr(peer).Connect(conn.FD()); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("rawbench: connect %v to %v: %w", local, peer, os.NewSyscallError("connect", err))
+		return nil, fmt.Errorf("udptest: connect %v to %v: %w", local, peer, os.NewSyscallError("connect", err))
 	}
 	s.in.Iov, s.in.Iovlen = &s.inIov, 1
 	s.inIov.Base, s.inIov.Len = &s.buffer[0], bufferSize
@@ -98,7 +98,7 @@ func (s *socket) send(packets []byte) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("rawbench: send %d bytes: %w", len(packets), errno)
+			return fmt.Errorf("udptest: send %d bytes: %w", len(packets), errno)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (s *socket) recv() ([]byte, error) {
 	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("rawbench: receive: %w", errno)
+	return nil, fmt.Errorf("udptest: receive: %w", errno)
 }
 
 // wait is recv until something is there.
@@ -146,14 +146,14 @@ func (s *socket) idle() error {
 		return nil
 	}
 	if err := s.ctx.Err(); err != nil {
-		return fmt.Errorf("rawbench: %w", err)
+		return fmt.Errorf("udptest: %w", err)
 	}
 	now := time.Now()
 	if s.heard.IsZero() {
 		s.heard = now
 	}
 	if now.Sub(s.heard) > patience {
-		return fmt.Errorf("rawbench: nothing heard from the other end for %v: %w", patience, ErrLost)
+		return fmt.Errorf("udptest: nothing heard from the other end for %v: %w", patience, ErrLost)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (s *socket) meet(role Role, size, count int) (window int, err error) {
 			}
 			if first(b) != size || second(b) != count {
 				_ = s.send(n.set(kindWelcome, 0, 0))
-				return 0, fmt.Errorf("rawbench: the sender has %d messages of %d bytes, this end expected %d of %d", second(b), first(b), count, size)
+				return 0, fmt.Errorf("udptest: the sender has %d messages of %d bytes, this end expected %d of %d", second(b), first(b), count, size)
 			}
 			return window, s.send(n.set(kindWelcome, window, 0))
 		}
@@ -220,7 +220,7 @@ func (s *socket) meet(role Role, size, count int) (window int, err error) {
 			continue
 		}
 		if first(b) == 0 {
-			return 0, fmt.Errorf("rawbench: the receiver expected another number or size of messages than %d of %d bytes", count, size)
+			return 0, fmt.Errorf("udptest: the receiver expected another number or size of messages than %d of %d bytes", count, size)
 		}
 		return min(window, first(b)), nil
 	}

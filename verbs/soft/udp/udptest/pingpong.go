@@ -1,4 +1,4 @@
-package rawbench
+package udptest
 
 import (
 	"context"
@@ -15,7 +15,7 @@ func PingPong(ctx context.Context, role Role, local, peer netip.AddrPort, messag
 		return Result{}, err
 	}
 	if messageSize > Payload {
-		return Result{}, fmt.Errorf("rawbench: ping-pong of %d bytes, expected at most the %d of one packet", messageSize, Payload)
+		return Result{}, fmt.Errorf("udptest: ping-pong of %d bytes, expected at most the %d of one packet", messageSize, Payload)
 	}
 	s, err := open(ctx, local, peer)
 	if err != nil {

@@ -1,4 +1,4 @@
-package rawbench
+package udptest
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // The benchmark's receiver is this test binary again, told so by the
 // environment: "bandwidth" or "ping-pong", local, peer, size, count, CPU.
-const childVariable = "RAWBENCH_RECEIVER"
+const childVariable = "UDPTEST_RECEIVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) == "" {

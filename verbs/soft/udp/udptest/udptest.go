@@ -1,14 +1,14 @@
-// Package rawbench measures what UDP itself allows between two ends: sendmsg
+// Package udptest measures what UDP itself allows between two ends: sendmsg
 // and recvmsg with UDP_SEGMENT and UDP_GRO on connected sockets, polled with
 // MSG_DONTWAIT, packets as large as those of RoCEv2 at a path MTU of 4096. It
 // has no CRC, no protocol beyond a credit message and no place to put the data,
 // so a transport over UDP can approach it and not pass it: the yardstick for
-// `bench p2p`.
+// package soft's benchmarks.
 //
 // The two ends are two processes, or two goroutines of one. Each call locks its
 // goroutine to an operating system thread while it runs; cpu.Pin chooses the
 // CPU. Nothing is sent again: a lost packet ends the measurement with ErrLost.
-package rawbench
+package udptest
 
 import (
 	"errors"
@@ -53,11 +53,11 @@ const patience = 5 * time.Second
 func check(role Role, local, peer netip.AddrPort, size, count int) error {
 	switch {
 	case role != Sender && role != Receiver:
-		return fmt.Errorf("rawbench: role %d, expected Sender or Receiver", role)
+		return fmt.Errorf("udptest: role %d, expected Sender or Receiver", role)
 	case !local.IsValid() || !peer.IsValid():
-		return fmt.Errorf("rawbench: addresses %v and %v, expected an IP address and port each", local, peer)
+		return fmt.Errorf("udptest: addresses %v and %v, expected an IP address and port each", local, peer)
 	case size < 1 || count < 1:
-		return fmt.Errorf("rawbench: %d messages of %d bytes, expected 1 or more of both", count, size)
+		return fmt.Errorf("udptest: %d messages of %d bytes, expected 1 or more of both", count, size)
 	}
 	return nil
 }
