@@ -237,43 +237,34 @@ func runBench(ctx context.Context, s *Session, call Call) (err error) {
 
 // benchCollective prints nccl-tests' table.
 func (s *Session) benchCollective(ctx context.Context, o operation, sizes []uint64, title string, page *pageFile) error {
-	m := s.member
-	if err := s.Out.Note(render.Faint, "%s; time in us, bandwidths in GB/s (1e9)", title); err != nil {
-		return err
-	}
-	if err := s.Out.Note(render.Faint, "%36s%-24s  %s", "", "out of place", "in place"); err != nil {
+	if err := s.Out.Notes(render.Faint, title+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%36s%-24s  %s", "", "out of place", "in place")); err != nil {
 		return err
 	}
 	sum := BenchSummary{Command: "bench " + o.op.String(), OK: true, Floor: o.floor}
-	worst := error(nil)
-	outOfPlace, inPlace := series{Name: "out of place"}, series{Name: "in place"}
-	for i, size := range sizes {
-		o.count = int(size) / o.typ.Size()
-		var row BenchRow
-		for _, part := range []struct {
-			result  *Measurement
-			series  *series
-			inPlace bool
-		}{{&row.Out, &outOfPlace, false}, {&row.In, &inPlace, true}} {
-			o.inPlace = part.inPlace
+	curves := []series{{Name: "out of place"}, {Name: "in place"}}
+	worst, err := s.benchSizes(o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
+		var each [2]Measurement
+		for i := range each {
 			var err error
-			if *part.result, err = m.measure(ctx, s, o); err != nil {
-				return benchStopped(err, i, len(sizes), worst)
+			o.inPlace = i > 0
+			if each[i], err = s.member.measure(ctx, s, o); err != nil {
+				return nil, nil, err
 			}
-			sum.add(*part.result)
-			part.series.add(*part.result)
-			if err := part.result.verdict(0); err != nil && worst == nil {
-				worst = err
-			}
+			sum.add(each[i])
 		}
-		if err := s.Out.Print(row); err != nil {
-			return err
-		}
-	}
-	if err := m.writePage(ctx, page, title, []series{outOfPlace, inPlace}); err != nil {
+		return BenchRow{each[0], each[1]}, each[:], nil
+	})
+	if err != nil {
 		return err
 	}
-	return s.concludeBench(sum, worst)
+	if err := s.member.writePage(ctx, page, title, curves); err != nil {
+		return err
+	}
+	sum.BusBW = sixPlaces(sum.BusBW)
+	if worst == nil {
+		worst = sum.verdict()
+	}
+	return errors.Join(s.Out.Print(sum), worst)
 }
 
 // benchWays prints several ways side by side: algorithms, protocols, or both.
@@ -282,55 +273,61 @@ func (s *Session) benchWays(ctx context.Context, o operation, asked ways, sizes 
 	if err != nil {
 		return err
 	}
-	for _, note := range append([]string{
+	notes := append([]string{
 		title + "; time in us, busbw in GB/s (1e9)",
 		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
-	}, compareHead(list)...) {
-		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
-			return err
-		}
+	}, compareHead(list)...)
+	if err := s.Out.Notes(render.Faint, notes...); err != nil {
+		return err
 	}
-	worst := error(nil)
 	var rows []CompareRow
 	curves := make([]series, len(list))
-	for i, size := range sizes {
-		o.count = int(size) / o.typ.Size()
+	for i, w := range list {
+		curves[i].Name = list.label(w)
+	}
+	worst, err := s.benchSizes(o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
 		row, err := s.member.compare(ctx, s, o, list)
-		if err != nil {
-			return benchStopped(err, i, len(sizes), worst)
-		}
-		for j, m := range row.Each {
-			curves[j].Name = list.label(list[j])
-			curves[j].add(m)
-			if err := m.verdict(0); err != nil && worst == nil {
-				worst = err
-			}
-		}
 		rows = append(rows, row)
-		if err := s.Out.Print(row); err != nil {
-			return err
-		}
+		return row, row.Each, err
+	})
+	if err != nil {
+		return err
 	}
 	if err := s.member.writePage(ctx, page, title, curves); err != nil {
 		return err
 	}
 	sum := summarise("bench "+o.op.String(), rows, o.floor)
-	if err := sum.verdict(); err != nil && worst == nil {
-		worst = err
+	if slow := sum.verdict(); worst == nil {
+		worst = slow
 	}
-	return errors.Join(s.concludeComparison(sum, rows), worst)
+	return errors.Join(s.Out.Print(sum), worst)
 }
 
-// benchStopped says how far a bench was when it was stopped. Wrong data that it
-// has found by then matter more.
-func benchStopped(err error, done, of int, worst error) error {
-	switch {
-	case !isStopped(err):
-		return err
-	case worst != nil:
-		return worst
+// benchSizes measures at one size after the other, prints the rows and adds to the
+// curves. worst is the first wrong data: if it was stopped, that matters more.
+func (s *Session) benchSizes(o operation, sizes []uint64, curves []series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
+	for i, size := range sizes {
+		o.count = int(size) / o.typ.Size()
+		row, each, err := measure(o)
+		switch {
+		case isStopped(err) && worst != nil:
+			return nil, worst
+		case isStopped(err):
+			return nil, errStopped("%d of %d sizes", i, len(sizes))
+		case err != nil:
+			return nil, err
+		}
+		for j, m := range each {
+			curves[j].add(m)
+			if wrong := m.verdict(0); worst == nil {
+				worst = wrong
+			}
+		}
+		if err := s.Out.Print(row); err != nil {
+			return nil, err
+		}
 	}
-	return errStopped("%d of %d sizes", done, of)
+	return worst, nil
 }
 
 // add takes a measurement into the average.
@@ -346,33 +343,31 @@ func (b *BenchSummary) add(m Measurement) {
 	}
 }
 
-// concludeBench prints nccl-tests' footer. The floor is one for the average of
-// all sizes, as there.
-func (s *Session) concludeBench(b BenchSummary, worst error) error {
-	b.BusBW = sixPlaces(b.BusBW)
-	if worst == nil && b.BusBW < b.Floor {
-		b.OK = false
-		worst = sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, render.Figure(b.BusBW), render.Figure(b.Floor))
+// verdict is what the floor says, which the average of all sizes must reach.
+func (b *BenchSummary) verdict() error {
+	if b.BusBW >= b.Floor {
+		return nil
 	}
-	if s.Out.Format() != render.Table {
-		if err := s.Out.Print(b); err != nil {
-			return err
-		}
-		return worst
+	b.OK = false
+	return sharedError(ExitWarning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, render.Figure(b.BusBW), render.Figure(b.Floor))
+}
+
+// Lines are nccl-tests' footer.
+func (b BenchSummary) Lines() []render.Line {
+	return append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW)})
+}
+
+const averageLabel = "Avg bus bandwidth    : "
+
+// wrongLines says how many elements are wrong, if they were checked.
+func wrongLines(wrong *uint64) []render.Line {
+	switch {
+	case wrong == nil:
+		return nil
+	case *wrong > 0:
+		return []render.Line{{Mood: render.Bad, Text: fmt.Sprintf("Out of bounds values : %d FAILED", *wrong)}}
 	}
-	if b.Wrong != nil {
-		mood, text := render.Good, "OK"
-		if *b.Wrong > 0 {
-			mood, text = render.Bad, "FAILED"
-		}
-		if err := s.Out.Note(mood, "Out of bounds values : %d %s", *b.Wrong, text); err != nil {
-			return err
-		}
-	}
-	if err := s.Out.Note(render.Plain, "Avg bus bandwidth    : %s", render.Figure(b.BusBW)); err != nil {
-		return err
-	}
-	return worst
+	return []render.Line{{Mood: render.Good, Text: "Out of bounds values : 0 OK"}}
 }
 
 // benchProcessCommand is `ringcli bench`.

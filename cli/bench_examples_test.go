@@ -93,7 +93,7 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.concludeComparison(summarise("bench "+op, rows, 0), rows)
+			return s.Out.Print(summarise("bench "+op, rows, 0))
 		}}
 	}
 	return []example{
@@ -108,7 +108,7 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.concludeComparison(summarise("bench all-reduce", rows, 1), rows)
+			return s.Out.Print(summarise("bench all-reduce", rows, 1))
 		}},
 		{"bench all-reduce algorithms", func(s *Session) error {
 			rows := exampleAlgorithms()
@@ -122,7 +122,7 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.concludeComparison(summarise("bench all-reduce", rows, 0), rows)
+			return s.Out.Print(summarise("bench all-reduce", rows, 0))
 		}},
 		printing("bench p2p wrong", []render.Record{
 			P2PResult{

@@ -11,20 +11,21 @@ import (
 
 // ComparisonSummary ends a bench of several algorithms or protocols.
 type ComparisonSummary struct {
-	Command string  `json:"command" col:"bench"`
+	Command string  `json:"command"`
 	OK      bool    `json:"ok"`
-	Sizes   int     `json:"sizes" col:"sizes"`
-	Wrong   *uint64 `json:"wrong" col:"wrong|wrong"`
+	Sizes   int     `json:"sizes"`
+	Wrong   *uint64 `json:"wrong"`
 	// Averages are of what was compared.
 	Averages []WayAverage `json:"protocols"`
 	// Ahead says which is the fastest from which size to which. One that is ahead by
 	// less than 3 % does not take the lead.
-	Ahead []Stretch `json:"ahead" col:"ahead"`
+	Ahead []Stretch `json:"ahead"`
 	// Crossovers are the sizes in bytes from which another is ahead.
 	Crossovers []uint64 `json:"crossovers_bytes"`
 	// Auto says what auto takes.
 	Auto  []Stretch `json:"auto"`
 	Floor float64   `json:"floor_GBps,omitempty"`
+	rows  []CompareRow
 }
 
 // WayAverage is the average over all sizes of an algorithm and a protocol, as they
@@ -74,7 +75,7 @@ func ahead(rows []CompareRow) []Stretch {
 
 func summarise(command string, rows []CompareRow, floor float64) ComparisonSummary {
 	sum := ComparisonSummary{
-		Command: command, OK: true, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
+		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
 		Auto: stretches(rows, func(r CompareRow) way { return r.Auto }),
 	}
 	for i, s := range sum.Ahead {
@@ -147,34 +148,21 @@ func stretchWords(stretches []Stretch, verb string) string {
 	return strings.Join(parts, ", ")
 }
 
-// concludeComparison prints the footer, and for people the plot.
-func (s *Session) concludeComparison(sum ComparisonSummary, rows []CompareRow) error {
-	if s.Out.Format() != render.Table {
-		return s.Out.Print(sum)
-	}
-	if sum.Wrong != nil {
-		mood, text := render.Good, "OK"
-		if *sum.Wrong > 0 {
-			mood, text = render.Bad, "FAILED"
-		}
-		if err := s.Out.Note(mood, "Out of bounds values : %d %s", *sum.Wrong, text); err != nil {
-			return err
-		}
-	}
+// Lines are the footer and the plot.
+func (c ComparisonSummary) Lines() []render.Line {
 	var notes []string
-	label := "Avg bus bandwidth    : "
-	for _, a := range sum.Averages {
+	label := averageLabel
+	for _, a := range c.Averages {
 		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW))
 		label = strings.Repeat(" ", len(label))
 	}
-	notes = append(notes, folded(stretchWords(sum.Ahead, "is ahead"), 78)...)
-	notes = append(notes, folded("auto: "+stretchWords(sum.Auto, "is taken"), 78)...)
-	for _, text := range append(notes, plotOf(rows)...) {
-		if err := s.Out.Note(render.Plain, "%s", text); err != nil {
-			return err
-		}
+	notes = append(notes, folded(stretchWords(c.Ahead, "is ahead"), 78)...)
+	notes = append(notes, folded("auto: "+stretchWords(c.Auto, "is taken"), 78)...)
+	lines := wrongLines(c.Wrong)
+	for _, text := range append(notes, plotOf(c.rows)...) {
+		lines = append(lines, render.Line{Text: text})
 	}
-	return nil
+	return lines
 }
 
 // plotOf plots busbw.
@@ -187,11 +175,4 @@ func plotOf(rows []CompareRow) []string {
 		}
 	}
 	return chart.Plot("busbw in GB/s by size", curves, render.Figure)
-}
-
-// Adjust implements render.Adjuster.
-func (c ComparisonSummary) Adjust(column string, cell *render.Cell) {
-	if column == "ahead" {
-		cell.Text = stretchWords(c.Ahead, "is ahead")
-	}
 }

@@ -25,7 +25,7 @@ func examples() []example {
 			if err := s.Out.Print(rows...); err != nil {
 				return err
 			}
-			return s.concludeBench(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1}, nil)
+			return s.Out.Print(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1})
 		}}
 	}
 	return slices.Concat(benchExamples(), tuneExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
@@ -46,7 +46,7 @@ func examples() []example {
 		{"self-check", func(s *Session) error {
 			v := Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
 				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}
-			return s.conclude(v)
+			return s.Out.Print(v)
 		}},
 		printing("ping", []render.Record{
 			PingResult{Command: "ping", OK: true, Rank: 0, Peer: 1, Bytes: 128, Iters: 100, RTT: RoundTrip{8.5, 9.25, 101.5, 123456}},

@@ -96,10 +96,10 @@ func (b BenchRow) Parts() []render.Record { return []render.Record{b.Out, b.In} 
 
 // BenchSummary ends a bench, as nccl-tests' footer does.
 type BenchSummary struct {
-	Command string  `json:"command" col:"bench"`
+	Command string  `json:"command"`
 	OK      bool    `json:"ok"`
-	Rows    int     `json:"rows" col:"rows"`
-	Wrong   *uint64 `json:"wrong" col:"wrong|wrong"`
-	BusBW   float64 `json:"avg_busbw_GBps" col:"avg busbw"`
+	Rows    int     `json:"rows"`
+	Wrong   *uint64 `json:"wrong"`
+	BusBW   float64 `json:"avg_busbw_GBps"`
 	Floor   float64 `json:"floor_GBps,omitempty"`
 }

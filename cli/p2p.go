@@ -50,10 +50,8 @@ func (s *Session) benchP2P(ctx context.Context, call Call, sizes []uint64, page 
 		return err
 	}
 	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.ring.Right().Local.Device, m.ring.Right().Local.MTU, path.window)
-	for _, note := range []string{title, "latency is half a round trip, of READ all of it"} {
-		if err := s.Out.Note(render.Faint, "%s", note); err != nil {
-			return err
-		}
+	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
+		return err
 	}
 	return s.benchPath(ctx, call, sizes, path, title, page)
 }

@@ -222,10 +222,8 @@ func listRegions(ctx context.Context, s *Session) error {
 	if err := s.Out.Print(rows...); err != nil {
 		return err
 	}
-	for _, text := range unknown {
-		if err := s.Out.Note(render.Fair, "%s", text); err != nil {
-			return err
-		}
+	if err := s.Out.Notes(render.Fair, unknown...); err != nil {
+		return err
 	}
 	return nil
 }

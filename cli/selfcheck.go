@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -63,7 +64,7 @@ func (s *Session) selfCheck(ctx context.Context) error {
 		}
 	}
 	v.Seconds = time.Since(begun).Seconds()
-	if err := s.conclude(v); err != nil {
+	if err := s.Out.Print(v); err != nil {
 		return err
 	}
 	if v.Failed > 1 {
@@ -72,35 +73,24 @@ func (s *Session) selfCheck(ctx context.Context) error {
 	return worst
 }
 
-// conclude prints a verdict: a line for people, an object for programs.
-func (s *Session) conclude(v Verdict) error {
-	switch {
-	case s.Out.Format() != render.Table:
-		return s.Out.Print(v)
-	case v.OK:
-		return s.Out.Note(render.Good, "OK: %d ranks, %d checks, 0 wrong elements, %.1f s", v.Ranks, v.Checks, v.Seconds)
+// Lines implements render.Told.
+func (v Verdict) Lines() []render.Line {
+	if v.OK {
+		return []render.Line{{Mood: render.Good, Text: fmt.Sprintf("OK: %d ranks, %d checks, 0 wrong elements, %.1f s", v.Ranks, v.Checks, v.Seconds)}}
 	}
-	return s.Out.Note(render.Bad, "FAILED: %d ranks, %d of %d checks, %d wrong elements, %.1f s", v.Ranks, v.Failed, v.Checks, v.Wrong, v.Seconds)
-}
-
-// Adjust implements render.Adjuster.
-func (v Verdict) Adjust(column string, cell *render.Cell) {
-	if column == "verdict" {
-		cell.Text = "OK"
-		if !v.OK {
-			*cell = render.Cell{Text: "FAILED", Mood: render.Bad}
-		}
-	}
+	return []render.Line{{
+		Mood: render.Bad, Text: fmt.Sprintf("FAILED: %d ranks, %d of %d checks, %d wrong elements, %.1f s", v.Ranks, v.Failed, v.Checks, v.Wrong, v.Seconds),
+	}}
 }
 
 // Verdict is the last word of a self-check.
 type Verdict struct {
 	Command  string   `json:"command"`
-	OK       bool     `json:"ok" col:"verdict"`
-	Ranks    int      `json:"ranks" col:"ranks"`
-	Checks   int      `json:"checks" col:"checks"`
-	Failed   int      `json:"failed" col:"failed"`
-	Wrong    uint64   `json:"wrong" col:"wrong"`
+	OK       bool     `json:"ok"`
+	Ranks    int      `json:"ranks"`
+	Checks   int      `json:"checks"`
+	Failed   int      `json:"failed"`
+	Wrong    uint64   `json:"wrong"`
 	Seconds  float64  `json:"seconds"`
 	Problems []string `json:"problems,omitempty"`
 }

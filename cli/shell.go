@@ -39,10 +39,8 @@ func (s *Session) openShell(t *Table) error {
 // runShell is the shell that was opened, in a ring or before one.
 func (s *Session) runShell(ctx context.Context) error {
 	if s.shell.Interactive() {
-		for _, line := range s.banner() {
-			if err := s.Out.Note(render.Plain, "%s", line); err != nil {
-				return err
-			}
+		if err := s.Out.Notes(render.Plain, s.banner()...); err != nil {
+			return err
 		}
 	}
 	s.signals.leaveInterrupts()

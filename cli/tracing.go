@@ -262,10 +262,8 @@ func (s *Session) traceMerge(files []string, out string, format trace.DumpFormat
 			return err
 		}
 	}
-	for _, w := range m.Warnings {
-		if err := s.Out.Note(render.Fair, "%s", w); err != nil {
-			return err
-		}
+	if err := s.Out.Notes(render.Fair, m.Warnings...); err != nil {
+		return err
 	}
 	return s.Out.Print(MergeResult{Command: "trace", OK: m.Violations == 0, Merged: *m, File: out})
 }

@@ -20,13 +20,13 @@ func tuneExamples() []example {
 			); err != nil {
 				return err
 			}
-			return s.concludeTune(TuneSummary{
+			return s.Out.Print(TuneSummary{
 				Command: "tune", OK: true, Ranks: 8, Devices: "shm", Points: 33, Of: 33, Ways: 7, Rounds: 360, Iterations: 1234567, Seconds: 44.5, Rules: 1, Gain: 1.125,
 				Saved: "/home/operator/.config/ringcli/table.json",
 			})
 		}},
 		{"tune nothing", func(s *Session) error {
-			return s.concludeTune(TuneSummary{Command: "tune", OK: true, Ranks: 2, Devices: "ibv+soft", Points: 30, Of: 33, Ways: 3, Rounds: 99, Iterations: 99, Seconds: 1, Gain: 1})
+			return s.Out.Print(TuneSummary{Command: "tune", OK: true, Ranks: 2, Devices: "ibv+soft", Points: 30, Of: 33, Ways: 3, Rounds: 99, Iterations: 99, Seconds: 1, Gain: 1})
 		}},
 	}
 }

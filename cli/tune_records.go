@@ -122,17 +122,17 @@ func (r TuneRule) Adjust(column string, cell *render.Cell) {
 type TuneSummary struct {
 	Command    string  `json:"command"`
 	OK         bool    `json:"ok"`
-	Ranks      int     `json:"ranks" col:"ranks"`
-	Devices    string  `json:"devices" col:"devices"` // the providers of all edges
-	Points     int     `json:"points" col:"measured"` // that were measured: an operation at a size
-	Of         int     `json:"of" col:"of"`
+	Ranks      int     `json:"ranks"`
+	Devices    string  `json:"devices"` // the providers of all edges
+	Points     int     `json:"points"`  // that were measured: an operation at a size
+	Of         int     `json:"of"`
 	Ways       int     `json:"ways"`
 	Rounds     int     `json:"rounds"`
 	Iterations int     `json:"iterations"` // on this rank
 	Seconds    float64 `json:"seconds"`
-	Rules      int     `json:"rules" col:"rules"`
-	Gain       float64 `json:"gain" col:"gain|%.2fx"` // over the default: the geometric mean of all points'
-	Saved      string  `json:"saved" col:"saved"`     // the file; empty if it was not
+	Rules      int     `json:"rules"`
+	Gain       float64 `json:"gain"`  // over the default: the geometric mean of all points'
+	Saved      string  `json:"saved"` // the file; empty if it was not
 }
 
 func (t *tuning) printSummary(path string, saved savedTable) error {
@@ -151,32 +151,24 @@ func (t *tuning) printSummary(path string, saved savedTable) error {
 	if sum.Points > 0 {
 		sum.Gain = sixPlaces(math.Exp(logs / float64(sum.Points)))
 	}
-	return t.s.concludeTune(sum)
+	return t.s.Out.Print(sum)
 }
 
-// concludeTune prints the summary: some lines for people, an object for programs.
-func (s *Session) concludeTune(sum TuneSummary) error {
-	if s.Out.Format() != render.Table {
-		return s.Out.Print(sum)
+// Lines implements render.Told.
+func (t TuneSummary) Lines() []render.Line {
+	lines := []render.Line{{
+		Text: fmt.Sprintf("measured %d of %d sizes in %d ways: %d rounds, %d iterations, %.1f s", t.Points, t.Of, t.Ways, t.Rounds, t.Iterations, t.Seconds),
+	}}
+	if t.Points < t.Of {
+		lines = append(lines, render.Line{Mood: render.Fair, Text: "the budget was spent before the longest: for them the built-in choice stays"})
 	}
-	if err := s.Out.Note(render.Plain, "measured %d of %d sizes in %d ways: %d rounds, %d iterations, %.1f s", sum.Points, sum.Of, sum.Ways, sum.Rounds, sum.Iterations, sum.Seconds); err != nil {
-		return err
-	}
-	if sum.Points < sum.Of {
-		if err := s.Out.Note(render.Fair, "the budget was spent before the longest: for them the built-in choice stays"); err != nil {
-			return err
-		}
-	}
-	mood, text := render.Good, fmt.Sprintf("%s; %s the speed of the built-in choice, geometric mean", plural(sum.Rules, "rule"), times(sum.Gain))
-	if sum.Rules == 0 {
-		mood, text = render.Plain, "no rules: nothing is faster than the built-in choice beyond noise"
-	}
-	if err := s.Out.Note(mood, "%s", text); err != nil {
-		return err
+	gain := render.Line{Text: "no rules: nothing is faster than the built-in choice beyond noise"}
+	if t.Rules > 0 {
+		gain = render.Line{Mood: render.Good, Text: fmt.Sprintf("%s; %.2fx the speed of the built-in choice, geometric mean", plural(t.Rules, "rule"), t.Gain)}
 	}
 	where := "in force for this ring, and not saved"
-	if sum.Saved != "" {
-		where = "in force for this ring, and saved to " + sum.Saved
+	if t.Saved != "" {
+		where = "in force for this ring, and saved to " + t.Saved
 	}
-	return s.Out.Note(render.Plain, "%s", where)
+	return append(lines, gain, render.Line{Text: where})
 }

@@ -176,10 +176,8 @@ func (m *Member) possible(s *Session, o operation, list ways) (ways, error) {
 	case len(left) == 1:
 		text = "left out: " + last.Error()
 	}
-	for _, line := range folded(text, 78) {
-		if err := s.Out.Note(render.Faint, "%s", line); err != nil {
-			return nil, err
-		}
+	if err := s.Out.Notes(render.Faint, folded(text, 78)...); err != nil {
+		return nil, err
 	}
 	return can, nil
 }

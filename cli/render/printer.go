@@ -66,10 +66,18 @@ func ColorWanted() bool {
 // Format returns the format that was asked for.
 func (p *Printer) Format() Format { return p.format }
 
-// Print writes records of one type. In a table they get the header once, until a
+// Print writes records of one type. In a table one that is Told is lines; the others get the header once, until a
 // record of another type (a blank line is put before it) or a note comes between,
 // and columns are as wide as the widest of the records given together.
 func (p *Printer) Print(records ...Record) error {
+	if told, ok := first(records).(Told); ok && p.format == Table {
+		for _, line := range told.Lines() {
+			if err := p.Note(line.Mood, "%s", line.Text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if p.Seen != nil {
 		// It cannot fail.
 		_ = eachPart(records, func(r Record) error { p.Seen(r); return nil })
@@ -81,6 +89,13 @@ func (p *Printer) Print(records ...Record) error {
 		return eachPart(records, func(r Record) error { return p.printCSV(r) })
 	}
 	return p.printTable(records)
+}
+
+func first(records []Record) Record {
+	if len(records) == 0 {
+		return nil
+	}
+	return records[0]
 }
 
 func eachPart(records []Record, print func(Record) error) error {
@@ -127,6 +142,14 @@ func (p *Printer) paint(m Mood, text string) string {
 func (p *Printer) Note(m Mood, format string, args ...any) error {
 	p.head = nil
 	return p.Aside(m, fmt.Sprintf(format, args...))
+}
+
+// Notes is Note for each of some lines.
+func (p *Printer) Notes(m Mood, lines ...string) error {
+	if len(lines) > 0 {
+		p.head = nil
+	}
+	return p.Aside(m, lines...)
 }
 
 // Aside is Note within a table: the rows after it belong to those before it, and

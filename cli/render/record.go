@@ -11,6 +11,16 @@ type Record any
 // of JSON and CSV, as a row of nccl-tests does for out-of-place and in-place.
 type Parts interface{ Parts() []Record }
 
+// Told is a record of which people are told in lines, as Note writes them, in place
+// of a row.
+type Told interface{ Lines() []Line }
+
+// Line is one of them.
+type Line struct {
+	Text string
+	Mood Mood
+}
+
 // Column is the head of a table's column.
 type Column struct {
 	Name string
