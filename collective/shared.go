@@ -93,13 +93,9 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	if _, why, err = settle(ctx, c, "views of all boards", berth{}, problem); why != "" || err != nil {
 		return why, err
 	}
-	policy := sharedmem.Yield
-	if c.ring.Options().Wait == verbs.WaitGosched {
-		policy = sharedmem.Gosched
-	}
 	s.team, err = sharedmem.New(sharedmem.Config{
-		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout, Policy: policy,
-		Seat: c.ring.Seat(),
+		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout,
+		Seat: c.ring.Seat(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
 	})
 	if err == nil {
 		c.shared = s

@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ringcli/verbs/cpu"
 )
 
@@ -34,13 +32,6 @@ const (
 	// defaultSpins: the most empty polls before the first yield. A poll of soft is a
 	// system call of 0.4 us, so this is some 25 us, about what a wake-up costs.
 	defaultSpins = 64
-	// crowdedYield: a sched_yield takes 0.3 us if nobody else wants the CPU.
-	// One that took this long let somebody run.
-	crowdedYield = 3 * time.Microsecond
-	// yieldsTimed: the first of so many yields of a wait is timed. Where the clock
-	// is a device (acpi_pm, as in emulated machines) reading it costs more than all
-	// else that a poll takes, and in a long wait one look is as good as sixteen.
-	yieldsTimed = 16
 	// waitYields before blocking: ten milliseconds and more, longer than pauses
 	// within a running operation.
 	waitYields = 20000
@@ -78,31 +69,27 @@ type Waiter struct {
 	// a queue whose poll is a system call (Spins).
 	MaxSpins int
 	// Seat is where the thread comes back to when it yields.
-	Seat   *cpu.Seat
-	idle   int // Waits since Reset
-	yields int // of them, those that yielded to other processes
-	// spins is how many polls come before the first yield: fewer each time that
-	// a yield shows that ranks outnumber CPUs, where a spin only keeps the rank
-	// that is waited for from running; more each time that it does not.
-	spins int
+	Seat  *cpu.Seat
+	spin  cpu.Spin
 	armed bool
 }
 
 // Reset starts over after a successful poll.
-func (w *Waiter) Reset() { w.idle, w.yields = 0, 0 }
+func (w *Waiter) Reset() { w.spin.Reset() }
 
 // Wait gives the CPU away for a moment, the longer the more often it was called
 // since Reset, and never for more than 10 ms. The caller checks its deadline and
 // its cancellation before it polls again.
 func (w *Waiter) Wait() error {
-	w.idle++
+	yields := w.spin.Next() // of all polls, where none is a spin
 	switch {
-	case w.Policy == WaitYield && w.idle <= w.spins:
+	case w.Policy == WaitYield && yields <= 0:
 		return nil
-	case w.Policy == WaitYield && w.idle <= w.spins+waitYields:
-		w.yield()
+	case w.Policy == WaitYield && yields <= waitYields:
+		w.spin.Max, w.spin.Seat = cmp.Or(w.MaxSpins, defaultSpins), w.Seat
+		w.spin.Yield()
 		return nil
-	case w.Policy == WaitGosched && w.idle <= waitYields:
+	case w.Policy == WaitGosched && yields <= waitYields:
 		runtime.Gosched()
 		return nil
 	case w.Channel == nil:
@@ -119,22 +106,4 @@ func (w *Waiter) Wait() error {
 	}
 	w.armed = false
 	return err
-}
-
-// yield gives the CPU to another process and learns, now and then, whether one
-// wanted it.
-func (w *Waiter) yield() {
-	w.yields++
-	if w.yields%yieldsTimed != 1 {
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		return
-	}
-	begun := time.Now()
-	w.Seat.Keep(begun)
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if time.Since(begun) > crowdedYield {
-		w.spins /= 2
-	} else {
-		w.spins = min(w.spins+1, cmp.Or(w.MaxSpins, defaultSpins))
-	}
 }

@@ -290,7 +290,7 @@ func (p *process) probe() float64 {
 			}
 			for spins := 0; theirs.load() < i; spins++ {
 				if spins > 1000 {
-					_ = p.team.wait.yield()
+					p.team.wait.spin.Yield()
 				}
 			}
 			if p.rank == 1 {

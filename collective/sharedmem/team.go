@@ -29,8 +29,10 @@ type Config struct {
 	Stop func() error
 	// Timeout ends a wait without progress; 0 is never.
 	Timeout time.Duration
-	// Policy says how to wait.
-	Policy Policy
+	// Gosched: a wait yields to other goroutines, and not to other processes: for several
+	// ranks in one process, where sched_yield would hold up the goroutines that are to
+	// make progress.
+	Gosched bool
 	// Seat is where the thread comes back to while it waits; it may be nil.
 	Seat *cpu.Seat
 }
@@ -174,7 +176,7 @@ func New(c Config) (*Team, error) {
 	}
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
-		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Policy, c.Seat, c.Timeout, c.Stop), made: time.Now(),
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Seat, c.Timeout, c.Stop), made: time.Now(),
 	}
 	l := &t.layout
 	for r := range t.peers {

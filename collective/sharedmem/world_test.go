@@ -38,7 +38,7 @@ func newWorld(tb testing.TB, n int, configure func(c *Config)) *world {
 		addrs[r] = addr
 	}
 	for r := range n {
-		c := Config{Rank: r, Size: n, Boards: addrs, Timeout: 20 * time.Second, Policy: Gosched, Map: identity}
+		c := Config{Rank: r, Size: n, Boards: addrs, Timeout: 20 * time.Second, Gosched: true, Map: identity}
 		if configure != nil {
 			configure(&c)
 		}
