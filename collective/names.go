@@ -2,8 +2,9 @@ package collective
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"ringcli/collective/reduce"
 )
 
 // naming is how people call a row of a table.
@@ -15,22 +16,10 @@ type naming struct {
 // parseName returns the index of the row of that name or alias, in any case. The
 // empty name is row 0. The error for an unknown name lists the known ones.
 func parseName(what, text string, rows []naming) (int, error) {
-	want := strings.ToLower(strings.TrimSpace(text))
-	if want == "" {
+	if strings.TrimSpace(text) == "" {
 		return 0, nil
 	}
-	var known []string
-	for i, row := range rows {
-		if want == row.name || slices.Contains(row.aliases, want) {
-			return i, nil
-		}
-		name := row.name
-		if len(row.aliases) > 0 {
-			name += " (" + strings.Join(row.aliases, ", ") + ")"
-		}
-		known = append(known, name)
-	}
-	return 0, fmt.Errorf("unknown %s %q: expected one of %s", what, text, strings.Join(known, ", "))
+	return reduce.FindName(what, text, len(rows), func(i int) (string, []string) { return rows[i].name, rows[i].aliases })
 }
 
 // eitherOf is "a, b or c".

@@ -2,7 +2,6 @@ package reduce
 
 import (
 	"fmt"
-	"strings"
 )
 
 // Op is a reduction operation.
@@ -56,13 +55,6 @@ func (op Op) String() string {
 // ParseOp returns the operation of that name or alias, in any case. The error
 // for an unknown name lists the known ones.
 func ParseOp(name string) (Op, error) {
-	want := strings.ToLower(strings.TrimSpace(name))
-	var known strings.Builder
-	for i, op := range ops {
-		if matches(want, op.name, op.aliases) {
-			return Op(i), nil
-		}
-		describe(&known, op.name, op.aliases)
-	}
-	return 0, fmt.Errorf("unknown reduction %q: expected one of %s", name, known.String())
+	i, err := FindName("reduction", name, len(ops), func(i int) (string, []string) { return ops[i].name, ops[i].aliases })
+	return Op(i), err
 }

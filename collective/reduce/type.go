@@ -2,7 +2,6 @@ package reduce
 
 import (
 	"fmt"
-	"strings"
 )
 
 // Type is the type of one element of a vector.
@@ -78,37 +77,6 @@ func (t Type) Float() bool { return t >= Float16 && t <= Float64 }
 // ParseType returns the type of that name or alias, in any case. The error for
 // an unknown name lists the known ones.
 func ParseType(name string) (Type, error) {
-	want := strings.ToLower(strings.TrimSpace(name))
-	var known strings.Builder
-	for i, t := range types {
-		if matches(want, t.name, t.aliases) {
-			return Type(i), nil
-		}
-		describe(&known, t.name, t.aliases)
-	}
-	return 0, fmt.Errorf("unknown element type %q: expected one of %s", name, known.String())
-}
-
-// matches reports whether want is the name or one of its aliases.
-func matches(want, name string, aliases []string) bool {
-	if want == name {
-		return true
-	}
-	for _, a := range aliases {
-		if want == a {
-			return true
-		}
-	}
-	return false
-}
-
-// describe appends "name (alias, alias)" to a comma-separated list.
-func describe(list *strings.Builder, name string, aliases []string) {
-	if list.Len() > 0 {
-		list.WriteString(", ")
-	}
-	list.WriteString(name)
-	if len(aliases) > 0 {
-		fmt.Fprintf(list, " (%s)", strings.Join(aliases, ", "))
-	}
+	i, err := FindName("element type", name, len(types), func(i int) (string, []string) { return types[i].name, types[i].aliases })
+	return Type(i), err
 }
