@@ -161,23 +161,6 @@ func isOn(d verbs.Device, netdev string) bool {
 	return err == nil && a.NetDev == netdev
 }
 
-// HostLocal returns the device for peers on this host, the first of the first
-// provider that has one.
-func HostLocal() (verbs.Device, error) {
-	err := fmt.Errorf("%w: no provider of this program is host-local", verbs.ErrNoDevice)
-	for _, p := range verbs.Providers() {
-		if !p.Capabilities().HostLocal {
-			continue
-		}
-		d, findErr := verbs.Find(p.Name())
-		if findErr == nil {
-			return d, nil
-		}
-		err = findErr
-	}
-	return nil, err
-}
-
 // suits tells whether a device's port 1 leads from an address, which the interface
 // own has, and why, or why not.
 func suits(d verbs.Device, local netip.Addr, own net.Interface) (bool, string) {
