@@ -7,6 +7,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/configs/usage"
 	"ringcli/ring"
 	"ringcli/trace"
 )
@@ -60,7 +61,7 @@ func ExitCode(err error) int {
 		return coded.code
 	case errors.As(err, &order): // the ring is as it was
 		return ExitUsage
-	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec), errors.Is(err, trace.ErrNoPrints), ring.IsUsage(err), errors.Is(err, collective.ErrUsage):
+	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec), errors.Is(err, trace.ErrNoPrints), usage.Is(err), errors.Is(err, collective.ErrUsage):
 		return ExitUsage
 	}
 	return ExitCritical

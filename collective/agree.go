@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"ringcli/configs/usage"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
 
@@ -69,7 +69,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			return fmt.Errorf("agree: what rank %d says makes no sense: %w", rank, err)
 		}
 		if theirs.Size != c.size {
-			return bootstrap.Usagef("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
+			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
 		found.software = found.software || theirs.Software
 		if theirs.Apart != "" && found.apart == "" {
@@ -79,7 +79,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			continue
 		}
 		if theirs.Table == nil {
-			return bootstrap.Usagef("agree: rank 0 sends no table")
+			return usage.Errorf("agree: rank 0 sends no table")
 		}
 		if err := theirs.Table.Validate(); err != nil {
 			return fmt.Errorf("agree: rank 0: %w", err)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/configs/usage"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -53,7 +53,7 @@ func (c *Comm) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 	}
 	// A region of no bytes is refused by devices; memory of our own has a page at least.
 	if n == 0 && own == nil {
-		return nil, bootstrap.Usagef("register 0 bytes at %#x: expected 1 or more", addr)
+		return nil, usage.Errorf("register 0 bytes at %#x: expected 1 or more", addr)
 	}
 	reg, err := c.ring.RegisterMemory(addr, max(n, 1), bufferAccess)
 	if err != nil {
@@ -132,5 +132,5 @@ func (c *Comm) lookup(what string, addr, n uint64) (vector, error) {
 			return vector{base: addr, keys: b.reg.Keys(), serial: b.serial}, nil
 		}
 	}
-	return vector{}, bootstrap.Usagef("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)
+	return vector{}, usage.Errorf("%s buffer: %d bytes at %#x are not registered: expected memory from this Comm's Alloc or Register", what, n, addr)
 }

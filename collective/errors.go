@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ringcli/collective/sharedmem"
+	"ringcli/configs/usage"
 	"ringcli/ring"
 )
 
@@ -13,7 +14,7 @@ import (
 var (
 	// ErrUsage: the call cannot be made with these arguments, or the ranks gave
 	// different ones. It is package ring's.
-	ErrUsage = ring.ErrUsage
+	ErrUsage = usage.Err
 	// ErrTimeout: no progress for Options.Timeout. It is a
 	// context.DeadlineExceeded.
 	ErrTimeout = sharedmem.ErrTimeout

@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"ringcli/collective/reduce"
+	"ringcli/configs/usage"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
 )
 
 const (
@@ -90,7 +90,7 @@ func (g *agreement) direct() bool { return g.reached && g.apart == "" }
 func plan(c Call, g agreement, table Table) (Call, error) {
 	ranks := g.ranks
 	bad := func(format string, args ...any) (Call, error) {
-		return Call{}, bootstrap.Usagef("%s: %s", c.Op, fmt.Sprintf(format, args...))
+		return Call{}, usage.Errorf("%s: %s", c.Op, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case !c.Op.Valid():
@@ -208,7 +208,7 @@ func (c Call) cutFor(ranks, segment int) (Call, error) {
 	bytes := c.Count * size
 	c.Segment = max(min(segment, ring.MeshSlotSize, bytes), size) / size * size
 	if pieces := bytes/c.Segment + ranks; pieces > maxPositions {
-		return Call{}, bootstrap.Usagef("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.Op, bytes, c.Segment, maxPositions)
+		return Call{}, usage.Errorf("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.Op, bytes, c.Segment, maxPositions)
 	}
 	return c, nil
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"ringcli/collective/sharedmem"
+	"ringcli/configs/usage"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
 
@@ -229,7 +229,7 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 	sendOffset, recvOffset := uint64(send.Lo)*size, uint64(recv.Lo)*size
 	inPlace := k.Send-sendOffset == k.Recv-recvOffset
 	if !inPlace && k.Send < k.Recv+recvLen && k.Recv < k.Send+sendLen {
-		return in, out, bootstrap.Usagef("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
+		return in, out, usage.Errorf("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
 			k.Send, sendLen, k.Recv, recvLen, k.inPlaceRule(sendOffset, recvOffset))
 	}
 	if k.plain {

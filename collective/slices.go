@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"ringcli/collective/reduce"
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs/memory"
 )
 
@@ -52,7 +52,7 @@ func TypeOf[T Element]() reduce.Type {
 // Comm.Alloc saves both.
 func AllReduce[T Element](ctx context.Context, c *Comm, send, recv []T, op reduce.Op) error {
 	if len(send) != len(recv) {
-		return bootstrap.Usagef("%s: %d elements to send and %d to receive: expected as many", OpAllReduce, len(send), len(recv))
+		return usage.Errorf("%s: %d elements to send and %d to receive: expected as many", OpAllReduce, len(send), len(recv))
 	}
 	return c.doSlices(ctx, OpAllReduce, memory.AsBytes(send), memory.AsBytes(recv), len(send), TypeOf[T](), op)
 }
@@ -62,7 +62,7 @@ func AllReduce[T Element](ctx context.Context, c *Comm, send, recv []T, op reduc
 func ReduceScatter[T Element](ctx context.Context, c *Comm, send, recv []T, op reduce.Op) error {
 	lo, hi := reduce.Chunk(len(send), c.size, c.rank)
 	if len(recv) != hi-lo {
-		return bootstrap.Usagef("%s: %d elements to receive: expected %d, the chunk of rank %d of %d in %d elements", OpReduceScatter, len(recv), hi-lo, c.rank, c.size, len(send))
+		return usage.Errorf("%s: %d elements to receive: expected %d, the chunk of rank %d of %d in %d elements", OpReduceScatter, len(recv), hi-lo, c.rank, c.size, len(send))
 	}
 	return c.doSlices(ctx, OpReduceScatter, memory.AsBytes(send), memory.AsBytes(recv), len(send), TypeOf[T](), op)
 }
@@ -72,7 +72,7 @@ func ReduceScatter[T Element](ctx context.Context, c *Comm, send, recv []T, op r
 func AllGather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	lo, hi := reduce.Chunk(len(recv), c.size, c.rank)
 	if len(send) != hi-lo {
-		return bootstrap.Usagef("%s: %d elements to send: expected %d, the chunk of rank %d of %d in %d elements", OpAllGather, len(send), hi-lo, c.rank, c.size, len(recv))
+		return usage.Errorf("%s: %d elements to send: expected %d, the chunk of rank %d of %d in %d elements", OpAllGather, len(send), hi-lo, c.rank, c.size, len(recv))
 	}
 	return c.doSlices(ctx, OpAllGather, memory.AsBytes(send), memory.AsBytes(recv), len(recv), TypeOf[T](), reduce.Sum)
 }

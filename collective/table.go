@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 )
 
 // Table says what AlgorithmAuto and Auto stand for. The table of rank 0 counts.
@@ -41,11 +41,11 @@ const maxTableRules = 4096
 // Validate returns an error of usage that names the first rule that cannot be.
 func (t Table) Validate() error {
 	if len(t.Rules) > maxTableRules {
-		return bootstrap.Usagef("table: %d rules: expected at most %d", len(t.Rules), maxTableRules)
+		return usage.Errorf("table: %d rules: expected at most %d", len(t.Rules), maxTableRules)
 	}
 	for i, r := range t.Rules {
 		if err := r.Validate(); err != nil {
-			return bootstrap.Usagef("table: rule %d: %v", i+1, err)
+			return usage.Errorf("table: rule %d: %v", i+1, err)
 		}
 	}
 	return nil

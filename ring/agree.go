@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs/route"
@@ -30,7 +31,7 @@ func (d connectionData) address(nodes []bootstrap.Node, to connectionData) *diag
 func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu int, err error) {
 	here, there := own.address(nodes, peer), peer.address(nodes, own)
 	differ := func(what string, a, b any, fix string) error {
-		return bootstrap.Usagef("%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
+		return usage.Errorf("%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
 	}
 	switch {
 	case own.Size != peer.Size:
@@ -51,7 +52,7 @@ func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu 
 		case diagnose.AttrLID:
 			return 0, errors.New(f.String()) // no option of this program mends it
 		}
-		return 0, bootstrap.Usagef("%s", f)
+		return 0, usage.Errorf("%s", f)
 	}
 	switch {
 	case own.SlotCount != peer.SlotCount:

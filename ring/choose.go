@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"ringcli/configs"
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -66,10 +66,10 @@ func choose(own, peer locality, who [2]string) (choice, error) {
 	case !asking.AskedHostLocal:
 		return choice{false, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
 	case !other.auto() && !other.AskedHostLocal:
-		return choice{}, bootstrap.Usagef("the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
+		return choice{}, usage.Errorf("the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
 			who[0], own.Asked, who[1], peer.Asked, asking.Asked, route.Auto)
 	case apart != "":
-		return choice{}, bootstrap.Usagef("--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
+		return choice{}, usage.Errorf("--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
 			asking.Asked, who[asker], who[0], who[1], apart, route.Auto)
 	}
 	return choice{true, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
@@ -122,7 +122,7 @@ func (r *Ring) deviceFor(local bool, peers ...int) (*Device, error) {
 	}
 	device, why, err := route.Device(name, r.local)
 	if err != nil {
-		return nil, bootstrap.UsageIf(err, verbs.ErrNoDevice, verbs.ErrInvalid)
+		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
 	return r.openDevice(device, why, peers)
 }

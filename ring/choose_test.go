@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -57,7 +58,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %+v, %v at one end and %+v, %v at the other: expected the same", name, got, err, other, otherErr)
 		}
 		if c.bad {
-			if !IsUsage(err) || !strings.Contains(textOf(err), c.want) {
+			if !usage.Is(err) || !strings.Contains(textOf(err), c.want) {
 				t.Errorf("%s: %v: expected usage with %q", name, err, c.want)
 			}
 			continue

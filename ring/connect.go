@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -125,7 +125,7 @@ func (r *Ring) describeEdge(e *Edge) error {
 	}
 	active := port.ActiveMTU.Bytes()
 	if r.opts.MTU > active {
-		return bootstrap.Usagef("mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
+		return usage.Errorf("mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *Ring) rtrEdge(e *Edge, remote connectionData, v Values) error {
 	}
 	code, err := verbs.MTUFromBytes(mtu)
 	if err != nil {
-		return bootstrap.Usagef("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
+		return usage.Errorf("mtu %d: expected 256, 512, 1024, 2048 or 4096 bytes: there is no code for another", mtu)
 	}
 	av, err := r.vector(e, v)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/device"
@@ -91,7 +91,7 @@ func (r *Ring) equip(d *Device, from verbs.Device, peers []int) error {
 		}
 	}
 	if err := d.Open(from, o, r.opts.Port, want); err != nil {
-		return bootstrap.UsageIf(err, verbs.ErrInvalid)
+		return usage.If(err, verbs.ErrInvalid)
 	}
 	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
 		return err
@@ -121,7 +121,7 @@ func enough(name string, d verbs.DeviceAttr, n int) error {
 		{"max_sge", d.MaxSGE, sendSGEs}, {"max_mr", d.MaxMR, 2 * edges},
 	} {
 		if l.has > 0 && l.has < l.need {
-			return bootstrap.Usagef("%s has %s %d: a ring of %d needs at least %d: use another --device", name, l.attribute, l.has, n, l.need)
+			return usage.Errorf("%s has %s %d: a ring of %d needs at least %d: use another --device", name, l.attribute, l.has, n, l.need)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -209,7 +210,7 @@ func TestLimits(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			d := newOdd(t, &oddDevice{attr: attr})
 			r := newRings(t, 1, func(_ int, o *Options) { o.Device = d.name })[0]
-			if err := r.Open(t.Context()); !IsUsage(err) || !strings.Contains(textOf(err), want) {
+			if err := r.Open(t.Context()); !usage.Is(err) || !strings.Contains(textOf(err), want) {
 				t.Errorf("%v: expected usage with %q", err, want)
 			}
 		})
@@ -234,7 +235,7 @@ func TestLimits(t *testing.T) {
 func TestPortDown(t *testing.T) {
 	d := newOdd(t, &oddDevice{port: func(a *verbs.PortAttr) { a.State = verbs.PortDown }})
 	r := newRings(t, 1, func(_ int, o *Options) { o.Device = d.name })[0]
-	if err := r.Open(t.Context()); IsUsage(err) || !strings.Contains(textOf(err), "is DOWN: expected ACTIVE") {
+	if err := r.Open(t.Context()); usage.Is(err) || !strings.Contains(textOf(err), "is DOWN: expected ACTIVE") {
 		t.Errorf("%v: expected the port to be named, and no usage", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
@@ -128,7 +129,7 @@ func lead(rank int, state State, cause error) []diagnose.Finding {
 		f.Attribute, f.Own = offender(modify)
 		f.Text = fmt.Sprintf("rank %d: %s", rank, cause)
 		f.Fix = "give " + f.Attribute + " a value that the device takes; the queue pair is still " + modify.From.String()
-	case errors.Is(cause, ErrUsage):
+	case errors.Is(cause, usage.Err):
 		f.Attribute, f.Text = "usage", cause.Error()
 	default:
 		return nil

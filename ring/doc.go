@@ -60,7 +60,7 @@
 // The one struct became two objects because their lives differ: a ring can be
 // walked through bring-up, pinged and diagnosed without any collective, and a
 // collective needs nothing of how the ring came up. C's int results became
-// errors, which say what was given, what was expected and what to do; IsUsage
+// errors, which say what was given, what was expected and what to do; usage.Is
 // tells those of the command line from those of the network.
 //
 // # Failure

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
@@ -92,11 +93,11 @@ func TestIdleIsNotSilence(t *testing.T) {
 func TestPingCountsDiffer(t *testing.T) {
 	world := connect(t, 2, nil)
 	for i, err := range each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3+r.Rank()); return err }) {
-		if text := textOf(err); !strings.Contains(text, "pings") || !IsUsage(err) {
+		if text := textOf(err); !strings.Contains(text, "pings") || !usage.Is(err) {
 			t.Errorf("rank %d: %s", i, text)
 		}
 	}
-	if _, err := world[0].Ping(t.Context(), 0); !IsUsage(err) {
+	if _, err := world[0].Ping(t.Context(), 0); !usage.Is(err) {
 		t.Errorf("a count of 0: %v", err)
 	}
 }

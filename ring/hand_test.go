@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -151,7 +152,7 @@ func TestOpenAgain(t *testing.T) {
 	}
 	defer func() { noErrors(t, each([]*Ring{r, other}, func(r *Ring) error { return r.Close() })) }()
 	for range 3 {
-		if err := r.Open(t.Context()); !IsUsage(err) || !strings.Contains(textOf(err), "port 9") || r.State() != StateNew || r.Err() != nil {
+		if err := r.Open(t.Context()); !usage.Is(err) || !strings.Contains(textOf(err), "port 9") || r.State() != StateNew || r.Err() != nil {
 			t.Errorf("%v: the ring is %s, %v", err, r.State(), r.Err())
 		}
 		time.Sleep(60 * time.Millisecond) // the neighbour dials again

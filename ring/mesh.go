@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
@@ -71,7 +72,7 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 	case failure != nil:
 		return nil, failure
 	case known != nil && !slices.Equal(known.peers, peers):
-		return nil, bootstrap.Usagef("%s: rank %d names peers %v, and named %v before: a purpose stands for one set of peers", meshText(purpose), r.rank, peers, known.peers)
+		return nil, usage.Errorf("%s: rank %d names peers %v, and named %v before: a purpose stands for one set of peers", meshText(purpose), r.rank, peers, known.peers)
 	case known != nil:
 		return known.edges, nil
 	}
@@ -203,7 +204,7 @@ func (m *meshing) at(peer int, err error) error {
 func (m *meshing) round(ctx context.Context, what string, say word, problem error) ([]word, error) {
 	r := m.r
 	if problem != nil {
-		say = word{Problem: problem.Error(), Usage: IsUsage(problem)}
+		say = word{Problem: problem.Error(), Usage: usage.Is(problem)}
 	}
 	data, err := json.Marshal(say)
 	if err != nil {
@@ -225,7 +226,7 @@ func (m *meshing) round(ctx context.Context, what string, say word, problem erro
 		case rank == r.rank:
 			return nil, fmt.Errorf("%s: %w", r.nodeName(rank), problem)
 		case w.Usage:
-			return nil, bootstrap.Usagef("%s: %s", r.nodeName(rank), w.Problem)
+			return nil, usage.Errorf("%s: %s", r.nodeName(rank), w.Problem)
 		default:
 			return nil, fmt.Errorf("%s: %s", r.nodeName(rank), w.Problem)
 		}
@@ -240,17 +241,17 @@ func (m *meshing) check() error {
 	for i, peer := range m.peers {
 		switch {
 		case peer < 0 || peer >= len(r.nodes):
-			return bootstrap.Usagef("peer %d: expected 0 to %d, the ranks of the ring", peer, len(r.nodes)-1)
+			return usage.Errorf("peer %d: expected 0 to %d, the ranks of the ring", peer, len(r.nodes)-1)
 		case peer == r.rank:
-			return bootstrap.Usagef("peer %d is this rank itself: expected others", peer)
+			return usage.Errorf("peer %d is this rank itself: expected others", peer)
 		case slices.Contains(m.peers[:i], peer):
-			return bootstrap.Usagef("peer %d is named twice: expected each once", peer)
+			return usage.Errorf("peer %d is named twice: expected each once", peer)
 		case r.meshTo(peer) == nil:
 			missing++
 		}
 	}
 	if has, most := len(r.mesh), meshMost(len(r.nodes)); has+missing > most {
-		return bootstrap.Usagef("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
+		return usage.Errorf("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
 			len(m.peers), has+missing, most, len(r.nodes))
 	}
 	return nil
@@ -275,7 +276,7 @@ func (m *meshing) compare(said []word) error {
 		}
 		for _, peer := range w.Peers {
 			if !slices.Contains(said[peer].Peers, rank) {
-				return bootstrap.Usagef("%s names %s as a peer, which names %v: expected peers that name each other", name(rank), name(peer), said[peer].Peers)
+				return usage.Errorf("%s names %s as a peer, which names %v: expected peers that name each other", name(rank), name(peer), said[peer].Peers)
 			}
 		}
 		for _, peer := range w.Has {

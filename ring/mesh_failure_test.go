@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
@@ -44,8 +45,8 @@ func TestMeshHalfWay(t *testing.T) {
 							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
 						}
 					}
-					if IsUsage(err) != c.usage {
-						t.Errorf("rank %d: %v is usage: %v", i, err, IsUsage(err))
+					if usage.Is(err) != c.usage {
+						t.Errorf("rank %d: %v is usage: %v", i, err, usage.Is(err))
 					}
 					if r := world[i]; r.Failed() == byHand || len(r.MeshEdges()) != 1 {
 						t.Errorf("rank %d: failed %v with %d mesh edges: expected the one of before", i, r.Failed(), len(r.MeshEdges()))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -200,7 +201,7 @@ func TestMeshShares(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, _ = world[2].Mesh(t.Context(), Purpose{What: "all"}, known) }); n > 0 {
 		t.Errorf("a call for known edges allocates %v times", n)
 	}
-	if _, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, []int{0}); !IsUsage(err) || !strings.Contains(textOf(err), `mesh "square": rank 1 names peers [0], and named [2 0] before`) {
+	if _, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, []int{0}); !usage.Is(err) || !strings.Contains(textOf(err), `mesh "square": rank 1 names peers [0], and named [2 0] before`) {
 		t.Errorf("%v: expected the peers of before", err)
 	}
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
@@ -239,8 +240,8 @@ func TestMeshDisagreements(t *testing.T) {
 							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
 						}
 					}
-					if IsUsage(err) != c.usage {
-						t.Errorf("rank %d: %v is usage: %v", i, err, IsUsage(err))
+					if usage.Is(err) != c.usage {
+						t.Errorf("rank %d: %v is usage: %v", i, err, usage.Is(err))
 					}
 					if r := world[i]; r.Failed() == byHand || len(r.MeshEdges()) > 0 {
 						t.Errorf("rank %d: failed %v with %d mesh edges", i, r.Failed(), len(r.MeshEdges()))
@@ -268,7 +269,7 @@ func TestMeshTooMany(t *testing.T) {
 	r := newRings(t, 1, nil)[0]
 	r.nodes = slices.Repeat(r.nodes, n)
 	m := &meshing{r: r, purpose: Purpose{What: "all"}, peers: others(n, 0)}
-	if err := m.check(); !IsUsage(err) || !strings.Contains(textOf(err), "39 peers make 39 edges beside the ring's: expected at most 16 on a ring of 40 ranks") {
+	if err := m.check(); !usage.Is(err) || !strings.Contains(textOf(err), "39 peers make 39 edges beside the ring's: expected at most 16 on a ring of 40 ranks") {
 		t.Errorf("%v: expected that there are too many", err)
 	}
 	r.nodes = r.nodes[:1]

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ringcli/configs"
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -79,7 +79,7 @@ type Options struct {
 // withDefaults fills in what is not set and checks what is.
 func (o Options) withDefaults() (Options, error) {
 	if err := configs.Complete(&o); err != nil {
-		return o, bootstrap.Usagef("%v", err)
+		return o, usage.Errorf("%v", err)
 	}
 	// Slots stay aligned to cache lines, whatever size was asked for.
 	o.SlotSize = (o.SlotSize + SlotHeader - 1) / SlotHeader * SlotHeader

@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 )
 
@@ -91,7 +91,7 @@ func (r *Ring) pingAll(ctx context.Context, t Token, asks, answers *ping) error 
 func checkCount(count int) error {
 	const most = 1 << 24
 	if count < 1 || count > most {
-		return bootstrap.Usagef("ping count %d: expected 1 to %d", count, most)
+		return usage.Errorf("ping count %d: expected 1 to %d", count, most)
 	}
 	return nil
 }

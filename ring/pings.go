@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -289,7 +289,7 @@ func (p *pings) check(x *ping, h *Header, msg []byte) error {
 		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
 			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, r.Epoch())
 	case h.Arg != uint64(x.total):
-		return bootstrap.Usagef("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
+		return usage.Errorf("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
 			r.nodeName(peer), h.Arg-1, r.rank, x.total-1)
 	case h.Segment != x.done:
 		return fmt.Errorf("%s from %s is of round trip %d: expected round trip %d", h.Kind, r.nodeName(peer), h.Segment, x.done)

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/trace"
 )
 
@@ -52,7 +52,7 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 		return PingResult{}, err
 	}
 	if side != Left && side != Right {
-		return PingResult{}, bootstrap.Usagef("ping: side %d: expected left or right", int(side))
+		return PingResult{}, usage.Errorf("ping: side %d: expected left or right", int(side))
 	}
 	x := &ping{asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 	var refused error

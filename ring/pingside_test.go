@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -245,10 +246,10 @@ func TestPingSideAgainstSteps(t *testing.T) {
 
 func TestPingSideRefusesNonsense(t *testing.T) {
 	r := byHand(t, 1)[0]
-	if _, err := r.PingSide(t.Context(), 5, 1); !IsUsage(err) {
+	if _, err := r.PingSide(t.Context(), 5, 1); !usage.Is(err) {
 		t.Error(err)
 	}
-	if _, err := r.PingSide(t.Context(), Left, 0); !IsUsage(err) {
+	if _, err := r.PingSide(t.Context(), Left, 0); !usage.Is(err) {
 		t.Error(err)
 	}
 }

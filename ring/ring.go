@@ -13,19 +13,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
 )
-
-// ErrUsage is wrapped by errors that a change of the command line or of the
-// configuration would mend.
-var ErrUsage = bootstrap.ErrUsage
-
-// IsUsage tells whether an error is one of usage or configuration (exit code 3)
-// rather than of the running ring (exit code 2).
-func IsUsage(err error) bool { return errors.Is(err, ErrUsage) }
 
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
@@ -96,7 +89,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 		return nil, err
 	}
 	if index < 0 || index >= len(nodes) {
-		return nil, bootstrap.Usagef("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
+		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
 	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), peerEnds: make(map[Side]peerEnd), askingRunID: make(chan struct{}, 1)}
 	if index == 0 {
@@ -200,7 +193,7 @@ func (r *Ring) Fail(err error) {
 	switch {
 	case errors.As(err, &d):
 		v.Rank = r.rank
-	case IsUsage(err):
+	case usage.Is(err):
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):
 		v.Kind = bootstrap.KindTimeout

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -180,7 +180,7 @@ func TestBadInput(t *testing.T) {
 			c.change(&o)
 		}
 		r, err := Connect(t.Context(), c.servers, c.index, o)
-		if text := textOf(err); !IsUsage(err) || r != nil || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
+		if text := textOf(err); !usage.Is(err) || r != nil || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
 			t.Errorf("%s: %s: expected one line of usage with %q", name, text, c.want)
 		}
 	}
@@ -212,7 +212,7 @@ func TestPeersThatDisagree(t *testing.T) {
 		world := newRings(t, 2, c.change)
 		for i, err := range each(world, through(t.Context())) {
 			text := textOf(err)
-			if !IsUsage(err) || world[i].State() != StateFailed {
+			if !usage.Is(err) || world[i].State() != StateFailed {
 				t.Errorf("%s: rank %d, %s: %s: expected usage", name, i, world[i].State(), text)
 			}
 			for _, want := range append(c.want, "rank 0 (127.", "rank 1 (127.") {
@@ -240,7 +240,7 @@ func TestFailureBetweenSteps(t *testing.T) {
 			t.Fatalf("rank %d: %v", i, err)
 		}
 	}
-	world[1].Fail(bootstrap.Usagef("the knob differs"))
+	world[1].Fail(usage.Errorf("the knob differs"))
 	for start := time.Now(); !world[0].Failed(); time.Sleep(time.Millisecond) {
 		if time.Since(start) > world[0].Options().Timeout {
 			t.Fatal("rank 0 was not told")
@@ -249,7 +249,7 @@ func TestFailureBetweenSteps(t *testing.T) {
 	for _, step := range []func(context.Context) error{proper(world[0].RTR), world[0].AwaitNeighbours, world[0].Reset} {
 		err := step(t.Context())
 		var v *Verdict
-		if !errors.As(err, &v) || v.By != 1 || !IsUsage(err) || !strings.Contains(textOf(err), "the knob differs") || !strings.Contains(textOf(err), "close it") {
+		if !errors.As(err, &v) || v.By != 1 || !usage.Is(err) || !strings.Contains(textOf(err), "the knob differs") || !strings.Contains(textOf(err), "close it") {
 			t.Errorf("%v: expected what rank 1 found out, and that the ring is to be closed", err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestMissingRank(t *testing.T) {
 	world := newRings(t, 3, func(_ int, o *Options) { o.Timeout = 2 * time.Second })
 	start := time.Now()
 	for i, err := range each(world[:2], through(t.Context())) {
-		if IsUsage(err) || !strings.Contains(textOf(err), "connection refused: not started") || !strings.Contains(textOf(err), "up") {
+		if usage.Is(err) || !strings.Contains(textOf(err), "connection refused: not started") || !strings.Contains(textOf(err), "up") {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -47,7 +47,7 @@ type Values struct {
 // check refuses what the step does not take, and a side that is none.
 func (v *Values) check(step string) error {
 	if v.Side != nil && *v.Side != Left && *v.Side != Right {
-		return bootstrap.Usagef("%s: side %d: expected left or right", step, int(*v.Side))
+		return usage.Errorf("%s: side %d: expected left or right", step, int(*v.Side))
 	}
 	for _, f := range []struct {
 		name  string
@@ -73,11 +73,11 @@ func (v *Values) check(step string) error {
 		{"max-rd-atomic", v.MaxRDAtomic != nil, []string{"rts"}},
 	} {
 		if f.given && !slices.Contains(f.steps, step) {
-			return bootstrap.Usagef("%s takes no %s: it is set by %s", step, f.name, f.steps[0])
+			return usage.Errorf("%s takes no %s: it is set by %s", step, f.name, f.steps[0])
 		}
 	}
 	if v.Receives != nil && (*v.Receives < 0 || *v.Receives > recvDepth) {
-		return bootstrap.Usagef("init: receives %d: expected 0 to %d", *v.Receives, recvDepth)
+		return usage.Errorf("init: receives %d: expected 0 to %d", *v.Receives, recvDepth)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func into[T number](name string, from *int, to *T) field {
 func put(step string, fields ...field) error {
 	for _, f := range fields {
 		if f.from != nil && !f.put(*f.from) {
-			return bootstrap.Usagef("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", step, f.name, *f.from, f.most)
+			return usage.Errorf("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", step, f.name, *f.from, f.most)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 )
 
@@ -172,7 +173,7 @@ func TestValuesThatAreNone(t *testing.T) {
 		"receives":     {(*Ring).Init, Values{Receives: new(129)}, "receives 129: expected 0 to 128"},
 		"and below":    {(*Ring).Init, Values{Receives: new(-1)}, "receives -1"},
 	} {
-		if err := c.step(r, t.Context(), c.v); !IsUsage(err) || !strings.Contains(textOf(err), c.want) {
+		if err := c.step(r, t.Context(), c.v); !usage.Is(err) || !strings.Contains(textOf(err), c.want) {
 			t.Errorf("%s: %v: expected usage with %q", name, err, c.want)
 		}
 		if r.State() != StateExchanged {
@@ -200,10 +201,10 @@ func TestDisagreementByHand(t *testing.T) {
 	world := newRings(t, 2, func(rank int, o *Options) { o.ByHand, o.MTU, o.SL, o.Timeout = true, 512<<rank, rank, 3*time.Second })
 	upTo(t, world, StateExchanged)
 	r := world[0]
-	if err := r.RTR(t.Context(), Values{}); !IsUsage(err) || !strings.Contains(textOf(err), "service level") {
+	if err := r.RTR(t.Context(), Values{}); !usage.Is(err) || !strings.Contains(textOf(err), "service level") {
 		t.Errorf("%v: expected that the service levels differ", err)
 	}
-	if err := r.RTR(t.Context(), Values{SL: new(1)}); !IsUsage(err) || !strings.Contains(textOf(err), "path MTU") {
+	if err := r.RTR(t.Context(), Values{SL: new(1)}); !usage.Is(err) || !strings.Contains(textOf(err), "path MTU") {
 		t.Errorf("%v: expected that the path MTUs differ", err)
 	}
 	if s := r.State(); s != StateExchanged {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 	"ringcli/verbs/device"
 	"ringcli/verbs/route"
@@ -42,7 +42,7 @@ type Station struct {
 // there is an error of usage.
 func (s *Station) Open(peer netip.Addr) error {
 	s.peer = peer
-	return bootstrap.UsageIf(s.choose(), verbs.ErrNoDevice, verbs.ErrInvalid)
+	return usage.If(s.choose(), verbs.ErrNoDevice, verbs.ErrInvalid)
 }
 
 func (s *Station) choose() error {

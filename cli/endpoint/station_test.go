@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ringcli/ring"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 	_ "ringcli/verbs/soft"
 )
@@ -66,7 +66,7 @@ func TestOpenRefuses(t *testing.T) {
 		"nothing:here":  {Options: Options{Device: "nothing:here", Port: 1}},
 	} {
 		err := s.Open(netip.Addr{})
-		if err == nil || !ring.IsUsage(err) || !strings.Contains(err.Error(), want) {
+		if err == nil || !usage.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: expected an error of usage with %q", err, want)
 		}
 		if err := s.Close(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -51,10 +52,10 @@ func (c *labC) locate(ctx context.Context, list []string, tcpPort int) error {
 		return err
 	}
 	if len(nodes) != 2 {
-		return bootstrap.Usagef("lab c is between two hosts: the list has %d: expected --list HOST0,HOST1", len(nodes))
+		return usage.Errorf("lab c is between two hosts: the list has %d: expected --list HOST0,HOST1", len(nodes))
 	}
 	if c.rank < 0 || c.rank > 1 {
-		return bootstrap.Usagef("index %d: expected 0 or 1, this host's place in the list", c.rank)
+		return usage.Errorf("index %d: expected 0 or 1, this host's place in the list", c.rank)
 	}
 	addrs, err := bootstrap.Resolve(ctx, nodes)
 	if err != nil {

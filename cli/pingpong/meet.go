@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 )
 
@@ -109,7 +110,7 @@ func dial(ctx context.Context, o *Options) (*meeting, error) {
 		}
 		var dns *net.DNSError
 		if errors.As(err, &dns) && dns.IsNotFound {
-			return nil, bootstrap.Usagef("%s: %v", o.Host, err)
+			return nil, usage.Errorf("%s: %v", o.Host, err)
 		}
 		select {
 		case <-ctx.Done():

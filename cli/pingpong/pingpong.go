@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ringcli/cli/endpoint"
-	"ringcli/ring/bootstrap"
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -113,7 +113,7 @@ type end struct {
 func (e *end) known() error {
 	if name := e.o.Device; name != "" && name != route.Auto {
 		if _, _, err := route.Device(name, e.o.Bind); err != nil {
-			return bootstrap.Usagef("%v", err)
+			return usage.Errorf("%v", err)
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func (e *end) prepare() (err error) {
 		return err
 	}
 	if _, err := e.MTU(); err != nil {
-		return bootstrap.Usagef("%v", err)
+		return usage.Errorf("%v", err)
 	}
 	if err := e.AllocPD(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/trace"
 )
 
@@ -133,7 +134,7 @@ type Control struct {
 // Open binds the listener and answers probes and the left neighbour from now on.
 func Open(ctx context.Context, cfg Config) (*Control, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.List) || len(cfg.Addrs) != len(cfg.List) {
-		return nil, Usagef("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
+		return nil, usage.Errorf("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
 	}
 	if cfg.Silence == 0 {
 		cfg.Silence = 30 * time.Second

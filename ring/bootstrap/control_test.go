@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/configs/usage"
 )
 
 func TestExchange(t *testing.T) {
@@ -88,7 +90,7 @@ func TestMissingRank(t *testing.T) {
 		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s): connection refused: not started", nodes[2])) {
 			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].rank, text)
 		}
-		if !strings.Contains(text, "): up") || errors.Is(err, ErrUsage) {
+		if !strings.Contains(text, "): up") || errors.Is(err, usage.Err) {
 			t.Errorf("rank %d does not say who is up: %s", world[i].rank, text)
 		}
 	}

@@ -7,34 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringcli/configs/usage"
 )
-
-// ErrUsage is wrapped by every error that a change of the command line or of
-// the configuration would mend (exit code 3): a bad list, an index outside it, a
-// port in use, peers that were told different things.
-var ErrUsage = errors.New("usage")
-
-type usageError struct{ text string }
-
-func (e *usageError) Error() string        { return e.text }
-func (e *usageError) Is(target error) bool { return target == ErrUsage }
-
-// Usagef makes an error that wraps ErrUsage, without its text.
-func Usagef(format string, args ...any) error {
-	return &usageError{text: fmt.Sprintf(format, args...)}
-}
-
-// UsageIf makes err wrap ErrUsage, too, if it is one of some kinds.
-func UsageIf(err error, kinds ...error) error {
-	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
-		return &wrappedUsage{err}
-	}
-	return err
-}
-
-type wrappedUsage struct{ error }
-
-func (e *wrappedUsage) Unwrap() []error { return []error{e.error, ErrUsage} }
 
 // Kind says why a ring failed.
 type Kind string
@@ -67,8 +42,8 @@ func (v *Verdict) Error() string {
 	return v.Text
 }
 
-// Is makes a mismatch an ErrUsage.
-func (v *Verdict) Is(target error) bool { return target == ErrUsage && v.Kind == KindMismatch }
+// Is makes a mismatch an usage.Err.
+func (v *Verdict) Is(target error) bool { return target == usage.Err && v.Kind == KindMismatch }
 
 // ErrClosed is returned by operations on a closed Control.
 var ErrClosed = errors.New("the control ring is closed")

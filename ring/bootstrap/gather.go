@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+
+	"ringcli/configs/usage"
 )
 
 // MaxPart is the most bytes that one rank can put into Gather or Broadcast:
@@ -130,7 +132,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	case err != nil:
 		return nil, err
 	case op.clash != "":
-		return nil, Usagef("%s", op.clash)
+		return nil, usage.Errorf("%s", op.clash)
 	}
 	return op.parts, nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringcli/configs/usage"
 	"ringcli/trace"
 )
 
@@ -407,7 +408,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return nil, Usagef("listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
+		return nil, usage.Errorf("listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -422,7 +423,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	default:
 		holder = fmt.Sprintf("rank %d of another ring holds it (%s): end it, or give the entry another port (host:port)", s.Rank, s.identity)
 	}
-	return nil, Usagef("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
+	return nil, usage.Errorf("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }
 
 // tellTwin lets the holder of this rank's list entry know that a second node was

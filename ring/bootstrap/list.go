@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"ringcli/configs/usage"
 )
 
 // Node is one entry of the server list.
@@ -28,14 +30,14 @@ func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.P
 // without a port gets consecutive ports from port on.
 func ParseList(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
-		return nil, Usagef("TCP port %d: expected 1 to 65535", port)
+		return nil, usage.Errorf("TCP port %d: expected 1 to 65535", port)
 	}
 	entries, err := splitList(list, true)
 	if err != nil {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, Usagef("the server list %q is empty: expected at least one host, such as --list a,b,c or --list @hosts", list)
+		return nil, usage.Errorf("the server list %q is empty: expected at least one host, such as --list a,b,c or --list @hosts", list)
 	}
 	nodes := make([]Node, len(entries))
 	taken := make(map[Node]int, len(entries))
@@ -47,7 +49,7 @@ func ParseList(list string, port int) ([]Node, error) {
 			continue
 		}
 		if first, ok := taken[nodes[i]]; ok {
-			return nil, Usagef("server list: %s is entry %d and entry %d: every rank needs a host:port of its own; "+
+			return nil, usage.Errorf("server list: %s is entry %d and entry %d: every rank needs a host:port of its own; "+
 				"name the host without a port to get consecutive ones", nodes[i], first, i)
 		}
 		taken[nodes[i]] = i
@@ -67,7 +69,7 @@ func ParseList(list string, port int) ([]Node, error) {
 			}
 		}
 		if n.Port > 65535 {
-			return nil, Usagef("server list: entry %d, %q, is named so often that its TCP ports pass 65535: use a smaller first port than %d",
+			return nil, usage.Errorf("server list: entry %d, %q, is named so often that its TCP ports pass 65535: use a smaller first port than %d",
 				i, n.Host, port)
 		}
 		taken[*n] = i
@@ -86,7 +88,7 @@ func splitList(list string, files bool) ([]string, error) {
 			continue
 		}
 		if !files {
-			return nil, Usagef("server list: %q within a list file: a list file cannot name another", e)
+			return nil, usage.Errorf("server list: %q within a list file: a list file cannot name another", e)
 		}
 		more, err := readListFile(name)
 		if err != nil {
@@ -100,7 +102,7 @@ func splitList(list string, files bool) ([]string, error) {
 func readListFile(name string) ([]string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, Usagef("server list: %v: expected @FILE to name a readable file of hosts", err)
+		return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
 	}
 	defer func() { _ = f.Close() }()
 	var text strings.Builder
@@ -110,14 +112,14 @@ func readListFile(name string) ([]string, error) {
 		text.WriteString(line + "\n")
 	}
 	if err := lines.Err(); err != nil {
-		return nil, Usagef("server list: read %s: %v", name, err)
+		return nil, usage.Errorf("server list: read %s: %v", name, err)
 	}
 	return splitList(text.String(), false)
 }
 
 func parseEntry(entry string, index int) (Node, error) {
 	bad := func(why string) (Node, error) {
-		return Node{}, Usagef("server list: entry %d is %q: %s; expected host, host:port, [v6]:port or an IPv6 address", index, entry, why)
+		return Node{}, usage.Errorf("server list: entry %d is %q: %s; expected host, host:port, [v6]:port or an IPv6 address", index, entry, why)
 	}
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]")); err == nil {
 		return Node{Host: a.String()}, nil
@@ -178,7 +180,7 @@ func Resolve(ctx context.Context, nodes []Node) ([]netip.AddrPort, error) {
 				if ctx.Err() != nil {
 					return nil, fmt.Errorf("resolve %q, entry %d of the server list: %w", n.Host, i, ctx.Err())
 				}
-				return nil, Usagef("server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
+				return nil, usage.Errorf("server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
 			}
 			known[n.Host] = a
 		}

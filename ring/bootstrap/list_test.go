@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ringcli/configs/usage"
 )
 
 func TestParseList(t *testing.T) {
@@ -58,11 +60,11 @@ func TestParseListRefuses(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), want) || strings.Contains(textOf(err), "\n") {
+		if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), want) || strings.Contains(textOf(err), "\n") {
 			t.Errorf("%q: %v; expected one line of usage with %q", list, err, want)
 		}
 	}
-	if _, err := ParseList("a,a", 65535); !errors.Is(err, ErrUsage) {
+	if _, err := ParseList("a,a", 65535); !errors.Is(err, usage.Err) {
 		t.Errorf("ports beyond 65535: %v", err)
 	}
 }
@@ -79,7 +81,7 @@ func TestDigestDependsOnOrder(t *testing.T) {
 func TestResolveNamesTheEntry(t *testing.T) {
 	nodes, _ := ParseList("127.0.0.1,no-such-host.invalid", defaultPort)
 	_, err := Resolve(t.Context(), nodes)
-	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), `entry 1, "no-such-host.invalid"`) {
+	if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), `entry 1, "no-such-host.invalid"`) {
 		t.Errorf("%v: expected an error that names entry 1", err)
 	}
 	nodes, _ = ParseList("localhost,::1", defaultPort)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/configs/usage"
 )
 
 // verdicts brings up Controls that cannot agree and checks that all of the given
@@ -19,7 +21,7 @@ func verdicts(t *testing.T, world []*Control, words ...string) {
 	start := time.Now()
 	for i, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 		text := textOf(err)
-		if !errors.Is(err, ErrUsage) || strings.Contains(text, "\n") {
+		if !errors.Is(err, usage.Err) || strings.Contains(text, "\n") {
 			t.Errorf("rank %d: %s: expected one line of usage", world[i].rank, text)
 		}
 		for _, w := range words {
@@ -77,17 +79,17 @@ func TestTwinOnOneAddress(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- exchange(t.Context(), first) }()
 	_, err := Open(t.Context(), configFor(t, nodes, 1))
-	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), "ringcli with index 1 of the same list runs there") {
+	if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), "ringcli with index 1 of the same list runs there") {
 		t.Errorf("the second: %v", err)
 	}
-	if err := <-done; !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), "two nodes have index 1") {
+	if err := <-done; !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), "two nodes have index 1") {
 		t.Errorf("the first: %v", err)
 	}
 }
 
 func TestTwinOfARunningRing(t *testing.T) {
 	world := ring(t, 2, nil)
-	if _, err := Open(t.Context(), configFor(t, world[0].cfg.List, 1)); !errors.Is(err, ErrUsage) {
+	if _, err := Open(t.Context(), configFor(t, world[0].cfg.List, 1)); !errors.Is(err, usage.Err) {
 		t.Errorf("the second: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -113,7 +115,7 @@ func TestPortInUse(t *testing.T) {
 		}
 	}()
 	_, err = Open(t.Context(), configFor(t, nodes, 0))
-	if text := textOf(err); !errors.Is(err, ErrUsage) || !strings.Contains(text, nodes[0].String()) || !strings.Contains(text, "in use") {
+	if text := textOf(err); !errors.Is(err, usage.Err) || !strings.Contains(text, nodes[0].String()) || !strings.Contains(text, "in use") {
 		t.Errorf("%s: expected usage that names the address", text)
 	}
 }
@@ -126,7 +128,7 @@ func TestOtherVersion(t *testing.T) {
 		t.Errorf("%+v: expected to be rejected", f)
 	}
 	err := exchange(t.Context(), c)
-	if !errors.Is(err, ErrUsage) || !strings.Contains(textOf(err), "version 99") {
+	if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), "version 99") {
 		t.Errorf("%v", err)
 	}
 }

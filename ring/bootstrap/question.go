@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"ringcli/configs/usage"
 )
 
 const (
@@ -129,7 +131,7 @@ func (c *Control) inquire(ctx context.Context, side int, q question) (reply, err
 func (c *Control) reach(side int) (*link, error) {
 	switch {
 	case side != left && side != right:
-		return nil, Usagef("side %d: expected 0 for left or 1 for right", side)
+		return nil, usage.Errorf("side %d: expected 0 for left or 1 for right", side)
 	case c.failure != nil:
 		return nil, c.failure
 	case c.closed || c.leaving:

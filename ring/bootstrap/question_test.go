@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ringcli/configs/usage"
 )
 
 // within is a context for what must take no time at all, even on a busy machine.
@@ -121,7 +123,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	if _, err := world[1].Ask(ctx, right, "echo", strings.Repeat("x", maxPayload)); !strings.Contains(textOf(err), "expected at most") {
 		t.Errorf("%v: expected the question to be too long", err)
 	}
-	if _, err := world[1].Ask(ctx, 2, "echo", nil); !errors.Is(err, ErrUsage) {
+	if _, err := world[1].Ask(ctx, 2, "echo", nil); !errors.Is(err, usage.Err) {
 		t.Errorf("%v: expected side 2 to be refused", err)
 	}
 	if err := world[0].Failure(); err != nil {
