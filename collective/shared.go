@@ -95,7 +95,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.options.Timeout,
-		Seat: c.ring.Seat(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
+		Affinity: c.ring.Affinity(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
 	})
 	if err == nil {
 		c.shared = s

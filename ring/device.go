@@ -157,7 +157,7 @@ type edgeDevice struct {
 // NewWaiter returns a waiter on the CQ, of the policy in Options. With several
 // devices there is no one channel to block on, and it sleeps instead.
 func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait, Seat: r.seat}
+	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.affinity}
 	if len(r.devices) == 1 {
 		w.CQ, w.Channel = r.devices[0].CQ, r.devices[0].Channel
 	}

@@ -41,7 +41,7 @@
 // wants to begin something waits until it has answered.
 //
 // Where the ranks of a host are as many as its CPUs, or more, and each has a process of
-// its own, the thread that waits keeps a seat on one of them (cpu.Seat). A program that
+// its own, the thread that waits comes back to one of them (cpu.Affinity). A program that
 // polls from one goroutine does well to lock it to its thread, as ringcli does.
 //
 // # The names of the C interface

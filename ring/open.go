@@ -32,7 +32,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, route.Source); err != nil {
 			return err
 		}
-		r.seat = r.takeSeat()
+		r.affinity = r.affinityHere()
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
 			Epoch: firstEpoch, Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
@@ -57,9 +57,9 @@ func (r *Ring) Open(ctx context.Context) error {
 	})
 }
 
-// takeSeat counts the ranks of this host. Those that share a process have no threads of
+// affinityHere counts the ranks of this host. Those that share a process have no threads of
 // their own.
-func (r *Ring) takeSeat() *cpu.Seat {
+func (r *Ring) affinityHere() *cpu.Affinity {
 	if r.opts.Wait != verbs.WaitYield {
 		return nil
 	}
@@ -73,9 +73,9 @@ func (r *Ring) takeSeat() *cpu.Seat {
 		}
 		here++
 	}
-	seat := cpu.NewSeat(index, here)
-	if seat != nil {
-		trace.Debug(trace.Ring, "seat taken", slog.Int("cpu", seat.CPU()), slog.Int("ranks_here", here))
+	affinity := cpu.NewAffinity(index, here)
+	if affinity != nil {
+		trace.Debug(trace.Ring, "CPU affinity", slog.Int("cpu", affinity.CPU()), slog.Int("ranks_here", here))
 	}
-	return seat
+	return affinity
 }

@@ -36,7 +36,7 @@ func TestSeat(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Seat(); (s != nil) != c.want || c.want && s.CPU() != cpus[rank%len(cpus)] {
+		if s := r.Affinity(); (s != nil) != c.want || c.want && s.CPU() != cpus[rank%len(cpus)] {
 			t.Errorf("%s, rank %d of %d on CPUs %v: %+v", c.wait, rank, c.ranks, cpus, s)
 		}
 		if err := r.Close(); err != nil {

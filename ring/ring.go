@@ -61,10 +61,10 @@ type Ring struct {
 	peerEnds  map[Side]peerEnd
 
 	// Made by Open, released by Close.
-	addrs   []netip.AddrPort
-	local   netip.Addr
-	seat    *cpu.Seat // nil if none is needed
-	control *bootstrap.Control
+	addrs    []netip.AddrPort
+	local    netip.Addr
+	affinity *cpu.Affinity // nil if none is needed
+	control  *bootstrap.Control
 	// Changed with the token and mu: whoever has either may look.
 	devices []*Device
 	chosen  [2]edgeDevice
@@ -140,9 +140,9 @@ func (r *Ring) Epoch() uint32 { return firstEpoch }
 // LocalAddr returns the IP address that this rank speaks from, after Open.
 func (r *Ring) LocalAddr() netip.Addr { return r.local }
 
-// Seat returns the CPU that this rank's polling thread comes back to, nil if there is
+// Affinity returns the CPU that this rank's polling thread comes back to, nil if there is
 // none: after Open.
-func (r *Ring) Seat() *cpu.Seat { return r.seat }
+func (r *Ring) Affinity() *cpu.Affinity { return r.affinity }
 
 // Left returns the edge that data comes from, after Init.
 func (r *Ring) Left() *Edge { return r.edges[Left] }

@@ -68,10 +68,10 @@ type Waiter struct {
 	// MaxSpins is the most empty polls before the first yield; 0 means what suits
 	// a queue whose poll is a system call (Spins).
 	MaxSpins int
-	// Seat is where the thread comes back to when it yields.
-	Seat  *cpu.Seat
-	spin  cpu.Spin
-	armed bool
+	// Affinity is where the thread comes back to when it yields.
+	Affinity *cpu.Affinity
+	spin     cpu.Spin
+	armed    bool
 }
 
 // Reset starts over after a successful poll.
@@ -86,7 +86,7 @@ func (w *Waiter) Wait() error {
 	case w.Policy == WaitYield && yields <= 0:
 		return nil
 	case w.Policy == WaitYield && yields <= waitYields:
-		w.spin.Max, w.spin.Seat = cmp.Or(w.MaxSpins, defaultSpins), w.Seat
+		w.spin.Max, w.spin.Affinity = cmp.Or(w.MaxSpins, defaultSpins), w.Affinity
 		w.spin.Yield()
 		return nil
 	case w.Policy == WaitGosched && yields <= waitYields:

@@ -33,8 +33,8 @@ type Config struct {
 	// ranks in one process, where sched_yield would hold up the goroutines that are to
 	// make progress.
 	Gosched bool
-	// Seat is where the thread comes back to while it waits; it may be nil.
-	Seat *cpu.Seat
+	// Affinity is where the thread comes back to while it waits; it may be nil.
+	Affinity *cpu.Affinity
 }
 
 // Phases are what a call does with the vector. None is a barrier.
@@ -176,7 +176,7 @@ func New(c Config) (*Team, error) {
 	}
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
-		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Seat, c.Timeout, c.Stop), made: time.Now(),
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
 	}
 	l := &t.layout
 	for r := range t.peers {

@@ -33,12 +33,12 @@ type waiter struct {
 	sleep time.Duration
 }
 
-func newWaiter(gosched bool, seat *cpu.Seat, timeout time.Duration, stop func() error) waiter {
+func newWaiter(gosched bool, affinity *cpu.Affinity, timeout time.Duration, stop func() error) waiter {
 	most := maxSpins
 	if gosched {
 		most = 1
 	}
-	return waiter{spin: cpu.NewSpin(most, true, seat), gosched: gosched, timeout: timeout, stop: stop}
+	return waiter{spin: cpu.NewSpin(most, true, affinity), gosched: gosched, timeout: timeout, stop: stop}
 }
 
 func (w *waiter) reset() {

@@ -34,8 +34,8 @@ type Spin struct {
 	// Rarely: of the yields that might be timed one in sixteen is, for waits that take
 	// less than two readings of the clock; it counts for more.
 	Rarely bool
-	// Seat is where the thread comes back to when it yields.
-	Seat *Seat
+	// Affinity is where the thread comes back to when it yields.
+	Affinity *Affinity
 
 	idle       int           // looks since Reset
 	spins      int           // at present
@@ -44,8 +44,8 @@ type Spin struct {
 }
 
 // NewSpin begins with the most looks.
-func NewSpin(most int, rarely bool, seat *Seat) Spin {
-	return Spin{Max: most, Rarely: rarely, Seat: seat, spins: most}
+func NewSpin(most int, rarely bool, affinity *Affinity) Spin {
+	return Spin{Max: most, Rarely: rarely, Affinity: affinity, spins: most}
 }
 
 // Next counts a look that found nothing, and returns how many yields are due since
@@ -77,7 +77,7 @@ func (s *Spin) Yield() {
 // learn yields with an eye on the clock.
 func (s *Spin) learn() {
 	begun := time.Now()
-	s.Seat.Keep(begun)
+	s.Affinity.Restore(begun)
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	took, before := time.Since(begun), s.spins
 	if s.quick == 0 || took < s.quick {

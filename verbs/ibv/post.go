@@ -87,7 +87,7 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 			*s.bad = 0
 			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postSend, s.args[:]...)
 			if e := result(r); e != 0 {
-				done += place(*s.bad, s.args[1], sendWRSize, batch)
+				done += badIndex(*s.bad, s.args[1], sendWRSize, batch)
 				return done, failed(e, "QP %s: post send (ibv_post_send)", hex(q.num))
 			}
 		}
@@ -100,8 +100,8 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 
 func element(s *verbs.SGE) cSGE { return cSGE{s.Addr, s.Length, s.LKey} }
 
-// place is the index of the bad request; 0 if the driver names none.
-func place(bad, first, size uintptr, batch int) int {
+// badIndex is the index of the bad request; 0 if the driver names none.
+func badIndex(bad, first, size uintptr, batch int) int {
 	if bad < first || bad >= first+uintptr(batch)*size {
 		return 0
 	}
@@ -163,7 +163,7 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 			*p.bad = 0
 			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postRecv, p.args[:]...)
 			if e := result(r); e != 0 {
-				done += place(*p.bad, p.args[1], recvWRSize, batch)
+				done += badIndex(*p.bad, p.args[1], recvWRSize, batch)
 				return done, failed(e, "QP %s: post receive (ibv_post_recv)", hex(q.num))
 			}
 		}

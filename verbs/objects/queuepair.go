@@ -13,7 +13,7 @@ type QueuePair struct {
 	SendCQ, RecvCQ *CQ
 }
 
-// Prepare tells whether there can be such a queue pair in the domain. Hold comes next.
+// Prepare tells whether there can be such a queue pair in the domain. Retain comes next.
 func (p *Domain) Prepare(a *verbs.QPInitAttr) (q QueuePair, err error) {
 	if p.closed.Load() {
 		return q, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
@@ -26,11 +26,11 @@ func (p *Domain) Prepare(a *verbs.QPInitAttr) (q QueuePair, err error) {
 	return QueuePair{p, send, recv}, verbs.CheckQP(a, p.ctx.limits)
 }
 
-// Hold keeps the domain and the completion queues from being closed.
-func (q *QueuePair) Hold() { q.count(1) }
+// Retain keeps the domain and the completion queues from being closed.
+func (q *QueuePair) Retain() { q.count(1) }
 
-// LetGo undoes Hold.
-func (q *QueuePair) LetGo() { q.count(-1) }
+// Release undoes Retain.
+func (q *QueuePair) Release() { q.count(-1) }
 
 // count counts the queue pair; one completion queue counts it once a side.
 func (q *QueuePair) count(n int64) {

@@ -172,13 +172,13 @@ func (p Port) criteria(w Want) []criterion {
 func (p Port) isEthernet() bool { return !p.HostLocal && p.Attr.LinkLayer != verbs.LinkInfiniBand }
 
 func (p Port) isUp(g verbs.GIDEntry) bool {
-	l, known := p.Links[g.NetDev]
+	l, known := p.Interfaces[g.NetDev]
 	return l.Up || !known
 }
 
 // network returns the network of a row's address in which a peer is.
 func (p Port) network(g verbs.GIDEntry, peers []netip.Addr) netip.Prefix {
-	for _, n := range p.Links[g.NetDev].Prefixes {
+	for _, n := range p.Interfaces[g.NetDev].Prefixes {
 		for _, peer := range peers {
 			if n.Addr().Unmap() == g.GID.Addr() && n.Contains(peer) {
 				return n.Masked()

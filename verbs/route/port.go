@@ -16,13 +16,13 @@ type Port struct {
 	Num       int
 	Attr      verbs.PortAttr
 	GIDs      []verbs.GIDEntry
-	// Links are the network interfaces of the GIDs, by name. One that is missing
+	// Interfaces are the network interfaces of the GIDs, by name. One that is missing
 	// is not known here: it may be in another network namespace.
-	Links map[string]Link
+	Interfaces map[string]Interface
 }
 
-// Link is what there is to know of a network interface.
-type Link struct {
+// Interface is what there is to know of a network interface.
+type Interface struct {
 	Up       bool
 	Prefixes []netip.Prefix // its addresses, with the lengths of their networks
 }
@@ -30,7 +30,7 @@ type Link struct {
 // QueryPort asks a device for a port and its GIDs. A port that the device does not
 // have is verbs.ErrInvalid; one that is not ACTIVE is an error that says what to do.
 func QueryPort(c verbs.Context, port int) (Port, error) {
-	p := Port{Device: c.Device().Name(), Num: port, Links: make(map[string]Link)}
+	p := Port{Device: c.Device().Name(), Num: port, Interfaces: make(map[string]Interface)}
 	device, err := c.QueryDevice()
 	if err != nil {
 		return p, err
@@ -48,11 +48,11 @@ func QueryPort(c verbs.Context, port int) (Port, error) {
 			continue // rows that are not in use
 		}
 		p.GIDs = append(p.GIDs, g)
-		if _, ok := p.Links[g.NetDev]; g.NetDev == "" || ok {
+		if _, ok := p.Interfaces[g.NetDev]; g.NetDev == "" || ok {
 			continue
 		}
 		if n, err := net.InterfaceByName(g.NetDev); err == nil {
-			p.Links[g.NetDev] = Link{Up: n.Flags&net.FlagUp != 0, Prefixes: prefixes(*n)}
+			p.Interfaces[g.NetDev] = Interface{Up: n.Flags&net.FlagUp != 0, Prefixes: prefixes(*n)}
 		}
 	}
 	return p, nil

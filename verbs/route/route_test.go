@@ -78,7 +78,7 @@ func (o opened) QueryGID(port, index int) (verbs.GIDEntry, error) {
 
 // port makes an active port; gids are "index type address netdev".
 func port(link verbs.LinkLayer, gids ...string) Port {
-	p := Port{Device: "fake:0", Num: 1, Attr: verbs.PortAttr{State: verbs.PortActive, LinkLayer: link, NetDev: "eth0", LID: 7}, Links: map[string]Link{}}
+	p := Port{Device: "fake:0", Num: 1, Attr: verbs.PortAttr{State: verbs.PortActive, LinkLayer: link, NetDev: "eth0", LID: 7}, Interfaces: map[string]Interface{}}
 	for _, text := range gids {
 		var g verbs.GIDEntry
 		var kind, a string
@@ -93,11 +93,11 @@ func port(link verbs.LinkLayer, gids ...string) Port {
 }
 
 func (p Port) with(netdev string, up bool, prefixes ...string) Port {
-	l := Link{Up: up}
+	l := Interface{Up: up}
 	for _, n := range prefixes {
 		l.Prefixes = append(l.Prefixes, netip.MustParsePrefix(n))
 	}
-	p.Links[netdev] = l
+	p.Interfaces[netdev] = l
 	return p
 }
 

@@ -58,15 +58,15 @@ func (c *Context) untilDue() time.Duration {
 // progress executes, reaps and sends what there is, and reports whether there was
 // anything. flush is set if nobody may come again soon. The lock is held.
 func (q *qp) progress(flush bool) (worked bool) {
-	if q.link != nil {
+	if q.peer != nil {
 		worked = q.serve()
 		worked = q.reap() || worked
 		if q.pump() {
-			q.link.dir.wake()
+			q.peer.dir.wake()
 			worked = true
 		}
 		if q.owed && (flush || !worked || q.served-q.told >= answerEvery) {
-			q.settle()
+			q.acknowledge()
 		}
 		if !q.paired && !q.facing && !q.looking {
 			q.lookAgain()

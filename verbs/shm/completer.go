@@ -43,7 +43,7 @@ func (q *qp) reap() (worked bool) {
 		if w.done && (w.isRead() || w.isAtomic()) {
 			q.reads--
 		}
-		q.stageHead, f.lent = f.stage, 0
+		q.stageHead, f.source = f.stage, 0
 		worked = true
 	}
 	q.retire()
@@ -71,7 +71,7 @@ func (q *qp) notReady() (worked bool) {
 		q.refused, q.rnrUntil = q.acked+1, 0
 		q.counters.rnrs++
 		if q.attr.RNRRetry != forever {
-			timer := wire.RNRTimer(uint8(atomic.LoadUint32(&q.link.rnrTimer)))
+			timer := wire.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
 			now = objects.Clock()
 			q.rnrUntil = now + int64(q.attr.RNRRetry)*int64(timer)
 		}

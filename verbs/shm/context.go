@@ -26,9 +26,9 @@ type Context struct {
 
 	background objects.Background
 
-	mu         sync.Mutex
-	neighbours map[arena.Key]*neighbour // guarded by mu, as all below
-	past       counters                 // of queue pairs that are closed
+	mu      sync.Mutex
+	remotes map[arena.Key]*remote // guarded by mu, as all below
+	past    counters              // of queue pairs that are closed
 }
 
 func newContext() (*Context, error) {
@@ -37,7 +37,7 @@ func newContext() (*Context, error) {
 		return nil, err
 	}
 	c := &Context{
-		memory: m, own: directoryOf(m.Addr()), neighbours: make(map[arena.Key]*neighbour),
+		memory: m, own: directoryOf(m.Addr()), remotes: make(map[arena.Key]*remote),
 	}
 	c.Init(c, device{}, &limits)
 	// fd marks an address that is unique without any authority (RFC 4193).
@@ -149,7 +149,7 @@ func (c *Context) Registered(r *objects.Region) {
 	atomic.StoreUint32(&row.key, r.RKey())
 }
 
-// Withdrawn implements objects.Owner: it takes back what is lent of the region.
+// Withdrawn implements objects.Owner: it revokes what refers to the region.
 // Regions are looked up under the lock of a queue pair.
 func (c *Context) Withdrawn(r *objects.Region) {
 	if r.Arena != 0 {

@@ -17,15 +17,15 @@ const (
 	inlineBytes = 24
 	// stageBytes holds four of the longest staged payloads.
 	stageBytes = 256 << 10
-	// stageMost is the longest staged payload. A longer one is lent, if the peer
+	// stageMost is the longest staged payload. A longer one is sent by reference, if the peer
 	// may read it: process_vm_readv costs a microsecond and more to begin with.
 	stageMost = 64 << 10
-	// lendLeast is the shortest payload that is lent out of an arena: shorter ones
+	// referenceLeast is the shortest payload that is sent by reference out of an arena: shorter ones
 	// are copied twice in less time than claiming takes.
-	lendLeast = 512
-	// lendMost is the longest piece that is lent: so long does a copier hold a
+	referenceLeast = 512
+	// referenceMost is the longest piece that is sent by reference: so long does a copier hold a
 	// queue pair's lock, and so finely are queue pairs interleaved.
-	lendMost = 1 << 20
+	referenceMost = 1 << 20
 
 	slotsAt   = 4096
 	stageAt   = slotsAt + slotCount*64
@@ -35,7 +35,7 @@ const (
 // slot is a request, or a piece of one: one cache line.
 type slot struct {
 	seq   uint32 // atomic: the low half of the request's number plus one, once it is here
-	claim uint32 // atomic: whose turn a loan is
+	claim uint32 // atomic: who may touch the memory that the slot refers to
 	op    uint8  // verbs.Opcode
 	flags uint8
 	kind  uint8 // where the payload is; of a READ that was answered, where the answer is
@@ -77,8 +77,8 @@ const (
 	revoked
 )
 
-// claim is the word that says whose turn the loan in slot number n is. It carries
-// the number, so that who is late cannot touch the slot's next loan.
+// claim is the word that says who may touch what slot number n refers to. It carries
+// the number, so that whoever is late cannot touch what the slot refers to next.
 func claim(n uint64, state uint32) uint32 { return uint32(n+1)<<2 | state }
 
 // card is what a queue pair's peer must know of it. All but readable is set before

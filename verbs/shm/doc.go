@@ -22,19 +22,19 @@
 //	answer   how many requests the peer has executed, and how the next one failed;
 //	         written by the peer
 //	slots    requests, one cache line each; filled here, answered by the peer
-//	stage    payloads that are too long for a slot and too short to lend
+//	stage    payloads that are too long for a slot and too short for a reference
 //
 // A slot is full once its number is the expected one, so a request of up to 24
 // bytes needs one cache line to travel, and the answer another.
 //
-// # Lending
+// # Payloads by reference
 //
 // Long payloads are not staged. The slot says where they lie: in an arena, which
 // the copier maps, or at an address of the process, which it reads with
-// process_vm_readv. The slot's claim says whose turn it is:
+// process_vm_readv. The slot's claim says who may touch them:
 //
 //	open ──▶ copying ──▶ done     the copier
-//	  └────▶ revoked              the lender: the region is closed, the request fails
+//	  └────▶ revoked              the owner: the region is closed, the request fails
 //
 // Who wants memory back revokes what is open and waits for what is being copied,
 // unless the copier is dead.

@@ -43,7 +43,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	q := v.(*qp)
 	m, err := arena.Create(blockSize)
 	must(err)
-	n, err := c.meet(t.Context(), c.key)
+	n, err := c.attach(t.Context(), c.key)
 	must(err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,7 +51,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	must(q.appear())
 	q.enter(verbs.StateRTS)
 	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), key: mr.RKey(), peer: blockOf(m.Addr())}
-	q.link = &link{neighbour: n, block: h.peer, id: m.ID()}
+	q.peer = &peer{remote: n, block: h.peer, id: m.ID()}
 	h.peer.setState(verbs.StateRTS)
 	h.peer.mtu, h.peer.destKey, h.peer.destQPN = uint32(verbs.MTU4096), c.key, q.num
 	atomic.StoreUint64(&h.peer.bound, q.memory.ID())

@@ -22,25 +22,25 @@ func (q *qp) Map(rkey uint32, addr, length uint64, access verbs.Access) (local u
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mapping)
 	defer cancel()
-	l, err := q.holdLink(ctx)
+	p, err := q.holdPeer(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer l.leave()
-	row := &l.dir.regions[rkey>>8%rows]
+	defer p.release()
+	row := &p.dir.regions[rkey>>8%rows]
 	if atomic.LoadUint32(&row.key) != rkey || rkey == 0 {
 		return fail("no region of the peer that lies in memory from AllocMemory has this key")
 	}
 	r := *row
 	switch {
-	case atomic.LoadUint32(&row.key) != rkey || r.domain != l.domain:
+	case atomic.LoadUint32(&row.key) != rkey || r.domain != p.domain:
 		return fail("the key is of no region in the protection domain of the peer's queue pair")
 	case verbs.Access(r.access)&access != access:
 		return fail("the region gives " + verbs.Access(r.access).String() + ", asked for " + access.String())
 	case addr < r.addr || length > r.length || addr-r.addr > r.length-length:
 		return fail(fmt.Sprintf("the region has %d bytes at %#x", r.length, r.addr))
 	}
-	base, size, err := l.peer.Map(ctx, r.arena, access&verbs.AccessRemoteWrite != 0)
+	base, size, err := p.process.Map(ctx, r.arena, access&verbs.AccessRemoteWrite != 0)
 	if err != nil {
 		return fail(err.Error())
 	}
@@ -51,18 +51,18 @@ func (q *qp) Map(rkey uint32, addr, length uint64, access verbs.Access) (local u
 	return base + at, nil
 }
 
-// holdLink returns the peer once it is there, and counts one more user of it.
-func (q *qp) holdLink(ctx context.Context) (*link, error) {
+// holdPeer returns the peer once it is there, and counts one more user of it.
+func (q *qp) holdPeer(ctx context.Context) (*peer, error) {
 	for {
 		q.mu.Lock()
-		state, l := q.state, q.link
-		if l != nil {
-			l.hold() // while the queue pair holds it, too
+		state, p := q.state, q.peer
+		if p != nil {
+			p.retain() // while the queue pair holds it, too
 		}
 		q.mu.Unlock()
 		switch {
-		case l != nil:
-			return l, nil
+		case p != nil:
+			return p, nil
 		case q.closed.Load():
 			return nil, q.live()
 		case state != verbs.StateRTR && state != verbs.StateRTS && state != verbs.StateSQD:

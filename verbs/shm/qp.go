@@ -36,19 +36,19 @@ type qp struct {
 	attr     verbs.QPAttr
 	memory   *arena.Arena // own's; nil in RESET
 	own      *block
-	link     *link              // the peer, once it is mapped
+	peer     *peer              // the peer, once it is mapped
 	looking  bool               // a goroutine looks for the peer
 	stopped  context.CancelFunc // ends it; nil if there never was one
-	doubtful int64              // when memory that the peer lends and cannot be read is no more excused; 0: it can
+	doubtful int64              // when memory that the peer refers to and cannot be read is no more excused; 0: it can
 	counters counters
 
 	requester
 	responder
 }
 
-// link is the peer of a queue pair.
-type link struct {
-	*neighbour
+// peer is the peer of a queue pair.
+type peer struct {
+	*remote
 	*block
 	id uint64 // of the peer's block
 }
@@ -70,7 +70,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	if err := p.ctx.add(q); err != nil {
 		return nil, errors.Join(err, q.inline.Free())
 	}
-	q.Hold()
+	q.Retain()
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", objects.Hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
 			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("gid", verbs.GID(p.ctx.key).String()))
@@ -108,13 +108,13 @@ func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 // Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	left, err := q.modify(&a, mask)
-	left.leave()
+	left.release()
 	return err
 }
 
 // modify returns the peer that the queue pair has let go of, which must be left
 // without a lock.
-func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error) {
+func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.live(); err != nil {
@@ -149,7 +149,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *link, err error
 }
 
 // become enters a state that Modify asked for.
-func (q *qp) become(s verbs.QPState) (left *link) {
+func (q *qp) become(s verbs.QPState) (left *peer) {
 	switch s {
 	case verbs.StateReset:
 		left = q.vanish()
@@ -186,12 +186,12 @@ func (q *qp) appear() error {
 }
 
 // vanish forgets everything of this life, silently.
-func (q *qp) vanish() (left *link) {
-	q.settle()
-	q.revokeLoans()
+func (q *qp) vanish() (left *peer) {
+	q.acknowledge()
+	q.revokeSends()
 	q.revokeGrants()
-	left = q.link
-	q.link, q.looking = nil, false
+	left = q.peer
+	q.peer, q.looking = nil, false
 	if q.stopped != nil {
 		q.stopped()
 		q.stopped = nil
@@ -213,10 +213,10 @@ func (q *qp) vanish() (left *link) {
 	return left
 }
 
-// leave gives the neighbour back.
-func (l *link) leave() {
-	if l != nil {
-		l.neighbour.leave()
+// release gives the remote Context back.
+func (p *peer) release() {
+	if p != nil {
+		p.remote.release()
 	}
 }
 
@@ -225,12 +225,12 @@ func (q *qp) becomeErr() {
 	if q.state == verbs.StateErr {
 		return
 	}
-	q.settle()
+	q.acknowledge()
 	q.enter(verbs.StateErr)
-	if q.link != nil {
-		q.link.dir.wake() // its timer may have to run now
+	if q.peer != nil {
+		q.peer.dir.wake() // its timer may have to run now
 	}
-	q.revokeLoans()
+	q.revokeSends()
 	q.deadline.Store(0)
 	q.flushSends()
 	q.flushRecvs()
@@ -246,12 +246,12 @@ func (q *qp) Close() error {
 	left := q.vanish()
 	q.mu.Unlock()
 	q.connecting.Wait()
-	left.leave()
+	left.release()
 	q.ctx.remove(q)
 	if trace.Enabled(trace.Verbs) {
 		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
 	}
-	q.LetGo()
+	q.Release()
 	return q.inline.Free()
 }
 
@@ -270,7 +270,7 @@ func (q *qp) connect() {
 	q.stopped, q.looking = cancel, true
 	q.connecting.Go(func() {
 		defer cancel()
-		for n := 0; !q.meet(ctx); n++ {
+		for n := 0; !q.findPeer(ctx); n++ {
 			q.looks.Add(1)
 			wait := soon
 			if n > soonLooks {
@@ -292,7 +292,7 @@ func (q *qp) connect() {
 func (q *qp) lookAgain() {
 	switch q.state {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
-		if atomic.LoadUint32(&q.link.state) == 0 && !q.link.gone.Load() {
+		if atomic.LoadUint32(&q.peer.state) == 0 && !q.peer.gone.Load() {
 			q.connect()
 		}
 	}
@@ -302,44 +302,44 @@ func (q *qp) lookAgain() {
 // process_vm_readv.
 var mayRead = true
 
-// meet maps the peer's block and says so in the own one. It reports whether there
+// findPeer maps the peer's block and says so in the own one. It reports whether there
 // is nothing left to look for.
-func (q *qp) meet(ctx context.Context) bool {
+func (q *qp) findPeer(ctx context.Context) bool {
 	q.mu.Lock()
 	key, row := arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN%rows
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, mapping)
 	defer cancel()
-	n, err := q.ctx.meet(ctx, key)
+	n, err := q.ctx.attach(ctx, key)
 	if err != nil {
 		return ctx.Err() == context.Canceled
 	}
 	id := atomic.LoadUint64(&n.dir.blocks[row])
 	if id == 0 {
-		n.leave()
+		n.release()
 		return false
 	}
-	addr, length, err := n.peer.Map(ctx, id, true)
+	addr, length, err := n.process.Map(ctx, id, true)
 	if err != nil || length != blockSize {
-		n.leave()
+		n.release()
 		return false
 	}
 	q.mu.Lock()
 	if ctx.Err() != nil { // RESET or closed meanwhile
 		q.mu.Unlock()
-		n.leave()
+		n.release()
 		return true
 	}
-	l := &link{neighbour: n, block: blockOf(addr), id: id}
-	old := q.link
-	q.link, q.looking = l, false
-	if mayRead && n.peer.CanReadMemory() {
+	p := &peer{remote: n, block: blockOf(addr), id: id}
+	old := q.peer
+	q.peer, q.looking = p, false
+	if mayRead && n.process.CanReadMemory() {
 		q.own.readable = 1
 	}
 	atomic.StoreUint64(&q.own.bound, id)
 	q.progress(true)
 	q.mu.Unlock()
-	l.dir.wake()
-	old.leave()
+	p.dir.wake()
+	old.release()
 	return true
 }

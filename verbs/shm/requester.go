@@ -32,13 +32,13 @@ func (w *sendWQE) isInline() bool { return w.flags&verbs.FlagInline != 0 }
 
 // flight is what this end knows of a slot that it has filled.
 type flight struct {
-	wqe   uint64 // number of the work request
-	ends  bool   // its last piece
-	lent  uint32 // lkey of the region that is lent; 0: none
-	at    uint32 // a READ's place in the stage,
-	room  uint32 // and how long it is
-	base  uint32 // a READ's bytes that had come before
-	stage uint64 // where the stage ends behind it
+	wqe    uint64 // number of the work request
+	ends   bool   // its last piece
+	source uint32 // lkey of the region that the peer copies out of; 0: none
+	at     uint32 // a READ's place in the stage,
+	room   uint32 // and how long it is
+	base   uint32 // a READ's bytes that had come before
+	stage  uint64 // where the stage ends behind it
 }
 
 // requester is the sending half of a queue pair, guarded by its lock.
@@ -79,9 +79,9 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
 		}
 	}
 	if q.pump() {
-		q.link.dir.wake()
+		q.peer.dir.wake()
 	}
-	q.settle() // behind the requests: the peer waits for these
+	q.acknowledge() // behind the requests: the peer waits for these
 	q.expire()
 	return n, err
 }
@@ -140,25 +140,25 @@ func (q *qp) pump() bool {
 		q.sqCur++
 	}
 	q.retire()
-	return q.posted != before && q.link != nil
+	return q.posted != before && q.peer != nil
 }
 
 // pair reports whether the peer has bound itself to this end. Requests have no
 // PSNs here; but if the ends disagree about the first, then as on a wire: who runs
 // ahead is not heard, and who is behind repeats what the peer believes to have had.
 func (q *qp) pair() bool {
-	if q.paired || q.link == nil {
+	if q.paired || q.peer == nil {
 		return q.paired
 	}
-	l := q.link
-	if atomic.LoadUint64(&l.bound) != q.memory.ID() || !l.faces(q) || q.ahead() {
+	p := q.peer
+	if atomic.LoadUint64(&p.bound) != q.memory.ID() || !p.faces(q) || q.ahead() {
 		return false
 	}
-	q.paired, q.duplicates = true, (l.rqPSN-q.attr.SQPSN)&0xffffff
+	q.paired, q.duplicates = true, (p.rqPSN-q.attr.SQPSN)&0xffffff
 	return true
 }
 
-func (q *qp) ahead() bool { return (q.link.rqPSN-q.attr.SQPSN)&0xffffff >= 1<<23 }
+func (q *qp) ahead() bool { return (q.peer.rqPSN-q.attr.SQPSN)&0xffffff >= 1<<23 }
 
 // begin looks at what stands in the way of a request, and fails one that cannot be.
 func (q *qp) begin(w *sendWQE) bool {
@@ -226,7 +226,7 @@ func (q *qp) emit(w *sendWQE) bool {
 			s.data[0], s.data[1] = w.compareAdd, w.swap
 		case rest <= inlineBytes:
 			w.at.gather(w.sge, memory.AsBytes(s.data[:])[:rest])
-		case !q.lend(w, s, f) && !q.toStage(w, s, rest):
+		case !q.byReference(w, s, f) && !q.toStage(w, s, rest):
 			return false
 		}
 		w.moved += s.length
@@ -257,15 +257,15 @@ func (q *qp) fill(w *sendWQE, s *slot, f *flight, flags uint8) {
 	traceRequest(requestSent, "request sent", q, s)
 }
 
-// lend puts into a slot where the next piece of a request lies, if the peer can
+// byReference puts into a slot where the next piece of a request lies, if the peer can
 // copy it from there and that is worth its while.
-func (q *qp) lend(w *sendWQE, s *slot, f *flight) bool {
+func (q *qp) byReference(w *sendWQE, s *slot, f *flight) bool {
 	if w.isInline() {
 		return false
 	}
 	sge, off := w.at.element(w.sge)
-	n := min(sge.Length-off, lendMost)
-	if n < lendLeast {
+	n := min(sge.Length-off, referenceMost)
+	if n < referenceLeast {
 		return false
 	}
 	addr := sge.Addr + uint64(off)
@@ -273,12 +273,12 @@ func (q *qp) lend(w *sendWQE, s *slot, f *flight) bool {
 	switch {
 	case r != nil && r.Arena != 0:
 		s.kind, s.data = inArena, [3]uint64{r.Arena, r.Offset + addr - r.Addr()}
-	case n > stageMost && q.link.readable == 1:
+	case n > stageMost && q.peer.readable == 1:
 		s.kind, s.data = inProcess, [3]uint64{addr}
 	default:
 		return false
 	}
-	s.length, f.lent = n, sge.LKey
+	s.length, f.source = n, sge.LKey
 	w.at.off += n
 	return true
 }
@@ -312,11 +312,11 @@ func (q *qp) reserve(n uint32) (at uint32, ok bool) {
 }
 
 // stagedRead is the longest READ that gets room in the stage for an answer if the
-// responder can lend instead.
+// responder can answer by reference instead.
 const stagedRead = 16 << 10
 
 // emitRead asks for what is still to come of a READ. The answer is in the slot, in
-// the stage, or lent. If this process cannot read the other's memory, a long READ
+// the stage, or by reference. If this process cannot read the other's memory, a long READ
 // out of no arena comes in pieces; until it is clear whether this is one, nothing
 // overtakes it.
 func (q *qp) emitRead(w *sendWQE) bool {

@@ -36,7 +36,7 @@ type responder struct {
 	granted [slotCount]grant // what the READs in the slots were granted
 }
 
-// grant is the loan of a region to a READ.
+// grant is the right of a READ to copy out of a region.
 type grant struct {
 	rkey uint32 // 0: none
 	slot uint64 // its number
@@ -109,12 +109,12 @@ func (q *qp) serve() (worked bool) {
 	}
 	prompt := false
 	for budget := serveBytes; budget > 0; {
-		shared := q.link.slot(q.served)
+		shared := q.peer.slot(q.served)
 		if atomic.LoadUint32(&shared.seq) != uint32(q.served+1) {
 			break
 		}
 		if !q.facing {
-			if atomic.LoadUint64(&q.link.bound) != q.memory.ID() || !q.link.faces(q) {
+			if atomic.LoadUint64(&q.peer.bound) != q.memory.ID() || !q.peer.faces(q) {
 				break
 			}
 			q.facing = true
@@ -133,17 +133,17 @@ func (q *qp) serve() (worked bool) {
 		// Who has a completion to look at, or more to copy, answers afterwards.
 		prompt = prompt || how == executed
 		if s.length > stageMost {
-			q.settle()
+			q.acknowledge()
 		}
 	}
 	if prompt {
-		q.settle()
+		q.acknowledge()
 	}
 	return worked
 }
 
-// settle answers what has been executed.
-func (q *qp) settle() {
+// acknowledge answers what has been executed.
+func (q *qp) acknowledge() {
 	if q.owed {
 		q.answer(0)
 	}
@@ -151,8 +151,8 @@ func (q *qp) settle() {
 
 func (q *qp) answer(code uint8) {
 	q.owed, q.told = false, q.served
-	atomic.StoreUint64(q.link.answer, q.served<<8|uint64(code))
-	q.link.dir.wake()
+	atomic.StoreUint64(q.peer.answer, q.served<<8|uint64(code))
+	q.peer.dir.wake()
 }
 
 // refuse fails the request at hand, and with it this queue pair. A receive that it
@@ -187,10 +187,10 @@ func (q *qp) execute(s *slot, shared *slot) outcome {
 	}
 	c := &q.coming
 	left := c.total - c.got
-	if c.total > verbs.MaxMessage || s.length > left || s.length > lendMost || (s.flags&last != 0) != (s.length == left) {
+	if c.total > verbs.MaxMessage || s.length > left || s.length > referenceMost || (s.flags&last != 0) != (s.length == left) {
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	if mtu := min(q.mtu(), uint32(verbs.MTU(q.link.mtu).Bytes())); q.link.mtu != uint32(q.attr.PathMTU) && c.total > mtu {
+	if mtu := min(q.mtu(), uint32(verbs.MTU(q.peer.mtu).Bytes())); q.peer.mtu != uint32(q.attr.PathMTU) && c.total > mtu {
 		return q.refuse(verbs.RemoteInvalidRequest, 0) // cut otherwise than we expect
 	}
 	if status, receive := q.checkTarget(s, begins); status == notReady {
@@ -273,9 +273,9 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 		if s.data[0] > stageBytes || n > stageBytes-s.data[0] {
 			return q.refuse(verbs.RemoteInvalidRequest, 0)
 		}
-		src = q.link.stage[s.data[0]:][:n]
+		src = q.peer.stage[s.data[0]:][:n]
 	case inArena:
-		view, ok := q.link.view(s.data[0])
+		view, ok := q.peer.view(s.data[0])
 		if !ok {
 			return later
 		}
@@ -289,8 +289,8 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 	}
 	to := q.target(s)
 	if s.kind == inArena || s.kind == inProcess {
-		switch q.borrow(to, &shared.claim, q.served, done, s.kind, src, s.data[0], int(n)) {
-		case takenBack, lenderGone:
+		switch q.copyOut(to, &shared.claim, q.served, done, s.kind, src, s.data[0], int(n)) {
+		case wasRevoked, ownerGone:
 			return later
 		case unreadable:
 			return q.refuse(verbs.RemoteOpError, 0)
@@ -306,14 +306,14 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 }
 
 // target is where the piece at hand goes.
-func (q *qp) target(s *slot) placer {
+func (q *qp) target(s *slot) destination {
 	if q.coming.op == verbs.OpSend || q.coming.op == verbs.OpSendImm {
-		return placer{sgl: q.rwqe(q.rqHead).sge, at: &q.coming.at}
+		return destination{sgl: q.rwqe(q.rqHead).sge, at: &q.coming.at}
 	}
-	return placer{addr: s.remote}
+	return destination{addr: s.remote}
 }
 
-// executeRead answers a READ, or lends what it asks for.
+// executeRead answers a READ, or grants what it asks for.
 func (q *qp) executeRead(s *slot, shared *slot) outcome {
 	n := uint64(s.length)
 	if n == 0 && s.total == 0 {
@@ -328,24 +328,24 @@ func (q *qp) executeRead(s *slot, shared *slot) outcome {
 	if r == nil || r.Access()&verbs.AccessRemoteRead == 0 {
 		return q.refuse(verbs.RemoteAccessError, 0)
 	}
-	loan := &q.granted[q.served%slotCount]
-	*loan = grant{}
+	granted := &q.granted[q.served%slotCount]
+	*granted = grant{}
 	room := s.data[1]
 	switch {
 	case n <= inlineBytes:
 		shared.kind = inSlot
 		copy(memory.AsBytes(shared.data[:]), memory.Bytes(s.remote, int(n)))
-	case r.Arena != 0 && n >= lendLeast:
-		*loan = grant{s.rkey, q.served}
+	case r.Arena != 0 && n >= referenceLeast:
+		*granted = grant{s.rkey, q.served}
 		shared.kind, shared.data = inArena, [3]uint64{r.Arena, r.Offset + s.remote - r.Addr()}
 	case n > room && s.flags&readable != 0:
-		*loan = grant{s.rkey, q.served}
+		*granted = grant{s.rkey, q.served}
 		shared.kind, shared.data = inProcess, [3]uint64{s.remote}
 	case room == 0:
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	default:
 		n = min(n, room)
-		copy(q.link.stage[s.data[0]:][:n], memory.Bytes(s.remote, int(n)))
+		copy(q.peer.stage[s.data[0]:][:n], memory.Bytes(s.remote, int(n)))
 		shared.kind, shared.length = inStage, uint32(n)
 	}
 	return executed

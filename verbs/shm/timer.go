@@ -37,7 +37,7 @@ func (q *qp) giveUp() {
 	answered := q.answered()
 	timeout := verbs.AckTimeout(q.attr.Timeout)
 	switch {
-	case timeout == 0, answered && q.link != nil:
+	case timeout == 0, answered && q.peer != nil:
 		q.timer = 0
 		return
 	case q.timer == 0:
@@ -55,8 +55,8 @@ func (q *qp) giveUp() {
 // answered reports whether a NIC in the peer's place would answer. While it has not
 // been looked for since the timer began, that is not known.
 func (q *qp) answered() bool {
-	if l := q.link; l != nil {
-		return !l.gone.Load() && l.faces(q) && !q.ahead()
+	if p := q.peer; p != nil {
+		return !p.gone.Load() && p.faces(q) && !q.ahead()
 	}
 	return q.timer != 0 && q.looks.Load() == q.looked
 }

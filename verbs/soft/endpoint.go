@@ -251,8 +251,8 @@ func (e *endpoint) touch(q *qp) {
 	}
 }
 
-// settle carries out the orders and publishes the completions, in this order.
-func (e *endpoint) settle() {
+// apply carries out the orders and publishes the completions, in this order.
+func (e *endpoint) apply() {
 	e.place()
 	e.publish()
 }
@@ -304,7 +304,7 @@ func (e *endpoint) tick(now int64) {
 			e.touch(q)
 		}
 	}
-	e.settle()
+	e.apply()
 	if e.tx.impair != nil {
 		e.tx.impair.release(&e.tx, now, &e.port)
 	}
@@ -361,7 +361,7 @@ func (e *endpoint) send(now int64, acks bool) (more bool) {
 func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 	more = q.rc.Emit(now, false, q.budget, &e.out)
 	if len(e.out.Completions) > 0 {
-		e.settle()
+		e.apply()
 	}
 	if n := len(e.out.Packets); !more && q.rc.OwesAck() && (acks || q.ackDue(n, e.idle, now)) {
 		q.rc.Emit(now, true, 0, &e.out)
@@ -380,7 +380,7 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 // the rest is for polls. An ACK that it owes goes along; what others owe waits for
 // their own answers.
 func (e *endpoint) kickSend(q *qp) {
-	e.settle()
+	e.apply()
 	now := objects.Clock()
 	for sent := 0; e.sendFor(q, now, false); sent += q.budget {
 		if sent > maxWindow {

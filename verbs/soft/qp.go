@@ -100,7 +100,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	q.rc = rc.New(rc.Config{
 		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
 	})
-	q.Hold()
+	q.Retain()
 	ep.mu.Lock()
 	ep.qps[q.num] = q
 	ep.mu.Unlock()
@@ -306,11 +306,11 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	defer e.mu.Unlock()
 	for n := range wrs {
 		if err := q.rc.PostRecv(&wrs[n], &e.out); err != nil {
-			e.settle()
+			e.apply()
 			return n, err
 		}
 	}
-	e.settle()
+	e.apply()
 	return len(wrs), nil
 }
 
@@ -338,7 +338,7 @@ func (q *qp) Close() error {
 		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
 	}
 	freeQPN(q.num)
-	q.LetGo()
+	q.Release()
 	q.pd.ctx.qps.Add(-1)
 	return q.inline.Free()
 }

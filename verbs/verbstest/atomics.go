@@ -21,7 +21,7 @@ func testAtomics(t *testing.T, h Harness) {
 
 // atomic runs one atomic on the 8 bytes at an offset of b, and returns what they
 // were and what they are now, in host order.
-func (l *link) atomic(op verbs.Opcode, off int, compareAdd, swap uint64) (before, after uint64) {
+func (l *pair) atomic(op verbs.Opcode, off int, compareAdd, swap uint64) (before, after uint64) {
 	l.t.Helper()
 	wr := l.b.remote(request(op, 1, l.a.sge(1000, 8)), off)
 	wr.CompareAdd, wr.Swap = compareAdd, swap
@@ -73,21 +73,21 @@ func testAtomicConcurrent(t *testing.T, h Harness) {
 		n = 100
 	}
 	r := open(t, h, 1<<20, rightsAll)
-	links := []*link{r.connect(r.a, r.b), r.connect(r.a, r.b)}
-	done := make(chan error, len(links))
-	for i, l := range links {
+	pairs := []*pair{r.connect(r.a, r.b), r.connect(r.a, r.b)}
+	done := make(chan error, len(pairs))
+	for i, l := range pairs {
 		go func() { done <- fetchAdds(l, n, (i+1)*8192, h.Deadline) }()
 	}
-	for range links {
+	for range pairs {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := binary.NativeEndian.Uint64(r.b.buf.Bytes()); got != uint64(n*len(links)) {
-		t.Errorf("%d times %d FETCH_ADDs of 1 sum up to %d", len(links), n, got)
+	if got := binary.NativeEndian.Uint64(r.b.buf.Bytes()); got != uint64(n*len(pairs)) {
+		t.Errorf("%d times %d FETCH_ADDs of 1 sum up to %d", len(pairs), n, got)
 	}
 	seen := make(map[uint64]bool)
-	for i := range links {
+	for i := range pairs {
 		for j := range n {
 			v := binary.NativeEndian.Uint64(r.a.buf.Bytes()[(i+1)*8192+8*j:])
 			if seen[v] {
@@ -100,7 +100,7 @@ func testAtomicConcurrent(t *testing.T, h Harness) {
 
 // fetchAdds adds 1 to b's first number n times, and stores the results at an
 // offset of a.
-func fetchAdds(l *link, n, results int, limit time.Duration) error {
+func fetchAdds(l *pair, n, results int, limit time.Duration) error {
 	const window = 8
 	var wc [window]verbs.Completion
 	posted, done := 0, 0

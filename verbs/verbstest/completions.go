@@ -81,14 +81,14 @@ func testQueueOfTwoPairs(t *testing.T, h Harness) {
 	c := newConfig(t, h, nil)
 	r := open(t, h, 4096, rightsAll)
 	first := r.connect(r.a, r.b)
-	second := &link{rig: r, a: &end{side: r.a, attr: c.A, send: first.a.send, recv: first.a.recv}, b: r.end(r.b, c, c.B)}
+	second := &pair{rig: r, a: &end{side: r.a, attr: c.A, send: first.a.send, recv: first.a.recv}, b: r.end(r.b, c, c.B)}
 	second.a.qp = r.newQP(second.a, c.Cap, false)
 	r.address(second.a, second.b)
 	r.address(second.b, second.a)
 	r.up(second.a, verbs.StateRTS)
 	r.up(second.b, verbs.StateRTS)
 	for id := range uint64(n) {
-		for _, l := range []*link{first, second} {
+		for _, l := range []*pair{first, second} {
 			r.receives(l.b, id, id+1)
 			r.post(l.a, send(id))
 		}
@@ -100,7 +100,7 @@ func testQueueOfTwoPairs(t *testing.T, h Harness) {
 		}
 		next[wc.QPN]++
 	}
-	for _, l := range []*link{first, second} {
+	for _, l := range []*pair{first, second} {
 		if got := next[l.a.qp.Num()]; got != n {
 			t.Errorf("QP %#x has %d completions, want %d", l.a.qp.Num(), got, n)
 		}

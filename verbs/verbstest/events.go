@@ -24,7 +24,7 @@ func testEvents(t *testing.T, h Harness) {
 
 // event waits for the next event, which must be this queue's. Nobody polls
 // meanwhile: progress is the provider's own.
-func (l *link) event(s *side, q *queue, why string) {
+func (l *pair) event(s *side, q *queue, why string) {
 	l.t.Helper()
 	cq, err := s.ch.GetEvent(l.h.Deadline)
 	if err != nil {
@@ -35,14 +35,14 @@ func (l *link) event(s *side, q *queue, why string) {
 	}
 }
 
-func (l *link) noEvent(s *side, why string) {
+func (l *pair) noEvent(s *side, why string) {
 	l.t.Helper()
 	if _, err := s.ch.GetEvent(brief); !errors.Is(err, verbs.ErrTimeout) {
 		l.t.Fatalf("%s: got %v, want no event", why, err)
 	}
 }
 
-func (l *link) arm(q *queue, solicitedOnly bool) {
+func (l *pair) arm(q *queue, solicitedOnly bool) {
 	l.t.Helper()
 	l.ok(q.cq.ReqNotify(solicitedOnly), "arm %s", q.name)
 }

@@ -12,7 +12,7 @@ type remoteFault struct {
 	op     verbs.Opcode
 	n      int                                  // bytes
 	setup  func(c *config)                      // before connecting
-	aim    func(l *link, wr *verbs.WorkRequest) // the request goes to the start of b's buffer, unless changed here
+	aim    func(l *pair, wr *verbs.WorkRequest) // the request goes to the start of b's buffer, unless changed here
 	status verbs.Status
 }
 
@@ -31,18 +31,18 @@ func buildRemoteFaults() (all []remoteFault) {
 	for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCompSwap, verbs.OpFetchAdd} {
 		n := sizes[op]
 		all = append(all,
-			remoteFault{"WrongRKey", op, n, nil, func(l *link, wr *verbs.WorkRequest) { wr.RKey ^= 0x5a5a5a5a }, verbs.RemoteAccessError},
-			remoteFault{"ZeroRKey", op, n, nil, func(l *link, wr *verbs.WorkRequest) { wr.RKey = 0 }, verbs.RemoteAccessError},
-			remoteFault{"BehindTheEnd", op, n, nil, func(l *link, wr *verbs.WorkRequest) { wr.RemoteAddr += beyond }, verbs.RemoteAccessError},
-			remoteFault{"AcrossTheEnd", op, n, nil, func(l *link, wr *verbs.WorkRequest) {
+			remoteFault{"WrongRKey", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { wr.RKey ^= 0x5a5a5a5a }, verbs.RemoteAccessError},
+			remoteFault{"ZeroRKey", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { wr.RKey = 0 }, verbs.RemoteAccessError},
+			remoteFault{"BehindTheEnd", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { wr.RemoteAddr += beyond }, verbs.RemoteAccessError},
+			remoteFault{"AcrossTheEnd", op, n, nil, func(l *pair, wr *verbs.WorkRequest) {
 				// All but the last bytes are inside. Atomics must stay aligned.
 				l.shortRegion(wr, uint64(n)-1)
 			}, verbs.RemoteAccessError},
-			remoteFault{"BeforeTheStart", op, n, nil, func(l *link, wr *verbs.WorkRequest) { wr.RemoteAddr -= 8 }, verbs.RemoteAccessError},
-			remoteFault{"AddressWraps", op, n, nil, func(l *link, wr *verbs.WorkRequest) { wr.RemoteAddr = ^uint64(7) }, verbs.RemoteAccessError},
-			remoteFault{"AnotherPD", op, n, nil, func(l *link, wr *verbs.WorkRequest) { l.foreignRegion(wr) }, verbs.RemoteAccessError},
+			remoteFault{"BeforeTheStart", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { wr.RemoteAddr -= 8 }, verbs.RemoteAccessError},
+			remoteFault{"AddressWraps", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { wr.RemoteAddr = ^uint64(7) }, verbs.RemoteAccessError},
+			remoteFault{"AnotherPD", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { l.foreignRegion(wr) }, verbs.RemoteAccessError},
 			remoteFault{"RegionWithoutRight", op, n, func(c *config) { c.Access = rightsAll &^ right[op] }, nil, verbs.RemoteAccessError},
-			remoteFault{"Deregistered", op, n, nil, func(l *link, wr *verbs.WorkRequest) { l.ok(l.b.mr.Close(), "deregister") }, verbs.RemoteAccessError},
+			remoteFault{"Deregistered", op, n, nil, func(l *pair, wr *verbs.WorkRequest) { l.ok(l.b.mr.Close(), "deregister") }, verbs.RemoteAccessError},
 			remoteFault{"QPWithoutRight", op, n, func(c *config) { c.B.Access = rightsAll &^ right[op] }, nil, verbs.RemoteInvalidRequest},
 		)
 		if op >= verbs.OpRead {
@@ -53,7 +53,7 @@ func buildRemoteFaults() (all []remoteFault) {
 }
 
 // shortRegion aims at a region of b that is n bytes long.
-func (l *link) shortRegion(wr *verbs.WorkRequest, n uint64) {
+func (l *pair) shortRegion(wr *verbs.WorkRequest, n uint64) {
 	l.t.Helper()
 	mr, err := l.b.pd.RegMR(l.b.buf.Addr(), n, rightsAll)
 	l.ok(err, "register %d bytes", n)
@@ -62,7 +62,7 @@ func (l *link) shortRegion(wr *verbs.WorkRequest, n uint64) {
 }
 
 // foreignRegion aims at the same bytes of b, registered in another protection domain.
-func (l *link) foreignRegion(wr *verbs.WorkRequest) {
+func (l *pair) foreignRegion(wr *verbs.WorkRequest) {
 	l.t.Helper()
 	pd, err := l.b.Context.AllocPD()
 	l.ok(err, "allocate another PD")
@@ -113,7 +113,7 @@ func testRemoteFaults(t *testing.T, h Harness) {
 
 // broken checks that both queue pairs are in ERR and that b's receives 10 to 12
 // are flushed. The first may have another failure if the request had taken it.
-func (l *link) broken(tookReceive bool) {
+func (l *pair) broken(tookReceive bool) {
 	l.t.Helper()
 	for i, wc := range l.b.recv.take(3, "the responder's receives after a fault") {
 		flushed := wc.Status == verbs.FlushError || i == 0 && tookReceive && wc.Status != verbs.Success
@@ -207,27 +207,27 @@ func testLocalFaults(t *testing.T, h Harness) {
 	// Memory that the local device may not read or write, as an SGE of 3000 bytes.
 	faults := []struct {
 		name string
-		sge  func(l *link, e *end) verbs.SGE
+		sge  func(l *pair, e *end) verbs.SGE
 	}{
-		{"WrongLKey", func(l *link, e *end) verbs.SGE {
+		{"WrongLKey", func(l *pair, e *end) verbs.SGE {
 			s := e.sge(0, 3000)
 			s.LKey ^= 0x5a5a5a5a
 			return s
 		}},
-		{acrossTheEnd, func(l *link, e *end) verbs.SGE { return e.sge(e.buf.Len()-2999, 3000) }},
-		{"AnotherPD", func(l *link, e *end) verbs.SGE {
+		{acrossTheEnd, func(l *pair, e *end) verbs.SGE { return e.sge(e.buf.Len()-2999, 3000) }},
+		{"AnotherPD", func(l *pair, e *end) verbs.SGE {
 			pd, err := e.Context.AllocPD()
 			l.ok(err, "allocate another PD")
 			l.closes("another PD", pd)
 			_, mr := l.region(pd, 4096, rightsAll)
 			return verbs.SGE{Addr: mr.Addr(), Length: 3000, LKey: mr.LKey()}
 		}},
-		{"Deregistered", func(l *link, e *end) verbs.SGE {
+		{"Deregistered", func(l *pair, e *end) verbs.SGE {
 			_, mr := l.region(e.pd, 4096, rightsAll)
 			l.ok(mr.Close(), "deregister")
 			return verbs.SGE{Addr: mr.Addr(), Length: 3000, LKey: mr.LKey()}
 		}},
-		{"NotWritable", func(l *link, e *end) verbs.SGE {
+		{"NotWritable", func(l *pair, e *end) verbs.SGE {
 			_, mr := l.region(e.pd, 4096, verbs.AccessRemoteRead)
 			return verbs.SGE{Addr: mr.Addr(), Length: 3000, LKey: mr.LKey()}
 		}},

@@ -11,35 +11,35 @@ import (
 func testMany(t *testing.T, h Harness) {
 	t.Run("QueuePairs", func(t *testing.T) {
 		r := open(t, h, 4<<20, rightsAll)
-		var links []*link
+		var pairs []*pair
 		for range 8 {
-			links = append(links, r.connect(r.a, r.b))
+			pairs = append(pairs, r.connect(r.a, r.b))
 		}
-		exchange(r, links)
+		exchange(r, pairs)
 	})
 	t.Run("Contexts", func(t *testing.T) {
-		var links []*link
+		var pairs []*pair
 		var rigs []*rig
 		for range 3 {
 			r := open(t, h, 4<<20, rightsAll)
 			rigs = append(rigs, r)
-			links = append(links, r.connect(r.a, r.b), r.connect(r.b, r.a))
+			pairs = append(pairs, r.connect(r.a, r.b), r.connect(r.b, r.a))
 		}
 		all := &rig{t: t, h: h} // polls for everybody
 		for _, r := range rigs {
 			all.queues = append(all.queues, r.queues...)
 		}
-		for _, l := range links {
+		for _, l := range pairs {
 			l.rig = all
 			for _, e := range []*end{l.a, l.b} {
 				e.send.rig, e.recv.rig = all, all
 			}
 		}
-		exchange(all, links)
+		exchange(all, pairs)
 	})
 	t.Run("OneContext", func(t *testing.T) {
 		r := open(t, h, 4<<20, rightsAll)
-		exchange(r, []*link{r.connect(r.a, r.a), r.connect(r.b, r.b)})
+		exchange(r, []*pair{r.connect(r.a, r.a), r.connect(r.b, r.b)})
 	})
 	t.Run("ToItself", func(t *testing.T) {
 		r := open(t, h, 1<<20, rightsAll)
@@ -48,7 +48,7 @@ func testMany(t *testing.T, h Harness) {
 		e := r.end(r.a, c, c.A)
 		r.address(e, e)
 		r.up(e, verbs.StateRTS)
-		l := &link{rig: r, a: e, b: e}
+		l := &pair{rig: r, a: e, b: e}
 		for i, op := range operations {
 			// Source and target are one buffer: they must not overlap.
 			fill(e.buf.Bytes()[:5000], uint64(i))
@@ -71,12 +71,12 @@ func testMany(t *testing.T, h Harness) {
 	})
 }
 
-// exchange runs traffic over all links at once, in both directions: SENDs and
-// WRITEs, each link in its own part of the buffers.
-func exchange(r *rig, links []*link) {
+// exchange runs traffic over all pairs at once, in both directions: SENDs and
+// WRITEs, each pair in its own part of the buffers.
+func exchange(r *rig, pairs []*pair) {
 	r.t.Helper()
 	const rounds, size = 5, 7000
-	part := func(i int, forth bool, what int) int { // 4 areas a link: source, SEND target, WRITE target
+	part := func(i int, forth bool, what int) int { // 4 areas a pair: source, SEND target, WRITE target
 		at := (i*8 + what) * 8192
 		if forth {
 			at += 4 * 8192
@@ -89,7 +89,7 @@ func exchange(r *rig, links []*link) {
 		forth    bool
 	}
 	var all []direction
-	for i, l := range links {
+	for i, l := range pairs {
 		all = append(all, direction{l.a, l.b, i, true}, direction{l.b, l.a, i, false})
 	}
 	for round := range uint64(rounds) {
@@ -101,7 +101,7 @@ func exchange(r *rig, links []*link) {
 				send(2*round+1, d.from.sge(part(d.i, d.forth, 0), size)))
 		}
 		for _, d := range all {
-			what := fmt.Sprintf("link %d of %d, round %d", d.i, len(links), round)
+			what := fmt.Sprintf("pair %d of %d, round %d", d.i, len(pairs), round)
 			d.to.recv.one(round, verbs.Success, "%s", what)
 			d.from.send.each(verbs.Success, 2*round, 2*round+2, "%s", what)
 			r.ok(verify(d.to.buf.Bytes()[part(d.i, d.forth, 1):][:size], seed(d)), "%s, SEND", what)

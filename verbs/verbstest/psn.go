@@ -17,7 +17,7 @@ func testPSNWrap(t *testing.T, h Harness) {
 				first := 1<<24 - before
 				c.A.SQPSN, c.B.RQPSN, c.B.SQPSN, c.A.RQPSN = first, first, first, first
 			})
-			back := &link{rig: l.rig, a: l.b, b: l.a}
+			back := &pair{rig: l.rig, a: l.b, b: l.a}
 			id := uint64(0)
 			for _, op := range operations {
 				for _, n := range []int{0, 1, 7*l.mtu() + 5} {
@@ -94,12 +94,12 @@ func quick(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 5 }
 func testPeerGone(t *testing.T, h Harness) {
 	for _, c := range []struct {
 		name string
-		gone func(l *link)
+		gone func(l *pair)
 	}{
-		{"QPClosed", func(l *link) { l.ok(l.b.qp.Close(), "close") }},
-		{"QPInReset", func(l *link) { l.modify(l.b, verbs.StateReset, 0) }},
-		{"QPInError", func(l *link) { l.modify(l.b, verbs.StateErr, 0) }},
-		{"ContextClosed", func(l *link) {
+		{"QPClosed", func(l *pair) { l.ok(l.b.qp.Close(), "close") }},
+		{"QPInReset", func(l *pair) { l.modify(l.b, verbs.StateReset, 0) }},
+		{"QPInError", func(l *pair) { l.modify(l.b, verbs.StateErr, 0) }},
+		{"ContextClosed", func(l *pair) {
 			l.queues = []*queue{l.a.send, l.a.recv}
 			for _, o := range []interface{ Close() error }{
 				l.b.qp, l.b.send.cq, l.b.recv.cq, l.b.mr, l.b.ch, l.b.pd, l.b.Context,

@@ -126,7 +126,7 @@ func testReceiveQueueFull(t *testing.T, h Harness) {
 }
 
 // untilFull posts until the queue is full and returns how many it took.
-func (l *link) untilFull(post func(id uint64) (int, error)) int {
+func (l *pair) untilFull(post func(id uint64) (int, error)) int {
 	l.t.Helper()
 	for id := range 1 << 16 {
 		n, err := post(uint64(id))

@@ -19,7 +19,7 @@ const (
 	stressArea   = 512 << 10 // one direction's slots and its counter, in each buffer
 )
 
-// stream is the random traffic of one direction of one link. Message id owns slot
+// stream is the random traffic of one direction of one pair. Message id owns slot
 // id mod window of both buffers until it has completed at both ends.
 type stream struct {
 	from, to *end

@@ -65,7 +65,7 @@ func testTransfer(t *testing.T, h Harness) {
 
 // transfer runs one message of n bytes and checks the data, what lies around it,
 // and the completions.
-func (l *link) transfer(op operation, n int, id uint64) {
+func (l *pair) transfer(op operation, n int, id uint64) {
 	l.t.Helper()
 	what := fmt.Sprintf("%s of %d bytes at MTU %d", op.name, n, l.mtu())
 	from, to := l.a, l.b

@@ -144,8 +144,8 @@ func refused(err error) bool {
 	return errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrInvalid)
 }
 
-// sub runs a subtest on a link that is already there. It reports whether the
-// link may be used again.
+// sub runs a subtest on a pair that is already there. It reports whether the
+// pair may be used again.
 func (r *rig) sub(name string, run func(t *testing.T)) bool {
 	outer := r.t
 	return outer.Run(name, func(t *testing.T) {

@@ -1,18 +1,18 @@
-// Package arena is memory that processes of one host share, and how they become
-// acquainted: an Arena is a memfd that peers can map, a Hub hands out its
+// Package arena is memory that processes of one host share, and how they find
+// each other: an Arena is a memfd that peers can map, a Hub hands out its
 // descriptor over a Unix socket, and a Peer is the process at the other end.
 //
 // Nothing has a name in a file system: memory is a memfd and the socket's address
 // is abstract, so a killed process leaves nothing, and neither /dev/shm nor /proc
 // is needed. An abstract address belongs to a network namespace; processes in two
-// of them do not find each other. Only processes of one user get acquainted
+// of them do not find each other. Only processes of one user are connected
 // (SO_PEERCRED, asked by both ends).
 //
 // # Who owns what
 //
-// An arena belongs to who created it. A view of it belongs to the link (the
+// An arena belongs to who created it. A view of it belongs to the client (the
 // connection to its owner) through which it was asked for, and lives until the
-// owner frees the arena or the last Peer of the link is closed. When the owner
+// owner frees the arena or the last Peer of the client is closed. When the owner
 // frees it, zeroed pages take the view's place for a while: a reader that has not
 // yet heard that an operation failed reads zeros instead of being killed by a
 // fault.
@@ -21,6 +21,6 @@
 // who frees, maps or closes waits for a process that is stopped. A hub's Close
 // ends them all.
 //
-// Locks, in the order in which they are taken: Hub.mu; link.mu or Arena.mu;
+// Locks, in the order in which they are taken: Hub.mu; client.mu or Arena.mu;
 // conn.mu.
 package arena

@@ -36,11 +36,11 @@ type Hub struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // goroutines; Add under mu, while not closed
 
-	mu     sync.Mutex // guards what follows, and the links' users
-	closed bool
-	served map[*conn]struct{} // processes that dialled this one
-	links  map[Key]*link      // dialled or being dialled, until gone
-	open   map[*link]struct{} // dialled, until their last Peer is closed
+	mu      sync.Mutex // guards what follows, and the clients' users
+	closed  bool
+	served  map[*conn]struct{}   // processes that dialled this one
+	clients map[Key]*client      // dialled or being dialled, until gone
+	open    map[*client]struct{} // dialled, until their last Peer is closed
 }
 
 // Listen makes a hub that others reach by key. The key must be this hub's alone.
@@ -54,7 +54,7 @@ func Listen(key Key) (*Hub, error) {
 	}
 	h := &Hub{
 		key: key, listener: listener,
-		served: make(map[*conn]struct{}), links: make(map[Key]*link), open: make(map[*link]struct{}),
+		served: make(map[*conn]struct{}), clients: make(map[Key]*client), open: make(map[*client]struct{}),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.running.Go(h.accept)
@@ -76,7 +76,7 @@ func (h *Hub) Close() error {
 	}
 	h.closed = true
 	served, open := h.served, h.open
-	h.served, h.links, h.open = nil, nil, nil
+	h.served, h.clients, h.open = nil, nil, nil
 	h.mu.Unlock()
 
 	h.cancel()
@@ -85,8 +85,8 @@ func (h *Hub) Close() error {
 		c.send(message{kind: kindBye, fd: -1})
 		c.close()
 	}
-	for l := range open {
-		err = errors.Join(err, l.close(fmt.Errorf("hub %s is %w", h.key, ErrClosed)))
+	for cl := range open {
+		err = errors.Join(err, cl.close(fmt.Errorf("hub %s is %w", h.key, ErrClosed)))
 	}
 	h.running.Wait()
 	return err

@@ -17,7 +17,7 @@ const (
 	kindHello   kind = iota + 1 // listener, first of all: length is the address of its probe, value what is there
 	kindMap                     // dialler: a view of arena id, please
 	kindView                    // listener: the view, with its descriptor; length in bytes
-	kindRefused                 // listener: no view of arena id, or no acquaintance (id 0); text says why
+	kindRefused                 // listener: no view of arena id, or no connection (id 0); text says why
 	kindFreed                   // listener: arena id is freed
 	kindBye                     // both: the hub closes
 )

@@ -10,11 +10,11 @@ import (
 // Peer is another process, or this one, as seen through a hub. Its methods may be
 // called by any goroutine, but for Close while views are in use.
 type Peer struct {
-	link   *link
+	client *client
 	closed atomic.Bool
 }
 
-// Dial gets acquainted with the process that listens to key. Peers of one key
+// Dial connects to the process that listens to key. Peers of one key
 // share a connection and its views, which end with the last of them. Without a
 // deadline in ctx it gives up after 10 s. ErrNoHub: nobody listens there.
 func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
@@ -26,20 +26,20 @@ func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
 			h.mu.Unlock()
 			return nil, fmt.Errorf("dial hub %s: hub %s is %w", key, h.key, ErrClosed)
 		}
-		l := h.links[key]
-		if l == nil {
-			l = newLink(h, key)
-			h.links[key] = l
+		cl := h.clients[key]
+		if cl == nil {
+			cl = newClient(h, key)
+			h.clients[key] = cl
 			h.mu.Unlock()
-			return h.dial(ctx, l)
+			return h.dial(ctx, cl)
 		}
-		l.users++
+		cl.users++
 		h.mu.Unlock()
 
-		p := &Peer{link: l}
+		p := &Peer{client: cl}
 		select {
-		case <-l.ready:
-			if l.err == nil {
+		case <-cl.ready:
+			if cl.err == nil {
 				return p, nil
 			}
 			// Who dialled it may have had less time than we have.
@@ -49,30 +49,30 @@ func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
 	}
 }
 
-// dial connects l, which only its caller does.
-func (h *Hub) dial(ctx context.Context, l *link) (*Peer, error) {
+// dial connects cl, which only its caller does.
+func (h *Hub) dial(ctx context.Context, cl *client) (*Peer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(h.ctx, func() { cancel(fmt.Errorf("hub %s is %w", h.key, ErrClosed)) })
 	defer stop()
-	err := l.dial(ctx)
+	err := cl.dial(ctx)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil && h.closed {
-		_ = l.conn.sock.Close()
-		err = fmt.Errorf("dial hub %s: hub %s is %w", l.key, h.key, ErrClosed)
+		_ = cl.conn.sock.Close()
+		err = fmt.Errorf("dial hub %s: hub %s is %w", cl.key, h.key, ErrClosed)
 	}
-	defer close(l.ready)
+	defer close(cl.ready)
 	if err != nil {
-		delete(h.links, l.key)
-		l.err = err
+		delete(h.clients, cl.key)
+		cl.err = err
 		return nil, err
 	}
-	h.open[l] = struct{}{}
-	h.running.Go(l.conn.write)
-	h.running.Go(l.read)
-	return &Peer{link: l}, nil
+	h.open[cl] = struct{}{}
+	h.running.Go(cl.conn.write)
+	h.running.Go(cl.read)
+	return &Peer{client: cl}, nil
 }
 
 // Close gives the peer back. With the last Peer of its key the connection ends
@@ -81,36 +81,36 @@ func (p *Peer) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	l, h := p.link, p.link.hub
+	cl, h := p.client, p.client.hub
 	h.mu.Lock()
-	l.users--
-	last := l.users == 0
+	cl.users--
+	last := cl.users == 0
 	if last {
-		if h.links[l.key] == l {
-			delete(h.links, l.key)
+		if h.clients[cl.key] == cl {
+			delete(h.clients, cl.key)
 		}
-		delete(h.open, l)
+		delete(h.open, cl)
 	}
 	h.mu.Unlock()
-	if last && l.conn != nil {
-		return l.close(fmt.Errorf("the peer is %w", ErrClosed))
+	if last && cl.conn != nil {
+		return cl.close(fmt.Errorf("the peer is %w", ErrClosed))
 	}
 	return nil
 }
 
 // PID returns the process's number as this process sees it, 0 if it is in another
 // PID namespace.
-func (p *Peer) PID() int { return p.link.conn.pid }
+func (p *Peer) PID() int { return p.client.conn.pid }
 
 // Gone is closed when the process has ended, which is noticed at once, or its hub
 // or this Peer's connection is closed. Views outlive the process.
-func (p *Peer) Gone() <-chan struct{} { return p.link.gone }
+func (p *Peer) Gone() <-chan struct{} { return p.client.gone }
 
 // Err says why the peer is gone, nil while it is not.
 func (p *Peer) Err() error {
-	p.link.mu.RLock()
-	defer p.link.mu.RUnlock()
-	return p.link.reason
+	p.client.mu.RLock()
+	defer p.client.mu.RUnlock()
+	return p.client.reason
 }
 
 // Map returns where the peer's arena id lies in this process, and its length in
@@ -122,5 +122,5 @@ func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, 
 	if p.closed.Load() {
 		return 0, 0, fmt.Errorf("map arena %d: the peer is %w", id, ErrClosed)
 	}
-	return p.link.view(ctx, viewKey{id, writable})
+	return p.client.view(ctx, viewKey{id, writable})
 }

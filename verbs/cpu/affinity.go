@@ -8,44 +8,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seat is the CPU that a rank's polling thread comes back to where the ranks of a host
+// Affinity is the CPU that a rank's polling thread comes back to where the ranks of a host
 // are as many as its CPUs, or more. None of them ever sleeps, and so the kernel sees
 // little reason to move one: it leaves three of four on one of two CPUs for tens of
-// milliseconds, which costs a third of the time. A Seat is a hint, not a binding: the
+// milliseconds, which costs a third of the time. An Affinity is a hint, not a binding: the
 // thread may run on all CPUs that it might run on before.
 //
-// It is safe for concurrent use. A nil Seat does nothing.
-type Seat struct {
+// It is safe for concurrent use. A nil Affinity does nothing.
+type Affinity struct {
 	cpu  int
 	kept atomic.Int64 // when it was looked at last, in nanoseconds since made
 	made time.Time
 }
 
-// keepEvery is how often a Seat is looked at: a look takes 0.3 us, a move some 10.
-const keepEvery = 20 * time.Millisecond
+// restoreEvery is how often an Affinity is looked at: a look takes 0.3 us, a move some 10.
+const restoreEvery = 20 * time.Millisecond
 
-// NewSeat gives out the CPUs in turn: index counts the ranks of this host, from 0. It
+// NewAffinity gives out the CPUs in turn: index counts the ranks of this host, from 0. It
 // returns nil where there are more CPUs than ranks, or the CPUs are not known: the
 // kernel finds an idle one by itself.
-func NewSeat(index, ranks int) *Seat {
+func NewAffinity(index, ranks int) *Affinity {
 	cpus, err := Allowed()
 	if err != nil || len(cpus) < 2 || ranks < len(cpus) {
 		return nil
 	}
-	return &Seat{cpu: cpus[index%len(cpus)], made: time.Now()}
+	return &Affinity{cpu: cpus[index%len(cpus)], made: time.Now()}
 }
 
-// CPU is the seat's, numbered as in /proc/cpuinfo.
-func (s *Seat) CPU() int { return s.cpu }
+// CPU is the one, numbered as in /proc/cpuinfo.
+func (s *Affinity) CPU() int { return s.cpu }
 
-// Keep brings the calling thread back to its CPU if it has left it and if it was not
+// Restore brings the calling thread back to its CPU if it has left it and if it was not
 // looked at for a while before now.
-func (s *Seat) Keep(now time.Time) {
+func (s *Affinity) Restore(now time.Time) {
 	if s == nil {
 		return
 	}
 	at, last := int64(now.Sub(s.made)), s.kept.Load()
-	if at-last < int64(keepEvery) || !s.kept.CompareAndSwap(last, at) {
+	if at-last < int64(restoreEvery) || !s.kept.CompareAndSwap(last, at) {
 		return
 	}
 	runtime.LockOSThread() // so that it is one thread throughout

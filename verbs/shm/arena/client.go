@@ -32,9 +32,9 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
-// link is a connection to another hub, and the views that came through it. All
+// client is a connection to another hub, and the views that came through it. All
 // Peers of one key share it.
-type link struct {
+type client struct {
 	hub   *Hub
 	key   Key
 	ready chan struct{} // closed when dialling has ended; then conn and why, or err
@@ -66,20 +66,20 @@ type view struct {
 }
 
 // maxRetired is how many freed views stay mapped as zeros: enough that a reader
-// that is in the middle of an operation never loses the ground it stands on, few
+// that is in the middle of an operation never loses the memory under it, few
 // enough that address space does not grow with each buffer a peer ever had.
 const maxRetired = 64
 
-func newLink(h *Hub, key Key) *link {
-	return &link{
+func newClient(h *Hub, key Key) *client {
+	return &client{
 		hub: h, key: key, users: 1,
 		ready: make(chan struct{}), gone: make(chan struct{}), views: make(map[viewKey]*view),
 	}
 }
 
 // dial connects and awaits the other hub's hello.
-func (l *link) dial(ctx context.Context) error {
-	sock, err := l.connect(ctx)
+func (cl *client) dial(ctx context.Context) error {
+	sock, err := cl.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,15 +90,15 @@ func (l *link) dial(ctx context.Context) error {
 	}
 	if err != nil {
 		_ = sock.Close()
-		return fmt.Errorf("dial hub %s: %w", l.key, err)
+		return fmt.Errorf("dial hub %s: %w", cl.key, err)
 	}
-	l.conn, l.why = c, probeMemory(c, m)
+	cl.conn, cl.why = c, probeMemory(c, m)
 	return nil
 }
 
-func (l *link) connect(ctx context.Context) (*net.UnixConn, error) {
+func (cl *client) connect(ctx context.Context) (*net.UnixConn, error) {
 	for {
-		sock, err := new(net.Dialer).DialContext(ctx, "unixpacket", l.key.address().Name)
+		sock, err := new(net.Dialer).DialContext(ctx, "unixpacket", cl.key.address().Name)
 		if errors.Is(err, syscall.EAGAIN) { // its queue of diallers is full
 			select {
 			case <-time.After(5 * time.Millisecond):
@@ -109,9 +109,9 @@ func (l *link) connect(ctx context.Context) (*net.UnixConn, error) {
 		}
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED):
-			return nil, fmt.Errorf("dial hub %s: %w there: the process has ended or is in another network namespace; start it and connect again", l.key, ErrNoHub)
+			return nil, fmt.Errorf("dial hub %s: %w there: the process has ended or is in another network namespace; start it and connect again", cl.key, ErrNoHub)
 		case err != nil:
-			return nil, fmt.Errorf("dial hub %s: its process accepts no connections: %w", l.key, err)
+			return nil, fmt.Errorf("dial hub %s: its process accepts no connections: %w", cl.key, err)
 		}
 		return sock.(*net.UnixConn), nil
 	}
@@ -137,113 +137,113 @@ func greet(ctx context.Context, c *conn) (message, error) {
 }
 
 // read is the goroutine that takes what the peer says, until the end.
-func (l *link) read() {
+func (cl *client) read() {
 	for {
-		m, err := receive(l.conn.sock)
+		m, err := receive(cl.conn.sock)
 		if errors.Is(err, unix.ECONNRESET) {
 			continue // it ended with something of ours unread; first what it said, then EOF
 		}
 		if err != nil {
-			l.end(err)
+			cl.end(err)
 			return
 		}
 		switch m.kind {
 		case kindView:
-			l.attach(m)
+			cl.attach(m)
 		case kindRefused:
-			l.settle(viewKey{m.id, m.writable}, nil, errors.New(m.text))
+			cl.resolve(viewKey{m.id, m.writable}, nil, errors.New(m.text))
 		case kindFreed:
-			l.retire(m.id)
+			cl.retire(m.id)
 		case kindBye:
-			l.mu.Lock()
-			l.bye = true
-			l.mu.Unlock()
+			cl.mu.Lock()
+			cl.bye = true
+			cl.mu.Unlock()
 		}
 	}
 }
 
 // end is what happens once when the connection ends. Views stay: what is mapped
 // outlives the process that made it.
-func (l *link) end(err error) {
-	l.hub.mu.Lock()
-	if l.hub.links[l.key] == l {
-		delete(l.hub.links, l.key) // whoever dials next dials anew
+func (cl *client) end(err error) {
+	cl.hub.mu.Lock()
+	if cl.hub.clients[cl.key] == cl {
+		delete(cl.hub.clients, cl.key) // whoever dials next dials anew
 	}
-	l.hub.mu.Unlock()
+	cl.hub.mu.Unlock()
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reason == nil {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.reason == nil {
 		switch {
-		case l.bye:
-			l.reason = fmt.Errorf("%s %w: it closed its hub", l.conn.name(), ErrGone)
+		case cl.bye:
+			cl.reason = fmt.Errorf("%s %w: it closed its hub", cl.conn.name(), ErrGone)
 		case errors.Is(err, io.EOF):
-			l.reason = fmt.Errorf("%s %w: it ended", l.conn.name(), ErrGone)
+			cl.reason = fmt.Errorf("%s %w: it ended", cl.conn.name(), ErrGone)
 		default:
-			l.reason = fmt.Errorf("%s %w: %w", l.conn.name(), ErrGone, err)
+			cl.reason = fmt.Errorf("%s %w: %w", cl.conn.name(), ErrGone, err)
 		}
 	}
-	for k, v := range l.views {
+	for k, v := range cl.views {
 		if v.block == nil {
-			delete(l.views, k)
-			v.err = l.reason
+			delete(cl.views, k)
+			v.err = cl.reason
 			close(v.done)
 		}
 	}
-	close(l.gone)
-	l.conn.close()
+	close(cl.gone)
+	cl.conn.close()
 }
 
 // view returns the peer's arena as it lies here, asking for it at first.
-func (l *link) view(ctx context.Context, k viewKey) (addr uint64, length int, err error) {
-	l.mu.RLock()
-	v, closed := l.views[k], l.closed
+func (cl *client) view(ctx context.Context, k viewKey) (addr uint64, length int, err error) {
+	cl.mu.RLock()
+	v, closed := cl.views[k], cl.closed
 	if closed == nil && v != nil && v.block != nil {
 		addr, length = v.block.Addr(), v.block.Len()
-		l.mu.RUnlock()
+		cl.mu.RUnlock()
 		return addr, length, nil
 	}
-	l.mu.RUnlock()
+	cl.mu.RUnlock()
 
-	if v, err = l.ask(k); err == nil {
+	if v, err = cl.ask(k); err == nil {
 		ctx, cancel := bounded(ctx)
 		defer cancel()
 		begun := time.Now()
 		select {
 		case <-v.done:
-			addr, length, err = l.answer(v)
+			addr, length, err = cl.answer(v)
 		case <-ctx.Done():
-			err = fmt.Errorf("awaited its descriptor from %s for %v: %w (is it stopped?)", l.conn.name(), time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
+			err = fmt.Errorf("awaited its descriptor from %s for %v: %w (is it stopped?)", cl.conn.name(), time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
 		}
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("map arena %d of %s: %w", k.id, l.conn.name(), err)
+		return 0, 0, fmt.Errorf("map arena %d of %s: %w", k.id, cl.conn.name(), err)
 	}
 	return addr, length, nil
 }
 
 // ask returns the view of k: an earlier one, or one whose answer will come.
-func (l *link) ask(k viewKey) (*view, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v := l.views[k]
+func (cl *client) ask(k viewKey) (*view, error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	v := cl.views[k]
 	switch {
-	case l.closed != nil:
-		return nil, l.closed
+	case cl.closed != nil:
+		return nil, cl.closed
 	case v != nil:
 		return v, nil
-	case l.reason != nil:
-		return nil, l.reason
+	case cl.reason != nil:
+		return nil, cl.reason
 	}
 	v = &view{done: make(chan struct{})}
-	l.views[k] = v
-	l.conn.send(message{kind: kindMap, id: k.id, writable: k.writable, fd: -1})
+	cl.views[k] = v
+	cl.conn.send(message{kind: kindMap, id: k.id, writable: k.writable, fd: -1})
 	return v, nil
 }
 
-func (l *link) answer(v *view) (addr uint64, length int, err error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+func (cl *client) answer(v *view) (addr uint64, length int, err error) {
+	cl.mu.RLock()
+	defer cl.mu.RUnlock()
 	if v.err != nil {
 		return 0, 0, v.err
 	}
@@ -251,12 +251,12 @@ func (l *link) answer(v *view) (addr uint64, length int, err error) {
 }
 
 // attach maps what the peer has sent a descriptor of.
-func (l *link) attach(m message) {
+func (cl *client) attach(m message) {
 	block, err := mapView(m)
 	if m.fd >= 0 {
 		_ = unix.Close(m.fd)
 	}
-	l.settle(viewKey{m.id, m.writable}, block, err)
+	cl.resolve(viewKey{m.id, m.writable}, block, err)
 }
 
 func mapView(m message) (*memory.Block, error) {
@@ -282,58 +282,58 @@ func mapView(m message) (*memory.Block, error) {
 	return block, nil
 }
 
-// settle gives those who wait for k its view, or the reason why there is none.
-func (l *link) settle(k viewKey, block *memory.Block, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v := l.views[k]
-	if v == nil || v.block != nil { // nobody asked, or the link is closed
+// resolve gives those who wait for k its view, or the reason why there is none.
+func (cl *client) resolve(k viewKey, block *memory.Block, err error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	v := cl.views[k]
+	if v == nil || v.block != nil { // nobody asked, or the client is closed
 		_ = block.Free()
 		return
 	}
 	if v.block, v.err = block, err; err != nil {
-		delete(l.views, k)
+		delete(cl.views, k)
 	}
 	close(v.done)
 }
 
 // retire takes the views of an arena that its owner has freed. Who still reads
 // them reads zeros.
-func (l *link) retire(id uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (cl *client) retire(id uint64) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
 	for _, k := range []viewKey{{id, false}, {id, true}} {
-		v := l.views[k]
+		v := cl.views[k]
 		if v == nil || v.block == nil {
 			continue // its refusal is on the way
 		}
-		delete(l.views, k)
-		// Where the kernel refuses, the peer's memory stays until the link closes.
+		delete(cl.views, k)
+		// Where the kernel refuses, the peer's memory stays until the client closes.
 		_ = v.block.Blank()
-		l.retired = append(l.retired, v.block)
+		cl.retired = append(cl.retired, v.block)
 	}
-	for len(l.retired) > maxRetired {
-		_ = l.retired[0].Free()
-		l.retired = l.retired[1:]
+	for len(cl.retired) > maxRetired {
+		_ = cl.retired[0].Free()
+		cl.retired = cl.retired[1:]
 	}
 }
 
 // close ends the connection, for that reason, and unmaps the views.
-func (l *link) close(reason error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed != nil {
+func (cl *client) close(reason error) error {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.closed != nil {
 		return nil
 	}
-	l.conn.send(message{kind: kindBye, fd: -1})
-	l.conn.close()
-	l.closed = reason
-	if l.reason == nil {
-		l.reason = reason
+	cl.conn.send(message{kind: kindBye, fd: -1})
+	cl.conn.close()
+	cl.closed = reason
+	if cl.reason == nil {
+		cl.reason = reason
 	}
 	var err error
-	for k, v := range l.views {
-		delete(l.views, k)
+	for k, v := range cl.views {
+		delete(cl.views, k)
 		if v.block == nil {
 			v.err = reason
 			close(v.done)
@@ -341,9 +341,9 @@ func (l *link) close(reason error) error {
 		}
 		err = errors.Join(err, v.block.Free())
 	}
-	for _, b := range l.retired {
+	for _, b := range cl.retired {
 		err = errors.Join(err, b.Free())
 	}
-	l.retired = nil
+	cl.retired = nil
 	return err
 }

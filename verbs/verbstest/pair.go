@@ -51,8 +51,8 @@ type end struct {
 	attr       verbs.QPAttr // what it was, or is to be, connected with
 }
 
-// link is two queue pairs that speak with each other.
-type link struct {
+// pair is two queue pairs that speak with each other.
+type pair struct {
 	*rig
 	a, b *end
 }
@@ -127,7 +127,7 @@ func (r *rig) ok(err error, format string, args ...any) {
 }
 
 // connect opens both contexts and connects one pair of queue pairs.
-func connect(t *testing.T, h Harness, edit ...func(*config)) *link {
+func connect(t *testing.T, h Harness, edit ...func(*config)) *pair {
 	t.Helper()
 	c := newConfig(t, h, edit)
 	r := open(t, h, c.Memory, c.Access)
@@ -157,10 +157,10 @@ func newConfig(t testing.TB, h Harness, edit []func(*config)) *config {
 }
 
 // connect makes a pair of queue pairs between two sides, which may be one side.
-func (r *rig) connect(a, b *side, edit ...func(*config)) *link {
+func (r *rig) connect(a, b *side, edit ...func(*config)) *pair {
 	r.t.Helper()
 	c := newConfig(r.t, r.h, edit)
-	l := &link{rig: r, a: r.end(a, c, c.A), b: r.end(b, c, c.B)}
+	l := &pair{rig: r, a: r.end(a, c, c.A), b: r.end(b, c, c.B)}
 	l.address(l.a, l.b)
 	l.address(l.b, l.a)
 	l.up(l.a, c.StopAt)
@@ -255,5 +255,5 @@ func (r *rig) mtus() (all []verbs.MTU) {
 	return all
 }
 
-// mtu is the link's path MTU in bytes.
-func (l *link) mtu() int { return l.a.attr.PathMTU.Bytes() }
+// mtu is the pair's path MTU in bytes.
+func (l *pair) mtu() int { return l.a.attr.PathMTU.Bytes() }

@@ -15,7 +15,7 @@ func onThread(t *testing.T, test func(all []int)) {
 		t.Fatal(err)
 	}
 	if len(all) < 2 {
-		t.Skipf("CPUs %v: a seat needs two", all)
+		t.Skipf("CPUs %v: an affinity needs two", all)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -26,37 +26,37 @@ func onThread(t *testing.T, test func(all []int)) {
 	<-done
 }
 
-func TestNewSeat(t *testing.T) {
+func TestNewAffinity(t *testing.T) {
 	onThread(t, func(all []int) {
 		n := len(all)
-		if s := NewSeat(0, n-1); s != nil {
-			t.Errorf("a seat on CPU %d for %d ranks on CPUs %v", s.CPU(), n-1, all)
+		if s := NewAffinity(0, n-1); s != nil {
+			t.Errorf("an affinity on CPU %d for %d ranks on CPUs %v", s.CPU(), n-1, all)
 		}
 		for index := range 2*n + 1 {
-			if s := NewSeat(index, 2*n+1); s == nil || s.CPU() != all[index%n] {
+			if s := NewAffinity(index, 2*n+1); s == nil || s.CPU() != all[index%n] {
 				t.Errorf("rank %d of %d on CPUs %v: %+v", index, 2*n+1, all, s)
 			}
 		}
 		if err := Pin(all[0]); err != nil {
 			t.Error(err)
 		}
-		if s := NewSeat(0, 2*n); s != nil {
-			t.Error("a seat for a thread that is bound")
+		if s := NewAffinity(0, 2*n); s != nil {
+			t.Error("an affinity for a thread that is bound")
 		}
 	})
 }
 
 // A thread comes back, and may go where it might before; one that somebody has bound
 // elsewhere stays there.
-func TestSeatKeep(t *testing.T) {
-	var none *Seat
-	none.Keep(time.Now())
+func TestAffinityKeep(t *testing.T) {
+	var none *Affinity
+	none.Restore(time.Now())
 	onThread(t, func(all []int) {
-		s := NewSeat(0, len(all))
+		s := NewAffinity(0, len(all))
 		now := time.Now()
 		keep := func() int {
-			now = now.Add(keepEvery)
-			s.Keep(now)
+			now = now.Add(restoreEvery)
+			s.Restore(now)
 			at, err := current()
 			if err != nil {
 				t.Error(err)
@@ -84,15 +84,15 @@ func TestSeatKeep(t *testing.T) {
 	})
 }
 
-func TestSeatIsKeptNowAndThen(t *testing.T) {
-	s := &Seat{made: time.Now()}
-	s.Keep(s.made)
-	s.Keep(s.made.Add(keepEvery - 1))
+func TestAffinityIsKeptNowAndThen(t *testing.T) {
+	s := &Affinity{made: time.Now()}
+	s.Restore(s.made)
+	s.Restore(s.made.Add(restoreEvery - 1))
 	if s.kept.Load() != 0 {
 		t.Error("looked at too soon")
 	}
-	s.Keep(s.made.Add(keepEvery))
-	if s.kept.Load() != int64(keepEvery) {
+	s.Restore(s.made.Add(restoreEvery))
+	if s.kept.Load() != int64(restoreEvery) {
 		t.Error("not looked at in time")
 	}
 }

@@ -49,15 +49,15 @@ func (c *cursor) gather(sgl []verbs.SGE, dst []byte) {
 	}
 }
 
-// placer is where bytes go: a list of elements, or an address.
-type placer struct {
+// destination is where bytes go: a list of elements, or an address.
+type destination struct {
 	sgl  []verbs.SGE
 	at   *cursor // nil: addr
 	addr uint64
 }
 
 // next returns where up to n bytes go, and steps over them.
-func (p *placer) next(n int) []byte {
+func (p *destination) next(n int) []byte {
 	if p.at != nil {
 		return p.at.next(p.sgl, n)
 	}
@@ -66,7 +66,7 @@ func (p *placer) next(n int) []byte {
 	return b
 }
 
-func (p *placer) scatter(src []byte) {
+func (p *destination) scatter(src []byte) {
 	for len(src) > 0 {
 		dst := p.next(len(src))
 		if len(dst) == 0 {
@@ -76,12 +76,12 @@ func (p *placer) scatter(src []byte) {
 	}
 }
 
-// borrow copies n bytes that the peer lends, out of its arena (src) or at an
+// copyOut copies n bytes that the peer refers to, out of its arena (src) or at an
 // address of its process. It takes the claim of slot number number for that, and
 // leaves it as next, or open if it has not copied.
-func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind uint8, src []byte, addr uint64, n int) loan {
+func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, kind uint8, src []byte, addr uint64, n int) copyResult {
 	if !atomic.CompareAndSwapUint32(word, claim(number, open), claim(number, copying)) {
-		return takenBack
+		return wasRevoked
 	}
 	var err error
 	if kind == inArena {
@@ -92,7 +92,7 @@ func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind ui
 		if len(dst) == 0 {
 			break
 		}
-		err = q.link.peer.ReadMemory(dst, addr)
+		err = q.peer.process.ReadMemory(dst, addr)
 		addr += uint64(len(dst))
 		n -= len(dst)
 	}
@@ -100,7 +100,7 @@ func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind ui
 		next = open
 	}
 	if !atomic.CompareAndSwapUint32(word, claim(number, copying), claim(number, next)) {
-		return takenBack
+		return wasRevoked
 	}
 	if err == nil {
 		q.doubtful = 0
@@ -109,28 +109,28 @@ func (q *qp) borrow(to placer, word *uint32, number uint64, next uint32, kind ui
 	// The memory of a process that is being killed goes before the process does.
 	if now := objects.Clock(); kind == inProcess && q.doubtful == 0 {
 		q.doubtful = now + int64(dying)
-	} else if kind == inArena || !q.link.gone.Load() && now > q.doubtful {
+	} else if kind == inArena || !q.peer.gone.Load() && now > q.doubtful {
 		return unreadable
 	}
-	return lenderGone
+	return ownerGone
 }
 
 // dying is how long a process may take to end from its first unreadable byte on.
 const dying = 200 * time.Millisecond
 
-// loan is what became of one.
-type loan uint8
+// copyResult is what became of a copy by reference.
+type copyResult uint8
 
 const (
-	copied loan = iota
-	takenBack
+	copied copyResult = iota
+	wasRevoked
 	unreadable
-	lenderGone // its process ends, it seems: a timer will notice, as on a wire
+	ownerGone // its process ends, it seems: a timer will notice, as on a wire
 )
 
 // guarded copies out of another process's arena, which a faulty peer may have
 // taken away.
-func guarded(to *placer, src []byte) (err error) {
+func guarded(to *destination, src []byte) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -142,9 +142,9 @@ func guarded(to *placer, src []byte) (err error) {
 }
 
 // collect takes the answer to a READ: its data, from where the peer says that they
-// are. finished is false if more of a loan is still to be copied.
+// are. finished is false if more of what a reference covers is still to be copied.
 func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finished bool) {
-	to := placer{sgl: w.sge, at: &w.at}
+	to := destination{sgl: w.sge, at: &w.at}
 	rest := w.length - w.moved
 	kind, length, data := s.kind, s.length, s.data
 	switch {
@@ -160,11 +160,11 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 	default:
 		return verbs.BadResponseError, false
 	}
-	n := min(rest, lendMost)
+	n := min(rest, referenceMost)
 	behind := uint64(w.moved - f.base)
 	var src []byte
 	if kind == inArena {
-		view, ok := q.link.view(data[0])
+		view, ok := q.peer.view(data[0])
 		if !ok {
 			return verbs.Success, false
 		}
@@ -179,10 +179,10 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 		next = open
 	}
 	mark := w.at
-	switch q.borrow(to, &s.claim, q.acked, next, kind, src, data[0]+behind, int(n)) {
-	case takenBack, unreadable:
+	switch q.copyOut(to, &s.claim, q.acked, next, kind, src, data[0]+behind, int(n)) {
+	case wasRevoked, unreadable:
 		return verbs.RemoteAccessError, false
-	case lenderGone:
+	case ownerGone:
 		w.at = mark
 		return verbs.Success, false
 	}
@@ -190,9 +190,9 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 	return verbs.Success, next == done
 }
 
-// reclaim takes back what slot number n lends. If the peer is copying, it waits until that is
+// revoke takes back what slot number n refers to. If the peer is copying, it waits until that is
 // over: for a piece, so not long, unless the peer is stopped or dead.
-func (q *qp) reclaim(word *uint32, n uint64) {
+func (q *qp) revoke(word *uint32, n uint64) {
 	const stopped = 2 * time.Second
 	var deadline time.Time
 	for !atomic.CompareAndSwapUint32(word, claim(n, open), claim(n, revoked)) {
@@ -202,7 +202,7 @@ func (q *qp) reclaim(word *uint32, n uint64) {
 		if deadline.IsZero() {
 			deadline = time.Now().Add(stopped)
 		}
-		if q.link.gone.Load() || time.Now().After(deadline) {
+		if q.peer.gone.Load() || time.Now().After(deadline) {
 			// What it copies from now on it finds to be worth nothing.
 			atomic.CompareAndSwapUint32(word, claim(n, copying), claim(n, revoked))
 			return
@@ -211,12 +211,12 @@ func (q *qp) reclaim(word *uint32, n uint64) {
 	}
 }
 
-// revokeLoans takes back all that requests lend.
-func (q *qp) revokeLoans() {
+// revokeSends takes back all that requests refer to.
+func (q *qp) revokeSends() {
 	for n := q.acked; n < q.posted; n++ {
-		if f := q.flight(n); f.lent != 0 {
-			f.lent = 0
-			q.reclaim(&q.own.slot(n).claim, n)
+		if f := q.flight(n); f.source != 0 {
+			f.source = 0
+			q.revoke(&q.own.slot(n).claim, n)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (q *qp) revokeGrants() {
 func (q *qp) revokeGrant(i int) {
 	if g := q.granted[i]; g.rkey != 0 {
 		q.granted[i] = grant{}
-		q.reclaim(&q.link.slots[i].claim, g.slot)
+		q.revoke(&q.peer.slots[i].claim, g.slot)
 	}
 }
 
@@ -243,13 +243,13 @@ func (q *qp) withdraw(key uint32) {
 			q.revokeGrant(i)
 		}
 	}
-	if q.link == nil || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+	if q.peer == nil || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		return
 	}
 	q.reap()
 	hit := false
 	for n := q.acked; n < q.posted; n++ {
-		if f := q.flight(n); f.lent == key {
+		if f := q.flight(n); f.source == key {
 			q.wqe(f.wqe).fault, hit = verbs.LocalProtectionError, true
 		}
 	}
