@@ -144,7 +144,8 @@ func runLabB(ctx context.Context, s *Session, call Call) error {
 	p := pingpongRun{session: s, command: "lab b", record: "lab"}
 	if isOn(call.Flags, "explain") {
 		texts := map[moment]string{
-			beforeStart: lab.ExplainReference, beforeLocal: lab.ExplainLocal, beforeRemote: lab.ExplainRemote, beforeFigures: lab.ExplainFigures,
+			beforeStart: lab.Explain("b: before it begins"), beforeLocal: lab.Explain("b: local address"),
+			beforeRemote: lab.Explain("b: remote address"), beforeFigures: lab.Explain("b: figures"),
 		}
 		p.explain = func(at moment) error { return s.Out.Aside(render.Faint, strings.Split(texts[at], "\n")...) }
 	}

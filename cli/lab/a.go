@@ -67,8 +67,8 @@ func usable(d verbs.Device) bool {
 // steps are those of the document, in its order.
 func (a *labA) steps() []Step {
 	var steps []Step
-	add := func(name, call, explain string, take func(context.Context, *Step) error) {
-		steps = append(steps, Step{Name: name, Call: call, Explain: explain, take: take})
+	add := func(name, call string, take func(context.Context, *Step) error) {
+		steps = append(steps, Step{Name: name, Call: call, Explain: Explain("a: " + name), take: take})
 	}
 	both := func(do func(*pair) error, values func(*pair, *Values) error) func(context.Context, *Step) error {
 		return func(_ context.Context, s *Step) error {
@@ -86,7 +86,7 @@ func (a *labA) steps() []Step {
 	in := func(state verbs.QPState) func(*pair, *Values) error {
 		return func(p *pair, v *Values) error { return p.stateValues(v, state) }
 	}
-	add("device, port, GID", "ibv_open_device, ibv_query_port, ibv_query_gid", explainDevice,
+	add("device, port, GID", "ibv_open_device, ibv_query_port, ibv_query_gid",
 		func(_ context.Context, s *Step) error {
 			if err := a.Open(netip.Addr{}); err != nil {
 				return err
@@ -95,7 +95,7 @@ func (a *labA) steps() []Step {
 			a.deviceValues(&s.Values)
 			return nil
 		})
-	add("protection domain", "ibv_alloc_pd", explainPD, func(_ context.Context, s *Step) error {
+	add("protection domain", "ibv_alloc_pd", func(_ context.Context, s *Step) error {
 		if err := a.AllocPD(); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (a *labA) steps() []Step {
 		s.Values.add("max_pd", "%d", a.Attr.MaxPD)
 		return nil
 	})
-	add("completion queue", "ibv_create_comp_channel, ibv_create_cq", explainCQ, func(_ context.Context, s *Step) error {
+	add("completion queue", "ibv_create_comp_channel, ibv_create_cq", func(_ context.Context, s *Step) error {
 		if err := a.CreateCQ(cqDepth); err != nil {
 			return err
 		}
@@ -113,13 +113,13 @@ func (a *labA) steps() []Step {
 		s.Values.add("completions", "%d", n)
 		return err
 	})
-	add("register memory", "ibv_reg_mr", explainMR, both((*pair).register, func(p *pair, v *Values) error {
+	add("register memory", "ibv_reg_mr", both((*pair).register, func(p *pair, v *Values) error {
 		p.memoryValues(v)
 		return nil
 	}))
-	add("create queue pairs", "ibv_create_qp", explainQP, both((*pair).create, in(verbs.StateReset)))
-	add("RESET to INIT", "ibv_modify_qp", explainInit, both((*pair).toInit, in(verbs.StateInit)))
-	add("INIT to RTR", "ibv_modify_qp", explainRTR, func(ctx context.Context, s *Step) error {
+	add("create queue pairs", "ibv_create_qp", both((*pair).create, in(verbs.StateReset)))
+	add("RESET to INIT", "ibv_modify_qp", both((*pair).toInit, in(verbs.StateInit)))
+	add("INIT to RTR", "ibv_modify_qp", func(ctx context.Context, s *Step) error {
 		for i, p := range a.ends {
 			var err error
 			if a.info[i], err = p.info(); err != nil {
@@ -128,18 +128,18 @@ func (a *labA) steps() []Step {
 		}
 		return both(func(p *pair) error { return p.toRTR(a.info[1-p.index], a.wrong(p)) }, in(verbs.StateRTR))(ctx, s)
 	})
-	add("RTR to RTS", "ibv_modify_qp", explainRTS, both(func(p *pair) error { return p.ToRTS() }, in(verbs.StateRTS)))
-	add("post RECV", "ibv_post_recv", explainRecv, both((*pair).postRecv, func(p *pair, v *Values) error {
+	add("RTR to RTS", "ibv_modify_qp", both(func(p *pair) error { return p.ToRTS() }, in(verbs.StateRTS)))
+	add("post RECV", "ibv_post_recv", both((*pair).postRecv, func(p *pair, v *Values) error {
 		v.add("wr_id", "%#x", p.wrID(verbs.WCRecv))
 		v.add("addr", "%#x", partAddr(p.MR.Addr(), partReceive, a.o.Bytes))
 		v.add("length", "%d", a.o.Bytes)
 		v.add("lkey", "%#x", p.MR.LKey())
 		return nil
 	}))
-	add("SEND there: ping", "ibv_post_send, ibv_poll_cq", explainSend, func(ctx context.Context, s *Step) error { return a.send(ctx, s, 0) })
-	add("SEND back: pong", "ibv_post_send, ibv_poll_cq", explainPong, func(ctx context.Context, s *Step) error { return a.send(ctx, s, 1) })
-	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", explainWrite, func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, writing) })
-	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", explainRead, func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, reading) })
+	add("SEND there: ping", "ibv_post_send, ibv_poll_cq", func(ctx context.Context, s *Step) error { return a.send(ctx, s, 0) })
+	add("SEND back: pong", "ibv_post_send, ibv_poll_cq", func(ctx context.Context, s *Step) error { return a.send(ctx, s, 1) })
+	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, writing) })
+	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, reading) })
 	return steps
 }
 

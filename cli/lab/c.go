@@ -87,8 +87,8 @@ func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (net
 // follow.
 func (c *labC) steps() []Step {
 	var steps []Step
-	add := func(name, call, explain string, take func(context.Context, *Step) error) {
-		steps = append(steps, Step{Name: name, Call: call, Explain: explain, take: take})
+	add := func(name, call string, take func(context.Context, *Step) error) {
+		steps = append(steps, Step{Name: name, Call: call, Explain: Explain("c: " + name), take: take})
 	}
 	in := func(do func() error, state verbs.QPState) func(context.Context, *Step) error {
 		return func(ctx context.Context, s *Step) error {
@@ -100,8 +100,8 @@ func (c *labC) steps() []Step {
 			})
 		}
 	}
-	add("open device, PD, CQ", "ibv_open_device, ibv_alloc_pd, ibv_create_cq", explainOpenC, c.openAll)
-	add("create QP, to INIT", "ibv_create_qp, ibv_modify_qp", explainInitC, func(_ context.Context, s *Step) error {
+	add("open device, PD, CQ", "ibv_open_device, ibv_alloc_pd, ibv_create_cq", c.openAll)
+	add("create QP, to INIT", "ibv_create_qp, ibv_modify_qp", func(_ context.Context, s *Step) error {
 		if err := c.pair.create(); err != nil {
 			return err
 		}
@@ -110,41 +110,41 @@ func (c *labC) steps() []Step {
 		}
 		return c.pair.stateValues(&s.Values, verbs.StateInit)
 	})
-	add("register a buffer", "ibv_reg_mr", explainMR, func(_ context.Context, s *Step) error {
+	add("register a buffer", "ibv_reg_mr", func(_ context.Context, s *Step) error {
 		if err := c.pair.register(); err != nil {
 			return err
 		}
 		c.pair.memoryValues(&s.Values)
 		return nil
 	})
-	add("fill conn_info", "ibv_query_gid", explainInfo, func(_ context.Context, s *Step) (err error) {
+	add("fill conn_info", "ibv_query_gid", func(_ context.Context, s *Step) (err error) {
 		c.info, err = c.pair.info()
 		c.info.values(&s.Values)
 		return err
 	})
-	add("exchange conn_info", "TCP: send, recv", explainExchange, c.exchange)
+	add("exchange conn_info", "TCP: send, recv", c.exchange)
 	toRTR := in(func() error { return c.pair.toRTR(c.theirs, c.o.Wrong) }, verbs.StateRTR)
-	add("INIT to RTR", "ibv_modify_qp", explainRTR, func(ctx context.Context, s *Step) error {
+	add("INIT to RTR", "ibv_modify_qp", func(ctx context.Context, s *Step) error {
 		err := toRTR(ctx, s)
 		c.facing = s.Peer
 		return err
 	})
-	add("RTR to RTS", "ibv_modify_qp", explainRTS, in(func() error { return c.pair.ToRTS() }, verbs.StateRTS))
-	add("post RECV, then SEND", "ibv_post_recv, ibv_post_send", explainPost, c.postBoth)
-	add("poll the CQ", "ibv_poll_cq", explainPoll, func(ctx context.Context, s *Step) error {
+	add("RTR to RTS", "ibv_modify_qp", in(func() error { return c.pair.ToRTS() }, verbs.StateRTS))
+	add("post RECV, then SEND", "ibv_post_recv, ibv_post_send", c.postBoth)
+	add("poll the CQ", "ibv_poll_cq", func(ctx context.Context, s *Step) error {
 		return c.together(ctx, s, s.Name, func() error {
 			done, err := c.waitAll(ctx, c.control.gone, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
 			completionValues(&s.Values, done...)
 			return c.explain(err, sending)
 		})
 	})
-	add("verify the SEND", "(memcmp)", explainSendC, func(ctx context.Context, s *Step) error {
+	add("verify the SEND", "(memcmp)", func(ctx context.Context, s *Step) error {
 		return c.together(ctx, s, s.Name, func() error {
 			return c.verify(partReceive, verbs.OpSend, &s.Values)
 		})
 	})
-	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", explainWriteC, func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) })
-	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", explainReadC, func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) })
+	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) })
+	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) })
 	return steps
 }
 
@@ -210,7 +210,7 @@ func (c *labC) together(ctx context.Context, s *Step, phase string, do func() er
 	case received != nil:
 		return received
 	case theirs.Error != "":
-		return &Diagnosis{Err: &PeerError{Rank: 1 - c.rank, Text: theirs.Error}, Meaning: meanings[theirs.Status]}
+		return &Diagnosis{Err: &PeerError{Rank: 1 - c.rank, Text: theirs.Error}, Meaning: meaning(theirs.Status)}
 	}
 	return err
 }

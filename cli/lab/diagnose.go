@@ -60,7 +60,7 @@ func (p *pair) diagnose(err error, r request, peer ConnInfo, wrong Wrong) error 
 		}
 		return err
 	}
-	d := &Diagnosis{Err: err, Meaning: meanings[status]}
+	d := &Diagnosis{Err: err, Meaning: meaning(status)}
 	switch status {
 	case verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RemoteOpError:
 		if key := or(wrong.RKey, peer.RKey); r.op != verbs.OpSend && key != peer.RKey {
@@ -101,28 +101,4 @@ func lostPackets(wrong Wrong, peer ConnInfo) string {
 		return ""
 	}
 	return fmt.Sprintf("rq_psn was set to 0x%06x, and the peer's first packet has PSN 0x%06x: it is taken for an old one or for one too early, and is not delivered", *wrong.PSN, peer.PSN)
-}
-
-var meanings = map[verbs.Status]string{
-	verbs.RemoteAccessError: `REM_ACCESS_ERR: the peer's adapter has refused the request with a NAK and
-taken its queue pair to ERR. It reaches memory only if the rkey is that of a
-region in the queue pair's own PD, the whole range lies within the region, and
-both region and queue pair allow the operation. The peer's program was not
-asked, and gets no completion.`,
-	verbs.RemoteInvalidRequest: `REM_INV_REQ_ERR: the peer's adapter understood the request and cannot serve
-it: the operation is not enabled in its queue pair (qp_access_flags), or a
-message is longer than the receive that was posted for it.`,
-	verbs.RetryExceeded: `RETRY_EXC_ERR: no answer came, through all of retry_cnt retries of the ACK
-timeout each. Nothing says why: the packets go to another queue pair or
-address (dest_qp_num, dgid), are dropped for their PSN (rq_psn), are lost on
-the way (firewall, MTU, a link that is down), or the peer has not yet reached
-RTR or is in ERR.`,
-	verbs.RNRRetryExceeded: `RNR_RETRY_EXC_ERR: the peer had no receive posted, through all of rnr_retry
-retries. Post receives before the peer sends.`,
-	verbs.FlushError: `WR_FLUSH_ERR: the request was not the one that failed. Its queue pair went to
-ERR before it could run, and all that was outstanding is flushed; the first
-failed completion has the reason.`,
-	verbs.LocalProtectionError: `LOC_PROT_ERR: the own adapter refused a piece of memory: the lkey is not that
-of a region in the queue pair's PD, or the range does not lie within it.`,
-	verbs.LocalLengthError: `LOC_LEN_ERR: a message is longer than the receive that was posted for it.`,
 }

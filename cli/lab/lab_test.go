@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,8 +207,14 @@ func TestExplanationsFit(t *testing.T) {
 		}
 		texts = append(texts, s.Explain)
 	}
-	for _, m := range meanings {
-		texts = append(texts, m)
+	texts = slices.AppendSeq(texts, maps.Values(explanations()))
+	for _, status := range []verbs.Status{
+		verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RetryExceeded, verbs.RNRRetryExceeded,
+		verbs.FlushError, verbs.LocalProtectionError, verbs.LocalLengthError,
+	} {
+		if meaning(status) == "" {
+			t.Errorf("%s lacks a meaning", status)
+		}
 	}
 	for _, text := range texts {
 		for line := range strings.SplitSeq(text, "\n") {
