@@ -45,7 +45,10 @@ const (
 	groupProgram    = "program"
 )
 
-var groupTitles = []struct{ id, title string }{
+// group is a group of commands.
+type group struct{ id, title string }
+
+var groupTitles = []group{
 	{groupRing, "Bring up a ring:"},
 	{groupCollective, "Use the ring:"},
 	{groupLook, "Look:"},

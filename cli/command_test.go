@@ -38,7 +38,7 @@ func TestCommandTable(t *testing.T) {
 		if c.Where == 0 || c.Run == nil {
 			t.Errorf("%s has no place or nothing to run", c.Name)
 		}
-		if !slices.ContainsFunc(groupTitles, func(g struct{ id, title string }) bool { return g.id == c.Group }) {
+		if !slices.ContainsFunc(groupTitles, func(g group) bool { return g.id == c.Group }) {
 			t.Errorf("%s: unknown group %q", c.Name, c.Group)
 		}
 		if (c.Args == "") != (c.CheckArgs == nil) || (c.Args == "") != (len(c.Words) == 0 && c.Offer == nil) {

@@ -95,6 +95,9 @@ type explained struct {
 	findings []SideFinding
 }
 
+// explainedBy is an error with what was found.
+func explainedBy(err error, found []SideFinding) error { return &explained{err, found} }
+
 func (e *explained) Unwrap() error { return e.error }
 
 // gist is what a person needs of findings: of each side the first fault, from which
@@ -154,6 +157,9 @@ type commandError struct {
 	command string
 	error
 }
+
+// inCommand says which command of a line failed.
+func inCommand(command string, err error) error { return &commandError{command, err} }
 
 func (e *commandError) Unwrap() error { return e.error }
 

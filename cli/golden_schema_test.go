@@ -31,7 +31,7 @@ func TestGoldenSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	text, err := schematest.Generate(records, comments)
+	text, err := schematest.Generate("ringcli/cli", records, comments)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,12 +168,16 @@ func TestEveryRecordHasAnExample(t *testing.T) {
 			shown[typ.Name()] = true
 		}
 	}
+	rooms, err := filepath.Glob("*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, path := range paths {
+	for _, path := range append(paths, rooms...) {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}

@@ -83,7 +83,7 @@ func runPoll(ctx context.Context, s *Session, call Call) error {
 	err := fmt.Errorf("%d of %d completions within %s; %s: %w", len(found), want, patience, s.outstanding(), verbs.ErrTimeout)
 	findings := s.whyNothing(ctx, err)
 	if call.Flags.Changed("count") {
-		return &explained{err, findings}
+		return explainedBy(err, findings)
 	}
 	if err := s.Out.Note(render.Plain, "0 completions within %s; %s", patience, s.outstanding()); err != nil {
 		return err

@@ -27,14 +27,12 @@ func (t *Table) helpGroups() []string {
 	return names
 }
 
-type group struct{ id, title string }
-
 // groupsAt are the groups that have a command at a place.
 func (t *Table) groupsAt(where Where) []group {
 	var list []group
 	for _, g := range groupTitles {
 		if slices.ContainsFunc(t.rows, func(c Command) bool { return c.Group == g.id && c.Where&where != 0 }) {
-			list = append(list, group{g.id, g.title})
+			list = append(list, g)
 		}
 	}
 	return list

@@ -80,7 +80,7 @@ func (s *Session) perform(ctx context.Context, c Command, call Call) error {
 			s.keepRecord(c.Name, err)
 		}
 	}
-	return &commandError{c.Name, err}
+	return inCommand(c.Name, err)
 }
 
 func (s *Session) start(ctx context.Context, c Command, call Call) error {

@@ -71,23 +71,25 @@ func (p properties) MarshalJSON() ([]byte, error) {
 
 type generator struct {
 	comments Comments
-	home     string // the package whose types go by their own name
+	home     string // the package whose types, and those of the packages below it, go by their own name
 	defs     map[string]*node
+	types    map[string]reflect.Type // of defs
 }
 
 // name is that of a type's definition: "Failure", or of another package
 // "diagnose.Failure".
 func (g *generator) name(t reflect.Type) string {
-	if t.PkgPath() == g.home {
+	if t.PkgPath() == g.home || strings.HasPrefix(t.PkgPath(), g.home+"/") {
 		return t.Name()
 	}
 	return t.String()
 }
 
-// Generate makes the schema of records, which are all of one package. It fails for
-// a type that does not say which command it is of.
-func Generate(records []Record, comments Comments) ([]byte, error) {
-	g := generator{comments, records[0].Type.PkgPath(), map[string]*node{}}
+// Generate makes the schema of records. Types of home and of the packages below it
+// go by their own names. It fails for a type that does not say which command it is
+// of.
+func Generate(home string, records []Record, comments Comments) ([]byte, error) {
+	g := generator{comments, home, map[string]*node{}, map[string]reflect.Type{}}
 	root := &node{
 		Schema: "https://json-schema.org/draft/2020-12/schema", ID: "urn:ringcli:output",
 		Title:       "ringcli --output json",
@@ -125,8 +127,12 @@ func Generate(records []Record, comments Comments) ([]byte, error) {
 func (g *generator) structOf(t reflect.Type) (*node, error) {
 	name := g.name(t)
 	if known := g.defs[name]; known != nil {
+		if g.types[name] != t {
+			return nil, fmt.Errorf("schema: %s is the name of %s/%s and of %s/%s", name, t.PkgPath(), t.Name(), g.types[name].PkgPath(), t.Name())
+		}
 		return known, nil
 	}
+	g.types[name] = t
 	n := &node{Description: g.comments(t.PkgPath(), t.Name()), Type: "object", Additional: false}
 	g.defs[name] = n
 	return n, g.fields(n, t)

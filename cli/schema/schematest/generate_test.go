@@ -53,12 +53,15 @@ type noJSON struct {
 	C       chan int `json:"c"`
 }
 
+// home is the package of the test's records.
+var home = reflect.TypeFor[record]().PkgPath()
+
 func commentsOfTest(_, name string) string {
 	return map[string]string{"record.Side": "the outer one"}[name]
 }
 
 func TestGenerate(t *testing.T) {
-	text, err := Generate([]Record{{reflect.TypeFor[record](), []string{"b", "a"}}}, commentsOfTest)
+	text, err := Generate(home, []Record{{reflect.TypeFor[record](), []string{"b", "a"}}}, commentsOfTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +119,7 @@ func TestGenerate(t *testing.T) {
 
 func TestGenerateRefuses(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[noCommand](), reflect.TypeFor[noName](), reflect.TypeFor[noJSON]()} {
-		if _, err := Generate([]Record{{typ, nil}}, commentsOfTest); err == nil || !strings.Contains(err.Error(), "expected") {
+		if _, err := Generate(home, []Record{{typ, nil}}, commentsOfTest); err == nil || !strings.Contains(err.Error(), "expected") {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}
