@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -60,7 +61,7 @@ func TestControlRefuses(t *testing.T) {
 		send func(*testing.T, net.Conn)
 		want string
 	}{
-		"another version": {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: 9, Phase: "x"}) }, "of version 2.9"},
+		"another version": {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: 9, Phase: "x"}) }, fmt.Sprintf("of version %d.9", bootstrap.Version)},
 		"another phase":   {func(t *testing.T, c net.Conn) { write(t, c, good, report{Version: controlVersion, Phase: "y"}) }, `reports "y", expected "x"`},
 		"a ring": {func(t *testing.T, c net.Conn) {
 			write(t, c, bootstrap.Frame{Version: bootstrap.Version, Type: bootstrap.TypeHello}, struct{}{})
