@@ -14,12 +14,12 @@ import (
 	"ringcli/trace"
 )
 
-// This file is what the ranks of a Comm settle over the control ring, once: what
+// This file is what the ranks of a Comm tell each other over the control ring, once: what
 // each of them can, before the first operation, and the edges of each algorithm,
 // before its first.
 
-// ability is what a rank says of itself.
-type ability struct {
+// capabilities is what a rank says of itself.
+type capabilities struct {
 	Size  int    `json:"size"`            // of its ring
 	Nonce uint32 `json:"nonce,omitempty"` // of rank 0
 	Table *Table `json:"table,omitempty"` // of rank 0
@@ -42,12 +42,12 @@ func (c *Comm) Agree(ctx context.Context) error {
 	return nil
 }
 
-// agree needs the turn.
+// agree needs the lock.
 func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := ability{Size: c.size, Software: c.software(), Apart: c.apart()}
+	mine := capabilities{Size: c.size, Software: c.software(), Apart: c.apart()}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
@@ -64,7 +64,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	found := *c.agreement.Load()
 	found.software, found.reached = false, true
 	for rank, part := range parts {
-		var theirs ability
+		var theirs capabilities
 		if err := json.Unmarshal(part, &theirs); err != nil {
 			return fmt.Errorf("agree: what rank %d says makes no sense: %w", rank, err)
 		}
@@ -109,7 +109,7 @@ func (c *Comm) software() bool {
 }
 
 // roleIn returns this rank's part in a call between ranks that need not be
-// neighbours. The first call of an algorithm makes its edges. It needs the turn,
+// neighbours. The first call of an algorithm makes its edges. It needs the lock,
 // and no operation may run.
 func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	roles := &c.roles[k.Algorithm]
@@ -136,9 +136,9 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	if err != nil {
 		return nil, meshError{err}
 	}
-	to := map[int]*link{}
+	to := map[int]*channel{}
 	for _, e := range edges {
-		if to[e.Peer], err = c.meshLink(e); err != nil {
+		if to[e.Peer], err = c.meshChannel(e); err != nil {
 			return nil, err
 		}
 	}
@@ -156,30 +156,30 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 // WRITE and a credit for each slot, with some room in the queue.
 const meshSends = 2 * ring.MeshSlots
 
-// meshLink returns the link of a mesh's edge, which algorithms share.
-func (c *Comm) meshLink(e *ring.Edge) (*link, error) {
-	if l := c.linkAt(e.Side); l != nil {
-		return l, nil
+// meshChannel returns the channel of a mesh's edge, which algorithms share.
+func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
+	if ch := c.channelAt(e.Side); ch != nil {
+		return ch, nil
 	}
-	l, err := c.newLink(e, e.Local.SlotCount, meshSends)
+	ch, err := c.newChannel(e, e.Local.SlotCount, meshSends)
 	if err != nil {
 		return nil, err
 	}
-	l.stream.flights = make([]flight, e.Local.SlotCount)
-	for len(c.links) <= int(e.Side) {
-		c.links = append(c.links, nil)
+	ch.stream.flights = make([]flight, e.Local.SlotCount)
+	for len(c.channels) <= int(e.Side) {
+		c.channels = append(c.channels, nil)
 	}
-	c.links[e.Side] = l
-	return l, nil
+	c.channels[e.Side] = ch
+	return ch, nil
 }
 
-// connect finds the links of a role's moves.
-func (r *role) connect(to map[int]*link) {
+// connect finds the channels of a role's moves.
+func (r *role) connect(to map[int]*channel) {
 	for i := range r.moves {
-		l := to[r.moves[i].peer] // nil where the peer is this rank
-		r.at = append(r.at, l)
-		if l != nil && !slices.Contains(r.used, l) {
-			r.used = append(r.used, l)
+		ch := to[r.moves[i].peer] // nil where the peer is this rank
+		r.at = append(r.at, ch)
+		if ch != nil && !slices.Contains(r.used, ch) {
+			r.used = append(r.used, ch)
 		}
 	}
 }

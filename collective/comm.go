@@ -53,25 +53,25 @@ type Comm struct {
 	table      atomic.Pointer[Table]
 	agreement  atomic.Pointer[agreement] // Agree stores another
 
-	turn    turn
+	lock    fifoLock
 	version atomic.Uint64 // changes with what a prepared call rests on
-	direct  uint64        // operations over shared memory; who has the turn publishes it
+	direct  uint64        // operations over shared memory; who holds the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
 
-	// Below this line: whoever has the turn.
+	// Below this line: whoever holds the lock.
 	waiter      verbs.Waiter
 	token       ring.Token // of the operation that runs
-	links       []*link    // by the side of their edges
+	channels    []*channel // by the side of their edges
 	completions [pollBatch]verbs.Completion
 	seq         uint64
 	flow        flow
 	pass        pass
-	exchange    exchange
+	scriptRun   scriptRun
 	roles       [len(algorithms)][len(operations)]*role // by algorithm and operation, once its edges are there
 	agreed      bool
 	shared      *shared // nil where the ranks do not share memory
 	prepared    prepared
-	current     uint64  // version, when the turn began
+	current     uint64  // version, when the lock was taken
 	nonce       uint32  // of this Comm, the same on all ranks once agreed
 	live        Stats   // of the operation that runs
 	counted     bool    // something is in live
@@ -113,15 +113,15 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	slots := min(left.Local.SlotCount, maxSlots)
 	c.agreement.Store(&agreement{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, software: c.software()})
 	for _, e := range []*ring.Edge{left, right} {
-		l, err := c.newLink(e, slots, ringSends)
+		ch, err := c.newChannel(e, slots, ringSends)
 		if err != nil {
 			return nil, fmt.Errorf("collective: %w", err)
 		}
-		c.links = append(c.links, l)
+		c.channels = append(c.channels, ch)
 	}
 	c.flow.c = c
 	c.pass.init(c)
-	c.exchange.flow = &c.flow
+	c.scriptRun.flow = &c.flow
 	return c, nil
 }
 
@@ -213,14 +213,14 @@ func (c *Comm) Barrier(ctx context.Context) error {
 // Close deregisters and frees everything that is left, buffers of Alloc
 // included, after the operation that runs. Closing twice is harmless.
 func (c *Comm) Close() error {
-	_ = c.turn.take(context.Background()) // operations have their deadlines
-	defer c.turn.pass()
+	_ = c.lock.lock(context.Background()) // operations have their deadlines
+	defer c.lock.unlock()
 	c.mu.Lock()
 	c.closed = true
 	c.over.Store(true)
 	c.mu.Unlock()
 	if c.shared != nil {
-		c.shared.part()
+		c.shared.awaitOthers()
 	}
 	c.registering.Lock()
 	defer c.registering.Unlock()
@@ -238,20 +238,20 @@ func (c *Comm) Close() error {
 	return errors.Join(errs...)
 }
 
-// enter waits for the turn.
+// enter waits for the lock.
 func (c *Comm) enter(ctx context.Context) error {
-	if err := c.turn.take(ctx); err != nil {
+	if err := c.lock.lock(ctx); err != nil {
 		return c.fail(fmt.Errorf("cancelled: %w", err))
 	}
 	c.current = c.version.Load()
 	if c.over.Load() {
-		c.turn.pass()
+		c.lock.unlock()
 		return c.Err()
 	}
 	return nil
 }
 
-// leave hands the turn on, and makes what the operation has counted known.
+// leave hands the lock on, and makes what the operation has counted known.
 func (c *Comm) leave() {
 	if c.counted {
 		c.counted = false
@@ -259,10 +259,10 @@ func (c *Comm) leave() {
 		c.stats.add(&c.live)
 		c.mu.Unlock()
 	}
-	c.turn.pass()
+	c.lock.unlock()
 }
 
-// changed makes prepared calls void. It needs the turn.
+// changed makes prepared calls void. It needs the lock.
 func (c *Comm) changed() { c.current = c.version.Add(1) }
 
 // stopped returns why the operation must end now, if it must.
@@ -297,12 +297,12 @@ func (c *Comm) fail(err error) error {
 	return err
 }
 
-// linkAt returns the link of an edge, or nil.
-func (c *Comm) linkAt(side ring.Side) *link {
-	if side < 0 || int(side) >= len(c.links) {
+// channelAt returns the channel of an edge, or nil.
+func (c *Comm) channelAt(side ring.Side) *channel {
+	if side < 0 || int(side) >= len(c.channels) {
 		return nil
 	}
-	return c.links[side]
+	return c.channels[side]
 }
 
 // grow replaces a buffer of the Comm's own by one of at least n bytes, if it has

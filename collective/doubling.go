@@ -43,7 +43,7 @@ func (s *script) doubling(give, take span, part func(d doubling, v int, paired b
 	d := newDoubling(s.size)
 	switch paired := s.rank < 2*d.folded; {
 	case paired && s.rank%2 == 1:
-		s.send(s.rank-1, give, placeInput)
+		s.send(s.rank-1, give, operandInput)
 		s.copy(s.rank-1, take)
 	case paired:
 		part(d, s.rank/2, true)
@@ -61,26 +61,26 @@ func (s *script) doubleSums(d doubling, v int, paired bool) {
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
 		peer := d.first(v ^ dist)
 		s.send(peer, s.all(), from)
-		to := placePartial
+		to := operandPartial
 		if dist == 1 {
-			to = placeOutput
+			to = operandOutput
 		}
 		s.reduce(peer, s.all(), from, to, dist == 1)
 		from = to
 	}
 	if paired {
-		s.send(s.rank+1, s.all(), placeOutput)
+		s.send(s.rank+1, s.all(), operandOutput)
 	}
 }
 
 // fold reduces what the rank above sends, if it is folded, and tells where the
 // virtual rank's contribution lies.
-func (s *script) fold(paired bool) place {
+func (s *script) fold(paired bool) operand {
 	if !paired {
-		return placeInput
+		return operandInput
 	}
-	s.reduce(s.rank+1, s.all(), placeInput, placePartial, false)
-	return placePartial
+	s.reduce(s.rank+1, s.all(), operandInput, operandPartial, false)
+	return operandPartial
 }
 
 func (s *script) halveSums(d doubling, v int, paired bool) {
@@ -93,32 +93,32 @@ func (s *script) halveSums(d doubling, v int, paired bool) {
 			mine, theirs = theirs, mine
 		}
 		s.send(peer, d.block(theirs, dist), from)
-		to := placePartial
+		to := operandPartial
 		if dist == 1 && !paired {
-			to = placeOutput
+			to = operandOutput
 		}
 		s.reduce(peer, d.block(mine, dist), from, to, dist == 1)
-		from, block = placePartial, mine
+		from, block = operandPartial, mine
 	}
 	if paired {
-		s.send(s.rank+1, span{s.rank + 1, s.rank + 2}, placePartial)
+		s.send(s.rank+1, span{s.rank + 1, s.rank + 2}, operandPartial)
 		s.output(s.own())
 	}
 }
 
 func (s *script) doubleChunks(d doubling, v int, paired bool) {
-	from := placeInput
+	from := operandInput
 	if paired {
 		s.copy(s.rank+1, span{s.rank + 1, s.rank + 2})
-		from = placeOutput
+		from = operandOutput
 	}
 	for dist := 1; dist < d.power; dist *= 2 {
 		mine := v &^ (dist - 1)
 		s.send(d.first(v^dist), d.block(mine, dist), from)
 		s.copy(d.first(v^dist), d.block(mine^dist, dist))
-		from = placeOutput
+		from = operandOutput
 	}
 	if paired {
-		s.send(s.rank+1, s.all(), placeOutput)
+		s.send(s.rank+1, s.all(), operandOutput)
 	}
 }

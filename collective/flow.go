@@ -33,16 +33,16 @@ type engine interface {
 	post() (bool, error)        // posts what may be posted now, and tells whether there was anything
 	work() (bool, error)        // reduces or copies what came, at most one segment, and tells whether there was one
 	state() state               // how far it has come
-	delivered(l *link)          // the oldest WRITE on the link is the peer's
+	delivered(ch *channel)      // the oldest WRITE on the channel is the peer's
 	awaited() string            // what is missing and who would have to send it
 	recordOpen(end trace.Stamp) // records what is open when the operation ends
 }
 
 // rendezvousEngine is an engine that has more than data in slots.
 type rendezvousEngine interface {
-	placed(l *link, position int) error   // the peer wrote into place
-	read() error                          // the oldest READ has its data
-	answered(l *link, h ring.Header) bool // a CTS or FIN came; false if it has no place here
+	wroteInPlace(ch *channel, position int) error // the peer wrote into place
+	read() error                                  // the oldest READ has its data
+	answered(ch *channel, h ring.Header) bool     // a CTS or FIN came; false if it has no place here
 }
 
 // state is how far an engine has come.
@@ -60,7 +60,7 @@ type flow struct {
 	c          *Comm
 	engine     engine
 	rendezvous rendezvousEngine // nil if the engine is none
-	uses       []*link          // the engine's
+	uses       []*channel       // the engine's
 	detached   bool             // no peer waits for an acknowledgement to end the operation
 	call       Call
 	sign       sharedmem.Signature // of call
@@ -103,17 +103,17 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
 	}
 	// Peers may have been first.
-	for _, l := range comm.links {
-		if l == nil {
+	for _, ch := range comm.channels {
+		if ch == nil {
 			continue // an edge of a mesh that this Comm does not use
 		}
-		if h := l.head(); h != nil {
-			if err := f.compare(l, h); err != nil {
+		if h := ch.head(); h != nil {
+			if err := f.compare(ch, h); err != nil {
 				return err
 			}
 		}
-		if h := l.offer(); h != nil {
-			if err := f.compare(l, h); err != nil {
+		if h := ch.oldestRTS(); h != nil {
+			if err := f.compare(ch, h); err != nil {
 				return err
 			}
 		}
@@ -252,13 +252,13 @@ func (f *flow) elsewhere() string {
 // notice. If one is gone, retries run out, and that names it before all ranks end up
 // with no progress.
 func (f *flow) check() error {
-	for _, l := range f.uses {
-		if l.outstanding > 0 {
+	for _, ch := range f.uses {
+		if ch.outstanding > 0 {
 			continue
 		}
-		addr, rkey := l.edge.RemoteSlot(0)
-		wr := verbs.WorkRequest{ID: ring.WRID(l.edge.Side, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
-		if err := l.post(wr, 0); err != nil {
+		addr, rkey := ch.edge.RemoteSlot(0)
+		wr := verbs.WorkRequest{ID: ring.WRID(ch.edge.Side, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
+		if err := ch.post(wr, 0); err != nil {
 			return err
 		}
 	}
@@ -285,7 +285,7 @@ func (f *flow) poll() (bool, error) {
 		switch kind {
 		case wrCheck: // that a device answers is no progress
 		case wrDetached: // nor is it what an earlier operation has left
-			moved = moved || c.links[side].flights[value].seq == f.seq
+			moved = moved || c.channels[side].flights[value].seq == f.seq
 		default:
 			moved = true
 		}
@@ -298,49 +298,49 @@ func (f *flow) complete(wc *verbs.Completion) error {
 	if wc.Status != verbs.Success {
 		return f.c.ring.CompletionError(wc)
 	}
-	l := f.c.linkAt(side)
-	if e := f.c.ring.Edge(side); l == nil && e != nil && kind == ring.WRRecv {
+	ch := f.c.channelAt(side)
+	if e := f.c.ring.Edge(side); ch == nil && e != nil && kind == ring.WRRecv {
 		if wc.Opcode == verbs.WCRecv {
-			return e.Repost(value) // a credit to an earlier Comm; see link.told
+			return e.Repost(value) // a credit to an earlier Comm; see channel.told
 		}
-		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the link here
+		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the channel here
 		return nil
 	}
-	if l == nil {
+	if ch == nil {
 		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, side)
 	}
 	switch kind {
 	case ring.WRRecv:
 		var err error
 		if wc.Opcode == verbs.WCRecvWriteImm {
-			err = f.written(l, wc.Imm)
+			err = f.written(ch, wc.Imm)
 		} else {
-			msg := l.edge.Message(value, wc.ByteLen)
+			msg := ch.edge.Message(value, wc.ByteLen)
 			if side == ring.Left && ring.KindOf(msg) == ring.KindPing {
 				f.c.token.Defer(*wc) // the neighbour is done here, and pings
 				return nil
 			}
-			err = f.message(l, msg)
+			err = f.message(ch, msg)
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.edge.Repost(value); err != nil {
-			return fmt.Errorf("post a receive to %s: %w", l, err)
+		if err := ch.edge.Repost(value); err != nil {
+			return fmt.Errorf("post a receive to %s: %w", ch, err)
 		}
 		return nil
 	case ring.WRMessage, wrCheck:
-		l.outstanding--
+		ch.outstanding--
 		return nil
 	case wrDetached:
-		l.attach(value, f.now)
+		ch.attach(value, f.now)
 		return nil
 	case wrWrite:
-		l.outstanding--
-		f.engine.delivered(l)
+		ch.outstanding--
+		f.engine.delivered(ch)
 		return nil
 	case wrRead:
-		l.outstanding--
+		ch.outstanding--
 		if f.rendezvous == nil {
 			return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
 		}
@@ -350,8 +350,8 @@ func (f *flow) complete(wc *verbs.Completion) error {
 }
 
 // drain waits until the peer has what operations have left under way to it, unless
-// the ring fails: then there is nobody who misses it. It needs the turn.
-func (c *Comm) drain(l *link) {
+// the ring fails: then there is nobody who misses it. It needs the lock.
+func (c *Comm) drain(ch *channel) {
 	if c.failure != nil {
 		return
 	}
@@ -362,7 +362,7 @@ func (c *Comm) drain(l *link) {
 		return
 	}
 	c.waiter.Reset()
-	for l.detached > 0 && c.stopped(ctx) == nil {
+	for ch.detached > 0 && c.stopped(ctx) == nil {
 		n, err := token.Poll(c.completions[:])
 		if err != nil {
 			break
@@ -374,9 +374,9 @@ func (c *Comm) drain(l *link) {
 			case kind != wrDetached:
 				token.Defer(*wc)
 			case wc.Status != verbs.Success:
-				l.detached = 0
+				ch.detached = 0
 			default:
-				c.linkAt(side).attach(value, 0)
+				c.channelAt(side).attach(value, 0)
 			}
 		}
 		if n == 0 && c.waiter.Wait() != nil {
@@ -388,62 +388,62 @@ func (c *Comm) drain(l *link) {
 
 // compare holds a header of a peer against the own call. A peer that is ahead is
 // none of this operation's business.
-func (f *flow) compare(l *link, h *ring.Header) error {
+func (f *flow) compare(ch *channel, h *ring.Header) error {
 	switch {
 	case h.Epoch != f.c.epoch:
-		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, l, h.Epoch, f.c.epoch)
+		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, f.c.epoch)
 	case h.Seq < f.seq:
-		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, l, h.Seq, f.seq)
+		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, ch, h.Seq, f.seq)
 	case h.Seq == f.seq && signatureOf(h) != f.sign:
-		return f.c.disagreement(f.sign, l.edge.Peer, signatureOf(h))
+		return f.c.disagreement(f.sign, ch.edge.Peer, signatureOf(h))
 	}
 	return nil
 }
 
 // written acts on a WRITE_WITH_IMM by a peer.
-func (f *flow) written(l *link, imm uint32) error {
-	if l.edge.Side == ring.Right && f.c.size > 2 {
-		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, l)
+func (f *flow) written(ch *channel, imm uint32) error {
+	if ch.edge.Side == ring.Right && f.c.size > 2 {
+		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, ch)
 	}
 	if imm&immDirect != 0 {
 		if f.rendezvous == nil {
-			return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, l, imm&^immDirect)
+			return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, ch, imm&^immDirect)
 		}
-		return f.rendezvous.placed(l, int(imm&^immDirect))
+		return f.rendezvous.wroteInPlace(ch, int(imm&^immDirect))
 	}
-	h, err := l.arrive(imm, f.now)
+	h, err := ch.arrive(imm, f.now)
 	if err != nil {
 		return err
 	}
-	if err := f.compare(l, h); err != nil || l.edge.Side < ring.FirstMesh {
+	if err := f.compare(ch, h); err != nil || ch.edge.Side < ring.FirstMesh {
 		return err
 	}
-	return l.release(h.Addr)
+	return ch.release(h.Addr)
 }
 
 // message acts on a message of a peer.
-func (f *flow) message(l *link, b []byte) error {
+func (f *flow) message(ch *channel, b []byte) error {
 	var h ring.Header
 	if !h.Decode(b) {
-		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), l)
+		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), ch)
 	}
-	recordMessage(&receivedMessage, &h, l.edge.Peer)
+	recordMessage(&receivedMessage, &h, ch.edge.Peer)
 	switch {
-	case h.Kind == kindRTS && l.edge.Side == ring.Left:
-		if err := f.compare(l, &h); err != nil {
+	case h.Kind == kindRTS && ch.edge.Side == ring.Left:
+		if err := f.compare(ch, &h); err != nil {
 			return err
 		}
-		return l.addOffer(h)
+		return ch.addRTS(h)
 	case h.Epoch != f.c.epoch:
-	case h.Kind == kindCredit && l.edge.Side >= ring.FirstMesh && h.RKey != f.c.nonce:
+	case h.Kind == kindCredit && ch.edge.Side >= ring.FirstMesh && h.RKey != f.c.nonce:
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
-		return l.release(h.Addr)
-	case h.Seq == f.seq && f.rendezvous != nil && f.rendezvous.answered(l, h):
+		return ch.release(h.Addr)
+	case h.Seq == f.seq && f.rendezvous != nil && f.rendezvous.answered(ch, h):
 		return nil
 	}
 	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",
-		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, l, f.c.epoch, f.seq)
+		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, f.c.epoch, f.seq)
 }
 
 // signatureOf returns what a header says of its operation.

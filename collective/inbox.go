@@ -31,33 +31,33 @@ func (s *script) inboxAllGather() {
 func (s *script) sendAll(part func(peer int) span) {
 	for k := 1; k < s.size; k++ {
 		peer := (s.rank + k) % s.size
-		s.send(peer, part(peer), placeInput)
+		s.send(peer, part(peer), operandInput)
 	}
 }
 
 // reduceAll reduces what all ranks have of some chunks.
 func (s *script) reduceAll(mine span) {
 	for r := range s.size {
-		last, to := r == s.size-1, placePartial
+		last, to := r == s.size-1, operandPartial
 		if last {
-			to = placeOutput
+			to = operandOutput
 		}
 		switch {
 		case r == 0 && s.rank == 0, r == 1 && s.rank == 1:
 			// The own contribution is there, or was the first operand.
 		case r == 0 && s.rank == 1:
 			if s.size == 2 {
-				to, last = placeOutput, true
+				to, last = operandOutput, true
 			}
-			s.reduce(r, mine, placeInput, to, last)
+			s.reduce(r, mine, operandInput, to, last)
 		case r == 0:
 			s.store(r, mine)
 		case r == 1 && s.rank == 0:
-			s.reduce(r, mine, placeInput, to, last)
+			s.reduce(r, mine, operandInput, to, last)
 		case r == s.rank:
 			s.reduceOwn(mine, to, last)
 		default:
-			s.reduce(r, mine, placePartial, to, last)
+			s.reduce(r, mine, operandPartial, to, last)
 		}
 	}
 }

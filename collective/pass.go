@@ -22,14 +22,14 @@ import (
 // for the other stream otherwise, which is what makes the pipeline.
 type pass struct {
 	*flow
-	left, right *link    // the same where two ranks share one
-	both        [2]*link // of the ring
+	left, right *channel    // the same where two ranks share one
+	both        [2]*channel // of the ring
 	prog        program
 	schedule
-	total   int
-	placing bool             // eager all-reduce: results go into place, see places
-	emptied uint64           // placing: slots that the right neighbour is known to have emptied
-	owners  [maxSlots]remote // placing: by transfer, the receive buffer of the rank where its chunk set out
+	total         int
+	writesResults bool             // eager all-reduce: results go into place, see Call.writesResults
+	emptied       uint64           // writesResults: slots that the right neighbour is known to have emptied
+	owners        [maxSlots]remote // writesResults: by transfer, the receive buffer of the rank where its chunk set out
 
 	granted   int // rendezvous: CTS sent or READ posted
 	arrived   int // rendezvous: lies in its place
@@ -49,7 +49,7 @@ type pass struct {
 	partialBase, stagingStride                 uint64 // address; bytes of one buffer
 
 	sends       [MaxDepth]trace.Stamp // by position: when they were posted
-	receives    [MaxDepth]trace.Stamp // by position; of slots the link keeps them
+	receives    [MaxDepth]trace.Stamp // by position; of slots the channel keeps them
 	phaseLogged bool
 }
 
@@ -61,9 +61,9 @@ type remote struct {
 
 func (p *pass) init(c *Comm) {
 	p.flow = &c.flow
-	p.left, p.right = c.links[ring.Left], c.links[ring.Right]
-	p.left.offers = make([]ring.Header, maxOffers)
-	p.both = [2]*link{p.left, p.right}
+	p.left, p.right = c.channels[ring.Left], c.channels[ring.Right]
+	p.left.rts = make([]ring.Header, maxRTS)
+	p.both = [2]*channel{p.left, p.right}
 	p.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
 }
 
@@ -79,8 +79,8 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
 	p.phaseLogged = false
 	p.left, p.right = p.both[0], p.both[1]
-	p.placing = k.places(comm.size, int(p.left.slots))
-	if p.placing && comm.size == 2 {
+	p.writesResults = k.writesResults(comm.size, int(p.left.slots))
+	if p.writesResults && comm.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
 		p.left = p.both[1-comm.rank]
 		p.right = p.left
@@ -110,7 +110,7 @@ func (p *pass) state() state {
 	switch {
 	case p.processed < p.total || p.posted < p.total:
 		return running
-	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.placing || right.settled()):
+	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.writesResults || right.credited()):
 		return done
 	}
 	return over
@@ -137,7 +137,7 @@ func (p *pass) awaited() string {
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
 		}
 	}
-	if !p.placing && !p.right.settled() {
+	if !p.writesResults && !p.right.credited() {
 		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.right.filled-p.right.freed)
 	}
 	return text
@@ -150,30 +150,30 @@ func (p *pass) ask() string {
 	return "CTS"
 }
 
-// placed notes that the left neighbour wrote a segment into its place.
-func (p *pass) placed(l *link, position int) error {
-	if p.placing {
-		return p.resultPlaced(l, position)
+// wroteInPlace notes that the left neighbour wrote a segment into its place.
+func (p *pass) wroteInPlace(ch *channel, position int) error {
+	if p.writesResults {
+		return p.resultWritten(ch, position)
 	}
-	if l != p.left || position != p.arrived || p.arrived == p.granted {
+	if ch != p.left || position != p.arrived || p.arrived == p.granted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected %d of %d that %s was cleared for",
-			ErrProtocol, l, position, p.arrived, p.granted, p.left)
+			ErrProtocol, ch, position, p.arrived, p.granted, p.left)
 	}
 	p.landed()
 	return nil
 }
 
 // answered acts on a CTS or FIN of the right neighbour.
-func (p *pass) answered(l *link, h ring.Header) bool {
+func (p *pass) answered(ch *channel, h ring.Header) bool {
 	switch {
-	case l != p.right:
+	case ch != p.right:
 		return false
 	case h.Kind == kindCTS && int(h.Segment) == p.cleared && p.cleared < p.announced:
 		p.clearance[p.cleared%len(p.clearance)] = remote{h.Addr, h.RKey}
 		p.cleared++
 		return true
 	case h.Kind == kindFIN && int(h.Segment) == p.sent && p.sent < p.posted:
-		p.delivered(l)
+		p.delivered(ch)
 		return true
 	}
 	return false
@@ -181,7 +181,7 @@ func (p *pass) answered(l *link, h ring.Header) bool {
 
 // delivered notes that the oldest posted segment is the right neighbour's, and
 // its memory ours again.
-func (p *pass) delivered(*link) {
+func (p *pass) delivered(*channel) {
 	transfer, segment, _ := p.at(p.sent)
 	st := p.prog.steps[transfer]
 	if st.do == recvReduceSend {
@@ -212,7 +212,7 @@ func (p *pass) work() (bool, error) {
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.do&doReduce != 0
-		slotted := p.call.Protocol == Eager && !p.places(transfer)
+		slotted := p.call.Protocol == Eager && !p.isResult(transfer)
 		if reduces && (p.call.Depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
 			return moved, nil
 		}

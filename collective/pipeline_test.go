@@ -134,7 +134,7 @@ func testStats(t *testing.T, slots int) {
 	// Each rank sends and receives 2(n-1) chunks, half of them to be reduced.
 	const moved = 2 * (n - 1) * count * 4 / n
 	const segments = moved / segment
-	placing := slots == 16
+	writesResults := slots == 16
 	for _, depth := range []int{1, 4} {
 		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
 			t.Run(fmt.Sprintf("%s, depth %d", protocol, depth), func(t *testing.T) {
@@ -149,7 +149,7 @@ func testStats(t *testing.T, slots int) {
 					overlapped += s.Overlapped
 					want := Stats{Operations: 1, Sent: moved, Received: moved, Reductions: segments / 2}
 					switch {
-					case protocol == Eager && placing:
+					case protocol == Eager && writesResults:
 						want.EagerWrites, want.Writes = segments/2, segments/2
 					case protocol == Eager:
 						want.EagerWrites, want.CopiedAllGather = segments, moved/2
@@ -162,7 +162,7 @@ func testStats(t *testing.T, slots int) {
 					if s != want {
 						t.Errorf("rank %d: %+v, want %+v", r, s, want)
 					}
-					if credits := (s.Credits > 0); credits != (protocol == Eager && !placing) {
+					if credits := (s.Credits > 0); credits != (protocol == Eager && !writesResults) {
 						t.Errorf("rank %d: %d credits under %s", r, s.Credits, protocol)
 					}
 				}

@@ -38,7 +38,7 @@ const (
 // DefaultEagerMax is where the copy out of a slot begins to cost more than the
 // round trip of RTS and CTS: on soft:lo, with two and with four ranks, eager is
 // ahead at chunks of 128 KiB, level at 256, and behind at 1 MiB and above. An
-// all-reduce that copies nothing out of slots is eager at any length (see call.places):
+// all-reduce that copies nothing out of slots is eager at any length (see Call.writesResults):
 // there it is 6 to 20 % ahead of rendezvous from 1 to 64 MiB.
 const DefaultEagerMax = 256 << 10
 
@@ -156,7 +156,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	}
 	c.cutChunks(chunk, asked, g.slot)
 	eagerMax := cmp.Or(table.EagerMax, DefaultEagerMax)
-	if auto && chunk > eagerMax && (table.EagerMax != 0 || !c.places(ranks, g.slots)) {
+	if auto && chunk > eagerMax && (table.EagerMax != 0 || !c.writesResults(ranks, g.slots)) {
 		c.Protocol = RendezvousWrite
 		c.cutChunks(chunk, asked, g.slot)
 	}
@@ -186,13 +186,13 @@ func (c *Call) cutChunks(chunk, segment, slot int) {
 	c.Segment = max(min(segment, chunk), size) / size * size
 }
 
-// places tells whether results go straight into the receive buffers. They do in the
+// writesResults tells whether results go straight into the receive buffers. They do in the
 // second half of an eager all-reduce round the ring, where the right neighbour needs no
 // asking: a result has its contribution in it, so it has begun. Nor do credits travel:
 // the result of a segment says that its slot was emptied. So there must be a slot for
 // each step of a group of segments in the first half, beside those whose credit an
 // operation before it has not brought: in a larger ring, results are copied out of slots.
-func (c *Call) places(ranks, slots int) bool {
+func (c *Call) writesResults(ranks, slots int) bool {
 	return c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing && c.Protocol == Eager && !c.Sync &&
 		(ranks-1)*min(c.Depth, c.segments(ranks))+int(creditBatch(uint64(slots)))-1 <= slots
 }

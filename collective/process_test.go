@@ -213,12 +213,12 @@ func (s *workload) renew() (err error) {
 
 // unixSockets returns the names of this process's abstract Unix sockets.
 func unixSockets() (names []string, err error) {
-	links, err := filepath.Glob("/proc/self/fd/*")
+	channels, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
 		return nil, err
 	}
 	inodes := map[string]bool{}
-	for _, l := range links {
+	for _, l := range channels {
 		if to, err := os.Readlink(l); err == nil { // else it was of Glob itself
 			if inode, ok := strings.CutPrefix(to, "socket:["); ok {
 				inodes[strings.TrimSuffix(inode, "]")] = true

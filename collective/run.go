@@ -33,7 +33,7 @@ func (c *Comm) Run(ctx context.Context, k Call) error {
 	return c.perform(ctx, &k)
 }
 
-// perform runs a call; the caller has the turn.
+// perform runs a call; the caller holds the lock.
 func (c *Comm) perform(ctx context.Context, k *Call) (err error) {
 	p := &c.prepared
 	if p.version != c.current || p.asked != *k {
@@ -173,7 +173,7 @@ func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, program fun
 }
 
 func (c *Comm) runScript(ctx context.Context, p *prepared) error {
-	x := &c.exchange
+	x := &c.scriptRun
 	defer x.recordEnd()
 	if err := x.start(ctx, &p.call, p.in, p.out, p.role); err != nil {
 		return err

@@ -2,38 +2,38 @@ package collective
 
 import "fmt"
 
-// doing is what a move does. All but send and the two of the own contribution
+// action is what a move does. All but send and the two of the own contribution
 // take a message from the peer.
-type doing uint8
+type action uint8
 
 const (
-	moveSend      doing = iota // send a range to the peer
-	moveReduce                 // receive a range and reduce it with what is here
-	moveStore                  // receive a range to be reduced or sent on
-	moveCopy                   // receive a range into the receive buffer
-	moveReduceOwn              // reduce the own contribution to a range with the partial result
-	moveOutput                 // copy a range of the partial result to the receive buffer
+	moveSend      action = iota // send a range to the peer
+	moveReduce                  // receive a range and reduce it with what is here
+	moveStore                   // receive a range to be reduced or sent on
+	moveCopy                    // receive a range into the receive buffer
+	moveReduceOwn               // reduce the own contribution to a range with the partial result
+	moveOutput                  // copy a range of the partial result to the receive buffer
 )
 
-// place is where a move finds an operand, or leaves what it makes.
-type place uint8
+// operand is where a move finds an operand, or leaves what it makes.
+type operand uint8
 
 const (
-	placeInput   place = iota // the user's send buffer
-	placePartial              // the newest partial result, in memory of the Comm
-	placeOutput               // the user's receive buffer
+	operandInput   operand = iota // the user's send buffer
+	operandPartial                // the newest partial result, in memory of the Comm
+	operandOutput                 // the user's receive buffer
 )
 
 // move is one thing that a rank does with the chunks [lo, hi).
 type move struct {
-	do     doing
+	do     action
 	peer   int // rank; of the two without a message the own
 	lo, hi int
-	from   place // what is sent, or reduced with what comes
-	to     place // of a reduction: placePartial or placeOutput
-	last   bool  // of a reduction: its result is complete, but for the division of an average
-	area   int   // of partial results, that it reads from
-	into   int   // of partial results, that it writes to
+	from   operand // what is sent, or reduced with what comes
+	to     operand // of a reduction: operandPartial or operandOutput
+	last   bool    // of a reduction: its result is complete, but for the division of an average
+	area   int     // of partial results, that it reads from
+	into   int     // of partial results, that it writes to
 	// For who looks at it later: a move that is no send is a step of a phase.
 	gathers bool // it comes after all reductions
 	step    int  // its number within the phase
@@ -108,33 +108,33 @@ func (s *script) peers(set map[int]bool) {
 	}
 }
 
-func (s *script) send(peer int, r span, from place) {
+func (s *script) send(peer int, r span, from operand) {
 	m := move{do: moveSend, peer: peer, lo: r.lo, hi: r.hi, from: from}
-	if from == placePartial {
+	if from == operandPartial {
 		m.area, s.sent = s.newest(), true
 	}
 	s.moves = append(s.moves, m)
 }
 
-// reduce receives a range and reduces it with the own contribution (placeInput)
+// reduce receives a range and reduces it with the own contribution (operandInput)
 // or the newest partial result, which has that range or more.
-func (s *script) reduce(peer int, r span, from, to place, last bool) {
+func (s *script) reduce(peer int, r span, from, to operand, last bool) {
 	m := move{do: moveReduce, peer: peer, lo: r.lo, hi: r.hi, from: from, to: to, last: last}
-	if from == placePartial {
+	if from == operandPartial {
 		m.area = s.newest()
 	}
 	s.result(&m)
 }
 
 // reduceOwn reduces the own contribution to the newest partial result.
-func (s *script) reduceOwn(r span, to place, last bool) {
-	m := move{do: moveReduceOwn, peer: s.rank, lo: r.lo, hi: r.hi, from: placePartial, to: to, last: last, area: s.newest()}
+func (s *script) reduceOwn(r span, to operand, last bool) {
+	m := move{do: moveReduceOwn, peer: s.rank, lo: r.lo, hi: r.hi, from: operandPartial, to: to, last: last, area: s.newest()}
 	s.result(&m)
 }
 
 // store receives what is to be reduced later, or is complete and to be sent on.
 func (s *script) store(peer int, r span) {
-	m := move{do: moveStore, peer: peer, lo: r.lo, hi: r.hi, to: placePartial}
+	m := move{do: moveStore, peer: peer, lo: r.lo, hi: r.hi, to: operandPartial}
 	s.result(&m)
 }
 
@@ -142,7 +142,7 @@ func (s *script) store(peer int, r span) {
 // it has what is needed and nothing is on its way from it, or else a new one.
 func (s *script) result(m *move) {
 	r := span{m.lo, m.hi}
-	if m.to == placePartial && (m.from != placePartial || s.sent || s.areas[s.newest()] != r) {
+	if m.to == operandPartial && (m.from != operandPartial || s.sent || s.areas[s.newest()] != r) {
 		s.areas = append(s.areas, r)
 		s.sent = false
 	}
@@ -154,11 +154,11 @@ func (s *script) newest() int { return len(s.areas) - 1 }
 
 // copy receives a result.
 func (s *script) copy(peer int, r span) {
-	s.moves = append(s.moves, move{do: moveCopy, peer: peer, lo: r.lo, hi: r.hi, to: placeOutput})
+	s.moves = append(s.moves, move{do: moveCopy, peer: peer, lo: r.lo, hi: r.hi, to: operandOutput})
 }
 
 // output copies a complete part of the newest partial result to the user.
 func (s *script) output(r span) {
-	m := move{do: moveOutput, peer: s.rank, lo: r.lo, hi: r.hi, from: placePartial, to: placeOutput, area: s.newest()}
+	m := move{do: moveOutput, peer: s.rank, lo: r.lo, hi: r.hi, from: operandPartial, to: operandOutput, area: s.newest()}
 	s.moves = append(s.moves, m)
 }

@@ -74,7 +74,7 @@ func (y *symbols) subtree(lo, hi int) int {
 }
 
 // actor plays one rank's script for several groups of segments, by the rules of
-// package collective's exchange: moves in order within a group, and no group
+// package collective's scriptRun: moves in order within a group, and no group
 // ahead of the one before it.
 type actor struct {
 	script
@@ -116,11 +116,11 @@ func newActor(a Algorithm, op Operation, rank, n, groups int) *actor {
 	return x
 }
 
-func (x *actor) values(g int, p place, area int, r span) []int {
+func (x *actor) values(g int, p operand, area int, r span) []int {
 	switch p {
-	case placeInput:
+	case operandInput:
 		return x.input[r.lo:r.hi]
-	case placeOutput:
+	case operandOutput:
 		return x.output[g][r.lo:r.hi]
 	}
 	return x.partial[g][area][r.lo-x.areas[area].lo : r.hi-x.areas[area].lo]
@@ -339,10 +339,10 @@ func TestScriptOneMessage(t *testing.T) {
 			s.compile(a, op, r, n)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
 			for _, m := range s.moves {
-				if m.do == moveSend && m.from == placePartial {
+				if m.do == moveSend && m.from == operandPartial {
 					areas[m.area] = true
 				}
-				if m.do != moveSend && m.to == placePartial && areas[m.into] {
+				if m.do != moveSend && m.to == operandPartial && areas[m.into] {
 					t.Fatalf("%d ranks: rank %d overwrites partial results that may be on their way", n, r)
 				}
 				set := received

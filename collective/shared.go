@@ -15,7 +15,7 @@ import (
 )
 
 // shared is what the ranks of one host compute with where each of them can reach
-// the memory of all others: protocol Direct. It belongs to who has the Comm's turn.
+// the memory of all others: protocol Direct. It belongs to who holds the lock of the Comm.
 type shared struct {
 	c     *Comm
 	team  *sharedmem.Team
@@ -54,8 +54,8 @@ func sharesMemory(e *ring.Edge) bool {
 	return ok
 }
 
-// berth is where a rank's board is, as it tells the others; or why it has none.
-type berth struct {
+// boardInfo is where a rank's board is, as it tells the others; or why it has none.
+type boardInfo struct {
 	Addr    uint64 `json:"addr,omitempty"`
 	RKey    uint32 `json:"rkey,omitempty"`
 	Problem string `json:"problem,omitempty"`
@@ -85,12 +85,12 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 		}
 	}()
 	mine, problem := s.makeBoard()
-	places, why, err := settle(ctx, c, "boards of all ranks", mine, problem)
+	infos, why, err := gatherBoards(ctx, c, "boards of all ranks", mine, problem)
 	if why != "" || err != nil {
 		return why, err
 	}
-	boards, problem := s.mapBoards(places)
-	if _, why, err = settle(ctx, c, "views of all boards", berth{}, problem); why != "" || err != nil {
+	boards, problem := s.mapBoards(infos)
+	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil {
 		return why, err
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
@@ -103,11 +103,11 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	return "", err
 }
 
-// settle has every rank say where its board is or what its problem is; why is the
+// gatherBoards has every rank say where its board is or what its problem is; why is the
 // first rank's that has one.
-func settle(ctx context.Context, c *Comm, what string, mine berth, problem error) (places []berth, why string, err error) {
+func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, problem error) (infos []boardInfo, why string, err error) {
 	if problem != nil {
-		mine = berth{Problem: problem.Error()}
+		mine = boardInfo{Problem: problem.Error()}
 	}
 	data, err := json.Marshal(mine)
 	if err != nil {
@@ -117,20 +117,20 @@ func settle(ctx context.Context, c *Comm, what string, mine berth, problem error
 	if err != nil {
 		return nil, "", err
 	}
-	places = make([]berth, len(parts))
+	infos = make([]boardInfo, len(parts))
 	for rank, part := range parts {
-		if err := json.Unmarshal(part, &places[rank]); err != nil {
+		if err := json.Unmarshal(part, &infos[rank]); err != nil {
 			return nil, "", fmt.Errorf("%s: what rank %d says makes no sense: %w", what, rank, err)
 		}
-		if p := places[rank].Problem; p != "" {
+		if p := infos[rank].Problem; p != "" {
 			return nil, fmt.Sprintf("rank %d: %s", rank, p), nil
 		}
 	}
-	return places, "", nil
+	return infos, "", nil
 }
 
 // makeBoard makes the own board.
-func (s *shared) makeBoard() (p berth, err error) {
+func (s *shared) makeBoard() (p boardInfo, err error) {
 	device := s.c.ring.Left().Device()
 	for _, e := range s.edges {
 		if e != nil && e.Device() != device {
@@ -144,13 +144,13 @@ func (s *shared) makeBoard() (p berth, err error) {
 	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
 		return p, err
 	}
-	return berth{Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
+	return boardInfo{Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
 }
 
 // mapBoards maps the peers' boards, to be written.
-func (s *shared) mapBoards(places []berth) (boards []uint64, err error) {
-	boards = make([]uint64, len(places))
-	for rank, p := range places {
+func (s *shared) mapBoards(infos []boardInfo) (boards []uint64, err error) {
+	boards = make([]uint64, len(infos))
+	for rank, p := range infos {
 		if rank == s.c.rank {
 			boards[rank] = s.board.Addr()
 			continue
@@ -299,8 +299,8 @@ const (
 	parting, partingTick = 250 * time.Millisecond, 100 * time.Microsecond
 )
 
-// part waits until no other rank needs the own board any more.
-func (s *shared) part() {
+// awaitOthers waits until no other rank needs the own board any more.
+func (s *shared) awaitOthers() {
 	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
 		for rank := range s.c.size {

@@ -7,7 +7,7 @@ import "sync/atomic"
 // reduce-scatter phase never copies, since it reduces out of the slot or the
 // landing buffer.
 type Stats struct {
-	Operations uint64 // passes and exchanges that were started; --sync takes three
+	Operations uint64 // passes and scripts that were started; --sync takes three
 	Sent       uint64 // bytes that left for another rank
 	Received   uint64 // bytes that came from another rank
 

@@ -10,10 +10,10 @@ import (
 // two spans of a segment find each other; no receive ends before its send began.
 //
 //	operation        a pass over the ring; an all-reduce with --sync makes three. Or
-//	                 an exchange over a mesh
+//	                 a script over a mesh
 //	step             a segment's width of the pipeline goes on by one rank; the
-//	                 steps of an operation follow one another without a gap. In an
-//	                 exchange, a move that is no send
+//	                 steps of an operation follow one another without a gap. In a
+//	                 script, a move that is no send
 //	segment send     eager and rendezvous-write: the WRITE is posted, until it
 //	                 completes; rendezvous-read: the RTS goes, until FIN comes
 //	segment receive  eager: known, until reduced or copied out of its slot, or the
@@ -28,7 +28,7 @@ import (
 // happens together shares one: the completions of one poll, and the work that
 // follows them at once.
 var (
-	operationSpan = trace.NewKind(trace.Collective, trace.OperationName, "$op", "seq", "bytes", "$protocol") // or algorithm, see wayText
+	operationSpan = trace.NewKind(trace.Collective, trace.OperationName, "$op", "seq", "bytes", "$protocol") // or algorithm, see carrierText
 	stepSpan      = trace.NewKind(trace.Collective, trace.StepName, "seq", "phase", "step", "bytes")
 	sendSpan      = trace.NewKind(trace.Collective, trace.SegmentSendName, "seq", "position", "bytes", "peer")
 	receiveSpan   = trace.NewKind(trace.Collective, trace.SegmentReceiveName, "seq", "position", "bytes", "peer")
@@ -87,12 +87,12 @@ type timeline struct {
 
 // recordOperation records a call that ran, or failed, on this rank.
 func recordOperation(begun, end trace.Stamp, k *Call, seq uint64) {
-	operationSpan.SpanAt(begun, end, operationTexts[k.Op], seq, uint64(k.Count*k.Type.Size()), wayText(k))
+	operationSpan.SpanAt(begun, end, operationTexts[k.Op], seq, uint64(k.Count*k.Type.Size()), carrierText(k))
 }
 
-// wayText is the protocol round the ring, which has several, and of the other
+// carrierText is the protocol round the ring, which has several, and of the other
 // algorithms, which are eager, the name.
-func wayText(k *Call) uint64 {
+func carrierText(k *Call) uint64 {
 	if k.Algorithm == AlgorithmRing {
 		return protocolTexts[k.Protocol]
 	}

@@ -145,7 +145,7 @@ func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, send
 			t.Errorf("rank %d: %s [%d, %d] is not within the operation [%d, %d]", c.rank, what, e.Start, e.End, op.Start, op.End)
 		}
 	}
-	left := uint64(c.links[ring.Left].edge.Peer)
+	left := uint64(c.channels[ring.Left].edge.Peer)
 	var bytes uint64
 	for k, e := range sends {
 		if k.from == uint64(c.rank) {

@@ -16,8 +16,8 @@ import (
 
 // setLevels puts levels back.
 func setLevels(list []trace.SubsystemLevel) (err error) {
-	for _, l := range list {
-		err = errors.Join(err, trace.Set(l.Subsystem.String()+"="+l.Level))
+	for _, ch := range list {
+		err = errors.Join(err, trace.Set(ch.Subsystem.String()+"="+ch.Level))
 	}
 	return err
 }

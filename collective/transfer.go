@@ -14,7 +14,7 @@ import (
 
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
-	if p.call.Protocol != Eager || p.placing && st.do&doReduce == 0 {
+	if p.call.Protocol != Eager || p.writesResults && st.do&doReduce == 0 {
 		if p.arrived <= p.processed {
 			return nil, false, nil
 		}
@@ -29,29 +29,29 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
 			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
-	if p.placing {
+	if p.writesResults {
 		transfer, _, _ := p.at(p.processed)
 		p.owners[transfer] = remote{h.Addr, h.RKey}
 	}
 	return p.left.payload(n), true, nil
 }
 
-// places tells whether a transfer goes straight into the receive buffer (see
-// call.places). Where that is, the headers of slots say: each rank's goes along with the
+// isResult tells whether a transfer goes straight into the receive buffer (see
+// Call.writesResults). Where that is, the headers of slots say: each rank's goes along with the
 // chunk that sets out there, which comes to its left neighbour last.
-func (p *pass) places(transfer int) bool { return p.placing && transfer >= p.ranks-1 }
+func (p *pass) isResult(transfer int) bool { return p.writesResults && transfer >= p.ranks-1 }
 
-// resultPlaced notes that the left neighbour wrote a result into its place.
-func (p *pass) resultPlaced(l *link, position int) error {
+// resultWritten notes that the left neighbour wrote a result into its place.
+func (p *pass) resultWritten(ch *channel, position int) error {
 	next := p.arrived
 	for ; next < p.total; next++ {
-		if transfer, _, _ := p.at(next); p.places(transfer) {
+		if transfer, _, _ := p.at(next); p.isResult(transfer) {
 			break
 		}
 	}
-	if l != p.left || position != next || p.emptied == p.right.filled {
+	if ch != p.left || position != next || p.emptied == p.right.filled {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and %d slots to be free by it",
-			ErrProtocol, l, position, next, p.total, p.left, p.right.filled-p.emptied)
+			ErrProtocol, ch, position, next, p.total, p.left, p.right.filled-p.emptied)
 	}
 	p.emptied++
 	p.arrived = next
@@ -62,15 +62,15 @@ func (p *pass) resultPlaced(l *link, position int) error {
 
 // credit returns slots, a quarter of them at a time: whenever the number that
 // was taken from the start divides by that, so that the neighbour knows which
-// credits are to come (see outbound.settled).
+// credits are to come (see channel.credited).
 func (p *pass) credit() error {
-	l := p.left
-	if p.placing || l.taken%creditBatch(l.slots) != 0 {
+	ch := p.left
+	if p.writesResults || ch.taken%creditBatch(ch.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
-	h.Addr = l.taken
-	if err := l.send(&h); err != nil {
+	h.Addr = ch.taken
+	if err := ch.send(&h); err != nil {
 		return err
 	}
 	p.c.live.Credits++
@@ -151,11 +151,11 @@ func (p *pass) postEager() error {
 	r := p.right
 	for p.maySend() {
 		transfer, segment, _ := p.at(p.posted)
-		if p.places(transfer) {
+		if p.isResult(transfer) {
 			lo, _ := p.span(p.prog.steps[transfer].chunk, segment)
 			to := p.owners[p.ranks-2]
 			to.addr += uint64(lo * p.size)
-			if err := p.place(to); err != nil {
+			if err := p.writeTo(to); err != nil {
 				return err
 			}
 			continue
@@ -166,9 +166,9 @@ func (p *pass) postEager() error {
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
 		switch {
-		case p.placing && transfer == 0:
+		case p.writesResults && transfer == 0:
 			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
-		case p.placing:
+		case p.writesResults:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
 		p.sends[p.posted%MaxDepth] = trace.Now()
@@ -183,15 +183,15 @@ func (p *pass) postEager() error {
 
 func (p *pass) postWrites() error {
 	for p.posted < p.cleared && p.maySend() {
-		if err := p.place(p.clearance[p.posted%len(p.clearance)]); err != nil {
+		if err := p.writeTo(p.clearance[p.posted%len(p.clearance)]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place writes the next segment into its place at the right neighbour.
-func (p *pass) place(to remote) error {
+// writeTo writes the next segment into its place at the right neighbour.
+func (p *pass) writeTo(to remote) error {
 	r := p.right
 	addr, lkey, _, n := p.source(p.posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
@@ -249,9 +249,9 @@ func (p *pass) arriving(position int) int {
 // grant answers RTS as long as there is a place to put the data: with a CTS, or
 // by READing it.
 func (p *pass) grant() error {
-	l := p.left
-	for p.granted < p.total && p.granted-p.processed < p.depth && l.room() {
-		h := l.offer()
+	ch := p.left
+	for p.granted < p.total && p.granted-p.processed < p.depth && ch.room() {
+		h := ch.oldestRTS()
 		if h == nil || h.Seq != p.seq {
 			return nil
 		}
@@ -261,7 +261,7 @@ func (p *pass) grant() error {
 		n := (hi - lo) * p.size
 		if int(h.Segment) != p.granted || h.Length != uint64(n) {
 			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",
-				ErrProtocol, l.edge.Peer, h.Segment, h.Length, p.granted, n)
+				ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.granted, n)
 		}
 		addr, lkey, rkey := p.landing(p.granted, st, lo, n)
 		var err error
@@ -269,11 +269,11 @@ func (p *pass) grant() error {
 		if p.call.Protocol == RendezvousWrite {
 			reply := p.header(kindCTS, p.granted, n)
 			reply.Addr, reply.RKey = addr, rkey
-			err = l.send(&reply)
+			err = ch.send(&reply)
 			p.c.live.CTS++
 		} else {
-			l.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-			err = l.post(verbs.WorkRequest{
+			ch.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+			err = ch.post(verbs.WorkRequest{
 				ID: ring.WRID(ring.Left, wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
 			}, pieces(1, n))
 			p.reading++
@@ -282,7 +282,7 @@ func (p *pass) grant() error {
 		if err != nil {
 			return err
 		}
-		l.offersHead++
+		ch.rtsTaken++
 		p.granted++
 	}
 	return nil

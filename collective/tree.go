@@ -43,16 +43,16 @@ func nodeOf(rank, n int) node {
 
 func (s *script) treeAllReduce() {
 	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, placeOutput)
+	s.reduceUp(k, operandOutput)
 	if k.parent >= 0 {
 		s.copy(k.parent, s.all())
 	}
-	s.sendDown(k, s.all(), s.all(), placeOutput)
+	s.sendDown(k, s.all(), s.all(), operandOutput)
 }
 
 func (s *script) treeReduceScatter() {
 	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, placePartial)
+	s.reduceUp(k, operandPartial)
 	leaf := k.left < 0 && k.right < 0
 	switch {
 	case k.parent >= 0 && leaf:
@@ -61,32 +61,32 @@ func (s *script) treeReduceScatter() {
 	case k.parent >= 0:
 		s.store(k.parent, span{k.lo, k.hi})
 	}
-	s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, placePartial)
+	s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, operandPartial)
 	s.output(s.own())
 }
 
 func (s *script) treeAllGather() {
 	k := nodeOf(s.rank, s.size)
-	from := placeInput
+	from := operandInput
 	if k.left >= 0 {
 		s.copy(k.left, span{k.lo, s.rank})
-		from = placeOutput
+		from = operandOutput
 	}
 	if k.right >= 0 {
 		s.copy(k.right, span{s.rank + 1, k.hi})
-		from = placeOutput
+		from = operandOutput
 	}
 	if k.parent >= 0 {
 		s.send(k.parent, span{k.lo, k.hi}, from)
 		s.copy(k.parent, s.all())
 	}
-	s.sendDown(k, s.all(), s.all(), placeOutput)
+	s.sendDown(k, s.all(), s.all(), operandOutput)
 }
 
 // reduceUp reduces what the children send and sends it to the parent; the root
 // leaves the result in a place.
-func (s *script) reduceUp(k node, result place) {
-	from, to := placeInput, placePartial
+func (s *script) reduceUp(k node, result operand) {
+	from, to := operandInput, operandPartial
 	for _, child := range [2]int{k.left, k.right} {
 		if child < 0 {
 			continue
@@ -96,14 +96,14 @@ func (s *script) reduceUp(k node, result place) {
 			to = result
 		}
 		s.reduce(child, s.all(), from, to, complete)
-		from = placePartial
+		from = operandPartial
 	}
 	if k.parent >= 0 {
 		s.send(k.parent, s.all(), from)
 	}
 }
 
-func (s *script) sendDown(k node, toLeft, toRight span, from place) {
+func (s *script) sendDown(k node, toLeft, toRight span, from operand) {
 	if k.left >= 0 {
 		s.send(k.left, toLeft, from)
 	}

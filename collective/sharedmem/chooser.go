@@ -45,7 +45,7 @@ const (
 )
 
 // chooser finds the best stores for calls of one kind and about one size. Rank 0
-// has it, and tells the others in the exchange of references, since the time of a
+// has it, and tells the others in the round of references, since the time of a
 // call depends on all. Times are per byte.
 type chooser struct {
 	world   *placement
@@ -182,10 +182,10 @@ func (c *choosers) of(phases Phases, sendMapped, recvMapped, far bool, bytes int
 }
 
 const (
-	// An exchange of nothing takes 0.1 to 0.2 us between near cores, and three times as
+	// A round of nothing takes 0.1 to 0.2 us between near cores, and three times as
 	// long between far ones. It says nothing where ranks outnumber CPUs.
 	nearest, farthest = 300 * time.Nanosecond, 1500 * time.Nanosecond
-	// The best of probes series counts, of probeRounds exchanges.
+	// The best of probes series counts, of probeRounds rounds.
 	probes, probeRounds = 3, 4
 )
 

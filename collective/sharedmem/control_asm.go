@@ -11,7 +11,7 @@ func pause()
 // Publish is an atomic store before which all earlier stores are visible. That of
 // sync/atomic also keeps later loads behind it, for which amd64 locks the line: a
 // peer that polls it takes it away between the payload's store and the tag's, and
-// an exchange between far cores takes half as long again.
+// a round between far cores takes half as long again.
 //
 //go:noescape
 func Publish(word *uint64, value uint64)

@@ -119,7 +119,7 @@ func TestStop(t *testing.T) {
 				return err
 			}
 			t.prepare(&c)
-			if err := t.exchangeRefs(&c); err != nil {
+			if err := t.tellRefs(&c); err != nil {
 				return err
 			}
 			for at == phaseFinish && !t.complete() {
@@ -154,7 +154,7 @@ func TestGarbageReferences(t *testing.T) {
 				return err
 			}
 			t.prepare(&c)
-			return t.exchangeRefs(&c)
+			return t.tellRefs(&c)
 		})
 		if errs[0] == nil || !strings.Contains(errs[0].Error(), "memory of rank 1") {
 			t.Errorf("%s: %v", name, errs[0])

@@ -43,10 +43,10 @@ func (t *Team) Inbox(c *Call) error {
 	if err != nil || !t.refers && !t.referred {
 		return err
 	}
-	return t.settleReads()
+	return t.awaitReads()
 }
 
-// meet is an exchange of nothing.
+// meet is a round of nothing.
 func (t *Team) meet() error {
 	parity := t.open()
 	for k := 1; k < t.ranks; k++ {
@@ -87,7 +87,7 @@ func (t *Team) cut(c *Call, longest int, overwritten bool) (elements int) {
 
 // between asks stop now and then between pieces that need no waiting.
 func (t *Team) between() error {
-	if t.piece%busyTurns != busyTurns-1 {
+	if t.piece%busySteps != busySteps-1 {
 		return nil
 	}
 	if err := t.wait.stopped(); err != nil {
@@ -205,9 +205,9 @@ func (t *Team) inboxGather(c *Call) error {
 	return nil
 }
 
-// settleReads ends a call in which somebody referred to memory: it says that the
+// awaitReads ends a call in which somebody referred to memory: it says that the
 // peers' was read, and waits until the peers have read the own.
-func (t *Team) settleReads() error {
+func (t *Team) awaitReads() error {
 	t.phase = phaseRead
 	if t.referred {
 		t.own.read.store(uint64(t.round))

@@ -37,7 +37,7 @@ func (t *Team) Pull(c *Call) error {
 		choice = t.choosers.of(c.Phases, c.Send.Mapped, c.Recv.Mapped, far, total)
 		t.stores = choice.choose(total)
 	}
-	if err := t.exchangeRefs(c); err != nil {
+	if err := t.tellRefs(c); err != nil {
 		return err
 	}
 	// The clock starts when all ranks are there.
@@ -60,7 +60,7 @@ func (t *Team) Pull(c *Call) error {
 // steps makes all steps of the call.
 func (t *Team) steps() error {
 	t.phase = phaseSteps
-	for turns := 1; ; turns++ {
+	for loops := 1; ; loops++ {
 		moved := t.advance()
 		if t.complete() {
 			t.wait.reset()
@@ -70,7 +70,7 @@ func (t *Team) steps() error {
 		switch {
 		case !moved:
 			err = t.wait.step()
-		case turns%busyTurns == 0:
+		case loops%busySteps == 0:
 			t.wait.reset()
 			err = t.wait.stopped()
 		default:
@@ -82,8 +82,8 @@ func (t *Team) steps() error {
 	}
 }
 
-// busyTurns without a wait may pass before stop is asked: a few milliseconds.
-const busyTurns = 128
+// busySteps without a wait may pass before stop is asked: a few milliseconds.
+const busySteps = 128
 
 // pulls is a Team's part of the pull engine.
 type pulls struct {

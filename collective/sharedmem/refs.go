@@ -21,8 +21,8 @@ const (
 	storesShift = 8 // above: the stores that rank 0 chose
 )
 
-// exchangeRefs tells the peers where the own memory is, and maps theirs.
-func (t *Team) exchangeRefs(c *Call) error {
+// tellRefs tells the peers where the own memory is, and maps theirs.
+func (t *Team) tellRefs(c *Call) error {
 	t.phase = phaseRefs
 	flags := uint64(t.stores) << storesShift
 	if c.Send.Mapped {

@@ -102,7 +102,7 @@ type Team struct {
 	// The own chunk of the present call, in elements, and the length of the longest.
 	lo, hi, longest int
 
-	// round counts the exchanges, and tag is the present one's: round in the upper
+	// round counts the rounds, and tag is the present one's: round in the upper
 	// half, the fold of the call in the lower.
 	round uint32
 	tag   uint64

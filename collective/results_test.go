@@ -12,10 +12,10 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// TestPlacingAmongOthers: all-reduces that write results into place, by turns with
+// TestResultsInPlaceAmongOthers: all-reduces that write results into place, by turns with
 // operations that use the same slots otherwise, and with pings, where a rank may be
 // ahead of another by one.
-func TestPlacingAmongOthers(t *testing.T) {
+func TestResultsInPlaceAmongOthers(t *testing.T) {
 	const count, rounds = 20011, 60
 	for _, test := range []struct{ n, slots int }{{2, 16}, {2, 4}, {3, 16}, {3, 9}, {3, 8}, {3, 5}} {
 		n := test.n
@@ -65,9 +65,9 @@ func TestPlacingAmongOthers(t *testing.T) {
 	}
 }
 
-// TestPlacingDisagreement: two ranks, one of which expects all data on one queue pair,
+// TestResultsInPlaceDisagreement: two ranks, one of which expects all data on one queue pair,
 // and the other on both.
-func TestPlacingDisagreement(t *testing.T) {
+func TestResultsInPlaceDisagreement(t *testing.T) {
 	for odd := range 2 {
 		w := newWorld(t, 2, ring.Options{}, nil)
 		for rank, err := range w.each(func(rank int, c *Comm) error {
@@ -88,24 +88,24 @@ func TestPlacingDisagreement(t *testing.T) {
 
 // TestResultPlaced: results are accepted in order, each for a slot that was filled.
 func TestResultPlaced(t *testing.T) {
-	l := &link{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
-	other := &link{edge: &ring.Edge{Peer: 1}}
+	ch := &channel{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
+	other := &channel{edge: &ring.Edge{Peer: 1}}
 	p := &pass{
 		flow: new(flow),
-		left: l, right: l, placing: true, total: 8,
+		left: ch, right: ch, writesResults: true, total: 8,
 		schedule: schedule{ranks: 2, count: 32, perSegment: 4, segments: 4, depth: 2, transfers: 2},
 	}
 	for _, test := range []struct {
-		l        *link
+		ch       *channel
 		position int
 		ok       bool
-	}{{l, 0, false}, {l, 3, false}, {other, 2, false}, {l, 2, true}, {l, 2, false}, {l, 3, true}, {l, 4, false}, {l, 6, true}, {l, 7, false}} {
-		err := p.placed(test.l, test.position)
+	}{{ch, 0, false}, {ch, 3, false}, {other, 2, false}, {ch, 2, true}, {ch, 2, false}, {ch, 3, true}, {ch, 4, false}, {ch, 6, true}, {ch, 7, false}} {
+		err := p.wroteInPlace(test.ch, test.position)
 		if test.ok && err != nil || !test.ok && !errors.Is(err, ErrProtocol) {
 			t.Errorf("segment %d written into place after %d: %v", test.position, p.arrived, err)
 		}
 	}
-	if l.freed != 3 {
-		t.Errorf("%d slots are free by the results, want 3", l.freed)
+	if ch.freed != 3 {
+		t.Errorf("%d slots are free by the results, want 3", ch.freed)
 	}
 }

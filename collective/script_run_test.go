@@ -128,14 +128,14 @@ func TestExchangeTimeline(t *testing.T) {
 				sends, receives := events["segment send"], events["segment receive"]
 				messages, steps, bytes := 0, 0, 0
 				for _, c := range w.comms {
-					r := c.exchange.role
+					r := c.scriptRun.role
 					for _, m := range r.moves {
 						if takesMessage(m) {
-							messages += c.exchange.groups * c.exchange.pieces(m.lo, m.hi)
+							messages += c.scriptRun.groups * c.scriptRun.pieces(m.lo, m.hi)
 							bytes += 4 * count
 						}
 						if m.do != moveSend {
-							steps += c.exchange.groups
+							steps += c.scriptRun.groups
 						}
 					}
 				}

@@ -8,7 +8,7 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// An exchange is a round in which every rank gives every other one something and
+// In a round every rank gives every other one something and
 // waits until it has something from each. Rank a writes into the inbox that it
 // has in b's board: payload first, then the tag, which the round makes different
 // from all before.

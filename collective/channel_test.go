@@ -53,9 +53,9 @@ func TestDetached(t *testing.T) {
 			if err := c.Close(); err != nil {
 				return err
 			}
-			for _, l := range c.links {
-				if l != nil && l.outstanding != 0 {
-					return fmt.Errorf("%d requests to %s are under way after Close, %d of them detached", l.outstanding, l, l.detached)
+			for _, ch := range c.channels {
+				if ch != nil && ch.outstanding != 0 {
+					return fmt.Errorf("%d requests to %s are under way after Close, %d of them detached", ch.outstanding, ch, ch.detached)
 				}
 			}
 			return nil
@@ -104,27 +104,27 @@ func TestLateDuplicates(t *testing.T) {
 // TestSlots: what was emptied last is written next, and a peer may write into any slot
 // that is empty, and into no other.
 func TestSlots(t *testing.T) {
-	l := &link{edge: &ring.Edge{Peer: 1}, slots: 4, empty: []uint8{3, 2, 1, 0}, headers: &Buffer{}}
+	ch := &channel{edge: &ring.Edge{Peer: 1}, slots: 4, empty: []uint8{3, 2, 1, 0}, headers: &Buffer{}}
 	var order []int
 	for _, freed := range []uint64{0, 0, 1, 1, 3, 3, 3} {
-		if err := l.release(freed); err != nil {
+		if err := ch.release(freed); err != nil {
 			t.Fatal(err)
 		}
-		slot, _ := l.next()
-		l.wrote()
+		slot, _ := ch.next()
+		ch.wrote()
 		order = append(order, slot)
 	}
-	if want := []int{0, 1, 0, 2, 0, 1, 3}; !slices.Equal(order, want) || l.free() {
-		t.Errorf("slots %v were written, and %v are free: expected %v, and none", order, l.empty, want)
+	if want := []int{0, 1, 0, 2, 0, 1, 3}; !slices.Equal(order, want) || ch.free() {
+		t.Errorf("slots %v were written, and %v are free: expected %v, and none", order, ch.empty, want)
 	}
 	for _, freed := range []uint64{2, 8} {
-		if err := l.release(freed); !errors.Is(err, ErrProtocol) {
+		if err := ch.release(freed); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%d slots emptied, after 3 of 7: %v", freed, err)
 		}
 	}
-	l.inUse = 0b0100
+	ch.inUse = 0b0100
 	for _, slot := range []uint32{2, 4, 1 << 31} {
-		if _, err := l.arrive(slot, 0); !errors.Is(err, ErrProtocol) {
+		if _, err := ch.arrive(slot, 0); !errors.Is(err, ErrProtocol) {
 			t.Errorf("slot %d was written, of 4 of which slot 2 is in use: %v", slot, err)
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// exchange is the engine of the algorithms other than the ring: it plays a script
+// scriptRun is the engine of the algorithms other than the ring: it plays a script
 // over the edges of a mesh, eagerly. Up to depth groups of segments are on their
 // way through the script at a time. None gets ahead of the one before it, neither
 // in what it posts nor in what it works, so that the messages on an edge are in
 // the order of the groups at both ends.
-type exchange struct {
+type scriptRun struct {
 	*flow
 	*role
 	cut
@@ -38,11 +38,11 @@ type group struct {
 	flying          int // WRITEs without completion
 }
 
-// role is a script with the links that its moves use.
+// role is a script with the channels that its moves use.
 type role struct {
 	script
-	at   []*link // by move; nil where there is no message
-	used []*link
+	at   []*channel // by move; nil where there is no message
+	used []*channel
 }
 
 // flight is a WRITE that was posted to a peer.
@@ -53,7 +53,7 @@ type flight struct {
 	message      int
 }
 
-// stream is the messages of one operation on the link of a mesh. They are numbered
+// stream is the messages of one operation on the channel of a mesh. They are numbered
 // from 0 in each direction.
 type stream struct {
 	posted, sent int // sent: completed
@@ -61,14 +61,14 @@ type stream struct {
 	flights      []flight
 }
 
-// start makes the exchange ready to run a call.
-func (x *exchange) start(ctx context.Context, k *Call, in, out vector, r *role) error {
+// start makes the run ready to run a call.
+func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role) error {
 	x.role, x.cut, x.depth = r, newCut(k, x.c.size, r.whole), k.Depth
 	x.inPlace = in.base == out.base
 	x.first, x.processed = 0, 0
 	clear(x.window[:])
-	for _, l := range r.used {
-		l.stream.posted, l.stream.sent, l.stream.took = 0, 0, 0
+	for _, ch := range r.used {
+		ch.stream.posted, ch.stream.sent, ch.stream.took = 0, 0, 0
 	}
 	if err := x.begin(ctx, x, k, in, out); err != nil {
 		return err
@@ -90,11 +90,11 @@ func (x *exchange) start(ctx context.Context, k *Call, in, out vector, r *role) 
 	return nil
 }
 
-func (x *exchange) group(g int) *group { return &x.window[g%x.depth] }
+func (x *scriptRun) group(g int) *group { return &x.window[g%x.depth] }
 
 // state is done when all groups are through, and every request has completed. Credits
 // may still be on their way to this rank: whoever polls next defers them.
-func (x *exchange) state() state {
+func (x *scriptRun) state() state {
 	last := x.groups - 1
 	if x.first <= last {
 		if q := x.group(last); last >= x.first+x.depth || q.posting < len(x.moves) || q.working < len(x.moves) {
@@ -102,8 +102,8 @@ func (x *exchange) state() state {
 		}
 		return over
 	}
-	for _, l := range x.used {
-		if l.outstanding > l.detached {
+	for _, ch := range x.used {
+		if ch.outstanding > ch.detached {
 			return over
 		}
 	}
@@ -112,11 +112,11 @@ func (x *exchange) state() state {
 
 // addr returns where the piece of a move lies, whose first element is from, and the
 // keys of that memory.
-func (x *exchange) addr(p place, area, g int, m *move, piece, from int) (addr uint64, keys *ring.Keys) {
+func (x *scriptRun) addr(p operand, area, g int, m *move, piece, from int) (addr uint64, keys *ring.Keys) {
 	switch p {
-	case placeInput:
+	case operandInput:
 		return x.in.base + uint64(from*x.size), &x.in.keys
-	case placeOutput:
+	case operandOutput:
 		return x.out.base + uint64(from*x.size), &x.out.keys
 	}
 	offset := x.areaBase[area] + uint64(x.offset(x.areas[area], m.lo, piece, from)*x.size)
@@ -124,7 +124,7 @@ func (x *exchange) addr(p place, area, g int, m *move, piece, from int) (addr ui
 }
 
 // post sends what may be sent now.
-func (x *exchange) post() (posted bool, err error) {
+func (x *scriptRun) post() (posted bool, err error) {
 	for g := x.first; g < min(x.first+x.depth, x.groups); g++ {
 		q := x.group(g)
 		for q.posting < len(x.moves) && (g == x.first || x.group(g-1).posting > q.posting) {
@@ -136,9 +136,9 @@ func (x *exchange) post() (posted bool, err error) {
 				q.posting++
 				continue
 			}
-			n, l := x.pieces(m.lo, m.hi), x.at[q.posting]
-			for q.posted < n && l.free() && l.room() && l.stream.posted-l.stream.sent < len(l.stream.flights) {
-				if err := x.send(g, q, m, l); err != nil {
+			n, ch := x.pieces(m.lo, m.hi), x.at[q.posting]
+			for q.posted < n && ch.free() && ch.room() && ch.stream.posted-ch.stream.sent < len(ch.stream.flights) {
+				if err := x.send(g, q, m, ch); err != nil {
 					return posted, err
 				}
 				q.posted++
@@ -156,47 +156,47 @@ func (x *exchange) post() (posted bool, err error) {
 
 // send posts the next piece of a move. What has been taken of the peer's slots is
 // credited with it.
-func (x *exchange) send(g int, q *group, m *move, l *link) error {
+func (x *scriptRun) send(g int, q *group, m *move, ch *channel) error {
 	from, to := x.piece(m.lo, m.hi, g, q.posted)
 	n := (to - from) * x.size
 	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
-	h := x.header(kindSlot, l.stream.posted, n)
-	h.Addr = l.taken
+	h := x.header(kindSlot, ch.stream.posted, n)
+	h.Addr = ch.taken
 	if x.detached {
-		if err := l.detach(&h, memory.Bytes(addr, n), flight{begun: trace.Now(), bytes: n, seq: x.seq, message: l.stream.posted}); err != nil {
+		if err := ch.detach(&h, memory.Bytes(addr, n), flight{begun: trace.Now(), bytes: n, seq: x.seq, message: ch.stream.posted}); err != nil {
 			return err
 		}
-		l.told = l.taken
-		l.stream.posted++
-		l.stream.sent++
+		ch.told = ch.taken
+		ch.stream.posted++
+		ch.stream.sent++
 		x.c.live.EagerWrites++
 		x.c.live.Sent += uint64(n)
 		return nil
 	}
-	l.stream.flights[l.stream.posted%len(l.stream.flights)] = flight{begun: trace.Now(), group: g, bytes: n}
-	if err := l.fill(&h, addr, n, keys.LKey(l.edge)); err != nil {
+	ch.stream.flights[ch.stream.posted%len(ch.stream.flights)] = flight{begun: trace.Now(), group: g, bytes: n}
+	if err := ch.fill(&h, addr, n, keys.LKey(ch.edge)); err != nil {
 		return err
 	}
-	l.told = l.taken
-	l.stream.posted++
+	ch.told = ch.taken
+	ch.stream.posted++
 	q.flying++
 	x.c.live.EagerWrites++
 	return nil
 }
 
-// delivered notes that the oldest WRITE on a link is the peer's, and its memory
+// delivered notes that the oldest WRITE on a channel is the peer's, and its memory
 // ours again.
-func (x *exchange) delivered(l *link) {
-	s := &l.stream
+func (x *scriptRun) delivered(ch *channel) {
+	s := &ch.stream
 	f := &s.flights[s.sent%len(s.flights)]
-	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(l.edge.Peer))
+	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(ch.edge.Peer))
 	x.c.live.Sent += uint64(f.bytes)
 	x.group(f.group).flying--
 	s.sent++
 }
 
 // work takes the next piece of the oldest group that has one.
-func (x *exchange) work() (worked bool, err error) {
+func (x *scriptRun) work() (worked bool, err error) {
 	for g := x.first; g < min(x.first+x.depth, x.groups) && !worked; g++ {
 		q := x.group(g)
 		x.skipSends(q)
@@ -214,7 +214,7 @@ func (x *exchange) work() (worked bool, err error) {
 	return worked, nil
 }
 
-func (x *exchange) skipSends(q *group) {
+func (x *scriptRun) skipSends(q *group) {
 	for q.working < len(x.moves) && x.moves[q.working].do == moveSend {
 		q.working++
 	}
@@ -222,7 +222,7 @@ func (x *exchange) skipSends(q *group) {
 
 // through tells whether a group has nothing left to do. Posting follows over what was
 // worked, so that it need not be asked again.
-func (x *exchange) through(q *group) bool {
+func (x *scriptRun) through(q *group) bool {
 	x.skipSends(q)
 	for q.posting < q.working && x.moves[q.posting].do != moveSend {
 		q.posting++
@@ -231,21 +231,21 @@ func (x *exchange) through(q *group) bool {
 }
 
 // workOn does the next piece of a group's move, if it may and the message is there.
-func (x *exchange) workOn(g int, q *group) (bool, error) {
+func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 	m := &x.moves[q.working]
 	reduces := m.do == moveReduce || m.do == moveReduceOwn
 	// What this rank is still sending is neither overwritten, nor, at depth 1,
 	// overlapped with.
-	if reduces && (m.to == placeOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
+	if reduces && (m.to == operandOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
 		return false, nil
 	}
 	from, to := x.piece(m.lo, m.hi, g, q.worked)
 	n := (to - from) * x.size
-	l := x.at[q.working]
+	ch := x.at[q.working]
 	var data []byte
-	if l != nil {
+	if ch != nil {
 		var err error
-		if data, err = x.received(l, n); data == nil || err != nil {
+		if data, err = x.received(ch, n); data == nil || err != nil {
 			return false, err
 		}
 		if corrupt := x.c.options.Corrupt; corrupt != nil {
@@ -260,52 +260,52 @@ func (x *exchange) workOn(g int, q *group) (bool, error) {
 	x.apply(m, data, g, q.worked, from, n)
 	q.worked++
 	moved := q.worked == x.pieces(m.lo, m.hi)
-	x.recordWork(l, m, begun, n, moved)
+	x.recordWork(ch, m, begun, n, moved)
 	if moved {
 		q.working++
 		q.worked = 0
 	}
-	if l == nil {
+	if ch == nil {
 		return true, nil
 	}
 	x.processed++
-	return true, x.take(l)
+	return true, x.take(ch)
 }
 
-// received returns the n bytes of the next message on a link, if it is there.
-func (x *exchange) received(l *link, n int) ([]byte, error) {
-	h := l.head()
+// received returns the n bytes of the next message on a channel, if it is there.
+func (x *scriptRun) received(ch *channel, n int) ([]byte, error) {
+	h := ch.head()
 	if h == nil || h.Seq != x.seq {
 		return nil, nil
 	}
-	if int(h.Segment) != l.stream.took || h.Length != uint64(n) {
+	if int(h.Segment) != ch.stream.took || h.Length != uint64(n) {
 		return nil, fmt.Errorf("%w: %s sent message %d of operation %d, of %d bytes: expected message %d of %d",
-			ErrProtocol, l, h.Segment, h.Seq, h.Length, l.stream.took, n)
+			ErrProtocol, ch, h.Segment, h.Seq, h.Length, ch.stream.took, n)
 	}
-	return l.payload(n), nil
+	return ch.payload(n), nil
 }
 
 // take gives the oldest slot back. The peer hears of it with the next message to
 // it; if there is none for long, with a message of its own.
-func (x *exchange) take(l *link) error {
-	l.stream.took++
-	l.take()
-	if l.taken-l.told < max(1, l.slots/2) {
+func (x *scriptRun) take(ch *channel) error {
+	ch.stream.took++
+	ch.take()
+	if ch.taken-ch.told < max(1, ch.slots/2) {
 		return nil
 	}
 	h := x.header(kindCredit, 0, 0)
-	h.Addr, h.RKey = l.taken, x.c.nonce
-	if err := l.send(&h); err != nil {
+	h.Addr, h.RKey = ch.taken, x.c.nonce
+	if err := ch.send(&h); err != nil {
 		return err
 	}
-	l.told = l.taken
+	ch.told = ch.taken
 	x.c.live.Credits++
 	return nil
 }
 
 // apply does a move to one piece, n bytes from element from on; data is what came.
-func (x *exchange) apply(m *move, data []byte, g, piece, from, n int) {
-	at := func(p place, area int) []byte {
+func (x *scriptRun) apply(m *move, data []byte, g, piece, from, n int) {
+	at := func(p operand, area int) []byte {
 		addr, _ := x.addr(p, area, g, m, piece, from)
 		return memory.Bytes(addr, n)
 	}
@@ -328,8 +328,8 @@ func (x *exchange) apply(m *move, data []byte, g, piece, from, n int) {
 		reduce.Finish(x.call.Type, x.call.Reduction, x.c.size, result)
 	}
 	x.c.live.Reductions++
-	for _, l := range x.used {
-		if l.stream.posted > l.stream.sent {
+	for _, ch := range x.used {
+		if ch.stream.posted > ch.stream.sent {
 			x.c.live.Overlapped++
 			break
 		}
@@ -337,43 +337,43 @@ func (x *exchange) apply(m *move, data []byte, g, piece, from, n int) {
 }
 
 // awaited says what is missing and who would have to send it.
-func (x *exchange) awaited() string {
+func (x *scriptRun) awaited() string {
 	text := fmt.Sprintf("%d of %d groups of segments were through", x.first, x.groups)
 	if x.first < x.groups {
 		q := x.group(x.first)
 		if q.working < len(x.moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
-			l := x.at[q.working]
-			text += fmt.Sprintf("; awaited from %s: message %d", l, l.stream.took)
+			ch := x.at[q.working]
+			text += fmt.Sprintf("; awaited from %s: message %d", ch, ch.stream.took)
 		}
 		if q.posting < len(x.moves) && x.moves[q.posting].do == moveSend {
-			if l := x.at[q.posting]; !l.free() {
-				text += fmt.Sprintf("; awaited from %s: credits for %d slots", l, l.filled-l.freed)
+			if ch := x.at[q.posting]; !ch.free() {
+				text += fmt.Sprintf("; awaited from %s: credits for %d slots", ch, ch.filled-ch.freed)
 			}
 		}
 	}
-	for _, l := range x.used {
-		if l.stream.posted > l.stream.sent {
-			text += fmt.Sprintf("; awaited from %s: the acknowledgement of message %d", l, l.stream.sent)
+	for _, ch := range x.used {
+		if ch.stream.posted > ch.stream.sent {
+			text += fmt.Sprintf("; awaited from %s: the acknowledgement of message %d", ch, ch.stream.sent)
 		}
 	}
 	return text
 }
 
 // recordWork records what was done with a piece, and the step that it completes.
-func (x *exchange) recordWork(l *link, m *move, begun trace.Stamp, n int, last bool) {
+func (x *scriptRun) recordWork(ch *channel, m *move, begun trace.Stamp, n int, last bool) {
 	if begun == 0 {
 		return
 	}
 	end := trace.Now()
 	x.now = end
-	if l == nil {
+	if ch == nil {
 		reduceSpan.SpanAt(begun, end, x.seq, uint64(x.processed), uint64(n), 0)
 	} else {
 		x.stepBytes += uint64(n)
-		reduceSpan.SpanAt(begun, end, x.seq, uint64(l.stream.took), uint64(n), 0)
+		reduceSpan.SpanAt(begun, end, x.seq, uint64(ch.stream.took), uint64(n), 0)
 		// The slot of a peer that was ahead may have come before the operation began here.
-		if known := l.since[l.taken%l.slots]; known != 0 {
-			receiveSpan.SpanAt(max(known, x.begun), end, x.seq, uint64(l.stream.took), uint64(n), uint64(l.edge.Peer))
+		if known := ch.since[ch.taken%ch.slots]; known != 0 {
+			receiveSpan.SpanAt(max(known, x.begun), end, x.seq, uint64(ch.stream.took), uint64(n), uint64(ch.edge.Peer))
 		}
 	}
 	if last {
@@ -382,7 +382,7 @@ func (x *exchange) recordWork(l *link, m *move, begun trace.Stamp, n int, last b
 }
 
 // recordStep ends the step that a move is and begins the next.
-func (x *exchange) recordStep(end trace.Stamp, m *move) {
+func (x *scriptRun) recordStep(end trace.Stamp, m *move) {
 	phase := uint64(0)
 	if m.gathers {
 		phase = 1
@@ -391,13 +391,13 @@ func (x *exchange) recordStep(end trace.Stamp, m *move) {
 	x.step, x.stepBytes = end, 0
 }
 
-// recordOpen records what is open in the exchange when it ends.
-func (x *exchange) recordOpen(end trace.Stamp) {
-	for _, l := range x.used {
-		s := &l.stream
+// recordOpen records what is open in the script when it ends.
+func (x *scriptRun) recordOpen(end trace.Stamp) {
+	for _, ch := range x.used {
+		s := &ch.stream
 		for i := s.sent; i < s.posted; i++ {
 			f := &s.flights[i%len(s.flights)]
-			sendSpan.SpanAt(f.begun, end, x.seq, uint64(i), uint64(f.bytes), uint64(l.edge.Peer))
+			sendSpan.SpanAt(f.begun, end, x.seq, uint64(i), uint64(f.bytes), uint64(ch.edge.Peer))
 		}
 	}
 	if x.first == x.groups {
@@ -407,10 +407,10 @@ func (x *exchange) recordOpen(end trace.Stamp) {
 	if q.working == len(x.moves) || x.moves[q.working].do == moveSend {
 		return
 	}
-	m, l := &x.moves[q.working], x.at[q.working]
-	if l != nil && l.head() == nil {
+	m, ch := &x.moves[q.working], x.at[q.working]
+	if ch != nil && ch.head() == nil {
 		from, to := x.piece(m.lo, m.hi, x.first, q.worked)
-		awaitedSpan.SpanAt(x.step, end, x.seq, uint64(l.stream.took), uint64((to-from)*x.size), uint64(l.edge.Peer))
+		awaitedSpan.SpanAt(x.step, end, x.seq, uint64(ch.stream.took), uint64((to-from)*x.size), uint64(ch.edge.Peer))
 	}
 	x.recordStep(end, m)
 }

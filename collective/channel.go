@@ -1,0 +1,275 @@
+package collective
+
+import (
+	"fmt"
+
+	"ringcli/ring"
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/memory"
+)
+
+// The collective's own kinds of work requests; the value is the position.
+const (
+	wrWrite = ring.WRUser + iota
+	wrRead
+	wrCheck    // see flow.check
+	wrDetached // a WRITE that its operation did not wait for, see channel.detach
+)
+
+// immDirect marks the immediate data of a write into place, whose other bits are
+// the position. Without it they are the index of the slot that was written.
+const immDirect = 1 << 31
+
+// maxRTS is the room for RTS that were not yet answered: twice the deepest
+// pipeline of the operation that runs, and no other, since the left neighbour
+// cannot end an operation before its RTS are answered.
+const maxRTS = 4 * MaxDepth
+
+// channel is one end of an edge and what is under way on it, in both directions: an
+// edge of the ring carries data in one of them, an edge of a mesh in both. Links
+// outlive operations, since a peer may be ahead. They belong to whoever holds
+// the lock of the Comm.
+type channel struct {
+	edge        *ring.Edge
+	sendRoom    int // send requests that may be outstanding
+	outstanding int // send requests, of any kind, without completion
+	detached    int // of them, those that no operation waits for
+	message     [ring.HeaderSize]byte
+	wr          [1]verbs.WorkRequest
+	sges        [2]verbs.SGE
+
+	// slots is their number, the same at both ends. What passes through them is counted
+	// from the start, and who writes says into which: into that which was emptied last,
+	// which is still in the cache.
+	slots uint64
+
+	// What comes. heads has the headers of what arrived and was not taken, by its number
+	// modulo slots.
+	arrived uint64
+	taken   uint64
+	lies    [maxSlots]uint8 // in which slot, likewise
+	inUse   uint64          // a bit for each slot that was not taken
+	// told is, of an edge of a mesh, how many of those taken the peer knows of, from
+	// the header of a slot or from a credit. Nobody waits for the last credits: they
+	// may come when the next operation runs, or the next Comm, which drops them.
+	told  uint64
+	heads []ring.Header
+	since []trace.Stamp // when that came
+
+	rts               []ring.Header // RTS of the left neighbour, oldest first
+	rtsTaken, rtsCame uint64
+
+	// What goes.
+	filled  uint64          // slots written since the start
+	freed   uint64          // of these, emptied by the peer
+	written [maxSlots]uint8 // in which slot, by its number modulo slots
+	empty   []uint8         // slots to write into, the next one last
+	// headers is what the headers of slots are sent from, as many as slots. On an edge
+	// of a mesh each has room for the payload behind it.
+	headers *Buffer
+	stride  uint64           // bytes of each
+	flights [maxSlots]flight // of those that are detached, by their number modulo maxSlots
+
+	stream stream // of the script that runs
+}
+
+// newChannel makes the end of an edge on which slots are sent and received.
+func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
+	stride := uint64(ring.HeaderSize)
+	if e.Side >= ring.FirstMesh {
+		stride += detachMost
+	}
+	headers, err := c.Alloc(uint64(slots) * stride)
+	if err != nil {
+		return nil, err
+	}
+	ch := &channel{
+		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers, stride: stride,
+		heads: make([]ring.Header, slots), since: make([]trace.Stamp, slots),
+	}
+	for slot := slots - 1; slot >= 0; slot-- {
+		ch.empty = append(ch.empty, uint8(slot))
+	}
+	headers.drain = func() { c.drain(ch) }
+	return ch, nil
+}
+
+// String names who is at the other end.
+func (ch *channel) String() string {
+	if ch.edge.Side >= ring.FirstMesh {
+		return fmt.Sprintf("rank %d", ch.edge.Peer)
+	}
+	return fmt.Sprintf("rank %d, the %s neighbour", ch.edge.Peer, ch.edge.Side)
+}
+
+// room tells whether another request may be posted.
+func (ch *channel) room() bool { return ch.outstanding < ch.sendRoom }
+
+// credited tells whether every credit has come that the right neighbour owes.
+func (ch *channel) credited() bool { return ch.freed >= ch.filled-ch.filled%creditBatch(ch.slots) }
+
+// post posts one request whose elements are in ch.sges[:n].
+func (ch *channel) post(wr verbs.WorkRequest, n int) error {
+	wr.SGL = ch.sges[:n]
+	wr.Flags = verbs.FlagSignaled
+	ch.wr[0] = wr
+	if _, err := ch.edge.QP.PostSend(ch.wr[:]); err != nil {
+		return fmt.Errorf("post %s to %s: %w", wr.Opcode, ch, err)
+	}
+	ch.outstanding++
+	return nil
+}
+
+// send sends a header as a message of its own.
+func (ch *channel) send(h *ring.Header) error {
+	h.Encode(ch.message[:])
+	if err := ch.edge.SendMessage(ch.message[:]); err != nil {
+		return fmt.Errorf("post a message to %s: %w", ch, err)
+	}
+	ch.outstanding++
+	recordMessage(&sentMessage, h, ch.edge.Peer)
+	return nil
+}
+
+// free tells whether the peer has a slot to write into.
+func (ch *channel) free() bool { return len(ch.empty) > 0 }
+
+// next returns the slot to write into, which must be free, and where its header is.
+func (ch *channel) next() (slot int, head uint64) {
+	slot = int(ch.empty[len(ch.empty)-1])
+	return slot, ch.headers.addr + uint64(slot)*ch.stride
+}
+
+// wrote notes that the next slot is written.
+func (ch *channel) wrote() {
+	last := len(ch.empty) - 1
+	ch.written[ch.filled%ch.slots] = ch.empty[last]
+	ch.empty = ch.empty[:last]
+	ch.filled++
+}
+
+// fill writes a header and n bytes at addr into the peer's next slot.
+func (ch *channel) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
+	slot, head := ch.next()
+	h.Encode(memory.Bytes(head, ring.HeaderSize))
+	ch.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: ch.headers.reg.LKey(ch.edge.Device())}
+	ch.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
+	remote, rkey := ch.edge.RemoteSlot(slot)
+	err := ch.post(verbs.WorkRequest{
+		ID: ring.WRID(ch.edge.Side, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+	}, pieces(2, n))
+	if err != nil {
+		return err
+	}
+	ch.wrote()
+	return nil
+}
+
+// detachMost is the most payload in bytes that is copied so that its operation need
+// not wait for the acknowledgement: a round trip costs more than the copy.
+const detachMost = ring.MeshSlotSize
+
+// detach is fill with a copy of the payload, which is the operation's again at once.
+// The copy stays until the peer has emptied the slot, so it has come by then.
+func (ch *channel) detach(h *ring.Header, payload []byte, f flight) error {
+	slot, head := ch.next()
+	h.Encode(memory.Bytes(head, ring.HeaderSize))
+	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
+	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
+	remote, rkey := ch.edge.RemoteSlot(slot)
+	number := ch.filled % maxSlots
+	err := ch.post(verbs.WorkRequest{
+		ID: ring.WRID(ch.edge.Side, wrDetached, number), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+	}, 1)
+	if err != nil {
+		return err
+	}
+	ch.flights[number] = f
+	ch.detached++
+	ch.wrote()
+	return nil
+}
+
+// attach notes that a detached WRITE is the peer's.
+func (ch *channel) attach(number uint64, now trace.Stamp) {
+	ch.outstanding--
+	ch.detached--
+	f := &ch.flights[number]
+	sendSpan.SpanAt(f.begun, now, f.seq, uint64(f.message), uint64(f.bytes), uint64(ch.edge.Peer))
+}
+
+// oldestRTS returns the oldest unanswered RTS, or nil.
+func (ch *channel) oldestRTS() *ring.Header {
+	if ch.rtsTaken == ch.rtsCame {
+		return nil
+	}
+	return &ch.rts[ch.rtsTaken%maxRTS]
+}
+
+func (ch *channel) addRTS(h ring.Header) error {
+	if ch.rtsCame-ch.rtsTaken == maxRTS {
+		return fmt.Errorf("%w: more than %d unanswered RTS from %s", ErrProtocol, maxRTS, ch)
+	}
+	ch.rts[ch.rtsCame%maxRTS] = h
+	ch.rtsCame++
+	return nil
+}
+
+// head returns the header of the oldest slot that was not taken, or nil.
+func (ch *channel) head() *ring.Header {
+	if ch.taken == ch.arrived {
+		return nil
+	}
+	return &ch.heads[ch.taken%ch.slots]
+}
+
+// payload returns the n bytes in the oldest slot.
+func (ch *channel) payload(n int) []byte {
+	return ch.edge.Slot(int(ch.lies[ch.taken%ch.slots]))[ring.SlotHeader:][:n]
+}
+
+// take empties the oldest slot.
+func (ch *channel) take() {
+	ch.inUse &^= 1 << ch.lies[ch.taken%ch.slots]
+	ch.taken++
+}
+
+// arrive notes that the peer wrote a slot, and returns its header.
+func (ch *channel) arrive(slot uint32, now trace.Stamp) (*ring.Header, error) {
+	if uint64(slot) >= ch.slots || ch.inUse>>slot&1 == 1 {
+		return nil, fmt.Errorf("%w: %s wrote slot %d: expected one of %d of which those in use are %#b",
+			ErrProtocol, ch, slot, ch.slots, ch.inUse)
+	}
+	at := ch.arrived % ch.slots
+	h := &ch.heads[at]
+	if !h.Decode(ch.edge.Slot(int(slot))) || h.Kind != kindSlot {
+		return nil, fmt.Errorf("%w: %s wrote slot %d without a header", ErrProtocol, ch, slot)
+	}
+	ch.since[at], ch.lies[at] = now, uint8(slot)
+	ch.inUse |= 1 << slot
+	ch.arrived++
+	return h, nil
+}
+
+// release notes that the peer has emptied slots, so many since the start.
+func (ch *channel) release(freed uint64) error {
+	if freed < ch.freed || freed > ch.filled {
+		return fmt.Errorf("%w: credits for %d slots from %s: expected %d to %d", ErrProtocol, freed, ch, ch.freed, ch.filled)
+	}
+	for ; ch.freed < freed; ch.freed++ {
+		ch.empty = append(ch.empty, ch.written[ch.freed%ch.slots])
+	}
+	return nil
+}
+
+// creditBatch is how many slots are given back at a time.
+func creditBatch(slots uint64) uint64 { return max(1, slots/4) }
+
+// pieces leaves out the last of n elements if it is empty.
+func pieces(n, length int) int {
+	if length == 0 {
+		return n - 1
+	}
+	return n
+}
