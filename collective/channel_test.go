@@ -101,6 +101,22 @@ func TestLateDuplicates(t *testing.T) {
 	})
 }
 
+// TestBadWires: an all-reduce of 1 MiB ends in time, and right, over wires that lose a
+// tenth of all packets or deliver them in any order.
+func TestBadWires(t *testing.T) {
+	for _, impair := range []verbs.Impairment{{Seed: 1, Loss: 0.1}, {Seed: 2, Jitter: 20 * time.Millisecond}, {Seed: 3, Reorder: 0.1, Jitter: time.Millisecond}} {
+		w := newWorld(t, 3, ring.Options{Impair: &impair}, nil)
+		const count = 1 << 18
+		k := newKit(w, count, reduce.Float32, reduce.Sum)
+		k.expect(count)
+		for _, p := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+			start := time.Now()
+			k.check(OpAllReduce, count, CallOptions{Algorithm: AlgorithmRing, Protocol: p}, false)
+			t.Logf("%+v, %s: %v", impair, p, time.Since(start).Round(time.Millisecond))
+		}
+	}
+}
+
 // TestSlots: what was emptied last is written next, and a peer may write into any slot
 // that is empty, and into no other.
 func TestSlots(t *testing.T) {

@@ -158,6 +158,7 @@ func (e *endpoint) counterList() []verbs.Counter {
 		{Name: "sent_naks", Value: n.NakPkts},
 		{Name: "retransmitted_requests", Value: n.RetransmittedPkts},
 		{Name: "retransmitted_by_timer", Value: n.TimerRetransmits},
+		{Name: "loss_probes", Value: n.LossProbes},
 		{Name: "out_of_sequence", Value: n.OutOfSequence},
 		{Name: "packet_seq_err", Value: n.PacketSeqErr},
 		{Name: "implied_nak_seq_err", Value: n.ImpliedNakSeqErr},

@@ -226,8 +226,11 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 		}
 		tracePacket(packetReceived, "packet received", q, b, bytes)
 	}
-	q.rc.Step(p, bad, now, &e.out)
+	early := q.rc.Step(p, bad, now, &e.out)
 	e.place() // while the payload is in the cache
+	if early || q.early.Any() {
+		q.early.Stepped(q.rc, p, b, bad, early, now, &e.out, e.place)
+	}
 	q.heard(now)
 	e.touch(q)
 }

@@ -11,6 +11,7 @@ import (
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
+	"ringcli/verbs/soft/early"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
@@ -65,6 +66,7 @@ type qp struct {
 	tx, rx wire.Flow
 	lastID idTracker
 	acking acking
+	early  early.Packets
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.
@@ -99,6 +101,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	}
 	q.rc = rc.New(rc.Config{
 		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
+		KeepEarly: true,
 	})
 	q.Retain()
 	ep.mu.Lock()
@@ -147,6 +150,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
+	q.early.Clear()
 	if mask&verbs.AttrPathMTU != 0 {
 		q.budget = budget(a.PathMTU.Bytes())
 	}

@@ -149,11 +149,17 @@ func (q *QP) again(a answer) {
 	for at < len(q.queue) && wire.PSNDiff(q.queue[at].last, a.first) < 0 {
 		at++
 	}
-	switch {
-	case at < len(q.queue) && q.queue[at].slot == a.slot:
-		a.replay = q.queue[at].replay // the first answer is still due
-		q.queue[at] = a
-	case len(q.queue) < len(q.remembered):
+	if at < len(q.queue) && q.queue[at].slot == a.slot && wire.PSNDiff(a.last, q.queue[at].cur) >= 0 {
+		// What is asked for again is still being answered: that goes on from there.
+		o := &q.queue[at]
+		if wire.PSNDiff(o.last, a.last) > 0 {
+			a.last, a.length = o.last, o.length+uint32(wire.PSNDiff(o.first, a.first))*uint32(q.mtu)
+		}
+		a.replay = o.replay
+		*o = a
+		return
+	}
+	if len(q.queue) < cap(q.queue) {
 		q.queue = slices.Insert(q.queue, at, a)
 	}
 }

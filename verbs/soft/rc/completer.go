@@ -6,33 +6,36 @@ import (
 )
 
 // stepResponse takes an answer of the peer's responder.
-func (q *QP) stepResponse(p *wire.Packet, now int64, out *Output) {
+func (q *QP) stepResponse(p *wire.Packet, now int64, out *Output) (early bool) {
 	psn := p.PSN
 	if wire.PSNDiff(psn, q.una) < 0 || wire.PSNDiff(psn, q.sent) >= 0 {
-		return // answered before, or never sent
+		if q.cfg.KeepEarly {
+			q.responseGap.again(psn)
+		}
+		return false // answered before, or never sent
 	}
 	if p.Opcode != wire.Acknowledge {
-		q.stepData(p, now, out)
-		return
+		return q.stepData(p, now, out)
 	}
 	syndrome := p.AETH.Syndrome()
 	if syndrome.IsAck() {
 		if !q.ackThrough(psn, now, out) {
-			q.impliedNak(now, out)
+			q.missing(psn, now, out)
+			return true
 		}
-		return
+		return false
 	}
 	// A NAK acknowledges everything before its PSN.
 	if !q.ackThrough(wire.PSNAdd(psn, -1), now, out) {
-		q.impliedNak(now, out)
-		return
+		q.missing(psn, now, out)
+		return syndrome.IsNAK() && syndrome != wire.NakPSNSeq
 	}
 	switch {
 	case syndrome.IsRNR():
 		q.rnr(syndrome.Code(), now, out)
 	case syndrome == wire.NakPSNSeq:
 		q.cfg.Counters.PacketSeqErr++
-		q.retryLoss(now, out)
+		q.retryLoss(q.requestEnd(), now, out)
 	case syndrome == wire.NakInvalidRequest:
 		q.cfg.Counters.ReqRemoteInvalid++
 		q.failSend(verbs.RemoteInvalidRequest, out)
@@ -42,41 +45,44 @@ func (q *QP) stepResponse(p *wire.Packet, now int64, out *Output) {
 	case syndrome == wire.NakRemoteOp:
 		q.failSend(verbs.RemoteOpError, out)
 	}
+	return false
 }
 
 // stepData takes a READ response or an atomic ACK.
-func (q *QP) stepData(p *wire.Packet, now int64, out *Output) {
+func (q *QP) stepData(p *wire.Packet, now int64, out *Output) (early bool) {
 	if !q.ackThrough(wire.PSNAdd(p.PSN, -1), now, out) || q.una != p.PSN {
-		q.impliedNak(now, out)
-		return
+		q.missing(p.PSN, now, out)
+		return true
 	}
 	w := q.wqe(q.sqHead)
 	if p.Flags&wire.HasAETH != 0 && !p.AETH.Syndrome().IsAck() {
-		return
+		return false
 	}
 	if !q.localOK(w) {
 		q.failSend(verbs.LocalProtectionError, out)
-		return
+		return false
 	}
 	switch {
 	case w.isRead() && p.Flags&wire.IsRead != 0:
 		offset := int(wire.PSNDiff(p.PSN, w.first)) * q.mtu
 		if len(p.Payload) != min(q.mtu, int(w.length)-offset) {
 			q.failSend(verbs.BadResponseError, out)
-			return
+			return false
 		}
 		out.Orders = appendPlaces(out.Orders, w.sge, offset, p.Payload)
 	case w.isAtomic() && p.Opcode == wire.AtomicAck:
 		out.Orders = append(out.Orders, Order{Kind: Store64, Addr: w.sge[0].Addr, Value: p.AtomicAck.Orig()})
 	default:
 		q.failSend(verbs.BadResponseError, out)
-		return
+		return false
 	}
+	q.responseGap.came(p.PSN, now)
 	q.una = wire.PSNAdd(q.una, 1)
 	if p.PSN == w.last {
 		q.completeSend(verbs.Success, out)
 	}
 	q.progress(1, now)
+	return false
 }
 
 // ackThrough acknowledges everything up to psn. It stops at a READ or an atomic,
@@ -105,8 +111,13 @@ func (q *QP) ackThrough(psn uint32, now int64, out *Output) bool {
 
 // progress notes that una moved by n.
 func (q *QP) progress(n int, now int64) {
-	q.retries, q.rnrTries, q.wentBack = 0, 0, false
-	q.rnrUntil = 0
+	q.retries, q.rnrTries, q.rnrUntil = 0, 0, 0
+	if q.wentBack && wire.PSNDiff(q.una, q.recover) >= 0 {
+		q.wentBack = false
+	}
+	if q.lossy > 0 {
+		q.measure(n, now)
+	}
 	done := 0
 	for done < len(q.reads) && wire.PSNDiff(q.reads[done], q.una) < 0 {
 		done++
@@ -117,13 +128,16 @@ func (q *QP) progress(n int, now int64) {
 	if wire.PSNDiff(q.cur, q.una) < 0 { // an answer to what was to be sent again
 		q.cur, q.sqCur = q.una, q.sqHead
 	}
+	if q.partial && wire.PSNDiff(q.goOn, q.una) < 0 {
+		q.goOn, q.sqOn = q.una, q.sqHead
+	}
 	if q.window < q.windowMax {
 		if q.windowAcked += n; q.windowAcked >= q.window {
 			q.windowAcked = 0
 			q.window = min(q.windowMax, q.window+max(1, q.window/8))
 		}
 	}
-	q.timer = 0
+	q.timer, q.probe = 0, 0
 	if q.una != q.sent {
 		q.startTimer(now)
 	}
@@ -153,7 +167,8 @@ func (q *QP) flushSends(out *Output) {
 	for q.sqHead != q.sqTail {
 		q.completeSend(verbs.FlushError, out)
 	}
-	q.timer, q.rnrUntil = 0, 0
+	q.timer, q.probe, q.rnrUntil = 0, 0, 0
+	q.responseGap.since = 0
 	q.reads = q.reads[:0]
 }
 
@@ -162,26 +177,42 @@ func (q *QP) goBack() {
 	q.cur, q.sqCur = q.una, q.sqHead
 	q.reads = q.reads[:0]
 	q.sinceAckReq = 0
-	q.timedOut = false
+	q.timedOut, q.partial = false, false
+	q.rttAt = 0
 }
 
-// impliedNak handles an answer that passed over a READ or an atomic.
-func (q *QP) impliedNak(now int64, out *Output) {
-	q.cfg.Counters.ImpliedNakSeqErr++
-	q.retryLoss(now, out)
-}
-
-// retryLoss goes back once for each loss: the NAKs that follow before there was
-// any progress tell of the same one.
-func (q *QP) retryLoss(now int64, out *Output) {
+// missing notices that a response has passed over those of READs and atomics.
+func (q *QP) missing(end uint32, now int64, out *Output) {
 	if q.wentBack || q.rnrUntil != 0 {
 		return
 	}
-	q.wentBack = true
-	q.retry(now, out)
+	q.responseGap.notice(q.una, end, now)
+	q.askMissing(now, out)
 }
 
-func (q *QP) retry(now int64, out *Output) {
+// askMissing asks for the missing responses again when that is due: the implied NAK.
+func (q *QP) askMissing(now int64, out *Output) {
+	if !q.responseGap.due(now) {
+		return
+	}
+	q.responseGap.ask()
+	q.cfg.Counters.ImpliedNakSeqErr++
+	q.retryLoss(q.responseGap.end, now, out)
+}
+
+// retryLoss sends again once for each loss: the NAKs that follow before end is
+// acknowledged tell of the same one.
+func (q *QP) retryLoss(end uint32, now int64, out *Output) {
+	if q.wentBack || q.rnrUntil != 0 {
+		return
+	}
+	q.wentBack, q.recover = true, end
+	q.lossy = lossyFor
+	q.retry(end, now, out)
+}
+
+// retry sends again up to end, if the peer keeps what comes early, else all.
+func (q *QP) retry(end uint32, now int64, out *Output) {
 	if q.retries >= q.attr.RetryCnt {
 		q.cfg.Counters.RetryExceededErr++
 		q.failSend(verbs.RetryExceeded, out)
@@ -189,9 +220,13 @@ func (q *QP) retry(now int64, out *Output) {
 	}
 	q.retries++
 	q.cfg.Counters.WindowReductions++
-	q.window = max(min(minWindow, q.windowMax), q.window/2)
+	least := minWindow
+	if q.kept {
+		least = minWindowKept
+	}
+	q.window = max(min(least, q.windowMax), q.window/2)
 	q.windowAcked = 0
-	q.goBack()
+	q.sendAgain(end)
 	q.startTimer(now)
 }
 
@@ -211,7 +246,7 @@ func (q *QP) rnr(code uint8, now int64, out *Output) {
 		q.rnrTries++
 	}
 	q.goBack()
-	q.timer = 0
+	q.timer, q.probe = 0, 0
 	q.rnrUntil = now + int64(wire.RNRTimer(code))
 }
 
@@ -220,10 +255,15 @@ func (q *QP) Tick(now int64, out *Output) {
 	if q.rnrUntil != 0 && now >= q.rnrUntil {
 		q.rnrUntil = 0
 	}
-	if q.timer != 0 && now >= q.timer {
+	q.nakGap(now)
+	q.askMissing(now, out)
+	switch {
+	case q.timer != 0 && now >= q.timer:
 		q.cfg.Counters.LocalAckTimeoutErr++
 		q.wentBack = false
-		q.retry(now, out)
+		q.retry(q.una, now, out)
 		q.timedOut = true
+	case q.probe != 0 && now >= q.probe:
+		q.sendProbe(now)
 	}
 }

@@ -18,5 +18,5 @@
 // The three parts of the specification stand in three files: the requester makes
 // request packets from the send queue, the responder answers the peer's requests
 // (READs and atomics, which are remembered for replay, in answer.go), the completer
-// takes the peer's answers.
+// takes the peer's answers. What they do about loss stands in loss.go.
 package rc

@@ -93,7 +93,8 @@ type Counters struct {
 	DuplicateRequest    uint64 // requests seen before
 	ImpliedNakSeqErr    uint64 // an answer passed over a READ or an atomic
 	RetransmittedPkts   uint64 // request packets sent again
-	TimerRetransmits    uint64 // those of them that a retransmission timer had sent again
+	TimerRetransmits    uint64 // those of them that a retransmission timer or a probe had sent again
+	LossProbes          uint64 // times that the oldest packet was sent again ahead of the timer
 	RequestPkts         uint64 // request packets sent, retransmissions included
 	ResponsePkts        uint64 // READ responses and atomic ACKs sent
 	AckPkts             uint64 // ACKs sent

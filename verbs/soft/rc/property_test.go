@@ -64,6 +64,11 @@ func runSeed(seed uint64, trace func(string)) (o outcome) {
 	opts.Turnaround = time.Duration(rnd.IntN(3)*rnd.IntN(20)) * time.Microsecond
 	opts.AckDelay = time.Duration(rnd.IntN(2)*rnd.IntN(50)) * time.Microsecond
 	opts.Budget = 1 + rnd.IntN(64)
+	opts.KeepEarly = rnd.IntN(3) > 0
+	opts.TellEarly = opts.KeepEarly && rnd.IntN(2) == 0
+	if class.mix > 0 && rnd.IntN(4) == 0 {
+		opts.Faults.Jitter = time.Duration(rnd.IntN(2000)) * time.Microsecond
+	}
 	if rnd.IntN(2) == 0 {
 		opts.Bandwidth = 1e9 * (0.1 + rnd.Float64())
 	}

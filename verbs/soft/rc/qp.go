@@ -28,12 +28,16 @@ type Config struct {
 	// Window is the most request packets in flight; loss makes it smaller for
 	// a while. It must be at least 1 and below 2^22.
 	Window int
+	// KeepEarly says that the caller keeps packets that Step calls early. Then it can
+	// be worth while to wait for what is missing before it is asked for again.
+	KeepEarly bool
 }
 
 const (
 	// minWindow is what loss may shrink the window to: below four packets each
-	// loss costs a timeout, since too little comes after it to provoke a NAK.
-	minWindow = 4
+	// loss costs a timeout, since too little comes after it to provoke a NAK. A peer
+	// that keeps what comes early loses less with a larger one.
+	minWindow, minWindowKept = 4, 32
 	// readBurst is how many response packets one READ request asks for. A long
 	// READ becomes several requests, so that the responses in flight never
 	// exceed the window: a responder has none for responses.
@@ -105,7 +109,7 @@ func (q *QP) Modify(a *verbs.QPAttr, mask verbs.AttrMask, out *Output) {
 
 func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
 	q.attr.Set(a, mask)
-	q.mtu = q.attr.PathMTU.Bytes()
+	q.mtu, q.kept = q.attr.PathMTU.Bytes(), q.attr.AH.UDP.LowIPIDs
 	if mask&verbs.AttrRQPSN != 0 {
 		q.expect(a.RQPSN)
 	}
@@ -145,22 +149,24 @@ func (q *QP) becomeErr(out *Output) {
 // Step takes one packet that is addressed to this QP and whose ICRC is right.
 // The packet's slices must stay valid until the Orders are carried out. bad is
 // what wire.Parse said of it: nil, or wire.ErrPad.
-func (q *QP) Step(p *wire.Packet, bad error, now int64, out *Output) {
+//
+// early says that packets before this one are missing. It is dropped; a caller that
+// keeps it and steps it again, once Next has moved, spares the peer from sending
+// it again.
+func (q *QP) Step(p *wire.Packet, bad error, now int64, out *Output) (early bool) {
 	switch q.state {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
 	default:
-		return // RESET, INIT and ERR take nothing
+		return false // RESET, INIT and ERR take nothing
 	}
 	if p.Flags&wire.IsResponse != 0 {
-		if bad == nil && q.state != verbs.StateRTR {
-			q.stepResponse(p, now, out)
-		}
-		return
+		return bad == nil && q.state != verbs.StateRTR && q.stepResponse(p, now, out)
 	}
-	if p.Flags&wire.IsRequest != 0 && p.Opcode.Transport() == wire.RC {
-		q.stepRequest(p, bad, out)
-	}
+	return p.Flags&wire.IsRequest != 0 && p.Opcode.Transport() == wire.RC && q.stepRequest(p, bad, now, out)
 }
+
+// Next returns the PSNs of the request and of the response that are to come next.
+func (q *QP) Next() (request, response uint32) { return q.expected, q.una }
 
 // Emit appends up to budget packets that may be sent now: READ responses, NAKs
 // and requests, and with acks set the ACK that is owed. It reports whether it
@@ -187,10 +193,13 @@ func (q *QP) Unacknowledged() int { return q.ackCount }
 
 // Deadline returns the time at which Tick wants to be called, or 0 for never.
 func (q *QP) Deadline() int64 {
-	if q.timer == 0 || q.rnrUntil != 0 && q.rnrUntil < q.timer {
-		return q.rnrUntil
+	first := q.timer
+	for _, t := range [...]int64{q.rnrUntil, q.probe, q.requestGap.deadline(), q.responseGap.deadline()} {
+		if t != 0 && (first == 0 || t < first) {
+			first = t
+		}
 	}
-	return q.timer
+	return first
 }
 
 // Idle reports whether nothing is outstanding as requester.

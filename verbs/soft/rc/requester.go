@@ -51,8 +51,23 @@ type requester struct {
 	rnrUntil int64    // nothing is sent before, 0 if not waiting
 	retries  uint8    // since the last progress
 	rnrTries uint8
-	wentBack bool // since the last progress; further NAKs are the same loss
-	timedOut bool // the timer, and no NAK, went back last
+	wentBack bool // further NAKs are the same loss, until recover is acknowledged
+	timedOut bool // a timer, and no NAK, went back last
+	recover  uint32
+
+	// What loss makes of it. A peer that keeps what comes early (kept) is sent what
+	// it misses alone.
+	kept        bool   // the peer keeps what comes early, as those do that promise UDP.LowIPIDs
+	partial     bool   // sending again, up to partEnd only, and then from where it was
+	partEnd     uint32 // PSN
+	goOn, sqOn  uint32 // cur and sqCur from there on
+	responseGap gap
+	lossy       int   // packets to be acknowledged until the wire counts as clean again
+	probe       int64 // deadline of the next probe, 0 if off
+	probes      uint8 // since the last progress
+	rtt         int64 // smoothed, of a lossy wire
+	rttPSN      uint32
+	rttAt       int64 // when rttPSN was sent, 0: not measuring
 }
 
 func (r *requester) init(c verbs.QPCap) {
@@ -72,6 +87,8 @@ func (r *requester) reset(window int) {
 	r.reads = r.reads[:0]
 	r.timer, r.rnrUntil = 0, 0
 	r.retries, r.rnrTries, r.wentBack, r.timedOut = 0, 0, false, false
+	r.partial, r.responseGap = false, gap{}
+	r.lossy, r.probe, r.probes, r.rtt, r.rttAt = 0, 0, 0, 0, 0
 }
 
 func (r *requester) ready(maxReads int) {
@@ -117,7 +134,13 @@ func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
 		}
 		q.rnrUntil = 0
 	}
-	for q.sqCur != q.sqTail {
+	for {
+		if q.partial && wire.PSNDiff(q.cur, q.partEnd) >= 0 {
+			q.resume()
+		}
+		if q.sqCur == q.sqTail {
+			return false
+		}
 		w := q.wqe(q.sqCur)
 		if !w.begun && !q.begin(w, out) {
 			return false
@@ -136,8 +159,10 @@ func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
 		n := 1
 		if w.isRead() || w.isAtomic() {
 			// The responses must fit the window, unless nothing else is under way.
-			n = q.readLen(w)
-			if len(q.reads) >= int(q.attr.MaxRDAtomic) || n > room && q.cur != q.una {
+			n = q.readLen(w, q.cur)
+			if q.partial { // the peer remembers it: it takes no more of its memory
+				n = min(n, int(wire.PSNDiff(q.partEnd, q.cur)))
+			} else if len(q.reads) >= int(q.attr.MaxRDAtomic) || n > room && q.cur != q.una {
 				return false
 			}
 			q.emitRead(w, n, out)
@@ -147,7 +172,6 @@ func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
 		budget--
 		q.advance(w, n, now)
 	}
-	return false
 }
 
 // begin gives w its PSNs, if it may start now.
@@ -207,6 +231,9 @@ func (q *QP) advance(w *sendWQE, n int, now int64) {
 	q.cur = end
 	if wire.PSNDiff(q.cur, q.sent) > 0 {
 		q.sent = q.cur
+		if q.lossy > 0 && q.rttAt == 0 && q.sinceAckReq == 0 {
+			q.rttPSN, q.rttAt = wire.PSNAdd(end, -1), now
+		}
 	}
 	if q.timer == 0 {
 		q.startTimer(now)
@@ -220,6 +247,7 @@ func (q *QP) startTimer(now int64) {
 	if t := verbs.AckTimeout(q.attr.Timeout); t != 0 {
 		q.timer = now + int64(t)<<min(q.retries, 2)
 	}
+	q.startProbe(now)
 }
 
 // emitData appends the packet at cur of a SEND or WRITE.
@@ -233,7 +261,7 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 		Opcode:    dataOpcode(w.op, index == 0, last),
 		Solicited: last && w.flags&verbs.FlagSolicited != 0,
 		MigReq:    true,
-		AckReq:    last || room == 1 || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
+		AckReq:    last || room == 1 || q.partial || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
 		PadCount:  uint8(-length & 3),
 		PKey:      wire.DefaultPKey,
 		DestQPN:   q.attr.DestQPN,
@@ -258,11 +286,11 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 	p.Frags = uint8(len(out.Frags) - int(p.FirstFrag))
 }
 
-// readLen returns how many PSNs the READ request or atomic at cur takes. Requests
+// readLen returns how many PSNs the READ request or atomic at from takes. Requests
 // of a long READ begin at fixed places, so that a responder finds a repeated one
 // within one that it remembers.
-func (q *QP) readLen(w *sendWQE) int {
-	index := int(wire.PSNDiff(q.cur, w.first))
+func (q *QP) readLen(w *sendWQE, from uint32) int {
+	index := int(wire.PSNDiff(from, w.first))
 	return min((index/readBurst+1)*readBurst, int(wire.PSNDiff(w.last, w.first))+1) - index
 }
 
@@ -284,7 +312,10 @@ func (q *QP) emitRead(w *sendWQE, n int, out *Output) {
 		p := out.packet(&f)
 		wire.AtomicETH(p.Header[wire.BTHLen:]).Encode(w.remote, w.rkey, swapAdd, compare)
 	}
-	q.reads = append(q.reads, wire.PSNAdd(q.cur, n-1))
+	q.sinceAckReq = 0
+	if !q.partial {
+		q.reads = append(q.reads, wire.PSNAdd(q.cur, n-1))
+	}
 }
 
 // appendFrags appends the pieces of sge that hold length bytes from offset on.

@@ -22,6 +22,9 @@ type responder struct {
 	taken    uint32 // PSN of the last SEND or WRITE packet, or the one before all
 	msn      uint32
 	nakSent  bool // silence until the expected PSN comes
+	rnrSent  bool // so, and the peer will send all from there again
+
+	requestGap gap
 
 	message  wire.OpFlags // IsSend or IsWrite while inside a message, else 0
 	received uint64       // bytes of the message so far
@@ -48,7 +51,7 @@ func (r *responder) init(c verbs.QPCap) {
 func (r *responder) reset() {
 	r.rqHead, r.rqTail = 0, 0
 	r.expect(0)
-	r.msn, r.nakSent = 0, false
+	r.msn, r.nakSent, r.rnrSent, r.requestGap = 0, false, false, gap{}
 	r.message, r.received = 0, 0
 	r.clear()
 	r.remembered, r.nextAnswer = r.remembered[:0], 0
@@ -81,25 +84,29 @@ func (q *QP) PostRecv(wr *verbs.WorkRequest, out *Output) error {
 
 // stepRequest takes a request of the peer, with rdma_rxe's order of checks: PSN,
 // opcode sequence, rights, receive request, length, rkey, execution.
-func (q *QP) stepRequest(p *wire.Packet, bad error, out *Output) {
+func (q *QP) stepRequest(p *wire.Packet, bad error, now int64, out *Output) (early bool) {
 	diff := wire.PSNDiff(p.PSN, q.expected)
 	if diff > 0 {
 		q.cfg.Counters.OutOfSequence++
 		if !q.nakSent {
-			q.nakSent = true
-			q.owe(wire.NakPSNSeq, q.expected)
+			q.requestGap.notice(q.expected, p.PSN, now)
+			q.nakGap(now)
 		}
-		return
+		return !q.rnrSent
 	}
 	if diff < 0 {
 		q.cfg.Counters.DuplicateRequest++
+		if q.cfg.KeepEarly {
+			q.requestGap.again(p.PSN)
+		}
 		q.duplicate(p)
-		return
+		return false
 	}
-	q.nakSent = false
+	q.requestGap.came(p.PSN, now)
+	q.nakSent, q.rnrSent = false, false
 	if !q.inSequence(p) || bad != nil {
 		q.refuse(wire.NakInvalidRequest, out)
-		return
+		return false
 	}
 	switch {
 	case p.Flags&wire.IsSend != 0 && p.Flags&wire.HasIETH == 0:
@@ -112,6 +119,16 @@ func (q *QP) stepRequest(p *wire.Packet, bad error, out *Output) {
 		q.stepAtomic(p, out)
 	default: // SEND with invalidate: no such keys are ever handed out
 		q.refuse(wire.NakInvalidRequest, out)
+	}
+	return false
+}
+
+// nakGap owes the NAK of what is missing, once for each gap, when it is due.
+func (q *QP) nakGap(now int64) {
+	if q.requestGap.due(now) {
+		q.requestGap.ask()
+		q.nakSent = true
+		q.owe(wire.NakPSNSeq, q.expected)
 	}
 }
 
@@ -226,7 +243,7 @@ func (q *QP) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
 
 // notReady answers a message that finds no receive request.
 func (q *QP) notReady() {
-	q.nakSent = true
+	q.nakSent, q.rnrSent = true, true
 	q.owe(wire.RNRSyndrome(q.attr.MinRNRTimer), q.expected)
 }
 

@@ -279,7 +279,11 @@ func (w *workload) start(s *side) {
 			s.posted++
 		}
 		if s.posted < len(s.ops) {
-			w.net.After(time.Duration(w.rnd.IntN(50)+1)*time.Microsecond, sends)
+			pause := time.Duration(w.rnd.IntN(50)+1) * time.Microsecond
+			if w.rnd.IntN(8) == 0 {
+				pause *= 100 // all is answered, and timers may run out
+			}
+			w.net.After(pause, sends)
 		}
 	}
 	sends()

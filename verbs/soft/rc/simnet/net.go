@@ -13,8 +13,9 @@ import (
 type Faults struct {
 	Loss      float64
 	Duplicate float64
-	Reorder   float64 // it takes up to ten times Latency longer
-	Corrupt   float64 // one to eight bits anywhere from BTH to ICRC are flipped
+	Reorder   float64       // it takes up to ten times Latency longer
+	Corrupt   float64       // one to eight bits anywhere from BTH to ICRC are flipped
+	Jitter    time.Duration // every packet takes any time up to so much longer
 }
 
 // Options say how a network is. The zero value is a fast one without faults.
@@ -32,6 +33,9 @@ type Options struct {
 	Budget int
 	// Bandwidth is what a node sends at most, in bytes per second; 0: no limit.
 	Bandwidth float64
+	// KeepEarly has nodes keep what comes early, as endpoints do, and TellEarly has
+	// them count on it of each other.
+	KeepEarly, TellEarly bool
 	// Trace is called for every packet as it is sent, if not nil.
 	Trace func(Event)
 }

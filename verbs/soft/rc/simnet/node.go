@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"ringcli/verbs"
+	"ringcli/verbs/soft/early"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/wire"
 )
@@ -39,6 +40,7 @@ type QP struct {
 	rc     *rc.QP
 	out    rc.Output
 	peer   *QP
+	early  early.Packets
 	tx, rx wire.Flow
 	wakeAt int64 // when the next turn is scheduled, 0 if none
 	ackAt  int64 // when the ACK that is owed is to be sent, 0 if none
@@ -56,6 +58,7 @@ func (node *Node) NewQP(c rc.Config) *QP {
 	if c.QPN == 0 {
 		c.QPN = uint32(len(node.qps)) + 16
 	}
+	c.KeepEarly = node.net.opts.KeepEarly
 	q := &QP{Node: node, rc: rc.New(c)}
 	node.qps[c.QPN] = q
 	return q
@@ -85,7 +88,8 @@ func (q *QP) join(peer *QP) {
 // start walks the states up to RTS.
 func (q *QP) start(a verbs.QPAttr) error {
 	a.PortNum = 1
-	a.AH = verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: verbs.GIDFromAddr(q.peer.Node.Addr.Addr())}}
+	a.AH = verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: verbs.GIDFromAddr(q.peer.Node.Addr.Addr())},
+		UDP: verbs.UDPPeer{LowIPIDs: q.Node.net.opts.TellEarly}}
 	for _, step := range []struct {
 		state verbs.QPState
 		mask  verbs.AttrMask

@@ -86,6 +86,9 @@ func (n *Net) send(src, dst *Node, b []byte) {
 			at += n.rand.Int64N(10 * int64(n.opts.Latency))
 			fate = append(fate, "delayed")
 		}
+		if f.Jitter > 0 {
+			at += n.rand.Int64N(int64(f.Jitter))
+		}
 		if n.chance(f.Corrupt) {
 			n.Stats.Corrupted++
 			n.corrupt(p.data)
@@ -119,8 +122,11 @@ func (n *Net) arrive(p *packet) {
 		if p.damaged {
 			n.Stats.Undetected++
 		}
-		q.rc.Step(&n.parsed, bad, n.now, &q.out)
+		early := q.rc.Step(&n.parsed, bad, n.now, &q.out)
 		q.settle()
+		if n.opts.KeepEarly && (early || q.early.Any()) {
+			q.early.Stepped(q.rc, &n.parsed, p.data, bad, early, n.now, &q.out, q.settle)
+		}
 		q.wake(n.now + int64(n.opts.Turnaround))
 	}
 	n.spare = append(n.spare, p.data)
