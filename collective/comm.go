@@ -49,7 +49,6 @@ type Comm struct {
 	ring       *ring.Ring
 	options    Options
 	rank, size int
-	epoch      uint32
 	table      atomic.Pointer[Table]
 	agreement  atomic.Pointer[agreement] // Agree stores another
 
@@ -99,7 +98,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), epoch: r.Epoch()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	if c.size == 1 {

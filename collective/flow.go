@@ -390,8 +390,8 @@ func (c *Comm) drain(ch *channel) {
 // none of this operation's business.
 func (f *flow) compare(ch *channel, h *ring.Header) error {
 	switch {
-	case h.Epoch != f.c.epoch:
-		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, f.c.epoch)
+	case h.Epoch != ring.Epoch:
+		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, ring.Epoch)
 	case h.Seq < f.seq:
 		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, ch, h.Seq, f.seq)
 	case h.Seq == f.seq && signatureOf(h) != f.sign:
@@ -434,7 +434,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 			return err
 		}
 		return ch.addRTS(h)
-	case h.Epoch != f.c.epoch:
+	case h.Epoch != ring.Epoch:
 	case h.Kind == kindCredit && ch.edge.Side >= ring.FirstMesh && h.RKey != f.c.nonce:
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
@@ -443,7 +443,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",
-		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, f.c.epoch, f.seq)
+		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, ring.Epoch, f.seq)
 }
 
 // signatureOf returns what a header says of its operation.
@@ -454,7 +454,7 @@ func signatureOf(h *ring.Header) sharedmem.Signature {
 // header returns the header of a position of this operation.
 func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
 	return ring.Header{
-		Kind: kind, Epoch: f.c.epoch, Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
+		Kind: kind, Epoch: ring.Epoch, Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
 		Segment: uint32(position), Length: uint64(length),
 	}
 }

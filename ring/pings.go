@@ -161,7 +161,7 @@ func (p *pings) expecting(e *Edge) *ping {
 // send sends the next ping.
 func (p *pings) send(x *ping) {
 	h := Header{
-		Kind: KindPing, Epoch: p.r.Epoch(), Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
+		Kind: KindPing, Epoch: Epoch, Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
 		Length: MessageSize - HeaderSize, Arg: uint64(x.total),
 	}
 	h.Digest = uint64(fillPattern(p.buf[HeaderSize:], p.r.rank, x.done))
@@ -285,9 +285,9 @@ func (p *pings) check(x *ping, h *Header, msg []byte) error {
 	switch {
 	case h.Kind != want:
 		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, r.nodeName(peer), want)
-	case h.Epoch != r.Epoch() || h.Seq != x.seq || int(h.Sender) != peer:
+	case h.Epoch != Epoch || h.Seq != x.seq || int(h.Sender) != peer:
 		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
-			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, r.Epoch())
+			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, Epoch)
 	case h.Arg != uint64(x.total):
 		return usage.Errorf("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
 			r.nodeName(peer), h.Arg-1, r.rank, x.total-1)

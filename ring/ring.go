@@ -23,9 +23,9 @@ import (
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
 
-// firstEpoch is the epoch of a ring that was connected once. Every header and
-// control frame carries it, so that what an earlier ring left behind is dropped.
-const firstEpoch = 1
+// Epoch is the number that every header carries, so that what an earlier ring left behind
+// is known.
+const Epoch = bootstrap.Epoch
 
 // Ring is one rank's place in a ring: its device, the edges to both neighbours
 // and the control ring. Steps are called by one goroutine after the other; State,
@@ -133,9 +133,6 @@ func (r *Ring) Nodes() []bootstrap.Node { return r.nodes }
 
 // Options returns the options in force, defaults filled in.
 func (r *Ring) Options() Options { return r.opts }
-
-// Epoch returns the number that headers and control frames carry.
-func (r *Ring) Epoch() uint32 { return firstEpoch }
 
 // LocalAddr returns the IP address that this rank speaks from, after Open.
 func (r *Ring) LocalAddr() netip.Addr { return r.local }

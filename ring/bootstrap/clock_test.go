@@ -87,7 +87,7 @@ func TestStampsAreTakenWhenWriting(t *testing.T) {
 	defer func() { _, _ = near.Close(), far.Close() }()
 	var now atomic.Int64
 	now.Store(1000)
-	c := &Control{cfg: Config{Clock: now.Load, Epoch: 1}, size: 2}
+	c := &Control{cfg: Config{Clock: now.Load}, size: 2}
 	l := &link{c: c, side: right, peer: 1, conn: near, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	c.mu.Lock()
 	c.send(l, TypeHeartbeat, nil)

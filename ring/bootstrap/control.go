@@ -25,8 +25,7 @@ type Config struct {
 	// Addrs are the list's addresses, as Resolve gives them.
 	Addrs []netip.AddrPort
 	// Bind is where to listen; an unspecified address means all.
-	Bind  netip.AddrPort
-	Epoch uint32
+	Bind netip.AddrPort
 	// Silence is how long a neighbour may say nothing while Moved stands still
 	// before it is given up. 0 means 30 s.
 	Silence time.Duration

@@ -17,6 +17,10 @@ const (
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
 
+	// Epoch is in every frame and header, so that what an earlier ring left behind is
+	// dropped. Rings are connected once; one that reconnects will count them here.
+	Epoch uint32 = 1
+
 	magic      = "RNGC"
 	headerSize = 8 // magic, length
 )

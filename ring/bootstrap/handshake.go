@@ -35,7 +35,7 @@ type rejection struct {
 const maxHelloList = 4096
 
 func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
-	f := Frame{Version: Version, Type: t, Sender: c.rank, Receiver: receiver, Edge: edge, Epoch: c.cfg.Epoch}
+	f := Frame{Version: Version, Type: t, Sender: c.rank, Receiver: receiver, Edge: edge, Epoch: Epoch}
 	if payload != nil {
 		var err error
 		if f.Payload, err = json.Marshal(payload); err != nil {

@@ -194,7 +194,7 @@ func (c *Control) handle(l *link, f *Frame) error {
 		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
 			f.Type, f.Version, f.Sender, f.Edge, Version, l.peer, c.edge(l.side))
 	}
-	if f.Epoch != c.cfg.Epoch {
+	if f.Epoch != Epoch {
 		trace.Debug(trace.Bootstrap, "frame of another epoch dropped", slog.String("type", string(f.Type)), slog.Int("sender", f.Sender))
 		return nil
 	}

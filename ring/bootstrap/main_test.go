@@ -46,7 +46,7 @@ func configFor(t testing.TB, nodes []Node, rank int) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank], Epoch: 1}
+	return Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank]}
 }
 
 func openRank(t testing.TB, cfg Config) *Control {
