@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -17,7 +18,14 @@ import (
 // defaultPort is the port of entries that name none.
 const defaultPort = 18600
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests wait, most of them for deadlines: eight at a time, whatever the CPUs.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // freshNodes returns n nodes on addresses of a 127.x.y.0/24 that nobody uses.
 func freshNodes(t testing.TB, n int) []Node {
