@@ -184,26 +184,6 @@ func (s *Session) benched(call Call) (operation, error) {
 	return o, err
 }
 
-// runBenchProcess is `ringcli bench`: with -n it runs the ranks here, else it is
-// one rank.
-func runBenchProcess(ctx context.Context, s *Session, call Call) error {
-	n := numberOf(call.Flags, "ranks")
-	if s.parent == nil && n > 0 {
-		if err := checkBench(s, call, n); err != nil {
-			return err
-		}
-		args := append([]string{"bench", call.Args[0]}, changedFlags(call.Flags, "ranks", "list", "index")...)
-		return s.runRanks(ctx, n, args)
-	}
-	if err := checkBench(s, call, s.ranksHere()); err != nil {
-		return err
-	}
-	if s.Config.String("list") == "" {
-		return usageError("bench: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node")
-	}
-	return s.inRing(ctx, func(ctx context.Context) error { return runBench(ctx, s, call) })
-}
-
 func runBench(ctx context.Context, s *Session, call Call) (err error) {
 	sizes, err := sizesOf(call)
 	if err != nil {
@@ -370,19 +350,39 @@ func wrongLines(wrong *uint64) []render.Line {
 	return []render.Line{{Mood: render.Good, Text: "Out of bounds values : 0 OK"}}
 }
 
-// benchProcessCommand is `ringcli bench`.
-func benchProcessCommand() Command {
+// benchCommand is `bench`, on a ring that is ready.
+func benchCommand() Command {
 	return Command{
-		Name: "bench", Group: groupRing, Where: Process,
-		Summary: benchSummary,
-		Long: benchLong + `
-
-Takes connect's flags, or -n for ranks on this machine.`,
-		Example: `  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2
-  ringcli bench p2p -n 2`,
+		Name: "bench", Group: groupCollective, Where: Line, Needs: Ready, Stops: true,
+		Summary: benchSummary, Long: benchLong,
 		Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
-		Settings: settingsOfRing,
-		Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); benchFlags(fs); childFlags(fs) },
-		Run:      runBenchProcess,
+		Settings: settingsOfOperation, Flags: benchFlags, Check: checkBench, Run: runBench,
 	}
+}
+
+// asProcess is a command of a ring that is ready as one of the process: with -n it
+// runs the ranks here, else it is one rank.
+func asProcess(c Command, example string) Command {
+	check, run, flags := c.Check, c.Run, c.Flags
+	c.Group, c.Where, c.Needs, c.Stops, c.Check, c.Example, c.Settings = groupRing, Process, 0, false, nil, example, settingsOfRing
+	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine."
+	c.Flags = func(fs *pflag.FlagSet) { ranksFlag(fs, 0); flags(fs); childFlags(fs) }
+	c.Run = func(ctx context.Context, s *Session, call Call) error {
+		n := numberOf(call.Flags, "ranks")
+		if s.parent == nil && n > 0 {
+			if err := check(s, call, n); err != nil {
+				return err
+			}
+			args := append([]string{c.Name}, call.Args...)
+			return s.runRanks(ctx, n, append(args, changedFlags(call.Flags, "ranks", "list", "index")...))
+		}
+		if err := check(s, call, s.ranksHere()); err != nil {
+			return err
+		}
+		if s.Config.String("list") == "" {
+			return usageError("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node", c.Name)
+		}
+		return s.inRing(ctx, func(ctx context.Context) error { return run(ctx, s, call) })
+	}
+	return c
 }

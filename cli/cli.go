@@ -39,7 +39,9 @@ func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *signals) 
 // commandTable makes the command table. The order is that of help.
 func commandTable(h *handwork) *Table {
 	t := newTable()
-	t.add(connectCommand(), localCommand(), benchProcessCommand(), tuneProcessCommand())
+	t.add(connectCommand(), localCommand(),
+		asProcess(benchCommand(), "  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2\n  ringcli bench p2p -n 2"),
+		asProcess(tuneCommand(), "  ringcli tune -n 4\n  ringcli tune --index 0 --list node0,node1 --save cluster.json"))
 	t.add(pingpongCommands()...)
 	t.add(labCommands()...)
 	t.add(stepCommands()...)

@@ -18,13 +18,7 @@ element of every rank verified. It goes on after wrong data, so that its table
 shows what is affected.`,
 			Run: func(ctx context.Context, s *Session, _ Call) error { return s.selfCheck(ctx) },
 		},
-		{
-			Name: "bench", Group: groupCollective, Where: Line, Needs: Ready, Stops: true,
-			Summary: benchSummary, Long: benchLong,
-			Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
-			Settings: settingsOfOperation, Flags: benchFlags,
-			Check: checkBench, Run: runBench,
-		},
+		benchCommand(),
 		tuneCommand(),
 	}
 	for _, o := range collective.Operations() {

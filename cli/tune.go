@@ -53,21 +53,6 @@ func tuneCommand() Command {
 	}
 }
 
-// tuneProcessCommand is `ringcli tune`.
-func tuneProcessCommand() Command {
-	return Command{
-		Name: "tune", Group: groupRing, Where: Process,
-		Summary: tuneSummary, Long: tuneLong + `
-
-Takes connect's flags, or -n for ranks on this machine.`,
-		Example: `  ringcli tune -n 4
-  ringcli tune --index 0 --list node0,node1 --save cluster.json`,
-		Settings: settingsOfRing,
-		Flags:    func(fs *pflag.FlagSet) { ranksFlag(fs, 0); tuneFlags(fs); childFlags(fs) },
-		Run:      runTuneProcess,
-	}
-}
-
 func checkTune(s *Session, call Call, ranksHere int) error {
 	if budget := value[time.Duration](call.Flags, "budget"); budget < time.Second {
 		return usageError("tune: --budget %s: expected 1s or more", budget)
@@ -83,23 +68,6 @@ func checkTune(s *Session, call Call, ranksHere int) error {
 	}
 	largest := operation{typ: reduce.Float32, count: int(tunedSizes[len(tunedSizes)-1]) / reduce.Float32.Size()}
 	return checkMemory(largest.bytes(), largest.buffersFor(), ranksHere)
-}
-
-func runTuneProcess(ctx context.Context, s *Session, call Call) error {
-	n := numberOf(call.Flags, "ranks")
-	if s.parent == nil && n > 0 {
-		if err := checkTune(s, call, n); err != nil {
-			return err
-		}
-		return s.runRanks(ctx, n, append([]string{"tune"}, changedFlags(call.Flags, "ranks", "list", "index")...))
-	}
-	if err := checkTune(s, call, s.ranksHere()); err != nil {
-		return err
-	}
-	if s.Config.String("list") == "" {
-		return usageError("tune: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node")
-	}
-	return s.inRing(ctx, func(ctx context.Context) error { return runTune(ctx, s, call) })
 }
 
 // saveTo is the file that a table goes to; empty for none.

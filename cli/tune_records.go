@@ -79,9 +79,6 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what
 }
 
-// times writes a ratio: "1.25x".
-func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "x" }
-
 // TuneRule is what is taken for a run of sizes of one operation.
 type TuneRule struct {
 	Command   string  `json:"command"`
