@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"math"
+	"os"
 	"sync/atomic"
 
 	"ringcli/verbs"
@@ -21,6 +22,35 @@ type Context struct {
 }
 
 const shut = math.MinInt64
+
+// Limits are what all devices in software can do, for a provider to add to. Queues and
+// messages cost memory only; the depth of READs and atomics is that of common NICs.
+// There are no shared receive queues, multicast, memory windows or address handles.
+func Limits() verbs.DeviceAttr {
+	return verbs.DeviceAttr{
+		Transport:         "InfiniBand (0)",
+		MaxMRSize:         1 << 47,
+		PageSizeCap:       uint64(os.Getpagesize()),
+		CapFlags:          rcRNRNakGen,
+		MaxQPWR:           1 << 15,
+		MaxSGE:            32,
+		MaxSGERD:          32,
+		MaxCQ:             1 << 16,
+		MaxCQE:            1 << 22,
+		MaxMR:             maxRegions,
+		MaxPD:             1 << 16,
+		MaxQPRDAtomic:     128,
+		MaxResRDAtomic:    128 << 16, // of all queue pairs
+		MaxQPInitRDAtomic: 128,
+		MaxPKeys:          1, // the default partition's
+		MaxInline:         1024,
+		PhysPorts:         1,
+	}
+}
+
+// rcRNRNakGen is IBV_DEVICE_RC_RNR_NAK_GEN: a SEND without a receive for it is refused,
+// to come again.
+const rcRNRNakGen = 1 << 12
 
 // Init makes it the owner's, of a device that can do so much.
 func (c *Context) Init(owner Owner, device verbs.Device, limits *verbs.DeviceAttr) {

@@ -14,8 +14,8 @@ const (
 	regionBlock = 256
 	// Rows is how many rows a Table has, 0 included.
 	Rows = 1 << 16
-	// MaxRegions is how many regions a Table holds.
-	MaxRegions = Rows - 1
+	// maxRegions is how many regions a Table holds.
+	maxRegions = Rows - 1
 )
 
 // Table is a Context's table of memory regions. A key is the row in its upper
@@ -71,11 +71,11 @@ func (t *Table) add(r *Region) error {
 	case len(t.free) > 0:
 		r.key = t.free[0]
 		t.free = t.free[1:]
-	case t.used < MaxRegions:
+	case t.used < maxRegions:
 		t.used++
 		r.key = t.used << 8
 	default:
-		return fmt.Errorf("register memory: %w: %d regions are open, which is the most", verbs.ErrNoMemory, MaxRegions)
+		return fmt.Errorf("register memory: %w: %d regions are open, which is the most", verbs.ErrNoMemory, maxRegions)
 	}
 	row := r.key >> 8
 	block := t.blocks[row/regionBlock].Load()

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"fmt"
-	"os"
 
 	"ringcli/verbs"
 	"ringcli/verbs/objects"
@@ -10,35 +9,13 @@ import (
 
 func init() { verbs.Register(provider{}) }
 
-// limits are what the device can do. Queues cost memory only; the depth of READs
-// and atomics is that of common NICs.
-var limits = verbs.DeviceAttr{
-	Capabilities:      verbs.Capabilities{HostLocal: true},
-	FirmwareVersion:   "shared memory",
-	Transport:         "InfiniBand (0)",
-	MaxMRSize:         1 << 47,
-	PageSizeCap:       uint64(os.Getpagesize()),
-	CapFlags:          rcRNRNakGen,
-	MaxQP:             rows - firstRow,
-	MaxQPWR:           1 << 15,
-	MaxSGE:            32,
-	MaxSGERD:          32,
-	MaxCQ:             1 << 16,
-	MaxCQE:            1 << 22,
-	MaxMR:             objects.MaxRegions,
-	MaxPD:             1 << 16,
-	MaxQPRDAtomic:     128,
-	MaxResRDAtomic:    128 << 16,
-	MaxQPInitRDAtomic: 128,
-	MaxPKeys:          1,
-	MaxInline:         1024,
-	PhysPorts:         1,
-	AtomicCap:         verbs.AtomicGlobal, // they are the CPU's own
-}
-
-// rcRNRNakGen is IBV_DEVICE_RC_RNR_NAK_GEN: a SEND without a receive for it is
-// refused, to come again.
-const rcRNRNakGen = 1 << 12
+// limits are what the device can do. Its atomics are the CPU's own.
+var limits = func() verbs.DeviceAttr {
+	a := objects.Limits()
+	a.Capabilities = verbs.Capabilities{HostLocal: true}
+	a.FirmwareVersion, a.MaxQP, a.AtomicCap = "shared memory", rows-firstRow, verbs.AtomicGlobal
+	return a
+}()
 
 type provider struct{}
 

@@ -15,36 +15,13 @@ import (
 
 func init() { verbs.Register(provider{}) }
 
-// deviceLimits are what every soft device can do. Queues and messages cost
-// memory only; the depth of READs and atomics is that of common NICs. It has no
-// shared receive queues, multicast, memory windows or address handles.
-var deviceLimits = verbs.DeviceAttr{
-	Capabilities:      verbs.Capabilities{Software: true, UDPSocket: true},
-	FirmwareVersion:   "user space RoCEv2",
-	Transport:         "InfiniBand (0)",
-	MaxMRSize:         1 << 47,
-	PageSizeCap:       uint64(os.Getpagesize()),
-	CapFlags:          rcRNRNakGen,
-	MaxQP:             1 << 16,
-	MaxQPWR:           1 << 15,
-	MaxSGE:            32,
-	MaxSGERD:          32,
-	MaxCQ:             1 << 16,
-	MaxCQE:            1 << 22,
-	MaxMR:             objects.MaxRegions,
-	MaxPD:             1 << 16,
-	MaxQPRDAtomic:     128,
-	MaxResRDAtomic:    128 << 16, // of all queue pairs
-	MaxQPInitRDAtomic: 128,
-	MaxPKeys:          1, // the default partition's
-	MaxInline:         1024,
-	PhysPorts:         1,
-	AtomicCap:         verbs.AtomicHCA,
-}
-
-// rcRNRNakGen is IBV_DEVICE_RC_RNR_NAK_GEN: a SEND without a receive for it is
-// answered by an RNR NAK.
-const rcRNRNakGen = 1 << 12
+// deviceLimits are what every soft device can do.
+var deviceLimits = func() verbs.DeviceAttr {
+	a := objects.Limits()
+	a.Capabilities = verbs.Capabilities{Software: true, UDPSocket: true}
+	a.FirmwareVersion, a.MaxQP, a.AtomicCap = "user space RoCEv2", 1<<16, verbs.AtomicHCA
+	return a
+}()
 
 type provider struct{}
 

@@ -60,13 +60,13 @@ type qp struct {
 	queued bool   // on ep.dirty
 	budget int    // packets
 
-	peer   netip.AddrPort
-	soft   bool // the peer's IP IDs are those of soft
-	dst    udp.Sockaddr
-	tx, rx wire.Flow
-	lastID idTracker
-	acking acking
-	early  early.Packets
+	peer     netip.AddrPort
+	lowIPIDs bool // the peer's are below softIDs
+	dst      udp.Sockaddr
+	tx, rx   wire.Flow
+	lastID   idTracker
+	acking   acking
+	early    early.Packets
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.
@@ -182,7 +182,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) bool {
 		port = wire.UDPPort
 	}
 	q.peer = netip.AddrPortFrom(addr, port)
-	q.soft = ah.UDP.LowIPIDs
+	q.lowIPIDs = ah.UDP.LowIPIDs
 	q.dst = udp.NewSockaddr(q.peer)
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)
@@ -200,14 +200,14 @@ func (q *qp) verify(b []byte, src netip.AddrPort, segment uint16) bool {
 		return ok
 	}
 	hint := segment
-	if !q.soft {
+	if !q.lowIPIDs {
 		hint = q.lastID.next()
 	}
 	id, ok := q.rx.VerifyHint(b, hint)
 	if !ok {
 		return false
 	}
-	if q.soft {
+	if q.lowIPIDs {
 		return id < softIDs
 	}
 	return q.lastID.plausible(id)
