@@ -39,7 +39,7 @@ func TestBringUp(t *testing.T) {
 		var created verbs.QPCap
 		qps[i], created, err = d.CreateQP(verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 1 << 20}, true)
 		ok(err)
-		defer qps[i].Close()
+		defer func() { ok(qps[i].Close()) }()
 		if created.MaxInlineData != d.Attr.MaxInline {
 			t.Errorf("%d bytes inline, want the device's most, %d", created.MaxInlineData, d.Attr.MaxInline)
 		}

@@ -145,8 +145,8 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	if mask&verbs.AttrAV != 0 {
 		refusal := &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: a, Mask: mask}
-		if !q.setPeer(&a.AH, refusal) {
-			return refusal
+		if err := q.setPeer(&a.AH, refusal); err != nil {
+			return err
 		}
 	}
 	q.rc.Modify(&a, mask, &q.ep.out)
@@ -160,22 +160,19 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 }
 
 // setPeer takes the address vector; if it cannot be used, the refusal says why.
-func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) bool {
+func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	const sgid, dgid = "ah_attr.grh.sgid_index", "ah_attr.grh.dgid"
 	local, index := q.ep.local, ah.GRH.SGIDIndex
 	entry, err := q.pd.ctx.QueryGID(1, index)
 	if err != nil {
-		refusal.Blame(verbs.AttrAV, sgid, index, ": not in the GID table")
-		return false
+		return refusal.Blame(verbs.AttrAV, sgid, index, ": not in the GID table")
 	}
 	if entry.GID.Addr() != local.Addr() {
-		refusal.Blame(verbs.AttrAV, sgid, index, fmt.Sprintf(" is %s, but the context was opened on %s", entry.GID.Addr(), local.Addr()))
-		return false
+		return refusal.Blame(verbs.AttrAV, sgid, index, fmt.Sprintf(" is %s, but the context was opened on %s", entry.GID.Addr(), local.Addr()))
 	}
 	addr := ah.GRH.DGID.Addr()
 	if addr.Is4() != local.Addr().Is4() {
-		refusal.Blame(verbs.AttrAV, dgid, addr, fmt.Sprintf(" and the local address %s are of different families", local.Addr()))
-		return false
+		return refusal.Blame(verbs.AttrAV, dgid, addr, fmt.Sprintf(" and the local address %s are of different families", local.Addr()))
 	}
 	port := ah.UDP.Port
 	if port == 0 {
@@ -187,7 +184,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) bool {
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)
 	q.lastID, q.acking = idTracker{}, acking{}
-	return true
+	return nil
 }
 
 // verify checks a packet's ICRC and what it tells of the IP ID.
