@@ -20,7 +20,7 @@
 // a device touches lies outside the Go heap (package verbs/memory) and stays
 // mapped for as long as it is registered.
 //
-// # Who may call what
+// # Concurrency
 //
 // Every object is safe for concurrent use. Posting and polling allocate nothing.
 // A work request belongs to the caller again when PostSend or PostRecv returns;

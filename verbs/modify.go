@@ -40,7 +40,7 @@ func Advance(qp QP, attr QPAttr) error {
 }
 
 // ModifyError says why a queue pair refused a change. It wraps ErrInvalid, and the
-// errno of the system if that is who refused.
+// errno of the system if the system refused.
 type ModifyError struct {
 	QPN        uint32
 	From, To   QPState

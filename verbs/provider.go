@@ -217,7 +217,7 @@ type CompChannel interface {
 // CQ is a completion queue (struct ibv_cq).
 type CQ interface {
 	// Poll takes up to len(wc) completions without waiting and returns how many.
-	// An empty wc takes none and makes progress: who stops polling for a while
+	// An empty wc takes none and makes progress: a caller that stops polling for a while
 	// calls it last, so that a software provider sends the ACKs that it owes.
 	Poll(wc []Completion) (int, error)
 	// ReqNotify arms the queue: the next completion (or, solicitedOnly, the

@@ -24,7 +24,7 @@ type channel struct {
 	file   *os.File
 	raw    syscall.RawConn
 
-	waiting sync.Mutex // held by who waits: the file has one deadline
+	waiting sync.Mutex // held while waiting: the file has one deadline
 
 	mu    sync.Mutex    // guards reading an event
 	block *memory.Block // {struct ibv_cq *, void *cq_context}
@@ -123,8 +123,8 @@ func (h *channel) Close() error {
 		return fmt.Errorf("close completion channel: %w: %d completion queues use it", verbs.ErrBusy, h.users)
 	}
 	h.closed.Store(true)
-	// Who waits is woken, and whoever reads in the poller is waited for, who may want
-	// h.mu: so it is taken only then, for those who read outside the poller.
+	// Close wakes a goroutine that waits, and waits for one that reads in the poller,
+	// which may want h.mu: so it is taken only then, for reads outside the poller.
 	_ = h.file.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -174,7 +174,7 @@ func (c *Context) Close() error {
 		return fmt.Errorf("close %s: %w: %d protection domains, completion queues and channels are open", c.device.Name(), verbs.ErrBusy, n)
 	}
 	c.closed.Store(true)
-	// Whoever gets the lock from here on finds the context closed. OnEvent may be
+	// A call that gets the lock from here on finds the context closed. OnEvent may be
 	// waiting for it, and is itself waited for.
 	c.mu.Unlock()
 	c.events.stop()

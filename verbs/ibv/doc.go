@@ -3,9 +3,9 @@
 // it is first needed, so that a program with this provider runs without one: the
 // provider then says why it lists nothing. Devices are named "ibv:mlx5_0".
 //
-// # Who owns what
+// # Ownership and locks
 //
-// A Context's lock guards its tree of objects: who is a child of whom, and what
+// A Context's lock guards its tree of objects: which is a child of which, and what
 // is closed. Creating, closing and queries of the device take it. A queue pair has
 // three locks: for Modify and Query, since a Modify may wait in the kernel for an
 // address to be resolved, for posting sends, and for posting receives. A completion

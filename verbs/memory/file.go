@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MapFile maps the first n bytes of a file, shared with all who map it. The file
+// MapFile maps the first n bytes of a file, shared with all processes that map it. The file
 // must have the whole pages that hold them (see RoundUp), and the descriptor the
 // rights; it may be closed afterwards.
 func MapFile(fd int, n uint64, writable bool) (*Block, error) {
@@ -30,9 +30,9 @@ func MapFile(fd int, n uint64, writable bool) (*Block, error) {
 // amd64, and on arm64 with pages of 4 KiB.
 const hugePage = 2 << 20
 
-// Blank puts private zeroed pages in the place of the block's, in one step: who
-// still reads or writes it meets zeros instead of a fault, and what it had mapped
-// is let go. The block must be freed all the same.
+// Blank puts private zeroed pages in the place of the block's, in one step: a
+// process that still reads or writes it meets zeros instead of a fault, and what was
+// mapped is released. The block must be freed all the same.
 func (b *Block) Blank() error {
 	if b == nil || b.data == nil {
 		return nil

@@ -10,8 +10,8 @@ const (
 	// waits for (an ACK, an answer) waits for this long at most after the last poll,
 	// far less than the shortest sensible retransmission timer.
 	WatchTick = 2 * time.Millisecond
-	// pollEvery is how often somebody who polls does so at least. Someone who
-	// blocks between polls comes far less often: once in 10 ms (verbs.Waiter).
+	// pollEvery is how often a caller that polls does so at least. One that blocks
+	// between polls comes far less often: once in 10 ms (verbs.Waiter).
 	pollEvery = 500 * time.Microsecond
 	// LongestSleep bounds a wait without a timer; nothing depends on it.
 	LongestSleep = time.Minute

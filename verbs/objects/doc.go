@@ -8,7 +8,7 @@
 //
 // Locks: a completion queue's is the innermost but for a channel's. A Table is
 // read without a lock: closing a region first removes it and then asks the owner
-// to wait for those who had looked it up.
+// to wait for the callers that had looked it up.
 package objects
 
 import "ringcli/verbs"
@@ -23,7 +23,7 @@ type Owner interface {
 	TakeOver()
 	// Registered is told of a region that can be reached from now on.
 	Registered(*Region)
-	// Withdrawn is told of a region whose keys are dead. When it returns, nobody
-	// who looked the region up before touches its memory any more.
+	// Withdrawn is told of a region whose keys are dead. When it returns, no
+	// caller that looked the region up before touches its memory any more.
 	Withdrawn(*Region)
 }

@@ -43,7 +43,7 @@ func (p Port) Choose(w Want) (Choice, error) {
 	return p.best(w)
 }
 
-// given is the choice of who asked for an index.
+// given is the choice where an index was asked for.
 func (p Port) given(w Want) (Choice, error) {
 	g, err := p.gid(*w.Index)
 	if err != nil {

@@ -21,7 +21,7 @@ func (c *Context) sleepAndProgress() bool {
 		}
 	}
 	before, begun := c.background.Polls(), objects.Clock()
-	// Whoever posts from here on sees the flag, or is seen.
+	// A request that is posted from here on sees the flag, or is seen.
 	bell := atomic.LoadUint32(c.own.bell)
 	atomic.StoreUint32(c.own.sleeping, 1)
 	if c.progressAll() || c.background.Stopping() {

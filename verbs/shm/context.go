@@ -162,7 +162,7 @@ func (c *Context) Withdrawn(r *objects.Region) {
 	}
 }
 
-// add makes a queue pair known to those who poll, and gives it a number.
+// add makes a queue pair known to Progress, and gives it a number.
 func (c *Context) add(q *qp) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

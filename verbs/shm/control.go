@@ -78,7 +78,7 @@ const (
 )
 
 // claim is the word that says who may touch what slot number n refers to. It carries
-// the number, so that whoever is late cannot touch what the slot refers to next.
+// the number, so that a late copier cannot touch what the slot refers to next.
 func claim(n uint64, state uint32) uint32 { return uint32(n+1)<<2 | state }
 
 // card is what a queue pair's peer must know of it. All but readable is set before
@@ -166,8 +166,8 @@ type region struct {
 
 // directory is what a Context tells others.
 type directory struct {
-	// sleeping is 1 while the goroutine sleeps on bell, or is about to. Who clears
-	// it wakes it. Both are atomic.
+	// sleeping is 1 while the goroutine sleeps on bell, or is about to. The process that
+	// clears it wakes the goroutine. Both are atomic.
 	sleeping *uint32
 	bell     *uint32
 	blocks   []uint64 // atomic, by the low bits of the QPN: the ID of its block's arena

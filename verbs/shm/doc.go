@@ -1,7 +1,7 @@
 // Package shm is the verbs provider between processes of one host: one device,
 // "shm:0", whose queue pairs speak through shared memory.
 //
-// # Who writes where
+// # Which process writes where
 //
 // Nobody writes into another process's user memory. A SEND or WRITE is copied by
 // its target, out of the requester's arena or memory; a READ is granted by the
@@ -16,7 +16,7 @@
 // whether anybody is awake. The GID ends with the directory's ID.
 //
 // Each queue pair has a block, a new one each time that it leaves RESET, so that
-// who was connected to it before cannot disturb its successor:
+// the peer of its last connection cannot disturb the next:
 //
 //	card     what the peer must know of this end, its state among it; written here
 //	answer   how many requests the peer has executed, and how the next one failed;
@@ -36,10 +36,10 @@
 //	open ──▶ copying ──▶ done     the copier
 //	  └────▶ revoked              the owner: the region is closed, the request fails
 //
-// Who wants memory back revokes what is open and waits for what is being copied,
-// unless the copier is dead.
+// An owner that wants its memory back revokes what is open and waits for what is being
+// copied, unless the copier is dead.
 //
-// # Who owns what
+// # Ownership and locks
 //
 // A queue pair's lock guards all of it and both blocks' words that this end
 // writes. Context.mu guards lists of objects and may be taken within a queue pair's
@@ -47,9 +47,9 @@
 //
 // # Progress
 //
-// Whoever polls a completion queue makes the progress of the Context's queue
+// A caller that polls a completion queue makes the progress of the Context's queue
 // pairs. While nobody polls, a goroutine does, and sleeps on a word of the
-// directory when there is nothing to do; who gives it something to do looks
+// directory when there is nothing to do; a peer that gives it something to do looks
 // whether it sleeps and only then makes a system call.
 //
 // Like a NIC, a process that is alive answers: timeout and retry_cnt run only

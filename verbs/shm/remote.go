@@ -88,7 +88,7 @@ func (n *remote) watch() {
 	}
 }
 
-// retain counts one more user, beside one who is there.
+// retain counts one more user, beside one that is there.
 func (n *remote) retain() {
 	n.ctx.mu.Lock()
 	defer n.ctx.mu.Unlock()
@@ -145,7 +145,7 @@ func (n *remote) ask(id uint64) {
 	delete(n.asked, id)
 	switch {
 	case ctx.Err() != nil:
-		return // a stopped process may go on: whoever needs it asks again
+		return // a stopped process may go on: the next request for it asks again
 	case err == nil:
 		v.bytes = memory.Bytes(addr, length)
 	}

@@ -144,8 +144,8 @@ func (q *qp) pump() bool {
 }
 
 // pair reports whether the peer has bound itself to this end. Requests have no
-// PSNs here; but if the ends disagree about the first, then as on a wire: who runs
-// ahead is not heard, and who is behind repeats what the peer believes to have had.
+// PSNs here; but if the ends disagree about the first, then as on a wire: an end
+// that runs ahead is not heard, and one that is behind repeats what the peer has had.
 func (q *qp) pair() bool {
 	if q.paired || q.peer == nil {
 		return q.paired

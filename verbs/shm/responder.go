@@ -130,7 +130,7 @@ func (q *qp) serve() (worked bool) {
 		q.counters.executed++
 		q.counters.executedBytes += uint64(s.length)
 		budget -= int(s.length) + 64
-		// Who has a completion to look at, or more to copy, answers afterwards.
+		// With a completion to look at, or more to copy, the answer comes afterwards.
 		prompt = prompt || how == executed
 		if s.length > stageMost {
 			q.acknowledge()

@@ -120,7 +120,7 @@ func (c *Context) TakeOver() {
 func (c *Context) Registered(*objects.Region) {}
 
 // Withdrawn implements objects.Owner: regions are looked up under the endpoint's
-// lock, so whoever looked this one up has finished after it.
+// lock, so a caller that looked this one up has finished after it.
 func (c *Context) Withdrawn(*objects.Region) {
 	if ep := c.ep.Load(); ep != nil {
 		ep.mu.Lock()

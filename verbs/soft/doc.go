@@ -11,7 +11,7 @@
 //	udp    sockets with segmentation offload
 //	soft   the verbs objects, and the endpoint that joins the three
 //
-// # Who owns what
+// # Ownership and locks
 //
 // One endpoint per local IP address and UDP port is shared by all Contexts of
 // the process; packets find their queue pair by number. The endpoint's lock
@@ -23,7 +23,7 @@
 //
 // # Progress
 //
-// Whoever polls a completion queue makes the endpoint's progress, and PostSend
+// A caller that polls a completion queue makes the endpoint's progress, and PostSend
 // sends at once what the window allows, and takes in what comes meanwhile. While
 // nobody polls, a goroutine of the endpoint waits for the socket and does the same.
 // ACKs are owed rather than sent: they ride behind data for the same peer, and leave

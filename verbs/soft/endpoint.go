@@ -170,7 +170,7 @@ func (e *endpoint) takeIn(now int64) bool {
 
 // receive takes the packets of the batch and reports whether there were any. An
 // ACK that rides behind the packet that completed something is left for the next
-// time: whoever polls is waiting for the completion, and answers it meanwhile.
+// time: the caller that polls is waiting for the completion, and answers it meanwhile.
 func (e *endpoint) receive(now int64) (got bool) {
 	const rider = wire.BTHLen + wire.AETHLen + wire.ICRCLen
 	if len(e.batch) == 0 {
@@ -340,7 +340,7 @@ func budget(mtu int) int {
 }
 
 // send lets every queue pair on the list send, and with acks set also what is
-// merely owed, and reports whether one could go on. Those who could and those who
+// merely owed, and reports whether one could go on. Those that could and those that
 // still owe stay on the list.
 func (e *endpoint) send(now int64, acks bool) (more bool) {
 	keep := e.dirty[:0]

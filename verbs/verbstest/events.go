@@ -76,7 +76,7 @@ func testEventOnce(t *testing.T, h Harness) {
 	}
 }
 
-// What is already queued makes no event: whoever arms must poll once more.
+// What is already queued makes no event: the caller that arms must poll once more.
 func testEventAlreadyQueued(t *testing.T, h Harness) {
 	l := connect(t, h)
 	l.receives(l.b, 0, 2)

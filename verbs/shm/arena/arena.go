@@ -28,7 +28,7 @@ type Arena struct {
 	mu      sync.Mutex         // guards what follows
 	block   *memory.Block      // nil once freed
 	fd      int                // the memfd
-	holders map[*conn]struct{} // who was given a descriptor and hears of the end
+	holders map[*conn]struct{} // processes that were given a descriptor and hear of the end
 }
 
 var (
@@ -224,7 +224,7 @@ func (a *Arena) hand(c *conn, writable bool) error {
 	return nil
 }
 
-// forget drops c, which has ended, from those who hear of the end.
+// forget drops c, which has ended, from the holders.
 func (a *Arena) forget(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

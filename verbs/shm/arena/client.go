@@ -41,7 +41,7 @@ type client struct {
 	conn  *conn
 	err   error // why there is no connection
 	why   error // why the peer's memory cannot be read in place; nil if it can
-	users int   // Peers, and who waits for ready; guarded by hub.mu
+	users int   // Peers, and callers that wait for ready; guarded by hub.mu
 
 	gone chan struct{} // closed when the connection has ended
 
@@ -167,7 +167,7 @@ func (cl *client) read() {
 func (cl *client) end(err error) {
 	cl.hub.mu.Lock()
 	if cl.hub.clients[cl.key] == cl {
-		delete(cl.hub.clients, cl.key) // whoever dials next dials anew
+		delete(cl.hub.clients, cl.key) // the next Dial makes a new connection
 	}
 	cl.hub.mu.Unlock()
 
@@ -263,7 +263,7 @@ func mapView(m message) (*memory.Block, error) {
 	if m.fd < 0 {
 		return nil, errors.New("its descriptor did not come through: this process has as many open files as it may; close files or raise the limit (ulimit -n)")
 	}
-	// A file that can shrink or is too short would kill who reads beyond its end.
+	// A file that can shrink or is too short would kill a process that reads beyond its end.
 	seals, err := unix.FcntlInt(uintptr(m.fd), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
 		return nil, errors.New("its descriptor is not sealed against shrinking; run one version on all ranks")
@@ -282,7 +282,7 @@ func mapView(m message) (*memory.Block, error) {
 	return block, nil
 }
 
-// resolve gives those who wait for k its view, or the reason why there is none.
+// resolve gives the callers that wait for k its view, or the reason why there is none.
 func (cl *client) resolve(k viewKey, block *memory.Block, err error) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -297,8 +297,8 @@ func (cl *client) resolve(k viewKey, block *memory.Block, err error) {
 	close(v.done)
 }
 
-// retire takes the views of an arena that its owner has freed. Who still reads
-// them reads zeros.
+// retire takes the views of an arena that its owner has freed. A process that
+// still reads them reads zeros.
 func (cl *client) retire(id uint64) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

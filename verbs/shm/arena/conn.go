@@ -13,7 +13,7 @@ import (
 
 // conn is one end of a connection. Its writer goroutine sends what is queued, so
 // that no caller waits for a peer that does not read, and closes the socket when
-// it ends; who owns the conn reads.
+// it ends; the owner of the conn reads.
 type conn struct {
 	sock *net.UnixConn
 	pid  int           // of the other end; 0 if it is in another PID namespace
@@ -56,7 +56,7 @@ func sameUser(who string, uid, own int) error {
 	return fmt.Errorf("%s is of user %d, this one (%d) of user %d: processes share memory with those of one user only; run all ranks of a host as one user", who, uid, os.Getpid(), own)
 }
 
-// name says who is at the other end.
+// name is that of the process at the other end.
 func (c *conn) name() string {
 	if c.pid == 0 {
 		return "the process (of another PID namespace)"

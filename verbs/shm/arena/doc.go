@@ -8,17 +8,17 @@
 // of them do not find each other. Only processes of one user are connected
 // (SO_PEERCRED, asked by both ends).
 //
-// # Who owns what
+// # Ownership and locks
 //
-// An arena belongs to who created it. A view of it belongs to the client (the
+// An arena belongs to its creator. A view of it belongs to the client (the
 // connection to its owner) through which it was asked for, and lives until the
 // owner frees the arena or the last Peer of the client is closed. When the owner
 // frees it, zeroed pages take the view's place for a while: a reader that has not
 // yet heard that an operation failed reads zeros instead of being killed by a
 // fault.
 //
-// Each connection has a goroutine that reads and one that writes, so that nobody
-// who frees, maps or closes waits for a process that is stopped. A hub's Close
+// Each connection has a goroutine that reads and one that writes, so that freeing,
+// mapping and closing do not wait for a process that is stopped. A hub's Close
 // ends them all.
 //
 // Locks, in the order in which they are taken: Hub.mu; client.mu or Arena.mu;

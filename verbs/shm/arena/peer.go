@@ -42,7 +42,7 @@ func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
 			if cl.err == nil {
 				return p, nil
 			}
-			// Who dialled it may have had less time than we have.
+			// The caller that dialled it may have had less time than this one has.
 		case <-ctx.Done():
 			return nil, errors.Join(p.Close(), fmt.Errorf("dial hub %s: awaited another dialler of it: %w", key, context.Cause(ctx)))
 		}

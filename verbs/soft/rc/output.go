@@ -81,8 +81,8 @@ func (o *Output) packet(f *wire.BTHFields) *Packet {
 }
 
 // Counters count events of queue pairs under the names that NICs give them in
-// /sys/class/infiniband/*/ports/*/hw_counters. They are plain numbers: whoever
-// calls the QPs that share them guards them.
+// /sys/class/infiniband/*/ports/*/hw_counters. They are plain numbers: the caller
+// of the QPs that share them guards them.
 type Counters struct {
 	OutOfSequence       uint64 // requests ahead of the expected PSN
 	PacketSeqErr        uint64 // sequence NAKs received

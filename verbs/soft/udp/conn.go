@@ -55,7 +55,7 @@ type Conn struct {
 	stats      counters
 
 	// refs counts the calls that use the descriptors; Close adds closing to it,
-	// and whoever brings it down to exactly closing releases them. A descriptor
+	// and the call that brings it down to exactly closing releases them. A descriptor
 	// can therefore not be closed, and its number reused, under a running call.
 	refs   atomic.Int64
 	closed chan struct{} // closed when the descriptors are

@@ -11,7 +11,7 @@
 //
 // Header types are views over a []byte in the manner of gVisor's tcpip/header:
 // a getter or setter on a slice that is too short panics, so lengths are
-// checked once, by [Parse] or by whoever sized the buffer.
+// checked once, by [Parse] or by the caller that sized the buffer.
 //
 // Sources: InfiniBand Architecture Specification volume 1, chapter 9 and
 // annex A17 (RoCEv2); Linux include/rdma/ib_pack.h and
