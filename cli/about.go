@@ -53,6 +53,7 @@ func runConfig(_ context.Context, s *Session, call Call) error {
 	return printConfig(s)
 }
 
+// printConfig shows the settings in force.
 func printConfig(s *Session) error {
 	var rows []render.Record
 	for _, v := range s.Config.Values() {

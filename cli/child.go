@@ -19,6 +19,7 @@ const parentFlag = "parent-fd"
 // gone.
 const childGrace = 2 * time.Second
 
+// childFlags are what `local` gives its children; help does not show them.
 func childFlags(fs *pflag.FlagSet) {
 	fs.Int(parentFlag, 0, "")
 	if err := fs.MarkHidden(parentFlag); err != nil {

@@ -48,6 +48,7 @@ const (
 // group is a group of commands.
 type group struct{ id, title string }
 
+// groupTitles are all groups, in the order of help.
 var groupTitles = []group{
 	{groupRing, "Bring up a ring:"},
 	{groupCollective, "Use the ring:"},
@@ -265,6 +266,7 @@ func flagError(err error) string {
 	return text
 }
 
+// unknownCommand refuses a command that a tree has not, with the nearest that it has.
 func unknownCommand(root *cobra.Command, given string) error {
 	var known []string
 	for _, c := range root.Commands() {

@@ -73,6 +73,7 @@ func ahead(rows []CompareRow) []Stretch {
 	})
 }
 
+// summarise says who is ahead where, of the rows of a comparison.
 func summarise(command string, rows []CompareRow, floor float64) ComparisonSummary {
 	sum := ComparisonSummary{
 		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},

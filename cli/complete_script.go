@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// shells are those that there is a completion script for.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func checkShell(args []string) error {

@@ -12,6 +12,7 @@ import (
 // selfCheckName is the command that stands in for no script.
 const selfCheckName = "self-check"
 
+// scriptFlags say which commands to run, or that it is the self-check.
 func scriptFlags(fs *pflag.FlagSet) {
 	lineFlags(fs)
 	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f where there is no terminal")

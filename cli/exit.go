@@ -76,6 +76,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
+// isShared tells whether every rank of the ring has this error and reports it.
 func isShared(err error) bool {
 	var coded *exitError
 	return errors.As(err, &coded) && coded.shared
@@ -97,6 +98,7 @@ func severity(code int) int {
 	return 4
 }
 
+// worse is the graver of two exit codes.
 func worse(a, b int) int {
 	if severity(b) > severity(a) {
 		return b

@@ -87,6 +87,7 @@ func findingsOf(command string, side ring.Side, list []diagnose.Finding, least d
 	return kept
 }
 
+// printFindings shows what a comparison or a diagnosis found.
 func (s *Session) printFindings(list []SideFinding) error { return s.Out.Print(asRecords(list)...) }
 
 // explained is an error with what a diagnosis of both ends found.

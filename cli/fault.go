@@ -36,6 +36,7 @@ func (f *fault) Set(text string) error {
 	return nil
 }
 
+// faultFlag is --corrupt, which help does not show.
 func faultFlag(fs *pflag.FlagSet) {
 	fs.Var(&fault{}, "corrupt", "")
 	if err := fs.MarkHidden("corrupt"); err != nil {

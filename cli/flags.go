@@ -69,6 +69,7 @@ func or[T any](p *T, other T) T {
 // numberOf is the value of a numberFlag.
 func numberOf(fs *pflag.FlagSet, name string) int { return int(value[int64](fs, name)) }
 
+// numberFlag is a whole number within bounds; what says in an error what it is.
 func numberFlag(fs *pflag.FlagSet, name, short string, standard, min, max int64, what, usage string) {
 	fs.VarP(&parsed[int64]{value: &standard, kind: "n", parse: func(text string) (int64, error) {
 		v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
@@ -137,6 +138,7 @@ func parseList[T comparable](list, what string, parse func(string) (T, error), t
 	return values, nil
 }
 
+// isOn is the value of a flag that is on or off.
 func isOn(fs *pflag.FlagSet, name string) bool {
 	on, err := fs.GetBool(name)
 	if err != nil {
@@ -145,12 +147,15 @@ func isOn(fs *pflag.FlagSet, name string) bool {
 	return on
 }
 
+// textOf is the text of a flag, whatever its type.
 func textOf(fs *pflag.FlagSet, name string) string { return fs.Lookup(name).Value.String() }
 
+// sizeFlag is a number of bytes.
 func sizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage string) {
 	fs.Var(&size, name, usage)
 }
 
+// sizeOf is the value of a sizeFlag.
 func sizeOf(fs *pflag.FlagSet, name string) uint64 {
 	return uint64(*fs.Lookup(name).Value.(*configs.SizeValue))
 }

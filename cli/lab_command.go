@@ -26,6 +26,7 @@ var labWords = []string{"a", "b", "c"}
 // most path MTUs, and quickly compared.
 const labBytes = 8 << 10
 
+// labCommands is `ringcli lab`.
 func labCommands() []Command {
 	return []Command{{
 		Name: "lab", Group: groupRing, Where: Process,
@@ -224,6 +225,7 @@ func markOf(s *Session) map[bool]string {
 	return asciiMarks
 }
 
+// begin says what a step is about to do, if that was asked for.
 func (r *labRun) begin(step lab.Step) error {
 	if r.explain && r.session.Out.Format() == render.Table {
 		lines := []string{fmt.Sprintf("%d. %s: %s", step.Number, step.Name, step.Call)}
@@ -240,6 +242,7 @@ func (r *labRun) begin(step lab.Step) error {
 	return nil
 }
 
+// done shows what has come of a step.
 func (r *labRun) done(step lab.Step) error {
 	r.end()
 	if step.Err == nil {

@@ -34,6 +34,7 @@ func settingsOfLocal() []string {
 	return without(settingsOfRing, "list", "index")
 }
 
+// ranksFlag says how many ranks to run on this machine.
 func ranksFlag(fs *pflag.FlagSet, ranks int64) {
 	numberFlag(fs, "ranks", "n", ranks, min(ranks, 1), maxLocalRanks, "how many ranks to run on this machine",
 		"ranks to run on this machine, each a process with an address of its own")

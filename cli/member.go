@@ -141,6 +141,7 @@ func (s *Session) ready(ctx context.Context) error {
 	return nil
 }
 
+// ringOptions are the settings of a ring.
 func ringOptions(c *configs.Config) ring.Options {
 	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
 	c.Fill(&o)

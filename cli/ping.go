@@ -14,6 +14,7 @@ import (
 	"ringcli/ring/diagnose"
 )
 
+// defaultPings are enough for a median that repeats.
 const defaultPings = 100
 
 func pingCommand() Command {

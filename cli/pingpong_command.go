@@ -27,6 +27,7 @@ var stockOnly = []struct{ name, short, what string }{
 	{"new_send", "N", "posting by ibv_wr_send instead of ibv_post_send: the messages are the same"},
 }
 
+// pingpongCommands is `ringcli pingpong`.
 func pingpongCommands() []Command {
 	return []Command{{
 		Name: "pingpong", Group: groupRing, Where: Process,
@@ -56,6 +57,7 @@ it was sent; give it to both ends.`,
 	}}
 }
 
+// checkHost refuses more than one host.
 func checkHost(command string, args []string) error {
 	if len(args) > 1 {
 		return usageError("%s %s: unexpected argument %q: expected the server's HOST alone, or none to be the server", command, args[0], args[1])
@@ -153,6 +155,7 @@ const (
 	beforeFigures
 )
 
+// run takes this end through a pingpong and prints what the stock tool prints.
 func (p *pingpongRun) run(ctx context.Context, o pingpong.Options) error {
 	s := p.session
 	if o.Size < 1 || o.Size > maxPingpong {
@@ -196,6 +199,7 @@ func (s *Session) stockLine(format string, args ...any) error {
 	return s.Out.Text(fmt.Sprintf(format, args...))
 }
 
+// printPingpong shows the result: the lines of the stock tool, and the record.
 func (s *Session) printPingpong(r PingpongResult) error {
 	err := errors.Join(
 		s.stockLine("%d bytes in %.2f seconds = %.2f Mbit/sec\n", r.Bytes, r.Seconds, r.MbitPerSec),

@@ -136,6 +136,7 @@ func reportOn(c verbs.Context) (DeviceReport, error) {
 	return d, nil
 }
 
+// portReport says everything about a port.
 func portReport(port int, p verbs.PortAttr, gids []GIDReport) PortReport {
 	return PortReport{
 		Port: port, State: coded(portStates, uint32(p.State)), MaxMTU: mtuBytes(p.MaxMTU.Bytes()), ActiveMTU: mtuBytes(p.ActiveMTU.Bytes()),

@@ -72,6 +72,7 @@ type common struct {
 	stopJob func(id int) bool
 }
 
+// newSession returns the session that a command of the process has.
 func newSession(stdin io.Reader, stdout, stderr io.Writer, signals *signals, hand byHand) *Session {
 	return &Session{
 		common:   &common{stdin: stdin, stdout: stdout, stderr: stderr, signals: signals, hand: hand},
@@ -134,6 +135,7 @@ func (s *Session) dropMember() error {
 	return m.comm.Close()
 }
 
+// deviceOf names the devices that a ring uses.
 func deviceOf(r *ring.Ring) string {
 	var names []string
 	for _, d := range r.Devices() {

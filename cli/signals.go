@@ -53,6 +53,7 @@ func (s *signals) leaveInterrupts() {
 	}
 }
 
+// release gives the signals back.
 func (s *signals) release() {
 	signal.Stop(s.ended)
 	signal.Stop(s.interrupts)

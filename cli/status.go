@@ -93,6 +93,7 @@ func (s StepStatus) Adjust(column string, cell *render.Cell) {
 	}
 }
 
+// What StepStatus says of a step.
 const (
 	stepDone = "done"
 	stepOpen = "-"

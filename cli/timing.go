@@ -30,10 +30,12 @@ func (t Times) slowest(u Times) Times {
 // the run: a histogram with three significant digits from 1 ns to an hour.
 type stopwatch struct{ h *hdrhistogram.Histogram }
 
+// newStopwatch returns a stopwatch that has measured nothing.
 func newStopwatch() *stopwatch {
 	return &stopwatch{hdrhistogram.New(1, int64(time.Hour), 3)}
 }
 
+// add takes an iteration up.
 func (s *stopwatch) add(d time.Duration) {
 	// Out of range is only what takes more than an hour; it counts as an hour.
 	_ = s.h.RecordValue(min(max(int64(d), 1), int64(time.Hour)))
@@ -42,8 +44,10 @@ func (s *stopwatch) add(d time.Duration) {
 // at returns a quantile (0 to 100) in microseconds.
 func (s *stopwatch) at(q float64) float64 { return float64(s.h.ValueAtQuantile(q)) / 1e3 }
 
+// count is how many iterations there were.
 func (s *stopwatch) count() int { return int(s.h.TotalCount()) }
 
+// times are the percentiles.
 func (s *stopwatch) times() Times {
 	return Times{
 		Min: float64(s.h.Min()) / 1e3, P50: s.at(50), P99: s.at(99), Max: float64(s.h.Max()) / 1e3,
@@ -67,6 +71,7 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 // sixPlaces rounds to what is measured: kB/s of GB/s, packets per second of Mpps.
 func sixPlaces(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
 
+// median is the middle of the values, or the mean of the two in the middle.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
