@@ -3,7 +3,7 @@
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X ringcli/cli.version=$(VERSION)
+LDFLAGS := -s -w -X ringcli/cli/about.version=$(VERSION)
 
 # ringcli, and what is built apart from it.
 MODULES := . collective/peersbench verbs/ibv/racktest

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/exit"
+	"ringcli/cli/tables"
 	"ringcli/collective"
 )
 
@@ -13,7 +15,7 @@ import (
 func TestEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	var script, want []string
-	for _, op := range tunedOperations {
+	for _, op := range tables.Operations {
 		for _, a := range collective.Algorithms()[1:] {
 			script = append(script, fmt.Sprintf("%s --algorithm %s --size 4092 --check --iters 2", op, a))
 			want = append(want, fmt.Sprint(op, " ", a))
@@ -27,12 +29,12 @@ func TestEveryAlgorithm(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(o["command"], " ", o["algorithm"]))
 	}
-	if code != ExitOK || strings.Join(got, ", ") != strings.Join(want, ", ") {
+	if code != exit.OK || strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("exit code %d, ran %v\n%s", code, got, stderr)
 	}
 	code, stdout, _ = finish(t, "local", "-n", "2", "--device", "soft:lo", "--algorithm", "rd", "-c", "show algorithm; ar --size 1K; set algorithm tree; ar --size 1K")
 	for _, row := range []string{"algorithm", "all-reduce     recursive-doubling", "all-reduce     tree"} {
-		if code != ExitOK || !strings.Contains(stdout, "\n"+row+" ") {
+		if code != exit.OK || !strings.Contains(stdout, "\n"+row+" ") {
 			t.Errorf("exit code %d, no %q in\n%s", code, row, stdout)
 		}
 	}
@@ -60,7 +62,7 @@ func TestBenchComparesAlgorithms(t *testing.T) {
 			t.Errorf("%s ran %d times", w, ran[w])
 		}
 	}
-	if code != ExitOK || sum == nil || ran["tree/rendezvous-read"] > 0 {
+	if code != exit.OK || sum == nil || ran["tree/rendezvous-read"] > 0 {
 		t.Errorf("exit code %d, %v\n%s", code, ran, stderr)
 	}
 	auto := sum["auto"].([]any)
@@ -68,7 +70,7 @@ func TestBenchComparesAlgorithms(t *testing.T) {
 		t.Errorf("auto takes %v", auto)
 	}
 	code, stdout, _ = finish(t, "bench", "rs", "-n", "2", "--device", "soft:lo", "-b", "1K", "-e", "64K", "-f", "64", "--iters", "2", "--algorithm", "ring,tree,inbox")
-	if code != ExitOK || !strings.Contains(stdout, "\n#        ring                    tree                    inbox\n") {
+	if code != exit.OK || !strings.Contains(stdout, "\n#        ring                    tree                    inbox\n") {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -84,7 +86,7 @@ func TestDisagreementAboutTheAlgorithm(t *testing.T) {
 	}
 	for rank, p := range ranks {
 		code, said := p.end(t, hung), reported(p)
-		if code != ExitUsage || !strings.Contains(said, "ring") || !strings.Contains(said, "tree") || !strings.Contains(said, "all ranks must make the same calls") {
+		if code != exit.Usage || !strings.Contains(said, "ring") || !strings.Contains(said, "tree") || !strings.Contains(said, "all ranks must make the same calls") {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}

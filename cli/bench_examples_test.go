@@ -1,20 +1,23 @@
 package cli
 
 import (
+	"ringcli/cli/bench"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
 	"ringcli/collective"
 )
 
 // exampleWays are compared in exampleRows.
-var exampleWays = ways{
-	{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousWrite}, {collective.AlgorithmRing, collective.RendezvousRead},
+var exampleWays = bench.Variants{
+	{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite}, {Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousRead},
 }
 
 // exampleRows are a comparison of three protocols in which each is ahead once,
 // and a lead of 2 % is none.
-func exampleRows() []CompareRow {
+func exampleRows() []bench.CompareRow {
 	none, wrong := uint64(0), uint64(16383)
-	var rows []CompareRow
+	var rows []bench.CompareRow
 	for _, r := range []struct {
 		bytes uint64
 		us    [3]float64
@@ -26,12 +29,12 @@ func exampleRows() []CompareRow {
 		{16 << 20, [3]float64{14000, 9999.94, 9900}, collective.RendezvousWrite},
 		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, collective.RendezvousWrite},
 	} {
-		row := CompareRow{Ways: exampleWays, Auto: way{collective.AlgorithmRing, r.auto}}
+		row := bench.CompareRow{Variants: exampleWays, Auto: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: r.auto}}
 		for i, w := range exampleWays {
 			m := exampleMeasurement("all-reduce")
-			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.protocol.String(), nil, &none
-			m.Time = Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
-			m.AlgBW, m.BusBW = Bandwidth(m.Command, r.bytes, 4, r.us[i])
+			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol.String(), nil, &none
+			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
+			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)
 			if r.us[i] < r.us[row.Best] {
 				row.Best = i
@@ -44,29 +47,29 @@ func exampleRows() []CompareRow {
 }
 
 // exampleAlgorithms are a comparison of six ways, of which each but one leads.
-func exampleAlgorithms() []CompareRow {
+func exampleAlgorithms() []bench.CompareRow {
 	none, wrong := uint64(0), uint64(16383)
-	list := ways{
-		{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousRead}, {collective.AlgorithmRing, collective.Direct},
-		{collective.AlgorithmRecursiveDoubling, collective.Eager}, {collective.AlgorithmTree, collective.Eager}, {collective.AlgorithmInbox, collective.Direct},
+	list := bench.Variants{
+		{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousRead}, {Algorithm: collective.AlgorithmRing, Protocol: collective.Direct},
+		{Algorithm: collective.AlgorithmRecursiveDoubling, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmTree, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmInbox, Protocol: collective.Direct},
 	}
-	var rows []CompareRow
+	var rows []bench.CompareRow
 	for _, r := range []struct {
 		bytes uint64
 		us    [6]float64
-		auto  way
+		auto  bench.Variant
 	}{
 		{8, [6]float64{100, 200, 50, 40, 45, 0.5}, list[5]},
 		{32 << 10, [6]float64{123.25, 234567.5, 55, 45, 50, 60}, list[5]},
 		{1 << 20, [6]float64{1000, 2000, 500, 999999.5, 4500, 550}, list[2]},
 		{16 << 20, [6]float64{10000, 9000, 9500, 9999, 45000, 55000}, list[2]},
 	} {
-		row := CompareRow{Ways: list, Auto: r.auto}
+		row := bench.CompareRow{Variants: list, Auto: r.auto}
 		for i, w := range list {
 			m := exampleMeasurement("all-reduce")
-			m.Bytes, m.Count, m.Algorithm, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.algorithm.String(), w.protocol.String(), nil, &none
-			m.Time = Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
-			m.AlgBW, m.BusBW = Bandwidth(m.Command, r.bytes, 4, r.us[i])
+			m.Bytes, m.Count, m.Algorithm, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Algorithm.String(), w.Protocol.String(), nil, &none
+			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
+			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)
 			if r.us[i] < r.us[row.Best] {
 				row.Best = i
@@ -83,7 +86,7 @@ func benchExamples() []example {
 	wrong := uint64(3)
 	// Two sizes, one leader, nothing checked.
 	plain := func(op string) example {
-		return example{"bench " + op + " protocols", func(s *Session) error {
+		return example{"bench " + op + " protocols", func(s *session.Session) error {
 			rows := exampleRows()[:2]
 			for _, r := range rows {
 				for i := range r.Each {
@@ -93,14 +96,14 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.Out.Print(summarise("bench "+op, rows, 0))
+			return s.Out.Print(bench.Summarise("bench "+op, rows, 0))
 		}}
 	}
 	return []example{
 		plain("reduce-scatter"), plain("all-gather"),
-		{"bench all-reduce protocols", func(s *Session) error {
+		{"bench all-reduce protocols", func(s *session.Session) error {
 			rows := exampleRows()
-			if err := s.Out.Note(render.Faint, "%s", compareHead(exampleWays)[0]); err != nil {
+			if err := s.Out.Note(render.Faint, "%s", bench.CompareHead(exampleWays)[0]); err != nil {
 				return err
 			}
 			for _, r := range rows {
@@ -108,11 +111,11 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.Out.Print(summarise("bench all-reduce", rows, 1))
+			return s.Out.Print(bench.Summarise("bench all-reduce", rows, 1))
 		}},
-		{"bench all-reduce algorithms", func(s *Session) error {
+		{"bench all-reduce algorithms", func(s *session.Session) error {
 			rows := exampleAlgorithms()
-			for _, line := range compareHead(rows[0].Ways) {
+			for _, line := range bench.CompareHead(rows[0].Variants) {
 				if err := s.Out.Note(render.Faint, "%s", line); err != nil {
 					return err
 				}
@@ -122,12 +125,12 @@ func benchExamples() []example {
 					return err
 				}
 			}
-			return s.Out.Print(summarise("bench all-reduce", rows, 0))
+			return s.Out.Print(bench.Summarise("bench all-reduce", rows, 0))
 		}},
 		printing("bench p2p wrong", []render.Record{
-			P2PResult{
-				Command: "bench p2p", Op: "READ", Bytes: 1 << 30, Iters: 10, BW: 1.5, MsgRate: 0.0015, Time: P2PTimes{Min: 700000, P50: 710000, P99: 720000, P999: 730000, Max: 740000},
-				Wrong: &wrong, First: &WrongElement{Rank: 1, Offset: 4096, Got: "0x00", Want: "0x5a"},
+			bench.P2PResult{
+				Command: "bench p2p", Op: "READ", Bytes: 1 << 30, Iters: 10, BW: 1.5, MsgRate: 0.0015, Time: bench.P2PTimes{Min: 700000, P50: 710000, P99: 720000, P999: 730000, Max: 740000},
+				Wrong: &wrong, First: &bench.WrongElement{Rank: 1, Offset: 4096, Got: "0x00", Want: "0x5a"},
 			},
 		}),
 	}

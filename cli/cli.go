@@ -1,7 +1,6 @@
-// Package cli is the command line: one table of commands, from which cobra's
-// commands, the commands of -c and -f, help and completion are made; results as
-// records, which package render writes; exit codes; and `local`, which runs all
-// ranks of a ring as processes of this machine.
+// Package cli is the command line: it puts the command table together from the rows
+// that each room below it has, and runs one command line with it. The rooms of commands
+// (hand, bench, shell, ...) stand on what all of them work with: command, session, lines.
 package cli
 
 import (
@@ -12,50 +11,64 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringcli/cli/about"
+	"ringcli/cli/bench"
+	"ringcli/cli/command"
+	"ringcli/cli/connect"
+	"ringcli/cli/devices"
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
+	"ringcli/cli/hand"
+	"ringcli/cli/lab"
+	"ringcli/cli/local"
+	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/shell"
+	"ringcli/cli/tracing"
 	"ringcli/configs"
 )
 
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, signals := catchSignals(context.Background())
-	defer signals.release()
+	ctx, signals := exit.CatchSignals(context.Background())
+	defer signals.Release()
 	return newInvocation(stdin, stdout, stderr, signals).run(ctx, args)
 }
 
 // invocation is one run of ringcli: the command table, and the session that a
 // command of the process has.
 type invocation struct {
-	*Session
-	table *Table
+	*session.Session
+	table *command.Table
 }
 
-func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *signals) *invocation {
-	h := &handwork{}
-	return &invocation{newSession(stdin, stdout, stderr, signals, h), commandTable(h)}
+func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals) *invocation {
+	h := &hand.Work{}
+	return &invocation{session.New(stdin, stdout, stderr, signals, h), commandTable(h)}
 }
 
 // commandTable makes the command table. The order is that of help.
-func commandTable(h *handwork) *Table {
-	t := newTable()
-	t.add(connectCommand(), localCommand(),
-		asProcess(benchCommand(), "  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2\n  ringcli bench p2p -n 2"),
-		asProcess(tuneCommand(), "  ringcli tune -n 4\n  ringcli tune --index 0 --list node0,node1 --save cluster.json"))
-	t.add(pingpongCommands()...)
-	t.add(labCommands()...)
-	t.add(stepCommands()...)
-	t.add(handCommands(h)...)
-	t.add(expectCommand())
-	t.add(ringCommands()...)
-	t.add(deviceCommands()...)
-	t.add(aboutCommands()...)
-	t.add(traceCommands()...)
-	t.add(shellProcessCommand(), t.helpCommand())
-	t.add(shellCommands()...)
-	t.complete("regions", func(*cobra.Command) []string { return h.regionNames() })
-	t.complete("devices", deviceWords)
-	t.complete("gids", gidWords)
+func commandTable(h *hand.Work) *command.Table {
+	t := command.NewTable()
+	t.Add(connect.Row(), local.Row(),
+		bench.AsProcess(bench.Row(), "  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2\n  ringcli bench p2p -n 2"),
+		bench.AsProcess(bench.TuneRow(), "  ringcli tune -n 4\n  ringcli tune --index 0 --list node0,node1 --save cluster.json"))
+	t.Add(pingpong.Rows()...)
+	t.Add(lab.Rows()...)
+	t.Add(hand.StepRows()...)
+	t.Add(hand.Rows(h)...)
+	t.Add(shell.ExpectRow())
+	t.Add(bench.Rows()...)
+	t.Add(devices.Rows()...)
+	t.Add(about.Rows()...)
+	t.Add(tracing.Rows()...)
+	t.Add(connect.ShellRow(), t.HelpRow())
+	t.Add(shell.Rows()...)
+	t.Complete("regions", func(*cobra.Command) []string { return h.RegionNames() })
+	t.Complete("devices", devices.Words)
+	t.Complete("gids", devices.GIDWords)
 	return t
 }
 
@@ -63,31 +76,31 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	s := i.Session
 	args = rewriteArgs(args)
 	name := "ringcli"
-	root := i.table.cobraTree(newRoot(s.stdout, s.stderr), Process, func(ctx context.Context, c Command, call Call) error {
+	root := i.table.Tree(newRoot(s.Stdout, s.Stderr), command.Process, func(ctx context.Context, c command.Row, call command.Call) error {
 		name = c.Name
-		return s.runProcess(ctx, c, call)
+		return runProcess(ctx, s, c, call)
 	})
 	root.SetArgs(args)
 	chosen, err := root.ExecuteContextC(ctx)
-	if s.parent != nil {
-		ctx = s.parent.ctx
+	if s.Parent != nil {
+		ctx = s.Parent.Ctx
 	}
-	err = interrupted(ctx, err)
+	err = exit.OrInterrupted(ctx, err)
 	if err == nil {
-		return ExitOK
+		return exit.OK
 	}
 	if chosen != nil && chosen != root {
 		name = strings.TrimPrefix(chosen.CommandPath(), "ringcli ")
 	}
-	code := ExitCode(err)
+	code := exit.Code(err)
 	if s.Out == nil { // the configuration was not read
 		format := givenValue(args, "--output")
 		if format == "" {
 			format = os.Getenv("RINGCLI_OUTPUT")
 		}
-		s.Out = render.New(s.stdout, render.Format(format))
+		s.Out = render.New(s.Stdout, render.Format(format))
 	}
-	s.report(name, err, code)
+	failure.Report(s, name, err, code)
 	return code
 }
 
@@ -107,13 +120,13 @@ Start with: ringcli local -n 4`,
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	flags.String("config", "", "configuration file (default: ./ringcli.yaml, the user's, /etc/ringcli/config.yaml)")
-	offers(flags, "config", "files", "yaml", "yml")
-	configs.AddFlags(flags, settingsOfEvery...)
+	command.Completes(flags, "config", "files", "yaml", "yml")
+	configs.AddFlags(flags, session.ProcessSettings...)
 	return root
 }
 
 // runProcess loads the configuration and runs a command of the process.
-func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
+func runProcess(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	file, err := call.Flags.GetString("config")
 	if err != nil {
 		return err
@@ -121,15 +134,15 @@ func (s *Session) runProcess(ctx context.Context, c Command, call Call) error {
 	if s.Config, err = configs.Load(call.Flags, file); err != nil {
 		return err
 	}
-	s.Out = render.New(s.stdout, render.Format(s.Config.String("output")))
-	if err := s.setTrace(); err != nil {
+	s.Out = render.New(s.Stdout, render.Format(s.Config.String("output")))
+	if err := s.SetTrace(); err != nil {
 		return err
 	}
-	if err := s.adopt(ctx, call.Flags); err != nil {
+	if err := s.Adopt(ctx, call.Flags); err != nil {
 		return err
 	}
-	if s.parent != nil {
-		ctx = s.parent.ctx
+	if s.Parent != nil {
+		ctx = s.Parent.Ctx
 	}
 	return c.Run(ctx, s, call)
 }

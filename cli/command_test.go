@@ -8,13 +8,17 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/lines"
+	"ringcli/cli/session"
 	"ringcli/configs"
 )
 
 func TestCommandTable(t *testing.T) {
-	for _, where := range []Where{Process, Line} {
+	for _, where := range []command.Where{command.Process, command.Line} {
 		seen := map[string]string{}
-		for _, c := range testTable.rows {
+		for _, c := range testTable.Rows {
 			if c.Where&where == 0 {
 				continue
 			}
@@ -26,19 +30,19 @@ func TestCommandTable(t *testing.T) {
 			}
 		}
 		for _, alias := range []string{"allreduce", "ar", "allgather", "ag", "reducescatter", "rs"} {
-			if _, found := seen[alias]; found != (where == Line) {
+			if _, found := seen[alias]; found != (where == command.Line) {
 				t.Errorf("%q is known at %d: %v", alias, where, found)
 			}
 		}
 	}
-	for _, c := range testTable.rows {
+	for _, c := range testTable.Rows {
 		if c.Summary == "" || strings.HasSuffix(c.Summary, ".") || len(c.Summary) > 70 {
 			t.Errorf("%s: summary is %q", c.Name, c.Summary)
 		}
 		if c.Where == 0 || c.Run == nil {
 			t.Errorf("%s has no place or nothing to run", c.Name)
 		}
-		if !slices.ContainsFunc(groupTitles, func(g group) bool { return g.id == c.Group }) {
+		if !slices.ContainsFunc(command.Groups, func(g command.Group) bool { return g.ID == c.Group }) {
 			t.Errorf("%s: unknown group %q", c.Name, c.Group)
 		}
 		if (c.Args == "") != (c.CheckArgs == nil) || (c.Args == "") != (len(c.Words) == 0 && c.Offer == nil) {
@@ -63,32 +67,32 @@ func TestCommandTable(t *testing.T) {
 }
 
 func TestEveryCommandHasHelp(t *testing.T) {
-	for _, c := range testTable.rows {
-		if c.Where&Process == 0 {
+	for _, c := range testTable.Rows {
+		if c.Where&command.Process == 0 {
 			continue
 		}
 		code, stdout, stderr := here(t, c.Name, "--help")
-		if code != ExitOK || stderr != "" || !strings.Contains(stdout, "Usage:\n  ringcli "+c.Name) {
+		if code != exit.OK || stderr != "" || !strings.Contains(stdout, "Usage:\n  ringcli "+c.Name) {
 			t.Errorf("%s --help: exit code %d\n%s%s", c.Name, code, stdout, stderr)
 		}
 	}
 	code, stdout, _ := here(t)
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Errorf("without arguments: exit code %d", code)
 	}
-	for _, c := range testTable.rows {
-		if c.Where&Process != 0 && !strings.Contains(stdout, "  "+c.Name+" ") {
+	for _, c := range testTable.Rows {
+		if c.Where&command.Process != 0 && !strings.Contains(stdout, "  "+c.Name+" ") {
 			t.Errorf("help does not list %s", c.Name)
 		}
 	}
 	_, connect, _ := here(t, "connect", "--help")
 	_, listed, _ := here(t, "shell", "-c", "help")
-	for _, c := range testTable.rows {
-		if c.Where&Line != 0 && !strings.Contains(listed, "\n  "+c.Name+" ") {
+	for _, c := range testTable.Rows {
+		if c.Where&command.Line != 0 && !strings.Contains(listed, "\n  "+c.Name+" ") {
 			t.Errorf("help does not list %s", c.Name)
 		}
 	}
-	for _, hidden := range []string{parentFlag, "corrupt"} {
+	for _, hidden := range []string{session.ParentFlag, "corrupt"} {
 		if strings.Contains(connect, hidden) {
 			t.Errorf("--%s is shown", hidden)
 		}
@@ -96,9 +100,9 @@ func TestEveryCommandHasHelp(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	for _, shell := range shells {
+	for _, shell := range command.Shells {
 		code, stdout, stderr := here(t, "completion", shell)
-		if code != ExitOK || len(stdout) < 500 {
+		if code != exit.OK || len(stdout) < 500 {
 			t.Errorf("%s: exit code %d, %d bytes, %s", shell, code, len(stdout), stderr)
 		}
 	}
@@ -130,7 +134,7 @@ func TestCompletion(t *testing.T) {
 func TestConfigShowsOrigins(t *testing.T) {
 	t.Setenv("RINGCLI_TRAFFIC_CLASS", "96")
 	code, stdout, stderr := here(t, "config", "--mtu", "1024", "--output", "json")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	want := map[string][2]string{
@@ -155,7 +159,7 @@ func TestConfigShowsOrigins(t *testing.T) {
 
 func TestDevicesShowsTheSoftDevice(t *testing.T) {
 	code, stdout, stderr := here(t, "devices", "--output", "json")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	found := map[string]bool{}
@@ -177,7 +181,7 @@ func TestDevicesShowsTheSoftDevice(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, stdout, _ := here(t, "version", "--output", "json")
 	all := objects(t, stdout)
-	if code != ExitOK || len(all) != 1 || all[0]["version"] == "" || all[0]["os"] != "linux" {
+	if code != exit.OK || len(all) != 1 || all[0]["version"] == "" || all[0]["os"] != "linux" {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -193,9 +197,9 @@ func TestEmbeddedScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSession(nil, nil, nil, nil, nil)
+		s := session.New(nil, nil, nil, nil, nil)
 		s.Config = cfg
-		if err := s.checkScript(t.Context(), testTable, script, 4); err != nil {
+		if err := lines.Check(t.Context(), s, testTable, script, 4); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

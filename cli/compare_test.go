@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/bench"
+	"ringcli/cli/exit"
 	"ringcli/collective"
 )
 
@@ -16,7 +18,7 @@ func TestBenchComparesProtocols(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "64K", "-e", "1M", "-f", "4", "--iters", "3", "--protocol", "eager,rendezvous,rendezvous-read", "--html", page)
 	rows := regexp.MustCompile(`(?m)^ +\d+( +[\d.]+ +[\d.]+ +0( [*<]{1,2})?){3}$`).FindAllString(stdout, -1)
-	if code != ExitOK || len(rows) != 3 || !regexp.MustCompile(`(?m)^# \S+ is ahead (at every size|up to)`).MatchString(stdout) {
+	if code != exit.OK || len(rows) != 3 || !regexp.MustCompile(`(?m)^# \S+ is ahead (at every size|up to)`).MatchString(stdout) {
 		t.Errorf("exit code %d, %d rows\n%s%s", code, len(rows), stdout, stderr)
 	}
 	for _, row := range rows {
@@ -30,7 +32,7 @@ func TestBenchComparesProtocols(t *testing.T) {
 	}
 	code, stdout, _ = finish(t, "bench", "all-gather", "-n", "2", "-b", "1K", "-e", "1K", "--protocol", "eager,rendezvous-read", "--iters", "3", "--output", "json")
 	all := objects(t, stdout)
-	if code != ExitOK || len(all) != 3 || all[0]["protocol"] != "eager" || all[1]["protocol"] != "rendezvous-read" || all[2]["crossovers_bytes"] == nil || all[1]["wrong"] != 0.0 {
+	if code != exit.OK || len(all) != 3 || all[0]["protocol"] != "eager" || all[1]["protocol"] != "rendezvous-read" || all[2]["crossovers_bytes"] == nil || all[1]["wrong"] != 0.0 {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -40,7 +42,7 @@ func TestAComparisonFindsCorruption(t *testing.T) {
 	t.Parallel()
 	code, stdout, _ := finish(t, "local", "-n", "2", "--output", "json", "--corrupt", "flip@1", "-c", "bench ar -b 4K -e 4K --iters 2 --protocol eager,rendezvous-read")
 	all := objects(t, stdout)
-	if code != ExitCritical || len(all) < 4 || all[0]["ok"] != false || all[1]["ok"] != false || all[2]["ok"] != false || all[2]["wrong"].(float64) < 2 {
+	if code != exit.Critical || len(all) < 4 || all[0]["ok"] != false || all[1]["ok"] != false || all[2]["ok"] != false || all[2]["wrong"].(float64) < 2 {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -64,7 +66,7 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"local", "-n", "2", "-c", "all-reduce --size 3"}, "--size 3 is less than an element of float32: expected at least 4 bytes"},
 	} {
 		code, stdout, stderr := finish(t, c.args...)
-		if code != ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
+		if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit code %d\n%s%s", c.args, code, stdout, stderr)
 		}
 	}
@@ -74,21 +76,21 @@ func TestBenchRefuses(t *testing.T) {
 	}
 	// A size is rounded down to whole elements.
 	code, stdout, _ := finish(t, "local", "-n", "2", "--output", "json", "-c", "all-reduce --size 7 --iters 1")
-	if all := objects(t, stdout); code != ExitOK || all[0]["bytes"] != 4.0 || all[0]["count"] != 1.0 {
+	if all := objects(t, stdout); code != exit.OK || all[0]["bytes"] != 4.0 || all[0]["count"] != 1.0 {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
 
 // Names that do not fit are shortened, or stand in two lines.
 func TestCompareHead(t *testing.T) {
-	var list ways
+	var list bench.Variants
 	for _, a := range collective.Algorithms()[1:] {
-		list = append(list, way{a, collective.Auto})
+		list = append(list, bench.Variant{Algorithm: a, Protocol: collective.Auto})
 	}
-	if got := compareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox"}) {
+	if got := bench.CompareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox"}) {
 		t.Errorf("got %q", got)
 	}
-	got := compareHead(exampleAlgorithms()[0].Ways)
+	got := bench.CompareHead(exampleAlgorithms()[0].Variants)
 	if want := []string{
 		"       ring       ring       ring       doubling   tree       inbox",
 		"       eager      rdv-read   direct     eager      eager      direct",

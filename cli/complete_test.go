@@ -16,22 +16,26 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
 	"ringcli/cli/schema"
+	"ringcli/cli/session"
+	"ringcli/cli/shell"
 )
 
 // offeredFor returns what the last of the words completes to, as `ringcli
 // __complete` has it, without descriptions.
-func offeredFor(where Where, words ...string) ([]string, cobra.ShellCompDirective) {
+func offeredFor(where command.Where, words ...string) ([]string, cobra.ShellCompDirective) {
 	return offeredBy(testTable, where, words...)
 }
 
 // offeredBy is offeredFor with a table of one's own.
-func offeredBy(table *Table, where Where, words ...string) ([]string, cobra.ShellCompDirective) {
+func offeredBy(table *command.Table, where command.Where, words ...string) ([]string, cobra.ShellCompDirective) {
 	root := newRoot(nil, nil)
-	if where == Line {
+	if where == command.Line {
 		root = &cobra.Command{Use: "line"}
 	}
-	table.cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	table.Tree(root, where, func(context.Context, command.Row, command.Call) error { return nil })
 	return completions(context.Background(), root, words)
 }
 
@@ -76,41 +80,41 @@ func TestOffers(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		where Where
+		where command.Where
 		line  string
 		want  []string // among others
 		not   []string
 	}{
-		{Process, "connect --trace ", []string{"debug", "off", "wire=", "ring="}, nil},
-		{Process, "connect --trace wi", []string{"wire="}, []string{"ring=", "debug"}},
-		{Process, "connect --trace wire=", []string{"wire=debug", "wire=off"}, []string{"debug"}},
-		{Process, "connect --trace wire=debug,", []string{"wire=debug,ring="}, []string{"wire=debug,wire=", "wire=debug,debug"}},
-		{Process, "connect --trace wire=debug,ring=i", []string{"wire=debug,ring=info"}, []string{"wire=debug,ring=debug"}},
-		{Process, "connect --trace=wire=d", []string{"wire=debug"}, nil},
-		{Process, "connect --list @h", []string{"@hosts", "@hosts2"}, []string{"@script"}},
-		{Process, "connect --list node0,node1,node2 --index ", []string{"0", "1", "2"}, []string{"3"}},
-		{Process, "connect --gid-index ", []string{"0"}, nil},
-		{Process, "connect --device soft:lo --gid-index ", []string{"0"}, nil},
-		{Process, "connect --device soft:", []string{"soft:lo"}, []string{"auto"}},
-		{Process, "connect --segment ", []string{"4K", "64K", "1M", "16M"}, nil},
-		{Process, "connect --mtu ", []string{"1024", "4096"}, nil},
-		{Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},
-		{Process, "connect -c ", []string{"ping", "all-reduce"}, []string{"local"}},
-		{Process, "bench all-reduce --protocol eager,", []string{"eager,rendezvous-read"}, []string{"eager,eager"}},
-		{Process, "bench all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "all"}, nil},
-		{Process, "bench all-reduce --algorithm ring,", []string{"ring,tree", "ring,inbox"}, []string{"ring,ring"}},
-		{Process, "bench all-reduce --begin ", []string{"4K"}, nil},
-		{Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
-		{Process, "query ", []string{"soft:lo"}, nil},
-		{Process, "query soft:lo ", nil, []string{"soft:lo"}},
-		{Process, "completion b", []string{"bash"}, []string{"zsh"}},
-		{Line, "", []string{"ping", "all-reduce", "counters"}, []string{"local"}},
-		{Line, "all-reduce --type bf", []string{"bfloat16"}, []string{"float32"}},
-		{Line, "ar --op ", []string{"sum", "max"}, nil},
-		{Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
-		{Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
-		{Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox"}, []string{"rd"}},
-		{Line, "all-reduce --protocol d", []string{"direct"}, []string{"eager"}},
+		{command.Process, "connect --trace ", []string{"debug", "off", "wire=", "ring="}, nil},
+		{command.Process, "connect --trace wi", []string{"wire="}, []string{"ring=", "debug"}},
+		{command.Process, "connect --trace wire=", []string{"wire=debug", "wire=off"}, []string{"debug"}},
+		{command.Process, "connect --trace wire=debug,", []string{"wire=debug,ring="}, []string{"wire=debug,wire=", "wire=debug,debug"}},
+		{command.Process, "connect --trace wire=debug,ring=i", []string{"wire=debug,ring=info"}, []string{"wire=debug,ring=debug"}},
+		{command.Process, "connect --trace=wire=d", []string{"wire=debug"}, nil},
+		{command.Process, "connect --list @h", []string{"@hosts", "@hosts2"}, []string{"@script"}},
+		{command.Process, "connect --list node0,node1,node2 --index ", []string{"0", "1", "2"}, []string{"3"}},
+		{command.Process, "connect --gid-index ", []string{"0"}, nil},
+		{command.Process, "connect --device soft:lo --gid-index ", []string{"0"}, nil},
+		{command.Process, "connect --device soft:", []string{"soft:lo"}, []string{"auto"}},
+		{command.Process, "connect --segment ", []string{"4K", "64K", "1M", "16M"}, nil},
+		{command.Process, "connect --mtu ", []string{"1024", "4096"}, nil},
+		{command.Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},
+		{command.Process, "connect -c ", []string{"ping", "all-reduce"}, []string{"local"}},
+		{command.Process, "bench all-reduce --protocol eager,", []string{"eager,rendezvous-read"}, []string{"eager,eager"}},
+		{command.Process, "bench all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "all"}, nil},
+		{command.Process, "bench all-reduce --algorithm ring,", []string{"ring,tree", "ring,inbox"}, []string{"ring,ring"}},
+		{command.Process, "bench all-reduce --begin ", []string{"4K"}, nil},
+		{command.Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
+		{command.Process, "query ", []string{"soft:lo"}, nil},
+		{command.Process, "query soft:lo ", nil, []string{"soft:lo"}},
+		{command.Process, "completion b", []string{"bash"}, []string{"zsh"}},
+		{command.Line, "", []string{"ping", "all-reduce", "counters"}, []string{"local"}},
+		{command.Line, "all-reduce --type bf", []string{"bfloat16"}, []string{"float32"}},
+		{command.Line, "ar --op ", []string{"sum", "max"}, nil},
+		{command.Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
+		{command.Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
+		{command.Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox"}, []string{"rd"}},
+		{command.Line, "all-reduce --protocol d", []string{"direct"}, []string{"eager"}},
 	} {
 		got, directive := offeredFor(c.where, strings.Split(c.line, " ")...)
 		for _, w := range c.want {
@@ -131,7 +135,7 @@ func TestOffers(t *testing.T) {
 		"connect -f ": cobra.ShellCompDirectiveDefault, "connect --config ": cobra.ShellCompDirectiveFilterFileExt,
 		"connect --trace w": cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace, "devices ": cobra.ShellCompDirectiveNoFileComp,
 	} {
-		if _, directive := offeredFor(Process, strings.Split(line, " ")...); directive != want {
+		if _, directive := offeredFor(command.Process, strings.Split(line, " ")...); directive != want {
 			t.Errorf("%q: the directive is %d, want %d", line, directive, want)
 		}
 	}
@@ -140,12 +144,12 @@ func TestOffers(t *testing.T) {
 // A flag that takes text says what that completes to, even if it is nothing.
 func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
 	numbers := []string{"n", "int", "uint", "duration", "GB/s", "ratio", "float64"}
-	for _, where := range []Where{Process, Line} {
-		root := testTable.cobraTree(newRoot(nil, nil), where, func(context.Context, Command, Call) error { return nil })
+	for _, where := range []command.Where{command.Process, command.Line} {
+		root := testTable.Tree(newRoot(nil, nil), where, func(context.Context, command.Row, command.Call) error { return nil })
 		for _, cmd := range append(root.Commands(), root) {
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				what, args := offerOf(f)
-				declared := len(f.Annotations[offersOf]) > 0 || what != "nothing" && (what != "words" || len(args) > 0)
+				what, args := command.OfferOf(f)
+				declared := len(f.Annotations[command.OffersOf]) > 0 || what != "nothing" && (what != "words" || len(args) > 0)
 				if !declared && !f.Hidden && !slices.Contains(numbers, f.Value.Type()) {
 					t.Errorf("%s --%s (%s): completion has nothing to offer: call offers(fs, %q, ...), if only with \"nothing\"", cmd.CommandPath(), f.Name, f.Value.Type(), f.Name)
 				}
@@ -331,7 +335,7 @@ func TestZshCompletion(t *testing.T) {
 }
 
 func TestSchemaCommand(t *testing.T) {
-	if code, stdout, stderr := here(t, "schema"); code != ExitOK || stdout != schema.JSON || stderr != "" {
+	if code, stdout, stderr := here(t, "schema"); code != exit.OK || stdout != schema.JSON || stderr != "" {
 		t.Errorf("exit code %d, %d bytes, %s", code, len(stdout), stderr)
 	}
 }
@@ -365,7 +369,7 @@ func TestCompletionInTheShell(t *testing.T) {
 		{"rtr --side l", 11, []string{"left"}},
 		{"ping nothing", 5, nil},
 	} {
-		list, from := newSession(nil, nil, nil, nil, nil).complete(testTable, c.line)
+		list, from := shell.Complete(session.New(nil, nil, nil, nil, nil), testTable, c.line)
 		var got []string
 		for _, candidate := range list {
 			if strings.HasPrefix(candidate.Text, c.line[c.from:]) {

@@ -3,13 +3,15 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"ringcli/cli/exit"
 )
 
 // Without a device being named, ranks of this machine share memory, and status says
 // so of every edge, with the reason.
 func TestAutoTakesSharedMemory(t *testing.T) {
 	p := launch(t, "local", "-n", "3", "--device", "auto", "--output", "json", "-c", "status; all-reduce --size 64K --check; counters")
-	if code := p.end(t, hung); code != ExitOK {
+	if code := p.end(t, hung); code != exit.OK {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	edges, counted := 0, false

@@ -5,12 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/bench"
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/lines"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
 )
 
 func TestExpect(t *testing.T) {
 	zero, three := uint64(0), uint64(3)
-	good := Measurement{Command: "all-reduce", OK: true, Bytes: 1 << 20, Protocol: "eager", BusBW: 1.75, Wrong: &zero}
+	good := bench.Measurement{Command: "all-reduce", OK: true, Bytes: 1 << 20, Protocol: "eager", BusBW: 1.75, Wrong: &zero}
 	slow := good
 	slow.BusBW, slow.Bytes = 0.5, 8
 	bad := good
@@ -23,35 +28,37 @@ func TestExpect(t *testing.T) {
 		code    int
 		says    string
 	}{
-		{"busbw >= 1.5", []render.Record{good}, ExitOK, ""},
-		{"busbw_GBps>1.5", []render.Record{good}, ExitOK, ""},
-		{"busbw >= 1.5", []render.Record{good, slow}, ExitCritical, "expected busbw_GBps >= 1.5: all-reduce gave 0.5, bytes 8, protocol eager"},
-		{"--warning busbw >= 1.5", []render.Record{slow}, ExitWarning, "gave 0.5"},
-		{"wrong == 0", []render.Record{good}, ExitOK, ""},
-		{"wrong==0", []render.Record{bad}, ExitCritical, "gave 3"},
-		{"wrong == 0", []render.Record{unchecked}, ExitUsage, "without --check"},
-		{"bytes == 1M", []render.Record{good}, ExitOK, ""},
-		{"bytes != 1M", []render.Record{good}, ExitCritical, "gave 1048576"},
-		{"protocol == eager", []render.Record{good}, ExitOK, ""},
-		{"protocol == rendezvous", []render.Record{good}, ExitCritical, "gave eager"},
-		{"protocol < eager", []render.Record{good}, ExitUsage, "expected == or !="},
-		{"time.p50 <= 10", []render.Record{good}, ExitOK, ""},
-		{"ok == true", []render.Record{good}, ExitOK, ""},
-		{"--where bytes=8 busbw < 1", []render.Record{good, slow}, ExitOK, ""},
-		{"--where bytes=8 busbw > 1", []render.Record{good, slow}, ExitCritical, "gave 0.5"},
-		{"--where bytes=9 busbw > 1", []render.Record{good, slow}, ExitUsage, "none of the 2 last results has bytes=9"},
-		{"--where bytes busbw > 1", []render.Record{good}, ExitUsage, "expected FIELD=VALUE"},
-		{"busbw >= NaN", []render.Record{good}, ExitUsage, "expected a number"},
-		{"busbw >= fast", []render.Record{good}, ExitUsage, "expected a number"},
-		{"bandwidth > 1", []render.Record{good}, ExitUsage, "busbw_GBps"},
-		{"busbw > 1", nil, ExitUsage, "no result"},
-		{"busbw", []render.Record{good}, ExitUsage, "expected FIELD RELATION VALUE"},
-		{"busbw = 1", []render.Record{good}, ExitUsage, "expected FIELD RELATION VALUE"},
+		{"busbw >= 1.5", []render.Record{good}, exit.OK, ""},
+		{"busbw_GBps>1.5", []render.Record{good}, exit.OK, ""},
+		{"busbw >= 1.5", []render.Record{good, slow}, exit.Critical, "expected busbw_GBps >= 1.5: all-reduce gave 0.5, bytes 8, protocol eager"},
+		{"--warning busbw >= 1.5", []render.Record{slow}, exit.Warning, "gave 0.5"},
+		{"wrong == 0", []render.Record{good}, exit.OK, ""},
+		{"wrong==0", []render.Record{bad}, exit.Critical, "gave 3"},
+		{"wrong == 0", []render.Record{unchecked}, exit.Usage, "without --check"},
+		{"bytes == 1M", []render.Record{good}, exit.OK, ""},
+		{"bytes != 1M", []render.Record{good}, exit.Critical, "gave 1048576"},
+		{"protocol == eager", []render.Record{good}, exit.OK, ""},
+		{"protocol == rendezvous", []render.Record{good}, exit.Critical, "gave eager"},
+		{"protocol < eager", []render.Record{good}, exit.Usage, "expected == or !="},
+		{"time.p50 <= 10", []render.Record{good}, exit.OK, ""},
+		{"ok == true", []render.Record{good}, exit.OK, ""},
+		{"--where bytes=8 busbw < 1", []render.Record{good, slow}, exit.OK, ""},
+		{"--where bytes=8 busbw > 1", []render.Record{good, slow}, exit.Critical, "gave 0.5"},
+		{"--where bytes=9 busbw > 1", []render.Record{good, slow}, exit.Usage, "none of the 2 last results has bytes=9"},
+		{"--where bytes busbw > 1", []render.Record{good}, exit.Usage, "expected FIELD=VALUE"},
+		{"busbw >= NaN", []render.Record{good}, exit.Usage, "expected a number"},
+		{"busbw >= fast", []render.Record{good}, exit.Usage, "expected a number"},
+		{"bandwidth > 1", []render.Record{good}, exit.Usage, "busbw_GBps"},
+		{"busbw > 1", nil, exit.Usage, "no result"},
+		{"busbw", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
+		{"busbw = 1", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
 	} {
-		s := newSession(nil, nil, nil, nil, nil)
-		s.results, s.Out = c.results, render.New(t.Output(), render.Table)
-		err := eachCommand(t.Context(), testTable, "expect "+c.line, t.Output(), func(ctx context.Context, c Command, call Call) error { return s.perform(ctx, c, call) }, nil)
-		if code := ExitCode(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
+		s := session.New(nil, nil, nil, nil, nil)
+		s.Results, s.Out = c.results, render.New(t.Output(), render.Table)
+		err := lines.Each(t.Context(), testTable, "expect "+c.line, t.Output(), func(ctx context.Context, c command.Row, call command.Call) error {
+			return lines.Perform(ctx, s, c, call)
+		}, nil)
+		if code := exit.Code(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("expect %s: exit code %d, %v; want %d, %q", c.line, code, err, c.code, c.says)
 		}
 	}

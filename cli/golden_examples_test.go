@@ -4,7 +4,15 @@ import (
 	"net/netip"
 	"slices"
 
+	"ringcli/cli/about"
+	"ringcli/cli/bench"
+	"ringcli/cli/devices"
+	"ringcli/cli/failure"
+	"ringcli/cli/hand"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/tables"
+	"ringcli/cli/timing"
 	"ringcli/verbs"
 )
 
@@ -16,50 +24,50 @@ func examples() []example {
 	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
 	bad.Protocol, bad.Wrong, bad.PerRank = "eager", &wrong, nil
-	bad.First = &WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
+	bad.First = &bench.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
-	gathered.Time, gathered.AlgBW, gathered.BusBW = Times{}, 0, 0
-	bench := func(op string, rows ...render.Record) example {
-		return example{"bench " + op, func(s *Session) error {
+	gathered.Time, gathered.AlgBW, gathered.BusBW = timing.Times{}, 0, 0
+	benched := func(op string, rows ...render.Record) example {
+		return example{"bench " + op, func(s *session.Session) error {
 			if err := s.Out.Print(rows...); err != nil {
 				return err
 			}
-			return s.Out.Print(BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1})
+			return s.Out.Print(bench.BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1})
 		}}
 	}
 	return slices.Concat(benchExamples(), tuneExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
-		{"all-reduce per-rank", func(s *Session) error { return s.printRanks(good) }},
+		{"all-reduce per-rank", func(s *session.Session) error { return bench.PrintRanks(s, good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),
-		bench("all-reduce", BenchRow{bad, good}, BenchRow{good, good}),
-		bench("reduce-scatter", BenchRow{exampleMeasurement("reduce-scatter"), exampleMeasurement("reduce-scatter")}),
-		bench("all-gather", BenchRow{gathered, gathered}),
+		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
+		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
+		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),
 		printing("bench p2p", []render.Record{
-			P2PResult{
+			bench.P2PResult{
 				Command: "bench p2p", OK: true, Op: "WRITE", Bytes: 16 << 20, Iters: 2000, BW: 48.5, MsgRate: 1.0625,
-				Time: P2PTimes{Min: 3.5, P50: 4.125, P99: 20, P999: 1000.5, Max: 98765.4},
+				Time: bench.P2PTimes{Min: 3.5, P50: 4.125, P99: 20, P999: 1000.5, Max: 98765.4},
 			},
-			P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
+			bench.P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
 		}),
-		{"self-check", func(s *Session) error {
-			v := Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
+		{"self-check", func(s *session.Session) error {
+			v := bench.Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
 				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}
 			return s.Out.Print(v)
 		}},
 		printing("ping", []render.Record{
-			PingResult{Command: "ping", OK: true, Rank: 0, Peer: 1, Bytes: 128, Iters: 100, RTT: RoundTrip{8.5, 9.25, 101.5, 123456}},
-			PingResult{Command: "ping", OK: true, Rank: 249, Peer: 0, Bytes: 128, Iters: 16777216, RTT: RoundTrip{0.5, 1234567.5, 2345678.5, 30000000}},
+			hand.PingResult{Command: "ping", OK: true, Rank: 0, Peer: 1, Bytes: 128, Iters: 100, RTT: hand.RoundTrip{Min: 8.5, P50: 9.25, P99: 101.5, Max: 123456}},
+			hand.PingResult{Command: "ping", OK: true, Rank: 249, Peer: 0, Bytes: 128, Iters: 16777216, RTT: hand.RoundTrip{Min: 0.5, P50: 1234567.5, P99: 2345678.5, Max: 30000000}},
 		}),
 		printing("status", []render.Record{
-			LinkStatus{
+			hand.LinkStatus{
 				DeviceWhy: "soft was asked for at rank 0 (10.1.2.3)",
 				Command:   "status", OK: true, Rank: 3, Node: "127.0.0.4:18600", RingState: "ready", Side: "right", PeerNode: "127.0.0.1:18600",
 				Device: "soft:lo", State: "RTS", MTU: 4096, SQPSN: 0xabcdef, RQPSN: 1, QPN: 0x11, PSN: 0xabcdee, GID: "::ffff:127.0.0.4",
 				PeerQPN: 0x10, PeerPSN: 1, PeerGID: "::ffff:127.0.0.1", PeerUDP: 4791,
 			},
-			LinkStatus{
+			hand.LinkStatus{
 				DeviceWhy: "soft was asked for at rank 0 (10.1.2.3)",
 				Command:   "status", Rank: 249, Node: exampleHost + ":18600", RingState: "initialised", Side: "left", Peer: 248, PeerNode: exampleHost + ":65535",
 				Device: "soft:enp65s0f0np0", State: "ERR", MTU: 1024, SQPSN: 0xffffff, RQPSN: 0xffffff, QPN: 0xffffff, PSN: 1, GID: exampleGID.String(),
@@ -67,72 +75,72 @@ func examples() []example {
 			},
 		}),
 		printing("status table", []render.Record{
-			TableStatus{
+			tables.TableStatus{
 				Command: "status", OK: true, Table: "/home/operator/.config/ringcli/table.json", Origin: "default", Ranks: 249, Devices: "ibv+shm+soft", Rules: 12,
 				Why: "measured on 249 ranks of ibv+shm+soft, 2026-11-21 14:00",
 			},
-			TableStatus{Command: "status", OK: true, Origin: "flag --table", Ranks: 4, Devices: "soft", Why: "/tmp/cluster.json has none for 4 ranks of soft"},
-			TableStatus{Command: "status", OK: true, Origin: "default", Ranks: 4, Devices: "shm", Why: "`tune` measures a table for 4 ranks of shm"},
+			tables.TableStatus{Command: "status", OK: true, Origin: "flag --table", Ranks: 4, Devices: "soft", Why: "/tmp/cluster.json has none for 4 ranks of soft"},
+			tables.TableStatus{Command: "status", OK: true, Origin: "default", Ranks: 4, Devices: "shm", Why: "`tune` measures a table for 4 ranks of shm"},
 		}),
 		printing("counters", []render.Record{
-			CounterValue{Command: "counters", OK: true, Source: "device", Provider: "ibv", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},
-			CounterValue{
+			hand.CounterValue{Command: "counters", OK: true, Source: "device", Provider: "ibv", Name: "local_ack_timeout_err", Value: 7, Delta: 3, PerRank: []uint64{0, 3, 0, 0}},
+			hand.CounterValue{
 				Command: "counters", OK: true, Source: "collective", Name: "bytes_sent", Value: 18446744073709551615, Delta: 4294967296,
 				PerRank: []uint64{1073741824, 1073741824, 1073741824, 1073741824},
 			},
 		}),
 		printing("devices", []render.Record{
-			ProviderInfo{Command: "devices", OK: true, Provider: "soft", Devices: 2},
-			ProviderInfo{Command: "devices", Provider: "ibv", Reason: "libibverbs.so.1: cannot open shared object file: install libibverbs1 and the provider of the NIC"},
+			devices.ProviderInfo{Command: "devices", OK: true, Provider: "soft", Devices: 2},
+			devices.ProviderInfo{Command: "devices", Provider: "ibv", Reason: "libibverbs.so.1: cannot open shared object file: install libibverbs1 and the provider of the NIC"},
 		}, []render.Record{
-			PortInfo{
+			devices.PortInfo{
 				Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet",
 				MaxMTU: 4096, ActiveMTU: 1024, NetDev: "enp65s0f0np0", SpeedMbps: 400000, GIDs: 12,
 			},
-			PortInfo{
+			devices.PortInfo{
 				Command: "devices", Device: "soft:ibp65s0", Port: 2, State: "INIT", PhysState: "Polling", LinkLayer: "InfiniBand",
 				MaxMTU: 4096, ActiveMTU: 4096, LID: 49151, NetDev: "ibp65s0", GIDs: 1,
 			},
 		}, []render.Record{
-			GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
-			GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
+			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
+			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
 		}),
-		{"query", func(s *Session) error { return s.printReport(exampleReport(), false) }},
-		{"query verbose", func(s *Session) error { return s.printReport(exampleReport(), true) }},
+		{"query", func(s *session.Session) error { return devices.Print(s, exampleReport(), false) }},
+		{"query verbose", func(s *session.Session) error { return devices.Print(s, exampleReport(), true) }},
 		printing("config", []render.Record{
-			ConfigEntry{"config", true, "mtu", "1024", "flag --mtu"},
-			ConfigEntry{"config", true, "traffic-class", "96", "env RINGCLI_TRAFFIC_CLASS"},
-			ConfigEntry{"config", true, "list", exampleHost + "," + exampleHost + ":18601," + exampleHost + ":18602", "file /etc/ringcli/config.yaml"},
-			ConfigEntry{"config", true, "device", "", "default"},
+			about.ConfigEntry{Command: "config", OK: true, Name: "mtu", Value: "1024", Origin: "flag --mtu"},
+			about.ConfigEntry{Command: "config", OK: true, Name: "traffic-class", Value: "96", Origin: "env RINGCLI_TRAFFIC_CLASS"},
+			about.ConfigEntry{Command: "config", OK: true, Name: "list", Value: exampleHost + "," + exampleHost + ":18601," + exampleHost + ":18602", Origin: "file /etc/ringcli/config.yaml"},
+			about.ConfigEntry{Command: "config", OK: true, Name: "device", Value: "", Origin: "default"},
 		}),
 		printing("version", []render.Record{
-			VersionInfo{
+			about.VersionInfo{
 				Command: "version", OK: true, Version: "v1.2.3-45-g0123456-dirty", Revision: "0123456789abcdef0123456789abcdef01234567",
 				Go: "go1.26.8", OS: "linux", Arch: "arm64", Providers: []string{"soft"},
 			},
 		}),
 		printing("failure", []render.Record{
-			Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
-			Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
+			failure.Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
+			failure.Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
 		}),
 	})
 }
 
 // exampleReport is a device, as far from zero as one gets.
-func exampleReport() DeviceReport {
-	return DeviceReport{
+func exampleReport() devices.DeviceReport {
+	return devices.DeviceReport{
 		Command: "query", OK: true, Device: "soft:enp65s0f0np0", Provider: "soft", HCA: "enp65s0f0np0", Transport: "InfiniBand (0)",
 		Firmware: "22.31.1014", NodeGUID: "0011:22ff:fe33:4455", SysImageGUID: "0011:22ff:fe33:4455",
 		VendorID: 0x15b3, PartID: 4129, HWVersion: 0xa0, PhysPorts: 1, MaxMRSize: 1<<64 - 1, PageSizeCap: 0xfffffffffffff000,
-		MaxQP: 131072, MaxQPWR: 32768, CapFlags: 0x25321c36, CapNames: namesOf(deviceCaps, 0x25321c36), MaxSGE: 30, MaxSGERD: 30,
+		MaxQP: 131072, MaxQPWR: 32768, CapFlags: 0x25321c36, CapNames: devices.NamesOf(devices.Capabilities, 0x25321c36), MaxSGE: 30, MaxSGERD: 30,
 		MaxCQ: 16777216, MaxCQE: 4194303, MaxMR: 16777216, MaxPD: 8388608, MaxQPRDAtomic: 16, MaxResRDAtomic: 2097152, MaxQPInitRDAtomic: 16,
 		Atomics: "ATOMIC_HCA (1)", MaxMW: 16777216, MaxMcastGrp: 2097152, MaxMcastQPAttach: 240, MaxTotalMcastQPAttach: 503316480,
 		MaxAH: 2147483647, MaxSRQ: 8388608, MaxSRQWR: 32767, MaxSRQSGE: 31, MaxPKeys: 128, LocalCAAckDelay: 16, MaxInline: 220,
-		Ports: []PortReport{portReport(1, verbs.PortAttr{
+		Ports: []devices.PortReport{devices.ReportPort(1, verbs.PortAttr{
 			State: verbs.PortActive, PhysState: "LinkUp", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU1024, GIDTableSz: 256, PKeyTableSz: 1,
 			MaxMsgSz: 1 << 30, CapFlags: 0x04010000, LinkLayer: verbs.LinkEthernet, ActiveWidth: 2, ActiveSpeed: 128,
 			NetDev: "enp65s0f0np0", SpeedMbps: 400000,
-		}, []GIDReport{
+		}, []devices.GIDReport{
 			{Index: 0, GID: verbs.GID{0: 0xfe, 1: 0x80, 15: 1}, Type: "RoCE v1", NetDev: "enp65s0f0np0"},
 			{Index: 3, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
 		})},
@@ -145,15 +153,15 @@ const exampleHost = "gpu-node-0123.rack-17.cluster.example.org"
 // exampleGID is as wide as a GID gets.
 var exampleGID = verbs.GID(netip.MustParseAddr("2001:db8:85a3:11d3:1319:8a2e:1370:7348").As16())
 
-func exampleMeasurement(command string) Measurement {
+func exampleMeasurement(command string) bench.Measurement {
 	none := uint64(0)
-	times := Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
-	m := Measurement{
+	times := timing.Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
+	m := bench.Measurement{
 		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: "rendezvous-write",
 		Algorithm: "ring", Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
 	}
 	for rank := range 2 {
-		m.PerRank = append(m.PerRank, RankMeasurement{Rank: rank, Time: times, Wrong: &none})
+		m.PerRank = append(m.PerRank, bench.RankMeasurement{Rank: rank, Time: times, Wrong: &none})
 	}
 	return m
 }

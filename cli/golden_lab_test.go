@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ringcli/cli/lab"
+	"ringcli/cli/session"
 	"ringcli/verbs"
 )
 
@@ -29,23 +30,23 @@ func labExamples() []example {
 	}
 	// take prints a lab as it runs; its time is not fixed, so the summary is printed
 	// apart.
-	take := func(which string, rank *int, explain bool, steps ...lab.Step) func(*Session) error {
-		return func(s *Session) error {
-			r := &labRun{session: s, lab: which, rank: rank, explain: explain, mark: unicodeMarks}
+	take := func(which string, rank *int, explain bool, steps ...lab.Step) func(*session.Session) error {
+		return func(s *session.Session) error {
+			r := &lab.Runner{Session: s, Lab: which, Rank: rank, Explain: explain, Mark: lab.UnicodeMarks}
 			if !explain {
-				r.mark = asciiMarks
+				r.Mark = lab.AsciiMarks
 			}
 			for _, step := range steps {
-				if err := errors.Join(r.begin(step), r.done(step)); err != nil {
+				if err := errors.Join(r.Begin(step), r.Done(step)); err != nil {
 					return err
 				}
 			}
 			if failed := steps[len(steps)-1].Err; failed != nil {
-				if err := r.explainFailure(); err != nil {
+				if err := r.ExplainFailure(); err != nil {
 					return err
 				}
 			}
-			result := LabResult{Command: "lab", OK: r.meaning == "", Lab: which, Rank: rank, Device: r.device, Steps: r.steps, Seconds: 0.125}
+			result := lab.LabResult{Command: "lab", OK: r.Meaning == "", Lab: which, Rank: rank, Device: r.Device, Steps: r.Steps, Seconds: 0.125}
 			if err := s.Out.Print(result); err != nil {
 				return fmt.Errorf("the summary: %w", err)
 			}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"ringcli/cli/clitest"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,9 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/clitest"
+	"ringcli/cli/command"
+	"ringcli/cli/connect"
 	"ringcli/cli/topics"
 	"ringcli/configs"
 )
@@ -48,7 +50,7 @@ func TestGoldenManPages(t *testing.T) {
 
 func manPages(t *testing.T) map[string]string {
 	t.Helper()
-	root := docTree(Process)
+	root := docTree(command.Process)
 	pages := map[string]string{}
 	for _, cmd := range append(root.Commands(), root) {
 		if cmd.IsAdditionalHelpTopicCommand() {
@@ -70,17 +72,17 @@ func manPages(t *testing.T) map[string]string {
 }
 
 // docTree is a tree whose texts are markdown, which cobra/doc takes them for.
-func docTree(where Where) *cobra.Command {
+func docTree(where command.Where) *cobra.Command {
 	root := newRoot(io.Discard, io.Discard)
-	if where == Line {
+	if where == command.Line {
 		root = &cobra.Command{Use: "ringcli"}
 	}
-	testTable.cobraTree(root, where, func(context.Context, Command, Call) error { return nil })
+	testTable.Tree(root, where, func(context.Context, command.Row, command.Call) error { return nil })
 	root.InitDefaultHelpCmd()
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.DisableAutoGenTag = true
 		// The page of the commands says more than their list.
-		cmd.Long = markdown(strings.Replace(cmd.Long, lineHelp, "The commands of -c and -f are in ringcli-commands(7).", 1))
+		cmd.Long = markdown(strings.Replace(cmd.Long, connect.LineHelp, "The commands of -c and -f are in ringcli-commands(7).", 1))
 		cmd.Short = escapeMarkdown(cmd.Short)
 		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) { f.Usage = escapeMarkdown(f.Usage) })
@@ -162,8 +164,8 @@ func roff(text string) string {
 func manOfProcess() string {
 	var b strings.Builder
 	b.WriteString(".SH COMMANDS\n")
-	for _, c := range testTable.rows {
-		if c.Where&Process != 0 {
+	for _, c := range testTable.Rows {
+		if c.Where&command.Process != 0 {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", roff(c.Name), roff(c.Summary))
 		}
 	}
@@ -249,15 +251,15 @@ ends in & runs in the background.
 .PP
 Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 `)
-	root := docTree(Line)
-	for _, g := range groupTitles {
+	root := docTree(command.Line)
+	for _, g := range command.Groups {
 		title := false
-		for _, c := range testTable.rows {
-			if c.Where&Line == 0 || c.Group != g.id {
+		for _, c := range testTable.Rows {
+			if c.Where&command.Line == 0 || c.Group != g.ID {
 				continue
 			}
 			if !title {
-				fmt.Fprintf(&b, ".SH %s\n", strings.ToUpper(strings.TrimSuffix(g.title, ":")))
+				fmt.Fprintf(&b, ".SH %s\n", strings.ToUpper(strings.TrimSuffix(g.Title, ":")))
 				title = true
 			}
 			cmd, _, err := root.Find([]string{c.Name})
@@ -274,7 +276,7 @@ Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 var manSection = regexp.MustCompile(`(?m)^\.SH (.*)\n`)
 
 // manOfLine turns a command's page into a part of one.
-func manOfLine(t *testing.T, c Command, cmd *cobra.Command) string {
+func manOfLine(t *testing.T, c command.Row, cmd *cobra.Command) string {
 	t.Helper()
 	cmd.Parent().RemoveCommand(cmd) // its path is its name
 	for _, name := range c.Settings {
@@ -282,7 +284,7 @@ func manOfLine(t *testing.T, c Command, cmd *cobra.Command) string {
 	}
 	page := manPage(t, cmd, "7")
 	var b strings.Builder
-	fmt.Fprintf(&b, "\\fB%s\\fP\n", roff(c.use()))
+	fmt.Fprintf(&b, "\\fB%s\\fP\n", roff(c.Use()))
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(&b, ".PP\nAlso \\fB%s\\fP.\n", roff(strings.Join(c.Aliases, ", ")))
 	}

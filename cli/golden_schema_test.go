@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
-	"ringcli/cli/clitest"
 	"slices"
 	"testing"
 
+	"ringcli/cli/clitest"
+	"ringcli/cli/failure"
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
 	"ringcli/cli/schema/schematest"
@@ -24,9 +25,9 @@ func TestGoldenSchema(t *testing.T) {
 	for typ, commands := range recordsSeen(t, render.JSON) {
 		r := schematest.Record{Type: typ, Commands: slices.Sorted(maps.Keys(commands))}
 		switch typ {
-		case reflect.TypeFor[Failure]():
+		case reflect.TypeFor[failure.Failure]():
 			r.Commands = nil // whatever the user wrote
-		case reflect.TypeFor[SideFinding]():
+		case reflect.TypeFor[failure.SideFinding]():
 			r.Commands = nil // whatever failed
 		}
 		records = append(records, r)

@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 
+	"ringcli/cli/failure"
+	"ringcli/cli/hand"
 	"ringcli/cli/render"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
@@ -12,7 +14,7 @@ import (
 func stepExamples() []example {
 	list := []example{
 		printing("open", []render.Record{
-			OpenResult{
+			hand.OpenResult{
 				Command: "open", OK: true, Rank: 1, Ranks: 2, Node: "127.0.0.2:18600", Address: "127.0.0.2", Device: "soft:lo", Port: 1,
 				PortState: "ACTIVE", LinkLayer: "Ethernet", ActiveMTU: 4096, NetDev: "lo", GID: exampleGID, GIDIndex: 3, GIDType: "RoCE v2", Seconds: 0.125,
 			},
@@ -23,15 +25,15 @@ func stepExamples() []example {
 		"init": verbs.StateInit, "exchange": verbs.StateInit, "rtr": verbs.StateRTR, "rts": verbs.StateRTS, "reset": verbs.StateReset, "connect": verbs.StateRTS,
 	} {
 		ends := []render.Record{
-			exampleEnd(command, ownEnd, state), exampleEnd(command, peerEnd, state),
-			EdgeEnd{
-				Command: command, Side: "right", Whose: peerEnd, Unknown: "no exchange with " + exampleHost + " yet",
+			exampleEnd(command, hand.OwnEnd, state), exampleEnd(command, hand.PeerEnd, state),
+			hand.EdgeEnd{
+				Command: command, Side: "right", Whose: hand.PeerEnd, Unknown: "no exchange with " + exampleHost + " yet",
 				End: diagnose.End{Rank: 249, Node: exampleHost, Peer: 0},
 			},
 		}
 		var findings []render.Record
 		if state == verbs.StateRTR || state == verbs.StateRTS {
-			findings = append(findings, SideFinding{Command: command, Side: "left", Finding: diagnose.Finding{
+			findings = append(findings, failure.SideFinding{Command: command, Side: "left", Finding: diagnose.Finding{
 				Severity: diagnose.Fault, Attribute: "rq_psn", Rank: 1, Own: "000005", Peer: "abcdef",
 				Text: "rank 1 expects PSN 000005 first, but rank 249 sends abcdef: its packets are taken for old ones and are dropped",
 				Fix:  "on rank 1: reset, init, exchange, and rtr without --psn",
@@ -43,7 +45,7 @@ func stepExamples() []example {
 }
 
 // exampleEnd is an end of an edge with long values everywhere.
-func exampleEnd(command, whose string, state verbs.QPState) EdgeEnd {
+func exampleEnd(command, whose string, state verbs.QPState) hand.EdgeEnd {
 	psn := uint32(0xabcdef)
 	e := diagnose.End{
 		Rank: 0, Node: "127.0.0.1:18600", Side: "left", Peer: 249, PeerNode: exampleHost + ":65535",
@@ -63,16 +65,16 @@ func exampleEnd(command, whose string, state verbs.QPState) EdgeEnd {
 	if state == verbs.StateRTS {
 		e.SQPSN, e.QPTimeout, e.RetryCnt, e.RNRRetry, e.MaxRDAtomic, e.SQPSNFirst = psn, 14, 6, 7, 16, &psn
 	}
-	if whose == peerEnd {
+	if whose == hand.PeerEnd {
 		e.Rank, e.Peer, e.QPState = 249, 0, diagnose.Is(verbs.StateErr)
 		e.FirstError = "WRITE: remote access error"
 		e.Failure = &diagnose.Failure{Status: 10, Text: "remote access error", WRID: 1 << 63, Opcode: diagnose.OpcodeOf(verbs.OpWrite), Length: 4096, Addr: 0x7f0123400000, LKey: 7, RemoteAddr: 0x7f0123456000, RKey: 8}
 	}
-	return EdgeEnd{Command: command, OK: whose == ownEnd, Side: "left", Whose: whose, End: e}
+	return hand.EdgeEnd{Command: command, OK: whose == hand.OwnEnd, Side: "left", Whose: whose, End: e}
 }
 
 // exampleAttributes is what `qp` shows of two ends that do not agree.
 func exampleAttributes() []render.Record {
 	disagree := []diagnose.Finding{{Attribute: "qp_state", Severity: diagnose.Fault}}
-	return attributesOf(exampleEnd("qp", ownEnd, verbs.StateRTS), exampleEnd("qp", peerEnd, verbs.StateRTS), disagree)
+	return hand.Attributes(exampleEnd("qp", hand.OwnEnd, verbs.StateRTS), exampleEnd("qp", hand.PeerEnd, verbs.StateRTS), disagree)
 }

@@ -11,24 +11,25 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"ringcli/cli/clitest"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"ringcli/cli/clitest"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
 	"ringcli/configs"
 )
 
 // example is what a command prints, of fixed values that strain its columns.
 type example struct {
 	name  string // the command's, and after a blank that of a variant
-	print func(s *Session) error
+	print func(s *session.Session) error
 }
 
 // printing is an example whose command only prints records, by one call or more.
 func printing(name string, calls ...[]render.Record) example {
-	return example{name, func(s *Session) error {
+	return example{name, func(s *session.Session) error {
 		for _, records := range calls {
 			if err := s.Out.Print(records...); err != nil {
 				return err
@@ -131,7 +132,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		name, _, _ := strings.Cut(e.name, " ")
 		shown[name] = true
 	}
-	for _, c := range testTable.rows {
+	for _, c := range testTable.Rows {
 		_, excused := noRecords[c.Name]
 		switch {
 		case !shown[c.Name] && !excused:

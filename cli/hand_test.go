@@ -11,7 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
+	"ringcli/cli/hand"
+	"ringcli/cli/lines"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/shell"
 	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -46,12 +53,12 @@ func handShells(t *testing.T, n int) []*hands {
 		}
 		h := &hands{t: t}
 		h.invocation = newInvocation(strings.NewReader(""), &h.out, &h.log, nil)
-		h.Config, h.Out, h.interactive = cfg, render.New(&h.out, render.Table), true
+		h.Config, h.Out, h.Interactive = cfg, render.New(&h.out, render.Table), true
 		all[i] = h
 	}
 	t.Cleanup(func() {
 		for _, h := range all {
-			if err := h.leave(context.Background(), h.leaving(), orderAgain); err != nil && !h.wasFailed(err) {
+			if err := h.Leave(context.Background(), hand.Leaving(h.invocation.Session), session.OrderAgain); err != nil && !h.wasFailed(err) {
 				t.Error(err)
 			}
 		}
@@ -70,9 +77,9 @@ func (h *hands) do(line string) (string, error) {
 	h.log.Reset()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 	defer cancel()
-	err := h.runScript(ctx, h.table, line)
+	err := lines.Run(ctx, h.invocation.Session, h.table, line)
 	if err != nil {
-		h.report("test", err, ExitCode(err))
+		failure.Report(h.invocation.Session, "test", err, exit.Code(err))
 	}
 	return h.out.String() + h.log.String(), err
 }
@@ -91,8 +98,8 @@ func (h *hands) must(line string) string {
 func (h *hands) fails(line string, code int) string {
 	h.t.Helper()
 	text, err := h.do(line)
-	if ExitCode(err) != code {
-		h.t.Fatalf("%s: exit code %d, %v: expected exit code %d\n%s", line, ExitCode(err), err, code, text)
+	if exit.Code(err) != code {
+		h.t.Fatalf("%s: exit code %d, %v: expected exit code %d\n%s", line, exit.Code(err), err, code, text)
 	}
 	return text
 }
@@ -191,9 +198,9 @@ func TestEachKindByHand(t *testing.T) {
 	says(t, a.must("mr show n"), "05 00 00 00 00 00 00 00")
 	// Without anything posted.
 	says(t, a.must("poll --timeout 1ms"), "0 completions", "nothing by hand is posted")
-	says(t, a.fails("poll --timeout 1ms --count 1", ExitCritical), "0 of 1 completions")
+	says(t, a.fails("poll --timeout 1ms --count 1", exit.Critical), "0 of 1 completions")
 	a.must("mr dereg n")
-	says(t, a.fails("mr show n", ExitUsage), "no region \"n\" here")
+	says(t, a.fails("mr show n", exit.Usage), "no region \"n\" here")
 }
 
 // A message by hand comes into a buffer of init where no receive was posted by
@@ -204,8 +211,8 @@ func TestByHandBetweenOperations(t *testing.T) {
 	allDo(t, both, "all-reduce --size 64K --check --iters 2; expect wrong == 0")
 	says(t, a.must("ping"), "0 -> 1 left", "0 -> 1 right")
 	a.must("post send right --text hello")
-	says(t, a.fails("all-reduce --size 4K", ExitUsage), "SEND of a text", "`poll` first")
-	says(t, b.fails("all-reduce --size 4K", ExitUsage), "has arrived and is not polled: `poll` first")
+	says(t, a.fails("all-reduce --size 4K", exit.Usage), "SEND of a text", "`poll` first")
+	says(t, b.fails("all-reduce --size 4K", exit.Usage), "has arrived and is not polled: `poll` first")
 	says(t, b.must("poll --count 1"), `"hello"`, "message buffer")
 	a.must("poll --count 1")
 	b.must("mr reg r --size 64")
@@ -215,14 +222,14 @@ func TestByHandBetweenOperations(t *testing.T) {
 	allDo(t, both, "all-reduce --size 64K --check --iters 2 --protocol eager; expect wrong == 0")
 	says(t, b.must("ping right --iters 5"), "1 -> 0 right")
 	// Reset drops what is posted.
-	says(t, b.fails("post recv left --mr r", ExitUsage), "the receive queue is full", "init --receives 0")
+	says(t, b.fails("post recv left --mr r", exit.Usage), "the receive queue is full", "init --receives 0")
 	for _, line := range []string{"reset", "init --receives 8", "exchange", "rtr", "rts"} {
 		allDo(t, both, line)
 	}
 	b.must("post recv left --mr r")
-	says(t, b.fails("mr dereg r", ExitUsage), "posted and not polled")
+	says(t, b.fails("mr dereg r", exit.Usage), "posted and not polled")
 	says(t, b.must("poll --timeout 1ms"), "left: receive into r+0, 64 bytes", "rank 0's is RTS and has 0 sends and 8 receives posted: nothing is under way")
-	says(t, b.fails("ping left", ExitUsage), "a receive posted by hand")
+	says(t, b.fails("ping left", exit.Usage), "a receive posted by hand")
 	for _, line := range []string{"reset", "init", "exchange", "rtr", "rts", "all-gather --size 4K --check; expect wrong == 0"} {
 		allDo(t, both, line)
 	}
@@ -233,24 +240,24 @@ func TestByHandBetweenOperations(t *testing.T) {
 func TestTheTruthIsShown(t *testing.T) {
 	a, b := upByHand(t)
 	says(t, a.must("status"), "ring is RTS", "rts done done", "left own 0 RTS", "right peer 1 RTS")
-	if err := b.ring.Edge(ring.Left).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+	if err := b.Ring.Edge(ring.Left).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
 	says(t, b.must("status"), "the ring is error", "rts ERR done", "reset - - <- next", "left own 1 ERR")
 	says(t, a.must("status"), "the ring is RTS", "right peer 1 ERR", "qp_state")
 	says(t, b.must("qp left"), "qp_state ERR RTS")
 	says(t, a.must("qp right"), "qp_state RTS ERR")
-	h := &host{s: b.Session, jobs: map[int]*Session{}}
+	h := &shell.Host{S: b.Session, Jobs: map[int]*session.Session{}}
 	if prompt, _ := h.Prompt(); !strings.Contains(prompt, "error") {
 		t.Errorf("the prompt is %q", prompt)
 	}
-	said := a.fails("ping right", ExitCritical)
+	said := a.fails("ping right", exit.Critical)
 	says(t, said, "right, fault: the queue pair of rank 1", "ERR", "reset")
 	if strings.Contains(said, "left, ") {
 		t.Errorf("the left side has nothing to do with it:\n%s", said)
 	}
-	says(t, b.fails("ping left", ExitUsage), "reset comes first")
-	says(t, b.fails("all-reduce --size 4K", ExitUsage), "error")
+	says(t, b.fails("ping left", exit.Usage), "reset comes first")
+	says(t, b.fails("all-reduce --size 4K", exit.Usage), "error")
 }
 
 // Each step is shown when it is done, and the one that is due; the neighbour's end
@@ -258,17 +265,17 @@ func TestTheTruthIsShown(t *testing.T) {
 func TestStatusOnTheWay(t *testing.T) {
 	all := handShells(t, 2)
 	a, b := all[0], all[1]
-	says(t, a.fails("status", ExitUsage), "there is no ring")
+	says(t, a.fails("status", exit.Usage), "there is no ring")
 	a.must("open")
 	says(t, a.must("status"), "the ring is open", "init - - <- next")
 	says(t, a.must("counters --all"), "soft", "growth")
-	says(t, a.fails("post send left --text x", ExitUsage), "init comes first")
-	says(t, a.fails("ping", ExitUsage), "init comes first")
+	says(t, a.fails("post send left --text x", exit.Usage), "init comes first")
+	says(t, a.fails("ping", exit.Usage), "init comes first")
 	says(t, a.must("mr reg early --size 4K"), "early")
 	a.must("init --side left")
 	a.must("init --side right")
 	says(t, a.must("status"), "init done done", "exchange - - <- next", "the end of rank 1 is not known")
-	says(t, a.fails("post send left --text x", ExitUsage), "the queue pair is INIT: expected RTS")
+	says(t, a.fails("post send left --text x", exit.Usage), "the queue pair is INIT: expected RTS")
 	b.must("open; init")
 	allDo(t, all, "exchange")
 	says(t, a.must("status"), "exchange done done", "rtr - - <- next", "left peer 1 INIT")
@@ -315,49 +322,49 @@ func TestProvokedByHand(t *testing.T) {
 	flushed := "Work Request Flushed Error (5)"
 	for _, c := range []provoked{
 		{
-			name: "wrong rkey", before0: reg, before1: reg, line: "post write right --mr r --rkey 0x7fffffff", code0: ExitCritical, code1: ExitCritical,
+			name: "wrong rkey", before0: reg, before1: reg, line: "post write right --mr r --rkey 0x7fffffff", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote access error (10)", "with rkey 0x7fffffff (REM_ACCESS, 10): no region of it has this rkey"},
 			says1: []string{flushed, "no region of it has this rkey"},
 		},
 		{
-			name: "wrong address", before0: reg, before1: reg, line: "post read right --mr r --remote-addr 0x1000", code0: ExitCritical, code1: ExitCritical,
+			name: "wrong address", before0: reg, before1: reg, line: "post read right --mr r --remote-addr 0x1000", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote access error (10)", "at 0x1000 with", "outside its region r"},
 			says1: []string{flushed, "at 0x1000 with", "outside its region r"},
 		},
 		{
-			name: "beyond the region", before0: reg, before1: reg, line: "post write right --mr r --length 64 --remote-offset 4090", code0: ExitCritical, code1: ExitCritical,
+			name: "beyond the region", before0: reg, before1: reg, line: "post write right --mr r --length 64 --remote-offset 4090", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote access error (10)", "RDMA_WRITE of 64 bytes", "outside its region r"},
 			says1: []string{flushed, "outside its region r"},
 		},
 		{
-			name: "no remote access", before0: reg, before1: reg + " --access none", line: "post write right --mr r", code0: ExitCritical, code1: ExitCritical,
+			name: "no remote access", before0: reg, before1: reg + " --access none", line: "post write right --mr r", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote access error (10)", "gives no REMOTE_WRITE"},
 			says1: []string{flushed, "gives no REMOTE_WRITE"},
 		},
 		{
-			name: "READ without right", before0: reg, before1: reg + " --access remote-write", line: "post read right --mr r", code0: ExitCritical, code1: ExitCritical,
+			name: "READ without right", before0: reg, before1: reg + " --access remote-write", line: "post read right --mr r", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote access error (10)", "gives no REMOTE_READ"},
 			says1: []string{flushed, "gives no REMOTE_READ"},
 		},
 		{
 			name: "queue pair without right", flags1: map[string]string{"init": "--access remote-write"}, before0: reg, before1: reg,
-			line: "post read right --mr r", code0: ExitCritical, code1: ExitCritical,
+			line: "post read right --mr r", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote invalid request error (9)", "the queue pair of rank 1", "no REMOTE_READ"},
 			says1: []string{flushed, "no REMOTE_READ"},
 		},
 		{
-			name: "longer than the receive", before0: reg, line: "post send right --mr r --length 300", code0: ExitCritical, code1: ExitCritical,
+			name: "longer than the receive", before0: reg, line: "post send right --mr r --length 300", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote invalid request error (9)", "300 bytes and the receive of rank 1", "holds 128"},
 			says1: []string{"local length error (1)", "300 bytes and the receive of rank 1", "holds 128"},
 		},
 		{
-			name: "no receive", flags0: impatient, flags1: noReceives, line: "post send right --text x", code0: ExitCritical,
+			name: "no receive", flags0: impatient, flags1: noReceives, line: "post send right --text x", code0: exit.Critical,
 			says0: []string{"RNR retry counter exceeded (13)", "rank 1", "has no receive posted"},
 			says1: []string{"0 completions", "has no receive posted", "RNR_RETRY_EXC (13)"},
 		},
 		{
 			name: "PSN ahead", flags0: map[string]string{"init": "--psn 1000", "rts": quick}, flags1: map[string]string{"rtr": "--side left --psn 990; rtr --side right"},
-			line: "post send right --text x", code0: ExitCritical,
+			line: "post send right --text x", code0: exit.Critical,
 			says0: []string{"transport retry counter exceeded (12)", "PSN"},
 			says1: []string{"0 completions", "PSN"},
 		},
@@ -369,17 +376,17 @@ func TestProvokedByHand(t *testing.T) {
 		},
 		{
 			name: "MTU", flags0: impatient, flags1: map[string]string{"rtr": "--side left --mtu 256; rtr --side right"}, before0: reg, before1: reg,
-			line: "post write right --mr r", code0: ExitCritical, code1: ExitCritical,
+			line: "post write right --mr r", code0: exit.Critical, code1: exit.Critical,
 			says0: []string{"remote invalid request error (9)", "MTU"},
 			says1: []string{flushed, "MTU"},
 		},
 		{
-			name: "peer in INIT", flags0: impatient, flags1: map[string]string{"rtr": "--side right", "rts": "--side right"}, line: "post send right --text x", code0: ExitCritical,
+			name: "peer in INIT", flags0: impatient, flags1: map[string]string{"rtr": "--side right", "rts": "--side right"}, line: "post send right --text x", code0: exit.Critical,
 			says0: []string{"transport retry counter exceeded (12)", "INIT"},
 			says1: []string{"0 completions", "INIT"},
 		},
 		{
-			name: "bad local range", before0: reg, line: "post send right --mr r --offset 4000 --length 200", code0: ExitCritical,
+			name: "bad local range", before0: reg, line: "post send right --mr r --offset 4000 --length 200", code0: exit.Critical,
 			says0: []string{"local protection error (4)", "200 bytes at", "no region covers"},
 			says1: []string{"0 completions", "no region covers"},
 		},
@@ -413,12 +420,12 @@ func TestByHandCompletes(t *testing.T) {
 		"po": "poll", "post ": "comp-swap", "post send l": "left", "post send left --mr m": "mine", "mr ": "dereg", "mr show ": "mine",
 		"mr reg x --access remote-write,remote-r": "remote-write,remote-read", "ping ": "right", "post read left --remo": "--remote-addr",
 	} {
-		if got, _ := offeredBy(a.table, Line, strings.Split(line, " ")...); !slices.Contains(got, want) {
+		if got, _ := offeredBy(a.table, command.Line, strings.Split(line, " ")...); !slices.Contains(got, want) {
 			t.Errorf("%q offers %q: expected %s among them", line, got, want)
 		}
 	}
 	a.must("close")
-	if got, _ := offeredBy(a.table, Line, "mr", "show", ""); slices.Contains(got, "mine") {
+	if got, _ := offeredBy(a.table, command.Line, "mr", "show", ""); slices.Contains(got, "mine") {
 		t.Errorf("after close there is %q", got)
 	}
 }
@@ -456,9 +463,9 @@ func TestMistakesByHand(t *testing.T) {
 		"poll --count 0":                                    "expected a number of completions",
 		"ping both":                                         "expected left or right",
 	} {
-		says(t, a.fails(line, ExitUsage), want)
+		says(t, a.fails(line, exit.Usage), want)
 	}
-	says(t, a.fails("post write left --mr a", ExitCritical), "which regions the left neighbour has", "--remote-addr and --rkey do without")
+	says(t, a.fails("post write left --mr a", exit.Critical), "which regions the left neighbour has", "--remote-addr and --rkey do without")
 }
 
 // Two programs, their output as JSON, which the schema describes.
@@ -470,10 +477,10 @@ func TestByHandInPrograms(t *testing.T) {
 	b := launch(t, append(common, "--index", "1", "-c", up+"poll --count 1 --timeout 20s; post send left --text done; poll --count 1; mr show a --length 16; close")...)
 	code, stdout, stderr := finish(t, append(common, "--index", "0", "-c",
 		up+"status; ping; mr list; counters; post write right --mr a --remote-offset 4; poll --count 1; post send right --text go; poll --count 2 --timeout 20s; close")...)
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("rank 0: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code := b.end(t, hung); code != ExitOK {
+	if code := b.end(t, hung); code != exit.OK {
 		t.Fatalf("rank 1: exit code %d\n%s%s", code, &b.stdout, &b.stderr)
 	}
 	count := map[string]int{}
@@ -495,7 +502,7 @@ func TestAGoodbyeIsToldOnce(t *testing.T) {
 	a, b := upByHand(t)
 	b.must("close")
 	// A ping ends with the goodbye, or finds the ring over.
-	said := a.fails("ping right", ExitCritical)
+	said := a.fails("ping right", exit.Critical)
 	if n := strings.Count(said, "has left the ring"); n != 1 {
 		t.Errorf("it is told %d times:\n%s", n, said)
 	}

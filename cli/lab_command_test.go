@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/cli/exit"
 )
 
 // labSteps are the steps of a lab's JSON output; the summary is last.
@@ -37,7 +39,7 @@ func valueAt(step map[string]any, end, name string) string {
 func TestLabA(t *testing.T) {
 	code, stdout, stderr := here(t, words("lab a --device soft:lo --output json")...)
 	steps, summary := labSteps(t, stdout)
-	if code != ExitOK || stderr != "" || len(steps) != 13 || summary["ok"] != true || summary["steps"] != 13.0 {
+	if code != exit.OK || stderr != "" || len(steps) != 13 || summary["ok"] != true || summary["steps"] != 13.0 {
 		t.Fatalf("exit code %d, %d steps, summary %v, %s", code, len(steps), summary, stderr)
 	}
 	for i, name := range []string{"RESET", "INIT", "RTR", "RTS"} {
@@ -77,7 +79,7 @@ func TestLabAFails(t *testing.T) {
 			code, stdout, stderr := here(t, words("lab a --device soft:lo --output json --explain --qp-timeout 10 "+flags)...)
 			steps, summary := labSteps(t, stdout)
 			last := steps[len(steps)-1]
-			if code != ExitCritical || stderr != "" || summary["ok"] != false || last["ok"] != false || last["step"] != want.step {
+			if code != exit.Critical || stderr != "" || summary["ok"] != false || last["ok"] != false || last["step"] != want.step {
 				t.Fatalf("exit code %d, last step %v, summary %v, %s", code, last, summary, stderr)
 			}
 			text, _ := last["error"].(string)
@@ -109,7 +111,7 @@ func pairOfLabs(t *testing.T, flags ...string) (ends [2]*process, codes [2]int) 
 func TestLabC(t *testing.T) {
 	ends, codes := pairOfLabs(t, "--size 100000 --mtu 1024", "--size 100000")
 	for rank, p := range ends {
-		if codes[rank] != ExitOK {
+		if codes[rank] != exit.OK {
 			t.Fatalf("rank %d: exit code %d: %s%s", rank, codes[rank], p.stdout.String(), p.stderr.String())
 		}
 		steps, summary := labSteps(t, p.stdout.String())
@@ -149,7 +151,7 @@ func TestLabCWrongKey(t *testing.T) {
 			steps, summary := labSteps(t, p.stdout.String())
 			last := steps[len(steps)-1]
 			text, _ := last["error"].(string)
-			if codes[at] != ExitCritical || summary["ok"] != false || last["name"] != "WRITE" ||
+			if codes[at] != exit.Critical || summary["ok"] != false || last["name"] != "WRITE" ||
 				!strings.Contains(text, "REM_ACCESS_ERR (10, remote access error)") || !strings.Contains(text, "rkey 0xdeadbeef") {
 				t.Errorf("wrong at rank %d: rank %d: exit code %d, last step %v", rank, at, codes[at], last)
 			}
@@ -166,7 +168,7 @@ func TestLabCWrongPeer(t *testing.T) {
 	for at, p := range ends {
 		steps, _ := labSteps(t, p.stdout.String())
 		text, _ := steps[len(steps)-1]["error"].(string)
-		if codes[at] != ExitCritical || !strings.Contains(text, "RETRY_EXC_ERR (12") || !strings.Contains(text, "0x0fffff") {
+		if codes[at] != exit.Critical || !strings.Contains(text, "RETRY_EXC_ERR (12") || !strings.Contains(text, "0x0fffff") {
 			t.Errorf("rank %d: exit code %d: %s", at, codes[at], text)
 		}
 	}
@@ -175,7 +177,7 @@ func TestLabCWrongPeer(t *testing.T) {
 func TestLabCSizesDiffer(t *testing.T) {
 	ends, codes := pairOfLabs(t, "--size 64", "--size 65")
 	for at, p := range ends {
-		if codes[at] != ExitCritical || !strings.Contains(p.stdout.String(), "expected the same --size on both") {
+		if codes[at] != exit.Critical || !strings.Contains(p.stdout.String(), "expected the same --size on both") {
 			t.Errorf("rank %d: exit code %d: %s", at, codes[at], p.stdout.String())
 		}
 	}
@@ -188,7 +190,7 @@ func TestLabCAlone(t *testing.T) {
 	base := "lab c --device soft:lo --timeout 1s --list " + strings.Join(list, ",")
 	for rank, want := range []string{"rank 1 has not connected to " + list[0], "rank 0 has not answered on " + list[0]} {
 		code, _, stderr := finish(t, words(base+" --index "+strconv.Itoa(rank))...)
-		if code != ExitCritical || !strings.Contains(stderr, want) || !strings.Contains(stderr, "within 1s") {
+		if code != exit.Critical || !strings.Contains(stderr, want) || !strings.Contains(stderr, "within 1s") {
 			t.Errorf("rank %d: exit code %d: %s", rank, code, stderr)
 		}
 	}
@@ -197,7 +199,7 @@ func TestLabCAlone(t *testing.T) {
 	if _, err := io.WriteString(conn, "0000:000011:abcdef:00000000000000000000ffff7f000001\x00"); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, hung); code != ExitCritical || !strings.Contains(p.stderr.String(), "ibv_rc_pingpong") {
+	if code := p.end(t, hung); code != exit.Critical || !strings.Contains(p.stderr.String(), "ibv_rc_pingpong") {
 		t.Errorf("a stranger: exit code %d: %s", code, p.stderr.String())
 	}
 	gone(t, list)
@@ -225,7 +227,7 @@ func TestLabCInterrupted(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, hung); code != ExitInterrupted {
+	if code := p.end(t, hung); code != exit.Interrupted {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	_ = conn.Close()
@@ -250,7 +252,7 @@ func TestLabBadInput(t *testing.T) {
 		"lab c --list a.invalid,b --index 5": {"index 5", "0 or 1"},
 	} {
 		code, stdout, stderr := here(t, words(line)...)
-		if code != ExitUsage || strings.Count(stderr, "\n") != 1 {
+		if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
 		}
 		for _, part := range want {
@@ -264,7 +266,7 @@ func TestLabBadInput(t *testing.T) {
 // What --explain says fits a terminal, and each step has its libibverbs call.
 func TestLabExplains(t *testing.T) {
 	code, stdout, _ := here(t, words("lab a --device soft:lo --explain")...)
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, stdout)
 	}
 	for _, call := range []string{"ibv_open_device", "ibv_alloc_pd", "ibv_create_cq", "ibv_reg_mr", "ibv_create_qp", "ibv_modify_qp", "ibv_post_recv", "ibv_post_send", "ibv_poll_cq"} {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ringcli/cli/exit"
 )
 
 // of returns the results of a command, in their order.
@@ -37,7 +39,7 @@ func TestALeaderRunsOperationsOnAllRanks(t *testing.T) {
 	} {
 		p.line(line)
 	}
-	if code := p.over(); code != ExitOK {
+	if code := p.over(); code != exit.OK {
 		t.Fatalf("exit code %d\n%s%s", code, p.out, p.err)
 	}
 	expectGone(t, children)
@@ -80,8 +82,8 @@ func TestAKilledFollowerIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := p.over()
-	if want := fmt.Sprintf("rank 2 (pid %d) was killed by signal 9", victim); code != ExitCritical || !strings.Contains(p.err.String(), want) {
-		t.Errorf("exit code %d: expected %d, and %q in\n%s%s", code, ExitCritical, want, p.out, p.err)
+	if want := fmt.Sprintf("rank 2 (pid %d) was killed by signal 9", victim); code != exit.Critical || !strings.Contains(p.err.String(), want) {
+		t.Errorf("exit code %d: expected %d, and %q in\n%s%s", code, exit.Critical, want, p.out, p.err)
 	}
 	expectGone(t, children)
 }
@@ -103,7 +105,7 @@ func TestFollowersTakeALeadersScript(t *testing.T) {
 	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write",
 		"-c", "all-reduce --size 64K --check; set protocol eager; all-gather --size 12K --check; ping; self-check")
 	for rank, p := range ranks {
-		if code := p.end(t, hung); code != ExitOK || reported(p) != "" {
+		if code := p.end(t, hung); code != exit.OK || reported(p) != "" {
 			t.Fatalf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), p.stderr.String())
 		}
 	}
@@ -132,16 +134,16 @@ func TestEitherAllFollowOrNone(t *testing.T) {
 		launch(t, append([]string{"connect", "--follow", "--index", "2"}, flags...)...),
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, hung); code != ExitUsage || !strings.Contains(reported(p), "1 of 3 ranks follow: expected all but rank 0, or none") {
+		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(reported(p), "1 of 3 ranks follow: expected all but rank 0, or none") {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}
 	code, _, stderr := here(t, "connect", "--follow", "--index", "0", "--list", strings.Join(list, ","))
-	if code != ExitUsage || !strings.Contains(stderr, "rank 0 leads") {
+	if code != exit.Usage || !strings.Contains(stderr, "rank 0 leads") {
 		t.Errorf("rank 0 follows: exit code %d, %s", code, stderr)
 	}
 	code, _, stderr = here(t, "connect", "--follow", "--index", "1", "--list", strings.Join(list, ","), "-c", "ping")
-	if code != ExitUsage || !strings.Contains(stderr, "--follow with -c") {
+	if code != exit.Usage || !strings.Contains(stderr, "--follow with -c") {
 		t.Errorf("--follow with -c: exit code %d, %s", code, stderr)
 	}
 }
@@ -157,8 +159,8 @@ func TestFollowersOfALeaderThatIsKilled(t *testing.T) {
 	}
 	for rank, p := range ranks[1:] {
 		code, said := p.end(t, hung), reported(p)
-		if code != ExitCritical || !strings.Contains(said, "rank 0") {
-			t.Errorf("rank %d: exit code %d: expected %d, and rank 0 in\n%s", rank+1, code, ExitCritical, p.stderr.String())
+		if code != exit.Critical || !strings.Contains(said, "rank 0") {
+			t.Errorf("rank %d: exit code %d: expected %d, and rank 0 in\n%s", rank+1, code, exit.Critical, p.stderr.String())
 		}
 	}
 	gone(t, list[1:])
@@ -171,7 +173,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 	one := launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-gather --size 4K")
 	for rank, p := range []*process{zero, one} {
 		code, said := p.end(t, hung), reported(p)
-		if code != ExitUsage || !strings.Contains(said, `"all-reduce"`) || !strings.Contains(said, `"all-gather"`) {
+		if code != exit.Usage || !strings.Contains(said, `"all-reduce"`) || !strings.Contains(said, `"all-gather"`) {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}
@@ -180,7 +182,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 	zero = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "-c", "all-reduce --size 4K")
 	one = launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "all-reduce --size 8K")
 	for rank, p := range []*process{zero, one} {
-		if code, said := p.end(t, hung), reported(p); code == ExitOK || !strings.Contains(said, "rank ") {
+		if code, said := p.end(t, hung), reported(p); code == exit.OK || !strings.Contains(said, "rank ") {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}

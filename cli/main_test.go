@@ -9,15 +9,18 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"ringcli/cli/clitest"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/cli/clitest"
+	"ringcli/cli/hand"
+	"ringcli/cli/local"
 )
 
 // testTable is the command table.
-var testTable = commandTable(&handwork{})
+var testTable = commandTable(&hand.Work{})
 
 // asProgram makes the test binary be ringcli: `local` starts /proc/self/exe, and
 // the end-to-end tests start real processes without building another binary.
@@ -134,7 +137,7 @@ func reported(p *process) string {
 // freshList returns a server list of n addresses in a subnet of the test's own.
 func freshList(t *testing.T, n int) []string {
 	t.Helper()
-	s, err := claimSubnet(n, testPort)
+	s, err := local.ClaimSubnet(n, testPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +146,7 @@ func freshList(t *testing.T, n int) []string {
 			t.Error(err)
 		}
 	})
-	return strings.Split(s.list(n, testPort), ",")
+	return strings.Split(s.List(n, testPort), ",")
 }
 
 const testPort = 18600
@@ -189,7 +192,7 @@ func gone(t *testing.T, list []string) {
 		}
 		_ = l.Close()
 		host, _, _ := net.SplitHostPort(address)
-		u, err := net.ListenPacket("udp4", net.JoinHostPort(host, fmt.Sprint(roceUDPPort)))
+		u, err := net.ListenPacket("udp4", net.JoinHostPort(host, fmt.Sprint(local.RoceUDPPort)))
 		if err != nil {
 			t.Errorf("still in use: %v", err)
 			continue

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
@@ -19,7 +21,7 @@ func TestStatusOfAMesh(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, h := range all {
-		wg.Go(func() { _, errs[i] = h.ring.Mesh(t.Context(), ring.Purpose{What: "across"}, []int{i ^ 2}) })
+		wg.Go(func() { _, errs[i] = h.Ring.Mesh(t.Context(), ring.Purpose{What: "across"}, []int{i ^ 2}) })
 	}
 	wg.Wait()
 	for i, err := range errs {
@@ -29,13 +31,13 @@ func TestStatusOfAMesh(t *testing.T) {
 	}
 	a := all[0]
 	says(t, a.must("status"), "left own 0 RTS", "right peer 1 RTS", "mesh own 0 RTS", "mesh peer 2 RTS")
-	edge := all[2].ring.MeshEdges()[0]
+	edge := all[2].Ring.MeshEdges()[0]
 	if err := edge.QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
 	says(t, a.must("status"), "mesh peer 2 ERR", "mesh fault qp_state")
-	err := a.explain(t.Context(), "all-reduce", &ring.CompletionError{Side: ring.FirstMesh, Peer: 2, Node: "c", Status: verbs.RetryExceeded})
+	err := failure.Explain(t.Context(), a.invocation.Session, "all-reduce", &ring.CompletionError{Side: ring.FirstMesh, Peer: 2, Node: "c", Status: verbs.RetryExceeded})
 	a.log.Reset()
-	a.report("all-reduce", err, ExitCritical)
+	failure.Report(a.invocation.Session, "all-reduce", err, exit.Critical)
 	says(t, a.log.String(), "mesh edge to rank 2", "mesh, fault: the queue pair of rank 2", "ERR")
 }

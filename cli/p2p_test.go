@@ -3,6 +3,8 @@ package cli
 import (
 	"testing"
 
+	"ringcli/cli/bench"
+	"ringcli/cli/exit"
 	"ringcli/cli/render"
 )
 
@@ -15,13 +17,13 @@ func TestP2PBystandersWait(t *testing.T) {
 	}
 	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--verbs", "write", "--timeout", "2s", "-b", "1M", "-e", "1M", "--iters", "1200", "--output", "json")
 	all := objects(t, stdout)
-	if code != ExitOK || len(all) != 1 || all[0]["wrong"] != 0.0 || all[0]["iters"] != 1200.0 {
+	if code != exit.OK || len(all) != 1 || all[0]["wrong"] != 0.0 || all[0]["iters"] != 1200.0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 
 func TestP2PColumnsFit(t *testing.T) {
-	r := P2PResult{}
+	r := bench.P2PResult{}
 	width := len(render.Columns(r)) - 1
 	for _, c := range render.Columns(r) {
 		width += max(c.Width, len(c.Name))

@@ -13,12 +13,17 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench"
+	"ringcli/cli/connect"
+	"ringcli/cli/exit"
+	"ringcli/cli/lines"
 	"ringcli/cli/render"
+	"ringcli/cli/session"
 	"ringcli/configs"
 )
 
 // inProcess runs the ranks of a ring in this process: each does something in it.
-func inProcess(t *testing.T, n int, do func(ctx context.Context, s *Session, rank int, out *bytes.Buffer) error) {
+func inProcess(t *testing.T, n int, do func(ctx context.Context, s *session.Session, rank int, out *bytes.Buffer) error) {
 	t.Helper()
 	list := strings.Join(freshList(t, n), ",")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -38,8 +43,8 @@ func inProcess(t *testing.T, n int, do func(ctx context.Context, s *Session, ran
 				t.Error(cfg)
 				return
 			}
-			s.Out, s.stop, s.fault = render.New(&out, render.JSON), new(atomic.Bool), &fault{}
-			if err := s.inRing(ctx, func(ctx context.Context) error { return do(ctx, s, rank, &out) }); err != nil {
+			s.Out, s.Stop, s.Fault = render.New(&out, render.JSON), new(atomic.Bool), &session.Fault{}
+			if err := connect.InRing(ctx, s, func(ctx context.Context) error { return do(ctx, s, rank, &out) }); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		})
@@ -61,21 +66,21 @@ func TestStopping(t *testing.T) {
 		{"bench p2p --iters 100000000 -b 64 -e 64K", `after 0 of 18 measurements`},
 	} {
 		const asked = 1 // not the leader
-		inProcess(t, 2, func(ctx context.Context, s *Session, rank int, out *bytes.Buffer) error {
+		inProcess(t, 2, func(ctx context.Context, s *session.Session, rank int, out *bytes.Buffer) error {
 			if rank == asked {
-				timer := time.AfterFunc(200*time.Millisecond, func() { s.stop.Store(true) })
+				timer := time.AfterFunc(200*time.Millisecond, func() { s.Stop.Store(true) })
 				defer timer.Stop()
 			}
-			err := s.runScript(ctx, testTable, c.command)
-			if !isStopped(err) || ExitCode(err) != ExitInterrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
+			err := lines.Run(ctx, s, testTable, c.command)
+			if !bench.IsStopped(err) || exit.Code(err) != exit.Interrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
 				return fmt.Errorf("%s: %w, want %s", c.command, err, c.want)
 			}
 			measured := strings.Contains(out.String(), `"iters":`)
 			if strings.HasPrefix(c.command, "all-reduce") && !measured {
 				return fmt.Errorf("%s: what was measured is not printed", c.command)
 			}
-			s.stop.Store(false)
-			return s.runScript(ctx, testTable, "all-reduce --size 64K --check; bench p2p -b 64 -e 64 --iters 3")
+			s.Stop.Store(false)
+			return lines.Run(ctx, s, testTable, "all-reduce --size 64K --check; bench p2p -b 64 -e 64 --iters 3")
 		})
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/local"
 )
 
 // pairOfPingpongs runs a server and a client to their ends, each with flags of its own.
@@ -47,7 +50,7 @@ func TestPingpong(t *testing.T) {
 			ends, codes := pairOfPingpongs(t, flags+" --output json", flags+" --output json")
 			var results [2]map[string]any
 			for i, p := range ends {
-				if codes[i] != ExitOK || p.stderr.Len() > 0 {
+				if codes[i] != exit.OK || p.stderr.Len() > 0 {
 					t.Fatalf("end %d: exit code %d: %s", i, codes[i], p.stderr.String())
 				}
 				results[i] = objects(t, p.stdout.String())[0]
@@ -85,7 +88,7 @@ func TestPingpongPrintsTheStockLines(t *testing.T) {
 		var gid string
 		var seconds, mbit, usec float64
 		lines := strings.Split(p.stdout.String(), "\n")
-		if codes[i] != ExitOK || len(lines) < 6 {
+		if codes[i] != exit.OK || len(lines) < 6 {
 			t.Fatalf("end %d: exit code %d: %s%s", i, codes[i], p.stdout.String(), p.stderr.String())
 		}
 		for n, format := range []string{
@@ -120,7 +123,7 @@ func TestPingpongOptionsDiffer(t *testing.T) {
 			const quick = " --qp-timeout 10 --timeout 3s"
 			ends, codes := pairOfPingpongs(t, c.server+quick, c.client+quick)
 			for i, p := range ends {
-				if c.want[i] != "" && (codes[i] != ExitCritical || !strings.Contains(p.stderr.String(), c.want[i])) {
+				if c.want[i] != "" && (codes[i] != exit.Critical || !strings.Contains(p.stderr.String(), c.want[i])) {
 					t.Errorf("end %d: exit code %d: %s: no %q", i, codes[i], p.stderr.String(), c.want[i])
 				}
 			}
@@ -152,7 +155,7 @@ func TestPingpongPeerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := server.end(t, hung)
-	if text := server.stderr.String(); code != ExitCritical || !strings.Contains(text, "of 100000000 messages have come") {
+	if text := server.stderr.String(); code != exit.Critical || !strings.Contains(text, "of 100000000 messages have come") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
@@ -160,21 +163,21 @@ func TestPingpongPeerDies(t *testing.T) {
 // A soft device that did not get RoCE's UDP port cannot meet a NIC.
 func TestPingpongUDPPortTaken(t *testing.T) {
 	list := hostsOf(freshList(t, 2))
-	taken, err := net.ListenPacket("udp4", net.JoinHostPort(list[1], fmt.Sprint(roceUDPPort)))
+	taken, err := net.ListenPacket("udp4", net.JoinHostPort(list[1], fmt.Sprint(local.RoceUDPPort)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
 	server := launch(t, words("pingpong -d soft:lo --bind "+list[0])...)
 	code, _, stderr := finish(t, words("pingpong -d soft:lo --bind "+list[1]+" "+list[0])...)
-	if code != ExitCritical || !strings.Contains(stderr, "UDP port 4791 of "+list[1]) || !strings.Contains(stderr, "--bind") {
+	if code != exit.Critical || !strings.Contains(stderr, "UDP port 4791 of "+list[1]) || !strings.Contains(stderr, "--bind") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	// The server goes on waiting for somebody else; Ctrl-C ends it.
 	if err := server.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := server.end(t, hung); code != ExitInterrupted {
+	if code := server.end(t, hung); code != exit.Interrupted {
 		t.Errorf("the server: exit code %d: %s", code, server.stderr.String())
 	}
 }
@@ -202,7 +205,7 @@ func TestPingpongBadInput(t *testing.T) {
 		"lab b --size 0":              {"--size 0"},
 	} {
 		code, stdout, stderr := here(t, words(line)...)
-		if code != ExitUsage || strings.Count(stderr, "\n") != 1 {
+		if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
 		}
 		for _, part := range want {
@@ -225,7 +228,7 @@ func TestLabB(t *testing.T) {
 	server := launch(t, words(fmt.Sprintf("lab b --explain --device soft:lo --size 100 --tcp-port %d", port))...)
 	client := launch(t, words(fmt.Sprintf("pingpong -d soft:lo -s 100 --tcp-port %d --bind %s %s", port, hosts[1], hosts[0]))...)
 	for i, p := range []*process{client, server} {
-		if code := p.end(t, hung); code != ExitOK {
+		if code := p.end(t, hung); code != exit.OK {
 			t.Fatalf("end %d: exit code %d: %s", i, code, p.stderr.String())
 		}
 	}

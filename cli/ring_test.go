@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/cli/exit"
 )
 
 func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
@@ -22,7 +24,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 		1: protocols, 2: slices.Concat(protocols, algorithms), 4: slices.Concat(protocols, algorithms), 9: slices.Concat(protocols, algorithms[:2]),
 	} {
 		code, stdout, stderr := finish(t, "local", "-n", fmt.Sprint(n), "--device", "soft:lo")
-		if code != ExitOK || stderr != "" {
+		if code != exit.OK || stderr != "" {
 			t.Fatalf("%d ranks: exit code %d\n%s%s", n, code, stdout, stderr)
 		}
 		for _, op := range []string{"reduce-scatter", "all-gather", "all-reduce"} {
@@ -47,7 +49,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 func TestLocalInJSON(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json")
-	if code != ExitOK || stderr != "" {
+	if code != exit.OK || stderr != "" {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	count := map[string]int{}
@@ -75,7 +77,7 @@ func TestTheCheckFindsCorruption(t *testing.T) {
 				code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "--corrupt", fault,
 					"-c", op+" --size 96K --check --iters 2 --protocol "+protocol)
 				all := objects(t, stdout)
-				if code != ExitCritical || len(all) != 2 {
+				if code != exit.Critical || len(all) != 2 {
 					t.Fatalf("%s of %s, %s: exit code %d\n%s%s", fault, op, protocol, code, stdout, stderr)
 				}
 				wrong, _ := all[0]["wrong"].(float64)
@@ -117,7 +119,7 @@ func TestRanksConnectInAnyOrder(t *testing.T) {
 	for _, order := range orders {
 		list := freshList(t, 4)
 		for rank, p := range startRanks(t, list, order, 200*time.Millisecond, "--check") {
-			if code := p.end(t, hung); code != ExitOK || !strings.Contains(p.stdout.String(), "# OK: 4 ranks") {
+			if code := p.end(t, hung); code != exit.OK || !strings.Contains(p.stdout.String(), "# OK: 4 ranks") {
 				t.Errorf("order %v, rank %d: exit code %d\n%s%s", order, rank, code, p.stdout.String(), p.stderr.String())
 			}
 		}
@@ -131,7 +133,7 @@ func TestTheCProgramsSpelling(t *testing.T) {
 	zero := launch(t, "-myindex", "0", "-list", list)
 	one := launch(t, "connect", "-myindex", "1", "-list", list)
 	for _, p := range []*process{zero, one} {
-		if code := p.end(t, hung); code != ExitOK {
+		if code := p.end(t, hung); code != exit.OK {
 			t.Errorf("exit code %d\n%s", code, p.stderr.String())
 		}
 	}
@@ -142,7 +144,7 @@ func TestSixRanksOnOneAddress(t *testing.T) {
 	host, _, _ := strings.Cut(freshList(t, 1)[0], ":")
 	list := strings.Fields(strings.Repeat(host+" ", 6))
 	for rank, p := range startRanks(t, list, []int{5, 0, 1, 2, 3, 4}, 0, "-c", "all-reduce --size 64K --check; ar --count 7 --check") {
-		if code := p.end(t, hung); code != ExitOK {
+		if code := p.end(t, hung); code != exit.OK {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}
@@ -155,7 +157,7 @@ func TestAMissingRankIsNamed(t *testing.T) {
 	for _, rank := range []int{0, 1, 3} {
 		p := ranks[rank]
 		code := p.end(t, 20*time.Second)
-		if message := reported(p); code != ExitCritical || strings.Count(message, "\n") != 1 || !strings.Contains(message, "rank 2") {
+		if message := reported(p); code != exit.Critical || strings.Count(message, "\n") != 1 || !strings.Contains(message, "rank 2") {
 			t.Errorf("rank %d: exit code %d, and says %q: expected one line with rank 2", rank, code, message)
 		}
 	}
@@ -172,7 +174,7 @@ func TestCtrlCEndsEveryRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := p.end(t, 20*time.Second)
-	if took := time.Since(begun); code != ExitInterrupted || took > 2*time.Second {
+	if took := time.Since(begun); code != exit.Interrupted || took > 2*time.Second {
 		t.Errorf("exit code %d after %s, stderr %q", code, took, p.stderr.String())
 	}
 	if got := p.stderr.String(); got != "ringcli: interrupted\n" {
@@ -190,7 +192,7 @@ func TestCtrlCWhileConnecting(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, 20*time.Second); code != ExitInterrupted || time.Since(begun) > 2*time.Second {
+	if code := p.end(t, 20*time.Second); code != exit.Interrupted || time.Since(begun) > 2*time.Second {
 		t.Errorf("exit code %d after %s, stderr %q", code, time.Since(begun), p.stderr.String())
 	}
 	gone(t, list)
@@ -234,7 +236,7 @@ func TestAKilledRankIsNamedAndEndsTheOthers(t *testing.T) {
 			}
 			begun := time.Now()
 			code := p.end(t, 30*time.Second)
-			if took := time.Since(begun); code != ExitCritical || took > 10*time.Second {
+			if took := time.Since(begun); code != exit.Critical || took > 10*time.Second {
 				t.Errorf("exit code %d after %s", code, took)
 			}
 			want := fmt.Sprintf("ringcli: rank 2 (pid %d) was killed by signal 9", victim)
@@ -269,7 +271,7 @@ func TestSurvivorsNameAKilledRank(t *testing.T) {
 		}
 		begun := time.Now()
 		code, took := p.over(), time.Since(begun)
-		if message := p.err.String(); code != ExitCritical || !strings.Contains(message, "rank 1") || took > 10*time.Second {
+		if message := p.err.String(); code != exit.Critical || !strings.Contains(message, "rank 1") || took > 10*time.Second {
 			t.Errorf("rank %d: exit code %d after %s, and says %q: expected rank 1 to be named", rank, code, took, message)
 		}
 	}
@@ -347,7 +349,7 @@ func TestStandardOutputThatNobodyReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, said := p.end(t, 30*time.Second), reported(p)
-		if code != ExitCritical || !regexp.MustCompile(want).MatchString(said) || strings.Contains(said, "lost") {
+		if code != exit.Critical || !regexp.MustCompile(want).MatchString(said) || strings.Contains(said, "lost") {
 			t.Errorf("%s: exit code %d\n%sexpected %s", format, code, said, want)
 		}
 	}
@@ -357,7 +359,7 @@ func TestEveryRanksErrorIsAnObjectInJSON(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "--gid-index", "200")
 	all := objects(t, stdout)
-	if code != ExitUsage || stderr != "" || len(all) != 3 {
+	if code != exit.Usage || stderr != "" || len(all) != 3 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	ranks := map[any]bool{}
@@ -376,12 +378,12 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "1K", "-e", "16K", "-f", "4", "--iters", "3")
 	rows := regexp.MustCompile(`(?m)^ +\d+ +\d+ float32 +sum( +[\d.]+){3} +0( +[\d.]+){3} +0$`).FindAllString(stdout, -1)
-	if code != ExitOK || len(rows) != 3 || !strings.Contains(stdout, "# Out of bounds values : 0 OK") {
+	if code != exit.OK || len(rows) != 3 || !strings.Contains(stdout, "# Out of bounds values : 0 OK") {
 		t.Errorf("exit code %d, %d rows\n%s%s", code, len(rows), stdout, stderr)
 	}
 	code, stdout, _ = finish(t, "bench", "all-gather", "-n", "2", "-b", "1K", "-e", "1K", "--floor", "1e6", "--output", "json")
 	all := objects(t, stdout)
-	if code != ExitWarning || len(all) != 4 || all[0]["in_place"] != false || all[1]["in_place"] != true || all[3]["exit_code"] != 1.0 {
+	if code != exit.Warning || len(all) != 4 || all[0]["in_place"] != false || all[1]["in_place"] != true || all[3]["exit_code"] != 1.0 {
 		t.Errorf("below the floor: exit code %d\n%s", code, stdout)
 	}
 }
@@ -389,7 +391,7 @@ func TestBench(t *testing.T) {
 func TestBenchP2P(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "-b", "64", "-e", "1M", "-f", "128", "--iters", "20", "--output", "json")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	seen := map[string]int{}
@@ -415,7 +417,7 @@ func TestScriptStopsAtTheFirstFailure(t *testing.T) {
 		got = append(got, o["command"].(string))
 	}
 	// The warning lets the script go on, the wrong data does not.
-	if code != ExitCritical || strings.Join(got, " ") != "all-reduce all-gather all-gather" {
+	if code != exit.Critical || strings.Join(got, " ") != "all-reduce all-gather all-gather" {
 		t.Errorf("exit code %d, objects %q", code, got)
 	}
 }

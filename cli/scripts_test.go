@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/exit"
 	"ringcli/configs"
 )
 
@@ -31,7 +32,7 @@ func TestCarriedScriptsRun(t *testing.T) {
 			}
 			code, stdout, stderr := finish(t, "local", "-n", "2", "-f", path)
 			// A bound on the bandwidth is a warning on a machine that does a lot besides.
-			if code != ExitOK && (code != ExitWarning || !strings.Contains(stderr, "expected")) {
+			if code != exit.OK && (code != exit.Warning || !strings.Contains(stderr, "expected")) {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -46,10 +47,10 @@ func TestCarriedScriptByHandRunsOnEachNode(t *testing.T) {
 	list := strings.Join([]string{"127.77.8.1", "127.77.8.2"}, ",")
 	other := launch(t, "shell", "--index", "1", "--list", list, "-f", byHandScript)
 	code, stdout, stderr := finish(t, "shell", "--index", "0", "--list", list, "-f", byHandScript)
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Errorf("rank 0: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code := other.end(t, hung); code != ExitOK {
+	if code := other.end(t, hung); code != exit.OK {
 		t.Errorf("rank 1: exit code %d\n%s%s", code, other.stdout.String(), other.stderr.String())
 	}
 	if !strings.Contains(stdout, "# wrong == 0 holds") {
@@ -61,7 +62,7 @@ func TestCarriedScriptByHandRunsOnEachNode(t *testing.T) {
 func TestScriptThatIsNoneNamesThoseCarried(t *testing.T) {
 	for _, args := range [][]string{{"local", "-n", "2", "-f", "no-such"}, {"shell", "-c", "source no-such"}} {
 		code, _, stderr := finish(t, args...)
-		if code != ExitUsage || !strings.Contains(stderr, "rack-bring-up") {
+		if code != exit.Usage || !strings.Contains(stderr, "rack-bring-up") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}

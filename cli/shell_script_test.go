@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ringcli/cli/exit"
 )
 
 // What a script prints and how it ends, as -c, as -f and as lines of a pipe. Each
@@ -28,16 +30,16 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 		runs   []string // the commands that printed a result, but for sleep
 	}{
 		"success":         {script: "ping; all-reduce --size 4K --check; expect wrong==0; expect 'algbw' > 0", runs: []string{"ping", "all-reduce"}},
-		"first failure":   {script: "all-reduce --size 4K; expect busbw > 1e9; ping", code: ExitCritical, says: "expected busbw_GBps > 1e9", runs: []string{"all-reduce"}},
-		"warning":         {script: "all-reduce --size 4K; expect --warning algbw > 1e9; all-gather --size 4K", code: ExitWarning, says: "expected algbw_GBps > 1e9", runs: []string{"all-reduce", "all-gather"}},
-		"unknown field":   {script: "all-reduce --size 4K; expect speed > 1; ping", code: ExitUsage, says: `no field "speed"`, runs: []string{"all-reduce"}},
-		"keep going":      {script: "all-reduce --size 4K; expect busbw > 1e9; all-gather --size 4K", flags: []string{"--keep-going"}, code: ExitCritical, says: "expected busbw_GBps", runs: []string{"all-reduce", "all-gather"}},
-		"mistake at once": {script: "ping; al-reduce --size 4K", code: ExitUsage, says: `unknown command "al-reduce"`},
-		"open quote":      {script: "ping; expect 'wrong == 0", code: ExitUsage, says: "opened and not closed"},
+		"first failure":   {script: "all-reduce --size 4K; expect busbw > 1e9; ping", code: exit.Critical, says: "expected busbw_GBps > 1e9", runs: []string{"all-reduce"}},
+		"warning":         {script: "all-reduce --size 4K; expect --warning algbw > 1e9; all-gather --size 4K", code: exit.Warning, says: "expected algbw_GBps > 1e9", runs: []string{"all-reduce", "all-gather"}},
+		"unknown field":   {script: "all-reduce --size 4K; expect speed > 1; ping", code: exit.Usage, says: `no field "speed"`, runs: []string{"all-reduce"}},
+		"keep going":      {script: "all-reduce --size 4K; expect busbw > 1e9; all-gather --size 4K", flags: []string{"--keep-going"}, code: exit.Critical, says: "expected busbw_GBps", runs: []string{"all-reduce", "all-gather"}},
+		"mistake at once": {script: "ping; al-reduce --size 4K", code: exit.Usage, says: `unknown command "al-reduce"`},
+		"open quote":      {script: "ping; expect 'wrong == 0", code: exit.Usage, says: "opened and not closed"},
 		"source":          {script: `source "` + nested + `"; quit; ping`, runs: []string{"all-reduce"}},
-		"source in loop":  {script: "source " + loop, code: ExitUsage, says: "more than 8 deep"},
-		"no such file":    {script: "source nowhere.ring", code: ExitUsage, says: "nowhere.ring"},
-		"only in a shell": {script: "jobs", code: ExitUsage, says: "expected a shell"},
+		"source in loop":  {script: "source " + loop, code: exit.Usage, says: "more than 8 deep"},
+		"no such file":    {script: "source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
+		"only in a shell": {script: "jobs", code: exit.Usage, says: "expected a shell"},
 		"set":             {script: "set protocol rendezvous-read; all-reduce --size 4K; expect protocol == rendezvous-read", runs: []string{"all-reduce"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 			for _, how := range [][]string{{"-c", c.script}, {"-f", file}} {
 				args := append([]string{"connect", "--index", "0", "--list", freshList(t, 1)[0], "--output", "json"}, how...)
 				code, stdout, stderr := finish(t, append(args, c.flags...)...)
-				if code != c.code || stderr != "" && code != ExitCritical {
+				if code != c.code || stderr != "" && code != exit.Critical {
 					t.Errorf("%s: exit code %d, want %d\n%s%s", how[0], code, c.code, stdout, stderr)
 				}
 				var runs []string

@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"ringcli/cli/clitest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"ringcli/cli/clitest"
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
 )
 
 // watched is an output that is read while it is written.
@@ -142,7 +145,7 @@ check4
 jobs
 quit
 all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
-	if code != ExitOK || stderr != "" {
+	if code != exit.OK || stderr != "" {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	noEscapes(t, "stdout", stdout)
@@ -174,7 +177,7 @@ func TestAShellInAPipeStopsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"table", "json"} {
 		code, stdout, stderr := typed(t, plainEnv(t.TempDir()), "rtr\nquery soft:lo", "shell", "--index", "0", "--list", "127.0.0.1", "--output", format)
-		if code != ExitUsage || !strings.Contains(stdout+stderr, "`open` comes first") || strings.Contains(stdout, "GID") {
+		if code != exit.Usage || !strings.Contains(stdout+stderr, "`open` comes first") || strings.Contains(stdout, "GID") {
 			t.Errorf("%s: exit code %d\n%s%s", format, code, stdout, stderr)
 		}
 		if format == "json" {
@@ -183,7 +186,7 @@ func TestAShellInAPipeStopsAtTheFirstFailure(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := typed(t, plainEnv(t.TempDir()), "help 'it\nis", "shell"); code != ExitUsage || !strings.Contains(stderr, "opened and not closed") {
+	if code, _, stderr := typed(t, plainEnv(t.TempDir()), "help 'it\nis", "shell"); code != exit.Usage || !strings.Contains(stderr, "opened and not closed") {
 		t.Errorf("an open quote: exit code %d\n%s", code, stderr)
 	}
 }
@@ -192,9 +195,9 @@ func TestAShellInAPipeStopsAtTheFirstFailure(t *testing.T) {
 func TestHelpInAShell(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
-	topics := append(append([]string{""}, helpTopics()...), testTable.helpGroups()...)
-	for _, c := range testTable.rows {
-		if c.Where&Line != 0 {
+	topics := append(append([]string{""}, command.HelpTopics()...), testTable.HelpGroups()...)
+	for _, c := range testTable.Rows {
+		if c.Where&command.Line != 0 {
 			topics = append(topics, c.Name)
 		}
 	}
@@ -202,16 +205,16 @@ func TestHelpInAShell(t *testing.T) {
 		lines.WriteString("help " + topic + "\n")
 	}
 	code, stdout, stderr := typed(t, plainEnv(t.TempDir()), lines.String(), "shell")
-	if code != ExitOK || stderr != "" {
+	if code != exit.OK || stderr != "" {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	for _, c := range testTable.rows {
-		if c.Where&Line != 0 && !strings.Contains(stdout, c.Summary) {
+	for _, c := range testTable.Rows {
+		if c.Where&command.Line != 0 && !strings.Contains(stdout, c.Summary) {
 			t.Errorf("no summary of %s", c.Name)
 		}
 	}
 	code, _, stderr = typed(t, plainEnv(t.TempDir()), "help nonsense", "shell")
-	if code != ExitUsage || !strings.Contains(stderr, "unknown command") {
+	if code != exit.Usage || !strings.Contains(stderr, "unknown command") {
 		t.Errorf("help nonsense: exit code %d, %s", code, stderr)
 	}
 }

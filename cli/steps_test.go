@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"ringcli/cli/exit"
 )
 
 // A bring-up in which rank 1 takes other values than the proper ones: whoever
@@ -35,10 +37,10 @@ func TestWrongValuesAreExplained(t *testing.T) {
 			all := objects(t, zero.out.String())
 			failure := all[len(all)-1]
 			said := strings.ToLower(fmt.Sprint(failure["error"], failure["findings"]))
-			if code != ExitCritical || !strings.Contains(said, strings.ToLower(c.says)) {
-				t.Errorf("exit code %d: %v: expected %d, and %s", code, failure, ExitCritical, c.says)
+			if code != exit.Critical || !strings.Contains(said, strings.ToLower(c.says)) {
+				t.Errorf("exit code %d: %v: expected %d, and %s", code, failure, exit.Critical, c.says)
 			}
-			if code := one.over(); code != ExitOK { // it only took other values
+			if code := one.over(); code != exit.OK { // it only took other values
 				t.Errorf("rank 1: exit code %d\n%s%s", code, one.out, one.err)
 			}
 		})

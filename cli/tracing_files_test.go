@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ringcli/cli/exit"
 )
 
 // A leader's ranks write a file each, all of which have a rank in their names; a
@@ -23,7 +25,7 @@ func TestALeaderDumpsAllRanks(t *testing.T) {
 	} {
 		p.line(line)
 	}
-	if code := p.over(); code != ExitOK {
+	if code := p.over(); code != exit.OK {
 		t.Fatalf("exit code %d\n%s%s", code, p.out, p.err)
 	}
 	if got := namesIn(t, dir); got != "all.rank0.json all.rank1.json own.json" {
@@ -32,7 +34,7 @@ func TestALeaderDumpsAllRanks(t *testing.T) {
 	ranks := filepath.Join(dir, "all.rank")
 	// The file of a rank is not overwritten, whatever it is called.
 	code, _, stderr := finish(t, "trace", "merge", ranks+"0.json", ranks+"1.json", "--out", dir+"/./all.rank0.json")
-	if code != ExitUsage || !strings.Contains(stderr, "is one of the files to merge") {
+	if code != exit.Usage || !strings.Contains(stderr, "is one of the files to merge") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }

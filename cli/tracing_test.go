@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/cli/exit"
 	"ringcli/trace"
 	"ringcli/trace/tracetest"
 )
@@ -23,7 +24,7 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := finish(t, "local", "-n", "4",
 		"-c", "all-reduce --size 256K --check; sleep 2s; all-reduce --size 256K --protocol rendezvous-read; trace dump "+filepath.Join(dir, "x.json")+"; trace show")
-	if code != ExitOK {
+	if code != exit.OK {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for rank := range 4 {
@@ -39,7 +40,7 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	}
 	out := filepath.Join(dir, "merged.json")
 	code, stdout, stderr = here(t, append([]string{"trace", "merge", "--output", "json", "--out", out}, files...)...)
-	if code != ExitOK || stderr != "" {
+	if code != exit.OK || stderr != "" {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	m := objects(t, stdout)[0]
@@ -62,16 +63,16 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	checkChrome(t, out)
 	for _, file := range append(files, out) {
 		code, stdout, stderr = here(t, "trace", "show", file)
-		if code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+		if code != exit.OK || !strings.Contains(stdout, "all-reduce") {
 			t.Errorf("trace show %s: exit code %d\n%s%s", file, code, stdout, stderr)
 		}
 	}
 	// The same in JSON lines.
 	lines := filepath.Join(dir, "merged.jsonl")
-	if code, stdout, stderr = here(t, append([]string{"trace", "merge", "--format", "lines", "--out", lines}, files...)...); code != ExitOK {
+	if code, stdout, stderr = here(t, append([]string{"trace", "merge", "--format", "lines", "--out", lines}, files...)...); code != exit.OK {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr = here(t, "trace", "show", lines); code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+	if code, stdout, stderr = here(t, "trace", "show", lines); code != exit.OK || !strings.Contains(stdout, "all-reduce") {
 		t.Errorf("trace show %s: exit code %d\n%s%s", lines, code, stdout, stderr)
 	}
 }
@@ -132,7 +133,7 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, screenDeadline); code != ExitCritical {
+	if code := p.end(t, screenDeadline); code != exit.Critical {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	named := regexp.MustCompile(`(?m)flight recorder: (\S+\.json)`).FindAllStringSubmatch(p.stderr.String(), -1)
@@ -148,7 +149,7 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 		files = append(files, match[1])
 	}
 	code, stdout, stderr := here(t, append([]string{"trace", "show"}, files...)...)
-	if code != ExitOK || !strings.Contains(stdout, "all-reduce") {
+	if code != exit.OK || !strings.Contains(stdout, "all-reduce") {
 		t.Errorf("trace show: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	// A mistake in what was typed is no failure of the ring.
@@ -157,7 +158,7 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, screenDeadline); code == ExitOK || strings.Contains(p.stderr.String(), "flight recorder") {
+	if code := p.end(t, screenDeadline); code == exit.OK || strings.Contains(p.stderr.String(), "flight recorder") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }
@@ -175,8 +176,8 @@ func TestABuildWithoutPrints(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command(binary, "local", "-n", "2", "--trace", "wire=debug", "-c", "ping").CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != ExitUsage || !strings.Contains(string(out), "notrace") {
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != exit.Usage || !strings.Contains(string(out), "notrace") {
 		t.Errorf("trace wire=debug: %v\n%s", err, out)
 	}
 	out, err = exec.Command(binary, "local", "-n", "2", "-c", "all-reduce --size 4K --check; trace show").CombinedOutput()

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/tables"
 )
 
 // ofCommand returns the last of the objects that are of a command and have a field.
@@ -34,7 +37,7 @@ func TestTune(t *testing.T) {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if code := p.end(t, hung); code != ExitOK {
+		if code := p.end(t, hung); code != exit.OK {
 			t.Fatalf("%q: exit code %d\n%s%s", args, code, p.stdout.String(), p.stderr.String())
 		}
 		return p.stdout.String(), p.stderr.String()
@@ -45,7 +48,7 @@ func TestTune(t *testing.T) {
 	if n := sum["points"].(float64); sum["saved"] != path || n < 3 || n > 33 || sum["of"] != 33.0 || sum["ways"].(float64) < 3 {
 		t.Errorf("the summary is %v", sum)
 	}
-	f, err := readTables(path)
+	f, err := tables.Read(path)
 	if err != nil || len(f.Tables) != 1 || f.Tables[0].Ranks != 2 || f.Tables[0].Devices != "soft" || float64(len(f.Tables[0].Rules)) != sum["rules"] {
 		t.Fatalf("saved is %+v, %v", f, err)
 	}
@@ -98,7 +101,7 @@ func TestTheTableOfRankZeroCounts(t *testing.T) {
 			"-c", "all-reduce --size 4K --check; all-reduce --size 16K --check; all-gather --size 256 --protocol eager; status"))
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, hung); code != ExitOK {
+		if code := p.end(t, hung); code != exit.OK {
 			t.Fatalf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 		var protocols []string
@@ -124,12 +127,12 @@ func TestATableThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	other := writeTable(t, `{"tables":[{"ranks":5,"rules":[{"op":"all-reduce","algorithm":"ring","protocol":"eager"}]}]}`)
 	code, stdout, stderr := finish(t, "local", "-n", "2", "--device", "soft:lo", "--table", other, "-c", "all-reduce --size 4K --check")
-	if code != ExitOK || strings.Count(stderr, "has none for 2 ranks of soft: the built-in choice is in force") != 2 {
+	if code != exit.OK || strings.Count(stderr, "has none for 2 ranks of soft: the built-in choice is in force") != 2 {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	broken := writeTable(t, `{"tables":[{"rules":[{"op":"all-reduce","algorithm":"star"}]}]}`)
 	code, stdout, stderr = finish(t, "local", "-n", "2", "--table", broken, "-c", "ping")
-	if code != ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, broken+`: tables[0].rules[0]: unknown algorithm "star"`) {
+	if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, broken+`: tables[0].rules[0]: unknown algorithm "star"`) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	// The shell is on its own, and so finds out when the ring is ready: on all ranks.
@@ -140,7 +143,7 @@ func TestATableThatDoesNotFit(t *testing.T) {
 			"-c", "open; init; exchange; rtr; rts; ping --all; all-reduce --size 4K"))
 	}
 	for rank, p := range ranks {
-		if code := p.end(t, hung); code == ExitOK || !strings.Contains(p.stderr.String(), `unknown algorithm "star"`) {
+		if code := p.end(t, hung); code == exit.OK || !strings.Contains(p.stderr.String(), `unknown algorithm "star"`) {
 			t.Errorf("rank %d: exit code %d\n%s", rank, code, p.stderr.String())
 		}
 	}

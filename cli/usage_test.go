@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/cli/exit"
 )
 
 // Each mistake is one line that says what was given and what was expected, with
@@ -88,7 +90,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begun := time.Now()
 			code, stdout, stderr := here(t, c.args...)
-			if code != ExitUsage || stdout != "" {
+			if code != exit.Usage || stdout != "" {
 				t.Errorf("exit code %d, stdout %q", code, stdout)
 			}
 			if !strings.HasPrefix(stderr, "ringcli: ") || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
@@ -114,7 +116,7 @@ func TestErrorsAreJSONToo(t *testing.T) {
 	} {
 		code, stdout, stderr := here(t, words(args)...)
 		all := objects(t, stdout)
-		if code != ExitUsage || stderr != "" || len(all) != 1 {
+		if code != exit.Usage || stderr != "" || len(all) != 1 {
 			t.Fatalf("%s: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 		if o := all[0]; o["ok"] != false || o["exit_code"] != 3.0 || o["error"] == "" || o["command"] == "" {
@@ -131,7 +133,7 @@ func TestAPortInUse(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	code, stdout, stderr := here(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "3s")
-	if code != ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "in use") {
+	if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "in use") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
@@ -158,7 +160,7 @@ func TestRanksThatWereToldDifferentThings(t *testing.T) {
 			both := ""
 			for _, p := range []*process{zero, one} {
 				code := p.end(t, 20*time.Second)
-				if code != ExitUsage && code != ExitCritical {
+				if code != exit.Usage && code != exit.Critical {
 					t.Errorf("exit code %d", code)
 				}
 				if strings.Count(reported(p), "\n") != 1 {

@@ -1,0 +1,394 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/connect"
+	"ringcli/cli/exit"
+	"ringcli/cli/local"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+	"ringcli/collective"
+	"ringcli/configs"
+)
+
+const (
+	benchSummary = "Measure a collective over a range of sizes, or one link"
+	benchLong    = `Measures a collective in nccl-tests' table: time is the mean of an iteration in
+microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
+has the formulas), out of place and then in place. With p2p it measures a queue
+pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
+--outstanding messages in flight, and latency in microseconds (half a round
+trip; for READ all of it).
+
+Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
+are measured by turns at each size, out of place, and printed side by side: a
+time is then the median of the rounds' means. Below the table is said which is
+ahead where, by 3 % or more, and what auto takes, with a plot. Both lists
+together are each algorithm under each of the protocols that it has; protocols
+alone are the ring's, which has all of them. --html writes the curves to a page
+of their own.`
+	benchP2P = "p2p"
+)
+
+var benchWords = append(render.Words(collective.Operations()), benchP2P)
+
+func checkBenchArgs(args []string) error {
+	if len(args) != 1 {
+		return exit.Usagef("bench: %d arguments given: expected one of %s", len(args), strings.Join(benchWords, ", "))
+	}
+	if benchOperation(args[0]) == "" {
+		return exit.Usagef("bench: unknown operation %q: expected one of %s", args[0], strings.Join(benchWords, ", "))
+	}
+	return nil
+}
+
+// benchOperation returns the operation that a word names, aliases included.
+func benchOperation(word string) string {
+	for _, o := range collective.Operations() {
+		if slices.Contains(o.Aliases(), word) {
+			return o.String()
+		}
+	}
+	if slices.Contains(benchWords, word) {
+		return word
+	}
+	return ""
+}
+
+// Sizes of a bench whose -b, -e or -f is not given.
+const (
+	benchMin, benchMax, benchFactor = 8, 64 << 20, 2
+	p2pMin, p2pMax, p2pFactor       = 64, 16 << 20, 4
+)
+
+func benchFlags(fs *pflag.FlagSet) {
+	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
+	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
+	command.NumberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
+	variantFlags(fs)
+	vectorFlags(fs)
+	repeatFlags(fs)
+	fs.Bool("check", true, "verify every element of every size after measuring it")
+	fs.String("html", "", "write a page with the curves to this file")
+	command.Completes(fs, "html", "files", "html")
+	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
+	p2pOpsFlag(fs)
+}
+
+// sizesOf returns the sizes that a bench goes through.
+func sizesOf(call command.Call) ([]uint64, error) {
+	first, last, factor := uint64(benchMin), uint64(benchMax), uint64(benchFactor)
+	if benchOperation(call.Args[0]) == benchP2P {
+		first, last, factor = p2pMin, p2pMax, p2pFactor
+	}
+	fs := call.Flags
+	if v := command.SizeOf(fs, "begin"); v > 0 {
+		first = uint64(v)
+	}
+	if v := command.SizeOf(fs, "end"); v > 0 {
+		last = uint64(v)
+	} else if fs.Changed("begin") {
+		last = max(first, last)
+	}
+	if v := command.Value[int64](fs, "factor"); v > 0 {
+		factor = uint64(v)
+	}
+	switch {
+	case first > last:
+		return nil, exit.Usagef("bench: -b %s is above -e %s: expected the least size first", configs.FormatSize(first), configs.FormatSize(last))
+	case factor < 2 && first < last:
+		return nil, exit.Usagef("bench: -f %d: expected a factor of 2 or more", factor)
+	}
+	var sizes []uint64
+	for size := first; size <= last; {
+		sizes = append(sizes, size)
+		high, next := bits.Mul64(size, max(factor, 2))
+		if high != 0 {
+			break
+		}
+		size = next
+	}
+	return sizes, nil
+}
+
+// collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
+var (
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
+	p2pFlags        = []string{"outstanding", "verbs"}
+)
+
+// refuseFlags refuses flags that would change nothing: a floor that nobody looks
+// at would pass.
+func refuseFlags(fs *pflag.FlagSet, what string, names []string, instead string) error {
+	for _, name := range names {
+		if f := fs.Lookup(name); f != nil && f.Changed {
+			return exit.Usagef("%s: --%s %s means nothing here: expected it %s", what, name, f.Value, instead)
+		}
+	}
+	return nil
+}
+
+// checkBenchFlags refuses flags that are another bench's.
+func checkBenchFlags(fs *pflag.FlagSet, op string) error {
+	if op != benchP2P {
+		return refuseFlags(fs, "bench "+op, p2pFlags, "with bench p2p only")
+	}
+	return refuseFlags(fs, "bench p2p", collectiveFlags, "with a collective only, such as bench all-reduce")
+}
+
+// checkBench refuses what the machine cannot hold at the greatest size, and flags
+// that are another bench's.
+func checkBench(s *session.Session, call command.Call, ranksHere int) error {
+	if !s.Follows { // a leader has checked its line, to which its settings are added as flags
+		if err := checkBenchFlags(call.Flags, benchOperation(call.Args[0])); err != nil {
+			return err
+		}
+	}
+	sizes, err := sizesOf(call)
+	if err != nil {
+		return err
+	}
+	last := sizes[len(sizes)-1]
+	if benchOperation(call.Args[0]) == benchP2P {
+		if last > p2pLargest {
+			return exit.Usagef("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
+		}
+		return checkMemory(last, 2, min(ranksHere, 2))
+	}
+	o, err := benched(s, call)
+	if err != nil {
+		return err
+	}
+	if err := enoughFor("bench", "-b", sizes[0], o.typ); err != nil {
+		return err
+	}
+	if list, err := askedVariants(s, call); err != nil {
+		return err
+	} else if len(list) == 1 {
+		if err := list[0].check("bench " + o.op.String()); err != nil {
+			return err
+		}
+	}
+	return checkMemory(last, o.buffersFor(), ranksHere)
+}
+
+// benched reads the flags of a bench of a collective, without the size.
+func benched(s *session.Session, call command.Call) (operation, error) {
+	call.Args = []string{benchOperation(call.Args[0])}
+	o, err := repeated(s, call)
+	o.check = command.IsOn(call.Flags, "check")
+	return o, err
+}
+
+func runBench(ctx context.Context, s *session.Session, call command.Call) (err error) {
+	sizes, err := sizesOf(call)
+	if err != nil {
+		return err
+	}
+	page, err := openPage(ctx, s.Member, command.TextOf(call.Flags, "html"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, page.Close()) }()
+	if benchOperation(call.Args[0]) == benchP2P {
+		return runP2P(ctx, s, call, sizes, page)
+	}
+	o, err := benched(s, call)
+	if err != nil {
+		return err
+	}
+	list, err := askedVariants(s, call)
+	if err != nil {
+		return err
+	}
+	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.Member.Ring.Size(), s.Member.Ring.Right().Local.Device)
+	if len(list) > 1 {
+		return benchVariants(ctx, s, o, list, sizes, title, page)
+	}
+	if one := list[0]; one != (Variant{}) {
+		title += " by " + one.String()
+	}
+	return benchCollective(ctx, s, o, sizes, title, page)
+}
+
+// benchCollective prints nccl-tests' table.
+func benchCollective(ctx context.Context, s *session.Session, o operation, sizes []uint64, title string, page *pageFile) error {
+	if err := s.Out.Notes(render.Faint, title+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%36s%-24s  %s", "", "out of place", "in place")); err != nil {
+		return err
+	}
+	sum := BenchSummary{Command: "bench " + o.op.String(), OK: true, Floor: o.floor}
+	curves := []series{{Name: "out of place"}, {Name: "in place"}}
+	worst, err := benchSizes(s, o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
+		var each [2]Measurement
+		for i := range each {
+			var err error
+			o.inPlace = i > 0
+			if each[i], err = measure(ctx, s.Member, s, o); err != nil {
+				return nil, nil, err
+			}
+			sum.add(each[i])
+		}
+		return BenchRow{each[0], each[1]}, each[:], nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := writePage(ctx, s.Member, page, title, curves); err != nil {
+		return err
+	}
+	sum.BusBW = timing.SixPlaces(sum.BusBW)
+	if worst == nil {
+		worst = sum.verdict()
+	}
+	return errors.Join(s.Out.Print(sum), worst)
+}
+
+// benchVariants prints several ways side by side: algorithms, protocols, or both.
+func benchVariants(ctx context.Context, s *session.Session, o operation, asked Variants, sizes []uint64, title string, page *pageFile) error {
+	list, err := possible(s.Member, s, o, asked)
+	if err != nil {
+		return err
+	}
+	notes := append([]string{
+		title + "; time in us, busbw in GB/s (1e9)",
+		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
+	}, CompareHead(list)...)
+	if err := s.Out.Notes(render.Faint, notes...); err != nil {
+		return err
+	}
+	var rows []CompareRow
+	curves := make([]series, len(list))
+	for i, w := range list {
+		curves[i].Name = list.label(w)
+	}
+	worst, err := benchSizes(s, o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
+		row, err := compare(ctx, s.Member, s, o, list)
+		rows = append(rows, row)
+		return row, row.Each, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := writePage(ctx, s.Member, page, title, curves); err != nil {
+		return err
+	}
+	sum := Summarise("bench "+o.op.String(), rows, o.floor)
+	if slow := sum.verdict(); worst == nil {
+		worst = slow
+	}
+	return errors.Join(s.Out.Print(sum), worst)
+}
+
+// benchSizes measures at one size after the other, prints the rows and adds to the
+// curves. worst is the first wrong data: if it was stopped, that matters more.
+func benchSizes(s *session.Session, o operation, sizes []uint64, curves []series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
+	for i, size := range sizes {
+		o.count = int(size) / o.typ.Size()
+		row, each, err := measure(o)
+		switch {
+		case IsStopped(err) && worst != nil:
+			return nil, worst
+		case IsStopped(err):
+			return nil, errStopped("%d of %d sizes", i, len(sizes))
+		case err != nil:
+			return nil, err
+		}
+		for j, m := range each {
+			curves[j].add(m)
+			if wrong := m.verdict(0); worst == nil {
+				worst = wrong
+			}
+		}
+		if err := s.Out.Print(row); err != nil {
+			return nil, err
+		}
+	}
+	return worst, nil
+}
+
+// add takes a measurement into the average.
+func (b *BenchSummary) add(m Measurement) {
+	b.Rows++
+	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
+	if m.Wrong != nil {
+		if b.Wrong == nil {
+			b.Wrong = new(uint64)
+		}
+		*b.Wrong += *m.Wrong
+		b.OK = b.OK && *m.Wrong == 0
+	}
+}
+
+// verdict is what the floor says, which the average of all sizes must reach.
+func (b *BenchSummary) verdict() error {
+	if b.BusBW >= b.Floor {
+		return nil
+	}
+	b.OK = false
+	return exit.Sharedf(exit.Warning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, render.Figure(b.BusBW), render.Figure(b.Floor))
+}
+
+// Lines are nccl-tests' footer.
+func (b BenchSummary) Lines() []render.Line {
+	return append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW)})
+}
+
+const averageLabel = "Avg bus bandwidth    : "
+
+// wrongLines says how many elements are wrong, if they were checked.
+func wrongLines(wrong *uint64) []render.Line {
+	switch {
+	case wrong == nil:
+		return nil
+	case *wrong > 0:
+		return []render.Line{{Mood: render.Bad, Text: fmt.Sprintf("Out of bounds values : %d FAILED", *wrong)}}
+	}
+	return []render.Line{{Mood: render.Good, Text: "Out of bounds values : 0 OK"}}
+}
+
+// Row is `bench`, on a ring that is ready.
+func Row() command.Row {
+	return command.Row{
+		Name: "bench", Group: command.GroupCollective, Where: command.Line, Needs: command.Ready, Stops: true,
+		Summary: benchSummary, Long: benchLong,
+		Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
+		Settings: settingsOfOperation, Flags: benchFlags, Check: checkBench, Run: runBench,
+	}
+}
+
+// AsProcess is a command of a ring that is ready as one of the process: with -n it
+// runs the ranks here, else it is one rank.
+func AsProcess(c command.Row, example string) command.Row {
+	check, run, flags := c.Check, c.Run, c.Flags
+	c.Group, c.Where, c.Needs, c.Stops, c.Check, c.Example, c.Settings = command.GroupRing, command.Process, 0, false, nil, example, session.RingSettings
+	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine."
+	c.Flags = func(fs *pflag.FlagSet) { local.RanksFlag(fs, 0); flags(fs); session.ChildFlags(fs) }
+	c.Run = func(ctx context.Context, s *session.Session, call command.Call) error {
+		n := command.NumberOf(call.Flags, "ranks")
+		if s.Parent == nil && n > 0 {
+			if err := check(s, call, n); err != nil {
+				return err
+			}
+			args := append([]string{c.Name}, call.Args...)
+			return local.Run(ctx, s, n, append(args, local.ChangedFlags(call.Flags, "ranks", "list", "index")...))
+		}
+		if err := check(s, call, s.RanksHere()); err != nil {
+			return err
+		}
+		if s.Config.String("list") == "" {
+			return exit.Usagef("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node", c.Name)
+		}
+		return connect.InRing(ctx, s, func(ctx context.Context) error { return run(ctx, s, call) })
+	}
+	return c
+}

@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"context"
+
+	"ringcli/cli/command"
+	"ringcli/cli/session"
+	"ringcli/collective"
+)
+
+// Rows are the commands that run in a ring, in -c and -f.
+func Rows() []command.Row {
+	list := []command.Row{
+		{
+			Name: "self-check", Aliases: []string{"check"}, Group: command.GroupCollective, Where: command.Line, Needs: command.Ready,
+			Summary: "Prove the ring: a ping, then all collectives in all ways",
+			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
+by every algorithm and under every protocol that the ring has, with every
+element of every rank verified. It goes on after wrong data, so that its table
+shows what is affected.`,
+			Run: func(ctx context.Context, s *session.Session, _ command.Call) error { return selfCheck(ctx, s) },
+		},
+		Row(),
+		TuneRow(),
+	}
+	for _, o := range collective.Operations() {
+		summary, about := o.Help()
+		list = append(list, command.Row{
+			Name: o.String(), Aliases: o.Aliases(), Group: command.GroupCollective, Where: command.Line, Summary: summary,
+			Needs: command.Ready, Stops: true, Harmless: true,
+			Long: about + `
+
+The size is that of the whole vector. Times are the slowest rank's; bandwidths
+are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
+every rank is compared with a reference, bit for bit.`,
+			Settings: settingsOfOperation, Flags: operationFlags, Check: checkOperation, Run: runOperation,
+		})
+	}
+	return list
+}

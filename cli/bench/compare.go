@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+)
+
+const (
+	// Each way has its turn at a size compareFewest times, and if that is
+	// over before compareSpan up to compareMost times. A machine that is slow for a
+	// moment spoils a round or two, and the median leaves them out.
+	compareFewest, compareMost = 5, 15
+	compareSpan                = time.Second
+	// compareTime bounds a way's turn: with three of them a round is still shorter
+	// than most disturbances are apart.
+	compareTime = batchTime / 2
+	// compareTie is the difference below which a way is not ahead of the one
+	// that led at the size before: less is noise, and crossovers that come and go
+	// with it would say nothing.
+	compareTie = 0.03
+)
+
+// compare measures an operation at one size in several ways by turns. A mean time is
+// the median of the rounds'. If it was stopped, the error is errStopped.
+func compare(ctx context.Context, m *session.Member, s *session.Session, o operation, list Variants) (row CompareRow, err error) {
+	plan, err := m.Comm.Plan(o.by(Variant{}).call())
+	if err != nil { // the same on all ranks: nothing has been begun
+		return row, exit.Sharedf(exit.Usage, "%w", err)
+	}
+	row.Variants, row.Auto = list, variantOf(plan)
+	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
+		return row, err
+	}
+	v, err := allocate(m, o)
+	if err := m.Agree(ctx, err); err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, v.free()) }()
+	fill(m, o, v, 0)
+	s.Progress.Begin("%s", o)
+	defer s.Progress.End()
+	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now()}
+	for range list {
+		r.watches = append(r.watches, timing.New())
+	}
+	means, err := r.compare(ctx)
+	if err != nil {
+		return row, err
+	}
+	for w := range list {
+		result, err := r.resultOf(ctx, w, timing.Median(means.of(w)))
+		if err != nil {
+			return row, err
+		}
+		row.Each = append(row.Each, result)
+		if result.Time.Mean < row.Each[row.Best].Time.Mean {
+			row.Best = w
+		}
+	}
+	return row, nil
+}
+
+// compare warms up and lets all ways have their turns, as often as the leader's clock
+// says: if --duration is given, for so long each.
+func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
+	fewest, most, limit := compareFewest, compareMost, compareSpan
+	if r.o.duration > 0 {
+		fewest, most, limit = 1, math.MaxInt-1, r.o.duration*time.Duration(len(r.list))
+	}
+	for _, w := range r.list {
+		o := r.o
+		o.options = w.in(o.options)
+		stopped, err := inBatches(ctx, r.m, r.s, pace{warmup: o.warmup}, func(warm, _ int) error {
+			for range warm {
+				if err := once(ctx, r.m, o, r.v); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, stoppedIf(stopped)); err != nil {
+			return nil, err
+		}
+	}
+	r.begun = time.Now()
+	iters := slices.Repeat([]int{1}, len(r.list))
+	for r.done <= fewest || r.done <= most && r.spent < limit {
+		r.s.Progress.Step("round %d", r.done+1)
+		now, err := r.next(ctx, iters)
+		if err != nil {
+			return nil, err
+		}
+		for w, us := range now {
+			iters[w] = min(fitting(compareTime, us), r.o.iters)
+		}
+		means = append(means, withoutPilot(now, r.done == 1, compareTime))
+	}
+	return means, nil
+}
+
+// stoppedIf is an error that IsStopped recognises. It is worded anew by who
+// knows how much was done.
+func stoppedIf(stopped bool) error {
+	if !stopped {
+		return nil
+	}
+	return errStopped("some rounds")
+}
+
+// resultOf checks one run of a way, if that was asked for, and puts the ranks'
+// results together.
+func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Measurement, err error) {
+	m, o := r.m, r.o
+	o.options = r.list[w].in(o.options)
+	plan, err := m.Comm.Plan(o.call())
+	if err != nil {
+		return result, exit.Sharedf(exit.Usage, "%w", err)
+	}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times()}
+	mine.Time.Mean = timing.SixPlaces(mean)
+	if o.check {
+		wrong, first, err := checked(ctx, m, o, r.v)
+		if err != nil {
+			return result, err
+		}
+		mine.Wrong, mine.First = &wrong, first
+	}
+	all, err := session.Share(ctx, m, mine)
+	if err != nil {
+		return result, err
+	}
+	return resultOf(m, o, plan, r.watches[w].Count(), all), nil
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	"ringcli/cli/render"
+	"ringcli/collective"
+)
+
+// CompareRow is one size in several ways, side by side. JSON and CSV see their
+// Measurements.
+type CompareRow struct {
+	Variants Variants      // as they were asked for
+	Each     []Measurement // of each
+	Best     int           // the index of the fastest
+	Auto     Variant       // what auto takes at this size
+}
+
+// Marks of a way at a size.
+const (
+	markBest  = "*"
+	markAuto  = "<"
+	markWrong = "!"
+)
+
+// compareSpacious is up to how many ways have all of their columns in a line of 80
+// characters; six have their time and their mark. Wrong elements are marked then,
+// and counted below the table; the plot shows busbw.
+const compareSpacious = 3
+
+// Columns implements render.Record.
+func (r CompareRow) Columns() []render.Column {
+	columns := []render.Column{{Name: "size", Width: 8}}
+	for range r.Each {
+		columns = append(columns, render.Column{Name: "time", Width: 7})
+		if len(r.Each) <= compareSpacious {
+			columns = append(columns, render.Column{Name: "busbw", Width: 6}, render.Column{Name: "wrong", Width: 5})
+		}
+		columns = append(columns, render.Column{Width: 2, Left: true})
+	}
+	return columns
+}
+
+// compareWidth is that of one way's columns, with the blank before them.
+func compareWidth(n int) int {
+	if n <= compareSpacious {
+		return 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
+	}
+	return 1 + 7 + 1 + 2
+}
+
+// Cells implements render.Record.
+func (r CompareRow) Cells() []render.Cell {
+	cells := render.Texts(render.Size(r.Each[0].Bytes))
+	for i, m := range r.Each {
+		mood, mark := render.Plain, ""
+		if i == r.Best {
+			mood, mark = render.Good, markBest
+		}
+		if m.Algorithm == r.Auto.Algorithm.String() && m.Protocol == r.Auto.Protocol.String() {
+			mark += markAuto
+		}
+		cells = append(cells, render.Cell{Text: render.Figure(m.Time.Mean), Mood: mood})
+		if len(r.Each) <= compareSpacious {
+			cells = append(cells, render.Cell{Text: render.Figure(m.BusBW), Mood: mood}, render.Wrong(m.Wrong))
+		} else if !m.OK {
+			mood, mark = render.Bad, markWrong
+		}
+		cells = append(cells, render.Cell{Text: mark, Mood: mood})
+	}
+	return cells
+}
+
+// Parts implements render.Parts.
+func (r CompareRow) Parts() []render.Record { return render.Records(r.Each) }
+
+// CompareHead are the lines above the columns that name the ways: one, or where
+// the names do not fit, one of algorithms and one of protocols.
+func CompareHead(list Variants) []string {
+	width := compareWidth(len(list))
+	line := func(name func(Variant) string) (text string, fits bool) {
+		var b strings.Builder
+		b.WriteString("       ") // the column of the sizes, less the note's own "# "
+		fits = true
+		for _, w := range list {
+			short := name(w)
+			if len(short) >= width {
+				short = narrow.Replace(short)
+			}
+			fits = fits && len(short) < width
+			fmt.Fprintf(&b, "%-*s", width, short)
+		}
+		return strings.TrimRight(b.String(), " "), fits
+	}
+	if text, fits := line(list.label); fits {
+		return []string{text}
+	}
+	algorithms, _ := line(func(w Variant) string { return w.Algorithm.String() })
+	protocols, _ := line(func(w Variant) string { return w.Protocol.String() })
+	return []string{algorithms, protocols}
+}
+
+// narrow shortens names to others by which they are known, too.
+var narrow = strings.NewReplacer(
+	collective.AlgorithmRecursiveDoubling.String(), "doubling",
+	collective.RendezvousWrite.String(), "rdv", collective.RendezvousRead.String(), "rdv-read",
+)

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	"ringcli/cli/chart"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/timing"
+	"ringcli/configs"
+)
+
+// ComparisonSummary ends a bench of several algorithms or protocols.
+type ComparisonSummary struct {
+	Command string  `json:"command"`
+	OK      bool    `json:"ok"`
+	Sizes   int     `json:"sizes"`
+	Wrong   *uint64 `json:"wrong"`
+	// Averages are of what was compared.
+	Averages []WayAverage `json:"protocols"`
+	// Ahead says which is the fastest from which size to which. One that is ahead by
+	// less than 3 % does not take the lead.
+	Ahead []Stretch `json:"ahead"`
+	// Crossovers are the sizes in bytes from which another is ahead.
+	Crossovers []uint64 `json:"crossovers_bytes"`
+	// Auto says what auto takes.
+	Auto  []Stretch `json:"auto"`
+	Floor float64   `json:"floor_GBps,omitempty"`
+	rows  []CompareRow
+}
+
+// WayAverage is the average over all sizes of an algorithm and a protocol, as they
+// were asked for: auto is what the library chose at each size.
+type WayAverage struct {
+	Algorithm string  `json:"algorithm"`
+	Protocol  string  `json:"protocol"`
+	BusBW     float64 `json:"avg_busbw_GBps"`
+	name      string
+}
+
+// Stretch is a run of sizes, both ends included, that belongs to one algorithm and
+// protocol.
+type Stretch struct {
+	Algorithm string `json:"algorithm"`
+	Protocol  string `json:"protocol"`
+	From      uint64 `json:"from_bytes"`
+	To        uint64 `json:"to_bytes"`
+	name      string // by which a person tells it from the others
+}
+
+// stretches joins sizes that follow each other and have the same way.
+func stretches(rows []CompareRow, of func(CompareRow) Variant) []Stretch {
+	list := []Stretch{}
+	for _, r := range rows {
+		w, bytes := of(r), r.Each[0].Bytes
+		algorithm, protocol := w.Algorithm.String(), w.Protocol.String()
+		if last := len(list) - 1; last >= 0 && list[last].Algorithm == algorithm && list[last].Protocol == protocol {
+			list[last].To = bytes
+			continue
+		}
+		list = append(list, Stretch{algorithm, protocol, bytes, bytes, r.Variants.label(w)})
+	}
+	return list
+}
+
+// ahead finds who leads where.
+func ahead(rows []CompareRow) []Stretch {
+	leader := -1
+	return stretches(rows, func(r CompareRow) Variant {
+		if leader < 0 || r.Each[r.Best].Time.Mean < r.Each[leader].Time.Mean*(1-compareTie) {
+			leader = r.Best
+		}
+		return r.Variants[leader]
+	})
+}
+
+// Summarise says who is ahead where, of the rows of a comparison.
+func Summarise(command string, rows []CompareRow, floor float64) ComparisonSummary {
+	sum := ComparisonSummary{
+		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
+		Auto: stretches(rows, func(r CompareRow) Variant { return r.Auto }),
+	}
+	for i, s := range sum.Ahead {
+		if i > 0 {
+			sum.Crossovers = append(sum.Crossovers, s.From)
+		}
+	}
+	for i, w := range rows[0].Variants {
+		average := WayAverage{Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(), name: rows[0].Variants.label(w)}
+		for _, r := range rows {
+			average.BusBW += r.Each[i].BusBW / float64(len(rows))
+			if wrong := r.Each[i].Wrong; wrong != nil {
+				if sum.Wrong == nil {
+					sum.Wrong = new(uint64)
+				}
+				*sum.Wrong += *wrong
+				sum.OK = sum.OK && *wrong == 0
+			}
+		}
+		average.BusBW = timing.SixPlaces(average.BusBW)
+		sum.Averages = append(sum.Averages, average)
+	}
+	return sum
+}
+
+// verdict is what the floor says, which the best average must reach.
+func (c *ComparisonSummary) verdict() error {
+	best := c.Averages[0]
+	for _, p := range c.Averages {
+		if p.BusBW > best.BusBW {
+			best = p
+		}
+	}
+	if best.BusBW >= c.Floor {
+		return nil
+	}
+	c.OK = false
+	return exit.Sharedf(exit.Warning, "slow: %s: the average busbw of the best, %s, is %s GB/s, expected at least %s",
+		c.Command, best.name, render.Figure(best.BusBW), render.Figure(c.Floor))
+}
+
+// stretchWords says who has which sizes: "eager is ahead up to 256K, rendezvous-write
+// from 512K".
+func stretchWords(stretches []Stretch, verb string) string {
+	var list []Stretch
+	for _, s := range stretches { // those that differ in what is not told are one
+		if last := len(list) - 1; last >= 0 && list[last].name == s.name {
+			list[last].To = s.To
+			continue
+		}
+		list = append(list, s)
+	}
+	if len(list) == 1 {
+		return fmt.Sprintf("%s %s at every size", list[0].name, verb)
+	}
+	parts := make([]string, len(list))
+	for i, s := range list {
+		from, to := configs.FormatSize(s.From), configs.FormatSize(s.To)
+		switch {
+		case i == 0:
+			parts[i] = fmt.Sprintf("%s %s up to %s", s.name, verb, to)
+		case i == len(list)-1:
+			parts[i] = fmt.Sprintf("%s from %s", s.name, from)
+		case s.From == s.To:
+			parts[i] = fmt.Sprintf("%s at %s", s.name, from)
+		default:
+			parts[i] = fmt.Sprintf("%s from %s to %s", s.name, from, to)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Lines are the footer and the plot.
+func (c ComparisonSummary) Lines() []render.Line {
+	var notes []string
+	label := averageLabel
+	for _, a := range c.Averages {
+		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW))
+		label = strings.Repeat(" ", len(label))
+	}
+	notes = append(notes, render.Folded(stretchWords(c.Ahead, "is ahead"), 78)...)
+	notes = append(notes, render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)...)
+	lines := wrongLines(c.Wrong)
+	for _, text := range append(notes, plotOf(c.rows)...) {
+		lines = append(lines, render.Line{Text: text})
+	}
+	return lines
+}
+
+// plotOf plots busbw.
+func plotOf(rows []CompareRow) []string {
+	curves := make([]chart.Curve, len(rows[0].Variants))
+	for i, w := range rows[0].Variants {
+		curves[i].Name = rows[0].Variants.label(w)
+		for _, r := range rows {
+			curves[i].Points = append(curves[i].Points, chart.Point{Bytes: r.Each[i].Bytes, Value: r.Each[i].BusBW})
+		}
+	}
+	return chart.Plot("busbw in GB/s by size", curves, render.Figure)
+}

@@ -1,0 +1,227 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+	"ringcli/collective"
+	"ringcli/collective/reduce/reference"
+)
+
+// vectors are an operation's buffers on this rank.
+type vectors struct {
+	send, recv *collective.Buffer // the same buffer in place
+	sendAddr   uint64
+	recvAddr   uint64
+	// Which elements of the vector are sent and received.
+	sent, received collective.Range
+}
+
+// allocate makes an operation's buffers, as package collective wants them.
+func allocate(m *session.Member, o operation) (v vectors, err error) {
+	send, recv := o.op.Buffers(o.count, m.Comm.Size(), m.Comm.Rank())
+	v.sent, v.received = send, recv
+	size := o.typ.Size()
+	if o.inPlace {
+		if v.send, err = m.Comm.Alloc(o.bytes()); err != nil {
+			return v, err
+		}
+		v.recv = v.send
+		v.sendAddr, v.recvAddr = v.send.Addr()+uint64(send.Lo*size), v.send.Addr()+uint64(recv.Lo*size)
+		return v, nil
+	}
+	if v.send, err = m.Comm.Alloc(uint64(send.Len() * size)); err != nil {
+		return v, err
+	}
+	if v.recv, err = m.Comm.Alloc(uint64(recv.Len() * size)); err != nil {
+		return v, errors.Join(err, v.send.Free())
+	}
+	v.sendAddr, v.recvAddr = v.send.Addr(), v.recv.Addr()
+	return v, nil
+}
+
+// bytes are what of a buffer that begins at its element 0, or in place at that of the
+// vector, holds the elements of a range.
+func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byte {
+	if v.send == v.recv {
+		return b.Bytes()[r.Lo*size : r.Hi*size]
+	}
+	return b.Bytes()
+}
+
+func (v vectors) free() error {
+	if v.send == v.recv {
+		return v.send.Free()
+	}
+	return errors.Join(v.send.Free(), v.recv.Free())
+}
+
+// fill writes this rank's input and spoils what the operation has to write, so
+// that nothing which is left from before can pass for a result.
+func fill(m *session.Member, o operation, v vectors, seed uint64) {
+	const spoil = 0xa5
+	recv := v.recv.Bytes()
+	for i := range recv {
+		recv[i] = spoil
+	}
+	reference.Fill(v.bytes(v.send, v.sent, o.typ.Size()), o.typ, o.red, m.Comm.Rank(), v.sent.Lo, seed)
+}
+
+// once runs the operation.
+func once(ctx context.Context, m *session.Member, o operation, v vectors) error {
+	call := o.call()
+	call.Send, call.Recv = v.sendAddr, v.recvAddr
+	return m.Comm.Run(ctx, call)
+}
+
+// checked runs the operation on fresh inputs and verifies every element.
+func checked(ctx context.Context, m *session.Member, o operation, v vectors) (wrong uint64, first *WrongElement, err error) {
+	m.Checks++
+	fill(m, o, v, m.Checks)
+	m.Fault.Arm(true)
+	err = once(ctx, m, o, v)
+	m.Fault.Arm(false)
+	if err != nil {
+		return 0, nil, err
+	}
+	plan, err := m.Comm.Plan(o.call())
+	if err != nil {
+		return 0, nil, err
+	}
+	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.Comm.Size(), o.count, m.Checks)
+	verify := c.VerifyGathered
+	if o.op.Reduces() {
+		verify = c.Verify
+	}
+	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, o.typ.Size()))
+	if bad > 0 {
+		first = &WrongElement{Rank: m.Comm.Rank(), Offset: at.Offset, Got: at.Got, Want: at.Want}
+	}
+	return uint64(bad), first, nil
+}
+
+// measure warms up, measures, checks if that was asked for, and puts all ranks'
+// results together. Every rank gets the same Measurement, and the leader the
+// ranks' own besides. If it was stopped, the Measurement is of what was done, and
+// the error is errStopped.
+func measure(ctx context.Context, m *session.Member, s *session.Session, o operation) (result Measurement, err error) {
+	plan, err := m.Comm.Plan(o.call())
+	if err != nil { // the same on all ranks: nothing has been begun
+		return result, exit.Sharedf(exit.Usage, "%w", err)
+	}
+	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
+		return result, err
+	}
+	v, err := allocate(m, o)
+	if err := m.Agree(ctx, err); err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, v.free()) }()
+	fill(m, o, v, 0)
+	s.Progress.Begin("%s", o)
+	defer s.Progress.End()
+	w, wrong, first, stopped, err := batches(ctx, m, s, o, v)
+	if err != nil {
+		return result, err
+	}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: w.Times(), First: first}
+	if o.check {
+		mine.Wrong = &wrong
+	}
+	all, err := session.Share(ctx, m, mine)
+	if err != nil {
+		return result, err
+	}
+	result = resultOf(m, o, plan, w.Count(), all)
+	if stopped {
+		return result, errStopped("%s", o.pace().doneOf(w.Count()))
+	}
+	return result, nil
+}
+
+// resultOf puts the ranks' results together.
+func resultOf(m *session.Member, o operation, plan collective.Plan, iters int, all []RankMeasurement) Measurement {
+	result := Measurement{
+		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
+		Protocol: plan.Protocol.String(), Algorithm: plan.Algorithm.String(), Ranks: m.Comm.Size(), InPlace: o.inPlace, Iters: iters,
+	}
+	if !o.op.Reduces() {
+		result.Op = ""
+	}
+	result.merge(all)
+	if m.Comm.Rank() == 0 {
+		result.PerRank = all
+	}
+	return result
+}
+
+// merge puts the ranks' results together.
+func (m *Measurement) merge(all []RankMeasurement) {
+	m.OK = true
+	for i := range all {
+		r := &all[i]
+		m.Time = m.Time.Slowest(r.Time)
+		if r.Wrong == nil {
+			continue
+		}
+		if m.Wrong == nil {
+			m.Wrong = new(uint64)
+		}
+		*m.Wrong += *r.Wrong
+		if m.First == nil {
+			m.First = r.First
+		}
+		m.OK = m.OK && *r.Wrong == 0
+	}
+	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
+}
+
+// pace is how often the operation is repeated.
+func (o operation) pace() pace { return pace{warmup: o.warmup, iters: o.iters, duration: o.duration} }
+
+// batches warms up and measures. Each batch of --duration ends with a checked
+// run, and all iterations of --iters with one.
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors) (w *timing.Stopwatch, wrong uint64, first *WrongElement, stopped bool, err error) {
+	w = timing.New()
+	check := func() error {
+		bad, at, err := checked(ctx, m, o, v)
+		if wrong += bad; first == nil {
+			first = at
+		}
+		return err
+	}
+	begun, warmed := time.Now(), 0
+	stopped, err = inBatches(ctx, m, s, o.pace(), func(warm, n int) error {
+		for range warm {
+			if err := once(ctx, m, o, v); err != nil {
+				return err
+			}
+			warmed++
+			s.Progress.Step("warm-up %d/%d", warmed, o.warmup)
+		}
+		for range n {
+			t := time.Now()
+			if err := once(ctx, m, o, v); err != nil {
+				return err
+			}
+			w.Add(time.Since(t))
+			if o.duration > 0 {
+				s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
+			} else {
+				s.Progress.Step("%d/%d", w.Count(), o.iters)
+			}
+		}
+		if o.check && o.duration > 0 && n > 0 {
+			return check()
+		}
+		return nil
+	})
+	if err == nil && o.check && o.duration == 0 && w.Count() > 0 {
+		err = check()
+	}
+	return w, wrong, first, stopped, err
+}

@@ -1,0 +1,33 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/timing"
+)
+
+func TestMerge(t *testing.T) {
+	zero, three := uint64(0), uint64(3)
+	m := Measurement{Command: "all-reduce", Bytes: 3e6, Ranks: 3}
+	m.merge([]RankMeasurement{
+		{Rank: 0, Time: timing.Times{Mean: 100}, Wrong: &zero},
+		{Rank: 1, Time: timing.Times{Mean: 3000}, Wrong: &three, First: &WrongElement{Rank: 1, Offset: 9}},
+		{Rank: 2, Time: timing.Times{Mean: 200}, Wrong: &three, First: &WrongElement{Rank: 2, Offset: 1}},
+	})
+	if m.OK || *m.Wrong != 6 || m.First.Rank != 1 || m.AlgBW != 1 || m.Time.Mean != 3000 {
+		t.Errorf("got %+v, wrong %d, first %+v", m, *m.Wrong, m.First)
+	}
+	err := m.verdict(0)
+	if exit.Code(err) != exit.Critical || !strings.Contains(err.Error(), "rank 1, element 9") {
+		t.Errorf("the verdict is %v", err)
+	}
+	m.Wrong = nil
+	if err := m.verdict(100); exit.Code(err) != exit.Warning {
+		t.Errorf("below the floor: %v", err)
+	}
+	if err := m.verdict(1); err != nil {
+		t.Errorf("above the floor: %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"fmt"
+
+	"ringcli/cli/render"
+	"ringcli/cli/timing"
+	"ringcli/collective/reduce"
+)
+
+// Measurement is the result of one collective operation at one size. The JSON
+// names are a contract with scripts.
+type Measurement struct {
+	Command  string `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
+	OK       bool   `json:"ok"`
+	Bytes    uint64 `json:"bytes" col:"bytes|10"` // of the whole vector
+	Count    uint64 `json:"count"`                // elements of the whole vector
+	Type     string `json:"type"`
+	Op       string `json:"op"` // empty for all-gather, which reduces nothing
+	Protocol string `json:"protocol"`
+	// Algorithm is what ran, as Protocol is: never auto.
+	Algorithm string       `json:"algorithm" col:"algo/protocol|18|before=bytes"`
+	Ranks     int          `json:"ranks"`
+	InPlace   bool         `json:"in_place"`
+	Iters     int          `json:"iters"`
+	Time      timing.Times `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
+	AlgBW     float64      `json:"algbw_GBps"`
+	BusBW     float64      `json:"busbw_GBps" col:"GB/s bus|8"`
+	// Wrong is the number of wrong elements on all ranks; nil if not checked.
+	Wrong *uint64 `json:"wrong" col:"wrong|7|wrong"`
+	// First is the first wrong element of the lowest rank that has one.
+	First *WrongElement `json:"first_wrong,omitempty"`
+	// PerRank is there on the leader only.
+	PerRank []RankMeasurement `json:"per_rank,omitempty"`
+}
+
+// WrongElement is an element that is not what it must be.
+type WrongElement struct {
+	Rank   int    `json:"rank"`
+	Offset int    `json:"offset"` // index of the element in the whole vector
+	Got    string `json:"got"`
+	Want   string `json:"want"`
+}
+
+func (w WrongElement) String() string {
+	return fmt.Sprintf("rank %d, element %d: got %s, want %s", w.Rank, w.Offset, w.Got, w.Want)
+}
+
+// RankMeasurement is one rank's part of a Measurement.
+type RankMeasurement struct {
+	Rank  int           `json:"rank" col:"rank|14"`
+	Time  timing.Times  `json:"time_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9; Mean=mean us|9"`
+	Wrong *uint64       `json:"wrong" col:"wrong|7|wrong"`
+	First *WrongElement `json:"first_wrong,omitempty"`
+}
+
+// Adjust implements render.Adjuster.
+func (m Measurement) Adjust(column string, cell *render.Cell) {
+	if column == "algo/protocol" {
+		cell.Text = shortVariant(m.Algorithm, m.Protocol)
+	}
+}
+
+// BenchRow is a row of nccl-tests' table: one size, out of place and in place.
+// JSON and CSV see two Measurements.
+type BenchRow struct{ Out, In Measurement }
+
+// Columns are nccl-tests' without the root, in 80 characters.
+func (b BenchRow) Columns() []render.Column {
+	return []render.Column{
+		{Name: "size", Width: 8}, {Name: "count", Width: 8}, {Name: "type", Width: 7}, {Name: "op", Width: 4},
+		{Name: "time", Width: 6}, {Name: "algbw", Width: 5}, {Name: "busbw", Width: 5}, {Name: "wrong", Width: 5},
+		{Name: "time", Width: 6}, {Name: "algbw", Width: 5}, {Name: "busbw", Width: 5}, {Name: "wrong", Width: 5},
+	}
+}
+
+// Cells implements render.Record.
+func (b BenchRow) Cells() []render.Cell {
+	op := b.Out.Op
+	if op == "" {
+		op = "none" // as nccl-tests has it
+	}
+	typ := b.Out.Type
+	if typ == reduce.BFloat16.String() {
+		typ = "bf16" // its alias: the one name that is too long for 80 columns
+	}
+	cells := render.Texts(render.Size(b.Out.Bytes), render.Size(b.Out.Count), typ, op)
+	for _, m := range []Measurement{b.Out, b.In} {
+		cells = append(cells, render.Texts(render.Figure(m.Time.Mean), render.Figure(m.AlgBW), render.Figure(m.BusBW))...)
+		cells = append(cells, render.Wrong(m.Wrong))
+	}
+	return cells
+}
+
+// Parts implements render.Parts.
+func (b BenchRow) Parts() []render.Record { return []render.Record{b.Out, b.In} }
+
+// BenchSummary ends a bench, as nccl-tests' footer does.
+type BenchSummary struct {
+	Command string  `json:"command"`
+	OK      bool    `json:"ok"`
+	Rows    int     `json:"rows"`
+	Wrong   *uint64 `json:"wrong"`
+	BusBW   float64 `json:"avg_busbw_GBps"`
+	Floor   float64 `json:"floor_GBps,omitempty"`
+}

@@ -1,0 +1,234 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+	"ringcli/configs"
+)
+
+// operation is a collective as it was asked for.
+type operation struct {
+	op       collective.Operation
+	typ      reduce.Type
+	red      reduce.Op
+	count    int // elements of the whole vector
+	inPlace  bool
+	options  collective.CallOptions
+	iters    int
+	warmup   int
+	duration time.Duration // instead of iters, if above zero
+	check    bool
+	floor    float64 // GB/s of busbw; 0 is none
+}
+
+// call is the operation as package collective takes it, without its buffers.
+func (o operation) call() collective.Call {
+	return collective.Call{Op: o.op, Type: o.typ, Reduction: o.red, Count: o.count, CallOptions: o.options}
+}
+
+// by is the operation by another way.
+func (o operation) by(w Variant) operation {
+	o.options = w.in(o.options)
+	return o
+}
+
+func (o operation) bytes() uint64 { return uint64(o.count) * uint64(o.typ.Size()) }
+
+// String is the operation in an error or on the progress line.
+func (o operation) String() string {
+	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), Variant{o.options.Algorithm, o.options.Protocol})
+}
+
+const (
+	defaultSize   = 1 << 20
+	defaultIters  = 20 // as in nccl-tests
+	defaultWarmup = 5  // as in nccl-tests
+	mostIters     = 1 << 40
+)
+
+// repeatFlags are those of everything that is measured.
+func repeatFlags(fs *pflag.FlagSet) {
+	command.NumberFlag(fs, "iters", "", defaultIters, 1, mostIters, "the iterations to measure", "iterations measured")
+	command.NumberFlag(fs, "warmup", "", defaultWarmup, 0, mostIters, "the iterations before", "iterations before that")
+	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
+}
+
+// vectorFlags are those of a collective, whatever its sizes.
+func vectorFlags(fs *pflag.FlagSet) {
+	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
+	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
+	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
+	command.BandwidthFlag(fs, "floor", "exit with 1 if busbw is below this")
+}
+
+// operationFlags are those of one collective command.
+func operationFlags(fs *pflag.FlagSet) {
+	size := configs.SizeValue(defaultSize)
+	fs.Var(&size, "size", "bytes of the whole vector; K, M and G are powers of 1024")
+	command.NumberFlag(fs, "count", "", 0, 0, 1<<56, "elements of the whole vector", "elements of the whole vector, instead of --size")
+	vectorFlags(fs)
+	repeatFlags(fs)
+	fs.Bool("check", false, "verify every element on every rank after measuring")
+	fs.Bool("in-place", false, "send from the buffer that is received into")
+	fs.Bool("per-rank", false, "show every rank's own times, too")
+}
+
+var settingsOfOperation = []string{"algorithm", "protocol", "segment", "depth"}
+
+// setting returns a setting's value: the command's own flag, or what the session
+// has.
+func setting(s *session.Session, call command.Call, name string) (configs.Value, error) {
+	f := call.Flags.Lookup(name)
+	if f == nil || !f.Changed {
+		return s.Config.Get(name), nil
+	}
+	setting, _ := configs.Lookup(name)
+	v, err := setting.Parse(f.Value.String())
+	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
+}
+
+// callOptions reads algorithm, protocol, segment and depth.
+func callOptions(s *session.Session, call command.Call) (o collective.CallOptions, err error) {
+	ways, err := askedVariants(s, call)
+	if err != nil {
+		return o, err
+	}
+	o = ways[0].in(o)
+	segment, err := setting(s, call, "segment")
+	if err != nil {
+		return o, err
+	}
+	o.Segment = int(segment.Value.(uint64))
+	depth, err := setting(s, call, "depth")
+	if err != nil {
+		return o, err
+	}
+	if o.Depth = depth.Value.(int); o.Depth > collective.MaxDepth {
+		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
+	}
+	o.Sync = command.IsOn(call.Flags, "sync")
+	return o, nil
+}
+
+// operationOf reads the flags of a collective command, for a vector of the size
+// that was asked for.
+func operationOf(s *session.Session, call command.Call) (operation, error) {
+	fs := call.Flags
+	size, count := command.SizeOf(fs, "size"), command.Value[int64](fs, "count")
+	if fs.Changed("size") && fs.Changed("count") {
+		return operation{}, exit.Usagef("%s: both --size %s and --count %d are given: expected one of them", call.Name, configs.FormatSize(size), count)
+	}
+	o, err := repeated(s, call)
+	if err != nil {
+		return o, err
+	}
+	o.inPlace, o.check = command.IsOn(fs, "in-place"), command.IsOn(fs, "check")
+	elements := size / uint64(o.typ.Size())
+	if err := enoughFor(call.Name, "--size", size, o.typ); err != nil {
+		return o, err
+	}
+	if fs.Changed("count") {
+		elements = uint64(count)
+	}
+	if elements > 1<<56 { // leaves room for every type and every product with a number of ranks
+		return o, exit.Usagef("%s: a vector of %d elements is more than an address space holds: use a smaller --size or --count", call.Name, elements)
+	}
+	o.count = int(elements)
+	return o, nil
+}
+
+// enoughFor refuses a size that is not zero and holds no element: it would
+// measure nothing. What is left over beyond whole elements is left out.
+func enoughFor(command, flag string, size uint64, t reduce.Type) error {
+	if size > 0 && size < uint64(t.Size()) {
+		return exit.Usagef("%s: %s %s is less than an element of %s: expected at least %d bytes", command, flag, configs.FormatSize(size), t, t.Size())
+	}
+	return nil
+}
+
+// repeated reads the flags that a collective and its bench have in common.
+func repeated(s *session.Session, call command.Call) (operation, error) {
+	fs := call.Flags
+	o := operation{
+		typ: command.Value[reduce.Type](fs, "type"), red: command.Value[reduce.Op](fs, "op"),
+		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
+		duration: command.Value[time.Duration](fs, "duration"), floor: command.Value[float64](fs, "floor"),
+	}
+	name := call.Name
+	if len(call.Args) > 0 { // bench
+		name = call.Args[0]
+	}
+	var err error
+	if o.op, err = collective.ParseOperation(name); err == nil {
+		o.options, err = callOptions(s, call)
+	}
+	return o, err
+}
+
+// buffersFor is how many buffers of the vector's length a rank needs.
+func (o operation) buffersFor() int {
+	if o.inPlace {
+		return 1
+	}
+	return 2
+}
+
+// checkOperation refuses before anything is connected or allocated.
+func checkOperation(s *session.Session, call command.Call, ranksHere int) error {
+	o, err := operationOf(s, call)
+	if err != nil {
+		return err
+	}
+	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name); err != nil {
+		return err
+	}
+	return checkMemory(o.bytes(), o.buffersFor(), ranksHere)
+}
+
+func runOperation(ctx context.Context, s *session.Session, call command.Call) error {
+	o, err := operationOf(s, call)
+	if err != nil {
+		return err
+	}
+	m, stopped := measure(ctx, s.Member, s, o)
+	if stopped != nil && (!IsStopped(stopped) || m.Iters == 0) {
+		return stopped
+	}
+	// What a long run has measured is worth its line though it was cut short.
+	verdict := m.verdict(o.floor)
+	m.OK = verdict == nil
+	if err := s.Out.Print(m); err != nil {
+		return err
+	}
+	if command.IsOn(call.Flags, "per-rank") {
+		if err := PrintRanks(s, m); err != nil {
+			return err
+		}
+	}
+	if verdict != nil && (stopped == nil || exit.Code(verdict) == exit.Critical) {
+		return verdict
+	}
+	return stopped
+}
+
+// verdict is the error that a measurement amounts to: the same on all ranks.
+func (m Measurement) verdict(floor float64) error {
+	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, shortVariant(m.Algorithm, m.Protocol))
+	switch {
+	case m.Wrong != nil && *m.Wrong > 0:
+		return exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)
+	case m.BusBW < floor:
+		return exit.Sharedf(exit.Warning, "slow: %s: busbw is %s GB/s, expected at least %s", what, render.Figure(m.BusBW), render.Figure(floor))
+	}
+	return nil
+}

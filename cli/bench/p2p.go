@@ -1,0 +1,271 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+	"ringcli/configs"
+	"ringcli/verbs"
+)
+
+const (
+	p2pOutstanding = 16
+	// p2pQueue is the length of the send and receive queues of a p2p bench.
+	p2pQueue = 128
+	// p2pLargest is the longest message of a reliable connection (InfiniBand
+	// specification 1.4, volume 1, 9.7.2: 2^31 bytes), less a margin that keeps
+	// lengths within an int32.
+	p2pLargest = 1 << 30
+	// p2pVolume bounds the iterations at large sizes, and p2pMost at small ones,
+	// so that a size takes a fraction of a second.
+	p2pVolume  = 256 << 20
+	p2pMost    = 2000
+	p2pFewest  = 10
+	p2pWarmups = 10
+	// windowsInBatch are what the batches of a bandwidth test have at least.
+	windowsInBatch = 8
+)
+
+// p2pIters is how often a size is sent if --iters does not say.
+func p2pIters(bytes uint64) int {
+	return int(min(max(p2pVolume/max(bytes, 1), p2pFewest), p2pMost))
+}
+
+// runP2P measures from rank 0 to its right neighbour, on a queue pair of its
+// own. The other ranks take part in the turns between batches.
+func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, page *pageFile) (err error) {
+	m := s.Member
+	if m.Ring.Size() < 2 {
+		return exit.Usagef("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.Ring.Size())
+	}
+	path, openErr := openPath(m, sizes[len(sizes)-1], command.NumberOf(call.Flags, "outstanding"))
+	defer func() { err = errors.Join(err, path.Close()) }()
+	if err := m.Agree(ctx, openErr); err != nil {
+		return err
+	}
+	if err := m.Agree(ctx, connectPath(ctx, m, path)); err != nil {
+		return err
+	}
+	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.Ring.Right().Local.MTU, path.window)
+	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
+		return err
+	}
+	return benchPath(ctx, s, call, sizes, path, title, page)
+}
+
+// benchPath measures every operation at every size.
+func benchPath(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pPath, title string, page *pageFile) error {
+	worst := error(nil)
+	ops := command.Value[[]verbs.Opcode](call.Flags, "verbs")
+	curves := make([]series, len(ops))
+	for i, op := range ops {
+		curves[i].Name = p2pNames[op]
+		for j, size := range sizes {
+			t := p2pTest{
+				op: op, bytes: uint32(size), check: command.IsOn(call.Flags, "check"),
+				pace: pace{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
+			}
+			if call.Flags.Changed("iters") {
+				t.pace.iters = command.NumberOf(call.Flags, "iters")
+			}
+			if call.Flags.Changed("warmup") {
+				t.pace.warmup = command.NumberOf(call.Flags, "warmup")
+			}
+			result, err := measurePath(ctx, s, path, t)
+			if IsStopped(err) {
+				if worst == nil {
+					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(ops)*len(sizes))
+				}
+				return worst
+			}
+			if err != nil {
+				return err
+			}
+			if err := result.verdict(); err != nil && worst == nil {
+				worst = err
+			}
+			curves[i].Points = append(curves[i].Points, point{Bytes: size, Time: result.Time.P50, BW: result.BW, Wrong: result.Wrong})
+			if err := s.Out.Print(result); err != nil {
+				return err
+			}
+		}
+	}
+	err := writeP2PPage(ctx, s.Member, page, title, curves)
+	return errors.Join(err, worst)
+}
+
+// p2pTest is one operation at one size.
+type p2pTest struct {
+	op    verbs.Opcode
+	bytes uint32
+	pace  pace
+	check bool
+}
+
+// measurePath measures bandwidth, then latency, and checks what has arrived. All
+// ranks get the same result, which is rank 0's with what both ends have checked.
+func measurePath(ctx context.Context, s *session.Session, p *p2pPath, t p2pTest) (P2PResult, error) {
+	m := s.Member
+	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[t.op], Bytes: uint64(t.bytes), Iters: t.pace.iters}
+	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
+	m.Checks++
+	if t.check {
+		p.fill(t.bytes, m.Checks)
+	}
+	// What a rank fills no message may have arrived in: the turn before the first
+	// batch sees to it.
+	var took time.Duration
+	// The first and the last messages of a batch have the way to themselves: a batch
+	// of several windows measures what a stream of messages gets.
+	stream := t.pace
+	stream.least = windowsInBatch * p.window
+	stopped, err := inBatches(ctx, m, s, stream, func(warm, n int) error {
+		d, err := p.streams(ctx, t, warm, n)
+		took += d
+		return m.Agree(ctx, err)
+	})
+	if stopped || err != nil {
+		return result, errors.Join(err, stoppedIf(stopped))
+	}
+	w := timing.New()
+	stopped, err = inBatches(ctx, m, s, t.pace, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
+	if stopped || err != nil {
+		return result, errors.Join(err, stoppedIf(stopped))
+	}
+	if s := took.Seconds(); s > 0 {
+		result.BW = timing.SixPlaces(float64(t.bytes) * float64(t.pace.iters) / s / 1e9)
+		result.MsgRate = timing.SixPlaces(float64(t.pace.iters) / s / 1e6)
+	}
+	if w.Count() > 0 {
+		times := w.Times()
+		result.Time = P2PTimes{Min: times.Min, P50: times.P50, P99: times.P99, P999: w.At(99.9), Max: times.Max}
+	}
+	if t.check {
+		result.Wrong, result.First = p.verify(t, m.Checks)
+	}
+	all, err := session.Share(ctx, m, result)
+	if err != nil {
+		return result, err
+	}
+	return mergeP2P(all), nil
+}
+
+// streams is a batch of a bandwidth test.
+func (p *p2pPath) streams(ctx context.Context, t p2pTest, warm, n int) (took time.Duration, err error) {
+	if p.role == bystander {
+		return 0, nil
+	}
+	if warm > 0 {
+		if _, err := p.stream(ctx, t.op, t.bytes, warm); err != nil {
+			return 0, err
+		}
+	}
+	if n > 0 {
+		took, err = p.stream(ctx, t.op, t.bytes, n)
+	}
+	return took, err
+}
+
+// bounces is a batch of a latency test. Its first round trip is not measured: it
+// is as long as one end comes later from its turn than the other.
+func (p *p2pPath) bounces(ctx context.Context, t p2pTest, warm, n int, w *timing.Stopwatch) error {
+	if p.role == bystander {
+		return nil
+	}
+	if err := p.bounce(ctx, t.op, t.bytes, warm+1, nil); err != nil || n == 0 {
+		return err
+	}
+	return p.bounce(ctx, t.op, t.bytes, n, w)
+}
+
+// stream sends n messages with a window of them in flight and returns how long
+// it took until the last was acknowledged. A last message tells the passive side
+// that it is over.
+func (p *p2pPath) stream(ctx context.Context, op verbs.Opcode, bytes uint32, n int) (time.Duration, error) {
+	if p.role == passive {
+		if op == verbs.OpSend {
+			return 0, p.receive(ctx, n+1)
+		}
+		return 0, p.rest(ctx)
+	}
+	begun := time.Now()
+	for posted := 0; posted < n || p.inFlight > 0; {
+		if room := min(p.window-p.inFlight, n-posted); room > 0 {
+			if err := p.send(op, bytes, room); err != nil {
+				return 0, err
+			}
+			posted += room
+		}
+		if err := p.progress(ctx); err != nil {
+			return 0, err
+		}
+	}
+	took := time.Since(begun)
+	if err := p.send(verbs.OpSend, 0, 1); err != nil {
+		return 0, err
+	}
+	return took, p.drain(ctx)
+}
+
+// bounce measures latency: n messages to and fro, each side sending when it has
+// received, a WRITE with immediate data so that its arrival makes a completion.
+// A READ is a round trip by itself. times may be nil.
+func (p *p2pPath) bounce(ctx context.Context, op verbs.Opcode, bytes uint32, n int, times *timing.Stopwatch) error {
+	if op == verbs.OpRead {
+		return p.fetch(ctx, bytes, n, times)
+	}
+	if op == verbs.OpWrite {
+		op = verbs.OpWriteImm
+	}
+	for range n {
+		if p.role == passive {
+			if err := p.receive(ctx, 1); err != nil {
+				return err
+			}
+		}
+		begun := time.Now()
+		if err := p.send(op, bytes, 1); err != nil {
+			return err
+		}
+		if p.role == passive {
+			continue
+		}
+		if err := p.receive(ctx, 1); err != nil {
+			return err
+		}
+		if times != nil {
+			times.Add(time.Since(begun) / 2)
+		}
+	}
+	return p.drain(ctx)
+}
+
+// fetch measures the latency of READ.
+func (p *p2pPath) fetch(ctx context.Context, bytes uint32, n int, times *timing.Stopwatch) error {
+	if p.role == passive {
+		return p.receive(ctx, 1)
+	}
+	for range n {
+		begun := time.Now()
+		if err := p.send(verbs.OpRead, bytes, 1); err != nil {
+			return err
+		}
+		if err := p.drain(ctx); err != nil {
+			return err
+		}
+		if times != nil {
+			times.Add(time.Since(begun))
+		}
+	}
+	if err := p.send(verbs.OpSend, 0, 1); err != nil {
+		return err
+	}
+	return p.drain(ctx)
+}

@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+// The flight recorder sees each message of a p2p bench from its work request to
+// its completion.
+var (
+	spanWrite = trace.NewKind(trace.Verbs, "p2p write", "number", "bytes", "peer")
+	spanRead  = trace.NewKind(trace.Verbs, "p2p read", "number", "bytes", "peer")
+	spanSend  = trace.NewKind(trace.Verbs, "p2p send", "number", "bytes", "peer")
+)
+
+// p2pSpans are the sends in flight, oldest first: they complete in order
+// (InfiniBand specification 1.4, volume 1, 10.8.5).
+type p2pSpans struct {
+	ring [p2pQueue + 1]p2pSpan
+	post uint64 // sends posted
+	done uint64 // sends completed
+}
+
+type p2pSpan struct {
+	start trace.Stamp // 0 if the recorder was off
+	kind  trace.Kind
+	bytes uint32
+}
+
+// posted notes n messages.
+func (s *p2pSpans) posted(op verbs.Opcode, bytes uint32, n int) {
+	now := trace.Now()
+	kind := spanWrite
+	switch op {
+	case verbs.OpRead:
+		kind = spanRead
+	case verbs.OpSend:
+		kind = spanSend
+	}
+	for range n {
+		s.ring[s.post%uint64(len(s.ring))] = p2pSpan{now, kind, bytes}
+		s.post++
+	}
+}
+
+// completed records the oldest.
+func (s *p2pSpans) completed(now trace.Stamp, peer int) {
+	m := &s.ring[s.done%uint64(len(s.ring))]
+	m.kind.SpanAt(m.start, now, s.done, uint64(m.bytes), uint64(peer), 0)
+	s.done++
+}

@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ringcli/cli/chart"
+	"ringcli/cli/clitest"
+)
+
+func examplePage() page {
+	curves := make([]series, 3)
+	for _, r := range threeRows() {
+		for i, m := range r.Each {
+			curves[i].Name = m.Protocol
+			curves[i].add(m)
+		}
+	}
+	return page{
+		Title: "all-reduce on 4 ranks of <soft:lo>", Time: "time (us)", BW: "busbw (GB/s)", Series: curves,
+		Environment: []environment{{"device", "<soft:lo>"}, {"ranks", "4"}, {"MTU", "4096 bytes"}, {"date", "2026-01-02 15:04 UTC"}},
+	}
+}
+
+func TestPage(t *testing.T) {
+	var out bytes.Buffer
+	if err := examplePage().write(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	clitest.Golden(t, "testdata/page.html", text)
+	if found := regexp.MustCompile(`(?i)https?:|src=|href=|@import|url\(|<script|<soft`).FindString(text); found != "" {
+		t.Errorf("the page is not by itself: it has %q", found)
+	}
+	for what, n := range map[string]int{"<polyline": 6, "<circle": 30, "<tr>": 2 + 5 + 4, "</svg>": 2, `class="bad">16383<`: 1, "prefers-color-scheme: dark": 1} {
+		if got := strings.Count(text, what); got != n {
+			t.Errorf("%d of %s, want %d", got, what, n)
+		}
+	}
+	frame := chart.New("", nil)
+	for _, c := range regexp.MustCompile(`cx="([\d.]+)" cy="([\d.]+)"`).FindAllStringSubmatch(text, -1) {
+		x, errX := strconv.ParseFloat(c[1], 64)
+		y, errY := strconv.ParseFloat(c[2], 64)
+		if errX != nil || errY != nil || x < float64(frame.X0) || x > float64(frame.X1) || y <= float64(frame.Y0) || y >= float64(frame.Y1) {
+			t.Errorf("outside of the frame: %s", c[0])
+		}
+	}
+	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		t.Error("a coordinate is no number")
+	}
+}
+
+// A ring of one has no busbw, and a single size no extent.
+func TestPageOfLittle(t *testing.T) {
+	var out bytes.Buffer
+	p := page{Title: "x", Series: []series{{Name: "out of place", Points: []point{{Bytes: 8, Time: 1}}}, {Name: "in place", Points: []point{{Bytes: 8, Time: 1}}}}}
+	if err := p.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || strings.Count(text, "<circle") != 2 {
+		t.Error(text)
+	}
+}
+
+func TestPageFileIsWholeOrNotThere(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "page.html")
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	content := func() string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := filepath.Glob(filepath.Join(folder, ".*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		return string(text)
+	}
+	f, err := createPage(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil || content() != "before" {
+		t.Errorf("given up: %v, %q", err, content())
+	}
+	if f, err = createPage(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.put(examplePage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil || !strings.HasSuffix(content(), "</html>\n") {
+		t.Errorf("written: %v, %q", err, content())
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}

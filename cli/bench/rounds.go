@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+)
+
+// rounds measures one operation in several ways, in one pair of buffers. In a round
+// each has its turn, so that what disturbs one disturbs all, and the median of the
+// rounds leaves out what disturbs a few.
+type rounds struct {
+	m    *session.Member
+	s    *session.Session
+	o    operation
+	list Variants
+	v    vectors
+
+	begun      time.Time           // by the own clock
+	spent      time.Duration       // since then by rank 0's clock, when it was told last
+	done       int                 // rounds
+	iterations int                 // on this rank
+	watches    []*timing.Stopwatch // of each way's iterations on this rank; nil if only the means count
+}
+
+// roundTold is what ranks tell each other after a round.
+type roundTold struct {
+	Stop  bool          `json:"stop,omitempty"` // this rank wants to stop
+	Spent time.Duration `json:"spent"`          // by this rank's clock; the leader's counts
+	Means []float64     `json:"means"`          // of an iteration, by way, in us; 0: sat out
+}
+
+// next is a round: so many iterations of each way. It returns their mean times in us,
+// of the slowest rank, which are the same on all ranks; 0 is that of a way that sat
+// out.
+func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
+	means := make([]float64, len(r.list))
+	for i := range r.list {
+		w := (i + r.done) % len(r.list) // nobody is always the first
+		if iters[w] == 0 {
+			continue
+		}
+		var err error
+		if means[w], err = r.turn(ctx, w, iters[w], r.done == 0 || iters[w] > 1); err != nil {
+			return nil, err
+		}
+	}
+	all, err := session.Share(ctx, r.m, roundTold{Stop: r.s.Stopping(), Spent: time.Since(r.begun), Means: means})
+	if err != nil {
+		return nil, err
+	}
+	slowest := make([]float64, len(means))
+	for rank, told := range all {
+		if told.Stop {
+			return nil, errStopped("some rounds")
+		}
+		if len(told.Means) != len(means) {
+			return nil, fmt.Errorf("rank %d has measured %d ways, rank %d %d: do all ranks run the same version?", rank, len(told.Means), r.m.Comm.Rank(), len(means))
+		}
+		for w, us := range told.Means {
+			slowest[w] = max(slowest[w], us)
+		}
+	}
+	r.spent = all[0].Spent
+	r.done++
+	return slowest, nil
+}
+
+// turn runs one way's iterations and returns their mean time in us, without the
+// first, which the other ranks may come late to.
+func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error) {
+	o := r.o
+	o.options = r.list[w].in(o.options)
+	if warm {
+		if err := once(ctx, r.m, o, r.v); err != nil {
+			return 0, err
+		}
+	}
+	begun := time.Now()
+	for range n {
+		t := time.Now()
+		if err := once(ctx, r.m, o, r.v); err != nil {
+			return 0, err
+		}
+		if r.watches != nil {
+			r.watches[w].Add(time.Since(t))
+		}
+	}
+	r.iterations += n
+	return max(float64(time.Since(begun))/float64(time.Microsecond)/float64(n), 1e-3), nil
+}
+
+// fitting is how many iterations of so many us fit a turn; at least one.
+func fitting(turn time.Duration, us float64) int {
+	return max(1, int(float64(turn)/float64(time.Microsecond)/max(us, 1e-3)))
+}
+
+// withoutPilot are the times of a round that count. A first one that was a single
+// iteration of many only told how many there can be.
+func withoutPilot(means []float64, first bool, turn time.Duration) []float64 {
+	if !first {
+		return means
+	}
+	means = slices.Clone(means)
+	for w, us := range means {
+		if us < float64(turn.Microseconds())/2 {
+			means[w] = 0
+		}
+	}
+	return means
+}
+
+// roundMeans has the mean time of an iteration by round and way, in us, of the
+// slowest rank; 0 is that of a way that sat the round out.
+type roundMeans [][]float64
+
+// of are one way's.
+func (r roundMeans) of(w int) []float64 {
+	var means []float64
+	for _, round := range r {
+		if round[w] > 0 {
+			means = append(means, round[w])
+		}
+	}
+	return means
+}

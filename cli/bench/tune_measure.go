@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/tables"
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+	"ringcli/configs"
+)
+
+const (
+	// tuneMost rounds tell medians apart that differ by tuneGain, on machines that
+	// are not quiet; more would go to sizes that are settled.
+	tuneMost = 9
+	// tuneTurn bounds a way's turn, if it is not a single iteration: a round over all
+	// ways is then shorter than most disturbances are apart.
+	tuneTurn = 20 * time.Millisecond
+	// tuneHopeless times slower than the fastest is a way that is not tried again at
+	// this size: by one measurement, and by the median of some.
+	tuneHopelessOnce, tuneHopeless = 4, 1.5
+)
+
+// tuning measures a ring. All ranks have the same in it: what they decide by is
+// what they have told each other.
+type tuning struct {
+	s      *session.Session
+	m      *session.Member
+	list   Variants
+	budget time.Duration
+	begun  time.Time     // by the own clock
+	spent  time.Duration // by rank 0's, when it was told last
+
+	points     [][]tunePoint // by operation, then by size
+	rounds     int
+	iterations int // on this rank
+	short      bool
+}
+
+// run measures size by size: when the budget is spent, what is missing is the
+// longest, of all operations alike.
+func (t *tuning) run(ctx context.Context) error {
+	if err := t.s.Out.Note(render.Faint, "%s; times are medians in us", t.title()); err != nil {
+		return err
+	}
+	left := len(tunedSizes) * len(tables.Operations)
+	for _, size := range tunedSizes {
+		for i, op := range tables.Operations {
+			if t.short = t.short || !t.affordable(t.points[i], size); t.short {
+				return nil
+			}
+			p, err := t.point(ctx, op, size, (t.budget-t.spent)/time.Duration(left))
+			if err != nil {
+				if IsStopped(err) {
+					return errStopped("%d of %d sizes; nothing is kept", len(tunedSizes)*len(tables.Operations)-left, len(tunedSizes)*len(tables.Operations))
+				}
+				return err
+			}
+			left--
+			t.points[i] = append(t.points[i], p)
+			if err := t.s.Out.Print(t.pointRow(p)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// affordable tells whether what is left of the budget will do for the rounds that
+// a size needs, if its time grows like its length.
+func (t *tuning) affordable(before []tunePoint, size int64) bool {
+	left := t.budget - t.spent
+	if len(before) == 0 {
+		return left > 0
+	}
+	last := before[len(before)-1]
+	least := 0.0
+	for w, us := range last.times(len(t.list)) {
+		if w == last.standard || us < tuneHopeless*slices.Min(last.times(len(t.list))) {
+			least += us
+		}
+	}
+	return left > time.Duration(least*float64(size)/float64(last.bytes)*float64(time.Microsecond))*tuneRounds
+}
+
+// point measures one operation at one size, for about its share of the budget.
+func (t *tuning) point(ctx context.Context, op collective.Operation, size int64, share time.Duration) (p tunePoint, err error) {
+	m := t.m
+	o := operation{op: op, typ: reduce.Float32, red: reduce.Sum, count: int(size) / reduce.Float32.Size()}
+	plan, err := m.Comm.Plan(o.call())
+	if err != nil {
+		return p, err
+	}
+	p = tunePoint{op: op, bytes: size, standard: slices.Index(t.list, variantOf(plan))}
+	if p.standard < 0 {
+		return p, fmt.Errorf("tune: the built-in choice for %s of %d bytes is %s: expected one of %v", op, size, variantOf(plan), t.list)
+	}
+	v, err := allocate(m, o)
+	if err := m.Agree(ctx, err); err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, v.free()) }()
+	fill(m, o, v, 0)
+	t.s.Progress.Begin("tune: %s of %s", op, configs.FormatSize(uint64(size)))
+	defer t.s.Progress.End()
+
+	r := rounds{m: m, s: t.s, o: o, list: t.list, v: v, begun: t.begun}
+	defer func() { t.rounds, t.iterations = t.rounds+r.done, t.iterations+r.iterations }()
+	began := t.spent
+	turn := min(share/time.Duration((tuneMost+1)*len(t.list)), tuneTurn)
+	iters := slices.Repeat([]int{1}, len(t.list))
+	for {
+		means, err := r.next(ctx, iters)
+		if err != nil {
+			return p, err
+		}
+		t.spent = r.spent
+		t.s.Progress.Step("round %d, %s of %s", r.done, t.spent.Truncate(time.Second), t.budget)
+		p.rounds = append(p.rounds, withoutPilot(means, r.done == 1, turn))
+		p.next(iters, means, turn)
+		over := t.spent-began > share && len(p.rounds) > tuneRounds || t.spent > t.budget
+		if r.done > tuneMost || over && r.done > 1 {
+			return p, nil
+		}
+	}
+}
+
+// next says how many iterations each way has in the next round: as many as fit a
+// turn, and none once there is no hope. The default stays, to be measured against.
+func (p tunePoint) next(iters []int, means []float64, turn time.Duration) {
+	times := p.times(len(iters))
+	fastest, median := means[p.standard], times[p.standard]
+	for w, us := range means {
+		if us > 0 {
+			fastest = min(fastest, us)
+		}
+		median = min(median, times[w])
+	}
+	for w, us := range means {
+		if iters[w] == 0 {
+			continue
+		}
+		iters[w] = fitting(turn, us)
+		slow := us > tuneHopelessOnce*fastest && iters[w] == 1
+		if column := p.rounds.of(w); len(column) >= tuneRounds {
+			slow = slow || times[w] > tuneHopeless*median
+		}
+		if slow && w != p.standard {
+			iters[w] = 0
+		}
+	}
+}

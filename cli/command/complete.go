@@ -1,0 +1,167 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/configs"
+	"ringcli/repl"
+)
+
+// What the value of a flag completes to is declared with the flag: by the type of
+// its value (a size, a type of element), by the table of settings, or by offers.
+// What an argument completes to is Command.Words or Command.Offer; one that is
+// called LEVELS completes to levels, too, and FILE to files.
+
+// OffersOf is the annotation of a flag that names what it completes to.
+const OffersOf = "ringcli_offers"
+
+// Completes says what completion offers for a flag that is declared in fs: one of
+// the table's completions, by name, and what that takes.
+//
+//	fs.String("html", "", "...")
+//	offers(fs, "html", "files", "html")
+func Completes(fs *pflag.FlagSet, flag, what string, args ...string) {
+	if err := fs.SetAnnotation(flag, OffersOf, append([]string{what}, args...)); err != nil {
+		panic("cli: " + err.Error())
+	}
+}
+
+// completion returns what begins with what is typed, and others. A description
+// stands after a tab.
+type completion func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
+
+// wordsOnly is a completion of words that need not begin with what is typed.
+func wordsOnly(list func(cmd *cobra.Command, args []string) []string) completion {
+	return func(cmd *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+		return list(cmd, args), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// OfferOf returns what a flag completes to and what that takes.
+func OfferOf(f *pflag.Flag) (what string, args []string) {
+	if a := f.Annotations[OffersOf]; len(a) > 0 {
+		return a[0], a[1:]
+	}
+	if v, ok := f.Value.(interface{ Words() []string }); ok && v.Words() != nil {
+		if f.Value.Type() == "list" {
+			return "list", v.Words()
+		}
+		return "words", v.Words()
+	}
+	if _, size := f.Value.(*configs.SizeValue); size {
+		return "sizes", nil
+	}
+	if f.Value.Type() == "bool" {
+		return "words", []string{"true", "false"}
+	}
+	if s, ok := configs.Lookup(f.Name); ok {
+		if a := s.Completes; a != nil {
+			return a[0], a[1:]
+		}
+		words := make([]string, len(s.OneOf))
+		for i, v := range s.OneOf {
+			words[i] = fmt.Sprint(v)
+		}
+		return "words", words
+	}
+	return "nothing", nil
+}
+
+// completeOnRequest makes a tree know what its flags and arguments complete to
+// when a shell asks, and for the command that it asks about: cobra keeps what a
+// flag completes to until the process ends, and our shell makes a tree for each
+// line.
+func (t *Table) completeOnRequest(root *cobra.Command) {
+	root.PersistentPreRun = func(cmd *cobra.Command, args []string) {
+		if cmd.Name() != cobra.ShellCompRequestCmd {
+			return
+		}
+		asked := root
+		if found, _, err := root.Find(args[:max(0, len(args)-1)]); err == nil {
+			asked = found
+		}
+		completeArgs(asked)
+		for _, flags := range []*pflag.FlagSet{asked.LocalFlags(), asked.InheritedFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { t.completeFlag(asked, f) })
+		}
+	}
+}
+
+func (t *Table) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+	what, args := OfferOf(f)
+	// The errors are that there is no such flag, and that it is known already.
+	_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return t.completions[what](cmd, typed, args)
+	})
+}
+
+// completeArgs offers words for the first argument, and what an argument's name
+// stands for.
+func completeArgs(cmd *cobra.Command) {
+	words, find := cmd.ValidArgs, cmd.ValidArgsFunction
+	cmd.ValidArgs = nil
+	if cmd.HasSubCommands() || cmd.Name() == "help" {
+		return
+	}
+	var names []string
+	if fields := strings.Fields(cmd.Use); len(fields) > 1 {
+		names = slices.DeleteFunc(fields[1:], func(name string) bool { return name == "[flags]" })
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		at := len(args)
+		if at >= len(names) && len(names) > 0 && strings.HasSuffix(strings.Trim(names[len(names)-1], "[]"), "...") {
+			at = len(names) - 1
+		}
+		named := at < len(names)
+		switch {
+		case named && strings.Contains(names[at], "LEVELS"):
+			levels, directive := offerLevels(cmd, typed, nil)
+			if find != nil && !strings.ContainsAny(typed, "=,") {
+				more, _ := find(cmd, args, typed)
+				levels = append(more, levels...)
+			}
+			return levels, directive
+		case find != nil:
+			return find(cmd, args, typed)
+		case named && strings.Contains(names[at], "FILE"):
+			return nil, cobra.ShellCompDirectiveDefault
+		case len(args) == 0:
+			return words, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Candidates reads what cobra answered to __complete: words with hints, and at
+// last a directive, by which a shell adds files.
+func Candidates(answer, typed string) []repl.Candidate {
+	lines := strings.Split(strings.TrimSuffix(answer, "\n"), "\n")
+	code, err := strconv.Atoi(strings.TrimPrefix(lines[len(lines)-1], ":"))
+	if err != nil {
+		return nil
+	}
+	var list []repl.Candidate
+	var extensions []string
+	for _, line := range lines[:len(lines)-1] {
+		text, hint, _ := strings.Cut(line, "\t")
+		list = append(list, repl.Candidate{Text: text, Hint: hint})
+		extensions = append(extensions, text)
+	}
+	var paths []string
+	switch directive := cobra.ShellCompDirective(code); {
+	case directive&cobra.ShellCompDirectiveFilterFileExt != 0:
+		list, paths = nil, filesAfter("", typed, extensions...)
+	case directive&cobra.ShellCompDirectiveNoFileComp == 0:
+		paths = filesAfter("", typed)
+	}
+	for _, path := range paths {
+		list = append(list, repl.Candidate{Text: path})
+	}
+	return list
+}

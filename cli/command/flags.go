@@ -1,0 +1,162 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/render"
+	"ringcli/configs"
+)
+
+// Parsed is the value of a flag that is no setting; nil if it has no default and was
+// not given.
+type Parsed[T any] struct {
+	Value       *T
+	Kind        string                  // what the usage calls it; a list's words are joined by commas
+	Parse       func(string) (T, error) // says what was expected; pflag puts what was given before it
+	Completions []string                // that it completes to
+	Text        func(T) string          // nil: as fmt prints it
+}
+
+func (p *Parsed[T]) String() string {
+	switch {
+	case p.Value == nil:
+		return ""
+	case p.Text != nil:
+		return p.Text(*p.Value)
+	}
+	return fmt.Sprint(*p.Value)
+}
+func (p *Parsed[T]) Type() string    { return p.Kind }
+func (p *Parsed[T]) Words() []string { return p.Completions }
+func (p *Parsed[T]) Set(text string) error {
+	v, err := p.Parse(text)
+	if err == nil {
+		p.Value = &v
+	}
+	return err
+}
+
+// Given returns what a parsed flag holds: what was given, else its default; nil if
+// there is neither.
+func Given[T any](fs *pflag.FlagSet, name string) *T {
+	f := fs.Lookup(name)
+	if f == nil {
+		panic("cli: flag --" + name + " is not declared")
+	}
+	p, ok := f.Value.(*Parsed[T])
+	if !ok {
+		panic(fmt.Sprintf("cli: flag --%s is a %T", name, f.Value))
+	}
+	return p.Value
+}
+
+// Value is given, or else the zero value.
+func Value[T any](fs *pflag.FlagSet, name string) T { return Or(Given[T](fs, name), *new(T)) }
+
+// Or is what a pointer points to, or something else if it is nil.
+func Or[T any](p *T, other T) T {
+	if p == nil {
+		return other
+	}
+	return *p
+}
+
+// NumberOf is the value of a NumberFlag.
+func NumberOf(fs *pflag.FlagSet, name string) int { return int(Value[int64](fs, name)) }
+
+// NumberFlag is a whole number within bounds; what says in an error what it is.
+func NumberFlag(fs *pflag.FlagSet, name, short string, standard, min, max int64, what, usage string) {
+	fs.VarP(&Parsed[int64]{Value: &standard, Kind: "n", Parse: func(text string) (int64, error) {
+		v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil || v < min || v > max {
+			return 0, fmt.Errorf("expected %s, a whole number from %d to %d", what, min, max)
+		}
+		return v, nil
+	}}, name, short, usage)
+}
+
+// OptionalFlag is a number that a step takes in place of its own.
+func OptionalFlag(fs *pflag.FlagSet, name string, min, max int64, usage string) {
+	fs.Var(&Parsed[int64]{Kind: "n", Parse: func(text string) (int64, error) {
+		v, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
+		if err != nil || v < min || v > max {
+			return 0, fmt.Errorf("expected a whole number from %d to %d, decimal or 0x", min, max)
+		}
+		return v, nil
+	}}, name, usage)
+}
+
+// DurationFlag is a duration that is not negative; 0 is no default.
+func DurationFlag(fs *pflag.FlagSet, name string, standard time.Duration, usage string) {
+	p := &Parsed[time.Duration]{Kind: "duration", Parse: func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(strings.TrimSpace(text))
+		if err != nil || d < 0 {
+			return 0, fmt.Errorf("expected a duration of zero or more with its unit, such as 500ms, 30s or 1h")
+		}
+		return d, nil
+	}}
+	if standard > 0 {
+		p.Value = &standard
+	}
+	fs.Var(p, name, usage)
+}
+
+// BandwidthFlag is a bandwidth in GB/s.
+func BandwidthFlag(fs *pflag.FlagSet, name, usage string) {
+	fs.Var(&Parsed[float64]{Kind: "GB/s", Parse: func(text string) (float64, error) {
+		v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || !(v >= 0) || v > 1e9 {
+			return 0, fmt.Errorf("expected a bandwidth in GB/s (1e9 bytes) of zero or more, such as 1.5")
+		}
+		return v, nil
+	}}, name, usage)
+}
+
+// ChoiceFlag is one value of an enumeration, by its name.
+func ChoiceFlag[T any](fs *pflag.FlagSet, name, kind string, standard *T, all []T, parse func(string) (T, error), usage string) {
+	fs.Var(&Parsed[T]{Value: standard, Kind: kind, Completions: render.Words(all), Parse: parse}, name, usage)
+}
+
+// ParseList reads several values of an enumeration, separated by commas. what and
+// text say which is there twice.
+func ParseList[T comparable](list, what string, parse func(string) (T, error), text func(T) string) (values []T, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		v, err := parse(strings.TrimSpace(word))
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.Contains(values, v):
+			return nil, fmt.Errorf("expected each %sonce; %s is there twice", what, text(v))
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// IsOn is the value of a flag that is on or off.
+func IsOn(fs *pflag.FlagSet, name string) bool {
+	on, err := fs.GetBool(name)
+	if err != nil {
+		panic("cli: " + err.Error())
+	}
+	return on
+}
+
+// TextOf is the text of a flag, whatever its type.
+func TextOf(fs *pflag.FlagSet, name string) string { return fs.Lookup(name).Value.String() }
+
+// SizeFlag is a number of bytes.
+func SizeFlag(fs *pflag.FlagSet, name string, size configs.SizeValue, usage string) {
+	fs.Var(&size, name, usage)
+}
+
+// SizeOf is the value of a SizeFlag.
+func SizeOf(fs *pflag.FlagSet, name string) uint64 {
+	return uint64(*fs.Lookup(name).Value.(*configs.SizeValue))
+}

@@ -1,0 +1,191 @@
+package connect
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/lines"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/shell"
+)
+
+// SelfCheckName is the command that stands in for no script.
+const SelfCheckName = "self-check"
+
+// ScriptFlags say which commands to run, or that it is the self-check.
+func ScriptFlags(fs *pflag.FlagSet) {
+	lineFlags(fs)
+	fs.Bool("check", false, "run the self-check; this is also what happens without -c and -f where there is no terminal")
+}
+
+// lineFlags say which commands to run.
+func lineFlags(fs *pflag.FlagSet) {
+	fs.StringP("command", "c", "", "commands to run, separated by ';'")
+	command.Completes(fs, "command", "commands")
+	fs.StringP("file", "f", "", "a file of commands to run, one a line, or the name of a script that ringcli carries (-: standard input)")
+	command.Completes(fs, "file", "files")
+	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
+}
+
+// ReadScript returns the commands that -c or -f ask for; empty for the
+// self-check.
+func ReadScript(s *session.Session, fs *pflag.FlagSet) (string, error) {
+	typed, file := command.TextOf(fs, "command"), command.TextOf(fs, "file")
+	s.KeepGoing = command.IsOn(fs, "keep-going")
+	given := 0
+	for _, name := range []string{"command", "file", "check"} {
+		if fs.Lookup(name) != nil && fs.Changed(name) {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return "", exit.Usagef("more than one of -c, -f and --check is given: expected one")
+	case fs.Changed("command"):
+		if commands, err := lines.Split(typed); err != nil || len(commands) == 0 {
+			return "", usageIfNil(err, "-c %q has no command: expected some, such as 'ping; all-reduce --size 1M --check'", typed)
+		}
+		return typed, nil
+	case !fs.Changed("file"):
+		return "", nil
+	}
+	var text string
+	var err error
+	if file == "-" {
+		var all []byte
+		all, err = io.ReadAll(s.Stdin)
+		text = string(all)
+	} else {
+		text, err = lines.ScriptOf(file)
+	}
+	if err != nil {
+		return "", exit.Usagef("-f %s: %w", file, err)
+	}
+	if commands, err := lines.Split(text); err != nil || len(commands) == 0 {
+		return "", usageIfNil(err, "-f %s has no command: expected one a line", file)
+	}
+	return text, nil
+}
+
+// usageIfNil returns err, or an error of usage if it is nil.
+func usageIfNil(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return exit.Usagef(format, args...)
+}
+
+func runConnect(ctx context.Context, s *session.Session, call command.Call) error {
+	script, err := ReadScript(s, call.Flags)
+	if err != nil {
+		return err
+	}
+	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
+	s.TakeFault(call.Flags)
+	switch {
+	case follow && (script != "" || check):
+		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
+	case follow:
+		return lines.Follow(ctx, s, call.Table)
+	case script == "" && !check && onTerminal(s):
+		if err := shell.Open(s, call.Table); err != nil {
+			return err
+		}
+		return InRing(ctx, s, func(ctx context.Context) error { return shell.Run(ctx, s) })
+	case script == "":
+		script = SelfCheckName
+	}
+	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
+		return err
+	}
+	return InRing(ctx, s, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
+}
+
+// onTerminal tells whether a person can type lines and read what comes of them.
+func onTerminal(s *session.Session) bool {
+	return render.IsTerminal(s.Stdin) && render.IsTerminal(s.Stdout)
+}
+
+// runShellProcess is `ringcli shell`: without a ring to begin with.
+func runShellProcess(ctx context.Context, s *session.Session, call command.Call) error {
+	script, err := ReadScript(s, call.Flags)
+	if err != nil {
+		return err
+	}
+	if script == "" {
+		if err := shell.Open(s, call.Table); err != nil {
+			return err
+		}
+		err = shell.Run(ctx, s)
+	} else {
+		if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
+			return err
+		}
+		s.Interactive = true // a ring of its own, whatever the others run
+		err = lines.Run(ctx, s, call.Table, script)
+	}
+	return s.Leave(ctx, err, session.OrderEnd)
+}
+
+// InRing joins the ring, runs do, and leaves.
+func InRing(ctx context.Context, s *session.Session, do func(context.Context) error) error {
+	if err := s.Join(ctx, 0); err != nil {
+		return err
+	}
+	return s.Leave(ctx, do(ctx), session.OrderEnd)
+}
+
+// Row is `ringcli connect`.
+func Row() command.Row {
+	return command.Row{
+		Name: "connect", Group: command.GroupRing, Where: command.Process,
+		Summary: "Join a ring as one of its ranks",
+		Long: `Joins the ring of --list as rank --index, together with the other ranks, which
+may start in any order, and runs the commands of -c or -f there. Without either,
+on a terminal, it is a shell; elsewhere, and with --check, it runs the
+self-check: a ping of each neighbour, then reduce-scatter, all-gather and
+all-reduce, each by every algorithm and under every protocol that the ring has,
+with every element of every rank verified. With --follow a rank takes the
+commands of rank 0, in its shell or its script.
+
+The C programs' spelling "-myindex 0 -list a,b" is understood.
+
+` + LineHelp,
+		Example: `  ringcli connect --index 0 --list node0,node1,node2
+  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'`,
+		Settings: session.RingSettings,
+		Flags: func(fs *pflag.FlagSet) {
+			ScriptFlags(fs)
+			fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
+			session.FaultFlag(fs)
+			session.ChildFlags(fs)
+		},
+		Run: runConnect,
+	}
+}
+
+// ShellRow is `ringcli shell`.
+func ShellRow() command.Row {
+	return command.Row{
+		Name: "shell", Group: command.GroupRing, Where: command.Process,
+		Summary: "The shell before any ring: walk the bring-up step by step",
+		Long: `Starts the shell without a ring: query looks at devices, and open, init,
+exchange, rtr and rts walk a bring-up step by step, together with the shells of
+the other nodes. A rank that runs ringcli connect ends with a ping of all ranks
+at once: ping --all is the walker's part in it. With -c or -f it runs the
+commands and ends. Lines are those of -c; help lists them.`,
+		Example: `  ringcli shell --index 0 --list node0,node1
+  ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
+		Settings: session.RingSettings, Flags: lineFlags, Run: runShellProcess,
+	}
+}
+
+// LineHelp says which commands there are for -c and -f.
+const LineHelp = `Commands of -c and -f are separated by ';': self-check, ping, status, counters,
+all-reduce, reduce-scatter, all-gather, bench, expect and more. -c help lists
+them all, -c 'help COMMAND' shows the flags of one.`

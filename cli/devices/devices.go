@@ -1,0 +1,155 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/verbs"
+)
+
+// ProviderInfo is a provider and, if it has no device, why.
+type ProviderInfo struct {
+	Command  string `json:"command"`
+	OK       bool   `json:"ok"`
+	Provider string `json:"provider" col:"provider"`
+	Devices  int    `json:"devices" col:"devices"`
+	Reason   string `json:"reason" col:"remark"`
+}
+
+// Adjust implements render.Adjuster.
+func (p ProviderInfo) Adjust(column string, cell *render.Cell) {
+	if column == "remark" && !p.OK {
+		cell.Mood = render.Fair
+	}
+}
+
+// PortInfo is a port of a device.
+type PortInfo struct {
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"` // the port can be used
+	Device    string `json:"device" col:"device"`
+	Port      int    `json:"port" col:"port"`
+	State     string `json:"state" col:"state|verdict"`
+	PhysState string `json:"phys_state"`
+	LinkLayer string `json:"link_layer" col:"link"`
+	MaxMTU    int    `json:"max_mtu"`              // bytes
+	ActiveMTU int    `json:"active_mtu" col:"mtu"` // bytes
+	LID       uint16 `json:"lid" col:"lid"`
+	NetDev    string `json:"netdev" col:"netdev|last|dash"`
+	SpeedMbps int    `json:"speed_mbps" col:"Mbit/s|dash"` // 0: not known
+	GIDs      int    `json:"gids" col:"gids|before=lid"`   // that are in use
+}
+
+// GIDInfo is a row of a port's GID table.
+type GIDInfo struct {
+	Command string    `json:"command"`
+	OK      bool      `json:"ok"`
+	Device  string    `json:"device" col:"device"`
+	Port    int       `json:"port" col:"port"`
+	Index   int       `json:"gid_index" col:"index"`
+	GID     verbs.GID `json:"gid" col:"gid|last"`
+	Type    string    `json:"gid_type" col:"type"`
+	NetDev  string    `json:"netdev" col:"netdev"`
+}
+
+func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
+	var providers, ports, gids []render.Record
+	for _, p := range verbs.Providers() {
+		var reasons []string
+		devices, err := p.Devices()
+		info := ProviderInfo{Command: "devices", OK: err == nil && len(devices) > 0, Provider: p.Name(), Devices: len(devices)}
+		if err != nil {
+			reasons = append(reasons, err.Error())
+		}
+		for _, d := range devices {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			ps, gs, err := queryDevice(d)
+			if err != nil {
+				info.OK, reasons = false, append(reasons, err.Error())
+				continue
+			}
+			ports, gids = append(ports, ps...), append(gids, gs...)
+		}
+		info.Reason = strings.Join(reasons, "; ")
+		providers = append(providers, info)
+	}
+	for _, rows := range [][]render.Record{providers, ports, gids} {
+		if err := s.Out.Print(rows...); err != nil {
+			return err
+		}
+	}
+	if len(ports) == 0 {
+		return fmt.Errorf("no device: %d providers looked, and none has a port; `ringcli devices` says why for each", len(providers))
+	}
+	return nil
+}
+
+func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
+	c, err := d.Open(verbs.OpenOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", d.Name(), err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	attr, err := c.QueryDevice()
+	if err != nil {
+		return nil, nil, fmt.Errorf("query %s: %w", d.Name(), err)
+	}
+	for port := 1; port <= attr.PhysPorts; port++ {
+		p, err := c.QueryPort(port)
+		if err != nil {
+			return nil, nil, fmt.Errorf("query %s port %d: %w", d.Name(), port, err)
+		}
+		rows := gidsOf(c, port, p.GIDTableSz)
+		ports = append(ports, PortInfo{
+			Command: "devices", OK: p.State == verbs.PortActive, Device: d.Name(), Port: port,
+			State: p.State.String(), PhysState: p.PhysState, LinkLayer: p.LinkLayer.String(),
+			MaxMTU: p.MaxMTU.Bytes(), ActiveMTU: p.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: p.SpeedMbps,
+			GIDs: len(rows),
+		})
+		for _, g := range rows {
+			gids = append(gids, GIDInfo{
+				Command: "devices", OK: true, Device: d.Name(), Port: port, Index: g.Index,
+				GID: g.GID, Type: g.Type, NetDev: g.NetDev,
+			})
+		}
+	}
+	return ports, gids, nil
+}
+
+// Rows show the devices of this machine.
+func Rows() []command.Row {
+	return []command.Row{
+		{
+			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
+			Summary: "Show devices, ports and GIDs, and why a provider has none",
+			Run:     runDevices,
+		},
+		{
+			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
+			Summary: "Show everything about a device, its ports and their GIDs",
+			Long: `Shows everything that a device says about itself, its ports and their GIDs,
+under the names of ibv_devinfo -v: the device that is named, else the ring's
+own, else all devices. A table has what matters most, or with --verbose all;
+JSON and CSV always have all.`,
+			Example: "  ringcli query soft:lo\n  ringcli query --verbose soft:lo",
+			Args:    "[DEVICE]", CheckArgs: checkQuery,
+			Offer: func(args []string) []string {
+				if len(args) > 0 {
+					return nil
+				}
+				return Names()
+			},
+			Flags: func(fs *pflag.FlagSet) { fs.BoolP("verbose", "v", false, "show every attribute") },
+			Run:   runQuery,
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringcli/collective"
+	"ringcli/configs"
+	"ringcli/configs/usage"
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// Exit codes. Those up to 3 are what monitoring plugins use (Nagios plugin
+// development guidelines, section "return codes"); 130 is a shell's 128 + SIGINT.
+const (
+	OK          = 0
+	Warning     = 1   // it works, but below --floor
+	Critical    = 2   // wrong data, a rank lost, a deadline passed
+	Usage       = 3   // bad usage or configuration: nothing was tried
+	Interrupted = 130 // Ctrl-C
+)
+
+// ErrInterrupted is the cause of a context that Ctrl-C cancelled.
+var ErrInterrupted = errors.New("interrupted")
+
+// Error is an error that knows its exit code.
+type Error struct {
+	Code int
+	Err  error
+	// shared says that every rank of the ring has this error and reports it,
+	// so that one report is enough where the ranks share a terminal.
+	shared bool
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usagef is a mistake in what was given: exit code 3.
+func Usagef(format string, args ...any) error {
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Sharedf is a verdict that all ranks came to together.
+func Sharedf(code int, format string, args ...any) error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...), shared: true}
+}
+
+// Code is the exit code of a command that ended with err. An error that
+// nobody gave a code is a failure at run time: 2.
+func Code(err error) int {
+	var coded *Error
+	var order *ring.StepError
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, ErrInterrupted):
+		return Interrupted
+	case errors.As(err, &coded):
+		return coded.Code
+	case errors.As(err, &order): // the ring is as it was
+		return Usage
+	case errors.Is(err, configs.ErrInvalid), errors.Is(err, trace.ErrSpec), errors.Is(err, trace.ErrNoPrints), usage.Is(err), errors.Is(err, collective.ErrUsage):
+		return Usage
+	}
+	return Critical
+}
+
+// OrInterrupted turns whatever an operation returned after Ctrl-C into the
+// interruption itself: that it was cut short is the user's own doing.
+func OrInterrupted(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), ErrInterrupted) {
+		return ErrInterrupted
+	}
+	return err
+}
+
+// IsShared tells whether every rank of the ring has this error and reports it.
+func IsShared(err error) bool {
+	var coded *Error
+	return errors.As(err, &coded) && coded.shared
+}
+
+// severity orders exit codes from the mildest: a critical rank outweighs one
+// that merely did not start.
+func severity(code int) int {
+	switch code {
+	case OK:
+		return 0
+	case Warning:
+		return 1
+	case Interrupted:
+		return 2
+	case Usage:
+		return 3
+	}
+	return 4
+}
+
+// Worse is the graver of two exit codes.
+func Worse(a, b int) int {
+	if severity(b) > severity(a) {
+		return b
+	}
+	return a
+}
+
+// ErrReported stands for errors that the ranks have reported.
+var ErrReported = errors.New("reported by the ranks")
+
+// ErrQuit ends a script early, as a success.
+var ErrQuit = errors.New("quit")

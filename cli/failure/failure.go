@@ -1,0 +1,189 @@
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
+	"ringcli/trace"
+)
+
+// Failure is a command that ended in an error.
+type Failure struct {
+	Command  string `json:"command" col:"command"`
+	OK       bool   `json:"ok"` // false
+	Error    string `json:"error" col:"error|last|bad"`
+	ExitCode int    `json:"exit_code" col:"exit code"`
+	// Rank is there where one process reports for several ranks.
+	Rank *int `json:"rank,omitempty"`
+	// Findings are what a diagnosis of both ends found, the likeliest first.
+	Findings []SideFinding `json:"findings,omitempty"`
+}
+
+// Report says why a command failed, once: as a JSON object among the results if
+// they are JSON and can be written, else as a line on standard error.
+func Report(s *session.Session, command string, err error, code int) {
+	if errors.Is(err, exit.ErrReported) || s.Parent != nil && s.Parent.Silent(err) {
+		return
+	}
+	var at *commandError
+	if errors.As(err, &at) {
+		command = at.command
+	}
+	found := &explained{}
+	_ = errors.As(err, &found) // or it has none
+	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	if s.Out.Format() == render.JSON && !s.SpeaksToParent() {
+		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
+			return
+		}
+	}
+	_, _ = fmt.Fprintf(s.Stderr, "ringcli: %s\n", text)
+	for _, f := range Gist(found.findings) {
+		_, _ = fmt.Fprintf(s.Stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
+	}
+}
+
+// SideFinding is what a comparison of both ends, or a diagnosis, found.
+type SideFinding struct {
+	Command          string `json:"command"`
+	OK               bool   `json:"ok"` // not a fault
+	Side             string `json:"side" col:"side|5"`
+	diagnose.Finding `col:"Severity=finding; Attribute=attribute; Text=why, and what to do"`
+}
+
+// Adjust implements render.Adjuster.
+func (f SideFinding) Adjust(column string, cell *render.Cell) {
+	switch column {
+	case "finding":
+		cell.Mood = map[diagnose.Severity]render.Mood{diagnose.Fault: render.Bad, diagnose.Warning: render.Fair, diagnose.Note: render.Faint}[f.Severity]
+	case "why, and what to do":
+		cell.Text += f.toDo()
+	}
+}
+
+func (f SideFinding) toDo() string {
+	if f.Fix == "" {
+		return ""
+	}
+	return ": " + f.Fix
+}
+
+// FindingsOf keeps the findings that are as bad as least, or worse.
+func FindingsOf(command string, side ring.Side, list []diagnose.Finding, least diagnose.Severity) []SideFinding {
+	order := []diagnose.Severity{diagnose.Fault, diagnose.Warning, diagnose.Note}
+	var kept []SideFinding
+	for _, f := range list {
+		if slices.Index(order, f.Severity) <= slices.Index(order, least) {
+			kept = append(kept, SideFinding{Command: command, OK: f.Severity != diagnose.Fault, Side: side.String(), Finding: f})
+		}
+	}
+	return kept
+}
+
+// PrintFindings shows what a comparison or a diagnosis found.
+func PrintFindings(s *session.Session, list []SideFinding) error {
+	return s.Out.Print(render.Records(list)...)
+}
+
+// explained is an error with what a diagnosis of both ends found.
+type explained struct {
+	error
+	findings []SideFinding
+}
+
+// ExplainedBy is an error with what was found.
+func ExplainedBy(err error, found []SideFinding) error { return &explained{err, found} }
+
+func (e *explained) Unwrap() error { return e.error }
+
+// Gist is what a person needs of findings: of each side the first fault, from which
+// the others follow; where nothing is a fault, all.
+func Gist(list []SideFinding) []SideFinding {
+	var first []SideFinding
+	for _, f := range list {
+		told := slices.ContainsFunc(first, func(other SideFinding) bool { return other.Side == f.Side })
+		if f.Severity == diagnose.Fault && !told {
+			first = append(first, f)
+		}
+	}
+	if len(first) == 0 {
+		return list
+	}
+	return first
+}
+
+// Explain asks both ends why a command of the ring failed. What is the user's
+// own doing, or mistake, needs no diagnosis.
+func Explain(ctx context.Context, s *session.Session, command string, err error) error {
+	if err == nil || s.Ring == nil || ctx.Err() != nil || exit.Code(err) != exit.Critical || exit.IsShared(err) {
+		return err
+	}
+	var told *explained
+	if errors.As(err, &told) { // by the command itself
+		return err
+	}
+	var list []SideFinding
+	sides := session.Sides(nil)
+	var failed *ring.CompletionError
+	if errors.As(err, &failed) && failed.Side >= ring.FirstMesh {
+		sides = []ring.Side{failed.Side}
+	}
+	for _, side := range sides {
+		list = append(list, FindingsOf(command, side, s.Ring.Diagnose(ctx, side, err), diagnose.Warning)...)
+	}
+	return WithNews(err, list)
+}
+
+// WithNews adds to an error those findings that say more than it does: that nothing
+// was found is none, and a verdict on the ring says itself what it is.
+func WithNews(err error, list []SideFinding) error {
+	var v *ring.Verdict
+	list = slices.DeleteFunc(list, func(f SideFinding) bool {
+		return f.Attribute == "cause" && f.Severity != diagnose.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
+			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
+	})
+	if len(list) == 0 {
+		return err
+	}
+	return &explained{err, list}
+}
+
+// commandError says which command of a line failed.
+type commandError struct {
+	command string
+	error
+}
+
+// InCommand says which command of a line failed.
+func InCommand(command string, err error) error { return &commandError{command, err} }
+
+func (e *commandError) Unwrap() error { return e.error }
+
+// KeepRecord writes the flight recorder to a file when a command of the ring has
+// failed, and says where. Mistakes and interruptions are no failures.
+func KeepRecord(s *session.Session, command string, err error) {
+	if err == nil || s.Ring == nil || exit.Code(err) != exit.Critical {
+		return
+	}
+	var v *bootstrap.Verdict
+	if errors.As(err, &v) && strings.HasSuffix(v.Text, exit.ErrInterrupted.Error()) {
+		return // at another rank
+	}
+	path, failed := trace.DumpOnFailure(command + ": " + err.Error())
+	if failed != nil {
+		trace.Warn(trace.Repl, "the flight recorder was not kept: "+failed.Error())
+		return
+	}
+	if path != "" {
+		_, _ = fmt.Fprintf(s.Stderr, "flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)\n", path)
+	}
+}

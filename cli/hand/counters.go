@@ -1,0 +1,136 @@
+package hand
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+)
+
+func countersRow() command.Row {
+	return command.Row{
+		Name: "counters", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
+		Summary: "Show what the devices and the collectives counted",
+		Long: `Shows the devices' counters under their hardware names and, once the ring has
+computed, what the collectives counted: what they are, and what they grew by
+since they were shown last, or since the ring came up. Counters that are zero
+are left out without --all.
+
+` + ownOrAllHelp,
+		Flags: func(fs *pflag.FlagSet) { fs.Bool("all", false, "show counters that are zero, too") },
+		Run: func(ctx context.Context, s *session.Session, call command.Call) error {
+			return ownOrAll(ctx, s, call, ownCounters, allCounters)
+		},
+	}
+}
+
+// growth is a rank's counters and what they grew by.
+type growth struct {
+	Value map[string]uint64 `json:"value"`
+	Delta map[string]uint64 `json:"delta"`
+}
+
+func grown(now, before map[string]uint64) growth {
+	g := growth{now, make(map[string]uint64, len(now))}
+	for name, v := range now {
+		g.Delta[name] = v - min(v, before[name])
+	}
+	return g
+}
+
+// ownCounters shows this rank's alone.
+func ownCounters(_ context.Context, s *session.Session, call command.Call) error {
+	m := s.Member
+	if m == nil {
+		m = &session.Member{Ring: s.Ring}
+	}
+	now, err := m.Counters()
+	if err != nil {
+		return err
+	}
+	rank := s.Ring.Rank()
+	return printCounters(s, []growth{grown(now, workOf(s).show(s.Ring, now))}, &rank, command.IsOn(call.Flags, "all"))
+}
+
+// allCounters shows all ranks'.
+func allCounters(ctx context.Context, s *session.Session, call command.Call) error {
+	m := s.Member
+	now, err := m.Counters()
+	if err != nil {
+		return err
+	}
+	mine := grown(now, m.Shown)
+	m.Shown = now
+	all, err := session.Share(ctx, m, mine)
+	if err != nil {
+		return err
+	}
+	return printCounters(s, all, nil, command.IsOn(call.Flags, "all"))
+}
+
+func printCounters(s *session.Session, ranks []growth, only *int, zeroes bool) error {
+	keys := map[string]bool{} // ranks may have devices of different providers
+	for _, g := range ranks {
+		for key := range g.Value {
+			keys[key] = true
+		}
+	}
+	var rows []render.Record
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		source, name, _ := strings.Cut(key, "/")
+		c := CounterValue{Command: "counters", OK: true, Rank: only, Source: source, Name: name}
+		if source != session.CollectiveSource {
+			c.Source, c.Provider = "device", source
+		}
+		for _, g := range ranks {
+			c.Value += g.Value[key]
+			c.Delta += g.Delta[key]
+			c.PerRank = append(c.PerRank, g.Delta[key])
+		}
+		if c.Value > 0 || zeroes {
+			rows = append(rows, c)
+		}
+	}
+	return s.Out.Print(rows...)
+}
+
+// CounterValue is a counter on all ranks, or on one.
+type CounterValue struct {
+	Command  string   `json:"command"`
+	OK       bool     `json:"ok"`
+	Rank     *int     `json:"rank,omitempty"`     // the only one that it is of
+	Source   string   `json:"source"`             // device or collective
+	Provider string   `json:"provider,omitempty"` // of the devices
+	Name     string   `json:"name"`
+	Value    uint64   `json:"value"` // summed over the ranks, since the device was opened
+	Delta    uint64   `json:"delta"` // summed over the ranks, since it was last shown
+	PerRank  []uint64 `json:"delta_per_rank"`
+}
+
+// Columns implements render.Record.
+func (c CounterValue) Columns() []render.Column {
+	growth := "by rank"
+	if c.Rank != nil {
+		growth = "growth"
+	}
+	return []render.Column{
+		{Name: "source", Width: 10, Left: true}, {Name: "counter", Width: 24, Left: true}, {Name: "total", Width: 11}, {Name: growth, Left: true},
+	}
+}
+
+// Cells implements render.Record.
+func (c CounterValue) Cells() []render.Cell {
+	ranks := make([]string, len(c.PerRank))
+	for i, d := range c.PerRank {
+		ranks[i] = "+" + strconv.FormatUint(d, 10)
+	}
+	return render.Texts(cmp.Or(c.Provider, c.Source), c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
+}

@@ -1,0 +1,339 @@
+package hand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ringcli/cli/command"
+	"ringcli/cli/failure"
+	"ringcli/cli/lines"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/ring"
+	"ringcli/ring/diagnose"
+	"ringcli/verbs"
+)
+
+// ownOrAllHelp is the rule of ownOrAll.
+const ownOrAllHelp = `In a shell of its own it is about this rank alone. Where rank 0 leads, and in a
+script that all ranks run, it is about all ranks, as long as the ring is ready.`
+
+func statusRow() command.Row {
+	return command.Row{
+		Name: "status", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
+		Summary: "Show how far the ring has come, and both ends of its edges",
+		Long: `Shows which device and GID were taken and why, the steps of the bring-up, done
+and to come, both ends of both edges as their queue pairs hold them now, those
+of the edges to other ranks that operations have made (mesh), and once the ring
+is ready the table by which auto chooses algorithm and protocol. The other ends
+are asked for over TCP; who cannot be asked is said to be unknown. JSON and CSV
+have every attribute of a queue pair; so has qp, for reading. JSON also has the
+GIDs that were not taken, and why.
+
+` + ownOrAllHelp + `
+The rows for all ranks are shorter.`,
+		Run: func(ctx context.Context, s *session.Session, call command.Call) error {
+			return ownOrAll(ctx, s, call, ownStatus, allStatus)
+		},
+	}
+}
+
+// ownOrAll runs what a command does for this rank alone, or what all ranks do
+// together: that is where they all run the same line, led by rank 0 or in scripts
+// that are the same, in a ring that is ready.
+func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, all func(context.Context, *session.Session, command.Call) error) error {
+	alone := s.Interactive && !s.Leads || s.Ring.Usable() != nil
+	switch {
+	case s.Follows || call.Led: // the leader has decided
+		return all(ctx, s, call)
+	case alone:
+		return own(ctx, s, call)
+	}
+	c, _ := call.Table.Find(call.Name, command.Line)
+	if s.Claim != nil && !c.Claims {
+		release, err := s.Claim(s, c.Name)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
+	s.Member.Command = c.Name
+	if s.Leads {
+		return lines.Lead(ctx, s, c, call)
+	}
+	return all(ctx, s, call)
+}
+
+// StepStatus is how far a step of the bring-up has come at this rank.
+type StepStatus struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"` // no queue pair is in error
+	Rank    int    `json:"rank"`
+	Step    string `json:"step" col:"step|8"`
+	Left    string `json:"left" col:"left|5"`   // done, or - for not yet; of a queue pair in error its state
+	Right   string `json:"right" col:"right|5"` // the same
+	Next    bool   `json:"next" col:""`         // it comes next
+	State   string `json:"ring_state"`
+}
+
+// Adjust implements render.Adjuster.
+func (s StepStatus) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "":
+		*cell = render.Cell{}
+		if s.Next {
+			*cell = render.Cell{Text: "<- next", Mood: render.Fair}
+		}
+	case column == "step":
+	case cell.Text == StepDone:
+		cell.Mood = render.Good
+	case !s.OK:
+		cell.Mood = render.Bad
+	}
+}
+
+// What StepStatus says of a step.
+const (
+	StepDone = "done"
+	StepOpen = "-"
+)
+
+// The steps, as the ring's states have them: step i leads to reached[i].
+var (
+	stepNames = []string{"open", "init", "exchange", "rtr", "rts"}
+	reached   = []ring.State{ring.StateOpened, ring.StateInitialised, ring.StateExchanged, ring.StateRTR, ring.StateRTS}
+)
+
+// ownStatus shows this rank's steps and edges.
+func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
+	steps, err := stepsOf(s.Ring)
+	if err != nil {
+		return err
+	}
+	r := s.Ring
+	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), r.Nodes()[r.Rank()], session.DeviceOf(r), r.State()); err != nil {
+		return err
+	}
+	if err := s.Out.Print(pathTaken(r)...); err != nil {
+		return err
+	}
+	if err := s.Out.Print(render.Records(steps)...); err != nil {
+		return err
+	}
+	if r.State() == ring.StateFailed {
+		return s.Out.Note(render.Bad, "the ring has failed: %v: close, then connect or open", r.Err())
+	}
+	var rows []render.Record
+	var findings []failure.SideFinding
+	var unknown []EdgeEnd
+	for _, side := range append(session.Sides(nil), meshSides(r)...) {
+		ends, err := edge(ctx, s, "status", side)
+		switch {
+		case beforeInit(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		rows = append(rows, ends[0], ends[1])
+		if ends[1].Unknown != "" {
+			unknown = append(unknown, ends[1])
+			continue
+		}
+		findings = append(findings, failure.FindingsOf("status", side, diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
+	}
+	if err := s.Out.Print(rows...); err != nil {
+		return err
+	}
+	for _, e := range unknown {
+		if err := s.Out.Note(render.Fair, "%s: the end of rank %d is not known: %s", e.Side, e.Rank, e.Unknown); err != nil {
+			return err
+		}
+	}
+	if err := failure.PrintFindings(s, findings); err != nil || s.Member == nil {
+		return err
+	}
+	return s.Out.Print(s.Member.Table)
+}
+
+// PathChoice says which device an edge of a rank uses and why, or which row of a
+// device's GID table; or why it did not take another row.
+type PathChoice struct {
+	Command  string          `json:"command"`
+	OK       bool            `json:"ok"`
+	Rank     int             `json:"rank"`
+	Choice   string          `json:"choice" col:"choice"` // "device" or "gid"
+	Side     string          `json:"side,omitempty"`      // of the edge that uses the device
+	Device   string          `json:"device"`
+	Value    string          `json:"value" col:"taken"`
+	GIDIndex *int            `json:"gid_index,omitempty"`
+	Taken    bool            `json:"taken"`
+	Why      string          `json:"why" col:"why"`
+	Rejected []render.Record `json:"-"`
+}
+
+// Adjust implements render.Adjuster.
+func (c PathChoice) Adjust(column string, cell *render.Cell) {
+	switch {
+	case column == "choice" && c.Side != "":
+		cell.Text = c.Side
+	case column == "taken" && c.GIDIndex != nil:
+		cell.Text = fmt.Sprintf("[%d] %s", *c.GIDIndex, c.Value)
+	}
+}
+
+// Parts implements render.Parts: what was not taken is for programs.
+func (c PathChoice) Parts() []render.Record {
+	taken := c
+	taken.Rejected = nil
+	return append([]render.Record{taken}, c.Rejected...)
+}
+
+// pathTaken are the devices that the edges of a ring use, and of each device the
+// GID.
+func pathTaken(r *ring.Ring) []render.Record {
+	var list []render.Record
+	sides := session.Sides(nil)
+	for _, e := range r.MeshEdges() {
+		sides = append(sides, e.Side)
+	}
+	for _, side := range sides {
+		if d, why := r.DeviceTo(side); d != nil {
+			list = append(list, PathChoice{
+				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: side.String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
+			})
+		}
+	}
+	for _, d := range r.Devices() {
+		g := d.GID
+		choice := PathChoice{
+			Command: "status", OK: true, Rank: r.Rank(), Choice: "gid", Device: d.Name, Value: g.Entry.GID.String(), GIDIndex: &g.Entry.Index, Taken: true, Why: g.Reason,
+		}
+		for _, x := range g.Rejected {
+			no := choice
+			no.Value, no.GIDIndex, no.Taken, no.Why = x.GID.String(), &x.Index, false, x.Reason
+			choice.Rejected = append(choice.Rejected, no)
+		}
+		list = append(list, choice)
+	}
+	return list
+}
+
+// beforeInit tells whether an error is that there are no queue pairs yet.
+func beforeInit(err error) bool {
+	var step *ring.StepError
+	return errors.As(err, &step) && step.Missing == "init"
+}
+
+// stepsOf tells for each step whether the queue pairs have taken it.
+func stepsOf(r *ring.Ring) ([]StepStatus, error) {
+	state := r.State()
+	var at [2]ring.State
+	var bad [2]string
+	for _, side := range session.Sides(nil) {
+		at[side] = ring.StateOpened
+		own, err := r.OwnEnd(side)
+		switch {
+		case beforeInit(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		switch {
+		case own.QPState.Is(verbs.StateReset):
+		case own.QPState.Is(verbs.StateInit):
+			at[side] = ring.StateInitialised
+			if state >= ring.StateExchanged && state <= ring.StateReady {
+				at[side] = ring.StateExchanged
+			}
+		case own.QPState.Is(verbs.StateRTR, verbs.StateSQD):
+			at[side] = ring.StateRTR
+		case own.QPState.Is(verbs.StateRTS):
+			at[side] = ring.StateRTS
+		default:
+			bad[side] = own.QPState.String()
+		}
+	}
+	failed := bad[0] != "" || bad[1] != ""
+	next := !failed && state < ring.StateFailed
+	steps := make([]StepStatus, len(stepNames))
+	for i, name := range stepNames {
+		text := func(side ring.Side) string {
+			switch {
+			case reached[i] == ring.StateOpened || bad[side] == "" && at[side] >= reached[i]:
+				return StepDone
+			case bad[side] != "":
+				return bad[side]
+			}
+			return StepOpen
+		}
+		steps[i] = StepStatus{
+			Command: "status", OK: !failed, Rank: r.Rank(), Step: name, Left: text(ring.Left), Right: text(ring.Right), State: state.String(),
+		}
+		if next && (steps[i].Left != StepDone || steps[i].Right != StepDone) {
+			steps[i].Next, next = true, false
+		}
+	}
+	if failed && state < ring.StateFailed {
+		steps = append(steps, StepStatus{
+			Command: "status", Rank: r.Rank(), Step: "reset", Left: StepOpen, Right: StepOpen, Next: true, State: state.String(),
+		})
+	}
+	return steps, nil
+}
+
+// LinkStatus is one edge of one rank, both ends, where all ranks show theirs.
+type LinkStatus struct {
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"` // the queue pair is in RTS
+	Rank      int    `json:"rank" col:"rank"`
+	Node      string `json:"node"`
+	RingState string `json:"ring_state"`
+	Side      string `json:"side" col:"side|5"`
+	Peer      int    `json:"peer" col:"peer"`
+	PeerNode  string `json:"peer_node"`
+	Device    string `json:"device" col:"device"`
+	DeviceWhy string `json:"device_why"`
+	State     string `json:"qp_state" col:"state|verdict"`
+	MTU       int    `json:"mtu" col:"mtu"` // bytes
+	SQPSN     uint32 `json:"sq_psn" col:"sq psn|6|%06x"`
+	RQPSN     uint32 `json:"rq_psn" col:"rq psn|6|%06x"`
+	QPN       uint32 `json:"qpn" col:"qpn|6|%06x|before=sq psn"`
+	PSN       uint32 `json:"psn"`
+	GID       string `json:"gid"`
+	PeerQPN   uint32 `json:"peer_qpn" col:"to qpn|6|%06x|before=sq psn"`
+	PeerPSN   uint32 `json:"peer_psn"`
+	PeerGID   string `json:"peer_gid" col:"to gid"`
+	PeerUDP   uint16 `json:"peer_udp_port"`
+}
+
+// allStatus shows all ranks' edges.
+func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
+	m := s.Member
+	peers, err := m.Ring.Peers()
+	if err != nil {
+		return err
+	}
+	var mine []LinkStatus
+	for _, p := range peers {
+		mine = append(mine, LinkStatus{
+			Command: "status", OK: p.State == "RTS", Rank: m.Ring.Rank(), Node: m.Ring.Nodes()[m.Ring.Rank()].String(),
+			RingState: m.Ring.State().String(), Side: p.Side, Peer: p.Rank, PeerNode: p.Node,
+			Device: p.Local.Device, DeviceWhy: p.Why, State: p.State, MTU: p.MTU, SQPSN: p.SQPSN, RQPSN: p.RQPSN,
+			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
+			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
+		})
+	}
+	all, err := session.Share(ctx, m, mine)
+	if err != nil {
+		return err
+	}
+	if err := s.Out.Print(render.Records(slices.Concat(all...))...); err != nil {
+		return err
+	}
+	return s.Out.Print(m.Table)
+}

@@ -1,0 +1,146 @@
+package lines
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+// Lead runs a command on all ranks. The settings that it takes are the leader's.
+func Lead(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+	s.Member.Command = c.Name
+	if err := s.Order(ctx, session.Order{Do: session.OrderRun, Words: commandWords(s, c, call)}); err != nil {
+		return err
+	}
+	call.Led = true
+	return together(ctx, s, c.Run(ctx, s, call))
+}
+
+// commandWords spells a command with its flags and the settings that it takes.
+func commandWords(s *session.Session, c command.Row, call command.Call) []string {
+	words := []string{c.Name}
+	call.Flags.Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
+	for _, name := range c.Settings {
+		if f := call.Flags.Lookup(name); !f.Changed && s.Config.IsSet(name) {
+			words = append(words, "--"+name+"="+s.Config.Get(name).String())
+		}
+	}
+	return append(append(words, "--"), call.Args...)
+}
+
+// together puts the outcomes of a command on all ranks together. What all ranks
+// know already is not told again.
+func together(ctx context.Context, s *session.Session, err error) error {
+	if exit.IsShared(err) || ctx.Err() != nil || s.Ring.Failed() {
+		return err
+	}
+	return s.Member.Agree(ctx, err)
+}
+
+// Follow is `connect --follow`: it takes the leader's commands until the
+// leader ends, in one ring after the other.
+func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
+	if s.Config.Int("index") == 0 {
+		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
+	}
+	s.Follows = true
+	for {
+		if err := s.Join(ctx, session.FollowerPatience); err != nil {
+			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
+				return err
+			}
+			trace.Warn(trace.Repl, "trying again: "+err.Error())
+			if err := Pause(ctx, time.Second); err != nil {
+				return err
+			}
+			continue
+		}
+		again, err := followRing(ctx, s, t)
+		failure := s.Ring.Err()
+		err = s.Leave(ctx, err, session.OrderEnd)
+		if ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if err == nil && !again {
+			return nil
+		}
+		var v *bootstrap.Verdict
+		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
+			return err
+		}
+		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
+			trace.Warn(trace.Repl, "waiting for the leader to connect again: "+err.Error())
+		}
+	}
+}
+
+// Pause waits, or returns why the context ended.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// followRing takes the leader's orders in a ring. It returns without an error when
+// the leader is done with the ring; again says that another one comes.
+func followRing(ctx context.Context, s *session.Session, t *command.Table) (again bool, err error) {
+	if err := mayFollow(s.Ring.LocalAddr()); err != nil {
+		return false, err
+	}
+	for {
+		data, err := s.Ring.Await(ctx)
+		if err != nil {
+			return false, err
+		}
+		var o session.Order
+		if err := json.Unmarshal(data, &o); err != nil {
+			return false, fmt.Errorf("the leader's order %q: %w; do all ranks run the same version?", data, err)
+		}
+		switch o.Do {
+		case session.OrderEnd:
+			return false, nil
+		case session.OrderAgain:
+			return true, nil
+		case session.OrderRun:
+			err = obey(ctx, s, t, o.Words)
+		default:
+			err = fmt.Errorf("the leader's order is %q: expected run, again or end; do all ranks run the same version?", o.Do)
+		}
+		if s.Ring.Failed() || ctx.Err() != nil {
+			return false, errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// mayFollow refuses to follow where others than this machine's users reach the
+// port that the orders come through.
+func mayFollow(own netip.Addr) error {
+	if own.IsLoopback() {
+		return nil
+	}
+	return exit.Usagef("--follow from %s: expected a ring on loopback addresses; elsewhere, anybody who reaches the port could give commands", own)
+}
+
+// obey runs the leader's command. Its outcome is the leader's to report.
+func obey(ctx context.Context, s *session.Session, t *command.Table, words []string) error {
+	root := t.LineTree(s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
+		s.Member.Command = c.Name
+		return together(ctx, s, c.Run(ctx, s, call))
+	})
+	root.SetArgs(words)
+	return root.ExecuteContext(ctx)
+}

@@ -1,0 +1,132 @@
+package lines
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+)
+
+// Each runs the commands of a script, one after the other. failed is
+// told each failure, and whether to go on is its to say.
+func Each(ctx context.Context, t *command.Table, script string, w io.Writer, run func(context.Context, command.Row, command.Call) error, failed func(error) (goOn bool)) error {
+	commands, err := Split(script)
+	if err != nil {
+		return err
+	}
+	worst := error(nil)
+	for _, words := range commands {
+		root := t.LineTree(w, run)
+		root.SetArgs(words)
+		err := error(nil)
+		// Cobra looks at the flags first, which are nobody's then.
+		if _, known := t.Find(words[0], command.Line); known || strings.HasPrefix(words[0], "-") {
+			err = root.ExecuteContext(ctx)
+		} else {
+			err = command.Unknown(root, words[0])
+		}
+		switch {
+		case errors.Is(err, exit.ErrQuit):
+			return worst
+		case err == nil:
+		case exit.Code(err) == exit.Warning, failed != nil && failed(err):
+			if worst == nil || exit.Worse(exit.Code(worst), exit.Code(err)) != exit.Code(worst) {
+				worst = err
+			}
+		default:
+			return err
+		}
+	}
+	return worst
+}
+
+// Check refuses a script with a mistake before a ring is brought up for
+// it.
+func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
+	return Each(ctx, t, script, io.Discard, func(_ context.Context, c command.Row, call command.Call) error {
+		if c.Check == nil {
+			return nil
+		}
+		return c.Check(s, call, ranksHere)
+	}, nil)
+}
+
+// Run runs a script. The first command that fails ends it, but for a
+// warning, or with --keep-going for as long as there is a ring to go on with.
+func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
+	return Each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error { return Perform(ctx, s, c, call) }, func(err error) bool {
+		if !s.KeepGoing || ctx.Err() != nil || exit.Code(err) == exit.Interrupted || s.Ring != nil && s.Ring.Failed() {
+			return false
+		}
+		failure.Report(s, "script", err, exit.Code(err))
+		return true
+	})
+}
+
+// Perform runs one command of a line: here, or on all ranks if this one leads
+// them and the command is about the ring. A failure is diagnosed, and the flight
+// recorder kept.
+func Perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+	err := observed(s, func() error { return start(ctx, s, c, call) })
+	if err == nil {
+		return nil
+	}
+	var over *session.OverError
+	if (c.Claims || c.Needs == command.Ready) && !errors.As(err, &over) {
+		err = failure.Explain(ctx, s, c.Name, err)
+		if ctx.Err() == nil {
+			failure.KeepRecord(s, c.Name, err)
+		}
+	}
+	return failure.InCommand(c.Name, err)
+}
+
+func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+	if (c.Claims || c.Needs == command.Ready) && s.Claim != nil {
+		release, err := s.Claim(s, c.Name)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	if s.Running != nil {
+		s.Running.Store(&session.Running{Name: c.Name, Stops: c.Stops})
+		defer s.Running.Store(nil)
+	}
+	switch c.Needs {
+	case command.Opened:
+		if s.Ring == nil {
+			return exit.Usagef("%s: there is no ring: `open` comes first, or `connect`, which takes all steps", c.Name)
+		}
+	case command.Ready:
+		if err := s.Ready(ctx); err != nil {
+			return err
+		}
+		s.Member.Command = c.Name
+		if s.Leads && !c.Own {
+			return Lead(ctx, s, c, call)
+		}
+	}
+	return c.Run(ctx, s, call)
+}
+
+// observed keeps what a command prints for `expect`.
+func observed(s *session.Session, run func() error) error {
+	if s.Out == nil {
+		return run()
+	}
+	var results []render.Record
+	s.Out.Seen = func(r render.Record) { results = append(results, r) }
+	err := run()
+	s.Out.Seen = nil
+	if len(results) > 0 {
+		s.Results, s.Fresh = results, true
+	}
+	return err
+}

@@ -1,0 +1,3 @@
+// Package local runs all ranks of a ring on this machine, as processes, each with an
+// address of its own.
+package local

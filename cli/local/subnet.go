@@ -1,0 +1,101 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxLocalRanks leaves room in a /24 for the claim.
+	maxLocalRanks = 250
+	// claimHost is the address of a subnet that is held for as long as the ring
+	// runs, so that another run that comes to the same subnet goes on.
+	claimHost = 254
+	// subnetAttempts: with hundreds of runs on one machine (of 65,000 subnets)
+	// a few attempts are enough; this many failures have another reason.
+	subnetAttempts = 64
+	// RoceUDPPort is RoCEv2's (IANA service name roce-v2).
+	RoceUDPPort = 4791
+)
+
+// subnet is a 127.x.y.0/24 that no other run uses.
+type subnet struct {
+	prefix [3]byte
+	claim  net.Listener
+}
+
+// ClaimSubnet finds a subnet in which the addresses 1 to n can be bound for the
+// exchange (TCP) and for RoCEv2 (UDP). The sockets are closed again, for the
+// ranks to open, except for the claim.
+func ClaimSubnet(n, tcpPort int) (*subnet, error) {
+	// If the kernel's rdma_rxe holds UDP 4791 on all addresses, a rank takes
+	// another port and says so in the exchange; then TCP alone must do.
+	for _, udp := range []bool{true, false} {
+		var err error
+		for range subnetAttempts {
+			s := &subnet{prefix: [3]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(255))}}
+			if err = s.bind(n, tcpPort, udp); err == nil {
+				return s, nil
+			}
+			if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EMFILE) {
+				break
+			}
+		}
+		if !udp {
+			return nil, fmt.Errorf("no loopback subnet has %d free addresses: %w; expected lo to be up and TCP port %d to be free: give another --tcp-port", n, err, tcpPort)
+		}
+	}
+	panic("unreachable")
+}
+
+func (s *subnet) bind(n, tcpPort int, udp bool) error {
+	claim, err := net.Listen("tcp4", s.host(claimHost, tcpPort))
+	if err != nil {
+		return err
+	}
+	for i := 1; i <= n; i++ {
+		if err := probe(s.host(i, tcpPort), s.host(i, RoceUDPPort), udp); err != nil {
+			return errors.Join(err, claim.Close())
+		}
+	}
+	s.claim = claim
+	return nil
+}
+
+func probe(tcpAddr, udpAddr string, udp bool) error {
+	l, err := net.Listen("tcp4", tcpAddr)
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil || !udp {
+		return err
+	}
+	p, err := net.ListenPacket("udp4", udpAddr)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+func (s *subnet) host(i, port int) string {
+	addr := netip.AddrFrom4([4]byte{s.prefix[0], s.prefix[1], s.prefix[2], byte(i)})
+	return netip.AddrPortFrom(addr, uint16(port)).String()
+}
+
+// List is the server list of n ranks.
+func (s *subnet) List(n, tcpPort int) string {
+	hosts := make([]string, n)
+	for i := range hosts {
+		hosts[i] = s.host(i+1, tcpPort)
+	}
+	return strings.Join(hosts, ",")
+}
+
+// Close gives the subnet back.
+func (s *subnet) Close() error { return s.claim.Close() }

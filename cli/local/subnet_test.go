@@ -1,0 +1,20 @@
+package local
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestSubnetsAreClaimed(t *testing.T) {
+	a, err := ClaimSubnet(4, 18600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &subnet{prefix: a.prefix}
+	if err := b.bind(4, 18600, true); err == nil {
+		t.Error("a claimed subnet was claimed again")
+	}
+	if err := errors.Join(a.Close(), b.bind(4, 18600, true), b.Close()); err != nil {
+		t.Errorf("a subnet that was given back: %v", err)
+	}
+}

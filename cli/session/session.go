@@ -1,0 +1,146 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/configs"
+	"ringcli/repl"
+	"ringcli/ring"
+	"ringcli/trace"
+)
+
+// Session is what a command has to work with. Each line of the shell has one of its
+// own (fork), so that a line in the background and one in front share nothing but
+// the ring. But for stop and running, which other goroutines use, its fields belong
+// to the command that runs; between two lines the shell's host guards them.
+type Session struct {
+	*common
+	Config   *configs.Config
+	Out      *render.Printer
+	Progress *Progress // nil in the background, which has no line of its own
+
+	// Ring is nil before `open`, and member before the ring can compute. Where there
+	// is a claim, its holder alone changes these two and leads.
+	Ring   *ring.Ring
+	Member *Member
+	// Leads says that the other ranks take this one's commands.
+	Leads bool
+	// Sourced is how deep scripts have called scripts.
+	Sourced int
+	// Results are what the last command that printed any has printed, and fresh
+	// says that it was a command of this line.
+	Results []render.Record
+	Fresh   bool
+	// Forked is the configuration that a line of the shell began with.
+	Forked *configs.Config
+	// Running is the command that runs; nil where nobody asks. Ctrl-C reads it.
+	Running *atomic.Pointer[Running]
+	// Stop is set, by Ctrl-C, when what runs should stop at its next boundary; may be nil.
+	Stop *atomic.Bool
+}
+
+// common is what the sessions of a process share. It is set up before the first
+// line runs, and only read then.
+type common struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Signals        *exit.Signals // nil in tests
+	// ByHand is what was done by hand on the ring.
+	ByHand ByHand
+	// Interactive says that a person types the lines.
+	Interactive bool
+	// KeepGoing runs the rest of a script after a command that failed.
+	KeepGoing bool
+	// Follows says that this rank takes the leader's commands.
+	Follows bool
+	// Fault is what --corrupt asks for; may be nil.
+	Fault *Fault
+	// Parent is set in a child of `local`.
+	Parent *Parent
+	// Shell is nil where no lines are typed.
+	Shell *repl.Shell
+	// Claim gives the ring to one command at a time; nil where there is no other.
+	Claim func(s *Session, command string) (release func(), err error)
+	// StopJob asks a line in the background to stop at its next boundary, and
+	// reports whether it will.
+	StopJob func(id int) bool
+}
+
+// New returns the session that a command of the process has.
+func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand ByHand) *Session {
+	return &Session{
+		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand},
+		Progress: NewProgress(stderr),
+	}
+}
+
+// Fork returns a session for one line.
+func (s *Session) Fork() *Session {
+	return &Session{
+		common: s.common, Config: s.Config, Out: render.New(s.Stdout, render.Format(s.Config.String("output"))), Progress: s.Progress,
+		Ring: s.Ring, Member: s.Member, Leads: s.Leads, Results: s.Results, Forked: s.Config,
+		Running: new(atomic.Pointer[Running]), Stop: new(atomic.Bool),
+	}
+}
+
+// ByHand is what was done by hand on the ring, as far as a session must ask.
+type ByHand interface {
+	// MayOperate refuses an operation of all ranks while something is in its way.
+	MayOperate(context.Context, *Session) error
+	// Release gives back what hangs on the ring, which is about to close.
+	Release() error
+}
+
+// Running is a command that runs.
+type Running struct {
+	Name  string
+	Stops bool // at its next boundary, if it is asked to
+}
+
+// Stopping reports whether what runs should stop at its next boundary, together
+// with the other ranks, which leaves the ring usable.
+func (s *Session) Stopping() bool { return s.Stop != nil && s.Stop.Load() }
+
+// Sides lists the side that is meant, or both.
+func Sides(only *ring.Side) []ring.Side {
+	if only != nil {
+		return []ring.Side{*only}
+	}
+	return []ring.Side{ring.Left, ring.Right}
+}
+
+// SetTrace has the prints as the settings say.
+func (s *Session) SetTrace() error {
+	err := trace.Set(s.Config.String("trace"))
+	// A program without prints has them off, which the default need not say.
+	if err != nil && (s.Config.IsSet("trace") || !errors.Is(err, trace.ErrNoPrints)) {
+		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
+	}
+	return trace.SetOutput(s.Stderr, trace.Format(s.Config.String("trace-format")))
+}
+
+// DropMember closes what computes over the ring, before the queue pairs under
+// it change.
+func (s *Session) DropMember() error {
+	m := s.Member
+	if s.Member = nil; m == nil {
+		return nil
+	}
+	return m.Comm.Close()
+}
+
+// DeviceOf names the devices that a ring uses.
+func DeviceOf(r *ring.Ring) string {
+	var names []string
+	for _, d := range r.Devices() {
+		names = append(names, d.Name)
+	}
+	return render.OrDash(strings.Join(names, "+"))
+}

@@ -1,0 +1,370 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/about"
+	"ringcli/cli/command"
+	"ringcli/cli/devices"
+	"ringcli/cli/exit"
+	"ringcli/cli/lines"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/configs"
+)
+
+// Rows are those that only make sense where lines are typed, or read from
+// a file.
+func Rows() []command.Row {
+	return []command.Row{
+		{
+			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Give a setting another value, for this session",
+			Long:    "Gives a setting another value, for this session. show lists all settings; a\ncommand's own flag comes first.",
+			Example: "  set protocol eager\n  set output json",
+			Args:    "NAME VALUE", Offer: offerSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				return set(s, call.Args[0], call.Args[1])
+			},
+		},
+		{
+			Name: "show", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
+			Summary: "Show the settings in force, or one of them",
+			Args:    "[NAME]", Offer: offerSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
+		},
+		{
+			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Run the commands of a file, one a line",
+			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too.",
+			Args:    "FILE", Files: true, Offer: offerScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Run: runSource,
+		},
+		{
+			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Wait", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
+			Run: func(ctx context.Context, _ *session.Session, call command.Call) error {
+				d, err := time.ParseDuration(call.Args[0])
+				if err != nil {
+					return err
+				}
+				return lines.Pause(ctx, d)
+			},
+		},
+		{
+			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Verbatim: true,
+			Summary: "Run a command again and again until Ctrl-C",
+			Example: "  watch 2s counters", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
+			Run: inShell(func(ctx context.Context, s *session.Session, call command.Call) error {
+				every, err := time.ParseDuration(call.Args[0])
+				if err != nil {
+					return err
+				}
+				return s.Shell.Watch(ctx, every, joinWords(call.Args[1:]))
+			}),
+		},
+		{
+			Name: "transcript", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Append all that is typed and printed to a file; off ends it",
+			Args:    "FILE | off", Files: true, Offer: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
+			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+				path := call.Args[0]
+				if path == "off" {
+					path = ""
+				}
+				return s.Shell.SetTranscript(path)
+			}),
+		},
+		{
+			Name: "timing", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Say after each line how long it took, or no longer",
+			Args:    "on | off", Words: []string{"on", "off"}, CheckArgs: checkOnOff,
+			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+				s.Shell.SetTiming(call.Args[0] == "on")
+				return nil
+			}),
+		},
+		{
+			Name: "alias", Group: command.GroupShell, Where: command.Line, Own: true, Verbatim: true,
+			Summary: "Make a name stand for a line, or list such names",
+			Example: "  alias check4 all-reduce --size 4M --check", Args: "[NAME TEXT...]",
+			Offer: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: inShell(runAlias),
+		},
+		{
+			Name: "unalias", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Take an alias back", Args: "NAME", Offer: func([]string) []string { return nil },
+			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
+			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+				if _, known := s.Shell.Aliases()[call.Args[0]]; !known {
+					return exit.Usagef("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
+				}
+				return s.Shell.Unalias(call.Args[0])
+			}),
+		},
+		{
+			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
+			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: inShell(runHistory),
+		},
+		{
+			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
+			Summary: "List what runs in the background: lines that ended in &",
+			Run:     inShell(runJobs),
+		},
+		{
+			Name: "wait", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Wait for the lines in the background",
+			Run:     inShell(func(ctx context.Context, s *session.Session, _ command.Call) error { return s.Shell.WaitJobs(ctx) }),
+		},
+		{
+			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Stop a line in the background",
+			Long: `Asks a line in the background to stop at its next boundary, on all ranks
+together; with --now it is cancelled, which ends the ring if it uses it.`,
+			Args: "[JOB]", Words: []string{"1"}, CheckArgs: countArgs("stop", 0, 1, "at most a job's number"),
+			Flags: func(fs *pflag.FlagSet) { fs.Bool("now", false, "cancel it instead") },
+			Run:   inShell(runStop),
+		},
+		{
+			Name: "quit", Aliases: []string{"exit"}, Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Leave the shell and the ring",
+			Run: func(_ context.Context, s *session.Session, _ command.Call) error {
+				if s.Shell == nil {
+					return exit.ErrQuit
+				}
+				s.Shell.Quit()
+				return nil
+			},
+		},
+	}
+}
+
+// inShell refuses a command where there is no shell.
+func inShell(run func(context.Context, *session.Session, command.Call) error) func(context.Context, *session.Session, command.Call) error {
+	return func(ctx context.Context, s *session.Session, call command.Call) error {
+		if s.Shell == nil {
+			return exit.Usagef("%s: expected a shell: it makes no sense in -c and -f", call.Name)
+		}
+		return run(ctx, s, call)
+	}
+}
+
+func countArgs(name string, least, most int, what string) func([]string) error {
+	return func(args []string) error {
+		if len(args) < least || len(args) > most {
+			return exit.Usagef("%s: %d arguments given: expected %s", name, len(args), what)
+		}
+		return nil
+	}
+}
+
+func checkDuration(name string, least, most int) func([]string) error {
+	return func(args []string) error {
+		if err := countArgs(name, least, most, "a duration first, such as 2s")(args); err != nil {
+			return err
+		}
+		if d, err := time.ParseDuration(args[0]); err != nil || d < 0 {
+			return exit.Usagef("%s %s: expected a duration with its unit, such as 500ms, 2s or 1m", name, args[0])
+		}
+		return nil
+	}
+}
+
+func checkOnOff(args []string) error {
+	if len(args) != 1 || args[0] != "on" && args[0] != "off" {
+		return exit.Usagef("timing %s: expected on or off", strings.Join(args, " "))
+	}
+	return nil
+}
+
+// joinWords makes a line of words that Split takes apart into them again.
+func joinWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\r\n;#'\"\\&") {
+			w = "\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(w) + "\""
+		}
+		quoted[i] = w
+	}
+	return strings.Join(quoted, " ")
+}
+
+func set(s *session.Session, name, value string) error {
+	next, err := s.Config.With(name, value)
+	if err != nil {
+		return err
+	}
+	s.Config = next
+	switch name {
+	case "output":
+		s.Out = render.New(s.Stdout, render.Format(value))
+	case "trace", "trace-format":
+		return s.SetTrace()
+	}
+	return nil
+}
+
+func runShow(ctx context.Context, s *session.Session, call command.Call) error {
+	if len(call.Args) == 0 {
+		return about.PrintConfig(s)
+	}
+	if _, known := configs.Lookup(call.Args[0]); !known {
+		_, err := s.Config.With(call.Args[0], "") // which knows the nearest
+		return err
+	}
+	v := s.Config.Get(call.Args[0])
+	return s.Out.Print(about.ConfigEntry{Command: "show", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
+}
+
+func offerSetting(args []string) []string {
+	var words []string
+	switch len(args) {
+	case 0:
+		for _, s := range configs.Settings {
+			words = append(words, s.Name)
+		}
+	case 1:
+		setting, _ := configs.Lookup(args[0])
+		for _, v := range setting.OneOf {
+			words = append(words, fmt.Sprint(v))
+		}
+		if args[0] == "device" {
+			words = append(devices.Names(), "auto")
+		}
+	}
+	return words
+}
+
+func offerScripts(args []string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	return configs.ScriptNames()
+}
+
+// maxSourced is how deep scripts may call scripts.
+const maxSourced = 8
+
+func runSource(ctx context.Context, s *session.Session, call command.Call) error {
+	name := call.Args[0]
+	_, missing := os.Stat(name)
+	if s.Shell != nil && missing == nil {
+		return s.Shell.Source(ctx, name)
+	}
+	script, err := lines.ScriptOf(name)
+	if err != nil {
+		return exit.Usagef("source: %w", err)
+	}
+	if s.Sourced++; s.Sourced > maxSourced {
+		return exit.Usagef("source %s: scripts call scripts more than %d deep", name, maxSourced)
+	}
+	defer func() { s.Sourced-- }()
+	if err := lines.Run(ctx, s, call.Table, script); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Alias is a name that stands for a line.
+type Alias struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Name    string `json:"name" col:"alias"`
+	Text    string `json:"text" col:"stands for"`
+}
+
+func runAlias(_ context.Context, s *session.Session, call command.Call) error {
+	switch len(call.Args) {
+	case 0:
+		var rows []render.Record
+		all := s.Shell.Aliases()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			rows = append(rows, Alias{Command: "alias", OK: true, Name: name, Text: all[name]})
+		}
+		return s.Out.Print(rows...)
+	case 1:
+		return exit.Usagef("alias %s: expected what it is to stand for, such as: alias check4 all-reduce --size 4M --check", call.Args[0])
+	}
+	if _, taken := call.Table.Find(call.Args[0], command.Line); taken {
+		return exit.Usagef("alias %s: this is a command: expected another name", call.Args[0])
+	}
+	if err := s.Shell.Alias(call.Args[0], joinWords(call.Args[1:])); err != nil {
+		return exit.Usagef("%w", err)
+	}
+	return nil
+}
+
+// HistoryLine is a line that was typed.
+type HistoryLine struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Number  int    `json:"number" col:"n"`
+	Line    string `json:"line" col:"line"`
+}
+
+func runHistory(_ context.Context, s *session.Session, call command.Call) error {
+	lines, most := s.Shell.History(), 20
+	if len(call.Args) > 0 {
+		n, err := strconv.Atoi(call.Args[0])
+		if err != nil || n < 1 {
+			return exit.Usagef("history %s: expected a number of lines above 0", call.Args[0])
+		}
+		most = n
+	}
+	var rows []render.Record
+	for i := max(0, len(lines)-most); i < len(lines); i++ {
+		rows = append(rows, HistoryLine{Command: "history", OK: true, Number: i + 1, Line: lines[i]})
+	}
+	return s.Out.Print(rows...)
+}
+
+// JobInfo is a line that runs in the background.
+type JobInfo struct {
+	Command string  `json:"command"`
+	OK      bool    `json:"ok"`
+	Job     int     `json:"job" col:"job"`
+	Line    string  `json:"line" col:"line|last"`
+	Seconds float64 `json:"seconds" col:"seconds|%.1f"`
+}
+
+func runJobs(_ context.Context, s *session.Session, _ command.Call) error {
+	var rows []render.Record
+	for _, j := range s.Shell.Jobs() {
+		rows = append(rows, JobInfo{Command: "jobs", OK: true, Job: j.ID, Line: j.Line, Seconds: time.Since(j.Since).Seconds()})
+	}
+	if len(rows) == 0 {
+		return s.Out.Note(render.Faint, "nothing runs in the background")
+	}
+	return s.Out.Print(rows...)
+}
+
+func runStop(_ context.Context, s *session.Session, call command.Call) error {
+	jobs := s.Shell.Jobs()
+	id := 0
+	switch {
+	case len(call.Args) > 0:
+		n, err := strconv.Atoi(strings.TrimPrefix(call.Args[0], "%"))
+		if err != nil || n < 1 {
+			return exit.Usagef("stop %s: expected the number of a job: `jobs` lists them", call.Args[0])
+		}
+		id = n
+	case len(jobs) == 1:
+		id = jobs[0].ID
+	default:
+		return exit.Usagef("stop: %d lines run in the background: expected the number of one: `jobs` lists them", len(jobs))
+	}
+	if !command.IsOn(call.Flags, "now") && s.StopJob != nil && s.StopJob(id) {
+		return nil
+	}
+	if err := s.Shell.StopJob(id); err != nil {
+		return exit.Usagef("%w", err)
+	}
+	return nil
+}

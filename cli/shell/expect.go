@@ -1,0 +1,258 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+)
+
+const expectLong = `Compares a field of the last result with a value; if it does not hold, the
+command fails with exit code 2, or with --warning with 1, which lets a script go
+on. Fields are those of the result's JSON, such as busbw_GBps, wrong or
+time_us.p50; what stands after the last "_" may be left out where it is a unit.
+If the last command gave several results, all that have the field must hold, or
+those that --where names.
+Values are numbers, with K, M or G for powers of 1024, or words.`
+
+// relations are what expect understands, the longer spellings first.
+var relations = []struct {
+	sign  string
+	holds func(order int) bool
+}{
+	{"==", func(o int) bool { return o == 0 }},
+	{"!=", func(o int) bool { return o != 0 }},
+	{">=", func(o int) bool { return o >= 0 }},
+	{"<=", func(o int) bool { return o <= 0 }},
+	{">", func(o int) bool { return o > 0 }},
+	{"<", func(o int) bool { return o < 0 }},
+}
+
+// expectation is `expect FIELD RELATION VALUE`.
+type expectation struct{ field, sign, value, where string }
+
+// concerns tells whether a result is one of those that --where names.
+func (e expectation) concerns(fields map[string]any) bool {
+	if e.where == "" {
+		return true
+	}
+	name, want, _ := strings.Cut(e.where, "=")
+	_, got, found := lookUp(fields, name)
+	return found && fmt.Sprint(got) == want
+}
+
+// parseExpectation takes the three parts as words of their own or run together,
+// as in wrong==0.
+func parseExpectation(args []string) (e expectation, err error) {
+	text := strings.Join(args, " ")
+	for _, r := range relations {
+		field, value, found := strings.Cut(text, r.sign)
+		e = expectation{field: strings.TrimSpace(field), sign: r.sign, value: strings.TrimSpace(value)}
+		if found && e.field != "" && e.value != "" && !strings.ContainsAny(e.field+e.value, "=<>! ") {
+			return e, nil
+		}
+	}
+	return e, exit.Usagef("expect %q: expected FIELD RELATION VALUE with one of ==, !=, >=, <=, >, <, such as: expect busbw >= 1.5", text)
+}
+
+func checkExpect(args []string) error {
+	_, err := parseExpectation(args)
+	return err
+}
+
+func expectFlags(fs *pflag.FlagSet) {
+	fs.String("where", "", "look only at results whose FIELD=VALUE, such as name=out_of_sequence")
+	command.Completes(fs, "where", "list", "name=", "bytes=", "protocol=", "rank=", "side=")
+	fs.Bool("warning", false, "fail with exit code 1 instead of 2; a script goes on")
+}
+
+func runExpect(_ context.Context, s *session.Session, call command.Call) error {
+	e, err := parseExpectation(call.Args)
+	if err != nil {
+		return err
+	}
+	if e.where = command.TextOf(call.Flags, "where"); e.where != "" && !strings.Contains(e.where, "=") {
+		return exit.Usagef("--where %s: expected FIELD=VALUE, such as name=out_of_sequence", e.where)
+	}
+	code := exit.Critical
+	if command.IsOn(call.Flags, "warning") {
+		code = exit.Warning
+	}
+	if len(s.Results) == 0 {
+		return exit.Usagef("expect %s: there is no result to look at: run a command that gives one first", e.field)
+	}
+	known, compared := map[string]bool{}, 0
+	for _, r := range s.Results {
+		fields, err := fieldsOf(r)
+		if err != nil {
+			return err
+		}
+		name, got, found := lookUp(fields, e.field)
+		if !e.concerns(fields) {
+			continue
+		}
+		if !found {
+			for name := range fields {
+				known[name] = true
+			}
+			continue
+		}
+		compared++
+		holds, err := e.holds(name, got)
+		if err != nil {
+			return err
+		}
+		if !holds {
+			command, _ := fields["command"].(string)
+			return exit.Sharedf(code, "expected %s %s %s: %s gave %v%s", name, e.sign, e.value, command, got, subject(fields))
+		}
+	}
+	if compared == 0 && len(known) == 0 {
+		return exit.Usagef("expect: none of the %d last results has %s", len(s.Results), e.where)
+	}
+	if compared == 0 {
+		return exit.Usagef("expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	}
+	return s.Out.Note(render.Good, "%s %s %s holds", e.field, e.sign, e.value)
+}
+
+// subject tells which of several results is meant.
+func subject(fields map[string]any) string {
+	var b strings.Builder
+	for _, name := range []string{"bytes", "protocol", "rank"} {
+		if v, found := fields[name]; found {
+			fmt.Fprintf(&b, ", %s %v", name, v)
+		}
+	}
+	return b.String()
+}
+
+// holds compares what a field holds with the value, as numbers if it is one.
+func (e expectation) holds(name string, got any) (bool, error) {
+	order := 0
+	switch v := got.(type) {
+	case nil:
+		return false, exit.Usagef("expect: %s is not known: the operation ran without --check", name)
+	case json.Number:
+		have, err := v.Float64()
+		want, ok := parseQuantity(e.value)
+		if err != nil || !ok {
+			return false, exit.Usagef("expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
+		}
+		switch {
+		case have < want:
+			order = -1
+		case have > want:
+			order = 1
+		}
+	default:
+		if e.sign != "==" && e.sign != "!=" {
+			return false, exit.Usagef("expect: %s is %v, no number: expected == or !=", name, v)
+		}
+		order = strings.Compare(fmt.Sprint(v), e.value)
+	}
+	for _, r := range relations {
+		if r.sign == e.sign {
+			return r.holds(order), nil
+		}
+	}
+	return false, nil
+}
+
+// parseQuantity reads a number that may end in K, M or G.
+func parseQuantity(text string) (float64, bool) {
+	factor := 1.0
+	switch {
+	case text == "":
+		return 0, false
+	case strings.HasSuffix(strings.ToUpper(text), "K"):
+		factor = 1 << 10
+	case strings.HasSuffix(strings.ToUpper(text), "M"):
+		factor = 1 << 20
+	case strings.HasSuffix(strings.ToUpper(text), "G"):
+		factor = 1 << 30
+	}
+	if factor > 1 {
+		text = text[:len(text)-1]
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	return v * factor, err == nil && !math.IsNaN(v) // which is neither above nor below anything
+}
+
+// fieldsOf is a result as its JSON has it, nested objects by dotted names.
+func fieldsOf(r render.Record) (map[string]any, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("expect: %T: %w", r, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var object map[string]any
+	if err := d.Decode(&object); err != nil {
+		return nil, fmt.Errorf("expect: %T: %w", r, err)
+	}
+	flat := map[string]any{}
+	var add func(prefix string, o map[string]any)
+	add = func(prefix string, o map[string]any) {
+		for name, v := range o {
+			switch v := v.(type) {
+			case map[string]any:
+				add(prefix+name+".", v)
+			case []any: // a field is one value
+			default:
+				flat[prefix+name] = v
+			}
+		}
+	}
+	add("", object)
+	return flat, nil
+}
+
+// lookUp finds a field by its name, or by its name without the unit: busbw is
+// busbw_GBps, and time.p50 is time_us.p50.
+func lookUp(fields map[string]any, name string) (full string, value any, found bool) {
+	if v, found := fields[name]; found {
+		return name, v, true
+	}
+	for _, full := range slices.Sorted(maps.Keys(fields)) {
+		if withoutUnits(full) == name {
+			return full, fields[full], true
+		}
+	}
+	return "", nil, false
+}
+
+func withoutUnits(name string) string {
+	parts := strings.Split(name, ".")
+	for i, p := range parts {
+		for _, unit := range []string{"_GBps", "_us", "_Mpps", "_mbps"} {
+			p = strings.TrimSuffix(p, unit)
+		}
+		parts[i] = p
+	}
+	return strings.Join(parts, ".")
+}
+
+// ExpectRow is `expect`.
+func ExpectRow() command.Row {
+	return command.Row{
+		Name: "expect", Group: command.GroupLook, Where: command.Line, Own: true, Harmless: true,
+		Summary: "Fail unless a field of the last result is as it should be",
+		Long:    expectLong,
+		Example: "  all-reduce --size 16M --check; expect wrong == 0\n  expect --warning busbw >= 1.5",
+		Args:    "FIELD RELATION VALUE", Words: []string{"busbw", "algbw", "wrong", "time.p50", "time.p99", "bw"},
+		CheckArgs: checkExpect, Flags: expectFlags, Run: runExpect,
+	}
+}

@@ -1,0 +1,313 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
+	"ringcli/cli/lines"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/repl"
+	"ringcli/ring"
+)
+
+// Open makes the shell, through which all output goes from now on.
+func Open(s *session.Session, t *command.Table) error {
+	h := &Host{S: s, table: t, Jobs: map[int]*session.Session{}}
+	history, init := shellFiles()
+	shell, err := repl.New(repl.Options{
+		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init, Color: true,
+		OnError: h.report, Interrupt: h.interrupt,
+	})
+	if err != nil {
+		return err
+	}
+	s.Interactive = true
+	s.Shell, s.Claim, s.StopJob = shell, h.claim, h.stopJob
+	s.Stdout, s.Stderr = shell.Out(), shell.Err()
+	s.Out = render.New(s.Stdout, s.Out.Format())
+	s.Progress = session.NewProgress(s.Stderr)
+	return s.SetTrace()
+}
+
+// Run is the shell that was opened, in a ring or before one.
+func Run(ctx context.Context, s *session.Session) error {
+	if s.Shell.Interactive() {
+		if err := s.Out.Notes(render.Plain, banner(s)...); err != nil {
+			return err
+		}
+	}
+	s.Signals.LeaveInterrupts()
+	err := s.Shell.Run(ctx)
+	if last := s.Shell.LastError(); err == nil && !s.Shell.Interactive() && last != nil {
+		return &exit.Error{Code: exit.Code(last), Err: exit.ErrReported}
+	}
+	return err
+}
+
+// shellFiles are the files of history and init; none without a home directory.
+func shellFiles() (history, init string) {
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		history = filepath.Join(dir, "ringcli", "history")
+	} else if dir, err := os.UserHomeDir(); err == nil {
+		history = filepath.Join(dir, ".local", "state", "ringcli", "history")
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		init = filepath.Join(dir, "ringcli", "init.ring")
+	}
+	return history, init
+}
+
+// banner says where the shell begins, in lines for a person.
+func banner(s *session.Session) []string {
+	place := ""
+	switch {
+	case s.Ring == nil:
+		place = "no ring yet: open, init, exchange, rtr, rts; or connect, which takes all steps"
+	case s.Leads:
+		place = fmt.Sprintf("rank 0 of %d leads: what runs on the ring runs on all ranks", s.Ring.Size())
+	default:
+		place = fmt.Sprintf("rank %d of %d: an operation begins when all ranks have given it", s.Ring.Rank(), s.Ring.Size())
+	}
+	return []string{place, "help lists the commands, Tab completes, Ctrl-D leaves"}
+}
+
+// Host runs the shell's lines, each in a session of its own: a fork of s, so
+// that a line in the background and one in front share nothing but the ring.
+type Host struct {
+	table *command.Table
+	mu    sync.Mutex // guards what follows
+	// S is the session between two lines. Its ring, member and leads change only
+	// while holder is set, by its holder.
+	S      *session.Session
+	holder string                   // what uses the ring: a command, with its job
+	front  *session.Session         // the line in front, if one runs
+	Jobs   map[int]*session.Session // those in the background
+}
+
+// Prompt says where this rank stands: "ring 2/4 RTR soft:lo>".
+func (h *Host) Prompt() (string, repl.Mood) {
+	h.mu.Lock()
+	r := h.S.Ring
+	h.mu.Unlock()
+	if r == nil {
+		return "no ring>", repl.Plain
+	}
+	state := r.State()
+	mood := repl.Busy
+	switch state {
+	case ring.StateRTS, ring.StateReady:
+		mood = repl.Good
+	case ring.StateError, ring.StateFailed, ring.StateClosed:
+		mood = repl.Bad
+	}
+	return fmt.Sprintf("ring %d/%d %s %s>", r.Rank(), r.Size(), state, session.DeviceOf(r)), mood
+}
+
+// Run implements repl.Host.
+func (h *Host) Run(ctx context.Context, line string) error {
+	s := h.fork(ctx)
+	defer h.merge(ctx, s)
+	was := s.Ring
+	failedBefore := was != nil && was.Failed()
+	err := lines.Run(ctx, s, h.table, line)
+	if err == nil {
+		return nil
+	}
+	if s.Ring != nil && s.Ring.Failed() && (s.Ring != was || !failedBefore) {
+		err = fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
+		return fmt.Errorf("%w: %w", exit.ErrInterrupted, err)
+	}
+	return err
+}
+
+func (h *Host) fork(ctx context.Context) *session.Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.S.Fork()
+	if id, ok := repl.JobOf(ctx); ok {
+		h.Jobs[id] = s
+		s.Progress = nil
+	} else {
+		h.front = s
+	}
+	return s
+}
+
+// merge takes over what a line has changed. Settings are those of the front.
+func (h *Host) merge(ctx context.Context, s *session.Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.Fresh {
+		h.S.Results = s.Results
+	}
+	if id, ok := repl.JobOf(ctx); ok {
+		delete(h.Jobs, id)
+		return
+	}
+	h.front = nil
+	// A line that runs others, such as source, must not undo what they set.
+	if s.Config != s.Forked {
+		h.S.Config = s.Config
+	}
+}
+
+// claim gives the ring to one command at a time.
+func (h *Host) claim(s *session.Session, command string) (release func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.holder != "" {
+		return nil, exit.Usagef("%s: the ring is busy with %s: `wait` for it, or `stop` it", command, h.holder)
+	}
+	h.holder = command
+	s.Ring, s.Member, s.Leads = h.S.Ring, h.S.Member, h.S.Leads
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.holder = ""
+		h.S.Ring, h.S.Member, h.S.Leads = s.Ring, s.Member, s.Leads
+	}, nil
+}
+
+// interrupt is the n-th Ctrl-C: what can stops at its next boundary, all else is
+// cancelled.
+func (h *Host) interrupt(n int, cancel func()) {
+	h.mu.Lock()
+	s := h.front
+	h.mu.Unlock()
+	if s == nil || n > 1 || !askToStop(s) {
+		cancel()
+		return
+	}
+	time.AfterFunc(stopGrace, cancel) // which does nothing once the line has ended
+}
+
+// stopGrace is how long a command may take to its next boundary: longer than an
+// iteration of any size that is usual, shorter than patience with a rank that is
+// not there.
+const stopGrace = 10 * time.Second
+
+// stopJob asks a line in the background to stop at its next boundary.
+func (h *Host) stopJob(id int) bool {
+	h.mu.Lock()
+	s := h.Jobs[id]
+	h.mu.Unlock()
+	return s != nil && askToStop(s)
+}
+
+// askToStop asks what runs to stop at its next boundary. It reports whether it
+// will.
+func askToStop(s *session.Session) bool {
+	c := s.Running.Load()
+	if c == nil || !c.Stops {
+		return false
+	}
+	s.Stop.Store(true)
+	s.Progress.End()
+	// A terminal that is gone has nobody to read it.
+	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.Name, stopGrace)
+	return true
+}
+
+// report prints an error of a line or of a job.
+func (h *Host) report(err error) {
+	h.mu.Lock()
+	s := h.S.Fork()
+	h.mu.Unlock()
+	failure.Report(s, "shell", err, exit.Code(err))
+}
+
+// Complete implements repl.Host.
+func (h *Host) Complete(line string, pos int) ([]repl.Candidate, int) {
+	return Complete(h.S, h.table, line[:pos])
+}
+
+// Complete asks cobra what the last word of the last command may become.
+func Complete(s *session.Session, t *command.Table, text string) ([]repl.Candidate, int) {
+	words, from := lastCommand(text)
+	if len(words) > 1 && s.Shell != nil {
+		if full, is := s.Shell.Aliases()[words[0]]; is {
+			if expanded, err := lines.Split(full); err == nil && len(expanded) == 1 {
+				words = append(expanded[0], words[1:]...)
+			}
+		}
+	}
+	var out bytes.Buffer
+	root := t.LineTree(&out, func(context.Context, command.Row, command.Call) error { return nil })
+	root.SetErr(io.Discard)
+	root.SetArgs(append([]string{"__complete"}, words...))
+	if root.Execute() != nil {
+		return nil, from
+	}
+	typed := words[len(words)-1]
+	if flag, value, isFlag := strings.Cut(typed, "="); isFlag && strings.HasPrefix(flag, "-") {
+		from, typed = from+len(flag)+1, value // cobra answers with the value alone
+	}
+	list := command.Candidates(out.String(), typed)
+	if len(words) == 1 && s.Shell != nil {
+		for name, text := range s.Shell.Aliases() {
+			if strings.HasPrefix(name, words[0]) {
+				list = append(list, repl.Candidate{Text: name, Hint: text})
+			}
+		}
+	}
+	return list, from
+}
+
+// lastCommand returns the words of the last command of a text that is being
+// typed, the one under the cursor last, perhaps empty, and the byte where it
+// begins.
+func lastCommand(text string) (words []string, from int) {
+	from = strings.LastIndexAny(text, " \t;\n") + 1
+	// What is quoted is left to be completed as it is typed.
+	if quote := strings.LastIndexAny(text, `"'`); quote >= 0 && strings.Count(text, text[quote:quote+1])%2 == 1 {
+		from = quote + 1
+	}
+	before := text[:from]
+	if i := strings.LastIndexAny(before, ";\n"); i >= 0 {
+		before = before[i+1:]
+	}
+	commands, err := lines.Split(strings.TrimRight(before, `"'`))
+	if err == nil && len(commands) > 0 {
+		words = commands[len(commands)-1]
+	}
+	return append(words, text[from:]), from
+}
+
+// Repeatable implements repl.Host.
+func (h *Host) Repeatable(line string) bool {
+	commands, err := lines.Split(line)
+	if err != nil || len(commands) == 0 {
+		return false
+	}
+	for _, words := range commands {
+		if c, found := h.table.Find(words[0], command.Line); !found || !c.Harmless {
+			return false
+		}
+	}
+	return true
+}
+
+// Secret implements repl.Host: no line that names a token or a password is kept.
+func (h *Host) Secret(line string) bool {
+	line = strings.ToLower(line)
+	for _, word := range []string{"token", "password", "secret"} {
+		if strings.Contains(line, word) {
+			return true
+		}
+	}
+	return false
+}
