@@ -66,6 +66,22 @@ type GIDEntry struct {
 	UDPPort uint16
 }
 
+// Capabilities say what kind of device a provider has. What stands above the
+// providers decides by these, not by a provider's name.
+type Capabilities struct {
+	// Software: this program makes the packets, so that a message costs system
+	// calls and moves only while somebody polls. Such a device is taken where no
+	// RDMA device has the address. Rdma_rxe, whose packets the kernel makes, is none.
+	Software bool `json:"software,omitempty"`
+	// HostLocal: it reaches processes of this host alone, and has no address that
+	// one of a network could lead to.
+	HostLocal bool `json:"host_local,omitempty"`
+	// UDPSocket: it speaks RoCE v2 through a UDP socket of this program: on any UDP
+	// port, to any other, with the IP IDs that UDPPeer promises. All other RoCE
+	// devices know port 4791 alone.
+	UDPSocket bool `json:"udp_socket,omitempty"`
+}
+
 // DeviceAttr is what a device is and can do (struct ibv_device_attr). What a
 // provider does not know is zero.
 type DeviceAttr struct {
@@ -172,16 +188,6 @@ type QPCap struct {
 	MaxInlineData int // bytes
 }
 
-// QPInitAttr says how to create a queue pair (struct ibv_qp_init_attr).
-type QPInitAttr struct {
-	SendCQ   CQ
-	RecvCQ   CQ
-	Cap      QPCap
-	Type     QPType
-	SigAll   bool // every send makes a completion
-	UserData any  // qp_context
-}
-
 // GlobalRoute is the address of a peer beyond the subnet, and always on RoCE
 // (struct ibv_global_route).
 type GlobalRoute struct {
@@ -240,4 +246,19 @@ func AckTimeout(c uint8) time.Duration {
 		return 0
 	}
 	return time.Duration(4096) << min(c, 31) * time.Nanosecond
+}
+
+// rnrTimers are the RNR NAK timer codes in units of 10 µs (IBTA volume 1,
+// table 45).
+var rnrTimers = [32]uint32{
+	65536, 1, 2, 3, 4, 6, 8, 12,
+	16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072,
+	4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// RNRTimer returns how long a requester waits at least after an RNR NAK with
+// the timer code, of which the low 5 bits count.
+func RNRTimer(code uint8) time.Duration {
+	return time.Duration(rnrTimers[code&0x1f]) * 10 * time.Microsecond
 }

@@ -164,3 +164,15 @@ func TestGID(t *testing.T) {
 		t.Errorf("a prefix as GID: got %v, want an invalid argument", err)
 	}
 }
+
+func TestRNRTimer(t *testing.T) {
+	for code, want := range map[uint8]time.Duration{
+		0: 655360 * time.Microsecond, 1: 10 * time.Microsecond, 7: 120 * time.Microsecond, 12: 640 * time.Microsecond,
+		15: 1920 * time.Microsecond, 16: 2560 * time.Microsecond, 24: 40960 * time.Microsecond, 31: 491520 * time.Microsecond,
+		32 + 7: 120 * time.Microsecond,
+	} {
+		if got := RNRTimer(code); got != want {
+			t.Errorf("RNRTimer(%d) is %v, expected %v", code, got, want)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/soft/wire"
 )
 
 // reap takes the peer's answers, and reports whether there were any.
@@ -71,7 +70,7 @@ func (q *qp) notReady() (worked bool) {
 		q.refused, q.rnrUntil = q.acked+1, 0
 		q.counters.rnrs++
 		if q.attr.RNRRetry != forever {
-			timer := wire.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
+			timer := verbs.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
 			now = objects.Clock()
 			q.rnrUntil = now + int64(q.attr.RNRRetry)*int64(timer)
 		}

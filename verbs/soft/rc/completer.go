@@ -247,7 +247,7 @@ func (q *QP) rnr(code uint8, now int64, out *Output) {
 	}
 	q.goBack()
 	q.timer, q.probe = 0, 0
-	q.rnrUntil = now + int64(wire.RNRTimer(code))
+	q.rnrUntil = now + int64(verbs.RNRTimer(code))
 }
 
 // Tick does what the clock demands. Call Emit afterwards.

@@ -3,7 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
+
+	"ringcli/verbs"
 )
 
 // AETH is the acknowledge extended transport header (IBTA volume 1, section
@@ -64,7 +65,7 @@ func (s Syndrome) String() string {
 	case s.IsAck():
 		return fmt.Sprintf("ACK, credit code %d", s.Code())
 	case s.IsRNR():
-		return fmt.Sprintf("RNR NAK, %v", RNRTimer(s.Code()))
+		return fmt.Sprintf("RNR NAK, %v", verbs.RNRTimer(s.Code()))
 	case s == NakPSNSeq:
 		return "NAK, PSN sequence error"
 	case s == NakInvalidRequest:
@@ -75,19 +76,4 @@ func (s Syndrome) String() string {
 		return "NAK, remote operational error"
 	}
 	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
-}
-
-// rnrTimers are the RNR NAK timer codes in units of 10 µs (IBTA volume 1,
-// table 45).
-var rnrTimers = [32]uint32{
-	65536, 1, 2, 3, 4, 6, 8, 12,
-	16, 24, 32, 48, 64, 96, 128, 192,
-	256, 384, 512, 768, 1024, 1536, 2048, 3072,
-	4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-}
-
-// RNRTimer returns how long a requester waits at least after an RNR NAK with
-// the timer code, of which the low 5 bits count.
-func RNRTimer(code uint8) time.Duration {
-	return time.Duration(rnrTimers[code&0x1f]) * 10 * time.Microsecond
 }
