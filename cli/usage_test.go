@@ -132,7 +132,7 @@ func TestAPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	code, stdout, stderr := here(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "3s")
+	code, stdout, stderr := here(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "500ms")
 	if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "in use") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}

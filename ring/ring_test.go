@@ -165,7 +165,7 @@ func TestBadInput(t *testing.T) {
 		"index below":  {[]string{"a"}, -1, nil, "index -1"},
 		"doubled":      {[]string{"a:1", "a:1"}, 0, nil, "a:1 is entry 0 and entry 1"},
 		"unresolvable": {[]string{host + ":7777", "no-such-host.invalid"}, 0, nil, `entry 1, "no-such-host.invalid"`},
-		"port in use":  {[]string{host}, 0, nil, "the port is in use"},
+		"port in use":  {[]string{host}, 0, func(o *Options) { o.Timeout = 200 * time.Millisecond }, "the port is in use"},
 		"no device":    {[]string{host + ":7777"}, 0, func(o *Options) { o.Device = "soft:nope" }, "soft:nope"},
 		"no provider":  {[]string{host + ":7777"}, 0, func(o *Options) { o.Device = "nope:0" }, "nope:0"},
 		"mtu":          {[]string{host}, 0, func(o *Options) { o.MTU = 1500 }, "mtu is 1500"},
