@@ -119,12 +119,13 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	made := [len(roles)]*role{}
 	set := map[int]bool{}
 	for op := range operations {
-		op := Operation(op)
 		if operations[op].scripts[k.Algorithm] == nil {
 			continue
 		}
+		other := *k
+		other.Op = Operation(op)
 		made[op] = &role{}
-		made[op].compile(k.Algorithm, op, c.rank, c.size)
+		made[op].compile(&other, c.rank, c.size)
 		made[op].peers(set)
 	}
 	// Who calls something else waits for the data of this operation, and finds its

@@ -16,7 +16,7 @@ type Call struct {
 	Root      int       // rank, of an operation that has one; else 0
 	Count     int       // elements of the whole vector
 	// Send and Recv are the addresses of the buffers. What of the vector they hold
-	// Operation.Buffers says; they are registered with the Comm (Alloc, Register).
+	// Call.Buffers says; they are registered with the Comm (Alloc, Register).
 	Send, Recv uint64
 	CallOptions
 

@@ -102,12 +102,12 @@ type Range struct{ Lo, Hi int }
 // Len is the number of elements.
 func (r Range) Len() int { return r.Hi - r.Lo }
 
-func (e extent) of(count, ranks, rank int) Range {
+func (e extent) of(c *Call, ranks, rank int) Range {
 	switch e {
 	case wholeVector:
-		return Range{0, count}
+		return Range{0, c.Count}
 	case ownChunk:
-		lo, hi := reduce.Chunk(count, ranks, rank)
+		lo, hi := reduce.Chunk(c.Count, ranks, rank)
 		return Range{lo, hi}
 	}
 	return Range{}
@@ -155,10 +155,10 @@ func (o Operation) Phases() (n int) {
 	return n
 }
 
-// Buffers returns which elements of a vector of count the send buffer and the
-// receive buffer of a rank hold. In place they are one buffer for both.
-func (o Operation) Buffers(count, ranks, rank int) (send, recv Range) {
-	return operations[o].send.of(count, ranks, rank), operations[o].recv.of(count, ranks, rank)
+// Buffers returns which elements of the vector the send buffer and the receive
+// buffer of a rank hold. In place they are one buffer for both.
+func (c *Call) Buffers(ranks, rank int) (send, recv Range) {
+	return operations[c.Op].send.of(c, ranks, rank), operations[c.Op].recv.of(c, ranks, rank)
 }
 
 // BusFactor is nccl-tests' ratio of busbw to algbw on n ranks, of an operation on

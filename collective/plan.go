@@ -149,7 +149,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	if c.Algorithm != AlgorithmRing {
 		return c.cutFor(ranks, asked)
 	}
-	chunk := (c.Count + ranks - 1) / ranks * size // of the longest, in bytes
+	chunk := c.longest(ranks) * size // in bytes
 	auto := c.Protocol == Auto
 	if auto {
 		c.Protocol = Eager
@@ -224,15 +224,4 @@ func (c *Call) segments(ranks int) int {
 		return s.segments
 	}
 	return newCut(c, ranks, c.Op.wholly()).groups
-}
-
-// schedule returns the layout of a program in which a segment moves so often.
-func (c *Call) schedule(ranks, transfers int) schedule {
-	s := schedule{
-		ranks: ranks, count: c.Count, perSegment: c.Segment / c.Type.Size(),
-		depth: c.Depth, transfers: transfers,
-	}
-	chunk := (s.count + s.ranks - 1) / s.ranks
-	s.segments = max(1, (chunk+s.perSegment-1)/s.perSegment)
-	return s
 }

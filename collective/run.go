@@ -210,7 +210,7 @@ func (c *Call) copies(in, out vector) bool { return !c.Op.Reduces() && in.base !
 
 // copyOwn copies what both of the own buffers hold.
 func (c *Comm) copyOwn(k *Call, in, out vector) {
-	send, recv := k.Op.Buffers(k.Count, c.size, c.rank)
+	send, recv := k.Buffers(c.size, c.rank)
 	size, lo := k.Type.Size(), max(send.Lo, recv.Lo)
 	n := max(0, min(send.Hi, recv.Hi)-lo) * size
 	copy(out.bytes(lo, n, size), in.bytes(lo, n, size))
@@ -223,7 +223,7 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 		return in, out, nil
 	}
 	size := uint64(k.Type.Size())
-	send, recv := k.Op.Buffers(k.Count, c.size, c.rank)
+	send, recv := k.Buffers(c.size, c.rank)
 	sendLen, recvLen := uint64(send.Len())*size, uint64(recv.Len())*size
 	// Of a buffer that begins later, the base is where element 0 would be.
 	sendOffset, recvOffset := uint64(send.Lo)*size, uint64(recv.Lo)*size

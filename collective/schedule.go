@@ -39,3 +39,16 @@ func (s *schedule) span(chunk, segment int) (lo, hi int) {
 	lo = min(lo+segment*s.perSegment, hi)
 	return lo, min(lo+s.perSegment, hi)
 }
+
+// schedule returns the layout of a program in which a segment moves so often.
+func (c *Call) schedule(ranks, transfers int) schedule {
+	s := schedule{
+		ranks: ranks, count: c.Count, perSegment: c.Segment / c.Type.Size(),
+		depth: c.Depth, transfers: transfers,
+	}
+	s.segments = max(1, (c.longest(ranks)+s.perSegment-1)/s.perSegment)
+	return s
+}
+
+// longest is the length of the longest chunk, in elements.
+func (c *Call) longest(ranks int) int { return (c.Count + ranks - 1) / ranks }

@@ -64,13 +64,13 @@ type span struct{ lo, hi int }
 func (s *script) all() span { return span{0, s.size} }
 func (s *script) own() span { return span{s.rank, s.rank + 1} }
 
-// compile makes the script of an operation. The memory of an old one is used
+// compile makes the script of a call. The memory of an old one is used
 // again.
-func (s *script) compile(a Algorithm, op Operation, rank, size int) {
-	*s = script{rank: rank, size: size, whole: op.wholly(), moves: s.moves[:0], areas: s.areas[:0]}
-	write, ok := operations[op].scripts[a]
+func (s *script) compile(k *Call, rank, size int) {
+	*s = script{rank: rank, size: size, whole: k.Op.wholly(), moves: s.moves[:0], areas: s.areas[:0]}
+	write, ok := operations[k.Op].scripts[k.Algorithm]
 	if !ok {
-		panic(fmt.Sprintf("no script of %s for %s", a, op))
+		panic(fmt.Sprintf("no script of %s for %s", k.Algorithm, k.Op))
 	}
 	write(s)
 	s.number()

@@ -94,7 +94,7 @@ type parcel struct {
 
 func newActor(a Algorithm, op Operation, rank, n, groups int) *actor {
 	x := &actor{input: make([]int, n), posting: make([]int, groups), working: make([]int, groups)}
-	x.compile(a, op, rank, n)
+	x.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, rank, n)
 	for c := range x.input {
 		x.input[c] = rank
 		if op == OpAllGather && c != rank {
@@ -336,7 +336,7 @@ func TestScriptOneMessage(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		for r := range n {
 			var s script
-			s.compile(a, op, r, n)
+			s.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, r, n)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
 			for _, m := range s.moves {
 				if m.do == moveSend && m.from == operandPartial {

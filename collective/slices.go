@@ -103,7 +103,7 @@ func (c *Comm) doSlices(ctx context.Context, op Operation, from, to []byte, coun
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	// Where the operation finds its input and leaves its result, in place.
-	send, recv := op.Buffers(count, c.size, c.rank)
+	send, recv := r.Buffers(c.size, c.rank)
 	whole := buffer.Bytes()
 	first, last := whole[send.Lo*size:send.Hi*size], whole[recv.Lo*size:recv.Hi*size]
 	r.Send, r.Recv, r.plain = buffer.addr+uint64(send.Lo*size), buffer.addr+uint64(recv.Lo*size), false

@@ -23,7 +23,8 @@ type vectors struct {
 
 // allocate makes an operation's buffers, as package collective wants them.
 func allocate(m *session.Member, o operation) (v vectors, err error) {
-	send, recv := o.op.Buffers(o.count, m.Comm.Size(), m.Comm.Rank())
+	call := o.call()
+	send, recv := call.Buffers(m.Comm.Size(), m.Comm.Rank())
 	v.sent, v.received = send, recv
 	size := o.typ.Size()
 	if o.inPlace {

@@ -165,7 +165,7 @@ const (
 // ranks run far from each other, and by size.
 type choosers struct {
 	placement
-	all [int(Reduce|Gather+1) * 8][sizeClasses]chooser
+	all [phaseSets * 8][sizeClasses]chooser
 }
 
 func (c *choosers) of(phases Phases, sendMapped, recvMapped, far bool, bytes int) *chooser {

@@ -43,6 +43,8 @@ type Phases uint8
 const (
 	Reduce Phases = 1 << iota // every rank gets its chunk reduced
 	Gather                    // every rank gets the chunks of all
+
+	phaseSets = int(Reduce|Gather) + 1
 )
 
 // Signature stands for all that the ranks must agree on. But for Count, only the
