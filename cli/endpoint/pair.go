@@ -10,17 +10,17 @@ import (
 
 // Pair is a reliable connected queue pair with its memory.
 type Pair struct {
-	s     *Station
-	Block *memory.Block
-	MR    verbs.MR
-	QP    verbs.QP
-	PSN   uint32 // of its first packet: random
+	endpoint *Endpoint
+	Block    *memory.Block
+	MR       verbs.MR
+	QP       verbs.QP
+	PSN      uint32 // of its first packet: random
 }
 
-// NewPair makes one of which nothing exists yet; Close of the station closes it.
-func (s *Station) NewPair() *Pair {
-	p := &Pair{s: s, PSN: rand.Uint32N(1 << 24)}
-	s.pairs = append(s.pairs, p)
+// NewPair makes one of which nothing exists yet; Close of the endpoint closes it.
+func (e *Endpoint) NewPair() *Pair {
+	p := &Pair{endpoint: e, PSN: rand.Uint32N(1 << 24)}
+	e.pairs = append(e.pairs, p)
 	return p
 }
 
@@ -29,19 +29,19 @@ func (p *Pair) Register(bytes uint64, access verbs.Access) (err error) {
 	if p.Block, err = memory.Alloc(bytes); err != nil {
 		return err
 	}
-	p.MR, err = p.s.PD.RegMR(p.Block.Addr(), uint64(p.Block.Len()), access)
+	p.MR, err = p.endpoint.PD.RegMR(p.Block.Addr(), uint64(p.Block.Len()), access)
 	return err
 }
 
 // Create makes the queue pair, which is in RESET.
 func (p *Pair) Create(sends, receives int) (err error) {
-	p.QP, _, err = p.s.CreateQP(verbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1}, false)
+	p.QP, _, err = p.endpoint.CreateQP(verbs.QPCap{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1}, false)
 	return err
 }
 
 // ToInit says what a peer may do to the memory.
 func (p *Pair) ToInit(access verbs.Access) error {
-	return verbs.Advance(p.QP, verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.s.Options.Port, Access: access})
+	return verbs.Advance(p.QP, verbs.QPAttr{State: verbs.StateInit, PKeyIndex: 0, PortNum: p.endpoint.Options.Port, Access: access})
 }
 
 // Remote is the peer's queue pair, and the way to it.
@@ -53,8 +53,8 @@ type Remote struct {
 
 // ToRTR tells the queue pair who its peer is.
 func (p *Pair) ToRTR(to Remote) error {
-	o := p.s.Options
-	ah, err := p.s.Port.AddressVector(p.s.GID.Entry.Index, to.Remote, route.Service{SL: o.SL, TrafficClass: o.TrafficClass})
+	o := p.endpoint.Options
+	ah, err := p.endpoint.Port.AddressVector(p.endpoint.GID.Entry.Index, to.Remote, route.Service{SL: o.SL, TrafficClass: o.TrafficClass})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (p *Pair) ToRTR(to Remote) error {
 
 // ToRTS lets the queue pair send.
 func (p *Pair) ToRTS() error {
-	o := p.s.Options
+	o := p.endpoint.Options
 	return verbs.Advance(p.QP, verbs.QPAttr{
 		State: verbs.StateRTS, SQPSN: p.PSN, Timeout: o.QPTimeout, RetryCnt: o.RetryCnt, RNRRetry: o.RNRRetry, MaxRDAtomic: 1,
 	})

@@ -14,14 +14,14 @@ import (
 // A is lab A: two queue pairs of one process talk to each other. No socket carries
 // what they need to know of one another, since one program knows both.
 func A(ctx context.Context, o Options) (err error) {
-	a := &labA{station: newStation(&o)}
+	a := &labA{process: newProcess(&o)}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	a.Options.Device, a.Local = deviceAlone(o.Device)
 	return o.walk(ctx, a.steps())
 }
 
 type labA struct {
-	*station
+	*process
 	ends [2]*pair
 	info [2]ConnInfo
 }

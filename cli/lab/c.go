@@ -16,7 +16,7 @@ import (
 // list, rank 1 connects there; they swap a ConnInfo, and from then on tell each
 // other of every step, so that both fail where one does.
 func C(ctx context.Context, rank int, list []string, tcpPort int, o Options) (err error) {
-	c := &labC{station: newStation(&o), rank: rank}
+	c := &labC{process: newProcess(&o), rank: rank}
 	if err := c.locate(ctx, list, tcpPort); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func C(ctx context.Context, rank int, list []string, tcpPort int, o Options) (er
 }
 
 type labC struct {
-	*station
+	*process
 	rank      int
 	own, peer netip.AddrPort // of TCP
 	pair      *pair

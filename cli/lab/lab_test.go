@@ -33,7 +33,7 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	live := memory.Live.Load()
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
-	a = &labA{station: newStation(&o)}
+	a = &labA{process: newProcess(&o)}
 	_, a.Local = deviceAlone(o.Device)
 	err := o.walk(t.Context(), a.steps())
 	if closed := a.Close(); closed != nil {
@@ -201,7 +201,7 @@ func TestInterruption(t *testing.T) {
 // Explanations fit a terminal behind "# ".
 func TestExplanationsFit(t *testing.T) {
 	var texts []string
-	for _, s := range append((&labA{}).steps(), (&labC{station: &station{}}).steps()...) {
+	for _, s := range append((&labA{}).steps(), (&labC{process: &process{}}).steps()...) {
 		if s.Explain == "" || s.Call == "" || s.Name == "" {
 			t.Errorf("%q lacks a word", s.Name)
 		}

@@ -60,7 +60,7 @@ type interrupted func() error
 // waitAll polls the queue until each of the IDs has completed, and returns the
 // completions in that order. It fails with the first that failed, or at the
 // deadline with what had come.
-func (s *station) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
+func (s *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
 	found := make([]verbs.Completion, len(ids))
 	came := make([]bool, len(ids))
 	waiter := verbs.Waiter{CQ: s.CQ, Channel: s.Channel, Policy: verbs.WaitBlock}
@@ -105,7 +105,7 @@ func (s *station) waitAll(ctx context.Context, gone interrupted, ids ...uint64) 
 }
 
 // late says what was awaited and what had come.
-func (s *station) late(ids []uint64, came []bool) error {
+func (s *process) late(ids []uint64, came []bool) error {
 	var text string
 	for i, id := range ids {
 		state := "has not come"

@@ -64,7 +64,7 @@ type Result struct {
 
 // Run does all of it, as the server or the client.
 func Run(ctx context.Context, o Options) (r Result, err error) {
-	e := &end{Station: &endpoint.Station{Options: o.Options}, o: &o}
+	e := &end{Endpoint: &endpoint.Endpoint{Options: o.Options}, o: &o}
 	if err := e.known(); err != nil {
 		return r, err
 	}
@@ -98,9 +98,9 @@ func (e *end) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// end is this end: the station and its queue pair.
+// end is this end: the endpoint and its queue pair.
 type end struct {
-	*endpoint.Station
+	*endpoint.Endpoint
 	o       *Options
 	pair    *endpoint.Pair
 	peer    netip.AddrPort

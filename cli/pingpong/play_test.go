@@ -83,7 +83,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 
 // A message that is damaged after it came is seen, by either end.
 func TestCheckFails(t *testing.T) {
-	e := &end{Station: &endpoint.Station{}, o: &Options{Size: 10000, Check: true}}
+	e := &end{Endpoint: &endpoint.Endpoint{}, o: &Options{Size: 10000, Check: true}}
 	for name, c := range map[string]struct {
 		host string
 		at   int

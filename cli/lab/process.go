@@ -8,21 +8,21 @@ import (
 	"ringcli/verbs"
 )
 
-// station is one process's device and what both of its labs share of it.
-type station struct {
-	endpoint.Station
+// process is one process's device and what both of its labs share of it.
+type process struct {
+	endpoint.Endpoint
 	o *Options
 }
 
-func newStation(o *Options) *station {
-	return &station{Station: endpoint.Station{Options: o.Options}, o: o}
+func newProcess(o *Options) *process {
+	return &process{Endpoint: endpoint.Endpoint{Options: o.Options}, o: o}
 }
 
 // cqDepth holds what both queue pairs can have outstanding, several times over.
 const cqDepth = 16
 
 // deviceValues are what the device, its port and the GID that was chosen say.
-func (s *station) deviceValues(v *Values) {
+func (s *process) deviceValues(v *Values) {
 	p := s.Port.Attr
 	v.add("device", "%s", s.Name())
 	v.add("port", "%d", s.Port.Num)
@@ -38,11 +38,11 @@ func (s *station) deviceValues(v *Values) {
 // pair is a queue pair with its memory.
 type pair struct {
 	*endpoint.Pair
-	s     *station
+	s     *process
 	index int // 0 or 1: the lab's end
 }
 
-func (s *station) newPair(index int) *pair { return &pair{s.NewPair(), s, index} }
+func (s *process) newPair(index int) *pair { return &pair{s.NewPair(), s, index} }
 
 // access is what a peer may do to a lab's memory.
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead

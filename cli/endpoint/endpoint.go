@@ -28,9 +28,9 @@ type Options struct {
 	MinRNRTimer uint8 `setting:"min-rnr-timer"`
 }
 
-// Station is a device that was opened, and what its queue pairs share. It belongs
+// Endpoint is a device that was opened, and what its queue pairs share. It belongs
 // to one goroutine.
-type Station struct {
+type Endpoint struct {
 	device.Device
 	Options Options
 	Local   netip.Addr // to speak from
@@ -40,39 +40,39 @@ type Station struct {
 
 // Open opens the device and chooses the GID. A device or a GID index that is not
 // there is an error of usage.
-func (s *Station) Open(peer netip.Addr) error {
-	s.peer = peer
-	return usage.If(s.choose(), verbs.ErrNoDevice, verbs.ErrInvalid)
+func (e *Endpoint) Open(peer netip.Addr) error {
+	e.peer = peer
+	return usage.If(e.choose(), verbs.ErrNoDevice, verbs.ErrInvalid)
 }
 
-func (s *Station) choose() error {
-	d, _, err := route.Device(s.Options.Device, s.Local)
+func (e *Endpoint) choose() error {
+	d, _, err := route.Device(e.Options.Device, e.Local)
 	if err != nil {
 		return err
 	}
-	if err := s.openFrom(d); err != nil {
+	if err := e.openFrom(d); err != nil {
 		return err
 	}
 	// A UDP socket receives on the address that it was opened with, which must be
 	// that of the row that was asked for.
-	if own := s.GID.Entry.GID.Addr(); s.Attr.UDPSocket && s.Options.GIDIndex != nil && s.Local.IsValid() && own != s.Local {
-		if err := s.Context.Close(); err != nil {
+	if own := e.GID.Entry.GID.Addr(); e.Attr.UDPSocket && e.Options.GIDIndex != nil && e.Local.IsValid() && own != e.Local {
+		if err := e.Context.Close(); err != nil {
 			return err
 		}
-		s.Local, s.Context = own, nil
-		err = s.openFrom(d)
+		e.Local, e.Context = own, nil
+		err = e.openFrom(d)
 	}
 	return err
 }
 
 // openFrom opens the device to speak from the local address.
-func (s *Station) openFrom(d verbs.Device) error {
-	return s.Device.Open(d, verbs.OpenOptions{LocalAddr: s.Local}, s.Options.Port, route.Want{Index: s.Options.GIDIndex, Local: s.Local, Peer: s.peer})
+func (e *Endpoint) openFrom(d verbs.Device) error {
+	return e.Device.Open(d, verbs.OpenOptions{LocalAddr: e.Local}, e.Options.Port, route.Want{Index: e.Options.GIDIndex, Local: e.Local, Peer: e.peer})
 }
 
 // MTU is the path MTU to use: what was asked for, else the port's.
-func (s *Station) MTU() (verbs.MTU, error) {
-	active, wanted := s.Port.Attr.ActiveMTU, s.Options.MTU
+func (e *Endpoint) MTU() (verbs.MTU, error) {
+	active, wanted := e.Port.Attr.ActiveMTU, e.Options.MTU
 	if wanted > active.Bytes() {
 		return 0, fmt.Errorf("path MTU %d: the port's active MTU is %s: expected no more than that", wanted, active)
 	}
@@ -83,13 +83,13 @@ func (s *Station) MTU() (verbs.MTU, error) {
 }
 
 // Close releases everything, the last made first.
-func (s *Station) Close() error {
+func (e *Endpoint) Close() error {
 	var errs []error
-	for _, p := range s.pairs {
+	for _, p := range e.pairs {
 		errs = append(errs, p.closeQP())
 	}
-	for _, p := range s.pairs {
+	for _, p := range e.pairs {
 		errs = append(errs, p.closeMemory())
 	}
-	return errors.Join(append(errs, s.Device.Close())...)
+	return errors.Join(append(errs, e.Device.Close())...)
 }

@@ -14,14 +14,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func station(o Options) *Station {
+func endpointOf(o Options) *Endpoint {
 	o.Device, o.Port = "soft:lo", 1
-	return &Station{Options: o, Local: netip.MustParseAddr("127.0.96.1")}
+	return &Endpoint{Options: o, Local: netip.MustParseAddr("127.0.96.1")}
 }
 
 // A soft device speaks from the address of the row that was asked for.
 func TestOpen(t *testing.T) {
-	s := station(Options{})
+	s := endpointOf(Options{})
 	if err := s.Open(netip.MustParseAddr("127.0.96.2")); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	for _, row := range rows {
-		s := station(Options{GIDIndex: &row.Index})
+		s := endpointOf(Options{GIDIndex: &row.Index})
 		if err := s.Open(netip.Addr{}); err != nil {
 			t.Fatal(err)
 		}
@@ -61,8 +61,8 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for want, s := range map[string]*Station{
-		"gid-index 200": station(Options{GIDIndex: new(200)}),
+	for want, s := range map[string]*Endpoint{
+		"gid-index 200": endpointOf(Options{GIDIndex: new(200)}),
 		"nothing:here":  {Options: Options{Device: "nothing:here", Port: 1}},
 	} {
 		err := s.Open(netip.Addr{})
@@ -73,7 +73,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s := station(Options{MTU: 4096})
+	s := endpointOf(Options{MTU: 4096})
 	s.Port.Attr.ActiveMTU = verbs.MTU1024
 	if _, err := s.MTU(); err == nil || !strings.Contains(err.Error(), "1024") {
 		t.Errorf("%v: expected the active MTU", err)
