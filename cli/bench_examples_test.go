@@ -8,8 +8,8 @@ import (
 	"ringcli/collective"
 )
 
-// exampleWays are compared in exampleRows.
-var exampleWays = bench.Variants{
+// exampleVariants are compared in exampleRows.
+var exampleVariants = bench.Variants{
 	{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite}, {Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousRead},
 }
 
@@ -29,8 +29,8 @@ func exampleRows() []bench.CompareRow {
 		{16 << 20, [3]float64{14000, 9999.94, 9900}, collective.RendezvousWrite},
 		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, collective.RendezvousWrite},
 	} {
-		row := bench.CompareRow{Variants: exampleWays, Auto: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: r.auto}}
-		for i, w := range exampleWays {
+		row := bench.CompareRow{Variants: exampleVariants, Auto: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: r.auto}}
+		for i, w := range exampleVariants {
 			m := exampleMeasurement("all-reduce")
 			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol.String(), nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
@@ -103,7 +103,7 @@ func benchExamples() []example {
 		plain("reduce-scatter"), plain("all-gather"),
 		{"bench all-reduce protocols", func(s *session.Session) error {
 			rows := exampleRows()
-			if err := s.Out.Note(render.Faint, "%s", bench.CompareHead(exampleWays)[0]); err != nil {
+			if err := s.Out.Note(render.Faint, "%s", bench.CompareHead(exampleVariants)[0]); err != nil {
 				return err
 			}
 			for _, r := range rows {

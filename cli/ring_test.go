@@ -20,7 +20,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 	t.Parallel()
 	protocols := []string{"eager", "rendezvous-write", "rendezvous-read"}
 	algorithms := []string{"recursive-doubling", "tree", "inbox"}
-	for n, ways := range map[int][]string{
+	for n, variants := range map[int][]string{
 		1: protocols, 2: slices.Concat(protocols, algorithms), 4: slices.Concat(protocols, algorithms), 9: slices.Concat(protocols, algorithms[:2]),
 	} {
 		code, stdout, stderr := finish(t, "local", "-n", fmt.Sprint(n), "--device", "soft:lo")
@@ -28,14 +28,14 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 			t.Fatalf("%d ranks: exit code %d\n%s%s", n, code, stdout, stderr)
 		}
 		for _, op := range []string{"reduce-scatter", "all-gather", "all-reduce"} {
-			for _, protocol := range ways {
+			for _, protocol := range variants {
 				row := regexp.MustCompile(`(?m)^` + op + ` +` + protocol + ` +1048576 .* 0$`)
 				if !row.MatchString(stdout) {
 					t.Errorf("%d ranks: no row of %s under %s with 0 wrong in\n%s", n, op, protocol, stdout)
 				}
 			}
 		}
-		if !strings.Contains(stdout, fmt.Sprintf("# OK: %d ranks, %d checks, 0 wrong elements", n, 3*len(ways))) {
+		if !strings.Contains(stdout, fmt.Sprintf("# OK: %d ranks, %d checks, 0 wrong elements", n, 3*len(variants))) {
 			t.Errorf("no verdict in\n%s", stdout)
 		}
 		for line := range strings.Lines(stdout) {

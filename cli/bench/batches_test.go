@@ -8,25 +8,25 @@ import (
 func TestBatchesAreShort(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	for name, c := range map[string]struct {
-		pace       pace
+		repetition repetition
 		warm, left int
 		mean       time.Duration
 		begun      time.Time
 		want       int
 	}{
-		"the first is one":               {pace{warmup: 5, iters: 20}, 5, 20, 0, time.Time{}, 1},
-		"all the rest of a short run":    {pace{warmup: 5, iters: 20}, 4, 20, time.Microsecond, time.Time{}, 24},
-		"as many as take 200 ms":         {pace{iters: 1000}, 0, 1000, 10 * time.Millisecond, time.Time{}, 20},
-		"one that takes longer":          {pace{iters: 1000}, 0, 1000, time.Second, time.Time{}, 1},
-		"the least, for longer":          {pace{iters: 1000, least: 100, longest: 4 * time.Second}, 0, 1000, 10 * time.Millisecond, time.Time{}, 100},
-		"as many of the least as may be": {pace{iters: 1000, least: 100, longest: 500 * time.Millisecond}, 0, 1000, 10 * time.Millisecond, time.Time{}, 50},
-		"the end of a duration":          {pace{iters: 20, duration: time.Minute}, 0, 20, time.Millisecond, long, 0},
-		"the warm-up, then the duration": {pace{warmup: 5, duration: time.Hour}, 4, 0, time.Millisecond, time.Time{}, 200},
-		"a duration that is very short":  {pace{duration: 1}, 0, 0, time.Second, time.Time{}, 1},
-		"the end of a limit":             {pace{iters: 20, limit: time.Second}, 0, 7, time.Millisecond, long, 0},
-		"within a limit":                 {pace{warmup: 1, iters: 20, limit: time.Hour}, 0, 20, time.Microsecond, time.Now(), 20},
+		"the first is one":               {repetition{warmup: 5, iters: 20}, 5, 20, 0, time.Time{}, 1},
+		"all the rest of a short run":    {repetition{warmup: 5, iters: 20}, 4, 20, time.Microsecond, time.Time{}, 24},
+		"as many as take 200 ms":         {repetition{iters: 1000}, 0, 1000, 10 * time.Millisecond, time.Time{}, 20},
+		"one that takes longer":          {repetition{iters: 1000}, 0, 1000, time.Second, time.Time{}, 1},
+		"the least, for longer":          {repetition{iters: 1000, least: 100, longest: 4 * time.Second}, 0, 1000, 10 * time.Millisecond, time.Time{}, 100},
+		"as many of the least as may be": {repetition{iters: 1000, least: 100, longest: 500 * time.Millisecond}, 0, 1000, 10 * time.Millisecond, time.Time{}, 50},
+		"the end of a duration":          {repetition{iters: 20, duration: time.Minute}, 0, 20, time.Millisecond, long, 0},
+		"the warm-up, then the duration": {repetition{warmup: 5, duration: time.Hour}, 4, 0, time.Millisecond, time.Time{}, 200},
+		"a duration that is very short":  {repetition{duration: 1}, 0, 0, time.Second, time.Time{}, 1},
+		"the end of a limit":             {repetition{iters: 20, limit: time.Second}, 0, 7, time.Millisecond, long, 0},
+		"within a limit":                 {repetition{warmup: 1, iters: 20, limit: time.Hour}, 0, 20, time.Microsecond, time.Now(), 20},
 	} {
-		if got := c.pace.next(c.warm, c.left, c.mean, c.begun); got != c.want {
+		if got := c.repetition.next(c.warm, c.left, c.mean, c.begun); got != c.want {
 			t.Errorf("%s: %d iterations, want %d", name, got, c.want)
 		}
 	}

@@ -253,7 +253,7 @@ func benchCollective(ctx context.Context, s *session.Session, o operation, sizes
 	return errors.Join(s.Out.Print(sum), worst)
 }
 
-// benchVariants prints several ways side by side: algorithms, protocols, or both.
+// benchVariants prints several variants side by side: algorithms, protocols, or both.
 func benchVariants(ctx context.Context, s *session.Session, o operation, asked Variants, sizes []uint64, title string, page *pageFile) error {
 	list, err := possible(s.Member, s, o, asked)
 	if err != nil {

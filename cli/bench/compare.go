@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// Each way has its turn at a size compareFewest times, and if that is
+	// Each variant has its turn at a size compareFewest times, and if that is
 	// over before compareSpan up to compareMost times. A machine that is slow for a
 	// moment spoils a round or two, and the median leaves them out.
 	compareFewest, compareMost = 5, 15
 	compareSpan                = time.Second
-	// compareTime bounds a way's turn: with three of them a round is still shorter
+	// compareTime bounds a variant's turn: with three of them a round is still shorter
 	// than most disturbances are apart.
 	compareTime = batchTime / 2
-	// compareTie is the difference below which a way is not ahead of the one
+	// compareTie is the difference below which a variant is not ahead of the one
 	// that led at the size before: less is noise, and crossovers that come and go
 	// with it would say nothing.
 	compareTie = 0.03
 )
 
-// compare measures an operation at one size in several ways by turns. A mean time is
+// compare measures an operation at one size in several variants by turns. A mean time is
 // the median of the rounds'. If it was stopped, the error is errStopped.
 func compare(ctx context.Context, m *session.Member, s *session.Session, o operation, list Variants) (row CompareRow, err error) {
 	plan, err := m.Comm.Plan(o.by(Variant{}).call())
@@ -67,7 +67,7 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 	return row, nil
 }
 
-// compare warms up and lets all ways have their turns, as often as the leader's clock
+// compare warms up and lets all variants have their turns, as often as the leader's clock
 // says: if --duration is given, for so long each.
 func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	fewest, most, limit := compareFewest, compareMost, compareSpan
@@ -77,7 +77,7 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	for _, w := range r.list {
 		o := r.o
 		o.options = w.in(o.options)
-		stopped, err := inBatches(ctx, r.m, r.s, pace{warmup: o.warmup}, func(warm, _ int) error {
+		stopped, err := inBatches(ctx, r.m, r.s, repetition{warmup: o.warmup}, func(warm, _ int) error {
 			for range warm {
 				if err := once(ctx, r.m, o, r.v); err != nil {
 					return err
@@ -114,7 +114,7 @@ func stoppedIf(stopped bool) error {
 	return errStopped("some rounds")
 }
 
-// resultOf checks one run of a way, if that was asked for, and puts the ranks'
+// resultOf checks one run of a variant, if that was asked for, and puts the ranks'
 // results together.
 func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Measurement, err error) {
 	m, o := r.m, r.o

@@ -8,7 +8,7 @@ import (
 	"ringcli/collective"
 )
 
-// CompareRow is one size in several ways, side by side. JSON and CSV see their
+// CompareRow is one size in several variants, side by side. JSON and CSV see their
 // Measurements.
 type CompareRow struct {
 	Variants Variants      // as they were asked for
@@ -17,14 +17,14 @@ type CompareRow struct {
 	Auto     Variant       // what auto takes at this size
 }
 
-// Marks of a way at a size.
+// Marks of a variant at a size.
 const (
 	markBest  = "*"
 	markAuto  = "<"
 	markWrong = "!"
 )
 
-// compareSpacious is up to how many ways have all of their columns in a line of 80
+// compareSpacious is up to how many variants have all of their columns in a line of 80
 // characters; six have their time and their mark. Wrong elements are marked then,
 // and counted below the table; the plot shows busbw.
 const compareSpacious = 3
@@ -42,7 +42,7 @@ func (r CompareRow) Columns() []render.Column {
 	return columns
 }
 
-// compareWidth is that of one way's columns, with the blank before them.
+// compareWidth is that of one variant's columns, with the blank before them.
 func compareWidth(n int) int {
 	if n <= compareSpacious {
 		return 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
@@ -75,7 +75,7 @@ func (r CompareRow) Cells() []render.Cell {
 // Parts implements render.Parts.
 func (r CompareRow) Parts() []render.Record { return render.Records(r.Each) }
 
-// CompareHead are the lines above the columns that name the ways: one, or where
+// CompareHead are the lines above the columns that name the variants: one, or where
 // the names do not fit, one of algorithms and one of protocols.
 func CompareHead(list Variants) []string {
 	width := compareWidth(len(list))

@@ -45,8 +45,8 @@ func TestWhoIsAheadWhere(t *testing.T) {
 	}
 }
 
-// threeWays are compared in threeRows.
-var threeWays = Variants{
+// threeVariants are compared in threeRows.
+var threeVariants = Variants{
 	{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousWrite}, {collective.AlgorithmRing, collective.RendezvousRead},
 }
 
@@ -66,8 +66,8 @@ func threeRows() []CompareRow {
 		{16 << 20, [3]float64{14000, 9999.94, 9900}, collective.RendezvousWrite},
 		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, collective.RendezvousWrite},
 	} {
-		row := CompareRow{Variants: threeWays, Auto: Variant{collective.AlgorithmRing, r.auto}}
-		for i, w := range threeWays {
+		row := CompareRow{Variants: threeVariants, Auto: Variant{collective.AlgorithmRing, r.auto}}
+		for i, w := range threeVariants {
 			m := threeMeasured("all-reduce")
 			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol.String(), nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}

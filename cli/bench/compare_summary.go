@@ -18,7 +18,7 @@ type ComparisonSummary struct {
 	Sizes   int     `json:"sizes"`
 	Wrong   *uint64 `json:"wrong"`
 	// Averages are of what was compared.
-	Averages []WayAverage `json:"protocols"`
+	Averages []VariantAverage `json:"protocols"`
 	// Ahead says which is the fastest from which size to which. One that is ahead by
 	// less than 3 % does not take the lead.
 	Ahead []Stretch `json:"ahead"`
@@ -30,9 +30,9 @@ type ComparisonSummary struct {
 	rows  []CompareRow
 }
 
-// WayAverage is the average over all sizes of an algorithm and a protocol, as they
+// VariantAverage is the average over all sizes of an algorithm and a protocol, as they
 // were asked for: auto is what the library chose at each size.
-type WayAverage struct {
+type VariantAverage struct {
 	Algorithm string  `json:"algorithm"`
 	Protocol  string  `json:"protocol"`
 	BusBW     float64 `json:"avg_busbw_GBps"`
@@ -49,7 +49,7 @@ type Stretch struct {
 	name      string // by which a person tells it from the others
 }
 
-// stretches joins sizes that follow each other and have the same way.
+// stretches joins sizes that follow each other and have the same variant.
 func stretches(rows []CompareRow, of func(CompareRow) Variant) []Stretch {
 	list := []Stretch{}
 	for _, r := range rows {
@@ -87,7 +87,7 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 		}
 	}
 	for i, w := range rows[0].Variants {
-		average := WayAverage{Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(), name: rows[0].Variants.label(w)}
+		average := VariantAverage{Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(), name: rows[0].Variants.label(w)}
 		for _, r := range rows {
 			average.BusBW += r.Each[i].BusBW / float64(len(rows))
 			if wrong := r.Each[i].Wrong; wrong != nil {

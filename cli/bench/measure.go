@@ -139,7 +139,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	result = resultOf(m, o, plan, w.Count(), all)
 	if stopped {
-		return result, errStopped("%s", o.pace().doneOf(w.Count()))
+		return result, errStopped("%s", o.repetition().doneOf(w.Count()))
 	}
 	return result, nil
 }
@@ -181,8 +181,10 @@ func (m *Measurement) merge(all []RankMeasurement) {
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
 }
 
-// pace is how often the operation is repeated.
-func (o operation) pace() pace { return pace{warmup: o.warmup, iters: o.iters, duration: o.duration} }
+// repetition is how often the operation is repeated.
+func (o operation) repetition() repetition {
+	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration}
+}
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations of --iters with one.
@@ -196,7 +198,7 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return err
 	}
 	begun, warmed := time.Now(), 0
-	stopped, err = inBatches(ctx, m, s, o.pace(), func(warm, n int) error {
+	stopped, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) error {
 		for range warm {
 			if err := once(ctx, m, o, v); err != nil {
 				return err

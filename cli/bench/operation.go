@@ -36,7 +36,7 @@ func (o operation) call() collective.Call {
 	return collective.Call{Op: o.op, Type: o.typ, Reduction: o.red, Count: o.count, CallOptions: o.options}
 }
 
-// by is the operation by another way.
+// by is the operation by another variant.
 func (o operation) by(w Variant) operation {
 	o.options = w.in(o.options)
 	return o
@@ -99,11 +99,11 @@ func setting(s *session.Session, call command.Call, name string) (configs.Value,
 
 // callOptions reads algorithm, protocol, segment and depth.
 func callOptions(s *session.Session, call command.Call) (o collective.CallOptions, err error) {
-	ways, err := askedVariants(s, call)
+	variants, err := askedVariants(s, call)
 	if err != nil {
 		return o, err
 	}
-	o = ways[0].in(o)
+	o = variants[0].in(o)
 	segment, err := setting(s, call, "segment")
 	if err != nil {
 		return o, err

@@ -39,29 +39,29 @@ func p2pIters(bytes uint64) int {
 }
 
 // runP2P measures from rank 0 to its right neighbour, on a queue pair of its
-// own. The other ranks take part in the turns between batches.
+// own. The other ranks take part in what is told between batches.
 func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, page *pageFile) (err error) {
 	m := s.Member
 	if m.Ring.Size() < 2 {
 		return exit.Usagef("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.Ring.Size())
 	}
-	path, openErr := openPath(m, sizes[len(sizes)-1], command.NumberOf(call.Flags, "outstanding"))
+	path, openErr := openP2P(m, sizes[len(sizes)-1], command.NumberOf(call.Flags, "outstanding"))
 	defer func() { err = errors.Join(err, path.Close()) }()
 	if err := m.Agree(ctx, openErr); err != nil {
 		return err
 	}
-	if err := m.Agree(ctx, connectPath(ctx, m, path)); err != nil {
+	if err := m.Agree(ctx, connectP2P(ctx, m, path)); err != nil {
 		return err
 	}
 	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.Ring.Right().Local.MTU, path.window)
 	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
 		return err
 	}
-	return benchPath(ctx, s, call, sizes, path, title, page)
+	return benchP2PSizes(ctx, s, call, sizes, path, title, page)
 }
 
-// benchPath measures every operation at every size.
-func benchPath(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pPath, title string, page *pageFile) error {
+// benchP2PSizes measures every operation at every size.
+func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pQP, title string, page *pageFile) error {
 	worst := error(nil)
 	ops := command.Value[[]verbs.Opcode](call.Flags, "verbs")
 	curves := make([]series, len(ops))
@@ -70,15 +70,15 @@ func benchPath(ctx context.Context, s *session.Session, call command.Call, sizes
 		for j, size := range sizes {
 			t := p2pTest{
 				op: op, bytes: uint32(size), check: command.IsOn(call.Flags, "check"),
-				pace: pace{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
+				repetition: repetition{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
 			}
 			if call.Flags.Changed("iters") {
-				t.pace.iters = command.NumberOf(call.Flags, "iters")
+				t.repetition.iters = command.NumberOf(call.Flags, "iters")
 			}
 			if call.Flags.Changed("warmup") {
-				t.pace.warmup = command.NumberOf(call.Flags, "warmup")
+				t.repetition.warmup = command.NumberOf(call.Flags, "warmup")
 			}
-			result, err := measurePath(ctx, s, path, t)
+			result, err := measureP2P(ctx, s, path, t)
 			if IsStopped(err) {
 				if worst == nil {
 					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(ops)*len(sizes))
@@ -103,28 +103,28 @@ func benchPath(ctx context.Context, s *session.Session, call command.Call, sizes
 
 // p2pTest is one operation at one size.
 type p2pTest struct {
-	op    verbs.Opcode
-	bytes uint32
-	pace  pace
-	check bool
+	op         verbs.Opcode
+	bytes      uint32
+	repetition repetition
+	check      bool
 }
 
-// measurePath measures bandwidth, then latency, and checks what has arrived. All
+// measureP2P measures bandwidth, then latency, and checks what has arrived. All
 // ranks get the same result, which is rank 0's with what both ends have checked.
-func measurePath(ctx context.Context, s *session.Session, p *p2pPath, t p2pTest) (P2PResult, error) {
+func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P2PResult, error) {
 	m := s.Member
-	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[t.op], Bytes: uint64(t.bytes), Iters: t.pace.iters}
+	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[t.op], Bytes: uint64(t.bytes), Iters: t.repetition.iters}
 	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
 	m.Checks++
 	if t.check {
 		p.fill(t.bytes, m.Checks)
 	}
-	// What a rank fills no message may have arrived in: the turn before the first
+	// What a rank fills no message may have arrived in: what is told before the first
 	// batch sees to it.
 	var took time.Duration
 	// The first and the last messages of a batch have the way to themselves: a batch
 	// of several windows measures what a stream of messages gets.
-	stream := t.pace
+	stream := t.repetition
 	stream.least = windowsInBatch * p.window
 	stopped, err := inBatches(ctx, m, s, stream, func(warm, n int) error {
 		d, err := p.streams(ctx, t, warm, n)
@@ -135,13 +135,13 @@ func measurePath(ctx context.Context, s *session.Session, p *p2pPath, t p2pTest)
 		return result, errors.Join(err, stoppedIf(stopped))
 	}
 	w := timing.New()
-	stopped, err = inBatches(ctx, m, s, t.pace, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
+	stopped, err = inBatches(ctx, m, s, t.repetition, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
 	if stopped || err != nil {
 		return result, errors.Join(err, stoppedIf(stopped))
 	}
 	if s := took.Seconds(); s > 0 {
-		result.BW = timing.SixPlaces(float64(t.bytes) * float64(t.pace.iters) / s / 1e9)
-		result.MsgRate = timing.SixPlaces(float64(t.pace.iters) / s / 1e6)
+		result.BW = timing.SixPlaces(float64(t.bytes) * float64(t.repetition.iters) / s / 1e9)
+		result.MsgRate = timing.SixPlaces(float64(t.repetition.iters) / s / 1e6)
 	}
 	if w.Count() > 0 {
 		times := w.Times()
@@ -158,7 +158,7 @@ func measurePath(ctx context.Context, s *session.Session, p *p2pPath, t p2pTest)
 }
 
 // streams is a batch of a bandwidth test.
-func (p *p2pPath) streams(ctx context.Context, t p2pTest, warm, n int) (took time.Duration, err error) {
+func (p *p2pQP) streams(ctx context.Context, t p2pTest, warm, n int) (took time.Duration, err error) {
 	if p.role == bystander {
 		return 0, nil
 	}
@@ -174,8 +174,8 @@ func (p *p2pPath) streams(ctx context.Context, t p2pTest, warm, n int) (took tim
 }
 
 // bounces is a batch of a latency test. Its first round trip is not measured: it
-// is as long as one end comes later from its turn than the other.
-func (p *p2pPath) bounces(ctx context.Context, t p2pTest, warm, n int, w *timing.Stopwatch) error {
+// is as long as one end begins later than the other.
+func (p *p2pQP) bounces(ctx context.Context, t p2pTest, warm, n int, w *timing.Stopwatch) error {
 	if p.role == bystander {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (p *p2pPath) bounces(ctx context.Context, t p2pTest, warm, n int, w *timing
 // stream sends n messages with a window of them in flight and returns how long
 // it took until the last was acknowledged. A last message tells the passive side
 // that it is over.
-func (p *p2pPath) stream(ctx context.Context, op verbs.Opcode, bytes uint32, n int) (time.Duration, error) {
+func (p *p2pQP) stream(ctx context.Context, op verbs.Opcode, bytes uint32, n int) (time.Duration, error) {
 	if p.role == passive {
 		if op == verbs.OpSend {
 			return 0, p.receive(ctx, n+1)
@@ -217,7 +217,7 @@ func (p *p2pPath) stream(ctx context.Context, op verbs.Opcode, bytes uint32, n i
 // bounce measures latency: n messages to and fro, each side sending when it has
 // received, a WRITE with immediate data so that its arrival makes a completion.
 // A READ is a round trip by itself. times may be nil.
-func (p *p2pPath) bounce(ctx context.Context, op verbs.Opcode, bytes uint32, n int, times *timing.Stopwatch) error {
+func (p *p2pQP) bounce(ctx context.Context, op verbs.Opcode, bytes uint32, n int, times *timing.Stopwatch) error {
 	if op == verbs.OpRead {
 		return p.fetch(ctx, bytes, n, times)
 	}
@@ -248,7 +248,7 @@ func (p *p2pPath) bounce(ctx context.Context, op verbs.Opcode, bytes uint32, n i
 }
 
 // fetch measures the latency of READ.
-func (p *p2pPath) fetch(ctx context.Context, bytes uint32, n int, times *timing.Stopwatch) error {
+func (p *p2pQP) fetch(ctx context.Context, bytes uint32, n int, times *timing.Stopwatch) error {
 	if p.role == passive {
 		return p.receive(ctx, 1)
 	}

@@ -53,10 +53,10 @@ func verifyPattern(b []byte, rank int, seed uint64) (wrong uint64, first int, go
 }
 
 // rank is this end's.
-func (p *p2pPath) rank() int { return int(p.role - active) }
+func (p *p2pQP) rank() int { return int(p.role - active) }
 
 // fill writes what this end sends and spoils what it receives.
-func (p *p2pPath) fill(bytes uint32, seed uint64) {
+func (p *p2pQP) fill(bytes uint32, seed uint64) {
 	if p.role == bystander {
 		return
 	}
@@ -69,7 +69,7 @@ func (p *p2pPath) fill(bytes uint32, seed uint64) {
 
 // verify compares what has arrived with what the other end sends: in the way of
 // an operation to and fro both ends receive, and of a READ only the reader.
-func (p *p2pPath) verify(t p2pTest, seed uint64) (*uint64, *WrongElement) {
+func (p *p2pQP) verify(t p2pTest, seed uint64) (*uint64, *WrongElement) {
 	if p.role == bystander || p.role == passive && t.op == verbs.OpRead {
 		return nil, nil
 	}

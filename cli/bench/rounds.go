@@ -10,7 +10,7 @@ import (
 	"ringcli/cli/timing"
 )
 
-// rounds measures one operation in several ways, in one pair of buffers. In a round
+// rounds measures one operation in several variants, in one pair of buffers. In a round
 // each has its turn, so that what disturbs one disturbs all, and the median of the
 // rounds leaves out what disturbs a few.
 type rounds struct {
@@ -24,18 +24,18 @@ type rounds struct {
 	spent      time.Duration       // since then by rank 0's clock, when it was told last
 	done       int                 // rounds
 	iterations int                 // on this rank
-	watches    []*timing.Stopwatch // of each way's iterations on this rank; nil if only the means count
+	watches    []*timing.Stopwatch // of each variant's iterations on this rank; nil if only the means count
 }
 
 // roundTold is what ranks tell each other after a round.
 type roundTold struct {
 	Stop  bool          `json:"stop,omitempty"` // this rank wants to stop
 	Spent time.Duration `json:"spent"`          // by this rank's clock; the leader's counts
-	Means []float64     `json:"means"`          // of an iteration, by way, in us; 0: sat out
+	Means []float64     `json:"means"`          // of an iteration, by variant, in us; 0: sat out
 }
 
-// next is a round: so many iterations of each way. It returns their mean times in us,
-// of the slowest rank, which are the same on all ranks; 0 is that of a way that sat
+// next is a round: so many iterations of each variant. It returns their mean times in us,
+// of the slowest rank, which are the same on all ranks; 0 is that of a variant that sat
 // out.
 func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 	means := make([]float64, len(r.list))
@@ -70,7 +70,7 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 	return slowest, nil
 }
 
-// turn runs one way's iterations and returns their mean time in us, without the
+// turn runs one variant's iterations and returns their mean time in us, without the
 // first, which the other ranks may come late to.
 func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error) {
 	o := r.o
@@ -114,11 +114,11 @@ func withoutPilot(means []float64, first bool, turn time.Duration) []float64 {
 	return means
 }
 
-// roundMeans has the mean time of an iteration by round and way, in us, of the
-// slowest rank; 0 is that of a way that sat the round out.
+// roundMeans has the mean time of an iteration by round and variant, in us, of the
+// slowest rank; 0 is that of a variant that sat the round out.
 type roundMeans [][]float64
 
-// of are one way's.
+// of are one variant's.
 func (r roundMeans) of(w int) []float64 {
 	var means []float64
 	for _, round := range r {

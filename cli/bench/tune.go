@@ -160,7 +160,7 @@ func (t *tuning) conclude(ctx context.Context, path string, file tables.File) er
 	return t.printSummary(path, saved)
 }
 
-// newTuning finds the ways that this ring has.
+// newTuning finds the variants that this ring has.
 func newTuning(s *session.Session, budget time.Duration) *tuning {
 	return &tuning{s: s, m: s.Member, list: variantsOf(s.Member.Comm), budget: budget, begun: time.Now(), points: make([][]tunePoint, len(tables.Operations))}
 }

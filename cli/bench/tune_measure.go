@@ -19,10 +19,10 @@ const (
 	// tuneMost rounds tell medians apart that differ by tuneGain, on machines that
 	// are not quiet; more would go to sizes that are settled.
 	tuneMost = 9
-	// tuneTurn bounds a way's turn, if it is not a single iteration: a round over all
-	// ways is then shorter than most disturbances are apart.
+	// tuneTurn bounds a variant's turn, if it is not a single iteration: a round over all
+	// variants is then shorter than most disturbances are apart.
 	tuneTurn = 20 * time.Millisecond
-	// tuneHopeless times slower than the fastest is a way that is not tried again at
+	// tuneHopeless times slower than the fastest is a variant that is not tried again at
 	// this size: by one measurement, and by the median of some.
 	tuneHopelessOnce, tuneHopeless = 4, 1.5
 )
@@ -131,7 +131,7 @@ func (t *tuning) point(ctx context.Context, op collective.Operation, size int64,
 	}
 }
 
-// next says how many iterations each way has in the next round: as many as fit a
+// next says how many iterations each variant has in the next round: as many as fit a
 // turn, and none once there is no hope. The default stays, to be measured against.
 func (p tunePoint) next(iters []int, means []float64, turn time.Duration) {
 	times := p.times(len(iters))

@@ -14,21 +14,21 @@ import (
 
 // TunePoint is one operation at one size, in all ways that this ring has.
 type TunePoint struct {
-	Command   string     `json:"command"`
-	OK        bool       `json:"ok"`
-	Operation string     `json:"operation" col:"operation|14"`
-	Bytes     uint64     `json:"bytes" col:"bytes|8|size"` // of the whole vector
-	Type      string     `json:"type"`
-	Ranks     int        `json:"ranks"`
-	Fastest   TunedWay   `json:"fastest" col:"Algorithm=fastest|18; Time=us|7"`
-	Default   TunedWay   `json:"default" col:"Algorithm=default|12; Time=us|7"` // what auto takes without a table
-	Gain      float64    `json:"gain" col:"gain|6|%.2fx"`                       // the default's time by that of the fastest, the median of the rounds'
-	Real      bool       `json:"beyond_noise"`
-	Ways      []TunedWay `json:"ways"`
+	Command   string         `json:"command"`
+	OK        bool           `json:"ok"`
+	Operation string         `json:"operation" col:"operation|14"`
+	Bytes     uint64         `json:"bytes" col:"bytes|8|size"` // of the whole vector
+	Type      string         `json:"type"`
+	Ranks     int            `json:"ranks"`
+	Fastest   TunedVariant   `json:"fastest" col:"Algorithm=fastest|18; Time=us|7"`
+	Default   TunedVariant   `json:"default" col:"Algorithm=default|12; Time=us|7"` // what auto takes without a table
+	Gain      float64        `json:"gain" col:"gain|6|%.2fx"`                       // the default's time by that of the fastest, the median of the rounds'
+	Real      bool           `json:"beyond_noise"`
+	Variants  []TunedVariant `json:"ways"`
 }
 
-// TunedWay is an algorithm and a protocol at one size.
-type TunedWay struct {
+// TunedVariant is an algorithm and a protocol at one size.
+type TunedVariant struct {
 	Algorithm string  `json:"algorithm"`
 	Protocol  string  `json:"protocol"`
 	Time      float64 `json:"time_us"` // the median of the rounds' means, of the slowest rank
@@ -45,7 +45,7 @@ func (t *tuning) pointRow(p tunePoint) TunePoint {
 		if math.IsInf(us, 1) {
 			continue
 		}
-		row.Ways = append(row.Ways, t.tuned(p, w, us))
+		row.Variants = append(row.Variants, t.tuned(p, w, us))
 		if us < times[best] {
 			best = w
 		}
@@ -56,8 +56,8 @@ func (t *tuning) pointRow(p tunePoint) TunePoint {
 	return row
 }
 
-func (t *tuning) tuned(p tunePoint, w int, us float64) TunedWay {
-	return TunedWay{Algorithm: t.list[w].Algorithm.String(), Protocol: t.list[w].Protocol.String(), Time: timing.SixPlaces(us), Rounds: len(p.rounds.of(w))}
+func (t *tuning) tuned(p tunePoint, w int, us float64) TunedVariant {
+	return TunedVariant{Algorithm: t.list[w].Algorithm.String(), Protocol: t.list[w].Protocol.String(), Time: timing.SixPlaces(us), Rounds: len(p.rounds.of(w))}
 }
 
 // Adjust implements render.Adjuster.
@@ -96,7 +96,7 @@ type TuneRule struct {
 }
 
 func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
-	w := t.list[s.way]
+	w := t.list[s.variant]
 	gain, _ := gainOf(points, s)
 	return TuneRule{
 		Command: "tune", OK: true, Operation: points[s.first].op.String(), Ranks: t.m.Comm.Size(),
@@ -125,7 +125,7 @@ type TuneSummary struct {
 	Devices    string  `json:"devices"` // the providers of all edges
 	Points     int     `json:"points"`  // that were measured: an operation at a size
 	Of         int     `json:"of"`
-	Ways       int     `json:"ways"`
+	Variants   int     `json:"ways"`
 	Rounds     int     `json:"rounds"`
 	Iterations int     `json:"iterations"` // on this rank
 	Seconds    float64 `json:"seconds"`
@@ -136,7 +136,7 @@ type TuneSummary struct {
 
 func (t *tuning) printSummary(path string, saved tables.Saved) error {
 	sum := TuneSummary{
-		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, Of: len(tunedSizes) * len(tables.Operations), Ways: len(t.list),
+		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, Of: len(tunedSizes) * len(tables.Operations), Variants: len(t.list),
 		Rounds: t.rounds, Iterations: t.iterations, Seconds: math.Round(time.Since(t.begun).Seconds()*10) / 10, Rules: len(saved.Rules), Saved: path, Gain: 1,
 	}
 	logs := 0.0
@@ -156,7 +156,7 @@ func (t *tuning) printSummary(path string, saved tables.Saved) error {
 // Lines implements render.Told.
 func (t TuneSummary) Lines() []render.Line {
 	lines := []render.Line{{
-		Text: fmt.Sprintf("measured %d of %d sizes in %d ways: %d rounds, %d iterations, %.1f s", t.Points, t.Of, t.Ways, t.Rounds, t.Iterations, t.Seconds),
+		Text: fmt.Sprintf("measured %d of %d sizes in %d ways: %d rounds, %d iterations, %.1f s", t.Points, t.Of, t.Variants, t.Rounds, t.Iterations, t.Seconds),
 	}}
 	if t.Points < t.Of {
 		lines = append(lines, render.Line{Mood: render.Fair, Text: "the budget was spent before the longest: for them the built-in choice stays"})

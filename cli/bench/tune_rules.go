@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// tuneGain is the least gain that is worth another way than the default, and
-	// the price of each switch from one way to another: a curve of few stretches is
+	// tuneGain is the least gain that is worth another variant than the default, and
+	// the price of each switch from one variant to another: a curve of few stretches is
 	// one that a person can read, and less is gone with the next measurement.
 	tuneGain = 0.03
-	// tuneRounds are measured where the budget allows it. Two ways that are alike
-	// keep their order in so many by chance once in 32. With fewer, a way must be
+	// tuneRounds are measured where the budget allows it. Two variants that are alike
+	// keep their order in so many by chance once in 32. With fewer, a variant must be
 	// ahead by tuneClear in each.
 	tuneRounds = 5
 	tuneFewest = 3
 	tuneClear  = 0.10
 )
 
-// tunePoint is one operation at one size: what each way took in each round.
+// tunePoint is one operation at one size: what each variant took in each round.
 type tunePoint struct {
 	op       collective.Operation
 	bytes    int64
-	standard int        // the index of the way that is taken without a table
+	standard int        // the index of the variant that is taken without a table
 	rounds   roundMeans // without those that only told how long an iteration is
 }
 
-// times are the medians of the rounds by way; +Inf of a way that never ran.
+// times are the medians of the rounds by variant; +Inf of a variant that never ran.
 func (p tunePoint) times(n int) []float64 {
 	all := make([]float64, n)
 	for w := range all {
@@ -40,7 +40,7 @@ func (p tunePoint) times(n int) []float64 {
 	return all
 }
 
-// gain is by how many times a way is faster than the default: the median of the
+// gain is by how many times a variant is faster than the default: the median of the
 // rounds' ratios, since what disturbs a round disturbs both. real tells whether that
 // is beyond noise: by tuneGain at least, and ahead in every round, or from eight
 // rounds on in all but one.
@@ -75,9 +75,9 @@ func (p tunePoint) gain(w int) (ratio float64, real bool) {
 	}
 }
 
-// price is what it costs to take a way at this size, beside the default: the
+// price is what it costs to take a variant at this size, beside the default: the
 // logarithm of the ratio of their times, so that a gain at one size and the same
-// loss at another come to nothing. A gain within noise is none. A way that was
+// loss at another come to nothing. A gain within noise is none. A variant that was
 // given up before there was a ratio is out of the question.
 func (p tunePoint) price(w int) float64 {
 	if w == p.standard {
@@ -93,7 +93,7 @@ func (p tunePoint) price(w int) float64 {
 	return 0
 }
 
-// chooseVariants says which of n ways to take at each size of one operation, whose
+// chooseVariants says which of n variants to take at each size of one operation, whose
 // points come by size: the cheapest sequence, if each switch that the default does
 // not make there, too, costs as much as the least gain. So a switch comes only
 // where it pays, and with no gain at all the default is what is left.
@@ -153,33 +153,33 @@ func goesOn(points []tunePoint, chosen []int) bool {
 	return real || chosen[last] == points[last].standard
 }
 
-// tuneStretch is a run of sizes of one operation that have one way.
+// tuneStretch is a run of sizes of one operation that have one variant.
 type tuneStretch struct {
 	first, last int   // indexes of points
 	upTo        int64 // bytes; 0: any
-	way         int
+	variant     int
 }
 
-// isDefault tells whether the way is what is taken without a table, at each size.
+// isDefault tells whether the variant is what is taken without a table, at each size.
 func (s tuneStretch) isDefault(points []tunePoint) bool {
 	for _, p := range points[s.first : s.last+1] {
-		if p.standard != s.way {
+		if p.standard != s.variant {
 			return false
 		}
 	}
 	return true
 }
 
-// stretchesOf joins sizes that have the same way. Between two sizes that were
+// stretchesOf joins sizes that have the same variant. Between two sizes that were
 // measured lies their geometric mean. whole says that the last stretch goes on
 // for ever: else nothing is said about what is longer than the last point.
 func stretchesOf(points []tunePoint, chosen []int, whole bool) []tuneStretch {
 	var list []tuneStretch
 	for i, p := range points {
-		if last := len(list) - 1; last >= 0 && list[last].way == chosen[i] {
+		if last := len(list) - 1; last >= 0 && list[last].variant == chosen[i] {
 			list[last].last = i
 		} else {
-			list = append(list, tuneStretch{first: i, last: i, way: chosen[i]})
+			list = append(list, tuneStretch{first: i, last: i, variant: chosen[i]})
 		}
 		upTo := p.bytes
 		if i+1 < len(points) {
@@ -197,7 +197,7 @@ func stretchesOf(points []tunePoint, chosen []int, whole bool) []tuneStretch {
 func rulesOf(points []tunePoint, list []tuneStretch, of Variants) []collective.Rule {
 	var rules []collective.Rule
 	for _, s := range list {
-		w := of[s.way]
+		w := of[s.variant]
 		rules = append(rules, collective.Rule{Op: points[s.first].op, MaxBytes: s.upTo, Algorithm: w.Algorithm, Protocol: w.Protocol})
 	}
 	for len(rules) > 0 {
@@ -210,11 +210,11 @@ func rulesOf(points []tunePoint, list []tuneStretch, of Variants) []collective.R
 }
 
 // gainOf is the geometric mean of the gains over the default, at the sizes of a
-// stretch where another way is taken; n says how many these are.
+// stretch where another variant is taken; n says how many these are.
 func gainOf(points []tunePoint, s tuneStretch) (gain float64, n int) {
 	sum := 0.0
 	for _, p := range points[s.first : s.last+1] {
-		if ratio, _ := p.gain(s.way); ratio > 0 && p.standard != s.way {
+		if ratio, _ := p.gain(s.variant); ratio > 0 && p.standard != s.variant {
 			sum += math.Log(ratio)
 			n++
 		}

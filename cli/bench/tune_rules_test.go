@@ -10,7 +10,7 @@ import (
 	"ringcli/collective"
 )
 
-// tuneCurve are points of three ways, the default the first up to a size and then
+// tuneCurve are points of three variants, the default the first up to a size and then
 // the second, each round within so much noise of the times.
 func tuneCurve(noise float64, rounds int, times ...[3]float64) []tunePoint {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -32,7 +32,7 @@ func tuneCurve(noise float64, rounds int, times ...[3]float64) []tunePoint {
 	return points
 }
 
-func TestChooseWays(t *testing.T) {
+func TestChooseVariants(t *testing.T) {
 	const none = 0 // us: it was never measured
 	for _, c := range []struct {
 		name   string
@@ -66,7 +66,7 @@ func TestChooseWays(t *testing.T) {
 
 // However the times are, the sequence is no more expensive than any other: all of
 // them are tried.
-func TestChooseWaysIsTheCheapest(t *testing.T) {
+func TestChooseVariantsIsTheCheapest(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	cost := func(points []tunePoint, chosen []int) (sum float64) {
 		for i, p := range points {

@@ -23,23 +23,23 @@ const (
 	passive               // rank 1: receives and answers
 )
 
-// p2pAlign is that of a path's buffers: a page of every machine there is.
+// p2pAlign is that of the bench's buffers: a page of every machine there is.
 const p2pAlign = 64 << 10
 
-// p2pPath is one end of a queue pair beside the ring's own, to the same
+// p2pQP is one end of a queue pair beside the ring's own, to the same
 // neighbour: its queues and buffers are the bench's alone.
-type p2pPath struct {
+type p2pQP struct {
 	role    role
 	edge    *ring.Edge // whose path it takes
 	timeout time.Duration
 	window  int
 
-	device device.Device // the edge's, with a completion queue of the path's own
+	device device.Device // the edge's, with a completion queue of its own
 	qp     verbs.QP
 	block  verbs.Memory
 	reg    *ring.Registration
 	waiter verbs.Waiter
-	peer   p2pEnd
+	peer   p2pAddress
 	failed func() error // why the ring failed, if it has
 
 	sink     uint64 // where in the block messages arrive; what is sent stands before it
@@ -54,8 +54,8 @@ type p2pPath struct {
 	spans    p2pSpans
 }
 
-// p2pEnd is what the two ends tell each other.
-type p2pEnd struct {
+// p2pAddress is what the two ends tell each other.
+type p2pAddress struct {
 	QPN    uint32 `json:"qpn"`
 	PSN    uint32 `json:"psn"`
 	Source uint64 `json:"source"` // to read from
@@ -63,10 +63,10 @@ type p2pEnd struct {
 	RKey   uint32 `json:"rkey"`
 }
 
-// openPath makes this rank's end, for messages of at most so many bytes: nothing
+// openP2P makes this rank's end, for messages of at most so many bytes: nothing
 // for a bystander.
-func openPath(m *session.Member, bytes uint64, window int) (p *p2pPath, err error) {
-	p = &p2pPath{timeout: m.Ring.Options().Timeout, window: window, failed: m.Ring.Err}
+func openP2P(m *session.Member, bytes uint64, window int) (p *p2pQP, err error) {
+	p = &p2pQP{timeout: m.Ring.Options().Timeout, window: window, failed: m.Ring.Err}
 	switch m.Ring.Rank() {
 	case 0:
 		p.role, p.edge = active, m.Ring.Right()
@@ -106,10 +106,10 @@ func openPath(m *session.Member, bytes uint64, window int) (p *p2pPath, err erro
 	return p, nil
 }
 
-// connectPath exchanges both ends over the control ring and takes the queue pair
+// connectP2P exchanges both ends over the control ring and takes the queue pair
 // to RTS, with the attributes of the edge beside it.
-func connectPath(ctx context.Context, m *session.Member, p *p2pPath) error {
-	mine := p2pEnd{PSN: rand.Uint32() & (1<<24 - 1)}
+func connectP2P(ctx context.Context, m *session.Member, p *p2pQP) error {
+	mine := p2pAddress{PSN: rand.Uint32() & (1<<24 - 1)}
 	if p.role != bystander {
 		mine.QPN, mine.RKey = p.qp.Num(), p.reg.RKey(p.edge.Device())
 		mine.Source, mine.Sink = p.block.Addr(), p.block.Addr()+p.sink
@@ -139,7 +139,7 @@ func connectPath(ctx context.Context, m *session.Member, p *p2pPath) error {
 }
 
 // refill fills the receive queue.
-func (p *p2pPath) refill() error {
+func (p *p2pQP) refill() error {
 	if p.posted == p2pQueue {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (p *p2pPath) refill() error {
 }
 
 // send posts n messages to the peer, in one call.
-func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
+func (p *p2pQP) send(op verbs.Opcode, bytes uint32, n int) error {
 	here, there := p.block.Addr(), p.peer.Sink
 	if op == verbs.OpRead {
 		here, there = here+p.sink, p.peer.Source
@@ -173,7 +173,7 @@ func (p *p2pPath) send(op verbs.Opcode, bytes uint32, n int) error {
 }
 
 // receive waits for n messages.
-func (p *p2pPath) receive(ctx context.Context, n int) error {
+func (p *p2pQP) receive(ctx context.Context, n int) error {
 	for p.arrived < n {
 		// A long test must not take all at once: count down as they come.
 		n -= p.arrived
@@ -189,7 +189,7 @@ func (p *p2pPath) receive(ctx context.Context, n int) error {
 // rest waits for one message while a device moves the data of others without us.
 // It blocks, since polling would take the CPU from the device where that is the
 // kernel's, rdma_rxe. In software it is the poll that moves the data.
-func (p *p2pPath) rest(ctx context.Context) error {
+func (p *p2pQP) rest(ctx context.Context) error {
 	if !p.edge.Device().Attr.Software {
 		policy := p.waiter.Policy
 		p.waiter.Policy = verbs.WaitBlock
@@ -199,7 +199,7 @@ func (p *p2pPath) rest(ctx context.Context) error {
 }
 
 // drain waits until nothing is in flight.
-func (p *p2pPath) drain(ctx context.Context) error {
+func (p *p2pQP) drain(ctx context.Context) error {
 	for p.inFlight > 0 {
 		if err := p.progress(ctx); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (p *p2pPath) drain(ctx context.Context) error {
 }
 
 // progress waits for at least one completion, at most for the timeout.
-func (p *p2pPath) progress(ctx context.Context) error {
+func (p *p2pQP) progress(ctx context.Context) error {
 	var since time.Time // the first empty poll that was long ago enough to ask
 	for polls := 1; ; polls++ {
 		n, err := p.device.CQ.Poll(p.wc[:])
@@ -231,7 +231,7 @@ func (p *p2pPath) progress(ctx context.Context) error {
 	}
 }
 
-func (p *p2pPath) overdue(ctx context.Context, since *time.Time) error {
+func (p *p2pQP) overdue(ctx context.Context, since *time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -249,7 +249,7 @@ func (p *p2pPath) overdue(ctx context.Context, since *time.Time) error {
 }
 
 // take handles completions.
-func (p *p2pPath) take(n int) error {
+func (p *p2pQP) take(n int) error {
 	var now trace.Stamp // read once, and not while a message waits for its answer
 	for i := range p.wc[:n] {
 		wc := &p.wc[i]
@@ -274,8 +274,8 @@ func (p *p2pPath) take(n int) error {
 	return nil
 }
 
-// Close releases everything that openPath made, in reverse order.
-func (p *p2pPath) Close() error {
+// Close releases everything that openP2P made, in reverse order.
+func (p *p2pQP) Close() error {
 	var errs []error
 	if p.qp != nil {
 		errs = append(errs, p.qp.Close())

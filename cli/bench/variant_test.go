@@ -22,7 +22,7 @@ func TestAlgorithmList(t *testing.T) {
 	}
 }
 
-func TestLabelsOfWays(t *testing.T) {
+func TestLabelsOfVariants(t *testing.T) {
 	ring, tree, auto := collective.AlgorithmRing, collective.AlgorithmTree, collective.AlgorithmAuto
 	eager, read, none := collective.Eager, collective.RendezvousRead, collective.Auto
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestLabelsOfWays(t *testing.T) {
 	}
 }
 
-func TestShortWay(t *testing.T) {
+func TestShortVariant(t *testing.T) {
 	for _, c := range [][3]string{
 		{"ring", "eager", "eager"}, {"ring", "direct", "ring/direct"}, {"inbox", "direct", "inbox/direct"},
 		{"recursive-doubling", "eager", "recursive-doubling"}, {"ring", "rendezvous-write", "rendezvous-write"},

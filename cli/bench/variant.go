@@ -41,7 +41,7 @@ func (w Variant) String() string {
 // variantOf is how an operation is going to run.
 func variantOf(p collective.Plan) Variant { return Variant{p.Algorithm, p.Protocol} }
 
-// in returns the call's options with the way in them.
+// in returns the call's options with the variant in them.
 func (w Variant) in(o collective.CallOptions) collective.CallOptions {
 	o.Algorithm, o.Protocol = w.Algorithm, w.Protocol
 	return o
@@ -63,7 +63,7 @@ func variantsOf(c *collective.Comm) Variants {
 	return list
 }
 
-// shortVariant names a way in a column: by the protocol alone where the ring runs,
+// shortVariant names a variant in a column: by the protocol alone where the ring runs,
 // which has most of them, and by the algorithm alone where that runs eagerly, as
 // most do. JSON has both.
 func shortVariant(algorithm, protocol string) string {
@@ -157,7 +157,7 @@ func asked[T collective.Protocol | collective.Algorithm](s *session.Session, cal
 	return []T{one}, nil
 }
 
-// possible leaves out of several ways what this ring or the library has not, and
+// possible leaves out of several variants what this ring or the library has not, and
 // says so: of one also why.
 func possible(m *session.Member, s *session.Session, o operation, list Variants) (Variants, error) {
 	var can Variants
@@ -185,7 +185,7 @@ func possible(m *session.Member, s *session.Session, o operation, list Variants)
 	return can, nil
 }
 
-// askedVariants returns the ways to run an operation that were asked for: each algorithm
+// askedVariants returns the variants to run an operation that were asked for: each algorithm
 // with each protocol that there is for it. Several protocols are the ring's unless
 // an algorithm is named.
 func askedVariants(s *session.Session, call command.Call) (Variants, error) {

@@ -10,43 +10,43 @@ import (
 	"ringcli/cli/session"
 )
 
-// batchTime is how long the iterations between two turns should take: long beside
+// batchTime is how long the iterations between two batches should take: long beside
 // the gather between them, short beside the time of a person who waits for a
 // Ctrl-C to take effect. It is also short beside the timeout, by batchShare, which is
 // what a busy CPU that ranks wait on in turns slows them down by: the
-// ranks that wait for the next turn must not give up because the iterations have
+// ranks that wait for the next batch must not give up because the iterations have
 // become slower than those before.
 const (
 	batchTime  = 200 * time.Millisecond
 	batchShare = 400
-	// leastShare bounds by the timeout, likewise, a batch of the least that a pace has.
+	// leastShare bounds by the timeout, likewise, a batch of the least that a repetition has.
 	leastShare = 8
 )
 
-// pace is how often something is repeated.
-type pace struct {
+// repetition is how often something is repeated.
+type repetition struct {
 	warmup   int           // iterations that are not measured
 	iters    int           // iterations that are
 	duration time.Duration // measure for so long instead, if above zero
 	limit    time.Duration // end when it has measured for so long, if above zero
-	batch    time.Duration // of the iterations between two turns; zero: batchTime
+	batch    time.Duration // of the iterations between two batches; zero: batchTime
 	// least is how many iterations a batch has even if it takes longer than batch,
 	// up to longest: where iterations overlap, the mean of a few says too much.
 	least   int
 	longest time.Duration
 }
 
-// turn is what ranks tell each other between two batches.
-type turn struct {
+// batchTold is what ranks tell each other between two batches.
+type batchTold struct {
 	Stop bool `json:"stop,omitempty"` // this rank wants to stop
 	Next int  `json:"next"`           // how many iterations come next; the leader's counts
 }
 
-// takeTurn is called on all ranks between two batches. Every rank learns how many
+// nextBatch is called on all ranks between two batches. Every rank learns how many
 // iterations the leader wants next, and whether any rank wants to stop: then all
 // do, at the same place, and the ring can be used again.
-func takeTurn(ctx context.Context, m *session.Member, s *session.Session, next int) (n int, stop bool, err error) {
-	all, err := session.Share(ctx, m, turn{Stop: s.Stopping(), Next: next})
+func nextBatch(ctx context.Context, m *session.Member, s *session.Session, next int) (n int, stop bool, err error) {
+	all, err := session.Share(ctx, m, batchTold{Stop: s.Stopping(), Next: next})
 	if err != nil {
 		return 0, false, err
 	}
@@ -63,11 +63,11 @@ func takeTurn(ctx context.Context, m *session.Member, s *session.Session, next i
 }
 
 // inBatches calls run for one batch after the other, at the same time on all
-// ranks, until the pace is through or a rank wants to stop. The first batch is a
+// ranks, until the repetition is through or a rank wants to stop. The first batch is a
 // single iteration, which tells how many fit the others. The first warm of a
-// batch's iterations are not measured, so that what a turn does to the ranks'
+// batch's iterations are not measured, so that what the talk between batches does to the ranks'
 // timing is over before measuring begins.
-func inBatches(ctx context.Context, m *session.Member, s *session.Session, p pace, run func(warm, n int) error) (stopped bool, err error) {
+func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) error) (stopped bool, err error) {
 	p.batch = min(batchTime, s.Config.Duration("timeout")/batchShare)
 	p.longest = s.Config.Duration("timeout") / leastShare
 	warm, left := p.warmup, p.iters
@@ -76,7 +76,7 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p pac
 		mean  time.Duration // of an iteration in the last batch
 	)
 	for p.duration > 0 || warm+left > 0 {
-		n, stop, err := takeTurn(ctx, m, s, p.next(warm, left, mean, begun))
+		n, stop, err := nextBatch(ctx, m, s, p.next(warm, left, mean, begun))
 		if n == 0 || stop || err != nil {
 			return stop && n > 0, err
 		}
@@ -96,7 +96,7 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p pac
 }
 
 // next is how many iterations the next batch has; 0 is the end.
-func (p pace) next(warm, left int, mean time.Duration, begun time.Time) int {
+func (p repetition) next(warm, left int, mean time.Duration, begun time.Time) int {
 	if p.duration > 0 {
 		left = int(p.duration / max(mean, 1))
 		if !begun.IsZero() {
@@ -133,8 +133,8 @@ func IsStopped(err error) bool {
 	return err != nil && exit.IsShared(err) && exit.Code(err) == exit.Interrupted
 }
 
-// doneOf words what a pace had got to.
-func (p pace) doneOf(done int) string {
+// doneOf words what a repetition had got to.
+func (p repetition) doneOf(done int) string {
 	if p.duration > 0 {
 		return fmt.Sprintf("%d iterations", done)
 	}
