@@ -58,7 +58,7 @@ func handShells(t *testing.T, n int) []*hands {
 	}
 	t.Cleanup(func() {
 		for _, h := range all {
-			if err := h.Leave(context.Background(), hand.Leaving(h.invocation.Session), session.OrderAgain); err != nil && !h.wasFailed(err) {
+			if err := h.Leave(context.Background(), hand.Leaving(h.Session), session.OrderAgain); err != nil && !h.wasFailed(err) {
 				t.Error(err)
 			}
 		}
@@ -77,9 +77,9 @@ func (h *hands) do(line string) (string, error) {
 	h.log.Reset()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 	defer cancel()
-	err := lines.Run(ctx, h.invocation.Session, h.table, line)
+	err := lines.Run(ctx, h.Session, h.table, line)
 	if err != nil {
-		failure.Report(h.invocation.Session, "test", err, exit.Code(err))
+		failure.Report(h.Session, "test", err, exit.Code(err))
 	}
 	return h.out.String() + h.log.String(), err
 }
