@@ -93,10 +93,10 @@ func sizesOf(call command.Call) ([]uint64, error) {
 	}
 	fs := call.Flags
 	if v := command.SizeOf(fs, "begin"); v > 0 {
-		first = uint64(v)
+		first = v
 	}
 	if v := command.SizeOf(fs, "end"); v > 0 {
-		last = uint64(v)
+		last = v
 	} else if fs.Changed("begin") {
 		last = max(first, last)
 	}
