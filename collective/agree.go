@@ -128,7 +128,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		made[op].compile(&other, c.rank, c.size)
 		made[op].peers(set)
 	}
-	// Who calls something else waits for the data of this operation, and finds its
+	// A rank that calls something else waits for the data of this operation, and finds its
 	// number here: see Comm.lookAround.
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

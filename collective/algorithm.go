@@ -81,7 +81,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 // Aliases returns other names of the algorithm.
 func (a Algorithm) Aliases() []string { return algorithms[a].aliases }
 
-// Order returns the order of operands that the algorithm documents, for who checks
+// Order returns the order of operands that the algorithm documents, for those that check
 // results. It is defined for all but AlgorithmAuto.
 func (a Algorithm) Order() reference.Order { return algorithms[a].order }
 

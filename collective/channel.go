@@ -40,7 +40,7 @@ type channel struct {
 	sges        [2]verbs.SGE
 
 	// slots is their number, the same at both ends. What passes through them is counted
-	// from the start, and who writes says into which: into that which was emptied last,
+	// from the start, and the writer says into which: into that which was emptied last,
 	// which is still in the cache.
 	slots uint64
 

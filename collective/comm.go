@@ -54,7 +54,7 @@ type Comm struct {
 
 	lock    fifoLock
 	version atomic.Uint64 // changes with what a prepared call rests on
-	direct  uint64        // operations over shared memory; who holds the lock publishes it
+	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
 
 	// Below this line: whoever holds the lock.
@@ -171,17 +171,9 @@ func (c *Comm) Apart() string {
 	return g.apart
 }
 
-// Plan tells how a call is going to run, without running it. Its buffers are not
-// looked at.
-func (c *Comm) Plan(k Call) (Plan, error) {
-	k, err := c.plan(k)
-	if err != nil {
-		return Plan{}, err
-	}
-	return Plan{Algorithm: k.Algorithm, Protocol: k.Protocol, Segment: k.Segment, Segments: k.segments(c.size), Depth: k.Depth}, nil
-}
-
-func (c *Comm) plan(k Call) (Call, error) { return plan(k, *c.agreement.Load(), *c.table.Load()) }
+// Plan returns a call as it is going to run: with an algorithm, a protocol, a segment
+// and a depth. Under Direct the last two are 0.
+func (c *Comm) Plan(k Call) (Call, error) { return plan(k, *c.agreement.Load(), *c.table.Load()) }
 
 // AllReduce reduces count elements over all ranks; every rank gets the whole
 // result. recvAddr is sendAddr, or the buffers are disjoint. Both are registered

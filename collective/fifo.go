@@ -42,7 +42,7 @@ func (t *fifoLock) lock(ctx context.Context) error {
 func (t *fifoLock) join() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting.Store(true) // before the last look, or who unlocks may not see
+	t.waiting.Store(true) // before the last look, or the holder may not see it
 	if len(t.queue) == 0 && t.held.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (t *fifoLock) unlock() {
 	if !t.waiting.Load() {
 		t.held.Store(false)
 		if !t.waiting.Load() || !t.held.CompareAndSwap(false, true) {
-			return // nobody came meanwhile, or it is for who holds the lock now to see to
+			return // nobody came meanwhile, or the present holder sees to it
 		}
 	}
 	t.mu.Lock()

@@ -127,7 +127,7 @@ const (
 	busyPolls = 64
 	// lookAround is how long nothing may move before a rank looks whether the others
 	// are somewhere else, and the pause between two looks: longer than ranks of an
-	// orderly ring are apart, and no time for who has made a mistake.
+	// orderly ring are apart, and no time to find a mistake.
 	lookAround = 100 * time.Millisecond
 )
 
@@ -350,7 +350,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 }
 
 // drain waits until the peer has what operations have left under way to it, unless
-// the ring fails: then there is nobody who misses it. It needs the lock.
+// the ring fails: then nobody misses it. It needs the lock.
 func (c *Comm) drain(ch *channel) {
 	if c.failure != nil {
 		return

@@ -5,7 +5,7 @@ package collective
 //
 //	((x[0] op x[1]) op ...) op x[n-1]
 //
-// and who reduces divides an average. All-reduce sends the whole vector,
+// and the rank that reduces divides an average. All-reduce sends the whole vector,
 // reduce-scatter to each rank its chunk, all-gather the own chunk.
 
 func (s *script) inboxAllReduce() {

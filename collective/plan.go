@@ -61,17 +61,6 @@ type CallOptions struct {
 	Sync bool
 }
 
-// Plan is how an operation is going to run: a pure function of the call, the
-// ring's size, the length of a slot and the table, so that all ranks come to
-// the same without asking.
-type Plan struct {
-	Algorithm Algorithm // not AlgorithmAuto
-	Protocol  Protocol  // not Auto
-	Segment   int       // bytes; 0 under Direct, as the two below
-	Segments  int       // of each chunk
-	Depth     int
-}
-
 // agreement is what the ranks of a ring know of it alike, after Agree.
 type agreement struct {
 	ranks    int
@@ -86,7 +75,9 @@ type agreement struct {
 func (g *agreement) direct() bool { return g.reached && g.apart == "" }
 
 // plan returns a call as it runs: nothing is left to be chosen, and what means
-// nothing to its operation is zero.
+// nothing to its operation is zero. It is a pure function of the call, the ring's
+// size, the length of a slot and the table, so that all ranks come to the same without
+// asking.
 func plan(c Call, g agreement, table Table) (Call, error) {
 	ranks := g.ranks
 	bad := func(format string, args ...any) (Call, error) {
@@ -193,8 +184,11 @@ func (c *Call) cutChunks(chunk, segment, slot int) {
 // each step of a group of segments in the first half, beside those whose credit an
 // operation before it has not brought: in a larger ring, results are copied out of slots.
 func (c *Call) writesResults(ranks, slots int) bool {
-	return c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing && c.Protocol == Eager && !c.Sync &&
-		(ranks-1)*min(c.Depth, c.segments(ranks))+int(creditBatch(uint64(slots)))-1 <= slots
+	if c.Op.Phases() != 2 || c.Algorithm != AlgorithmRing || c.Protocol != Eager || c.Sync {
+		return false
+	}
+	s := c.schedule(ranks, 1)
+	return (ranks-1)*min(c.Depth, s.segments)+int(creditBatch(uint64(slots)))-1 <= slots
 }
 
 // cutFor completes a call of another algorithm than the ring: segments fit the
@@ -211,17 +205,4 @@ func (c Call) cutFor(ranks, segment int) (Call, error) {
 		return Call{}, usage.Errorf("%s: %d bytes in segments of %d: more than %d transfers; use a longer segment", c.Op, bytes, c.Segment, maxPositions)
 	}
 	return c, nil
-}
-
-// segments returns how many segments a call has of each chunk, or of the vector
-// where that is not cut by chunks.
-func (c *Call) segments(ranks int) int {
-	if c.Protocol == Direct {
-		return 0
-	}
-	if c.Algorithm == AlgorithmRing {
-		s := c.schedule(ranks, 1)
-		return s.segments
-	}
-	return newCut(c, ranks, c.Op.wholly()).groups
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // prepared is a call with all that can be found out before it runs. The one of
-// before is kept, since who calls once often calls again.
+// before is kept, since a caller often makes the same call again.
 type prepared struct {
 	asked     Call // as its caller made it
 	call      Call // as it runs
@@ -85,7 +85,7 @@ func (c *Comm) news(err error) error {
 func (c *Comm) prepare(ctx context.Context, k *Call) (err error) {
 	c.prepared.version = 0
 	p := prepared{asked: *k}
-	if p.call, err = c.plan(p.asked); err != nil {
+	if p.call, err = c.Plan(p.asked); err != nil {
 		return err
 	}
 	if p.in, p.out, err = c.vectors(k); err != nil {
@@ -109,7 +109,7 @@ func (c *Comm) arrange(ctx context.Context, p *prepared) (err error) {
 		if err := c.agree(ctx); err != nil {
 			return err
 		}
-		if p.call, err = c.plan(p.asked); err != nil {
+		if p.call, err = c.Plan(p.asked); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (c *Comm) runPrograms(ctx context.Context, p *prepared) error {
 	if !k.Sync {
 		return c.runPass(ctx, k, p.in, p.out, operations[k.Op].program)
 	}
-	barrier, err := c.plan(Call{Op: OpBarrier, CallOptions: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
+	barrier, err := c.Plan(Call{Op: OpBarrier, CallOptions: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
 	if err != nil {
 		return err
 	}

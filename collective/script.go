@@ -34,7 +34,7 @@ type move struct {
 	last   bool    // of a reduction: its result is complete, but for the division of an average
 	area   int     // of partial results, that it reads from
 	into   int     // of partial results, that it writes to
-	// For who looks at it later: a move that is no send is a step of a phase.
+	// For traces: a move that is no send is a step of a phase.
 	gathers bool // it comes after all reductions
 	step    int  // its number within the phase
 }

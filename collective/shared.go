@@ -15,7 +15,7 @@ import (
 )
 
 // shared is what the ranks of one host compute with where each of them can reach
-// the memory of all others: protocol Direct. It belongs to who holds the lock of the Comm.
+// the memory of all others: protocol Direct. It belongs to the holder of the lock of the Comm.
 type shared struct {
 	c     *Comm
 	team  *sharedmem.Team

@@ -123,13 +123,13 @@ func (c *Comm) directly(ctx context.Context, r *Call) (bool, error) {
 	if c.prepared.version == c.current && c.prepared.asked == *r {
 		return true, nil // no other is prepared
 	}
-	k, err := c.plan(*r)
+	k, err := c.Plan(*r)
 	if err != nil {
 		return false, err
 	}
 	if !c.agreed {
 		if err = c.agree(ctx); err == nil {
-			k, err = c.plan(*r)
+			k, err = c.Plan(*r)
 		}
 		if err != nil {
 			return false, c.fail(c.explain(k, err))

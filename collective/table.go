@@ -95,7 +95,7 @@ const smallMost = 32 << 10
 const softInboxRanks = 2
 
 // choose returns algorithm and protocol of a call that leaves the algorithm to the
-// table. Who asks for a protocol or for phases asks for the ring, unless a rule
+// table. A caller that asks for a protocol or for phases asks for the ring, unless a rule
 // says otherwise.
 func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (Algorithm, Protocol) {
 	rule, ok := t.lookup(op, g, bytes, o.Protocol)

@@ -39,7 +39,7 @@ func (w Variant) String() string {
 }
 
 // variantOf is how an operation is going to run.
-func variantOf(p collective.Plan) Variant { return Variant{p.Algorithm, p.Protocol} }
+func variantOf(p collective.Call) Variant { return Variant{p.Algorithm, p.Protocol} }
 
 // in returns the call's options with the variant in them.
 func (w Variant) in(o collective.CallOptions) collective.CallOptions {
