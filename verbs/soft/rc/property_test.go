@@ -13,7 +13,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/soft/rc"
-	"ringcli/verbs/soft/rc/simnet"
+	"ringcli/verbs/soft/rc/rctest/simnet"
 	"ringcli/verbs/soft/wire"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/soft/rc"
-	"ringcli/verbs/soft/rc/simnet"
+	"ringcli/verbs/soft/rc/rctest/simnet"
 )
 
 var attr = verbs.QPAttr{
