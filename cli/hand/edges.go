@@ -3,7 +3,6 @@ package hand
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,37 +36,13 @@ const (
 
 // edgeColumns are what a step's table shows beside side, end and rank: what the
 // step is about.
-var edgeColumns = map[string][]string{
-	"init":     {"state", "qpn", "psn", "recv", "slots", "rkey"},
-	"exchange": {"qpn", "psn", "mtu", "rkey", "gid"},
-	"rtr":      {"state", "to qpn", "rq psn", "mtu", "to gid"},
-	"rts":      {"state", "sq psn", "rq psn", "timeout", "retry", "rnr", "rd"},
-	"":         {"state", "qpn", "to qpn", "sq psn", "rq psn", "mtu", "gid"},
+var edgeColumns = map[string]string{
+	"init":     "QPState=state; QPN=qpn|6|%06x; FirstPSN=psn|6|%06x; ReceivesPosted=recv; SlotSize=slots|left; Slots.RKey=rkey|%#x",
+	"exchange": "QPN=qpn|6|%06x; FirstPSN=psn|6|%06x; MTU=mtu; Slots.RKey=rkey|%#x; GID=gid",
+	"rtr":      "QPState=state; DestQPN=to qpn|6|%06x; RQPSN=rq psn|6|%06x; MTU=mtu; DGID=to gid",
+	"rts":      "QPState=state; SQPSN=sq psn|6|%06x; RQPSN=rq psn|6|%06x; QPTimeout=timeout; RetryCnt=retry; RNRRetry=rnr; MaxRDAtomic=rd",
+	"":         "QPState=state; QPN=qpn|6|%06x; DestQPN=to qpn|6|%06x; SQPSN=sq psn|6|%06x; RQPSN=rq psn|6|%06x; MTU=mtu; GID=gid",
 }
-
-var edgeCells = map[string]struct {
-	left bool
-	text func(diagnose.End) string
-}{
-	"state":   {true, func(e diagnose.End) string { return e.QPState.String() }},
-	"qpn":     {false, func(e diagnose.End) string { return hex24(e.QPN) }},
-	"to qpn":  {false, func(e diagnose.End) string { return hex24(e.DestQPN) }},
-	"psn":     {false, func(e diagnose.End) string { return hex24(e.FirstPSN) }},
-	"sq psn":  {false, func(e diagnose.End) string { return hex24(e.SQPSN) }},
-	"rq psn":  {false, func(e diagnose.End) string { return hex24(e.RQPSN) }},
-	"mtu":     {false, func(e diagnose.End) string { return strconv.Itoa(mtuOf(e)) }},
-	"gid":     {true, func(e diagnose.End) string { return e.GID.String() }},
-	"to gid":  {true, func(e diagnose.End) string { return e.DGID.String() }},
-	"recv":    {false, func(e diagnose.End) string { return strconv.Itoa(e.ReceivesPosted) }},
-	"slots":   {true, func(e diagnose.End) string { return fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr) }},
-	"rkey":    {false, func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
-	"timeout": {false, func(e diagnose.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
-	"retry":   {false, func(e diagnose.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
-	"rnr":     {false, func(e diagnose.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
-	"rd":      {false, func(e diagnose.End) string { return fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic) }},
-}
-
-func hex24(v uint32) string { return fmt.Sprintf("%06x", v) }
 
 // mtuOf is the path MTU, or before RTR what this end wants at most.
 func mtuOf(e diagnose.End) int {
@@ -77,41 +52,40 @@ func mtuOf(e diagnose.End) int {
 	return e.MTU
 }
 
-func (e EdgeEnd) columnNames() []string {
-	if names, found := edgeColumns[e.Command]; found {
-		return names
-	}
-	return edgeColumns[""]
-}
-
-// Columns implements render.Record; they differ by command.
+// Columns implements render.Tabular; they differ by command.
 func (e EdgeEnd) Columns() []render.Column {
-	list := []render.Column{{Name: "side", Width: 5, Left: true}, {Name: "end", Width: 4, Left: true}, {Name: "rank"}}
-	for _, name := range e.columnNames() {
-		c := edgeCells[name]
-		width := 0
-		if slices.Contains([]string{"qpn", "to qpn", "psn", "sq psn", "rq psn"}, name) {
-			width = 6
-		}
-		list = append(list, render.Column{Name: name, Width: width, Left: c.left})
-	}
-	return list
+	head, _ := e.table()
+	return head
 }
 
-// Cells implements render.Record.
+// Cells implements render.Tabular.
 func (e EdgeEnd) Cells() []render.Cell {
-	cells := render.Texts(e.Side, e.Whose, strconv.Itoa(e.Rank))
-	for _, name := range e.columnNames() {
-		cell := render.Cell{Text: "-"}
-		if e.Unknown == "" {
-			cell.Text = edgeCells[name].text(e.End)
-			if name == "state" {
-				cell.Mood = stateMood(e.QPState)
-			}
-		}
-		cells = append(cells, cell)
+	_, row := e.table()
+	return row
+}
+
+func (e EdgeEnd) table() ([]render.Column, []render.Cell) {
+	fields, found := edgeColumns[e.Command]
+	if !found {
+		fields = edgeColumns[""]
 	}
-	return cells
+	head, row := render.Select(e, "Side=side|5; Whose=end|4; Rank=rank")
+	more, cells := render.Select(e.End, fields)
+	for i := range cells {
+		switch c := &cells[i]; {
+		case e.Unknown != "":
+			c.Text = "-"
+		case more[i].Name == "state":
+			c.Mood = stateMood(e.QPState)
+		case more[i].Name == "mtu":
+			c.Text = strconv.Itoa(mtuOf(e.End))
+		case more[i].Name == "slots":
+			c.Text = fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr)
+		case more[i].Name == "rd":
+			c.Text = fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic)
+		}
+	}
+	return append(head, more...), append(row, cells...)
 }
 
 func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
@@ -196,52 +170,29 @@ func (q QPAttribute) Adjust(column string, cell *render.Cell) {
 	}
 }
 
-// qpAttributes are the attributes that `qp` shows, as an End names them in JSON.
-var qpAttributes = []struct {
-	name string
-	text func(diagnose.End) string
-}{
-	{"qp_state", func(e diagnose.End) string { return e.QPState.String() }},
-	{"qpn", func(e diagnose.End) string { return hex24(e.QPN) }},
-	{"dest_qpn", func(e diagnose.End) string { return hex24(e.DestQPN) }},
-	{"first_psn", func(e diagnose.End) string { return hex24(e.FirstPSN) }},
-	{"sq_psn", func(e diagnose.End) string { return hex24(e.SQPSN) }},
-	{"rq_psn", func(e diagnose.End) string { return hex24(e.RQPSN) }},
-	{"path_mtu", func(e diagnose.End) string { return strconv.Itoa(e.PathMTU) }},
-	{"active_mtu", func(e diagnose.End) string { return strconv.Itoa(e.ActiveMTU) }},
-	{"gid", func(e diagnose.End) string { return e.GID.String() }},
-	{"gid_type", func(e diagnose.End) string { return e.GIDType.String() }},
-	{"dgid", func(e diagnose.End) string { return e.DGID.String() }},
-	{"sgid_index", func(e diagnose.End) string { return strconv.Itoa(e.SGIDIndex) }},
-	{"lid", func(e diagnose.End) string { return strconv.Itoa(int(e.LID)) }},
-	{"link_layer", func(e diagnose.End) string { return e.LinkLayer.String() }},
-	{"port_num", func(e diagnose.End) string { return strconv.Itoa(e.PortNum) }},
-	{"port_state", func(e diagnose.End) string { return e.PortState.String() }},
-	{"udp_port", func(e diagnose.End) string { return strconv.Itoa(int(e.UDPPort)) }},
-	{"dest_udp_port", func(e diagnose.End) string { return strconv.Itoa(int(e.DestUDPPort)) }},
-	{"sl", func(e diagnose.End) string { return strconv.Itoa(int(e.SL)) }},
-	{"traffic_class", func(e diagnose.End) string { return strconv.Itoa(int(e.TrafficClass)) }},
-	{"hop_limit", func(e diagnose.End) string { return strconv.Itoa(int(e.HopLimit)) }},
-	{"flow_label", func(e diagnose.End) string { return fmt.Sprintf("%05x", e.FlowLabel) }},
-	{"pkey_index", func(e diagnose.End) string { return strconv.Itoa(int(e.PKeyIndex)) }},
-	{"pkey", func(e diagnose.End) string { return fmt.Sprintf("0x%04x", e.PKey) }},
-	{"access", func(e diagnose.End) string { return shortRights(e) }},
-	{"qp_timeout", func(e diagnose.End) string { return strconv.Itoa(int(e.QPTimeout)) }},
-	{"retry_cnt", func(e diagnose.End) string { return strconv.Itoa(int(e.RetryCnt)) }},
-	{"rnr_retry", func(e diagnose.End) string { return strconv.Itoa(int(e.RNRRetry)) }},
-	{"min_rnr_timer", func(e diagnose.End) string { return strconv.Itoa(int(e.MinRNRTimer)) }},
-	{"max_rd_atomic", func(e diagnose.End) string { return strconv.Itoa(int(e.MaxRDAtomic)) }},
-	{"max_dest_rd_atomic", func(e diagnose.End) string { return strconv.Itoa(int(e.MaxDestRDAtomic)) }},
-	{"max_send_wr", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxSendWR) }},
-	{"max_recv_wr", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxRecvWR) }},
-	{"max_inline_data", func(e diagnose.End) string { return strconv.Itoa(e.Cap.MaxInlineData) }},
-	{"sends_posted", func(e diagnose.End) string { return strconv.Itoa(e.SendsPosted) }},
-	{"receives_posted", func(e diagnose.End) string { return strconv.Itoa(e.ReceivesPosted) }},
-	{"slots", func(e diagnose.End) string { return fmt.Sprintf("%d x %d", e.SlotCount, e.SlotSize) }},
-	{"slots_addr", func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.Addr) }},
-	{"slots_rkey", func(e diagnose.End) string { return fmt.Sprintf("%#x", e.Slots.RKey) }},
-	{"regions", func(e diagnose.End) string { return strconv.Itoa(len(e.Regions)) }},
-	{"first_error", func(e diagnose.End) string { return render.OrDash(e.FirstError) }},
+// qpAttributes are what `qp` shows, as an End names it in JSON.
+const qpAttributes = `QPState=qp_state; QPN=qpn|%06x; DestQPN=dest_qpn|%06x; FirstPSN=first_psn|%06x; SQPSN=sq_psn|%06x; RQPSN=rq_psn|%06x;
+	PathMTU=path_mtu; ActiveMTU=active_mtu; GID=gid; GIDType=gid_type; DGID=dgid; SGIDIndex=sgid_index; LID=lid; LinkLayer=link_layer;
+	PortNum=port_num; PortState=port_state; UDPPort=udp_port; DestUDPPort=dest_udp_port; SL=sl; TrafficClass=traffic_class;
+	HopLimit=hop_limit; FlowLabel=flow_label|%05x; PKeyIndex=pkey_index; PKey=pkey|0x%04x; Access=access;
+	QPTimeout=qp_timeout; RetryCnt=retry_cnt; RNRRetry=rnr_retry; MinRNRTimer=min_rnr_timer;
+	MaxRDAtomic=max_rd_atomic; MaxDestRDAtomic=max_dest_rd_atomic;
+	Cap.MaxSendWR=max_send_wr; Cap.MaxRecvWR=max_recv_wr; Cap.MaxInlineData=max_inline_data;
+	SendsPosted=sends_posted; ReceivesPosted=receives_posted;
+	SlotSize=slots; Slots.Addr=slots_addr|%#x; Slots.RKey=slots_rkey|%#x; Regions=regions|len; FirstError=first_error|dash`
+
+// attributesOf are the names and values of an end's attributes.
+func attributesOf(e diagnose.End) ([]render.Column, []render.Cell) {
+	head, row := render.Select(e, qpAttributes)
+	for i := range row {
+		switch head[i].Name {
+		case "access":
+			row[i].Text = shortRights(e)
+		case "slots":
+			row[i].Text = fmt.Sprintf("%d x %d", e.SlotCount, e.SlotSize)
+		}
+	}
+	return head, row
 }
 
 // shortRights are the remote rights of a queue pair in three letters.
@@ -288,13 +239,15 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 // Attributes is what `qp` shows of both ends of an edge; found is what disagrees.
 func Attributes(own, peer EdgeEnd, found []diagnose.Finding) []render.Record {
 	var rows []render.Record
-	for _, a := range qpAttributes {
-		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Rank: own.Rank, Peer: own.Peer, Attribute: a.name, Own: a.text(own.End), PeerOwn: "-"}
+	names, ours := attributesOf(own.End)
+	_, theirs := attributesOf(peer.End)
+	for i, a := range names {
+		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Rank: own.Rank, Peer: own.Peer, Attribute: a.Name, Own: ours[i].Text, PeerOwn: "-"}
 		if peer.Unknown == "" {
-			row.PeerOwn = a.text(peer.End)
+			row.PeerOwn = theirs[i].Text
 		}
 		for _, f := range found {
-			if f.Attribute == a.name && f.Severity != diagnose.Note {
+			if f.Attribute == a.Name && f.Severity != diagnose.Note {
 				row.OK, row.Problem = f.Severity != diagnose.Fault, "<- "+string(f.Severity)
 			}
 		}

@@ -53,6 +53,37 @@ type column struct {
 
 func (c *column) is(option string) bool { return slices.Contains(c.options, option) }
 
+// parseColumns reads the tag of a field.
+func parseColumns(f reflect.StructField, tag string) (list []column) {
+	for part := range strings.SplitSeq(tag, ";") {
+		words := strings.Split(strings.TrimSpace(part), "|")
+		field := f
+		if path, name, nested := strings.Cut(words[0], "="); nested {
+			words[0] = name
+			for step := range strings.SplitSeq(path, ".") {
+				inner, found := field.Type.FieldByName(step)
+				if !found {
+					panic(fmt.Sprintf("render: %s: no field %s", f.Type, path))
+				}
+				inner.Index = slices.Concat(field.Index, inner.Index)
+				field = inner
+			}
+		}
+		list = append(list, newColumn(field, words[0], words[1:]))
+	}
+	return list
+}
+
+// Select is a row of those fields of a struct that a text names, which is written
+// like the tag of a field that is a struct.
+func Select(v any, fields string) (head []Column, row []Cell) {
+	r := reflect.ValueOf(v)
+	for _, c := range parseColumns(reflect.StructField{Type: r.Type()}, fields) {
+		head, row = append(head, c.Column), append(row, c.cell(r.FieldByIndex(c.field)))
+	}
+	return head, row
+}
+
 // before is the column that it stands before; empty if it says none.
 func (c *column) before() string {
 	for _, option := range c.options {
@@ -75,19 +106,7 @@ func columnsOf(t reflect.Type) []column {
 		if !found {
 			continue
 		}
-		for part := range strings.SplitSeq(tag, ";") {
-			words := strings.Split(strings.TrimSpace(part), "|")
-			field := f
-			if path, name, nested := strings.Cut(words[0], "="); nested {
-				inner, found := f.Type.FieldByName(path)
-				if !found {
-					panic(fmt.Sprintf("render: %s.%s: no field %s", t, f.Name, path))
-				}
-				inner.Index = append(slices.Clone(f.Index), inner.Index...)
-				field, words[0] = inner, name
-			}
-			inOrder = append(inOrder, newColumn(field, words[0], words[1:]))
-		}
+		inOrder = append(inOrder, parseColumns(f, tag)...)
 	}
 	if len(inOrder) == 0 {
 		panic(fmt.Sprintf("render: %s has no columns", t))
