@@ -12,16 +12,19 @@ import (
 	"ringcli/verbs"
 )
 
-// answerer answers a neighbour's request, which came over the edge at a side of
-// this rank. It runs beside the steps and may wait until ctx ends. An error's
-// text is the answer of its own: it names this rank and what to do here.
-type answerer func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error)
+// question is one of a neighbour, which came over the edge at a side of this rank.
+type question struct {
+	r       *Ring
+	side    Side
+	payload json.RawMessage
+}
 
-// answerers are the kinds of requests; the file that answers one adds it in its
-// init.
-var answerers = map[string]answerer{}
+// answerers answer questions by their kind; the file that answers one adds it in its
+// init. They run beside the steps and may wait until ctx ends. An error's text is the
+// answer of its own: it names this rank and what to do here.
+var answerers = map[string]func(q *question, ctx context.Context) (any, error){}
 
-// The requests that this file answers.
+// The questions that this file answers.
 const (
 	askAwaitRTR       = "await-rtr"       // answered when the queue pair can receive
 	askConnectionData = "connection-data" // what this end says in Exchange, once it is in INIT
@@ -29,28 +32,11 @@ const (
 )
 
 func init() {
-	answerers[askAwaitRTR] = func(r *Ring, ctx context.Context, side Side, _ json.RawMessage) (any, error) {
-		return nil, r.awaitEdge(ctx, side, StateRTR, StateReady)
+	answerers[askAwaitRTR] = func(q *question, ctx context.Context) (any, error) {
+		return nil, q.awaitEdge(ctx, StateRTR, StateReady)
 	}
-	answerers[askConnectionData] = func(r *Ring, ctx context.Context, side Side, payload json.RawMessage) (any, error) {
-		if err := r.awaitEdge(ctx, side, StateInitialised, StateError); err != nil {
-			return nil, err
-		}
-		var q *dataRequest // nil asks for any
-		if err := json.Unmarshal(payload, &q); err != nil && len(payload) > 0 {
-			return nil, fmt.Errorf("%s cannot read the request %s for connection data: do all ranks run the same version?", r.nodeName(r.rank), payload)
-		}
-		if q != nil {
-			if err := r.awaitDevice(ctx, side, q.HostLocal); err != nil {
-				return nil, err
-			}
-		}
-		r.mu.Lock()
-		e := r.edges[side]
-		r.mu.Unlock()
-		return r.connectionData(e), nil
-	}
-	answerers[askRunID] = func(r *Ring, ctx context.Context, _ Side, _ json.RawMessage) (any, error) { return r.RunID(ctx) }
+	answerers[askConnectionData] = (*question).connectionData
+	answerers[askRunID] = func(q *question, ctx context.Context) (any, error) { return q.r.RunID(ctx) }
 }
 
 // answer is the control ring's way to the answerers.
@@ -61,7 +47,26 @@ func (r *Ring) answer(ctx context.Context, kind string, _ int, side int, payload
 	}
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
-	return f(r, ctx, Side(side), payload)
+	return f(&question{r, Side(side), payload}, ctx)
+}
+
+func (q *question) connectionData(ctx context.Context) (any, error) {
+	if err := q.awaitEdge(ctx, StateInitialised, StateError); err != nil {
+		return nil, err
+	}
+	var asked *dataRequest // nil asks for any
+	if err := json.Unmarshal(q.payload, &asked); err != nil && len(q.payload) > 0 {
+		return nil, fmt.Errorf("%s cannot read the request %s for connection data: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+	}
+	if asked != nil {
+		if err := q.awaitDevice(ctx, asked.HostLocal); err != nil {
+			return nil, err
+		}
+	}
+	q.r.mu.Lock()
+	e := q.r.edges[q.side]
+	q.r.mu.Unlock()
+	return e.connectionData(), nil
 }
 
 // ask asks the neighbour at a side. It waits until ctx ends.
@@ -89,17 +94,18 @@ func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload an
 // behind the ring's back; what steps do wakes the wait at once.
 const awaitTick = 5 * time.Millisecond
 
-// awaitEdge waits until the queue pair at a side is in one of some states.
-func (r *Ring) awaitEdge(ctx context.Context, side Side, from, to State) error {
-	return r.await(ctx, func() bool {
+// awaitEdge waits until the queue pair is in one of some states.
+func (q *question) awaitEdge(ctx context.Context, from, to State) error {
+	r, side := q.r, q.side
+	return q.await(ctx, func() bool {
 		s := r.standing([]Side{side}).State
 		return s >= from && s <= to
-	}, func() error { return r.notReady(side) })
+	}, q.notReady)
 }
 
-// awaitDevice waits until the edge at a side is on shared memory, or on another
-// device.
-func (r *Ring) awaitDevice(ctx context.Context, side Side, hostLocal bool) error {
+// awaitDevice waits until the edge is on shared memory, or on another device.
+func (q *question) awaitDevice(ctx context.Context, hostLocal bool) error {
+	r, side := q.r, q.side
 	device := func() (name string, local bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -108,7 +114,7 @@ func (r *Ring) awaitDevice(ctx context.Context, side Side, hostLocal bool) error
 		}
 		return "no device", false
 	}
-	return r.await(ctx, func() bool { _, local := device(); return local == hostLocal }, func() error {
+	return q.await(ctx, func() bool { _, local := device(); return local == hostLocal }, func() error {
 		name, _ := device()
 		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.nodeName(r.rank), name)
 	})
@@ -117,7 +123,8 @@ func (r *Ring) awaitDevice(ctx context.Context, side Side, hostLocal bool) error
 // await waits until something holds. It ends well before the asker's deadline: an
 // answer that says what is missing is worth more than the last of the wait, also if
 // this machine is too busy to be quick.
-func (r *Ring) await(ctx context.Context, holds func() bool, missing func() error) error {
+func (q *question) await(ctx context.Context, holds func() bool, missing func() error) error {
+	r := q.r
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Second, time.Until(deadline)/4)))
@@ -144,9 +151,9 @@ func (r *Ring) await(ctx context.Context, holds func() bool, missing func() erro
 	}
 }
 
-// notReady says why the queue pair at a side cannot be used, to the neighbour,
-// and what to do here.
-func (r *Ring) notReady(side Side) error {
+// notReady says why the queue pair cannot be used, to the neighbour, and what to do here.
+func (q *question) notReady() error {
+	r, side := q.r, q.side
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.edges[side]
@@ -178,10 +185,13 @@ var remedies = map[verbs.QPState]string{
 	verbs.StateErr:   "it drops what arrives; run reset",
 }
 
-// notify wakes who waits for a step. It needs mu.
-func (r *Ring) notify() {
-	close(r.stepped)
-	r.stepped = make(chan struct{})
+// signal is a channel that is closed, and replaced, when something has changed.
+type signal chan struct{}
+
+// notify wakes all who wait.
+func (s *signal) notify() {
+	close(*s)
+	*s = make(chan struct{})
 }
 
 // RunID returns what tells this bring-up of the ring from any other, the same on
@@ -198,11 +208,11 @@ func (r *Ring) RunID(ctx context.Context) (string, error) {
 	// One asks for all: in a long ring each rank would pass on as many questions as
 	// there are ranks to its right.
 	select {
-	case r.askingRunID <- struct{}{}:
+	case r.asking <- struct{}{}:
 	case <-ctx.Done():
 		return "", fmt.Errorf("the run's id: %w", context.Cause(ctx))
 	}
-	defer func() { <-r.askingRunID }()
+	defer func() { <-r.asking }()
 	r.mu.Lock()
 	id = r.runID
 	r.mu.Unlock()
@@ -229,7 +239,7 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 		}
 		return nil
 	}
-	return r.attempt(ctx, name, check, func(ctx context.Context, _ Token) error {
+	return r.between(name, check).take(ctx, func(ctx context.Context, _ Token) error {
 		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 		defer cancel()
 		_, err := askBoth[any](ctx, r, askAwaitRTR)
@@ -237,27 +247,9 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 	})
 }
 
-// askForConnectionData asks both neighbours for what they say now.
-func (r *Ring) askForConnectionData(ctx context.Context) ([2]connectionData, error) {
-	return askBoth[connectionData](ctx, r, askConnectionData)
-}
-
 // dataRequest asks for the data of an end on a device of a kind.
 type dataRequest struct {
 	HostLocal bool `json:"host_local"`
-}
-
-// askAgain asks the neighbours that are behind for what they say once their ends are
-// on the device that both agree on, too.
-func (r *Ring) askAgain(ctx context.Context, remote *[2]connectionData, behind [2]bool) (err error) {
-	for side := range remote {
-		if behind[side] {
-			if remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, dataRequest{r.edges[side].device.Attr.HostLocal}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // askBoth asks both neighbours at once. One error is enough.

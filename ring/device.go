@@ -1,17 +1,13 @@
 package ring
 
 import (
-	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 
 	"ringcli/configs/usage"
-	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/device"
 	"ringcli/verbs/memory"
-	"ringcli/verbs/route"
 )
 
 // MaxDevices is how many devices a ring uses at most: shared memory, and one for
@@ -56,52 +52,6 @@ func (d *Device) readsInFlight(peer int) int {
 // readsAnswered is how many READs the device answers at once.
 func (d *Device) readsAnswered() int { return min(maxRDAtomic, d.Attr.MaxQPRDAtomic) }
 
-// openDevice opens a device for the edges to some ranks, and makes what they
-// share. The memory that is registered with the ring is registered there, too.
-func (r *Ring) openDevice(from verbs.Device, why string, peers []int) (d *Device, err error) {
-	d = &Device{Name: from.Name(), Why: why}
-	if err = r.equip(d, from, peers); err == nil {
-		err = r.include(d)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.String("address", r.local.String()),
-		slog.String("gid", d.GID.Entry.GID.String()), slog.Int("gid_index", d.GID.Entry.Index), slog.String("gid_why", d.GID.Reason),
-		slog.String("mtu", d.Port.Attr.ActiveMTU.String()))
-	for _, x := range d.GID.Rejected {
-		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
-	}
-	if d.Attr.VendorID == rxeVendor && *r.opts.RetryCnt == 7 {
-		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
-			slog.String("device", d.Name))
-	}
-	return d, nil
-}
-
-// equip opens a device and makes the objects on it.
-func (r *Ring) equip(d *Device, from verbs.Device, peers []int) error {
-	o := verbs.OpenOptions{
-		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { r.event(d.Name, e) },
-	}
-	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
-	for _, peer := range peers {
-		if peer != r.rank {
-			want.Peers = append(want.Peers, r.addrs[peer].Addr())
-		}
-	}
-	if err := d.Open(from, o, r.opts.Port, want); err != nil {
-		return usage.If(err, verbs.ErrInvalid)
-	}
-	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
-		return err
-	}
-	if err := d.AllocPD(); err != nil {
-		return err
-	}
-	return d.CreateCQ(completions(len(r.nodes)))
-}
-
 // rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).
 const rxeVendor = 0xffffff
 
@@ -131,7 +81,7 @@ func enough(name string, d verbs.DeviceAttr, n int) error {
 func (r *Ring) Devices() []*Device {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.devices)
+	return slices.Clone(r.devices.list)
 }
 
 // DeviceTo returns the device that the edge at a side uses, or will use, and why,
@@ -152,20 +102,4 @@ func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
 type edgeDevice struct {
 	device *Device
 	why    string
-}
-
-// NewWaiter returns a waiter on the CQ, of the policy in Options. With several
-// devices there is no one channel to block on, and it sleeps instead.
-func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.affinity}
-	if len(r.devices) == 1 {
-		w.CQ, w.Channel = r.devices[0].CQ, r.devices[0].Channel
-	}
-	for i, d := range r.devices {
-		spins := verbs.Spins(d.Context)
-		if i == 0 || spins < w.MaxSpins {
-			w.MaxSpins = spins
-		}
-	}
-	return w
 }

@@ -42,7 +42,7 @@ func (r *Ring) Ends(ctx context.Context, side Side) (own, peer diagnose.End, err
 // finding comes first: what the own device reported comes before what follows from
 // it. A healthy edge has notes at most.
 func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []diagnose.Finding {
-	found, netdev := r.diagnosis(ctx, side, cause)
+	found, netdev := diagnosis(ctx, r, side, cause)
 	if cause == nil && !r.Failed() {
 		return found
 	}
@@ -50,16 +50,16 @@ func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []diagnose.
 	if d == nil {
 		return found
 	}
-	happened := r.mishaps.findings(d.Name, netdev, r.rank, time.Now())
+	happened := r.devices.events.findings(d.Name, netdev, r.rank, time.Now())
 	if lead(r.rank, r.State(), cause) != nil {
 		return append(found, happened...)
 	}
 	return append(happened, found...)
 }
 
-// diagnosis is Diagnose without what the device reported. It returns the network
+// diagnosis is Ring.Diagnose without what the device reported. It returns the network
 // interface of the own end, too, if that can be had.
-func (r *Ring) diagnosis(ctx context.Context, side Side, cause error) (found []diagnose.Finding, netdev string) {
+func diagnosis(ctx context.Context, r *Ring, side Side, cause error) (found []diagnose.Finding, netdev string) {
 	var completion *CompletionError
 	if errors.As(cause, &completion) && completion.Side != side {
 		cause = nil // it is the other edge's
@@ -73,9 +73,9 @@ func (r *Ring) diagnosis(ctx context.Context, side Side, cause error) (found []d
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
 		return lead(r.rank, r.State(), cmp.Or(cause, err)), ""
 	case err != nil:
-		mute := r.mute(ctx, &own)
+		mute := mute(ctx, r, &own)
 		found := append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
-		last := r.lastPeerEnd(side, &own)
+		last := lastPeerEnd(r, side, &own)
 		if last == nil || gone(r.Err()) || !diagnose.Failed(&own, last, cause) {
 			return append(mute, found...), own.NetDev
 		}
@@ -87,7 +87,7 @@ func (r *Ring) diagnosis(ctx context.Context, side Side, cause error) (found []d
 
 // mute tells of a neighbour that does not answer a call over TCP either: of a ring
 // that has failed everybody may have left, but a host that is up refuses the call.
-func (r *Ring) mute(ctx context.Context, own *diagnose.End) []diagnose.Finding {
+func mute(ctx context.Context, r *Ring, own *diagnose.End) []diagnose.Finding {
 	control, err := r.controlRing()
 	if err != nil || !r.Failed() {
 		return nil

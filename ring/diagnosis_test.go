@@ -543,7 +543,7 @@ func TestDiagnoseAFailedRing(t *testing.T) {
 	err := w.oneSided(verbs.OpWrite, 4096, nil)
 	w.status(err, verbs.RemoteInvalidRequest)
 	w.world[0].Fail(err)
-	if own, err := w.world[0].OwnEnd(Right); err != nil || w.world[0].lastPeerEnd(Right, &own) == nil || w.world[0].lastPeerEnd(Left, &own) != nil {
+	if own, err := w.world[0].OwnEnd(Right); err != nil || lastPeerEnd(w.world[0], Right, &own) == nil || lastPeerEnd(w.world[0], Left, &own) != nil {
 		t.Errorf("%v: expected to have seen the right neighbour's end alone", err)
 	}
 	found := w.world[0].Diagnose(t.Context(), Right, err)

@@ -58,6 +58,11 @@ type room struct {
 	recv, send      int // requests in the queues: recvDepth and sendDepth, or fewer
 }
 
+// room is what an edge to a neighbour has space for.
+func (o *Options) room() room {
+	return room{o.Slots, o.SlotSize + SlotHeader, recvDepth, sendDepth}
+}
+
 // WRKind tells whose completion it is; it stands in the work request's ID.
 type WRKind uint8
 
@@ -110,6 +115,7 @@ type Edge struct {
 	Remote QPInfo // valid after Exchange
 	MTU    int    // path MTU in bytes that both ends agreed on, after RTR
 
+	r        *Ring
 	device   *Device
 	why      string // it is on that device; guarded by the ring's mu
 	given    Values // what Init was given; needs the token
@@ -136,8 +142,8 @@ func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses.
-func newEdge(side Side, peer int, d *Device, has room) (e *Edge, err error) {
-	e = &Edge{Side: side, Peer: peer, device: d}
+func newEdge(r *Ring, side Side, peer int, d *Device, has room) (e *Edge, err error) {
+	e = &Edge{r: r, Side: side, Peer: peer, device: d}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

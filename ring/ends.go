@@ -2,7 +2,6 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -13,14 +12,14 @@ import (
 // OwnEnd returns this rank's end of an edge as it is now, in any state from
 // Initialised on until Close.
 func (r *Ring) OwnEnd(side Side) (diagnose.End, error) {
-	r.peek()
+	peek(r)
 	busy := r.tokens.who().String()
 	state := r.State()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.Edge(side)
 	if e == nil && side >= FirstMesh {
-		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", side, int(FirstMesh)+len(r.mesh))
+		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", side, int(FirstMesh)+len(r.mesh.list))
 	}
 	if e == nil {
 		return diagnose.End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state != StateClosed]}
@@ -61,7 +60,7 @@ func (r *Ring) OwnEnd(side Side) (diagnose.End, error) {
 		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: diagnose.Cap(init.Cap),
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
-		Regions: r.regionList(d), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
+		Regions: r.regions.on(d), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
 	}
 	end.SQPSNFirst, end.RQPSNFirst, end.CountersRTR = known.sqFirst, known.rqFirst, known.base
 	if attr.State != verbs.StateErr && attr.State != verbs.StateReset { // else all is flushed
@@ -73,7 +72,7 @@ func (r *Ring) OwnEnd(side Side) (diagnose.End, error) {
 
 // peek polls what has completed while nobody polls, for the watches to note, and
 // keeps it for the next who does.
-func (r *Ring) peek() {
+func peek(r *Ring) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	t, err := r.takeToken(now, holder{kind: looking})
@@ -100,13 +99,13 @@ type endAnswer struct {
 	Capabilities verbs.Capabilities `json:"capabilities"`
 }
 
-func (r *Ring) answerEnd(side Side) (endAnswer, error) {
+func ownEndOf(r *Ring, side Side) (endAnswer, error) {
 	end, err := r.OwnEnd(side)
 	return endAnswer{end, end.Capabilities}, err
 }
 
 func init() {
-	answerers[askEnd] = func(r *Ring, _ context.Context, side Side, _ json.RawMessage) (any, error) { return r.answerEnd(side) }
+	answerers[askEnd] = func(q *question, _ context.Context) (any, error) { return ownEndOf(q.r, q.side) }
 }
 
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
@@ -120,7 +119,7 @@ func (r *Ring) PeerEnd(ctx context.Context, side Side) (diagnose.End, error) {
 	if side < FirstMesh {
 		answer, err = ask[endAnswer](ctx, r, side, askEnd, nil)
 	} else {
-		answer, err = r.askFar(ctx, side)
+		answer, err = askFar(ctx, r, side)
 	}
 	end := answer.End
 	end.Capabilities = answer.Capabilities
@@ -140,7 +139,7 @@ type peerEnd struct {
 
 // lastPeerEnd returns the peer's end as it was when it was last asked for since this
 // rank's queue pair came to RTR: once a ring has failed nobody answers any more.
-func (r *Ring) lastPeerEnd(side Side, own *diagnose.End) *diagnose.End {
+func lastPeerEnd(r *Ring, side Side, own *diagnose.End) *diagnose.End {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, ok := r.peerEnds[side]

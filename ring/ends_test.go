@@ -66,7 +66,7 @@ func TestEndIsLive(t *testing.T) {
 	r := world[0]
 	qp := r.Left().QP
 	gid := verbs.GIDFromAddr(r.LocalAddr())
-	index := r.devices[0].GID.Entry.Index
+	index := r.devices.list[0].GID.Entry.Index
 	modify := func(attr verbs.QPAttr, mask verbs.AttrMask) {
 		t.Helper()
 		if err := qp.Modify(attr, mask); err != nil {
@@ -284,7 +284,7 @@ func TestWatchAllocatesNothing(t *testing.T) {
 	wc := []verbs.Completion{{ID: 5, QPN: w.Num(), Opcode: verbs.WCSend}}
 	if n := testing.AllocsPerRun(1000, func() {
 		w.note(&w.sends, wr)
-		world[0].noted(wc)
+		noted(world[0], wc)
 	}); n != 0 {
 		t.Errorf("%v allocations for a request and its completion", n)
 	}
@@ -301,7 +301,7 @@ func BenchmarkWatch(b *testing.B) {
 	wc := []verbs.Completion{{ID: 5, QPN: w.Num(), Opcode: verbs.WCSend}}
 	for b.Loop() {
 		w.note(&w.sends, wr)
-		world[0].noted(wc)
+		noted(world[0], wc)
 	}
 }
 

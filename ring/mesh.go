@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
@@ -66,7 +67,7 @@ type mesh struct {
 // any error fails the ring.
 func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge, error) {
 	r.mu.Lock()
-	known, failure := r.meshes[purpose], r.err
+	known, failure := r.mesh.made[purpose], r.err
 	r.mu.Unlock()
 	switch {
 	case failure != nil:
@@ -76,8 +77,8 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 	case known != nil:
 		return known.edges, nil
 	}
-	m := &meshing{r: r, purpose: purpose, peers: peers}
-	err := r.attempt(ctx, m.String(), r.Usable, m.run)
+	m := &meshCall{r: r, purpose: purpose, peers: peers}
+	err := r.between(m.String(), r.Usable).take(ctx, m.run)
 	return m.edges, err
 }
 
@@ -85,12 +86,19 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 func (r *Ring) MeshEdges() []*Edge {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.mesh)
+	return slices.Clone(r.mesh.list)
 }
 
-// meshTo returns the mesh edge to a rank, or nil. It needs mu or the token.
-func (r *Ring) meshTo(rank int) *Edge {
-	for _, e := range r.mesh {
+// meshEdges are the edges beside the ring's two. They are changed with the token and the
+// ring's mu: whoever has either may look.
+type meshEdges struct {
+	list []*Edge           // by side from FirstMesh on
+	made map[Purpose]*mesh // guarded by the ring's mu
+}
+
+// to returns the mesh edge to a rank, or nil.
+func (m *meshEdges) to(rank int) *Edge {
+	for _, e := range m.list {
 		if e.Peer == rank {
 			return e
 		}
@@ -98,8 +106,8 @@ func (r *Ring) meshTo(rank int) *Edge {
 	return nil
 }
 
-// meshing is a call of Mesh that has something to do.
-type meshing struct {
+// meshCall is a call of Mesh that has something to do.
+type meshCall struct {
 	r       *Ring
 	purpose Purpose
 	peers   []int
@@ -107,7 +115,7 @@ type meshing struct {
 	made    []*Edge // by this call
 }
 
-func (m *meshing) String() string { return meshText(m.purpose) }
+func (m *meshCall) String() string { return meshText(m.purpose) }
 
 func meshText(p Purpose) string {
 	if p.Call != 0 {
@@ -116,8 +124,8 @@ func meshText(p Purpose) string {
 	return fmt.Sprintf("mesh %q", p.What)
 }
 
-// word is what a rank says to all others in one round of a meshing.
-type word struct {
+// meshReport is what a rank tells all others in a call of Mesh.
+type meshReport struct {
 	Problem  string                 `json:"problem,omitempty"` // why it cannot go on
 	Usage    bool                   `json:"usage,omitempty"`   // the problem is one of usage
 	Peers    []int                  `json:"peers,omitempty"`
@@ -129,7 +137,7 @@ type word struct {
 // run makes the edges that are missing somewhere. After each step all ranks hear how
 // it went everywhere: they go on together, or end with the same error and without
 // the edges.
-func (m *meshing) run(ctx context.Context, _ Token) (err error) {
+func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.r.opts.Timeout)
 	defer cancel()
 	defer func() {
@@ -139,52 +147,51 @@ func (m *meshing) run(ctx context.Context, _ Token) (err error) {
 		}
 	}()
 	r := m.r
-	own := r.locality()
-	said, err := m.round(ctx, "", word{Peers: m.peers, Has: m.has(), Locality: &own}, m.check())
+	own := r.opts.locality()
+	reports, err := m.share(ctx, "", meshReport{Peers: m.peers, Has: m.has(), Locality: &own}, m.check())
 	if err != nil {
 		return err
 	}
-	if err := m.compare(said); err != nil {
+	if err := m.compare(reports); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(said, func(w word) bool { return len(w.Has) < len(w.Peers) }) {
-		if err := m.build(ctx, said); err != nil {
+	if slices.ContainsFunc(reports, func(w meshReport) bool { return len(w.Has) < len(w.Peers) }) {
+		if err := m.build(ctx, reports); err != nil {
 			return err
 		}
 	}
 	for _, peer := range m.peers {
-		m.edges = append(m.edges, r.meshTo(peer))
+		m.edges = append(m.edges, r.mesh.to(peer))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.meshes == nil {
-		r.meshes = make(map[Purpose]*mesh)
+	if r.mesh.made == nil {
+		r.mesh.made = make(map[Purpose]*mesh)
 	}
-	r.meshes[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
+	r.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
 	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose.What), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
 	return nil
 }
 
 // build takes the steps of a bring-up for the edges that are missing here, if any.
-// The last round is the barrier before the first may send.
-func (m *meshing) build(ctx context.Context, said []word) error {
-	r := m.r
-	data, err := m.create(said)
-	said, err = m.round(ctx, "queue pairs of ", word{Data: data}, err)
+// The last report is the barrier before the first may send.
+func (m *meshCall) build(ctx context.Context, reports []meshReport) error {
+	data, err := m.create(reports)
+	reports, err = m.share(ctx, "queue pairs of ", meshReport{Data: data}, err)
 	if err != nil {
 		return err
 	}
 	remote := make([]connectionData, len(m.made))
 	for i, e := range m.made {
-		if remote[i], err = m.connect(e, said[e.Peer]); err != nil {
+		if remote[i], err = m.connect(e, reports[e.Peer]); err != nil {
 			break
 		}
 	}
-	if _, err = m.round(ctx, "readiness of ", word{}, err); err != nil {
+	if _, err = m.share(ctx, "readiness of ", meshReport{}, err); err != nil {
 		return err
 	}
 	for i, e := range m.made {
-		if err := r.rtsEdge(e, remote[i], Values{}); err != nil {
+		if err := e.toRTS(remote[i], Values{}); err != nil {
 			return m.at(e.Peer, err)
 		}
 	}
@@ -192,21 +199,21 @@ func (m *meshing) build(ctx context.Context, said []word) error {
 }
 
 // at says which edge an error is about.
-func (m *meshing) at(peer int, err error) error {
+func (m *meshCall) at(peer int, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("edge to %s: %w", m.r.nodeName(peer), err)
 }
 
-// round says a word and hears all. If a rank has a problem, all ranks return the
+// share tells all ranks something and hears all. If a rank has a problem, all ranks return the
 // one of the first that has.
-func (m *meshing) round(ctx context.Context, what string, say word, problem error) ([]word, error) {
+func (m *meshCall) share(ctx context.Context, what string, own meshReport, problem error) ([]meshReport, error) {
 	r := m.r
 	if problem != nil {
-		say = word{Problem: problem.Error(), Usage: usage.Is(problem)}
+		own = meshReport{Problem: problem.Error(), Usage: usage.Is(problem)}
 	}
-	data, err := json.Marshal(say)
+	data, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
@@ -214,13 +221,13 @@ func (m *meshing) round(ctx context.Context, what string, say word, problem erro
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
-	said := make([]word, len(parts))
+	reports := make([]meshReport, len(parts))
 	for rank, part := range parts {
-		if err := json.Unmarshal(part, &said[rank]); err != nil {
+		if err := json.Unmarshal(part, &reports[rank]); err != nil {
 			return nil, fmt.Errorf("what %s says makes no sense: %w", r.nodeName(rank), err)
 		}
 	}
-	for rank, w := range said {
+	for rank, w := range reports {
 		switch {
 		case w.Problem == "":
 		case rank == r.rank:
@@ -231,11 +238,11 @@ func (m *meshing) round(ctx context.Context, what string, say word, problem erro
 			return nil, fmt.Errorf("%s: %s", r.nodeName(rank), w.Problem)
 		}
 	}
-	return said, nil
+	return reports, nil
 }
 
 // check refuses peers that are none.
-func (m *meshing) check() error {
+func (m *meshCall) check() error {
 	r := m.r
 	missing := 0
 	for i, peer := range m.peers {
@@ -246,11 +253,11 @@ func (m *meshing) check() error {
 			return usage.Errorf("peer %d is this rank itself: expected others", peer)
 		case slices.Contains(m.peers[:i], peer):
 			return usage.Errorf("peer %d is named twice: expected each once", peer)
-		case r.meshTo(peer) == nil:
+		case r.mesh.to(peer) == nil:
 			missing++
 		}
 	}
-	if has, most := len(r.mesh), meshMost(len(r.nodes)); has+missing > most {
+	if has, most := len(r.mesh.list), meshMost(len(r.nodes)); has+missing > most {
 		return usage.Errorf("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
 			len(m.peers), has+missing, most, len(r.nodes))
 	}
@@ -258,9 +265,9 @@ func (m *meshing) check() error {
 }
 
 // has lists the peers that there is an edge to.
-func (m *meshing) has() (list []int) {
+func (m *meshCall) has() (list []int) {
 	for _, peer := range m.peers {
-		if m.r.meshTo(peer) != nil {
+		if m.r.mesh.to(peer) != nil {
 			list = append(list, peer)
 		}
 	}
@@ -268,19 +275,19 @@ func (m *meshing) has() (list []int) {
 }
 
 // compare holds what all ranks said against each other. All come to the same end.
-func (m *meshing) compare(said []word) error {
+func (m *meshCall) compare(reports []meshReport) error {
 	name := m.r.nodeName
-	for rank, w := range said {
-		if slices.ContainsFunc(slices.Concat(w.Peers, w.Has), func(peer int) bool { return peer < 0 || peer >= len(said) }) {
+	for rank, w := range reports {
+		if slices.ContainsFunc(slices.Concat(w.Peers, w.Has), func(peer int) bool { return peer < 0 || peer >= len(reports) }) {
 			return fmt.Errorf("%s names ranks outside the ring: do all ranks run the same ringcli?", name(rank))
 		}
 		for _, peer := range w.Peers {
-			if !slices.Contains(said[peer].Peers, rank) {
-				return usage.Errorf("%s names %s as a peer, which names %v: expected peers that name each other", name(rank), name(peer), said[peer].Peers)
+			if !slices.Contains(reports[peer].Peers, rank) {
+				return usage.Errorf("%s names %s as a peer, which names %v: expected peers that name each other", name(rank), name(peer), reports[peer].Peers)
 			}
 		}
 		for _, peer := range w.Has {
-			if !slices.Contains(said[peer].Has, rank) {
+			if !slices.Contains(reports[peer].Has, rank) {
 				return fmt.Errorf("%s has an edge to %s from before a reset there: reset on all ranks", name(rank), name(peer))
 			}
 		}
@@ -290,15 +297,15 @@ func (m *meshing) compare(said []word) error {
 
 // device returns the device for the edge to a peer, which both ends agree on, and
 // why.
-func (m *meshing) device(own, peer *locality, rank int) (edgeDevice, error) {
+func (m *meshCall) device(own, peer *locality, rank int) (edgeDevice, error) {
 	if own == nil || peer == nil {
 		return edgeDevice{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
 	}
-	c, err := choose(*own, *peer, m.r.ends(rank))
+	c, err := choose(*own, *peer, bothNames(m.r, rank))
 	if err != nil {
 		return edgeDevice{}, err
 	}
-	d, err := m.r.deviceFor(c.hostLocal, rank)
+	d, err := m.r.devices.on(c.hostLocal, rank)
 	if err != nil {
 		return edgeDevice{}, fmt.Errorf("%s: %w", c.why, err)
 	}
@@ -306,70 +313,70 @@ func (m *meshing) device(own, peer *locality, rank int) (edgeDevice, error) {
 }
 
 // create makes the edges that are missing, to INIT, and returns what their peers
-// must know. said is where all ranks are.
-func (m *meshing) create(said []word) (map[int]connectionData, error) {
+// must know. reports is where all ranks are.
+func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) {
 	r := m.r
 	data := make(map[int]connectionData)
 	for _, peer := range m.peers {
-		if r.meshTo(peer) != nil {
+		if r.mesh.to(peer) != nil {
 			continue
 		}
-		on, err := m.device(said[r.rank].Locality, said[peer].Locality, peer)
+		on, err := m.device(reports[r.rank].Locality, reports[peer].Locality, peer)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(FirstMesh+Side(len(r.mesh)), peer, on.device, meshRoom)
+		e, err := newEdge(r, FirstMesh+Side(len(r.mesh.list)), peer, on.device, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
 		e.why = on.why
 		m.made = append(m.made, e)
 		r.mu.Lock()
-		r.mesh = append(r.mesh, e)
+		r.mesh.list = append(r.mesh.list, e)
 		r.mu.Unlock()
-		err = r.describe(e)
+		err = e.describe()
 		if err == nil {
-			err = r.initEdge(e, Values{})
+			err = e.toInit(Values{})
 		}
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		data[peer] = r.connectionData(e)
+		data[peer] = e.connectionData()
 	}
 	return data, nil
 }
 
 // connect takes an edge to RTR with what its peer said.
-func (m *meshing) connect(e *Edge, said word) (connectionData, error) {
+func (m *meshCall) connect(e *Edge, theirs meshReport) (connectionData, error) {
 	r := m.r
-	remote, ok := said.Data[r.rank]
+	remote, ok := theirs.Data[r.rank]
 	if !ok {
 		return remote, m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
 	r.mu.Lock()
 	e.Remote = remote.QPInfo
 	r.mu.Unlock()
-	return remote, m.at(e.Peer, r.rtrEdge(e, remote, Values{}))
+	return remote, m.at(e.Peer, e.toRTR(remote, Values{}))
 }
 
 // undo takes back the edges that were made.
-func (m *meshing) undo() error {
+func (m *meshCall) undo() error {
 	if len(m.made) == 0 {
 		return nil
 	}
 	r := m.r
 	r.mu.Lock()
-	r.mesh = r.mesh[:min(len(r.mesh), int(m.made[0].Side-FirstMesh))]
+	r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].Side-FirstMesh))]
 	r.mu.Unlock()
 	return closeAll(m.made)
 }
 
-// dropMesh releases all mesh edges. It needs the token.
-func (r *Ring) dropMesh() error {
-	r.mu.Lock()
-	edges := r.mesh
-	r.mesh, r.meshes = nil, nil
-	r.mu.Unlock()
+// drop releases all mesh edges. It needs the token; mu is the ring's.
+func (m *meshEdges) drop(mu *sync.Mutex) error {
+	mu.Lock()
+	edges := m.list
+	m.list, m.made = nil, nil
+	mu.Unlock()
 	return closeAll(edges)
 }
 

@@ -25,7 +25,7 @@ func TestMeshHalfWay(t *testing.T) {
 		usage bool
 	}{
 		"created": {func(r *Ring) { r.opts.MTU = 1 << 20 }, []string{"mtu 1048576"}, true},
-		"to INIT": {func(r *Ring) { r.devices[0].Port.Num = 9 }, []string{"9"}, false},
+		"to INIT": {func(r *Ring) { r.devices.list[0].Port.Num = 9 }, []string{"9"}, false},
 		"to RTR":  {func(r *Ring) { r.opts.MinRNRTimer = new(99) }, []string{"edge to rank 2", "min_rnr_timer"}, false},
 		"differs": {func(r *Ring) { r.opts.SL = 3 }, []string{"service levels differ"}, true},
 	} {
@@ -58,7 +58,7 @@ func TestMeshHalfWay(t *testing.T) {
 				if !byHand {
 					return
 				}
-				world[at].opts, world[at].devices[0].Port.Num = good, good.Port
+				world[at].opts, world[at].devices.list[0].Port.Num = good, good.Port
 				noErrors(t, each(world, overMesh(t.Context(), "all", others)))
 			})
 		}
@@ -223,15 +223,15 @@ func TestMeshEnds(t *testing.T) {
 		}
 	}
 	r := world[0]
-	e := r.meshTo(3)
-	if err := world[3].meshTo(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+	e := r.mesh.to(3)
+	if err := world[3].mesh.to(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
 	gone := &CompletionError{Side: e.Side, Peer: 3, Status: verbs.RetryExceeded}
 	if text := explain(r.Diagnose(t.Context(), e.Side, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
 		t.Errorf("%s: expected rank 3's queue pair", text)
 	}
-	noErrors(t, []error{world[3].dropMesh()})
+	noErrors(t, []error{world[3].mesh.drop(&world[3].mu)})
 	_, err := r.PeerEnd(t.Context(), e.Side)
 	var answer *bootstrap.AnswerError
 	if !errors.As(err, &answer) || answer.Rank != 3 || !strings.HasSuffix(textOf(err), "has no mesh edge to rank 0") || strings.Count(textOf(err), "asked for") != 1 {

@@ -268,7 +268,7 @@ func TestMeshTooMany(t *testing.T) {
 	}
 	r := newRings(t, 1, nil)[0]
 	r.nodes = slices.Repeat(r.nodes, n)
-	m := &meshing{r: r, purpose: Purpose{What: "all"}, peers: others(n, 0)}
+	m := &meshCall{r: r, purpose: Purpose{What: "all"}, peers: others(n, 0)}
 	if err := m.check(); !usage.Is(err) || !strings.Contains(textOf(err), "39 peers make 39 edges beside the ring's: expected at most 16 on a ring of 40 ranks") {
 		t.Errorf("%v: expected that there are too many", err)
 	}
@@ -366,7 +366,7 @@ func TestFailTakesTheMesh(t *testing.T) {
 				if made {
 					err = exchangeOver(t.Context(), r, r.MeshEdges())
 				} else {
-					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.meshes))}, others(3, r.Rank()))
+					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.mesh.made))}, others(3, r.Rank()))
 				}
 				if err != nil {
 					return err
@@ -414,7 +414,7 @@ func TestMeshReset(t *testing.T) {
 		upTo(t, world, StateRTS)
 	}
 	noErrors(t, each(world, overMesh(t.Context(), "all", others)))
-	noErrors(t, []error{world[0].dropMesh()})
+	noErrors(t, []error{world[0].mesh.drop(&world[0].mu)})
 	for i, err := range each(world, func(r *Ring) error {
 		_, err := r.Mesh(t.Context(), Purpose{What: "other"}, others(3, r.Rank()))
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"ringcli/ring/bootstrap"
@@ -20,7 +21,7 @@ const minSilence = 3 * time.Second
 // Open binds the TCP listener, chooses the local address and opens the devices to
 // both neighbours, each with a protection domain, a completion queue and its channel.
 func (r *Ring) Open(ctx context.Context) error {
-	return r.step(ctx, StateOpened, Values{}, func(ctx context.Context, _ Token) (err error) {
+	return r.step(StateOpened, Values{}).take(ctx, func(ctx context.Context, _ Token) (err error) {
 		defer func() {
 			if err != nil && r.opts.ByHand && !r.Failed() {
 				err = errors.Join(err, r.release(StateNew))
@@ -32,7 +33,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, route.Source); err != nil {
 			return err
 		}
-		r.affinity = r.affinityHere()
+		r.affinity = affinityHere(&r.opts, r.addrs, r.rank)
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
 			Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
@@ -45,7 +46,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.mu.Lock()
 		r.control = control
 		r.mu.Unlock()
-		if err := r.openExpected(); err != nil {
+		if err := r.devices.openExpected(); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -59,16 +60,16 @@ func (r *Ring) Open(ctx context.Context) error {
 
 // affinityHere counts the ranks of this host. Those that share a process have no threads of
 // their own.
-func (r *Ring) affinityHere() *cpu.Affinity {
-	if r.opts.Wait != verbs.WaitYield {
+func affinityHere(o *Options, addrs []netip.AddrPort, own int) *cpu.Affinity {
+	if o.Wait != verbs.WaitYield {
 		return nil
 	}
 	index, here := 0, 0
-	for rank, a := range r.addrs {
+	for rank, a := range addrs {
 		if !isLocal(a.Addr()) {
 			continue
 		}
-		if rank < r.rank {
+		if rank < own {
 			index++
 		}
 		here++

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"ringcli/verbs"
 )
@@ -33,7 +32,7 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 		return nil, stepError("status", standing{State: r.state, err: r.err}, StateExchanged)
 	}
 	var out []PeerStatus
-	for _, e := range slices.Concat(r.edges[:], r.mesh) {
+	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
 		attr, _, err := e.QP.Query()
 		if err != nil {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
@@ -52,15 +51,6 @@ func (e *Edge) doubt() string {
 		return "is its process stopped"
 	}
 	return fmt.Sprintf("is RoCE traffic (UDP port %d) filtered", e.Remote.UDPPort)
-}
-
-// eventsOn says what was reported of the device of an edge, which may be gone.
-func (r *Ring) eventsOn(e *Edge) string {
-	return r.mishaps.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
-}
-
-func (r *Ring) nodeName(rank int) string {
-	return fmt.Sprintf("rank %d (%s)", rank, r.nodes[rank])
 }
 
 // CompletionError is a failed completion with the edge that it was on. It wraps
@@ -123,7 +113,7 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
-	failed := &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.eventsOn(e)}
+	failed := &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.devices.events.on(e)}
 	if e != nil {
 		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
 	}

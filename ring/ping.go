@@ -36,14 +36,16 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		return PingResult{}, err
 	}
 	var result PingResult
-	err := r.untimedStep(ctx, StateReady, Values{}, func(ctx context.Context, t Token) error {
+	step := r.step(StateReady, Values{})
+	step.limit = 0 // it lasts as long as the pings, of which none may
+	err := step.take(ctx, func(ctx context.Context, t Token) error {
 		if err := r.Usable(); err != nil {
 			return err
 		}
 		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
-		if err := r.pingAll(ctx, t, asks, answers); err != nil {
-			r.spoil(err)
+		if err := r.pings.all(ctx, t, asks, answers); err != nil {
+			r.pings.markUnclean(err)
 			if r.opts.ByHand {
 				err = fmt.Errorf("%w; reset on all ranks", err)
 			}
@@ -61,9 +63,9 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 	return result, err
 }
 
-// pingAll has this rank's part in a ping of all ranks.
-func (r *Ring) pingAll(ctx context.Context, t Token, asks, answers *ping) error {
-	p := r.pings
+// all has this rank's part in a ping of all ranks.
+func (p *pings) all(ctx context.Context, t Token, asks, answers *ping) error {
+	r := p.r
 	p.enter(asks, answers)
 	defer p.leave(asks)
 	defer p.leave(answers)
@@ -107,9 +109,9 @@ func newTrips() trips {
 	return trips{histogram: hdrhistogram.New(1, int64(time.Minute), 3)}
 }
 
-// add notes how long a round took.
-func (t *trips) add(round uint32, trip time.Duration) {
-	if round == 0 {
+// add notes how long a round trip took.
+func (t *trips) add(number uint32, trip time.Duration) {
+	if number == 0 {
 		return
 	}
 	if t.least == 0 || trip < t.least {
@@ -128,10 +130,10 @@ func (t *trips) result(peer, count int) PingResult {
 }
 
 // checkPayload verifies what a message of a neighbour carries: the pattern of the
-// rank that it comes from at first, and of its round.
-func (r *Ring) checkPayload(h *Header, msg []byte, peer, origin int) error {
+// rank that it comes from at first, and of its round trip.
+func (p *pings) checkPayload(h *Header, msg []byte, peer, origin int) error {
 	fault := func(format string, args ...any) error {
-		return fmt.Errorf("%s of round trip %d from %s: %s", h.Kind, h.Segment, r.nodeName(peer), fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s of round trip %d from %s: %s", h.Kind, h.Segment, p.r.nodeName(peer), fmt.Sprintf(format, args...))
 	}
 	if len(msg) != MessageSize || h.Length != MessageSize-HeaderSize {
 		return fault("%d bytes: expected %d", len(msg), MessageSize)
@@ -148,18 +150,18 @@ func (r *Ring) checkPayload(h *Header, msg []byte, peer, origin int) error {
 	return nil
 }
 
-// fillPattern writes a round's payload and returns its checksum.
-func fillPattern(payload []byte, rank int, round uint32) uint32 {
+// fillPattern writes the payload of a round trip and returns its checksum.
+func fillPattern(payload []byte, rank int, trip uint32) uint32 {
 	for i := range payload {
-		payload[i] = pattern(rank, round, i)
+		payload[i] = pattern(rank, trip, i)
 	}
 	return Checksum(payload)
 }
 
-// pattern is byte i of a ping's payload: another for each rank and round, and in
-// each place.
-func pattern(rank int, round uint32, i int) byte {
-	v := uint32(rank+1)*0x9e3779b1 + round*0x85ebca6b + uint32(i)*0xc2b2ae35
+// pattern is byte i of a ping's payload: another for each rank and round trip, and
+// at each offset.
+func pattern(rank int, trip uint32, i int) byte {
+	v := uint32(rank+1)*0x9e3779b1 + trip*0x85ebca6b + uint32(i)*0xc2b2ae35
 	v ^= v >> 15
 	return byte(v * 0x2c1b3c6d >> 24)
 }

@@ -294,7 +294,7 @@ func (p *pings) check(x *ping, h *Header, msg []byte) error {
 	case h.Segment != x.done:
 		return fmt.Errorf("%s from %s is of round trip %d: expected round trip %d", h.Kind, r.nodeName(peer), h.Segment, x.done)
 	}
-	return r.checkPayload(h, msg, peer, origin)
+	return p.checkPayload(h, msg, peer, origin)
 }
 
 // drive sees a ping to its end: while no other polls, it polls.
@@ -378,4 +378,15 @@ func (p *pings) pollFor(ctx context.Context, t Token, x *ping) {
 	}
 	// Nobody may poll for a while: the neighbours get their ACKs now.
 	_, _ = t.poll(nil)
+}
+
+// markUnclean keeps operations from running: a ping failed, and its messages may
+// still come in.
+func (p *pings) markUnclean(err error) {
+	r := p.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unclean == nil {
+		r.unclean = fmt.Errorf("messages of a ping that failed may still be on their way: reset on all ranks first; the ping: %w", err)
+	}
 }

@@ -21,8 +21,8 @@ const (
 )
 
 func init() {
-	answerers[askPing] = (*Ring).answerPing
-	answerers[askGo] = (*Ring).answerGo
+	answerers[askPing] = (*question).ping
+	answerers[askGo] = (*question).pingGo
 }
 
 // pingRequest is what askPing and askGo carry.
@@ -56,9 +56,11 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	}
 	x := &ping{asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
 	var refused error
-	err := r.attemptAs(ctx, holder{kind: pinging}, "ping", func() error { return r.mayStep(StateReady, []Side{side}) }, func(ctx context.Context, t Token) error {
+	step := r.between("ping", func() error { return r.mayStep(StateReady, []Side{side}) })
+	step.holder = holder{kind: pinging}
+	err := step.take(ctx, func(ctx context.Context, t Token) error {
 		x.edge = r.edges[side]
-		err := r.pingSide(ctx, t, x)
+		err := r.pings.side(ctx, t, x)
 		if !x.posted {
 			refused, err = err, nil // it harmed nobody, and so fails nothing
 		}
@@ -75,8 +77,9 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	return result, nil
 }
 
-func (r *Ring) pingSide(ctx context.Context, t Token, x *ping) error {
-	p := r.pings
+// side pings one neighbour.
+func (p *pings) side(ctx context.Context, t Token, x *ping) error {
+	r := p.r
 	p.enter(x)
 	asking, cancel := context.WithCancel(ctx)
 	answered := make(chan struct{})
@@ -103,11 +106,12 @@ func (r *Ring) pingSide(ctx context.Context, t Token, x *ping) error {
 		r.mu.Unlock()
 		return nil
 	}
-	return r.pingFailed(x, err)
+	return p.failedSide(x, err)
 }
 
-// pingFailed says what was awaited, from whom, and what had come.
-func (r *Ring) pingFailed(x *ping, err error) error {
+// failedSide says what was awaited, from whom, and what had come.
+func (p *pings) failedSide(x *ping, err error) error {
+	r := p.r
 	who := fmt.Sprintf("the %s neighbour, %s,", x.edge.Side, r.nodeName(x.edge.Peer))
 	if !x.posted {
 		return fmt.Errorf("ping: %s does not answer: %w", who, err)
@@ -117,22 +121,23 @@ func (r *Ring) pingFailed(x *ping, err error) error {
 		hint = "; TCP reaches it, so " + x.edge.doubt() + "?"
 	}
 	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
-	r.spoil(err)
+	r.pings.markUnclean(err)
 	return err
 }
 
-// answerPing plays the other part.
-func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessage) (any, error) {
-	var q pingRequest
-	if err := json.Unmarshal(payload, &q); err != nil || q.Total == 0 || q.Patience <= 0 {
-		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.nodeName(r.rank), payload)
+// ping answers the pings of a neighbour.
+func (q *question) ping(ctx context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
+		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
 	}
 	soon, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if r.standing([]Side{side}).State == StateError {
-		return nil, r.notReady(side)
+		return nil, q.notReady()
 	}
-	if err := r.awaitEdge(soon, side, StateRTS, StateReady); err != nil {
+	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
 		return nil, err
 	}
 	t, err := r.takeToken(soon, holder{kind: pinging})
@@ -141,34 +146,35 @@ func (r *Ring) answerPing(ctx context.Context, side Side, payload json.RawMessag
 	}
 	defer t.Release()
 	if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
-		return nil, r.notReady(side) // a step was faster
+		return nil, q.notReady() // a step was faster
 	}
 	// The asker gives up first, which ends ctx: it knows more of what it awaits.
-	x := &ping{edge: r.edges[side], seq: q.Seq, total: q.Total, patience: 2 * q.Patience}
+	x := &ping{edge: r.edges[side], seq: asked.Seq, total: asked.Total, patience: 2 * asked.Patience}
 	r.pings.enter(x)
 	defer r.pings.leave(x)
-	if _, err := ask[any](ctx, r, side, askGo, q); err != nil {
+	if _, err := ask[any](ctx, r, side, askGo, asked); err != nil {
 		return nil, err
 	}
 	err = r.pings.drive(ctx, t, x)
 	if err != nil {
 		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.nodeName(r.rank), x.done, x.total, err)
-		r.spoil(err)
+		r.pings.markUnclean(err)
 	}
 	return nil, err
 }
 
-// answerGo sends the first ping, now that the neighbour listens.
-func (r *Ring) answerGo(_ context.Context, side Side, payload json.RawMessage) (any, error) {
-	var q pingRequest
-	if err := json.Unmarshal(payload, &q); err != nil {
+// pingGo sends the first ping, now that the neighbour listens.
+func (q *question) pingGo(context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil {
 		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.nodeName(r.rank), err)
 	}
 	p := r.pings
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.running {
-		if x.asks && x.seq == q.Seq && x.edge.Side == side && !x.posted && !x.over() {
+		if x.asks && x.seq == asked.Seq && x.edge.Side == side && !x.posted && !x.over() {
 			p.send(x)
 			return nil, nil
 		}

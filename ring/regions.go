@@ -16,7 +16,7 @@ func (r *Ring) AddRegion(name string, g *Registration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.regions == nil {
-		r.regions = make(map[string]*Registration)
+		r.regions = make(regions)
 	}
 	r.regions[name] = g
 }
@@ -35,10 +35,13 @@ func (g *Registration) RegionOn(d *Device, name string) diagnose.Region {
 	}
 }
 
-// regionList returns the regions by name, with the keys of a device. It needs mu.
-func (r *Ring) regionList(d *Device) []diagnose.Region {
-	list := make([]diagnose.Region, 0, len(r.regions))
-	for name, g := range r.regions {
+// regions are what AddRegion was given, by name.
+type regions map[string]*Registration
+
+// on lists the regions by name, with the keys of a device.
+func (all regions) on(d *Device) []diagnose.Region {
+	list := make([]diagnose.Region, 0, len(all))
+	for name, g := range all {
 		list = append(list, g.RegionOn(d, name))
 	}
 	slices.SortFunc(list, func(a, b diagnose.Region) int { return cmp.Compare(a.Name, b.Name) })

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"ringcli/verbs"
@@ -17,24 +16,16 @@ type Registration struct {
 	r            *Ring
 	addr, length uint64
 	access       verbs.Access
-	mrs          [MaxDevices]verbs.MR      // guarded by the ring's registered.mu
+	mrs          [MaxDevices]verbs.MR      // guarded by the ring's devices.registering
 	keys         [MaxDevices]atomic.Uint64 // lkey, rkey: of mrs, to be read at any time
-}
-
-// registered are the ring's registrations. Its mutex is held while a device comes
-// or goes, too, so that each registration is on each device; it is taken before
-// the ring's mu.
-type registered struct {
-	mu   sync.Mutex
-	list []*Registration // guarded by mu
 }
 
 // RegisterMemory registers length bytes at addr, which must stay mapped until the
 // registration is closed, on every device of the ring.
 func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Registration, error) {
 	g := &Registration{r: r, addr: addr, length: length, access: access}
-	r.registered.mu.Lock()
-	defer r.registered.mu.Unlock()
+	r.devices.registering.Lock()
+	defer r.devices.registering.Unlock()
 	devices := r.Devices()
 	if len(devices) == 0 {
 		return nil, stepError("register memory", r.standing(bothSides), StateInitialised)
@@ -44,7 +35,7 @@ func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Regist
 			return nil, errors.Join(err, g.close())
 		}
 	}
-	r.registered.list = append(r.registered.list, g)
+	r.devices.registrations = append(r.devices.registrations, g)
 	return g, nil
 }
 
@@ -81,10 +72,10 @@ func (g *Registration) close() error {
 // Close deregisters the memory on all devices: when it returns the keys are dead.
 // Closing twice is harmless.
 func (g *Registration) Close() error {
-	all := &g.r.registered
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.list = slices.DeleteFunc(all.list, func(other *Registration) bool { return other == g })
+	all := &g.r.devices
+	all.registering.Lock()
+	defer all.registering.Unlock()
+	all.registrations = slices.DeleteFunc(all.registrations, func(other *Registration) bool { return other == g })
 	if err := g.close(); err != nil {
 		return fmt.Errorf("deregister %d bytes at %#x: %w", g.length, g.addr, err)
 	}
@@ -108,8 +99,8 @@ func (g *Registration) RKey(d *Device) uint32 { return uint32(g.keys[d.Index].Lo
 
 // Mappable tells whether peers on this host can map the memory.
 func (g *Registration) Mappable() bool {
-	g.r.registered.mu.Lock()
-	defer g.r.registered.mu.Unlock()
+	g.r.devices.registering.Lock()
+	defer g.r.devices.registering.Unlock()
 	return slices.ContainsFunc(g.mrs[:], func(mr verbs.MR) bool { return mr != nil && mr.Kind() == verbs.MemoryArena })
 }
 
@@ -141,45 +132,4 @@ func (r *Ring) AllocMemory(length uint64) (verbs.Memory, error) {
 		}
 	}
 	return memory.Alloc(length)
-}
-
-// include makes a device one of the ring's.
-func (r *Ring) include(d *Device) error {
-	r.registered.mu.Lock()
-	defer r.registered.mu.Unlock()
-	taken := func(i int) bool {
-		return slices.ContainsFunc(r.devices, func(other *Device) bool { return other.Index == i })
-	}
-	for taken(d.Index) {
-		d.Index++
-	}
-	if d.Index >= MaxDevices {
-		return fmt.Errorf("%s would be device %d of this ring: expected %d at most", d.Name, d.Index+1, MaxDevices)
-	}
-	for i, g := range r.registered.list {
-		if err := g.add(d); err != nil {
-			for _, g := range r.registered.list[:i] {
-				err = errors.Join(err, g.remove(d.Index))
-			}
-			return err
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.devices = append(r.devices, d)
-	return nil
-}
-
-// exclude closes a device that no edge uses any more.
-func (r *Ring) exclude(d *Device) error {
-	r.registered.mu.Lock()
-	defer r.registered.mu.Unlock()
-	r.mu.Lock()
-	r.devices = slices.DeleteFunc(slices.Clone(r.devices), func(other *Device) bool { return other == d })
-	r.mu.Unlock()
-	var errs []error
-	for _, g := range r.registered.list {
-		errs = append(errs, g.remove(d.Index))
-	}
-	return errors.Join(append(errs, d.Close())...)
 }

@@ -26,7 +26,7 @@ func TestRegistrationFollowsDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := r.Devices()[0]
-	later, err := r.openDevice(newOdd(t, &oddDevice{}), "for a test", nil)
+	later, err := r.devices.open(newOdd(t, &oddDevice{}), "for a test", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRegistrationFollowsDevices(t *testing.T) {
 			t.Errorf("%s has keys %#x and %#x, the copy %#x: expected the same, and some", d.Name, g.LKey(d), g.RKey(d), keys[d.Index])
 		}
 	}
-	noErrors(t, []error{r.exclude(later)})
+	noErrors(t, []error{r.devices.exclude(later)})
 	if g.RKey(later) != 0 || g.RKey(first) == 0 || len(r.Devices()) != 1 {
 		t.Errorf("keys %#x there and %#x on the first of %d: expected none, and one device", g.RKey(later), g.RKey(first), len(r.Devices()))
 	}

@@ -19,15 +19,16 @@ type farEnd struct {
 	To int `json:"to"`
 }
 
-func init() { answerers[askFarEnd] = (*Ring).answerFarEnd }
+func init() { answerers[askFarEnd] = (*question).farEnd }
 
-func (r *Ring) answerFarEnd(ctx context.Context, side Side, payload json.RawMessage) (any, error) {
-	var q farEnd
-	if err := json.Unmarshal(payload, &q); err != nil || q.Of < 0 || q.Of >= len(r.nodes) || q.To == r.rank {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), payload)
+func (q *question) farEnd(ctx context.Context) (any, error) {
+	r := q.r
+	var asked farEnd
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(r.nodes) || asked.To == r.rank {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
 	}
-	if q.Of != r.rank {
-		end, err := ask[endAnswer](ctx, r, side.Opposite(), askFarEnd, q)
+	if asked.Of != r.rank {
+		end, err := ask[endAnswer](ctx, r, q.side.Opposite(), askFarEnd, asked)
 		var answer *bootstrap.AnswerError
 		if errors.As(err, &answer) {
 			err = errors.New(answer.Text) // as it was said
@@ -35,16 +36,16 @@ func (r *Ring) answerFarEnd(ctx context.Context, side Side, payload json.RawMess
 		return end, err
 	}
 	r.mu.Lock()
-	e := r.meshTo(q.To)
+	e := r.mesh.to(asked.To)
 	r.mu.Unlock()
 	if e == nil {
-		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), q.To)
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), asked.To)
 	}
-	return r.answerEnd(e.Side)
+	return ownEndOf(r, e.Side)
 }
 
 // askFar asks the peer of the mesh edge at a side for its end, by the shorter way.
-func (r *Ring) askFar(ctx context.Context, side Side) (endAnswer, error) {
+func askFar(ctx context.Context, r *Ring, side Side) (endAnswer, error) {
 	r.mu.Lock()
 	e := r.Edge(side)
 	r.mu.Unlock()

@@ -14,8 +14,16 @@ import (
 // made anew when they are needed, so all ranks of one need it, too. A Comm over the ring is to be closed
 // before and made anew afterwards.
 func (r *Ring) Reset(ctx context.Context) error {
-	return r.attempt(ctx, "reset", r.mayReset, func(_ context.Context, t Token) error {
-		if err := r.dropMesh(); err != nil {
+	mayReset := func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.state == StateOpened && r.edges[Left] != nil && r.edges[Right] != nil {
+			return nil
+		}
+		return stepError("reset", standing{State: r.state, err: r.err}, StateExchanged)
+	}
+	return r.between("reset", mayReset).take(ctx, func(_ context.Context, t Token) error {
+		if err := r.mesh.drop(&r.mu); err != nil {
 			return err
 		}
 		for _, e := range r.edges {
@@ -31,24 +39,15 @@ func (r *Ring) Reset(ctx context.Context) error {
 				return err
 			}
 		}
-		r.mishaps.reset()
+		r.devices.events.reset()
 		r.pings.reset()
 		r.deferred, r.early = r.deferred[:0], r.early[:0]
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.exchanged, r.spoilt, r.remote = false, nil, [2]connectionData{}
+		r.exchanged, r.unclean, r.remote = false, nil, [2]connectionData{}
 		for _, e := range r.edges {
 			e.Remote, e.MTU, e.pinged = QPInfo{}, 0, false
 		}
 		return nil
 	})
-}
-
-func (r *Ring) mayReset() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state == StateOpened && r.edges[Left] != nil && r.edges[Right] != nil {
-		return nil
-	}
-	return stepError("reset", standing{State: r.state, err: r.err}, StateExchanged)
 }

@@ -27,54 +27,46 @@ type Verdict = bootstrap.Verdict
 // is known.
 const Epoch = bootstrap.Epoch
 
-// Ring is one rank's place in a ring: its device, the edges to both neighbours
+// Ring is one rank's place in a ring: its devices, the edges to both neighbours
 // and the control ring. Steps are called by one goroutine after the other; State,
 // Failed, Err, Fail and Close may be called at any time.
 type Ring struct {
-	nodes  []bootstrap.Node
-	rank   int
-	opts   Options
-	digest string
+	membership         // never changed
+	opts       Options // never changed
 
-	life        context.Context // ends with Close, and running steps with it
-	endLife     context.CancelFunc
-	pings       *pings
-	mishaps     mishaps       // of the devices
-	askingRunID chan struct{} // of capacity 1: held by who asks for the run's id
-	tokens      tokens        // who polls: a step, an operation, pings of one neighbour
+	life    context.Context // ends with Close, and running steps with it
+	endLife context.CancelFunc
+	tokens  tokens        // guards itself
+	pings   *pings        // guards itself
+	devices devices       // says of each field what guards it
+	asking  chan struct{} // of capacity 1: held by the goroutine that asks for the run's id
 
-	failed atomic.Bool
+	failed atomic.Bool   // Err is set
 	moved  atomic.Uint64 // polls that found completions
 
-	registered registered
-	polled     int // index in devices: the one that was polled last; whoever has the token
+	mu        sync.Mutex       // guards the following, and the queue pairs' life
+	state     State            // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
+	err       error            // why the ring has failed
+	stepped   signal           // a queue pair has moved on
+	runID     string           // "" until it is known
+	exchanged bool             // since Init
+	unclean   error            // what a failed ping left behind keeps operations from running
+	regions   regions          // by AddRegion
+	peerEnds  map[Side]peerEnd // as they were when they were last asked for
 
-	mu        sync.Mutex // guards the following, and the queue pairs' life
-	state     State      // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
-	err       error
-	stepped   chan struct{} // closed and replaced when a queue pair has moved on
-	runID     string        // "" until it is known
-	met       bool          // the neighbours were found
-	exchanged bool          // since Init
-	spoilt    error         // what a failed ping left behind keeps operations from running
-	regions   map[string]*Registration
-	peerEnds  map[Side]peerEnd
-
-	// Made by Open, released by Close.
-	addrs    []netip.AddrPort
-	local    netip.Addr
-	affinity *cpu.Affinity // nil if none is needed
-	control  *bootstrap.Control
 	// Changed with the token and mu: whoever has either may look.
-	devices []*Device
-	chosen  [2]edgeDevice
-	edges   [2]*Edge          // guarded by mu where Fail and Close may meet
-	mesh    []*Edge           // by side from FirstMesh on; the same
-	meshes  map[Purpose]*mesh // by purpose; guarded by mu
-	remote  [2]connectionData // by Exchange
+	control *bootstrap.Control // made by Open
+	chosen  [2]edgeDevice      // the devices to the neighbours
+	edges   [2]*Edge           // to the neighbours
+	mesh    meshEdges          // beside those
+	remote  [2]connectionData  // by Exchange
 
-	// Completions that came an operation too soon. They need the token.
-	deferred, early []verbs.Completion
+	// Changed with the token: whoever has it may look.
+	met             bool               // the neighbours were found
+	addrs           []netip.AddrPort   // of the list, by Open
+	local           netip.Addr         // to speak from, by Open
+	affinity        *cpu.Affinity      // by Open; nil if none is needed
+	deferred, early []verbs.Completion // that came an operation too soon
 }
 
 // New checks the list, the index and the options. The entries of servers are
@@ -91,11 +83,11 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{nodes: nodes, rank: index, opts: o, digest: bootstrap.Digest(nodes), stepped: make(chan struct{}), peerEnds: make(map[Side]peerEnd), askingRunID: make(chan struct{}, 1)}
+	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[Side]peerEnd), asking: make(chan struct{}, 1)}
 	if index == 0 {
 		r.runID = rand.Text()
 	}
-	r.pings = newPings(r)
+	r.pings, r.devices.r = newPings(r), r
 	r.life, r.endLife = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -122,15 +114,6 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 	return r, nil
 }
 
-// Rank returns this rank, from 0.
-func (r *Ring) Rank() int { return r.rank }
-
-// Size returns the number of ranks.
-func (r *Ring) Size() int { return len(r.nodes) }
-
-// Nodes returns the server list, by rank. The caller must not change it.
-func (r *Ring) Nodes() []bootstrap.Node { return r.nodes }
-
 // Options returns the options in force, defaults filled in.
 func (r *Ring) Options() Options { return r.opts }
 
@@ -155,8 +138,8 @@ func (r *Ring) Edge(s Side) *Edge {
 		return nil
 	case s < FirstMesh:
 		return r.edges[s]
-	case int(s-FirstMesh) < len(r.mesh):
-		return r.mesh[s-FirstMesh]
+	case int(s-FirstMesh) < len(r.mesh.list):
+		return r.mesh.list[s-FirstMesh]
 	}
 	return nil
 }
@@ -176,7 +159,7 @@ func (r *Ring) Err() error {
 // what is posted, and the reason goes round the control ring. The first reason
 // counts; Fail may be called by anybody at any time.
 func (r *Ring) Fail(err error) {
-	err = r.mishaps.behind(err)
+	err = r.devices.events.explaining(err)
 	r.setFailed(err)
 	r.mu.Lock()
 	control := r.control
@@ -209,7 +192,7 @@ func (r *Ring) setFailed(err error) {
 	}
 	r.err, r.state = err, StateFailed
 	r.failed.Store(true)
-	for _, e := range slices.Concat(r.edges[:], r.mesh) {
+	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
 		if e == nil || e.QP == nil {
 			continue
 		}
@@ -271,17 +254,22 @@ func (r *Ring) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
 	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([]byte, error) { return c.Broadcast(ctx, data) })
 }
 
+// Await is Broadcast for a rank other than 0 that waits for as long as its
+// leader likes: no deadline but the context's limits it. It ends with the ring.
+func (r *Ring) Await(ctx context.Context) ([]byte, error) {
+	control, err := r.controlRing()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.whileAlive(ctx)
+	defer cancel()
+	return control.Broadcast(ctx, nil)
+}
+
 // Barrier returns when all ranks have called it.
 func (r *Ring) Barrier(ctx context.Context) error {
 	_, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (struct{}, error) { return struct{}{}, c.Barrier(ctx) })
 	return err
-}
-
-// Probe asks every other rank over TCP how it is; it takes at most a second.
-func (r *Ring) Probe(ctx context.Context) ([]bootstrap.PeerReport, error) {
-	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([]bootstrap.PeerReport, error) {
-		return c.Probe(ctx), nil
-	})
 }
 
 // Close says goodbye to the neighbours and releases everything: queue pairs,
@@ -313,18 +301,18 @@ func (r *Ring) Close() error {
 func (r *Ring) release(to State) error {
 	r.mu.Lock()
 	r.state = to
-	edges, devices, control := r.edges, r.devices, r.control
-	r.edges, r.devices, r.chosen = [2]*Edge{}, nil, [2]edgeDevice{}
+	edges, devices, control := r.edges, r.devices.list, r.control
+	r.edges, r.devices.list, r.chosen = [2]*Edge{}, nil, [2]edgeDevice{}
 	r.exchanged, r.met = false, false
 	if to == StateNew {
 		r.control = nil
 	}
 	r.mu.Unlock()
-	errs := []error{r.dropMesh(), closeAll(edges[:])}
+	errs := []error{r.mesh.drop(&r.mu), closeAll(edges[:])}
 	for _, d := range devices {
 		errs = append(errs, d.Close())
 	}
-	r.mishaps.failing.Wait() // there are no more events
+	r.devices.events.failing.Wait() // there are no more events
 	if control != nil {
 		errs = append(errs, control.Close())
 	}

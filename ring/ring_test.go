@@ -332,11 +332,11 @@ func TestGatherOverTheRing(t *testing.T) {
 		if err != nil || b[0] != 7 {
 			return fmt.Errorf("%v, %w", b, err)
 		}
-		reports, err := r.Probe(t.Context())
-		if err == nil && (len(reports) != 2 || !reports[0].Up || !strings.Contains(reports[0].State, "ready")) {
-			err = fmt.Errorf("%+v", reports)
+		reports := r.control.Probe(t.Context())
+		if len(reports) != 2 || !reports[0].Up || !strings.Contains(reports[0].State, "ready") {
+			return fmt.Errorf("%+v", reports)
 		}
-		return err
+		return nil
 	}))
 	if c, err := world[0].Devices()[0].Counters(); err != nil || len(c) == 0 {
 		t.Errorf("counters: %v, %v", c, err)

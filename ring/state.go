@@ -153,7 +153,7 @@ func (r *Ring) standingOf(e *Edge) standing {
 func (r *Ring) Usable() error {
 	s := r.standing(bothSides)
 	r.mu.Lock()
-	failure, spoilt := r.err, r.spoilt
+	failure, unclean := r.err, r.unclean
 	r.mu.Unlock()
 	switch {
 	case failure != nil:
@@ -161,7 +161,7 @@ func (r *Ring) Usable() error {
 	case s.State != StateRTS && s.State != StateReady:
 		return stepError("operation", s, StateReady)
 	default:
-		return spoilt
+		return unclean
 	}
 }
 
@@ -188,14 +188,4 @@ func stepError(step string, s standing, to State) error {
 		e.Missing = steps[s.State+1]
 	}
 	return e
-}
-
-// spoil keeps operations from running: a ping failed, and its messages may
-// still come in.
-func (r *Ring) spoil(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.spoilt == nil {
-		r.spoilt = fmt.Errorf("messages of a ping that failed may still be on their way: reset on all ranks first; the ping: %w", err)
-	}
 }

@@ -13,76 +13,86 @@ import (
 // bringUp is the flight recorder's span of a step.
 var bringUp = trace.NewKind(trace.Ring, trace.BringUpName, "$step")
 
-// step runs one step within its deadline.
-func (r *Ring) step(ctx context.Context, to State, v Values, do func(context.Context, Token) error) error {
-	return r.untimedStep(ctx, to, v, func(ctx context.Context, t Token) error {
-		limit := r.opts.Timeout
-		if to == StateExchanged && r.opts.Patience > 0 {
-			limit = r.opts.Patience
-		}
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		return do(ctx, t)
-	})
+// step is what has the polling token to itself for a while: a step of the bring-up, or
+// what comes between two of them.
+type step struct {
+	r       *Ring
+	name    string
+	holder  holder        // as which it has the token
+	limit   time.Duration // its deadline; 0 where it keeps deadlines of its own
+	refused error         // it takes other values than it was given
+	check   func() error  // tells whether it may be taken, once it has the token
 }
 
-// untimedStep is step for what keeps its own deadlines.
-func (r *Ring) untimedStep(ctx context.Context, to State, v Values, do func(context.Context, Token) error) error {
-	if err := v.check(steps[to]); err != nil {
-		return err
+// step is the step to a state.
+func (r *Ring) step(to State, v Values) *step {
+	s := r.between(steps[to], func() error { return r.mayStep(to, v.sides()) })
+	s.refused, s.limit = v.check(steps[to]), r.opts.Timeout
+	if to == StateExchanged && r.opts.Patience > 0 {
+		s.limit = r.opts.Patience
 	}
-	return r.attempt(ctx, steps[to], func() error { return r.mayStep(to, v.sides()) }, do)
+	return s
 }
 
-// attempt has the token while it does something that check allows. Without
-// Options.ByHand an error fails the ring.
-func (r *Ring) attempt(ctx context.Context, name string, check func() error, do func(context.Context, Token) error) error {
-	return r.attemptAs(ctx, holder{kind: stepping, step: name}, name, check, do)
+// between is what leads to no state, with deadlines of its own.
+func (r *Ring) between(name string, check func() error) *step {
+	return &step{r: r, name: name, holder: holder{kind: stepping, step: name}, check: check}
 }
 
-// attemptAs is attempt for another holder of the token.
-func (r *Ring) attemptAs(ctx context.Context, h holder, name string, check func() error, do func(context.Context, Token) error) error {
+// take does what the step is for. Without Options.ByHand an error fails the ring.
+func (s *step) take(ctx context.Context, do func(context.Context, Token) error) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	r := s.r
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
-	t, err := r.takeToken(ctx, h)
+	t, err := r.takeToken(ctx, s.holder)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	defer t.Release()
-	if err := check(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	start := time.Now()
-	defer bringUp.Span(trace.Now(), trace.Intern(name), 0, 0, 0)
+	defer bringUp.Span(trace.Now(), trace.Intern(s.name), 0, 0, 0)
 	if r.control != nil {
-		r.control.SetState(name)
+		r.control.SetState(s.name)
 	}
-	err = do(ctx, t)
+	within := ctx
+	if s.limit > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, s.limit)
+		defer cancel()
+	}
+	err = do(within, t)
 	if failure := r.Err(); failure != nil {
 		err = failure // of the ring, meanwhile: the step's own follows from it
 	}
 	if err != nil {
-		err = r.stepFailed(ctx, name, err)
+		err = s.failed(ctx, err)
 	}
 	if r.control != nil {
 		r.control.SetState(r.State().String())
 	}
 	if err == nil {
-		trace.Debug(trace.Ring, "step done", slog.String("step", name), slog.Duration("took", time.Since(start)))
+		trace.Debug(trace.Ring, "step done", slog.String("step", s.name), slog.Duration("took", time.Since(start)))
 	}
 	return err
 }
 
-// stepFailed makes a step's error the ring's. What another rank found out stays
-// as it was said; a cancelled step is no verdict on anybody: the neighbours will
-// hear a goodbye. By hand only a verdict fails the ring.
-func (r *Ring) stepFailed(ctx context.Context, step string, err error) error {
+// failed makes a step's error the ring's. What another rank found out stays as it was
+// said; a cancelled step is no verdict on anybody: the neighbours will hear a goodbye. By
+// hand only a verdict fails the ring.
+func (s *step) failed(ctx context.Context, err error) error {
+	r := s.r
 	var v *Verdict
 	if errors.As(err, &v) {
 		r.setFailed(v)
 		return v
 	}
-	err = fmt.Errorf("%s: %w", step, err)
+	err = fmt.Errorf("%s: %w", s.name, err)
 	switch {
 	case r.opts.ByHand:
 	case errors.Is(ctx.Err(), context.Canceled):

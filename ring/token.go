@@ -72,22 +72,8 @@ func (t Token) Poll(wc []verbs.Completion) (int, error) {
 	return n, err
 }
 
-// poll polls the devices one after the other, and notes what completed. An empty wc
-// makes progress on all of them.
-func (t Token) poll(wc []verbs.Completion) (n int, err error) {
-	r := t.r
-	for range r.devices {
-		r.polled = (r.polled + 1) % len(r.devices) // the one that is busy does not keep the others waiting
-		d := r.devices[r.polled]
-		got, err := d.CQ.Poll(wc[n:])
-		r.noted(wc[n : n+got])
-		n += got
-		if err != nil || n > 0 && n == len(wc) {
-			return n, err
-		}
-	}
-	return n, nil
-}
+// poll polls without a word to the control ring.
+func (t Token) poll(wc []verbs.Completion) (int, error) { return t.r.devices.poll(wc) }
 
 // Defer hands back the completion of a receive that belongs to the next operation: the
 // left neighbour is done with this one and has begun it already. Nothing is reposted

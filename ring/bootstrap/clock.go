@@ -58,7 +58,7 @@ func (c *Control) sampleOnce(ctx context.Context) error {
 }
 
 // compareClocks samples the right neighbour's clock, in a burst once the ring is
-// connected and then at each heartbeat. Errors end the link or the ring, which
+// connected and then at each heartbeat. Errors end the connection or the ring, which
 // others report.
 func (c *Control) compareClocks() {
 	if c.SampleClock(c.live) != nil {

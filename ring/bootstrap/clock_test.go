@@ -88,7 +88,7 @@ func TestStampsAreTakenWhenWriting(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1000)
 	c := &Control{cfg: Config{Clock: now.Load}, size: 2}
-	l := &link{c: c, side: right, peer: 1, conn: near, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	l := &connection{c: c, side: right, peer: 1, conn: near, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	c.mu.Lock()
 	c.send(l, TypeHeartbeat, nil)
 	q := question{ID: 1, Kind: "clock", Clock: new(reading)}
@@ -97,7 +97,7 @@ func TestStampsAreTakenWhenWriting(t *testing.T) {
 	c.mu.Unlock()
 	done := make(chan error, 1)
 	go func() { done <- l.flush(frames) }()
-	reader := &link{c: c, conn: far}
+	reader := &connection{c: c, conn: far}
 	if _, err := reader.Read(make([]byte, 1)); err != nil || reader.arrived != 1000 {
 		t.Fatalf("arrived at %d, %v", reader.arrived, err)
 	}

@@ -40,9 +40,9 @@ type Config struct {
 	// Answer answers the questions that a neighbour put with Ask; from is its
 	// rank and side (0 left, 1 right) is this rank's side of the edge. What it
 	// returns goes back as JSON, an error as *AnswerError. Each call runs on a
-	// goroutine of the Control, at most 16 for each link at a time, and may
+	// goroutine of the Control, at most 16 for each connection at a time, and may
 	// wait: its context ends with the asker's deadline, when the asker gives up,
-	// when the ring fails, with the link and with Close, which waits for it. It is
+	// when the ring fails, with the connection and with Close, which waits for it. It is
 	// not called before Exchange, and must not call Close. nil refuses all.
 	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
 	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
@@ -111,23 +111,23 @@ type Control struct {
 	dialling  sync.Once
 	closeOnce sync.Once
 
-	mu      sync.Mutex    // guards all that follows
-	changed chan struct{} // closed and replaced whenever something below changes
-	links   [2]*link
-	info    [2]json.RawMessage // what the neighbours sent in Exchange
-	sealed  bool               // the exchange is over: a newcomer is not for us
-	failure *Verdict
-	leaving bool // Goodbye or Close was called
-	closed  bool
-	pending map[net.Conn]struct{} // accepted, not yet a link
-	state   string
-	waiting []int
-	problem string   // why the right neighbour was not reached last time
-	odd     string   // what a stranger in its place said or did
-	remarks []string // strangers
-	ops     map[uint64]*operation
-	lastOp  uint64
-	lastAsk uint64
+	mu          sync.Mutex         // guards all that follows
+	changed     chan struct{}      // closed and replaced whenever something below changes
+	connections [2]*connection     // to the neighbours
+	info        [2]json.RawMessage // what the neighbours sent in Exchange
+	sealed      bool               // the exchange is over: a newcomer is not for us
+	failure     *Verdict
+	leaving     bool // Goodbye or Close was called
+	closed      bool
+	pending     map[net.Conn]struct{} // accepted, no neighbour's yet
+	state       string
+	waiting     []int
+	problem     string   // why the right neighbour was not reached last time
+	intruder    string   // what a stranger at its address said or did
+	remarks     []string // strangers
+	ops         map[uint64]*operation
+	lastOp      uint64
+	lastAsk     uint64
 }
 
 // Open binds the listener and answers probes and the left neighbour from now on.
@@ -204,14 +204,14 @@ func (c *Control) Fail(v *Verdict) {
 }
 
 // fail needs the lock; if it returns true the caller calls report without it.
-func (c *Control) fail(v *Verdict, from *link) bool {
+func (c *Control) fail(v *Verdict, from *connection) bool {
 	if c.failure != nil || c.leaving {
 		return false
 	}
 	c.failure = v
 	c.failed.Store(true)
 	c.kill(v)
-	for _, l := range c.links {
+	for _, l := range c.connections {
 		if l != nil && l != from {
 			c.send(l, TypeVerdict, v)
 		}
@@ -293,12 +293,12 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 		e.Remarks = append(e.Remarks, c.remarks...)
 		for _, p := range e.Peers {
 			switch {
-			case p.Rank != c.neighbour(right) || c.links[right] != nil:
+			case p.Rank != c.neighbour(right) || c.connections[right] != nil:
 			case p.Up && c.problem != "":
 				e.Remarks = append(e.Remarks, "last attempt to reach "+c.name(p.Rank)+": "+c.problem)
-			case !p.Up && c.odd != "" && c.odd != p.State:
+			case !p.Up && c.intruder != "" && c.intruder != p.State:
 				// A stranger that serves one caller, and went.
-				e.Remarks = append(e.Remarks, "who answered there before: "+c.odd)
+				e.Remarks = append(e.Remarks, "who answered there before: "+c.intruder)
 			}
 		}
 		c.mu.Unlock()
@@ -337,7 +337,7 @@ func (c *Control) Goodbye() {
 	first := !c.leaving
 	c.leaving = true
 	friendly := c.failure == nil
-	for _, l := range c.links {
+	for _, l := range c.connections {
 		if l != nil && first && friendly {
 			c.send(l, TypeGoodbye, nil)
 		}
@@ -351,7 +351,7 @@ func (c *Control) Goodbye() {
 		c.mu.Lock()
 		changed := c.changed
 		friendly = false
-		for _, l := range c.links {
+		for _, l := range c.connections {
 			friendly = friendly || l != nil && !l.ended && l.goodbye.IsZero()
 		}
 		c.mu.Unlock()
@@ -378,11 +378,11 @@ func (c *Control) Close() error {
 		for conn := range c.pending {
 			_ = conn.Close() // ends its goroutine's read
 		}
-		links := c.links
+		connections := c.connections
 		c.notify()
 		c.mu.Unlock()
 		err = c.listener.Close()
-		for _, l := range links {
+		for _, l := range connections {
 			if l != nil {
 				l.finish()
 			}

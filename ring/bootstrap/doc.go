@@ -26,10 +26,10 @@
 //
 // # Between two neighbours
 //
-// Either end of a link may ask the other something at any time after the exchange.
+// Either end of a connection may ask the other something at any time after the exchange.
 // An ask frame has the asker's number for the question, its kind, its payload and
 // how long the asker waits; the answer has the number, and a payload or an error;
-// cancel says that nobody waits any more. Frames keep their order on a link, so an
+// cancel says that nobody waits any more. Frames keep their order on a connection, so an
 // info that was sent before a question is there when the question is. A question
 // for the time is answered by the reader itself, and four timestamps, taken when
 // frames are written and read, say how far the two trace clocks are apart: in a
@@ -37,9 +37,9 @@
 //
 // # Who owns what
 //
-// A Control owns its listener, its two links and all goroutines on them: one
-// accepts, one dials until the right link is up, one keeps time, one compares
-// clocks, each accepted connection has one for its first frame, each link has a
+// A Control owns its listener, its two connections and all goroutines on them: one
+// accepts, one dials until the right connection is up, one keeps time, one compares
+// clocks, each accepted connection has one for its first frame, each of the two has a
 // reader and a writer, and each question of a neighbour one that answers it.
 // Readers handle frames under the Control's lock and never write to a socket, so
 // that a ring of full sockets cannot lock itself up; writers alone write, from a

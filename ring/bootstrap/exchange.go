@@ -16,7 +16,7 @@ import (
 //
 // Called again it publishes new values and returns at once what the neighbours
 // have published last. They need not call it again to hear of it: what was
-// published is there before any later question over the same link.
+// published is there before any later question over the same connection.
 func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, fromRight json.RawMessage, err error) {
 	var payloads [2]json.RawMessage
 	for side, v := range [2]any{left: toLeft, right: toRight} {
@@ -72,7 +72,7 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	return nil
 }
 
-// publish sends newer infos over the links.
+// publish sends newer infos over the connections.
 func (c *Control) publish(payloads [2]json.RawMessage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Control) publish(payloads [2]json.RawMessage) error {
 		}
 	}
 	for side, payload := range payloads {
-		c.send(c.links[side], TypeInfo, payload)
+		c.send(c.connections[side], TypeInfo, payload)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 		// Index 0 speaks first, and only once both neighbours are there: until
 		// then either can be restarted without harm.
 		var absent []int
-		for s, l := range c.links {
+		for s, l := range c.connections {
 			if l == nil && (s == side || c.rank == 0) {
 				absent = append(absent, c.neighbour(s))
 			}
@@ -115,7 +115,7 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 			return []int{c.neighbour(side)} // not sent; wait returns the verdict
 		}
 		if absent == nil {
-			l := c.links[side]
+			l := c.connections[side]
 			l.used = true
 			c.send(l, TypeInfo, payload)
 		}
@@ -130,9 +130,9 @@ func (c *Control) awaitInfo(ctx context.Context, side int) error {
 		switch {
 		case c.info[side] != nil:
 			return nil
-		case c.links[side] == nil:
+		case c.connections[side] == nil:
 			return []int{c.neighbour(side)}
-		case c.links[right] == nil:
+		case c.connections[right] == nil:
 			return []int{c.neighbour(right)}
 		default:
 			return []int{c.neighbour(side)}

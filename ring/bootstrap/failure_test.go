@@ -88,7 +88,7 @@ func TestVerdictWhileDialling(t *testing.T) {
 func TestEveryFrameIsASignOfLife(t *testing.T) {
 	t.Parallel()
 	c := ring(t, 2, nil)[0]
-	l := c.links[left]
+	l := c.connections[left]
 	long := time.Now().Add(-time.Minute)
 	c.mu.Lock()
 	l.heard = long

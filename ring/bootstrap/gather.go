@@ -100,7 +100,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	if contribute && c.failure == nil && !c.leaving {
 		c.put(op, c.rank, data)
 		if c.size > 1 {
-			c.send(c.links[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Origin: c.rank, Data: data})
+			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Origin: c.rank, Data: data})
 		}
 	}
 	c.notify() // a reader may have waited for this rank to catch up
@@ -156,7 +156,7 @@ func (c *Control) put(op *operation, rank int, data []byte) {
 }
 
 // takePart stores a part that came from the left and passes it on to the right.
-func (c *Control) takePart(l *link, p part) error {
+func (c *Control) takePart(l *connection, p part) error {
 	if p.Origin < 0 || p.Origin >= c.size || l.side != left || p.Op == 0 {
 		return fmt.Errorf("part of operation %d from rank %d: expected a rank below %d, from the left", p.Op, p.Origin, c.size)
 	}
@@ -168,7 +168,7 @@ func (c *Control) takePart(l *link, p part) error {
 		<-changed
 		c.mu.Lock()
 	}
-	if next := c.links[right]; next != nil && c.neighbour(right) != p.Origin {
+	if next := c.connections[right]; next != nil && c.neighbour(right) != p.Origin {
 		c.send(next, TypePart, p)
 	}
 	if p.Op <= c.lastOp && c.ops[p.Op] == nil {

@@ -141,7 +141,7 @@ func (c *Control) stranger(conn net.Conn, what string) {
 	c.mu.Unlock()
 }
 
-// answer writes one frame to a connection that is not a link.
+// answer writes one frame to a connection that is no neighbour's yet.
 func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
 	b, err := c.encode(t, f.Sender, f.Edge, payload)
 	if err == nil {
@@ -180,7 +180,7 @@ func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
 	c.report(v, first)
 }
 
-// join makes the caller the left link, or says why not. It reports whether it
+// join makes the caller the left connection, or says why not. It reports whether it
 // kept the connection.
 func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	if h.Instance == c.self.Instance && c.size > 1 {
@@ -191,12 +191,12 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.disagree(conn, f, v)
 		return false
 	}
-	if v := c.comparePlaces(conn, f, h); v != nil {
+	if v := c.compareRanks(conn, f, h); v != nil {
 		c.refuse(conn, f, v)
 		return false
 	}
 	c.mu.Lock()
-	old := c.links[left]
+	old := c.connections[left]
 	var v *Verdict
 	busy := ""
 	switch {
@@ -211,10 +211,10 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	}
 	if busy == "" && v == nil && c.answer(conn, f, TypeWelcome, c.self) {
 		if old != nil { // the neighbour dialled again: its first connection is dead
-			c.links[left] = nil
+			c.connections[left] = nil
 			old.finish()
 		}
-		c.addLink(left, conn, h.identity)
+		c.addConnection(left, conn, h.identity)
 		c.mu.Unlock()
 		return true
 	}
@@ -259,8 +259,8 @@ func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 	return nil
 }
 
-// comparePlaces checks a caller's place in the list against this rank's.
-func (c *Control) comparePlaces(conn net.Conn, f *Frame, h hello) *Verdict {
+// compareRanks checks a caller's index against this rank's.
+func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
 	mismatch, caller := c.mismatch(conn, f, h)
 	switch {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
@@ -281,13 +281,13 @@ func (c *Control) mismatch(conn net.Conn, f *Frame, h hello) (verdict func(forma
 	return verdict, fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
 }
 
-// dial keeps the right link up until it is used: the neighbour may start late,
+// dial keeps the right connection up until it is used: the neighbour may start late,
 // and may be restarted.
 func (c *Control) dial() {
 	pause := dialPauseMin
 	for {
 		c.mu.Lock()
-		l, changed, over := c.links[right], c.changed, c.sealed || c.leaving || c.failure != nil
+		l, changed, over := c.connections[right], c.changed, c.sealed || c.leaving || c.failure != nil
 		c.mu.Unlock()
 		if over {
 			return
@@ -304,8 +304,8 @@ func (c *Control) dial() {
 		if err := c.call(); err != nil {
 			c.mu.Lock()
 			c.problem = err.Error()
-			if odd := (*strangerError)(nil); errors.As(err, &odd) {
-				c.odd = odd.text
+			if e := (*strangerError)(nil); errors.As(err, &e) {
+				c.intruder = e.text
 			}
 			c.mu.Unlock()
 			select {
@@ -339,7 +339,7 @@ func (c *Control) call() error {
 			_ = conn.Close()
 			return err
 		}
-		c.addLink(right, conn, who)
+		c.addConnection(right, conn, who)
 		return nil
 	case TypeReject:
 		_ = conn.Close()

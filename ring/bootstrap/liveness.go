@@ -36,7 +36,7 @@ func (c *Control) keepTime() {
 		}
 		c.mu.Lock()
 		var v *Verdict
-		for _, l := range c.links {
+		for _, l := range c.connections {
 			if l == nil || l.ended {
 				continue
 			}
@@ -51,7 +51,7 @@ func (c *Control) keepTime() {
 			}
 		}
 		// A neighbour that said goodbye may have ended since.
-		for _, l := range c.links {
+		for _, l := range c.connections {
 			if v == nil && l != nil && l.used && !l.goodbye.IsZero() && now.Sub(l.goodbye) > goodbyeGrace {
 				v = c.gone(l)
 			}
@@ -64,7 +64,7 @@ func (c *Control) keepTime() {
 
 // overdue gives up a neighbour that is silent while nothing else moves either.
 // A stalled TCP connection alone is no reason: the queue pairs may be at work.
-func (c *Control) overdue(l *link, now, movedAt time.Time) *Verdict {
+func (c *Control) overdue(l *connection, now, movedAt time.Time) *Verdict {
 	silent := min(now.Sub(l.heard), now.Sub(movedAt))
 	if !l.used || silent < c.cfg.Silence {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxServing bounds the questions of one link that are being answered at a
+	// maxServing bounds the questions of one connection that are being answered at a
 	// time: more than the steps of a bring-up have, and few enough goroutines.
 	maxServing = 16
 	// maxPayload bounds what a caller's value may take in a frame.
@@ -65,7 +65,7 @@ func UnknownKind(kind string, known ...string) error {
 // The error is an *AnswerError if the neighbour answered with one, the verdict if
 // the ring fails or the neighbour is gone, and wraps the context's. Any number of
 // goroutines may ask at once; the neighbour refuses what comes while it has 16
-// questions of this link in hand.
+// questions of this connection in hand.
 func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (json.RawMessage, error) {
 	data, err := measure(payload)
 	if err != nil {
@@ -126,9 +126,9 @@ func (c *Control) inquire(ctx context.Context, side int, q question) (reply, err
 	}
 }
 
-// reach returns the link to a side if it can be asked something. It needs the
+// reach returns the connection to a side if it can be asked something. It needs the
 // lock.
-func (c *Control) reach(side int) (*link, error) {
+func (c *Control) reach(side int) (*connection, error) {
 	switch {
 	case side != left && side != right:
 		return nil, usage.Errorf("side %d: expected 0 for left or 1 for right", side)
@@ -139,7 +139,7 @@ func (c *Control) reach(side int) (*link, error) {
 	case !c.sealed:
 		return nil, errNotConnected
 	}
-	l := c.links[side]
+	l := c.connections[side]
 	if l.ended || !l.goodbye.IsZero() {
 		return nil, c.gone(l)
 	}
@@ -150,7 +150,7 @@ func (c *Control) reach(side int) (*link, error) {
 var errNotConnected = errors.New("the control ring is not connected yet: exchange first")
 
 // gone is the verdict on a neighbour that said goodbye.
-func (c *Control) gone(l *link) *Verdict {
+func (c *Control) gone(l *connection) *Verdict {
 	return &Verdict{Kind: KindLeft, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
 		"%s has left the ring: connect again without it, or start it again", c.name(l.peer))}
 }
@@ -166,7 +166,7 @@ func measure(v any) (json.RawMessage, error) {
 
 // serve has a neighbour's question answered, on a goroutine of its own; the time
 // is told at once.
-func (c *Control) serve(l *link, q question) error {
+func (c *Control) serve(l *connection, q question) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.Clock != nil {
@@ -224,7 +224,7 @@ func (c *Control) serve(l *link, q question) error {
 }
 
 // takeAnswer hands an answer to who asked, if that one still waits.
-func (c *Control) takeAnswer(l *link, r reply) {
+func (c *Control) takeAnswer(l *connection, r reply) {
 	if r.Clock != nil {
 		r.Clock.t4 = l.arrived
 	}
@@ -237,7 +237,7 @@ func (c *Control) takeAnswer(l *link, r reply) {
 }
 
 // takeCancel ends the context of an answer that nobody waits for any more.
-func (c *Control) takeCancel(l *link, id uint64) {
+func (c *Control) takeCancel(l *connection, id uint64) {
 	c.mu.Lock()
 	cancel := l.serving[id]
 	c.mu.Unlock()

@@ -202,7 +202,7 @@ func TestAskUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// An asker that gives up ends the answer, and its link goes on.
+// An asker that gives up ends the answer, and its connection goes on.
 func TestAskCancelled(t *testing.T) {
 	t.Parallel()
 	world, s := slowPair(t, nil)
@@ -221,7 +221,7 @@ func TestAskCancelled(t *testing.T) {
 	until(t, "the questions to be forgotten", func() bool {
 		world[0].mu.Lock()
 		defer world[0].mu.Unlock()
-		return len(world[0].links[right].asked) == 0
+		return len(world[0].connections[right].asked) == 0
 	})
 }
 

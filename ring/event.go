@@ -4,69 +4,69 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"ringcli/ring/diagnose"
-	"ringcli/trace"
 	"ringcli/verbs"
 )
 
-// mishap is a bad event of a device that still holds.
-type mishap struct {
+// deviceEvent is a bad event of a device that still holds.
+type deviceEvent struct {
 	verbs.AsyncEvent
 	device string
 	at     time.Time
 }
 
-// mishaps are the latest bad events of the ring's devices, oldest first. They are
+// deviceEvents are the latest bad events of the ring's devices, oldest first. They are
 // noted on goroutines of the devices and told when something fails.
-type mishaps struct {
+type deviceEvents struct {
 	failing sync.WaitGroup // the goroutines that fail the ring since an event came
 
 	mu   sync.Mutex
-	list []mishap // guarded by mu
+	list []deviceEvent // guarded by mu
 }
 
-// mostMishaps is how many are kept: more would not make a failure clearer.
-const mostMishaps = 4
+// mostEvents is how many are kept: more would not make a failure clearer.
+const mostEvents = 4
 
 // begin forgets what happened to devices that were open before.
-func (m *mishaps) begin() {
+func (m *deviceEvents) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.list = nil
 }
 
 // note keeps a bad event. A port that is active again ends what was said of it.
-func (m *mishaps) note(device string, e verbs.AsyncEvent, at time.Time) {
+func (m *deviceEvents) note(device string, e verbs.AsyncEvent, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.Type == verbs.EventPortActive {
-		m.list = slices.DeleteFunc(m.list, func(x mishap) bool { return x.Type == verbs.EventPortErr && x.device == device && x.Port == e.Port })
+		m.list = slices.DeleteFunc(m.list, func(x deviceEvent) bool {
+			return x.Type == verbs.EventPortErr && x.device == device && x.Port == e.Port
+		})
 	}
 	if !e.Type.Bad() {
 		return
 	}
-	m.list = append(m.list, mishap{e, device, at})
-	if len(m.list) > mostMishaps {
+	m.list = append(m.list, deviceEvent{e, device, at})
+	if len(m.list) > mostEvents {
 		m.list = slices.Delete(m.list, 0, 1)
 	}
 }
 
 // reset forgets what happened to queue pairs: they begin anew.
-func (m *mishaps) reset() {
+func (m *deviceEvents) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = slices.DeleteFunc(m.list, func(x mishap) bool { return x.QPN != 0 })
+	m.list = slices.DeleteFunc(m.list, func(x deviceEvent) bool { return x.QPN != 0 })
 }
 
 // text is what happened before now to the devices that counts takes, "" if nothing
 // did.
-func (m *mishaps) text(now time.Time, counts func(device string) bool) string {
+func (m *deviceEvents) text(now time.Time, counts func(device string) bool) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var parts []string
@@ -78,7 +78,7 @@ func (m *mishaps) text(now time.Time, counts func(device string) bool) string {
 	return strings.Join(parts, "; ")
 }
 
-func (x mishap) text(now time.Time) string {
+func (x deviceEvent) text(now time.Time) string {
 	before := fmt.Sprintf("%.1f s before", max(0, now.Sub(x.at).Seconds()))
 	switch {
 	case x.Type == verbs.EventPortErr:
@@ -90,9 +90,14 @@ func (x mishap) text(now time.Time) string {
 	}
 }
 
-// behind adds to an error what happened to devices before it, unless it tells that
+// on says what was reported of the device of an edge, which may be gone.
+func (m *deviceEvents) on(e *Edge) string {
+	return m.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
+}
+
+// explaining adds to an error what happened to devices before it, unless it tells that
 // itself.
-func (m *mishaps) behind(err error) error {
+func (m *deviceEvents) explaining(err error) error {
 	var told string // the device
 	var c *CompletionError
 	var d *DeviceError
@@ -109,9 +114,9 @@ func (m *mishaps) behind(err error) error {
 	return fmt.Errorf("%w; %s", err, text)
 }
 
-// findings are the mishaps of a device as a diagnosis tells them, those of the port
+// findings are the deviceEvents of a device as a diagnosis tells them, those of the port
 // first.
-func (m *mishaps) findings(device, netdev string, rank int, now time.Time) []diagnose.Finding {
+func (m *deviceEvents) findings(device, netdev string, rank int, now time.Time) []diagnose.Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []diagnose.Finding
@@ -146,27 +151,4 @@ func (e *DeviceError) Error() string {
 		cure = "the device must be reset, or its driver loaded anew (dmesg says more); then connect again"
 	}
 	return fmt.Sprintf("rank %d (%s): %s reports %s: %s", e.Rank, e.Node, e.Device, e.Event, cure)
-}
-
-// event takes an asynchronous event of a device, on the device's goroutine, and
-// does not wait. A port that is down is kept in mind only: links flap, and retries
-// may outlast that.
-func (r *Ring) event(device string, e verbs.AsyncEvent) {
-	r.mishaps.note(device, e, time.Now())
-	level := trace.Debug
-	if e.Type.Bad() {
-		level = trace.Warn
-	}
-	level(trace.Ring, "device event", slog.String("device", device), slog.String("event", e.String()))
-	switch e.Type {
-	case verbs.EventDeviceFatal:
-	case verbs.EventQPFatal, verbs.EventCQErr:
-		if r.opts.ByHand {
-			return // who works by hand may reset the queue pair
-		}
-	default:
-		return
-	}
-	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: device, Event: e}
-	r.mishaps.failing.Go(func() { r.Fail(err) })
 }

@@ -9,8 +9,8 @@ import (
 	"ringcli/verbs"
 )
 
-func TestMishaps(t *testing.T) {
-	var m mishaps
+func TestDeviceEvents(t *testing.T) {
+	var m deviceEvents
 	now := time.Now()
 	tell := func(e verbs.AsyncEvent, ago time.Duration) { m.note("ibv:rxe0", e, now.Add(-ago)) }
 	here := func(device string) bool { return device == "ibv:rxe0" }
@@ -23,7 +23,7 @@ func TestMishaps(t *testing.T) {
 	tell(verbs.AsyncEvent{Type: verbs.EventCommEst, QPN: 17}, time.Second)
 	tell(verbs.AsyncEvent{Type: verbs.EventGIDChange, Port: 1}, time.Second)
 	want("nothing bad", "")
-	if err := m.behind(verbs.ErrTimeout); textOf(err) != verbs.ErrTimeout.Error() {
+	if err := m.explaining(verbs.ErrTimeout); textOf(err) != verbs.ErrTimeout.Error() {
 		t.Errorf("%v: expected it as it was", err)
 	}
 	tell(verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, 1200*time.Millisecond)
@@ -36,7 +36,7 @@ func TestMishaps(t *testing.T) {
 	m.note("soft:lo", verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 1}, now)
 	tell(verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 2}, 0)
 	want("another is up", "port 1 of ibv:rxe0 went down 1.2 s before (port error)")
-	if err := m.behind(verbs.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) || !strings.HasPrefix(textOf(err), "timed out; port 1 of ibv:rxe0 went down") {
+	if err := m.explaining(verbs.ErrTimeout); !errors.Is(err, verbs.ErrTimeout) || !strings.HasPrefix(textOf(err), "timed out; port 1 of ibv:rxe0 went down") {
 		t.Errorf("%v: expected the port behind it", err)
 	}
 	tell(verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 1}, 0)
@@ -50,11 +50,11 @@ func TestMishaps(t *testing.T) {
 	}
 	m.reset()
 	want("reset", "port 1 of ibv:rxe0 went down 1.0 s before (port error)")
-	for range 2 * mostMishaps {
+	for range 2 * mostEvents {
 		tell(verbs.AsyncEvent{Type: verbs.EventDeviceFatal}, 0)
 	}
-	if len(m.list) != mostMishaps {
-		t.Errorf("%d are kept: expected %d", len(m.list), mostMishaps)
+	if len(m.list) != mostEvents {
+		t.Errorf("%d are kept: expected %d", len(m.list), mostEvents)
 	}
 	m.begin()
 	want("opened again", "")
@@ -134,12 +134,12 @@ func TestFatalEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.happen(verbs.AsyncEvent{Type: verbs.EventQPFatal, QPN: 20})
-		r.mishaps.failing.Wait()
+		r.devices.events.failing.Wait()
 		if r.Failed() {
 			t.Errorf("%v: expected the queue pair to be left to the operator", r.Err())
 		}
 		d.happen(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})
-		r.mishaps.failing.Wait()
+		r.devices.events.failing.Wait()
 		if !r.Failed() {
 			t.Error("expected the ring to fail with its device")
 		}

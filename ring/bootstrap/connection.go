@@ -14,15 +14,15 @@ import (
 	"ringcli/trace"
 )
 
-// link is the connection to one neighbour.
-type link struct {
+// connection is the TCP connection to one neighbour.
+type connection struct {
 	c    *Control
 	side int
 	peer int
 	who  identity
 	conn net.Conn
 
-	live context.Context // ends with the link, or with the Control's
+	live context.Context // ends with the connection, or with the Control's
 	kill context.CancelCauseFunc
 
 	// Guarded by the Control's lock.
@@ -41,16 +41,16 @@ type link struct {
 	once sync.Once
 }
 
-// addLink makes conn the link to a side. It needs the lock.
-func (c *Control) addLink(side int, conn net.Conn, who identity) {
+// addConnection makes conn the connection to a side. It needs the lock.
+func (c *Control) addConnection(side int, conn net.Conn, who identity) {
 	_ = conn.SetDeadline(time.Time{}) // fails on a closed connection only, which the reader sees
-	l := &link{
+	l := &connection{
 		c: c, side: side, peer: c.neighbour(side), who: who, conn: conn, heard: time.Now(),
 		asked: make(map[uint64]chan reply), serving: make(map[uint64]context.CancelFunc),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	l.live, l.kill = context.WithCancelCause(c.live)
-	c.links[side] = l
+	c.connections[side] = l
 	if c.failure != nil {
 		c.send(l, TypeVerdict, c.failure) // the verdict came while this end was dialling
 	}
@@ -68,8 +68,8 @@ type outgoing struct {
 	stamped func(now int64) ([]byte, error)
 }
 
-// send queues a frame for a link. It needs the lock.
-func (c *Control) send(l *link, t Type, payload any) {
+// send queues a frame for a connection. It needs the lock.
+func (c *Control) send(l *connection, t Type, payload any) {
 	b, err := c.encode(t, l.peer, c.edge(l.side), payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
@@ -81,13 +81,13 @@ func (c *Control) send(l *link, t Type, payload any) {
 
 // sendStamped queues a frame whose payload is made right before it is written. It
 // needs the lock; payload is called without it.
-func (c *Control) sendStamped(l *link, t Type, payload func(now int64) any) {
+func (c *Control) sendStamped(l *connection, t Type, payload func(now int64) any) {
 	c.queue(l, outgoing{stamped: func(now int64) ([]byte, error) {
 		return c.encode(t, l.peer, c.edge(l.side), payload(now))
 	}})
 }
 
-func (c *Control) queue(l *link, o outgoing) {
+func (c *Control) queue(l *connection, o outgoing) {
 	if l.ended {
 		return // nobody writes it any more
 	}
@@ -108,14 +108,14 @@ func (c *Control) edge(side int) int {
 
 // finish lets the writer write what is queued, if the peer takes it soon, and
 // then hang up.
-func (l *link) finish() {
+func (l *connection) finish() {
 	l.once.Do(func() {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(flush)) // fails on a closed connection only
 		close(l.stop)
 	})
 }
 
-func (l *link) write() {
+func (l *connection) write() {
 	var next []outgoing
 	for {
 		l.c.mu.Lock()
@@ -144,7 +144,7 @@ func (l *link) write() {
 }
 
 // flush writes frames, as many at once as there are between two stamped ones.
-func (l *link) flush(frames []outgoing) error {
+func (l *connection) flush(frames []outgoing) error {
 	var batch net.Buffers
 	for _, o := range frames {
 		if o.stamped == nil {
@@ -167,13 +167,13 @@ func (l *link) flush(frames []outgoing) error {
 }
 
 // Read reads from the connection and notes when.
-func (l *link) Read(b []byte) (int, error) {
+func (l *connection) Read(b []byte) (int, error) {
 	n, err := l.conn.Read(b)
 	l.arrived = l.c.cfg.Clock()
 	return n, err
 }
 
-func (l *link) read() {
+func (l *connection) read() {
 	r := bufio.NewReader(l)
 	for {
 		f, err := ReadFrame(r)
@@ -188,8 +188,8 @@ func (l *link) read() {
 	}
 }
 
-// handle takes a frame from a neighbour. An error ends the link.
-func (c *Control) handle(l *link, f *Frame) error {
+// handle takes a frame from a neighbour. An error ends the connection.
+func (c *Control) handle(l *connection, f *Frame) error {
 	if f.Version != Version || f.Sender != l.peer || f.Edge != c.edge(l.side) {
 		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
 			f.Type, f.Version, f.Sender, f.Edge, Version, l.peer, c.edge(l.side))
@@ -249,24 +249,24 @@ func (c *Control) handle(l *link, f *Frame) error {
 		c.mu.Unlock()
 		c.report(&v, first)
 	default:
-		return fmt.Errorf("%q frame from rank %d: not expected on a link", f.Type, f.Sender)
+		return fmt.Errorf("%q frame from rank %d: not expected on a control connection", f.Type, f.Sender)
 	}
 	return nil
 }
 
-// lost is called when a link's connection has ended or makes no sense.
-func (c *Control) lost(l *link, err error) {
+// lost is called when a connection has ended or makes no sense.
+func (c *Control) lost(l *connection, err error) {
 	var v *Verdict
 	first := false
 	c.mu.Lock()
 	if !l.ended {
 		l.ended = true
 		switch {
-		case c.closed || c.leaving || c.failure != nil || c.links[l.side] != l:
+		case c.closed || c.leaving || c.failure != nil || c.connections[l.side] != l:
 			// Nobody waits for this neighbour any more.
 		case !l.used:
 			// Nothing has passed yet: the neighbour may be restarted.
-			c.links[l.side] = nil
+			c.connections[l.side] = nil
 			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
 		case l.goodbye.IsZero():
 			v = &Verdict{Kind: KindLost, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(

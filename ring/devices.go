@@ -1,0 +1,242 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"ringcli/configs/usage"
+	"ringcli/trace"
+	"ringcli/verbs"
+	"ringcli/verbs/route"
+)
+
+// devices are those that the edges of a ring are on, and what is registered on all of
+// them.
+type devices struct {
+	r      *Ring
+	events deviceEvents
+
+	list []*Device // changed with the token and the ring's mu: whoever has either may look
+	last int       // index in list of the one that was polled last; needs the token
+
+	registering   sync.Mutex      // held while a device or a registration comes or goes; taken before the ring's mu
+	registrations []*Registration // guarded by registering: each is on each device
+}
+
+// on returns the open device of a kind, or opens it, for the edges to some
+// ranks.
+func (ds *devices) on(local bool, peers ...int) (*Device, error) {
+	for _, d := range ds.list {
+		if d.Attr.HostLocal == local {
+			return d, nil
+		}
+	}
+	name := ds.r.opts.Device
+	if p := hostLocal(); local && p != nil && name == route.Auto {
+		name = p.Name()
+	}
+	device, why, err := route.Device(name, ds.r.local)
+	if err != nil {
+		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
+	}
+	return ds.open(device, why, peers)
+}
+
+// open opens a device for the edges to some ranks, and makes what they
+// share. The memory that is registered with the ring is registered there, too.
+func (ds *devices) open(from verbs.Device, why string, peers []int) (d *Device, err error) {
+	r := ds.r
+	d = &Device{Name: from.Name(), Why: why}
+	if err = ds.setUp(d, from, peers); err == nil {
+		err = ds.include(d)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.String("address", r.local.String()),
+		slog.String("gid", d.GID.Entry.GID.String()), slog.Int("gid_index", d.GID.Entry.Index), slog.String("gid_why", d.GID.Reason),
+		slog.String("mtu", d.Port.Attr.ActiveMTU.String()))
+	for _, x := range d.GID.Rejected {
+		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
+	}
+	if d.Attr.VendorID == rxeVendor && *r.opts.RetryCnt == 7 {
+		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
+			slog.String("device", d.Name))
+	}
+	return d, nil
+}
+
+// setUp opens a device and makes the objects on it.
+func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
+	r := ds.r
+	o := verbs.OpenOptions{
+		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
+	}
+	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
+	for _, peer := range peers {
+		if peer != r.rank {
+			want.Peers = append(want.Peers, r.addrs[peer].Addr())
+		}
+	}
+	if err := d.Open(from, o, r.opts.Port, want); err != nil {
+		return usage.If(err, verbs.ErrInvalid)
+	}
+	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
+		return err
+	}
+	if err := d.AllocPD(); err != nil {
+		return err
+	}
+	return d.CreateCQ(completions(len(r.nodes)))
+}
+
+// include makes a device one of the ring's.
+func (ds *devices) include(d *Device) error {
+	ds.registering.Lock()
+	defer ds.registering.Unlock()
+	taken := func(i int) bool {
+		return slices.ContainsFunc(ds.list, func(other *Device) bool { return other.Index == i })
+	}
+	for taken(d.Index) {
+		d.Index++
+	}
+	if d.Index >= MaxDevices {
+		return fmt.Errorf("%s would be device %d of this ring: expected %d at most", d.Name, d.Index+1, MaxDevices)
+	}
+	for i, g := range ds.registrations {
+		if err := g.add(d); err != nil {
+			for _, g := range ds.registrations[:i] {
+				err = errors.Join(err, g.remove(d.Index))
+			}
+			return err
+		}
+	}
+	ds.r.mu.Lock()
+	defer ds.r.mu.Unlock()
+	ds.list = append(ds.list, d)
+	return nil
+}
+
+// exclude closes a device that no edge uses any more.
+func (ds *devices) exclude(d *Device) error {
+	ds.registering.Lock()
+	defer ds.registering.Unlock()
+	ds.r.mu.Lock()
+	ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
+	ds.r.mu.Unlock()
+	var errs []error
+	for _, g := range ds.registrations {
+		errs = append(errs, g.remove(d.Index))
+	}
+	return errors.Join(append(errs, d.Close())...)
+}
+
+// openExpected opens the devices that the edges to the neighbours will most likely use:
+// Exchange, in which the neighbours say where they are, has the last word. A
+// neighbour whose address is one of this machine will be on it.
+func (ds *devices) openExpected() error {
+	r := ds.r
+	ds.events.begin()
+	own := r.opts.locality()
+	var chosen [2]edgeDevice
+	var shm [2]bool
+	var network []int
+	for side := range chosen {
+		peer := r.neighbour(Side(side))
+		shm[side] = own.AskedHostLocal || own.auto() && own.NoSHM == "" && isLocal(r.addrs[peer].Addr())
+		switch {
+		case own.AskedHostLocal || !own.auto():
+			chosen[side].why = own.Asked + " was asked for"
+		case shm[side]:
+			chosen[side].why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
+		case own.NoSHM != "":
+			chosen[side].why = "no shared memory: " + own.NoSHM
+		default:
+			chosen[side].why = r.nodeName(peer) + " is elsewhere; exchange will tell"
+		}
+		if !shm[side] {
+			network = append(network, peer)
+		}
+	}
+	for side := range chosen {
+		d, err := ds.on(shm[side], network...)
+		if err != nil {
+			return err
+		}
+		chosen[side] = edgeDevice{d, because(chosen[side].why, d)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chosen = chosen
+	return nil
+}
+
+// closeUnused closes devices that no edge uses.
+func (ds *devices) closeUnused() error {
+	var errs []error
+	for _, d := range slices.Clone(ds.list) {
+		if !slices.ContainsFunc(slices.Concat(ds.r.edges[:], ds.r.mesh.list), func(e *Edge) bool { return e.device == d }) {
+			errs = append(errs, ds.exclude(d))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// poll polls the devices one after the other. An empty wc makes progress on all of them.
+func (ds *devices) poll(wc []verbs.Completion) (n int, err error) {
+	for range ds.list {
+		ds.last = (ds.last + 1) % len(ds.list) // the one that is busy does not keep the others waiting
+		d := ds.list[ds.last]
+		got, err := d.CQ.Poll(wc[n:])
+		noted(ds.r, wc[n:n+got])
+		n += got
+		if err != nil || n > 0 && n == len(wc) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// event takes an asynchronous event of a device, on the device's goroutine, and
+// does not wait. A port that is down is kept in mind only: links flap, and retries
+// may outlast that.
+func (ds *devices) event(device string, e verbs.AsyncEvent) {
+	r := ds.r
+	ds.events.note(device, e, time.Now())
+	level := trace.Debug
+	if e.Type.Bad() {
+		level = trace.Warn
+	}
+	level(trace.Ring, "device event", slog.String("device", device), slog.String("event", e.String()))
+	switch e.Type {
+	case verbs.EventDeviceFatal:
+	case verbs.EventQPFatal, verbs.EventCQErr:
+		if r.opts.ByHand {
+			return // who works by hand may reset the queue pair
+		}
+	default:
+		return
+	}
+	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: device, Event: e}
+	ds.events.failing.Go(func() { r.Fail(err) })
+}
+
+// NewWaiter returns a waiter on the CQ, of the policy in Options. With several
+// devices there is no one channel to block on, and it sleeps instead.
+func (r *Ring) NewWaiter() verbs.Waiter {
+	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.affinity}
+	if len(r.devices.list) == 1 {
+		w.CQ, w.Channel = r.devices.list[0].CQ, r.devices.list[0].Channel
+	}
+	for i, d := range r.devices.list {
+		spins := verbs.Spins(d.Context)
+		if i == 0 || spins < w.MaxSpins {
+			w.MaxSpins = spins
+		}
+	}
+	return w
+}

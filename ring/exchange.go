@@ -1,0 +1,139 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"ringcli/trace"
+)
+
+// Exchange finds both neighbours and swaps the queue pairs' addresses with them,
+// in whatever order the nodes start. It may be repeated, until RTR and after a
+// Reset: each neighbour then says what it would say now, as soon as its queue
+// pair is in INIT or further.
+func (r *Ring) Exchange(ctx context.Context) error {
+	return r.step(StateExchanged, Values{}).take(ctx, func(ctx context.Context, _ Token) error {
+		x := &exchange{r: r}
+		if err := x.hear(ctx); err != nil {
+			return err
+		}
+		r.met = true // also if what follows fails, and is repeated by hand
+		if err := x.moveEdges(); err != nil {
+			return err
+		}
+		if err := x.askAgain(ctx); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.remote, r.exchanged = x.remote, true
+		for side, e := range r.edges {
+			e.Remote = x.remote[side].QPInfo
+		}
+		r.mu.Unlock()
+		for _, e := range r.edges {
+			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()),
+				slog.Uint64("qpn", uint64(e.Remote.QPN)), slog.Uint64("psn", uint64(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
+		}
+		return nil
+	})
+}
+
+// exchange is a call of Exchange.
+type exchange struct {
+	r      *Ring
+	remote [2]connectionData // what the neighbours say
+	behind [2]bool           // they have yet to move their ends to the device that both agree on
+}
+
+// hear swaps connection data with the neighbours. The first time finds them.
+func (x *exchange) hear(ctx context.Context) (err error) {
+	r := x.r
+	if r.met {
+		x.remote, err = askBoth[connectionData](ctx, r, askConnectionData)
+		return err
+	}
+	fromLeft, fromRight, err := r.control.Exchange(ctx, r.edges[Left].connectionData(), r.edges[Right].connectionData())
+	if err != nil {
+		return err
+	}
+	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
+		if err := json.Unmarshal(raw, &x.remote[side]); err != nil {
+			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.nodeName(r.edges[side].Peer), err)
+		}
+	}
+	return nil
+}
+
+// moveEdges makes the edges that are not on the device that both ends agree on anew,
+// on that.
+func (x *exchange) moveEdges() (err error) {
+	r := x.r
+	own := r.opts.locality()
+	var chosen [2]choice
+	var network []int
+	for side := range chosen {
+		peer := r.neighbour(Side(side))
+		if chosen[side], err = choose(own, x.remote[side].Locality, bothNames(r, peer)); err != nil {
+			return err
+		}
+		if !chosen[side].hostLocal {
+			network = append(network, peer)
+		}
+	}
+	for side, c := range chosen {
+		d, err := r.devices.on(c.hostLocal, network...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.why, err)
+		}
+		if r.edges[side].device != d {
+			if err := x.move(Side(side), d); err != nil {
+				return fmt.Errorf("move the %s edge to %s: %w", Side(side), d.Name, err)
+			}
+		}
+		r.mu.Lock()
+		r.chosen[side] = edgeDevice{d, because(c.why, d)}
+		r.edges[side].why = r.chosen[side].why
+		r.mu.Unlock()
+		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.hostLocal
+	}
+	return r.devices.closeUnused()
+}
+
+// move makes an edge anew on another device, with what Init was given.
+func (x *exchange) move(side Side, d *Device) error {
+	r := x.r
+	old := r.edges[side]
+	e, err := newEdge(r, side, old.Peer, d, r.opts.room())
+	if err != nil {
+		return err
+	}
+	if err = e.describe(); err == nil {
+		err = e.toInit(old.given)
+	}
+	if err != nil {
+		return errors.Join(err, e.close())
+	}
+	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", e.Peer), slog.String("from", old.device.Name), slog.String("to", d.Name))
+	r.mu.Lock()
+	r.edges[side] = e
+	r.stepped.notify()
+	r.mu.Unlock()
+	return old.close()
+}
+
+// askAgain asks the neighbours that are behind for what they say once their ends are on
+// the device that both agree on, too.
+func (x *exchange) askAgain(ctx context.Context) (err error) {
+	r := x.r
+	for side := range x.remote {
+		if x.behind[side] {
+			if x.remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, dataRequest{r.edges[side].device.Attr.HostLocal}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

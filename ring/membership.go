@@ -1,0 +1,35 @@
+package ring
+
+import (
+	"fmt"
+
+	"ringcli/ring/bootstrap"
+)
+
+// membership is which rank of which ring this one is.
+type membership struct {
+	nodes  []bootstrap.Node // the server list, by rank
+	rank   int
+	digest string // of the list
+}
+
+// Rank returns this rank, from 0.
+func (m *membership) Rank() int { return m.rank }
+
+// Size returns the number of ranks.
+func (m *membership) Size() int { return len(m.nodes) }
+
+// Nodes returns the server list, by rank. The caller must not change it.
+func (m *membership) Nodes() []bootstrap.Node { return m.nodes }
+
+func (m *membership) neighbour(s Side) int {
+	n := len(m.nodes)
+	if s == Left {
+		return (m.rank + n - 1) % n
+	}
+	return (m.rank + 1) % n
+}
+
+func (m *membership) nodeName(rank int) string {
+	return fmt.Sprintf("rank %d (%s)", rank, m.nodes[rank])
+}
