@@ -22,13 +22,13 @@ func (c *Context) sleepAndProgress() bool {
 	}
 	before, begun := c.background.Polls(), objects.Clock()
 	// A request that is posted from here on sees the flag, or is seen.
-	bell := atomic.LoadUint32(c.own.bell)
+	bell := atomic.LoadUint32(c.own.doorbell)
 	atomic.StoreUint32(c.own.sleeping, 1)
 	if c.progressAll() || c.background.Stopping() {
 		atomic.StoreUint32(c.own.sleeping, 0)
 		return true
 	}
-	_ = arena.Wait(c.own.bell, bell, c.untilDue())
+	_ = arena.Wait(c.own.doorbell, bell, c.untilDue())
 	atomic.StoreUint32(c.own.sleeping, 0)
 	return !c.background.PolledSince(before, time.Duration(objects.Clock()-begun))
 }
@@ -65,10 +65,10 @@ func (q *qp) progress(flush bool) (worked bool) {
 			q.peer.dir.wake()
 			worked = true
 		}
-		if q.owed && (flush || !worked || q.served-q.told >= answerEvery) {
+		if q.owed && (flush || !worked || q.served-q.acknowledged >= answerEvery) {
 			q.acknowledge()
 		}
-		if !q.paired && !q.facing && !q.looking {
+		if !q.paired && !q.bound && !q.looking {
 			q.lookAgain()
 		}
 	}

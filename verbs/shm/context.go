@@ -216,8 +216,8 @@ func (c *Context) Close() error {
 		return err
 	}
 	c.background.Stop(func() {
-		atomic.AddUint32(c.own.bell, 1)
-		_ = arena.Wake(c.own.bell, 1)
+		atomic.AddUint32(c.own.doorbell, 1)
+		_ = arena.Wake(c.own.doorbell, 1)
 	})
 	return errors.Join(c.hub.Close(), c.memory.Free())
 }

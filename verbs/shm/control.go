@@ -81,9 +81,9 @@ const (
 // the number, so that a late copier cannot touch what the slot refers to next.
 func claim(n uint64, state uint32) uint32 { return uint32(n+1)<<2 | state }
 
-// card is what a queue pair's peer must know of it. All but readable is set before
+// connInfo is what a queue pair's peer must know of it. All but readable is set before
 // RTR, and that before bound.
-type card struct {
+type connInfo struct {
 	state    uint32 // atomic: verbs.QPState plus one; 0 once the block is gone
 	mtu      uint32
 	rqPSN    uint32
@@ -100,7 +100,7 @@ type card struct {
 // block is a queue pair's control memory. Only this package's constants say what
 // lies where; no size comes from the block.
 type block struct {
-	*card
+	*connInfo
 	answer *uint64 // atomic: requests executed << 8 | code
 	slots  []slot
 	stage  []byte
@@ -113,23 +113,23 @@ const notReady = 0xff
 // blockOf views the block that lies at an address.
 func blockOf(addr uint64) *block {
 	return &block{
-		card:   &memory.Slice[card](addr, 1)[0],
-		answer: &memory.Slice[uint64](addr+128, 1)[0],
-		slots:  memory.Slice[slot](addr+slotsAt, slotCount),
-		stage:  memory.Bytes(addr+stageAt, stageBytes),
+		connInfo: &memory.Slice[connInfo](addr, 1)[0],
+		answer:   &memory.Slice[uint64](addr+128, 1)[0],
+		slots:    memory.Slice[slot](addr+slotsAt, slotCount),
+		stage:    memory.Bytes(addr+stageAt, stageBytes),
 	}
 }
 
 func (b *block) slot(n uint64) *slot { return &b.slots[n%slotCount] }
 
-// faces reports whether the queue pair takes requests of that one, or will once it
+// accepts reports whether the queue pair takes requests of that one, or will once it
 // has found it.
-func (c *card) faces(q *qp) bool {
+func (c *connInfo) accepts(q *qp) bool {
 	return c.alive() && c.destKey == q.ctx.key && c.destQPN == q.num
 }
 
 // alive reports whether the queue pair is in a state in which a NIC would answer.
-func (c *card) alive() bool {
+func (c *connInfo) alive() bool {
 	switch verbs.QPState(atomic.LoadUint32(&c.state) - 1) {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
 		return true
@@ -137,7 +137,7 @@ func (c *card) alive() bool {
 	return false
 }
 
-func (c *card) setState(s verbs.QPState) { atomic.StoreUint32(&c.state, uint32(s)+1) }
+func (c *connInfo) setState(s verbs.QPState) { atomic.StoreUint32(&c.state, uint32(s)+1) }
 
 // Rows of a directory.
 const (
@@ -166,10 +166,10 @@ type region struct {
 
 // directory is what a Context tells others.
 type directory struct {
-	// sleeping is 1 while the goroutine sleeps on bell, or is about to. The process that
+	// sleeping is 1 while the goroutine sleeps on doorbell, or is about to. The process that
 	// clears it wakes the goroutine. Both are atomic.
 	sleeping *uint32
-	bell     *uint32
+	doorbell *uint32
 	blocks   []uint64 // atomic, by the low bits of the QPN: the ID of its block's arena
 	regions  []region // by the upper bits of the rkey
 }
@@ -177,7 +177,7 @@ type directory struct {
 func directoryOf(addr uint64) *directory {
 	words := memory.Slice[uint32](addr, 32)
 	return &directory{
-		sleeping: &words[0], bell: &words[16],
+		sleeping: &words[0], doorbell: &words[16],
 		blocks:  memory.Slice[uint64](addr+blocksAt, rows),
 		regions: memory.Slice[region](addr+regionsAt, rows),
 	}
@@ -186,7 +186,7 @@ func directoryOf(addr uint64) *directory {
 // wake has the Context make progress if nobody does.
 func (d *directory) wake() {
 	if atomic.LoadUint32(d.sleeping) != 0 && atomic.CompareAndSwapUint32(d.sleeping, 1, 0) {
-		atomic.AddUint32(d.bell, 1)
-		_ = arena.Wake(d.bell, 1)
+		atomic.AddUint32(d.doorbell, 1)
+		_ = arena.Wake(d.doorbell, 1)
 	}
 }

@@ -18,7 +18,7 @@
 // Each queue pair has a block, a new one each time that it leaves RESET, so that
 // the peer of its last connection cannot disturb the next:
 //
-//	card     what the peer must know of this end, its state among it; written here
+//	info     what the peer must know of this end, its state among it; written here
 //	answer   how many requests the peer has executed, and how the next one failed;
 //	         written by the peer
 //	slots    requests, one cache line each; filled here, answered by the peer

@@ -48,7 +48,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.attr = verbs.QPAttr{PathMTU: verbs.MTU4096, Access: rights, MaxRDAtomic: 4, MaxDestRDAtomic: 4, RNRRetry: 7, Timeout: 14, RetryCnt: 7}
-	must(q.appear())
+	must(q.publish())
 	q.enter(verbs.StateRTS)
 	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), key: mr.RKey(), peer: blockOf(m.Addr())}
 	q.peer = &peer{remote: n, block: h.peer, id: m.ID()}

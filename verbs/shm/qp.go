@@ -132,7 +132,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error
 		a.State = cur
 	}
 	if cur == verbs.StateReset && a.State == verbs.StateInit {
-		if err := q.appear(); err != nil {
+		if err := q.publish(); err != nil {
 			return nil, err
 		}
 	}
@@ -152,7 +152,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error
 func (q *qp) become(s verbs.QPState) (left *peer) {
 	switch s {
 	case verbs.StateReset:
-		left = q.vanish()
+		left = q.unpublish()
 		q.attr = verbs.QPAttr{}
 	case verbs.StateErr:
 		q.becomeErr()
@@ -174,8 +174,8 @@ func (q *qp) enter(s verbs.QPState) {
 	}
 }
 
-// appear gives the queue pair a block, and peers a way to find it.
-func (q *qp) appear() error {
+// publish gives the queue pair a block, and peers a way to find it.
+func (q *qp) publish() error {
 	m, err := arena.Create(blockSize)
 	if err != nil {
 		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.num, verbs.ErrNoMemory, err)
@@ -185,8 +185,8 @@ func (q *qp) appear() error {
 	return nil
 }
 
-// vanish forgets everything of this life, silently.
-func (q *qp) vanish() (left *peer) {
+// unpublish takes the block back and forgets all that passed through it.
+func (q *qp) unpublish() (left *peer) {
 	q.acknowledge()
 	q.revokeSends()
 	q.revokeGrants()
@@ -243,7 +243,7 @@ func (q *qp) Close() error {
 		q.mu.Unlock()
 		return nil
 	}
-	left := q.vanish()
+	left := q.unpublish()
 	q.mu.Unlock()
 	q.connecting.Wait()
 	left.release()

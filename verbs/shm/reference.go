@@ -108,15 +108,15 @@ func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, k
 	}
 	// The memory of a process that is being killed goes before the process does.
 	if now := objects.Clock(); kind == inProcess && q.doubtful == 0 {
-		q.doubtful = now + int64(dying)
+		q.doubtful = now + int64(exitGrace)
 	} else if kind == inArena || !q.peer.gone.Load() && now > q.doubtful {
 		return unreadable
 	}
 	return ownerGone
 }
 
-// dying is how long a process may take to end from its first unreadable byte on.
-const dying = 200 * time.Millisecond
+// exitGrace is how long a process may take to end from its first unreadable byte on.
+const exitGrace = 200 * time.Millisecond
 
 // copyResult is what became of a copy by reference.
 type copyResult uint8

@@ -151,7 +151,7 @@ func (q *qp) pair() bool {
 		return q.paired
 	}
 	p := q.peer
-	if atomic.LoadUint64(&p.bound) != q.memory.ID() || !p.faces(q) || q.ahead() {
+	if atomic.LoadUint64(&p.bound) != q.memory.ID() || !p.accepts(q) || q.ahead() {
 		return false
 	}
 	q.paired, q.duplicates = true, (p.rqPSN-q.attr.SQPSN)&0xffffff

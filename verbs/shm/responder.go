@@ -20,11 +20,11 @@ type responder struct {
 	rq             []recvWQE // as many as a power of two
 	rqHead, rqTail uint64
 
-	served  uint64 // slots executed
-	told    uint64 // of these, how many the peer knows of
-	owed    bool   // not all
-	facing  bool   // the peer has bound itself to this end: its slots are for us
-	stalled uint64 // slot, counted from 1, that waits for a receive
+	served       uint64 // slots executed
+	acknowledged uint64 // of these, how many the peer knows of
+	owed         bool   // not all
+	bound        bool   // the peer has bound itself to this end: its slots are for us
+	stalled      uint64 // slot, counted from 1, that waits for a receive
 	// coming is the message of which a piece has been executed, and not the last.
 	coming struct {
 		active bool
@@ -113,11 +113,11 @@ func (q *qp) serve() (worked bool) {
 		if atomic.LoadUint32(&shared.seq) != uint32(q.served+1) {
 			break
 		}
-		if !q.facing {
-			if atomic.LoadUint64(&q.peer.bound) != q.memory.ID() || !q.peer.faces(q) {
+		if !q.bound {
+			if atomic.LoadUint64(&q.peer.bound) != q.memory.ID() || !q.peer.accepts(q) {
 				break
 			}
-			q.facing = true
+			q.bound = true
 		}
 		s := *shared // what is checked must be what is used
 		how := q.execute(&s, shared)
@@ -150,7 +150,7 @@ func (q *qp) acknowledge() {
 }
 
 func (q *qp) answer(code uint8) {
-	q.owed, q.told = false, q.served
+	q.owed, q.acknowledged = false, q.served
 	atomic.StoreUint64(q.peer.answer, q.served<<8|uint64(code))
 	q.peer.dir.wake()
 }

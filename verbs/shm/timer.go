@@ -56,7 +56,7 @@ func (q *qp) giveUp() {
 // been looked for since the timer began, that is not known.
 func (q *qp) answered() bool {
 	if p := q.peer; p != nil {
-		return !p.gone.Load() && p.faces(q) && !q.ahead()
+		return !p.gone.Load() && p.accepts(q) && !q.ahead()
 	}
 	return q.timer != 0 && q.looks.Load() == q.looked
 }
