@@ -10,17 +10,13 @@ import (
 
 // PeerStatus is one edge as its queue pair holds it now.
 type PeerStatus struct {
-	Side   string       `json:"side"`
-	Rank   int          `json:"rank"`
-	Node   string       `json:"node"`
-	Local  QPInfo       `json:"local"`
-	Remote QPInfo       `json:"remote"` // zero before Exchange
-	State  string       `json:"state"`
-	Why    string       `json:"why"` // it is on that device
-	MTU    int          `json:"mtu"` // path MTU in bytes, 0 before RTR
-	SQPSN  uint32       `json:"sq_psn"`
-	RQPSN  uint32       `json:"rq_psn"`
-	Attr   verbs.QPAttr `json:"-"`
+	Side   Side
+	Rank   int
+	Node   string
+	Local  QPInfo
+	Remote QPInfo // zero before Exchange
+	Why    string // it is on that device
+	Attr   verbs.QPAttr
 }
 
 // Peers asks the queue pairs of the edges how they are: those of the ring, then
@@ -38,8 +34,7 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
 		}
 		out = append(out, PeerStatus{
-			Side: e.Side.String(), Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, State: attr.State.String(), Why: e.why,
-			MTU: attr.PathMTU.Bytes(), SQPSN: attr.SQPSN, RQPSN: attr.RQPSN, Attr: attr,
+			Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, Why: e.why, Attr: attr,
 		})
 	}
 	return out, nil

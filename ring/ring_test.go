@@ -32,7 +32,7 @@ func TestConnect(t *testing.T) {
 					t.Error("a ring of one has one queue pair: expected two")
 				}
 				peers, err := r.Peers()
-				if err != nil || len(peers) != 2 || peers[0].State != "RTS" || peers[0].MTU != r.Left().MTU {
+				if err != nil || len(peers) != 2 || peers[0].Attr.State != verbs.StateRTS || peers[0].Attr.PathMTU.Bytes() != r.Left().MTU {
 					t.Errorf("rank %d: %+v, %v", i, peers, err)
 				}
 			}

@@ -321,9 +321,9 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	var mine []LinkStatus
 	for _, p := range peers {
 		mine = append(mine, LinkStatus{
-			Command: "status", OK: p.State == "RTS", Rank: m.Ring.Rank(), Node: m.Ring.Nodes()[m.Ring.Rank()].String(),
-			RingState: m.Ring.State().String(), Side: p.Side, Peer: p.Rank, PeerNode: p.Node,
-			Device: p.Local.Device, DeviceWhy: p.Why, State: p.State, MTU: p.MTU, SQPSN: p.SQPSN, RQPSN: p.RQPSN,
+			Command: "status", OK: p.Attr.State == verbs.StateRTS, Rank: m.Ring.Rank(), Node: m.Ring.Nodes()[m.Ring.Rank()].String(),
+			RingState: m.Ring.State().String(), Side: p.Side.String(), Peer: p.Rank, PeerNode: p.Node,
+			Device: p.Local.Device, DeviceWhy: p.Why, State: p.Attr.State.String(), MTU: p.Attr.PathMTU.Bytes(), SQPSN: p.Attr.SQPSN, RQPSN: p.Attr.RQPSN,
 			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
 			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
 		})
