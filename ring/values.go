@@ -2,7 +2,7 @@ package ring
 
 import (
 	"math"
-	"slices"
+	"reflect"
 
 	"ringcli/configs/usage"
 	"ringcli/verbs"
@@ -10,38 +10,39 @@ import (
 
 // Values are what an operator gives a step instead of the proper values, to see
 // what comes of it. nil takes the proper value. What is given goes to the queue
-// pair as it is; the device alone judges it.
+// pair as it is; the device alone judges it. The tags say which flag gives a value,
+// and which step alone takes it.
 type Values struct {
 	// Side limits a step to one edge; nil takes both.
-	Side *Side
+	Side *Side `flag:"side"`
 
 	// PSN is 24 bits: in Init this end's own first PSN, which Exchange
 	// announces; in RTR what is expected first from the peer (rq_psn); in RTS
 	// what this end sends first (sq_psn).
-	PSN *uint32
+	PSN *uint32 `flag:"psn"`
 
 	// Init alone. Receives is how many receives are posted, 0 to 128.
-	Access    *verbs.Access
-	PKeyIndex *int
-	Port      *int
-	Receives  *int
+	Access    *verbs.Access `flag:"access" step:"init"`
+	PKeyIndex *int          `flag:"pkey-index" step:"init"`
+	Port      *int          `flag:"port" step:"init"`
+	Receives  *int          `flag:"receives" step:"init"`
 
 	// RTR alone. MTU is the path MTU in bytes.
-	MTU             *int
-	DestQPN         *uint32
-	DGID            *verbs.GID
-	SGIDIndex       *int
-	SL              *int
-	TrafficClass    *int
-	HopLimit        *int
-	MinRNRTimer     *int
-	MaxDestRDAtomic *int
+	MTU             *int       `flag:"mtu" step:"rtr"`
+	DestQPN         *uint32    `flag:"dest-qpn" step:"rtr"`
+	DGID            *verbs.GID `flag:"dgid" step:"rtr"`
+	SGIDIndex       *int       `flag:"gid-index" step:"rtr"`
+	SL              *int       `flag:"sl" step:"rtr"`
+	TrafficClass    *int       `flag:"traffic-class" step:"rtr"`
+	HopLimit        *int       `flag:"hop-limit" step:"rtr"`
+	MinRNRTimer     *int       `flag:"min-rnr-timer" step:"rtr"`
+	MaxDestRDAtomic *int       `flag:"max-dest-rd-atomic" step:"rtr"`
 
 	// RTS alone. Timeout is the code of the ACK timeout.
-	Timeout     *int
-	RetryCnt    *int
-	RNRRetry    *int
-	MaxRDAtomic *int
+	Timeout     *int `flag:"qp-timeout" step:"rts"`
+	RetryCnt    *int `flag:"retry-cnt" step:"rts"`
+	RNRRetry    *int `flag:"rnr-retry" step:"rts"`
+	MaxRDAtomic *int `flag:"max-rd-atomic" step:"rts"`
 }
 
 // check refuses what the step does not take, and a side that is none.
@@ -49,31 +50,11 @@ func (v *Values) check(step string) error {
 	if v.Side != nil && *v.Side != Left && *v.Side != Right {
 		return usage.Errorf("%s: side %d: expected left or right", step, int(*v.Side))
 	}
-	for _, f := range []struct {
-		name  string
-		given bool
-		steps []string
-	}{
-		{"access", v.Access != nil, []string{"init"}},
-		{"pkey-index", v.PKeyIndex != nil, []string{"init"}},
-		{"port", v.Port != nil, []string{"init"}},
-		{"receives", v.Receives != nil, []string{"init"}},
-		{"mtu", v.MTU != nil, []string{"rtr"}},
-		{"dest-qpn", v.DestQPN != nil, []string{"rtr"}},
-		{"dgid", v.DGID != nil, []string{"rtr"}},
-		{"sgid-index", v.SGIDIndex != nil, []string{"rtr"}},
-		{"sl", v.SL != nil, []string{"rtr"}},
-		{"traffic-class", v.TrafficClass != nil, []string{"rtr"}},
-		{"hop-limit", v.HopLimit != nil, []string{"rtr"}},
-		{"min-rnr-timer", v.MinRNRTimer != nil, []string{"rtr"}},
-		{"max-dest-rd-atomic", v.MaxDestRDAtomic != nil, []string{"rtr"}},
-		{"qp-timeout", v.Timeout != nil, []string{"rts"}},
-		{"retry-cnt", v.RetryCnt != nil, []string{"rts"}},
-		{"rnr-retry", v.RNRRetry != nil, []string{"rts"}},
-		{"max-rd-atomic", v.MaxRDAtomic != nil, []string{"rts"}},
-	} {
-		if f.given && !slices.Contains(f.steps, step) {
-			return usage.Errorf("%s takes no %s: it is set by %s", step, f.name, f.steps[0])
+	fields := reflect.ValueOf(v).Elem()
+	for i := range fields.NumField() {
+		tag := fields.Type().Field(i).Tag
+		if of := tag.Get("step"); of != "" && of != step && !fields.Field(i).IsNil() {
+			return usage.Errorf("%s takes no %s: it is set by %s", step, tag.Get("flag"), of)
 		}
 	}
 	if v.Receives != nil && (*v.Receives < 0 || *v.Receives > recvDepth) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,9 @@ func (p *Parsed[T]) String() string {
 }
 func (p *Parsed[T]) Type() string    { return p.Kind }
 func (p *Parsed[T]) Words() []string { return p.Completions }
+func (p *Parsed[T]) copyTo(v reflect.Value) {
+	v.Set(reflect.ValueOf(p.Value))
+}
 func (p *Parsed[T]) Set(text string) error {
 	v, err := p.Parse(text)
 	if err == nil {
@@ -81,15 +85,26 @@ func NumberFlag(fs *pflag.FlagSet, name, short string, standard, min, max int64,
 	}}, name, short, usage)
 }
 
-// OptionalFlag is a number that a step takes in place of its own.
-func OptionalFlag(fs *pflag.FlagSet, name string, min, max int64, usage string) {
-	fs.Var(&Parsed[int64]{Kind: "n", Parse: func(text string) (int64, error) {
+// OptionalFlag is a number that takes the place of another.
+func OptionalFlag[T int | uint32 | uint64](fs *pflag.FlagSet, name string, min, max int64, usage string) {
+	fs.Var(&Parsed[T]{Kind: "n", Parse: func(text string) (T, error) {
 		v, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
 		if err != nil || v < min || v > max {
 			return 0, fmt.Errorf("expected a whole number from %d to %d, decimal or 0x", min, max)
 		}
-		return v, nil
+		return T(v), nil
 	}}, name, usage)
+}
+
+// Fill puts the flags that were given into a struct's fields, which are pointers and
+// whose tag "flag" names them. Flags that the command does not have stay nil.
+func Fill[T any](fs *pflag.FlagSet, into *T) {
+	v := reflect.ValueOf(into).Elem()
+	for i := range v.NumField() {
+		if f := fs.Lookup(v.Type().Field(i).Tag.Get("flag")); f != nil {
+			f.Value.(interface{ copyTo(reflect.Value) }).copyTo(v.Field(i))
+		}
+	}
 }
 
 // DurationFlag is a duration that is not negative; 0 is no default.

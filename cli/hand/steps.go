@@ -52,8 +52,8 @@ buffers, takes it from RESET to INIT and posts the receives.`,
 			Flags: func(fs *pflag.FlagSet) {
 				sideFlag(fs)
 				psnFlag(fs, "first PSN of what this end sends, as the peer is told")
-				command.OptionalFlag(fs, "receives", 0, 128, "receives to post (128)")
-				command.OptionalFlag(fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
+				command.OptionalFlag[int](fs, "receives", 0, 128, "receives to post (128)")
+				command.OptionalFlag[int](fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
 				rightsFlag(fs, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
 			},
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
@@ -76,16 +76,16 @@ see what comes of it.`,
 			Flags: func(fs *pflag.FlagSet) {
 				sideFlag(fs)
 				psnFlag(fs, "PSN expected first from the peer (rq_psn)")
-				command.OptionalFlag(fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
-				command.OptionalFlag(fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
+				command.OptionalFlag[int](fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
+				command.OptionalFlag[uint32](fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
 				gidFlag(fs, "dgid", "the peer's GID (as exchanged)")
 				command.Completes(fs, "dgid", "nothing")
-				command.OptionalFlag(fs, "gid-index", 0, 255, "index of the own GID (as opened)")
-				command.OptionalFlag(fs, "sl", 0, 15, "service level")
-				command.OptionalFlag(fs, "traffic-class", 0, 255, "traffic class")
-				command.OptionalFlag(fs, "hop-limit", 0, 255, "hop limit (64)")
-				command.OptionalFlag(fs, "min-rnr-timer", 0, 255, "code of the delay asked for while no receive is posted")
-				command.OptionalFlag(fs, "max-dest-rd-atomic", 0, 255, "READs and atomics to answer at once (16)")
+				command.OptionalFlag[int](fs, "gid-index", 0, 255, "index of the own GID (as opened)")
+				command.OptionalFlag[int](fs, "sl", 0, 15, "service level")
+				command.OptionalFlag[int](fs, "traffic-class", 0, 255, "traffic class")
+				command.OptionalFlag[int](fs, "hop-limit", 0, 255, "hop limit (64)")
+				command.OptionalFlag[int](fs, "min-rnr-timer", 0, 255, "code of the delay asked for while no receive is posted")
+				command.OptionalFlag[int](fs, "max-dest-rd-atomic", 0, 255, "READs and atomics to answer at once (16)")
 			},
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTR(ctx, v) }),
 		},
@@ -96,10 +96,10 @@ see what comes of it.`,
 			Flags: func(fs *pflag.FlagSet) {
 				sideFlag(fs)
 				psnFlag(fs, "PSN sent first (sq_psn)")
-				command.OptionalFlag(fs, "qp-timeout", 0, 255, "ACK timeout, 4.096 us times 2 to this power")
-				command.OptionalFlag(fs, "retry-cnt", 0, 255, "retries after an ACK timeout")
-				command.OptionalFlag(fs, "rnr-retry", 0, 255, "retries while the peer has no receive posted (7: for ever)")
-				command.OptionalFlag(fs, "max-rd-atomic", 0, 255, "READs and atomics in flight")
+				command.OptionalFlag[int](fs, "qp-timeout", 0, 255, "ACK timeout, 4.096 us times 2 to this power")
+				command.OptionalFlag[int](fs, "retry-cnt", 0, 255, "retries after an ACK timeout")
+				command.OptionalFlag[int](fs, "rnr-retry", 0, 255, "retries while the peer has no receive posted (7: for ever)")
+				command.OptionalFlag[int](fs, "max-rd-atomic", 0, 255, "READs and atomics in flight")
 			},
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTS(ctx, v) }),
 		},
@@ -243,7 +243,8 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 		if s.Leads {
 			return exit.Usagef("%s: this rank leads, and its followers take all steps at once: `close`, and walk the steps in a shell on every node", call.Name)
 		}
-		v := valuesOf(call.Flags)
+		var v ring.Values
+		command.Fill(call.Flags, &v)
 		if err := s.DropMember(); err != nil {
 			return err
 		}
@@ -269,7 +270,9 @@ func runClose(ctx context.Context, s *session.Session, _ command.Call) error {
 	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
 }
 
-func psnFlag(fs *pflag.FlagSet, usage string) { command.OptionalFlag(fs, "psn", 0, 1<<24-1, usage) }
+func psnFlag(fs *pflag.FlagSet, usage string) {
+	command.OptionalFlag[uint32](fs, "psn", 0, 1<<24-1, usage)
+}
 
 var sides = []ring.Side{ring.Left, ring.Right}
 
@@ -335,39 +338,4 @@ func rightsFlag(fs *pflag.FlagSet, name, usage string) {
 		}
 		return access, nil
 	}}, name, usage)
-}
-
-// valuesOf reads the values of a step that were given.
-func valuesOf(fs *pflag.FlagSet) ring.Values {
-	number := func(name string) *int {
-		if f := fs.Lookup(name); f == nil || !f.Changed {
-			return nil
-		}
-		v := int(*command.Given[int64](fs, name))
-		return &v
-	}
-	unsigned := func(name string) *uint32 {
-		if n := number(name); n != nil {
-			v := uint32(*n)
-			return &v
-		}
-		return nil
-	}
-	v := ring.Values{
-		PSN: unsigned("psn"), PKeyIndex: number("pkey-index"), Receives: number("receives"),
-		MTU: number("mtu"), DestQPN: unsigned("dest-qpn"), SGIDIndex: number("gid-index"), SL: number("sl"),
-		TrafficClass: number("traffic-class"), HopLimit: number("hop-limit"), MinRNRTimer: number("min-rnr-timer"),
-		MaxDestRDAtomic: number("max-dest-rd-atomic"), Timeout: number("qp-timeout"), RetryCnt: number("retry-cnt"),
-		RNRRetry: number("rnr-retry"), MaxRDAtomic: number("max-rd-atomic"),
-	}
-	if fs.Lookup("side") != nil {
-		v.Side = command.Given[ring.Side](fs, "side")
-	}
-	if fs.Lookup("dgid") != nil {
-		v.DGID = command.Given[verbs.GID](fs, "dgid")
-	}
-	if fs.Lookup("access") != nil {
-		v.Access = command.Given[verbs.Access](fs, "access")
-	}
-	return v
 }

@@ -58,10 +58,10 @@ exit code 2, on both ends.`,
 		Flags: func(fs *pflag.FlagSet) {
 			fs.Bool("explain", false, "say before each step what it does and why")
 			command.SizeFlag(fs, "size", labBytes, "bytes of each message (lab b: 1K)")
-			command.OptionalFlag(fs, "rkey", 0, 1<<32-1, "rkey to use in WRITE and READ (the peer's)")
-			command.OptionalFlag(fs, "raddr", 0, 1<<63-1, "address to WRITE to and READ from (the peer's region)")
-			command.OptionalFlag(fs, "psn", 0, 1<<24-1, "PSN to expect first, rq_psn (the peer's)")
-			command.OptionalFlag(fs, "dest-qpn", 0, 1<<24-1, "queue pair to talk to, dest_qp_num (the peer's)")
+			command.OptionalFlag[uint32](fs, "rkey", 0, 1<<32-1, "rkey to use in WRITE and READ (the peer's)")
+			command.OptionalFlag[uint64](fs, "raddr", 0, 1<<63-1, "address to WRITE to and READ from (the peer's region)")
+			command.OptionalFlag[uint32](fs, "psn", 0, 1<<24-1, "PSN to expect first, rq_psn (the peer's)")
+			command.OptionalFlag[uint32](fs, "dest-qpn", 0, 1<<24-1, "queue pair to talk to, dest_qp_num (the peer's)")
 		},
 		Run: runLab,
 	}}
@@ -98,7 +98,9 @@ func runLab(ctx context.Context, s *session.Session, call command.Call) error {
 		return exit.Usagef("lab --size %s: expected 1 to %s", configs.FormatSize(size), configs.FormatSize(maxLabBytes))
 	}
 	r := &Runner{Session: s, Lab: which, Explain: command.IsOn(call.Flags, "explain"), begun: time.Now(), Mark: markOf(s)}
-	o := labOptions(s.Config, call.Flags)
+	var o Options
+	s.Config.Fill(&o)
+	command.Fill(call.Flags, &o.Wrong)
 	o.Bytes, o.Begin, o.Done = int(size), r.Begin, r.Done
 	var err error
 	switch which {
@@ -168,25 +170,6 @@ func labPlace(c *configs.Config) (list string, index int, err error) {
 		return "", 0, exit.Usagef("lab c: no index: expected --index 0 on the host that listens, --index 1 on the one that connects")
 	}
 	return list, index, nil
-}
-
-func labOptions(c *configs.Config, fs *pflag.FlagSet) Options {
-	o := Options{Wrong: Wrong{
-		DestQPN: optionalOf[uint32](fs, "dest-qpn"), PSN: optionalOf[uint32](fs, "psn"),
-		RAddr: optionalOf[uint64](fs, "raddr"), RKey: optionalOf[uint32](fs, "rkey"),
-	}}
-	c.Fill(&o)
-	return o
-}
-
-// optionalOf is the value of an optional flag; nil if it was not given.
-func optionalOf[T uint32 | uint64](fs *pflag.FlagSet, name string) *T {
-	p := command.Given[int64](fs, name)
-	if p == nil {
-		return nil
-	}
-	v := T(*p)
-	return &v
 }
 
 // Runner prints a lab as it goes.

@@ -31,10 +31,10 @@ type Options struct {
 // Wrong are values that this end uses in place of those that its peer told; nil
 // is the proper one. In lab A it is queue pair 0 that uses them.
 type Wrong struct {
-	DestQPN *uint32 // dest_qp_num of INIT to RTR
-	PSN     *uint32 // rq_psn of INIT to RTR
-	RAddr   *uint64 // remote address of WRITE and READ
-	RKey    *uint32 // rkey of WRITE and READ
+	DestQPN *uint32 `flag:"dest-qpn"` // dest_qp_num of INIT to RTR
+	PSN     *uint32 `flag:"psn"`      // rq_psn of INIT to RTR
+	RAddr   *uint64 `flag:"raddr"`    // remote address of WRITE and READ
+	RKey    *uint32 `flag:"rkey"`     // rkey of WRITE and READ
 }
 
 // Step is a step of a lab and what came of it.
