@@ -1,5 +1,6 @@
 // Command icrccheck verifies the invariant CRC of every RoCEv2 packet in pcap
-// files and counts packets by opcode:
+// files, and that responses go out in the order of their PSNs, and counts packets by
+// opcode:
 //
 //	go run ./verbs/soft/wire/wiretest/icrccheck FILE.pcap...
 //
@@ -62,6 +63,7 @@ func checkFile(name string) (*summary, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	s := &summary{opcodes: map[string]int{}}
+	responses := order{}
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -75,6 +77,9 @@ func checkFile(name string) (*summary, error) {
 		}
 		s.packets++
 		op, err := check(ip)
+		if err == nil {
+			err = responses.check(ip)
+		}
 		if err != nil {
 			s.bad = append(s.bad, fmt.Sprintf("frame %d: %v", rec.Number, err))
 		}

@@ -66,6 +66,43 @@ func TestRefusesDamage(t *testing.T) {
 	}
 }
 
+// TestOrder gives the responses of a READ, with others among them.
+func TestOrder(t *testing.T) {
+	_, _, ip := firstPacket(t, "verbs-ops.pcap")
+	h, _ := ipHeader(ip)
+	type packet struct {
+		opcode byte
+		psn    uint32
+	}
+	const first, middle, last, only, ack = 13, 14, 15, 16, 17
+	for _, c := range []struct {
+		name    string
+		packets []packet
+		bad     int
+	}{
+		{"in order, around the end of the PSNs", []packet{{ack, 0xfffffd}, {first, 0xfffffe}, {middle, 0xffffff}, {last, 0}, {only, 1}, {ack, 2}}, 0},
+		{"an ACK in the middle", []packet{{first, 5}, {middle, 6}, {ack, 9}, {middle, 7}, {last, 8}}, 1},
+		{"an ACK around the end", []packet{{first, 0xfffffe}, {ack, 1}, {middle, 0xffffff}, {last, 0}}, 1},
+		{"the next READ before the end of the first", []packet{{first, 5}, {only, 7}, {last, 6}}, 1},
+		{"a NAK instead of the rest", []packet{{first, 5}, {ack, 6}}, 0},
+		{"answered anew", []packet{{first, 5}, {middle, 6}, {first, 5}, {middle, 6}, {last, 7}, {ack, 8}, {first, 6}, {last, 7}}, 0},
+		{"an ACK of what was before", []packet{{first, 5}, {ack, 4}, {last, 6}}, 0},
+	} {
+		o, bad := order{}, 0
+		for _, p := range c.packets {
+			b := bytes.Clone(ip)
+			b[h+8] = p.opcode
+			binary.BigEndian.PutUint32(b[h+16:], p.psn)
+			if o.check(b) != nil {
+				bad++
+			}
+		}
+		if bad != c.bad {
+			t.Errorf("%s: %d bad, expected %d", c.name, bad, c.bad)
+		}
+	}
+}
+
 // TestRunRefusesDamage flips one payload bit in a capture.
 func TestRunRefusesDamage(t *testing.T) {
 	file, at, ip := firstPacket(t, "rc-pingpong.pcap")
