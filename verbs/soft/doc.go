@@ -7,7 +7,7 @@
 //
 //	wire   headers and the invariant CRC
 //	rc     the queue pair as a pure state machine
-//	early  the packets that come before their turn
+//	early  packets that came before others that are missing
 //	udp    sockets with segmentation offload
 //	soft   the verbs objects, and the endpoint that joins the three
 //

@@ -1,6 +1,6 @@
-// Package early keeps the packets that come before their turn, so that what was lost or
-// late is all that a peer need send again. To the specification it is a network that
-// had kept them: a queue pair sees every packet in the order of PSNs.
+// Package early keeps the packets that come before others that are missing, so that
+// what was lost or late is all that a peer need send again. To the specification it is
+// a network that had kept them: a queue pair sees every packet in the order of PSNs.
 package early
 
 import (
@@ -28,7 +28,7 @@ func (k *Packets) Clear() {
 }
 
 // Stepped is to be called after q.Step(p) of a packet of bytes b if it was early or if
-// Any: it keeps the packet, or steps those whose turn has come. p is overwritten. carry
+// Any: it keeps the packet, or steps those that are next. p is overwritten. carry
 // carries out the orders in out.
 func (k *Packets) Stepped(q *rc.QP, p *wire.Packet, b []byte, bad error, early bool, now int64, out *rc.Output, carry func()) {
 	response := p.Flags&wire.IsResponse != 0

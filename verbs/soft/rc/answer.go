@@ -24,15 +24,15 @@ type answer struct {
 	orig   *uint64 // atomic: the value before, filled in by the caller's Order
 }
 
-// lastWords are what the responder owes besides an ACK: answers in order, then
+// owed is what the responder owes besides an ACK: answers in order, then
 // one NAK.
-type lastWords struct {
+type owed struct {
 	queue []answer
 	nak   wire.Syndrome // 0: none
 	nakAt uint32        // PSN
 }
 
-func (l *lastWords) clear() { l.queue, l.nak = l.queue[:0], 0 }
+func (o *owed) clear() { o.queue, o.nak = o.queue[:0], 0 }
 
 // ready makes room for as many READs and atomics at once as max_dest_rd_atomic
 // says, and forgets those that were answered before.

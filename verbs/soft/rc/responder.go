@@ -32,7 +32,7 @@ type responder struct {
 	rkey     uint32
 	dmaLen   uint32
 
-	lastWords
+	owed
 	remembered []answer // the last READs and atomics, oldest overwritten
 	origs      []uint64 // their atomics' values
 	nextAnswer int

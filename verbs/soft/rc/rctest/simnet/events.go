@@ -1,7 +1,7 @@
 package simnet
 
-// event is something that happens at a time: a packet arrives, a queue pair has
-// its turn, or a caller's function is called.
+// event is something that happens at a time: a packet arrives, a queue pair makes
+// progress, or a caller's function is called.
 type event struct {
 	at    int64  // ns
 	order uint64 // of creation: events of one time happen in it

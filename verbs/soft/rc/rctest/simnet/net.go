@@ -109,7 +109,7 @@ func (n *Net) Step() bool {
 	case e.qp != nil:
 		if e.qp.wakeAt == e.at { // else it was put off or brought forward
 			e.qp.wakeAt = 0
-			e.qp.turn()
+			e.qp.progress()
 		}
 	default:
 		e.call()

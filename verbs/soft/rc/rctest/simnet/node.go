@@ -42,7 +42,7 @@ type QP struct {
 	peer   *QP
 	early  early.Packets
 	tx, rx wire.Flow
-	wakeAt int64 // when the next turn is scheduled, 0 if none
+	wakeAt int64 // when progress is scheduled, 0 if none
 	ackAt  int64 // when the ACK that is owed is to be sent, 0 if none
 }
 
@@ -130,7 +130,7 @@ func (q *QP) PostRecv(wr *verbs.WorkRequest) error {
 	return err
 }
 
-// wake gives the queue pair a turn at a time, if it has none before.
+// wake schedules progress of the queue pair, if none is earlier.
 func (q *QP) wake(at int64) {
 	at = max(at, q.Node.net.now)
 	if q.wakeAt != 0 && q.wakeAt <= at {
@@ -140,18 +140,18 @@ func (q *QP) wake(at int64) {
 	q.Node.net.schedule(event{at: at, qp: q})
 }
 
-// turn runs the timers that are due and sends what may be sent.
-func (q *QP) turn() {
+// progress runs the timers that are due and sends what may be sent.
+func (q *QP) progress() {
 	n := q.Node.net
-	q.settle()
+	q.publish()
 	if d := q.rc.Deadline(); d != 0 && n.now >= d {
 		q.rc.Tick(n.now, &q.out)
-		q.settle()
+		q.publish()
 	}
 	acks := n.opts.AckDelay == 0 || q.ackAt != 0 && n.now >= q.ackAt
 	for more := true; more; {
 		more = q.rc.Emit(n.now, acks, n.opts.Budget, &q.out)
-		q.settle()
+		q.publish()
 		n.transmit(q, &q.out)
 		q.out.ResetPackets()
 	}
@@ -169,8 +169,8 @@ func (q *QP) turn() {
 	}
 }
 
-// settle carries out the orders, then publishes the completions.
-func (q *QP) settle() {
+// publish carries out the orders, then publishes the completions.
+func (q *QP) publish() {
 	for i := range q.out.Orders {
 		q.Node.Memory.Carry(&q.out.Orders[i])
 	}

@@ -123,9 +123,9 @@ func (n *Net) arrive(p *packet) {
 			n.Stats.Undetected++
 		}
 		early := q.rc.Step(&n.parsed, bad, n.now, &q.out)
-		q.settle()
+		q.publish()
 		if n.opts.KeepEarly && (early || q.early.Any()) {
-			q.early.Stepped(q.rc, &n.parsed, p.data, bad, early, n.now, &q.out, q.settle)
+			q.early.Stepped(q.rc, &n.parsed, p.data, bad, early, n.now, &q.out, q.publish)
 		}
 		q.wake(n.now + int64(n.opts.Turnaround))
 	}
