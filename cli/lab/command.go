@@ -144,7 +144,7 @@ func runLabB(ctx context.Context, s *session.Session, call command.Call) error {
 		o.TCPPort = s.Config.Int("tcp-port")
 	}
 	if call.Flags.Changed("size") {
-		o.Size = int(min(command.SizeOf(call.Flags, "size"), pingpong.MaxPingpong+1))
+		o.Size = int(min(command.SizeOf(call.Flags, "size"), pingpong.MaxSize+1))
 	}
 	p := pingpong.Runner{Session: s, Command: "lab b", Record: "lab"}
 	if command.IsOn(call.Flags, "explain") {

@@ -31,19 +31,19 @@ type ConnInfo struct {
 
 // info fills in what this end is.
 func (p *pair) info() (ConnInfo, error) {
-	mtu, err := p.s.MTU()
+	mtu, err := p.process.MTU()
 	if err != nil {
 		return ConnInfo{}, err
 	}
-	s := p.s
-	entry, err := s.GIDEntry() // a socket is bound by now
+	e := p.process
+	entry, err := e.GIDEntry() // a socket is bound by now
 	if err != nil {
 		return ConnInfo{}, err
 	}
 	return ConnInfo{
-		GID: entry.GID, LID: s.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: s.Port.Num, SL: s.o.SL, MTU: mtu.Bytes(),
-		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: s.o.Bytes,
-		LinkLayer: s.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: s.Attr.UDPSocket, Device: s.Name(),
+		GID: entry.GID, LID: e.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: e.Port.Num, SL: e.o.SL, MTU: mtu.Bytes(),
+		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: e.o.Bytes,
+		LinkLayer: e.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: e.Attr.UDPSocket, Device: e.Name(),
 	}, nil
 }
 

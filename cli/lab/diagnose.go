@@ -66,10 +66,10 @@ func (p *pair) diagnose(err error, r request, peer ConnInfo, wrong Wrong) error 
 		if key := or(wrong.RKey, peer.RKey); r.op != verbs.OpSend && key != peer.RKey {
 			d.Causes = append(d.Causes, fmt.Sprintf("the %s named rkey %#x, and the peer's region has rkey %#x", r.op, key, peer.RKey))
 		}
-		first := partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.s.o.Bytes)
-		if last := first + uint64(p.s.o.Bytes); r.op != verbs.OpSend && (first < peer.RAddr || last < first || last > peer.RAddr+peer.Length) {
+		first := partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.process.o.Bytes)
+		if last := first + uint64(p.process.o.Bytes); r.op != verbs.OpSend && (first < peer.RAddr || last < first || last > peer.RAddr+peer.Length) {
 			d.Causes = append(d.Causes, fmt.Sprintf("the %s reached for %d bytes at %#x, and the peer's region is %d bytes at %#x",
-				r.op, p.s.o.Bytes, first, peer.Length, peer.RAddr))
+				r.op, p.process.o.Bytes, first, peer.Length, peer.RAddr))
 		}
 	case verbs.RetryExceeded, verbs.FlushError, verbs.ResponseTimeout:
 		d.Causes = p.compare(peer)

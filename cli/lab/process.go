@@ -22,27 +22,27 @@ func newProcess(o *Options) *process {
 const cqDepth = 16
 
 // deviceValues are what the device, its port and the GID that was chosen say.
-func (s *process) deviceValues(v *Values) {
-	p := s.Port.Attr
-	v.add("device", "%s", s.Name())
-	v.add("port", "%d", s.Port.Num)
+func (e *process) deviceValues(v *Values) {
+	p := e.Port.Attr
+	v.add("device", "%s", e.Name())
+	v.add("port", "%d", e.Port.Num)
 	v.add("state", "%s", p.State)
 	v.add("link_layer", "%s", p.LinkLayer)
 	v.add("active_mtu", "%s", p.ActiveMTU)
 	v.add("lid", "%d", p.LID)
-	v.add("gid_index", "%d", s.GID.Entry.Index)
-	v.add("gid", "%s", s.GID.Entry.GID)
-	v.add("gid_type", "%s", s.GID.Entry.Type)
+	v.add("gid_index", "%d", e.GID.Entry.Index)
+	v.add("gid", "%s", e.GID.Entry.GID)
+	v.add("gid_type", "%s", e.GID.Entry.Type)
 }
 
 // pair is a queue pair with its memory.
 type pair struct {
 	*endpoint.Pair
-	s     *process
-	index int // 0 or 1: the lab's end
+	process *process
+	index   int // 0 or 1: the lab's end
 }
 
-func (s *process) newPair(index int) *pair { return &pair{s.NewPair(), s, index} }
+func (e *process) newPair(index int) *pair { return &pair{e.NewPair(), e, index} }
 
 // access is what a peer may do to a lab's memory.
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
@@ -56,7 +56,7 @@ const (
 	parts
 )
 
-func (p *pair) register() error { return p.Register(uint64(parts*p.s.o.Bytes), access) }
+func (p *pair) register() error { return p.Register(uint64(parts*p.process.o.Bytes), access) }
 
 func (p *pair) memoryValues(v *Values) {
 	v.add("addr", "%#x", p.MR.Addr())
@@ -68,7 +68,7 @@ func (p *pair) memoryValues(v *Values) {
 
 // part is a piece of the pair's memory.
 func (p *pair) part(which int) []byte {
-	n := p.s.o.Bytes
+	n := p.process.o.Bytes
 	return p.Block.Bytes()[which*n : (which+1)*n]
 }
 

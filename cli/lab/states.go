@@ -16,7 +16,7 @@ func (p *pair) toInit() error { return p.ToInit(access) }
 // toRTR tells the queue pair who its peer is, by what the peer said of itself but
 // for the values that are to be wrong.
 func (p *pair) toRTR(peer ConnInfo, wrong Wrong) error {
-	own, err := p.s.MTU()
+	own, err := p.process.MTU()
 	if err != nil {
 		return err
 	}

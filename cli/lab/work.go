@@ -21,7 +21,7 @@ func (p *pair) postRecv() error {
 }
 
 func (p *pair) sgl(part int) []verbs.SGE {
-	n := p.s.o.Bytes
+	n := p.process.o.Bytes
 	return []verbs.SGE{{Addr: partAddr(p.MR.Addr(), part, n), Length: uint32(n), LKey: p.MR.LKey()}}
 }
 
@@ -45,7 +45,7 @@ func (p *pair) post(r request, peer ConnInfo, wrong Wrong, v *Values) error {
 	wr := verbs.WorkRequest{ID: p.wrID(r.done), SGL: p.sgl(r.part), Opcode: r.op, Flags: verbs.FlagSignaled}
 	if r.op != verbs.OpSend {
 		wr.RKey = or(wrong.RKey, peer.RKey)
-		wr.RemoteAddr = partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.s.o.Bytes)
+		wr.RemoteAddr = partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.process.o.Bytes)
 		v.add("remote_addr", "%#x", wr.RemoteAddr)
 		v.add("rkey", "%#x", wr.RKey)
 	}
@@ -60,14 +60,14 @@ type interrupted func() error
 // waitAll polls the queue until each of the IDs has completed, and returns the
 // completions in that order. It fails with the first that failed, or at the
 // deadline with what had come.
-func (s *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
+func (e *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
 	found := make([]verbs.Completion, len(ids))
 	came := make([]bool, len(ids))
-	waiter := verbs.Waiter{CQ: s.CQ, Channel: s.Channel, Policy: verbs.WaitBlock}
-	deadline := time.Now().Add(s.o.Timeout)
+	waiter := verbs.Waiter{CQ: e.CQ, Channel: e.Channel, Policy: verbs.WaitBlock}
+	deadline := time.Now().Add(e.o.Timeout)
 	var wc [cqDepth]verbs.Completion
 	for missing := len(ids); missing > 0; {
-		n, err := s.CQ.Poll(wc[:])
+		n, err := e.CQ.Poll(wc[:])
 		if err != nil {
 			return nil, fmt.Errorf("poll the completion queue: %w", err)
 		}
@@ -95,7 +95,7 @@ func (s *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) 
 			}
 		}
 		if !time.Now().Before(deadline) {
-			return nil, s.late(ids, came)
+			return nil, e.late(ids, came)
 		}
 		if err := waiter.Wait(); err != nil {
 			return nil, fmt.Errorf("wait for a completion: %w", err)
@@ -105,7 +105,7 @@ func (s *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) 
 }
 
 // late says what was awaited and what had come.
-func (s *process) late(ids []uint64, came []bool) error {
+func (e *process) late(ids []uint64, came []bool) error {
 	var text string
 	for i, id := range ids {
 		state := "has not come"
@@ -114,7 +114,7 @@ func (s *process) late(ids []uint64, came []bool) error {
 		}
 		text += fmt.Sprintf("; the completion of %s %s", verbs.WCOpcode(id&0xff), state)
 	}
-	return fmt.Errorf("%w after %s%s", verbs.ErrTimeout, s.o.Timeout, text)
+	return fmt.Errorf("%w after %s%s", verbs.ErrTimeout, e.o.Timeout, text)
 }
 
 // CompletionError is a request that failed.

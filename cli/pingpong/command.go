@@ -2,18 +2,14 @@ package pingpong
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
-	"ringcli/cli/render"
 	"ringcli/cli/session"
-	"ringcli/cli/timing"
 	"ringcli/configs"
 )
 
@@ -105,8 +101,8 @@ func withLetter(fs *pflag.FlagSet, name, letter string) {
 	fs.AddFlag(f)
 }
 
-// MaxPingpong is the longest message of a queue pair (specification 1.4, 9.7.7).
-const MaxPingpong = 1 << 31
+// MaxSize is the longest message of a queue pair, in bytes (specification 1.4, 9.7.7).
+const MaxSize = 1 << 31
 
 func runPingpong(ctx context.Context, s *session.Session, call command.Call) error {
 	for _, o := range stockOnly {
@@ -130,149 +126,10 @@ func runPingpong(ctx context.Context, s *session.Session, call command.Call) err
 		}
 		o.Bind = addr
 	}
-	o.Size = int(min(command.SizeOf(call.Flags, "size"), MaxPingpong+1))
+	o.Size = int(min(command.SizeOf(call.Flags, "size"), MaxSize+1))
 	if len(call.Args) > 0 {
 		o.Host = call.Args[0]
 	}
 	p := Runner{Session: s, Command: "pingpong", Record: "pingpong"}
 	return p.Run(ctx, o)
-}
-
-// Runner prints a pingpong as it goes.
-type Runner struct {
-	Session *session.Session
-	Command string // as it was given
-	Record  string // the name in its record
-	// Explain, if set, says what is about to happen or to be printed.
-	Explain func(Moment) error
-}
-
-// Moment is a place in a pingpong where something can be explained.
-type Moment int
-
-// The moments.
-const (
-	BeforeStart Moment = iota
-	BeforeLocal
-	BeforeRemote
-	BeforeFigures
-)
-
-// Run takes this end through a pingpong and prints what the stock tool prints.
-func (p *Runner) Run(ctx context.Context, o Options) error {
-	s := p.Session
-	if o.Size < 1 || o.Size > MaxPingpong {
-		return exit.Usagef("%s --size %s: expected 1 to %s", p.Command, configs.FormatSize(uint64(o.Size)), configs.FormatSize(MaxPingpong))
-	}
-	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
-		o.MTU = DefaultMTU
-	}
-	if p.Explain == nil {
-		p.Explain = func(Moment) error { return nil }
-	}
-	watch := timing.New()
-	o.RoundTrip = watch.Add
-	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.Command, what) }
-	tell := func(format string, at Moment) func(Address) error {
-		return func(a Address) error { return errors.Join(p.Explain(at), StockLine(s, format, a)) }
-	}
-	o.Local, o.Remote = tell(LocalLine, BeforeLocal), tell(RemoteLine, BeforeRemote)
-	if err := p.Explain(BeforeStart); err != nil {
-		return err
-	}
-	r, err := Run(ctx, o)
-	if err != nil {
-		return fmt.Errorf("%s: %w", p.Command, err)
-	}
-	return errors.Join(p.Explain(BeforeFigures), Print(s, newPingpongResult(p.Record, &o, r, watch)))
-}
-
-// The stock tool's lines of the two addresses.
-const (
-	LocalLine  = "  local address:  %s\n"
-	RemoteLine = "  remote address: %s\n"
-)
-
-// StockLine prints a line of the stock tool's, for people and for those who look
-// for it in the output.
-func StockLine(s *session.Session, format string, args ...any) error {
-	if s.Out.Format() != render.Table {
-		return nil
-	}
-	return s.Out.Text(fmt.Sprintf(format, args...))
-}
-
-// Print shows the result: the lines of the stock tool, and the record.
-func Print(s *session.Session, r PingpongResult) error {
-	err := errors.Join(
-		StockLine(s, "%d bytes in %.2f seconds = %.2f Mbit/sec\n", r.Bytes, r.Seconds, r.MbitPerSec),
-		StockLine(s, "%d iters in %.2f seconds = %.2f usec/iter\n", r.Iters, r.Seconds, r.UsecPerIter),
-		s.Out.Print(r))
-	if err == nil && r.Unacknowledged {
-		err = s.Out.Note(render.Faint, "all messages have come; the last one sent was not acknowledged before the peer left")
-	}
-	return err
-}
-
-// PingpongResult is how messages went there and back. Seconds and what follows from
-// them are the stock tool's: from before the first message to after the last.
-type PingpongResult struct {
-	Command     string             `json:"command"`
-	OK          bool               `json:"ok"`
-	Role        string             `json:"role"` // server or client
-	Peer        string             `json:"peer"` // its TCP address
-	Device      string             `json:"device"`
-	GIDIndex    int                `json:"gid_index"`
-	Local       Address            `json:"local"`                                   // what the peer was told of this end's queue pair
-	Remote      Address            `json:"remote"`                                  // what the peer told of its own
-	Size        int                `json:"size" col:"round trips|11|left|%d bytes"` // bytes of a message
-	Iters       int                `json:"iters"`                                   // messages each way
-	MTU         int                `json:"mtu"`                                     // bytes
-	Bytes       int64              `json:"bytes"`                                   // both ways
-	Seconds     float64            `json:"seconds"`
-	MbitPerSec  float64            `json:"mbit_per_sec"`
-	UsecPerIter float64            `json:"usec_per_iter"`
-	RTT         PingpongRoundTrips `json:"rtt_us" col:"Min=min us|9; P50=p50 us|9; P90=p90 us|9; P99=p99 us|9; Max=max us|9"`
-	Checked     bool               `json:"checked" col:"data"` // --chk: the data of each message was right
-	// Unacknowledged: the peer left before it could acknowledge the last message.
-	Unacknowledged bool `json:"unacknowledged,omitempty"`
-}
-
-// PingpongRoundTrips are the percentiles of round trips, in microseconds: from one
-// message that came to the next; zero where there was but one.
-type PingpongRoundTrips struct {
-	Min float64 `json:"min"`
-	P50 float64 `json:"p50"`
-	P90 float64 `json:"p90"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-func newPingpongResult(command string, o *Options, r Result, watch *timing.Stopwatch) PingpongResult {
-	role := "client"
-	if o.IsServer() {
-		role = "server"
-	}
-	bytes, us := int64(o.Size)*int64(o.Iters)*2, float64(r.Elapsed)/float64(time.Microsecond)
-	result := PingpongResult{
-		Command: command, OK: true, Role: role, Peer: r.Peer.String(), Device: r.Device, GIDIndex: r.GIDIndex, Local: r.Local, Remote: r.Remote,
-		Size: o.Size, Iters: o.Iters, MTU: o.MTU, Bytes: bytes, Seconds: r.Elapsed.Seconds(),
-		MbitPerSec: timing.SixPlaces(float64(bytes) * 8 / us), UsecPerIter: timing.SixPlaces(us / float64(o.Iters)),
-		Checked: o.Check, Unacknowledged: r.Unacknowledged,
-	}
-	if watch.Count() > 0 {
-		t := watch.Times()
-		result.RTT = PingpongRoundTrips{Min: t.Min, P50: t.P50, P90: watch.At(90), P99: t.P99, Max: t.Max}
-	}
-	return result
-}
-
-// Adjust implements render.Adjuster.
-func (p PingpongResult) Adjust(column string, cell *render.Cell) {
-	if column == "data" {
-		*cell = render.Cell{Text: "not checked", Mood: render.Faint}
-		if p.Checked {
-			*cell = render.Cell{Text: "checked", Mood: render.Good}
-		}
-	}
 }

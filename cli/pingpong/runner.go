@@ -1,0 +1,89 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+	"ringcli/configs"
+)
+
+// Runner prints a pingpong as it goes.
+type Runner struct {
+	Session *session.Session
+	Command string // as it was given
+	Record  string // the name in its record
+	// Explain, if set, says what is about to happen or to be printed.
+	Explain func(Moment) error
+}
+
+// Moment is a place in a pingpong where something can be explained.
+type Moment int
+
+// The moments.
+const (
+	BeforeStart Moment = iota
+	BeforeLocal
+	BeforeRemote
+	BeforeFigures
+)
+
+// Run takes this end through a pingpong and prints what the stock tool prints.
+func (p *Runner) Run(ctx context.Context, o Options) error {
+	s := p.Session
+	if o.Size < 1 || o.Size > MaxSize {
+		return exit.Usagef("%s --size %s: expected 1 to %s", p.Command, configs.FormatSize(uint64(o.Size)), configs.FormatSize(MaxSize))
+	}
+	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
+		o.MTU = DefaultMTU
+	}
+	if p.Explain == nil {
+		p.Explain = func(Moment) error { return nil }
+	}
+	watch := timing.New()
+	o.RoundTrip = watch.Add
+	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.Command, what) }
+	tell := func(format string, at Moment) func(Address) error {
+		return func(a Address) error { return errors.Join(p.Explain(at), StockLine(s, format, a)) }
+	}
+	o.Local, o.Remote = tell(LocalLine, BeforeLocal), tell(RemoteLine, BeforeRemote)
+	if err := p.Explain(BeforeStart); err != nil {
+		return err
+	}
+	r, err := Run(ctx, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Command, err)
+	}
+	return errors.Join(p.Explain(BeforeFigures), Print(s, newPingpongResult(p.Record, &o, r, watch)))
+}
+
+// The stock tool's lines of the two addresses.
+const (
+	LocalLine  = "  local address:  %s\n"
+	RemoteLine = "  remote address: %s\n"
+)
+
+// StockLine prints a line of the stock tool's, for people and for those who look
+// for it in the output.
+func StockLine(s *session.Session, format string, args ...any) error {
+	if s.Out.Format() != render.Table {
+		return nil
+	}
+	return s.Out.Text(fmt.Sprintf(format, args...))
+}
+
+// Print shows the result: the lines of the stock tool, and the record.
+func Print(s *session.Session, r PingpongResult) error {
+	err := errors.Join(
+		StockLine(s, "%d bytes in %.2f seconds = %.2f Mbit/sec\n", r.Bytes, r.Seconds, r.MbitPerSec),
+		StockLine(s, "%d iters in %.2f seconds = %.2f usec/iter\n", r.Iters, r.Seconds, r.UsecPerIter),
+		s.Out.Print(r))
+	if err == nil && r.Unacknowledged {
+		err = s.Out.Note(render.Faint, "all messages have come; the last one sent was not acknowledged before the peer left")
+	}
+	return err
+}
