@@ -75,11 +75,10 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 		fewest, most, limit = 1, math.MaxInt-1, r.o.duration*time.Duration(len(r.list))
 	}
 	for _, w := range r.list {
-		o := r.o
-		o.options = w.in(o.options)
-		stopped, err := inBatches(ctx, r.m, r.s, repetition{warmup: o.warmup}, func(warm, _ int) error {
+		call := r.o.by(w).on(r.v)
+		stopped, err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup}, func(warm, _ int) error {
 			for range warm {
-				if err := once(ctx, r.m, o, r.v); err != nil {
+				if err := r.m.Comm.Run(ctx, call); err != nil {
 					return err
 				}
 			}

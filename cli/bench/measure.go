@@ -72,11 +72,11 @@ func fill(m *session.Member, o operation, v vectors, seed uint64) {
 	reference.Fill(v.bytes(v.send, v.sent, o.typ.Size()), o.typ, o.red, m.Comm.Rank(), v.sent.Lo, seed)
 }
 
-// once runs the operation.
-func once(ctx context.Context, m *session.Member, o operation, v vectors) error {
+// on is the operation's call on its buffers.
+func (o operation) on(v vectors) collective.Call {
 	call := o.call()
 	call.Send, call.Recv = v.sendAddr, v.recvAddr
-	return m.Comm.Run(ctx, call)
+	return call
 }
 
 // checked runs the operation on fresh inputs and verifies every element.
@@ -84,7 +84,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (wr
 	m.Checks++
 	fill(m, o, v, m.Checks)
 	m.Fault.Arm(true)
-	err = once(ctx, m, o, v)
+	err = m.Comm.Run(ctx, o.on(v))
 	m.Fault.Arm(false)
 	if err != nil {
 		return 0, nil, err
@@ -197,10 +197,10 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		return err
 	}
-	begun, warmed := time.Now(), 0
+	begun, warmed, call := time.Now(), 0, o.on(v)
 	stopped, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) error {
 		for range warm {
-			if err := once(ctx, m, o, v); err != nil {
+			if err := m.Comm.Run(ctx, call); err != nil {
 				return err
 			}
 			warmed++
@@ -208,7 +208,7 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		for range n {
 			t := time.Now()
-			if err := once(ctx, m, o, v); err != nil {
+			if err := m.Comm.Run(ctx, call); err != nil {
 				return err
 			}
 			w.Add(time.Since(t))

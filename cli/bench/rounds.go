@@ -73,17 +73,16 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 // turn runs one variant's iterations and returns their mean time in us, without the
 // first, which the other ranks may come late to.
 func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error) {
-	o := r.o
-	o.options = r.list[w].in(o.options)
+	call := r.o.by(r.list[w]).on(r.v)
 	if warm {
-		if err := once(ctx, r.m, o, r.v); err != nil {
+		if err := r.m.Comm.Run(ctx, call); err != nil {
 			return 0, err
 		}
 	}
 	begun := time.Now()
 	for range n {
 		t := time.Now()
-		if err := once(ctx, r.m, o, r.v); err != nil {
+		if err := r.m.Comm.Run(ctx, call); err != nil {
 			return 0, err
 		}
 		if r.watches != nil {
