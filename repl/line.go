@@ -9,59 +9,6 @@ import (
 	"unicode"
 )
 
-// scanned is what a line looks like from outside. The Host's commands end at ";"
-// or the end of a line; words are quoted as in a POSIX shell, and "#" at the
-// start of a word begins a comment.
-type scanned struct {
-	commands   []int // where the first word of each begins, bytes
-	background int   // where a final & is; -1 if there is none
-	open       bool  // a quote or a \ at the end wants another line
-}
-
-func scan(line string) scanned {
-	s := scanned{background: -1}
-	begin, inWord := true, false
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case c == ' ' || c == '\t' || c == '\r':
-			inWord = false
-			continue
-		case c == '\n' || c == ';':
-			begin, inWord, s.background = true, false, -1
-			continue
-		case c == '#' && !inWord:
-			if end := strings.IndexByte(line[i:], '\n'); end >= 0 {
-				i += end - 1
-				continue
-			}
-			return s
-		}
-		s.background = -1
-		if begin && c != '&' {
-			s.commands = append(s.commands, i)
-			begin = false
-		}
-		inWord = true
-		switch c {
-		case '&':
-			s.background = i
-			inWord = false
-		case '\\':
-			i++
-			s.open = i == len(line)
-		case '\'', '"':
-			for i++; i < len(line) && line[i] != c; i++ {
-				if c == '"' && line[i] == '\\' {
-					i++
-				}
-			}
-			s.open = i >= len(line)
-		}
-	}
-	return s
-}
-
 // isName tells whether text is one word that needs no quotes.
 func isName(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
@@ -75,7 +22,7 @@ func (s *Shell) expand(line string) string {
 	aliases := s.Aliases()
 	var b strings.Builder
 	done := 0
-	for _, start := range scan(line).commands {
+	for _, start := range Lex(line).starts {
 		word := firstWord(line[start:])
 		text, used := word, map[string]bool{}
 		for next := word; ; next = firstWord(text) {
@@ -152,11 +99,11 @@ func (s *Shell) Timing() bool {
 // line runs a line as it was typed.
 func (s *Shell) line(ctx context.Context, text string) error {
 	text = s.expand(text)
-	scanned := scan(text)
-	if at := scanned.background; at >= 0 {
+	lexed := Lex(text)
+	if at := lexed.background; at >= 0 {
 		return s.background(strings.TrimSpace(text[:at]))
 	}
-	if len(scanned.commands) == 0 {
+	if len(lexed.starts) == 0 {
 		return nil
 	}
 	begun := time.Now()

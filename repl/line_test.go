@@ -5,30 +5,38 @@ import (
 	"testing"
 )
 
+// lexed is what the shell asks of a line.
+type lexed struct {
+	starts     []int
+	background int
+	open       bool
+}
+
 func TestScan(t *testing.T) {
 	for _, c := range []struct {
 		line string
-		want scanned
+		want lexed
 	}{
-		{"", scanned{nil, -1, false}},
-		{"a b", scanned{[]int{0}, -1, false}},
-		{" a; b ;c", scanned{[]int{1, 4, 7}, -1, false}},
-		{"a ';' b", scanned{[]int{0}, -1, false}},
-		{"a &", scanned{[]int{0}, 2, false}},
-		{"a& # why", scanned{[]int{0}, 1, false}},
-		{"a '&'", scanned{[]int{0}, -1, false}},
-		{`a \&`, scanned{[]int{0}, -1, false}},
-		{"a & b", scanned{[]int{0}, -1, false}},
-		{"&", scanned{nil, 0, false}},
-		{"a # 'b", scanned{[]int{0}, -1, false}},
-		{"a#b c", scanned{[]int{0}, -1, false}},
-		{"a 'b", scanned{[]int{0}, -1, true}},
-		{`a "b\"`, scanned{[]int{0}, -1, true}},
-		{`a "b\\"`, scanned{[]int{0}, -1, false}},
-		{`a \`, scanned{[]int{0}, -1, true}},
-		{"a # x\nb", scanned{[]int{0, 6}, -1, false}},
+		{"", lexed{nil, -1, false}},
+		{"a b", lexed{[]int{0}, -1, false}},
+		{" a; b ;c", lexed{[]int{1, 4, 7}, -1, false}},
+		{"a ';' b", lexed{[]int{0}, -1, false}},
+		{"a &", lexed{[]int{0}, 2, false}},
+		{"a& # why", lexed{[]int{0}, 1, false}},
+		{"a '&'", lexed{[]int{0}, -1, false}},
+		{`a \&`, lexed{[]int{0}, -1, false}},
+		{"a & b", lexed{[]int{0}, -1, false}},
+		{"&", lexed{nil, 0, false}},
+		{"a # 'b", lexed{[]int{0}, -1, false}},
+		{"a#b c", lexed{[]int{0}, -1, false}},
+		{"a 'b", lexed{[]int{0}, -1, true}},
+		{`a "b\"`, lexed{[]int{0}, -1, true}},
+		{`a "b\\"`, lexed{[]int{0}, -1, false}},
+		{`a \`, lexed{[]int{0}, -1, true}},
+		{"a # x\nb", lexed{[]int{0, 6}, -1, false}},
 	} {
-		if got := scan(c.line); !reflect.DeepEqual(got, c.want) {
+		l := Lex(c.line)
+		if got := (lexed{l.starts, l.background, l.Open != 0}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: got %+v, want %+v", c.line, got, c.want)
 		}
 	}

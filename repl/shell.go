@@ -255,7 +255,7 @@ func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
 		shown = mood.paint(text) + " "
 	}
 	line, err = s.editor.ReadLine(ctx, shown)
-	for err == nil && !s.interactive && scan(line).open {
+	for err == nil && !s.interactive && Lex(line).Open != 0 {
 		var more string
 		if more, err = s.editor.ReadLine(ctx, ""); err == nil {
 			line += "\n" + more

@@ -44,7 +44,7 @@ func (s *Shell) source(ctx context.Context, path string, echo bool) error {
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
 		at, line := i+1, strings.TrimSuffix(lines[i], "\r")
-		for scan(line).open && i+1 < len(lines) {
+		for Lex(line).Open != 0 && i+1 < len(lines) {
 			i++
 			line += "\n" + strings.TrimSuffix(lines[i], "\r")
 		}

@@ -19,10 +19,10 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 		return fmt.Errorf("watch every %s: expected %s or more", every, watchFloor)
 	}
 	line = strings.TrimSpace(s.expand(line))
-	switch scanned := scan(line); {
-	case len(scanned.commands) == 0:
+	switch lexed := Lex(line); {
+	case len(lexed.starts) == 0:
 		return fmt.Errorf("watch every %s: expected a command after the interval", every)
-	case scanned.background >= 0:
+	case lexed.background >= 0:
 		return fmt.Errorf("watch %q: it cannot end in &; to watch in the background, quote it and put the & after the quotes", line)
 	}
 	tick := time.NewTicker(every)

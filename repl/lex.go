@@ -1,0 +1,99 @@
+package repl
+
+import "strings"
+
+// Lexed is a text taken apart into commands, and each command into words. Commands
+// end at ";" or the end of a line. Words are quoted as in a POSIX shell: '...' as it
+// is, "..." with \" and \\, \ before a single character, and at the end of a line to
+// go on in the next; "#" at the start of a word begins a comment. Nothing is expanded.
+type Lexed struct {
+	Commands [][]string
+	// Open is what wants another line: a quote or a \ at the end; 0: nothing. OpenLine
+	// is the line that it stands in, from 1.
+	Open     byte
+	OpenLine int
+
+	starts     []int // where the first word of each command begins, bytes
+	background int   // where a final & is; -1 if there is none
+}
+
+// Lex takes a text apart.
+func Lex(text string) Lexed {
+	l := Lexed{background: -1}
+	var (
+		words  []string
+		word   strings.Builder
+		inWord bool
+		begin  = true // of a command
+		line   = 1
+	)
+	endWord := func() {
+		if inWord {
+			words = append(words, word.String())
+			word.Reset()
+			inWord = false
+		}
+	}
+	endCommand := func() {
+		if endWord(); len(words) > 0 {
+			l.Commands, words = append(l.Commands, words), nil
+		}
+		begin, l.background = true, -1
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == ' ' || c == '\t' || c == '\r':
+			endWord()
+			continue
+		case c == '\n' || c == ';':
+			endCommand()
+			line += strings.Count(text[i:i+1], "\n")
+			continue
+		case c == '#' && (!inWord || l.background == i-1):
+			for i+1 < len(text) && text[i+1] != '\n' {
+				i++
+			}
+			continue
+		case c == '\\' && strings.HasPrefix(text[i+1:], "\n"):
+			line++
+			i++
+			continue
+		}
+		l.background = -1
+		if begin && c != '&' {
+			l.starts = append(l.starts, i)
+			begin = false
+		}
+		inWord = true
+		switch c {
+		case '&':
+			l.background = i
+			word.WriteByte(c)
+		case '\\':
+			if i++; i == len(text) {
+				l.Open, l.OpenLine = c, line
+				break
+			}
+			word.WriteByte(text[i])
+		case '\'', '"':
+			opened := line
+			for i++; i < len(text) && text[i] != c; i++ {
+				if c == '"' && text[i] == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\') {
+					i++
+				}
+				line += strings.Count(text[i:i+1], "\n")
+				word.WriteByte(text[i])
+			}
+			if i >= len(text) {
+				l.Open, l.OpenLine = c, opened
+			}
+		default:
+			word.WriteByte(c)
+		}
+	}
+	background := l.background
+	endCommand()
+	l.background = background
+	return l
+}
