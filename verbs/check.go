@@ -69,46 +69,24 @@ func (wr *WorkRequest) IsAtomic() bool { return wr.Opcode == OpCompSwap || wr.Op
 
 // Set takes the attributes that mask names from another, but for the states.
 func (a *QPAttr) Set(from *QPAttr, mask AttrMask) {
-	if mask&AttrPKeyIndex != 0 {
-		a.PKeyIndex = from.PKeyIndex
-	}
-	if mask&AttrPort != 0 {
-		a.PortNum = from.PortNum
-	}
-	if mask&AttrAccess != 0 {
-		a.Access = from.Access
-	}
-	if mask&AttrAV != 0 {
-		a.AH = from.AH
-	}
-	if mask&AttrPathMTU != 0 {
-		a.PathMTU = from.PathMTU
-	}
-	if mask&AttrDestQPN != 0 {
-		a.DestQPN = from.DestQPN
-	}
-	if mask&AttrRQPSN != 0 {
-		a.RQPSN = from.RQPSN
-	}
-	if mask&AttrSQPSN != 0 {
-		a.SQPSN = from.SQPSN
-	}
-	if mask&AttrMaxRDAtomic != 0 {
-		a.MaxRDAtomic = from.MaxRDAtomic
-	}
-	if mask&AttrMaxDestRDAtomic != 0 {
-		a.MaxDestRDAtomic = from.MaxDestRDAtomic
-	}
-	if mask&AttrMinRNRTimer != 0 {
-		a.MinRNRTimer = from.MinRNRTimer
-	}
-	if mask&AttrTimeout != 0 {
-		a.Timeout = from.Timeout
-	}
-	if mask&AttrRetryCnt != 0 {
-		a.RetryCnt = from.RetryCnt
-	}
-	if mask&AttrRNRRetry != 0 {
-		a.RNRRetry = from.RNRRetry
+	set(mask&AttrPKeyIndex, &a.PKeyIndex, from.PKeyIndex)
+	set(mask&AttrPort, &a.PortNum, from.PortNum)
+	set(mask&AttrAccess, &a.Access, from.Access)
+	set(mask&AttrAV, &a.AH, from.AH)
+	set(mask&AttrPathMTU, &a.PathMTU, from.PathMTU)
+	set(mask&AttrDestQPN, &a.DestQPN, from.DestQPN)
+	set(mask&AttrRQPSN, &a.RQPSN, from.RQPSN)
+	set(mask&AttrSQPSN, &a.SQPSN, from.SQPSN)
+	set(mask&AttrMaxRDAtomic, &a.MaxRDAtomic, from.MaxRDAtomic)
+	set(mask&AttrMaxDestRDAtomic, &a.MaxDestRDAtomic, from.MaxDestRDAtomic)
+	set(mask&AttrMinRNRTimer, &a.MinRNRTimer, from.MinRNRTimer)
+	set(mask&AttrTimeout, &a.Timeout, from.Timeout)
+	set(mask&AttrRetryCnt, &a.RetryCnt, from.RetryCnt)
+	set(mask&AttrRNRRetry, &a.RNRRetry, from.RNRRetry)
+}
+
+func set[T any](named AttrMask, to *T, from T) {
+	if named != 0 {
+		*to = from
 	}
 }
