@@ -7,8 +7,7 @@ const (
 	bthOpcode = 0 // 8 bits
 	bthFlags  = 1 // solicited 1, MigReq 1, pad count 2, version 4
 	bthPKey   = 2 // 16 bits
-	bthResv8a = 4 // FECN 1, BECN 1, reserved 6: the byte that the ICRC leaves out
-	bthQPN    = 4 // 32 bits, of which the low 24 are the queue pair number
+	bthQPN    = 4 // 32 bits: FECN 1, BECN 1, reserved 6, which the ICRC leaves out, queue pair number 24
 	bthPSN    = 8 // 32 bits: AckReq 1, reserved 7, packet sequence number 24
 )
 
@@ -18,8 +17,6 @@ const (
 	bthPadMask   = 0x30
 	bthPadShift  = 4
 	bthTVerMask  = 0x0f
-	bthFECN      = 0x80
-	bthBECN      = 0x40
 	bthAckReq    = 1 << 31
 	mask24       = 1<<24 - 1
 )
@@ -81,12 +78,6 @@ func (b BTH) TVer() uint8 { return b[bthFlags] & bthTVerMask }
 // PKey returns the partition key.
 func (b BTH) PKey() uint16 { return binary.BigEndian.Uint16(b[bthPKey:]) }
 
-// FECN reports forward congestion.
-func (b BTH) FECN() bool { return b[bthResv8a]&bthFECN != 0 }
-
-// BECN reports backward congestion.
-func (b BTH) BECN() bool { return b[bthResv8a]&bthBECN != 0 }
-
 // DestQPN returns the destination queue pair number, 24 bits.
 func (b BTH) DestQPN() uint32 { return binary.BigEndian.Uint32(b[bthQPN:]) & mask24 }
 
@@ -95,50 +86,3 @@ func (b BTH) AckReq() bool { return b[bthPSN]&(bthAckReq>>24) != 0 }
 
 // PSN returns the packet sequence number, 24 bits.
 func (b BTH) PSN() uint32 { return binary.BigEndian.Uint32(b[bthPSN:]) & mask24 }
-
-// SetOpcode sets the operation.
-func (b BTH) SetOpcode(o Opcode) { b[bthOpcode] = byte(o) }
-
-// SetSolicited sets the solicited event bit.
-func (b BTH) SetSolicited(on bool) { setBits(&b[bthFlags], bthSolicited, on) }
-
-// SetMigReq sets the path migration bit.
-func (b BTH) SetMigReq(on bool) { setBits(&b[bthFlags], bthMigReq, on) }
-
-// SetPadCount sets the number of pad bytes, 0 to 3.
-func (b BTH) SetPadCount(n uint8) {
-	b[bthFlags] = b[bthFlags]&^bthPadMask | n<<bthPadShift&bthPadMask
-}
-
-// SetTVer sets the transport header version, 4 bits.
-func (b BTH) SetTVer(v uint8) { b[bthFlags] = b[bthFlags]&^bthTVerMask | v&bthTVerMask }
-
-// SetPKey sets the partition key.
-func (b BTH) SetPKey(k uint16) { binary.BigEndian.PutUint16(b[bthPKey:], k) }
-
-// SetFECN sets the forward congestion bit. The ICRC does not cover it.
-func (b BTH) SetFECN(on bool) { setBits(&b[bthResv8a], bthFECN, on) }
-
-// SetBECN sets the backward congestion bit. The ICRC does not cover it.
-func (b BTH) SetBECN(on bool) { setBits(&b[bthResv8a], bthBECN, on) }
-
-// SetDestQPN sets the destination queue pair number, 24 bits.
-func (b BTH) SetDestQPN(qpn uint32) {
-	binary.BigEndian.PutUint32(b[bthQPN:], uint32(b[bthResv8a])<<24|qpn&mask24)
-}
-
-// SetAckReq sets the bit that asks for an acknowledgement.
-func (b BTH) SetAckReq(on bool) { setBits(&b[bthPSN], bthAckReq>>24, on) }
-
-// SetPSN sets the packet sequence number, 24 bits.
-func (b BTH) SetPSN(psn uint32) {
-	binary.BigEndian.PutUint32(b[bthPSN:], uint32(b[bthPSN])<<24|psn&mask24)
-}
-
-func setBits(b *byte, bits byte, on bool) {
-	if on {
-		*b |= bits
-	} else {
-		*b &^= bits
-	}
-}

@@ -19,8 +19,7 @@ func encode(p *Packet) []byte {
 		Opcode: p.Opcode, Solicited: p.Solicited, MigReq: p.BTH.MigReq(), AckReq: p.AckReq,
 		PadCount: uint8(pad), PKey: p.BTH.PKey(), DestQPN: p.DestQPN, PSN: p.PSN,
 	})
-	bth.SetFECN(p.BTH.FECN())
-	bth.SetBECN(p.BTH.BECN())
+	bth[bthQPN] = p.BTH[bthQPN] & 0xc0 // FECN and BECN
 	at := BTHLen
 	ext := func(n int) []byte { at += n; return b[at-n : at] }
 	if p.RETH != nil {
@@ -33,7 +32,7 @@ func encode(p *Packet) []byte {
 		AETH(ext(AETHLen)).Encode(p.AETH.Syndrome(), p.AETH.MSN())
 	}
 	if p.DETH != nil {
-		DETH(ext(DETHLen)).Encode(p.DETH.QKey(), p.DETH.SrcQPN())
+		copy(ext(DETHLen), p.DETH)
 	}
 	if p.AtomicAck != nil {
 		AtomicAckETH(ext(AtomicAckETHLen)).Encode(p.AtomicAck.Orig())

@@ -80,8 +80,8 @@ func randomFlow(rng *rand.Rand, v6 bool) Flow {
 func randomPacket(rng *rand.Rand, payloadLen int) []byte {
 	p := Packet{Opcode: SendOnly, DestQPN: rng.Uint32() & mask24, PSN: rng.Uint32() & mask24}
 	b := BTH(make([]byte, BTHLen))
-	b.SetFECN(rng.Uint32()&1 == 0)
-	b.SetPKey(uint16(rng.Uint32()))
+	b[bthQPN] = byte(rng.Uint32()) & 0x80 // FECN
+	binary.BigEndian.PutUint16(b[bthPKey:], uint16(rng.Uint32()))
 	p.BTH = b
 	switch rng.IntN(3) {
 	case 1:
