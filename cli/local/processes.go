@@ -1,0 +1,259 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/failure"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/tables"
+	"ringcli/trace"
+)
+
+const (
+	// survivorsGrace is how long the other ranks have, after one has failed, to
+	// find out for themselves and say so.
+	survivorsGrace = 2 * time.Second
+	// killAfter the pipe was closed, for a rank that does not end: longer than
+	// its own ChildGrace.
+	killAfter = session.ChildGrace + time.Second
+)
+
+// rankProcess is one rank as a child.
+type rankProcess struct {
+	rank int
+	cmd  *exec.Cmd
+	err  error // of Wait
+}
+
+// startProcesses starts the ranks from first to below n. If one cannot be started,
+// those that were are ended.
+func startProcesses(s *session.Session, first, n int, args []string, list string) (*processes, error) {
+	if _, _, err := tables.Of(s.Config); err != nil { // which rank 0 will read
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
+	}
+	f := &processes{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	if render.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
+		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
+	}
+	for rank := first; rank < n && err == nil; rank++ {
+		err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+list), read)
+	}
+	if err = errors.Join(err, read.Close()); err != nil {
+		f.release()
+		return nil, errors.Join(err, f.wait(context.Background()))
+	}
+	return f, nil
+}
+
+// processes are the ranks of one ring, as the parent sees them.
+type processes struct {
+	s       *session.Session
+	pipe    *os.File // its end ends the ranks; nil once closed
+	ended   chan *rankProcess
+	running map[int]*rankProcess
+	mu      sync.Mutex // guards the session's output
+}
+
+func (f *processes) start(rank int, args []string, pipe *os.File) error {
+	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3")...)
+	cmd.Args[0] = "ringcli"
+	cmd.ExtraFiles = []*os.File{pipe}
+	cmd.Stderr = &rankWriter{f: f, rank: rank, command: args[0]}
+	if rank == 0 {
+		cmd.Stdout = &lockedWriter{&f.mu, f.s.Stdout}
+		if file, ok := f.s.Stdout.(*os.File); ok {
+			cmd.Stdout = file // so that the leader sees whether it is a terminal
+		}
+		if render.IsTerminal(f.s.Stderr) {
+			cmd.Stderr = f.s.Stderr // for the progress line
+		}
+	}
+	if f.s.Interactive {
+		// Ctrl-C is for the shell, which shares the terminal with the ranks.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	// A descendant that kept the streams open must not hold up the end.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start rank %d: %w", rank, err)
+	}
+	p := &rankProcess{rank: rank, cmd: cmd}
+	f.running[rank] = p
+	go func() {
+		p.err = cmd.Wait()
+		if w, ok := cmd.Stderr.(*rankWriter); ok {
+			w.flush(rankCode(p))
+		}
+		f.ended <- p
+	}()
+	return nil
+}
+
+// release closes the pipe, which ends every rank that still runs.
+func (f *processes) release() {
+	if f.pipe != nil {
+		// Nothing is buffered in a pipe that nobody wrote to.
+		_ = f.pipe.Close()
+		f.pipe = nil
+	}
+}
+
+// wait collects all ranks. The first that fails, or Ctrl-C, ends the others.
+func (f *processes) wait(ctx context.Context) error {
+	var (
+		cancelled = ctx.Done()
+		grace     <-chan time.Time // until the survivors are ended
+		kill      <-chan time.Time
+		killed    bool // the ranks that were left, by this process
+		code      = exit.OK
+		death     error
+	)
+	end := func() {
+		f.release()
+		kill = time.After(killAfter)
+	}
+	defer f.release()
+	if f.pipe == nil {
+		end()
+	}
+	for len(f.running) > 0 {
+		select {
+		case <-cancelled:
+			cancelled = nil
+			end()
+		case <-grace:
+			end()
+		case <-kill:
+			killed = true
+			for _, p := range f.running {
+				// It may have ended just now.
+				_ = p.cmd.Process.Kill()
+			}
+		case p := <-f.ended:
+			delete(f.running, p.rank)
+			status := rankCode(p)
+			if status == exit.Interrupted && f.pipe == nil {
+				break // as it was told to
+			}
+			code = exit.Worse(code, status)
+			if death == nil && !killed {
+				death = p.killedBy()
+			}
+			if status >= exit.Critical && grace == nil && kill == nil {
+				grace = time.After(survivorsGrace)
+			}
+		}
+	}
+	switch {
+	case death != nil && !errors.Is(context.Cause(ctx), exit.ErrInterrupted):
+		return &exit.Error{Code: code, Err: death}
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case code != exit.OK:
+		return &exit.Error{Code: code, Err: exit.ErrReported}
+	}
+	return nil
+}
+
+func rankCode(p *rankProcess) int {
+	if p.err == nil || errors.Is(p.err, exec.ErrWaitDelay) {
+		return exit.OK
+	}
+	var ended *exec.ExitError
+	if errors.As(p.err, &ended) && ended.ExitCode() >= 0 {
+		return ended.ExitCode()
+	}
+	return exit.Critical
+}
+
+// killedBy says that a rank was killed; nil if it ended by itself.
+func (p *rankProcess) killedBy() error {
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && status.Signaled():
+		return fmt.Errorf("rank %d (pid %d) was killed by signal %d (%s); the other ranks were ended",
+			p.rank, p.cmd.ProcessState.Pid(), status.Signal(), status.Signal())
+	case ok && status.ExitStatus() == exit.Interrupted:
+		return fmt.Errorf("rank %d (pid %d) was interrupted; the other ranks were ended", p.rank, p.cmd.ProcessState.Pid())
+	}
+	return nil
+}
+
+// rankWriter passes a rank's standard error on, whole lines with the rank.
+type rankWriter struct {
+	f        *processes
+	rank     int
+	command  string
+	part     []byte
+	failures []string // in JSON, where they need the exit code
+}
+
+func (w *rankWriter) Write(b []byte) (int, error) {
+	w.part = append(w.part, b...)
+	for {
+		i := slices.Index(w.part, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		w.line(string(w.part[:i]))
+		w.part = w.part[i+1:]
+	}
+}
+
+// flush passes on what was left when the rank ended.
+func (w *rankWriter) flush(code int) {
+	if len(w.part) > 0 {
+		w.line(string(w.part))
+		w.part = nil
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	for _, message := range w.failures {
+		// Standard output that cannot be written leaves nowhere to say so.
+		_ = w.f.s.Out.Print(failure.Failure{Command: w.command, Error: message, ExitCode: code, Rank: &w.rank})
+	}
+}
+
+func (w *rankWriter) line(text string) {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	s := w.f.s
+	message, isError := strings.CutPrefix(text, "ringcli: ")
+	switch {
+	case isError && w.rank > 0 && s.Out.Format() == render.JSON:
+		w.failures = append(w.failures, message)
+	case isError && w.rank > 0:
+		_, _ = fmt.Fprintf(s.Stderr, "ringcli: rank %d: %s\n", w.rank, message)
+	default: // a trace, which has its rank in it, or the leader's
+		_, _ = fmt.Fprintln(s.Stderr, text)
+	}
+}
+
+// lockedWriter takes turns with the other writers under a lock.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
