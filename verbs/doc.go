@@ -14,6 +14,21 @@
 // A provider registers itself with Register; its devices are named
 // "provider:device", for example "soft:lo".
 //
+// # Providers
+//
+//	ibv    RDMA devices, through the system's libibverbs
+//	soft   RoCE v2 in this process, over UDP, on any network interface
+//	shm    shared memory, between processes of one host
+//
+// Package providers links them in. What stands above them asks what a device can do
+// (DeviceAttr, Capabilities, Allocator, Mapper, Spinner), not who provides it. Package
+// objects is what soft and shm have alike, verbstest the suite that all three pass.
+//
+// # From a device to a queue pair that works
+//
+// Package route chooses device, GID and address vector and says why; package device
+// opens it and makes the objects on it; Advance takes a queue pair to the next state.
+//
 // # Addresses, not slices
 //
 // A scatter/gather element names memory by address, length and lkey. Memory that
