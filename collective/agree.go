@@ -24,8 +24,8 @@ type capabilities struct {
 	Nonce uint32 `json:"nonce,omitempty"` // of rank 0
 	Table *Table `json:"table,omitempty"` // of rank 0
 	// Software: one of its edges is on a device in software.
-	Software bool   `json:"software,omitempty"`
-	Apart    string `json:"apart,omitempty"` // why it cannot share memory with all others
+	Software  bool   `json:"software,omitempty"`
+	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
 }
 
 // Agree has all ranks learn what each of them can, and take over the table of rank
@@ -47,7 +47,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := capabilities{Size: c.size, Software: c.software(), Apart: c.apart()}
+	mine := capabilities{Size: c.size, Software: c.software(), NotShared: c.notShared()}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
@@ -72,8 +72,8 @@ func (c *Comm) agree(ctx context.Context) error {
 			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
 		found.software = found.software || theirs.Software
-		if theirs.Apart != "" && found.apart == "" {
-			found.apart = fmt.Sprintf("rank %d: %s", rank, theirs.Apart)
+		if theirs.NotShared != "" && found.notShared == "" {
+			found.notShared = fmt.Sprintf("rank %d: %s", rank, theirs.NotShared)
 		}
 		if rank > 0 {
 			continue
@@ -87,13 +87,13 @@ func (c *Comm) agree(ctx context.Context) error {
 		c.table.Store(theirs.Table)
 		c.nonce = theirs.Nonce
 	}
-	if found.apart == "" {
-		if found.apart, err = c.share(ctx); err != nil {
+	if found.notShared == "" {
+		if found.notShared, err = c.share(ctx); err != nil {
 			return fmt.Errorf("agree: %w", err)
 		}
 	}
-	if found.apart != "" {
-		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.apart))
+	if found.notShared != "" {
+		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.notShared))
 	}
 	c.agreement.Store(&found)
 	c.changed()

@@ -102,7 +102,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	if c.size == 1 {
-		c.agreement.Store(&agreement{ranks: 1, slot: maxSegment, reached: true, apart: c.apart()}) // nothing is sent
+		c.agreement.Store(&agreement{ranks: 1, slot: maxSegment, reached: true, notShared: c.notShared()}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
@@ -160,16 +160,6 @@ func (c *Comm) SetTable(t Table) error {
 
 // Table returns the table in force.
 func (c *Comm) Table() Table { return *c.table.Load() }
-
-// Apart returns why the ranks do not share memory, so that there is no Direct; ""
-// if they do. It is known once the ranks have agreed (Agree).
-func (c *Comm) Apart() string {
-	g := c.agreement.Load()
-	if !g.reached {
-		return "the ranks have not agreed yet"
-	}
-	return g.apart
-}
 
 // Plan returns a call as it is going to run: with an algorithm, a protocol, a segment
 // and a depth. Under Direct the last two are 0.

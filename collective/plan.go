@@ -63,16 +63,16 @@ type CallOptions struct {
 
 // agreement is what the ranks of a ring know of it alike, after Agree.
 type agreement struct {
-	ranks    int
-	slot     int    // payload of a slot of the ring's edges in bytes
-	slots    int    // of an edge of the ring
-	software bool   // some rank has a device in software, where a message costs system calls
-	reached  bool   // the ranks have agreed
-	apart    string // then: why a rank cannot read all others' memory; "" if all can
+	ranks     int
+	slot      int    // payload of a slot of the ring's edges in bytes
+	slots     int    // of an edge of the ring
+	software  bool   // some rank has a device in software, where a message costs system calls
+	reached   bool   // the ranks have agreed
+	notShared string // then: why a rank cannot read all others' memory; "" if all can
 }
 
 // direct tells whether Direct is to be had.
-func (g *agreement) direct() bool { return g.reached && g.apart == "" }
+func (g *agreement) direct() bool { return g.reached && g.notShared == "" }
 
 // plan returns a call as it runs: nothing is left to be chosen, and what means
 // nothing to its operation is zero. It is a pure function of the call, the ring's
@@ -119,8 +119,8 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("%s by %s: %s", c.Algorithm, c.Protocol, carriers(c.Protocol))
 	case ranks > c.Algorithm.maxRanks():
 		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.maxRanks())
-	case c.Protocol == Direct && g.reached && g.apart != "":
-		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.apart)
+	case c.Protocol == Direct && g.reached && g.notShared != "":
+		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.notShared)
 	case ranks == 1 || !c.Op.onVectors():
 		c.Algorithm = AlgorithmRing
 	}

@@ -135,7 +135,7 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
 		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
 	} {
-		_, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, agreement{ranks: 4, slot: 1 << 16, reached: true, apart: "they are far"}, Table{})
+		_, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, agreement{ranks: 4, slot: 1 << 16, reached: true, notShared: "they are far"}, Table{})
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
 		}

@@ -54,9 +54,6 @@ func ParseProtocol(name string) (Protocol, error) {
 	return Protocol(i), err
 }
 
-// Aliases returns other names of the protocol.
-func (p Protocol) Aliases() []string { return protocols[p].aliases }
-
 // MarshalText writes the protocol's name.
 func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 

@@ -32,8 +32,8 @@ type shared struct {
 	lookedIn uint64
 }
 
-// apart returns why this rank cannot share memory with all others, or "".
-func (c *Comm) apart() string {
+// notShared returns why this rank cannot share memory with all others, or "".
+func (c *Comm) notShared() string {
 	switch {
 	case c.size < sharedmem.MinRanks || c.size > sharedmem.MaxRanks:
 		return fmt.Sprintf("a ring of %d: expected %d to %d ranks", c.size, sharedmem.MinRanks, sharedmem.MaxRanks)

@@ -233,7 +233,7 @@ func TestSharedSecondComm(t *testing.T) {
 		second := newKit(w, count, reduce.Int32, reduce.Sum)
 		second.expect(count)
 		second.check(OpAllReduce, count, way, true)
-		if err := w.comms[1].Apart(); err != "" {
+		if err := w.comms[1].agreement.Load().notShared; err != "" {
 			t.Errorf("the second Comm has no memory to share: %s", err)
 		}
 		both := w.comms
@@ -255,7 +255,7 @@ func TestSharedCorrupt(t *testing.T) {
 		return Options{Corrupt: func(Operation, int, []byte) {}}
 	})
 	for rank, c := range w.comms {
-		if why := c.Apart(); !strings.Contains(why, "rank 1: faults are injected") {
+		if why := c.agreement.Load().notShared; !strings.Contains(why, "rank 1: faults are injected") {
 			t.Errorf("rank %d: apart because %q, expected rank 1's faults", rank, why)
 		}
 		if p, err := c.Plan(Call{Op: OpAllReduce, Count: 100000, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: CallOptions{}}); err != nil || p.Protocol == Direct {

@@ -8,10 +8,9 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// In a round every rank gives every other one something and
-// waits until it has something from each. Rank a writes into the inbox that it
-// has in b's board: payload first, then the tag, which the round makes different
-// from all before.
+// In a round every rank gives every other one something and waits until it has
+// something from each. Rank a writes into the inbox that it has in b's board: payload
+// first, then the tag, which the round makes different from all before.
 //
 // Two sets of inboxes, by the round's parity, are enough, and no barrier ends a
 // round. Rank a writes in round i+2 where it wrote in round i. Before that it
