@@ -13,7 +13,7 @@ import (
 func handExamples() []example {
 	rank, bytes, imm := 249, uint32(5), uint32(0xffffffff)
 	send, recv := verbs.WCSend.String(), verbs.WCRecv.String()
-	id := ring.WRID(ring.Right, hand.WRHand, 1)
+	id := ring.WRID(ring.Right.Edge(), hand.WRHand, 1)
 	return []example{
 		printing("status own", []render.Record{
 			hand.PathChoice{
@@ -74,7 +74,7 @@ func handExamples() []example {
 				StatusNumber: uint32(verbs.RemoteAccessError), QPN: 0xffffff, VendorErr: 0x88, Count: 1,
 			},
 			hand.CompletionRow{
-				Command: "poll", Rank: 0, Side: "right", WRID: ring.WRID(ring.Right, ring.WRRecv, 0), What: "message buffer 0 of init, from rank 249",
+				Command: "poll", Rank: 0, Side: "right", WRID: ring.WRID(ring.Right.Edge(), ring.WRRecv, 0), What: "message buffer 0 of init, from rank 249",
 				Status: verbs.FlushError.String(), StatusNumber: uint32(verbs.FlushError), QPN: 0xffffff, Count: 128,
 			},
 		}),

@@ -240,7 +240,7 @@ func TestByHandBetweenOperations(t *testing.T) {
 func TestTheTruthIsShown(t *testing.T) {
 	a, b := upByHand(t)
 	says(t, a.must("status"), "ring is RTS", "rts done done", "left own 0 RTS", "right peer 1 RTS")
-	if err := b.Ring.Edge(ring.Left).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+	if err := b.Ring.Edge(ring.Left.Edge()).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
 	says(t, b.must("status"), "the ring is error", "rts ERR done", "reset - - <- next", "left own 1 ERR")

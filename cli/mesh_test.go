@@ -36,7 +36,7 @@ func TestStatusOfAMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, a.must("status"), "mesh peer 2 ERR", "mesh fault qp_state")
-	err := failure.Explain(t.Context(), a.Session, "all-reduce", &ring.CompletionError{Side: ring.FirstMesh, Peer: 2, Node: "c", Status: verbs.RetryExceeded})
+	err := failure.Explain(t.Context(), a.Session, "all-reduce", &ring.CompletionError{Edge: ring.Mesh.Edge(), Peer: 2, Node: "c", Status: verbs.RetryExceeded})
 	a.log.Reset()
 	failure.Report(a.Session, "all-reduce", err, exit.Critical)
 	says(t, a.log.String(), "mesh edge to rank 2", "mesh, fault: the queue pair of rank 2", "ERR")

@@ -159,7 +159,7 @@ const meshSends = 2 * ring.MeshSlots
 
 // meshChannel returns the channel of a mesh's edge, which algorithms share.
 func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
-	if ch := c.channelAt(e.Side); ch != nil {
+	if ch := c.channelAt(e.ID); ch != nil {
 		return ch, nil
 	}
 	ch, err := c.newChannel(e, e.Local.SlotCount, meshSends)
@@ -167,10 +167,10 @@ func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
 		return nil, err
 	}
 	ch.stream.flights = make([]flight, e.Local.SlotCount)
-	for len(c.channels) <= int(e.Side) {
+	for len(c.channels) <= int(e.ID) {
 		c.channels = append(c.channels, nil)
 	}
-	c.channels[e.Side] = ch
+	c.channels[e.ID] = ch
 	return ch, nil
 }
 

@@ -77,7 +77,7 @@ type channel struct {
 // newChannel makes the end of an edge on which slots are sent and received.
 func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 	stride := uint64(ring.HeaderSize)
-	if e.Side >= ring.FirstMesh {
+	if e.Side == ring.Mesh {
 		stride += detachMost
 	}
 	headers, err := c.Alloc(uint64(slots) * stride)
@@ -97,7 +97,7 @@ func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 
 // String names who is at the other end.
 func (ch *channel) String() string {
-	if ch.edge.Side >= ring.FirstMesh {
+	if ch.edge.Side == ring.Mesh {
 		return fmt.Sprintf("rank %d", ch.edge.Peer)
 	}
 	return fmt.Sprintf("rank %d, the %s neighbour", ch.edge.Peer, ch.edge.Side)
@@ -157,7 +157,7 @@ func (ch *channel) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
 	ch.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	remote, rkey := ch.edge.RemoteSlot(slot)
 	err := ch.post(verbs.WorkRequest{
-		ID: ring.WRID(ch.edge.Side, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+		ID: ring.WRID(ch.edge.ID, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
 	}, pieces(2, n))
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (ch *channel) detach(h *ring.Header, payload []byte, f flight) error {
 	remote, rkey := ch.edge.RemoteSlot(slot)
 	number := ch.filled % maxSlots
 	err := ch.post(verbs.WorkRequest{
-		ID: ring.WRID(ch.edge.Side, wrDetached, number), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+		ID: ring.WRID(ch.edge.ID, wrDetached, number), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
 	}, 1)
 	if err != nil {
 		return err

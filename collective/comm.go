@@ -279,11 +279,11 @@ func (c *Comm) fail(err error) error {
 }
 
 // channelAt returns the channel of an edge, or nil.
-func (c *Comm) channelAt(side ring.Side) *channel {
-	if side < 0 || int(side) >= len(c.channels) {
+func (c *Comm) channelAt(id ring.EdgeID) *channel {
+	if id < 0 || int(id) >= len(c.channels) {
 		return nil
 	}
-	return c.channels[side]
+	return c.channels[id]
 }
 
 // grow replaces a buffer of the Comm's own by one of at least n bytes, if it has

@@ -469,7 +469,7 @@ func TestLostWithNothingInFlight(t *testing.T) {
 		return c.AllReduce(context.Background(), buffer.Addr(), buffer.Addr(), 100, reduce.Float32, reduce.Sum, CallOptions{Protocol: Eager})
 	})
 	var completion *ring.CompletionError
-	if err := errs[2]; !errors.As(err, &completion) || completion.Side != ring.Left || completion.Peer != victim || !strings.Contains(err.Error(), verbs.RetryExceeded.String()) {
+	if err := errs[2]; !errors.As(err, &completion) || completion.Edge != ring.Left.Edge() || completion.Peer != victim || !strings.Contains(err.Error(), verbs.RetryExceeded.String()) {
 		t.Errorf("rank 2: %v: expected %v at its left queue pair", err, verbs.RetryExceeded)
 	}
 	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 2 reports") {

@@ -257,7 +257,7 @@ func (f *flow) check() error {
 			continue
 		}
 		addr, rkey := ch.edge.RemoteSlot(0)
-		wr := verbs.WorkRequest{ID: ring.WRID(ch.edge.Side, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
+		wr := verbs.WorkRequest{ID: ring.WRID(ch.edge.ID, wrCheck, 0), Opcode: verbs.OpWrite, RemoteAddr: addr, RKey: rkey}
 		if err := ch.post(wr, 0); err != nil {
 			return err
 		}
@@ -281,11 +281,11 @@ func (f *flow) poll() (bool, error) {
 		if err := f.complete(wc); err != nil {
 			return false, err
 		}
-		side, kind, value := ring.ParseWRID(wc.ID)
+		id, kind, value := ring.ParseWRID(wc.ID)
 		switch kind {
 		case wrCheck: // that a device answers is no progress
 		case wrDetached: // nor is it what an earlier operation has left
-			moved = moved || c.channels[side].flights[value].seq == f.seq
+			moved = moved || c.channels[id].flights[value].seq == f.seq
 		default:
 			moved = true
 		}
@@ -294,12 +294,12 @@ func (f *flow) poll() (bool, error) {
 }
 
 func (f *flow) complete(wc *verbs.Completion) error {
-	side, kind, value := ring.ParseWRID(wc.ID)
+	id, kind, value := ring.ParseWRID(wc.ID)
 	if wc.Status != verbs.Success {
 		return f.c.ring.CompletionError(wc)
 	}
-	ch := f.c.channelAt(side)
-	if e := f.c.ring.Edge(side); ch == nil && e != nil && kind == ring.WRRecv {
+	ch := f.c.channelAt(id)
+	if e := f.c.ring.Edge(id); ch == nil && e != nil && kind == ring.WRRecv {
 		if wc.Opcode == verbs.WCRecv {
 			return e.Repost(value) // a credit to an earlier Comm; see channel.told
 		}
@@ -307,7 +307,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return nil
 	}
 	if ch == nil {
-		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, side)
+		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, id)
 	}
 	switch kind {
 	case ring.WRRecv:
@@ -316,7 +316,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 			err = f.written(ch, wc.Imm)
 		} else {
 			msg := ch.edge.Message(value, wc.ByteLen)
-			if side == ring.Left && ring.KindOf(msg) == ring.KindPing {
+			if id == ring.Left.Edge() && ring.KindOf(msg) == ring.KindPing {
 				f.c.token.Defer(*wc) // the neighbour is done here, and pings
 				return nil
 			}
@@ -369,14 +369,14 @@ func (c *Comm) drain(ch *channel) {
 		}
 		for i := range n {
 			wc := &c.completions[i]
-			side, kind, value := ring.ParseWRID(wc.ID)
+			id, kind, value := ring.ParseWRID(wc.ID)
 			switch {
 			case kind != wrDetached:
 				token.Defer(*wc)
 			case wc.Status != verbs.Success:
 				ch.detached = 0
 			default:
-				c.channelAt(side).attach(value, 0)
+				c.channelAt(id).attach(value, 0)
 			}
 		}
 		if n == 0 && c.waiter.Wait() != nil {
@@ -415,7 +415,7 @@ func (f *flow) written(ch *channel, imm uint32) error {
 	if err != nil {
 		return err
 	}
-	if err := f.compare(ch, h); err != nil || ch.edge.Side < ring.FirstMesh {
+	if err := f.compare(ch, h); err != nil || ch.edge.Side != ring.Mesh {
 		return err
 	}
 	return ch.release(h.Addr)
@@ -435,7 +435,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 		}
 		return ch.addRTS(h)
 	case h.Epoch != ring.Epoch:
-	case h.Kind == kindCredit && ch.edge.Side >= ring.FirstMesh && h.RKey != f.c.nonce:
+	case h.Kind == kindCredit && ch.edge.Side == ring.Mesh && h.RKey != f.c.nonce:
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
 		return ch.release(h.Addr)

@@ -197,7 +197,7 @@ func (p *pass) writeTo(to remote) error {
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	p.sends[p.posted%MaxDepth] = trace.Now()
 	err := r.post(verbs.WorkRequest{
-		ID: ring.WRID(r.edge.Side, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
+		ID: ring.WRID(r.edge.ID, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
 		RemoteAddr: to.addr, RKey: to.rkey,
 	}, pieces(1, n))
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *pass) grant() error {
 		} else {
 			ch.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 			err = ch.post(verbs.WorkRequest{
-				ID: ring.WRID(ring.Left, wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
+				ID: ring.WRID(ring.Left.Edge(), wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
 			}, pieces(1, n))
 			p.reading++
 			p.c.live.Reads++

@@ -94,12 +94,12 @@ func wantProviders(t *testing.T, world []*Ring, away ...int) {
 	for _, r := range world {
 		used := make(map[string]bool)
 		for _, side := range bothSides {
-			e := r.Edge(side)
+			e := r.Edge(side.Edge())
 			want := "shm"
 			if e.Peer != r.Rank() && (apart[r.Rank()] || apart[e.Peer]) {
 				want = "soft"
 			}
-			d, why := r.DeviceTo(side)
+			d, why := r.DeviceTo(side.Edge())
 			if e.Device().Provider() != want || d != e.Device() || why == "" || e.Local.Device != d.Name || e.Remote.Capabilities != d.Attr.Capabilities {
 				t.Errorf("rank %d %s: on %s (%s), which says %s and its peer %s: expected %s", r.Rank(), side, e.Device().Name, why, e.Local.Device, e.Remote.Device, want)
 			}
@@ -128,7 +128,7 @@ func TestAutomaticDevices(t *testing.T) {
 			for _, r := range world {
 				for _, side := range bothSides {
 					noErrors(t, []error{pingSide(t.Context(), r, side, 3)})
-					own, peer, err := r.Ends(t.Context(), side)
+					own, peer, err := r.Ends(t.Context(), side.Edge())
 					if err != nil {
 						t.Fatal(err)
 					}

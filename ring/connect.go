@@ -38,7 +38,7 @@ func (r *Ring) createEdges() error {
 		if r.edges[side] != nil {
 			continue
 		}
-		e, err := newEdge(r, side, r.neighbour(side), r.chosen[side].device, r.opts.room())
+		e, err := newEdge(r, side.Edge(), r.neighbour(side), r.chosen[side].device, r.opts.room())
 		if err != nil {
 			return err
 		}

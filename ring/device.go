@@ -84,15 +84,15 @@ func (r *Ring) Devices() []*Device {
 	return slices.Clone(r.devices.list)
 }
 
-// DeviceTo returns the device that the edge at a side uses, or will use, and why,
+// DeviceTo returns the device that an edge uses, or will use, and why,
 // after Open; nil before, and for an edge that is not there.
-func (r *Ring) DeviceTo(side Side) (d *Device, why string) {
+func (r *Ring) DeviceTo(id EdgeID) (d *Device, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if side == Left || side == Right {
-		return r.chosen[side].device, r.chosen[side].why
+	if id >= 0 && id < firstMesh {
+		return r.chosen[id].device, r.chosen[id].why
 	}
-	if e := r.Edge(side); e != nil {
+	if e := r.Edge(id); e != nil {
 		return e.device, e.why
 	}
 	return nil, ""

@@ -218,14 +218,14 @@ func TestLimits(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) {
 		d := newOdd(t, &oddDevice{attr: func(a *verbs.DeviceAttr) { *a = verbs.DeviceAttr{MaxQPRDAtomic: 16} }})
 		world := connect(t, 2, func(_ int, o *Options) { o.Device = d.name })
-		if end, err := world[0].OwnEnd(Right); err != nil || end.MaxRDAtomic != 16 {
+		if end, err := world[0].OwnEnd(Right.Edge()); err != nil || end.MaxRDAtomic != 16 {
 			t.Errorf("%d READs in flight, %v: expected 16", end.MaxRDAtomic, err)
 		}
 	})
 	t.Run("READs", func(t *testing.T) {
 		d := newOdd(t, &oddDevice{attr: func(a *verbs.DeviceAttr) { a.MaxQPInitRDAtomic = 3 }})
 		world := connect(t, 2, func(_ int, o *Options) { o.Device = d.name })
-		if end, err := world[0].OwnEnd(Right); err != nil || end.MaxRDAtomic != 3 {
+		if end, err := world[0].OwnEnd(Right.Edge()); err != nil || end.MaxRDAtomic != 3 {
 			t.Errorf("%d READs in flight, %v: expected 3", end.MaxRDAtomic, err)
 		}
 	})
@@ -262,7 +262,7 @@ func TestChoiceIsExplained(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d, why := r.DeviceTo(Left)
+		d, why := r.DeviceTo(Left.Edge())
 		if d.Name != c.device || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %s is taken since %q: expected %s since %q", name, d.Name, why, c.device, c.why)
 		}

@@ -17,17 +17,17 @@ import (
 // Ends returns both ends of an edge as they were at one moment: the own one was
 // the same before and after the neighbour's was asked for. If the edge does not
 // come to rest within a few tries, Busy of the own end says so.
-func (r *Ring) Ends(ctx context.Context, side Side) (own, peer diagnose.End, err error) {
-	if own, err = r.OwnEnd(side); err != nil {
+func (r *Ring) Ends(ctx context.Context, id EdgeID) (own, peer diagnose.End, err error) {
+	if own, err = r.OwnEnd(id); err != nil {
 		return own, peer, err
 	}
 	const tries = 4
 	for range tries {
-		if peer, err = r.PeerEnd(ctx, side); err != nil {
+		if peer, err = r.PeerEnd(ctx, id); err != nil {
 			return own, peer, err
 		}
 		before := own
-		if own, err = r.OwnEnd(side); err != nil || diagnose.SameMoment(&before, &own) {
+		if own, err = r.OwnEnd(id); err != nil || diagnose.SameMoment(&before, &own) {
 			return own, peer, err
 		}
 	}
@@ -41,12 +41,12 @@ func (r *Ring) Ends(ctx context.Context, side Side) (own, peer diagnose.End, err
 // edge is none of this one. It asks the neighbour over TCP for its end. The likeliest
 // finding comes first: what the own device reported comes before what follows from
 // it. A healthy edge has notes at most.
-func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []diagnose.Finding {
-	found, netdev := diagnosis(ctx, r, side, cause)
+func (r *Ring) Diagnose(ctx context.Context, id EdgeID, cause error) []diagnose.Finding {
+	found, netdev := diagnosis(ctx, r, id, cause)
 	if cause == nil && !r.Failed() {
 		return found
 	}
-	d, _ := r.DeviceTo(side)
+	d, _ := r.DeviceTo(id)
 	if d == nil {
 		return found
 	}
@@ -59,12 +59,12 @@ func (r *Ring) Diagnose(ctx context.Context, side Side, cause error) []diagnose.
 
 // diagnosis is Ring.Diagnose without what the device reported. It returns the network
 // interface of the own end, too, if that can be had.
-func diagnosis(ctx context.Context, r *Ring, side Side, cause error) (found []diagnose.Finding, netdev string) {
+func diagnosis(ctx context.Context, r *Ring, id EdgeID, cause error) (found []diagnose.Finding, netdev string) {
 	var completion *CompletionError
-	if errors.As(cause, &completion) && completion.Side != side {
+	if errors.As(cause, &completion) && completion.Edge != id {
 		cause = nil // it is the other edge's
 	}
-	own, peer, err := r.Ends(ctx, side)
+	own, peer, err := r.Ends(ctx, id)
 	var modify *verbs.ModifyError
 	if errors.As(cause, &modify) && own.Node != "" && modify.QPN != own.QPN {
 		cause = nil
@@ -75,7 +75,7 @@ func diagnosis(ctx context.Context, r *Ring, side Side, cause error) (found []di
 	case err != nil:
 		mute := mute(ctx, r, &own)
 		found := append(lead(own.Rank, r.State(), cause), alone(&own, err, r.Err())...)
-		last := lastPeerEnd(r, side, &own)
+		last := lastPeerEnd(r, id, &own)
 		if last == nil || gone(r.Err()) || !diagnose.Failed(&own, last, cause) {
 			return append(mute, found...), own.NetDev
 		}

@@ -104,7 +104,7 @@ func (w *ward) await(token Token, id uint64) error {
 func (w *ward) send(n int) error {
 	r := w.world[0]
 	return w.post(r.Right(), r, verbs.WorkRequest{
-		ID: WRID(Right, WRUser, 1), Opcode: verbs.OpSend, Flags: verbs.FlagInline,
+		ID: WRID(Right.Edge(), WRUser, 1), Opcode: verbs.OpSend, Flags: verbs.FlagInline,
 		SGL: []verbs.SGE{{Addr: r.Right().messages.Addr(), Length: uint32(n), LKey: r.Right().msgMR.LKey()}},
 	})
 }
@@ -116,7 +116,7 @@ func (w *ward) oneSided(op verbs.Opcode, n uint32, change func(*verbs.WorkReques
 	e := r.Right()
 	addr, rkey := e.RemoteSlot(0)
 	wr := verbs.WorkRequest{
-		ID: WRID(Right, WRUser, 2), Opcode: op, RemoteAddr: addr, RKey: rkey,
+		ID: WRID(Right.Edge(), WRUser, 2), Opcode: op, RemoteAddr: addr, RKey: rkey,
 		SGL: []verbs.SGE{{Addr: e.slots.Addr(), Length: n, LKey: e.slotMR.LKey()}},
 	}
 	if change != nil {
@@ -146,7 +146,7 @@ type expectation struct {
 func (w *ward) first(rank int, cause error, want expectation) {
 	w.t.Helper()
 	side := []Side{Right, Left}[rank]
-	found := w.world[rank].Diagnose(w.t.Context(), side, cause)
+	found := w.world[rank].Diagnose(w.t.Context(), side.Edge(), cause)
 	if len(found) == 0 {
 		w.t.Errorf("rank %d: nothing found: expected %s", rank, want.attribute)
 		return
@@ -187,11 +187,11 @@ func TestDiagnoseWrongOrder(t *testing.T) {
 
 	// Before the queue pair is there, and before there is anybody to ask.
 	r := newRings(t, 1, nil)[0]
-	found := r.Diagnose(t.Context(), Right, r.Exchange(t.Context()))
+	found := r.Diagnose(t.Context(), Right.Edge(), r.Exchange(t.Context()))
 	if len(found) != 1 || !strings.Contains(found[0].Text, "open comes first") || found[0].Fix != "run open first" {
 		t.Errorf("%+v", found)
 	}
-	if found := r.Diagnose(t.Context(), Right, nil); len(found) != 1 || found[0].Attribute != "state" {
+	if found := r.Diagnose(t.Context(), Right.Edge(), nil); len(found) != 1 || found[0].Attribute != "state" {
 		t.Errorf("%+v", found)
 	}
 }
@@ -243,7 +243,7 @@ func TestDiagnosePSN(t *testing.T) {
 		}
 		// By now they are in step: what comes next arrives.
 		for rank, err := range []error{nil, errWaited} {
-			found := w.world[rank].Diagnose(t.Context(), []Side{Right, Left}[rank], err)
+			found := w.world[rank].Diagnose(t.Context(), []EdgeID{Right.Edge(), Left.Edge()}[rank], err)
 			if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Rank != 1 || !strings.Contains(found[0].Text, "though rank 0 saw success") {
 				t.Errorf("rank %d: %+v", rank, found)
 			}
@@ -376,7 +376,7 @@ func TestDiagnoseKilled(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
 	noErrors(t, []error{w.world[1].Left().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)})
-	flushed := w.world[1].CompletionError(&verbs.Completion{ID: WRID(Left, WRRecv, 0), Status: verbs.FlushError})
+	flushed := w.world[1].CompletionError(&verbs.Completion{ID: WRID(Left.Edge(), WRRecv, 0), Status: verbs.FlushError})
 	text := []string{"is ERR", "taken there by Modify"}
 	w.first(1, flushed, expectation{"qp_state", 1, "ERR", "RTS", text})
 	err := w.send(64)
@@ -435,7 +435,7 @@ func TestDiagnoseLength(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{init: with(1, Values{Receives: new(0)})}, StateRTS)
 	e := w.world[1].Left()
-	if _, err := e.QP.PostRecv([]verbs.WorkRequest{{ID: WRID(Left, WRUser, 9), SGL: []verbs.SGE{{Addr: e.messages.Addr(), Length: 16, LKey: e.msgMR.LKey()}}}}); err != nil {
+	if _, err := e.QP.PostRecv([]verbs.WorkRequest{{ID: WRID(Left.Edge(), WRUser, 9), SGL: []verbs.SGE{{Addr: e.messages.Addr(), Length: 16, LKey: e.msgMR.LKey()}}}}); err != nil {
 		t.Fatal(err)
 	}
 	err := w.send(100)
@@ -443,7 +443,7 @@ func TestDiagnoseLength(t *testing.T) {
 	text := []string{"100 bytes", "holds 16", "LOC_LEN (1)", "REM_INV_REQ (9)"}
 	w.first(0, err, expectation{"length", 0, "100 bytes", "16 bytes", text})
 	token := begin(t, w.world[1])
-	local := w.await(token, WRID(Left, WRUser, 9))
+	local := w.await(token, WRID(Left.Edge(), WRUser, 9))
 	token.Release()
 	w.status(local, verbs.LocalLengthError)
 	w.first(1, local, expectation{"length", 0, "16 bytes", "100 bytes", text})
@@ -469,7 +469,7 @@ func TestDiagnoseSilence(t *testing.T) {
 	w.status(err, verbs.RetryExceeded)
 	text := []string{"TCP ok, RDMA silent", "UDP port 4791", "2^13", "counted no packet"}
 	w.first(0, err, expectation{"port_rcv_packets", 1, "", "port_rcv_packets +0", text})
-	if out := loud(w.world[0].Diagnose(t.Context(), Left, err)); len(out) > 0 {
+	if out := loud(w.world[0].Diagnose(t.Context(), Left.Edge(), err)); len(out) > 0 {
 		t.Errorf("the other edge is blamed, too: %q", out)
 	}
 	w.first(1, errWaited, expectation{"port_rcv_packets", 1, "port_rcv_packets +0", "", text})
@@ -490,11 +490,11 @@ func TestDiagnoseModify(t *testing.T) {
 			upTo(t, w.world, StateExchanged)
 			err := w.world[0].RTR(t.Context(), c.value)
 			// The left edge comes first.
-			found := w.world[0].Diagnose(t.Context(), Left, err)
+			found := w.world[0].Diagnose(t.Context(), Left.Edge(), err)
 			if f := found[0]; f.Attribute != c.attribute || f.Rank != 0 || !strings.Contains(f.Own, c.want) || !strings.Contains(f.Text, "INIT→RTR") || !strings.Contains(f.Text, "rank 0") {
 				t.Errorf("%+v", found)
 			}
-			if out := loud(w.world[0].Diagnose(t.Context(), Right, err)); len(out) > 0 {
+			if out := loud(w.world[0].Diagnose(t.Context(), Right.Edge(), err)); len(out) > 0 {
 				t.Errorf("the other edge is blamed, too: %q", out)
 			}
 		})
@@ -515,7 +515,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); !w.world[0].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
+	found := w.world[0].Diagnose(t.Context(), Right.Edge(), errWaited)
 	if len(found) == 0 || found[0].Attribute != "ring" || found[0].Rank != 1 || !strings.Contains(explain(found), "rank 1") {
 		t.Errorf("%+v", found)
 	}
@@ -526,7 +526,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 func TestDiagnoseNobodyBegan(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
-	found := w.world[0].Diagnose(t.Context(), Right, errWaited)
+	found := w.world[0].Diagnose(t.Context(), Right.Edge(), errWaited)
 	if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Attribute != "busy" || !strings.Contains(found[0].Text, "has not begun") {
 		t.Errorf("%+v", found)
 	}
@@ -537,23 +537,23 @@ func TestDiagnoseNobodyBegan(t *testing.T) {
 func TestDiagnoseAFailedRing(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{rtr: [2]Values{{MTU: new(4096)}, {MTU: new(1024)}}}, StateRTS)
-	if _, _, err := w.world[0].Ends(t.Context(), Right); err != nil {
+	if _, _, err := w.world[0].Ends(t.Context(), Right.Edge()); err != nil {
 		t.Fatal(err)
 	}
 	err := w.oneSided(verbs.OpWrite, 4096, nil)
 	w.status(err, verbs.RemoteInvalidRequest)
 	w.world[0].Fail(err)
-	if own, err := w.world[0].OwnEnd(Right); err != nil || lastPeerEnd(w.world[0], Right, &own) == nil || lastPeerEnd(w.world[0], Left, &own) != nil {
+	if own, err := w.world[0].OwnEnd(Right.Edge()); err != nil || lastPeerEnd(w.world[0], Right.Edge(), &own) == nil || lastPeerEnd(w.world[0], Left.Edge(), &own) != nil {
 		t.Errorf("%v: expected to have seen the right neighbour's end alone", err)
 	}
-	found := w.world[0].Diagnose(t.Context(), Right, err)
+	found := w.world[0].Diagnose(t.Context(), Right.Edge(), err)
 	if len(found) < 2 || found[0].Attribute != "path_mtu" || found[0].Rank != 1 || found[0].Own != "4096" || found[0].Peer != "1024" {
 		t.Errorf("%+v", found)
 	}
 	for deadline := time.Now().Add(5 * time.Second); !w.world[1].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if found := w.world[1].Diagnose(t.Context(), Left, errWaited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
+	if found := w.world[1].Diagnose(t.Context(), Left.Edge(), errWaited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
 		t.Errorf("%+v", found)
 	}
 }

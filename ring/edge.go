@@ -10,14 +10,15 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// Side says which of a rank's edges one is: that to a neighbour, or one that Mesh
-// made, from FirstMesh on.
+// Side says on which side of a rank an edge is.
 type Side int
 
-// The two sides of a rank in the ring. Data flows from left to right.
+// The sides of a rank in the ring, from left to right of which data flows, and that of
+// edges beside the ring's.
 const (
 	Left Side = iota
 	Right
+	Mesh
 )
 
 func (s Side) String() string {
@@ -30,6 +31,19 @@ func (s Side) String() string {
 		return "mesh"
 	}
 }
+
+// Edge returns the ID of the edge to the neighbour at a side.
+func (s Side) Edge() EdgeID { return EdgeID(s) }
+
+// EdgeID numbers the edges of a rank: those to its neighbours by their side, then those
+// of a mesh in the order in which they were made.
+type EdgeID int
+
+// firstMesh is the ID of the first edge that Mesh made.
+const firstMesh EdgeID = 2
+
+// Side returns the side that an edge is on.
+func (id EdgeID) Side() Side { return Side(min(id, firstMesh)) }
 
 // Opposite returns the side at which the neighbour sees this edge, of the ring's
 // own.
@@ -74,13 +88,13 @@ const (
 )
 
 // WRID packs edge, kind and a 40-bit value into a work request's ID.
-func WRID(s Side, k WRKind, value uint64) uint64 {
-	return uint64(s)<<48 | uint64(k)<<40 | value&(1<<40-1)
+func WRID(id EdgeID, k WRKind, value uint64) uint64 {
+	return uint64(id)<<48 | uint64(k)<<40 | value&(1<<40-1)
 }
 
 // ParseWRID unpacks an ID made by WRID.
-func ParseWRID(id uint64) (s Side, k WRKind, value uint64) {
-	return Side(id >> 48), WRKind(id >> 40), id & (1<<40 - 1)
+func ParseWRID(wr uint64) (id EdgeID, k WRKind, value uint64) {
+	return EdgeID(wr >> 48), WRKind(wr >> 40), wr & (1<<40 - 1)
 }
 
 // QPInfo is what one end of an edge tells the other.
@@ -108,8 +122,9 @@ type QPInfo struct {
 // who has the polling token: a step or an operation. Others may look at what is
 // exchanged under the ring's mu, under which the steps change it.
 type Edge struct {
-	Side   Side
-	Peer   int // the neighbour's rank
+	ID     EdgeID
+	Side   Side // of ID
+	Peer   int  // the neighbour's rank
 	QP     verbs.QP
 	Local  QPInfo
 	Remote QPInfo // valid after Exchange
@@ -142,8 +157,8 @@ func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses.
-func newEdge(r *Ring, side Side, peer int, d *Device, has room) (e *Edge, err error) {
-	e = &Edge{r: r, Side: side, Peer: peer, device: d}
+func newEdge(r *Ring, id EdgeID, peer int, d *Device, has room) (e *Edge, err error) {
+	e = &Edge{r: r, ID: id, Side: id.Side(), Peer: peer, device: d}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -157,7 +172,7 @@ func newEdge(r *Ring, side Side, peer int, d *Device, has room) (e *Edge, err er
 	}
 	capacity, err := e.createQP(has)
 	if err != nil {
-		return e, fmt.Errorf("create the %s queue pair: %w", side, err)
+		return e, fmt.Errorf("create the %s queue pair: %w", e.Side, err)
 	}
 	e.inline, e.sendBufs = capacity.MaxInlineData, 1
 	if e.inline < MessageSize {
@@ -173,7 +188,7 @@ func newEdge(r *Ring, side Side, peer int, d *Device, has room) (e *Edge, err er
 	e.recvWR = make([]verbs.WorkRequest, has.recv)
 	for i := range e.recvWR {
 		sges[i] = verbs.SGE{Addr: e.messages.Addr() + uint64(i*MessageSize), Length: MessageSize, LKey: e.msgMR.LKey()}
-		e.recvWR[i] = verbs.WorkRequest{ID: WRID(side, WRRecv, uint64(i)), SGL: sges[i : i+1 : i+1]}
+		e.recvWR[i] = verbs.WorkRequest{ID: WRID(id, WRRecv, uint64(i)), SGL: sges[i : i+1 : i+1]}
 	}
 	e.Local.QPN = e.QP.Num()
 	e.Local.PSN = rand.Uint32() & (1<<24 - 1)
@@ -249,7 +264,7 @@ func (e *Edge) sendMessage(msg []byte, value uint64) error {
 	}
 	e.sendSGE[0] = verbs.SGE{Addr: memory.Addr(buf), Length: uint32(n), LKey: e.msgMR.LKey()}
 	e.sendWR[0] = verbs.WorkRequest{
-		ID: WRID(e.Side, WRMessage, value), Opcode: verbs.OpSend, Flags: flags, SGL: e.sendSGE[:],
+		ID: WRID(e.ID, WRMessage, value), Opcode: verbs.OpSend, Flags: flags, SGL: e.sendSGE[:],
 	}
 	_, err := e.QP.PostSend(e.sendWR[:])
 	return err

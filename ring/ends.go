@@ -11,22 +11,22 @@ import (
 
 // OwnEnd returns this rank's end of an edge as it is now, in any state from
 // Initialised on until Close.
-func (r *Ring) OwnEnd(side Side) (diagnose.End, error) {
+func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	peek(r)
 	busy := r.tokens.who().String()
 	state := r.State()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.Edge(side)
-	if e == nil && side >= FirstMesh {
-		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", side, int(FirstMesh)+len(r.mesh.list))
+	e := r.Edge(id)
+	if e == nil && id >= firstMesh {
+		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", id, int(firstMesh)+len(r.mesh.list))
 	}
 	if e == nil {
 		return diagnose.End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state != StateClosed]}
 	}
 	attr, init, known, err := queried(e.QP)
 	if err != nil {
-		return diagnose.End{}, fmt.Errorf("query the %s queue pair: %w", side, err)
+		return diagnose.End{}, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
 	}
 	d := e.device
 	port, err := d.Context.QueryPort(d.Port.Num)
@@ -46,7 +46,7 @@ func (r *Ring) OwnEnd(side Side) (diagnose.End, error) {
 		return diagnose.End{}, err
 	}
 	end := diagnose.End{
-		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: side.String(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
+		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: e.Side.String(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
 		Device: d.Name, Provider: d.Provider(), NetDev: port.NetDev, LinkLayer: diagnose.Is(port.LinkLayer), PortState: diagnose.Is(port.State),
 		Capabilities: d.Attr.Capabilities,
 		GID:          gid.GID, GIDType: diagnose.Is(gid.Type), GIDIndex: gid.Index, LID: port.LID, Port: d.Port.Num,
@@ -99,33 +99,33 @@ type endAnswer struct {
 	Capabilities verbs.Capabilities `json:"capabilities"`
 }
 
-func ownEndOf(r *Ring, side Side) (endAnswer, error) {
-	end, err := r.OwnEnd(side)
+func ownEndOf(r *Ring, id EdgeID) (endAnswer, error) {
+	end, err := r.OwnEnd(id)
 	return endAnswer{end, end.Capabilities}, err
 }
 
 func init() {
-	answerers[askEnd] = func(q *question, _ context.Context) (any, error) { return ownEndOf(q.r, q.side) }
+	answerers[askEnd] = func(q *question, _ context.Context) (any, error) { return ownEndOf(q.r, q.side.Edge()) }
 }
 
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
 // The neighbour need not do anything: its ring answers, whatever state its queue
 // pair is in. The peer of a mesh edge is asked through the ranks on the way.
-func (r *Ring) PeerEnd(ctx context.Context, side Side) (diagnose.End, error) {
+func (r *Ring) PeerEnd(ctx context.Context, id EdgeID) (diagnose.End, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
 	defer cancel()
 	var answer endAnswer
 	var err error
-	if side < FirstMesh {
-		answer, err = ask[endAnswer](ctx, r, side, askEnd, nil)
+	if id < firstMesh {
+		answer, err = ask[endAnswer](ctx, r, id.Side(), askEnd, nil)
 	} else {
-		answer, err = askFar(ctx, r, side)
+		answer, err = askFar(ctx, r, id)
 	}
 	end := answer.End
 	end.Capabilities = answer.Capabilities
 	if err == nil {
 		r.mu.Lock()
-		r.peerEnds[side] = peerEnd{end, time.Now()}
+		r.peerEnds[id] = peerEnd{end, time.Now()}
 		r.mu.Unlock()
 	}
 	return end, err
@@ -139,11 +139,11 @@ type peerEnd struct {
 
 // lastPeerEnd returns the peer's end as it was when it was last asked for since this
 // rank's queue pair came to RTR: once a ring has failed nobody answers any more.
-func lastPeerEnd(r *Ring, side Side, own *diagnose.End) *diagnose.End {
+func lastPeerEnd(r *Ring, id EdgeID, own *diagnose.End) *diagnose.End {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, ok := r.peerEnds[side]
-	e := r.Edge(side)
+	last, ok := r.peerEnds[id]
+	e := r.Edge(id)
 	if !ok || e == nil || !last.Addressed() || !own.Addressed() {
 		return nil
 	}

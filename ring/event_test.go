@@ -73,14 +73,14 @@ func TestPortEvent(t *testing.T) {
 		return each(world, func(r *Ring) error { _, err := r.Ping(t.Context(), 3); return err })
 	}
 	down, up := verbs.AsyncEvent{Type: verbs.EventPortErr, Port: 1}, verbs.AsyncEvent{Type: verbs.EventPortActive, Port: 1}
-	failure := &CompletionError{Side: Left, Peer: 0, Status: verbs.RetryExceeded}
-	flushed := &verbs.Completion{ID: WRID(Left, WRMessage, 0), Status: verbs.RetryExceeded}
+	failure := &CompletionError{Edge: Left.Edge(), Peer: 0, Status: verbs.RetryExceeded}
+	flushed := &verbs.Completion{ID: WRID(Left.Edge(), WRMessage, 0), Status: verbs.RetryExceeded}
 	d.happen(down)
 	noErrors(t, ping())
-	if found := world[1].Diagnose(t.Context(), Left, failure); !strings.Contains(explain(found), "rank 1: port 1 of "+d.name+" went down") {
+	if found := world[1].Diagnose(t.Context(), Left.Edge(), failure); !strings.Contains(explain(found), "rank 1: port 1 of "+d.name+" went down") {
 		t.Errorf("%+v: expected the port first", found)
 	}
-	if found := world[1].Diagnose(t.Context(), Left, nil); explain(found) != "" {
+	if found := world[1].Diagnose(t.Context(), Left.Edge(), nil); explain(found) != "" {
 		t.Errorf("%+v: expected nothing, since nothing failed", found)
 	}
 	if err := world[1].CompletionError(flushed); !strings.Contains(textOf(err), "port 1 of "+d.name+" went down") {

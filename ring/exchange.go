@@ -106,7 +106,7 @@ func (x *exchange) moveEdges() (err error) {
 func (x *exchange) move(side Side, d *Device) error {
 	r := x.r
 	old := r.edges[side]
-	e, err := newEdge(r, side, old.Peer, d, r.opts.room())
+	e, err := newEdge(r, side.Edge(), old.Peer, d, r.opts.room())
 	if err != nil {
 		return err
 	}

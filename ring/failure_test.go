@@ -266,13 +266,13 @@ func TestLostHostIsSilentOverTCP(t *testing.T) {
 	w.status(err, verbs.RetryExceeded)
 	zero := w.world[0]
 	zero.Fail(err)
-	for _, f := range zero.Diagnose(t.Context(), Right, err) {
+	for _, f := range zero.Diagnose(t.Context(), Right.Edge(), err) {
 		if strings.Contains(f.Text, "silent over TCP") {
 			t.Errorf("rank 1 answers, and yet: %s", f.Text)
 		}
 	}
 	cut.Store(true)
-	found := zero.Diagnose(t.Context(), Right, err)
+	found := zero.Diagnose(t.Context(), Right.Edge(), err)
 	if f := found[0]; f.Attribute != "tcp" || f.Rank != 1 || f.Severity != diagnose.Fault || !strings.Contains(f.Text, "rank 1 ("+zero.nodes[1].String()+") is silent over TCP, too: no answer in") {
 		t.Errorf("%+v", found)
 	}

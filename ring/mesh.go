@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// FirstMesh is the side of the first edge that Mesh made; those after it have
-	// the sides that follow.
-	FirstMesh Side = 2
 	// MeshSlots and MeshSlotSize are what a mesh edge has to receive into; the
 	// slots' headers of SlotHeader bytes come on top. An algorithm that needs more
 	// than the ring's two edges is one for small messages: a step of it has one
@@ -82,7 +79,7 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 	return m.edges, err
 }
 
-// MeshEdges returns the edges that Mesh made, by side.
+// MeshEdges returns the edges that Mesh made, by ID.
 func (r *Ring) MeshEdges() []*Edge {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +89,7 @@ func (r *Ring) MeshEdges() []*Edge {
 // meshEdges are the edges beside the ring's two. They are changed with the token and the
 // ring's mu: whoever has either may look.
 type meshEdges struct {
-	list []*Edge           // by side from FirstMesh on
+	list []*Edge           // by ID from firstMesh on
 	made map[Purpose]*mesh // guarded by the ring's mu
 }
 
@@ -325,7 +322,7 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(r, FirstMesh+Side(len(r.mesh.list)), peer, on.device, meshRoom)
+		e, err := newEdge(r, firstMesh+EdgeID(len(r.mesh.list)), peer, on.device, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
@@ -366,7 +363,7 @@ func (m *meshCall) undo() error {
 	}
 	r := m.r
 	r.mu.Lock()
-	r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].Side-FirstMesh))]
+	r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].ID-firstMesh))]
 	r.mu.Unlock()
 	return closeAll(m.made)
 }

@@ -188,12 +188,12 @@ func TestMeshMessagesAreKept(t *testing.T) {
 				}
 				n, _ = token.Poll(wc[:])
 			}
-			side, kind, value := ParseWRID(wc[0].ID)
-			if side != FirstMesh || kind != want || wc[0].Status != verbs.Success {
-				t.Fatalf("rank %d: a completion of side %d, kind %d, %s", i, side, kind, wc[0].Status)
+			id, kind, value := ParseWRID(wc[0].ID)
+			if id != firstMesh || kind != want || wc[0].Status != verbs.Success {
+				t.Fatalf("rank %d: a completion of edge %d, kind %d, %s", i, id, kind, wc[0].Status)
 			}
 			if kind == WRRecv {
-				e := r.Edge(side)
+				e := r.Edge(id)
 				if got := string(e.Message(value, wc[0].ByteLen)); got != "early" {
 					t.Errorf("%q came", got)
 				}
@@ -213,7 +213,7 @@ func TestMeshEnds(t *testing.T) {
 	}))
 	for _, r := range world {
 		for _, e := range r.MeshEdges() {
-			own, peer, err := r.Ends(t.Context(), e.Side)
+			own, peer, err := r.Ends(t.Context(), e.ID)
 			if err != nil || own.Side != "mesh" || own.Peer != e.Peer || peer.Rank != e.Peer || peer.Peer != r.Rank() || peer.DestQPN != own.QPN || own.DestQPN != peer.QPN {
 				t.Errorf("rank %d, the %s: %v: from %d to %d, back from %d to %d", r.Rank(), e, err, own.QPN, own.DestQPN, peer.QPN, peer.DestQPN)
 			}
@@ -227,18 +227,18 @@ func TestMeshEnds(t *testing.T) {
 	if err := world[3].mesh.to(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
-	gone := &CompletionError{Side: e.Side, Peer: 3, Status: verbs.RetryExceeded}
-	if text := explain(r.Diagnose(t.Context(), e.Side, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
+	gone := &CompletionError{Edge: e.ID, Peer: 3, Status: verbs.RetryExceeded}
+	if text := explain(r.Diagnose(t.Context(), e.ID, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
 		t.Errorf("%s: expected rank 3's queue pair", text)
 	}
 	noErrors(t, []error{world[3].mesh.drop(&world[3].mu)})
-	_, err := r.PeerEnd(t.Context(), e.Side)
+	_, err := r.PeerEnd(t.Context(), e.ID)
 	var answer *bootstrap.AnswerError
 	if !errors.As(err, &answer) || answer.Rank != 3 || !strings.HasSuffix(textOf(err), "has no mesh edge to rank 0") || strings.Count(textOf(err), "asked for") != 1 {
 		t.Errorf("%v: expected that rank 3 has none", err)
 	}
-	_, err = r.OwnEnd(FirstMesh + 5)
-	_, far := r.PeerEnd(t.Context(), FirstMesh+5)
+	_, err = r.OwnEnd(firstMesh + 5)
+	_, far := r.PeerEnd(t.Context(), firstMesh+5)
 	if !strings.Contains(textOf(err), "no mesh edge at side 7") || !strings.Contains(textOf(far), "no mesh edge at side 7") {
 		t.Errorf("%v, %v: expected that there is none", err, far)
 	}

@@ -66,7 +66,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 			return err
 		}
 		addr, rkey := e.RemoteSlot(slot)
-		wr := verbs.WorkRequest{ID: WRID(e.Side, WRUser, 9), Opcode: verbs.OpWriteImm, Flags: verbs.FlagSignaled, Imm: uint32(slot),
+		wr := verbs.WorkRequest{ID: WRID(e.ID, WRUser, 9), Opcode: verbs.OpWriteImm, Flags: verbs.FlagSignaled, Imm: uint32(slot),
 			RemoteAddr: addr, RKey: rkey, SGL: []verbs.SGE{{Addr: memory.Addr(b), Length: length, LKey: mr.LKey(e.Device())}}}
 		if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
 			return err
@@ -85,10 +85,10 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 			if c.Status != verbs.Success {
 				return r.CompletionError(c)
 			}
-			side, kind, value := ParseWRID(c.ID)
-			e := r.Edge(side)
+			id, kind, value := ParseWRID(c.ID)
+			e := r.Edge(id)
 			if e == nil || !slices.Contains(edges, e) {
-				return fmt.Errorf("a completion of side %d: expected a mesh edge", side)
+				return fmt.Errorf("a completion of edge %d: expected a mesh edge", id)
 			}
 			missing--
 			switch {
@@ -140,8 +140,8 @@ func overMesh(ctx context.Context, purpose string, peers func(n, rank int) []int
 			return fmt.Errorf("%d edges: expected %d", len(edges), len(want))
 		}
 		for i, e := range edges {
-			if e.Peer != want[i] || e.Side < FirstMesh || r.Edge(e.Side) != e {
-				return fmt.Errorf("edge %d is the %s at side %d: expected one to rank %d", i, e, e.Side, want[i])
+			if e.Peer != want[i] || e.ID < firstMesh || r.Edge(e.ID) != e {
+				return fmt.Errorf("edge %d is the %s with ID %d: expected one to rank %d", i, e, e.ID, want[i])
 			}
 		}
 		return exchangeOver(ctx, r, edges)
@@ -168,7 +168,7 @@ func TestMesh(t *testing.T) {
 				if e := r.MeshEdges(); len(e) != len(peers(n, i)) {
 					t.Errorf("rank %d has %d mesh edges: expected %d", i, len(e), len(peers(n, i)))
 				}
-				if r.Left().Side != Left || r.Right().Side != Right || r.Edge(FirstMesh+100) != nil || r.Edge(-1) != nil {
+				if r.Left().Side != Left || r.Right().Side != Right || r.Edge(firstMesh+100) != nil || r.Edge(-1) != nil {
 					t.Errorf("rank %d: the sides are mixed up", i)
 				}
 			}
@@ -435,7 +435,7 @@ func TestMeshCompletionError(t *testing.T) {
 	r := world[0]
 	e := r.MeshEdges()[1]
 	token := begin(t, r)
-	wr := verbs.WorkRequest{ID: WRID(e.Side, WRUser, 1), Opcode: verbs.OpWrite, Flags: verbs.FlagSignaled, RemoteAddr: 4096, RKey: 12345}
+	wr := verbs.WorkRequest{ID: WRID(e.ID, WRUser, 1), Opcode: verbs.OpWrite, Flags: verbs.FlagSignaled, RemoteAddr: 4096, RKey: 12345}
 	wr.SGL = []verbs.SGE{{Addr: e.messages.Addr(), Length: 8, LKey: e.msgMR.LKey()}}
 	if _, err := e.QP.PostSend([]verbs.WorkRequest{wr}); err != nil {
 		t.Fatal(err)
@@ -453,14 +453,14 @@ func TestMeshCompletionError(t *testing.T) {
 	}
 	err := r.CompletionError(&wc[0])
 	var c *CompletionError
-	if text := textOf(err); !errors.As(err, &c) || c.Side != FirstMesh+1 || c.Peer != 2 || c.Status != verbs.RemoteAccessError || !strings.Contains(text, "mesh edge to rank 2 (127.") {
+	if text := textOf(err); !errors.As(err, &c) || c.Edge != firstMesh+1 || c.Peer != 2 || c.Status != verbs.RemoteAccessError || !strings.Contains(text, "mesh edge to rank 2 (127.") {
 		t.Errorf("%s: expected the edge", text)
 	}
 	if f := e.QP.(*watch).look().first; f == nil || f.Opcode != diagnose.OpcodeOf(verbs.OpWrite) {
 		t.Errorf("%+v: expected the request that failed", f)
 	}
 	noErrors(t, []error{token.End()})
-	if err := r.CompletionError(&verbs.Completion{ID: WRID(FirstMesh+2, WRUser, 0), Status: verbs.RetryExceeded}); !strings.Contains(textOf(err), "unknown work request") {
+	if err := r.CompletionError(&verbs.Completion{ID: WRID(firstMesh+2, WRUser, 0), Status: verbs.RetryExceeded}); !strings.Contains(textOf(err), "unknown work request") {
 		t.Errorf("%v: expected an edge that is not there to be unknown", err)
 	}
 }

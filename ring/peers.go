@@ -51,7 +51,7 @@ func (e *Edge) doubt() string {
 // CompletionError is a failed completion with the edge that it was on. It wraps
 // *verbs.StatusError.
 type CompletionError struct {
-	Side      Side
+	Edge      EdgeID
 	Peer      int
 	Node      string
 	QPN       uint32
@@ -62,7 +62,7 @@ type CompletionError struct {
 }
 
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Side, e.Peer, e.Node, e.QPN, e.Status.Err())
+	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.QPN, e.Status.Err())
 	hint := hints[e.Status]
 	if e.Status == verbs.RetryExceeded && e.HostLocal {
 		hint = "the peer's process is gone, or its queue pair has failed"
@@ -97,18 +97,18 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 			return err
 		}
 	}
-	side, _, _ := ParseWRID(wc.ID)
+	id, _, _ := ParseWRID(wc.ID)
 	var peer int
-	e := r.Edge(side)
+	e := r.Edge(id)
 	switch {
-	case side == Left || side == Right:
-		peer = r.neighbour(side)
+	case id < firstMesh:
+		peer = r.neighbour(id.Side())
 	case e != nil:
 		peer = e.Peer
 	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
-	failed := &CompletionError{Side: side, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.devices.events.on(e)}
+	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.devices.events.on(e)}
 	if e != nil {
 		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
 	}

@@ -184,10 +184,10 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	side, kind, value := ParseWRID(wc.ID)
-	e := p.r.Edge(side)
+	id, kind, value := ParseWRID(wc.ID)
+	e := p.r.Edge(id)
 	switch {
-	case side >= FirstMesh && wc.Status == verbs.Success: // its peer is done with the ping, and ahead
+	case id >= firstMesh && wc.Status == verbs.Success: // its peer is done with the ping, and ahead
 		t.Defer(*wc)
 	case wc.Status != verbs.Success:
 		p.failed(t, e, wc)
@@ -220,8 +220,8 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 // failed handles a failed completion: those of the pings' edges fail them, and any
 // fails a ping of all ranks.
 func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
-	side, kind, _ := ParseWRID(wc.ID)
-	others := side >= FirstMesh || kind >= WRUser
+	id, kind, _ := ParseWRID(wc.ID)
+	others := id >= firstMesh || kind >= WRUser
 	for _, x := range p.running {
 		if x.with != nil || x.edge == e && !others {
 			x.fail(p.r.CompletionError(wc))

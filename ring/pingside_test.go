@@ -15,7 +15,7 @@ import (
 
 func pingSide(ctx context.Context, r *Ring, side Side, count int) error {
 	got, err := r.PingSide(ctx, side, count)
-	if err == nil && (got.Peer != r.Edge(side).Peer || got.Count != count || got.Min <= 0 || got.Max < got.Min || got.P50 == 0) {
+	if err == nil && (got.Peer != r.Edge(side.Edge()).Peer || got.Count != count || got.Min <= 0 || got.Max < got.Min || got.P50 == 0) {
 		err = fmt.Errorf("%+v", got)
 	}
 	return err
@@ -184,8 +184,8 @@ func TestPingSideDefersTheNextOperation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	side, kind, index := ParseWRID(wc[0].ID)
-	if n != 1 || side != Right || kind != WRRecv || KindOf(r.Right().Message(index, wc[0].ByteLen)) != KindUser+1 {
+	id, kind, index := ParseWRID(wc[0].ID)
+	if n != 1 || id != Right.Edge() || kind != WRRecv || KindOf(r.Right().Message(index, wc[0].ByteLen)) != KindUser+1 {
 		t.Errorf("%d completions, the first %+v: expected the neighbour's message", n, wc[0])
 	}
 	if err := token.End(); err != nil {

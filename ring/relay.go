@@ -41,16 +41,16 @@ func (q *question) farEnd(ctx context.Context) (any, error) {
 	if e == nil {
 		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), asked.To)
 	}
-	return ownEndOf(r, e.Side)
+	return ownEndOf(r, e.ID)
 }
 
-// askFar asks the peer of the mesh edge at a side for its end, by the shorter way.
-func askFar(ctx context.Context, r *Ring, side Side) (endAnswer, error) {
+// askFar asks the peer of a mesh edge for its end, by the shorter way.
+func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
 	r.mu.Lock()
-	e := r.Edge(side)
+	e := r.Edge(id)
 	r.mu.Unlock()
 	if e == nil {
-		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", side)
+		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", id)
 	}
 	n, peer, way := len(r.nodes), e.Peer, Right
 	if toRight := (peer - r.rank + n) % n; toRight > n/2 {

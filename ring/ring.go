@@ -44,15 +44,15 @@ type Ring struct {
 	failed atomic.Bool   // Err is set
 	moved  atomic.Uint64 // polls that found completions
 
-	mu        sync.Mutex       // guards the following, and the queue pairs' life
-	state     State            // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
-	err       error            // why the ring has failed
-	stepped   signal           // a queue pair has moved on
-	runID     string           // "" until it is known
-	exchanged bool             // since Init
-	unclean   error            // what a failed ping left behind keeps operations from running
-	regions   regions          // by AddRegion
-	peerEnds  map[Side]peerEnd // as they were when they were last asked for
+	mu        sync.Mutex         // guards the following, and the queue pairs' life
+	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
+	err       error              // why the ring has failed
+	stepped   signal             // a queue pair has moved on
+	runID     string             // "" until it is known
+	exchanged bool               // since Init
+	unclean   error              // what a failed ping left behind keeps operations from running
+	regions   regions            // by AddRegion
+	peerEnds  map[EdgeID]peerEnd // as they were when they were last asked for
 
 	// Changed with the token and mu: whoever has either may look.
 	control *bootstrap.Control // made by Open
@@ -83,7 +83,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[Side]peerEnd), asking: make(chan struct{}, 1)}
+	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), asking: make(chan struct{}, 1)}
 	if index == 0 {
 		r.runID = rand.Text()
 	}
@@ -130,16 +130,16 @@ func (r *Ring) Left() *Edge { return r.edges[Left] }
 // Right returns the edge that data goes to, after Init.
 func (r *Ring) Right() *Edge { return r.edges[Right] }
 
-// Edge returns the edge at a side: those of the ring after Init, those of a mesh
+// Edge returns an edge: those of the ring after Init, those of a mesh
 // after Mesh. It returns nil for one that is not there. It needs the token.
-func (r *Ring) Edge(s Side) *Edge {
+func (r *Ring) Edge(id EdgeID) *Edge {
 	switch {
-	case s < 0:
+	case id < 0:
 		return nil
-	case s < FirstMesh:
-		return r.edges[s]
-	case int(s-FirstMesh) < len(r.mesh.list):
-		return r.mesh.list[s-FirstMesh]
+	case id < firstMesh:
+		return r.edges[id]
+	case int(id-firstMesh) < len(r.mesh.list):
+		return r.mesh.list[id-firstMesh]
 	}
 	return nil
 }

@@ -228,7 +228,7 @@ func counterMap(list []verbs.Counter) map[string]uint64 {
 // noted takes note of completions that were polled. It allocates nothing.
 func noted(r *Ring, wc []verbs.Completion) {
 	for i := range wc {
-		if !r.Edge(Side(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
+		if !r.Edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
 			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
 		}
 	}

@@ -132,13 +132,13 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 		return err
 	}
 	var list []SideFinding
-	sides := session.Sides(nil)
+	edges := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
 	var failed *ring.CompletionError
-	if errors.As(err, &failed) && failed.Side >= ring.FirstMesh {
-		sides = []ring.Side{failed.Side}
+	if errors.As(err, &failed) && failed.Edge.Side() == ring.Mesh {
+		edges = []ring.EdgeID{failed.Edge}
 	}
-	for _, side := range sides {
-		list = append(list, FindingsOf(command, side, s.Ring.Diagnose(ctx, side, err), diagnose.Warning)...)
+	for _, id := range edges {
+		list = append(list, FindingsOf(command, id.Side(), s.Ring.Diagnose(ctx, id, err), diagnose.Warning)...)
 	}
 	return WithNews(err, list)
 }

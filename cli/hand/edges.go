@@ -100,18 +100,18 @@ func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
 
 // edge returns both ends of an edge. A peer that cannot be asked yet, or any
 // more, is said to be unknown.
-func edge(ctx context.Context, s *session.Session, command string, side ring.Side) ([]EdgeEnd, error) {
-	own, peer, err := s.Ring.Ends(ctx, side)
+func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeID) ([]EdgeEnd, error) {
+	own, peer, err := s.Ring.Ends(ctx, id)
 	unknown := ""
 	if err != nil {
 		unknown = err.Error()
-		if own, err = s.Ring.OwnEnd(side); err != nil {
+		if own, err = s.Ring.OwnEnd(id); err != nil {
 			return nil, err
 		}
 	}
 	ends := []EdgeEnd{
-		{Command: command, OK: stateMood(own.QPState) != render.Bad, Side: side.String(), Whose: OwnEnd, End: own},
-		{Command: command, OK: unknown == "" && stateMood(peer.QPState) != render.Bad, Side: side.String(), Whose: PeerEnd, End: peer, Unknown: unknown},
+		{Command: command, OK: stateMood(own.QPState) != render.Bad, Side: id.Side().String(), Whose: OwnEnd, End: own},
+		{Command: command, OK: unknown == "" && stateMood(peer.QPState) != render.Bad, Side: id.Side().String(), Whose: PeerEnd, End: peer, Unknown: unknown},
 	}
 	if unknown != "" {
 		ends[1].Rank, ends[1].Node, ends[1].Peer = own.Peer, own.PeerNode, own.Rank
@@ -119,13 +119,13 @@ func edge(ctx context.Context, s *session.Session, command string, side ring.Sid
 	return ends, nil
 }
 
-// meshSides lists the edges beside the ring's two.
-func meshSides(r *ring.Ring) []ring.Side {
-	var sides []ring.Side
+// allEdges lists the edges of a ring, those of a mesh last.
+func allEdges(r *ring.Ring) []ring.EdgeID {
+	ids := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
 	for _, e := range r.MeshEdges() {
-		sides = append(sides, e.Side)
+		ids = append(ids, e.ID)
 	}
-	return sides
+	return ids
 }
 
 // printEdges shows both ends of the edges, and what of them disagrees.
@@ -133,7 +133,7 @@ func printEdges(ctx context.Context, s *session.Session, command string, only *r
 	var rows []render.Record
 	var findings []failure.SideFinding
 	for _, side := range session.Sides(only) {
-		ends, err := edge(ctx, s, command, side)
+		ends, err := edge(ctx, s, command, side.Edge())
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	var findings []failure.SideFinding
 	for _, side := range session.Sides(only) {
-		ends, err := edge(ctx, s, "qp", side)
+		ends, err := edge(ctx, s, "qp", side.Edge())
 		if err != nil {
 			return err
 		}

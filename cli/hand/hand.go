@@ -140,7 +140,7 @@ func (h *Work) show(r *ring.Ring, now map[string]uint64) map[string]uint64 {
 // needsQP refuses before init.
 func needsQP(r *ring.Ring, step string) error {
 	switch {
-	case r.Edge(ring.Left) != nil && r.Edge(ring.Right) != nil:
+	case r.Edge(ring.Left.Edge()) != nil && r.Edge(ring.Right.Edge()) != nil:
 		return nil
 	case r.Failed():
 		return &session.OverError{Err: r.Err()}

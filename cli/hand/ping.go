@@ -73,7 +73,7 @@ func pingNeighbours(ctx context.Context, s *session.Session, call command.Call) 
 			if exit.Code(err) != exit.Critical || ctx.Err() != nil || s.Ring.Failed() {
 				return errors.Join(failures...) // the other side would not work either
 			}
-			found = append(found, failure.FindingsOf("ping", side, s.Ring.Diagnose(ctx, side, err), diagnose.Warning)...)
+			found = append(found, failure.FindingsOf("ping", side, s.Ring.Diagnose(ctx, side.Edge(), err), diagnose.Warning)...)
 			continue
 		}
 		if err := s.Out.Print(pingResult(s.Ring.Rank(), side.String(), r)); err != nil {

@@ -117,7 +117,7 @@ func whyNothing(ctx context.Context, s *session.Session, err error) []failure.Si
 		if len(workOf(s).waiting(func(q *request) bool { return q.side == side })) > 0 {
 			cause = err
 		}
-		for _, f := range failure.FindingsOf("poll", side, s.Ring.Diagnose(ctx, side, cause), diagnose.Warning) {
+		for _, f := range failure.FindingsOf("poll", side, s.Ring.Diagnose(ctx, side.Edge(), cause), diagnose.Warning) {
 			queues := f.Attribute == "sends_posted" || f.Attribute == "receives_posted"
 			switch {
 			case cause == nil && queues && f.Severity != diagnose.Fault:
@@ -133,7 +133,7 @@ func whyNothing(ctx context.Context, s *session.Session, err error) []failure.Si
 
 // atRest says of an edge whose ends agree what the neighbour's has posted.
 func atRest(ctx context.Context, s *session.Session, side ring.Side, f failure.SideFinding) failure.SideFinding {
-	peer, err := s.Ring.PeerEnd(ctx, side)
+	peer, err := s.Ring.PeerEnd(ctx, side.Edge())
 	if err != nil {
 		return f
 	}
@@ -187,7 +187,7 @@ func (h *Work) look(ctx context.Context, s *session.Session) error {
 // sort says whose a completion is.
 func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) error {
 	r := s.Ring
-	side, kind, index := ring.ParseWRID(wc.ID)
+	id, kind, index := ring.ParseWRID(wc.ID)
 	switch {
 	case kind == WRHand, wc.Status != verbs.Success:
 		h.arrived = append(h.arrived, *wc)
@@ -195,17 +195,17 @@ func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) 
 	case kind != ring.WRRecv:
 		token.Defer(*wc)
 	case wc.Opcode == verbs.WCRecvWriteImm:
-		if ofOperation(s, side, wc.Imm) {
+		if ofOperation(s, id, wc.Imm) {
 			token.Defer(*wc)
 			return nil
 		}
 		h.arrived = append(h.arrived, *wc)
 	default:
-		switch msg := r.Edge(side).Message(index, wc.ByteLen); {
+		switch msg := r.Edge(id).Message(index, wc.ByteLen); {
 		case ring.KindOf(msg) == 0:
 			h.arrived = append(h.arrived, *wc)
 		case ring.StalePing(msg):
-			return r.Edge(side).Repost(index)
+			return r.Edge(id).Repost(index)
 		default:
 			token.Defer(*wc)
 		}
@@ -216,9 +216,9 @@ func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) 
 // ofOperation tells whether a WRITE with immediate data is a segment of the next
 // operation, which the left neighbour has begun: then it names a slot, whose header
 // is of an operation that this rank has not begun.
-func ofOperation(s *session.Session, side ring.Side, imm uint32) bool {
-	edge := s.Ring.Edge(side)
-	if s.Member == nil || side != ring.Left || imm >= uint32(edge.Local.SlotCount) {
+func ofOperation(s *session.Session, id ring.EdgeID, imm uint32) bool {
+	edge := s.Ring.Edge(id)
+	if s.Member == nil || id != ring.Left.Edge() || imm >= uint32(edge.Local.SlotCount) {
 		return false
 	}
 	var h ring.Header
@@ -227,9 +227,9 @@ func ofOperation(s *session.Session, side ring.Side, imm uint32) bool {
 
 // describe says what a completion is of, by its ID.
 func describe(r *ring.Ring, wc *verbs.Completion) string {
-	side, kind, value := ring.ParseWRID(wc.ID)
+	id, kind, value := ring.ParseWRID(wc.ID)
 	peer := -1
-	if e := r.Edge(side); e != nil {
+	if e := r.Edge(id); e != nil {
 		peer = e.Peer
 	}
 	switch {
@@ -265,12 +265,12 @@ const previewSize = 128
 
 func completionRow(s *session.Session, wc *verbs.Completion) (CompletionRow, error) {
 	r, h := s.Ring, workOf(s)
-	side, kind, index := ring.ParseWRID(wc.ID)
+	id, kind, index := ring.ParseWRID(wc.ID)
 	row := CompletionRow{
-		Command: "poll", OK: wc.Status == verbs.Success, Rank: r.Rank(), Side: side.String(), WRID: wc.ID,
+		Command: "poll", OK: wc.Status == verbs.Success, Rank: r.Rank(), Side: id.Side().String(), WRID: wc.ID,
 		Status: wc.Status.String(), StatusNumber: uint32(wc.Status), QPN: wc.QPN, VendorErr: wc.VendorErr, Count: 1,
 	}
-	edge := r.Edge(side)
+	edge := r.Edge(id)
 	q := h.posted[wc.ID]
 	delete(h.posted, wc.ID)
 	if row.What = describe(r, wc); q != nil {

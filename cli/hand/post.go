@@ -185,7 +185,7 @@ func remoteOf(ctx context.Context, s *session.Session, fs *pflag.FlagSet, side r
 // remoteRegion finds a neighbour's region by its name; without one that of the
 // same name as the own, or else its slots.
 func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name, same string) (remoteMemory, error) {
-	peer, err := s.Ring.PeerEnd(ctx, side)
+	peer, err := s.Ring.PeerEnd(ctx, side.Edge())
 	if err != nil {
 		return remoteMemory{}, fmt.Errorf("which regions the %s neighbour has: %w; --remote-addr and --rkey do without", side, err)
 	}
@@ -230,7 +230,7 @@ func runPost(ctx context.Context, s *session.Session, call command.Call) error {
 	if err != nil {
 		return err
 	}
-	edge := s.Ring.Edge(*only)
+	edge := s.Ring.Edge(only.Edge())
 	h.posted[p.request.id] = p.request
 	if op.name == "recv" {
 		_, err = edge.QP.PostRecv([]verbs.WorkRequest{p.wr})
@@ -265,9 +265,9 @@ type prepared struct {
 
 func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side, fs *pflag.FlagSet) (p prepared, err error) {
 	h := workOf(s)
-	edge := s.Ring.Edge(side)
+	edge := s.Ring.Edge(side.Edge())
 	h.number++
-	id := ring.WRID(side, WRHand, h.number)
+	id := ring.WRID(side.Edge(), WRHand, h.number)
 	p.request = &request{id: id, side: side, queue: "send"}
 	p.wr = verbs.WorkRequest{ID: id, Opcode: op.opcode, Flags: verbs.FlagSignaled}
 	p.result = Posted{Command: "post", OK: true, Rank: s.Ring.Rank(), Peer: edge.Peer, Side: side.String(), Op: op.name, WRID: id}
@@ -352,7 +352,7 @@ func inWords(op handOp, p prepared, remote remoteMemory, peer int, local string)
 
 // notPosted says why a request was refused.
 func notPosted(s *session.Session, op handOp, side ring.Side, err error) error {
-	own, failed := s.Ring.OwnEnd(side)
+	own, failed := s.Ring.OwnEnd(side.Edge())
 	if failed != nil {
 		return fmt.Errorf("post %s %s: %w", op.name, side, err)
 	}

@@ -212,7 +212,7 @@ func listRegions(ctx context.Context, s *session.Session) error {
 	}
 	var unknown []string
 	for _, side := range session.Sides(nil) {
-		peer, err := r.PeerEnd(ctx, side)
+		peer, err := r.PeerEnd(ctx, side.Edge())
 		if err != nil {
 			unknown = append(unknown, fmt.Sprintf("the %s neighbour's regions are not known: %v", side, err))
 			continue

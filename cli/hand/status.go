@@ -131,8 +131,8 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	var rows []render.Record
 	var findings []failure.SideFinding
 	var unknown []EdgeEnd
-	for _, side := range append(session.Sides(nil), meshSides(r)...) {
-		ends, err := edge(ctx, s, "status", side)
+	for _, id := range allEdges(r) {
+		ends, err := edge(ctx, s, "status", id)
 		switch {
 		case beforeInit(err):
 			return nil
@@ -144,7 +144,7 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 			unknown = append(unknown, ends[1])
 			continue
 		}
-		findings = append(findings, failure.FindingsOf("status", side, diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
+		findings = append(findings, failure.FindingsOf("status", id.Side(), diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
 	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
@@ -197,14 +197,10 @@ func (c PathChoice) Parts() []render.Record {
 // GID.
 func pathTaken(r *ring.Ring) []render.Record {
 	var list []render.Record
-	sides := session.Sides(nil)
-	for _, e := range r.MeshEdges() {
-		sides = append(sides, e.Side)
-	}
-	for _, side := range sides {
-		if d, why := r.DeviceTo(side); d != nil {
+	for _, id := range allEdges(r) {
+		if d, why := r.DeviceTo(id); d != nil {
 			list = append(list, PathChoice{
-				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: side.String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
+				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: id.Side().String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
 			})
 		}
 	}
@@ -236,7 +232,7 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	var bad [2]string
 	for _, side := range session.Sides(nil) {
 		at[side] = ring.StateOpened
-		own, err := r.OwnEnd(side)
+		own, err := r.OwnEnd(side.Edge())
 		switch {
 		case beforeInit(err):
 			continue

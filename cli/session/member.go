@@ -79,7 +79,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	// What both ends are like now is what a diagnosis has to compare with once a
 	// peer cannot be asked any more. It is no loss if one does not answer.
 	for _, side := range Sides(nil) {
-		_, _, _ = s.Ring.Ends(ctx, side)
+		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
 	return nil
 }
