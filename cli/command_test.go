@@ -45,7 +45,7 @@ func TestCommandTable(t *testing.T) {
 		if !slices.ContainsFunc(command.Groups, func(g command.Group) bool { return g.ID == c.Group }) {
 			t.Errorf("%s: unknown group %q", c.Name, c.Group)
 		}
-		if (c.Args == "") != (c.CheckArgs == nil) || (c.Args == "") != (len(c.Words) == 0 && c.Offer == nil) {
+		if (c.Args == "") != (c.CheckArgs == nil) || (c.Args == "") != (len(c.Words) == 0 && c.Complete == nil) {
 			t.Errorf("%s: arguments %q are not checked or not completed", c.Name, c.Args)
 		}
 		fs := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)

@@ -148,10 +148,10 @@ func TestEveryFlagSaysWhatItCompletesTo(t *testing.T) {
 		root := testTable.Tree(newRoot(nil, nil), where, func(context.Context, command.Row, command.Call) error { return nil })
 		for _, cmd := range append(root.Commands(), root) {
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				what, args := command.OfferOf(f)
-				declared := len(f.Annotations[command.OffersOf]) > 0 || what != "nothing" && (what != "words" || len(args) > 0)
+				what, args := command.CompletionOf(f)
+				declared := len(f.Annotations[command.CompletesKey]) > 0 || what != "nothing" && (what != "words" || len(args) > 0)
 				if !declared && !f.Hidden && !slices.Contains(numbers, f.Value.Type()) {
-					t.Errorf("%s --%s (%s): completion has nothing to offer: call offers(fs, %q, ...), if only with \"nothing\"", cmd.CommandPath(), f.Name, f.Value.Type(), f.Name)
+					t.Errorf("%s --%s (%s): completion has nothing to offer: call command.Completes(fs, %q, ...), if only with \"nothing\"", cmd.CommandPath(), f.Name, f.Value.Type(), f.Name)
 				}
 			})
 		}

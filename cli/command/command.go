@@ -70,10 +70,10 @@ type Row struct {
 	Long    string // help; Summary if empty
 	Example string
 	// Args names the arguments in usage. Words are what completion offers for
-	// the first of them; Offer, if set, finds the words when they are asked for.
-	Args  string
-	Words []string
-	Offer func(args []string) []string
+	// the first of them; Complete, if set, finds the words when they are asked for.
+	Args     string
+	Words    []string
+	Complete func(args []string) []string
 	// Files: the arguments are files, besides.
 	Files bool
 	// CheckArgs refuses wrong arguments; nil refuses any.
@@ -143,8 +143,8 @@ func NewTable() *Table {
 		},
 		"sizes":    wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
 		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
-		"hosts":    offerHosts,
-		"levels":   offerLevels,
+		"hosts":    completeHosts,
+		"levels":   completeLevels,
 		"commands": wordsOnly(func(*cobra.Command, []string) []string { return t.lineCommandWords() }),
 	}
 	return t
@@ -223,12 +223,12 @@ func (t *Table) cobraCommand(c Row, run func(context.Context, Row, Call) error) 
 	if cmd.Long == "" {
 		cmd.Long = c.Summary + "."
 	}
-	if c.Offer != nil {
+	if c.Complete != nil {
 		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if c.Files {
-				return c.Offer(args), cobra.ShellCompDirectiveDefault
+				return c.Complete(args), cobra.ShellCompDirectiveDefault
 			}
-			return c.Offer(args), cobra.ShellCompDirectiveNoFileComp
+			return c.Complete(args), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	cmd.Flags().SortFlags = false

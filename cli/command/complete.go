@@ -14,20 +14,20 @@ import (
 )
 
 // What the value of a flag completes to is declared with the flag: by the type of
-// its value (a size, a type of element), by the table of settings, or by offers.
-// What an argument completes to is Command.Words or Command.Offer; one that is
+// its value (a size, a type of element), by the table of settings, or by Completes.
+// What an argument completes to is Command.Words or Row.Complete; one that is
 // called LEVELS completes to levels, too, and FILE to files.
 
-// OffersOf is the annotation of a flag that names what it completes to.
-const OffersOf = "ringcli_offers"
+// CompletesKey is the annotation of a flag that names what it completes to.
+const CompletesKey = "ringcli_completes"
 
 // Completes says what completion offers for a flag that is declared in fs: one of
 // the table's completions, by name, and what that takes.
 //
 //	fs.String("html", "", "...")
-//	offers(fs, "html", "files", "html")
+//	command.Completes(fs, "html", "files", "html")
 func Completes(fs *pflag.FlagSet, flag, what string, args ...string) {
-	if err := fs.SetAnnotation(flag, OffersOf, append([]string{what}, args...)); err != nil {
+	if err := fs.SetAnnotation(flag, CompletesKey, append([]string{what}, args...)); err != nil {
 		panic("cli: " + err.Error())
 	}
 }
@@ -43,9 +43,9 @@ func wordsOnly(list func(cmd *cobra.Command, args []string) []string) completion
 	}
 }
 
-// OfferOf returns what a flag completes to and what that takes.
-func OfferOf(f *pflag.Flag) (what string, args []string) {
-	if a := f.Annotations[OffersOf]; len(a) > 0 {
+// CompletionOf returns what a flag completes to and what that takes.
+func CompletionOf(f *pflag.Flag) (what string, args []string) {
+	if a := f.Annotations[CompletesKey]; len(a) > 0 {
 		return a[0], a[1:]
 	}
 	if v, ok := f.Value.(interface{ Words() []string }); ok && v.Words() != nil {
@@ -94,7 +94,7 @@ func (t *Table) completeOnRequest(root *cobra.Command) {
 }
 
 func (t *Table) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
-	what, args := OfferOf(f)
+	what, args := CompletionOf(f)
 	// The errors are that there is no such flag, and that it is known already.
 	_ = cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return t.completions[what](cmd, typed, args)
@@ -121,7 +121,7 @@ func completeArgs(cmd *cobra.Command) {
 		named := at < len(names)
 		switch {
 		case named && strings.Contains(names[at], "LEVELS"):
-			levels, directive := offerLevels(cmd, typed, nil)
+			levels, directive := completeLevels(cmd, typed, nil)
 			if find != nil && !strings.ContainsAny(typed, "=,") {
 				more, _ := find(cmd, args, typed)
 				levels = append(more, levels...)

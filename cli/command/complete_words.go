@@ -39,9 +39,9 @@ func rankWords(cmd *cobra.Command) []string {
 	return words
 }
 
-// offerHosts completes the last entry of a list of hosts from /etc/hosts, or the
+// completeHosts completes the last entry of a list of hosts from /etc/hosts, or the
 // file of "@FILE".
-func offerHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.ShellCompDirective) {
+func completeHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.ShellCompDirective) {
 	if path, isFile := strings.CutPrefix(typed, "@"); isFile {
 		return filesAfter("@", path), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
@@ -110,9 +110,9 @@ func namesOfHosts(text string) []string {
 	return names
 }
 
-// offerLevels completes the last part of a trace specification: a level for all,
+// completeLevels completes the last part of a trace specification: a level for all,
 // or subsystem=level.
-func offerLevels(_ *cobra.Command, typed string, _ []string) ([]string, cobra.ShellCompDirective) {
+func completeLevels(_ *cobra.Command, typed string, _ []string) ([]string, cobra.ShellCompDirective) {
 	cut := strings.LastIndex(typed, ",") + 1
 	before, part := typed[:cut], typed[cut:]
 	if name, _, hasLevel := strings.Cut(part, "="); hasLevel {

@@ -40,7 +40,7 @@ func (t *Table) groupsAt(where Where) []Group {
 	return list
 }
 
-func (t *Table) offerHelp(args []string) []string {
+func (t *Table) completeHelp(args []string) []string {
 	if len(args) > 0 {
 		return nil
 	}
@@ -140,6 +140,6 @@ func (t *Table) HelpRow() Row {
 		Summary: "List the commands, or explain one, a group, or a topic",
 		Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
 of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
-		Args: "[COMMAND | @GROUP | TOPIC]", Offer: t.offerHelp, CheckArgs: checkHelp, Run: t.runHelp,
+		Args: "[COMMAND | @GROUP | TOPIC]", Complete: t.completeHelp, CheckArgs: checkHelp, Run: t.runHelp,
 	}
 }

@@ -142,7 +142,7 @@ own, else all devices. A table has what matters most, or with --verbose all;
 JSON and CSV always have all.`,
 			Example: "  ringcli query soft:lo\n  ringcli query --verbose soft:lo",
 			Args:    "[DEVICE]", CheckArgs: checkQuery,
-			Offer: func(args []string) []string {
+			Complete: func(args []string) []string {
 				if len(args) > 0 {
 					return nil
 				}

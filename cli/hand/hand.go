@@ -74,7 +74,7 @@ func (h *Work) Release() error {
 		errs = append(errs, h.drop(name))
 	}
 	h.ring, h.regions, h.posted, h.arrived = nil, nil, nil, nil
-	h.offerNames()
+	h.publishNames()
 	return errors.Join(errs...)
 }
 

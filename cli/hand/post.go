@@ -71,7 +71,7 @@ then full: init --receives 0 leaves them out.`,
 		Example: `  post recv left --mr a
   post send right --text hello --imm 7
   post write right --mr a --length 64 --rkey 0x1234`,
-		Args: strings.Join(handOpNames(), "|") + " left|right", Offer: offerPost, CheckArgs: checkPost,
+		Args: strings.Join(handOpNames(), "|") + " left|right", Complete: completePost, CheckArgs: checkPost,
 		Flags: func(fs *pflag.FlagSet) {
 			fs.String("mr", "", "local memory: a region of mr reg")
 			command.Completes(fs, "mr", "regions")
@@ -107,7 +107,7 @@ func wideFlag(fs *pflag.FlagSet, name, usage string) {
 	}}, name, usage)
 }
 
-func offerPost(args []string) []string {
+func completePost(args []string) []string {
 	switch len(args) {
 	case 0:
 		return handOpNames()

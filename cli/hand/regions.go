@@ -40,7 +40,7 @@ with bytes such as 0xdeadbeef, again and again; show takes --offset and
 --length.`,
 		Example: `  mr reg a --size 4K --access remote-write,remote-read --fill hello
   mr show a --length 64`,
-		Args: "reg|list|show|dereg [NAME]", Offer: h.offerRegion, CheckArgs: checkRegion,
+		Args: "reg|list|show|dereg [NAME]", Complete: h.completeRegion, CheckArgs: checkRegion,
 		Flags: func(fs *pflag.FlagSet) {
 			command.SizeFlag(fs, "size", 4<<10, "reg: bytes to register")
 			rightsFlag(fs, "access", "reg: what the neighbours may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
@@ -75,7 +75,7 @@ func checkRegion(args []string) error {
 	return nil
 }
 
-func (h *Work) offerRegion(args []string) []string {
+func (h *Work) completeRegion(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return regionVerbs
@@ -130,7 +130,7 @@ func register(s *session.Session, call command.Call) error {
 	g := &region{name, block, reg}
 	h.regions[name] = g
 	s.Ring.AddRegion(name, reg)
-	h.offerNames()
+	h.publishNames()
 	return s.Out.Print(ownRegion(s.Ring, g)...)
 }
 
@@ -187,7 +187,7 @@ func deregister(s *session.Session, name string) error {
 	if err := h.drop(name); err != nil {
 		return err
 	}
-	h.offerNames()
+	h.publishNames()
 	return s.Out.Note(render.Plain, "region %s is no more: its keys are dead", name)
 }
 
@@ -331,8 +331,8 @@ func printable(b []byte) string {
 	return string(text)
 }
 
-// offerNames tells completion of the regions that there are.
-func (h *Work) offerNames() {
+// publishNames tells completion of the regions that there are.
+func (h *Work) publishNames() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.names = slices.Sorted(maps.Keys(h.regions))

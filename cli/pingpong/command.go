@@ -48,7 +48,7 @@ it was sent; give it to both ends.`,
 		Example: `  ringcli pingpong                           on node0
   ringcli pingpong node0                     on node1
   ibv_rc_pingpong -d mlx5_0 -g 3 node0       or, on node1, the stock tool`,
-		Args: "[HOST]", Offer: func([]string) []string { return nil }, CheckArgs: func(args []string) error { return CheckHost("pingpong", args) },
+		Args: "[HOST]", Complete: func([]string) []string { return nil }, CheckArgs: func(args []string) error { return CheckHost("pingpong", args) },
 		// The others have the stock tool's letters besides.
 		Settings: session.Without(configs.NamesOf(Options{}), "device", "port", "gid-index", "mtu", "sl"),
 		Flags:    pingpongFlags,

@@ -282,15 +282,15 @@ const (
 
 // introduction is what a rank says of itself to the others, once.
 type introduction struct {
-	Follows   bool          `json:"follows"`
-	Providers []string      `json:"providers"`       // of its edges
-	Table     *tables.Offer `json:"table,omitempty"` // rank 0's
+	Follows   bool                 `json:"follows"`
+	Providers []string             `json:"providers"`       // of its edges
+	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
 }
 
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	all, err := Share(ctx, m, introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.OfferOf(s.Config, m.Ring)})
+	all, err := Share(ctx, m, introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)})
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func Rows() []command.Row {
 			Summary: "Give a setting another value, for this session",
 			Long:    "Gives a setting another value, for this session. show lists all settings; a\ncommand's own flag comes first.",
 			Example: "  set protocol eager\n  set output json",
-			Args:    "NAME VALUE", Offer: offerSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
+			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
 			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				return set(s, call.Args[0], call.Args[1])
 			},
@@ -39,13 +39,13 @@ func Rows() []command.Row {
 		{
 			Name: "show", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
 			Summary: "Show the settings in force, or one of them",
-			Args:    "[NAME]", Offer: offerSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
+			Args:    "[NAME]", Complete: completeSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
 		},
 		{
 			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Run the commands of a file, one a line",
 			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too.",
-			Args:    "FILE", Files: true, Offer: offerScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Run: runSource,
+			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Run: runSource,
 		},
 		{
 			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
@@ -73,7 +73,7 @@ func Rows() []command.Row {
 		{
 			Name: "transcript", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Append all that is typed and printed to a file; off ends it",
-			Args:    "FILE | off", Files: true, Offer: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
+			Args:    "FILE | off", Files: true, Complete: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
 			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
 				path := call.Args[0]
 				if path == "off" {
@@ -95,11 +95,11 @@ func Rows() []command.Row {
 			Name: "alias", Group: command.GroupShell, Where: command.Line, Own: true, Verbatim: true,
 			Summary: "Make a name stand for a line, or list such names",
 			Example: "  alias check4 all-reduce --size 4M --check", Args: "[NAME TEXT...]",
-			Offer: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: inShell(runAlias),
+			Complete: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: inShell(runAlias),
 		},
 		{
 			Name: "unalias", Group: command.GroupShell, Where: command.Line, Own: true,
-			Summary: "Take an alias back", Args: "NAME", Offer: func([]string) []string { return nil },
+			Summary: "Take an alias back", Args: "NAME", Complete: func([]string) []string { return nil },
 			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
 			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
 				if _, known := s.Shell.Aliases()[call.Args[0]]; !known {
@@ -223,7 +223,7 @@ func runShow(ctx context.Context, s *session.Session, call command.Call) error {
 	return s.Out.Print(about.ConfigEntry{Command: "show", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
 }
 
-func offerSetting(args []string) []string {
+func completeSetting(args []string) []string {
 	var words []string
 	switch len(args) {
 	case 0:
@@ -242,7 +242,7 @@ func offerSetting(args []string) []string {
 	return words
 }
 
-func offerScripts(args []string) []string {
+func completeScripts(args []string) []string {
 	if len(args) > 0 {
 		return nil
 	}

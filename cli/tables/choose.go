@@ -44,8 +44,8 @@ func Of(c *configs.Config) (f File, path string, err error) {
 	return f, path, err
 }
 
-// Offer is what rank 0, whose table counts, says of its own.
-type Offer struct {
+// Announcement is what rank 0, whose table counts, says of its own.
+type Announcement struct {
 	Error  string  `json:"error,omitempty"`
 	Path   string  `json:"path,omitempty"`
 	Origin string  `json:"origin,omitempty"`
@@ -53,8 +53,8 @@ type Offer struct {
 	Tables []Saved `json:"tables,omitempty"` // those for rings of this size
 }
 
-// OfferOf is this rank's offer; nil if it is not rank 0.
-func OfferOf(c *configs.Config, r *ring.Ring) *Offer {
+// Announce is what this rank says of its table; nil if it is not rank 0.
+func Announce(c *configs.Config, r *ring.Ring) *Announcement {
 	setting := c.Get("table")
 	given := c.IsSet("table")
 	if r.Rank() > 0 {
@@ -65,9 +65,9 @@ func OfferOf(c *configs.Config, r *ring.Ring) *Offer {
 	}
 	f, path, err := Of(c)
 	if err != nil {
-		return &Offer{Error: err.Error()}
+		return &Announcement{Error: err.Error()}
 	}
-	o := &Offer{Path: path, Origin: setting.Origin.String(), Given: given}
+	o := &Announcement{Path: path, Origin: setting.Origin.String(), Given: given}
 	for _, t := range f.Tables {
 		if t.Ranks == 0 || t.Ranks == r.Size() {
 			o.Tables = append(o.Tables, t)
@@ -110,9 +110,9 @@ func (t TableStatus) Adjust(column string, cell *render.Cell) {
 	}
 }
 
-// choose chooses from rank 0's offer, on all ranks alike. providers are those of
+// choose chooses from what rank 0 announced, on all ranks alike. providers are those of
 // all ranks' edges.
-func choose(o Offer, ranks int, providers []string) (collective.Table, TableStatus) {
+func choose(o Announcement, ranks int, providers []string) (collective.Table, TableStatus) {
 	slices.Sort(providers)
 	devices := strings.Join(slices.Compact(providers), "+")
 	status := TableStatus{Command: "status", OK: true, Origin: o.Origin, Ranks: ranks, Devices: devices}
@@ -147,13 +147,13 @@ func (t Saved) About() string {
 	return fmt.Sprintf("measured on %s%s, %s", ranks, devices, t.Measured.Local().Format("2006-01-02 15:04"))
 }
 
-// Take chooses the table for a ring from rank 0's offer and the providers of
+// Take chooses the table for a ring from what rank 0 announced and the providers of
 // all ranks' edges. A file that was asked for and says nothing about such rings is
 // worth a word.
-func Take(offer *Offer, providers []string, ranks int) (collective.Table, TableStatus, error) {
-	o := Offer{}
-	if offer != nil {
-		o = *offer
+func Take(announced *Announcement, providers []string, ranks int) (collective.Table, TableStatus, error) {
+	o := Announcement{}
+	if announced != nil {
+		o = *announced
 	}
 	if o.Error != "" {
 		return collective.Table{}, TableStatus{}, exit.Sharedf(exit.Usage, "rank 0: %s", o.Error)

@@ -112,20 +112,20 @@ func TestBrokenTables(t *testing.T) {
 }
 
 func TestTableFor(t *testing.T) {
-	offer := Offer{Path: "/x/table.json", Origin: "default", Tables: []Saved{exampleTable(4, "shm+soft")}}
-	table, status := choose(offer, 4, []string{"soft", "shm", "soft", "shm"})
-	if len(table.Rules) != 2 || status.Rules != 2 || status.Table != offer.Path || status.Devices != "shm+soft" || !strings.Contains(status.Why, "measured on 4 ranks of shm+soft, 2026-11-2") {
+	announced := Announcement{Path: "/x/table.json", Origin: "default", Tables: []Saved{exampleTable(4, "shm+soft")}}
+	table, status := choose(announced, 4, []string{"soft", "shm", "soft", "shm"})
+	if len(table.Rules) != 2 || status.Rules != 2 || status.Table != announced.Path || status.Devices != "shm+soft" || !strings.Contains(status.Why, "measured on 4 ranks of shm+soft, 2026-11-2") {
 		t.Errorf("%+v", status)
 	}
 	for _, c := range []struct {
-		offer Offer
-		want  string
+		announced Announcement
+		want      string
 	}{
-		{offer, "/x/table.json has none for 4 ranks of soft"},
-		{Offer{Origin: "default"}, "`tune` measures a table for 4 ranks of soft"},
-		{Offer{Origin: "flag --table", Given: true}, "table is none (flag --table)"},
+		{announced, "/x/table.json has none for 4 ranks of soft"},
+		{Announcement{Origin: "default"}, "`tune` measures a table for 4 ranks of soft"},
+		{Announcement{Origin: "flag --table", Given: true}, "table is none (flag --table)"},
 	} {
-		if table, status := choose(c.offer, 4, []string{"soft", "soft"}); len(table.Rules) > 0 || status.Table != "" || status.Why != c.want {
+		if table, status := choose(c.announced, 4, []string{"soft", "soft"}); len(table.Rules) > 0 || status.Table != "" || status.Why != c.want {
 			t.Errorf("%+v", status)
 		}
 	}

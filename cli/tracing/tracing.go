@@ -48,7 +48,7 @@ With --all, a rank that leads has all ranks do the same.`,
 		Example: `  trace wire=debug
   trace dump all-reduce.json
   ringcli trace merge all-reduce.rank*.json --out merged.json`,
-		Args: "[LEVELS | recorder | show | dump | merge]", Offer: offerTrace, Files: true, CheckArgs: checkTrace,
+		Args: "[LEVELS | recorder | show | dump | merge]", Complete: offerTrace, Files: true, CheckArgs: checkTrace,
 		Flags: traceFlags, Run: runTrace,
 	}}
 }
