@@ -37,7 +37,7 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 		"mistake at once": {script: "ping; al-reduce --size 4K", code: exit.Usage, says: `unknown command "al-reduce"`},
 		"open quote":      {script: "ping; expect 'wrong == 0", code: exit.Usage, says: "opened and not closed"},
 		"source":          {script: `source "` + nested + `"; quit; ping`, runs: []string{"all-reduce"}},
-		"source in loop":  {script: "source " + loop, code: exit.Usage, says: "more than 8 deep"},
+		"source in loop":  {script: "source " + loop, code: exit.Usage, says: "a file cannot run itself"},
 		"no such file":    {script: "source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
 		"only in a shell": {script: "jobs", code: exit.Usage, says: "expected a shell"},
 		"set":             {script: "set protocol rendezvous-read; all-reduce --size 4K; expect protocol == rendezvous-read", runs: []string{"all-reduce"}},

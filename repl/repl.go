@@ -97,11 +97,17 @@ const (
 // Errors of a Shell.
 var (
 	// ErrInterrupted is the cause of a line's context after Ctrl-C.
-	ErrInterrupted = errors.New("interrupted")
+	ErrInterrupted error = interruption{}
 	// ErrStopped is the cause of a job's context after StopJob or the shell's
 	// end.
 	ErrStopped = errors.New("stopped")
 )
+
+// interruption is a cancellation, so that what knows no shell can tell.
+type interruption struct{}
+
+func (interruption) Error() string        { return "interrupted" }
+func (interruption) Is(target error) bool { return target == context.Canceled }
 
 // A SignalError is what ended a Shell from outside.
 type SignalError struct{ Signal os.Signal }

@@ -14,6 +14,20 @@ const sourceDepth = 8
 
 type sourceKey struct{}
 
+// Within returns the context for what a file says, which is run under ctx and has this
+// one name among all files. It refuses a file that runs itself, and too many that run
+// each other.
+func Within(ctx context.Context, path, name string) (context.Context, error) {
+	outer, _ := ctx.Value(sourceKey{}).([]string)
+	if slices.Contains(outer, name) {
+		return nil, fmt.Errorf("source %s: it is being run already, from %s: a file cannot run itself", path, outer[len(outer)-1])
+	}
+	if len(outer) == sourceDepth {
+		return nil, fmt.Errorf("source %s: it is file %d within files: at most %d are", path, sourceDepth+1, sourceDepth)
+	}
+	return context.WithValue(ctx, sourceKey{}, append(slices.Clone(outer), name)), nil
+}
+
 // Source runs a file line by line, each shown after "> " before it runs, and
 // stops at the first that fails, whose place it names: "file:line: error". A
 // line ends neither within quotes nor after a \. A file that Source runs may call
@@ -32,14 +46,9 @@ func (s *Shell) source(ctx context.Context, path string, echo bool) error {
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	outer, _ := ctx.Value(sourceKey{}).([]string)
-	if slices.Contains(outer, real) {
-		return fmt.Errorf("source %s: it is being run already, from %s: a file cannot run itself", path, outer[len(outer)-1])
+	if ctx, err = Within(ctx, path, real); err != nil {
+		return err
 	}
-	if len(outer) == sourceDepth {
-		return fmt.Errorf("source %s: it is file %d within files: at most %d are", path, sourceDepth+1, sourceDepth)
-	}
-	ctx = context.WithValue(ctx, sourceKey{}, append(slices.Clone(outer), real))
 
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {

@@ -131,6 +131,7 @@ func lead(rank int, state State, cause error) []diagnose.Finding {
 		f.Fix = "give " + f.Attribute + " a value that the device takes; the queue pair is still " + modify.From.String()
 	case errors.Is(cause, usage.Err):
 		f.Attribute, f.Text = "usage", cause.Error()
+		f.Tells = cause
 	default:
 		return nil
 	}
@@ -160,6 +161,7 @@ func alone(own *diagnose.End, err, failure error) []diagnose.Finding {
 	switch {
 	case failure != nil:
 		f.Attribute, f.Text, f.Fix = "ring", "the ring has failed: "+failure.Error(), "close it and connect again"
+		f.Tells = failure
 		if errors.As(failure, &verdict) && verdict.Rank >= 0 {
 			f.Rank = verdict.Rank
 		}
@@ -169,7 +171,7 @@ func alone(own *diagnose.End, err, failure error) []diagnose.Finding {
 		f.Fix = fmt.Sprintf("take the missing step on rank %d", own.Peer)
 	case errors.As(err, &verdict), errors.Is(err, context.DeadlineExceeded):
 		f.Attribute = "tcp"
-		f.Text = fmt.Sprintf("%s cannot be asked over TCP how its end is: %v", peer, err)
+		f.Text, f.Tells = fmt.Sprintf("%s cannot be asked over TCP how its end is: %v", peer, err), err
 		f.Fix = "see whether it still runs; if it does, look at the network between the two nodes"
 	default:
 		f.Severity, f.Attribute, f.Rank = diagnose.Note, "state", own.Rank

@@ -179,6 +179,8 @@ func (r *Ring) Fail(err error) {
 		v.Kind = bootstrap.KindTimeout
 	case errors.As(err, &c):
 		v.Rank = c.Peer
+	case errors.Is(err, context.Canceled):
+		v.Kind = bootstrap.KindCanceled
 	}
 	control.Fail(v)
 }

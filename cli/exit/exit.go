@@ -8,6 +8,7 @@ import (
 	"ringcli/collective"
 	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/repl"
 	"ringcli/ring"
 	"ringcli/trace"
 )
@@ -23,7 +24,7 @@ const (
 )
 
 // ErrInterrupted is the cause of a context that Ctrl-C cancelled.
-var ErrInterrupted = errors.New("interrupted")
+var ErrInterrupted = repl.ErrInterrupted
 
 // Error is an error that knows its exit code.
 type Error struct {

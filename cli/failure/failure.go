@@ -146,15 +146,29 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 // WithNews adds to an error those findings that say more than it does: that nothing
 // was found is none, and a verdict on the ring says itself what it is.
 func WithNews(err error, list []SideFinding) error {
-	var v *ring.Verdict
 	list = slices.DeleteFunc(list, func(f SideFinding) bool {
-		return f.Attribute == "cause" && f.Severity != diagnose.Fault || errors.As(err, &v) && strings.Contains(f.Text, v.Error()) ||
-			f.Attribute == "ring" && strings.Contains(f.Text, err.Error())
+		return f.Attribute == "cause" && f.Severity != diagnose.Fault || f.Tells != nil &&
+			(sameVerdict(f.Tells, err) || f.Attribute == "ring" && within(err, f.Tells))
 	})
 	if len(list) == 0 {
 		return err
 	}
 	return &explained{err, list}
+}
+
+// sameVerdict tells whether two errors come from one verdict on the ring.
+func sameVerdict(a, b error) bool {
+	var first, second *ring.Verdict
+	return errors.As(a, &first) && errors.As(b, &second) && *first == *second
+}
+
+// within tells whether what told says has all of err in it.
+func within(err, told error) bool {
+	if errors.Is(told, err) {
+		return true
+	}
+	joined, several := err.(interface{ Unwrap() []error })
+	return several && !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !within(e, told) })
 }
 
 // commandError says which command of a line failed.
@@ -175,7 +189,7 @@ func KeepRecord(s *session.Session, command string, err error) {
 		return
 	}
 	var v *bootstrap.Verdict
-	if errors.As(err, &v) && strings.HasSuffix(v.Text, exit.ErrInterrupted.Error()) {
+	if errors.As(err, &v) && v.Kind == bootstrap.KindCanceled {
 		return // at another rank
 	}
 	path, failed := trace.DumpOnFailure(command + ": " + err.Error())

@@ -32,8 +32,6 @@ type Session struct {
 	Member *Member
 	// Leads says that the other ranks take this one's commands.
 	Leads bool
-	// Sourced is how deep scripts have called scripts.
-	Sourced int
 	// Results are what the last command that printed any has printed, and fresh
 	// says that it was a command of this line.
 	Results []render.Record

@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs"
+	"ringcli/repl"
 )
 
 // Rows are those that only make sense where lines are typed, or read from
@@ -249,9 +250,6 @@ func completeScripts(args []string) []string {
 	return configs.ScriptNames()
 }
 
-// maxSourced is how deep scripts may call scripts.
-const maxSourced = 8
-
 func runSource(ctx context.Context, s *session.Session, call command.Call) error {
 	name := call.Args[0]
 	_, missing := os.Stat(name)
@@ -262,10 +260,9 @@ func runSource(ctx context.Context, s *session.Session, call command.Call) error
 	if err != nil {
 		return exit.Usagef("source: %w", err)
 	}
-	if s.Sourced++; s.Sourced > maxSourced {
-		return exit.Usagef("source %s: scripts call scripts more than %d deep", name, maxSourced)
+	if ctx, err = repl.Within(ctx, name, name); err != nil {
+		return exit.Usagef("%w", err)
 	}
-	defer func() { s.Sourced-- }()
 	if err := lines.Run(ctx, s, call.Table, script); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -22,6 +22,7 @@ const (
 	KindSilent   Kind = "silent"   // nothing heard and nothing moving
 	KindLeft     Kind = "left"     // a goodbye while others still need the ring
 	KindFailed   Kind = "failed"   // a rank's own error
+	KindCanceled Kind = "canceled" // a rank's user ended what ran
 )
 
 // Verdict is why the ring failed, as every rank is told.

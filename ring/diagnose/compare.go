@@ -30,6 +30,9 @@ type Finding struct {
 	Text      string   `json:"text"`      // cause and consequence
 	Fix       string   `json:"fix"`       // what to do
 
+	// Tells is the error that Text repeats, if it does.
+	Tells error `json:"-"`
+
 	right verbs.Access // that is missing
 }
 

@@ -111,5 +111,5 @@ func inVain(own, peer *End, cause error, found []Finding) []Finding {
 			Fix: "run the same operations in the same order on all ranks"}}, found...)
 	}
 	return append([]Finding{{Severity: Warning, Attribute: "cause", Rank: own.Rank, Own: own.QPState.String(), Peer: peer.QPState.String(),
-		Text: "both ends agree; the error was: " + cause.Error()}}, found...)
+		Text: "both ends agree; the error was: " + cause.Error(), Tells: cause}}, found...)
 }
