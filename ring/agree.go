@@ -27,7 +27,7 @@ func (d connectionData) address(nodes []bootstrap.Node, to connectionData) *diag
 
 // agree compares both ends of an edge and returns the path MTU in bytes that both
 // will use. Both ends run it on the same pair and so come to the same end. What
-// is given instead of what was agreed on is not compared: who gives it means it.
+// is given instead of what was agreed on is not compared: it is meant.
 func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu int, err error) {
 	here, there := own.address(nodes, peer), peer.address(nodes, own)
 	differ := func(what string, a, b any, fix string) error {

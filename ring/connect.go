@@ -69,7 +69,7 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 }
 
 // RTR compares both ends of each edge and takes the queue pairs to RTR: they can
-// receive. Who sends before the neighbours can receive too loses what it sends:
+// receive. A rank that sends before its neighbours can receive, too, loses what it sends:
 // AwaitNeighbours.
 func (r *Ring) RTR(ctx context.Context, v Values) error {
 	return r.step(StateRTR, v).take(ctx, func(context.Context, Token) error {

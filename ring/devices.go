@@ -216,7 +216,7 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 	case verbs.EventDeviceFatal:
 	case verbs.EventQPFatal, verbs.EventCQErr:
 		if r.opts.ByHand {
-			return // who works by hand may reset the queue pair
+			return // an operator may reset the queue pair
 		}
 	default:
 		return

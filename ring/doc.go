@@ -37,7 +37,7 @@
 // an operation between Begin and End, or the pings of one neighbour, PingSide's
 // own and those that neighbours ask this rank to answer. The latter run on
 // goroutines of the control ring while the rank does nothing, share the token, and
-// poll for each other. A rank that is busy says so to who pings it; a rank that
+// poll for each other. A rank that is busy says so to the one that pings it; a rank that
 // wants to begin something waits until it has answered.
 //
 // Where the ranks of a host are as many as its CPUs, or more, and each has a process of

@@ -119,7 +119,7 @@ type QPInfo struct {
 
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
 // neighbour writes into and the buffers that its messages land in. It belongs to
-// who has the polling token: a step or an operation. Others may look at what is
+// the holder of the polling token: a step or an operation. Others may look at what is
 // exchanged under the ring's mu, under which the steps change it.
 type Edge struct {
 	ID     EdgeID

@@ -71,7 +71,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 }
 
 // peek polls what has completed while nobody polls, for the watches to note, and
-// keeps it for the next who does.
+// keeps it for the next holder of the token.
 func peek(r *Ring) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -12,7 +12,7 @@ import (
 	"ringcli/trace"
 )
 
-// The requests of a ping of one neighbour. Who pings asks for askPing, which is
+// The questions of a ping of one neighbour. The rank that pings asks askPing, which is
 // answered when all is done; the neighbour asks back with askGo as soon as it
 // polls, so that no ping is sent that would meet something else there.
 const (

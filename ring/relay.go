@@ -10,7 +10,7 @@ import (
 )
 
 // askFarEnd asks any rank for its end of a mesh edge. The question goes round the
-// ring: who it is not for asks the next one.
+// ring: a rank that it is not for asks the next one.
 const askFarEnd = "far-end"
 
 // farEnd says whose end is meant, and of the edge to whom.
@@ -59,7 +59,7 @@ func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
 	end, err := ask[endAnswer](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
 	var answer *bootstrap.AnswerError
 	if errors.As(err, &answer) {
-		answer.Rank = peer // who was asked, though a neighbour told
+		answer.Rank = peer // the rank that was asked, though a neighbour told
 	}
 	return end, err
 }

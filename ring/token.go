@@ -129,7 +129,7 @@ func (h holder) String() string {
 // tokens gives the polling token out: to one step, or to one operation, or to any number
 // of pings of one neighbour, own and neighbours', of which one at a time polls for all.
 type tokens struct {
-	// word is who has it, in its lower two bits, and above how often an operation has
+	// word is its holder, in the lower two bits, and above how often an operation has
 	// given it back. Operations take it and give it back by changing the word alone, which
 	// is all that a short one has time for.
 	word atomic.Uint64

@@ -61,7 +61,7 @@ func (f *fifo) push(wr *verbs.WorkRequest) {
 	}
 	f.tail++
 	if f.posted() > len(f.entries) {
-		f.head++ // its completion was taken by somebody who does not tell
+		f.head++ // its completion was polled, and not noted
 	}
 }
 
@@ -205,7 +205,7 @@ func queried(qp verbs.QP) (attr verbs.QPAttr, init verbs.QPInitAttr, known watch
 	if w, ok := qp.(*watch); ok {
 		w.change.Lock()
 		defer w.change.Unlock()
-		defer func() { known = w.look() }() // last: who is in ERR has its failure noted by then
+		defer func() { known = w.look() }() // last: a queue pair in ERR has its failure noted by then
 	}
 	attr, init, err = qp.Query()
 	return attr, init, known, err

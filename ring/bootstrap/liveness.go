@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// keepTime sends signs of life and notices who gives none.
+// keepTime sends signs of life and notices neighbours that give none.
 func (c *Control) keepTime() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

@@ -45,7 +45,7 @@ type cancellation struct {
 
 // AnswerError is an answerer's error, as the asker gets it.
 type AnswerError struct {
-	Rank int    // who answered
+	Rank int    // that answered
 	Kind string // of the question
 	Text string
 }
@@ -223,7 +223,7 @@ func (c *Control) serve(l *connection, q question) error {
 	return nil
 }
 
-// takeAnswer hands an answer to who asked, if that one still waits.
+// takeAnswer hands an answer to the goroutine that asked, if that one still waits.
 func (c *Control) takeAnswer(l *connection, r reply) {
 	if r.Clock != nil {
 		r.Clock.t4 = l.arrived

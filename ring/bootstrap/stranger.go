@@ -35,7 +35,7 @@ func (c *Control) isExpected(caller net.Addr) bool {
 	return err == nil && sameHost(from.Addr(), c.cfg.Addrs[c.neighbour(left)].Addr(), isOwn)
 }
 
-// sameHost tells whether two addresses are one, or both of this machine: who
+// sameHost tells whether two addresses are one, or both of this machine: whoever
 // calls a neighbour on the own machine may do so from any of its addresses.
 func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
 	a, b = a.Unmap().WithZone(""), b.Unmap().WithZone("")

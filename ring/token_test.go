@@ -1,0 +1,78 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A token is given back once: what is given back again is not another's.
+func TestTokenIsGivenBackOnce(t *testing.T) {
+	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	first, err := r.Hold(t.Context())
+	noErrors(t, []error{err})
+	first.Release()
+	second, err := r.Hold(t.Context())
+	noErrors(t, []error{err})
+	first.Release()
+	Token{}.Release()
+	if who := r.tokens.who(); who.kind != operating {
+		t.Errorf("%q has the token: expected the second operation", who)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := r.Hold(soon); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(textOf(err), "begin an operation: an operation runs here") {
+		t.Errorf("%v: expected that another has it", err)
+	}
+	second.Release()
+	if who := r.tokens.who(); who.kind != nobody || r.tokens.operations() != 2 {
+		t.Errorf("%q has the token after %d operations: expected nobody, after 2", who, r.tokens.operations())
+	}
+}
+
+// Pings share the token, and the last one gives it back; a step has it alone.
+func TestTokenIsShared(t *testing.T) {
+	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	soon, cancel := context.WithCancel(t.Context())
+	cancel()
+	take := func(h holder) (Token, error) { return r.takeToken(soon, h) }
+	one, err := take(holder{kind: pinging})
+	two, err2 := take(holder{kind: pinging})
+	noErrors(t, []error{err, err2})
+	one.Release()
+	step := holder{kind: stepping, step: "rtr"}
+	if _, err := take(step); !strings.Contains(textOf(err), "a ping of one neighbour runs here") {
+		t.Errorf("%v: expected that a ping has it", err)
+	}
+	two.Release()
+	alone, err := take(step)
+	noErrors(t, []error{err})
+	if _, err := take(step); !strings.Contains(textOf(err), "rtr runs here") {
+		t.Errorf("%v: expected that the step has it", err)
+	}
+	waiting := make(chan error)
+	go func() {
+		token, err := r.Hold(t.Context())
+		token.Release()
+		waiting <- err
+	}()
+	time.Sleep(time.Millisecond)
+	alone.Release()
+	noErrors(t, []error{<-waiting})
+}
+
+// An operation takes the token and gives it back in no time worth speaking of.
+func TestTokenAllocates(t *testing.T) {
+	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	if n := testing.AllocsPerRun(1000, func() {
+		token, err := r.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		token.Release()
+	}); n != 0 {
+		t.Errorf("%v allocations: expected none", n)
+	}
+}
