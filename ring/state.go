@@ -121,6 +121,18 @@ func (r *Ring) standing(sides []Side) standing {
 	return least
 }
 
+// Reached is how far the queue pair to a neighbour has come, and the state that it is
+// in: StateError if that is ERR or SQE.
+func (r *Ring) Reached(side Side) (State, verbs.QPState, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.edges[side] == nil {
+		return StateOpened, verbs.StateReset, nil
+	}
+	s := r.standingOf(r.edges[side])
+	return s.State, s.qp, s.err
+}
+
 // standingOf asks one queue pair. It needs mu.
 func (r *Ring) standingOf(e *Edge) standing {
 	attr, _, err := e.QP.Query()

@@ -231,27 +231,13 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	var at [2]ring.State
 	var bad [2]string
 	for _, side := range session.Sides(nil) {
-		at[side] = ring.StateOpened
-		own, err := r.OwnEnd(side.Edge())
-		switch {
-		case beforeInit(err):
-			continue
-		case err != nil:
+		var qp verbs.QPState
+		var err error
+		if at[side], qp, err = r.Reached(side); err != nil {
 			return nil, err
 		}
-		switch {
-		case own.QPState.Is(verbs.StateReset):
-		case own.QPState.Is(verbs.StateInit):
-			at[side] = ring.StateInitialised
-			if state >= ring.StateExchanged && state <= ring.StateReady {
-				at[side] = ring.StateExchanged
-			}
-		case own.QPState.Is(verbs.StateRTR, verbs.StateSQD):
-			at[side] = ring.StateRTR
-		case own.QPState.Is(verbs.StateRTS):
-			at[side] = ring.StateRTS
-		default:
-			bad[side] = own.QPState.String()
+		if at[side] == ring.StateError {
+			bad[side] = qp.String()
 		}
 	}
 	failed := bad[0] != "" || bad[1] != ""
