@@ -32,17 +32,6 @@ func Completes(fs *pflag.FlagSet, flag, what string, args ...string) {
 	}
 }
 
-// completion returns what begins with what is typed, and others. A description
-// stands after a tab.
-type completion func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
-
-// wordsOnly is a completion of words that need not begin with what is typed.
-func wordsOnly(list func(cmd *cobra.Command, args []string) []string) completion {
-	return func(cmd *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
-		return list(cmd, args), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // CompletionOf returns what a flag completes to and what that takes.
 func CompletionOf(f *pflag.Flag) (what string, args []string) {
 	if a := f.Annotations[CompletesKey]; len(a) > 0 {

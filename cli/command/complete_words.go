@@ -149,13 +149,13 @@ func listOf(typed string, words []string) []string {
 	return prefixed(typed[:cut], rest)
 }
 
-// lineCommandWords are the commands of a line, with what they do.
-func (t *Table) lineCommandWords() []string {
-	var words []string
-	for _, c := range t.Rows {
-		if c.Where&Line != 0 {
-			words = append(words, c.Name+"\t"+c.Summary)
-		}
+// completion returns what begins with what is typed, and others. A description
+// stands after a tab.
+type completion func(cmd *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective)
+
+// wordsOnly is a completion of words that need not begin with what is typed.
+func wordsOnly(list func(cmd *cobra.Command, args []string) []string) completion {
+	return func(cmd *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+		return list(cmd, args), cobra.ShellCompDirectiveNoFileComp
 	}
-	return words
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"ringcli/cli/exit"
@@ -27,17 +26,6 @@ func (t *Table) HelpGroups() []string {
 		names = append(names, "@"+g.ID)
 	}
 	return names
-}
-
-// groupsAt are the groups that have a command at a place.
-func (t *Table) groupsAt(where Where) []Group {
-	var list []Group
-	for _, g := range Groups {
-		if slices.ContainsFunc(t.Rows, func(c Row) bool { return c.Group == g.ID && c.Where&where != 0 }) {
-			list = append(list, g)
-		}
-	}
-	return list
 }
 
 func (t *Table) completeHelp(args []string) []string {

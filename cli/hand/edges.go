@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"ringcli/cli/command"
-	"ringcli/cli/exit"
 	"ringcli/cli/failure"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
@@ -254,21 +253,4 @@ func Attributes(own, peer EdgeEnd, found []diagnose.Finding) []render.Record {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// sideOf reads the argument left or right, if there is one.
-func sideOf(args []string) (*ring.Side, error) {
-	if len(args) == 0 {
-		return nil, nil
-	}
-	v, err := parseSide(args[0])
-	if err != nil || len(args) > 1 {
-		return nil, exit.Usagef("%q: expected left or right, or nothing for both", strings.Join(args, " "))
-	}
-	return &v, nil
-}
-
-func checkSide(args []string) error {
-	_, err := sideOf(args)
-	return err
 }

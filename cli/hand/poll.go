@@ -225,24 +225,6 @@ func ofOperation(s *session.Session, id ring.EdgeID, imm uint32) bool {
 	return h.Decode(edge.Slot(int(imm))) && h.Kind >= ring.KindUser && h.Seq > s.Member.Comm.Stats().Operations
 }
 
-// describe says what a completion is of, by its ID.
-func describe(r *ring.Ring, wc *verbs.Completion) string {
-	id, kind, value := ring.ParseWRID(wc.ID)
-	peer := -1
-	if e := r.Edge(id); e != nil {
-		peer = e.Peer
-	}
-	switch {
-	case kind == ring.WRMessage:
-		return fmt.Sprintf("message of a ping, to rank %d", peer)
-	case kind == ring.WRRecv && wc.Status == verbs.Success && wc.Opcode == verbs.WCRecvWriteImm:
-		return fmt.Sprintf("WRITE with immediate data by rank %d", peer)
-	case kind == ring.WRRecv:
-		return fmt.Sprintf("message buffer %d of init, from rank %d", value, peer)
-	}
-	return fmt.Sprintf("request of an operation, with rank %d", peer)
-}
-
 // printCompletions shows completions, and gives receive buffers of init back.
 func printCompletions(s *session.Session, found []verbs.Completion) error {
 	var rows []CompletionRow

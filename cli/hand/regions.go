@@ -19,9 +19,6 @@ import (
 	"ringcli/verbs"
 )
 
-// SlotsName is the name by which requests reach the neighbour's receive slots.
-const SlotsName = "slots"
-
 var regionVerbs = []string{"reg", "list", "show", "dereg"}
 
 // regionRow is `mr`.
@@ -51,13 +48,6 @@ with bytes such as 0xdeadbeef, again and again; show takes --offset and
 		},
 		Run: runRegion,
 	}
-}
-
-// region is memory that was registered by hand.
-type region struct {
-	name  string
-	block verbs.Memory
-	reg   *ring.Registration
 }
 
 // maxRegion is the most that a region by hand may have.
@@ -141,13 +131,6 @@ func ownRegion(r *ring.Ring, g *region) []render.Record {
 		rows = append(rows, regionInfo(r.Rank(), OwnEnd, d.Name, g.reg.RegionOn(d, g.name)))
 	}
 	return rows
-}
-
-func joined(err, other error) error {
-	if other != nil {
-		return fmt.Errorf("%w; %w", err, other)
-	}
-	return err
 }
 
 // patternOf reads a text, or bytes as 0x....

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,108 +22,6 @@ import (
 // are values that these take themselves.
 var settingsOfOpen = append([]string{"list", "index"}, session.Without(configs.NamesOf(ring.Options{}),
 	"mtu", "sl", "traffic-class", "qp-timeout", "retry-cnt", "rnr-retry", "min-rnr-timer")...)
-
-// StepRows are the steps of a bring-up by hand, in their order.
-func StepRows() []command.Row {
-	return []command.Row{
-		{
-			Name: "connect", Group: command.GroupRing, Where: command.Line, Claims: true,
-			Summary: "Take all steps at once, closing the ring that there is",
-			Long: `Closes the ring that there is, and takes all steps of a bring-up: open, init,
-exchange, rtr, rts, ping. The flags are kept as settings for the next time. All
-ranks connect at the same time; followers do by themselves.`,
-			Settings: session.RingSettings, Run: runConnectLine,
-		},
-		{
-			Name: "open", Group: command.GroupRing, Where: command.Line, Claims: true,
-			Summary: "Step 1: listen, and open the device: PD, CQ",
-			Long: `Binds the TCP port of the exchange, chooses the local address and the GID, and
-opens the device with a protection domain and a completion queue.`,
-			Example:  "  open --index 0 --list node0,node1",
-			Settings: settingsOfOpen, Run: runOpen,
-		},
-		{
-			Name: "init", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Step 2: create the queue pairs, register memory, go to INIT",
-			Long: `Creates a queue pair to each neighbour, registers its slots and message
-buffers, takes it from RESET to INIT and posts the receives.`,
-			Flags: func(fs *pflag.FlagSet) {
-				sideFlag(fs)
-				psnFlag(fs, "first PSN of what this end sends, as the peer is told")
-				command.OptionalFlag[int](fs, "receives", 0, 128, "receives to post (128)")
-				command.OptionalFlag[int](fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
-				rightsFlag(fs, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
-			},
-			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
-		},
-		{
-			Name: "exchange", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Step 3: swap QPN, PSN, GID, MTU, addresses and rkeys over TCP",
-			Long: `Connects to both neighbours over TCP, in whatever order the nodes start, and
-swaps what the queue pairs and regions are called. Repeated, it tells the
-neighbours what holds now and takes what they say now.`,
-			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Exchange(ctx) }),
-		},
-		{
-			Name: "rtr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Step 4: compare both ends, go to RTR: ready to receive",
-			Long: `Compares both ends of each edge and takes the queue pairs to RTR with the
-peer's QPN, PSN, GID and MTU. Flags give other values than the proper ones, to
-see what comes of it.`,
-			Example: "  rtr\n  rtr --side left --psn 5 --mtu 1024",
-			Flags: func(fs *pflag.FlagSet) {
-				sideFlag(fs)
-				psnFlag(fs, "PSN expected first from the peer (rq_psn)")
-				command.OptionalFlag[int](fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
-				command.OptionalFlag[uint32](fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
-				gidFlag(fs, "dgid", "the peer's GID (as exchanged)")
-				command.Completes(fs, "dgid", "nothing")
-				command.OptionalFlag[int](fs, "gid-index", 0, 255, "index of the own GID (as opened)")
-				command.OptionalFlag[int](fs, "sl", 0, 15, "service level")
-				command.OptionalFlag[int](fs, "traffic-class", 0, 255, "traffic class")
-				command.OptionalFlag[int](fs, "hop-limit", 0, 255, "hop limit (64)")
-				command.OptionalFlag[int](fs, "min-rnr-timer", 0, 255, "code of the delay asked for while no receive is posted")
-				command.OptionalFlag[int](fs, "max-dest-rd-atomic", 0, 255, "READs and atomics to answer at once (16)")
-			},
-			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTR(ctx, v) }),
-		},
-		{
-			Name: "rts", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Step 5: go to RTS: ready to send",
-			Long:    `Takes the queue pairs to RTS. Flags give other values than the proper ones.`,
-			Flags: func(fs *pflag.FlagSet) {
-				sideFlag(fs)
-				psnFlag(fs, "PSN sent first (sq_psn)")
-				command.OptionalFlag[int](fs, "qp-timeout", 0, 255, "ACK timeout, 4.096 us times 2 to this power")
-				command.OptionalFlag[int](fs, "retry-cnt", 0, 255, "retries after an ACK timeout")
-				command.OptionalFlag[int](fs, "rnr-retry", 0, 255, "retries while the peer has no receive posted (7: for ever)")
-				command.OptionalFlag[int](fs, "max-rd-atomic", 0, 255, "READs and atomics in flight")
-			},
-			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTS(ctx, v) }),
-		},
-		{
-			Name: "reset", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Take the queue pairs back to RESET, to walk the steps again",
-			Long: `Takes both queue pairs to RESET, whatever state they are in, ERR too. They keep
-their numbers and PSNs; what was posted is dropped. Both ends of an edge need
-it; then init, exchange, rtr and rts bring them up again.`,
-			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
-		},
-		{
-			Name: "qp", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
-			Summary: "Show all attributes of the queue pairs beside the peers'",
-			Long: `Shows every attribute of this rank's queue pairs, as they hold them now, beside
-those of the neighbour's facing one, which is asked over TCP and need do
-nothing; what disagrees is marked and explained. Needs init.`,
-			Args: "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
-		},
-		{
-			Name: "close", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
-			Summary: "Say goodbye to the neighbours and release everything",
-			Run:     runClose,
-		},
-	}
-}
 
 // runConnectLine takes all steps at once.
 func runConnectLine(ctx context.Context, s *session.Session, call command.Call) error {
@@ -270,72 +166,104 @@ func runClose(ctx context.Context, s *session.Session, _ command.Call) error {
 	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
 }
 
-func psnFlag(fs *pflag.FlagSet, usage string) {
-	command.OptionalFlag[uint32](fs, "psn", 0, 1<<24-1, usage)
-}
-
-var sides = []ring.Side{ring.Left, ring.Right}
-
-func parseSide(text string) (ring.Side, error) {
-	for _, s := range sides {
-		if s.String() == text {
-			return s, nil
-		}
+// StepRows are the steps of a bring-up by hand, in their order.
+func StepRows() []command.Row {
+	return []command.Row{
+		{
+			Name: "connect", Group: command.GroupRing, Where: command.Line, Claims: true,
+			Summary: "Take all steps at once, closing the ring that there is",
+			Long: `Closes the ring that there is, and takes all steps of a bring-up: open, init,
+exchange, rtr, rts, ping. The flags are kept as settings for the next time. All
+ranks connect at the same time; followers do by themselves.`,
+			Settings: session.RingSettings, Run: runConnectLine,
+		},
+		{
+			Name: "open", Group: command.GroupRing, Where: command.Line, Claims: true,
+			Summary: "Step 1: listen, and open the device: PD, CQ",
+			Long: `Binds the TCP port of the exchange, chooses the local address and the GID, and
+opens the device with a protection domain and a completion queue.`,
+			Example:  "  open --index 0 --list node0,node1",
+			Settings: settingsOfOpen, Run: runOpen,
+		},
+		{
+			Name: "init", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Step 2: create the queue pairs, register memory, go to INIT",
+			Long: `Creates a queue pair to each neighbour, registers its slots and message
+buffers, takes it from RESET to INIT and posts the receives.`,
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "first PSN of what this end sends, as the peer is told")
+				command.OptionalFlag[int](fs, "receives", 0, 128, "receives to post (128)")
+				command.OptionalFlag[int](fs, "pkey-index", 0, 65535, "index in the port's P_Key table (0)")
+				rightsFlag(fs, "access", "what the peer may do: remote-write, remote-read, remote-atomic, comma separated, or none (all)")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
+		},
+		{
+			Name: "exchange", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Step 3: swap QPN, PSN, GID, MTU, addresses and rkeys over TCP",
+			Long: `Connects to both neighbours over TCP, in whatever order the nodes start, and
+swaps what the queue pairs and regions are called. Repeated, it tells the
+neighbours what holds now and takes what they say now.`,
+			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Exchange(ctx) }),
+		},
+		{
+			Name: "rtr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Step 4: compare both ends, go to RTR: ready to receive",
+			Long: `Compares both ends of each edge and takes the queue pairs to RTR with the
+peer's QPN, PSN, GID and MTU. Flags give other values than the proper ones, to
+see what comes of it.`,
+			Example: "  rtr\n  rtr --side left --psn 5 --mtu 1024",
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "PSN expected first from the peer (rq_psn)")
+				command.OptionalFlag[int](fs, "mtu", 0, 1<<20, "path MTU in bytes (the smaller of both ends')")
+				command.OptionalFlag[uint32](fs, "dest-qpn", 0, 1<<24-1, "the peer's QPN (as exchanged)")
+				gidFlag(fs, "dgid", "the peer's GID (as exchanged)")
+				command.Completes(fs, "dgid", "nothing")
+				command.OptionalFlag[int](fs, "gid-index", 0, 255, "index of the own GID (as opened)")
+				command.OptionalFlag[int](fs, "sl", 0, 15, "service level")
+				command.OptionalFlag[int](fs, "traffic-class", 0, 255, "traffic class")
+				command.OptionalFlag[int](fs, "hop-limit", 0, 255, "hop limit (64)")
+				command.OptionalFlag[int](fs, "min-rnr-timer", 0, 255, "code of the delay asked for while no receive is posted")
+				command.OptionalFlag[int](fs, "max-dest-rd-atomic", 0, 255, "READs and atomics to answer at once (16)")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTR(ctx, v) }),
+		},
+		{
+			Name: "rts", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Step 5: go to RTS: ready to send",
+			Long:    `Takes the queue pairs to RTS. Flags give other values than the proper ones.`,
+			Flags: func(fs *pflag.FlagSet) {
+				sideFlag(fs)
+				psnFlag(fs, "PSN sent first (sq_psn)")
+				command.OptionalFlag[int](fs, "qp-timeout", 0, 255, "ACK timeout, 4.096 us times 2 to this power")
+				command.OptionalFlag[int](fs, "retry-cnt", 0, 255, "retries after an ACK timeout")
+				command.OptionalFlag[int](fs, "rnr-retry", 0, 255, "retries while the peer has no receive posted (7: for ever)")
+				command.OptionalFlag[int](fs, "max-rd-atomic", 0, 255, "READs and atomics in flight")
+			},
+			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTS(ctx, v) }),
+		},
+		{
+			Name: "reset", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Take the queue pairs back to RESET, to walk the steps again",
+			Long: `Takes both queue pairs to RESET, whatever state they are in, ERR too. They keep
+their numbers and PSNs; what was posted is dropped. Both ends of an edge need
+it; then init, exchange, rtr and rts bring them up again.`,
+			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
+		},
+		{
+			Name: "qp", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
+			Summary: "Show all attributes of the queue pairs beside the peers'",
+			Long: `Shows every attribute of this rank's queue pairs, as they hold them now, beside
+those of the neighbour's facing one, which is asked over TCP and need do
+nothing; what disagrees is marked and explained. Needs init.`,
+			Args: "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
+		},
+		{
+			Name: "close", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Summary: "Say goodbye to the neighbours and release everything",
+			Run:     runClose,
+		},
 	}
-	return 0, fmt.Errorf("expected left or right")
-}
-
-func sideFlag(fs *pflag.FlagSet) {
-	command.ChoiceFlag(fs, "side", "side", nil, sides, parseSide, "one edge alone: left or right (both)")
-}
-
-// gidFlag is a GID, or an IP address, which is one too.
-func gidFlag(fs *pflag.FlagSet, name, usage string) {
-	fs.Var(&command.Parsed[verbs.GID]{Kind: "gid", Parse: func(text string) (g verbs.GID, err error) {
-		if err := g.UnmarshalText([]byte(strings.TrimSpace(text))); err != nil {
-			return g, fmt.Errorf("expected a GID, such as fe80::1 or ::ffff:10.0.0.1")
-		}
-		return g, nil
-	}}, name, usage)
-}
-
-var rightNames = []struct {
-	name  string
-	right verbs.Access
-}{
-	{"remote-write", verbs.AccessRemoteWrite}, {"remote-read", verbs.AccessRemoteRead}, {"remote-atomic", verbs.AccessRemoteAtomic},
-}
-
-func rightsText(access verbs.Access) string {
-	var list []string
-	for _, n := range rightNames {
-		if access&n.right != 0 {
-			list = append(list, n.name)
-		}
-	}
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, ",")
-}
-
-// rightsFlag is what a peer or a region's user may do.
-func rightsFlag(fs *pflag.FlagSet, name, usage string) {
-	words := []string{"none"}
-	for _, n := range rightNames {
-		words = append(words, n.name)
-	}
-	fs.Var(&command.Parsed[verbs.Access]{Kind: "list", Completions: words, Text: rightsText, Parse: func(text string) (verbs.Access, error) {
-		access := verbs.AccessLocalWrite
-		for word := range strings.SplitSeq(text, ",") {
-			at := slices.Index(words, strings.TrimSpace(word))
-			if at < 0 {
-				return 0, fmt.Errorf("expected remote-write, remote-read, remote-atomic, or none")
-			}
-			if at > 0 {
-				access |= rightNames[at-1].right
-			}
-		}
-		return access, nil
-	}}, name, usage)
 }

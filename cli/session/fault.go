@@ -69,9 +69,3 @@ func (f *Fault) Arm(on bool) {
 		f.armed = on
 	}
 }
-
-// TakeFault notes what --corrupt asks for.
-func (s *Session) TakeFault(fs *pflag.FlagSet) {
-	f := *fs.Lookup("corrupt").Value.(*Fault)
-	s.Fault = &f
-}

@@ -9,17 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
-	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
-	"ringcli/trace"
-	"ringcli/verbs"
 	_ "ringcli/verbs/providers"
 )
 
@@ -38,143 +34,6 @@ type Member struct {
 	Shown map[string]uint64
 	// Table is the table in force.
 	Table tables.TableStatus
-}
-
-// Identity says who this process is: the list and the index, which must be given.
-func (s *Session) Identity() (list string, index int, err error) {
-	list, index = s.Config.String("list"), s.Config.Int("index")
-	switch {
-	case list == "":
-		return "", 0, exit.Usagef("no server list: expected --list a,b,c or --list @FILE, the same on every node (or `ringcli local -n 4` for ranks on this machine)")
-	case !s.Config.IsSet("index"):
-		return "", 0, exit.Usagef("no index: expected --index I, this node's place in the list, from 0")
-	}
-	return list, index, nil
-}
-
-// Join brings the ring up and makes this process a member. patience is how long
-// the other ranks may take to appear; 0 means --timeout.
-func (s *Session) Join(ctx context.Context, patience time.Duration) error {
-	list, index, err := s.Identity()
-	if err != nil {
-		return err
-	}
-	trace.SetRank(index)
-	if index == 0 { // before anybody waits for it
-		if _, _, err := tables.Of(s.Config); err != nil {
-			return err
-		}
-	}
-	o := RingOptions(s.Config)
-	o.Patience = patience
-	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
-	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
-	end()
-	if err != nil {
-		return err
-	}
-	if err := s.Ready(ctx); err != nil {
-		return s.Leave(ctx, err, OrderEnd)
-	}
-	// What both ends are like now is what a diagnosis has to compare with once a
-	// peer cannot be asked any more. It is no loss if one does not answer.
-	for _, side := range Sides(nil) {
-		_, _, _ = s.Ring.Ends(ctx, side.Edge())
-	}
-	return nil
-}
-
-// OverError is that of a command in a ring that has failed before, which was
-// reported then.
-type OverError struct{ Err error }
-
-func (e *OverError) Error() string {
-	return "the ring is over: `connect` brings up a new one; it ended with: " + e.Err.Error()
-}
-func (e *OverError) Unwrap() error { return e.Err }
-
-// Ready makes this process a member of the ring that is open, which the other
-// ranks do at the same time.
-func (s *Session) Ready(ctx context.Context) error {
-	switch {
-	case s.Ring == nil:
-		return exit.Usagef("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
-	case s.Ring.Failed():
-		return &OverError{s.Ring.Err()}
-	case s.Ring.Usable() != nil:
-		return exit.Usagef("%w", s.Ring.Usable())
-	}
-	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
-		return err
-	}
-	m := &Member{Ring: s.Ring, Fault: s.Fault, Command: "connect"}
-	all, err := s.meet(ctx, m)
-	o := collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.Fault.injector(s.Ring.Rank())}
-	if err == nil {
-		var providers []string
-		for _, each := range all {
-			providers = append(providers, each.Providers...)
-		}
-		o.Table, m.Table, err = tables.Take(all[0].Table, providers, len(all))
-	}
-	if err == nil {
-		m.Comm, err = collective.New(s.Ring, o)
-	}
-	if err == nil { // so that every plan is what is going to happen
-		err = m.Comm.Agree(ctx)
-	}
-	if err == nil {
-		m.Shown, err = m.Counters()
-	}
-	if err == nil {
-		var run string
-		if run, err = s.Ring.RunID(ctx); err == nil {
-			trace.SetRun(run)
-			trace.SetSize(s.Ring.Size())
-		}
-	}
-	if err != nil {
-		if m.Comm != nil {
-			err = errors.Join(err, m.Comm.Close())
-		}
-		return err
-	}
-	s.Member = m
-	return nil
-}
-
-// RingOptions are the settings of a ring.
-func RingOptions(c *configs.Config) ring.Options {
-	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
-	c.Fill(&o)
-	return o
-}
-
-// Leave closes the ring, if there is one, after what ended in err. The leader
-// tells its followers what comes now. After a success the ranks of a script wait
-// for each other first, so that none hears a goodbye while it still works; what
-// failed here alone the others are told.
-func (s *Session) Leave(ctx context.Context, err error, then string) error {
-	r, m := s.Ring, s.Member
-	if r == nil {
-		return err
-	}
-	together := err == nil || exit.IsShared(err)
-	if !together && ctx.Err() == nil {
-		r.Fail(err) // does nothing if the ring has failed
-	}
-	if together && s.Leads && !r.Failed() {
-		err = errors.Join(err, s.Order(ctx, Order{Do: then}))
-	}
-	// A shell of its own does not wait for the other ranks' people.
-	if together && m != nil && (!s.Interactive || s.Leads) && !r.Failed() {
-		err = errors.Join(err, r.Barrier(ctx))
-	}
-	s.Ring, s.Member, s.Leads = nil, nil, false
-	if m != nil {
-		err = errors.Join(err, m.Comm.Close())
-	}
-	return errors.Join(err, s.ByHand.Release(), r.Close())
 }
 
 // shared is a rank's value on the control ring, with what it belongs to: ranks
@@ -262,64 +121,6 @@ func (m *Member) Agree(ctx context.Context, mine error) error {
 // as the server list tells.
 func (m *Member) RanksHere() int { return ranksOn(m.Ring.Nodes(), m.Ring.Rank()) }
 
-// FollowerPatience is how long a follower waits for a ring to come up: its
-// leader may be a person who starts the others first, or thinks about what went
-// wrong.
-const FollowerPatience = 24 * time.Hour
-
-// Order is what a leader tells its followers, over the control ring.
-type Order struct {
-	Do    string   `json:"do"`
-	Words []string `json:"words,omitempty"` // of OrderRun: a command with all that it is run with
-}
-
-// The orders.
-const (
-	OrderRun   = "run"
-	OrderAgain = "again" // leave this ring and join the next
-	OrderEnd   = "end"
-)
-
-// introduction is what a rank says of itself to the others, once.
-type introduction struct {
-	Follows   bool                 `json:"follows"`
-	Providers []string             `json:"providers"`       // of its edges
-	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
-}
-
-// meet finds out which ranks follow. Either all but rank 0 do, which then leads
-// them, or none does.
-func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	all, err := Share(ctx, m, introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)})
-	if err != nil {
-		return nil, err
-	}
-	if all[0].Follows {
-		return nil, exit.Sharedf(exit.Usage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
-	}
-	followers := 0
-	for _, i := range all {
-		if i.Follows {
-			followers++
-		}
-	}
-	if followers > 0 && followers < len(all)-1 {
-		return nil, exit.Sharedf(exit.Usage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
-	}
-	s.Leads = followers > 0 && m.Ring.Rank() == 0
-	return all, nil
-}
-
-// Order sends an order to all followers.
-func (s *Session) Order(ctx context.Context, o Order) error {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("order %q: %w", o.Do, err)
-	}
-	_, err = s.Ring.Broadcast(ctx, data)
-	return err
-}
-
 // Counters returns the counters of the devices in use, by provider, as
 // "soft/name", and the collectives' as "collective/name".
 func (m *Member) Counters() (map[string]uint64, error) {
@@ -361,25 +162,6 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-// RingSettings are the settings that connecting takes.
-var RingSettings = Without(configs.Names(), ProcessSettings...)
-
-// Without returns the names but for some.
-func Without(names []string, some ...string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(some, name) })
-}
-
-// RanksHere is how many ranks will share this machine's memory, for checks
-// before there is a ring; 1 if the list cannot be read, which joining reports.
-func (s *Session) RanksHere() int {
-	nodes, err := bootstrap.ParseList(s.Config.String("list"), s.Config.Int("tcp-port"))
-	index := s.Config.Int("index")
-	if err != nil || index < 0 || index >= len(nodes) {
-		return 1
-	}
-	return ranksOn(nodes, index)
-}
-
 func ranksOn(nodes []bootstrap.Node, index int) int {
 	here := 0
 	for _, n := range nodes {
@@ -393,6 +175,3 @@ func ranksOn(nodes []bootstrap.Node, index int) int {
 func isLoopback(host string) bool {
 	return slices.Contains([]string{"localhost", "::1"}, host) || len(host) > 4 && host[:4] == "127."
 }
-
-// ProcessSettings are the settings that are flags of every process command.
-var ProcessSettings = []string{"output", "trace", "trace-format"}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -124,16 +126,6 @@ func (s *Session) SetTrace() error {
 	return trace.SetOutput(s.Stderr, trace.Format(s.Config.String("trace-format")))
 }
 
-// DropMember closes what computes over the ring, before the queue pairs under
-// it change.
-func (s *Session) DropMember() error {
-	m := s.Member
-	if s.Member = nil; m == nil {
-		return nil
-	}
-	return m.Comm.Close()
-}
-
 // DeviceOf names the devices that a ring uses.
 func DeviceOf(r *ring.Ring) string {
 	var names []string
@@ -141,4 +133,14 @@ func DeviceOf(r *ring.Ring) string {
 		names = append(names, d.Name)
 	}
 	return render.OrDash(strings.Join(names, "+"))
+}
+
+// SpeaksToParent tells whether what this process writes goes through a parent
+// that adds the rank.
+func (s *Session) SpeaksToParent() bool { return s.Parent != nil && s.Parent.rank > 0 }
+
+// TakeFault notes what --corrupt asks for.
+func (s *Session) TakeFault(fs *pflag.FlagSet) {
+	f := *fs.Lookup("corrupt").Value.(*Fault)
+	s.Fault = &f
 }

@@ -3,11 +3,11 @@ package hand
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
-	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/ring"
@@ -16,12 +16,6 @@ import (
 
 // WRHand is the kind of work requests posted by hand: none of the collectives'.
 const WRHand = ring.WRUser + 64
-
-// Rows are what an operator or a student looks at and does by hand,
-// beside the steps of a bring-up.
-func Rows(h *Work) []command.Row {
-	return []command.Row{statusRow(), pingRow(), countersRow(), h.regionRow(), postRow(), pollRow()}
-}
 
 // workOf is what was done by hand in a session of this process.
 func workOf(s *session.Session) *Work { return s.ByHand.(*Work) }
@@ -147,4 +141,39 @@ func needsQP(r *ring.Ring, step string) error {
 	default:
 		return &ring.StepError{Step: step, State: r.State(), Missing: "init"}
 	}
+}
+
+// region is memory that was registered by hand.
+type region struct {
+	name  string
+	block verbs.Memory
+	reg   *ring.Registration
+}
+
+// describe says what a completion is of, by its ID.
+func describe(r *ring.Ring, wc *verbs.Completion) string {
+	id, kind, value := ring.ParseWRID(wc.ID)
+	peer := -1
+	if e := r.Edge(id); e != nil {
+		peer = e.Peer
+	}
+	switch {
+	case kind == ring.WRMessage:
+		return fmt.Sprintf("message of a ping, to rank %d", peer)
+	case kind == ring.WRRecv && wc.Status == verbs.Success && wc.Opcode == verbs.WCRecvWriteImm:
+		return fmt.Sprintf("WRITE with immediate data by rank %d", peer)
+	case kind == ring.WRRecv:
+		return fmt.Sprintf("message buffer %d of init, from rank %d", value, peer)
+	}
+	return fmt.Sprintf("request of an operation, with rank %d", peer)
+}
+
+// SlotsName is the name by which requests reach the neighbour's receive slots.
+const SlotsName = "slots"
+
+func joined(err, other error) error {
+	if other != nil {
+		return fmt.Errorf("%w; %w", err, other)
+	}
+	return err
 }

@@ -1,0 +1,123 @@
+package command
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+)
+
+// Where is where a command can be given.
+type Where uint8
+
+const (
+	// Process: as `ringcli NAME`.
+	Process Where = 1 << iota
+	// Line: as a line of a script (-c, -f) or of the shell.
+	Line
+)
+
+// Needs is what must be there before a command can run.
+type Needs uint8
+
+const (
+	// Nothing: it runs without a ring.
+	Nothing Needs = iota
+	// Opened: the device is open and the control ring listens.
+	Opened
+	// Ready: the ring can compute.
+	Ready
+)
+
+// The groups of commands, in the order that help shows them.
+const (
+	GroupRing       = "ring"
+	GroupCollective = "collective"
+	GroupLook       = "look"
+	GroupShell      = "shell"
+	GroupProgram    = "program"
+)
+
+// Group is a group of commands.
+type Group struct{ ID, Title string }
+
+// Groups are all groups, in the order of help.
+var Groups = []Group{
+	{GroupRing, "Bring up a ring:"},
+	{GroupCollective, "Use the ring:"},
+	{GroupLook, "Look:"},
+	{GroupShell, "The shell:"},
+	{GroupProgram, "About this program:"},
+}
+
+// Row is one row of the command table: what cobra's commands, the commands
+// of -c and -f, help and completion are made from.
+type Row struct {
+	Name    string
+	Aliases []string
+	Group   string
+	Where   Where
+	Summary string // one line, no full stop
+	Long    string // help; Summary if empty
+	Example string
+	// Args names the arguments in usage. Words are what completion offers for
+	// the first of them; Complete, if set, finds the words when they are asked for.
+	Args     string
+	Words    []string
+	Complete func(args []string) []string
+	// Files: the arguments are files, besides.
+	Files bool
+	// CheckArgs refuses wrong arguments; nil refuses any.
+	CheckArgs func(args []string) error
+	// Needs is what a line needs before it can run.
+	Needs Needs
+	// Own: the command is about this rank alone, even where rank 0 leads the
+	// others. Otherwise it runs on all ranks.
+	Own bool
+	// Stops: Ctrl-C asks the command to stop at its next boundary, on all ranks
+	// together (Session.stopping), before it is cancelled.
+	Stops bool
+	// Claims: the command uses the queue pairs or changes the ring, so nothing
+	// else may at the same time. What needs a ring that is ready does so, too.
+	Claims bool
+	// Harmless: an empty line in the shell may run it again.
+	Harmless bool
+	// Verbatim: what follows the first argument is taken as it is, flags too.
+	Verbatim bool
+	// Settings are the settings of package configs that are flags here too.
+	Settings []string
+	// Flags declares the flags that are no settings; may be nil.
+	Flags func(*pflag.FlagSet)
+	// Check refuses what cannot work before a ring is brought up for it, which
+	// has so many ranks on this machine; may be nil.
+	Check func(s *session.Session, call Call, ranksHere int) error
+	Run   func(context.Context, *session.Session, Call) error
+}
+
+// Call is how a command was given.
+type Call struct {
+	Name  string // the command's own name, whatever alias was used
+	Flags *pflag.FlagSet
+	Args  []string
+	Led   bool // by this rank, for all
+	Table *Table
+	// Tree is what the command was found in.
+	Tree *cobra.Command
+}
+
+// Use returns the command's name with its arguments' names.
+func (c Row) Use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }
+
+func (c Row) checkArgs(help string, args []string) error {
+	if c.CheckArgs != nil {
+		return c.CheckArgs(args)
+	}
+	if len(args) > 0 {
+		return exit.Usagef("%s: unexpected argument %q: expected none; `%s` shows the usage", c.Name, args[0], help)
+	}
+	return nil
+}

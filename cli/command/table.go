@@ -1,0 +1,80 @@
+package command
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// Table is the command table. It is made once, and only read then.
+type Table struct {
+	Rows []Row // in the order of help
+	// completions are what flags complete to, by the name that their declaration gives.
+	completions map[string]completion
+}
+
+// NewTable returns an empty table, which knows the completions that need no room.
+func NewTable() *Table {
+	t := &Table{}
+	t.completions = map[string]completion{
+		"nothing": wordsOnly(func(*cobra.Command, []string) []string { return nil }),
+		"words":   wordsOnly(func(_ *cobra.Command, args []string) []string { return args }),
+		// Several of the words, separated by commas.
+		"list": func(_ *cobra.Command, typed string, args []string) ([]string, cobra.ShellCompDirective) {
+			return listOf(typed, args), cobra.ShellCompDirectiveNoFileComp
+		},
+		// Files, of the extensions if any are given.
+		"files": func(_ *cobra.Command, _ string, args []string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return args, cobra.ShellCompDirectiveFilterFileExt
+		},
+		"sizes":    wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
+		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
+		"hosts":    completeHosts,
+		"levels":   completeLevels,
+		"commands": wordsOnly(func(*cobra.Command, []string) []string { return t.lineCommandWords() }),
+	}
+	return t
+}
+
+// Add appends rows.
+func (t *Table) Add(rows ...Row) { t.Rows = append(t.Rows, rows...) }
+
+// Complete says what flags complete to that are declared with a name.
+func (t *Table) Complete(name string, words func(cmd *cobra.Command) []string) {
+	t.completions[name] = wordsOnly(func(cmd *cobra.Command, _ []string) []string { return words(cmd) })
+}
+
+// Find returns the command of a name or alias at a place.
+func (t *Table) Find(name string, where Where) (Row, bool) {
+	for _, c := range t.Rows {
+		if c.Where&where != 0 && (c.Name == name || slices.Contains(c.Aliases, name)) {
+			return c, true
+		}
+	}
+	return Row{}, false
+}
+
+// lineCommandWords are the commands of a line, with what they do.
+func (t *Table) lineCommandWords() []string {
+	var words []string
+	for _, c := range t.Rows {
+		if c.Where&Line != 0 {
+			words = append(words, c.Name+"\t"+c.Summary)
+		}
+	}
+	return words
+}
+
+// groupsAt are the groups that have a command at a place.
+func (t *Table) groupsAt(where Where) []Group {
+	var list []Group
+	for _, g := range Groups {
+		if slices.ContainsFunc(t.Rows, func(c Row) bool { return c.Group == g.ID && c.Where&where != 0 }) {
+			list = append(list, g)
+		}
+	}
+	return list
+}

@@ -1,0 +1,207 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/tables"
+	"ringcli/collective"
+	"ringcli/configs"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+	"ringcli/verbs"
+	_ "ringcli/verbs/providers"
+)
+
+// Identity says who this process is: the list and the index, which must be given.
+func (s *Session) Identity() (list string, index int, err error) {
+	list, index = s.Config.String("list"), s.Config.Int("index")
+	switch {
+	case list == "":
+		return "", 0, exit.Usagef("no server list: expected --list a,b,c or --list @FILE, the same on every node (or `ringcli local -n 4` for ranks on this machine)")
+	case !s.Config.IsSet("index"):
+		return "", 0, exit.Usagef("no index: expected --index I, this node's place in the list, from 0")
+	}
+	return list, index, nil
+}
+
+// Join brings the ring up and makes this process a member. patience is how long
+// the other ranks may take to appear; 0 means --timeout.
+func (s *Session) Join(ctx context.Context, patience time.Duration) error {
+	list, index, err := s.Identity()
+	if err != nil {
+		return err
+	}
+	trace.SetRank(index)
+	if index == 0 { // before anybody waits for it
+		if _, _, err := tables.Of(s.Config); err != nil {
+			return err
+		}
+	}
+	o := RingOptions(s.Config)
+	o.Patience = patience
+	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
+	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
+	end()
+	if err != nil {
+		return err
+	}
+	if err := s.Ready(ctx); err != nil {
+		return s.Leave(ctx, err, OrderEnd)
+	}
+	// What both ends are like now is what a diagnosis has to compare with once a
+	// peer cannot be asked any more. It is no loss if one does not answer.
+	for _, side := range Sides(nil) {
+		_, _, _ = s.Ring.Ends(ctx, side.Edge())
+	}
+	return nil
+}
+
+// OverError is that of a command in a ring that has failed before, which was
+// reported then.
+type OverError struct{ Err error }
+
+func (e *OverError) Error() string {
+	return "the ring is over: `connect` brings up a new one; it ended with: " + e.Err.Error()
+}
+
+func (e *OverError) Unwrap() error { return e.Err }
+
+// Ready makes this process a member of the ring that is open, which the other
+// ranks do at the same time.
+func (s *Session) Ready(ctx context.Context) error {
+	switch {
+	case s.Ring == nil:
+		return exit.Usagef("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
+	case s.Ring.Failed():
+		return &OverError{s.Ring.Err()}
+	case s.Ring.Usable() != nil:
+		return exit.Usagef("%w", s.Ring.Usable())
+	}
+	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
+		return err
+	}
+	m := &Member{Ring: s.Ring, Fault: s.Fault, Command: "connect"}
+	all, err := s.meet(ctx, m)
+	o := collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.Fault.injector(s.Ring.Rank())}
+	if err == nil {
+		var providers []string
+		for _, each := range all {
+			providers = append(providers, each.Providers...)
+		}
+		o.Table, m.Table, err = tables.Take(all[0].Table, providers, len(all))
+	}
+	if err == nil {
+		m.Comm, err = collective.New(s.Ring, o)
+	}
+	if err == nil { // so that every plan is what is going to happen
+		err = m.Comm.Agree(ctx)
+	}
+	if err == nil {
+		m.Shown, err = m.Counters()
+	}
+	if err == nil {
+		var run string
+		if run, err = s.Ring.RunID(ctx); err == nil {
+			trace.SetRun(run)
+			trace.SetSize(s.Ring.Size())
+		}
+	}
+	if err != nil {
+		if m.Comm != nil {
+			err = errors.Join(err, m.Comm.Close())
+		}
+		return err
+	}
+	s.Member = m
+	return nil
+}
+
+// RingOptions are the settings of a ring.
+func RingOptions(c *configs.Config) ring.Options {
+	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
+	c.Fill(&o)
+	return o
+}
+
+// Leave closes the ring, if there is one, after what ended in err. The leader
+// tells its followers what comes now. After a success the ranks of a script wait
+// for each other first, so that none hears a goodbye while it still works; what
+// failed here alone the others are told.
+func (s *Session) Leave(ctx context.Context, err error, then string) error {
+	r, m := s.Ring, s.Member
+	if r == nil {
+		return err
+	}
+	together := err == nil || exit.IsShared(err)
+	if !together && ctx.Err() == nil {
+		r.Fail(err) // does nothing if the ring has failed
+	}
+	if together && s.Leads && !r.Failed() {
+		err = errors.Join(err, s.Order(ctx, Order{Do: then}))
+	}
+	// A shell of its own does not wait for the other ranks' people.
+	if together && m != nil && (!s.Interactive || s.Leads) && !r.Failed() {
+		err = errors.Join(err, r.Barrier(ctx))
+	}
+	s.Ring, s.Member, s.Leads = nil, nil, false
+	if m != nil {
+		err = errors.Join(err, m.Comm.Close())
+	}
+	return errors.Join(err, s.ByHand.Release(), r.Close())
+}
+
+// RanksHere is how many ranks will share this machine's memory, for checks
+// before there is a ring; 1 if the list cannot be read, which joining reports.
+func (s *Session) RanksHere() int {
+	nodes, err := bootstrap.ParseList(s.Config.String("list"), s.Config.Int("tcp-port"))
+	index := s.Config.Int("index")
+	if err != nil || index < 0 || index >= len(nodes) {
+		return 1
+	}
+	return ranksOn(nodes, index)
+}
+
+// DropMember closes what computes over the ring, before the queue pairs under
+// it change.
+func (s *Session) DropMember() error {
+	m := s.Member
+	if s.Member = nil; m == nil {
+		return nil
+	}
+	return m.Comm.Close()
+}
+
+// Adopt makes this process end with its parent, if it has one of ours.
+func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
+	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
+		return nil
+	}
+	fd, err := flags.GetInt(ParentFlag)
+	if err != nil || fd < 3 {
+		return exit.Usagef("--%s is %d: expected a file descriptor that `ringcli local` passes on", ParentFlag, fd)
+	}
+	pipe := os.NewFile(uintptr(fd), "pipe from the parent")
+	child, cancel := context.WithCancelCause(ctx)
+	go func() {
+		// Nothing is ever written: whatever ends this is the parent's end.
+		_, _ = io.Copy(io.Discard, pipe)
+		cancel(exit.ErrInterrupted)
+		time.Sleep(ChildGrace)
+		os.Exit(exit.Interrupted)
+	}()
+	s.Parent = &Parent{Ctx: child, rank: s.Config.Int("index")}
+	if s.Parent.rank > 0 {
+		// The leader speaks for the ring.
+		s.Out = render.New(io.Discard, s.Out.Format())
+	}
+	return nil
+}

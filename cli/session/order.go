@@ -1,0 +1,70 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/tables"
+	_ "ringcli/verbs/providers"
+)
+
+// FollowerPatience is how long a follower waits for a ring to come up: its
+// leader may be a person who starts the others first, or thinks about what went
+// wrong.
+const FollowerPatience = 24 * time.Hour
+
+// Order is what a leader tells its followers, over the control ring.
+type Order struct {
+	Do    string   `json:"do"`
+	Words []string `json:"words,omitempty"` // of OrderRun: a command with all that it is run with
+}
+
+// The orders.
+const (
+	OrderRun   = "run"
+	OrderAgain = "again" // leave this ring and join the next
+	OrderEnd   = "end"
+)
+
+// introduction is what a rank says of itself to the others, once.
+type introduction struct {
+	Follows   bool                 `json:"follows"`
+	Providers []string             `json:"providers"`       // of its edges
+	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
+}
+
+// meet finds out which ranks follow. Either all but rank 0 do, which then leads
+// them, or none does.
+func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
+	all, err := Share(ctx, m, introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)})
+	if err != nil {
+		return nil, err
+	}
+	if all[0].Follows {
+		return nil, exit.Sharedf(exit.Usage, "rank 0 follows: expected it to lead; --follow is for the other ranks")
+	}
+	followers := 0
+	for _, i := range all {
+		if i.Follows {
+			followers++
+		}
+	}
+	if followers > 0 && followers < len(all)-1 {
+		return nil, exit.Sharedf(exit.Usage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
+	}
+	s.Leads = followers > 0 && m.Ring.Rank() == 0
+	return all, nil
+}
+
+// Order sends an order to all followers.
+func (s *Session) Order(ctx context.Context, o Order) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("order %q: %w", o.Do, err)
+	}
+	_, err = s.Ring.Broadcast(ctx, data)
+	return err
+}

@@ -1,0 +1,19 @@
+package session
+
+import (
+	"slices"
+
+	"ringcli/configs"
+	_ "ringcli/verbs/providers"
+)
+
+// RingSettings are the settings that connecting takes.
+var RingSettings = Without(configs.Names(), ProcessSettings...)
+
+// Without returns the names but for some.
+func Without(names []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(some, name) })
+}
+
+// ProcessSettings are the settings that are flags of every process command.
+var ProcessSettings = []string{"output", "trace", "trace-format"}
