@@ -39,6 +39,10 @@ func (d *Device) alloc(length uint64) (verbs.Memory, error) {
 	return memory.Alloc(length)
 }
 
+// maxRDAtomic bounds the READs in flight on an edge: what rdma_rxe and common
+// NICs take.
+const maxRDAtomic = 16
+
 // readsInFlight bounds the READs in flight to what both ends can do; a device that
 // does not say leaves it to the peer.
 func (d *Device) readsInFlight(peer int) int {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/watch"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -239,4 +240,22 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 		}
 	}
 	return w
+}
+
+// noted takes note of completions that were polled. It allocates nothing.
+func noted(r *Ring, wc []verbs.Completion) {
+	for i := range wc {
+		if !r.Edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
+			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
+		}
+	}
+}
+
+// noted takes note of a completion, and tells whether it is one of this edge.
+func (e *Edge) noted(wc *verbs.Completion) bool {
+	if e == nil {
+		return false
+	}
+	w, ok := e.QP.(*watch.QP)
+	return ok && w.Completed(wc)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"ringcli/ring/diagnose"
+	"ringcli/ring/watch"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -204,7 +205,7 @@ func (e *Edge) createQP(has room) (verbs.QPCap, error) {
 	if err != nil {
 		return created, err
 	}
-	e.QP = newWatch(qp, asked)
+	e.QP = watch.New(qp, asked)
 	return created, nil
 }
 
@@ -216,7 +217,7 @@ func (e *Edge) Device() *Device { return e.device }
 // such view of its peers.
 func (e *Edge) Map(rkey uint32, addr, length uint64, access verbs.Access) (local uint64, ok bool, err error) {
 	qp := e.QP
-	if w, watched := qp.(*watch); watched {
+	if w, watched := qp.(*watch.QP); watched {
 		qp = w.QP
 	}
 	m, ok := qp.(verbs.Mapper)

@@ -2,10 +2,14 @@ package ring
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
 
@@ -24,7 +28,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	if e == nil {
 		return diagnose.End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state != StateClosed]}
 	}
-	attr, init, known, err := queried(e.QP)
+	attr, init, known, err := watch.Query(e.QP)
 	if err != nil {
 		return diagnose.End{}, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
 	}
@@ -34,7 +38,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		return diagnose.End{}, err
 	}
 	index := d.GID.Entry.Index
-	if attr.AH.IsGlobal && known.rqFirst != nil { // the address vector is set
+	if attr.AH.IsGlobal && known.RQFirst != nil { // the address vector is set
 		index = attr.AH.GRH.SGIDIndex
 	}
 	gid, err := d.Context.QueryGID(d.Port.Num, index)
@@ -60,13 +64,13 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: diagnose.Cap(init.Cap),
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
-		Regions: r.regions.on(d), RingState: state.String(), Busy: busy, Counters: counterMap(counters),
+		Regions: r.regions.on(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),
 	}
-	end.SQPSNFirst, end.RQPSNFirst, end.CountersRTR = known.sqFirst, known.rqFirst, known.base
+	end.SQPSNFirst, end.RQPSNFirst, end.CountersRTR = known.SQFirst, known.RQFirst, known.Counters
 	if attr.State != verbs.StateErr && attr.State != verbs.StateReset { // else all is flushed
-		end.SendsPosted, end.ReceivesPosted = known.sends, known.receives
+		end.SendsPosted, end.ReceivesPosted = known.Sends, known.Receives
 	}
-	end.Failure, end.FirstError, end.Killed = known.first, known.first.String(), known.killed
+	end.Failure, end.FirstError, end.Killed = known.First, known.First.String(), known.Killed
 	return end, nil
 }
 
@@ -147,7 +151,7 @@ func lastPeerEnd(r *Ring, id EdgeID, own *diagnose.End) *diagnose.End {
 	if !ok || e == nil || !last.Addressed() || !own.Addressed() {
 		return nil
 	}
-	if w, watched := e.QP.(*watch); watched && last.asked.Before(w.look().began) {
+	if w, watched := e.QP.(*watch.QP); watched && last.asked.Before(w.Known().Began) {
 		return nil
 	}
 	last.Stale = true
@@ -157,3 +161,58 @@ func lastPeerEnd(r *Ring, id EdgeID, own *diagnose.End) *diagnose.End {
 // askTimeout is how long an answer over TCP may take: a peer that is up answers
 // in milliseconds, also while its CPUs are all busy.
 const askTimeout = 5 * time.Second
+
+// askFarEnd asks any rank for its end of a mesh edge. The question goes round the
+// ring: a rank that it is not for asks the next one.
+const askFarEnd = "far-end"
+
+// farEnd says whose end is meant, and of the edge to whom.
+type farEnd struct {
+	Of int `json:"of"`
+	To int `json:"to"`
+}
+
+func init() { answerers[askFarEnd] = (*question).farEnd }
+
+func (q *question) farEnd(ctx context.Context) (any, error) {
+	r := q.r
+	var asked farEnd
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(r.nodes) || asked.To == r.rank {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
+	}
+	if asked.Of != r.rank {
+		end, err := ask[endAnswer](ctx, r, q.side.Opposite(), askFarEnd, asked)
+		var answer *bootstrap.AnswerError
+		if errors.As(err, &answer) {
+			err = errors.New(answer.Text) // as it was said
+		}
+		return end, err
+	}
+	r.mu.Lock()
+	e := r.mesh.to(asked.To)
+	r.mu.Unlock()
+	if e == nil {
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), asked.To)
+	}
+	return ownEndOf(r, e.ID)
+}
+
+// askFar asks the peer of a mesh edge for its end, by the shorter way.
+func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
+	r.mu.Lock()
+	e := r.Edge(id)
+	r.mu.Unlock()
+	if e == nil {
+		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", id)
+	}
+	n, peer, way := len(r.nodes), e.Peer, Right
+	if toRight := (peer - r.rank + n) % n; toRight > n/2 {
+		way = Left
+	}
+	end, err := ask[endAnswer](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
+	var answer *bootstrap.AnswerError
+	if errors.As(err, &answer) {
+		answer.Rank = peer // the rank that was asked, though a neighbour told
+	}
+	return end, err
+}

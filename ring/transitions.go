@@ -12,6 +12,10 @@ import (
 	"ringcli/verbs/route"
 )
 
+// defaultPKey is the P_Key of the default partition, full membership. A soft
+// device has no other, and Init asks for index 0.
+const defaultPKey = 0xffff
+
 // describe fills in what the peer must know. The GID is looked up anew: its UDP port is
 // known only once a socket is bound.
 func (e *Edge) describe() error {

@@ -1,4 +1,7 @@
-package ring
+// Package watch has a queue pair that remembers what passes through it and what the verbs
+// do not tell: how much is posted, what the first failed request asked for, and the PSNs
+// that it began with.
+package watch
 
 import (
 	"math/bits"
@@ -9,11 +12,9 @@ import (
 	"ringcli/verbs"
 )
 
-// watch is a queue pair that remembers what passes through it and what the verbs
-// do not tell: how much is posted, what the first failed request asked for, and
-// the PSNs that it began with. Whoever changes the queue pair, and however, does
-// it through the watch.
-type watch struct {
+// QP is a queue pair that is watched. Whoever changes it, and however, does it through
+// the watch.
+type QP struct {
 	verbs.QP
 	num uint32 // of QP
 
@@ -75,8 +76,9 @@ func (f *fifo) find(id uint64) int {
 	return -1
 }
 
-func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
-	return &watch{
+// New watches a queue pair, which was created with queues of that size.
+func New(qp verbs.QP, cap verbs.QPCap) *QP {
+	return &QP{
 		QP:       qp,
 		num:      qp.Num(),
 		sends:    newFIFO(cap.MaxSendWR),
@@ -85,7 +87,7 @@ func newWatch(qp verbs.QP, cap verbs.QPCap) *watch {
 }
 
 // Modify implements verbs.QP.
-func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+func (w *QP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	w.change.Lock()
 	defer w.change.Unlock()
 	before, _, err := w.Query()
@@ -103,7 +105,7 @@ func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if to == verbs.StateRTR && before.State != to {
 		// Counters that cannot be read make no difference to the queue pair.
 		list, _ := w.PD().Context().Counters(before.PortNum)
-		base = counterMap(list)
+		base = Counters(list)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +131,7 @@ func (w *watch) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 
 // PostSend implements verbs.QP. What is posted is noted before: its completion
 // may be polled at once.
-func (w *watch) PostSend(wrs []verbs.WorkRequest) (int, error) {
+func (w *QP) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	w.note(&w.sends, wrs)
 	n, err := w.QP.PostSend(wrs)
 	w.unnote(&w.sends, len(wrs)-n)
@@ -137,14 +139,14 @@ func (w *watch) PostSend(wrs []verbs.WorkRequest) (int, error) {
 }
 
 // PostRecv implements verbs.QP.
-func (w *watch) PostRecv(wrs []verbs.WorkRequest) (int, error) {
+func (w *QP) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	w.note(&w.receives, wrs)
 	n, err := w.QP.PostRecv(wrs)
 	w.unnote(&w.receives, len(wrs)-n)
 	return n, err
 }
 
-func (w *watch) note(f *fifo, wrs []verbs.WorkRequest) {
+func (w *QP) note(f *fifo, wrs []verbs.WorkRequest) {
 	w.mu.Lock()
 	for i := range wrs {
 		f.push(&wrs[i])
@@ -152,7 +154,7 @@ func (w *watch) note(f *fifo, wrs []verbs.WorkRequest) {
 	w.mu.Unlock()
 }
 
-func (w *watch) unnote(f *fifo, refused int) {
+func (w *QP) unnote(f *fifo, refused int) {
 	if refused > 0 {
 		w.mu.Lock()
 		f.tail = max(f.head, f.tail-refused)
@@ -160,8 +162,17 @@ func (w *watch) unnote(f *fifo, refused int) {
 	}
 }
 
-// completed takes note of a completion that was polled.
-func (w *watch) completed(wc *verbs.Completion) {
+// Completed takes note of a completion that was polled, and tells whether it is one of
+// this queue pair. It allocates nothing for one that succeeded.
+func (w *QP) Completed(wc *verbs.Completion) bool {
+	if w.num != wc.QPN {
+		return false
+	}
+	w.completed(wc)
+	return true
+}
+
+func (w *QP) completed(wc *verbs.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	queue, f := diagnose.SendQueue, &w.sends
@@ -190,59 +201,39 @@ func (w *watch) completed(wc *verbs.Completion) {
 	}
 }
 
-// watched is what a watch knows at one moment.
-type watched struct {
-	sends, receives  int
-	first            *diagnose.Failure
-	sqFirst, rqFirst *uint32
-	killed           bool
-	base             map[string]uint64
-	began            time.Time
+// Known is what is known of a queue pair at one moment, since RESET.
+type Known struct {
+	Sends, Receives  int               // posted and not completed
+	First            *diagnose.Failure // that says something: a flush only if nothing else failed
+	SQFirst, RQFirst *uint32           // the PSNs as RTS and RTR were given them; nil before
+	Killed           bool              // Modify took it to ERR: no failure did
+	Counters         map[string]uint64 // the port's when the queue pair came to RTR; nil before
+	Began            time.Time         // when that was
 }
 
-// queried returns what a queue pair says, and what its watch knew at that moment.
-func queried(qp verbs.QP) (attr verbs.QPAttr, init verbs.QPInitAttr, known watched, err error) {
-	if w, ok := qp.(*watch); ok {
+// Query returns what a queue pair says, and what its watch knew at that moment.
+func Query(qp verbs.QP) (attr verbs.QPAttr, init verbs.QPInitAttr, known Known, err error) {
+	if w, ok := qp.(*QP); ok {
 		w.change.Lock()
 		defer w.change.Unlock()
-		defer func() { known = w.look() }() // last: a queue pair in ERR has its failure noted by then
+		defer func() { known = w.Known() }() // last: a queue pair in ERR has its failure noted by then
 	}
 	attr, init, err = qp.Query()
 	return attr, init, known, err
 }
 
-func (w *watch) look() watched {
+// Known returns what is known now.
+func (w *QP) Known() Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return watched{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base, w.began}
+	return Known{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base, w.began}
 }
 
-func counterMap(list []verbs.Counter) map[string]uint64 {
+// Counters are counters by name.
+func Counters(list []verbs.Counter) map[string]uint64 {
 	m := make(map[string]uint64, len(list))
 	for _, c := range list {
 		m[c.Name] = c.Value
 	}
 	return m
-}
-
-// noted takes note of completions that were polled. It allocates nothing.
-func noted(r *Ring, wc []verbs.Completion) {
-	for i := range wc {
-		if !r.Edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
-			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
-		}
-	}
-}
-
-// noted takes note of a completion, and tells whether it is one of this edge.
-func (e *Edge) noted(wc *verbs.Completion) bool {
-	if e == nil {
-		return false
-	}
-	w, ok := e.QP.(*watch)
-	if !ok || w.num != wc.QPN {
-		return false
-	}
-	w.completed(wc)
-	return true
 }
