@@ -27,7 +27,6 @@ type Table struct {
 	mu     sync.Mutex
 	free   []uint32 // keys to use next, oldest first; guarded by mu
 	used   uint32   // rows ever used; guarded by mu
-	live   int      // guarded by mu
 }
 
 // Region is a registered range of memory. It does not change after creation.
@@ -84,7 +83,6 @@ func (t *Table) add(r *Region) error {
 		t.blocks[row/regionBlock].Store(block)
 	}
 	block[row%regionBlock].Store(r)
-	t.live++
 	return nil
 }
 
@@ -94,7 +92,6 @@ func (t *Table) remove(r *Region) {
 	row := r.key >> 8
 	t.blocks[row/regionBlock].Load()[row%regionBlock].Store(nil)
 	t.free = append(t.free, r.key&^0xff|(r.key+1)&0xff)
-	t.live--
 }
 
 // Domain returns the protection domain.
