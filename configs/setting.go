@@ -41,130 +41,82 @@ type Setting struct {
 // structs that Complete and Config.Fill fill in have them from here. Defaults of
 // the queue pair's attributes are those of rdma-core's examples, but for retry-cnt.
 var Settings = []Setting{
-	{
-		Name: "list", Default: "", Completes: []string{"hosts"},
+	{Name: "list", Default: "", Completes: []string{"hosts"},
 		Section: "Who is in the ring",
 		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE",
-		Comment: "The ring's hosts in order: host, host:port or [v6]:port, as a sequence, as\none string separated by commas or spaces, or \"@FILE\" to read them from a file.",
-	},
-	{
-		Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
+		Comment: "The ring's hosts in order: host, host:port or [v6]:port, as a sequence, as\none string separated by commas or spaces, or \"@FILE\" to read them from a file."},
+	{Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
 		Usage:   "this rank's place in the list, from 0 (-1: not given)",
-		Comment: "This rank's place in the list, from 0. It differs on every node, so it is\nbetter given as a flag or as RINGCLI_INDEX. -1: not given.",
-	},
-	{
-		Name: "tcp-port", Default: 18600, Min: 1, Max: 65535,
+		Comment: "This rank's place in the list, from 0. It differs on every node, so it is\nbetter given as a flag or as RINGCLI_INDEX. -1: not given."},
+	{Name: "tcp-port", Default: 18600, Min: 1, Max: 65535,
 		Usage:   "TCP port of the exchange, for hosts listed without one",
-		Comment: "TCP port of the exchange, for hosts that are listed without one.",
-	},
-	{
-		Name: "timeout", Default: 30 * time.Second,
+		Comment: "TCP port of the exchange, for hosts that are listed without one."},
+	{Name: "timeout", Default: 30 * time.Second,
 		Usage:   "deadline of each wait",
-		Comment: "Deadline of each wait, with its unit.",
-	},
+		Comment: "Deadline of each wait, with its unit."},
 
-	{
-		Name: "device", Default: "auto", Completes: []string{"devices"},
+	{Name: "device", Default: "auto", Completes: []string{"devices"},
 		Section: "The device and the queue pair",
 		Usage:   "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)",
-		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour.",
-	},
-	{
-		Name: "port", Default: 1, Min: 1, Max: 255,
-		Usage: "port of the RDMA device",
-	},
-	{
-		Name: "gid-index", Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},
+		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour."},
+	{Name: "port", Default: 1, Min: 1, Max: 255,
+		Usage: "port of the RDMA device"},
+	{Name: "gid-index", Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},
 		Usage:   "index in the port's GID table (-1: chosen by the route to the neighbour)",
-		Comment: "Index in the port's GID table. -1: chosen by the route to the neighbour.",
-	},
-	{
-		Name: "mtu", Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096},
+		Comment: "Index in the port's GID table. -1: chosen by the route to the neighbour."},
+	{Name: "mtu", Default: 0, OneOf: []any{0, 256, 512, 1024, 2048, 4096},
 		Usage:   "path MTU in bytes (0: the port's active MTU)",
-		Comment: "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the port's active MTU.",
-	},
-	{
-		Name: "sl", Default: 0, Min: 0, Max: 15,
+		Comment: "Path MTU in bytes: 256, 512, 1024, 2048 or 4096. 0: the port's active MTU."},
+	{Name: "sl", Default: 0, Min: 0, Max: 15,
 		Usage:   "service level",
-		Comment: "Service level, 0 to 15.",
-	},
-	{
-		Name: "traffic-class", Default: 0, Min: 0, Max: 255,
+		Comment: "Service level, 0 to 15."},
+	{Name: "traffic-class", Default: 0, Min: 0, Max: 255,
 		Usage:   "traffic class: DSCP and ECN bits of RoCEv2",
-		Comment: "Traffic class, 0 to 255: the six bits of the DSCP, then two of ECN.",
-	},
-	{
-		Name: "qp-timeout", Default: 14, Min: 0, Max: 31,
+		Comment: "Traffic class, 0 to 255: the six bits of the DSCP, then two of ECN."},
+	{Name: "qp-timeout", Default: 14, Min: 0, Max: 31,
 		Usage:   "local ACK timeout, 4.096 us times 2 to this power (0: wait for ever)",
-		Comment: "Local ACK timeout: 4.096 us times 2 to this power; 14 is 67 ms. 0: none.",
-	},
-	{
-		Name: "retry-cnt", Default: 6, Min: 0, Max: 7,
+		Comment: "Local ACK timeout: 4.096 us times 2 to this power; 14 is 67 ms. 0: none."},
+	{Name: "retry-cnt", Default: 6, Min: 0, Max: 7,
 		Usage:   "retries after an ACK timeout or a sequence error (rdma_rxe takes 7 for ever)",
-		Comment: "Retries after an ACK timeout or a sequence error. Linux's rdma_rxe takes 7\nfor ever, so that a lost peer would never be reported.",
-	},
-	{
-		Name: "rnr-retry", Default: 7, Min: 0, Max: 7,
+		Comment: "Retries after an ACK timeout or a sequence error. Linux's rdma_rxe takes 7\nfor ever, so that a lost peer would never be reported."},
+	{Name: "rnr-retry", Default: 7, Min: 0, Max: 7,
 		Usage:   "retries while the peer has no receive posted (7: for ever)",
-		Comment: "Retries while the peer has no receive posted. 7: for ever.",
-	},
-	{
-		Name: "min-rnr-timer", Default: 12, Min: 0, Max: 31,
+		Comment: "Retries while the peer has no receive posted. 7: for ever."},
+	{Name: "min-rnr-timer", Default: 12, Min: 0, Max: 31,
 		Usage:   "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)",
-		Comment: "The delay asked of a peer while no receive is posted, as a code of the\nInfiniBand specification. 12: 0.64 ms.",
-	},
+		Comment: "The delay asked of a peer while no receive is posted, as a code of the\nInfiniBand specification. 12: 0.64 ms."},
 
-	{
-		Name: "algorithm", Default: "auto", // and what Allow adds
+	{Name: "algorithm", Default: "auto", // and what Allow adds
 		Section: "How collectives move their data",
 		Usage:   "algorithm of collectives (auto: by size and by the table)",
-		Comment: "auto (by size and by the table), %s.",
-	},
-	{
-		Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
+		Comment: "auto (by size and by the table), %s."},
+	{Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
 		Usage:   "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)",
-		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct.",
-	},
-	{
-		Name: "segment", Default: uint64(0), Min: 256, Max: 1 << 30,
+		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct."},
+	{Name: "segment", Default: uint64(0), Min: 256, Max: 1 << 30,
 		Usage:   "bytes of a segment, the unit of pipelining (0: by the size of the vector)",
-		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).\n0: by the size of the vector.",
-	},
-	{
-		Name: "depth", Default: 4, Min: 1, Max: 16,
-		Usage: "segments in flight",
-	},
-	{
-		Name: "table", Default: "auto", Completes: []string{"files", "json"},
+		Comment: "Bytes of a segment, the unit of pipelining. Sizes take K, M and G (1024).\n0: by the size of the vector."},
+	{Name: "depth", Default: 4, Min: 1, Max: 16,
+		Usage: "segments in flight"},
+	{Name: "table", Default: "auto", Completes: []string{"files", "json"},
 		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)",
-		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice.",
-	},
-	{
-		// 16 slots hold four pipelines of the default depth, and take 4 MiB a neighbour.
-		Name: "slots", Default: 16, Min: 1, Max: 1024,
-		Usage: "slots to receive into, per neighbour, for eager",
-	},
-	{
-		Name: "slot-size", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
-		Usage: "bytes of a slot",
-	},
+		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice."},
+	// 16 slots hold four pipelines of the default depth, and take 4 MiB a neighbour.
+	{Name: "slots", Default: 16, Min: 1, Max: 1024,
+		Usage: "slots to receive into, per neighbour, for eager"},
+	{Name: "slot-size", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
+		Usage: "bytes of a slot"},
 
-	{
-		Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
+	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
 		Section: "What is printed",
 		Usage:   "format of results",
-		Comment: "Format of results: table, json or csv.",
-	},
-	{
-		Name: "trace", Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
+		Comment: "Format of results: table, json or csv."},
+	{Name: "trace", Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
 		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
-		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too.",
-	},
-	{
-		Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
+		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too."},
+	{Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
 		Usage:   "format of traces (auto: text on a terminal, JSON otherwise)",
-		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json.",
-	},
+		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json."},
 }
 
 // Allow adds the values of a setting that are another package's to know, beside its
