@@ -43,7 +43,7 @@ func inProcess(t *testing.T, n int, do func(ctx context.Context, s *session.Sess
 				t.Error(cfg)
 				return
 			}
-			s.Out, s.Stop, s.Fault = render.New(&out, render.JSON), new(atomic.Bool), &session.Fault{}
+			s.Out, s.Stop = render.New(&out, render.JSON), new(atomic.Bool)
 			if err := connect.InRing(ctx, s, func(ctx context.Context) error { return do(ctx, s, rank, &out) }); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 			}

@@ -40,7 +40,7 @@ func TestBenchComparesProtocols(t *testing.T) {
 // What is wrong is found in every protocol.
 func TestAComparisonFindsCorruption(t *testing.T) {
 	t.Parallel()
-	code, stdout, _ := finish(t, "local", "-n", "2", "--output", "json", "--corrupt", "flip@1", "-c", "bench ar -b 4K -e 4K --iters 2 --protocol eager,rendezvous-read")
+	code, stdout, _ := finishCorrupted(t, "flip@1", "local", "-n", "2", "--output", "json", "-c", "bench ar -b 4K -e 4K --iters 2 --protocol eager,rendezvous-read")
 	all := objects(t, stdout)
 	if code != exit.Critical || len(all) < 4 || all[0]["ok"] != false || all[1]["ok"] != false || all[2]["ok"] != false || all[2]["wrong"].(float64) < 2 {
 		t.Errorf("exit code %d\n%s", code, stdout)

@@ -74,7 +74,7 @@ func TestTheCheckFindsCorruption(t *testing.T) {
 	for _, fault := range []string{"flip@1", "swap@2"} {
 		for _, op := range []string{"all-reduce", "all-gather"} {
 			for _, protocol := range []string{"eager", "rendezvous-write", "rendezvous-read"} {
-				code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "--corrupt", fault,
+				code, stdout, stderr := finishCorrupted(t, fault, "local", "-n", "3", "--output", "json",
 					"-c", op+" --size 96K --check --iters 2 --protocol "+protocol)
 				all := objects(t, stdout)
 				if code != exit.Critical || len(all) != 2 {
@@ -410,7 +410,7 @@ func TestBenchP2P(t *testing.T) {
 
 func TestScriptStopsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
-	code, stdout, _ := finish(t, "local", "-n", "2", "--output", "json", "--corrupt", "flip@0",
+	code, stdout, _ := finishCorrupted(t, "flip@0", "local", "-n", "2", "--output", "json",
 		"-c", "all-reduce --size 4K --floor 1e6; all-gather --size 4K --check; ping")
 	var got []string
 	for _, o := range objects(t, stdout) {

@@ -128,8 +128,8 @@ func checkChrome(t *testing.T, name string) {
 func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := program(t, "local", "-n", "3", "--corrupt", "flip@1", "-c", "all-reduce --size 96K --check")
-	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)
+	p := program(t, "local", "-n", "3", "-c", "all-reduce --size 96K --check")
+	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir, corrupt+"=flip@1")
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,6 @@ func TestBadInput(t *testing.T) {
 		{"bench downwards", words("bench ar -n 2 -b 1M -e 1K"), []string{"-b 1M", "-e 1K"}},
 		{"bench by one", words("bench ar -n 2 -f 1"), []string{"-f 1", "2 or more"}},
 		{"completion", words("completion tcsh"), []string{`"tcsh"`, "bash"}},
-		{"fault", words("local -n 2 --corrupt fire"), []string{`"fire"`, "flip@RANK"}},
 		{"parent", words("connect --index 0 --list a --parent-fd 0"), []string{"--parent-fd"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -86,7 +86,6 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		return err
 	}
 	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
-	s.TakeFault(call.Flags)
 	switch {
 	case follow && (script != "" || check):
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
@@ -162,7 +161,6 @@ The C programs' spelling "-myindex 0 -list a,b" is understood.
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
 			fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
-			session.FaultFlag(fs)
 			session.ChildFlags(fs)
 		},
 		Run: runConnect,

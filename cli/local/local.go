@@ -37,7 +37,6 @@ func runLocal(ctx context.Context, s *session.Session, call command.Call) error 
 		if script != "" || command.IsOn(call.Flags, "check") {
 			return exit.Usagef("--shell with -c, -f or --check: expected it alone")
 		}
-		s.TakeFault(call.Flags)
 		return localShell(ctx, s, call.Table, n, append([]string{"connect", "--follow"}, ChangedFlags(call.Flags, notForRanks...)...))
 	}
 	if script == "" {
@@ -144,7 +143,6 @@ that of the rank that fared worst.
 			RanksFlag(fs, 4)
 			connect.ScriptFlags(fs)
 			fs.Bool("shell", false, "a shell as rank 0, which leads the other ranks")
-			session.FaultFlag(fs)
 		},
 		Run: runLocal,
 	}

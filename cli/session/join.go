@@ -89,9 +89,12 @@ func (s *Session) Ready(ctx context.Context) error {
 	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
 		return err
 	}
-	m := &Member{Ring: s.Ring, Fault: s.Fault, Command: "connect"}
+	m := &Member{Ring: s.Ring, Command: "connect"}
 	all, err := s.meet(ctx, m)
-	o := collective.Options{Timeout: s.Config.Duration("timeout"), Corrupt: m.Fault.injector(s.Ring.Rank())}
+	o := collective.Options{Timeout: s.Config.Duration("timeout")}
+	if Corrupt != nil {
+		o.Corrupt = Corrupt(s.Ring.Rank())
+	}
 	if err == nil {
 		var providers []string
 		for _, each := range all {

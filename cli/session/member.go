@@ -19,11 +19,14 @@ import (
 	_ "ringcli/verbs/providers"
 )
 
+// Corrupt is set by tests alone, which prove by it that a check finds what it is for:
+// what it returns for a rank may damage each segment that arrives there.
+var Corrupt func(rank int) func(op collective.Operation, segment int, payload []byte)
+
 // Member is this process's place in a ring that is ready.
 type Member struct {
-	Ring  *ring.Ring
-	Comm  *collective.Comm
-	Fault *Fault
+	Ring *ring.Ring
+	Comm *collective.Comm
 	// Command is what runs: the name of a command of a line.
 	Command string
 	// Checks counts the checked runs: each has inputs of its own, so that what

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/spf13/pflag"
-
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/configs"
@@ -60,8 +58,6 @@ type common struct {
 	KeepGoing bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
-	// Fault is what --corrupt asks for; may be nil.
-	Fault *Fault
 	// Parent is set in a child of `local`.
 	Parent *Parent
 	// Shell is nil where no lines are typed.
@@ -138,9 +134,3 @@ func DeviceOf(r *ring.Ring) string {
 // SpeaksToParent tells whether what this process writes goes through a parent
 // that adds the rank.
 func (s *Session) SpeaksToParent() bool { return s.Parent != nil && s.Parent.rank > 0 }
-
-// TakeFault notes what --corrupt asks for.
-func (s *Session) TakeFault(fs *pflag.FlagSet) {
-	f := *fs.Lookup("corrupt").Value.(*Fault)
-	s.Fault = &f
-}
