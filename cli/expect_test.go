@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"ringcli/cli/bench"
-	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
 	"ringcli/cli/render"
@@ -53,11 +51,9 @@ func TestExpect(t *testing.T) {
 		{"busbw", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
 		{"busbw = 1", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
 	} {
-		s := session.New(nil, nil, nil, nil, nil)
+		s := session.New(nil, t.Output(), nil, nil, nil)
 		s.Results, s.Out = c.results, render.New(t.Output(), render.Table)
-		err := lines.Each(t.Context(), testTable, "expect "+c.line, t.Output(), func(ctx context.Context, c command.Row, call command.Call) error {
-			return lines.Perform(ctx, s, c, call)
-		}, nil)
+		err := lines.Run(t.Context(), s, testTable, "expect "+c.line)
 		if code := exit.Code(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("expect %s: exit code %d, %v; want %d, %q", c.line, code, err, c.code, c.says)
 		}

@@ -247,8 +247,7 @@ func TestTheTruthIsShown(t *testing.T) {
 	says(t, a.must("status"), "the ring is RTS", "right peer 1 ERR", "qp_state")
 	says(t, b.must("qp left"), "qp_state ERR RTS")
 	says(t, a.must("qp right"), "qp_state RTS ERR")
-	h := &shell.Host{S: b.Session, Jobs: map[int]*session.Session{}}
-	if prompt, _ := h.Prompt(); !strings.Contains(prompt, "error") {
+	if prompt, _ := shell.Prompt(b.Ring); !strings.Contains(prompt, "error") {
 		t.Errorf("the prompt is %q", prompt)
 	}
 	said := a.fails("ping right", exit.Critical)

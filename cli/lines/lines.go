@@ -13,9 +13,9 @@ import (
 	"ringcli/cli/session"
 )
 
-// Each runs the commands of a script, one after the other. failed is
+// each runs the commands of a script, one after the other. failed is
 // told each failure, and whether to go on is its to say.
-func Each(ctx context.Context, t *command.Table, script string, w io.Writer, run func(context.Context, command.Row, command.Call) error, failed func(error) (goOn bool)) error {
+func each(ctx context.Context, t *command.Table, script string, w io.Writer, run func(context.Context, command.Row, command.Call) error, failed func(error) (goOn bool)) error {
 	commands, err := Split(script)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func Each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 // Check refuses a script with a mistake before a ring is brought up for
 // it.
 func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
-	return Each(ctx, t, script, io.Discard, func(_ context.Context, c command.Row, call command.Call) error {
+	return each(ctx, t, script, io.Discard, func(_ context.Context, c command.Row, call command.Call) error {
 		if c.Check == nil {
 			return nil
 		}
@@ -60,7 +60,9 @@ func Check(ctx context.Context, s *session.Session, t *command.Table, script str
 // Run runs a script. The first command that fails ends it, but for a
 // warning, or with --keep-going for as long as there is a ring to go on with.
 func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
-	return Each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error { return Perform(ctx, s, c, call) }, func(err error) bool {
+	return each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
+		return perform(ctx, s, c, call)
+	}, func(err error) bool {
 		if !s.KeepGoing || ctx.Err() != nil || exit.Code(err) == exit.Interrupted || s.Ring != nil && s.Ring.Failed() {
 			return false
 		}
@@ -69,10 +71,10 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 	})
 }
 
-// Perform runs one command of a line: here, or on all ranks if this one leads
+// perform runs one command of a line: here, or on all ranks if this one leads
 // them and the command is about the ring. A failure is diagnosed, and the flight
 // recorder kept.
-func Perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+func perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	err := observed(s, func() error { return start(ctx, s, c, call) })
 	if err == nil {
 		return nil

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/exit"
+	"ringcli/ring/bootstrap"
 )
 
 // ParentFlag is the file descriptor of the pipe from a parent that runs all
@@ -32,7 +34,9 @@ type Parent struct {
 }
 
 // Silent tells whether an error is reported by another process: by the parent,
-// which knows of the interruption, or by the leader.
+// which knows of the interruption, here or at another rank, or by the leader.
 func (p *Parent) Silent(err error) bool {
-	return exit.Code(err) == exit.Interrupted || p.rank > 0 && exit.IsShared(err)
+	var v *bootstrap.Verdict
+	canceled := errors.As(err, &v) && v.Kind == bootstrap.KindCanceled
+	return exit.Code(err) == exit.Interrupted || p.rank > 0 && (canceled || exit.IsShared(err))
 }

@@ -17,31 +17,26 @@ import (
 )
 
 // Session is what a command has to work with. Each line of the shell has one of its
-// own (fork), so that a line in the background and one in front share nothing but
-// the ring. But for stop and running, which other goroutines use, its fields belong
-// to the command that runs; between two lines the shell's host guards them.
+// own (Fork), so that a line in the background and one in front share nothing but the
+// ring and what common has. What guards a field stands behind it. line: it belongs to
+// the command that runs, and between two lines to the shell's host, under its lock.
+// claim: the holder of the ring's claim changes it, or any command where there is none.
 type Session struct {
 	*common
-	Config   *configs.Config
-	Out      *render.Printer
-	Progress *Progress // nil in the background, which has no line of its own
+	Config   *configs.Config // line
+	Out      *render.Printer // line
+	Progress *Progress       // its own lock; nil in the background, which has no line on the screen
 
-	// Ring is nil before `open`, and member before the ring can compute. Where there
-	// is a claim, its holder alone changes these two and leads.
-	Ring   *ring.Ring
-	Member *Member
-	// Leads says that the other ranks take this one's commands.
-	Leads bool
-	// Results are what the last command that printed any has printed, and fresh
-	// says that it was a command of this line.
-	Results []render.Record
-	Fresh   bool
-	// Forked is the configuration that a line of the shell began with.
-	Forked *configs.Config
-	// Running is the command that runs; nil where nobody asks. Ctrl-C reads it.
-	Running *atomic.Pointer[Running]
-	// Stop is set, by Ctrl-C, when what runs should stop at its next boundary; may be nil.
-	Stop *atomic.Bool
+	Ring   *ring.Ring // claim; nil before `open`
+	Member *Member    // claim; nil before the ring can compute
+	Leads  bool       // claim; the other ranks take this one's commands
+
+	Results []render.Record // line; what the last command that printed any has printed
+	Fresh   bool            // line; Results are of this line
+	Forked  *configs.Config // only read: the configuration that the line began with
+
+	Running *atomic.Pointer[Running] // atomic, for Ctrl-C: what runs; nil where nobody asks
+	Stop    *atomic.Bool             // atomic, for Ctrl-C: stop at the next boundary; may be nil
 }
 
 // common is what the sessions of a process share. It is set up before the first

@@ -24,7 +24,7 @@ import (
 
 // Open makes the shell, through which all output goes from now on.
 func Open(s *session.Session, t *command.Table) error {
-	h := &Host{S: s, table: t, Jobs: map[int]*session.Session{}}
+	h := &host{s: s, table: t, jobs: map[int]*session.Session{}}
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
 		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init, Color: true,
@@ -83,24 +83,29 @@ func banner(s *session.Session) []string {
 	return []string{place, "help lists the commands, Tab completes, Ctrl-D leaves"}
 }
 
-// Host runs the shell's lines, each in a session of its own: a fork of s, so
+// host runs the shell's lines, each in a session of its own: a fork of s, so
 // that a line in the background and one in front share nothing but the ring.
-type Host struct {
+type host struct {
 	table *command.Table
 	mu    sync.Mutex // guards what follows
 	// S is the session between two lines. Its ring, member and leads change only
 	// while holder is set, by its holder.
-	S      *session.Session
+	s      *session.Session
 	holder string                   // what uses the ring: a command, with its job
 	front  *session.Session         // the line in front, if one runs
-	Jobs   map[int]*session.Session // those in the background
+	jobs   map[int]*session.Session // those in the background
 }
 
-// Prompt says where this rank stands: "ring 2/4 RTR soft:lo>".
-func (h *Host) Prompt() (string, repl.Mood) {
+// Prompt implements repl.Host.
+func (h *host) Prompt() (string, repl.Mood) {
 	h.mu.Lock()
-	r := h.S.Ring
+	r := h.s.Ring
 	h.mu.Unlock()
+	return Prompt(r)
+}
+
+// Prompt says where a rank stands: "ring 2/4 RTR soft:lo>".
+func Prompt(r *ring.Ring) (string, repl.Mood) {
 	if r == nil {
 		return "no ring>", repl.Plain
 	}
@@ -116,7 +121,7 @@ func (h *Host) Prompt() (string, repl.Mood) {
 }
 
 // Run implements repl.Host.
-func (h *Host) Run(ctx context.Context, line string) error {
+func (h *host) Run(ctx context.Context, line string) error {
 	s := h.fork(ctx)
 	defer h.merge(ctx, s)
 	was := s.Ring
@@ -134,12 +139,12 @@ func (h *Host) Run(ctx context.Context, line string) error {
 	return err
 }
 
-func (h *Host) fork(ctx context.Context) *session.Session {
+func (h *host) fork(ctx context.Context) *session.Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.S.Fork()
+	s := h.s.Fork()
 	if id, ok := repl.JobOf(ctx); ok {
-		h.Jobs[id] = s
+		h.jobs[id] = s
 		s.Progress = nil
 	} else {
 		h.front = s
@@ -148,43 +153,43 @@ func (h *Host) fork(ctx context.Context) *session.Session {
 }
 
 // merge takes over what a line has changed. Settings are those of the front.
-func (h *Host) merge(ctx context.Context, s *session.Session) {
+func (h *host) merge(ctx context.Context, s *session.Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.Fresh {
-		h.S.Results = s.Results
+		h.s.Results = s.Results
 	}
 	if id, ok := repl.JobOf(ctx); ok {
-		delete(h.Jobs, id)
+		delete(h.jobs, id)
 		return
 	}
 	h.front = nil
 	// A line that runs others, such as source, must not undo what they set.
 	if s.Config != s.Forked {
-		h.S.Config = s.Config
+		h.s.Config = s.Config
 	}
 }
 
 // claim gives the ring to one command at a time.
-func (h *Host) claim(s *session.Session, command string) (release func(), err error) {
+func (h *host) claim(s *session.Session, command string) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holder != "" {
 		return nil, exit.Usagef("%s: the ring is busy with %s: `wait` for it, or `stop` it", command, h.holder)
 	}
 	h.holder = command
-	s.Ring, s.Member, s.Leads = h.S.Ring, h.S.Member, h.S.Leads
+	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.holder = ""
-		h.S.Ring, h.S.Member, h.S.Leads = s.Ring, s.Member, s.Leads
+		h.s.Ring, h.s.Member, h.s.Leads = s.Ring, s.Member, s.Leads
 	}, nil
 }
 
 // interrupt is the n-th Ctrl-C: what can stops at its next boundary, all else is
 // cancelled.
-func (h *Host) interrupt(n int, cancel func()) {
+func (h *host) interrupt(n int, cancel func()) {
 	h.mu.Lock()
 	s := h.front
 	h.mu.Unlock()
@@ -201,9 +206,9 @@ func (h *Host) interrupt(n int, cancel func()) {
 const stopGrace = 10 * time.Second
 
 // stopJob asks a line in the background to stop at its next boundary.
-func (h *Host) stopJob(id int) bool {
+func (h *host) stopJob(id int) bool {
 	h.mu.Lock()
-	s := h.Jobs[id]
+	s := h.jobs[id]
 	h.mu.Unlock()
 	return s != nil && askToStop(s)
 }
@@ -223,16 +228,16 @@ func askToStop(s *session.Session) bool {
 }
 
 // report prints an error of a line or of a job.
-func (h *Host) report(err error) {
+func (h *host) report(err error) {
 	h.mu.Lock()
-	s := h.S.Fork()
+	s := h.s.Fork()
 	h.mu.Unlock()
 	failure.Report(s, "shell", err, exit.Code(err))
 }
 
 // Complete implements repl.Host.
-func (h *Host) Complete(line string, pos int) ([]repl.Candidate, int) {
-	return Complete(h.S, h.table, line[:pos])
+func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
+	return Complete(h.s, h.table, line[:pos])
 }
 
 // Complete asks cobra what the last word of the last command may become.
@@ -288,7 +293,7 @@ func lastCommand(text string) (words []string, from int) {
 }
 
 // Repeatable implements repl.Host.
-func (h *Host) Repeatable(line string) bool {
+func (h *host) Repeatable(line string) bool {
 	commands, err := lines.Split(line)
 	if err != nil || len(commands) == 0 {
 		return false
@@ -302,7 +307,7 @@ func (h *Host) Repeatable(line string) bool {
 }
 
 // Secret implements repl.Host: no line that names a token or a password is kept.
-func (h *Host) Secret(line string) bool {
+func (h *host) Secret(line string) bool {
 	line = strings.ToLower(line)
 	for _, word := range []string{"token", "password", "secret"} {
 		if strings.Contains(line, word) {
