@@ -16,6 +16,9 @@
 //
 // # Operations
 //
+// What is particular to an operation is in one table (operation.go), and what is
+// particular to an algorithm in another (algorithm.go).
+//
 // count is the number of elements of the whole vector in all three operations,
 // so that all-gather after reduce-scatter is all-reduce. Any count will do: zero,
 // fewer than there are ranks, and those that the ranks do not divide.
