@@ -74,8 +74,7 @@ type flow struct {
 // begin makes the flow ready to run a call. What the engine needs comes after it.
 func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) error {
 	comm := f.c
-	f.engine, f.detached = e, false
-	f.rendezvous, _ = e.(rendezvousEngine)
+	f.engine, f.rendezvous, f.detached = e, nil, false
 	f.begun = trace.Now()
 	f.step, f.stepBytes = f.begun, 0
 	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out

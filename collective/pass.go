@@ -89,7 +89,7 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 	if err := p.begin(ctx, p, k, in, out); err != nil {
 		return err
 	}
-	p.uses = p.both[:]
+	p.uses, p.rendezvous = p.both[:], p
 	// One group of partial results may wait for the right neighbour while the
 	// next is made.
 	p.partials = 2 * uint64(k.Depth)
