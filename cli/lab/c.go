@@ -34,9 +34,6 @@ type labC struct {
 	rank      int
 	own, peer netip.AddrPort // of TCP
 	pair      *pair
-	control   *control
-	info      ConnInfo // this end's
-	theirs    ConnInfo
 	// facing is what the peer's queue pair said in RTR: whom it expects.
 	facing Values
 }
@@ -86,73 +83,46 @@ func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (net
 // steps are those of the document's checklist, which a SEND, a WRITE and a READ
 // follow.
 func (c *labC) steps() []Step {
-	var steps []Step
-	add := func(name, call string, take func(context.Context, *Step) error) {
-		steps = append(steps, Step{Name: name, Call: call, Explain: Explain("c: " + name), take: take})
-	}
-	in := func(do func() error, state verbs.QPState) func(context.Context, *Step) error {
-		return func(ctx context.Context, s *Step) error {
-			return c.together(ctx, s, s.Name, func() error {
-				if err := do(); err != nil {
-					return err
-				}
-				return c.pair.stateValues(&s.Values, state)
+	return explained("c", []Step{
+		{Name: "open device, PD, CQ", Call: "ibv_open_device, ibv_alloc_pd, ibv_create_cq", take: c.openAll},
+		{Name: "create QP, to INIT", Call: "ibv_create_qp, ibv_modify_qp", take: c.each(func(p *pair, v *Values) error {
+			var reset Values // which lab A shows
+			if err := p.create(&reset); err != nil {
+				return err
+			}
+			return p.toInit(v)
+		})},
+		{Name: "register a buffer", Call: "ibv_reg_mr", take: c.each((*pair).register)},
+		{Name: "fill conn_info", Call: "ibv_query_gid", take: c.each(func(p *pair, v *Values) error {
+			err := p.fillInfo()
+			p.own.values(v)
+			return err
+		})},
+		{Name: "exchange conn_info", Call: "TCP: send, recv", take: c.exchange},
+		{Name: "INIT to RTR", Call: "ibv_modify_qp", take: func(ctx context.Context, s *Step) error {
+			err := c.each((*pair).toRTR)(ctx, s)
+			c.facing = s.Peer
+			return err
+		}},
+		{Name: "RTR to RTS", Call: "ibv_modify_qp", take: c.each((*pair).toRTS)},
+		{Name: "post RECV, then SEND", Call: "ibv_post_recv, ibv_post_send", take: c.postBoth},
+		{Name: "poll the CQ", Call: "ibv_poll_cq", take: func(ctx context.Context, s *Step) error {
+			return c.control.together(ctx, s, s.Name, func() error {
+				done, err := c.waitAll(ctx, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
+				completionValues(&s.Values, done...)
+				return c.explain(err, sending)
 			})
-		}
-	}
-	add("open device, PD, CQ", "ibv_open_device, ibv_alloc_pd, ibv_create_cq", c.openAll)
-	add("create QP, to INIT", "ibv_create_qp, ibv_modify_qp", func(_ context.Context, s *Step) error {
-		if err := c.pair.create(); err != nil {
-			return err
-		}
-		if err := c.pair.toInit(); err != nil {
-			return err
-		}
-		return c.pair.stateValues(&s.Values, verbs.StateInit)
+		}},
+		{Name: "verify the SEND", Call: "(memcmp)", take: c.each(func(p *pair, v *Values) error { return p.verify(partReceive, verbs.OpSend, v) })},
+		{Name: "WRITE", Call: callWrite, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) }},
+		{Name: "READ", Call: callRead, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) }},
 	})
-	add("register a buffer", "ibv_reg_mr", func(_ context.Context, s *Step) error {
-		if err := c.pair.register(); err != nil {
-			return err
-		}
-		c.pair.memoryValues(&s.Values)
-		return nil
-	})
-	add("fill conn_info", "ibv_query_gid", func(_ context.Context, s *Step) (err error) {
-		c.info, err = c.pair.info()
-		c.info.values(&s.Values)
-		return err
-	})
-	add("exchange conn_info", "TCP: send, recv", c.exchange)
-	toRTR := in(func() error { return c.pair.toRTR(c.theirs, c.o.Wrong) }, verbs.StateRTR)
-	add("INIT to RTR", "ibv_modify_qp", func(ctx context.Context, s *Step) error {
-		err := toRTR(ctx, s)
-		c.facing = s.Peer
-		return err
-	})
-	add("RTR to RTS", "ibv_modify_qp", in(func() error { return c.pair.ToRTS() }, verbs.StateRTS))
-	add("post RECV, then SEND", "ibv_post_recv, ibv_post_send", c.postBoth)
-	add("poll the CQ", "ibv_poll_cq", func(ctx context.Context, s *Step) error {
-		return c.together(ctx, s, s.Name, func() error {
-			done, err := c.waitAll(ctx, c.control.gone, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
-			completionValues(&s.Values, done...)
-			return c.explain(err, sending)
-		})
-	})
-	add("verify the SEND", "(memcmp)", func(ctx context.Context, s *Step) error {
-		return c.together(ctx, s, s.Name, func() error {
-			return c.verify(partReceive, verbs.OpSend, &s.Values)
-		})
-	})
-	add("WRITE", "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq", func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) })
-	add("READ", "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq", func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) })
-	return steps
 }
 
 func (c *labC) openAll(_ context.Context, s *Step) error {
-	if err := c.Open(c.peer.Addr()); err != nil {
+	if err := c.openDevice(c.peer.Addr(), &s.Values); err != nil {
 		return err
 	}
-	c.deviceValues(&s.Values)
 	if err := c.AllocPD(); err != nil {
 		return err
 	}
@@ -160,7 +130,7 @@ func (c *labC) openAll(_ context.Context, s *Step) error {
 		return err
 	}
 	s.Values.add("cqe", "%d", cqDepth)
-	c.pair = c.newPair(c.rank)
+	c.pair = c.addPair(c.rank, c.o.Wrong)
 	return nil
 }
 
@@ -169,7 +139,7 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o.Timeout); err != nil {
 		return err
 	}
-	if err := c.control.send(report{Phase: s.Name, Info: &c.info}); err != nil {
+	if err := c.control.send(report{Phase: s.Name, Info: &c.pair.own}); err != nil {
 		return err
 	}
 	r, err := c.control.receive(ctx, s.Name)
@@ -179,67 +149,31 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 	if r.Info == nil {
 		return fmt.Errorf("rank %d sent no conn_info", 1-c.rank)
 	}
-	c.theirs = *r.Info
+	c.pair.peer = *r.Info
 	s.Values.add("rank", "%d", c.rank)
 	s.Values.add("tcp", "%s", c.control.conn.LocalAddr())
 	s.Peer.add("tcp", "%s", c.control.conn.RemoteAddr())
-	c.theirs.values(&s.Peer)
-	return c.info.agree(c.theirs)
+	c.pair.peer.values(&s.Peer)
+	return c.pair.own.agree(c.pair.peer)
 }
-
-// together does a part of a step that both ends do, and tells the other how it went.
-// It fails where either fails.
-func (c *labC) together(ctx context.Context, s *Step, phase string, do func() error) error {
-	err := do()
-	mine := report{Phase: phase, Values: s.Values}
-	if err != nil {
-		mine.Error, mine.Gone = err.Error(), errors.Is(err, errPeerGone) || ctx.Err() != nil
-		mine.Status, _ = failedStatus(err)
-	}
-	if sent := c.control.send(mine); sent != nil {
-		return errors.Join(err, sent)
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	theirs, received := c.control.receive(ctx, phase)
-	s.Peer = theirs.Values
-	switch {
-	case err != nil && !mine.Gone:
-		return err // what the other end says follows from it
-	case received != nil:
-		return received
-	case theirs.Error != "":
-		return &Diagnosis{Err: &PeerError{Rank: 1 - c.rank, Text: theirs.Error}, Meaning: meaning(theirs.Status)}
-	}
-	return err
-}
-
-// PeerError is what has failed at the other end.
-type PeerError struct {
-	Rank int
-	Text string
-}
-
-func (e *PeerError) Error() string { return fmt.Sprintf("at rank %d: %s", e.Rank, e.Text) }
 
 // postBoth posts the receive, waits until the other end has done so, and sends.
 func (c *labC) postBoth(ctx context.Context, s *Step) error {
 	fill(c.pair.part(partSource), c.rank, verbs.OpSend)
-	err := c.together(ctx, s, "receive posted", func() error {
+	err := c.control.together(ctx, s, "receive posted", func() error {
 		s.Values.add("recv_wr_id", "%#x", c.pair.wrID(verbs.WCRecv))
-		s.Values.add("recv_addr", "%#x", partAddr(c.info.RAddr, partReceive, c.o.Bytes))
+		s.Values.add("recv_addr", "%#x", partAddr(c.pair.own.RAddr, partReceive, c.o.Bytes))
 		return c.pair.postRecv()
 	})
 	if err != nil {
 		return err
 	}
-	return c.together(ctx, s, s.Name, func() error {
+	return c.control.together(ctx, s, s.Name, func() error {
 		s.Values.add("send_wr_id", "%#x", c.pair.wrID(verbs.WCSend))
-		s.Values.add("send_addr", "%#x", partAddr(c.info.RAddr, partSource, c.o.Bytes))
+		s.Values.add("send_addr", "%#x", partAddr(c.pair.own.RAddr, partSource, c.o.Bytes))
 		s.Values.add("length", "%d", c.o.Bytes)
 		s.Values.add("lkey", "%#x", c.pair.MR.LKey())
-		return c.pair.post(sending, c.theirs, c.o.Wrong, &s.Values)
+		return c.pair.post(sending, &s.Values)
 	})
 }
 
@@ -250,28 +184,28 @@ func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 	for rank := range 2 {
 		active := rank == c.rank
 		// The bytes to be read must be there before they are.
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: ready", s.Name, rank), func() error { return nil }); err != nil {
+		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: ready", s.Name, rank), func() error { return nil }); err != nil {
 			return err
 		}
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d", s.Name, rank), func() error {
+		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d", s.Name, rank), func() error {
 			if !active {
 				return nil
 			}
-			if err := c.pair.post(r, c.theirs, c.o.Wrong, &s.Values); err != nil {
+			if err := c.pair.post(r, &s.Values); err != nil {
 				return err
 			}
-			done, err := c.waitAll(ctx, c.control.gone, c.pair.wrID(r.done))
+			done, err := c.waitAll(ctx, c.pair.wrID(r.done))
 			completionValues(&s.Values, done...)
 			return c.explain(err, r)
 		}); err != nil {
 			return c.stateAfter(err, s)
 		}
-		if err := c.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
+		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
 			switch {
 			case active && r.op == verbs.OpRead:
-				return c.verify(partRead, r.op, &s.Values)
+				return c.pair.verify(partRead, r.op, &s.Values)
 			case !active && r.op == verbs.OpWrite:
-				return c.verify(partWritten, r.op, &s.Values)
+				return c.pair.verify(partWritten, r.op, &s.Values)
 			}
 			return nil
 		}); err != nil {
@@ -289,29 +223,17 @@ func (c *labC) stateAfter(err error, s *Step) error {
 	return err
 }
 
-func (c *labC) verify(part int, op verbs.Opcode, v *Values) error {
-	got := c.pair.part(part)
-	if err := check(got, 1-c.rank, op); err != nil {
-		return err
-	}
-	v.add("verified", "%d bytes of rank %d", len(got), 1-c.rank)
-	return nil
-}
-
 // explain adds what the values of both ends have to do with a failure.
 func (c *labC) explain(err error, r request) error {
-	if err == nil {
-		return nil
-	}
-	err = c.pair.diagnose(err, r, c.theirs, c.o.Wrong)
+	err = c.pair.diagnose(err, r)
 	var d *Diagnosis
 	if !errors.As(err, &d) || r.op != verbs.OpSend {
 		return err
 	}
-	if text := lostPackets(c.o.Wrong, c.theirs); text != "" {
+	if text := c.pair.lostPackets(); text != "" {
 		d.Causes = append(d.Causes, text)
 	}
-	for _, a := range []struct{ name, is string }{{"rq_psn", psnText(c.info.PSN)}, {"dest_qp_num", qpnText(c.info.QPN)}} {
+	for _, a := range []struct{ name, is string }{{"rq_psn", hex24(c.pair.own.PSN)}, {"dest_qp_num", hex24(c.pair.own.QPN)}} {
 		if its := c.facing.Get(a.name); its != a.is {
 			d.Causes = append(d.Causes, fmt.Sprintf("rank %d's queue pair has %s %s, and this end's is %s", 1-c.rank, a.name, its, a.is))
 		}

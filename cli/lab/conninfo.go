@@ -29,29 +29,30 @@ type ConnInfo struct {
 	Device    string          `json:"device"`
 }
 
-// info fills in what this end is.
-func (p *pair) info() (ConnInfo, error) {
-	mtu, err := p.process.MTU()
-	if err != nil {
-		return ConnInfo{}, err
-	}
+// fillInfo fills in what this end is.
+func (p *pair) fillInfo() error {
 	e := p.process
+	mtu, err := e.MTU()
+	if err != nil {
+		return err
+	}
 	entry, err := e.GIDEntry() // a socket is bound by now
 	if err != nil {
-		return ConnInfo{}, err
+		return err
 	}
-	return ConnInfo{
+	p.own = ConnInfo{
 		GID: entry.GID, LID: e.Port.Attr.LID, QPN: p.QP.Num(), PSN: p.PSN, PortNum: e.Port.Num, SL: e.o.SL, MTU: mtu.Bytes(),
 		RAddr: p.MR.Addr(), RKey: p.MR.RKey(), Length: p.MR.Length(), Bytes: e.o.Bytes,
 		LinkLayer: e.Port.Attr.LinkLayer, UDPPort: entry.UDPPort, UDPSocket: e.Attr.UDPSocket, Device: e.Name(),
-	}, nil
+	}
+	return nil
 }
 
 func (c ConnInfo) values(v *Values) {
 	v.add("gid", "%s", c.GID)
 	v.add("lid", "%d", c.LID)
-	v.add("qpn", "0x%06x", c.QPN)
-	v.add("psn", "0x%06x", c.PSN)
+	v.add("qpn", "%s", hex24(c.QPN))
+	v.add("psn", "%s", hex24(c.PSN))
 	v.add("port_num", "%d", c.PortNum)
 	v.add("sl", "%d", c.SL)
 	v.add("mtu", "%d", c.MTU)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,13 +42,14 @@ type report struct {
 // control is the TCP connection of two ends. Its methods belong to one goroutine;
 // another one reads, until the connection ends.
 type control struct {
+	peer    context.Context // ends with the lab, and where the other end gives up
+	gone    context.CancelCauseFunc
 	conn    net.Conn
 	rank    int
 	timeout time.Duration
 	inbox   chan incoming
 	reading sync.WaitGroup
-	early   *incoming // taken from the inbox ahead of its time
-	last    string    // phase that the peer has reported
+	last    string // phase that the peer has reported
 }
 
 // incoming is what was read.
@@ -72,6 +74,7 @@ const (
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
 // answers. Strangers are turned away, and named if it was in vain.
 func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*control, error) {
+	peerCtx, gone := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLate)
 	defer cancel()
 	var conn net.Conn
@@ -83,6 +86,7 @@ func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.
 		conn, err = dial(ctx, own.Addr(), peer)
 	}
 	if err != nil {
+		gone(err)
 		if errors.Is(context.Cause(ctx), errTooLate) {
 			return nil, fmt.Errorf("%w within %s", err, timeout)
 		}
@@ -91,12 +95,11 @@ func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.
 		}
 		return nil, err
 	}
-	c := &control{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	c := &control{peer: peerCtx, gone: gone, conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
 	if first != nil {
 		c.inbox <- incoming{report: *first}
 	}
-	c.reading.Add(1)
-	go c.read()
+	c.reading.Go(c.read)
 	return c, nil
 }
 
@@ -109,8 +112,7 @@ func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) 
 		return nil, nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
 	}
 	defer func() { _ = listener.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	came := ""
 	for {
 		conn, err := listener.Accept()
@@ -131,39 +133,22 @@ func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) 
 
 // greet reads a caller's first report.
 func greet(ctx context.Context, conn net.Conn) (*report, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	if err := conn.SetReadDeadline(time.Now().Add(grace)); err != nil {
 		return nil, err
 	}
-	var head headReader
-	head.from = conn
-	r, err := readReport(&head)
+	var head bytes.Buffer
+	r, err := readReport(io.TeeReader(conn, &head))
 	if errors.Is(err, bootstrap.ErrNotFrame) {
 		_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
-		_, _ = io.Copy(io.Discard, io.LimitReader(&head, int64(len(head.kept)))) // what there is
-		return nil, fmt.Errorf("%s is there, not a lab", bootstrap.Identify(head.bytes()))
+		_, _ = io.CopyN(&head, conn, 128) // what there is
+		return nil, fmt.Errorf("%s is there, not a lab", bootstrap.Identify(head.Bytes()))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &r, conn.SetReadDeadline(time.Time{})
 }
-
-// headReader keeps the first bytes that it has read.
-type headReader struct {
-	from io.Reader
-	kept [128]byte
-	n    int
-}
-
-func (h *headReader) Read(b []byte) (int, error) {
-	n, err := h.from.Read(b)
-	h.n += copy(h.kept[h.n:], b[:n])
-	return n, err
-}
-
-func (h *headReader) bytes() []byte { return h.kept[:h.n] }
 
 // dial calls from the address that RDMA uses, too.
 func dial(ctx context.Context, own netip.Addr, peer netip.AddrPort) (net.Conn, error) {
@@ -183,12 +168,14 @@ func dial(ctx context.Context, own netip.Addr, peer netip.AddrPort) (net.Conn, e
 
 // read gives what arrives to the inbox until the connection ends.
 func (c *control) read() {
-	defer c.reading.Done()
 	defer close(c.inbox)
 	r := bufio.NewReader(c.conn)
 	for {
 		report, err := readReport(r)
 		c.inbox <- incoming{report, err}
+		if err != nil || report.Error != "" {
+			c.gone(errPeerGone)
+		}
 		if err != nil {
 			return
 		}
@@ -241,20 +228,16 @@ func (c *control) receive(ctx context.Context, phase string) (report, error) {
 	timer := time.NewTimer(c.timeout + grace)
 	defer timer.Stop()
 	var in incoming
-	if c.early != nil {
-		in, c.early = *c.early, nil
-	} else {
-		select {
-		case <-ctx.Done():
-			return report{}, context.Cause(ctx)
-		case <-timer.C:
-			return report{}, fmt.Errorf("rank %d (%s) has not reported %q within %s; %s",
-				1-c.rank, c.conn.RemoteAddr(), phase, c.timeout+grace, c.progress())
-		case got, open := <-c.inbox:
-			if !open {
-				got.err = io.EOF
-			}
-			in = got
+	var open bool
+	select {
+	case <-ctx.Done():
+		return report{}, context.Cause(ctx)
+	case <-timer.C:
+		return report{}, fmt.Errorf("rank %d (%s) has not reported %q within %s; %s",
+			1-c.rank, c.conn.RemoteAddr(), phase, c.timeout+grace, c.progress())
+	case in, open = <-c.inbox:
+		if !open {
+			in.err = io.EOF
 		}
 	}
 	switch {
@@ -277,25 +260,6 @@ func (c *control) progress() string {
 	return fmt.Sprintf("its last was %q", c.last)
 }
 
-// gone looks, without waiting, whether the other end has given up.
-func (c *control) gone() error {
-	if c.early == nil {
-		select {
-		case in, open := <-c.inbox:
-			if !open {
-				in.err = io.EOF
-			}
-			c.early = &in
-		default:
-			return nil
-		}
-	}
-	if c.early.err != nil || c.early.report.Error != "" {
-		return errPeerGone
-	}
-	return nil
-}
-
 // errPeerGone ends a wait that the other end has made vain; its report says why.
 var errPeerGone = errors.New("the other end has given up")
 
@@ -312,5 +276,42 @@ func (c *control) Close() error {
 	for range c.inbox { // the reader may still have something to give
 	}
 	c.reading.Wait()
+	c.gone(nil)
 	return err
 }
+
+// together does a part of a step that both ends do, and tells the other how it went.
+// It fails where either fails.
+func (c *control) together(ctx context.Context, s *Step, phase string, do func() error) error {
+	err := do()
+	mine := report{Phase: phase, Values: s.Values}
+	if err != nil {
+		mine.Error, mine.Gone = err.Error(), errors.Is(err, errPeerGone) || ctx.Err() != nil
+		mine.Status, _ = failedStatus(err)
+	}
+	if sent := c.send(mine); sent != nil {
+		return errors.Join(err, sent)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	theirs, received := c.receive(ctx, phase)
+	s.Peer = theirs.Values
+	switch {
+	case err != nil && !mine.Gone:
+		return err // what the other end says follows from it
+	case received != nil:
+		return received
+	case theirs.Error != "":
+		return &Diagnosis{Err: &PeerError{Rank: 1 - c.rank, Text: theirs.Error}, Meaning: meaning(theirs.Status)}
+	}
+	return err
+}
+
+// PeerError is what has failed at the other end.
+type PeerError struct {
+	Rank int
+	Text string
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("at rank %d: %s", e.Rank, e.Text) }

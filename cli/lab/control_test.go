@@ -14,7 +14,7 @@ import (
 	"ringcli/ring/bootstrap"
 )
 
-// linked returns a control connection whose other end is a test's own connection.
+// connected returns a control connection whose other end is a test's own connection.
 func connected(t *testing.T) (*control, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -105,14 +105,17 @@ func TestControlWaits(t *testing.T) {
 // The other end's failure ends a wait for a completion, and is not lost.
 func TestControlGone(t *testing.T) {
 	l, conn := connected(t)
-	if err := l.gone(); err != nil {
+	if err := context.Cause(l.peer); err != nil {
 		t.Fatal(err)
 	}
 	write(t, conn, bootstrap.Frame{Version: bootstrap.Version, Type: frameType}, report{Version: controlVersion, Phase: "x", Error: "no such luck"})
-	for deadline := time.Now().Add(20 * time.Second); l.gone() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the report has not come")
-		}
+	select {
+	case <-l.peer.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the report has not come")
+	}
+	if err := context.Cause(l.peer); !errors.Is(err, errPeerGone) {
+		t.Errorf("%v: expected that the other end has given up", err)
 	}
 	r, err := l.receive(t.Context(), "x")
 	if err != nil || r.Error != "no such luck" {

@@ -52,53 +52,57 @@ func Meaning(err error) string {
 
 // diagnose compares what the queue pair and the request held with what the peer
 // said of itself.
-func (p *pair) diagnose(err error, r request, peer ConnInfo, wrong Wrong) error {
+func (p *pair) diagnose(err error, r request) error {
 	status, failed := failedStatus(err)
 	if !failed {
 		if errors.Is(err, verbs.ErrTimeout) {
-			return &Diagnosis{Err: err, Causes: p.compare(peer)}
+			return &Diagnosis{Err: err, Causes: p.compare()}
 		}
 		return err
 	}
-	d := &Diagnosis{Err: err, Meaning: meaning(status)}
+	d, peer := &Diagnosis{Err: err, Meaning: meaning(status)}, p.peer
 	switch status {
 	case verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RemoteOpError:
-		if key := or(wrong.RKey, peer.RKey); r.op != verbs.OpSend && key != peer.RKey {
+		if r.op == verbs.OpSend {
+			break
+		}
+		first, key := p.target(r)
+		if key != peer.RKey {
 			d.Causes = append(d.Causes, fmt.Sprintf("the %s named rkey %#x, and the peer's region has rkey %#x", r.op, key, peer.RKey))
 		}
-		first := partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.process.o.Bytes)
-		if last := first + uint64(p.process.o.Bytes); r.op != verbs.OpSend && (first < peer.RAddr || last < first || last > peer.RAddr+peer.Length) {
+		if last := first + uint64(p.process.o.Bytes); first < peer.RAddr || last < first || last > peer.RAddr+peer.Length {
 			d.Causes = append(d.Causes, fmt.Sprintf("the %s reached for %d bytes at %#x, and the peer's region is %d bytes at %#x",
 				r.op, p.process.o.Bytes, first, peer.Length, peer.RAddr))
 		}
 	case verbs.RetryExceeded, verbs.FlushError, verbs.ResponseTimeout:
-		d.Causes = p.compare(peer)
+		d.Causes = p.compare()
 	}
 	return d
 }
 
 // compare says where the live queue pair names another peer than the one that
 // there is.
-func (p *pair) compare(peer ConnInfo) []string {
+func (p *pair) compare() []string {
 	a, _, err := p.QP.Query()
 	if err != nil {
 		return nil
 	}
 	var causes []string
-	if a.DestQPN != peer.QPN {
-		causes = append(causes, fmt.Sprintf("dest_qp_num is 0x%06x, and the peer's queue pair is 0x%06x", a.DestQPN, peer.QPN))
+	if a.DestQPN != p.peer.QPN {
+		causes = append(causes, fmt.Sprintf("dest_qp_num is %s, and the peer's queue pair is %s", hex24(a.DestQPN), hex24(p.peer.QPN)))
 	}
-	if a.AH.IsGlobal && a.AH.GRH.DGID != peer.GID {
-		causes = append(causes, fmt.Sprintf("dgid is %s, and the peer's is %s", a.AH.GRH.DGID, peer.GID))
+	if a.AH.IsGlobal && a.AH.GRH.DGID != p.peer.GID {
+		causes = append(causes, fmt.Sprintf("dgid is %s, and the peer's is %s", a.AH.GRH.DGID, p.peer.GID))
 	}
 	return causes
 }
 
 // lostPackets says why an end that expects another first PSN than its peer sends
 // hears nothing.
-func lostPackets(wrong Wrong, peer ConnInfo) string {
-	if wrong.PSN == nil || *wrong.PSN == peer.PSN {
+func (p *pair) lostPackets() string {
+	if p.wrong.PSN == nil || *p.wrong.PSN == p.peer.PSN {
 		return ""
 	}
-	return fmt.Sprintf("rq_psn was set to 0x%06x, and the peer's first packet has PSN 0x%06x: it is taken for an old one or for one too early, and is not delivered", *wrong.PSN, peer.PSN)
+	return fmt.Sprintf("rq_psn was set to %s, and the peer's first packet has PSN %s: it is taken for an old one or for one too early, and is not delivered",
+		hex24(*p.wrong.PSN), hex24(p.peer.PSN))
 }

@@ -51,6 +51,28 @@ type Step struct {
 	take func(context.Context, *Step) error
 }
 
+// valuesOf are the values of an end of this process.
+func (s *Step) valuesOf(end int) *Values {
+	if end == 0 {
+		return &s.Values
+	}
+	return &s.Peer
+}
+
+// What a WRITE and a READ are in libibverbs.
+const (
+	callWrite = "ibv_post_send (IBV_WR_RDMA_WRITE), ibv_poll_cq"
+	callRead  = "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq"
+)
+
+// explained adds the explanations to a lab's steps.
+func explained(lab string, steps []Step) []Step {
+	for i := range steps {
+		steps[i].Explain = Explain(lab + ": " + steps[i].Name)
+	}
+	return steps
+}
+
 // Value is something that a live object says of itself.
 type Value struct {
 	Name string `json:"name"`

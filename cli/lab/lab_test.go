@@ -33,7 +33,7 @@ func behind(t *testing.T, meddle func(*labA, Step)) error {
 	live := memory.Live.Load()
 	var a *labA
 	o := options(func(s Step) error { meddle(a, s); return nil })
-	a = &labA{process: newProcess(&o)}
+	a = &labA{newProcess(&o)}
 	_, a.Local = deviceAlone(o.Device)
 	err := o.walk(t.Context(), a.steps())
 	if closed := a.Close(); closed != nil {
@@ -58,8 +58,8 @@ func TestValuesAreLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, held := range map[string]string{
-				"state": q.State.String(), "qp_num": qpnText(a.ends[i].QP.Num()), "dest_qp_num": qpnText(q.DestQPN), "rq_psn": psnText(q.RQPSN),
-				"sq_psn": psnText(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
+				"state": q.State.String(), "qp_num": hex24(a.ends[i].QP.Num()), "dest_qp_num": hex24(q.DestQPN), "rq_psn": hex24(q.RQPSN),
+				"sq_psn": hex24(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
 			} {
 				if got := shown.Get(name); got != "" && got != held {
 					t.Errorf("step %d: queue pair %d: %s is shown as %s, and it holds %s", s.Number, i, name, got, held)
@@ -81,11 +81,8 @@ func TestValuesAreNotMemory(t *testing.T) {
 		switch s.Name {
 		case "create queue pairs":
 			// To INIT and back with other rights: the step itself sets its own.
-			if err := a.ends[1].toInit(); err != nil {
-				t.Fatal(err)
-			}
 			var v Values
-			if err := a.ends[1].stateValues(&v, verbs.StateInit); err != nil {
+			if err := a.ends[1].toInit(&v); err != nil {
 				t.Fatal(err)
 			}
 			attr := verbs.QPAttr{State: verbs.StateInit, PortNum: 1, Access: verbs.AccessRemoteRead}
@@ -174,7 +171,7 @@ func TestDeadline(t *testing.T) {
 		}
 		patient := a.o.Timeout
 		a.o.Timeout = 50 * time.Millisecond
-		_, err = a.waitAll(t.Context(), nil, a.ends[0].wrID(verbs.WCRecv))
+		_, err = a.waitAll(t.Context(), a.ends[0].wrID(verbs.WCRecv))
 		a.o.Timeout = patient
 	})
 	if !errors.Is(err, verbs.ErrTimeout) || !strings.Contains(err.Error(), "after 50ms; the completion of RECV has not come") {

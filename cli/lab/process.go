@@ -1,17 +1,21 @@
 package lab
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"ringcli/cli/endpoint"
 	"ringcli/verbs"
 )
 
-// process is one process's device and what both of its labs share of it.
+// process is one process's part in a lab: its device and queue pairs.
 type process struct {
 	endpoint.Endpoint
-	o *Options
+	o       *Options
+	ends    []*pair  // lab A has both, lab C its own
+	control *control // lab C: to the other end, once they have met
 }
 
 func newProcess(o *Options) *process {
@@ -21,8 +25,31 @@ func newProcess(o *Options) *process {
 // cqDepth holds what both queue pairs can have outstanding, several times over.
 const cqDepth = 16
 
-// deviceValues are what the device, its port and the GID that was chosen say.
-func (e *process) deviceValues(v *Values) {
+// each does a part of a step with every queue pair of this process, in lab C
+// together with the other end once they have met.
+func (e *process) each(do func(*pair, *Values) error) func(context.Context, *Step) error {
+	return func(ctx context.Context, s *Step) error {
+		all := func() error {
+			for i, p := range e.ends {
+				if err := do(p, s.valuesOf(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if e.control == nil {
+			return all()
+		}
+		return e.control.together(ctx, s, s.Name, all)
+	}
+}
+
+// openDevice opens the device and says what it, its port and the GID that was
+// chosen say.
+func (e *process) openDevice(peer netip.Addr, v *Values) error {
+	if err := e.Open(peer); err != nil {
+		return err
+	}
 	p := e.Port.Attr
 	v.add("device", "%s", e.Name())
 	v.add("port", "%d", e.Port.Num)
@@ -33,16 +60,24 @@ func (e *process) deviceValues(v *Values) {
 	v.add("gid_index", "%d", e.GID.Entry.Index)
 	v.add("gid", "%s", e.GID.Entry.GID)
 	v.add("gid_type", "%s", e.GID.Entry.Type)
+	return nil
 }
 
 // pair is a queue pair with its memory.
 type pair struct {
 	*endpoint.Pair
-	process *process
-	index   int // 0 or 1: the lab's end
+	process   *process
+	index     int      // 0 or 1: the lab's end
+	own, peer ConnInfo // what this end and its peer say of themselves
+	wrong     Wrong
 }
 
-func (e *process) newPair(index int) *pair { return &pair{e.NewPair(), e, index} }
+// addPair adds the queue pair of an end, of which nothing exists yet.
+func (e *process) addPair(index int, wrong Wrong) *pair {
+	p := &pair{Pair: e.NewPair(), process: e, index: index, wrong: wrong}
+	e.ends = append(e.ends, p)
+	return p
+}
 
 // access is what a peer may do to a lab's memory.
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
@@ -56,14 +91,16 @@ const (
 	parts
 )
 
-func (p *pair) register() error { return p.Register(uint64(parts*p.process.o.Bytes), access) }
-
-func (p *pair) memoryValues(v *Values) {
+func (p *pair) register(v *Values) error {
+	if err := p.Register(uint64(parts*p.process.o.Bytes), access); err != nil {
+		return err
+	}
 	v.add("addr", "%#x", p.MR.Addr())
 	v.add("length", "%d", p.MR.Length())
 	v.add("lkey", "%#x", p.MR.LKey())
 	v.add("rkey", "%#x", p.MR.RKey())
 	v.add("access", "%s", strings.ReplaceAll(p.MR.Access().String(), ", ", "|"))
+	return nil
 }
 
 // part is a piece of the pair's memory.
@@ -90,6 +127,20 @@ func check(b []byte, end int, op verbs.Opcode) error {
 			return fmt.Errorf("wrong data: byte %d of %d of end %d's %s is %#02x, expected %#02x", i, len(b), end, op, got, want)
 		}
 	}
+	return nil
+}
+
+// verify checks the bytes of the other end that have come, and says so.
+func (p *pair) verify(part int, op verbs.Opcode, v *Values) error {
+	from := 1 - p.index
+	if err := check(p.part(part), from, op); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%d bytes", p.process.o.Bytes)
+	if p.process.control != nil {
+		text += fmt.Sprintf(" of rank %d", from)
+	}
+	v.add("verified", "%s", text)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"ringcli/cli/command"
 	"ringcli/verbs"
 )
 
@@ -40,12 +41,16 @@ var (
 	reading = request{op: verbs.OpRead, done: verbs.WCRead, part: partRead, target: partSource}
 )
 
+// target is where in the peer's memory a request reaches, and with which key.
+func (p *pair) target(r request) (addr uint64, rkey uint32) {
+	return partAddr(command.Or(p.wrong.RAddr, p.peer.RAddr), r.target, p.process.o.Bytes), command.Or(p.wrong.RKey, p.peer.RKey)
+}
+
 // post hands a request to the queue pair, and says what is in it.
-func (p *pair) post(r request, peer ConnInfo, wrong Wrong, v *Values) error {
+func (p *pair) post(r request, v *Values) error {
 	wr := verbs.WorkRequest{ID: p.wrID(r.done), SGL: p.sgl(r.part), Opcode: r.op, Flags: verbs.FlagSignaled}
 	if r.op != verbs.OpSend {
-		wr.RKey = or(wrong.RKey, peer.RKey)
-		wr.RemoteAddr = partAddr(or(wrong.RAddr, peer.RAddr), r.target, p.process.o.Bytes)
+		wr.RemoteAddr, wr.RKey = p.target(r)
 		v.add("remote_addr", "%#x", wr.RemoteAddr)
 		v.add("rkey", "%#x", wr.RKey)
 	}
@@ -53,14 +58,13 @@ func (p *pair) post(r request, peer ConnInfo, wrong Wrong, v *Values) error {
 	return err
 }
 
-// interrupted tells that the other end has given up, which makes waiting for a
-// completion vain; nil where there is nobody to tell.
-type interrupted func() error
-
 // waitAll polls the queue until each of the IDs has completed, and returns the
 // completions in that order. It fails with the first that failed, or at the
 // deadline with what had come.
-func (e *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) ([]verbs.Completion, error) {
+func (e *process) waitAll(ctx context.Context, ids ...uint64) ([]verbs.Completion, error) {
+	if e.control != nil {
+		ctx = e.control.peer
+	}
 	found := make([]verbs.Completion, len(ids))
 	came := make([]bool, len(ids))
 	waiter := verbs.Waiter{CQ: e.CQ, Channel: e.Channel, Policy: verbs.WaitBlock}
@@ -88,11 +92,6 @@ func (e *process) waitAll(ctx context.Context, gone interrupted, ids ...uint64) 
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
-		}
-		if gone != nil {
-			if err := gone(); err != nil {
-				return nil, err
-			}
 		}
 		if !time.Now().Before(deadline) {
 			return nil, e.late(ids, came)
