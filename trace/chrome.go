@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -59,45 +60,36 @@ func writeChrome(w io.Writer, list []Recording, flows []Flow) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(b, "{\"displayTimeUnit\":\"ns\",\n\"otherData\":%s,\n\"traceEvents\":[\n", head); err != nil {
-		return err
-	}
+	// A bufio.Writer keeps its first error until Flush.
+	_, _ = fmt.Fprintf(b, "{\"displayTimeUnit\":\"ns\",\n\"otherData\":%s,\n\"traceEvents\":[\n", head)
 	c := chromeWriter{w: b, base: base, tids: make([][]int, len(list))}
 	for i := range list {
-		if err := c.recording(i, &list[i]); err != nil {
-			return err
-		}
+		c.recording(i, &list[i])
 	}
 	for i, f := range flows {
-		if err := c.flow(i+1, f, list); err != nil {
-			return err
-		}
+		c.flow(i+1, f, list)
 	}
-	if _, err := b.WriteString("\n]}\n"); err != nil {
-		return err
-	}
-	return b.Flush()
+	_, _ = b.WriteString("\n]}\n")
+	return errors.Join(c.err, b.Flush())
 }
 
 type chromeWriter struct {
 	w     *bufio.Writer
+	err   error // the first event that has no JSON
 	base  int64
 	count int
 	tids  [][]int // of each recording's events
 }
 
-func (c *chromeWriter) write(e chromeEvent) error {
+func (c *chromeWriter) write(e chromeEvent) {
 	line, err := json.Marshal(e)
-	if err != nil {
-		return err
+	if c.err == nil {
+		c.err = err
 	}
 	if c.count++; c.count > 1 {
-		if _, err := c.w.WriteString(",\n"); err != nil {
-			return err
-		}
+		_, _ = c.w.WriteString(",\n")
 	}
-	_, err = c.w.Write(line)
-	return err
+	_, _ = c.w.Write(line)
 }
 
 // named is the argument of a metadata event.
@@ -106,18 +98,14 @@ type named struct {
 	Order *int   `json:"sort_index,omitempty"`
 }
 
-func (c *chromeWriter) recording(i int, r *Recording) error {
+func (c *chromeWriter) recording(i int, r *Recording) {
 	pid := max(r.Rank, 0)
 	title := fmt.Sprintf("rank %d (%s, pid %d)", r.Rank, r.Host, r.PID)
 	if r.Rank < 0 {
 		title = fmt.Sprintf("no rank (%s, pid %d)", r.Host, r.PID)
 	}
-	if err := c.write(chromeEvent{Name: "process_name", Phase: "M", PID: pid, Args: named{Name: title}}); err != nil {
-		return err
-	}
-	if err := c.write(chromeEvent{Name: "process_sort_index", Phase: "M", PID: pid, Args: named{Order: &pid}}); err != nil {
-		return err
-	}
+	c.write(chromeEvent{Name: "process_name", Phase: "M", PID: pid, Args: named{Name: title}})
+	c.write(chromeEvent{Name: "process_sort_index", Phase: "M", PID: pid, Args: named{Order: &pid}})
 	var lanes [len(laneNames)]rows
 	titled := map[int]bool{}
 	c.tids[i] = make([]int, len(r.Events))
@@ -128,30 +116,22 @@ func (c *chromeWriter) recording(i int, r *Recording) error {
 		if e.Type == SpanEvent {
 			row = lanes[l].assign(e.Start, e.End)
 		}
-		tid := int(l)*lanesApart + row
+		tid := l*lanesApart + row
 		c.tids[i][j] = tid
 		if !titled[tid] {
 			titled[tid] = true
-			if err := c.title(pid, tid, l, row); err != nil {
-				return err
-			}
+			c.title(pid, tid, laneNames[l], row)
 		}
-		if err := c.event(pid, tid, e); err != nil {
-			return err
-		}
+		c.event(pid, tid, e)
 	}
-	return nil
 }
 
-func (c *chromeWriter) title(pid, tid int, l lane, row int) error {
-	name := laneNames[l]
+func (c *chromeWriter) title(pid, tid int, name string, row int) {
 	if row > 0 {
 		name += " " + strconv.Itoa(row+1)
 	}
-	if err := c.write(chromeEvent{Name: "thread_name", Phase: "M", PID: pid, TID: tid, Args: named{Name: name}}); err != nil {
-		return err
-	}
-	return c.write(chromeEvent{Name: "thread_sort_index", Phase: "M", PID: pid, TID: tid, Args: named{Order: &tid}})
+	c.write(chromeEvent{Name: "thread_name", Phase: "M", PID: pid, TID: tid, Args: named{Name: name}})
+	c.write(chromeEvent{Name: "thread_sort_index", Phase: "M", PID: pid, TID: tid, Args: named{Order: &tid}})
 }
 
 // logArgs are the arguments of a printed event.
@@ -160,7 +140,7 @@ type logArgs struct {
 	Subsystem string `json:"subsystem"`
 }
 
-func (c *chromeWriter) event(pid, tid int, e *Event) error {
+func (c *chromeWriter) event(pid, tid int, e *Event) {
 	out := chromeEvent{Name: e.Name, Cat: e.Subsystem, Phase: "X", Time: micros(e.Start - c.base), PID: pid, TID: tid}
 	if len(e.Args) > 0 {
 		out.Args = e.Args
@@ -175,7 +155,7 @@ func (c *chromeWriter) event(pid, tid int, e *Event) error {
 		out.Phase, out.Scope, out.Cat = "i", "t", "log"
 		out.Args = logArgs{e.Level, e.Subsystem}
 	}
-	return c.write(out)
+	c.write(out)
 }
 
 // Flow is a segment on its way: an arrow from its send to its receive.
@@ -184,16 +164,14 @@ type Flow struct {
 	Send, Receive int // events of them
 }
 
-func (c *chromeWriter) flow(id int, f Flow, list []Recording) error {
+func (c *chromeWriter) flow(id int, f Flow, list []Recording) {
 	send, receive := &list[f.From].Events[f.Send], &list[f.To].Events[f.Receive]
 	// The end of an arrow binds to the span that holds it, whose last
 	// nanosecond is no longer inside; and it must not lie before the start.
 	end := max(send.Start, receive.Start, receive.End-1)
-	if err := c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(send.Start - c.base),
-		PID: max(list[f.From].Rank, 0), TID: c.tids[f.From][f.Send]}); err != nil {
-		return err
-	}
-	return c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "f", Bind: "e", ID: id, Time: micros(end - c.base),
+	c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "s", ID: id, Time: micros(send.Start - c.base),
+		PID: max(list[f.From].Rank, 0), TID: c.tids[f.From][f.Send]})
+	c.write(chromeEvent{Name: "segment", Cat: "flow", Phase: "f", Bind: "e", ID: id, Time: micros(end - c.base),
 		PID: max(list[f.To].Rank, 0), TID: c.tids[f.To][f.Receive]})
 }
 
@@ -269,11 +247,8 @@ func readChrome(file json.RawMessage) ([]Recording, error) {
 // UnmarshalJSON reads microseconds with up to three decimals, exactly.
 func (m *micros) UnmarshalJSON(b []byte) error {
 	whole, fraction, _ := strings.Cut(string(bytes.TrimSpace(b)), ".")
-	if len(fraction) > 3 || len(whole) > 15 {
-		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
-	}
-	ns, err := strconv.ParseUint(whole+fraction+"000"[len(fraction):], 10, 63)
-	if err != nil || ns > maxTime {
+	ns, err := strconv.ParseUint(whole+(fraction + "000")[:3], 10, 63)
+	if err != nil || len(fraction) > 3 || ns > maxTime {
 		return fmt.Errorf("trace: time %.40s: want microseconds with at most three decimals", b)
 	}
 	*m = micros(ns)

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -61,15 +62,13 @@ func DumpOnFailure(reason string) (path string, err error) {
 	r := Record()
 	r.Reason = reason
 	f, err := createDump(&r)
-	if err != nil {
-		return "", fmt.Errorf("trace: flight recorder not written: %w (%s chooses another directory)", err, DirVar)
+	if err == nil {
+		err = errors.Join(WriteRecordings(f, DumpChrome, []Recording{r}), f.Close())
+		if err != nil {
+			_ = os.Remove(f.Name()) // half a file is of no use; the error says why there is none
+		}
 	}
-	err = WriteRecordings(f, DumpChrome, []Recording{r})
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // half a file is of no use; the error says why there is none
 		return "", fmt.Errorf("trace: flight recorder not written: %w (%s chooses another directory)", err, DirVar)
 	}
 	failures.last = time.Now()

@@ -43,12 +43,18 @@ func restore(t testing.TB) {
 // everything on.
 func capture(t testing.TB, format Format) *bytes.Buffer {
 	t.Helper()
+	return captureAs(t, format, false)
+}
+
+// captureAs says whether what captures is a terminal.
+func captureAs(t testing.TB, format Format, terminal bool) *bytes.Buffer {
+	t.Helper()
 	restore(t)
 	var b bytes.Buffer
 	output.Lock()
 	output.now = func() time.Time { return time.Date(2030, 1, 2, 15, 4, 5, 6789000, time.UTC) }
 	output.Unlock()
-	if err := SetOutput(&b, format); err != nil {
+	if err := setOutput(&b, format, terminal); err != nil {
 		t.Fatal(err)
 	}
 	if err := Set("debug"); err != nil {

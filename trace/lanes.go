@@ -2,49 +2,29 @@ package trace
 
 import "slices"
 
-// lane is a row of the timeline.
-type lane int
-
-// The lanes of a rank, from the top.
-const (
-	laneOperation lane = iota
-	laneSteps
-	laneSegmentsOut
-	laneSegmentsIn
-	laneReduce
-	laneCollective // what else collectives record
-	laneBringUp
-	laneRing
-	laneBootstrap
-	laneVerbs
-	laneWire
-	laneRepl
-	laneLog
-)
-
+// laneNames are the rows of a rank on the timeline, from the top. A subsystem's own
+// are called as it is.
 var laneNames = [...]string{"operation", "steps", "segments out", "segments in", "reduce", "collective", "bring-up", "ring", "bootstrap", "verbs", "wire", "repl", "log"}
 
-var (
-	kindLanes = map[string]lane{
-		OperationName: laneOperation, StepName: laneSteps, SegmentSendName: laneSegmentsOut, SegmentReceiveName: laneSegmentsIn,
-		SegmentReduceName: laneReduce, BringUpName: laneBringUp,
-	}
-	subsystemLanes = map[string]lane{
-		Ring.String(): laneRing, Bootstrap.String(): laneBootstrap, Verbs.String(): laneVerbs, Wire.String(): laneWire, Repl.String(): laneRepl,
-	}
-)
+// kindLanes are the lanes of kinds that have one of their own.
+var kindLanes = map[string]string{
+	OperationName: "operation", StepName: "steps", SegmentSendName: "segments out", SegmentReceiveName: "segments in",
+	SegmentReduceName: "reduce", BringUpName: "bring-up",
+}
 
-func (e *Event) lane() lane {
-	if e.Type == LogEvent {
-		return laneLog
+// lane is the index of the event's lane in laneNames.
+func (e *Event) lane() int {
+	name := kindLanes[e.Name]
+	switch {
+	case e.Type == LogEvent:
+		name = "log"
+	case name == "":
+		name = e.Subsystem
 	}
-	if l, known := kindLanes[e.Name]; known {
-		return l
+	if i := slices.Index(laneNames[:], name); i >= 0 {
+		return i
 	}
-	if l, known := subsystemLanes[e.Subsystem]; known {
-		return l
-	}
-	return laneCollective
+	return slices.Index(laneNames[:], Collective.String()) // of a program that knows other subsystems
 }
 
 // lanesApart is the distance of the thread ids of two lanes: room for rows

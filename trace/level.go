@@ -28,10 +28,12 @@ const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
 func init() { _ = initLevels() }
 
 func initLevels() error {
+	level := off
 	if prints {
-		setAll(slog.LevelWarn)
-	} else {
-		setAll(off)
+		level = slog.LevelWarn
+	}
+	for s := range levels {
+		levels[s].Store(int32(level))
 	}
 	spec := os.Getenv(EnvVar)
 	if spec == "" {
@@ -79,12 +81,6 @@ func Set(spec string) error {
 		}
 	}
 	return nil
-}
-
-func setAll(l slog.Level) {
-	for s := range levels {
-		levels[s].Store(int32(l))
-	}
 }
 
 func parseLevel(text string) (slog.Level, error) {

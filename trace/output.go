@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,14 +16,12 @@ import (
 // Format is how events are written, one a line.
 type Format string
 
-// The formats. Text is coloured if the writer is a terminal; Color is for a
-// writer that leads to a terminal without being one, such as a prompt's.
-// Neither colours anything if NO_COLOR is set or TERM is dumb.
+// The formats. Text is coloured if the writer is a terminal, NO_COLOR is not set
+// and TERM is not dumb.
 const (
-	Auto  Format = "auto" // Text on a terminal, JSON otherwise
-	Text  Format = "text"
-	JSON  Format = "json"
-	Color Format = "color"
+	Auto Format = "auto" // Text on a terminal, JSON otherwise
+	Text Format = "text"
+	JSON Format = "json"
 )
 
 // noRank is the rank before SetRank: events then carry none.
@@ -31,8 +30,13 @@ const noRank = -1
 // sink is what emit writes to. It is never changed, only replaced whole, so
 // that emit needs no lock.
 type sink struct {
-	handlers [subsystems]slog.Handler
+	handlers [subsystems]handler
 	now      clock
+}
+
+// handler is what of a slog.Handler is called: the levels are checked before.
+type handler interface {
+	Handle(context.Context, slog.Record) error
 }
 
 var current atomic.Pointer[sink]
@@ -59,8 +63,10 @@ func init() {
 // time, a whole line each. A writer with an Fd method can be seen to be a
 // terminal. An unknown format is an error and changes nothing.
 func SetOutput(w io.Writer, format Format) error {
-	terminal := isTerminal(w)
-	color := terminal
+	return setOutput(w, format, isTerminal(w))
+}
+
+func setOutput(w io.Writer, format Format, terminal bool) error {
 	switch format {
 	case Auto, "":
 		format = JSON
@@ -68,16 +74,14 @@ func SetOutput(w io.Writer, format Format) error {
 			format = Text
 		}
 	case Text, JSON:
-	case Color:
-		format, color = Text, true
 	default:
-		return fmt.Errorf("trace: unknown format %q, known are %s, %s, %s and %s", format, Auto, Text, JSON, Color)
+		return fmt.Errorf("trace: unknown format %q, known are %s, %s and %s", format, Auto, Text, JSON)
 	}
 	output.Lock()
 	defer output.Unlock()
 	output.w = lineWriter{w}
 	output.format = format
-	output.color = color && colorWanted()
+	output.color = terminal && colorWanted()
 	rebuild()
 	return nil
 }
@@ -99,17 +103,15 @@ func rebuild() {
 	current.Store(next)
 }
 
-func newHandler(s Subsystem) slog.Handler {
+func newHandler(s Subsystem) handler {
 	if output.format == Text {
 		return newTextHandler(output.w, s, output.rank, output.color)
 	}
-	// The levels are ours to check, and are checked before: let all through.
-	var h slog.Handler = slog.NewJSONHandler(output.w, &slog.HandlerOptions{Level: slog.LevelDebug})
 	attrs := []slog.Attr{slog.String("subsystem", s.String())}
 	if output.rank != noRank {
 		attrs = append(attrs, slog.Int("rank", output.rank))
 	}
-	return h.WithAttrs(attrs)
+	return slog.NewJSONHandler(output.w, nil).WithAttrs(attrs)
 }
 
 func isTerminal(w io.Writer) bool {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/slogtest"
 	"time"
 
 	"ringcli/trace/tracetest"
@@ -36,7 +35,7 @@ func TestGoldenText(t *testing.T) {
 func TestGoldenColor(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
-	b := capture(t, Color)
+	b := captureAs(t, Auto, true)
 	story()
 	tracetest.Golden(t, "story.color.txt", b.Bytes())
 }
@@ -58,7 +57,7 @@ func TestNoColor(t *testing.T) {
 			t.Setenv("NO_COLOR", "")
 			t.Setenv("TERM", "xterm")
 			t.Setenv(env[0], env[1])
-			b := capture(t, Color)
+			b := captureAs(t, Auto, true)
 			story()
 			if strings.Contains(b.String(), "\x1b") {
 				t.Errorf("coloured: %q", b)
@@ -102,7 +101,7 @@ func TestAutoIsColouredTextOnATerminal(t *testing.T) {
 func TestUnknownFormatChangesNothing(t *testing.T) {
 	b := capture(t, Text)
 	err := SetOutput(&bytes.Buffer{}, "xml")
-	if err == nil || !strings.Contains(err.Error(), `"xml"`) || !strings.Contains(err.Error(), "auto, text, json and color") {
+	if err == nil || !strings.Contains(err.Error(), `"xml"`) || !strings.Contains(err.Error(), "auto, text and json") {
 		t.Errorf("got %v", err)
 	}
 	Warn(Ring, "still here")
@@ -133,48 +132,4 @@ func TestLevelsFilter(t *testing.T) {
 			t.Errorf("at %s Enabled is %t", spec, Enabled(Ring))
 		}
 	}
-}
-
-// TestTextHandlerIsASlogHandler runs the standard library's suite on it.
-func TestTextHandlerIsASlogHandler(t *testing.T) {
-	var b bytes.Buffer
-	slogtest.Run(t, func(*testing.T) slog.Handler {
-		b.Reset()
-		return newTextHandler(&b, Ring, noRank, false)
-	}, func(t *testing.T) map[string]any { return parseText(t, b.String()) })
-}
-
-// parseText reads a line of unquoted attributes back.
-func parseText(t *testing.T, line string) map[string]any {
-	t.Helper()
-	head, rest, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ring: ")
-	if !found {
-		t.Fatalf("no subsystem in %q", line)
-	}
-	event := map[string]any{}
-	fields := strings.Fields(head)
-	event[slog.LevelKey] = fields[len(fields)-1]
-	if len(fields) > 1 {
-		event[slog.TimeKey] = fields[0]
-	}
-	words := strings.Fields(rest)
-	event[slog.MessageKey] = words[0]
-	for _, word := range words[1:] {
-		path, value, isAttr := strings.Cut(word, "=")
-		if !isAttr {
-			continue // a further word of the message
-		}
-		keys := strings.Split(path, ".")
-		group := event
-		for _, key := range keys[:len(keys)-1] {
-			inner, ok := group[key].(map[string]any)
-			if !ok {
-				inner = map[string]any{}
-				group[key] = inner
-			}
-			group = inner
-		}
-		group[keys[len(keys)-1]] = value
-	}
-	return event
 }

@@ -24,8 +24,6 @@ type textHandler struct {
 	name   string    // "ring: ", coloured
 	labels map[slog.Level]string
 	paint  *color.Color // for attribute keys; nil is plain
-	prefix string       // open groups, each with its dot
-	attrs  []byte       // rendered by WithAttrs, each with a space before it
 }
 
 // timeLayout has microseconds: a small message's round trip takes a few.
@@ -62,56 +60,27 @@ func newTextHandler(w io.Writer, s Subsystem, rank int, colored bool) *textHandl
 	return h
 }
 
-// Enabled is true: the subsystem's level has been checked before.
-func (h *textHandler) Enabled(context.Context, slog.Level) bool { return true }
-
 // lines keeps the buffers of written lines for the next ones.
 var lines = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
 func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 	line := lines.Get().(*[]byte)
 	defer lines.Put(line)
-	b := (*line)[:0]
-	if !r.Time.IsZero() {
-		b = r.Time.AppendFormat(b, timeLayout)
-		b = append(b, ' ')
-	}
-	if label, ok := h.labels[r.Level]; ok {
-		b = append(b, label...)
-	} else {
-		b = append(b, r.Level.String()...)
-	}
+	b := r.Time.AppendFormat((*line)[:0], timeLayout)
+	b = append(b, ' ')
+	b = append(b, h.labels[r.Level]...)
 	b = append(b, ' ')
 	b = append(b, h.rank...)
 	b = append(b, h.name...)
 	b = appendMessage(b, r.Message)
-	b = append(b, h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
-		b = h.appendAttr(b, h.prefix, a)
+		b = h.appendAttr(b, "", a)
 		return true
 	})
 	b = append(b, '\n')
 	*line = b
 	_, err := h.w.Write(b)
 	return err
-}
-
-func (h *textHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	next := *h
-	next.attrs = append([]byte(nil), h.attrs...)
-	for _, a := range attrs {
-		next.attrs = h.appendAttr(next.attrs, h.prefix, a)
-	}
-	return &next
-}
-
-func (h *textHandler) WithGroup(name string) slog.Handler {
-	if name == "" {
-		return h
-	}
-	next := *h
-	next.prefix += name + "."
-	return &next
 }
 
 func (h *textHandler) appendAttr(b []byte, prefix string, a slog.Attr) []byte {
