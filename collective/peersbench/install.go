@@ -75,7 +75,7 @@ func install(ctx context.Context, packages []string, log io.Writer) error {
 		}
 		as = []string{"sudo", "-n"}
 	}
-	_, _ = fmt.Fprintf(log, "peers: installing %s\n", what)
+	_, _ = fmt.Fprintf(log, "peersbench: installing %s\n", what)
 	ctx, cancel := context.WithTimeoutCause(ctx, installLimit, fmt.Errorf("not installed after %s", installLimit))
 	defer cancel()
 	for _, args := range [][]string{

@@ -56,10 +56,10 @@ func execute(args []string) int {
 	case err == nil:
 		return 0
 	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "peers: interrupted")
+		fmt.Fprintln(os.Stderr, "peersbench: interrupted")
 		return exitInterrupted
 	}
-	fmt.Fprintln(os.Stderr, "peers:", err)
+	fmt.Fprintln(os.Stderr, "peersbench:", err)
 	if errors.As(err, &usageError{}) {
 		return exitUsage
 	}
@@ -69,7 +69,7 @@ func execute(args []string) int {
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
-		Use:   "peers",
+		Use:   "peersbench",
 		Short: "ringcli's collectives beside Open MPI's and MPICH's, interleaved, with ratios",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

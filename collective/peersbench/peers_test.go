@@ -131,7 +131,7 @@ func shared(t *testing.T) []string {
 func parse(t *testing.T, args ...string) options {
 	t.Helper()
 	var o options
-	fs := pflag.NewFlagSet("peers", pflag.ContinueOnError)
+	fs := pflag.NewFlagSet("peersbench", pflag.ContinueOnError)
 	o.flags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func (f *field) measure(ctx context.Context) (err error) {
 }
 
 func (f *field) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(f.log, "peers: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(f.log, "peersbench: "+format+"\n", args...)
 }
 
 func (f *field) folder(name string) string {
