@@ -320,13 +320,8 @@ func benchSizes(s *session.Session, o operation, sizes []uint64, curves []series
 func (b *BenchSummary) add(m Measurement) {
 	b.Rows++
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
-	if m.Wrong != nil {
-		if b.Wrong == nil {
-			b.Wrong = new(uint64)
-		}
-		*b.Wrong += *m.Wrong
-		b.OK = b.OK && *m.Wrong == 0
-	}
+	addWrong(&b.Wrong, m.Wrong)
+	b.OK = isRight(b.Wrong)
 }
 
 // verdict is what the floor says, which the average of all sizes must reach.

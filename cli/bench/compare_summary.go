@@ -90,17 +90,12 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 		average := VariantAverage{Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(), name: rows[0].Variants.label(w)}
 		for _, r := range rows {
 			average.BusBW += r.Each[i].BusBW / float64(len(rows))
-			if wrong := r.Each[i].Wrong; wrong != nil {
-				if sum.Wrong == nil {
-					sum.Wrong = new(uint64)
-				}
-				*sum.Wrong += *wrong
-				sum.OK = sum.OK && *wrong == 0
-			}
+			addWrong(&sum.Wrong, r.Each[i].Wrong)
 		}
 		average.BusBW = timing.SixPlaces(average.BusBW)
 		sum.Averages = append(sum.Averages, average)
 	}
+	sum.OK = isRight(sum.Wrong)
 	return sum
 }
 

@@ -160,22 +160,15 @@ func resultOf(m *session.Member, o operation, plan collective.Call, iters int, a
 
 // merge puts the ranks' results together.
 func (m *Measurement) merge(all []RankMeasurement) {
-	m.OK = true
 	for i := range all {
 		r := &all[i]
 		m.Time = m.Time.Slowest(r.Time)
-		if r.Wrong == nil {
-			continue
-		}
-		if m.Wrong == nil {
-			m.Wrong = new(uint64)
-		}
-		*m.Wrong += *r.Wrong
+		addWrong(&m.Wrong, r.Wrong)
 		if m.First == nil {
 			m.First = r.First
 		}
-		m.OK = m.OK && *r.Wrong == 0
 	}
+	m.OK = isRight(m.Wrong)
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
 }
 

@@ -47,6 +47,19 @@ func (w WrongElement) String() string {
 	return fmt.Sprintf("rank %d, element %d: got %s, want %s", w.Rank, w.Offset, w.Got, w.Want)
 }
 
+// addWrong adds what was counted to a sum; nil is what was not checked.
+func addWrong(sum **uint64, n *uint64) {
+	if n == nil {
+		return
+	}
+	if *sum == nil {
+		*sum = new(uint64)
+	}
+	**sum += *n
+}
+
+func isRight(wrong *uint64) bool { return wrong == nil || *wrong == 0 }
+
 // RankMeasurement is one rank's part of a Measurement.
 type RankMeasurement struct {
 	Rank  int           `json:"rank" col:"rank|14"`
@@ -121,7 +134,7 @@ func PrintRanks(s *session.Session, m Measurement) error {
 	}
 	var rows []render.Record
 	for _, r := range m.PerRank {
-		rows = append(rows, RankRow{Command: m.Command, OK: r.Wrong == nil || *r.Wrong == 0, RankMeasurement: r})
+		rows = append(rows, RankRow{Command: m.Command, OK: isRight(r.Wrong), RankMeasurement: r})
 	}
 	return s.Out.Print(rows...)
 }

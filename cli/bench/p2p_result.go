@@ -38,18 +38,12 @@ type P2PTimes struct {
 func mergeP2P(all []P2PResult) P2PResult {
 	r := all[0]
 	for _, other := range all[1:] {
-		if other.Wrong == nil {
-			continue
-		}
-		if r.Wrong == nil {
-			r.Wrong = new(uint64)
-		}
-		*r.Wrong += *other.Wrong
+		addWrong(&r.Wrong, other.Wrong)
 		if r.First == nil {
 			r.First = other.First
 		}
 	}
-	r.OK = r.Wrong == nil || *r.Wrong == 0
+	r.OK = isRight(r.Wrong)
 	return r
 }
 
