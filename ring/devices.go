@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/ring/locality"
 	"ringcli/ring/watch"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -37,7 +40,7 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 		}
 	}
 	name := ds.r.opts.Device
-	if p := hostLocal(); local && p != nil && name == route.Auto {
+	if p := locality.SharedMemory(); local && p != nil && name == route.Auto {
 		name = p.Name()
 	}
 	device, why, err := route.Device(name, ds.r.local)
@@ -148,9 +151,9 @@ func (ds *devices) openExpected() error {
 	var network []int
 	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		shm[side] = own.AskedHostLocal || own.auto() && own.NoSHM == "" && isLocal(r.addrs[peer].Addr())
+		shm[side] = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.addrs[peer].Addr())
 		switch {
-		case own.AskedHostLocal || !own.auto():
+		case own.AskedHostLocal || !own.Auto():
 			chosen[side].why = own.Asked + " was asked for"
 		case shm[side]:
 			chosen[side].why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
@@ -258,4 +261,45 @@ func (e *Edge) noted(wc *verbs.Completion) bool {
 	}
 	w, ok := e.QP.(*watch.QP)
 	return ok && w.Completed(wc)
+}
+
+// locality is that of a rank with these options.
+func (o *Options) locality() locality.Locality {
+	s := locality.Locality{Asked: o.Device, AskedHostLocal: verbs.CapabilitiesOf(o.Device).HostLocal}
+	if o.Host != nil {
+		s.Host = *o.Host
+	} else {
+		s.Host = route.ThisHost()
+	}
+	for _, no := range []struct {
+		given bool
+		text  string
+	}{
+		{o.Impair != nil, "packets are to be lost, of which shared memory has none"},
+		{o.UDPPort != 0, "a UDP port was asked for"},
+		{o.GIDIndex != nil, "--gid-index was given, which is for devices of a network"},
+		{o.Port != configs.Default[int]("port"), "--port was given, which is for devices of a network"},
+	} {
+		if no.given && s.Auto() {
+			s.NoSHM = no.text
+			return s
+		}
+	}
+	if p := locality.SharedMemory(); p == nil {
+		s.NoSHM = "this build has none"
+	} else if _, err := verbs.Find(p.Name()); err != nil {
+		s.NoSHM = "there is none: " + err.Error()
+	}
+	return s
+}
+
+// bothNames names a rank's end and its peer's for locality.Choose.
+func bothNames(r *Ring, peer int) [2]string { return [2]string{r.nodeName(r.rank), r.nodeName(peer)} }
+
+// because adds to why an edge is on a device why it is that one.
+func because(why string, d *Device) string {
+	if d.Attr.HostLocal || strings.HasPrefix(d.Why, why) {
+		return why
+	}
+	return why + "; " + d.Why
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"ringcli/ring/locality"
 	"ringcli/trace"
 )
 
@@ -72,21 +73,21 @@ func (x *exchange) hear(ctx context.Context) (err error) {
 func (x *exchange) moveEdges() (err error) {
 	r := x.r
 	own := r.opts.locality()
-	var chosen [2]choice
+	var chosen [2]locality.Choice
 	var network []int
 	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		if chosen[side], err = choose(own, x.remote[side].Locality, bothNames(r, peer)); err != nil {
+		if chosen[side], err = locality.Choose(own, x.remote[side].Locality, bothNames(r, peer)); err != nil {
 			return err
 		}
-		if !chosen[side].hostLocal {
+		if !chosen[side].HostLocal {
 			network = append(network, peer)
 		}
 	}
 	for side, c := range chosen {
-		d, err := r.devices.on(c.hostLocal, network...)
+		d, err := r.devices.on(c.HostLocal, network...)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.why, err)
+			return fmt.Errorf("%s: %w", c.Why, err)
 		}
 		if r.edges[side].device != d {
 			if err := x.move(Side(side), d); err != nil {
@@ -94,10 +95,10 @@ func (x *exchange) moveEdges() (err error) {
 			}
 		}
 		r.mu.Lock()
-		r.chosen[side] = edgeDevice{d, because(c.why, d)}
+		r.chosen[side] = edgeDevice{d, because(c.Why, d)}
 		r.edges[side].why = r.chosen[side].why
 		r.mu.Unlock()
-		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.hostLocal
+		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.HostLocal
 	}
 	return r.devices.closeUnused()
 }

@@ -12,6 +12,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/locality"
 	"ringcli/trace"
 )
 
@@ -128,7 +129,7 @@ type meshReport struct {
 	Peers    []int                  `json:"peers,omitempty"`
 	Has      []int                  `json:"has,omitempty"`      // peers that it has an edge to already
 	Data     map[int]connectionData `json:"data,omitempty"`     // by peer
-	Locality *locality              `json:"locality,omitempty"` // which device it would use
+	Locality *locality.Locality     `json:"locality,omitempty"` // which device it would use
 }
 
 // run makes the edges that are missing somewhere. After each step all ranks hear how
@@ -294,19 +295,19 @@ func (m *meshCall) compare(reports []meshReport) error {
 
 // device returns the device for the edge to a peer, which both ends agree on, and
 // why.
-func (m *meshCall) device(own, peer *locality, rank int) (edgeDevice, error) {
+func (m *meshCall) device(own, peer *locality.Locality, rank int) (edgeDevice, error) {
 	if own == nil || peer == nil {
 		return edgeDevice{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
 	}
-	c, err := choose(*own, *peer, bothNames(m.r, rank))
+	c, err := locality.Choose(*own, *peer, bothNames(m.r, rank))
 	if err != nil {
 		return edgeDevice{}, err
 	}
-	d, err := m.r.devices.on(c.hostLocal, rank)
+	d, err := m.r.devices.on(c.HostLocal, rank)
 	if err != nil {
-		return edgeDevice{}, fmt.Errorf("%s: %w", c.why, err)
+		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
 	}
-	return edgeDevice{d, because(c.why, d)}, nil
+	return edgeDevice{d, because(c.Why, d)}, nil
 }
 
 // create makes the edges that are missing, to INIT, and returns what their peers

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/locality"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
@@ -30,12 +31,12 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.addrs, err = bootstrap.Resolve(ctx, r.nodes); err != nil {
 			return err
 		}
-		if r.local, err = localAddress(r.nodes, r.addrs, r.rank, isLocal, route.Source); err != nil {
+		if r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source); err != nil {
 			return err
 		}
 		r.affinity = affinityHere(&r.opts, r.addrs, r.rank)
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
-			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: bindAddress(r.nodes, r.addrs, r.rank, isLocal),
+			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
 			Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
 			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Listen: r.opts.Listen, Dial: r.opts.Dial,
@@ -66,7 +67,7 @@ func affinityHere(o *Options, addrs []netip.AddrPort, own int) *cpu.Affinity {
 	}
 	index, here := 0, 0
 	for rank, a := range addrs {
-		if !isLocal(a.Addr()) {
+		if !locality.IsLocal(a.Addr()) {
 			continue
 		}
 		if rank < own {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/locality"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -43,12 +44,12 @@ func (e *Edge) describe() error {
 // connectionData is what one end of an edge tells the other in Exchange.
 type connectionData struct {
 	QPInfo
-	Rank     int      `json:"rank"`
-	Size     int      `json:"size"`
-	Digest   string   `json:"digest"`    // of the list
-	MTUFixed bool     `json:"mtu_fixed"` // asked for with --mtu
-	RDAtomic int      `json:"rd_atomic"` // READs that this end answers at once
-	Locality locality `json:"locality"`
+	Rank     int               `json:"rank"`
+	Size     int               `json:"size"`
+	Digest   string            `json:"digest"`    // of the list
+	MTUFixed bool              `json:"mtu_fixed"` // asked for with --mtu
+	RDAtomic int               `json:"rd_atomic"` // READs that this end answers at once
+	Locality locality.Locality `json:"locality"`
 }
 
 // connectionData says what this end is.

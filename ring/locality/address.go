@@ -1,4 +1,4 @@
-package ring
+package locality
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"ringcli/verbs/route"
 )
 
-// localAddress chooses the address to speak from. A list entry that is an
+// Address chooses the address to speak from. A list entry that is an
 // address of this machine is taken at its word. A name is not: the own host name
 // often resolves to 127.0.1.1 (Debian's /etc/hosts). The route to the others says
 // better, the neighbours first, and a loopback address only if all are here.
-func localAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
+func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil && isLocal(a.Unmap()) {
 		return a.Unmap(), nil
 	}
@@ -46,16 +46,16 @@ func candidates(n int) []int {
 	return append(out, n)
 }
 
-// isLocal tells whether this machine has the address.
-func isLocal(a netip.Addr) bool {
+// IsLocal tells whether this machine has the address.
+func IsLocal(a netip.Addr) bool {
 	_, err := route.NetDev(a)
 	return err == nil
 }
 
-// bindAddress chooses where to listen: on the list entry if it is an address of
+// Bind chooses where to listen: on the list entry if it is an address of
 // this machine, on loopback if the whole ring is there, else on all addresses,
 // since what the own name resolves to here need not be what it does elsewhere.
-func bindAddress(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
+func Bind(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
 	own := addrs[rank]
 	_, err := netip.ParseAddr(nodes[rank].Host)
 	if err == nil && isLocal(own.Addr()) {
