@@ -67,8 +67,8 @@ func (p *p2pQP) fill(bytes uint32, seed uint64) {
 	}
 }
 
-// verify compares what has arrived with what the other end sends: in the way of
-// an operation to and fro both ends receive, and of a READ only the reader.
+// verify compares what has arrived with what the other end sends. Both ends receive,
+// but for a READ: of that the reader alone.
 func (p *p2pQP) verify(t p2pTest, seed uint64) (*uint64, *WrongElement) {
 	if p.role == bystander || p.role == passive && t.op == verbs.OpRead {
 		return nil, nil
