@@ -79,7 +79,7 @@ type Row struct {
 	// others. Otherwise it runs on all ranks.
 	Own bool
 	// Stops: Ctrl-C asks the command to stop at its next boundary, on all ranks
-	// together (Session.stopping), before it is cancelled.
+	// together (Session.Stopping), before it is cancelled.
 	Stops bool
 	// Claims: the command uses the queue pairs or changes the ring, so nothing
 	// else may at the same time. What needs a ring that is ready does so, too.
@@ -97,6 +97,9 @@ type Row struct {
 	Check func(s *session.Session, call Call, ranksHere int) error
 	Run   func(context.Context, *session.Session, Call) error
 }
+
+// RunFunc runs the command of a row that was called.
+type RunFunc func(context.Context, Row, Call) error
 
 // Call is how a command was given.
 type Call struct {

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // Tree makes the cobra commands of one place. run is called for the one
 // that is chosen.
-func (t *Table) Tree(root *cobra.Command, where Where, run func(context.Context, Row, Call) error) *cobra.Command {
+func (t *Table) Tree(root *cobra.Command, where Where, run RunFunc) *cobra.Command {
 	// The order of the table is the order of help.
 	cobra.EnableCommandSorting = false
 	for _, g := range t.groupsAt(where) {
@@ -66,7 +65,7 @@ func helpLine(cmd *cobra.Command) string {
 	return cmd.CommandPath() + " --help"
 }
 
-func (t *Table) cobraCommand(c Row, run func(context.Context, Row, Call) error) *cobra.Command {
+func (t *Table) cobraCommand(c Row, run RunFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: c.Use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: c.Long, Example: c.Example,
 		ValidArgs: c.Words, DisableFlagsInUseLine: true,
@@ -129,7 +128,7 @@ func Unknown(root *cobra.Command, given string) error {
 }
 
 // LineTree makes the cobra commands of a line of a script or of the shell.
-func (t *Table) LineTree(w io.Writer, run func(context.Context, Row, Call) error) *cobra.Command {
+func (t *Table) LineTree(w io.Writer, run RunFunc) *cobra.Command {
 	root := t.Tree(&cobra.Command{Use: lineRoot, Short: "Commands of a ring"}, Line, run)
 	root.SetOut(w)
 	root.SetErr(w)

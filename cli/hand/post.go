@@ -204,7 +204,8 @@ func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name,
 	for _, g := range list {
 		have = append(have, g.Name)
 	}
-	return remoteMemory{}, exit.Usagef("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)", side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
+	return remoteMemory{}, exit.Usagef("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)",
+		side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
 }
 
 // runPost posts one work request.

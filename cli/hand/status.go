@@ -116,7 +116,8 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 		return err
 	}
 	r := s.Ring
-	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), r.Nodes()[r.Rank()], session.DeviceOf(r), r.State()); err != nil {
+	node, device := r.Nodes()[r.Rank()], session.DeviceOf(r)
+	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), node, device, r.State()); err != nil {
 		return err
 	}
 	if err := s.Out.Print(pathTaken(r)...); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // each runs the commands of a script, one after the other. failed is
 // told each failure, and whether to go on is its to say.
-func each(ctx context.Context, t *command.Table, script string, w io.Writer, run func(context.Context, command.Row, command.Call) error, failed func(error) (goOn bool)) error {
+func each(ctx context.Context, t *command.Table, script string, w io.Writer, run command.RunFunc, failed func(error) (goOn bool)) error {
 	commands, err := Split(script)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ With --all, a rank that leads has all ranks do the same.`,
 		Example: `  trace wire=debug
   trace dump all-reduce.json
   ringcli trace merge all-reduce.rank*.json --out merged.json`,
-		Args: "[LEVELS | recorder | show | dump | merge]", Complete: offerTrace, Files: true, CheckArgs: checkTrace,
+		Args: "[LEVELS | recorder | show | dump | merge]", Complete: completeTrace, Files: true, CheckArgs: checkTrace,
 		Flags: traceFlags, Run: runTrace,
 	}}
 }
@@ -62,7 +62,7 @@ func traceFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "width", "", 80, 64, 1000, "columns", "columns of show")
 }
 
-func offerTrace(args []string) []string {
+func completeTrace(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"show", "dump", "merge", "recorder", "on"}
