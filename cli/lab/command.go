@@ -11,7 +11,6 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/pingpong"
-	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs"
 )
@@ -74,12 +73,10 @@ func checkLab(args []string) error {
 	case len(args) > 1:
 		return exit.Usagef("lab %s: unexpected argument %q: %s, alone", args[0], args[1], expected)
 	}
-	for _, word := range labWords {
-		if args[0] == word {
-			return nil
-		}
+	if !slices.Contains(labWords, args[0]) {
+		return exit.Usagef("lab %q: %s", args[0], expected)
 	}
-	return exit.Usagef("lab %q: %s", args[0], expected)
+	return nil
 }
 
 // maxLabBytes keeps four such messages far below what can be registered.
@@ -145,11 +142,9 @@ func runLabB(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	p := pingpong.Runner{Session: s, Command: "lab b", Record: "lab"}
 	if command.IsOn(call.Flags, "explain") {
-		texts := map[pingpong.Moment]string{
-			pingpong.BeforeStart: Explain("b: before it begins"), pingpong.BeforeLocal: Explain("b: local address"),
-			pingpong.BeforeRemote: Explain("b: remote address"), pingpong.BeforeFigures: Explain("b: figures"),
+		p.Explain = pingpong.Explanations{
+			Start: Explain("b: before it begins"), Local: Explain("b: local address"), Remote: Explain("b: remote address"), Figures: Explain("b: figures"),
 		}
-		p.Explain = func(at pingpong.Moment) error { return s.Out.Aside(render.Faint, strings.Split(texts[at], "\n")...) }
 	}
 	if len(call.Args) > 1 {
 		o.Host = call.Args[1]

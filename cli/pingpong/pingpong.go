@@ -50,20 +50,8 @@ type Options struct {
 // IsServer tells which end this is.
 func (o *Options) IsServer() bool { return o.Host == "" }
 
-// Result is what came of it.
-type Result struct {
-	Local, Remote Address
-	Peer          netip.AddrPort // of TCP
-	Device        string
-	GIDIndex      int
-	Elapsed       time.Duration
-	// Unacknowledged: all messages have come, and the ACK of the last one that was
-	// sent has not, since the peer left before it could send it again.
-	Unacknowledged bool
-}
-
-// Run does all of it, as the server or the client.
-func Run(ctx context.Context, o Options) (r Result, err error) {
+// Run does all of it, as the server or the client. The result lacks the round trips.
+func Run(ctx context.Context, o Options) (r PingpongResult, err error) {
 	e := &end{Endpoint: &endpoint.Endpoint{Options: o.Options}, o: &o}
 	if err := e.known(); err != nil {
 		return r, err
@@ -74,19 +62,20 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	}
 	defer func() { _ = m.conn.Close() }()
 	defer func() { err = errors.Join(err, e.Close()) }()
-	r.Peer = m.peer
 	e.Local, e.peer = m.local, m.peer
 	if err := e.prepare(); err != nil {
 		return r, err
 	}
-	r.Local, r.Device, r.GIDIndex = e.address, e.Name(), e.GID.Entry.Index
+	r = newPingpongResult(e)
 	if err := o.Local(r.Local); err != nil {
 		return r, err
 	}
 	if r.Remote, err = e.swapAddresses(ctx, m); err != nil {
 		return r, e.cause(ctx, err)
 	}
-	r.Elapsed, r.Unacknowledged, err = e.play(ctx)
+	elapsed, unacknowledged, err := e.play(ctx)
+	r.timed(elapsed)
+	r.Unacknowledged = unacknowledged
 	return r, e.cause(ctx, err)
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // pair runs both ends in this process, on two addresses.
-func pair(t *testing.T, change func(server, client *Options)) (results [2]Result, errs [2]error) {
+func pair(t *testing.T, change func(server, client *Options)) (results [2]PingpongResult, errs [2]error) {
 	t.Helper()
 	l, err := net.Listen("tcp", own(4).String()+":0")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestRoundTrips(t *testing.T) {
 	if rounds != [2]int{19, 20} {
 		t.Errorf("%d round trips: expected 19 and 20", rounds)
 	}
-	if results[0].Local != results[1].Remote || results[1].Local != results[0].Remote || results[0].Elapsed <= 0 {
+	if results[0].Local != results[1].Remote || results[1].Local != results[0].Remote || results[0].Seconds <= 0 {
 		t.Errorf("%+v", results)
 	}
 	if left := memory.Live.Load() - live; left != 0 {

@@ -41,23 +41,22 @@ type PingpongRoundTrips struct {
 	Max float64 `json:"max"`
 }
 
-func newPingpongResult(command string, o *Options, r Result, watch *timing.Stopwatch) PingpongResult {
+// newPingpongResult is what an end knows before the first message.
+func newPingpongResult(e *end) PingpongResult {
 	role := "client"
-	if o.IsServer() {
+	if e.o.IsServer() {
 		role = "server"
 	}
-	bytes, us := int64(o.Size)*int64(o.Iters)*2, float64(r.Elapsed)/float64(time.Microsecond)
-	result := PingpongResult{
-		Command: command, OK: true, Role: role, Peer: r.Peer.String(), Device: r.Device, GIDIndex: r.GIDIndex, Local: r.Local, Remote: r.Remote,
-		Size: o.Size, Iters: o.Iters, MTU: o.MTU, Bytes: bytes, Seconds: r.Elapsed.Seconds(),
-		MbitPerSec: timing.SixPlaces(float64(bytes) * 8 / us), UsecPerIter: timing.SixPlaces(us / float64(o.Iters)),
-		Checked: o.Check, Unacknowledged: r.Unacknowledged,
+	return PingpongResult{
+		OK: true, Role: role, Peer: e.peer.String(), Device: e.Name(), GIDIndex: e.GID.Entry.Index, Local: e.address,
+		Size: e.o.Size, Iters: e.o.Iters, MTU: e.o.MTU, Bytes: int64(e.o.Size) * int64(e.o.Iters) * 2, Checked: e.o.Check,
 	}
-	if watch.Count() > 0 {
-		t := watch.Times()
-		result.RTT = PingpongRoundTrips{Min: t.Min, P50: t.P50, P90: watch.At(90), P99: t.P99, Max: t.Max}
-	}
-	return result
+}
+
+func (r *PingpongResult) timed(elapsed time.Duration) {
+	us := float64(elapsed) / float64(time.Microsecond)
+	r.Seconds = elapsed.Seconds()
+	r.MbitPerSec, r.UsecPerIter = timing.SixPlaces(float64(r.Bytes)*8/us), timing.SixPlaces(us/float64(r.Iters))
 }
 
 // Adjust implements render.Adjuster.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -17,20 +18,18 @@ type Runner struct {
 	Session *session.Session
 	Command string // as it was given
 	Record  string // the name in its record
-	// Explain, if set, says what is about to happen or to be printed.
-	Explain func(Moment) error
+	Explain Explanations
 }
 
-// Moment is a place in a pingpong where something can be explained.
-type Moment int
+// Explanations are what is said before something happens or is printed; "" is nothing.
+type Explanations struct{ Start, Local, Remote, Figures string }
 
-// The moments.
-const (
-	BeforeStart Moment = iota
-	BeforeLocal
-	BeforeRemote
-	BeforeFigures
-)
+func (p *Runner) explain(text string) error {
+	if text == "" {
+		return nil
+	}
+	return p.Session.Out.Aside(render.Faint, strings.Split(text, "\n")...)
+}
 
 // Run takes this end through a pingpong and prints what the stock tool prints.
 func (p *Runner) Run(ctx context.Context, o Options) error {
@@ -41,24 +40,26 @@ func (p *Runner) Run(ctx context.Context, o Options) error {
 	if o.MTU == 0 { // both ends need the same, and the stock tool has this one
 		o.MTU = DefaultMTU
 	}
-	if p.Explain == nil {
-		p.Explain = func(Moment) error { return nil }
-	}
 	watch := timing.New()
 	o.RoundTrip = watch.Add
 	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.Command, what) }
-	tell := func(format string, at Moment) func(Address) error {
-		return func(a Address) error { return errors.Join(p.Explain(at), StockLine(s, format, a)) }
+	tell := func(format, explanation string) func(Address) error {
+		return func(a Address) error { return errors.Join(p.explain(explanation), StockLine(s, format, a)) }
 	}
-	o.Local, o.Remote = tell(LocalLine, BeforeLocal), tell(RemoteLine, BeforeRemote)
-	if err := p.Explain(BeforeStart); err != nil {
+	o.Local, o.Remote = tell(LocalLine, p.Explain.Local), tell(RemoteLine, p.Explain.Remote)
+	if err := p.explain(p.Explain.Start); err != nil {
 		return err
 	}
 	r, err := Run(ctx, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Command, err)
 	}
-	return errors.Join(p.Explain(BeforeFigures), Print(s, newPingpongResult(p.Record, &o, r, watch)))
+	r.Command = p.Record
+	if watch.Count() > 0 {
+		t := watch.Times()
+		r.RTT = PingpongRoundTrips{Min: t.Min, P50: t.P50, P90: watch.At(90), P99: t.P99, Max: t.Max}
+	}
+	return errors.Join(p.explain(p.Explain.Figures), Print(s, r))
 }
 
 // The stock tool's lines of the two addresses.
