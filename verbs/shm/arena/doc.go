@@ -10,9 +10,9 @@
 //
 // # Ownership and locks
 //
-// An arena belongs to its creator. A view of it belongs to the client (the
-// connection to its owner) through which it was asked for, and lives until the
-// owner frees the arena or the last Peer of the client is closed. When the owner
+// An arena belongs to its creator. A view of it belongs to the Peer through which
+// it was asked for, and lives until the owner frees the arena or the Peer is closed.
+// Callers that want one Peer for each process keep it themselves. When the owner
 // frees it, zeroed pages take the view's place for a while: a reader that has not
 // yet heard that an operation failed reads zeros instead of being killed by a
 // fault.
@@ -21,6 +21,6 @@
 // mapping and closing do not wait for a process that is stopped. A hub's Close
 // ends them all.
 //
-// Locks, in the order in which they are taken: Hub.mu; client.mu or Arena.mu;
+// Locks, in the order in which they are taken: Hub.mu; Peer.mu or Arena.mu;
 // conn.mu.
 package arena

@@ -36,11 +36,10 @@ type Hub struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // goroutines; Add under mu, while not closed
 
-	mu      sync.Mutex // guards what follows, and the clients' users
-	closed  bool
-	served  map[*conn]struct{}   // processes that dialled this one
-	clients map[Key]*client      // dialled or being dialled, until gone
-	open    map[*client]struct{} // dialled, until their last Peer is closed
+	mu     sync.Mutex // guards what follows
+	closed bool
+	served map[*conn]struct{} // processes that dialled this one
+	open   map[*Peer]struct{} // dialled, until closed
 }
 
 // Listen makes a hub that others reach by key. The key must be this hub's alone.
@@ -54,7 +53,7 @@ func Listen(key Key) (*Hub, error) {
 	}
 	h := &Hub{
 		key: key, listener: listener,
-		served: make(map[*conn]struct{}), clients: make(map[Key]*client), open: make(map[*client]struct{}),
+		served: make(map[*conn]struct{}), open: make(map[*Peer]struct{}),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.running.Go(h.accept)
@@ -76,7 +75,7 @@ func (h *Hub) Close() error {
 	}
 	h.closed = true
 	served, open := h.served, h.open
-	h.served, h.clients, h.open = nil, nil, nil
+	h.served, h.open = nil, nil
 	h.mu.Unlock()
 
 	h.cancel()
@@ -85,8 +84,8 @@ func (h *Hub) Close() error {
 		c.send(message{kind: kindBye, fd: -1})
 		c.close()
 	}
-	for cl := range open {
-		err = errors.Join(err, cl.close(fmt.Errorf("hub %s is %w", h.key, ErrClosed)))
+	for p := range open {
+		err = errors.Join(err, p.close(fmt.Errorf("hub %s is %w", h.key, ErrClosed)))
 	}
 	h.running.Wait()
 	return err

@@ -4,123 +4,238 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/memory"
 )
 
-// Peer is another process, or this one, as seen through a hub. Its methods may be
-// called by any goroutine, but for Close while views are in use.
-type Peer struct {
-	client *client
-	closed atomic.Bool
+// ErrGone is the error of asking a process that has ended or has closed its hub.
+var ErrGone = errors.New("is gone")
+
+// ErrNoHub is the error of dialling a key that no process listens to.
+var ErrNoHub = errors.New("no process listens")
+
+// patience is the deadline of a call whose context has none.
+const patience = 10 * time.Second
+
+// bounded gives ctx a deadline if it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, patience)
 }
 
-// Dial connects to the process that listens to key. Peers of one key
-// share a connection and its views, which end with the last of them. Without a
-// deadline in ctx it gives up after 10 s. ErrNoHub: nobody listens there.
+// Peer is another process, or this one, as seen through a hub: a connection to its
+// hub, and the views that came through it. Its methods may be called by any
+// goroutine, but for Close while views are in use.
+type Peer struct {
+	hub  *Hub
+	conn *conn
+	why  error         // why the peer's memory cannot be read in place; nil if it can
+	gone chan struct{} // closed when the connection has ended
+
+	mu      sync.Mutex // guards what follows
+	views   map[viewKey]*view
+	retired []*memory.Block // views that their owner freed, now zeros, oldest first
+	reason  error           // why the connection has ended
+	bye     bool            // the peer said that its hub closes
+	closed  error           // set once the views are unmapped
+}
+
+// Dial connects to the process that listens to key. Without a deadline in ctx it
+// gives up after 10 s. ErrNoHub: nobody listens there.
 func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for {
-		h.mu.Lock()
-		if h.closed {
-			h.mu.Unlock()
-			return nil, fmt.Errorf("dial hub %s: hub %s is %w", key, h.key, ErrClosed)
-		}
-		cl := h.clients[key]
-		if cl == nil {
-			cl = newClient(h, key)
-			h.clients[key] = cl
-			h.mu.Unlock()
-			return h.dial(ctx, cl)
-		}
-		cl.users++
-		h.mu.Unlock()
-
-		p := &Peer{client: cl}
-		select {
-		case <-cl.ready:
-			if cl.err == nil {
-				return p, nil
-			}
-			// The caller that dialled it may have had less time than this one has.
-		case <-ctx.Done():
-			return nil, errors.Join(p.Close(), fmt.Errorf("dial hub %s: awaited another dialler of it: %w", key, context.Cause(ctx)))
-		}
-	}
-}
-
-// dial connects cl, which only its caller does.
-func (h *Hub) dial(ctx context.Context, cl *client) (*Peer, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(h.ctx, func() { cancel(fmt.Errorf("hub %s is %w", h.key, ErrClosed)) })
-	defer stop()
-	err := cl.dial(ctx)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(h.ctx, end)()
+	p, err := h.dial(ctx, key)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil && h.closed {
-		_ = cl.conn.sock.Close()
-		err = fmt.Errorf("dial hub %s: hub %s is %w", cl.key, h.key, ErrClosed)
+	if h.closed {
+		if p != nil {
+			_ = p.conn.sock.Close()
+		}
+		err = fmt.Errorf("hub %s is %w", h.key, ErrClosed)
 	}
-	defer close(cl.ready)
 	if err != nil {
-		delete(h.clients, cl.key)
-		cl.err = err
-		return nil, err
+		return nil, fmt.Errorf("dial hub %s: %w", key, err)
 	}
-	h.open[cl] = struct{}{}
-	h.running.Go(cl.conn.write)
-	h.running.Go(cl.read)
-	return &Peer{client: cl}, nil
+	h.open[p] = struct{}{}
+	h.running.Go(p.conn.write)
+	h.running.Go(p.read)
+	return p, nil
 }
 
-// Close gives the peer back. With the last Peer of its key the connection ends
-// and the views that came through it are unmapped. Closing twice is harmless.
+// dial connects and awaits the other hub's hello.
+func (h *Hub) dial(ctx context.Context, key Key) (*Peer, error) {
+	sock, err := connect(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newConn(sock)
+	var m message
+	if err == nil {
+		m, err = greet(ctx, c)
+	}
+	if err != nil {
+		_ = sock.Close()
+		return nil, err
+	}
+	return &Peer{hub: h, conn: c, why: probeMemory(c, m), gone: make(chan struct{}), views: make(map[viewKey]*view)}, nil
+}
+
+func connect(ctx context.Context, key Key) (*net.UnixConn, error) {
+	for {
+		sock, err := new(net.Dialer).DialContext(ctx, "unixpacket", key.address().Name)
+		if errors.Is(err, syscall.EAGAIN) { // its queue of diallers is full
+			select {
+			case <-time.After(5 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		switch {
+		case errors.Is(err, unix.ECONNREFUSED):
+			return nil, fmt.Errorf("%w there: the process has ended or is in another network namespace; start it and connect again", ErrNoHub)
+		case err != nil:
+			return nil, fmt.Errorf("its process accepts no connections: %w", err)
+		}
+		return sock.(*net.UnixConn), nil
+	}
+}
+
+// greet awaits the hello of a listener.
+func greet(ctx context.Context, c *conn) (message, error) {
+	begun := time.Now()
+	stop := context.AfterFunc(ctx, func() { _ = c.sock.SetReadDeadline(time.Unix(1, 0)) })
+	m, err := receive(c.sock)
+	if !stop() {
+		return m, fmt.Errorf("awaited the greeting of %s for %v: %w (is it stopped?)", c.name(), time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
+	}
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("await the greeting of %s: %w", c.name(), err)
+	case m.kind == kindRefused:
+		return m, fmt.Errorf("refused: %s", m.text)
+	case m.kind != kindHello:
+		return m, fmt.Errorf("%s greets with a message of kind %d, want %d; run one version on all ranks", c.name(), m.kind, kindHello)
+	}
+	return m, nil
+}
+
+// read is the goroutine that takes what the peer says, until the end.
+func (p *Peer) read() {
+	for {
+		m, err := receive(p.conn.sock)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // it ended with something of ours unread; first what it said, then EOF
+		}
+		if err != nil {
+			p.end(err)
+			return
+		}
+		switch m.kind {
+		case kindView:
+			p.attach(m)
+		case kindRefused:
+			p.resolve(viewKey{m.id, m.writable}, nil, errors.New(m.text))
+		case kindFreed:
+			p.retire(m.id)
+		case kindBye:
+			p.mu.Lock()
+			p.bye = true
+			p.mu.Unlock()
+		}
+	}
+}
+
+// end is what happens once when the connection ends. Views stay: what is mapped
+// outlives the process that made it.
+func (p *Peer) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason == nil {
+		switch {
+		case p.bye:
+			p.reason = fmt.Errorf("%s %w: it closed its hub", p.conn.name(), ErrGone)
+		case errors.Is(err, io.EOF):
+			p.reason = fmt.Errorf("%s %w: it ended", p.conn.name(), ErrGone)
+		default:
+			p.reason = fmt.Errorf("%s %w: %w", p.conn.name(), ErrGone, err)
+		}
+	}
+	for k, v := range p.views {
+		if v.block == nil {
+			delete(p.views, k)
+			v.err = p.reason
+			close(v.done)
+		}
+	}
+	close(p.gone)
+	p.conn.close()
+}
+
+// Close ends the connection and unmaps the views that came through it. Closing
+// twice is harmless.
 func (p *Peer) Close() error {
-	if p.closed.Swap(true) {
+	p.hub.mu.Lock()
+	delete(p.hub.open, p)
+	p.hub.mu.Unlock()
+	return p.close(fmt.Errorf("the peer is %w", ErrClosed))
+}
+
+// close ends the connection, for that reason, and unmaps the views.
+func (p *Peer) close(reason error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
 		return nil
 	}
-	cl, h := p.client, p.client.hub
-	h.mu.Lock()
-	cl.users--
-	last := cl.users == 0
-	if last {
-		if h.clients[cl.key] == cl {
-			delete(h.clients, cl.key)
+	p.conn.send(message{kind: kindBye, fd: -1})
+	p.conn.close()
+	p.closed = reason
+	if p.reason == nil {
+		p.reason = reason
+	}
+	var err error
+	for k, v := range p.views {
+		delete(p.views, k)
+		if v.block == nil {
+			v.err = reason
+			close(v.done)
+			continue
 		}
-		delete(h.open, cl)
+		err = errors.Join(err, v.block.Free())
 	}
-	h.mu.Unlock()
-	if last && cl.conn != nil {
-		return cl.close(fmt.Errorf("the peer is %w", ErrClosed))
+	for _, b := range p.retired {
+		err = errors.Join(err, b.Free())
 	}
-	return nil
+	p.retired = nil
+	return err
 }
 
 // PID returns the process's number as this process sees it, 0 if it is in another
 // PID namespace.
-func (p *Peer) PID() int { return p.client.conn.pid }
+func (p *Peer) PID() int { return p.conn.pid }
 
 // Gone is closed when the process has ended, which is noticed at once, or its hub
-// or this Peer's connection is closed. Views outlive the process.
-func (p *Peer) Gone() <-chan struct{} { return p.client.gone }
+// or this Peer is closed. Views outlive the process.
+func (p *Peer) Gone() <-chan struct{} { return p.gone }
 
 // Err says why the peer is gone, nil while it is not.
 func (p *Peer) Err() error {
-	p.client.mu.RLock()
-	defer p.client.mu.RUnlock()
-	return p.client.reason
-}
-
-// Map returns where the peer's arena id lies in this process, and its length in
-// bytes. A view that is not writable faults when written. The first call for an
-// arena asks the peer, for 10 s if ctx has no deadline; later ones are quick. The
-// view is valid until the last Peer of the key or the hub is closed; when the
-// owner frees the arena, zeros take its place, which stay for a while.
-func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, length int, err error) {
-	if p.closed.Load() {
-		return 0, 0, fmt.Errorf("map arena %d: the peer is %w", id, ErrClosed)
-	}
-	return p.client.view(ctx, viewKey{id, writable})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reason
 }

@@ -36,26 +36,25 @@ func probeMemory(c *conn, m message) error {
 
 // CanReadMemory says whether ReadMemory works; it was tried when the peer was
 // dialled. Yama and containers often forbid it.
-func (p *Peer) CanReadMemory() bool { return p.client.why == nil }
+func (p *Peer) CanReadMemory() bool { return p.why == nil }
 
 // ReadMemory copies the peer's bytes at addr, in whatever memory they lie, into
 // dst (process_vm_readv(2)). It needs nothing of the peer: it may be stopped.
 // What dst holds after an error is not defined.
 func (p *Peer) ReadMemory(dst []byte, addr uint64) error {
-	cl := p.client
-	if cl.why != nil {
-		return fmt.Errorf("read %d bytes of %s: %w", len(dst), cl.conn.name(), cl.why)
+	if p.why != nil {
+		return fmt.Errorf("read %d bytes of %s: %w", len(dst), p.conn.name(), p.why)
 	}
-	err := readMemory(cl.conn.pid, dst, addr)
+	err := readMemory(p.conn.pid, dst, addr)
 	// Only while the connection stands is the PID surely the peer's; numbers are
 	// not used again so soon that one could be in the time of a copy.
 	select {
-	case <-cl.gone:
+	case <-p.gone:
 		err = p.Err()
 	default:
 	}
 	if err != nil {
-		return fmt.Errorf("read %d bytes at %#x of %s: %w", len(dst), addr, cl.conn.name(), err)
+		return fmt.Errorf("read %d bytes at %#x of %s: %w", len(dst), addr, p.conn.name(), err)
 	}
 	return nil
 }

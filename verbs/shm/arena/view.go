@@ -1,0 +1,155 @@
+package arena
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/memory"
+)
+
+type viewKey struct {
+	id       uint64
+	writable bool
+}
+
+// view is the peer's memory as it lies here.
+type view struct {
+	done  chan struct{} // closed when the answer has come; then all below is set, or err
+	block *memory.Block
+	addr  uint64
+	len   int
+	err   error
+}
+
+// maxRetired is how many freed views stay mapped as zeros: enough that a reader
+// that is in the middle of an operation never loses the memory under it, few
+// enough that address space does not grow with each buffer a peer ever had.
+const maxRetired = 64
+
+// Map returns where the peer's arena id lies in this process, and its length in
+// bytes. A view that is not writable faults when written. The first call for an
+// arena asks the peer, for 10 s if ctx has no deadline; later ones are quick. The
+// view is valid until the Peer or the hub is closed; when the owner frees the
+// arena, zeros take its place, which stay for a while.
+func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, length int, err error) {
+	v, err := p.view(viewKey{id, writable})
+	if err == nil {
+		err = p.await(ctx, v)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("map arena %d of %s: %w", id, p.conn.name(), err)
+	}
+	return v.addr, v.len, nil
+}
+
+// view returns the view of k: an earlier one, or one whose answer will come.
+func (p *Peer) view(k viewKey) (*view, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.views[k]
+	switch {
+	case p.closed != nil:
+		return nil, p.closed
+	case v != nil:
+		return v, nil
+	case p.reason != nil:
+		return nil, p.reason
+	}
+	v = &view{done: make(chan struct{})}
+	p.views[k] = v
+	p.conn.send(message{kind: kindMap, id: k.id, writable: k.writable, fd: -1})
+	return v, nil
+}
+
+// await waits for a view's answer.
+func (p *Peer) await(ctx context.Context, v *view) error {
+	select {
+	case <-v.done:
+		return v.err
+	default:
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	begun := time.Now()
+	select {
+	case <-v.done:
+		return v.err
+	case <-ctx.Done():
+		return fmt.Errorf("awaited its descriptor from %s for %v: %w (is it stopped?)", p.conn.name(), time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
+	}
+}
+
+// attach maps what the peer has sent a descriptor of.
+func (p *Peer) attach(m message) {
+	block, err := mapView(m)
+	if m.fd >= 0 {
+		_ = unix.Close(m.fd)
+	}
+	p.resolve(viewKey{m.id, m.writable}, block, err)
+}
+
+func mapView(m message) (*memory.Block, error) {
+	if m.fd < 0 {
+		return nil, errors.New("its descriptor did not come through: this process has as many open files as it may; close files or raise the limit (ulimit -n)")
+	}
+	// A file that can shrink or is too short would kill a process that reads beyond its end.
+	seals, err := unix.FcntlInt(uintptr(m.fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, errors.New("its descriptor is not sealed against shrinking; run one version on all ranks")
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(m.fd, &stat); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	if size, ok := memory.RoundUp(m.length); !ok || uint64(stat.Size) < size {
+		return nil, fmt.Errorf("its file has %d bytes, want at least %d; run one version on all ranks", stat.Size, m.length)
+	}
+	block, err := memory.MapFile(m.fd, m.length, m.writable)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, advice(err))
+	}
+	return block, nil
+}
+
+// resolve gives the callers that wait for k its view, or the reason why there is none.
+func (p *Peer) resolve(k viewKey, block *memory.Block, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.views[k]
+	if v == nil || v.block != nil { // nobody asked, or the peer is closed
+		_ = block.Free()
+		return
+	}
+	if err != nil {
+		delete(p.views, k)
+		v.err = err
+	} else {
+		v.block, v.addr, v.len = block, block.Addr(), block.Len()
+	}
+	close(v.done)
+}
+
+// retire takes the views of an arena that its owner has freed. A process that
+// still reads them reads zeros.
+func (p *Peer) retire(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range []viewKey{{id, false}, {id, true}} {
+		v := p.views[k]
+		if v == nil || v.block == nil {
+			continue // its refusal is on the way
+		}
+		delete(p.views, k)
+		// Where the kernel refuses, the peer's memory stays until the Peer is closed.
+		_ = v.block.Blank()
+		p.retired = append(p.retired, v.block)
+	}
+	for len(p.retired) > maxRetired {
+		_ = p.retired[0].Free()
+		p.retired = p.retired[1:]
+	}
+}
