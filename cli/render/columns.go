@@ -51,6 +51,8 @@ type column struct {
 	options []string
 }
 
+var options = []string{"left", "right", "size", "unit", "us", "len", "wrong", "dash", "verdict", "bad", "first", "last", "before"}
+
 func (c *column) is(option string) bool { return slices.Contains(c.options, option) }
 
 // parseColumns reads the tag of a field.
@@ -146,8 +148,10 @@ func newColumn(f reflect.StructField, name string, words []string) column {
 			c.Width = width
 		} else if strings.Contains(word, "%") {
 			c.verb = word
-		} else {
+		} else if option, _, _ := strings.Cut(word, "="); slices.Contains(options, option) {
 			c.options = append(c.options, word)
+		} else {
+			panic(fmt.Sprintf("render: column %q: unknown option %q: expected one of %s", c.Name, word, strings.Join(options, ", ")))
 		}
 	}
 	t := f.Type
@@ -222,46 +226,4 @@ func (c *column) cell(v reflect.Value) Cell {
 		return Cell{Text: Figure(v.Float())}
 	}
 	return Cell{Text: scalar(v)}
-}
-
-// Wrong counts errors; nil: nothing was checked.
-func Wrong(n *uint64) Cell {
-	switch {
-	case n == nil:
-		return Cell{"N/A", Faint}
-	case *n > 0:
-		return Cell{strconv.FormatUint(*n, 10), Bad}
-	}
-	return Cell{"0", Good}
-}
-
-// Figure writes a time or a bandwidth in six characters where it can, with as
-// many digits as say something.
-func Figure(v float64) string {
-	switch {
-	case v >= 999.95:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 99.995:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 9.9995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
-}
-
-// Size writes a number of bytes that would take more than eight digits with the
-// greatest unit (1024-based) that divides it: 1G, exactly.
-func Size(n uint64) string {
-	if n < 1e8 {
-		return strconv.FormatUint(n, 10)
-	}
-	return configs.FormatSize(n)
-}
-
-// OrDash is a text, or "-" for none.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -2,7 +2,10 @@ package render
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+
+	"ringcli/configs"
 )
 
 // Records are values of one type as records.
@@ -47,4 +50,46 @@ func Bytes(n uint64) string {
 		return "1 byte"
 	}
 	return fmt.Sprintf("%d bytes", n)
+}
+
+// Wrong counts errors; nil: nothing was checked.
+func Wrong(n *uint64) Cell {
+	switch {
+	case n == nil:
+		return Cell{"N/A", Faint}
+	case *n > 0:
+		return Cell{strconv.FormatUint(*n, 10), Bad}
+	}
+	return Cell{"0", Good}
+}
+
+// Figure writes a time or a bandwidth in six characters where it can, with as
+// many digits as say something.
+func Figure(v float64) string {
+	switch {
+	case v >= 999.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 99.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 9.9995:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// Size writes a number of bytes that would take more than eight digits with the
+// greatest unit (1024-based) that divides it: 1G, exactly.
+func Size(n uint64) string {
+	if n < 1e8 {
+		return strconv.FormatUint(n, 10)
+	}
+	return configs.FormatSize(n)
+}
+
+// OrDash is a text, or "-" for none.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
 }
