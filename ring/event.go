@@ -114,7 +114,7 @@ func (m *deviceEvents) explaining(err error) error {
 	return fmt.Errorf("%w; %s", err, text)
 }
 
-// findings are the deviceEvents of a device as a diagnosis tells them, those of the port
+// findings are the events of a device as a diagnosis tells them, those of the port
 // first.
 func (m *deviceEvents) findings(device, netdev string, rank int, now time.Time) []diagnose.Finding {
 	m.mu.Lock()

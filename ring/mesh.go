@@ -204,8 +204,8 @@ func (m *meshCall) at(peer int, err error) error {
 	return fmt.Errorf("edge to %s: %w", m.r.nodeName(peer), err)
 }
 
-// share tells all ranks something and hears all. If a rank has a problem, all ranks return the
-// one of the first that has.
+// share tells all ranks something and hears all. If a rank has a problem, all ranks return
+// that of the first that has one.
 func (m *meshCall) share(ctx context.Context, what string, own meshReport, problem error) ([]meshReport, error) {
 	r := m.r
 	if problem != nil {
@@ -311,7 +311,7 @@ func (m *meshCall) device(own, peer *locality.Locality, rank int) (edgeDevice, e
 }
 
 // create makes the edges that are missing, to INIT, and returns what their peers
-// must know. reports is where all ranks are.
+// must know. reports say where all ranks are.
 func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) {
 	r := m.r
 	data := make(map[int]connectionData)
