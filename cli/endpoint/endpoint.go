@@ -67,7 +67,7 @@ func (e *Endpoint) choose() error {
 
 // openFrom opens the device to speak from the local address.
 func (e *Endpoint) openFrom(d verbs.Device) error {
-	return e.Device.Open(d, verbs.OpenOptions{LocalAddr: e.Local}, e.Options.Port, route.Want{Index: e.Options.GIDIndex, Local: e.Local, Peer: e.peer})
+	return e.Device.Open(d, verbs.OpenOptions{LocalAddr: e.Local}, e.Options.Port, route.Want{Index: e.Options.GIDIndex, Local: e.Local, Peers: []netip.Addr{e.peer}})
 }
 
 // MTU is the path MTU to use: what was asked for, else the port's.

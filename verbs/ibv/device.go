@@ -3,7 +3,6 @@
 package ibv
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 
@@ -84,23 +83,18 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c *Context
-	found := errors.New("found")
-	err = l.each(func(name string, dev uintptr) error {
-		if name != d.name {
-			return nil
+	var c verbs.Context
+	err = l.each(func(name string, dev uintptr) (err error) {
+		if name == d.name {
+			c, err = l.open(d, dev, o)
 		}
-		var err error
-		if c, err = l.open(d, dev, o); err != nil {
-			return err
-		}
-		return found
+		return err
 	})
 	switch {
-	case err == nil:
-		return nil, fmt.Errorf("%w: libibverbs no longer lists it", verbs.ErrNoDevice)
-	case !errors.Is(err, found):
+	case err != nil:
 		return nil, err
+	case c == nil:
+		return nil, fmt.Errorf("%w: libibverbs no longer lists it", verbs.ErrNoDevice)
 	}
 	return c, nil
 }

@@ -123,11 +123,6 @@ type cGIDEntry struct {
 	ndevIfindex uint32   `c:"ndev_ifindex"`
 }
 
-type cPD struct {
-	context uintptr `c:"context"`
-	handle  uint32  `c:"handle"`
-}
-
 type cMR struct {
 	context uintptr `c:"context"`
 	pd      uintptr `c:"pd"`

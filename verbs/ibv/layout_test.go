@@ -70,7 +70,6 @@ func structs() (all []check) {
 	fields("ibv_port_attr", cPortAttr{})
 	fields("ibv_gid_entry", cGIDEntry{})
 	size("ibv_gid_entry", gidEntrySize)
-	fields("ibv_pd", cPD{})
 	fields("ibv_mr", cMR{})
 	size("ibv_mr", unsafe.Sizeof(cMR{}))
 	fields("ibv_comp_channel", cCompChannel{})

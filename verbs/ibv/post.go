@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 
@@ -15,54 +16,24 @@ import (
 // chains that collectives post are shorter.
 const postBatch = 32
 
-// sender is where send requests are written for C.
-type sender struct {
-	mu    sync.Mutex // guards posting, and all below
-	block *memory.Block
-	wrs   []cSendWR
-	sges  []cSGE // as many for each request as the queue pair takes
+// poster is where the requests of one queue of a pair are written for C.
+type poster[WR cSendWR | cRecvWR] struct {
+	mu    sync.Mutex    // guards posting, and all below
+	block *memory.Block // the pointer to the bad request, requests, SGEs
 	bad   *uintptr
-	args  [3]uintptr // of post_send
+	wrs   []WR
+	sges  []cSGE     // as many for each request as the queue pair takes
+	args  [3]uintptr // of post_send or post_recv
 }
 
-// receiver is the same for receive requests.
-type receiver struct {
-	mu    sync.Mutex
-	block *memory.Block
-	wrs   []cRecvWR
-	sges  []cSGE
-	bad   *uintptr
-	args  [3]uintptr
-}
-
-// room is memory for a batch: the pointer to the bad request, requests, SGEs.
-func room(q *qp, wrSize uintptr, sges int) (block *memory.Block, args [3]uintptr, sgesAt uint64, err error) {
-	block, err = memory.Alloc(8 + postBatch*(uint64(wrSize)+uint64(sges)*uint64(sgeSize)))
-	if err != nil {
-		return nil, args, 0, err
-	}
-	return block, [3]uintptr{q.handle, addr(block) + 8, addr(block)}, block.Addr() + 8 + postBatch*uint64(wrSize), nil
-}
-
-func (s *sender) prepare(q *qp) error {
-	n := q.init.Cap.MaxSendSGE
-	block, args, sges, err := room(q, sendWRSize, n)
-	if err != nil {
+func (p *poster[WR]) prepare(qp uintptr, sges int) (err error) {
+	size := uint64(unsafe.Sizeof(*new(WR)))
+	if p.block, err = memory.Alloc(8 + postBatch*(size+uint64(sges)*uint64(sgeSize))); err != nil {
 		return err
 	}
-	s.block, s.args, s.bad = block, args, at[uintptr](addr(block))
-	s.wrs, s.sges = memory.Slice[cSendWR](block.Addr()+8, postBatch), memory.Slice[cSGE](sges, postBatch*n)
-	return nil
-}
-
-func (r *receiver) prepare(q *qp) error {
-	n := q.init.Cap.MaxRecvSGE
-	block, args, sges, err := room(q, recvWRSize, n)
-	if err != nil {
-		return err
-	}
-	r.block, r.args, r.bad = block, args, at[uintptr](addr(block))
-	r.wrs, r.sges = memory.Slice[cRecvWR](block.Addr()+8, postBatch), memory.Slice[cSGE](sges, postBatch*n)
+	first := p.block.Addr() + 8
+	p.bad, p.args = at[uintptr](addr(p.block)), [3]uintptr{qp, uintptr(first), addr(p.block)}
+	p.wrs, p.sges = memory.Slice[WR](first, postBatch), memory.Slice[cSGE](first+postBatch*size, postBatch*sges)
 	return nil
 }
 

@@ -29,8 +29,8 @@ type qp struct {
 	control sync.Mutex    // guards attr, Modify and Query
 	attr    *memory.Block // a struct ibv_qp_attr, and at half of it an ibv_qp_init_attr
 
-	send sender
-	recv receiver
+	send poster[cSendWR]
+	recv poster[cRecvWR]
 }
 
 // attrHalf is where in qp.attr the second struct begins.
@@ -87,8 +87,8 @@ func (q *qp) create() error {
 	a.Cap = i.cap.goForm()
 	var err error
 	if q.attr, err = memory.Alloc(2 * attrHalf); err == nil {
-		if err = q.send.prepare(q); err == nil {
-			err = q.recv.prepare(q)
+		if err = q.send.prepare(handle, a.Cap.MaxSendSGE); err == nil {
+			err = q.recv.prepare(handle, a.Cap.MaxRecvSGE)
 		}
 	}
 	if err != nil {

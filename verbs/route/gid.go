@@ -10,11 +10,9 @@ import (
 
 // Want is what a GID is to be good for. All of it is optional.
 type Want struct {
-	Index *int       // --gid-index: this row, whatever else holds
-	Local netip.Addr // the address to speak from
-	Peer  netip.Addr // where the peer is
-	// Peers are more of them: a ring has two neighbours.
-	Peers []netip.Addr
+	Index *int         // --gid-index: this row, whatever else holds
+	Local netip.Addr   // the address to speak from
+	Peers []netip.Addr // where the peers are: a ring has two neighbours
 }
 
 // Choice is a row of the GID table, and why it was taken.
@@ -50,7 +48,7 @@ func (p Port) given(w Want) (Choice, error) {
 		return Choice{}, err
 	}
 	c := Choice{Entry: g, Reason: fmt.Sprintf("gid-index %d was asked for", g.Index)}
-	if own, err := p.best(Want{Local: w.Local, Peer: w.Peer, Peers: w.Peers}); err == nil && own.Entry.Index != g.Index {
+	if own, err := p.best(w); err == nil && own.Entry.Index != g.Index {
 		c.Reason += fmt.Sprintf(" (%d would have been taken: %s)", own.Entry.Index, own.Reason)
 	}
 	for _, other := range p.GIDs {
@@ -120,16 +118,14 @@ func always(text string) func(verbs.GIDEntry) string {
 
 // criteria are what decides, the most important first.
 func (p Port) criteria(w Want) []criterion {
-	if p.HostLocal {
-		return []criterion{{
-			holds: func(g verbs.GIDEntry) bool { return g.Index == 0 },
-			yes:   always("what peers on this host find the process by"), no: always("not the port's own GID, which is 0"),
-		}}
-	}
 	if !p.isEthernet() {
+		why := "the port's own GID: InfiniBand"
+		if p.HostLocal {
+			why = "what peers on this host find the process by"
+		}
 		return []criterion{{
-			holds: func(g verbs.GIDEntry) bool { return g.Index == 0 },
-			yes:   always("the port's own GID: InfiniBand"), no: always("not the port's own GID, which is 0"),
+			func(g verbs.GIDEntry) bool { return g.Index == 0 },
+			always(why), always("not the port's own GID, which is 0"),
 		}}
 	}
 	peers := w.peers()
@@ -190,7 +186,7 @@ func (p Port) network(g verbs.GIDEntry, peers []netip.Addr) netip.Prefix {
 
 func (w Want) peers() []netip.Addr {
 	var list []netip.Addr
-	for _, a := range append([]netip.Addr{w.Peer}, w.Peers...) {
+	for _, a := range w.Peers {
 		if a.IsValid() {
 			list = append(list, a.WithZone("").Unmap())
 		}

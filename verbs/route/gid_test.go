@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/netip"
 	"testing"
 
 	"ringcli/verbs"
@@ -41,7 +42,7 @@ func TestChoose(t *testing.T) {
 		"InfiniBand": {port(verbs.LinkInfiniBand, "0 ib fe80::9 ib0", "1 ib fe80::a ib0"), -1, "10.0.0.1", "10.0.0.2", 0,
 			[]string{"InfiniBand"}, map[int]string{1: "not the port's own GID"}},
 	} {
-		w := Want{Local: addr(c.local), Peer: addr(c.peer)}
+		w := Want{Local: addr(c.local), Peers: []netip.Addr{addr(c.peer)}}
 		if c.index >= 0 {
 			w.Index = &c.index
 		}
@@ -65,7 +66,7 @@ func TestChoose(t *testing.T) {
 
 // A ring has two neighbours: the second may be the one in the network of a GID.
 func TestChoosePeers(t *testing.T) {
-	got, err := usual().Choose(Want{Peer: addr("10.66.0.1"), Peers: Want{Peer: addr("10.88.0.9")}.peers()})
+	got, err := usual().Choose(Want{Peers: []netip.Addr{addr("10.66.0.1"), addr("10.88.0.9")}})
 	if err != nil || got.Entry.Index != 5 {
 		t.Errorf("%+v, %v: expected 5", got, err)
 	}

@@ -11,8 +11,8 @@ import (
 // without a UDP socket of their own know.
 const RoCEPort = 4791
 
-// DefaultHopLimit passes as many routers as IP's usual time to live.
-const DefaultHopLimit = 64
+// hopLimit passes as many routers as IP's usual time to live.
+const hopLimit = 64
 
 // Remote is what a peer says of itself.
 type Remote struct {
@@ -27,7 +27,6 @@ type Remote struct {
 type Service struct {
 	SL           uint8 // 0 to 15
 	TrafficClass uint8 // DSCP and ECN; only where there is a GRH
-	HopLimit     uint8 // 0 means 64; only where there is a GRH
 }
 
 // AddressVector returns what a queue pair is told of the way to its peer. On
@@ -42,20 +41,20 @@ func (p Port) AddressVector(sgidIndex int, to Remote, s Service) (verbs.AHAttr, 
 	}
 	a := verbs.AHAttr{PortNum: p.Num, SL: s.SL}
 	grh := verbs.GlobalRoute{
-		DGID: to.GID, SGIDIndex: sgidIndex, TrafficClass: s.TrafficClass, HopLimit: cmp.Or(s.HopLimit, DefaultHopLimit),
+		DGID: to.GID, SGIDIndex: sgidIndex, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
 	}
-	if p.HostLocal {
+	if p.HostLocal || p.isEthernet() {
 		if to.GID.IsZero() {
-			return a, fmt.Errorf("the peer has no GID: %w: expected the one of its %s", verbs.ErrInvalid, p.Device)
+			cure := "RoCE needs one (with ibv_rc_pingpong and perftest: -g INDEX, -x INDEX)"
+			if p.HostLocal {
+				cure = "expected the one of its " + p.Device
+			}
+			return a, fmt.Errorf("the peer has no GID: %w: %s", verbs.ErrInvalid, cure)
 		}
 		a.IsGlobal, a.GRH = true, grh
-		return a, nil
-	}
-	if p.isEthernet() {
-		if to.GID.IsZero() {
-			return a, fmt.Errorf("the peer has no GID: %w: RoCE needs one (with ibv_rc_pingpong and perftest: -g INDEX, -x INDEX)", verbs.ErrInvalid)
+		if p.HostLocal {
+			return a, nil
 		}
-		a.IsGlobal, a.GRH = true, grh
 		a.UDP.Port = RoCEPort
 		if to.UDPSocket {
 			a.UDP.Port, a.UDP.LowIPIDs = cmp.Or(to.UDPPort, RoCEPort), true

@@ -12,7 +12,7 @@ func TestAddressVector(t *testing.T) {
 	alone := port(verbs.LinkInfiniBand, "0 ib fe80::1 ib0")
 	alone.Attr.LID = 0
 	ethernet := port(verbs.LinkEthernet, "3 v2 10.0.0.1 eth0")
-	service := Service{SL: 5, TrafficClass: 0x68, HopLimit: 3}
+	service := Service{SL: 5, TrafficClass: 0x68}
 	for name, c := range map[string]struct {
 		port  Port
 		index int
@@ -30,7 +30,7 @@ func TestAddressVector(t *testing.T) {
 			port: fabric, to: Remote{GID: gid("fec0::2"), LID: 9, LinkLayer: verbs.LinkInfiniBand}, with: service,
 			want: verbs.AHAttr{
 				IsGlobal: true, DLID: 9, SL: 5, PortNum: 1,
-				GRH: verbs.GlobalRoute{DGID: gid("fec0::2"), SGIDIndex: 0, HopLimit: 3, TrafficClass: 0x68},
+				GRH: verbs.GlobalRoute{DGID: gid("fec0::2"), SGIDIndex: 0, HopLimit: 64, TrafficClass: 0x68},
 			},
 		},
 		"InfiniBand: no own LID":  {port: alone, to: Remote{LID: 9}, err: "port 1 of fake:0 has no LID"},
@@ -39,7 +39,7 @@ func TestAddressVector(t *testing.T) {
 			port: ethernet, index: 3, to: Remote{GID: gid("10.0.0.2"), LID: 0, LinkLayer: verbs.LinkEthernet}, with: service,
 			want: verbs.AHAttr{
 				IsGlobal: true, DLID: 0, SL: 5, PortNum: 1, UDP: verbs.UDPPeer{Port: 4791},
-				GRH: verbs.GlobalRoute{DGID: gid("10.0.0.2"), SGIDIndex: 3, HopLimit: 3, TrafficClass: 0x68},
+				GRH: verbs.GlobalRoute{DGID: gid("10.0.0.2"), SGIDIndex: 3, HopLimit: 64, TrafficClass: 0x68},
 			},
 		},
 		"Ethernet: a device that says some UDP port": {
