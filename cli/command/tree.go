@@ -1,11 +1,14 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/topics"
@@ -100,14 +103,21 @@ func (t *Table) cobraCommand(c Row, run RunFunc) *cobra.Command {
 // of what a parser of the standard library says.
 func flagError(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	given, reason, found := strings.Cut(text, ": ")
-	switch {
-	case found && strings.HasPrefix(reason, "strconv.ParseInt"):
-		return given + ": expected a whole number"
-	case found && strings.HasPrefix(reason, "strconv.ParseBool"):
-		return given + ": expected true or false"
-	case found && strings.HasPrefix(reason, "time: "):
-		return given + ": expected a duration with its unit, such as 500ms or 30s"
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return text
+	}
+	given := strings.TrimSuffix(text, invalid.Unwrap().Error())
+	var number *strconv.NumError
+	value := invalid.GetFlag().Value
+	_, ours := value.(interface{ Words() []string }) // which says itself what it expects
+	switch isNumber := errors.As(err, &number); {
+	case isNumber && number.Func == "ParseInt":
+		return given + "expected a whole number"
+	case isNumber && number.Func == "ParseBool":
+		return given + "expected true or false"
+	case !ours && value.Type() == "duration":
+		return given + "expected a duration with its unit, such as 500ms or 30s"
 	}
 	return text
 }

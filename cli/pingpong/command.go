@@ -101,9 +101,6 @@ func withLetter(fs *pflag.FlagSet, name, letter string) {
 	fs.AddFlag(f)
 }
 
-// MaxSize is the longest message of a queue pair, in bytes (specification 1.4, 9.7.7).
-const MaxSize = 1 << 31
-
 func runPingpong(ctx context.Context, s *session.Session, call command.Call) error {
 	for _, o := range stockOnly {
 		if command.IsOn(call.Flags, o.name) {

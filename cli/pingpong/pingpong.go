@@ -199,3 +199,6 @@ func tcpText(a netip.Addr, port int) string {
 	}
 	return net.JoinHostPort(a.String(), fmt.Sprint(port))
 }
+
+// MaxSize is the longest message of a queue pair, in bytes (specification 1.4, 9.7.7).
+const MaxSize = 1 << 31
