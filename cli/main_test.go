@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/clitest"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
+	"ringcli/verbs/route"
 )
 
 // testTable is the command table.
@@ -192,7 +193,7 @@ func gone(t *testing.T, list []string) {
 		}
 		_ = l.Close()
 		host, _, _ := net.SplitHostPort(address)
-		u, err := net.ListenPacket("udp4", net.JoinHostPort(host, fmt.Sprint(local.RoceUDPPort)))
+		u, err := net.ListenPacket("udp4", net.JoinHostPort(host, fmt.Sprint(route.RoCEPort)))
 		if err != nil {
 			t.Errorf("still in use: %v", err)
 			continue

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
-	"ringcli/cli/local"
+	"ringcli/verbs/route"
 )
 
 // pairOfPingpongs runs a server and a client to their ends, each with flags of its own.
@@ -163,7 +163,7 @@ func TestPingpongPeerDies(t *testing.T) {
 // A soft device that did not get RoCE's UDP port cannot meet a NIC.
 func TestPingpongUDPPortTaken(t *testing.T) {
 	list := hostsOf(freshList(t, 2))
-	taken, err := net.ListenPacket("udp4", net.JoinHostPort(list[1], fmt.Sprint(local.RoceUDPPort)))
+	taken, err := net.ListenPacket("udp4", net.JoinHostPort(list[1], fmt.Sprint(route.RoCEPort)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
@@ -43,41 +44,35 @@ func ReadScript(s *session.Session, fs *pflag.FlagSet) (string, error) {
 			given++
 		}
 	}
-	switch {
-	case given > 1:
+	if given > 1 {
 		return "", exit.Usagef("more than one of -c, -f and --check is given: expected one")
+	}
+	var text, source, expected string
+	var err error
+	switch {
 	case fs.Changed("command"):
-		if commands, err := lines.Split(typed); err != nil || len(commands) == 0 {
-			return "", usageIfNil(err, "-c %q has no command: expected some, such as 'ping; all-reduce --size 1M --check'", typed)
+		text, source, expected = typed, fmt.Sprintf("-c %q", typed), "some, such as 'ping; all-reduce --size 1M --check'"
+	case fs.Changed("file"):
+		source, expected = "-f "+file, "one a line"
+		if text, err = textOf(s, file); err != nil {
+			return "", exit.Usagef("%s: %w", source, err)
 		}
-		return typed, nil
-	case !fs.Changed("file"):
+	default:
 		return "", nil
 	}
-	var text string
-	var err error
-	if file == "-" {
-		var all []byte
-		all, err = io.ReadAll(s.Stdin)
-		text = string(all)
-	} else {
-		text, err = lines.ScriptOf(file)
+	commands, err := lines.Split(text)
+	if err == nil && len(commands) == 0 {
+		err = exit.Usagef("%s has no command: expected %s", source, expected)
 	}
-	if err != nil {
-		return "", exit.Usagef("-f %s: %w", file, err)
-	}
-	if commands, err := lines.Split(text); err != nil || len(commands) == 0 {
-		return "", usageIfNil(err, "-f %s has no command: expected one a line", file)
-	}
-	return text, nil
+	return text, err
 }
 
-// usageIfNil returns err, or an error of usage if it is nil.
-func usageIfNil(err error, format string, args ...any) error {
-	if err != nil {
-		return err
+func textOf(s *session.Session, file string) (string, error) {
+	if file != "-" {
+		return lines.ScriptOf(file)
 	}
-	return exit.Usagef(format, args...)
+	all, err := io.ReadAll(s.Stdin)
+	return string(all), err
 }
 
 func runConnect(ctx context.Context, s *session.Session, call command.Call) error {

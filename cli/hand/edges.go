@@ -97,25 +97,24 @@ func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
 	return render.Fair
 }
 
-// edge returns both ends of an edge. A peer that cannot be asked yet, or any
-// more, is said to be unknown.
-func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeID) ([]EdgeEnd, error) {
-	own, peer, err := s.Ring.Ends(ctx, id)
-	unknown := ""
-	if err != nil {
-		unknown = err.Error()
-		if own, err = s.Ring.OwnEnd(id); err != nil {
-			return nil, err
+// edge returns both ends of an edge, and what of them disagrees. A peer that cannot
+// be asked yet, or any more, is said to be unknown.
+func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeID) (own, peer EdgeEnd, found []diagnose.Finding, err error) {
+	side := id.Side().String()
+	own, peer = EdgeEnd{Command: command, Side: side, Whose: OwnEnd}, EdgeEnd{Command: command, Side: side, Whose: PeerEnd}
+	var unknown error
+	if own.End, peer.End, unknown = s.Ring.Ends(ctx, id); unknown == nil {
+		peer.OK = stateMood(peer.QPState) != render.Bad
+		found = diagnose.Compare(&own.End, &peer.End)
+	} else {
+		if own.End, err = s.Ring.OwnEnd(id); err != nil {
+			return own, peer, nil, err
 		}
+		peer.End = diagnose.End{Rank: own.Peer, Node: own.PeerNode, Peer: own.Rank}
+		peer.Unknown = unknown.Error()
 	}
-	ends := []EdgeEnd{
-		{Command: command, OK: stateMood(own.QPState) != render.Bad, Side: id.Side().String(), Whose: OwnEnd, End: own},
-		{Command: command, OK: unknown == "" && stateMood(peer.QPState) != render.Bad, Side: id.Side().String(), Whose: PeerEnd, End: peer, Unknown: unknown},
-	}
-	if unknown != "" {
-		ends[1].Rank, ends[1].Node, ends[1].Peer = own.Peer, own.PeerNode, own.Rank
-	}
-	return ends, nil
+	own.OK = stateMood(own.QPState) != render.Bad
+	return own, peer, found, nil
 }
 
 // allEdges lists the edges of a ring, those of a mesh last.
@@ -132,16 +131,12 @@ func printEdges(ctx context.Context, s *session.Session, command string, only *r
 	var rows []render.Record
 	var findings []failure.SideFinding
 	for _, side := range session.Sides(only) {
-		ends, err := edge(ctx, s, command, side.Edge())
+		own, peer, found, err := edge(ctx, s, command, side.Edge())
 		if err != nil {
 			return err
 		}
-		for _, e := range ends {
-			rows = append(rows, e)
-		}
-		if ends[1].Unknown == "" {
-			findings = append(findings, failure.FindingsOf(command, side, diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
-		}
+		rows = append(rows, own, peer)
+		findings = append(findings, failure.FindingsOf(command, side, found, diagnose.Warning)...)
 	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
@@ -216,16 +211,14 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	var findings []failure.SideFinding
 	for _, side := range session.Sides(only) {
-		ends, err := edge(ctx, s, "qp", side.Edge())
+		own, peer, found, err := edge(ctx, s, "qp", side.Edge())
 		if err != nil {
 			return err
 		}
-		own, peer := ends[0], ends[1]
-		var found []diagnose.Finding
-		if peer.Unknown == "" {
-			found = diagnose.Compare(&own.End, &peer.End)
-		} else if err := s.Out.Note(render.Fair, "the peer's end is not known: %s", peer.Unknown); err != nil {
-			return err
+		if peer.Unknown != "" {
+			if err := s.Out.Note(render.Fair, "the peer's end is not known: %s", peer.Unknown); err != nil {
+				return err
+			}
 		}
 		if err := s.Out.Print(Attributes(own, peer, found)...); err != nil {
 			return err

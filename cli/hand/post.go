@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/configs"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -156,16 +157,8 @@ func (o handOp) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// remoteMemory is what a request reaches at the neighbour.
-type remoteMemory struct {
-	name   string
-	addr   uint64
-	rkey   uint32
-	length uint64 // 0: not known
-}
-
-// remoteOf finds what the flags name at a neighbour.
-func remoteOf(ctx context.Context, s *session.Session, fs *pflag.FlagSet, side ring.Side) (m remoteMemory, err error) {
+// remoteOf finds what the flags name at a neighbour; a length of 0 is not known.
+func remoteOf(ctx context.Context, s *session.Session, fs *pflag.FlagSet, side ring.Side) (m diagnose.Region, err error) {
 	addr, rkey := command.Given[uint64](fs, "remote-addr"), command.Given[uint64](fs, "rkey")
 	if name := command.TextOf(fs, "remote"); name != "" || addr == nil || rkey == nil {
 		if m, err = remoteRegion(ctx, s, side, name, command.TextOf(fs, "mr")); err != nil {
@@ -173,28 +166,28 @@ func remoteOf(ctx context.Context, s *session.Session, fs *pflag.FlagSet, side r
 		}
 	}
 	if addr != nil {
-		m.name, m.length = "memory", 0
+		m.Name, m.Length = "memory", 0
 	}
-	m.addr, m.rkey = command.Or(addr, m.addr), uint32(command.Or(rkey, uint64(m.rkey)))
+	m.Addr, m.RKey = command.Or(addr, m.Addr), uint32(command.Or(rkey, uint64(m.RKey)))
 	offset := command.Value[uint64](fs, "remote-offset")
-	m.addr += offset
-	m.length -= min(m.length, offset)
+	m.Addr += offset
+	m.Length -= min(m.Length, offset)
 	return m, nil
 }
 
 // remoteRegion finds a neighbour's region by its name; without one that of the
 // same name as the own, or else its slots.
-func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name, same string) (remoteMemory, error) {
+func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name, same string) (diagnose.Region, error) {
 	peer, err := s.Ring.PeerEnd(ctx, side.Edge())
 	if err != nil {
-		return remoteMemory{}, fmt.Errorf("which regions the %s neighbour has: %w; --remote-addr and --rkey do without", side, err)
+		return diagnose.Region{}, fmt.Errorf("which regions the %s neighbour has: %w; --remote-addr and --rkey do without", side, err)
 	}
 	list := remoteRegions(&peer)
 	var have []string
 	for _, wanted := range []string{name, same, SlotsName} {
 		for _, g := range list {
 			if wanted != "" && g.Name == wanted {
-				return remoteMemory{g.Name, g.Addr, g.RKey, g.Length}, nil
+				return g, nil
 			}
 		}
 		if name != "" {
@@ -204,7 +197,7 @@ func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name,
 	for _, g := range list {
 		have = append(have, g.Name)
 	}
-	return remoteMemory{}, exit.Usagef("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)",
+	return diagnose.Region{}, exit.Usagef("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)",
 		side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
 }
 
@@ -239,7 +232,7 @@ func runPost(ctx context.Context, s *session.Session, call command.Call) error {
 		_, err = edge.QP.PostSend([]verbs.WorkRequest{p.wr})
 	}
 	if p.text != nil { // inline: it was copied
-		err = joinedWith(err, p.text.Free())
+		err = errors.Join(err, p.text.Free())
 	}
 	if err != nil {
 		delete(h.posted, p.request.id)
@@ -247,13 +240,6 @@ func runPost(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	p.result.Outstanding = len(h.posted)
 	return s.Out.Print(p.result)
-}
-
-func joinedWith(err, other error) error {
-	if err == nil {
-		return other
-	}
-	return joined(err, other)
 }
 
 // prepared is a work request that is ready to be posted.
@@ -272,13 +258,13 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 	p.request = &request{id: id, side: side, queue: "send"}
 	p.wr = verbs.WorkRequest{ID: id, Opcode: op.opcode, Flags: verbs.FlagSignaled}
 	p.result = Posted{Command: "post", OK: true, Rank: s.Ring.Rank(), Peer: edge.Peer, Side: side.String(), Op: op.name, WRID: id}
-	var remote remoteMemory
+	var remote diagnose.Region
 	if slices.Contains(op.flags, "rkey") {
 		if remote, err = remoteOf(ctx, s, fs, side); err != nil {
 			return p, err
 		}
-		p.wr.RemoteAddr, p.wr.RKey = remote.addr, remote.rkey
-		p.result.Remote, p.result.RemoteAddr, p.result.RKey = remote.name, remote.addr, remote.rkey
+		p.wr.RemoteAddr, p.wr.RKey = remote.Addr, remote.RKey
+		p.result.Remote, p.result.RemoteAddr, p.result.RKey = remote.Name, remote.Addr, remote.RKey
 	}
 	local := "no memory"
 	switch name := command.TextOf(fs, "mr"); {
@@ -289,8 +275,8 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 		}
 		offset := command.SizeOf(fs, "offset")
 		length := g.reg.Length() - min(g.reg.Length(), offset)
-		if remote.length > 0 {
-			length = min(length, remote.length)
+		if remote.Length > 0 {
+			length = min(length, remote.Length)
 		}
 		if op.opcode == verbs.OpFetchAdd || op.opcode == verbs.OpCompSwap {
 			length = 8
@@ -334,8 +320,8 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 }
 
 // inWords says what a request does.
-func inWords(op handOp, p prepared, remote remoteMemory, peer int, local string) string {
-	there := fmt.Sprintf("rank %d's %s", peer, remote.name)
+func inWords(op handOp, p prepared, remote diagnose.Region, peer int, local string) string {
+	there := fmt.Sprintf("rank %d's %s", peer, remote.Name)
 	n := render.Bytes(p.request.length)
 	switch op.name {
 	case "recv":

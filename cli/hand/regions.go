@@ -3,6 +3,7 @@ package hand
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,7 +116,7 @@ func register(s *session.Session, call command.Call) error {
 	}
 	reg, err := s.Ring.RegisterMemory(block.Addr(), size, access)
 	if err != nil {
-		return joined(err, block.Free())
+		return errors.Join(err, block.Free())
 	}
 	g := &region{name, block, reg}
 	h.regions[name] = g
@@ -208,10 +209,7 @@ func listRegions(ctx context.Context, s *session.Session) error {
 	if err := s.Out.Print(rows...); err != nil {
 		return err
 	}
-	if err := s.Out.Notes(render.Fair, unknown...); err != nil {
-		return err
-	}
-	return nil
+	return s.Out.Notes(render.Fair, unknown...)
 }
 
 // remoteRegions are what requests can reach at a neighbour: its regions and its

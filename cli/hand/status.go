@@ -131,29 +131,26 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	}
 	var rows []render.Record
 	var findings []failure.SideFinding
-	var unknown []EdgeEnd
+	var unknown []string
 	for _, id := range allEdges(r) {
-		ends, err := edge(ctx, s, "status", id)
+		own, peer, found, err := edge(ctx, s, "status", id)
 		switch {
 		case beforeInit(err):
 			return nil
 		case err != nil:
 			return err
 		}
-		rows = append(rows, ends[0], ends[1])
-		if ends[1].Unknown != "" {
-			unknown = append(unknown, ends[1])
-			continue
+		rows = append(rows, own, peer)
+		findings = append(findings, failure.FindingsOf("status", id.Side(), found, diagnose.Warning)...)
+		if peer.Unknown != "" {
+			unknown = append(unknown, fmt.Sprintf("%s: the end of rank %d is not known: %s", peer.Side, peer.Rank, peer.Unknown))
 		}
-		findings = append(findings, failure.FindingsOf("status", id.Side(), diagnose.Compare(&ends[0].End, &ends[1].End), diagnose.Warning)...)
 	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
 	}
-	for _, e := range unknown {
-		if err := s.Out.Note(render.Fair, "%s: the end of rank %d is not known: %s", e.Side, e.Rank, e.Unknown); err != nil {
-			return err
-		}
+	if err := s.Out.Notes(render.Fair, unknown...); err != nil {
+		return err
 	}
 	if err := failure.PrintFindings(s, findings); err != nil || s.Member == nil {
 		return err

@@ -170,10 +170,3 @@ func describe(r *ring.Ring, wc *verbs.Completion) string {
 
 // SlotsName is the name by which requests reach the neighbour's receive slots.
 const SlotsName = "slots"
-
-func joined(err, other error) error {
-	if other != nil {
-		return fmt.Errorf("%w; %w", err, other)
-	}
-	return err
-}

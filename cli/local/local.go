@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +17,6 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 )
-
-func settingsOfLocal() []string {
-	return session.Without(session.RingSettings, "list", "index")
-}
 
 // RanksFlag says how many ranks to run on this machine.
 func RanksFlag(fs *pflag.FlagSet, ranks int64) {
@@ -138,7 +135,7 @@ that of the rank that fared worst.
 		Example: `  ringcli local -n 4
   ringcli local -n 4 --shell
   ringcli local -n 2 -c 'all-reduce --protocol rendezvous-read --check'`,
-		Settings: settingsOfLocal(),
+		Settings: session.Without(session.RingSettings, "list", "index"),
 		Flags: func(fs *pflag.FlagSet) {
 			RanksFlag(fs, 4)
 			connect.ScriptFlags(fs)
@@ -150,13 +147,9 @@ that of the rank that fared worst.
 
 // ChangedFlags returns the flags that were given, as arguments.
 func ChangedFlags(flags *pflag.FlagSet, except ...string) []string {
-	skip := map[string]bool{}
-	for _, name := range except {
-		skip[name] = true
-	}
 	var args []string
 	flags.Visit(func(f *pflag.Flag) {
-		if !skip[f.Name] {
+		if !slices.Contains(except, f.Name) {
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})

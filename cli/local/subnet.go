@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/route"
 )
 
 const (
@@ -20,8 +22,6 @@ const (
 	// subnetAttempts: with hundreds of runs on one machine (of 65,000 subnets)
 	// a few attempts are enough; this many failures have another reason.
 	subnetAttempts = 64
-	// RoceUDPPort is RoCEv2's (IANA service name roce-v2).
-	RoceUDPPort = 4791
 )
 
 // subnet is a 127.x.y.0/24 that no other run uses.
@@ -60,7 +60,7 @@ func (s *subnet) bind(n, tcpPort int, udp bool) error {
 		return err
 	}
 	for i := 1; i <= n; i++ {
-		if err := probe(s.host(i, tcpPort), s.host(i, RoceUDPPort), udp); err != nil {
+		if err := probe(s.host(i, tcpPort), s.host(i, route.RoCEPort), udp); err != nil {
 			return errors.Join(err, claim.Close())
 		}
 	}
