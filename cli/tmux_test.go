@@ -36,7 +36,7 @@ func newTmux(t *testing.T, env ...string) *tmux {
 	if err != nil {
 		t.Skip("NOT TESTED: tmux is not installed; it gives a shell a terminal that can be looked at")
 	}
-	dir, err := os.MkdirTemp("", "ringcli-tmux-") // short: a socket's path is
+	dir, err := os.MkdirTemp("", "ringcli-test-") // short: a socket's path is
 	if err != nil {
 		t.Fatal(err)
 	}
