@@ -28,18 +28,18 @@ func TestMain(m *testing.M) {
 // demo runs a shell on the process's streams.
 func demo(history string) int {
 	h := &demoHost{}
-	s, err := New(Options{Host: h, HistoryFile: history, Init: os.Getenv("REPL_TEST_INIT"), Color: true,
+	s, err := New(Options{Host: h, HistoryFile: history, Init: os.Getenv("REPL_TEST_INIT"),
 		Interrupt: func(n int, cancel func()) {
 			cancel()
 			_, _ = fmt.Fprintf(h.shell.Out(), "<Ctrl-C %d>\n", n)
-		},
-		Aliases: map[string]string{"say": "echo"}, KeepGoing: os.Getenv("REPL_TEST_KEEP_GOING") != ""})
+		}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 3
 	}
 	s.patience = time.Second
 	h.shell = s
+	_ = s.Alias("say", "echo") // it is a name
 	if err := s.Run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 4

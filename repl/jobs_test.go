@@ -44,7 +44,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestWaitTellsFailure(t *testing.T) {
-	p := newTypist(t, Options{KeepGoing: true}, false)
+	p := newTypist(t, Options{}, true)
 	p.Shell.host = runner(func(ctx context.Context, line string) error {
 		if id, ok := JobOf(ctx); ok != strings.HasPrefix(line, "job") || ok && id > 3 {
 			t.Errorf("%q runs as job %d, %v", line, id, ok)

@@ -14,13 +14,6 @@ func (s *Shell) SetTiming(on bool) {
 	s.timing = on
 }
 
-// Timing tells whether it is.
-func (s *Shell) Timing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.timing
-}
-
 // line runs a line as it was typed.
 func (s *Shell) line(ctx context.Context, text string) error {
 	text = s.expand(text)
@@ -33,7 +26,10 @@ func (s *Shell) line(ctx context.Context, text string) error {
 	}
 	begun := time.Now()
 	err := s.host.Run(ctx, text)
-	if s.Timing() {
+	s.mu.Lock()
+	timing := s.timing
+	s.mu.Unlock()
+	if timing {
 		_, _ = fmt.Fprintf(s.outW, "(%.3f s)\n", time.Since(begun).Seconds())
 	}
 	return err

@@ -39,7 +39,6 @@ func TestPipe(t *testing.T) {
 		{"echo a\r\n\n# no\nsay b", nil, 0, "a\nb\n", ""},
 		{"echo 'a\nb'\n", nil, 0, "'a\nb'\n", ""},
 		{"error\necho a\n", nil, 2, "", "this failed\n"},
-		{"error\necho a\n", []string{"REPL_TEST_KEEP_GOING=1"}, 2, "a\n", "this failed\n"},
 		{"echo a\nquit\necho b\n", nil, 0, "a\n", ""},
 	} {
 		code, stdout, stderr := piped(t, c.lines, c.env...)

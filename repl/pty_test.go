@@ -300,7 +300,7 @@ func TestHangUp(t *testing.T) {
 // own goroutine touches the line.
 func TestOutputDuringEditing(t *testing.T) {
 	p := newPTY(t)
-	s, h, ended := p.here(Options{HistoryLimit: 10})
+	s, h, ended := p.here(Options{})
 	p.see("demo>")
 	stop, writers := make(chan struct{}), sync.WaitGroup{}
 	for w := range 2 {

@@ -52,7 +52,6 @@ type lineEditor struct {
 // lineOptions is what a lineEditor works with.
 type lineOptions struct {
 	in, out *os.File
-	limit   int                                              // of the history, lines
 	take    func() []byte                                    // empties the screen's queue
 	suggest func(line string, pos int) (insert, list string) // see Shell.suggest; list ends a line
 }
@@ -86,7 +85,7 @@ func newLineEditor(o lineOptions) (*lineEditor, error) {
 // be closed without a race.
 func (e *lineEditor) start() (err error) {
 	config := &readline.Config{
-		HistoryLimit:           e.options.limit + 2,
+		HistoryLimit:           historyLimit + 2,
 		DisableAutoSaveHistory: true,
 		HistorySearchFold:      true,
 		AutoComplete:           e,

@@ -63,14 +63,8 @@ type Options struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
-	HistoryFile  string // "" keeps history in memory
-	HistoryLimit int    // lines; 0: 1000
-	Init         string // a file that is run first; it may be missing
-	Banner       string // printed first, if lines are typed
-	// Color asks for a coloured prompt; NO_COLOR, TERM=dumb and streams that
-	// are no terminal have none in any case.
-	Color   bool
-	Aliases map[string]string
+	HistoryFile string // "" keeps history in memory
+	Init        string // a file that is run first; it may be missing
 
 	// OnError is told each error of a line, a job or the shell itself; nil
 	// prints it to Stderr, through the one writer. Jobs call it on goroutines
@@ -80,10 +74,10 @@ type Options struct {
 	// another goroutine than the line's; cancel ends the line's context with
 	// the cause ErrInterrupted. nil cancels at the first.
 	Interrupt func(n int, cancel func())
-	// KeepGoing goes on after a failure where lines are not typed on a
-	// terminal; otherwise the first one ends the shell.
-	KeepGoing bool
 }
+
+// historyLimit is how many lines are remembered.
+const historyLimit = 1000
 
 // Deadlines.
 const (

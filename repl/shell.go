@@ -60,9 +60,6 @@ func New(o Options) (*Shell, error) {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
-	if o.HistoryLimit <= 0 {
-		o.HistoryLimit = 1000
-	}
 	s := &Shell{
 		options:  o,
 		host:     o.Host,
@@ -70,14 +67,9 @@ func New(o Options) (*Shell, error) {
 		patience: leaveAfter,
 		root:     context.Background(),
 		aliases:  map[string]string{},
-		history:  history{path: o.HistoryFile, limit: o.HistoryLimit},
+		history:  history{path: o.HistoryFile, limit: historyLimit},
 	}
 	s.quit, s.quitNow = context.WithCancel(context.Background())
-	for name, text := range o.Aliases {
-		if err := s.Alias(name, text); err != nil {
-			return nil, err
-		}
-	}
 	if err := s.openTerminal(); err != nil {
 		return nil, err
 	}
@@ -111,14 +103,14 @@ func (s *Shell) openTerminal() error {
 		s.term = &terminal{fd: int(inFd)}
 	}
 	s.screen.prompts = s.onTerminal != nil
-	s.color = o.Color && s.screen.prompts && colorWanted()
+	s.color = s.screen.prompts && colorWanted()
 
 	in, inFile := o.Stdin.(*os.File)
 	out, outFile := o.Stdout.(*os.File)
 	var err error
 	if typed && outTerminal && inFile && outFile && !dumb() {
 		s.editor, err = newLineEditor(lineOptions{
-			in: in, out: out, limit: o.HistoryLimit, take: s.screen.take, suggest: s.suggest,
+			in: in, out: out, take: s.screen.take, suggest: s.suggest,
 		})
 	} else {
 		s.editor, err = newPlainEditor(o.Stdin, s.onTerminal, s.screen.take)
@@ -158,9 +150,6 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 			s.report(err)
 		}
 		s.editor.SetHistory(s.History())
-		if s.options.Banner != "" {
-			_, _ = fmt.Fprintln(s.outW, s.options.Banner)
-		}
 	}
 	if s.runInit(ctx) {
 		err = s.loop(ctx)
@@ -310,7 +299,7 @@ func (s *Shell) done(err error) bool {
 		return true
 	}
 	s.report(err)
-	return s.interactive || s.options.KeepGoing
+	return s.interactive
 }
 
 func (s *Shell) report(err error) {

@@ -13,9 +13,10 @@ import (
 )
 
 func TestTypedLines(t *testing.T) {
-	p := newTypist(t, Options{Banner: "hello", Aliases: map[string]string{"say": "echo said"}}, true)
+	p := newTypist(t, Options{}, true)
+	p.alias(t, "say", "echo said")
 	out, errs := p.run(t, "echo a", "error", "  say b ", "# nothing", "part c", "echo d")
-	if want := "hello\na\nsaid b\nc\nd\n"; out != want {
+	if want := "a\nsaid b\nc\nd\n"; out != want {
 		t.Errorf("printed %q, want %q", out, want)
 	}
 	if len(errs) != 1 || errs[0].Error() != "this failed" {
@@ -24,7 +25,7 @@ func TestTypedLines(t *testing.T) {
 	if p.LastError() != nil {
 		t.Errorf("the last line did not fail, but LastError is %v", p.LastError())
 	}
-	if p.prompt(t); p.Timing() {
+	if p.prompt(t); p.timing {
 		t.Error("timing is on")
 	}
 }
@@ -68,16 +69,10 @@ func TestEnterRepeats(t *testing.T) {
 }
 
 func TestScriptStopsAtFailure(t *testing.T) {
-	for _, keep := range []bool{false, true} {
-		p := newTypist(t, Options{KeepGoing: keep}, false)
-		out, errs := p.run(t, "echo a", "error", "echo b")
-		want := "a\n"
-		if keep {
-			want = "a\nb\n"
-		}
-		if out != want || len(errs) != 1 || p.LastError() == nil {
-			t.Errorf("keep going %v: printed %q, reported %v, last %v", keep, out, errs, p.LastError())
-		}
+	p := newTypist(t, Options{}, false)
+	out, errs := p.run(t, "echo a", "error", "echo b")
+	if out != "a\n" || len(errs) != 1 || p.LastError() == nil {
+		t.Errorf("printed %q, reported %v, last %v", out, errs, p.LastError())
 	}
 }
 
@@ -150,7 +145,8 @@ func TestCtrlCWhileEditing(t *testing.T) {
 func TestSecretsAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	log, file := filepath.Join(dir, "log"), filepath.Join(dir, "deep", "history")
-	p := newTypist(t, Options{HistoryFile: file, Aliases: map[string]string{"key": "token"}}, true)
+	p := newTypist(t, Options{HistoryFile: file}, true)
+	p.alias(t, "key", "token")
 	_, errs := p.run(t, "transcript "+log, "token x123", "key x123", " echo unseen", "echo a")
 	if errs != nil {
 		t.Fatal(errs)
@@ -184,12 +180,12 @@ func TestNew(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("a shell without a host")
 	}
-	if _, err := New(Options{Host: &demoHost{}, Stdin: &buffer{}, Aliases: map[string]string{"a b": "c"}}); err == nil {
-		t.Error("an alias of two words")
-	}
 	s, err := New(Options{Host: &demoHost{}, Stdin: &buffer{}, Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Alias("a b", "c") == nil {
+		t.Error("an alias of two words")
 	}
 	if _, ok := s.Out().(interface{ Fd() uintptr }); ok || s.Interactive() {
 		t.Error("a buffer is taken for a terminal")

@@ -22,7 +22,8 @@ func script(t *testing.T, dir, name string, lines ...string) string {
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	path := script(t, dir, "a", "# first", "", "say a\r", "echo 'two", "lines'", "token x123", "error", "echo never")
-	p := newTypist(t, Options{Aliases: map[string]string{"say": "echo"}}, true)
+	p := newTypist(t, Options{}, true)
+	p.alias(t, "say", "echo")
 	out, errs := p.run(t, "source "+path)
 	if want := "> # first\n> say a\na\n> echo 'two\nlines'\n'two\nlines'\n> (left out)\n> error\n"; out != want {
 		t.Errorf("printed %q, want %q", out, want)

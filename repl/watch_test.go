@@ -6,7 +6,8 @@ import (
 )
 
 func TestWatch(t *testing.T) {
-	p := newTypist(t, Options{Aliases: map[string]string{"say": "echo"}}, true)
+	p := newTypist(t, Options{}, true)
+	p.alias(t, "say", "echo")
 	p.editor.typed <- entry{"watch 100ms say seen", nil}
 	p.editor.typed <- entry{"echo after", nil}
 	close(p.editor.typed)
