@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // plainEditor reads lines as they come: from a pipe, a file, or a terminal that
@@ -117,9 +118,7 @@ type fileLines struct {
 	terminal bool
 	buffer   []byte
 	eof      bool
-
-	mu      sync.Mutex
-	cleared bool
+	cleared  atomic.Bool // interrupt was called
 }
 
 func (l *fileLines) readLine(ctx context.Context) (string, error) {
@@ -130,7 +129,7 @@ func (l *fileLines) readLine(ctx context.Context) (string, error) {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		if l.wasCleared() {
+		if l.cleared.Swap(false) {
 			text := string(l.buffer)
 			l.buffer = nil // the terminal has dropped the rest of it
 			return text, errCleared
@@ -168,19 +167,9 @@ func (l *fileLines) readLine(ctx context.Context) (string, error) {
 }
 
 // begin forgets an interrupt from before.
-func (l *fileLines) begin() { l.wasCleared() }
-
-func (l *fileLines) wasCleared() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	cleared := l.cleared
-	l.cleared = false
-	return cleared
-}
+func (l *fileLines) begin() { l.cleared.Store(false) }
 
 func (l *fileLines) interrupt() {
-	l.mu.Lock()
-	l.cleared = true
-	l.mu.Unlock()
+	l.cleared.Store(true)
 	l.wake()
 }

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -41,12 +42,12 @@ type lineEditor struct {
 	reflow   func()        // makes readline ask for the width
 	columns  int           // the width that readline knows
 	watching chan struct{} // closed once resized is not watched any more
+	wide     atomic.Bool   // the window's width has changed
 
 	mu    sync.Mutex // guards what follows
 	fresh bool       // a line begins
 	size  int        // of the line, characters
 	pos   int        // of the cursor in it
-	wide  bool       // the window's width has changed
 }
 
 // lineOptions is what a lineEditor works with.
@@ -72,9 +73,7 @@ func newLineEditor(o lineOptions) (*lineEditor, error) {
 	go func() {
 		defer close(e.watching)
 		for range e.resized {
-			e.mu.Lock()
-			e.wide = true
-			e.mu.Unlock()
+			e.wide.Store(true)
 			e.keys.call()
 		}
 	}()
@@ -119,7 +118,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 			return "", err
 		}
 	}
-	if e.changed() {
+	if e.wide.Swap(false) {
 		e.columns = width(e.options.out.Fd())
 		e.reflow()
 	}
@@ -139,15 +138,6 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		return line, errCleared
 	}
 	return line, err
-}
-
-// changed tells once that the window's width has.
-func (e *lineEditor) changed() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	wide := e.wide
-	e.wide = false
-	return wide
 }
 
 // OnChange is called by readline after each key, in its goroutine, and before
@@ -232,7 +222,7 @@ func (e *lineEditor) filter(r rune) (key rune, ok bool) {
 
 // refresh shows what was printed meanwhile. It needs readline's goroutine.
 func (e *lineEditor) refresh() {
-	if e.changed() {
+	if e.wide.Swap(false) {
 		e.resize()
 	}
 	if text := e.options.take(); len(text) > 0 {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -337,7 +338,7 @@ func (s *Shell) LastError() error {
 func (s *Shell) History() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.history.lines...)
+	return slices.Clone(s.history.lines)
 }
 
 // handleSignals gives SIGINT to the foreground or the editor, and ends the shell

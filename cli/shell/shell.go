@@ -27,7 +27,7 @@ func Open(s *session.Session, t *command.Table) error {
 	h := &host{s: s, table: t, jobs: map[int]*session.Session{}}
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
-		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init, Color: true,
+		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init,
 		OnError: h.report, Interrupt: h.interrupt,
 	})
 	if err != nil {

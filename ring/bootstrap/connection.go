@@ -269,8 +269,8 @@ func (c *Control) lost(l *connection, err error) {
 			c.connections[l.side] = nil
 			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
 		case l.goodbye.IsZero():
-			v = &Verdict{Kind: KindLost, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
-				"%s was lost: its control connection ended without a goodbye (%s); see what %s last said", c.name(l.peer), endText(err), l.who.Host)}
+			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what %s last said",
+				c.name(l.peer), endText(err), l.who.Host)
 			first = c.fail(v, l)
 		}
 		l.kill(c.gone(l)) // without effect if the verdict or Close has done it

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,6 +246,11 @@ func (c *Control) name(rank int) string {
 	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank])
 }
 
+// verdict makes a verdict that this rank finds.
+func (c *Control) verdict(kind Kind, rank int, format string, args ...any) *Verdict {
+	return &Verdict{Kind: kind, Rank: rank, By: c.rank, Text: fmt.Sprintf(format, args...)}
+}
+
 func (c *Control) neighbour(side int) int {
 	if side == left {
 		return (c.rank + c.size - 1) % c.size
@@ -334,33 +340,28 @@ func (c *Control) lateProbe(ctx context.Context) []PeerReport {
 // waits for its last acknowledgement. After a failure it returns at once.
 func (c *Control) Goodbye() {
 	c.mu.Lock()
-	first := !c.leaving
+	friendly := !c.leaving && c.failure == nil
 	c.leaving = true
-	friendly := c.failure == nil
 	for _, l := range c.connections {
-		if l != nil && first && friendly {
+		if l != nil && friendly {
 			c.send(l, TypeGoodbye, nil)
 		}
 	}
 	c.notify()
-	friendly = friendly && first && c.sealed
+	friendly = friendly && c.sealed
 	c.mu.Unlock()
-	timer := time.NewTimer(linger)
-	defer timer.Stop()
+	enough := time.After(linger)
 	for friendly {
 		c.mu.Lock()
 		changed := c.changed
-		friendly = false
-		for _, l := range c.connections {
-			friendly = friendly || l != nil && !l.ended && l.goodbye.IsZero()
-		}
+		friendly = slices.ContainsFunc(c.connections[:], func(l *connection) bool { return l != nil && !l.ended && l.goodbye.IsZero() })
 		c.mu.Unlock()
 		if !friendly {
 			return
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-enough:
 			return
 		}
 	}

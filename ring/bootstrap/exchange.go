@@ -35,7 +35,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	if err != nil {
 		var late *TimeoutError
 		if errors.As(err, &late) && !c.cfg.ByHand {
-			c.Fail(&Verdict{Kind: KindTimeout, Rank: c.missing(late), By: c.rank, Text: late.Error()})
+			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()))
 		}
 		return nil, nil, err
 	}
@@ -88,7 +88,7 @@ func (c *Control) publish(payloads [2]json.RawMessage) error {
 }
 
 // missing returns the one rank that is not up, or -1.
-func (c *Control) missing(e *TimeoutError) int {
+func missing(e *TimeoutError) int {
 	rank := -1
 	for _, p := range e.Peers {
 		if !p.Up {
@@ -130,12 +130,9 @@ func (c *Control) awaitInfo(ctx context.Context, side int) error {
 		switch {
 		case c.info[side] != nil:
 			return nil
-		case c.connections[side] == nil:
-			return []int{c.neighbour(side)}
-		case c.connections[right] == nil:
+		case c.connections[side] != nil && c.connections[right] == nil:
 			return []int{c.neighbour(right)}
-		default:
-			return []int{c.neighbour(side)}
 		}
+		return []int{c.neighbour(side)}
 	})
 }

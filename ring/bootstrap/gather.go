@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ringcli/configs/usage"
 )
@@ -28,12 +29,11 @@ type part struct {
 // operation collects parts. Those of an operation that this rank has not begun
 // yet wait in it.
 type operation struct {
-	kind  string
-	call  uint64 // see Purpose
-	by    int    // the rank whose part fixed the kind
-	parts [][]byte
-	have  []bool
-	clash string
+	purpose Purpose
+	by      int // the rank whose part fixed the purpose
+	parts   [][]byte
+	have    []bool
+	clash   string
 }
 
 // Purpose is what a control operation is for.
@@ -63,7 +63,7 @@ func (c *Control) Ahead() (purpose Purpose, by int, ok bool) {
 	if op == nil {
 		return Purpose{}, -1, false
 	}
-	return Purpose{op.kind, op.call}, op.by, true
+	return op.purpose, op.by, true
 }
 
 // Broadcast returns rank 0's data on every rank; the others' is not looked at.
@@ -111,15 +111,8 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 			return nil
 		}
 		var absent []int
-		if from == nil {
-			for r, have := range op.have {
-				if !have {
-					absent = append(absent, r)
-				}
-			}
-		}
-		for _, r := range from {
-			if !op.have[r] {
+		for r, have := range op.have {
+			if !have && (from == nil || slices.Contains(from, r)) {
 				absent = append(absent, r)
 			}
 		}
@@ -141,12 +134,12 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 	op := c.ops[id]
 	if op == nil {
-		op = &operation{kind: purpose.What, call: purpose.Call, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
+		op = &operation{purpose: purpose, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
 		c.ops[id] = op
 	}
-	if kind := purpose.What; op.kind != kind && op.clash == "" {
+	if op.purpose.What != purpose.What && op.clash == "" {
 		op.clash = fmt.Sprintf("control operation %d is a %s on rank %d and a %s on rank %d: all ranks must run the same operations in the same order",
-			id, op.kind, op.by, kind, by)
+			id, op.purpose.What, op.by, purpose.What, by)
 	}
 	return op
 }

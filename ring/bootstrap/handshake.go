@@ -109,9 +109,8 @@ func (c *Control) greet(conn net.Conn) {
 		return
 	}
 	if f.Version != Version && f.Type != TypeProbe {
-		c.disagree(conn, f, &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(
-			"rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
-			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version)})
+		c.disagree(conn, f, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
+			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version))
 		return
 	}
 	switch f.Type {
@@ -223,62 +222,57 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	case v != nil:
 		c.refuse(conn, f, v)
 	case busy != "":
-		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: Verdict{
-			Kind: KindMismatch, Rank: c.rank, By: c.rank, Text: c.name(c.rank) + " " + busy}})
+		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, c.rank, "%s %s", c.name(c.rank), busy)})
 	}
 	return false
 }
 
 // reachedItself is the verdict on a node whose neighbour's entry leads back to it.
 func (c *Control) reachedItself(entry int) *Verdict {
-	return &Verdict{Kind: KindMismatch, Rank: c.rank, By: c.rank, Text: fmt.Sprintf(
+	return c.verdict(KindMismatch, c.rank,
 		"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
-		entry, c.cfg.List[min(max(entry, 0), c.size-1)], c.rank)}
+		entry, c.cfg.List[min(max(entry, 0), c.size-1)], c.rank)
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
-	return &Verdict{Kind: KindMismatch, Rank: rank, By: c.rank, Text: fmt.Sprintf(
-		"two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b)}
+	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b)
 }
 
 // compareLists checks the list that a caller was given against this rank's.
 func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
-	mismatch, caller := c.mismatch(conn, f, h)
+	caller, own := h.caller(conn, f), c.name(c.rank)
 	switch {
 	case h.Size != c.size:
-		return mismatch("%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, c.name(c.rank), c.size)
-	case h.Digest != c.digest:
-		for i, e := range h.List {
-			if own := c.cfg.List[min(i, c.size-1)].String(); e != own {
-				return mismatch("%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
-					caller, c.name(c.rank), i, e, own)
-			}
-		}
-		return mismatch("%s has another list (digest %s) than %s (digest %s): give all nodes the same --list", caller, h.Digest, c.name(c.rank), c.digest)
+		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size)
+	case h.Digest == c.digest:
+		return nil
 	}
-	return nil
+	for i, e := range h.List {
+		if here := c.cfg.List[min(i, c.size-1)].String(); e != here {
+			return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
+				caller, own, i, e, here)
+		}
+	}
+	return c.verdict(KindMismatch, f.Sender, "%s has another list (digest %s) than %s (digest %s): give all nodes the same --list", caller, h.Digest, own, c.digest)
 }
 
 // compareRanks checks a caller's index against this rank's.
 func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
-	mismatch, caller := c.mismatch(conn, f, h)
+	caller, own, expected := h.caller(conn, f), c.name(c.rank), c.neighbour(left)
 	switch {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
 		return c.twins(c.rank, c.self, c.listener.Addr(), h.identity, conn.RemoteAddr())
 	case f.Receiver != c.rank:
-		return mismatch("%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, c.name(c.rank), f.Receiver)
-	case f.Sender != c.neighbour(left) || f.Edge != f.Sender:
-		return mismatch("%s calls %s on edge %d: expected rank %d on edge %d", caller, c.name(c.rank), f.Edge, c.neighbour(left), c.neighbour(left))
+		return c.verdict(KindMismatch, f.Sender, "%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, own, f.Receiver)
+	case f.Sender != expected || f.Edge != f.Sender:
+		return c.verdict(KindMismatch, f.Sender, "%s calls %s on edge %d: expected rank %d on edge %d", caller, own, f.Edge, expected, expected)
 	}
 	return nil
 }
 
-// mismatch returns what makes verdicts on a caller, and how to call it.
-func (c *Control) mismatch(conn net.Conn, f *Frame, h hello) (verdict func(format string, args ...any) *Verdict, caller string) {
-	verdict = func(format string, args ...any) *Verdict {
-		return &Verdict{Kind: KindMismatch, Rank: f.Sender, By: c.rank, Text: fmt.Sprintf(format, args...)}
-	}
-	return verdict, fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
+// caller says who has sent a hello.
+func (h *hello) caller(conn net.Conn, f *Frame) string {
+	return fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
 }
 
 // dial keeps the right connection up until it is used: the neighbour may start late,

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -99,22 +99,14 @@ func splitList(list string, files bool) ([]string, error) {
 	return entries, nil
 }
 
+var comment = regexp.MustCompile("#.*") // to the end of its line
+
 func readListFile(name string) ([]string, error) {
-	f, err := os.Open(name)
+	file, err := os.ReadFile(name)
 	if err != nil {
 		return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
 	}
-	defer func() { _ = f.Close() }()
-	var text strings.Builder
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line, _, _ := strings.Cut(lines.Text(), "#")
-		text.WriteString(line + "\n")
-	}
-	if err := lines.Err(); err != nil {
-		return nil, usage.Errorf("server list: read %s: %v", name, err)
-	}
-	return splitList(text.String(), false)
+	return splitList(comment.ReplaceAllString(string(file), ""), false)
 }
 
 func parseEntry(entry string, index int) (Node, error) {
@@ -134,7 +126,7 @@ func parseEntry(entry string, index int) (Node, error) {
 	n := Node{Host: strings.ToLower(host)}
 	if a, err := netip.ParseAddr(host); err == nil {
 		n.Host = a.String()
-	} else if !validName(host) {
+	} else if !validName.MatchString(host) {
 		return bad("not a host name")
 	}
 	if host != entry {
@@ -147,15 +139,8 @@ func parseEntry(entry string, index int) (Node, error) {
 	return n, nil
 }
 
-// validName accepts what resolvers do: letters, digits, '-', '.' and '_'.
-func validName(s string) bool {
-	for _, r := range s {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._", r) {
-			return false
-		}
-	}
-	return s != "" && s[0] != '-' && len(s) <= 253
-}
+// validName is what resolvers accept.
+var validName = regexp.MustCompile(`^[0-9A-Za-z._][0-9A-Za-z._-]{0,252}$`)
 
 // Digest returns a short fingerprint of the list, equal on nodes whose lists name
 // the same hosts and ports in the same order.

@@ -1,9 +1,6 @@
 package bootstrap
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // keepTime sends signs of life and notices neighbours that give none.
 func (c *Control) keepTime() {
@@ -69,6 +66,6 @@ func (c *Control) overdue(l *connection, now, movedAt time.Time) *Verdict {
 	if !l.used || silent < c.cfg.Silence {
 		return nil
 	}
-	return &Verdict{Kind: KindSilent, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
-		"%s is silent: nothing heard for %s and nothing moving on the queue pairs; is it stopped, or its network down?", c.name(l.peer), silent.Round(time.Second))}
+	return c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s and nothing moving on the queue pairs; is it stopped, or its network down?",
+		c.name(l.peer), silent.Round(time.Second))
 }

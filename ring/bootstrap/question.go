@@ -151,8 +151,7 @@ var errNotConnected = errors.New("the control ring is not connected yet: exchang
 
 // gone is the verdict on a neighbour that said goodbye.
 func (c *Control) gone(l *connection) *Verdict {
-	return &Verdict{Kind: KindLeft, Rank: l.peer, By: c.rank, Text: fmt.Sprintf(
-		"%s has left the ring: connect again without it, or start it again", c.name(l.peer))}
+	return c.verdict(KindLeft, l.peer, "%s has left the ring: connect again without it, or start it again", c.name(l.peer))
 }
 
 // measure makes a caller's value JSON that fits a frame.
