@@ -15,11 +15,12 @@ import (
 	"ringcli/configs"
 )
 
+// The order of the table is the order of help.
+func init() { cobra.EnableCommandSorting = false }
+
 // Tree makes the cobra commands of one place. run is called for the one
 // that is chosen.
 func (t *Table) Tree(root *cobra.Command, where Where, run RunFunc) *cobra.Command {
-	// The order of the table is the order of help.
-	cobra.EnableCommandSorting = false
 	for _, g := range t.groupsAt(where) {
 		root.AddGroup(&cobra.Group{ID: g.ID, Title: g.Title})
 	}
