@@ -93,6 +93,17 @@ func Providers() []Provider {
 	return slices.Clone(registry.providers)
 }
 
+// Devices lists the devices of all providers that have some.
+func Devices() []Device {
+	var list []Device
+	for _, p := range Providers() {
+		if devices, err := p.Devices(); err == nil { // `ringcli devices` says why one has none
+			list = append(list, devices...)
+		}
+	}
+	return list
+}
+
 // Find returns the device of a name "provider:device". The provider alone takes
 // its first device.
 func Find(device string) (Device, error) {

@@ -79,12 +79,10 @@ type hexNumber uint64
 
 func (h hexNumber) String() string { return fmt.Sprintf("%#x", uint64(h)) }
 
-// deviceFlags are device_cap_flags.
 type deviceFlags uint32
 
 func (f deviceFlags) String() string { return flagWords(Capabilities, uint32(f)) }
 
-// portFlags are port_cap_flags.
 type portFlags uint32
 
 func (f portFlags) String() string { return flagWords(portCaps, uint32(f)) }

@@ -14,14 +14,8 @@ import (
 // Names lists the devices of all providers that have some.
 func Names() []string {
 	var list []string
-	for _, p := range verbs.Providers() {
-		devices, err := p.Devices()
-		if err != nil {
-			continue // `ringcli devices` says why
-		}
-		for _, d := range devices {
-			list = append(list, d.Name())
-		}
+	for _, d := range verbs.Devices() {
+		list = append(list, d.Name())
 	}
 	return list
 }
@@ -38,12 +32,10 @@ func GIDWords(cmd *cobra.Command) []string { return gidIndexes(command.FlagText(
 // provider, or on all if it is neither, with their GIDs.
 func gidIndexes(device string) []string {
 	hints := map[int][]string{}
-	for _, name := range Names() {
-		if _, err := verbs.Find(device); err == nil && name != device && !strings.HasPrefix(name, device+":") {
-			continue
-		}
-		d, err := verbs.Find(name)
-		if err != nil {
+	_, unknown := verbs.Find(device)
+	for _, d := range verbs.Devices() {
+		name := d.Name()
+		if unknown == nil && name != device && !strings.HasPrefix(name, device+":") {
 			continue
 		}
 		r, err := openReport(d)

@@ -46,7 +46,6 @@ func grown(now, before map[string]uint64) growth {
 	return g
 }
 
-// ownCounters shows this rank's alone.
 func ownCounters(_ context.Context, s *session.Session, call command.Call) error {
 	m := s.Member
 	if m == nil {
@@ -60,7 +59,6 @@ func ownCounters(_ context.Context, s *session.Session, call command.Call) error
 	return printCounters(s, []growth{grown(now, workOf(s).show(s.Ring, now))}, &rank, command.IsOn(call.Flags, "all"))
 }
 
-// allCounters shows all ranks'.
 func allCounters(ctx context.Context, s *session.Session, call command.Call) error {
 	m := s.Member
 	now, err := m.Counters()

@@ -175,7 +175,6 @@ const qpAttributes = `QPState=qp_state; QPN=qpn|%06x; DestQPN=dest_qpn|%06x; Fir
 	SendsPosted=sends_posted; ReceivesPosted=receives_posted;
 	SlotSize=slots; Slots.Addr=slots_addr|%#x; Slots.RKey=slots_rkey|%#x; Regions=regions|len; FirstError=first_error|dash`
 
-// attributesOf are the names and values of an end's attributes.
 func attributesOf(e diagnose.End) ([]render.Column, []render.Cell) {
 	head, row := render.Select(e, qpAttributes)
 	for i := range row {

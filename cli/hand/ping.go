@@ -103,7 +103,6 @@ func pingAtOnce(ctx context.Context, s *session.Session, call command.Call) erro
 
 func pingsOf(call command.Call) int { return command.NumberOf(call.Flags, "iters") }
 
-// runPing pings on all ranks.
 func runPing(ctx context.Context, s *session.Session, call command.Call) error {
 	results, err := Ping(ctx, s.Member, s, pingsOf(call))
 	if err != nil {

@@ -184,7 +184,6 @@ func (h *Work) look(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// sort says whose a completion is.
 func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) error {
 	r := s.Ring
 	id, kind, index := ring.ParseWRID(wc.ID)

@@ -21,7 +21,6 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// handOp is what can be posted, and the flags that it takes.
 type handOp struct {
 	name   string
 	opcode verbs.Opcode
@@ -48,13 +47,7 @@ func handOpOf(name string) (handOp, bool) {
 	return handOps[i], true
 }
 
-func handOpNames() []string {
-	list := make([]string, len(handOps))
-	for i, o := range handOps {
-		list[i] = o.name
-	}
-	return list
-}
+func (o handOp) String() string { return o.name }
 
 func postRow() command.Row {
 	return command.Row{
@@ -72,7 +65,7 @@ then full: init --receives 0 leaves them out.`,
 		Example: `  post recv left --mr a
   post send right --text hello --imm 7
   post write right --mr a --length 64 --rkey 0x1234`,
-		Args: strings.Join(handOpNames(), "|") + " left|right", Complete: completePost, CheckArgs: checkPost,
+		Args: strings.Join(render.Words(handOps), "|") + " left|right", Complete: completePost, CheckArgs: checkPost,
 		Flags: func(fs *pflag.FlagSet) {
 			fs.String("mr", "", "local memory: a region of mr reg")
 			command.Completes(fs, "mr", "regions")
@@ -111,7 +104,7 @@ func wideFlag(fs *pflag.FlagSet, name, usage string) {
 func completePost(args []string) []string {
 	switch len(args) {
 	case 0:
-		return handOpNames()
+		return render.Words(handOps)
 	case 1:
 		return render.Words(sides)
 	}
@@ -119,7 +112,7 @@ func completePost(args []string) []string {
 }
 
 func checkPost(args []string) error {
-	expected := "expected " + strings.Join(handOpNames(), ", ") + ", and left or right"
+	expected := "expected " + strings.Join(render.Words(handOps), ", ") + ", and left or right"
 	if len(args) != 2 {
 		return exit.Usagef("post %s: %s", strings.Join(args, " "), expected)
 	}
@@ -147,12 +140,11 @@ func (o handOp) check(fs *pflag.FlagSet) error {
 		return exit.Usagef("post %s: --offset or --length without --mr: expected the region that they are of", o.name)
 	case command.TextOf(fs, "mr") == "" && !slices.Contains(o.flags, "text") && o.name != "recv":
 		return exit.Usagef("post %s: expected --mr NAME, the memory that the result goes to; `mr reg NAME --size 4K` registers some", o.name)
-	case command.Value[uint64](fs, "imm") > 1<<32-1:
-		return exit.Usagef("post %s: --imm %s: expected 32 bits", o.name, command.TextOf(fs, "imm"))
-	case command.Value[uint64](fs, "rkey") > 1<<32-1:
-		return exit.Usagef("post %s: --rkey %s: expected 32 bits", o.name, command.TextOf(fs, "rkey"))
-	case command.Value[uint64](fs, "length") > 1<<32-1:
-		return exit.Usagef("post %s: --length %s: expected 32 bits", o.name, command.TextOf(fs, "length"))
+	}
+	for _, name := range []string{"imm", "rkey", "length"} {
+		if command.Value[uint64](fs, name) > 1<<32-1 {
+			return exit.Usagef("post %s: --%s %s: expected 32 bits", o.name, name, command.TextOf(fs, name))
+		}
 	}
 	return nil
 }
@@ -201,7 +193,6 @@ func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name,
 		side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
 }
 
-// runPost posts one work request.
 func runPost(ctx context.Context, s *session.Session, call command.Call) error {
 	op, _ := handOpOf(call.Args[0])
 	fs := call.Flags
@@ -319,7 +310,6 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 	return p, nil
 }
 
-// inWords says what a request does.
 func inWords(op handOp, p prepared, remote diagnose.Region, peer int, local string) string {
 	there := fmt.Sprintf("rank %d's %s", peer, remote.Name)
 	n := render.Bytes(p.request.length)

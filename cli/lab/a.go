@@ -33,18 +33,9 @@ func deviceAlone(device string) (name string, local netip.Addr) {
 		}
 		return device, netip.Addr{}
 	}
-	for _, p := range verbs.Providers() {
-		if p.Capabilities().Software {
-			continue
-		}
-		devices, err := p.Devices()
-		if err != nil {
-			continue // `ringcli devices` says why
-		}
-		for _, d := range devices {
-			if usable(d) {
-				return d.Name(), netip.Addr{}
-			}
+	for _, d := range verbs.Devices() {
+		if !verbs.CapabilitiesOf(d.Name()).Software && usable(d) {
+			return d.Name(), netip.Addr{}
 		}
 	}
 	return route.Auto, loopback

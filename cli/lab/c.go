@@ -38,7 +38,6 @@ type labC struct {
 	facing Values
 }
 
-// locate finds out who and where both ends are.
 func (c *labC) locate(ctx context.Context, list []string, tcpPort int) error {
 	var entries string
 	for _, e := range list {
@@ -215,7 +214,6 @@ func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 	return nil
 }
 
-// stateAfter adds what the queue pair says after a failure.
 func (c *labC) stateAfter(err error, s *Step) error {
 	if a, _, wrong := c.pair.QP.Query(); wrong == nil {
 		s.Values.add("state", "%s", a.State)

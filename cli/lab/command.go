@@ -15,7 +15,6 @@ import (
 	"ringcli/configs"
 )
 
-// settingsOfTwo are the settings that are about two hosts.
 var settingsOfTwo = []string{"list", "index", "tcp-port"}
 
 var labWords = []string{"a", "b", "c"}
@@ -152,7 +151,6 @@ func runLabB(ctx context.Context, s *session.Session, call command.Call) error {
 	return p.Run(ctx, o)
 }
 
-// labPlace says which end this is.
 func labPlace(c *configs.Config) (list string, index int, err error) {
 	list, index = c.String("list"), c.Int("index")
 	switch {

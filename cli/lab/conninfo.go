@@ -29,7 +29,6 @@ type ConnInfo struct {
 	Device    string          `json:"device"`
 }
 
-// fillInfo fills in what this end is.
 func (p *pair) fillInfo() error {
 	e := p.process
 	mtu, err := e.MTU()

@@ -52,7 +52,6 @@ type control struct {
 	last    string // phase that the peer has reported
 }
 
-// incoming is what was read.
 type incoming struct {
 	report report
 	err    error
@@ -74,36 +73,33 @@ const (
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
 // answers. Strangers are turned away, and named if it was in vain.
 func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*control, error) {
-	peerCtx, gone := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooLate)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var conn net.Conn
 	var first *report
 	var err error
 	if rank == 0 {
-		conn, first, err = listen(ctx, own)
+		conn, first, err = listen(limited, own)
 	} else {
-		conn, err = dial(ctx, own.Addr(), peer)
+		conn, err = dial(limited, own.Addr(), peer)
 	}
-	if err != nil {
-		gone(err)
-		if errors.Is(context.Cause(ctx), errTooLate) {
-			return nil, fmt.Errorf("%w within %s", err, timeout)
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case limited.Err() != nil:
+		return nil, fmt.Errorf("%w within %s", err, timeout)
+	default:
 		return nil, err
 	}
-	c := &control{peer: peerCtx, gone: gone, conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	c := &control{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	c.peer, c.gone = context.WithCancelCause(ctx)
 	if first != nil {
 		c.inbox <- incoming{report: *first}
 	}
 	c.reading.Go(c.read)
 	return c, nil
 }
-
-var errTooLate = errors.New("deadline passed")
 
 // listen accepts callers until one is a lab's other end.
 func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) {
@@ -201,7 +197,6 @@ func readReport(r io.Reader) (report, error) {
 	return rep, nil
 }
 
-// send tells the other end.
 func (c *control) send(r report) error {
 	r.Version = controlVersion
 	payload, err := json.Marshal(r)

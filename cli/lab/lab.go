@@ -65,7 +65,6 @@ const (
 	callRead  = "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq"
 )
 
-// explained adds the explanations to a lab's steps.
 func explained(lab string, steps []Step) []Step {
 	for i := range steps {
 		steps[i].Explain = Explain(lab + ": " + steps[i].Name)

@@ -103,13 +103,11 @@ func (p *pair) register(v *Values) error {
 	return nil
 }
 
-// part is a piece of the pair's memory.
 func (p *pair) part(which int) []byte {
 	n := p.process.o.Bytes
 	return p.Block.Bytes()[which*n : (which+1)*n]
 }
 
-// partAddr is where a part of a region begins.
 func partAddr(base uint64, which, bytes int) uint64 { return base + uint64(which*bytes) }
 
 // fill writes what an end sends in a step, and check tells whether it came: each

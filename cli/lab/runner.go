@@ -27,7 +27,6 @@ type Runner struct {
 	end     func() // of the progress line
 }
 
-// marks tick a step off, or not.
 var (
 	AsciiMarks   = map[bool]string{true: "ok", false: "FAIL"}
 	UnicodeMarks = map[bool]string{true: "✓", false: "✗"}

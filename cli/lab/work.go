@@ -15,7 +15,6 @@ import (
 // told from its ID alone.
 func (p *pair) wrID(op verbs.WCOpcode) uint64 { return uint64(p.index)<<8 | uint64(op) }
 
-// postRecv hands the queue pair a place for a message.
 func (p *pair) postRecv() error {
 	_, err := p.QP.PostRecv([]verbs.WorkRequest{{ID: p.wrID(verbs.WCRecv), SGL: p.sgl(partReceive)}})
 	return err
@@ -137,7 +136,6 @@ func completionValues(v *Values, list ...verbs.Completion) {
 	}
 }
 
-// failedStatus is the status of the completion in an error.
 func failedStatus(err error) (verbs.Status, bool) {
 	var failed *CompletionError
 	if !errors.As(err, &failed) {

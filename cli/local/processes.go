@@ -31,7 +31,6 @@ const (
 	killAfter = session.ChildGrace + time.Second
 )
 
-// rankProcess is one rank as a child.
 type rankProcess struct {
 	rank int
 	cmd  *exec.Cmd

@@ -30,7 +30,6 @@ const (
 // done is what a client says last.
 const done = "done\x00"
 
-// meeting is the TCP connection of two ends.
 type meeting struct {
 	conn  net.Conn
 	local netip.Addr
@@ -89,7 +88,6 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 	}
 }
 
-// greet reads what a caller says first.
 func (m *meeting) greet(ctx context.Context) (Address, error) {
 	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
 	return m.read(grace)

@@ -138,7 +138,6 @@ func (e *end) prepare() (err error) {
 	return e.describe()
 }
 
-// describe fills in what the peer is told.
 func (e *end) describe() error {
 	entry, err := e.GIDEntry()
 	if err != nil {
@@ -156,7 +155,6 @@ func (e *end) describe() error {
 	return nil
 }
 
-// connect takes the queue pair to RTS.
 func (e *end) connect(to Address) error {
 	mtu, err := e.MTU()
 	if err != nil {

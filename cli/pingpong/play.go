@@ -69,7 +69,6 @@ func (e *end) start() error {
 	return e.refill()
 }
 
-// refill fills the receive queue.
 func (e *end) refill() error {
 	n, err := e.pair.QP.PostRecv(e.recvs[:e.o.Depth-e.posted])
 	if err != nil {
@@ -79,7 +78,6 @@ func (e *end) refill() error {
 	return nil
 }
 
-// play sends and receives all messages.
 func (e *end) play(ctx context.Context) (elapsed time.Duration, unacknowledged bool, err error) {
 	defer e.o.Waiting("for messages of " + e.peer.String())()
 	begun := time.Now()
@@ -122,7 +120,6 @@ func (e *end) play(ctx context.Context) (elapsed time.Duration, unacknowledged b
 	return elapsed, false, e.linger(ctx)
 }
 
-// take handles a completion.
 func (e *end) take(c *verbs.Completion) error {
 	if c.Status != verbs.Success {
 		return e.failed(c)
@@ -143,7 +140,6 @@ func (e *end) take(c *verbs.Completion) error {
 	return nil
 }
 
-// arrived handles a message.
 func (e *end) arrived(c *verbs.Completion, now time.Time) error {
 	e.received++
 	e.posted--
@@ -223,7 +219,6 @@ func (e *end) overdue(ctx context.Context) error {
 	return fmt.Errorf("%w: no completion for %s from %s; %s; %s", verbs.ErrTimeout, e.o.Timeout, e.where(), e.progress(), e.suspicion())
 }
 
-// failed explains a completion with an error.
 func (e *end) failed(c *verbs.Completion) error {
 	what := "a receive"
 	if c.ID == sending {
