@@ -147,7 +147,7 @@ func freshList(t *testing.T, n int) []string {
 			t.Error(err)
 		}
 	})
-	return strings.Split(s.List(n, testPort), ",")
+	return strings.Split(s.List(), ",")
 }
 
 const testPort = 18600

@@ -2,7 +2,6 @@ package devices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,11 +71,12 @@ func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			ps, gs, err := queryDevice(d)
+			r, err := openReport(d)
 			if err != nil {
 				info.OK, reasons = false, append(reasons, err.Error())
 				continue
 			}
+			ps, gs := shortRows(r)
 			ports, gids = append(ports, ps...), append(gids, gs...)
 		}
 		info.Reason = strings.Join(reasons, "; ")
@@ -93,36 +93,22 @@ func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
 	return nil
 }
 
-func queryDevice(d verbs.Device) (ports, gids []render.Record, err error) {
-	c, err := d.Open(verbs.OpenOptions{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", d.Name(), err)
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	attr, err := c.QueryDevice()
-	if err != nil {
-		return nil, nil, fmt.Errorf("query %s: %w", d.Name(), err)
-	}
-	for port := 1; port <= attr.PhysPorts; port++ {
-		p, err := c.QueryPort(port)
-		if err != nil {
-			return nil, nil, fmt.Errorf("query %s port %d: %w", d.Name(), port, err)
-		}
-		rows := gidsOf(c, port, p.GIDTableSz)
+// shortRows are a device's ports and GIDs.
+func shortRows(r DeviceReport) (ports, gids []render.Record) {
+	for _, p := range r.Ports {
+		a := p.attr
 		ports = append(ports, PortInfo{
-			Command: "devices", OK: p.State == verbs.PortActive, Device: d.Name(), Port: port,
-			State: p.State.String(), PhysState: p.PhysState, LinkLayer: p.LinkLayer.String(),
-			MaxMTU: p.MaxMTU.Bytes(), ActiveMTU: p.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: p.SpeedMbps,
-			GIDs: len(rows),
+			Command: "devices", OK: a.State == verbs.PortActive, Device: r.Device, Port: p.Port,
+			State: a.State.String(), PhysState: a.PhysState, LinkLayer: p.LinkLayer,
+			MaxMTU: a.MaxMTU.Bytes(), ActiveMTU: a.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: a.SpeedMbps, GIDs: len(p.GIDs),
 		})
-		for _, g := range rows {
+		for _, g := range p.GIDs {
 			gids = append(gids, GIDInfo{
-				Command: "devices", OK: true, Device: d.Name(), Port: port, Index: g.Index,
-				GID: g.GID, Type: g.Type, NetDev: g.NetDev,
+				Command: "devices", OK: true, Device: r.Device, Port: p.Port, Index: g.Index, GID: g.GID, Type: g.Type, NetDev: g.NetDev,
 			})
 		}
 	}
-	return ports, gids, nil
+	return ports, gids
 }
 
 // Rows show the devices of this machine.

@@ -96,6 +96,8 @@ type PortReport struct {
 	NetDev        string      `json:"netdev"`
 	SpeedMbps     orUnknown   `json:"speed_mbps"` // 0: not known
 	GIDs          []GIDReport `json:"gids" show:"-"`
+
+	attr verbs.PortAttr `show:"-"` // what all of these come from
 }
 
 // GIDReport is an entry of a port's GID table that is in use.
@@ -148,7 +150,7 @@ func ReportPort(port int, p verbs.PortAttr, gids []GIDReport) PortReport {
 		BadPKeyCntr: hexNumber(p.BadPKeyCntr), QKeyViolCntr: hexNumber(p.QKeyViolCntr), SMSL: p.SMSL, PKeyTable: p.PKeyTableSz,
 		GIDTable: p.GIDTableSz, SubnetTimeout: p.SubnetTimeout, InitTypeReply: p.InitTypeReply,
 		ActiveWidth: coded(laneWidths, uint32(p.ActiveWidth)), ActiveSpeed: coded(laneSpeeds, p.ActiveSpeed), PhysState: physState(p.PhysState),
-		NetDev: p.NetDev, SpeedMbps: orUnknown(p.SpeedMbps), GIDs: gids,
+		NetDev: p.NetDev, SpeedMbps: orUnknown(p.SpeedMbps), GIDs: gids, attr: p,
 	}
 }
 

@@ -52,8 +52,7 @@ var notForRanks = []string{"ranks", "command", "file", "check", "shell"}
 // localShell is a shell as rank 0, which leads the other ranks: processes of this
 // machine.
 func localShell(ctx context.Context, s *session.Session, t *command.Table, n int, args []string) (err error) {
-	port := s.Config.Int("tcp-port")
-	net, err := ClaimSubnet(n, port)
+	net, err := ClaimSubnet(n, s.Config.Int("tcp-port"))
 	if err != nil {
 		return err
 	}
@@ -61,12 +60,12 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 	if err := shell.Open(s, t); err != nil {
 		return err
 	}
-	for name, value := range map[string]string{"list": net.List(n, port), "index": "0"} {
+	for name, value := range map[string]string{"list": net.List(), "index": "0"} {
 		if s.Config, err = s.Config.With(name, value); err != nil {
 			return err
 		}
 	}
-	f, err := startProcesses(s, 1, n, args, net.List(n, port))
+	f, err := startProcesses(s, 1, n, args, net.List())
 	if err != nil {
 		return err
 	}
@@ -108,13 +107,12 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 // Run runs n ranks of a ring as processes with these arguments, which
 // --index, --list and the pipe are added to. It returns when all have ended.
 func Run(ctx context.Context, s *session.Session, n int, args []string) (err error) {
-	port := s.Config.Int("tcp-port")
-	net, err := ClaimSubnet(n, port)
+	net, err := ClaimSubnet(n, s.Config.Int("tcp-port"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
-	f, err := startProcesses(s, 0, n, args, net.List(n, port))
+	f, err := startProcesses(s, 0, n, args, net.List())
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +25,9 @@ const (
 
 // subnet is a 127.x.y.0/24 that no other run uses.
 type subnet struct {
-	prefix [3]byte
-	claim  net.Listener
+	prefix     string // "127.x.y."
+	n, tcpPort int    // ranks, and where each listens
+	claim      net.Listener
 }
 
 // ClaimSubnet finds a subnet in which the addresses 1 to n can be bound for the
@@ -39,8 +39,8 @@ func ClaimSubnet(n, tcpPort int) (*subnet, error) {
 	for _, udp := range []bool{true, false} {
 		var err error
 		for range subnetAttempts {
-			s := &subnet{prefix: [3]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(255))}}
-			if err = s.bind(n, tcpPort, udp); err == nil {
+			s := &subnet{prefix: fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255)), n: n, tcpPort: tcpPort}
+			if err = s.bind(udp); err == nil {
 				return s, nil
 			}
 			if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EMFILE) {
@@ -54,13 +54,13 @@ func ClaimSubnet(n, tcpPort int) (*subnet, error) {
 	panic("unreachable")
 }
 
-func (s *subnet) bind(n, tcpPort int, udp bool) error {
-	claim, err := net.Listen("tcp4", s.host(claimHost, tcpPort))
+func (s *subnet) bind(udp bool) error {
+	claim, err := net.Listen("tcp4", s.host(claimHost, s.tcpPort))
 	if err != nil {
 		return err
 	}
-	for i := 1; i <= n; i++ {
-		if err := probe(s.host(i, tcpPort), s.host(i, route.RoCEPort), udp); err != nil {
+	for i := 1; i <= s.n; i++ {
+		if err := probe(s.host(i, s.tcpPort), s.host(i, route.RoCEPort), udp); err != nil {
 			return errors.Join(err, claim.Close())
 		}
 	}
@@ -83,16 +83,13 @@ func probe(tcpAddr, udpAddr string, udp bool) error {
 	return p.Close()
 }
 
-func (s *subnet) host(i, port int) string {
-	addr := netip.AddrFrom4([4]byte{s.prefix[0], s.prefix[1], s.prefix[2], byte(i)})
-	return netip.AddrPortFrom(addr, uint16(port)).String()
-}
+func (s *subnet) host(i, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, i, port) }
 
-// List is the server list of n ranks.
-func (s *subnet) List(n, tcpPort int) string {
-	hosts := make([]string, n)
+// List is the server list of the ranks.
+func (s *subnet) List() string {
+	hosts := make([]string, s.n)
 	for i := range hosts {
-		hosts[i] = s.host(i+1, tcpPort)
+		hosts[i] = s.host(i+1, s.tcpPort)
 	}
 	return strings.Join(hosts, ",")
 }

@@ -10,11 +10,11 @@ func TestSubnetsAreClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &subnet{prefix: a.prefix}
-	if err := b.bind(4, 18600, true); err == nil {
+	b := &subnet{prefix: a.prefix, n: a.n, tcpPort: a.tcpPort}
+	if err := b.bind(true); err == nil {
 		t.Error("a claimed subnet was claimed again")
 	}
-	if err := errors.Join(a.Close(), b.bind(4, 18600, true), b.Close()); err != nil {
+	if err := errors.Join(a.Close(), b.bind(true), b.Close()); err != nil {
 		t.Errorf("a subnet that was given back: %v", err)
 	}
 }
