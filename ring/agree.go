@@ -7,29 +7,26 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
-	"ringcli/verbs/route"
 )
 
-// address is where an end is that says d, and where it sends to if its peer says to.
-func (d connectionData) address(nodes []bootstrap.Node, to connectionData) *diagnose.Address {
-	a := &diagnose.Address{
-		Rank: d.Rank, Device: d.Device, Capabilities: d.Capabilities, LinkLayer: d.LinkLayer, GID: d.GID, GIDType: d.GIDType, LID: d.LID,
-		UDPPort: d.UDPPort, SendsTo: route.RoCEPort, PKey: d.PKey, SL: &d.SL,
-	}
-	if d.Capabilities.UDPSocket {
-		a.SendsTo = to.UDPPort
+// end is the end that says d, as far as Reach looks at it, once its queue pair has been
+// told of what the other end says.
+func (d connectionData) end(nodes []bootstrap.Node, other connectionData) *diagnose.End {
+	e := &diagnose.End{
+		Rank: d.Rank, Device: d.Device, Capabilities: d.Capabilities, LinkLayer: diagnose.Is(d.LinkLayer), GID: d.GID, GIDType: diagnose.Is(d.GIDType), LID: d.LID,
+		UDPPort: d.UDPPort, DestUDPPort: other.UDPPort, PKey: d.PKey, SL: d.SL, RQPSNFirst: &other.PSN,
 	}
 	if d.Rank >= 0 && d.Rank < len(nodes) {
-		a.Node = nodes[d.Rank].String()
+		e.Node = nodes[d.Rank].String()
 	}
-	return a
+	return e
 }
 
 // agree compares both ends of an edge and returns the path MTU in bytes that both
 // will use. Both ends run it on the same pair and so come to the same end. What
 // is given instead of what was agreed on is not compared: it is meant.
 func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu int, err error) {
-	here, there := own.address(nodes, peer), peer.address(nodes, own)
+	here, there := own.end(nodes, peer), peer.end(nodes, own)
 	differ := func(what string, a, b any, fix string) error {
 		return usage.Errorf("%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
 	}

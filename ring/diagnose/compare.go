@@ -44,10 +44,6 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s", f.Text, f.Fix)
 }
 
-func finding(severity Severity, attribute string, rank int, own, peer, text, fix string) Finding {
-	return Finding{Severity: severity, Attribute: attribute, Rank: rank, Own: own, Peer: peer, Text: text, Fix: fix}
-}
-
 // Compare compares both ends of an edge: what must be equal, and what of one end
 // must be what the other says. The worst comes first. It needs nothing but the
 // two ends; PSNs are compared as they are now only if neither end is in the
@@ -57,7 +53,7 @@ func Compare(own, peer *End) []Finding {
 	c.states()
 	c.addresses()
 	c.mtu()
-	for _, f := range []direction{{own, peer, true}, {peer, own, false}} {
+	for _, f := range directions(own, peer) {
 		c.psn(f)
 		c.rights(f)
 		c.receives(f)
@@ -87,21 +83,23 @@ type direction struct {
 	outward  bool // from is the own end
 }
 
-// values puts the values of both ends of a direction to their places in a finding.
-func (f direction) values(from, to any) (own, peer string) {
-	own, peer = fmt.Sprint(from), fmt.Sprint(to)
-	if !f.outward {
-		own, peer = peer, own
-	}
-	return own, peer
+func directions(own, peer *End) [2]direction {
+	return [...]direction{{own, peer, true}, {peer, own, false}}
 }
 
-// attribute is the one of the own end.
-func (f direction) attribute(from, to string) string {
-	if f.outward {
-		return from
+// mirrored are the attributes whose name depends on the direction: as the end that sends
+// has it, and as the other.
+var mirrored = map[string]string{
+	"sq_psn": "rq_psn", "dest_qpn": "qpn", "dgid": "gid", "dlid": "lid", "dest_udp_port": "udp_port", "sends_posted": "receives_posted", "max_rd_atomic": "max_dest_rd_atomic",
+}
+
+// finding makes one of an attribute and its values as the two ends of a direction have
+// them.
+func (f direction) finding(severity Severity, attribute string, rank int, from, to any, text, fix string) Finding {
+	if !f.outward {
+		from, to, attribute = to, from, cmp.Or(mirrored[attribute], attribute)
 	}
-	return to
+	return Finding{Severity: severity, Attribute: attribute, Rank: rank, Own: fmt.Sprint(from), Peer: fmt.Sprint(to), Text: text, Fix: fix}
 }
 
 func qpn(n uint32) string { return fmt.Sprintf("0x%06x", n) }
@@ -110,29 +108,25 @@ const again = "reset on both ranks, then init, exchange, rtr and rts again"
 
 // states says which queue pair drops what it is sent, and which has failed.
 func (c *comparison) states() {
-	for _, f := range []direction{{c.peer, c.own, false}, {c.own, c.peer, true}} {
-		e, other := f.to, f.from
-		ownState, peerState := f.values(other.QPState, e.QPState)
-		g := Finding{Attribute: "qp_state", Rank: e.Rank, Own: ownState, Peer: peerState, Fix: again}
+	both := directions(c.own, c.peer)
+	for _, f := range slices.Backward(both[:]) {
+		sender, e := f.from, f.to
+		add := func(s Severity, text, fix string) {
+			c.add(f.finding(s, "qp_state", e.Rank, sender.QPState, e.QPState, fmt.Sprintf("the queue pair of %s to rank %d is %s", e.Who(), sender.Rank, text), fix))
+		}
 		switch {
 		case e.is(verbs.StateErr, verbs.StateSQE):
-			g.Severity = Fault
-			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is %s: it drops what arrives and flushes what is posted; %s", e.Who(), other.Rank, e.QPState, e.downfall())
+			add(Fault, fmt.Sprintf("%s: it drops what arrives and flushes what is posted; %s", e.QPState, e.downfall()), again)
 		case e.is(verbs.StateSQD):
-			g.Severity, g.Fix = Warning, "take it to RTS"
-			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is SQD: it begins nothing that is posted", e.Who(), other.Rank)
-		case e.is(verbs.StateReset, verbs.StateInit) && other.armed():
-			g.Severity = Warning
-			g.Text = fmt.Sprintf("the queue pair of %s to rank %d is still %s and that of %s is %s: what arrives in %s is dropped silently, and its sender's retries end with RETRY_EXC (12)",
-				e.Who(), other.Rank, e.QPState, other.Who(), other.QPState, e.QPState)
-			g.Fix = fmt.Sprintf("take rank %d to RTR (rtr), then send again", e.Rank)
-			if e.is(verbs.StateReset) || other.is(verbs.StateErr) {
-				g.Fix = again
+			add(Warning, "SQD: it begins nothing that is posted", "take it to RTS")
+		case e.is(verbs.StateReset, verbs.StateInit) && sender.armed():
+			fix := fmt.Sprintf("take rank %d to RTR (rtr), then send again", e.Rank)
+			if e.is(verbs.StateReset) || sender.is(verbs.StateErr) {
+				fix = again
 			}
-		default:
-			continue
+			add(Warning, fmt.Sprintf("still %s and that of %s is %s: what arrives in %s is dropped silently, and its sender's retries end with RETRY_EXC (12)",
+				e.QPState, sender.Who(), sender.QPState, e.QPState), fix)
 		}
-		c.add(g)
 	}
 }
 
@@ -150,16 +144,16 @@ func (e *End) downfall() string {
 
 // addresses compares what each end calls the other with what that one is.
 func (c *comparison) addresses() {
-	reach := Reach(c.own.address(), c.peer.address())
-	if c.own.Capabilities.HostLocal != c.peer.Capabilities.HostLocal {
+	own, peer := c.own, c.peer
+	reach := Reach(own, peer)
+	if own.Capabilities.HostLocal != peer.Capabilities.HostLocal {
 		c.found = append(c.found, reach...) // nothing else is worth comparing
 		return
 	}
-	for _, f := range []direction{{c.own, c.peer, true}, {c.peer, c.own, false}} {
+	for _, f := range directions(own, peer) {
 		from, to := f.from, f.to
 		if from.PortState.known && !from.PortState.Is(verbs.PortActive) {
-			own, peer := f.values(from.PortState, to.PortState)
-			c.add(finding(Fault, "port_state", from.Rank, own, peer,
+			c.add(f.finding(Fault, "port_state", from.Rank, from.PortState, to.PortState,
 				fmt.Sprintf("port %d of %s at %s is %s: nothing comes or goes", from.Port, from.Device, from.Who(), from.PortState),
 				"bring the link up (ip link show "+from.NetDev+"); on InfiniBand INIT means that there is no subnet manager (sminfo)"))
 		}
@@ -167,38 +161,27 @@ func (c *comparison) addresses() {
 			continue
 		}
 		if from.DestQPN != to.QPN {
-			own, peer := f.values(qpn(from.DestQPN), qpn(to.QPN))
-			c.add(finding(Fault, f.attribute("dest_qpn", "qpn"), from.Rank, own, peer,
+			c.add(f.finding(Fault, "dest_qpn", from.Rank, qpn(from.DestQPN), qpn(to.QPN),
 				fmt.Sprintf("%s sends to queue pair %s, and that of %s is %s: requests and ACKs go astray, which ends with RETRY_EXC (12) at whoever sends",
 					from.Who(), qpn(from.DestQPN), to.Who(), qpn(to.QPN)), again+", without --dest-qpn"))
 		}
-		if from.LinkLayer.Is(verbs.LinkInfiniBand) {
-			c.fabric(f)
+		if from.LinkLayer.Is(verbs.LinkInfiniBand) && from.DLID != to.LID {
+			c.add(f.finding(Fault, "dlid", from.Rank, from.DLID, to.LID,
+				fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)",
+					from.Who(), from.DLID, to.Who(), to.LID), again))
 		}
 		if from.DGID != to.GID && !from.byLID() {
-			own, peer := f.values(from.DGID, to.GID)
-			c.add(finding(Fault, f.attribute("dgid", "gid"), from.Rank, own, peer,
+			c.add(f.finding(Fault, "dgid", from.Rank, from.DGID, to.GID,
 				fmt.Sprintf("%s sends to GID %s, and that of %s is %s: packets go elsewhere, and what comes from %s is taken for a stranger's: RETRY_EXC (12)",
 					from.Who(), from.DGID, to.Who(), to.GID, to.GID), again+", without --dgid, with the --gid-index that the other rank was told of"))
 		}
 	}
 	c.found = append(c.found, reach...)
-	if c.own.Addressed() && c.peer.Addressed() && c.own.TrafficClass != c.peer.TrafficClass {
-		c.add(finding(Warning, "traffic_class", c.own.Rank, fmt.Sprint(c.own.TrafficClass), fmt.Sprint(c.peer.TrafficClass),
+	if own.Addressed() && peer.Addressed() && own.TrafficClass != peer.TrafficClass {
+		c.add(direction{own, peer, true}.finding(Warning, "traffic_class", own.Rank, own.TrafficClass, peer.TrafficClass,
 			fmt.Sprintf("the traffic classes differ: %s has %d and %s has %d: switches treat the two directions differently (DSCP, ECN)",
-				c.own.Who(), c.own.TrafficClass, c.peer.Who(), c.peer.TrafficClass), "give all ranks the same --traffic-class"))
+				own.Who(), own.TrafficClass, peer.Who(), peer.TrafficClass), "give all ranks the same --traffic-class"))
 	}
-}
-
-// fabric compares LIDs, which a subnet manager gives.
-func (c *comparison) fabric(f direction) {
-	from, to := f.from, f.to
-	if from.DLID == to.LID {
-		return
-	}
-	own, peer := f.values(from.DLID, to.LID)
-	c.add(finding(Fault, f.attribute("dlid", "lid"), from.Rank, own, peer,
-		fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)", from.Who(), from.DLID, to.Who(), to.LID), again))
 }
 
 // mtu compares the path MTUs with each other and with the links.
@@ -209,19 +192,18 @@ func (c *comparison) mtu() {
 		if proper := min(own.MTU, peer.MTU); own.PathMTU == proper {
 			rank = peer.Rank
 		}
-		c.add(finding(Fault, "path_mtu", rank, fmt.Sprint(own.PathMTU), fmt.Sprint(peer.PathMTU),
+		c.add(direction{own, peer, true}.finding(Fault, "path_mtu", rank, own.PathMTU, peer.PathMTU,
 			fmt.Sprintf("the path MTUs differ: %s has %d and %s has %d: messages of up to %d bytes pass, longer ones are refused for the length of their packets: REM_INV_REQ (9)",
 				own.Who(), own.PathMTU, peer.Who(), peer.PathMTU, min(own.PathMTU, peer.PathMTU)),
 			again+", with one --mtu"))
 	}
-	for _, f := range []direction{{own, peer, true}, {peer, own, false}} {
+	for _, f := range directions(own, peer) {
 		link := f.from
 		if f.to.ActiveMTU != 0 && f.to.ActiveMTU < link.ActiveMTU {
 			link = f.to
 		}
 		if link.ActiveMTU != 0 && f.from.PathMTU > link.ActiveMTU {
-			o, p := f.values(f.from.PathMTU, link.ActiveMTU)
-			c.add(finding(Fault, "path_mtu", f.from.Rank, o, p,
+			c.add(f.finding(Fault, "path_mtu", f.from.Rank, f.from.PathMTU, link.ActiveMTU,
 				fmt.Sprintf("the path MTU of %s is %d, and the link of %s (%s) carries %d: short messages arrive, longer ones are dropped: RETRY_EXC (12)",
 					f.from.Who(), f.from.PathMTU, link.Who(), link.NetDev, link.ActiveMTU),
 				fmt.Sprintf("use --mtu %d, or jumbo frames on %s", link.ActiveMTU, link.NetDev)))
@@ -247,8 +229,7 @@ func (c *comparison) psn(f direction) {
 	if from.SQPSNFirst == nil || to.RQPSNFirst == nil {
 		return
 	}
-	g := Finding{Severity: Fault, Attribute: f.attribute("sq_psn", "rq_psn"), Rank: from.Rank}
-	g.Own, g.Peer = f.values(psnText("sq_psn", from.SQPSN, *from.SQPSNFirst), psnText("rq_psn", to.RQPSN, *to.RQPSNFirst))
+	g := f.finding(Fault, "sq_psn", from.Rank, psnText("sq_psn", from.SQPSN, *from.SQPSNFirst), psnText("rq_psn", to.RQPSN, *to.RQPSNFirst), "", again)
 	now := psnDiff(from.SQPSN, to.RQPSN)
 	quiet := from.SendsPosted == 0 && from.Busy == "" && to.Busy == ""
 	if first := psnDiff(*from.SQPSNFirst, *to.RQPSNFirst); first != 0 {
@@ -285,7 +266,6 @@ func (c *comparison) psn(f direction) {
 		}
 		return
 	}
-	g.Fix = again
 	g.Text = fmt.Sprintf("%s sends PSN %d next and %s expects %d, with nothing under way: one of the queue pairs began anew without the other", from.Who(), from.SQPSN, to.Who(), to.RQPSN)
 	if now > 0 {
 		g.Text += fmt.Sprintf("; ahead by %d: sequence NAKs until RETRY_EXC (12)", now)
@@ -312,10 +292,10 @@ func (c *comparison) rights(f direction) {
 		if f.to.Access&right.flag != 0 {
 			continue
 		}
-		own, peer := f.values(f.from.Access, f.to.Access)
-		c.add(Finding{Severity: right.severity, Attribute: "access", Rank: f.to.Rank, Own: own, Peer: peer, right: right.flag,
-			Text: fmt.Sprintf("the queue pair of %s gives rank %d no %s: %s", f.to.Who(), f.from.Rank, right.flag, right.text),
-			Fix:  again + ", without --access at init"})
+		g := f.finding(right.severity, "access", f.to.Rank, f.from.Access, f.to.Access,
+			fmt.Sprintf("the queue pair of %s gives rank %d no %s: %s", f.to.Who(), f.from.Rank, right.flag, right.text), again+", without --access at init")
+		g.right = right.flag
+		c.add(g)
 	}
 }
 
@@ -325,20 +305,20 @@ func (c *comparison) receives(f direction) {
 	if to.ReceivesPosted > 0 || !from.armed() || !to.is(verbs.StateRTR, verbs.StateRTS, verbs.StateSQD) {
 		return
 	}
-	g := Finding{Severity: Warning, Attribute: f.attribute("sends_posted", "receives_posted"), Rank: to.Rank, Fix: fmt.Sprintf("post receives on rank %d before rank %d sends", to.Rank, from.Rank)}
+	severity := Warning
 	switch {
 	case from.SendsPosted > 0:
-		g.Severity = Fault
+		severity = Fault
 	case to.Busy != "":
-		g.Severity = Note // it is about to
+		severity = Note // it is about to
 	}
-	g.Own, g.Peer = f.values(fmt.Sprintf("sends_posted %d, rnr_retry %d", from.SendsPosted, from.RNRRetry), "receives_posted 0")
 	wait := fmt.Sprintf("end with RNR_RETRY_EXC (13) after %d retries", from.RNRRetry)
 	if from.RNRRetry == 7 {
 		wait = "wait for ever (rnr_retry 7)"
 	}
-	g.Text = fmt.Sprintf("%s has no receive posted, and each SEND and WRITE_IMM takes one: those of rank %d %s", to.Who(), from.Rank, wait)
-	c.add(g)
+	c.add(f.finding(severity, "sends_posted", to.Rank, fmt.Sprintf("sends_posted %d, rnr_retry %d", from.SendsPosted, from.RNRRetry), "receives_posted 0",
+		fmt.Sprintf("%s has no receive posted, and each SEND and WRITE_IMM takes one: those of rank %d %s", to.Who(), from.Rank, wait),
+		fmt.Sprintf("post receives on rank %d before rank %d sends", to.Rank, from.Rank)))
 }
 
 // depths compares the READs and atomics in flight.
@@ -347,20 +327,17 @@ func (c *comparison) depths(f direction) {
 	if !from.armed() || !to.Addressed() {
 		return
 	}
-	g := Finding{Severity: Warning, Attribute: f.attribute("max_rd_atomic", "max_dest_rd_atomic"), Fix: again}
-	g.Own, g.Peer = f.values(fmt.Sprintf("max_rd_atomic %d", from.MaxRDAtomic), fmt.Sprintf("max_dest_rd_atomic %d", to.MaxDestRDAtomic))
+	add := func(at *End, text string) {
+		c.add(f.finding(Warning, "max_rd_atomic", at.Rank, fmt.Sprintf("max_rd_atomic %d", from.MaxRDAtomic), fmt.Sprintf("max_dest_rd_atomic %d", to.MaxDestRDAtomic),
+			text, again))
+	}
 	switch {
 	case from.MaxRDAtomic == 0:
-		g.Rank = from.Rank
-		g.Text = fmt.Sprintf("%s may have no READ in flight (max_rd_atomic 0): a READ fails at once with LOC_QP_OP (2)", from.Who())
+		add(from, from.Who()+" may have no READ in flight (max_rd_atomic 0): a READ fails at once with LOC_QP_OP (2)")
 	case from.MaxRDAtomic > to.MaxDestRDAtomic:
-		g.Rank = to.Rank
-		g.Text = fmt.Sprintf("%s may have %d READs in flight and %s answers %d at once: what is beyond is refused with REM_INV_REQ (9)",
-			from.Who(), from.MaxRDAtomic, to.Who(), to.MaxDestRDAtomic)
-	default:
-		return
+		add(to, fmt.Sprintf("%s may have %d READs in flight and %s answers %d at once: what is beyond is refused with REM_INV_REQ (9)",
+			from.Who(), from.MaxRDAtomic, to.Who(), to.MaxDestRDAtomic))
 	}
-	c.add(g)
 }
 
 // patience is about retries, which are the sender's own matter.
@@ -369,18 +346,18 @@ func (c *comparison) patience(f direction) {
 	if !e.armed() {
 		return
 	}
-	add := func(s Severity, attribute string, value uint8, text, fix string) {
-		g := Finding{Severity: s, Attribute: attribute, Rank: e.Rank, Text: e.Who() + text, Fix: fix}
-		g.Own, g.Peer = f.values(value, "")
-		c.add(g)
-	}
-	if e.QPTimeout == 0 {
-		add(Warning, "qp_timeout", 0, " waits for ever for an ACK (qp_timeout 0): a lost packet is never noticed", "use a --qp-timeout above 0")
-	}
-	switch e.RetryCnt {
-	case 0:
-		add(Warning, "retry_cnt", 0, " does not retry (retry_cnt 0): one lost packet ends the connection", "use a --retry-cnt above 0")
-	case 7:
-		add(Note, "retry_cnt", 7, " has retry_cnt 7, which never decrements on rdma_rxe: a peer that is gone makes it hang there", "use at most 6 on rxe")
+	for _, x := range []struct {
+		attribute   string
+		value, odd  uint8
+		severity    Severity
+		text, fixed string
+	}{
+		{"qp_timeout", e.QPTimeout, 0, Warning, "waits for ever for an ACK (qp_timeout 0): a lost packet is never noticed", "use a --qp-timeout above 0"},
+		{"retry_cnt", e.RetryCnt, 0, Warning, "does not retry (retry_cnt 0): one lost packet ends the connection", "use a --retry-cnt above 0"},
+		{"retry_cnt", e.RetryCnt, 7, Note, "has retry_cnt 7, which never decrements on rdma_rxe: a peer that is gone makes it hang there", "use at most 6 on rxe"},
+	} {
+		if x.value == x.odd {
+			c.add(f.finding(x.severity, x.attribute, e.Rank, x.value, "", e.Who()+" "+x.text, x.fixed))
+		}
 	}
 }

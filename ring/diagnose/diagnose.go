@@ -33,7 +33,7 @@ func Diagnose(own, peer *End, cause error) []Finding {
 		if f := s.evidence(); f != nil {
 			first = append(first, *f)
 		} else {
-			f := s.finding("first_error", s.from.Rank, s.text(), s.to.QPState.String(),
+			f := s.fault("first_error", s.from.Rank, s.text(), s.to.QPState.String(),
 				fmt.Sprintf("a request of %s to %s failed: %s", s.from.Who(), s.to.Who(), s.text()), again)
 			first = append(first, *f)
 		}
@@ -50,17 +50,16 @@ func Failed(own, peer *End, cause error) bool {
 // primary finds the failure that the others follow from: not a flush, and rather
 // what an end says of itself than what it says of the other.
 func primary(own, peer *End, cause error) (symptom, bool) {
-	outward, inward := direction{own, peer, true}, direction{peer, own, false}
+	both := directions(own, peer)
 	var candidates []symptom
-	if f := own.Failure; f != nil {
-		candidates = append(candidates, symptom{outward, verbs.Status(f.Status), f})
-	}
-	if f := peer.Failure; f != nil {
-		candidates = append(candidates, symptom{inward, verbs.Status(f.Status), f})
+	for _, d := range both {
+		if f := d.from.Failure; f != nil {
+			candidates = append(candidates, symptom{d, verbs.Status(f.Status), f})
+		}
 	}
 	var e *verbs.StatusError
 	if errors.As(cause, &e) && !own.Failure.HasStatus(e.Status) {
-		candidates = append(candidates, symptom{outward, e.Status, nil})
+		candidates = append(candidates, symptom{both[0], e.Status, nil})
 	}
 	weight := func(s symptom) int {
 		switch s.status {

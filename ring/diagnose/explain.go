@@ -30,11 +30,6 @@ var suspects = map[verbs.Status][]string{
 	verbs.LocalQPOpError:       {"max_rd_atomic"},
 }
 
-// names of the attributes whose name depends on the direction.
-var mirrored = map[string]string{
-	"sq_psn": "rq_psn", "dest_qpn": "qpn", "dgid": "gid", "dlid": "lid", "dest_udp_port": "udp_port", "sends_posted": "receives_posted", "max_rd_atomic": "max_dest_rd_atomic",
-}
-
 // suspect tells whether a finding is about an attribute of a list, and which.
 func (s symptom) suspect(f Finding) int {
 	return slices.IndexFunc(suspects[s.status], func(name string) bool {
@@ -73,11 +68,10 @@ func (s symptom) asksFor(f Finding) bool {
 
 func (s symptom) longerThan(n int) bool { return s.failed == nil || s.failed.Length > uint64(n) }
 
-// finding makes one about the two ends of the symptom.
-func (s symptom) finding(attribute string, rank int, from, to, text, fix string) *Finding {
-	f := &Finding{Severity: Fault, Attribute: attribute, Rank: rank, Text: text, Fix: fix}
-	f.Own, f.Peer = s.values(from, to)
-	return f
+// fault makes a finding about the two ends of the symptom.
+func (s symptom) fault(attribute string, rank int, from, to, text, fix string) *Finding {
+	f := s.finding(Fault, attribute, rank, from, to, text, fix)
+	return &f
 }
 
 // evidence says what the failed request and the counters tell, where what the
@@ -90,7 +84,7 @@ func (s symptom) evidence() *Finding {
 		}
 		return s.silence()
 	case verbs.RNRRetryExceeded:
-		return s.finding(s.attribute("sends_posted", "receives_posted"), s.to.Rank, fmt.Sprintf("rnr_retry %d", s.from.RNRRetry), fmt.Sprintf("receives_posted %d", s.to.ReceivesPosted),
+		return s.fault("sends_posted", s.to.Rank, fmt.Sprintf("rnr_retry %d", s.from.RNRRetry), fmt.Sprintf("receives_posted %d", s.to.ReceivesPosted),
 			fmt.Sprintf("%s had no receive posted (it has %d by now), and each SEND and WRITE_IMM takes one: RNR_RETRY_EXC (13) at rank %d after rnr_retry %d",
 				s.to.Who(), s.to.ReceivesPosted, s.from.Rank, s.from.RNRRetry),
 			fmt.Sprintf("post receives on rank %d before rank %d sends; a higher --rnr-retry or --min-rnr-timer waits longer", s.to.Rank, s.from.Rank))
@@ -102,7 +96,7 @@ func (s symptom) evidence() *Finding {
 		return s.key()
 	case verbs.RemoteOpError:
 		if s.to.Failure != nil {
-			return s.finding("first_error", s.to.Rank, s.text(), s.to.FirstError,
+			return s.fault("first_error", s.to.Rank, s.text(), s.to.FirstError,
 				fmt.Sprintf("%s could not carry out a request of rank %d: its own error was %s", s.to.Who(), s.from.Rank, s.to.FirstError),
 				"mend the receive of rank "+fmt.Sprint(s.to.Rank)+": lkey, address and length must lie in a region of its own; then "+again)
 		}
@@ -134,7 +128,7 @@ func (s symptom) tooLong(receive, send *Failure) *Finding {
 	if send != nil {
 		length = fmt.Sprintf("a message of %d bytes", send.Length)
 	}
-	return s.finding("length", s.from.Rank, length, fmt.Sprintf("a receive of %d bytes", receive.Length),
+	return s.fault("length", s.from.Rank, length, fmt.Sprintf("a receive of %d bytes", receive.Length),
 		fmt.Sprintf("%s sent %s and the receive of %s holds %d: LOC_LEN (1) there, REM_INV_REQ (9) at the sender", s.from.Who(), length, s.to.Who(), receive.Length),
 		"post longer receives, or send less; then "+again)
 }
@@ -150,7 +144,7 @@ func (s symptom) key() *Finding {
 	}
 	advertised := strings.Join(offered, "; ")
 	if s.failed == nil {
-		return s.finding("rkey", s.from.Rank, "", advertised,
+		return s.fault("rkey", s.from.Rank, "", advertised,
 			fmt.Sprintf("%s refused a key, address or range of rank %d (REM_ACCESS, 10); it offers %s", s.to.Who(), s.from.Rank, advertised), "use what it offers; then "+again)
 	}
 	f := s.failed
@@ -158,17 +152,17 @@ func (s symptom) key() *Finding {
 	refused := fmt.Sprintf("%s refused rank %d's %s (REM_ACCESS, 10): ", s.to.Who(), s.from.Rank, asked)
 	i := slices.IndexFunc(regions, func(g Region) bool { return g.RKey == f.RKey })
 	if i < 0 {
-		return s.finding("rkey", s.from.Rank, asked, advertised, refused+"no region of it has this rkey; it offers "+advertised, "use an rkey that it offers; then "+again)
+		return s.fault("rkey", s.from.Rank, asked, advertised, refused+"no region of it has this rkey; it offers "+advertised, "use an rkey that it offers; then "+again)
 	}
 	g := regions[i]
 	switch right := f.Opcode.needs(); {
 	case g.Access&right == 0:
-		return s.finding("access", s.to.Rank, asked, offered[i], refused+fmt.Sprintf("its region %s gives no %s", offered[i], right),
+		return s.fault("access", s.to.Rank, asked, offered[i], refused+fmt.Sprintf("its region %s gives no %s", offered[i], right),
 			fmt.Sprintf("register the region with %s, or use another; then %s", right, again))
 	case f.RemoteAddr < g.Addr || f.RemoteAddr-g.Addr > g.Length || f.Length > g.Length-(f.RemoteAddr-g.Addr):
-		return s.finding("range", s.from.Rank, asked, offered[i], refused+"that is outside its region "+offered[i], "stay within the region; then "+again)
+		return s.fault("range", s.from.Rank, asked, offered[i], refused+"that is outside its region "+offered[i], "stay within the region; then "+again)
 	default:
-		return s.finding("rkey", s.to.Rank, asked, offered[i], refused+"its region "+offered[i]+" would allow it by now: it was registered later, or closed", "register it before the request; then "+again)
+		return s.fault("rkey", s.to.Rank, asked, offered[i], refused+"its region "+offered[i]+" would allow it by now: it was registered later, or closed", "register it before the request; then "+again)
 	}
 }
 
@@ -188,7 +182,7 @@ func (s symptom) localKey() *Finding {
 		sge = fmt.Sprintf("lkey %#x, %d bytes at %#x", s.failed.LKey, s.failed.Length, s.failed.Addr)
 		text = fmt.Sprintf("%s posted %s, which no region covers (LOC_PROT, 4); its regions: %s", s.from.Who(), sge, regions)
 	}
-	return s.finding("lkey", s.from.Rank, sge, "", text, "use lkey, address and length of one region, with LOCAL_WRITE to receive or READ; then "+again)
+	return s.fault("lkey", s.from.Rank, sge, "", text, "use lkey, address and length of one region, with LOCAL_WRITE to receive or READ; then "+again)
 }
 
 // silence explains retries that ran out although the ends agree: by what the
@@ -196,7 +190,7 @@ func (s symptom) localKey() *Finding {
 func (s symptom) silence() *Finding {
 	from, to := s.from, s.to
 	if to.Capabilities.HostLocal {
-		return s.finding("provider", to.Rank, from.QPState.String(), to.QPState.String(),
+		return s.fault("provider", to.Rank, from.QPState.String(), to.QPState.String(),
 			fmt.Sprintf("%s did not answer rank %d over shared memory within its retries: its process is gone, or its queue pair is not in RTR or RTS; RETRY_EXC (12)", to.Who(), from.Rank),
 			"see whether that process runs; if it does, "+again)
 	}
@@ -207,7 +201,7 @@ func (s symptom) silence() *Finding {
 		port = route.RoCEPort
 	}
 	told := func(counter, text, fix string, args ...any) *Finding {
-		return s.finding(counter, to.Rank, from.growth(counter), to.growth(counter), fmt.Sprintf(text, args...), fix)
+		return s.fault(counter, to.Rank, from.growth(counter), to.growth(counter), fmt.Sprintf(text, args...), fix)
 	}
 	grew := func(e *End, counter string) uint64 {
 		n, _ := e.grew(counter)
