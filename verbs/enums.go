@@ -87,6 +87,14 @@ const (
 	WCRecvWriteImm WCOpcode = 129
 )
 
+var completed = [...]WCOpcode{
+	OpWrite: WCWrite, OpWriteImm: WCWrite, OpSend: WCSend, OpSendImm: WCSend,
+	OpRead: WCRead, OpCompSwap: WCCompSwap, OpFetchAdd: WCFetchAdd,
+}
+
+// Completed is the kind of the completion of a request that CheckSend lets pass.
+func (o Opcode) Completed() WCOpcode { return completed[o] }
+
 func (o WCOpcode) String() string {
 	if o >= WCRecv {
 		return name(uint32(o-WCRecv), "completion opcode 128 +", "RECV", "RECV_RDMA_WITH_IMM")
@@ -173,9 +181,8 @@ type LinkLayer uint8
 
 // The values are libibverbs' own.
 const (
-	LinkUnspecified LinkLayer = 0
-	LinkInfiniBand  LinkLayer = 1
-	LinkEthernet    LinkLayer = 2
+	LinkInfiniBand LinkLayer = 1
+	LinkEthernet   LinkLayer = 2
 )
 
 var linkLayers = []string{"unspecified", "InfiniBand", "Ethernet"}

@@ -40,7 +40,6 @@ const (
 	EventPKeyChange       EventType = 12
 	EventSMChange         EventType = 13
 	EventSRQErr           EventType = 14
-	EventSRQLimitReached  EventType = 15
 	EventQPLastWQEReached EventType = 16
 	EventClientReregister EventType = 17
 	EventGIDChange        EventType = 18

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -89,11 +90,15 @@ func (e *ModifyError) Error() string {
 // asked lists the attributes of the mask with their values.
 func (e *ModifyError) asked() string {
 	var all []string
+	values := e.Attr.values()
 	for bit := AttrMask(1); bit != 0 && bit <= e.Mask; bit <<= 1 {
 		if e.Mask&bit == 0 {
 			continue
 		}
-		text := bit.String() + " " + e.Attr.value(bit)
+		text := bit.String() + " ?"
+		if v, ok := values[bit]; ok {
+			text = fmt.Sprintf("%s %v", bit, v)
+		}
 		if (e.Offender|e.Unexpected)&bit != 0 {
 			text = ">>> " + text + " <<<"
 		}
@@ -102,48 +107,31 @@ func (e *ModifyError) asked() string {
 	return strings.Join(all, ", ")
 }
 
-// value is an attribute as text.
-func (a *QPAttr) value(bit AttrMask) string {
-	switch bit {
-	case AttrState:
-		return a.State.String()
-	case AttrCurState:
-		return a.CurState.String()
-	case AttrAccess:
-		return "{" + a.Access.String() + "}"
-	case AttrPKeyIndex:
-		return fmt.Sprint(a.PKeyIndex)
-	case AttrPort:
-		return fmt.Sprint(a.PortNum)
-	case AttrAV:
-		return a.AH.String()
-	case AttrPathMTU:
-		if a.PathMTU.Bytes() == 0 {
-			return fmt.Sprintf("code %d", uint32(a.PathMTU))
-		}
-		return a.PathMTU.String()
-	case AttrTimeout:
-		return fmt.Sprint(a.Timeout)
-	case AttrRetryCnt:
-		return fmt.Sprint(a.RetryCnt)
-	case AttrRNRRetry:
-		return fmt.Sprint(a.RNRRetry)
-	case AttrRQPSN:
-		return fmt.Sprintf("%#x", a.RQPSN)
-	case AttrMaxRDAtomic:
-		return fmt.Sprint(a.MaxRDAtomic)
-	case AttrMinRNRTimer:
-		return fmt.Sprint(a.MinRNRTimer)
-	case AttrSQPSN:
-		return fmt.Sprintf("%#x", a.SQPSN)
-	case AttrMaxDestRDAtomic:
-		return fmt.Sprint(a.MaxDestRDAtomic)
-	case AttrCap:
-		return fmt.Sprintf("%+v", a.Cap)
-	case AttrDestQPN:
-		return fmt.Sprintf("0x%06x", a.DestQPN)
+// values are the attributes as an error writes them.
+func (a *QPAttr) values() map[AttrMask]any {
+	mtu := a.PathMTU.String()
+	if a.PathMTU.Bytes() == 0 {
+		mtu = fmt.Sprintf("code %d", uint32(a.PathMTU))
 	}
-	return "?"
+	return map[AttrMask]any{
+		AttrState:           a.State,
+		AttrCurState:        a.CurState,
+		AttrAccess:          "{" + a.Access.String() + "}",
+		AttrPKeyIndex:       a.PKeyIndex,
+		AttrPort:            a.PortNum,
+		AttrAV:              a.AH,
+		AttrPathMTU:         mtu,
+		AttrTimeout:         a.Timeout,
+		AttrRetryCnt:        a.RetryCnt,
+		AttrRNRRetry:        a.RNRRetry,
+		AttrRQPSN:           fmt.Sprintf("%#x", a.RQPSN),
+		AttrMaxRDAtomic:     a.MaxRDAtomic,
+		AttrMinRNRTimer:     a.MinRNRTimer,
+		AttrSQPSN:           fmt.Sprintf("%#x", a.SQPSN),
+		AttrMaxDestRDAtomic: a.MaxDestRDAtomic,
+		AttrCap:             fmt.Sprintf("%+v", a.Cap),
+		AttrDestQPN:         fmt.Sprintf("0x%06x", a.DestQPN),
+	}
 }
 
 // String lists what the address vector holds: of a GRH, only if it has one.
@@ -209,21 +197,13 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *Mod
 	return nil
 }
 
+var nextSteps = map[QPState]string{
+	StateReset: "the next state is INIT", StateInit: "the next state is RTR", StateRTR: "the next state is RTS",
+	StateRTS: "go to SQD, ERR or RESET", StateSQD: "go to RTS, ERR or RESET",
+}
+
 func nextStep(s QPState) string {
-	switch s {
-	case StateReset:
-		return "from RESET the next state is INIT"
-	case StateInit:
-		return "from INIT the next state is RTR"
-	case StateRTR:
-		return "from RTR the next state is RTS"
-	case StateRTS:
-		return "from RTS go to SQD, ERR or RESET"
-	case StateSQD:
-		return "from SQD go to RTS, ERR or RESET"
-	default:
-		return fmt.Sprintf("from %s go to RESET", s)
-	}
+	return fmt.Sprintf("from %s %s", s, cmp.Or(nextSteps[s], "go to RESET"))
 }
 
 // outOfRange is an attribute, or a field of it, that has a bad value.

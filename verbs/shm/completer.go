@@ -117,14 +117,9 @@ func (q *qp) flushSends() {
 }
 
 func (q *qp) complete(w *sendWQE, status verbs.Status) {
-	wc := verbs.Completion{ID: w.id, Status: status, Opcode: wcOpcodes[w.op], QPN: q.num, ByteLen: w.length}
+	wc := verbs.Completion{ID: w.id, Status: status, Opcode: w.op.Completed(), QPN: q.num, ByteLen: w.length}
 	if status != verbs.Success {
 		objects.TraceFailed(q.num, q.state, &wc, false)
 	}
 	q.SendCQ.Push(wc, status != verbs.Success)
-}
-
-var wcOpcodes = [...]verbs.WCOpcode{
-	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend,
-	verbs.OpRead: verbs.WCRead, verbs.OpCompSwap: verbs.WCCompSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
 }

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"ringcli/verbs"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/soft/wire"
 )
 
 func init() { verbs.Register(provider{}) }
@@ -96,12 +96,9 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 		}
 		local = addrs[0]
 	}
-	known := false
-	for _, a := range addrs {
-		known = known || a == local
-	}
-	if !known {
-		if !local.IsLoopback() || !hasLoopback(addrs) {
+	if !slices.Contains(addrs, local) {
+		ofLoopback := func(a netip.Addr) bool { return a.Is4() && a.IsLoopback() }
+		if !local.IsLoopback() || !slices.ContainsFunc(addrs, ofLoopback) {
 			return nil, fmt.Errorf("open soft:%s on %s: %w: its addresses are %v", d.netdev, local, verbs.ErrInvalid, addrs)
 		}
 		addrs = append(addrs, local) // all of 127.0.0.0/8 is local to lo
@@ -109,15 +106,6 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 	c := &Context{device: d, options: o, local: local, gids: addrs}
 	c.Init(c, d, &deviceLimits)
 	return c, nil
-}
-
-func hasLoopback(addrs []netip.Addr) bool {
-	for _, a := range addrs {
-		if a.Is4() && a.IsLoopback() {
-			return true
-		}
-	}
-	return false
 }
 
 // port reads the interface's state as a port's.
@@ -130,8 +118,8 @@ func (d device) port() (verbs.PortAttr, error) {
 		State: verbs.PortDown, PhysState: "Disabled", MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU256,
 		LinkLayer: verbs.LinkEthernet, NetDev: d.netdev, MaxMsgSz: verbs.MaxMessage, PKeyTableSz: 1, MaxVLNum: 1,
 	}
-	if m, ok := wire.PathMTUForLink(i.MTU); ok {
-		a.ActiveMTU = verbs.MTU(m)
+	if m, ok := pathMTU(i.MTU); ok {
+		a.ActiveMTU = m
 	}
 	if i.Flags&net.FlagUp != 0 {
 		a.State, a.PhysState = verbs.PortInit, "Polling"
@@ -148,6 +136,23 @@ func (d device) port() (verbs.PortAttr, error) {
 	return a, nil
 }
 
+// linkOverhead is what Linux rdma_rxe subtracts from a network device's MTU
+// (RXE_MAX_HDR_LENGTH in rxe_param.h). A peer's choice must be met exactly, so
+// it is used as it is, although IPv4 and the longest headers need less.
+const linkOverhead = 80
+
+// pathMTU returns the greatest path MTU that fits a network device with an MTU of
+// linkMTU bytes, as in Linux rdma_rxe: 1500 gives 1024. ok is false below 336 bytes,
+// where none fits.
+func pathMTU(linkMTU int) (m verbs.MTU, ok bool) {
+	for m = verbs.MTU4096; m >= verbs.MTU256; m-- {
+		if m.Bytes() <= linkMTU-linkOverhead {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
 // laneCodes are active_width and active_speed of an Ethernet link, as the kernel
 // names it to RDMA devices (ib_get_width_and_speed); zeros for a speed that the
 // codes have no word for.
@@ -156,21 +161,12 @@ func laneCodes(mbps int) (width uint8, speed uint32) {
 		x1, x4, x2                  = 1, 2, 16 // lanes
 		fdr10, edr, hdr, ndr uint32 = 8, 32, 64, 128
 	)
-	switch mbps {
-	case 10000:
-		return x1, fdr10
-	case 25000:
-		return x1, edr
-	case 40000:
-		return x4, fdr10
-	case 50000:
-		return x2, edr
-	case 100000:
-		return x4, edr
-	case 200000:
-		return x4, hdr
-	case 400000:
-		return x4, ndr
-	}
-	return 0, 0
+	c := map[int]struct {
+		width uint8
+		speed uint32
+	}{
+		10000: {x1, fdr10}, 25000: {x1, edr}, 40000: {x4, fdr10}, 50000: {x2, edr},
+		100000: {x4, edr}, 200000: {x4, hdr}, 400000: {x4, ndr},
+	}[mbps]
+	return c.width, c.speed
 }

@@ -147,7 +147,7 @@ func (q *QP) progress(n int, now int64) {
 func (q *QP) completeSend(s verbs.Status, out *Output) {
 	w := q.wqe(q.sqHead)
 	if s != verbs.Success || q.cfg.SigAll || w.flags&verbs.FlagSignaled != 0 {
-		out.complete(verbs.Completion{ID: w.id, Status: s, Opcode: wcOpcode(w.op), ByteLen: w.length, QPN: q.cfg.QPN}, false, s != verbs.Success)
+		out.complete(verbs.Completion{ID: w.id, Status: s, Opcode: w.op.Completed(), ByteLen: w.length, QPN: q.cfg.QPN}, false, s != verbs.Success)
 	}
 	if q.sqCur == q.sqHead {
 		q.sqCur++

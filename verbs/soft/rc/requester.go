@@ -112,7 +112,7 @@ func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
 		return err
 	}
 	if q.state == verbs.StateErr {
-		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wcOpcode(wr.Opcode), QPN: q.cfg.QPN}, false, true)
+		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wr.Opcode.Completed(), QPN: q.cfg.QPN}, false, true)
 		return nil
 	}
 	w := q.wqe(q.sqTail)
@@ -359,18 +359,4 @@ func dataOpcode(op verbs.Opcode, first, last bool) wire.Opcode {
 		return pick(wire.WriteLast, wire.SendLast)
 	}
 	return pick(wire.WriteMiddle, wire.SendMiddle)
-}
-
-func wcOpcode(op verbs.Opcode) verbs.WCOpcode {
-	switch op {
-	case verbs.OpWrite, verbs.OpWriteImm:
-		return verbs.WCWrite
-	case verbs.OpRead:
-		return verbs.WCRead
-	case verbs.OpCompSwap:
-		return verbs.WCCompSwap
-	case verbs.OpFetchAdd:
-		return verbs.WCFetchAdd
-	}
-	return verbs.WCSend
 }

@@ -129,16 +129,3 @@ func TestPSN(t *testing.T) {
 		t.Errorf("PSNAdd(5, 3<<24) is %d, expected 5", got)
 	}
 }
-
-func TestPathMTU(t *testing.T) {
-	for m, want := range map[PathMTU]int{0: 0, MTU256: 256, MTU512: 512, MTU1024: 1024, MTU2048: 2048, MTU4096: 4096, 6: 0, 255: 0} {
-		if m.Bytes() != want || m.Valid() != (want != 0) {
-			t.Errorf("code %d: %d bytes, valid %v; expected %d", m, m.Bytes(), m.Valid(), want)
-		}
-	}
-	for link, want := range map[int]PathMTU{0: 0, 335: 0, 336: MTU256, 1280: MTU1024, 1500: MTU1024, 4175: MTU2048, 4176: MTU4096, 65536: MTU4096} {
-		if m, ok := PathMTUForLink(link); m != want || ok != (want != 0) {
-			t.Errorf("PathMTUForLink(%d) is %d, %v; expected %d", link, m, ok, want)
-		}
-	}
-}

@@ -45,22 +45,10 @@ const (
 	SendOnlyInv    Opcode = 0x17
 )
 
-// Opcodes of the unreliable connection, of the unreliable datagram and of the
-// congestion notification packet. The packets are parsed, no queue pair here
-// speaks them.
+// Opcodes of the unreliable datagram and of the congestion notification packet. As
+// those of the unreliable connection (see buildOps), the packets are parsed, no queue
+// pair here speaks them.
 const (
-	UCSendFirst    Opcode = 0x20
-	UCSendMiddle   Opcode = 0x21
-	UCSendLast     Opcode = 0x22
-	UCSendLastImm  Opcode = 0x23
-	UCSendOnly     Opcode = 0x24
-	UCSendOnlyImm  Opcode = 0x25
-	UCWriteFirst   Opcode = 0x26
-	UCWriteMiddle  Opcode = 0x27
-	UCWriteLast    Opcode = 0x28
-	UCWriteLastImm Opcode = 0x29
-	UCWriteOnly    Opcode = 0x2a
-	UCWriteOnlyImm Opcode = 0x2b
 	UDSendOnly     Opcode = 0x64
 	UDSendOnlyImm  Opcode = 0x65
 	CongestionNote Opcode = 0x81 // BTH with BECN, then 16 zero bytes
