@@ -8,7 +8,7 @@ import (
 // errCleared is Ctrl-C while a line is edited; the line comes with it.
 var errCleared = errors.New("line cleared")
 
-// editor reads lines. All but wake and interrupt are called by the shell's
+// editor reads lines. All but show and interrupt are called by the shell's
 // goroutine alone.
 type editor interface {
 	// ReadLine shows the prompt and returns the line that was typed, without
@@ -17,9 +17,9 @@ type editor interface {
 	ReadLine(ctx context.Context, prompt string) (string, error)
 	// SetHistory gives the lines that earlier ones are chosen from.
 	SetHistory(lines []string)
-	// wake asks for the screen's queue to be shown above the prompt. It does
+	// show asks for the screen's queue to be shown above the prompt. It does
 	// not wait.
-	wake()
+	show()
 	// interrupt is SIGINT while a line is edited. It does not wait.
 	interrupt()
 	Close() error

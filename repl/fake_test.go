@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func (e *fakeEditor) SetHistory(lines []string) {
 	e.history = lines
 }
 
-func (e *fakeEditor) wake() {
+func (e *fakeEditor) show() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.above = append(e.above, e.screen.take()...)
@@ -75,11 +76,21 @@ type typist struct {
 	errs   chan error // what was reported
 }
 
+func devNull(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 // newTypist returns a shell on which lines are typed unless typed is false.
 func newTypist(t *testing.T, o Options, typed bool) *typist {
 	t.Helper()
 	p := &typist{host: &demoHost{}, out: &buffer{}, errs: make(chan error, 100)}
-	o.Host, o.Stdin, o.Stdout, o.Stderr = p.host, &buffer{}, p.out, p.out
+	o.Host, o.Stdin, o.Stdout, o.Stderr = p.host, devNull(t), p.out, p.out
 	o.OnError = func(err error) { p.errs <- err }
 	s, err := New(o)
 	if err != nil {
@@ -88,7 +99,7 @@ func newTypist(t *testing.T, o Options, typed bool) *typist {
 	p.editor = &fakeEditor{typed: make(chan entry, 100), editing: make(chan string, 100), screen: s.screen}
 	p.Shell, p.host.shell = s, s
 	s.editor, s.interactive = p.editor, typed
-	s.screen.wake = p.editor.wake
+	s.screen.wake = p.editor.show
 	if typed {
 		s.onTerminal, s.screen.prompts = p.out, true
 		s.out.onScreen, s.err.onScreen = true, true

@@ -132,18 +132,16 @@ func TestInterruptBeforeReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = waiter.close() }()
-	l := &fileLines{waiter: waiter}
+	l := &plainEditor{waiter: waiter, take: func() []byte { return nil }}
 	if _, err := w.WriteString("a\n"); err != nil {
 		t.Fatal(err)
 	}
-	l.begin()
-	l.interrupt()
+	l.interrupt() // as between the prompt and the first read
 	if line, err := l.readLine(t.Context()); !errors.Is(err, errCleared) {
 		t.Errorf("%q, %v: expected %v", line, err, errCleared)
 	}
 	l.interrupt()
-	l.begin()
-	if line, err := l.readLine(t.Context()); line != "a" || err != nil {
+	if line, err := l.ReadLine(t.Context(), ""); line != "a" || err != nil {
 		t.Errorf("%q, %v: expected the line that was typed", line, err)
 	}
 }

@@ -277,7 +277,7 @@ func (e *lineEditor) SetHistory(lines []string) {
 	}
 }
 
-func (e *lineEditor) wake() { e.keys.call() }
+func (e *lineEditor) show() { e.keys.call() }
 
 // interrupt has nothing to do: Ctrl-C is a key while a line is edited, and a
 // signal from elsewhere says nothing about the line.

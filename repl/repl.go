@@ -56,9 +56,8 @@ const (
 type Options struct {
 	Host Host
 
-	// The streams; nil is the process's own. Stdin is waited for without a
-	// goroutine if it is an *os.File; of any other reader, a Read that blocks
-	// keeps Run from ending.
+	// The streams; nil is the process's own. Stdin must be an *os.File, which is
+	// waited for without a goroutine.
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer

@@ -119,7 +119,7 @@ func (s *Shell) openTerminal() error {
 	if err != nil {
 		return fmt.Errorf("repl: prepare to read lines: %w", err)
 	}
-	s.screen.wake = s.editor.wake
+	s.screen.wake = s.editor.show
 	return nil
 }
 

@@ -180,7 +180,10 @@ func TestNew(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("a shell without a host")
 	}
-	s, err := New(Options{Host: &demoHost{}, Stdin: &buffer{}, Stdout: io.Discard, Stderr: io.Discard})
+	if _, err := New(Options{Host: &demoHost{}, Stdin: &buffer{}}); err == nil {
+		t.Error("a stdin that cannot be waited for")
+	}
+	s, err := New(Options{Host: &demoHost{}, Stdin: devNull(t), Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}

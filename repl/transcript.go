@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 )
 
@@ -62,37 +63,12 @@ func (t *transcript) close() error {
 	return t.err
 }
 
-// plainText returns text without escape sequences (ECMA-48: CSI ... final byte,
-// OSC ... BEL or ST, ESC and one character).
-func plainText(text []byte) []byte {
-	if bytes.IndexByte(text, 0x1b) < 0 {
-		return text
-	}
-	var plain []byte
-	for i := 0; i < len(text); i++ {
-		if text[i] != 0x1b {
-			plain = append(plain, text[i])
-			continue
-		}
-		i++
-		if i == len(text) {
-			break
-		}
-		switch text[i] {
-		case '[':
-			for i++; i < len(text) && (text[i] < 0x40 || text[i] > 0x7e); i++ {
-			}
-		case ']':
-			for i++; i < len(text) && text[i] != 0x07; i++ {
-				if text[i] == 0x1b && i+1 < len(text) && text[i+1] == '\\' {
-					i++
-					break
-				}
-			}
-		}
-	}
-	return plain
-}
+// escapes are ECMA-48's: CSI up to its final byte, OSC up to BEL or ST, and ESC with
+// one character.
+var escapes = regexp.MustCompile(`(?s)\x1b(\[[^@-~]*[@-~]?|\]([^\x07\x1b]|\x1b+[^\x07\x1b\\])*(\x1b*\x07|\x1b+\\)?|.)?`)
+
+// plainText returns text without escape sequences.
+func plainText(text []byte) []byte { return escapes.ReplaceAll(text, nil) }
 
 // SetTranscript appends everything that is typed and printed from now on to a
 // file, without escape codes; "" ends it, as another path does. What failed to
