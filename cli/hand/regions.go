@@ -294,11 +294,8 @@ type MemoryLine struct {
 // Adjust implements render.Adjuster.
 func (m MemoryLine) Adjust(column string, cell *render.Cell) {
 	if column == "bytes" {
-		var pairs []string
-		for pair := range slices.Chunk([]byte(m.Hex), 2) {
-			pairs = append(pairs, string(pair))
-		}
-		cell.Text = strings.Join(pairs, " ")
+		b, _ := hex.DecodeString(m.Hex) // which EncodeToString has written
+		cell.Text = fmt.Sprintf("% x", b)
 	}
 }
 

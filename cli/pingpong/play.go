@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"ringcli/verbs"
@@ -21,9 +22,7 @@ type player struct {
 	sent, received int // completions
 	pending        int // what must complete before the next send
 	recvs          []verbs.WorkRequest
-	send           [1]verbs.WorkRequest
-	recvSGE        [1]verbs.SGE
-	sendSGE        [1]verbs.SGE
+	send           []verbs.WorkRequest
 	waiter         verbs.Waiter
 	since          time.Time // of the last completion
 	lastMessage    time.Time // when it came; of the client at first when its own was sent
@@ -51,17 +50,13 @@ func (e *end) start() error {
 	for i := range b {
 		b[i] = fillByte
 	}
-	at, size := e.pair.MR.Addr(), e.o.Size
-	e.sendSGE[0] = verbs.SGE{Addr: at, Length: uint32(size), LKey: e.pair.MR.LKey()}
-	e.recvSGE = e.sendSGE
+	from := verbs.SGE{Addr: e.pair.MR.Addr(), Length: uint32(e.o.Size), LKey: e.pair.MR.LKey()}
+	into := from
 	if e.separate() {
-		e.recvSGE[0].Addr += uint64(size)
+		into.Addr += uint64(e.o.Size)
 	}
-	e.send[0] = verbs.WorkRequest{ID: sending, SGL: e.sendSGE[:], Opcode: verbs.OpSend, Flags: verbs.FlagSignaled}
-	e.recvs = make([]verbs.WorkRequest, e.o.Depth)
-	for i := range e.recvs {
-		e.recvs[i] = verbs.WorkRequest{ID: receiving, SGL: e.recvSGE[:]}
-	}
+	e.send = []verbs.WorkRequest{{ID: sending, SGL: []verbs.SGE{from}, Opcode: verbs.OpSend, Flags: verbs.FlagSignaled}}
+	e.recvs = slices.Repeat([]verbs.WorkRequest{{ID: receiving, SGL: []verbs.SGE{into}}}, e.o.Depth)
 	e.waiter = verbs.Waiter{CQ: e.CQ, Channel: e.Channel, Policy: verbs.WaitYield}
 	if e.o.Events {
 		e.waiter.Policy = verbs.WaitBlock
@@ -167,7 +162,7 @@ func (e *end) sendNext() error {
 		e.mark()
 	}
 	e.pending = receiving | sending
-	if _, err := e.pair.QP.PostSend(e.send[:]); err != nil {
+	if _, err := e.pair.QP.PostSend(e.send); err != nil {
 		return fmt.Errorf("post message %d to %s: %w", e.sent+1, e.peer, err)
 	}
 	return nil
