@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -22,30 +23,17 @@ var sizeUnits = []struct {
 // (times 1024, 1024² or 1024³), then optionally B or iB, in any case. Signs,
 // fractions and what does not fit 64 bits are errors that wrap ErrInvalid.
 func ParseSize(text string) (uint64, error) {
-	rest := strings.ToUpper(strings.TrimSpace(text))
-	digits := 0
-	for digits < len(rest) && '0' <= rest[digits] && rest[digits] <= '9' {
-		digits++
-	}
-	number, suffix := rest[:digits], rest[digits:]
-	if number == "" {
-		return 0, sizeError(text)
+	parts := sizeSyntax.FindStringSubmatch(strings.ToUpper(strings.TrimSpace(text)))
+	if parts == nil {
+		return 0, fmt.Errorf("%w: size %q: expected a whole number of bytes, optionally with K, M or G (1024-based), such as 64K or 1MiB", ErrInvalid, text)
 	}
 	unit := uint64(1)
 	for _, u := range sizeUnits {
-		if suffix != "" && suffix[0] == u.letter {
+		if parts[2] == string(u.letter) {
 			unit = u.bytes
-			suffix = suffix[1:]
-			if suffix == "IB" {
-				suffix = ""
-			}
-			break
 		}
 	}
-	if suffix != "" && suffix != "B" {
-		return 0, sizeError(text)
-	}
-	n, err := strconv.ParseUint(number, 10, 64)
+	n, err := strconv.ParseUint(parts[1], 10, 64)
 	high, size := bits.Mul64(n, unit)
 	if err != nil || high != 0 {
 		return 0, fmt.Errorf("%w: size %q is above the greatest possible, %d bytes", ErrInvalid, text, uint64(math.MaxUint64))
@@ -53,9 +41,7 @@ func ParseSize(text string) (uint64, error) {
 	return size, nil
 }
 
-func sizeError(text string) error {
-	return fmt.Errorf("%w: size %q: expected a whole number of bytes, optionally with K, M or G (1024-based), such as 64K or 1MiB", ErrInvalid, text)
-}
+var sizeSyntax = regexp.MustCompile(`^([0-9]+)(?:([KMG])(?:I?B)?|B?)$`)
 
 // FormatSize writes a number of bytes in the greatest unit that divides it, so
 // that ParseSize reads the same number back: 262144 is 256K, 1000 is 1000.

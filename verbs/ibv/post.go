@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -37,6 +38,22 @@ func (p *poster[WR]) prepare(qp uintptr, sges int) (err error) {
 	return nil
 }
 
+// post hands a batch to C, and returns how many requests were taken: none if the
+// driver does not name the bad one.
+func (p *poster[WR]) post(fn uintptr, batch int) (int, syscall.Errno) {
+	*p.bad = 0
+	r, _, _ := purego.SyscallN(fn, p.args[:]...)
+	e := result(r)
+	if e == 0 {
+		return batch, 0
+	}
+	bad := int(*p.bad-p.args[1]) / int(unsafe.Sizeof(*new(WR)))
+	if *p.bad < p.args[1] || bad >= batch {
+		bad = 0
+	}
+	return bad, e
+}
+
 // PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	s := &q.send
@@ -55,14 +72,12 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 		}
 		if batch > 0 {
 			s.wrs[batch-1].next = 0
-			*s.bad = 0
-			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postSend, s.args[:]...)
-			if e := result(r); e != 0 {
-				done += badIndex(*s.bad, s.args[1], sendWRSize, batch)
+			n, e := s.post(q.pd.ctx.ops.postSend, batch)
+			if done += n; e != 0 {
 				return done, failed(e, "QP %s: post send (ibv_post_send)", hex(q.num))
 			}
 		}
-		if done += batch; reason != nil {
+		if reason != nil {
 			return done, reason
 		}
 	}
@@ -70,14 +85,6 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 }
 
 func element(s *verbs.SGE) cSGE { return cSGE{s.Addr, s.Length, s.LKey} }
-
-// badIndex is the index of the bad request; 0 if the driver names none.
-func badIndex(bad, first, size uintptr, batch int) int {
-	if bad < first || bad >= first+uintptr(batch)*size {
-		return 0
-	}
-	return int((bad - first) / size)
-}
 
 // write puts a request in its place, linked to the next. What no device takes is
 // refused here, since not every driver looks: some queue a request in any state and
@@ -131,14 +138,12 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 		}
 		if batch > 0 {
 			p.wrs[batch-1].next = 0
-			*p.bad = 0
-			r, _, _ := purego.SyscallN(q.pd.ctx.ops.postRecv, p.args[:]...)
-			if e := result(r); e != 0 {
-				done += badIndex(*p.bad, p.args[1], recvWRSize, batch)
+			n, e := p.post(q.pd.ctx.ops.postRecv, batch)
+			if done += n; e != 0 {
 				return done, failed(e, "QP %s: post receive (ibv_post_recv)", hex(q.num))
 			}
 		}
-		if done += batch; reason != nil {
+		if reason != nil {
 			return done, reason
 		}
 	}
