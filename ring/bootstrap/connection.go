@@ -210,48 +210,40 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		c.notify()
 		c.mu.Unlock()
 	case TypePart:
-		p, err := decode[part](f)
-		if err != nil {
-			return err
-		}
-		return c.takePart(l, p)
+		return with(f, func(p part) error { return c.takePart(l, p) })
 	case TypeAsk:
-		q, err := decode[question](f)
-		if err != nil {
-			return err
-		}
-		return c.serve(l, q)
+		return with(f, func(q question) error { return c.serve(l, q) })
 	case TypeAnswer:
-		r, err := decode[reply](f)
-		if err != nil {
-			return err
-		}
-		c.takeAnswer(l, r)
+		return with(f, func(r reply) error { c.takeAnswer(l, r); return nil })
 	case TypeCancel:
-		q, err := decode[cancellation](f)
-		if err != nil {
-			return err
-		}
-		c.takeCancel(l, q.ID)
+		return with(f, func(q cancellation) error { c.takeCancel(l, q.ID); return nil })
 	case TypeGoodbye:
 		c.mu.Lock()
 		l.goodbye = l.heard
 		c.notify()
 		c.mu.Unlock()
 	case TypeVerdict:
-		v, err := decode[Verdict](f)
-		if err != nil {
-			return err
-		}
-		v.told = true
-		c.mu.Lock()
-		first := c.fail(&v, l)
-		c.mu.Unlock()
-		c.report(&v, first)
+		return with(f, func(v Verdict) error {
+			v.told = true
+			c.mu.Lock()
+			first := c.fail(&v, l)
+			c.mu.Unlock()
+			c.report(&v, first)
+			return nil
+		})
 	default:
 		return fmt.Errorf("%q frame from rank %d: not expected on a control connection", f.Type, f.Sender)
 	}
 	return nil
+}
+
+// with hands a frame's payload to what takes it.
+func with[T any](f *Frame, take func(T) error) error {
+	payload, err := decode[T](f)
+	if err != nil {
+		return err
+	}
+	return take(payload)
 }
 
 // lost is called when a connection has ended or makes no sense.

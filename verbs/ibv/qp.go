@@ -62,10 +62,8 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	p.children++
 	sendCQ.users++
 	recvCQ.users++
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", q.init.Cap.MaxSendWR),
-			slog.Int("max_recv_wr", q.init.Cap.MaxRecvWR), slog.Int("max_inline_data", q.init.Cap.MaxInlineData), slog.String("device", c.device.Name()))
-	}
+	trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", q.init.Cap.MaxSendWR),
+		slog.Int("max_recv_wr", q.init.Cap.MaxRecvWR), slog.Int("max_inline_data", q.init.Cap.MaxInlineData), slog.String("device", c.device.Name()))
 	return q, nil
 }
 
@@ -190,10 +188,8 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		to = a.State
 	}
 	q.state.Store(uint32(to))
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair modified", slog.String("qpn", hex(q.num)), slog.String("from", cur.State.String()),
-			slog.String("to", to.String()), slog.String("mask", mask.String()))
-	}
+	trace.Debug(trace.Verbs, "queue pair modified", slog.String("qpn", hex(q.num)), slog.String("from", cur.State.String()),
+		slog.String("to", to.String()), slog.String("mask", mask.String()))
 	return nil
 }
 
@@ -215,8 +211,6 @@ func (q *qp) Close() error {
 	q.pd.children--
 	q.sendCQ.users--
 	q.recvCQ.users--
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
-	}
+	trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
 	return q.free()
 }

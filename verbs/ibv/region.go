@@ -68,10 +68,8 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	m := at[cMR](handle)
 	r := &mr{pd: p, handle: handle, addr: addr, length: length, lkey: m.lkey, rkey: m.rkey, access: access}
 	p.children++
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
-			slog.String("lkey", fmt.Sprintf("%#x", r.lkey)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)), slog.String("access", access.String()))
-	}
+	trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
+		slog.String("lkey", fmt.Sprintf("%#x", r.lkey)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)), slog.String("access", access.String()))
 	return r, nil
 }
 
@@ -136,8 +134,6 @@ func (r *mr) Close() error {
 	}
 	r.closed = true
 	r.pd.children--
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "memory deregistered", slog.String("addr", fmt.Sprintf("%#x", r.addr)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)))
-	}
+	trace.Debug(trace.Verbs, "memory deregistered", slog.String("addr", fmt.Sprintf("%#x", r.addr)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)))
 	return nil
 }
