@@ -29,8 +29,8 @@ type Setting struct {
 	// Completes is what a value completes to where OneOf does not say: a word of
 	// cli's completion, and what that takes.
 	Completes []string
-	// Min and Max bound ints and bytes, if Max is above Min. The default need not lie
-	// between them.
+	// Min and Max bound ints and bytes that OneOf does not list. The default need not
+	// lie between them.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
@@ -264,9 +264,9 @@ func (s Setting) allows(value any) bool {
 	}
 	switch v := value.(type) {
 	case int:
-		return s.Max <= s.Min || s.Min <= int64(v) && int64(v) <= s.Max
+		return s.Min <= int64(v) && int64(v) <= s.Max
 	case uint64:
-		return s.Max <= s.Min || uint64(s.Min) <= v && v <= uint64(s.Max)
+		return uint64(s.Min) <= v && v <= uint64(s.Max)
 	case time.Duration:
 		return v > 0
 	}
@@ -281,24 +281,17 @@ func (s Setting) expected() string {
 		}
 		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 	}
-	bounded := s.Max > s.Min
 	switch s.Default.(type) {
 	case int:
-		if bounded {
-			return fmt.Sprintf("a whole number from %d to %d", s.Min, s.Max)
-		}
-		return "a whole number"
+		return fmt.Sprintf("a whole number from %d to %d", s.Min, s.Max)
 	case time.Duration:
 		return "a duration above zero with its unit, such as 500ms or 30s"
 	case uint64:
-		if bounded {
-			text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
-			if s.Default == uint64(0) {
-				text = "0, or " + text
-			}
-			return text
+		text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+		if s.Default == uint64(0) {
+			text = "0, or " + text
 		}
-		return "a size such as 64K or 1MiB"
+		return text
 	}
 	return "text"
 }
