@@ -13,10 +13,11 @@ import (
 // port, the regions, and the count of what is open, which is closed first:
 // protection domains, completion queues and channels. A provider's Context embeds it.
 type Context struct {
-	owner  Owner
-	device verbs.Device
-	limits *verbs.DeviceAttr
-	table  Table
+	owner      Owner
+	device     verbs.Device
+	limits     *verbs.DeviceAttr
+	table      Table
+	queuePairs atomic.Int64
 	// children, or shut. A closed Context has none, and gets none.
 	children atomic.Int64
 }

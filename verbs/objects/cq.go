@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,13 +186,7 @@ func (h *Channel) next() (*CQ, bool) {
 func (h *Channel) forget(c *CQ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	kept := h.events[:0]
-	for _, e := range h.events {
-		if e != c {
-			kept = append(kept, e)
-		}
-	}
-	h.events = kept
+	h.events = slices.DeleteFunc(h.events, func(e *CQ) bool { return e == c })
 }
 
 var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}

@@ -2,39 +2,119 @@ package objects
 
 import (
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 
+	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/memory"
 )
 
-// QueuePair is what a queue pair holds of other objects, which are not closed before
-// it. A provider's QP embeds it.
+// QueuePair is what the queue pairs of providers have alike: the number, what they were
+// created with, room for inline data, and the other objects, which are not closed before
+// them. A provider's QP embeds it.
 type QueuePair struct {
-	domain         *Domain
 	SendCQ, RecvCQ *CQ
+	InitAttr       verbs.QPInitAttr
+	QPN            uint32 // set by the provider
+
+	domain *Domain
+	closed atomic.Bool
+	inline *memory.Block // MaxInlineData bytes for each place of the send queue
 }
 
-// Prepare tells whether there can be such a queue pair in the domain. Retain comes next.
-func (p *Domain) Prepare(a *verbs.QPInitAttr) (q QueuePair, err error) {
+// Prepare makes it a queue pair of the domain, or tells why there cannot be such a one.
+// Retain comes next.
+func (q *QueuePair) Prepare(p *Domain, a *verbs.QPInitAttr) error {
 	if p.closed.Load() {
-		return q, fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
+		return fmt.Errorf("create queue pair: protection domain: %w", verbs.ErrClosed)
 	}
 	send, ok1 := a.SendCQ.(*CQ)
 	recv, ok2 := a.RecvCQ.(*CQ)
 	if !ok1 || !ok2 || send.ctx != p.ctx || recv.ctx != p.ctx {
-		return q, fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
+		return fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
 	}
-	return QueuePair{p, send, recv}, verbs.CheckQP(a, p.ctx.limits)
+	q.domain, q.SendCQ, q.RecvCQ, q.InitAttr = p, send, recv, *a
+	return verbs.CheckQP(a, p.ctx.limits)
 }
 
-// Retain keeps the domain and the completion queues from being closed.
-func (q *QueuePair) Retain() { q.count(1) }
+// Retain keeps the domain and the completion queues from being closed, and makes room
+// for inline data in so many places of the send queue.
+func (q *QueuePair) Retain(places int) (err error) {
+	if most := q.domain.ctx.limits.MaxQP; q.count(1) > int64(most) {
+		q.count(-1)
+		return fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, most)
+	}
+	if n := q.InitAttr.Cap.MaxInlineData * places; n > 0 {
+		if q.inline, err = memory.Alloc(uint64(n)); err != nil {
+			q.count(-1)
+			return fmt.Errorf("create queue pair: inline buffers: %w", err)
+		}
+	}
+	return nil
+}
 
-// Release undoes Retain.
-func (q *QueuePair) Release() { q.count(-1) }
-
-// count counts the queue pair; one completion queue counts it once a side.
-func (q *QueuePair) count(n int64) {
+// count counts the queue pair, and returns how many the Context has; one completion
+// queue counts it once a side.
+func (q *QueuePair) count(n int64) int64 {
 	q.domain.children.Add(n)
 	q.SendCQ.users.Add(n)
 	q.RecvCQ.users.Add(n)
+	return q.domain.ctx.queuePairs.Add(n)
+}
+
+// Shut makes Live fail, and reports whether this call did.
+func (q *QueuePair) Shut() bool { return !q.closed.Swap(true) }
+
+// Release undoes Retain, at the end of Close.
+func (q *QueuePair) Release() error {
+	if trace.Enabled(trace.Verbs) {
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", Hex(q.QPN)))
+	}
+	q.count(-1)
+	return q.inline.Free()
+}
+
+// Num implements verbs.QP.
+func (q *QueuePair) Num() uint32 { return q.QPN }
+
+// Live returns an error once the queue pair is closed.
+func (q *QueuePair) Live() error {
+	if q.closed.Load() {
+		return fmt.Errorf("QP 0x%06x: %w", q.QPN, verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Inline is the room for inline data at a place of the send queue. There is none where
+// MaxInlineData is 0.
+func (q *QueuePair) Inline(place int) []byte {
+	n := q.InitAttr.Cap.MaxInlineData
+	return q.inline.Bytes()[place*n:][:n]
+}
+
+// TraceCreated prints that the queue pair is there, and where.
+func (q *QueuePair) TraceCreated(where slog.Attr) {
+	if trace.Enabled(trace.Verbs) {
+		c := &q.InitAttr.Cap
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", Hex(q.QPN)), slog.Int("max_send_wr", c.MaxSendWR),
+			slog.Int("max_recv_wr", c.MaxRecvWR), where)
+	}
+}
+
+// QPNs gives out the queue pair numbers of a provider: one sequence for the process, so
+// that traces tell queue pairs apart.
+type QPNs struct{ last atomic.Uint32 }
+
+// The first 16 numbers are left alone, as rdma_rxe does (0 and 1 are reserved by the
+// specification), and the last 16.
+const firstQPN, lastQPN = 16, 1<<24 - 17
+
+// Next returns the next number that is not taken.
+func (s *QPNs) Next(taken func(uint32) bool) uint32 {
+	for {
+		if n := s.last.Add(1) & (1<<24 - 1); n >= firstQPN && n <= lastQPN && !taken(n) {
+			return n
+		}
+	}
 }

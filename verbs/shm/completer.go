@@ -97,7 +97,7 @@ func (q *qp) retire() {
 		}
 		q.sqHead++
 		q.sqCur = max(q.sqCur, q.sqHead)
-		if q.init.SigAll || w.flags&verbs.FlagSignaled != 0 {
+		if q.InitAttr.SigAll || w.flags&verbs.FlagSignaled != 0 {
 			q.complete(w, verbs.Success)
 		}
 	}
@@ -117,9 +117,9 @@ func (q *qp) flushSends() {
 }
 
 func (q *qp) complete(w *sendWQE, status verbs.Status) {
-	wc := verbs.Completion{ID: w.id, Status: status, Opcode: w.op.Completed(), QPN: q.num, ByteLen: w.length}
+	wc := verbs.Completion{ID: w.id, Status: status, Opcode: w.op.Completed(), QPN: q.QPN, ByteLen: w.length}
 	if status != verbs.Success {
-		objects.TraceFailed(q.num, q.state, &wc, false)
+		objects.TraceFailed(q.QPN, q.state, &wc, false)
 	}
 	q.SendCQ.Push(wc, status != verbs.Success)
 }

@@ -163,28 +163,18 @@ func (c *Context) Withdrawn(r *objects.Region) {
 }
 
 // add makes a queue pair known to Progress, and gives it a number.
-func (c *Context) add(q *qp) error {
+func (c *Context) add(q *qp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.Live(); err != nil {
-		return err
-	}
 	list := *c.qps.Load()
-	if len(list) == limits.MaxQP {
-		return fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, limits.MaxQP)
-	}
-	for taken := true; taken; {
-		q.num = nextQPN.Add(1) & (1<<24 - 1)
-		taken = q.num%rows < firstRow || slices.ContainsFunc(list, func(other *qp) bool { return other.num%rows == q.num%rows })
-	}
+	q.QPN = qpns.Next(func(n uint32) bool {
+		return n%rows < firstRow || slices.ContainsFunc(list, func(other *qp) bool { return other.QPN%rows == n%rows })
+	})
 	list = append(slices.Clone(list), q)
 	c.qps.Store(&list)
-	return nil
 }
 
-// nextQPN gives out queue pair numbers, of which the whole process has one
-// sequence, so that traces tell them apart.
-var nextQPN atomic.Uint32
+var qpns objects.QPNs
 
 func (c *Context) remove(q *qp) {
 	c.mu.Lock()

@@ -125,7 +125,7 @@ func (b *block) slot(n uint64) *slot { return &b.slots[n%slotCount] }
 // accepts reports whether the queue pair takes requests of that one, or will once it
 // has found it.
 func (c *connInfo) accepts(q *qp) bool {
-	return c.alive() && c.destKey == q.ctx.key && c.destQPN == q.num
+	return c.alive() && c.destKey == q.ctx.key && c.destQPN == q.QPN
 }
 
 // alive reports whether the queue pair is in a state in which a NIC would answer.

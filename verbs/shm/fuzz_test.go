@@ -53,7 +53,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), key: mr.RKey(), peer: blockOf(m.Addr())}
 	q.peer = &peer{remote: n, block: h.peer, id: m.ID()}
 	h.peer.setState(verbs.StateRTS)
-	h.peer.mtu, h.peer.destKey, h.peer.destQPN = uint32(verbs.MTU4096), c.key, q.num
+	h.peer.mtu, h.peer.destKey, h.peer.destQPN = uint32(verbs.MTU4096), c.key, q.QPN
 	atomic.StoreUint64(&h.peer.bound, q.memory.ID())
 	t.Cleanup(func() {
 		must(q.Close())

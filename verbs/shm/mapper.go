@@ -15,7 +15,7 @@ var _ verbs.Mapper = (*qp)(nil)
 // its hub hands over the arena.
 func (q *qp) Map(rkey uint32, addr, length uint64, access verbs.Access) (local uint64, err error) {
 	fail := func(why string) (uint64, error) {
-		return 0, fmt.Errorf("QP 0x%06x: map %d bytes at %#x with rkey %#x: %w: %s", q.num, length, addr, rkey, verbs.ErrInvalid, why)
+		return 0, fmt.Errorf("QP 0x%06x: map %d bytes at %#x with rkey %#x: %w: %s", q.QPN, length, addr, rkey, verbs.ErrInvalid, why)
 	}
 	if access&verbs.AccessRemoteRead == 0 || access&^(verbs.AccessRemoteRead|verbs.AccessRemoteWrite) != 0 {
 		return fail("access " + access.String() + ": expected REMOTE_READ, or with it REMOTE_WRITE")
@@ -63,14 +63,14 @@ func (q *qp) holdPeer(ctx context.Context) (*peer, error) {
 		switch {
 		case p != nil:
 			return p, nil
-		case q.closed.Load():
-			return nil, q.live()
+		case q.Live() != nil:
+			return nil, q.Live()
 		case state != verbs.StateRTR && state != verbs.StateRTS && state != verbs.StateSQD:
-			return nil, fmt.Errorf("QP 0x%06x: map in state %s: %w: expected RTR or RTS", q.num, state, verbs.ErrState)
+			return nil, fmt.Errorf("QP 0x%06x: map in state %s: %w: expected RTR or RTS", q.QPN, state, verbs.ErrState)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("QP 0x%06x: map: %w: awaited its peer %s, QP 0x%06x, for %v", q.num, verbs.ErrTimeout,
+			return nil, fmt.Errorf("QP 0x%06x: map: %w: awaited its peer %s, QP 0x%06x, for %v", q.QPN, verbs.ErrTimeout,
 				q.attr.AH.GRH.DGID, q.attr.DestQPN, mapping)
 		case <-time.After(soon):
 		}

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -10,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
 	"ringcli/verbs/shm/arena"
 )
@@ -22,11 +19,7 @@ type qp struct {
 	objects.QueuePair
 	ctx        *Context
 	pd         *pd
-	init       verbs.QPInitAttr
-	num        uint32
-	inline     *memory.Block // MaxInlineData bytes for each place of the send queue
-	closed     atomic.Bool   // changes with mu held
-	deadline   atomic.Int64  // when progress is due though nobody wakes us; 0: never
+	deadline   atomic.Int64 // when progress is due though nobody wakes us; 0: never
 	connecting sync.WaitGroup
 	look       chan struct{} // capacity 1: has the goroutine look for the peer now
 	looks      atomic.Uint64 // how often it has looked
@@ -55,54 +48,35 @@ type peer struct {
 
 // CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	holds, err := p.Prepare(&a)
-	if err != nil {
+	q := &qp{ctx: p.ctx, pd: p, look: make(chan struct{}, 1)}
+	if err := q.Prepare(&p.Domain, &a); err != nil {
 		return nil, err
 	}
-	q := &qp{QueuePair: holds, ctx: p.ctx, pd: p, init: a, look: make(chan struct{}, 1)}
 	q.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
 	q.rq = make([]recvWQE, ringSize(a.Cap.MaxRecvWR))
-	if n := a.Cap.MaxInlineData * len(q.sq); n > 0 {
-		if q.inline, err = memory.Alloc(uint64(n)); err != nil {
-			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
-		}
+	if err := q.Retain(len(q.sq)); err != nil {
+		return nil, err
 	}
-	if err := p.ctx.add(q); err != nil {
-		return nil, errors.Join(err, q.inline.Free())
-	}
-	q.Retain()
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", objects.Hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
-			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("gid", verbs.GID(p.ctx.key).String()))
-	}
+	p.ctx.add(q)
+	q.TraceCreated(slog.String("gid", verbs.GID(p.ctx.key).String()))
 	return q, nil
 }
 
 func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// Num returns the queue pair number.
-func (q *qp) Num() uint32 { return q.num }
-
 // PD returns the protection domain.
 func (q *qp) PD() verbs.PD { return q.pd }
 
-func (q *qp) live() error {
-	if q.closed.Load() {
-		return fmt.Errorf("QP 0x%06x: %w", q.num, verbs.ErrClosed)
-	}
-	return nil
-}
-
 // Query implements verbs.QP. Requests have no PSNs here: the first ones stay.
 func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
-	if err := q.live(); err != nil {
+	if err := q.Live(); err != nil {
 		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.attr
-	a.State, a.CurState, a.Cap = q.state, q.state, q.init.Cap
-	return a, q.init, nil
+	a.State, a.CurState, a.Cap = q.state, q.state, q.InitAttr.Cap
+	return a, q.InitAttr, nil
 }
 
 // Modify implements verbs.QP.
@@ -117,15 +91,15 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.live(); err != nil {
+	if err := q.Live(); err != nil {
 		return nil, err
 	}
 	cur := q.state
-	if err := verbs.CheckModify(q.num, cur, a, mask, &verbs.ModifyPath{Device: &limits, Port: &port}); err != nil {
+	if err := verbs.CheckModify(q.QPN, cur, a, mask, &verbs.ModifyPath{Device: &limits, Port: &port}); err != nil {
 		return nil, err
 	}
 	if mask&verbs.AttrAV != 0 && !a.AH.IsGlobal {
-		e := &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: *a, Mask: mask}
+		e := &verbs.ModifyError{QPN: q.QPN, From: cur, To: a.State, Attr: *a, Mask: mask}
 		return nil, e.Blame(verbs.AttrAV, "ah_attr.is_global", 0, ": a peer of this host is named by its GID")
 	}
 	if mask&verbs.AttrState == 0 {
@@ -143,7 +117,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error
 	if q.own != nil {
 		atomic.StoreUint32(&q.own.rnrTimer, uint32(q.attr.MinRNRTimer))
 	}
-	objects.TraceModified(q.num, cur, q.state, a, mask)
+	objects.TraceModified(q.QPN, cur, q.state, a, mask)
 	q.progress(true)
 	return left, nil
 }
@@ -178,10 +152,10 @@ func (q *qp) enter(s verbs.QPState) {
 func (q *qp) publish() error {
 	m, err := arena.Create(blockSize)
 	if err != nil {
-		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.num, verbs.ErrNoMemory, err)
+		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.QPN, verbs.ErrNoMemory, err)
 	}
 	q.memory, q.own = m, blockOf(m.Addr())
-	atomic.StoreUint64(&q.ctx.own.blocks[q.num%rows], m.ID())
+	atomic.StoreUint64(&q.ctx.own.blocks[q.QPN%rows], m.ID())
 	return nil
 }
 
@@ -202,7 +176,7 @@ func (q *qp) unpublish() (left *peer) {
 	q.deadline.Store(0)
 	q.state = verbs.StateReset
 	if q.memory != nil {
-		atomic.StoreUint64(&q.ctx.own.blocks[q.num%rows], 0)
+		atomic.StoreUint64(&q.ctx.own.blocks[q.QPN%rows], 0)
 		atomic.StoreUint32(&q.own.state, 0)
 		if left != nil {
 			left.dir.wake() // to let go of the block
@@ -239,7 +213,7 @@ func (q *qp) becomeErr() {
 // Close implements verbs.QP. Nothing is flushed, as ibv_destroy_qp has it.
 func (q *qp) Close() error {
 	q.mu.Lock()
-	if q.closed.Swap(true) {
+	if !q.Shut() {
 		q.mu.Unlock()
 		return nil
 	}
@@ -248,11 +222,7 @@ func (q *qp) Close() error {
 	q.connecting.Wait()
 	left.release()
 	q.ctx.remove(q)
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
-	}
-	q.Release()
-	return q.inline.Free()
+	return q.Release()
 }
 
 // How often the peer is looked for: at once, and soon a few times, since most

@@ -87,10 +87,10 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
 }
 
 func (q *qp) postSend(wr *verbs.WorkRequest) error {
-	if err := q.live(); err != nil {
+	if err := q.Live(); err != nil {
 		return err
 	}
-	length, err := verbs.CheckSend(q.num, q.state, &q.init.Cap, int(q.sqTail-q.sqHead), wr)
+	length, err := verbs.CheckSend(q.QPN, q.state, &q.InitAttr.Cap, int(q.sqTail-q.sqHead), wr)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,7 @@ func (q *qp) copyInline(wr *verbs.WorkRequest, length int) verbs.SGE {
 	if length == 0 {
 		return verbs.SGE{}
 	}
-	most := q.init.Cap.MaxInlineData
-	buf := q.inline.Bytes()[int(q.sqTail&uint64(len(q.sq)-1))*most:][:length]
+	buf := q.Inline(int(q.sqTail & uint64(len(q.sq)-1)))[:length]
 	var at cursor
 	at.gather(wr.SGL, buf)
 	return verbs.SGE{Addr: memory.Addr(buf), Length: uint32(length)}

@@ -65,10 +65,10 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (n int, err error) {
 }
 
 func (q *qp) postRecv(wr *verbs.WorkRequest) error {
-	if err := q.live(); err != nil {
+	if err := q.Live(); err != nil {
 		return err
 	}
-	if err := verbs.CheckRecv(q.num, q.state, &q.init.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
+	if err := verbs.CheckRecv(q.QPN, q.state, &q.InitAttr.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
 		return err
 	}
 	if q.state == verbs.StateErr {
@@ -373,10 +373,10 @@ func (q *qp) flushRecvs() {
 }
 
 func (q *qp) received(wc verbs.Completion, solicited bool) {
-	wc.QPN = q.num
+	wc.QPN = q.QPN
 	if wc.Status != verbs.Success {
 		wc.Opcode = verbs.WCRecv
-		objects.TraceFailed(q.num, q.state, &wc, true)
+		objects.TraceFailed(q.QPN, q.state, &wc, true)
 	}
 	q.RecvCQ.Push(wc, solicited)
 }

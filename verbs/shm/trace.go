@@ -27,7 +27,7 @@ func traceRequest(kind trace.Kind, what string, q *qp, s *slot) {
 	if !trace.Enabled(trace.Wire) {
 		return
 	}
-	to := q.num
+	to := q.QPN
 	if kind == requestSent {
 		to = q.attr.DestQPN
 	}

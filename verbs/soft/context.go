@@ -18,7 +18,6 @@ type Context struct {
 	options verbs.OpenOptions
 	local   netip.Addr
 	gids    []netip.Addr
-	qps     atomic.Int64 // queue pairs, of which a device has so many
 	ep      atomic.Pointer[endpoint]
 
 	binding sync.Mutex // held while ep changes

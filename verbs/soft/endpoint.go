@@ -237,7 +237,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 
 // find returns a queue pair by number: often the same as before.
 func (e *endpoint) find(qpn uint32) *qp {
-	if e.recent == nil || e.recent.num != qpn {
+	if e.recent == nil || e.recent.QPN != qpn {
 		e.recent = e.qps[qpn]
 	}
 	return e.recent
@@ -288,7 +288,7 @@ func (e *endpoint) publish() {
 			continue
 		}
 		if c.Status != verbs.Success {
-			objects.TraceFailed(q.num, q.rc.State(), &c.Completion, c.Recv)
+			objects.TraceFailed(q.QPN, q.rc.State(), &c.Completion, c.Recv)
 		}
 		if c.Recv {
 			q.RecvCQ.Push(c.Completion, c.Solicited)

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
-	"sync/atomic"
+	"slices"
 
-	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
@@ -17,44 +15,13 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
-// nextQPN gives out queue pair numbers, unique in the process. The first 16 are
-// left alone, as rdma_rxe does; 0 and 1 are reserved by the specification.
-var nextQPN struct {
-	sync.Mutex
-	next uint32          // guarded by the mutex
-	used map[uint32]bool // guarded by the mutex
-}
-
-func allocQPN() uint32 {
-	nextQPN.Lock()
-	defer nextQPN.Unlock()
-	if nextQPN.used == nil {
-		nextQPN.used = make(map[uint32]bool)
-		nextQPN.next = 16
-	}
-	for nextQPN.used[nextQPN.next] {
-		nextQPN.next = 16 + (nextQPN.next-15)%(1<<24-32)
-	}
-	n := nextQPN.next
-	nextQPN.used[n] = true
-	nextQPN.next = 16 + (n-15)%(1<<24-32)
-	return n
-}
-
-func freeQPN(n uint32) {
-	nextQPN.Lock()
-	defer nextQPN.Unlock()
-	delete(nextQPN.used, n)
-}
+var qpns objects.QPNs
 
 // qp is a queue pair: the state machine with its addresses and queues.
 type qp struct {
 	objects.QueuePair
-	pd     *pd
-	ep     *endpoint
-	init   verbs.QPInitAttr
-	num    uint32
-	closed atomic.Bool
+	pd *pd
+	ep *endpoint
 
 	rc     *rc.QP // guarded by ep.mu, as all below
 	queued bool   // on ep.dirty
@@ -70,8 +37,6 @@ type qp struct {
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.
-	inline     *memory.Block
-	inlineSize int
 	inlineNext int
 	scratch    verbs.WorkRequest
 	scratchSGL [1]verbs.SGE
@@ -79,57 +44,38 @@ type qp struct {
 
 // CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	holds, err := p.Prepare(&a)
-	if err != nil {
+	q := &qp{pd: p, budget: mostBudget}
+	if err := q.Prepare(&p.Domain, &a); err != nil {
 		return nil, err
 	}
 	ep, err := p.ctx.endpoint()
 	if err != nil {
 		return nil, err
 	}
-	if p.ctx.qps.Add(1) > int64(deviceLimits.MaxQP) {
-		p.ctx.qps.Add(-1)
-		return nil, fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, deviceLimits.MaxQP)
+	if err := q.Retain(a.Cap.MaxSendWR); err != nil {
+		return nil, err
 	}
-	q := &qp{QueuePair: holds, pd: p, ep: ep, init: a, num: allocQPN(), inlineSize: a.Cap.MaxInlineData, budget: mostBudget}
-	if q.inlineSize > 0 && a.Cap.MaxSendWR > 0 {
-		if q.inline, err = memory.Alloc(uint64(q.inlineSize) * uint64(a.Cap.MaxSendWR)); err != nil {
-			freeQPN(q.num)
-			p.ctx.qps.Add(-1)
-			return nil, fmt.Errorf("create queue pair: inline buffers: %w", err)
-		}
-	}
+	q.ep = ep
+	ep.mu.Lock()
+	q.QPN = qpns.Next(func(n uint32) bool { return ep.qps[n] != nil })
+	ep.mu.Unlock()
 	q.rc = rc.New(rc.Config{
-		QPN: q.num, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
+		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
 		KeepEarly: true,
 	})
-	q.Retain()
 	ep.mu.Lock()
-	ep.qps[q.num] = q
+	ep.qps[q.QPN] = q
 	ep.mu.Unlock()
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", objects.Hex(q.num)), slog.Int("max_send_wr", a.Cap.MaxSendWR),
-			slog.Int("max_recv_wr", a.Cap.MaxRecvWR), slog.String("local", ep.local.String()))
-	}
+	q.TraceCreated(slog.String("local", ep.local.String()))
 	return q, nil
 }
-
-// Num returns the queue pair number.
-func (q *qp) Num() uint32 { return q.num }
 
 // PD returns the protection domain.
 func (q *qp) PD() verbs.PD { return q.pd }
 
-func (q *qp) open() error {
-	if q.closed.Load() {
-		return fmt.Errorf("QP 0x%06x: %w", q.num, verbs.ErrClosed)
-	}
-	return nil
-}
-
 // Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
-	if err := q.open(); err != nil {
+	if err := q.Live(); err != nil {
 		return err
 	}
 	port, err := q.pd.ctx.QueryPort(1)
@@ -140,11 +86,11 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	defer q.ep.mu.Unlock()
 	cur := q.rc.State()
 	path := &verbs.ModifyPath{Device: &deviceLimits, Port: &port}
-	if err := verbs.CheckModify(q.num, cur, &a, mask, path); err != nil {
+	if err := verbs.CheckModify(q.QPN, cur, &a, mask, path); err != nil {
 		return err
 	}
 	if mask&verbs.AttrAV != 0 {
-		refusal := &verbs.ModifyError{QPN: q.num, From: cur, To: a.State, Attr: a, Mask: mask}
+		refusal := &verbs.ModifyError{QPN: q.QPN, From: cur, To: a.State, Attr: a, Mask: mask}
 		if err := q.setPeer(&a.AH, refusal); err != nil {
 			return err
 		}
@@ -154,7 +100,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrPathMTU != 0 {
 		q.budget = budget(a.PathMTU.Bytes())
 	}
-	objects.TraceModified(q.num, cur, q.rc.State(), &a, mask)
+	objects.TraceModified(q.QPN, cur, q.rc.State(), &a, mask)
 	q.ep.kickSend(q)
 	return nil
 }
@@ -240,17 +186,17 @@ func (t *idTracker) plausible(id uint16) bool {
 
 // Query implements verbs.QP.
 func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
-	if err := q.open(); err != nil {
+	if err := q.Live(); err != nil {
 		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
 	}
 	q.ep.mu.Lock()
 	defer q.ep.mu.Unlock()
-	return q.rc.Attr(), q.init, nil
+	return q.rc.Attr(), q.InitAttr, nil
 }
 
 // PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
-	if err := q.open(); err != nil {
+	if err := q.Live(); err != nil {
 		return 0, err
 	}
 	e := q.ep
@@ -269,7 +215,7 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 		if err = q.rc.PostSend(wr, &e.out); err == nil {
 			n++
 			if wr == &q.scratch {
-				q.inlineNext = (q.inlineNext + 1) % q.init.Cap.MaxSendWR
+				q.inlineNext = (q.inlineNext + 1) % q.InitAttr.Cap.MaxSendWR
 			}
 		}
 	}
@@ -282,11 +228,10 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 func (q *qp) copyInline(wr *verbs.WorkRequest) *verbs.WorkRequest {
 	q.scratch = *wr
 	q.scratch.SGL = q.scratchSGL[:0]
-	if q.inlineSize == 0 {
+	if q.InitAttr.Cap.MaxInlineData == 0 {
 		return &q.scratch
 	}
-	slot := q.inlineNext * q.inlineSize
-	buf := q.inline.Bytes()[slot : slot+q.inlineSize]
+	buf := q.Inline(q.inlineNext)
 	at := 0
 	for i := range wr.SGL {
 		at += copy(buf[at:], memory.Bytes(wr.SGL[i].Addr, int(wr.SGL[i].Length)))
@@ -299,7 +244,7 @@ func (q *qp) copyInline(wr *verbs.WorkRequest) *verbs.WorkRequest {
 
 // PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
-	if err := q.open(); err != nil {
+	if err := q.Live(); err != nil {
 		return 0, err
 	}
 	e := q.ep
@@ -318,28 +263,16 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 // Close implements verbs.QP. Nothing is flushed: completions that were not
 // polled stay, work that was not done makes none, as ibv_destroy_qp has it.
 func (q *qp) Close() error {
-	if q.closed.Swap(true) {
+	if !q.Shut() {
 		return nil
 	}
 	e := q.ep
 	e.mu.Lock()
-	delete(e.qps, q.num)
+	delete(e.qps, q.QPN)
 	e.recent = nil
 	if q.queued {
-		keep := e.dirty[:0]
-		for _, other := range e.dirty {
-			if other != q {
-				keep = append(keep, other)
-			}
-		}
-		e.dirty = keep
+		e.dirty = slices.DeleteFunc(e.dirty, func(other *qp) bool { return other == q })
 	}
 	e.mu.Unlock()
-	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", objects.Hex(q.num)))
-	}
-	freeQPN(q.num)
-	q.Release()
-	q.pd.ctx.qps.Add(-1)
-	return q.inline.Free()
+	return q.Release()
 }

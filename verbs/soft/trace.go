@@ -38,7 +38,7 @@ func tracePacket(kind trace.Kind, what string, q *qp, headers []byte, bytes int)
 	op := b.Opcode()
 	kind.Instant(opcodeTexts[op], uint64(b.DestQPN()), uint64(b.PSN()), uint64(bytes))
 	attrs := []slog.Attr{
-		slog.String("op", op.String()), slog.String("from", objects.Hex(q.num)), slog.String("to", objects.Hex(b.DestQPN())),
+		slog.String("op", op.String()), slog.String("from", objects.Hex(q.QPN)), slog.String("to", objects.Hex(b.DestQPN())),
 		slog.Int("psn", int(b.PSN())), slog.Int("bytes", bytes),
 	}
 	if kind == packetReceived {
