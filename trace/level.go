@@ -24,10 +24,7 @@ var ErrNoPrints = errors.New("trace: this program was built without printed even
 
 const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
 
-// The command line reads the variable too, and reports what is wrong with it.
-func init() { _ = initLevels() }
-
-func initLevels() error {
+func init() {
 	level := off
 	if prints {
 		level = slog.LevelWarn
@@ -35,14 +32,9 @@ func initLevels() error {
 	for s := range levels {
 		levels[s].Store(int32(level))
 	}
-	spec := os.Getenv(EnvVar)
-	if spec == "" {
-		return nil
+	if spec := os.Getenv(EnvVar); spec != "" {
+		_ = Set(spec) // the command line reads it too, and reports what is wrong
 	}
-	if err := Set(spec); err != nil {
-		return fmt.Errorf("environment %s: %w", EnvVar, err)
-	}
-	return nil
 }
 
 // Set changes levels while the program runs. The spec is a level for all
@@ -59,10 +51,10 @@ func Set(spec string) error {
 			name, value = "all", part
 		}
 		level, err := parseLevel(value)
-		if err != nil {
-			return fmt.Errorf("%w %q: %w", ErrSpec, spec, err)
+		var first, last Subsystem
+		if err == nil {
+			first, last, err = parseSubsystem(name)
 		}
-		first, last, err := parseSubsystem(name)
 		if err != nil {
 			return fmt.Errorf("%w %q: %w", ErrSpec, spec, err)
 		}

@@ -66,9 +66,6 @@ func TestEnvironment(t *testing.T) {
 	const child = "TRACE_TEST_CHILD"
 	if os.Getenv(child) != "" {
 		fmt.Println(levelSpec())
-		if err := initLevels(); err != nil {
-			fmt.Println(err)
-		}
 		return
 	}
 	warn := "bootstrap=warn,verbs=warn,wire=warn,ring=warn,collective=warn,repl=warn"
@@ -77,7 +74,7 @@ func TestEnvironment(t *testing.T) {
 		"1":          strings.ReplaceAll(warn, "warn", "debug"),
 		"0":          strings.ReplaceAll(warn, "warn", "off"),
 		"wire=debug": strings.Replace(warn, "wire=warn", "wire=debug", 1),
-		"yes":        warn + "\nenvironment RINGCLI_DEBUG: trace: bad level spec \"yes\": unknown level \"yes\"",
+		"yes":        warn, // the command line reports it
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestEnvironment$")
 		// The race detector would sleep for a second at each exit.
@@ -88,9 +85,6 @@ func TestEnvironment(t *testing.T) {
 		}
 		if !strings.HasPrefix(string(out), want) {
 			t.Errorf("%q: got %s, want %s", value, out, want)
-		}
-		if value != "yes" && strings.Contains(string(out), "environment") {
-			t.Errorf("%q is refused: %s", value, out)
 		}
 	}
 }
