@@ -68,7 +68,7 @@ func exampleEnd(command, whose string, state verbs.QPState) hand.EdgeEnd {
 	if whose == hand.PeerEnd {
 		e.Rank, e.Peer, e.QPState = 249, 0, diagnose.Is(verbs.StateErr)
 		e.FirstError = "WRITE: remote access error"
-		e.Failure = &diagnose.Failure{Status: 10, Text: "remote access error", WRID: 1 << 63, Opcode: diagnose.OpcodeOf(verbs.OpWrite), Length: 4096, Addr: 0x7f0123400000, LKey: 7, RemoteAddr: 0x7f0123456000, RKey: 8}
+		e.Failure = &diagnose.Failure{Status: 10, Text: "remote access error", WRID: 1 << 63, Opcode: diagnose.Is(verbs.OpWrite), Length: 4096, Addr: 0x7f0123400000, LKey: 7, RemoteAddr: 0x7f0123456000, RKey: 8}
 	}
 	return hand.EdgeEnd{Command: command, OK: whose == hand.OwnEnd, Side: "left", Whose: whose, End: e}
 }

@@ -197,36 +197,24 @@ func (s *signal) notify() {
 // RunID returns what tells this bring-up of the ring from any other, the same on
 // all ranks, after Exchange. Rank 0 has made it up; others ask to the left, once.
 func (r *Ring) RunID(ctx context.Context) (string, error) {
-	r.mu.Lock()
-	id := r.runID
-	r.mu.Unlock()
-	if id != "" {
-		return id, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	// One asks for all: in a long ring each rank would pass on as many questions as
 	// there are ranks to its right.
 	select {
 	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
 	case <-ctx.Done():
 		return "", fmt.Errorf("the run's id: %w", context.Cause(ctx))
 	}
-	defer func() { <-r.asking }()
-	r.mu.Lock()
-	id = r.runID
-	r.mu.Unlock()
-	if id != "" {
-		return id, nil
+	if r.runID == "" {
+		id, err := ask[string](ctx, r, Left, askRunID, nil)
+		if err != nil {
+			return "", fmt.Errorf("the run's id: %w", err)
+		}
+		r.runID = id
 	}
-	id, err := ask[string](ctx, r, Left, askRunID, nil)
-	if err != nil {
-		return "", fmt.Errorf("the run's id: %w", err)
-	}
-	r.mu.Lock()
-	r.runID = id
-	r.mu.Unlock()
-	return id, nil
+	return r.runID, nil
 }
 
 // AwaitNeighbours returns when the queue pairs of both neighbours that face this

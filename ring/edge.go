@@ -171,10 +171,12 @@ func newEdge(r *Ring, id EdgeID, peer int, d *Device, has room) (e *Edge, err er
 	if e.slotMR, err = d.PD.RegMR(e.slots.Addr(), uint64(e.slots.Len()), diagnose.SlotAccess); err != nil {
 		return e, fmt.Errorf("register %d slots of %d bytes: %w", has.slots, has.slotSize, err)
 	}
-	capacity, err := e.createQP(has)
+	asked := verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1, MaxInlineData: MessageSize}
+	qp, capacity, err := d.CreateQP(asked, true)
 	if err != nil {
 		return e, fmt.Errorf("create the %s queue pair: %w", e.Side, err)
 	}
+	e.QP = watch.New(qp, asked)
 	e.inline, e.sendBufs = capacity.MaxInlineData, 1
 	if e.inline < MessageSize {
 		e.sendBufs = max(has.send, capacity.MaxSendWR)
@@ -198,17 +200,6 @@ func newEdge(r *Ring, id EdgeID, peer int, d *Device, has room) (e *Edge, err er
 	return e, nil
 }
 
-// createQP creates the queue pair and returns the size of its queues.
-func (e *Edge) createQP(has room) (verbs.QPCap, error) {
-	asked := verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1, MaxInlineData: MessageSize}
-	qp, created, err := e.device.CreateQP(asked, true)
-	if err != nil {
-		return created, err
-	}
-	e.QP = watch.New(qp, asked)
-	return created, nil
-}
-
 // Device returns the device that the edge is on.
 func (e *Edge) Device() *Device { return e.device }
 
@@ -226,15 +217,6 @@ func (e *Edge) Map(rkey uint32, addr, length uint64, access verbs.Access) (local
 	}
 	local, err = m.Map(rkey, addr, length, access)
 	return local, true, err
-}
-
-// postReceives posts the first n receive buffers; the queue pair must be in INIT
-// or later.
-func (e *Edge) postReceives(n int) error {
-	if _, err := e.QP.PostRecv(e.recvWR[:n]); err != nil {
-		return fmt.Errorf("post %d receives: %w", n, err)
-	}
-	return nil
 }
 
 // Message returns the bytes of receive buffer i, whose completion said n bytes.

@@ -457,7 +457,7 @@ func TestMeshCompletionError(t *testing.T) {
 	if text := textOf(err); !errors.As(err, &c) || c.Edge != firstMesh+1 || c.Peer != 2 || c.Status != verbs.RemoteAccessError || !strings.Contains(text, "mesh edge to rank 2 (127.") {
 		t.Errorf("%s: expected the edge", text)
 	}
-	if f := e.QP.(*watch.QP).Known().First; f == nil || f.Opcode != diagnose.OpcodeOf(verbs.OpWrite) {
+	if f := e.QP.(*watch.QP).Known().First; f == nil || f.Opcode != diagnose.Is(verbs.OpWrite) {
 		t.Errorf("%+v: expected the request that failed", f)
 	}
 	noErrors(t, []error{token.End()})

@@ -39,7 +39,8 @@ type Ring struct {
 	tokens  tokens        // guards itself
 	pings   *pings        // guards itself
 	devices devices       // says of each field what guards it
-	asking  chan struct{} // of capacity 1: held by the goroutine that asks for the run's id
+	asking  chan struct{} // of capacity 1: guards runID, and is held while a goroutine asks for it
+	runID   string        // "" until it is known
 
 	failed atomic.Bool   // Err is set
 	moved  atomic.Uint64 // polls that found completions
@@ -48,7 +49,6 @@ type Ring struct {
 	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
 	err       error              // why the ring has failed
 	stepped   signal             // a queue pair has moved on
-	runID     string             // "" until it is known
 	exchanged bool               // since Init
 	unclean   error              // what a failed ping left behind keeps operations from running
 	regions   regions            // by AddRegion

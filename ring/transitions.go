@@ -69,15 +69,12 @@ func (e *Edge) toInit(v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateInit)
 	attr.Access = either(v.Access, allAccess)
-	if err := put("init", into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
+	if err := e.advance(StateInitialised, &attr, into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
-	if err := verbs.Advance(e.QP, attr); err != nil {
-		return err
-	}
-	err := e.postReceives(either(v.Receives, len(e.recvWR)))
-	if err != nil { // without them it is not initialised
-		return errors.Join(err, e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
+	n := either(v.Receives, len(e.recvWR))
+	if _, err := e.QP.PostRecv(e.recvWR[:n]); err != nil { // without them it is not initialised
+		return errors.Join(fmt.Errorf("post %d receives: %w", n, err), e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 	}
 	r.mu.Lock()
 	e.given = v
@@ -108,13 +105,9 @@ func (e *Edge) toRTR(remote connectionData, v Values) error {
 	attr.PathMTU, attr.AH = code, av
 	attr.DestQPN, attr.RQPSN = either(v.DestQPN, e.Remote.QPN), either(v.PSN, e.Remote.PSN)
 	attr.MaxDestRDAtomic = uint8(e.device.readsAnswered())
-	err = put("rtr", into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
+	err = e.advance(StateRTR, &attr, into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
 		into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
 		into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
-	if err != nil {
-		return err
-	}
-	err = verbs.Advance(e.QP, attr)
 	if err != nil {
 		return err
 	}
@@ -145,12 +138,8 @@ func (e *Edge) toRTS(remote connectionData, v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateRTS)
 	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(remote.RDAtomic))
-	err := put("rts", into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
+	err := e.advance(StateRTS, &attr, into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 		into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
-	if err != nil {
-		return err
-	}
-	err = verbs.Advance(e.QP, attr)
 	if err != nil {
 		return err
 	}

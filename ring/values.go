@@ -95,15 +95,16 @@ func into[T number](name string, from *int, to *T) field {
 	}}
 }
 
-// put puts the values that are given into their attributes. It refuses what the
-// attribute has no room for: the device would be told something else.
-func put(step string, fields ...field) error {
+// advance takes the queue pair a step on, with the values that are given in their
+// attributes. It refuses what an attribute has no room for: the device would be told
+// something else.
+func (e *Edge) advance(to State, attr *verbs.QPAttr, fields ...field) error {
 	for _, f := range fields {
 		if f.from != nil && !f.put(*f.from) {
-			return usage.Errorf("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", step, f.name, *f.from, f.most)
+			return usage.Errorf("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", steps[to], f.name, *f.from, f.most)
 		}
 	}
-	return nil
+	return verbs.Advance(e.QP, *attr)
 }
 
 // either returns what is given, else what is proper.

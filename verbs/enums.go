@@ -57,10 +57,12 @@ const (
 	OpFetchAdd Opcode = 6
 )
 
-func (o Opcode) String() string {
-	return name(uint32(o), "opcode", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ",
-		"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-}
+var opcodes = []string{"RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD"}
+
+func (o Opcode) String() string { return name(uint32(o), "opcode", opcodes...) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Opcode) UnmarshalText(b []byte) error { return parse(o, b, "opcode", opcodes) }
 
 // SendFlags modify a send work request (enum ibv_send_flags).
 type SendFlags uint32

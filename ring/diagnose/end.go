@@ -119,16 +119,16 @@ type Region struct {
 // completed: of a failed completion only ID and status are valid, so the request
 // is what was posted.
 type Failure struct {
-	Status     uint32 `json:"status"` // as libibverbs numbers it
-	Text       string `json:"text"`
-	WRID       uint64 `json:"wr_id"`
-	Queue      Queue  `json:"queue"`  // "send" or "receive"
-	Opcode     Opcode `json:"opcode"` // of a send
-	Length     uint64 `json:"length"` // bytes posted
-	Addr       uint64 `json:"addr"`   // the first piece of local memory
-	LKey       uint32 `json:"lkey"`
-	RemoteAddr uint64 `json:"remote_addr"` // of WRITE, READ and atomics, as the key
-	RKey       uint32 `json:"rkey"`
+	Status     uint32              `json:"status"` // as libibverbs numbers it
+	Text       string              `json:"text"`
+	WRID       uint64              `json:"wr_id"`
+	Queue      Queue               `json:"queue"`  // "send" or "receive"
+	Opcode     Known[verbs.Opcode] `json:"opcode"` // of a send
+	Length     uint64              `json:"length"` // bytes posted
+	Addr       uint64              `json:"addr"`   // the first piece of local memory
+	LKey       uint32              `json:"lkey"`
+	RemoteAddr uint64              `json:"remote_addr"` // of WRITE, READ and atomics, as the key
+	RKey       uint32              `json:"rkey"`
 }
 
 func (f *Failure) String() string {
@@ -171,41 +171,14 @@ func (q *Queue) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Opcode is that of a request in the send queue. The zero Opcode is none, that of a
-// receive.
-type Opcode uint8
-
-// OpcodeOf returns the opcode of a send.
-func OpcodeOf(op verbs.Opcode) Opcode { return Opcode(op) + 1 }
-
-func (o Opcode) String() string {
-	if o == 0 {
-		return ""
-	}
-	return verbs.Opcode(o - 1).String()
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (o Opcode) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (o *Opcode) UnmarshalText(b []byte) error {
-	for *o = 0; *o <= OpcodeOf(verbs.OpFetchAdd); *o++ {
-		if o.String() == string(b) {
-			return nil
-		}
-	}
-	return fmt.Errorf("opcode %q: expected that of a work request", b)
-}
-
 // needs is the right that a request needs.
-func (o Opcode) needs() verbs.Access {
-	switch o {
-	case OpcodeOf(verbs.OpWrite), OpcodeOf(verbs.OpWriteImm):
+func (f *Failure) needs() verbs.Access {
+	switch {
+	case f.Opcode.Is(verbs.OpWrite, verbs.OpWriteImm):
 		return verbs.AccessRemoteWrite
-	case OpcodeOf(verbs.OpRead):
+	case f.Opcode.Is(verbs.OpRead):
 		return verbs.AccessRemoteRead
-	case OpcodeOf(verbs.OpCompSwap), OpcodeOf(verbs.OpFetchAdd):
+	case f.Opcode.Is(verbs.OpCompSwap, verbs.OpFetchAdd):
 		return verbs.AccessRemoteAtomic
 	}
 	return 0

@@ -63,7 +63,7 @@ func (s symptom) asksFor(f Finding) bool {
 	if s.failed == nil {
 		return true
 	}
-	return f.right != 0 && f.right == s.failed.Opcode.needs()
+	return f.right != 0 && f.right == s.failed.needs()
 }
 
 func (s symptom) longerThan(n int) bool { return s.failed == nil || s.failed.Length > uint64(n) }
@@ -155,7 +155,7 @@ func (s symptom) key() *Finding {
 		return s.fault("rkey", s.from.Rank, asked, advertised, refused+"no region of it has this rkey; it offers "+advertised, "use an rkey that it offers; then "+again)
 	}
 	g := regions[i]
-	switch right := f.Opcode.needs(); {
+	switch right := f.needs(); {
 	case g.Access&right == 0:
 		return s.fault("access", s.to.Rank, asked, offered[i], refused+fmt.Sprintf("its region %s gives no %s", offered[i], right),
 			fmt.Sprintf("register the region with %s, or use another; then %s", right, again))

@@ -11,13 +11,13 @@ import (
 func TestKnown(t *testing.T) {
 	type both struct {
 		State Known[verbs.QPState] `json:"state"`
-		Op    Opcode               `json:"op"`
+		Op    Known[verbs.Opcode]  `json:"op"`
 		Queue Queue                `json:"queue"`
 	}
 	for text, want := range map[string]both{
 		`{"state":"","op":"","queue":"receive"}`:          {Queue: ReceiveQueue},
-		`{"state":"RESET","op":"SEND","queue":"send"}`:    {State: Is(verbs.StateReset), Op: OpcodeOf(verbs.OpSend)},
-		`{"state":"ERR","op":"RDMA_READ","queue":"send"}`: {State: Is(verbs.StateErr), Op: OpcodeOf(verbs.OpRead)},
+		`{"state":"RESET","op":"SEND","queue":"send"}`:    {State: Is(verbs.StateReset), Op: Is(verbs.OpSend)},
+		`{"state":"ERR","op":"RDMA_READ","queue":"send"}`: {State: Is(verbs.StateErr), Op: Is(verbs.OpRead)},
 	} {
 		b, err := json.Marshal(want)
 		if err != nil || string(b) != text {

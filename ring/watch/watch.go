@@ -197,7 +197,7 @@ func (w *QP) completed(wc *verbs.Completion) {
 		Length: q.length, Addr: q.addr, LKey: q.lkey, RemoteAddr: q.remote, RKey: q.rkey,
 	}
 	if queue == diagnose.SendQueue {
-		w.first.Opcode = diagnose.OpcodeOf(q.op)
+		w.first.Opcode = diagnose.Is(q.op)
 	}
 }
 
