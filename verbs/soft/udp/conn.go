@@ -28,15 +28,12 @@ import (
 // ErrClosed is what every call on a closed Conn returns; it is net.ErrClosed.
 var ErrClosed = net.ErrClosed
 
-// DefaultBuffer is the size in bytes that Listen asks for where Options leaves
-// a socket buffer at 0.
-const DefaultBuffer = 8 << 20
+// socketBuffer is the size in bytes that Listen asks for, of either buffer.
+const socketBuffer = 8 << 20
 
 // Options say how Listen sets up a socket. The zero value is what an endpoint
 // wants; the switches are for tests and for hosts with a broken feature.
 type Options struct {
-	RecvBuffer, SendBuffer int // bytes wanted; 0 means DefaultBuffer
-
 	DisableGSO  bool // send segment by segment
 	DisableGRO  bool // receive every datagram by itself
 	DisableMMsg bool // one message a system call
@@ -52,7 +49,6 @@ type Conn struct {
 	fd, event  int
 	local      netip.AddrPort
 	recvBuffer int
-	stats      counters
 
 	// refs counts the calls that use the descriptors; Close adds closing to it,
 	// and the call that brings it down to exactly closing releases them. A descriptor
@@ -77,9 +73,6 @@ func Listen(local netip.AddrPort, o Options) (*Conn, error) {
 	if !local.IsValid() {
 		return nil, fmt.Errorf("udp: listen: got no address, expected an IP address and a port such as 127.0.0.1:4791")
 	}
-	if o.RecvBuffer < 0 || o.SendBuffer < 0 {
-		return nil, fmt.Errorf("udp: listen on %v: socket buffers of %d and %d bytes asked for, expected 0 (the default) or more", local, o.RecvBuffer, o.SendBuffer)
-	}
 	addr := NewSockaddr(local)
 	fd, err := unix.Socket(addr.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
 	if err != nil {
@@ -99,16 +92,10 @@ func (c *Conn) setup(addr Sockaddr, o Options) error {
 	if err := setIPOptions(c.fd, addr); err != nil {
 		return err
 	}
-	want := func(n int) int {
-		if n == 0 {
-			return DefaultBuffer
-		}
-		return n
-	}
-	if err := setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, want(o.RecvBuffer)); err != nil {
+	if err := setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, socketBuffer); err != nil {
 		return err
 	}
-	if err := setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, want(o.SendBuffer)); err != nil {
+	if err := setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, socketBuffer); err != nil {
 		return err
 	}
 	granted, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
@@ -118,12 +105,8 @@ func (c *Conn) setup(addr Sockaddr, o Options) error {
 	c.recvBuffer = granted
 
 	c.features = probed()
-	if o.DisableGSO {
-		c.features.GSO = false
-	}
-	if o.DisableMMsg {
-		c.features.MMsg = false
-	}
+	c.features.GSO = c.features.GSO && !o.DisableGSO
+	c.features.MMsg = c.features.MMsg && !o.DisableMMsg
 	c.features.GRO = c.features.GRO && !o.DisableGRO &&
 		unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
 

@@ -28,19 +28,11 @@ func TestListenErrors(t *testing.T) {
 	if _, err := Listen(netip.AddrPort{}, Options{}); err == nil {
 		t.Error("no address was accepted")
 	}
-	if _, err := Listen(loopback4, Options{RecvBuffer: -1}); err == nil {
-		t.Error("a negative buffer was accepted")
-	}
 }
 
-// TestRecvBuffer asks for little, which every host grants (doubled, see
-// socket(7)).
 func TestRecvBuffer(t *testing.T) {
-	if got := listen(t, loopback4, Options{RecvBuffer: 100_000}).RecvBuffer(); got != 200_000 {
-		t.Errorf("100,000 bytes asked for, %d granted, expected twice as many", got)
-	}
 	if got := listen(t, loopback4, Options{}).RecvBuffer(); got < 200_000 {
-		t.Errorf("%d bytes granted by default", got)
+		t.Errorf("%d bytes granted", got)
 	}
 }
 
@@ -59,19 +51,19 @@ func TestWait(t *testing.T) {
 		t.Errorf("a wait of 20 ms took %v", took)
 	}
 	c.Wake()
-	expect("woken before", -1, false)
+	expect("woken before", time.Minute, false)
 	expect("a wake counts once", 0, false)
 	go func() {
 		time.Sleep(5 * time.Millisecond)
 		c.Wake()
 	}()
-	expect("woken meanwhile", -1, false)
+	expect("woken meanwhile", time.Minute, false)
 
 	dst := NewSockaddr(c.LocalAddr())
 	if _, err := from.Send([]Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(10))}}}); err != nil {
 		t.Fatal(err)
 	}
-	expect("a datagram is there", -1, true)
+	expect("a datagram is there", time.Minute, true)
 	receive(t, c, 1)
 	expect("it was taken", 0, false)
 }
@@ -80,7 +72,7 @@ func TestClose(t *testing.T) {
 	c := listen(t, loopback4, Options{})
 	waited := make(chan error)
 	go func() {
-		_, err := c.Wait(-1)
+		_, err := c.Wait(time.Minute)
 		waited <- err
 	}()
 	time.Sleep(5 * time.Millisecond)
@@ -122,7 +114,7 @@ func TestCloseAnytime(t *testing.T) {
 		for _, call := range []func() error{
 			func() error { _, err := c.Recv(); return err },
 			func() error { _, err := c.Send(msgs); return err },
-			func() error { _, err := c.Wait(-1); return err },
+			func() error { _, err := c.Wait(time.Minute); return err },
 			func() error { c.Wake(); _ = c.Features(); return nil },
 		} {
 			running.Go(func() {

@@ -3,7 +3,6 @@ package udp
 import (
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,19 +23,6 @@ type Received struct {
 	Src         netip.AddrPort
 }
 
-// Stats counts what Recv met and did not return.
-type Stats struct {
-	Errors    uint64 // errors that the network reported, such as ECONNREFUSED
-	Truncated uint64 // datagrams longer than a receive buffer (8 KiB, or 64 KiB with GRO), dropped
-}
-
-type counters struct{ errors, truncated atomic.Uint64 }
-
-// Stats returns the counts so far.
-func (c *Conn) Stats() Stats {
-	return Stats{Errors: c.stats.errors.Load(), Truncated: c.stats.truncated.Load()}
-}
-
 // receiver is the memory of Recv: what the kernel writes, one entry a buffer.
 type receiver struct {
 	hdrs     []mmsghdr
@@ -48,7 +34,9 @@ type receiver struct {
 	gro      bool
 	busy     bool // the last Recv found something
 	received []Received
-	zones    zones
+	// Errors that the network reported, such as ECONNREFUSED, and datagrams longer than
+	// a buffer, dropped.
+	refused, truncated int
 }
 
 func (r *receiver) init(f Features) {
@@ -153,12 +141,12 @@ func (c *Conn) Recv() ([]Received, error) {
 		}
 	}
 	if errno != 0 {
-		c.stats.errors.Add(1)
+		r.refused++
 	}
 	r.received = r.received[:0]
 	for i := range n {
 		if r.hdrs[i].hdr.Flags&unix.MSG_TRUNC != 0 {
-			c.stats.truncated.Add(1)
+			r.truncated++
 		} else {
 			r.received = append(r.received, r.entry(i))
 		}
@@ -176,5 +164,5 @@ func (r *receiver) entry(i int) Received {
 	if r.gro && r.hdrs[i].hdr.Controllen >= lengthGRO && c.hdr.Level == unix.SOL_UDP && c.hdr.Type == unix.UDP_GRO && c.value > 0 {
 		segment = min(n, int(c.value))
 	}
-	return Received{Data: r.buffer[at : at+n : at+n], SegmentSize: segment, Src: r.zones.addrPort(&r.names[i])}
+	return Received{Data: r.buffer[at : at+n : at+n], SegmentSize: segment, Src: addrPort(&r.names[i])}
 }

@@ -2,9 +2,7 @@ package udp
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
-	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +17,8 @@ type Sockaddr struct {
 }
 
 // NewSockaddr makes the Sockaddr of a. An IPv4-mapped IPv6 address becomes a
-// sockaddr_in. A zone is an interface name or number; one that does not exist
-// leaves the scope 0, which the kernel refuses with EINVAL for a link-local
-// address. An invalid a gives an address that the kernel refuses.
+// sockaddr_in. GIDs carry no zone, so none is kept. An invalid a gives an address that
+// the kernel refuses.
 func NewSockaddr(a netip.AddrPort) Sockaddr {
 	var s Sockaddr
 	addr := a.Addr().Unmap()
@@ -36,17 +33,13 @@ func NewSockaddr(a netip.AddrPort) Sockaddr {
 		s.raw.Family = unix.AF_INET6
 		setPort(&s.raw.Port, a.Port())
 		s.raw.Addr = addr.As16()
-		s.raw.Scope_id = zoneIndex(addr.Zone())
 		s.length = unix.SizeofSockaddrInet6
 	}
 	return s
 }
 
-// AddrPort is the address again. Its zone, if any, is the interface's name.
-func (s *Sockaddr) AddrPort() netip.AddrPort {
-	var z zones
-	return z.addrPort(&s.raw)
-}
+// AddrPort is the address again.
+func (s *Sockaddr) AddrPort() netip.AddrPort { return addrPort(&s.raw) }
 
 func (s *Sockaddr) family() int { return int(s.raw.Family) }
 
@@ -59,54 +52,14 @@ func getPort(field *uint16) uint16 {
 	return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(field))[:])
 }
 
-// zoneIndex turns the name or number of an interface into its number, 0 for
-// none.
-func zoneIndex(zone string) uint32 {
-	if zone == "" {
-		return 0
-	}
-	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
-		return uint32(n)
-	}
-	ifi, err := net.InterfaceByName(zone)
-	if err != nil {
-		return 0
-	}
-	return uint32(ifi.Index)
-}
-
-// zones remembers the names of interfaces, so that an address with a zone is
-// looked up once and not for every packet.
-type zones map[uint32]string
-
-func (z *zones) name(index uint32) string {
-	if name, ok := (*z)[index]; ok {
-		return name
-	}
-	name := strconv.FormatUint(uint64(index), 10)
-	if ifi, err := net.InterfaceByIndex(int(index)); err == nil {
-		name = ifi.Name
-	}
-	if *z == nil {
-		*z = zones{}
-	}
-	(*z)[index] = name
-	return name
-}
-
-// addrPort reads a sockaddr_in or sockaddr_in6. It allocates for the first
-// address of a zone only.
-func (z *zones) addrPort(raw *unix.RawSockaddrInet6) netip.AddrPort {
+// addrPort reads a sockaddr_in or sockaddr_in6.
+func addrPort(raw *unix.RawSockaddrInet6) netip.AddrPort {
 	switch raw.Family {
 	case unix.AF_INET:
 		in := (*unix.RawSockaddrInet4)(unsafe.Pointer(raw))
 		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), getPort(&in.Port))
 	case unix.AF_INET6:
-		addr := netip.AddrFrom16(raw.Addr).Unmap()
-		if raw.Scope_id != 0 && addr.Is6() {
-			addr = addr.WithZone(z.name(raw.Scope_id))
-		}
-		return netip.AddrPortFrom(addr, getPort(&raw.Port))
+		return netip.AddrPortFrom(netip.AddrFrom16(raw.Addr).Unmap(), getPort(&raw.Port))
 	}
 	return netip.AddrPort{}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Wait sleeps until something can be received (readable is true), Wake is
-// called, or timeout has passed; a negative timeout is none. After Close it
+// called, or timeout has passed. After Close it
 // returns ErrClosed. It blocks an operating system thread, and waking that up
 // takes tens of microseconds: it is for a goroutine in the background, while
 // the latency path polls Recv.
@@ -21,16 +21,12 @@ func (c *Conn) Wait(timeout time.Duration) (readable bool, err error) {
 	defer c.done()
 	deadline := time.Now().Add(timeout)
 	for {
-		var ts *unix.Timespec
-		if timeout >= 0 {
-			left := unix.NsecToTimespec(int64(max(0, time.Until(deadline))))
-			ts = &left
-		}
+		left := unix.NsecToTimespec(int64(max(0, time.Until(deadline))))
 		fds := [2]unix.PollFd{
 			{Fd: int32(c.fd), Events: unix.POLLIN},
 			{Fd: int32(c.event), Events: unix.POLLIN},
 		}
-		_, err := unix.Ppoll(fds[:], ts, nil)
+		_, err := unix.Ppoll(fds[:], &left, nil)
 		if err == unix.EINTR {
 			continue
 		}

@@ -34,7 +34,7 @@ const (
 )
 
 // Flow is one direction of packets between two addresses and ports: what
-// [Flow.ICRC] and [Flow.Verify] must know of the IP and UDP headers. IPv4
+// [Flow.Start] and [Flow.Verify] must know of the IP and UDP headers. IPv4
 // packets have no options and, where sent, DF set. A Flow never changes after
 // [NewFlow], so that goroutines may share it.
 type Flow struct {
@@ -91,16 +91,6 @@ func (f *Flow) afterUDP(id uint16, udpPayloadLen int) uint32 {
 	n += ipv4Len
 	return r ^ slicing[v4LengthToEnd-1][byte(n>>8)] ^ slicing[v4LengthToEnd-2][byte(n)] ^
 		slicing[v4IDToEnd-1][id>>8] ^ slicing[v4IDToEnd-2][byte(id)]
-}
-
-// ICRC returns the invariant CRC of the packet with the IP identification id
-// (ignored for IPv6), whose UDP payload is headers (BTH and extension headers),
-// payload, zero bytes up to a multiple of 4, and the ICRC.
-func (f *Flow) ICRC(id uint16, headers, payload []byte) uint32 {
-	pad := Pad(len(payload))
-	r := f.afterUDP(id, len(headers)+len(payload)+pad+ICRCLen)
-	r = foldShort(foldBTH(r, headers), headers[BTHLen:])
-	return ^foldZeros(fold(r, payload), pad)
 }
 
 // Start begins the invariant CRC of a packet whose payload comes in pieces.

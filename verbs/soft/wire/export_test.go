@@ -1,0 +1,11 @@
+package wire
+
+// ICRC returns the invariant CRC of the packet with the IP identification id
+// (ignored for IPv6), whose UDP payload is headers (BTH and extension headers),
+// payload, zero bytes up to a multiple of 4, and the ICRC.
+func (f *Flow) ICRC(id uint16, headers, payload []byte) uint32 {
+	pad := Pad(len(payload))
+	r := f.afterUDP(id, len(headers)+len(payload)+pad+ICRCLen)
+	r = foldShort(foldBTH(r, headers), headers[BTHLen:])
+	return ^foldZeros(fold(r, payload), pad)
+}
