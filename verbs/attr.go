@@ -21,10 +21,8 @@ func (g GID) IsZero() bool { return g == GID{} }
 // String writes the GID as an IPv6 address, IPv4-mapped where it is one.
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
 
-// MarshalText implements encoding.TextMarshaler.
 func (g GID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (g *GID) UnmarshalText(b []byte) error {
 	a, err := netip.ParseAddr(string(b))
 	if err != nil {
@@ -48,10 +46,7 @@ var gidTypes = []string{"IB", "RoCE v1", "RoCE v2"}
 
 func (t GIDType) String() string { return name(uint32(t), "GID type", gidTypes...) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (t GIDType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
+func (t GIDType) MarshalText() ([]byte, error)  { return []byte(t.String()), nil }
 func (t *GIDType) UnmarshalText(b []byte) error { return parse(t, b, "GID type", gidTypes) }
 
 // GIDEntry is one row of a port's GID table (struct ibv_gid_entry).

@@ -29,10 +29,7 @@ var qpStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
 func (s QPState) String() string { return name(uint32(s), "state", qpStates...) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (s QPState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
+func (s QPState) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
 func (s *QPState) UnmarshalText(b []byte) error { return parse(s, b, "QP state", qpStates) }
 
 // QPType is the transport of a queue pair (enum ibv_qp_type).
@@ -172,10 +169,7 @@ var portStates = []string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFE
 
 func (s PortState) String() string { return name(uint32(s), "port state", portStates...) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (s PortState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
+func (s PortState) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
 func (s *PortState) UnmarshalText(b []byte) error { return parse(s, b, "port state", portStates) }
 
 // LinkLayer is the kind of a port's link.
@@ -191,10 +185,7 @@ var linkLayers = []string{"unspecified", "InfiniBand", "Ethernet"}
 
 func (l LinkLayer) String() string { return name(uint32(l), "link layer", linkLayers...) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (l LinkLayer) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
+func (l LinkLayer) MarshalText() ([]byte, error)  { return []byte(l.String()), nil }
 func (l *LinkLayer) UnmarshalText(b []byte) error { return parse(l, b, "link layer", linkLayers) }
 
 // AttrMask names the attributes that Modify is to set (enum ibv_qp_attr_mask).

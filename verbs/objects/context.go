@@ -17,6 +17,7 @@ type Context struct {
 	device     verbs.Device
 	limits     *verbs.DeviceAttr
 	table      Table
+	guid       uint64
 	queuePairs atomic.Int64
 	// children, or shut. A closed Context has none, and gets none.
 	children atomic.Int64
@@ -53,9 +54,19 @@ func Limits() verbs.DeviceAttr {
 // to come again.
 const rcRNRNakGen = 1 << 12
 
-// Init makes it the owner's, of a device that can do so much.
-func (c *Context) Init(owner Owner, device verbs.Device, limits *verbs.DeviceAttr) {
-	c.owner, c.device, c.limits = owner, device, limits
+// Init makes it the owner's, of a device that can do so much and has this GUID.
+func (c *Context) Init(owner Owner, device verbs.Device, limits *verbs.DeviceAttr, guid uint64) {
+	c.owner, c.device, c.limits, c.guid = owner, device, limits, guid
+}
+
+// QueryDevice implements verbs.Context. The device has one port, and so one GUID.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	if err := c.Live(); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	a := *c.limits
+	a.NodeGUID, a.SysImageGUID = c.guid, c.guid
+	return a, nil
 }
 
 // Device implements verbs.Context.

@@ -67,9 +67,9 @@ func (c *CQ) Push(wc verbs.Completion, solicited bool) {
 }
 
 // take moves completions to wc.
-func (c *CQ) take(wc []verbs.Completion) (int, error) {
+func (c *CQ) take(wc []verbs.Completion) int {
 	if c.queued.Load() == 0 || len(wc) == 0 {
-		return 0, nil
+		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *CQ) take(wc []verbs.Completion) (int, error) {
 		}
 	}
 	c.queued.Store(int64(queued - n))
-	return n, nil
+	return n
 }
 
 // Poll implements verbs.CQ: completions that are there, else one round of
@@ -91,15 +91,14 @@ func (c *CQ) Poll(wc []verbs.Completion) (int, error) {
 	if c.closed.Load() {
 		return 0, fmt.Errorf("poll completion queue: %w", verbs.ErrClosed)
 	}
-	n, err := c.take(wc)
-	if n > 0 || err != nil {
-		return n, err
+	if n := c.take(wc); n > 0 {
+		return n, nil
 	}
 	c.ctx.owner.Progress(len(wc) == 0)
-	if n, err = c.take(wc); n == 0 && err == nil {
-		err = c.lost()
+	if n := c.take(wc); n > 0 {
+		return n, nil
 	}
-	return n, err
+	return 0, c.lost()
 }
 
 // lost reports an overrun, once everything that did fit has been polled.
@@ -121,8 +120,8 @@ func (c *CQ) ReqNotify(solicitedOnly bool) error {
 		return fmt.Errorf("arm completion queue: %w", verbs.ErrClosed)
 	}
 	c.mu.Lock()
-	if want := armedAny; !solicitedOnly {
-		c.armed = want
+	if !solicitedOnly {
+		c.armed = armedAny
 	} else if c.armed == unarmed {
 		c.armed = armedSolicited
 	}

@@ -39,11 +39,11 @@ func newContext() (*Context, error) {
 	c := &Context{
 		memory: m, own: directoryOf(m.Addr()), remotes: make(map[arena.Key]*remote),
 	}
-	c.Init(c, device{}, &limits)
 	// fd marks an address that is unique without any authority (RFC 4193).
 	_, _ = rand.Read(c.key[:]) // never fails
 	c.key[0] = 0xfd
 	binary.BigEndian.PutUint32(c.key[12:], uint32(m.ID()))
+	c.Init(c, device{}, &limits, binary.BigEndian.Uint64(c.key[:]))
 	if c.hub, err = arena.Listen(c.key); err != nil {
 		return nil, errors.Join(err, m.Free())
 	}
@@ -54,17 +54,6 @@ func newContext() (*Context, error) {
 
 // directoryID is the ID of the directory of the Context that has a key.
 func directoryID(k arena.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
-
-// QueryDevice implements verbs.Context.
-func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := c.Live(); err != nil {
-		return verbs.DeviceAttr{}, err
-	}
-	a := limits
-	a.NodeGUID = binary.BigEndian.Uint64(c.key[:])
-	a.SysImageGUID = a.NodeGUID
-	return a, nil
-}
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -39,23 +38,6 @@ func (c *Context) endpoint() (*endpoint, error) {
 	}
 	c.ep.Store(ep)
 	return ep, nil
-}
-
-// QueryDevice implements verbs.Context.
-func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
-	if err := c.Live(); err != nil {
-		return verbs.DeviceAttr{}, err
-	}
-	a := deviceLimits
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(c.device.Name()))
-	for _, g := range c.gids {
-		b := g.As16()
-		_, _ = h.Write(b[:])
-	}
-	a.NodeGUID = h.Sum64()
-	a.SysImageGUID = a.NodeGUID // a device of one port
-	return a, nil
 }
 
 // QueryPort implements verbs.Context.

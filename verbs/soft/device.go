@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/netip"
 	"os"
@@ -104,7 +105,13 @@ func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 		addrs = append(addrs, local) // all of 127.0.0.0/8 is local to lo
 	}
 	c := &Context{device: d, options: o, local: local, gids: addrs}
-	c.Init(c, d, &deviceLimits)
+	guid := fnv.New64a()
+	_, _ = guid.Write([]byte(d.Name()))
+	for _, a := range addrs {
+		b := a.As16()
+		_, _ = guid.Write(b[:])
+	}
+	c.Init(c, d, &deviceLimits, guid.Sum64())
 	return c, nil
 }
 

@@ -28,10 +28,10 @@ const (
 )
 
 // endpoints are the process's sockets by address and port.
-var endpoints struct {
+var endpoints = struct {
 	sync.Mutex
 	byAddr map[netip.AddrPort]*endpoint // guarded by the mutex
-}
+}{byAddr: make(map[netip.AddrPort]*endpoint)}
 
 // endpoint is a UDP socket and the queue pairs behind it.
 type endpoint struct {
@@ -94,9 +94,6 @@ func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, 
 		conn: conn, local: conn.LocalAddr(), refs: 1, qps: make(map[uint32]*qp),
 	}
 	ep.tx.init(conn, impair)
-	if endpoints.byAddr == nil {
-		endpoints.byAddr = make(map[netip.AddrPort]*endpoint)
-	}
 	endpoints.byAddr[ep.local] = ep
 	ep.background.Start(ep.sleepAndProgress)
 	if trace.Enabled(trace.Verbs) {
