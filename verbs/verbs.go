@@ -94,12 +94,11 @@ type QP interface {
 
 // QPInitAttr says how to create a queue pair (struct ibv_qp_init_attr).
 type QPInitAttr struct {
-	SendCQ   CQ
-	RecvCQ   CQ
-	Cap      QPCap
-	Type     QPType
-	SigAll   bool // every send makes a completion
-	UserData any  // qp_context
+	SendCQ CQ
+	RecvCQ CQ
+	Cap    QPCap
+	Type   QPType
+	SigAll bool // every send makes a completion
 }
 
 // SGE is one piece of memory (struct ibv_sge).

@@ -94,9 +94,6 @@ func (t *Table) remove(r *Region) {
 	t.free = append(t.free, r.key&^0xff|(r.key+1)&0xff)
 }
 
-// Domain returns the protection domain.
-func (r *Region) Domain() *Domain { return r.domain }
-
 // Covers reports whether length bytes at addr lie inside.
 func (r *Region) Covers(addr, length uint64) bool {
 	return addr >= r.addr && length <= r.length && addr-r.addr <= r.length-length

@@ -64,8 +64,15 @@ func addrPort(raw *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-func bind(fd int, s Sockaddr) error {
-	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(s.length))
+func bind(fd int, s Sockaddr) error { return s.call(unix.SYS_BIND, fd) }
+
+// Connect connects the socket fd to s. A Conn that is to Send stays unconnected
+// (its IPv4 identification would otherwise be a running counter); this is for
+// those who use the descriptor themselves.
+func (s Sockaddr) Connect(fd int) error { return s.call(unix.SYS_CONNECT, fd) }
+
+func (s *Sockaddr) call(number uintptr, fd int) error {
+	_, _, errno := unix.Syscall(number, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(s.length))
 	if errno != 0 {
 		return errno
 	}
@@ -73,22 +80,10 @@ func bind(fd int, s Sockaddr) error {
 }
 
 func sockname(fd int) (netip.AddrPort, error) {
-	var s Sockaddr
-	s.length = unix.SizeofSockaddrInet6
+	s := Sockaddr{length: unix.SizeofSockaddrInet6}
 	_, _, errno := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(unsafe.Pointer(&s.length)))
 	if errno != 0 {
 		return netip.AddrPort{}, errno
 	}
 	return s.AddrPort(), nil
-}
-
-// Connect connects the socket fd to s. A Conn that is to Send stays unconnected
-// (its IPv4 identification would otherwise be a running counter); this is for
-// those who use the descriptor themselves.
-func (s Sockaddr) Connect(fd int) error {
-	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(s.length))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -66,9 +66,6 @@ func (b BTH) Opcode() Opcode { return Opcode(b[bthOpcode]) }
 // packet of a SEND or of a WRITE with immediate.
 func (b BTH) Solicited() bool { return b[bthFlags]&bthSolicited != 0 }
 
-// MigReq reports the path migration bit.
-func (b BTH) MigReq() bool { return b[bthFlags]&bthMigReq != 0 }
-
 // PadCount returns how many pad bytes, 0 to 3, stand between payload and ICRC.
 func (b BTH) PadCount() uint8 { return b[bthFlags] & bthPadMask >> bthPadShift }
 

@@ -1,5 +1,13 @@
 package wire
 
+import "net/netip"
+
+// Dst returns the receiver's address and port.
+func (f *Flow) Dst() netip.AddrPort { return f.dst }
+
+// MigReq reports the path migration bit.
+func (b BTH) MigReq() bool { return b[bthFlags]&bthMigReq != 0 }
+
 // ICRC returns the invariant CRC of the packet with the IP identification id
 // (ignored for IPv6), whose UDP payload is headers (BTH and extension headers),
 // payload, zero bytes up to a multiple of 4, and the ICRC.

@@ -73,9 +73,6 @@ func NewFlow(src, dst netip.AddrPort) Flow {
 // Src returns the sender's address and port.
 func (f *Flow) Src() netip.AddrPort { return f.src }
 
-// Dst returns the receiver's address and port.
-func (f *Flow) Dst() netip.AddrPort { return f.dst }
-
 // IPv6 reports whether the flow is of IPv6, whose packets have no ID.
 func (f *Flow) IPv6() bool { return f.v6 }
 

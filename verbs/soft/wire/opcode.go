@@ -11,11 +11,8 @@ type Transport uint8
 
 // Transports.
 const (
-	RC  Transport = 0
-	UC  Transport = 1
-	RD  Transport = 2
-	UD  Transport = 3
-	CNP Transport = 4
+	RC Transport = 0
+	UC Transport = 1
 )
 
 // Opcodes of the reliable connection.
