@@ -188,7 +188,6 @@ var remedies = map[verbs.QPState]string{
 // signal is a channel that is closed, and replaced, when something has changed.
 type signal chan struct{}
 
-// notify wakes all who wait.
 func (s *signal) notify() {
 	close(*s)
 	*s = make(chan struct{})

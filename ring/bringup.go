@@ -26,7 +26,6 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 	})
 }
 
-// createEdges makes the edges that are not there yet.
 func (r *Ring) createEdges() error {
 	for _, side := range []Side{Left, Right} {
 		if r.edges[side] != nil {

@@ -146,32 +146,32 @@ func (ds *devices) openExpected() error {
 	r := ds.r
 	ds.events.begin()
 	own := r.opts.locality()
-	var chosen [2]edgeDevice
-	var shm [2]bool
+	var expected [2]locality.Choice
 	var network []int
-	for side := range chosen {
-		peer := r.neighbour(Side(side))
-		shm[side] = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.addrs[peer].Addr())
+	for side := range expected {
+		c, peer := &expected[side], r.neighbour(Side(side))
+		c.HostLocal = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.addrs[peer].Addr())
 		switch {
 		case own.AskedHostLocal || !own.Auto():
-			chosen[side].why = own.Asked + " was asked for"
-		case shm[side]:
-			chosen[side].why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
+			c.Why = own.Asked + " was asked for"
+		case c.HostLocal:
+			c.Why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
 		case own.NoSHM != "":
-			chosen[side].why = "no shared memory: " + own.NoSHM
+			c.Why = "no shared memory: " + own.NoSHM
 		default:
-			chosen[side].why = r.nodeName(peer) + " is elsewhere; exchange will tell"
+			c.Why = r.nodeName(peer) + " is elsewhere; exchange will tell"
 		}
-		if !shm[side] {
+		if !c.HostLocal {
 			network = append(network, peer)
 		}
 	}
-	for side := range chosen {
-		d, err := ds.on(shm[side], network...)
+	var chosen [2]edgeDevice
+	for side, c := range expected {
+		d, err := ds.on(c.HostLocal, network...)
 		if err != nil {
 			return err
 		}
-		chosen[side] = edgeDevice{d, because(chosen[side].why, d)}
+		chosen[side] = edgeDevice{d, because(c.Why, d)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +179,6 @@ func (ds *devices) openExpected() error {
 	return nil
 }
 
-// closeUnused closes devices that no edge uses.
 func (ds *devices) closeUnused() error {
 	var errs []error
 	for _, d := range slices.Clone(ds.list) {
@@ -295,6 +294,15 @@ func (o *Options) locality() locality.Locality {
 
 // bothNames names a rank's end and its peer's for locality.Choose.
 func bothNames(r *Ring, peer int) [2]string { return [2]string{r.nodeName(r.rank), r.nodeName(peer)} }
+
+// chosen returns the device for an edge to a rank of some, as both ends chose it.
+func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
+	d, err := ds.on(c.HostLocal, peers...)
+	if err != nil {
+		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
+	}
+	return edgeDevice{d, because(c.Why, d)}, nil
+}
 
 // because adds to why an edge is on a device why it is that one.
 func because(why string, d *Device) string {

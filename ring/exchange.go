@@ -85,18 +85,17 @@ func (x *exchange) moveEdges() (err error) {
 		}
 	}
 	for side, c := range chosen {
-		d, err := r.devices.on(c.HostLocal, network...)
+		on, err := r.devices.chosen(c, network...)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Why, err)
+			return err
 		}
-		if r.edges[side].device != d {
-			if err := x.move(Side(side), d); err != nil {
-				return fmt.Errorf("move the %s edge to %s: %w", Side(side), d.Name, err)
+		if r.edges[side].device != on.device {
+			if err := x.move(Side(side), on.device); err != nil {
+				return fmt.Errorf("move the %s edge to %s: %w", Side(side), on.device.Name, err)
 			}
 		}
 		r.mu.Lock()
-		r.chosen[side] = edgeDevice{d, because(c.Why, d)}
-		r.edges[side].why = r.chosen[side].why
+		r.chosen[side], r.edges[side].why = on, on.why
 		r.mu.Unlock()
 		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.HostLocal
 	}

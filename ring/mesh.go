@@ -76,7 +76,7 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 		return known.edges, nil
 	}
 	m := &meshCall{r: r, purpose: purpose, peers: peers}
-	err := r.between(m.String(), r.Usable).take(ctx, m.run)
+	err := r.between(meshText(purpose), r.Usable).take(ctx, m.run)
 	return m.edges, err
 }
 
@@ -94,7 +94,6 @@ type meshEdges struct {
 	made map[Purpose]*mesh // guarded by the ring's mu
 }
 
-// to returns the mesh edge to a rank, or nil.
 func (m *meshEdges) to(rank int) *Edge {
 	for _, e := range m.list {
 		if e.Peer == rank {
@@ -112,8 +111,6 @@ type meshCall struct {
 	edges   []*Edge // the result
 	made    []*Edge // by this call
 }
-
-func (m *meshCall) String() string { return meshText(m.purpose) }
 
 func meshText(p Purpose) string {
 	if p.Call != 0 {
@@ -215,7 +212,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.GatherFor(ctx, Purpose{What: what + m.String(), Call: m.purpose.Call}, data)
+	parts, err := r.control.GatherFor(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -262,7 +259,6 @@ func (m *meshCall) check() error {
 	return nil
 }
 
-// has lists the peers that there is an edge to.
 func (m *meshCall) has() (list []int) {
 	for _, peer := range m.peers {
 		if m.r.mesh.to(peer) != nil {
@@ -303,11 +299,7 @@ func (m *meshCall) device(own, peer *locality.Locality, rank int) (edgeDevice, e
 	if err != nil {
 		return edgeDevice{}, err
 	}
-	d, err := m.r.devices.on(c.HostLocal, rank)
-	if err != nil {
-		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
-	}
-	return edgeDevice{d, because(c.Why, d)}, nil
+	return m.r.devices.chosen(c, rank)
 }
 
 // create makes the edges that are missing, to INIT, and returns what their peers
@@ -357,7 +349,6 @@ func (m *meshCall) connect(e *Edge, theirs meshReport) (connectionData, error) {
 	return remote, m.at(e.Peer, e.toRTR(remote, Values{}))
 }
 
-// undo takes back the edges that were made.
 func (m *meshCall) undo() error {
 	if len(m.made) == 0 {
 		return nil

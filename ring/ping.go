@@ -109,7 +109,6 @@ func newTrips() trips {
 	return trips{histogram: hdrhistogram.New(1, int64(time.Minute), 3)}
 }
 
-// add notes how long a round trip took.
 func (t *trips) add(number uint32, trip time.Duration) {
 	if number == 0 {
 		return

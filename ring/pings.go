@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,12 +92,7 @@ func (p *pings) enter(list ...*ping) {
 func (p *pings) leave(x *ping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, other := range p.running {
-		if other == x {
-			p.running = append(p.running[:i], p.running[i+1:]...)
-			return
-		}
-	}
+	p.running = slices.DeleteFunc(p.running, func(other *ping) bool { return other == x })
 }
 
 // reset begins the sequence of pings of all ranks anew.
@@ -158,7 +154,6 @@ func (p *pings) expecting(e *Edge) *ping {
 	return nil
 }
 
-// send sends the next ping.
 func (p *pings) send(x *ping) {
 	h := Header{
 		Kind: KindPing, Epoch: Epoch, Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
@@ -179,7 +174,6 @@ func (p *pings) transmit(x *ping, h *Header) {
 	x.unsent++
 }
 
-// take handles one completion.
 func (p *pings) take(t Token, wc *verbs.Completion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +227,6 @@ func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
 	}
 }
 
-// receive handles a message.
 func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, now time.Time) {
 	msg := e.Message(index, wc.ByteLen)
 	var h Header
@@ -275,7 +268,6 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 	}
 }
 
-// check verifies a message of a ping.
 func (p *pings) check(x *ping, h *Header, msg []byte) error {
 	r, peer := p.r, x.edge.Peer
 	want, origin := KindPing, peer

@@ -77,7 +77,6 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	return result, nil
 }
 
-// side pings one neighbour.
 func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	r := p.r
 	p.enter(x)

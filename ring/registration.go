@@ -41,7 +41,6 @@ func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Regist
 	return g, nil
 }
 
-// add registers the memory on a device.
 func (g *Registration) add(d *Device) error {
 	mr, err := d.PD.RegMR(g.addr, g.length, g.access)
 	if err != nil {
@@ -52,7 +51,6 @@ func (g *Registration) add(d *Device) error {
 	return nil
 }
 
-// remove deregisters the memory on a device.
 func (g *Registration) remove(device int) error {
 	mr := g.mrs[device]
 	if mr == nil {
@@ -143,9 +141,6 @@ func (r *Ring) AllocMemory(length uint64) (verbs.Memory, error) {
 func (r *Ring) AddRegion(name string, g *Registration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.regions == nil {
-		r.regions = make(regions)
-	}
 	r.regions[name] = g
 }
 

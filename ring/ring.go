@@ -83,7 +83,8 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if index < 0 || index >= len(nodes) {
 		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
 	}
-	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), asking: make(chan struct{}, 1)}
+	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
+		asking: make(chan struct{}, 1)}
 	if index == 0 {
 		r.runID = rand.Text()
 	}

@@ -191,7 +191,6 @@ func (t *tokens) try(h holder) (word uint64, ok bool) {
 	}
 }
 
-// take waits for the token.
 func (t *tokens) take(ctx context.Context, h holder) (word uint64, err error) {
 	for {
 		t.mu.Lock()
@@ -249,7 +248,6 @@ func (t *tokens) wake() {
 // operations is how often an operation has given the token back.
 func (t *tokens) operations() uint64 { return t.word.Load() / (wordBits + 1) }
 
-// who returns who has the token.
 func (t *tokens) who() holder {
 	t.mu.Lock()
 	defer t.mu.Unlock()

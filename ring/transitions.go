@@ -52,7 +52,6 @@ type connectionData struct {
 	Locality locality.Locality `json:"locality"`
 }
 
-// connectionData says what this end is.
 func (e *Edge) connectionData() connectionData {
 	r := e.r
 	own := r.opts.locality()
@@ -133,7 +132,6 @@ func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
 	return av, nil
 }
 
-// toRTS takes the queue pair to RTS.
 func (e *Edge) toRTS(remote connectionData, v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateRTS)

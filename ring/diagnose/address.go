@@ -86,7 +86,6 @@ func Reach(own, peer *End) []Finding {
 	return found
 }
 
-// family names that of a GID's address.
 func family(g verbs.GID) string {
 	if g.Addr().Is4() {
 		return "IPv4 " + g.Addr().String()

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,15 +134,19 @@ func (s symptom) tooLong(receive, send *Failure) *Finding {
 		"post longer receives, or send less; then "+again)
 }
 
+func regionTexts(regions []Region, key func(Region) string) (texts []string) {
+	for _, g := range regions {
+		texts = append(texts, fmt.Sprintf("%s: %s, %d bytes from %#x, %s", g.Name, key(g), g.Length, g.Addr, g.Access))
+	}
+	return texts
+}
+
 // key explains a request that the other end's memory did not allow: what was
 // asked for beside what was advertised.
 func (s symptom) key() *Finding {
-	var offered []string
 	slots := Region{Name: "slots", Addr: s.to.Slots.Addr, Length: s.to.Slots.Length, RKey: s.to.Slots.RKey, Access: SlotAccess}
 	regions := append([]Region{slots}, s.to.Regions...)
-	for _, g := range regions {
-		offered = append(offered, fmt.Sprintf("%s: rkey %#x, %d bytes from %#x, %s", g.Name, g.RKey, g.Length, g.Addr, g.Access))
-	}
+	offered := regionTexts(regions, func(g Region) string { return fmt.Sprintf("rkey %#x", g.RKey) })
 	advertised := strings.Join(offered, "; ")
 	if s.failed == nil {
 		return s.fault("rkey", s.from.Rank, "", advertised,
@@ -166,16 +171,9 @@ func (s symptom) key() *Finding {
 	}
 }
 
-// localKey explains a request whose own memory is none of its rank's.
 func (s symptom) localKey() *Finding {
-	var have []string
-	for _, g := range s.from.Regions {
-		have = append(have, fmt.Sprintf("%s: lkey %#x, %d bytes from %#x, %s", g.Name, g.LKey, g.Length, g.Addr, g.Access))
-	}
-	regions := "none by hand"
-	if len(have) > 0 {
-		regions = strings.Join(have, "; ")
-	}
+	have := regionTexts(s.from.Regions, func(g Region) string { return fmt.Sprintf("lkey %#x", g.LKey) })
+	regions := cmp.Or(strings.Join(have, "; "), "none by hand")
 	text := fmt.Sprintf("%s posted memory that no region covers with its lkey (LOC_PROT, 4)", s.from.Who())
 	sge := ""
 	if s.failed != nil {
