@@ -19,6 +19,7 @@ type Context struct {
 	table      Table
 	guid       uint64
 	queuePairs atomic.Int64
+	domains    atomic.Uint32 // numbers given to them
 	// children, or shut. A closed Context has none, and gets none.
 	children atomic.Int64
 }

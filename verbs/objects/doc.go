@@ -21,6 +21,11 @@ type Owner interface {
 	Progress(last bool)
 	// TakeOver says that the caller is about to block rather than poll.
 	TakeOver()
+	// CreateQP makes a queue pair of a domain (verbs.PD).
+	CreateQP(*Domain, verbs.QPInitAttr) (verbs.QP, error)
+	// Locate returns the arena that memory lies in, if its kind is verbs.MemoryArena, and
+	// where in it; else 0.
+	Locate(addr, length uint64) (arena, offset uint64)
 	// Registered is told of a region that can be reached from now on.
 	Registered(*Region)
 	// Withdrawn is told of a region whose keys are dead. When it returns, no

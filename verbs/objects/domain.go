@@ -9,30 +9,30 @@ import (
 	"ringcli/verbs"
 )
 
-// Domain is a protection domain, and what a queue pair knows of memory. A
-// provider's PD embeds it.
+// Domain is a protection domain, and what a queue pair knows of memory.
 type Domain struct {
+	Num      uint32 // of the domains that its Context ever had
 	ctx      *Context
 	children atomic.Int64
 	closed   atomic.Bool
 }
 
-// Init makes it a domain of a Context.
-func (p *Domain) Init(c *Context) error {
-	p.ctx = c
-	return c.adopt()
+// AllocPD implements verbs.Context.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	if err := c.adopt(); err != nil {
+		return nil, err
+	}
+	return &Domain{ctx: c, Num: c.domains.Add(1)}, nil
 }
 
 // Context implements verbs.PD.
 func (p *Domain) Context() verbs.Context { return p.ctx.owner }
 
-// RegMR implements verbs.PD for memory that only this process has.
-func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
-	return p.Register(&Region{}, addr, length, access)
-}
+// CreateQP implements verbs.PD.
+func (p *Domain) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) { return p.ctx.owner.CreateQP(p, a) }
 
-// Register makes a region of memory of a kind, which the provider knows.
-func (p *Domain) Register(r *Region, addr, length uint64, access verbs.Access) (verbs.MR, error) {
+// RegMR implements verbs.PD.
+func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	switch {
 	case p.closed.Load():
 		return nil, fmt.Errorf("register memory: protection domain: %w", verbs.ErrClosed)
@@ -43,8 +43,8 @@ func (p *Domain) Register(r *Region, addr, length uint64, access verbs.Access) (
 	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
 		return nil, fmt.Errorf("register memory with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", access, verbs.ErrInvalid)
 	}
-	r.domain, r.addr, r.length, r.access = p, addr, length, access
-	if r.Arena != 0 {
+	r := &Region{Domain: p, addr: addr, length: length, access: access}
+	if r.Arena, r.Offset = p.ctx.owner.Locate(addr, length); r.Arena != 0 {
 		r.kind = verbs.MemoryArena
 	}
 	if err := p.ctx.table.add(r); err != nil {
@@ -73,7 +73,7 @@ func (p *Domain) Close() error {
 // Region returns the region of a key that lies in this domain and covers length
 // bytes at addr, nil if there is none.
 func (p *Domain) Region(key uint32, addr, length uint64) *Region {
-	if r := p.ctx.table.Get(key); r != nil && r.domain == p && r.Covers(addr, length) {
+	if r := p.ctx.table.Get(key); r != nil && r.Domain == p && r.Covers(addr, length) {
 		return r
 	}
 	return nil

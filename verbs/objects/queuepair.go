@@ -14,11 +14,11 @@ import (
 // created with, room for inline data, and the other objects, which are not closed before
 // them. A provider's QP embeds it.
 type QueuePair struct {
+	Domain         *Domain
 	SendCQ, RecvCQ *CQ
 	InitAttr       verbs.QPInitAttr
 	QPN            uint32 // set by the provider
 
-	domain *Domain
 	closed atomic.Bool
 	inline *memory.Block // MaxInlineData bytes for each place of the send queue
 }
@@ -34,14 +34,14 @@ func (q *QueuePair) Prepare(p *Domain, a *verbs.QPInitAttr) error {
 	if !ok1 || !ok2 || send.ctx != p.ctx || recv.ctx != p.ctx {
 		return fmt.Errorf("create queue pair: %w: both completion queues must be of the same context", verbs.ErrInvalid)
 	}
-	q.domain, q.SendCQ, q.RecvCQ, q.InitAttr = p, send, recv, *a
+	q.Domain, q.SendCQ, q.RecvCQ, q.InitAttr = p, send, recv, *a
 	return verbs.CheckQP(a, p.ctx.limits)
 }
 
 // Retain keeps the domain and the completion queues from being closed, and makes room
 // for inline data in so many places of the send queue.
 func (q *QueuePair) Retain(places int) (err error) {
-	if most := q.domain.ctx.limits.MaxQP; q.count(1) > int64(most) {
+	if most := q.Domain.ctx.limits.MaxQP; q.count(1) > int64(most) {
 		q.count(-1)
 		return fmt.Errorf("create queue pair: %w: %d are open, which is the most", verbs.ErrNoMemory, most)
 	}
@@ -57,10 +57,10 @@ func (q *QueuePair) Retain(places int) (err error) {
 // count counts the queue pair, and returns how many the Context has; one completion
 // queue counts it once a side.
 func (q *QueuePair) count(n int64) int64 {
-	q.domain.children.Add(n)
+	q.Domain.children.Add(n)
 	q.SendCQ.users.Add(n)
 	q.RecvCQ.users.Add(n)
-	return q.domain.ctx.queuePairs.Add(n)
+	return q.Domain.ctx.queuePairs.Add(n)
 }
 
 // Shut makes Live fail, and reports whether this call did.
@@ -77,6 +77,9 @@ func (q *QueuePair) Release() error {
 
 // Num implements verbs.QP.
 func (q *QueuePair) Num() uint32 { return q.QPN }
+
+// PD implements verbs.QP.
+func (q *QueuePair) PD() verbs.PD { return q.Domain }
 
 // Live returns an error once the queue pair is closed.
 func (q *QueuePair) Live() error {

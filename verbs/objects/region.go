@@ -31,7 +31,7 @@ type Table struct {
 
 // Region is a registered range of memory. It does not change after creation.
 type Region struct {
-	domain *Domain
+	Domain *Domain
 	addr   uint64
 	length uint64
 	key    uint32
@@ -42,8 +42,6 @@ type Region struct {
 	// Arena and Offset are where the memory lies, if its kind is
 	// verbs.MemoryArena.
 	Arena, Offset uint64
-	// Note is the provider's own.
-	Note uint32
 }
 
 // Get returns the open region of a key, nil if there is none.
@@ -122,7 +120,7 @@ func (r *Region) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	d := r.domain
+	d := r.Domain
 	d.ctx.table.remove(r)
 	d.children.Add(-1)
 	d.ctx.owner.Withdrawn(r)

@@ -17,12 +17,11 @@ import (
 // Context is the open device: what other processes of this host find by its GID.
 type Context struct {
 	objects.Context
-	key     arena.Key
-	hub     *arena.Hub
-	memory  *arena.Arena // the directory's
-	own     *directory
-	domains atomic.Uint32         // numbers given to protection domains
-	qps     atomic.Pointer[[]*qp] // replaced with mu held, read without
+	key    arena.Key
+	hub    *arena.Hub
+	memory *arena.Arena // the directory's
+	own    *directory
+	qps    atomic.Pointer[[]*qp] // replaced with mu held, read without
 
 	background objects.Background
 
@@ -87,29 +86,13 @@ func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
 // some 300 of them take as long as a yield.
 func (c *Context) Spins() int { return 300 }
 
-// pd is a protection domain.
-type pd struct {
-	objects.Domain
-	ctx *Context
-	num uint32
-}
-
-// AllocPD implements verbs.Context.
-func (c *Context) AllocPD() (verbs.PD, error) {
-	p := &pd{ctx: c, num: c.domains.Add(1)}
-	if err := p.Init(&c.Context); err != nil {
-		return nil, err
+// Locate implements objects.Owner: memory of an arena can be mapped by peers.
+func (c *Context) Locate(addr, length uint64) (id, offset uint64) {
+	a, offset, ok := arena.Find(addr, length)
+	if !ok {
+		return 0, 0
 	}
-	return p, nil
-}
-
-// RegMR implements verbs.PD. Memory of an arena can be mapped by peers.
-func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
-	r := &objects.Region{Note: p.num}
-	if a, offset, ok := arena.Find(addr, length); ok {
-		r.Arena, r.Offset = a.ID(), offset
-	}
-	return p.Register(r, addr, length, access)
+	return a.ID(), offset
 }
 
 // TakeOver implements objects.Owner: the goroutine stops watching and takes part.
@@ -133,7 +116,7 @@ func (c *Context) Registered(r *objects.Region) {
 		return
 	}
 	row := &c.own.regions[r.RKey()>>8]
-	row.access, row.domain, row.addr, row.length = uint32(r.Access()), r.Note, r.Addr(), r.Length()
+	row.access, row.domain, row.addr, row.length = uint32(r.Access()), r.Domain.Num, r.Addr(), r.Length()
 	row.arena, row.offset = r.Arena, r.Offset
 	atomic.StoreUint32(&row.key, r.RKey())
 }

@@ -18,7 +18,6 @@ import (
 type qp struct {
 	objects.QueuePair
 	ctx        *Context
-	pd         *pd
 	deadline   atomic.Int64 // when progress is due though nobody wakes us; 0: never
 	connecting sync.WaitGroup
 	look       chan struct{} // capacity 1: has the goroutine look for the peer now
@@ -46,10 +45,10 @@ type peer struct {
 	id uint64 // of the peer's block
 }
 
-// CreateQP implements verbs.PD.
-func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	q := &qp{ctx: p.ctx, pd: p, look: make(chan struct{}, 1)}
-	if err := q.Prepare(&p.Domain, &a); err != nil {
+// CreateQP implements objects.Owner.
+func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, error) {
+	q := &qp{ctx: c, look: make(chan struct{}, 1)}
+	if err := q.Prepare(p, &a); err != nil {
 		return nil, err
 	}
 	q.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
@@ -57,15 +56,12 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	if err := q.Retain(len(q.sq)); err != nil {
 		return nil, err
 	}
-	p.ctx.add(q)
-	q.TraceCreated(slog.String("gid", verbs.GID(p.ctx.key).String()))
+	c.add(q)
+	q.TraceCreated(slog.String("gid", verbs.GID(c.key).String()))
 	return q, nil
 }
 
 func ringSize(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
-
-// PD returns the protection domain.
-func (q *qp) PD() verbs.PD { return q.pd }
 
 // Query implements verbs.QP. Requests have no PSNs here: the first ones stay.
 func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
@@ -131,7 +127,7 @@ func (q *qp) become(s verbs.QPState) (left *peer) {
 	case verbs.StateErr:
 		q.becomeErr()
 	case verbs.StateRTR:
-		q.own.mtu, q.own.rqPSN, q.own.domain = uint32(q.attr.PathMTU), q.attr.RQPSN, q.pd.num
+		q.own.mtu, q.own.rqPSN, q.own.domain = uint32(q.attr.PathMTU), q.attr.RQPSN, q.Domain.Num
 		q.own.destKey, q.own.destQPN = arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
 		q.enter(s)
 		q.connect()

@@ -271,7 +271,7 @@ func (q *qp) withdraw(key uint32) {
 }
 
 // covers reports whether the lkeys of the first n bytes of a list are good.
-func (p *pd) covers(sgl []verbs.SGE, n uint64, write bool) bool {
+func covers(p *objects.Domain, sgl []verbs.SGE, n uint64, write bool) bool {
 	for i := range sgl {
 		k := min(n, uint64(sgl[i].Length))
 		if k > 0 && !p.Local(sgl[i].LKey, sgl[i].Addr, uint32(k), write) {

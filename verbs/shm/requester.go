@@ -169,7 +169,7 @@ func (q *qp) begin(w *sendWQE) bool {
 		return q.failInTurn(verbs.LocalQPOpError)
 	case fetches && q.reads >= int(q.attr.MaxRDAtomic):
 		return false
-	case !w.isInline() && !q.pd.covers(w.sge, uint64(w.length), fetches):
+	case !w.isInline() && !covers(q.Domain, w.sge, uint64(w.length), fetches):
 		return q.failInTurn(verbs.LocalProtectionError)
 	}
 	w.begun = true
@@ -268,7 +268,7 @@ func (q *qp) byReference(w *sendWQE, s *slot, f *flight) bool {
 		return false
 	}
 	addr := sge.Addr + uint64(off)
-	r := q.pd.Region(sge.LKey, addr, uint64(n))
+	r := q.Domain.Region(sge.LKey, addr, uint64(n))
 	switch {
 	case r != nil && r.Arena != 0:
 		s.kind, s.data = inArena, [3]uint64{r.Arena, r.Offset + addr - r.Addr()}

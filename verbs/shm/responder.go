@@ -240,7 +240,7 @@ func (q *qp) checkTarget(s *slot, begins bool) (status, receive verbs.Status) {
 		if begins {
 			length = uint64(c.total)
 		}
-		if !q.pd.Remote(s.rkey, s.remote, length, verbs.AccessRemoteWrite) {
+		if !q.Domain.Remote(s.rkey, s.remote, length, verbs.AccessRemoteWrite) {
 			return verbs.RemoteAccessError, 0
 		}
 	}
@@ -252,7 +252,7 @@ func (q *qp) checkTarget(s *slot, begins bool) (status, receive verbs.Status) {
 		if uint64(c.total) > w.length {
 			return verbs.RemoteInvalidRequest, verbs.LocalLengthError
 		}
-		if !q.pd.covers(w.sge, uint64(c.total), true) {
+		if !covers(q.Domain, w.sge, uint64(c.total), true) {
 			return verbs.RemoteOpError, verbs.LocalProtectionError
 		}
 	}
@@ -324,7 +324,7 @@ func (q *qp) executeRead(s *slot, shared *slot) outcome {
 		s.data[0] > stageBytes || s.data[1] > stageBytes-s.data[0] {
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	r := q.pd.Region(s.rkey, s.remote, n)
+	r := q.Domain.Region(s.rkey, s.remote, n)
 	if r == nil || r.Access()&verbs.AccessRemoteRead == 0 {
 		return q.refuse(verbs.RemoteAccessError, 0)
 	}
@@ -355,7 +355,7 @@ func (q *qp) executeAtomic(s *slot, shared *slot) outcome {
 	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || q.attr.MaxDestRDAtomic == 0 || s.remote%8 != 0 {
 		return q.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	if !q.pd.Remote(s.rkey, s.remote, 8, verbs.AccessRemoteAtomic) {
+	if !q.Domain.Remote(s.rkey, s.remote, 8, verbs.AccessRemoteAtomic) {
 		return q.refuse(verbs.RemoteAccessError, 0)
 	}
 	if verbs.Opcode(s.op) == verbs.OpFetchAdd {

@@ -68,21 +68,6 @@ func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	return e, nil
 }
 
-// pd is a protection domain.
-type pd struct {
-	objects.Domain
-	ctx *Context
-}
-
-// AllocPD implements verbs.Context.
-func (c *Context) AllocPD() (verbs.PD, error) {
-	p := &pd{ctx: c}
-	if err := p.Init(&c.Context); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 // Progress implements objects.Owner.
 func (c *Context) Progress(last bool) {
 	if ep := c.ep.Load(); ep != nil {
@@ -96,6 +81,9 @@ func (c *Context) TakeOver() {
 		ep.background.TakeOver()
 	}
 }
+
+// Locate implements objects.Owner: peers reach no memory but over the network.
+func (c *Context) Locate(uint64, uint64) (arena, offset uint64) { return 0, 0 }
 
 // Registered implements objects.Owner.
 func (c *Context) Registered(*objects.Region) {}

@@ -20,8 +20,8 @@ var qpns objects.QPNs
 // qp is a queue pair: the state machine with its addresses and queues.
 type qp struct {
 	objects.QueuePair
-	pd *pd
-	ep *endpoint
+	ctx *Context
+	ep  *endpoint
 
 	rc     *rc.QP // guarded by ep.mu, as all below
 	queued bool   // on ep.dirty
@@ -42,13 +42,13 @@ type qp struct {
 	scratchSGL [1]verbs.SGE
 }
 
-// CreateQP implements verbs.PD.
-func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
-	q := &qp{pd: p, budget: mostBudget}
-	if err := q.Prepare(&p.Domain, &a); err != nil {
+// CreateQP implements objects.Owner.
+func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, error) {
+	q := &qp{ctx: c, budget: mostBudget}
+	if err := q.Prepare(p, &a); err != nil {
 		return nil, err
 	}
-	ep, err := p.ctx.endpoint()
+	ep, err := c.endpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -70,15 +70,12 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	return q, nil
 }
 
-// PD returns the protection domain.
-func (q *qp) PD() verbs.PD { return q.pd }
-
 // Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if err := q.Live(); err != nil {
 		return err
 	}
-	port, err := q.pd.ctx.QueryPort(1)
+	port, err := q.ctx.QueryPort(1)
 	if err != nil {
 		return err
 	}
@@ -109,7 +106,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	const sgid, dgid = "ah_attr.grh.sgid_index", "ah_attr.grh.dgid"
 	local, index := q.ep.local, ah.GRH.SGIDIndex
-	entry, err := q.pd.ctx.QueryGID(1, index)
+	entry, err := q.ctx.QueryGID(1, index)
 	if err != nil {
 		return refusal.Blame(verbs.AttrAV, sgid, index, ": not in the GID table")
 	}
