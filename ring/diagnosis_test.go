@@ -350,7 +350,7 @@ func TestDiagnoseRegionByHand(t *testing.T) {
 	}
 	defer func() { noErrors(t, []error{mr.Close(), block.Free()}) }()
 	r.AddRegion("mine", mr)
-	err = w.oneSided(verbs.OpWrite, 8, func(wr *verbs.WorkRequest) { wr.RKey, wr.RemoteAddr = mr.RKey(r.Left().Device()), mr.Addr() })
+	err = w.oneSided(verbs.OpWrite, 8, func(wr *verbs.WorkRequest) { wr.RKey, wr.RemoteAddr = mr.RKey(r.Left().Device()), mr.Addr })
 	w.status(err, verbs.RemoteAccessError)
 	w.first(0, err, expectation{"access", 1, "RDMA_WRITE of 8 bytes", "mine: rkey", []string{"mine", "gives no REMOTE_WRITE"}})
 	r.RemoveRegion("mine")

@@ -262,7 +262,7 @@ func TestRegions(t *testing.T) {
 		defer func() { noErrors(t, []error{mr.Close()}) }()
 		r.AddRegion(name, mr)
 		want = append(want, diagnose.Region{
-			Name: name, Addr: mr.Addr(), Length: 4096, LKey: mr.LKey(r.Right().Device()), RKey: mr.RKey(r.Right().Device()),
+			Name: name, Addr: mr.Addr, Length: 4096, LKey: mr.LKey(r.Right().Device()), RKey: mr.RKey(r.Right().Device()),
 			Access: access, Flags: strings.Split(access.String(), ", "),
 		})
 	}

@@ -15,17 +15,18 @@ import (
 // Registration is memory that is registered on every device of the ring, those
 // that it opens later, too: each device has keys of its own for it.
 type Registration struct {
-	r            *Ring
-	addr, length uint64
-	access       verbs.Access
-	mrs          [MaxDevices]verbs.MR      // guarded by the ring's devices.registering
-	keys         [MaxDevices]atomic.Uint64 // lkey, rkey: of mrs, to be read at any time
+	Addr, Length uint64 // not to be changed, as Access
+	Access       verbs.Access
+
+	r    *Ring
+	mrs  [MaxDevices]verbs.MR      // guarded by the ring's devices.registering
+	keys [MaxDevices]atomic.Uint64 // lkey, rkey: of mrs, to be read at any time
 }
 
 // RegisterMemory registers length bytes at addr, which must stay mapped until the
 // registration is closed, on every device of the ring.
 func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Registration, error) {
-	g := &Registration{r: r, addr: addr, length: length, access: access}
+	g := &Registration{r: r, Addr: addr, Length: length, Access: access}
 	r.devices.registering.Lock()
 	defer r.devices.registering.Unlock()
 	devices := r.Devices()
@@ -42,9 +43,9 @@ func (r *Ring) RegisterMemory(addr, length uint64, access verbs.Access) (*Regist
 }
 
 func (g *Registration) add(d *Device) error {
-	mr, err := d.PD.RegMR(g.addr, g.length, g.access)
+	mr, err := d.PD.RegMR(g.Addr, g.Length, g.Access)
 	if err != nil {
-		return fmt.Errorf("register %d bytes at %#x on %s: %w", g.length, g.addr, d.Name, err)
+		return fmt.Errorf("register %d bytes at %#x on %s: %w", g.Length, g.Addr, d.Name, err)
 	}
 	g.mrs[d.Index] = mr
 	g.keys[d.Index].Store(uint64(mr.LKey())<<32 | uint64(mr.RKey()))
@@ -77,19 +78,10 @@ func (g *Registration) Close() error {
 	defer all.registering.Unlock()
 	all.registrations = slices.DeleteFunc(all.registrations, func(other *Registration) bool { return other == g })
 	if err := g.close(); err != nil {
-		return fmt.Errorf("deregister %d bytes at %#x: %w", g.length, g.addr, err)
+		return fmt.Errorf("deregister %d bytes at %#x: %w", g.Length, g.Addr, err)
 	}
 	return nil
 }
-
-// Addr returns the address of the first byte.
-func (g *Registration) Addr() uint64 { return g.addr }
-
-// Length returns the number of bytes.
-func (g *Registration) Length() uint64 { return g.length }
-
-// Access returns what is allowed.
-func (g *Registration) Access() verbs.Access { return g.access }
 
 // LKey returns the key for requests of this rank on a device.
 func (g *Registration) LKey(d *Device) uint32 { return uint32(g.keys[d.Index].Load() >> 32) }
@@ -154,7 +146,7 @@ func (r *Ring) RemoveRegion(name string) {
 // RegionOn returns a registration as a device has it.
 func (g *Registration) RegionOn(d *Device, name string) diagnose.Region {
 	return diagnose.Region{
-		Name: name, Addr: g.addr, Length: g.length, LKey: g.LKey(d), RKey: g.RKey(d), Access: g.access, Flags: accessFlags(g.access),
+		Name: name, Addr: g.Addr, Length: g.Length, LKey: g.LKey(d), RKey: g.RKey(d), Access: g.Access, Flags: accessFlags(g.Access),
 	}
 }
 

@@ -265,7 +265,7 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 			return p, err
 		}
 		offset := command.SizeOf(fs, "offset")
-		length := g.reg.Length() - min(g.reg.Length(), offset)
+		length := g.reg.Length - min(g.reg.Length, offset)
 		if remote.Length > 0 {
 			length = min(length, remote.Length)
 		}
@@ -274,7 +274,7 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 		} else {
 			length = command.Or(command.Given[uint64](fs, "length"), length)
 		}
-		p.request.region, p.request.addr, p.request.length = g, g.reg.Addr()+offset, length
+		p.request.region, p.request.addr, p.request.length = g, g.reg.Addr+offset, length
 		p.wr.SGL = []verbs.SGE{{Addr: p.request.addr, Length: uint32(length), LKey: g.reg.LKey(edge.Device())}}
 		local = fmt.Sprintf("%s+%d", name, offset)
 		p.result.LKey = g.reg.LKey(edge.Device())

@@ -30,13 +30,8 @@ func Diagnose(own, peer *End, cause error) []Finding {
 	}
 	slices.SortStableFunc(first, func(a, b Finding) int { return cmp.Compare(s.suspect(a), s.suspect(b)) })
 	if len(first) == 0 {
-		if f := s.evidence(); f != nil {
-			first = append(first, *f)
-		} else {
-			f := s.fault("first_error", s.from.Rank, s.text(), s.to.QPState.String(),
-				fmt.Sprintf("a request of %s to %s failed: %s", s.from.Who(), s.to.Who(), s.text()), again)
-			first = append(first, *f)
-		}
+		first = append(first, *cmp.Or(s.evidence(), s.fault("first_error", s.from.Rank, s.text(), s.to.QPState.String(),
+			fmt.Sprintf("a request of %s to %s failed: %s", s.from.Who(), s.to.Who(), s.text()), again)))
 	}
 	return append(first, rest...)
 }
@@ -96,19 +91,20 @@ func inVain(own, peer *End, cause error, found []Finding) []Finding {
 		return found
 	}
 	s := symptom{direction: direction{own, peer, true}, status: verbs.RetryExceeded}
-	if own.SendsPosted > 0 && psnDiff(own.SQPSN, peer.RQPSN) > 0 {
-		return append([]Finding{*s.silence()}, found...)
-	}
-	if peer.SendsPosted > 0 && psnDiff(peer.SQPSN, own.RQPSN) > 0 {
-		return append([]Finding{*s.swapped().silence()}, found...)
-	}
-	doing := func(e *End) string { return cmp.Or(e.Busy, "nothing") }
-	if errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, verbs.ErrTimeout) {
-		return append([]Finding{{Severity: Warning, Attribute: "busy", Rank: peer.Rank, Own: doing(own), Peer: doing(peer),
-			Text: fmt.Sprintf("both ends agree, and nothing is under way between %s and %s, where %s runs: one of them has not begun, or waits for somebody else",
+	var f Finding
+	switch doing := func(e *End) string { return cmp.Or(e.Busy, "nothing") }; {
+	case own.SendsPosted > 0 && psnDiff(own.SQPSN, peer.RQPSN) > 0:
+		f = *s.silence()
+	case peer.SendsPosted > 0 && psnDiff(peer.SQPSN, own.RQPSN) > 0:
+		f = *s.swapped().silence()
+	case errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, verbs.ErrTimeout):
+		f = s.finding(Warning, "busy", peer.Rank, doing(own), doing(peer),
+			fmt.Sprintf("both ends agree, and nothing is under way between %s and %s, where %s runs: one of them has not begun, or waits for somebody else",
 				own.Who(), peer.Who(), doing(peer)),
-			Fix: "run the same operations in the same order on all ranks"}}, found...)
+			"run the same operations in the same order on all ranks")
+	default:
+		f = s.finding(Warning, "cause", own.Rank, own.QPState, peer.QPState, "both ends agree; the error was: "+cause.Error(), "")
+		f.Tells = cause
 	}
-	return append([]Finding{{Severity: Warning, Attribute: "cause", Rank: own.Rank, Own: own.QPState.String(), Peer: peer.QPState.String(),
-		Text: "both ends agree; the error was: " + cause.Error(), Tells: cause}}, found...)
+	return append([]Finding{f}, found...)
 }
