@@ -98,7 +98,7 @@ func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 	if err := c.adopt(); err != nil {
 		return nil, err
 	}
-	return newChannel(c), nil
+	return &Channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
 }
 
 // CreateCQ implements verbs.Context.
@@ -113,7 +113,10 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	if err := c.adopt(); err != nil {
 		return nil, err
 	}
-	return newCQ(c, cqe, h), nil
+	if h != nil {
+		h.users.Add(1)
+	}
+	return &CQ{ctx: c, ring: make([]verbs.Completion, cqe), channel: h}, nil
 }
 
 // adopt counts a new child, or says why there can be none.

@@ -34,13 +34,6 @@ type CQ struct {
 	overrun bool
 }
 
-func newCQ(c *Context, cqe int, h *Channel) *CQ {
-	if h != nil {
-		h.users.Add(1)
-	}
-	return &CQ{ctx: c, ring: make([]verbs.Completion, cqe), channel: h}
-}
-
 // Push adds a completion and raises the event if it was asked for.
 func (c *CQ) Push(wc verbs.Completion, solicited bool) {
 	c.mu.Lock()
@@ -50,7 +43,7 @@ func (c *CQ) Push(wc verbs.Completion, solicited bool) {
 		c.overrun = true
 		c.mu.Unlock()
 		if first {
-			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", fmt.Sprintf("0x%06x", wc.QPN)))
+			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", Hex(wc.QPN)))
 		}
 		return
 	}
@@ -155,10 +148,6 @@ type Channel struct {
 
 	mu     sync.Mutex
 	events []*CQ // guarded by mu
-}
-
-func newChannel(c *Context) *Channel {
-	return &Channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}
 }
 
 func (h *Channel) raise(c *CQ) {
