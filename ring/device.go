@@ -6,7 +6,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/verbs"
-	"ringcli/verbs/device"
+	"ringcli/verbs/bringup"
 	"ringcli/verbs/memory"
 )
 
@@ -16,7 +16,7 @@ const MaxDevices = 3
 
 // Device is an open device, with what all edges on it share.
 type Device struct {
-	device.Device
+	bringup.Device
 	Name  string
 	Why   string // it was taken among others
 	Index int    // below MaxDevices: keys of memory are kept by it

@@ -26,7 +26,7 @@
 //
 // # From a device to a queue pair that works
 //
-// Package route chooses device, GID and address vector and says why; package device
+// Package route chooses device, GID and address vector and says why; package bringup
 // opens it and makes the objects on it; Advance takes a queue pair to the next state.
 //
 // # Addresses, not slices

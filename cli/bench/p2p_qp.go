@@ -11,7 +11,7 @@ import (
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/device"
+	"ringcli/verbs/bringup"
 )
 
 // role is what a rank does in a p2p bench.
@@ -34,7 +34,7 @@ type p2pQP struct {
 	timeout time.Duration
 	window  int
 
-	device device.Device // the edge's, with a completion queue of its own
+	device bringup.Device // the edge's, with a completion queue of its own
 	qp     verbs.QP
 	block  verbs.Memory
 	reg    *ring.Registration

@@ -9,7 +9,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/verbs"
-	"ringcli/verbs/device"
+	"ringcli/verbs/bringup"
 	"ringcli/verbs/route"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 // Endpoint is a device that was opened, and what its queue pairs share. It belongs
 // to one goroutine.
 type Endpoint struct {
-	device.Device
+	bringup.Device
 	Options Options
 	Local   netip.Addr // to speak from
 	peer    netip.Addr

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"ringcli/verbs/objects"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // idleBeforeSleep is how many rounds in a row find nothing before the goroutine sleeps:
@@ -28,7 +28,7 @@ func (c *Context) sleepAndProgress() bool {
 		atomic.StoreUint32(c.own.sleeping, 0)
 		return true
 	}
-	_ = arena.Wait(c.own.doorbell, bell, c.untilDue())
+	_ = memfd.Wait(c.own.doorbell, bell, c.untilDue())
 	atomic.StoreUint32(c.own.sleeping, 0)
 	return !c.background.PolledSince(before, time.Duration(objects.Clock()-begun))
 }

@@ -11,39 +11,39 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // Context is the open device: what other processes of this host find by its GID.
 type Context struct {
 	objects.Context
-	key    arena.Key
-	hub    *arena.Hub
-	memory *arena.Arena // the directory's
+	key    memfd.Key
+	hub    *memfd.Hub
+	memory *memfd.Arena // the directory's
 	own    *directory
 	qps    atomic.Pointer[[]*qp] // replaced with mu held, read without
 
 	background objects.Background
 
 	mu      sync.Mutex
-	remotes map[arena.Key]*remote // guarded by mu, as all below
+	remotes map[memfd.Key]*remote // guarded by mu, as all below
 	past    counters              // of queue pairs that are closed
 }
 
 func newContext() (*Context, error) {
-	m, err := arena.Create(directorySize)
+	m, err := memfd.Create(directorySize)
 	if err != nil {
 		return nil, err
 	}
 	c := &Context{
-		memory: m, own: directoryOf(m.Addr()), remotes: make(map[arena.Key]*remote),
+		memory: m, own: directoryOf(m.Addr()), remotes: make(map[memfd.Key]*remote),
 	}
 	// fd marks an address that is unique without any authority (RFC 4193).
 	_, _ = rand.Read(c.key[:]) // never fails
 	c.key[0] = 0xfd
 	binary.BigEndian.PutUint32(c.key[12:], uint32(m.ID()))
 	c.Init(c, device{}, &limits, binary.BigEndian.Uint64(c.key[:]))
-	if c.hub, err = arena.Listen(c.key); err != nil {
+	if c.hub, err = memfd.Listen(c.key); err != nil {
 		return nil, errors.Join(err, m.Free())
 	}
 	c.qps.Store(new([]*qp))
@@ -52,7 +52,7 @@ func newContext() (*Context, error) {
 }
 
 // directoryID is the ID of the directory of the Context that has a key.
-func directoryID(k arena.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
+func directoryID(k memfd.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
 
 // QueryPort implements verbs.Context.
 func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
@@ -75,7 +75,7 @@ func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
 	if err := c.Live(); err != nil {
 		return nil, err
 	}
-	a, err := arena.Create(length)
+	a, err := memfd.Create(length)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *Context) Spins() int { return 300 }
 
 // Locate implements objects.Owner: memory of an arena can be mapped by peers.
 func (c *Context) Locate(addr, length uint64) (id, offset uint64) {
-	a, offset, ok := arena.Find(addr, length)
+	a, offset, ok := memfd.Find(addr, length)
 	if !ok {
 		return 0, 0
 	}
@@ -179,7 +179,7 @@ func (c *Context) Close() error {
 	}
 	c.background.Stop(func() {
 		atomic.AddUint32(c.own.doorbell, 1)
-		_ = arena.Wake(c.own.doorbell, 1)
+		_ = memfd.Wake(c.own.doorbell, 1)
 	})
 	return errors.Join(c.hub.Close(), c.memory.Free())
 }

@@ -5,7 +5,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // Sizes in bytes, and counts.
@@ -90,7 +90,7 @@ type connInfo struct {
 	rnrTimer uint32 // atomic
 	domain   uint32 // number of the PD
 	readable uint32 // 1: it can read the peer's memory
-	destKey  arena.Key
+	destKey  memfd.Key
 	destQPN  uint32
 	_        uint32
 	bound    uint64 // atomic: ID of the peer's block, once that is mapped
@@ -187,6 +187,6 @@ func directoryOf(addr uint64) *directory {
 func (d *directory) wake() {
 	if atomic.LoadUint32(d.sleeping) != 0 && atomic.CompareAndSwapUint32(d.sleeping, 1, 0) {
 		atomic.AddUint32(d.doorbell, 1)
-		_ = arena.Wake(d.doorbell, 1)
+		_ = memfd.Wake(d.doorbell, 1)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // hostile is a queue pair whose peer's memory the test writes.
@@ -41,7 +41,7 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	must(err)
 	q := v.(*qp)
-	m, err := arena.Create(blockSize)
+	m, err := memfd.Create(blockSize)
 	must(err)
 	n, err := c.attach(t.Context(), c.key)
 	must(err)

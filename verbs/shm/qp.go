@@ -11,7 +11,7 @@ import (
 
 	"ringcli/verbs"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // qp is a queue pair.
@@ -26,7 +26,7 @@ type qp struct {
 	mu       sync.Mutex // guards all below, and what this end writes into both blocks
 	state    verbs.QPState
 	attr     verbs.QPAttr
-	memory   *arena.Arena // own's; nil in RESET
+	memory   *memfd.Arena // own's; nil in RESET
 	own      *block
 	peer     *peer              // the peer, once it is mapped
 	looking  bool               // a goroutine looks for the peer
@@ -128,7 +128,7 @@ func (q *qp) become(s verbs.QPState) (left *peer) {
 		q.becomeErr()
 	case verbs.StateRTR:
 		q.own.mtu, q.own.rqPSN, q.own.domain = uint32(q.attr.PathMTU), q.attr.RQPSN, q.Domain.Num
-		q.own.destKey, q.own.destQPN = arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
+		q.own.destKey, q.own.destQPN = memfd.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
 		q.enter(s)
 		q.connect()
 	default:
@@ -146,7 +146,7 @@ func (q *qp) enter(s verbs.QPState) {
 
 // publish gives the queue pair a block, and peers a way to find it.
 func (q *qp) publish() error {
-	m, err := arena.Create(blockSize)
+	m, err := memfd.Create(blockSize)
 	if err != nil {
 		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.QPN, verbs.ErrNoMemory, err)
 	}
@@ -272,7 +272,7 @@ var mayRead = true
 // is nothing left to look for.
 func (q *qp) findPeer(ctx context.Context) bool {
 	q.mu.Lock()
-	key, row := arena.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN%rows
+	key, row := memfd.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN%rows
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, mapping)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"ringcli/verbs/memory"
-	"ringcli/verbs/shm/arena"
+	"ringcli/verbs/shm/memfd"
 )
 
 // remote is another Context, perhaps of this process, or this very one.
 type remote struct {
 	ctx     *Context
-	key     arena.Key
-	process *arena.Peer
+	key     memfd.Key
+	process *memfd.Peer
 	dir     *directory
 	users   int             // guarded by Context.mu
 	gone    atomic.Bool     // its process has ended, or it was closed
@@ -43,7 +43,7 @@ type view struct {
 const maxViews = 64
 
 // attach returns the Context that has a key, which counts one more user.
-func (c *Context) attach(ctx context.Context, key arena.Key) (*remote, error) {
+func (c *Context) attach(ctx context.Context, key memfd.Key) (*remote, error) {
 	c.mu.Lock()
 	if n := c.remotes[key]; n != nil && !n.gone.Load() {
 		n.users++
@@ -137,7 +137,7 @@ func (n *remote) ask(id uint64) {
 	defer cancel()
 	v := view{id: id}
 	addr, length, err := n.process.Map(ctx, id, false)
-	if errors.Is(err, arena.ErrGone) {
+	if errors.Is(err, memfd.ErrGone) {
 		return // there never will be one, and timers will notice
 	}
 	n.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/soft/early"
 	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/reorder"
 	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
 )
@@ -33,7 +33,7 @@ type qp struct {
 	tx, rx   wire.Flow
 	lastID   idTracker
 	acking   acking
-	early    early.Packets
+	early    reorder.Packets
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 
 	"ringcli/verbs"
-	"ringcli/verbs/soft/early"
 	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/reorder"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -40,7 +40,7 @@ type QP struct {
 	rc     *rc.QP
 	out    rc.Output
 	peer   *QP
-	early  early.Packets
+	early  reorder.Packets
 	tx, rx wire.Flow
 	wakeAt int64 // when progress is scheduled, 0 if none
 	ackAt  int64 // when the ACK that is owed is to be sent, 0 if none

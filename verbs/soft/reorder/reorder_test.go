@@ -1,4 +1,4 @@
-package early
+package reorder
 
 import (
 	"math/rand/v2"

@@ -1,7 +1,7 @@
-// Package early keeps the packets that come before others that are missing, so that
+// Package reorder keeps the packets that come before others that are missing, so that
 // what was lost or late is all that a peer need send again. To the specification it is
 // a network that had kept them: a queue pair sees every packet in the order of PSNs.
-package early
+package reorder
 
 import (
 	"ringcli/verbs/soft/rc"

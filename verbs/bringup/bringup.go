@@ -1,7 +1,7 @@
-// Package device brings up what queue pairs need, in libibverbs' order: the device
+// Package bringup brings up what queue pairs need, in libibverbs' order: the device
 // with its port and GID, protection domain, completion queue, queue pair. What takes
 // a queue pair on to RTS is verbs.Advance.
-package device
+package bringup
 
 import (
 	"errors"

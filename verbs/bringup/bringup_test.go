@@ -1,4 +1,4 @@
-package device_test
+package bringup_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"ringcli/verbs"
-	"ringcli/verbs/device"
+	"ringcli/verbs/bringup"
 	"ringcli/verbs/route"
 	_ "ringcli/verbs/soft"
 )
@@ -19,7 +19,7 @@ func TestBringUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := netip.MustParseAddr("127.0.97.1")
-	var d device.Device
+	var d bringup.Device
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -75,7 +75,7 @@ func TestOpenFails(t *testing.T) {
 		"port 2":                 {"127.0.97.2", 2, route.Want{}},
 		"gid-index 200":          {"127.0.97.2", 1, route.Want{Index: &index}},
 	} {
-		var d device.Device
+		var d bringup.Device
 		err := d.Open(lo, verbs.OpenOptions{LocalAddr: netip.MustParseAddr(c.local)}, c.port, c.want)
 		if !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want ErrInvalid with %q", err, want)

@@ -1,4 +1,4 @@
-// Package arena is memory that processes of one host share, and how they find
+// Package memfd is memory that processes of one host share, and how they find
 // each other: an Arena is a memfd that peers can map, a Hub hands out its
 // descriptor over a Unix socket, and a Peer is the process at the other end.
 //
@@ -23,4 +23,4 @@
 //
 // Locks, in the order in which they are taken: Hub.mu; Peer.mu or Arena.mu;
 // conn.mu.
-package arena
+package memfd
