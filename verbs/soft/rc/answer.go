@@ -222,7 +222,7 @@ func (q *QP) emitReadResponse(a *answer, out *Output) bool {
 		op = wire.ReadRespLast
 	}
 	f := q.responseBTH(op, a.cur)
-	f.PadCount = uint8(-length & 3)
+	f.PadCount = uint8(wire.Pad(length))
 	p := out.packet(&f)
 	if first || last {
 		wire.AETH(p.Header[wire.BTHLen:]).Encode(wire.SyndromeAck, a.msn)

@@ -262,7 +262,7 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 		Solicited: last && w.flags&verbs.FlagSolicited != 0,
 		MigReq:    true,
 		AckReq:    last || room == 1 || q.partial || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
-		PadCount:  uint8(-length & 3),
+		PadCount:  uint8(wire.Pad(length)),
 		PKey:      wire.DefaultPKey,
 		DestQPN:   q.attr.DestQPN,
 		PSN:       q.cur,
