@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -53,11 +54,17 @@ func TestPingSideAllocates(t *testing.T) {
 			}
 		})
 	}
+	// TCP's signs of life allocate, the more the longer it takes: what round trips
+	// allocate by themselves they allocate each time.
 	const more = 1000
-	few := ping(1)
-	if many := ping(1 + more); many-few > more/10 { // TCP's signs of life allocate
-		t.Errorf("%d round trips more allocate %v times more", more, many-few)
+	least := math.Inf(1)
+	for range 5 {
+		few := ping(1)
+		if least = min(least, ping(1+more)-few); least <= more/10 {
+			return
+		}
 	}
+	t.Errorf("%d round trips more allocate at least %v times more", more, least)
 }
 
 // All ranks ping both neighbours at once, and each other.
