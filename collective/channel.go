@@ -27,7 +27,7 @@ const immDirect = 1 << 31
 const maxRTS = 4 * MaxDepth
 
 // channel is one end of an edge and what is under way on it, in both directions: an
-// edge of the ring carries data in one of them, an edge of a mesh in both. Links
+// edge of the ring carries data in one of them, an edge of a mesh in both. Channels
 // outlive operations, since a peer may be ahead. They belong to whoever holds
 // the lock of the Comm.
 type channel struct {

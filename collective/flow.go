@@ -315,11 +315,14 @@ func (f *flow) complete(wc *verbs.Completion) error {
 			err = f.written(ch, wc.Imm)
 		} else {
 			msg := ch.edge.Message(value, wc.ByteLen)
-			if id == ring.Left.Edge() && ring.KindOf(msg) == ring.KindPing {
-				f.c.token.Defer(*wc) // the neighbour is done here, and pings
+			switch {
+			case ring.StalePing(msg): // it is dropped
+			case id == ring.Left.Edge() && ring.KindOf(msg) == ring.KindPing:
+				f.c.token.Defer(*wc) // the neighbour is done here, and pings all ranks
 				return nil
+			default:
+				err = f.message(ch, msg)
 			}
-			err = f.message(ch, msg)
 		}
 		if err != nil {
 			return err
@@ -382,7 +385,7 @@ func (c *Comm) drain(ch *channel) {
 			break
 		}
 	}
-	_ = token.End() // what the peers wait for in their turn
+	_ = token.End() // the ACKs that peers wait for
 }
 
 // compare holds a header of a peer against the own call. A peer that is ahead is

@@ -95,6 +95,8 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("%s: expected one of %v", c.Reduction, reduce.Ops())
 	case operations[c.Op].rooted && (c.Root < 0 || c.Root >= ranks) || !operations[c.Op].rooted && c.Root != 0:
 		return bad("root %d: expected 0 to %d of an operation that has a root, else 0", c.Root, ranks-1)
+	case c.Count != 0 && !c.Op.onVectors():
+		return bad("count %d: expected 0 of an operation that has no vector", c.Count)
 	case c.Count < 0:
 		return bad("count %d: expected 0 or more elements", c.Count)
 	case c.Count > math.MaxInt64/max(ranks, size):
@@ -126,6 +128,9 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	}
 	if !c.Op.Reduces() {
 		c.Reduction = 0
+	}
+	if !c.Op.onVectors() {
+		c.Type = 0
 	}
 	c.Sync = c.Sync && c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing
 	asked := c.Segment

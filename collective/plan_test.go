@@ -113,6 +113,9 @@ func TestPlanAlgorithm(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
+	if _, err := plan(Call{Op: OpBarrier, Count: 1}, agreement{ranks: 2}, Table{}); !errors.Is(err, ErrUsage) {
+		t.Errorf("a barrier of one element: %v: expected an error of usage", err)
+	}
 	for _, test := range []struct {
 		count   int
 		typ     reduce.Type

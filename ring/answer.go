@@ -66,6 +66,9 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 	q.r.mu.Lock()
 	e := q.r.edges[q.side]
 	q.r.mu.Unlock()
+	if e == nil { // the ring was closed meanwhile
+		return nil, q.notReady()
+	}
 	return e.connectionData(), nil
 }
 

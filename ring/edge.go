@@ -84,7 +84,7 @@ type WRKind uint8
 // The kinds of work requests on an edge. Those from WRUser on are the caller's.
 const (
 	WRRecv    WRKind = 1 // a posted receive buffer; the value is its index
-	WRMessage WRKind = 2 // SendMessage; the value is 0, or the number of a ping of one neighbour
+	WRMessage WRKind = 2 // SendMessage; the value is 0, or the number of a ping
 	WRUser    WRKind = 16
 )
 

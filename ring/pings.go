@@ -194,7 +194,7 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 		}
 	case kind != WRRecv:
 		for _, x := range p.running {
-			if x.with != nil {
+			if x.with != nil && !x.over() {
 				x.fail(fmt.Errorf("ping met the completion of another operation (work request %#x): run one operation at a time", wc.ID))
 				return
 			}
@@ -217,7 +217,7 @@ func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
 	id, kind, _ := ParseWRID(wc.ID)
 	others := id >= firstMesh || kind >= WRUser
 	for _, x := range p.running {
-		if x.with != nil || x.edge == e && !others {
+		if x.with != nil && !x.over() || x.edge == e && !others {
 			x.fail(p.r.CompletionError(wc))
 			others = false
 		}

@@ -117,7 +117,7 @@ type holderKind uint8
 const (
 	nobody    holderKind = iota
 	operating            // between Begin and End
-	pinging              // PingSide, or a neighbour's: they share the token
+	pinging              // PingSide, or a neighbour's: they share the token. Ping of all ranks is a step
 	looking              // OwnEnd
 	stepping
 )
@@ -129,9 +129,10 @@ func (h holder) String() string {
 // tokens gives the polling token out: to one step, or to one operation, or to any number
 // of pings of one neighbour, own and neighbours', of which one at a time polls for all.
 type tokens struct {
-	// word is its holder, in the lower two bits, and above how often an operation has
-	// given it back. Operations take it and give it back by changing the word alone, which
-	// is all that a short one has time for.
+	// word is its holder, in the lower two bits; above, how often an operation has given
+	// it back; above wordOthers, how often others have. So no two tokens are alike.
+	// Operations take it and give it back by changing the word alone, which is all that a
+	// short one has time for.
 	word atomic.Uint64
 	// waiting: somebody is to be woken when it is given back.
 	waiting atomic.Bool
@@ -148,6 +149,8 @@ const (
 	wordOperating
 	wordHeld // by holder
 	wordBits = 3
+
+	wordOthers = 1 << 40
 )
 
 // busyError says who has the token.
@@ -232,7 +235,7 @@ func (t *tokens) give(word uint64) {
 		return
 	}
 	t.holder = holder{}
-	t.word.Add(^uint64(wordHeld - 1)) // nobody else changes it meanwhile
+	t.word.Add(wordOthers - wordHeld) // nobody else changes it meanwhile
 	t.wake()
 }
 
@@ -246,7 +249,7 @@ func (t *tokens) wake() {
 }
 
 // operations is how often an operation has given the token back.
-func (t *tokens) operations() uint64 { return t.word.Load() / (wordBits + 1) }
+func (t *tokens) operations() uint64 { return t.word.Load() % wordOthers / (wordBits + 1) }
 
 func (t *tokens) who() holder {
 	t.mu.Lock()

@@ -52,6 +52,14 @@ func TestTokenIsShared(t *testing.T) {
 	if _, err := take(step); !strings.Contains(textOf(err), "rtr runs here") {
 		t.Errorf("%v: expected that the step has it", err)
 	}
+	alone.Release()
+	next, err := take(step)
+	noErrors(t, []error{err})
+	alone.Release()
+	if who := r.tokens.who(); who != step {
+		t.Errorf("%q has the token: expected the second step, from which a release of the first takes nothing", who)
+	}
+	alone = next
 	waiting := make(chan error)
 	go func() {
 		token, err := r.Hold(t.Context())
