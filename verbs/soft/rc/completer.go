@@ -115,6 +115,8 @@ func (q *QP) progress(n int, now int64) {
 	if q.wentBack && wire.PSNDiff(q.una, q.recover) >= 0 {
 		q.wentBack = false
 	}
+	again := q.probed && q.una == q.recover
+	q.probed = false
 	if q.lossy > 0 {
 		q.measure(n, now)
 	}
@@ -139,6 +141,9 @@ func (q *QP) progress(n int, now int64) {
 	}
 	q.timer, q.probe = 0, 0
 	if q.una != q.sent {
+		if again { // the peer took the probe, and nothing after it
+			q.goBack()
+		}
 		q.startTimer(now)
 	}
 }
@@ -219,6 +224,7 @@ func (q *QP) retry(end uint32, now int64, out *Output) {
 		return
 	}
 	q.retries++
+	q.probed = false
 	q.cfg.Counters.WindowReductions++
 	least := minWindow
 	if q.kept {

@@ -7,6 +7,7 @@ import (
 	"ringcli/verbs"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/rc/rctest/simnet"
+	"ringcli/verbs/soft/reorder"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -17,6 +18,7 @@ type fuzzed struct {
 	memory simnet.Memory
 	mem    *simnet.Region
 	qp     *rc.QP
+	early  reorder.Packets
 	out    rc.Output
 	now    int64
 	posted [2]int // sends, receives
@@ -34,7 +36,7 @@ func newFuzzed(t *testing.T, access verbs.Access, depth uint8) *fuzzed {
 	f.mem = f.memory.Register(8192, access)
 	f.qp = rc.New(rc.Config{
 		QPN: fuzzQPN, Cap: verbs.QPCap{MaxSendWR: fuzzWRs, MaxRecvWR: fuzzWRs, MaxSendSGE: 2, MaxRecvSGE: 2},
-		Memory: &f.memory, Counters: &rc.Counters{}, Window: 16,
+		Memory: &f.memory, Counters: &rc.Counters{}, Window: 16, KeepEarly: true,
 	})
 	f.modify(verbs.StateInit, access, depth)
 	return f
@@ -44,7 +46,7 @@ func newFuzzed(t *testing.T, access verbs.Access, depth uint8) *fuzzed {
 func (f *fuzzed) modify(to verbs.QPState, access verbs.Access, depth uint8) {
 	a := verbs.QPAttr{
 		State: to, PortNum: 1, Access: access &^ verbs.AccessLocalWrite, PathMTU: verbs.MTU256, RQPSN: 5, SQPSN: 7, DestQPN: 17,
-		AH:              verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: verbs.GID{15: 1}}},
+		AH:              verbs.AHAttr{IsGlobal: true, PortNum: 1, GRH: verbs.GlobalRoute{DGID: verbs.GID{15: 1}}, UDP: verbs.UDPPeer{LowIPIDs: depth&1 == 0}},
 		MaxDestRDAtomic: depth, MaxRDAtomic: depth, MinRNRTimer: 1, Timeout: 1, RetryCnt: 2, RNRRetry: 2,
 	}
 	for _, mask := range []verbs.AttrMask{
@@ -56,6 +58,7 @@ func (f *fuzzed) modify(to verbs.QPState, access verbs.Access, depth uint8) {
 				f.done = f.posted
 			}
 			f.qp.Modify(&a, mask, &f.out)
+			f.early.Clear()
 			break
 		}
 	}
@@ -118,11 +121,14 @@ func (f *fuzzed) step(b []byte) {
 	if bad != nil && bad != wire.ErrPad { //nolint:errorlint // Parse returns its sentinels as they are
 		return
 	}
-	f.qp.Step(&p, bad, f.now, &f.out)
+	early := f.qp.Step(&p, bad, f.now, &f.out)
 	if n := len(f.out.Orders); n > 2 {
 		f.t.Fatalf("%d orders for one packet and two SGEs", n)
 	}
 	f.settle()
+	if early || f.early.Any() {
+		f.early.Stepped(f.qp, &p, b, bad, early, f.now, &f.out, f.settle)
+	}
 }
 
 func (f *fuzzed) post(op verbs.Opcode, flags verbs.SendFlags, length int) {

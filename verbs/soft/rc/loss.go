@@ -102,8 +102,16 @@ func (q *QP) sendAgain(end uint32) {
 		q.goBack()
 		return
 	}
+	q.sendPart(end)
+}
+
+// sendPart sends again up to end, and then goes on where it was.
+func (q *QP) sendPart(end uint32) {
 	if !q.partial {
 		q.goOn, q.sqOn = q.cur, q.sqCur
+	}
+	if wire.PSNDiff(end, q.goOn) > 0 { // what goBack has not sent again yet goes the ordinary way
+		end = q.goOn
 	}
 	q.partial, q.partEnd = true, end
 	q.cur, q.sqCur = q.una, q.sqHead
@@ -148,7 +156,9 @@ func (q *QP) startProbe(now int64) {
 	}
 }
 
-// sendProbe sends the oldest packet again, or asks for the oldest responses again.
+// sendProbe sends the oldest packet again, or asks for the oldest responses again. If
+// the peer then acknowledges no more than the packet, what follows was lost, too:
+// progress goes back.
 func (q *QP) sendProbe(now int64) {
 	q.probes++
 	q.cfg.Counters.LossProbes++
@@ -157,7 +167,12 @@ func (q *QP) sendProbe(now int64) {
 		end = q.responseGap.end
 	}
 	q.wentBack, q.recover = true, end
-	q.sendAgain(end)
+	w := q.wqe(q.sqHead)
+	if q.probed = !w.isRead() && !w.isAtomic(); q.probed {
+		q.sendPart(end)
+	} else {
+		q.sendAgain(end)
+	}
 	q.timedOut = true
 	q.startProbe(now)
 }

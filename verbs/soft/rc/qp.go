@@ -142,6 +142,7 @@ func (q *QP) becomeErr(out *Output) {
 	}
 	q.state = verbs.StateErr
 	q.ackOwed = false
+	q.requestGap.since = 0
 	q.flushSends(out)
 	q.flushRecvs(out)
 }

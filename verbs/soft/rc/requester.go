@@ -65,6 +65,7 @@ type requester struct {
 	lossy       int   // packets to be acknowledged until the wire counts as clean again
 	probe       int64 // deadline of the next probe, 0 if off
 	probes      uint8 // since the last progress
+	probed      bool  // the last of them sent a SEND or WRITE packet, whose end is recover
 	rtt         int64 // smoothed, of a lossy wire
 	rttPSN      uint32
 	rttAt       int64 // when rttPSN was sent, 0: not measuring
@@ -88,7 +89,7 @@ func (r *requester) reset(window int) {
 	r.timer, r.rnrUntil = 0, 0
 	r.retries, r.rnrTries, r.wentBack, r.timedOut = 0, 0, false, false
 	r.partial, r.responseGap = false, gap{}
-	r.lossy, r.probe, r.probes, r.rtt, r.rttAt = 0, 0, 0, 0, 0
+	r.lossy, r.probe, r.probes, r.probed, r.rtt, r.rttAt = 0, 0, 0, false, 0, 0
 }
 
 func (r *requester) ready(maxReads int) {

@@ -102,6 +102,9 @@ func (q *QP) stepRequest(p *wire.Packet, bad error, now int64, out *Output) (ear
 		q.duplicate(p)
 		return false
 	}
+	if q.cfg.KeepEarly && q.nak == wire.NakPSNSeq { // not sent yet: it came in time
+		q.nak, q.ackOwed, q.requestGap.asked = 0, true, false
+	}
 	q.requestGap.came(p.PSN, now)
 	q.nakSent, q.rnrSent = false, false
 	if !q.inSequence(p) || bad != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	KeepEarly, TellEarly bool
 	// Trace is called for every packet as it is sent, if not nil.
 	Trace func(Event)
+	// Drop is asked whether a packet is lost, if not nil, besides Faults.
+	Drop func(b []byte) bool
 }
 
 // Event is a packet that is sent, and its fate.

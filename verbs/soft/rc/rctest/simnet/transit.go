@@ -68,7 +68,7 @@ func (n *Net) send(src, dst *Node, b []byte) {
 	copies := 1
 	var fate []string
 	switch {
-	case n.chance(f.Loss):
+	case n.opts.Drop != nil && n.opts.Drop(b), n.chance(f.Loss):
 		n.Stats.Lost++
 		copies = 0
 		fate = append(fate, "lost")
