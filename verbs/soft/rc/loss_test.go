@@ -77,7 +77,7 @@ func TestProbes(t *testing.T) {
 		again   uint64
 		took    time.Duration
 	}{
-		// The whole window for each probe would be 16,000.
+		// With the whole window for each probe they are 1,808.
 		{"a round trip of 20 ms", false, 10 * time.Millisecond, 0, 1000, time.Minute},
 		// A probe for each packet would take 35 ms.
 		{"a tail of 32 packets", true, 10 * time.Microsecond, 32, 200, 15 * time.Millisecond},
