@@ -33,19 +33,22 @@ func TestWire(t *testing.T) {
 			t.Fatalf("rank %d, %s: exit code %d (%v)\n%s%s", m.rank, m.seat.device(), code, m.err, m.stdout, m.stderr)
 		}
 		before, count := map[string]uint64{}, map[string]uint64{} // by provider and name
+		ran := false
 		for text := range strings.Lines(m.stdout.String()) {
 			var l struct {
-				Provider, Name string
-				Value          uint64
+				Command, Provider, Name string
+				Value                   uint64
 			}
 			if err := json.Unmarshal([]byte(text), &l); err != nil {
 				t.Fatalf("rank %d: %v: %q", m.rank, err, text)
 			}
-			name := l.Provider + " " + l.Name
-			if first, counted := before[name]; counted {
-				count[name] = l.Value - first
-			} else {
+			switch name := l.Provider + " " + l.Name; {
+			case l.Command != "counters":
+				ran = true
+			case !ran:
 				before[name] = l.Value
+			default:
+				count[name] = l.Value - before[name]
 			}
 		}
 		if count["soft sent_responses"] == 0 {
