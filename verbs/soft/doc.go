@@ -5,11 +5,11 @@
 //
 // # Rooms
 //
-//	wire   headers and the invariant CRC
-//	rc     the queue pair as a pure state machine
-//	early  packets that came before others that are missing
-//	udp    sockets with segmentation offload
-//	soft   the verbs objects, and the endpoint that joins the three
+//	wire     headers and the invariant CRC
+//	rc       the queue pair as a pure state machine
+//	reorder  packets that came before others that are missing
+//	udp      sockets with segmentation offload
+//	soft     the verbs objects, and the endpoint that joins the three
 //
 // # Ownership and locks
 //

@@ -135,22 +135,18 @@ func (q *qp) verify(b []byte, src netip.AddrPort, segment uint16) bool {
 	if src != q.rx.Src() { // the peer's source port is its own choice
 		q.rx = wire.NewFlow(src, q.ep.local)
 	}
-	if q.rx.IPv6() {
-		_, ok := q.rx.Verify(b)
-		return ok
-	}
 	hint := segment
 	if !q.lowIPIDs {
 		hint = q.lastID.next()
 	}
-	id, ok := q.rx.VerifyHint(b, hint)
-	if !ok {
+	switch id, ok := q.rx.Verify(b, hint); {
+	case !ok:
 		return false
+	case q.lowIPIDs:
+		return id < softIDs // 0 of IPv6
+	default:
+		return q.rx.IPv6() || q.lastID.plausible(id)
 	}
-	if q.lowIPIDs {
-		return id < softIDs
-	}
-	return q.lastID.plausible(id)
 }
 
 // softIDs is how many IP IDs a soft peer can use: places in a train.

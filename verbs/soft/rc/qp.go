@@ -163,7 +163,7 @@ func (q *QP) Step(p *wire.Packet, bad error, now int64, out *Output) (early bool
 	if p.Flags&wire.IsResponse != 0 {
 		return bad == nil && q.state != verbs.StateRTR && q.stepResponse(p, now, out)
 	}
-	return p.Flags&wire.IsRequest != 0 && p.Opcode.Transport() == wire.RC && q.stepRequest(p, bad, now, out)
+	return p.Flags&wire.IsRequest != 0 && q.stepRequest(p, bad, now, out)
 }
 
 // Next returns the PSNs of the request and of the response that are to come next.

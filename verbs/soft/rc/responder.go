@@ -112,7 +112,7 @@ func (q *QP) stepRequest(p *wire.Packet, bad error, now int64, out *Output) (ear
 		return false
 	}
 	switch {
-	case p.Flags&wire.IsSend != 0 && p.Flags&wire.HasIETH == 0:
+	case p.Flags&wire.IsSend != 0:
 		q.stepSend(p, out)
 	case p.Flags&wire.IsWrite != 0:
 		q.stepWrite(p, out)

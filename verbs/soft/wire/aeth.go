@@ -59,21 +59,18 @@ func (s Syndrome) Code() uint8 { return uint8(s) & 0x1f }
 
 // String names s for people.
 func (s Syndrome) String() string {
-	switch {
-	case s == SyndromeAck:
-		return "ACK"
+	switch name := syndromeNames[s]; {
+	case name != "":
+		return name
 	case s.IsAck():
 		return fmt.Sprintf("ACK, credit code %d", s.Code())
 	case s.IsRNR():
 		return fmt.Sprintf("RNR NAK, %v", verbs.RNRTimer(s.Code()))
-	case s == NakPSNSeq:
-		return "NAK, PSN sequence error"
-	case s == NakInvalidRequest:
-		return "NAK, invalid request"
-	case s == NakRemoteAccess:
-		return "NAK, remote access error"
-	case s == NakRemoteOp:
-		return "NAK, remote operational error"
 	}
 	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
+}
+
+var syndromeNames = map[Syndrome]string{
+	SyndromeAck: "ACK", NakPSNSeq: "NAK, PSN sequence error", NakInvalidRequest: "NAK, invalid request",
+	NakRemoteAccess: "NAK, remote access error", NakRemoteOp: "NAK, remote operational error",
 }

@@ -36,7 +36,7 @@ func BenchmarkVerify(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, ok := f.VerifyHint(p, hint); !ok {
+					if _, ok := f.Verify(p, hint); !ok {
 						b.Fatal("packet refused")
 					}
 				}

@@ -13,13 +13,7 @@ import (
 // slicing[k][b] is what the byte b contributes to the register k bytes later.
 // It serves the headers and the ends of payloads: hash/crc32 has its fast path
 // from 64 bytes on, and its parameter escapes to the heap.
-var slicing = buildSlicing()
-
-// maxSlice covers the bytes from an IPv6 payload length field to the end of
-// the UDP header.
-const maxSlice = 44
-
-func buildSlicing() (t [maxSlice][256]uint32) {
+var slicing = func() (t [maxSlice][256]uint32) {
 	t[0] = *crc32.IEEETable
 	for k := 1; k < len(t); k++ {
 		for b, v := range t[k-1] {
@@ -27,20 +21,11 @@ func buildSlicing() (t [maxSlice][256]uint32) {
 		}
 	}
 	return t
-}
+}()
 
-// fold4 takes four bytes, loaded in little-endian order, into the register.
-func fold4(r, w uint32) uint32 {
-	r ^= w
-	return slicing[3][byte(r)] ^ slicing[2][byte(r>>8)] ^ slicing[1][byte(r>>16)] ^ slicing[0][r>>24]
-}
-
-// fold8 takes in eight bytes as two words.
-func fold8(r, w0, w1 uint32) uint32 {
-	r ^= w0
-	return slicing[7][byte(r)] ^ slicing[6][byte(r>>8)] ^ slicing[5][byte(r>>16)] ^ slicing[4][r>>24] ^
-		slicing[3][byte(w1)] ^ slicing[2][byte(w1>>8)] ^ slicing[1][byte(w1>>16)] ^ slicing[0][w1>>24]
-}
+// maxSlice covers the bytes from an IPv6 payload length field to the end of
+// the UDP header.
+const maxSlice = 44
 
 // foldBTH takes in a BTH with its byte 4 as ones.
 func foldBTH(r uint32, b []byte) uint32 {
@@ -56,23 +41,19 @@ func foldBTH(r uint32, b []byte) uint32 {
 // foldShort takes in few bytes.
 func foldShort(r uint32, p []byte) uint32 {
 	for len(p) >= 8 {
-		r = fold8(r, binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint32(p[4:]))
+		r ^= binary.LittleEndian.Uint32(p)
+		w := binary.LittleEndian.Uint32(p[4:])
+		r = slicing[7][byte(r)] ^ slicing[6][byte(r>>8)] ^ slicing[5][byte(r>>16)] ^ slicing[4][r>>24] ^
+			slicing[3][byte(w)] ^ slicing[2][byte(w>>8)] ^ slicing[1][byte(w>>16)] ^ slicing[0][w>>24]
 		p = p[8:]
 	}
 	if len(p) >= 4 {
-		r = fold4(r, binary.LittleEndian.Uint32(p))
+		r ^= binary.LittleEndian.Uint32(p)
+		r = slicing[3][byte(r)] ^ slicing[2][byte(r>>8)] ^ slicing[1][byte(r>>16)] ^ slicing[0][r>>24]
 		p = p[4:]
 	}
 	for _, b := range p {
 		r = slicing[0][byte(r)^b] ^ r>>8
-	}
-	return r
-}
-
-// foldZeros takes in n zero bytes, 0 to 3.
-func foldZeros(r uint32, n int) uint32 {
-	for ; n > 0; n-- {
-		r = slicing[0][byte(r)] ^ r>>8
 	}
 	return r
 }

@@ -15,5 +15,5 @@ func (f *Flow) ICRC(id uint16, headers, payload []byte) uint32 {
 	pad := Pad(len(payload))
 	r := f.afterUDP(id, len(headers)+len(payload)+pad+ICRCLen)
 	r = foldShort(foldBTH(r, headers), headers[BTHLen:])
-	return ^foldZeros(fold(r, payload), pad)
+	return ^foldShort(fold(r, payload), make([]byte, pad))
 }

@@ -65,7 +65,6 @@ func TestExtensionHeaders(t *testing.T) {
 	orig.Encode(0x0102030405060708)
 	imm := ImmDt(make([]byte, ImmDtLen))
 	imm.Encode(0x01020304)
-	inv := IETH(unhex(t, "01020304"))
 	for _, c := range []struct {
 		name string
 		got  []byte
@@ -80,7 +79,6 @@ func TestExtensionHeaders(t *testing.T) {
 		{"AETH", aeth, "63 010203", aeth.Syndrome() == NakRemoteOp && aeth.MSN() == 0x010203},
 		{"AtomicAckETH", orig, "0102030405060708", orig.Orig() == 0x0102030405060708},
 		{"ImmDt", imm, "01020304", imm.Value() == 0x01020304},
-		{"IETH", inv, "01020304", inv.RKey() == 0x01020304},
 	} {
 		if !bytes.Equal(c.got, unhex(t, c.want)) || !c.ok {
 			t.Errorf("%s is % x, expected %s; getters agree: %v", c.name, c.got, c.want, c.ok)

@@ -103,16 +103,12 @@ func (f *Flow) Start(id uint16, udpPayloadLen int, headers []byte) uint32 {
 func Update(crc uint32, piece []byte) uint32 { return ^fold(^crc, piece) }
 
 // UpdatePad adds pad zero bytes, 0 to 3, to an invariant CRC.
-func UpdatePad(crc uint32, pad int) uint32 { return ^foldZeros(^crc, pad) }
+func UpdatePad(crc uint32, pad int) uint32 { return ^foldShort(^crc, make([]byte, 3)[:pad]) }
 
 // PutICRC stores an invariant CRC in the last bytes of a packet.
 func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 
-// Verify is [Flow.VerifyHint] with the hint 0, which is what an unconnected
-// Linux UDP socket with IP_PMTUDISC_DO sends.
-func (f *Flow) Verify(udpPayload []byte) (id uint16, ok bool) { return f.VerifyHint(udpPayload, 0) }
-
-// VerifyHint checks the invariant CRC of a UDP payload, BTH to ICRC inclusive,
+// Verify checks the invariant CRC of a UDP payload, BTH to ICRC inclusive,
 // whose IP header was not seen.
 //
 // IPv6 leaves nothing unknown: all 32 bits are checked and id is 0. For IPv4
@@ -120,8 +116,9 @@ func (f *Flow) Verify(udpPayload []byte) (id uint16, ok bool) { return f.VerifyH
 // explains the ICRC, with DF or without, and id is that one. A damaged packet
 // has ok with a probability of 2^-15, unless the caller goes on to check id
 // against what the peer may send: each ID it would accept adds 2^-31.
-// A packet with the ID hint costs a little less than others.
-func (f *Flow) VerifyHint(udpPayload []byte, hint uint16) (id uint16, ok bool) {
+// A packet with the ID hint costs a little less than others; an unconnected Linux UDP
+// socket with IP_PMTUDISC_DO sends 0.
+func (f *Flow) Verify(udpPayload []byte, hint uint16) (id uint16, ok bool) {
 	end := len(udpPayload) - ICRCLen
 	if end < BTHLen {
 		return 0, false
@@ -149,9 +146,7 @@ func (f *Flow) VerifyHint(udpPayload []byte, hint uint16) (id uint16, ok bool) {
 const unwindWords = (v4IDToEnd + MaxHeaderLen + 4096) / 4
 
 // unwound[i] is x^(-32i), which takes a register back over 4i bytes.
-var unwound = buildUnwound()
-
-func buildUnwound() (t [unwindWords + 1]uint32) {
+var unwound = func() (t [unwindWords + 1]uint32) {
 	r := uint32(1 << 31) // x^0
 	for i := range t {
 		t[i] = r
@@ -160,7 +155,7 @@ func buildUnwound() (t [unwindWords + 1]uint32) {
 		}
 	}
 	return t
-}
+}()
 
 // unwind returns x^(-8n).
 func unwind(n int) uint32 {

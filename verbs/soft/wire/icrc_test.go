@@ -84,8 +84,8 @@ func checkICRC(t *testing.T, f Flow, id uint16, p []byte) {
 		t.Errorf("ICRC in pieces is %08x, expected %08x", crc, pkt.ICRC)
 	}
 	for _, hint := range []uint16{0, id, id + 1, 0xffff} {
-		if got, ok := f.VerifyHint(p, hint); !ok || got != id {
-			t.Errorf("VerifyHint(%d) is %d, %v; expected %d", hint, got, ok, id)
+		if got, ok := f.Verify(p, hint); !ok || got != id {
+			t.Errorf("Verify(%d) is %d, %v; expected %d", hint, got, ok, id)
 		}
 	}
 }

@@ -6,15 +6,6 @@ import "fmt"
 // packet in bits 4..0 (IBTA volume 1, table 38; Linux include/rdma/ib_pack.h).
 type Opcode uint8
 
-// Transport is bits 7..5 of an opcode.
-type Transport uint8
-
-// Transports.
-const (
-	RC Transport = 0
-	UC Transport = 1
-)
-
 // Opcodes of the reliable connection.
 const (
 	SendFirst      Opcode = 0x00
@@ -42,20 +33,11 @@ const (
 	SendOnlyInv    Opcode = 0x17
 )
 
-// Opcodes of the unreliable datagram and of the congestion notification packet. As
-// those of the unreliable connection (see buildOps), the packets are parsed, no queue
-// pair here speaks them.
-const (
-	UDSendOnly     Opcode = 0x64
-	UDSendOnlyImm  Opcode = 0x65
-	CongestionNote Opcode = 0x81 // BTH with BECN, then 16 zero bytes
-)
-
 // OpFlags are the properties of an opcode.
 type OpFlags uint32
 
-// Properties. Exactly one of IsFirst, IsMiddle, IsLast and IsOnly is set on a
-// valid opcode; a message or answer of a single packet is IsOnly.
+// Properties. Exactly one of IsFirst, IsMiddle, IsLast and IsOnly is set on an
+// opcode of RC; a message or answer of a single packet is IsOnly.
 const (
 	Valid OpFlags = 1 << iota
 
@@ -64,8 +46,6 @@ const (
 	HasAtomicETH
 	HasAtomicAck
 	HasImm
-	HasIETH
-	HasDETH
 	HasPayload // may carry payload bytes
 
 	IsFirst
@@ -98,9 +78,7 @@ type opInfo struct {
 
 // ops has a row for each of the 256 opcodes, so that looking one up checks
 // nothing; rows of unknown opcodes are zero.
-var ops = buildOps()
-
-func buildOps() (t [256]opInfo) {
+var ops = func() (t [256]opInfo) {
 	const (
 		send  = IsRequest | IsSend | HasPayload
 		write = IsRequest | IsWrite | HasPayload
@@ -109,22 +87,18 @@ func buildOps() (t [256]opInfo) {
 	add := func(o Opcode, name string, f OpFlags) {
 		t[o] = opInfo{flags: f | Valid, name: name, headerLen: headerLen(f)}
 	}
-	// UC has the SENDs and WRITEs of RC under the same operation bits.
-	for transport, prefix := range []string{RC: "", UC: "UC_"} {
-		base := Opcode(transport << 5)
-		add(base|SendFirst, prefix+"SEND_FIRST", send|IsFirst|NeedsRecv)
-		add(base|SendMiddle, prefix+"SEND_MIDDLE", send|IsMiddle)
-		add(base|SendLast, prefix+"SEND_LAST", send|IsLast|CompletesRecv)
-		add(base|SendLastImm, prefix+"SEND_LAST_IMM", send|IsLast|HasImm|CompletesRecv)
-		add(base|SendOnly, prefix+"SEND_ONLY", send|IsOnly|NeedsRecv|CompletesRecv)
-		add(base|SendOnlyImm, prefix+"SEND_ONLY_IMM", send|IsOnly|HasImm|NeedsRecv|CompletesRecv)
-		add(base|WriteFirst, prefix+"WRITE_FIRST", write|IsFirst|HasRETH)
-		add(base|WriteMiddle, prefix+"WRITE_MIDDLE", write|IsMiddle)
-		add(base|WriteLast, prefix+"WRITE_LAST", write|IsLast)
-		add(base|WriteLastImm, prefix+"WRITE_LAST_IMM", write|IsLast|HasImm|NeedsRecv|CompletesRecv)
-		add(base|WriteOnly, prefix+"WRITE_ONLY", write|IsOnly|HasRETH)
-		add(base|WriteOnlyImm, prefix+"WRITE_ONLY_IMM", write|IsOnly|HasRETH|HasImm|NeedsRecv|CompletesRecv)
-	}
+	add(SendFirst, "SEND_FIRST", send|IsFirst|NeedsRecv)
+	add(SendMiddle, "SEND_MIDDLE", send|IsMiddle)
+	add(SendLast, "SEND_LAST", send|IsLast|CompletesRecv)
+	add(SendLastImm, "SEND_LAST_IMM", send|IsLast|HasImm|CompletesRecv)
+	add(SendOnly, "SEND_ONLY", send|IsOnly|NeedsRecv|CompletesRecv)
+	add(SendOnlyImm, "SEND_ONLY_IMM", send|IsOnly|HasImm|NeedsRecv|CompletesRecv)
+	add(WriteFirst, "WRITE_FIRST", write|IsFirst|HasRETH)
+	add(WriteMiddle, "WRITE_MIDDLE", write|IsMiddle)
+	add(WriteLast, "WRITE_LAST", write|IsLast)
+	add(WriteLastImm, "WRITE_LAST_IMM", write|IsLast|HasImm|NeedsRecv|CompletesRecv)
+	add(WriteOnly, "WRITE_ONLY", write|IsOnly|HasRETH)
+	add(WriteOnlyImm, "WRITE_ONLY_IMM", write|IsOnly|HasRETH|HasImm|NeedsRecv|CompletesRecv)
 	add(ReadRequest, "READ_REQUEST", IsRequest|IsRead|IsOnly|HasRETH)
 	add(ReadRespFirst, "READ_RESP_FIRST", resp|IsFirst|HasAETH)
 	add(ReadRespMiddle, "READ_RESP_MIDDLE", resp|IsMiddle)
@@ -134,13 +108,20 @@ func buildOps() (t [256]opInfo) {
 	add(AtomicAck, "ATOMIC_ACK", IsResponse|IsAtomic|IsOnly|HasAETH|HasAtomicAck)
 	add(CompareSwap, "COMPARE_SWAP", IsRequest|IsAtomic|IsOnly|HasAtomicETH)
 	add(FetchAdd, "FETCH_ADD", IsRequest|IsAtomic|IsOnly|HasAtomicETH)
-	add(SendLastInv, "SEND_LAST_INV", send|IsLast|HasIETH|CompletesRecv)
-	add(SendOnlyInv, "SEND_ONLY_INV", send|IsOnly|HasIETH|NeedsRecv|CompletesRecv)
-	add(UDSendOnly, "UD_SEND_ONLY", send|IsOnly|HasDETH|NeedsRecv|CompletesRecv)
-	add(UDSendOnlyImm, "UD_SEND_ONLY_IMM", send|IsOnly|HasDETH|HasImm|NeedsRecv|CompletesRecv)
-	add(CongestionNote, "CNP", IsOnly|HasPayload)
+	// No key to invalidate is ever handed out: a responder refuses these, as no SEND of
+	// its message, and what follows the BTH is not looked at.
+	add(SendLastInv, "SEND_LAST_INV", IsRequest|IsLast|HasPayload)
+	add(SendOnlyInv, "SEND_ONLY_INV", IsRequest|IsOnly|HasPayload)
+	// The unreliable connection, the unreliable datagram and congestion notifications are
+	// known, and no queue pair here speaks them. UC has the operation bits of RC.
+	for o := range WriteOnlyImm + 1 {
+		add(o|0x20, "UC_"+t[o].name, 0)
+	}
+	add(0x64, "UD_SEND_ONLY", 0)
+	add(0x65, "UD_SEND_ONLY_IMM", 0)
+	add(0x81, "CNP", 0)
 	return t
-}
+}()
 
 func headerLen(f OpFlags) uint8 {
 	n := BTHLen
@@ -149,7 +130,7 @@ func headerLen(f OpFlags) uint8 {
 		len  int
 	}{
 		{HasRETH, RETHLen}, {HasAETH, AETHLen}, {HasAtomicETH, AtomicETHLen}, {HasAtomicAck, AtomicAckETHLen},
-		{HasImm, ImmDtLen}, {HasIETH, IETHLen}, {HasDETH, DETHLen},
+		{HasImm, ImmDtLen},
 	} {
 		if f&ext.flag != 0 {
 			n += ext.len
@@ -164,9 +145,6 @@ func (o Opcode) Flags() OpFlags { return ops[o].flags }
 // HeaderLen returns the bytes of BTH and extension headers, 0 where o is
 // unknown.
 func (o Opcode) HeaderLen() int { return int(ops[o].headerLen) }
-
-// Transport returns the transport service that o belongs to.
-func (o Opcode) Transport() Transport { return Transport(o >> 5) }
 
 // String returns the operation's name, such as "WRITE_ONLY_IMM"; other
 // transports than RC have a prefix.

@@ -26,7 +26,6 @@ type Packet struct {
 	DestQPN   uint32 // 24 bits
 	PSN       uint32 // 24 bits
 	Imm       uint32 // where Flags has HasImm
-	InvRKey   uint32 // where Flags has HasIETH
 	ICRC      uint32 // as received, not verified
 
 	BTH       BTH
@@ -34,7 +33,6 @@ type Packet struct {
 	AETH      AETH
 	Atomic    AtomicETH
 	AtomicAck AtomicAckETH
-	DETH      DETH
 	Payload   []byte // without the pad; empty but not nil where there is none
 }
 
@@ -69,7 +67,7 @@ func Parse(p *Packet, udpPayload []byte) error {
 		ICRC:      binary.LittleEndian.Uint32(udpPayload[end:]),
 		BTH:       b,
 	}
-	const ext = HasRETH | HasAETH | HasAtomicETH | HasAtomicAck | HasImm | HasIETH | HasDETH
+	const ext = HasRETH | HasAETH | HasAtomicETH | HasAtomicAck | HasImm
 	if flags&ext != 0 {
 		p.parseExt(udpPayload[BTHLen:headers:headers])
 	}
@@ -94,16 +92,10 @@ func (p *Packet) parseExt(h []byte) {
 	if f&HasAtomicETH != 0 {
 		p.Atomic, h = AtomicETH(h[:AtomicETHLen:AtomicETHLen]), h[AtomicETHLen:]
 	}
-	if f&HasDETH != 0 {
-		p.DETH, h = DETH(h[:DETHLen:DETHLen]), h[DETHLen:]
-	}
 	if f&HasAtomicAck != 0 {
 		p.AtomicAck, h = AtomicAckETH(h[:AtomicAckETHLen:AtomicAckETHLen]), h[AtomicAckETHLen:]
 	}
 	if f&HasImm != 0 {
-		p.Imm, h = ImmDt(h).Value(), h[ImmDtLen:]
-	}
-	if f&HasIETH != 0 {
-		p.InvRKey = IETH(h).RKey()
+		p.Imm = ImmDt(h).Value()
 	}
 }

@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		p.Imm != 0xcafef00d || p.ICRC != 0x04030201 || p.RETH.DMALen() != 5 || string(p.Payload) != "hello" || p.BTH[bthQPN] != 0x40 {
 		t.Errorf("parsed as %+v", p)
 	}
-	if p.AETH != nil || p.Atomic != nil || p.AtomicAck != nil || p.DETH != nil {
+	if p.AETH != nil || p.Atomic != nil || p.AtomicAck != nil {
 		t.Errorf("headers that WRITE_ONLY_IMM has not are not nil: %+v", p)
 	}
 	if cap(p.Payload) != 5 || cap(p.BTH) != BTHLen || cap(p.RETH) != RETHLen {
@@ -110,7 +110,7 @@ func FuzzVerify(f *testing.F) {
 			packet := ipPacket(rng, &flow, id, flags, b)
 			return referenceICRC(packet[:len(packet)-ICRCLen])
 		}
-		if got, ok := flow.VerifyHint(b, hint); ok {
+		if got, ok := flow.Verify(b, hint); ok {
 			icrc := binary.LittleEndian.Uint32(b[len(b)-ICRCLen:])
 			if icrc != expect(got, 0x4000) && (v6 || icrc != expect(got, 0)) {
 				t.Errorf("passed with ID %d, whose ICRC it has not", got)
@@ -121,7 +121,7 @@ func FuzzVerify(f *testing.F) {
 		}
 		b = bytes.Clone(b)
 		PutICRC(b[len(b)-ICRCLen:], expect(id, 0x4000))
-		if got, ok := flow.VerifyHint(b, hint); !ok || got != id {
+		if got, ok := flow.Verify(b, hint); !ok || got != id {
 			t.Errorf("ID %d, %v; expected %d", got, ok, id)
 		}
 	})

@@ -120,7 +120,7 @@ func TestReferenceICRC(t *testing.T) {
 			case flags == 0x4000:
 				checkICRC(t, f, id, b)
 			default:
-				if got, ok := f.Verify(b); !ok || got != id {
+				if got, ok := f.Verify(b, 0); !ok || got != id {
 					t.Errorf("%d bytes without DF: ID %d, %v; expected %d", n, got, ok, id)
 				}
 			}
@@ -148,7 +148,7 @@ func TestVerifyDamage(t *testing.T) {
 			at += 8 // the masked byte of the BTH
 		}
 		b[at/8] ^= 1 << (at % 8)
-		if id, ok := f.VerifyHint(b, uint16(i&63)); ok {
+		if id, ok := f.Verify(b, uint16(i&63)); ok {
 			passed++
 			if f.IPv6() || id < 128 {
 				small++
@@ -163,7 +163,7 @@ func TestVerifyDamage(t *testing.T) {
 func TestVerifyShort(t *testing.T) {
 	f := NewFlow(netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:4791"))
 	for n := range BTHLen + ICRCLen {
-		if _, ok := f.Verify(make([]byte, n)); ok {
+		if _, ok := f.Verify(make([]byte, n), 0); ok {
 			t.Errorf("%d bytes pass", n)
 		}
 	}
@@ -201,7 +201,7 @@ func TestAllocations(t *testing.T) {
 		crc = f.ICRC(9, b[:p.Opcode.HeaderLen()], p.Payload)
 		PutICRC(b[end:], crc)
 		crc = UpdatePad(Update(f.Start(9, len(b), b[:p.Opcode.HeaderLen()]), p.Payload), 3)
-		if id, ok := f.Verify(b); !ok || id != 9 {
+		if id, ok := f.Verify(b, 0); !ok || id != 9 {
 			t.Fatal("packet refused")
 		}
 		BTH(b).Encode(&BTHFields{Opcode: p.Opcode, PSN: PSNAdd(p.PSN, 1), PadCount: 3})

@@ -29,8 +29,6 @@ const (
 	AETHLen         = 4
 	AtomicAckETHLen = 8
 	ImmDtLen        = 4
-	IETHLen         = 4
-	DETHLen         = 8
 	ICRCLen         = 4
 
 	// MaxHeaderLen is the longest run of headers that an RC packet has: a
