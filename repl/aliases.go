@@ -62,15 +62,13 @@ func (s *Shell) Alias(name, text string) error {
 	return nil
 }
 
-// Unalias removes an alias.
-func (s *Shell) Unalias(name string) error {
+// Unalias removes an alias, and tells whether there was one.
+func (s *Shell) Unalias(name string) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.aliases[name]; !ok {
-		return fmt.Errorf("alias %s: there is none of that name", name)
-	}
+	_, known = s.aliases[name]
 	delete(s.aliases, name)
-	return nil
+	return known
 }
 
 // Aliases returns a copy: name to text.

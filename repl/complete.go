@@ -2,6 +2,7 @@ package repl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,12 +36,14 @@ func (s *Shell) columns() int {
 
 // suggest completes typed, which may be quoted, before the rest of the line.
 func suggest(candidates []Candidate, typed, rest string, columns func() int) (insert, list string) {
-	word, quote := unquote(typed)
+	l := Lex(typed)
+	if l.Open == '\\' || len(l.Commands) == 0 && typed != "" { // half an escape, or a comment
+		return "", ""
+	}
+	word, quote := strings.Join(slices.Concat(l.Commands...), " "), l.Open
 	var fit []Candidate
-	seen := map[string]bool{}
 	for _, c := range candidates {
-		if strings.HasPrefix(c.Text, word) && !seen[c.Text] {
-			seen[c.Text] = true
+		if strings.HasPrefix(c.Text, word) && !slices.ContainsFunc(fit, func(f Candidate) bool { return f.Text == c.Text }) {
 			fit = append(fit, c)
 		}
 	}
@@ -73,46 +76,20 @@ func suggest(candidates []Candidate, typed, rest string, columns func() int) (in
 	return "", layOut(fit, columns())
 }
 
-// unquote returns what a word that may end within quotes stands for, and the
-// quote that is open at its end, 0 for none.
-func unquote(typed string) (word string, quote byte) {
-	var b strings.Builder
-	for i := 0; i < len(typed); i++ {
-		c := typed[i]
-		switch {
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote = c
-			continue
-		case quote != 0 && c == quote:
-			quote = 0
-			continue
-		case c == '\\' && i+1 < len(typed) && (quote == 0 || quote == '"' && (typed[i+1] == '"' || typed[i+1] == '\\')):
-			i++
-			c = typed[i]
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), quote
-}
-
 // escapeIn returns text as it is typed within a quote, or outside of any if
 // quote is 0.
 func escapeIn(quote byte, text string) string {
-	special := " \t'\"\\;#&"
+	special := "\\ \t'\";#&" // \ first, which goes before the others
 	switch quote {
 	case '"':
-		special = `"\`
+		special = `\"`
 	case '\'':
 		special = "" // a ' in it cannot be typed there, and names with one are rare
 	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if strings.IndexByte(special, text[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(text[i])
+	for _, c := range special {
+		text = strings.ReplaceAll(text, string(c), `\`+string(c))
 	}
-	return b.String()
+	return text
 }
 
 // layOut lists candidates, one a line with their hints, or in columns if there

@@ -80,7 +80,7 @@ func (s *Shell) leaveLater(code int) {
 		return
 	}
 	front.leave = time.AfterFunc(s.patience, func() {
-		_, _ = fmt.Fprintf(s.errW, "%q has not ended %s after it was told to: leaving it, and the program\n", front.line, s.patience)
+		_, _ = fmt.Fprintf(s.err, "%q has not ended %s after it was told to: leaving it, and the program\n", front.line, s.patience)
 		if s.term != nil {
 			_ = s.term.restore() // the last that is done
 		}

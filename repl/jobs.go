@@ -50,7 +50,7 @@ func (s *Shell) background(line string) error {
 	s.jobs.running = append(s.jobs.running, j)
 	s.mu.Unlock()
 	ctx = context.WithValue(ctx, jobKey{}, j.ID)
-	_, _ = fmt.Fprintf(s.outW, "[%d] started: %s\n", j.ID, line)
+	_, _ = fmt.Fprintf(s.out, "[%d] started: %s\n", j.ID, line)
 	go func() {
 		defer cancel(nil)
 		err := s.guard(line, func() error { return s.host.Run(ctx, line) })
@@ -66,9 +66,9 @@ func (s *Shell) background(line string) error {
 		s.mu.Unlock()
 		switch {
 		case err == nil:
-			_, _ = fmt.Fprintf(s.outW, "[%d] done: %s\n", j.ID, line)
+			_, _ = fmt.Fprintf(s.out, "[%d] done: %s\n", j.ID, line)
 		case stopped:
-			_, _ = fmt.Fprintf(s.outW, "[%d] stopped: %s\n", j.ID, line)
+			_, _ = fmt.Fprintf(s.out, "[%d] stopped: %s\n", j.ID, line)
 		default:
 			s.report(err)
 		}
@@ -79,11 +79,9 @@ func (s *Shell) background(line string) error {
 
 // Jobs returns the jobs that run, in the order of their IDs.
 func (s *Shell) Jobs() []Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]Job, len(s.jobs.running))
-	for i, j := range s.jobs.running {
-		list[i] = j.Job
+	var list []Job
+	for _, j := range s.running() {
+		list = append(list, j.Job)
 	}
 	return list
 }
@@ -91,9 +89,7 @@ func (s *Shell) Jobs() []Job {
 // StopJob ends a job's context, with the cause ErrStopped; it does not wait for
 // the job.
 func (s *Shell) StopJob(id int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range s.jobs.running {
+	for _, j := range s.running() {
 		if j.ID == id {
 			j.cancel(ErrStopped)
 			return nil

@@ -2,6 +2,7 @@ package repl
 
 import (
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -29,15 +30,20 @@ const splitKey = 20
 type keys struct {
 	*waiter
 
-	mu      sync.Mutex // guards what follows
-	open    bool       // a line is edited
-	judging bool       // whether the last byte ended the line is not known yet
-	woken   bool       // a wakeKey is to be sent
-	last    bool       // the line is to be given up: the shell ends
+	mu sync.Mutex // guards what follows
+	keyState
+	woken  bool // a wakeKey is to be sent
+	closed bool
+	typed  []byte
+	within int // how far the last byte is within an escape sequence
+}
+
+// keyState is what the editor asks the keys for.
+type keyState struct {
+	open    bool // a line is edited
+	judging bool // whether the last byte ended the line is not known yet
+	last    bool // the line is to be given up: the shell ends
 	eof     bool
-	closed  bool
-	typed   []byte
-	within  int // how far the last byte is within an escape sequence
 }
 
 // Places within an escape sequence.
@@ -51,45 +57,34 @@ func (k *keys) Read(p []byte) (int, error) {
 	waited := false
 	for {
 		k.mu.Lock()
-		if k.closed {
-			k.mu.Unlock()
-			return 0, io.EOF
-		}
-		ready := k.open && !k.judging
-		if ready && len(k.typed) > 0 {
-			b := k.typed[0]
-			k.typed = k.typed[1:]
-			if b != 0 && b != wakeKey { // readline takes 0 for the end
-				k.follow(b)
-				k.mu.Unlock()
-				p[0] = b
-				return 1, nil
-			}
-			k.mu.Unlock()
-			continue
-		}
-		timeout := -1
-		if ready && k.woken {
-			if k.within == outside || waited {
-				k.woken = k.within == inCode // there it is taken for the sequence's end
-				k.within = outside
-				k.mu.Unlock()
-				p[0] = wakeKey
-				return 1, nil
-			}
+		closed, ready := k.closed, k.open && !k.judging
+		reading, timeout, key := ready && !k.eof, -1, byte(0)
+		switch {
+		case closed || !ready:
+		case len(k.typed) > 0:
+			key, k.typed = k.typed[0], k.typed[1:]
+			k.follow(key)
+		case k.woken && (k.within == outside || waited):
+			key, k.woken = wakeKey, k.within == inCode // there it is taken for the sequence's end
+			k.within = outside
+		case k.woken:
 			timeout, waited = splitKey, true
 		}
-		reading := ready && !k.eof
 		k.mu.Unlock()
+		switch {
+		case closed:
+			return 0, io.EOF
+		case key != 0:
+			p[0] = key
+			return 1, nil
+		}
 		readable, err := k.wait(reading, timeout)
 		if err == nil && readable {
 			err = k.fill()
 		}
 		if err != nil {
 			// readline would run what was typed so far. It is given up instead.
-			k.mu.Lock()
-			k.eof, k.last, k.woken = true, true, true
-			k.mu.Unlock()
+			k.change(func() { k.eof, k.last, k.woken = true, true, true })
 		}
 	}
 }
@@ -99,7 +94,8 @@ func (k *keys) fill() error {
 	n, err := k.read(b[:])
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.typed = append(k.typed, b[:n]...)
+	// readline takes 0 for the end.
+	k.typed = append(k.typed, slices.DeleteFunc(b[:n], func(key byte) bool { return key == 0 || key == wakeKey })...)
 	return err
 }
 
@@ -110,78 +106,44 @@ func (k *keys) follow(b byte) {
 		if b < '0' || b > '9' && b != ';' {
 			k.within = outside
 		}
-		return
 	case k.within == afterEsc && (b == '[' || b == 'O'):
 		k.within = inCode
-		return
 	case b == escape:
 		k.within = afterEsc
-		return
+	default:
+		k.within = outside
+		k.judging = b == ctrlC || b == ctrlD || b == enter || b == newline
 	}
-	k.within = outside
-	k.judging = b == ctrlC || b == ctrlD || b == enter || b == newline
+}
+
+// change changes what Read goes by, and has it look again.
+func (k *keys) change(to func()) {
+	k.mu.Lock()
+	to()
+	k.mu.Unlock()
+	k.wake()
 }
 
 // begin opens the keys for a line.
-func (k *keys) begin() {
-	k.mu.Lock()
-	k.open, k.judging, k.within = true, false, outside
-	k.mu.Unlock()
-	k.wake()
-}
+func (k *keys) begin() { k.change(func() { k.open, k.judging, k.within = true, false, outside }) }
 
 // judge says whether the byte that may end the line did.
-func (k *keys) judge(ended bool) {
-	k.mu.Lock()
-	k.judging = false
-	if ended {
-		k.open = false
-	}
-	k.mu.Unlock()
-	k.wake()
-}
-
-// judged tells whether judge is not expected.
-func (k *keys) judged() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.judging
-}
+func (k *keys) judge(ended bool) { k.change(func() { k.open, k.judging = k.open && !ended, false }) }
 
 // call has a wakeKey sent while a line is edited.
-func (k *keys) call() {
-	k.mu.Lock()
-	k.woken = true
-	k.mu.Unlock()
-	k.wake()
-}
-
-// state tells whether a line is edited and whether it is to be given up.
-func (k *keys) state() (lineOpen, last bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.open, k.last
-}
+func (k *keys) call() { k.change(func() { k.woken = true }) }
 
 // finish has the line given up.
-func (k *keys) finish() {
-	k.mu.Lock()
-	k.last, k.woken = true, true
-	k.mu.Unlock()
-	k.wake()
-}
+func (k *keys) finish() { k.change(func() { k.last, k.woken = true, true }) }
 
-func (k *keys) ended() bool {
+func (k *keys) state() keyState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.eof
+	return k.keyState
 }
 
 // Close ends the Read that is going on, and all others.
 func (k *keys) Close() error {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.wake()
+	k.change(func() { k.closed = true })
 	return nil
 }

@@ -128,7 +128,7 @@ func TestKeysAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.next(t, "\x1e")
-	if open, last := k.state(); !open || !last || !k.ended() {
+	if now := k.state(); !now.open || !now.last || !now.eof {
 		t.Error("the line is not given up")
 	}
 }

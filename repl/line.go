@@ -8,11 +8,7 @@ import (
 )
 
 // SetTiming switches whether the time that a line took is printed after it.
-func (s *Shell) SetTiming(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timing = on
-}
+func (s *Shell) SetTiming(on bool) { s.timing.Store(on) }
 
 // line runs a line as it was typed.
 func (s *Shell) line(ctx context.Context, text string) error {
@@ -26,11 +22,8 @@ func (s *Shell) line(ctx context.Context, text string) error {
 	}
 	begun := time.Now()
 	err := s.host.Run(ctx, text)
-	s.mu.Lock()
-	timing := s.timing
-	s.mu.Unlock()
-	if timing {
-		_, _ = fmt.Fprintf(s.outW, "(%.3f s)\n", time.Since(begun).Seconds())
+	if s.timing.Load() {
+		_, _ = fmt.Fprintf(s.out, "(%.3f s)\n", time.Since(begun).Seconds())
 	}
 	return err
 }

@@ -50,10 +50,7 @@ func (e *plainEditor) ReadLine(ctx context.Context, prompt string) (string, erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reading = false
-	switch {
-	case errors.Is(err, errCleared), errors.Is(err, io.EOF):
-		e.write("\n")
-	case err != nil && ctx.Err() != nil:
+	if errors.Is(err, errCleared) || errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil {
 		e.write("\n")
 	}
 	return line, err

@@ -132,7 +132,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
-	case e.keys.ended():
+	case e.keys.state().eof:
 		return "", io.EOF
 	case errors.Is(err, readline.ErrInterrupt):
 		return line, errCleared
@@ -175,10 +175,10 @@ func (e *lineEditor) filter(r rune) (key rune, ok bool) {
 	case 0: // the keys are closed
 		return r, true
 	case wakeKey:
-		switch lineOpen, last := e.keys.state(); {
-		case !lineOpen: // sent before the line was given up
+		switch now := e.keys.state(); {
+		case !now.open: // sent before the line was given up
 			return readline.CharBell, true // does nothing
-		case !last:
+		case !now.last:
 			e.refresh()
 			return 0, false
 		}
@@ -197,7 +197,7 @@ func (e *lineEditor) filter(r rune) (key rune, ok bool) {
 	case readline.CharInterrupt:
 		e.keys.judge(!searching)
 	case readline.CharDelete: // Ctrl-D, or the Delete key
-		if !e.keys.judged() {
+		if e.keys.state().judging {
 			e.keys.judge(size == 0 && !searching)
 		} else if size == 0 {
 			return 0, false

@@ -39,14 +39,14 @@ type stream struct {
 	logged   []byte // of a line that is not whole, for the transcript
 }
 
-// fileStream is a stream that leads to a terminal and says so.
-type fileStream struct {
-	*stream
-	fd uintptr
+// Fd lets those who write see whether they write to a terminal: what has no file
+// descriptor is none.
+func (o *stream) Fd() uintptr {
+	if f, ok := o.w.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
 }
-
-// Fd lets those who write see that they write to a terminal.
-func (f fileStream) Fd() uintptr { return f.fd }
 
 func (o *stream) Write(b []byte) (int, error) {
 	s := o.s

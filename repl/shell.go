@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,12 +26,12 @@ type Shell struct {
 	host        Host
 	screen      *screen
 	out, err    *stream
-	outW, errW  io.Writer // out and err, with Fd if they are terminals
 	editor      editor
 	term        *terminal // nil if stdin is none
 	onTerminal  io.Writer // where the prompt is; nil if there is none
 	interactive bool      // lines are typed on a terminal
 	color       bool
+	timing      atomic.Bool // the time that a line took is printed after it
 
 	quit     context.Context // ended by Quit
 	quitNow  context.CancelFunc
@@ -40,7 +42,6 @@ type Shell struct {
 	root    context.Context
 	history history
 	aliases map[string]string
-	timing  bool
 	last    error       // of the last line
 	front   *foreground // what Ctrl-C is for; nil: the editor
 	jobs    jobs
@@ -52,15 +53,8 @@ func New(o Options) (*Shell, error) {
 	if o.Host == nil {
 		return nil, errors.New("repl: Options.Host is nil: expected who runs the commands")
 	}
-	if o.Stdin == nil {
-		o.Stdin = os.Stdin
-	}
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
+	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
+	o.Stdout, o.Stderr = cmp.Or[io.Writer](o.Stdout, os.Stdout), cmp.Or[io.Writer](o.Stderr, os.Stderr)
 	s := &Shell{
 		options:  o,
 		host:     o.Host,
@@ -82,34 +76,29 @@ func New(o Options) (*Shell, error) {
 func (s *Shell) openTerminal() error {
 	o := &s.options
 	inFd, typed := isTerminal(o.Stdin)
-	outFd, outTerminal := isTerminal(o.Stdout)
-	errFd, errTerminal := isTerminal(o.Stderr)
 	s.interactive = typed
 	s.screen = &screen{escapes: !dumb()}
-	s.out = &stream{s: s.screen, w: o.Stdout, onScreen: outTerminal}
-	s.err = &stream{s: s.screen, w: o.Stderr, onScreen: errTerminal}
-	s.outW, s.errW = s.out, s.err
-	if outTerminal {
-		s.outW, s.onTerminal = fileStream{s.out, outFd}, o.Stdout
+	newStream := func(w io.Writer) *stream {
+		_, onScreen := isTerminal(w)
+		return &stream{s: s.screen, w: w, onScreen: onScreen}
 	}
-	if errTerminal {
-		s.errW = fileStream{s.err, errFd}
-		if !outTerminal {
-			s.onTerminal = o.Stderr
+	s.out, s.err = newStream(o.Stdout), newStream(o.Stderr)
+	if typed {
+		s.term = &terminal{fd: int(inFd)}
+		for _, each := range []*stream{s.err, s.out} {
+			if each.onScreen {
+				s.onTerminal = each.w
+			}
 		}
 	}
-	if !typed {
-		s.onTerminal = nil
-	} else {
-		s.term = &terminal{fd: int(inFd)}
-	}
 	s.screen.prompts = s.onTerminal != nil
-	s.color = s.screen.prompts && colorWanted()
+	// NO_COLOR counts if it is not empty (https://no-color.org).
+	s.color = s.screen.prompts && s.screen.escapes && os.Getenv("NO_COLOR") == ""
 
 	in, inFile := o.Stdin.(*os.File)
 	out, outFile := o.Stdout.(*os.File)
 	var err error
-	if typed && outTerminal && inFile && outFile && !dumb() {
+	if typed && s.out.onScreen && inFile && outFile && !dumb() {
 		s.editor, err = newLineEditor(lineOptions{
 			in: in, out: out, take: s.screen.take, suggest: s.suggest,
 		})
@@ -205,7 +194,7 @@ func (s *Shell) loop(ctx context.Context) error {
 				cleared = 0
 			}
 			if cleared >= 2 {
-				_, _ = fmt.Fprintln(s.outW, "Ctrl-D or quit leaves")
+				_, _ = fmt.Fprintln(s.out, "Ctrl-D or quit leaves")
 			}
 			if !s.interactive {
 				s.done(ErrInterrupted)
@@ -308,7 +297,7 @@ func (s *Shell) report(err error) {
 		s.options.OnError(err)
 		return
 	}
-	_, _ = fmt.Fprintln(s.errW, err)
+	_, _ = fmt.Fprintln(s.err, err)
 }
 
 // Quit leaves the Shell once the line that is running has ended, or now.
@@ -316,11 +305,11 @@ func (s *Shell) Quit() { s.quitNow() }
 
 // Out is standard output as everything in the process must write to it: lines
 // that arrive while one is edited are shown above the prompt, once they are
-// whole. It has an Fd method if it is a terminal.
-func (s *Shell) Out() io.Writer { return s.outW }
+// whole. Its Fd says whether it is a terminal.
+func (s *Shell) Out() io.Writer { return s.out }
 
 // Err is the same for standard error.
-func (s *Shell) Err() io.Writer { return s.errW }
+func (s *Shell) Err() io.Writer { return s.err }
 
 // Interactive tells whether lines are typed on a terminal.
 func (s *Shell) Interactive() bool { return s.interactive }

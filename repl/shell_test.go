@@ -25,7 +25,7 @@ func TestTypedLines(t *testing.T) {
 	if p.LastError() != nil {
 		t.Errorf("the last line did not fail, but LastError is %v", p.LastError())
 	}
-	if p.prompt(t); p.timing {
+	if p.prompt(t); p.timing.Load() {
 		t.Error("timing is on")
 	}
 }
@@ -190,7 +190,7 @@ func TestNew(t *testing.T) {
 	if s.Alias("a b", "c") == nil {
 		t.Error("an alias of two words")
 	}
-	if _, ok := s.Out().(interface{ Fd() uintptr }); ok || s.Interactive() {
+	if _, terminal := isTerminal(s.Out()); terminal || s.Interactive() {
 		t.Error("a buffer is taken for a terminal")
 	}
 }

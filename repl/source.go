@@ -61,9 +61,9 @@ func (s *Shell) source(ctx context.Context, path string, echo bool) error {
 			continue
 		}
 		if echo && !s.secret(line) {
-			_, _ = fmt.Fprintln(s.outW, "> "+line)
+			_, _ = fmt.Fprintln(s.out, "> "+line)
 		} else if echo {
-			_, _ = fmt.Fprintln(s.outW, "> (left out)")
+			_, _ = fmt.Fprintln(s.out, "> (left out)")
 		}
 		if err := s.line(ctx, line); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, at, err)

@@ -24,9 +24,6 @@ func dumb() bool {
 	return term == "" || term == "dumb"
 }
 
-// colorWanted follows https://no-color.org: NO_COLOR counts if not empty.
-func colorWanted() bool { return os.Getenv("NO_COLOR") == "" && !dumb() }
-
 // defaultWidth is assumed of a terminal that does not say how wide it is, such
 // as a serial line, columns.
 const defaultWidth = 80

@@ -15,16 +15,8 @@ type transcript struct {
 	err  error // the first failure to write
 }
 
-func openTranscript(path string) (*transcript, error) {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("transcript: %w: give a file that can be written", err)
-	}
-	return &transcript{file: file}, nil
-}
-
 func (t *transcript) mark(what string) {
-	t.line([]byte(fmt.Sprintf("# transcript %s %s", what, time.Now().Format(time.RFC3339))))
+	t.line(fmt.Appendf(nil, "# transcript %s %s", what, time.Now().Format(time.RFC3339)))
 }
 
 func (t *transcript) line(text []byte) {
@@ -76,10 +68,11 @@ func plainText(text []byte) []byte { return escapes.ReplaceAll(text, nil) }
 func (s *Shell) SetTranscript(path string) error {
 	var next *transcript
 	if path != "" {
-		var err error
-		if next, err = openTranscript(path); err != nil {
-			return err
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("transcript: %w: give a file that can be written", err)
 		}
+		next = &transcript{file: file}
 	}
 	s.screen.mu.Lock()
 	defer s.screen.mu.Unlock()

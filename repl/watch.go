@@ -28,7 +28,7 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if _, err := fmt.Fprintf(s.outW, "--- %s, every %s: %s\n", time.Now().Format("15:04:05.0"), every, line); err != nil {
+		if _, err := fmt.Fprintf(s.out, "--- %s, every %s: %s\n", time.Now().Format("15:04:05.0"), every, line); err != nil {
 			return err
 		}
 		err := s.host.Run(ctx, line)

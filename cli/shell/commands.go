@@ -103,10 +103,10 @@ func Rows() []command.Row {
 			Summary: "Take an alias back", Args: "NAME", Complete: func([]string) []string { return nil },
 			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
 			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
-				if _, known := s.Shell.Aliases()[call.Args[0]]; !known {
+				if !s.Shell.Unalias(call.Args[0]) {
 					return exit.Usagef("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
 				}
-				return s.Shell.Unalias(call.Args[0])
+				return nil
 			}),
 		},
 		{
