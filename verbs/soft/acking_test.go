@@ -63,7 +63,7 @@ func (c *talk) answer() {
 // wantAcks checks how many ACKs b has sent.
 func (c *talk) wantAcks(n uint64, when string) {
 	c.t.Helper()
-	if got := c.q.ep.counters.AckPkts; got != n {
+	if got := c.q.ep.port.AckPkts; got != n {
 		c.t.Fatalf("%s: %d ACKs, expected %d", when, got, n)
 	}
 }

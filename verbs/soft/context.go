@@ -3,6 +3,8 @@ package soft
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -112,42 +114,18 @@ func (c *Context) Counters(port int) ([]verbs.Counter, error) {
 	return ep.counterList(), nil
 }
 
-// counterList names the counters as mlx5 and rdma_rxe do in hw_counters and
-// counters where these have them. The lock is held.
-func (e *endpoint) counterList() []verbs.Counter {
-	n, p := &e.counters, &e.port
-	return []verbs.Counter{
-		{Name: "port_xmit_packets", Value: p.txPackets},
-		{Name: "port_rcv_packets", Value: p.rxPackets},
-		{Name: "port_xmit_data", Value: p.txBytes / 4}, // in words, as InfiniBand counts
-		{Name: "port_rcv_data", Value: p.rxBytes / 4},
-		{Name: "sent_requests", Value: n.RequestPkts},
-		{Name: "sent_responses", Value: n.ResponsePkts},
-		{Name: "sent_acks", Value: n.AckPkts},
-		{Name: "sent_naks", Value: n.NakPkts},
-		{Name: "retransmitted_requests", Value: n.RetransmittedPkts},
-		{Name: "retransmitted_by_timer", Value: n.TimerRetransmits},
-		{Name: "loss_probes", Value: n.LossProbes},
-		{Name: "out_of_sequence", Value: n.OutOfSequence},
-		{Name: "packet_seq_err", Value: n.PacketSeqErr},
-		{Name: "implied_nak_seq_err", Value: n.ImpliedNakSeqErr},
-		{Name: "local_ack_timeout_err", Value: n.LocalAckTimeoutErr},
-		{Name: "rcvd_rnr_err", Value: n.RNRNakRetryErr},
-		{Name: "rnr_nak_retry_err", Value: n.RNRRetryExceededErr},
-		{Name: "retry_exceeded_err", Value: n.RetryExceededErr},
-		{Name: "duplicate_request", Value: n.DuplicateRequest},
-		{Name: "req_cqe_error", Value: n.ReqCQEError},
-		{Name: "resp_cqe_error", Value: n.RespCQEError},
-		{Name: "req_remote_access_errors", Value: n.ReqRemoteAccessErr},
-		{Name: "req_remote_invalid_request", Value: n.ReqRemoteInvalid},
-		{Name: "window_reductions", Value: n.WindowReductions},
-		{Name: "icrc_error", Value: p.icrcErrors},
-		{Name: "malformed_packets", Value: p.malformed},
-		{Name: "unknown_qp", Value: p.unknownQP},
-		{Name: "wrong_peer", Value: p.wrongPeer},
-		{Name: "send_dropped", Value: p.txDropped},
-		{Name: "impaired_lost", Value: p.impairedLost},
+// counterList is the counters with their names, in their order. The lock is held.
+func (e *endpoint) counterList() (list []verbs.Counter) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[portCounters]()) {
+		if name := f.Tag.Get("counter"); name != "" {
+			n := reflect.ValueOf(&e.port).Elem().FieldByIndex(f.Index).Uint()
+			if strings.HasSuffix(name, "_data") {
+				n /= 4 // in words, as InfiniBand counts
+			}
+			list = append(list, verbs.Counter{Name: name, Value: n})
+		}
 	}
+	return list
 }
 
 // Close implements verbs.Context. Closing twice is harmless.

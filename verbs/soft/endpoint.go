@@ -53,20 +53,22 @@ type endpoint struct {
 	out      rc.Output
 	tx       transmitter
 	packet   wire.Packet
-	counters rc.Counters
 	port     portCounters
 }
 
-// portCounters count packets, beside what the queue pairs count.
+// portCounters count packets, and what the queue pairs count.
 type portCounters struct {
-	rxPackets, rxBytes uint64
-	txPackets, txBytes uint64
-	icrcErrors         uint64
-	malformed          uint64
-	unknownQP          uint64
-	wrongPeer          uint64
-	txDropped          uint64 // the socket did not take them
-	impairedLost       uint64
+	txPackets uint64 `counter:"port_xmit_packets"`
+	rxPackets uint64 `counter:"port_rcv_packets"`
+	txBytes   uint64 `counter:"port_xmit_data"`
+	rxBytes   uint64 `counter:"port_rcv_data"`
+	rc.Counters
+	icrcErrors   uint64 `counter:"icrc_error"`
+	malformed    uint64 `counter:"malformed_packets"`
+	unknownQP    uint64 `counter:"unknown_qp"`
+	wrongPeer    uint64 `counter:"wrong_peer"`
+	txDropped    uint64 `counter:"send_dropped"` // the socket did not take them
+	impairedLost uint64 `counter:"impaired_lost"`
 }
 
 // attach returns the endpoint of a local address, shared within the process by
@@ -212,16 +214,12 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 	if drop != nil {
 		*drop++
 		if traced {
-			traceDropped(why, src, b)
+			trace.Debug(trace.Wire, "packet dropped: "+why, slog.String("source", src.String()), slog.Int("bytes", len(b)))
 		}
 		return
 	}
 	if traced {
-		bytes := len(p.Payload)
-		if bad != nil {
-			bytes = 0
-		}
-		tracePacket(packetReceived, "packet received", q, b, bytes)
+		tracePacket(packetReceived, "packet received", q, b, len(p.Payload))
 	}
 	early := q.rc.Step(p, bad, now, &e.out)
 	e.place() // while the payload is in the cache
@@ -341,8 +339,7 @@ func budget(mtu int) int {
 // still owe stay on the list.
 func (e *endpoint) send(now int64, acks bool) (more bool) {
 	keep := e.dirty[:0]
-	list := e.dirty
-	for _, q := range list {
+	for _, q := range e.dirty {
 		switch {
 		case e.sendFor(q, now, acks):
 			more = true
@@ -370,9 +367,7 @@ func (e *endpoint) sendFor(q *qp, now int64, acks bool) (more bool) {
 	e.tx.send(q, &e.out, &e.port)
 	e.out.ResetPackets()
 	e.noteDeadline(q.rc.Deadline())
-	if e.tx.impair != nil {
-		e.noteDeadline(e.tx.impair.deadline())
-	}
+	e.noteDeadline(e.tx.impair.deadline())
 	return more
 }
 

@@ -29,10 +29,6 @@ type latePacket struct {
 	data []byte
 }
 
-func newImpairer(i verbs.Impairment) *impairer {
-	return &impairer{Impairment: i, rand: rand.New(rand.NewPCG(i.Seed, i.Seed))}
-}
-
 // send sends the transmitter's messages, one packet each, with faults.
 func (m *impairer) send(t *transmitter, n *portCounters) {
 	for i := range t.messages {

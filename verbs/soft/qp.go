@@ -58,12 +58,10 @@ func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, err
 	q.ep = ep
 	ep.mu.Lock()
 	q.QPN = qpns.Next(func(n uint32) bool { return ep.qps[n] != nil })
-	ep.mu.Unlock()
 	q.rc = rc.New(rc.Config{
-		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.counters, Window: ep.window(verbs.MTU4096.Bytes()),
+		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.port.Counters, Window: ep.window(verbs.MTU4096.Bytes()),
 		KeepEarly: true,
 	})
-	ep.mu.Lock()
 	ep.qps[q.QPN] = q
 	ep.mu.Unlock()
 	q.TraceCreated(slog.String("local", ep.local.String()))
@@ -137,7 +135,7 @@ func (q *qp) verify(b []byte, src netip.AddrPort, segment uint16) bool {
 	}
 	hint := segment
 	if !q.lowIPIDs {
-		hint = q.lastID.next()
+		hint = q.lastID.last + 1
 	}
 	switch id, ok := q.rx.Verify(b, hint); {
 	case !ok:
@@ -164,8 +162,6 @@ type idTracker struct {
 // nearID is how far a peer's counter may move between two packets of a flow: it
 // may count other flows' packets too, and jump after a pause.
 const nearID = 8192
-
-func (t *idTracker) next() uint16 { return t.last + 1 }
 
 func (t *idTracker) plausible(id uint16) bool {
 	near := func(from uint16) bool { return id-from < nearID || from-id < nearID }

@@ -3,11 +3,9 @@ package soft
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 
 	"ringcli/trace"
 	"ringcli/verbs/objects"
-	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -56,16 +54,4 @@ func tracePacket(kind trace.Kind, what string, q *qp, headers []byte, bytes int)
 			slog.Uint64("length", uint64(h.DMALen())))
 	}
 	trace.Debug(trace.Wire, what, attrs...)
-}
-
-func traceSent(q *qp, packets []rc.Packet) {
-	for i := range packets {
-		p := &packets[i]
-		tracePacket(packetSent, "packet sent", q, p.Header[:p.HeaderLen], int(p.Len))
-	}
-}
-
-// traceDropped prints why a packet is ignored.
-func traceDropped(why string, src netip.AddrPort, b []byte) {
-	trace.Debug(trace.Wire, "packet dropped: "+why, slog.String("source", src.String()), slog.Int("bytes", len(b)))
 }

@@ -3,6 +3,7 @@ package soft
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,7 @@ func (t *transmitter) init(conn *udp.Conn, impair *verbs.Impairment) {
 	t.messages = make([]udp.Message, 0, mostBudget+8)
 	t.iovecs = make([]udp.Iovec, 0, (mostBudget+8)*4)
 	if impair != nil {
-		t.impair = newImpairer(*impair)
+		t.impair = &impairer{Impairment: *impair, rand: rand.New(rand.NewPCG(impair.Seed, impair.Seed))}
 	}
 }
 
@@ -60,7 +61,10 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 		return
 	}
 	if trace.Enabled(trace.Wire) {
-		traceSent(q, out.Packets)
+		for i := range out.Packets {
+			p := &out.Packets[i]
+			tracePacket(packetSent, "packet sent", q, p.Header[:p.HeaderLen], int(p.Len))
+		}
 	}
 	t.build(q, out, n)
 	if t.impair != nil {

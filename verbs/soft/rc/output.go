@@ -80,28 +80,28 @@ func (o *Output) packet(f *wire.BTHFields) *Packet {
 	return p
 }
 
-// Counters count events of queue pairs under the names that NICs give them in
-// /sys/class/infiniband/*/ports/*/hw_counters. They are plain numbers: the caller
-// of the QPs that share them guards them.
+// Counters count events of queue pairs under the names that mlx5 and rdma_rxe give them
+// in /sys/class/infiniband/*/ports/*/hw_counters, where these have them. They are plain
+// numbers: the caller of the QPs that share them guards them.
 type Counters struct {
-	OutOfSequence       uint64 // requests ahead of the expected PSN
-	PacketSeqErr        uint64 // sequence NAKs received
-	LocalAckTimeoutErr  uint64 // retransmission timer ran out
-	RNRNakRetryErr      uint64 // RNR NAKs received
-	RetryExceededErr    uint64 // work requests given up: transport retries
-	RNRRetryExceededErr uint64 // work requests given up: RNR retries
-	DuplicateRequest    uint64 // requests seen before
-	ImpliedNakSeqErr    uint64 // an answer passed over a READ or an atomic
-	RetransmittedPkts   uint64 // request packets sent again
-	TimerRetransmits    uint64 // those of them that a retransmission timer or a probe had sent again
-	LossProbes          uint64 // times that the oldest packet was sent again ahead of the timer
-	RequestPkts         uint64 // request packets sent, retransmissions included
-	ResponsePkts        uint64 // READ responses and atomic ACKs sent
-	AckPkts             uint64 // ACKs sent
-	NakPkts             uint64 // NAKs sent, RNR included
-	RespCQEError        uint64 // receives completed with an error that is no flush
-	ReqCQEError         uint64 // sends completed with an error that is no flush
-	ReqRemoteAccessErr  uint64 // "remote access" NAKs received
-	ReqRemoteInvalid    uint64 // "invalid request" NAKs received
-	WindowReductions    uint64 // times the window shrank for loss
+	RequestPkts         uint64 `counter:"sent_requests"`              // request packets sent, retransmissions included
+	ResponsePkts        uint64 `counter:"sent_responses"`             // READ responses and atomic ACKs sent
+	AckPkts             uint64 `counter:"sent_acks"`                  // ACKs sent
+	NakPkts             uint64 `counter:"sent_naks"`                  // NAKs sent, RNR included
+	RetransmittedPkts   uint64 `counter:"retransmitted_requests"`     // request packets sent again
+	TimerRetransmits    uint64 `counter:"retransmitted_by_timer"`     // those of them that a retransmission timer or a probe had sent again
+	LossProbes          uint64 `counter:"loss_probes"`                // times that the oldest packet was sent again ahead of the timer
+	OutOfSequence       uint64 `counter:"out_of_sequence"`            // requests ahead of the expected PSN
+	PacketSeqErr        uint64 `counter:"packet_seq_err"`             // sequence NAKs received
+	ImpliedNakSeqErr    uint64 `counter:"implied_nak_seq_err"`        // an answer passed over a READ or an atomic
+	LocalAckTimeoutErr  uint64 `counter:"local_ack_timeout_err"`      // retransmission timer ran out
+	RNRNakRetryErr      uint64 `counter:"rcvd_rnr_err"`               // RNR NAKs received
+	RNRRetryExceededErr uint64 `counter:"rnr_nak_retry_err"`          // work requests given up: RNR retries
+	RetryExceededErr    uint64 `counter:"retry_exceeded_err"`         // work requests given up: transport retries
+	DuplicateRequest    uint64 `counter:"duplicate_request"`          // requests seen before
+	ReqCQEError         uint64 `counter:"req_cqe_error"`              // sends completed with an error that is no flush
+	RespCQEError        uint64 `counter:"resp_cqe_error"`             // receives completed with an error that is no flush
+	ReqRemoteAccessErr  uint64 `counter:"req_remote_access_errors"`   // "remote access" NAKs received
+	ReqRemoteInvalid    uint64 `counter:"req_remote_invalid_request"` // "invalid request" NAKs received
+	WindowReductions    uint64 `counter:"window_reductions"`          // times the window shrank for loss
 }
