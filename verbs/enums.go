@@ -29,6 +29,9 @@ var qpStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
 func (s QPState) String() string { return name(uint32(s), "state", qpStates...) }
 
+// Receives reports whether a queue pair in this state answers its peer's requests.
+func (s QPState) Receives() bool { return s >= StateRTR && s <= StateSQD }
+
 func (s QPState) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
 func (s *QPState) UnmarshalText(b []byte) error { return parse(s, b, "QP state", qpStates) }
 

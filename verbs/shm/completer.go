@@ -33,13 +33,13 @@ func (q *qp) reap() (worked bool) {
 			}
 			w.asked = false
 			w.done = w.moved == w.length
-		case w.isAtomic():
-			memory.Store64(w.sge[0].Addr, s.data[0])
+		case w.IsAtomic():
+			memory.Store64(w.SGL[0].Addr, s.data[0])
 			w.done = true
 		default:
 			w.done = f.ends
 		}
-		if w.done && (w.isRead() || w.isAtomic()) {
+		if w.done && (w.isRead() || w.IsAtomic()) {
 			q.reads--
 		}
 		q.stageHead, f.source = f.stage, 0
@@ -97,7 +97,7 @@ func (q *qp) retire() {
 		}
 		q.sqHead++
 		q.sqCur = max(q.sqCur, q.sqHead)
-		if q.InitAttr.SigAll || w.flags&verbs.FlagSignaled != 0 {
+		if q.InitAttr.SigAll || w.Flags&verbs.FlagSignaled != 0 {
 			q.complete(w, verbs.Success)
 		}
 	}
@@ -117,7 +117,7 @@ func (q *qp) flushSends() {
 }
 
 func (q *qp) complete(w *sendWQE, status verbs.Status) {
-	wc := verbs.Completion{ID: w.id, Status: status, Opcode: w.op.Completed(), QPN: q.QPN, ByteLen: w.length}
+	wc := verbs.Completion{ID: w.ID, Status: status, Opcode: w.Opcode.Completed(), QPN: q.QPN, ByteLen: w.length}
 	if status != verbs.Success {
 		objects.TraceFailed(q.QPN, q.state, &wc, false)
 	}

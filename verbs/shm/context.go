@@ -46,6 +46,7 @@ func newContext() (*Context, error) {
 	if c.hub, err = memfd.Listen(c.key); err != nil {
 		return nil, errors.Join(err, m.Free())
 	}
+	c.hub.OnChange = c.own.wake
 	c.qps.Store(new([]*qp))
 	c.background.Start(c.sleepAndProgress)
 	return c, nil
@@ -179,7 +180,7 @@ func (c *Context) Close() error {
 	}
 	c.background.Stop(func() {
 		atomic.AddUint32(c.own.doorbell, 1)
-		_ = memfd.Wake(c.own.doorbell, 1)
+		_ = memfd.Wake(c.own.doorbell)
 	})
 	return errors.Join(c.hub.Close(), c.memory.Free())
 }

@@ -125,16 +125,8 @@ func (b *block) slot(n uint64) *slot { return &b.slots[n%slotCount] }
 // accepts reports whether the queue pair takes requests of that one, or will once it
 // has found it.
 func (c *connInfo) accepts(q *qp) bool {
-	return c.alive() && c.destKey == q.ctx.key && c.destQPN == q.QPN
-}
-
-// alive reports whether the queue pair is in a state in which a NIC would answer.
-func (c *connInfo) alive() bool {
-	switch verbs.QPState(atomic.LoadUint32(&c.state) - 1) {
-	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
-		return true
-	}
-	return false
+	state := verbs.QPState(atomic.LoadUint32(&c.state) - 1)
+	return state.Receives() && c.destKey == q.ctx.key && c.destQPN == q.QPN
 }
 
 func (c *connInfo) setState(s verbs.QPState) { atomic.StoreUint32(&c.state, uint32(s)+1) }
@@ -187,6 +179,6 @@ func directoryOf(addr uint64) *directory {
 func (d *directory) wake() {
 	if atomic.LoadUint32(d.sleeping) != 0 && atomic.CompareAndSwapUint32(d.sleeping, 1, 0) {
 		atomic.AddUint32(d.doorbell, 1)
-		_ = memfd.Wake(d.doorbell, 1)
+		_ = memfd.Wake(d.doorbell)
 	}
 }

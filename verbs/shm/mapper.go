@@ -65,7 +65,7 @@ func (q *qp) holdPeer(ctx context.Context) (*peer, error) {
 			return p, nil
 		case q.Live() != nil:
 			return nil, q.Live()
-		case state != verbs.StateRTR && state != verbs.StateRTS && state != verbs.StateSQD:
+		case !state.Receives():
 			return nil, fmt.Errorf("QP 0x%06x: map in state %s: %w: expected RTR or RTS", q.QPN, state, verbs.ErrState)
 		}
 		select {

@@ -256,11 +256,8 @@ func (q *qp) connect() {
 // lookAgain looks for the peer's next block if the one that was found is gone: it
 // has been through RESET since, and nothing has passed between the two.
 func (q *qp) lookAgain() {
-	switch q.state {
-	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
-		if atomic.LoadUint32(&q.peer.state) == 0 && !q.peer.gone.Load() {
-			q.connect()
-		}
+	if q.state.Receives() && atomic.LoadUint32(&q.peer.state) == 0 && !q.peer.process.Gone() {
+		q.connect()
 	}
 }
 

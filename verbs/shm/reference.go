@@ -109,7 +109,7 @@ func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, k
 	// The memory of a process that is being killed goes before the process does.
 	if now := objects.Clock(); kind == inProcess && q.doubtful == 0 {
 		q.doubtful = now + int64(exitGrace)
-	} else if kind == inArena || !q.peer.gone.Load() && now > q.doubtful {
+	} else if kind == inArena || !q.peer.process.Gone() && now > q.doubtful {
 		return unreadable
 	}
 	return ownerGone
@@ -144,7 +144,7 @@ func guarded(to *destination, src []byte) (err error) {
 // collect takes the answer to a READ: its data, from where the peer says that they
 // are. finished is false if more of what a reference covers is still to be copied.
 func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finished bool) {
-	to := destination{sgl: w.sge, at: &w.at}
+	to := destination{sgl: w.SGL, at: &w.at}
 	rest := w.length - w.moved
 	kind, length, data := s.kind, s.length, s.data
 	switch {
@@ -164,7 +164,7 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 	behind := uint64(w.moved - f.base)
 	var src []byte
 	if kind == inArena {
-		view, ok := q.peer.view(data[0])
+		view, ok := q.peer.process.View(data[0])
 		if !ok {
 			return verbs.Success, false
 		}
@@ -202,7 +202,7 @@ func (q *qp) revoke(word *uint32, n uint64) {
 		if deadline.IsZero() {
 			deadline = time.Now().Add(stopped)
 		}
-		if q.peer.gone.Load() || time.Now().After(deadline) {
+		if q.peer.process.Gone() || time.Now().After(deadline) {
 			// What it copies from now on it finds to be worth nothing.
 			atomic.CompareAndSwapUint32(word, claim(n, copying), claim(n, revoked))
 			return
@@ -255,12 +255,12 @@ func (q *qp) withdraw(key uint32) {
 	}
 	for n := q.sqHead; n < q.sqTail; n++ {
 		w := q.wqe(n)
-		whole := w.moved == w.length && !w.isAtomic() // nothing more is read or written
+		whole := w.moved == w.length && !w.IsAtomic() // nothing more is read or written
 		if !w.begun || w.done || w.isInline() || whole {
 			continue
 		}
-		for i := range w.sge {
-			if w.sge[i].LKey == key && w.sge[i].Length > 0 {
+		for i := range w.SGL {
+			if w.SGL[i].LKey == key && w.SGL[i].Length > 0 {
 				w.fault, hit = verbs.LocalProtectionError, true
 			}
 		}

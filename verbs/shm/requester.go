@@ -9,14 +9,8 @@ import (
 
 // sendWQE is a work request in the send queue.
 type sendWQE struct {
-	id               uint64
-	op               verbs.Opcode
-	flags            verbs.SendFlags
-	imm, rkey        uint32
-	remote           uint64
-	compareAdd, swap uint64
-	length           uint32
-	sge              []verbs.SGE
+	verbs.WorkRequest // its SGL lies in memory of the send queue
+	length            uint32
 
 	at    cursor // what has been sent of the SGL, or has come
 	moved uint32 // bytes of it
@@ -26,9 +20,8 @@ type sendWQE struct {
 	fault verbs.Status // with which it is flushed; 0: FlushError
 }
 
-func (w *sendWQE) isRead() bool   { return w.op == verbs.OpRead }
-func (w *sendWQE) isAtomic() bool { return w.op == verbs.OpCompSwap || w.op == verbs.OpFetchAdd }
-func (w *sendWQE) isInline() bool { return w.flags&verbs.FlagInline != 0 }
+func (w *sendWQE) isRead() bool   { return w.Opcode == verbs.OpRead }
+func (w *sendWQE) isInline() bool { return w.Flags&verbs.FlagInline != 0 }
 
 // flight is what this end knows of a slot that it has filled.
 type flight struct {
@@ -62,7 +55,7 @@ type requester struct {
 
 func (r *requester) reset() {
 	for i := range r.sq {
-		r.sq[i] = sendWQE{sge: r.sq[i].sge}
+		r.sq[i] = sendWQE{WorkRequest: verbs.WorkRequest{SGL: r.sq[i].SGL}}
 	}
 	*r = requester{sq: r.sq}
 }
@@ -73,9 +66,9 @@ func (q *qp) wqe(n uint64) *sendWQE { return &q.sq[n&uint64(len(q.sq)-1)] }
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for n < len(wrs) && err == nil {
-		if err = q.postSend(&wrs[n]); err == nil {
-			n++
+	for ; n < len(wrs); n++ {
+		if err = q.postSend(&wrs[n]); err != nil {
+			break
 		}
 	}
 	if q.pump() {
@@ -95,16 +88,15 @@ func (q *qp) postSend(wr *verbs.WorkRequest) error {
 		return err
 	}
 	w := q.wqe(q.sqTail)
-	*w = sendWQE{
-		id: wr.ID, op: wr.Opcode, flags: wr.Flags, imm: wr.Imm, rkey: wr.RKey, remote: wr.RemoteAddr,
-		compareAdd: wr.CompareAdd, swap: wr.Swap, length: uint32(length), sge: append(w.sge[:0], wr.SGL...),
-	}
+	own := *wr
+	own.SGL = append(w.SGL[:0], wr.SGL...)
+	*w = sendWQE{WorkRequest: own, length: uint32(length)}
 	if q.state == verbs.StateErr {
 		q.complete(w, verbs.FlushError)
 		return nil
 	}
 	if w.isInline() {
-		w.sge = append(w.sge[:0], q.copyInline(wr, int(length)))
+		w.SGL = append(w.SGL[:0], q.copyInline(wr, int(length)))
 	}
 	q.sqTail++
 	return nil
@@ -161,15 +153,15 @@ func (q *qp) ahead() bool { return (q.peer.rqPSN-q.attr.SQPSN)&0xffffff >= 1<<23
 
 // begin looks at what stands in the way of a request, and fails one that cannot be.
 func (q *qp) begin(w *sendWQE) bool {
-	fetches := w.isRead() || w.isAtomic()
+	fetches := w.isRead() || w.IsAtomic()
 	switch {
-	case w.flags&verbs.FlagFence != 0 && q.reads > 0:
+	case w.Flags&verbs.FlagFence != 0 && q.reads > 0:
 		return false
 	case fetches && q.attr.MaxRDAtomic == 0:
 		return q.failInTurn(verbs.LocalQPOpError)
 	case fetches && q.reads >= int(q.attr.MaxRDAtomic):
 		return false
-	case !w.isInline() && !covers(q.Domain, w.sge, uint64(w.length), fetches):
+	case !w.isInline() && !covers(q.Domain, w.SGL, uint64(w.length), fetches):
 		return q.failInTurn(verbs.LocalProtectionError)
 	}
 	w.begun = true
@@ -219,12 +211,12 @@ func (q *qp) emit(w *sendWQE) bool {
 		if w.moved == 0 {
 			flags = first
 		}
-		s.kind, s.length, s.remote = inSlot, rest, w.remote+uint64(w.moved)
+		s.kind, s.length, s.remote = inSlot, rest, w.RemoteAddr+uint64(w.moved)
 		switch {
-		case w.isAtomic():
-			s.data[0], s.data[1] = w.compareAdd, w.swap
+		case w.IsAtomic():
+			s.data[0], s.data[1] = w.CompareAdd, w.Swap
 		case rest <= inlineBytes:
-			w.at.gather(w.sge, memory.AsBytes(s.data[:])[:rest])
+			w.at.gather(w.SGL, memory.AsBytes(s.data[:])[:rest])
 		case !q.byReference(w, s, f) && !q.toStage(w, s, rest):
 			return false
 		}
@@ -243,10 +235,10 @@ func (q *qp) flight(n uint64) *flight { return &q.flights[n%slotCount] }
 
 // fill completes a slot and makes it the peer's.
 func (q *qp) fill(w *sendWQE, s *slot, f *flight, flags uint8) {
-	if w.flags&verbs.FlagSolicited != 0 {
+	if w.Flags&verbs.FlagSolicited != 0 {
 		flags |= solicited
 	}
-	s.op, s.flags, s.total, s.imm, s.rkey = uint8(w.op), flags, w.length, w.imm, w.rkey
+	s.op, s.flags, s.total, s.imm, s.rkey = uint8(w.Opcode), flags, w.length, w.Imm, w.RKey
 	atomic.StoreUint32(&s.claim, claim(q.posted, open))
 	f.stage = q.stageTail
 	q.posted++
@@ -262,7 +254,7 @@ func (q *qp) byReference(w *sendWQE, s *slot, f *flight) bool {
 	if w.isInline() {
 		return false
 	}
-	sge, off := w.at.element(w.sge)
+	sge, off := w.at.element(w.SGL)
 	n := min(sge.Length-off, referenceMost)
 	if n < referenceLeast {
 		return false
@@ -287,7 +279,7 @@ func (q *qp) toStage(w *sendWQE, s *slot, rest uint32) bool {
 	n := min(rest, stageMost)
 	at, ok := q.reserve(n)
 	if ok {
-		w.at.gather(w.sge, q.own.stage[at:at+n])
+		w.at.gather(w.SGL, q.own.stage[at:at+n])
 		s.kind, s.length, s.data = inStage, n, [3]uint64{uint64(at)}
 	}
 	return ok
@@ -334,7 +326,7 @@ func (q *qp) emitRead(w *sendWQE) bool {
 	}
 	s, f := q.own.slot(q.posted), q.flight(q.posted)
 	*f = flight{wqe: q.sqCur, ends: true, at: at, room: room, base: w.moved}
-	s.kind, s.length, s.remote = inSlot, rest, w.remote+uint64(w.moved)
+	s.kind, s.length, s.remote = inSlot, rest, w.RemoteAddr+uint64(w.moved)
 	s.data = [3]uint64{uint64(at), uint64(room)}
 	flags := uint8(first | last)
 	if can {

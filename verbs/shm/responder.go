@@ -52,11 +52,10 @@ func (q *qp) rwqe(n uint64) *recvWQE { return &q.rq[n&uint64(len(q.rq)-1)] }
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for n < len(wrs) {
+	for ; n < len(wrs); n++ {
 		if err = q.postRecv(&wrs[n]); err != nil {
 			break
 		}
-		n++
 	}
 	if q.stalled != 0 && n > 0 {
 		q.progress(false)
@@ -102,9 +101,7 @@ const serveBytes = 4 << 20
 
 // serve executes the peer's requests and reports whether there were any.
 func (q *qp) serve() (worked bool) {
-	switch q.state {
-	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
-	default:
+	if !q.state.Receives() {
 		return false
 	}
 	prompt := false
@@ -275,7 +272,7 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 		}
 		src = q.peer.stage[s.data[0]:][:n]
 	case inArena:
-		view, ok := q.peer.view(s.data[0])
+		view, ok := q.peer.process.View(s.data[0])
 		if !ok {
 			return later
 		}

@@ -5,14 +5,6 @@ import (
 	"ringcli/verbs/objects"
 )
 
-// lookNow has the peer looked for, if it is not there.
-func (q *qp) lookNow() {
-	select {
-	case q.look <- struct{}{}:
-	default:
-	}
-}
-
 // expire runs the timers, and notes when progress is due though nobody wakes us.
 func (q *qp) expire() {
 	if q.sqHead != q.sqTail && q.state == verbs.StateRTS {
@@ -42,7 +34,10 @@ func (q *qp) giveUp() {
 		return
 	case q.timer == 0:
 		q.timer, q.looked = objects.Clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
-		q.lookNow()
+		select {
+		case q.look <- struct{}{}: // has the peer looked for, if it is not there
+		default:
+		}
 		return
 	}
 	if now := objects.Clock(); now >= q.timer && answered {
@@ -56,7 +51,7 @@ func (q *qp) giveUp() {
 // been looked for since the timer began, that is not known.
 func (q *qp) answered() bool {
 	if p := q.peer; p != nil {
-		return !p.gone.Load() && p.accepts(q) && !q.ahead()
+		return !p.process.Gone() && p.accepts(q) && !q.ahead()
 	}
 	return q.timer != 0 && q.looks.Load() == q.looked
 }

@@ -1,6 +1,7 @@
 package memfd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,15 +45,7 @@ func arenas() []*Arena {
 	return nil
 }
 
-func byAddr(a *Arena, addr uint64) int {
-	switch {
-	case a.addr < addr:
-		return -1
-	case a.addr > addr:
-		return 1
-	}
-	return 0
-}
+func byAddr(a *Arena, addr uint64) int { return cmp.Compare(a.addr, addr) }
 
 // Create makes an arena of length bytes, which lie at the start of a page. Pages
 // take memory when they are first touched. Zero bytes give an arena with an

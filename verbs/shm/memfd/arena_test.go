@@ -208,7 +208,7 @@ func TestPeersOfOneProcess(t *testing.T) {
 			if name == "one hub" {
 				b = a
 			}
-			p, x := dial(t, a, b.Key()), create(t, 5000)
+			p, x := dial(t, a, b.key), create(t, 5000)
 			x.Bytes()[4999] = 7
 			ro, n := mapped(t, p, x.ID(), false)
 			rw, m := mapped(t, p, x.ID(), true)
@@ -222,8 +222,8 @@ func TestPeersOfOneProcess(t *testing.T) {
 			if got := x.Bytes()[0]; got != 8 {
 				t.Errorf("the owner sees %d, want 8", got)
 			}
-			if p.PID() != os.Getpid() {
-				t.Errorf("PID %d, want %d", p.PID(), os.Getpid())
+			if p.conn.pid != os.Getpid() {
+				t.Errorf("PID %d, want %d", p.conn.pid, os.Getpid())
 			}
 			if err := p.Err(); err != nil {
 				t.Errorf("a live peer's error: %v", err)
@@ -234,7 +234,7 @@ func TestPeersOfOneProcess(t *testing.T) {
 
 func TestMapKnown(t *testing.T) {
 	h := listen(t)
-	p, x := dial(t, h, h.Key()), create(t, 64)
+	p, x := dial(t, h, h.key), create(t, 64)
 	first, _ := mapped(t, p, x.ID(), true)
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
@@ -248,7 +248,7 @@ func TestMapKnown(t *testing.T) {
 
 func TestMapNothing(t *testing.T) {
 	h := listen(t)
-	p, x := dial(t, h, h.Key()), create(t, 64)
+	p, x := dial(t, h, h.key), create(t, 64)
 	if err := x.Free(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func benchPeer(b *testing.B) *Peer {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = h.Close() })
-	p, err := h.Dial(context.Background(), h.Key())
+	p, err := h.Dial(context.Background(), h.key)
 	if err != nil {
 		b.Fatal(err)
 	}

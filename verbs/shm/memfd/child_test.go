@@ -60,7 +60,7 @@ func (c *childState) obey(line string) (answer string, err error) {
 		c.hub, err = Listen(parseKey(rest))
 	case "dial":
 		if c.peer, err = c.hub.Dial(ctx, parseKey(rest)); err == nil {
-			answer = fmt.Sprint(c.peer.PID())
+			answer = fmt.Sprint(c.peer.conn.pid)
 		}
 	case "create":
 		if c.arena, err = Create(a); err == nil {
@@ -75,7 +75,7 @@ func (c *childState) obey(line string) (answer string, err error) {
 	case "store": // and wake who waits for the word
 		word := &memory.Slice[uint32](c.arena.Addr(), 1)[0]
 		atomic.StoreUint32(word, uint32(a))
-		err = Wake(word, 1)
+		err = Wake(word)
 	case "map":
 		var addr uint64
 		if addr, _, err = c.peer.Map(ctx, a, b != 0); err == nil {

@@ -46,14 +46,10 @@ func newConn(sock *net.UnixConn) (*conn, error) {
 		return c, fmt.Errorf("ask who is at the other end: SO_PEERCRED: %w", err)
 	}
 	c.pid = int(cred.Pid)
-	return c, sameUser(c.name(), int(cred.Uid), os.Geteuid())
-}
-
-func sameUser(who string, uid, own int) error {
-	if uid == own {
-		return nil
+	if uid, own := int(cred.Uid), os.Geteuid(); uid != own {
+		err = fmt.Errorf("%s is of user %d, this one (%d) of user %d: processes share memory with those of one user only; run all ranks of a host as one user", c.name(), uid, os.Getpid(), own)
 	}
-	return fmt.Errorf("%s is of user %d, this one (%d) of user %d: processes share memory with those of one user only; run all ranks of a host as one user", who, uid, os.Getpid(), own)
+	return c, err
 }
 
 // name is that of the process at the other end.
@@ -105,11 +101,9 @@ func (c *conn) write() {
 	}()
 	for range c.more {
 		queue, closing := c.take()
-		for len(queue) > 0 {
-			m := queue[0]
-			queue = queue[1:]
+		for i, m := range queue {
 			if err := c.transmit(m); err != nil {
-				discard(queue...)
+				discard(queue[i+1:]...)
 				return
 			}
 		}

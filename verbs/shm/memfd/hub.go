@@ -30,6 +30,10 @@ var ErrClosed = errors.New("closed")
 // Hub hands out the arenas of this process to others, and dials them. Its methods
 // may be called by any goroutine.
 type Hub struct {
+	// OnChange is called when a view has come or was refused, and when a Peer is gone.
+	// It must not wait. It may be set before the first Dial.
+	OnChange func()
+
 	key      Key
 	listener *net.UnixListener
 	ctx      context.Context // ends with Close
@@ -52,16 +56,13 @@ func Listen(key Key) (*Hub, error) {
 		return nil, fmt.Errorf("listen for processes of this host at key %s: %w; %s", key, err, advice(err))
 	}
 	h := &Hub{
-		key: key, listener: listener,
+		OnChange: func() {}, key: key, listener: listener,
 		served: make(map[*conn]struct{}), open: make(map[*Peer]struct{}),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.running.Go(h.accept)
 	return h, nil
 }
-
-// Key returns the key by which others reach the hub.
-func (h *Hub) Key() Key { return h.key }
 
 // Close ends the hub's connections and the views that came through them, and
 // waits for its goroutines. Peers learn at once that it is gone. Closing twice is

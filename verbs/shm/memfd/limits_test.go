@@ -40,18 +40,18 @@ func TestLimits(t *testing.T) {
 // A dialler that cannot take one descriptor more says so, and its peer goes on.
 func TestMapWithoutDescriptors(t *testing.T) {
 	c, h, x := spawn(t), listen(t), create(t, 100)
-	c.do("dial %s", h.Key())
+	c.do("dial %s", h.key)
 	c.do("nofiles")
 	if answer := c.try("map %d 0", x.ID()); !strings.Contains(answer, "ulimit -n") {
 		t.Errorf("map: %s", answer)
 	}
-	p := dial(t, h, h.Key())
+	p := dial(t, h, h.key)
 	mapped(t, p, x.ID(), false)
 }
 
 func TestListenTwice(t *testing.T) {
 	h := listen(t)
-	if _, err := Listen(h.Key()); err == nil || !strings.Contains(err.Error(), "taken by another hub") {
+	if _, err := Listen(h.key); err == nil || !strings.Contains(err.Error(), "taken by another hub") {
 		t.Errorf("a key in use: %v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestOtherUser(t *testing.T) {
 	})
 	h := listen(t)
 	_, err := h.Dial(within(t, 20*time.Second), c.key)
-	for _, answer := range []string{c.try("dial %s", h.Key()), errorText(err)} {
+	for _, answer := range []string{c.try("dial %s", h.key), errorText(err)} {
 		if !strings.Contains(answer, "user 65534") || !strings.Contains(answer, "user 0") {
 			t.Errorf("dial a process of another user: %s", answer)
 		}

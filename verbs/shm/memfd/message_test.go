@@ -40,7 +40,7 @@ func TestMessage(t *testing.T) {
 // stranger connects to a hub without being one.
 func stranger(t *testing.T, h *Hub) *net.UnixConn {
 	t.Helper()
-	sock, err := net.DialUnix("unixpacket", nil, h.Key().address())
+	sock, err := net.DialUnix("unixpacket", nil, h.key.address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestStrangerAtTheHub(t *testing.T) {
 		_ = sock.Close()
 	}
 	_ = unix.Close(fd)
-	p, x := dial(t, h, h.Key()), create(t, 100)
+	p, x := dial(t, h, h.key), create(t, 100)
 	mapped(t, p, x.ID(), true)
 	if err := errors.Join(p.Close(), x.Free()); err != nil {
 		t.Fatal(err)

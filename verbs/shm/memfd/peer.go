@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,39 +22,27 @@ var ErrGone = errors.New("is gone")
 // ErrNoHub is the error of dialling a key that no process listens to.
 var ErrNoHub = errors.New("no process listens")
 
-// patience is the deadline of a call whose context has none.
-const patience = 10 * time.Second
-
-// bounded gives ctx a deadline if it has none.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, patience)
-}
-
 // Peer is another process, or this one, as seen through a hub: a connection to its
 // hub, and the views that came through it. Its methods may be called by any
 // goroutine, but for Close while views are in use.
 type Peer struct {
-	hub  *Hub
-	conn *conn
-	why  error         // why the peer's memory cannot be read in place; nil if it can
-	gone chan struct{} // closed when the connection has ended
+	hub    *Hub
+	conn   *conn
+	why    error           // why the peer's memory cannot be read in place; nil if it can
+	ctx    context.Context // ends with the connection; its cause is the reason
+	cancel context.CancelCauseFunc
+	recent atomic.Pointer[[]recent] // replaced with mu held, read without
 
 	mu      sync.Mutex // guards what follows
 	views   map[viewKey]*view
 	retired []*memory.Block // views that their owner freed, now zeros, oldest first
-	reason  error           // why the connection has ended
 	bye     bool            // the peer said that its hub closes
-	closed  error           // set once the views are unmapped
+	closed  bool            // the views are unmapped
 }
 
-// Dial connects to the process that listens to key. Without a deadline in ctx it
-// gives up after 10 s. ErrNoHub: nobody listens there.
+// Dial connects to the process that listens to key; ctx has a deadline.
+// ErrNoHub: nobody listens there.
 func (h *Hub) Dial(ctx context.Context, key Key) (*Peer, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(h.ctx, end)()
@@ -91,7 +80,10 @@ func (h *Hub) dial(ctx context.Context, key Key) (*Peer, error) {
 		_ = sock.Close()
 		return nil, err
 	}
-	return &Peer{hub: h, conn: c, why: probeMemory(c, m), gone: make(chan struct{}), views: make(map[viewKey]*view)}, nil
+	p := &Peer{hub: h, conn: c, why: probeMemory(c, m), views: make(map[viewKey]*view)}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.recent.Store(new([]recent))
+	return p, nil
 }
 
 func connect(ctx context.Context, key Key) (*net.UnixConn, error) {
@@ -143,6 +135,7 @@ func (p *Peer) read() {
 		}
 		if err != nil {
 			p.end(err)
+			p.hub.OnChange()
 			return
 		}
 		switch m.kind {
@@ -157,6 +150,7 @@ func (p *Peer) read() {
 			p.bye = true
 			p.mu.Unlock()
 		}
+		p.hub.OnChange()
 	}
 }
 
@@ -165,25 +159,29 @@ func (p *Peer) read() {
 func (p *Peer) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reason == nil {
-		switch {
-		case p.bye:
-			p.reason = fmt.Errorf("%s %w: it closed its hub", p.conn.name(), ErrGone)
-		case errors.Is(err, io.EOF):
-			p.reason = fmt.Errorf("%s %w: it ended", p.conn.name(), ErrGone)
-		default:
-			p.reason = fmt.Errorf("%s %w: %w", p.conn.name(), ErrGone, err)
-		}
+	switch {
+	case p.bye:
+		err = fmt.Errorf("%s %w: it closed its hub", p.conn.name(), ErrGone)
+	case errors.Is(err, io.EOF):
+		err = fmt.Errorf("%s %w: it ended", p.conn.name(), ErrGone)
+	default:
+		err = fmt.Errorf("%s %w: %w", p.conn.name(), ErrGone, err)
 	}
+	p.hangUp(err)
+}
+
+// hangUp ends the connection, for that reason if it is the first, and what waits for
+// an answer. The lock is held.
+func (p *Peer) hangUp(reason error) {
+	p.cancel(reason)
+	p.conn.close()
 	for k, v := range p.views {
 		if v.block == nil {
 			delete(p.views, k)
-			v.err = p.reason
+			v.err = p.Err()
 			close(v.done)
 		}
 	}
-	close(p.gone)
-	p.conn.close()
 }
 
 // Close ends the connection and unmaps the views that came through it. Closing
@@ -196,28 +194,19 @@ func (p *Peer) Close() error {
 }
 
 // close ends the connection, for that reason, and unmaps the views.
-func (p *Peer) close(reason error) error {
+func (p *Peer) close(reason error) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed != nil {
+	if p.closed {
 		return nil
 	}
+	p.closed = true
 	p.conn.send(message{kind: kindBye, fd: -1})
-	p.conn.close()
-	p.closed = reason
-	if p.reason == nil {
-		p.reason = reason
+	p.hangUp(reason)
+	for _, v := range p.views {
+		p.retired = append(p.retired, v.block)
 	}
-	var err error
-	for k, v := range p.views {
-		delete(p.views, k)
-		if v.block == nil {
-			v.err = reason
-			close(v.done)
-			continue
-		}
-		err = errors.Join(err, v.block.Free())
-	}
+	clear(p.views)
 	for _, b := range p.retired {
 		err = errors.Join(err, b.Free())
 	}
@@ -225,17 +214,9 @@ func (p *Peer) close(reason error) error {
 	return err
 }
 
-// PID returns the process's number as this process sees it, 0 if it is in another
-// PID namespace.
-func (p *Peer) PID() int { return p.conn.pid }
-
-// Gone is closed when the process has ended, which is noticed at once, or its hub
+// Gone reports whether the process has ended, which is noticed at once, or its hub
 // or this Peer is closed. Views outlive the process.
-func (p *Peer) Gone() <-chan struct{} { return p.gone }
+func (p *Peer) Gone() bool { return p.ctx.Err() != nil }
 
 // Err says why the peer is gone, nil while it is not.
-func (p *Peer) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reason
-}
+func (p *Peer) Err() error { return context.Cause(p.ctx) }

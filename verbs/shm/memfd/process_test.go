@@ -17,7 +17,7 @@ import (
 func awaitGone(t *testing.T, p *Peer) error {
 	t.Helper()
 	select {
-	case <-p.Gone():
+	case <-p.ctx.Done():
 	case <-time.After(20 * time.Second):
 		t.Fatal("the peer's end is not noticed")
 	}
@@ -28,8 +28,8 @@ func TestProcessesShare(t *testing.T) {
 	c, h := spawn(t), listen(t)
 	theirs := c.do("create 10000")
 	p := dial(t, h, c.key)
-	if p.PID() != c.cmd.Process.Pid {
-		t.Errorf("PID %d, want %d", p.PID(), c.cmd.Process.Pid)
+	if p.conn.pid != c.cmd.Process.Pid {
+		t.Errorf("PID %d, want %d", p.conn.pid, c.cmd.Process.Pid)
 	}
 	addr, n := mapped(t, p, theirs[0], true)
 	if n != 10000 {
@@ -47,7 +47,7 @@ func TestProcessesShare(t *testing.T) {
 	// And the other way round, over a connection of its own.
 	mine := create(t, 100)
 	mine.Bytes()[3] = 1
-	c.do("dial %s", h.Key())
+	c.do("dial %s", h.key)
 	at := c.do("map %d 1", mine.ID())
 	c.do("scribble %d 9", at[0]+4)
 	if got := mine.Bytes()[4]; got != 9 {

@@ -48,10 +48,8 @@ func (p *Peer) ReadMemory(dst []byte, addr uint64) error {
 	err := readMemory(p.conn.pid, dst, addr)
 	// Only while the connection stands is the PID surely the peer's; numbers are
 	// not used again so soon that one could be in the time of a copy.
-	select {
-	case <-p.gone:
+	if p.Gone() {
 		err = p.Err()
-	default:
 	}
 	if err != nil {
 		return fmt.Errorf("read %d bytes at %#x of %s: %w", len(dst), addr, p.conn.name(), err)

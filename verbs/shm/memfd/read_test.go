@@ -71,7 +71,7 @@ func TestReadMemoryThatIsNot(t *testing.T) {
 func TestReadMemoryOfAnotherNamespace(t *testing.T) {
 	c := spawn(t, inNamespace(syscall.CLONE_NEWPID))
 	h, x := listen(t), create(t, 100)
-	if pid := c.do("dial %s", h.Key())[0]; pid != 0 {
+	if pid := c.do("dial %s", h.key)[0]; pid != 0 {
 		t.Errorf("the child sees this process as %d, want 0", pid)
 	}
 	if answer := c.try("read %d 100", x.Addr()); !strings.Contains(answer, "PID namespace") {
@@ -79,8 +79,8 @@ func TestReadMemoryOfAnotherNamespace(t *testing.T) {
 	}
 	c.do("map %d 1", x.ID()) // what is shared is shared all the same
 	p := dial(t, h, c.key)
-	if p.PID() != c.cmd.Process.Pid {
-		t.Errorf("PID %d, want %d", p.PID(), c.cmd.Process.Pid)
+	if p.conn.pid != c.cmd.Process.Pid {
+		t.Errorf("PID %d, want %d", p.conn.pid, c.cmd.Process.Pid)
 	}
 	c.kill()
 	if err := awaitGone(t, p); !errors.Is(err, ErrGone) {

@@ -25,7 +25,7 @@ func TestConcurrency(t *testing.T) {
 	for worker := range 8 {
 		group.Go(func() {
 			for round := range 60 {
-				p, err := hubs[worker%2].Dial(context.Background(), hubs[(worker/2+round)%2].Key())
+				p, err := hubs[worker%2].Dial(context.Background(), hubs[(worker/2+round)%2].key)
 				if err != nil {
 					t.Error(err)
 					return
@@ -74,7 +74,7 @@ func TestConcurrency(t *testing.T) {
 
 func TestClosedHub(t *testing.T) {
 	a, b, x := listen(t), listen(t), create(t, 100)
-	p, q := dial(t, a, b.Key()), dial(t, a, b.Key())
+	p, q := dial(t, a, b.key), dial(t, a, b.key)
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestClosedHub(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			p, err := a.Dial(context.Background(), b.Key())
+			p, err := a.Dial(context.Background(), b.key)
 			if err == nil {
 				_ = p.Close()
 			} else if !errors.Is(err, ErrClosed) {
@@ -106,7 +106,7 @@ func TestClosedHub(t *testing.T) {
 	if _, _, err := q.Map(context.Background(), x.ID(), false); !errors.Is(err, ErrClosed) {
 		t.Errorf("map through a closed hub: %v", err)
 	}
-	if _, err := a.Dial(context.Background(), b.Key()); !errors.Is(err, ErrClosed) {
+	if _, err := a.Dial(context.Background(), b.key); !errors.Is(err, ErrClosed) {
 		t.Errorf("dial through a closed hub: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestClosedHub(t *testing.T) {
 func TestFreedViewsEnd(t *testing.T) {
 	files, live := descriptorsOpen(t), memory.Live.Load()
 	h := listen(t)
-	p := dial(t, h, h.Key())
+	p := dial(t, h, h.key)
 	const rounds = maxRetired + 20
 	size, _ := memory.RoundUp(1)
 	for range rounds {
@@ -159,7 +159,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				}
 			}
 		})
-		c.do("busy %s %d", h.Key(), own[0].ID())
+		c.do("busy %s %d", h.key, own[0].ID())
 		time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
 		c.kill()
 		if err := awaitGone(t, p); !errors.Is(err, ErrGone) {

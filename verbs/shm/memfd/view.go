@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +19,12 @@ type viewKey struct {
 
 // view is the peer's memory as it lies here.
 type view struct {
-	done  chan struct{} // closed when the answer has come; then all below is set, or err
-	block *memory.Block
-	addr  uint64
-	len   int
-	err   error
+	done   chan struct{} // closed when the answer has come; then all below is set, or err
+	block  *memory.Block
+	addr   uint64
+	len    int
+	err    error
+	viewed bool // View was called for it
 }
 
 // maxRetired is how many freed views stay mapped as zeros: enough that a reader
@@ -32,11 +34,13 @@ const maxRetired = 64
 
 // Map returns where the peer's arena id lies in this process, and its length in
 // bytes. A view that is not writable faults when written. The first call for an
-// arena asks the peer, for 10 s if ctx has no deadline; later ones are quick. The
+// arena asks the peer, until ctx ends; later ones are quick. The
 // view is valid until the Peer or the hub is closed; when the owner frees the
 // arena, zeros take its place, which stay for a while.
 func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, length int, err error) {
+	p.mu.Lock()
 	v, err := p.view(viewKey{id, writable})
+	p.mu.Unlock()
 	if err == nil {
 		err = p.await(ctx, v)
 	}
@@ -46,34 +50,63 @@ func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, 
 	return v.addr, v.len, nil
 }
 
-// view returns the view of k: an earlier one, or one whose answer will come.
-func (p *Peer) view(k viewKey) (*view, error) {
+// recent is a view to read that View has returned lately. One that was refused has no
+// bytes.
+type recent struct {
+	id    uint64
+	bytes []byte
+}
+
+// maxRecent is how many views a Peer remembers so; the oldest is forgotten, and found
+// again by asking.
+const maxRecent = 64
+
+// View is Map for callers that cannot wait, to read: ok is false while the arena is not
+// mapped here. Then the peer has been asked, and the hub's OnChange will be called.
+func (p *Peer) View(id uint64) (bytes []byte, ok bool) {
+	for _, v := range *p.recent.Load() {
+		if v.id == id {
+			return v.bytes, true
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v := p.views[k]
+	v, err := p.view(viewKey{id, false})
 	switch {
-	case p.closed != nil:
-		return nil, p.closed
-	case v != nil:
-		return v, nil
-	case p.reason != nil:
-		return nil, p.reason
+	case err != nil: // there never will be one
+		return nil, false
+	case v.block == nil:
+		v.viewed = true
+		return nil, false
 	}
-	v = &view{done: make(chan struct{})}
-	p.views[k] = v
-	p.conn.send(message{kind: kindMap, id: k.id, writable: k.writable, fd: -1})
+	return p.remember(id, memory.Bytes(v.addr, v.len)), true
+}
+
+// remember adds to what View finds at once. The lock is held.
+func (p *Peer) remember(id uint64, bytes []byte) []byte {
+	old := *p.recent.Load()
+	list := append(slices.Clone(old[max(0, len(old)-maxRecent+1):]), recent{id, bytes})
+	p.recent.Store(&list)
+	return bytes
+}
+
+// view returns the view of k: an earlier one, or one whose answer will come. The lock
+// is held.
+func (p *Peer) view(k viewKey) (*view, error) {
+	v := p.views[k]
+	if p.closed || v == nil && p.Gone() {
+		return nil, p.Err()
+	}
+	if v == nil {
+		v = &view{done: make(chan struct{})}
+		p.views[k] = v
+		p.conn.send(message{kind: kindMap, id: k.id, writable: k.writable, fd: -1})
+	}
 	return v, nil
 }
 
 // await waits for a view's answer.
 func (p *Peer) await(ctx context.Context, v *view) error {
-	select {
-	case <-v.done:
-		return v.err
-	default:
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	begun := time.Now()
 	select {
 	case <-v.done:
@@ -126,7 +159,9 @@ func (p *Peer) resolve(k viewKey, block *memory.Block, err error) {
 	}
 	if err != nil {
 		delete(p.views, k)
-		v.err = err
+		if v.err = err; v.viewed {
+			p.remember(k.id, nil)
+		}
 	} else {
 		v.block, v.addr, v.len = block, block.Addr(), block.Len()
 	}
