@@ -59,8 +59,7 @@ func (a *labA) steps() []Step {
 			if err := a.AllocPD(); err != nil {
 				return err
 			}
-			s.Values.add("device", "%s", a.Name())
-			s.Values.add("max_pd", "%d", a.Attr.MaxPD)
+			s.Values.add("device", a.Name(), "max_pd", a.Attr.MaxPD)
 			return nil
 		}},
 		{Name: "completion queue", Call: "ibv_create_comp_channel, ibv_create_cq", take: func(_ context.Context, s *Step) error {
@@ -69,8 +68,7 @@ func (a *labA) steps() []Step {
 			}
 			// An empty poll proves the queue: what it says is how much is in it.
 			n, err := a.CQ.Poll(make([]verbs.Completion, 1))
-			s.Values.add("cqe", "%d", cqDepth)
-			s.Values.add("completions", "%d", n)
+			s.Values.add("cqe", cqDepth, "completions", n)
 			return err
 		}},
 		{Name: "register memory", Call: "ibv_reg_mr", take: a.each((*pair).register)},
@@ -90,10 +88,7 @@ func (a *labA) steps() []Step {
 			if err := p.postRecv(); err != nil {
 				return err
 			}
-			v.add("wr_id", "%#x", p.wrID(verbs.WCRecv))
-			v.add("addr", "%#x", partAddr(p.MR.Addr(), partReceive, a.o.Bytes))
-			v.add("length", "%d", a.o.Bytes)
-			v.add("lkey", "%#x", p.MR.LKey())
+			v.add("wr_id", hex(p.wrID(verbs.WCRecv)), "addr", hex(partAddr(p.MR.Addr(), partReceive, a.o.Bytes)), "length", a.o.Bytes, "lkey", hex(p.MR.LKey()))
 			return nil
 		})},
 		{Name: "SEND there: ping", Call: "ibv_post_send, ibv_poll_cq", take: func(ctx context.Context, s *Step) error { return a.send(ctx, s, 0) }},

@@ -128,7 +128,7 @@ func (c *labC) openAll(_ context.Context, s *Step) error {
 	if err := c.CreateCQ(cqDepth); err != nil {
 		return err
 	}
-	s.Values.add("cqe", "%d", cqDepth)
+	s.Values.add("cqe", cqDepth)
 	c.pair = c.addPair(c.rank, c.o.Wrong)
 	return nil
 }
@@ -149,9 +149,8 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 		return fmt.Errorf("rank %d sent no conn_info", 1-c.rank)
 	}
 	c.pair.peer = *r.Info
-	s.Values.add("rank", "%d", c.rank)
-	s.Values.add("tcp", "%s", c.control.conn.LocalAddr())
-	s.Peer.add("tcp", "%s", c.control.conn.RemoteAddr())
+	s.Values.add("rank", c.rank, "tcp", c.control.conn.LocalAddr())
+	s.Peer.add("tcp", c.control.conn.RemoteAddr())
 	c.pair.peer.values(&s.Peer)
 	return c.pair.own.agree(c.pair.peer)
 }
@@ -160,18 +159,15 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 func (c *labC) postBoth(ctx context.Context, s *Step) error {
 	fill(c.pair.part(partSource), c.rank, verbs.OpSend)
 	err := c.control.together(ctx, s, "receive posted", func() error {
-		s.Values.add("recv_wr_id", "%#x", c.pair.wrID(verbs.WCRecv))
-		s.Values.add("recv_addr", "%#x", partAddr(c.pair.own.RAddr, partReceive, c.o.Bytes))
+		s.Values.add("recv_wr_id", hex(c.pair.wrID(verbs.WCRecv)), "recv_addr", hex(partAddr(c.pair.own.RAddr, partReceive, c.o.Bytes)))
 		return c.pair.postRecv()
 	})
 	if err != nil {
 		return err
 	}
 	return c.control.together(ctx, s, s.Name, func() error {
-		s.Values.add("send_wr_id", "%#x", c.pair.wrID(verbs.WCSend))
-		s.Values.add("send_addr", "%#x", partAddr(c.pair.own.RAddr, partSource, c.o.Bytes))
-		s.Values.add("length", "%d", c.o.Bytes)
-		s.Values.add("lkey", "%#x", c.pair.MR.LKey())
+		s.Values.add("send_wr_id", hex(c.pair.wrID(verbs.WCSend)), "send_addr", hex(partAddr(c.pair.own.RAddr, partSource, c.o.Bytes)))
+		s.Values.add("length", c.o.Bytes, "lkey", hex(c.pair.MR.LKey()))
 		return c.pair.post(sending, &s.Values)
 	})
 }
@@ -197,7 +193,10 @@ func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 			completionValues(&s.Values, done...)
 			return c.explain(err, r)
 		}); err != nil {
-			return c.stateAfter(err, s)
+			if a, _, wrong := c.pair.QP.Query(); wrong == nil {
+				s.Values.add("state", a.State)
+			}
+			return err
 		}
 		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
 			switch {
@@ -212,13 +211,6 @@ func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 		}
 	}
 	return nil
-}
-
-func (c *labC) stateAfter(err error, s *Step) error {
-	if a, _, wrong := c.pair.QP.Query(); wrong == nil {
-		s.Values.add("state", "%s", a.State)
-	}
-	return err
 }
 
 // explain adds what the values of both ends have to do with a failure.

@@ -48,15 +48,8 @@ func (p *pair) fillInfo() error {
 }
 
 func (c ConnInfo) values(v *Values) {
-	v.add("gid", "%s", c.GID)
-	v.add("lid", "%d", c.LID)
-	v.add("qpn", "%s", hex24(c.QPN))
-	v.add("psn", "%s", hex24(c.PSN))
-	v.add("port_num", "%d", c.PortNum)
-	v.add("sl", "%d", c.SL)
-	v.add("mtu", "%d", c.MTU)
-	v.add("raddr", "%#x", c.RAddr)
-	v.add("rkey", "%#x", c.RKey)
+	v.add("gid", c.GID, "lid", c.LID, "qpn", hex24(c.QPN), "psn", hex24(c.PSN), "port_num", c.PortNum)
+	v.add("sl", c.SL, "mtu", c.MTU, "raddr", hex(c.RAddr), "rkey", hex(c.RKey))
 }
 
 // agree compares what both ends must have alike.

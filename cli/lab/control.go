@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"ringcli/ring/bootstrap"
@@ -44,17 +42,12 @@ type report struct {
 type control struct {
 	peer    context.Context // ends with the lab, and where the other end gives up
 	gone    context.CancelCauseFunc
-	conn    net.Conn
+	conn    *net.TCPConn
 	rank    int
 	timeout time.Duration
-	inbox   chan incoming
-	reading sync.WaitGroup
-	last    string // phase that the peer has reported
-}
-
-type incoming struct {
-	report report
-	err    error
+	inbox   chan report // closed when the connection has ended
+	ended   error       // why, once the inbox is closed
+	last    string      // phase that the peer has reported
 }
 
 const (
@@ -66,8 +59,6 @@ const (
 	grace = 5 * time.Second
 	// farewell is how long an end that closes lets the other read what was sent.
 	farewell = 2 * time.Second
-	// strangerPause is how long a stranger's first bytes may dribble in.
-	strangerPause = 100 * time.Millisecond
 )
 
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
@@ -92,12 +83,12 @@ func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.
 	default:
 		return nil, err
 	}
-	c := &control{conn: conn, rank: rank, timeout: timeout, inbox: make(chan incoming, 16)}
+	c := &control{conn: conn.(*net.TCPConn), rank: rank, timeout: timeout, inbox: make(chan report, 16)}
 	c.peer, c.gone = context.WithCancelCause(ctx)
 	if first != nil {
-		c.inbox <- incoming{report: *first}
+		c.inbox <- *first
 	}
-	c.reading.Go(c.read)
+	go c.read()
 	return c, nil
 }
 
@@ -133,12 +124,9 @@ func greet(ctx context.Context, conn net.Conn) (*report, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(grace)); err != nil {
 		return nil, err
 	}
-	var head bytes.Buffer
-	r, err := readReport(io.TeeReader(conn, &head))
-	if errors.Is(err, bootstrap.ErrNotFrame) {
-		_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
-		_, _ = io.CopyN(&head, conn, 128) // what there is
-		return nil, fmt.Errorf("%s is there, not a lab", bootstrap.Identify(head.Bytes()))
+	r, err := readReport(conn)
+	if program, strange := bootstrap.Stranger(conn, err); strange {
+		return nil, fmt.Errorf("%s is there, not a lab", program)
 	}
 	if err != nil {
 		return nil, err
@@ -168,13 +156,14 @@ func (c *control) read() {
 	r := bufio.NewReader(c.conn)
 	for {
 		report, err := readReport(r)
-		c.inbox <- incoming{report, err}
 		if err != nil || report.Error != "" {
 			c.gone(errPeerGone)
 		}
 		if err != nil {
+			c.ended = err
 			return
 		}
+		c.inbox <- report
 	}
 }
 
@@ -199,13 +188,7 @@ func readReport(r io.Reader) (report, error) {
 
 func (c *control) send(r report) error {
 	r.Version = controlVersion
-	payload, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	b, err := bootstrap.AppendFrame(nil, &bootstrap.Frame{
-		Version: bootstrap.Version, Type: frameType, Sender: c.rank, Receiver: 1 - c.rank, Edge: 1, Payload: payload,
-	})
+	b, err := bootstrap.Encode(frameType, c.rank, 1-c.rank, 1, r)
 	if err != nil {
 		return err
 	}
@@ -220,39 +203,29 @@ func (c *control) send(r report) error {
 
 // receive waits for the other end's report of a phase.
 func (c *control) receive(ctx context.Context, phase string) (report, error) {
-	timer := time.NewTimer(c.timeout + grace)
-	defer timer.Stop()
-	var in incoming
-	var open bool
+	who, progress := fmt.Sprintf("rank %d (%s)", 1-c.rank, c.conn.RemoteAddr()), "nothing had come from it"
+	if c.last != "" {
+		progress = fmt.Sprintf("its last was %q", c.last)
+	}
 	select {
 	case <-ctx.Done():
 		return report{}, context.Cause(ctx)
-	case <-timer.C:
-		return report{}, fmt.Errorf("rank %d (%s) has not reported %q within %s; %s",
-			1-c.rank, c.conn.RemoteAddr(), phase, c.timeout+grace, c.progress())
-	case in, open = <-c.inbox:
+	case <-time.After(c.timeout + grace):
+		return report{}, fmt.Errorf("%s has not reported %q within %s; %s", who, phase, c.timeout+grace, progress)
+	case r, open := <-c.inbox:
 		if !open {
-			in.err = io.EOF
+			err := c.ended
+			if errors.Is(err, io.EOF) {
+				err = errors.New("it has closed the connection: it was interrupted, or has ended")
+			}
+			return r, fmt.Errorf("%s: awaited its report of %q; %s: %w", who, phase, progress, err)
 		}
-	}
-	switch {
-	case in.err != nil:
-		if errors.Is(in.err, io.EOF) {
-			in.err = errors.New("it has closed the connection: it was interrupted, or has ended")
+		if r.Phase != phase {
+			return report{}, fmt.Errorf("%s reports %q, expected %q", who, r.Phase, phase)
 		}
-		return report{}, fmt.Errorf("rank %d (%s): awaited its report of %q; %s: %w", 1-c.rank, c.conn.RemoteAddr(), phase, c.progress(), in.err)
-	case in.report.Phase != phase:
-		return report{}, fmt.Errorf("rank %d (%s) reports %q, expected %q", 1-c.rank, c.conn.RemoteAddr(), in.report.Phase, phase)
+		c.last = phase
+		return r, nil
 	}
-	c.last = phase
-	return in.report, nil
-}
-
-func (c *control) progress() string {
-	if c.last == "" {
-		return "nothing had come from it"
-	}
-	return fmt.Sprintf("its last was %q", c.last)
 }
 
 // errPeerGone ends a wait that the other end has made vain; its report says why.
@@ -260,19 +233,14 @@ var errPeerGone = errors.New("the other end has given up")
 
 // Close lets the other end read what was sent, and ends the connection.
 func (c *control) Close() error {
-	if conn, ok := c.conn.(*net.TCPConn); ok && conn.CloseWrite() == nil {
-		// Data that nobody has read would turn the end into a reset, which takes
-		// away from the peer what it has not read yet.
-		_ = conn.SetReadDeadline(time.Now().Add(farewell))
-		for range c.inbox {
-		}
+	// Data that nobody has read would turn the end into a reset, which takes away from
+	// the peer what it has not read yet.
+	_ = c.conn.CloseWrite()
+	_ = c.conn.SetReadDeadline(time.Now().Add(farewell))
+	for range c.inbox {
 	}
-	err := c.conn.Close()
-	for range c.inbox { // the reader may still have something to give
-	}
-	c.reading.Wait()
 	c.gone(nil)
-	return err
+	return c.conn.Close()
 }
 
 // together does a part of a step that both ends do, and tells the other how it went.
@@ -298,15 +266,7 @@ func (c *control) together(ctx context.Context, s *Step, phase string, do func()
 	case received != nil:
 		return received
 	case theirs.Error != "":
-		return &Diagnosis{Err: &PeerError{Rank: 1 - c.rank, Text: theirs.Error}, Meaning: meaning(theirs.Status)}
+		return &Diagnosis{Err: fmt.Errorf("at rank %d: %s", 1-c.rank, theirs.Error), Meaning: meaning(theirs.Status)}
 	}
 	return err
 }
-
-// PeerError is what has failed at the other end.
-type PeerError struct {
-	Rank int
-	Text string
-}
-
-func (e *PeerError) Error() string { return fmt.Sprintf("at rank %d: %s", e.Rank, e.Text) }

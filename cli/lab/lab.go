@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/cli/endpoint"
+	"ringcli/verbs"
 )
 
 // Options say what a lab works with.
@@ -81,9 +83,15 @@ type Value struct {
 // Values are in the order in which a person should read them.
 type Values []Value
 
-func (v *Values) add(name, format string, args ...any) {
-	*v = append(*v, Value{name, fmt.Sprintf(format, args...)})
+// add takes names and values, in turn.
+func (v *Values) add(pairs ...any) {
+	for pair := range slices.Chunk(pairs, 2) {
+		*v = append(*v, Value{pair[0].(string), fmt.Sprint(pair[1])})
+	}
 }
+
+// hex writes an address, a key or a mask.
+func hex[T verbs.Access | uint32 | uint64](n T) string { return fmt.Sprintf("%#x", uint64(n)) }
 
 // Get returns the value of a name; empty if there is none.
 func (v Values) Get(name string) string {

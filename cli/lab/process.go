@@ -51,15 +51,8 @@ func (e *process) openDevice(peer netip.Addr, v *Values) error {
 		return err
 	}
 	p := e.Port.Attr
-	v.add("device", "%s", e.Name())
-	v.add("port", "%d", e.Port.Num)
-	v.add("state", "%s", p.State)
-	v.add("link_layer", "%s", p.LinkLayer)
-	v.add("active_mtu", "%s", p.ActiveMTU)
-	v.add("lid", "%d", p.LID)
-	v.add("gid_index", "%d", e.GID.Entry.Index)
-	v.add("gid", "%s", e.GID.Entry.GID)
-	v.add("gid_type", "%s", e.GID.Entry.Type)
+	v.add("device", e.Name(), "port", e.Port.Num, "state", p.State, "link_layer", p.LinkLayer, "active_mtu", p.ActiveMTU, "lid", p.LID)
+	v.add("gid_index", e.GID.Entry.Index, "gid", e.GID.Entry.GID, "gid_type", e.GID.Entry.Type)
 	return nil
 }
 
@@ -95,11 +88,8 @@ func (p *pair) register(v *Values) error {
 	if err := p.Register(uint64(parts*p.process.o.Bytes), access); err != nil {
 		return err
 	}
-	v.add("addr", "%#x", p.MR.Addr())
-	v.add("length", "%d", p.MR.Length())
-	v.add("lkey", "%#x", p.MR.LKey())
-	v.add("rkey", "%#x", p.MR.RKey())
-	v.add("access", "%s", strings.ReplaceAll(p.MR.Access().String(), ", ", "|"))
+	v.add("addr", hex(p.MR.Addr()), "length", p.MR.Length(), "lkey", hex(p.MR.LKey()), "rkey", hex(p.MR.RKey()))
+	v.add("access", strings.ReplaceAll(p.MR.Access().String(), ", ", "|"))
 	return nil
 }
 
@@ -138,7 +128,7 @@ func (p *pair) verify(part int, op verbs.Opcode, v *Values) error {
 	if p.process.control != nil {
 		text += fmt.Sprintf(" of rank %d", from)
 	}
-	v.add("verified", "%s", text)
+	v.add("verified", text)
 	return nil
 }
 

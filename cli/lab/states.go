@@ -58,35 +58,22 @@ func (p *pair) stateValues(v *Values, want verbs.QPState) error {
 	if err != nil {
 		return fmt.Errorf("query QP %s: %w", hex24(p.QP.Num()), err)
 	}
-	v.add("qp_num", "%s", hex24(p.QP.Num()))
-	v.add("state", "%s", a.State)
+	v.add("qp_num", hex24(p.QP.Num()), "state", a.State)
 	switch want {
 	case verbs.StateReset:
-		v.add("qp_type", "%s", init.Type)
-		v.add("max_send_wr", "%d", init.Cap.MaxSendWR)
-		v.add("max_recv_wr", "%d", init.Cap.MaxRecvWR)
+		v.add("qp_type", init.Type, "max_send_wr", init.Cap.MaxSendWR, "max_recv_wr", init.Cap.MaxRecvWR)
 	case verbs.StateInit:
-		v.add("port_num", "%d", a.PortNum)
-		v.add("pkey_index", "%d", a.PKeyIndex)
-		v.add("qp_access_flags", "%#x", uint32(a.Access))
+		v.add("port_num", a.PortNum, "pkey_index", a.PKeyIndex, "qp_access_flags", hex(a.Access))
 	case verbs.StateRTR:
-		v.add("dest_qp_num", "%s", hex24(a.DestQPN))
-		v.add("rq_psn", "%s", hex24(a.RQPSN))
-		v.add("path_mtu", "%s", a.PathMTU)
+		v.add("dest_qp_num", hex24(a.DestQPN), "rq_psn", hex24(a.RQPSN), "path_mtu", a.PathMTU)
 		if a.AH.IsGlobal {
-			v.add("dgid", "%s", a.AH.GRH.DGID)
-			v.add("sgid_index", "%d", a.AH.GRH.SGIDIndex)
+			v.add("dgid", a.AH.GRH.DGID, "sgid_index", a.AH.GRH.SGIDIndex)
 		} else {
-			v.add("dlid", "%d", a.AH.DLID)
+			v.add("dlid", a.AH.DLID)
 		}
-		v.add("min_rnr_timer", "%d", a.MinRNRTimer)
-		v.add("max_dest_rd_atomic", "%d", a.MaxDestRDAtomic)
+		v.add("min_rnr_timer", a.MinRNRTimer, "max_dest_rd_atomic", a.MaxDestRDAtomic)
 	case verbs.StateRTS:
-		v.add("sq_psn", "%s", hex24(a.SQPSN))
-		v.add("timeout", "%d", a.Timeout)
-		v.add("retry_cnt", "%d", a.RetryCnt)
-		v.add("rnr_retry", "%d", a.RNRRetry)
-		v.add("max_rd_atomic", "%d", a.MaxRDAtomic)
+		v.add("sq_psn", hex24(a.SQPSN), "timeout", a.Timeout, "retry_cnt", a.RetryCnt, "rnr_retry", a.RNRRetry, "max_rd_atomic", a.MaxRDAtomic)
 	}
 	if a.State != want {
 		return fmt.Errorf("QP %s is in %s, expected %s", hex24(p.QP.Num()), a.State, want)

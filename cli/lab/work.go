@@ -50,8 +50,7 @@ func (p *pair) post(r request, v *Values) error {
 	wr := verbs.WorkRequest{ID: p.wrID(r.done), SGL: p.sgl(r.part), Opcode: r.op, Flags: verbs.FlagSignaled}
 	if r.op != verbs.OpSend {
 		wr.RemoteAddr, wr.RKey = p.target(r)
-		v.add("remote_addr", "%#x", wr.RemoteAddr)
-		v.add("rkey", "%#x", wr.RKey)
+		v.add("remote_addr", hex(wr.RemoteAddr), "rkey", hex(wr.RKey))
 	}
 	_, err := p.QP.PostSend([]verbs.WorkRequest{wr})
 	return err
@@ -129,9 +128,9 @@ func (e *CompletionError) Unwrap() error { return &verbs.StatusError{Status: e.S
 func completionValues(v *Values, list ...verbs.Completion) {
 	for _, c := range list {
 		name := strings.ToLower(c.Opcode.String())
-		v.add(name+"_status", "%s", c.Status)
+		v.add(name+"_status", c.Status)
 		if c.Opcode >= verbs.WCRecv {
-			v.add(name+"_byte_len", "%d", c.ByteLen)
+			v.add(name+"_byte_len", c.ByteLen)
 		}
 	}
 }

@@ -65,6 +65,17 @@ type notFrameError struct{ head []byte }
 func (e *notFrameError) Error() string        { return fmt.Sprintf("%v: %s", ErrNotFrame, Identify(e.head)) }
 func (e *notFrameError) Is(target error) bool { return target == ErrNotFrame }
 
+// Encode makes a frame of this version.
+func Encode(t Type, sender, receiver, edge int, payload any) (b []byte, err error) {
+	f := Frame{Version: Version, Type: t, Sender: sender, Receiver: receiver, Edge: edge, Epoch: Epoch}
+	if payload != nil {
+		if f.Payload, err = json.Marshal(payload); err != nil {
+			return nil, err
+		}
+	}
+	return AppendFrame(nil, &f)
+}
+
 // AppendFrame appends the frame's bytes to b.
 func AppendFrame(b []byte, f *Frame) ([]byte, error) {
 	body, err := json.Marshal(f)

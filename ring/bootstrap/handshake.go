@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,14 +34,7 @@ type rejection struct {
 const maxHelloList = 4096
 
 func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
-	f := Frame{Version: Version, Type: t, Sender: c.rank, Receiver: receiver, Edge: edge, Epoch: Epoch}
-	if payload != nil {
-		var err error
-		if f.Payload, err = json.Marshal(payload); err != nil {
-			return nil, err
-		}
-	}
-	return AppendFrame(nil, &f)
+	return Encode(t, c.rank, receiver, edge, payload)
 }
 
 func (c *Control) hello() hello {

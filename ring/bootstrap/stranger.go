@@ -91,23 +91,25 @@ func (e *strangerError) Error() string { return e.text }
 // strangerPause is how long a stranger's first message may dribble in.
 const strangerPause = 100 * time.Millisecond
 
+// Stranger names the program at the other end of a connection, if what came instead of
+// a frame is not ringcli's.
+func Stranger(conn net.Conn, err error) (program string, strange bool) {
+	var not *notFrameError
+	if !errors.As(err, &not) {
+		return "", false
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
+	more, _ := io.ReadAll(io.LimitReader(conn, 256)) // what there is
+	return Identify(append(not.head, more...)), true
+}
+
 // explain turns the failure to read a connection's first frame into a sentence
 // that names the program at the other end.
 func explain(conn net.Conn, err error, waited time.Duration) string {
-	var not *notFrameError
+	program, strange := Stranger(conn, err)
 	switch {
-	case errors.As(err, &not):
-		more := make([]byte, 256)
-		_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
-		head := not.head
-		for len(head) < 128 {
-			n, err := conn.Read(more)
-			head = append(head, more[:n]...)
-			if err != nil {
-				break
-			}
-		}
-		return Identify(head) + " is there, not ringcli"
+	case strange:
+		return program + " is there, not ringcli"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("connected, but said nothing that is a frame in %s", waited)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
