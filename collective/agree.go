@@ -57,7 +57,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	parts, err := c.ring.GatherFor(ctx, ring.Purpose{What: "what each rank can, before the first collective operation"}, data)
+	parts, err := c.ring.Gather(ctx, ring.Purpose{What: "what each rank can, before the first collective operation"}, data)
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}

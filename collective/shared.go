@@ -113,7 +113,7 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 	if err != nil {
 		return nil, "", err
 	}
-	parts, err := c.ring.GatherFor(ctx, ring.Purpose{What: what}, data)
+	parts, err := c.ring.Gather(ctx, ring.Purpose{What: what}, data)
 	if err != nil {
 		return nil, "", err
 	}

@@ -74,18 +74,11 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 
 // ask asks the neighbour at a side. It waits until ctx ends.
 func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload any) (answer T, err error) {
-	control, err := r.controlRing()
-	if err != nil {
+	raw, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
+		return c.Ask(ctx, int(side), kind, payload)
+	})
+	if err != nil || len(raw) == 0 {
 		return answer, err
-	}
-	ctx, cancel := r.whileAlive(ctx)
-	defer cancel()
-	raw, err := control.Ask(ctx, int(side), kind, payload)
-	if err != nil {
-		return answer, err
-	}
-	if len(raw) == 0 {
-		return answer, nil
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.nodeName(r.neighbour(side)), kind, err)

@@ -109,7 +109,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 				return err
 			}
 		}
-		r.devices.events.reset()
+		r.devices.events.forget(false)
 		r.pings.reset()
 		r.deferred, r.early = r.deferred[:0], r.early[:0]
 		r.mu.Lock()

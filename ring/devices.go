@@ -144,7 +144,7 @@ func (ds *devices) exclude(d *Device) error {
 // neighbour whose address is one of this machine will be on it.
 func (ds *devices) openExpected() error {
 	r := ds.r
-	ds.events.begin()
+	ds.events.forget(true)
 	own := r.opts.locality()
 	var expected [2]locality.Choice
 	var network []int

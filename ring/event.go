@@ -32,13 +32,6 @@ type deviceEvents struct {
 // mostEvents is how many are kept: more would not make a failure clearer.
 const mostEvents = 4
 
-// begin forgets what happened to devices that were open before.
-func (m *deviceEvents) begin() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.list = nil
-}
-
 // note keeps a bad event. A port that is active again ends what was said of it.
 func (m *deviceEvents) note(device string, e verbs.AsyncEvent, at time.Time) {
 	m.mu.Lock()
@@ -57,11 +50,11 @@ func (m *deviceEvents) note(device string, e verbs.AsyncEvent, at time.Time) {
 	}
 }
 
-// reset forgets what happened to queue pairs: they begin anew.
-func (m *deviceEvents) reset() {
+// forget drops what happened to queue pairs that begin anew, and to devices that do.
+func (m *deviceEvents) forget(devices bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = slices.DeleteFunc(m.list, func(x deviceEvent) bool { return x.QPN != 0 })
+	m.list = slices.DeleteFunc(m.list, func(x deviceEvent) bool { return devices || x.QPN != 0 })
 }
 
 // text is what happened before now to the devices that counts takes, "" if nothing

@@ -48,7 +48,7 @@ func TestDeviceEvents(t *testing.T) {
 	if f := m.findings("ibv:rxe0", "eth0", 3, now); len(f) != 2 || f[0].Attribute != "port_state" || f[0].Rank != 3 || !strings.Contains(f[0].Fix, "eth0") {
 		t.Errorf("%+v: expected the port first", f)
 	}
-	m.reset()
+	m.forget(false)
 	want("reset", "port 1 of ibv:rxe0 went down 1.0 s before (port error)")
 	for range 2 * mostEvents {
 		tell(verbs.AsyncEvent{Type: verbs.EventDeviceFatal}, 0)
@@ -56,7 +56,7 @@ func TestDeviceEvents(t *testing.T) {
 	if len(m.list) != mostEvents {
 		t.Errorf("%d are kept: expected %d", len(m.list), mostEvents)
 	}
-	m.begin()
+	m.forget(true)
 	want("opened again", "")
 }
 

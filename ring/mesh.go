@@ -212,7 +212,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.GatherFor(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call}, data)
+	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}

@@ -223,15 +223,12 @@ func (r *Ring) controlRing() (*bootstrap.Control, error) {
 	return r.control, nil
 }
 
-// controlled runs an operation of the control ring within Options.Timeout.
-func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *bootstrap.Control) (T, error)) (T, error) {
+// controlled runs an operation of the control ring, while the ring lives.
+func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *bootstrap.Control) (T, error)) (result T, err error) {
 	control, err := r.controlRing()
 	if err != nil {
-		var none T
-		return none, err
+		return result, err
 	}
-	ctx, timely := context.WithTimeout(ctx, r.opts.Timeout)
-	defer timely()
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
 	return do(ctx, control)
@@ -239,39 +236,30 @@ func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *b
 
 // Gather collects one slice of bytes from every rank on every rank, by rank, over
 // the control ring. Control operations must be called in the same order on all
-// ranks, after Exchange.
-func (r *Ring) Gather(ctx context.Context, data []byte) ([][]byte, error) {
-	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) { return c.Gather(ctx, data) })
-}
-
-// GatherFor is Gather for a purpose, which all ranks must name alike; Awaited and
-// the errors of a wait name it.
-func (r *Ring) GatherFor(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
-	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) {
-		return c.GatherFor(ctx, purpose, data)
-	})
+// ranks, after Exchange, and name their purpose alike; Awaited and the errors of a
+// wait, within Options.Timeout, name it.
+func (r *Ring) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) { return c.Gather(ctx, purpose, data) })
 }
 
 // Broadcast returns rank 0's data on every rank.
 func (r *Ring) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
 	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([]byte, error) { return c.Broadcast(ctx, data) })
 }
 
 // Await is Broadcast for a rank other than 0 that waits for as long as its
 // leader likes: no deadline but the context's limits it. It ends with the ring.
 func (r *Ring) Await(ctx context.Context) ([]byte, error) {
-	control, err := r.controlRing()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := r.whileAlive(ctx)
-	defer cancel()
-	return control.Broadcast(ctx, nil)
+	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([]byte, error) { return c.Broadcast(ctx, nil) })
 }
 
 // Barrier returns when all ranks have called it.
 func (r *Ring) Barrier(ctx context.Context) error {
-	_, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (struct{}, error) { return struct{}{}, c.Barrier(ctx) })
+	_, err := r.Gather(ctx, Purpose{What: "barrier"}, nil)
 	return err
 }
 

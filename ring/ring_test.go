@@ -324,7 +324,7 @@ func TestCloseEndsARunningStep(t *testing.T) {
 func TestGatherOverTheRing(t *testing.T) {
 	world := connect(t, 3, nil)
 	noErrors(t, each(world, func(r *Ring) error {
-		parts, err := r.Gather(t.Context(), []byte{byte(r.Rank())})
+		parts, err := r.Gather(t.Context(), Purpose{What: "gather"}, []byte{byte(r.Rank())})
 		if err != nil || len(parts) != 3 || parts[2][0] != 2 {
 			return fmt.Errorf("%v, %w", parts, err)
 		}

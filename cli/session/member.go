@@ -54,7 +54,7 @@ func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("share a %T: %w", mine, err)
 	}
-	parts, err := m.Ring.Gather(ctx, data)
+	parts, err := m.Ring.Gather(ctx, ring.Purpose{What: "gather"}, data)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/lines"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/trace/align"
 	"ringcli/trace/timeline"
@@ -331,7 +332,7 @@ func gatherRecordings(ctx context.Context, s *session.Session) ([]trace.Recordin
 	if err := s.Member.Agree(ctx, err); err != nil {
 		return nil, err
 	}
-	parts, err := s.Ring.Gather(ctx, b.Bytes())
+	parts, err := s.Ring.Gather(ctx, ring.Purpose{What: "gather"}, b.Bytes())
 	if err != nil {
 		return nil, err
 	}

@@ -27,19 +27,10 @@ func (r *reading) offset() (at, offset, rtt int64) {
 	return r.T1 + (r.t4-r.T1)/2, ((r.T2 - r.T1) + (r.T3 - r.t4)) / 2, (r.t4 - r.T1) - (r.T3 - r.T2)
 }
 
-// SampleClock compares this rank's trace clock with the right neighbour's a few
-// times, one after the other, and records the results. It needs the exchange; its
-// errors are those of Ask. In a ring of one there is nothing to compare.
-func (c *Control) SampleClock(ctx context.Context) error {
-	for range clockBurst {
-		if err := c.sampleOnce(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Control) sampleOnce(ctx context.Context) error {
+// sampleClock compares this rank's trace clock with the right neighbour's and records
+// the result. It needs the exchange; its errors are those of Ask. In a ring of one there
+// is nothing to compare.
+func (c *Control) sampleClock(ctx context.Context) error {
 	if c.size == 1 {
 		return nil
 	}
@@ -61,19 +52,14 @@ func (c *Control) sampleOnce(ctx context.Context) error {
 // connected and then at each heartbeat. Errors end the connection or the ring, which
 // others report.
 func (c *Control) compareClocks() {
-	if c.SampleClock(c.live) != nil {
-		return
-	}
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	for {
+	for n := 1; c.sampleClock(c.live) == nil; n++ {
+		if n < clockBurst {
+			continue
+		}
 		select {
 		case <-c.live.Done():
 			return
-		case <-ticker.C:
-		}
-		if c.sampleOnce(c.live) != nil {
-			return
+		case <-time.After(heartbeat):
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"ringcli/configs/usage"
@@ -94,8 +93,7 @@ type identity struct {
 func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
 
 // Control is a rank's end of the control ring. Its methods may be called from
-// any goroutine; Gather, Broadcast and Barrier must be called in the same order
-// on all ranks.
+// any goroutine; Gather and Broadcast must be called in the same order on all ranks.
 type Control struct {
 	cfg       Config
 	rank      int
@@ -108,7 +106,6 @@ type Control struct {
 	live      context.Context // ends with life, or with the verdict
 	kill      context.CancelCauseFunc
 	running   sync.WaitGroup
-	failed    atomic.Bool
 	dialling  sync.Once
 	closeOnce sync.Once
 
@@ -175,24 +172,11 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	return c, nil
 }
 
-// Addr returns the address that the Control listens on.
-func (c *Control) Addr() net.Addr { return c.listener.Addr() }
-
 // SetState sets what probes are told that this rank does.
 func (c *Control) SetState(s string) {
 	c.mu.Lock()
 	c.state = s
 	c.mu.Unlock()
-}
-
-// Failed reports whether the ring failed. It is one atomic load.
-func (c *Control) Failed() bool { return c.failed.Load() }
-
-// Failure returns the first verdict, or nil.
-func (c *Control) Failure() *Verdict {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
 }
 
 // Fail fails the ring: the verdict goes round, and every wait on any rank ends
@@ -210,7 +194,6 @@ func (c *Control) fail(v *Verdict, from *connection) bool {
 		return false
 	}
 	c.failure = v
-	c.failed.Store(true)
 	c.kill(v)
 	for _, l := range c.connections {
 		if l != nil && l != from {

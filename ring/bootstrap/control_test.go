@@ -106,7 +106,7 @@ func TestGatherBroadcastBarrier(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		noErrors(t, each(world, func(c *Control) error {
 			for round := range 20 {
-				parts, err := c.Gather(ctx, fmt.Appendf(nil, "%d of %d", round, c.rank))
+				parts, err := c.GatherAll(ctx, fmt.Appendf(nil, "%d of %d", round, c.rank))
 				if err != nil {
 					return err
 				}
@@ -134,7 +134,7 @@ func TestGatherLarge(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	noErrors(t, each(world, func(c *Control) error {
-		parts, err := c.Gather(ctx, make([]byte, MaxPart))
+		parts, err := c.GatherAll(ctx, make([]byte, MaxPart))
 		for r, p := range parts {
 			if len(p) != MaxPart {
 				return fmt.Errorf("part %d has %d bytes", r, len(p))
@@ -142,7 +142,7 @@ func TestGatherLarge(t *testing.T) {
 		}
 		return err
 	}))
-	if _, err := world[0].Gather(ctx, make([]byte, MaxPart+1)); err == nil {
+	if _, err := world[0].GatherAll(ctx, make([]byte, MaxPart+1)); err == nil {
 		t.Error("a part beyond MaxPart was taken")
 	}
 }
@@ -170,7 +170,7 @@ func TestOperationsThatDiffer(t *testing.T) {
 	defer cancel()
 	errs := each(world, func(c *Control) error {
 		if c.rank == 1 {
-			_, err := c.Gather(ctx, nil)
+			_, err := c.GatherAll(ctx, nil)
 			return err
 		}
 		return c.Barrier(ctx)
@@ -193,7 +193,7 @@ func TestGatherFor(t *testing.T) {
 	results := make(chan error, 2)
 	for _, rank := range []int{0, 2} {
 		go func() {
-			parts, err := world[rank].GatherFor(ctx, Purpose{What: "tea", Call: 7}, []byte{byte(rank)})
+			parts, err := world[rank].Gather(ctx, Purpose{What: "tea", Call: 7}, []byte{byte(rank)})
 			if err == nil && (len(parts) != 3 || parts[1][0] != 1) {
 				err = fmt.Errorf("gathered %v", parts)
 			}
@@ -210,14 +210,14 @@ func TestGatherFor(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	_, err := world[1].GatherFor(ctx, Purpose{What: "tea", Call: 7}, []byte{1})
+	_, err := world[1].Gather(ctx, Purpose{What: "tea", Call: 7}, []byte{1})
 	noErrors(t, []error{err, <-results, <-results})
 	if kind, by, ok := world[1].Ahead(); ok {
 		t.Errorf("%v of rank %d: expected that nobody is ahead any more", kind, by)
 	}
 
 	purposes := []string{"tea", "coffee", "tea"}
-	for i, err := range each(world, func(c *Control) error { _, err := c.GatherFor(ctx, Purpose{What: purposes[c.rank]}, nil); return err }) {
+	for i, err := range each(world, func(c *Control) error { _, err := c.Gather(ctx, Purpose{What: purposes[c.rank]}, nil); return err }) {
 		if text := textOf(err); !strings.Contains(text, "is a coffee on rank 1") && !strings.Contains(text, "and a coffee on rank 1") || !strings.Contains(text, "a tea on rank") {
 			t.Errorf("rank %d: %s: expected both purposes", i, text)
 		}

@@ -24,15 +24,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 			return nil, nil, fmt.Errorf("exchange: %w", err)
 		}
 	}
-	c.mu.Lock()
-	connected := c.sealed
-	c.mu.Unlock()
-	if connected {
-		err = c.publish(payloads)
-	} else {
-		err = c.connect(ctx, payloads)
-	}
-	if err != nil {
+	if err = c.connect(ctx, payloads); err != nil {
 		var late *TimeoutError
 		if errors.As(err, &late) && !c.cfg.ByHand {
 			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()))
@@ -44,7 +36,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	return c.info[left], c.info[right], nil
 }
 
-// connect swaps the first infos, and seals the ring.
+// connect swaps infos, and seals the ring with the first.
 func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err error) {
 	c.dialling.Do(func() { c.running.Go(c.dial) })
 	for _, to := range [2]int{right, left} {
@@ -64,26 +56,11 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sealed = true
-	c.notify()
-	if !c.closed {
+	if !c.sealed && !c.closed {
 		c.running.Go(c.compareClocks)
 	}
-	return nil
-}
-
-// publish sends newer infos over the connections.
-func (c *Control) publish(payloads [2]json.RawMessage) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for side := range payloads {
-		if _, err := c.reach(side); err != nil {
-			return fmt.Errorf("exchange: %w", err)
-		}
-	}
-	for side, payload := range payloads {
-		c.send(c.connections[side], TypeInfo, payload)
-	}
+	c.sealed = true
+	c.notify()
 	return nil
 }
 
@@ -111,8 +88,8 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 				absent = append(absent, c.neighbour(s))
 			}
 		}
-		if c.failure != nil {
-			return []int{c.neighbour(side)} // not sent; wait returns the verdict
+		if c.failure != nil || c.closed {
+			return []int{c.neighbour(side)} // not sent; wait says why
 		}
 		if absent == nil {
 			l := c.connections[side]

@@ -43,14 +43,10 @@ type Purpose struct {
 	Call uint64
 }
 
-// Gather collects one slice of bytes from every rank on every rank, by rank.
-func (c *Control) Gather(ctx context.Context, data []byte) ([][]byte, error) {
-	return c.GatherFor(ctx, Purpose{What: "gather"}, data)
-}
-
-// GatherFor is Gather for a purpose, which all ranks must name alike: the error of
-// ranks that differ, one of usage, names both purposes, that of a wait in vain the own one.
-func (c *Control) GatherFor(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
+// Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
+// must name the purpose alike: the error of ranks that differ, one of usage, names both
+// purposes, that of a wait in vain the own one.
+func (c *Control) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
 	return c.collect(ctx, purpose, data, true, nil)
 }
 
@@ -75,12 +71,6 @@ func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
 	return parts[0], nil
 }
 
-// Barrier returns when every rank has called it.
-func (c *Control) Barrier(ctx context.Context) error {
-	_, err := c.collect(ctx, Purpose{What: "barrier"}, nil, true, nil)
-	return err
-}
-
 // collect contributes data and waits for the parts of the ranks in from, or of
 // all. A caller that gives up leaves the ring in step: what it contributed is on
 // its way, and what still comes is dropped.
@@ -98,7 +88,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	id := c.lastOp
 	op := c.operation(id, purpose, c.rank)
 	if contribute && c.failure == nil && !c.leaving {
-		c.put(op, c.rank, data)
+		op.parts[c.rank], op.have[c.rank] = data, true
 		if c.size > 1 {
 			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Origin: c.rank, Data: data})
 		}
@@ -144,10 +134,6 @@ func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 	return op
 }
 
-func (c *Control) put(op *operation, rank int, data []byte) {
-	op.parts[rank], op.have[rank] = data, true
-}
-
 // takePart stores a part that came from the left and passes it on to the right.
 func (c *Control) takePart(l *connection, p part) error {
 	if p.Origin < 0 || p.Origin >= c.size || l.side != left || p.Op == 0 {
@@ -167,7 +153,8 @@ func (c *Control) takePart(l *connection, p part) error {
 	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
 		return nil // its caller has given up
 	}
-	c.put(c.operation(p.Op, Purpose{p.Kind, p.Call}, p.Origin), p.Origin, p.Data)
+	op := c.operation(p.Op, Purpose{p.Kind, p.Call}, p.Origin)
+	op.parts[p.Origin], op.have[p.Origin] = p.Data, true
 	c.notify()
 	return nil
 }

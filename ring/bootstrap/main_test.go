@@ -84,6 +84,32 @@ func closeLater(t testing.TB, c *Control) {
 	})
 }
 
+// What the tests ask of a Control.
+
+func (c *Control) Failure() *Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
+func (c *Control) Failed() bool { return c.Failure() != nil }
+
+func (c *Control) GatherAll(ctx context.Context, data []byte) ([][]byte, error) {
+	return c.Gather(ctx, Purpose{What: "gather"}, data)
+}
+
+func (c *Control) Barrier(ctx context.Context) error {
+	_, err := c.Gather(ctx, Purpose{What: "barrier"}, nil)
+	return err
+}
+
+func (c *Control) SampleClock(ctx context.Context) (err error) {
+	for n := 0; n < clockBurst && err == nil; n++ {
+		err = c.sampleClock(ctx)
+	}
+	return err
+}
+
 // greeting is what the tests exchange.
 type greeting struct {
 	From int    `json:"from"`
