@@ -23,12 +23,12 @@ func TestP2PBystandersWait(t *testing.T) {
 }
 
 func TestP2PColumnsFit(t *testing.T) {
-	r := bench.P2PResult{}
-	width := len(render.Columns(r)) - 1
-	for _, c := range render.Columns(r) {
+	head, row := render.Row(bench.P2PResult{})
+	width := len(head) - 1
+	for _, c := range head {
 		width += max(c.Width, len(c.Name))
 	}
-	if width > 80 || len(render.Cells(r)) != len(render.Columns(r)) {
-		t.Errorf("%d columns wide, %d cells", width, len(render.Cells(r)))
+	if width > 80 || len(row) != len(head) {
+		t.Errorf("%d columns wide, %d cells", width, len(row))
 	}
 }

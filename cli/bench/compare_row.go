@@ -29,19 +29,6 @@ const (
 // and counted below the table; the plot shows busbw.
 const compareSpacious = 3
 
-// Columns implements render.Record.
-func (r CompareRow) Columns() []render.Column {
-	columns := []render.Column{{Name: "size", Width: 8}}
-	for range r.Each {
-		columns = append(columns, render.Column{Name: "time", Width: 7})
-		if len(r.Each) <= compareSpacious {
-			columns = append(columns, render.Column{Name: "busbw", Width: 6}, render.Column{Name: "wrong", Width: 5})
-		}
-		columns = append(columns, render.Column{Width: 2, Left: true})
-	}
-	return columns
-}
-
 // compareWidth is that of one variant's columns, with the blank before them.
 func compareWidth(n int) int {
 	if n <= compareSpacious {
@@ -50,26 +37,32 @@ func compareWidth(n int) int {
 	return 1 + 7 + 1 + 2
 }
 
-// Cells implements render.Record.
-func (r CompareRow) Cells() []render.Cell {
-	cells := render.Texts(render.Size(r.Each[0].Bytes))
+// Row implements render.Tabular: a variant's columns follow those of the one before.
+func (r CompareRow) Row() ([]render.Column, []render.Cell) {
+	fields := "Time.Mean=time|7"
+	if len(r.Each) <= compareSpacious {
+		fields += "; BusBW=busbw|6; Wrong=wrong|5|wrong"
+	}
+	head, row := render.Select(r.Each[0], "Bytes=size|8|size")
 	for i, m := range r.Each {
-		mood, mark := render.Plain, ""
+		more, cells := render.Select(m, fields)
+		var mark render.Cell
 		if i == r.Best {
-			mood, mark = render.Good, markBest
+			mark = render.Cell{Text: markBest, Mood: render.Good}
 		}
 		if m.Algorithm == r.Auto.Algorithm.String() && m.Protocol == r.Auto.Protocol.String() {
-			mark += markAuto
+			mark.Text += markAuto
 		}
-		cells = append(cells, render.Cell{Text: render.Figure(m.Time.Mean), Mood: mood})
-		if len(r.Each) <= compareSpacious {
-			cells = append(cells, render.Cell{Text: render.Figure(m.BusBW), Mood: mood}, render.Wrong(m.Wrong))
-		} else if !m.OK {
-			mood, mark = render.Bad, markWrong
+		for j := range cells[:min(2, len(cells))] { // time and busbw
+			cells[j].Mood = mark.Mood
 		}
-		cells = append(cells, render.Cell{Text: mark, Mood: mood})
+		if len(cells) == 1 && !m.OK {
+			mark = render.Cell{Text: markWrong, Mood: render.Bad}
+		}
+		head = append(append(head, more...), render.Column{Width: 2, Left: true})
+		row = append(append(row, cells...), mark)
 	}
-	return cells
+	return head, row
 }
 
 // Parts implements render.Parts.

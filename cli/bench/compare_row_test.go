@@ -12,7 +12,7 @@ import (
 )
 
 func TestCompareRowMarks(t *testing.T) {
-	cells := render.Cells(threeRows()[1])
+	_, cells := render.Row(threeRows()[1])
 	if cells[4].Text != markAuto || cells[8].Text != markBest || cells[8].Mood != render.Good || cells[12].Text != "" {
 		t.Errorf("got %v", cells)
 	}

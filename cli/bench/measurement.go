@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 
 	"ringcli/cli/render"
@@ -79,31 +80,19 @@ func (m Measurement) Adjust(column string, cell *render.Cell) {
 // JSON and CSV see two Measurements.
 type BenchRow struct{ Out, In Measurement }
 
-// Columns are nccl-tests' without the root, in 80 characters.
-func (b BenchRow) Columns() []render.Column {
-	return []render.Column{
-		{Name: "size", Width: 8}, {Name: "count", Width: 8}, {Name: "type", Width: 7}, {Name: "op", Width: 4},
-		{Name: "time", Width: 6}, {Name: "algbw", Width: 5}, {Name: "busbw", Width: 5}, {Name: "wrong", Width: 5},
-		{Name: "time", Width: 6}, {Name: "algbw", Width: 5}, {Name: "busbw", Width: 5}, {Name: "wrong", Width: 5},
+// Row implements render.Tabular: the columns are nccl-tests' without the root, in 80
+// characters.
+func (b BenchRow) Row() ([]render.Column, []render.Cell) {
+	head, row := render.Select(b.Out, "Bytes=size|8|size; Count=count|8|size; Type=type|7|right; Op=op|4|right")
+	if b.Out.Type == reduce.BFloat16.String() {
+		row[2].Text = "bf16" // its alias: the one name that is too long for 80 columns
 	}
-}
-
-// Cells implements render.Record.
-func (b BenchRow) Cells() []render.Cell {
-	op := b.Out.Op
-	if op == "" {
-		op = "none" // as nccl-tests has it
+	row[3].Text = cmp.Or(b.Out.Op, "none") // as nccl-tests has it
+	for _, m := range b.Parts() {
+		more, cells := render.Select(m, "Time.Mean=time|6; AlgBW=algbw|5; BusBW=busbw|5; Wrong=wrong|5|wrong")
+		head, row = append(head, more...), append(row, cells...)
 	}
-	typ := b.Out.Type
-	if typ == reduce.BFloat16.String() {
-		typ = "bf16" // its alias: the one name that is too long for 80 columns
-	}
-	cells := render.Texts(render.Size(b.Out.Bytes), render.Size(b.Out.Count), typ, op)
-	for _, m := range []Measurement{b.Out, b.In} {
-		cells = append(cells, render.Texts(render.Figure(m.Time.Mean), render.Figure(m.AlgBW), render.Figure(m.BusBW))...)
-		cells = append(cells, render.Wrong(m.Wrong))
-	}
-	return cells
+	return head, row
 }
 
 // Parts implements render.Parts.

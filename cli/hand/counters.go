@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -113,22 +112,13 @@ type CounterValue struct {
 	PerRank  []uint64 `json:"delta_per_rank"`
 }
 
-// Columns implements render.Record.
-func (c CounterValue) Columns() []render.Column {
-	growth := "by rank"
+// Row implements render.Tabular: what a counter grew by is one number, or one of each rank.
+func (c CounterValue) Row() ([]render.Column, []render.Cell) {
+	head, row := render.Select(c, "Source=source|10; Name=counter|24; Value=total|11; PerRank=by rank")
 	if c.Rank != nil {
-		growth = "growth"
+		head[3].Name = "growth"
 	}
-	return []render.Column{
-		{Name: "source", Width: 10, Left: true}, {Name: "counter", Width: 24, Left: true}, {Name: "total", Width: 11}, {Name: growth, Left: true},
-	}
-}
-
-// Cells implements render.Record.
-func (c CounterValue) Cells() []render.Cell {
-	ranks := make([]string, len(c.PerRank))
-	for i, d := range c.PerRank {
-		ranks[i] = "+" + strconv.FormatUint(d, 10)
-	}
-	return render.Texts(cmp.Or(c.Provider, c.Source), c.Name, strconv.FormatUint(c.Value, 10), strings.Join(ranks, " "))
+	row[0].Text = cmp.Or(c.Provider, c.Source)
+	row[3].Text = "+" + strings.ReplaceAll(row[3].Text, " ", " +")
+	return head, row
 }

@@ -51,19 +51,8 @@ func mtuOf(e diagnose.End) int {
 	return e.MTU
 }
 
-// Columns implements render.Tabular; they differ by command.
-func (e EdgeEnd) Columns() []render.Column {
-	head, _ := e.table()
-	return head
-}
-
-// Cells implements render.Tabular.
-func (e EdgeEnd) Cells() []render.Cell {
-	_, row := e.table()
-	return row
-}
-
-func (e EdgeEnd) table() ([]render.Column, []render.Cell) {
+// Row implements render.Tabular: the columns differ by command.
+func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 	fields, found := edgeColumns[e.Command]
 	if !found {
 		fields = edgeColumns[""]

@@ -36,12 +36,9 @@ import (
 // after it was made.
 type Adjuster interface{ Adjust(column string, c *Cell) }
 
-// Tabular is a record whose columns differ from one to the next of its type.
-type Tabular interface {
-	Columns() []Column
-	// Cells has one cell for each column.
-	Cells() []Cell
-}
+// Tabular is a record whose columns differ from one to the next of its type: Row has
+// them, and a cell for each.
+type Tabular interface{ Row() ([]Column, []Cell) }
 
 // column is one, and where its value comes from.
 type column struct {
@@ -163,39 +160,26 @@ func newColumn(f reflect.StructField, name string, words []string) column {
 	return c
 }
 
-// Columns are the columns of a record's table.
-func Columns(r Record) []Column {
+// Row are the columns of a record's table, and its cell in each.
+func Row(r Record) (head []Column, row []Cell) {
 	if t, own := r.(Tabular); own {
-		return t.Columns()
-	}
-	var list []Column
-	for _, c := range columnsOf(reflect.TypeOf(r)) {
-		list = append(list, c.Column)
-	}
-	return list
-}
-
-// Cells are its row: one for each column.
-func Cells(r Record) []Cell {
-	if t, own := r.(Tabular); own {
-		return t.Cells()
+		return t.Row()
 	}
 	v := reflect.ValueOf(r)
-	columns := columnsOf(v.Type())
-	cells := make([]Cell, len(columns))
-	for i, c := range columns {
-		cells[i] = c.cell(v.FieldByIndex(c.field))
+	for _, c := range columnsOf(v.Type()) {
+		cell := c.cell(v.FieldByIndex(c.field))
 		switch ok := v.FieldByName("OK"); {
 		case c.is("bad"), c.is("verdict") && !ok.Bool():
-			cells[i].Mood = Bad
+			cell.Mood = Bad
 		case c.is("verdict"):
-			cells[i].Mood = Good
+			cell.Mood = Good
 		}
 		if a, own := r.(Adjuster); own {
-			a.Adjust(c.Name, &cells[i])
+			a.Adjust(c.Name, &cell)
 		}
+		head, row = append(head, c.Column), append(row, cell)
 	}
-	return cells
+	return head, row
 }
 
 func (c *column) cell(v reflect.Value) Cell {

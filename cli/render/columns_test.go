@@ -41,14 +41,15 @@ func TestColumnsFromTags(t *testing.T) {
 		{"*", Plain}, {"x", Plain}, {"good", Good}, {"0xff", Plain}, {"1G", Plain}, {"1.000", Plain}, {"2.000", Plain},
 		{"1.500", Plain}, {"1.50x", Plain}, {"4", Plain}, {"-", Plain}, {"2", Bad}, {"-", Bad}, {"3", Plain},
 	}
-	if got := Columns(r); !slices.Equal(got, columns) {
-		t.Errorf("columns are %+v,\nwant %+v", got, columns)
+	head, row := Row(r)
+	if !slices.Equal(head, columns) {
+		t.Errorf("columns are %+v,\nwant %+v", head, columns)
 	}
-	if got := Cells(r); !slices.Equal(got, cells) {
-		t.Errorf("cells are %+v,\nwant %+v", got, cells)
+	if !slices.Equal(row, cells) {
+		t.Errorf("cells are %+v,\nwant %+v", row, cells)
 	}
 	r.OK = false
-	if got := Cells(r); got[2].Mood != Bad {
+	if _, got := Row(r); got[2].Mood != Bad {
 		t.Errorf("the verdict is %+v", got[2])
 	}
 }

@@ -30,29 +30,35 @@ type sample struct {
 	Hidden  string   `json:"-"`
 }
 
-func (s sample) Columns() []Column {
-	return []Column{{Name: "command", Left: true, Width: 10}, {Name: "bytes", Width: 8}, {Name: "wrong"}}
+func (s sample) Row() ([]Column, []Cell) {
+	head := []Column{{Name: "command", Left: true, Width: 10}, {Name: "bytes", Width: 8}, {Name: "wrong"}}
+	if s.Wrong == nil {
+		return head, []Cell{{s.Command, Plain}, {"1", Plain}, {"N/A", Faint}}
+	}
+	return head, []Cell{{s.Command, Plain}, {"1", Plain}, {"7", Bad}}
 }
 
-func (s sample) Cells() []Cell {
-	if s.Wrong == nil {
-		return []Cell{{s.Command, Plain}, {"1", Plain}, {"N/A", Faint}}
+// texts makes plain cells.
+func texts(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, t := range texts {
+		cells[i].Text = t
 	}
-	return []Cell{{s.Command, Plain}, {"1", Plain}, {"7", Bad}}
+	return cells
 }
 
 type other struct {
 	Name string `json:"name"`
 }
 
-func (o other) Columns() []Column { return []Column{{Name: "name", Left: true}, {Name: "rank"}} }
-func (o other) Cells() []Cell     { return Texts(o.Name, "3") }
+func (o other) Row() ([]Column, []Cell) {
+	return []Column{{Name: "name", Left: true}, {Name: "rank"}}, texts(o.Name, "3")
+}
 
 type both struct{ a, b sample }
 
-func (p both) Columns() []Column { return []Column{{Name: "pair", Left: true}} }
-func (p both) Cells() []Cell     { return Texts("both") }
-func (p both) Parts() []Record   { return []Record{p.a, p.b} }
+func (p both) Row() ([]Column, []Cell) { return []Column{{Name: "pair", Left: true}}, texts("both") }
+func (p both) Parts() []Record         { return []Record{p.a, p.b} }
 
 func printAll(t *testing.T, p *Printer) {
 	t.Helper()
@@ -184,17 +190,16 @@ func TestCSVOfLists(t *testing.T) {
 
 type remark struct{ name, text string }
 
-func (r remark) Columns() []Column {
-	return []Column{{Name: "name", Left: true}, {Name: "remark", Left: true}}
+func (r remark) Row() ([]Column, []Cell) {
+	return []Column{{Name: "name", Left: true}, {Name: "remark", Left: true}}, []Cell{{r.name, Plain}, {r.text, Bad}}
 }
-func (r remark) Cells() []Cell { return []Cell{{r.name, Plain}, {r.text, Bad}} }
 
 type attribute struct{ name, own, peer, mark string }
 
-func (a attribute) Columns() []Column {
-	return []Column{{Name: "name", Left: true}, {Name: "own", Left: true}, {Name: "peer", Left: true}, {Left: true}}
+func (a attribute) Row() ([]Column, []Cell) {
+	head := []Column{{Name: "name", Left: true}, {Name: "own", Left: true}, {Name: "peer", Left: true}, {Left: true}}
+	return head, texts(a.name, a.own, a.peer, a.mark)
 }
-func (a attribute) Cells() []Cell { return Texts(a.name, a.own, a.peer, a.mark) }
 
 // A cell in the middle that is too wide ends its line; the rest of its row stays
 // under its columns.

@@ -49,12 +49,3 @@ type Cell struct {
 	Text string
 	Mood Mood
 }
-
-// Texts makes plain cells.
-func Texts(texts ...string) []Cell {
-	cells := make([]Cell, len(texts))
-	for i, t := range texts {
-		cells[i].Text = t
-	}
-	return cells
-}

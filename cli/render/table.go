@@ -27,21 +27,20 @@ func (p *Printer) printTable(records []Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	head := Columns(records[0])
-	rows := make([][]Cell, 0, len(records)+1)
+	head, _ := Row(records[0])
+	title := make([]Cell, len(head))
 	for i, c := range head {
+		title[i] = Cell{c.Name, Faint}
 		head[i].Width = max(c.Width, utf8.RuneCountInString(c.Name))
 	}
-	fresh := !sameNames(head, p.head)
+	var rows [][]Cell
+	fresh := !slices.EqualFunc(head, p.head, func(a, b Column) bool { return a.Name == b.Name })
 	if fresh {
-		title := make([]Cell, len(head))
-		for i, c := range head {
-			title[i] = Cell{c.Name, Faint}
-		}
 		rows = append(rows, title)
 	}
 	for _, r := range records {
-		rows = append(rows, Cells(r))
+		_, row := Row(r)
+		rows = append(rows, row)
 	}
 	for _, row := range rows {
 		for i, c := range row {
@@ -58,13 +57,9 @@ func (p *Printer) printTable(records []Record) error {
 	for _, row := range rows {
 		p.appendRow(&b, head, row, fold)
 	}
-	p.head = Columns(records[0])
+	p.head = head
 	_, err := io.WriteString(p.w, b.String())
 	return err
-}
-
-func sameNames(a, b []Column) bool {
-	return slices.EqualFunc(a, b, func(a, b Column) bool { return a.Name == b.Name })
 }
 
 // narrow caps columns of names and texts but the last, the widest first, until
