@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,13 +196,13 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	page, err := openPage(ctx, s.Member, command.TextOf(call.Flags, "html"))
+	file, err := openPage(ctx, s.Member, command.TextOf(call.Flags, "html"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, page.Close()) }()
+	defer func() { err = errors.Join(err, file.Close()) }()
 	if benchOperation(call.Args[0]) == benchP2P {
-		return runP2P(ctx, s, call, sizes, page)
+		return runP2P(ctx, s, call, sizes, file)
 	}
 	o, err := benched(s, call)
 	if err != nil {
@@ -212,23 +213,33 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 		return err
 	}
 	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.Member.Ring.Size(), s.Member.Ring.Right().Local.Device)
-	if len(list) > 1 {
-		return benchVariants(ctx, s, o, list, sizes, title, page)
-	}
-	if one := list[0]; one != (Variant{}) {
+	if one := list[0]; len(list) == 1 && one != (Variant{}) {
 		title += " by " + one.String()
 	}
-	return benchCollective(ctx, s, o, sizes, title, page)
+	b := sweep{s, o, sizes, title, file}
+	if len(list) > 1 {
+		return b.variants(ctx, list)
+	}
+	return b.collective(ctx)
 }
 
-// benchCollective prints nccl-tests' table.
-func benchCollective(ctx context.Context, s *session.Session, o operation, sizes []uint64, title string, page *pageFile) error {
-	if err := s.Out.Notes(render.Faint, title+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%36s%-24s  %s", "", "out of place", "in place")); err != nil {
+// sweep is a bench of a collective: one operation at one size after the other.
+type sweep struct {
+	s     *session.Session
+	o     operation
+	sizes []uint64
+	title string
+	file  *render.File // for the curves; nil for none
+}
+
+// collective prints nccl-tests' table.
+func (b sweep) collective(ctx context.Context) error {
+	s := b.s
+	if err := s.Out.Notes(render.Faint, b.title+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%36s%-24s  %s", "", "out of place", "in place")); err != nil {
 		return err
 	}
-	sum := BenchSummary{Command: "bench " + o.op.String(), OK: true, Floor: o.floor}
-	curves := []series{{Name: "out of place"}, {Name: "in place"}}
-	worst, err := benchSizes(s, o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
+	sum := BenchSummary{Command: "bench " + b.o.op.String(), OK: true, Floor: b.o.floor}
+	worst, err := b.run(ctx, []series{{Name: "out of place"}, {Name: "in place"}}, func(o operation) (render.Record, []Measurement, error) {
 		var each [2]Measurement
 		for i := range each {
 			var err error
@@ -243,24 +254,20 @@ func benchCollective(ctx context.Context, s *session.Session, o operation, sizes
 	if err != nil {
 		return err
 	}
-	if err := writePage(ctx, s.Member, page, title, curves); err != nil {
-		return err
-	}
 	sum.BusBW = timing.SixPlaces(sum.BusBW)
-	if worst == nil {
-		worst = sum.verdict()
-	}
+	worst = cmp.Or(worst, sum.verdict())
 	return errors.Join(s.Out.Print(sum), worst)
 }
 
-// benchVariants prints several variants side by side: algorithms, protocols, or both.
-func benchVariants(ctx context.Context, s *session.Session, o operation, asked Variants, sizes []uint64, title string, page *pageFile) error {
-	list, err := possible(s.Member, s, o, asked)
+// variants prints several variants side by side: algorithms, protocols, or both.
+func (b sweep) variants(ctx context.Context, asked Variants) error {
+	s := b.s
+	list, err := possible(s.Member, s, b.o, asked)
 	if err != nil {
 		return err
 	}
 	notes := append([]string{
-		title + "; time in us, busbw in GB/s (1e9)",
+		b.title + "; time in us, busbw in GB/s (1e9)",
 		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
 	}, CompareHead(list)...)
 	if err := s.Out.Notes(render.Faint, notes...); err != nil {
@@ -271,7 +278,7 @@ func benchVariants(ctx context.Context, s *session.Session, o operation, asked V
 	for i, w := range list {
 		curves[i].Name = list.label(w)
 	}
-	worst, err := benchSizes(s, o, sizes, curves, func(o operation) (render.Record, []Measurement, error) {
+	worst, err := b.run(ctx, curves, func(o operation) (render.Record, []Measurement, error) {
 		row, err := compare(ctx, s.Member, s, o, list)
 		rows = append(rows, row)
 		return row, row.Each, err
@@ -279,41 +286,32 @@ func benchVariants(ctx context.Context, s *session.Session, o operation, asked V
 	if err != nil {
 		return err
 	}
-	if err := writePage(ctx, s.Member, page, title, curves); err != nil {
-		return err
-	}
-	sum := Summarise("bench "+o.op.String(), rows, o.floor)
-	if slow := sum.verdict(); worst == nil {
-		worst = slow
-	}
+	sum := Summarise("bench "+b.o.op.String(), rows, b.o.floor)
+	worst = cmp.Or(worst, sum.verdict())
 	return errors.Join(s.Out.Print(sum), worst)
 }
 
-// benchSizes measures at one size after the other, prints the rows and adds to the
-// curves. worst is the first wrong data: if it was stopped, that matters more.
-func benchSizes(s *session.Session, o operation, sizes []uint64, curves []series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
-	for i, size := range sizes {
-		o.count = int(size) / o.typ.Size()
-		row, each, err := measure(o)
+// run measures at each size, prints the rows, and writes the page of the curves. worst
+// is the first wrong data: if it was stopped, that matters more.
+func (b sweep) run(ctx context.Context, curves []series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
+	for i, size := range b.sizes {
+		b.o.count = int(size) / b.o.typ.Size()
+		row, each, err := measure(b.o)
 		switch {
-		case IsStopped(err) && worst != nil:
-			return nil, worst
 		case IsStopped(err):
-			return nil, errStopped("%d of %d sizes", i, len(sizes))
+			return nil, cmp.Or(worst, errStopped("%d of %d sizes", i, len(b.sizes)))
 		case err != nil:
 			return nil, err
 		}
 		for j, m := range each {
 			curves[j].add(m)
-			if wrong := m.verdict(0); worst == nil {
-				worst = wrong
-			}
+			worst = cmp.Or(worst, m.verdict(0))
 		}
-		if err := s.Out.Print(row); err != nil {
+		if err := b.s.Out.Print(row); err != nil {
 			return nil, err
 		}
 	}
-	return worst, nil
+	return worst, writePage(ctx, b.s.Member, b.file, page{Title: b.title, Time: "time (us)", BW: "busbw (GB/s)", Series: curves})
 }
 
 // add takes a measurement into the average.

@@ -30,20 +30,12 @@ const (
 // compare measures an operation at one size in several variants by turns. A mean time is
 // the median of the rounds'. If it was stopped, the error is errStopped.
 func compare(ctx context.Context, m *session.Member, s *session.Session, o operation, list Variants) (row CompareRow, err error) {
-	plan, err := m.Comm.Plan(o.by(Variant{}).call())
-	if err != nil { // the same on all ranks: nothing has been begun
-		return row, exit.Sharedf(exit.Usage, "%w", err)
-	}
-	row.Variants, row.Auto = list, variantOf(plan)
-	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
-		return row, err
-	}
-	v, err := allocate(m, o)
-	if err := m.Agree(ctx, err); err != nil {
+	plan, v, err := prepare(ctx, m, o.by(Variant{}))
+	if err != nil {
 		return row, err
 	}
 	defer func() { err = errors.Join(err, v.free()) }()
-	fill(m, o, v, 0)
+	row.Variants, row.Auto = list, variantOf(plan)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now()}

@@ -45,6 +45,24 @@ func allocate(m *session.Member, o operation) (v vectors, err error) {
 	return v, nil
 }
 
+// prepare says how the operation is going to run, and makes its buffers with this rank's
+// input in them. It fails on all ranks alike.
+func prepare(ctx context.Context, m *session.Member, o operation) (plan collective.Call, v vectors, err error) {
+	plan, err = m.Comm.Plan(o.call())
+	if err != nil { // the same on all ranks: nothing has been begun
+		return plan, v, exit.Sharedf(exit.Usage, "%w", err)
+	}
+	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
+		return plan, v, err
+	}
+	v, err = allocate(m, o)
+	if err := m.Agree(ctx, err); err != nil {
+		return plan, v, err
+	}
+	fill(m, o, v, 0)
+	return plan, v, nil
+}
+
 // bytes are what of a buffer that begins at its element 0, or in place at that of the
 // vector, holds the elements of a range.
 func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byte {
@@ -108,19 +126,11 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (wr
 // ranks' own besides. If it was stopped, the Measurement is of what was done, and
 // the error is errStopped.
 func measure(ctx context.Context, m *session.Member, s *session.Session, o operation) (result Measurement, err error) {
-	plan, err := m.Comm.Plan(o.call())
-	if err != nil { // the same on all ranks: nothing has been begun
-		return result, exit.Sharedf(exit.Usage, "%w", err)
-	}
-	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
-		return result, err
-	}
-	v, err := allocate(m, o)
-	if err := m.Agree(ctx, err); err != nil {
+	plan, v, err := prepare(ctx, m, o)
+	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, v.free()) }()
-	fill(m, o, v, 0)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	w, wrong, first, stopped, err := batches(ctx, m, s, o, v)

@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"ringcli/cli/command"
@@ -40,7 +42,7 @@ func p2pIters(bytes uint64) int {
 
 // runP2P measures from rank 0 to its right neighbour, on a queue pair of its
 // own. The other ranks take part in what is told between batches.
-func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, page *pageFile) (err error) {
+func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, file *render.File) (err error) {
 	m := s.Member
 	if m.Ring.Size() < 2 {
 		return exit.Usagef("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.Ring.Size())
@@ -57,19 +59,19 @@ func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []
 	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
 		return err
 	}
-	return benchP2PSizes(ctx, s, call, sizes, path, title, page)
+	return benchP2PSizes(ctx, s, call, sizes, path, title, file)
 }
 
 // benchP2PSizes measures every operation at every size.
-func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pQP, title string, page *pageFile) error {
-	worst := error(nil)
-	ops := command.Value[[]verbs.Opcode](call.Flags, "verbs")
+func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pQP, title string, file *render.File) error {
+	var worst error
+	ops := command.Value[[]p2pOp](call.Flags, "verbs")
 	curves := make([]series, len(ops))
 	for i, op := range ops {
-		curves[i].Name = p2pNames[op]
+		curves[i].Name = strings.ToUpper(op.String())
 		for j, size := range sizes {
 			t := p2pTest{
-				op: op, bytes: uint32(size), check: command.IsOn(call.Flags, "check"),
+				name: curves[i].Name, op: verbs.Opcode(op), bytes: uint32(size), check: command.IsOn(call.Flags, "check"),
 				repetition: repetition{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
 			}
 			if call.Flags.Changed("iters") {
@@ -79,30 +81,26 @@ func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, s
 				t.repetition.warmup = command.NumberOf(call.Flags, "warmup")
 			}
 			result, err := measureP2P(ctx, s, path, t)
-			if IsStopped(err) {
-				if worst == nil {
-					worst = errStopped("%d of %d measurements", i*len(sizes)+j, len(ops)*len(sizes))
-				}
-				return worst
-			}
-			if err != nil {
+			switch {
+			case IsStopped(err):
+				return cmp.Or(worst, errStopped("%d of %d measurements", i*len(sizes)+j, len(ops)*len(sizes)))
+			case err != nil:
 				return err
 			}
-			if err := result.verdict(); err != nil && worst == nil {
-				worst = err
-			}
+			worst = cmp.Or(worst, result.verdict())
 			curves[i].Points = append(curves[i].Points, point{Bytes: size, Time: result.Time.P50, BW: result.BW, Wrong: result.Wrong})
 			if err := s.Out.Print(result); err != nil {
 				return err
 			}
 		}
 	}
-	err := writeP2PPage(ctx, s.Member, page, title, curves)
+	err := writePage(ctx, s.Member, file, page{Title: title, Time: "half a round trip, of READ all (us)", BW: "bandwidth (GB/s)", Series: curves})
 	return errors.Join(err, worst)
 }
 
 // p2pTest is one operation at one size.
 type p2pTest struct {
+	name       string // WRITE, READ or SEND
 	op         verbs.Opcode
 	bytes      uint32
 	repetition repetition
@@ -113,7 +111,7 @@ type p2pTest struct {
 // ranks get the same result, which is rank 0's with what both ends have checked.
 func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P2PResult, error) {
 	m := s.Member
-	result := P2PResult{Command: "bench p2p", OK: true, Op: p2pNames[t.op], Bytes: uint64(t.bytes), Iters: t.repetition.iters}
+	result := P2PResult{Command: "bench p2p", OK: true, Op: t.name, Bytes: uint64(t.bytes), Iters: t.repetition.iters}
 	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
 	m.Checks++
 	if t.check {

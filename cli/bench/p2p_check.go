@@ -3,6 +3,8 @@ package bench
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	"ringcli/verbs"
 )
@@ -11,43 +13,32 @@ import (
 // that is new for each test, so that a message from elsewhere, from before or in
 // the wrong place is wrong.
 
-// pattern is the eight bytes at a place that is a multiple of eight: a mixed
-// counter (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-// 2014, figure 17).
-func pattern(rank int, offset, seed uint64) uint64 {
-	z := offset + uint64(rank+1)*0x9e3779b97f4a7c15 + seed*0xd1342543de82ef95
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+// patternOf is what a rank sends, byte by byte.
+func patternOf(rank int, seed uint64) *rand.ChaCha8 {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], uint64(rank))
+	binary.LittleEndian.PutUint64(key[8:], seed)
+	return rand.NewChaCha8(key)
 }
 
 func fillPattern(b []byte, rank int, seed uint64) {
-	var last [8]byte
-	at := 0
-	for ; at+8 <= len(b); at += 8 {
-		binary.LittleEndian.PutUint64(b[at:], pattern(rank, uint64(at), seed))
-	}
-	binary.LittleEndian.PutUint64(last[:], pattern(rank, uint64(at), seed))
-	copy(b[at:], last[:])
+	_, _ = patternOf(rank, seed).Read(b) // it never fails
 }
 
 // verifyPattern counts the bytes that are not the rank's and returns the first.
 func verifyPattern(b []byte, rank int, seed uint64) (wrong uint64, first int, got, want byte) {
-	var expected [8]byte
-	for at := 0; at < len(b); at += 8 {
-		v := pattern(rank, uint64(at), seed)
-		if at+8 <= len(b) && binary.LittleEndian.Uint64(b[at:]) == v {
-			continue
-		}
-		binary.LittleEndian.PutUint64(expected[:], v)
-		for i := at; i < min(at+8, len(b)); i++ {
-			if b[i] == expected[i-at] {
-				continue
-			}
-			if wrong++; wrong == 1 {
-				first, got, want = i, b[i], expected[i-at]
+	var expected [4096]byte
+	pattern, at := patternOf(rank, seed), 0
+	for part := range slices.Chunk(b, len(expected)) {
+		_, _ = pattern.Read(expected[:len(part)])
+		for i, c := range part {
+			if c != expected[i] {
+				if wrong++; wrong == 1 {
+					first, got, want = at+i, c, expected[i]
+				}
 			}
 		}
+		at += len(part)
 	}
 	return wrong, first, got, want
 }

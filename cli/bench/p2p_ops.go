@@ -2,44 +2,35 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/command"
+	"ringcli/cli/render"
 	"ringcli/verbs"
 )
 
-// p2pOps are the operations of a p2p bench, in its order.
-var p2pOps = []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}
+// p2pOp is an operation that a p2p bench measures.
+type p2pOp verbs.Opcode
 
-var p2pNames = map[verbs.Opcode]string{verbs.OpWrite: "WRITE", verbs.OpRead: "READ", verbs.OpSend: "SEND"}
+var p2pOps = []p2pOp{p2pOp(verbs.OpWrite), p2pOp(verbs.OpRead), p2pOp(verbs.OpSend)}
 
-func p2pName(op verbs.Opcode) string { return strings.ToLower(p2pNames[op]) }
-
-func p2pWords(list []verbs.Opcode) []string {
-	words := make([]string, len(list))
-	for i, op := range list {
-		words[i] = p2pName(op)
-	}
-	return words
+func (o p2pOp) String() string {
+	return strings.ToLower(strings.TrimPrefix(verbs.Opcode(o).String(), "RDMA_"))
 }
 
 // p2pOpsFlag is a p2p bench's --verbs: which are measured, in the order given.
-func p2pOpsFlag(fs *pflag.FlagSet) *command.Parsed[[]verbs.Opcode] {
-	p := &command.Parsed[[]verbs.Opcode]{
-		Value: &p2pOps, Kind: "list", Completions: p2pWords(p2pOps),
-		Text: func(list []verbs.Opcode) string { return strings.Join(p2pWords(list), ",") },
-	}
-	one := func(word string) (verbs.Opcode, error) {
-		for _, op := range p2pOps {
-			if strings.EqualFold(word, p2pName(op)) {
-				return op, nil
-			}
+func p2pOpsFlag(fs *pflag.FlagSet) *command.Parsed[[]p2pOp] {
+	words := render.Words(p2pOps)
+	p := listValue(words, "", func(word string) (p2pOp, error) {
+		if i := slices.Index(words, strings.ToLower(word)); i >= 0 {
+			return p2pOps[i], nil
 		}
-		return 0, fmt.Errorf("expected %s, or several of them separated by commas", strings.Join(p.Completions, ", "))
-	}
-	p.Parse = func(list string) ([]verbs.Opcode, error) { return command.ParseList(list, "", one, p2pName) }
+		return 0, fmt.Errorf("expected %s, or several of them separated by commas", strings.Join(words, ", "))
+	})
+	p.Value = &p2pOps
 	fs.Var(p, "verbs", "p2p: what to measure, separated by commas")
 	return p
 }

@@ -82,7 +82,7 @@ func TestP2PSpans(t *testing.T) {
 
 func TestP2PVerbs(t *testing.T) {
 	v := p2pOpsFlag(pflag.NewFlagSet("", pflag.ContinueOnError))
-	if err := v.Set("send, WRITE"); err != nil || v.String() != "send,write" || !slices.Equal(*v.Value, []verbs.Opcode{verbs.OpSend, verbs.OpWrite}) {
+	if err := v.Set("send, WRITE"); err != nil || v.String() != "send,write" || !slices.Equal(*v.Value, []p2pOp{p2pOp(verbs.OpSend), p2pOp(verbs.OpWrite)}) {
 		t.Errorf("%v, %v", v, err)
 	}
 	for text, says := range map[string]string{"": "expected write, read, send", "wrte": "expected write, read, send", "read,read": "read is there twice"} {

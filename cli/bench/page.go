@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
@@ -84,80 +82,15 @@ func (p page) chart(what string, figureOf func(point) float64) chart.Chart {
 	return chart.New(what+" by size", curves)
 }
 
-// Sizes are the rows of the page's table: those that every series has.
-func (p page) Sizes() []uint64 {
-	var sizes []uint64
-	for i, q := range p.Series[0].Points {
-		for _, s := range p.Series {
-			if i >= len(s.Points) {
-				return sizes
+// openPage makes sure that rank 0's page can be written, before anything is measured
+// for it, and fails on all ranks if it cannot. Without a path there is none.
+func openPage(ctx context.Context, m *session.Member, path string) (f *render.File, err error) {
+	if path != "" && m.Ring.Rank() == 0 {
+		if err = render.CheckReplaceable("--html", path); err == nil {
+			if f, err = render.CreateFile(path); err != nil {
+				err = exit.Usagef("--html %s: %w: expected a file in a folder that can be written", path, err)
 			}
 		}
-		sizes = append(sizes, q.Bytes)
-	}
-	return sizes
-}
-
-// pageFile is a page that is going to be written. It takes its place under its
-// name when it is whole, and not before. A nil pageFile does nothing.
-type pageFile struct {
-	path string
-	temp *os.File // in the same folder; nil once it is in place
-}
-
-// createPage makes sure that the page can be written, before anything is measured
-// for it.
-func createPage(path string) (*pageFile, error) {
-	if err := render.CheckReplaceable("--html", path); err != nil {
-		return nil, err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return nil, exit.Usagef("--html %s: %w: expected a file in a folder that can be written", path, err)
-	}
-	return &pageFile{path, temp}, nil
-}
-
-// put writes the page and gives it its name.
-func (f *pageFile) put(p page) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write the page %s: %w", f.path, err)
-		}
-	}()
-	if err := p.write(f.temp); err != nil {
-		return err
-	}
-	// A temporary file is its owner's alone; a page is for others to read.
-	if err := f.temp.Chmod(0o644); err != nil {
-		return err
-	}
-	name := f.temp.Name()
-	if err := f.temp.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(name, f.path); err != nil {
-		return err
-	}
-	f.temp = nil
-	return nil
-}
-
-// Close removes what did not become a page.
-func (f *pageFile) Close() error {
-	if f == nil || f.temp == nil {
-		return nil
-	}
-	// It may be closed already.
-	_ = f.temp.Close()
-	return os.Remove(f.temp.Name())
-}
-
-// openPage makes rank 0's page, and fails on all ranks if it cannot be made.
-// Without a path there is none.
-func openPage(ctx context.Context, m *session.Member, path string) (f *pageFile, err error) {
-	if path != "" && m.Ring.Rank() == 0 {
-		f, err = createPage(path)
 	}
 	if err := m.Agree(ctx, err); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -166,20 +99,13 @@ func openPage(ctx context.Context, m *session.Member, path string) (f *pageFile,
 }
 
 // writePage writes rank 0's page, and fails on all ranks if it cannot be written.
-func writePage(ctx context.Context, m *session.Member, f *pageFile, title string, list []series) error {
-	return putPage(ctx, m, f, page{Title: title, Time: "time (us)", BW: "busbw (GB/s)", Series: list})
-}
-
-// writeP2PPage is writePage for a link.
-func writeP2PPage(ctx context.Context, m *session.Member, f *pageFile, title string, list []series) error {
-	return putPage(ctx, m, f, page{Title: title, Time: "half a round trip, of READ all (us)", BW: "bandwidth (GB/s)", Series: list})
-}
-
-func putPage(ctx context.Context, m *session.Member, f *pageFile, p page) error {
+func writePage(ctx context.Context, m *session.Member, f *render.File, p page) error {
 	var err error
 	if f != nil {
 		p.Environment = environmentOf(m)
-		err = f.put(p)
+		if err = f.Put(p.write); err != nil {
+			err = fmt.Errorf("write the page %s: %w", f.Path, err)
+		}
 	}
 	return m.Agree(ctx, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"ringcli/cli/chart"
 	"ringcli/cli/clitest"
+	"ringcli/cli/render"
 )
 
 func examplePage() page {
@@ -84,17 +85,17 @@ func TestPageFileIsWholeOrNotThere(t *testing.T) {
 		}
 		return string(text)
 	}
-	f, err := createPage(path)
+	f, err := render.CreateFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil || content() != "before" {
 		t.Errorf("given up: %v, %q", err, content())
 	}
-	if f, err = createPage(path); err != nil {
+	if f, err = render.CreateFile(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.put(examplePage()); err != nil {
+	if err := f.Put(examplePage().write); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil || !strings.HasSuffix(content(), "</html>\n") {

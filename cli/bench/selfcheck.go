@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,7 +37,7 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 	if err := s.Out.Print(pings...); err != nil {
 		return err
 	}
-	worst := error(nil)
+	var worst error
 	// Phases before what consists of them.
 	operations := collective.Operations()
 	slices.SortStableFunc(operations, func(a, b collective.Operation) int { return a.Phases() - b.Phases() })
@@ -60,9 +61,7 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 				v.OK = false
 				v.Failed++
 				v.Problems = append(v.Problems, err.Error())
-				if worst == nil {
-					worst = err
-				}
+				worst = cmp.Or(worst, err)
 			}
 		}
 	}

@@ -93,20 +93,15 @@ func (t *tuning) affordable(before []tunePoint, size int64) bool {
 func (t *tuning) point(ctx context.Context, op collective.Operation, size int64, share time.Duration) (p tunePoint, err error) {
 	m := t.m
 	o := operation{op: op, typ: reduce.Float32, red: reduce.Sum, count: int(size) / reduce.Float32.Size()}
-	plan, err := m.Comm.Plan(o.call())
+	plan, v, err := prepare(ctx, m, o)
 	if err != nil {
 		return p, err
 	}
+	defer func() { err = errors.Join(err, v.free()) }()
 	p = tunePoint{op: op, bytes: size, standard: slices.Index(t.list, variantOf(plan))}
 	if p.standard < 0 {
 		return p, fmt.Errorf("tune: the built-in choice for %s of %d bytes is %s: expected one of %v", op, size, variantOf(plan), t.list)
 	}
-	v, err := allocate(m, o)
-	if err := m.Agree(ctx, err); err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, v.free()) }()
-	fill(m, o, v, 0)
 	t.s.Progress.Begin("tune: %s of %s", op, configs.FormatSize(uint64(size)))
 	defer t.s.Progress.End()
 

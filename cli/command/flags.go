@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,22 +135,6 @@ func BandwidthFlag(fs *pflag.FlagSet, name, usage string) {
 // ChoiceFlag is one value of an enumeration, by its name.
 func ChoiceFlag[T any](fs *pflag.FlagSet, name, kind string, standard *T, all []T, parse func(string) (T, error), usage string) {
 	fs.Var(&Parsed[T]{Value: standard, Kind: kind, Completions: render.Words(all), Parse: parse}, name, usage)
-}
-
-// ParseList reads several values of an enumeration, separated by commas. what and
-// text say which is there twice.
-func ParseList[T comparable](list, what string, parse func(string) (T, error), text func(T) string) (values []T, err error) {
-	for word := range strings.SplitSeq(list, ",") {
-		v, err := parse(strings.TrimSpace(word))
-		switch {
-		case err != nil:
-			return nil, err
-		case slices.Contains(values, v):
-			return nil, fmt.Errorf("expected each %sonce; %s is there twice", what, text(v))
-		}
-		values = append(values, v)
-	}
-	return values, nil
 }
 
 // IsOn is the value of a flag that is on or off.
