@@ -77,7 +77,7 @@ func BenchmarkBesideRawUDP(b *testing.B) {
 	wr := request(verbs.OpWrite, from, to, bytes)
 	var ports [2]netip.AddrPort
 	for i := range ports {
-		c, err := udp.Listen(netip.AddrPortFrom(freshAddr(), 0), udp.Options{})
+		c, err := udp.Listen(netip.AddrPortFrom(freshAddr(), 0))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -85,9 +85,9 @@ func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, 
 		ep.refs++
 		return ep, nil
 	}
-	conn, err := udp.Listen(netip.AddrPortFrom(addr, want), udp.Options{})
+	conn, err := udp.Listen(netip.AddrPortFrom(addr, want))
 	if port == 0 && errors.Is(err, unix.EADDRINUSE) {
-		conn, err = udp.Listen(netip.AddrPortFrom(addr, 0), udp.Options{})
+		conn, err = udp.Listen(netip.AddrPortFrom(addr, 0))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a RoCEv2 endpoint: %w", err)

@@ -3,13 +3,15 @@ package udp
 import (
 	"fmt"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // BenchmarkEmptyPoll is a Recv that finds nothing: what waiting costs.
 func BenchmarkEmptyPoll(b *testing.B) {
-	for _, o := range []Options{{}, {DisableGRO: true}, {DisableMMsg: true}} {
+	for _, o := range []without{{}, {GRO: true}, {MMsg: true}} {
 		b.Run(fmt.Sprintf("%+v", o), func(b *testing.B) {
-			c := listen(b, loopback4, o)
+			c := listening(b, loopback4, o)
 			for b.Loop() {
 				if got, err := c.Recv(); len(got) != 0 || err != nil {
 					b.Fatal(len(got), err)
@@ -24,9 +26,9 @@ func BenchmarkEmptyPoll(b *testing.B) {
 // shows what recvmmsg saves.
 func BenchmarkTrain(b *testing.B) {
 	for _, trains := range []int{1, 4, 8} {
-		for _, o := range []Options{{}, {DisableMMsg: true}, {DisableGSO: true, DisableGRO: true}} {
+		for _, o := range []without{{}, {MMsg: true}, {GSO: true, GRO: true}} {
 			b.Run(fmt.Sprintf("%d/%+v", trains, o), func(b *testing.B) {
-				from, to := listen(b, loopback4, o), listen(b, loopback4, o)
+				from, to := listening(b, loopback4, o), listening(b, loopback4, o)
 				dst := NewSockaddr(to.LocalAddr())
 				const segment, segments = 4112, 15
 				data := random(segment * segments)
@@ -59,13 +61,13 @@ func BenchmarkTrain(b *testing.B) {
 // or one train waits.
 func BenchmarkReceiveCalls(b *testing.B) {
 	for _, size := range []int{64, 4112 * 15} {
-		from, to := listen(b, loopback4, Options{}), listen(b, loopback4, Options{})
+		from, to := listening(b, loopback4, without{}), listening(b, loopback4, without{})
 		dst := NewSockaddr(to.LocalAddr())
 		msgs := []Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(size))}, SegmentSize: 4112}}
 		r := &to.recv
 		for name, fill := range map[string]func() int{
-			"recvmsg":        func() int { n, _ := r.recvmsg(to.fd, 0); return n },
-			"recvmmsg":       func() int { n, _ := r.recvmmsg(to.fd); return n },
+			"recvmsg":        func() int { n, _ := r.hdrs[0].call(unix.SYS_RECVMSG, to.fd); return n },
+			"recvmmsg":       func() int { n, _ := callMany(unix.SYS_RECVMMSG, to.fd, r.hdrs); return n },
 			"recvmsg to end": func() int { n, _ := r.fill(to.fd, false); return n },
 		} {
 			b.Run(fmt.Sprintf("%s/%d bytes", name, size), func(b *testing.B) {

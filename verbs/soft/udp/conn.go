@@ -31,14 +31,6 @@ var ErrClosed = net.ErrClosed
 // socketBuffer is the size in bytes that Listen asks for, of either buffer.
 const socketBuffer = 8 << 20
 
-// Options say how Listen sets up a socket. The zero value is what an endpoint
-// wants; the switches are for tests and for hosts with a broken feature.
-type Options struct {
-	DisableGSO  bool // send segment by segment
-	DisableGRO  bool // receive every datagram by itself
-	DisableMMsg bool // one message a system call
-}
-
 // Conn is one bound, unconnected UDP socket.
 //
 // Ownership: one goroutine at a time may be in Send, and one in Recv; they
@@ -69,7 +61,10 @@ const closing = 1 << 62
 // IPv4 address it stands for. The address must be valid; port 0 lets the kernel
 // choose. errors.Is(err, unix.EADDRINUSE) tells that somebody else has the port
 // (for 4791 that may be the rdma_rxe module).
-func Listen(local netip.AddrPort, o Options) (*Conn, error) {
+func Listen(local netip.AddrPort) (*Conn, error) { return listen(local, probed()) }
+
+// listen opens a socket that uses no more than these features.
+func listen(local netip.AddrPort, f Features) (*Conn, error) {
 	if !local.IsValid() {
 		return nil, fmt.Errorf("udp: listen: got no address, expected an IP address and a port such as 127.0.0.1:4791")
 	}
@@ -78,39 +73,38 @@ func Listen(local netip.AddrPort, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp: listen on %v: %w", local, os.NewSyscallError("socket", err))
 	}
-	c := &Conn{fd: fd, event: -1, closed: make(chan struct{})}
-	if err := c.setup(addr, o); err != nil {
+	c := &Conn{fd: fd, event: -1, closed: make(chan struct{}), features: f}
+	if err := c.setup(addr); err != nil {
 		c.release0()
 		return nil, fmt.Errorf("udp: listen on %v: %w", local, err)
 	}
 	return c, nil
 }
 
-// setup does what Listen does after the socket call; on error Listen releases
+// setup does what listen does after the socket call; on error listen releases
 // what is there.
-func (c *Conn) setup(addr Sockaddr, o Options) error {
+func (c *Conn) setup(addr Sockaddr) error {
 	if err := setIPOptions(c.fd, addr); err != nil {
 		return err
 	}
-	if err := setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, socketBuffer); err != nil {
-		return err
-	}
-	if err := setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, socketBuffer); err != nil {
-		return err
+	// Past the limit of net.core.{r,w}mem_max, which takes CAP_NET_ADMIN, and without it
+	// what the limit allows.
+	for _, option := range [...]struct{ force, plain int }{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, option.force, socketBuffer)
+		if err != nil {
+			err = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, option.plain, socketBuffer)
+		}
+		if err != nil {
+			return os.NewSyscallError("setsockopt SO_*BUF", err)
+		}
 	}
 	granted, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
 		return os.NewSyscallError("getsockopt SO_RCVBUF", err)
 	}
 	c.recvBuffer = granted
-
-	c.features = probed()
-	c.features.GSO = c.features.GSO && !o.DisableGSO
-	c.features.MMsg = c.features.MMsg && !o.DisableMMsg
-	c.features.GRO = c.features.GRO && !o.DisableGRO &&
-		unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
-
-	if err := bind(c.fd, addr); err != nil {
+	c.features.GRO = c.features.GRO && unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	if err := addr.call(unix.SYS_BIND, c.fd); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	bound, err := sockname(c.fd)
@@ -133,32 +127,23 @@ func (c *Conn) setup(addr Sockaddr, o Options) error {
 // checksum in: the kernel's rdma_rxe sends those, and an ordinary socket would
 // drop them.
 func setIPOptions(fd int, addr Sockaddr) error {
-	if addr.family() == unix.AF_INET6 {
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
-			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
+	for _, o := range [...]struct {
+		name                 string
+		level, option, value int
+		both                 bool // a socket bound to the unspecified IPv6 address speaks IPv4 as well
+	}{
+		{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0, false},
+		{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, false},
+		{"UDP_NO_CHECK6_RX", unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1, false},
+		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, true},
+	} {
+		if o.both || addr.family() == unix.AF_INET6 {
+			if err := unix.SetsockoptInt(fd, o.level, o.option, o.value); err != nil {
+				return os.NewSyscallError("setsockopt "+o.name, err)
+			}
 		}
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO); err != nil {
-			return os.NewSyscallError("setsockopt IPV6_MTU_DISCOVER", err)
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1); err != nil {
-			return os.NewSyscallError("setsockopt UDP_NO_CHECK6_RX", err)
-		}
-	}
-	// A socket bound to the unspecified IPv6 address speaks IPv4 as well, so
-	// this one is for both families.
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO); err != nil {
-		return os.NewSyscallError("setsockopt IP_MTU_DISCOVER", err)
 	}
 	return nil
-}
-
-// setBuffer asks for n bytes past the limit of net.core.{r,w}mem_max, which
-// takes CAP_NET_ADMIN, and without it for what the limit allows.
-func setBuffer(fd, force, plain, n int) error {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) == nil {
-		return nil
-	}
-	return os.NewSyscallError("setsockopt SO_*BUF", unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n))
 }
 
 // LocalAddr is the address the socket is bound to, with the port that the

@@ -14,30 +14,30 @@ import (
 )
 
 func TestListenErrors(t *testing.T) {
-	first := listen(t, loopback4, Options{})
-	if _, err := Listen(first.LocalAddr(), Options{}); !errors.Is(err, unix.EADDRINUSE) {
+	first := listening(t, loopback4, without{})
+	if _, err := Listen(first.LocalAddr()); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("a port in use: %v", err)
 	}
 	mapped := netip.AddrPortFrom(netip.AddrFrom16(first.LocalAddr().Addr().As16()), first.LocalAddr().Port())
-	if _, err := Listen(mapped, Options{}); !errors.Is(err, unix.EADDRINUSE) {
+	if _, err := Listen(mapped); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("a port in use, as an IPv4-mapped address: %v", err)
 	}
-	if _, err := Listen(netip.MustParseAddrPort("192.0.2.1:0"), Options{}); !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if _, err := Listen(netip.MustParseAddrPort("192.0.2.1:0")); !errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Errorf("an address of another host: %v", err)
 	}
-	if _, err := Listen(netip.AddrPort{}, Options{}); err == nil {
+	if _, err := Listen(netip.AddrPort{}); err == nil {
 		t.Error("no address was accepted")
 	}
 }
 
 func TestRecvBuffer(t *testing.T) {
-	if got := listen(t, loopback4, Options{}).RecvBuffer(); got < 200_000 {
+	if got := listening(t, loopback4, without{}).RecvBuffer(); got < 200_000 {
 		t.Errorf("%d bytes granted", got)
 	}
 }
 
 func TestWait(t *testing.T) {
-	c, from := listen(t, loopback4, Options{}), listen(t, loopback4, Options{})
+	c, from := listening(t, loopback4, without{}), listening(t, loopback4, without{})
 	expect := func(what string, timeout time.Duration, want bool) {
 		t.Helper()
 		if got, err := c.Wait(timeout); got != want || err != nil {
@@ -69,7 +69,7 @@ func TestWait(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	c := listen(t, loopback4, Options{})
+	c := listening(t, loopback4, without{})
 	waited := make(chan error)
 	go func() {
 		_, err := c.Wait(time.Minute)
@@ -94,7 +94,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("Wait: %v", err)
 	}
 	c.Wake()
-	again, err := Listen(c.LocalAddr(), Options{})
+	again, err := Listen(c.LocalAddr())
 	if err != nil {
 		t.Fatalf("the port is not free after Close: %v", err)
 	}
@@ -107,7 +107,7 @@ func TestClose(t *testing.T) {
 // descriptors' owners (no EBADF may come out) are the judges.
 func TestCloseAnytime(t *testing.T) {
 	for range 50 {
-		c := listen(t, loopback4, Options{})
+		c := listening(t, loopback4, without{})
 		dst := NewSockaddr(c.LocalAddr())
 		msgs := []Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(100))}}}
 		var running sync.WaitGroup
@@ -155,7 +155,7 @@ func count(t *testing.T, path string) int {
 // mappings may differ by a few of the heap's own, not by one a socket.
 func TestOpenClose(t *testing.T) {
 	cycle := func() {
-		c, err := Listen(loopback4, Options{})
+		c, err := Listen(loopback4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,8 +180,8 @@ func TestOpenClose(t *testing.T) {
 
 func TestAllocations(t *testing.T) {
 	for _, local := range []netip.AddrPort{loopback4, loopback6} {
-		for _, o := range []Options{{}, {DisableGSO: true}, {DisableGRO: true}, {DisableMMsg: true}} {
-			from, to := listen(t, local, o), listen(t, local, o)
+		for _, o := range []without{{}, {GSO: true}, {GRO: true}, {MMsg: true}} {
+			from, to := listening(t, local, o), listening(t, local, o)
 			dst := NewSockaddr(to.LocalAddr())
 			data := random(9 * 4112)
 			msgs := []Message{

@@ -29,45 +29,29 @@ var probed = sync.OnceValue(probe)
 
 func probe() Features {
 	f := Features{MaxSegments: 1}
-	fd, addr, err := probeSocket()
+	c, err := listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0), f)
+	if err != nil {
+		c, err = listen(netip.AddrPortFrom(netip.IPv6Loopback(), 0), f)
+	}
 	if err != nil {
 		return f
 	}
-	defer func() { _ = unix.Close(fd) }()
+	defer func() { _ = c.Close() }()
 
-	f.MMsg = probeMMsg(fd)
-	f.GRO = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
-	if unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0) != nil {
+	f.MMsg = probeMMsg(c.fd)
+	f.GRO = unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	if unix.SetsockoptInt(c.fd, unix.SOL_UDP, unix.UDP_SEGMENT, 0) != nil {
 		return f
 	}
 	f.GSO, f.MaxSegments = true, oldMaxSegments
-	if probeSegments(fd, addr, newMaxSegments) == nil {
+	if c.probeSegments(newMaxSegments) == nil {
 		f.MaxSegments = newMaxSegments
-	} else if gsoRefused(probeSegments(fd, addr, oldMaxSegments)) {
+	} else if gsoRefused(c.probeSegments(oldMaxSegments)) {
 		// Any other error is loopback's, not GSO's (it may be down): then the
 		// socket option stands for the feature, and Send finds out about the path.
 		f.GSO, f.MaxSegments = false, 1
 	}
 	return f
-}
-
-// probeSocket is a socket on loopback, of whichever family there is.
-func probeSocket() (fd int, addr Sockaddr, err error) {
-	for _, ip := range [...]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
-		addr = NewSockaddr(netip.AddrPortFrom(ip, 0))
-		fd, err = unix.Socket(addr.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
-		if err != nil {
-			continue
-		}
-		if err = bind(fd, addr); err == nil {
-			var bound netip.AddrPort
-			if bound, err = sockname(fd); err == nil {
-				return fd, NewSockaddr(bound), nil
-			}
-		}
-		_ = unix.Close(fd)
-	}
-	return -1, addr, err
 }
 
 // probeMMsg makes both calls with no message, which a kernel that has them
@@ -83,14 +67,12 @@ func probeMMsg(fd int) bool {
 	return true
 }
 
-var probeData [newMaxSegments]byte
-
 // probeSegments sends n segments of one byte from the socket to itself.
-func probeSegments(fd int, addr Sockaddr, n int) error {
-	s := new(sender)
-	s.init()
-	s.put(0, &Message{Dst: &addr}, []Iovec{IovecOf(probeData[:n])}, 1)
-	if _, errno := s.sendmsg(fd, 0); errno != 0 {
+func (c *Conn) probeSegments(n int) error {
+	to := NewSockaddr(c.local)
+	c.send.put(0, &Message{Dst: &to}, []Iovec{IovecOf(c.recv.buffer[:n])}, 1)
+	_, errno := c.send.hdrs[0].call(unix.SYS_SENDMSG, c.fd)
+	if errno != 0 {
 		return errno
 	}
 	return nil

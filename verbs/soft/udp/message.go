@@ -56,6 +56,28 @@ type mmsghdr struct {
 	_   [4]byte
 }
 
+// flags are those of each call: neither blocks nor raises SIGPIPE.
+const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+
+// call sends or receives one message.
+func (m *mmsghdr) call(number uintptr, fd int) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(&m.hdr)), flags)
+	if errno != 0 {
+		return 0, errno
+	}
+	m.n = uint32(n)
+	return 1, 0
+}
+
+// callMany sends messages, or receives as many as there are, and tells how many.
+func callMany(number uintptr, fd int, list []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(unsafe.Pointer(&list[0])), uintptr(len(list)), flags, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
 // control holds one control message with a 2- or 4-byte value: a 16-byte
 // cmsghdr and the value, padded to 8 bytes.
 type control struct {

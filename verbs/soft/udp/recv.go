@@ -73,32 +73,13 @@ func (r *receiver) reset(i int) {
 	}
 }
 
-// recvmsg receives into entry i.
-func (r *receiver) recvmsg(fd, i int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.hdrs[i].hdr)), unix.MSG_DONTWAIT)
-	if errno != 0 {
-		return 0, errno
-	}
-	r.hdrs[i].n = uint32(n)
-	return 1, 0
-}
-
-// recvmmsg receives into the entries, as many as there is something for.
-func (r *receiver) recvmmsg(fd int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.hdrs[0])), uintptr(len(r.hdrs)), unix.MSG_DONTWAIT, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
-}
-
 // fill receives what is there, and tells into how many entries.
 func (r *receiver) fill(fd int, mmsg bool) (n int, errno unix.Errno) {
 	if mmsg {
-		return r.recvmmsg(fd)
+		return callMany(unix.SYS_RECVMMSG, fd, r.hdrs)
 	}
 	for n < len(r.hdrs) {
-		one, err := r.recvmsg(fd, n)
+		one, err := r.hdrs[n].call(unix.SYS_RECVMSG, fd)
 		if one == 0 {
 			if n > 0 && err == unix.EAGAIN {
 				return n, 0
@@ -129,7 +110,7 @@ func (c *Conn) Recv() ([]Received, error) {
 	if r.busy {
 		n, errno = r.fill(c.fd, c.features.MMsg)
 	} else {
-		n, errno = r.recvmsg(c.fd, 0)
+		n, errno = r.hdrs[0].call(unix.SYS_RECVMSG, c.fd)
 	}
 	r.busy = n > 0
 	if n == 0 {

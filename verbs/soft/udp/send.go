@@ -105,35 +105,15 @@ func (s *sender) put(i int, m *Message, iov []Iovec, segment int) {
 	h.Control, h.Controllen = (*byte)(unsafe.Pointer(c)), uint64(unsafe.Sizeof(*c))
 }
 
-// sendmsg sends entry i.
-func (s *sender) sendmsg(fd, i int) (int, unix.Errno) {
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.hdrs[i].hdr)), sendFlags)
-	if errno != 0 {
-		return 0, errno
-	}
-	return 1, 0
-}
-
-// sendmmsg sends the entries from i to n.
-func (s *sender) sendmmsg(fd, i, n int) (int, unix.Errno) {
-	sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.hdrs[i])), uintptr(n-i), sendFlags, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(sent), 0
-}
-
-const sendFlags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
-
 // flush sends the first n entries in order and tells how many the kernel took
 // before the error.
 func (s *sender) flush(fd, n int, mmsg bool) (done int, errno unix.Errno) {
 	for done < n {
 		var sent int
 		if mmsg && n-done > 1 {
-			sent, errno = s.sendmmsg(fd, done, n)
+			sent, errno = callMany(unix.SYS_SENDMMSG, fd, s.hdrs[done:n])
 		} else {
-			sent, errno = s.sendmsg(fd, done)
+			sent, errno = s.hdrs[done].call(unix.SYS_SENDMSG, fd)
 		}
 		if errno != 0 && errno != unix.EINTR {
 			return done, errno

@@ -16,8 +16,8 @@ import (
 func TestLargeMessage(t *testing.T) {
 	const segment = 1000
 	data := random(200*segment + 1)
-	for _, o := range []Options{{}, {DisableGSO: true}} {
-		from, to := listen(t, loopback4, o), listen(t, loopback4, Options{})
+	for _, o := range []without{{}, {GSO: true}} {
+		from, to := listening(t, loopback4, o), listening(t, loopback4, without{})
 		dst := NewSockaddr(to.LocalAddr())
 		iov := []Iovec{IovecOf(data[:777]), IovecOf(data[777:777]), IovecOf(data[777:])}
 		if n, err := from.Send([]Message{{Dst: &dst, Iov: iov, SegmentSize: segment}}); n != 1 || err != nil {
@@ -63,7 +63,7 @@ func TestTrainIsOneSend(t *testing.T) {
 // TestGSORefused makes the kernel refuse UDP_SEGMENT: it needs UDP checksums,
 // and SO_NO_CHECK switches those off.
 func TestGSORefused(t *testing.T) {
-	from, to := listen(t, loopback4, Options{}), listen(t, loopback4, Options{})
+	from, to := listening(t, loopback4, without{}), listening(t, loopback4, without{})
 	if !from.Features().GSO {
 		t.Skip("this kernel has no UDP_SEGMENT")
 	}
@@ -91,8 +91,8 @@ func TestGSORefused(t *testing.T) {
 // TestSendError has a message in the middle that cannot be sent: what is before
 // it arrives, what is behind does not, and GSO stays on.
 func TestSendError(t *testing.T) {
-	for _, o := range []Options{{}, {DisableMMsg: true}} {
-		from, to := listen(t, loopback4, o), listen(t, loopback4, o)
+	for _, o := range []without{{}, {MMsg: true}} {
+		from, to := listening(t, loopback4, o), listening(t, loopback4, o)
 		dst, nowhere := NewSockaddr(to.LocalAddr()), NewSockaddr(netip.AddrPort{})
 		data := random(MaxBytes + 1)
 		small := []Iovec{IovecOf(data[:10])}
@@ -123,7 +123,7 @@ func TestSendError(t *testing.T) {
 // TestTruncated sends a datagram longer than the receive buffer.
 func TestTruncated(t *testing.T) {
 	for _, mmsg := range []bool{true, false} {
-		from, to := listen(t, loopback4, Options{}), listen(t, loopback4, Options{DisableGRO: true, DisableMMsg: !mmsg})
+		from, to := listening(t, loopback4, without{}), listening(t, loopback4, without{GRO: true, MMsg: !mmsg})
 		dst := NewSockaddr(to.LocalAddr())
 		data := random(datagramBytes + 1)
 		msgs := []Message{{Dst: &dst, Iov: []Iovec{IovecOf(data)}}, {Dst: &dst, Iov: []Iovec{IovecOf(data[1:])}}}
@@ -142,13 +142,13 @@ func TestTruncated(t *testing.T) {
 // TestUnreachable has the network report a closed port; only a connected socket
 // hears of it.
 func TestUnreachable(t *testing.T) {
-	gone := listen(t, loopback4, Options{})
+	gone := listening(t, loopback4, without{})
 	dst := NewSockaddr(gone.LocalAddr())
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := listen(t, loopback4, Options{})
-	if err := dst.Connect(c.FD()); err != nil {
+	c := listening(t, loopback4, without{})
+	if err := dst.call(unix.SYS_CONNECT, c.FD()); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := c.Send([]Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(10))}}}); n != 1 || err != nil {
@@ -184,7 +184,7 @@ func TestIdentification(t *testing.T) {
 	if err := unix.Bind(raw, &unix.SockaddrInet4{Addr: own}); err != nil {
 		t.Fatal(err)
 	}
-	from, to := listen(t, loopback4, Options{}), listen(t, netip.AddrPortFrom(netip.AddrFrom4(own), 0), Options{})
+	from, to := listening(t, loopback4, without{}), listening(t, netip.AddrPortFrom(netip.AddrFrom4(own), 0), without{})
 	dst := NewSockaddr(to.LocalAddr())
 	data := random(3000)
 	if _, err := from.Send([]Message{

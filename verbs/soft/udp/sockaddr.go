@@ -64,13 +64,8 @@ func addrPort(raw *unix.RawSockaddrInet6) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-func bind(fd int, s Sockaddr) error { return s.call(unix.SYS_BIND, fd) }
-
-// Connect connects the socket fd to s. A Conn that is to Send stays unconnected
-// (its IPv4 identification would otherwise be a running counter); this is for
-// those who use the descriptor themselves.
-func (s Sockaddr) Connect(fd int) error { return s.call(unix.SYS_CONNECT, fd) }
-
+// call binds or connects fd. A Conn that is to Send stays unconnected: its IPv4
+// identification would otherwise be a running counter.
 func (s *Sockaddr) call(number uintptr, fd int) error {
 	_, _, errno := unix.Syscall(number, uintptr(fd), uintptr(unsafe.Pointer(&s.raw)), uintptr(s.length))
 	if errno != 0 {

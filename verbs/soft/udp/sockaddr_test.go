@@ -29,9 +29,9 @@ func TestSockaddr(t *testing.T) {
 
 // TestDualStack receives over both families on the unspecified IPv6 address.
 func TestDualStack(t *testing.T) {
-	to := listen(t, netip.MustParseAddrPort("[::]:0"), Options{})
+	to := listening(t, netip.MustParseAddrPort("[::]:0"), without{})
 	for _, local := range []netip.AddrPort{loopback4, loopback6} {
-		from := listen(t, local, Options{})
+		from := listening(t, local, without{})
 		dst := NewSockaddr(netip.AddrPortFrom(local.Addr(), to.LocalAddr().Port()))
 		if _, err := from.Send([]Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(10))}}}); err != nil {
 			t.Fatal(err)

@@ -18,11 +18,21 @@ var (
 	loopback6 = netip.MustParseAddrPort("[::1]:0")
 )
 
-// listen opens a Conn for the test, and skips the test where the host has no
+// without are the features that a Conn shall not use.
+type without struct{ GSO, GRO, MMsg bool }
+
+// features are the others.
+func features(o without) Features {
+	f := probed()
+	f.GSO, f.GRO, f.MMsg = f.GSO && !o.GSO, f.GRO && !o.GRO, f.MMsg && !o.MMsg
+	return f
+}
+
+// listening opens a Conn for the test, and skips the test where the host has no
 // IPv6.
-func listen(t testing.TB, local netip.AddrPort, o Options) *Conn {
+func listening(t testing.TB, local netip.AddrPort, o without) *Conn {
 	t.Helper()
-	c, err := Listen(local, o)
+	c, err := listen(local, features(o))
 	if err != nil {
 		if local.Addr().Is6() {
 			t.Skipf("no IPv6 here: %v", err)
@@ -76,16 +86,16 @@ func random(n int) []byte {
 func TestTrain(t *testing.T) {
 	for _, local := range []netip.AddrPort{loopback4, loopback6} {
 		for off := range 8 {
-			o := Options{DisableGSO: off&1 != 0, DisableGRO: off&2 != 0, DisableMMsg: off&4 != 0}
+			o := without{GSO: off&1 != 0, GRO: off&2 != 0, MMsg: off&4 != 0}
 			t.Run(fmt.Sprintf("%v %+v", local.Addr(), o), func(t *testing.T) { testTrain(t, local, o) })
 		}
 	}
 }
 
-func testTrain(t *testing.T, local netip.AddrPort, o Options) {
-	from, to := listen(t, local, o), listen(t, local, o)
-	if f := from.Features(); o.DisableGSO && f.GSO || o.DisableGRO && f.GRO || o.DisableMMsg && f.MMsg {
-		t.Errorf("features %+v in spite of options %+v", f, o)
+func testTrain(t *testing.T, local netip.AddrPort, o without) {
+	from, to := listening(t, local, o), listening(t, local, o)
+	if f := from.Features(); o.GSO && f.GSO || o.GRO && f.GRO || o.MMsg && f.MMsg {
+		t.Errorf("features %+v in spite of being without %+v", f, o)
 	}
 	dst := NewSockaddr(to.LocalAddr())
 

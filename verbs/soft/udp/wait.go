@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +37,7 @@ func (c *Conn) Wait(timeout time.Duration) (readable bool, err error) {
 		}
 		if fds[1].Revents != 0 {
 			var count [8]byte // reading takes the eventfd back to 0
-			_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.event), uintptr(unsafe.Pointer(&count)), uintptr(len(count)))
+			_, _ = unix.Read(c.event, count[:])
 		}
 		return fds[0].Revents != 0, nil
 	}
@@ -57,5 +56,5 @@ func (c *Conn) Wake() {
 func (c *Conn) signal() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(c.event), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+	_, _ = unix.Write(c.event, one[:])
 }

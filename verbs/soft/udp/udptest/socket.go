@@ -52,13 +52,13 @@ type socket struct {
 }
 
 func open(ctx context.Context, local, peer netip.AddrPort) (*socket, error) {
-	conn, err := udp.Listen(local, udp.Options{})
+	conn, err := udp.Listen(local)
 	if err != nil {
 		return nil, fmt.Errorf("udptest: %w", err)
 	}
 	s := &socket{ctx: ctx, conn: conn, fd: uintptr(conn.FD()), buffer: make([]byte, bufferSize)}
 	s.segments = min(conn.Features().MaxSegments, udp.MaxBytes/(Header+Payload))
-	if err := udp.NewSockaddr(peer).Connect(conn.FD()); err != nil {
+	if err := connect(conn.FD(), peer); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("udptest: connect %v to %v: %w", local, peer, os.NewSyscallError("connect", err))
 	}
@@ -71,6 +71,14 @@ func open(ctx context.Context, local, peer netip.AddrPort) (*socket, error) {
 	c.size = Header + Payload
 	runtime.LockOSThread()
 	return s, nil
+}
+
+// connect has the kernel look the route up once.
+func connect(fd int, to netip.AddrPort) error {
+	if a := to.Addr().Unmap(); a.Is4() {
+		return unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: a.As4()})
+	}
+	return unix.Connect(fd, &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
 }
 
 func (s *socket) close() {

@@ -67,7 +67,7 @@ func ports(t testing.TB, ip string) (a, b netip.AddrPort) {
 	t.Helper()
 	var conns [2]*udp.Conn
 	for i := range conns {
-		c, err := udp.Listen(netip.AddrPortFrom(netip.MustParseAddr(ip), 0), udp.Options{})
+		c, err := udp.Listen(netip.AddrPortFrom(netip.MustParseAddr(ip), 0))
 		if err != nil {
 			t.Skipf("no %s here: %v", ip, err)
 		}
@@ -160,7 +160,7 @@ func TestArguments(t *testing.T) {
 	if _, err := Bandwidth(t.Context(), 7, a, b, 1, 1); err == nil {
 		t.Error("role 7 started")
 	}
-	c, err := udp.Listen(a, udp.Options{})
+	c, err := udp.Listen(a)
 	if err != nil {
 		t.Fatal(err)
 	}
