@@ -20,7 +20,9 @@ type Call struct {
 	Send, Recv uint64
 	CallOptions
 
-	plain bool // the buffers are not registered: for Direct
+	// Unregistered: the buffers are not registered. Only Direct takes such; by other
+	// protocols the call is an ErrUnregistered.
+	Unregistered bool
 }
 
 // signature packs what the ranks must agree on. It is no hash: equal signatures are

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
@@ -72,17 +71,16 @@ type Comm struct {
 	prepared    prepared
 	current     uint64  // version, when the lock was taken
 	nonce       uint32  // of this Comm, the same on all ranks once agreed
-	live        Stats   // of the operation that runs
-	counted     bool    // something is in live
+	live        Stats   // with the operation that runs
+	counted     bool    // it is in live
 	staging     *Buffer // landings and partial results
-	slices      *Buffer // what plain Go slices are staged through; nil until needed
 
 	// registering is held for reading while memory is registered, which pins it
 	// and takes its time, so not with mu held; Close waits for it.
 	registering sync.RWMutex
 
 	mu      sync.Mutex
-	stats   Stats     // guarded by mu
+	stats   Stats     // guarded by mu; live as of the last operation that ended
 	buffers []*Buffer // guarded by mu; the Comm's own too
 	serial  uint32    // guarded by mu: of the last buffer that others can map
 	failure error     // guarded by mu; the first, never changed
@@ -165,27 +163,6 @@ func (c *Comm) Table() Table { return *c.table.Load() }
 // and a depth. Under Direct the last two are 0.
 func (c *Comm) Plan(k Call) (Call, error) { return plan(k, *c.agreement.Load(), *c.table.Load()) }
 
-// AllReduce reduces count elements over all ranks; every rank gets the whole
-// result. recvAddr is sendAddr, or the buffers are disjoint. Both are registered
-// with this Comm (Alloc, Register).
-func (c *Comm) AllReduce(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.Run(ctx, Call{Op: OpAllReduce, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, Reduction: op, CallOptions: o})
-}
-
-// ReduceScatter reduces count elements over all ranks; rank r gets chunk r of
-// the result, the elements [r*count/n, (r+1)*count/n), at recvAddr. In place
-// recvAddr is the chunk's place in the send buffer.
-func (c *Comm) ReduceScatter(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, op reduce.Op, o CallOptions) error {
-	return c.Run(ctx, Call{Op: OpReduceScatter, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, Reduction: op, CallOptions: o})
-}
-
-// AllGather gives every rank all chunks. At sendAddr is chunk r, the elements
-// [r*count/n, (r+1)*count/n) of the count elements that come to lie at recvAddr.
-// In place sendAddr is the chunk's place in the receive buffer.
-func (c *Comm) AllGather(ctx context.Context, sendAddr, recvAddr uint64, count int, t reduce.Type, o CallOptions) error {
-	return c.Run(ctx, Call{Op: OpAllGather, Send: sendAddr, Recv: recvAddr, Count: count, Type: t, CallOptions: o})
-}
-
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {
 	return c.Run(ctx, Call{Op: OpBarrier})
@@ -237,7 +214,7 @@ func (c *Comm) leave() {
 	if c.counted {
 		c.counted = false
 		c.mu.Lock()
-		c.stats.add(&c.live)
+		c.stats = c.live
 		c.mu.Unlock()
 	}
 	c.lock.unlock()

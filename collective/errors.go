@@ -15,6 +15,9 @@ var (
 	// ErrUsage: the call cannot be made with these arguments, or the ranks gave
 	// different ones. It is package ring's.
 	ErrUsage = usage.Err
+	// ErrUnregistered: a call whose buffers are not registered does not run by Direct.
+	// It is an ErrUsage.
+	ErrUnregistered = usage.Errorf("the buffers are not registered: expected a call that runs by %s", Direct)
 	// ErrTimeout: no progress for Options.Timeout. It is a
 	// context.DeadlineExceeded.
 	ErrTimeout = sharedmem.ErrTimeout

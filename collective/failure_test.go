@@ -356,9 +356,7 @@ func TestUsage(t *testing.T) {
 		{"beyond the end", c.AllReduce(ctx, a, a+4*count+4, count, reduce.Int32, reduce.Sum, CallOptions{}), "receive buffer: 400 bytes"},
 		{"overlap", c.AllReduce(ctx, a, a+4, count, reduce.Int32, reduce.Sum, CallOptions{}), "overlap"},
 		{"overlap", c.AllGather(ctx, a+4, a, count, reduce.Int32, CallOptions{}), "overlap"},
-		{"slices", AllReduce(ctx, c, make([]int32, 3), make([]int32, 4), reduce.Sum), "3 elements to send and 4 to receive"},
-		{"slices", ReduceScatter(ctx, c, make([]int32, 10), make([]int32, 4), reduce.Sum), "4 elements to receive: expected 5"},
-		{"slices", AllGather(ctx, c, make([]int32, 4), make([]int32, 10)), "4 elements to send: expected 5"},
+		{"not Direct", c.Run(ctx, Call{Op: OpAllReduce, Send: a, Recv: a, Count: count, Type: reduce.Int32, Unregistered: true}), ErrUnregistered.Error()},
 	} {
 		if !errors.Is(test.err, ErrUsage) || !strings.Contains(test.err.Error(), test.want) {
 			t.Errorf("%s: %v: expected an error of usage that says %q", test.name, test.err, test.want)

@@ -12,6 +12,7 @@ import (
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/verbs"
+	"ringcli/verbs/memory"
 )
 
 // newKit makes buffers for vectors of up to longest elements of a type, and
@@ -70,12 +71,16 @@ func TestBackToBack(t *testing.T) {
 	const n, count, calls = 3, 500, 200
 	w := newWorld(t, n, ring.Options{}, nil)
 	w.must(func(rank int, c *Comm) error {
-		v := make([]int64, count)
+		b, err := c.Alloc(8 * count)
+		if err != nil {
+			return err
+		}
+		v := memory.Slice[int64](b.Addr(), count)
 		for call := range calls {
 			for i := range v {
 				v[i] = int64(i + rank*call)
 			}
-			if err := AllReduce(context.Background(), c, v, v, reduce.Sum); err != nil {
+			if err := c.AllReduce(context.Background(), b.Addr(), b.Addr(), count, reduce.Int64, reduce.Sum, CallOptions{}); err != nil {
 				return err
 			}
 			for i := range v {
@@ -178,7 +183,7 @@ func testStats(t *testing.T, slots int) {
 func (s Stats) minus(o Stats) Stats {
 	return Stats{
 		s.Operations - o.Operations, s.Sent - o.Sent, s.Received - o.Received,
-		s.CopiedAllGather - o.CopiedAllGather, s.CopiedOwn - o.CopiedOwn, s.CopiedSlices - o.CopiedSlices,
+		s.CopiedAllGather - o.CopiedAllGather, s.CopiedOwn - o.CopiedOwn,
 		s.Reductions - o.Reductions, s.Overlapped - o.Overlapped,
 		s.EagerWrites - o.EagerWrites, s.Credits - o.Credits, s.Writes - o.Writes, s.Reads - o.Reads,
 		s.RTS - o.RTS, s.CTS - o.CTS, s.FIN - o.FIN,
@@ -196,20 +201,20 @@ func TestZeroCopyAllGather(t *testing.T) {
 		k.check(OpAllGather, count, CallOptions{Protocol: protocol}, true)
 	}
 	for r, c := range w.comms {
-		if s := c.Stats(); s.CopiedAllGather+s.CopiedOwn+s.CopiedSlices != 0 || s.Received != 2*(n-1)*count*4/n {
+		if s := c.Stats(); s.CopiedAllGather+s.CopiedOwn != 0 || s.Received != 2*(n-1)*count*4/n {
 			t.Errorf("rank %d, in place: %+v", r, s)
 		}
 	}
 	k.check(OpAllGather, count, CallOptions{Protocol: RendezvousWrite}, false)
 	for r, c := range w.comms {
-		if s := c.Stats(); s.CopiedAllGather+s.CopiedSlices != 0 || s.CopiedOwn != count*4/n {
+		if s := c.Stats(); s.CopiedAllGather != 0 || s.CopiedOwn != count*4/n {
 			t.Errorf("rank %d, out of place: %+v", r, s)
 		}
 	}
 }
 
 // TestAllocations: nothing is allocated per operation or per segment, with
-// addresses under each protocol, and with plain slices.
+// addresses under each protocol.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -219,16 +224,9 @@ func TestAllocations(t *testing.T) {
 	const n, count, runs = 2, 1 << 16, 1000
 	w := newWorld(t, n, ring.Options{}, nil)
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
-	var plain [n][]float32
-	for rank := range plain {
-		plain[rank] = make([]float32, count)
-	}
 	for _, o := range append(allWays(), CallOptions{}) {
 		o.Segment = 16 << 10
 		once := func(rank int) error {
-			if o.Algorithm == AlgorithmAuto {
-				return AllReduce(context.Background(), w.comms[rank], plain[rank], plain[rank], reduce.Sum)
-			}
 			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
 		}
 		peer := make(chan error, 1)

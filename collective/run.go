@@ -24,20 +24,15 @@ type prepared struct {
 	shared    sharedmem.Call // over shared memory
 }
 
-// Run runs a call. AllReduce and its like are calls with names.
-func (c *Comm) Run(ctx context.Context, k Call) error {
+// Run runs a call.
+func (c *Comm) Run(ctx context.Context, k Call) (err error) {
 	if err := c.enter(ctx); err != nil {
 		return fmt.Errorf("%s: %w", k.Op, err)
 	}
 	defer c.leave()
-	return c.perform(ctx, &k)
-}
-
-// perform runs a call; the caller holds the lock.
-func (c *Comm) perform(ctx context.Context, k *Call) (err error) {
 	p := &c.prepared
-	if p.version != c.current || p.asked != *k {
-		if err := c.prepare(ctx, k); err != nil {
+	if p.version != c.current || p.asked != k {
+		if err := c.prepare(ctx, &k); err != nil {
 			return err
 		}
 	}
@@ -91,7 +86,9 @@ func (c *Comm) prepare(ctx context.Context, k *Call) (err error) {
 	if p.in, p.out, err = c.vectors(k); err != nil {
 		return fmt.Errorf("%s: %w", k.Op, err)
 	}
-	if err := c.arrange(ctx, &p); err != nil {
+	if err := c.arrange(ctx, &p); errors.Is(err, ErrUnregistered) {
+		return fmt.Errorf("%s: %w", k.Op, err)
+	} else if err != nil {
 		return c.fail(c.explain(p.call, err))
 	}
 	p.signature, p.version = p.call.signature(), c.current
@@ -113,7 +110,11 @@ func (c *Comm) arrange(ctx context.Context, p *prepared) (err error) {
 			return err
 		}
 	}
-	if k := &p.call; k.Algorithm != AlgorithmRing && k.Protocol != Direct {
+	k := &p.call
+	if k.Unregistered && k.Protocol != Direct {
+		return ErrUnregistered
+	}
+	if k.Algorithm != AlgorithmRing && k.Protocol != Direct {
 		if p.role, err = c.roleIn(ctx, k); err != nil {
 			c.seq++ // it is this operation's failure
 			return err
@@ -232,7 +233,7 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 		return in, out, usage.Errorf("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
 			k.Send, sendLen, k.Recv, recvLen, k.inPlaceRule(sendOffset, recvOffset))
 	}
-	if k.plain {
+	if k.Unregistered {
 		in.base, out.base = k.Send, k.Recv
 	} else {
 		if in, err = c.lookup("send", k.Send, sendLen); err != nil {

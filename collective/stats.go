@@ -13,7 +13,6 @@ type Stats struct {
 
 	CopiedAllGather uint64 // bytes copied out of slots, results and what is reduced or sent on later; none under rendezvous
 	CopiedOwn       uint64 // bytes: the own chunk of an all-gather out of place or of a scattered result, and rings of one
-	CopiedSlices    uint64 // bytes: plain Go slices, to and from registered memory
 
 	Reductions uint64 // segments reduced
 	Overlapped uint64 // of these, finished while a WRITE or READ of this rank was in flight
@@ -25,26 +24,6 @@ type Stats struct {
 	RTS         uint64 // sent
 	CTS         uint64 // sent
 	FIN         uint64 // sent
-}
-
-// add takes over what another Stats counted.
-func (s *Stats) add(o *Stats) {
-	s.Operations += o.Operations
-	s.Sent += o.Sent
-	s.Received += o.Received
-	s.CopiedAllGather += o.CopiedAllGather
-	s.CopiedOwn += o.CopiedOwn
-	s.CopiedSlices += o.CopiedSlices
-	s.Reductions += o.Reductions
-	s.Overlapped += o.Overlapped
-	s.EagerWrites += o.EagerWrites
-	s.Credits += o.Credits
-	s.Writes += o.Writes
-	s.Reads += o.Reads
-	s.RTS += o.RTS
-	s.CTS += o.CTS
-	s.FIN += o.FIN
-	*o = Stats{}
 }
 
 // Stats returns the counters as of the last operation that ended.

@@ -50,9 +50,9 @@
 //
 //	PGHandle                   *ring.Ring, and the *collective.Comm on top of it
 //	connect_process_group      ring.Connect, then collective.New
-//	pg_reduce_scatter          Comm.ReduceScatter
-//	pg_all_gather              Comm.AllGather
-//	pg_all_reduce              Comm.AllReduce
+//	pg_reduce_scatter          plain.ReduceScatter
+//	pg_all_gather              plain.AllGather
+//	pg_all_reduce              plain.AllReduce
 //	pg_close                   Comm.Close, then Ring.Close
 //	-myindex, -list            --index, --list
 //	#define DEBUG 1            RINGCLI_DEBUG=1, or --trace

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringcli/collective"
+	"ringcli/collective/plain"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -198,8 +199,9 @@ func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Cont
 	at := uint64(lo) * elemSize
 	from, to := r.from, r.to
 	in, out := r.in, r.out[:count]
+	p := plain.New(c)
 	slices := r.buffers == buffersSlices
-	var o collective.CallOptions
+	op := collective.OpAllReduce
 	switch letter {
 	case 'r':
 		out = r.out[:own]
@@ -208,30 +210,28 @@ func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Cont
 			from, to = r.to, r.to+at
 		}
 		if slices {
-			return func(ctx context.Context) error { return collective.ReduceScatter(ctx, c, in[:count], out, reduce.Sum) }
+			return func(ctx context.Context) error { return plain.ReduceScatter(ctx, p, in[:count], out, reduce.Sum) }
 		}
-		return func(ctx context.Context) error {
-			return c.ReduceScatter(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
-		}
+		op = collective.OpReduceScatter
 	case 'g':
 		in = r.in[:own]
 		if inPlace {
 			in, from = r.out[lo:lo+own], r.to+at
 		}
 		if slices {
-			return func(ctx context.Context) error { return collective.AllGather(ctx, c, in, out) }
+			return func(ctx context.Context) error { return plain.AllGather(ctx, p, in, out) }
 		}
-		return func(ctx context.Context) error { return c.AllGather(ctx, from, to, count, reduce.Float32, o) }
+		op = collective.OpAllGather
+	default:
+		if inPlace {
+			in, from = r.out, r.to
+		}
+		if slices {
+			return func(ctx context.Context) error { return plain.AllReduce(ctx, p, in[:count], out, reduce.Sum) }
+		}
 	}
-	if inPlace {
-		in, from = r.out, r.to
-	}
-	if slices {
-		return func(ctx context.Context) error { return collective.AllReduce(ctx, c, in[:count], out, reduce.Sum) }
-	}
-	return func(ctx context.Context) error {
-		return c.AllReduce(ctx, from, to, count, reduce.Float32, reduce.Sum, o)
-	}
+	call := collective.Call{Op: op, Send: from, Recv: to, Count: count, Type: reduce.Float32, Reduction: reduce.Sum}
+	return func(ctx context.Context) error { return c.Run(ctx, call) }
 }
 
 func (r *rank) measure(ctx context.Context, letter rune, count int, inPlace bool, iters, warmup int) (time.Duration, error) {

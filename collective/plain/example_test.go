@@ -1,4 +1,4 @@
-package collective_test
+package plain_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ringcli/collective"
+	"ringcli/collective/plain"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -29,17 +30,18 @@ func Example() {
 			return nil, err
 		}
 		defer func() { _ = c.Close() }()
+		p := plain.New(c)
 
 		mine := []int32{1, 2, 3, 4, 5, 6}
 		chunk := make([]int32, 2) // 6 elements on 3 ranks
-		if err := collective.ReduceScatter(ctx, c, mine, chunk, reduce.Sum); err != nil {
+		if err := plain.ReduceScatter(ctx, p, mine, chunk, reduce.Sum); err != nil {
 			return nil, err
 		}
 		whole := make([]int32, 6)
-		if err := collective.AllGather(ctx, c, chunk, whole); err != nil {
+		if err := plain.AllGather(ctx, p, chunk, whole); err != nil {
 			return nil, err
 		}
-		err = collective.AllReduce(ctx, c, whole, whole, reduce.Prod)
+		err = plain.AllReduce(ctx, p, whole, whole, reduce.Prod)
 		return whole, err
 	}
 
