@@ -69,7 +69,7 @@ func (q *QP) stepData(p *wire.Packet, now int64, out *Output) (early bool) {
 			q.failSend(verbs.BadResponseError, out)
 			return false
 		}
-		out.Orders = appendPlaces(out.Orders, w.sge, offset, p.Payload)
+		out.place(w.sge, offset, p.Payload)
 	case w.isAtomic() && p.Opcode == wire.AtomicAck:
 		out.Orders = append(out.Orders, Order{Kind: Store64, Addr: w.sge[0].Addr, Value: p.AtomicAck.Orig()})
 	default:

@@ -80,6 +80,17 @@ func (o *Output) packet(f *wire.BTHFields) *Packet {
 	return p
 }
 
+// place scatters a payload into sge from offset on.
+func (o *Output) place(sge []verbs.SGE, offset int, payload []byte) {
+	kept := len(o.Frags)
+	o.Frags = appendFrags(o.Frags, sge, offset, len(payload))
+	for _, f := range o.Frags[kept:] {
+		o.Orders = append(o.Orders, Order{Kind: Place, Addr: f.Addr, Data: payload[:f.Len]})
+		payload = payload[f.Len:]
+	}
+	o.Frags = o.Frags[:kept]
+}
+
 // Counters count events of queue pairs under the names that mlx5 and rdma_rxe give them
 // in /sys/class/infiniband/*/ports/*/hw_counters, where these have them. They are plain
 // numbers: the caller of the QPs that share them guards them.

@@ -2,6 +2,7 @@ package rc
 
 import (
 	"math/bits"
+	"slices"
 
 	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
@@ -75,9 +76,6 @@ func New(cfg Config) *QP {
 // State returns the current state.
 func (q *QP) State() verbs.QPState { return q.state }
 
-// Num returns the queue pair number.
-func (q *QP) Num() uint32 { return q.cfg.QPN }
-
 // Attr returns the attributes as they are now; RQPSN and SQPSN are the PSNs that
 // are expected and sent next, as rdma_rxe reports them.
 func (q *QP) Attr() verbs.QPAttr {
@@ -130,7 +128,7 @@ func (q *QP) becomeReset() {
 
 func (q *QP) becomeRTS() {
 	q.state = verbs.StateRTS
-	q.requester.ready(int(q.attr.MaxRDAtomic))
+	q.reads = slices.Grow(q.reads, int(q.attr.MaxRDAtomic))
 }
 
 // becomeErr flushes both queues. Answers that the responder still owes (READ

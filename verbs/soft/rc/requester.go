@@ -16,7 +16,7 @@ type sendWQE struct {
 	compareAdd uint64
 	swap       uint64
 	length     uint32
-	sge        []verbs.SGE // within requester.sges
+	sge        []verbs.SGE
 	begun      bool
 	first      uint32 // PSN of the first packet
 	last       uint32 // PSN of the last packet, or of the last response
@@ -38,7 +38,6 @@ func (w *sendWQE) isAtomic() bool { return w.op == verbs.OpCompSwap || w.op == v
 // wait. Indices only grow; the ring's size is a power of two.
 type requester struct {
 	sq                    []sendWQE
-	sges                  []verbs.SGE
 	sqHead, sqCur, sqTail uint32
 
 	una, cur, next, sent uint32
@@ -73,9 +72,9 @@ type requester struct {
 
 func (r *requester) init(c verbs.QPCap) {
 	r.sq = make([]sendWQE, ringSize(c.MaxSendWR))
-	r.sges = make([]verbs.SGE, len(r.sq)*c.MaxSendSGE)
+	sges := make([]verbs.SGE, len(r.sq)*c.MaxSendSGE)
 	for i := range r.sq {
-		r.sq[i].sge = r.sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
+		r.sq[i].sge = sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
 	}
 	r.reads = make([]uint32, 0, 256)
 }
@@ -90,12 +89,6 @@ func (r *requester) reset(window int) {
 	r.retries, r.rnrTries, r.wentBack, r.timedOut = 0, 0, false, false
 	r.partial, r.responseGap = false, gap{}
 	r.lossy, r.probe, r.probes, r.probed, r.rtt, r.rttAt = 0, 0, 0, false, 0, 0
-}
-
-func (r *requester) ready(maxReads int) {
-	if cap(r.reads) < maxReads {
-		r.reads = make([]uint32, 0, maxReads)
-	}
 }
 
 func (r *requester) wqe(i uint32) *sendWQE { return &r.sq[i&uint32(len(r.sq)-1)] }
@@ -204,12 +197,14 @@ func (q *QP) failInTurn(s verbs.Status, out *Output) {
 
 // localOK reports whether the lkeys of w cover its memory.
 func (q *QP) localOK(w *sendWQE) bool {
-	if w.flags&verbs.FlagInline != 0 {
-		return true
-	}
-	for i := range w.sge {
-		s := &w.sge[i]
-		if s.Length != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, w.isRead() || w.isAtomic()) {
+	return w.flags&verbs.FlagInline != 0 || q.covered(w.sge, w.isRead() || w.isAtomic())
+}
+
+// covered reports whether the lkeys of sge cover its memory, for writing if write is set.
+func (q *QP) covered(sge []verbs.SGE, write bool) bool {
+	for i := range sge {
+		s := &sge[i]
+		if s.Length != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, write) {
 			return false
 		}
 	}
@@ -338,26 +333,23 @@ func appendFrags(frags []Frag, sge []verbs.SGE, offset, length int) []Frag {
 	return frags
 }
 
+// dataOpcode returns the opcode of a packet of a SEND or WRITE. Those of the two stand
+// in one order: first, middle, last, with immediate, only, with immediate.
 func dataOpcode(op verbs.Opcode, first, last bool) wire.Opcode {
-	write := op == verbs.OpWrite || op == verbs.OpWriteImm
-	imm := op == verbs.OpWriteImm || op == verbs.OpSendImm
-	pick := func(w, s wire.Opcode) wire.Opcode {
-		if write {
-			return w
-		}
-		return s
+	o := wire.SendFirst
+	if op == verbs.OpWrite || op == verbs.OpWriteImm {
+		o = wire.WriteFirst
 	}
 	switch {
-	case first && last && imm:
-		return pick(wire.WriteOnlyImm, wire.SendOnlyImm)
 	case first && last:
-		return pick(wire.WriteOnly, wire.SendOnly)
-	case first:
-		return pick(wire.WriteFirst, wire.SendFirst)
-	case last && imm:
-		return pick(wire.WriteLastImm, wire.SendLastImm)
+		o += wire.SendOnly - wire.SendFirst
 	case last:
-		return pick(wire.WriteLast, wire.SendLast)
+		o += wire.SendLast - wire.SendFirst
+	case !first:
+		o += wire.SendMiddle - wire.SendFirst
 	}
-	return pick(wire.WriteMiddle, wire.SendMiddle)
+	if last && (op == verbs.OpWriteImm || op == verbs.OpSendImm) {
+		o++
+	}
+	return o
 }

@@ -8,14 +8,13 @@ import (
 type recvWQE struct {
 	id     uint64
 	length uint64
-	sge    []verbs.SGE // within responder.recvSGEs
+	sge    []verbs.SGE
 }
 
 // responder is the receiving half: the receive queue, the expected PSN and the
 // message being received.
 type responder struct {
 	rq             []recvWQE
-	recvSGEs       []verbs.SGE
 	rqHead, rqTail uint32
 
 	expected uint32 // PSN
@@ -42,9 +41,9 @@ type responder struct {
 
 func (r *responder) init(c verbs.QPCap) {
 	r.rq = make([]recvWQE, ringSize(c.MaxRecvWR))
-	r.recvSGEs = make([]verbs.SGE, len(r.rq)*c.MaxRecvSGE)
+	sges := make([]verbs.SGE, len(r.rq)*c.MaxRecvSGE)
 	for i := range r.rq {
-		r.rq[i].sge = r.recvSGEs[i*c.MaxRecvSGE : i*c.MaxRecvSGE : (i+1)*c.MaxRecvSGE]
+		r.rq[i].sge = sges[i*c.MaxRecvSGE : i*c.MaxRecvSGE : (i+1)*c.MaxRecvSGE]
 	}
 }
 
@@ -174,15 +173,12 @@ func (q *QP) stepSend(p *wire.Packet, out *Output) {
 		q.refuse(wire.NakInvalidRequest, out)
 		return
 	}
-	for i := range w.sge {
-		s := &w.sge[i]
-		if s.Length != 0 && n != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, true) {
-			q.failRecv(verbs.LocalProtectionError, out)
-			q.refuse(wire.NakRemoteOp, out)
-			return
-		}
+	if n != 0 && !q.covered(w.sge, true) {
+		q.failRecv(verbs.LocalProtectionError, out)
+		q.refuse(wire.NakRemoteOp, out)
+		return
 	}
-	out.Orders = appendPlaces(out.Orders, w.sge, int(q.received), p.Payload)
+	out.place(w.sge, int(q.received), p.Payload)
 	q.received += n
 	q.accepted(p, verbs.WCRecv, out)
 }
@@ -305,23 +301,4 @@ func (q *QP) emitAck(out *Output) {
 
 func (q *QP) responseBTH(op wire.Opcode, psn uint32) wire.BTHFields {
 	return wire.BTHFields{Opcode: op, MigReq: true, PKey: wire.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: psn}
-}
-
-// appendPlaces scatters payload into sge from offset on.
-func appendPlaces(orders []Order, sge []verbs.SGE, offset int, payload []byte) []Order {
-	for i := range sge {
-		n := int(sge[i].Length)
-		if offset >= n {
-			offset -= n
-			continue
-		}
-		if len(payload) == 0 {
-			break
-		}
-		take := min(n-offset, len(payload))
-		orders = append(orders, Order{Kind: Place, Addr: sge[i].Addr + uint64(offset), Data: payload[:take]})
-		payload = payload[take:]
-		offset = 0
-	}
-	return orders
 }
