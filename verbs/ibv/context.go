@@ -32,11 +32,8 @@ type Context struct {
 
 	// queues are the completion queues by their cookie, which events bring back.
 	// A cookie is used once, so that an event of a queue that was closed finds none.
-	queues struct {
-		sync.Mutex
-		last   uintptr
-		byName map[uintptr]*cq
-	}
+	queues     sync.Map // of *cq
+	lastCookie atomic.Uintptr
 }
 
 // open opens a device of the library's list.
@@ -47,7 +44,6 @@ func (l *library) open(d device, dev uintptr, o verbs.OpenOptions) (*Context, er
 		return nil, opening(d, errno)
 	}
 	c := &Context{lib: l, device: d, handle: handle, ops: &at[cContext](handle).ops}
-	c.queues.byName = make(map[uintptr]*cq)
 	var err error
 	if c.scratch, err = memory.Alloc(uint64(os.Getpagesize())); err == nil {
 		if c.limits, err = c.queryDevice(transport); err == nil {
@@ -110,7 +106,7 @@ func (c *Context) queryDevice(transport int32) (verbs.DeviceAttr, error) {
 		return verbs.DeviceAttr{}, failed(e, "query the device (ibv_query_device)")
 	}
 	return verbs.DeviceAttr{
-		FirmwareVersion: text(a.fwVer[:]), Transport: transportName(transport),
+		FirmwareVersion: unix.ByteSliceToString(a.fwVer[:]), Transport: transportName(transport),
 		NodeGUID: bits.ReverseBytes64(a.nodeGUID), SysImageGUID: bits.ReverseBytes64(a.sysImageGUID),
 		MaxMRSize: a.maxMRSize, PageSizeCap: a.pageSizeCap, VendorID: a.vendorID, VendorPartID: a.vendorPartID, HWVersion: a.hwVer,
 		CapFlags: a.deviceCapFlags, MaxQP: int(a.maxQP), MaxQPWR: int(a.maxQPWR), MaxSGE: int(a.maxSGE), MaxSGERD: int(a.maxSGERD),

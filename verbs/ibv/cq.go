@@ -62,10 +62,11 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 		return nil, fmt.Errorf("create completion queue: %w", err)
 	}
 	q.block, q.wc = block, memory.Slice[cWC](block.Addr(), pollBatch)
-	c.enter(q)
+	q.cookie = c.lastCookie.Add(1)
+	c.queues.Store(q.cookie, q)
 	handle, errno := c.lib.errno(c.lib.createCQ, c.handle, uintptr(cqe), q.cookie, channelHandle, 0)
 	if handle == 0 {
-		c.leave(q)
+		c.queues.Delete(q.cookie)
 		_ = block.Free()
 		return nil, failed(errno, "create completion queue of %d on %s (ibv_create_cq)", cqe, c.device.Name())
 	}
@@ -79,26 +80,11 @@ func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	return q, nil
 }
 
-// enter gives a queue its cookie.
-func (c *Context) enter(q *cq) {
-	c.queues.Lock()
-	defer c.queues.Unlock()
-	c.queues.last++
-	q.cookie = c.queues.last
-	c.queues.byName[q.cookie] = q
-}
-
-func (c *Context) leave(q *cq) {
-	c.queues.Lock()
-	defer c.queues.Unlock()
-	delete(c.queues.byName, q.cookie)
-}
-
 // queue finds a queue by its cookie; nil once it is closed.
 func (c *Context) queue(cookie uintptr) *cq {
-	c.queues.Lock()
-	defer c.queues.Unlock()
-	return c.queues.byName[cookie]
+	found, _ := c.queues.Load(cookie)
+	q, _ := found.(*cq)
+	return q
 }
 
 // Poll implements verbs.CQ.
@@ -171,7 +157,7 @@ func (q *cq) Close() error {
 	}
 	// From here on no event finds the queue; one that was read before is
 	// acknowledged by its reader, which the library waits for.
-	c.leave(q)
+	c.queues.Delete(q.cookie)
 	if e := destroyed(call(c.lib.destroyCQ, q.handle)); e != 0 {
 		return failed(e, "close completion queue (ibv_destroy_cq)")
 	}

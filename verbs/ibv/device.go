@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -54,7 +56,7 @@ func (l *library) each(f func(name string, dev uintptr) error) error {
 	}
 	defer call(l.freeDeviceList, list)
 	for _, dev := range memory.Slice[uintptr](uint64(list), int(*at[int32](uintptr(count.Addr())))) {
-		if err := f(text(at[cDevice](dev).name[:]), dev); err != nil {
+		if err := f(unix.ByteSliceToString(at[cDevice](dev).name[:]), dev); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,6 @@
 //	queue pair: control, send, receive
 //	Context
 //	completion queue; channel
-//	Context's table of queues by cookie
 //
 // # Memory
 //

@@ -8,14 +8,14 @@ import "unsafe"
 // The structs of infiniband/verbs.h on 64-bit Linux, which amd64 and arm64 share
 // but for what lies behind a pthread_mutex_t. A test compiles a C program that
 // compares every size and offset with the headers: a tag is the member's name in C.
+// Members that nobody reads are blank where several stand together.
 
-// cContext is struct ibv_context up to the mutex.
+// cContext is struct ibv_context up to what is read of it.
 type cContext struct {
-	device         uintptr `c:"device"`
-	ops            cOps    `c:"ops"`
-	cmdFD          int32   `c:"cmd_fd"`
-	asyncFD        int32   `c:"async_fd"`
-	numCompVectors int32   `c:"num_comp_vectors"`
+	_       uintptr
+	ops     cOps  `c:"ops"`
+	cmdFD   int32 `c:"cmd_fd"`
+	asyncFD int32 `c:"async_fd"`
 }
 
 // cOps is struct ibv_context_ops: function pointers, of which four are used here.
@@ -37,13 +37,11 @@ const verbsContextSize = 320
 // extendedABI is the value of ibv_context.abi_compat if a verbs_context is there.
 const extendedABI = ^uintptr(0)
 
-// cDevice is struct ibv_device up to its names.
+// cDevice is struct ibv_device up to its name.
 type cDevice struct {
-	_         [2]uintptr
-	nodeType  int32    `c:"node_type"`
+	_         [20]byte
 	transport int32    `c:"transport_type"`
 	name      [64]byte `c:"name"`
-	devName   [64]byte `c:"dev_name"`
 }
 
 type cDeviceAttr struct {
@@ -124,13 +122,10 @@ type cGIDEntry struct {
 }
 
 type cMR struct {
-	context uintptr `c:"context"`
-	pd      uintptr `c:"pd"`
-	addr    uintptr `c:"addr"`
-	length  uint64  `c:"length"`
-	handle  uint32  `c:"handle"`
-	lkey    uint32  `c:"lkey"`
-	rkey    uint32  `c:"rkey"`
+	_    [4]uint64 // context, pd, addr, length
+	_    uint32
+	lkey uint32 `c:"lkey"`
+	rkey uint32 `c:"rkey"`
 }
 
 type cCompChannel struct {
@@ -141,25 +136,17 @@ type cCompChannel struct {
 
 // cCQ is struct ibv_cq up to the mutex.
 type cCQ struct {
-	context uintptr `c:"context"`
-	channel uintptr `c:"channel"`
-	cookie  uintptr `c:"cq_context"` // cq_context
-	handle  uint32  `c:"handle"`
-	cqe     int32   `c:"cqe"`
+	_      [2]uintptr
+	cookie uintptr `c:"cq_context"`
+	handle uint32  `c:"handle"`
+	cqe    int32   `c:"cqe"`
 }
 
-// cQP is struct ibv_qp up to the mutex.
+// cQP is struct ibv_qp up to its number.
 type cQP struct {
-	context uintptr `c:"context"`
-	cookie  uintptr `c:"qp_context"` // qp_context
-	pd      uintptr `c:"pd"`
-	sendCQ  uintptr `c:"send_cq"`
-	recvCQ  uintptr `c:"recv_cq"`
-	srq     uintptr `c:"srq"`
-	handle  uint32  `c:"handle"`
-	num     uint32  `c:"qp_num"`
-	state   uint32  `c:"state"`
-	qpType  uint32  `c:"qp_type"`
+	_      [6]uintptr // context, qp_context, pd, send_cq, recv_cq, srq
+	handle uint32     `c:"handle"`
+	num    uint32     `c:"qp_num"`
 }
 
 type cQPCap struct {
@@ -189,43 +176,37 @@ type cGlobalRoute struct {
 }
 
 type cAHAttr struct {
-	grh         cGlobalRoute `c:"grh"`
-	dlid        uint16       `c:"dlid"`
-	sl          uint8        `c:"sl"`
-	srcPathBits uint8        `c:"src_path_bits"`
-	staticRate  uint8        `c:"static_rate"`
-	isGlobal    uint8        `c:"is_global"`
-	portNum     uint8        `c:"port_num"`
+	grh      cGlobalRoute `c:"grh"`
+	dlid     uint16       `c:"dlid"`
+	sl       uint8        `c:"sl"`
+	_        [2]uint8     // src_path_bits, static_rate
+	isGlobal uint8        `c:"is_global"`
+	portNum  uint8        `c:"port_num"`
 }
 
 type cQPAttr struct {
-	qpState          uint32  `c:"qp_state"`
-	curQPState       uint32  `c:"cur_qp_state"`
-	pathMTU          uint32  `c:"path_mtu"`
-	pathMigState     uint32  `c:"path_mig_state"`
-	qkey             uint32  `c:"qkey"`
-	rqPSN            uint32  `c:"rq_psn"`
-	sqPSN            uint32  `c:"sq_psn"`
-	destQPNum        uint32  `c:"dest_qp_num"`
-	qpAccessFlags    uint32  `c:"qp_access_flags"`
-	cap              cQPCap  `c:"cap"`
-	ahAttr           cAHAttr `c:"ah_attr"`
-	altAHAttr        cAHAttr `c:"alt_ah_attr"`
-	pkeyIndex        uint16  `c:"pkey_index"`
-	altPKeyIndex     uint16  `c:"alt_pkey_index"`
-	enSQDAsyncNotify uint8   `c:"en_sqd_async_notify"`
-	sqDraining       uint8   `c:"sq_draining"`
-	maxRDAtomic      uint8   `c:"max_rd_atomic"`
-	maxDestRDAtomic  uint8   `c:"max_dest_rd_atomic"`
-	minRNRTimer      uint8   `c:"min_rnr_timer"`
-	portNum          uint8   `c:"port_num"`
-	timeout          uint8   `c:"timeout"`
-	retryCnt         uint8   `c:"retry_cnt"`
-	rnrRetry         uint8   `c:"rnr_retry"`
-	altPortNum       uint8   `c:"alt_port_num"`
-	altTimeout       uint8   `c:"alt_timeout"`
-	rateLimit        uint32  `c:"rate_limit"`
-	_                [4]byte
+	qpState         uint32    `c:"qp_state"`
+	curQPState      uint32    `c:"cur_qp_state"`
+	pathMTU         uint32    `c:"path_mtu"`
+	_               [2]uint32 // path_mig_state, qkey
+	rqPSN           uint32    `c:"rq_psn"`
+	sqPSN           uint32    `c:"sq_psn"`
+	destQPNum       uint32    `c:"dest_qp_num"`
+	qpAccessFlags   uint32    `c:"qp_access_flags"`
+	cap             cQPCap    `c:"cap"`
+	ahAttr          cAHAttr   `c:"ah_attr"`
+	altAHAttr       cAHAttr   `c:"alt_ah_attr"`
+	pkeyIndex       uint16    `c:"pkey_index"`
+	_               [4]byte   // alt_pkey_index, en_sqd_async_notify, sq_draining
+	maxRDAtomic     uint8     `c:"max_rd_atomic"`
+	maxDestRDAtomic uint8     `c:"max_dest_rd_atomic"`
+	minRNRTimer     uint8     `c:"min_rnr_timer"`
+	portNum         uint8     `c:"port_num"`
+	timeout         uint8     `c:"timeout"`
+	retryCnt        uint8     `c:"retry_cnt"`
+	rnrRetry        uint8     `c:"rnr_retry"`
+	_               [2]uint8  // alt_port_num, alt_timeout
+	_               [2]uint32 // rate_limit
 }
 
 type cSGE struct {

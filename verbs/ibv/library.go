@@ -168,12 +168,3 @@ func cstring(b []byte, s string) uintptr {
 	return uintptr(memory.Addr(b))
 }
 
-// text is a string of C in an array.
-func text(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}
