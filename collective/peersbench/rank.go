@@ -23,6 +23,7 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/cpu/cputest"
 	"ringcli/verbs/memory"
 	_ "ringcli/verbs/providers"
 )
@@ -79,7 +80,7 @@ func (r *rank) bind() error {
 	if err != nil {
 		return err
 	}
-	if err := cpu.Pin(cpus[r.index%len(cpus)]); err != nil {
+	if err := cputest.Pin(cpus[r.index%len(cpus)]); err != nil {
 		return fmt.Errorf("bind rank %d: %w", r.index, err)
 	}
 	self, err := os.Executable()

@@ -23,7 +23,7 @@ type world struct {
 // heap returns Go memory that begins at a page, and its address.
 func heap(n uint64) ([]uint64, uint64) {
 	b := make([]uint64, (n+pageBytes)/8+1)
-	addr := memory.AddrOf(b)
+	addr := memory.Addr(b)
 	return b, (addr + pageBytes - 1) / pageBytes * pageBytes
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // onThread runs a test on a thread of its own, which ends with it: it is bound.
@@ -26,6 +28,16 @@ func onThread(t *testing.T, test func(all []int)) {
 	<-done
 }
 
+// bind binds the thread to one CPU.
+func bind(t *testing.T, cpu int) {
+	t.Helper()
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNewAffinity(t *testing.T) {
 	onThread(t, func(all []int) {
 		n := len(all)
@@ -37,9 +49,7 @@ func TestNewAffinity(t *testing.T) {
 				t.Errorf("rank %d of %d on CPUs %v: %+v", index, 2*n+1, all, s)
 			}
 		}
-		if err := Pin(all[0]); err != nil {
-			t.Error(err)
-		}
+		bind(t, all[0])
 		if s := NewAffinity(0, 2*n); s != nil {
 			t.Error("an affinity for a thread that is bound")
 		}
@@ -75,9 +85,7 @@ func TestAffinityKeep(t *testing.T) {
 		if after, err := Allowed(); err != nil || !slices.Equal(all, after) {
 			t.Errorf("CPUs %v before, %v after, %v", all, after, err)
 		}
-		if err := Pin(all[1]); err != nil {
-			t.Error(err)
-		}
+		bind(t, all[1])
 		if at := keep(); at != all[1] {
 			t.Errorf("bound to CPU %d, it is on %d", all[1], at)
 		}

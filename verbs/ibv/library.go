@@ -167,4 +167,3 @@ func cstring(b []byte, s string) uintptr {
 	b[copy(b, s)] = 0
 	return uintptr(memory.Addr(b))
 }
-

@@ -58,7 +58,7 @@ func newBlock(fd int, n uint64, prot, flags int) (*Block, error) {
 }
 
 // Addr returns the address of the first byte.
-func (b *Block) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.data)))) }
+func (b *Block) Addr() uint64 { return Addr(b.data) }
 
 // Len returns the number of bytes asked for.
 func (b *Block) Len() int { return b.n }
@@ -81,18 +81,10 @@ func (b *Block) Free() error {
 }
 
 // Bytes views n bytes at an address. The caller answers for the memory's life.
-func Bytes(addr uint64, n int) []byte {
-	if n == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(pointer(addr)), n)
-}
+func Bytes(addr uint64, n int) []byte { return Slice[byte](addr, n) }
 
-// Addr returns the address of a slice's first byte, or 0 of an empty one.
-func Addr(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
-
-// AddrOf returns the address of a typed slice's first element.
-func AddrOf[T any](s []T) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s)))) }
+// Addr returns the address of a slice's first element, or 0 of nil.
+func Addr[T any](s []T) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s)))) }
 
 // Slice views n elements of T at an address, which must be aligned for T.
 func Slice[T any](addr uint64, n int) []T {

@@ -98,7 +98,7 @@ func TestViews(t *testing.T) {
 	if bytes[8] != 0 || len(words) != 2 {
 		t.Error("a typed view is not the same memory")
 	}
-	if memory.AddrOf(words) != b.Addr()+8 {
+	if memory.Addr(words) != b.Addr()+8 {
 		t.Error("the address of a typed slice is not the address of its memory")
 	}
 	raw := memory.AsBytes(words)
@@ -111,7 +111,7 @@ func TestEmptyViews(t *testing.T) {
 	if memory.Bytes(0, 0) != nil || memory.Slice[int64](0, 0) != nil || memory.AsBytes([]float32(nil)) != nil {
 		t.Error("a view of nothing is not empty")
 	}
-	if memory.Addr(nil) != 0 || memory.AddrOf([]int8(nil)) != 0 {
+	if memory.Addr[byte](nil) != 0 || memory.Addr([]int8(nil)) != 0 {
 		t.Error("nothing has an address")
 	}
 }

@@ -15,7 +15,7 @@ import (
 var probe = []uint64{rand.Uint64() | 1}
 
 func hello() message {
-	return message{kind: kindHello, length: memory.AddrOf(probe), value: probe[0], fd: -1}
+	return message{kind: kindHello, length: memory.Addr(probe), value: probe[0], fd: -1}
 }
 
 // probeMemory says why the memory of the process that greeted with m cannot be

@@ -6,7 +6,7 @@
 // package soft's benchmarks.
 //
 // The two ends are two processes, or two goroutines of one. Each call locks its
-// goroutine to an operating system thread while it runs; cpu.Pin chooses the
+// goroutine to an operating system thread while it runs; cputest.Pin chooses the
 // CPU. Nothing is sent again: a lost packet ends the measurement with ErrLost.
 package udptest
 

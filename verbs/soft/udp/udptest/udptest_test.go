@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/cpu/cputest"
 	"ringcli/verbs/soft/udp"
 )
 
@@ -54,7 +55,7 @@ func child(args []string) error {
 		}
 	}
 	if n[2] >= 0 {
-		if err := cpu.Pin(n[2]); err != nil {
+		if err := cputest.Pin(n[2]); err != nil {
 			return err
 		}
 	}
@@ -213,7 +214,7 @@ func processes(b *testing.B, name string, size, ownCPU, peerCPU int) {
 	done := make(chan outcome, 1)
 	go func() { // its thread dies with it, and the pinning too
 		if peerCPU >= 0 {
-			if err := cpu.Pin(ownCPU); err != nil {
+			if err := cputest.Pin(ownCPU); err != nil {
 				done <- outcome{err: err}
 				return
 			}
