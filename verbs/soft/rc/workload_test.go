@@ -383,7 +383,7 @@ func (s *side) completeSend(c *verbs.Completion) {
 		if s.status != verbs.Success {
 			s.fail("%s: send %d succeeded after a failure", s.name, c.ID)
 		}
-		if c.Opcode != wcOpcodes[s.ops[i].wr.Opcode] || c.QPN != s.qp.Num() {
+		if c.Opcode != wcOpcodes[s.ops[i].wr.Opcode] || c.QPN != s.qp.RC().Num() {
 			s.fail("%s: send %d: got %+v for %v", s.name, c.ID, *c, s.ops[i].wr.Opcode)
 		}
 		for ; s.done <= i; s.done++ {

@@ -37,7 +37,6 @@ type QP struct {
 	// may post.
 	Complete func(rc.Completion)
 
-	num    uint32
 	rc     *rc.QP
 	out    rc.Output
 	peer   *QP
@@ -60,13 +59,10 @@ func (node *Node) NewQP(c rc.Config) *QP {
 		c.QPN = uint32(len(node.qps)) + 16
 	}
 	c.KeepEarly = node.net.opts.KeepEarly
-	q := &QP{Node: node, num: c.QPN, rc: rc.New(c)}
+	q := &QP{Node: node, rc: rc.New(c)}
 	node.qps[c.QPN] = q
 	return q
 }
-
-// Num returns the queue pair number.
-func (q *QP) Num() uint32 { return q.num }
 
 // RC returns the state machine, to be looked at.
 func (q *QP) RC() *rc.QP { return q.rc }
@@ -76,8 +72,8 @@ func (q *QP) RC() *rc.QP { return q.rc }
 func Connect(a, b *QP, attrA, attrB verbs.QPAttr) error {
 	a.join(b)
 	b.join(a)
-	attrA.DestQPN, attrA.RQPSN = b.num, attrB.SQPSN
-	attrB.DestQPN, attrB.RQPSN = a.num, attrA.SQPSN
+	attrA.DestQPN, attrA.RQPSN = b.rc.Num(), attrB.SQPSN
+	attrB.DestQPN, attrB.RQPSN = a.rc.Num(), attrA.SQPSN
 	if err := a.start(attrA); err != nil {
 		return err
 	}
