@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -94,10 +95,7 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	}
 	code := exit.Code(err)
 	if s.Out == nil { // the configuration was not read
-		format := givenValue(args, "--output")
-		if format == "" {
-			format = os.Getenv("RINGCLI_OUTPUT")
-		}
+		format := cmp.Or(givenValue(args, "--output"), os.Getenv("RINGCLI_OUTPUT"))
 		s.Out = render.New(s.Stdout, render.Format(format))
 	}
 	failure.Report(s, name, err, code)

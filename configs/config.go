@@ -98,17 +98,10 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 	v := viper.New()
 	for _, s := range Settings {
 		v.SetDefault(s.Name, s.Default)
-		env := []string{s.Name, s.Env()}
-		if s.EnvToo != "" {
-			env = append(env, s.EnvToo)
-		}
-		if err := v.BindEnv(env...); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
-		}
+		// They fail where there is nothing to bind.
+		_ = v.BindEnv(s.Name, s.Env(), s.EnvToo)
 		if flag := lookupFlag(flags, s.Name); flag != nil {
-			if err := v.BindPFlag(s.Name, flag); err != nil {
-				return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
-			}
+			_ = v.BindPFlag(s.Name, flag)
 		}
 	}
 	file, err := readFile(v, explicitFile)
@@ -129,17 +122,14 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 
 // lookupFlag returns the flag of a setting that AddFlags has declared, or nil.
 func lookupFlag(flags *pflag.FlagSet, name string) *pflag.Flag {
-	if flags == nil {
-		return nil
+	if flags != nil {
+		if flag := flags.Lookup(name); flag != nil {
+			if _, ours := flag.Annotations[settingAnnotation]; ours {
+				return flag
+			}
+		}
 	}
-	flag := flags.Lookup(name)
-	if flag == nil {
-		return nil
-	}
-	if _, ours := flag.Annotations[settingAnnotation]; !ours {
-		return nil
-	}
-	return flag
+	return nil
 }
 
 // originOf asks in viper's own order of precedence.
@@ -149,7 +139,7 @@ func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Orig
 	}
 	for _, name := range []string{s.Env(), s.EnvToo} {
 		// As viper has it, an empty variable is one that is not set.
-		if name != "" && os.Getenv(name) != "" {
+		if os.Getenv(name) != "" {
 			return Origin{FromEnv, name}
 		}
 	}

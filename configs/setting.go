@@ -124,25 +124,24 @@ var Settings = []Setting{
 func Allow(name string, values []string, aliases func(i int) []string) {
 	s := &Settings[slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == name })]
 	s.OneOf, s.Aliases = []any{s.Default}, map[string]string{}
-	text := ""
+	var texts []string
 	for i, value := range values {
-		s.OneOf = append(s.OneOf, value)
-		for _, alias := range aliases(i) {
+		text := value
+		for n, alias := range aliases(i) {
 			s.Aliases[alias] = value
+			if n == 0 {
+				text += " (or " + alias + ")"
+			}
 		}
-		switch i {
-		case 0:
-		case len(values) - 1:
-			text += " or "
-		default:
-			text += ", "
-		}
-		text += value
-		if also := aliases(i); len(also) > 0 {
-			text += " (or " + also[0] + ")"
-		}
+		s.OneOf, texts = append(s.OneOf, value), append(texts, text)
 	}
-	s.Comment = fmt.Sprintf(s.Comment, text)
+	s.Comment = fmt.Sprintf(s.Comment, either(texts))
+}
+
+// either is "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // maxRanks bounds index; a list of a million hosts is a mistake.
@@ -165,6 +164,15 @@ func Names() []string {
 		names[i] = s.Name
 	}
 	return names
+}
+
+// Words are all values that OneOf lists.
+func (s Setting) Words() []string {
+	words := make([]string, len(s.OneOf))
+	for i, v := range s.OneOf {
+		words[i] = fmt.Sprint(v)
+	}
+	return words
 }
 
 // Env returns the environment variable of the setting: RINGCLI_GID_INDEX.
@@ -227,11 +235,9 @@ func (s Setting) convert(raw any) (any, bool) {
 	switch s.Default.(type) {
 	case string:
 		// A list in a file reads well as a YAML sequence.
-		switch list := raw.(type) {
-		case []any:
-			return strings.Join(cast.ToStringSlice(list), ","), true
-		case []string:
-			return strings.Join(list, ","), true
+		switch raw.(type) {
+		case []any, []string:
+			return strings.Join(cast.ToStringSlice(raw), ","), true
 		case map[string]any:
 			return nil, false
 		}
@@ -275,11 +281,7 @@ func (s Setting) allows(value any) bool {
 
 func (s Setting) expected() string {
 	if s.OneOf != nil {
-		names := make([]string, len(s.OneOf))
-		for i, v := range s.OneOf {
-			names[i] = fmt.Sprint(v)
-		}
-		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+		return either(s.Words())
 	}
 	switch s.Default.(type) {
 	case int:

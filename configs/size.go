@@ -3,21 +3,13 @@ package configs
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"regexp"
 	"strconv"
 	"strings"
 )
 
 // sizeUnits are powers of 1024, as in nccl-tests and perftest.
-var sizeUnits = []struct {
-	letter byte
-	bytes  uint64
-}{
-	{'G', 1 << 30},
-	{'M', 1 << 20},
-	{'K', 1 << 10},
-}
+const sizeUnits = " KMG"
 
 // ParseSize reads a number of bytes: digits, then optionally K, M or G
 // (times 1024, 1024² or 1024³), then optionally B or iB, in any case. Signs,
@@ -27,18 +19,12 @@ func ParseSize(text string) (uint64, error) {
 	if parts == nil {
 		return 0, fmt.Errorf("%w: size %q: expected a whole number of bytes, optionally with K, M or G (1024-based), such as 64K or 1MiB", ErrInvalid, text)
 	}
-	unit := uint64(1)
-	for _, u := range sizeUnits {
-		if parts[2] == string(u.letter) {
-			unit = u.bytes
-		}
-	}
 	n, err := strconv.ParseUint(parts[1], 10, 64)
-	high, size := bits.Mul64(n, unit)
-	if err != nil || high != 0 {
+	shift := 10 * strings.Index(sizeUnits, parts[2]) // no letter is at 0
+	if err != nil || n > math.MaxUint64>>shift {
 		return 0, fmt.Errorf("%w: size %q is above the greatest possible, %d bytes", ErrInvalid, text, uint64(math.MaxUint64))
 	}
-	return size, nil
+	return n << shift, nil
 }
 
 var sizeSyntax = regexp.MustCompile(`^([0-9]+)(?:([KMG])(?:I?B)?|B?)$`)
@@ -46,12 +32,11 @@ var sizeSyntax = regexp.MustCompile(`^([0-9]+)(?:([KMG])(?:I?B)?|B?)$`)
 // FormatSize writes a number of bytes in the greatest unit that divides it, so
 // that ParseSize reads the same number back: 262144 is 256K, 1000 is 1000.
 func FormatSize(size uint64) string {
-	for _, u := range sizeUnits {
-		if size != 0 && size%u.bytes == 0 {
-			return strconv.FormatUint(size/u.bytes, 10) + string(u.letter)
-		}
+	unit := 0
+	for ; size != 0 && size%1024 == 0 && unit+1 < len(sizeUnits); unit++ {
+		size /= 1024
 	}
-	return strconv.FormatUint(size, 10)
+	return strings.TrimSpace(strconv.FormatUint(size, 10) + sizeUnits[unit:unit+1])
 }
 
 // SizeValue is a pflag.Value for a number of bytes:

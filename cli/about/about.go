@@ -72,13 +72,10 @@ func PrintConfig(s *session.Session) error {
 
 func runVersion(_ context.Context, s *session.Session, _ command.Call) error {
 	v := VersionInfo{
-		Command: "version", OK: true, Version: version,
+		Command: "version", OK: true, Version: Version(),
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Providers: []string{},
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if v.Version == "" {
-			v.Version = info.Main.Version
-		}
 		for _, setting := range info.Settings {
 			if setting.Key == "vcs.revision" {
 				v.Revision = setting.Value

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,11 +52,7 @@ func CompletionOf(f *pflag.Flag) (what string, args []string) {
 		if a := s.Completes; a != nil {
 			return a[0], a[1:]
 		}
-		words := make([]string, len(s.OneOf))
-		for i, v := range s.OneOf {
-			words[i] = fmt.Sprint(v)
-		}
-		return "words", words
+		return "words", s.Words()
 	}
 	return "nothing", nil
 }

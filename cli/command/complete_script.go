@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,26 +21,22 @@ func checkShell(args []string) error {
 	if len(args) != 1 {
 		return exit.Usagef("completion: %d arguments given: expected one shell: %s", len(args), strings.Join(Shells, ", "))
 	}
-	for _, s := range Shells {
-		if args[0] == s {
-			return nil
-		}
+	if !slices.Contains(Shells, args[0]) {
+		return exit.Usagef("completion: unknown shell %q: expected one of %s", args[0], strings.Join(Shells, ", "))
 	}
-	return exit.Usagef("completion: unknown shell %q: expected one of %s", args[0], strings.Join(Shells, ", "))
+	return nil
 }
 
 func runCompletion(_ context.Context, s *session.Session, call Call) error {
-	root := call.Tree
-	w := s.Stdout
 	switch call.Args[0] {
 	case "bash":
-		return bashCompletion(root, w)
+		return bashCompletion(call.Tree, s.Stdout)
 	case "zsh":
-		return root.GenZshCompletion(w)
+		return call.Tree.GenZshCompletion(s.Stdout)
 	case "fish":
-		return root.GenFishCompletion(w, true)
+		return call.Tree.GenFishCompletion(s.Stdout, true)
 	}
-	return root.GenPowerShellCompletionWithDesc(w)
+	return call.Tree.GenPowerShellCompletionWithDesc(s.Stdout)
 }
 
 // bashPrelude is what cobra's script takes from the package bash-completion,

@@ -45,14 +45,8 @@ func completeHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.
 	if path, isFile := strings.CutPrefix(typed, "@"); isFile {
 		return filesAfter("@", path), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
-	hosts := hostNames()
-	if cut := strings.LastIndex(typed, ",") + 1; cut > 0 {
-		given := strings.Split(typed[:cut], ",")
-		hosts = slices.DeleteFunc(hosts, func(h string) bool { return slices.Contains(given, h) })
-		for i := range hosts {
-			hosts[i] = typed[:cut] + hosts[i]
-		}
-	} else {
+	hosts := listOf(typed, hostNames())
+	if !strings.Contains(typed, ",") {
 		hosts = append(hosts, "@\ta file of hosts")
 	}
 	return hosts, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
@@ -98,7 +92,7 @@ func namesOfHosts(text string) []string {
 			continue
 		}
 		address, err := netip.ParseAddr(fields[0])
-		if err != nil || address.IsLoopback() || address.IsMulticast() || !address.IsGlobalUnicast() {
+		if err != nil || !address.IsGlobalUnicast() {
 			continue
 		}
 		for _, name := range fields[1:] {

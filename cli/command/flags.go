@@ -76,23 +76,24 @@ func NumberOf(fs *pflag.FlagSet, name string) int { return int(Value[int64](fs, 
 // NumberFlag is a whole number within bounds; what says in an error what it is.
 func NumberFlag(fs *pflag.FlagSet, name, short string, standard, min, max int64, what, usage string) {
 	fs.VarP(&Parsed[int64]{Value: &standard, Kind: "n", Parse: func(text string) (int64, error) {
-		v, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if err != nil || v < min || v > max {
-			return 0, fmt.Errorf("expected %s, a whole number from %d to %d", what, min, max)
-		}
-		return v, nil
+		return wholeNumber(text, 10, min, max, "expected "+what+", a whole number from %d to %d")
 	}}, name, short, usage)
 }
 
 // OptionalFlag is a number that takes the place of another.
 func OptionalFlag[T int | uint32 | uint64](fs *pflag.FlagSet, name string, min, max int64, usage string) {
 	fs.Var(&Parsed[T]{Kind: "n", Parse: func(text string) (T, error) {
-		v, err := strconv.ParseInt(strings.TrimSpace(text), 0, 64)
-		if err != nil || v < min || v > max {
-			return 0, fmt.Errorf("expected a whole number from %d to %d, decimal or 0x", min, max)
-		}
-		return T(v), nil
+		v, err := wholeNumber(text, 0, min, max, "expected a whole number from %d to %d, decimal or 0x")
+		return T(v), err
 	}}, name, usage)
+}
+
+func wholeNumber(text string, base int, min, max int64, expected string) (int64, error) {
+	v, err := strconv.ParseInt(strings.TrimSpace(text), base, 64)
+	if err != nil || v < min || v > max {
+		return 0, fmt.Errorf(expected, min, max)
+	}
+	return v, nil
 }
 
 // Fill puts the flags that were given into a struct's fields, which are pointers and

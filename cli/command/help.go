@@ -87,19 +87,16 @@ leaves.
 // wrapped joins words by spaces, in lines of at most 80 columns.
 func wrapped(words []string) string {
 	var b strings.Builder
-	column := 0
-	for i, word := range words {
-		switch {
-		case i == 0:
-		case column+1+len(word) > 79: // and a full stop
+	column := -1 // that was written last, from 0
+	for _, word := range words {
+		switch column += 1 + len(word); {
+		case column > 79: // and a full stop
 			b.WriteByte('\n')
-			column = 0
-		default:
+			column = len(word)
+		case b.Len() > 0:
 			b.WriteByte(' ')
-			column++
 		}
 		b.WriteString(word)
-		column += len(word)
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringcli/collective"
 	"ringcli/configs"
@@ -83,25 +84,14 @@ func IsShared(err error) bool {
 	return errors.As(err, &coded) && coded.shared
 }
 
-// severity orders exit codes from the mildest: a critical rank outweighs one
-// that merely did not start.
-func severity(code int) int {
-	switch code {
-	case OK:
-		return 0
-	case Warning:
-		return 1
-	case Interrupted:
-		return 2
-	case Usage:
-		return 3
-	}
-	return 4
-}
+// mildest are the exit codes from the mildest: a critical rank outweighs one
+// that merely did not start. Others are as grave as Critical.
+var mildest = []int{OK, Warning, Interrupted, Usage}
 
 // Worse is the graver of two exit codes.
 func Worse(a, b int) int {
-	if severity(b) > severity(a) {
+	graveA, graveB := slices.Index(mildest, a), slices.Index(mildest, b)
+	if graveA >= 0 && (graveB < 0 || graveB > graveA) {
 		return b
 	}
 	return a

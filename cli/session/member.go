@@ -16,7 +16,6 @@ import (
 	"ringcli/collective"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
-	_ "ringcli/verbs/providers"
 )
 
 // Corrupt is set by tests alone, which prove by it that a check finds what it is for:

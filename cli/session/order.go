@@ -8,7 +8,6 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
-	_ "ringcli/verbs/providers"
 )
 
 // FollowerPatience is how long a follower waits for a ring to come up: its

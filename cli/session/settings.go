@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"ringcli/configs"
-	_ "ringcli/verbs/providers"
 )
 
 // RingSettings are the settings that connecting takes.

@@ -225,22 +225,16 @@ func runShow(ctx context.Context, s *session.Session, call command.Call) error {
 }
 
 func completeSetting(args []string) []string {
-	var words []string
-	switch len(args) {
-	case 0:
-		for _, s := range configs.Settings {
-			words = append(words, s.Name)
-		}
-	case 1:
-		setting, _ := configs.Lookup(args[0])
-		for _, v := range setting.OneOf {
-			words = append(words, fmt.Sprint(v))
-		}
-		if args[0] == "device" {
-			words = append(devices.Names(), "auto")
-		}
+	switch {
+	case len(args) == 0:
+		return configs.Names()
+	case len(args) > 1:
+		return nil
+	case args[0] == "device":
+		return append(devices.Names(), "auto")
 	}
-	return words
+	setting, _ := configs.Lookup(args[0])
+	return setting.Words()
 }
 
 func completeScripts(args []string) []string {

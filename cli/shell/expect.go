@@ -2,11 +2,13 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,11 +29,15 @@ If the last command gave several results, all that have the field must hold, or
 those that --where names.
 Values are numbers, with K, M or G for powers of 1024, or words.`
 
-// relations are what expect understands, the longer spellings first.
-var relations = []struct {
+// relation compares: order is below, at or above 0 as what there is is below, at or
+// above the value.
+type relation struct {
 	sign  string
 	holds func(order int) bool
-}{
+}
+
+// relations are what expect understands, the longer spellings first.
+var relations = []relation{
 	{"==", func(o int) bool { return o == 0 }},
 	{"!=", func(o int) bool { return o != 0 }},
 	{">=", func(o int) bool { return o >= 0 }},
@@ -41,7 +47,11 @@ var relations = []struct {
 }
 
 // expectation is `expect FIELD RELATION VALUE`.
-type expectation struct{ field, sign, value, where string }
+type expectation struct {
+	field string
+	relation
+	value, where string
+}
 
 // concerns tells whether a result is one of those that --where names.
 func (e expectation) concerns(fields map[string]any) bool {
@@ -59,7 +69,7 @@ func parseExpectation(args []string) (e expectation, err error) {
 	text := strings.Join(args, " ")
 	for _, r := range relations {
 		field, value, found := strings.Cut(text, r.sign)
-		e = expectation{field: strings.TrimSpace(field), sign: r.sign, value: strings.TrimSpace(value)}
+		e = expectation{field: strings.TrimSpace(field), relation: r, value: strings.TrimSpace(value)}
 		if found && e.field != "" && e.value != "" && !strings.ContainsAny(e.field+e.value, "=<>! ") {
 			return e, nil
 		}
@@ -110,7 +120,7 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 			continue
 		}
 		compared++
-		holds, err := e.holds(name, got)
+		holds, err := e.check(name, got)
 		if err != nil {
 			return err
 		}
@@ -139,8 +149,8 @@ func subject(fields map[string]any) string {
 	return b.String()
 }
 
-// holds compares what a field holds with the value, as numbers if it is one.
-func (e expectation) holds(name string, got any) (bool, error) {
+// check compares what a field holds with the value, as numbers if it is one.
+func (e expectation) check(name string, got any) (bool, error) {
 	order := 0
 	switch v := got.(type) {
 	case nil:
@@ -151,41 +161,23 @@ func (e expectation) holds(name string, got any) (bool, error) {
 		if err != nil || !ok {
 			return false, exit.Usagef("expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
 		}
-		switch {
-		case have < want:
-			order = -1
-		case have > want:
-			order = 1
-		}
+		order = cmp.Compare(have, want)
 	default:
 		if e.sign != "==" && e.sign != "!=" {
 			return false, exit.Usagef("expect: %s is %v, no number: expected == or !=", name, v)
 		}
 		order = strings.Compare(fmt.Sprint(v), e.value)
 	}
-	for _, r := range relations {
-		if r.sign == e.sign {
-			return r.holds(order), nil
-		}
-	}
-	return false, nil
+	return e.holds(order), nil
 }
 
 // parseQuantity reads a number that may end in K, M or G.
 func parseQuantity(text string) (float64, bool) {
 	factor := 1.0
-	switch {
-	case text == "":
-		return 0, false
-	case strings.HasSuffix(strings.ToUpper(text), "K"):
-		factor = 1 << 10
-	case strings.HasSuffix(strings.ToUpper(text), "M"):
-		factor = 1 << 20
-	case strings.HasSuffix(strings.ToUpper(text), "G"):
-		factor = 1 << 30
-	}
-	if factor > 1 {
-		text = text[:len(text)-1]
+	if last := len(text) - 1; last >= 0 {
+		if power := strings.Index(" KMG", strings.ToUpper(text[last:])); power > 0 {
+			text, factor = text[:last], math.Pow(1024, float64(power))
+		}
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	return v * factor, err == nil && !math.IsNaN(v) // which is neither above nor below anything
@@ -234,16 +226,9 @@ func lookUp(fields map[string]any, name string) (full string, value any, found b
 	return "", nil, false
 }
 
-func withoutUnits(name string) string {
-	parts := strings.Split(name, ".")
-	for i, p := range parts {
-		for _, unit := range []string{"_GBps", "_us", "_Mpps", "_mbps"} {
-			p = strings.TrimSuffix(p, unit)
-		}
-		parts[i] = p
-	}
-	return strings.Join(parts, ".")
-}
+func withoutUnits(name string) string { return units.ReplaceAllString(name, "$2") }
+
+var units = regexp.MustCompile(`_(GBps|us|Mpps|mbps)(\.|$)`)
 
 // ExpectRow is `expect`.
 func ExpectRow() command.Row {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -298,21 +300,15 @@ func (h *host) Repeatable(line string) bool {
 	if err != nil || len(commands) == 0 {
 		return false
 	}
-	for _, words := range commands {
-		if c, found := h.table.Find(words[0], command.Line); !found || !c.Harmless {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(commands, func(words []string) bool {
+		c, found := h.table.Find(words[0], command.Line)
+		return !found || !c.Harmless
+	})
 }
 
 // Secret implements repl.Host: no line that names a token or a password is kept.
 func (h *host) Secret(line string) bool {
-	line = strings.ToLower(line)
-	for _, word := range []string{"token", "password", "secret"} {
-		if strings.Contains(line, word) {
-			return true
-		}
-	}
-	return false
+	return secrets.MatchString(line)
 }
+
+var secrets = regexp.MustCompile(`(?i)token|password|secret`)

@@ -15,15 +15,8 @@ var Err = errors.New("usage")
 // Is tells whether an error is one of them.
 func Is(err error) bool { return errors.Is(err, Err) }
 
-type usageError struct{ text string }
-
-func (e *usageError) Error() string        { return e.text }
-func (e *usageError) Is(target error) bool { return target == Err }
-
 // Errorf makes an error that wraps Err, without its text.
-func Errorf(format string, args ...any) error {
-	return &usageError{text: fmt.Sprintf(format, args...)}
-}
+func Errorf(format string, args ...any) error { return &wrapped{fmt.Errorf(format, args...)} }
 
 // If makes err wrap Err, too, if it is one of some kinds.
 func If(err error, kinds ...error) error {
