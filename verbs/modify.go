@@ -183,7 +183,8 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *Mod
 	}
 	rule, ok := rcTransitions[transition{cur, to}]
 	if !ok {
-		e.Reason, e.Offender = "no such transition for RC; "+nextStep(cur), AttrState
+		e.Reason = fmt.Sprintf("no such transition for RC; from %s %s", cur, cmp.Or(nextSteps[cur], "go to RESET"))
+		e.Offender = AttrState
 		return e
 	}
 	e.Missing = rule.required &^ rest
@@ -200,10 +201,6 @@ func CheckModify(qpn uint32, cur QPState, attr *QPAttr, mask AttrMask, path *Mod
 var nextSteps = map[QPState]string{
 	StateReset: "the next state is INIT", StateInit: "the next state is RTR", StateRTR: "the next state is RTS",
 	StateRTS: "go to SQD, ERR or RESET", StateSQD: "go to RTS, ERR or RESET",
-}
-
-func nextStep(s QPState) string {
-	return fmt.Sprintf("from %s %s", s, cmp.Or(nextSteps[s], "go to RESET"))
 }
 
 // outOfRange is an attribute, or a field of it, that has a bad value.

@@ -6,6 +6,7 @@ package bringup
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -94,24 +95,16 @@ func (d *Device) GIDEntry() (verbs.GIDEntry, error) {
 
 // Close releases everything, the last made first.
 func (d *Device) Close() error {
-	errs := []error{d.CloseCQ()}
-	if d.PD != nil {
-		errs = append(errs, d.PD.Close())
-	}
-	if d.Context != nil {
-		errs = append(errs, d.Context.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(d.CloseCQ(), release(d.PD), release(d.Context))
 }
 
 // CloseCQ releases what CreateCQ made.
-func (d *Device) CloseCQ() error {
-	var errs []error
-	if d.CQ != nil {
-		errs = append(errs, d.CQ.Close())
+func (d *Device) CloseCQ() error { return errors.Join(release(d.CQ), release(d.Channel)) }
+
+// release closes what was made.
+func release(c io.Closer) error {
+	if c == nil {
+		return nil
 	}
-	if d.Channel != nil {
-		errs = append(errs, d.Channel.Close())
-	}
-	return errors.Join(errs...)
+	return c.Close()
 }

@@ -68,7 +68,7 @@ func (q *qp) notReady() (worked bool) {
 	now := int64(0)
 	if q.refused != q.acked+1 {
 		q.refused, q.rnrUntil = q.acked+1, 0
-		q.counters.rnrs++
+		q.counters.RNRs++
 		if q.attr.RNRRetry != forever {
 			timer := verbs.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
 			now = objects.Clock()

@@ -170,7 +170,8 @@ func (c *Context) Counters(n int) ([]verbs.Counter, error) {
 		sum.add(&q.counters)
 		q.mu.Unlock()
 	}
-	return sum.list(), nil
+	sum.Sent = sum.Requests
+	return objects.Counters(&sum), nil
 }
 
 // Close implements verbs.Context. Closing twice is harmless.

@@ -242,8 +242,8 @@ func (q *qp) fill(w *sendWQE, s *slot, f *flight, flags uint8) {
 	atomic.StoreUint32(&s.claim, claim(q.posted, open))
 	f.stage = q.stageTail
 	q.posted++
-	q.counters.requests++
-	q.counters.requestBytes += uint64(s.length)
+	q.counters.Requests++
+	q.counters.RequestBytes += uint64(s.length)
 	atomic.StoreUint32(&s.seq, uint32(q.posted))
 	traceRequest(requestSent, "request sent", q, s)
 }

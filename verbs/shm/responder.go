@@ -124,8 +124,8 @@ func (q *qp) serve() (worked bool) {
 		traceRequest(requestExecuted, "request executed", q, &s)
 		q.served++
 		q.owed, worked = true, true
-		q.counters.executed++
-		q.counters.executedBytes += uint64(s.length)
+		q.counters.Executed++
+		q.counters.ExecutedBytes += uint64(s.length)
 		budget -= int(s.length) + 64
 		// With a completion to look at, or more to copy, the answer comes afterwards.
 		prompt = prompt || how == executed
@@ -159,7 +159,7 @@ func (q *qp) refuse(status, receive verbs.Status) outcome {
 	if receive != verbs.Success {
 		w := q.rwqe(q.rqHead)
 		q.rqHead++
-		q.counters.recvErrors++
+		q.counters.RecvErrors++
 		q.received(verbs.Completion{ID: w.id, Status: receive}, true)
 	}
 	q.becomeErr()

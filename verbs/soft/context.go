@@ -3,8 +3,6 @@ package soft
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -107,25 +105,11 @@ func (c *Context) Counters(port int) ([]verbs.Counter, error) {
 	}
 	ep := c.ep.Load()
 	if ep == nil {
-		return (&endpoint{}).counterList(), nil
+		return objects.Counters(&portCounters{}), nil
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return ep.counterList(), nil
-}
-
-// counterList is the counters with their names, in their order. The lock is held.
-func (e *endpoint) counterList() (list []verbs.Counter) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[portCounters]()) {
-		if name := f.Tag.Get("counter"); name != "" {
-			n := reflect.ValueOf(&e.port).Elem().FieldByIndex(f.Index).Uint()
-			if strings.HasSuffix(name, "_data") {
-				n /= 4 // in words, as InfiniBand counts
-			}
-			list = append(list, verbs.Counter{Name: name, Value: n})
-		}
-	}
-	return list
+	return objects.Counters(&ep.port), nil
 }
 
 // Close implements verbs.Context. Closing twice is harmless.

@@ -77,6 +77,8 @@ func Create(length uint64) (*Arena, error) {
 	return a, nil
 }
 
+const memfdName = "ringcli-arena"
+
 // newMemfd makes a file in memory of size bytes that stays that size.
 func newMemfd(size uint64) (fd int, err error) {
 	// The name shows in /proc/PID/maps and is nobody's address. A kernel before 6.3
@@ -100,8 +102,6 @@ func newMemfd(size uint64) (fd int, err error) {
 	}
 	return fd, nil
 }
-
-const memfdName = "ringcli-arena"
 
 // machineMemory returns the bytes of memory and swap, 0 if the kernel does not
 // say. A memfd of any size can be made; it is the touching that kills.
@@ -144,14 +144,6 @@ func Find(addr, length uint64) (a *Arena, offset uint64, ok bool) {
 		return nil, 0, false
 	}
 	return a, offset, true
-}
-
-func findID(id uint64) *Arena {
-	t := arenas()
-	if at := slices.IndexFunc(t, func(a *Arena) bool { return a.id == id }); at >= 0 {
-		return t[at]
-	}
-	return nil
 }
 
 // ID names the arena in this process. It is never 0 and never used again.

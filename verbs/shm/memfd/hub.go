@@ -148,8 +148,10 @@ func serve(c *conn) {
 			return
 		}
 		err = errFreed(m.id)
-		if a := findID(m.id); a != nil {
-			err = a.hand(c, m.writable)
+		for _, a := range arenas() {
+			if a.id == m.id {
+				err = a.hand(c, m.writable)
+			}
 		}
 		if err != nil {
 			c.send(message{kind: kindRefused, writable: m.writable, id: m.id, text: err.Error(), fd: -1})
