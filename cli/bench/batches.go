@@ -28,7 +28,6 @@ type repetition struct {
 	warmup   int           // iterations that are not measured
 	iters    int           // iterations that are
 	duration time.Duration // measure for so long instead, if above zero
-	limit    time.Duration // end when it has measured for so long, if above zero
 	batch    time.Duration // of the iterations between two batches; zero: batchTime
 	// least is how many iterations a batch has even if it takes longer than batch,
 	// up to longest: where iterations overlap, the mean of a few says too much.
@@ -63,11 +62,11 @@ func nextBatch(ctx context.Context, m *session.Member, s *session.Session, next 
 }
 
 // inBatches calls run for one batch after the other, at the same time on all
-// ranks, until the repetition is through or a rank wants to stop. The first batch is a
+// ranks, until the repetition is through or a rank wants to stop, which is errSome. The first batch is a
 // single iteration, which tells how many fit the others. The first warm of a
 // batch's iterations are not measured, so that what the talk between batches does to the ranks'
 // timing is over before measuring begins.
-func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) error) (stopped bool, err error) {
+func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) error) error {
 	p.batch = min(batchTime, s.Config.Duration("timeout")/batchShare)
 	p.longest = s.Config.Duration("timeout") / leastShare
 	warm, left := p.warmup, p.iters
@@ -77,8 +76,11 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 	)
 	for p.duration > 0 || warm+left > 0 {
 		n, stop, err := nextBatch(ctx, m, s, p.next(warm, left, mean, begun))
-		if n == 0 || stop || err != nil {
-			return stop && n > 0, err
+		switch {
+		case n == 0 || err != nil:
+			return err
+		case stop:
+			return errSome
 		}
 		w := min(n, warm)
 		n -= w
@@ -87,12 +89,12 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 			begun = t
 		}
 		if err := run(w, n); err != nil {
-			return false, err
+			return err
 		}
 		mean = max(time.Since(t)/time.Duration(w+n), 1)
 		warm, left = warm-w, left-n
 	}
-	return false, nil
+	return nil
 }
 
 // next is how many iterations the next batch has; 0 is the end.
@@ -108,13 +110,6 @@ func (p repetition) next(warm, left int, mean time.Duration, begun time.Time) in
 		}
 		left = max(left, 1)
 	}
-	if p.limit > 0 && !begun.IsZero() {
-		rest := p.limit - time.Since(begun)
-		if rest <= 0 {
-			return 0
-		}
-		left = min(left, max(1, int(rest/max(mean, 1))))
-	}
 	if mean == 0 {
 		return 1
 	}
@@ -128,15 +123,10 @@ func errStopped(format string, args ...any) error {
 	return exit.Sharedf(exit.Interrupted, "interrupted after %s; the ring is usable", fmt.Sprintf(format, args...))
 }
 
+// errSome is worded anew by who knows how much was done.
+var errSome = errStopped("some rounds")
+
 // IsStopped recognises errStopped.
 func IsStopped(err error) bool {
 	return err != nil && exit.IsShared(err) && exit.Code(err) == exit.Interrupted
-}
-
-// doneOf words what a repetition had got to.
-func (p repetition) doneOf(done int) string {
-	if p.duration > 0 {
-		return fmt.Sprintf("%d iterations", done)
-	}
-	return fmt.Sprintf("%d of %d iterations", done, p.iters)
 }

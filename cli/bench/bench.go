@@ -76,7 +76,8 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
 	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
 	command.NumberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
-	variantFlags(fs)
+	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
+	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
@@ -128,31 +129,19 @@ var (
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
-// refuseFlags refuses flags that would change nothing: a floor that nobody looks
-// at would pass.
-func refuseFlags(fs *pflag.FlagSet, what string, names []string, instead string) error {
-	for _, name := range names {
-		if f := fs.Lookup(name); f != nil && f.Changed {
-			return exit.Usagef("%s: --%s %s means nothing here: expected it %s", what, name, f.Value, instead)
-		}
-	}
-	return nil
-}
-
-// checkBenchFlags refuses flags that are another bench's.
-func checkBenchFlags(fs *pflag.FlagSet, op string) error {
-	if op != benchP2P {
-		return refuseFlags(fs, "bench "+op, p2pFlags, "with bench p2p only")
-	}
-	return refuseFlags(fs, "bench p2p", collectiveFlags, "with a collective only, such as bench all-reduce")
-}
-
 // checkBench refuses what the machine cannot hold at the greatest size, and flags
-// that are another bench's.
+// that are another bench's: a floor that nobody looks at would pass.
 func checkBench(s *session.Session, call command.Call, ranksHere int) error {
+	op := benchOperation(call.Args[0])
 	if !s.Follows { // a leader has checked its line, to which its settings are added as flags
-		if err := checkBenchFlags(call.Flags, benchOperation(call.Args[0])); err != nil {
-			return err
+		what, names, instead := "bench "+op, p2pFlags, "with bench p2p only"
+		if op == benchP2P {
+			names, instead = collectiveFlags, "with a collective only, such as bench all-reduce"
+		}
+		for _, name := range names {
+			if f := call.Flags.Lookup(name); f != nil && f.Changed {
+				return exit.Usagef("%s: --%s %s means nothing here: expected it %s", what, name, f.Value, instead)
+			}
 		}
 	}
 	sizes, err := sizesOf(call)
@@ -160,7 +149,7 @@ func checkBench(s *session.Session, call command.Call, ranksHere int) error {
 		return err
 	}
 	last := sizes[len(sizes)-1]
-	if benchOperation(call.Args[0]) == benchP2P {
+	if op == benchP2P {
 		if last > p2pLargest {
 			return exit.Usagef("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
 		}

@@ -68,7 +68,7 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	}
 	for _, w := range r.list {
 		call := r.o.by(w).on(r.v)
-		stopped, err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup}, func(warm, _ int) error {
+		err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup}, func(warm, _ int) error {
 			for range warm {
 				if err := r.m.Comm.Run(ctx, call); err != nil {
 					return err
@@ -76,7 +76,7 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 			}
 			return nil
 		})
-		if err := errors.Join(err, stoppedIf(stopped)); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -94,15 +94,6 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 		means = append(means, withoutPilot(now, r.done == 1, compareTime))
 	}
 	return means, nil
-}
-
-// stoppedIf is an error that IsStopped recognises. It is worded anew by who
-// knows how much was done.
-func stoppedIf(stopped bool) error {
-	if !stopped {
-		return nil
-	}
-	return errStopped("some rounds")
 }
 
 // resultOf checks one run of a variant, if that was asked for, and puts the ranks'

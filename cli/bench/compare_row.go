@@ -29,14 +29,6 @@ const (
 // and counted below the table; the plot shows busbw.
 const compareSpacious = 3
 
-// compareWidth is that of one variant's columns, with the blank before them.
-func compareWidth(n int) int {
-	if n <= compareSpacious {
-		return 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
-	}
-	return 1 + 7 + 1 + 2
-}
-
 // Row implements render.Tabular: a variant's columns follow those of the one before.
 func (r CompareRow) Row() ([]render.Column, []render.Cell) {
 	fields := "Time.Mean=time|7"
@@ -71,7 +63,10 @@ func (r CompareRow) Parts() []render.Record { return render.Records(r.Each) }
 // CompareHead are the lines above the columns that name the variants: one, or where
 // the names do not fit, one of algorithms and one of protocols.
 func CompareHead(list Variants) []string {
-	width := compareWidth(len(list))
+	width := 1 + 7 + 1 + 2 // of one variant's columns, with the blank before them
+	if len(list) <= compareSpacious {
+		width += 1 + 6 + 1 + 5
+	}
 	line := func(name func(Variant) string) (text string, fits bool) {
 		var b strings.Builder
 		b.WriteString("       ") // the column of the sizes, less the note's own "# "

@@ -146,10 +146,13 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return result, err
 	}
 	result = resultOf(m, o, plan, w.Count(), all)
-	if stopped {
-		return result, errStopped("%s", o.repetition().doneOf(w.Count()))
+	switch {
+	case stopped && o.duration > 0:
+		err = errStopped("%d iterations", w.Count())
+	case stopped:
+		err = errStopped("%d of %d iterations", w.Count(), o.iters)
 	}
-	return result, nil
+	return result, err
 }
 
 // resultOf puts the ranks' results together.
@@ -199,7 +202,7 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return err
 	}
 	begun, warmed, call := time.Now(), 0, o.on(v)
-	stopped, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) error {
+	err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) error {
 		for range warm {
 			if err := m.Comm.Run(ctx, call); err != nil {
 				return err
@@ -224,6 +227,9 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		return nil
 	})
+	if stopped = errors.Is(err, errSome); stopped {
+		err = nil
+	}
 	if err == nil && o.check && o.duration == 0 && w.Count() > 0 {
 		err = check()
 	}

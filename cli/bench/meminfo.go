@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"math/bits"
 	"os"
-	"strconv"
 	"strings"
 
 	"ringcli/cli/exit"
@@ -14,18 +12,11 @@ import (
 
 // availableMemory returns what the machine can still give without swapping
 // (MemAvailable of /proc/meminfo, proc(5)), in bytes. False if it does not say.
-func availableMemory() (uint64, bool) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 3 && fields[0] == "MemAvailable:" {
-			kib, err := strconv.ParseUint(fields[1], 10, 64)
-			return kib << 10, err == nil
-		}
+func availableMemory() (bytes uint64, known bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if _, after, found := strings.Cut(string(text), "\nMemAvailable:"); found && err == nil {
+		_, err = fmt.Sscan(after, &bytes)
+		return bytes << 10, err == nil
 	}
 	return 0, false
 }
@@ -47,12 +38,9 @@ func checkMemory(bytes uint64, buffers, ranks int) error {
 
 // roughSize writes a size for people: "23.1 GiB".
 func roughSize(n uint64) string {
-	for _, u := range []struct {
-		name  string
-		bytes uint64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.bytes {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.bytes), u.name)
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if size := uint64(1) << (30 - 10*i); n >= size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(size), unit)
 		}
 	}
 	return fmt.Sprintf("%d bytes", n)

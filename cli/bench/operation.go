@@ -85,16 +85,15 @@ func operationFlags(fs *pflag.FlagSet) {
 
 var settingsOfOperation = []string{"algorithm", "protocol", "segment", "depth"}
 
-// setting returns a setting's value: the command's own flag, or what the session
-// has.
-func setting(s *session.Session, call command.Call, name string) (configs.Value, error) {
-	f := call.Flags.Lookup(name)
-	if f == nil || !f.Changed {
-		return s.Config.Get(name), nil
+// settings are the session's, with those in them that the command's own flags give.
+func settings(s *session.Session, call command.Call, names ...string) (c *configs.Config, err error) {
+	c = s.Config
+	for _, name := range names {
+		if f := call.Flags.Lookup(name); f != nil && f.Changed && err == nil {
+			c, err = c.With(name, f.Value.String())
+		}
 	}
-	setting, _ := configs.Lookup(name)
-	v, err := setting.Parse(f.Value.String())
-	return configs.Value{Name: name, Value: v, Origin: configs.Origin{Source: configs.FromFlag, Name: name}}, err
+	return c, err
 }
 
 // callOptions reads algorithm, protocol, segment and depth.
@@ -104,16 +103,11 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 		return o, err
 	}
 	o = variants[0].in(o)
-	segment, err := setting(s, call, "segment")
+	c, err := settings(s, call, "segment", "depth")
 	if err != nil {
 		return o, err
 	}
-	o.Segment = int(segment.Value.(uint64))
-	depth, err := setting(s, call, "depth")
-	if err != nil {
-		return o, err
-	}
-	if o.Depth = depth.Value.(int); o.Depth > collective.MaxDepth {
+	if o.Segment, o.Depth = int(c.Size("segment")), c.Int("depth"); o.Depth > collective.MaxDepth {
 		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
 	}
 	o.Sync = command.IsOn(call.Flags, "sync")

@@ -124,18 +124,18 @@ func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P
 	// of several windows measures what a stream of messages gets.
 	stream := t.repetition
 	stream.least = windowsInBatch * p.window
-	stopped, err := inBatches(ctx, m, s, stream, func(warm, n int) error {
+	err := inBatches(ctx, m, s, stream, func(warm, n int) error {
 		d, err := p.streams(ctx, t, warm, n)
 		took += d
 		return m.Agree(ctx, err)
 	})
-	if stopped || err != nil {
-		return result, errors.Join(err, stoppedIf(stopped))
+	if err != nil {
+		return result, err
 	}
 	w := timing.New()
-	stopped, err = inBatches(ctx, m, s, t.repetition, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
-	if stopped || err != nil {
-		return result, errors.Join(err, stoppedIf(stopped))
+	err = inBatches(ctx, m, s, t.repetition, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
+	if err != nil {
+		return result, err
 	}
 	if s := took.Seconds(); s > 0 {
 		result.BW = timing.SixPlaces(float64(t.bytes) * float64(t.repetition.iters) / s / 1e9)

@@ -56,7 +56,7 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 	slowest := make([]float64, len(means))
 	for rank, told := range all {
 		if told.Stop {
-			return nil, errStopped("some rounds")
+			return nil, errSome
 		}
 		if len(told.Means) != len(means) {
 			return nil, fmt.Errorf("rank %d has measured %d ways, rank %d %d: do all ranks run the same version?", rank, len(told.Means), r.m.Comm.Rank(), len(means))

@@ -111,7 +111,8 @@ func runTune(ctx context.Context, s *session.Session, call command.Call) (err er
 	if err := m.Comm.SetTable(collective.Table{}); err != nil {
 		return err
 	}
-	t := newTuning(s, command.Value[time.Duration](call.Flags, "budget"))
+	t := &tuning{s: s, m: m, list: variantsOf(m.Comm), begun: time.Now(), points: make([][]tunePoint, len(tables.Operations))}
+	t.budget = command.Value[time.Duration](call.Flags, "budget")
 	if err := t.run(ctx); err != nil {
 		if back := m.Comm.SetTable(before); back != nil {
 			return back
@@ -158,11 +159,6 @@ func (t *tuning) conclude(ctx context.Context, path string, file tables.File) er
 		m.Table.Table = "tune"
 	}
 	return t.printSummary(path, saved)
-}
-
-// newTuning finds the variants that this ring has.
-func newTuning(s *session.Session, budget time.Duration) *tuning {
-	return &tuning{s: s, m: s.Member, list: variantsOf(s.Member.Comm), budget: budget, begun: time.Now(), points: make([][]tunePoint, len(tables.Operations))}
 }
 
 // title is what is going to be done, in words.

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"ringcli/cli/render"
@@ -72,13 +71,6 @@ func (p TunePoint) Adjust(column string, cell *render.Cell) {
 	case column == "gain":
 		*cell = render.Cell{Text: "-", Mood: render.Faint}
 	}
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 // TuneRule is what is taken for a run of sizes of one operation.
@@ -163,7 +155,11 @@ func (t TuneSummary) Lines() []render.Line {
 	}
 	gain := render.Line{Text: "no rules: nothing is faster than the built-in choice beyond noise"}
 	if t.Rules > 0 {
-		gain = render.Line{Mood: render.Good, Text: fmt.Sprintf("%s; %.2fx the speed of the built-in choice, geometric mean", plural(t.Rules, "rule"), t.Gain)}
+		rules := "rules"
+		if t.Rules == 1 {
+			rules = "rule"
+		}
+		gain = render.Line{Mood: render.Good, Text: fmt.Sprintf("%d %s; %.2fx the speed of the built-in choice, geometric mean", t.Rules, rules, t.Gain)}
 	}
 	where := "in force for this ring, and not saved"
 	if t.Saved != "" {

@@ -154,11 +154,6 @@ func listFlag[T comparable](fs *pflag.FlagSet, name string, all []T, parse func(
 	return p
 }
 
-func variantFlags(fs *pflag.FlagSet) {
-	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
-	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
-}
-
 // asked returns what was asked for by a flag or a setting: one, or in a bench as
 // many as are compared.
 func asked[T collective.Protocol | collective.Algorithm](s *session.Session, call command.Call, name string, parse func(string) (T, error)) ([]T, error) {
@@ -167,11 +162,11 @@ func asked[T collective.Protocol | collective.Algorithm](s *session.Session, cal
 			return *p.Value, nil
 		}
 	}
-	v, err := setting(s, call, name)
+	c, err := settings(s, call, name)
 	if err != nil {
 		return nil, err
 	}
-	one, err := parse(v.String())
+	one, err := parse(c.Get(name).String())
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
 	}

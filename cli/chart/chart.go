@@ -89,10 +89,12 @@ func New(title string, list []Curve) Chart {
 			}
 		}
 	}
-	if x.empty() {
+	if x.low > x.high { // there is nothing
 		return c
 	}
-	y.widen()
+	// No curve lies on the frame, and at least one power of ten is in sight.
+	y.low, y.high = y.low-0.1, y.high+0.1
+	y.low = min(y.low, math.Floor(y.high))
 	step := (len(sizes) + mostLabels - 1) / mostLabels
 	for i := 0; i < len(sizes); i += step {
 		if sizes[i] > 0 {
@@ -133,17 +135,6 @@ func newAxis(from, to float64) *axis { return &axis{from, to, math.Inf(1), math.
 
 func (a *axis) include(v float64) {
 	a.low, a.high = min(a.low, math.Log10(v)), max(a.high, math.Log10(v))
-}
-
-func (a *axis) empty() bool { return a.low > a.high }
-
-// widen makes room so that no curve lies on the frame, and that at least one
-// power of ten is in sight.
-func (a *axis) widen() {
-	a.low, a.high = a.low-0.1, a.high+0.1
-	if math.Floor(a.high) < a.low {
-		a.low = math.Floor(a.high)
-	}
 }
 
 func (a *axis) at(v float64) string {

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func ReportPort(port int, p verbs.PortAttr, gids []GIDReport) PortReport {
 		CapFlags: portFlags(p.CapFlags), CapNames: NamesOf(portCaps, p.CapFlags), MaxVLNum: coded(virtualLanes, uint32(p.MaxVLNum)),
 		BadPKeyCntr: hexNumber(p.BadPKeyCntr), QKeyViolCntr: hexNumber(p.QKeyViolCntr), SMSL: p.SMSL, PKeyTable: p.PKeyTableSz,
 		GIDTable: p.GIDTableSz, SubnetTimeout: p.SubnetTimeout, InitTypeReply: p.InitTypeReply,
-		ActiveWidth: coded(laneWidths, uint32(p.ActiveWidth)), ActiveSpeed: coded(laneSpeeds, p.ActiveSpeed), PhysState: physState(p.PhysState),
+		ActiveWidth: coded(laneWidths, uint32(p.ActiveWidth)), ActiveSpeed: coded(laneSpeeds, p.ActiveSpeed), PhysState: cmp.Or(physStates[p.PhysState], p.PhysState, "-"),
 		NetDev: p.NetDev, SpeedMbps: orUnknown(p.SpeedMbps), GIDs: gids, attr: p,
 	}
 }
@@ -206,14 +207,6 @@ func (d DeviceReport) attributes(port int, report any, all bool) []render.Record
 			continue
 		}
 		list = append(list, d.line(port, f.Tag.Get("json"), fmt.Sprint(v.Field(i).Interface())))
-	}
-	return list
-}
-
-func (d DeviceReport) portAttributes(p PortReport, all bool) []render.Record {
-	list := d.attributes(p.Port, p, all)
-	for _, g := range p.GIDs {
-		list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, render.OrDash(g.NetDev))))
 	}
 	return list
 }
@@ -302,7 +295,11 @@ func Print(s *session.Session, d DeviceReport, verbose bool) error {
 		if err := s.Out.Note(render.Faint, "%s port %d", d.Device, p.Port); err != nil {
 			return err
 		}
-		if err := s.Out.Print(d.portAttributes(p, all)...); err != nil {
+		list := d.attributes(p.Port, p, all)
+		for _, g := range p.GIDs {
+			list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, render.OrDash(g.NetDev))))
+		}
+		if err := s.Out.Print(list...); err != nil {
 			return err
 		}
 	}

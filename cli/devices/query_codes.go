@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"ringcli/cli/render"
 	"ringcli/verbs"
 )
 
@@ -36,13 +35,6 @@ var physStates = map[string]string{
 	"Sleep": "SLEEP (1)", "Polling": "POLLING (2)", "Disabled": "DISABLED (3)",
 	"PortConfigurationTraining": "PORT_CONFIGURATION TRAINNING (4)", // ibv_devinfo's spelling
 	"LinkUp":                    "LINK_UP (5)", "LinkErrorRecovery": "LINK_ERROR_RECOVERY (6)", "Phy Test": "PHY TEST (7)",
-}
-
-func physState(name string) string {
-	if text, known := physStates[name]; known {
-		return text
-	}
-	return render.OrDash(name)
 }
 
 // Capabilities are the names of enum ibv_device_cap_flags, by bit.

@@ -1,6 +1,7 @@
 package hand
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -43,14 +44,6 @@ var edgeColumns = map[string]string{
 	"":         "QPState=state; QPN=qpn|6|%06x; DestQPN=to qpn|6|%06x; SQPSN=sq psn|6|%06x; RQPSN=rq psn|6|%06x; MTU=mtu; GID=gid",
 }
 
-// mtuOf is the path MTU, or before RTR what this end wants at most.
-func mtuOf(e diagnose.End) int {
-	if e.PathMTU > 0 {
-		return e.PathMTU
-	}
-	return e.MTU
-}
-
 // Row implements render.Tabular: the columns differ by command.
 func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 	fields, found := edgeColumns[e.Command]
@@ -66,7 +59,7 @@ func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 		case more[i].Name == "state":
 			c.Mood = stateMood(e.QPState)
 		case more[i].Name == "mtu":
-			c.Text = strconv.Itoa(mtuOf(e.End))
+			c.Text = strconv.Itoa(cmp.Or(e.PathMTU, e.MTU)) // before RTR what this end wants at most
 		case more[i].Name == "slots":
 			c.Text = fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr)
 		case more[i].Name == "rd":

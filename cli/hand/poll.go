@@ -232,7 +232,7 @@ func printCompletions(s *session.Session, found []verbs.Completion) error {
 		if err != nil {
 			return err
 		}
-		if last := len(rows) - 1; last >= 0 && rows[last].sameFlush(row) {
+		if last := len(rows) - 1; last >= 0 && row.flushed && rows[last].flushed && rows[last].Side == row.Side {
 			rows[last].Count++
 			continue
 		}
@@ -312,10 +312,6 @@ type CompletionRow struct {
 func (c *CompletionRow) show(b []byte) {
 	b = slices.Clone(b[:min(len(b), previewSize)])
 	c.Data, c.Text = hex.EncodeToString(b), printable(b)
-}
-
-func (c *CompletionRow) sameFlush(other CompletionRow) bool {
-	return c.flushed && other.flushed && c.Side == other.Side
 }
 
 // Adjust implements render.Adjuster.

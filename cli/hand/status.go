@@ -134,8 +134,9 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	var unknown []string
 	for _, id := range allEdges(r) {
 		own, peer, found, err := edge(ctx, s, "status", id)
+		step, isStep := errors.AsType[*ring.StepError](err)
 		switch {
-		case beforeInit(err):
+		case isStep && step.Missing == "init": // there are no queue pairs yet
 			return nil
 		case err != nil:
 			return err
@@ -215,12 +216,6 @@ func pathTaken(r *ring.Ring) []render.Record {
 		list = append(list, choice)
 	}
 	return list
-}
-
-// beforeInit tells whether an error is that there are no queue pairs yet.
-func beforeInit(err error) bool {
-	var step *ring.StepError
-	return errors.As(err, &step) && step.Missing == "init"
 }
 
 // stepsOf tells for each step whether the queue pairs have taken it.

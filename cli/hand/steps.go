@@ -151,7 +151,9 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 			return err
 		}
 		if call.Name == "reset" {
-			workOf(s).forget()
+			h := workOf(s) // what was posted is dropped
+			clear(h.posted)
+			h.arrived = nil
 		}
 		return printEdges(ctx, s, call.Name, v.Side)
 	}

@@ -55,12 +55,6 @@ func (h *Work) on(r *ring.Ring) {
 	}
 }
 
-// forget drops what was posted: the queue pairs were reset.
-func (h *Work) forget() {
-	clear(h.posted)
-	h.arrived = nil
-}
-
 // Release gives back what hangs on the ring, which is about to close.
 func (h *Work) Release() error {
 	var errs []error

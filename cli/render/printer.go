@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/fatih/color"
@@ -70,45 +71,42 @@ func (p *Printer) Format() Format { return p.format }
 // record of another type (a blank line is put before it) or a note comes between,
 // and columns are as wide as the widest of the records given together.
 func (p *Printer) Print(records ...Record) error {
-	if told, ok := first(records).(Told); ok && p.format == Table {
-		for _, line := range told.Lines() {
-			if err := p.Note(line.Mood, "%s", line.Text); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if p.Seen != nil {
-		// It cannot fail.
-		_ = eachPart(records, func(r Record) error { p.Seen(r); return nil })
-	}
-	switch p.format {
-	case JSON:
-		return eachPart(records, func(r Record) error { return p.printJSON(r) })
-	case CSV:
-		return eachPart(records, func(r Record) error { return p.printCSV(r) })
-	}
-	return p.printTable(records)
-}
-
-func first(records []Record) Record {
 	if len(records) == 0 {
 		return nil
 	}
-	return records[0]
-}
-
-func eachPart(records []Record, print func(Record) error) error {
-	for _, r := range records {
-		parts := []Record{r}
-		if compound, ok := r.(Parts); ok {
-			parts = compound.Parts()
-		}
-		for _, part := range parts {
-			if err := print(part); err != nil {
+	if told, ok := records[0].(Told); ok && p.format == Table {
+		for _, line := range told.Lines() {
+			if err := p.Notes(line.Mood, line.Text); err != nil {
 				return err
 			}
 		}
+		return nil
+	}
+	var parts []Record
+	for _, r := range records {
+		if compound, ok := r.(Parts); ok {
+			parts = append(parts, compound.Parts()...)
+		} else {
+			parts = append(parts, r)
+		}
+	}
+	for _, r := range parts {
+		if p.Seen != nil {
+			p.Seen(r)
+		}
+		var err error
+		switch p.format {
+		case JSON:
+			err = p.printJSON(r)
+		case CSV:
+			err = p.printCSV(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.format == Table {
+		return p.printTable(records)
 	}
 	return nil
 }
@@ -140,8 +138,7 @@ func (p *Printer) paint(m Mood, text string) string {
 // terminal that is too narrow for it. JSON and CSV have no place for it and leave
 // it out.
 func (p *Printer) Note(m Mood, format string, args ...any) error {
-	p.head = nil
-	return p.Aside(m, fmt.Sprintf(format, args...))
+	return p.Notes(m, fmt.Sprintf(format, args...))
 }
 
 // Notes is Note for each of some lines.
@@ -158,34 +155,19 @@ func (p *Printer) Aside(m Mood, lines ...string) error {
 	if p.format != Table {
 		return nil
 	}
+	var b strings.Builder
 	for _, line := range lines {
-		if err := p.aside(m, "# "+line); err != nil {
-			return err
+		line, below := "# "+line, []string(nil)
+		if width := p.width(); width > 0 && utf8.RuneCountInString(line) > width {
+			room := max(foldLeast, width-foldIndent)
+			line, below = fold{beside: room, below: room}.split(line)
+		}
+		b.WriteString(p.paint(m, line) + "\n")
+		for _, line := range below {
+			b.WriteString(p.paint(m, "#   "+line) + "\n")
 		}
 	}
-	return nil
-}
-
-func (p *Printer) aside(m Mood, line string) error {
-	lines := []string{line}
-	if width := p.width(); width > 0 && utf8.RuneCountInString(lines[0]) > width {
-		room := max(foldLeast, width-foldIndent)
-		first, below := fold{beside: room, below: room}.split(lines[0])
-		lines = append([]string{first}, prefixEach("#   ", below)...)
-	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(p.w, p.paint(m, line)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func prefixEach(prefix string, lines []string) []string {
-	for i := range lines {
-		lines[i] = prefix + lines[i]
-	}
-	return lines
+	return p.Text(b.String())
 }
 
 // Text writes text as it is, whatever the format: help, a script, a file.

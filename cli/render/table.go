@@ -24,9 +24,6 @@ func Width(stream any) int {
 }
 
 func (p *Printer) printTable(records []Record) error {
-	if len(records) == 0 {
-		return nil
-	}
 	head, _ := Row(records[0])
 	title := make([]Cell, len(head))
 	for i, c := range head {

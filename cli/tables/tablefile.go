@@ -35,25 +35,13 @@ type Saved struct {
 	collective.Table
 }
 
-// fits tells whether a table is for such a ring.
-func (t Saved) fits(ranks int, devices string) bool {
-	return (t.Ranks == 0 || t.Ranks == ranks) && (t.Devices == "" || t.Devices == devices)
-}
-
 // find returns the table for such a ring: the first of those that say most about
 // what they are for.
 func (f File) find(ranks int, devices string) (t Saved, ok bool) {
-	said := func(t Saved) (n int) {
-		if t.Ranks != 0 {
-			n++
-		}
-		if t.Devices != "" {
-			n++
-		}
-		return n
-	}
+	said := func(t Saved) int { return min(t.Ranks, 1) + min(len(t.Devices), 1) }
 	for _, each := range f.Tables {
-		if each.fits(ranks, devices) && (!ok || said(each) > said(t)) {
+		fits := (each.Ranks == 0 || each.Ranks == ranks) && (each.Devices == "" || each.Devices == devices)
+		if fits && (!ok || said(each) > said(t)) {
 			t, ok = each, true
 		}
 	}

@@ -154,39 +154,19 @@ type TraceFile struct {
 	Lost    uint64 `json:"lost" col:"lost"` // older ones that were overwritten
 }
 
-// onAllRanks tells whether the other ranks run the same line: all of a script's
-// do, and those that follow.
-func onAllRanks(s *session.Session, call command.Call) bool {
-	return s.Member != nil && (call.Led || s.Follows || !s.Interactive)
-}
-
 func traceDump(s *session.Session, call command.Call, format trace.DumpFormat) error {
 	path := call.Args[1]
 	if s.Ring != nil && s.Ring.Size() > 1 && (call.Led || s.Follows || !s.Interactive) {
-		path = rankedName(path, s.Ring.Rank())
+		// Ranks on one file system must not write over each other: out.json is
+		// out.rank2.json.
+		ext := filepath.Ext(path)
+		path = strings.TrimSuffix(path, ext) + ".rank" + strconv.Itoa(s.Ring.Rank()) + ext
 	}
 	r := trace.Record()
 	if err := render.WriteFile("trace dump", path, func(w io.Writer) error { return trace.WriteRecordings(w, format, []trace.Recording{r}) }); err != nil {
 		return err
 	}
 	return s.Out.Print(TraceFile{Command: "trace", OK: true, Rank: r.Rank, File: path, Events: len(r.Events), Lost: r.Lost.Records + r.Lost.Logs})
-}
-
-// rankedName puts the rank into a file's name, so that ranks on one file system
-// do not write over each other: out.json is out.rank2.json.
-func rankedName(path string, rank int) string {
-	ext := filepath.Ext(path)
-	return strings.TrimSuffix(path, ext) + ".rank" + strconv.Itoa(rank) + ext
-}
-
-// sameFile tells whether two names are those of one file.
-func sameFile(a, b string) bool {
-	first, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(b)
-	return err == nil && os.SameFile(first, second)
 }
 
 // readRecordings reads the recordings of files.
@@ -244,8 +224,11 @@ func traceMerge(s *session.Session, files []string, out string, format trace.Dum
 	if out == "" {
 		return exit.Usagef("trace merge: no --out FILE is given: expected where to write the merged trace")
 	}
-	if slices.ContainsFunc(files, func(name string) bool { return sameFile(name, out) }) {
-		return exit.Usagef("trace merge: --out %s is one of the files to merge: expected another name", out)
+	there, _ := os.Stat(out) // what cannot be looked at is not the same
+	for _, name := range files {
+		if here, err := os.Stat(name); err == nil && os.SameFile(here, there) {
+			return exit.Usagef("trace merge: --out %s is one of the files to merge: expected another name", out)
+		}
 	}
 	list, err := readRecordings(files)
 	if err != nil {
@@ -295,7 +278,7 @@ func traceShow(ctx context.Context, s *session.Session, call command.Call) error
 			}
 			list = m.Ranks
 		}
-	case onAllRanks(s, call):
+	case s.Member != nil && (call.Led || s.Follows || !s.Interactive): // the other ranks run the same line
 		var err error
 		if list, err = gatherRecordings(ctx, s); err != nil {
 			return err
