@@ -50,7 +50,7 @@ func TestRegistrationFollowsDevices(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { keys = g.Keys() }); n != 0 {
 		t.Errorf("a copy of the keys allocates %v times", n)
 	}
-	if _, err := r.RegisterMemory(memory.Addr(nil), 4096, verbs.AccessLocalWrite); err == nil {
+	if _, err := r.RegisterMemory(memory.Addr[byte](nil), 4096, verbs.AccessLocalWrite); err == nil {
 		t.Error("memory that is none was registered")
 	}
 }
