@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -20,23 +21,16 @@ type Arg struct {
 type Args []Arg
 
 // Value returns the number of that name, or 0.
-func (a Args) Value(name string) uint64 {
-	for i := range a {
-		if a[i].Name == name {
-			return a[i].Value
-		}
-	}
-	return 0
-}
+func (a Args) Value(name string) uint64 { return a.named(name).Value }
 
 // Text returns the text of that name, or "".
-func (a Args) Text(name string) string {
-	for i := range a {
-		if a[i].Name == name {
-			return a[i].Text
-		}
+func (a Args) Text(name string) string { return a.named(name).Text }
+
+func (a Args) named(name string) (arg Arg) {
+	if i := slices.IndexFunc(a, func(arg Arg) bool { return arg.Name == name }); i >= 0 {
+		arg = a[i]
 	}
-	return ""
+	return arg
 }
 
 // MarshalJSON writes an object with the arguments in their order.

@@ -92,10 +92,10 @@ func (c *chromeWriter) write(e chromeEvent) {
 	_, _ = c.w.Write(line)
 }
 
-// named is the argument of a metadata event.
-type named struct {
-	Name  string `json:"name,omitempty"`
-	Order *int   `json:"sort_index,omitempty"`
+// name writes the name of a process or thread, and its place among them.
+func (c *chromeWriter) name(what string, pid, tid int, name string, place int) {
+	c.write(chromeEvent{Name: what + "_name", Phase: "M", PID: pid, TID: tid, Args: map[string]string{"name": name}})
+	c.write(chromeEvent{Name: what + "_sort_index", Phase: "M", PID: pid, TID: tid, Args: map[string]int{"sort_index": place}})
 }
 
 func (c *chromeWriter) recording(i int, r *Recording) {
@@ -104,8 +104,7 @@ func (c *chromeWriter) recording(i int, r *Recording) {
 	if r.Rank < 0 {
 		title = fmt.Sprintf("no rank (%s, pid %d)", r.Host, r.PID)
 	}
-	c.write(chromeEvent{Name: "process_name", Phase: "M", PID: pid, Args: named{Name: title}})
-	c.write(chromeEvent{Name: "process_sort_index", Phase: "M", PID: pid, Args: named{Order: &pid}})
+	c.name("process", pid, 0, title, pid)
 	var lanes [len(laneNames)]rows
 	titled := map[int]bool{}
 	c.tids[i] = make([]int, len(r.Events))
@@ -120,18 +119,14 @@ func (c *chromeWriter) recording(i int, r *Recording) {
 		c.tids[i][j] = tid
 		if !titled[tid] {
 			titled[tid] = true
-			c.title(pid, tid, laneNames[l], row)
+			title := laneNames[l]
+			if row > 0 {
+				title += " " + strconv.Itoa(row+1)
+			}
+			c.name("thread", pid, tid, title, tid)
 		}
 		c.event(pid, tid, e)
 	}
-}
-
-func (c *chromeWriter) title(pid, tid int, name string, row int) {
-	if row > 0 {
-		name += " " + strconv.Itoa(row+1)
-	}
-	c.write(chromeEvent{Name: "thread_name", Phase: "M", PID: pid, TID: tid, Args: named{Name: name}})
-	c.write(chromeEvent{Name: "thread_sort_index", Phase: "M", PID: pid, TID: tid, Args: named{Order: &tid}})
 }
 
 // logArgs are the arguments of a printed event.

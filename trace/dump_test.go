@@ -22,8 +22,7 @@ import (
 func recorded(t testing.TB) {
 	emptied(t)
 	SetRank(2)
-	SetSize(4)
-	SetRun("r1")
+	SetRing(4, "r1")
 	AddClockSample(3, Clock(), -5_000_000, 40_000)
 	testBringUp.Span(Now(), Intern("open"), 0, 0, 0)
 	zero := Stamp(Clock())

@@ -1,6 +1,10 @@
 package trace
 
-import "sync"
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
 
 // ClockSample is one comparison with a neighbour's trace clock.
 type ClockSample struct {
@@ -23,19 +27,13 @@ var identity struct {
 	samples []ClockSample
 }
 
-// SetSize says how many ranks the ring has, for dumps; 0: no ring.
-func SetSize(n int) {
+// SetRing says how many ranks the ring has, for dumps; 0: no ring. run names the run: it
+// must be the same text on all ranks and differ between runs, so that Merge can refuse to
+// mix them.
+func SetRing(size int, run string) {
 	identity.Lock()
 	defer identity.Unlock()
-	identity.size = n
-}
-
-// SetRun names the run, which must be the same text on all ranks and differ
-// between runs, so that Merge can refuse to mix them.
-func SetRun(id string) {
-	identity.Lock()
-	defer identity.Unlock()
-	identity.run = id
+	identity.size, identity.run = size, run
 }
 
 // AddClockSample keeps a comparison of clocks for Merge: when the own Clock()
@@ -55,11 +53,7 @@ func thin(samples []ClockSample) []ClockSample {
 	half := len(samples) / 2
 	kept := samples[:0]
 	for i := 0; i+1 < half; i += 2 {
-		better := samples[i]
-		if next := samples[i+1]; next.RTT < better.RTT {
-			better = next
-		}
-		kept = append(kept, better)
+		kept = append(kept, slices.MinFunc(samples[i:i+2], func(a, b ClockSample) int { return cmp.Compare(a.RTT, b.RTT) }))
 	}
 	return append(kept, samples[half&^1:]...)
 }

@@ -17,7 +17,7 @@ const maxTextBytes = 256
 const tooManyTexts = "(no room for more texts)"
 
 var texts = struct {
-	sync.RWMutex
+	sync.Mutex
 	list  []string
 	index map[string]uint64
 }{list: []string{"", tooManyTexts}, index: map[string]uint64{"": 0, tooManyTexts: 1}}
@@ -29,12 +29,6 @@ func Intern(text string) uint64 {
 	if len(text) > maxTextBytes {
 		text = strings.ToValidUTF8(text[:maxTextBytes], "")
 	}
-	texts.RLock()
-	n, ok := texts.index[text]
-	texts.RUnlock()
-	if ok {
-		return n
-	}
 	texts.Lock()
 	defer texts.Unlock()
 	if n, ok := texts.index[text]; ok {
@@ -43,7 +37,7 @@ func Intern(text string) uint64 {
 	if len(texts.list) >= maxTexts {
 		return texts.index[tooManyTexts]
 	}
-	n = uint64(len(texts.list))
+	n := uint64(len(texts.list))
 	texts.list = append(texts.list, strings.Clone(text))
 	texts.index[texts.list[n]] = n
 	return n
@@ -51,8 +45,8 @@ func Intern(text string) uint64 {
 
 // interned is the text of a number, for a dump.
 func interned(n uint64) string {
-	texts.RLock()
-	defer texts.RUnlock()
+	texts.Lock()
+	defer texts.Unlock()
 	if n >= uint64(len(texts.list)) {
 		return fmt.Sprintf("(no interned text %d)", n)
 	}

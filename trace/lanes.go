@@ -34,16 +34,14 @@ const lanesApart = 10_000
 // rows deals out the rows of one lane: Chrome wants the spans of a thread to
 // nest, so a span that overlaps others goes to a further row. Spans come in
 // the order of their starts.
-type rows struct {
-	ends []int64 // where each row's last span ends
-}
+type rows []int64 // where each row's last span ends
 
 func (r *rows) assign(start, end int64) int {
-	i := slices.IndexFunc(r.ends, func(e int64) bool { return e <= start })
+	i := slices.IndexFunc(*r, func(e int64) bool { return e <= start })
 	if i < 0 {
-		i = len(r.ends)
-		r.ends = append(r.ends, 0)
+		i = len(*r)
+		*r = append(*r, 0)
 	}
-	r.ends[i] = end
+	(*r)[i] = end
 	return i
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,11 @@ var ErrSpec = errors.New("trace: bad level spec")
 var ErrNoPrints = errors.New("trace: this program was built without printed events (build tag notrace): levels stay off; the flight recorder works: trace dump")
 
 const knownLevels = "debug, info, warn, error, off (1 is debug, 0 is off)"
+
+var levelsByName = map[string]slog.Level{
+	"debug": slog.LevelDebug, "1": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
+	"error": slog.LevelError, "off": off, "0": off,
+}
 
 func init() {
 	level := off
@@ -76,22 +82,14 @@ func Set(spec string) error {
 }
 
 func parseLevel(text string) (slog.Level, error) {
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "debug", "1":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn", "warning":
-		return slog.LevelWarn, nil
-	case "error":
-		return slog.LevelError, nil
-	case "off", "0":
-		return off, nil
-	case "":
+	name := strings.ToLower(strings.TrimSpace(text))
+	if level, ok := levelsByName[name]; ok {
+		return level, nil
+	}
+	if name == "" {
 		return 0, fmt.Errorf("no level given, known are %s", knownLevels)
 	}
-	if _, _, err := parseSubsystem(text); err == nil {
-		name := strings.ToLower(strings.TrimSpace(text))
+	if _, _, err := parseSubsystem(name); err == nil {
 		return 0, fmt.Errorf("subsystem %s needs a level, as in %s=debug", name, name)
 	}
 	return 0, fmt.Errorf("unknown level %q, known are %s", strings.TrimSpace(text), knownLevels)
@@ -103,10 +101,8 @@ func parseSubsystem(text string) (first, last Subsystem, err error) {
 	if name == "all" {
 		return 0, subsystems - 1, nil
 	}
-	for s, known := range subsystemNames {
-		if name == known {
-			return Subsystem(s), Subsystem(s), nil
-		}
+	if s := slices.Index(subsystemNames[:], name); s >= 0 {
+		return Subsystem(s), Subsystem(s), nil
 	}
 	return 0, 0, fmt.Errorf("unknown subsystem %q, known are %s, all",
 		strings.TrimSpace(text), strings.Join(subsystemNames[:], ", "))

@@ -31,7 +31,7 @@ const noRank = -1
 // that emit needs no lock.
 type sink struct {
 	handlers [subsystems]handler
-	now      clock
+	now      func() time.Time
 }
 
 // handler is what of a slog.Handler is called: the levels are checked before.
@@ -48,7 +48,7 @@ var output struct {
 	format Format // never Auto
 	color  bool
 	rank   int
-	now    clock
+	now    func() time.Time // time.Now, except in golden tests
 }
 
 func init() {
@@ -81,7 +81,8 @@ func setOutput(w io.Writer, format Format, terminal bool) error {
 	defer output.Unlock()
 	output.w = lineWriter{w}
 	output.format = format
-	output.color = terminal && colorWanted()
+	// https://no-color.org: NO_COLOR counts if not empty.
+	output.color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	rebuild()
 	return nil
 }
@@ -117,11 +118,6 @@ func newHandler(s Subsystem) handler {
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(interface{ Fd() uintptr })
 	return ok && isatty.IsTerminal(f.Fd())
-}
-
-// colorWanted follows https://no-color.org: NO_COLOR counts if not empty.
-func colorWanted() bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // writing is held during each Write. It is one for all outputs, so that a

@@ -47,8 +47,7 @@ func emptied(t testing.TB) {
 func TestRecorderKeepsSpansAndInstants(t *testing.T) {
 	emptied(t)
 	SetRank(2)
-	SetSize(4)
-	SetRun("r1")
+	SetRing(4, "r1")
 	AddClockSample(3, 1000, -5, 40)
 	start := Now()
 	op := Intern("all-reduce")

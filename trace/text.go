@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
@@ -109,19 +108,8 @@ func (h *textHandler) appendAttr(b []byte, prefix string, a slog.Attr) []byte {
 }
 
 func appendValue(b []byte, v slog.Value) []byte {
-	switch v.Kind() {
-	case slog.KindInt64:
-		return strconv.AppendInt(b, v.Int64(), 10)
-	case slog.KindUint64:
-		return strconv.AppendUint(b, v.Uint64(), 10)
-	case slog.KindFloat64:
-		return strconv.AppendFloat(b, v.Float64(), 'g', -1, 64)
-	case slog.KindBool:
-		return strconv.AppendBool(b, v.Bool())
-	case slog.KindTime:
+	if v.Kind() == slog.KindTime {
 		return v.Time().AppendFormat(b, time.RFC3339Nano)
-	case slog.KindAny:
-		return appendText(b, fmt.Sprint(v.Any()))
 	}
 	return appendText(b, v.String())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
-	"time"
 )
 
 // Subsystem is the part of the program that an event comes from.
@@ -87,6 +86,3 @@ func emit(s Subsystem, l slog.Level, msg string, attrs []slog.Attr) {
 	// A trace that cannot be written must not fail what it traces.
 	_ = k.handlers[s].Handle(context.Background(), r)
 }
-
-// clock is time.Now, except in golden tests.
-type clock func() time.Time

@@ -114,8 +114,7 @@ func (s *Session) Ready(ctx context.Context) error {
 	if err == nil {
 		var run string
 		if run, err = s.Ring.RunID(ctx); err == nil {
-			trace.SetRun(run)
-			trace.SetSize(s.Ring.Size())
+			trace.SetRing(s.Ring.Size(), run)
 		}
 	}
 	if err != nil {

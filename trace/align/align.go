@@ -60,8 +60,8 @@ const (
 	// The best sample of each of so many stretches of time is taken, so that
 	// the drift is seen, and a quiet second does not outweigh the rest.
 	stretches = 32
-	// leastRTT keeps the weights finite where clocks tick coarsely.
-	leastRTT = 1000
+	// tick keeps the weights finite where clocks tick coarsely.
+	tick = 1000
 	// What is assumed without samples, as standard deviations: nothing about
 	// offsets (1e13 ns are hours), and that clocks drift as quartz does.
 	priorOffset = 1e13
@@ -82,7 +82,7 @@ func newAlignment(list []trace.Recording) *alignment {
 				continue
 			}
 			e := edge{min(i, j), max(i, j)}
-			a.edges[e] = append(a.edges[e], clockDatum{i, j, s.At, s.Offset, max(s.RTT, leastRTT)})
+			a.edges[e] = append(a.edges[e], clockDatum{i, j, s.At, s.Offset, max(s.RTT, tick)})
 		}
 	}
 	for e, samples := range a.edges {
@@ -116,12 +116,7 @@ func (a *alignment) window() (first, last int64) {
 // of time.
 func selectSamples(samples []clockDatum, first, last int64) []clockDatum {
 	slices.SortFunc(samples, func(a, b clockDatum) int { return cmp.Compare(a.at, b.at) })
-	var near []clockDatum
-	for _, s := range samples {
-		if s.at >= first && s.at <= last {
-			near = append(near, s)
-		}
-	}
+	near := slices.DeleteFunc(slices.Clone(samples), func(s clockDatum) bool { return s.at < first || s.at > last })
 	if len(near) < enoughClose {
 		near = samples
 	}
@@ -140,17 +135,19 @@ func selectSamples(samples []clockDatum, first, last int64) []clockDatum {
 	return best
 }
 
+func leastRTT(samples []clockDatum) int64 {
+	return slices.MinFunc(samples, func(a, b clockDatum) int { return cmp.Compare(a.rtt, b.rtt) }).rtt
+}
+
 // measureBounds adds up half the least round trips on the best path from
 // recording 0.
 func (a *alignment) measureBounds() {
-	a.bounds = make([]int64, len(a.list))
-	for i := range a.bounds[1:] {
-		a.bounds[i+1] = -1
-	}
+	a.bounds = slices.Repeat([]int64{-1}, len(a.list))
+	a.bounds[0] = 0
 	for changed := true; changed; {
 		changed = false
 		for e, samples := range a.edges {
-			half := slices.MinFunc(samples, func(a, b clockDatum) int { return cmp.Compare(a.rtt, b.rtt) }).rtt / 2
+			half := leastRTT(samples) / 2
 			for _, to := range [2]edge{{e.a, e.b}, {e.b, e.a}} {
 				if a.bounds[to.a] < 0 {
 					continue
@@ -182,16 +179,17 @@ func (a *alignment) local(at int64) float64 { return float64(at-a.t0) / 1e6 }
 //
 //	at + o_i + d_i (at - t0) = at + offset + o_j + d_j (at + offset - t0)
 func (a *alignment) fit() error {
-	m := newMatrix(len(a.x))
-	right := make([]float64, len(a.x))
+	n := len(a.x)
+	m := slices.Collect(slices.Chunk(make([]float64, n*n), n))
+	right := make([]float64, n)
 	m[0][0], m[1][1] = 1, 1 // recording 0 is the axis
-	for i := 2; i < len(a.x); i += 2 {
+	for i := 2; i < n; i += 2 {
 		m[i][i] = 1 / (priorOffset * priorOffset)
 		m[i+1][i+1] = 1 / (priorDrift * priorDrift)
 	}
 	for _, e := range sorted(a.edges) {
 		samples := a.edges[e]
-		least := float64(slices.MinFunc(samples, func(a, b clockDatum) int { return cmp.Compare(a.rtt, b.rtt) }).rtt)
+		least := float64(leastRTT(samples))
 		for _, s := range samples {
 			// A round trip that is longer than the least was held up, and
 			// nobody knows on which way: beyond being less sure it counts less.
@@ -243,14 +241,9 @@ func (r sparse) dot(x []float64) float64 {
 	return sum
 }
 
-// correction is what is added to a time of recording i's clock, in ns.
-func (a *alignment) correction(i int, at int64) float64 {
-	return a.x[2*i] + a.x[2*i+1]*a.local(at)
-}
-
 // onAxis is a time of recording i's clock on the axis.
 func (a *alignment) onAxis(i int, at int64) int64 {
-	return at + int64(math.Round(a.correction(i, at)))
+	return at + int64(math.Round(a.x[2*i]+a.x[2*i+1]*a.local(at)))
 }
 
 // apply returns the recordings on the axis. The clock samples are left out,

@@ -1,6 +1,7 @@
 package align
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -101,7 +102,8 @@ func (a *alignment) satisfy(pairs []trace.Flow) {
 	met := true
 	for range passes {
 		added := false
-		worst := a.mostViolated(pairs, all)
+		by, worst := a.lacking(pairs, all)
+		maps.DeleteFunc(worst, func(e edge, _ int) bool { return by[e] <= 0 })
 		for _, e := range sorted(worst) {
 			c := &all[worst[e]]
 			if c.reply != nil {
@@ -123,16 +125,18 @@ func (a *alignment) satisfy(pairs []trace.Flow) {
 	a.shift(pairs, all)
 }
 
-// mostViolated returns for each pair of ranks its most violated constraint.
-func (a *alignment) mostViolated(pairs []trace.Flow, all []constraint) map[edge]int {
-	worst, by := map[edge]int{}, map[edge]float64{}
+// lacking returns for each pair of ranks how much the constraint lacks that lacks most,
+// and its index.
+func (a *alignment) lacking(pairs []trace.Flow, all []constraint) (by map[edge]float64, worst map[edge]int) {
+	by, worst = map[edge]float64{}, map[edge]int{}
 	for n := range all {
 		e := edge{pairs[n].From, pairs[n].To}
-		if lacking := all[n].least - all[n].row.dot(a.x); lacking > by[e] {
-			worst[e], by[e] = n, lacking
+		lacks := all[n].least - all[n].row.dot(a.x)
+		if known, ok := by[e]; !ok || lacks > known {
+			by[e], worst[e] = lacks, n
 		}
 	}
-	return worst
+	return by, worst
 }
 
 // relax adjusts the forces of the chosen constraints one after the other until
@@ -164,14 +168,7 @@ func (a *alignment) relax(chosen []*constraint) (met bool) {
 // (Bellman and Ford). If a path round the ring is longer than 0, no shift helps
 // and none is made.
 func (a *alignment) shift(pairs []trace.Flow, all []constraint) {
-	lacks := map[edge]float64{}
-	for n := range all {
-		e := edge{pairs[n].From, pairs[n].To}
-		lacking := all[n].least - all[n].row.dot(a.x)
-		if known, ok := lacks[e]; !ok || lacking > known {
-			lacks[e] = lacking
-		}
-	}
+	lacks, _ := a.lacking(pairs, all)
 	by := make([]float64, len(a.list))
 	edges := sorted(lacks)
 	for range len(a.list) + 1 {

@@ -1,15 +1,9 @@
 package align
 
-import "math"
-
-// newMatrix returns a square matrix of zeros.
-func newMatrix(n int) [][]float64 {
-	m := make([][]float64, n)
-	for i := range m {
-		m[i] = make([]float64, n)
-	}
-	return m
-}
+import (
+	"math"
+	"slices"
+)
 
 // factored is the Cholesky factor of a symmetric, positive definite matrix.
 // Rows begin at their first entry that is not zero: neighbours in the ring
@@ -47,7 +41,7 @@ func factor(m [][]float64) (*factored, bool) {
 
 // solve returns x of m x = right.
 func (f *factored) solve(right []float64) []float64 {
-	x := append([]float64(nil), right...)
+	x := slices.Clone(right)
 	for i := range x {
 		for k := f.first[i]; k < i; k++ {
 			x[i] -= f.lower[i][k] * x[k]

@@ -145,13 +145,9 @@ func what(r *trace.Recording) string {
 
 // enumerate writes numbers for people: 1, 2 and 5.
 func enumerate(numbers []int) string {
-	words := make([]string, len(numbers))
-	for i, n := range numbers {
-		words[i] = fmt.Sprint(n)
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ")
+	if i := strings.LastIndex(text, ", "); i >= 0 {
+		text = text[:i] + " and" + text[i+1:]
 	}
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " and " + words[last]
+	return text
 }
