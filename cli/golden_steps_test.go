@@ -53,7 +53,7 @@ func exampleEnd(command, whose string, state verbs.QPState) hand.EdgeEnd {
 		GID: exampleGID, GIDType: diagnose.Is(verbs.GIDTypeRoCEv2), GIDIndex: 3, Port: 1, ActiveMTU: 4096, UDPPort: 4791,
 		QPN: 0x11, QPState: diagnose.Is(state), FirstPSN: psn, MTU: 4096, Slots: diagnose.MemoryInfo{Addr: 0x7f0123456000, RKey: 0xffff1234, Length: 4 << 20},
 		SlotCount: 16, SlotSize: 256<<10 + 64, AccessFlags: []string{"LOCAL_WRITE", "REMOTE_WRITE"}, Access: 3,
-		Cap:     diagnose.Cap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 220},
+		Cap:     verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 220},
 		Regions: []diagnose.Region{{Name: "mine", Addr: 0x7f0123400000, Length: 4096, LKey: 7, RKey: 7, Access: 3, Flags: []string{"LOCAL_WRITE", "REMOTE_WRITE"}}},
 		PortNum: 1, ReceivesPosted: 128, RingState: strings.ToLower(state.String()),
 		Counters: map[string]uint64{"port_rcv_packets": 1<<64 - 1, "port_xmit_packets": 12},

@@ -61,7 +61,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		FlowLabel: attr.AH.GRH.FlowLabel, SL: attr.AH.SL, TrafficClass: attr.AH.GRH.TrafficClass, HopLimit: attr.AH.GRH.HopLimit,
 		Access: attr.Access, AccessFlags: accessFlags(attr.Access), PKeyIndex: attr.PKeyIndex, PKey: e.Local.PKey, PortNum: attr.PortNum,
 		QPTimeout: attr.Timeout, RetryCnt: attr.RetryCnt, RNRRetry: attr.RNRRetry, MinRNRTimer: attr.MinRNRTimer,
-		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: diagnose.Cap(init.Cap),
+		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: init.Cap,
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
 		Regions: r.regions.on(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),

@@ -90,7 +90,7 @@ func TestEndIsLive(t *testing.T) {
 	want.DLID, want.DestUDPPort, want.SGIDIndex, want.FlowLabel, want.SL, want.TrafficClass, want.HopLimit = 77, 4999, index, 8, 3, 106, 11
 	want.Access, want.AccessFlags, want.PKeyIndex, want.PortNum = verbs.AccessRemoteRead, []string{"REMOTE_READ"}, 0, 1
 	want.QPTimeout, want.RetryCnt, want.RNRRetry, want.MinRNRTimer, want.MaxRDAtomic, want.MaxDestRDAtomic = 21, 4, 2, 9, 6, 5
-	want.Cap = diagnose.Cap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize}
+	want.Cap = verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInlineData: MessageSize}
 	want.SQPSNFirst, want.RQPSNFirst, want.ReceivesPosted = new(uint32(0xabcdef)), new(uint32(0x654321)), recvDepth
 	if !reflect.DeepEqual(end, want) {
 		t.Errorf("got  %+v\nwant %+v", end, want)

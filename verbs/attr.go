@@ -176,11 +176,11 @@ type Counter struct {
 
 // QPCap is the size of a queue pair's queues (struct ibv_qp_cap).
 type QPCap struct {
-	MaxSendWR     int
-	MaxRecvWR     int
-	MaxSendSGE    int
-	MaxRecvSGE    int
-	MaxInlineData int // bytes
+	MaxSendWR     int `json:"max_send_wr"`
+	MaxRecvWR     int `json:"max_recv_wr"`
+	MaxSendSGE    int `json:"max_send_sge"`
+	MaxRecvSGE    int `json:"max_recv_sge"`
+	MaxInlineData int `json:"max_inline_data"` // bytes
 }
 
 // GlobalRoute is the address of a peer beyond the subnet, and always on RoCE

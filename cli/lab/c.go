@@ -15,7 +15,7 @@ import (
 // C is lab C: a queue pair on each of two hosts. Rank 0 listens on its entry of the
 // list, rank 1 connects there; they swap a ConnInfo, and from then on tell each
 // other of every step, so that both fail where one does.
-func C(ctx context.Context, rank int, list []string, tcpPort int, o Options) (err error) {
+func C(ctx context.Context, rank int, list string, tcpPort int, o Options) (err error) {
 	c := &labC{process: newProcess(&o), rank: rank}
 	if err := c.locate(ctx, list, tcpPort); err != nil {
 		return err
@@ -38,12 +38,8 @@ type labC struct {
 	facing Values
 }
 
-func (c *labC) locate(ctx context.Context, list []string, tcpPort int) error {
-	var entries string
-	for _, e := range list {
-		entries += e + ","
-	}
-	nodes, err := bootstrap.ParseList(entries, tcpPort)
+func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
+	nodes, err := bootstrap.ParseList(list, tcpPort)
 	if err != nil {
 		return err
 	}
@@ -85,8 +81,7 @@ func (c *labC) steps() []Step {
 	return explained("c", []Step{
 		{Name: "open device, PD, CQ", Call: "ibv_open_device, ibv_alloc_pd, ibv_create_cq", take: c.openAll},
 		{Name: "create QP, to INIT", Call: "ibv_create_qp, ibv_modify_qp", take: c.each(func(p *pair, v *Values) error {
-			var reset Values // which lab A shows
-			if err := p.create(&reset); err != nil {
+			if err := p.create(new(Values)); err != nil { // which lab A shows
 				return err
 			}
 			return p.toInit(v)

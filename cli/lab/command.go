@@ -105,12 +105,15 @@ func runLab(ctx context.Context, s *session.Session, call command.Call) error {
 		}
 		err = A(ctx, o)
 	case "c":
-		list, index, missing := labPlace(s.Config)
-		if missing != nil {
-			return missing
+		list, index := s.Config.String("list"), s.Config.Int("index")
+		switch {
+		case list == "":
+			return exit.Usagef("lab c: no server list: expected --list HOST0,HOST1, the same on both hosts")
+		case !s.Config.IsSet("index"):
+			return exit.Usagef("lab c: no index: expected --index 0 on the host that listens, --index 1 on the one that connects")
 		}
 		r.Rank = &index
-		err = C(ctx, index, []string{list}, s.Config.Int("tcp-port"), o)
+		err = C(ctx, index, list, s.Config.Int("tcp-port"), o)
 	}
 	return r.conclude(ctx, err)
 }
@@ -149,15 +152,4 @@ func runLabB(ctx context.Context, s *session.Session, call command.Call) error {
 		o.Host = call.Args[1]
 	}
 	return p.Run(ctx, o)
-}
-
-func labPlace(c *configs.Config) (list string, index int, err error) {
-	list, index = c.String("list"), c.Int("index")
-	switch {
-	case list == "":
-		return "", 0, exit.Usagef("lab c: no server list: expected --list HOST0,HOST1, the same on both hosts")
-	case !c.IsSet("index"):
-		return "", 0, exit.Usagef("lab c: no index: expected --index 0 on the host that listens, --index 1 on the one that connects")
-	}
-	return list, index, nil
 }

@@ -35,19 +35,16 @@ func (l LabStep) Adjust(column string, cell *render.Cell) {
 	}
 	cell.Text = valuesText(l.own)
 	if len(l.peer) > 0 {
-		cell.Text = strings.TrimSpace(cell.Text + " | " + l.otherEnd() + ": " + valuesText(l.peer))
+		other := "peer"
+		if l.Rank == nil {
+			other = "QP1"
+		}
+		cell.Text = strings.TrimSpace(cell.Text + " | " + other + ": " + valuesText(l.peer))
 	}
 	if !l.OK {
 		cell.Mood = render.Bad
 		cell.Text = strings.TrimSuffix(l.Error+"; "+cell.Text, "; ")
 	}
-}
-
-func (l LabStep) otherEnd() string {
-	if l.Rank == nil {
-		return "QP1"
-	}
-	return "peer"
 }
 
 func valuesText(values Values) string {

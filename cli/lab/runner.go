@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,14 +39,9 @@ func markOf(s *session.Session) map[bool]string {
 	if !render.IsTerminal(s.Stdout) {
 		return AsciiMarks
 	}
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := os.Getenv(name); v != "" {
-			v = strings.ToLower(strings.ReplaceAll(v, "-", ""))
-			if strings.Contains(v, "utf8") {
-				return UnicodeMarks
-			}
-			return AsciiMarks
-		}
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	if strings.Contains(strings.ToLower(strings.ReplaceAll(locale, "-", "")), "utf8") {
+		return UnicodeMarks
 	}
 	return AsciiMarks
 }

@@ -11,17 +11,11 @@ import (
 
 // create makes the queue pair: few requests are outstanding at a time.
 func (p *pair) create(v *Values) error {
-	if err := p.Create(4, 4); err != nil {
-		return err
-	}
-	return p.stateValues(v, verbs.StateReset)
+	return p.reached(v, verbs.StateReset, p.Create(4, 4))
 }
 
 func (p *pair) toInit(v *Values) error {
-	if err := p.ToInit(access); err != nil {
-		return err
-	}
-	return p.stateValues(v, verbs.StateInit)
+	return p.reached(v, verbs.StateInit, p.ToInit(access))
 }
 
 // toRTR tells the queue pair who its peer is, by what the peer said of itself but
@@ -36,20 +30,22 @@ func (p *pair) toRTR(v *Values) error {
 	if err != nil {
 		return fmt.Errorf("the peer's conn_info: %w", err)
 	}
-	if err := p.ToRTR(endpoint.Remote{
+	return p.reached(v, verbs.StateRTR, p.ToRTR(endpoint.Remote{
 		Remote: route.Remote{GID: peer.GID, LID: peer.LID, LinkLayer: peer.LinkLayer, UDPPort: peer.UDPPort, UDPSocket: peer.UDPSocket},
 		QPN:    command.Or(p.wrong.DestQPN, peer.QPN), PSN: command.Or(p.wrong.PSN, peer.PSN), MTU: min(own, theirs),
-	}); err != nil {
-		return err
-	}
-	return p.stateValues(v, verbs.StateRTR)
+	}))
 }
 
 func (p *pair) toRTS(v *Values) error {
-	if err := p.ToRTS(); err != nil {
-		return err
+	return p.reached(v, verbs.StateRTS, p.ToRTS())
+}
+
+// reached says what the queue pair itself says, unless the way to a state failed.
+func (p *pair) reached(v *Values, state verbs.QPState, failed error) error {
+	if failed != nil {
+		return failed
 	}
-	return p.stateValues(v, verbs.StateRTS)
+	return p.stateValues(v, state)
 }
 
 // stateValues are what the queue pair itself says in a state, which it must be in.

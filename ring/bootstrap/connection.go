@@ -216,7 +216,7 @@ func (c *Control) handle(l *connection, f *Frame) error {
 	case TypeAnswer:
 		return with(f, func(r reply) error { c.takeAnswer(l, r); return nil })
 	case TypeCancel:
-		return with(f, func(q cancellation) error { c.takeCancel(l, q.ID); return nil })
+		return with(f, func(r reply) error { c.takeCancel(l, r.ID); return nil })
 	case TypeGoodbye:
 		c.mu.Lock()
 		l.goodbye = l.heard

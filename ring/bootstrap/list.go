@@ -90,7 +90,11 @@ func splitList(list string, files bool) ([]string, error) {
 		if !files {
 			return nil, usage.Errorf("server list: %q within a list file: a list file cannot name another", e)
 		}
-		more, err := readListFile(name)
+		file, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
+		}
+		more, err := splitList(comment.ReplaceAllString(string(file), ""), false)
 		if err != nil {
 			return nil, err
 		}
@@ -100,14 +104,6 @@ func splitList(list string, files bool) ([]string, error) {
 }
 
 var comment = regexp.MustCompile("#.*") // to the end of its line
-
-func readListFile(name string) ([]string, error) {
-	file, err := os.ReadFile(name)
-	if err != nil {
-		return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
-	}
-	return splitList(comment.ReplaceAllString(string(file), ""), false)
-}
 
 func parseEntry(entry string, index int) (Node, error) {
 	bad := func(why string) (Node, error) {

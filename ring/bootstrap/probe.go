@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -42,23 +43,21 @@ const probeTimeout = time.Second
 func (c *Control) Probe(ctx context.Context) []PeerReport {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	reports := make([]PeerReport, 0, c.size)
-	for r := range c.size {
-		if r != c.rank {
-			reports = append(reports, PeerReport{Rank: r})
-		}
-	}
+	reports := make([]PeerReport, c.size)
 	slots := make(chan struct{}, probesAtOnce)
 	var probes sync.WaitGroup
-	for i := range reports {
+	for rank := range reports {
+		if rank == c.rank {
+			continue
+		}
 		slots <- struct{}{}
 		probes.Go(func() {
-			reports[i] = c.ProbeRank(ctx, reports[i].Rank)
+			reports[rank] = c.ProbeRank(ctx, rank)
 			<-slots
 		})
 	}
 	probes.Wait()
-	return reports
+	return slices.Delete(reports, c.rank, c.rank+1)
 }
 
 // ProbeRank asks one rank how it is. It takes at most a second.

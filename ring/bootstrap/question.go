@@ -30,17 +30,13 @@ type question struct {
 	Clock   *reading        `json:"clock,omitempty"` // asks for the time instead
 }
 
-// reply is the payload of an answer frame.
+// reply is the payload of an answer frame. That of a cancel frame, whose asker has given
+// up, has the number alone.
 type reply struct {
 	ID      uint64          `json:"id"` // the question's
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Clock   *reading        `json:"clock,omitempty"`
-}
-
-// cancellation is the payload of a cancel frame: the asker has given up.
-type cancellation struct {
-	ID uint64 `json:"id"`
 }
 
 // AnswerError is an answerer's error, as the asker gets it.
@@ -120,7 +116,7 @@ func (c *Control) inquire(ctx context.Context, side int, q question) (reply, err
 		return reply{}, context.Cause(l.live)
 	case <-ctx.Done():
 		c.mu.Lock()
-		c.send(l, TypeCancel, cancellation{q.ID})
+		c.send(l, TypeCancel, reply{ID: q.ID})
 		c.mu.Unlock()
 		return reply{}, fmt.Errorf("%s has not answered a question for %q: %w", c.name(l.peer), q.Kind, context.Cause(ctx))
 	}

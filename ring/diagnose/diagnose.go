@@ -56,19 +56,10 @@ func primary(own, peer *End, cause error) (symptom, bool) {
 	if errors.As(cause, &e) && !own.Failure.HasStatus(e.Status) {
 		candidates = append(candidates, symptom{both[0], e.Status, nil})
 	}
-	weight := func(s symptom) int {
-		switch s.status {
-		case verbs.LocalLengthError, verbs.LocalProtectionError, verbs.LocalQPOpError:
-			return 0
-		case verbs.RetryExceeded:
-			return 2
-		case verbs.FlushError:
-			return 3
-		default:
-			return 1
-		}
+	weight := map[verbs.Status]int{
+		verbs.LocalLengthError: -1, verbs.LocalProtectionError: -1, verbs.LocalQPOpError: -1, verbs.RetryExceeded: 1, verbs.FlushError: 2,
 	}
-	slices.SortStableFunc(candidates, func(a, b symptom) int { return cmp.Compare(weight(a), weight(b)) })
+	slices.SortStableFunc(candidates, func(a, b symptom) int { return cmp.Compare(weight[a.status], weight[b.status]) })
 	if len(candidates) == 0 || candidates[0].status == verbs.FlushError {
 		return symptom{}, false
 	}

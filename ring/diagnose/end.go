@@ -56,7 +56,7 @@ type End struct {
 	MinRNRTimer     uint8                `json:"min_rnr_timer"`
 	MaxRDAtomic     uint8                `json:"max_rd_atomic"`
 	MaxDestRDAtomic uint8                `json:"max_dest_rd_atomic"`
-	Cap             Cap                  `json:"cap"`
+	Cap             verbs.QPCap          `json:"cap"` // as it was created
 
 	// What Exchange announces to the peer.
 	FirstPSN  uint32     `json:"first_psn"`
@@ -83,15 +83,6 @@ type End struct {
 
 	Capabilities verbs.Capabilities `json:"-"` // of the device
 	Stale        bool               `json:"-"` // it was so once; what moves is not known
-}
-
-// Cap is the size of a queue pair's queues, as it was created.
-type Cap struct {
-	MaxSendWR     int `json:"max_send_wr"`
-	MaxRecvWR     int `json:"max_recv_wr"`
-	MaxSendSGE    int `json:"max_send_sge"`
-	MaxRecvSGE    int `json:"max_recv_sge"`
-	MaxInlineData int `json:"max_inline_data"` // bytes
 }
 
 // MemoryInfo is memory that the peer may reach.

@@ -3,6 +3,7 @@ package locality
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs/route"
@@ -58,13 +59,9 @@ func IsLocal(a netip.Addr) bool {
 func Bind(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
 	own := addrs[rank]
 	_, err := netip.ParseAddr(nodes[rank].Host)
-	if err == nil && isLocal(own.Addr()) {
+	elsewhere := slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() })
+	if err == nil && isLocal(own.Addr()) || !elsewhere {
 		return own
 	}
-	for _, a := range addrs {
-		if !a.Addr().IsLoopback() {
-			return netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())
-		}
-	}
-	return own
+	return netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())
 }

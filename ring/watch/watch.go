@@ -21,12 +21,7 @@ type QP struct {
 	change          sync.Mutex // held over a change of the queue pair and the note of it; outside mu
 	mu              sync.Mutex // guards the following; never held while the device is called
 	sends, receives fifo
-	first           *diagnose.Failure // the first that says something: a flush only if nothing else failed
-	sqFirst         *uint32           // sq_psn as RTS was given it
-	rqFirst         *uint32           // rq_psn as RTR was given it
-	killed          bool              // Modify took it to ERR: no failure did
-	base            map[string]uint64 // the port's counters at RTR
-	began           time.Time         // when that was
+	known           Known // but for what is posted
 }
 
 // request is what is remembered of a work request while it is posted.
@@ -78,12 +73,7 @@ func (f *fifo) find(id uint64) int {
 
 // New watches a queue pair, which was created with queues of that size.
 func New(qp verbs.QP, cap verbs.QPCap) *QP {
-	return &QP{
-		QP:       qp,
-		num:      qp.Num(),
-		sends:    newFIFO(cap.MaxSendWR),
-		receives: newFIFO(cap.MaxRecvWR),
-	}
+	return &QP{QP: qp, num: qp.Num(), sends: newFIFO(cap.MaxSendWR), receives: newFIFO(cap.MaxRecvWR)}
 }
 
 // Modify implements verbs.QP.
@@ -113,18 +103,18 @@ func (w *QP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	case to == verbs.StateReset:
 		w.sends.clear()
 		w.receives.clear()
-		w.first, w.sqFirst, w.rqFirst, w.killed, w.base = nil, nil, nil, false, nil
+		w.known = Known{Began: w.known.Began}
 	case to == verbs.StateErr && before.State != to:
-		w.killed = true
+		w.known.Killed = true
 	}
 	if base != nil {
-		w.base, w.began = base, time.Now()
+		w.known.Counters, w.known.Began = base, time.Now()
 	}
 	if mask&verbs.AttrRQPSN != 0 {
-		w.rqFirst = new(a.RQPSN)
+		w.known.RQFirst = new(a.RQPSN)
 	}
 	if mask&verbs.AttrSQPSN != 0 {
-		w.sqFirst = new(a.SQPSN)
+		w.known.SQFirst = new(a.SQPSN)
 	}
 	return nil
 }
@@ -168,11 +158,6 @@ func (w *QP) Completed(wc *verbs.Completion) bool {
 	if w.num != wc.QPN {
 		return false
 	}
-	w.completed(wc)
-	return true
-}
-
-func (w *QP) completed(wc *verbs.Completion) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	queue, f := diagnose.SendQueue, &w.sends
@@ -185,20 +170,23 @@ func (w *QP) completed(wc *verbs.Completion) {
 	if i >= 0 {
 		f.head = i + 1
 	}
-	if wc.Status == verbs.Success || w.first != nil && (wc.Status == verbs.FlushError || w.first.Status != uint32(verbs.FlushError)) {
-		return
+	first := w.known.First
+	if wc.Status == verbs.Success || first != nil && (wc.Status == verbs.FlushError || first.Status != uint32(verbs.FlushError)) {
+		return true
 	}
 	var q request
 	if i >= 0 {
 		q = *f.at(i)
 	}
-	w.first = &diagnose.Failure{
+	first = &diagnose.Failure{
 		Status: uint32(wc.Status), Text: wc.Status.Err().Error(), WRID: wc.ID, Queue: queue,
 		Length: q.length, Addr: q.addr, LKey: q.lkey, RemoteAddr: q.remote, RKey: q.rkey,
 	}
 	if queue == diagnose.SendQueue {
-		w.first.Opcode = diagnose.Is(q.op)
+		first.Opcode = diagnose.Is(q.op)
 	}
+	w.known.First = first
+	return true
 }
 
 // Known is what is known of a queue pair at one moment, since RESET.
@@ -226,7 +214,9 @@ func Query(qp verbs.QP) (attr verbs.QPAttr, init verbs.QPInitAttr, known Known, 
 func (w *QP) Known() Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Known{w.sends.posted(), w.receives.posted(), w.first, w.sqFirst, w.rqFirst, w.killed, w.base, w.began}
+	known := w.known
+	known.Sends, known.Receives = w.sends.posted(), w.receives.posted()
+	return known
 }
 
 // Counters are counters by name.
