@@ -7,7 +7,7 @@ import (
 
 // singleDash are the long options that the C programs before this one spell
 // with a single dash, and their names here.
-var singleDash = map[string]string{"-myindex": "--index", "-index": "--index", "-list": "--list"}
+var singleDash = map[string]string{"-myindex": "--index", "--myindex": "--index", "-index": "--index", "-list": "--list"}
 
 // rewriteArgs makes `-myindex 0 -list a,b` what pflag understands, which would
 // take it for the short options -m -y and so on. In place of a command these two
@@ -24,9 +24,6 @@ func rewriteArgs(args []string) []string {
 			if arg = long; joined {
 				arg += "=" + value
 			}
-		}
-		if arg == "--myindex" || strings.HasPrefix(arg, "--myindex=") {
-			arg = "--index" + strings.TrimPrefix(arg, "--myindex")
 		}
 		out = append(out, arg)
 	}

@@ -269,13 +269,7 @@ func get[T any](c *Config, name string) T {
 // nearest returns the known name with the fewest edits from the key.
 func nearest(key string) string {
 	key = strings.ReplaceAll(key, "_", "-")
-	best, fewest := "", -1
-	for _, s := range Settings {
-		if d := editDistance(key, s.Name); fewest < 0 || d < fewest {
-			best, fewest = s.Name, d
-		}
-	}
-	return best
+	return slices.MinFunc(Names(), func(a, b string) int { return editDistance(key, a) - editDistance(key, b) })
 }
 
 // editDistance is Levenshtein's: insertions, deletions and replacements.
@@ -285,14 +279,13 @@ func editDistance(a, b string) int {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		distance := row[0]
+		row[0]++
 		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
+			if a[i] != b[j] {
+				distance = 1 + min(distance, row[j], row[j+1])
 			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
+			distance, row[j+1] = row[j+1], distance
 		}
 	}
 	return row[len(b)]

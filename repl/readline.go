@@ -33,7 +33,8 @@ import (
 //   - It stops the parent too at Ctrl-Z, handles signals for the whole process
 //     and writes the history for all to read: it is not asked to.
 type lineEditor struct {
-	options  lineOptions
+	shell    *Shell
+	out      *os.File
 	term     terminal
 	keys     *keys
 	rl       *readline.Instance // nil before the first line
@@ -50,21 +51,15 @@ type lineEditor struct {
 	pos   int        // of the cursor in it
 }
 
-// lineOptions is what a lineEditor works with.
-type lineOptions struct {
-	in, out *os.File
-	take    func() []byte                                    // empties the screen's queue
-	suggest func(line string, pos int) (insert, list string) // see Shell.suggest; list ends a line
-}
-
-func newLineEditor(o lineOptions) (*lineEditor, error) {
-	w, err := newWaiter(int(o.in.Fd()))
+func newLineEditor(s *Shell, in, out *os.File) (*lineEditor, error) {
+	w, err := newWaiter(int(in.Fd()))
 	if err != nil {
 		return nil, err
 	}
 	e := &lineEditor{
-		options:  o,
-		term:     terminal{fd: int(o.in.Fd())},
+		shell:    s,
+		out:      out,
+		term:     terminal{fd: int(in.Fd())},
 		keys:     &keys{waiter: w},
 		resized:  make(chan os.Signal, 1),
 		watching: make(chan struct{}),
@@ -83,7 +78,8 @@ func newLineEditor(o lineOptions) (*lineEditor, error) {
 // start makes the readline. It is left until the first line, after which it can
 // be closed without a race.
 func (e *lineEditor) start() (err error) {
-	config := &readline.Config{
+	e.columns = width(e.out.Fd())
+	e.rl, err = readline.NewEx(&readline.Config{
 		HistoryLimit:           historyLimit + 2,
 		DisableAutoSaveHistory: true,
 		HistorySearchFold:      true,
@@ -91,18 +87,16 @@ func (e *lineEditor) start() (err error) {
 		Listener:               e,
 		Painter:                e,
 		EOFPrompt:              "\n", // none
-		FuncGetWidth:           func() int { return width(e.options.out.Fd()) },
+		FuncGetWidth:           func() int { return width(e.out.Fd()) },
 		FuncIsTerminal:         func() bool { return true },
 		FuncMakeRaw:            e.term.raw,
 		FuncExitRaw:            e.term.restore,
 		FuncOnWidthChanged:     func(f func()) { e.reflow = f },
 		FuncFilterInputRune:    e.filter,
 		Stdin:                  e.keys,
-		Stdout:                 upward{e.options.out},
-		Stderr:                 e.options.out,
-	}
-	e.columns = width(e.options.out.Fd())
-	e.rl, err = readline.NewEx(config)
+		Stdout:                 upward{e.out},
+		Stderr:                 e.out,
+	})
 	if err == nil {
 		e.SetHistory(e.history)
 	}
@@ -119,10 +113,10 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		}
 	}
 	if e.wide.Swap(false) {
-		e.columns = width(e.options.out.Fd())
+		e.columns = width(e.out.Fd())
 		e.reflow()
 	}
-	if columns(prompt) >= width(e.options.out.Fd()) {
+	if columns(prompt) >= width(e.out.Fd()) {
 		prompt = "> " // readline wants it on one line
 	}
 	stop := context.AfterFunc(ctx, e.keys.finish)
@@ -225,7 +219,7 @@ func (e *lineEditor) refresh() {
 	if e.wide.Swap(false) {
 		e.resize()
 	}
-	if text := e.options.take(); len(text) > 0 {
+	if text := e.shell.screen.take(); len(text) > 0 {
 		e.above(string(text))
 	}
 }
@@ -236,7 +230,7 @@ func (e *lineEditor) refresh() {
 // is lost. It needs readline's goroutine.
 func (e *lineEditor) resize() {
 	before := e.columns
-	e.columns = width(e.options.out.Fd())
+	e.columns = width(e.out.Fd())
 	if e.columns < before {
 		e.rl.Clean()
 	}
@@ -248,12 +242,12 @@ func (e *lineEditor) resize() {
 func (e *lineEditor) above(text string) {
 	e.rl.Clean()
 	// A terminal that cannot be written shows itself when it is read.
-	_, _ = e.options.out.WriteString(text)
+	_, _ = e.out.WriteString(text)
 }
 
 // Do is called by readline at Tab, in its goroutine. It returns what to insert.
 func (e *lineEditor) Do(line []rune, pos int) ([][]rune, int) {
-	insert, list := e.options.suggest(string(line), len(string(line[:pos])))
+	insert, list := e.shell.suggest(string(line), len(string(line[:pos])))
 	if list != "" {
 		e.above(list)
 		e.rl.Refresh()

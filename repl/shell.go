@@ -99,9 +99,7 @@ func (s *Shell) openTerminal() error {
 	out, outFile := o.Stdout.(*os.File)
 	var err error
 	if typed && s.out.onScreen && inFile && outFile && !dumb() {
-		s.editor, err = newLineEditor(lineOptions{
-			in: in, out: out, take: s.screen.take, suggest: s.suggest,
-		})
+		s.editor, err = newLineEditor(s, in, out)
 	} else {
 		s.editor, err = newPlainEditor(o.Stdin, s.onTerminal, s.screen.take)
 	}

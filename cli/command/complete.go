@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -57,8 +56,7 @@ func CompletionOf(f *pflag.Flag) (what string, args []string) {
 	return "nothing", nil
 }
 
-// completeOnRequest makes a tree know what its flags and arguments complete to
-// when a shell asks, and for the command that it asks about: cobra keeps what a
+// completeOnRequest makes a tree know what its flags complete to when a shell asks, and for the command that it asks about: cobra keeps what a
 // flag completes to until the process ends, and our shell makes a tree for each
 // line.
 func (t *Table) completeOnRequest(root *cobra.Command) {
@@ -70,7 +68,6 @@ func (t *Table) completeOnRequest(root *cobra.Command) {
 		if found, _, err := root.Find(args[:max(0, len(args)-1)]); err == nil {
 			asked = found
 		}
-		completeArgs(asked)
 		for _, flags := range []*pflag.FlagSet{asked.LocalFlags(), asked.InheritedFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) { t.completeFlag(asked, f) })
 		}
@@ -87,36 +84,31 @@ func (t *Table) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 
 // completeArgs offers words for the first argument, and what an argument's name
 // stands for.
-func completeArgs(cmd *cobra.Command) {
-	words, find := cmd.ValidArgs, cmd.ValidArgsFunction
-	cmd.ValidArgs = nil
-	if cmd.HasSubCommands() || cmd.Name() == "help" {
-		return
-	}
-	var names []string
-	if fields := strings.Fields(cmd.Use); len(fields) > 1 {
-		names = slices.DeleteFunc(fields[1:], func(name string) bool { return name == "[flags]" })
-	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		at := len(args)
-		if at >= len(names) && len(names) > 0 && strings.HasSuffix(strings.Trim(names[len(names)-1], "[]"), "...") {
-			at = len(names) - 1
-		}
-		named := at < len(names)
+func completeArgs(c Row) cobra.CompletionFunc {
+	names := strings.Fields(c.Args)
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		name, last := "", len(names)-1
 		switch {
-		case named && strings.Contains(names[at], "LEVELS"):
+		case len(args) <= last:
+			name = names[len(args)]
+		case last >= 0 && strings.HasSuffix(strings.Trim(names[last], "[]"), "..."):
+			name = names[last]
+		}
+		switch {
+		case strings.Contains(name, "LEVELS"):
 			levels, directive := completeLevels(cmd, typed, nil)
-			if find != nil && !strings.ContainsAny(typed, "=,") {
-				more, _ := find(cmd, args, typed)
-				levels = append(more, levels...)
+			if c.Complete != nil && !strings.ContainsAny(typed, "=,") {
+				levels = append(c.Complete(args), levels...)
 			}
 			return levels, directive
-		case find != nil:
-			return find(cmd, args, typed)
-		case named && strings.Contains(names[at], "FILE"):
+		case c.Complete != nil && c.Files:
+			return c.Complete(args), cobra.ShellCompDirectiveDefault
+		case c.Complete != nil:
+			return c.Complete(args), cobra.ShellCompDirectiveNoFileComp
+		case strings.Contains(name, "FILE"):
 			return nil, cobra.ShellCompDirectiveDefault
 		case len(args) == 0:
-			return words, cobra.ShellCompDirectiveNoFileComp
+			return c.Words, cobra.ShellCompDirectiveNoFileComp
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

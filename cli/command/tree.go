@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (t *Table) Tree(root *cobra.Command, where Where, run RunFunc) *cobra.Comma
 	}
 	if where == Process { // in a line, the command help has them
 		for _, t := range topics.All() {
-			root.AddCommand(&cobra.Command{Use: t.Name, Short: t.Summary, Long: t.Text})
+			root.AddCommand(&cobra.Command{Use: t.Name, Short: t.Summary, Long: t.Text, ValidArgsFunction: cobra.NoFileCompletions})
 		}
 	}
 	// Flags' descriptions are wrapped at 80 columns.
@@ -71,23 +72,12 @@ func helpLine(cmd *cobra.Command) string {
 
 func (t *Table) cobraCommand(c Row, run RunFunc) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: c.Use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: c.Long, Example: c.Example,
-		ValidArgs: c.Words, DisableFlagsInUseLine: true,
+		Use: c.Use(), Aliases: c.Aliases, GroupID: c.Group, Short: c.Summary, Long: cmp.Or(c.Long, c.Summary+"."), Example: c.Example,
+		ValidArgsFunction: completeArgs(c), DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error { return c.checkArgs(helpLine(cmd), args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args, Table: t, Tree: cmd.Root()})
 		},
-	}
-	if cmd.Long == "" {
-		cmd.Long = c.Summary + "."
-	}
-	if c.Complete != nil {
-		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if c.Files {
-				return c.Complete(args), cobra.ShellCompDirectiveDefault
-			}
-			return c.Complete(args), cobra.ShellCompDirectiveNoFileComp
-		}
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().SetInterspersed(!c.Verbatim)

@@ -86,7 +86,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	case follow:
 		return lines.Follow(ctx, s, call.Table)
-	case script == "" && !check && onTerminal(s):
+	case script == "" && !check && render.IsTerminal(s.Stdin) && render.IsTerminal(s.Stdout): // a person's
 		if err := shell.Open(s, call.Table); err != nil {
 			return err
 		}
@@ -98,11 +98,6 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		return err
 	}
 	return InRing(ctx, s, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
-}
-
-// onTerminal tells whether a person can type lines and read what comes of them.
-func onTerminal(s *session.Session) bool {
-	return render.IsTerminal(s.Stdin) && render.IsTerminal(s.Stdout)
 }
 
 // runShellProcess is `ringcli shell`: without a ring to begin with.
