@@ -78,10 +78,8 @@ var registry struct {
 func Register(p Provider) {
 	registry.Lock()
 	defer registry.Unlock()
-	for _, q := range registry.providers {
-		if q.Name() == p.Name() {
-			panic("verbs: provider registered twice: " + p.Name())
-		}
+	if slices.ContainsFunc(registry.providers, func(q Provider) bool { return q.Name() == p.Name() }) {
+		panic("verbs: provider registered twice: " + p.Name())
 	}
 	registry.providers = append(registry.providers, p)
 }

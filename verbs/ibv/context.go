@@ -3,6 +3,7 @@
 package ibv
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"os"
@@ -69,8 +70,7 @@ func opening(d device, errno syscall.Errno) error {
 			return fmt.Errorf("%s: %w: this user must be able to read and write it (ls -l; in a container: --device=/dev/infiniband)", node, err)
 		}
 	}
-	switch errno {
-	case syscall.EMFILE, syscall.ENFILE:
+	if errno == syscall.EMFILE || errno == syscall.ENFILE {
 		hint = "raise the limit of open files (ulimit -n)"
 	}
 	return fmt.Errorf("%w; %s", failed(errno, "ibv_open_device"), hint)
@@ -123,16 +123,8 @@ func (c *Context) queryDevice(transport int32) (verbs.DeviceAttr, error) {
 
 // transportName names enum ibv_transport_type as ibv_devinfo does.
 func transportName(t int32) string {
-	name := "invalid transport"
-	switch t {
-	case 0:
-		name = "InfiniBand"
-	case 1:
-		name = "iWARP"
-	case 4:
-		name = "unspecified"
-	}
-	return fmt.Sprintf("%s (%d)", name, t)
+	names := map[int32]string{0: "InfiniBand", 1: "iWARP", 4: "unspecified"}
+	return fmt.Sprintf("%s (%d)", cmp.Or(names[t], "invalid transport"), t)
 }
 
 // hasPort returns an error for a port that the device does not have.

@@ -39,7 +39,7 @@ var load = sync.OnceValues(func() (*library, error) { return open(soname) })
 func open(name string) (*library, error) {
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, absent(name, err)
+		return nil, fmt.Errorf("%s cannot be loaded (%w): to use RDMA devices install rdma-core's library and drivers (Debian, Ubuntu: libibverbs1 ibverbs-providers; Fedora, SUSE: libibverbs)", name, err)
 	}
 	dlvsym, err := purego.Dlsym(purego.RTLD_DEFAULT, "dlvsym")
 	if err != nil {
@@ -91,11 +91,6 @@ func open(name string) (*library, error) {
 		return nil, fmt.Errorf("%s: the C library has no __errno_location: %w; expected glibc", name, err)
 	}
 	return l, nil
-}
-
-// absent says that the library is not there and what to do about it.
-func absent(name string, err error) error {
-	return fmt.Errorf("%s cannot be loaded (%w): to use RDMA devices install rdma-core's library and drivers (Debian, Ubuntu: libibverbs1 ibverbs-providers; Fedora, SUSE: libibverbs)", name, err)
 }
 
 // call calls a C function. Its arguments are allocated: it is for the control

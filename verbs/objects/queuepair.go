@@ -89,11 +89,18 @@ func (q *QueuePair) Live() error {
 	return nil
 }
 
-// Inline is the room for inline data at a place of the send queue. There is none where
-// MaxInlineData is 0.
-func (q *QueuePair) Inline(place int) []byte {
-	n := q.InitAttr.Cap.MaxInlineData
-	return q.inline.Bytes()[place*n:][:n]
+// CopyInline copies the data of a request to the room at its place of the send queue,
+// and returns where they are: nowhere if there are none.
+func (q *QueuePair) CopyInline(place int, sgl []verbs.SGE) verbs.SGE {
+	n, at := q.InitAttr.Cap.MaxInlineData, 0
+	if n == 0 {
+		return verbs.SGE{}
+	}
+	room := q.inline.Bytes()[place*n:][:n]
+	for i := range sgl {
+		at += copy(room[at:], memory.Bytes(sgl[i].Addr, int(sgl[i].Length)))
+	}
+	return verbs.SGE{Addr: memory.Addr(room), Length: uint32(at)}
 }
 
 // TraceCreated prints that the queue pair is there, and where.

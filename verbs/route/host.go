@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -37,11 +38,7 @@ func (h Host) Apart(other Host) string {
 	differ := func(what string, a, b any) string { return fmt.Sprintf("their %s differ: %v and %v", what, a, b) }
 	switch {
 	case h.Missing != "" || other.Missing != "":
-		text := h.Missing
-		if text == "" {
-			text = other.Missing
-		}
-		return "where one of them runs is not known: " + text
+		return "where one of them runs is not known: " + cmp.Or(h.Missing, other.Missing)
 	case h.BootID != other.BootID:
 		return "they are on two hosts"
 	case h.UID != other.UID:

@@ -11,7 +11,7 @@
 //
 // # What is shared
 //
-// Each Context has a Hub (package arena), whose key is the GID, and a directory: an
+// Each Context has a Hub (package memfd), whose key is the GID, and a directory: an
 // arena that says which block each queue pair has, where each region lies, and
 // whether anybody is awake. The GID ends with the directory's ID.
 //

@@ -96,21 +96,10 @@ func (q *qp) postSend(wr *verbs.WorkRequest) error {
 		return nil
 	}
 	if w.isInline() {
-		w.SGL = append(w.SGL[:0], q.copyInline(wr, int(length)))
+		w.SGL = append(w.SGL[:0], q.CopyInline(int(q.sqTail&uint64(len(q.sq)-1)), wr.SGL))
 	}
 	q.sqTail++
 	return nil
-}
-
-// copyInline copies a request's data to the place of the send queue that it takes.
-func (q *qp) copyInline(wr *verbs.WorkRequest, length int) verbs.SGE {
-	if length == 0 {
-		return verbs.SGE{}
-	}
-	buf := q.Inline(int(q.sqTail & uint64(len(q.sq)-1)))[:length]
-	var at cursor
-	at.gather(wr.SGL, buf)
-	return verbs.SGE{Addr: memory.Addr(buf), Length: uint32(length)}
 }
 
 // pump fills slots as long as there are requests and room, and reports whether it

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"ringcli/verbs"
-	"ringcli/verbs/memory"
 	"ringcli/verbs/objects"
 	"ringcli/verbs/soft/rc"
 	"ringcli/verbs/soft/reorder"
@@ -217,16 +216,8 @@ func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 func (q *qp) copyInline(wr *verbs.WorkRequest) *verbs.WorkRequest {
 	q.scratch = *wr
 	q.scratch.SGL = q.scratchSGL[:0]
-	if q.InitAttr.Cap.MaxInlineData == 0 {
-		return &q.scratch
-	}
-	buf := q.Inline(q.inlineNext)
-	at := 0
-	for i := range wr.SGL {
-		at += copy(buf[at:], memory.Bytes(wr.SGL[i].Addr, int(wr.SGL[i].Length)))
-	}
-	if at > 0 {
-		q.scratch.SGL = append(q.scratch.SGL, verbs.SGE{Addr: memory.Addr(buf), Length: uint32(at)})
+	if data := q.CopyInline(q.inlineNext, wr.SGL); data.Length > 0 {
+		q.scratch.SGL = append(q.scratch.SGL, data)
 	}
 	return &q.scratch
 }

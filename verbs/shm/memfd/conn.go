@@ -63,13 +63,12 @@ func (c *conn) name() string {
 // send queues m; on a conn that is closing it goes nowhere.
 func (c *conn) send(m message) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closing {
-		c.mu.Unlock()
 		discard(m)
 		return
 	}
 	c.queue = append(c.queue, m)
-	c.mu.Unlock()
 	c.poke()
 }
 
@@ -100,7 +99,10 @@ func (c *conn) write() {
 		_ = c.sock.Close()
 	}()
 	for range c.more {
-		queue, closing := c.take()
+		c.mu.Lock()
+		queue, closing := c.queue, c.closing
+		c.queue = nil
+		c.mu.Unlock()
 		for i, m := range queue {
 			if err := c.transmit(m); err != nil {
 				discard(queue[i+1:]...)
@@ -111,13 +113,6 @@ func (c *conn) write() {
 			return
 		}
 	}
-}
-
-func (c *conn) take() (queue []message, closing bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	queue, c.queue = c.queue, nil
-	return queue, c.closing
 }
 
 // transmit sends m. A view whose descriptor the kernel does not pass on is
