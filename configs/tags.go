@@ -2,6 +2,7 @@ package configs
 
 import (
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -17,13 +18,7 @@ import (
 // Settings.
 func NamesOf(options any) []string {
 	tagged := fieldsOf(reflect.ValueOf(options))
-	var names []string
-	for _, s := range Settings {
-		if _, has := tagged[s.Name]; has {
-			names = append(names, s.Name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(Names(), func(name string) bool { return !tagged[name].IsValid() })
 }
 
 // Fill sets the fields of a struct, given by its address, that settings are for.

@@ -4,15 +4,8 @@ import (
 	"io"
 	"slices"
 	"sync"
-)
 
-// Keys that end a line, as a terminal in raw mode sends them.
-const (
-	ctrlC   = 0x03
-	ctrlD   = 0x04
-	newline = '\n'
-	enter   = '\r'
-	escape  = 0x1b
+	"github.com/chzyer/readline"
 )
 
 // wakeKey is a key (Ctrl-^) that readline is sent when the shell wants to do
@@ -108,11 +101,11 @@ func (k *keys) follow(b byte) {
 		}
 	case k.within == afterEsc && (b == '[' || b == 'O'):
 		k.within = inCode
-	case b == escape:
+	case b == readline.CharEsc:
 		k.within = afterEsc
 	default:
 		k.within = outside
-		k.judging = b == ctrlC || b == ctrlD || b == enter || b == newline
+		k.judging = b == readline.CharInterrupt || b == readline.CharDelete || b == readline.CharEnter || b == readline.CharCtrlJ
 	}
 }
 

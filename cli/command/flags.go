@@ -48,15 +48,7 @@ func (p *Parsed[T]) Set(text string) error {
 // Given returns what a parsed flag holds: what was given, else its default; nil if
 // there is neither.
 func Given[T any](fs *pflag.FlagSet, name string) *T {
-	f := fs.Lookup(name)
-	if f == nil {
-		panic("cli: flag --" + name + " is not declared")
-	}
-	p, ok := f.Value.(*Parsed[T])
-	if !ok {
-		panic(fmt.Sprintf("cli: flag --%s is a %T", name, f.Value))
-	}
-	return p.Value
+	return fs.Lookup(name).Value.(*Parsed[T]).Value
 }
 
 // Value is given, or else the zero value.

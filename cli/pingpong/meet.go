@@ -58,12 +58,12 @@ func meet(ctx context.Context, o *Options) (*meeting, error) {
 
 // listen accepts callers until one is a client.
 func listen(ctx context.Context, o *Options) (*meeting, error) {
-	host := ""
-	if o.Bind.IsValid() {
-		host = o.Bind.String()
+	own := net.TCPAddr{IP: o.Bind.AsSlice(), Zone: o.Bind.Zone(), Port: o.TCPPort}
+	where := own.String()
+	if !o.Bind.IsValid() {
+		where = fmt.Sprintf("TCP port %d", o.TCPPort)
 	}
-	where := tcpText(o.Bind, o.TCPPort)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(o.TCPPort)))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", own.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: give another --port, at both ends", where, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
@@ -53,8 +52,11 @@ func (o *Options) IsServer() bool { return o.Host == "" }
 // Run does all of it, as the server or the client. The result lacks the round trips.
 func Run(ctx context.Context, o Options) (r PingpongResult, err error) {
 	e := &end{Endpoint: &endpoint.Endpoint{Options: o.Options}, o: &o}
-	if err := e.known(); err != nil {
-		return r, err
+	if name := o.Device; name != "" && name != route.Auto {
+		// One that is not there is refused before anybody waits for it.
+		if _, _, err := route.Device(name, o.Bind); err != nil {
+			return r, usage.Errorf("%v", err)
+		}
 	}
 	m, err := meet(ctx, &o)
 	if err != nil {
@@ -96,16 +98,6 @@ type end struct {
 	address Address
 	remote  Address
 	player
-}
-
-// known refuses a device that is not there before anybody waits for it.
-func (e *end) known() error {
-	if name := e.o.Device; name != "" && name != route.Auto {
-		if _, _, err := route.Device(name, e.o.Bind); err != nil {
-			return usage.Errorf("%v", err)
-		}
-	}
-	return nil
 }
 
 // prepare makes all that there must be before the peer may send.
@@ -188,14 +180,6 @@ func (e *end) swapAddresses(ctx context.Context, m *meeting) (to Address, err er
 		return to, err
 	}
 	return to, e.connect(to)
-}
-
-// tcpText is a TCP address for people; "any address" is left out.
-func tcpText(a netip.Addr, port int) string {
-	if !a.IsValid() {
-		return fmt.Sprintf("TCP port %d", port)
-	}
-	return net.JoinHostPort(a.String(), fmt.Sprint(port))
 }
 
 // MaxSize is the longest message of a queue pair, in bytes (specification 1.4, 9.7.7).

@@ -22,9 +22,7 @@ const ChildGrace = 2 * time.Second
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
 	fs.Int(ParentFlag, 0, "")
-	if err := fs.MarkHidden(ParentFlag); err != nil {
-		panic("cli: " + err.Error())
-	}
+	_ = fs.MarkHidden(ParentFlag) // it was declared just now
 }
 
 // Parent is a child's view of its parent.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -78,10 +79,7 @@ func (p *Progress) Step(format string, args ...any) {
 
 // most is how wide a line may be.
 func (p *Progress) most() int {
-	columns := defaultColumns
-	if p.terminal != nil && p.terminal() > 0 {
-		columns = p.terminal()
-	}
+	columns := cmp.Or(p.terminal(), defaultColumns)
 	// In the last column some terminals begin a new line.
 	return max(0, columns-1-echoRoom)
 }

@@ -11,7 +11,7 @@ import (
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &Progress{w: &out, now: func() time.Time { return now }}
+	p := &Progress{w: &out, now: func() time.Time { return now }, terminal: func() int { return 0 }}
 	p.Begin("all-reduce %s", "16M")
 	p.Step("%d/20", 1)
 	now = now.Add(time.Second)
@@ -73,7 +73,7 @@ func TestNoProgressOffATerminal(t *testing.T) {
 func TestProgressClock(t *testing.T) {
 	var out bytes.Buffer
 	start := time.Now()
-	p := &Progress{w: &out, now: func() time.Time { return start.Add(10 * time.Since(start)) }}
+	p := &Progress{w: &out, now: func() time.Time { return start.Add(10 * time.Since(start)) }, terminal: func() int { return 0 }}
 	end := p.Clock("connecting")
 	time.Sleep(500 * time.Millisecond) // five seconds of its own
 	end()

@@ -52,10 +52,7 @@ func Rows() []command.Row {
 			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Wait", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
 			Run: func(ctx context.Context, _ *session.Session, call command.Call) error {
-				d, err := time.ParseDuration(call.Args[0])
-				if err != nil {
-					return err
-				}
+				d, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
 				return lines.Pause(ctx, d)
 			},
 		},
@@ -64,10 +61,7 @@ func Rows() []command.Row {
 			Summary: "Run a command again and again until Ctrl-C",
 			Example: "  watch 2s counters", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
 			Run: inShell(func(ctx context.Context, s *session.Session, call command.Call) error {
-				every, err := time.ParseDuration(call.Args[0])
-				if err != nil {
-					return err
-				}
+				every, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
 				return s.Shell.Watch(ctx, every, joinWords(call.Args[1:]))
 			}),
 		},

@@ -89,10 +89,7 @@ func expectFlags(fs *pflag.FlagSet) {
 }
 
 func runExpect(_ context.Context, s *session.Session, call command.Call) error {
-	e, err := parseExpectation(call.Args)
-	if err != nil {
-		return err
-	}
+	e, _ := parseExpectation(call.Args) // which checkExpect has read
 	if e.where = command.TextOf(call.Flags, "where"); e.where != "" && !strings.Contains(e.where, "=") {
 		return exit.Usagef("--where %s: expected FIELD=VALUE, such as name=out_of_sequence", e.where)
 	}
