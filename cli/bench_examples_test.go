@@ -32,7 +32,7 @@ func exampleRows() []bench.CompareRow {
 		row := bench.CompareRow{Variants: exampleVariants, Auto: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: r.auto}}
 		for i, w := range exampleVariants {
 			m := exampleMeasurement("all-reduce")
-			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol.String(), nil, &none
+			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol, nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
 			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)
@@ -67,7 +67,7 @@ func exampleAlgorithms() []bench.CompareRow {
 		row := bench.CompareRow{Variants: list, Auto: r.auto}
 		for i, w := range list {
 			m := exampleMeasurement("all-reduce")
-			m.Bytes, m.Count, m.Algorithm, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Algorithm.String(), w.Protocol.String(), nil, &none
+			m.Bytes, m.Count, m.Algorithm, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Algorithm, w.Protocol, nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
 			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)

@@ -9,11 +9,12 @@ import (
 	"ringcli/cli/lines"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/collective"
 )
 
 func TestExpect(t *testing.T) {
 	zero, three := uint64(0), uint64(3)
-	good := bench.Measurement{Command: "all-reduce", OK: true, Bytes: 1 << 20, Protocol: "eager", BusBW: 1.75, Wrong: &zero}
+	good := bench.Measurement{Command: "all-reduce", OK: true, Bytes: 1 << 20, Protocol: collective.Eager, BusBW: 1.75, Wrong: &zero}
 	slow := good
 	slow.BusBW, slow.Bytes = 0.5, 8
 	bad := good

@@ -13,6 +13,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
+	"ringcli/collective"
 	"ringcli/verbs"
 )
 
@@ -23,7 +24,7 @@ func examples() []example {
 	rank := 2
 	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
-	bad.Protocol, bad.Wrong, bad.PerRank = "eager", &wrong, nil
+	bad.Protocol, bad.Wrong, bad.PerRank = collective.Eager, &wrong, nil
 	bad.First = &bench.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
@@ -157,8 +158,8 @@ func exampleMeasurement(command string) bench.Measurement {
 	none := uint64(0)
 	times := timing.Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
 	m := bench.Measurement{
-		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: "rendezvous-write",
-		Algorithm: "ring", Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
+		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: collective.RendezvousWrite,
+		Algorithm: collective.AlgorithmRing, Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
 	}
 	for rank := range 2 {
 		m.PerRank = append(m.PerRank, bench.RankMeasurement{Rank: rank, Time: times, Wrong: &none})

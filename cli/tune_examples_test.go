@@ -3,13 +3,16 @@ package cli
 import (
 	"ringcli/cli/bench"
 	"ringcli/cli/session"
+	"ringcli/collective"
 )
 
 // tuneExamples are what a tune prints: points, rules, and how it ends.
 func tuneExamples() []example {
-	ring := bench.TunedVariant{Algorithm: "ring", Protocol: "rendezvous-write", Time: 123456.5, Rounds: 9}
-	doubling := bench.TunedVariant{Algorithm: "recursive-doubling", Protocol: "eager", Time: 98765.4, Rounds: 9}
-	inbox := bench.TunedVariant{Algorithm: "inbox", Protocol: "direct", Time: 0.25, Rounds: 10}
+	write := bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite}
+	direct := bench.Variant{Algorithm: collective.AlgorithmInbox, Protocol: collective.Direct}
+	ring := bench.TunedVariant{Variant: write, Time: 123456.5, Rounds: 9}
+	doubling := bench.TunedVariant{Variant: bench.Variant{Algorithm: collective.AlgorithmRecursiveDoubling, Protocol: collective.Eager}, Time: 98765.4, Rounds: 9}
+	inbox := bench.TunedVariant{Variant: direct, Time: 0.25, Rounds: 10}
 	return []example{
 		{"tune", func(s *session.Session) error {
 			if err := s.Out.Print(
@@ -20,8 +23,8 @@ func tuneExamples() []example {
 				return err
 			}
 			if err := s.Out.Print(
-				bench.TuneRule{Command: "tune", OK: true, Operation: "all-reduce", Ranks: 8, From: 8, UpTo: 65536, Algorithm: "inbox", Protocol: "direct", Default: true, Gain: 1},
-				bench.TuneRule{Command: "tune", OK: true, Operation: "reduce-scatter", Ranks: 8, From: 128 << 10, Algorithm: "recursive-doubling", Protocol: "rendezvous-write", Gain: 1.25},
+				bench.TuneRule{Command: "tune", OK: true, Operation: "all-reduce", Ranks: 8, From: 8, UpTo: 65536, Variant: direct, Default: true, Gain: 1},
+				bench.TuneRule{Command: "tune", OK: true, Operation: "reduce-scatter", Ranks: 8, From: 128 << 10, Variant: bench.Variant{Algorithm: collective.AlgorithmRecursiveDoubling, Protocol: collective.RendezvousWrite}, Gain: 1.25},
 			); err != nil {
 				return err
 			}

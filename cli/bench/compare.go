@@ -99,8 +99,7 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 // resultOf checks one run of a variant, if that was asked for, and puts the ranks'
 // results together.
 func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Measurement, err error) {
-	m, o := r.m, r.o
-	o.options = r.list[w].in(o.options)
+	m, o := r.m, r.o.by(r.list[w])
 	plan, err := m.Comm.Plan(o.call())
 	if err != nil {
 		return result, exit.Sharedf(exit.Usage, "%w", err)

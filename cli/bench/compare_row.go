@@ -42,7 +42,7 @@ func (r CompareRow) Row() ([]render.Column, []render.Cell) {
 		if i == r.Best {
 			mark = render.Cell{Text: markBest, Mood: render.Good}
 		}
-		if m.Algorithm == r.Auto.Algorithm.String() && m.Protocol == r.Auto.Protocol.String() {
+		if m.variant() == r.Auto {
 			mark.Text += markAuto
 		}
 		for j := range cells[:min(2, len(cells))] { // time and busbw

@@ -23,9 +23,9 @@ func TestWhoIsAheadWhere(t *testing.T) {
 	sum := Summarise("bench all-reduce", rows, 1.6)
 	// 2 % at 64K, and 1 % at 16M, are no lead.
 	want := []Stretch{
-		{"ring", "eager", 4 << 10, 64 << 10, "eager"},
-		{"ring", "rendezvous-write", 1 << 20, 16 << 20, "rendezvous-write"},
-		{"ring", "rendezvous-read", 1 << 30, 1 << 30, "rendezvous-read"},
+		{threeVariants[0], 4 << 10, 64 << 10, "eager"},
+		{threeVariants[1], 1 << 20, 16 << 20, "rendezvous-write"},
+		{threeVariants[2], 1 << 30, 1 << 30, "rendezvous-read"},
 	}
 	if !slices.Equal(sum.Ahead, want) || !slices.Equal(sum.Crossovers, []uint64{1 << 20, 1 << 30}) {
 		t.Errorf("ahead: %v, crossovers at %d", sum.Ahead, sum.Crossovers)
@@ -69,7 +69,7 @@ func threeRows() []CompareRow {
 		row := CompareRow{Variants: threeVariants, Auto: Variant{collective.AlgorithmRing, r.auto}}
 		for i, w := range threeVariants {
 			m := threeMeasured("all-reduce")
-			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol.String(), nil, &none
+			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol, nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
 			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
 			row.Each = append(row.Each, m)
@@ -87,8 +87,8 @@ func threeMeasured(command string) Measurement {
 	none := uint64(0)
 	times := timing.Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
 	m := Measurement{
-		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: "rendezvous-write",
-		Algorithm: "ring", Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
+		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: collective.RendezvousWrite,
+		Algorithm: collective.AlgorithmRing, Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
 	}
 	for rank := range 2 {
 		m.PerRank = append(m.PerRank, RankMeasurement{Rank: rank, Time: times, Wrong: &none})

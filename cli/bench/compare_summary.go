@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringcli/cli/chart"
@@ -33,20 +35,18 @@ type ComparisonSummary struct {
 // VariantAverage is the average over all sizes of an algorithm and a protocol, as they
 // were asked for: auto is what the library chose at each size.
 type VariantAverage struct {
-	Algorithm string  `json:"algorithm"`
-	Protocol  string  `json:"protocol"`
-	BusBW     float64 `json:"avg_busbw_GBps"`
-	name      string
+	Variant
+	BusBW float64 `json:"avg_busbw_GBps"`
+	name  string
 }
 
 // Stretch is a run of sizes, both ends included, that belongs to one algorithm and
 // protocol.
 type Stretch struct {
-	Algorithm string `json:"algorithm"`
-	Protocol  string `json:"protocol"`
-	From      uint64 `json:"from_bytes"`
-	To        uint64 `json:"to_bytes"`
-	name      string // by which a person tells it from the others
+	Variant
+	From uint64 `json:"from_bytes"`
+	To   uint64 `json:"to_bytes"`
+	name string // by which a person tells it from the others
 }
 
 // stretches joins sizes that follow each other and have the same variant.
@@ -54,12 +54,11 @@ func stretches(rows []CompareRow, of func(CompareRow) Variant) []Stretch {
 	list := []Stretch{}
 	for _, r := range rows {
 		w, bytes := of(r), r.Each[0].Bytes
-		algorithm, protocol := w.Algorithm.String(), w.Protocol.String()
-		if last := len(list) - 1; last >= 0 && list[last].Algorithm == algorithm && list[last].Protocol == protocol {
+		if last := len(list) - 1; last >= 0 && list[last].Variant == w {
 			list[last].To = bytes
 			continue
 		}
-		list = append(list, Stretch{algorithm, protocol, bytes, bytes, r.Variants.label(w)})
+		list = append(list, Stretch{w, bytes, bytes, r.Variants.label(w)})
 	}
 	return list
 }
@@ -81,13 +80,11 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
 		Auto: stretches(rows, func(r CompareRow) Variant { return r.Auto }),
 	}
-	for i, s := range sum.Ahead {
-		if i > 0 {
-			sum.Crossovers = append(sum.Crossovers, s.From)
-		}
+	for _, s := range sum.Ahead[1:] {
+		sum.Crossovers = append(sum.Crossovers, s.From)
 	}
 	for i, w := range rows[0].Variants {
-		average := VariantAverage{Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(), name: rows[0].Variants.label(w)}
+		average := VariantAverage{Variant: w, name: rows[0].Variants.label(w)}
 		for _, r := range rows {
 			average.BusBW += r.Each[i].BusBW / float64(len(rows))
 			addWrong(&sum.Wrong, r.Each[i].Wrong)
@@ -101,12 +98,7 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 
 // verdict is what the floor says, which the best average must reach.
 func (c *ComparisonSummary) verdict() error {
-	best := c.Averages[0]
-	for _, p := range c.Averages {
-		if p.BusBW > best.BusBW {
-			best = p
-		}
-	}
+	best := slices.MaxFunc(c.Averages, func(a, b VariantAverage) int { return cmp.Compare(a.BusBW, b.BusBW) })
 	if best.BusBW >= c.Floor {
 		return nil
 	}
@@ -150,27 +142,21 @@ func stretchWords(stretches []Stretch, verb string) string {
 func (c ComparisonSummary) Lines() []render.Line {
 	var notes []string
 	label := averageLabel
-	for _, a := range c.Averages {
+	curves := make([]chart.Curve, len(c.Averages))
+	for i, a := range c.Averages {
 		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW))
 		label = strings.Repeat(" ", len(label))
-	}
-	notes = append(notes, render.Folded(stretchWords(c.Ahead, "is ahead"), 78)...)
-	notes = append(notes, render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)...)
-	lines := wrongLines(c.Wrong)
-	for _, text := range append(notes, plotOf(c.rows)...) {
-		lines = append(lines, render.Line{Text: text})
-	}
-	return lines
-}
-
-// plotOf plots busbw.
-func plotOf(rows []CompareRow) []string {
-	curves := make([]chart.Curve, len(rows[0].Variants))
-	for i, w := range rows[0].Variants {
-		curves[i].Name = rows[0].Variants.label(w)
-		for _, r := range rows {
+		curves[i].Name = a.name
+		for _, r := range c.rows {
 			curves[i].Points = append(curves[i].Points, chart.Point{Bytes: r.Each[i].Bytes, Value: r.Each[i].BusBW})
 		}
 	}
-	return chart.Plot("busbw in GB/s by size", curves, render.Figure)
+	ahead := render.Folded(stretchWords(c.Ahead, "is ahead"), 78)
+	auto := render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
+	plot := chart.Plot("busbw in GB/s by size", curves, render.Figure)
+	lines := wrongLines(c.Wrong)
+	for _, text := range slices.Concat(notes, ahead, auto, plot) {
+		lines = append(lines, render.Line{Text: text})
+	}
+	return lines
 }

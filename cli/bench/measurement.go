@@ -7,27 +7,28 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
+	"ringcli/collective"
 	"ringcli/collective/reduce"
 )
 
 // Measurement is the result of one collective operation at one size. The JSON
 // names are a contract with scripts.
 type Measurement struct {
-	Command  string `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
-	OK       bool   `json:"ok"`
-	Bytes    uint64 `json:"bytes" col:"bytes|10"` // of the whole vector
-	Count    uint64 `json:"count"`                // elements of the whole vector
-	Type     string `json:"type"`
-	Op       string `json:"op"` // empty for all-gather, which reduces nothing
-	Protocol string `json:"protocol"`
+	Command  string              `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
+	OK       bool                `json:"ok"`
+	Bytes    uint64              `json:"bytes" col:"bytes|10"` // of the whole vector
+	Count    uint64              `json:"count"`                // elements of the whole vector
+	Type     string              `json:"type"`
+	Op       string              `json:"op"` // empty for all-gather, which reduces nothing
+	Protocol collective.Protocol `json:"protocol"`
 	// Algorithm is what ran, as Protocol is: never auto.
-	Algorithm string       `json:"algorithm" col:"algo/protocol|18|before=bytes"`
-	Ranks     int          `json:"ranks"`
-	InPlace   bool         `json:"in_place"`
-	Iters     int          `json:"iters"`
-	Time      timing.Times `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
-	AlgBW     float64      `json:"algbw_GBps"`
-	BusBW     float64      `json:"busbw_GBps" col:"GB/s bus|8"`
+	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|18|before=bytes"`
+	Ranks     int                  `json:"ranks"`
+	InPlace   bool                 `json:"in_place"`
+	Iters     int                  `json:"iters"`
+	Time      timing.Times         `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
+	AlgBW     float64              `json:"algbw_GBps"`
+	BusBW     float64              `json:"busbw_GBps" col:"GB/s bus|8"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
 	Wrong *uint64 `json:"wrong" col:"wrong|7|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
@@ -69,10 +70,12 @@ type RankMeasurement struct {
 	First *WrongElement `json:"first_wrong,omitempty"`
 }
 
+func (m Measurement) variant() Variant { return Variant{m.Algorithm, m.Protocol} }
+
 // Adjust implements render.Adjuster.
 func (m Measurement) Adjust(column string, cell *render.Cell) {
 	if column == "algo/protocol" {
-		cell.Text = shortVariant(m.Algorithm, m.Protocol)
+		cell.Text = m.variant().short()
 	}
 }
 

@@ -38,7 +38,7 @@ func (o operation) call() collective.Call {
 
 // by is the operation by another variant.
 func (o operation) by(w Variant) operation {
-	o.options = w.in(o.options)
+	o.options.Algorithm, o.options.Protocol = w.Algorithm, w.Protocol
 	return o
 }
 
@@ -102,7 +102,7 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 	if err != nil {
 		return o, err
 	}
-	o = variants[0].in(o)
+	o.Algorithm, o.Protocol = variants[0].Algorithm, variants[0].Protocol
 	c, err := settings(s, call, "segment", "depth")
 	if err != nil {
 		return o, err
@@ -217,7 +217,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 
 // verdict is the error that a measurement amounts to: the same on all ranks.
 func (m Measurement) verdict(floor float64) error {
-	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, shortVariant(m.Algorithm, m.Protocol))
+	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.variant().short())
 	switch {
 	case m.Wrong != nil && *m.Wrong > 0:
 		return exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)

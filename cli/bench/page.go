@@ -34,7 +34,7 @@ type point struct {
 }
 
 func (s *series) add(m Measurement) {
-	s.Points = append(s.Points, point{m.Bytes, m.Time.Mean, m.BusBW, m.Wrong, m.Algorithm + "/" + m.Protocol})
+	s.Points = append(s.Points, point{m.Bytes, m.Time.Mean, m.BusBW, m.Wrong, m.variant().String()})
 }
 
 // page is what a page shows.

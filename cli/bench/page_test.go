@@ -18,7 +18,7 @@ func examplePage() page {
 	curves := make([]series, 3)
 	for _, r := range threeRows() {
 		for i, m := range r.Each {
-			curves[i].Name = m.Protocol
+			curves[i].Name = m.Protocol.String()
 			curves[i].add(m)
 		}
 	}

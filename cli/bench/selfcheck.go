@@ -45,10 +45,9 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 		for _, w := range variantsOf(m.Comm) {
 			o := operation{
 				op: op, typ: reduce.Float32, red: reduce.Sum, count: selfCheckBytes / reduce.Float32.Size(),
-				options: w.in(collective.CallOptions{}),
-				iters:   selfCheckIters, warmup: selfCheckWarmup, check: true,
+				iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
 			}
-			r, err := measure(ctx, m, s, o)
+			r, err := measure(ctx, m, s, o.by(w))
 			if err != nil {
 				return err
 			}

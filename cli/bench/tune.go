@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,7 +14,6 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
-	"ringcli/configs"
 )
 
 const (
@@ -63,11 +61,7 @@ func checkTune(s *session.Session, call command.Call, ranksHere int) error {
 		return exit.Usagef("tune: --budget %s: expected 1s or more", budget)
 	}
 	if s.Config.Int("index") <= 0 { // rank 0 saves; -1: it is not started yet
-		path, err := saveTo(call)
-		if err == nil && path != "" {
-			_, err = tables.CheckSave(path)
-		}
-		if err != nil {
+		if _, _, err := saveTo(call); err != nil {
 			return err
 		}
 	}
@@ -75,18 +69,18 @@ func checkTune(s *session.Session, call command.Call, ranksHere int) error {
 	return checkMemory(largest.bytes(), largest.buffersFor(), ranksHere)
 }
 
-// saveTo is the file that a table goes to; empty for none.
-func saveTo(call command.Call) (string, error) {
-	path := command.TextOf(call.Flags, "save")
-	switch path {
+// saveTo is the file that a table goes to, and what it has; empty for none.
+func saveTo(call command.Call) (path string, file tables.File, err error) {
+	switch path = command.TextOf(call.Flags, "save"); path {
 	case saveNone:
-		return "", nil
+		return "", file, nil
 	case "":
 		if path = tables.UserPath(); path == "" {
-			return "", exit.Usagef("tune: there is no configuration directory, since neither XDG_CONFIG_HOME nor HOME is set: expected --save FILE, or --save none")
+			return "", file, exit.Usagef("tune: there is no configuration directory, since neither XDG_CONFIG_HOME nor HOME is set: expected --save FILE, or --save none")
 		}
 	}
-	return path, nil
+	file, err = tables.CheckSave(path)
+	return path, file, err
 }
 
 func runTune(ctx context.Context, s *session.Session, call command.Call) (err error) {
@@ -99,9 +93,7 @@ func runTune(ctx context.Context, s *session.Session, call command.Call) (err er
 		file tables.File
 	)
 	if m.Comm.Rank() == 0 {
-		if path, err = saveTo(call); err == nil && path != "" {
-			file, err = tables.CheckSave(path)
-		}
+		path, file, err = saveTo(call)
 	}
 	if err := m.Agree(ctx, err); err != nil {
 		return err
@@ -159,10 +151,4 @@ func (t *tuning) conclude(ctx context.Context, path string, file tables.File) er
 		m.Table.Table = "tune"
 	}
 	return t.printSummary(path, saved)
-}
-
-// title is what is going to be done, in words.
-func (t *tuning) title() string {
-	return fmt.Sprintf("%d ways on %d ranks of %s, %d sizes from %d bytes to %s, %d operations, about %s", len(t.list), t.m.Comm.Size(), t.m.Table.Devices,
-		len(tunedSizes), tunedSizes[0], configs.FormatSize(uint64(tunedSizes[len(tunedSizes)-1])), len(tables.Operations), t.budget)
 }

@@ -28,10 +28,9 @@ type TunePoint struct {
 
 // TunedVariant is an algorithm and a protocol at one size.
 type TunedVariant struct {
-	Algorithm string  `json:"algorithm"`
-	Protocol  string  `json:"protocol"`
-	Time      float64 `json:"time_us"` // the median of the rounds' means, of the slowest rank
-	Rounds    int     `json:"rounds"`  // that it took part in: one that is hopeless sits the others out
+	Variant
+	Time   float64 `json:"time_us"` // the median of the rounds' means, of the slowest rank
+	Rounds int     `json:"rounds"`  // that it took part in: one that is hopeless sits the others out
 }
 
 func (t *tuning) pointRow(p tunePoint) TunePoint {
@@ -56,16 +55,16 @@ func (t *tuning) pointRow(p tunePoint) TunePoint {
 }
 
 func (t *tuning) tuned(p tunePoint, w int, us float64) TunedVariant {
-	return TunedVariant{Algorithm: t.list[w].Algorithm.String(), Protocol: t.list[w].Protocol.String(), Time: timing.SixPlaces(us), Rounds: len(p.rounds.of(w))}
+	return TunedVariant{Variant: t.list[w], Time: timing.SixPlaces(us), Rounds: len(p.rounds.of(w))}
 }
 
 // Adjust implements render.Adjuster.
 func (p TunePoint) Adjust(column string, cell *render.Cell) {
 	switch {
 	case column == "fastest":
-		cell.Text = shortVariant(p.Fastest.Algorithm, p.Fastest.Protocol)
+		cell.Text = p.Fastest.short()
 	case column == "default":
-		cell.Text = narrow.Replace(shortVariant(p.Default.Algorithm, p.Default.Protocol))
+		cell.Text = narrow.Replace(p.Default.short())
 	case column == "gain" && p.Real:
 		cell.Mood = render.Good
 	case column == "gain":
@@ -75,24 +74,22 @@ func (p TunePoint) Adjust(column string, cell *render.Cell) {
 
 // TuneRule is what is taken for a run of sizes of one operation.
 type TuneRule struct {
-	Command   string  `json:"command"`
-	OK        bool    `json:"ok"`
-	Operation string  `json:"operation" col:"operation|14"`
-	Ranks     int     `json:"ranks"`
-	From      uint64  `json:"from_bytes" col:"from|unit"`   // the least size that was measured
-	UpTo      uint64  `json:"up_to_bytes" col:"up to|unit"` // 0: any size
-	Algorithm string  `json:"algorithm" col:"algorithm|18"`
-	Protocol  string  `json:"protocol" col:"protocol|16"`
+	Command   string `json:"command"`
+	OK        bool   `json:"ok"`
+	Operation string `json:"operation" col:"operation|14"`
+	Ranks     int    `json:"ranks"`
+	From      uint64 `json:"from_bytes" col:"from|unit"`   // the least size that was measured
+	UpTo      uint64 `json:"up_to_bytes" col:"up to|unit"` // 0: any size
+	Variant   `col:"Algorithm=algorithm|18; Protocol=protocol|16"`
 	Default   bool    `json:"default"`                                 // it is also what auto takes without a table, at each size
 	Gain      float64 `json:"gain" col:"gain over default|left|%.2fx"` // over the default, where that is another: the geometric mean of the sizes'
 }
 
 func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
-	w := t.list[s.variant]
 	gain, _ := gainOf(points, s)
 	return TuneRule{
 		Command: "tune", OK: true, Operation: points[s.first].op.String(), Ranks: t.m.Comm.Size(),
-		From: uint64(points[s.first].bytes), UpTo: uint64(s.upTo), Algorithm: w.Algorithm.String(), Protocol: w.Protocol.String(),
+		From: uint64(points[s.first].bytes), UpTo: uint64(s.upTo), Variant: t.list[s.variant],
 		Default: s.isDefault(points), Gain: timing.SixPlaces(gain),
 	}
 }

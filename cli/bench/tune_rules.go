@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"slices"
 
 	"ringcli/cli/timing"
 	"ringcli/collective"
@@ -162,12 +163,7 @@ type tuneStretch struct {
 
 // isDefault tells whether the variant is what is taken without a table, at each size.
 func (s tuneStretch) isDefault(points []tunePoint) bool {
-	for _, p := range points[s.first : s.last+1] {
-		if p.standard != s.variant {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(points[s.first:s.last+1], func(p tunePoint) bool { return p.standard != s.variant })
 }
 
 // stretchesOf joins sizes that have the same variant. Between two sizes that were
@@ -200,10 +196,7 @@ func rulesOf(points []tunePoint, list []tuneStretch, of Variants) []collective.R
 		w := of[s.variant]
 		rules = append(rules, collective.Rule{Op: points[s.first].op, MaxBytes: s.upTo, Algorithm: w.Algorithm, Protocol: w.Protocol})
 	}
-	for len(rules) > 0 {
-		if s := list[len(rules)-1]; !s.isDefault(points) {
-			break
-		}
+	for len(rules) > 0 && list[len(rules)-1].isDefault(points) {
 		rules = rules[:len(rules)-1]
 	}
 	return rules

@@ -23,8 +23,8 @@ func init() {
 // Variant is how an operation runs, as it is asked for: auto is what the library
 // chooses.
 type Variant struct {
-	Algorithm collective.Algorithm
-	Protocol  collective.Protocol
+	Algorithm collective.Algorithm `json:"algorithm"`
+	Protocol  collective.Protocol  `json:"protocol"`
 }
 
 // String is "ring/eager"; of what is left to the library nothing is said.
@@ -41,12 +41,6 @@ func (w Variant) String() string {
 // variantOf is how an operation is going to run.
 func variantOf(p collective.Call) Variant { return Variant{p.Algorithm, p.Protocol} }
 
-// in returns the call's options with the variant in them.
-func (w Variant) in(o collective.CallOptions) collective.CallOptions {
-	o.Algorithm, o.Protocol = w.Algorithm, w.Protocol
-	return o
-}
-
 // variantsOf are all that this ring has, without auto: the ring's first.
 func variantsOf(c *collective.Comm) Variants {
 	var list Variants
@@ -54,7 +48,7 @@ func variantsOf(c *collective.Comm) Variants {
 		for _, p := range collective.Protocols()[1:] {
 			w := Variant{a, p}
 			// What it has not is refused, such as an inbox of many ranks.
-			plan, err := c.Plan(collective.Call{Count: 1, CallOptions: w.in(collective.CallOptions{})})
+			plan, err := c.Plan(operation{count: 1}.by(w).call())
 			if err == nil && variantOf(plan) == w {
 				list = append(list, w)
 			}
@@ -63,17 +57,17 @@ func variantsOf(c *collective.Comm) Variants {
 	return list
 }
 
-// shortVariant names a variant in a column: by the protocol alone where the ring runs,
+// short names a variant in a column: by the protocol alone where the ring runs,
 // which has most of them, and by the algorithm alone where that runs eagerly, as
 // most do. JSON has both.
-func shortVariant(algorithm, protocol string) string {
+func (w Variant) short() string {
 	switch {
-	case protocol == collective.Direct.String():
-		return algorithm + "/" + protocol
-	case algorithm == collective.AlgorithmRing.String():
-		return protocol
+	case w.Protocol == collective.Direct:
+		return w.String()
+	case w.Algorithm == collective.AlgorithmRing:
+		return w.Protocol.String()
 	}
-	return algorithm
+	return w.Algorithm.String()
 }
 
 // check refuses what no ring has.

@@ -50,12 +50,13 @@ func TestLabelsOfVariants(t *testing.T) {
 }
 
 func TestShortVariant(t *testing.T) {
-	for _, c := range [][3]string{
-		{"ring", "eager", "eager"}, {"ring", "direct", "ring/direct"}, {"inbox", "direct", "inbox/direct"},
-		{"recursive-doubling", "eager", "recursive-doubling"}, {"ring", "rendezvous-write", "rendezvous-write"},
+	for w, want := range map[Variant]string{
+		{collective.AlgorithmRing, collective.Eager}: "eager", {collective.AlgorithmRing, collective.Direct}: "ring/direct",
+		{collective.AlgorithmInbox, collective.Direct}: "inbox/direct", {collective.AlgorithmRecursiveDoubling, collective.Eager}: "recursive-doubling",
+		{collective.AlgorithmRing, collective.RendezvousWrite}: "rendezvous-write",
 	} {
-		if got := shortVariant(c[0], c[1]); got != c[2] || len(got) > 18 {
-			t.Errorf("%v is %q", c, got)
+		if got := w.short(); got != want || len(got) > 18 {
+			t.Errorf("%v is %q", w, got)
 		}
 	}
 }

@@ -19,14 +19,7 @@ type ProviderInfo struct {
 	OK       bool   `json:"ok"`
 	Provider string `json:"provider" col:"provider"`
 	Devices  int    `json:"devices" col:"devices"`
-	Reason   string `json:"reason" col:"remark"`
-}
-
-// Adjust implements render.Adjuster.
-func (p ProviderInfo) Adjust(column string, cell *render.Cell) {
-	if column == "remark" && !p.OK {
-		cell.Mood = render.Fair
-	}
+	Reason   string `json:"reason" col:"remark|fair"`
 }
 
 // PortInfo is a port of a device.
@@ -76,8 +69,19 @@ func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
 				info.OK, reasons = false, append(reasons, err.Error())
 				continue
 			}
-			ps, gs := shortRows(r)
-			ports, gids = append(ports, ps...), append(gids, gs...)
+			for _, p := range r.Ports {
+				a := p.attr
+				ports = append(ports, PortInfo{
+					Command: "devices", OK: a.State == verbs.PortActive, Device: r.Device, Port: p.Port,
+					State: a.State.String(), PhysState: a.PhysState, LinkLayer: p.LinkLayer,
+					MaxMTU: a.MaxMTU.Bytes(), ActiveMTU: a.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: a.SpeedMbps, GIDs: len(p.GIDs),
+				})
+				for _, g := range p.GIDs {
+					gids = append(gids, GIDInfo{
+						Command: "devices", OK: true, Device: r.Device, Port: p.Port, Index: g.Index, GID: g.GID, Type: g.Type, NetDev: g.NetDev,
+					})
+				}
+			}
 		}
 		info.Reason = strings.Join(reasons, "; ")
 		providers = append(providers, info)
@@ -91,24 +95,6 @@ func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
 		return fmt.Errorf("no device: %d providers looked, and none has a port; `ringcli devices` says why for each", len(providers))
 	}
 	return nil
-}
-
-// shortRows are a device's ports and GIDs.
-func shortRows(r DeviceReport) (ports, gids []render.Record) {
-	for _, p := range r.Ports {
-		a := p.attr
-		ports = append(ports, PortInfo{
-			Command: "devices", OK: a.State == verbs.PortActive, Device: r.Device, Port: p.Port,
-			State: a.State.String(), PhysState: a.PhysState, LinkLayer: p.LinkLayer,
-			MaxMTU: a.MaxMTU.Bytes(), ActiveMTU: a.ActiveMTU.Bytes(), LID: p.LID, NetDev: p.NetDev, SpeedMbps: a.SpeedMbps, GIDs: len(p.GIDs),
-		})
-		for _, g := range p.GIDs {
-			gids = append(gids, GIDInfo{
-				Command: "devices", OK: true, Device: r.Device, Port: p.Port, Index: g.Index, GID: g.GID, Type: g.Type, NetDev: g.NetDev,
-			})
-		}
-	}
-	return ports, gids
 }
 
 // Rows show the devices of this machine.

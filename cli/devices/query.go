@@ -212,7 +212,7 @@ func (d DeviceReport) attributes(port int, report any, all bool) []render.Record
 }
 
 func (d DeviceReport) line(port int, name, value string) render.Record {
-	a := DeviceAttribute{Command: "query", OK: d.OK, Device: d.Device, Port: port, Attribute: name, Value: render.OrDash(value)}
+	a := DeviceAttribute{Command: "query", OK: d.OK, Device: d.Device, Port: port, Attribute: name, Value: cmp.Or(value, "-")}
 	if name == "state" {
 		if a.mood = render.Bad; value == coded(portStates, uint32(verbs.PortActive)) {
 			a.mood = render.Good
@@ -297,7 +297,7 @@ func Print(s *session.Session, d DeviceReport, verbose bool) error {
 		}
 		list := d.attributes(p.Port, p, all)
 		for _, g := range p.GIDs {
-			list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, render.OrDash(g.NetDev))))
+			list = append(list, d.line(p.Port, fmt.Sprintf("GID[%d]", g.Index), fmt.Sprintf("%s  %s  %s", g.GID, g.Type, cmp.Or(g.NetDev, "-"))))
 		}
 		if err := s.Out.Print(list...); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package hand
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,7 @@ func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name,
 		have = append(have, g.Name)
 	}
 	return diagnose.Region{}, exit.Usagef("the %s neighbour, rank %d, has no region %q: expected one of its own (%s)",
-		side, peer.Rank, render.OrDash(name), render.OrDash(strings.Join(have, ", ")))
+		side, peer.Rank, cmp.Or(name, "-"), cmp.Or(strings.Join(have, ", "), "-"))
 }
 
 func runPost(ctx context.Context, s *session.Session, call command.Call) error {

@@ -1,6 +1,7 @@
 package hand
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -152,10 +153,7 @@ func (h *Work) find(name string) (*region, error) {
 	if r := h.regions[name]; r != nil {
 		return r, nil
 	}
-	have := "none"
-	if len(h.regions) > 0 {
-		have = strings.Join(slices.Sorted(maps.Keys(h.regions)), ", ")
-	}
+	have := cmp.Or(strings.Join(slices.Sorted(maps.Keys(h.regions)), ", "), "none")
 	return nil, exit.Usagef("no region %q here: expected one of this rank's own (%s); `mr reg %s --size 4K` registers one", name, have, name)
 }
 

@@ -26,7 +26,7 @@ import (
 //	len      how many elements
 //	wrong    a *uint64 that counts errors: nil if nothing was checked
 //	dash     the zero value is "-", as nil always is
-//	verdict  good if the record's field OK is set, else bad; bad: bad
+//	verdict  good if the record's field OK is set, else bad; bad, fair: if it is not set
 //
 // Columns stand in the order of the fields, but for one that says first, last or
 // before=NAME. A field that is a struct has a column for each of its fields that
@@ -46,11 +46,15 @@ type column struct {
 	field   []int
 	verb    string // of fmt
 	options []string
+	before  string // the column that it stands before
 }
 
-var options = []string{"left", "right", "size", "unit", "us", "len", "wrong", "dash", "verdict", "bad", "first", "last", "before"}
+var options = []string{"left", "right", "size", "unit", "us", "len", "wrong", "dash", "verdict", "bad", "fair", "first", "last"}
 
-func (c *column) is(option string) bool { return slices.Contains(c.options, option) }
+// is tells whether one of these options is given.
+func (c *column) is(options ...string) bool {
+	return slices.ContainsFunc(c.options, func(o string) bool { return slices.Contains(options, o) })
+}
 
 // parseColumns reads the tag of a field.
 func parseColumns(f reflect.StructField, tag string) (list []column) {
@@ -81,16 +85,6 @@ func Select(v any, fields string) (head []Column, row []Cell) {
 		head, row = append(head, c.Column), append(row, c.cell(r.FieldByIndex(c.field)))
 	}
 	return head, row
-}
-
-// before is the column that it stands before; empty if it says none.
-func (c *column) before() string {
-	for _, option := range c.options {
-		if name, found := strings.CutPrefix(option, "before="); found {
-			return name
-		}
-	}
-	return ""
 }
 
 var columnsByType sync.Map // reflect.Type to []column
@@ -124,7 +118,7 @@ func arrange(inOrder []column) (list []column) {
 			first = append(first, c)
 		case c.is("last"):
 			last = append(last, c)
-		case c.before() != "":
+		case c.before != "":
 			moved = append(moved, c)
 		default:
 			list = append(list, c)
@@ -132,7 +126,7 @@ func arrange(inOrder []column) (list []column) {
 	}
 	list = slices.Concat(first, list, last)
 	for _, c := range moved {
-		at := slices.IndexFunc(list, func(other column) bool { return other.Name == c.before() })
+		at := slices.IndexFunc(list, func(other column) bool { return other.Name == c.before })
 		list = slices.Insert(list, at, c)
 	}
 	return list
@@ -145,7 +139,9 @@ func newColumn(f reflect.StructField, name string, words []string) column {
 			c.Width = width
 		} else if strings.Contains(word, "%") {
 			c.verb = word
-		} else if option, _, _ := strings.Cut(word, "="); slices.Contains(options, option) {
+		} else if name, found := strings.CutPrefix(word, "before="); found {
+			c.before = name
+		} else if slices.Contains(options, word) {
 			c.options = append(c.options, word)
 		} else {
 			panic(fmt.Sprintf("render: column %q: unknown option %q: expected one of %s", c.Name, word, strings.Join(options, ", ")))
@@ -169,8 +165,10 @@ func Row(r Record) (head []Column, row []Cell) {
 	for _, c := range columnsOf(v.Type()) {
 		cell := c.cell(v.FieldByIndex(c.field))
 		switch ok := v.FieldByName("OK"); {
-		case c.is("bad"), c.is("verdict") && !ok.Bool():
+		case c.is("verdict", "bad") && !ok.Bool():
 			cell.Mood = Bad
+		case c.is("fair") && !ok.Bool():
+			cell.Mood = Fair
 		case c.is("verdict"):
 			cell.Mood = Good
 		}

@@ -39,7 +39,7 @@ func TestColumnsFromTags(t *testing.T) {
 	}
 	cells := []Cell{
 		{"*", Plain}, {"x", Plain}, {"good", Good}, {"0xff", Plain}, {"1G", Plain}, {"1.000", Plain}, {"2.000", Plain},
-		{"1.500", Plain}, {"1.50x", Plain}, {"4", Plain}, {"-", Plain}, {"2", Bad}, {"-", Bad}, {"3", Plain},
+		{"1.500", Plain}, {"1.50x", Plain}, {"4", Plain}, {"-", Plain}, {"2", Bad}, {"-", Plain}, {"3", Plain},
 	}
 	head, row := Row(r)
 	if !slices.Equal(head, columns) {
@@ -49,7 +49,7 @@ func TestColumnsFromTags(t *testing.T) {
 		t.Errorf("cells are %+v,\nwant %+v", row, cells)
 	}
 	r.OK = false
-	if _, got := Row(r); got[2].Mood != Bad {
-		t.Errorf("the verdict is %+v", got[2])
+	if _, got := Row(r); got[2].Mood != Bad || got[12].Mood != Bad {
+		t.Errorf("the verdict is %+v, the error %+v", got[2], got[12])
 	}
 }

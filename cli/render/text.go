@@ -85,11 +85,3 @@ func Size(n uint64) string {
 	}
 	return configs.FormatSize(n)
 }
-
-// OrDash is a text, or "-" for none.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}

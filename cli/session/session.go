@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func DeviceOf(r *ring.Ring) string {
 	for _, d := range r.Devices() {
 		names = append(names, d.Name)
 	}
-	return render.OrDash(strings.Join(names, "+"))
+	return cmp.Or(strings.Join(names, "+"), "-")
 }
 
 // SpeaksToParent tells whether what this process writes goes through a parent

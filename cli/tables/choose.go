@@ -151,7 +151,7 @@ func (t Saved) About() string {
 // all ranks' edges. A file that was asked for and says nothing about such rings is
 // worth a word.
 func Take(announced *Announcement, providers []string, ranks int) (collective.Table, TableStatus, error) {
-	o := Announcement{}
+	var o Announcement
 	if announced != nil {
 		o = *announced
 	}

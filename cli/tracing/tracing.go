@@ -195,15 +195,8 @@ func merged(list []trace.Recording) (*align.Merged, error) {
 type MergeResult struct {
 	Command      string `json:"command"`
 	OK           bool   `json:"ok"` // no segment arrives before it is sent
-	align.Merged `col:"Clocks=ranks|len; Segments=segments; Violations=violations; Worst=worst us|us"`
+	align.Merged `col:"Clocks=ranks|len; Segments=segments; Violations=violations|bad; Worst=worst us|us"`
 	File         string `json:"file" col:"file|dash"`
-}
-
-// Adjust implements render.Adjuster.
-func (m MergeResult) Adjust(column string, cell *render.Cell) {
-	if column == "violations" && m.Violations > 0 {
-		cell.Mood = render.Bad
-	}
 }
 
 // ClockRow is what was found out about a rank's clock.
