@@ -4,7 +4,6 @@ package ibv
 
 import (
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -23,84 +22,81 @@ type poster[WR cSendWR | cRecvWR] struct {
 	block *memory.Block // the pointer to the bad request, requests, SGEs
 	bad   *uintptr
 	wrs   []WR
-	sges  []cSGE     // as many for each request as the queue pair takes
-	args  [3]uintptr // of post_send or post_recv
+	most  int        // SGEs of a request
+	sges  []cSGE     // as many for each request
+	fn    uintptr    // post_send or post_recv
+	args  [3]uintptr // of it
 }
 
-func (p *poster[WR]) prepare(qp uintptr, sges int) (err error) {
+func (p *poster[WR]) prepare(fn, qp uintptr, most int) (err error) {
 	size := uint64(unsafe.Sizeof(*new(WR)))
-	if p.block, err = memory.Alloc(8 + postBatch*(size+uint64(sges)*uint64(sgeSize))); err != nil {
+	if p.block, err = memory.Alloc(8 + postBatch*(size+uint64(most)*uint64(sgeSize))); err != nil {
 		return err
 	}
 	first := p.block.Addr() + 8
-	p.bad, p.args = at[uintptr](addr(p.block)), [3]uintptr{qp, uintptr(first), addr(p.block)}
-	p.wrs, p.sges = memory.Slice[WR](first, postBatch), memory.Slice[cSGE](first+postBatch*size, postBatch*sges)
+	p.bad, p.fn, p.args = at[uintptr](addr(p.block)), fn, [3]uintptr{qp, uintptr(first), addr(p.block)}
+	p.wrs, p.sges, p.most = memory.Slice[WR](first, postBatch), memory.Slice[cSGE](first+postBatch*size, postBatch*most), most
 	return nil
 }
 
-// post hands a batch to C, and returns how many requests were taken: none if the
-// driver does not name the bad one.
-func (p *poster[WR]) post(fn uintptr, batch int) (int, syscall.Errno) {
-	*p.bad = 0
-	r, _, _ := purego.SyscallN(fn, p.args[:]...)
-	e := result(r)
-	if e == 0 {
-		return batch, 0
+// list writes the SGEs of request i, and returns their address.
+func (p *poster[WR]) list(i int, sgl []verbs.SGE) uintptr {
+	sges := p.sges[i*p.most:]
+	for j, s := range sgl {
+		sges[j] = cSGE{s.Addr, s.Length, s.LKey}
 	}
-	bad := int(*p.bad-p.args[1]) / int(unsafe.Sizeof(*new(WR)))
-	if *p.bad < p.args[1] || bad >= batch {
-		bad = 0
+	return p.args[1] + postBatch*unsafe.Sizeof(*new(WR)) + uintptr(i*p.most)*sgeSize
+}
+
+// post writes requests, each in its place and linked to the one before it, and hands
+// them to C in batches. It returns how many were taken: of a batch none if the driver
+// does not name the bad one.
+func (p *poster[WR]) post(q *qp, what string, wrs []verbs.WorkRequest, write func(i int, from *verbs.WorkRequest) error) (done int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := q.live(); err != nil {
+		return 0, err
 	}
-	return bad, e
+	for done < len(wrs) && err == nil {
+		batch := 0
+		for batch < min(postBatch, len(wrs)-done) {
+			if err = write(batch, &wrs[done+batch]); err != nil {
+				break
+			}
+			batch++
+		}
+		if batch == 0 {
+			break
+		}
+		*p.bad = 0
+		r, _, _ := purego.SyscallN(p.fn, p.args[:]...)
+		if e := result(r); e != 0 {
+			if bad := int(*p.bad-p.args[1]) / int(unsafe.Sizeof(*new(WR))); *p.bad >= p.args[1] && bad < batch {
+				done += bad
+			}
+			return done, failed(e, "QP %s: %s", hex(q.num), what)
+		}
+		done += batch
+	}
+	return done, err
 }
 
 // PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
-	s := &q.send
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := q.live(); err != nil {
-		return 0, err
-	}
-	done := 0
-	for done < len(wrs) {
-		batch, reason := 0, error(nil)
-		for batch < min(postBatch, len(wrs)-done) && reason == nil {
-			if reason = q.write(batch, &wrs[done+batch]); reason == nil {
-				batch++
-			}
-		}
-		if batch > 0 {
-			s.wrs[batch-1].next = 0
-			n, e := s.post(q.pd.ctx.ops.postSend, batch)
-			if done += n; e != 0 {
-				return done, failed(e, "QP %s: post send (ibv_post_send)", hex(q.num))
-			}
-		}
-		if reason != nil {
-			return done, reason
-		}
-	}
-	return done, nil
+	return q.send.post(q, "post send (ibv_post_send)", wrs, q.writeSend)
 }
 
-func element(s *verbs.SGE) cSGE { return cSGE{s.Addr, s.Length, s.LKey} }
-
-// write puts a request in its place, linked to the next. What no device takes is
-// refused here, since not every driver looks: some queue a request in any state and
-// fail behind it.
-func (q *qp) write(i int, from *verbs.WorkRequest) error {
-	limits := &q.init.Cap
-	if _, err := verbs.CheckSend(q.num, verbs.QPState(q.state.Load()), limits, 0, from); err != nil {
+// writeSend writes a request. What no device takes is refused here, since not every
+// driver looks: some queue a request in any state and fail behind it.
+func (q *qp) writeSend(i int, from *verbs.WorkRequest) error {
+	if _, err := verbs.CheckSend(q.num, verbs.QPState(q.state.Load()), &q.init.Cap, 0, from); err != nil {
 		return err
 	}
-	at := i * limits.MaxSendSGE
-	for j := range from.SGL {
-		q.send.sges[at+j] = element(&from.SGL[j])
-	}
 	wr := &q.send.wrs[i]
-	wr.id, wr.next = from.ID, q.send.args[1]+uintptr(i+1)*sendWRSize
-	wr.sgList, wr.numSGE = q.send.args[1]+postBatch*sendWRSize+uintptr(at)*sgeSize, int32(len(from.SGL))
+	if wr.next = 0; i > 0 {
+		q.send.wrs[i-1].next = q.send.args[1] + uintptr(i)*sendWRSize
+	}
+	wr.id, wr.sgList, wr.numSGE = from.ID, q.send.list(i, from.SGL), int32(len(from.SGL))
 	wr.opcode, wr.flags, wr.imm = uint32(from.Opcode), uint32(from.Flags), bigEndian32(from.Imm)
 	wr.remoteAddr = from.RemoteAddr
 	if from.IsAtomic() {
@@ -113,39 +109,16 @@ func (q *qp) write(i int, from *verbs.WorkRequest) error {
 
 // PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
-	p := &q.recv
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := q.live(); err != nil {
-		return 0, err
+	return q.recv.post(q, "post receive (ibv_post_recv)", wrs, q.writeRecv)
+}
+
+func (q *qp) writeRecv(i int, from *verbs.WorkRequest) error {
+	if err := verbs.CheckRecv(q.num, verbs.QPState(q.state.Load()), &q.init.Cap, 0, from); err != nil {
+		return err
 	}
-	most := q.init.Cap.MaxRecvSGE
-	done := 0
-	for done < len(wrs) {
-		batch, reason := 0, error(nil)
-		for ; batch < min(postBatch, len(wrs)-done); batch++ {
-			from := &wrs[done+batch]
-			if reason = verbs.CheckRecv(q.num, verbs.QPState(q.state.Load()), &q.init.Cap, 0, from); reason != nil {
-				break
-			}
-			for j := range from.SGL {
-				p.sges[batch*most+j] = element(&from.SGL[j])
-			}
-			p.wrs[batch] = cRecvWR{
-				id: from.ID, next: p.args[1] + uintptr(batch+1)*recvWRSize,
-				sgList: p.args[1] + postBatch*recvWRSize + uintptr(batch*most)*sgeSize, numSGE: int32(len(from.SGL)),
-			}
-		}
-		if batch > 0 {
-			p.wrs[batch-1].next = 0
-			n, e := p.post(q.pd.ctx.ops.postRecv, batch)
-			if done += n; e != 0 {
-				return done, failed(e, "QP %s: post receive (ibv_post_recv)", hex(q.num))
-			}
-		}
-		if reason != nil {
-			return done, reason
-		}
+	if i > 0 {
+		q.recv.wrs[i-1].next = q.recv.args[1] + uintptr(i)*recvWRSize
 	}
-	return done, nil
+	q.recv.wrs[i] = cRecvWR{id: from.ID, sgList: q.recv.list(i, from.SGL), numSGE: int32(len(from.SGL))}
+	return nil
 }

@@ -85,8 +85,8 @@ func (q *qp) create() error {
 	a.Cap = i.cap.goForm()
 	var err error
 	if q.attr, err = memory.Alloc(2 * attrHalf); err == nil {
-		if err = q.send.prepare(handle, a.Cap.MaxSendSGE); err == nil {
-			err = q.recv.prepare(handle, a.Cap.MaxRecvSGE)
+		if err = q.send.prepare(c.ops.postSend, handle, a.Cap.MaxSendSGE); err == nil {
+			err = q.recv.prepare(c.ops.postRecv, handle, a.Cap.MaxRecvSGE)
 		}
 	}
 	if err != nil {

@@ -25,14 +25,7 @@ func Device(name string, local netip.Addr) (d verbs.Device, why string, err erro
 		d, err := verbs.Find(name)
 		return d, name + " was asked for", err
 	}
-	return resolve(verbs.Providers(), name, local, interfaceOf)
-}
-
-// NetDev returns the network interface that has an address; the loopback interface
-// has all of 127.0.0.0/8. The error wraps verbs.ErrInvalid.
-func NetDev(a netip.Addr) (string, error) {
-	i, err := interfaceOf(a)
-	return i.Name, err
+	return resolve(verbs.Providers(), name, local, NetDev)
 }
 
 // Source returns the address from which the kernel would speak to another. No
@@ -46,7 +39,9 @@ func Source(to netip.AddrPort) (netip.Addr, error) {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-func interfaceOf(a netip.Addr) (net.Interface, error) {
+// NetDev returns the network interface that has an address; the loopback interface
+// has all of 127.0.0.0/8. The error wraps verbs.ErrInvalid.
+func NetDev(a netip.Addr) (net.Interface, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return net.Interface{}, fmt.Errorf("list network interfaces: %w", err)

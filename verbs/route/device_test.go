@@ -103,8 +103,8 @@ func TestDevice(t *testing.T) {
 
 func TestNetDev(t *testing.T) {
 	for _, a := range []string{"127.0.0.1", "127.99.1.2"} {
-		if dev, err := NetDev(addr(a)); err != nil || dev != "lo" {
-			t.Errorf("%s is on %q, %v: expected lo", a, dev, err)
+		if dev, err := NetDev(addr(a)); err != nil || dev.Name != "lo" {
+			t.Errorf("%s is on %q, %v: expected lo", a, dev.Name, err)
 		}
 	}
 	if _, err := NetDev(addr("192.0.2.77")); !errors.Is(err, verbs.ErrInvalid) {

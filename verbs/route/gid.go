@@ -156,7 +156,7 @@ func (p Port) criteria(w Want) []criterion {
 		{
 			func(g verbs.GIDEntry) bool { return p.network(g, peers).IsValid() },
 			func(g verbs.GIDEntry) string { return fmt.Sprintf("in the peer's network %s", p.network(g, peers)) },
-			func(g verbs.GIDEntry) string { return "not in the network of the peer " + joinAddrs(peers) },
+			always("not in the network of the peer " + strings.ReplaceAll(strings.Trim(fmt.Sprint(peers), "[]"), " ", ", ")),
 		},
 		{
 			func(g verbs.GIDEntry) bool { return !g.GID.Addr().IsLinkLocalUnicast() },
@@ -192,14 +192,6 @@ func (w Want) peers() []netip.Addr {
 		}
 	}
 	return list
-}
-
-func joinAddrs(list []netip.Addr) string {
-	text := make([]string, len(list))
-	for i, a := range list {
-		text[i] = a.String()
-	}
-	return strings.Join(text, ", ")
 }
 
 func familyOf(a netip.Addr) string {

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"sync/atomic"
 
 	"ringcli/verbs"
@@ -65,23 +66,16 @@ func (q *qp) reap() (worked bool) {
 // this end waits.
 func (q *qp) notReady() (worked bool) {
 	const forever = 7
-	now := int64(0)
 	if q.refused != q.acked+1 {
 		q.refused, q.rnrUntil = q.acked+1, 0
 		q.counters.RNRs++
 		if q.attr.RNRRetry != forever {
 			timer := verbs.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
-			now = objects.Clock()
-			q.rnrUntil = now + int64(q.attr.RNRRetry)*int64(timer)
+			q.rnrUntil = objects.Clock() + int64(q.attr.RNRRetry)*int64(timer)
 		}
 	}
-	if q.rnrUntil == 0 {
-		return false
-	}
-	if now == 0 {
-		now = objects.Clock()
-	}
-	if now < q.rnrUntil || !atomic.CompareAndSwapUint32(&q.own.slot(q.acked).claim, claim(q.acked, open), claim(q.acked, revoked)) {
+	if q.rnrUntil == 0 || objects.Clock() < q.rnrUntil ||
+		!atomic.CompareAndSwapUint32(&q.own.slot(q.acked).claim, claim(q.acked, open), claim(q.acked, revoked)) {
 		return false
 	}
 	q.failSend(verbs.RNRRetryExceeded)
@@ -106,11 +100,7 @@ func (q *qp) retire() {
 func (q *qp) flushSends() {
 	for ; q.sqHead != q.sqTail; q.sqHead++ {
 		w := q.wqe(q.sqHead)
-		status := w.fault
-		if status == 0 {
-			status = verbs.FlushError
-		}
-		q.complete(w, status)
+		q.complete(w, cmp.Or(w.fault, verbs.FlushError))
 	}
 	q.sqCur, q.acked, q.reads = q.sqHead, q.posted, 0
 	q.timer, q.rnrUntil = 0, 0

@@ -159,7 +159,7 @@ func (q *qp) publish() error {
 func (q *qp) unpublish() (left *peer) {
 	q.acknowledge()
 	q.revokeSends()
-	q.revokeGrants()
+	q.revokeGrants(0)
 	left = q.peer
 	q.peer, q.looking = nil, false
 	if q.stopped != nil {

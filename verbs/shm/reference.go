@@ -221,28 +221,20 @@ func (q *qp) revokeSends() {
 	}
 }
 
-// revokeGrants takes back all that READs were granted.
-func (q *qp) revokeGrants() {
+// revokeGrants takes back what READs were granted of the region of a key; all if it is 0.
+func (q *qp) revokeGrants(key uint32) {
 	for i := range q.granted {
-		q.revokeGrant(i)
-	}
-}
-
-func (q *qp) revokeGrant(i int) {
-	if g := q.granted[i]; g.rkey != 0 {
-		q.granted[i] = grant{}
-		q.revoke(&q.peer.slots[i].claim, g.slot)
+		if g := q.granted[i]; g.rkey != 0 && (key == 0 || g.rkey == key) {
+			q.granted[i] = grant{}
+			q.revoke(&q.peer.slots[i].claim, g.slot)
+		}
 	}
 }
 
 // withdraw is told that a key is dead: nothing may touch its memory any more, on
 // the peer's behalf or our own. A request that still needs it fails.
 func (q *qp) withdraw(key uint32) {
-	for i := range q.granted {
-		if q.granted[i].rkey == key {
-			q.revokeGrant(i)
-		}
-	}
+	q.revokeGrants(key)
 	if q.peer == nil || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		return
 	}

@@ -31,18 +31,16 @@ func (q *qp) giveUp() {
 	switch {
 	case timeout == 0, answered && q.peer != nil:
 		q.timer = 0
-		return
 	case q.timer == 0:
 		q.timer, q.looked = objects.Clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
 		select {
 		case q.look <- struct{}{}: // has the peer looked for, if it is not there
 		default:
 		}
-		return
-	}
-	if now := objects.Clock(); now >= q.timer && answered {
-		q.timer = now + int64(timeout)
-	} else if now >= q.timer {
+	case objects.Clock() < q.timer:
+	case answered:
+		q.timer = objects.Clock() + int64(timeout)
+	default:
 		q.failSend(verbs.RetryExceeded)
 	}
 }
