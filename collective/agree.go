@@ -51,23 +51,15 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
-	data, err := json.Marshal(mine)
-	if err != nil {
-		return fmt.Errorf("agree: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	parts, err := c.ring.Gather(ctx, ring.Purpose{What: "what each rank can, before the first collective operation"}, data)
+	all, err := gather(ctx, c, "what each rank can, before the first collective operation", mine)
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
 	found := *c.agreement.Load()
 	found.software, found.reached = false, true
-	for rank, part := range parts {
-		var theirs capabilities
-		if err := json.Unmarshal(part, &theirs); err != nil {
-			return fmt.Errorf("agree: what rank %d says makes no sense: %w", rank, err)
-		}
+	for rank, theirs := range all {
 		if theirs.Size != c.size {
 			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
@@ -99,6 +91,25 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.changed()
 	c.agreed = true
 	return nil
+}
+
+// gather has every rank say something, and returns what they said.
+func gather[T any](ctx context.Context, c *Comm, what string, mine T) ([]T, error) {
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := c.ring.Gather(ctx, ring.Purpose{What: what}, data)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(parts))
+	for rank, part := range parts {
+		if err := json.Unmarshal(part, &all[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d says makes no sense: %w", rank, err)
+		}
+	}
+	return all, nil
 }
 
 // software tells whether an edge of this rank's is on a device in software.

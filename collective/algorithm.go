@@ -2,10 +2,11 @@ package collective
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 )
 
@@ -29,7 +30,7 @@ const MaxInboxRanks = 8
 // algorithm is the description of an Algorithm; its programs and scripts are
 // with the operations.
 type algorithm struct {
-	naming
+	reduce.Naming
 	order reference.Order // of operands
 	// protocols are those that its messages can travel by, beside Auto and Eager.
 	// Rendezvous is not for algorithms whose messages take less time than the round
@@ -40,46 +41,34 @@ type algorithm struct {
 }
 
 var algorithms = [...]algorithm{
-	AlgorithmAuto:              {naming: naming{name: "auto"}},
-	AlgorithmRing:              {naming: naming{name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct}},
-	AlgorithmRecursiveDoubling: {naming: naming{"recursive-doubling", []string{"rd", "doubling"}}, order: reference.DoublingOrder},
-	AlgorithmTree:              {naming: naming{name: "tree"}, order: reference.TreeOrder},
-	AlgorithmInbox:             {naming: naming{name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
+	AlgorithmAuto:              {Naming: reduce.Naming{Name: "auto"}},
+	AlgorithmRing:              {Naming: reduce.Naming{Name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct}},
+	AlgorithmRecursiveDoubling: {Naming: reduce.Naming{Name: "recursive-doubling", Aliases: []string{"rd", "doubling"}}, order: reference.DoublingOrder},
+	AlgorithmTree:              {Naming: reduce.Naming{Name: "tree"}, order: reference.TreeOrder},
+	AlgorithmInbox:             {Naming: reduce.Naming{Name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
+}
+
+var algorithmNames = reduce.Names[Algorithm]{
+	What: "algorithm", Unknown: "algorithm %d", Count: len(algorithms), Of: func(a Algorithm) reduce.Naming { return algorithms[a].Naming },
 }
 
 // Algorithms returns the algorithms that can be asked for, AlgorithmAuto first.
-func Algorithms() []Algorithm {
-	list := make([]Algorithm, len(algorithms))
-	for i := range list {
-		list[i] = Algorithm(i)
-	}
-	return list
-}
+func Algorithms() []Algorithm { return algorithmNames.All() }
 
 // Valid reports whether a is one of the declared algorithms.
 func (a Algorithm) Valid() bool { return int(a) < len(algorithms) }
 
 // String returns the algorithm's name, as ParseAlgorithm takes it.
-func (a Algorithm) String() string {
-	if !a.Valid() {
-		return fmt.Sprintf("algorithm %d", uint8(a))
-	}
-	return algorithms[a].name
-}
+func (a Algorithm) String() string { return algorithmNames.Text(a) }
 
 // ParseAlgorithm returns the algorithm of that name or alias, in any case. The
 // empty name is AlgorithmAuto. The error for an unknown name lists the known ones.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	var rows []naming
-	for i := range algorithms {
-		rows = append(rows, algorithms[i].naming)
-	}
-	i, err := parseName("algorithm", name, rows)
-	return Algorithm(i), err
+	return algorithmNames.Parse(cmp.Or(strings.TrimSpace(name), AlgorithmAuto.String()))
 }
 
 // Aliases returns other names of the algorithm.
-func (a Algorithm) Aliases() []string { return algorithms[a].aliases }
+func (a Algorithm) Aliases() []string { return algorithms[a].Aliases }
 
 // Order returns the order of operands that the algorithm documents, for those that check
 // results. It is defined for all but AlgorithmAuto.

@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringcli/configs/usage"
 	"ringcli/ring"
@@ -90,12 +91,7 @@ func (b *Buffer) Free() error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	b.c.version.Add(1)
-	for i, other := range b.c.buffers {
-		if other == b {
-			b.c.buffers = append(b.c.buffers[:i], b.c.buffers[i+1:]...)
-			break
-		}
-	}
+	b.c.buffers = slices.DeleteFunc(b.c.buffers, func(other *Buffer) bool { return other == b })
 	return b.release()
 }
 

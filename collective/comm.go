@@ -96,7 +96,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	if c.size == 1 {

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // Many take the lock at once, some give up: never do two have it, and nobody waits
 // for ever.
 func TestFIFOLock(t *testing.T) {
-	var lock fifoLock
+	lock := newFIFOLock()
 	var inside, taken int // guarded by the lock
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -42,35 +43,35 @@ func TestFIFOLock(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("somebody still waits for the lock after 30 s")
 	}
-	if taken == 0 || lock.held.Load() || len(lock.queue) > 0 {
-		t.Errorf("taken %d times; had at the end: %v, queue of %d", taken, lock.held.Load(), len(lock.queue))
+	if taken == 0 || lock.users.Load() != 0 || len(lock.next) > 0 {
+		t.Errorf("taken %d times; at the end %d have it or wait, %d is on its way", taken, lock.users.Load(), len(lock.next))
 	}
 }
 
-// Who waits has the lock in the order of arrival.
+// Whoever waits has the lock in the order of arrival.
 func TestFIFOLockOrder(t *testing.T) {
-	var lock fifoLock
-	if err := lock.lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const n = 5
-	var waiting []chan struct{}
-	for range n {
-		waiting = append(waiting, lock.join())
-	}
-	for i := range waiting {
+	synctest.Test(t, func(t *testing.T) {
+		lock := newFIFOLock()
+		if err := lock.lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const n = 5
+		got := make(chan int)
+		for i := range n {
+			go func() {
+				if err := lock.lock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				got <- i
+				lock.unlock()
+			}()
+			synctest.Wait() // until it waits
+		}
 		lock.unlock()
-		for k, other := range waiting {
-			select {
-			case <-other:
-				if k > i {
-					t.Fatalf("number %d has the lock before number %d", k, i)
-				}
-			default:
-				if k <= i {
-					t.Fatalf("number %d does not hold the lock", i)
-				}
+		for want := range n {
+			if i := <-got; i != want {
+				t.Fatalf("number %d has the lock before number %d", i, want)
 			}
 		}
-	}
+	})
 }

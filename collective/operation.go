@@ -22,7 +22,7 @@ const (
 
 // operation is the description of an Operation.
 type operation struct {
-	naming
+	reduce.Naming
 	summary string // for help, a line
 	about   string // for help, a sentence or two
 
@@ -41,7 +41,7 @@ type operation struct {
 
 var operations = [...]operation{
 	OpAllReduce: {
-		naming:  naming{"all-reduce", []string{"allreduce", "ar"}},
+		Naming:  reduce.Naming{Name: "all-reduce", Aliases: []string{"allreduce", "ar"}},
 		summary: "Reduce all ranks' vectors; every rank gets the result",
 		about: `Reduces the vectors of all ranks element by element; every rank gets the whole
 result.`,
@@ -55,7 +55,7 @@ result.`,
 		},
 	},
 	OpReduceScatter: {
-		naming:  naming{"reduce-scatter", []string{"reducescatter", "rs"}},
+		Naming:  reduce.Naming{Name: "reduce-scatter", Aliases: []string{"reducescatter", "rs"}},
 		summary: "Reduce all ranks' vectors; each rank gets its chunk",
 		about: `Reduces the vectors of all ranks element by element; rank r of n gets elements
 r*count/n to (r+1)*count/n of the result.`,
@@ -69,7 +69,7 @@ r*count/n to (r+1)*count/n of the result.`,
 		},
 	},
 	OpAllGather: {
-		naming:  naming{"all-gather", []string{"allgather", "ag"}},
+		Naming:  reduce.Naming{Name: "all-gather", Aliases: []string{"allgather", "ag"}},
 		summary: "Collect every rank's chunk; every rank gets the whole vector",
 		about: `Every rank r of n contributes elements r*count/n to (r+1)*count/n and gets the
 whole vector.`,
@@ -84,7 +84,7 @@ whole vector.`,
 	},
 	// A barrier is an all-gather of nothing: its last segment comes when every rank
 	// has sent its own.
-	OpBarrier: {naming: naming{name: "barrier"}, program: (*program).allGather},
+	OpBarrier: {Naming: reduce.Naming{Name: "barrier"}, program: (*program).allGather},
 }
 
 // extent is how much of the vector a buffer holds.
@@ -132,11 +132,11 @@ func (o Operation) String() string {
 	if !o.Valid() {
 		return fmt.Sprintf("operation %d", uint8(o))
 	}
-	return operations[o].name
+	return operations[o].Name
 }
 
 // Aliases returns other names of the operation.
-func (o Operation) Aliases() []string { return operations[o].aliases }
+func (o Operation) Aliases() []string { return operations[o].Aliases }
 
 // Help returns what the operation does: in a line, and in whole sentences.
 func (o Operation) Help() (summary, about string) { return operations[o].summary, operations[o].about }
@@ -170,10 +170,10 @@ func (o Operation) BusFactor(n int) float64 { return operations[o].busFactor(flo
 func ParseOperation(name string) (Operation, error) {
 	var known []string
 	for i := range operations {
-		if name == operations[i].name {
+		if name == operations[i].Name {
 			return Operation(i), nil
 		}
-		known = append(known, operations[i].name)
+		known = append(known, operations[i].Name)
 	}
 	return 0, fmt.Errorf("unknown operation %q: expected one of %s", name, strings.Join(known, ", "))
 }

@@ -1,6 +1,11 @@
 package collective
 
-import "fmt"
+import (
+	"cmp"
+	"strings"
+
+	"ringcli/collective/reduce"
+)
 
 // Protocol is how segments travel from a rank to its right neighbour.
 type Protocol uint8
@@ -16,42 +21,30 @@ const (
 )
 
 var protocols = [...]struct {
-	naming
+	reduce.Naming
 	what string // in a sentence
 }{
-	Auto:            {naming: naming{name: "auto"}},
-	Eager:           {naming: naming{name: "eager"}},
-	RendezvousWrite: {naming{"rendezvous-write", []string{"rendezvous", "rdv", "rndv", "write"}}, "rendezvous"},
-	RendezvousRead:  {naming{"rendezvous-read", []string{"rdv-read", "rndv-read", "read"}}, "rendezvous"},
-	Direct:          {naming{name: "direct"}, "direct"},
+	Auto:            {Naming: reduce.Naming{Name: "auto"}},
+	Eager:           {Naming: reduce.Naming{Name: "eager"}},
+	RendezvousWrite: {reduce.Naming{Name: "rendezvous-write", Aliases: []string{"rendezvous", "rdv", "rndv", "write"}}, "rendezvous"},
+	RendezvousRead:  {reduce.Naming{Name: "rendezvous-read", Aliases: []string{"rdv-read", "rndv-read", "read"}}, "rendezvous"},
+	Direct:          {reduce.Naming{Name: "direct"}, "direct"},
+}
+
+var protocolNames = reduce.Names[Protocol]{
+	What: "protocol", Unknown: "protocol %d", Count: len(protocols), Of: func(p Protocol) reduce.Naming { return protocols[p].Naming },
 }
 
 // Protocols returns the protocols that can be asked for, Auto first.
-func Protocols() []Protocol {
-	list := make([]Protocol, len(protocols))
-	for i := range list {
-		list[i] = Protocol(i)
-	}
-	return list
-}
+func Protocols() []Protocol { return protocolNames.All() }
 
 // String returns the protocol's name, as ParseProtocol takes it.
-func (p Protocol) String() string {
-	if int(p) >= len(protocols) {
-		return fmt.Sprintf("protocol %d", uint8(p))
-	}
-	return protocols[p].name
-}
+func (p Protocol) String() string { return protocolNames.Text(p) }
 
 // ParseProtocol returns the protocol of that name or alias, in any case. The
 // empty name is Auto. The error for an unknown name lists the known ones.
 func ParseProtocol(name string) (Protocol, error) {
-	var rows []naming
-	for i := range protocols {
-		rows = append(rows, protocols[i].naming)
-	}
-	i, err := parseName("protocol", name, rows)
-	return Protocol(i), err
+	return protocolNames.Parse(cmp.Or(strings.TrimSpace(name), Auto.String()))
 }
 
 // MarshalText writes the protocol's name.

@@ -2,7 +2,6 @@ package collective
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,24 +108,13 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 	if problem != nil {
 		mine = boardInfo{Problem: problem.Error()}
 	}
-	data, err := json.Marshal(mine)
-	if err != nil {
-		return nil, "", err
-	}
-	parts, err := c.ring.Gather(ctx, ring.Purpose{What: what}, data)
-	if err != nil {
-		return nil, "", err
-	}
-	infos = make([]boardInfo, len(parts))
-	for rank, part := range parts {
-		if err := json.Unmarshal(part, &infos[rank]); err != nil {
-			return nil, "", fmt.Errorf("%s: what rank %d says makes no sense: %w", what, rank, err)
-		}
-		if p := infos[rank].Problem; p != "" {
-			return nil, fmt.Sprintf("rank %d: %s", rank, p), nil
+	infos, err = gather(ctx, c, what, mine)
+	for rank, p := range infos {
+		if p.Problem != "" {
+			return nil, fmt.Sprintf("rank %d: %s", rank, p.Problem), nil
 		}
 	}
-	return infos, "", nil
+	return infos, "", err
 }
 
 // makeBoard makes the own board.

@@ -72,12 +72,22 @@ func (r Rule) Validate() error {
 	return nil
 }
 
+// eitherOf is "a, b or c".
+func eitherOf(list []Operation) string {
+	last := len(list) - 1
+	text := list[0].String()
+	for _, op := range list[1:last] {
+		text += ", " + op.String()
+	}
+	return text + " or " + list[last].String()
+}
+
 // carriers says which algorithms have a protocol that others have not.
 func carriers(p Protocol) string {
 	var have []string
 	for i := range algorithms {
 		if slices.Contains(algorithms[i].protocols, p) {
-			have = append(have, "the "+algorithms[i].name)
+			have = append(have, "the "+algorithms[i].Name)
 		}
 	}
 	return fmt.Sprintf("%s is for %s; expected eager or auto", protocols[p].what, strings.Join(have, " and "))

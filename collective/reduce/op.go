@@ -1,9 +1,5 @@
 package reduce
 
-import (
-	"fmt"
-)
-
 // Op is a reduction operation.
 type Op uint8
 
@@ -21,10 +17,7 @@ const (
 
 // ops has the name and the accepted aliases of each operation: "mult" is what
 // the first C programs call it, the others are those of NumPy and PyTorch.
-var ops = [numOps]struct {
-	name    string
-	aliases []string
-}{
+var ops = [numOps]Naming{
 	Sum:  {"sum", []string{"add"}},
 	Prod: {"prod", []string{"mult", "mul", "product"}},
 	Min:  {"min", []string{"minimum"}},
@@ -32,29 +25,17 @@ var ops = [numOps]struct {
 	Avg:  {"avg", []string{"average", "mean"}},
 }
 
+var opNames = Names[Op]{"reduction", "op(%d)", numOps, func(op Op) Naming { return ops[op] }}
+
 // Ops returns all operations in the order of their values.
-func Ops() []Op {
-	all := make([]Op, numOps)
-	for i := range all {
-		all[i] = Op(i)
-	}
-	return all
-}
+func Ops() []Op { return opNames.All() }
 
 // Valid reports whether op is one of the declared operations.
 func (op Op) Valid() bool { return int(op) < numOps }
 
 // String returns the operation's name, as [ParseOp] takes it.
-func (op Op) String() string {
-	if !op.Valid() {
-		return fmt.Sprintf("op(%d)", uint8(op))
-	}
-	return ops[op].name
-}
+func (op Op) String() string { return opNames.Text(op) }
 
 // ParseOp returns the operation of that name or alias, in any case. The error
 // for an unknown name lists the known ones.
-func ParseOp(name string) (Op, error) {
-	i, err := FindName("reduction", name, len(ops), func(i int) (string, []string) { return ops[i].name, ops[i].aliases })
-	return Op(i), err
-}
+func ParseOp(name string) (Op, error) { return opNames.Parse(name) }

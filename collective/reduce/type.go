@@ -1,9 +1,5 @@
 package reduce
 
-import (
-	"fmt"
-)
-
 // Type is the type of one element of a vector.
 type Type uint8
 
@@ -27,41 +23,31 @@ const (
 // types has the name, the size in bytes and the accepted aliases of each type.
 // The aliases are those of C on LP64 platforms, of NumPy and of PyTorch.
 var types = [numTypes]struct {
-	name    string
-	size    int
-	aliases []string
+	Naming
+	size int
 }{
-	Int8:     {"int8", 1, []string{"char", "i8", "int8_t"}},
-	Uint8:    {"uint8", 1, []string{"uchar", "byte", "u8", "uint8_t"}},
-	Int32:    {"int32", 4, []string{"int", "i32", "int32_t"}},
-	Uint32:   {"uint32", 4, []string{"uint", "u32", "uint32_t"}},
-	Int64:    {"int64", 8, []string{"long", "i64", "int64_t"}},
-	Uint64:   {"uint64", 8, []string{"ulong", "u64", "uint64_t"}},
-	Float16:  {"float16", 2, []string{"half", "fp16", "f16"}},
-	BFloat16: {"bfloat16", 2, []string{"bf16"}},
-	Float32:  {"float32", 4, []string{"float", "fp32", "f32", "single"}},
-	Float64:  {"float64", 8, []string{"double", "fp64", "f64"}},
+	Int8:     {Naming{"int8", []string{"char", "i8", "int8_t"}}, 1},
+	Uint8:    {Naming{"uint8", []string{"uchar", "byte", "u8", "uint8_t"}}, 1},
+	Int32:    {Naming{"int32", []string{"int", "i32", "int32_t"}}, 4},
+	Uint32:   {Naming{"uint32", []string{"uint", "u32", "uint32_t"}}, 4},
+	Int64:    {Naming{"int64", []string{"long", "i64", "int64_t"}}, 8},
+	Uint64:   {Naming{"uint64", []string{"ulong", "u64", "uint64_t"}}, 8},
+	Float16:  {Naming{"float16", []string{"half", "fp16", "f16"}}, 2},
+	BFloat16: {Naming{"bfloat16", []string{"bf16"}}, 2},
+	Float32:  {Naming{"float32", []string{"float", "fp32", "f32", "single"}}, 4},
+	Float64:  {Naming{"float64", []string{"double", "fp64", "f64"}}, 8},
 }
 
+var typeNames = Names[Type]{"element type", "type(%d)", numTypes, func(t Type) Naming { return types[t].Naming }}
+
 // Types returns all element types in the order of their values.
-func Types() []Type {
-	all := make([]Type, numTypes)
-	for i := range all {
-		all[i] = Type(i)
-	}
-	return all
-}
+func Types() []Type { return typeNames.All() }
 
 // Valid reports whether t is one of the declared types.
 func (t Type) Valid() bool { return int(t) < numTypes }
 
 // String returns the type's name, as [ParseType] takes it.
-func (t Type) String() string {
-	if !t.Valid() {
-		return fmt.Sprintf("type(%d)", uint8(t))
-	}
-	return types[t].name
-}
+func (t Type) String() string { return typeNames.Text(t) }
 
 // Size returns the bytes of one element, and 0 for a type that is not declared.
 func (t Type) Size() int {
@@ -76,7 +62,4 @@ func (t Type) Float() bool { return t >= Float16 && t <= Float64 }
 
 // ParseType returns the type of that name or alias, in any case. The error for
 // an unknown name lists the known ones.
-func ParseType(name string) (Type, error) {
-	i, err := FindName("element type", name, len(types), func(i int) (string, []string) { return types[i].name, types[i].aliases })
-	return Type(i), err
-}
+func ParseType(name string) (Type, error) { return typeNames.Parse(name) }

@@ -75,112 +75,45 @@ func withTails(assembly func(dst, a, b *byte, n int), plain Kernel) Kernel {
 }
 
 // The kernels in assembly: dst, a and b point to n bytes each, n >= 32 and a
-// multiple of the element's size. Words are integers of either sign.
+// multiple of the element's size. Words are integers of either sign. All are called as
+// values only, for which go:noescape means nothing.
 
 // Integers, integer_amd64.s.
-//
-//go:noescape
 func sum8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prod8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minI8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minU8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxI8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxU8AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func sumWord32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodWord32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minI32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minU32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxI32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxU32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func sumWord64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodWord64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minI64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minU64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxI64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxU64AVX2(dst, a, b *byte, n int)
 
 // Floats, float_amd64.s.
-//
-//go:noescape
 func sumFloat32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodFloat32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minFloat32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxFloat32AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func sumFloat64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodFloat64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minFloat64AVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxFloat64AVX2(dst, a, b *byte, n int)
 
 // Float16 and BFloat16, half_amd64.s.
-//
-//go:noescape
 func sumHalfAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodHalfAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minHalfAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxHalfAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func sumBrainAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func prodBrainAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func minBrainAVX2(dst, a, b *byte, n int)
-
-//go:noescape
 func maxBrainAVX2(dst, a, b *byte, n int)

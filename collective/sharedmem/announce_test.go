@@ -12,7 +12,7 @@ func TestAnnounced(t *testing.T) {
 	for n := uint64(1); n < 6; n++ {
 		a.Announce(n, Signature{100 + n, 200 + n, 300 + n})
 		// The next call is there, its number is not yet.
-		l, at := a.own.announced, announcedCall+announcedWords*((n+1)&1)
+		l, at := a.own[announcedLine], announcedCall+announcedWords*((n+1)&1)
 		l[at], l[at+1], l[at+2] = 7, 8, 9
 		if number, s := b.Announced(0); number != n || s != (Signature{100 + n, 200 + n, 300 + n}) {
 			t.Errorf("got %d, %v, want %d", number, s, n)

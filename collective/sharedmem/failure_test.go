@@ -124,7 +124,7 @@ func TestStop(t *testing.T) {
 			}
 			for at == phaseFinish && !t.complete() {
 				// It reads all it needs, but does not say so.
-				t.own.taken = new(line)
+				t.own[takenLine] = new(line)
 				t.advance()
 			}
 			return nil

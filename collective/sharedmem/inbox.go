@@ -49,30 +49,20 @@ func (t *Team) Inbox(c *Call) error {
 // meet is a round of nothing.
 func (t *Team) meet() error {
 	parity := t.open()
-	for k := 1; k < t.ranks; k++ {
-		t.put(t.at(k), parity, nil)
+	for _, p := range t.others {
+		t.put(p, parity, nil)
 	}
 	return t.gather(parity)
 }
 
 // gather waits for all peers.
 func (t *Team) gather(parity uint32) error {
-	for k := 1; k < t.ranks; k++ {
-		if err := t.get(t.at(k), parity); err != nil {
+	for _, p := range t.others {
+		if err := t.get(p, parity); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// at returns the peer k ranks after the own one, so that ranks do not all begin
-// with the same.
-func (t *Team) at(k int) *peer {
-	r := t.rank + k
-	if r >= t.ranks {
-		r -= t.ranks
-	}
-	return &t.peers[r]
 }
 
 // cut divides contributions of up to longest elements into pieces, and decides
@@ -117,8 +107,7 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 		}
 		parity := t.open()
 		first := t.piece * elements
-		for k := 1; k < t.ranks; k++ {
-			p := t.at(k)
+		for _, p := range t.others {
 			from, end := lo, hi
 			if !c.gathers() {
 				from, end = p.lo, p.hi
@@ -182,14 +171,13 @@ func (t *Team) inboxGather(c *Call) error {
 		from := min(t.lo+first, t.hi)
 		end := min(from+elements, t.hi)
 		own := elems(c.Send.Addr, from, end, size)
-		for k := 1; k < t.ranks; k++ {
-			t.give(t.at(k), parity, own, c.Send.Key)
+		for _, p := range t.others {
+			t.give(p, parity, own, c.Send.Key)
 		}
 		if c.Send.Addr != c.Recv.Addr {
 			copy(elems(c.Recv.Addr, from, end, size), own)
 		}
-		for k := 1; k < t.ranks; k++ {
-			p := t.at(k)
+		for _, p := range t.others {
 			if err := t.get(p, parity); err != nil {
 				return err
 			}
@@ -210,10 +198,13 @@ func (t *Team) inboxGather(c *Call) error {
 func (t *Team) awaitReads() error {
 	t.phase = phaseRead
 	if t.referred {
-		t.own.read.store(uint64(t.round))
+		t.own[readLine].store(uint64(t.round))
 	}
-	for k := 1; t.refers && k < t.ranks; k++ {
-		for p := t.at(k); p.readAt.load() != uint64(t.round); {
+	if !t.refers {
+		return nil
+	}
+	for _, p := range t.others {
+		for p.lines[readLine].load() != uint64(t.round) {
 			if err := t.wait.step(); err != nil {
 				return t.fail(err)
 			}

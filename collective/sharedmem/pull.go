@@ -115,12 +115,11 @@ type pulls struct {
 
 // view is where a peer's memory is in the present call.
 type view struct {
-	input  uint64 // address of element 0 of its input; 0: in its slots
-	output uint64 // address of element 0 of its result; 0: in its slots
-	ready  bool   // its result was there from the start
-	got    int    // steps of its chunk taken
-	// Its counters as last seen.
-	stagedSeen, reducedSeen, takenSeen uint64
+	input  uint64           // address of element 0 of its input; 0: in its slots
+	output uint64           // address of element 0 of its result; 0: in its slots
+	ready  bool             // its result was there from the start
+	got    int              // steps of its chunk taken
+	seen   [ownLines]uint64 // its counters, as they were last
 }
 
 // segmentBytes is the length of a step for chunks of so many bytes: four steps at
@@ -163,8 +162,7 @@ func (t *Team) lay(c *Call) {
 		t.resultSlots = !c.Send.Mapped
 		t.announce = t.resultSlots
 	}
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
+	for _, p := range t.others {
 		t.announce = t.announce || t.kernel != nil && p.input == 0
 		t.release = t.release || t.gathers && p.output == 0
 	}
@@ -208,49 +206,46 @@ func (t *Team) complete() bool {
 	return t.reduced == t.total && (!t.gathers || t.taken == t.total) && (!t.sendSlots || t.staged == t.total)
 }
 
-// see looks at a peer's counter if what was last seen is too low.
-func see(seen *uint64, l *line, want uint64) bool {
-	if *seen >= want {
-		return true
+// reached tells whether a peer's counter is as high as that. It looks at it if what
+// was last seen is too low.
+func (p *peer) reached(which int, want uint64) bool {
+	if p.seen[which] < want {
+		p.seen[which] = p.lines[which].load()
 	}
-	*seen = l.load()
-	return *seen >= want
+	return p.seen[which] >= want
+}
+
+func (t *Team) allReached(which int, want uint64) bool {
+	for _, p := range t.others {
+		if !p.reached(which, want) {
+			return false
+		}
+	}
+	return true
 }
 
 // sendSlotFree tells whether all peers have read what is in the slot of the next
 // step to stage.
 func (t *Team) sendSlotFree() bool {
-	want := t.sendUsed[(t.base+uint64(t.staged))%slotDepth]
-	for k := 1; k < t.ranks; k++ {
-		if p := t.at(k); !see(&p.reducedSeen, p.reducedAt, want) {
-			return false
-		}
-	}
-	return true
+	return t.allReached(reducedLine, t.sendUsed[(t.base+uint64(t.staged))%slotDepth])
 }
 
+// resultSlotFree tells the same of the next step to reduce.
 func (t *Team) resultSlotFree() bool {
-	want := t.resultUsed[(t.base+uint64(t.reduced))%slotDepth]
-	for k := 1; k < t.ranks; k++ {
-		if p := t.at(k); !see(&p.takenSeen, p.takenAt, want) {
-			return false
-		}
-	}
-	return true
+	return t.allReached(takenLine, t.resultUsed[(t.base+uint64(t.reduced))%slotDepth])
 }
 
 // stage copies the next segment of each peer's chunk into the slots.
 func (t *Team) stage() {
 	at := t.base + uint64(t.staged)
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
+	for _, p := range t.others {
 		from, to := t.span(p.lo, p.hi, t.staged)
 		slot := memory.Bytes(t.layout.send(t.board, at, t.rank, p.rank), (to-from)*t.elem)
 		t.copy(slot, elems(t.input, from, to, t.elem), t.stores == streaming)
 	}
 	t.sendUsed[at%slotDepth] = at + 1
 	t.staged++
-	t.tell(t.own.staged, at+1)
+	t.tell(t.own[stagedLine], at+1)
 }
 
 // inputsThere tells whether the peers have what the next step reduces.
@@ -259,8 +254,8 @@ func (t *Team) inputsThere() bool {
 		return true
 	}
 	want := t.base + uint64(t.reduced) + 1
-	for k := 1; k < t.ranks; k++ {
-		if p := t.at(k); p.input == 0 && !see(&p.stagedSeen, p.stagedAt, want) {
+	for _, p := range t.others {
+		if p.input == 0 && !p.reached(stagedLine, want) {
 			return false
 		}
 	}
@@ -271,11 +266,10 @@ func (t *Team) inputsThere() bool {
 func (t *Team) take() bool {
 	moved := false
 	least := t.total
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
+	for _, p := range t.others {
 		if p.got < t.total {
 			at := t.base + uint64(p.got)
-			if !p.ready && !see(&p.reducedSeen, p.reducedAt, at+1) {
+			if !p.ready && !p.reached(reducedLine, at+1) {
 				least = min(least, p.got)
 				continue
 			}
@@ -295,7 +289,7 @@ func (t *Team) take() bool {
 	if least > t.taken {
 		t.taken = least
 		if t.release || least == t.total {
-			t.tell(t.own.taken, t.base+uint64(least))
+			t.tell(t.own[takenLine], t.base+uint64(least))
 		}
 	}
 	return moved
@@ -327,7 +321,7 @@ func (t *Team) reduce() {
 	}
 	t.reduced++
 	if t.announce || t.reduced == t.total {
-		t.tell(t.own.reduced, at+1)
+		t.tell(t.own[reducedLine], at+1)
 	}
 }
 
@@ -390,7 +384,7 @@ func (t *Team) operand(k, from, to int) []byte {
 	if k == t.ranks {
 		return elems(t.input, from, to, t.elem)
 	}
-	p := t.at(k)
+	p := t.others[k-1]
 	if p.input != 0 {
 		return elems(p.input, from, to, t.elem)
 	}
@@ -420,9 +414,8 @@ func (t *Team) finish() error {
 	t.phase = phaseFinish
 	t.wait.reset()
 	all := t.base + uint64(t.total)
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
-		for t.inputRead && !see(&p.reducedSeen, p.reducedAt, all) || t.resultRead && !see(&p.takenSeen, p.takenAt, all) {
+	for _, p := range t.others {
+		for t.inputRead && !p.reached(reducedLine, all) || t.resultRead && !p.reached(takenLine, all) {
 			if err := t.wait.step(); err != nil {
 				return t.fail(err)
 			}

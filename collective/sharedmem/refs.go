@@ -32,8 +32,7 @@ func (t *Team) tellRefs(c *Call) error {
 		flags |= flagOutput
 	}
 	parity := t.open()
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
+	for _, p := range t.others {
 		ref := refOf(p.outArea[parity])
 		ref[refFlags], ref[refInput], ref[refOutput] = flags, c.Send.Addr, c.Recv.Addr
 		ref[refInputKey], ref[refOutputKey] = c.Send.Key, c.Recv.Key
@@ -45,8 +44,7 @@ func (t *Team) tellRefs(c *Call) error {
 	if t.rank != 0 {
 		t.stores = stores(refOf(t.peers[0].inArea[parity])[refFlags] >> storesShift)
 	}
-	for k := 1; k < t.ranks; k++ {
-		p := t.at(k)
+	for _, p := range t.others {
 		if err := t.resolve(p, refOf(p.inArea[parity]), c); err != nil {
 			t.err = fmt.Errorf("%s: %w", c.Name, err)
 			return t.err
@@ -106,12 +104,12 @@ func (t *Team) progress(b *strings.Builder) {
 		if r == t.rank {
 			continue
 		}
-		fmt.Fprintf(b, " rank %d has reduced %d", r, t.stepsOf(p.reducedAt))
+		fmt.Fprintf(b, " rank %d has reduced %d", r, t.stepsOf(p.lines[reducedLine]))
 		if p.input == 0 && t.kernel != nil {
-			fmt.Fprintf(b, ", staged %d", t.stepsOf(p.stagedAt))
+			fmt.Fprintf(b, ", staged %d", t.stepsOf(p.lines[stagedLine]))
 		}
 		if t.gathers {
-			fmt.Fprintf(b, ", taken %d", t.stepsOf(p.takenAt))
+			fmt.Fprintf(b, ", taken %d", t.stepsOf(p.lines[takenLine]))
 		}
 		b.WriteByte(';')
 	}

@@ -102,7 +102,7 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 
 // disagree reads what the peer calls.
 func (t *Team) disagree(p *peer) error {
-	l := p.callAt
+	l := p.lines[callLine]
 	l.load()
 	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Theirs: Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]}}
 	e.Epoch = e.Theirs == t.fold.of
@@ -144,7 +144,7 @@ func (t *Team) awaited() string {
 		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.name, t.round)
 		for r := range t.peers {
 			if r != t.rank {
-				fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].readAt.load())
+				fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].lines[readLine].load())
 			}
 		}
 	case phaseSteps, phaseFinish:

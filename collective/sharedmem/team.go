@@ -97,7 +97,8 @@ type Team struct {
 	layout      layout
 	mapped      func(peer int, key, addr, length uint64) (uint64, error)
 	board       uint64
-	peers       []peer // by rank; the own one's inbox is scratch memory
+	peers       []peer  // by rank; the own one's inbox is scratch memory
+	others      []*peer // from the next rank on, so that ranks do not all begin with the same
 	wait        waiter
 	err         error
 
@@ -115,7 +116,7 @@ type Team struct {
 	}
 
 	// The lines of the own board that peers only read.
-	own struct{ call, staged, reduced, taken, read, announced *line }
+	own [ownLines]*line
 
 	made time.Time
 	// choosers are used by rank 0 alone, unless a test fixes the stores.
@@ -130,13 +131,10 @@ type Team struct {
 type peer struct {
 	rank int
 	// By parity of the round: where it writes, and where we write to it.
-	in, out            [2]*line
-	inArea, outArea    [2][]byte
-	board              uint64
-	callAt, stagedAt   *line
-	reducedAt, takenAt *line
-	readAt             *line
-	announcedAt        *line
+	in, out         [2]*line
+	inArea, outArea [2][]byte
+	board           uint64
+	lines           [ownLines]*line // of its board
 
 	lo, hi int // its chunk of the present call
 
@@ -191,13 +189,14 @@ func New(c Config) (*Team, error) {
 			p.in[parity], p.inArea[parity] = l.inbox(t.board, r, parity), l.area(t.board, r, parity)
 			p.out[parity], p.outArea[parity] = l.inbox(p.board, t.rank, parity), l.area(p.board, t.rank, parity)
 		}
-		p.callAt, p.stagedAt = l.own(p.board, callLine), l.own(p.board, stagedLine)
-		p.reducedAt, p.takenAt = l.own(p.board, reducedLine), l.own(p.board, takenLine)
-		p.readAt, p.announcedAt = l.own(p.board, readLine), l.own(p.board, announcedLine)
+		for which := range p.lines {
+			p.lines[which] = l.own(p.board, which)
+		}
 	}
-	me := &t.peers[t.rank]
-	t.own.call, t.own.staged, t.own.reduced, t.own.taken = me.callAt, me.stagedAt, me.reducedAt, me.takenAt
-	t.own.read, t.own.announced = me.readAt, me.announcedAt
+	t.own = t.peers[t.rank].lines
+	for k := 1; k < t.ranks; k++ {
+		t.others = append(t.others, &t.peers[(t.rank+k)%t.ranks])
+	}
 	return t, nil
 }
 
@@ -223,7 +222,7 @@ func (t *Team) begin(c *Call) error {
 		t.longest = (count + t.ranks - 1) / t.ranks
 		// Whoever finds another tag than its own in a round reads why here. The owner
 		// of the line cannot have left that round: nobody answers it there.
-		l := t.own.call
+		l := t.own[callLine]
 		l[callEpoch], l[callDigest], l[callCount], l[callRoot] = t.epoch, c.Digest, c.Count, c.Root
 		l.store(uint64(f.value))
 	}
