@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -66,11 +67,8 @@ func (a *Args) UnmarshalJSON(b []byte) error {
 	*a = nil
 	for d.More() {
 		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		value, err := d.Token()
-		if err != nil {
+		value, next := d.Token()
+		if err = cmp.Or(err, next); err != nil {
 			return err
 		}
 		arg := Arg{Name: name.(string)} // the decoder has seen to it

@@ -35,7 +35,7 @@ type kindInfo struct {
 // kinds are registered by package variables of the layers.
 var kinds struct {
 	sync.Mutex
-	of [subsystems][]kindInfo
+	of [subsystems][]kindInfo // only ever appended to
 }
 
 // NewKind registers a kind, for a package variable. At most four arguments
@@ -61,14 +61,4 @@ func NewKind(s Subsystem, name string, args ...string) Kind {
 		panic(fmt.Sprintf("trace: more than 255 kinds of %s", s))
 	}
 	return Kind(s)<<8 | Kind(i+1)
-}
-
-// kindTable is a copy of the kinds for a dump.
-func kindTable() (table [subsystems][]kindInfo) {
-	kinds.Lock()
-	defer kinds.Unlock()
-	for s, known := range kinds.of {
-		table[s] = slices.Clone(known)
-	}
-	return table
 }

@@ -63,7 +63,7 @@ func init() {
 // time, a whole line each. A writer with an Fd method can be seen to be a
 // terminal. An unknown format is an error and changes nothing.
 func SetOutput(w io.Writer, format Format) error {
-	return setOutput(w, format, isTerminal(w))
+	return setOutput(w, format, IsTerminal(w))
 }
 
 func setOutput(w io.Writer, format Format, terminal bool) error {
@@ -81,8 +81,7 @@ func setOutput(w io.Writer, format Format, terminal bool) error {
 	defer output.Unlock()
 	output.w = lineWriter{w}
 	output.format = format
-	// https://no-color.org: NO_COLOR counts if not empty.
-	output.color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	output.color = terminal && ColorWanted()
 	rebuild()
 	return nil
 }
@@ -115,10 +114,15 @@ func newHandler(s Subsystem) handler {
 	return slog.NewJSONHandler(output.w, nil).WithAttrs(attrs)
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(interface{ Fd() uintptr })
+// IsTerminal reports whether a stream leads to a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && isatty.IsTerminal(f.Fd())
 }
+
+// ColorWanted reports what the environment says about colour: https://no-color.org, where
+// NO_COLOR counts if not empty.
+func ColorWanted() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // writing is held during each Write. It is one for all outputs, so that a
 // writer which is taken away and given again never sees two at a time.

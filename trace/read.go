@@ -17,14 +17,15 @@ var ErrFile = errors.New("trace: not a recording of ringcli")
 func Read(r io.Reader) ([]Recording, error) {
 	in := json.NewDecoder(bufio.NewReader(r))
 	var first json.RawMessage
-	if err := in.Decode(&first); err != nil {
-		return nil, fmt.Errorf("%w: want Chrome JSON or JSON lines: %w", ErrFile, err)
-	}
 	var what struct {
 		Type   string          `json:"type"`
 		Events json.RawMessage `json:"traceEvents"`
 	}
-	if err := json.Unmarshal(first, &what); err != nil {
+	err := in.Decode(&first)
+	if err == nil {
+		err = json.Unmarshal(first, &what)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: want Chrome JSON or JSON lines: %w", ErrFile, err)
 	}
 	switch {

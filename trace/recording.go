@@ -74,7 +74,9 @@ func Record() Recording {
 	texts, lost := copyLogs()
 	r.Lost.Logs = lost
 	r.Events = make([]Event, 0, len(records)+len(texts))
-	table := kindTable()
+	kinds.Lock()
+	table := kinds.of
+	kinds.Unlock()
 	for i := range records {
 		r.Events = append(r.Events, records[i].event(&table))
 	}

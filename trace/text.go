@@ -29,15 +29,11 @@ type textHandler struct {
 const timeLayout = "15:04:05.000000"
 
 func newTextHandler(w io.Writer, s Subsystem, rank int, colored bool) *textHandler {
-	// The colours are chosen for this writer, so color.NoColor, which is
-	// about standard output, must not have a say.
 	paint := func(text string, attrs ...color.Attribute) string {
 		if !colored {
 			return text
 		}
-		c := color.New(attrs...)
-		c.EnableColor()
-		return c.Sprint(text)
+		return Color(attrs...).Sprint(text)
 	}
 	h := &textHandler{
 		w:    w,
@@ -50,13 +46,20 @@ func newTextHandler(w io.Writer, s Subsystem, rank int, colored bool) *textHandl
 		},
 	}
 	if colored {
-		h.paint = color.New(color.Faint)
-		h.paint.EnableColor()
+		h.paint = Color(color.Faint)
 	}
 	if rank != noRank {
 		h.rank = "rank=" + strconv.Itoa(rank) + " "
 	}
 	return h
+}
+
+// Color makes a colour that color.NoColor, which is about standard output alone, has no
+// say in: who writes decides for the own writer.
+func Color(attrs ...color.Attribute) *color.Color {
+	c := color.New(attrs...)
+	c.EnableColor()
+	return c
 }
 
 // lines keeps the buffers of written lines for the next ones.

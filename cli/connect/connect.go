@@ -10,9 +10,9 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
-	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
+	"ringcli/trace"
 )
 
 // SelfCheckName is the command that stands in for no script.
@@ -86,7 +86,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	case follow:
 		return lines.Follow(ctx, s, call.Table)
-	case script == "" && !check && render.IsTerminal(s.Stdin) && render.IsTerminal(s.Stdout): // a person's
+	case script == "" && !check && trace.IsTerminal(s.Stdin) && trace.IsTerminal(s.Stdout): // a person's
 		if err := shell.Open(s, call.Table); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/trace"
 )
 
 // Runner prints a lab as it goes.
@@ -36,7 +37,7 @@ var (
 // markOf returns the marks that the output can show: a terminal says by its locale
 // that it takes UTF-8 (locale(7)); what is no terminal is for grep.
 func markOf(s *session.Session) map[bool]string {
-	if !render.IsTerminal(s.Stdout) {
+	if !trace.IsTerminal(s.Stdout) {
 		return AsciiMarks
 	}
 	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))

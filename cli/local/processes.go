@@ -48,7 +48,7 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
 	f := &processes{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
-	if render.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
+	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}
 	for rank := first; rank < n && err == nil; rank++ {
@@ -80,7 +80,7 @@ func (f *processes) start(rank int, args []string, pipe *os.File) error {
 		if file, ok := f.s.Stdout.(*os.File); ok {
 			cmd.Stdout = file // so that the leader sees whether it is a terminal
 		}
-		if render.IsTerminal(f.s.Stderr) {
+		if trace.IsTerminal(f.s.Stderr) {
 			cmd.Stderr = f.s.Stderr // for the progress line
 		}
 	}

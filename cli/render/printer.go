@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/fatih/color"
-	"github.com/mattn/go-isatty"
+
+	"ringcli/trace"
 )
 
 // Format is how results are written.
@@ -42,7 +42,7 @@ type Printer struct {
 // terminal they are as wide as that is, if they can; elsewhere no line is broken,
 // so that each row is one line for grep and awk.
 func New(w io.Writer, format Format) *Printer {
-	return &Printer{w: w, format: format, color: IsTerminal(w) && ColorWanted(), width: func() int { return Width(w) }}
+	return &Printer{w: w, format: format, color: trace.IsTerminal(w) && trace.ColorWanted(), width: func() int { return Width(w) }}
 }
 
 // SetColor overrides whether tables are coloured.
@@ -52,17 +52,6 @@ func (p *Printer) SetColor(on bool) { p.color = on }
 // them be as wide as they are. It is asked before each Print, since a terminal's
 // width changes.
 func (p *Printer) SetWidth(width func() int) { p.width = width }
-
-// IsTerminal reports whether a stream leads to a terminal.
-func IsTerminal(stream any) bool {
-	f, ok := stream.(interface{ Fd() uintptr })
-	return ok && isatty.IsTerminal(f.Fd())
-}
-
-// ColorWanted reports what the environment says about colour.
-func ColorWanted() bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
 
 // Format returns the format that was asked for.
 func (p *Printer) Format() Format { return p.format }
@@ -112,18 +101,10 @@ func (p *Printer) Print(records ...Record) error {
 }
 
 var colors = map[Mood]*color.Color{
-	Good:  enabled(color.FgGreen),
-	Fair:  enabled(color.FgYellow),
-	Bad:   enabled(color.FgRed, color.Bold),
-	Faint: enabled(color.Faint),
-}
-
-// enabled makes a colour that color.NoColor, which is about standard output
-// alone, has no say in: each Printer decides for its own writer.
-func enabled(attrs ...color.Attribute) *color.Color {
-	c := color.New(attrs...)
-	c.EnableColor()
-	return c
+	Good:  trace.Color(color.FgGreen),
+	Fair:  trace.Color(color.FgYellow),
+	Bad:   trace.Color(color.FgRed, color.Bold),
+	Faint: trace.Color(color.Faint),
 }
 
 func (p *Printer) paint(m Mood, text string) string {

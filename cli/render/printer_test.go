@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ringcli/trace"
 )
 
 // update writes the golden files: UPDATE_GOLDEN=1 go test ./cli/...
@@ -149,12 +151,12 @@ func TestNoColorOffATerminal(t *testing.T) {
 		t.Error("a buffer is taken for a terminal")
 	}
 	t.Setenv("NO_COLOR", "1")
-	if ColorWanted() {
+	if trace.ColorWanted() {
 		t.Error("NO_COLOR is not honoured")
 	}
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "dumb")
-	if ColorWanted() {
+	if trace.ColorWanted() {
 		t.Error("TERM=dumb is not honoured")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"ringcli/cli/render"
+	"ringcli/trace"
 )
 
 // progressAfter is how long an operation runs before it says how far it is.
@@ -39,7 +40,7 @@ type Progress struct {
 // NewProgress returns a Progress for a stream.
 func NewProgress(stream io.Writer) *Progress {
 	p := &Progress{now: time.Now, terminal: func() int { return render.Width(stream) }}
-	if render.IsTerminal(stream) {
+	if trace.IsTerminal(stream) {
 		p.w = stream
 	}
 	return p

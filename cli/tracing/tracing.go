@@ -287,7 +287,7 @@ func traceShow(ctx context.Context, s *session.Session, call command.Call) error
 		return s.Out.Print(Timeline{Command: "trace", OK: true, Operation: t})
 	}
 	var b bytes.Buffer
-	colored := render.IsTerminal(s.Stdout) && render.ColorWanted()
+	colored := trace.IsTerminal(s.Stdout) && trace.ColorWanted()
 	if err := t.Draw(&b, command.NumberOf(call.Flags, "width"), colored); err != nil {
 		return err
 	}

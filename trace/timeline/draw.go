@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/fatih/color"
+
+	"ringcli/trace"
 )
 
 // Widths in columns.
@@ -24,10 +27,8 @@ const (
 // rows a rank, with a time axis in us, a legend and what each step took.
 // Without colour it is plain ASCII.
 func (t *Operation) Draw(w io.Writer, width int, colored bool) error {
-	if width == 0 {
-		width = defaultWidth
-	}
-	d := drawing{t: t, width: max(width, leastWidth), columns: max(width, leastWidth) - labelWidth - 2, colored: colored}
+	width = max(cmp.Or(width, defaultWidth), leastWidth)
+	d := drawing{t: t, width: width, columns: width - labelWidth - 2, colored: colored}
 	d.wrapped(t.title())
 	d.line("")
 	d.axis()
@@ -134,12 +135,9 @@ func (d *drawing) rank(r *Rank) {
 
 // empty is a row in which the operation is under way and nothing happens.
 func (d *drawing) empty(r *Rank) []mark {
-	row := slices.Repeat([]mark{outside}, d.columns)
 	first, behind := d.columnsOf(Interval{r.Start, r.End})
-	for i := first; i < behind; i++ {
-		row[i] = idle
-	}
-	return row
+	return slices.Concat(slices.Repeat([]mark{outside}, first), slices.Repeat([]mark{idle}, behind-first),
+		slices.Repeat([]mark{outside}, d.columns-behind))
 }
 
 // steps gives each column to the step that takes most of it.
@@ -200,9 +198,7 @@ func (d *drawing) paint(text string, attribute color.Attribute) string {
 	if !d.colored || attribute == plainColor {
 		return text
 	}
-	c := color.New(attribute)
-	c.EnableColor()
-	return c.Sprint(text)
+	return trace.Color(attribute).Sprint(text)
 }
 
 // axis writes round times above their columns.

@@ -157,7 +157,7 @@ func (e *endpoint) takeIn(now int64) bool {
 	got := e.receive(now)
 	if !got || len(e.out.Completions) == 0 {
 		batch, err := e.conn.Recv()
-		if err != nil && trace.EnabledAt(trace.Wire, slog.LevelWarn) && !errors.Is(err, udp.ErrClosed) {
+		if err != nil && !errors.Is(err, udp.ErrClosed) {
 			trace.Warn(trace.Wire, "receive failed", slog.String("error", err.Error()))
 		}
 		e.batch = batch

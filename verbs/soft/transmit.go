@@ -80,9 +80,8 @@ func (t *transmitter) build(q *qp, out *rc.Output, n *portCounters) {
 		t.glue = make([]byte, 0, n)
 	}
 	t.messages, t.iovecs, t.glue = t.messages[:0], t.iovecs[:0], t.glue[:0]
-	features := t.conn.Features()
-	most := features.MaxSegments
-	if !features.GSO || t.impair != nil {
+	most := t.conn.Features().MaxSegments
+	if t.impair != nil {
 		most = 1
 	}
 	packets, ack, requests := out.Packets, (*rc.Packet)(nil), 0
@@ -208,9 +207,7 @@ func (t *transmitter) flush(messages []udp.Message, n *portCounters) {
 		}
 		if !errors.Is(err, unix.EAGAIN) || try == patience {
 			n.txDropped += uint64(len(messages))
-			if trace.EnabledAt(trace.Wire, slog.LevelWarn) {
-				trace.Warn(trace.Wire, "send failed", slog.String("error", err.Error()))
-			}
+			trace.Warn(trace.Wire, "send failed", slog.String("error", err.Error()))
 			return
 		}
 	}

@@ -142,7 +142,7 @@ func (c *Conn) Send(msgs []Message) (sent int, err error) {
 	var (
 		s        = &c.send
 		p        position
-		segments = c.segments()
+		segments = c.Features().MaxSegments
 		trial    = false // GSO has just failed, and single datagrams are tried
 	)
 	for p.message < len(msgs) {
@@ -167,14 +167,6 @@ func (c *Conn) Send(msgs []Message) (sent int, err error) {
 		}
 	}
 	return p.message, nil
-}
-
-// segments is how many segments one send may have.
-func (c *Conn) segments() int {
-	if !c.features.GSO || c.noGSO.Load() {
-		return 1
-	}
-	return c.features.MaxSegments
 }
 
 // gsoRefused tells whether err can mean that the path does not do UDP_SEGMENT:

@@ -1,6 +1,12 @@
 package wire
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// icrcOf returns the invariant CRC that a packet has, right or not.
+func icrcOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b[len(b)-ICRCLen:]) }
 
 // Dst returns the receiver's address and port.
 func (f *Flow) Dst() netip.AddrPort { return f.dst }

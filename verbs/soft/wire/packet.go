@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"encoding/binary"
-	"errors"
-)
+import "errors"
 
 // What [Parse] finds wrong with a packet. All but ErrPad call for silence.
 var (
@@ -26,7 +23,6 @@ type Packet struct {
 	DestQPN   uint32 // 24 bits
 	PSN       uint32 // 24 bits
 	Imm       uint32 // where Flags has HasImm
-	ICRC      uint32 // as received, not verified
 
 	BTH       BTH
 	RETH      RETH
@@ -64,11 +60,9 @@ func Parse(p *Packet, udpPayload []byte) error {
 		Solicited: b.Solicited(),
 		DestQPN:   b.DestQPN(),
 		PSN:       b.PSN(),
-		ICRC:      binary.LittleEndian.Uint32(udpPayload[end:]),
 		BTH:       b,
 	}
-	const ext = HasRETH | HasAETH | HasAtomicETH | HasAtomicAck | HasImm
-	if flags&ext != 0 {
+	if headers > BTHLen {
 		p.parseExt(udpPayload[BTHLen:headers:headers])
 	}
 	pad := int(b.PadCount())

@@ -95,7 +95,7 @@ func randomPacket(rng *rand.Rand, payloadLen int) []byte {
 	for i := range p.Payload {
 		p.Payload[i] = byte(rng.Uint32())
 	}
-	return encode(&p)
+	return encode(&p, 0)
 }
 
 // TestReferenceICRC compares with the definition for every length of payload
