@@ -84,6 +84,7 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	chosen, err := root.ExecuteContextC(ctx)
 	if s.Parent != nil {
+		s.Parent.Hear()
 		ctx = s.Parent.Ctx
 	}
 	err = exit.OrInterrupted(ctx, err)

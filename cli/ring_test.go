@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/session"
 )
 
 func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
@@ -164,10 +165,28 @@ func TestAMissingRankIsNamed(t *testing.T) {
 	gone(t, list)
 }
 
+// working starts a `local` of n ranks and returns when they work: they have pinged each
+// other, and run a script without an end.
+func working(t *testing.T, n int, env []string, script string, args ...string) (p *piped, ranks []int) {
+	t.Helper()
+	p = pipeWith(t, env, append([]string{"local", "-n", fmt.Sprint(n), "-c", "ping; " + script}, args...)...)
+	p.await(p.out, `\n`, 1)
+	return p, childrenOf(t, p.Process.Pid, n)
+}
+
+// rankOf picks a rank among the processes of a `local`.
+func rankOf(t *testing.T, processes []int, rank int) int {
+	t.Helper()
+	i := slices.IndexFunc(processes, func(pid int) bool { return strings.Contains(cmdline(pid), fmt.Sprintf("--index=%d", rank)) })
+	if i < 0 {
+		t.Fatalf("no rank %d among %v", rank, processes)
+	}
+	return processes[i]
+}
+
 func TestCtrlCEndsEveryRank(t *testing.T) {
 	t.Parallel()
-	p := launch(t, "local", "-n", "3", "-c", "all-reduce --size 4M --duration 1h")
-	children := childrenOf(t, p.Process.Pid, 3)
+	p, children := working(t, 3, nil, "all-reduce --size 4M --duration 1h")
 	time.Sleep(300 * time.Millisecond)
 	begun := time.Now()
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
@@ -175,19 +194,132 @@ func TestCtrlCEndsEveryRank(t *testing.T) {
 	}
 	code := p.end(t, 20*time.Second)
 	if took := time.Since(begun); code != exit.Interrupted || took > 2*time.Second {
-		t.Errorf("exit code %d after %s, stderr %q", code, took, p.stderr.String())
+		t.Errorf("exit code %d after %s, stderr %q", code, took, p.err)
 	}
-	if got := p.stderr.String(); got != "ringcli: interrupted\n" {
+	if got := p.err.String(); got != "ringcli: interrupted\n" {
 		t.Errorf("stderr is %q", got)
 	}
 	expectGone(t, children)
+}
+
+// earlyRank names the environment variable that has a test binary which is ringcli hold
+// up all ranks but this one before they take note of their parent's end.
+const earlyRank = "RINGCLI_TEST_EARLY_RANK"
+
+func init() {
+	if early := os.Getenv(earlyRank); early != "" {
+		session.HearsLate = func(rank int) {
+			if early != fmt.Sprint(rank) {
+				time.Sleep(time.Second)
+			}
+		}
+	}
+}
+
+// A rank that ends before the others have heard of Ctrl-C is no failure of theirs.
+func TestCtrlCIsNoRanksFailure(t *testing.T) {
+	t.Parallel()
+	const script = "all-reduce --size 4M --duration 1h"
+	for _, c := range []struct {
+		early, device string
+		after         time.Duration
+	}{
+		{"0", "soft", 300 * time.Millisecond},
+		{"2", "soft", 300 * time.Millisecond},
+		{"1", "shm", 300 * time.Millisecond},
+		{"1", "soft", 0},
+		{"1", "soft", -1}, // on the way there
+	} {
+		t.Run(fmt.Sprintf("%s, rank %s first, after %s", c.device, c.early, c.after), func(t *testing.T) {
+			t.Parallel()
+			env := []string{earlyRank + "=" + c.early}
+			var p *piped
+			var children []int
+			if c.after < 0 {
+				p = pipeWith(t, env, "local", "-n", "3", "--device", c.device, "-c", script)
+				children = childrenOf(t, p.Process.Pid, 3)
+			} else {
+				p, children = working(t, 3, env, script, "--device", c.device)
+				time.Sleep(c.after)
+			}
+			if err := p.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.end(t, hung); code != exit.Interrupted || p.err.String() != "ringcli: interrupted\n" {
+				t.Errorf("exit code %d, stderr %q", code, p.err)
+			}
+			expectGone(t, children)
+		})
+	}
+}
+
+// Ctrl-C in a terminal goes to all processes of the group, in any order: whichever of them
+// acts on it first, the parent speaks.
+func TestCtrlCInATerminalIsNoRanksFailure(t *testing.T) {
+	t.Parallel()
+	p, children := working(t, 3, nil, "all-reduce --size 4M --duration 1h")
+	send := func(pid int, sig syscall.Signal) {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(p.Process.Pid, syscall.SIGSTOP)
+	for _, pid := range children {
+		send(pid, syscall.SIGINT)
+	}
+	expectGone(t, children)
+	send(p.Process.Pid, syscall.SIGINT)
+	send(p.Process.Pid, syscall.SIGCONT)
+	if code := p.end(t, hung); code != exit.Interrupted || p.err.String() != "ringcli: interrupted\n" {
+		t.Errorf("exit code %d, stderr %q", code, p.err)
+	}
+}
+
+// One rank that is interrupted is named.
+func TestAnInterruptedRankIsNamed(t *testing.T) {
+	t.Parallel()
+	p, children := working(t, 3, nil, "all-reduce --size 4M --duration 1h")
+	if err := syscall.Kill(rankOf(t, children, 1), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	code, message := p.end(t, hung), p.err.String()
+	if code != exit.Critical || !regexp.MustCompile(`(?m)^ringcli: rank 1 reports: (.*: )?interrupted$`).MatchString(message) ||
+		!regexp.MustCompile(`(?m)^ringcli: rank 1 \(pid \d+\) was interrupted; the other ranks were ended$`).MatchString(message) {
+		t.Errorf("exit code %d, stderr %q", code, message)
+	}
+	expectGone(t, children)
+}
+
+// On several hosts, where one operator presses Ctrl-C, the others hear which rank it was.
+func TestAnInterruptedRankIsNamedToTheOtherHosts(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 3)
+	var ranks []*piped
+	for rank := range list {
+		ranks = append(ranks, pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "-c", "ping; all-reduce --size 4M --duration 1h"))
+	}
+	for _, p := range ranks {
+		p.await(p.out, `\n`, 1)
+	}
+	if err := ranks[1].Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for rank, p := range ranks {
+		code, message, want := p.end(t, hung), p.err.String(), "^ringcli: interrupted\n$"
+		if rank != 1 {
+			want = `^ringcli: rank 1 reports: (.*: )?interrupted\n$`
+		}
+		if (code == exit.Interrupted) != (rank == 1) || !regexp.MustCompile(want).MatchString(message) {
+			t.Errorf("rank %d: exit code %d, stderr %q", rank, code, message)
+		}
+	}
 }
 
 func TestCtrlCWhileConnecting(t *testing.T) {
 	t.Parallel()
 	list := freshList(t, 2)
 	p := launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","))
-	time.Sleep(500 * time.Millisecond)
+	_ = dialUntil(t, list[0]).Close() // it only shows that rank 0 is there
 	begun := time.Now()
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -200,9 +332,7 @@ func TestCtrlCWhileConnecting(t *testing.T) {
 
 func TestChildrenEndWithTheirParent(t *testing.T) {
 	t.Parallel()
-	p := launch(t, "local", "-n", "3", "-c", "all-reduce --size 1M --duration 1h")
-	children := childrenOf(t, p.Process.Pid, 3)
-	time.Sleep(300 * time.Millisecond)
+	p, children := working(t, 3, nil, "all-reduce --size 1M --duration 1h")
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -222,15 +352,9 @@ func TestAKilledRankIsNamedAndEndsTheOthers(t *testing.T) {
 		{"auto", "all-reduce --size 1M --duration 1h --check"},
 	} {
 		t.Run(test.device+", "+test.script, func(t *testing.T) {
-			p := launch(t, "local", "-n", "4", "--device", test.device, "-c", test.script)
-			children := childrenOf(t, p.Process.Pid, 4)
-			time.Sleep(500 * time.Millisecond)
-			victim := -1
-			for _, pid := range children {
-				if strings.Contains(cmdline(pid), "--index=2") {
-					victim = pid
-				}
-			}
+			p, children := working(t, 4, nil, test.script, "--device", test.device)
+			time.Sleep(300 * time.Millisecond)
+			victim := rankOf(t, children, 2)
 			if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -240,8 +364,8 @@ func TestAKilledRankIsNamedAndEndsTheOthers(t *testing.T) {
 				t.Errorf("exit code %d after %s", code, took)
 			}
 			want := fmt.Sprintf("ringcli: rank 2 (pid %d) was killed by signal 9", victim)
-			if !strings.Contains(p.stderr.String(), want) {
-				t.Errorf("no %q in\n%s", want, p.stderr.String())
+			if !strings.Contains(p.err.String(), want) {
+				t.Errorf("no %q in\n%s", want, p.err)
 			}
 			expectGone(t, children)
 		})

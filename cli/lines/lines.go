@@ -79,6 +79,7 @@ func perform(ctx context.Context, s *session.Session, c command.Row, call comman
 	if err == nil {
 		return nil
 	}
+	s.Parent.Hear()
 	var over *session.OverError
 	if (c.Claims || c.Needs == command.Ready) && !errors.As(err, &over) {
 		err = failure.Explain(ctx, s, c.Name, err)

@@ -123,6 +123,7 @@ func (f *processes) wait(ctx context.Context) error {
 		killed    bool // the ranks that were left, by this process
 		code      = exit.OK
 		death     error
+		byUser    bool // is what death is
 	)
 	end := func() {
 		f.release()
@@ -153,11 +154,18 @@ func (f *processes) wait(ctx context.Context) error {
 			}
 			code = exit.Worse(code, status)
 			if death == nil && !killed {
-				death = p.killedBy()
+				death, byUser = p.killedBy()
 			}
 			if status >= exit.Critical && grace == nil && kill == nil {
 				grace = time.After(survivorsGrace)
 			}
+		}
+	}
+	if death != nil && byUser {
+		// By a signal to the whole group, perhaps, which is about to come here, too.
+		select {
+		case <-ctx.Done():
+		case <-time.After(session.GroupSignal):
 		}
 	}
 	switch {
@@ -182,17 +190,19 @@ func rankCode(p *rankProcess) int {
 	return exit.Critical
 }
 
-// killedBy says that a rank was killed; nil if it ended by itself.
-func (p *rankProcess) killedBy() error {
+// killedBy says that a rank was killed, and whether as a user ends a program; nil if it
+// ended by itself.
+func (p *rankProcess) killedBy() (death error, byUser bool) {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case ok && status.Signaled():
+		by := status.Signal()
 		return fmt.Errorf("rank %d (pid %d) was killed by signal %d (%s); the other ranks were ended",
-			p.rank, p.cmd.ProcessState.Pid(), status.Signal(), status.Signal())
+			p.rank, p.cmd.ProcessState.Pid(), by, by), by == syscall.SIGINT || by == syscall.SIGTERM
 	case ok && status.ExitStatus() == exit.Interrupted:
-		return fmt.Errorf("rank %d (pid %d) was interrupted; the other ranks were ended", p.rank, p.cmd.ProcessState.Pid())
+		return fmt.Errorf("rank %d (pid %d) was interrupted; the other ranks were ended", p.rank, p.cmd.ProcessState.Pid()), true
 	}
-	return nil
+	return nil, false
 }
 
 // rankWriter passes a rank's standard error on, whole lines with the rank.

@@ -3,14 +3,9 @@ package session
 import (
 	"context"
 	"errors"
-	"io"
-	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"ringcli/cli/exit"
-	"ringcli/cli/render"
 	"ringcli/cli/tables"
 	"ringcli/collective"
 	"ringcli/configs"
@@ -137,15 +132,17 @@ func RingOptions(c *configs.Config) ring.Options {
 // Leave closes the ring, if there is one, after what ended in err. The leader
 // tells its followers what comes now. After a success the ranks of a script wait
 // for each other first, so that none hears a goodbye while it still works; what
-// failed here alone the others are told.
+// failed here alone the others are told, and that a rank was interrupted. Followers
+// wait for a leader that is interrupted no longer, nor does a person who leaves a shell
+// end what the others do: they hear a goodbye.
 func (s *Session) Leave(ctx context.Context, err error, then string) error {
 	r, m := s.Ring, s.Member
 	if r == nil {
 		return err
 	}
 	together := err == nil || exit.IsShared(err)
-	if !together && ctx.Err() == nil {
-		r.Fail(err) // does nothing if the ring has failed
+	if !together && (ctx.Err() == nil || !s.Leads && !s.Interactive) {
+		r.Fail(exit.OrInterrupted(ctx, err)) // does nothing if the ring has failed
 	}
 	if together && s.Leads && !r.Failed() {
 		err = errors.Join(err, s.Order(ctx, Order{Do: then}))
@@ -180,30 +177,4 @@ func (s *Session) DropMember() error {
 		return nil
 	}
 	return m.Comm.Close()
-}
-
-// Adopt makes this process end with its parent, if it has one of ours.
-func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
-	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
-		return nil
-	}
-	fd, err := flags.GetInt(ParentFlag)
-	if err != nil || fd < 3 {
-		return exit.Usagef("--%s is %d: expected a file descriptor that `ringcli local` passes on", ParentFlag, fd)
-	}
-	pipe := os.NewFile(uintptr(fd), "pipe from the parent")
-	child, cancel := context.WithCancelCause(ctx)
-	go func() {
-		// Nothing is ever written: whatever ends this is the parent's end.
-		_, _ = io.Copy(io.Discard, pipe)
-		cancel(exit.ErrInterrupted)
-		time.Sleep(ChildGrace)
-		os.Exit(exit.Interrupted)
-	}()
-	s.Parent = &Parent{Ctx: child, rank: s.Config.Int("index")}
-	if s.Parent.rank > 0 {
-		// The leader speaks for the ring.
-		s.Out = render.New(io.Discard, s.Out.Format())
-	}
-	return nil
 }

@@ -3,11 +3,15 @@ package session
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/ring/bootstrap"
 )
 
@@ -15,9 +19,18 @@ import (
 // ranks of a ring on this machine. Its end is the end of this process.
 const ParentFlag = "parent-fd"
 
-// ChildGrace is how long a child may take to close its ring once its parent is
-// gone.
-const ChildGrace = 2 * time.Second
+const (
+	// ChildGrace is how long a child may take to close its ring once its parent is
+	// gone.
+	ChildGrace = 2 * time.Second
+	// GroupSignal is how much later than another process of its group, such as that of
+	// a terminal's Ctrl-C, a process may take note of a signal, on a busy machine.
+	GroupSignal = time.Second
+)
+
+// HearsLate is set by tests alone: it holds a rank up before it takes note of its
+// parent's end, which the other ranks may have acted on by then.
+var HearsLate func(rank int)
 
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
@@ -27,8 +40,71 @@ func ChildFlags(fs *pflag.FlagSet) {
 
 // Parent is a child's view of its parent.
 type Parent struct {
-	Ctx  context.Context
-	rank int
+	// Ctx ends with the parent, and after a signal to this process alone.
+	Ctx     context.Context
+	cancel  context.CancelCauseFunc
+	signals context.Context // ends at once with a signal to this process
+	pipe    *os.File        // from the parent
+	rank    int
+}
+
+// Adopt makes this process end with its parent, if it has one of ours.
+func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
+	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
+		return nil
+	}
+	fd, err := flags.GetInt(ParentFlag)
+	if err != nil || fd < 3 {
+		return exit.Usagef("--%s is %d: expected a file descriptor that `ringcli local` passes on", ParentFlag, fd)
+	}
+	s.Parent = adopt(ctx, os.NewFile(uintptr(fd), "pipe from the parent"), s.Config.Int("index"))
+	go func() {
+		// Nothing is ever written: whatever ends this is the parent's end.
+		_, _ = io.Copy(io.Discard, s.Parent.pipe)
+		if HearsLate != nil {
+			HearsLate(s.Parent.rank)
+		}
+		s.Parent.cancel(exit.ErrInterrupted)
+		time.Sleep(ChildGrace)
+		os.Exit(exit.Interrupted)
+	}()
+	if s.Parent.rank > 0 {
+		// The leader speaks for the ring.
+		s.Out = render.New(io.Discard, s.Out.Format())
+	}
+	return nil
+}
+
+// adopt is the view of a rank whose signals end ctx. A signal to the whole group is the
+// parent's to act on, for all ranks: this one gives it the time to.
+func adopt(ctx context.Context, pipe *os.File, rank int) *Parent {
+	p := &Parent{signals: ctx, pipe: pipe, rank: rank}
+	p.Ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-p.Ctx.Done():
+		case <-time.After(GroupSignal):
+			p.cancel(context.Cause(ctx))
+		}
+	})
+	return p
+}
+
+// Hear ends Ctx now if it is about to end. What another rank did because the parent ended
+// came after the end of the pipe, which all ranks see at once: whoever looks here before
+// it blames another rank blames none for what the user did. A nil parent says nothing.
+func (p *Parent) Hear() {
+	if p == nil {
+		return
+	}
+	state := []unix.PollFd{{Fd: int32(p.pipe.Fd())}}
+	// The end is reported whether it is asked for or not.
+	if n, err := unix.Poll(state, 0); err == nil && n > 0 && state[0].Revents&unix.POLLHUP != 0 {
+		p.cancel(exit.ErrInterrupted)
+	}
+	if p.signals.Err() != nil {
+		p.cancel(context.Cause(p.signals))
+	}
 }
 
 // Silent tells whether an error is reported by another process: by the parent,
