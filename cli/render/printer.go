@@ -56,9 +56,9 @@ func (p *Printer) SetWidth(width func() int) { p.width = width }
 // Format returns the format that was asked for.
 func (p *Printer) Format() Format { return p.format }
 
-// Print writes records of one type. In a table one that is Told is lines; the others get the header once, until a
-// record of another type (a blank line is put before it) or a note comes between,
-// and columns are as wide as the widest of the records given together.
+// Print writes records of one type. In a table one that is Told is lines; the others get
+// the header once, until a record of another type (a blank line is put before it) or a
+// note comes between, and columns are as wide as the widest of the records given together.
 func (p *Printer) Print(records ...Record) error {
 	if len(records) == 0 {
 		return nil
