@@ -11,8 +11,17 @@ import (
 // them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
 	return r.step(StateInitialised, v).take(ctx, func(context.Context, Token) error {
-		if err := r.createEdges(); err != nil {
-			return err
+		for side, on := range r.chosen {
+			if r.edges[side] != nil {
+				continue
+			}
+			e, err := newEdge(r, EdgeID(side), r.neighbour(Side(side)), on, r.opts.room())
+			if err != nil {
+				return err
+			}
+			r.mu.Lock()
+			r.edges[side] = e
+			r.mu.Unlock()
 		}
 		for _, e := range r.edges {
 			if err := e.describe(); err != nil {
@@ -24,23 +33,6 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 		r.mu.Unlock()
 		return r.eachBehind(v, StateInitialised, func(e *Edge) error { return e.toInit(v) })
 	})
-}
-
-func (r *Ring) createEdges() error {
-	for _, side := range []Side{Left, Right} {
-		if r.edges[side] != nil {
-			continue
-		}
-		e, err := newEdge(r, side.Edge(), r.neighbour(side), r.chosen[side].device, r.opts.room())
-		if err != nil {
-			return err
-		}
-		r.mu.Lock()
-		e.why = r.chosen[side].why
-		r.edges[side] = e
-		r.mu.Unlock()
-	}
-	return nil
 }
 
 // eachBehind takes a step on the edges that it is for and that have not taken it

@@ -158,8 +158,9 @@ func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side
 
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses.
-func newEdge(r *Ring, id EdgeID, peer int, d *Device, has room) (e *Edge, err error) {
-	e = &Edge{r: r, ID: id, Side: id.Side(), Peer: peer, device: d}
+func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, err error) {
+	d := on.device
+	e = &Edge{r: r, ID: id, Side: id.Side(), Peer: peer, device: d, why: on.why}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

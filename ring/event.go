@@ -83,11 +83,6 @@ func (x deviceEvent) text(now time.Time) string {
 	}
 }
 
-// on says what was reported of the device of an edge, which may be gone.
-func (m *deviceEvents) on(e *Edge) string {
-	return m.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
-}
-
 // explaining adds to an error what happened to devices before it, unless it tells that
 // itself.
 func (m *deviceEvents) explaining(err error) error {

@@ -25,8 +25,16 @@ func (r *Ring) Exchange(ctx context.Context) error {
 		if err := x.moveEdges(); err != nil {
 			return err
 		}
-		if err := x.askAgain(ctx); err != nil {
-			return err
+		// The neighbours that are behind say anew how their ends are, once those are on the
+		// device that both agree on, too.
+		for side := range x.remote {
+			if x.behind[side] {
+				var err error
+				request := dataRequest{r.edges[side].device.Attr.HostLocal}
+				if x.remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, request); err != nil {
+					return err
+				}
+			}
 		}
 		r.mu.Lock()
 		r.remote, r.exchanged = x.remote, true
@@ -90,7 +98,7 @@ func (x *exchange) moveEdges() (err error) {
 			return err
 		}
 		if r.edges[side].device != on.device {
-			if err := x.move(Side(side), on.device); err != nil {
+			if err := x.move(Side(side), on); err != nil {
 				return fmt.Errorf("move the %s edge to %s: %w", Side(side), on.device.Name, err)
 			}
 		}
@@ -103,10 +111,10 @@ func (x *exchange) moveEdges() (err error) {
 }
 
 // move makes an edge anew on another device, with what Init was given.
-func (x *exchange) move(side Side, d *Device) error {
+func (x *exchange) move(side Side, on edgeDevice) error {
 	r := x.r
 	old := r.edges[side]
-	e, err := newEdge(r, side.Edge(), old.Peer, d, r.opts.room())
+	e, err := newEdge(r, side.Edge(), old.Peer, on, r.opts.room())
 	if err != nil {
 		return err
 	}
@@ -116,24 +124,10 @@ func (x *exchange) move(side Side, d *Device) error {
 	if err != nil {
 		return errors.Join(err, e.close())
 	}
-	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", e.Peer), slog.String("from", old.device.Name), slog.String("to", d.Name))
+	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", e.Peer), slog.String("from", old.device.Name), slog.String("to", on.device.Name))
 	r.mu.Lock()
 	r.edges[side] = e
 	r.stepped.notify()
 	r.mu.Unlock()
 	return old.close()
-}
-
-// askAgain asks the neighbours that are behind for what they say once their ends are on
-// the device that both agree on, too.
-func (x *exchange) askAgain(ctx context.Context) (err error) {
-	r := x.r
-	for side := range x.remote {
-		if x.behind[side] {
-			if x.remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, dataRequest{r.edges[side].device.Attr.HostLocal}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

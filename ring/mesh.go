@@ -315,11 +315,10 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(r, firstMesh+EdgeID(len(r.mesh.list)), peer, on.device, meshRoom)
+		e, err := newEdge(r, firstMesh+EdgeID(len(r.mesh.list)), peer, on, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e.why = on.why
 		m.made = append(m.made, e)
 		r.mu.Lock()
 		r.mesh.list = append(r.mesh.list, e)

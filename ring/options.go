@@ -24,18 +24,15 @@ type Options struct {
 	// Host is where this process says that it is. nil means where it is; tests make
 	// ranks of one process look as if they were on several hosts.
 	Host *route.Host
-	// Port of the device. 0 means 1.
-	Port int `setting:"port"`
+	Port int `setting:"port"` // of the device; 0 means 1
 	// GIDIndex in the port's table. nil means the best for both
 	// neighbours (route.Port.Choose).
 	GIDIndex *int `setting:"gid-index"`
 	// MTU is the path MTU in bytes. 0 means the smaller of both ends' active
 	// MTUs; a value must be the same at both ends.
-	MTU int `setting:"mtu"`
-	// SL is the service level, 0 to 15.
-	SL int `setting:"sl"`
-	// TrafficClass is DSCP and ECN of RoCEv2, 0 to 255.
-	TrafficClass int `setting:"traffic-class"`
+	MTU          int `setting:"mtu"`
+	SL           int `setting:"sl"`            // service level, 0 to 15
+	TrafficClass int `setting:"traffic-class"` // DSCP and ECN of RoCEv2, 0 to 255
 	// QPTimeout is the code of the ACK timeout, 4.096 us * 2^code, 0 for ever.
 	// nil means 14: 67 ms.
 	QPTimeout *int `setting:"qp-timeout"`
@@ -55,8 +52,7 @@ type Options struct {
 	Patience time.Duration
 	// TCPPort is the port of list entries that name none. 0 means 18600.
 	TCPPort int `setting:"tcp-port"`
-	// Slots is the number of slots to receive into, per neighbour. 0 means 16.
-	Slots int `setting:"slots"`
+	Slots   int `setting:"slots"` // to receive into, per neighbour; 0 means 16
 	// SlotSize is the payload of a slot in bytes; its header of SlotHeader
 	// bytes comes on top. 0 means 256 KiB.
 	SlotSize int `setting:"slot-size"`
@@ -93,9 +89,4 @@ func (o *Options) attributes(to verbs.QPState) verbs.QPAttr {
 		State: to, PortNum: o.Port, MinRNRTimer: uint8(*o.MinRNRTimer),
 		Timeout: uint8(*o.QPTimeout), RetryCnt: uint8(*o.RetryCnt), RNRRetry: uint8(*o.RNRRetry),
 	}
-}
-
-// service is what the packets of all edges ask of the network.
-func (o *Options) service() route.Service {
-	return route.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"ringcli/verbs"
 )
@@ -108,7 +109,8 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
 	}
-	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status, Event: r.devices.events.on(e)}
+	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
+	failed.Event = r.devices.events.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
 	if e != nil {
 		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
 	}

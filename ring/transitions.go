@@ -119,8 +119,8 @@ func (e *Edge) toRTR(remote connectionData, v Values) error {
 // vector returns the address vector to the peer, with what an operator gave instead.
 func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
 	peer := route.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Capabilities.UDPSocket}
-	d := e.device
-	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, e.r.opts.service())
+	d, o := e.device, &e.r.opts
+	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, route.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)})
 	if err != nil {
 		return av, err
 	}

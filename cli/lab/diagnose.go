@@ -41,15 +41,6 @@ func (d *Diagnosis) Error() string {
 // Unwrap makes errors.Is and errors.As look at the error itself.
 func (d *Diagnosis) Unwrap() error { return d.Err }
 
-// Meaning is what a failed step's error means in general; "" if nothing is known.
-func Meaning(err error) string {
-	var d *Diagnosis
-	if errors.As(err, &d) {
-		return d.Meaning
-	}
-	return ""
-}
-
 // diagnose compares what the queue pair and the request held with what the peer
 // said of itself.
 func (p *pair) diagnose(err error, r request) error {

@@ -78,7 +78,10 @@ func (r *Runner) Done(step Step) error {
 		Values: valueMap(step.Values), Peer: valueMap(step.Peer), own: step.Values, peer: step.Peer, mark: r.Mark[step.Err == nil],
 	}
 	if step.Err != nil {
-		record.Error, r.Meaning = step.Err.Error(), Meaning(step.Err)
+		record.Error, r.Meaning = step.Err.Error(), ""
+		if d := (*Diagnosis)(nil); errors.As(step.Err, &d) {
+			r.Meaning = d.Meaning
+		}
 	}
 	if r.Explain {
 		record.Explain, record.Meaning = oneLine(step.Explain), oneLine(r.Meaning)

@@ -261,8 +261,11 @@ func (c *Control) lost(l *connection, err error) {
 			c.connections[l.side] = nil
 			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
 		case l.goodbye.IsZero():
-			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what %s last said",
-				c.name(l.peer), endText(err), l.who.Host)
+			if errors.Is(err, io.EOF) {
+				err = errors.New("end of stream")
+			}
+			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%v); see what %s last said",
+				c.name(l.peer), err, l.who.Host)
 			first = c.fail(v, l)
 		}
 		l.kill(c.gone(l)) // without effect if the verdict or Close has done it
@@ -270,11 +273,4 @@ func (c *Control) lost(l *connection, err error) {
 	}
 	c.mu.Unlock()
 	c.report(v, first)
-}
-
-func endText(err error) string {
-	if errors.Is(err, io.EOF) {
-		return "end of stream"
-	}
-	return err.Error()
 }

@@ -175,7 +175,10 @@ func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
 // kept the connection.
 func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	if h.Instance == c.self.Instance && c.size > 1 {
-		c.answer(conn, f, TypeReject, rejection{Verdict: *c.reachedItself(f.Receiver), Itself: true})
+		v := c.verdict(KindMismatch, c.rank,
+			"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
+			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank)
+		c.answer(conn, f, TypeReject, rejection{Verdict: *v, Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
 	if v := c.compareLists(conn, f, h); v != nil {
@@ -217,13 +220,6 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, c.rank, "%s %s", c.name(c.rank), busy)})
 	}
 	return false
-}
-
-// reachedItself is the verdict on a node whose neighbour's entry leads back to it.
-func (c *Control) reachedItself(entry int) *Verdict {
-	return c.verdict(KindMismatch, c.rank,
-		"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
-		entry, c.cfg.List[min(max(entry, 0), c.size-1)], c.rank)
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {

@@ -165,12 +165,13 @@ func (c *comparison) addresses() {
 				fmt.Sprintf("%s sends to queue pair %s, and that of %s is %s: requests and ACKs go astray, which ends with RETRY_EXC (12) at whoever sends",
 					from.Who(), qpn(from.DestQPN), to.Who(), qpn(to.QPN)), again+", without --dest-qpn"))
 		}
-		if from.LinkLayer.Is(verbs.LinkInfiniBand) && from.DLID != to.LID {
+		infiniBand := from.LinkLayer.Is(verbs.LinkInfiniBand)
+		if infiniBand && from.DLID != to.LID {
 			c.add(f.finding(Fault, "dlid", from.Rank, from.DLID, to.LID,
 				fmt.Sprintf("%s sends to LID %d, and that of %s is %d: did the subnet manager give it another since? RETRY_EXC (12)",
 					from.Who(), from.DLID, to.Who(), to.LID), again))
 		}
-		if from.DGID != to.GID && !from.byLID() {
+		if byLID := infiniBand && from.DGID.IsZero(); from.DGID != to.GID && !byLID {
 			c.add(f.finding(Fault, "dgid", from.Rank, from.DGID, to.GID,
 				fmt.Sprintf("%s sends to GID %s, and that of %s is %s: packets go elsewhere, and what comes from %s is taken for a stranger's: RETRY_EXC (12)",
 					from.Who(), from.DGID, to.Who(), to.GID, to.GID), again+", without --dgid, with the --gid-index that the other rank was told of"))

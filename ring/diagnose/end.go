@@ -188,9 +188,6 @@ func (e *End) Addressed() bool { return e.RQPSNFirst != nil }
 // armed tells whether the queue pair has come to RTS, whatever it is in now.
 func (e *End) armed() bool { return e.Addressed() && e.SQPSNFirst != nil }
 
-// byLID tells whether the queue pair addresses its peer by LID alone.
-func (e *End) byLID() bool { return e.LinkLayer.Is(verbs.LinkInfiniBand) && e.DGID.IsZero() }
-
 // SameMoment tells whether nothing has moved at an end between two looks at it.
 func SameMoment(a, b *End) bool {
 	return a.QPState == b.QPState && a.SQPSN == b.SQPSN && a.RQPSN == b.RQPSN && a.SendsPosted == b.SendsPosted && a.Busy == b.Busy

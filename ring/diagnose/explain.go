@@ -45,9 +45,9 @@ func (s symptom) suspect(f Finding) int {
 		case name == "qp_state":
 			return f.Attribute == name && f.Rank == at
 		case name == "access": // the other's
-			return f.Attribute == name && f.Rank == s.to.Rank && s.asksFor(f)
+			return f.Attribute == name && f.Rank == s.to.Rank && (s.failed == nil || f.right != 0 && f.right == s.failed.needs())
 		case name == "path_mtu":
-			return f.Attribute == name && s.longerThan(min(s.from.PathMTU, s.to.PathMTU))
+			return f.Attribute == name && (s.failed == nil || s.failed.Length > uint64(min(s.from.PathMTU, s.to.PathMTU)))
 		case !directed:
 			return f.Attribute == name
 		case s.outward != theirs: // the own end's
@@ -57,17 +57,6 @@ func (s symptom) suspect(f Finding) int {
 		}
 	})
 }
-
-// asksFor tells whether the failed request needs the right that a finding says is
-// missing.
-func (s symptom) asksFor(f Finding) bool {
-	if s.failed == nil {
-		return true
-	}
-	return f.right != 0 && f.right == s.failed.needs()
-}
-
-func (s symptom) longerThan(n int) bool { return s.failed == nil || s.failed.Length > uint64(n) }
 
 // fault makes a finding about the two ends of the symptom.
 func (s symptom) fault(attribute string, rank int, from, to, text, fix string) *Finding {
@@ -194,10 +183,7 @@ func (s symptom) silence() *Finding {
 	}
 	patience := fmt.Sprintf("4.096 us * 2^%d * %d tries = %s", from.QPTimeout, int(from.RetryCnt)+1,
 		(verbs.AckTimeout(from.QPTimeout) * time.Duration(from.RetryCnt+1)).Round(time.Millisecond))
-	port := to.UDPPort
-	if port == 0 {
-		port = route.RoCEPort
-	}
+	port := cmp.Or(to.UDPPort, route.RoCEPort)
 	told := func(counter, text, fix string, args ...any) *Finding {
 		return s.fault(counter, to.Rank, from.growth(counter), to.growth(counter), fmt.Sprintf(text, args...), fix)
 	}
