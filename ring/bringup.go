@@ -19,18 +19,14 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 			if err != nil {
 				return err
 			}
-			r.mu.Lock()
-			r.edges[side] = e
-			r.mu.Unlock()
+			r.change(func() { r.edges[side] = e })
 		}
 		for _, e := range r.edges {
 			if err := e.describe(); err != nil {
 				return err
 			}
 		}
-		r.mu.Lock()
-		r.exchanged = false
-		r.mu.Unlock()
+		r.change(func() { r.exchanged = false })
 		return r.eachBehind(v, StateInitialised, func(e *Edge) error { return e.toInit(v) })
 	})
 }
@@ -46,9 +42,7 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 		if err := do(e); err != nil {
 			return fmt.Errorf("%s queue pair, to %s: %w", e.Side, r.nodeName(e.Peer), err)
 		}
-		r.mu.Lock()
-		r.stepped.notify()
-		r.mu.Unlock()
+		r.change(func() { r.stepped.notify() })
 	}
 	return nil
 }

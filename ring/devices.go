@@ -129,9 +129,9 @@ func (ds *devices) include(d *Device) error {
 func (ds *devices) exclude(d *Device) error {
 	ds.registering.Lock()
 	defer ds.registering.Unlock()
-	ds.r.mu.Lock()
-	ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
-	ds.r.mu.Unlock()
+	ds.r.change(func() {
+		ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
+	})
 	var errs []error
 	for _, g := range ds.registrations {
 		errs = append(errs, g.remove(d.Index))
@@ -270,24 +270,22 @@ func (o *Options) locality() locality.Locality {
 	} else {
 		s.Host = route.ThisHost()
 	}
-	for _, no := range []struct {
-		given bool
-		text  string
-	}{
-		{o.Impair != nil, "packets are to be lost, of which shared memory has none"},
-		{o.UDPPort != 0, "a UDP port was asked for"},
-		{o.GIDIndex != nil, "--gid-index was given, which is for devices of a network"},
-		{o.Port != configs.Default[int]("port"), "--port was given, which is for devices of a network"},
-	} {
-		if no.given && s.Auto() {
-			s.NoSHM = no.text
-			return s
-		}
-	}
-	if p := locality.SharedMemory(); p == nil {
+	p := locality.SharedMemory()
+	switch auto := s.Auto(); {
+	case auto && o.Impair != nil:
+		s.NoSHM = "packets are to be lost, of which shared memory has none"
+	case auto && o.UDPPort != 0:
+		s.NoSHM = "a UDP port was asked for"
+	case auto && o.GIDIndex != nil:
+		s.NoSHM = "--gid-index was given, which is for devices of a network"
+	case auto && o.Port != configs.Default[int]("port"):
+		s.NoSHM = "--port was given, which is for devices of a network"
+	case p == nil:
 		s.NoSHM = "this build has none"
-	} else if _, err := verbs.Find(p.Name()); err != nil {
-		s.NoSHM = "there is none: " + err.Error()
+	default:
+		if _, err := verbs.Find(p.Name()); err != nil {
+			s.NoSHM = "there is none: " + err.Error()
+		}
 	}
 	return s
 }

@@ -128,9 +128,7 @@ func (r *Ring) PeerEnd(ctx context.Context, id EdgeID) (diagnose.End, error) {
 	end := answer.End
 	end.Capabilities = answer.Capabilities
 	if err == nil {
-		r.mu.Lock()
-		r.peerEnds[id] = peerEnd{end, time.Now()}
-		r.mu.Unlock()
+		r.change(func() { r.peerEnds[id] = peerEnd{end, time.Now()} })
 	}
 	return end, err
 }

@@ -102,9 +102,7 @@ func (x *exchange) moveEdges() (err error) {
 				return fmt.Errorf("move the %s edge to %s: %w", Side(side), on.device.Name, err)
 			}
 		}
-		r.mu.Lock()
-		r.chosen[side], r.edges[side].why = on, on.why
-		r.mu.Unlock()
+		r.change(func() { r.chosen[side], r.edges[side].why = on, on.why })
 		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.HostLocal
 	}
 	return r.devices.closeUnused()

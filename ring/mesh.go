@@ -320,9 +320,7 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 			return nil, m.at(peer, err)
 		}
 		m.made = append(m.made, e)
-		r.mu.Lock()
-		r.mesh.list = append(r.mesh.list, e)
-		r.mu.Unlock()
+		r.change(func() { r.mesh.list = append(r.mesh.list, e) })
 		err = e.describe()
 		if err == nil {
 			err = e.toInit(Values{})
@@ -342,9 +340,7 @@ func (m *meshCall) connect(e *Edge, theirs meshReport) (connectionData, error) {
 	if !ok {
 		return remote, m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
-	r.mu.Lock()
-	e.Remote = remote.QPInfo
-	r.mu.Unlock()
+	r.change(func() { e.Remote = remote.QPInfo })
 	return remote, m.at(e.Peer, e.toRTR(remote, Values{}))
 }
 
@@ -353,9 +349,7 @@ func (m *meshCall) undo() error {
 		return nil
 	}
 	r := m.r
-	r.mu.Lock()
-	r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].ID-firstMesh))]
-	r.mu.Unlock()
+	r.change(func() { r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].ID-firstMesh))] })
 	return closeAll(m.made)
 }
 

@@ -44,9 +44,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.mu.Lock()
-		r.control = control
-		r.mu.Unlock()
+		r.change(func() { r.control = control })
 		if err := r.devices.openExpected(); err != nil {
 			return err
 		}

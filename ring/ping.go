@@ -51,15 +51,10 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			}
 			return err
 		}
-		r.mu.Lock()
-		r.edges[Left].pinged, r.edges[Right].pinged = true, true
-		r.mu.Unlock()
+		r.change(func() { r.edges[Left].pinged, r.edges[Right].pinged = true, true })
 		result = asks.trips.result(r.neighbour(Right), count)
 		return nil
 	})
-	if err == nil {
-		trace.Debug(trace.Ring, "ping", slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
-	}
 	return result, err
 }
 
@@ -122,10 +117,9 @@ func (t *trips) add(number uint32, trip time.Duration) {
 }
 
 func (t *trips) result(peer, count int) PingResult {
-	return PingResult{
-		Peer: peer, Count: count, Bytes: MessageSize, Min: t.least, Max: t.most,
-		P50: time.Duration(t.histogram.ValueAtQuantile(50)), P99: time.Duration(t.histogram.ValueAtQuantile(99)),
-	}
+	p50, p99 := time.Duration(t.histogram.ValueAtQuantile(50)), time.Duration(t.histogram.ValueAtQuantile(99))
+	trace.Debug(trace.Ring, "ping", slog.Int("neighbour", peer), slog.Int("count", count), slog.Duration("p50", p50))
+	return PingResult{Peer: peer, Count: count, Bytes: MessageSize, Min: t.least, Max: t.most, P50: p50, P99: p99}
 }
 
 // checkPayload verifies what a message of a neighbour carries: the pattern of the

@@ -1,15 +1,14 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"ringcli/configs/usage"
-	"ringcli/trace"
 )
 
 // The questions of a ping of one neighbour. The rank that pings asks askPing, which is
@@ -66,15 +65,10 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 		}
 		return err
 	})
-	if err == nil {
-		err = refused
-	}
-	if err != nil {
+	if err = cmp.Or(err, refused); err != nil {
 		return PingResult{}, err
 	}
-	result := x.trips.result(x.edge.Peer, count)
-	trace.Debug(trace.Ring, "ping", slog.Int("neighbour", result.Peer), slog.Int("count", count), slog.Duration("p50", result.P50))
-	return result, nil
+	return x.trips.result(x.edge.Peer, count), nil
 }
 
 func (p *pings) side(ctx context.Context, t Token, x *ping) error {
@@ -100,9 +94,7 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	<-answered
 	cancel()
 	if err == nil {
-		r.mu.Lock()
-		x.edge.pinged = true
-		r.mu.Unlock()
+		r.change(func() { x.edge.pinged = true })
 		return nil
 	}
 	return p.failedSide(x, err)

@@ -206,6 +206,13 @@ func (r *Ring) setFailed(err error) {
 	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))
 }
 
+// change changes what needs mu; what it changes is seen by others whole.
+func (r *Ring) change(to func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to()
+}
+
 // whileAlive limits a wait to the ring's life.
 func (r *Ring) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

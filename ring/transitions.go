@@ -68,7 +68,7 @@ func (e *Edge) toInit(v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateInit)
 	attr.Access = either(v.Access, allAccess)
-	if err := e.advance(StateInitialised, &attr, into("pkey-index", v.PKeyIndex, &attr.PKeyIndex), into("port", v.Port, &attr.PortNum)); err != nil {
+	if err := e.advance(StateInitialised, &attr, fit("pkey-index", v.PKeyIndex, &attr.PKeyIndex), fit("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
 	n := either(v.Receives, len(e.recvWR))
@@ -104,15 +104,13 @@ func (e *Edge) toRTR(remote connectionData, v Values) error {
 	attr.PathMTU, attr.AH = code, av
 	attr.DestQPN, attr.RQPSN = either(v.DestQPN, e.Remote.QPN), either(v.PSN, e.Remote.PSN)
 	attr.MaxDestRDAtomic = uint8(e.device.readsAnswered())
-	err = e.advance(StateRTR, &attr, into("sl", v.SL, &attr.AH.SL), into("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
-		into("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), into("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
-		into("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
+	err = e.advance(StateRTR, &attr, fit("sl", v.SL, &attr.AH.SL), fit("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
+		fit("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), fit("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
+		fit("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	e.MTU = mtu
-	r.mu.Unlock()
+	r.change(func() { e.MTU = mtu })
 	return nil
 }
 
@@ -136,14 +134,12 @@ func (e *Edge) toRTS(remote connectionData, v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateRTS)
 	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(remote.RDAtomic))
-	err := e.advance(StateRTS, &attr, into("qp-timeout", v.Timeout, &attr.Timeout), into("retry-cnt", v.RetryCnt, &attr.RetryCnt),
-		into("rnr-retry", v.RNRRetry, &attr.RNRRetry), into("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
+	err := e.advance(StateRTS, &attr, fit("qp-timeout", v.Timeout, &attr.Timeout), fit("retry-cnt", v.RetryCnt, &attr.RetryCnt),
+		fit("rnr-retry", v.RNRRetry, &attr.RNRRetry), fit("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	e.pinged = false
-	r.mu.Unlock()
+	r.change(func() { e.pinged = false })
 	trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
 		slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
 	return nil

@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"reflect"
 
@@ -76,33 +78,26 @@ type number interface {
 	~uint8 | ~uint16 | ~uint32 | ~int
 }
 
-// field is an attribute that a value is put into.
-type field struct {
-	name string
-	from *int
-	most uint64         // that it has room for
-	put  func(int) bool // false if it does not fit
-}
-
-func into[T number](name string, from *int, to *T) field {
+// fit puts a value that is given into its attribute. It refuses what that has no room
+// for: the device would be told something else.
+func fit[T number](name string, given *int, to *T) error {
+	if given == nil {
+		return nil
+	}
+	if *to = T(*given); *given >= 0 && int(*to) == *given {
+		return nil
+	}
 	most := uint64(math.MaxInt)
 	if ones := ^T(0); ones > 0 { // unsigned
 		most = uint64(ones)
 	}
-	return field{name, from, most, func(v int) bool {
-		*to = T(v)
-		return v >= 0 && int(*to) == v
-	}}
+	return usage.Errorf("%s %d does not fit into the attribute of the queue pair: expected 0 to %d", name, *given, most)
 }
 
-// advance takes the queue pair a step on, with the values that are given in their
-// attributes. It refuses what an attribute has no room for: the device would be told
-// something else.
-func (e *Edge) advance(to State, attr *verbs.QPAttr, fields ...field) error {
-	for _, f := range fields {
-		if f.from != nil && !f.put(*f.from) {
-			return usage.Errorf("%s: %s %d does not fit into the attribute of the queue pair: expected 0 to %d", steps[to], f.name, *f.from, f.most)
-		}
+// advance takes the queue pair a step on, if the values that are given fit.
+func (e *Edge) advance(to State, attr *verbs.QPAttr, fits ...error) error {
+	if err := cmp.Or(fits...); err != nil {
+		return fmt.Errorf("%s: %w", steps[to], err)
 	}
 	return verbs.Advance(e.QP, *attr)
 }

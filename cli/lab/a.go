@@ -34,21 +34,20 @@ func deviceAlone(device string) (name string, local netip.Addr) {
 		return device, netip.Addr{}
 	}
 	for _, d := range verbs.Devices() {
-		if !verbs.CapabilitiesOf(d.Name()).Software && usable(d) {
+		if verbs.CapabilitiesOf(d.Name()).Software {
+			continue
+		}
+		c, err := d.Open(verbs.OpenOptions{})
+		if err != nil {
+			continue
+		}
+		p, err := route.QueryPort(c, 1)
+		_ = c.Close() // nothing was made in it
+		if err == nil && len(p.GIDs) > 0 {
 			return d.Name(), netip.Addr{}
 		}
 	}
 	return route.Auto, loopback
-}
-
-func usable(d verbs.Device) bool {
-	c, err := d.Open(verbs.OpenOptions{})
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }() // nothing was made in it
-	p, err := route.QueryPort(c, 1)
-	return err == nil && len(p.GIDs) > 0
 }
 
 // steps are those of the document, in its order.

@@ -225,10 +225,7 @@ func (c *Control) handle(l *connection, f *Frame) error {
 	case TypeVerdict:
 		return with(f, func(v Verdict) error {
 			v.told = true
-			c.mu.Lock()
-			first := c.fail(&v, l)
-			c.mu.Unlock()
-			c.report(&v, first)
+			c.failFrom(&v, l)
 			return nil
 		})
 	default:

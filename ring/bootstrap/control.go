@@ -181,9 +181,11 @@ func (c *Control) SetState(s string) {
 
 // Fail fails the ring: the verdict goes round, and every wait on any rank ends
 // with it. The first verdict counts; later ones are dropped.
-func (c *Control) Fail(v *Verdict) {
+func (c *Control) Fail(v *Verdict) { c.failFrom(v, nil) }
+
+func (c *Control) failFrom(v *Verdict, from *connection) {
 	c.mu.Lock()
-	first := c.fail(v, nil)
+	first := c.fail(v, from)
 	c.mu.Unlock()
 	c.report(v, first)
 }
