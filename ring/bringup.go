@@ -52,14 +52,14 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 // AwaitNeighbours.
 func (r *Ring) RTR(ctx context.Context, v Values) error {
 	return r.step(StateRTR, v).take(ctx, func(context.Context, Token) error {
-		return r.eachBehind(v, StateRTR, func(e *Edge) error { return e.toRTR(r.remote[e.Side], v) })
+		return r.eachBehind(v, StateRTR, func(e *Edge) error { return e.toRTR(v) })
 	})
 }
 
 // RTS takes the queue pairs to RTS: they can send.
 func (r *Ring) RTS(ctx context.Context, v Values) error {
 	return r.step(StateRTS, v).take(ctx, func(context.Context, Token) error {
-		return r.eachBehind(v, StateRTS, func(e *Edge) error { return e.toRTS(r.remote[e.Side], v) })
+		return r.eachBehind(v, StateRTS, func(e *Edge) error { return e.toRTS(v) })
 	})
 }
 
@@ -100,9 +100,9 @@ func (r *Ring) Reset(ctx context.Context) error {
 		r.deferred, r.early = r.deferred[:0], r.early[:0]
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.exchanged, r.unclean, r.remote = false, nil, [2]connectionData{}
+		r.exchanged, r.unclean = false, nil
 		for _, e := range r.edges {
-			e.Remote, e.MTU, e.pinged = QPInfo{}, 0, false
+			e.Remote, e.MTU, e.pinged = connectionData{}, 0, false
 		}
 		return nil
 	})

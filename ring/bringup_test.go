@@ -27,7 +27,7 @@ func TestReset(t *testing.T) {
 					if s := r.State(); s != StateOpened || r.Usable() == nil {
 						t.Errorf("round %d: rank %d is %s, usable %v", round, i, s, r.Usable())
 					}
-					if r.Left().Remote != (QPInfo{}) {
+					if r.Left().Remote != (connectionData{}) {
 						t.Errorf("rank %d still has what its neighbour announced", i)
 					}
 				}

@@ -128,8 +128,8 @@ type Edge struct {
 	Peer   int  // the neighbour's rank
 	QP     verbs.QP
 	Local  QPInfo
-	Remote QPInfo // valid after Exchange
-	MTU    int    // path MTU in bytes that both ends agreed on, after RTR
+	Remote connectionData // valid after Exchange
+	MTU    int            // path MTU in bytes that both ends agreed on, after RTR
 
 	r        *Ring
 	device   *Device

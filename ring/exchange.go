@@ -37,9 +37,9 @@ func (r *Ring) Exchange(ctx context.Context) error {
 			}
 		}
 		r.mu.Lock()
-		r.remote, r.exchanged = x.remote, true
+		r.exchanged = true
 		for side, e := range r.edges {
-			e.Remote = x.remote[side].QPInfo
+			e.Remote = x.remote[side]
 		}
 		r.mu.Unlock()
 		for _, e := range r.edges {

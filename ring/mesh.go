@@ -176,17 +176,16 @@ func (m *meshCall) build(ctx context.Context, reports []meshReport) error {
 	if err != nil {
 		return err
 	}
-	remote := make([]connectionData, len(m.made))
-	for i, e := range m.made {
-		if remote[i], err = m.connect(e, reports[e.Peer]); err != nil {
+	for _, e := range m.made {
+		if err = m.connect(e, reports[e.Peer]); err != nil {
 			break
 		}
 	}
 	if _, err = m.share(ctx, "readiness of ", meshReport{}, err); err != nil {
 		return err
 	}
-	for i, e := range m.made {
-		if err := e.toRTS(remote[i], Values{}); err != nil {
+	for _, e := range m.made {
+		if err := e.toRTS(Values{}); err != nil {
 			return m.at(e.Peer, err)
 		}
 	}
@@ -334,14 +333,13 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 }
 
 // connect takes an edge to RTR with what its peer said.
-func (m *meshCall) connect(e *Edge, theirs meshReport) (connectionData, error) {
-	r := m.r
-	remote, ok := theirs.Data[r.rank]
+func (m *meshCall) connect(e *Edge, theirs meshReport) error {
+	remote, ok := theirs.Data[m.r.rank]
 	if !ok {
-		return remote, m.at(e.Peer, errors.New("its rank has no queue pair for it"))
+		return m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
-	r.change(func() { e.Remote = remote.QPInfo })
-	return remote, m.at(e.Peer, e.toRTR(remote, Values{}))
+	m.r.change(func() { e.Remote = remote })
+	return m.at(e.Peer, e.toRTR(Values{}))
 }
 
 func (m *meshCall) undo() error {

@@ -35,7 +35,7 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
 		}
 		out = append(out, PeerStatus{
-			Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote, Why: e.why, Attr: attr,
+			Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote.QPInfo, Why: e.why, Attr: attr,
 		})
 	}
 	return out, nil

@@ -59,7 +59,6 @@ type Ring struct {
 	chosen  [2]edgeDevice      // the devices to the neighbours
 	edges   [2]*Edge           // to the neighbours
 	mesh    meshEdges          // beside those
-	remote  [2]connectionData  // by Exchange
 
 	// Changed with the token: whoever has it may look.
 	met             bool               // the neighbours were found

@@ -86,9 +86,9 @@ func (e *Edge) toInit(v Values) error {
 const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // toRTR compares both ends and takes the queue pair to RTR.
-func (e *Edge) toRTR(remote connectionData, v Values) error {
+func (e *Edge) toRTR(v Values) error {
 	r := e.r
-	mtu, err := agree(r.nodes, e.connectionData(), remote, v)
+	mtu, err := agree(r.nodes, e.connectionData(), e.Remote, v)
 	if err != nil {
 		return err
 	}
@@ -130,10 +130,10 @@ func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
 	return av, nil
 }
 
-func (e *Edge) toRTS(remote connectionData, v Values) error {
+func (e *Edge) toRTS(v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateRTS)
-	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(remote.RDAtomic))
+	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(e.Remote.RDAtomic))
 	err := e.advance(StateRTS, &attr, fit("qp-timeout", v.Timeout, &attr.Timeout), fit("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 		fit("rnr-retry", v.RNRRetry, &attr.RNRRetry), fit("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
 	if err != nil {

@@ -54,7 +54,7 @@ func TestVector(t *testing.T) {
 	} {
 		r := &Ring{opts: Options{SL: 2, TrafficClass: 104}}
 		d := &Device{Device: bringup.Device{Port: port(c.link), GID: route.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}}}
-		if got, err := (&Edge{r: r, Remote: c.remote, device: d}).vector(c.given); err != nil || got != c.want {
+		if got, err := (&Edge{r: r, Remote: connectionData{QPInfo: c.remote}, device: d}).vector(c.given); err != nil || got != c.want {
 			t.Errorf("%s:\n%+v, %v: expected\n%+v", name, got, err, c.want)
 		}
 	}
