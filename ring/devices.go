@@ -236,9 +236,8 @@ func (r *Ring) NewWaiter() verbs.Waiter {
 		w.CQ, w.Channel = r.devices.list[0].CQ, r.devices.list[0].Channel
 	}
 	for i, d := range r.devices.list {
-		spins := verbs.Spins(d.Context)
-		if i == 0 || spins < w.MaxSpins {
-			w.MaxSpins = spins
+		if i == 0 || d.Attr.MaxSpins < w.MaxSpins {
+			w.MaxSpins = d.Attr.MaxSpins
 		}
 	}
 	return w

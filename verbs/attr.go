@@ -125,6 +125,9 @@ type DeviceAttr struct {
 	// MaxInline is the most bytes of an inline request; 0: the device does not
 	// say, and a queue pair tells when it is created.
 	MaxInline int
+	// MaxSpins is the most empty polls of its queues before a Waiter gives the CPU away;
+	// 0 means what suits a queue whose poll is a system call.
+	MaxSpins int
 }
 
 // AtomicCap says what atomics are atomic with (enum ibv_atomic_cap).

@@ -40,22 +40,6 @@ const (
 	waitBlock = 10 * time.Millisecond
 )
 
-// Spinner is a Context whose queues are polled so quickly that a Waiter may do so
-// more often before it gives the CPU away.
-type Spinner interface {
-	// Spins is the most empty polls before the first yield.
-	Spins() int
-}
-
-// Spins returns how many empty polls of a device's queue may come before the first
-// yield.
-func Spins(c Context) int {
-	if s, ok := c.(Spinner); ok {
-		return s.Spins()
-	}
-	return defaultSpins
-}
-
 // Waiter waits between polls of one completion queue. Use: poll; if there was
 // something, Reset; else Wait and poll again. It belongs to one goroutine.
 //
@@ -65,8 +49,7 @@ type Waiter struct {
 	CQ      CQ
 	Channel CompChannel
 	Policy  WaitPolicy
-	// MaxSpins is the most empty polls before the first yield; 0 means what suits
-	// a queue whose poll is a system call (Spins).
+	// MaxSpins is the most empty polls before the first yield (DeviceAttr).
 	MaxSpins int
 	// Affinity is where the thread comes back to when it yields.
 	Affinity *cpu.Affinity

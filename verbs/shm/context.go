@@ -83,10 +83,6 @@ func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
 	return a, nil
 }
 
-// Spins implements verbs.Spinner: a poll that finds nothing is a few loads, so that
-// some 300 of them take as long as a yield.
-func (c *Context) Spins() int { return 300 }
-
 // Locate implements objects.Owner: memory of an arena can be mapped by peers.
 func (c *Context) Locate(addr, length uint64) (id, offset uint64) {
 	a, offset, ok := memfd.Find(addr, length)
