@@ -34,9 +34,9 @@ type owed struct {
 
 func (o *owed) clear() { o.queue, o.nak = o.queue[:0], 0 }
 
-// ready makes room for as many READs and atomics at once as max_dest_rd_atomic
+// remember makes room for as many READs and atomics at once as max_dest_rd_atomic
 // says, and forgets those that were answered before.
-func (r *responder) ready(n int) {
+func (r *responder) remember(n int) {
 	if n == len(r.remembered) {
 		return
 	}

@@ -118,7 +118,7 @@ func (q *QP) setAttrs(a *verbs.QPAttr, mask verbs.AttrMask) {
 		q.next, q.cur, q.una, q.sent = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
 	}
 	if mask&verbs.AttrMaxDestRDAtomic != 0 {
-		q.responder.ready(int(a.MaxDestRDAtomic))
+		q.remember(int(a.MaxDestRDAtomic))
 	}
 }
 
