@@ -135,10 +135,23 @@ func (ch *channel) send(h *ring.Header) error {
 // free tells whether the peer has a slot to write into.
 func (ch *channel) free() bool { return len(ch.empty) > 0 }
 
-// next returns the slot to write into, which must be free, and where its header is.
-func (ch *channel) next() (slot int, head uint64) {
-	slot = int(ch.empty[len(ch.empty)-1])
-	return slot, ch.headers.addr + uint64(slot)*ch.stride
+// write writes a header into the peer's next slot, which must be free, with a copy of the
+// payload and what of ch.sges[:n] lies behind the first.
+func (ch *channel) write(h *ring.Header, payload []byte, n int, kind ring.WRKind, value uint64) error {
+	slot := ch.empty[len(ch.empty)-1]
+	head := ch.headers.addr + uint64(slot)*ch.stride
+	h.Encode(memory.Bytes(head, ring.HeaderSize))
+	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
+	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
+	remote, rkey := ch.edge.RemoteSlot(int(slot))
+	err := ch.post(verbs.WorkRequest{
+		ID: ring.WRID(ch.edge.ID, kind, value), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
+	}, n)
+	if err != nil {
+		return err
+	}
+	ch.wrote()
+	return nil
 }
 
 // wrote notes that the next slot is written.
@@ -151,19 +164,8 @@ func (ch *channel) wrote() {
 
 // fill writes a header and n bytes at addr into the peer's next slot.
 func (ch *channel) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
-	slot, head := ch.next()
-	h.Encode(memory.Bytes(head, ring.HeaderSize))
-	ch.sges[0] = verbs.SGE{Addr: head, Length: ring.HeaderSize, LKey: ch.headers.reg.LKey(ch.edge.Device())}
 	ch.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-	remote, rkey := ch.edge.RemoteSlot(slot)
-	err := ch.post(verbs.WorkRequest{
-		ID: ring.WRID(ch.edge.ID, wrWrite, uint64(h.Segment)), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
-	}, pieces(2, n))
-	if err != nil {
-		return err
-	}
-	ch.wrote()
-	return nil
+	return ch.write(h, nil, pieces(2, n), wrWrite, uint64(h.Segment))
 }
 
 // detachMost is the most payload in bytes that is copied so that its operation need
@@ -173,21 +175,12 @@ const detachMost = ring.MeshSlotSize
 // detach is fill with a copy of the payload, which is the operation's again at once.
 // The copy stays until the peer has emptied the slot, so it has come by then.
 func (ch *channel) detach(h *ring.Header, payload []byte, f flight) error {
-	slot, head := ch.next()
-	h.Encode(memory.Bytes(head, ring.HeaderSize))
-	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
-	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
-	remote, rkey := ch.edge.RemoteSlot(slot)
 	number := ch.filled % maxSlots
-	err := ch.post(verbs.WorkRequest{
-		ID: ring.WRID(ch.edge.ID, wrDetached, number), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
-	}, 1)
-	if err != nil {
+	if err := ch.write(h, payload, 1, wrDetached, number); err != nil {
 		return err
 	}
 	ch.flights[number] = f
 	ch.detached++
-	ch.wrote()
 	return nil
 }
 

@@ -371,10 +371,7 @@ func (x *scriptRun) recordWork(ch *channel, m *move, begun trace.Stamp, n int, l
 	} else {
 		x.stepBytes += uint64(n)
 		reduceSpan.SpanAt(begun, end, x.seq, uint64(ch.stream.took), uint64(n), 0)
-		// The slot of a peer that was ahead may have come before the operation began here.
-		if known := ch.since[ch.taken%ch.slots]; known != 0 {
-			receiveSpan.SpanAt(max(known, x.begun), end, x.seq, uint64(ch.stream.took), uint64(n), uint64(ch.edge.Peer))
-		}
+		x.recordSlot(ch, end, ch.stream.took, n)
 	}
 	if last {
 		x.recordStep(end, m)
@@ -383,12 +380,11 @@ func (x *scriptRun) recordWork(ch *channel, m *move, begun trace.Stamp, n int, l
 
 // recordStep ends the step that a move is and begins the next.
 func (x *scriptRun) recordStep(end trace.Stamp, m *move) {
-	phase := uint64(0)
+	phase := 0
 	if m.gathers {
 		phase = 1
 	}
-	stepSpan.SpanAt(x.step, end, x.seq, phase, uint64(m.step), x.stepBytes)
-	x.step, x.stepBytes = end, 0
+	x.nextStep(end, phase, m.step)
 }
 
 // recordOpen records what is open in the script when it ends.

@@ -109,8 +109,21 @@ func (p *pass) recordStep(end trace.Stamp, transfer int) {
 	case transfer >= scatters:
 		phase, first = 1, scatters
 	}
-	stepSpan.SpanAt(p.step, end, p.seq, uint64(phase), uint64(transfer-first), p.stepBytes)
-	p.step, p.stepBytes = end, 0
+	p.nextStep(end, phase, transfer-first)
+}
+
+// nextStep ends a step of a phase and begins the next.
+func (f *flow) nextStep(end trace.Stamp, phase, step int) {
+	stepSpan.SpanAt(f.step, end, f.seq, uint64(phase), uint64(step), f.stepBytes)
+	f.step, f.stepBytes = end, 0
+}
+
+// recordSlot records that n bytes came in the oldest slot of a channel. Of a peer that
+// was ahead the slot may have come before the operation began here.
+func (f *flow) recordSlot(ch *channel, end trace.Stamp, position, n int) {
+	if known := ch.since[ch.taken%ch.slots]; known != 0 {
+		receiveSpan.SpanAt(max(known, f.begun), end, f.seq, uint64(position), uint64(n), uint64(ch.edge.Peer))
+	}
 }
 
 // recordWork records what was done with the segment that is processed now, and
@@ -130,12 +143,7 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
 	}
 	if slotted {
-		// Of a left neighbour that was ahead the slot may have come before the
-		// operation began here.
-		left := p.left
-		if known := left.since[left.taken%left.slots]; known != 0 {
-			receiveSpan.SpanAt(max(known, p.begun), end, p.seq, uint64(p.processed), uint64(n), uint64(left.edge.Peer))
-		}
+		p.recordSlot(p.left, end, p.processed, n)
 	}
 	if last {
 		p.recordStep(end, transfer)

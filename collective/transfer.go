@@ -232,17 +232,14 @@ func (p *pass) announce(window int, address bool) error {
 	return nil
 }
 
-// leaving returns the bytes of a position that goes to the right.
-func (p *pass) leaving(position int) int {
-	transfer, segment, _ := p.at(position)
-	lo, hi := p.span(p.prog.steps[transfer].chunk, segment)
-	return (hi - lo) * p.size
-}
+// leaving returns the bytes of a position that goes to the right, arriving those of one
+// that comes from the left.
+func (p *pass) leaving(position int) int  { return p.bytesOf(position, 0) }
+func (p *pass) arriving(position int) int { return p.bytesOf(position, 1) }
 
-// arriving returns the bytes of a position that comes from the left.
-func (p *pass) arriving(position int) int {
+func (p *pass) bytesOf(position, later int) int {
 	transfer, segment, _ := p.at(position)
-	lo, hi := p.span(p.prog.steps[transfer+1].chunk, segment)
+	lo, hi := p.span(p.prog.steps[transfer+later].chunk, segment)
 	return (hi - lo) * p.size
 }
 

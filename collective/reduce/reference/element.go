@@ -86,11 +86,19 @@ func encode(t reduce.Type, v float64) uint64 {
 	case reduce.BFloat16:
 		return brain.encode(float64(float32(v)))
 	case reduce.Float32:
-		if v != v {
-			return 0x7fc00000
-		}
-		return uint64(math.Float32bits(float32(v)))
+		return encode32(v)
 	}
+	return encode64(v)
+}
+
+func encode32(v float64) uint64 {
+	if v != v {
+		return 0x7fc00000
+	}
+	return uint64(math.Float32bits(float32(v)))
+}
+
+func encode64(v float64) uint64 {
 	if v != v {
 		return 0x7ff8000000000000
 	}
@@ -119,19 +127,11 @@ func floats(t reduce.Type, combine func(a, b float64) float64) func(a, b uint64)
 	switch t {
 	case reduce.Float32:
 		return func(a, b uint64) uint64 {
-			v := combine(float64(math.Float32frombits(uint32(a))), float64(math.Float32frombits(uint32(b))))
-			if v != v {
-				return 0x7fc00000
-			}
-			return uint64(math.Float32bits(float32(v)))
+			return encode32(combine(float64(math.Float32frombits(uint32(a))), float64(math.Float32frombits(uint32(b)))))
 		}
 	case reduce.Float64:
 		return func(a, b uint64) uint64 {
-			v := combine(math.Float64frombits(a), math.Float64frombits(b))
-			if v != v {
-				return 0x7ff8000000000000
-			}
-			return math.Float64bits(v)
+			return encode64(combine(math.Float64frombits(a), math.Float64frombits(b)))
 		}
 	case reduce.BFloat16:
 		f = brain
@@ -154,15 +154,7 @@ func lesser(a, b float64) float64 {
 	return b
 }
 
-func greater(a, b float64) float64 {
-	switch {
-	case a != a || b != b:
-		return math.NaN()
-	case a > b || a == b && !math.Signbit(a):
-		return a
-	}
-	return b
-}
+func greater(a, b float64) float64 { return -lesser(-a, -b) }
 
 // steps is indexed by type and operation. It is made once, so that a step
 // costs no allocation.
@@ -171,33 +163,13 @@ var steps = func() (table [reduce.Float64 + 1][reduce.Avg + 1]func(a, b uint64) 
 		table[t] = [...]func(a, b uint64) uint64{
 			reduce.Sum:  func(a, b uint64) uint64 { return a + b },
 			reduce.Prod: func(a, b uint64) uint64 { return a * b },
-			reduce.Min: func(a, b uint64) uint64 {
-				if a < b {
-					return a
-				}
-				return b
-			},
-			reduce.Max: func(a, b uint64) uint64 {
-				if a > b {
-					return a
-				}
-				return b
-			},
-			reduce.Avg: nil,
+			reduce.Min:  func(a, b uint64) uint64 { return min(a, b) },
+			reduce.Max:  func(a, b uint64) uint64 { return max(a, b) },
+			reduce.Avg:  nil,
 		}
 		if signed(t) {
-			table[t][reduce.Min] = func(a, b uint64) uint64 {
-				if extend(t, a) < extend(t, b) {
-					return a
-				}
-				return b
-			}
-			table[t][reduce.Max] = func(a, b uint64) uint64 {
-				if extend(t, a) > extend(t, b) {
-					return a
-				}
-				return b
-			}
+			table[t][reduce.Min] = func(a, b uint64) uint64 { return uint64(min(extend(t, a), extend(t, b))) }
+			table[t][reduce.Max] = func(a, b uint64) uint64 { return uint64(max(extend(t, a), extend(t, b))) }
 		}
 		if t.Float() {
 			table[t][reduce.Sum] = floats(t, add)
