@@ -8,71 +8,35 @@
 // blend takes it where the mask is set.
 #define UNORDERED $3
 
-#define SUM32(A, B) \
-	VMOVUPS A, Y0; \
-	VADDPS B, Y0, Y0; \
-	VCMPPS UNORDERED, Y0, Y0, Y1; \
-	VBLENDVPS Y1, Y14, Y0, Y0
+#define STEP(MOV, OP, CMP, BLEND, A, B) \
+	MOV A, Y0; \
+	OP B, Y0, Y0; \
+	CMP UNORDERED, Y0, Y0, Y1; \
+	BLEND Y1, Y14, Y0, Y0
 
-#define PROD32(A, B) \
-	VMOVUPS A, Y0; \
-	VMULPS B, Y0, Y0; \
-	VCMPPS UNORDERED, Y0, Y0, Y1; \
-	VBLENDVPS Y1, Y14, Y0, Y0
+#define SUM32(A, B)  STEP(VMOVUPS, VADDPS, VCMPPS, VBLENDVPS, A, B)
+#define PROD32(A, B) STEP(VMOVUPS, VMULPS, VCMPPS, VBLENDVPS, A, B)
+#define SUM64(A, B)  STEP(VMOVUPD, VADDPD, VCMPPD, VBLENDVPD, A, B)
+#define PROD64(A, B) STEP(VMOVUPD, VMULPD, VCMPPD, VBLENDVPD, A, B)
 
 // The instructions for minimum and maximum return their second source where the
 // sources are equal, as the two zeros are, or where one is NaN. So it is done
 // both ways round. The results differ in the zeros alone, in their signs, and
 // -0 is those joined by OR, +0 by AND; and in NaN, which the comparison of the
 // operands finds.
-#define MIN32(A, B) \
-	VMOVUPS A, Y0; \
-	VMOVUPS B, Y1; \
-	VMINPS Y0, Y1, Y2; \
-	VMINPS Y1, Y0, Y3; \
-	VORPS Y2, Y3, Y2; \
-	VCMPPS UNORDERED, Y0, Y1, Y1; \
-	VBLENDVPS Y1, Y14, Y2, Y0
+#define ORDER(MOV, OP, JOIN, CMP, BLEND, A, B) \
+	MOV A, Y0; \
+	MOV B, Y1; \
+	OP Y0, Y1, Y2; \
+	OP Y1, Y0, Y3; \
+	JOIN Y2, Y3, Y2; \
+	CMP UNORDERED, Y0, Y1, Y1; \
+	BLEND Y1, Y14, Y2, Y0
 
-#define MAX32(A, B) \
-	VMOVUPS A, Y0; \
-	VMOVUPS B, Y1; \
-	VMAXPS Y0, Y1, Y2; \
-	VMAXPS Y1, Y0, Y3; \
-	VANDPS Y2, Y3, Y2; \
-	VCMPPS UNORDERED, Y0, Y1, Y1; \
-	VBLENDVPS Y1, Y14, Y2, Y0
-
-// The same in double precision.
-#define SUM64(A, B) \
-	VMOVUPD A, Y0; \
-	VADDPD B, Y0, Y0; \
-	VCMPPD UNORDERED, Y0, Y0, Y1; \
-	VBLENDVPD Y1, Y14, Y0, Y0
-
-#define PROD64(A, B) \
-	VMOVUPD A, Y0; \
-	VMULPD B, Y0, Y0; \
-	VCMPPD UNORDERED, Y0, Y0, Y1; \
-	VBLENDVPD Y1, Y14, Y0, Y0
-
-#define MIN64(A, B) \
-	VMOVUPD A, Y0; \
-	VMOVUPD B, Y1; \
-	VMINPD Y0, Y1, Y2; \
-	VMINPD Y1, Y0, Y3; \
-	VORPD Y2, Y3, Y2; \
-	VCMPPD UNORDERED, Y0, Y1, Y1; \
-	VBLENDVPD Y1, Y14, Y2, Y0
-
-#define MAX64(A, B) \
-	VMOVUPD A, Y0; \
-	VMOVUPD B, Y1; \
-	VMAXPD Y0, Y1, Y2; \
-	VMAXPD Y1, Y0, Y3; \
-	VANDPD Y2, Y3, Y2; \
-	VCMPPD UNORDERED, Y0, Y1, Y1; \
-	VBLENDVPD Y1, Y14, Y2, Y0
+#define MIN32(A, B) ORDER(VMOVUPS, VMINPS, VORPS, VCMPPS, VBLENDVPS, A, B)
+#define MAX32(A, B) ORDER(VMOVUPS, VMAXPS, VANDPS, VCMPPS, VBLENDVPS, A, B)
+#define MIN64(A, B) ORDER(VMOVUPD, VMINPD, VORPD, VCMPPD, VBLENDVPD, A, B)
+#define MAX64(A, B) ORDER(VMOVUPD, VMAXPD, VANDPD, VCMPPD, VBLENDVPD, A, B)
 
 TEXT ·sumFloat32AVX2(SB), NOSPLIT, $0-32
 	CONST32($0x7fc00000, X14, Y14)

@@ -50,35 +50,27 @@
 
 // AVX2 compares words of 64 bits, but has no minimum of them. VBLENDVPD takes
 // its first source where the mask is set, its second elsewhere.
-#define MINI64(A, B) \
+#define SIGNED64(GREATER, ELSE, A, B) \
 	VMOVDQU A, Y0; \
 	VMOVDQU B, Y1; \
 	VPCMPGTQ Y1, Y0, Y2; \
-	VBLENDVPD Y2, Y1, Y0, Y0
+	VBLENDVPD Y2, GREATER, ELSE, Y0
 
-#define MAXI64(A, B) \
-	VMOVDQU A, Y0; \
-	VMOVDQU B, Y1; \
-	VPCMPGTQ Y1, Y0, Y2; \
-	VBLENDVPD Y2, Y0, Y1, Y0
+#define MINI64(A, B) SIGNED64(Y1, Y0, A, B)
+#define MAXI64(A, B) SIGNED64(Y0, Y1, A, B)
 
 // It compares as signed: with the top bits flipped (Y14) that is the order of
 // unsigned words.
-#define MINU64(A, B) \
+#define UNSIGNED64(GREATER, ELSE, A, B) \
 	VMOVDQU A, Y0; \
 	VMOVDQU B, Y1; \
 	VPXOR Y14, Y0, Y2; \
 	VPXOR Y14, Y1, Y3; \
 	VPCMPGTQ Y3, Y2, Y2; \
-	VBLENDVPD Y2, Y1, Y0, Y0
+	VBLENDVPD Y2, GREATER, ELSE, Y0
 
-#define MAXU64(A, B) \
-	VMOVDQU A, Y0; \
-	VMOVDQU B, Y1; \
-	VPXOR Y14, Y0, Y2; \
-	VPXOR Y14, Y1, Y3; \
-	VPCMPGTQ Y3, Y2, Y2; \
-	VBLENDVPD Y2, Y0, Y1, Y0
+#define MINU64(A, B) UNSIGNED64(Y1, Y0, A, B)
+#define MAXU64(A, B) UNSIGNED64(Y0, Y1, A, B)
 
 TEXT ·sum8AVX2(SB), NOSPLIT, $0-32
 	KERNEL(SUM8)
