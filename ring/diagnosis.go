@@ -60,13 +60,11 @@ func (r *Ring) Diagnose(ctx context.Context, id EdgeID, cause error) []diagnose.
 // diagnosis is Ring.Diagnose without what the device reported. It returns the network
 // interface of the own end, too, if that can be had.
 func diagnosis(ctx context.Context, r *Ring, id EdgeID, cause error) (found []diagnose.Finding, netdev string) {
-	var completion *CompletionError
-	if errors.As(cause, &completion) && completion.Edge != id {
+	if completion, ok := errors.AsType[*CompletionError](cause); ok && completion.Edge != id {
 		cause = nil // it is the other edge's
 	}
 	own, peer, err := r.Ends(ctx, id)
-	var modify *verbs.ModifyError
-	if errors.As(cause, &modify) && own.Node != "" && modify.QPN != own.QPN {
+	if modify, ok := errors.AsType[*verbs.ModifyError](cause); ok && own.Node != "" && modify.QPN != own.QPN {
 		cause = nil
 	}
 	switch {
@@ -105,11 +103,8 @@ func mute(ctx context.Context, r *Ring, own *diagnose.End) []diagnose.Finding {
 
 // gone tells whether a ring failed because a rank is gone.
 func gone(failure error) bool {
-	var v *Verdict
-	if !errors.As(failure, &v) {
-		return false
-	}
-	return v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft || v.Kind == bootstrap.KindSilent
+	v, ok := errors.AsType[*Verdict](failure)
+	return ok && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft || v.Kind == bootstrap.KindSilent)
 }
 
 // lead explains errors that say themselves what is wrong.

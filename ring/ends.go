@@ -180,8 +180,7 @@ func (q *question) farEnd(ctx context.Context) (any, error) {
 	}
 	if asked.Of != r.rank {
 		end, err := ask[endAnswer](ctx, r, q.side.Opposite(), askFarEnd, asked)
-		var answer *bootstrap.AnswerError
-		if errors.As(err, &answer) {
+		if answer, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
 			err = errors.New(answer.Text) // as it was said
 		}
 		return end, err
@@ -208,8 +207,7 @@ func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
 		way = Left
 	}
 	end, err := ask[endAnswer](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
-	var answer *bootstrap.AnswerError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
 		answer.Rank = peer // the rank that was asked, though a neighbour told
 	}
 	return end, err

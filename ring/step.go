@@ -87,8 +87,7 @@ func (s *step) take(ctx context.Context, do func(context.Context, Token) error) 
 // hand only a verdict fails the ring.
 func (s *step) failed(ctx context.Context, err error) error {
 	r := s.r
-	var v *Verdict
-	if errors.As(err, &v) {
+	if v, ok := errors.AsType[*Verdict](err); ok {
 		r.setFailed(v)
 		return v
 	}

@@ -127,8 +127,7 @@ func (a *labA) send(ctx context.Context, s *Step, from int) error {
 // explain adds what the values of both ends have to do with a failure.
 func (a *labA) explain(p *pair, err error, r request) error {
 	err = p.diagnose(err, r)
-	var d *Diagnosis
-	if errors.As(err, &d) && r.op == verbs.OpSend {
+	if d, ok := errors.AsType[*Diagnosis](err); ok && r.op == verbs.OpSend {
 		to := a.ends[1-p.index]
 		if text := to.lostPackets(); text != "" {
 			d.Causes = append(d.Causes, fmt.Sprintf("at queue pair %d %s", to.index, text))

@@ -79,7 +79,7 @@ func (r *Runner) Done(step Step) error {
 	}
 	if step.Err != nil {
 		record.Error, r.Meaning = step.Err.Error(), ""
-		if d := (*Diagnosis)(nil); errors.As(step.Err, &d) {
+		if d, ok := errors.AsType[*Diagnosis](step.Err); ok {
 			r.Meaning = d.Meaning
 		}
 	}

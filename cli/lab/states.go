@@ -10,13 +10,9 @@ import (
 )
 
 // create makes the queue pair: few requests are outstanding at a time.
-func (p *pair) create(v *Values) error {
-	return p.reached(v, verbs.StateReset, p.Create(4, 4))
-}
+func (p *pair) create(v *Values) error { return p.reached(v, verbs.StateReset, p.Create(4, 4)) }
 
-func (p *pair) toInit(v *Values) error {
-	return p.reached(v, verbs.StateInit, p.ToInit(access))
-}
+func (p *pair) toInit(v *Values) error { return p.reached(v, verbs.StateInit, p.ToInit(access)) }
 
 // toRTR tells the queue pair who its peer is, by what the peer said of itself but
 // for the values that are to be wrong.
@@ -36,9 +32,7 @@ func (p *pair) toRTR(v *Values) error {
 	}))
 }
 
-func (p *pair) toRTS(v *Values) error {
-	return p.reached(v, verbs.StateRTS, p.ToRTS())
-}
+func (p *pair) toRTS(v *Values) error { return p.reached(v, verbs.StateRTS, p.ToRTS()) }
 
 // reached says what the queue pair itself says, unless the way to a state failed.
 func (p *pair) reached(v *Values, state verbs.QPState, failed error) error {

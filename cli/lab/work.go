@@ -136,9 +136,8 @@ func completionValues(v *Values, list ...verbs.Completion) {
 }
 
 func failedStatus(err error) (verbs.Status, bool) {
-	var failed *CompletionError
-	if !errors.As(err, &failed) {
-		return 0, false
+	if failed, ok := errors.AsType[*CompletionError](err); ok {
+		return failed.Status, true
 	}
-	return failed.Status, true
+	return 0, false
 }

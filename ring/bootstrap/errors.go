@@ -87,16 +87,13 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 func rankList(ranks []int) string {
 	const most = 8
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks))) // with two ranks both neighbours are one
-	parts := make([]string, 0, most+1)
-	for i, r := range ranks {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("%d more", len(ranks)-most))
-			break
-		}
-		parts = append(parts, fmt.Sprint(r))
+	shown := ranks[:min(len(ranks), most)]
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(shown), "[]"), " ", ", ")
+	switch more := len(ranks) - len(shown); {
+	case len(ranks) == 1:
+		return "rank " + text
+	case more > 0:
+		return fmt.Sprintf("ranks %s, %d more", text, more)
 	}
-	if len(ranks) == 1 {
-		return "rank " + parts[0]
-	}
-	return "ranks " + strings.Join(parts, ", ")
+	return "ranks " + text
 }

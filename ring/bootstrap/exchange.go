@@ -25,8 +25,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 		}
 	}
 	if err = c.connect(ctx, payloads); err != nil {
-		var late *TimeoutError
-		if errors.As(err, &late) && !c.cfg.ByHand {
+		if late, ok := errors.AsType[*TimeoutError](err); ok && !c.cfg.ByHand {
 			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()))
 		}
 		return nil, nil, err

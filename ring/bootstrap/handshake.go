@@ -286,7 +286,7 @@ func (c *Control) dial() {
 		if err := c.call(); err != nil {
 			c.mu.Lock()
 			c.problem = err.Error()
-			if e := (*strangerError)(nil); errors.As(err, &e) {
+			if e, ok := errors.AsType[*strangerError](err); ok {
 				c.intruder = e.text
 			}
 			c.mu.Unlock()

@@ -67,8 +67,8 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
 	s, err := c.probe(ctx, rank)
 	if err != nil {
-		var mute *muteError
-		p.Mute, p.State = errors.As(err, &mute), err.Error()
+		_, p.Mute = errors.AsType[*muteError](err)
+		p.State = err.Error()
 		return p
 	}
 	p.Up, p.State = true, c.describe(rank, s)

@@ -52,8 +52,7 @@ func primary(own, peer *End, cause error) (symptom, bool) {
 			candidates = append(candidates, symptom{d, verbs.Status(f.Status), f})
 		}
 	}
-	var e *verbs.StatusError
-	if errors.As(cause, &e) && !own.Failure.HasStatus(e.Status) {
+	if e, ok := errors.AsType[*verbs.StatusError](cause); ok && !own.Failure.HasStatus(e.Status) {
 		candidates = append(candidates, symptom{both[0], e.Status, nil})
 	}
 	weight := map[verbs.Status]int{
