@@ -48,13 +48,6 @@ type VersionInfo struct {
 // version is set by the Makefile; without it the module's own is shown.
 var version string
 
-func runConfig(_ context.Context, s *session.Session, call command.Call) error {
-	if command.IsOn(call.Flags, "sample") {
-		return s.Out.Text(configs.Sample())
-	}
-	return PrintConfig(s)
-}
-
 // PrintConfig shows the settings in force.
 func PrintConfig(s *session.Session) error {
 	var rows []render.Record
@@ -119,7 +112,12 @@ the default.`,
 			Flags: func(fs *pflag.FlagSet) {
 				fs.Bool("sample", false, "print a commented configuration file instead")
 			},
-			Run: runConfig,
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				if command.IsOn(call.Flags, "sample") {
+					return s.Out.Text(configs.Sample())
+				}
+				return PrintConfig(s)
+			},
 		},
 		{
 			Name: "version", Group: command.GroupProgram, Where: command.Process | command.Line, Own: true, Harmless: true,

@@ -45,7 +45,8 @@ func completeHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.
 	if path, isFile := strings.CutPrefix(typed, "@"); isFile {
 		return filesAfter("@", path), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
-	hosts := listOf(typed, hostNames())
+	text, _ := os.ReadFile("/etc/hosts") // or there are no names
+	hosts := listOf(typed, namesOfHosts(string(text)))
 	if !strings.Contains(typed, ",") {
 		hosts = append(hosts, "@\ta file of hosts")
 	}
@@ -73,16 +74,8 @@ func filesAfter(mark, typed string, extensions ...string) []string {
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace
 
-// hostNames are the names in /etc/hosts (hosts(5)), without those of the
+// namesOfHosts are the names in /etc/hosts (hosts(5)), without those of the
 // loopback, which no other node has.
-func hostNames() []string {
-	text, err := os.ReadFile("/etc/hosts")
-	if err != nil {
-		return nil
-	}
-	return namesOfHosts(string(text))
-}
-
 func namesOfHosts(text string) []string {
 	var names []string
 	for line := range strings.Lines(text) {

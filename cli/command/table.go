@@ -30,11 +30,18 @@ func NewTable() *Table {
 			}
 			return args, cobra.ShellCompDirectiveFilterFileExt
 		},
-		"sizes":    wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
-		"ranks":    wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
-		"hosts":    completeHosts,
-		"levels":   completeLevels,
-		"commands": wordsOnly(func(*cobra.Command, []string) []string { return t.lineCommandWords() }),
+		"sizes":  wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
+		"ranks":  wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
+		"hosts":  completeHosts,
+		"levels": completeLevels,
+		"commands": wordsOnly(func(*cobra.Command, []string) (words []string) {
+			for _, c := range t.Rows {
+				if c.Where&Line != 0 {
+					words = append(words, c.Name+"\t"+c.Summary)
+				}
+			}
+			return words
+		}),
 	}
 	return t
 }
@@ -55,17 +62,6 @@ func (t *Table) Find(name string, where Where) (Row, bool) {
 		}
 	}
 	return Row{}, false
-}
-
-// lineCommandWords are the commands of a line, with what they do.
-func (t *Table) lineCommandWords() []string {
-	var words []string
-	for _, c := range t.Rows {
-		if c.Where&Line != 0 {
-			words = append(words, c.Name+"\t"+c.Summary)
-		}
-	}
-	return words
 }
 
 // groupsAt are the groups that have a command at a place.

@@ -75,7 +75,13 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 // them and the command is about the ring. A failure is diagnosed, and the flight
 // recorder kept.
 func perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
-	err := observed(s, func() error { return start(ctx, s, c, call) })
+	var results []render.Record // for `expect`
+	s.Out.Seen = func(r render.Record) { results = append(results, r) }
+	err := start(ctx, s, c, call)
+	s.Out.Seen = nil
+	if len(results) > 0 {
+		s.Results, s.Fresh = results, true
+	}
 	if err == nil {
 		return nil
 	}
@@ -117,16 +123,4 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 		}
 	}
 	return c.Run(ctx, s, call)
-}
-
-// observed keeps what a command prints for `expect`.
-func observed(s *session.Session, run func() error) error {
-	var results []render.Record
-	s.Out.Seen = func(r render.Record) { results = append(results, r) }
-	err := run()
-	s.Out.Seen = nil
-	if len(results) > 0 {
-		s.Results, s.Fresh = results, true
-	}
-	return err
 }

@@ -80,17 +80,14 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 			return nil, fmt.Errorf("no client has come to %s within %s%s", where, o.Timeout, came)
 		}
 		m := newMeeting(conn)
-		if m.first, err = m.greet(ctx); err == nil {
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		m.first, err = m.read(grace)
+		if stop(); err == nil {
 			return m, nil
 		}
 		_ = conn.Close()
 		came = fmt.Sprintf("; the last caller, %s: %v", m.peer, err)
 	}
-}
-
-func (m *meeting) greet(ctx context.Context) (Address, error) {
-	defer context.AfterFunc(ctx, func() { _ = m.conn.Close() })()
-	return m.read(grace)
 }
 
 // dial calls each address of the host, until one answers.
