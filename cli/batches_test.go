@@ -68,8 +68,25 @@ func TestStopping(t *testing.T) {
 		const asked = 1 // not the leader
 		inProcess(t, 2, func(ctx context.Context, s *session.Session, rank int, out *bytes.Buffer) error {
 			if rank == asked {
-				timer := time.AfterFunc(200*time.Millisecond, func() { s.Stop.Store(true) })
-				defer timer.Stop()
+				over := make(chan struct{})
+				defer close(over)
+				m := s.Member
+				begun := m.Comm.Stats().Operations
+				go func() {
+					// More than the warm-up is through by then: a batch that measures runs, or has.
+					for enough := begun + 10; strings.HasPrefix(c.command, "all-reduce") && m.Comm.Stats().Operations < enough; {
+						select {
+						case <-over:
+							return
+						case <-time.After(time.Millisecond):
+						}
+					}
+					select {
+					case <-over:
+					case <-time.After(200 * time.Millisecond):
+						s.Stop.Store(true)
+					}
+				}()
 			}
 			err := lines.Run(ctx, s, testTable, c.command)
 			if !bench.IsStopped(err) || exit.Code(err) != exit.Interrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {

@@ -20,7 +20,7 @@ import (
 func TestDetached(t *testing.T) {
 	const n, count, calls, comms = 3, 300, 40, 3
 	w := newWorld(t, n, ring.Options{
-		QPTimeout: new(9), Impair: &verbs.Impairment{Seed: 3, Loss: 0.05, Duplicate: 0.02, Reorder: 0.02},
+		QPTimeout: new(13), Impair: &verbs.Impairment{Seed: 3, Loss: 0.05, Duplicate: 0.02, Reorder: 0.02},
 	}, nil)
 	for generation := range comms {
 		w.must(func(rank int, c *Comm) error {

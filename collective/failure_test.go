@@ -157,9 +157,10 @@ func TestMissingRank(t *testing.T) {
 	for _, way := range allWays() {
 		t.Run(way.name(), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, n, ring.Options{}, func(int) Options { return Options{Timeout: 300 * time.Millisecond} })
+			w := newWorld(t, n, ring.Options{}, nil)
 			k := newKit(w, 900, reduce.Int32, reduce.Sum)
 			k.runs(1, 900, way)
+			w.timeout(300 * time.Millisecond)
 			start := time.Now()
 			errs := w.each(func(rank int, c *Comm) error {
 				if rank == 2 {
@@ -451,7 +452,7 @@ func TestPingBetween(t *testing.T) {
 func TestLostWithNothingInFlight(t *testing.T) {
 	t.Parallel()
 	const n, victim = 3, 1
-	w := newWorld(t, n, ring.Options{QPTimeout: new(13), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
+	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
 	// Towards rank 0 the victim's device still takes what comes, and acknowledges it.
 	if err := w.rings[victim].Right().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)

@@ -229,19 +229,24 @@ func TestAllocations(t *testing.T) {
 		once := func(rank int) error {
 			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
 		}
-		peer := make(chan error, 1)
-		go func() {
-			var errs error
-			for range runs + 1 { // AllocsPerRun runs once more to warm up
-				errs = errors.Join(errs, once(1))
+		// On a busy machine so many runs take long, and the control ring counts; what an
+		// operation allocates, it allocates in every try.
+		allocs := 1.0
+		for try := 0; try < 3 && allocs >= 1; try++ {
+			peer := make(chan error, 1)
+			go func() {
+				var errs error
+				for range runs + 1 { // AllocsPerRun runs once more to warm up
+					errs = errors.Join(errs, once(1))
+				}
+				peer <- errs
+			}()
+			var failed error
+			// The average counts both ranks: they are goroutines of one process.
+			allocs = testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, once(0)) })
+			if err := errors.Join(failed, <-peer); err != nil {
+				t.Fatal(err)
 			}
-			peer <- errs
-		}()
-		var failed error
-		// The average counts both ranks: they are goroutines of one process.
-		allocs := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, once(0)) })
-		if err := errors.Join(failed, <-peer); err != nil {
-			t.Fatal(err)
 		}
 		if allocs >= 1 {
 			t.Errorf("%s: %v allocations per operation, want 0", o.name(), allocs)

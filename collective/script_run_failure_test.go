@@ -84,7 +84,8 @@ func TestAbsentRank(t *testing.T) {
 	for _, agreed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("agreed %v", agreed), func(t *testing.T) {
 			const n, absent = 3, 1
-			w := newWorld(t, n, ring.Options{}, func(int) Options { return Options{Timeout: 300 * time.Millisecond} })
+			w := newWorld(t, n, ring.Options{}, nil)
+			w.timeout(300 * time.Millisecond)
 			k := newKit(w, 100, reduce.Int32, reduce.Sum)
 			for _, c := range w.comms {
 				c.agreed = agreed
@@ -139,7 +140,7 @@ func TestTableOfRank0(t *testing.T) {
 func TestMeshLost(t *testing.T) {
 	t.Parallel()
 	const n, victim = 3, 0
-	w := newWorld(t, n, ring.Options{QPTimeout: new(13), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
+	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
 	k := newKit(w, 100, reduce.Float32, reduce.Sum)
 	k.runs(1, 100, CallOptions{Algorithm: AlgorithmInbox})
 	for _, e := range w.rings[victim].MeshEdges() {

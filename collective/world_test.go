@@ -30,6 +30,9 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 	if ro.Device == "" {
 		ro.Device = "soft:lo"
 	}
+	if ro.QPTimeout == nil {
+		ro.QPTimeout = new(16) // 0.27 s: a rank may have no CPU for long on a busy machine
+	}
 	return newWorldOf(tb, n, func(int) ring.Options { return ro }, co)
 }
 
@@ -68,6 +71,14 @@ func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co fu
 	}
 	tb.Cleanup(w.close)
 	return w
+}
+
+// timeout gives the operations from now on less time than the ring had to come up, on a
+// busy machine.
+func (w *world) timeout(d time.Duration) {
+	for _, c := range w.comms {
+		c.options.Timeout = d
+	}
 }
 
 func (w *world) close() {

@@ -186,21 +186,25 @@ func TestAllocations(t *testing.T) {
 		once := func(rank int, v []float32) error {
 			return AllReduce(context.Background(), comms[rank], v, v, reduce.Sum)
 		}
-		peer := make(chan error, 1)
-		go func() {
-			var errs error
-			v := make([]float32, count)
-			for range runs + 1 { // AllocsPerRun runs once more to warm up
-				errs = errors.Join(errs, once(1, v))
+		// On a busy machine so many runs take long, and the control ring counts; what an
+		// operation allocates, it allocates in every try.
+		allocs := 1.0
+		mine, its := make([]float32, count), make([]float32, count)
+		for try := 0; try < 3 && allocs >= 1; try++ {
+			peer := make(chan error, 1)
+			go func() {
+				var errs error
+				for range runs + 1 { // AllocsPerRun runs once more to warm up
+					errs = errors.Join(errs, once(1, its))
+				}
+				peer <- errs
+			}()
+			var failed error
+			// The average counts both ranks: they are goroutines of one process.
+			allocs = testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, once(0, mine)) })
+			if err := errors.Join(failed, <-peer); err != nil {
+				t.Fatal(err)
 			}
-			peer <- errs
-		}()
-		var failed error
-		v := make([]float32, count)
-		// The average counts both ranks: they are goroutines of one process.
-		allocs := testing.AllocsPerRun(runs, func() { failed = errors.Join(failed, once(0, v)) })
-		if err := errors.Join(failed, <-peer); err != nil {
-			t.Fatal(err)
 		}
 		if allocs >= 1 {
 			t.Errorf("%v allocations per operation, want 0", allocs)
