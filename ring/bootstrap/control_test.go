@@ -41,30 +41,51 @@ func TestExchangeInAnyOrder(t *testing.T) {
 
 // A node that is stopped and started again before the exchange is no harm.
 func TestRestartBeforeExchange(t *testing.T) {
-	nodes := freshNodes(t, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	errs := make(chan error, 3)
-	start := func(rank int) *Control {
-		c := openRank(t, configFor(t, nodes, rank))
-		go func() { errs <- exchange(ctx, c) }()
-		return c
-	}
-	start(0)
-	first := start(1)
-	time.Sleep(200 * time.Millisecond)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-errs; !errors.Is(err, ErrClosed) {
-		t.Fatalf("the closed rank: %v", err)
-	}
-	start(1)
-	start(2)
-	for range 3 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+	t.Parallel()
+	for _, stopped := range []int{1, 2} { // rank 0 dials the one, and is dialled by the other
+		t.Run(fmt.Sprintf("rank %d", stopped), func(t *testing.T) {
+			t.Parallel()
+			nodes := freshNodes(t, 3)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var ends []chan error
+			start := func(rank int) *Control {
+				c, end := openRank(t, configFor(t, nodes, rank)), make(chan error, 1)
+				ends = append(ends, end)
+				go func() { end <- exchange(ctx, c) }()
+				return c
+			}
+			zero, side := start(0), map[int]int{1: right, 2: left}[stopped]
+			// sees waits for what rank 0 knows of a neighbour.
+			sees := func(what string, side int, holds func(l *connection) bool) {
+				until(t, what, func() bool {
+					zero.mu.Lock()
+					defer zero.mu.Unlock()
+					return holds(zero.connections[side])
+				})
+			}
+			here := func(l *connection) bool { return l != nil && l.goodbye.IsZero() }
+			first := start(stopped)
+			sees("the first is there", side, here)
+			// Its connection outlives its goodbye for a while.
+			first.Goodbye()
+			sees("its goodbye is heard", side, func(l *connection) bool { return !here(l) })
+			start(3 - stopped)
+			sees("the other is there", 1-side, here)
+			if err := first.listener.Close(); err != nil {
+				t.Fatal(err)
+			}
+			start(stopped)
+			if stopped == 2 { // who dials anew needs not wait for the end of the old connection
+				sees("the second is there", side, here)
+			}
+			_ = first.Close() // the listener is
+			for i, end := range ends {
+				if err := <-end; i == 1 && !errors.Is(err, ErrClosed) || i != 1 && err != nil {
+					t.Errorf("rank %d: %v", []int{0, stopped, 3 - stopped, stopped}[i], err)
+				}
+			}
+		})
 	}
 }
 

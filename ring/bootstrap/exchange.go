@@ -80,10 +80,10 @@ func missing(e *TimeoutError) int {
 func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessage) error {
 	return c.wait(ctx, "a connection", func() []int {
 		// Index 0 speaks first, and only once both neighbours are there: until
-		// then either can be restarted without harm.
+		// then either can be restarted without harm. Who has said goodbye is not.
 		var absent []int
 		for s, l := range c.connections {
-			if l == nil && (s == side || c.rank == 0) {
+			if (l == nil || !l.goodbye.IsZero()) && (s == side || c.rank == 0) {
 				absent = append(absent, c.neighbour(s))
 			}
 		}

@@ -200,7 +200,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		busy = "is ending"
 	case c.sealed || old != nil && old.used:
 		busy = fmt.Sprintf("is in a ring with another rank %d (%s)", old.peer, old.who)
-	case old != nil && old.who.Instance != h.Instance:
+	case old != nil && old.goodbye.IsZero() && old.who.Instance != h.Instance:
 		v = c.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
 	}
 	if busy == "" && v == nil && c.answer(conn, f, TypeWelcome, c.self) {
