@@ -77,6 +77,30 @@ func TestWrongClocksAreAligned(t *testing.T) {
 	}
 }
 
+// Under the default, too, where ranks of one host share memory, each rank is drawn at
+// work, and the table says who waits for whom.
+func TestTraceShowOfSharedMemory(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "local", "-n", "3", "--device", "shm", "-c", "all-reduce --size 1M; trace show")
+	if code != exit.OK {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for what, want := range map[string]int{
+		`(?m)^operation \d+: all-reduce of 1 MiB, direct, 3 ranks, [\d.]+ us$`: 1,
+		`(?m)^rank \d    steps \|[ .]*0+a*[ .]*\|$`:                            3,
+		`(?m)^ +reduce \|.*[#+].*\|$`:                                          3,
+		`(?m)^ +(out|in) \|`:                                                   0,
+		`(?m)^(reduce-scatter|all-gather) 0(  +[\d.]+){3}  (rank \d|-)$`:       2,
+		`(?m)^\d(  +[\d.]+){4}  +[\d.]+%`:                                      3,
+		`(?m)^\d .*%  slowest$`:                                                1,
+		`(?m)^\d +[\d.]+ +[\d.]+ +0\.0 `:                                       0,
+	} {
+		if got := len(regexp.MustCompile(what).FindAllString(stdout, -1)); got != want {
+			t.Errorf("%d lines like %s, want %d\n%s", got, what, want, stdout)
+		}
+	}
+}
+
 // wrongClock is the error of a clock: so many ns at skewEpoch, and so many
 // millionths too fast from then on.
 type wrongClock struct{ offset, ppm int64 }

@@ -215,6 +215,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	}
 	sharedmem.Publish(&c.direct, c.direct+1)
 	s.team.Announce(c.seq, p.signature)
+	s.team.Record(c.seq, begun)
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
 			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
@@ -230,7 +231,9 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		begun = trace.Now() // that it failed is worth more than when it began
 	}
 	if begun != 0 {
-		recordOperation(begun, trace.Now(), k, c.seq)
+		end := trace.Now()
+		s.team.Recorded(end)
+		recordOperation(begun, end, k, c.seq)
 	}
 	if traced {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", c.seq))

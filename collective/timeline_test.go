@@ -209,6 +209,57 @@ func TestTimelineOfPhases(t *testing.T) {
 	}
 }
 
+// TestTimelineOfSharedMemory: ranks that share memory record their steps, one for each
+// phase, and when they work.
+func TestTimelineOfSharedMemory(t *testing.T) {
+	const n, count = 3, 100_000
+	w := newWorld(t, n, ring.Options{Device: shared0}, nil)
+	k := newKit(w, count, reduce.Float32, reduce.Sum)
+	k.expect(count)
+	for _, c := range []struct {
+		op    Operation
+		o     CallOptions
+		steps int // of a rank
+	}{
+		{OpAllReduce, CallOptions{Algorithm: AlgorithmRing}, 2}, {OpAllReduce, CallOptions{Algorithm: AlgorithmRing, Sync: true}, 2},
+		{OpReduceScatter, CallOptions{Algorithm: AlgorithmRing}, 1}, {OpAllGather, CallOptions{Algorithm: AlgorithmRing}, 1},
+		{OpAllReduce, CallOptions{Algorithm: AlgorithmInbox}, 1}, {OpAllGather, CallOptions{Algorithm: AlgorithmInbox}, 1},
+	} {
+		t.Run(fmt.Sprintf("%s, %s, sync %v", c.op, c.o.Algorithm, c.o.Sync), func(t *testing.T) {
+			since := trace.Clock()
+			for {
+				k.check(c.op, count, c.o, false)
+				if w.comms[0].seq%inboxRecorded == 0 || c.o.Algorithm == AlgorithmRing {
+					break
+				}
+			}
+			events := recorded(since, w.comms[0].seq)
+			if len(events["operation"]) != n || len(events["step"]) != c.steps*n || len(events["work"]) < n {
+				t.Errorf("%d operations, %d steps, %d stretches of work", len(events["operation"]), len(events["step"]), len(events["work"]))
+			}
+			for _, op := range events["operation"] {
+				at, worked := op.Start, false
+				for _, e := range events["step"] {
+					if e.Start == at && e.End <= op.End {
+						at = e.End
+					}
+				}
+				for _, e := range events["work"] {
+					worked = worked || op.Start <= e.Start && e.End <= op.End
+				}
+				if at != op.End || !worked {
+					t.Errorf("steps from %d to %d of an operation to %d; it works: %v", op.Start, at, op.End, worked)
+				}
+			}
+			for _, e := range events["step"] {
+				if want := uint64(8 * count / 3); e.Args.Value("bytes")/100 != want/100 && e.Args.Value("bytes") != 8*count {
+					t.Errorf("step %+v, want %d bytes", e.Args, want)
+				}
+			}
+		})
+	}
+}
+
 // TestTimelineOfOne: a ring of one sends nothing, and its operation is recorded.
 func TestTimelineOfOne(t *testing.T) {
 	w := newWorld(t, 1, ring.Options{}, nil)

@@ -20,6 +20,7 @@ const (
 	SegmentSendName    = "segment send"
 	SegmentReceiveName = "segment receive"
 	SegmentReduceName  = "segment reduce"
+	WorkName           = "work" // of several segments, between two waits
 	BringUpName        = "bring-up"
 )
 

@@ -9,7 +9,7 @@ var laneNames = [...]string{"operation", "steps", "segments out", "segments in",
 // kindLanes are the lanes of kinds that have one of their own.
 var kindLanes = map[string]string{
 	OperationName: "operation", StepName: "steps", SegmentSendName: "segments out", SegmentReceiveName: "segments in",
-	SegmentReduceName: "reduce", BringUpName: "bring-up",
+	SegmentReduceName: "reduce", WorkName: "reduce", BringUpName: "bring-up",
 }
 
 // lane is the index of the event's lane in laneNames.

@@ -27,6 +27,11 @@ func (t *Team) Inbox(c *Call) error {
 		return err
 	}
 	t.phase = phaseInbox
+	own := t.hi - t.lo
+	if c.gathers() {
+		own = c.count()
+	}
+	t.record(c, waitsAfter, (t.ranks-1)*own)
 	t.refers, t.referred = false, false
 	var err error
 	switch {

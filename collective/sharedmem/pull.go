@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"ringcli/collective/reduce"
+	"ringcli/trace"
 	"ringcli/verbs/memory"
 )
 
@@ -26,6 +27,7 @@ func (t *Team) Pull(c *Call) error {
 	if err := t.begin(c); err != nil {
 		return err
 	}
+	t.record(c, waitsAfterInPull, (t.ranks-1)*(t.hi-t.lo))
 	t.prepare(c)
 	total := c.count() * t.elem
 	far, err := t.probe(total)
@@ -322,6 +324,9 @@ func (t *Team) reduce() {
 	t.reduced++
 	if t.announce || t.reduced == t.total {
 		t.tell(t.own[reducedLine], at+1)
+	}
+	if t.reduced == t.total && t.gathers && t.kernel != nil && t.wait.timeline.records() {
+		t.wait.timeline.enter(Gather, t.foreign()*t.elem, trace.Now())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"ringcli/trace"
 	"ringcli/verbs/cpu"
 )
 
@@ -31,6 +32,9 @@ type waiter struct {
 
 	since time.Time // the first look at the clock since reset
 	sleep time.Duration
+
+	looks, waitsAfter int // in a row that found nothing; and how many are a wait
+	timeline          timeline
 }
 
 func newWaiter(gosched bool, affinity *cpu.Affinity, timeout time.Duration, stop func() error) waiter {
@@ -42,15 +46,29 @@ func newWaiter(gosched bool, affinity *cpu.Affinity, timeout time.Duration, stop
 }
 
 func (w *waiter) reset() {
+	if w.looks != 0 {
+		w.resume()
+	}
 	if w.spin.Yielding() {
 		w.since, w.sleep = time.Time{}, minSleep
 	}
 	w.spin.Reset()
 }
 
+// resume begins a stretch of work.
+func (w *waiter) resume() {
+	if w.looks >= w.waitsAfter && w.timeline.records() {
+		w.timeline.work = trace.Now()
+	}
+	w.looks = 0
+}
+
 // step waits for a moment, the longer the more often it was called since reset.
 // It returns stop's error or ErrTimeout.
 func (w *waiter) step() error {
+	if w.looks++; w.looks == w.waitsAfter && w.timeline.work != 0 {
+		w.timeline.endWork(trace.Now())
+	}
 	yields := w.spin.Next()
 	if yields <= 0 {
 		pause()

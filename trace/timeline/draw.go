@@ -23,12 +23,12 @@ const (
 	labelWidth   = 16 // "rank 1000 reduce"
 )
 
-// Draw draws the timeline in at most width columns (0: 80; at least 64): four
+// Draw draws the timeline in at most width columns (0: 80; at least 64): up to four
 // rows a rank, with a time axis in us, a legend and what each step took.
 // Without colour it is plain ASCII.
 func (t *Operation) Draw(w io.Writer, width int, colored bool) error {
 	width = max(cmp.Or(width, defaultWidth), leastWidth)
-	d := drawing{t: t, width: width, columns: width - labelWidth - 2, colored: colored}
+	d := drawing{t: t, width: width, columns: width - labelWidth - 2, colored: colored, lanes: seen(t.Ranks)}
 	d.wrapped(t.title())
 	d.line("")
 	d.axis()
@@ -51,6 +51,7 @@ type drawing struct {
 	width   int
 	columns int // of the timeline
 	colored bool
+	lanes   []lane
 	out     bytes.Buffer
 }
 
@@ -125,12 +126,34 @@ func (d *drawing) columnsOf(part Interval) (first, behind int) {
 	return first, min(max(behind, first+1), d.columns)
 }
 
+// lane is a row of each rank.
+type lane struct {
+	name  string
+	of    func(*Rank) []Interval
+	marks [2]mark
+	says  string // in the legend, behind its mark
+}
+
+var allLanes = []lane{
+	{"out", func(r *Rank) []Interval { return r.Sends }, sendMarks, "a segment is sent"},
+	{"in", func(r *Rank) []Interval { return r.Receives }, receiveMarks, "one is received"},
+	{"reduce", func(r *Rank) []Interval { return r.Reduces }, reduceMarks, "reduced or copied"},
+}
+
+// seen are the lanes in which some rank has something: ranks that share memory send
+// and receive nothing.
+func seen(ranks []Rank) []lane {
+	return slices.DeleteFunc(slices.Clone(allLanes), func(l lane) bool {
+		return !slices.ContainsFunc(ranks, func(r Rank) bool { return len(l.of(&r)) > 0 })
+	})
+}
+
 func (d *drawing) rank(r *Rank) {
 	name := fmt.Sprintf("rank %d", r.Rank)
 	d.row(name, "steps", d.steps(r))
-	d.row("", "out", d.bars(r, r.Sends, sendMarks))
-	d.row("", "in", d.bars(r, r.Receives, receiveMarks))
-	d.row("", "reduce", d.bars(r, r.Reduces, reduceMarks))
+	for _, l := range d.lanes {
+		d.row("", l.name, d.bars(r, l.of(r), l.marks))
+	}
 }
 
 // empty is a row in which the operation is under way and nothing happens.
@@ -230,8 +253,11 @@ func roundStep(duration int64, ticks int) int64 {
 }
 
 func (d *drawing) legend() {
-	d.wrapped(fmt.Sprintf("steps %s reduce-scatter, %s all-gather; out %s a segment is sent; in %s one is received; reduce %s reduced or copied; - + less than half of the column; . nothing",
-		d.paint("0-9", color.FgCyan), d.paint("a-z", color.FgGreen), d.paint(">", color.FgYellow), d.paint("<", color.FgMagenta), d.paint("#", color.FgBlue)))
+	text := fmt.Sprintf("steps %s reduce-scatter, %s all-gather; ", d.paint("0-9", color.FgCyan), d.paint("a-z", color.FgGreen))
+	for _, l := range d.lanes {
+		text += fmt.Sprintf("%s %s %s; ", l.name, d.paint(string(l.marks[1].symbol), l.marks[1].color), l.says)
+	}
+	d.wrapped(text + "- + less than half of the column; . nothing")
 }
 
 // stepTable has a column for each rank if they fit, and else the spread.
@@ -239,47 +265,88 @@ func (d *drawing) stepTable() {
 	if len(d.t.Steps) == 0 {
 		return
 	}
-	const label, number = 19, 10
-	if ranks := d.t.Ranks; label+number*len(ranks)+9 <= d.width {
-		head := fmt.Sprintf("%-*s", label, "step, us")
-		for i := range ranks {
-			head += fmt.Sprintf("%*s", number, fmt.Sprintf("rank %d", ranks[i].Rank))
-		}
-		d.line("%s  slowest", head)
-		for _, s := range d.t.Steps {
-			row := fmt.Sprintf("%-*s", label, fmt.Sprintf("%s %d", s.Phase, s.Step))
-			for _, duration := range s.Durations {
-				row += fmt.Sprintf("%*s", number, usText(duration))
+	for _, each := range []bool{true, false} {
+		rows := [][]string{{"step, us"}}
+		for i := range d.t.Ranks {
+			if each {
+				rows[0] = append(rows[0], fmt.Sprintf("rank %d", d.t.Ranks[i].Rank))
 			}
-			d.line("%s  %s", row, d.slowest(s.Slowest))
 		}
-		return
-	}
-	d.line("%-*s%*s%*s  slowest", label, "step, us", number, "fastest", number, "slowest")
-	for _, s := range d.t.Steps {
-		d.line("%-*s%*s%*s  %s", label, fmt.Sprintf("%s %d", s.Phase, s.Step), number, usText(slices.Min(s.Durations)), number, usText(slices.Max(s.Durations)), d.slowest(s.Slowest))
+		if !each {
+			rows[0] = append(rows[0], "fastest", "slowest")
+		}
+		rows[0] = append(rows[0], "slowest")
+		for _, s := range d.t.Steps {
+			durations := s.Durations
+			if !each {
+				durations = []int64{slices.Min(durations), slices.Max(durations)}
+			}
+			row := []string{fmt.Sprintf("%s %d", s.Phase, s.Step)}
+			for _, duration := range durations {
+				row = append(row, usText(duration))
+			}
+			slowest := "-"
+			if s.Slowest >= 0 {
+				slowest = fmt.Sprintf("rank %d", s.Slowest)
+			}
+			rows = append(rows, append(row, slowest))
+		}
+		if d.table(rows, d.width) {
+			return
+		}
 	}
 }
 
-func (d *drawing) slowest(rank int) string {
-	if rank < 0 {
-		return "-"
+// table writes rows whose first column is flush left, as the last is, with two
+// blanks between columns at least. It writes nothing if they do not fit.
+func (d *drawing) table(rows [][]string, width int) bool {
+	last := len(rows[0]) - 1
+	widths := make([]int, last+1)
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
 	}
-	return fmt.Sprintf("rank %d", rank)
+	for i := 1; i < last; i++ {
+		widths[i] = max(widths[i], 7) // so that tables of small numbers look alike
+	}
+	total := 2 * last
+	for _, w := range widths {
+		total += w
+	}
+	if total > width {
+		return false
+	}
+	for _, row := range rows {
+		text := fmt.Sprintf("%-*s", widths[0], row[0])
+		for i := 1; i < last; i++ {
+			text += fmt.Sprintf("  %*s", widths[i], row[i])
+		}
+		d.line("%s  %s", text, row[last])
+	}
+	return true
 }
 
 // rankTable says for each rank how it spent the operation.
 func (d *drawing) rankTable() {
-	d.line("%-9s%9s%9s%10s%10s%8s", "rank, us", "begins", "ends", "reduces", "waits", "share")
+	rows := [][]string{{"rank, us", "begins", "ends", "reduces", "waits", "share", ""}}
 	for i := range d.t.Ranks {
 		r := &d.t.Ranks[i]
 		note := ""
 		if r.Rank == d.t.Slowest {
-			note = "  slowest"
+			note = "slowest"
 		}
-		d.line("%-9d%9s%9s%10s%10s%7.1f%%%s", r.Rank, usText(r.Start), usText(r.End), usText(r.Reducing), usText(r.Waiting), 100*r.WaitingShare, note)
+		rows = append(rows, []string{strconv.Itoa(r.Rank), usText(r.Start), usText(r.End), usText(r.Reducing), usText(r.Waiting), fmt.Sprintf("%.1f%%", 100*r.WaitingShare), note})
 	}
-	d.wrapped("A rank waits while it neither reduces nor has a segment of its own under way. The slowest waits least: the others wait for it.")
+	d.table(rows, math.MaxInt)
+	text := "Of what the ranks did in it nothing is recorded."
+	if slices.ContainsFunc(d.t.Ranks, func(r Rank) bool { return r.Waiting < r.End-r.Start }) {
+		text = "A rank waits while it neither reduces nor copies, and has no segment of its own under way."
+	}
+	if d.t.Slowest >= 0 {
+		text += " The slowest waits least, until the last has ended: the others wait for it."
+	}
+	d.wrapped(text)
 }
 
 // usText is a time in us with one decimal.

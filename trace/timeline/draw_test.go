@@ -69,6 +69,53 @@ func fourRanks() []trace.Recording {
 	return list
 }
 
+// direct is an all-reduce of three ranks that share memory: they send nothing. Rank 1
+// works longest, and long; rank 0, which waits for it at first, has ended before.
+func direct() []trace.Recording {
+	const ms = 1_000_000
+	var list []trace.Recording
+	for rank, work := range [][]Interval{{{2, 9}, {11, 12}}, {{1, 12}, {12, 2000}}, {{2, 9}, {11, 900}}} {
+		r := trace.Recording{Rank: rank, Size: 3, Aligned: true}
+		add := func(name string, start, end int64, args trace.Args) {
+			r.Events = append(r.Events, trace.Event{Type: trace.SpanEvent, Subsystem: "collective", Name: name, Start: epoch + start*ms, End: epoch + end*ms, Args: args})
+		}
+		end := work[1].End
+		add(trace.OperationName, 0, end, trace.Args{{Name: "op", Text: "all-reduce", IsText: true}, {Name: "seq", Value: 9}, {Name: "bytes", Value: 1 << 30}, {Name: "protocol", Text: "direct", IsText: true}})
+		for phase, at := range []Interval{{0, 10}, {10, end}} {
+			add(trace.StepName, at.Start, at.End, trace.Args{{Name: "seq", Value: 9}, {Name: "phase", Value: uint64(phase)}, {Name: "step", Value: 0}, {Name: "bytes", Value: 1 << 29}})
+		}
+		for i, part := range work {
+			add(trace.WorkName, part.Start, part.End, trace.Args{{Name: "seq", Value: 9}, {Name: "position", Value: uint64(i)}})
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// The slowest is the rank for which the others wait, not the one that ended first and
+// so has waited for a short time, nor the one whose steps take long since it waits.
+func TestSlowestOfRanksThatShareMemory(t *testing.T) {
+	got, err := LastOperation(direct())
+	if err != nil || got.Slowest != 1 || len(got.Steps) != 2 || got.Steps[0].Slowest != 1 || got.Steps[1].Slowest != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if r := got.Ranks[0]; r.Reducing != 8e6 || r.Waiting != 4e6 {
+		t.Errorf("rank 0 is %+v", r)
+	}
+}
+
+// Where nothing is known of what the ranks did, none of them is blamed.
+func TestNobodyIsBlamedForNothing(t *testing.T) {
+	list := direct()
+	for i := range list {
+		list[i].Events = list[i].Events[:1]
+	}
+	var b bytes.Buffer
+	if got, err := LastOperation(list); err != nil || got.Slowest != -1 || got.Draw(&b, 0, false) != nil || !strings.HasSuffix(b.String(), "\nOf what the ranks did in it nothing is recorded.\n") {
+		t.Errorf("slowest %d, %v\n%s", got.Slowest, err, &b)
+	}
+}
+
 func TestLastOperation(t *testing.T) {
 	got, err := LastOperation(fourRanks())
 	if err != nil {
@@ -80,8 +127,8 @@ func TestLastOperation(t *testing.T) {
 	if len(got.Ranks) != 4 || len(got.Steps) != 6 {
 		t.Fatalf("%d ranks and %d steps, want 4 and 6", len(got.Ranks), len(got.Steps))
 	}
-	if got.Steps[0].Slowest != 0 || got.Steps[1].Slowest != -1 {
-		t.Errorf("slowest of the first two steps: %d and %d, want 0 and -1", got.Steps[0].Slowest, got.Steps[1].Slowest)
+	if got.Steps[0].Slowest != 2 || got.Steps[3].Slowest != -1 {
+		t.Errorf("slowest of the first step of each phase: %d and %d, want 2 and -1", got.Steps[0].Slowest, got.Steps[3].Slowest)
 	}
 	for i, want := range []struct{ start, reducing, waiting int64 }{
 		{0, 18_000, 120_000 - 6*10_000}, {0, 18_000, 60_000}, {0, 42_000, 36_000}, {4_000, 18_000, 56_000},
@@ -142,6 +189,7 @@ func TestGoldenShow(t *testing.T) {
 		{"show.narrow.txt", list, 20, false},
 		{"show.wide.txt", list, 120, false},
 		{"show.one.txt", list[2:3], 64, false},
+		{"show.direct.txt", direct(), 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -25,8 +25,9 @@ type Operation struct {
 	Duration int64       `json:"duration_ns"` // until the last rank ended
 	Ranks    []Rank      `json:"per_rank"`
 	Steps    []StepTimes `json:"steps"`
-	// Slowest is the rank that waits least: the others wait for it, and so
-	// their steps take as long as its own. -1 if there is one rank alone.
+	// Slowest is the rank that waits least from when it began until the last rank
+	// ended: the others wait for it, and so their steps take as long as its own. -1 if
+	// there is one rank alone, or nothing is known of what they did.
 	Slowest int `json:"slowest"`
 }
 
@@ -59,6 +60,7 @@ type StepSpan struct {
 	Step  int    `json:"step"`  // from 0 within its phase
 	Bytes uint64 `json:"bytes"` // received
 	Interval
+	busy int64 // not waiting
 }
 
 // StepTimes is how long a step took on each rank, all its segments together.
@@ -66,7 +68,7 @@ type StepTimes struct {
 	Phase     string  `json:"phase"`
 	Step      int     `json:"step"`
 	Durations []int64 `json:"duration_ns"` // in the order of Operation.Ranks
-	Slowest   int     `json:"slowest"`     // the rank that took longest; -1 if all took as long, to 1 %
+	Slowest   int     `json:"slowest"`     // the rank that was busy longest in it; -1 if all were as long, to 1 % of it
 }
 
 var phaseNames = [...]string{"reduce-scatter", "all-gather"}
@@ -105,7 +107,12 @@ func LastOperation(list []trace.Recording) (Operation, error) {
 		t.Ranks = append(t.Ranks, rank)
 	}
 	if len(t.Ranks) > 1 {
-		t.Slowest = slices.MinFunc(t.Ranks, func(a, b Rank) int { return cmp.Compare(a.Waiting, b.Waiting) }).Rank
+		// Who ended first waits for the others, too.
+		idle := func(r *Rank) int64 { return r.Waiting + t.Duration - r.End }
+		least := slices.MinFunc(t.Ranks, func(a, b Rank) int { return cmp.Compare(idle(&a), idle(&b)) })
+		if least.Waiting < least.End-least.Start {
+			t.Slowest = least.Rank
+		}
 	}
 	t.Steps = stepTimes(t.Ranks)
 	return t, nil
@@ -168,33 +175,53 @@ func during(r *trace.Recording, operation *trace.Event, zero int64) Rank {
 		switch e.Name {
 		case trace.StepName:
 			phase := min(e.Args.Value("phase"), uint64(len(phaseNames)-1))
-			t.Steps = append(t.Steps, StepSpan{phaseNames[phase], int(e.Args.Value("step")), e.Args.Value("bytes"), part})
+			t.Steps = append(t.Steps, StepSpan{Phase: phaseNames[phase], Step: int(e.Args.Value("step")), Bytes: e.Args.Value("bytes"), Interval: part})
 		case trace.SegmentSendName:
 			t.Sends = append(t.Sends, part)
 		case trace.SegmentReceiveName:
 			t.Receives = append(t.Receives, part)
-		case trace.SegmentReduceName:
+		case trace.SegmentReduceName, trace.WorkName:
 			t.Reduces = append(t.Reduces, part)
 		}
 	}
 	t.Segments = len(t.Receives)
-	t.Reducing = covered(t.Reduces)
-	t.Waiting = t.End - t.Start - covered(slices.Concat(t.Reduces, t.Sends))
+	t.Reducing = lasting(joined(t.Reduces))
+	busy := joined(slices.Concat(t.Reduces, t.Sends))
+	t.Waiting = t.End - t.Start - lasting(busy)
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		for len(busy) > 0 && busy[0].End < s.Start {
+			busy = busy[1:]
+		}
+		for _, part := range busy {
+			if part.Start >= s.End {
+				break
+			}
+			s.busy += min(part.End, s.End) - max(part.Start, s.Start)
+		}
+	}
 	if t.End > t.Start {
 		t.WaitingShare = float64(t.Waiting) / float64(t.End-t.Start)
 	}
 	return t
 }
 
-// covered is how long at least one of the intervals lasts. It sorts them.
-func covered(list []Interval) (total int64) {
+// joined makes one interval of those that overlap. It sorts them.
+func joined(list []Interval) (apart []Interval) {
 	slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.Start, b.Start) })
-	reached := int64(-1 << 62)
 	for _, part := range list {
-		if part.End > reached {
-			total += part.End - max(part.Start, reached)
-			reached = part.End
+		if last := len(apart) - 1; last >= 0 && part.Start <= apart[last].End {
+			apart[last].End = max(apart[last].End, part.End)
+		} else {
+			apart = append(apart, part)
 		}
+	}
+	return apart
+}
+
+func lasting(list []Interval) (total int64) {
+	for _, part := range list {
+		total += part.End - part.Start
 	}
 	return total
 }
@@ -203,23 +230,25 @@ func covered(list []Interval) (total int64) {
 // goes through all steps several times.
 func stepTimes(ranks []Rank) []StepTimes {
 	type key struct{ phase, step int }
-	sums := map[key][]int64{}
+	type sum struct{ durations, busy []int64 }
+	sums := map[key]sum{}
 	for i := range ranks {
 		for _, s := range ranks[i].Steps {
 			k := key{slices.Index(phaseNames[:], s.Phase), s.Step}
-			if sums[k] == nil {
-				sums[k] = make([]int64, len(ranks))
+			if sums[k].durations == nil {
+				sums[k] = sum{make([]int64, len(ranks)), make([]int64, len(ranks))}
 			}
-			sums[k][i] += s.End - s.Start
+			sums[k].durations[i] += s.End - s.Start
+			sums[k].busy[i] += s.busy
 		}
 	}
 	list := []StepTimes{}
-	for k, durations := range sums {
-		slowest, longest := -1, slices.Max(durations)
-		if float64(slices.Min(durations)) < 0.99*float64(longest) {
-			slowest = ranks[slices.Index(durations, longest)].Rank
+	for k, s := range sums {
+		slowest, most := -1, slices.Max(s.busy)
+		if float64(most-slices.Min(s.busy)) > 0.01*float64(slices.Max(s.durations)) {
+			slowest = ranks[slices.Index(s.busy, most)].Rank
 		}
-		list = append(list, StepTimes{phaseNames[k.phase], k.step, durations, slowest})
+		list = append(list, StepTimes{phaseNames[k.phase], k.step, s.durations, slowest})
 	}
 	slices.SortFunc(list, func(a, b StepTimes) int {
 		// reduce-scatter comes before all-gather
