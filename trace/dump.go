@@ -6,7 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -39,25 +42,30 @@ const DirVar = "RINGCLI_TRACE_DIR"
 // this time is one, and has one file.
 const sameFailure = 2 * time.Second
 
-// maxFailureFiles is how many files of failures one process leaves: the newest.
-const maxFailureFiles = 16
+// Files of failures that are left in a directory: the newest, at most so many and with
+// so many bytes together. One is some 10 MB at most, by the size of the recorder; 64 are
+// those of a ring of 8 ranks that has failed 8 times.
+const (
+	maxFailureFiles = 64
+	maxFailureBytes = 128 << 20
+)
 
 var failures struct {
 	sync.Mutex // held while a file is written, so that a second caller waits for its name
-	last       time.Time
-	files      []string // written by this process, the oldest first
+	at         time.Time
+	last       string // the last file that this process has written
 }
 
 // DumpOnFailure writes the flight recorder to a new file and returns its path.
 // One failure has one file: a call within 2 s of the last returns that one's
-// path. A process leaves the newest 16. The file is in Chrome's format, lies
-// in $RINGCLI_TRACE_DIR or os.TempDir(), and is for its owner alone, since
-// printed events have host names and addresses.
+// path. Older files of this user's failures make room. The file is in Chrome's
+// format, lies in $RINGCLI_TRACE_DIR or os.TempDir(), and is for its owner alone,
+// since printed events have host names and addresses.
 func DumpOnFailure(reason string) (path string, err error) {
 	failures.Lock()
 	defer failures.Unlock()
-	if n := len(failures.files); n > 0 && time.Since(failures.last) < sameFailure {
-		return failures.files[n-1], nil
+	if failures.last != "" && time.Since(failures.at) < sameFailure {
+		return failures.last, nil
 	}
 	r := Record()
 	r.Reason = reason
@@ -71,13 +79,27 @@ func DumpOnFailure(reason string) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("trace: flight recorder not written: %w (%s chooses another directory)", err, DirVar)
 	}
-	failures.last = time.Now()
-	failures.files = append(failures.files, f.Name())
-	if len(failures.files) > maxFailureFiles {
-		_ = os.Remove(failures.files[0]) // somebody may have moved it
-		failures.files = failures.files[1:]
-	}
+	failures.at, failures.last = time.Now(), f.Name()
+	makeRoom(filepath.Dir(f.Name()))
 	return f.Name(), nil
+}
+
+// makeRoom removes the oldest files of this user's failures in a directory. Ranks that
+// fail together do so at the same time, each after its own file is whole.
+func makeRoom(dir string) {
+	names, _ := filepath.Glob(filepath.Join(dir, "ringcli-*rank*-*-*T*Z.trace.json")) // the pattern is well formed
+	stamp := func(name string) string { return name[strings.LastIndexByte(name, '-'):] }
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(stamp(b), stamp(a)) })
+	files, bytes := 0, int64(0)
+	for _, name := range names {
+		info, err := os.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+			continue
+		}
+		if files, bytes = files+1, bytes+info.Size(); files > 1 && (files > maxFailureFiles || bytes > maxFailureBytes) {
+			_ = os.Remove(name) // another rank may have done so
+		}
+	}
 }
 
 func createDump(r *Recording) (*os.File, error) {

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"ringcli/trace/tracetest"
 )
@@ -208,7 +208,7 @@ func failuresIn(t *testing.T) string {
 	forget := func() {
 		failures.Lock()
 		defer failures.Unlock()
-		failures.last, failures.files = time.Time{}, nil
+		failures.last = ""
 	}
 	forget()
 	t.Cleanup(forget)
@@ -239,34 +239,61 @@ func TestDumpOnFailure(t *testing.T) {
 		t.Errorf("the same failure again: %s, %v", again, err)
 	}
 	failures.Lock()
-	failures.last = failures.last.Add(-sameFailure)
+	failures.at = failures.at.Add(-sameFailure)
 	failures.Unlock()
 	if next, err := DumpOnFailure("another one"); err != nil || next == path {
 		t.Errorf("another failure: %s, %v", next, err)
 	}
 }
 
+// What a directory keeps of failures is bounded, whichever processes they are of.
 func TestFailureFilesAreBounded(t *testing.T) {
 	emptied(t)
 	dir := failuresIn(t)
-	foreign := filepath.Join(dir, "ringcli-rank0-1-20000101T000000.000000000Z.trace.json")
-	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+	earlier := func(i, size int) string {
+		path := filepath.Join(dir, fmt.Sprintf("ringcli-rank%d-1-20000101T0000%02d.000000000Z.trace.json", i%7, i))
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, int64(size))); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	others := filepath.Join(dir, "ringcli-merged.trace.json")
+	link := filepath.Join(dir, "ringcli-rank9-1-19990101T000000.000000000Z.trace.json")
+	if err := errors.Join(os.WriteFile(others, nil, 0o600), os.Symlink(others, link)); err != nil {
 		t.Fatal(err)
 	}
-	var paths []string
-	for i := range maxFailureFiles + 3 {
+	want := []string{link}
+	for i := range 60 {
+		if path := earlier(i, 0); i > 2 {
+			want = append(want, path)
+		}
+	}
+	for i := range 7 { // 60 and 7, which are 3 more than there may be
 		failures.Lock()
-		failures.last = time.Time{}
+		failures.last = ""
 		failures.Unlock()
 		path, err := DumpOnFailure(fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths = append(paths, path)
+		want = append(want, path)
 	}
-	want := append(paths[3:], foreign) // "norank" comes before "rank0"
-	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("left are %v, %v; want %v", got, err, want)
+	check := func(what string) {
+		t.Helper()
+		got, err := filepath.Glob(filepath.Join(dir, "ringcli-*rank*.json"))
+		slices.Sort(want)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: left are %v, %v; want %v", what, got, err, want)
+		}
+	}
+	check("in number")
+	// One that is too large, and so all that are older.
+	earlier(59, maxFailureBytes)
+	want = slices.DeleteFunc(want, func(path string) bool { return strings.Contains(path, "-1-20000101T") })
+	makeRoom(dir)
+	check("in bytes")
+	if _, err := os.Stat(others); err != nil {
+		t.Errorf("what is none of them: %v", err)
 	}
 }
 
