@@ -6,6 +6,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -130,7 +132,13 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
-	if s.Config, err = configs.Load(call.Flags, file); err != nil {
+	var found *configs.FoundFileError
+	s.Config, err = configs.Load(call.Flags, file)
+	if sample := call.Flags.Lookup("sample"); (len(c.Settings) == 0 || sample != nil && sample.Changed) && errors.As(err, &found) {
+		_, _ = fmt.Fprintf(s.Stderr, "ringcli: %v; %s does without the file\n", found, c.Name)
+		s.Config, err = configs.Load(call.Flags, os.DevNull)
+	}
+	if err != nil {
 		return err
 	}
 	s.Out = render.New(s.Stdout, render.Format(s.Config.String("output")))

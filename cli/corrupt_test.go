@@ -13,7 +13,7 @@ import (
 // corrupt names the environment variable that has a test binary which is ringcli
 // damage what arrives at a rank: flip@RANK one bit of the first segment of each
 // operation, swap@RANK the first segment's bytes in the second's place.
-const corrupt = "RINGCLI_TEST_CORRUPT"
+const corrupt = "RINGTEST_CORRUPT"
 
 func init() {
 	kind, at, given := strings.Cut(os.Getenv(corrupt), "@")

@@ -347,7 +347,7 @@ func need(t *testing.T, tool string) string {
 	if err == nil {
 		return path
 	}
-	if os.Getenv("RINGCLI_CI_RUN") != "" {
+	if os.Getenv("RINGTEST_CI_RUN") != "" {
 		t.Fatalf("%s is not installed: `.ci/run setup` does that", tool)
 	}
 	t.Skipf("NOT TESTED: %s is not installed", tool)

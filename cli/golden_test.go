@@ -116,7 +116,7 @@ var noRecords = map[string]string{
 	"help":       "prints text",
 	"close":      "prints a note",
 	"expect":     "prints nothing, and fails or not",
-	"set":        "prints nothing",
+	"set":        "prints a note",
 	"sleep":      "prints nothing",
 	"transcript": "prints nothing",
 	"timing":     "prints nothing",

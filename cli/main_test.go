@@ -25,7 +25,7 @@ var testTable = commandTable(&hand.Work{})
 
 // asProgram makes the test binary be ringcli: `local` starts /proc/self/exe, and
 // the end-to-end tests start real processes without building another binary.
-const asProgram = "RINGCLI_TEST_AS_PROGRAM"
+const asProgram = "RINGTEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

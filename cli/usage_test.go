@@ -30,6 +30,8 @@ func TestBadInput(t *testing.T) {
 		{"no index", words("connect --list 127.9.9.1"), []string{"--index"}},
 		{"no list", words("connect --index 0"), []string{"--list"}},
 		{"doubled host:port", words("connect --index 0 --list a:5000,b,a:5000"), []string{"a:5000", "entry 0", "entry 2"}},
+		{"a variable that is not set", words("connect --index 0 --list ,127.9.9.1"), []string{`server list ",127.9.9.1": entry 0 is empty`, "is a variable not set?"}},
+		{"a bracket that is not closed", words("connect --index 0 --list [::1"), []string{`"[::1"`, "[v6]:port"}},
 		{"bad port", words("connect --index 0 --list a:99999"), []string{"a:99999", "65535"}},
 		{"unresolvable host", words("connect --index 0 --list no-such-host.invalid,127.9.9.1"), []string{"no-such-host.invalid", "entry 0"}},
 		{"missing list file", words("connect --index 0 --list @/no/such/file"), []string{"/no/such/file"}},
@@ -83,6 +85,9 @@ func TestBadInput(t *testing.T) {
 		{"bench of whom", words("bench all-reduce"), []string{"-n", "--list"}},
 		{"bench downwards", words("bench ar -n 2 -b 1M -e 1K"), []string{"-b 1M", "-e 1K"}},
 		{"bench by one", words("bench ar -n 2 -f 1"), []string{"-f 1", "2 or more"}},
+		{"bench by nothing", words("bench ar -n 2 -f 0"), []string{`"0"`, "-f, --factor", "from 1 to"}},
+		{"bench of nothing", words("bench ar -n 2 -b 0"), []string{"bench: -b 0 measures nothing: expected a size above 0"}},
+		{"bench up to nothing", words("bench p2p -n 2 -e 0"), []string{"bench: -e 0 measures nothing: expected a size above 0"}},
 		{"completion", words("completion tcsh"), []string{`"tcsh"`, "bash"}},
 		{"parent", words("connect --index 0 --list a --parent-fd 0"), []string{"--parent-fd"}},
 	} {
@@ -104,6 +109,32 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		})
+	}
+}
+
+// A broken file that was only found breaks only what reads it.
+func TestABrokenFileThatWasFound(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("ringcli.yaml", []byte("mtuu: 1024\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const why = "ringcli: configuration: file ringcli.yaml: unknown key \"mtuu\", the nearest known is \"mtu\""
+	for line, want := range map[string]string{
+		"config":          why + "\n",
+		"local -n 2":      why + "\n",
+		"config --sample": why + "; config does without the file\n",
+		"version":         why + "; version does without the file\n",
+		"help concepts":   "",
+		"--help":          "",
+	} {
+		wantCode := exit.OK
+		if want == why+"\n" {
+			wantCode = exit.Usage
+		}
+		code, stdout, stderr := here(t, words(line)...)
+		if code != wantCode || stderr != want || (stdout == "") != (code == exit.Usage) {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", line, code, stdout, stderr)
+		}
 	}
 }
 

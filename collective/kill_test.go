@@ -12,7 +12,7 @@ import (
 )
 
 // killsEnv is how many ranks TestKilledRank is to kill, if it is set.
-const killsEnv = "RINGCLI_KILLS"
+const killsEnv = "RINGTEST_KILLS"
 
 // killed is what became of one kill.
 type killed struct {

@@ -27,8 +27,8 @@ type matrix struct {
 }
 
 // everything has the matrices leave nothing out, which takes a quarter of an hour:
-// RINGCLI_MATRIX=full.
-func everything() bool { return os.Getenv("RINGCLI_MATRIX") == "full" }
+// RINGTEST_MATRIX=full.
+func everything() bool { return os.Getenv("RINGTEST_MATRIX") == "full" }
 
 // fullMatrix is every type, reduction and count by some ways.
 func fullMatrix(ways ...CallOptions) matrix {

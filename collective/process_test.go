@@ -24,7 +24,7 @@ import (
 
 // rankEnv makes this test binary a rank of its own, which does what the JSON in the
 // variable says.
-const rankEnv = "RINGCLI_COLLECTIVE_TEST_RANK"
+const rankEnv = "RINGTEST_COLLECTIVE_RANK"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(rankEnv); text != "" {

@@ -21,7 +21,7 @@ import (
 
 // peerServers names the environment variable with the servers of the ring whose
 // rank 1 the test binary is to be.
-const peerServers = "RINGCLI_TEST_PEER"
+const peerServers = "RINGTEST_PEER"
 
 // recorderSizes are the bytes of the vectors of BenchmarkRecorder.
 var recorderSizes = []int{8, 64 << 10, 1 << 20}

@@ -4,7 +4,8 @@
 // configuration file; the default. The file is the one given explicitly
 // (--config, or RINGCLI_CONFIG), or else the first that exists of
 // ./ringcli.yaml, $XDG_CONFIG_HOME/ringcli/config.yaml (~/.config if unset)
-// and /etc/ringcli/config.yaml. Only one file is read.
+// and /etc/ringcli/config.yaml. Only one file is read. A variable RINGCLI_... that is
+// set and means nothing is a mistake, as a key of the file is.
 package configs
 
 import (
@@ -28,7 +29,16 @@ var ErrInvalid = errors.New("configuration")
 // FileEnvVar names the configuration file if --config does not.
 const FileEnvVar = "RINGCLI_CONFIG"
 
+// variables are those that are no settings. The last is package trace's.
+var variables = []string{FileEnvVar, "RINGCLI_TRACE_DIR"}
+
 const systemFile = "/etc/ringcli/config.yaml"
+
+// FoundFileError is what is wrong with a file that nobody named: it lay in one of the
+// usual places. What needs no setting of it can do without.
+type FoundFileError struct{ error }
+
+func (e *FoundFileError) Unwrap() error { return e.error }
 
 // Source is a kind of place that a value can come from.
 type Source uint8
@@ -92,9 +102,13 @@ type Config struct {
 // Load reads flags, environment and file. Flags that AddFlags has not declared
 // are left alone; flags may be nil. An explicit file must exist; empty means
 // RINGCLI_CONFIG, then the usual places, where no file need be. Errors wrap
-// ErrInvalid: a file that cannot be read, a key that is not known, a value
-// that is not allowed, with its origin.
+// ErrInvalid: a file that cannot be read, a key or a variable that is not known,
+// a value that is not allowed, with its origin; of a file that was only found
+// they are a *FoundFileError, unless something else is wrong.
 func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
+	if err := checkVariables(os.Environ()); err != nil {
+		return nil, err
+	}
 	v := viper.New()
 	for _, s := range Settings {
 		v.SetDefault(s.Name, s.Default)
@@ -104,16 +118,19 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 			_ = v.BindPFlag(s.Name, flag)
 		}
 	}
-	file, err := readFile(v, explicitFile)
+	file, named, err := findFile(explicitFile)
+	if err == nil && file != "" {
+		err = readFile(v, file)
+	}
 	if err != nil {
-		return nil, err
+		return nil, ofFile(named, err)
 	}
 	c := &Config{file: file, values: make(map[string]Value, len(Settings))}
 	for _, s := range Settings {
 		origin := originOf(v, s, flags, file)
 		value, err := s.Parse(v.Get(s.Name))
 		if err != nil {
-			return nil, fmt.Errorf("%w (from %s)", err, origin)
+			return nil, ofFile(named || origin.Source != FromFile, fmt.Errorf("%w (from %s)", err, origin))
 		}
 		c.values[s.Name] = Value{Name: s.Name, Value: value, Origin: origin}
 	}
@@ -149,51 +166,75 @@ func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Orig
 	return Origin{Source: FromDefault}
 }
 
-// readFile reads the configuration file into v and returns its path, or ""
-// if there is none.
-func readFile(v *viper.Viper, explicit string) (string, error) {
-	path, err := findFile(explicit)
-	if path == "" || err != nil {
-		return "", err
+// checkVariables refuses a variable that is ours by its name and means nothing. One
+// that is empty is one that is not set, as viper has it.
+func checkVariables(environ []string) error {
+	known := slices.Clone(variables)
+	for _, s := range Settings {
+		known = append(known, s.Env())
+		if s.EnvToo != "" {
+			known = append(known, s.EnvToo)
+		}
 	}
+	slices.Sort(environ)
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && value != "" && !slices.Contains(known, name) {
+			return fmt.Errorf("%w: unknown variable %s, the nearest known is %s", ErrInvalid, name, nearest(name, known))
+		}
+	}
+	return nil
+}
+
+// ofFile makes an error one of a file that was only found, if it was.
+func ofFile(named bool, err error) error {
+	if named {
+		return err
+	}
+	return &FoundFileError{err}
+}
+
+// readFile reads the configuration file into v.
+func readFile(v *viper.Viper, path string) error {
 	v.SetConfigFile(path)
 	v.SetConfigType("yaml") // whatever the name ends in; JSON is YAML too
 	if err := v.ReadInConfig(); err != nil {
-		return "", fmt.Errorf("%w: file %s: %w", ErrInvalid, path, err)
+		return fmt.Errorf("%w: file %s: %w", ErrInvalid, path, err)
 	}
 	// Flags, variables and defaults are bound for known names only, so any
 	// other key is the file's.
 	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
 		if _, known := Lookup(key); !known {
-			return "", fmt.Errorf("%w: file %s: unknown key %q, the nearest known is %q", ErrInvalid, path, key, nearest(key))
+			return fmt.Errorf("%w: file %s: unknown key %q, the nearest known is %q", ErrInvalid, path, key, nearestSetting(key))
 		}
 	}
-	return path, nil
+	return nil
 }
 
-func findFile(explicit string) (string, error) {
+// findFile returns the configuration file's path, or "" if there is none, and
+// whether somebody named it.
+func findFile(explicit string) (path string, named bool, err error) {
 	origin := "--config"
 	if explicit == "" {
 		explicit, origin = os.Getenv(FileEnvVar), FileEnvVar
 	}
 	if explicit != "" {
 		if _, err := os.Stat(explicit); err != nil {
-			return "", fmt.Errorf("%w: file given by %s: %w: expected a readable file, such as `ringcli config --sample` prints", ErrInvalid, origin, err)
+			return "", true, fmt.Errorf("%w: file given by %s: %w: expected a readable file, such as `ringcli config --sample` prints", ErrInvalid, origin, err)
 		}
-		return explicit, nil
+		return explicit, true, nil
 	}
 	for _, path := range SearchPath() {
 		_, err := os.Stat(path)
 		if err == nil {
-			return path, nil
+			return path, false, nil
 		}
 		// A directory on the way that this user may not enter hides no file
 		// that is meant for this user.
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+			return "", false, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
-	return "", nil
+	return "", false, nil
 }
 
 // SearchPath returns where a configuration file is looked for if none is
@@ -212,7 +253,7 @@ func SearchPath() []string {
 func (c *Config) With(name, value string) (*Config, error) {
 	s, known := Lookup(name)
 	if !known {
-		return nil, fmt.Errorf("%w: unknown setting %q, the nearest known is %q", ErrInvalid, name, nearest(name))
+		return nil, fmt.Errorf("%w: unknown setting %q, the nearest known is %q", ErrInvalid, name, nearestSetting(name))
 	}
 	v, err := s.Parse(value)
 	if err != nil {
@@ -266,10 +307,11 @@ func get[T any](c *Config, name string) T {
 	return value
 }
 
-// nearest returns the known name with the fewest edits from the key.
-func nearest(key string) string {
-	key = strings.ReplaceAll(key, "_", "-")
-	return slices.MinFunc(Names(), func(a, b string) int { return editDistance(key, a) - editDistance(key, b) })
+// nearestSetting returns the setting's name with the fewest edits from the key.
+func nearestSetting(key string) string { return nearest(strings.ReplaceAll(key, "_", "-"), Names()) }
+
+func nearest(key string, known []string) string {
+	return slices.MinFunc(known, func(a, b string) int { return editDistance(key, a) - editDistance(key, b) })
 }
 
 // editDistance is Levenshtein's: insertions, deletions and replacements.

@@ -213,6 +213,7 @@ func TestBadInputSaysWhatAndWhere(t *testing.T) {
 		"nested key":         {file: "qp:\n  timeout: 3", want: `configuration: file f.yaml: unknown key "qp.timeout", the nearest known is "qp-timeout"`},
 		"value of a file":    {file: "mtu: 9000", want: `configuration: mtu is 9000, expected 0, 256, 512, 1024, 2048 or 4096 (from file f.yaml)`},
 		"value of a var":     {env: [2]string{"RINGCLI_DEPTH", "many"}, want: `configuration: depth is "many", expected a whole number from 1 to 16 (from env RINGCLI_DEPTH)`},
+		"unknown variable":   {env: [2]string{"RINGCLI_DEVISE", "shm"}, want: `configuration: unknown variable RINGCLI_DEVISE, the nearest known is RINGCLI_DEVICE`},
 		"value of a flag":    {args: []string{"--sl", "16"}, want: `configuration: sl is 16, expected a whole number from 0 to 15 (from flag --sl)`},
 		"fraction":           {file: "depth: 1.5", want: `configuration: depth is 1.5, expected a whole number from 1 to 16 (from file f.yaml)`},
 		"truth as number":    {file: "port: true", want: `configuration: port is true, expected a whole number from 1 to 255 (from file f.yaml)`},
@@ -254,6 +255,34 @@ func TestBadFiles(t *testing.T) {
 		_, err := Load(nil, path)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want it to say %q", path, err, want)
+		}
+	}
+}
+
+// What needs no setting may do without a file that was only found, but not without one
+// that somebody named.
+func TestAFileThatWasOnlyFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"mtu: [1":         "yaml",
+		"mtuu: 1024":      `unknown key "mtuu"`,
+		"mtu: 1":          "mtu is 1, expected",
+		"retry-cnt: many": `retry-cnt is "many", expected`,
+	} {
+		isolate(t)
+		write(t, "ringcli.yaml", text)
+		for _, file := range []string{"", "ringcli.yaml"} {
+			var found *FoundFileError
+			_, err := Load(nil, file)
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) || errors.As(err, &found) != (file == "") {
+				t.Errorf("%q as %q: %v", text, file, err)
+			}
+		}
+		t.Setenv("RINGCLI_DEPTH", "many")
+		t.Setenv("RINGCLI_CONFIG", "")
+		t.Chdir(t.TempDir())
+		var found *FoundFileError
+		if _, err := Load(nil, ""); errors.As(err, &found) || !errors.Is(err, ErrInvalid) {
+			t.Errorf("a variable: %v", err)
 		}
 	}
 }

@@ -175,9 +175,11 @@ func (s Setting) Words() []string {
 	return words
 }
 
+const envPrefix = "RINGCLI_"
+
 // Env returns the environment variable of the setting: RINGCLI_GID_INDEX.
 func (s Setting) Env() string {
-	return "RINGCLI_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
 
 // AddFlags declares a flag for each named setting, or for all of them if none

@@ -73,9 +73,9 @@ const (
 )
 
 func benchFlags(fs *pflag.FlagSet) {
-	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (0: 8, or 64 for p2p)")
-	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (0: 64M, or 16M for p2p)")
-	command.NumberFlag(fs, "factor", "f", 0, 0, 1<<20, "the factor from a size to the next", "factor from a size to the next (0: 2, or 4 for p2p)")
+	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (default 8, or 64 for p2p)")
+	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (default 64M, or 16M for p2p)")
+	command.NumberFlag(fs, "factor", "f", 0, 1, 1<<20, "the factor from a size to the next", "factor from a size to the next (default 2, or 4 for p2p)")
 	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
 	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
 	vectorFlags(fs)
@@ -94,6 +94,11 @@ func sizesOf(call command.Call) ([]uint64, error) {
 		first, last, factor = p2pMin, p2pMax, p2pFactor
 	}
 	fs := call.Flags
+	for _, name := range []string{"begin", "end"} {
+		if fs.Changed(name) && command.SizeOf(fs, name) == 0 {
+			return nil, exit.Usagef("bench: -%s 0 measures nothing: expected a size above 0", name[:1])
+		}
+	}
 	if v := command.SizeOf(fs, "begin"); v > 0 {
 		first = v
 	}
@@ -199,6 +204,9 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	}
 	list, err := askedVariants(s, call)
 	if err != nil {
+		return err
+	}
+	if err := s.Out.Notes(render.Fair, besides("-b", sizes[0], o.typ)...); err != nil {
 		return err
 	}
 	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.Member.Ring.Size(), s.Member.Ring.Right().Local.Device)
@@ -344,7 +352,7 @@ func Row() command.Row {
 		Name: "bench", Group: command.GroupCollective, Where: command.Line, Needs: command.Ready, Stops: true,
 		Summary: benchSummary, Long: benchLong,
 		Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
-		Settings: settingsOfOperation, Flags: benchFlags, Check: checkBench, Run: runBench,
+		Settings: session.OperationSettings, Flags: benchFlags, Check: checkBench, Run: runBench,
 	}
 }
 

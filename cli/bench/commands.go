@@ -33,7 +33,7 @@ shows what is affected.`,
 The size is that of the whole vector. Times are the slowest rank's; bandwidths
 are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
 every rank is compared with a reference, bit for bit.`,
-			Settings: settingsOfOperation, Flags: operationFlags, Check: checkOperation, Run: runOperation,
+			Settings: session.OperationSettings, Flags: operationFlags, Check: checkOperation, Run: runOperation,
 		})
 	}
 	return list

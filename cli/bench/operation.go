@@ -83,8 +83,6 @@ func operationFlags(fs *pflag.FlagSet) {
 	fs.Bool("per-rank", false, "show every rank's own times, too")
 }
 
-var settingsOfOperation = []string{"algorithm", "protocol", "segment", "depth"}
-
 // settings are the session's, with those in them that the command's own flags give.
 func settings(s *session.Session, call command.Call, names ...string) (c *configs.Config, err error) {
 	c = s.Config
@@ -150,6 +148,17 @@ func enoughFor(command, flag string, size uint64, t reduce.Type) error {
 	return nil
 }
 
+// besides says of a size that it is not what is measured.
+func besides(flag string, size uint64, t reduce.Type) []string {
+	switch {
+	case size == 0:
+		return []string{"no element is moved: the time is that of a call"}
+	case size%uint64(t.Size()) != 0:
+		return []string{fmt.Sprintf("%s %s is no multiple of %s's %d bytes: what is left over is left out", flag, configs.FormatSize(size), t, t.Size())}
+	}
+	return nil
+}
+
 // repeated reads the flags that a collective and its bench have in common.
 func repeated(s *session.Session, call command.Call) (operation, error) {
 	fs := call.Flags
@@ -192,6 +201,13 @@ func checkOperation(s *session.Session, call command.Call, ranksHere int) error 
 func runOperation(ctx context.Context, s *session.Session, call command.Call) error {
 	o, err := operationOf(s, call)
 	if err != nil {
+		return err
+	}
+	size := o.bytes()
+	if size > 0 && !call.Flags.Changed("count") {
+		size = command.SizeOf(call.Flags, "size")
+	}
+	if err := s.Out.Notes(render.Fair, besides("--size", size, o.typ)...); err != nil {
 		return err
 	}
 	m, stopped := measure(ctx, s.Member, s, o)

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"ringcli/collective"
 	"ringcli/configs"
@@ -22,10 +26,25 @@ const (
 	Critical    = 2   // wrong data, a rank lost, a deadline passed
 	Usage       = 3   // bad usage or configuration: nothing was tried
 	Interrupted = 130 // Ctrl-C
+	Pipe        = 141 // nobody reads standard output, as after `| head -1`: 128 + SIGPIPE
 )
 
 // ErrInterrupted is the cause of a context that Ctrl-C cancelled.
 var ErrInterrupted = repl.ErrInterrupted
+
+// errUnread is an interruption by whoever read the results.
+var errUnread error = unread{}
+
+type unread struct{}
+
+func (unread) Error() string        { return "nobody reads its standard output any more" }
+func (unread) Is(target error) bool { return target == context.Canceled }
+
+// isUnread tells whether standard output could not be written for want of a reader.
+func isUnread(err error) bool {
+	var write *fs.PathError
+	return errors.Is(err, errUnread) || errors.As(err, &write) && write.Path == os.Stdout.Name() && errors.Is(write, unix.EPIPE)
+}
 
 // Error is an error that knows its exit code.
 type Error struct {
@@ -59,6 +78,8 @@ func Code(err error) int {
 		return OK
 	case errors.Is(err, ErrInterrupted):
 		return Interrupted
+	case isUnread(err):
+		return Pipe
 	case errors.As(err, &coded):
 		return coded.Code
 	case errors.As(err, &order): // the ring is as it was
@@ -69,13 +90,23 @@ func Code(err error) int {
 	return Critical
 }
 
-// OrInterrupted turns whatever an operation returned after Ctrl-C into the
-// interruption itself: that it was cut short is the user's own doing.
+// OrInterrupted turns whatever an operation returned after Ctrl-C, or because nobody
+// reads the results any more, into the interruption itself: that it was cut short is the
+// user's own doing.
 func OrInterrupted(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), ErrInterrupted) {
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), ErrInterrupted):
 		return ErrInterrupted
+	case isUnread(err):
+		return errUnread
 	}
 	return err
+}
+
+// IsUsers tells whether what ended a command was the user's own doing.
+func IsUsers(err error) bool {
+	code := Code(err)
+	return code == Interrupted || code == Pipe
 }
 
 // IsShared tells whether every rank of the ring has this error and reports it.
@@ -88,8 +119,12 @@ func IsShared(err error) bool {
 // that merely did not start. Others are as grave as Critical.
 var mildest = []int{OK, Warning, Interrupted, Usage}
 
-// Worse is the graver of two exit codes.
+// Worse is the graver of two exit codes. That nobody reads the results is what all else
+// came from.
 func Worse(a, b int) int {
+	if a == Pipe || b == Pipe {
+		return Pipe
+	}
 	graveA, graveB := slices.Index(mildest, a), slices.Index(mildest, b)
 	if graveA >= 0 && (graveB < 0 || graveB > graveA) {
 		return b

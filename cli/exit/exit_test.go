@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"ringcli/configs"
 	"ringcli/trace"
@@ -25,6 +29,10 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("x: %w", trace.ErrSpec), 3},
 		{ErrInterrupted, 130},
 		{fmt.Errorf("bench: %w", ErrInterrupted), 130},
+		{fmt.Errorf("bench: %w", &fs.PathError{Op: "write", Path: "/dev/stdout", Err: unix.EPIPE}), 141},
+		{&fs.PathError{Op: "write", Path: "/tmp/fifo", Err: unix.EPIPE}, 2},
+		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: unix.ENOSPC}, 2},
+		{&net.OpError{Op: "write", Err: unix.EPIPE}, 2}, // a peer's connection
 	} {
 		if got := Code(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
@@ -48,7 +56,7 @@ func TestWhateverCtrlCBreaksIsAnInterruption(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
-	order := []int{OK, Warning, Interrupted, Usage, Critical}
+	order := []int{OK, Warning, Interrupted, Usage, Critical, Pipe}
 	for i, a := range order {
 		for j, b := range order {
 			if got, want := Worse(a, b), order[max(i, j)]; got != want {

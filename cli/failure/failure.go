@@ -31,7 +31,7 @@ type Failure struct {
 // Report says why a command failed, once: as a JSON object among the results if
 // they are JSON and can be written, else as a line on standard error.
 func Report(s *session.Session, command string, err error, code int) {
-	if errors.Is(err, exit.ErrReported) || s.Parent != nil && s.Parent.Silent(err) {
+	if errors.Is(err, exit.ErrReported) || code == exit.Pipe || s.Parent != nil && s.Parent.Silent(err) {
 		return
 	}
 	var at *commandError

@@ -63,7 +63,7 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 	return each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
 		return perform(ctx, s, c, call)
 	}, func(err error) bool {
-		if !s.KeepGoing || ctx.Err() != nil || exit.Code(err) == exit.Interrupted || s.Ring != nil && s.Ring.Failed() {
+		if !s.KeepGoing || ctx.Err() != nil || exit.IsUsers(err) || s.Ring != nil && s.Ring.Failed() {
 			return false
 		}
 		failure.Report(s, "script", err, exit.Code(err))

@@ -156,7 +156,11 @@ func (f *processes) wait(ctx context.Context) error {
 			if death == nil && !killed {
 				death, byUser = p.killedBy()
 			}
-			if status >= exit.Critical && grace == nil && kill == nil {
+			switch {
+			case kill != nil:
+			case status == exit.Pipe:
+				end()
+			case status >= exit.Critical && grace == nil:
 				grace = time.After(survivorsGrace)
 			}
 		}

@@ -30,7 +30,10 @@ func Rows() []command.Row {
 		{
 			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Give a setting another value, for this session",
-			Long:    "Gives a setting another value, for this session. show lists all settings; a\ncommand's own flag comes first.",
+			Long: `Gives a setting another value, for this session of this rank, and says from when
+it holds: output and traces at once, algorithm, protocol, segment and depth from
+the next operation, and what a ring is made with from the next connect or open.
+show lists all settings; a command's own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
 			Run: func(_ context.Context, s *session.Session, call command.Call) error {
@@ -197,13 +200,19 @@ func set(s *session.Session, name, value string) error {
 		return err
 	}
 	s.Config = next
-	switch name {
-	case "output":
-		s.Out = render.New(s.Stdout, render.Format(value))
-	case "trace", "trace-format":
-		return s.SetTrace()
+	from := "the next connect or open"
+	switch {
+	case name == "output":
+		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"
+	case slices.Contains(session.ProcessSettings, name):
+		if err := s.SetTrace(); err != nil {
+			return err
+		}
+		from = "now"
+	case slices.Contains(session.OperationSettings, name):
+		from = "the next operation"
 	}
-	return nil
+	return s.Out.Note(render.Faint, "%s is %s from %s on", name, next.Get(name), from)
 }
 
 func runShow(ctx context.Context, s *session.Session, call command.Call) error {

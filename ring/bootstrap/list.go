@@ -36,9 +36,6 @@ func ParseList(list string, port int) ([]Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
-		return nil, usage.Errorf("the server list %q is empty: expected at least one host, such as --list a,b,c or --list @hosts", list)
-	}
 	nodes := make([]Node, len(entries))
 	taken := make(map[Node]int, len(entries))
 	for i, e := range entries {
@@ -78,27 +75,33 @@ func ParseList(list string, port int) ([]Node, error) {
 	return nodes, nil
 }
 
-// splitList returns the entries of a list, files read.
-func splitList(list string, files bool) ([]string, error) {
-	var entries []string
-	for _, e := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) }) {
-		name, isFile := strings.CutPrefix(e, "@")
-		if !isFile {
-			entries = append(entries, e)
-			continue
+// splitList returns the entries of a list, files read. An empty one is a mistake: where
+// a variable is unset, the ring of the rest is another ring, and may be a ring of one.
+func splitList(list string, files bool) (entries []string, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		words := strings.Fields(part)
+		if len(words) == 0 {
+			return nil, usage.Errorf("server list %q: entry %d is empty: expected a host on each side of a comma; is a variable not set?", strings.TrimSpace(list), len(entries))
 		}
-		if !files {
-			return nil, usage.Errorf("server list: %q within a list file: a list file cannot name another", e)
+		for _, e := range words {
+			name, isFile := strings.CutPrefix(e, "@")
+			if !isFile {
+				entries = append(entries, e)
+				continue
+			}
+			if !files {
+				return nil, usage.Errorf("server list: %q within a list file: a list file cannot name another", e)
+			}
+			file, err := os.ReadFile(name)
+			if err != nil {
+				return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
+			}
+			more, err := splitList(comment.ReplaceAllString(string(file), ""), false)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			entries = append(entries, more...)
 		}
-		file, err := os.ReadFile(name)
-		if err != nil {
-			return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
-		}
-		more, err := splitList(comment.ReplaceAllString(string(file), ""), false)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, more...)
 	}
 	return entries, nil
 }
@@ -109,7 +112,9 @@ func parseEntry(entry string, index int) (Node, error) {
 	bad := func(why string) (Node, error) {
 		return Node{}, usage.Errorf("server list: entry %d is %q: %s; expected host, host:port, [v6]:port or an IPv6 address", index, entry, why)
 	}
-	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]")); err == nil {
+	bare, opened := strings.CutPrefix(entry, "[")
+	bare, closed := strings.CutSuffix(bare, "]")
+	if a, err := netip.ParseAddr(bare); err == nil && opened == closed {
 		return Node{Host: a.String()}, nil
 	}
 	host, port := entry, ""

@@ -19,6 +19,7 @@ func TestParseList(t *testing.T) {
 	for list, want := range map[string]string{
 		"a,b,c":                      "[a:18600 b:18600 c:18600]",
 		"A b:7\tc\n":                 "[a:18600 b:7 c:18600]",
+		" a , b c ":                  "[a:18600 b:18600 c:18600]",
 		"a,a,a":                      "[a:18600 a:18601 a:18602]",
 		"a,a:18600":                  "[a:18601 a:18600]",
 		"a,b,a,b":                    "[a:18600 b:18600 a:18601 b:18601]",
@@ -39,9 +40,19 @@ func TestParseListRefuses(t *testing.T) {
 	if err := os.WriteFile(nested, []byte("@other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	blank := filepath.Join(t.TempDir(), "blank")
+	if err := os.WriteFile(blank, []byte("# nobody yet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for list, want := range map[string]string{
-		"":               "empty",
-		" , ":            "empty",
+		"":               "entry 0 is empty",
+		" , ":            "entry 0 is empty",
+		",b":             `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
+		"a,":             "entry 1 is empty",
+		"a b, ,c":        "entry 2 is empty",
+		"a,@" + blank:    blank + `: server list "": entry 0 is empty`,
+		"[::1":           `entry 0 is "[::1"`,
+		"b,::1]":         `entry 1 is "::1]"`,
 		"a:1,b,a:1":      "a:1 is entry 0 and entry 2",
 		"a,b:0":          `entry 1 is "b:0"`,
 		"a:70000":        "not 1 to 65535",

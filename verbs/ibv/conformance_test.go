@@ -14,11 +14,11 @@ import (
 	"ringcli/verbs/verbstest"
 )
 
-// rdmaDevice is the device to test on: RINGCLI_IBV_DEVICE, else the first that is
+// rdmaDevice is the device to test on: RINGTEST_IBV_DEVICE, else the first that is
 // rdma_rxe's, which everybody can make and break.
 func rdmaDevice(t testing.TB) verbs.Device {
 	t.Helper()
-	if name := os.Getenv("RINGCLI_IBV_DEVICE"); name != "" {
+	if name := os.Getenv("RINGTEST_IBV_DEVICE"); name != "" {
 		d, err := verbs.Find("ibv:" + strings.TrimPrefix(name, "ibv:"))
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func rdmaDevice(t testing.TB) verbs.Device {
 			}
 		}
 	}
-	t.Skip("no rdma_rxe device; RINGCLI_IBV_DEVICE names another")
+	t.Skip("no rdma_rxe device; RINGTEST_IBV_DEVICE names another")
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 
 // childEnv makes this test binary another process of the host: a peer, which does
 // what the JSON in the variable says.
-const childEnv = "RINGCLI_SHM_TEST_PEER"
+const childEnv = "RINGTEST_SHM_PEER"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {

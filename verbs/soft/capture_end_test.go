@@ -21,7 +21,7 @@ import (
 // captureEndVariable is set in the processes that TestCapture starts: each of
 // them is one end of a connection, in a network namespace of its own, and does
 // what the test asks for over the socket that it finds as descriptor 3.
-const captureEndVariable = "RINGCLI_TEST_CAPTURE_END"
+const captureEndVariable = "RINGTEST_CAPTURE_END"
 
 // TestCaptureEnd is the body of those processes. It ends with the test: the
 // socket is then at its end.

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+// Whoever reads the results may stop to: the ring ends, and nothing is said or kept.
+func TestNobodyReadsTheResults(t *testing.T) {
+	t.Parallel()
+	const endless = "ping; all-reduce --size 4K --iters 3; sleep 50ms; all-reduce --size 4K; status; all-reduce --size 4K --duration 1h"
+	for name, args := range map[string][]string{
+		"table":      {"local", "-n", "2", "-c", endless},
+		"json":       {"local", "-n", "2", "--output", "json", "-c", endless},
+		"keep going": {"local", "-n", "2", "--keep-going", "-c", endless},
+		"of one":     {"connect", "--index", "0", "--list", freshList(t, 1)[0], "-c", endless},
+		"at once":    {"local", "-n", "2", "-c", "ping; all-reduce --size 4K"},
+		"bench":      {"bench", "all-reduce", "-n", "2", "-b", "8", "-e", "256M"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			p := program(t, args...)
+			p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)
+			p.Stdout = write
+			if name == "at once" {
+				_ = read.Close()
+			}
+			if err := errors.Join(p.Start(), write.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if name != "at once" {
+				if _, err := bufio.NewReader(read).ReadString('\n'); err != nil {
+					t.Error(err)
+				}
+				_ = read.Close()
+			}
+			if code := p.end(t, hung); code != exit.Pipe || p.stderr.Len() > 0 {
+				t.Errorf("exit code %d, stderr %q", code, p.stderr.String())
+			}
+			if left := namesIn(t, dir); left != "" {
+				t.Errorf("left are %s", left)
+			}
+		})
+	}
+}
+
+// What is not what it looks like is said: from when a setting holds, and of a size what
+// of it is measured.
+func TestNotesOfSettingsAndSizes(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "connect", "--index", "0", "--list", freshList(t, 1)[0], "-c", `set protocol eager; set device shm:0
+set trace off; all-reduce --size 0; all-reduce --size 7; all-reduce --count 0; all-reduce --count 3; all-reduce --size 8
+bench all-reduce -b 9 -e 9; set output json; set depth 2; set output csv`)
+	var notes []string
+	for line := range strings.Lines(stdout) {
+		if note, is := strings.CutPrefix(line, "# "); is && !strings.HasPrefix(note, "all-reduce") && !strings.HasPrefix(note, " ") {
+			notes = append(notes, note)
+		}
+	}
+	const want = `protocol is eager from the next operation on
+device is shm:0 from the next connect or open on
+trace is off from now on
+no element is moved: the time is that of a call
+--size 7 is no multiple of float32's 4 bytes: what is left over is left out
+no element is moved: the time is that of a call
+-b 9 is no multiple of float32's 4 bytes: what is left over is left out
+Out of bounds values : 0 OK
+Avg bus bandwidth    : 0.000
+`
+	if got := strings.Join(notes, ""); code != exit.OK || stderr != "" || got != want {
+		t.Errorf("exit code %d, stderr %q, notes\n%s", code, stderr, got)
+	}
+}
