@@ -85,6 +85,12 @@ func program(t *testing.T, args ...string) *process {
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := program(t, args...)
+	p.start(t)
+	return p
+}
+
+func (p *process) start(t *testing.T) {
+	t.Helper()
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +100,6 @@ func launch(t *testing.T, args ...string) *process {
 			_ = p.Wait()
 		}
 	})
-	return p
 }
 
 // end waits for it, at most for the limit, and returns its exit code.

@@ -53,7 +53,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	all, err := gather(ctx, c, "what each rank can, before the first collective operation", mine)
+	all, err := gather(ctx, c, ring.Purpose{What: "agreement", Do: ring.BeReady}, mine)
 	if err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
@@ -94,12 +94,12 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 // gather has every rank say something, and returns what they said.
-func gather[T any](ctx context.Context, c *Comm, what string, mine T) ([]T, error) {
+func gather[T any](ctx context.Context, c *Comm, purpose ring.Purpose, mine T) ([]T, error) {
 	data, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := c.ring.Gather(ctx, ring.Purpose{What: what}, data)
+	parts, err := c.ring.Gather(ctx, purpose, data)
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 	if problem != nil {
 		mine = boardInfo{Problem: problem.Error()}
 	}
-	infos, err = gather(ctx, c, what, mine)
+	infos, err = gather(ctx, c, ring.Purpose{What: what, Do: ring.BeReady}, mine)
 	for rank, p := range infos {
 		if p.Problem != "" {
 			return nil, fmt.Sprintf("rank %d: %s", rank, p.Problem), nil

@@ -113,10 +113,7 @@ type meshCall struct {
 }
 
 func meshText(p Purpose) string {
-	if p.Call != 0 {
-		return fmt.Sprintf("mesh %q", fmt.Sprintf("operation %d, %s", p.Call, p.What))
-	}
-	return fmt.Sprintf("mesh %q", p.What)
+	return fmt.Sprintf("mesh %q", p.String())
 }
 
 // meshReport is what a rank tells all others in a call of Mesh.
@@ -211,7 +208,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call}, data)
+	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make its edges for " + m.purpose.String()}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -372,6 +369,9 @@ func closeAll(edges []*Edge) error {
 
 // Purpose is what a control operation, or edges of a mesh, are for.
 type Purpose = bootstrap.Purpose
+
+// BeReady is what ranks do with each other before their first operation.
+const BeReady = "be ready for operations"
 
 // Awaited is a control operation that another rank has begun and that this one has
 // to begin next.

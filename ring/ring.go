@@ -265,7 +265,7 @@ func (r *Ring) Await(ctx context.Context) ([]byte, error) {
 
 // Barrier returns when all ranks have called it.
 func (r *Ring) Barrier(ctx context.Context) error {
-	_, err := r.Gather(ctx, Purpose{What: "barrier"}, nil)
+	_, err := r.Gather(ctx, Purpose{What: "barrier", Do: "finish"}, nil)
 	return err
 }
 

@@ -53,7 +53,11 @@ func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("share a %T: %w", mine, err)
 	}
-	parts, err := m.Ring.Gather(ctx, ring.Purpose{What: "gather"}, data)
+	purpose := ring.Purpose{What: "gather", Do: "run " + m.Command}
+	if m.Comm == nil {
+		purpose.Do = ring.BeReady
+	}
+	parts, err := m.Ring.Gather(ctx, purpose, data)
 	if err != nil {
 		return nil, err
 	}

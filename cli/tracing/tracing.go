@@ -308,7 +308,7 @@ func gatherRecordings(ctx context.Context, s *session.Session) ([]trace.Recordin
 	if err := s.Member.Agree(ctx, err); err != nil {
 		return nil, err
 	}
-	parts, err := s.Ring.Gather(ctx, ring.Purpose{What: "gather"}, b.Bytes())
+	parts, err := s.Ring.Gather(ctx, ring.Purpose{What: "gather", Do: "send its trace"}, b.Bytes())
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type connection struct {
 	ended   bool                          // the connection is gone
 	goodbye time.Time                     // when the neighbour said goodbye
 	heard   time.Time                     // when the last frame came
+	counted *attempts                     // the neighbour's, while the ring comes up
 
 	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
 
@@ -203,6 +204,15 @@ func (c *Control) handle(l *connection, f *Frame) error {
 	c.mu.Unlock()
 	switch f.Type {
 	case TypeHeartbeat:
+		if len(f.Payload) == 0 {
+			return nil
+		}
+		return with(f, func(a attempts) error {
+			c.mu.Lock()
+			l.counted = &a
+			c.mu.Unlock()
+			return nil
+		})
 	case TypeInfo:
 		c.mu.Lock()
 		l.used = true

@@ -64,6 +64,8 @@ const (
 	// handshakeTimeout is how long a connection may take for its first frame.
 	// A live node answers within a round trip; a busy one within a time slice.
 	handshakeTimeout = 3 * time.Second
+	// dialTimeout is how long a call may take: one SYN may be lost.
+	dialTimeout = 2 * time.Second
 	// dialPause bounds the pause between two dials: short enough that the last
 	// node to start is found at once, long enough not to load it.
 	dialPauseMin, dialPauseMax = 20 * time.Millisecond, 250 * time.Millisecond
@@ -120,8 +122,12 @@ type Control struct {
 	pending     map[net.Conn]struct{} // accepted, no neighbour's yet
 	state       string
 	waiting     []int
+	opened      time.Time
+	tried, came int      // calls of the right neighbour; connections from the left one's host
 	problem     string   // why the right neighbour was not reached last time
-	intruder    string   // what a stranger at its address said or did
+	unanswered  bool     // so: nothing came back
+	half        bool     // calls of the left neighbour are not completed
+	intruder    string   // what a stranger at the right neighbour's address said or did
 	remarks     []string // strangers
 	ops         map[uint64]*operation
 	lastOp      uint64
@@ -148,7 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	if cfg.Dial == nil {
 		// Go sets TCP_NODELAY on its own.
-		d := net.Dialer{Timeout: 2 * time.Second, KeepAliveConfig: keepAlive}
+		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 		cfg.Dial = d.DialContext
 	}
 	host, err := os.Hostname()
@@ -159,7 +165,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		cfg: cfg, rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid()},
 		changed: make(chan struct{}), pending: make(map[net.Conn]struct{}), ops: make(map[uint64]*operation),
-		state: "open",
+		state: "open", opened: time.Now(),
 	}
 	if c.listener, err = c.bind(ctx); err != nil {
 		return nil, err
@@ -276,11 +282,12 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 		case <-enough.Done():
 		}
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("wait for %s from %s: %w", what, rankList(from), context.Cause(ctx))
+			return fmt.Errorf("waiting for %s to %s: %w", rankList(from), what, context.Cause(ctx))
 		}
 		e := &TimeoutError{What: what, From: from, Peers: c.lateProbe(ctx)}
 		c.mu.Lock()
 		failure = c.failure
+		e.blame(c)
 		e.Remarks = append(e.Remarks, c.remarks...)
 		for _, p := range e.Peers {
 			switch {

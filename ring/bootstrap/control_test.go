@@ -174,7 +174,7 @@ func TestBarrierWaitsForAll(t *testing.T) {
 	defer cancel()
 	errs := each(world[:2], func(c *Control) error { return c.Barrier(short) })
 	for _, err := range errs {
-		if !strings.Contains(textOf(err), "waiting for barrier parts from rank 2") {
+		if !strings.Contains(textOf(err), "waiting for rank 2 to join barrier") {
 			t.Errorf("%v: expected the missing rank's name", err)
 		}
 	}

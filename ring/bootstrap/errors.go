@@ -56,29 +56,48 @@ type PeerReport struct {
 	Up    bool   `json:"up"`
 	Mute  bool   `json:"mute"`  // nothing came back, not even a refusal: the host, the network or the process stands still
 	State string `json:"state"` // what it does, or why it was not reached
+	// counted is what it knows of attempts to connect.
+	counted []attempts
 }
 
 // TimeoutError is a deadline that passed, with the state of every rank.
 type TimeoutError struct {
-	What    string        // what was awaited
-	From    []int         // from which ranks
+	What    string        // what they were to do
+	From    []int         // the ranks that were awaited
 	After   time.Duration // how long this rank waited
-	Peers   []PeerReport
-	Remarks []string // strangers on the port and the like
+	Cuts    []string      // whose connections do not arrive, and why
+	Peers   []PeerReport  // but for those that Cuts explain
+	Remarks []string      // strangers on the port and the like
 }
 
 // Error is one line: the wait, then every rank that is not this one.
 func (e *TimeoutError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "timed out after %s waiting for %s from %s", e.After.Round(time.Millisecond), e.What, rankList(e.From))
-	for i, p := range e.Peers {
-		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0])
-		fmt.Fprintf(&b, "rank %d (%s): %s", p.Rank, p.Node, p.State)
+	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(time.Millisecond), rankList(e.From), e.What)
+	why := slices.Clone(e.Cuts)
+	for _, p := range e.Peers {
+		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
 	}
-	for _, r := range e.Remarks {
-		b.WriteString("; " + r)
+	for i, text := range append(why, e.Remarks...) {
+		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0] + text)
 	}
 	return b.String()
+}
+
+// blame names the connections that do not arrive, where the ring has not come up: that
+// the ranks at their ends wait for each other says less. It needs the lock.
+func (e *TimeoutError) blame(c *Control) {
+	if c.sealed {
+		return
+	}
+	counted := c.known()
+	for _, p := range e.Peers {
+		counted = append(counted, p.counted...)
+	}
+	for _, cut := range c.cuts(counted) {
+		e.Cuts = append(e.Cuts, cut.text)
+		e.Peers = slices.DeleteFunc(e.Peers, func(p PeerReport) bool { return p.Rank == cut.from || p.Rank == cut.to })
+	}
 }
 
 // Unwrap makes it a deadline that passed for errors.Is.

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,7 +42,20 @@ type Purpose struct {
 	What string
 	// Call is the number of the caller's own operation that it is part of; 0 is none.
 	Call uint64
+	// Do is what ranks that are awaited were to do, in a few words for people; ""
+	// stands for "join" and What.
+	Do string
 }
+
+// String is as in "operation 3, inbox".
+func (p Purpose) String() string {
+	if p.Call != 0 {
+		return fmt.Sprintf("operation %d, %s", p.Call, p.What)
+	}
+	return p.What
+}
+
+func (p Purpose) awaited() string { return cmp.Or(p.Do, "join "+p.What) }
 
 // Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
 // must name the purpose alike: the error of ranks that differ, one of usage, names both
@@ -64,7 +78,7 @@ func (c *Control) Ahead() (purpose Purpose, by int, ok bool) {
 
 // Broadcast returns rank 0's data on every rank; the others' is not looked at.
 func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
-	parts, err := c.collect(ctx, Purpose{What: "broadcast"}, data, c.rank == 0, []int{0})
+	parts, err := c.collect(ctx, Purpose{What: "broadcast", Do: "say what comes next"}, data, c.rank == 0, []int{0})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +110,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	c.notify() // a reader may have waited for this rank to catch up
 	c.mu.Unlock()
 
-	err := c.wait(ctx, kind+" parts", func() []int {
+	err := c.wait(ctx, purpose.awaited(), func() []int {
 		if op.clash != "" {
 			return nil
 		}
@@ -153,7 +167,7 @@ func (c *Control) takePart(l *connection, p part) error {
 	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
 		return nil // its caller has given up
 	}
-	op := c.operation(p.Op, Purpose{p.Kind, p.Call}, p.Origin)
+	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call}, p.Origin)
 	op.parts[p.Origin], op.have[p.Origin] = p.Data, true
 	c.notify()
 	return nil

@@ -66,7 +66,11 @@ func (c *Control) accept() {
 			}
 			continue
 		}
+		expected := c.isExpected(conn.RemoteAddr())
 		c.mu.Lock()
+		if expected {
+			c.came++
+		}
 		welcome := !c.closed && len(c.pending) < maxPending
 		if welcome {
 			c.pending[conn] = struct{}{}
@@ -229,6 +233,9 @@ func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr 
 // compareLists checks the list that a caller was given against this rank's.
 func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 	caller, own := h.caller(conn, f), c.name(c.rank)
+	if c.listensOnAll() {
+		own += ", which listens on all addresses of its node,"
+	}
 	switch {
 	case h.Size != c.size:
 		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size)
@@ -285,10 +292,7 @@ func (c *Control) dial() {
 		}
 		if err := c.call(); err != nil {
 			c.mu.Lock()
-			c.problem = err.Error()
-			if e, ok := errors.AsType[*strangerError](err); ok {
-				c.intruder = e.text
-			}
+			c.noteProblem(err)
 			c.mu.Unlock()
 			select {
 			case <-time.After(pause):
@@ -394,7 +398,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, c.rank)
+	s, err := c.probe(ctx, c.rank, c.holder())
 	var holder string
 	switch {
 	case err != nil:
@@ -403,7 +407,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.identity)
 		_ = c.tellTwin(ctx) // the text above says it
 	default:
-		holder = fmt.Sprintf("rank %d of another ring holds it (%s): end it, or give the entry another port (host:port)", s.Rank, s.identity)
+		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.identity)
 	}
 	return nil, usage.Errorf("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }

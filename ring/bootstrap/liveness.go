@@ -31,6 +31,9 @@ func (c *Control) keepTime() {
 		if slept {
 			movedAt = now
 		}
+		if beating {
+			c.lookForHalfOpen()
+		}
 		c.mu.Lock()
 		var v *Verdict
 		for _, l := range c.connections {
@@ -41,7 +44,11 @@ func (c *Control) keepTime() {
 				l.heard = now
 			}
 			if beating && len(l.out) == 0 {
-				c.send(l, TypeHeartbeat, nil)
+				if c.sealed {
+					c.send(l, TypeHeartbeat, nil)
+				} else {
+					c.send(l, TypeHeartbeat, c.attempts())
+				}
 			}
 			if v == nil {
 				v = c.overdue(l, now, movedAt)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -20,12 +21,18 @@ type status struct {
 	State   string `json:"state"`
 	Waiting []int  `json:"waiting,omitempty"` // the ranks that it waits for
 	Failure string `json:"failure,omitempty"`
+	// Counted is what it knows of attempts to connect, while the ring comes up.
+	Counted []attempts `json:"counted,omitempty"`
+	All     bool       `json:"all_addresses,omitempty"` // it listens on all addresses of its node
 }
 
 func (c *Control) status() status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting}
+	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting, All: c.listensOnAll()}
+	if !c.sealed {
+		s.Counted = c.known()
+	}
 	if c.failure != nil {
 		s.Failure = c.failure.Text
 	}
@@ -65,13 +72,16 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
-	s, err := c.probe(ctx, rank)
+	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank])
 	if err != nil {
 		_, p.Mute = errors.AsType[*muteError](err)
 		p.State = err.Error()
 		return p
 	}
 	p.Up, p.State = true, c.describe(rank, s)
+	if s.Digest == c.digest && s.Rank == rank {
+		p.counted = s.Counted
+	}
 	return p
 }
 
@@ -83,7 +93,7 @@ func (e *muteError) Error() string { return e.text }
 func (c *Control) describe(rank int, s *status) string {
 	switch {
 	case s.Digest != c.digest:
-		return fmt.Sprintf("up, but with another list (%d nodes, digest %s, here %s)", s.Size, s.Digest, c.digest)
+		return fmt.Sprintf("up, but with another list (%d nodes, digest %s, here %s)%s", s.Size, s.Digest, c.digest, everywhere(s.All))
 	case s.Rank != rank:
 		return fmt.Sprintf("up, but as rank %d: check its --index", s.Rank)
 	case s.Failure != "":
@@ -95,10 +105,10 @@ func (c *Control) describe(rank int, s *status) string {
 	}
 }
 
-// probe asks one rank. Without an answer, the error says what happened instead.
-func (c *Control) probe(ctx context.Context, rank int) (*status, error) {
+// probe asks one rank at an address. Without an answer, the error says what happened instead.
+func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort) (*status, error) {
 	start := time.Now()
-	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
+	conn, err := c.cfg.Dial(ctx, "tcp", at.String())
 	if err != nil {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):

@@ -5,17 +5,21 @@ import (
 	"net/netip"
 	"slices"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs/route"
 )
 
 // Address chooses the address to speak from. A list entry that is an
-// address of this machine is taken at its word. A name is not: the own host name
+// address is taken at its word, and must be one of this machine. A name is not: the own host name
 // often resolves to 127.0.1.1 (Debian's /etc/hosts). The route to the others says
 // better, the neighbours first, and a loopback address only if all are here.
 func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil && isLocal(a.Unmap()) {
-		return a.Unmap(), nil
+	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil {
+		if isLocal(a.Unmap()) {
+			return a.Unmap(), nil
+		}
+		return netip.Addr{}, foreign(nodes, addrs, rank, isLocal)
 	}
 	n := len(nodes)
 	var loopback netip.Addr
@@ -35,6 +39,18 @@ func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal f
 		return loopback, fmt.Errorf("no route to any node of the list: %w", failure)
 	}
 	return loopback, nil
+}
+
+// foreign is that the own entry is an address of no interface here.
+func foreign(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) error {
+	fix := "correct --index or --list; `ip address` shows the addresses of this node"
+	for i, a := range addrs {
+		if isLocal(a.Addr()) {
+			fix = fmt.Sprintf("entry %d, %s, is this node: is --index %d meant?", i, nodes[i].Host, i)
+			break
+		}
+	}
+	return usage.Errorf("entry %d of the list, %s, is to be this node (--index %d), and no interface here has that address: %s", rank, nodes[rank].Host, rank, fix)
 }
 
 // candidates returns distances in the ring: right, left, then the others, and

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 )
 
@@ -36,7 +37,6 @@ func TestLocalAddress(t *testing.T) {
 		{"b,127.5.5.5", 1, "127.5.5.5", "127.5.5.5:18600"}, // taken at its word
 		{"a", 0, "127.0.0.1", "127.0.1.1:18600"},
 		{"a,a", 1, "127.0.0.1", "127.0.1.1:18601"},
-		{"10.9.9.9,b", 0, "10.0.0.1", "[::]:18600"}, // behind a translation
 		{"v6", 0, "", ""},
 	} {
 		nodes, err := bootstrap.ParseList(c.list, 18600)
@@ -60,6 +60,28 @@ func TestLocalAddress(t *testing.T) {
 		}
 		if bind := Bind(nodes, addrs, c.rank, local); err != nil || got.String() != c.want || bind.String() != c.bind {
 			t.Errorf("rank %d of %s: %s, %v, listens on %s: expected %s on %s", c.rank, c.list, got, err, bind, c.want, c.bind)
+		}
+	}
+}
+
+// An entry that is an address is to be one of this machine: whoever listens elsewhere is
+// never reached.
+func TestForeignAddress(t *testing.T) {
+	local := func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }
+	for list, want := range map[string]string{
+		"10.9.9.9,10.0.0.2":  "entry 0 of the list, 10.9.9.9, is to be this node (--index 0), and no interface here has that address: correct --index or --list; `ip address` shows the addresses of this node",
+		"224.0.0.1,10.0.0.1": "entry 0 of the list, 224.0.0.1, is to be this node (--index 0), and no interface here has that address: entry 1, 10.0.0.1, is this node: is --index 1 meant?",
+	} {
+		nodes, err := bootstrap.ParseList(list, 18600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs, err := bootstrap.Resolve(t.Context(), nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Address(nodes, addrs, 0, local, nil); !usage.Is(err) || err.Error() != want {
+			t.Errorf("%s: %v: expected %s", list, err, want)
 		}
 	}
 }

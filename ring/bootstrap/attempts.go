@@ -1,0 +1,195 @@
+package bootstrap
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// attempts are what a rank has counted of the connections to its neighbours. The caller's
+// beside the called one's tell which way connections are lost; neither does alone.
+type attempts struct {
+	Rank    int           `json:"rank"`
+	Up      time.Duration `json:"up_ns"`             // it has listened for
+	Reached bool          `json:"reached,omitempty"` // the right neighbour, by now
+	Tried   int           `json:"tried,omitempty"`   // calls of the right neighbour
+	Problem string        `json:"problem,omitempty"` // of the last call, "" if nothing came back
+	Came    int           `json:"came,omitempty"`    // connections from the left neighbour's host
+	Half    bool          `json:"half,omitempty"`    // some of those were never completed: answers do not get back
+}
+
+// sureAfter is how long a rank must have listened before calls without an answer say
+// anything: the call that was under way when it began, a pause and the next.
+const sureAfter = dialTimeout + dialPauseMax + 500*time.Millisecond
+
+// attempts needs the lock.
+func (c *Control) attempts() attempts {
+	a := attempts{Rank: c.rank, Up: time.Since(c.opened), Reached: c.connections[right] != nil, Tried: c.tried, Came: c.came, Half: c.half}
+	if !c.unanswered {
+		a.Problem = c.problem
+	}
+	return a
+}
+
+// known is what this rank knows of attempts: its own, and the neighbours' as their signs
+// of life have said last. It needs the lock.
+func (c *Control) known() []attempts {
+	all := []attempts{c.attempts()}
+	for _, l := range c.connections {
+		if l != nil && l.counted != nil {
+			all = append(all, *l.counted)
+		}
+	}
+	return all
+}
+
+// noteProblem keeps why the right neighbour was not reached. It needs the lock.
+func (c *Control) noteProblem(err error) {
+	timeout, ok := errors.AsType[net.Error](err)
+	c.tried++
+	c.problem, c.unanswered = err.Error(), ok && timeout.Timeout()
+	if e, ok := errors.AsType[*strangerError](err); ok {
+		c.intruder = e.text
+	}
+}
+
+// cut is a pair of neighbours of which one does not get through to the other.
+type cut struct {
+	from, to int
+	text     string
+}
+
+// cuts finds, from what the ranks have counted, whose connections do not arrive, and why.
+func (c *Control) cuts(counted []attempts) (found []cut) {
+	of := make(map[int]attempts)
+	for _, a := range counted {
+		if old, ok := of[a.Rank]; !ok || a.Up > old.Up {
+			of[a.Rank] = a
+		}
+	}
+	for from := range c.size {
+		to := (from + 1) % c.size
+		a, calls := of[from]
+		b, hears := of[to]
+		silent := calls && !a.Reached && a.Tried > 0 && a.Problem == ""
+		back := c.size == 2 && calls && a.Half // calls from there arrive, answers to them are lost as the own calls are
+		told := func(format string, args ...any) { found = append(found, cut{from, to, fmt.Sprintf(format, args...)}) }
+		port := c.cfg.List[to].Port
+		switch {
+		case hears && b.Half && !a.Reached:
+			told("the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", c.name(from), c.name(to), to, from)
+		case calls && hears && !a.Reached && a.Problem != "" && b.Up > sureAfter:
+			told("%s does not reach %s, which listens: %s", c.name(from), c.name(to), a.Problem)
+		case silent && hears && b.Came == 0 && b.Up > sureAfter && c.size == 2 && b.Reached:
+			told("the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d",
+				c.name(from), c.name(to), tries(a.Tried), to, from, port)
+		case silent && hears && b.Came == 0 && b.Up > sureAfter:
+			told("the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere",
+				c.name(from), c.name(to), tries(a.Tried), to, from, port, from)
+		case silent && !hears && !back && a.Up > sureAfter:
+			told("%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here", c.name(to), c.name(from), tries(a.Tried), port)
+		}
+	}
+	return found
+}
+
+func tries(n int) string {
+	return cmp.Or(map[bool]string{true: "1 attempt"}[n == 1], fmt.Sprintf("%d attempts", n))
+}
+
+// The states of TCP sockets in /proc/net/tcp (Linux include/net/tcp_states.h).
+const (
+	tcpSynRecv = 0x03
+	tcpListen  = 0x0a
+)
+
+// socket is one of /proc/net/tcp.
+type socket struct{ local, remote netip.AddrPort }
+
+// sockets lists those of this network namespace that have a local port, in a state.
+func sockets(state uint64, port uint16) (found []socket) {
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // no IPv6, or no /proc: nothing is known then
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) < 4 {
+				continue
+			}
+			s, err := strconv.ParseUint(f[3], 16, 8)
+			local, okLocal := procAddr(f[1])
+			remote, okRemote := procAddr(f[2])
+			if err == nil && s == state && okLocal && okRemote && local.Port() == port {
+				found = append(found, socket{local, remote})
+			}
+		}
+	}
+	return found
+}
+
+// procAddr reads an address as /proc/net/tcp has it: words of the machine's order.
+func procAddr(text string) (netip.AddrPort, bool) {
+	host, port, _ := strings.Cut(text, ":")
+	b, err := hex.DecodeString(host)
+	p, wrong := strconv.ParseUint(port, 16, 16)
+	for i := 0; i+4 <= len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	a, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok && err == nil && wrong == nil
+}
+
+// lookForHalfOpen finds out whether the left neighbour's host has begun connections that
+// it did not complete, as none does that gets the answers.
+func (c *Control) lookForHalfOpen() {
+	c.mu.Lock()
+	awaited := !c.sealed && c.connections[left] == nil
+	c.mu.Unlock()
+	if !awaited {
+		return
+	}
+	from := c.cfg.Addrs[c.neighbour(left)].Addr().Unmap()
+	half := slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
+	c.mu.Lock()
+	c.half = half
+	c.mu.Unlock()
+}
+
+// holder finds where whoever keeps this rank from its port can be asked who it is: at
+// this rank's address, unless that is none of this node's or the holder has another.
+func (c *Control) holder() netip.AddrPort {
+	at := c.cfg.Addrs[c.rank]
+	for _, s := range sockets(tcpListen, at.Port()) {
+		switch {
+		case s.local.Addr().IsUnspecified() && at.Addr().Is4():
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
+		case s.local.Addr().IsUnspecified():
+			return netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
+		case c.cfg.Bind.Addr().IsUnspecified():
+			at = s.local
+		}
+	}
+	return at
+}
+
+// listensOnAll tells whether this rank listens on all addresses of its node.
+func (c *Control) listensOnAll() bool { return c.cfg.Bind.Addr().IsUnspecified() }
+
+// everywhere says so, for messages.
+func everywhere(all bool) string {
+	if all {
+		return ", on all addresses of its node"
+	}
+	return ""
+}

@@ -1,0 +1,129 @@
+package bootstrap
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/configs/usage"
+)
+
+// Both ends' counts say which way connections are lost, and what cannot be told is not.
+func TestCuts(t *testing.T) {
+	t.Parallel()
+	const long = time.Minute
+	for name, c := range map[string]struct {
+		size    int
+		counted []attempts
+		want    []string // the beginning of each
+	}{
+		"both reach each other": {2, []attempts{{Rank: 0, Up: long, Reached: true, Came: 1}, {Rank: 1, Up: long, Reached: true, Came: 1}}, nil},
+		"one way, by port": {2, []attempts{{Rank: 0, Up: long, Tried: 9, Came: 1}, {Rank: 1, Up: long, Reached: true}},
+			[]string{"the connections of rank 0 (a:18600) to rank 1 (b:18600) do not arrive: 9 attempts, none came, while those the other way do: a firewall"}},
+		"one way, all of it, at the end that is heard": {2, []attempts{{Rank: 1, Up: long, Tried: 9, Half: true}},
+			[]string{"the connections of rank 0 (a:18600) arrive at rank 1 (b:18600), whose answers do not get back"}},
+		"one way, all of it, at the other end": {2, []attempts{{Rank: 0, Up: long, Tried: 9}},
+			[]string{"rank 1 (b:18600) does not answer rank 0 (a:18600): 9 attempts: host down, the network, or a firewall for TCP port 18600; which way it is cut cannot be told from here"}},
+		"a longer ring": {3, []attempts{{Rank: 1, Up: long, Reached: true, Came: 1}, {Rank: 2, Up: long, Tried: 1, Came: 1}, {Rank: 0, Up: long, Reached: true}},
+			[]string{"the connections of rank 2 (c:18600) to rank 0 (a:18600) do not arrive: 1 attempt, none came: a firewall at rank 0, at rank 2 or between drops TCP port 18600, or the route from rank 2 leads elsewhere"}},
+		"refused by who listens": {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}, {Rank: 1, Up: long, Reached: true}},
+			[]string{"rank 0 (a:18600) does not reach rank 1 (b:18600), which listens: connection refused"}},
+		"who has only just begun is not blamed": {2, []attempts{{Rank: 0, Up: long, Tried: 9}, {Rank: 1, Up: time.Second, Reached: true}}, nil},
+		"nor who refuses and is not known":      {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}}, nil},
+	} {
+		control := &Control{size: c.size, cfg: Config{List: []Node{{"a", 18600}, {"b", 18600}, {"c", 18600}}[:c.size]}}
+		var got []string
+		for _, cut := range control.cuts(c.counted) {
+			got = append(got, cut.text)
+		}
+		ok := len(got) == len(c.want)
+		for i := range got {
+			ok = ok && strings.HasPrefix(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%s: %q: expected %q", name, got, c.want)
+		}
+	}
+}
+
+func TestProcAddr(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 1)
+	c := openRank(t, configFor(t, nodes, 0))
+	found := sockets(tcpListen, uint16(nodes[0].Port))
+	if !slices.ContainsFunc(found, func(s socket) bool { return s.local.String() == c.listener.Addr().String() }) {
+		t.Errorf("%d listeners, and none is %s", len(found), c.listener.Addr())
+	}
+}
+
+// Another ringcli that listens on all addresses is called that, and so is one that keeps
+// this rank from doing so.
+func TestWildcardListener(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := freshNodes(t, 2)
+	for i := range nodes {
+		nodes[i].Port = free.Addr().(*net.TCPAddr).Port
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	everywhere := func(nodes []Node) Config {
+		cfg := configFor(t, nodes, 0)
+		cfg.Bind = netip.AddrPortFrom(netip.IPv6Unspecified(), cfg.Bind.Port())
+		return cfg
+	}
+	for _, c := range []struct {
+		holder, second Config
+		want           string
+	}{
+		{everywhere(nodes[:1]), configFor(t, nodes, 1), "rank 0 of another ring listens there, on all addresses of its node (host "},
+		{configFor(t, nodes[:1], 0), everywhere(nodes[1:]), "rank 0 of another ring listens there (host "},
+	} {
+		holder, err := Open(t.Context(), c.holder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := Open(t.Context(), c.second)
+		if !usage.Is(err) || !strings.Contains(textOf(err), c.want) {
+			t.Errorf("%v: expected %q", err, c.want)
+		}
+		if second != nil {
+			_ = second.Close()
+		}
+		if err := holder.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Counts reach the other end in frames that do get through.
+func TestCountsAreCarried(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 2)
+	cfg := configFor(t, nodes, 0)
+	cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done() // no answer ever comes
+		return nil, ctx.Err()
+	}
+	world := []*Control{openRank(t, cfg), openRank(t, configFor(t, nodes, 1))}
+	ctx, cancel := context.WithTimeout(t.Context(), 1800*time.Millisecond)
+	defer cancel()
+	for r, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
+		if err == nil {
+			t.Errorf("rank %d: connected", r)
+		}
+	}
+	world[0].mu.Lock()
+	defer world[0].mu.Unlock()
+	if known := world[0].known(); len(known) != 2 || known[1].Rank != 1 || !known[1].Reached {
+		t.Errorf("rank 0 knows %+v: expected rank 1's counts, too", known)
+	}
+}
