@@ -9,23 +9,35 @@ import (
 // with a single dash, and their names here.
 var singleDash = map[string]string{"-myindex": "--index", "--myindex": "--index", "-index": "--index", "-list": "--list"}
 
-// rewriteArgs makes `-myindex 0 -list a,b` what pflag understands, which would
+// rewriteArgs makes `-myindex 0 -list a b` what pflag understands, which would
 // take it for the short options -m -y and so on. In place of a command these two
 // mean `connect`, as the C test program does. What follows "--" is left alone.
 func rewriteArgs(args []string) []string {
 	out := make([]string, 0, len(args)+1)
-	for i, arg := range args {
-		if arg == "--" {
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
 			out = append(out, args[i:]...)
 			break
 		}
-		name, value, joined := strings.Cut(arg, "=")
-		if long, ok := singleDash[name]; ok {
-			if arg = long; joined {
-				arg += "=" + value
-			}
+		name, value, joined := strings.Cut(args[i], "=")
+		long, ok := singleDash[name]
+		if !ok {
+			out = append(out, args[i])
+			continue
 		}
-		out = append(out, arg)
+		if joined {
+			long += "=" + value
+		}
+		if out = append(out, long); name != "-list" || joined {
+			continue
+		}
+		var hosts []string // to the next option: the C test program's list is all that is left
+		for ; i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"); i++ {
+			hosts = append(hosts, args[i+1])
+		}
+		if len(hosts) > 0 {
+			out = append(out, strings.Join(hosts, " "))
+		}
 	}
 	if len(out) > 0 && (strings.HasPrefix(out[0], "--index") || strings.HasPrefix(out[0], "--list")) {
 		out = slices.Insert(out, 0, "connect")

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ringcli/cli/lines"
 )
 
 func TestRewriteArgs(t *testing.T) {
@@ -13,6 +15,11 @@ func TestRewriteArgs(t *testing.T) {
 		{"-list=a,b -myindex=1 --check", "connect --list=a,b --index=1 --check"},
 		{"--myindex 2 --list a", "connect --index 2 --list a"},
 		{"connect --index 1 -list a,b -c ping", "connect --index 1 --list a,b -c ping"},
+		{"-myindex 0 -list a,b c -c ping", `connect --index 0 --list a,b\ c -c ping`},
+		{"-list a b c -myindex 0", `connect --list a\ b\ c --index 0`},
+		{"connect -list", "connect --list"},
+		{"connect -list -myindex 0", "connect --list --index 0"},
+		{"bench --list a,b all-reduce", "bench --list a,b all-reduce"},
 		{"local -n 4", "local -n 4"},
 		{"bench all-reduce -n 2 -b 8", "bench all-reduce -n 2 -b 8"},
 		{"connect -- -list", "connect -- -list"},
@@ -20,7 +27,11 @@ func TestRewriteArgs(t *testing.T) {
 		{"", ""},
 	} {
 		got := rewriteArgs(strings.Fields(c.given))
-		if !slices.Equal(got, strings.Fields(c.want)) {
+		want, err := lines.Split(c.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, slices.Concat(want...)) {
 			t.Errorf("%q became %q, want %q", c.given, got, c.want)
 		}
 	}

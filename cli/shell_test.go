@@ -128,13 +128,13 @@ func TestAShellInAPipe(t *testing.T) {
 	dir := t.TempDir()
 	transcript := filepath.Join(dir, "transcript")
 	init := filepath.Join(dir, "ringcli", "init.ring")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(init), 0o755), os.WriteFile(init, []byte("# first\nset protocol eager\nalias check4 all-reduce --size 4K --check\n"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(init), 0o755), os.WriteFile(init, []byte("# first\nset protocol eager\nalias check4 all-reduce --size 4K --check\nalias both 'all-gather --size 4K; check4'\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := typed(t, plainEnv(dir), `transcript `+transcript+`
 show protocol
 connect   # all steps
-check4; expect wrong == 0
+both; expect wrong == 0
 timing on
 ping
 timing off
@@ -149,7 +149,7 @@ all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	noEscapes(t, "stdout", stdout)
-	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +\S+ +4096 .* 0$`, `(?m)^check4 +all-reduce`, `(?m)^\{"command":"all-reduce".*"wrong":0`, `(?m)^\(\d+\.\d{3} s\)$`} {
+	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +\S+ +4096 .* 0$`, `(?m)^all-gather +\S+ +4096 `, `(?m)^check4 +all-reduce`, `(?m)^both +all-gather --size 4K; check4$`, `(?m)^\{"command":"all-reduce".*"wrong":0`, `(?m)^\(\d+\.\d{3} s\)$`} {
 		if !regexp.MustCompile(want).MatchString(stdout) {
 			t.Errorf("no %s in\n%s", want, stdout)
 		}
@@ -162,7 +162,7 @@ all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
 		t.Fatal(err)
 	}
 	noEscapes(t, "the transcript", string(text))
-	for _, want := range []string{"> connect", "check4; expect wrong == 0", "all-reduce"} {
+	for _, want := range []string{"> connect", "both; expect wrong == 0", "all-reduce"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the transcript has no %q:\n%s", want, text)
 		}

@@ -311,11 +311,11 @@ func get[T any](c *Config, name string) T {
 func nearestSetting(key string) string { return nearest(strings.ReplaceAll(key, "_", "-"), Names()) }
 
 func nearest(key string, known []string) string {
-	return slices.MinFunc(known, func(a, b string) int { return editDistance(key, a) - editDistance(key, b) })
+	return slices.MinFunc(known, func(a, b string) int { return EditDistance(key, a) - EditDistance(key, b) })
 }
 
-// editDistance is Levenshtein's: insertions, deletions and replacements.
-func editDistance(a, b string) int {
+// EditDistance is Levenshtein's: insertions, deletions and replacements.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -14,29 +14,25 @@ func isName(text string) bool {
 	})
 }
 
-// expand puts the aliases' texts in the place of first words. A text may begin
-// with another alias, though with none that it came from.
-func (s *Shell) expand(line string) string {
-	aliases := s.Aliases()
+// expand puts the aliases' texts in the place of first words. A text may hold other
+// aliases, though none that it came from.
+func (s *Shell) expand(line string) string { return expand(line, s.Aliases()) }
+
+func expand(line string, aliases map[string]string) string {
 	var b strings.Builder
 	done := 0
 	for _, start := range Lex(line).starts {
 		word := firstWord(line[start:])
-		text, used := word, map[string]bool{}
-		for next := word; ; next = firstWord(text) {
-			replacement, ok := aliases[next]
-			if !ok || used[next] {
-				break
-			}
-			used[next] = true
-			text = replacement + text[len(next):]
+		text, is := aliases[word]
+		if !is {
+			continue
 		}
-		b.WriteString(line[done:start])
-		b.WriteString(text)
+		rest := maps.Clone(aliases)
+		delete(rest, word)
+		b.WriteString(line[done:start] + expand(text, rest))
 		done = start + len(word)
 	}
-	b.WriteString(line[done:])
-	return b.String()
+	return b.String() + line[done:]
 }
 
 func firstWord(text string) string {

@@ -40,7 +40,8 @@ func Lex(text string) Lexed {
 		}
 		begin, l.background = true, -1
 	}
-	for i := 0; i < len(text); i++ {
+	begun := len(text) - len(strings.TrimPrefix(text, "\ufeff")) // Windows' editors put it first
+	for i := begun; i < len(text); i++ {
 		c := text[i]
 		switch {
 		case c == ' ' || c == '\t' || c == '\r':

@@ -54,7 +54,7 @@ func TestExpand(t *testing.T) {
 		"ara":                  "ara",
 		"a":                    "a y x",
 		"self":                 "self again",
-		"both":                 "all-reduce; big",
+		"both":                 "all-reduce; all-reduce --size 1G",
 		"ar&":                  "all-reduce&",
 		"# ar":                 "# ar",
 	} {

@@ -3,9 +3,14 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/topics"
 )
@@ -34,23 +39,32 @@ func (t *Table) completeHelp(args []string) []string {
 	}
 	words := append(HelpTopics(), t.HelpGroups()...)
 	for _, c := range t.Rows {
-		if c.Where&Line != 0 {
+		if !slices.Contains(words, c.Name) {
 			words = append(words, c.Name)
 		}
 	}
 	return words
 }
 
-func checkHelp(args []string) error {
+func (t *Table) checkHelp(args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("help: %d arguments given: expected at most one: a command, a topic, or @ and a group", len(args))
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], "@") && !slices.Contains(t.HelpGroups(), args[0]) {
+		return exit.Usagef("help %s: there is no such group: expected one of %s", args[0], strings.Join(t.HelpGroups(), ", "))
 	}
 	return nil
 }
 
-func (t *Table) runHelp(_ context.Context, s *session.Session, call Call) error {
-	if len(call.Args) == 0 {
-		return s.Out.Text(t.listing(t.groupsAt(Line)...) + `
+// runHelp takes no session: help is there whatever the configuration is.
+func (t *Table) runHelp(_ context.Context, _ *session.Session, call Call) error {
+	root, where := call.Tree, placeOf(call.Tree)
+	text := ""
+	switch {
+	case len(call.Args) == 0 && where == Process:
+		return root.Help()
+	case len(call.Args) == 0:
+		text = t.listing(t.groupsAt(Line)...) + `
 help COMMAND shows its flags, help @GROUP a group:
 ` + strings.Join(t.HelpGroups(), " ") + `;
 help TOPIC a page on one thing:
@@ -58,24 +72,38 @@ help TOPIC a page on one thing:
 Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
 Tab completes, Ctrl-R searches what was typed, Ctrl-C ends what runs, Ctrl-D
 leaves.
-`)
-	}
-	topic := call.Args[0]
-	if page, found := topics.Find(topic); found {
-		return s.Out.Text(page.Text)
-	}
-	if id, isGroup := strings.CutPrefix(topic, "@"); isGroup {
-		for _, g := range t.groupsAt(Line) {
-			if g.ID == id {
-				return s.Out.Text(t.listing(g))
-			}
+`
+	default:
+		page, found := topics.Find(call.Args[0])
+		if text = page.Text; !found {
+			return t.explain(root, where, call.Args[0])
 		}
-		return exit.Usagef("help %s: there is no such group: expected one of %s", topic, strings.Join(t.HelpGroups(), ", "))
 	}
-	root := t.LineTree(s.Stdout, func(context.Context, Row, Call) error { return nil })
-	c, found := t.Find(topic, Line)
-	if !found {
-		return Unknown(root, topic)
+	_, err := io.WriteString(root.OutOrStdout(), text)
+	return err
+}
+
+// explain shows the help of a group, or of a command, wherever that is given.
+func (t *Table) explain(root *cobra.Command, where Where, topic string) error {
+	out := root.OutOrStdout()
+	if id, isGroup := strings.CutPrefix(topic, "@"); isGroup {
+		at := slices.IndexFunc(Groups, func(g Group) bool { return g.ID == id })
+		_, err := io.WriteString(out, t.listing(Groups[at]))
+		return err
+	}
+	c, found := t.Find(topic, where)
+	if other, there := t.Find(topic, Process|Line); !found && there {
+		c, where = other, other.Where
+		if _, err := fmt.Fprintln(out, strings.Join(render.Folded(c.Name+" "+c.given(where), 80), "\n")+"\n"); err != nil {
+			return err
+		}
+		none := func(context.Context, Row, Call) error { return nil }
+		if root = t.LineTree(out, none); where == Process {
+			root = t.Tree(&cobra.Command{Use: "ringcli"}, Process, none)
+			root.SetOut(out)
+		}
+	} else if !found {
+		return t.Unknown(root, topic)
 	}
 	cmd, _, err := root.Find([]string{c.Name})
 	if err != nil {
@@ -125,6 +153,6 @@ func (t *Table) HelpRow() Row {
 		Summary: "List the commands, or explain one, a group, or a topic",
 		Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
 of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
-		Args: "[COMMAND | @GROUP | TOPIC]", Complete: t.completeHelp, CheckArgs: checkHelp, Run: t.runHelp,
+		Args: "[COMMAND | @GROUP | TOPIC]", Complete: t.completeHelp, CheckArgs: t.checkHelp, Run: t.runHelp,
 	}
 }

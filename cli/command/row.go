@@ -84,6 +84,8 @@ type Row struct {
 	// Claims: the command uses the queue pairs or changes the ring, so nothing
 	// else may at the same time. What needs a ring that is ready does so, too.
 	Claims bool
+	// Typed: the command is about the shell, and there is none in -c and -f.
+	Typed bool
 	// Harmless: an empty line in the shell may run it again.
 	Harmless bool
 	// Verbatim: what follows the first argument is taken as it is, flags too.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,9 +28,9 @@ func (t *Table) Tree(root *cobra.Command, where Where, run RunFunc) *cobra.Comma
 	}
 	for _, c := range t.Rows {
 		switch {
+		case c.Name == "help": // in the process, too, whatever its configuration says
+			root.SetHelpCommand(t.cobraCommand(c, func(ctx context.Context, c Row, call Call) error { return c.Run(ctx, nil, call) }))
 		case c.Where&where == 0:
-		case c.Name == "help":
-			root.SetHelpCommand(t.cobraCommand(c, run))
 		default:
 			root.AddCommand(t.cobraCommand(c, run))
 		}
@@ -48,13 +49,15 @@ func (t *Table) Tree(root *cobra.Command, where Where, run RunFunc) *cobra.Comma
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		return Unknown(cmd, args[0])
+		return t.Unknown(cmd, args[0])
 	}
-	root.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommandGroupID(map[Where]string{Process: GroupProgram, Line: GroupShell}[where])
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Usagef("%s: %s; `%s` lists the flags", cmd.Name(), flagError(err), helpLine(cmd))
+		if given := cmd.Flags().Args(); cmd == root && len(given) > 0 { // whose flag it is, if it is a command
+			return t.Unknown(root, given[0])
+		}
+		return exit.Usagef("%s; `%s` lists the flags", flagError(err), helpLine(cmd))
 	})
 	return root
 }
@@ -113,19 +116,59 @@ func flagError(err error) string {
 	return text
 }
 
-// Unknown refuses a command that a tree has not, with the nearest that it has.
-func Unknown(root *cobra.Command, given string) error {
-	var known []string
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			known = append(known, c.Name())
+// Unknown refuses a command that a tree has not: it says where there is such a one, or
+// which is the nearest, here or there.
+func (t *Table) Unknown(root *cobra.Command, given string) error {
+	here, there, help := placeOf(root), Process, "help"
+	if here == Process {
+		there, help = Line, "ringcli help"
+	}
+	if c, found := t.Find(given, there); found {
+		return exit.Usagef("%s %s", given, c.given(there))
+	}
+	if c, found := t.nearest(given, here); found {
+		return exit.Usagef("unknown command %q: did you mean %s? `%s` lists the commands", given, c.Name, help)
+	}
+	if c, found := t.nearest(given, there); found {
+		return exit.Usagef("unknown command %q: did you mean %s? it %s", given, c.Name, c.given(there))
+	}
+	return exit.Usagef("unknown command %q: `%s` lists the commands", given, help)
+}
+
+func placeOf(root *cobra.Command) Where {
+	if root.Name() == lineRoot {
+		return Line
+	}
+	return Process
+}
+
+// given says how a command is given at a place, to somebody who is not there.
+func (c Row) given(where Where) string {
+	switch {
+	case where == Process:
+		return "is a command of its own: ringcli " + c.Name
+	case c.Typed:
+		return "is for the shell: ringcli local -n 2 --shell"
+	}
+	return fmt.Sprintf("is given to the ranks of a ring: ringcli local -n 2 -c %s, or ringcli connect --index I --list A,B -c %[1]s", c.Name)
+}
+
+// nearest returns the command of a place whose name takes the fewest edits; a name that
+// is not written out takes one.
+func (t *Table) nearest(given string, where Where) (near Row, found bool) {
+	least := min(3, len(given)/2) + 1
+	for _, c := range t.Rows {
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			edits := configs.EditDistance(given, name)
+			if len(given) > 1 && strings.HasPrefix(name, given) {
+				edits = 1
+			}
+			if c.Where&where != 0 && edits < least {
+				near, found, least = c, true, edits
+			}
 		}
 	}
-	hint := ""
-	if near := root.SuggestionsFor(given); len(near) > 0 {
-		hint = fmt.Sprintf("; did you mean %s?", near[0])
-	}
-	return exit.Usagef("unknown command %q: expected one of %s%s", given, strings.Join(known, ", "), hint)
+	return near, found
 }
 
 // LineTree makes the cobra commands of a line of a script or of the shell.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
@@ -14,8 +13,8 @@ import (
 )
 
 // each runs the commands of a script, one after the other. failed is
-// told each failure, and whether to go on is its to say.
-func each(ctx context.Context, t *command.Table, script string, w io.Writer, run command.RunFunc, failed func(error) (goOn bool)) error {
+// told each failure; it returns what to end with if nothing worse comes, or nil to end now.
+func each(ctx context.Context, t *command.Table, script string, w io.Writer, run command.RunFunc, failed func(error) (kept error)) error {
 	commands, err := Split(script)
 	if err != nil {
 		return err
@@ -24,23 +23,21 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 	for _, words := range commands {
 		root := t.LineTree(w, run)
 		root.SetArgs(words)
-		err := error(nil)
-		// Cobra looks at the flags first, which are nobody's then.
-		if _, known := t.Find(words[0], command.Line); known || strings.HasPrefix(words[0], "-") {
-			err = root.ExecuteContext(ctx)
-		} else {
-			err = command.Unknown(root, words[0])
-		}
+		err := root.ExecuteContext(ctx)
 		switch {
 		case errors.Is(err, exit.ErrQuit):
 			return worst
 		case err == nil:
-		case exit.Code(err) == exit.Warning, failed != nil && failed(err):
-			if worst == nil || exit.Worse(exit.Code(worst), exit.Code(err)) != exit.Code(worst) {
-				worst = err
-			}
-		default:
+			continue
+		case failed == nil:
 			return err
+		}
+		kept := failed(err)
+		if kept == nil {
+			return err
+		}
+		if worst == nil || exit.Worse(exit.Code(worst), exit.Code(kept)) != exit.Code(worst) {
+			worst = kept
 		}
 	}
 	return worst
@@ -50,7 +47,10 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 // it.
 func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
 	return each(ctx, t, script, io.Discard, func(_ context.Context, c command.Row, call command.Call) error {
-		if c.Check == nil {
+		switch {
+		case c.Typed:
+			return noShell(c)
+		case c.Check == nil:
 			return nil
 		}
 		return c.Check(s, call, ranksHere)
@@ -62,14 +62,22 @@ func Check(ctx context.Context, s *session.Session, t *command.Table, script str
 func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
 	return each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
 		return perform(ctx, s, c, call)
-	}, func(err error) bool {
-		if !s.KeepGoing || ctx.Err() != nil || exit.IsUsers(err) || s.Ring != nil && s.Ring.Failed() {
-			return false
+	}, func(err error) error {
+		switch code := exit.Code(err); {
+		case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err) && (s.Ring == nil || !s.Ring.Failed()):
+			failure.Report(s, "script", err, code)
+			return reported{err}
+		case code == exit.Warning:
+			return err
 		}
-		failure.Report(s, "script", err, exit.Code(err))
-		return true
+		return nil
 	})
 }
+
+// reported is an error that was reported when it came.
+type reported struct{ error }
+
+func (r reported) Unwrap() []error { return []error{r.error, exit.ErrReported} }
 
 // perform runs one command of a line: here, or on all ranks if this one leads
 // them and the command is about the ring. A failure is diagnosed, and the flight
@@ -96,6 +104,10 @@ func perform(ctx context.Context, s *session.Session, c command.Row, call comman
 	return failure.InCommand(c.Name, err)
 }
 
+func noShell(c command.Row) error {
+	return exit.Usagef("%s is for the shell: expected none in -c and -f", c.Name)
+}
+
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	if (c.Claims || c.Needs == command.Ready) && s.Claim != nil {
 		release, err := s.Claim(s, c.Name)
@@ -103,6 +115,9 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 			return err
 		}
 		defer release()
+	}
+	if c.Typed && s.Shell == nil { // in a file that a script sources
+		return noShell(c)
 	}
 	if s.Running != nil {
 		s.Running.Store(&session.Running{Name: c.Name, Stops: c.Stops})

@@ -36,6 +36,10 @@ the next operation, and what a ring is made with from the next connect or open.
 show lists all settings; a command's own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
+			Check: func(s *session.Session, call command.Call, _ int) error {
+				_, err := s.Config.With(call.Args[0], call.Args[1])
+				return err
+			},
 			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				return set(s, call.Args[0], call.Args[1])
 			},
@@ -60,75 +64,75 @@ show lists all settings; a command's own flag comes first.`,
 			},
 		},
 		{
-			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Verbatim: true,
+			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Verbatim: true,
 			Summary: "Run a command again and again until Ctrl-C",
 			Example: "  watch 2s counters", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
-			Run: inShell(func(ctx context.Context, s *session.Session, call command.Call) error {
+			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 				every, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
 				return s.Shell.Watch(ctx, every, joinWords(call.Args[1:]))
-			}),
+			},
 		},
 		{
-			Name: "transcript", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "transcript", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "Append all that is typed and printed to a file; off ends it",
 			Args:    "FILE | off", Files: true, Complete: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
-			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				path := call.Args[0]
 				if path == "off" {
 					path = ""
 				}
 				return s.Shell.SetTranscript(path)
-			}),
+			},
 		},
 		{
-			Name: "timing", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "timing", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "Say after each line how long it took, or no longer",
 			Args:    "on | off", Words: []string{"on", "off"}, CheckArgs: checkOnOff,
-			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				s.Shell.SetTiming(call.Args[0] == "on")
 				return nil
-			}),
+			},
 		},
 		{
-			Name: "alias", Group: command.GroupShell, Where: command.Line, Own: true, Verbatim: true,
+			Name: "alias", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Verbatim: true,
 			Summary: "Make a name stand for a line, or list such names",
-			Example: "  alias check4 all-reduce --size 4M --check", Args: "[NAME TEXT...]",
-			Complete: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: inShell(runAlias),
+			Example: "  alias check4 all-reduce --size 4M --check\n  alias look 'ping; status'", Args: "[NAME TEXT...]",
+			Complete: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: runAlias,
 		},
 		{
-			Name: "unalias", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "unalias", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "Take an alias back", Args: "NAME", Complete: func([]string) []string { return nil },
 			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
-			Run: inShell(func(_ context.Context, s *session.Session, call command.Call) error {
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				if !s.Shell.Unalias(call.Args[0]) {
 					return exit.Usagef("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
 				}
 				return nil
-			}),
+			},
 		},
 		{
-			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
-			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: inShell(runHistory),
+			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: runHistory,
 		},
 		{
-			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
+			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Harmless: true,
 			Summary: "List what runs in the background: lines that ended in &",
-			Run:     inShell(runJobs),
+			Run:     runJobs,
 		},
 		{
-			Name: "wait", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "wait", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "Wait for the lines in the background",
-			Run:     inShell(func(ctx context.Context, s *session.Session, _ command.Call) error { return s.Shell.WaitJobs(ctx) }),
+			Run:     func(ctx context.Context, s *session.Session, _ command.Call) error { return s.Shell.WaitJobs(ctx) },
 		},
 		{
-			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "Stop a line in the background",
 			Long: `Asks a line in the background to stop at its next boundary, on all ranks
 together; with --now it is cancelled, which ends the ring if it uses it.`,
 			Args: "[JOB]", Words: []string{"1"}, CheckArgs: countArgs("stop", 0, 1, "at most a job's number"),
 			Flags: func(fs *pflag.FlagSet) { fs.Bool("now", false, "cancel it instead") },
-			Run:   inShell(runStop),
+			Run:   runStop,
 		},
 		{
 			Name: "quit", Aliases: []string{"exit"}, Group: command.GroupShell, Where: command.Line, Own: true,
@@ -144,16 +148,6 @@ together; with --now it is cancelled, which ends the ring if it uses it.`,
 	}
 }
 
-// inShell refuses a command where there is no shell.
-func inShell(run func(context.Context, *session.Session, command.Call) error) func(context.Context, *session.Session, command.Call) error {
-	return func(ctx context.Context, s *session.Session, call command.Call) error {
-		if s.Shell == nil {
-			return exit.Usagef("%s: expected a shell: it makes no sense in -c and -f", call.Name)
-		}
-		return run(ctx, s, call)
-	}
-}
-
 func countArgs(name string, least, most int, what string) func([]string) error {
 	return func(args []string) error {
 		if len(args) < least || len(args) > most {
@@ -165,11 +159,14 @@ func countArgs(name string, least, most int, what string) func([]string) error {
 
 func checkDuration(name string, least, most int) func([]string) error {
 	return func(args []string) error {
-		if err := countArgs(name, least, most, "a duration first, such as 2s")(args); err != nil {
-			return err
+		if len(args) == 0 || len(args) > most {
+			return exit.Usagef("%s: %d arguments given: expected a duration, such as 2s", name, len(args))
 		}
 		if d, err := time.ParseDuration(args[0]); err != nil || d < 0 {
 			return exit.Usagef("%s %s: expected a duration with its unit, such as 500ms, 2s or 1m", name, args[0])
+		}
+		if len(args) < least {
+			return exit.Usagef("%s %s: expected a command, too, such as: %[1]s %[2]s counters", name, args[0])
 		}
 		return nil
 	}
@@ -289,7 +286,14 @@ func runAlias(_ context.Context, s *session.Session, call command.Call) error {
 	if _, taken := call.Table.Find(call.Args[0], command.Line); taken {
 		return exit.Usagef("alias %s: this is a command: expected another name", call.Args[0])
 	}
-	if err := s.Shell.Alias(call.Args[0], joinWords(call.Args[1:])); err != nil {
+	text := call.Args[1] // one word is a whole line, as in other shells: 'ping; status'
+	if len(call.Args) > 2 {
+		text = joinWords(call.Args[1:])
+	}
+	if _, err := lines.Split(text); err != nil {
+		return exit.Usagef("alias %s: %w", call.Args[0], err)
+	}
+	if err := s.Shell.Alias(call.Args[0], text); err != nil {
 		return exit.Usagef("%w", err)
 	}
 	return nil

@@ -98,7 +98,7 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 		code = exit.Warning
 	}
 	if len(s.Results) == 0 {
-		return exit.Usagef("expect %s: there is no result to look at: run a command that gives one first", e.field)
+		return exit.Sharedf(exit.Usage, "expect %s: there is no result to look at: run a command that gives one first", e.field)
 	}
 	known, compared := map[string]bool{}, 0
 	for _, r := range s.Results {
@@ -127,10 +127,10 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 		}
 	}
 	if compared == 0 && len(known) == 0 {
-		return exit.Usagef("expect: none of the %d last results has %s", len(s.Results), e.where)
+		return exit.Sharedf(exit.Usage, "expect: none of the %d last results has %s", len(s.Results), e.where)
 	}
 	if compared == 0 {
-		return exit.Usagef("expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return exit.Sharedf(exit.Usage, "expect: the last result has no field %q: expected one of %s", e.field, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 	return s.Out.Note(render.Good, "%s %s %s holds", e.field, e.sign, e.value)
 }
@@ -151,17 +151,17 @@ func (e expectation) check(name string, got any) (bool, error) {
 	order := 0
 	switch v := got.(type) {
 	case nil:
-		return false, exit.Usagef("expect: %s is not known: the operation ran without --check", name)
+		return false, exit.Sharedf(exit.Usage, "expect: %s is not known: the operation ran without --check", name)
 	case json.Number:
 		have, err := v.Float64()
 		want, ok := parseQuantity(e.value)
 		if err != nil || !ok {
-			return false, exit.Usagef("expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
+			return false, exit.Sharedf(exit.Usage, "expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
 		}
 		order = cmp.Compare(have, want)
 	default:
 		if e.sign != "==" && e.sign != "!=" {
-			return false, exit.Usagef("expect: %s is %v, no number: expected == or !=", name, v)
+			return false, exit.Sharedf(exit.Usage, "expect: %s is %v, no number: expected == or !=", name, v)
 		}
 		order = strings.Compare(fmt.Sprint(v), e.value)
 	}

@@ -247,8 +247,8 @@ func Complete(s *session.Session, t *command.Table, text string) ([]repl.Candida
 	words, from := lastCommand(text)
 	if len(words) > 1 && s.Shell != nil {
 		if full, is := s.Shell.Aliases()[words[0]]; is {
-			if expanded, err := lines.Split(full); err == nil && len(expanded) == 1 {
-				words = append(expanded[0], words[1:]...)
+			if expanded, err := lines.Split(full); err == nil && len(expanded) > 0 {
+				words = append(expanded[len(expanded)-1], words[1:]...)
 			}
 		}
 	}

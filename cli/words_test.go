@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+// What a newcomer types first is answered where it was typed.
+func TestFirstWords(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string // on either stream, from its beginning
+	}{
+		{words("--version"), exit.OK, "ringcli version "},
+		{words("-v"), exit.OK, "ringcli version "},
+		{words("help concepts"), exit.OK, "The objects, from the hardware up:"},
+		{words("help @look"), exit.OK, "Look:\n  qp "},
+		{words("help @nothing"), exit.Usage, "ringcli: help @nothing: there is no such group: expected one of @ring, "},
+		{words("help local"), exit.OK, "Starts -n processes on this machine"},
+		{words("help all-reduce"), exit.OK, "all-reduce is given to the ranks of a ring: ringcli local -n 2 -c all-reduce, or\n  ringcli connect --index I --list A,B -c all-reduce\n\nReduces the vectors"},
+		{words("help jobs"), exit.OK, "jobs is for the shell: ringcli local -n 2 --shell\n\nList what runs"},
+		{[]string{"shell", "-c", "help local"}, exit.OK, "local is a command of its own: ringcli local\n\nStarts"},
+		{words("help pings"), exit.Usage, "ringcli: unknown command \"pings\": did you mean ping? it is given to the ranks of a ring: "},
+		{words("ping"), exit.Usage, "ringcli: ping is given to the ranks of a ring: ringcli local -n 2 -c ping, or ringcli connect --index I --list A,B -c ping\n"},
+		{words("ar --size 1M"), exit.Usage, "ringcli: ar is given to the ranks of a ring: ringcli local -n 2 -c all-reduce, or "},
+		{words("jobs"), exit.Usage, "ringcli: jobs is for the shell: ringcli local -n 2 --shell\n"},
+		{words("statsu"), exit.Usage, "ringcli: unknown command \"statsu\": did you mean status? it is given to the ranks of a ring: ringcli local "},
+		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},
+		{words("xyzzy"), exit.Usage, "ringcli: unknown command \"xyzzy\": `ringcli help` lists the commands\n"},
+		{words("--xyzzy"), exit.Usage, "ringcli: unknown flag: --xyzzy; `ringcli --help` lists the flags\n"},
+		{[]string{"local", "-c", "counter"}, exit.Usage, "ringcli: unknown command \"counter\": did you mean counters? `help` lists the commands\n"},
+		{[]string{"local", "-c", "pong --x"}, exit.Usage, "ringcli: unknown command \"pong\": did you mean ping? `help` lists the commands\n"},
+		{[]string{"local", "-c", "lab a"}, exit.Usage, "ringcli: lab is a command of its own: ringcli lab\n"},
+		{[]string{"local", "-c", "ping; watch 1s"}, exit.Usage, "ringcli: watch 1s: expected a command, too, such as: watch 1s counters\n"},
+		{[]string{"local", "-c", "ping; watch 1s ping"}, exit.Usage, "ringcli: watch is for the shell: expected none in -c and -f\n"},
+		{[]string{"local", "-c", "ping; history"}, exit.Usage, "ringcli: history is for the shell: expected none in -c and -f\n"},
+		{[]string{"local", "-c", "ping; set depth 99"}, exit.Usage, "ringcli: configuration: depth is \"99\", expected a whole number from 1 to 16\n"},
+	} {
+		code, stdout, stderr := here(t, c.args...)
+		if text := stdout + stderr; code != c.code || !strings.HasPrefix(text, c.says) || (code == exit.OK) != (stderr == "") {
+			t.Errorf("%q: exit code %d\n%.300s\nwant %d\n%s", c.args, code, text, c.code, c.says)
+		}
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(file, []byte("\ufeffversion\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := here(t, "shell", "-f", file); code != exit.OK || !strings.HasPrefix(stdout, "version ") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
