@@ -51,7 +51,7 @@ func TestPingpong(t *testing.T) {
 			var results [2]map[string]any
 			for i, p := range ends {
 				if codes[i] != exit.OK || p.stderr.Len() > 0 {
-					t.Fatalf("end %d: exit code %d: %s", i, codes[i], p.stderr.String())
+					t.Fatalf("end %d: exit code %d: %s%s", i, codes[i], p.stdout.String(), p.stderr.String())
 				}
 				results[i] = objects(t, p.stdout.String())[0]
 			}

@@ -95,7 +95,7 @@ func TestResetAfterError(t *testing.T) {
 // A ping that fails leaves messages behind, and operations are refused.
 func TestFailedPingSpoils(t *testing.T) {
 	t.Parallel() // it waits
-	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 500*time.Millisecond })
+	world := newRings(t, 2, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 2*time.Second })
 	upTo(t, world, StateRTS)
 	if _, err := world[0].Ping(t.Context(), 1); !strings.Contains(textOf(err), "answered 0 of 2") {
 		t.Errorf("%v: expected that nobody answers", err)

@@ -218,7 +218,7 @@ func TestDisagreementByHand(t *testing.T) {
 // Wrong values break the edge that they are given for, and a reset mends it.
 func TestWrongValuesAreFelt(t *testing.T) {
 	world := newRings(t, 2, func(_ int, o *Options) {
-		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 500*time.Millisecond, new(12), new(2)
+		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 1500*time.Millisecond, new(12), new(2)
 	})
 	right, left := Right, Left
 	for _, c := range []struct {

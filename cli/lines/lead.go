@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,8 @@ func followRing(ctx context.Context, s *session.Session, t *command.Table) (agai
 			err = fmt.Errorf("the leader's order is %q: expected run, again or end; do all ranks run the same version?", o.Do)
 		}
 		if s.Ring.Failed() || ctx.Err() != nil {
-			return false, errors.Join(err, context.Cause(ctx))
+			// After the command, perhaps, of which it is no error then.
+			return false, errors.Join(cmp.Or(err, s.Ring.Err()), context.Cause(ctx))
 		}
 	}
 }

@@ -67,6 +67,11 @@ func TestRestartBeforeExchange(t *testing.T) {
 			here := func(l *connection) bool { return l != nil && l.goodbye.IsZero() }
 			first := start(stopped)
 			sees("the first is there", side, here)
+			until(t, "the first sees rank 0", func() bool {
+				first.mu.Lock()
+				defer first.mu.Unlock()
+				return first.connections[1-side] != nil
+			})
 			// Its connection outlives its goodbye for a while.
 			first.Goodbye()
 			sees("its goodbye is heard", side, func(l *connection) bool { return !here(l) })

@@ -246,11 +246,11 @@ func (r *remoteEnd) ready(t *testing.T, peer *remoteEnd, peerPSN uint32) {
 	}, rtrMask}, nil)
 }
 
-// run takes the queue pair from RTR to RTS. The timeout, 0.5 s, repeats nothing
+// run takes the queue pair from RTR to RTS. The timeout, 4 s, repeats nothing
 // while the machine is merely busy.
 func (r *remoteEnd) run(t *testing.T, psn uint32) {
 	t.Helper()
 	r.call(t, "Modify", CaptureModify{verbs.QPAttr{
-		State: verbs.StateRTS, Timeout: 17, RetryCnt: 6, RNRRetry: 7, SQPSN: psn, MaxRDAtomic: 1,
+		State: verbs.StateRTS, Timeout: 20, RetryCnt: 6, RNRRetry: 7, SQPSN: psn, MaxRDAtomic: 1,
 	}, rtsMask}, nil)
 }
