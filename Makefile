@@ -5,6 +5,9 @@ GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X ringcli/cli/about.version=$(VERSION)
 
+# Build tags, as in `make TAGS=notrace`, which leaves out printed traces.
+TAGS :=
+
 # ringcli, and what is built apart from it.
 MODULES := . collective/peersbench verbs/ibv/racktest
 
@@ -26,12 +29,12 @@ all: build
 
 # Always run: the go command knows better than make what is out of date.
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
+	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
 
 # Without libibverbs and its devices, and so without the system's C library: for
 # containers from scratch and for systems whose C library is not glibc.
-static:
-	CGO_ENABLED=0 $(GO) build -tags nodl -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
+static: override TAGS := nodl,$(TAGS)
+static: build
 
 # Tests with the flags $(1): ringcli, and what is built apart from it.
 define tests

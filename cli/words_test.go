@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,5 +56,32 @@ func TestByteOrderMark(t *testing.T) {
 	}
 	if code, stdout, stderr := here(t, "shell", "-f", file); code != exit.OK || !strings.HasPrefix(stdout, "version ") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// The switch at compile time that README speaks of is what make does.
+func TestBuildWithoutPrints(t *testing.T) {
+	make := exec.Command("make", "-n", "TAGS=notrace", "build", "static")
+	make.Dir = ".."
+	out, err := make.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "-tags 'notrace' ") && !strings.Contains(string(out), "-tags 'nodl,notrace' ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if readme, err := os.ReadFile("../README.md"); err != nil || !strings.Contains(string(readme), "`make TAGS=notrace`") {
+		t.Errorf("README does not speak of it: %v", err)
+	}
+}
+
+// What help says of algorithms and of defaults is what there is.
+func TestHelpSaysWhatThereIs(t *testing.T) {
+	for _, c := range []struct{ topic, says string }{
+		{"algorithms", "log n exchanges with ranks at distance p/2 ... 2, 1\n"},
+		{"concepts", "log n exchanges with ranks at distance p/2 ... 2, 1\n"},
+		{"benchmarks", " --segment 0 --depth 4 "},
+		{"ping", "last step of ranks that connect, which"},
+	} {
+		if _, stdout, _ := here(t, "help", c.topic); !strings.Contains(stdout, c.says) {
+			t.Errorf("help %s does not say %q", c.topic, c.says)
+		}
 	}
 }

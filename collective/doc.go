@@ -35,7 +35,7 @@
 // # Algorithms
 //
 //	ring                chunks go round the ring, 2(n-1) hops: bandwidth
-//	recursive-doubling  log2 n exchanges with ranks at doubling distances, for any n
+//	recursive-doubling  log2 n exchanges with ranks at distance p/2 ... 2, 1, for any n
 //	tree                up an in-order binary tree, and down it
 //	inbox               one hop from every rank to every other, up to 8 ranks
 //

@@ -32,7 +32,7 @@ where this rank has a shell of its own; where rank 0 leads, or all ranks run the
 same script, every rank pings its right neighbour, all at once. The times are
 whole round trips. It needs queue pairs in RTS at both ends. With --all every
 rank pings its right neighbour, all at once, wherever this one stands: it is the
-last step of ranks that` + "`connect`" + `, which wait for one that is walked by hand.`,
+last step of ranks that connect, which wait for one that is walked by hand.`,
 		Example: "  ping left --iters 1000",
 		Args:    "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide,
 		Flags: func(fs *pflag.FlagSet) {

@@ -303,7 +303,9 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 		if failure != nil {
 			return failure
 		}
-		e.After = time.Since(start)
+		// What it was given, of which the probes take the last: what the user has asked for.
+		deadline, _ := ctx.Deadline() // which has passed, or is about to
+		e.After = deadline.Sub(start)
 		return e
 	}
 }

@@ -116,6 +116,9 @@ func TestMissingRank(t *testing.T) {
 		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s): connection refused: not started", nodes[2])) {
 			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].rank, text)
 		}
+		if !strings.Contains(text, "timed out after 1.5s waiting for rank ") {
+			t.Errorf("rank %d does not say the deadline: %s", world[i].rank, text)
+		}
 		if !strings.Contains(text, "): up") || errors.Is(err, usage.Err) {
 			t.Errorf("rank %d does not say who is up: %s", world[i].rank, text)
 		}

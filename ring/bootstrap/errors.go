@@ -64,16 +64,19 @@ type PeerReport struct {
 type TimeoutError struct {
 	What    string        // what they were to do
 	From    []int         // the ranks that were awaited
-	After   time.Duration // how long this rank waited
+	After   time.Duration // how long this rank was to wait
 	Cuts    []string      // whose connections do not arrive, and why
 	Peers   []PeerReport  // but for those that Cuts explain
 	Remarks []string      // strangers on the port and the like
 }
 
+// afterDigits hides what a rank did before the wait began.
+const afterDigits = 50 * time.Millisecond
+
 // Error is one line: the wait, then every rank that is not this one.
 func (e *TimeoutError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(time.Millisecond), rankList(e.From), e.What)
+	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(afterDigits), rankList(e.From), e.What)
 	why := slices.Clone(e.Cuts)
 	for _, p := range e.Peers {
 		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
