@@ -84,7 +84,11 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		return runProcess(ctx, s, c, call)
 	})
 	root.SetArgs(args)
-	chosen, err := root.ExecuteContextC(ctx)
+	err := session.RoomFor(0)
+	chosen := root
+	if err == nil {
+		chosen, err = root.ExecuteContextC(ctx)
+	}
 	if s.Parent != nil {
 		s.Parent.Hear()
 		ctx = s.Parent.Ctx

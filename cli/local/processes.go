@@ -43,6 +43,9 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	if _, _, err := tables.Of(s.Config); err != nil { // which rank 0 will read
 		return nil, err
 	}
+	if err := session.RoomFor(n - first); err != nil {
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)

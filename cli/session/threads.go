@@ -1,0 +1,62 @@
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/cli/exit"
+)
+
+const (
+	// threadsEach is what a process of ringcli takes on a machine of few CPUs.
+	threadsEach = 12
+	// lowLimit is where counting begins: no machine's own limit is as low.
+	lowLimit = 1 << 10
+)
+
+// RoomFor refuses to go on where the user may not have the threads of this process and
+// of so many ranks: Go's runtime ends a program that gets none with a dump.
+func RoomFor(ranks int) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
+		return nil // root has no limit
+	}
+	taken, own := threadsOf("/proc", os.Getuid(), os.Getpid())
+	if more := (ranks+1)*threadsEach - own; taken+more > int(limit.Cur) {
+		what, fewer := "this process needs", "other processes"
+		if ranks > 0 {
+			what, fewer = fmt.Sprintf("%d ranks need", ranks), "ranks"
+		}
+		return exit.Usagef("this user may have %d threads (`ulimit -u`) and has %d: %s some %d more: expected a higher limit or fewer %s",
+			limit.Cur, taken, what, more, fewer)
+	}
+	return nil
+}
+
+var uidAndThreads = regexp.MustCompile(`(?s)\nUid:\t(\d+)\t.*\nThreads:\t(\d+)\n`)
+
+// threadsOf counts the threads of a real user, and those of one process.
+func threadsOf(proc string, uid, pid int) (taken, own int) {
+	files, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "status")) // the pattern is well formed
+	for _, file := range files {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := uidAndThreads.FindSubmatch(status)
+		if fields == nil || string(fields[1]) != strconv.Itoa(uid) {
+			continue
+		}
+		n, _ := strconv.Atoi(string(fields[2])) // digits
+		taken += n
+		if filepath.Base(filepath.Dir(file)) == strconv.Itoa(pid) {
+			own = n
+		}
+	}
+	return taken, own
+}
