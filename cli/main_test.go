@@ -118,7 +118,7 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 
 // hung is how long a process may take before it is taken for hung. Machines that
 // serve many are slow at times.
-const hung = 3 * time.Minute
+const hung = 5 * time.Minute
 
 // finish runs it to its end.
 func finish(t *testing.T, args ...string) (code int, stdout, stderr string) {

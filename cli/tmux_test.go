@@ -19,7 +19,7 @@ import (
 
 // screenDeadline is how long a screen may take to show what is expected: much
 // longer than it does, on a machine that does a lot besides.
-const screenDeadline = 30 * time.Second
+const screenDeadline = 2 * time.Minute
 
 // tmux is a server of a test's own, each of whose windows is a terminal of 80
 // columns and 40 rows.
