@@ -19,6 +19,8 @@ func TestExpect(t *testing.T) {
 	slow.BusBW, slow.Bytes = 0.5, 8
 	bad := good
 	bad.Wrong = &three
+	healthy, dying := good, good // over ports of 100 Gb/s
+	healthy.BusBW, healthy.LinkRate, dying.BusBW, dying.LinkRate = 9, 12.5, 0.1, 12.5
 	unchecked := good
 	unchecked.Wrong = nil
 	for _, c := range []struct {
@@ -49,6 +51,14 @@ func TestExpect(t *testing.T) {
 		{"busbw >= fast", []render.Record{good}, exit.Usage, "expected a number"},
 		{"bandwidth > 1", []render.Record{good}, exit.Usage, "busbw_GBps"},
 		{"busbw > 1", nil, exit.Usage, "no result"},
+		{"--if-there bandwidth > 1", []render.Record{good}, exit.OK, ""},
+		{"--if-there --where bytes=9 busbw > 1", []render.Record{good, slow}, exit.OK, ""},
+		{"--if-there --where bytes=8 busbw > 1", []render.Record{good, slow}, exit.Critical, "gave 0.5"},
+		{"busbw >= 0.5*rate", []render.Record{good}, exit.Usage, "no such field to compare with"},
+		{"--if-there busbw >= 0.5*rate", []render.Record{good}, exit.OK, ""},
+		{"--if-there busbw >= 0.5*rate", []render.Record{good, dying}, exit.Critical, "expected busbw_GBps >= 0.5*rate, which is 6.25: all-reduce gave 0.1,"},
+		{"busbw >= 0.5*rate_GBps", []render.Record{healthy}, exit.OK, ""},
+		{"busbw >= half*rate", []render.Record{healthy}, exit.Usage, "no such field"},
 		{"busbw", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
 		{"busbw = 1", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},
 	} {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,29 +15,48 @@ import (
 
 var durationInScript = regexp.MustCompile(`--duration \S+`)
 
-// Each script that ringcli carries does what it says on a ring that is well; of
-// durations only some milliseconds.
+// Each script that ringcli carries does what it says on a ring that is well, of whatever
+// devices; of durations only some milliseconds.
 func TestCarriedScriptsRun(t *testing.T) {
-	for _, name := range configs.ScriptNames() {
-		if name == byHandScript {
-			continue // a test of its own
+	rings := []struct {
+		name    string
+		devices []string // by rank
+	}{{"soft", []string{"soft:lo", "soft:lo"}}, {"shm", []string{"shm", "shm"}}, {"mixed", []string{"auto", "auto", "soft:lo"}}}
+	for _, ring := range rings {
+		for i, name := range configs.ScriptNames() {
+			if name == byHandScript {
+				continue // a test of its own
+			}
+			t.Run(ring.name+", "+name, func(t *testing.T) {
+				if ring.name != "soft" && name != "rack-bring-up" && testing.Short() {
+					t.Skip("of the scripts the one that looks at what devices count")
+				}
+				text, err := configs.Script(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(t.TempDir(), name+".ring")
+				text = durationInScript.ReplaceAllString(text, "--duration 50ms")
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				var hosts []string
+				for rank := range ring.devices {
+					hosts = append(hosts, fmt.Sprintf("127.77.%d.%d", 20+i, rank+1))
+				}
+				var ranks []*process
+				for rank, device := range ring.devices {
+					ranks = append(ranks, launch(t, "connect", "--index", strconv.Itoa(rank), "--list", strings.Join(hosts, ","), "--device", device, "-f", path))
+				}
+				for rank, p := range ranks {
+					// A bound on a figure is a warning on a machine that does a lot besides.
+					stderr := p.stderr.String
+					if code := p.end(t, hung); code != exit.OK && (code != exit.Warning || !strings.Contains(stderr(), "expected")) {
+						t.Errorf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), stderr())
+					}
+				}
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			text, err := configs.Script(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(t.TempDir(), name+".ring")
-			text = durationInScript.ReplaceAllString(text, "--duration 50ms")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			code, stdout, stderr := finish(t, "local", "-n", "2", "-f", path)
-			// A bound on the bandwidth is a warning on a machine that does a lot besides.
-			if code != exit.OK && (code != exit.Warning || !strings.Contains(stderr, "expected")) {
-				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
-			}
-		})
 	}
 }
 

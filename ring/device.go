@@ -59,6 +59,15 @@ func (d *Device) readsAnswered() int { return min(maxRDAtomic, d.Attr.MaxQPRDAto
 // rxeVendor is rdma_rxe's vendor ID (Linux drivers/infiniband/sw/rxe/rxe_param.h).
 const rxeVendor = 0xffffff
 
+// LinkMbps is the active rate of the device's port in Mb/s where hardware moves the
+// data; 0 where a CPU does, which no link holds up, or where it is not known.
+func (d *Device) LinkMbps() int {
+	if d.Attr.VendorID == 0 || d.Attr.VendorID == rxeVendor {
+		return 0
+	}
+	return d.Port.Attr.SpeedMbps
+}
+
 // completions is the capacity of the completion queue of a rank of a ring of n: for
 // all requests on its two edges and on those of a mesh.
 func completions(n int) int { return 2*(sendDepth+recvDepth) + meshMost(n)*(meshSend+meshRecv) }

@@ -104,7 +104,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Meas
 	if err != nil {
 		return result, exit.Sharedf(exit.Usage, "%w", err)
 	}
-	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times()}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m)}
 	mine.Time.Mean = timing.SixPlaces(mean)
 	if o.check {
 		wrong, first, err := checked(ctx, m, o, r.v)

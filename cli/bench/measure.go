@@ -137,7 +137,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	if err != nil {
 		return result, err
 	}
-	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: w.Times(), First: first}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: w.Times(), First: first, LinkRate: linkRate(m)}
 	if o.check {
 		mine.Wrong = &wrong
 	}
@@ -177,6 +177,7 @@ func (m *Measurement) merge(all []RankMeasurement) {
 		r := &all[i]
 		m.Time = m.Time.Slowest(r.Time)
 		addWrong(&m.Wrong, r.Wrong)
+		m.LinkRate = lower(m.LinkRate, r.LinkRate)
 		if m.First == nil {
 			m.First = r.First
 		}

@@ -9,6 +9,7 @@ import (
 	"ringcli/cli/timing"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
+	"ringcli/ring"
 )
 
 // Measurement is the result of one collective operation at one size. The JSON
@@ -29,6 +30,9 @@ type Measurement struct {
 	Time      timing.Times         `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
 	AlgBW     float64              `json:"algbw_GBps"`
 	BusBW     float64              `json:"busbw_GBps" col:"GB/s bus|8"`
+	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
+	// where none is known.
+	LinkRate float64 `json:"rate_GBps,omitempty"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
 	Wrong *uint64 `json:"wrong" col:"wrong|7|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
@@ -68,6 +72,26 @@ type RankMeasurement struct {
 	Time  timing.Times  `json:"time_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9; Mean=mean us|9"`
 	Wrong *uint64       `json:"wrong" col:"wrong|7|wrong"`
 	First *WrongElement `json:"first_wrong,omitempty"`
+	// LinkRate is that of the rank's own ports.
+	LinkRate float64 `json:"rate_GBps,omitempty"`
+}
+
+// linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.
+func linkRate(m *session.Member) (least float64) {
+	for _, e := range []*ring.Edge{m.Ring.Left(), m.Ring.Right()} {
+		if d := e.Device(); d != nil {
+			least = lower(least, float64(d.LinkMbps())/8e3)
+		}
+	}
+	return least
+}
+
+// lower is the lower of two rates, of which 0 is not known.
+func lower(a, b float64) float64 {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
 }
 
 func (m Measurement) variant() Variant { return Variant{m.Algorithm, m.Protocol} }

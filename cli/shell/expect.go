@@ -26,8 +26,10 @@ command fails with exit code 2, or with --warning with 1, which lets a script go
 on. Fields are those of the result's JSON, such as busbw_GBps, wrong or
 time_us.p50; what stands after the last "_" may be left out where it is a unit.
 If the last command gave several results, all that have the field must hold, or
-those that --where names.
-Values are numbers, with K, M or G for powers of 1024, or words.`
+those that --where names. With --if-there nothing needs to have it: a device
+without the counter, a port without a rate.
+Values are numbers, with K, M or G for powers of 1024, words, or another field of
+the result with a factor, such as 0.5*rate: rate_GBps is that of the slowest port.`
 
 // relation compares: order is below, at or above 0 as what there is is below, at or
 // above the value.
@@ -85,6 +87,7 @@ func checkExpect(args []string) error {
 func expectFlags(fs *pflag.FlagSet) {
 	fs.String("where", "", "look only at results whose FIELD=VALUE, such as name=out_of_sequence")
 	command.Completes(fs, "where", "list", "name=", "bytes=", "protocol=", "rank=", "side=")
+	fs.Bool("if-there", false, "pass over results that have no such field, even if that is all of them")
 	fs.Bool("warning", false, "fail with exit code 1 instead of 2; a script goes on")
 }
 
@@ -100,7 +103,7 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 	if len(s.Results) == 0 {
 		return exit.Sharedf(exit.Usage, "expect %s: there is no result to look at: run a command that gives one first", e.field)
 	}
-	known, compared := map[string]bool{}, 0
+	known, compared, ifThere := map[string]bool{}, 0, command.IsOn(call.Flags, "if-there")
 	for _, r := range s.Results {
 		fields, err := fieldsOf(r)
 		if err != nil {
@@ -116,15 +119,28 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 			}
 			continue
 		}
+		value, found := e.valueIn(fields)
+		if !found {
+			if ifThere {
+				continue
+			}
+			return exit.Usagef("expect %s %s %s: the result has no such field to compare with: --if-there passes over it", e.field, e.sign, e.value)
+		}
 		compared++
-		holds, err := e.check(name, got)
+		holds, err := e.check(name, got, value)
 		if err != nil {
 			return err
 		}
 		if !holds {
 			command, _ := fields["command"].(string)
-			return exit.Sharedf(code, "expected %s %s %s: %s gave %v%s", name, e.sign, e.value, command, got, subject(fields))
+			if value != e.value {
+				value = e.value + ", which is " + value
+			}
+			return exit.Sharedf(code, "expected %s %s %s: %s gave %v%s", name, e.sign, value, command, got, subject(fields))
 		}
+	}
+	if compared == 0 && ifThere {
+		return s.Out.Note(render.Faint, "%s", strings.TrimSpace(fmt.Sprintf("no result to compare with %s %s %s %s", e.field, e.sign, e.value, e.where)))
 	}
 	if compared == 0 && len(known) == 0 {
 		return exit.Sharedf(exit.Usage, "expect: none of the %d last results has %s", len(s.Results), e.where)
@@ -138,7 +154,7 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 // subject tells which of several results is meant.
 func subject(fields map[string]any) string {
 	var b strings.Builder
-	for _, name := range []string{"bytes", "protocol", "rank"} {
+	for _, name := range []string{"name", "bytes", "protocol", "rank"} {
 		if v, found := fields[name]; found {
 			fmt.Fprintf(&b, ", %s %v", name, v)
 		}
@@ -146,24 +162,37 @@ func subject(fields map[string]any) string {
 	return b.String()
 }
 
-// check compares what a field holds with the value, as numbers if it is one.
-func (e expectation) check(name string, got any) (bool, error) {
+// valueIn is the value to compare with: in 0.5*rate a part of another field.
+func (e expectation) valueIn(fields map[string]any) (value string, found bool) {
+	factor, field, product := strings.Cut(e.value, "*")
+	if !product {
+		return e.value, true
+	}
+	_, v, _ := lookUp(fields, field)
+	number, _ := v.(json.Number)
+	have, err := number.Float64()
+	part, ok := parseQuantity(factor)
+	return strconv.FormatFloat(part*have, 'g', 4, 64), ok && err == nil
+}
+
+// check compares what a field holds with a value, as numbers if it is one.
+func (e expectation) check(name string, got any, value string) (bool, error) {
 	order := 0
 	switch v := got.(type) {
 	case nil:
 		return false, exit.Sharedf(exit.Usage, "expect: %s is not known: the operation ran without --check", name)
 	case json.Number:
 		have, err := v.Float64()
-		want, ok := parseQuantity(e.value)
+		want, ok := parseQuantity(value)
 		if err != nil || !ok {
-			return false, exit.Sharedf(exit.Usage, "expect: %s is the number %s: expected a number to compare it with, not %q", name, v, e.value)
+			return false, exit.Sharedf(exit.Usage, "expect: %s is the number %s: expected a number to compare it with, not %q", name, v, value)
 		}
 		order = cmp.Compare(have, want)
 	default:
 		if e.sign != "==" && e.sign != "!=" {
 			return false, exit.Sharedf(exit.Usage, "expect: %s is %v, no number: expected == or !=", name, v)
 		}
-		order = strings.Compare(fmt.Sprint(v), e.value)
+		order = strings.Compare(fmt.Sprint(v), value)
 	}
 	return e.holds(order), nil
 }

@@ -2,9 +2,10 @@
 #   ringcli connect --index I --list node0,node1,... -f rack-bring-up
 # The exit code says it all: 0 all is well, 1 it works but is slow, 2 it does not.
 
-# Every link by itself: a slow one has a long p50 here.
+# Every link by itself: a slow one has a long p50 here. Measured were 9 us over shared
+# memory and 35 in software: 1 ms is a link that sends again, or a host without CPU.
 ping
-expect --warning rtt.p50 <= 10000
+expect --warning rtt.p50 <= 1000
 
 # Both ends of every edge, and what was counted so far.
 status
@@ -13,18 +14,21 @@ counters
 # Every collective under every protocol, each element checked.
 self-check
 
-# Small, middle, large. Set the bound on busbw (GB/s) to what the links can do.
+# Small, middle, large. The ring is as fast as its slowest link: half the active rate of
+# the slowest port where hardware moves the data, and for software a floor: 0.7 GB/s was
+# measured on a busy host, and 0.1 is what 1 Gb/s Ethernet carries.
 all-reduce --size 4K --check
 expect wrong == 0
 all-reduce --size 1M --check
 expect wrong == 0
-expect --warning busbw >= 0.01
+expect --warning busbw >= 0.1
 all-reduce --size 16M --iters 5 --check
 expect wrong == 0
-expect --warning busbw >= 0.01
+expect --warning busbw >= 0.1
+expect --warning --if-there busbw >= 0.5*rate
 
-# What grew: local_ack_timeout_err and out_of_sequence mean lost packets,
-# rnr_nak_retry_err a rank that is starved.
+# What grew, of devices that count it: local_ack_timeout_err and out_of_sequence mean
+# lost packets, rnr_nak_retry_err a rank that is starved.
 counters --all
-expect --warning --where name=local_ack_timeout_err delta == 0
-expect --warning --where name=out_of_sequence delta == 0
+expect --warning --if-there --where name=local_ack_timeout_err delta == 0
+expect --warning --if-there --where name=out_of_sequence delta == 0
