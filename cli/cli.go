@@ -140,7 +140,7 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	var found *configs.FoundFileError
 	s.Config, err = configs.Load(call.Flags, file)
 	if sample := call.Flags.Lookup("sample"); (len(c.Settings) == 0 || sample != nil && sample.Changed) && errors.As(err, &found) {
-		_, _ = fmt.Fprintf(s.Stderr, "ringcli: %v; %s does without the file\n", found, c.Name)
+		_ = render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("%v; %s does without the file", found, c.Name))
 		s.Config, err = configs.Load(call.Flags, os.DevNull)
 	}
 	if err != nil {

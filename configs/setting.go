@@ -16,7 +16,7 @@ import (
 type Setting struct {
 	Name    string
 	Default any    // its Go type is the setting's: string, int, time.Duration, or uint64, which is bytes
-	Usage   string // of the flag
+	Usage   string // of the flag; see FlagUsage
 	// Comment is what Sample says; empty means Usage.
 	Comment string
 	// Section is the heading of Sample that begins with this setting.
@@ -88,10 +88,10 @@ var Settings = []Setting{
 
 	{Name: "algorithm", Default: "auto", // and what Allow adds
 		Section: "How collectives move their data",
-		Usage:   "algorithm of collectives (auto: by size and by the table)",
+		Usage:   "algorithm of collectives: %s (auto: by size and by the table)",
 		Comment: "auto (by size and by the table), %s."},
 	{Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "direct"},
-		Usage:   "protocol of collectives (auto: by size and by the table; direct: through memory that ranks of one host share)",
+		Usage:   "protocol of collectives: %s (auto: by size and by the table; direct: through memory that ranks of one host share)",
 		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read or direct."},
 	{Name: "segment", Default: uint64(0), Min: 256, Max: 1 << 30,
 		Usage:   "bytes of a segment, the unit of pipelining (0: by the size of the vector)",
@@ -99,7 +99,7 @@ var Settings = []Setting{
 	{Name: "depth", Default: 4, Min: 1, Max: 16,
 		Usage: "segments in flight"},
 	{Name: "table", Default: "auto", Completes: []string{"files", "json"},
-		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what `tune` has saved for such a ring; none: the built-in choice)",
+		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what tune has saved for such a ring; none: the built-in choice)",
 		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice."},
 	// 16 slots hold four pipelines of the default depth, and take 4 MiB a neighbour.
 	{Name: "slots", Default: 16, Min: 1, Max: 1024,
@@ -109,13 +109,13 @@ var Settings = []Setting{
 
 	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
 		Section: "What is printed",
-		Usage:   "format of results",
+		Usage:   "format of results: %s",
 		Comment: "Format of results: table, json or csv."},
 	{Name: "trace", Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
 		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
 		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too."},
 	{Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
-		Usage:   "format of traces (auto: text on a terminal, JSON otherwise)",
+		Usage:   "format of traces: %s (auto: text on a terminal, JSON otherwise)",
 		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json."},
 }
 
@@ -177,6 +177,14 @@ func (s Setting) Words() []string {
 
 const envPrefix = "RINGCLI_"
 
+// FlagUsage is Usage, in which %s stands for all values.
+func (s Setting) FlagUsage() string {
+	if s.OneOf == nil {
+		return s.Usage
+	}
+	return strings.Replace(s.Usage, "%s", either(s.Words()), 1)
+}
+
 // Env returns the environment variable of the setting: RINGCLI_GID_INDEX.
 func (s Setting) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
@@ -198,9 +206,9 @@ func AddFlags(flags *pflag.FlagSet, names ...string) {
 		}
 		switch d := s.Default.(type) {
 		case string:
-			flags.String(name, d, s.Usage)
+			flags.String(name, d, s.FlagUsage())
 		case int:
-			flags.Int(name, d, s.Usage)
+			flags.Int(name, d, s.FlagUsage())
 		case time.Duration:
 			flags.Duration(name, d, s.Usage)
 		case uint64:

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -65,7 +66,7 @@ func repeatFlags(fs *pflag.FlagSet) {
 
 // vectorFlags are those of a collective, whatever its sizes.
 func vectorFlags(fs *pflag.FlagSet) {
-	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
+	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type: "+strings.Join(render.Words(reduce.Types()), ", "))
 	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	command.BandwidthFlag(fs, "floor", "exit with 1 if busbw is below this")

@@ -144,7 +144,7 @@ func listFlag[T comparable](fs *pflag.FlagSet, name string, all []T, parse func(
 	}
 	// The default is the table's own, which is valid.
 	_ = p.Set(fmt.Sprint(setting.Default))
-	fs.Var(p, name, setting.Usage+"; several, separated by commas, or all, are compared")
+	fs.Var(p, name, setting.FlagUsage()+"; several, separated by commas, or all, are compared")
 	return p
 }
 

@@ -46,9 +46,13 @@ func Report(s *session.Session, command string, err error, code int) {
 			return
 		}
 	}
-	_, _ = fmt.Fprintf(s.Stderr, "ringcli: %s\n", text)
+	out, mood := render.New(s.Stderr, render.Table), render.Bad
+	if code == exit.Warning {
+		mood = render.Fair
+	}
+	_ = out.Complain(mood, text) // there is nowhere left to say that it cannot be written
 	for _, f := range Gist(found.findings) {
-		_, _ = fmt.Fprintf(s.Stderr, "ringcli:   %s, %s: %s%s\n", f.Side, f.Severity, f.Text, f.toDo())
+		_ = out.Complain(mood, fmt.Sprintf("  %s, %s: %s%s", f.Side, f.Severity, f.Text, f.toDo()))
 	}
 }
 

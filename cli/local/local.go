@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"ringcli/cli/connect"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 )
@@ -81,7 +81,7 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 			if !left.Load() {
 				advice = ": quit, and start again"
 			}
-			_, _ = fmt.Fprintf(s.Stderr, "ringcli: %v%s\n", err, advice)
+			_ = render.New(s.Stderr, render.Table).Complain(render.Bad, err.Error()+advice)
 			err = &exit.Error{Code: exit.Code(err), Err: exit.ErrReported}
 		}
 		over <- err

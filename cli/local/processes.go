@@ -256,7 +256,7 @@ func (w *rankWriter) line(text string) {
 	case isError && w.rank > 0 && s.Out.Format() == render.JSON:
 		w.failures = append(w.failures, message)
 	case isError && w.rank > 0:
-		_, _ = fmt.Fprintf(s.Stderr, "ringcli: rank %d: %s\n", w.rank, message)
+		_ = render.New(s.Stderr, render.Table).Complain(render.Bad, fmt.Sprintf("rank %d: %s", w.rank, message))
 	default: // a trace, which has its rank in it, or the leader's
 		_, _ = fmt.Fprintln(s.Stderr, text)
 	}

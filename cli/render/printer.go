@@ -168,7 +168,18 @@ func (p *Printer) printJSON(v any) error {
 	return err
 }
 
-// printCSV writes the header again when records of another type follow.
+// Complain writes what went wrong as a line "ringcli: ...", on a terminal with its
+// beginning in a colour, and in lines of its width.
+func (p *Printer) Complain(m Mood, text string) error {
+	const who = "ringcli:"
+	lines := []string{who + " " + text}
+	if width := p.width(); width > 0 {
+		lines = Folded(lines[0], width)
+	}
+	return p.Text(p.paint(m, who) + strings.TrimPrefix(strings.Join(lines, "\n"), who) + "\n")
+}
+
+// printCSV begins another table, after an empty line, when records of another type follow.
 func (p *Printer) printCSV(v any) error {
 	names, values, err := flatten(v)
 	if err != nil {
@@ -176,6 +187,11 @@ func (p *Printer) printCSV(v any) error {
 	}
 	w := csv.NewWriter(p.w)
 	if !slices.Equal(names, p.fields) {
+		if p.fields != nil {
+			if err := p.Text("\n"); err != nil {
+				return err
+			}
+		}
 		p.fields = names
 		if err := w.Write(names); err != nil {
 			return err

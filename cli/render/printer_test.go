@@ -355,3 +355,38 @@ func TestAside(t *testing.T) {
 		t.Errorf("JSON has %q", b.String())
 	}
 }
+
+func TestComplaints(t *testing.T) {
+	const text = "/no/such/file/that/is/longer/than/the/width is not there:  expected a file"
+	for width, want := range map[int]string{
+		0:  "ringcli: " + text + "\n",
+		30: "\x1b[31;1mringcli:\x1b[0;22m\n  /no/such/file/that/is/longer/than/the/width\n  is not there: expected a\n  file\n",
+	} {
+		var out bytes.Buffer
+		p := New(&out, CSV)
+		p.SetColor(width > 0)
+		p.SetWidth(func() int { return width })
+		if err := p.Complain(Bad, text); err != nil || out.String() != want {
+			t.Errorf("%d columns: %v\n%q, want\n%q", width, err, out.String(), want)
+		}
+	}
+}
+
+func TestCSVHasAHeaderATable(t *testing.T) {
+	type one struct {
+		A int `json:"a"`
+	}
+	type other struct {
+		B int `json:"b"`
+	}
+	var out bytes.Buffer
+	p := New(&out, CSV)
+	for _, r := range []Record{one{1}, one{2}, other{3}, one{4}} {
+		if err := p.Print(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "a\n1\n2\n\nb\n3\n\na\n4\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
