@@ -186,6 +186,15 @@ func (p *pane) run(line string, want ...string) string {
 	return p.finish(line, p.begin(line), want...)
 }
 
+// shows waits until a line that was begun, and goes on, has shown a text.
+func (p *pane) shows(text, line string, typed int) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("%q after %q", text, line), func(screen string) bool {
+		got, found := printed(screen, line, typed)
+		return found && strings.Contains(got, text)
+	})
+}
+
 // finish waits for the end of a line that was begun.
 func (p *pane) finish(line string, typed int, want ...string) (got string) {
 	p.t.Helper()
@@ -351,7 +360,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	// Ctrl-C stops what runs on both, and leaves the ring usable.
 	const long = "all-reduce --size 256K --duration 1h"
 	begunZero, begunOne := zero.begin(long), one.begin(long)
-	zero.await("progress", func(s string) bool { return strings.Contains(s[strings.LastIndex(s, long):], " of 1h") })
+	zero.shows(" of 1h", long, begunZero)
 	zero.keys("C-c")
 	zero.finish(long, begunZero, `interrupted after \d+ iterations; the ring is usable`)
 	one.finish(long, begunOne, `the ring is usable`)
@@ -361,9 +370,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	alone := zero.begin("all-reduce --size 4K --iters 7")
 	zero.running()
 	zero.keys("C-c")
-	zero.await("the first Ctrl-C", func(s string) bool {
-		return strings.Contains(s[strings.LastIndex(s, "--iters 7"):], "Ctrl-C again cancels it")
-	})
+	zero.shows("Ctrl-C again cancels it", "all-reduce --size 4K --iters 7", alone)
 	zero.keys("C-c")
 	zero.finish("all-reduce --size 4K --iters 7", alone, `interrupted`)
 	// The other hears of it when it begins, if rank 0 had got that far.
@@ -373,12 +380,10 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	// A second Ctrl-C cancels at once, here while the other rank hangs. Then it is
 	// said what brings a ring back.
 	begunZero, begunOne = zero.begin(long), one.begin(long)
-	zero.await("progress", func(s string) bool { return strings.Contains(s[strings.LastIndex(s, long):], " of 1h") })
+	zero.shows(" of 1h", long, begunZero)
 	goOn := one.halt()
 	zero.keys("C-c")
-	zero.await("the first Ctrl-C", func(s string) bool {
-		return strings.Contains(s[strings.LastIndex(s, long):], "Ctrl-C again cancels it")
-	})
+	zero.shows("Ctrl-C again cancels it", long, begunZero)
 	zero.keys("C-c")
 	zero.finish(long, begunZero, `interrupted`, `connect`)
 	goOn()
