@@ -24,7 +24,7 @@ func examples() []example {
 	rank := 2
 	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
-	bad.Protocol, bad.Wrong, bad.PerRank = collective.Eager, &wrong, nil
+	bad.Protocol, bad.Wrong, bad.PerRank, bad.Spread = collective.Eager, &wrong, nil, nil
 	bad.First = &bench.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
@@ -34,7 +34,10 @@ func examples() []example {
 			if err := s.Out.Print(rows...); err != nil {
 				return err
 			}
-			return s.Out.Print(bench.BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1})
+			return s.Out.Print(bench.BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1, Auto: []bench.Stretch{
+				{Variant: bench.Variant{Algorithm: collective.AlgorithmInbox, Protocol: collective.Direct}, From: 8, To: 32 << 10},
+				{Variant: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite}, From: 64 << 10, To: 1 << 30},
+			}})
 		}}
 	}
 	return slices.Concat(benchExamples(), tuneExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
@@ -155,11 +158,11 @@ const exampleHost = "gpu-node-0123.rack-17.cluster.example.org"
 var exampleGID = verbs.GID(netip.MustParseAddr("2001:db8:85a3:11d3:1319:8a2e:1370:7348").As16())
 
 func exampleMeasurement(command string) bench.Measurement {
-	none := uint64(0)
+	none, spread := uint64(0), 12.3
 	times := timing.Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
 	m := bench.Measurement{
 		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: collective.RendezvousWrite,
-		Algorithm: collective.AlgorithmRing, Ranks: 4, Iters: 20, Time: times, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
+		Algorithm: collective.AlgorithmRing, Ranks: 4, Iters: 20, Time: times, Spread: &spread, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
 	}
 	for rank := range 2 {
 		m.PerRank = append(m.PerRank, bench.RankMeasurement{Rank: rank, Time: times, Wrong: &none})

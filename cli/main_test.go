@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/cli/bench"
 	"ringcli/cli/clitest"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
@@ -27,7 +28,12 @@ var testTable = commandTable(&hand.Work{})
 // the end-to-end tests start real processes without building another binary.
 const asProgram = "RINGTEST_AS_PROGRAM"
 
+// benchSpan is how long a process measures what it was not said how often; as often as
+// at least, if it is not set.
+const benchSpan = "RINGTEST_SPAN"
+
 func TestMain(m *testing.M) {
+	bench.Span, _ = time.ParseDuration(os.Getenv(benchSpan))
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}

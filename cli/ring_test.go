@@ -477,7 +477,7 @@ func TestEveryRanksErrorIsAnObjectInJSON(t *testing.T) {
 func TestBench(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "1K", "-e", "16K", "-f", "4", "--iters", "3")
-	rows := regexp.MustCompile(`(?m)^ +\d+ +\d+ float32 +sum( +[\d.]+){3} +0( +[\d.]+){3} +0$`).FindAllString(stdout, -1)
+	rows := regexp.MustCompile(`(?m)^ +\d+ +\d+( +[\d.]+ +-( +[\d.]+){2} +0){2}$`).FindAllString(stdout, -1)
 	if code != exit.OK || len(rows) != 3 || !strings.Contains(stdout, "# Out of bounds values : 0 OK") {
 		t.Errorf("exit code %d, %d rows\n%s%s", code, len(rows), stdout, stderr)
 	}

@@ -23,12 +23,30 @@ const (
 	leastShare = 8
 )
 
+// What is measured if nobody says how often: iterations as in nccl-tests, and as many
+// more as last leastSpan, since 20 of a microsecond say how late the ranks came to
+// them. The median of leastBatches or more leaves out what disturbs a few.
+const (
+	leastIters   = 20
+	leastWarmup  = 5
+	leastSpan    = 50 * time.Millisecond
+	leastBatches = 10
+	// spanTime is a batch of those.
+	spanTime = leastSpan / leastBatches
+)
+
+// Span is leastSpan: tests alone change it, of which most need few iterations.
+var Span = leastSpan
+
 // repetition is how often something is repeated.
 type repetition struct {
 	warmup   int           // iterations that are not measured
 	iters    int           // iterations that are
 	duration time.Duration // measure for so long instead, if above zero
-	batch    time.Duration // of the iterations between two batches; zero: batchTime
+	// warmSpan and span are how long is warmed up and measured at least, the latter in
+	// batches of spanTime; zero if it was said how many iterations.
+	warmSpan, span time.Duration
+	batch          time.Duration // of the iterations between two batches; zero: batchTime
 	// least is how many iterations a batch has even if it takes longer than batch,
 	// up to longest: where iterations overlap, the mean of a few says too much.
 	least   int
@@ -37,84 +55,121 @@ type repetition struct {
 
 // batchTold is what ranks tell each other between two batches.
 type batchTold struct {
-	Stop bool `json:"stop,omitempty"` // this rank wants to stop
-	Next int  `json:"next"`           // how many iterations come next; the leader's counts
+	Stop bool    `json:"stop,omitempty"` // this rank wants to stop
+	Warm int     `json:"warm"`           // how many iterations come next that are not measured, and
+	Next int     `json:"next"`           // how many that are; the leader's count
+	Mean float64 `json:"mean"`           // of those of the last batch, in us; 0: there were none
 }
 
 // nextBatch is called on all ranks between two batches. Every rank learns how many
-// iterations the leader wants next, and whether any rank wants to stop: then all
-// do, at the same place, and the ring can be used again.
-func nextBatch(ctx context.Context, m *session.Member, s *session.Session, next int) (n int, stop bool, err error) {
-	all, err := session.Share(ctx, m, batchTold{Stop: s.Stopping(), Next: next})
+// iterations the leader wants next, how long those of the last batch took on the slowest
+// rank, and whether any rank wants to stop: then all do, at the same place, and the ring
+// can be used again.
+func nextBatch(ctx context.Context, m *session.Member, own batchTold) (next batchTold, err error) {
+	all, err := session.Share(ctx, m, own)
 	if err != nil {
-		return 0, false, err
+		return next, err
 	}
 	for rank, t := range all {
-		if t.Next < 0 {
-			return 0, false, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, t.Next)
+		if t.Next < 0 || t.Warm < 0 {
+			return next, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, min(t.Next, t.Warm))
 		}
-		if rank == 0 {
-			n = t.Next
-		}
-		stop = stop || t.Stop
+		next.Stop, next.Mean = next.Stop || t.Stop, max(next.Mean, t.Mean)
 	}
-	return n, stop, nil
+	next.Warm, next.Next = all[0].Warm, all[0].Next
+	return next, nil
+}
+
+// batched is how far a repetition is.
+type batched struct {
+	warmed, done   int
+	batches        int // that measured
+	warmTook, took time.Duration
+	begun          time.Time     // the first batch that measures
+	mean           time.Duration // of an iteration in the last batch; 0: there was none
+	means          []float64     // of the batches that measured, in us, of the slowest rank
 }
 
 // inBatches calls run for one batch after the other, at the same time on all
 // ranks, until the repetition is through or a rank wants to stop, which is errSome. The first batch is a
 // single iteration, which tells how many fit the others. The first warm of a
 // batch's iterations are not measured, so that what the talk between batches does to the ranks'
-// timing is over before measuring begins.
-func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) error) error {
-	p.batch = min(batchTime, s.Config.Duration("timeout")/batchShare)
-	p.longest = s.Config.Duration("timeout") / leastShare
-	warm, left := p.warmup, p.iters
-	var (
-		begun time.Time     // of the first batch that measures
-		mean  time.Duration // of an iteration in the last batch
-	)
-	for p.duration > 0 || warm+left > 0 {
-		n, stop, err := nextBatch(ctx, m, s, p.next(warm, left, mean, begun))
+// timing is over before measuring begins. run returns the mean time of those that are, in
+// us; 0 if this rank has none.
+func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) (mean float64, err error)) (b batched, err error) {
+	timeout := s.Config.Duration("timeout")
+	p.batch, p.longest = min(batchTime, timeout/batchShare), timeout/leastShare
+	own := batchTold{}
+	for {
+		own.Stop = s.Stopping()
+		own.Warm, own.Next = p.next(b)
+		next, err := nextBatch(ctx, m, own)
+		if err != nil {
+			return b, err
+		}
+		if next.Mean > 0 {
+			b.means = append(b.means, next.Mean)
+		}
 		switch {
-		case n == 0 || err != nil:
-			return err
-		case stop:
-			return errSome
+		case next.Warm+next.Next == 0:
+			return b, nil
+		case next.Stop:
+			return b, errSome
 		}
-		w := min(n, warm)
-		n -= w
 		t := time.Now()
-		if n > 0 && begun.IsZero() {
-			begun = t
+		if next.Next > 0 && b.begun.IsZero() {
+			b.begun = t
 		}
-		if err := run(w, n); err != nil {
-			return err
+		if own.Mean, err = run(next.Warm, next.Next); err != nil {
+			return b, err
 		}
-		mean = max(time.Since(t)/time.Duration(w+n), 1)
-		warm, left = warm-w, left-n
+		took := time.Since(t)
+		b.mean = max(took/time.Duration(next.Warm+next.Next), 1)
+		b.warmed, b.done = b.warmed+next.Warm, b.done+next.Next
+		if next.Next > 0 {
+			b.took += took
+			b.batches++
+		} else {
+			b.warmTook += took
+		}
 	}
-	return nil
 }
 
-// next is how many iterations the next batch has; 0 is the end.
-func (p repetition) next(warm, left int, mean time.Duration, begun time.Time) int {
-	if p.duration > 0 {
-		left = int(p.duration / max(mean, 1))
-		if !begun.IsZero() {
-			rest := p.duration - time.Since(begun)
-			if rest <= 0 {
-				return 0
-			}
-			left = int(rest / max(mean, 1))
+// next is how many iterations the next batch has, those before that are not measured
+// and those that are; none is the end.
+func (p repetition) next(b batched) (warm, n int) {
+	mean, batch := max(b.mean, 1), cmp.Or(p.batch, batchTime)
+	fitting := func(t time.Duration) int { return max(1, int(t/mean)) }
+	warm, left := max(0, p.warmup-b.warmed), max(0, p.iters-b.done)
+	switch {
+	case p.duration > 0:
+		rest := p.duration
+		if !b.begun.IsZero() {
+			rest -= time.Since(b.begun)
 		}
-		left = max(left, 1)
+		if rest <= 0 {
+			return 0, 0
+		}
+		left = fitting(rest)
+	case b.mean > 0 && b.warmTook < p.warmSpan && b.done == 0:
+		return min(max(warm, fitting(p.warmSpan-b.warmTook)), fitting(batch)), 0
+	case p.span > 0 && warm > 0 && b.mean > 0:
+		return min(warm, fitting(batch)), 0
+	case p.span > 0 && b.mean > 0:
+		if left == 0 && b.took >= p.span && b.batches >= leastBatches {
+			return 0, 0
+		}
+		if n = max(fitting(min(batch, spanTime)), min(p.least, fitting(p.span))); n > 1 {
+			warm = 1
+		}
+		return warm, n
 	}
-	if mean == 0 {
-		return 1
+	n = min(warm+left, 1)
+	if b.mean > 0 {
+		n = min(warm+left, max(fitting(batch), min(p.least, int(p.longest/mean))))
 	}
-	least := min(p.least, int(p.longest/mean))
-	return min(warm+left, max(1, least, int(cmp.Or(p.batch, batchTime)/mean)))
+	warm = min(warm, n)
+	return warm, n - warm
 }
 
 // errStopped is that of a command which was asked to stop and did so on all

@@ -24,12 +24,18 @@ import (
 
 const (
 	benchSummary = "Measure a collective over a range of sizes, or one link"
-	benchLong    = `Measures a collective in nccl-tests' table: time is the mean of an iteration in
+	benchLong    = `Measures a collective in nccl-tests' table: time is that of an iteration in
 microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
-has the formulas), out of place and then in place. With p2p it measures a queue
-pair from rank 0 to its right neighbour: WRITE, READ and SEND, bandwidth with
---outstanding messages in flight, and latency in microseconds (half a round
-trip; for READ all of it).
+has the formulas), out of place and then in place. A row is warmed up and then
+measured for at least 20 iterations and 50 ms, in batches between which the
+ranks meet: time is the median of the batches' means on the slowest rank, and
+±% how far from it their quartiles are. With --iters it is the mean of so
+many iterations, with --duration of as many as fit. nccl-tests' -b -e -f -w -m
+and -c are understood; its -n is --iters here, where -n is the ranks.
+
+With p2p it measures a queue pair from rank 0 to its right neighbour: WRITE,
+READ and SEND, bandwidth with --outstanding messages in flight, and latency in
+microseconds (half a round trip; for READ all of it).
 
 Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
 are measured by turns at each size, out of place, and printed side by side: a
@@ -81,6 +87,8 @@ func benchFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
+	command.NumberFlag(fs, "checks", "c", 1, 0, 1, "whether to check", "nccl-tests' -c: 0 is --check=false")
+	command.NumberFlag(fs, "aggregate", "m", 1, 1, mostAggregate, "the operations in an iteration", "operations in an iteration, of which the mean is its time")
 	fs.String("html", "", "write a page with the curves to this file")
 	command.Completes(fs, "html", "files", "html")
 	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
@@ -130,7 +138,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -181,8 +189,24 @@ func checkBench(s *session.Session, call command.Call, ranksHere int) error {
 func benched(s *session.Session, call command.Call) (operation, error) {
 	call.Args = []string{benchOperation(call.Args[0])}
 	o, err := repeated(s, call)
-	o.check = command.IsOn(call.Flags, "check")
+	o.check, o.aggregate = checks(call.Flags), command.NumberOf(call.Flags, "aggregate")
 	return o, err
+}
+
+// checks tells whether a bench checks what it has measured.
+func checks(fs *pflag.FlagSet) bool {
+	return command.IsOn(fs, "check") && command.NumberOf(fs, "checks") > 0
+}
+
+// often says how often each row is measured.
+func (o operation) often() string {
+	switch {
+	case o.duration > 0:
+		return o.duration.String()
+	case o.span > 0:
+		return fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
+	}
+	return fmt.Sprintf("%d iterations", o.iters)
 }
 
 func runBench(ctx context.Context, s *session.Session, call command.Call) (err error) {
@@ -209,7 +233,11 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err := s.Out.Notes(render.Fair, besides("-b", sizes[0], o.typ)...); err != nil {
 		return err
 	}
-	title := fmt.Sprintf("%s on %d ranks of %s", o.op, s.Member.Ring.Size(), s.Member.Ring.Right().Local.Device)
+	what := o.typ.String()
+	if o.op.Reduces() {
+		what += " " + o.red.String()
+	}
+	title := fmt.Sprintf("%s of %s on %s", o.op, what, s.Member.Where())
 	if one := list[0]; len(list) == 1 && one != (Variant{}) {
 		title += " by " + one.String()
 	}
@@ -232,7 +260,7 @@ type sweep struct {
 // collective prints nccl-tests' table.
 func (b sweep) collective(ctx context.Context) error {
 	s := b.s
-	if err := s.Out.Notes(render.Faint, b.title+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%36s%-24s  %s", "", "out of place", "in place")); err != nil {
+	if err := s.Out.Notes(render.Faint, b.title, "a row: "+b.o.often()+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%17s%-29s  %s", "", "out of place", "in place")); err != nil {
 		return err
 	}
 	sum := BenchSummary{Command: "bench " + b.o.op.String(), OK: true, Floor: b.o.floor}
@@ -252,6 +280,9 @@ func (b sweep) collective(ctx context.Context) error {
 		return err
 	}
 	sum.BusBW = timing.SixPlaces(sum.BusBW)
+	if one := b.o.options; one.Algorithm != collective.AlgorithmAuto && one.Protocol != collective.Auto {
+		sum.Auto = nil
+	}
 	worst = cmp.Or(worst, sum.verdict())
 	return errors.Join(s.Out.Print(sum), worst)
 }
@@ -265,7 +296,7 @@ func (b sweep) variants(ctx context.Context, asked Variants) error {
 	}
 	notes := append([]string{
 		b.title + "; time in us, busbw in GB/s (1e9)",
-		fmt.Sprintf("the median of interleaved rounds; %s is the fastest, %s is what auto takes", markBest, markAuto),
+		fmt.Sprintf("the median of interleaved rounds of %s; %s is the fastest, %s is what auto takes", b.o.turns(), markBest, markAuto),
 	}, CompareHead(list)...)
 	if err := s.Out.Notes(render.Faint, notes...); err != nil {
 		return err
@@ -317,6 +348,11 @@ func (b *BenchSummary) add(m Measurement) {
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	addWrong(&b.Wrong, m.Wrong)
 	b.OK = isRight(b.Wrong)
+	if last := len(b.Auto) - 1; last >= 0 && b.Auto[last].Variant == m.variant() {
+		b.Auto[last].To = m.Bytes
+	} else {
+		b.Auto = append(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
+	}
 }
 
 // verdict is what the floor says, which the average of all sizes must reach.
@@ -330,7 +366,11 @@ func (b *BenchSummary) verdict() error {
 
 // Lines are nccl-tests' footer.
 func (b BenchSummary) Lines() []render.Line {
-	return append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW)})
+	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW)})
+	if len(b.Auto) == 0 {
+		return lines
+	}
+	return append(lines, render.Line{Text: "auto: " + stretchWords(b.Auto, "is taken")})
 }
 
 const averageLabel = "Avg bus bandwidth    : "
@@ -356,13 +396,33 @@ func Row() command.Row {
 	}
 }
 
+// ncclFlag takes nccl-tests' -g, with which `-n 20 -g 2` is typed there, to say how that
+// is said here.
+func ncclFlag(fs *pflag.FlagSet, command string) {
+	fs.VarP(hint("nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli "+command+" all-reduce -n 2 --iters 20`"), "ngpus", "g", "")
+	_ = fs.MarkHidden("ngpus") // it was declared just now
+}
+
+// hint is the value of a flag that there is not, and says what there is.
+type hint string
+
+func (h hint) String() string   { return "" }
+func (h hint) Type() string     { return "n" }
+func (h hint) Set(string) error { return errors.New(string(h)) }
+func (h hint) Words() []string  { return nil }
+
 // AsProcess is a command of a ring that is ready as one of the process: with -n it
 // runs the ranks here, else it is one rank.
 func AsProcess(c command.Row, example string) command.Row {
 	check, run, flags := c.Check, c.Run, c.Flags
 	c.Group, c.Where, c.Needs, c.Stops, c.Check, c.Example, c.Settings = command.GroupRing, command.Process, 0, false, nil, example, session.RingSettings
 	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine."
-	c.Flags = func(fs *pflag.FlagSet) { local.RanksFlag(fs, 0); flags(fs); session.ChildFlags(fs) }
+	c.Flags = func(fs *pflag.FlagSet) {
+		local.RanksFlag(fs, 0)
+		flags(fs)
+		session.ChildFlags(fs)
+		ncclFlag(fs, c.Name)
+	}
 	c.Run = func(ctx context.Context, s *session.Session, call command.Call) error {
 		n := command.NumberOf(call.Flags, "ranks")
 		if s.Parent == nil && n > 0 {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 	row.Variants, row.Auto = list, variantOf(plan)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now()}
+	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now(), counts: make([]int, len(list))}
 	for range list {
 		r.watches = append(r.watches, timing.New())
 	}
@@ -47,7 +48,7 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return row, err
 	}
 	for w := range list {
-		result, err := r.resultOf(ctx, w, timing.Median(means.of(w)))
+		result, err := r.resultOf(ctx, w, means.of(w))
 		if err != nil {
 			return row, err
 		}
@@ -59,6 +60,14 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 	return row, nil
 }
 
+// turns says how long a variant's turn in a round is.
+func (o operation) turns() string {
+	if o.span > 0 {
+		return spanTime.String()
+	}
+	return fmt.Sprintf("at most %s and %d iterations", compareTime, o.iters)
+}
+
 // compare warms up and lets all variants have their turns, as often as the leader's clock
 // says: if --duration is given, for so long each.
 func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
@@ -66,15 +75,15 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	if r.o.duration > 0 {
 		fewest, most, limit = 1, math.MaxInt-1, r.o.duration*time.Duration(len(r.list))
 	}
+	turn, longest := compareTime, r.o.iters
+	if r.o.span > 0 {
+		turn, longest = spanTime, math.MaxInt
+	}
 	for _, w := range r.list {
 		call := r.o.by(w).on(r.v)
-		err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup}, func(warm, _ int) error {
-			for range warm {
-				if err := r.m.Comm.Run(ctx, call); err != nil {
-					return err
-				}
-			}
-			return nil
+		_, err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup, warmSpan: r.o.warmSpan}, func(warm, _ int) (float64, error) {
+			_, err := r.o.iterate(ctx, r.m.Comm, call, warm, nil)
+			return 0, err
 		})
 		if err != nil {
 			return nil, err
@@ -89,23 +98,23 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 			return nil, err
 		}
 		for w, us := range now {
-			iters[w] = min(fitting(compareTime, us), r.o.iters)
+			iters[w] = min(fitting(turn, us), longest)
 		}
-		means = append(means, withoutPilot(now, r.done == 1, compareTime))
+		means = append(means, withoutPilot(now, r.done == 1, turn))
 	}
 	return means, nil
 }
 
 // resultOf checks one run of a variant, if that was asked for, and puts the ranks'
 // results together.
-func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Measurement, err error) {
+func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result Measurement, err error) {
 	m, o := r.m, r.o.by(r.list[w])
 	plan, err := m.Comm.Plan(o.call())
 	if err != nil {
 		return result, exit.Sharedf(exit.Usage, "%w", err)
 	}
 	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m)}
-	mine.Time.Mean = timing.SixPlaces(mean)
+	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	if o.check {
 		wrong, first, err := checked(ctx, m, o, r.v)
 		if err != nil {
@@ -117,5 +126,5 @@ func (r *rounds) resultOf(ctx context.Context, w int, mean float64) (result Meas
 	if err != nil {
 		return result, err
 	}
-	return resultOf(m, o, plan, r.watches[w].Count(), all), nil
+	return resultOf(m, o, plan, r.counts[w], means, all), nil
 }

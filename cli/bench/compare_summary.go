@@ -46,7 +46,7 @@ type Stretch struct {
 	Variant
 	From uint64 `json:"from_bytes"`
 	To   uint64 `json:"to_bytes"`
-	name string // by which a person tells it from the others
+	name string // by which a person tells it from the others; empty: the variant's
 }
 
 // stretches joins sizes that follow each other and have the same variant.
@@ -111,7 +111,9 @@ func (c *ComparisonSummary) verdict() error {
 // from 512K".
 func stretchWords(stretches []Stretch, verb string) string {
 	var list []Stretch
-	for _, s := range stretches { // those that differ in what is not told are one
+	for _, s := range stretches {
+		// Those that differ in what is not told are one.
+		s.name = cmp.Or(s.name, s.Variant.String())
 		if last := len(list) - 1; last >= 0 && list[last].name == s.name {
 			list[last].To = s.To
 			continue

@@ -133,30 +133,28 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	defer func() { err = errors.Join(err, v.free()) }()
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	w, wrong, first, stopped, err := batches(ctx, m, s, o, v)
+	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
+	b, stopped, err := batches(ctx, m, s, o, v, &mine)
 	if err != nil {
 		return result, err
-	}
-	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: w.Times(), First: first, LinkRate: linkRate(m)}
-	if o.check {
-		mine.Wrong = &wrong
 	}
 	all, err := session.Share(ctx, m, mine)
 	if err != nil {
 		return result, err
 	}
-	result = resultOf(m, o, plan, w.Count(), all)
+	result = resultOf(m, o, plan, b.done, b.means, all)
 	switch {
-	case stopped && o.duration > 0:
-		err = errStopped("%d iterations", w.Count())
+	case stopped && (o.duration > 0 || o.span > 0):
+		err = errStopped("%d iterations", b.done)
 	case stopped:
-		err = errStopped("%d of %d iterations", w.Count(), o.iters)
+		err = errStopped("%d of %d iterations", b.done, o.iters)
 	}
 	return result, err
 }
 
-// resultOf puts the ranks' results together.
-func resultOf(m *session.Member, o operation, plan collective.Call, iters int, all []RankMeasurement) Measurement {
+// resultOf puts the ranks' results together. means are those of the batches, on the
+// slowest rank, in us.
+func resultOf(m *session.Member, o operation, plan collective.Call, iters int, means []float64, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
 		Protocol: plan.Protocol, Algorithm: plan.Algorithm, Ranks: m.Comm.Size(), InPlace: o.inPlace, Iters: iters,
@@ -164,15 +162,19 @@ func resultOf(m *session.Member, o operation, plan collective.Call, iters int, a
 	if !o.op.Reduces() {
 		result.Op = ""
 	}
-	result.merge(all)
+	result.merge(all, means, o.span > 0)
 	if m.Comm.Rank() == 0 {
 		result.PerRank = all
 	}
 	return result
 }
 
-// merge puts the ranks' results together.
-func (m *Measurement) merge(all []RankMeasurement) {
+// leastToSpread is of how many batches quartiles say something.
+const leastToSpread = 5
+
+// merge puts the ranks' results together. The mean is the median of the batches' means
+// where nobody said how many iterations count.
+func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool) {
 	for i := range all {
 		r := &all[i]
 		m.Time = m.Time.Slowest(r.Time)
@@ -182,57 +184,106 @@ func (m *Measurement) merge(all []RankMeasurement) {
 			m.First = r.First
 		}
 	}
+	if median && len(means) > 0 {
+		m.Time.Mean = timing.ThreePlaces(timing.Median(means))
+	}
+	if len(means) >= leastToSpread {
+		spread := timing.Spread(means)
+		m.Spread = &spread
+	}
 	m.OK = isRight(m.Wrong)
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
 }
 
 // repetition is how often the operation is repeated.
 func (o operation) repetition() repetition {
-	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration}
+	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration, warmSpan: o.warmSpan, span: o.span}
 }
 
 // batches warms up and measures. Each batch of --duration ends with a checked
-// run, and all iterations of --iters with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors) (w *timing.Stopwatch, wrong uint64, first *WrongElement, stopped bool, err error) {
-	w = timing.New()
+// run, and all iterations together with one.
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement) (b batched, stopped bool, err error) {
+	var wrong uint64
 	check := func() error {
 		bad, at, err := checked(ctx, m, o, v)
-		if wrong += bad; first == nil {
-			first = at
+		if wrong += bad; mine.First == nil {
+			mine.First = at
 		}
 		return err
 	}
-	begun, warmed, call := time.Now(), 0, o.on(v)
-	err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) error {
-		for range warm {
-			if err := m.Comm.Run(ctx, call); err != nil {
-				return err
-			}
-			warmed++
-			s.Progress.Step("warm-up %d/%d", warmed, o.warmup)
+	w, begun, done, call := timing.New(), time.Now(), 0, o.on(v)
+	var means []float64 // of this rank
+	b, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) (float64, error) {
+		if _, err := o.iterate(ctx, m.Comm, call, warm, nil); err != nil {
+			return 0, err
 		}
-		for range n {
-			t := time.Now()
-			if err := m.Comm.Run(ctx, call); err != nil {
-				return err
-			}
-			w.Add(time.Since(t))
-			if o.duration > 0 {
-				s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
-			} else {
-				s.Progress.Step("%d/%d", w.Count(), o.iters)
-			}
+		mean, err := o.iterate(ctx, m.Comm, call, n, w)
+		if err != nil || n == 0 {
+			return 0, err
 		}
-		if o.check && o.duration > 0 && n > 0 {
-			return check()
+		means = append(means, mean)
+		done += n
+		switch {
+		case o.duration > 0:
+			s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
+		case o.span > 0:
+			s.Progress.Step("%d iterations", done)
+		default:
+			s.Progress.Step("%d/%d", done, o.iters)
 		}
-		return nil
+		if o.check && o.duration > 0 {
+			err = check()
+		}
+		return mean, err
 	})
 	if stopped = errors.Is(err, errSome); stopped {
 		err = nil
 	}
-	if err == nil && o.check && o.duration == 0 && w.Count() > 0 {
+	if err == nil && o.check && o.duration == 0 && b.done > 0 {
 		err = check()
 	}
-	return w, wrong, first, stopped, err
+	if mine.Time = w.Times(); o.span > 0 {
+		mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
+	}
+	if o.check {
+		mine.Wrong = &wrong
+	}
+	return b, stopped, err
+}
+
+// Of the iterations of a batch that lasts for a span, the first leastTimed are timed one by one, or
+// this share: reading the clock takes time, too, a fifth of the shortest operations'.
+const leastTimed, timedShare = 1000, 16
+
+// iterate runs the operation n times and returns their mean time in us. w gets those
+// that are timed one by one: all, unless it was not said how many there are.
+func (o operation) iterate(ctx context.Context, c *collective.Comm, call collective.Call, n int, w *timing.Stopwatch) (mean float64, err error) {
+	timed := n
+	switch {
+	case w == nil:
+		timed = 0
+	case o.span > 0:
+		timed = min(n, max(leastTimed, n/timedShare))
+	}
+	many := max(o.aggregate, 1)
+	run := func() (err error) {
+		for i := 0; i < many && err == nil; i++ {
+			err = c.Run(ctx, call)
+		}
+		return err
+	}
+	begun := time.Now()
+	for i := range n {
+		if i >= timed {
+			err = run()
+		} else {
+			t := time.Now()
+			err = run()
+			w.Add(time.Since(t) / time.Duration(many))
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return max(float64(time.Since(begun))/float64(time.Microsecond)/float64(max(n, 1)*many), 1e-3), nil
 }

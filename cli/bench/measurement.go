@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
-	"ringcli/collective/reduce"
 	"ringcli/ring"
 )
 
@@ -17,8 +15,8 @@ import (
 type Measurement struct {
 	Command  string              `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
 	OK       bool                `json:"ok"`
-	Bytes    uint64              `json:"bytes" col:"bytes|10"` // of the whole vector
-	Count    uint64              `json:"count"`                // elements of the whole vector
+	Bytes    uint64              `json:"bytes" col:"bytes|8|size"` // of the whole vector
+	Count    uint64              `json:"count"`                    // elements of the whole vector
 	Type     string              `json:"type"`
 	Op       string              `json:"op"` // empty for all-gather, which reduces nothing
 	Protocol collective.Protocol `json:"protocol"`
@@ -26,15 +24,20 @@ type Measurement struct {
 	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|18|before=bytes"`
 	Ranks     int                  `json:"ranks"`
 	InPlace   bool                 `json:"in_place"`
-	Iters     int                  `json:"iters"`
-	Time      timing.Times         `json:"time_us" col:"P50=p50 us|8; P99=p99 us|8"` // the slowest rank's
-	AlgBW     float64              `json:"algbw_GBps"`
-	BusBW     float64              `json:"busbw_GBps" col:"GB/s bus|8"`
+	Iters     int                  `json:"iters" col:"iters|6"`
+	// Time is the slowest rank's. Where it was not said how many iterations, its mean is
+	// the median of the batches' means.
+	Time timing.Times `json:"time_us" col:"P50=p50 us|7; P99=p99 us|7"`
+	// Spread is how far from that the quartiles of the batches' means are at most; nil if
+	// there were few.
+	Spread *float64 `json:"spread_pct"`
+	AlgBW  float64  `json:"algbw_GBps"`
+	BusBW  float64  `json:"busbw_GBps" col:"GB/s bus|8"`
 	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
 	// where none is known.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
-	Wrong *uint64 `json:"wrong" col:"wrong|7|wrong"`
+	Wrong *uint64 `json:"wrong" col:"wrong|5|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
 	First *WrongElement `json:"first_wrong,omitempty"`
 	// PerRank is there on the leader only.
@@ -107,16 +110,12 @@ func (m Measurement) Adjust(column string, cell *render.Cell) {
 // JSON and CSV see two Measurements.
 type BenchRow struct{ Out, In Measurement }
 
-// Row implements render.Tabular: the columns are nccl-tests' without the root, in 80
-// characters.
+// Row implements render.Tabular: the columns are nccl-tests' without those that are the
+// same in each row, which stand above the table, and with the spread, in 80 characters.
 func (b BenchRow) Row() ([]render.Column, []render.Cell) {
-	head, row := render.Select(b.Out, "Bytes=size|8|size; Count=count|8|size; Type=type|7|right; Op=op|4|right")
-	if b.Out.Type == reduce.BFloat16.String() {
-		row[2].Text = "bf16" // its alias: the one name that is too long for 80 columns
-	}
-	row[3].Text = cmp.Or(b.Out.Op, "none") // as nccl-tests has it
+	head, row := render.Select(b.Out, "Bytes=size|8|size; Count=count|8|size")
 	for _, m := range b.Parts() {
-		more, cells := render.Select(m, "Time.Mean=time|6; AlgBW=algbw|5; BusBW=busbw|5; Wrong=wrong|5|wrong")
+		more, cells := render.Select(m, "Time.Mean=time|6; Spread=±%|4|%.0f; AlgBW=algbw|5; BusBW=busbw|5; Wrong=wrong|5|wrong")
 		head, row = append(head, more...), append(row, cells...)
 	}
 	return head, row
@@ -133,6 +132,8 @@ type BenchSummary struct {
 	Wrong   *uint64 `json:"wrong"`
 	BusBW   float64 `json:"avg_busbw_GBps"`
 	Floor   float64 `json:"floor_GBps,omitempty"`
+	// Auto says what auto took; empty if it was not left to it.
+	Auto []Stretch `json:"auto,omitempty"`
 }
 
 // RankRow is one rank's part of an operation, as --per-rank shows it.

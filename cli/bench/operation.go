@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,8 +29,12 @@ type operation struct {
 	iters    int
 	warmup   int
 	duration time.Duration // instead of iters, if above zero
-	check    bool
-	floor    float64 // GB/s of busbw; 0 is none
+	// warmSpan and span are repetition's.
+	warmSpan, span time.Duration
+	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
+	aggregate int
+	check     bool
+	floor     float64 // GB/s of busbw; 0 is none
 }
 
 // call is the operation as package collective takes it, without its buffers.
@@ -51,16 +56,16 @@ func (o operation) String() string {
 }
 
 const (
-	defaultSize   = 1 << 20
-	defaultIters  = 20 // as in nccl-tests
-	defaultWarmup = 5  // as in nccl-tests
-	mostIters     = 1 << 40
+	defaultSize = 1 << 20
+	mostIters   = 1 << 40
+	// mostAggregate keeps products of iterations within an int.
+	mostAggregate = 1 << 20
 )
 
 // repeatFlags are those of everything that is measured.
 func repeatFlags(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "iters", "", defaultIters, 1, mostIters, "the iterations to measure", "iterations measured")
-	command.NumberFlag(fs, "warmup", "", defaultWarmup, 0, mostIters, "the iterations before", "iterations before that")
+	command.NumberFlag(fs, "iters", "", leastIters, 1, mostIters, "the iterations to measure", fmt.Sprintf("iterations measured; not given: at least so many, and for %s", leastSpan))
+	command.NumberFlag(fs, "warmup", "w", leastWarmup, 0, mostIters, "the iterations before", "iterations before that; likewise")
 	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
 }
 
@@ -168,6 +173,11 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
 		duration: command.Value[time.Duration](fs, "duration"), floor: command.Value[float64](fs, "floor"),
 	}
+	if !fs.Changed("iters") && o.duration == 0 {
+		if o.span = Span; !fs.Changed("warmup") {
+			o.warmSpan = Span
+		}
+	}
 	name := call.Name
 	if len(call.Args) > 0 { // bench
 		name = call.Args[0]
@@ -218,7 +228,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	// What a long run has measured is worth its line though it was cut short.
 	verdict := m.verdict(o.floor)
 	m.OK = verdict == nil
-	if err := s.Out.Print(m); err != nil {
+	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m)); err != nil {
 		return err
 	}
 	if command.IsOn(call.Flags, "per-rank") {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -25,19 +27,23 @@ const (
 	// specification 1.4, volume 1, 9.7.2: 2^31 bytes), less a margin that keeps
 	// lengths within an int32.
 	p2pLargest = 1 << 30
-	// p2pVolume bounds the iterations at large sizes, and p2pMost at small ones,
-	// so that a size takes a fraction of a second.
-	p2pVolume  = 256 << 20
-	p2pMost    = 2000
-	p2pFewest  = 10
 	p2pWarmups = 10
 	// windowsInBatch are what the batches of a bandwidth test have at least.
 	windowsInBatch = 8
 )
 
-// p2pIters is how often a size is sent if --iters does not say.
-func p2pIters(bytes uint64) int {
-	return int(min(max(p2pVolume/max(bytes, 1), p2pFewest), p2pMost))
+// p2pRepetition is how often each size is sent.
+func p2pRepetition(fs *pflag.FlagSet) repetition {
+	p := repetition{iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup")}
+	if !fs.Changed("warmup") {
+		p.warmup = p2pWarmups // a queue pair's first messages are the slowest
+	}
+	if !fs.Changed("iters") {
+		if p.span = Span; !fs.Changed("warmup") {
+			p.warmSpan = Span
+		}
+	}
+	return p
 }
 
 // runP2P measures from rank 0 to its right neighbour, on a queue pair of its
@@ -71,14 +77,7 @@ func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, s
 		curves[i].Name = strings.ToUpper(op.String())
 		for j, size := range sizes {
 			t := p2pTest{
-				name: curves[i].Name, op: verbs.Opcode(op), bytes: uint32(size), check: command.IsOn(call.Flags, "check"),
-				repetition: repetition{iters: p2pIters(size), warmup: min(p2pWarmups, p2pIters(size))},
-			}
-			if call.Flags.Changed("iters") {
-				t.repetition.iters = command.NumberOf(call.Flags, "iters")
-			}
-			if call.Flags.Changed("warmup") {
-				t.repetition.warmup = command.NumberOf(call.Flags, "warmup")
+				name: curves[i].Name, op: verbs.Opcode(op), bytes: uint32(size), check: checks(call.Flags), repetition: p2pRepetition(call.Flags),
 			}
 			result, err := measureP2P(ctx, s, path, t)
 			switch {
@@ -111,7 +110,7 @@ type p2pTest struct {
 // ranks get the same result, which is rank 0's with what both ends have checked.
 func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P2PResult, error) {
 	m := s.Member
-	result := P2PResult{Command: "bench p2p", OK: true, Op: t.name, Bytes: uint64(t.bytes), Iters: t.repetition.iters}
+	result := P2PResult{Command: "bench p2p", OK: true, Op: t.name, Bytes: uint64(t.bytes)}
 	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
 	m.Checks++
 	if t.check {
@@ -124,22 +123,28 @@ func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P
 	// of several windows measures what a stream of messages gets.
 	stream := t.repetition
 	stream.least = windowsInBatch * p.window
-	err := inBatches(ctx, m, s, stream, func(warm, n int) error {
+	b, err := inBatches(ctx, m, s, stream, func(warm, n int) (float64, error) {
 		d, err := p.streams(ctx, t, warm, n)
 		took += d
-		return m.Agree(ctx, err)
+		return float64(d) / float64(time.Microsecond) / float64(max(n, 1)), m.Agree(ctx, err)
 	})
 	if err != nil {
 		return result, err
 	}
 	w := timing.New()
-	err = inBatches(ctx, m, s, t.repetition, func(warm, n int) error { return m.Agree(ctx, p.bounces(ctx, t, warm, n, w)) })
+	_, err = inBatches(ctx, m, s, t.repetition, func(warm, n int) (float64, error) {
+		return 0, m.Agree(ctx, p.bounces(ctx, t, warm, n, w))
+	})
 	if err != nil {
 		return result, err
 	}
-	if s := took.Seconds(); s > 0 {
-		result.BW = timing.SixPlaces(float64(t.bytes) * float64(t.repetition.iters) / s / 1e9)
-		result.MsgRate = timing.SixPlaces(float64(t.repetition.iters) / s / 1e6)
+	result.Iters = b.done
+	us := float64(took) / float64(time.Microsecond) / float64(max(b.done, 1))
+	if t.repetition.span > 0 {
+		us = timing.Median(b.means)
+	}
+	if us > 0 {
+		result.BW, result.MsgRate = timing.SixPlaces(float64(t.bytes)/us/1e3), timing.SixPlaces(1/us)
 	}
 	if w.Count() > 0 {
 		times := w.Times()

@@ -20,11 +20,11 @@ type rounds struct {
 	list Variants
 	v    vectors
 
-	begun      time.Time           // by the own clock
-	spent      time.Duration       // since then by rank 0's clock, when it was told last
-	done       int                 // rounds
-	iterations int                 // on this rank
-	watches    []*timing.Stopwatch // of each variant's iterations on this rank; nil if only the means count
+	begun   time.Time           // by the own clock
+	spent   time.Duration       // since then by rank 0's clock, when it was told last
+	done    int                 // rounds
+	counts  []int               // of iterations on this rank, by variant
+	watches []*timing.Stopwatch // of each variant's iterations on this rank; nil if only the means count
 }
 
 // roundTold is what ranks tell each other after a round.
@@ -79,21 +79,12 @@ func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error)
 			return 0, err
 		}
 	}
-	begun := time.Now()
-	for range n {
-		var t time.Time
-		if r.watches != nil { // reading the clock takes time, too
-			t = time.Now()
-		}
-		if err := r.m.Comm.Run(ctx, call); err != nil {
-			return 0, err
-		}
-		if r.watches != nil {
-			r.watches[w].Add(time.Since(t))
-		}
+	var watch *timing.Stopwatch
+	if r.watches != nil {
+		watch = r.watches[w]
 	}
-	r.iterations += n
-	return max(float64(time.Since(begun))/float64(time.Microsecond)/float64(n), 1e-3), nil
+	r.counts[w] += n
+	return r.o.iterate(ctx, r.m.Comm, call, n, watch)
 }
 
 // fitting is how many iterations of so many us fit a turn; at least one.

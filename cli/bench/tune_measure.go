@@ -107,8 +107,13 @@ func (t *tuning) point(ctx context.Context, op collective.Operation, size int64,
 	t.s.Progress.Begin("tune: %s of %s", op, configs.FormatSize(uint64(size)))
 	defer t.s.Progress.End()
 
-	r := rounds{m: m, s: t.s, o: o, list: t.list, v: v, begun: t.begun}
-	defer func() { t.rounds, t.iterations = t.rounds+r.done, t.iterations+r.iterations }()
+	r := rounds{m: m, s: t.s, o: o, list: t.list, v: v, begun: t.begun, counts: make([]int, len(t.list))}
+	defer func() {
+		t.rounds += r.done
+		for _, n := range r.counts {
+			t.iterations += n
+		}
+	}()
 	began := t.spent
 	turn := min(share/time.Duration((tuneMost+1)*len(t.list)), tuneTurn)
 	iters := slices.Repeat([]int{1}, len(t.list))

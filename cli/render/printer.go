@@ -32,6 +32,7 @@ type Printer struct {
 	color  bool
 	width  func() int // in columns; 0: as wide as it takes
 	head   []Column   // of the table that the last line was of; nil if it was of none
+	over   string     // the heading of the table that the last line was of
 	fields []string   // CSV's header in force
 	// Seen, if set, is given each record that is printed, or its parts.
 	Seen func(Record)
@@ -122,10 +123,21 @@ func (p *Printer) Note(m Mood, format string, args ...any) error {
 	return p.Notes(m, fmt.Sprintf(format, args...))
 }
 
+// Heading is a Note above a table. Where the last line was of a table under the same one,
+// the table goes on.
+func (p *Printer) Heading(text string) error {
+	if p.head != nil && p.over == text {
+		return nil
+	}
+	err := p.Notes(Faint, text)
+	p.over = text
+	return err
+}
+
 // Notes is Note for each of some lines.
 func (p *Printer) Notes(m Mood, lines ...string) error {
 	if len(lines) > 0 {
-		p.head = nil
+		p.head, p.over = nil, ""
 	}
 	return p.Aside(m, lines...)
 }

@@ -46,6 +46,7 @@ func (p *Printer) printTable(records []Record) error {
 	}
 	var b strings.Builder
 	if fresh && p.head != nil {
+		p.over = ""
 		b.WriteByte('\n')
 	}
 	width := p.width()

@@ -71,6 +71,21 @@ func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw 
 // SixPlaces rounds to what is measured: kB/s of GB/s, packets per second of Mpps.
 func SixPlaces(gb float64) float64 { return math.Round(gb*1e6) / 1e6 }
 
+// ThreePlaces rounds microseconds to nanoseconds.
+func ThreePlaces(us float64) float64 { return math.Round(us*1e3) / 1e3 }
+
+// Spread is how far the quartiles of the values are from their median at most, in
+// percent of it.
+func Spread(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	middle := Median(v)
+	if middle <= 0 {
+		return 0
+	}
+	quarter := (len(v) - 1) / 4
+	return math.Round(max(middle-v[quarter], v[len(v)-1-quarter]-middle)/middle*1e3) / 10
+}
+
 // Median is the middle of the values, or the mean of the two in the middle.
 func Median(v []float64) float64 {
 	if len(v) == 0 {

@@ -62,3 +62,16 @@ func TestTheSlowestRankCounts(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0}, {[]float64{7}, 0}, {[]float64{12, 8, 10, 1000, 9}, 20}, {[]float64{5, 10, 10, 11, 12, 10, 10, 10, 4}, 0}, {[]float64{1, 5, 10, 11, 90}, 50},
+	} {
+		if got := Spread(c.values); got != c.want {
+			t.Errorf("the quartiles of %v are within %g %%, want %g", c.values, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+// What nobody says how often to measure is measured for long enough, in batches whose
+// spread is shown; what is asked for is done, and no more.
+func TestShortMessagesAreMeasuredForLong(t *testing.T) {
+	t.Parallel()
+	run := func(args ...string) []map[string]any {
+		t.Helper()
+		p := program(t, append(args, "--output", "json")...)
+		p.Env = append(p.Env, benchSpan+"=50ms")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.end(t, hung); code != exit.OK {
+			t.Fatalf("%q: exit code %d\n%s%s", args, code, p.stdout.String(), p.stderr.String())
+		}
+		return objects(t, p.stdout.String())
+	}
+	for _, c := range []struct {
+		args  []string
+		iters float64 // 0: more than as many as at least
+	}{
+		{[]string{"bench", "ar", "-n", "2", "-b", "8", "-e", "8"}, 0},
+		{[]string{"bench", "ar", "-n", "2", "-b", "8", "-e", "8", "-w", "0", "-m", "2", "-c", "0"}, 0},
+		{[]string{"bench", "ar", "-n", "2", "-b", "8", "-e", "8", "--iters", "7"}, 7},
+		{[]string{"bench", "ar", "-n", "2", "-b", "8", "-e", "8", "--protocol", "eager,rendezvous"}, 0},
+		{[]string{"bench", "p2p", "-n", "2", "-b", "64", "-e", "64", "--verbs", "write"}, 0},
+		{[]string{"bench", "p2p", "-n", "2", "-b", "64", "-e", "64", "--verbs", "write", "--iters", "7"}, 7},
+		{[]string{"local", "-n", "2", "-c", "ar --size 8"}, 0},
+		{[]string{"local", "-n", "2", "-c", "ar --size 8 --iters 20"}, 20},
+	} {
+		row := run(c.args...)[0]
+		n := row["iters"].(float64)
+		if c.iters == 0 && n <= 20 || c.iters > 0 && n != c.iters {
+			t.Errorf("%q: %v iterations", c.args, n)
+		}
+		if spread := row["spread_pct"]; row["op"] != "WRITE" && (spread != nil) != (c.iters == 0) {
+			t.Errorf("%q: the spread is %v", c.args, spread)
+		}
+		if checked := row["wrong"] != nil; strings.Contains(c.args[0], "bench") && checked == strings.Contains(strings.Join(c.args, " "), "-c 0") {
+			t.Errorf("%q: wrong is %v", c.args, row["wrong"])
+		}
+	}
+}
+
+// Each table says where and how often; the habits of nccl-tests get a hint.
+func TestTablesNameTheirRing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"bench", "ar", "-n", "2", "-b", "8", "-e", "64", "-f", "8", "--iters", "3"}, []string{
+			"# all-reduce of float32 sum on 2 ranks of soft:lo\n# a row: 3 iterations; time in us, bandwidths in GB/s (1e9)\n",
+			"\n    size    count   time   ±% algbw busbw wrong   time   ±% algbw busbw wrong\n       8        2",
+			"\n# auto: inbox/eager is taken at every size\n",
+		}},
+		{[]string{"bench", "ag", "-n", "2", "-b", "8", "-e", "8", "--iters", "3", "--algorithm", "ring", "--protocol", "eager"}, []string{"# all-gather of float32 on 2 ranks of soft:lo by ring/eager\n"}},
+		{[]string{"local", "-n", "3", "-c", "ar --size 8 --iters 3; ar --size 16 --iters 3; ping; ar --size 16 --iters 4"}, []string{
+			"# 3 ranks of soft:lo; a row: 3 iterations\noperation      algo/protocol         bytes  iters  p50 us  p99 us GB/s bus wrong\nall-reduce",
+			"# 3 ranks of soft:lo; a row: 4 iterations\noperation",
+		}},
+	} {
+		code, stdout, stderr := finish(t, c.args...)
+		for _, want := range c.want {
+			if code != exit.OK || strings.Count(stdout, want) != 1 {
+				t.Errorf("%q: exit code %d, expected once\n%s\nin\n%s%s", c.args, code, want, stdout, stderr)
+			}
+		}
+	}
+	const hint = "nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli bench all-reduce -n 2 --iters 20`"
+	if code, _, stderr := finish(t, "bench", "ar", "-n", "20", "-g", "2"); code != exit.Usage || !strings.Contains(stderr, hint) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
