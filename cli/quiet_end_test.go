@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/cli/exit"
 )
@@ -59,7 +60,7 @@ func TestNobodyReadsTheResults(t *testing.T) {
 func TestNotesOfSettingsAndSizes(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "connect", "--index", "0", "--list", freshList(t, 1)[0], "-c", `set protocol eager; set device shm:0
-set trace off; all-reduce --size 0; all-reduce --size 7; all-reduce --count 0; all-reduce --count 3; all-reduce --size 8
+set timeout 7s; set trace off; all-reduce --size 0; all-reduce --size 7; all-reduce --count 0; all-reduce --count 3; all-reduce --size 8
 bench all-reduce -b 9 -e 9; set output json; set depth 2; set output csv`)
 	var notes []string
 	for line := range strings.Lines(stdout) {
@@ -69,6 +70,7 @@ bench all-reduce -b 9 -e 9; set output json; set depth 2; set output csv`)
 	}
 	const want = `protocol is eager from the next operation on
 device is shm:0 from the next connect or open on
+timeout is 7s from now on
 trace is off from now on
 no element is moved: the time is that of a call
 --size 7 is no multiple of float32's 4 bytes: what is left over is left out
@@ -80,5 +82,20 @@ auto: ring/eager is taken at every size
 `
 	if got := strings.Join(notes, ""); code != exit.OK || stderr != "" || got != want {
 		t.Errorf("exit code %d, stderr %q, notes\n%s", code, stderr, got)
+	}
+}
+
+// A timeout that is set holds for the ring that is up.
+func TestSetTimeoutHoldsNow(t *testing.T) {
+	t.Parallel()
+	for _, device := range []string{"soft", "shm"} {
+		list := strings.Join(freshList(t, 2), ",")
+		launch(t, "connect", "--index", "1", "--list", list, "--device", device, "-c", "all-reduce --size 4K; sleep 1h")
+		begun := time.Now()
+		code, _, stderr := finish(t, "connect", "--index", "0", "--list", list, "--device", device, "--timeout", "10m",
+			"-c", "all-reduce --size 4K; set timeout 400ms; all-reduce --size 4K")
+		if code != exit.Critical || !strings.Contains(stderr, "400ms") || time.Since(begun) > time.Minute {
+			t.Errorf("%s: exit code %d after %s\n%s", device, code, time.Since(begun), stderr)
+		}
 	}
 }

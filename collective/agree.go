@@ -51,7 +51,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
 	defer cancel()
 	all, err := gather(ctx, c, ring.Purpose{What: "agreement", Do: ring.BeReady}, mine)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	}
 	// A rank that calls something else waits for the data of this operation, and finds its
 	// number here: see Comm.lookAround.
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
 	defer cancel()
 	peers := slices.Sorted(maps.Keys(set))
 	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: k.String(), Call: c.seq + 1}, peers)

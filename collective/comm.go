@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"ringcli/ring"
 	"ringcli/verbs"
 )
 
 const (
-	// DefaultTimeout is longer than a garbage collection, a swapped page or a
-	// retransmission takes, and shorter than an operator's patience.
-	DefaultTimeout = 30 * time.Second
 	// maxSlots leaves receives for the neighbours' messages: ring keeps 128 posted
 	// on an edge, and each slot that arrives takes one until it is polled.
 	maxSlots = 64
@@ -29,9 +25,6 @@ const (
 // Options say how a Comm works. They must be the same on all ranks, but for
 // Corrupt. The zero value is useful.
 type Options struct {
-	// Timeout is how long an operation may go without any progress; 0 is
-	// DefaultTimeout.
-	Timeout time.Duration
 	// Table chooses algorithms and protocols.
 	Table Table
 	// Corrupt injects faults, to show that a check finds them: it is called with
@@ -92,9 +85,6 @@ type Comm struct {
 func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
 	}
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock()}
 	c.version.Store(1)

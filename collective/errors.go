@@ -18,7 +18,7 @@ var (
 	// ErrUnregistered: a call whose buffers are not registered does not run by Direct.
 	// It is an ErrUsage.
 	ErrUnregistered = usage.Errorf("the buffers are not registered: expected a call that runs by %s", Direct)
-	// ErrTimeout: no progress for Options.Timeout. It is a
+	// ErrTimeout: no progress for the ring's Timeout. It is a
 	// context.DeadlineExceeded.
 	ErrTimeout = sharedmem.ErrTimeout
 	// ErrProtocol: a neighbour sent what it may not send here.

@@ -452,7 +452,8 @@ func TestPingBetween(t *testing.T) {
 func TestLostWithNothingInFlight(t *testing.T) {
 	t.Parallel()
 	const n, victim = 3, 1
-	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
+	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, nil)
+	w.timeout(8 * time.Second)
 	// Towards rank 0 the victim's device still takes what comes, and acknowledges it.
 	if err := w.rings[victim].Right().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)

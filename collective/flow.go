@@ -190,9 +190,9 @@ func (f *flow) run(ctx context.Context) error {
 		switch {
 		case idleSince.IsZero():
 			idleSince, look = now, lookAround
-		case idle > f.c.options.Timeout:
-			return fmt.Errorf("%w for %v: %s%s", ErrTimeout, f.c.options.Timeout, f.engine.awaited(), f.elsewhere())
-		case idle > f.c.options.Timeout/2 && !checked:
+		case idle > f.c.ring.Timeout():
+			return fmt.Errorf("%w for %v: %s%s", ErrTimeout, f.c.ring.Timeout(), f.engine.awaited(), f.elsewhere())
+		case idle > f.c.ring.Timeout()/2 && !checked:
 			checked = true
 			if err := f.check(); err != nil {
 				return err
@@ -357,7 +357,7 @@ func (c *Comm) drain(ch *channel) {
 	if c.failure != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.ring.Timeout())
 	defer cancel()
 	token, err := c.ring.Begin(ctx)
 	if err != nil {

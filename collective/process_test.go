@@ -79,7 +79,7 @@ func rankMain(text string) (err error) {
 		return err
 	}
 	say(rankSays{What: "connected", Sockets: sockets})
-	c, err := New(r, Options{Timeout: rankTimeout})
+	c, err := New(r, Options{})
 	if err != nil {
 		say(rankSays{What: "failed", Error: err.Error()})
 		return nil

@@ -140,7 +140,8 @@ func TestTableOfRank0(t *testing.T) {
 func TestMeshLost(t *testing.T) {
 	t.Parallel()
 	const n, victim = 3, 0
-	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, func(int) Options { return Options{Timeout: 8 * time.Second} })
+	w := newWorld(t, n, ring.Options{QPTimeout: new(16), RetryCnt: new(1)}, nil)
+	w.timeout(8 * time.Second)
 	k := newKit(w, 100, reduce.Float32, reduce.Sum)
 	k.runs(1, 100, CallOptions{Algorithm: AlgorithmInbox})
 	for _, e := range w.rings[victim].MeshEdges() {

@@ -156,7 +156,8 @@ func TestSharedMissingRank(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s, %d elements", test.way.name(), test.count), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, n, ring.Options{Device: shared0}, func(int) Options { return Options{Timeout: time.Second} })
+			w := newWorld(t, n, ring.Options{Device: shared0}, nil)
+			w.timeout(time.Second)
 			k := newKit(w, test.count, reduce.Int32, reduce.Sum)
 			k.runs(1, test.count, test.way)
 			start := time.Now()
@@ -227,7 +228,7 @@ func TestSharedSecondComm(t *testing.T) {
 		first := w.comms
 		w.comms = make([]*Comm, n)
 		w.must(func(rank int, _ *Comm) (err error) {
-			w.comms[rank], err = New(w.rings[rank], Options{Timeout: 20 * time.Second})
+			w.comms[rank], err = New(w.rings[rank], Options{})
 			return err
 		})
 		second := newKit(w, count, reduce.Int32, reduce.Sum)

@@ -57,9 +57,6 @@ func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co fu
 			if co != nil {
 				o = co(r)
 			}
-			if o.Timeout == 0 {
-				o.Timeout = 20 * time.Second
-			}
 			if w.comms[r], errs[r] = New(w.rings[r], o); errs[r] == nil {
 				errs[r] = w.comms[r].Agree(context.Background())
 			}
@@ -76,8 +73,8 @@ func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co fu
 // timeout gives the operations from now on less time than the ring had to come up, on a
 // busy machine.
 func (w *world) timeout(d time.Duration) {
-	for _, c := range w.comms {
-		c.options.Timeout = d
+	for _, r := range w.rings {
+		r.SetTimeout(d)
 	}
 }
 

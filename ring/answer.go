@@ -192,7 +192,7 @@ func (s *signal) notify() {
 // RunID returns what tells this bring-up of the ring from any other, the same on
 // all ranks, after Exchange. Rank 0 has made it up; others ask to the left, once.
 func (r *Ring) RunID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 	defer cancel()
 	// One asks for all: in a long ring each rank would pass on as many questions as
 	// there are ranks to its right.
@@ -223,7 +223,7 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 		return nil
 	}
 	return r.between(name, check).take(ctx, func(ctx context.Context, _ Token) error {
-		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 		defer cancel()
 		_, err := askBoth[any](ctx, r, askAwaitRTR)
 		return err

@@ -116,7 +116,7 @@ func init() {
 // The neighbour need not do anything: its ring answers, whatever state its queue
 // pair is in. The peer of a mesh edge is asked through the ranks on the way.
 func (r *Ring) PeerEnd(ctx context.Context, id EdgeID) (diagnose.End, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(r.opts.Timeout, askTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(r.Timeout(), askTimeout))
 	defer cancel()
 	var answer endAnswer
 	var err error

@@ -130,7 +130,7 @@ type meshReport struct {
 // it went everywhere: they go on together, or end with the same error and without
 // the edges.
 func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, m.r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, m.r.Timeout())
 	defer cancel()
 	defer func() {
 		if err != nil {

@@ -37,7 +37,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.affinity = affinityHere(&r.opts, r.addrs, r.rank)
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
-			Silence: max(r.opts.Timeout, minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
+			Silence: max(r.Timeout(), minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
 			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})

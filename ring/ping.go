@@ -42,7 +42,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		if err := r.Usable(); err != nil {
 			return err
 		}
-		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
+		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: newTrips()}
 		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
 		if err := r.pings.all(ctx, t, asks, answers); err != nil {
 			r.pings.markUnclean(err)

@@ -53,7 +53,7 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	if side != Left && side != Right {
 		return PingResult{}, usage.Errorf("ping: side %d: expected left or right", int(side))
 	}
-	x := &ping{asks: true, total: uint32(count) + 1, patience: r.opts.Timeout, trips: newTrips()}
+	x := &ping{asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: newTrips()}
 	var refused error
 	step := r.between("ping", func() error { return r.mayStep(StateReady, []Side{side}) })
 	step.holder = holder{kind: pinging}

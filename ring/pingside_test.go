@@ -112,7 +112,7 @@ func TestPingSidePeerNotReady(t *testing.T) {
 				t.Errorf("%s: expected %q", text, want)
 			}
 		}
-		if took := time.Since(start); took > r.opts.Timeout {
+		if took := time.Since(start); took > r.Timeout() {
 			t.Errorf("it took %s", took)
 		}
 		if s := r.State(); s != StateRTS || r.Usable() != nil {
@@ -229,7 +229,7 @@ func TestPingSideCancelled(t *testing.T) {
 	}
 	start := time.Now()
 	noErrors(t, each(world, func(r *Ring) error { return r.Reset(t.Context()) }))
-	if took := time.Since(start); took > world[1].opts.Timeout+time.Second {
+	if took := time.Since(start); took > world[1].Timeout()+time.Second {
 		t.Errorf("the neighbour was held for %s", took)
 	}
 	upTo(t, world, StateRTS)

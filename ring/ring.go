@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
@@ -42,8 +43,9 @@ type Ring struct {
 	asking  chan struct{} // of capacity 1: guards runID, and is held while a goroutine asks for it
 	runID   string        // "" until it is known
 
-	failed atomic.Bool   // Err is set
-	moved  atomic.Uint64 // polls that found completions
+	timeout atomic.Int64  // in nanoseconds, of the waits that begin now
+	failed  atomic.Bool   // Err is set
+	moved   atomic.Uint64 // polls that found completions
 
 	mu        sync.Mutex         // guards the following, and the queue pairs' life
 	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -84,6 +86,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	}
 	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
 		asking: make(chan struct{}, 1)}
+	r.SetTimeout(o.Timeout)
 	if index == 0 {
 		r.runID = rand.Text()
 	}
@@ -116,6 +119,12 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 
 // Options returns the options in force, defaults filled in.
 func (r *Ring) Options() Options { return r.opts }
+
+// Timeout is the deadline of a wait that begins now.
+func (r *Ring) Timeout() time.Duration { return time.Duration(r.timeout.Load()) }
+
+// SetTimeout changes it. How long a neighbour may be silent stays what Options said.
+func (r *Ring) SetTimeout(d time.Duration) { r.timeout.Store(int64(d)) }
 
 // LocalAddr returns the IP address that this rank speaks from, after Open.
 func (r *Ring) LocalAddr() netip.Addr { return r.local }
@@ -245,14 +254,14 @@ func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *b
 // ranks, after Exchange, and name their purpose alike; Awaited and the errors of a
 // wait, within Options.Timeout, name it.
 func (r *Ring) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 	defer cancel()
 	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([][]byte, error) { return c.Gather(ctx, purpose, data) })
 }
 
 // Broadcast returns rank 0's data on every rank.
 func (r *Ring) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 	defer cancel()
 	return controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) ([]byte, error) { return c.Broadcast(ctx, data) })
 }
@@ -276,7 +285,7 @@ func (r *Ring) Close() error {
 	r.endLife()
 	// Steps and pings end with the ring's life, now. An operation that nobody
 	// ended is left to its poll's error.
-	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout())
 	defer cancel()
 	if word, err := r.tokens.take(ctx, holder{kind: stepping, step: "close"}); err == nil {
 		defer r.tokens.give(word)

@@ -242,7 +242,7 @@ func TestFailureBetweenSteps(t *testing.T) {
 	}
 	world[1].Fail(usage.Errorf("the knob differs"))
 	for start := time.Now(); !world[0].Failed(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > world[0].Options().Timeout {
+		if time.Since(start) > world[0].Timeout() {
 			t.Fatal("rank 0 was not told")
 		}
 	}

@@ -27,7 +27,7 @@ type step struct {
 // step is the step to a state.
 func (r *Ring) step(to State, v Values) *step {
 	s := r.between(steps[to], func() error { return r.mayStep(to, v.sides()) })
-	s.refused, s.limit = v.check(steps[to]), r.opts.Timeout
+	s.refused, s.limit = v.check(steps[to]), r.Timeout()
 	if to == StateExchanged && r.opts.Patience > 0 {
 		s.limit = r.opts.Patience
 	}

@@ -50,7 +50,7 @@ func (r *Ring) Hold(ctx context.Context) (Token, error) {
 
 // takeToken waits for the token, at most Options.Timeout.
 func (r *Ring) takeToken(ctx context.Context, h holder) (Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 	defer cancel()
 	word, err := r.tokens.take(ctx, h)
 	return Token{r, word}, err

@@ -10,7 +10,8 @@ import (
 
 // A token is given back once: what is given back again is not another's.
 func TestTokenIsGivenBackOnce(t *testing.T) {
-	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	r := &Ring{life: t.Context()}
+	r.SetTimeout(time.Minute)
 	first, err := r.Hold(t.Context())
 	noErrors(t, []error{err})
 	first.Release()
@@ -34,7 +35,8 @@ func TestTokenIsGivenBackOnce(t *testing.T) {
 
 // Pings share the token, and the last one gives it back; a step has it alone.
 func TestTokenIsShared(t *testing.T) {
-	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	r := &Ring{life: t.Context()}
+	r.SetTimeout(time.Minute)
 	soon, cancel := context.WithCancel(t.Context())
 	cancel()
 	take := func(h holder) (Token, error) { return r.takeToken(soon, h) }
@@ -73,7 +75,8 @@ func TestTokenIsShared(t *testing.T) {
 
 // An operation takes the token and gives it back in no time worth speaking of.
 func TestTokenAllocates(t *testing.T) {
-	r := &Ring{opts: Options{Timeout: time.Minute}, life: t.Context()}
+	r := &Ring{life: t.Context()}
+	r.SetTimeout(time.Minute)
 	if n := testing.AllocsPerRun(1000, func() {
 		token, err := r.Begin(t.Context())
 		if err != nil {

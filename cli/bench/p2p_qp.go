@@ -66,7 +66,7 @@ type p2pAddress struct {
 // openP2P makes this rank's end, for messages of at most so many bytes: nothing
 // for a bystander.
 func openP2P(m *session.Member, bytes uint64, window int) (p *p2pQP, err error) {
-	p = &p2pQP{timeout: m.Ring.Options().Timeout, window: window, failed: m.Ring.Err}
+	p = &p2pQP{timeout: m.Ring.Timeout(), window: window, failed: m.Ring.Err}
 	switch m.Ring.Rank() {
 	case 0:
 		p.role, p.edge = active, m.Ring.Right()

@@ -144,7 +144,7 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 		if err := s.DropMember(); err != nil {
 			return err
 		}
-		end := s.Progress.Clock("%s, at most %s", call.Name, s.Ring.Options().Timeout)
+		end := s.Progress.Clock("%s, at most %s", call.Name, s.Ring.Timeout())
 		err := step(ctx, s.Ring, v)
 		end()
 		if err != nil {

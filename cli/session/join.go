@@ -86,7 +86,7 @@ func (s *Session) Ready(ctx context.Context) error {
 	}
 	m := &Member{Ring: s.Ring, Command: "connect"}
 	all, err := s.meet(ctx, m)
-	o := collective.Options{Timeout: s.Config.Duration("timeout")}
+	o := collective.Options{}
 	if Corrupt != nil {
 		o.Corrupt = Corrupt(s.Ring.Rank())
 	}

@@ -31,9 +31,9 @@ func Rows() []command.Row {
 			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
-it holds: output and traces at once, algorithm, protocol, segment and depth from
-the next operation, and what a ring is made with from the next connect or open.
-show lists all settings; a command's own flag comes first.`,
+it holds: output, traces and timeout at once, algorithm, protocol, segment and
+depth from the next operation, and what a ring is made with from the next connect
+or open. show lists all settings; a command's own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
 			Check: func(s *session.Session, call command.Call, _ int) error {
@@ -199,6 +199,9 @@ func set(s *session.Session, name, value string) error {
 	s.Config = next
 	from := "the next connect or open"
 	switch {
+	case name == "timeout" && s.Ring != nil:
+		s.Ring.SetTimeout(next.Duration(name))
+		from = "now"
 	case name == "output":
 		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"
 	case slices.Contains(session.ProcessSettings, name):

@@ -109,7 +109,7 @@ func (r *rank) run() (err error) {
 		return r.answer("error %v", err)
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
-	if r.comm, err = collective.New(world, collective.Options{Timeout: rankLimit}); err != nil {
+	if r.comm, err = collective.New(world, collective.Options{}); err != nil {
 		return r.answer("error %v", err)
 	}
 	defer func() { err = errors.Join(err, r.comm.Close()) }()

@@ -34,7 +34,7 @@ func onDevices(t *testing.T, n int, test func(t *testing.T, comms []*Comm)) {
 						errs[rank] = err
 						return
 					}
-					c, err := collective.New(r, collective.Options{Timeout: 20 * time.Second})
+					c, err := collective.New(r, collective.Options{})
 					if err != nil {
 						errs[rank] = errors.Join(err, r.Close())
 						return

@@ -67,7 +67,7 @@ func TestDisagreementOfEpochs(t *testing.T) {
 // A rank that never comes: the others say so, with what had come.
 func TestTimeout(t *testing.T) {
 	for name, pull := range map[string]bool{"inbox": false, "pull": true} {
-		w := newWorld(t, 3, func(c *Config) { c.Timeout = 500 * time.Millisecond })
+		w := newWorld(t, 3, func(c *Config) { c.Timeout = after(500 * time.Millisecond) })
 		for r, err := range w.each(func(rank int, t *Team) error {
 			if rank == 1 {
 				return nil

@@ -81,7 +81,7 @@ func join() (*process, error) {
 	p.arena = arenas + uint64(p.rank)*p.arenaBytes
 	p.header[p.rank].store(base)
 	p.team, err = New(Config{
-		Rank: p.rank, Size: p.size, Boards: boards, Timeout: 20 * time.Second,
+		Rank: p.rank, Size: p.size, Boards: boards, Timeout: after(20 * time.Second),
 		Map: func(peer int, _, addr, length uint64) (uint64, error) {
 			offset := addr - p.header[peer].load()
 			if offset > uint64(len(p.all)) || offset+length > uint64(len(p.all)) {

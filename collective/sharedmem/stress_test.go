@@ -103,7 +103,7 @@ func TestPeerStops(t *testing.T) {
 }
 
 func stopJob(p *process) error {
-	p.team.wait.timeout = time.Second
+	p.team.wait.timeout = after(time.Second)
 	c := Call{Phases: AllReduce, Type: reduce.Float64, Signature: Signature{Count: 1 << 16}, Send: Buffer{p.arena, true, 0}, Recv: Buffer{p.arena, true, 0}}
 	for i := 0; ; i++ {
 		if p.rank == 1 && i == 20 {

@@ -27,8 +27,8 @@ type Config struct {
 	// Stop is asked every few microseconds of a wait; its error ends the call. It
 	// may be nil.
 	Stop func() error
-	// Timeout ends a wait without progress; 0 is never.
-	Timeout time.Duration
+	// Timeout, asked at each look at the clock, ends a wait without progress; nil is never.
+	Timeout func() time.Duration
 	// Gosched: a wait yields to other goroutines, and not to other processes: for several
 	// ranks in one process, where sched_yield would hold up the goroutines that are to
 	// make progress.

@@ -27,8 +27,8 @@ const (
 type waiter struct {
 	spin    cpu.Spin
 	gosched bool
-	timeout time.Duration
-	stop    func() error // may be nil
+	timeout func() time.Duration // nil is never
+	stop    func() error         // may be nil
 
 	since time.Time // the first look at the clock since reset
 	sleep time.Duration
@@ -37,7 +37,7 @@ type waiter struct {
 	timeline          timeline
 }
 
-func newWaiter(gosched bool, affinity *cpu.Affinity, timeout time.Duration, stop func() error) waiter {
+func newWaiter(gosched bool, affinity *cpu.Affinity, timeout func() time.Duration, stop func() error) waiter {
 	most := maxSpins
 	if gosched {
 		most = 1
@@ -110,8 +110,8 @@ func (w *waiter) check() error {
 		return nil
 	}
 	waited := now.Sub(w.since)
-	if w.timeout > 0 && waited > w.timeout {
-		return fmt.Errorf("%w for %v", ErrTimeout, w.timeout)
+	if w.timeout != nil && waited > w.timeout() {
+		return fmt.Errorf("%w for %v", ErrTimeout, w.timeout())
 	}
 	if waited > patience {
 		time.Sleep(w.sleep)

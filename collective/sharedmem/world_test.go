@@ -38,7 +38,7 @@ func newWorld(tb testing.TB, n int, configure func(c *Config)) *world {
 		addrs[r] = addr
 	}
 	for r := range n {
-		c := Config{Rank: r, Size: n, Boards: addrs, Timeout: 20 * time.Second, Gosched: true, Map: identity}
+		c := Config{Rank: r, Size: n, Boards: addrs, Timeout: after(20 * time.Second), Gosched: true, Map: identity}
 		if configure != nil {
 			configure(&c)
 		}
@@ -218,3 +218,6 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 	}
 	return nil
 }
+
+// after is a timeout that stays.
+func after(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
