@@ -27,7 +27,8 @@ func TestBenchComparesProtocols(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(page)
-	if err != nil || !strings.Contains(string(text), "<td>1048576</td>") || !strings.HasSuffix(string(text), "</html>\n") {
+	how := regexp.MustCompile(`<td>ringcli bench ar --begin=64K [^<]*</td>[\s\S]*host of rank 0, 1</th><td>[^<]* CPUs, Linux [^<]*</td>[\s\S]*iterations`)
+	if err != nil || !strings.Contains(string(text), "<td>1048576</td>") || !how.Match(text) || !strings.HasSuffix(string(text), "</html>\n") {
 		t.Errorf("the page: %v\n%s", err, text)
 	}
 	code, stdout, _ = finish(t, "bench", "all-gather", "-n", "2", "-b", "1K", "-e", "1K", "--protocol", "eager,rendezvous-read", "--iters", "3", "--output", "json")

@@ -214,7 +214,7 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	file, err := openPage(ctx, s.Member, command.TextOf(call.Flags, "html"))
+	file, err := openPage(ctx, s.Member, call)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ type sweep struct {
 	o     operation
 	sizes []uint64
 	title string
-	file  *render.File // for the curves; nil for none
+	file  pageFile // for the curves
 }
 
 // collective prints nccl-tests' table.

@@ -48,7 +48,7 @@ func p2pRepetition(fs *pflag.FlagSet) repetition {
 
 // runP2P measures from rank 0 to its right neighbour, on a queue pair of its
 // own. The other ranks take part in what is told between batches.
-func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, file *render.File) (err error) {
+func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, file pageFile) (err error) {
 	m := s.Member
 	if m.Ring.Size() < 2 {
 		return exit.Usagef("bench p2p: the ring has %d rank: expected 2 or more, such as -n 2", m.Ring.Size())
@@ -69,7 +69,7 @@ func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []
 }
 
 // benchP2PSizes measures every operation at every size.
-func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pQP, title string, file *render.File) error {
+func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, sizes []uint64, path *p2pQP, title string, file pageFile) error {
 	var worst error
 	ops := command.Value[[]p2pOp](call.Flags, "verbs")
 	curves := make([]series, len(ops))
@@ -87,7 +87,7 @@ func benchP2PSizes(ctx context.Context, s *session.Session, call command.Call, s
 				return err
 			}
 			worst = cmp.Or(worst, result.verdict())
-			curves[i].Points = append(curves[i].Points, point{Bytes: size, Time: result.Time.P50, BW: result.BW, Wrong: result.Wrong})
+			curves[i].Points = append(curves[i].Points, point{Bytes: size, Iters: result.Iters, Time: result.Time.P50, BW: result.BW, Wrong: result.Wrong})
 			if err := s.Out.Print(result); err != nil {
 				return err
 			}

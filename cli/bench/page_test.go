@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/cli/chart"
 	"ringcli/cli/clitest"
+	"ringcli/cli/command"
 	"ringcli/cli/render"
 )
 
@@ -38,12 +42,12 @@ func TestPage(t *testing.T) {
 	if found := regexp.MustCompile(`(?i)https?:|src=|href=|@import|url\(|<script|<soft`).FindString(text); found != "" {
 		t.Errorf("the page is not by itself: it has %q", found)
 	}
-	for what, n := range map[string]int{"<polyline": 6, "<circle": 30, "<tr>": 2 + 5 + 4, "</svg>": 2, `class="bad">16383<`: 1, "prefers-color-scheme: dark": 1} {
+	for what, n := range map[string]int{"<polyline": 6, "<circle": 30, "<tr>": 3*(1+5) + 4, "<caption": 3, "size (bytes)": 2, "</svg>": 2, `class="bad">16383<`: 1, "prefers-color-scheme: dark": 1} {
 		if got := strings.Count(text, what); got != n {
 			t.Errorf("%d of %s, want %d", got, what, n)
 		}
 	}
-	frame := chart.New("", nil)
+	frame := chart.New("", "", nil)
 	for _, c := range regexp.MustCompile(`cx="([\d.]+)" cy="([\d.]+)"`).FindAllStringSubmatch(text, -1) {
 		x, errX := strconv.ParseFloat(c[1], 64)
 		y, errY := strconv.ParseFloat(c[2], 64)
@@ -65,6 +69,35 @@ func TestPageOfLittle(t *testing.T) {
 	}
 	if text := out.String(); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || strings.Count(text, "<circle") != 2 {
 		t.Error(text)
+	}
+}
+
+// A page says where and how it was measured: each host with its ranks, once.
+func TestPageSaysWhereAndHow(t *testing.T) {
+	a, b := host{"node0", "EPYC", 4, "6.1"}, host{"node1", "Xeon", 8, "6.6"}
+	if got, want := fmt.Sprint(hostLines([]host{a, b, a})), "[{host of rank 0, 2 node0: EPYC, 4 CPUs, Linux 6.1} {host of rank 1 node1: Xeon, 8 CPUs, Linux 6.6}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if h := thisHost(); h.Name == "" || h.CPU == "" || h.CPUs < 1 || h.Kernel == "" {
+		t.Errorf("%+v", h)
+	}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.String("end", "64M", "")
+	fs.Int("iters", 20, "")
+	fs.String("html", "", "")
+	if err := fs.Parse([]string{"--iters=5", "--html=page.html"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := commandOf(command.Call{Name: "bench", Args: []string{"all-reduce"}, Flags: fs}); got != "ringcli bench all-reduce --iters=5" {
+		t.Error(got)
+	}
+	p := page{Series: []series{{Points: []point{{Iters: 20}, {Iters: 20}}}}}
+	if got := p.iterations(); got != "20 of each size" {
+		t.Error(got)
+	}
+	p.Series = append(p.Series, series{Points: []point{{Iters: 4000}}})
+	if got := p.iterations(); got != "20 to 4000 of a size" {
+		t.Error(got)
 	}
 }
 

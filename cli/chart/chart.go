@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"ringcli/configs"
@@ -13,17 +14,20 @@ import (
 
 // The size of a chart and of its margins, in the units of its view box.
 const (
-	width, height         = 720, 380
-	left, right           = 64, 16
-	top, bottom           = 16, 40
-	mostLabels            = 12 // on the axis of sizes
+	width, height         = 720, 400
+	left, right           = 88, 24
+	top, bottom           = 16, 60
+	mostLabels            = 10 // on the axis of sizes
 	x1, y1                = width - right, height - bottom
-	labelBelow, labelLeft = 18, 8
+	labelBelow, labelLeft = 20, 8
+	namesAt               = 18 // the axes' names from the edge
+	fewDecades            = 3  // so few need lines between
 )
 
 // Text defines two templates of html/template: "style", which goes into a page's style
 // element, and "chart", which draws a Chart. The colour of what has the class s0, s1 and
-// so on, a curve or a legend, is var(--c); there are twelve.
+// so on, a curve or a legend, is var(--c): there are twelve, six colours with lines and six
+// with dashes.
 //
 //go:embed chart.html
 var Text string
@@ -45,6 +49,8 @@ type Point struct {
 // has to write down.
 type Chart struct {
 	Title          string
+	X, Y           string // what the axes are of
+	XAt, YAt       Dot    // where that stands
 	Width, Height  int
 	X0, Y0, X1, Y1 int // of the frame
 	XTicks, YTicks []Tick
@@ -56,6 +62,7 @@ type Tick struct {
 	At      string // the coordinate
 	LabelAt string
 	Label   string
+	Thin    bool // its label is the first to go where there is little room
 }
 
 // Line is a curve as it is drawn. A curve without points has an empty one, so that the
@@ -69,17 +76,18 @@ type Line struct {
 // Dot is a point of a Line.
 type Dot struct{ X, Y, Text string }
 
-// New draws curves. What is not above zero has no place on a logarithmic axis and is
+// New draws curves of what y says against the size. What is not above zero has no place on a logarithmic axis and is
 // left out.
-func New(title string, list []Curve) Chart {
-	c := Chart{Title: title, Width: width, Height: height, X0: left, Y0: top, X1: x1, Y1: y1}
-	x, y := newAxis(left, x1), newAxis(y1, top)
+func New(title, y string, list []Curve) Chart {
+	c := Chart{Title: title, X: "size (bytes)", Y: y, Width: width, Height: height, X0: left, Y0: top, X1: x1, Y1: y1}
+	c.XAt, c.YAt = Dot{X: coordinate((left + x1) / 2), Y: coordinate(height - namesAt/2)}, Dot{X: coordinate(namesAt), Y: coordinate((top + y1) / 2)}
+	across, up := newAxis(left, x1), newAxis(y1, top)
 	var sizes []uint64
 	for _, s := range list {
 		for _, p := range s.Points {
 			if v := p.Value; v > 0 && p.Bytes > 0 {
-				x.include(float64(p.Bytes))
-				y.include(v)
+				across.include(float64(p.Bytes))
+				up.include(v)
 			}
 		}
 		if len(s.Points) > len(sizes) {
@@ -89,22 +97,28 @@ func New(title string, list []Curve) Chart {
 			}
 		}
 	}
-	if x.low > x.high { // there is nothing
+	if across.low > across.high { // there is nothing
 		return c
 	}
 	// No curve lies on the frame, and at least one power of ten is in sight.
-	y.low, y.high = y.low-0.1, y.high+0.1
-	y.low = min(y.low, math.Floor(y.high))
+	up.low, up.high = up.low-0.1, up.high+0.1
+	up.low = min(up.low, math.Floor(up.high))
 	step := (len(sizes) + mostLabels - 1) / mostLabels
 	for i := 0; i < len(sizes); i += step {
 		if sizes[i] > 0 {
-			at := x.at(float64(sizes[i]))
-			c.XTicks = append(c.XTicks, Tick{at, coordinate(y1 + labelBelow), configs.FormatSize(sizes[i])})
+			at := across.at(float64(sizes[i]))
+			c.XTicks = append(c.XTicks, Tick{at, coordinate(y1 + labelBelow), configs.FormatSize(sizes[i]), len(c.XTicks)%2 == 1})
 		}
 	}
-	for decade := math.Floor(y.low); decade <= y.high; decade++ {
-		if v := math.Pow(10, decade); decade >= y.low {
-			c.YTicks = append(c.YTicks, Tick{y.at(v), coordinate(left - labelLeft), fmt.Sprintf("%g", v)})
+	steps := []float64{1}
+	if up.high-up.low < fewDecades {
+		steps = []float64{1, 2, 5}
+	}
+	for decade := math.Floor(up.low); decade <= up.high; decade++ {
+		for _, step := range steps {
+			if v := step * math.Pow(10, decade); math.Log10(v) >= up.low && math.Log10(v) <= up.high {
+				c.YTicks = append(c.YTicks, Tick{up.at(v), coordinate(left - labelLeft), strconv.FormatFloat(v, 'g', 6, 64), false})
+			}
 		}
 	}
 	for _, s := range list {
@@ -115,7 +129,7 @@ func New(title string, list []Curve) Chart {
 			if v <= 0 || p.Bytes == 0 {
 				continue
 			}
-			d := Dot{x.at(float64(p.Bytes)), y.at(v), fmt.Sprintf("%s, %s: %s", s.Name, configs.FormatSize(p.Bytes), p.Text)}
+			d := Dot{across.at(float64(p.Bytes)), up.at(v), fmt.Sprintf("%s, %s: %s", s.Name, configs.FormatSize(p.Bytes), p.Text)}
 			fmt.Fprintf(&points, "%s,%s ", d.X, d.Y)
 			l.Dots = append(l.Dots, d)
 		}

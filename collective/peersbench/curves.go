@@ -120,7 +120,7 @@ func (r *Results) page(w io.Writer) error {
 				}
 				curves = append(curves, curve)
 			}
-			part.Chart = chart.New(fmt.Sprintf("%s on %d ranks: time (us) by size", op, n), curves)
+			part.Chart = chart.New(fmt.Sprintf("%s on %d ranks: time (us) by size", op, n), "time (us)", curves)
 			shown := r.all(op, n)
 			for _, who := range shown {
 				part.Head = append(part.Head, who.name)
