@@ -40,6 +40,27 @@ func hostsOf(list []string) []string {
 	return hosts
 }
 
+// A server and a client of one host have the RoCE port of different addresses, as the stock
+// tool's over a device that serves the whole host.
+func TestPingpongOnOneHost(t *testing.T) {
+	host := hostsOf(freshList(t, 2))[0]
+	for _, c := range []struct{ line, own, peer string }{
+		{"pingpong -n 20 -d lo --bind " + host, host, "127.0.0."}, {"pingpong -n 20 -d lo --bind " + host + " " + host, "127.0.0.", host},
+	} {
+		p := launch(t, words(c.line)...)
+		defer func() {
+			if code := p.end(t, hung); code != exit.OK {
+				t.Errorf("%s: exit code %d: %s%s", c.line, code, p.stdout.String(), p.stderr.String())
+			}
+			for _, gid := range []string{c.own, c.peer} {
+				if !strings.Contains(p.stdout.String(), "GID ::ffff:"+gid) {
+					t.Errorf("%s: no GID of %s:\n%s", c.line, gid, p.stdout.String())
+				}
+			}
+		}()
+	}
+}
+
 // Both ends say the same of what they did, at all sizes, and each what the other
 // says of itself.
 func TestPingpong(t *testing.T) {

@@ -29,6 +29,7 @@ func TestFirstWords(t *testing.T) {
 		{words("help pings"), exit.Usage, "ringcli: unknown command \"pings\": did you mean ping? it is given to the ranks of a ring: "},
 		{words("ping"), exit.Usage, "ringcli: ping is given to the ranks of a ring: ringcli local -n 2 -c ping, or ringcli connect --index I --list A,B -c ping\n"},
 		{words("ar --size 1M"), exit.Usage, "ringcli: ar is given to the ranks of a ring: ringcli local -n 2 -c all-reduce, or "},
+		{words("lab b -d lo -i 1 -p 18999 -m 1024 -l 0 -g 0 -s 0"), exit.Usage, "ringcli: lab b --size 0: expected 1 to 2G\n"},
 		{words("jobs"), exit.Usage, "ringcli: jobs is for the shell: ringcli local -n 2 --shell\n"},
 		{words("statsu"), exit.Usage, "ringcli: unknown command \"statsu\": did you mean status? it is given to the ranks of a ring: ringcli local "},
 		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},

@@ -23,6 +23,9 @@ var labWords = []string{"a", "b", "c"}
 // most path MTUs, and quickly compared.
 const labBytes = 8 << 10
 
+// stockLetters are ibv_rc_pingpong's for what are settings here.
+var stockLetters = []struct{ setting, letter string }{{"device", "d"}, {"port", "i"}, {"tcp-port", "p"}, {"mtu", "m"}, {"sl", "l"}, {"gid-index", "g"}}
+
 // Rows is `ringcli lab`.
 func Rows() []command.Row {
 	return []command.Row{{
@@ -34,7 +37,8 @@ with every byte verified where it arrives.
 
   lab a  one process, two queue pairs, no sockets
   lab b  two hosts: the reference sample, ibv_rc_pingpong, as the server or,
-         with its HOST, the client; either may be the stock tool (see pingpong)
+         with its HOST, the client; either may be the stock tool (see pingpong),
+         whose letters -d -i -p -s -m -l -g it takes
   lab c  two hosts: rank 0 listens, rank 1 connects, and they swap over TCP
          what each must know of the other
 
@@ -52,11 +56,15 @@ exit code 2, on both ends.`,
 		Settings: slices.Concat(settingsOfTwo, configs.NamesOf(Options{})),
 		Flags: func(fs *pflag.FlagSet) {
 			fs.Bool("explain", false, "say before each step what it does and why")
-			command.SizeFlag(fs, "size", labBytes, "bytes of each message (lab b: 1K)")
+			size := configs.SizeValue(labBytes)
+			fs.VarP(&size, "size", "s", "bytes of each message (lab b: 1K)")
 			command.OptionalFlag[uint32](fs, "rkey", 0, 1<<32-1, "rkey to use in WRITE and READ (the peer's)")
 			command.OptionalFlag[uint64](fs, "raddr", 0, 1<<63-1, "address to WRITE to and READ from (the peer's region)")
 			command.OptionalFlag[uint32](fs, "psn", 0, 1<<24-1, "PSN to expect first, rq_psn (the peer's)")
 			command.OptionalFlag[uint32](fs, "dest-qpn", 0, 1<<24-1, "queue pair to talk to, dest_qp_num (the peer's)")
+			for _, s := range stockLetters {
+				pingpong.WithLetter(fs, s.setting, s.letter)
+			}
 		},
 		Run: runLab,
 	}}

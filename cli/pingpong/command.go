@@ -72,16 +72,16 @@ func pingpongFlags(fs *pflag.FlagSet) {
 		return pflag.NormalizedName(name)
 	})
 	command.NumberFlag(fs, "port", "p", DefaultPort, 1, 65535, "a TCP port", "TCP port to listen on or to call")
-	withLetter(fs, "device", "d")
+	WithLetter(fs, "device", "d")
 	command.NumberFlag(fs, "ib-port", "i", 0, 0, 255, "a port of the RDMA device", "port of the RDMA device (0: that of the configuration, else 1)")
 	size := configs.SizeValue(DefaultSize)
 	fs.VarP(&size, "size", "s", "bytes of each message")
 	command.NumberFlag(fs, "rx-depth", "r", DefaultDepth, 1, 1<<20, "receives", "receives to post at a time")
 	command.NumberFlag(fs, "iters", "n", DefaultIters, 1, 1<<30, "messages", "messages each way")
-	withLetter(fs, "mtu", "m")
+	WithLetter(fs, "mtu", "m")
 	fs.Lookup("mtu").Usage = fmt.Sprintf("path MTU in bytes (0: %d, the stock tool's)", DefaultMTU)
-	withLetter(fs, "sl", "l")
-	withLetter(fs, "gid-index", "g")
+	WithLetter(fs, "sl", "l")
+	WithLetter(fs, "gid-index", "g")
 	fs.BoolP("events", "e", false, "sleep until a completion comes, instead of polling")
 	fs.BoolP("chk", "c", false, "check the data of each message")
 	fs.String("bind", "", "IP address to listen on, or to call from")
@@ -92,8 +92,8 @@ func pingpongFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// withLetter declares a setting's flag that has a letter, too.
-func withLetter(fs *pflag.FlagSet, name, letter string) {
+// WithLetter declares a setting's flag that has a letter, too.
+func WithLetter(fs *pflag.FlagSet, name, letter string) {
 	var own pflag.FlagSet
 	configs.AddFlags(&own, name)
 	f := own.Lookup(name)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -105,6 +106,16 @@ func (e *end) prepare() (err error) {
 	if err := e.Open(e.peer.Addr()); err != nil {
 		return err
 	}
+	if e.Attr.UDPSocket && !e.o.IsServer() && e.Local == e.peer.Addr() && e.Local.Is4() {
+		// The server speaks from this address, too, which has the port once.
+		if err := e.Endpoint.Close(); err != nil {
+			return err
+		}
+		e.Endpoint = &endpoint.Endpoint{Options: e.o.Options, Local: spareAddr()}
+		if err := e.Open(e.peer.Addr()); err != nil {
+			return err
+		}
+	}
 	if _, err := e.MTU(); err != nil {
 		return usage.Errorf("%v", err)
 	}
@@ -128,6 +139,18 @@ func (e *end) prepare() (err error) {
 		return err
 	}
 	return e.describe()
+}
+
+// spareAddr is a loopback address that nobody has RoCE's UDP port of.
+func spareAddr() netip.Addr {
+	addr := netip.AddrFrom4([4]byte{127, 0, 0, 2})
+	for ; addr.As4()[3] < 255; addr = addr.Next() {
+		if c, err := net.ListenPacket("udp4", netip.AddrPortFrom(addr, route.RoCEPort).String()); err == nil {
+			_ = c.Close() // nothing was sent
+			break
+		}
+	}
+	return addr // of which it is said that its port is taken
 }
 
 func (e *end) describe() error {

@@ -13,7 +13,8 @@ import (
 const Auto = "auto"
 
 // Device resolves the name of a device. "provider:device" is taken at its word.
-// A provider alone takes its device that has the local address, else its first.
+// A provider alone takes its device that has the local address, else its first. A name
+// without a provider is that of the one device that has it, as the stock tools take it.
 // "auto" or "" takes the RDMA device whose port 1 is active and has local, as a
 // RoCE v2 GID or, on InfiniBand, by its IPoIB interface; else the device in software
 // of the interface that has it. Host-local devices, which have no address, are not
@@ -106,14 +107,32 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 			return devices[0], fmt.Sprintf("%s is the first of provider %s, none of whose devices has %s", devices[0].Name(), name, local), nil
 		}
 	}
-	if !isAuto(name) {
-		return nil, "", fmt.Errorf("device %q: %w: expected provider:device, %s, or a provider that has devices (of %s; ringcli devices lists them)",
-			name, verbs.ErrNoDevice, Auto, strings.Join(known, ", "))
+	if isAuto(name) {
+		if addrErr != nil {
+			return nil, "", addrErr
+		}
+		return softwareDevice(providers, local, own.Name, not)
 	}
-	if addrErr != nil {
-		return nil, "", addrErr
+	if named := named(providers, name); len(named) == 1 {
+		return named[0], named[0].Name() + " was asked for", nil
+	} else if len(named) > 1 {
+		return nil, "", fmt.Errorf("device %q: %w of one provider alone: expected %s or %s", name, verbs.ErrNoDevice, named[0].Name(), named[1].Name())
 	}
-	return softwareDevice(providers, local, own.Name, not)
+	return nil, "", fmt.Errorf("device %q: %w: expected provider:device, %s, or a provider that has devices (of %s; ringcli devices lists them)",
+		name, verbs.ErrNoDevice, Auto, strings.Join(known, ", "))
+}
+
+// named are the devices of a name, whoever provides them.
+func named(providers []verbs.Provider, name string) (list []verbs.Device) {
+	for _, p := range providers {
+		devices, _ := p.Devices() // one that has none has none of the name
+		for _, d := range devices {
+			if _, own, _ := strings.Cut(d.Name(), ":"); own == name {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
 }
 
 func isAuto(name string) bool { return name == "" || name == Auto }

@@ -67,6 +67,8 @@ func TestResolve(t *testing.T) {
 		"provider, loopback":          {[]verbs.Provider{software}, "soft", "127.0.0.1", "soft:lo", []string{"127.0.0.1"}},
 		"provider, none fits":         {[]verbs.Provider{software}, "soft", "192.0.2.1", "soft:lo", []string{"the first of provider soft"}},
 		"provider, absent":            {[]verbs.Provider{absent, software}, "ibv", "10.0.0.1", "", []string{"libibverbs.so.1 is not installed"}},
+		"by its own name":             {[]verbs.Provider{software, hardware}, "mlx5_1", "10.0.0.1", "ibv:mlx5_1", []string{"was asked for"}},
+		"a name of two providers":     {[]verbs.Provider{software, provider{name: "ibv", devices: []verbs.Device{device{name: "ibv:eth0"}}}}, "eth0", "10.0.0.1", "", []string{`"eth0"`, "soft:eth0 or ibv:eth0"}},
 		"unknown":                     {[]verbs.Provider{absent, software}, "mlx5_0", "10.0.0.1", "", []string{`"mlx5_0"`, "provider:device", "ibv, soft"}},
 	} {
 		d, why, err := resolve(c.providers, c.device, addr(c.local), interfaceOf)
@@ -91,7 +93,7 @@ func TestResolveHostLocal(t *testing.T) {
 }
 
 func TestDevice(t *testing.T) {
-	for _, name := range []string{"soft:lo", "soft", "auto", ""} {
+	for _, name := range []string{"soft:lo", "soft", "lo", "auto", ""} {
 		if d, why, err := Device(name, addr("127.0.0.1")); err != nil || d.Name() != "soft:lo" || why == "" {
 			t.Errorf("%q on soft:lo: %v, %q, %v: expected soft:lo", name, d, why, err)
 		}
