@@ -137,6 +137,9 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
+	if file == "" && call.Flags.Changed("config") {
+		return exit.Usagef("--config \"\": expected a file; is a variable not set?")
+	}
 	var found *configs.FoundFileError
 	s.Config, err = configs.Load(call.Flags, file)
 	if sample := call.Flags.Lookup("sample"); (len(c.Settings) == 0 || sample != nil && sample.Changed) && errors.As(err, &found) {

@@ -77,6 +77,8 @@ func TestBadInput(t *testing.T) {
 		{"quote", one("ping 'x"), []string{"closing '"}},
 		{"missing script", words("local -n 2 -f /no/such/script"), []string{"/no/such/script"}},
 		{"two scripts", words("local -n 2 -c ping --check"), []string{"-c, -f and --check"}},
+		{"empty configuration", words("config --config="), []string{`--config ""`, "is a variable not set?"}},
+		{"empty device", words("local -n 2 --device="), []string{`device is ""`, "not empty", "flag --device"}},
 		{"missing configuration", words("config --config /no/such/file"), []string{"/no/such/file"}},
 		{"unknown key", words("config --config " + file), []string{"mtuu", `"mtu"`}},
 		{"trace level", words("config --trace loud"), []string{`"loud"`, "debug"}},

@@ -279,6 +279,8 @@ func (s Setting) allows(value any) bool {
 		return true
 	}
 	switch v := value.(type) {
+	case string: // as of a variable that is not set
+		return v != ""
 	case int:
 		return s.Min <= int64(v) && int64(v) <= s.Max
 	case uint64:
@@ -305,7 +307,7 @@ func (s Setting) expected() string {
 		}
 		return text
 	}
-	return "text"
+	return "a text that is not empty"
 }
 
 func display(raw any) string {
