@@ -56,7 +56,7 @@ func examples() []example {
 			bench.P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
 		}),
 		{"self-check", func(s *session.Session) error {
-			v := bench.Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
+			v := bench.Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Types: []string{"float32", "int32"}, Seconds: 0.5,
 				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}
 			return s.Out.Print(v)
 		}},
