@@ -16,8 +16,8 @@ func Rows() []command.Row {
 			Summary: "Prove the ring: a ping, then all collectives in all ways",
 			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
 by every algorithm and under every protocol that the ring has, of float32 and of
-int32, with every element of every rank verified. It goes on after wrong data, so
-that its table shows what is affected; times are those of float32.`,
+int32, with every element of every rank verified. It goes on after wrong data,
+so that its table shows what is affected; times are those of float32.`,
 			Run: func(ctx context.Context, s *session.Session, _ command.Call) error { return selfCheck(ctx, s) },
 		},
 		Row(),

@@ -32,8 +32,8 @@ func Rows() []command.Row {
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
 it holds: output, traces and timeout at once, algorithm, protocol, segment and
-depth from the next operation, and what a ring is made with from the next connect
-or open. show lists all settings; a command's own flag comes first.`,
+depth from the next operation, and what a ring is made with from the next
+connect or open. show lists all settings; a command's own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
 			Check: func(s *session.Session, call command.Call, _ int) error {

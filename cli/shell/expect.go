@@ -28,8 +28,9 @@ time_us.p50; what stands after the last "_" may be left out where it is a unit.
 If the last command gave several results, all that have the field must hold, or
 those that --where names. With --if-there nothing needs to have it: a device
 without the counter, a port without a rate.
-Values are numbers, with K, M or G for powers of 1024, words, or another field of
-the result with a factor, such as 0.5*rate: rate_GBps is that of the slowest port.`
+Values are numbers, with K, M or G for powers of 1024, words, or another field
+of the result with a factor, such as 0.5*rate: rate_GBps is that of the slowest
+port.`
 
 // relation compares: order is below, at or above 0 as what there is is below, at or
 // above the value.
