@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"ringcli/collective/reduce"
-	"ringcli/trace"
 	"ringcli/verbs/memory"
 )
 
@@ -326,7 +325,7 @@ func (t *Team) reduce() {
 		t.tell(t.own[reducedLine], at+1)
 	}
 	if t.reduced == t.total && t.gathers && t.kernel != nil && t.wait.timeline.records() {
-		t.wait.timeline.enter(Gather, t.foreign()*t.elem, trace.Now())
+		t.wait.timeline.enter(Gather, t.foreign()*t.elem)
 	}
 }
 

@@ -38,9 +38,9 @@ func (t *Team) record(c *Call, waitsAfter, operands int) {
 	switch l := &t.wait.timeline; {
 	case !l.records():
 	case c.reduces():
-		l.enter(Reduce, operands*c.Type.Size(), trace.Now())
+		l.enter(Reduce, operands*c.Type.Size())
 	case c.gathers():
-		l.enter(Gather, t.foreign()*c.Type.Size(), trace.Now())
+		l.enter(Gather, t.foreign()*c.Type.Size())
 	}
 }
 
@@ -51,17 +51,23 @@ func (t *Team) foreign() int { return t.peers[t.ranks-1].hi - (t.hi - t.lo) }
 func (t *Team) Recorded(end trace.Stamp) {
 	l := &t.wait.timeline
 	l.endWork(end)
-	l.enter(0, 0, end)
+	l.endStep(end)
 	l.step = 0
 }
 
 // enter begins a step, in which so many bytes come from peers, and ends the one before.
-func (l *timeline) enter(phase Phases, bytes int, now trace.Stamp) {
+func (l *timeline) enter(phase Phases, bytes int) {
 	if l.phase != 0 {
-		stepSpan.SpanAt(l.step, now, l.number, uint64(l.phase/Gather), 0, l.bytes)
-		l.step = now
+		l.endStep(trace.Now())
 	}
 	l.phase, l.bytes = phase, uint64(bytes)
+}
+
+func (l *timeline) endStep(end trace.Stamp) {
+	if l.phase != 0 {
+		stepSpan.SpanAt(l.step, end, l.number, uint64(l.phase/Gather), 0, l.bytes)
+		l.step = end
+	}
 }
 
 // records tells whether the operation is recorded.
