@@ -9,6 +9,9 @@ import (
 // with a single dash, and their names here.
 var singleDash = map[string]string{"-myindex": "--index", "--myindex": "--index", "-index": "--index", "-list": "--list"}
 
+// listAlone are the commands whose only words are those of the list.
+var listAlone = []string{"connect", "shell", "tune"}
+
 // rewriteArgs makes `-myindex 0 -list a b` what pflag understands, which would
 // take it for the short options -m -y and so on. In place of a command these two
 // mean `connect`, as the C test program does. What follows "--" is left alone.
@@ -28,15 +31,18 @@ func rewriteArgs(args []string) []string {
 		if joined {
 			long += "=" + value
 		}
-		if out = append(out, long); name != "-list" || joined {
+		if out = append(out, long); name != "-list" || joined || !strings.HasPrefix(out[0], "--") && !slices.Contains(listAlone, out[0]) {
 			continue
 		}
 		var hosts []string // to the next option: the C test program's list is all that is left
 		for ; i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"); i++ {
+			if last := len(hosts) - 1; last >= 0 { // "a, b" as well; what is empty stays, and is refused
+				hosts[last] = strings.TrimSuffix(hosts[last], ",")
+			}
 			hosts = append(hosts, args[i+1])
 		}
-		if len(hosts) > 0 {
-			out = append(out, strings.Join(hosts, " "))
+		if hosts != nil {
+			out = append(out, strings.Join(hosts, ","))
 		}
 	}
 	if len(out) > 0 && (strings.HasPrefix(out[0], "--index") || strings.HasPrefix(out[0], "--list")) {

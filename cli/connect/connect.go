@@ -142,7 +142,7 @@ all-reduce, each by every algorithm and under every protocol that the ring has,
 with every element of every rank verified. With --follow a rank takes the
 commands of rank 0, in its shell or its script.
 
-The C programs' spelling "-myindex 0 -list a,b" is understood.
+The C programs' spelling "-myindex 0 -list a b" is understood.
 
 ` + LineHelp,
 		Example: `  ringcli connect --index 0 --list node0,node1,node2

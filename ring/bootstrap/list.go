@@ -96,7 +96,7 @@ func splitList(list string, files bool) (entries []string, err error) {
 			if err != nil {
 				return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
 			}
-			more, err := splitList(comment.ReplaceAllString(string(file), ""), false)
+			more, err := splitList(comment.ReplaceAllString(strings.TrimPrefix(string(file), "\ufeff"), ""), false)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

@@ -13,7 +13,7 @@ import (
 
 func TestParseList(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(file, []byte("# the rack\nnode1 node2:7000 # spare\n\n10.0.0.3\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("\ufeff# the rack\nnode1 node2:7000 # spare\n\n10.0.0.3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for list, want := range map[string]string{
