@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,5 +80,44 @@ func TestTablesNameTheirRing(t *testing.T) {
 	const hint = "nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli bench all-reduce -n 2 --iters 20`"
 	if code, _, stderr := finish(t, "bench", "ar", "-n", "20", "-g", "2"); code != exit.Usage || !strings.Contains(stderr, hint) {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// Where no device is named local checks itself over packets and over shared memory, says
+// which is which, and sums up in its last line.
+func TestLocalChecksBothWays(t *testing.T) {
+	t.Parallel()
+	run := func(args ...string) (code int, stdout string) {
+		t.Helper()
+		p := program(t, append([]string{"local", "-n", "2"}, args...)...)
+		p.Env = slices.DeleteFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "RINGCLI_DEVICE=") })
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return p.end(t, hung), p.stdout.String()
+	}
+	code, stdout := run()
+	at := 0
+	for _, want := range []string{
+		`^# self-check on 2 ranks of soft:lo: RoCEv2 packets over UDP, made in user space\n# a row: 5 iterations, and one of each type of which every element is verified\nping`,
+		`(?m)^all-reduce +rendezvous-read +1048576 +5 .* 0$`,
+		`(?m)^# eager: [1-9]\d* WRITE_WITH_IMM into slots\n# rendezvous: [1-9]\d* RTS, [1-9]\d* CTS, [1-9]\d* WRITE_WITH_IMM, [1-9]\d* READ, [1-9]\d* FIN\n# OK: 2 ranks of soft:lo, \d+ checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n`,
+		`^# self-check on 2 ranks of shm:0: memory that ranks of one host share\n`,
+		`(?m)^all-reduce +inbox/direct +1048576 +5 .* 0$`,
+		`(?m)^# OK: 2 ranks of shm:0, \d+ checks, .*\n# OK: 2 ranks of soft:lo and shm:0, \d+ checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n$`,
+	} {
+		found := regexp.MustCompile(want).FindStringIndex(stdout[at:])
+		if code != exit.OK || found == nil {
+			t.Fatalf("exit code %d, expected %s in\n%s", code, want, stdout[at:])
+		}
+		at += found[1]
+	}
+	if testing.Short() {
+		return
+	}
+	code, stdout = run("--output", "json")
+	last := ofCommand(t, stdout, "self-check", "over")
+	if over := last["over"].([]any); code != exit.OK || len(over) != 2 || last["ok"] != true || last["sent"].(map[string]any)["cts"].(float64) < 1 {
+		t.Errorf("exit code %d, %v", code, last)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"ringcli/cli/devices"
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
+	"ringcli/cli/local"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
@@ -56,8 +57,13 @@ func examples() []example {
 			bench.P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
 		}),
 		{"self-check", func(s *session.Session) error {
-			v := bench.Verdict{Command: "self-check", Ranks: 4, Checks: 9, Failed: 1, Wrong: 16383, Types: []string{"float32", "int32"}, Seconds: 0.5,
+			v := local.Verdict{Command: "self-check", Ranks: 4, Over: []string{"soft:lo"}, Types: []string{"float32", "int32"}, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,
+				Sent:     local.Sent{EagerWrites: 360, Writes: 240, Reads: 120, RTS: 360, CTS: 240, FIN: 120},
 				Problems: []string{"wrong data: all-reduce, eager: rank 1, element 5461: got 1 (0x3f80), want 2 (0x4000)"}}
+			if err := s.Out.Print(v); err != nil {
+				return err
+			}
+			v.OK, v.Over, v.Failed, v.Wrong, v.Problems = true, []string{"soft:lo", "shm:0"}, 0, 0, nil
 			return s.Out.Print(v)
 		}},
 		printing("ping", []render.Record{

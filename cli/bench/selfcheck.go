@@ -3,13 +3,14 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/hand"
+	"ringcli/cli/local"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
@@ -27,13 +28,23 @@ const (
 // selfCheckTypes are of one size. The kernels of integers are others than those of floats.
 var selfCheckTypes = []reduce.Type{reduce.Float32, reduce.Int32}
 
+// overWords say what the ranks of a ring of one provider are connected by.
+var overWords = map[string]string{
+	"soft": ": RoCEv2 packets over UDP, made in user space", "shm": ": memory that ranks of one host share", "ibv": ": RDMA devices",
+}
+
 // selfCheck proves a ring: every link by a ping, then every collective by every
 // algorithm under every protocol with all elements of each type verified. It goes on after wrong data, so
 // that its table shows what is affected.
 func selfCheck(ctx context.Context, s *session.Session) error {
 	begun := time.Now()
 	m := s.Member
-	v := Verdict{Command: "self-check", OK: true, Ranks: m.Ring.Size(), Types: render.Words(selfCheckTypes)}
+	v := local.Verdict{Command: "self-check", OK: true, Ranks: m.Ring.Size(), Over: []string{m.Over()}, Types: render.Words(selfCheckTypes)}
+	before := m.Comm.Stats()
+	title := fmt.Sprintf("self-check on %s%s", m.Where(), overWords[m.Table.Devices])
+	if err := s.Out.Notes(render.Faint, title, fmt.Sprintf("a row: %d iterations, and one of each type of which every element is verified", selfCheckIters)); err != nil {
+		return err
+	}
 	pings, err := hand.Ping(ctx, m, s, hand.DefaultPings)
 	if err != nil {
 		return err
@@ -75,35 +86,23 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 			}
 		}
 	}
+	now := m.Comm.Stats()
+	sent, err := session.Share(ctx, m, local.Sent{
+		EagerWrites: now.EagerWrites - before.EagerWrites, Writes: now.Writes - before.Writes, Reads: now.Reads - before.Reads,
+		RTS: now.RTS - before.RTS, CTS: now.CTS - before.CTS, FIN: now.FIN - before.FIN,
+	})
+	if err != nil {
+		return err
+	}
+	for _, each := range sent {
+		v.Sent.Add(each)
+	}
 	v.Seconds = time.Since(begun).Seconds()
-	if err := s.Out.Print(v); err != nil {
+	if err := errors.Join(s.Out.Print(v), s.Parent.Report(v)); err != nil {
 		return err
 	}
 	if v.Failed > 1 {
 		return exit.Sharedf(exit.Critical, "%w (and %d more of %d checks)", worst, v.Failed-1, v.Checks)
 	}
 	return worst
-}
-
-// Lines implements render.Told.
-func (v Verdict) Lines() []render.Line {
-	if v.OK {
-		return []render.Line{{Mood: render.Good, Text: fmt.Sprintf("OK: %d ranks, %d checks, 0 wrong elements of %s, %.1f s", v.Ranks, v.Checks, strings.Join(v.Types, " and "), v.Seconds)}}
-	}
-	return []render.Line{{
-		Mood: render.Bad, Text: fmt.Sprintf("FAILED: %d ranks, %d of %d checks, %d wrong elements, %.1f s", v.Ranks, v.Failed, v.Checks, v.Wrong, v.Seconds),
-	}}
-}
-
-// Verdict is the last word of a self-check.
-type Verdict struct {
-	Command  string   `json:"command"`
-	OK       bool     `json:"ok"`
-	Ranks    int      `json:"ranks"`
-	Checks   int      `json:"checks"`
-	Failed   int      `json:"failed"`
-	Wrong    uint64   `json:"wrong"`
-	Types    []string `json:"types"` // of element, which each check is of
-	Seconds  float64  `json:"seconds"`
-	Problems []string `json:"problems,omitempty"`
 }

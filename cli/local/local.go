@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ func runLocal(ctx context.Context, s *session.Session, call command.Call) error 
 		}
 		return localShell(ctx, s, call.Table, n, append([]string{"connect", "--follow"}, ChangedFlags(call.Flags, notForRanks...)...))
 	}
+	both := script == "" && !s.Config.IsSet("device")
 	if script == "" {
 		script = connect.SelfCheckName
 	}
@@ -43,7 +45,11 @@ func runLocal(ctx context.Context, s *session.Session, call command.Call) error 
 		return err
 	}
 	args := append([]string{"connect"}, ChangedFlags(call.Flags, notForRanks...)...)
-	return Run(ctx, s, n, append(args, "--command="+script))
+	args = append(args, "--command="+script)
+	if both {
+		return selfCheck(ctx, s, n, args)
+	}
+	return Run(ctx, s, n, args)
 }
 
 // notForRanks are the flags of local that are not passed on.
@@ -65,7 +71,7 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 			return err
 		}
 	}
-	f, err := startProcesses(s, 1, n, args, net.List())
+	f, err := startProcesses(s, 1, n, args, net.List(), nil)
 	if err != nil {
 		return err
 	}
@@ -106,13 +112,23 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 
 // Run runs n ranks of a ring as processes with these arguments, which
 // --index, --list and the pipe are added to. It returns when all have ended.
-func Run(ctx context.Context, s *session.Session, n int, args []string) (err error) {
+func Run(ctx context.Context, s *session.Session, n int, args []string) error {
+	return run(ctx, s, n, args, nil)
+}
+
+// run is Run with the end of a pipe that rank 0 reports to; it is closed here.
+func run(ctx context.Context, s *session.Session, n int, args []string, report *os.File) (err error) {
+	defer func() {
+		if report != nil {
+			err = errors.Join(err, report.Close())
+		}
+	}()
 	net, err := ClaimSubnet(n, s.Config.Int("tcp-port"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
-	f, err := startProcesses(s, 0, n, args, net.List())
+	f, err := startProcesses(s, 0, n, args, net.List(), report)
 	if err != nil {
 		return err
 	}
@@ -126,8 +142,10 @@ func Row() command.Row {
 		Summary: "Run all ranks of a ring on this machine, as processes",
 		Long: `Starts -n processes on this machine, each with a loopback address of its own in
 a fresh subnet of 127.0.0.0/8, and runs the commands of -c or -f on all of them,
-or the self-check (see connect). Rank 0's output is shown; the exit code is
-that of the rank that fared worst.
+or the self-check (see connect). Where no device is named that runs over soft,
+which sends RoCEv2 packets, and then over what ranks of one host take by
+themselves, shared memory; the last line is the sum of both. Rank 0's output is
+shown; the exit code is that of the rank that fared worst.
 
 ` + connect.LineHelp,
 		Example: `  ringcli local -n 4

@@ -38,8 +38,8 @@ type rankProcess struct {
 }
 
 // startProcesses starts the ranks from first to below n. If one cannot be started,
-// those that were are ended.
-func startProcesses(s *session.Session, first, n int, args []string, list string) (*processes, error) {
+// those that were are ended. Rank 0 writes what it found to report, if that is not nil.
+func startProcesses(s *session.Session, first, n int, args []string, list string, report *os.File) (*processes, error) {
 	if _, _, err := tables.Of(s.Config); err != nil { // which rank 0 will read
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
-	f := &processes{s: s, pipe: write, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	f := &processes{s: s, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
 	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}
@@ -68,6 +68,7 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 type processes struct {
 	s       *session.Session
 	pipe    *os.File // its end ends the ranks; nil once closed
+	report  *os.File // rank 0 writes to it; nil for nobody
 	ended   chan *rankProcess
 	running map[int]*rankProcess
 	mu      sync.Mutex // guards the session's output
@@ -78,6 +79,10 @@ func (f *processes) start(rank int, args []string, pipe *os.File) error {
 	cmd.Args[0] = "ringcli"
 	cmd.ExtraFiles = []*os.File{pipe}
 	cmd.Stderr = &rankWriter{f: f, rank: rank, command: args[0]}
+	if rank == 0 && f.report != nil {
+		cmd.Args = append(cmd.Args, "--"+session.ReportFlag+"=4")
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f.report)
+	}
 	if rank == 0 {
 		cmd.Stdout = &lockedWriter{&f.mu, f.s.Stdout}
 		if file, ok := f.s.Stdout.(*os.File); ok {

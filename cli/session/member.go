@@ -127,19 +127,16 @@ func (m *Member) Agree(ctx context.Context, mine error) error {
 // as the server list tells.
 func (m *Member) RanksHere() int { return ranksOn(m.Ring.Nodes(), m.Ring.Rank()) }
 
-// Where says what a result is of: "4 ranks of soft:lo"; where edges are of several
-// providers, of these.
-func (m *Member) Where() string {
-	devices := m.Table.Devices
-	if !strings.Contains(devices, "+") && m.Ring.Right() != nil {
-		devices = m.Ring.Right().Local.Device
+// Over is the device of the ring, or where its edges are of several providers, these.
+func (m *Member) Over() string {
+	if devices := m.Table.Devices; strings.Contains(devices, "+") || m.Ring.Right() == nil {
+		return devices
 	}
-	ranks := "ranks"
-	if m.Ring.Size() == 1 {
-		ranks = "rank"
-	}
-	return fmt.Sprintf("%d %s of %s", m.Ring.Size(), ranks, devices)
+	return m.Ring.Right().Local.Device
 }
+
+// Where says what a result is of: "4 ranks of soft:lo".
+func (m *Member) Where() string { return fmt.Sprintf("%d ranks of %s", m.Ring.Size(), m.Over()) }
 
 // Counters returns the counters of the devices in use, by provider, as
 // "soft/name", and the collectives' as "collective/name".

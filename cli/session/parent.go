@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -19,6 +20,9 @@ import (
 // ranks of a ring on this machine. Its end is the end of this process.
 const ParentFlag = "parent-fd"
 
+// ReportFlag is that of the pipe to the parent, which wants to know what came of it.
+const ReportFlag = "report-fd"
+
 const (
 	// ChildGrace is how long a child may take to close its ring once its parent is
 	// gone.
@@ -34,8 +38,10 @@ var HearsLate func(rank int)
 
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
-	fs.Int(ParentFlag, 0, "")
-	_ = fs.MarkHidden(ParentFlag) // it was declared just now
+	for _, name := range []string{ParentFlag, ReportFlag} {
+		fs.Int(name, 0, "")
+		_ = fs.MarkHidden(name) // it was declared just now
+	}
 }
 
 // Parent is a child's view of its parent.
@@ -45,6 +51,7 @@ type Parent struct {
 	cancel  context.CancelCauseFunc
 	signals context.Context // ends at once with a signal to this process
 	pipe    *os.File        // from the parent
+	report  *os.File        // to it; nil if it does not ask
 	rank    int
 }
 
@@ -58,6 +65,9 @@ func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
 		return exit.Usagef("--%s is %d: expected a file descriptor that `ringcli local` passes on", ParentFlag, fd)
 	}
 	s.Parent = adopt(ctx, os.NewFile(uintptr(fd), "pipe from the parent"), s.Config.Int("index"))
+	if fd, err := flags.GetInt(ReportFlag); err == nil && fd >= 3 {
+		s.Parent.report = os.NewFile(uintptr(fd), "pipe to the parent")
+	}
 	go func() {
 		// Nothing is ever written: whatever ends this is the parent's end.
 		_, _ = io.Copy(io.Discard, s.Parent.pipe)
@@ -105,6 +115,14 @@ func (p *Parent) Hear() {
 	if p.signals.Err() != nil {
 		p.cancel(context.Cause(p.signals))
 	}
+}
+
+// Report tells the parent what came of it, if there is one that asks.
+func (p *Parent) Report(what any) error {
+	if p == nil || p.report == nil {
+		return nil
+	}
+	return json.NewEncoder(p.report).Encode(what)
 }
 
 // Silent tells whether an error is reported by another process: by the parent,
