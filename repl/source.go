@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // sourceDepth bounds how deep files may run files.
@@ -76,4 +77,64 @@ func (s *Shell) source(ctx context.Context, path string, echo bool) error {
 		}
 	}
 	return nil
+}
+
+// SetTiming switches whether the time that a line took is printed after it.
+func (s *Shell) SetTiming(on bool) { s.timing.Store(on) }
+
+// line runs a line as it was typed.
+func (s *Shell) line(ctx context.Context, text string) error {
+	text = s.expand(text)
+	lexed := Lex(text)
+	if at := lexed.background; at >= 0 {
+		return s.background(strings.TrimSpace(text[:at]))
+	}
+	if len(lexed.starts) == 0 {
+		return nil
+	}
+	begun := time.Now()
+	err := s.host.Run(ctx, text)
+	if s.timing.Load() {
+		_, _ = fmt.Fprintf(s.out, "(%.3f s)\n", time.Since(begun).Seconds())
+	}
+	return err
+}
+
+// watchFloor is the shortest interval of a Watch: shorter ones measure the
+// terminal.
+const watchFloor = 100 * time.Millisecond
+
+// Watch runs a line at once and then after every interval, under a heading with
+// the time, until its context ends, which is no error, or the line fails. The
+// screen is not cleared, so that it can be scrolled back and piped.
+func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) error {
+	if every < watchFloor {
+		return fmt.Errorf("watch every %s: expected %s or more", every, watchFloor)
+	}
+	line = strings.TrimSpace(s.expand(line))
+	switch lexed := Lex(line); {
+	case len(lexed.starts) == 0:
+		return fmt.Errorf("watch every %s: expected a command after the interval", every)
+	case lexed.background >= 0:
+		return fmt.Errorf("watch %q: it cannot end in &; to watch in the background, quote it and put the & after the quotes", line)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if _, err := fmt.Fprintf(s.out, "--- %s, every %s: %s\n", time.Now().Format("15:04:05.0"), every, line); err != nil {
+			return err
+		}
+		err := s.host.Run(ctx, line)
+		if ctx.Err() != nil || s.quit.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"io"
 	"os"
 	"sync"
 
@@ -88,3 +89,71 @@ func width(fd uintptr) int {
 	}
 	return int(size.Col)
 }
+
+// waiter waits for a file descriptor to be readable, or to be woken.
+type waiter struct {
+	fd    int
+	event *os.File // an eventfd
+}
+
+func newWaiter(fd int) (*waiter, error) {
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	return &waiter{fd, os.NewFile(uintptr(event), "eventfd")}, nil
+}
+
+// wake ends the wait that is going on, or the next one. It never waits.
+func (w *waiter) wake() {
+	// It fails if the counter is full: then there is a wake already.
+	_, _ = w.event.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+// wait waits until woken, or, if reading, until the file descriptor is readable
+// or has ended; timeout is in ms, -1 for none.
+func (w *waiter) wait(reading bool, timeout int) (readable bool, err error) {
+	conn, err := w.event.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var waitErr error
+	err = conn.Control(func(event uintptr) {
+		fds := []unix.PollFd{{Fd: int32(event), Events: unix.POLLIN}, {Fd: int32(w.fd), Events: unix.POLLIN}}
+		if !reading {
+			fds = fds[:1]
+		}
+		_, waitErr = unix.Poll(fds, timeout)
+		if waitErr == unix.EINTR {
+			waitErr = nil
+			return
+		}
+		if fds[0].Revents != 0 {
+			var counter [8]byte
+			_, _ = unix.Read(int(event), counter[:]) // resets it
+		}
+		readable = reading && fds[1].Revents != 0
+	})
+	if err == nil {
+		err = os.NewSyscallError("poll", waitErr)
+	}
+	return readable, err
+}
+
+// read reads what there is; 0 bytes without an error say that there will be more.
+func (w *waiter) read(b []byte) (int, error) {
+	n, err := unix.Read(w.fd, b)
+	switch {
+	case err == unix.EINTR || err == unix.EAGAIN:
+		return 0, nil
+	case err == unix.EIO: // a terminal that has hung up
+		return 0, io.EOF
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (w *waiter) close() error { return w.event.Close() }

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,4 +116,49 @@ func createDump(r *Recording) (*os.File, error) {
 	name := fmt.Sprintf("ringcli-%s-%d-%s.trace.json", rank, r.PID, r.Written.UTC().Format("20060102T150405.000000000Z"))
 	// O_EXCL: in a directory for all, nobody may have put a link there.
 	return os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// ErrFile is wrapped by errors about files that are no recordings.
+var ErrFile = errors.New("trace: not a recording of ringcli")
+
+// Read reads the recordings of a file in either dump format: one that WriteRecordings has
+// written, or those of all ranks that a merge has.
+func Read(r io.Reader) ([]Recording, error) {
+	in := json.NewDecoder(bufio.NewReader(r))
+	var first json.RawMessage
+	var what struct {
+		Type   string          `json:"type"`
+		Events json.RawMessage `json:"traceEvents"`
+	}
+	err := in.Decode(&first)
+	if err == nil {
+		err = json.Unmarshal(first, &what)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: want Chrome JSON or JSON lines: %w", ErrFile, err)
+	}
+	switch {
+	case what.Events != nil:
+		return readChrome(first)
+	case what.Type == "recording":
+		return readLines(first, in)
+	}
+	return nil, fmt.Errorf("%w: neither Chrome JSON nor JSON lines with a header", ErrFile)
+}
+
+// ReadFile reads the recordings of the file at path.
+func ReadFile(path string) ([]Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	list, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range list {
+		list[i].Source = path
+	}
+	return list, nil
 }

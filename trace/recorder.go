@@ -1,8 +1,10 @@
 package trace
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // record is one span or instant: a cache line without pointers, so that
@@ -115,6 +117,82 @@ func (b *buffer) copyOut(list []record) ([]record, uint64) {
 			list = append(list, b.records[i%size])
 		}
 		b.mu.Unlock()
+	}
+	return list, lost
+}
+
+// Stamp is a time of this process's trace clock in nanoseconds since the Unix
+// epoch; 0 says that the recorder was off.
+type Stamp int64
+
+// The trace clock is the wall clock at the start plus the monotonic time since
+// then, so that it never jumps. time.Since of a fixed start reads the
+// monotonic clock alone, which takes half of time.Now (22 against 41 ns here).
+var (
+	clockStart   = time.Now()
+	clockStartNS = clockStart.UnixNano()
+)
+
+// Clock returns the trace clock in nanoseconds since the Unix epoch. It runs
+// whether or not the recorder is on, and never goes back.
+func Clock() int64 { return clockStartNS + int64(time.Since(clockStart)) }
+
+// Now returns the trace clock for the start of a span, or 0 if the recorder is
+// off.
+func Now() Stamp {
+	if !recorderOn.Load() {
+		return 0
+	}
+	return Stamp(Clock())
+}
+
+// LogTexts is how many printed events the recorder keeps, 256 bytes each.
+const LogTexts = 2048
+
+// logText is a printed event with its text.
+type logText struct {
+	at        int64
+	subsystem Subsystem
+	level     int8 // a slog.Level
+	length    uint8
+	clipped   bool
+	text      [244]byte
+}
+
+var logs struct {
+	mu   sync.Mutex // guards the rest
+	next uint64
+	list [LogTexts]logText
+}
+
+// plain renders attributes for the recorder.
+var plain = textHandler{}
+
+// recordLog keeps a printed event.
+func recordLog(s Subsystem, l slog.Level, msg string, attrs []slog.Attr) {
+	line := lines.Get().(*[]byte)
+	defer lines.Put(line)
+	b := appendMessage((*line)[:0], msg)
+	for _, a := range attrs {
+		b = plain.appendAttr(b, "", a)
+	}
+	*line = b
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	e := &logs.list[logs.next%LogTexts]
+	logs.next++
+	n := copy(e.text[:], b)
+	e.at, e.subsystem, e.level, e.length, e.clipped = Clock(), s, int8(l), uint8(n), n < len(b)
+}
+
+// copyLogs returns the printed events, the oldest first, and how many were
+// overwritten.
+func copyLogs() (list []logText, lost uint64) {
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	lost = max(logs.next, LogTexts) - LogTexts
+	for i := lost; i < logs.next; i++ {
+		list = append(list, logs.list[i%LogTexts])
 	}
 	return list, lost
 }
