@@ -105,6 +105,9 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		format := cmp.Or(givenValue(args, "--output"), os.Getenv("RINGCLI_OUTPUT"))
 		s.Out = render.New(s.Stdout, render.Format(format))
 	}
+	if err == exit.ErrInterrupted {
+		err = s.Interrupted()
+	}
 	failure.Report(s, name, err, code)
 	return code
 }

@@ -18,6 +18,7 @@ import (
 	"ringcli/cli/clitest"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
+	"ringcli/cli/session"
 	"ringcli/verbs/route"
 )
 
@@ -32,8 +33,15 @@ const asProgram = "RINGTEST_AS_PROGRAM"
 // at least, if it is not set.
 const benchSpan = "RINGTEST_SPAN"
 
+// speakAfter is how long such a process waits before it says for whom.
+const speakAfter = "RINGTEST_SPEAK_AFTER"
+
 func TestMain(m *testing.M) {
 	bench.Span, _ = time.ParseDuration(os.Getenv(benchSpan))
+	session.SpeakAfter = hung // else a busy machine would say more
+	if after, err := time.ParseDuration(os.Getenv(speakAfter)); err == nil {
+		session.SpeakAfter = after
+	}
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"ringcli/collective/reduce"
@@ -202,6 +203,7 @@ func (f *flow) run(ctx context.Context) error {
 			if err := f.c.lookAround(f.sign); err != nil {
 				return err
 			}
+			f.c.ring.Waiting(fmt.Sprintf("go on with operation %d", f.seq), f.peers(), idleSince)
 		}
 		if err := f.c.waiter.Wait(); err != nil {
 			return fmt.Errorf("wait for completions: %w", err)
@@ -236,6 +238,16 @@ func (c *Comm) lookAround(mine sharedmem.Signature) error {
 // disagreement is that a peer runs something else as the present operation.
 func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
 	return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: callOf(mine), Peer: peer, Theirs: callOf(theirs)}
+}
+
+// peers are the ranks that the flow goes through.
+func (f *flow) peers() (ranks []int) {
+	for _, ch := range f.uses {
+		if !slices.Contains(ranks, ch.edge.Peer) {
+			ranks = append(ranks, ch.edge.Peer)
+		}
+	}
+	return ranks
 }
 
 // elsewhere says what others wait for this rank with, for the error of a wait.

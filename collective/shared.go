@@ -28,6 +28,7 @@ type shared struct {
 	// A rank that waits looks around now and then, of which this is the last time in
 	// operation lookedIn.
 	looked   time.Time
+	told     time.Time // of a long wait, the last time
 	lookedIn uint64
 }
 
@@ -93,7 +94,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 		return why, err
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
-		Rank: c.rank, Size: c.size, Epoch: uint64(ring.Epoch), Boards: boards, Map: s.view, Stop: s.stop, Timeout: c.ring.Timeout,
+		Rank: c.rank, Size: c.size, Epoch: uint64(ring.Epoch), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
 		Affinity: c.ring.Affinity(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
 	})
 	if err == nil {
@@ -175,6 +176,22 @@ func (s *shared) stop() error {
 	}
 	s.looked = now
 	return s.c.lookAround(s.running.signature)
+}
+
+// long tells that the present operation has waited for the other ranks since then.
+func (s *shared) long(since time.Time) {
+	now := time.Now()
+	if now.Sub(s.told) < lookAround {
+		return
+	}
+	s.told = now
+	var others []int
+	for rank := range s.c.size {
+		if rank != s.c.rank {
+			others = append(others, rank)
+		}
+	}
+	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), others, since)
 }
 
 // elsewhere returns a rank that is in another operation with the number of the present

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,9 +73,13 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 	return e.connectionData(), nil
 }
 
+// awaitedFor is what a neighbour is to do before it answers a question.
+var awaitedFor = map[string]string{askAwaitRTR: "take the step rtr", askConnectionData: "take the step init"}
+
 // ask asks the neighbour at a side. It waits until ctx ends.
 func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload any) (answer T, err error) {
 	raw, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
+		defer c.Begin(ctx, cmp.Or(awaitedFor[kind], "answer"), r.neighbour(side))()
 		return c.Ask(ctx, int(side), kind, payload)
 	})
 	if err != nil || len(raw) == 0 {

@@ -66,6 +66,8 @@ type Options struct {
 	// UDPPort and Impair go to a soft device as they are.
 	UDPPort uint16
 	Impair  *verbs.Impairment
+	// Waits, if set, are told what this rank waits for.
+	Waits *Waits
 	// Listen and Dial replace net's for the control ring; tests stall or cut
 	// connections with them. nil means net's own.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)

@@ -340,6 +340,8 @@ func (p *pings) overdue(ctx context.Context, x *ping) {
 		x.fail(&idleError{quiet, true, context.Cause(ctx)})
 	case quiet > x.patience:
 		x.fail(&idleError{quiet, false, context.DeadlineExceeded})
+	case quiet > quietTick && !x.over():
+		p.r.Waiting("ping", []int{x.edge.Peer}, x.moved)
 	}
 }
 

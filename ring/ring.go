@@ -24,6 +24,9 @@ import (
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
 
+// Waits are what a process waits for from other ranks.
+type Waits = bootstrap.Waits
+
 // Epoch is the number that every header carries, so that what an earlier ring left behind
 // is known.
 const Epoch = bootstrap.Epoch
@@ -276,6 +279,22 @@ func (r *Ring) Await(ctx context.Context) ([]byte, error) {
 func (r *Ring) Barrier(ctx context.Context) error {
 	_, err := r.Gather(ctx, Purpose{What: "barrier", Do: "finish"}, nil)
 	return err
+}
+
+// SetActivity sets what this rank does, as other ranks are told it that wait for it:
+// "idle at its prompt".
+func (r *Ring) SetActivity(text string) {
+	if control, err := r.controlRing(); err == nil {
+		control.SetActivity(text)
+	}
+}
+
+// Waiting is that nothing has moved since then that others are to do: to be called again
+// while that lasts, several times a second.
+func (r *Ring) Waiting(what string, from []int, since time.Time) {
+	if control, err := r.controlRing(); err == nil {
+		control.Note(what, from, since)
+	}
 }
 
 // Close says goodbye to the neighbours and releases everything: queue pairs,

@@ -79,7 +79,7 @@ func runOpen(ctx context.Context, s *session.Session, call command.Call) error {
 		return err
 	}
 	trace.SetRank(index)
-	o := session.RingOptions(s.Config)
+	o := s.RingOptions()
 	o.ByHand = true
 	r, err := ring.New([]string{list}, index, o)
 	if err != nil {

@@ -141,6 +141,8 @@ func mayFollow(own netip.Addr) error {
 func obey(ctx context.Context, s *session.Session, t *command.Table, words []string) error {
 	root := t.LineTree(s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
 		s.Member.Command = c.Name
+		s.Does(c.Name)
+		defer s.Does("")
 		return together(ctx, s, c.Run(ctx, s, call))
 	})
 	root.SetArgs(words)

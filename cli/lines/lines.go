@@ -109,7 +109,8 @@ func noShell(c command.Row) error {
 }
 
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
-	if (c.Claims || c.Needs == command.Ready) && s.Claim != nil {
+	usesRing := c.Claims || c.Needs == command.Ready
+	if usesRing && s.Claim != nil {
 		release, err := s.Claim(s, c.Name)
 		if err != nil {
 			return err
@@ -119,6 +120,11 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 	if c.Typed && s.Shell == nil { // in a file that a script sources
 		return noShell(c)
 	}
+	if usesRing || !s.Interactive {
+		s.Does(c.Name)
+		defer s.Does("")
+	}
+	defer s.Speak()()
 	if s.Running != nil {
 		s.Running.Store(&session.Running{Name: c.Name, Stops: c.Stops})
 		defer s.Running.Store(nil)

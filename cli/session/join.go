@@ -41,7 +41,8 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 			return err
 		}
 	}
-	o := RingOptions(s.Config)
+	defer s.Speak()()
+	o := s.RingOptions()
 	o.Patience = patience
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
@@ -57,6 +58,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	for _, side := range Sides(nil) {
 		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
+	s.Does("")
 	return nil
 }
 
@@ -122,6 +124,13 @@ func (s *Session) Ready(ctx context.Context) error {
 	return nil
 }
 
+// RingOptions are the settings of a ring of this process.
+func (s *Session) RingOptions() ring.Options {
+	o := RingOptions(s.Config)
+	o.Waits = s.Waits
+	return o
+}
+
 // RingOptions are the settings of a ring.
 func RingOptions(c *configs.Config) ring.Options {
 	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
@@ -140,6 +149,7 @@ func (s *Session) Leave(ctx context.Context, err error, then string) error {
 	if r == nil {
 		return err
 	}
+	defer s.Speak()()
 	together := err == nil || exit.IsShared(err)
 	if !together && (ctx.Err() == nil || !s.Leads && !s.Interactive) {
 		r.Fail(exit.OrInterrupted(ctx, err)) // does nothing if the ring has failed

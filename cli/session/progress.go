@@ -35,6 +35,7 @@ type Progress struct {
 	width    int // of the line on the screen; 0 if there is none
 	widest   int // of the lines since the screen was clear
 	what     string
+	awaited  string // the line, while it says who is awaited
 }
 
 // NewProgress returns a Progress for a stream.
@@ -64,11 +65,29 @@ func (p *Progress) Step(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	if now.Sub(p.begun) < progressAfter || now.Sub(p.last) < progressEvery {
+	if p.awaited != "" || now.Sub(p.begun) < progressAfter || now.Sub(p.last) < progressEvery {
 		return
 	}
 	p.last = now
-	line := p.what + ": " + fmt.Sprintf(format, args...)
+	p.draw(p.what + ": " + fmt.Sprintf(format, args...))
+}
+
+// Wait says who is awaited, instead of how far the operation is, until it is given "".
+func (p *Progress) Wait(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.awaited
+	switch p.awaited = text; text {
+	case was:
+	case "":
+		p.clear()
+	default:
+		p.draw(text)
+	}
+}
+
+// draw needs the lock.
+func (p *Progress) draw(line string) {
 	width := utf8.RuneCountInString(line)
 	if most := p.most(); width > most { // a line that goes on below cannot be overwritten
 		line, width = string([]rune(line)[:most]), most
@@ -123,6 +142,11 @@ func (p *Progress) End() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.clear()
+}
+
+// clear needs the lock.
+func (p *Progress) clear() {
 	if p.widest > 0 {
 		_, _ = fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", min(p.widest, p.most())+echoRoom))
 		p.width, p.widest = 0, 0

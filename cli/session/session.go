@@ -58,6 +58,9 @@ type common struct {
 	Parent *Parent
 	// Shell is nil where no lines are typed.
 	Shell *repl.Shell
+	// Waits are what the process waits for from other ranks, which speaker tells people.
+	Waits   *ring.Waits
+	speaker *speaker
 	// Claim gives the ring to one command at a time; nil where there is no other.
 	Claim func(s *Session, command string) (release func(), err error)
 	// StopJob asks a line in the background to stop at its next boundary, and
@@ -68,7 +71,7 @@ type common struct {
 // New returns the session that a command of the process has.
 func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand ByHand) *Session {
 	return &Session{
-		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand},
+		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Waits: &ring.Waits{}, speaker: &speaker{}},
 		Progress: NewProgress(stderr),
 	}
 }

@@ -27,6 +27,8 @@ type Config struct {
 	// Stop is asked every few microseconds of a wait; its error ends the call. It
 	// may be nil.
 	Stop func() error
+	// Long is called many times while a wait lasts long. It may be nil.
+	Long func(since time.Time)
 	// Timeout, asked at each look at the clock, ends a wait without progress; nil is never.
 	Timeout func() time.Duration
 	// Gosched: a wait yields to other goroutines, and not to other processes: for several
@@ -178,6 +180,7 @@ func New(c Config) (*Team, error) {
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
 		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
 	}
+	t.wait.long = c.Long
 	l := &t.layout
 	for r := range t.peers {
 		p := &t.peers[r]

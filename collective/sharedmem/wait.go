@@ -20,6 +20,8 @@ const (
 	// the end for maxSleep at a time.
 	patience           = 10 * time.Millisecond
 	minSleep, maxSleep = 20 * time.Microsecond, time.Millisecond
+	// longWait is when people may want to know.
+	longWait = 500 * time.Millisecond
 )
 
 // waiter waits between two looks at a peer's memory: step after each look that
@@ -29,6 +31,8 @@ type waiter struct {
 	gosched bool
 	timeout func() time.Duration // nil is never
 	stop    func() error         // may be nil
+
+	long func(since time.Time) // called while a wait lasts long; may be nil
 
 	since time.Time // the first look at the clock since reset
 	sleep time.Duration
@@ -114,6 +118,9 @@ func (w *waiter) check() error {
 		return fmt.Errorf("%w for %v", ErrTimeout, w.timeout())
 	}
 	if waited > patience {
+		if w.long != nil && waited > longWait {
+			w.long(w.since)
+		}
 		time.Sleep(w.sleep)
 		w.sleep = min(2*w.sleep, maxSleep)
 	}

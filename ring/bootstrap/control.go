@@ -45,6 +45,8 @@ type Config struct {
 	// when the ring fails, with the connection and with Close, which waits for it. It is
 	// not called before Exchange, and must not call Close. nil refuses all.
 	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
+	// Waits, if set, are told what this rank waits for.
+	Waits *Waits
 	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
 	// which several ranks share a process.
 	Clock  func() int64
@@ -121,6 +123,8 @@ type Control struct {
 	closed      bool
 	pending     map[net.Conn]struct{} // accepted, no neighbour's yet
 	state       string
+	activity    string    // what it does, if anybody has said
+	active      time.Time // since when
 	waiting     []int
 	opened      time.Time
 	tried, came int      // calls of the right neighbour; connections from the left one's host
@@ -250,9 +254,12 @@ func (c *Control) neighbour(side int) int {
 }
 
 // wait waits until missing, called under the lock, returns no rank. A little
-// before the context's deadline it stops and asks every rank how it is.
-func (c *Control) wait(ctx context.Context, what string, missing func() []int) error {
+// before the context's deadline it stops and asks every rank how it is. Who has nothing
+// to do meanwhile does not say that it waits.
+func (c *Control) wait(ctx context.Context, what string, tell bool, missing func() []int) error {
 	start := time.Now()
+	on, end := c.begin(ctx, what)
+	defer end()
 	enough := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -264,7 +271,9 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 		c.mu.Lock()
 		failure, closed, changed := c.failure, c.closed, c.changed
 		from = missing()
-		c.waiting = from
+		if tell {
+			c.waiting = from
+		}
 		c.mu.Unlock()
 		switch {
 		case len(from) == 0:
@@ -273,6 +282,9 @@ func (c *Control) wait(ctx context.Context, what string, missing func() []int) e
 			return failure
 		case closed:
 			return ErrClosed
+		}
+		if tell {
+			on(from)
 		}
 		select {
 		case <-changed:

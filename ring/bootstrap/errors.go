@@ -56,8 +56,9 @@ type PeerReport struct {
 	Up    bool   `json:"up"`
 	Mute  bool   `json:"mute"`  // nothing came back, not even a refusal: the host, the network or the process stands still
 	State string `json:"state"` // what it does, or why it was not reached
-	// counted is what it knows of attempts to connect.
+	// counted is what it knows of attempts to connect, waiting the ranks that it waits for.
 	counted []attempts
+	waiting []int
 }
 
 // TimeoutError is a deadline that passed, with the state of every rank.
@@ -77,14 +78,18 @@ const afterDigits = 50 * time.Millisecond
 func (e *TimeoutError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(afterDigits), rankList(e.From), e.What)
+	for i, text := range e.reasons() {
+		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0] + text)
+	}
+	return b.String()
+}
+
+func (e *TimeoutError) reasons() []string {
 	why := slices.Clone(e.Cuts)
 	for _, p := range e.Peers {
 		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
 	}
-	for i, text := range append(why, e.Remarks...) {
-		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0] + text)
-	}
-	return b.String()
+	return append(why, e.Remarks...)
 }
 
 // blame names the connections that do not arrive, where the ring has not come up: that

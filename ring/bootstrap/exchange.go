@@ -78,10 +78,10 @@ func missing(e *TimeoutError) int {
 }
 
 // exchanging is what a neighbour is awaited for before the ring is sealed.
-const exchanging = "take part in the exchange"
+const exchanging = "connect"
 
 func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessage) error {
-	return c.wait(ctx, exchanging, func() []int {
+	return c.wait(ctx, exchanging, true, func() []int {
 		// Index 0 speaks first, and only once both neighbours are there: until
 		// then either can be restarted without harm. Who has said goodbye is not.
 		var absent []int
@@ -103,7 +103,7 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 }
 
 func (c *Control) awaitInfo(ctx context.Context, side int) error {
-	return c.wait(ctx, exchanging, func() []int {
+	return c.wait(ctx, exchanging, true, func() []int {
 		// A right neighbour that cannot be reached holds up the whole ring, so
 		// it is the one to name.
 		switch {

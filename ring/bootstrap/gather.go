@@ -110,7 +110,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	c.notify() // a reader may have waited for this rank to catch up
 	c.mu.Unlock()
 
-	err := c.wait(ctx, purpose.awaited(), func() []int {
+	err := c.wait(ctx, purpose.awaited(), contribute, func() []int {
 		if op.clash != "" {
 			return nil
 		}

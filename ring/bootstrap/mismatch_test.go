@@ -157,7 +157,7 @@ func TestOtherRingsCall(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	err := one.wait(ctx, "news", func() []int { return []int{0} })
+	err := one.wait(ctx, "news", true, func() []int { return []int{0} })
 	for _, want := range []string{"stranger at 127.0.0.1:", "speaks version", "list of 5 nodes", "entry 0 is a:1 there"} {
 		if !strings.Contains(textOf(err), want) {
 			t.Errorf("%v: expected %q", err, want)

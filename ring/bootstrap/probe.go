@@ -20,7 +20,10 @@ type status struct {
 	Digest  string `json:"digest"`
 	State   string `json:"state"`
 	Waiting []int  `json:"waiting,omitempty"` // the ranks that it waits for
-	Failure string `json:"failure,omitempty"`
+	// Activity is what it does, and for how long.
+	Activity string        `json:"activity,omitempty"`
+	For      time.Duration `json:"for_ns,omitempty"`
+	Failure  string        `json:"failure,omitempty"`
 	// Counted is what it knows of attempts to connect, while the ring comes up.
 	Counted []attempts `json:"counted,omitempty"`
 	All     bool       `json:"all_addresses,omitempty"` // it listens on all addresses of its node
@@ -29,7 +32,7 @@ type status struct {
 func (c *Control) status() status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting, All: c.listensOnAll()}
+	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting, All: c.listensOnAll(), Activity: c.activity, For: time.Since(c.active)}
 	if !c.sealed {
 		s.Counted = c.known()
 	}
@@ -80,7 +83,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	}
 	p.Up, p.State = true, c.describe(rank, s)
 	if s.Digest == c.digest && s.Rank == rank {
-		p.counted = s.Counted
+		p.counted, p.waiting = s.Counted, s.Waiting
 	}
 	return p
 }
@@ -101,7 +104,7 @@ func (c *Control) describe(rank int, s *status) string {
 	case len(s.Waiting) > 0:
 		return fmt.Sprintf("up, waiting for %s (%s)", rankList(s.Waiting), s.State)
 	default:
-		return "up (" + s.State + ")"
+		return s.doing()
 	}
 }
 

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringcli/cli/clitest"
+)
+
+// A wait says on standard error for whom, since when, and how that rank is; Ctrl-C says
+// what was awaited; and what the other end says then.
+func TestGoldenWaiting(t *testing.T) {
+	t.Parallel()
+	address, duration := regexp.MustCompile(`127\.\d+\.\d+\.`), regexp.MustCompile(`\b[0-9.]+m?s\b`)
+	for name, commands := range map[string][2]string{ // of both ranks; "" is not started
+		"not-started":  {"ping", ""},
+		"other-sleeps": {"all-reduce", "sleep 6s; all-reduce"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := "300ms"
+			if commands[1] != "" {
+				if testing.Short() {
+					t.Skip("bring-up is to be shorter than what is told; `make test-long` runs it")
+				}
+				after = "2s"
+			}
+			t.Parallel()
+			list := strings.Join(freshList(t, 2), ",")
+			ranks := make([]*process, 0, 2)
+			heard := make(chan struct{}, 16)
+			for i, command := range commands {
+				if command == "" {
+					continue
+				}
+				p := program(t, "connect", "--index", string(rune('0'+i)), "--list", list, "--device", "soft", "-c", command)
+				p.Env = append(p.Env, speakAfter+"="+after)
+				p.Stderr = &listener{&p.stderr, heard}
+				p.start(t)
+				ranks = append(ranks, p)
+			}
+			select { // either rank may be the first to speak, and rank 0 alone waits
+			case <-heard:
+			case <-time.After(20 * time.Second):
+				t.Error("nobody says that it waits")
+			}
+			if err := ranks[0].Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for i, p := range ranks {
+				code := p.end(t, hung)
+				if i == 0 && code != 130 {
+					t.Errorf("exit code %d after Ctrl-C", code)
+				}
+				b.WriteString(map[int]string{0: "rank 0:\n", 1: "rank 1:\n"}[i] + p.stderr.String())
+			}
+			text := duration.ReplaceAllString(address.ReplaceAllString(b.String(), "127.x.y."), "T")
+			clitest.Golden(t, filepath.Join("testdata", "waiting", name+".txt"), text)
+		})
+	}
+}
+
+// On a terminal the progress line says it, and of a rank at its prompt that it is idle.
+func TestWaitingForAnIdleRank(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two shells, and waits; `make test-long` runs it")
+	}
+	t.Parallel()
+	m := newTmux(t, speakAfter+"=1s")
+	list := strings.Join(freshList(t, 2), ",")
+	zero := m.open(t, "connect", "--index", "0", "--list", list, "--device", "soft")
+	const one = `rank 1 \(127\.\d+\.\d+\.2:18600\)`
+	see := func(line string) {
+		shown := regexp.MustCompile(strings.ReplaceAll(line, "ONE", one))
+		zero.await(line, shown.MatchString)
+	}
+	see("waiting [0-9]+s for ONE: connection refused")
+	m.open(t, "connect", "--index", "1", "--list", list, "--device", "soft").prompt("ready")
+	zero.prompt("ready")
+	zero.begin("all-reduce")
+	see("waiting [0-9]+s for ONE: up, idle at its prompt")
+	zero.keys("C-c")
+	see("all-reduce stops at its next boundary")
+	zero.keys("C-c")
+	see("ringcli: interrupted; it had waited [0-9]+s for ONE to run all-reduce")
+}
+
+// listener keeps what is written, and says when a wait is.
+type listener struct {
+	kept  *bytes.Buffer
+	heard chan struct{}
+}
+
+func (l *listener) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("waiting ")) {
+		l.heard <- struct{}{}
+	}
+	return l.kept.Write(b)
+}
