@@ -35,6 +35,7 @@ func exampleRows() []bench.CompareRow {
 			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol, nil, &none
 			m.Time = timing.Times{Min: r.us[i] / 2, P50: r.us[i], P99: 2 * r.us[i], Max: 3 * r.us[i], Mean: r.us[i]}
 			m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, r.bytes, 4, r.us[i])
+			m.Effort = &[]bench.Effort{{Copied: r.bytes / 4 * 3}, {Handshakes: 6 * max(1, r.bytes>>20)}, {Handshakes: 6 * max(1, r.bytes>>20)}}[i]
 			row.Each = append(row.Each, m)
 			if r.us[i] < r.us[row.Best] {
 				row.Best = i

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 func TestBenchComparesProtocols(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join(t.TempDir(), "page.html")
-	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "64K", "-e", "1M", "-f", "4", "--iters", "3", "--protocol", "eager,rendezvous,rendezvous-read", "--html", page)
+	code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "64K", "-e", "1M", "-f", "4", "--iters", "3", "--protocol", "eager,receiver-initiated,rendezvous-read", "--html", page)
 	rows := regexp.MustCompile(`(?m)^ +\d+( +[\d.]+ +[\d.]+ +0( [*<]{1,2})?){3}$`).FindAllString(stdout, -1)
 	if code != exit.OK || len(rows) != 3 || !regexp.MustCompile(`(?m)^# \S+ is ahead (at every size|up to)`).MatchString(stdout) {
 		t.Errorf("exit code %d, %d rows\n%s%s", code, len(rows), stdout, stderr)
@@ -26,6 +27,15 @@ func TestBenchComparesProtocols(t *testing.T) {
 			t.Errorf("marks of %q", row)
 		}
 	}
+	effort := `# bytes copied out of slots / handshakes, in one operation, of a rank
+#        eager                   receiver-initiated      rendezvous-read
+#    64K 32K/0                   -                       0/2
+#   256K 128K/0                  -                       0/2
+#     1M 512K/0                  -                       0/8
+`
+	if !strings.Contains(stdout, effort) {
+		t.Errorf("%s\nwant in it\n%s", stdout, effort)
+	}
 	text, err := os.ReadFile(page)
 	how := regexp.MustCompile(`<td>ringcli bench ar --begin=64K [^<]*</td>[\s\S]*host of rank 0, 1</th><td>[^<]* CPUs, Linux [^<]*</td>[\s\S]*iterations`)
 	if err != nil || !strings.Contains(string(text), "<td>1048576</td>") || !how.Match(text) || !strings.HasSuffix(string(text), "</html>\n") {
@@ -34,6 +44,16 @@ func TestBenchComparesProtocols(t *testing.T) {
 	code, stdout, _ = finish(t, "bench", "all-gather", "-n", "2", "-b", "1K", "-e", "1K", "--protocol", "eager,rendezvous-read", "--iters", "3", "--output", "json")
 	all := objects(t, stdout)
 	if code != exit.OK || len(all) != 3 || all[0]["protocol"] != "eager" || all[1]["protocol"] != "rendezvous-read" || all[2]["crossovers_bytes"] == nil || all[1]["wrong"] != 0.0 {
+		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+	for i, want := range []map[string]any{{"copied_bytes": 512.0, "handshakes": 0.0}, {"copied_bytes": 0.0, "handshakes": 1.0}} {
+		if got := all[i]["per_operation"]; !reflect.DeepEqual(got, any(want)) {
+			t.Errorf("%v: per operation %v, want %v", all[i]["protocol"], got, want)
+		}
+	}
+	// What an operation has not is left out, and said.
+	code, stdout, _ = finish(t, "bench", "rs", "-n", "2", "-b", "1K", "-e", "1K", "--protocol", "eager,receiver-initiated,rendezvous", "--iters", "1")
+	if code != exit.OK || !strings.Contains(strings.ReplaceAll(stdout, "\n#   ", " "), "# left out: reduce-scatter: receiver-initiated: the first phase of all-reduce brings the address to write to, and here is none") {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }

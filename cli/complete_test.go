@@ -112,6 +112,7 @@ func TestOffers(t *testing.T) {
 		{command.Line, "all-reduce --type bf", []string{"bfloat16"}, []string{"float32"}},
 		{command.Line, "ar --op ", []string{"sum", "max"}, nil},
 		{command.Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
+		{command.Line, "all-reduce --protocol rec", []string{"receiver-initiated"}, []string{"eager"}},
 		{command.Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
 		{command.Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox"}, []string{"rd"}},
 		{command.Line, "all-reduce --protocol d", []string{"direct"}, []string{"eager"}},

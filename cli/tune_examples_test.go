@@ -24,6 +24,7 @@ func tuneExamples() []example {
 			}
 			if err := s.Out.Print(
 				bench.TuneRule{Command: "tune", OK: true, Operation: "all-reduce", Ranks: 8, From: 8, UpTo: 65536, Variant: direct, Default: true, Gain: 1},
+				bench.TuneRule{Command: "tune", OK: true, Operation: "all-reduce", Ranks: 8, From: 256 << 10, Variant: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.ReceiverInitiated}, Gain: 1.125},
 				bench.TuneRule{Command: "tune", OK: true, Operation: "reduce-scatter", Ranks: 8, From: 128 << 10, Variant: bench.Variant{Algorithm: collective.AlgorithmRecursiveDoubling, Protocol: collective.RendezvousWrite}, Gain: 1.25},
 			); err != nil {
 				return err

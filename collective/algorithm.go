@@ -42,7 +42,7 @@ type algorithm struct {
 
 var algorithms = [...]algorithm{
 	AlgorithmAuto:              {Naming: reduce.Naming{Name: "auto"}},
-	AlgorithmRing:              {Naming: reduce.Naming{Name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct}},
+	AlgorithmRing:              {Naming: reduce.Naming{Name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct, ReceiverInitiated}},
 	AlgorithmRecursiveDoubling: {Naming: reduce.Naming{Name: "recursive-doubling", Aliases: []string{"rd", "doubling"}}, order: reference.DoublingOrder},
 	AlgorithmTree:              {Naming: reduce.Naming{Name: "tree"}, order: reference.TreeOrder},
 	AlgorithmInbox:             {Naming: reduce.Naming{Name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},

@@ -15,7 +15,7 @@ func BenchmarkAllReduce(b *testing.B) {
 		w := newWorld(b, n, ring.Options{}, nil)
 		for _, bytes := range []int{8, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 			k := newKit(w, bytes/4+2, reduce.Float32, reduce.Sum)
-			for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+			for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
 				b.Run(fmt.Sprintf("ranks=%d/bytes=%d/%s", n, bytes, protocol), func(b *testing.B) {
 					k.runs(1, bytes/4, CallOptions{Protocol: protocol})
 					b.ResetTimer()

@@ -84,7 +84,7 @@ func TestLateDuplicates(t *testing.T) {
 			for i := range in {
 				in[i] = int32(call + i + rank)
 			}
-			o := CallOptions{Algorithm: AlgorithmRing, Protocol: []Protocol{RendezvousRead, Eager}[call%2]}
+			o := CallOptions{Algorithm: AlgorithmRing, Protocol: []Protocol{RendezvousRead, Eager, ReceiverInitiated}[call%3]}
 			if err := c.AllReduce(context.Background(), b.Addr(), b.Addr()+count*4, int(count), reduce.Int32, reduce.Sum, o); err != nil {
 				return fmt.Errorf("call %d by %s: %w", call, o.Protocol, err)
 			}
@@ -109,7 +109,7 @@ func TestBadWires(t *testing.T) {
 		const count = 1 << 18
 		k := newKit(w, count, reduce.Float32, reduce.Sum)
 		k.expect(count)
-		for _, p := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		for _, p := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
 			start := time.Now()
 			k.check(OpAllReduce, count, CallOptions{Algorithm: AlgorithmRing, Protocol: p}, false)
 			t.Logf("%+v, %s: %v", impair, p, time.Since(start).Round(time.Millisecond))

@@ -61,11 +61,12 @@
 //
 //	eager              WRITE_WITH_IMM into a slot of the neighbour; one copy (or
 //	                   the reduction itself) takes it out, and a credit goes back.
-//	                   All-reduce round a ring of few ranks writes the results
-//	                   straight into place, and then needs no credits.
 //	rendezvous-write   RTS, then CTS with address and rkey, then WRITE_WITH_IMM
 //	                   straight into place.
 //	rendezvous-read    RTS with address and rkey, then READ into place, then FIN.
+//	receiver-initiated of all-reduce round a ring of few ranks: the first phase goes
+//	                   through slots, whose headers bring the address and rkey that
+//	                   the second writes into; no handshake and no credits.
 //
 // RTS, CTS, FIN and credits travel over the queue pair. In all-gather, and in
 // the second phase of all-reduce, rendezvous lands in the user's buffer: no CPU

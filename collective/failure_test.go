@@ -32,12 +32,13 @@ func TestDisagreement(t *testing.T) {
 		{"operation", func(r *Call) { r.Op = OpReduceScatter }, []string{"all-reduce of", "reduce-scatter of"}},
 		{"write for eager", func(r *Call) { r.Protocol = RendezvousWrite }, []string{"eager", "rendezvous-write"}},
 		{"read for eager", func(r *Call) { r.Protocol = RendezvousRead }, []string{"eager", "rendezvous-read"}},
+		{"into place for eager", func(r *Call) { r.Protocol = ReceiverInitiated }, []string{"sum, eager", "sum, receiver-initiated"}},
 		{"segment", func(r *Call) { r.Segment = 400 }, []string{"segments of 1000 bytes", "segments of 400 bytes"}},
 		{"depth", func(r *Call) { r.Depth = 2 }, []string{"depth 4", "depth 2"}},
 		{"sync", func(r *Call) { r.Sync = true }, []string{"depth 4, synchronized", "depth 4"}},
 	} {
-		for _, base := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
-			if base != Eager && strings.HasSuffix(test.name, "eager") {
+		for _, base := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
+			if base != Eager && strings.HasSuffix(test.name, "eager") || base == ReceiverInitiated && (test.name == "operation" || test.name == "sync") {
 				continue
 			}
 			t.Run(test.name+", "+base.String(), func(t *testing.T) {
@@ -209,7 +210,7 @@ func TestCorruption(t *testing.T) {
 			}
 		}, hi - lo, lo},
 	} {
-		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
 			t.Run(test.name+", "+protocol.String(), func(t *testing.T) {
 				w := newWorld(t, n, ring.Options{}, func(rank int) Options {
 					if rank != 2 {
@@ -334,6 +335,7 @@ func TestStalledTCP(t *testing.T) {
 	defer g.set(false) // or a failure ends in a wait for the connections
 	for _, way := range allWays() {
 		way.Sync = true
+		way = w.comms[0].elseEager(OpAllReduce, way)
 		k.check(OpAllReduce, count, way, false)
 	}
 }
@@ -431,8 +433,9 @@ func TestPingBetween(t *testing.T) {
 		w := newWorld(t, 3, ring.Options{Slots: slots}, nil)
 		k := newKit(w, count, reduce.Int32, reduce.Sum)
 		w.must(func(rank int, c *Comm) error {
-			for call := range 28 {
-				o := append(allWays(), CallOptions{})[call%7]
+			ways := append(allWays(), CallOptions{})
+			for call := range 4 * len(ways) {
+				o := c.elseEager(OpAllReduce, ways[call%len(ways)])
 				o.Segment = 100 << (call % 6)
 				err := c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
 				if err != nil {

@@ -44,6 +44,15 @@ func fullMatrix(ways ...CallOptions) matrix {
 
 var ringWays = []CallOptions{
 	{Algorithm: AlgorithmRing, Protocol: Eager}, {Algorithm: AlgorithmRing, Protocol: RendezvousWrite}, {Algorithm: AlgorithmRing, Protocol: RendezvousRead},
+	{Algorithm: AlgorithmRing, Protocol: ReceiverInitiated},
+}
+
+// elseEager is a way with eager in place of ReceiverInitiated where that cannot be.
+func (c *Comm) elseEager(op Operation, o CallOptions) CallOptions {
+	if o.Protocol == ReceiverInitiated && (op != OpAllReduce || o.Sync || max(o.Depth, 1) > c.agreement.Load().initiatedDepth()) {
+		o.Protocol = Eager
+	}
+	return o
 }
 
 var meshWays = []CallOptions{{Algorithm: AlgorithmRecursiveDoubling}, {Algorithm: AlgorithmTree}, {Algorithm: AlgorithmInbox}}
@@ -174,6 +183,9 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 						for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
 							if op == OpAllGather && red != m.ops[0] {
 								continue // it does not depend on the reduction
+							}
+							if op != OpAllReduce && way.Protocol == ReceiverInitiated {
+								continue
 							}
 							k.check(op, count, way, inPlace)
 							cases++

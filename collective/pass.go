@@ -26,10 +26,9 @@ type pass struct {
 	both        [2]*channel // of the ring
 	prog        program
 	schedule
-	total         int
-	writesResults bool             // eager all-reduce: results go into place, see Call.writesResults
-	emptied       uint64           // writesResults: slots that the right neighbour is known to have emptied
-	owners        [maxSlots]remote // writesResults: by transfer, the receive buffer of the rank where its chunk set out
+	total   int
+	emptied uint64           // receiver-initiated: slots that the right neighbour is known to have emptied
+	owners  [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
 
 	granted   int // rendezvous: CTS sent or READ posted
 	arrived   int // rendezvous: lies in its place
@@ -79,8 +78,7 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
 	p.phaseLogged = false
 	p.left, p.right = p.both[0], p.both[1]
-	p.writesResults = k.writesResults(comm.size, int(p.left.slots))
-	if p.writesResults && comm.size == 2 {
+	if k.Protocol == ReceiverInitiated && comm.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
 		p.left = p.both[1-comm.rank]
 		p.right = p.left
@@ -110,7 +108,7 @@ func (p *pass) state() state {
 	switch {
 	case p.processed < p.total || p.posted < p.total:
 		return running
-	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.writesResults || right.credited()):
+	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.call.Protocol == ReceiverInitiated || right.credited()):
 		return done
 	}
 	return over
@@ -137,7 +135,7 @@ func (p *pass) awaited() string {
 			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
 		}
 	}
-	if !p.writesResults && !p.right.credited() {
+	if p.call.Protocol != ReceiverInitiated && !p.right.credited() {
 		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.right.filled-p.right.freed)
 	}
 	return text
@@ -152,7 +150,7 @@ func (p *pass) ask() string {
 
 // wroteInPlace notes that the left neighbour wrote a segment into its place.
 func (p *pass) wroteInPlace(ch *channel, position int) error {
-	if p.writesResults {
+	if p.call.Protocol == ReceiverInitiated {
 		return p.resultWritten(ch, position)
 	}
 	if ch != p.left || position != p.arrived || p.arrived == p.granted {
@@ -212,11 +210,11 @@ func (p *pass) work() (bool, error) {
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.do&doReduce != 0
-		slotted := p.call.Protocol == Eager && !p.isResult(transfer)
+		slotted := p.slotted(transfer)
 		if reduces && (p.call.Depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
 			return moved, nil
 		}
-		data, ok, err := p.received(st, lo, n)
+		data, ok, err := p.received(transfer, lo, n)
 		if !ok || err != nil {
 			return moved, err
 		}

@@ -55,11 +55,12 @@ func TestPipeline(t *testing.T) {
 				count := rng.IntN(longest + 1)
 				k.expect(count)
 				op := Operation(rng.IntN(3))
-				way := append(allWays(), CallOptions{})[rng.IntN(7)]
+				ways := append(allWays(), CallOptions{})
+				way := ways[rng.IntN(len(ways))]
 				o := CallOptions{
 					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0,
 				}
-				k.check(op, count, o, rng.IntN(2) == 0)
+				k.check(op, count, w.comms[0].elseEager(op, o), rng.IntN(2) == 0)
 			}
 		})
 	}
@@ -139,9 +140,11 @@ func testStats(t *testing.T, slots int) {
 	// Each rank sends and receives 2(n-1) chunks, half of them to be reduced.
 	const moved = 2 * (n - 1) * count * 4 / n
 	const segments = moved / segment
-	writesResults := slots == 16
 	for _, depth := range []int{1, 4} {
-		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+		for _, protocol := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
+			if protocol == ReceiverInitiated && slots < 16 {
+				continue // it has no room
+			}
 			t.Run(fmt.Sprintf("%s, depth %d", protocol, depth), func(t *testing.T) {
 				var before [n]Stats
 				for r, c := range w.comms {
@@ -154,7 +157,7 @@ func testStats(t *testing.T, slots int) {
 					overlapped += s.Overlapped
 					want := Stats{Operations: 1, Sent: moved, Received: moved, Reductions: segments / 2}
 					switch {
-					case protocol == Eager && writesResults:
+					case protocol == ReceiverInitiated:
 						want.EagerWrites, want.Writes = segments/2, segments/2
 					case protocol == Eager:
 						want.EagerWrites, want.CopiedAllGather = segments, moved/2
@@ -167,7 +170,7 @@ func testStats(t *testing.T, slots int) {
 					if s != want {
 						t.Errorf("rank %d: %+v, want %+v", r, s, want)
 					}
-					if credits := (s.Credits > 0); credits != (protocol == Eager && !writesResults) {
+					if credits := (s.Credits > 0); credits != (protocol == Eager) {
 						t.Errorf("rank %d: %d credits under %s", r, s.Credits, protocol)
 					}
 				}

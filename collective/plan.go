@@ -37,9 +37,9 @@ const (
 
 // DefaultEagerMax is where the copy out of a slot begins to cost more than the
 // round trip of RTS and CTS: on soft:lo, with two and with four ranks, eager is
-// ahead at chunks of 128 KiB, level at 256, and behind at 1 MiB and above. An
-// all-reduce that copies nothing out of slots is eager at any length (see Call.writesResults):
-// there it is 6 to 20 % ahead of rendezvous from 1 to 64 MiB.
+// ahead at chunks of 128 KiB, level at 256, and behind at 1 MiB and above. All-reduce
+// is ReceiverInitiated at any length where it can be: there that is 6 to 20 % ahead of
+// the other rendezvous from 1 to 64 MiB.
 const DefaultEagerMax = 256 << 10
 
 // CallOptions are a call's own. All ranks must give the same. The zero value
@@ -50,11 +50,12 @@ type CallOptions struct {
 	Algorithm Algorithm
 	Protocol  Protocol
 	// Segment is the length of a segment in bytes, rounded down to whole
-	// elements, and under eager, which all algorithms but the ring use, limited to a
-	// slot. 0 chooses. Direct chooses always, and has no depth.
+	// elements, and limited to a slot under ReceiverInitiated and under Eager, which
+	// all algorithms but the ring use. 0 chooses. Direct chooses always, and has no depth.
 	Segment int
 	// Depth is the number of segments in flight, 1 to MaxDepth: with 1 nothing
-	// is received or sent while a segment is reduced. 0 is DefaultDepth.
+	// is received or sent while a segment is reduced. 0 is DefaultDepth, or what
+	// ReceiverInitiated has slots for.
 	Depth int
 	// Sync puts a barrier between the two phases of all-reduce round the ring, which
 	// AlgorithmAuto then takes. Other operations and algorithms ignore it.
@@ -73,6 +74,17 @@ type agreement struct {
 
 // direct tells whether Direct is to be had.
 func (g *agreement) direct() bool { return g.reached && g.notShared == "" }
+
+// initiatedDepth is how many segments ReceiverInitiated can have in flight. No credits
+// travel in it: the result of a segment says that its slot was emptied. So there must be
+// a slot for each step of each of them in the first phase, beside those whose credit an
+// operation before it has not brought.
+func (g *agreement) initiatedDepth() int {
+	if g.ranks == 1 {
+		return MaxDepth
+	}
+	return (g.slots + 1 - int(creditBatch(uint64(g.slots)))) / (g.ranks - 1)
+}
 
 // plan returns a call as it runs: nothing is left to be chosen, and what means
 // nothing to its operation is zero. It is a pure function of the call, the ring's
@@ -111,7 +123,11 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", c.Segment, size, c.Type, maxSegment)
 	}
 	if c.Algorithm == AlgorithmAuto {
+		asked := c.Protocol
 		c.Algorithm, c.Protocol = table.choose(c.Op, g, int64(c.Count)*int64(size), c.CallOptions)
+		if asked == Auto && c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "" {
+			c.Protocol = Auto // the rule is for other rings
+		}
 	}
 	if c.Protocol == Auto && g.direct() && c.Algorithm.carriedBy(Direct) {
 		c.Protocol = Direct
@@ -123,6 +139,8 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.maxRanks())
 	case c.Protocol == Direct && g.reached && g.notShared != "":
 		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.notShared)
+	case c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "":
+		return bad("%s: %s", c.Protocol, c.notInitiated(&g))
 	case ranks == 1 || !c.Op.onVectors():
 		c.Algorithm = AlgorithmRing
 	}
@@ -141,6 +159,9 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	}
 	if c.Depth == 0 {
 		c.Depth = DefaultDepth
+		if c.Protocol == ReceiverInitiated {
+			c.Depth = min(c.Depth, g.initiatedDepth())
+		}
 	}
 	if c.Algorithm != AlgorithmRing {
 		return c.cutFor(ranks, asked)
@@ -151,10 +172,17 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		c.Protocol = Eager
 	}
 	c.cutChunks(chunk, asked, g.slot)
-	eagerMax := cmp.Or(table.EagerMax, DefaultEagerMax)
-	if auto && chunk > eagerMax && (table.EagerMax != 0 || !c.writesResults(ranks, g.slots)) {
-		c.Protocol = RendezvousWrite
-		c.cutChunks(chunk, asked, g.slot)
+	if auto {
+		s, initiated := c.schedule(ranks, 1), c
+		initiated.Depth = min(c.Depth, s.segments)
+		canBe := initiated.notInitiated(&g) == ""
+		switch {
+		case chunk > cmp.Or(table.EagerMax, DefaultEagerMax) && (table.EagerMax != 0 || !canBe):
+			c.Protocol = RendezvousWrite
+			c.cutChunks(chunk, asked, g.slot)
+		case canBe && ranks > 1:
+			c.Protocol = ReceiverInitiated
+		}
 	}
 	if s := c.schedule(ranks, 2*ranks-2); s.positions() > maxPositions {
 		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", c.Count*size, c.Segment, maxPositions)
@@ -167,7 +195,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 func (c *Call) cutChunks(chunk, segment, slot int) {
 	size := c.Type.Size()
 	switch {
-	case segment == 0 && c.Protocol != Eager:
+	case segment == 0 && c.Protocol.handshakes():
 		const page = 4096
 		segment = (chunk/c.Depth + page) / page * page
 		segment = min(max(segment, autoSegmentMin), autoSegmentMax)
@@ -176,24 +204,30 @@ func (c *Call) cutChunks(chunk, segment, slot int) {
 		most := min(slot, eagerSegmentMax)
 		pieces := max(1, (chunk+most-1)/most)
 		segment = min(most, (chunk/pieces+line)/line*line)
-	case c.Protocol == Eager:
+	case !c.Protocol.handshakes():
 		segment = min(segment, slot)
 	}
 	c.Segment = max(min(segment, chunk), size) / size * size
 }
 
-// writesResults tells whether results go straight into the receive buffers. They do in the
-// second half of an eager all-reduce round the ring, where the right neighbour needs no
-// asking: a result has its contribution in it, so it has begun. Nor do credits travel:
-// the result of a segment says that its slot was emptied. So there must be a slot for
-// each step of a group of segments in the first half, beside those whose credit an
-// operation before it has not brought: in a larger ring, results are copied out of slots.
-func (c *Call) writesResults(ranks, slots int) bool {
-	if c.Op.Phases() != 2 || c.Algorithm != AlgorithmRing || c.Protocol != Eager || c.Sync {
-		return false
+// noFirstPhase is why another operation than all-reduce cannot be ReceiverInitiated.
+const noFirstPhase = "the first phase of all-reduce brings the address to write to, and here is none; expected all-reduce, or eager or auto"
+
+// notInitiated says why a call round the ring cannot be ReceiverInitiated; "" if it can. In
+// the second phase of all-reduce the right neighbour needs no asking: a result has its
+// contribution in it, so it has begun.
+func (c *Call) notInitiated(g *agreement) string {
+	switch most := g.initiatedDepth(); {
+	case c.Op.Phases() != 2:
+		return noFirstPhase
+	case c.Sync:
+		return "results go out before the first phase is over everywhere, so no barrier can be between; expected eager or auto"
+	case most < 1:
+		return fmt.Sprintf("%d slots are too few for %d ranks; expected more of them, or eager or auto", g.slots, g.ranks)
+	case c.Depth > most:
+		return fmt.Sprintf("depth %d on %d ranks with %d slots: expected at most %d", c.Depth, g.ranks, g.slots, most)
 	}
-	s := c.schedule(ranks, 1)
-	return (ranks-1)*min(c.Depth, s.segments)+int(creditBatch(uint64(slots)))-1 <= slots
+	return ""
 }
 
 // cutFor completes a call of another algorithm than the ring: segments fit the

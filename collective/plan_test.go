@@ -12,7 +12,7 @@ import (
 func TestParseProtocol(t *testing.T) {
 	for name, want := range map[string]Protocol{
 		"": Auto, "auto": Auto, "Eager": Eager, "rendezvous": RendezvousWrite, "rendezvous-write": RendezvousWrite, "rdv": RendezvousWrite,
-		" RENDEZVOUS-READ ": RendezvousRead, "read": RendezvousRead,
+		"Receiver-Initiated": ReceiverInitiated, "recv-init": ReceiverInitiated, " RENDEZVOUS-READ ": RendezvousRead, "read": RendezvousRead,
 	} {
 		if got, err := ParseProtocol(name); err != nil || got != want {
 			t.Errorf("%q: %v, %v, want %v", name, got, err, want)
@@ -30,6 +30,7 @@ func TestParseProtocol(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
+	into := Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: ReceiverInitiated}}}
 	const slot = 512 << 10
 	for _, test := range []struct {
 		count    int
@@ -51,11 +52,19 @@ func TestPlan(t *testing.T) {
 		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 24}, Eager, 243200, 0},
 		{1 << 24, 4, CallOptions{Protocol: Eager, Segment: 1 << 20}, Table{}, Eager, slot, 0},
 		{1 << 24, 4, CallOptions{Protocol: RendezvousRead, Segment: 1<<20 + 3}, Table{}, RendezvousRead, 1 << 20, 0},
-		{1 << 24, 4, CallOptions{}, Table{}, Eager, 243200, 14},
+		{1 << 24, 4, CallOptions{}, Table{}, ReceiverInitiated, 243200, 14},
+		{1000, 4, CallOptions{Algorithm: AlgorithmRing}, Table{}, ReceiverInitiated, 1000, 14},
+		{1 << 24, 4, CallOptions{Protocol: Eager}, Table{}, Eager, 243200, 14},
+		{1 << 24, 1, CallOptions{}, Table{}, Eager, 244928, 14},
+		{1 << 24, 13, CallOptions{Protocol: ReceiverInitiated}, Table{}, ReceiverInitiated, 234688, 15},
+		{1 << 24, 4, CallOptions{}, into, ReceiverInitiated, 243200, 14},
+		{1 << 24, 4, CallOptions{}, into, RendezvousWrite, autoSegmentMax, 2}, // the rule is for other rings
+		{1 << 24, 4, CallOptions{Sync: true}, into, RendezvousWrite, autoSegmentMax, 14},
+		{1 << 24, 4, CallOptions{Depth: 5}, into, RendezvousWrite, autoSegmentMax, 14},
 		{1 << 24, 4, CallOptions{}, Table{}, RendezvousWrite, autoSegmentMax, 13},
 		{1 << 24, 4, CallOptions{}, Table{EagerMax: 1 << 20}, RendezvousWrite, autoSegmentMax, 14},
 		{1 << 24, 4, CallOptions{Sync: true}, Table{}, RendezvousWrite, autoSegmentMax, 14},
-		{1 << 19, 13, CallOptions{}, Table{}, Eager, 161320, 15},
+		{1 << 19, 13, CallOptions{}, Table{}, ReceiverInitiated, 161320, 15},
 	} {
 		got, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, agreement{ranks: test.ranks, slot: slot, slots: test.slots}, test.table)
 		if err != nil || got.Protocol != test.protocol || got.Segment != test.segment {
@@ -141,6 +150,35 @@ func TestPlanRefuses(t *testing.T) {
 		_, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, agreement{ranks: 4, slot: 1 << 16, reached: true, notShared: "they are far"}, Table{})
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
+		}
+	}
+}
+
+// TestPlanRefusesReceiverInitiated: where it cannot be, it is said why, and what can.
+func TestPlanRefusesReceiverInitiated(t *testing.T) {
+	for _, test := range []struct {
+		call         Call
+		ranks, slots int
+		want         string
+	}{
+		{Call{Op: OpAllReduce}, 5, 16, ""},
+		{Call{Op: OpAllReduce}, 14, 16, ""},
+		{Call{Op: OpAllReduce}, 1, 0, ""},
+		{Call{Op: OpAllReduce, CallOptions: CallOptions{Depth: 4}}, 4, 16, ""},
+		{Call{Op: OpAllReduce, CallOptions: CallOptions{Depth: 5}}, 4, 16, "all-reduce: receiver-initiated: depth 5 on 4 ranks with 16 slots: expected at most 4"},
+		{Call{Op: OpAllReduce}, 15, 16, "all-reduce: receiver-initiated: 16 slots are too few for 15 ranks; expected more of them, or eager or auto"},
+		{Call{Op: OpAllReduce, CallOptions: CallOptions{Sync: true}}, 4, 16, "all-reduce: receiver-initiated: results go out before the first phase is over everywhere, so no barrier can be between; expected eager or auto"},
+		{Call{Op: OpReduceScatter}, 4, 16, "reduce-scatter: receiver-initiated: the first phase of all-reduce brings the address to write to, and here is none; expected all-reduce, or eager or auto"},
+		{Call{Op: OpAllGather}, 4, 16, "all-gather: receiver-initiated: the first phase of all-reduce brings the address to write to, and here is none; expected all-reduce, or eager or auto"},
+		{Call{Op: OpAllReduce, CallOptions: CallOptions{Algorithm: AlgorithmTree}}, 4, 16, "all-reduce: tree by receiver-initiated: rendezvous is for the ring; expected eager or auto"},
+	} {
+		test.call.Protocol = ReceiverInitiated
+		plan, err := plan(test.call, agreement{ranks: test.ranks, slot: 1 << 16, slots: test.slots}, Table{})
+		switch {
+		case test.want == "" && (err != nil || plan.Protocol != ReceiverInitiated):
+			t.Errorf("%v on %d ranks: %v, %v", test.call.Op, test.ranks, plan, err)
+		case test.want != "" && (!errors.Is(err, ErrUsage) || err.Error() != test.want):
+			t.Errorf("%v on %d ranks: %v, want %q", test.call.Op, test.ranks, err, test.want)
 		}
 	}
 }

@@ -174,11 +174,13 @@ func (s *workload) next() error {
 		}
 		got, want = []int32{recv[0], recv[count/2], recv[count-1]}, []int32{sum, sum, sum}
 	case op < 4:
+		way = c.elseEager(OpReduceScatter, way)
 		err = c.ReduceScatter(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, reduce.Sum, way)
 		if hi > lo {
 			got, want = []int32{recv[0], recv[hi-lo-1]}, []int32{sum, sum}
 		}
 	case op < 6:
+		way = c.elseEager(OpAllGather, way)
 		err = c.AllGather(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, way)
 		got, want = []int32{recv[lo], recv[count-1]}, []int32{int32(c.rank + 1), int32(c.size)}
 		if hi == lo {

@@ -18,17 +18,27 @@ const (
 	RendezvousWrite                 // RTS, CTS, WRITE_WITH_IMM into place
 	RendezvousRead                  // RTS, READ into place, FIN
 	Direct                          // every rank reads the others' buffers in place
+	// ReceiverInitiated is a rendezvous whose receiver says where to write before the
+	// sender asks: S. Pakin, "Receiver-initiated message passing over RDMA networks", 2008;
+	// Rashti and Afsahi, "Improving communication progress and overlap in MPI rendezvous
+	// protocol over RDMA-enabled interconnects", 2008. Here the first phase of all-reduce,
+	// through slots, brings the address of the second.
+	ReceiverInitiated
 )
+
+// handshakes tells whether each segment is asked for, by RTS, before its data goes.
+func (p Protocol) handshakes() bool { return p == RendezvousWrite || p == RendezvousRead }
 
 var protocols = [...]struct {
 	reduce.Naming
 	what string // in a sentence
 }{
-	Auto:            {Naming: reduce.Naming{Name: "auto"}},
-	Eager:           {Naming: reduce.Naming{Name: "eager"}},
-	RendezvousWrite: {reduce.Naming{Name: "rendezvous-write", Aliases: []string{"rendezvous", "rdv", "rndv", "write"}}, "rendezvous"},
-	RendezvousRead:  {reduce.Naming{Name: "rendezvous-read", Aliases: []string{"rdv-read", "rndv-read", "read"}}, "rendezvous"},
-	Direct:          {reduce.Naming{Name: "direct"}, "direct"},
+	Auto:              {Naming: reduce.Naming{Name: "auto"}},
+	Eager:             {Naming: reduce.Naming{Name: "eager"}},
+	RendezvousWrite:   {reduce.Naming{Name: "rendezvous-write", Aliases: []string{"rendezvous", "rdv", "rndv", "write"}}, "rendezvous"},
+	RendezvousRead:    {reduce.Naming{Name: "rendezvous-read", Aliases: []string{"rdv-read", "rndv-read", "read"}}, "rendezvous"},
+	Direct:            {reduce.Naming{Name: "direct"}, "direct"},
+	ReceiverInitiated: {reduce.Naming{Name: "receiver-initiated", Aliases: []string{"recv-init"}}, "rendezvous"},
 }
 
 var protocolNames = reduce.Names[Protocol]{

@@ -50,7 +50,7 @@ func TestResultsInPlaceAmongOthers(t *testing.T) {
 					case 5:
 						err = sum(round, CallOptions{Protocol: Eager, Sync: true})
 					default:
-						err = sum(round, CallOptions{Protocol: Eager, Depth: 1 + round%5})
+						err = sum(round, c.elseEager(OpAllReduce, CallOptions{Protocol: ReceiverInitiated, Depth: 1 + round%5}))
 					}
 					if err != nil {
 						return err
@@ -76,11 +76,11 @@ func TestResultsInPlaceDisagreement(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			o := CallOptions{Protocol: Eager, Sync: rank == odd}
+			o := CallOptions{Protocol: []Protocol{Eager, ReceiverInitiated}[(rank+odd)%2]}
 			return c.AllReduce(context.Background(), b.Addr(), b.Addr(), count, reduce.Float32, reduce.Sum, o)
 		}) {
-			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "synchronized") {
-				t.Errorf("rank %d, with rank %d synchronized: %v: expected a disagreement that says so", rank, odd, err)
+			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "sum, receiver-initiated") {
+				t.Errorf("rank %d, with rank %d eager: %v: expected a disagreement that says so", rank, odd, err)
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func TestResultPlaced(t *testing.T) {
 	ch := &channel{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
 	other := &channel{edge: &ring.Edge{Peer: 1}}
 	p := &pass{
-		flow: new(flow),
-		left: ch, right: ch, writesResults: true, total: 8,
+		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
+		left: ch, right: ch, total: 8,
 		schedule: schedule{ranks: 2, count: 32, perSegment: 4, segments: 4, depth: 2, transfers: 2},
 	}
 	for _, test := range []struct {

@@ -211,7 +211,7 @@ func TestCommAfterComm(t *testing.T) {
 	for round := range 6 {
 		k := newKit(w, count, reduce.Int32, reduce.Sum)
 		k.expect(count)
-		k.check(OpAllReduce, count, ringWays[round%3], true) // polls for edges that the Comm does not know yet
+		k.check(OpAllReduce, count, ringWays[round%len(ringWays)], true) // polls for edges that the Comm does not know yet
 		for range 3 {
 			k.check(OpReduceScatter, count, CallOptions{Algorithm: AlgorithmTree, Segment: 1024}, true)
 		}

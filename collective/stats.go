@@ -19,7 +19,7 @@ type Stats struct {
 
 	EagerWrites uint64 // WRITE_WITH_IMM into a slot
 	Credits     uint64 // credit messages sent
-	Writes      uint64 // WRITE_WITH_IMM into place; under eager, the results of an all-reduce
+	Writes      uint64 // WRITE_WITH_IMM into place
 	Reads       uint64 // READs into place
 	RTS         uint64 // sent
 	CTS         uint64 // sent

@@ -18,9 +18,9 @@ type Table struct {
 	// Rules are looked through in order; the first that fits a call decides. What
 	// none fits is decided as without rules.
 	Rules []Rule `json:"rules,omitempty"`
-	// EagerMax is the largest chunk, in bytes, that Auto sends eagerly round the
-	// ring where no rule names a protocol; a negative value never. 0 is
-	// DefaultEagerMax, and any length where nothing is copied out of slots.
+	// EagerMax is the largest chunk, in bytes, that Auto sends without a handshake round
+	// the ring where no rule names a protocol; a negative value never. 0 is
+	// DefaultEagerMax, and any length where it can be ReceiverInitiated.
 	EagerMax int `json:"eager_max,omitempty"`
 }
 
@@ -66,6 +66,8 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("%s: expected one of %v", r.Protocol, Protocols())
 	case !r.Algorithm.carriedBy(r.Protocol):
 		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, carriers(r.Protocol))
+	case r.Protocol == ReceiverInitiated && r.Op.Phases() != 2:
+		return fmt.Errorf("%s: %s", r.Protocol, noFirstPhase)
 	case r.Ranks > r.Algorithm.maxRanks():
 		return fmt.Errorf("%s on %d ranks: expected at most %d", r.Algorithm, r.Ranks, r.Algorithm.maxRanks())
 	}

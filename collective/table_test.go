@@ -53,6 +53,7 @@ func TestTableValidate(t *testing.T) {
 		{Rule{}, "algorithm auto: expected one of [ring"},
 		{Rule{Algorithm: AlgorithmRing, Protocol: 13}, "protocol 13"},
 		{Rule{Algorithm: AlgorithmTree, Protocol: RendezvousRead}, "tree by rendezvous-read: rendezvous is for the ring"},
+		{Rule{Op: OpAllGather, Algorithm: AlgorithmRing, Protocol: ReceiverInitiated}, "rule 2: receiver-initiated: the first phase of all-reduce"},
 		{Rule{Algorithm: AlgorithmInbox, Ranks: 9}, "inbox on 9 ranks: expected at most 8"},
 	} {
 		if err := (Table{Rules: []Rule{good, test.rule}}).Validate(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
@@ -115,7 +116,7 @@ func TestSetTable(t *testing.T) {
 		}
 		return p.Protocol
 	}
-	if got := protocol(); got != Eager {
+	if got := protocol(); got != ReceiverInitiated {
 		t.Fatalf("without a table: %s", got)
 	}
 	table := Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmRing, Protocol: RendezvousRead}}}

@@ -14,10 +14,10 @@ import (
 //	step             a segment's width of the pipeline goes on by one rank; the
 //	                 steps of an operation follow one another without a gap. In a
 //	                 script, a move that is no send
-//	segment send     eager and rendezvous-write: the WRITE is posted, until it
-//	                 completes; rendezvous-read: the RTS goes, until FIN comes
-//	segment receive  eager: known, until reduced or copied out of its slot, or the
-//	                 instant when it is known to be in its place;
+//	segment send     the WRITE is posted, until it completes; rendezvous-read: the
+//	                 RTS goes, until FIN comes
+//	segment receive  through a slot: known, until reduced or copied out of it;
+//	                 receiver-initiated: the instant when it is known to be in its place;
 //	                 rendezvous-write: the CTS goes, until the WRITE is here;
 //	                 rendezvous-read: the READ is posted, until it completes
 //	segment reduce   the CPU reduces it, or copies it out of a slot
@@ -162,7 +162,7 @@ func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.arrived; i < p.granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if p.call.Protocol == Eager && p.processed < p.total && p.left.head() == nil {
+	if !p.call.Protocol.handshakes() && p.processed < p.total && p.left.head() == nil {
 		p.recordAwaited(p.step, end, p.processed)
 	}
 	transfer, _, _ := p.at(min(p.processed, p.total-1))

@@ -13,12 +13,12 @@ import (
 // comes in from the left. Steps and chunks are none of its business.
 
 // received returns the data of the next position to process, if it is there.
-func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
-	if p.call.Protocol != Eager || p.writesResults && st.do&doReduce == 0 {
+func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
+	if !p.slotted(transfer) {
 		if p.arrived <= p.processed {
 			return nil, false, nil
 		}
-		addr, _, _ := p.landing(p.processed, st, lo, n)
+		addr, _, _ := p.landing(p.processed, p.prog.steps[transfer+1], lo, n)
 		return memory.Bytes(addr, n), true, nil
 	}
 	h := p.left.head()
@@ -29,23 +29,24 @@ func (p *pass) received(st step, lo, n int) (data []byte, ok bool, err error) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
 			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
-	if p.writesResults {
-		transfer, _, _ := p.at(p.processed)
+	if p.call.Protocol == ReceiverInitiated {
 		p.owners[transfer] = remote{h.Addr, h.RKey}
 	}
 	return p.left.payload(n), true, nil
 }
 
-// isResult tells whether a transfer goes straight into the receive buffer (see
-// Call.writesResults). Where that is, the headers of slots say: each rank's goes along with the
-// chunk that sets out there, which comes to its left neighbour last.
-func (p *pass) isResult(transfer int) bool { return p.writesResults && transfer >= p.ranks-1 }
+// slotted tells whether a transfer goes through slots. The results of ReceiverInitiated go
+// straight into the receive buffer. Where that is, the headers of slots say: each rank's
+// goes along with the chunk that sets out there, which comes to its left neighbour last.
+func (p *pass) slotted(transfer int) bool {
+	return p.call.Protocol == Eager || p.call.Protocol == ReceiverInitiated && transfer < p.ranks-1
+}
 
 // resultWritten notes that the left neighbour wrote a result into its place.
 func (p *pass) resultWritten(ch *channel, position int) error {
 	next := p.arrived
 	for ; next < p.total; next++ {
-		if transfer, _, _ := p.at(next); p.isResult(transfer) {
+		if transfer, _, _ := p.at(next); !p.slotted(transfer) {
 			break
 		}
 	}
@@ -65,7 +66,7 @@ func (p *pass) resultWritten(ch *channel, position int) error {
 // credits are to come (see channel.credited).
 func (p *pass) credit() error {
 	ch := p.left
-	if p.writesResults || ch.taken%creditBatch(ch.slots) != 0 {
+	if p.call.Protocol == ReceiverInitiated || ch.taken%creditBatch(ch.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -82,8 +83,8 @@ func (p *pass) post() (bool, error) {
 	before := p.posted + p.announced + p.granted
 	var err error
 	switch p.call.Protocol {
-	case Eager:
-		err = p.postEager()
+	case Eager, ReceiverInitiated:
+		err = p.postSlots()
 	case RendezvousWrite:
 		if err = p.postWrites(); err == nil {
 			err = p.announce(2*p.call.Depth, false)
@@ -93,7 +94,7 @@ func (p *pass) post() (bool, error) {
 			p.posted = p.announced
 		}
 	}
-	if err == nil && p.call.Protocol != Eager {
+	if err == nil && p.call.Protocol.handshakes() {
 		err = p.grant()
 	}
 	return p.posted+p.announced+p.granted > before, err
@@ -147,11 +148,11 @@ func (p *pass) maySend() bool {
 	return p.posted-p.sent < p.depth && p.right.room() && p.ready(p.posted)
 }
 
-func (p *pass) postEager() error {
+func (p *pass) postSlots() error {
 	r := p.right
 	for p.maySend() {
 		transfer, segment, _ := p.at(p.posted)
-		if p.isResult(transfer) {
+		if !p.slotted(transfer) {
 			lo, _ := p.span(p.prog.steps[transfer].chunk, segment)
 			to := p.owners[p.ranks-2]
 			to.addr += uint64(lo * p.size)
@@ -166,9 +167,10 @@ func (p *pass) postEager() error {
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
 		switch {
-		case p.writesResults && transfer == 0:
+		case p.call.Protocol == Eager:
+		case transfer == 0:
 			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
-		case p.writesResults:
+		default:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
 		p.sends[p.posted%MaxDepth] = trace.Now()

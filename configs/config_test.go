@@ -219,7 +219,7 @@ func TestBadInputSaysWhatAndWhere(t *testing.T) {
 		"truth as number":    {file: "port: true", want: `configuration: port is true, expected a whole number from 1 to 255 (from file f.yaml)`},
 		"map as text":        {file: "device: {}", want: `configuration: device is map[], expected a text that is not empty (from file f.yaml)`},
 		"empty text":         {args: []string{"--device="}, want: `configuration: device is "", expected a text that is not empty (from flag --device)`},
-		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write, rendezvous-read or direct (from file f.yaml)`},
+		"unknown word":       {file: "protocol: fast", want: `configuration: protocol is "fast", expected auto, eager, rendezvous, rendezvous-write, rendezvous-read, receiver-initiated or direct (from file f.yaml)`},
 		"duration sans unit": {file: "timeout: 30", want: `configuration: timeout is 30, expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"duration below":     {file: "timeout: -1s", want: `configuration: timeout is "-1s", expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected 0, or a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},

@@ -178,7 +178,7 @@ func checkBench(s *session.Session, call command.Call, ranksHere int) error {
 	if list, err := askedVariants(s, call); err != nil {
 		return err
 	} else if len(list) == 1 {
-		if err := list[0].check("bench " + o.op.String()); err != nil {
+		if err := list[0].check("bench "+o.op.String(), o.op); err != nil {
 			return err
 		}
 	}

@@ -105,7 +105,13 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	return means, nil
 }
 
-// resultOf checks one run of a variant, if that was asked for, and puts the ranks'
+// compared is what ranks tell each other of a variant.
+type compared struct {
+	RankMeasurement
+	Effort Effort `json:"per_operation"`
+}
+
+// resultOf runs a variant once more, checks that if it was asked for, and puts the ranks'
 // results together.
 func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result Measurement, err error) {
 	m, o := r.m, r.o.by(r.list[w])
@@ -115,16 +121,28 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 	}
 	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m)}
 	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
+	before := m.Comm.Stats()
 	if o.check {
 		wrong, first, err := checked(ctx, m, o, r.v)
 		if err != nil {
 			return result, err
 		}
 		mine.Wrong, mine.First = &wrong, first
+	} else if err := m.Comm.Run(ctx, o.on(r.v)); err != nil {
+		return result, err
 	}
-	all, err := session.Share(ctx, m, mine)
+	after := m.Comm.Stats()
+	told, err := session.Share(ctx, m, compared{mine, Effort{after.CopiedAllGather - before.CopiedAllGather, after.RTS - before.RTS}})
 	if err != nil {
 		return result, err
 	}
-	return resultOf(m, o, plan, r.counts[w], means, all), nil
+	var all []RankMeasurement
+	var most Effort
+	for _, t := range told {
+		all = append(all, t.RankMeasurement)
+		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
+	}
+	result = resultOf(m, o, plan, r.counts[w], means, all)
+	result.Effort = &most
+	return result, nil
 }

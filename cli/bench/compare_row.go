@@ -60,13 +60,18 @@ func (r CompareRow) Row() ([]render.Column, []render.Cell) {
 // Parts implements render.Parts.
 func (r CompareRow) Parts() []render.Record { return render.Records(r.Each) }
 
+// width is that of one variant's columns, with the blank before them.
+func (list Variants) width() int {
+	if len(list) <= compareSpacious {
+		return 1 + 7 + 1 + 6 + 1 + 5 + 1 + 2
+	}
+	return 1 + 7 + 1 + 2
+}
+
 // CompareHead are the lines above the columns that name the variants: one, or where
 // the names do not fit, one of algorithms and one of protocols.
 func CompareHead(list Variants) []string {
-	width := 1 + 7 + 1 + 2 // of one variant's columns, with the blank before them
-	if len(list) <= compareSpacious {
-		width += 1 + 6 + 1 + 5
-	}
+	width := list.width()
 	line := func(name func(Variant) string) (text string, fits bool) {
 		var b strings.Builder
 		b.WriteString("       ") // the column of the sizes, less the note's own "# "
@@ -92,5 +97,5 @@ func CompareHead(list Variants) []string {
 // narrow shortens names to others by which they are known, too.
 var narrow = strings.NewReplacer(
 	collective.AlgorithmRecursiveDoubling.String(), "doubling",
-	collective.RendezvousWrite.String(), "rdv", collective.RendezvousRead.String(), "rdv-read",
+	collective.RendezvousWrite.String(), "rdv", collective.RendezvousRead.String(), "rdv-read", collective.ReceiverInitiated.String(), "recv-init",
 )

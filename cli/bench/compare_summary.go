@@ -140,6 +140,29 @@ func stretchWords(stretches []Stretch, verb string) string {
 	return strings.Join(parts, ", ")
 }
 
+// effort is a table of what the variants cost beside the data that travel, where that is
+// anything.
+func (c ComparisonSummary) effort() []string {
+	list := c.rows[0].Variants
+	lines := append([]string{"bytes copied out of slots / handshakes, in one operation, of a rank"}, CompareHead(list)...)
+	any := false
+	for _, r := range c.rows {
+		line := fmt.Sprintf("%6s", configs.FormatSize(r.Each[0].Bytes))
+		for _, m := range r.Each {
+			text := "-"
+			if m.Effort != nil && *m.Effort != (Effort{}) {
+				any, text = true, m.Effort.String()
+			}
+			line += fmt.Sprintf(" %-*s", list.width()-1, text)
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	if !any {
+		return nil
+	}
+	return lines
+}
+
 // Lines are the footer and the plot.
 func (c ComparisonSummary) Lines() []render.Line {
 	var notes []string
@@ -157,7 +180,7 @@ func (c ComparisonSummary) Lines() []render.Line {
 	auto := render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
 	plot := chart.Plot("busbw in GB/s by size", curves, render.Figure)
 	lines := wrongLines(c.Wrong)
-	for _, text := range slices.Concat(notes, ahead, auto, plot) {
+	for _, text := range slices.Concat(notes, c.effort(), ahead, auto, plot) {
 		lines = append(lines, render.Line{Text: text})
 	}
 	return lines

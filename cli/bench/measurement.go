@@ -7,6 +7,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/configs"
 	"ringcli/ring"
 )
 
@@ -42,6 +43,8 @@ type Measurement struct {
 	First *WrongElement `json:"first_wrong,omitempty"`
 	// PerRank is there on the leader only.
 	PerRank []RankMeasurement `json:"per_rank,omitempty"`
+	// Effort is there in a comparison: that of the rank that has most.
+	Effort *Effort `json:"per_operation,omitempty"`
 }
 
 // WrongElement is an element that is not what it must be.
@@ -54,6 +57,16 @@ type WrongElement struct {
 
 func (w WrongElement) String() string {
 	return fmt.Sprintf("rank %d, element %d: got %s, want %s", w.Rank, w.Offset, w.Got, w.Want)
+}
+
+// Effort is what one operation costs a rank beside the data that travel.
+type Effort struct {
+	Copied     uint64 `json:"copied_bytes"` // out of slots, by the CPU
+	Handshakes uint64 `json:"handshakes"`   // RTS, each of which waits for a CTS or a FIN
+}
+
+func (e Effort) String() string {
+	return configs.FormatSize(e.Copied) + "/" + fmt.Sprint(e.Handshakes)
 }
 
 // addWrong adds what was counted to a sum; nil is what was not checked.

@@ -203,7 +203,7 @@ func checkOperation(s *session.Session, call command.Call, ranksHere int) error 
 	if err != nil {
 		return err
 	}
-	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name); err != nil {
+	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name, o.op); err != nil {
 		return err
 	}
 	return checkMemory(o.bytes(), o.buffersFor(), ranksHere)

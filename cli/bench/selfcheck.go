@@ -57,7 +57,7 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 	operations := collective.Operations()
 	slices.SortStableFunc(operations, func(a, b collective.Operation) int { return a.Phases() - b.Phases() })
 	for _, op := range operations {
-		for _, w := range variantsOf(m.Comm) {
+		for _, w := range variantsOf(m.Comm, op) {
 			o := operation{
 				op: op, red: reduce.Sum, count: selfCheckBytes / selfCheckTypes[0].Size(),
 				iters: selfCheckIters, warmup: selfCheckWarmup, check: true,

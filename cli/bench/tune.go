@@ -103,7 +103,7 @@ func runTune(ctx context.Context, s *session.Session, call command.Call) (err er
 	if err := m.Comm.SetTable(collective.Table{}); err != nil {
 		return err
 	}
-	t := &tuning{s: s, m: m, list: variantsOf(m.Comm), begun: time.Now(), points: make([][]tunePoint, len(tables.Operations))}
+	t := &tuning{s: s, m: m, list: variantsOf(m.Comm, collective.OpAllReduce), begun: time.Now(), points: make([][]tunePoint, len(tables.Operations))}
 	t.budget = command.Value[time.Duration](call.Flags, "budget")
 	if err := t.run(ctx); err != nil {
 		if back := m.Comm.SetTable(before); back != nil {

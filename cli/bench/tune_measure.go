@@ -116,7 +116,12 @@ func (t *tuning) point(ctx context.Context, op collective.Operation, size int64,
 	}()
 	began := t.spent
 	turn := min(share/time.Duration((tuneMost+1)*len(t.list)), tuneTurn)
-	iters := slices.Repeat([]int{1}, len(t.list))
+	iters := make([]int, len(t.list))
+	for i, w := range t.list {
+		if w.runs(m.Comm, op) {
+			iters[i] = 1
+		}
+	}
 	for {
 		means, err := r.next(ctx, iters)
 		if err != nil {

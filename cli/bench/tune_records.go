@@ -8,6 +8,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
+	"ringcli/collective"
 	"ringcli/collective/reduce"
 )
 
@@ -97,6 +98,8 @@ func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
 // Adjust implements render.Adjuster.
 func (r TuneRule) Adjust(column string, cell *render.Cell) {
 	switch {
+	case column == "protocol" && r.Protocol == collective.ReceiverInitiated:
+		cell.Text = narrow.Replace(cell.Text)
 	case column == "up to" && r.UpTo == 0:
 		cell.Text = "any"
 	case column == "gain over default" && r.Default:

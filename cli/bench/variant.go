@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,20 +42,25 @@ func (w Variant) String() string {
 // variantOf is how an operation is going to run.
 func variantOf(p collective.Call) Variant { return Variant{p.Algorithm, p.Protocol} }
 
-// variantsOf are all that this ring has, without auto: the ring's first.
-func variantsOf(c *collective.Comm) Variants {
+// variantsOf are all that this ring has of an operation, without auto: the ring's first.
+// All-reduce has all that others have.
+func variantsOf(c *collective.Comm, op collective.Operation) Variants {
 	var list Variants
 	for _, a := range collective.Algorithms()[1:] {
 		for _, p := range collective.Protocols()[1:] {
-			w := Variant{a, p}
-			// What it has not is refused, such as an inbox of many ranks.
-			plan, err := c.Plan(operation{count: 1}.by(w).call())
-			if err == nil && variantOf(plan) == w {
+			if w := (Variant{a, p}); w.runs(c, op) {
 				list = append(list, w)
 			}
 		}
 	}
 	return list
+}
+
+// runs tells whether this ring has an operation so: what it has not is refused, such as
+// an inbox of many ranks.
+func (w Variant) runs(c *collective.Comm, op collective.Operation) bool {
+	plan, err := c.Plan(operation{op: op, count: 1}.by(w).call())
+	return err == nil && variantOf(plan) == w
 }
 
 // short names a variant in a column: by the protocol alone where the ring runs,
@@ -71,11 +77,9 @@ func (w Variant) short() string {
 }
 
 // check refuses what no ring has.
-func (w Variant) check(command string) error {
-	if w.Algorithm == collective.AlgorithmAuto {
-		return nil // it is what can do the protocol
-	}
-	if err := (collective.Rule{Algorithm: w.Algorithm, Protocol: w.Protocol}).Validate(); err != nil {
+func (w Variant) check(command string, op collective.Operation) error {
+	a := cmp.Or(w.Algorithm, collective.AlgorithmRing) // which can do every protocol
+	if err := (collective.Rule{Op: op, Algorithm: a, Protocol: w.Protocol}).Validate(); err != nil {
 		return exit.Usagef("%s: %w", command, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestShortVariant(t *testing.T) {
 	for w, want := range map[Variant]string{
 		{collective.AlgorithmRing, collective.Eager}: "eager", {collective.AlgorithmRing, collective.Direct}: "ring/direct",
 		{collective.AlgorithmInbox, collective.Direct}: "inbox/direct", {collective.AlgorithmRecursiveDoubling, collective.Eager}: "recursive-doubling",
-		{collective.AlgorithmRing, collective.RendezvousWrite}: "rendezvous-write",
+		{collective.AlgorithmRing, collective.RendezvousWrite}: "rendezvous-write", {collective.AlgorithmRing, collective.ReceiverInitiated}: "receiver-initiated",
 	} {
 		if got := w.short(); got != want || len(got) > 18 {
 			t.Errorf("%v is %q", w, got)
@@ -63,7 +63,7 @@ func TestShortVariant(t *testing.T) {
 
 func TestProtocolList(t *testing.T) {
 	for text, want := range map[string]string{
-		"eager": "eager", "auto": "auto", "eager,rendezvous": "eager,rendezvous-write", " Eager , rdv-read ": "eager,rendezvous-read",
+		"eager": "eager", "auto": "auto", "eager,rendezvous": "eager,rendezvous-write", "eager,recv-init": "eager,receiver-initiated", " Eager , rdv-read ": "eager,rendezvous-read",
 		"fast": "", "": "", "eager,": "", "auto,eager": "", "rendezvous,rendezvous-write": "",
 	} {
 		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "protocol", collective.Protocols(), collective.ParseProtocol)
