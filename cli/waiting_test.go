@@ -87,7 +87,7 @@ func TestWaitingForAnIdleRank(t *testing.T) {
 	zero.keys("C-c")
 	see("all-reduce stops at its next boundary")
 	zero.keys("C-c")
-	see("ringcli: interrupted; it had waited [0-9]+s for ONE to run all-reduce")
+	see("ringcli: interrupted; it had waited [0-9]+s for ONE to run")
 }
 
 // listener keeps what is written, and says when a wait is.
