@@ -25,6 +25,7 @@ type shared struct {
 	ctx     context.Context // of the operation that runs
 	running *prepared
 	last    uint64 // the number of the last that ran over shared memory
+	before  sharedmem.Signature
 	// A rank that waits looks around now and then, of which this is the last time in
 	// operation lookedIn.
 	looked   time.Time
@@ -214,6 +215,11 @@ func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem
 // else out within milliseconds.
 const inboxRecorded = 16
 
+// partsRecorded: of shorter vectors as many operations, and the first of a kind, go into
+// the recorder with their steps, which take 0.2 to 1 us: a twentieth of 256 KiB, and a
+// hundredth from here on.
+const partsRecorded = 1 << 20
+
 // run runs a call over shared memory.
 func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	c, k := s.c, &p.call
@@ -232,7 +238,12 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	}
 	sharedmem.Publish(&c.direct, c.direct+1)
 	s.team.Announce(c.seq, p.signature)
-	s.team.Record(c.seq, begun)
+	parts := begun
+	if !traced && k.Count*k.Type.Size() < partsRecorded && c.seq%inboxRecorded != 0 && p.signature == s.before {
+		parts = 0
+	}
+	s.before = p.signature
+	s.team.Record(c.seq, parts)
 	if traced {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
 			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))

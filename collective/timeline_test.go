@@ -233,7 +233,7 @@ func TestTimelineOfSharedMemory(t *testing.T) {
 			since := trace.Clock()
 			for {
 				k.check(c.op, count, c.o, false)
-				if w.comms[0].seq%inboxRecorded == 0 || c.o.Algorithm == AlgorithmRing {
+				if w.comms[0].seq%inboxRecorded == 0 || c.o.Algorithm == AlgorithmRing && !c.o.Sync {
 					break
 				}
 			}

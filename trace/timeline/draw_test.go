@@ -104,6 +104,27 @@ func TestSlowestOfRanksThatShareMemory(t *testing.T) {
 	}
 }
 
+// Of several operations of a kind the last that has steps is shown.
+func TestTheLastWithStepsIsShown(t *testing.T) {
+	list := direct()
+	for i := range list {
+		last := list[i].Events[0]
+		last.Start, last.End = epoch+3e9, epoch+4e9
+		last.Args = slices.Clone(last.Args)
+		last.Args[1].Value = 10
+		list[i].Events = append(list[i].Events, last)
+	}
+	if got, err := LastOperation(list); err != nil || got.Seq != 9 || len(got.Steps) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for i := range list {
+		list[i].Events[len(list[i].Events)-1].Args[2].Value = 8 // another kind
+	}
+	if got, err := LastOperation(list); err != nil || got.Seq != 10 || got.Slowest != -1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Where nothing is known of what the ranks did, none of them is blamed.
 func TestNobodyIsBlamedForNothing(t *testing.T) {
 	list := direct()

@@ -83,9 +83,13 @@ func LastOperation(list []trace.Recording) (Operation, error) {
 	if len(list) > 1 && slices.ContainsFunc(list, func(r trace.Recording) bool { return !r.Aligned }) {
 		return Operation{}, errors.New("trace: several recordings with clocks of their own: merge them first (trace merge)")
 	}
-	last := lastOperation(list)
+	last := lastOperation(list, nil)
 	if last == nil {
 		return Operation{}, ErrNoOperation
+	}
+	// Of short operations only some have their steps recorded.
+	if like := lastOperation(list, last); like != nil {
+		last = like
 	}
 	t := Operation{
 		Op: last.Args.Text("op"), Protocol: last.Args.Text("protocol"),
@@ -119,13 +123,22 @@ func LastOperation(list []trace.Recording) (Operation, error) {
 }
 
 // lastOperation is the one that began last; a barrier only if there is nothing
-// else.
-func lastOperation(list []trace.Recording) *trace.Event {
+// else. With like it is of that kind and has steps.
+func lastOperation(list []trace.Recording, like *trace.Event) *trace.Event {
 	var last *trace.Event
 	for i := range list {
+		stepped := map[uint64]bool{}
+		for k := range list[i].Events {
+			if e := &list[i].Events[k]; like != nil && e.Name == trace.StepName {
+				stepped[e.Args.Value("seq")] = true
+			}
+		}
 		for k := range list[i].Events {
 			e := &list[i].Events[k]
 			if e.Name != trace.OperationName || e.Type != trace.SpanEvent {
+				continue
+			}
+			if like != nil && (!stepped[e.Args.Value("seq")] || !alike(e, like)) {
 				continue
 			}
 			if last == nil || cmp.Or(cmp.Compare(substance(last), substance(e)), cmp.Compare(last.Start, e.Start)) < 0 {
@@ -134,6 +147,11 @@ func lastOperation(list []trace.Recording) *trace.Event {
 		}
 	}
 	return last
+}
+
+// alike tells whether two operations do the same.
+func alike(a, b *trace.Event) bool {
+	return a.Args.Text("op") == b.Args.Text("op") && a.Args.Text("protocol") == b.Args.Text("protocol") && a.Args.Value("bytes") == b.Args.Value("bytes")
 }
 
 func magnitude(d int64) int64 { return max(d, -d) }
