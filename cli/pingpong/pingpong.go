@@ -108,7 +108,7 @@ func (e *end) prepare() (err error) {
 	}
 	if e.Attr.UDPSocket && !e.o.IsServer() && e.Local == e.peer.Addr() && e.Local.Is4() {
 		// The server speaks from this address, too, which has the port once.
-		if err := e.Endpoint.Close(); err != nil {
+		if err := e.Close(); err != nil {
 			return err
 		}
 		e.Endpoint = &endpoint.Endpoint{Options: e.o.Options, Local: spareAddr()}
