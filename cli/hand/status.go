@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"ringcli/cli/command"
 	"ringcli/cli/failure"
@@ -33,7 +35,8 @@ have every attribute of a queue pair; so has qp, for reading. JSON also has the
 GIDs that were not taken, and why.
 
 ` + ownOrAllHelp + `
-The rows for all ranks are shorter.`,
+The rows for all ranks are shorter. A summary begins them; edges that are not in
+order, or not as most of their provider are, come first.`,
 		Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 			return ownOrAll(ctx, s, call, ownStatus, allStatus)
 		},
@@ -307,8 +310,40 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Out.Print(render.Records(slices.Concat(all...))...); err != nil {
+	rows, summary, mood := summed(slices.Concat(all...), m.Ring.Size())
+	if err := s.Out.Note(mood, "%s", summary); err != nil {
+		return err
+	}
+	if err := s.Out.Print(render.Records(rows)...); err != nil {
 		return err
 	}
 	return s.Out.Print(m.Table)
+}
+
+// summed sums up what all ranks have shown, and has the rows of what is not in order, or
+// not as most others of its provider are, come first.
+func summed(rows []LinkStatus, ranks int) (sorted []LinkStatus, summary string, mood render.Mood) {
+	kind := func(l LinkStatus) (provider, full string) {
+		provider, _, _ = strings.Cut(l.Device, ":")
+		return provider, fmt.Sprintf("%s with MTU %d", provider, l.MTU)
+	}
+	usual, seen := map[string]string{}, map[string]int{} // a provider's commonest kind
+	for _, l := range rows {
+		provider, k := kind(l)
+		if seen[k]++; seen[k] > seen[usual[provider]] {
+			usual[provider] = k
+		}
+	}
+	inOrder := func(l LinkStatus) bool {
+		provider, k := kind(l)
+		return l.OK && l.RingState == ring.StateReady.String() && usual[provider] == k
+	}
+	odd := slices.DeleteFunc(slices.Clone(rows), inOrder)
+	summary, mood = "all in RTS", render.Good
+	if len(odd) > 0 {
+		summary, mood = fmt.Sprintf("%d not in order or not as the others, shown first", len(odd)), render.Bad
+	}
+	rest := slices.DeleteFunc(rows, func(l LinkStatus) bool { return !inOrder(l) })
+	over := strings.Join(slices.Sorted(maps.Values(usual)), ", ")
+	return append(odd, rest...), fmt.Sprintf("%d ranks, %d ends of edges over %s: %s", ranks, len(odd)+len(rest), over, summary), mood
 }
