@@ -28,7 +28,8 @@ expect --warning busbw >= 0.1
 expect --warning --if-there busbw >= 0.5*rate
 
 # What grew, of devices that count it: local_ack_timeout_err and out_of_sequence mean
-# lost packets, rnr_nak_retry_err a rank that is starved.
+# lost packets, the first also a software device without CPU, rnr_nak_retry_err a rank
+# that is starved.
 counters --all
 expect --warning --if-there --where name=local_ack_timeout_err delta == 0
 expect --warning --if-there --where name=out_of_sequence delta == 0
