@@ -222,7 +222,7 @@ func TestMeshDisagreements(t *testing.T) {
 		"negative":  {nil, [][]int{{-1}, {}, {}}, true, []string{"rank 0 (127.", "peer -1: expected 0 to 2"}},
 		"twice":     {nil, [][]int{{1, 1}, {0}, {}}, true, []string{"rank 0 (127.", "peer 1 is named twice"}},
 		"purposes": {func(rank int) string { return []string{"it", "it", "that"}[rank] }, [][]int{{1}, {0}, {}}, true,
-			[]string{`a mesh "it" on rank`, `a mesh "that" on rank 2`, "all ranks must run the same operations"}},
+			[]string{`to make its edges for it`, `to make its edges for that`, "all ranks must run the same operations"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

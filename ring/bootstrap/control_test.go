@@ -247,7 +247,7 @@ func TestGatherFor(t *testing.T) {
 
 	purposes := []string{"tea", "coffee", "tea"}
 	for i, err := range each(world, func(c *Control) error { _, err := c.Gather(ctx, Purpose{What: purposes[c.rank]}, nil); return err }) {
-		if text := textOf(err); !strings.Contains(text, "is a coffee on rank 1") && !strings.Contains(text, "and a coffee on rank 1") || !strings.Contains(text, "a tea on rank") {
+		if text := textOf(err); !strings.Contains(text, "rank 1 is to join coffee") && !strings.Contains(text, "rank 1 to join coffee") || !strings.Contains(text, "to join tea") {
 			t.Errorf("rank %d: %s: expected both purposes", i, text)
 		}
 	}

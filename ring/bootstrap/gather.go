@@ -23,6 +23,7 @@ type part struct {
 	Op     uint64 `json:"op"` // counts the operations
 	Kind   string `json:"kind"`
 	Call   uint64 `json:"call,omitempty"`
+	Do     string `json:"do,omitempty"`
 	Origin int    `json:"origin"`
 	Data   []byte `json:"data,omitempty"`
 }
@@ -104,7 +105,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	if contribute && c.failure == nil && !c.leaving {
 		op.parts[c.rank], op.have[c.rank] = data, true
 		if c.size > 1 {
-			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Origin: c.rank, Data: data})
+			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do, Origin: c.rank, Data: data})
 		}
 	}
 	c.notify() // a reader may have waited for this rank to catch up
@@ -142,8 +143,8 @@ func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 		c.ops[id] = op
 	}
 	if op.purpose.What != purpose.What && op.clash == "" {
-		op.clash = fmt.Sprintf("control operation %d is a %s on rank %d and a %s on rank %d: all ranks must run the same operations in the same order",
-			id, op.purpose.What, op.by, purpose.What, by)
+		op.clash = fmt.Sprintf("rank %d is to %s, and rank %d to %s: all ranks must run the same operations in the same order",
+			op.by, op.purpose.awaited(), by, purpose.awaited())
 	}
 	return op
 }
@@ -167,7 +168,7 @@ func (c *Control) takePart(l *connection, p part) error {
 	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
 		return nil // its caller has given up
 	}
-	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call}, p.Origin)
+	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call, Do: p.Do}, p.Origin)
 	op.parts[p.Origin], op.have[p.Origin] = p.Data, true
 	c.notify()
 	return nil
