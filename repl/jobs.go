@@ -24,13 +24,6 @@ type job struct {
 	done   chan struct{}
 }
 
-// jobs is those that run, by ID; the shell's lock guards it.
-type jobs struct {
-	running []*job
-	last    int   // the last ID that was given
-	failed  error // the first failure that WaitJobs has not told
-}
-
 type jobKey struct{}
 
 // JobOf returns the ID of the job that a line runs as.
@@ -45,10 +38,10 @@ func (s *Shell) background(line string) error {
 		return errors.New("there is nothing to run in the background: expected a command before &")
 	}
 	s.mu.Lock()
-	s.jobs.last++
+	s.lastJob++
 	ctx, cancel := context.WithCancelCause(s.root)
-	j := &job{Job{s.jobs.last, line, time.Now()}, cancel, make(chan struct{})}
-	s.jobs.running = append(s.jobs.running, j)
+	j := &job{Job{s.lastJob, line, time.Now()}, cancel, make(chan struct{})}
+	s.jobs = append(s.jobs, j)
 	s.mu.Unlock()
 	ctx = context.WithValue(ctx, jobKey{}, j.ID)
 	_, _ = fmt.Fprintf(s.out, "[%d] started: %s\n", j.ID, line)
@@ -60,9 +53,9 @@ func (s *Shell) background(line string) error {
 			err = fmt.Errorf("[%d] %s: %w", j.ID, line, err)
 		}
 		s.mu.Lock()
-		s.jobs.running = slices.DeleteFunc(s.jobs.running, func(other *job) bool { return other == j })
-		if s.jobs.failed == nil && !stopped {
-			s.jobs.failed = err
+		s.jobs = slices.DeleteFunc(s.jobs, func(other *job) bool { return other == j })
+		if s.jobFailed == nil && !stopped {
+			s.jobFailed = err
 		}
 		s.mu.Unlock()
 		switch {
@@ -116,15 +109,15 @@ func (s *Shell) WaitJobs(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failed := s.jobs.failed
-	s.jobs.failed = nil
+	failed := s.jobFailed
+	s.jobFailed = nil
 	return failed
 }
 
 func (s *Shell) running() []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.jobs.running)
+	return slices.Clone(s.jobs)
 }
 
 // stopJobs ends all jobs and waits for them, and names those that go on.

@@ -44,7 +44,10 @@ type Shell struct {
 	aliases map[string]string
 	last    error       // of the last line
 	front   *foreground // what Ctrl-C is for; nil: the editor
-	jobs    jobs
+
+	jobs      []*job // those that run, by ID
+	lastJob   int    // the last ID that was given
+	jobFailed error  // the first failure that WaitJobs has not told
 }
 
 // New returns a Shell for a Host. Run reads the history; one that cannot be read
@@ -153,7 +156,7 @@ func (s *Shell) close() error {
 	s.stopJobs()
 	s.mu.Lock()
 	if !s.interactive && s.last == nil {
-		s.last = s.jobs.failed
+		s.last = s.jobFailed
 	}
 	s.mu.Unlock()
 	return errors.Join(s.SetTranscript(""), s.editor.Close())

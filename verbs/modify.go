@@ -215,14 +215,13 @@ type outOfRange struct {
 // badValue returns the first attribute out of range, nil if none is.
 func badValue(a *QPAttr, mask AttrMask, path *ModifyPath) *outOfRange {
 	const max24 = 1<<24 - 1
-	all := AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 	hex := func(v uint32) string { return fmt.Sprintf("%#x", v) }
 	grh := &a.AH.GRH
 	for _, c := range []struct {
 		bad bool
 		outOfRange
 	}{
-		{a.Access&^all != 0, outOfRange{AttrAccess, "qp_access_flags", a.Access, ": unknown bits"}},
+		{a.Access&^AccessAll != 0, outOfRange{AttrAccess, "qp_access_flags", a.Access, ": unknown bits"}},
 		{a.PathMTU.Bytes() == 0, outOfRange{AttrPathMTU, "path_mtu", fmt.Sprintf("code %d", uint32(a.PathMTU)), ": expected 1 (256) to 5 (4096)"}},
 		{a.DestQPN > max24, outOfRange{AttrDestQPN, "dest_qp_num", hex(a.DestQPN), ": more than 24 bits"}},
 		{a.RQPSN > max24, outOfRange{AttrRQPSN, "rq_psn", hex(a.RQPSN), ": more than 24 bits"}},

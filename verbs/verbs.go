@@ -43,12 +43,12 @@ func (k MemoryKind) String() string { return name(uint32(k), "memory kind", "hos
 
 // MR is a registered memory region (struct ibv_mr).
 type MR interface {
-	Addr() uint64
-	Length() uint64
-	LKey() uint32
-	RKey() uint32
-	Access() Access
-	Kind() MemoryKind
+	Addr() uint64     // of the first byte
+	Length() uint64   // bytes
+	LKey() uint32     // the key for SGEs
+	RKey() uint32     // the key for the peer
+	Access() Access   // the rights given at registration
+	Kind() MemoryKind // where the memory is
 	// Close deregisters. When it returns the keys are dead: nothing that
 	// arrives later can touch the memory.
 	Close() error

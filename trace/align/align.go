@@ -30,7 +30,7 @@ type alignment struct {
 	t0     int64
 	index  map[int]int // of the recording of a rank
 	edges  map[edge][]clockDatum
-	bounds []int64 // of each recording, ns; -1: not connected
+	bounds []int64 // of each recording, ns; -1: no chain of samples leads to it
 	x      []float64
 	normal *factored // of the least squares
 }
@@ -158,16 +158,6 @@ func (a *alignment) measureBounds() {
 			}
 		}
 	}
-}
-
-// unconnected returns the ranks that no chain of samples leads to.
-func (a *alignment) unconnected() (ranks []int) {
-	for i, bound := range a.bounds {
-		if bound < 0 {
-			ranks = append(ranks, a.list[i].Rank)
-		}
-	}
-	return ranks
 }
 
 // local is a time of a rank's clock relative to t0, in millions of ns: what a

@@ -67,8 +67,10 @@ func Merge(inputs []trace.Recording) (*Merged, error) {
 	if err := a.fit(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
 	}
-	for _, rank := range a.unconnected() {
-		m.warn("no clock samples connect rank %d with rank %d: placed by its own clock and its segments", rank, m.Reference)
+	for i, bound := range a.bounds {
+		if bound < 0 {
+			m.warn("no clock samples connect rank %d with rank %d: placed by its own clock and its segments", list[i].Rank, m.Reference)
+		}
 	}
 	pairs, strange := a.match()
 	if strange > 0 {

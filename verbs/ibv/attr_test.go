@@ -51,7 +51,7 @@ func TestAddressVectors(t *testing.T) {
 
 func TestAttributesThereAndBack(t *testing.T) {
 	want := verbs.QPAttr{
-		State: verbs.StateRTR, CurState: verbs.StateInit, PathMTU: verbs.MTU4096, RQPSN: 1, SQPSN: 2, DestQPN: 3, Access: allRights,
+		State: verbs.StateRTR, CurState: verbs.StateInit, PathMTU: verbs.MTU4096, RQPSN: 1, SQPSN: 2, DestQPN: 3, Access: verbs.AccessAll,
 		AH: verbs.AHAttr{DLID: 4, SL: 5, PortNum: 6}, PKeyIndex: 7, PortNum: 8, MaxRDAtomic: 9, MaxDestRDAtomic: 10, MinRNRTimer: 11,
 		Timeout: 12, RetryCnt: 13, RNRRetry: 14,
 	}

@@ -35,8 +35,6 @@ func (p *pd) live() error {
 	return nil
 }
 
-const allRights = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-
 // RegMR implements verbs.PD.
 func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	c := p.ctx
@@ -46,7 +44,7 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 		return nil, fmt.Errorf("%s: %w: expected a mapped, non-empty range", what, verbs.ErrInvalid)
 	case length > c.limits.MaxMRSize:
 		return nil, fmt.Errorf("%s: %w: the device takes at most %d bytes", what, verbs.ErrInvalid, c.limits.MaxMRSize)
-	case access&^allRights != 0:
+	case access&^verbs.AccessAll != 0:
 		return nil, fmt.Errorf("%s with access %s: %w: unknown rights", what, access, verbs.ErrInvalid)
 	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
 		return nil, fmt.Errorf("%s with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", what, access, verbs.ErrInvalid)
@@ -108,22 +106,11 @@ type mr struct {
 	closed     bool // guarded by ctx.mu
 }
 
-// Addr implements verbs.MR.
-func (r *mr) Addr() uint64 { return r.addr }
-
-// Length implements verbs.MR.
-func (r *mr) Length() uint64 { return r.length }
-
-// LKey implements verbs.MR.
-func (r *mr) LKey() uint32 { return r.lkey }
-
-// RKey implements verbs.MR.
-func (r *mr) RKey() uint32 { return r.rkey }
-
-// Access implements verbs.MR.
-func (r *mr) Access() verbs.Access { return r.access }
-
-// Kind implements verbs.MR.
+func (r *mr) Addr() uint64           { return r.addr }
+func (r *mr) Length() uint64         { return r.length }
+func (r *mr) LKey() uint32           { return r.lkey }
+func (r *mr) RKey() uint32           { return r.rkey }
+func (r *mr) Access() verbs.Access   { return r.access }
 func (r *mr) Kind() verbs.MemoryKind { return verbs.MemoryHost }
 
 // Close implements verbs.MR. Closing twice is harmless.

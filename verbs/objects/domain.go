@@ -38,7 +38,7 @@ func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, erro
 		return nil, fmt.Errorf("register memory: protection domain: %w", verbs.ErrClosed)
 	case addr == 0 || length == 0 || addr+length < addr:
 		return nil, fmt.Errorf("register %d bytes at %#x: %w: expected a mapped, non-empty range", length, addr, verbs.ErrInvalid)
-	case access&^(verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic) != 0:
+	case access&^verbs.AccessAll != 0:
 		return nil, fmt.Errorf("register memory with access %s: %w: unknown rights", access, verbs.ErrInvalid)
 	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
 		return nil, fmt.Errorf("register memory with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", access, verbs.ErrInvalid)

@@ -97,22 +97,11 @@ func (r *Region) Covers(addr, length uint64) bool {
 	return addr >= r.addr && length <= r.length && addr-r.addr <= r.length-length
 }
 
-// Addr returns the first byte's address.
-func (r *Region) Addr() uint64 { return r.addr }
-
-// Length returns the number of bytes.
-func (r *Region) Length() uint64 { return r.length }
-
-// LKey returns the key for SGEs.
-func (r *Region) LKey() uint32 { return r.key }
-
-// RKey returns the key for the peer.
-func (r *Region) RKey() uint32 { return r.key }
-
-// Access returns the rights given at registration.
-func (r *Region) Access() verbs.Access { return r.access }
-
-// Kind returns where the memory is.
+func (r *Region) Addr() uint64           { return r.addr }
+func (r *Region) Length() uint64         { return r.length }
+func (r *Region) LKey() uint32           { return r.key }
+func (r *Region) RKey() uint32           { return r.key }
+func (r *Region) Access() verbs.Access   { return r.access }
 func (r *Region) Kind() verbs.MemoryKind { return r.kind }
 
 // Close deregisters. Closing twice is harmless.

@@ -69,9 +69,9 @@ func (q *QP) stepData(p *wire.Packet, now int64, out *Output) (early bool) {
 			q.failSend(verbs.BadResponseError, out)
 			return false
 		}
-		out.place(w.sge, offset, p.Payload)
-	case w.isAtomic() && p.Opcode == wire.AtomicAck:
-		out.Orders = append(out.Orders, Order{Kind: Store64, Addr: w.sge[0].Addr, Value: p.AtomicAck.Orig()})
+		out.place(w.SGL, offset, p.Payload)
+	case w.IsAtomic() && p.Opcode == wire.AtomicAck:
+		out.Orders = append(out.Orders, Order{Kind: Store64, Addr: w.SGL[0].Addr, Value: p.AtomicAck.Orig()})
 	default:
 		q.failSend(verbs.BadResponseError, out)
 		return false
@@ -92,7 +92,7 @@ func (q *QP) ackThrough(psn uint32, now int64, out *Output) bool {
 	whole := true
 	for wire.PSNDiff(psn, q.una) >= 0 {
 		w := q.wqe(q.sqHead)
-		if w.isRead() || w.isAtomic() {
+		if w.isRead() || w.IsAtomic() {
 			whole = false
 			break
 		}
@@ -151,8 +151,8 @@ func (q *QP) progress(n int, now int64) {
 // completeSend retires the oldest work request.
 func (q *QP) completeSend(s verbs.Status, out *Output) {
 	w := q.wqe(q.sqHead)
-	if s != verbs.Success || q.cfg.SigAll || w.flags&verbs.FlagSignaled != 0 {
-		out.complete(verbs.Completion{ID: w.id, Status: s, Opcode: w.op.Completed(), ByteLen: w.length, QPN: q.cfg.QPN}, false, s != verbs.Success)
+	if s != verbs.Success || q.cfg.SigAll || w.Flags&verbs.FlagSignaled != 0 {
+		out.complete(verbs.Completion{ID: w.ID, Status: s, Opcode: w.Opcode.Completed(), ByteLen: w.length, QPN: q.cfg.QPN}, false, s != verbs.Success)
 	}
 	if q.sqCur == q.sqHead {
 		q.sqCur++

@@ -168,7 +168,7 @@ func (q *QP) sendProbe(now int64) {
 	}
 	q.wentBack, q.recover = true, end
 	w := q.wqe(q.sqHead)
-	if q.probed = !w.isRead() && !w.isAtomic(); q.probed {
+	if q.probed = !w.isRead() && !w.IsAtomic(); q.probed {
 		q.sendPart(end)
 	} else {
 		q.sendAgain(end)

@@ -156,9 +156,7 @@ func (q *QP) becomeErr(out *Output) {
 // keeps it and steps it again, once Next has moved, spares the peer from sending
 // it again.
 func (q *QP) Step(p *wire.Packet, bad error, now int64, out *Output) (early bool) {
-	switch q.state {
-	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD:
-	default:
+	if !q.state.Receives() {
 		return false // RESET, INIT and ERR take nothing
 	}
 	if p.Flags&wire.IsResponse != 0 {

@@ -7,23 +7,14 @@ import (
 
 // sendWQE is a posted send. Its PSNs are given when it is begun.
 type sendWQE struct {
-	id         uint64
-	op         verbs.Opcode
-	flags      verbs.SendFlags
-	imm        uint32
-	rkey       uint32
-	remote     uint64
-	compareAdd uint64
-	swap       uint64
-	length     uint32
-	sge        []verbs.SGE
-	begun      bool
-	first      uint32 // PSN of the first packet
-	last       uint32 // PSN of the last packet, or of the last response
+	verbs.WorkRequest // its SGL lies in memory of the send queue
+	length            uint32
+	begun             bool
+	first             uint32 // PSN of the first packet
+	last              uint32 // PSN of the last packet, or of the last response
 }
 
-func (w *sendWQE) isRead() bool   { return w.op == verbs.OpRead }
-func (w *sendWQE) isAtomic() bool { return w.op == verbs.OpCompSwap || w.op == verbs.OpFetchAdd }
+func (w *sendWQE) isRead() bool { return w.Opcode == verbs.OpRead }
 
 // requester is the sending half: the send queue and its place in the PSNs.
 //
@@ -74,7 +65,7 @@ func (r *requester) init(c verbs.QPCap) {
 	r.sq = make([]sendWQE, ringSize(c.MaxSendWR))
 	sges := make([]verbs.SGE, len(r.sq)*c.MaxSendSGE)
 	for i := range r.sq {
-		r.sq[i].sge = sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
+		r.sq[i].SGL = sges[i*c.MaxSendSGE : i*c.MaxSendSGE : (i+1)*c.MaxSendSGE]
 	}
 	r.reads = make([]uint32, 0, 256)
 }
@@ -110,11 +101,9 @@ func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
 		return nil
 	}
 	w := q.wqe(q.sqTail)
-	sge := append(w.sge[:0], wr.SGL...)
-	*w = sendWQE{
-		id: wr.ID, op: wr.Opcode, flags: wr.Flags, imm: wr.Imm, rkey: wr.RKey, remote: wr.RemoteAddr,
-		compareAdd: wr.CompareAdd, swap: wr.Swap, length: uint32(length), sge: sge,
-	}
+	own := *wr
+	own.SGL = append(w.SGL[:0], wr.SGL...)
+	*w = sendWQE{WorkRequest: own, length: uint32(length)}
 	q.sqTail++
 	return nil
 }
@@ -151,7 +140,7 @@ func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
 			return false
 		}
 		n := 1
-		if w.isRead() || w.isAtomic() {
+		if w.isRead() || w.IsAtomic() {
 			// The responses must fit the window, unless nothing else is under way.
 			n = q.readLen(w, q.cur)
 			if q.partial { // the peer remembers it: it takes no more of its memory
@@ -173,10 +162,10 @@ func (q *QP) begin(w *sendWQE, out *Output) bool {
 	if q.state != verbs.StateRTS {
 		return false // SQD begins nothing
 	}
-	if w.flags&verbs.FlagFence != 0 && len(q.reads) > 0 {
+	if w.Flags&verbs.FlagFence != 0 && len(q.reads) > 0 {
 		return false
 	}
-	if (w.isRead() || w.isAtomic()) && q.attr.MaxRDAtomic == 0 {
+	if (w.isRead() || w.IsAtomic()) && q.attr.MaxRDAtomic == 0 {
 		q.failInTurn(verbs.LocalQPOpError, out)
 		return false
 	}
@@ -197,7 +186,7 @@ func (q *QP) failInTurn(s verbs.Status, out *Output) {
 
 // localOK reports whether the lkeys of w cover its memory.
 func (q *QP) localOK(w *sendWQE) bool {
-	return w.flags&verbs.FlagInline != 0 || q.covered(w.sge, w.isRead() || w.isAtomic())
+	return w.Flags&verbs.FlagInline != 0 || q.covered(w.SGL, w.isRead() || w.IsAtomic())
 }
 
 // covered reports whether the lkeys of sge cover its memory, for writing if write is set.
@@ -254,8 +243,8 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 	last := q.cur == w.last
 	q.sinceAckReq++
 	f := wire.BTHFields{
-		Opcode:    dataOpcode(w.op, index == 0, last),
-		Solicited: last && w.flags&verbs.FlagSolicited != 0,
+		Opcode:    dataOpcode(w.Opcode, index == 0, last),
+		Solicited: last && w.Flags&verbs.FlagSolicited != 0,
 		MigReq:    true,
 		AckReq:    last || room == 1 || q.partial || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
 		PadCount:  uint8(wire.Pad(length)),
@@ -270,15 +259,15 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 	h := p.Header[wire.BTHLen:]
 	flags := f.Opcode.Flags()
 	if flags&wire.HasRETH != 0 {
-		wire.RETH(h).Encode(w.remote, w.rkey, w.length)
+		wire.RETH(h).Encode(w.RemoteAddr, w.RKey, w.length)
 		h = h[wire.RETHLen:]
 	}
 	if flags&wire.HasImm != 0 {
-		wire.ImmDt(h).Encode(w.imm)
+		wire.ImmDt(h).Encode(w.Imm)
 	}
 	p.Len = uint32(length)
 	p.FirstFrag = uint32(len(out.Frags))
-	out.Frags = appendFrags(out.Frags, w.sge, offset, length)
+	out.Frags = appendFrags(out.Frags, w.SGL, offset, length)
 	p.Frags = uint8(len(out.Frags) - int(p.FirstFrag))
 }
 
@@ -297,16 +286,16 @@ func (q *QP) emitRead(w *sendWQE, n int, out *Output) {
 		offset := int(wire.PSNDiff(q.cur, w.first)) * q.mtu
 		f.Opcode = wire.ReadRequest
 		p := out.packet(&f)
-		wire.RETH(p.Header[wire.BTHLen:]).Encode(w.remote+uint64(offset), w.rkey, uint32(min(n*q.mtu, int(w.length)-offset)))
+		wire.RETH(p.Header[wire.BTHLen:]).Encode(w.RemoteAddr+uint64(offset), w.RKey, uint32(min(n*q.mtu, int(w.length)-offset)))
 	} else {
 		f.Opcode = wire.FetchAdd
-		swapAdd, compare := w.compareAdd, uint64(0)
-		if w.op == verbs.OpCompSwap {
+		swapAdd, compare := w.CompareAdd, uint64(0)
+		if w.Opcode == verbs.OpCompSwap {
 			f.Opcode = wire.CompareSwap
-			swapAdd, compare = w.swap, w.compareAdd
+			swapAdd, compare = w.Swap, w.CompareAdd
 		}
 		p := out.packet(&f)
-		wire.AtomicETH(p.Header[wire.BTHLen:]).Encode(w.remote, w.rkey, swapAdd, compare)
+		wire.AtomicETH(p.Header[wire.BTHLen:]).Encode(w.RemoteAddr, w.RKey, swapAdd, compare)
 	}
 	q.sinceAckReq = 0
 	if !q.partial {
