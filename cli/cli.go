@@ -105,8 +105,8 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		format := cmp.Or(givenValue(args, "--output"), os.Getenv("RINGCLI_OUTPUT"))
 		s.Out = render.New(s.Stdout, render.Format(format))
 	}
-	if err == exit.ErrInterrupted {
-		err = s.Interrupted()
+	if code == exit.Interrupted {
+		err = cmp.Or(s.Interrupted(), err)
 	}
 	failure.Report(s, name, err, code)
 	return code

@@ -95,11 +95,12 @@ func (p *speaker) hush() {
 	}
 }
 
-// Interrupted is what Ctrl-C ended, and whom it had waited for, if it had for long.
+// Interrupted is the interruption of what had waited for long for other ranks, which it
+// says; nil if Ctrl-C ended something else.
 func (s *Session) Interrupted() error {
 	w, ok := s.Waits.GivenUp()
 	if !ok || time.Since(w.Since) < SpeakAfter {
-		return exit.ErrInterrupted
+		return nil
 	}
 	return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, bootstrap.Ago(time.Since(w.Since)), w)
 }
