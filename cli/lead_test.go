@@ -50,7 +50,7 @@ func TestALeaderRunsOperationsOnAllRanks(t *testing.T) {
 			got = append(got, fmt.Sprint(o["command"], " ", o["protocol"], " ", o["wrong"]))
 		}
 	}
-	if want := "all-reduce eager 0, all-gather rendezvous-read 0, all-reduce eager 0"; strings.Join(got, ", ") != want {
+	if want := "all-reduce receiver-initiated 0, all-gather rendezvous-read 0, all-reduce eager 0"; strings.Join(got, ", ") != want {
 		t.Errorf("of 4 ranks: got %s, want %s\n%s", strings.Join(got, ", "), want, p.out)
 	}
 	shown := map[any]bool{}
@@ -195,7 +195,7 @@ func TestALeaderAtATerminal(t *testing.T) {
 	p := newTmux(t).open(t, "local", "-n", "4", "--shell")
 	p.prompt("ring 0/4 ready soft:lo>")
 	children := childrenOf(t, p.child(), 3)
-	p.run("all-reduce --size 64K --check", `(?m)^all-reduce +eager +65536 .* 0$`)
+	p.run("all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 
 	p.run("bench all-reduce -b 4K -e 64K --iters 20000 &", `\[1\] started: bench`)
 	p.run("trace ring=debug,collective=info", `(?m)^ring +debug`)

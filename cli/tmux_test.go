@@ -329,7 +329,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	one.run("ping left", `(?m)^1 -> 0 left`)
 	runAll(panes, "status", `(?m)^rts +done +done`, `(?m)^left +own +[01] RTS`, `(?m)^right +peer +[01] RTS`)
 	zero.run("qp right", `(?m)^right +qp_state +RTS +RTS`, `(?m)^right +path_mtu +4096 +4096`)
-	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +eager +65536 .* 0$`)
+	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 	zero.run("counters", `sent`)
 
 	// Lines of the trace come above a line that is being typed, and leave it whole.
@@ -390,7 +390,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	one.finish(long, begunOne, `rank 0`, `connect`)
 	runAll(panes, "all-reduce --size 4K", `the ring is over: .connect. brings up a new one`)
 	runAll(panes, "connect", `(?m)^left +peer +[01] RTS`)
-	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +eager +65536 .* 0$`)
+	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 
 	for _, p := range panes {
 		p.keys("C-d")
