@@ -101,7 +101,7 @@ func followers(t *testing.T, list []string, args ...string) []*process {
 func TestFollowersTakeALeadersScript(t *testing.T) {
 	t.Parallel()
 	list := freshList(t, 3)
-	ranks := followers(t, list)
+	ranks := followers(t, list, "--print", "all")
 	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write",
 		"-c", "all-reduce --size 64K --check; set protocol eager; all-gather --size 12K --check; ping; self-check")
 	for rank, p := range ranks {

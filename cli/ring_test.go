@@ -131,6 +131,34 @@ func TestRanksConnectInAnyOrder(t *testing.T) {
 	}
 }
 
+// What all ranks do together is rank 0's to print, if the others were not asked to;
+// what is about a rank alone, and what fails, is printed there.
+func TestResultsAreRankZerosUnlessAllAreAsked(t *testing.T) {
+	t.Parallel()
+	const all = "all-reduce counters ping all-reduce"
+	for print, ofOne := range map[string]string{"0": "ping", "all": all} {
+		args := []string{"--print", print, "--output", "json", "-c", "all-reduce --size 4K; expect bytes == 4096; counters --all; ping left; all-reduce --size 4K --floor 100000"}
+		for rank, p := range startRanks(t, freshList(t, 2), []int{0, 1}, 0, args...) {
+			if code := p.end(t, hung); code != exit.Warning {
+				t.Errorf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), p.stderr.String())
+			}
+			var printed []string
+			failed := ""
+			for _, o := range objects(t, p.stdout.String()) {
+				if name := o["command"].(string); o["error"] != nil {
+					failed = name
+				} else if len(printed) == 0 || printed[len(printed)-1] != name {
+					printed = append(printed, name)
+				}
+			}
+			want := []string{all, ofOne}[rank]
+			if got := strings.Join(printed, " "); got != want || failed != "all-reduce" {
+				t.Errorf("--print %s: rank %d prints the results of %q, expected %q, and the failure of %q", print, rank, got, want, failed)
+			}
+		}
+	}
+}
+
 func TestTheCProgramsSpelling(t *testing.T) {
 	t.Parallel()
 	list := strings.Join(freshList(t, 2), ",")
@@ -299,7 +327,7 @@ func TestAnInterruptedRankIsNamedToTheOtherHosts(t *testing.T) {
 	list := freshList(t, 3)
 	var ranks []*piped
 	for rank := range list {
-		ranks = append(ranks, pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "-c", "ping; all-reduce --size 4M --duration 1h"))
+		ranks = append(ranks, pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--print", "all", "-c", "ping; all-reduce --size 4M --duration 1h"))
 	}
 	for _, p := range ranks {
 		p.await(p.out, `\n`, 1)
@@ -382,7 +410,7 @@ func TestSurvivorsNameAKilledRank(t *testing.T) {
 	list := freshList(t, 3)
 	ranks := make([]*piped, len(list))
 	for rank := range ranks {
-		ranks[rank] = pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--device", "shm",
+		ranks[rank] = pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--device", "shm", "--print", "all",
 			"-c", "all-reduce --size 64K --check; all-reduce --size 256K --duration 1h")
 	}
 	for _, p := range ranks {

@@ -97,7 +97,7 @@ func TestTheTableOfRankZeroCounts(t *testing.T) {
 	list := freshList(t, 2)
 	var ranks []*process
 	for rank, table := range []string{zero, one} {
-		ranks = append(ranks, launch(t, "connect", "--index", string(rune('0'+rank)), "--list", strings.Join(list, ","), "--device", "soft:lo", "--output", "json", "--table", table, "--trace", "collective=info",
+		ranks = append(ranks, launch(t, "connect", "--index", string(rune('0'+rank)), "--list", strings.Join(list, ","), "--device", "soft:lo", "--output", "json", "--table", table, "--trace", "collective=info", "--print", "all",
 			"-c", "all-reduce --size 4K --check; all-reduce --size 16K --check; all-gather --size 256 --protocol eager; status"))
 	}
 	for rank, p := range ranks {

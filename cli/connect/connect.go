@@ -2,14 +2,17 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 	"ringcli/trace"
@@ -80,6 +83,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if err != nil {
 		return err
 	}
+	s.OnlyRank0 = !command.IsOn(call.Flags, "check") && command.Value[string](call.Flags, "print") == "0"
 	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
 	switch {
 	case follow && (script != "" || check):
@@ -92,10 +96,15 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 		return InRing(ctx, s, func(ctx context.Context) error { return shell.Run(ctx, s) })
 	case script == "":
-		script = SelfCheckName
+		script, s.OnlyRank0 = SelfCheckName, false
 	}
 	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
 		return err
+	}
+	if s.OnlyRank0 && s.Config.Int("index") > 0 && trace.IsTerminal(s.Stdout) {
+		if err := s.Out.Note(render.Faint, "rank 0 prints the results; with --print all they are here, too"); err != nil {
+			return err
+		}
 	}
 	return InRing(ctx, s, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
 }
@@ -142,6 +151,10 @@ all-reduce, each by every algorithm and under every protocol that the ring has,
 with every element of every rank verified. With --follow a rank takes the
 commands of rank 0, in its shell or its script.
 
+Results of what all ranks run together are printed by rank 0, unless --print all
+asks for them everywhere; what is about a rank alone, such as ping left or poll,
+the self-check that was not asked for by -c, and each failure are printed there.
+
 The C programs' spelling "-myindex 0 -list a b" is understood.
 
 ` + LineHelp,
@@ -150,6 +163,13 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
 		Settings: session.RingSettings,
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
+			whose := []string{"0", "all"}
+			command.ChoiceFlag(fs, "print", "whose", &whose[0], whose, func(text string) (string, error) {
+				if !slices.Contains(whose, text) {
+					return "", errors.New("expected 0 or all")
+				}
+				return text, nil
+			}, "who prints the results of the commands of -c, -f and --follow that all ranks run together: rank 0 (0), or each rank (all)")
 			fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
 			session.ChildFlags(fs)
 		},

@@ -69,7 +69,7 @@ func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, a
 	if s.Leads {
 		return lines.Lead(ctx, s, c, call)
 	}
-	return all(ctx, s, call)
+	return s.Together(func() error { return all(ctx, s, call) })
 }
 
 // StepStatus is how far a step of the bring-up has come at this rank.

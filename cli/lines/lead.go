@@ -143,7 +143,7 @@ func obey(ctx context.Context, s *session.Session, t *command.Table, words []str
 		s.Member.Command = c.Name
 		s.Does(c.Name)
 		defer s.Does("")
-		return together(ctx, s, c.Run(ctx, s, call))
+		return together(ctx, s, s.Together(func() error { return c.Run(ctx, s, call) }))
 	})
 	root.SetArgs(words)
 	return root.ExecuteContext(ctx)

@@ -139,8 +139,12 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 			return err
 		}
 		s.Member.Command = c.Name
-		if s.Leads && !c.Own {
+		switch {
+		case c.Own:
+		case s.Leads:
 			return Lead(ctx, s, c, call)
+		default:
+			return s.Together(func() error { return c.Run(ctx, s, call) })
 		}
 	}
 	return c.Run(ctx, s, call)

@@ -52,6 +52,8 @@ type common struct {
 	Interactive bool
 	// KeepGoing runs the rest of a script after a command that failed.
 	KeepGoing bool
+	// OnlyRank0 has what all ranks do together printed by rank 0 alone.
+	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
 	// Parent is set in a child of `local`.
@@ -128,6 +130,18 @@ func DeviceOf(r *ring.Ring) string {
 		names = append(names, d.Name)
 	}
 	return cmp.Or(strings.Join(names, "+"), "-")
+}
+
+// Together runs what all ranks do together, in a ring: its results are rank 0's to
+// print, if the others have not been asked to.
+func (s *Session) Together(run func() error) error {
+	if s.OnlyRank0 && s.Ring.Rank() > 0 {
+		out := s.Out
+		s.Out = render.New(io.Discard, out.Format())
+		s.Out.Seen = out.Seen // `expect` compares with them everywhere
+		defer func() { s.Out = out }()
+	}
+	return run()
 }
 
 // SpeaksToParent tells whether what this process writes goes through a parent

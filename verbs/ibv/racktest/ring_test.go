@@ -107,7 +107,7 @@ func connect(t testing.TB, seats []seat, args ...string) []*member {
 	t.Helper()
 	var members []*member
 	for rank := range seats {
-		members = append(members, sit(t, seats, rank, "connect", append([]string{"--qp-timeout", "16"}, args...)...))
+		members = append(members, sit(t, seats, rank, "connect", append([]string{"--qp-timeout", "16", "--print", "all"}, args...)...))
 	}
 	return members
 }
