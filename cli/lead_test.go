@@ -230,3 +230,21 @@ func TestALeaderAtATerminal(t *testing.T) {
 	}
 	expectGone(t, children)
 }
+
+// A shell whose prompt waits for a line says at once that a rank has gone.
+func TestThePromptKnowsThatARankHasGone(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 2)
+	other := launch(t, "connect", "--index", "1", "--list", strings.Join(list, ","), "-c", "sleep 1h")
+	p := newTmux(t).open(t, "connect", "--index", "0", "--list", strings.Join(list, ","))
+	p.prompt("ring 0/2 ready ")
+	p.keys("st")
+	if err := other.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.await("the new prompt", func(s string) bool {
+		return regexp.MustCompile(`ringcli: rank 1 .* the ring is over: .connect. brings up a new one ring 0/2 failed \S+> st$`).MatchString(strings.Join(strings.Fields(s), " "))
+	})
+	p.keys("C-u", "C-d")
+	_ = p.left()
+}

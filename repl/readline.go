@@ -116,12 +116,9 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		e.columns = width(e.out.Fd())
 		e.reflow()
 	}
-	if columns(prompt) >= width(e.out.Fd()) {
-		prompt = "> " // readline wants it on one line
-	}
 	stop := context.AfterFunc(ctx, e.keys.finish)
 	defer stop()
-	e.rl.SetPrompt(prompt)
+	e.rl.SetPrompt(e.fitting(prompt))
 	line, err := e.rl.Readline()
 	switch {
 	case ctx.Err() != nil:
@@ -132,6 +129,14 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		return line, errCleared
 	}
 	return line, err
+}
+
+// fitting is the prompt, which readline wants on one line.
+func (e *lineEditor) fitting(prompt string) string {
+	if columns(prompt) >= width(e.out.Fd()) {
+		return "> "
+	}
+	return prompt
 }
 
 // OnChange is called by readline after each key, in its goroutine, and before
@@ -221,6 +226,8 @@ func (e *lineEditor) refresh() {
 	}
 	if text := e.shell.screen.take(); len(text) > 0 {
 		e.above(string(text))
+		prompt, _ := e.shell.prompt()
+		e.rl.SetPrompt(e.fitting(prompt)) // what has come may have changed it
 	}
 }
 

@@ -225,15 +225,9 @@ func (s *Shell) loop(ctx context.Context) error {
 // readLine reads a line, and what it goes on with where a quote is open, unless
 // it is typed: then the Host says what is wrong with it.
 func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
-	text, mood := s.host.Prompt()
-	text = strings.TrimRight(text, " ")
-	prompt = text + " "
+	shown, prompt := s.prompt()
 	s.screen.edit(s.onTerminal)
 	defer func() { s.screen.edited(s.onTerminal) }()
-	shown := prompt
-	if s.color {
-		shown = mood.paint(text) + " "
-	}
 	line, err = s.editor.ReadLine(ctx, shown)
 	for err == nil && !s.interactive && Lex(line).Open != 0 {
 		var more string
@@ -245,6 +239,16 @@ func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
 		err = nil // the Host says what is missing
 	}
 	return prompt, line, err
+}
+
+// prompt is the Host's prompt, as it is shown and without colours.
+func (s *Shell) prompt() (shown, plain string) {
+	text, mood := s.host.Prompt()
+	text = strings.TrimRight(text, " ")
+	if s.color {
+		return mood.paint(text) + " ", text + " "
+	}
+	return text + " ", text + " "
 }
 
 // paint colours text (ECMA-48, select graphic rendition).

@@ -37,6 +37,9 @@ func Open(s *session.Session, t *command.Table) error {
 	}
 	s.Interactive = true
 	s.Shell, s.Claim, s.StopJob = shell, h.claim, h.stopJob
+	if shell.Interactive() {
+		go h.watch(time.Tick(watchEvery)) // as long as the process
+	}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
 	s.Progress = session.NewProgress(s.Stderr)
@@ -96,6 +99,7 @@ type host struct {
 	holder string                   // what uses the ring: a command, with its job
 	front  *session.Session         // the line in front, if one runs
 	jobs   map[int]*session.Session // those in the background
+	told   *ring.Ring               // that it has failed
 }
 
 // Prompt implements repl.Host.
@@ -133,7 +137,10 @@ func (h *host) Run(ctx context.Context, line string) error {
 		return nil
 	}
 	if s.Ring != nil && s.Ring.Failed() && (s.Ring != was || !failedBefore) {
-		err = fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
+		err = over(err)
+		h.mu.Lock()
+		h.told = s.Ring
+		h.mu.Unlock()
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
 		if why := s.Interrupted(); why != nil && (s.Ring == nil || !s.Ring.Failed()) {
@@ -173,6 +180,29 @@ func (h *host) merge(ctx context.Context, s *session.Session) {
 	if s.Config != s.Forked {
 		h.s.Config = s.Config
 	}
+}
+
+// watchEvery is how often the ring is looked at: at once, for a person.
+const watchEvery = 100 * time.Millisecond
+
+// watch tells that the ring has failed while no line runs, which would tell it.
+func (h *host) watch(tick <-chan time.Time) {
+	for range tick {
+		h.mu.Lock()
+		r := h.s.Ring
+		news := r != nil && r != h.told && r.Failed() && h.front == nil && len(h.jobs) == 0
+		if news {
+			h.told = r
+		}
+		h.mu.Unlock()
+		if news {
+			h.report(over(r.Err()))
+		}
+	}
+}
+
+func over(err error) error {
+	return fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
 }
 
 // claim gives the ring to one command at a time.
