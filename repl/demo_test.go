@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 func demo(history string) int {
 	h := &demoHost{}
 	s, err := New(Options{Host: h, HistoryFile: history, Init: os.Getenv("REPL_TEST_INIT"),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		OnError: func(err error) { _, _ = fmt.Fprintln(h.shell.Err(), err) },
 		Interrupt: func(n int, cancel func()) {
 			cancel()
 			_, _ = fmt.Fprintf(h.shell.Out(), "<Ctrl-C %d>\n", n)

@@ -92,6 +92,9 @@ func newTypist(t *testing.T, o Options, typed bool) *typist {
 	p := &typist{host: &demoHost{}, out: &buffer{}, errs: make(chan error, 100)}
 	o.Host, o.Stdin, o.Stdout, o.Stderr = p.host, devNull(t), p.out, p.out
 	o.OnError = func(err error) { p.errs <- err }
+	if o.Interrupt == nil {
+		o.Interrupt = func(_ int, cancel func()) { cancel() }
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (s *Shell) background(line string) error {
 		case stopped:
 			_, _ = fmt.Fprintf(s.out, "[%d] stopped: %s\n", j.ID, line)
 		default:
-			s.report(err)
+			s.options.OnError(err)
 		}
 		close(j.done)
 	}()
@@ -136,7 +136,7 @@ func (s *Shell) stopJobs() {
 			for _, j := range running[i:] {
 				names = append(names, fmt.Sprintf("[%d] %s", j.ID, j.Line))
 			}
-			s.report(fmt.Errorf("jobs that have not ended %s after they were stopped: %s", jobsGrace, strings.Join(names, ", ")))
+			s.options.OnError(fmt.Errorf("jobs that have not ended %s after they were stopped: %s", jobsGrace, strings.Join(names, ", ")))
 			return
 		}
 	}
@@ -198,10 +198,6 @@ func (s *Shell) interrupt() {
 	s.mu.Unlock()
 	if n == 3 {
 		s.leaveLater(exitInterrupted)
-	}
-	if s.options.Interrupt == nil {
-		front.cancel()
-		return
 	}
 	s.options.Interrupt(n, front.cancel)
 }

@@ -52,26 +52,23 @@ const (
 	Bad               // red
 )
 
-// Options are what a Shell is made of. Only Host is needed.
+// Options are what a Shell is made of.
 type Options struct {
 	Host Host
 
-	// The streams; nil is the process's own. Stdin must be an *os.File, which is
-	// waited for without a goroutine.
-	Stdin  io.Reader
+	Stdin  io.Reader // an *os.File, which is waited for without a goroutine
 	Stdout io.Writer
 	Stderr io.Writer
 
 	HistoryFile string // "" keeps history in memory
 	Init        string // a file that is run first; it may be missing
 
-	// OnError is told each error of a line, a job or the shell itself; nil
-	// prints it to Stderr, through the one writer. Jobs call it on goroutines
-	// of their own.
+	// OnError is told each error of a line, a job or the shell itself. Jobs call it
+	// on goroutines of their own.
 	OnError func(error)
 	// Interrupt is called at the n-th Ctrl-C (1, 2, ...) while a line runs, on
 	// another goroutine than the line's; cancel ends the line's context with
-	// the cause ErrInterrupted. nil cancels at the first.
+	// the cause ErrInterrupted.
 	Interrupt func(n int, cancel func())
 }
 

@@ -1,7 +1,6 @@
 package repl
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +55,6 @@ func New(o Options) (*Shell, error) {
 	if o.Host == nil {
 		return nil, errors.New("repl: Options.Host is nil: expected who runs the commands")
 	}
-	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
-	o.Stdout, o.Stderr = cmp.Or[io.Writer](o.Stdout, os.Stdout), cmp.Or[io.Writer](o.Stderr, os.Stderr)
 	s := &Shell{
 		options:  o,
 		host:     o.Host,
@@ -138,7 +135,7 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 
 	if s.interactive {
 		if err := s.history.load(); err != nil {
-			s.report(err)
+			s.options.OnError(err)
 		}
 		s.editor.SetHistory(s.History())
 	}
@@ -276,7 +273,7 @@ func (s *Shell) remember(prompt, line, text string) {
 	s.mu.Unlock()
 	s.editor.SetHistory(s.History())
 	if err != nil {
-		s.report(err)
+		s.options.OnError(err)
 	}
 }
 
@@ -293,16 +290,8 @@ func (s *Shell) done(err error) bool {
 	if err == nil {
 		return true
 	}
-	s.report(err)
+	s.options.OnError(err)
 	return s.interactive
-}
-
-func (s *Shell) report(err error) {
-	if s.options.OnError != nil {
-		s.options.OnError(err)
-		return
-	}
-	_, _ = fmt.Fprintln(s.err, err)
 }
 
 // Quit leaves the Shell once the line that is running has ended, or now.

@@ -246,14 +246,12 @@ func lookUp(fields map[string]any, name string) (full string, value any, found b
 		return name, v, true
 	}
 	for _, full := range slices.Sorted(maps.Keys(fields)) {
-		if withoutUnits(full) == name {
+		if units.ReplaceAllString(full, "$2") == name {
 			return full, fields[full], true
 		}
 	}
 	return "", nil, false
 }
-
-func withoutUnits(name string) string { return units.ReplaceAllString(name, "$2") }
 
 var units = regexp.MustCompile(`_(GBps|us|Mpps|mbps)(\.|$)`)
 

@@ -60,9 +60,8 @@ func (l *library) open(d device, dev uintptr, o verbs.OpenOptions) (*Context, er
 }
 
 // opening is the error of a device that could not be opened, to which callers add its
-// name. libibverbs looks for
-// the device's file elsewhere if it may not open it, and returns what came of that:
-// ENOENT. So the file is asked itself.
+// name. libibverbs looks for the device's file elsewhere if it may not open it, and
+// returns what came of that: ENOENT. So the file is asked itself.
 func opening(d device, errno syscall.Errno) error {
 	hint := "is it still there (ringcli devices)?"
 	if node := d.node(); node != "" {
@@ -93,7 +92,6 @@ func zeroed[T any](b *memory.Block) *T {
 // addr is an address as C takes it.
 func addr(b *memory.Block) uintptr { return uintptr(b.Addr()) }
 
-// Device implements verbs.Context.
 func (c *Context) Device() verbs.Device { return c.device }
 
 // QueryDevice implements verbs.Context. A device's attributes don't change while

@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -115,7 +116,7 @@ func (q *cq) Poll(wc []verbs.Completion) (int, error) {
 		}
 		to.Opcode, to.ByteLen = verbs.WCOpcode(from.opcode), from.byteLen
 		if to.Flags = verbs.WCFlags(from.flags) & verbs.WCWithImm; to.Flags != 0 {
-			to.Imm = bigEndian32(from.imm)
+			to.Imm = bits.ReverseBytes32(from.imm)
 		}
 	}
 	return n, nil

@@ -19,7 +19,6 @@ func init() { verbs.Register(provider{}) }
 
 type provider struct{}
 
-// Name implements verbs.Provider.
 func (provider) Name() string { return "ibv" }
 
 // Capabilities implements verbs.Provider: its devices are what all others are
@@ -69,7 +68,6 @@ func (l *library) each(f func(name string, dev uintptr) error) error {
 // device is a device of the library, by its kernel name.
 type device struct{ name string }
 
-// Name implements verbs.Device.
 func (d device) Name() string { return "ibv:" + d.name }
 
 // node is the file by which programs reach the device; empty if there is none.

@@ -8,7 +8,8 @@ import "unsafe"
 // The structs of infiniband/verbs.h on 64-bit Linux, which amd64 and arm64 share
 // but for what lies behind a pthread_mutex_t. A test compiles a C program that
 // compares every size and offset with the headers: a tag is the member's name in C.
-// Members that nobody reads are blank where several stand together.
+// Members that nobody reads are blank where several stand together. Where it says
+// big-endian the bytes are to be reversed: both architectures are little-endian.
 
 // cContext is struct ibv_context up to what is read of it.
 type cContext struct {

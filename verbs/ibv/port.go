@@ -4,7 +4,6 @@ package ibv
 
 import (
 	"fmt"
-	"math/bits"
 	"net"
 	"os"
 	"path/filepath"
@@ -195,7 +194,3 @@ func counters(dirs ...string) (all []verbs.Counter) {
 	}
 	return all
 }
-
-// bigEndian32 turns host order into network order and back: both architectures
-// are little-endian.
-func bigEndian32(v uint32) uint32 { return bits.ReverseBytes32(v) }

@@ -3,6 +3,7 @@
 package ibv
 
 import (
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -97,7 +98,7 @@ func (q *qp) writeSend(i int, from *verbs.WorkRequest) error {
 		q.send.wrs[i-1].next = q.send.args[1] + uintptr(i)*sendWRSize
 	}
 	wr.id, wr.sgList, wr.numSGE = from.ID, q.send.list(i, from.SGL), int32(len(from.SGL))
-	wr.opcode, wr.flags, wr.imm = uint32(from.Opcode), uint32(from.Flags), bigEndian32(from.Imm)
+	wr.opcode, wr.flags, wr.imm = uint32(from.Opcode), uint32(from.Flags), bits.ReverseBytes32(from.Imm)
 	wr.remoteAddr = from.RemoteAddr
 	if from.IsAtomic() {
 		wr.compareAdd, wr.swap, wr.atomicRKey = from.CompareAdd, from.Swap, from.RKey

@@ -109,10 +109,7 @@ func (c cQPCap) goForm() verbs.QPCap {
 	}
 }
 
-// Num implements verbs.QP.
-func (q *qp) Num() uint32 { return q.num }
-
-// PD implements verbs.QP.
+func (q *qp) Num() uint32  { return q.num }
 func (q *qp) PD() verbs.PD { return q.pd }
 
 // live returns an error once the queue pair is closed. One of its locks is held.

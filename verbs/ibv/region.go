@@ -24,7 +24,6 @@ type pd struct {
 	closed   bool // guarded by ctx.mu
 }
 
-// Context implements verbs.PD.
 func (p *pd) Context() verbs.Context { return p.ctx }
 
 // live returns an error once the domain is closed. The context's lock is held.

@@ -72,7 +72,6 @@ func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// Device implements verbs.Context.
 func (c *Context) Device() verbs.Device { return c.device }
 
 // Live returns an error once the Context is closed.

@@ -25,10 +25,8 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	return &Domain{ctx: c, Num: c.domains.Add(1)}, nil
 }
 
-// Context implements verbs.PD.
 func (p *Domain) Context() verbs.Context { return p.ctx.owner }
 
-// CreateQP implements verbs.PD.
 func (p *Domain) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) { return p.ctx.owner.CreateQP(p, a) }
 
 // RegMR implements verbs.PD.

@@ -75,10 +75,7 @@ func (q *QueuePair) Release() error {
 	return q.inline.Free()
 }
 
-// Num implements verbs.QP.
-func (q *QueuePair) Num() uint32 { return q.QPN }
-
-// PD implements verbs.QP.
+func (q *QueuePair) Num() uint32  { return q.QPN }
 func (q *QueuePair) PD() verbs.PD { return q.Domain }
 
 // Live returns an error once the queue pair is closed.

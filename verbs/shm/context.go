@@ -195,19 +195,13 @@ var limits = func() verbs.DeviceAttr {
 
 type provider struct{}
 
-// Name implements verbs.Provider.
-func (provider) Name() string { return "shm" }
-
-// Capabilities implements verbs.Provider.
+func (provider) Name() string                     { return "shm" }
 func (provider) Capabilities() verbs.Capabilities { return limits.Capabilities }
-
-// Devices implements verbs.Provider.
 func (provider) Devices() ([]verbs.Device, error) { return []verbs.Device{device{}}, nil }
 
 // device is the memory of this host.
 type device struct{}
 
-// Name implements verbs.Device.
 func (device) Name() string { return "shm:0" }
 
 // Open implements verbs.Device. LocalAddr and UDPPort mean nothing here.

@@ -26,10 +26,7 @@ var deviceLimits = func() verbs.DeviceAttr {
 
 type provider struct{}
 
-// Name implements verbs.Provider.
-func (provider) Name() string { return "soft" }
-
-// Capabilities implements verbs.Provider.
+func (provider) Name() string                     { return "soft" }
 func (provider) Capabilities() verbs.Capabilities { return deviceLimits.Capabilities }
 
 // Devices implements verbs.Provider: one device for each network interface that
@@ -56,7 +53,6 @@ func (provider) Devices() ([]verbs.Device, error) {
 // device is a network interface.
 type device struct{ netdev string }
 
-// Name implements verbs.Device.
 func (d device) Name() string { return "soft:" + d.netdev }
 
 // addrs returns the addresses that serve as GIDs. Link-local ones would need a

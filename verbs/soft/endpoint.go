@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,10 +79,7 @@ type portCounters struct {
 func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, error) {
 	endpoints.Lock()
 	defer endpoints.Unlock()
-	want := port
-	if want == 0 {
-		want = wire.UDPPort
-	}
+	want := cmp.Or(port, wire.UDPPort)
 	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil && ep.tx.impairs(impair) {
 		ep.refs++
 		return ep, nil

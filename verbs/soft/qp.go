@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -114,11 +115,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	if addr.Is4() != local.Addr().Is4() {
 		return refusal.Blame(verbs.AttrAV, dgid, addr, fmt.Sprintf(" and the local address %s are of different families", local.Addr()))
 	}
-	port := ah.UDP.Port
-	if port == 0 {
-		port = wire.UDPPort
-	}
-	q.peer = netip.AddrPortFrom(addr, port)
+	q.peer = netip.AddrPortFrom(addr, cmp.Or(ah.UDP.Port, wire.UDPPort))
 	q.lowIPIDs = ah.UDP.LowIPIDs
 	q.dst = udp.NewSockaddr(q.peer)
 	q.tx = wire.NewFlow(local, q.peer)
