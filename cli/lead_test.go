@@ -202,6 +202,8 @@ func TestALeaderAtATerminal(t *testing.T) {
 	p.run("jobs", `(?m)^ +1 +\d+\.\d bench all-reduce`)
 	p.run("all-reduce --size 4K", `the ring is busy with bench`)
 	p.run("rtr", `the ring is busy with bench`)
+	p.run("status", `(?ms)of rank 0 alone.*^left +own +0 RTS`)
+	p.run("counters", `(?ms)of rank 0 alone.*^collective +operations`)
 	p.run("stop 7", `job 7`)
 	p.run("trace warn", `(?m)^ring +warn`)
 	p.run("stop", `stops at its next boundary`)

@@ -20,7 +20,8 @@ import (
 
 // ownOrAllHelp is the rule of ownOrAll.
 const ownOrAllHelp = `In a shell of its own it is about this rank alone. Where rank 0 leads, and in a
-script that all ranks run, it is about all ranks, as long as the ring is ready.`
+script that all ranks run, it is about all ranks, as long as the ring is ready
+and no line in the background uses it.`
 
 func statusRow() command.Row {
 	return command.Row{
@@ -56,9 +57,12 @@ func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, a
 	}
 	c, _ := call.Table.Find(call.Name, command.Line)
 	if s.Claim != nil && !c.Claims {
-		release, err := s.Claim(s, c.Name)
-		if err != nil {
-			return err
+		release, busy := s.Claim(s, c.Name)
+		if busy != nil { // this rank can tell what it knows by itself
+			if err := s.Out.Note(render.Fair, "of rank %d alone, as all ranks are at work: %v", s.Ring.Rank(), busy); err != nil {
+				return err
+			}
+			return own(ctx, s, call)
 		}
 		defer release()
 	}
