@@ -156,14 +156,14 @@ func testStats(t *testing.T, slots int) {
 					s := c.Stats().minus(before[r])
 					overlapped += s.Overlapped
 					want := Stats{Operations: 1, Sent: moved, Received: moved, Reductions: segments / 2}
-					switch {
-					case protocol == ReceiverInitiated:
+					switch protocol {
+					case ReceiverInitiated:
 						want.EagerWrites, want.Writes = segments/2, segments/2
-					case protocol == Eager:
+					case Eager:
 						want.EagerWrites, want.CopiedAllGather = segments, moved/2
-					case protocol == RendezvousWrite:
+					case RendezvousWrite:
 						want.RTS, want.CTS, want.Writes = segments, segments, segments
-					case protocol == RendezvousRead:
+					case RendezvousRead:
 						want.RTS, want.Reads, want.FIN = segments, segments, segments
 					}
 					want.Overlapped, want.Credits = s.Overlapped, s.Credits

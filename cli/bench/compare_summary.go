@@ -113,7 +113,7 @@ func stretchWords(stretches []Stretch, verb string) string {
 	var list []Stretch
 	for _, s := range stretches {
 		// Those that differ in what is not told are one.
-		s.name = cmp.Or(s.name, s.Variant.String())
+		s.name = cmp.Or(s.name, s.String())
 		if last := len(list) - 1; last >= 0 && list[last].name == s.name {
 			list[last].To = s.To
 			continue
