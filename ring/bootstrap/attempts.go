@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -103,7 +102,10 @@ func (c *Control) cuts(counted []attempts) (found []cut) {
 }
 
 func tries(n int) string {
-	return cmp.Or(map[bool]string{true: "1 attempt"}[n == 1], fmt.Sprintf("%d attempts", n))
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", n)
 }
 
 // The states of TCP sockets in /proc/net/tcp (Linux include/net/tcp_states.h).

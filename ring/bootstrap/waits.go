@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +165,10 @@ func (s *status) doing() string {
 
 // Ago rounds a time for people.
 func Ago(d time.Duration) time.Duration {
-	return d.Round(cmp.Or(map[bool]time.Duration{true: 100 * time.Millisecond}[d < time.Second], time.Second))
+	if d < time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
 
 // For tells whether a rank is awaited.
