@@ -71,6 +71,9 @@ func New(o Options) (*Shell, error) {
 	return s, nil
 }
 
+// Host is who runs the Shell's commands.
+func (s *Shell) Host() Host { return s.host }
+
 // openTerminal finds out what the streams are, and makes the streams and the
 // editor that fit.
 func (s *Shell) openTerminal() error {

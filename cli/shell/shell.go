@@ -40,9 +40,6 @@ func Open(s *session.Session, t *command.Table) error {
 	}
 	s.Interactive = true
 	s.Shell, s.Claim, s.StopJob = shell, h.claim, h.stopJob
-	if shell.Interactive() {
-		go h.watch(time.Tick(watchEvery)) // as long as the process
-	}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
 	s.Progress = session.NewProgress(s.Stderr)
@@ -55,6 +52,11 @@ func Run(ctx context.Context, s *session.Session) error {
 		if err := s.Out.Notes(render.Plain, banner(s)...); err != nil {
 			return err
 		}
+		end := make(chan struct{})
+		var watching sync.WaitGroup
+		watching.Go(func() { s.Shell.Host().(*host).watch(end) })
+		defer watching.Wait()
+		defer close(end)
 	}
 	s.Signals.LeaveInterrupts()
 	err := s.Shell.Run(ctx)
@@ -188,9 +190,17 @@ func (h *host) merge(ctx context.Context, s *session.Session) {
 // watchEvery is how often the ring is looked at: at once, for a person.
 const watchEvery = 100 * time.Millisecond
 
-// watch tells that the ring has failed while no line runs, which would tell it.
-func (h *host) watch(tick <-chan time.Time) {
-	for range tick {
+// watch tells that the ring has failed while no line runs, which would tell it, until end
+// is closed.
+func (h *host) watch(end <-chan struct{}) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		}
 		h.mu.Lock()
 		r := h.s.Ring
 		news := r != nil && r != h.told && r.Failed() && h.front == nil && len(h.jobs) == 0

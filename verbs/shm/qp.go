@@ -301,8 +301,8 @@ func (q *qp) findPeer(ctx context.Context) bool {
 	}
 	atomic.StoreUint64(&q.own.bound, id)
 	q.progress(true)
+	p.dir.wake() // with the lock: once it is released, RESET may release p
 	q.mu.Unlock()
-	p.dir.wake()
 	old.release()
 	return true
 }
