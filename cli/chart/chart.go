@@ -76,8 +76,8 @@ type Line struct {
 // Dot is a point of a Line.
 type Dot struct{ X, Y, Text string }
 
-// New draws curves of what y says against the size. What is not above zero has no place on a logarithmic axis and is
-// left out.
+// New draws curves of what y says against the size. What is not above zero has no place
+// on a logarithmic axis and is left out.
 func New(title, y string, list []Curve) Chart {
 	c := Chart{Title: title, X: "size (bytes)", Y: y, Width: width, Height: height, X0: left, Y0: top, X1: x1, Y1: y1}
 	c.XAt, c.YAt = Dot{X: coordinate((left + x1) / 2), Y: coordinate(height - namesAt/2)}, Dot{X: coordinate(namesAt), Y: coordinate((top + y1) / 2)}

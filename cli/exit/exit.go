@@ -132,6 +132,15 @@ func Worse(a, b int) int {
 	return a
 }
 
+// Graver is the error with the graver code: the first of two with the same, and neither
+// where both are nil.
+func Graver(a, b error) error {
+	if a == nil || b != nil && Worse(Code(a), Code(b)) != Code(a) {
+		return b
+	}
+	return a
+}
+
 // ErrReported stands for errors that the ranks have reported.
 var ErrReported = errors.New("reported by the ranks")
 

@@ -65,3 +65,15 @@ func TestWorse(t *testing.T) {
 		}
 	}
 }
+
+func TestGraver(t *testing.T) {
+	warning, critical, another := Sharedf(Warning, "slow"), errors.New("lost"), errors.New("wrong")
+	for _, c := range [][3]error{
+		{nil, nil, nil}, {nil, warning, warning}, {warning, nil, warning},
+		{warning, critical, critical}, {critical, warning, critical}, {critical, another, critical},
+	} {
+		if got := Graver(c[0], c[1]); !errors.Is(got, c[2]) {
+			t.Errorf("of %v and %v: %v, want %v", c[0], c[1], got, c[2])
+		}
+	}
+}

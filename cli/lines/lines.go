@@ -36,9 +36,7 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 		if kept == nil {
 			return err
 		}
-		if worst == nil || exit.Worse(exit.Code(worst), exit.Code(kept)) != exit.Code(worst) {
-			worst = kept
-		}
+		worst = exit.Graver(worst, kept)
 	}
 	return worst
 }

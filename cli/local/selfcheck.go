@@ -85,17 +85,19 @@ func selfCheck(ctx context.Context, s *session.Session, n int, args []string) (w
 		}
 		err = run(ctx, s, n, append(slices.Clone(args), "--device="+device), write)
 		text, readErr := io.ReadAll(read)
-		if err = errors.Join(err, readErr, read.Close()); len(text) == 0 {
-			return err
+		err = errors.Join(err, readErr, read.Close())
+		if len(text) == 0 {
+			if err == nil {
+				err = fmt.Errorf("self-check over %s: rank 0 ended without a verdict", device)
+			}
+			return exit.Graver(worst, err)
 		}
 		var v Verdict
 		if err := json.Unmarshal(text, &v); err != nil {
 			return fmt.Errorf("what rank 0 found over %s: %w", device, err)
 		}
 		sum.add(v)
-		if err != nil && (worst == nil || exit.Worse(exit.Code(worst), exit.Code(err)) != exit.Code(worst)) {
-			worst = err
-		}
+		worst = exit.Graver(worst, err)
 		if ctx.Err() != nil {
 			return worst
 		}
