@@ -36,8 +36,8 @@ type DisagreementError struct {
 	Number uint64 // of the operation on this ring, from 1
 	Rank   int
 	Mine   Call // of Rank, as planned
-	// Peer's call is Theirs; or Peer is -1, and Awaited is what others wait for this rank
-	// with.
+	// Peer's call is Theirs; or Peer is -1, and Awaited is what another waits for Rank
+	// to do.
 	Peer    int
 	Theirs  Call
 	Awaited ring.Awaited
@@ -46,7 +46,7 @@ type DisagreementError struct {
 func (e *DisagreementError) Error() string {
 	theirs := fmt.Sprintf("rank %d calls %s", e.Peer, e.Theirs)
 	if e.Peer < 0 {
-		theirs = fmt.Sprintf("it is awaited for %s", e.Awaited)
+		theirs = e.Awaited.String()
 	}
 	return fmt.Sprintf("operation %d: rank %d calls %s; %s: all ranks must make the same calls in the same order", e.Number, e.Rank, e.Mine, theirs)
 }

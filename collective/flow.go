@@ -253,7 +253,7 @@ func (f *flow) peers() (ranks []int) {
 // elsewhere says what others wait for this rank with, for the error of a wait.
 func (f *flow) elsewhere() string {
 	if a, ok := f.c.ring.Awaited(); ok {
-		return fmt.Sprintf("; meanwhile this rank is awaited for %s", a)
+		return fmt.Sprintf("; meanwhile %s", a)
 	}
 	return ""
 }

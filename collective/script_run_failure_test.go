@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,11 @@ func TestMeshDisagreement(t *testing.T) {
 							t.Errorf("rank %d: %v: expected a disagreement", rank, err)
 							continue
 						}
+						for _, internal := range []string{"mesh", "gather"} {
+							if strings.Contains(err.Error(), internal) {
+								t.Errorf("rank %d: %q speaks of a %s, which is a word of ours", rank, err, internal)
+							}
+						}
 						for _, word := range test.words {
 							if !strings.Contains(err.Error(), word) {
 								t.Errorf("rank %d: %q does not say %q", rank, err, word)
@@ -75,6 +81,23 @@ func TestMeshDisagreement(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Who is waited for in another call is told by whom, and what for.
+func TestAwaitedInAnotherCall(t *testing.T) {
+	w := newWorld(t, 2, ring.Options{}, nil)
+	k := newKit(w, 1000, reduce.Float32, reduce.Sum)
+	errs := w.each(func(rank int, c *Comm) error {
+		call := Call{Op: OpAllReduce, Count: 1000, Type: reduce.Float32, Reduction: reduce.Sum, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()}
+		call.CallOptions = []CallOptions{{Algorithm: AlgorithmTree}, {Algorithm: AlgorithmRing, Protocol: Eager}}[rank]
+		return c.Run(context.Background(), call)
+	})
+	const want = "operation 1: rank 1 calls all-reduce of 1000 float32, sum, eager in segments of 2000 bytes, depth 4; " +
+		"rank 0 (HOST) waits for rank 1 to make the connections for operation 1, all-reduce of 1000 float32, sum, tree, eager in segments of 4000 bytes, depth 4: " +
+		"all ranks must make the same calls in the same order"
+	if got := regexp.MustCompile(`127[0-9.:]+`).ReplaceAllString(fmt.Sprint(errs[1]), "HOST"); got != want {
+		t.Errorf("%s\nexpected %s", got, want)
 	}
 }
 

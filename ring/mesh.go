@@ -112,9 +112,7 @@ type meshCall struct {
 	made    []*Edge // by this call
 }
 
-func meshText(p Purpose) string {
-	return fmt.Sprintf("mesh %q", p.String())
-}
+func meshText(p Purpose) string { return "connections for " + p.String() }
 
 // meshReport is what a rank tells all others in a call of Mesh.
 type meshReport struct {
@@ -208,7 +206,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make its edges for " + m.purpose.String()}, data)
+	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make the " + meshText(m.purpose)}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -377,11 +375,14 @@ const BeReady = "be ready for operations"
 // to begin next.
 type Awaited struct {
 	Purpose
-	By string // the node that began it
+	By   string // the node that began it
+	Rank int    // this one
 }
 
-// String is as in `mesh "inbox" of rank 3 (c)`.
-func (a Awaited) String() string { return a.What + " of " + a.By }
+// String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
+func (a Awaited) String() string {
+	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
+}
 
 // Awaited returns what this rank is awaited for, if it is. That is for a rank that
 // waits for others in vain: they may be in another operation, or just ahead.
@@ -394,5 +395,5 @@ func (r *Ring) Awaited() (a Awaited, ok bool) {
 	if !ok {
 		return a, false
 	}
-	return Awaited{purpose, r.nodeName(rank)}, true
+	return Awaited{Purpose: purpose, By: r.nodeName(rank), Rank: r.rank}, true
 }

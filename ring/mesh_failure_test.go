@@ -40,7 +40,7 @@ func TestMeshHalfWay(t *testing.T) {
 					_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(4, r.Rank()))
 					return err
 				}) {
-					for _, want := range append(c.want, fmt.Sprintf("rank %d (127.", at), `mesh "all"`) {
+					for _, want := range append(c.want, fmt.Sprintf("rank %d (127.", at), "connections for all") {
 						if !strings.Contains(textOf(err), want) {
 							t.Errorf("rank %d: %s: expected %q", i, textOf(err), want)
 						}

@@ -202,7 +202,7 @@ func TestMeshShares(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, _ = world[2].Mesh(t.Context(), Purpose{What: "all"}, known) }); n > 0 {
 		t.Errorf("a call for known edges allocates %v times", n)
 	}
-	if _, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, []int{0}); !usage.Is(err) || !strings.Contains(textOf(err), `mesh "square": rank 1 names peers [0], and named [2 0] before`) {
+	if _, err := world[1].Mesh(t.Context(), Purpose{What: "square"}, []int{0}); !usage.Is(err) || !strings.Contains(textOf(err), `connections for square: rank 1 names peers [0], and named [2 0] before`) {
 		t.Errorf("%v: expected the peers of before", err)
 	}
 	noErrors(t, each(world, func(r *Ring) error { return r.Barrier(t.Context()) }))
@@ -216,13 +216,13 @@ func TestMeshDisagreements(t *testing.T) {
 		usage   bool
 		want    []string
 	}{
-		"one-sided": {nil, [][]int{{1}, {0, 2}, {}}, true, []string{`mesh "it": `, "rank 1 (127.", "names rank 2 (127.", "which names []"}},
-		"itself":    {nil, [][]int{{1}, {0}, {2}}, true, []string{`mesh "it": `, "rank 2 (127.", "peer 2 is this rank itself"}},
-		"outside":   {nil, [][]int{{1}, {0, 3}, {}}, true, []string{`mesh "it": `, "rank 1 (127.", "peer 3: expected 0 to 2"}},
+		"one-sided": {nil, [][]int{{1}, {0, 2}, {}}, true, []string{`connections for it: `, "rank 1 (127.", "names rank 2 (127.", "which names []"}},
+		"itself":    {nil, [][]int{{1}, {0}, {2}}, true, []string{`connections for it: `, "rank 2 (127.", "peer 2 is this rank itself"}},
+		"outside":   {nil, [][]int{{1}, {0, 3}, {}}, true, []string{`connections for it: `, "rank 1 (127.", "peer 3: expected 0 to 2"}},
 		"negative":  {nil, [][]int{{-1}, {}, {}}, true, []string{"rank 0 (127.", "peer -1: expected 0 to 2"}},
 		"twice":     {nil, [][]int{{1, 1}, {0}, {}}, true, []string{"rank 0 (127.", "peer 1 is named twice"}},
 		"purposes": {func(rank int) string { return []string{"it", "it", "that"}[rank] }, [][]int{{1}, {0}, {}}, true,
-			[]string{`to make its edges for it`, `to make its edges for that`, "all ranks must run the same operations"}},
+			[]string{`to make the connections for it`, `to make the connections for that`, "all ranks must run the same operations"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -285,7 +285,7 @@ func TestMeshMissingRank(t *testing.T) {
 		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
 		return err
 	}) {
-		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "reports") || !strings.Contains(text, `waiting for rank 2 to make its edges for all`) {
+		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "reports") || !strings.Contains(text, `waiting for rank 2 to make the connections for all`) {
 			t.Errorf("rank %d: %s: expected that rank 2 is missing", i, text)
 		}
 		if !world[i].Failed() {
@@ -315,7 +315,7 @@ func TestAwaited(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if want := `mesh "inbox" of rank 1 (` + world[1].nodes[1].String() + ")"; what.String() != want {
+	if want := "rank 1 (" + world[1].nodes[1].String() + ") waits for rank 0 to make the connections for inbox"; what.String() != want {
 		t.Errorf("%s: expected %s", what, want)
 	}
 	_, err := world[0].Mesh(t.Context(), Purpose{What: "inbox"}, []int{1})

@@ -56,7 +56,8 @@ func (p Purpose) String() string {
 	return p.What
 }
 
-func (p Purpose) awaited() string { return cmp.Or(p.Do, "join "+p.What) }
+// ToDo is what ranks that are awaited were to do.
+func (p Purpose) ToDo() string { return cmp.Or(p.Do, "join "+p.What) }
 
 // Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
 // must name the purpose alike: the error of ranks that differ, one of usage, names both
@@ -111,7 +112,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	c.notify() // a reader may have waited for this rank to catch up
 	c.mu.Unlock()
 
-	err := c.wait(ctx, purpose.awaited(), contribute, func() []int {
+	err := c.wait(ctx, purpose.ToDo(), contribute, func() []int {
 		if op.clash != "" {
 			return nil
 		}
@@ -144,7 +145,7 @@ func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 	}
 	if op.purpose.What != purpose.What && op.clash == "" {
 		op.clash = fmt.Sprintf("rank %d is to %s, and rank %d to %s: all ranks must run the same operations in the same order",
-			op.by, op.purpose.awaited(), by, purpose.awaited())
+			op.by, op.purpose.ToDo(), by, purpose.ToDo())
 	}
 	return op
 }
