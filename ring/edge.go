@@ -3,7 +3,6 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 
 	"ringcli/ring/diagnose"
 	"ringcli/ring/watch"
@@ -195,7 +194,7 @@ func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, er
 		e.recvWR[i] = verbs.WorkRequest{ID: WRID(id, WRRecv, uint64(i)), SGL: sges[i : i+1 : i+1]}
 	}
 	e.Local.QPN = e.QP.Num()
-	e.Local.PSN = rand.Uint32() & (1<<24 - 1)
+	e.Local.PSN = verbs.RandomPSN()
 	e.Local.Slots = diagnose.MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
 	e.Local.SlotCount, e.Local.SlotSize = has.slots, has.slotSize
 	return e, nil

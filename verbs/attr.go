@@ -211,8 +211,9 @@ type AHAttr struct {
 // and for NICs.
 type UDPPeer struct {
 	Port uint16 // 0 means 4791
-	// LowIPIDs promises that the peer sends from an unconnected socket with DF set,
-	// so that only IP IDs 0 to 127 can occur. The ICRC check is then stronger.
+	// LowIPIDs promises that the peer sends from an unconnected socket with DF set, bound
+	// to Port, so that only IP IDs 0 to 127 and that port can occur. The ICRC check is then
+	// stronger, and another user of the peer's host cannot pass for it.
 	LowIPIDs bool
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"ringcli/cli/session"
@@ -109,7 +108,7 @@ func openP2P(m *session.Member, bytes uint64, window int) (p *p2pQP, err error) 
 // connectP2P exchanges both ends over the control ring and takes the queue pair
 // to RTS, with the attributes of the edge beside it.
 func connectP2P(ctx context.Context, m *session.Member, p *p2pQP) error {
-	mine := p2pAddress{PSN: rand.Uint32() & (1<<24 - 1)}
+	mine := p2pAddress{PSN: verbs.RandomPSN()}
 	if p.role != bystander {
 		mine.QPN, mine.RKey = p.qp.Num(), p.reg.RKey(p.edge.Device())
 		mine.Source, mine.Sink = p.block.Addr(), p.block.Addr()+p.sink

@@ -1,8 +1,6 @@
 package endpoint
 
 import (
-	"math/rand/v2"
-
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/route"
@@ -19,7 +17,7 @@ type Pair struct {
 
 // NewPair makes one of which nothing exists yet; Close of the endpoint closes it.
 func (e *Endpoint) NewPair() *Pair {
-	p := &Pair{endpoint: e, PSN: rand.Uint32N(1 << 24)}
+	p := &Pair{endpoint: e, PSN: verbs.RandomPSN()}
 	e.pairs = append(e.pairs, p)
 	return p
 }

@@ -109,18 +109,15 @@ func (q *QueuePair) TraceCreated(where slog.Attr) {
 	}
 }
 
-// QPNs gives out the queue pair numbers of a provider: one sequence for the process, so
-// that traces tell queue pairs apart.
-type QPNs struct{ last atomic.Uint32 }
-
 // The first 16 numbers are left alone, as rdma_rxe does (0 and 1 are reserved by the
 // specification), and the last 16.
 const firstQPN, lastQPN = 16, 1<<24 - 17
 
-// Next returns the next number that is not taken.
-func (s *QPNs) Next(taken func(uint32) bool) uint32 {
+// NewQPN returns a number that is not taken, and that nobody can guess: RoCE asks a packet
+// for no more than its queue pair's number and a PSN of its window.
+func NewQPN(taken func(uint32) bool) uint32 {
 	for {
-		if n := s.last.Add(1) & (1<<24 - 1); n >= firstQPN && n <= lastQPN && !taken(n) {
+		if n := verbs.Random32() >> 8; n >= firstQPN && n <= lastQPN && !taken(n) {
 			return n
 		}
 	}

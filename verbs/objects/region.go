@@ -18,16 +18,17 @@ const (
 	maxRegions = Rows - 1
 )
 
-// Table is a Context's table of memory regions. A key is the row in its upper
-// 24 bits and in its lower 8 a tag that counts the row's registrations, so that
-// the key of a closed region does not open its successor. Row 0 stays empty: a
-// key of 0 opens nothing.
+// Table is a Context's table of memory regions. A key is random: nobody guesses it, and
+// that of a closed region does not open its successor. Its upper 16 bits are the row. Row
+// 0 stays empty: a key of 0 opens nothing.
 type Table struct {
 	blocks [Rows / regionBlock]atomic.Pointer[[regionBlock]atomic.Pointer[Region]]
 	mu     sync.Mutex
-	free   []uint32 // keys to use next, oldest first; guarded by mu
-	used   uint32   // rows ever used; guarded by mu
+	open   int // regions; guarded by mu
 }
+
+// Row is where the region of a key stands in its Table.
+func Row(key uint32) uint32 { return key >> 16 }
 
 // Region is a registered range of memory. It does not change after creation.
 type Region struct {
@@ -46,10 +47,7 @@ type Region struct {
 
 // Get returns the open region of a key, nil if there is none.
 func (t *Table) Get(key uint32) *Region {
-	row := key >> 8
-	if row >= Rows {
-		return nil
-	}
+	row := Row(key)
 	block := t.blocks[row/regionBlock].Load()
 	if block == nil {
 		return nil
@@ -64,32 +62,33 @@ func (t *Table) Get(key uint32) *Region {
 func (t *Table) add(r *Region) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case len(t.free) > 0:
-		r.key = t.free[0]
-		t.free = t.free[1:]
-	case t.used < maxRegions:
-		t.used++
-		r.key = t.used << 8
-	default:
+	if t.open == maxRegions {
 		return fmt.Errorf("register memory: %w: %d regions are open, which is the most", verbs.ErrNoMemory, maxRegions)
 	}
-	row := r.key >> 8
-	block := t.blocks[row/regionBlock].Load()
-	if block == nil {
-		block = new([regionBlock]atomic.Pointer[Region])
-		t.blocks[row/regionBlock].Store(block)
+	t.open++
+	// From a random row on to the first that is free: one is.
+	for r.key = verbs.Random32(); ; r.key += 1 << 16 {
+		row := Row(r.key)
+		if row == 0 {
+			continue
+		}
+		block := t.blocks[row/regionBlock].Load()
+		if block == nil {
+			block = new([regionBlock]atomic.Pointer[Region])
+			t.blocks[row/regionBlock].Store(block)
+		}
+		if block[row%regionBlock].CompareAndSwap(nil, r) {
+			return nil
+		}
 	}
-	block[row%regionBlock].Store(r)
-	return nil
 }
 
 func (t *Table) remove(r *Region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	row := r.key >> 8
+	t.open--
+	row := Row(r.key)
 	t.blocks[row/regionBlock].Load()[row%regionBlock].Store(nil)
-	t.free = append(t.free, r.key&^0xff|(r.key+1)&0xff)
 }
 
 // Covers reports whether length bytes at addr lie inside.

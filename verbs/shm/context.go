@@ -112,7 +112,7 @@ func (c *Context) Registered(r *objects.Region) {
 	if r.Arena == 0 {
 		return
 	}
-	row := &c.own.regions[r.RKey()>>8]
+	row := &c.own.regions[objects.Row(r.RKey())]
 	row.access, row.domain, row.addr, row.length = uint32(r.Access()), r.Domain.Num, r.Addr(), r.Length()
 	row.arena, row.offset = r.Arena, r.Offset
 	atomic.StoreUint32(&row.key, r.RKey())
@@ -122,7 +122,7 @@ func (c *Context) Registered(r *objects.Region) {
 // Regions are looked up under the lock of a queue pair.
 func (c *Context) Withdrawn(r *objects.Region) {
 	if r.Arena != 0 {
-		atomic.CompareAndSwapUint32(&c.own.regions[r.RKey()>>8].key, r.RKey(), 0)
+		atomic.CompareAndSwapUint32(&c.own.regions[objects.Row(r.RKey())].key, r.RKey(), 0)
 	}
 	for _, q := range *c.qps.Load() {
 		q.mu.Lock()
@@ -136,14 +136,12 @@ func (c *Context) add(q *qp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := *c.qps.Load()
-	q.QPN = qpns.Next(func(n uint32) bool {
+	q.QPN = objects.NewQPN(func(n uint32) bool {
 		return n%rows < firstRow || slices.ContainsFunc(list, func(other *qp) bool { return other.QPN%rows == n%rows })
 	})
 	list = append(slices.Clone(list), q)
 	c.qps.Store(&list)
 }
-
-var qpns objects.QPNs
 
 func (c *Context) remove(q *qp) {
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/objects"
 	"ringcli/verbs/shm/memfd"
 )
 
@@ -93,7 +94,7 @@ func (q *qp) Map(rkey uint32, addr, length uint64, access verbs.Access) (local u
 		return 0, err
 	}
 	defer p.release()
-	row := &p.dir.regions[rkey>>8%rows]
+	row := &p.dir.regions[objects.Row(rkey)]
 	if atomic.LoadUint32(&row.key) != rkey || rkey == 0 {
 		return fail("no region of the peer that lies in memory from AllocMemory has this key")
 	}

@@ -205,7 +205,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 		drop, why = &e.port.malformed, "malformed"
 	} else if q = e.find(p.DestQPN); q == nil {
 		drop, why = &e.port.unknownQP, "no such queue pair"
-	} else if src.Addr() != q.peer.Addr() || !pkeyMatches(p.BTH.PKey()) {
+	} else if !q.from(src) || !pkeyMatches(p.BTH.PKey()) {
 		drop, why = &e.port.wrongPeer, "not from the peer of its queue pair"
 	} else if !q.verify(b, src, segment) {
 		drop, why = &e.port.icrcErrors, "wrong ICRC"

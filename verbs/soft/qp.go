@@ -15,8 +15,6 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
-var qpns objects.QPNs
-
 // qp is a queue pair: the state machine with its addresses and queues.
 type qp struct {
 	objects.QueuePair
@@ -57,7 +55,7 @@ func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, err
 	}
 	q.ep = ep
 	ep.mu.Lock()
-	q.QPN = qpns.Next(func(n uint32) bool { return ep.qps[n] != nil })
+	q.QPN = objects.NewQPN(func(n uint32) bool { return ep.qps[n] != nil })
 	q.rc = rc.New(rc.Config{
 		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.port.Counters, Window: ep.window(verbs.MTU4096.Bytes()),
 		KeepEarly: true,
@@ -122,6 +120,12 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	q.rx = wire.NewFlow(q.peer, local)
 	q.lastID, q.acking = idTracker{}, acking{}
 	return nil
+}
+
+// from tells whether a packet is the peer's by its source. A soft peer sends from its one
+// port, which another user of its host cannot have; others vary theirs.
+func (q *qp) from(src netip.AddrPort) bool {
+	return src == q.peer || !q.lowIPIDs && src.Addr() == q.peer.Addr()
 }
 
 // verify checks a packet's ICRC and what it tells of the IP ID.

@@ -1,0 +1,110 @@
+package soft
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
+)
+
+// forged makes an Acknowledge that is right in all that it can be.
+func forged(from, to netip.AddrPort, qpn, psn uint32, s wire.Syndrome) []byte {
+	const head = wire.BTHLen + wire.AETHLen
+	b := make([]byte, head+wire.ICRCLen)
+	wire.BTH(b).Encode(&wire.BTHFields{Opcode: wire.Acknowledge, PKey: wire.DefaultPKey, DestQPN: qpn, PSN: psn})
+	wire.AETH(b[wire.BTHLen:]).Encode(s, 1)
+	flow := wire.NewFlow(from, to)
+	wire.PutICRC(b[head:], flow.Start(0, len(b), b[:head]))
+	return b
+}
+
+// Another user of the peer's host can have its address, but not its port: what it sends is
+// not taken, even where it knows the queue pair's number and every PSN.
+func TestForgedFromThePeersAddress(t *testing.T) {
+	a, b := pair(t, 1<<16)
+	victim, _ := a.gid()
+	peer, _ := b.gid()
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.GID.Addr().Unmap(), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	to := netip.AddrPortFrom(victim.GID.Addr().Unmap(), victim.UDPPort)
+
+	// b does not answer: requests stand open that a NAK may end.
+	if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.qp.PostSend(request(verbs.OpWrite, a, b, 1<<16)); err != nil {
+		t.Fatal(err)
+	}
+	for psn := uint32(0xffffe0); psn != 0x20; psn = wire.PSNAdd(psn, 1) {
+		if _, err := conn.WriteToUDPAddrPort(forged(from, to, a.qp.Num(), psn, wire.NakRemoteAccess), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := func() uint64 {
+		counters, err := a.ctx.Counters(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counters[slices.IndexFunc(counters, func(c verbs.Counter) bool { return c.Name == "wrong_peer" })].Value
+	}
+	for deadline := time.Now().Add(10 * time.Second); counted() < 0x40; {
+		if n, _ := a.cq.Poll(a.wc[:]); n > 0 {
+			t.Fatalf("completed with %s after %d forged packets", a.wc[0].Status, counted())
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d forged packets came, expected 64", counted())
+		}
+	}
+}
+
+// The peer itself is heard while its address sends what is none of its own.
+func TestFloodFromThePeersAddress(t *testing.T) {
+	a, b := pair(t, 1<<20)
+	victim, _ := b.gid()
+	peer, _ := a.gid()
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.GID.Addr().Unmap(), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	to := netip.AddrPortFrom(victim.GID.Addr().Unmap(), victim.UDPPort)
+	over, done := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-over:
+				done <- n
+				return
+			default:
+			}
+			if _, err := conn.WriteToUDPAddrPort(forged(from, to, b.qp.Num(), uint32(n), wire.NakRemoteOp), to); err == nil {
+				n++
+			}
+		}
+	}()
+	for i := range uint64(50) {
+		fill(a.mem.Bytes(), i)
+		if _, err := a.qp.PostSend(request(verbs.OpWrite, a, b, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if c := a.wait(t, 1); c.Status != verbs.Success {
+			t.Fatalf("write %d: %s", i, c.Status)
+		}
+		if !bytes.Equal(a.mem.Bytes(), b.mem.Bytes()) {
+			t.Fatalf("write %d: bytes differ", i)
+		}
+	}
+	close(over)
+	t.Logf("%d packets were forged meanwhile", <-done)
+}
