@@ -3,6 +3,7 @@ package cli
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"ringcli/cli/about"
 	"ringcli/cli/bench"
@@ -15,6 +16,8 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 )
 
@@ -132,6 +135,11 @@ func examples() []example {
 		printing("failure", []render.Record{
 			failure.Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
 			failure.Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
+			failure.Failure{Command: "all-reduce", Error: "what rank 1 sends does not reach rank 2", ExitCode: 2, Verdict: &ring.Verdict{
+				Kind: bootstrap.KindEdge, Rank: 1, Host: "b", PID: 4711, Edge: bootstrap.Direction{From: 1, To: 2, Both: true}, Confidence: bootstrap.Suspect,
+				Doing: ring.Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 1"},
+				Since: 1500 * time.Millisecond, By: 2, Text: "what rank 1 sends does not reach rank 2",
+			}},
 		}),
 	})
 }

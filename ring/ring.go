@@ -24,6 +24,9 @@ import (
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
 
+// Doing is the operation that a rank is in.
+type Doing = bootstrap.Doing
+
 // Waits are what a process waits for from other ranks.
 type Waits = bootstrap.Waits
 
@@ -286,6 +289,14 @@ func (r *Ring) Barrier(ctx context.Context) error {
 func (r *Ring) SetActivity(text string) {
 	if control, err := r.controlRing(); err == nil {
 		control.SetActivity(text)
+	}
+}
+
+// SetDoing sets what says which operation runs, for the verdicts that this rank finds: it
+// must return at once and call nothing of the Ring. nil is an idle rank.
+func (r *Ring) SetDoing(doing func() Doing) {
+	if control, err := r.controlRing(); err == nil {
+		control.SetDoing(doing)
 	}
 }
 

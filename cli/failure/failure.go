@@ -24,6 +24,9 @@ type Failure struct {
 	ExitCode int    `json:"exit_code" col:"exit code"`
 	// Rank is there where one process reports for several ranks.
 	Rank *int `json:"rank,omitempty"`
+	// Verdict is there if the ring has failed: which rank or edge is at fault, as all ranks
+	// that reach each other are told.
+	Verdict *ring.Verdict `json:"verdict,omitempty"`
 	// Findings are what a diagnosis of both ends found, the likeliest first.
 	Findings []SideFinding `json:"findings,omitempty"`
 }
@@ -42,7 +45,9 @@ func Report(s *session.Session, command string, err error, code int) {
 	_ = errors.As(err, &found) // or it has none
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if s.Out.Format() == render.JSON && !s.SpeaksToParent() {
-		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Findings: found.findings}) == nil {
+		var v *ring.Verdict
+		_ = errors.As(err, &v) // or it has none
+		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Verdict: v, Findings: found.findings}) == nil {
 			return
 		}
 	}

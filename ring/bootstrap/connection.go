@@ -52,6 +52,7 @@ func (c *Control) addConnection(side int, conn net.Conn, who identity) {
 	}
 	l.live, l.kill = context.WithCancelCause(c.live)
 	c.connections[side] = l
+	c.members[l.peer] = who
 	if c.failure != nil {
 		c.send(l, TypeVerdict, c.failure) // the verdict came while this end was dialling
 	}
@@ -214,11 +215,7 @@ func (c *Control) handle(l *connection, f *Frame) error {
 			return nil
 		})
 	case TypeInfo:
-		c.mu.Lock()
-		l.used = true
-		c.info[l.side] = f.Payload
-		c.notify()
-		c.mu.Unlock()
+		return with(f, func(i information) error { return c.takeInfo(l, i) })
 	case TypePart:
 		return with(f, func(p part) error { return c.takePart(l, p) })
 	case TypeAsk:

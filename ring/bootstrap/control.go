@@ -89,7 +89,7 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interv
 
 // identity tells two processes with one index apart.
 type identity struct {
-	Instance string `json:"instance"`
+	Instance string `json:"instance,omitempty"`
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
 }
@@ -118,6 +118,8 @@ type Control struct {
 	connections [2]*connection     // to the neighbours
 	info        [2]json.RawMessage // what the neighbours sent in Exchange
 	sealed      bool               // the exchange is over: a newcomer is not for us
+	members     []identity         // by rank; zero while it is not known
+	doing       func() Doing       // nil: idle
 	failure     *Verdict
 	leaving     bool // Goodbye or Close was called
 	closed      bool
@@ -169,8 +171,9 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		cfg: cfg, rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid()},
 		changed: make(chan struct{}), pending: make(map[net.Conn]struct{}), ops: make(map[uint64]*operation),
-		state: "open", opened: time.Now(),
+		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),
 	}
+	c.members[c.rank] = c.self
 	if c.listener, err = c.bind(ctx); err != nil {
 		return nil, err
 	}
@@ -205,6 +208,7 @@ func (c *Control) fail(v *Verdict, from *connection) bool {
 	if c.failure != nil || c.leaving {
 		return false
 	}
+	c.complete(v)
 	c.failure = v
 	c.kill(v)
 	for _, l := range c.connections {
@@ -214,6 +218,31 @@ func (c *Control) fail(v *Verdict, from *connection) bool {
 	}
 	c.notify()
 	return true
+}
+
+// complete adds to a verdict of this rank who the culprit is and what ran. It needs the
+// lock.
+func (c *Control) complete(v *Verdict) {
+	if v.told {
+		return
+	}
+	if v.Confidence == "" {
+		v.Confidence = Suspect
+	}
+	if v.Host == "" && v.Rank >= 0 && v.Rank < len(c.members) {
+		v.Host, v.PID = c.members[v.Rank].Host, c.members[v.Rank].PID
+	}
+	if v.Doing.IsZero() && c.doing != nil {
+		v.Doing = c.doing()
+	}
+}
+
+// SetDoing sets what says which operation runs, for the verdicts that this rank finds. It is
+// called under the Control's lock: it must return at once and call nothing of the Control.
+func (c *Control) SetDoing(doing func() Doing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doing = doing
 }
 
 func (c *Control) report(v *Verdict, first bool) {
@@ -241,9 +270,9 @@ func (c *Control) name(rank int) string {
 	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank])
 }
 
-// verdict makes a verdict that this rank finds.
+// verdict makes a verdict that this rank finds, and has seen.
 func (c *Control) verdict(kind Kind, rank int, format string, args ...any) *Verdict {
-	return &Verdict{Kind: kind, Rank: rank, By: c.rank, Text: fmt.Sprintf(format, args...)}
+	return &Verdict{Kind: kind, Rank: rank, Confidence: Certain, By: c.rank, Text: fmt.Sprintf(format, args...)}
 }
 
 func (c *Control) neighbour(side int) int {

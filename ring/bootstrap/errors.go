@@ -11,26 +11,67 @@ import (
 	"ringcli/configs/usage"
 )
 
-// Kind says why a ring failed.
+// Kind says why a ring failed. Scripts match it.
 type Kind string
 
 // The kinds of verdicts.
 const (
+	KindLost     Kind = "lost"     // a process ended without a goodbye
+	KindSilent   Kind = "silent"   // nothing heard, nothing moving and no answer: a host or a network is down
+	KindStopped  Kind = "stopped"  // a process stands still
+	KindIsolated Kind = "isolated" // a rank hears none of its neighbours
+	KindEdge     Kind = "edge"     // two ranks live and what one sends does not reach the other
+	KindLeft     Kind = "left"     // a goodbye while others still need the ring
 	KindMismatch Kind = "mismatch" // two nodes were told different things
 	KindTimeout  Kind = "timeout"  // a wait's deadline passed
-	KindLost     Kind = "lost"     // a connection ended without a goodbye
-	KindSilent   Kind = "silent"   // nothing heard and nothing moving
-	KindLeft     Kind = "left"     // a goodbye while others still need the ring
 	KindFailed   Kind = "failed"   // a rank's own error
 	KindCanceled Kind = "canceled" // a rank's user ended what ran
 )
 
+// Confidence says how sure a verdict is of whom it names.
+type Confidence string
+
+// The degrees of confidence.
+const (
+	Certain Confidence = "certain" // it was seen, by the rank itself, by its host or by both its neighbours
+	Suspect Confidence = "suspect" // it explains what one rank has seen; others may, too
+)
+
+// Direction is from one rank to another over the edge between them; From and To are the
+// same if no edge is meant.
+type Direction struct {
+	From int  `json:"from"`
+	To   int  `json:"to"`
+	Both bool `json:"both,omitempty"` // nor does the other way
+}
+
+// IsZero tells whether no edge is meant.
+func (d Direction) IsZero() bool { return d.From == d.To }
+
+// Doing is the operation that a rank was in.
+type Doing struct {
+	Operation uint64 `json:"operation"`         // its number
+	Words     string `json:"words"`             // the call, for people
+	Phase     string `json:"phase,omitempty"`   // of the operation
+	Segment   int    `json:"segment,omitempty"` // of the phase
+	Awaited   string `json:"awaited,omitempty"` // what had not come, and from whom
+}
+
+// IsZero tells whether the rank was idle.
+func (d Doing) IsZero() bool { return d == Doing{} }
+
 // Verdict is why the ring failed, as every rank is told.
 type Verdict struct {
-	Kind Kind   `json:"kind"`
-	Rank int    `json:"rank"` // at fault, or -1
-	By   int    `json:"by"`   // who found it
-	Text string `json:"text"` // one line: given, expected, what to do
+	Kind       Kind          `json:"kind"`
+	Rank       int           `json:"rank"`           // the culprit, or -1
+	Host       string        `json:"host,omitempty"` // of the culprit
+	PID        int           `json:"pid,omitempty"`  // of the culprit
+	Edge       Direction     `json:"edge,omitzero"`  // what does not carry, where it is an edge and not a rank
+	Confidence Confidence    `json:"confidence"`
+	Doing      Doing         `json:"doing,omitzero"`     // what whoever found it was in
+	Since      time.Duration `json:"since_ns,omitempty"` // how long before the verdict it began
+	By         int           `json:"by"`                 // who found it
+	Text       string        `json:"text"`               // one line: what happened, to whom, the evidence, what to do
 	// told is set on the ranks that got the verdict from another.
 	told bool
 }

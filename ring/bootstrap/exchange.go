@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Exchange connects to both neighbours, in whatever order the nodes start, and
@@ -96,10 +97,48 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 		if absent == nil {
 			l := c.connections[side]
 			l.used = true
-			c.send(l, TypeInfo, payload)
+			c.send(l, TypeInfo, information{Members: c.membersKnown(), Value: payload})
 		}
 		return absent
 	})
+}
+
+// information is the payload of an info frame.
+type information struct {
+	// Members are by rank, as far as the sender knows: the first round goes by all ranks, and
+	// the second, the other way, brings what it has gathered.
+	Members []identity      `json:"members,omitempty"`
+	Value   json.RawMessage `json:"value"`
+}
+
+// membersKnown needs the lock. What only neighbours ask for is left out.
+func (c *Control) membersKnown() []identity {
+	if c.size > maxHelloList {
+		return nil
+	}
+	known := slices.Clone(c.members)
+	for i := range known {
+		known[i].Instance = ""
+	}
+	return known
+}
+
+// takeInfo notes what a neighbour has sent in Exchange.
+func (c *Control) takeInfo(l *connection, i information) error {
+	if len(i.Members) != 0 && len(i.Members) != c.size {
+		return fmt.Errorf("info of rank %d about %d ranks: expected %d", l.peer, len(i.Members), c.size)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for rank, m := range i.Members {
+		if c.members[rank].PID == 0 {
+			c.members[rank] = m
+		}
+	}
+	l.used = true
+	c.info[l.side] = i.Value
+	c.notify()
+	return nil
 }
 
 func (c *Control) awaitInfo(ctx context.Context, side int) error {

@@ -37,11 +37,46 @@ func TestDeathIsNamedByAll(t *testing.T) {
 			if r != victim && (!errors.As(err, &v) || v.Rank != victim || v.Kind != KindLost) {
 				t.Errorf("rank %d: %v: expected the loss of rank %d", r, err, victim)
 			}
+			if r != victim && v != nil && (v.Host != world[victim].self.Host || v.PID != os.Getpid() || v.Confidence != Certain) {
+				t.Errorf("rank %d: %+v: expected host and pid of rank %d, for certain", r, v, victim)
+			}
 		}
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("it took %s", took)
 		}
 		cancel()
+	}
+}
+
+// Each rank knows where each other is, so that any can be named; and a verdict says what
+// whoever found it was in.
+func TestVerdictIsComplete(t *testing.T) {
+	t.Parallel()
+	world := ring(t, 5, nil)
+	for _, c := range world {
+		c.mu.Lock()
+		for rank, m := range c.members {
+			if m.Host != c.self.Host || m.PID != os.Getpid() {
+				t.Errorf("rank %d knows of rank %d that it is %v", c.rank, rank, m)
+			}
+		}
+		c.mu.Unlock()
+	}
+	doing := Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 0"}
+	world[1].SetDoing(func() Doing { return doing })
+	world[1].Fail(&Verdict{Kind: KindEdge, Rank: 3, Edge: Direction{From: 3, To: 4}, By: 1, Since: time.Second, Text: "lost"})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	want := Verdict{
+		Kind: KindEdge, Rank: 3, Host: world[3].self.Host, PID: os.Getpid(), Edge: Direction{From: 3, To: 4}, Confidence: Suspect, Doing: doing,
+		Since: time.Second, By: 1, Text: "lost",
+	}
+	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
+		want.told = r != 1
+		var v *Verdict
+		if !errors.As(err, &v) || *v != want {
+			t.Errorf("rank %d: %+v: expected %+v", r, v, want)
+		}
 	}
 }
 
