@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/cli/exit"
@@ -55,17 +56,19 @@ type repetition struct {
 
 // batchTold is what ranks tell each other between two batches.
 type batchTold struct {
-	Stop bool    `json:"stop,omitempty"` // this rank wants to stop
-	Warm int     `json:"warm"`           // how many iterations come next that are not measured, and
-	Next int     `json:"next"`           // how many that are; the leader's count
-	Mean float64 `json:"mean"`           // of those of the last batch, in us; 0: there were none
+	Stop  bool    `json:"stop,omitempty"`  // this rank wants to stop
+	Visit bool    `json:"visit,omitempty"` // a command of this rank wants the queue pairs
+	Warm  int     `json:"warm"`            // how many iterations come next that are not measured, and
+	Next  int     `json:"next"`            // how many that are; the leader's count
+	Mean  float64 `json:"mean"`            // of those of the last batch, in us; 0: there were none
 }
 
 // nextBatch is called on all ranks between two batches. Every rank learns how many
 // iterations the leader wants next, how long those of the last batch took on the slowest
 // rank, and whether any rank wants to stop: then all do, at the same place, and the ring
 // can be used again.
-func nextBatch(ctx context.Context, m *session.Member, own batchTold) (next batchTold, err error) {
+func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own batchTold) (next batchTold, err error) {
+	own.Stop, own.Visit = s.Stopping(), s.Visits.Wanted()
 	all, err := session.Share(ctx, m, own)
 	if err != nil {
 		return next, err
@@ -74,10 +77,31 @@ func nextBatch(ctx context.Context, m *session.Member, own batchTold) (next batc
 		if t.Next < 0 || t.Warm < 0 {
 			return next, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, min(t.Next, t.Warm))
 		}
-		next.Stop, next.Mean = next.Stop || t.Stop, max(next.Mean, t.Mean)
+		next.Stop, next.Visit, next.Mean = next.Stop || t.Stop, next.Visit || t.Visit, max(next.Mean, t.Mean)
 	}
 	next.Warm, next.Next = all[0].Warm, all[0].Next
-	return next, nil
+	if next.Visit {
+		err = receive(ctx, m, s)
+	}
+	return next, err
+}
+
+// visitRound is how long the ranks that wait for another's visit hear nothing of it:
+// short beside every timeout.
+const visitRound = 200 * time.Millisecond
+
+// receive lets in who visits, on all ranks at the same boundary. It returns when no visit
+// goes on anywhere.
+func receive(ctx context.Context, m *session.Member, s *session.Session) error {
+	type visiting struct {
+		GoesOn bool `json:"goes_on,omitempty"`
+	}
+	for first := true; ; first = false {
+		all, err := session.Share(ctx, m, visiting{s.Visits.Serve(ctx, first, visitRound)})
+		if err != nil || !slices.Contains(all, visiting{true}) {
+			return err
+		}
+	}
 }
 
 // batched is how far a repetition is.
@@ -101,9 +125,8 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 	p.batch, p.longest = min(batchTime, timeout/batchShare), timeout/leastShare
 	own := batchTold{}
 	for {
-		own.Stop = s.Stopping()
 		own.Warm, own.Next = p.next(b)
-		next, err := nextBatch(ctx, m, own)
+		next, err := nextBatch(ctx, m, s, own)
 		if err != nil {
 			return b, err
 		}

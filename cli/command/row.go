@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -84,6 +85,9 @@ type Row struct {
 	// Claims: the command uses the queue pairs or changes the ring, so nothing
 	// else may at the same time. What needs a ring that is ready does so, too.
 	Claims bool
+	// Visits: while a command in the background that Stops has the ring, this one has it
+	// between two of its batches.
+	Visits bool
 	// Typed: the command is about the shell, and there is none in -c and -f.
 	Typed bool
 	// Harmless: an empty line in the shell may run it again.
@@ -109,7 +113,10 @@ type Call struct {
 	Flags *pflag.FlagSet
 	Args  []string
 	Led   bool // by this rank, for all
-	Table *Table
+	// Host is the command in the background that waits meanwhile; "" if none does.
+	Host   string
+	Waited time.Duration // for it to let this one in
+	Table  *Table
 	// Tree is what the command was found in.
 	Tree *cobra.Command
 }

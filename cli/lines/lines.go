@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
@@ -109,7 +110,12 @@ func noShell(c command.Row) error {
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	usesRing := c.Claims || c.Needs == command.Ready
 	if usesRing && s.Claim != nil {
+		begun := time.Now()
 		release, err := s.Claim(s, c.Name)
+		if err != nil && c.Visits {
+			call.Host, release, err = s.Visit(ctx, s, c.Name, err)
+			call.Waited = time.Since(begun)
+		}
 		if err != nil {
 			return err
 		}
@@ -118,7 +124,7 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 	if c.Typed && s.Shell == nil { // in a file that a script sources
 		return noShell(c)
 	}
-	if usesRing || !s.Interactive {
+	if usesRing && call.Host == "" || !s.Interactive {
 		s.Does(c.Name)
 		defer s.Does("")
 	}

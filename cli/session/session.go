@@ -65,6 +65,11 @@ type common struct {
 	speaker *speaker
 	// Claim gives the ring to one command at a time; nil where there is no other.
 	Claim func(s *Session, command string) (release func(), err error)
+	// Visit lets a command in while another has the claim, where that one comes to a
+	// boundary on all ranks; busy is why it has no claim. It tells whose command waits.
+	Visit func(ctx context.Context, s *Session, command string, busy error) (host string, release func(), err error)
+	// Visits are those of the process; nil where there is no Claim.
+	Visits *Visits
 	// StopJob asks a line in the background to stop at its next boundary, and
 	// reports whether it will.
 	StopJob func(id int) bool

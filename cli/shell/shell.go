@@ -40,6 +40,7 @@ func Open(s *session.Session, t *command.Table) error {
 	}
 	s.Interactive = true
 	s.Shell, s.Claim, s.StopJob = shell, h.claim, h.stopJob
+	s.Visit, s.Visits = h.visit, &session.Visits{}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
 	s.Progress = session.NewProgress(s.Stderr)
@@ -101,7 +102,9 @@ type host struct {
 	// S is the session between two lines. Its ring, member and leads change only
 	// while holder is set, by its holder.
 	s      *session.Session
-	holder string                   // what uses the ring: a command, with its job
+	holder string                   // what uses the ring: a command
+	owner  *session.Session         // the line that it is of
+	freed  chan struct{}            // closed when it does no longer
 	front  *session.Session         // the line in front, if one runs
 	jobs   map[int]*session.Session // those in the background
 	told   *ring.Ring               // that it has failed
@@ -225,14 +228,57 @@ func (h *host) claim(s *session.Session, command string) (release func(), err er
 	if h.holder != "" {
 		return nil, exit.Usagef("%s: the ring is busy with %s: `wait` for it, or `stop` it", command, h.holder)
 	}
-	h.holder = command
+	h.holder, h.owner, h.freed = command, s, make(chan struct{})
 	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.holder = ""
+		h.holder, h.owner = "", nil
+		close(h.freed)
 		h.s.Ring, h.s.Member, h.s.Leads = s.Ring, s.Member, s.Leads
 	}, nil
+}
+
+// visit is a command's turn while another has the claim: when that one is at a boundary on
+// all ranks, or has ended.
+func (h *host) visit(ctx context.Context, s *session.Session, command string, busy error) (of string, release func(), err error) {
+	limit := s.Config.Duration("timeout")
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		of, owner, freed := h.holder, h.owner, h.freed
+		h.mu.Unlock()
+		if of == "" {
+			if release, err = h.claim(s, command); err == nil {
+				return "", release, nil
+			}
+			continue
+		}
+		if c := owner.Running.Load(); c == nil || !c.Stops {
+			return "", nil, busy
+		}
+		in, leave := s.Visits.Knock()
+		select {
+		case <-in:
+			h.mu.Lock()
+			s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
+			h.mu.Unlock()
+			return of, leave, nil
+		case <-freed:
+			leave()
+		case <-ctx.Done():
+			leave()
+			if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return "", nil, context.Cause(ctx)
+			}
+			awaits := ""
+			if w, waits := s.Waits.Now(); waits {
+				awaits = ": it waits for " + w.String()
+			}
+			return "", nil, fmt.Errorf("%s: %s in the background has come to no boundary in %s%s", command, of, limit, awaits)
+		}
+	}
 }
 
 // interrupt is the n-th Ctrl-C: what can stops at its next boundary, all else is
