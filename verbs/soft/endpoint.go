@@ -56,6 +56,7 @@ type endpoint struct {
 	tx       transmitter
 	packet   wire.Packet
 	port     portCounters
+	flood    flood
 }
 
 // portCounters count packets, and what the queue pairs count.
@@ -212,6 +213,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 	}
 	if drop != nil {
 		*drop++
+		e.dropped(now)
 		if traced {
 			trace.Debug(trace.Wire, "packet dropped: "+why, slog.String("source", src.String()), slog.Int("bytes", len(b)))
 		}

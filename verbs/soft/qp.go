@@ -119,6 +119,7 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	q.tx = wire.NewFlow(local, q.peer)
 	q.rx = wire.NewFlow(q.peer, local)
 	q.lastID, q.acking = idTracker{}, acking{}
+	q.ep.admitPeers()
 	return nil
 }
 

@@ -1,0 +1,66 @@
+package soft
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"ringcli/trace"
+	"ringcli/verbs/soft/udp"
+)
+
+const (
+	// floodRate is how many packets a second may be nobody's before the kernel drops what
+	// comes from elsewhere: more than mistakes make, and a percent of what the socket takes.
+	floodRate = 20_000
+	// floodSpan is how long they are counted at a time.
+	floodSpan = int64(time.Second)
+)
+
+// flood notices that many packets come that are none of a peer's. They would fill the
+// socket's buffer, and what peers send would be lost. Until then they come through, to
+// be counted for whoever looks for a fault. The endpoint's lock guards it.
+type flood struct {
+	since    int64
+	packets  int
+	filtered bool // the socket takes what comes from peers only
+}
+
+// dropped counts a packet that was no peer's.
+func (e *endpoint) dropped(now int64) {
+	f := &e.flood
+	if now-f.since > floodSpan {
+		f.since, f.packets = now, 0
+	}
+	if f.packets++; f.packets > floodRate && !f.filtered {
+		f.filtered = true
+		trace.Warn(trace.Wire, "a flood of packets that are no peer's: the kernel drops from now on what comes from elsewhere",
+			slog.String("local", e.local.String()), slog.Int("packets", f.packets), slog.Duration("within", time.Duration(now-f.since)))
+		e.admitPeers()
+	}
+}
+
+// admitPeers tells the socket whose packets it takes, if it does not take all.
+func (e *endpoint) admitPeers() {
+	if !e.flood.filtered {
+		return
+	}
+	var peers []netip.AddrPort
+	known := make(map[netip.AddrPort]bool)
+	for _, q := range e.qps {
+		from := q.peer
+		if !from.IsValid() {
+			continue
+		}
+		if !q.lowIPIDs {
+			from = netip.AddrPortFrom(from.Addr(), 0)
+		}
+		if !known[from] && len(peers) <= udp.MaxAdmitted {
+			known[from] = true
+			peers = append(peers, from)
+		}
+	}
+	if err := e.conn.Admit(peers); err != nil {
+		trace.Warn(trace.Wire, "strangers' packets are not kept out", slog.String("error", err.Error()))
+	}
+}
