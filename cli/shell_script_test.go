@@ -22,6 +22,16 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 	if err := os.WriteFile(loop, []byte("source '"+loop+"'\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	odd := map[string]string{}
+	for name, text := range map[string]string{"unknown": "status\nal-reduce", "typed": "jobs", "open": "expect 'wrong == 0", "big": "all-reduce --size 900000G"} {
+		odd[name] = filepath.Join(dir, name+".ring")
+		deep := filepath.Join(dir, name+" deep.ring")
+		for file, text := range map[string]string{deep: text, odd[name]: "sleep 0s\nsource '" + deep + "'"} {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for name, c := range map[string]struct {
 		script string
 		flags  []string
@@ -29,18 +39,25 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 		says   string   // in the last object's error; "": none
 		runs   []string // the commands that printed a result, but for sleep
 	}{
-		"success":         {script: "ping; all-reduce --size 4K --check; expect wrong==0; expect 'algbw' > 0", runs: []string{"ping", "all-reduce"}},
-		"first failure":   {script: "all-reduce --size 4K; expect busbw > 1e9; ping", code: exit.Critical, says: "expected busbw_GBps > 1e9", runs: []string{"all-reduce"}},
-		"warning":         {script: "all-reduce --size 4K; expect --warning algbw > 1e9; all-gather --size 4K", code: exit.Warning, says: "expected algbw_GBps > 1e9", runs: []string{"all-reduce", "all-gather"}},
-		"unknown field":   {script: "all-reduce --size 4K; expect speed > 1; ping", code: exit.Usage, says: `no field "speed"`, runs: []string{"all-reduce"}},
-		"keep going":      {script: "all-reduce --size 4K; expect busbw > 1e9; all-gather --size 4K", flags: []string{"--keep-going"}, code: exit.Critical, says: "expected busbw_GBps", runs: []string{"all-reduce", "all-gather"}},
-		"mistake at once": {script: "ping; al-reduce --size 4K", code: exit.Usage, says: `unknown command "al-reduce"`},
-		"open quote":      {script: "ping; expect 'wrong == 0", code: exit.Usage, says: "opened and not closed"},
-		"source":          {script: `source "` + nested + `"; quit; ping`, runs: []string{"all-reduce"}},
-		"source in loop":  {script: "source " + loop, code: exit.Usage, says: "a file cannot run itself"},
-		"no such file":    {script: "source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
-		"only in a shell": {script: "jobs", code: exit.Usage, says: "jobs is for the shell: expected none in -c and -f"},
-		"set":             {script: "set protocol rendezvous-read; all-reduce --size 4K; expect protocol == rendezvous-read", runs: []string{"all-reduce"}},
+		"success":             {script: "ping; all-reduce --size 4K --check; expect wrong==0; expect 'algbw' > 0", runs: []string{"ping", "all-reduce"}},
+		"first failure":       {script: "all-reduce --size 4K; expect busbw > 1e9; ping", code: exit.Critical, says: "expected busbw_GBps > 1e9", runs: []string{"all-reduce"}},
+		"warning":             {script: "all-reduce --size 4K; expect --warning algbw > 1e9; all-gather --size 4K", code: exit.Warning, says: "expected algbw_GBps > 1e9", runs: []string{"all-reduce", "all-gather"}},
+		"unknown field":       {script: "all-reduce --size 4K; expect speed > 1; ping", code: exit.Usage, says: `no field "speed"`, runs: []string{"all-reduce"}},
+		"keep going":          {script: "all-reduce --size 4K; expect busbw > 1e9; all-gather --size 4K", flags: []string{"--keep-going"}, code: exit.Critical, says: "expected busbw_GBps", runs: []string{"all-reduce", "all-gather"}},
+		"mistake at once":     {script: "ping; al-reduce --size 4K", code: exit.Usage, says: `unknown command "al-reduce"`},
+		"open quote":          {script: "ping; expect 'wrong == 0", code: exit.Usage, says: "opened and not closed"},
+		"source":              {script: `source "` + nested + `"; quit; ping`, runs: []string{"all-reduce"}},
+		"source in loop":      {script: "source " + loop, code: exit.Usage, says: "a file cannot run itself"},
+		"files: a loop":       {script: "all-reduce --size 4K; source " + loop, code: exit.Usage, says: "a file cannot run itself"},
+		"files: none":         {script: "all-reduce --size 4K; source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
+		"files: unknown":      {script: "all-reduce --size 4K; source " + odd["unknown"], code: exit.Usage, says: `unknown command "al-reduce"`},
+		"files: typed":        {script: "all-reduce --size 4K; source " + odd["typed"], code: exit.Usage, says: "jobs is for the shell"},
+		"files: open":         {script: "all-reduce --size 4K; source " + odd["open"], code: exit.Usage, says: "opened and not closed"},
+		"files: too big":      {script: "all-reduce --size 4K; source " + odd["big"], code: exit.Usage, says: "need more than"},
+		"files: unknown name": {script: "source rack-check; quit", code: exit.Usage, says: "rack-check"},
+		"no such file":        {script: "source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
+		"only in a shell":     {script: "jobs", code: exit.Usage, says: "jobs is for the shell: expected none in -c and -f"},
+		"set":                 {script: "set protocol rendezvous-read; all-reduce --size 4K; expect protocol == rendezvous-read", runs: []string{"all-reduce"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

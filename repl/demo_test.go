@@ -136,7 +136,11 @@ func (h *demoHost) one(ctx context.Context, command string) error {
 		}()
 		return nil
 	case "source":
-		return h.shell.Source(ctx, rest)
+		text, name, err := ReadFile(rest)
+		if err != nil {
+			return err
+		}
+		return h.shell.Source(ctx, rest, name, text)
 	case "watch":
 		every, line, _ := strings.Cut(rest, " ")
 		d, err := time.ParseDuration(every)

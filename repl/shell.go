@@ -167,15 +167,16 @@ func (s *Shell) runInit(ctx context.Context) bool {
 	if s.options.Init == "" {
 		return true
 	}
-	err := s.foreground(ctx, s.options.Init, func(ctx context.Context) error {
-		return s.source(ctx, s.options.Init, false)
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, missing := os.Stat(s.options.Init); missing != nil {
-			return true
-		}
+	text, name, err := ReadFile(s.options.Init)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true
+	case err != nil:
+		return s.done(err)
 	}
-	return s.done(err)
+	return s.done(s.foreground(ctx, s.options.Init, func(ctx context.Context) error {
+		return s.source(ctx, s.options.Init, name, text, false)
+	}))
 }
 
 // loop reads and runs lines.

@@ -29,29 +29,32 @@ func Within(ctx context.Context, path, name string) (context.Context, error) {
 	return context.WithValue(ctx, sourceKey{}, append(slices.Clone(outer), name)), nil
 }
 
-// Source runs a file line by line, each shown after "> " before it runs, and
-// stops at the first that fails, whose place it names: "file:line: error". A
-// line ends neither within quotes nor after a \. A file that Source runs may call
-// it again under the context that its line was given.
-func (s *Shell) Source(ctx context.Context, path string) error { return s.source(ctx, path, true) }
-
-func (s *Shell) source(ctx context.Context, path string, echo bool) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	real, err := filepath.EvalSymlinks(path)
+// ReadFile returns a file's text, and the one name that it has among all files.
+func ReadFile(path string) (text, name string, err error) {
+	read, err := os.ReadFile(path)
 	if err == nil {
-		real, err = filepath.Abs(real)
+		name, err = filepath.EvalSymlinks(path)
 	}
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
+	return string(read), name, err
+}
+
+// Source runs the text of a file line by line, each shown after "> " before it runs, and
+// stops at the first that fails, whose place it names: "file:line: error". A
+// line ends neither within quotes nor after a \. What it runs may call
+// it again under the context that its line was given; name is the file's for Within.
+func (s *Shell) Source(ctx context.Context, path, name, text string) error {
+	return s.source(ctx, path, name, text, true)
+}
+
+func (s *Shell) source(ctx context.Context, path, name, text string, echo bool) error {
+	ctx, err := Within(ctx, path, name)
 	if err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	if ctx, err = Within(ctx, path, real); err != nil {
 		return err
 	}
-
-	lines := strings.Split(string(text), "\n")
+	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
 		at, line := i+1, strings.TrimSuffix(lines[i], "\r")
 		for Lex(line).Open != 0 && i+1 < len(lines) {

@@ -144,7 +144,7 @@ var (
 
 // checkBench refuses what the machine cannot hold at the greatest size, and flags
 // that are another bench's: a floor that nobody looks at would pass.
-func checkBench(s *session.Session, call command.Call, ranksHere int) error {
+func checkBench(_ context.Context, s *session.Session, call command.Call, ranksHere int) error {
 	op := benchOperation(call.Args[0])
 	if !s.Follows { // a leader has checked its line, to which its settings are added as flags
 		what, names, instead := "bench "+op, p2pFlags, "with bench p2p only"
@@ -426,13 +426,13 @@ func AsProcess(c command.Row, example string) command.Row {
 	c.Run = func(ctx context.Context, s *session.Session, call command.Call) error {
 		n := command.NumberOf(call.Flags, "ranks")
 		if s.Parent == nil && n > 0 {
-			if err := check(s, call, n); err != nil {
+			if err := check(ctx, s, call, n); err != nil {
 				return err
 			}
 			args := append([]string{c.Name}, call.Args...)
 			return local.Run(ctx, s, n, append(args, local.ChangedFlags(call.Flags, "ranks", "list", "index")...))
 		}
-		if err := check(s, call, s.RanksHere()); err != nil {
+		if err := check(ctx, s, call, s.RanksHere()); err != nil {
 			return err
 		}
 		if s.Config.String("list") == "" {

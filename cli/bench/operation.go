@@ -198,7 +198,7 @@ func (o operation) buffersFor() int {
 }
 
 // checkOperation refuses before anything is connected or allocated.
-func checkOperation(s *session.Session, call command.Call, ranksHere int) error {
+func checkOperation(_ context.Context, s *session.Session, call command.Call, ranksHere int) error {
 	o, err := operationOf(s, call)
 	if err != nil {
 		return err

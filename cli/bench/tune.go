@@ -56,7 +56,7 @@ func TuneRow() command.Row {
 	}
 }
 
-func checkTune(s *session.Session, call command.Call, ranksHere int) error {
+func checkTune(_ context.Context, s *session.Session, call command.Call, ranksHere int) error {
 	if budget := command.Value[time.Duration](call.Flags, "budget"); budget < time.Second {
 		return exit.Usagef("tune: --budget %s: expected 1s or more", budget)
 	}

@@ -100,7 +100,7 @@ type Row struct {
 	Flags func(*pflag.FlagSet)
 	// Check refuses what cannot work before a ring is brought up for it, which
 	// has so many ranks on this machine; may be nil.
-	Check func(s *session.Session, call Call, ranksHere int) error
+	Check func(ctx context.Context, s *session.Session, call Call, ranksHere int) error
 	Run   func(context.Context, *session.Session, Call) error
 }
 

@@ -72,7 +72,8 @@ func ReadScript(s *session.Session, fs *pflag.FlagSet) (string, error) {
 
 func textOf(s *session.Session, file string) (string, error) {
 	if file != "-" {
-		return lines.ScriptOf(file)
+		text, _, err := lines.ScriptOf(file)
+		return text, err
 	}
 	all, err := io.ReadAll(s.Stdin)
 	return string(all), err

@@ -45,14 +45,14 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 // Check refuses a script with a mistake before a ring is brought up for
 // it.
 func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
-	return each(ctx, t, script, io.Discard, func(_ context.Context, c command.Row, call command.Call) error {
+	return each(ctx, t, script, io.Discard, func(ctx context.Context, c command.Row, call command.Call) error {
 		switch {
 		case c.Typed:
 			return noShell(c)
 		case c.Check == nil:
 			return nil
 		}
-		return c.Check(s, call, ranksHere)
+		return c.Check(ctx, s, call, ranksHere)
 	}, nil)
 }
 

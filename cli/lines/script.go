@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"os"
 	"strings"
 
 	"ringcli/cli/exit"
@@ -21,14 +20,15 @@ func Split(text string) ([][]string, error) {
 	}
 }
 
-// ScriptOf reads a file of commands, or one that the binary carries.
-func ScriptOf(name string) (string, error) {
-	text, err := os.ReadFile(name)
+// ScriptOf reads a file of commands, or one that the binary carries, and returns the name
+// that it has among all.
+func ScriptOf(path string) (text, name string, err error) {
+	text, name, err = repl.ReadFile(path)
 	if err == nil {
-		return string(text), nil
+		return text, name, nil
 	}
-	if carried, unknown := configs.Script(name); unknown == nil {
-		return carried, nil
+	if carried, unknown := configs.Script(path); unknown == nil {
+		return carried, path, nil
 	}
-	return "", exit.Usagef("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
+	return "", "", exit.Usagef("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
 }

@@ -36,7 +36,7 @@ depth from the next operation, and what a ring is made with from the next
 connect or open. show lists all settings; a command's own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
-			Check: func(s *session.Session, call command.Call, _ int) error {
+			Check: func(_ context.Context, s *session.Session, call command.Call, _ int) error {
 				_, err := s.Config.With(call.Args[0], call.Args[1])
 				return err
 			},
@@ -52,8 +52,8 @@ connect or open. show lists all settings; a command's own flag comes first.`,
 		{
 			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Run the commands of a file, one a line",
-			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too.",
-			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Run: runSource,
+			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too. In -c and -f the files are\nchecked, with those that they name, before the ring is brought up.",
+			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Check: checkSource, Run: runSource,
 		},
 		{
 			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
@@ -247,21 +247,41 @@ func completeScripts(args []string) []string {
 	return configs.ScriptNames()
 }
 
-func runSource(ctx context.Context, s *session.Session, call command.Call) error {
-	name := call.Args[0]
-	_, missing := os.Stat(name)
-	if s.Shell != nil && missing == nil {
-		return s.Shell.Source(ctx, name)
+// checkSource looks at a file before there is a ring, and at those that it names. What
+// can be read only once, such as a pipe, is left for when it runs.
+func checkSource(ctx context.Context, s *session.Session, call command.Call, ranksHere int) error {
+	if about, err := os.Stat(call.Args[0]); err == nil && about.Mode()&(os.ModeNamedPipe|os.ModeDevice|os.ModeSocket) != 0 {
+		return nil
 	}
-	script, err := lines.ScriptOf(name)
+	return eachOf(ctx, call.Args[0], func(ctx context.Context, text string) error {
+		return lines.Check(ctx, s, call.Table, text, ranksHere)
+	})
+}
+
+func runSource(ctx context.Context, s *session.Session, call command.Call) error {
+	if s.Shell != nil {
+		text, name, err := lines.ScriptOf(call.Args[0])
+		if err != nil {
+			return exit.Usagef("source: %w", err)
+		}
+		return s.Shell.Source(ctx, call.Args[0], name, text)
+	}
+	return eachOf(ctx, call.Args[0], func(ctx context.Context, text string) error {
+		return lines.Run(ctx, s, call.Table, text)
+	})
+}
+
+// eachOf does something with the text of a file, within those that have named it.
+func eachOf(ctx context.Context, path string, do func(ctx context.Context, text string) error) error {
+	text, name, err := lines.ScriptOf(path)
 	if err != nil {
 		return exit.Usagef("source: %w", err)
 	}
-	if ctx, err = repl.Within(ctx, name, name); err != nil {
+	if ctx, err = repl.Within(ctx, path, name); err != nil {
 		return exit.Usagef("%w", err)
 	}
-	if err := lines.Run(ctx, s, call.Table, script); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err := do(ctx, text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
