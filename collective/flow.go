@@ -404,8 +404,8 @@ func (c *Comm) drain(ch *channel) {
 // none of this operation's business.
 func (f *flow) compare(ch *channel, h *ring.Header) error {
 	switch {
-	case h.Epoch != ring.Epoch:
-		return fmt.Errorf("%w: %s is in epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, ring.Epoch)
+	case h.Epoch != f.c.ring.Epoch():
+		return fmt.Errorf("%w: %s wrote a segment of epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, f.c.ring.Epoch())
 	case h.Seq < f.seq:
 		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, ch, h.Seq, f.seq)
 	case h.Seq == f.seq && signatureOf(h) != f.sign:
@@ -442,13 +442,16 @@ func (f *flow) message(ch *channel, b []byte) error {
 		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), ch)
 	}
 	recordMessage(&receivedMessage, &h, ch.edge.Peer)
+	if h.Epoch != f.c.ring.Epoch() {
+		f.c.ring.DropStale(&h, ch.edge.Peer)
+		return nil
+	}
 	switch {
 	case h.Kind == kindRTS && ch.edge.Side == ring.Left:
 		if err := f.compare(ch, &h); err != nil {
 			return err
 		}
 		return ch.addRTS(h)
-	case h.Epoch != ring.Epoch:
 	case h.Kind == kindCredit && ch.edge.Side == ring.Mesh && h.RKey != f.c.nonce:
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
@@ -457,7 +460,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",
-		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, ring.Epoch, f.seq)
+		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, f.c.ring.Epoch(), f.seq)
 }
 
 // signatureOf returns what a header says of its operation.
@@ -468,7 +471,7 @@ func signatureOf(h *ring.Header) sharedmem.Signature {
 // header returns the header of a position of this operation.
 func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
 	return ring.Header{
-		Kind: kind, Epoch: ring.Epoch, Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
+		Kind: kind, Epoch: f.c.ring.Epoch(), Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
 		Segment: uint32(position), Length: uint64(length),
 	}
 }

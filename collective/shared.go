@@ -95,7 +95,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 		return why, err
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
-		Rank: c.rank, Size: c.size, Epoch: uint64(ring.Epoch), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
+		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
 		Affinity: c.ring.Affinity(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
 	})
 	if err == nil {

@@ -104,7 +104,7 @@ func TestPingCountsDiffer(t *testing.T) {
 
 func TestPingMeetsAnotherOperation(t *testing.T) {
 	world := connect(t, 2, nil)
-	h := Header{Kind: KindUser + 1, Epoch: 1}
+	h := Header{Kind: KindUser + 1, Epoch: world[0].Epoch()}
 	var b [HeaderSize]byte
 	h.Encode(b[:])
 	if err := world[0].Right().SendMessage(b[:]); err != nil {
@@ -143,7 +143,7 @@ func TestPingCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
 	x := &ping{edge: r.Left(), seq: seqOfAll | 3, total: 2}
-	good := Header{Kind: KindPing, Epoch: 1, Seq: x.seq, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+	good := Header{Kind: KindPing, Epoch: r.Epoch(), Seq: x.seq, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
 	message := func(h Header, damage int) (Header, []byte) {
 		msg := make([]byte, MessageSize)
 		for i := range msg[HeaderSize:] {

@@ -39,7 +39,7 @@ func (r *Ring) Open(ctx context.Context) error {
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
 			Silence: max(r.Timeout(), minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
 			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
-			Waits: r.opts.Waits, Listen: r.opts.Listen, Dial: r.opts.Dial,
+			History: r.opts.History, Waits: r.opts.Waits, Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})
 		if err != nil {
 			return err

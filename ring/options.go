@@ -66,6 +66,9 @@ type Options struct {
 	// UDPPort and Impair go to a soft device as they are.
 	UDPPort uint16
 	Impair  *verbs.Impairment
+	// History is what this process remembers of earlier rings, whose epochs and callers
+	// the ring refuses; it adds its own. nil remembers nothing.
+	History *History
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
 	// Listen and Dial replace net's for the control ring; tests stall or cut

@@ -156,7 +156,7 @@ func (p *pings) expecting(e *Edge) *ping {
 
 func (p *pings) send(x *ping) {
 	h := Header{
-		Kind: KindPing, Epoch: Epoch, Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
+		Kind: KindPing, Epoch: p.r.Epoch(), Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
 		Length: MessageSize - HeaderSize, Arg: uint64(x.total),
 	}
 	h.Digest = uint64(fillPattern(p.buf[HeaderSize:], p.r.rank, x.done))
@@ -231,6 +231,13 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 	msg := e.Message(index, wc.ByteLen)
 	var h Header
 	decoded := h.Decode(msg)
+	if decoded && h.Epoch != p.r.Epoch() {
+		p.r.DropStale(&h, e.Peer)
+		if err := e.Repost(index); err != nil {
+			trace.Debug(trace.Ring, "repost", slog.String("error", err.Error())) // which the next operation on the edge reports
+		}
+		return
+	}
 	x := p.expecting(e)
 	var err error
 	switch {
@@ -277,9 +284,9 @@ func (p *pings) check(x *ping, h *Header, msg []byte) error {
 	switch {
 	case h.Kind != want:
 		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, r.nodeName(peer), want)
-	case h.Epoch != Epoch || h.Seq != x.seq || int(h.Sender) != peer:
+	case h.Epoch != r.Epoch() || h.Seq != x.seq || int(h.Sender) != peer:
 		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
-			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, Epoch)
+			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, r.Epoch())
 	case h.Arg != uint64(x.total):
 		return usage.Errorf("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
 			r.nodeName(peer), h.Arg-1, r.rank, x.total-1)

@@ -172,7 +172,7 @@ func TestPingSidePeerBusy(t *testing.T) {
 func TestPingSideDefersTheNextOperation(t *testing.T) {
 	world := byHand(t, 2)
 	upTo(t, world, StateRTS)
-	h := Header{Kind: KindUser + 1, Epoch: 1, Seq: 9}
+	h := Header{Kind: KindUser + 1, Epoch: world[0].Epoch(), Seq: 9}
 	var b [HeaderSize]byte
 	h.Encode(b[:])
 	if err := world[1].Left().SendMessage(b[:]); err != nil {
@@ -276,7 +276,7 @@ func TestPongCheck(t *testing.T) {
 		"data":   func(_ *Header, msg []byte) { msg[MessageSize-1] ^= 1 },
 		"sum":    func(h *Header, _ []byte) { h.Digest++ },
 	} {
-		h := Header{Kind: KindPong, Epoch: 1, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+		h := Header{Kind: KindPong, Epoch: r.Epoch(), Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
 		msg := make([]byte, MessageSize)
 		h.Digest = uint64(fillPattern(msg[HeaderSize:], 0, 0))
 		change(&h, msg)

@@ -30,9 +30,8 @@ type Doing = bootstrap.Doing
 // Waits are what a process waits for from other ranks.
 type Waits = bootstrap.Waits
 
-// Epoch is the number that every header carries, so that what an earlier ring left behind
-// is known.
-const Epoch = bootstrap.Epoch
+// History is what a process remembers of the rings that it was in.
+type History = bootstrap.History
 
 // Ring is one rank's place in a ring: its devices, the edges to both neighbours
 // and the control ring. Steps are called by one goroutine after the other; State,
@@ -52,6 +51,8 @@ type Ring struct {
 	timeout atomic.Int64  // in nanoseconds, of the waits that begin now
 	failed  atomic.Bool   // Err is set
 	moved   atomic.Uint64 // polls that found completions
+	epoch   atomic.Uint32 // 0 before Exchange
+	stale   atomic.Uint64 // messages of another epoch
 
 	mu        sync.Mutex         // guards the following, and the queue pairs' life
 	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -168,6 +169,28 @@ func (r *Ring) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
+}
+
+// Epoch is the ring's number, the same on all ranks, and another than that of any ring
+// that a process with this History was in; 0 before Exchange. Frames and headers carry it,
+// so that what an earlier ring left behind is known.
+func (r *Ring) Epoch() uint32 { return r.epoch.Load() }
+
+// DropStale counts a message of another epoch, which its receiver has dropped.
+func (r *Ring) DropStale(h *Header, peer int) {
+	r.stale.Add(1)
+	trace.Debug(trace.Ring, "message of another epoch dropped", slog.Int("peer", peer), slog.String("kind", h.Kind.String()),
+		slog.Uint64("epoch", uint64(h.Epoch)), slog.Uint64("expected", uint64(r.Epoch())))
+}
+
+// Stale counts what came of other epochs, messages over queue pairs and control frames,
+// and was dropped.
+func (r *Ring) Stale() uint64 {
+	n := r.stale.Load()
+	if control, err := r.controlRing(); err == nil {
+		n += control.Stale()
+	}
+	return n
 }
 
 // Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes

@@ -84,7 +84,7 @@ func printCounters(s *session.Session, ranks []growth, only *int, zeroes bool) e
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		source, name, _ := strings.Cut(key, "/")
 		c := CounterValue{Command: "counters", OK: true, Rank: only, Source: source, Name: name}
-		if source != session.CollectiveSource {
+		if source != session.CollectiveSource && source != session.RingSource {
 			c.Source, c.Provider = "device", source
 		}
 		for _, g := range ranks {
@@ -104,7 +104,7 @@ type CounterValue struct {
 	Command  string   `json:"command"`
 	OK       bool     `json:"ok"`
 	Rank     *int     `json:"rank,omitempty"`     // the only one that it is of
-	Source   string   `json:"source"`             // device or collective
+	Source   string   `json:"source"`             // device, ring or collective
 	Provider string   `json:"provider,omitempty"` // of the devices
 	Name     string   `json:"name"`
 	Value    uint64   `json:"value"` // summed over the ranks, since the device was opened

@@ -86,6 +86,7 @@ type StepStatus struct {
 	Right   string `json:"right" col:"right|5"` // the same
 	Next    bool   `json:"next" col:""`         // it comes next
 	State   string `json:"ring_state"`
+	Epoch   uint32 `json:"epoch"` // of the ring; 0 before exchange
 }
 
 // Adjust implements render.Adjuster.
@@ -255,6 +256,7 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 		}
 		steps[i] = StepStatus{
 			Command: "status", OK: !failed, Rank: r.Rank(), Step: name, Left: text(ring.Left), Right: text(ring.Right), State: state.String(),
+			Epoch: r.Epoch(),
 		}
 		if next && (steps[i].Left != StepDone || steps[i].Right != StepDone) {
 			steps[i].Next, next = true, false
@@ -262,7 +264,7 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	}
 	if failed && state < ring.StateFailed {
 		steps = append(steps, StepStatus{
-			Command: "status", Rank: r.Rank(), Step: "reset", Left: StepOpen, Right: StepOpen, Next: true, State: state.String(),
+			Command: "status", Rank: r.Rank(), Step: "reset", Left: StepOpen, Right: StepOpen, Next: true, State: state.String(), Epoch: r.Epoch(),
 		})
 	}
 	return steps, nil
@@ -275,6 +277,7 @@ type LinkStatus struct {
 	Rank      int    `json:"rank" col:"rank"`
 	Node      string `json:"node"`
 	RingState string `json:"ring_state"`
+	Epoch     uint32 `json:"epoch"` // of the ring
 	Side      string `json:"side" col:"side|5"`
 	Peer      int    `json:"peer" col:"peer"`
 	PeerNode  string `json:"peer_node"`
@@ -304,7 +307,7 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	for _, p := range peers {
 		mine = append(mine, LinkStatus{
 			Command: "status", OK: p.Attr.State == verbs.StateRTS, Rank: m.Ring.Rank(), Node: m.Ring.Nodes()[m.Ring.Rank()].String(),
-			RingState: m.Ring.State().String(), Side: p.Side.String(), Peer: p.Rank, PeerNode: p.Node,
+			RingState: m.Ring.State().String(), Epoch: m.Ring.Epoch(), Side: p.Side.String(), Peer: p.Rank, PeerNode: p.Node,
 			Device: p.Local.Device, DeviceWhy: p.Why, State: p.Attr.State.String(), MTU: p.Attr.PathMTU.Bytes(), SQPSN: p.Attr.SQPSN, RQPSN: p.Attr.RQPSN,
 			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
 			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
@@ -315,7 +318,7 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 		return err
 	}
 	rows, summary, mood := summed(slices.Concat(all...), m.Ring.Size())
-	if err := s.Out.Note(mood, "%s", summary); err != nil {
+	if err := s.Out.Note(mood, "epoch %d: %s", m.Ring.Epoch(), summary); err != nil {
 		return err
 	}
 	if err := s.Out.Print(render.Records(rows)...); err != nil {

@@ -188,7 +188,7 @@ func readReport(r io.Reader) (report, error) {
 
 func (c *control) send(r report) error {
 	r.Version = controlVersion
-	b, err := bootstrap.Encode(frameType, c.rank, 1-c.rank, 1, r)
+	b, err := bootstrap.Encode(frameType, 0, c.rank, 1-c.rank, 1, r)
 	if err != nil {
 		return err
 	}

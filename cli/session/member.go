@@ -139,7 +139,7 @@ func (m *Member) Over() string {
 func (m *Member) Where() string { return fmt.Sprintf("%d ranks of %s", m.Ring.Size(), m.Over()) }
 
 // Counters returns the counters of the devices in use, by provider, as
-// "soft/name", and the collectives' as "collective/name".
+// "soft/name", the collectives' as "collective/name" and the ring's as "ring/name".
 func (m *Member) Counters() (map[string]uint64, error) {
 	all := make(map[string]uint64)
 	for _, d := range m.Ring.Devices() {
@@ -151,6 +151,7 @@ func (m *Member) Counters() (map[string]uint64, error) {
 			all[d.Provider()+"/"+c.Name] += c.Value
 		}
 	}
+	all[RingSource+"/other_epoch"] = m.Ring.Stale()
 	if m.Comm == nil {
 		return all, nil
 	}
@@ -161,8 +162,11 @@ func (m *Member) Counters() (map[string]uint64, error) {
 	return all, nil
 }
 
-// CollectiveSource is where a counter is from that no device has counted.
-const CollectiveSource = "collective"
+// CollectiveSource and RingSource are where a counter is from that no device has counted.
+const (
+	CollectiveSource = "collective"
+	RingSource       = "ring"
+)
 
 // snakeCase writes a Go name as counters are written: CopiedAllGather is
 // copied_all_gather, RTS is rts.

@@ -72,7 +72,7 @@ type outgoing struct {
 
 // send queues a frame for a connection. It needs the lock.
 func (c *Control) send(l *connection, t Type, payload any) {
-	b, err := c.encode(t, l.peer, c.edge(l.side), payload)
+	b, err := c.encodeFor(l, t, payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
 		trace.Error(trace.Bootstrap, "frame not sent", slog.String("error", err.Error()))
@@ -85,8 +85,13 @@ func (c *Control) send(l *connection, t Type, payload any) {
 // needs the lock; payload is called without it.
 func (c *Control) sendStamped(l *connection, t Type, payload func(now int64) any) {
 	c.queue(l, outgoing{stamped: func(now int64) ([]byte, error) {
-		return c.encode(t, l.peer, c.edge(l.side), payload(now))
+		return c.encodeFor(l, t, payload(now))
 	}})
+}
+
+// encodeFor makes a frame for a neighbour.
+func (c *Control) encodeFor(l *connection, t Type, payload any) ([]byte, error) {
+	return Encode(t, c.epoch.Load(), c.rank, l.peer, c.edge(l.side), payload)
 }
 
 func (c *Control) queue(l *connection, o outgoing) {
@@ -196,9 +201,11 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
 			f.Type, f.Version, f.Sender, f.Edge, Version, l.peer, c.edge(l.side))
 	}
-	if f.Epoch != Epoch {
-		trace.Debug(trace.Bootstrap, "frame of another epoch dropped", slog.String("type", string(f.Type)), slog.Int("sender", f.Sender))
-		return nil
+	if ok, err := c.current(l, f); !ok {
+		if e, stale := errors.AsType[*staleError](err); stale {
+			c.refuseStale(l, f, e)
+		}
+		return err
 	}
 	c.mu.Lock()
 	l.heard = time.Now()
@@ -231,6 +238,13 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		c.mu.Unlock()
 	case TypeVerdict:
 		return with(f, func(v Verdict) error {
+			v.told = true
+			c.failFrom(&v, l)
+			return nil
+		})
+	case TypeReject:
+		return with(f, func(r rejection) error {
+			v := r.Verdict
 			v.told = true
 			c.failFrom(&v, l)
 			return nil

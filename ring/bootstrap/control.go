@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringcli/configs/usage"
@@ -45,6 +46,8 @@ type Config struct {
 	// when the ring fails, with the connection and with Close, which waits for it. It is
 	// not called before Exchange, and must not call Close. nil refuses all.
 	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
+	// History is what the process remembers of earlier rings; nil is nothing.
+	History *History
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
 	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
@@ -112,6 +115,8 @@ type Control struct {
 	running   sync.WaitGroup
 	dialling  sync.Once
 	closeOnce sync.Once
+	epoch     atomic.Uint32
+	stale     atomic.Uint64
 
 	mu          sync.Mutex         // guards all that follows
 	changed     chan struct{}      // closed and replaced whenever something below changes
@@ -147,6 +152,9 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	if cfg.Silence == 0 {
 		cfg.Silence = 30 * time.Second
+	}
+	if cfg.History == nil {
+		cfg.History = &History{}
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = trace.Clock

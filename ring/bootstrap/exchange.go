@@ -57,6 +57,7 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.sealed && !c.closed {
+		c.cfg.History.met(c.connections[left].who.Instance, c.connections[right].who.Instance)
 		c.running.Go(c.compareClocks)
 	}
 	c.sealed = true
@@ -97,6 +98,9 @@ func (c *Control) sendInfo(ctx context.Context, side int, payload json.RawMessag
 		if absent == nil {
 			l := c.connections[side]
 			l.used = true
+			if c.rank == 0 && c.epoch.Load() == 0 {
+				c.epoch.Store(c.cfg.History.next())
+			}
 			c.send(l, TypeInfo, information{Members: c.membersKnown(), Value: payload})
 		}
 		return absent

@@ -128,7 +128,7 @@ func TestEveryFrameIsASignOfLife(t *testing.T) {
 	c.mu.Lock()
 	l.heard = long
 	c.mu.Unlock()
-	f := &Frame{Version: Version, Type: TypePart, Sender: l.peer, Edge: c.edge(left), Epoch: 1, Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)}
+	f := &Frame{Version: Version, Type: TypePart, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)}
 	if err := c.handle(l, f); err != nil {
 		t.Fatal(err)
 	}

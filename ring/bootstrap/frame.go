@@ -12,14 +12,10 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 4
+	Version = 5
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
-
-	// Epoch is in every frame and header, so that what an earlier ring left behind is
-	// dropped. Rings are connected once; one that reconnects will count them here.
-	Epoch uint32 = 1
 
 	magic      = "RNGC"
 	headerSize = 8 // magic, length
@@ -52,7 +48,7 @@ type Frame struct {
 	Sender   int             `json:"sender"`
 	Receiver int             `json:"receiver"` // whom the sender means to reach
 	Edge     int             `json:"edge"`     // the dialler's rank
-	Epoch    uint32          `json:"epoch"`
+	Epoch    uint32          `json:"epoch"`    // of the ring; 0 while its ranks have not agreed on one
 	Payload  json.RawMessage `json:"payload,omitempty"`
 }
 
@@ -66,8 +62,8 @@ func (e *notFrameError) Error() string        { return fmt.Sprintf("%v: %s", Err
 func (e *notFrameError) Is(target error) bool { return target == ErrNotFrame }
 
 // Encode makes a frame of this version.
-func Encode(t Type, sender, receiver, edge int, payload any) (b []byte, err error) {
-	f := Frame{Version: Version, Type: t, Sender: sender, Receiver: receiver, Edge: edge, Epoch: Epoch}
+func Encode(t Type, epoch uint32, sender, receiver, edge int, payload any) (b []byte, err error) {
+	f := Frame{Version: Version, Type: t, Sender: sender, Receiver: receiver, Edge: edge, Epoch: epoch}
 	if payload != nil {
 		if f.Payload, err = json.Marshal(payload); err != nil {
 			return nil, err

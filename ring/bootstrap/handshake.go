@@ -33,8 +33,9 @@ type rejection struct {
 // can be shown entry by entry. Longer ones are compared by digest alone.
 const maxHelloList = 4096
 
+// encode makes a frame for somebody who is no neighbour in this ring yet.
 func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
-	return Encode(t, c.rank, receiver, edge, payload)
+	return Encode(t, 0, c.rank, receiver, edge, payload)
 }
 
 func (c *Control) hello() hello {
@@ -196,8 +197,10 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	c.mu.Lock()
 	old := c.connections[left]
 	var v *Verdict
-	busy := ""
+	busy, stale := "", false
 	switch {
+	case c.cfg.History.knows(h.Instance):
+		stale = true
 	case c.failure != nil && !c.sealed && !c.leaving:
 		v = c.failure // bring-up has failed: the caller is to know why
 	case c.leaving || c.failure != nil:
@@ -207,7 +210,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	case old != nil && old.goodbye.IsZero() && old.who.Instance != h.Instance:
 		v = c.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
 	}
-	if busy == "" && v == nil && c.answer(conn, f, TypeWelcome, c.self) {
+	if busy == "" && v == nil && !stale && c.answer(conn, f, TypeWelcome, c.self) {
 		if old != nil { // the neighbour dialled again: its first connection is dead
 			c.connections[left] = nil
 			old.finish()
@@ -218,6 +221,11 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	}
 	c.mu.Unlock()
 	switch {
+	case stale:
+		c.stale.Add(1)
+		text := fmt.Sprintf("a hello of rank %d (%s) from a ring that is over: expected one of a new epoch; connect anew", f.Sender, h.identity)
+		c.stranger(conn, text)
+		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, f.Sender, "%s", text)})
 	case v != nil:
 		c.refuse(conn, f, v)
 	case busy != "":
