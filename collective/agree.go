@@ -139,6 +139,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		made[op].compile(&other, c.rank, c.size)
 		made[op].peers(set)
 	}
+	c.announced.Load().Announce(c.seq+1, k.signature())
 	// A rank that calls something else waits for the data of this operation, and finds its
 	// number here: see Comm.lookAround.
 	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
@@ -48,6 +49,9 @@ type Comm struct {
 	version atomic.Uint64 // changes with what a prepared call rests on
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
+	// announced is what this rank calls: in its board, if it has one. The holder of the lock
+	// writes it, and who answers other ranks reads it with mu held.
+	announced atomic.Pointer[sharedmem.Announcement]
 
 	// Below this line: whoever holds the lock.
 	waiter      verbs.Waiter
@@ -89,6 +93,8 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
+	c.announced.Store(new(sharedmem.Announcement))
+	r.SetCalls(c.called)
 	if c.size == 1 {
 		c.agreement.Store(&agreement{ranks: 1, slot: maxSegment, reached: true, notShared: c.notShared()}) // nothing is sent
 		c.agreed = true

@@ -76,8 +76,10 @@
 //
 // Every slot, RTS, CTS and FIN starts with a header that holds the epoch, the
 // operation's number and the operation itself. Ranks that call different
-// operations get a [*DisagreementError] that names both, not a hang or a wrong
-// sum: whoever sees the difference fails the whole ring with it. Before the first
+// operations get a [*DisagreementError], not a hang or a wrong sum: whoever sees the
+// difference asks all ranks over the control ring what they call, and fails the ring with
+// that table, the minority first. Who calls nothing, or does not answer, stands in it as
+// such. Before the first
 // operation the ranks tell each other what they can ([Comm.Agree]).
 //
 // # Failure

@@ -2,7 +2,6 @@ package collective
 
 import (
 	"errors"
-	"fmt"
 
 	"ringcli/collective/sharedmem"
 	"ringcli/configs/usage"
@@ -30,29 +29,8 @@ var (
 // errView: memory of a peer cannot be mapped.
 var errView = errors.New("no view of the memory of a peer")
 
-// DisagreementError says that two ranks call different operations. It is an
-// ErrUsage.
-type DisagreementError struct {
-	Number uint64 // of the operation on this ring, from 1
-	Rank   int
-	Mine   Call // of Rank, as planned
-	// Peer's call is Theirs; or Peer is -1, and Awaited is what another waits for Rank
-	// to do.
-	Peer    int
-	Theirs  Call
-	Awaited ring.Awaited
-}
-
-func (e *DisagreementError) Error() string {
-	theirs := fmt.Sprintf("rank %d calls %s", e.Peer, e.Theirs)
-	if e.Peer < 0 {
-		theirs = e.Awaited.String()
-	}
-	return fmt.Sprintf("operation %d: rank %d calls %s; %s: all ranks must make the same calls in the same order", e.Number, e.Rank, e.Mine, theirs)
-}
-
-// Is makes a disagreement an ErrUsage.
-func (e *DisagreementError) Is(target error) bool { return target == ErrUsage }
+// DisagreementError says that ranks call different operations. It is an ErrUsage.
+type DisagreementError = ring.DisagreementError
 
 // meshError is that the edges of an operation cannot be made. The ring's error names
 // the operation.

@@ -62,6 +62,7 @@ func TestDisagreement(t *testing.T) {
 					r.Send, r.Recv = send.Addr(), recv.Addr()
 					return c.Run(context.Background(), r)
 				})
+				wantTable(t, errs, odd)
 				for rank, err := range errs {
 					if !errors.Is(err, ErrUsage) {
 						t.Errorf("rank %d: %v: expected a disagreement", rank, err)

@@ -94,9 +94,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 		return err
 	}
 	comm.token = token
-	if s := comm.shared; s != nil {
-		s.team.Announce(f.seq, f.sign)
-	}
+	comm.announced.Load().Announce(f.seq, f.sign)
 	comm.live.Operations++
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", k.String()),
@@ -230,14 +228,27 @@ func (c *Comm) lookAround(mine sharedmem.Signature) error {
 		}
 	}
 	if a, ok := c.ring.Awaited(); ok && a.Call == c.seq {
-		return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: callOf(mine), Peer: -1, Awaited: a}
+		return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String()}, a.String())
 	}
 	return nil
 }
 
 // disagreement is that a peer runs something else as the present operation.
 func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
-	return &DisagreementError{Number: c.seq, Rank: c.rank, Mine: callOf(mine), Peer: peer, Theirs: callOf(theirs)}
+	return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String(), peer: callOf(theirs).String()}, "")
+}
+
+// called tells other ranks what this one calls as an operation.
+func (c *Comm) called(number uint64) string {
+	c.mu.Lock()
+	defer c.mu.Unlock() // Close has the board given back with it
+	if c.closed {
+		return ""
+	}
+	if s, ok := c.announced.Load().Call(number); ok {
+		return callOf(s).String()
+	}
+	return ""
 }
 
 // peers are the ranks that the flow goes through.

@@ -100,6 +100,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	})
 	if err == nil {
 		c.shared = s
+		c.announced.Store(s.team.Announcement())
 	}
 	return "", err
 }

@@ -85,6 +85,7 @@ func TestSharedDisagreement(t *testing.T) {
 					if took := time.Since(start); took > 10*time.Second {
 						t.Errorf("it took %v to find out", took)
 					}
+					wantTable(t, errs, n/2)
 					for rank, err := range errs {
 						if !errors.Is(err, ErrUsage) {
 							t.Errorf("rank %d: %v: expected a disagreement", rank, err)

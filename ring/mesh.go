@@ -133,7 +133,7 @@ func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 	defer func() {
 		if err != nil {
 			m.edges = nil
-			err = errors.Join(err, m.undo())
+			err = errors.Join(m.tabled(err), m.undo())
 		}
 	}()
 	r := m.r
@@ -161,6 +161,19 @@ func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 	r.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
 	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose.What), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
 	return nil
+}
+
+// tabled is an error of ranks that make edges for different operations, as one that says
+// what each of them calls.
+func (m *meshCall) tabled(err error) error {
+	if m.purpose.Call == 0 || !usage.Is(err) || m.r.Failed() {
+		return err
+	}
+	table := m.r.Disagreement(m.purpose.Call, nil, "")
+	if d, ok := errors.AsType[*DisagreementError](table); ok && !bootstrap.Differ(d.Calls) {
+		return err
+	}
+	return table
 }
 
 // build takes the steps of a bring-up for the edges that are missing here, if any.

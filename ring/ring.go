@@ -53,6 +53,7 @@ type Ring struct {
 	moved   atomic.Uint64 // polls that found completions
 	epoch   atomic.Uint32 // 0 before Exchange
 	stale   atomic.Uint64 // messages of another epoch
+	calls   atomic.Pointer[func(number uint64) string]
 
 	mu        sync.Mutex         // guards the following, and the queue pairs' life
 	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -208,9 +209,12 @@ func (r *Ring) Fail(err error) {
 	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, By: r.rank, Text: err.Error()}
 	var c *CompletionError
 	var d *DeviceError
+	var disagreement *DisagreementError
 	switch {
 	case errors.As(err, &d):
 		v.Rank = r.rank
+	case errors.As(err, &disagreement):
+		v.Kind, v.Confidence, v.Calls = bootstrap.KindMismatch, bootstrap.Certain, disagreement.Calls
 	case usage.Is(err):
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):

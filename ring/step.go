@@ -91,7 +91,9 @@ func (s *step) failed(ctx context.Context, err error) error {
 		r.setFailed(v)
 		return v
 	}
-	err = fmt.Errorf("%s: %w", s.name, err)
+	if _, ok := errors.AsType[*DisagreementError](err); !ok { // which names the operation
+		err = fmt.Errorf("%s: %w", s.name, err)
+	}
 	switch {
 	case r.opts.ByHand:
 	case errors.Is(ctx.Err(), context.Canceled):

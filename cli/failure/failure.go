@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,6 +30,9 @@ type Failure struct {
 	Verdict *ring.Verdict `json:"verdict,omitempty"`
 	// Findings are what a diagnosis of both ends found, the likeliest first.
 	Findings []SideFinding `json:"findings,omitempty"`
+	// Calls is who calls what, where ranks call different operations: those that differ from
+	// most come first.
+	Calls []ring.Called `json:"calls,omitempty"`
 }
 
 // Report says why a command failed, once: as a JSON object among the results if
@@ -47,7 +51,7 @@ func Report(s *session.Session, command string, err error, code int) {
 	if s.Out.Format() == render.JSON && !s.SpeaksToParent() {
 		var v *ring.Verdict
 		_ = errors.As(err, &v) // or it has none
-		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Verdict: v, Findings: found.findings}) == nil {
+		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err)}) == nil {
 			return
 		}
 	}
@@ -59,6 +63,22 @@ func Report(s *session.Session, command string, err error, code int) {
 	for _, f := range Gist(found.findings) {
 		_ = out.Complain(mood, fmt.Sprintf("  %s, %s: %s%s", f.Side, f.Severity, f.Text, f.toDo()))
 	}
+}
+
+// callsOf is who calls what, if that is what went wrong.
+func callsOf(err error) []ring.Called {
+	var d *ring.DisagreementError
+	var v *ring.Verdict
+	var commands *session.CommandsError
+	switch {
+	case errors.As(err, &d):
+		return d.Calls
+	case errors.As(err, &commands):
+		return commands.Calls
+	case errors.As(err, &v):
+		return v.Calls
+	}
+	return nil
 }
 
 // SideFinding is what a comparison of both ends, or a diagnosis, found.
@@ -168,7 +188,7 @@ func WithNews(err error, list []SideFinding) error {
 // sameVerdict tells whether two errors come from one verdict on the ring.
 func sameVerdict(a, b error) bool {
 	var first, second *ring.Verdict
-	return errors.As(a, &first) && errors.As(b, &second) && *first == *second
+	return errors.As(a, &first) && errors.As(b, &second) && reflect.DeepEqual(first, second)
 }
 
 // within tells whether what told says has all of err in it.

@@ -46,6 +46,17 @@ type shared[T any] struct {
 	Value   T      `json:"value"`
 }
 
+// CommandsError says that ranks run different commands.
+type CommandsError struct{ Calls []ring.Called }
+
+func (e *CommandsError) Error() string {
+	text := "ranks are at different places in one command"
+	if len(e.Calls) > 0 {
+		text = bootstrap.TellCalls("run", e.Calls)
+	}
+	return text + " (or one has given up before the other began): run the same command on all ranks, again"
+}
+
 // Share gives every rank's value to every rank, over the control ring.
 func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	own := shared[T]{m.Command, fmt.Sprintf("%T", mine), mine}
@@ -61,18 +72,27 @@ func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]T, len(parts))
+	all, called := make([]T, len(parts)), make([]ring.Called, len(parts))
+	values := make([]json.RawMessage, len(parts))
+	same, sameCommand := true, true
 	for rank, part := range parts {
 		var its shared[json.RawMessage]
-		err := json.Unmarshal(part, &its)
-		if err == nil && (its.Command != own.Command || its.What != own.What) {
-			return nil, exit.Sharedf(exit.Usage, "rank %d runs %q and rank %d %q (or one has given up before the other began): run the same command on all ranks, again",
-				m.Ring.Rank(), own.Command, rank, its.Command)
+		if err := json.Unmarshal(part, &its); err != nil {
+			return nil, fmt.Errorf("rank %d's part of a %T: %w; do all ranks run the same version?", rank, mine, err)
 		}
-		if err == nil {
-			err = json.Unmarshal(its.Value, &all[rank])
+		sameCommand = sameCommand && its.Command == own.Command
+		same = same && sameCommand && its.What == own.What
+		called[rank], values[rank] = ring.Called{Call: its.Command}, its.Value
+	}
+	if !same {
+		e := &CommandsError{}
+		if !sameCommand { // else all have one, and are at different places in it
+			e.Calls = bootstrap.Tabulate(called)
 		}
-		if err != nil {
+		return nil, exit.Sharedf(exit.Usage, "%w", e)
+	}
+	for rank, value := range values {
+		if err := json.Unmarshal(value, &all[rank]); err != nil {
 			return nil, fmt.Errorf("rank %d's part of a %T: %w; do all ranks run the same version?", rank, mine, err)
 		}
 	}

@@ -11,24 +11,39 @@ const (
 	announcedEnd   = announcedCall + 2*announcedWords
 )
 
-// Announce tells the peers which operation the rank begins, by whatever means it
-// computes that: whoever waits for this rank elsewhere can then say so. Numbers
-// grow from 1.
-func (t *Team) Announce(number uint64, s Signature) {
-	l := t.own[announcedLine]
+// Announcement is such a line. One goroutine writes it, and any may read it.
+type Announcement line
+
+// Announce says which operation the rank begins. Numbers grow from 1.
+func (a *Announcement) Announce(number uint64, s Signature) {
 	at := announcedCall + announcedWords*(number&1)
-	l[at], l[at+1], l[at+2] = s.Digest, s.Count, s.Root
-	l.store(number)
+	a[at], a[at+1], a[at+2] = s.Digest, s.Count, s.Root
+	(*line)(a).store(number)
 }
+
+// Call returns an operation that was begun last, or before the last.
+func (a *Announcement) Call(number uint64) (s Signature, ok bool) {
+	l := (*line)(a)
+	newest := l.load()
+	at := announcedCall + announcedWords*(number&1)
+	s = Signature{Digest: atomic.LoadUint64(&l[at]), Count: atomic.LoadUint64(&l[at+1]), Root: atomic.LoadUint64(&l[at+2])}
+	return s, l.load() == newest && (newest == number || newest == number+1) && number > 0
+}
+
+// Announce tells the peers which operation the rank begins, by whatever means it
+// computes that: whoever waits for this rank elsewhere can then say so.
+func (t *Team) Announce(number uint64, s Signature) { t.Announcement().Announce(number, s) }
+
+// Announcement is the rank's own, in its board.
+func (t *Team) Announcement() *Announcement { return (*Announcement)(t.own[announcedLine]) }
 
 // Announced returns the operation that a peer began last; number 0 is none, or that
 // it goes from one to another just now.
 func (t *Team) Announced(rank int) (number uint64, s Signature) {
 	l := t.peers[rank].lines[announcedLine]
 	number = l.load()
-	at := announcedCall + announcedWords*(number&1)
-	s = Signature{Digest: atomic.LoadUint64(&l[at]), Count: atomic.LoadUint64(&l[at+1]), Root: atomic.LoadUint64(&l[at+2])}
-	if l.load() != number {
+	s, ok := (*Announcement)(l).Call(number)
+	if !ok {
 		return 0, Signature{}
 	}
 	return number, s

@@ -72,6 +72,8 @@ type Verdict struct {
 	Since      time.Duration `json:"since_ns,omitempty"` // how long before the verdict it began
 	By         int           `json:"by"`                 // who found it
 	Text       string        `json:"text"`               // one line: what happened, to whom, the evidence, what to do
+	// Calls is who calls what, where ranks call different operations.
+	Calls []Called `json:"calls,omitempty"`
 	// told is set on the ranks that got the verdict from another.
 	told bool
 }

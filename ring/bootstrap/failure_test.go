@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,7 @@ func TestVerdictIsComplete(t *testing.T) {
 	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
 		want.told = r != 1
 		var v *Verdict
-		if !errors.As(err, &v) || *v != want {
+		if !errors.As(err, &v) || !reflect.DeepEqual(*v, want) {
 			t.Errorf("rank %d: %+v: expected %+v", r, v, want)
 		}
 	}

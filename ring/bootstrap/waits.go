@@ -155,6 +155,16 @@ func (c *Control) SetActivity(text string) {
 	c.activity, c.active = text, time.Now()
 }
 
+// Activity is what this rank does and for how long, or "".
+func (c *Control) Activity() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.activity == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s for %s", c.activity, Ago(time.Since(c.active)))
+}
+
 // doing says what a rank does, and for how long.
 func (s *status) doing() string {
 	if s.Activity == "" {

@@ -1,0 +1,82 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+)
+
+// tableOf is who calls what, as a rank's error says.
+func tableOf(err error) []ring.Called {
+	var d *DisagreementError
+	var v *ring.Verdict
+	switch {
+	case errors.As(err, &d):
+		return d.Calls
+	case errors.As(err, &v):
+		return v.Calls
+	}
+	return nil
+}
+
+// wantTable expects that each rank's error says that one rank of n calls something else than
+// the others, which are named after it.
+func wantTable(t *testing.T, errs []error, odd int) {
+	t.Helper()
+	var others []int
+	for rank := range errs {
+		if rank != odd {
+			others = append(others, rank)
+		}
+	}
+	for rank, err := range errs {
+		table := tableOf(err)
+		if len(table) != 2 || table[0].Call == "" || table[1].Call == "" || table[0].Call == table[1].Call {
+			t.Errorf("rank %d: %v with the table %v: expected two calls", rank, err, table)
+			continue
+		}
+		first, second := table[0].Ranks, table[1].Ranks
+		if len(others) == 1 && first[0] != odd {
+			first, second = second, first
+		}
+		if !slices.Equal(first, []int{odd}) || !slices.Equal(second, others) {
+			t.Errorf("rank %d: %v: expected rank %d, then ranks %v", rank, err, odd, others)
+		}
+	}
+}
+
+// TestCallsOfAll: the table of a disagreement has those that differ from most first, and
+// last who has called nothing.
+func TestCallsOfAll(t *testing.T) {
+	const n, odd, idle = 4, 2, 3
+	w := newWorld(t, n, ring.Options{}, nil)
+	w.rings[idle].SetActivity("idle at its prompt")
+	k := newKit(w, 2000, reduce.Float32, reduce.Sum)
+	errs := w.each(func(rank int, c *Comm) error {
+		call := Call{Op: OpAllReduce, Count: 1024, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: ringWays[0], Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()}
+		switch rank {
+		case odd:
+			call.Count = 1000
+		case idle:
+			_, err := c.ring.Await(context.Background()) // as a follower does
+			return err
+		}
+		return c.Run(context.Background(), call)
+	})
+	const want = "operation 1: rank 2 calls all-reduce of 1000 float32, sum, eager in segments of 1000 bytes, depth 4; " +
+		"ranks 0, 1 call all-reduce of 1024 float32, sum, eager in segments of 1024 bytes, depth 4; " +
+		"rank 3: has not called it (idle at its prompt for "
+	for rank, err := range errs {
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v\nexpected %s", rank, err, want)
+		}
+		if table := tableOf(err); len(table) != 3 || !slices.Equal(table[2].Ranks, []int{idle}) || table[2].Call != "" {
+			t.Errorf("rank %d: the table is %+v", rank, table)
+		}
+	}
+}

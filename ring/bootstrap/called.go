@@ -1,0 +1,58 @@
+package bootstrap
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Called is what some ranks call, where all must call the same; or that they do not.
+type Called struct {
+	Call  string `json:"call"` // in words; "" of ranks that call nothing, as far as is known
+	Ranks []int  `json:"ranks"`
+	// State is what is known of ranks without a call.
+	State string `json:"state,omitempty"`
+}
+
+// Tabulate puts ranks together by what they call: those that differ from most come first,
+// and those without a call last.
+func Tabulate(byRank []Called) (table []Called) {
+	for rank, c := range byRank {
+		i := slices.IndexFunc(table, func(t Called) bool { return t.Call == c.Call && t.State == c.State })
+		if i < 0 {
+			i = len(table)
+			table = append(table, Called{Call: c.Call, State: c.State})
+		}
+		table[i].Ranks = append(table[i].Ranks, rank)
+	}
+	slices.SortStableFunc(table, func(a, b Called) int {
+		if (a.Call == "") != (b.Call == "") {
+			return cmp.Compare(b.Call, a.Call) // "" last
+		}
+		return cmp.Compare(len(a.Ranks), len(b.Ranks))
+	})
+	return table
+}
+
+// TellCalls puts a table in words: "rank 2 calls a; ranks 0, 1 call b". verb is as in
+// "call".
+func TellCalls(verb string, table []Called) string {
+	var parts []string
+	for _, c := range table {
+		ending := ""
+		if len(c.Ranks) == 1 {
+			ending = "s"
+		}
+		switch {
+		case c.Call != "":
+			parts = append(parts, fmt.Sprintf("%s %s%s %s", rankList(c.Ranks), verb, ending, c.Call))
+		default:
+			parts = append(parts, fmt.Sprintf("%s: %s", rankList(c.Ranks), c.State))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Differ tells whether ranks of a table call different things.
+func Differ(table []Called) bool { return len(table) > 1 && table[1].Call != "" }
