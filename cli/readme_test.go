@@ -88,7 +88,7 @@ func examplesIn(page, text string, indent int) (list []written) {
 		e := exampleOf(page, from, block)
 		if last := len(list) - 1; len(e.steps) > 0 && e.steps[0].prompt != "" && typings[e.steps[0].command].begin == "" && last >= 0 {
 			list[last].steps = append(list[last].steps, e.steps...) // what is typed into the shell of before
-		} else if len(e.steps) > 0 {
+		} else if len(e.steps) > 0 || codeIn(page) && len(trimmed(block)) > 0 {
 			list = append(list, e)
 		}
 		block = nil
@@ -114,6 +114,9 @@ func examplesIn(page, text string, indent int) (list []written) {
 	end()
 	return list
 }
+
+// codeIn tells whether all that is indented in a page is code.
+func codeIn(page string) bool { return filepath.Ext(page) == ".md" }
 
 func exampleOf(page string, line int, block []string) written {
 	e := written{page: page, line: line}
@@ -245,10 +248,14 @@ func TestExamplesOfPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		margin := 2
-		if filepath.Ext(page) == ".md" {
+		if codeIn(page) {
 			margin = 4
 		}
 		for _, e := range examplesIn(filepath.Base(page), string(text), margin) {
+			if len(e.steps) == 0 {
+				t.Errorf("%s:%d: code without a command: nobody can type it, and see whether it is so", e.page, e.line)
+				continue
+			}
 			for _, s := range e.steps {
 				used[s.command] = true
 			}
