@@ -79,15 +79,24 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	s := i.Session
 	args = rewriteArgs(args)
 	name := "ringcli"
-	root := i.table.Tree(newRoot(s.Stdout, s.Stderr), command.Process, func(ctx context.Context, c command.Row, call command.Call) error {
+	out := s.Stdout
+	pager := render.NewPager(s.Stdout, cmp.Or(givenValue(args, "--pager"), os.Getenv("RINGCLI_PAGER")))
+	if pager != nil {
+		pager.Lend = func([]byte) func() { return s.Signals.Lend() }
+		out = pager // help, whatever the configuration says
+	}
+	root := i.table.Tree(newRoot(out, s.Stderr), command.Process, func(ctx context.Context, c command.Row, call command.Call) error {
 		name = c.Name
-		return runProcess(ctx, s, c, call)
+		return runProcess(ctx, s, c, call, pager)
 	})
 	root.SetArgs(args)
 	err := session.RoomFor(0)
 	chosen := root
 	if err == nil {
 		chosen, err = root.ExecuteContextC(ctx)
+	}
+	if pager != nil {
+		err = errors.Join(err, pager.Show(ctx))
 	}
 	if s.Parent != nil {
 		s.Parent.Hear()
@@ -135,7 +144,7 @@ Start with: ringcli local -n 4`,
 }
 
 // runProcess loads the configuration and runs a command of the process.
-func runProcess(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+func runProcess(ctx context.Context, s *session.Session, c command.Row, call command.Call, pager *render.Pager) error {
 	file, err := call.Flags.GetString("config")
 	if err != nil {
 		return err
@@ -161,6 +170,11 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	}
 	if s.Parent != nil {
 		ctx = s.Parent.Ctx
+	}
+	if pager != nil {
+		if pager.Command = s.Config.String("pager"); c.Pages {
+			defer s.Out.Into(pager)()
+		}
 	}
 	return c.Run(ctx, s, call)
 }

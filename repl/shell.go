@@ -46,6 +46,7 @@ type Shell struct {
 
 	jobs      []*job // those that run, by ID
 	lastJob   int    // the last ID that was given
+	lent      bool   // Ctrl-C is another program's
 	jobFailed error  // the first failure that WaitJobs has not told
 }
 

@@ -90,6 +90,8 @@ type Row struct {
 	Visits bool
 	// Typed: the command is about the shell, and there is none in -c and -f.
 	Typed bool
+	// Pages: what the command prints is read at once, in a pager if it is long.
+	Pages bool
 	// Harmless: an empty line in the shell may run it again.
 	Harmless bool
 	// Verbatim: what follows the first argument is taken as it is, flags too.

@@ -101,12 +101,12 @@ func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
 func Rows() []command.Row {
 	return []command.Row{
 		{
-			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
+			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
 			Summary: "Show devices, ports and GIDs, and why a provider has none",
 			Run:     runDevices,
 		},
 		{
-			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
+			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
 			Summary: "Show everything about a device, its ports and their GIDs",
 			Long: `Shows everything that a device says about itself, its ports and their GIDs,
 under the names of ibv_devinfo -v: the device that is named, else the ring's

@@ -4,12 +4,14 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // Signals is how the process takes SIGINT, SIGTERM and SIGPIPE.
 type Signals struct {
+	deaf   atomic.Bool // Ctrl-C is another program's
 	caught chan os.Signal
 	cancel context.CancelCauseFunc
 }
@@ -18,14 +20,14 @@ type Signals struct {
 // ends the process at once.
 func CatchSignals(parent context.Context) (context.Context, *Signals) {
 	ctx, cancel := context.WithCancelCause(parent)
-	s := &Signals{make(chan os.Signal, 8), cancel}
+	s := &Signals{caught: make(chan os.Signal, 8), cancel: cancel}
 	// Where results can no longer be written, the write fails and the ring is
 	// left in order; by default SIGPIPE would end the process there and then.
 	signal.Notify(s.caught, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
 	go func() {
 		for sig := range s.caught {
 			switch {
-			case sig == unix.SIGPIPE:
+			case sig == unix.SIGPIPE, sig == unix.SIGINT && s.deaf.Load():
 			case ctx.Err() != nil:
 				os.Exit(Interrupted)
 			default:
@@ -34,6 +36,15 @@ func CatchSignals(parent context.Context) (context.Context, *Signals) {
 		}
 	}()
 	return ctx, s
+}
+
+// Lend leaves Ctrl-C to another program until the returned function is called.
+func (s *Signals) Lend() (back func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.deaf.Store(true)
+	return func() { s.deaf.Store(false) }
 }
 
 // LeaveInterrupts gives SIGINT to a shell, where it ends a command and not the

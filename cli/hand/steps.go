@@ -255,7 +255,7 @@ it; then init, exchange, rtr and rts bring them up again.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
 		},
 		{
-			Name: "qp", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
+			Name: "qp", Group: command.GroupLook, Where: command.Line, Pages: true, Needs: command.Opened, Own: true, Harmless: true,
 			Summary: "Show all attributes of the queue pairs beside the peers'",
 			Long: `Shows every attribute of this rank's queue pairs, as they hold them now, beside
 those of the neighbour's facing one, which is asked over TCP and need do

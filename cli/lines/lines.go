@@ -25,6 +25,9 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 		root := t.LineTree(w, run)
 		root.SetArgs(words)
 		err := root.ExecuteContext(ctx)
+		if p, is := w.(*render.Pager); is {
+			err = errors.Join(err, p.Show(ctx))
+		}
 		switch {
 		case errors.Is(err, exit.ErrQuit):
 			return worst
@@ -59,7 +62,11 @@ func Check(ctx context.Context, s *session.Session, t *command.Table, script str
 // Run runs a script. The first command that fails ends it, but for a
 // warning, or with --keep-going for as long as there is a ring to go on with.
 func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
-	return each(ctx, t, script, s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
+	w := s.Stdout
+	if s.Pager != nil {
+		w = s.Pager
+	}
+	return each(ctx, t, script, w, func(ctx context.Context, c command.Row, call command.Call) error {
 		return perform(ctx, s, c, call)
 	}, func(err error) error {
 		switch code := exit.Code(err); {
@@ -129,6 +136,9 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 		defer s.Does("")
 	}
 	defer s.Speak()()
+	if c.Pages && s.Pager != nil {
+		defer s.Out.Into(s.Pager)()
+	}
 	if s.Running != nil {
 		s.Running.Store(&session.Running{Name: c.Name, Stops: c.Stops})
 		defer s.Running.Store(nil)

@@ -46,6 +46,14 @@ func New(w io.Writer, format Format) *Printer {
 	return &Printer{w: w, format: format, color: trace.IsTerminal(w) && trace.ColorWanted(), width: func() int { return Width(w) }}
 }
 
+// Into has what is printed go to another writer, which leads to the same terminal, until
+// the returned function is called.
+func (p *Printer) Into(w io.Writer) (back func()) {
+	was := p.w
+	p.w = w
+	return func() { p.w = was }
+}
+
 // SetColor overrides whether tables are coloured.
 func (p *Printer) SetColor(on bool) { p.color = on }
 

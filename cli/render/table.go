@@ -12,15 +12,20 @@ import (
 // Width returns how many columns a stream's terminal has; 0 if it is none, or
 // does not say.
 func Width(stream any) int {
+	columns, _ := window(stream)
+	return columns
+}
+
+func window(stream any) (columns, rows int) {
 	f, ok := stream.(interface{ Fd() uintptr })
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }
 
 func (p *Printer) printTable(records []Record) error {

@@ -26,6 +26,7 @@ type Session struct {
 	*common
 	Config   *configs.Config // line
 	Out      *render.Printer // line
+	Pager    *render.Pager   // line; of what is read at once; nil where nobody reads
 	Progress *Progress       // its own lock; nil in the background, which has no line on the screen
 
 	Ring   *ring.Ring // claim; nil before `open`

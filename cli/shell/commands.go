@@ -31,9 +31,10 @@ func Rows() []command.Row {
 			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
-it holds: output, traces and timeout at once, algorithm, protocol, segment and
-depth from the next operation, and what a ring is made with from the next
-connect or open. show lists all settings; a command's own flag comes first.`,
+it holds: output, traces and timeout at once, the pager from the next line,
+algorithm, protocol, segment and depth from the next operation, and what a ring
+is made with from the next connect or open. show lists all settings; a command's
+own flag comes first.`,
 			Example: "  set protocol eager\n  set output json",
 			Args:    "NAME VALUE", Complete: completeSetting, CheckArgs: countArgs("set", 2, 2, "a setting's name and a value"),
 			Check: func(_ context.Context, s *session.Session, call command.Call, _ int) error {
@@ -45,7 +46,7 @@ connect or open. show lists all settings; a command's own flag comes first.`,
 			},
 		},
 		{
-			Name: "show", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
+			Name: "show", Group: command.GroupShell, Where: command.Line, Pages: true, Own: true, Harmless: true,
 			Summary: "Show the settings in force, or one of them",
 			Args:    "[NAME]", Complete: completeSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
 		},
@@ -111,7 +112,7 @@ connect or open. show lists all settings; a command's own flag comes first.`,
 			},
 		},
 		{
-			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
+			Name: "history", Group: command.GroupShell, Where: command.Line, Pages: true, Own: true, Typed: true,
 			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
 			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: runHistory,
 		},
@@ -204,6 +205,8 @@ func set(s *session.Session, name, value string) error {
 		from = "now"
 	case name == "output":
 		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"
+	case name == "pager":
+		from = "the next line"
 	case slices.Contains(session.ProcessSettings, name):
 		if err := s.SetTrace(); err != nil {
 			return err

@@ -169,6 +169,11 @@ func (h *host) fork(ctx context.Context) *session.Session {
 	} else {
 		h.front = s
 	}
+	if repl.Typed(ctx) && s.Shell.Interactive() {
+		if s.Pager = render.NewPager(s.Stdout, s.Config.String("pager")); s.Pager != nil {
+			s.Pager.Lend = s.Shell.Lend
+		}
+	}
 	return s
 }
 
