@@ -52,6 +52,7 @@ type Comm struct {
 	// announced is what this rank calls: in its board, if it has one. The holder of the lock
 	// writes it, and who answers other ranks reads it with mu held.
 	announced atomic.Pointer[sharedmem.Announcement]
+	whereabouts
 
 	// Below this line: whoever holds the lock.
 	waiter      verbs.Waiter
@@ -71,6 +72,7 @@ type Comm struct {
 	live        Stats   // with the operation that runs
 	counted     bool    // it is in live
 	staging     *Buffer // landings and partial results
+	inquiry     inquiry
 
 	// registering is held for reading while memory is registered, which pins it
 	// and takes its time, so not with mu held; Close waits for it.
@@ -90,7 +92,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock(), inquiry: newInquiry()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	c.announced.Store(new(sharedmem.Announcement))
@@ -115,6 +117,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.flow.c = c
 	c.pass.init(c)
 	c.scriptRun.flow = &c.flow
+	r.SetPlace(c.place)
 	return c, nil
 }
 
@@ -173,6 +176,8 @@ func (c *Comm) Close() error {
 	c.closed = true
 	c.over.Store(true)
 	c.mu.Unlock()
+	c.ring.SetPlace(nil)
+	c.inquiry.close()
 	if c.shared != nil {
 		c.shared.awaitOthers()
 	}
@@ -213,6 +218,7 @@ func (c *Comm) leave() {
 		c.stats = c.live
 		c.mu.Unlock()
 	}
+	c.ended(c.seq)
 	c.lock.unlock()
 }
 

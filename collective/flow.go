@@ -10,6 +10,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -35,7 +36,8 @@ type engine interface {
 	work() (bool, error)        // reduces or copies what came, at most one segment, and tells whether there was one
 	state() state               // how far it has come
 	delivered(ch *channel)      // the oldest WRITE on the channel is the peer's
-	awaited() string            // what is missing and who would have to send it
+	progress() string           // what has come and gone, in words
+	where(p *diagnose.Place)    // what it awaits, and what it has given others
 	recordOpen(end trace.Stamp) // records what is open when the operation ends
 }
 
@@ -81,6 +83,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
 	comm.seq++
 	f.seq = comm.seq
+	comm.runs(f.seq)
 	f.size = k.Type.Size()
 	f.kernel = nil
 	if k.Op.Reduces() {
@@ -127,11 +130,13 @@ const (
 	// are somewhere else, and the pause between two looks: longer than ranks of an
 	// orderly ring are apart, and no time to find a mistake.
 	lookAround = 100 * time.Millisecond
+	// asleep is how long a process that waits gets no CPU only if it was stopped.
+	asleep = time.Second
 )
 
 // run drives the flow to its end.
 func (f *flow) run(ctx context.Context) error {
-	var idleSince time.Time
+	var idleSince, lookedAt time.Time
 	var look time.Duration
 	checked := false // since then
 	said := false    // that it is over here
@@ -185,12 +190,17 @@ func (f *flow) run(ctx context.Context) error {
 			continue
 		}
 		now := time.Now()
+		if looked := now.Sub(lookedAt); !idleSince.IsZero() && looked > asleep {
+			idleSince = idleSince.Add(looked) // this process was stopped, and others had no time meanwhile
+		}
+		lookedAt = now
 		idle := now.Sub(idleSince)
 		switch {
 		case idleSince.IsZero():
 			idleSince, look = now, lookAround
 		case idle > f.c.ring.Timeout():
-			return fmt.Errorf("%w for %v: %s%s", ErrTimeout, f.c.ring.Timeout(), f.engine.awaited(), f.elsewhere())
+			p := f.place(idleSince)
+			return f.c.timedOut(idleSince, f.engine.progress()+awaitedText(p.Awaits)+f.elsewhere())
 		case idle > f.c.ring.Timeout()/2 && !checked:
 			checked = true
 			if err := f.check(); err != nil {
@@ -202,6 +212,10 @@ func (f *flow) run(ctx context.Context) error {
 				return err
 			}
 			f.c.ring.Waiting(fmt.Sprintf("go on with operation %d", f.seq), f.peers(), idleSince)
+			f.c.note(f.place(idleSince))
+			if err := f.c.stalled(idleSince); err != nil {
+				return err
+			}
 		}
 		if err := f.c.waiter.Wait(); err != nil {
 			return fmt.Errorf("wait for completions: %w", err)
@@ -216,6 +230,16 @@ func (f *flow) run(ctx context.Context) error {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", f.seq))
 	}
 	return nil
+}
+
+// place is where the operation waits.
+func (f *flow) place(since time.Time) diagnose.Place {
+	p := diagnose.Place{Operation: f.seq, Call: f.call.String()}
+	f.engine.where(&p)
+	for i := range p.Awaits {
+		p.Awaits[i].For = time.Since(since)
+	}
+	return p
 }
 
 // lookAround finds out whether another rank is in another operation with the number

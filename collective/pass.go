@@ -7,6 +7,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs/memory"
 )
@@ -114,38 +115,75 @@ func (p *pass) state() state {
 	return over
 }
 
-// awaited says what is missing and who would have to send it.
-func (p *pass) awaited() string {
-	left, right := p.left.edge.Peer, p.right.edge.Peer
-	text := fmt.Sprintf("%d of %d segments had come from rank %d (left), %d of %d had gone to rank %d (right)",
-		max(p.processed, p.arrived), p.total, left, p.sent, p.total, right)
-	switch {
-	case p.processed < p.total && p.granted > p.arrived:
-		text += fmt.Sprintf("; awaited from rank %d: the data of segment %d, for which it had its %s", left, p.arrived, p.ask())
-	case p.processed < p.total && p.arrived <= p.processed && p.left.head() == nil:
-		text += fmt.Sprintf("; awaited from rank %d: segment %d", left, p.processed)
-	}
-	if p.sent < p.total {
-		switch {
-		case p.posted > p.sent && p.call.Protocol == RendezvousRead:
-			text += fmt.Sprintf("; awaited from rank %d: the FIN of segment %d", right, p.sent)
-		case p.posted > p.sent:
-			text += fmt.Sprintf("; awaited from rank %d: the acknowledgement of segment %d", right, p.sent)
-		case p.announced > p.cleared && p.call.Protocol == RendezvousWrite:
-			text += fmt.Sprintf("; awaited from rank %d: the CTS of segment %d", right, p.cleared)
-		}
-	}
-	if p.call.Protocol != ReceiverInitiated && !p.right.credited() {
-		text += fmt.Sprintf("; awaited from rank %d: credits for %d slots", right, p.right.filled-p.right.freed)
-	}
-	return text
+func (p *pass) progress() string {
+	return fmt.Sprintf("%d of %d segments had come from rank %d (left), %d of %d had gone to rank %d (right)",
+		max(p.processed, p.arrived), p.total, p.left.edge.Peer, p.sent, p.total, p.right.edge.Peer)
 }
 
-func (p *pass) ask() string {
-	if p.call.Protocol == RendezvousRead {
-		return "READ request"
+// phase is what a position is part of.
+func (p *pass) phase(position int) string {
+	if position >= p.total || !p.call.Op.onVectors() {
+		return ""
 	}
-	return "CTS"
+	transfer, _, _ := p.at(position)
+	if p.prog.steps[transfer+1].do&doReduce != 0 {
+		return OpReduceScatter.String()
+	}
+	return OpAllGather.String()
+}
+
+func (p *pass) where(place *diagnose.Place) {
+	left, right := p.left.edge.Peer, p.right.edge.Peer
+	await := func(from int, item diagnose.Item, number int, what string) {
+		place.Awaits = append(place.Awaits, diagnose.Await{From: from, Item: item, Number: number, Phase: p.phase(number), Segment: number, What: what})
+	}
+	gave := func(to int, item diagnose.Item, count int) {
+		place.Gave = append(place.Gave, diagnose.Given{To: to, Item: item, Count: count})
+	}
+	came := max(p.arrived, p.processed+int(p.left.arrived-p.left.taken))
+	read, write := p.call.Protocol == RendezvousRead, p.call.Protocol == RendezvousWrite
+	switch {
+	case p.processed >= p.total:
+	case p.granted > p.arrived && read:
+		await(left, diagnose.Answer, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its READ request", p.arrived))
+	case p.granted > p.arrived:
+		await(left, diagnose.Data, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its CTS", p.arrived))
+	case p.arrived > p.processed || p.left.head() != nil:
+	case read || write:
+		await(left, diagnose.RTS, p.processed, fmt.Sprintf("segment %d", p.processed))
+	default:
+		await(left, diagnose.Data, p.processed, fmt.Sprintf("segment %d", p.processed))
+	}
+	switch {
+	case p.sent >= p.total:
+	case p.posted > p.sent && read:
+		await(right, diagnose.FIN, p.sent, fmt.Sprintf("the FIN of segment %d", p.sent))
+	case p.posted > p.sent:
+		await(right, diagnose.Receipt, p.sent, fmt.Sprintf("the acknowledgement of segment %d", p.sent))
+	case p.announced > p.cleared && write:
+		await(right, diagnose.CTS, p.cleared, fmt.Sprintf("the CTS of segment %d", p.cleared))
+	}
+	switch p.call.Protocol {
+	case ReceiverInitiated:
+		gave(right, diagnose.Data, p.posted)
+	case Eager:
+		gave(right, diagnose.Data, p.posted)
+		gave(left, diagnose.Credit, int(p.left.taken-p.left.taken%creditBatch(p.left.slots)))
+		if !p.right.credited() {
+			place.Awaits = append(place.Awaits, diagnose.Await{
+				From: right, Item: diagnose.Credit, Number: int(p.right.freed), Segment: -1,
+				What: fmt.Sprintf("credits for %d slots", p.right.filled-p.right.freed),
+			})
+		}
+	case RendezvousWrite:
+		gave(right, diagnose.RTS, p.announced)
+		gave(right, diagnose.Data, p.posted)
+		gave(left, diagnose.CTS, p.granted)
+	case RendezvousRead:
+		gave(right, diagnose.RTS, p.announced)
+		gave(left, diagnose.FIN, p.arrived)
+	}
+	gave(left, diagnose.Receipt, came)
 }
 
 // wroteInPlace notes that the left neighbour wrote a segment into its place.

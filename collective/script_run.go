@@ -6,6 +6,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs/memory"
 )
@@ -336,27 +337,46 @@ func (x *scriptRun) apply(m *move, data []byte, g, piece, from, n int) {
 	}
 }
 
-// awaited says what is missing and who would have to send it.
-func (x *scriptRun) awaited() string {
-	text := fmt.Sprintf("%d of %d groups of segments were through", x.first, x.groups)
+func (x *scriptRun) progress() string {
+	return fmt.Sprintf("%d of %d groups of segments were through", x.first, x.groups)
+}
+
+func (x *scriptRun) where(p *diagnose.Place) {
+	phase := func(m *move) string {
+		name := "reduction"
+		if m.gathers {
+			name = "gathering"
+		}
+		return fmt.Sprintf("step %d of the %s", m.step, name)
+	}
 	if x.first < x.groups {
 		q := x.group(x.first)
 		if q.working < len(x.moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
 			ch := x.at[q.working]
-			text += fmt.Sprintf("; awaited from %s: message %d", ch, ch.stream.took)
+			p.Awaits = append(p.Awaits, diagnose.Await{
+				From: ch.edge.Peer, Item: diagnose.Data, Number: ch.stream.took, Phase: phase(&x.moves[q.working]), Segment: ch.stream.took,
+				What: fmt.Sprintf("message %d", ch.stream.took),
+			})
 		}
 		if q.posting < len(x.moves) && x.moves[q.posting].do == moveSend {
 			if ch := x.at[q.posting]; !ch.free() {
-				text += fmt.Sprintf("; awaited from %s: credits for %d slots", ch, ch.filled-ch.freed)
+				p.Awaits = append(p.Awaits, diagnose.Await{
+					From: ch.edge.Peer, Item: diagnose.Credit, Number: int(ch.freed), Phase: phase(&x.moves[q.posting]), Segment: -1,
+					What: fmt.Sprintf("credits for %d slots", ch.filled-ch.freed),
+				})
 			}
 		}
 	}
 	for _, ch := range x.used {
-		if ch.stream.posted > ch.stream.sent {
-			text += fmt.Sprintf("; awaited from %s: the acknowledgement of message %d", ch, ch.stream.sent)
+		s, peer := &ch.stream, ch.edge.Peer
+		if s.posted > s.sent && !x.detached {
+			p.Awaits = append(p.Awaits, diagnose.Await{
+				From: peer, Item: diagnose.Receipt, Number: s.sent, Segment: s.sent, What: fmt.Sprintf("the acknowledgement of message %d", s.sent),
+			})
 		}
+		p.Gave = append(p.Gave, diagnose.Given{To: peer, Item: diagnose.Data, Count: s.posted},
+			diagnose.Given{To: peer, Item: diagnose.Receipt, Count: s.took + int(ch.arrived-ch.taken)}, diagnose.Given{To: peer, Item: diagnose.Credit, Count: int(ch.told)})
 	}
-	return text
 }
 
 // recordWork records what was done with a piece, and the step that it completes.

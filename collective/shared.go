@@ -9,6 +9,7 @@ import (
 
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -180,11 +181,12 @@ func (s *shared) stop() error {
 	return s.c.lookAround(s.running.signature)
 }
 
-// long tells that the present operation has waited for the other ranks since then.
-func (s *shared) long(since time.Time) {
+// long tells that the present operation has waited for the other ranks since then. An
+// error ends it.
+func (s *shared) long(since time.Time) error {
 	now := time.Now()
 	if now.Sub(s.told) < lookAround {
-		return
+		return nil
 	}
 	s.told = now
 	var others []int
@@ -194,6 +196,15 @@ func (s *shared) long(since time.Time) {
 		}
 	}
 	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), others, since)
+	p := diagnose.Place{Operation: s.c.seq, Call: s.running.call.String()}
+	ranks, phase, segment := s.team.Awaits()
+	for _, rank := range ranks {
+		p.Awaits = append(p.Awaits, diagnose.Await{
+			From: rank, Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment), For: now.Sub(since),
+		})
+	}
+	s.c.note(p)
+	return s.c.stalled(since)
 }
 
 // elsewhere returns a rank that is in another operation with the number of the present
@@ -225,6 +236,7 @@ const partsRecorded = 1 << 20
 func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	c, k := s.c, &p.call
 	c.seq++
+	c.runs(c.seq)
 	traced := trace.Enabled(trace.Collective)
 	begun := trace.Stamp(0)
 	if traced || k.Algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
@@ -55,14 +56,15 @@ type Ring struct {
 	stale   atomic.Uint64 // messages of another epoch
 	calls   atomic.Pointer[func(number uint64) string]
 
-	mu        sync.Mutex         // guards the following, and the queue pairs' life
-	state     State              // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
-	err       error              // why the ring has failed
-	stepped   signal             // a queue pair has moved on
-	exchanged bool               // since Init
-	unclean   error              // what a failed ping left behind keeps operations from running
-	regions   regions            // by AddRegion
-	peerEnds  map[EdgeID]peerEnd // as they were when they were last asked for
+	mu        sync.Mutex            // guards the following, and the queue pairs' life
+	state     State                 // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
+	err       error                 // why the ring has failed
+	stepped   signal                // a queue pair has moved on
+	exchanged bool                  // since Init
+	unclean   error                 // what a failed ping left behind keeps operations from running
+	regions   regions               // by AddRegion
+	peerEnds  map[EdgeID]peerEnd    // as they were when they were last asked for
+	place     func() diagnose.Place // by SetPlace
 
 	// Changed with the token and mu: whoever has either may look.
 	control *bootstrap.Control // made by Open

@@ -27,8 +27,9 @@ type Config struct {
 	// Stop is asked every few microseconds of a wait; its error ends the call. It
 	// may be nil.
 	Stop func() error
-	// Long is called many times while a wait lasts long. It may be nil.
-	Long func(since time.Time)
+	// Long is called many times while a wait lasts long; its error ends the call. It may be
+	// nil.
+	Long func(since time.Time) error
 	// Timeout, asked at each look at the clock, ends a wait without progress; nil is never.
 	Timeout func() time.Duration
 	// Gosched: a wait yields to other goroutines, and not to other processes: for several

@@ -22,6 +22,8 @@ const (
 	minSleep, maxSleep = 20 * time.Microsecond, time.Millisecond
 	// longWait is when people may want to know.
 	longWait = 500 * time.Millisecond
+	// asleep is how long a process that waits gets no CPU only if it was stopped.
+	asleep = time.Second
 )
 
 // waiter waits between two looks at a peer's memory: step after each look that
@@ -32,10 +34,11 @@ type waiter struct {
 	timeout func() time.Duration // nil is never
 	stop    func() error         // may be nil
 
-	long func(since time.Time) // called while a wait lasts long; may be nil
+	long func(since time.Time) error // called while a wait lasts long; may be nil
 
-	since time.Time // the first look at the clock since reset
-	sleep time.Duration
+	since  time.Time // the first look at the clock since reset
+	looked time.Time // the last
+	sleep  time.Duration
 
 	looks, waitsAfter int // in a row that found nothing; and how many are a wait
 	timeline          timeline
@@ -110,16 +113,22 @@ func (w *waiter) check() error {
 	}
 	now := time.Now()
 	if w.since.IsZero() {
-		w.since, w.sleep = now, minSleep
+		w.since, w.looked, w.sleep = now, now, minSleep
 		return nil
 	}
+	if looked := now.Sub(w.looked); looked > asleep {
+		w.since = w.since.Add(looked) // this process was stopped, and others had no time meanwhile
+	}
+	w.looked = now
 	waited := now.Sub(w.since)
 	if w.timeout != nil && waited > w.timeout() {
 		return fmt.Errorf("%w for %v", ErrTimeout, w.timeout())
 	}
 	if waited > patience {
 		if w.long != nil && waited > longWait {
-			w.long(w.since)
+			if err := w.long(w.since); err != nil {
+				return err
+			}
 		}
 		time.Sleep(w.sleep)
 		w.sleep = min(2*w.sleep, maxSleep)

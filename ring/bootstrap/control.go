@@ -133,6 +133,8 @@ type Control struct {
 	activity    string    // what it does, if anybody has said
 	active      time.Time // since when
 	waiting     []int
+	waitingTo   string    // what they are to do
+	waitingAt   time.Time // since when
 	opened      time.Time
 	tried, came int      // calls of the right neighbour; connections from the left one's host
 	problem     string   // why the right neighbour was not reached last time
@@ -309,7 +311,7 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 		failure, closed, changed := c.failure, c.closed, c.changed
 		from = missing()
 		if tell {
-			c.waiting = from
+			c.waiting, c.waitingTo, c.waitingAt = from, what, start
 		}
 		c.mu.Unlock()
 		switch {

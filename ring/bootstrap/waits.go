@@ -165,6 +165,13 @@ func (c *Control) Activity() string {
 	return fmt.Sprintf("%s for %s", c.activity, Ago(time.Since(c.active)))
 }
 
+// Standing says which ranks this one awaits on the control ring, since when and to do what.
+func (c *Control) Standing() (from []int, since time.Time, what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.waiting), c.waitingAt, c.waitingTo
+}
+
 // doing says what a rank does, and for how long.
 func (s *status) doing() string {
 	if s.Activity == "" {

@@ -126,6 +126,11 @@ type Blame struct {
 	Waiting  int    // how many ranks wait for it, directly or not
 }
 
+// Same tells whether two blame the same for the same.
+func (b *Blame) Same(other *Blame) bool {
+	return b.Kind == other.Kind && b.Rank == other.Rank && b.From == other.From && b.To == other.To
+}
+
 // String is one line.
 func (b Blame) String() string {
 	if b.Fix == "" {

@@ -35,7 +35,9 @@ func TestStall(t *testing.T) {
 		certain  bool
 		words    string
 	}
-	at := func(kind StallKind, rank int, certain bool, words string) want { return want{kind, rank, -1, -1, certain, words} }
+	at := func(kind StallKind, rank int, certain bool, words string) want {
+		return want{kind, rank, -1, -1, certain, words}
+	}
 	edge := func(from, to int, words string) want { return want{StallEdge, -1, from, to, false, words} }
 	for _, test := range []struct {
 		name   string
@@ -122,7 +124,9 @@ func TestStall(t *testing.T) {
 				}
 			}
 			p[1].Activity = "idle at its prompt for 3s"
-		}, func(int) []want { return []want{at(StallIdle, 1, true, "has not come to be ready: idle at its prompt")} }},
+		}, func(int) []want {
+			return []want{at(StallIdle, 1, true, "has not come to be ready: idle at its prompt")}
+		}},
 	} {
 		for n := test.least; n <= 8; n++ {
 			t.Run(fmt.Sprintf("%s, %d ranks", test.name, n), func(t *testing.T) {

@@ -1,0 +1,151 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringcli/collective/sharedmem"
+	"ringcli/ring"
+	"ringcli/ring/diagnose"
+)
+
+// This file is where a rank is in its operations, for whoever asks, and who is at fault
+// when that has not changed for long. While an operation gets on nothing is written but
+// its number, twice.
+
+// whereabouts are written by the holder of the lock of the Comm, and read by others.
+type whereabouts struct {
+	// at is the number of the operation that runs or ended last, times two, and one if it
+	// runs.
+	at uint64
+	// long is where the operation has waited for long.
+	long atomic.Pointer[longWait]
+}
+
+// longWait is a place as it was then.
+type longWait struct {
+	diagnose.Place
+	noted time.Time
+}
+
+// longLasts is for how long it counts: it is noted again each time that a waiting rank
+// looks around, and not when it gets on.
+const longLasts = 10 * lookAround
+
+func (w *whereabouts) runs(number uint64)  { sharedmem.Publish(&w.at, 2*number+1) }
+func (w *whereabouts) ended(number uint64) { sharedmem.Publish(&w.at, 2*number) }
+
+// note notes where the operation that runs waits.
+func (w *whereabouts) note(p diagnose.Place) { w.long.Store(&longWait{p, time.Now()}) }
+
+// place is where this rank is.
+func (w *whereabouts) place() diagnose.Place {
+	at := atomic.LoadUint64(&w.at)
+	p := diagnose.Place{Operation: at / 2, Running: at%2 == 1}
+	if l := w.long.Load(); l != nil && p.Running && l.Operation == p.Operation && time.Since(l.noted) < longLasts {
+		awaits := l.Awaits
+		p = l.Place
+		p.Running, p.Awaits = true, nil
+		for _, a := range awaits {
+			a.For += time.Since(l.noted)
+			p.Awaits = append(p.Awaits, a)
+		}
+	}
+	return p
+}
+
+// awaitedText says what a rank awaits.
+func awaitedText(awaits []diagnose.Await) string {
+	var b strings.Builder
+	for _, a := range awaits {
+		fmt.Fprintf(&b, "; awaited from rank %d: %s", a.From, a.What)
+	}
+	return b.String()
+}
+
+// inquiry asks the other ranks who is at fault, beside an operation that waits. But for the
+// answers, it belongs to the holder of the lock of the Comm.
+type inquiry struct {
+	life    context.Context // ends with the Comm
+	end     context.CancelFunc
+	running sync.WaitGroup
+	answers chan inquired // of capacity 1: one is asked at a time
+	asking  bool
+	asked   time.Time
+	last    inquired // of the wait that lasts
+}
+
+// inquired is what was found of a wait.
+type inquired struct {
+	number uint64 // of the operation that waits
+	since  time.Time
+	found  []diagnose.Blame // the gravest first; nil if nothing was found yet
+}
+
+func (a *inquired) of(number uint64, since time.Time) bool {
+	return a.number == number && a.since.Equal(since)
+}
+
+func newInquiry() inquiry {
+	life, end := context.WithCancel(context.Background())
+	return inquiry{life: life, end: end, answers: make(chan inquired, 1)}
+}
+
+// close ends what is being asked.
+func (q *inquiry) close() {
+	q.end()
+	q.running.Wait()
+}
+
+// take takes an answer if there is one about this wait, and returns the answer before it.
+func (q *inquiry) take(number uint64, since time.Time) (before inquired, ok bool) {
+	if !q.last.of(number, since) {
+		q.last = inquired{number: number, since: since}
+	}
+	select {
+	case a := <-q.answers:
+		q.asking = false
+		if before = q.last; a.of(number, since) {
+			q.last = a
+			return before, before.found != nil
+		}
+	default:
+	}
+	return before, false
+}
+
+// stalled is to be called now and then while nothing has moved in the present operation
+// since then. It begins to ask before the wait is too long, and asks on while it lasts; the
+// error is that two answers in a row agree that to wait is of no use.
+func (c *Comm) stalled(since time.Time) error {
+	q := &c.inquiry
+	bound, waited := c.ring.StallBound(), time.Since(since)
+	if before, ok := q.take(c.seq, since); ok && waited >= bound {
+		if b := q.last.found[0]; b.Kind.Decided() && b.Same(&before.found[0]) {
+			return &ring.StallError{Blame: b}
+		}
+	}
+	if !q.asking && waited > bound/2 && time.Since(q.asked) > bound/8 {
+		q.asking, q.asked = true, time.Now()
+		a := inquired{number: c.seq, since: since}
+		q.running.Go(func() {
+			a.found = c.ring.Stalls(q.life)
+			q.answers <- a
+		})
+	}
+	return nil
+}
+
+// timedOut is that a wait was given up. Its error names who is at fault, if that is known.
+func (c *Comm) timedOut(since time.Time, awaited string) error {
+	c.inquiry.take(c.seq, since)
+	err := fmt.Errorf("%w for %v: %s", ErrTimeout, c.ring.Timeout(), awaited)
+	if found := c.inquiry.last.found; found != nil && found[0].Kind != diagnose.StallUnknown {
+		return fmt.Errorf("%w; %w", err, &ring.StallError{Blame: found[0]})
+	}
+	return err
+}

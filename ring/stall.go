@@ -1,0 +1,197 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
+	"ringcli/verbs/route"
+)
+
+// This file finds out who keeps the ring waiting: all ranks are asked where they are, both
+// ways round, and diagnose.Stall follows who waits for whom.
+
+// SetPlace has what uses the ring say where it is in its operations, when somebody asks.
+// say is called on other goroutines; nil says nothing.
+func (r *Ring) SetPlace(say func() diagnose.Place) { r.change(func() { r.place = say }) }
+
+// ownPlace is where this rank is.
+func (r *Ring) ownPlace() diagnose.Place {
+	r.mu.Lock()
+	say, control := r.place, r.control
+	r.mu.Unlock()
+	var p diagnose.Place
+	if say != nil {
+		p = say()
+	}
+	p.Rank, p.Node, p.Presence = r.rank, r.nodes[r.rank].String(), diagnose.Answers
+	if control == nil {
+		return p
+	}
+	doing, what, since, from := control.Standing()
+	if p.Activity = doing; len(p.Awaits) > 0 {
+		return p
+	}
+	for _, rank := range from {
+		p.Awaits = append(p.Awaits, diagnose.Await{From: rank, Item: diagnose.Join, Segment: -1, What: what, For: time.Since(since)})
+	}
+	return p
+}
+
+// askPlaces asks a rank where it is, and those behind it: as many as Hops in all.
+const askPlaces = "places"
+
+type placesAsked struct {
+	Hops int `json:"hops"`
+}
+
+// StallBound is how long nothing may move in an operation before whoever is stopped, gone or
+// cut off ends it.
+func (r *Ring) StallBound() time.Duration { return min(5*time.Second, r.Timeout()*3/4) }
+
+const (
+	// placesHops is how far each rank asks, either way: each waits for those near to
+	// it, and asks for itself. It is fewer than the questions that a connection takes.
+	placesHops = 12
+	// placesWithin is how long all of them may take. Each on the way has a little less
+	// time than who asked it, and asks no further with less than placesLeast: more than
+	// a live rank takes whose CPUs are all busy.
+	placesWithin, placesLeast = 2 * time.Second, 300 * time.Millisecond
+)
+
+func init() {
+	answerers[askPlaces] = func(q *question, ctx context.Context) (any, error) {
+		var asked placesAsked
+		if err := json.Unmarshal(q.payload, &asked); err != nil {
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+		}
+		return append([]diagnose.Place{q.r.ownPlace()}, q.r.placesAt(ctx, q.side.Opposite(), asked.Hops-1)...), nil
+	}
+}
+
+// placesAt asks the neighbour at a side where it is, and up to hops ranks in all beyond.
+// One that does not answer is the last.
+func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Place {
+	if hops <= 0 {
+		return nil
+	}
+	peer := r.neighbour(side)
+	p := diagnose.Place{Rank: peer, Node: r.nodes[peer].String()}
+	if r.process(side, &p) {
+		return []diagnose.Place{p}
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < placesLeast {
+		return nil
+	}
+	// It is no wait of its own: people are told of the operation's.
+	answer, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
+		return c.Ask(ctx, int(side), askPlaces, placesAsked{hops})
+	})
+	var places []diagnose.Place
+	if err == nil {
+		err = json.Unmarshal(answer, &places)
+	}
+	if err == nil {
+		return places
+	}
+	_, refused := errors.AsType[*bootstrap.AnswerError](err)
+	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(side, &p) {
+		p.Presence, p.Witnesses = diagnose.Silent, []int{r.rank}
+	}
+	return []diagnose.Place{p}
+}
+
+// process asks the kernel how a neighbour's process is that runs on this host, and tells
+// whether it is stopped or gone.
+func (r *Ring) process(side Side, p *diagnose.Place) bool {
+	r.mu.Lock()
+	e := r.edges[side]
+	var host route.Host
+	if e != nil {
+		host = e.Remote.Locality.Host
+	}
+	r.mu.Unlock()
+	p.PID = host.PID
+	switch state := r.opts.locality().Host.Process(host); {
+	case state == route.ProcessEnded:
+		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", host.PID)
+	case state == 't':
+		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("a debugger holds process %d (state t)", host.PID)
+	case state.Stopped():
+		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d is in state T, as SIGSTOP or SIGTSTP leave it", host.PID)
+	default:
+		return false
+	}
+	p.Witnesses = []int{r.rank}
+	return true
+}
+
+// Places asks all ranks near this one where they are, both ways round, and returns what is
+// known of each, by rank. It takes at most two seconds.
+func (r *Ring) Places(ctx context.Context) []diagnose.Place {
+	ctx, cancel := context.WithTimeout(ctx, placesWithin)
+	defer cancel()
+	n := len(r.nodes)
+	places := make([]diagnose.Place, n)
+	for i := range places {
+		places[i] = diagnose.Place{Rank: i, Node: r.nodes[i].String()}
+	}
+	var heard [2][]diagnose.Place
+	var asking sync.WaitGroup
+	for _, side := range bothSides {
+		asking.Go(func() { heard[side] = r.placesAt(ctx, side, min(placesHops, n-1)) })
+	}
+	asking.Wait()
+	for _, p := range slices.Concat(heard[:]...) {
+		if p.Rank < 0 || p.Rank >= n || p.Rank == r.rank {
+			continue
+		}
+		places[p.Rank] = merged(places[p.Rank], p)
+	}
+	places[r.rank] = r.ownPlace()
+	return places
+}
+
+// merged is what two have found of one rank.
+func merged(a, b diagnose.Place) diagnose.Place {
+	weight := map[diagnose.Presence]int{diagnose.Answers: 4, diagnose.Gone: 3, diagnose.Stopped: 2, diagnose.Silent: 1}
+	if weight[b.Presence] > weight[a.Presence] {
+		a, b = b, a
+	}
+	for _, w := range b.Witnesses {
+		if a.Presence != diagnose.Answers && !slices.Contains(a.Witnesses, w) {
+			a.Witnesses = append(slices.Clone(a.Witnesses), w)
+		}
+	}
+	return a
+}
+
+// StallError is that an operation got no further because of others.
+type StallError struct{ diagnose.Blame }
+
+func (e *StallError) Error() string { return e.String() }
+
+// Is makes a call that others do not make an ErrUsage, and a rank that did not come a deadline
+// that passed.
+func (e *StallError) Is(target error) bool {
+	switch e.Kind {
+	case diagnose.StallMismatch:
+		return target == usage.Err
+	case diagnose.StallIdle, diagnose.StallBehind, diagnose.StallWorks, diagnose.StallUnknown:
+		return target == context.DeadlineExceeded
+	}
+	return false
+}
+
+// Stalls asks all ranks where they are, and returns who keeps this one waiting, the
+// gravest first.
+func (r *Ring) Stalls(ctx context.Context) []diagnose.Blame {
+	return diagnose.Stall(r.Places(ctx), r.rank)
+}
