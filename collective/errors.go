@@ -26,8 +26,14 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// errView: memory of a peer cannot be mapped.
-var errView = errors.New("no view of the memory of a peer")
+// viewError is that memory of a peer cannot be mapped.
+type viewError struct {
+	peer int
+	err  error
+}
+
+func (e *viewError) Error() string { return "no view of the memory of a peer: " + e.err.Error() }
+func (e *viewError) Unwrap() error { return e.err }
 
 // DisagreementError says that ranks call different operations. It is an ErrUsage.
 type DisagreementError = ring.DisagreementError

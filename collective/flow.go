@@ -200,7 +200,7 @@ func (f *flow) run(ctx context.Context) error {
 			idleSince, look = now, lookAround
 		case idle > f.c.ring.Timeout():
 			p := f.place(idleSince)
-			return f.c.timedOut(idleSince, f.engine.progress()+awaitedText(p.Awaits)+f.elsewhere())
+			return f.c.blamed(fmt.Errorf("%w for %v: %s%s%s", ErrTimeout, f.c.ring.Timeout(), f.engine.progress(), awaitedText(p.Awaits), f.elsewhere()), idleSince)
 		case idle > f.c.ring.Timeout()/2 && !checked:
 			checked = true
 			if err := f.check(); err != nil {
@@ -234,7 +234,7 @@ func (f *flow) run(ctx context.Context) error {
 
 // place is where the operation waits.
 func (f *flow) place(since time.Time) diagnose.Place {
-	p := diagnose.Place{Operation: f.seq, Call: f.call.String()}
+	p := diagnose.Place{Operation: f.seq}
 	f.engine.where(&p)
 	for i := range p.Awaits {
 		p.Awaits[i].For = time.Since(since)

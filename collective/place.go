@@ -20,7 +20,7 @@ import (
 // whereabouts are written by the holder of the lock of the Comm, and read by others.
 type whereabouts struct {
 	// at is the number of the operation that runs or ended last, times two, and one if it
-	// runs.
+	// runs. What is called as it is announced.
 	at uint64
 	// long is where the operation has waited for long.
 	long atomic.Pointer[longWait]
@@ -43,14 +43,16 @@ func (w *whereabouts) ended(number uint64) { sharedmem.Publish(&w.at, 2*number) 
 func (w *whereabouts) note(p diagnose.Place) { w.long.Store(&longWait{p, time.Now()}) }
 
 // place is where this rank is.
-func (w *whereabouts) place() diagnose.Place {
-	at := atomic.LoadUint64(&w.at)
+func (c *Comm) place() diagnose.Place {
+	at := atomic.LoadUint64(&c.at)
 	p := diagnose.Place{Operation: at / 2, Running: at%2 == 1}
-	if l := w.long.Load(); l != nil && p.Running && l.Operation == p.Operation && time.Since(l.noted) < longLasts {
-		awaits := l.Awaits
-		p = l.Place
-		p.Running, p.Awaits = true, nil
-		for _, a := range awaits {
+	if !p.Running {
+		return p
+	}
+	p.Call = c.called(p.Operation)
+	if l := c.long.Load(); l != nil && l.Operation == p.Operation && time.Since(l.noted) < longLasts {
+		p.Gave = l.Gave
+		for _, a := range l.Awaits {
 			a.For += time.Since(l.noted)
 			p.Awaits = append(p.Awaits, a)
 		}
@@ -125,7 +127,11 @@ func (c *Comm) stalled(since time.Time) error {
 	q := &c.inquiry
 	bound, waited := c.ring.StallBound(), time.Since(since)
 	if before, ok := q.take(c.seq, since); ok && waited >= bound {
-		if b := q.last.found[0]; b.Kind.Decided() && b.Same(&before.found[0]) {
+		switch b := q.last.found[0]; {
+		case !b.Kind.Decided() || !b.Same(&before.found[0]):
+		case b.Kind == diagnose.StallMismatch:
+			return c.ring.Disagreement(c.seq, nil, "")
+		default:
 			return &ring.StallError{Blame: b}
 		}
 	}
@@ -140,10 +146,9 @@ func (c *Comm) stalled(since time.Time) error {
 	return nil
 }
 
-// timedOut is that a wait was given up. Its error names who is at fault, if that is known.
-func (c *Comm) timedOut(since time.Time, awaited string) error {
+// blamed adds who is at fault, if that is known, to the error of a wait that was given up.
+func (c *Comm) blamed(err error, since time.Time) error {
 	c.inquiry.take(c.seq, since)
-	err := fmt.Errorf("%w for %v: %s", ErrTimeout, c.ring.Timeout(), awaited)
 	if found := c.inquiry.last.found; found != nil && found[0].Kind != diagnose.StallUnknown {
 		return fmt.Errorf("%w; %w", err, &ring.StallError{Blame: found[0]})
 	}

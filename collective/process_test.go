@@ -2,6 +2,7 @@ package collective
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,8 @@ type rankJob struct {
 	Rank    int
 	Device  string
 	Seed    uint64
+	Timeout time.Duration // 0 is rankTimeout; of operations
+	Steady  bool          // one operation over and over
 }
 
 // rankSays is a line that it prints.
@@ -79,12 +82,13 @@ func rankMain(text string) (err error) {
 		return err
 	}
 	say(rankSays{What: "connected", Sockets: sockets})
+	r.SetTimeout(cmp.Or(job.Timeout, rankTimeout))
 	c, err := New(r, Options{})
 	if err != nil {
 		say(rankSays{What: "failed", Error: err.Error()})
 		return nil
 	}
-	s, err := newWorkload(c, job.Seed)
+	s, err := newWorkload(c, job.Seed, job.Steady)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
@@ -115,6 +119,7 @@ type workload struct {
 	rng     *rand.Rand // the same on all ranks
 	own     *rand.Rand // of this rank: where its buffers are
 	done    int
+	steady  bool
 	private *memory.Block
 	pairs   [2][2]*Buffer // send and receive: from Alloc, and private
 }
@@ -122,8 +127,8 @@ type workload struct {
 // workloadMost is the longest vector in bytes.
 const workloadMost = 4 << 20
 
-func newWorkload(c *Comm, seed uint64) (s *workload, err error) {
-	s = &workload{c: c, rng: rand.New(rand.NewPCG(seed, 0)), own: rand.New(rand.NewPCG(seed, 1+uint64(c.rank)))}
+func newWorkload(c *Comm, seed uint64, steady bool) (s *workload, err error) {
+	s = &workload{c: c, steady: steady, rng: rand.New(rand.NewPCG(seed, 0)), own: rand.New(rand.NewPCG(seed, 1+uint64(c.rank)))}
 	if s.private, err = memory.Alloc(2 * workloadMost); err != nil {
 		return nil, err
 	}
@@ -143,6 +148,10 @@ var streamWays = append(allWays(), CallOptions{}, CallOptions{}, CallOptions{}, 
 // input is its rank + 1.
 func (s *workload) next() error {
 	ctx, c := context.Background(), s.c
+	if s.steady {
+		s.done++
+		return c.AllReduce(ctx, s.pairs[1][0].Addr(), s.pairs[1][1].Addr(), 1<<16, reduce.Int32, reduce.Sum, CallOptions{})
+	}
 	count := 2 << s.rng.IntN(20) // 8 bytes to 4 MiB
 	if s.rng.IntN(4) == 0 {
 		count += s.rng.IntN(count)
@@ -253,10 +262,9 @@ type rankProcess struct {
 }
 
 // startRanks starts all ranks of a ring, with files for temporary in a directory.
-func startRanks(t *testing.T, n int, device string, seed uint64, temporary string) []*rankProcess {
+func startRanks(t *testing.T, n int, job rankJob, temporary string) []*rankProcess {
 	t.Helper()
 	subnet := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), 1+rand.IntN(250))
-	job := rankJob{Device: device, Seed: seed}
 	for r := range n {
 		job.Servers = append(job.Servers, fmt.Sprintf("%s.%d", subnet, r+1))
 	}

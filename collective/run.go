@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"ringcli/collective/sharedmem"
 	"ringcli/configs/usage"
@@ -48,31 +47,24 @@ func (c *Comm) Run(ctx context.Context, k Call) (err error) {
 		err = c.runPrograms(ctx, p)
 	}
 	if err != nil {
-		err = c.fail(c.explain(p.call, c.news(err)))
+		err = c.fail(c.explain(p.call, c.news(ctx, err)))
 		c.token.Release() // unless the operation had ended
 		return err
 	}
 	return nil
 }
 
-// A peer that fails takes its memory and queue pairs back at once, while the news of
-// why, which names who is at fault, go from rank to rank. A rank that stumbles over
-// the one waits so long for the other, with so long between two looks: hops take
-// microseconds to milliseconds.
-const newsTravel, newsTick = 250 * time.Millisecond, time.Millisecond
-
-// news returns why the ring failed where that explains an error, else the error.
-func (c *Comm) news(err error) error {
+// news returns what is behind an error, where a peer cannot be reached: it may be gone.
+func (c *Comm) news(ctx context.Context, err error) error {
+	var view *viewError
 	var completion *ring.CompletionError
-	if !errors.Is(err, errView) && !errors.As(err, &completion) {
-		return err
+	switch {
+	case errors.As(err, &view):
+		return c.ring.Explain(ctx, view.peer, err)
+	case errors.As(err, &completion):
+		return c.ring.Explain(ctx, completion.Peer, err)
 	}
-	for begun := time.Now(); !c.ring.Failed(); time.Sleep(newsTick) {
-		if time.Since(begun) > newsTravel {
-			return err
-		}
-	}
-	return c.ring.Err()
+	return err
 }
 
 // prepare finds out how a call is to be run. Errors of usage are found before
@@ -130,7 +122,11 @@ func (c *Comm) explain(k Call, err error) error {
 		disagreement *DisagreementError
 		verdict      *ring.Verdict
 		mesh         meshError
+		stall        *ring.StallError
 	)
+	if errors.As(err, &stall) && stall.Because == nil && !errors.Is(err, ErrTimeout) {
+		return err // it tells what waits
+	}
 	if errors.As(err, &disagreement) || errors.As(err, &verdict) || errors.As(err, &mesh) {
 		return err
 	}

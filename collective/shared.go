@@ -31,6 +31,7 @@ type shared struct {
 	// operation lookedIn.
 	looked   time.Time
 	told     time.Time // of a long wait, the last time
+	since    time.Time // that began
 	lookedIn uint64
 }
 
@@ -160,7 +161,7 @@ func (s *shared) mapBoards(infos []boardInfo) (boards []uint64, err error) {
 func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 	local, _, err := s.edges[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errView, err)
+		return 0, &viewError{peer, err}
 	}
 	return local, nil
 }
@@ -188,7 +189,7 @@ func (s *shared) long(since time.Time) error {
 	if now.Sub(s.told) < lookAround {
 		return nil
 	}
-	s.told = now
+	s.told, s.since = now, since
 	var others []int
 	for rank := range s.c.size {
 		if rank != s.c.rank {
@@ -196,7 +197,7 @@ func (s *shared) long(since time.Time) error {
 		}
 	}
 	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), others, since)
-	p := diagnose.Place{Operation: s.c.seq, Call: s.running.call.String()}
+	p := diagnose.Place{Operation: s.c.seq}
 	ranks, phase, segment := s.team.Awaits()
 	for _, rank := range ranks {
 		p.Awaits = append(p.Awaits, diagnose.Await{
@@ -318,6 +319,9 @@ func (s *shared) perform(k *Call, d *sharedmem.Call) error {
 // explain turns an error of the team into one of the Comm.
 func (s *shared) explain(err error) error {
 	var d *sharedmem.DisagreementError
+	if errors.Is(err, ErrTimeout) {
+		return s.c.blamed(err, s.since)
+	}
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}

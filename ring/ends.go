@@ -179,11 +179,7 @@ func (q *question) farEnd(ctx context.Context) (any, error) {
 		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
 	}
 	if asked.Of != r.rank {
-		end, err := ask[endAnswer](ctx, r, q.side.Opposite(), askFarEnd, asked)
-		if answer, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
-			err = errors.New(answer.Text) // as it was said
-		}
-		return end, err
+		return askOn[endAnswer](ctx, q, askFarEnd, asked)
 	}
 	r.mu.Lock()
 	e := r.mesh.to(asked.To)
@@ -202,11 +198,8 @@ func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
 	if e == nil {
 		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", id)
 	}
-	n, peer, way := len(r.nodes), e.Peer, Right
-	if toRight := (peer - r.rank + n) % n; toRight > n/2 {
-		way = Left
-	}
-	end, err := ask[endAnswer](ctx, r, way, askFarEnd, farEnd{Of: peer, To: r.rank})
+	peer := e.Peer
+	end, err := ask[endAnswer](ctx, r, r.towards(id, peer), askFarEnd, farEnd{Of: peer, To: r.rank})
 	if answer, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
 		answer.Rank = peer // the rank that was asked, though a neighbour told
 	}

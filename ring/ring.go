@@ -25,9 +25,6 @@ import (
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
 
-// Doing is the operation that a rank is in.
-type Doing = bootstrap.Doing
-
 // Waits are what a process waits for from other ranks.
 type Waits = bootstrap.Waits
 
@@ -212,9 +209,12 @@ func (r *Ring) Fail(err error) {
 	var c *CompletionError
 	var d *DeviceError
 	var disagreement *DisagreementError
+	var s *StallError
 	switch {
+	case errors.As(err, &s):
+		s.tell(v)
 	case errors.As(err, &d):
-		v.Rank = r.rank
+		v.Rank, v.Confidence = r.rank, bootstrap.Certain
 	case errors.As(err, &disagreement):
 		v.Kind, v.Confidence, v.Calls = bootstrap.KindMismatch, bootstrap.Certain, disagreement.Calls
 	case usage.Is(err):
@@ -318,14 +318,6 @@ func (r *Ring) Barrier(ctx context.Context) error {
 func (r *Ring) SetActivity(text string) {
 	if control, err := r.controlRing(); err == nil {
 		control.SetActivity(text)
-	}
-}
-
-// SetDoing sets what says which operation runs, for the verdicts that this rank finds: it
-// must return at once and call nothing of the Ring. nil is an idle rank.
-func (r *Ring) SetDoing(doing func() Doing) {
-	if control, err := r.controlRing(); err == nil {
-		control.SetDoing(doing)
 	}
 }
 

@@ -20,7 +20,30 @@ import (
 
 // SetPlace has what uses the ring say where it is in its operations, when somebody asks.
 // say is called on other goroutines; nil says nothing.
-func (r *Ring) SetPlace(say func() diagnose.Place) { r.change(func() { r.place = say }) }
+func (r *Ring) SetPlace(say func() diagnose.Place) {
+	r.change(func() { r.place = say })
+	control, err := r.controlRing()
+	switch {
+	case err != nil: // nobody asks a ring that was closed
+	case say == nil:
+		control.SetDoing(nil)
+	default:
+		control.SetDoing(func() bootstrap.Doing { return doing(say()) })
+	}
+}
+
+// doing is a place as verdicts tell it.
+func doing(p diagnose.Place) (d bootstrap.Doing) {
+	if !p.Running {
+		return d
+	}
+	d = bootstrap.Doing{Operation: p.Operation, Words: p.Call}
+	if len(p.Awaits) > 0 {
+		a := &p.Awaits[0]
+		d.Phase, d.Segment, d.Awaited = a.Phase, max(0, a.Segment), fmt.Sprintf("%s of rank %d", a.What, a.From)
+	}
+	return d
+}
 
 // ownPlace is where this rank is.
 func (r *Ring) ownPlace() diagnose.Place {
@@ -35,10 +58,10 @@ func (r *Ring) ownPlace() diagnose.Place {
 	if control == nil {
 		return p
 	}
-	doing, what, since, from := control.Standing()
-	if p.Activity = doing; len(p.Awaits) > 0 {
+	if p.Activity = control.Activity(); len(p.Awaits) > 0 {
 		return p
 	}
+	from, since, what := control.Standing()
 	for _, rank := range from {
 		p.Awaits = append(p.Awaits, diagnose.Await{From: rank, Item: diagnose.Join, Segment: -1, What: what, For: time.Since(since)})
 	}
@@ -174,9 +197,19 @@ func merged(a, b diagnose.Place) diagnose.Place {
 }
 
 // StallError is that an operation got no further because of others.
-type StallError struct{ diagnose.Blame }
+type StallError struct {
+	diagnose.Blame
+	Because error // what showed it first; nil is a wait
+}
 
-func (e *StallError) Error() string { return e.String() }
+func (e *StallError) Error() string {
+	if e.Because == nil {
+		return e.String()
+	}
+	return fmt.Sprintf("%s (%v)", e.String(), e.Because)
+}
+
+func (e *StallError) Unwrap() error { return e.Because }
 
 // Is makes a call that others do not make an ErrUsage, and a rank that did not come a deadline
 // that passed.
@@ -188,6 +221,23 @@ func (e *StallError) Is(target error) bool {
 		return target == context.DeadlineExceeded
 	}
 	return false
+}
+
+// tell makes it a verdict.
+func (e *StallError) tell(v *Verdict) {
+	v.Kind, v.Rank, v.Confidence = bootstrap.Kind(e.Kind), e.Rank, bootstrap.Suspect
+	if !e.Kind.Decided() {
+		v.Kind = bootstrap.KindTimeout
+	}
+	if e.Certain {
+		v.Confidence = bootstrap.Certain
+	}
+	if e.From >= 0 {
+		v.Edge = bootstrap.Direction{From: e.From, To: e.To, Both: e.Both}
+	}
+	if e.Await != nil {
+		v.Since = e.Await.For
+	}
 }
 
 // Stalls asks all ranks where they are, and returns who keeps this one waiting, the

@@ -165,3 +165,15 @@ type Mapper interface {
 	// the QP is closed. ErrInvalid: the region cannot be mapped.
 	Map(rkey uint32, addr, length uint64, access Access) (local uint64, err error)
 }
+
+// Prober is a QP that can find out which packets still reach the peer, from RTR on and once
+// it has failed, too.
+type Prober interface {
+	// Probe sends packets that no queue pair takes, as long as those of these path MTUs can
+	// be; 0 is the shortest. Errors are of the socket. That a packet is too long for the
+	// own interface is none: it does not arrive.
+	Probe(mark uint64, mtus []int) error
+	// Probed returns the path MTUs of the probes with that mark that have come to the QP's
+	// device, from whomever.
+	Probed(mark uint64) (mtus []int)
+}

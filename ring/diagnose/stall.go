@@ -116,8 +116,9 @@ func (k StallKind) Decided() bool {
 // Blame is who or what brings a ring to a stop.
 type Blame struct {
 	Kind     StallKind
-	Rank     int // the culprit, or -1
-	From, To int // the direction that does not carry, with StallEdge; else -1
+	Rank     int  // the culprit, or -1
+	From, To int  // the direction that does not carry, with StallEdge; else -1
+	Both     bool // nor does the other
 	Certain  bool
 	Text     string // what happened, and the evidence
 	Fix      string
@@ -149,7 +150,7 @@ func Stall(places []Place, asker int) []Blame {
 	s.absent()
 	s.edges()
 	s.mismatches()
-	if !slices.ContainsFunc(s.found, func(b Blame) bool { return b.Kind.Decided() && b.Waiter >= 0 }) {
+	if len(s.found) == 0 {
 		s.ends()
 	}
 	if len(s.found) == 0 {
@@ -157,8 +158,7 @@ func Stall(places []Place, asker int) []Blame {
 	}
 	order := []StallKind{StallGone, StallStopped, StallIsolated, StallSilent, StallEdge, StallMismatch, StallIdle, StallBehind, StallWorks, StallUnknown}
 	slices.SortStableFunc(s.found, func(a, b Blame) int {
-		return cmp.Or(-cmp.Compare(truth(a.Waiter >= 0), truth(b.Waiter >= 0)), -cmp.Compare(truth(a.Certain), truth(b.Certain)),
-			cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), -cmp.Compare(a.Waiting, b.Waiting))
+		return cmp.Or(-cmp.Compare(truth(a.Certain), truth(b.Certain)), cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), -cmp.Compare(a.Waiting, b.Waiting))
 	})
 	return s.found
 }

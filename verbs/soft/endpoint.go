@@ -57,6 +57,7 @@ type endpoint struct {
 	packet   wire.Packet
 	port     portCounters
 	flood    flood
+	probes   probes
 }
 
 // portCounters count packets, and what the queue pairs count.
@@ -205,6 +206,9 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 	if bad != nil && !errors.Is(bad, wire.ErrPad) {
 		drop, why = &e.port.malformed, "malformed"
 	} else if q = e.find(p.DestQPN); q == nil {
+		if e.probes.take(b) {
+			return
+		}
 		drop, why = &e.port.unknownQP, "no such queue pair"
 	} else if !q.from(src) || !pkeyMatches(p.BTH.PKey()) {
 		drop, why = &e.port.wrongPeer, "not from the peer of its queue pair"

@@ -1,0 +1,122 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
+)
+
+// TestIdleRankIsNamed: of ranks that wait for each other in any algorithm, and one that
+// never calls, all errors name that one, and what it has done instead.
+func TestIdleRankIsNamed(t *testing.T) {
+	const n, idle = 4, 2
+	for _, device := range []string{"soft:lo", shared0} {
+		for _, way := range append(allWays(), CallOptions{}) {
+			t.Run(device+", "+way.name(), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, n, ring.Options{Device: device}, nil)
+				k := newKit(w, 900, reduce.Int32, reduce.Sum)
+				k.runs(1, 900, way)
+				w.rings[idle].SetActivity("idle at its prompt")
+				w.timeout(1200 * time.Millisecond)
+				errs := w.each(func(rank int, c *Comm) error {
+					if rank == idle {
+						return nil
+					}
+					return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), 900, k.typ, k.red, way)
+				})
+				number := w.comms[0].seq
+				for rank, err := range errs {
+					var v *ring.Verdict
+					switch want := fmt.Sprintf("rank 2 (%s) has not begun operation %d: it ended operation %d: idle at its prompt for ", w.rings[0].Nodes()[idle], number, number-1); {
+					case rank == idle:
+					case err == nil:
+						t.Errorf("rank %d went on", rank)
+					case !strings.Contains(err.Error(), want):
+						t.Errorf("rank %d: %v\nexpected %q", rank, err, want)
+					case errors.As(err, &v) && (v.Kind != bootstrap.KindTimeout || v.Rank != idle || v.Confidence != bootstrap.Certain || v.Doing.Operation != number || v.Doing.Awaited == ""):
+						t.Errorf("rank %d: %+v", rank, v)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestStoppedRankIsNamed: a rank whose process is stopped is named by all others before
+// their deadline, whatever they reach it by.
+func TestStoppedRankIsNamed(t *testing.T) {
+	const victim = 1
+	for _, device := range []string{shared0, "soft:lo"} {
+		for _, n := range []int{2, 4} {
+			t.Run(fmt.Sprintf("%s, %d ranks", device, n), func(t *testing.T) {
+				t.Parallel()
+				ranks := startRanks(t, n, rankJob{Device: device, Timeout: 2 * time.Second, Steady: true}, t.TempDir())
+				for _, what := range []string{"connected", "working"} {
+					for rank, p := range ranks {
+						if _, err := p.awaits(what, rankTimeout); err != nil {
+							t.Fatalf("rank %d: %v", rank, err)
+						}
+					}
+				}
+				process := ranks[victim].cmd.Process
+				if err := process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = process.Signal(syscall.SIGCONT) }()
+				for rank, p := range ranks {
+					if rank == victim {
+						continue
+					}
+					s, err := p.awaits("failed", rankTimeout)
+					if err != nil {
+						t.Fatalf("rank %d: %v", rank, err)
+					}
+					for _, words := range []string{fmt.Sprintf("rank %d (", victim), fmt.Sprintf("is stopped: process %d is in state T", process.Pid), fmt.Sprintf("kill -CONT %d", process.Pid), "operation "} {
+						if !strings.Contains(s.Error, words) {
+							t.Errorf("rank %d: %q does not say %q", rank, s.Error, words)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestWhereabouts: what others are told of an operation that waits, of one that gets on and
+// of none.
+func TestWhereabouts(t *testing.T) {
+	c := &Comm{}
+	c.announced.Store(new(sharedmem.Announcement))
+	k := Call{Op: OpAllReduce, Count: 9, Type: reduce.Int32, CallOptions: CallOptions{Algorithm: AlgorithmTree, Protocol: Eager, Segment: 64, Depth: 2}}
+	c.runs(7)
+	c.announced.Load().Announce(7, k.signature())
+	if p := c.place(); p.Operation != 7 || !p.Running || p.Call != k.String() || len(p.Awaits) > 0 {
+		t.Errorf("%+v", p)
+	}
+	c.note(diagnose.Place{Operation: 7, Awaits: []diagnose.Await{{From: 3, What: "message 1", For: time.Second}}})
+	if p := c.place(); len(p.Awaits) != 1 || p.Awaits[0].For < time.Second || p.Call != k.String() {
+		t.Errorf("%+v", p)
+	}
+	c.runs(8)
+	if p := c.place(); p.Operation != 8 || len(p.Awaits) > 0 {
+		t.Errorf("%+v", p)
+	}
+	c.ended(8)
+	if p := c.place(); p.Operation != 8 || p.Running || p.Call != "" {
+		t.Errorf("%+v", p)
+	}
+	if n := testing.AllocsPerRun(100, func() { c.runs(9); c.ended(9) }); n > 0 {
+		t.Errorf("%g allocations", n)
+	}
+}

@@ -1,0 +1,181 @@
+package ring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
+	"ringcli/ring/watch"
+	"ringcli/verbs"
+)
+
+// This file finds out why the retries of a request ran out, while the peer can still be
+// asked: it is gone or stopped, or the path does not carry, in one direction or for long
+// packets.
+
+const (
+	// newsTravel is how long the news of why a peer is gone may take, which go from rank to
+	// rank while its queue pairs and memory go at once; hops take microseconds to
+	// milliseconds. newsTick is the pause between two looks.
+	newsTravel, newsTick = 250 * time.Millisecond, time.Millisecond
+	// probesTravel is how long probes may be under way.
+	probesTravel = 300 * time.Millisecond
+)
+
+// Explain returns what is behind an error of an operation with a peer: why the ring failed,
+// if it did meanwhile, or a *StallError that names a rank or a direction, if that can be found
+// out; else the error. It asks the other ranks, and takes at most three seconds.
+func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
+	for begun := time.Now(); time.Since(begun) < newsTravel; time.Sleep(newsTick) {
+		if r.Failed() {
+			return r.Err()
+		}
+	}
+	found := r.Stalls(ctx)
+	failed, isCompletion := errors.AsType[*CompletionError](err)
+	i := slices.IndexFunc(found, func(b diagnose.Blame) bool {
+		return b.Kind == diagnose.StallIsolated || b.Rank == peer && slices.Contains([]diagnose.StallKind{diagnose.StallGone, diagnose.StallStopped, diagnose.StallSilent}, b.Kind)
+	})
+	switch {
+	case r.Failed():
+		return r.Err()
+	case i >= 0:
+		return &StallError{Blame: found[i], Because: err}
+	case !isCompletion || failed.Status != verbs.RetryExceeded || failed.HostLocal:
+		return err
+	}
+	own, theirs, endsErr := r.Ends(ctx, failed.Edge)
+	switch {
+	case r.Failed():
+		return r.Err()
+	case endsErr != nil:
+		return err
+	}
+	if b := diagnose.Path(&own, &theirs, own.Failure, r.probe(ctx, failed.Edge, &own)); b != nil {
+		return &StallError{Blame: *b, Because: err}
+	}
+	return err
+}
+
+// prober returns the queue pair of an edge if it can probe.
+func (e *Edge) prober() (verbs.Prober, bool) {
+	qp := e.QP
+	if w, watched := qp.(*watch.QP); watched {
+		qp = w.QP
+	}
+	p, ok := qp.(verbs.Prober)
+	return p, ok
+}
+
+// askProbe asks the peer which probes came, and for its own.
+const askProbe = "probe"
+
+type probeAsked struct {
+	Edge farEnd `json:"edge"`
+	Mark uint64 `json:"mark"` // of the asker's probes; the peer's have the next one
+	MTUs []int  `json:"mtus"`
+}
+
+func init() { answerers[askProbe] = (*question).probe }
+
+func (q *question) probe(ctx context.Context) (any, error) {
+	var asked probeAsked
+	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+	}
+	if asked.Edge.Of != q.r.rank {
+		return askOn[[]int](ctx, q, askProbe, asked)
+	}
+	e := q.r.edgeTo(asked.Edge.To, q.side)
+	if e == nil {
+		return nil, fmt.Errorf("%s has no edge to rank %d", q.r.nodeName(q.r.rank), asked.Edge.To)
+	}
+	p, ok := e.prober()
+	if !ok {
+		return nil, fmt.Errorf("%s cannot probe", e.device.Name)
+	}
+	if err := p.Probe(asked.Mark+1, asked.MTUs); err != nil {
+		return nil, err
+	}
+	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)), nil
+}
+
+// maxProbes is how many sizes there are: the path MTUs, and the shortest packet.
+const maxProbes = 6
+
+// probe sends probes over an edge both ways; nil if that cannot be done.
+func (r *Ring) probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
+	r.mu.Lock()
+	e := r.Edge(id)
+	r.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	p, ok := e.prober()
+	if !ok {
+		return nil
+	}
+	probed := &diagnose.Probed{MTUs: []int{0}}
+	for mtu := 256; mtu <= own.PathMTU; mtu *= 2 {
+		probed.MTUs = append(probed.MTUs, mtu)
+	}
+	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank}, Mark: rand.Uint64() &^ 1, MTUs: probed.MTUs}
+	if p.Probe(asked.Mark, probed.MTUs) != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var err error
+	if probed.Outward, err = ask[[]int](ctx, r, r.towards(id, e.Peer), askProbe, asked); err != nil {
+		return nil
+	}
+	probed.Inward = awaitProbes(ctx, p, asked.Mark+1, len(probed.MTUs))
+	return probed
+}
+
+// awaitProbes waits for so many probes of a mark, for as long as they may be under way.
+func awaitProbes(ctx context.Context, p verbs.Prober, mark uint64, n int) []int {
+	for begun := time.Now(); ; time.Sleep(newsTick) {
+		if came := p.Probed(mark); len(came) == n || time.Since(begun) > probesTravel || ctx.Err() != nil {
+			return came
+		}
+	}
+}
+
+// towards is the side over which the peer of an edge is asked: its own, or the shorter way to
+// the peer of a mesh edge.
+func (r *Ring) towards(id EdgeID, peer int) Side {
+	if id < firstMesh {
+		return id.Side()
+	}
+	if n := len(r.nodes); (peer-r.rank+n)%n > n/2 {
+		return Left
+	}
+	return Right
+}
+
+// edgeTo returns the edge to the rank that asks, whose question came in at a side: with two
+// ranks there are two to the neighbour.
+func (r *Ring) edgeTo(rank int, side Side) *Edge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.edges[side]; e != nil && e.Peer == rank {
+		return e
+	}
+	return r.mesh.to(rank)
+}
+
+// askOn passes a question on, which is not for this rank.
+func askOn[T any](ctx context.Context, q *question, kind string, payload any) (T, error) {
+	answer, err := ask[T](ctx, q.r, q.side.Opposite(), kind, payload)
+	if e, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
+		err = errors.New(e.Text) // as it was said
+	}
+	return answer, err
+}

@@ -1,0 +1,42 @@
+package soft
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// Probes of all sizes come to the peer, whatever state the queue pairs are in, and harm
+// nobody.
+func TestProbe(t *testing.T) {
+	a, b := pair(t, 1<<16)
+	for _, e := range []*end{a, b} {
+		if err := e.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sizes := []int{0, 256, 512, 1024, 2048, 4096}
+	if err := a.qp.(verbs.Prober).Probe(7, sizes); err != nil {
+		t.Fatal(err)
+	}
+	p := b.qp.(verbs.Prober)
+	for begun := time.Now(); !slices.Equal(p.Probed(7), sizes); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 5*time.Second {
+			t.Fatalf("%v came: expected %v", p.Probed(7), sizes)
+		}
+	}
+	if came := p.Probed(8); len(came) > 0 {
+		t.Errorf("of another mark came %v", came)
+	}
+	counters, err := b.ctx.Counters(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counters {
+		if (c.Name == "unknown_qp" || c.Name == "malformed_packets") && c.Value > 0 {
+			t.Errorf("%s is %d", c.Name, c.Value)
+		}
+	}
+}
