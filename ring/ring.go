@@ -25,6 +25,9 @@ import (
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
 
+// Doing is the operation that a rank was in, as a verdict has it.
+type Doing = bootstrap.Doing
+
 // Waits are what a process waits for from other ranks.
 type Waits = bootstrap.Waits
 

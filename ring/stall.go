@@ -28,16 +28,16 @@ func (r *Ring) SetPlace(say func() diagnose.Place) {
 	case say == nil:
 		control.SetDoing(nil)
 	default:
-		control.SetDoing(func() bootstrap.Doing { return doing(say()) })
+		control.SetDoing(func() Doing { return doing(say()) })
 	}
 }
 
 // doing is a place as verdicts tell it.
-func doing(p diagnose.Place) (d bootstrap.Doing) {
+func doing(p diagnose.Place) (d Doing) {
 	if !p.Running {
 		return d
 	}
-	d = bootstrap.Doing{Operation: p.Operation, Words: p.Call}
+	d = Doing{Operation: p.Operation, Words: p.Call}
 	if len(p.Awaits) > 0 {
 		a := &p.Awaits[0]
 		d.Phase, d.Segment, d.Awaited = a.Phase, max(0, a.Segment), fmt.Sprintf("%s of rank %d", a.What, a.From)
