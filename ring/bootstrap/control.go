@@ -48,6 +48,8 @@ type Config struct {
 	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
 	// History is what the process remembers of earlier rings; nil is nothing.
 	History *History
+	// Token, if set, is what every rank of the ring must have, too.
+	Token *Token
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
 	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
@@ -83,8 +85,6 @@ const (
 	// linger is how long Goodbye waits for the neighbours' goodbyes, flush how
 	// long Close lets the last frames take.
 	linger, flush = 250 * time.Millisecond, 500 * time.Millisecond
-	// maxPending bounds the connections that have not said who they are.
-	maxPending = 256
 )
 
 // A peer that vanishes with its host is noticed by the kernel in 35 s.
@@ -115,6 +115,8 @@ type Control struct {
 	running   sync.WaitGroup
 	dialling  sync.Once
 	closeOnce sync.Once
+	callers   lobby     // accepted, no neighbours yet
+	strangers strangers // so, and no neighbours at all
 	epoch     atomic.Uint32
 	stale     atomic.Uint64
 
@@ -128,7 +130,6 @@ type Control struct {
 	failure     *Verdict
 	leaving     bool // Goodbye or Close was called
 	closed      bool
-	pending     map[net.Conn]struct{} // accepted, no neighbour's yet
 	state       string
 	activity    string    // what it does, if anybody has said
 	active      time.Time // since when
@@ -180,7 +181,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c := &Control{
 		cfg: cfg, rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid()},
-		changed: make(chan struct{}), pending: make(map[net.Conn]struct{}), ops: make(map[uint64]*operation),
+		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),
 	}
 	c.members[c.rank] = c.self
@@ -421,13 +422,12 @@ func (c *Control) Close() error {
 		c.mu.Lock()
 		c.closed = true
 		c.end(ErrClosed)
-		for conn := range c.pending {
-			_ = conn.Close() // ends its goroutine's read
-		}
 		connections := c.connections
 		c.notify()
 		c.mu.Unlock()
 		err = c.listener.Close()
+		c.callers.close()
+		c.strangers.tell(true)
 		for _, l := range connections {
 			if l != nil {
 				l.finish()

@@ -20,9 +20,13 @@
 //
 // A frame is the magic "RNGC", a big-endian length and that many bytes of JSON,
 // so that tcpdump -A shows what nodes say to each other. Whoever sends anything
-// else is named in the trace and hung up on; bring-up goes on. So it does when a
-// hello of another version or with another list comes from another host than the
-// left neighbour's: that caller alone is told, and fails.
+// else is counted in the trace and hung up on; bring-up goes on. So it does when a
+// hello of another version or with another list comes from whom the left neighbour, where
+// the list has it, does not say to be: that caller alone is told, and fails.
+//
+// Where the ranks have a token, the handshake of token.go comes first, for probes too,
+// and all frames that follow are sealed. Until a caller has shown who it is, its frames
+// are small, the whole takes three seconds at most, and few wait at a time (lobby).
 //
 // # Between two neighbours
 //

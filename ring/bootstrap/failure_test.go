@@ -249,8 +249,12 @@ func TestStrangersOnThePort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(ctx, c) }))
+	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return c.Close() })) // tells of those that were counted
 	mu.Lock()
 	defer mu.Unlock()
+	if lines := strings.Count(log.String(), "on port "+zero.listener.Addr().String()) + strings.Count(log.String(), "6 more strangers"); lines != 2 {
+		t.Errorf("the trace has not the first stranger and a count of the others:\n%s", log.String())
+	}
 	for _, want := range []string{"ibv_rc_pingpong (52-byte", "perftest 6.06", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the trace names no %q:\n%s", want, log.String())

@@ -12,10 +12,13 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 5
+	Version = 6
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
+	// maxGreeting is the longest frame of a handshake or a probe: room for a list of
+	// maxHelloList bytes, and for how a rank of a large ring is.
+	maxGreeting = 32 << 10
 
 	magic      = "RNGC"
 	headerSize = 8 // magic, length
@@ -90,7 +93,12 @@ func AppendFrame(b []byte, f *Frame) ([]byte, error) {
 // what has arrived, whatever length the header claims. The error is io.EOF at
 // the end of a stream between frames, and wraps ErrNotFrame if the bytes cannot
 // be from ringcli.
-func ReadFrame(r io.Reader) (*Frame, error) {
+func ReadFrame(r io.Reader) (*Frame, error) { return readFrame(r, MaxFrame) }
+
+// ReadGreeting reads one frame of somebody who has not shown yet that it belongs here.
+func ReadGreeting(r io.Reader) (*Frame, error) { return readFrame(r, maxGreeting) }
+
+func readFrame(r io.Reader, most uint32) (*Frame, error) {
 	var head [headerSize]byte
 	if n, err := io.ReadFull(r, head[:]); err != nil {
 		if n > 0 && !bytes.HasPrefix([]byte(magic), head[:min(n, len(magic))]) {
@@ -105,8 +113,8 @@ func ReadFrame(r io.Reader) (*Frame, error) {
 		return nil, &notFrameError{head: bytes.Clone(head[:])}
 	}
 	length := binary.BigEndian.Uint32(head[len(magic):])
-	if length > MaxFrame {
-		return nil, fmt.Errorf("frame of %d bytes: more than the %d that a frame holds", length, MaxFrame)
+	if length > most {
+		return nil, fmt.Errorf("frame of %d bytes: more than the %d that such a frame holds", length, most)
 	}
 	// ReadAll grows with what arrives, so that a header alone costs nothing.
 	body, err := io.ReadAll(io.LimitReader(r, int64(length)))

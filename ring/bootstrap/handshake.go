@@ -27,11 +27,13 @@ type rejection struct {
 	Verdict
 	Retry  bool `json:"retry"`  // not now, but perhaps later
 	Itself bool `json:"itself"` // the caller has reached itself
+	// Token is what is wrong with the caller's, if it is that.
+	Token tokenTrouble `json:"token,omitempty"`
 }
 
-// maxHelloList is the longest list that a hello spells out, so that a mismatch
+// maxHelloList is the longest list, in bytes, that a hello spells out, so that a mismatch
 // can be shown entry by entry. Longer ones are compared by digest alone.
-const maxHelloList = 4096
+const maxHelloList = 16 << 10
 
 // encode makes a frame for somebody who is no neighbour in this ring yet.
 func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
@@ -40,9 +42,12 @@ func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error
 
 func (c *Control) hello() hello {
 	h := hello{identity: c.self, Size: c.size, Digest: c.digest}
-	if c.size <= maxHelloList {
-		for _, n := range c.cfg.List {
-			h.List = append(h.List, n.String())
+	bytes := 0
+	for _, n := range c.cfg.List {
+		h.List = append(h.List, n.String())
+		if bytes += len(`"",`) + len(n.String()); bytes > maxHelloList {
+			h.List = nil
+			break
 		}
 	}
 	return h
@@ -59,7 +64,7 @@ func (c *Control) accept() {
 			return
 		}
 		if err != nil { // out of descriptors, or the peer was gone already
-			trace.Warn(trace.Bootstrap, "accept", slog.String("error", err.Error()))
+			c.strangers.note(fmt.Sprintf("accept on %s", c.listener.Addr()), err.Error())
 			select {
 			case <-c.life.Done():
 				return
@@ -68,36 +73,28 @@ func (c *Control) accept() {
 			continue
 		}
 		expected := c.isExpected(conn.RemoteAddr())
-		c.mu.Lock()
 		if expected {
+			c.mu.Lock()
 			c.came++
+			c.mu.Unlock()
 		}
-		welcome := !c.closed && len(c.pending) < maxPending
-		if welcome {
-			c.pending[conn] = struct{}{}
+		if c.callers.enter(conn) {
+			c.running.Go(func() { c.greet(conn) })
 		}
-		c.mu.Unlock()
-		if !welcome {
-			_ = conn.Close()
-			continue
-		}
-		c.running.Go(func() { c.greet(conn) })
 	}
 }
 
-// greet reads a connection's first frame and answers it.
+// greet reads a connection's first frame and answers it. The whole has handshakeTimeout.
 func (c *Control) greet(conn net.Conn) {
-	keep := false
+	keep, raw := false, conn
 	defer func() {
-		c.mu.Lock()
-		delete(c.pending, conn)
-		c.mu.Unlock()
+		c.callers.leave(raw)
 		if !keep {
-			_ = conn.Close()
+			_ = raw.Close()
 		}
 	}()
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // fails on a closed connection only, as the read will
-	f, err := ReadFrame(conn)
+	f, err := ReadGreeting(conn)
 	if err != nil {
 		// A probe of the port alone is nothing, nor is our own hanging up.
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.life.Err() == nil {
@@ -106,13 +103,21 @@ func (c *Control) greet(conn net.Conn) {
 		return
 	}
 	if f.Version != Version && f.Type != TypeProbe {
-		c.disagree(conn, f, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
+		h, _ := decode[hello](f) // of another version
+		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
 			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version))
+		return
+	}
+	if conn, f, err = c.admit(conn, f); err != nil {
+		if c.life.Err() == nil {
+			c.stranger(raw, err.Error())
+		}
 		return
 	}
 	switch f.Type {
 	case TypeProbe:
-		c.answer(conn, f, TypeState, c.status())
+		asked, _ := decode[probe](f) // one of another version asks nothing more
+		c.answer(conn, f, TypeState, c.status(asked, conn.RemoteAddr()))
 	case TypeHello:
 		h, err := decode[hello](f)
 		if err != nil {
@@ -127,8 +132,9 @@ func (c *Control) greet(conn net.Conn) {
 
 // stranger notes somebody who does not belong here. Bring-up goes on.
 func (c *Control) stranger(conn net.Conn, what string) {
-	text := fmt.Sprintf("stranger at %s on port %s: %s", conn.RemoteAddr(), c.listener.Addr(), what)
-	trace.Warn(trace.Bootstrap, text)
+	at := fmt.Sprintf("stranger at %s on port %s", conn.RemoteAddr(), c.listener.Addr())
+	c.strangers.note(at, what)
+	text := at + ": " + what
 	c.mu.Lock()
 	const most = 4
 	if c.remarks = append(c.remarks, text); len(c.remarks) > most {
@@ -149,16 +155,34 @@ func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
 	return err == nil
 }
 
-// disagree refuses a caller of another version or with another list. Only the
-// host that the left neighbour is expected on fails this rank with it: from any
-// other it may be a ring that is none of ours.
-func (c *Control) disagree(conn net.Conn, f *Frame, v *Verdict) {
-	if c.isExpected(conn.RemoteAddr()) {
+// disagree refuses a caller of another version or with another list. It fails this rank
+// only if it is the left neighbour: has a token, or listens where that one is expected and
+// says there that it has called. Any other may be of a ring that is none of ours, or mean
+// harm: it hears no more of the list than hosts on it may.
+func (c *Control) disagree(conn net.Conn, f *Frame, instance string, v *Verdict) {
+	_, known := conn.(*sealed)
+	if known || c.isExpected(conn.RemoteAddr()) && c.cfg.Token == nil && c.isCalledBy(instance) {
 		c.refuse(conn, f, v)
 		return
 	}
-	c.answer(conn, f, TypeReject, rejection{Verdict: *v})
+	told := *v
+	if !c.isListed(conn.RemoteAddr()) {
+		told.Text = fmt.Sprintf("%s is in a ring with another list, or of another version", c.name(c.rank))
+	}
+	c.answer(conn, f, TypeReject, rejection{Verdict: told})
 	c.stranger(conn, v.Text)
+}
+
+// isCalledBy asks the left neighbour, where the list has it, whether it is who has called.
+func (c *Control) isCalledBy(instance string) bool {
+	if instance == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.life, probeTimeout)
+	defer cancel()
+	rank := c.neighbour(left)
+	s, _ := c.probe(ctx, rank, c.cfg.Addrs[rank], instance)
+	return s != nil && s.Itself // with an error, it is of another version
 }
 
 // refuse sends a verdict to a caller who was told other things than this rank,
@@ -187,7 +211,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		return false // the dialler is this Control and takes it from here
 	}
 	if v := c.compareLists(conn, f, h); v != nil {
-		c.disagree(conn, f, v)
+		c.disagree(conn, f, h.Instance, v)
 		return false
 	}
 	if v := c.compareRanks(conn, f, h); v != nil {
@@ -256,7 +280,7 @@ func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 				caller, own, i, e, here)
 		}
 	}
-	return c.verdict(KindMismatch, f.Sender, "%s has another list (digest %s) than %s (digest %s): give all nodes the same --list", caller, h.Digest, own, c.digest)
+	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own)
 }
 
 // compareRanks checks a caller's index against this rank's.
@@ -319,9 +343,15 @@ func (c *Control) call() error {
 	if err != nil {
 		return err
 	}
-	f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
+	raw := conn
+	conn, f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
 	if err != nil {
-		_ = conn.Close()
+		_ = raw.Close()
+		if errors.Is(err, usage.Err) { // not the same token, or not both have one
+			v := c.verdict(KindMismatch, peer, "%v", err)
+			c.Fail(v)
+			return v
+		}
 		return err
 	}
 	switch f.Type {
@@ -361,8 +391,10 @@ func (c *Control) call() error {
 	}
 }
 
-// ask sends one frame and reads the answer, within the time of a handshake.
-func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge int, payload any) (*Frame, error) {
+// ask sends one frame and reads the answer, within the time of a handshake, which comes
+// first where there is a token. The conversation goes on over the connection that it
+// returns. An answer of another version comes with an error.
+func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge int, payload any) (net.Conn, *Frame, error) {
 	deadline := time.Now().Add(handshakeTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -372,22 +404,37 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 	defer stop()
 	b, err := c.encode(t, receiver, edge, payload)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	start := time.Now()
-	if _, err := conn.Write(b); err != nil {
-		return nil, err
+	asked, err := c.unlock(conn, t, receiver, edge)
+	if err == nil {
+		_, err = asked.Write(b)
 	}
-	f, err := ReadFrame(conn)
+	var f *Frame
+	if err == nil {
+		f, err = ReadGreeting(asked)
+	}
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
+	case errors.Is(err, usage.Err):
+		return nil, nil, err
 	case err != nil:
-		return nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond))}
+		return nil, nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond))}
 	case f.Version != Version && f.Type != TypeReject:
-		return nil, fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d: install the same ringcli on both", f.Version, Version)
+		return asked, f, versionError(f.Version)
 	}
-	return f, nil
+	if f.Type == TypeReject && c.cfg.Token == nil {
+		if r, err := decode[rejection](f); err == nil && r.Token != "" {
+			return nil, nil, c.troubleAt(receiver, r.Token)
+		}
+	}
+	return asked, f, nil
+}
+
+func versionError(version int) error {
+	return fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d: install the same ringcli on both", version, Version)
 }
 
 // bind listens. If the port is taken it asks who is there: a node that was given
@@ -406,16 +453,16 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, c.rank, c.holder())
+	s, err := c.probe(ctx, c.rank, c.holder(), "")
 	var holder string
 	switch {
 	case err != nil:
 		holder = fmt.Sprintf("another program holds it (%v): end it, or give the entry another port (host:port)", err)
-	case s.Digest == c.digest && s.Rank == c.rank:
-		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.identity)
+	case s.Same && s.Rank == c.rank:
+		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.who())
 		_ = c.tellTwin(ctx) // the text above says it
 	default:
-		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.identity)
+		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.who())
 	}
 	return nil, usage.Errorf("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }
@@ -428,7 +475,7 @@ func (c *Control) tellTwin(ctx context.Context) *Verdict {
 		return nil // nobody is there, or not any more
 	}
 	defer func() { _ = conn.Close() }()
-	f, err := c.ask(ctx, conn, TypeHello, c.rank, c.rank, c.hello())
+	_, f, err := c.ask(ctx, conn, TypeHello, c.rank, c.rank, c.hello())
 	if err != nil || f.Type != TypeReject {
 		return nil
 	}

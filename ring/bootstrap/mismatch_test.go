@@ -123,7 +123,8 @@ func TestPortInUse(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	nodes := freshNodes(t, 2)
 	c := openRank(t, configFor(t, nodes, 1))
-	f := callAs(t, nodes[1], &Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1})
+	listenAs(t, nodes[0], "it", 99)
+	f := callAs(t, nodes[1], &Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1, Payload: []byte(`{"instance":"it"}`)})
 	if f.Type != TypeReject || !strings.Contains(string(f.Payload), "speaks version 99") {
 		t.Errorf("%+v: expected to be rejected", f)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -12,12 +13,22 @@ import (
 	"time"
 )
 
-// status is what a node says of itself to a probe.
+// probe is what a probe asks with.
+type probe struct {
+	Digest   string `json:"digest"`             // of the asker's list
+	Instance string `json:"instance,omitempty"` // is it that?
+}
+
+// status is what a node says of itself to a probe. Who does not have its list hears its
+// rank and, on the same host, its process. The digest of the list and the instance are not
+// in it: who knows them passes for a rank, or for this one.
 type status struct {
-	identity
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
 	Rank    int    `json:"rank"`
-	Size    int    `json:"size"`
-	Digest  string `json:"digest"`
+	Size    int    `json:"size,omitempty"`
+	Same    bool   `json:"same"`             // it has the asker's list
+	Itself  bool   `json:"itself,omitempty"` // it is the instance that was asked for
 	State   string `json:"state"`
 	Waiting []int  `json:"waiting,omitempty"` // the ranks that it waits for
 	// Activity is what it does, and for how long.
@@ -29,10 +40,22 @@ type status struct {
 	All     bool       `json:"all_addresses,omitempty"` // it listens on all addresses of its node
 }
 
-func (c *Control) status() status {
+func (s *status) who() identity { return identity{Host: s.Host, PID: s.PID} }
+
+// mostWaiting bounds the ranks that a status names.
+const mostWaiting = 1024
+
+func (c *Control) status(asked probe, by net.Addr) status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := status{identity: c.self, Rank: c.rank, Size: c.size, Digest: c.digest, State: c.state, Waiting: c.waiting, All: c.listensOnAll(), Activity: c.activity, For: time.Since(c.active)}
+	s := status{Rank: c.rank, Same: asked.Digest == c.digest, Itself: asked.Instance == c.self.Instance, State: "up", All: c.listensOnAll()}
+	if from, err := netip.ParseAddrPort(by.String()); s.Same || s.Itself || err == nil && isOwn(from.Addr()) {
+		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
+	}
+	if !s.Same {
+		return s
+	}
+	s.State, s.Waiting, s.Activity, s.For = c.state, c.waiting[:min(len(c.waiting), mostWaiting)], c.activity, time.Since(c.active)
 	if !c.sealed {
 		s.Counted = c.known()
 	}
@@ -75,14 +98,14 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
-	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank])
+	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], "")
 	if err != nil {
 		_, p.Mute = errors.AsType[*muteError](err)
 		p.State = err.Error()
 		return p
 	}
 	p.Up, p.State = true, c.describe(rank, s)
-	if s.Digest == c.digest && s.Rank == rank {
+	if s.Same && s.Rank == rank {
 		p.counted, p.waiting = s.Counted, s.Waiting
 	}
 	return p
@@ -95,8 +118,8 @@ func (e *muteError) Error() string { return e.text }
 
 func (c *Control) describe(rank int, s *status) string {
 	switch {
-	case s.Digest != c.digest:
-		return fmt.Sprintf("up, but with another list (%d nodes, digest %s, here %s)%s", s.Size, s.Digest, c.digest, everywhere(s.All))
+	case !s.Same:
+		return "up, but with another list: give all nodes the same --list" + everywhere(s.All)
 	case s.Rank != rank:
 		return fmt.Sprintf("up, but as rank %d: check its --index", s.Rank)
 	case s.Failure != "":
@@ -108,8 +131,9 @@ func (c *Control) describe(rank int, s *status) string {
 	}
 }
 
-// probe asks one rank at an address. Without an answer, the error says what happened instead.
-func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort) (*status, error) {
+// probe asks one rank at an address, and whether it is some instance. Without an
+// answer, the error says what happened instead; that of another version is an error, too.
+func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instance string) (*status, error) {
 	start := time.Now()
 	conn, err := c.cfg.Dial(ctx, "tcp", at.String())
 	if err != nil {
@@ -124,7 +148,11 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort) (*stat
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, nil)
+	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})
+	if err != nil && f != nil {
+		got, _ := decode[status](f)
+		return &got, err
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, &muteError{fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))}

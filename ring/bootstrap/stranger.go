@@ -10,8 +10,12 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"ringcli/trace"
 )
 
 // Strangers that are likely to find the port: another fabric test that was given
@@ -33,6 +37,12 @@ var (
 func (c *Control) isExpected(caller net.Addr) bool {
 	from, err := netip.ParseAddrPort(caller.String())
 	return err == nil && sameHost(from.Addr(), c.cfg.Addrs[c.neighbour(left)].Addr(), isOwn)
+}
+
+// isListed tells whether a caller's address is of a host that the list has.
+func (c *Control) isListed(caller net.Addr) bool {
+	from, err := netip.ParseAddrPort(caller.String())
+	return err == nil && slices.ContainsFunc(c.cfg.Addrs, func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), isOwn) })
 }
 
 // sameHost tells whether two addresses are one, or both of this machine: whoever
@@ -87,6 +97,73 @@ func firstLine(b []byte) []byte {
 type strangerError struct{ text string }
 
 func (e *strangerError) Error() string { return e.text }
+
+// strangersEvery is how often the trace speaks of strangers.
+const strangersEvery = time.Minute
+
+// strangers are told of in the trace: the first at once, of the others each minute how
+// many of which kind there were. They may come in thousands.
+type strangers struct {
+	mu    sync.Mutex
+	timer *time.Timer // guarded by mu, as below; nil if none came for a minute
+	kinds []strangerKind
+	rest  int // of kinds beyond mostKinds
+}
+
+type strangerKind struct {
+	what  string
+	count int
+}
+
+// mostKinds bounds the line.
+const mostKinds = 8
+
+// note notes one, or something else that may come as often.
+func (s *strangers) note(at, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		trace.Warn(trace.Bootstrap, at+": "+what)
+		s.timer = time.AfterFunc(strangersEvery, func() { s.tell(false) })
+		return
+	}
+	i := slices.IndexFunc(s.kinds, func(k strangerKind) bool { return k.what == what })
+	switch {
+	case i >= 0:
+		s.kinds[i].count++
+	case len(s.kinds) < mostKinds:
+		s.kinds = append(s.kinds, strangerKind{what, 1})
+	default:
+		s.rest++
+	}
+}
+
+// tell traces those that were noted; at last it ends that.
+func (s *strangers) tell(last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		return
+	}
+	s.timer.Stop()
+	s.timer = nil
+	if len(s.kinds) == 0 {
+		return
+	}
+	if !last {
+		s.timer = time.AfterFunc(strangersEvery, func() { s.tell(false) })
+	}
+	count, words := s.rest, make([]string, 0, mostKinds+1)
+	for _, k := range s.kinds {
+		count += k.count
+		words = append(words, fmt.Sprintf("%d times: %s", k.count, k.what))
+	}
+	if s.rest > 0 {
+		words = append(words, fmt.Sprintf("%d times: others", s.rest))
+	}
+	s.kinds, s.rest = nil, 0
+	trace.Warn(trace.Bootstrap, fmt.Sprintf("%d more strangers within %s: %s", count, strangersEvery, strings.Join(words, "; ")))
+}
 
 // strangerPause is how long a stranger's first message may dribble in.
 const strangerPause = 100 * time.Millisecond

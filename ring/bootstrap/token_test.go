@@ -1,0 +1,462 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringcli/configs/usage"
+)
+
+func token(t testing.TB, secret string) *Token {
+	t.Helper()
+	k, err := NewToken([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+const (
+	oneSecret     = "a secret of some length"
+	anotherSecret = "another secret, as long"
+)
+
+func TestTokenIsHidden(t *testing.T) {
+	k := token(t, oneSecret)
+	text, err := json.Marshal(map[string]any{"token": k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{fmt.Sprint(k), fmt.Sprintf("%v %+v %#v %s %q", k, k, k, k, k), fmt.Sprintf("%+v", Config{Token: k}), string(text)} {
+		if !strings.Contains(shown, hidden) && !strings.Contains(shown, "0x") || strings.Contains(shown, string(k.key)) {
+			t.Errorf("shown as %s", shown)
+		}
+	}
+	if _, err := NewToken([]byte("short")); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "5 bytes") {
+		t.Errorf("a short token: %v", err)
+	}
+	if a, b := RandomToken(), RandomToken(); bytes.Equal(a, b) || len(a) < 2*minToken {
+		t.Errorf("random tokens of %d bytes", len(a))
+	}
+}
+
+// withTokens brings up ranks of a ring with these tokens, "" for none.
+func withTokens(t *testing.T, secrets ...string) []*Control {
+	t.Helper()
+	nodes := freshNodes(t, len(secrets))
+	world := make([]*Control, len(nodes))
+	for rank, secret := range secrets {
+		cfg := configFor(t, nodes, rank)
+		if secret != "" {
+			cfg.Token = token(t, secret)
+		}
+		world[rank] = openRank(t, cfg)
+	}
+	return world
+}
+
+func TestRingWithAToken(t *testing.T) {
+	t.Parallel()
+	world := withTokens(t, oneSecret, oneSecret, oneSecret)
+	noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
+	// More than a record holds.
+	data := bytes.Repeat([]byte("0123456789"), 20_000)
+	noErrors(t, each(world, func(c *Control) error {
+		all, err := c.GatherAll(within(t), data)
+		for _, got := range all {
+			if err == nil && !bytes.Equal(got, data) {
+				err = errors.New("other bytes came")
+			}
+		}
+		return err
+	}))
+	for _, p := range world[0].Probe(within(t)) {
+		if !p.Up || !strings.HasPrefix(p.State, "up (") {
+			t.Errorf("rank %d is %s", p.Rank, p.State)
+		}
+	}
+}
+
+// One rank has a token and one has none, or they have different ones: both say so by name.
+func TestTokensDiffer(t *testing.T) {
+	for _, c := range []struct {
+		secrets []string
+		words   [2]string
+	}{
+		{[]string{oneSecret, ""}, [2]string{"has no token and rank 0", "has a token and rank 1"}},
+		{[]string{"", oneSecret}, [2]string{"has a token and rank 0", "has no token and rank 1"}},
+		{[]string{oneSecret, anotherSecret}, [2]string{"has another token than rank 0", "has another token than rank 1"}},
+	} {
+		t.Run(c.words[0], func(t *testing.T) {
+			t.Parallel()
+			world := withTokens(t, c.secrets...)
+			start := time.Now()
+			for rank, err := range each(world, func(c *Control) error { return exchange(within(t), c) }) {
+				text, other := textOf(err), world[1-rank]
+				if !errors.Is(err, usage.Err) || !strings.Contains(text, "rank") || !strings.Contains(text, other.cfg.List[1-rank].String()) || !strings.Contains(text, "token-file") {
+					t.Errorf("rank %d: %s", rank, text)
+				}
+				// The first to find out tells the other, whose own words may come too late.
+				if !strings.Contains(text, c.words[0]) && !strings.Contains(text, c.words[1]) {
+					t.Errorf("rank %d: %s: expected %q", rank, text, c.words)
+				}
+				if strings.Contains(text, oneSecret) || strings.Contains(text, anotherSecret) {
+					t.Errorf("rank %d tells: %s", rank, text)
+				}
+			}
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("it took %s: expected an answer at once", took)
+			}
+		})
+	}
+}
+
+// listenAs answers probes at a node's address as an instance of ringcli would.
+func listenAs(t *testing.T, at Node, instance string, version int) {
+	t.Helper()
+	ln, err := net.Listen("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if f, err := ReadFrame(conn); err == nil && f.Type == TypeProbe {
+				asked, _ := decode[probe](f)
+				payload, _ := json.Marshal(status{Itself: asked.Instance == instance})
+				b, _ := AppendFrame(nil, &Frame{Version: version, Type: TypeState, Sender: f.Receiver, Receiver: f.Sender, Edge: f.Edge, Payload: payload})
+				_, _ = conn.Write(b)
+			}
+			_ = conn.Close()
+		}
+	}()
+}
+
+// A hello from the left neighbour's host that is not the left neighbour's ends no
+// bring-up, with a token or without.
+func TestCraftedHello(t *testing.T) {
+	for _, secret := range []string{"", oneSecret} {
+		t.Run("token "+secret, func(t *testing.T) {
+			t.Parallel()
+			world := withTokens(t, secret, secret)
+			nodes, digest := world[0].cfg.List, world[0].digest
+			crafted := []*Frame{
+				{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it"}`)},
+				{Version: Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":5,"digest":"x"}`)},
+				{Version: Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"x","list":["a:1","b:1"]}`)},
+			}
+			if secret != "" { // all that it takes without
+				crafted = append(crafted, &Frame{Version: Version, Type: TypeHello, Sender: 1, Receiver: 1, Edge: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"` + digest + `"}`)},
+					&Frame{Version: Version, Type: TypeKnock, Sender: 0, Receiver: 1, Payload: []byte(`{"for":"hello","nonce":"AA=="}`)})
+			}
+			for i, f := range crafted {
+				conn, err := net.Dial("tcp", nodes[1].String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, _ := AppendFrame(nil, f)
+				_, _ = conn.Write(b)
+				if answer, err := ReadFrame(conn); err == nil && answer.Type != TypeReject {
+					t.Errorf("hello %d: %s %s: expected to be rejected", i, answer.Type, answer.Payload)
+				}
+				_ = conn.Close()
+			}
+			noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
+		})
+	}
+}
+
+// What a probe says to who does not have the list, or not the token, is no use to it.
+func TestProbeTellsStrangersNothing(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"", oneSecret} {
+		world := withTokens(t, secret, secret)
+		c := world[1]
+		c.SetActivity("at work on the budget")
+		answer := callAs(t, c.cfg.List[1], &Frame{Version: Version, Type: TypeProbe, Sender: 0, Receiver: 1, Payload: []byte(`{"digest":"x"}`)})
+		for _, telling := range []string{c.digest, c.self.Instance, "budget", c.cfg.List[0].String()} {
+			if strings.Contains(string(answer.Payload), telling) {
+				t.Errorf("token %q: a stranger is told %q: %s", secret, telling, answer.Payload)
+			}
+		}
+		if want := map[bool]Type{true: TypeState, false: TypeReject}[secret == ""]; answer.Type != want {
+			t.Errorf("token %q: answered with %s", secret, answer.Type)
+		}
+		// Who has both is told all but who this is.
+		if p := world[0].ProbeRank(within(t), 1); !p.Up || !strings.Contains(p.State, "budget") {
+			t.Errorf("token %q: a rank is told %+v", secret, p)
+		}
+	}
+}
+
+// What was recorded of a handshake and what followed it is of no use later.
+func TestReplayedHandshake(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 2)
+	var recorded tape
+	world := make([]*Control, 2)
+	for rank := range world {
+		cfg := configFor(t, nodes, rank)
+		cfg.Token = token(t, oneSecret)
+		if rank == 0 {
+			cfg.Dial = recorded.dial
+		}
+		world[rank] = openRank(t, cfg)
+	}
+	noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
+	noErrors(t, each(world, func(c *Control) error { return c.Close() }))
+	cfg := configFor(t, nodes, 1)
+	cfg.Token = token(t, oneSecret)
+	one := openRank(t, cfg)
+	conn, err := net.Dial("tcp", nodes[1].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	recorded.mu.Lock()
+	_, _ = conn.Write(recorded.sent.Bytes())
+	recorded.mu.Unlock()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	var last *Frame
+	for {
+		f, err := ReadFrame(conn)
+		if err != nil {
+			break
+		}
+		last = f
+	}
+	if last != nil && last.Type != TypeReject && last.Type != TypeChallenge {
+		t.Errorf("the last answer to a replay is %s %s", last.Type, last.Payload)
+	}
+	cfg = configFor(t, nodes, 0)
+	cfg.Token = token(t, oneSecret)
+	zero := openRank(t, cfg)
+	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(within(t), c) }))
+}
+
+// pipeline is what one end writes, and the other is given.
+type pipeline struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (p *pipeline) Read(b []byte) (int, error)  { return p.Buffer.Read(b) }
+func (p *pipeline) Write(b []byte) (int, error) { return p.Buffer.Write(b) }
+
+// records splits what was written.
+func records(b []byte) (list [][]byte) {
+	for len(b) > 0 {
+		n := recordHead + int(binary.BigEndian.Uint32(b)) + macLen
+		list, b = append(list, b[:n]), b[n:]
+	}
+	return list
+}
+
+// Each change of what was written is noticed, before any of it is taken.
+func TestSealed(t *testing.T) {
+	k := token(t, oneSecret)
+	s := &secret{purpose: TypeHello, sender: 0, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
+	ends := func(s *secret, key *Token) (a, b net.Conn, wire *pipeline) {
+		wire = &pipeline{}
+		a, err := key.seal(wire, s, diallerRole, listenerRole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err = key.seal(wire, s, listenerRole, diallerRole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, b, wire
+	}
+	write := func(s *secret, key *Token) [][]byte {
+		a, _, wire := ends(s, key)
+		for _, text := range []string{"one", "two", "three"} {
+			if _, err := io.WriteString(a, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return records(wire.Bytes())
+	}
+	good := write(s, k)
+	other := *s
+	other.listener[0]++
+	reversed := *s
+	reversed.sender, reversed.receiver = 1, 0
+	flipped := bytes.Clone(good[1])
+	flipped[recordHead] ^= 1
+	shorter := append([]byte{0, 0, 0, 2}, good[1][recordHead:]...)
+	long := append([]byte{0x7f, 0xff, 0xff, 0xff}, good[1][recordHead:]...)
+	for _, c := range []struct {
+		name    string
+		records [][]byte
+		want    string
+	}{
+		{"as written", good, "onetwothree"},
+		{"doubled", [][]byte{good[0], good[0]}, "one"},
+		{"exchanged", [][]byte{good[1], good[0]}, ""},
+		{"one left out", [][]byte{good[0], good[2]}, "one"},
+		{"changed", [][]byte{good[0], flipped, good[2]}, "one"},
+		{"length changed", [][]byte{good[0], shorter}, "one"},
+		{"2 GiB", [][]byte{good[0], long}, "one"},
+		{"of another connection", [][]byte{good[0], write(&other, k)[1]}, "one"},
+		{"of other ranks", [][]byte{good[0], write(&reversed, k)[1]}, "one"},
+		{"of another token", [][]byte{good[0], write(s, token(t, anotherSecret))[1]}, "one"},
+	} {
+		_, b, wire := ends(s, k)
+		wire.Buffer.Write(bytes.Join(c.records, nil))
+		got, err := io.ReadAll(b)
+		if string(got) != c.want || (c.name == "as written") != (err == nil) || err != nil && !errors.Is(err, errForged) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %q, %v; expected %q", c.name, got, err, c.want)
+		}
+	}
+	// What an end has written itself does not come back as the other's.
+	_, b, wire := ends(s, k)
+	if _, err := io.WriteString(b, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b); !errors.Is(err, errForged) {
+		t.Errorf("reflected: %q, %v, of %d bytes", got, err, wire.Len())
+	}
+}
+
+// crowd is a number of callers that keep at it until the test ends.
+func crowd(t *testing.T, n int, call func()) {
+	t.Helper()
+	var running sync.WaitGroup
+	over := make(chan struct{})
+	for range n {
+		running.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					call()
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { close(over); running.Wait() })
+}
+
+// Strangers of all kinds crowd the ports, and the ring comes up and works.
+func TestPortsUnderAttack(t *testing.T) {
+	huge := binary.BigEndian.AppendUint32([]byte(magic), 1<<31-1)
+	knocking, _ := Encode(TypeKnock, 0, 0, 1, 0, knock{For: TypeHello, Nonce: make([]byte, 32)})
+	proving, _ := Encode(TypeProof, 0, 0, 1, 0, proof{make([]byte, 32)})
+	probing, _ := Encode(TypeProbe, 0, 0, 1, 0, nil)
+	for name, attack := range map[string]struct {
+		say  []byte
+		hold bool // the connection, saying nothing more
+	}{
+		"garbage":           {bytes.Repeat([]byte("garbage\x00\xff"), 1000), false},
+		"connections":       {nil, true},
+		"slow loris":        {[]byte(magic), true},
+		"frames of 2 GiB":   {append(huge, make([]byte, 1<<16)...), false},
+		"knocks":            {knocking, true},
+		"wrong proofs":      {append(knocking, proving...), false},
+		"probes":            {probing, false},
+		"half of the knock": {knocking[:len(knocking)/2], true},
+	} {
+		for _, secret := range []string{"", oneSecret} {
+			t.Run(name+" "+secret, func(t *testing.T) {
+				t.Parallel()
+				world := withTokens(t, secret, secret)
+				const held = 400 // more than three lobbies
+				var mu sync.Mutex
+				var conns []net.Conn
+				crowd(t, 2, func() {
+					conn, err := net.Dial("tcp", world[1].cfg.List[1].String())
+					if err != nil {
+						time.Sleep(time.Millisecond)
+						return
+					}
+					_ = conn.SetDeadline(time.Now().Add(time.Second))
+					_, _ = conn.Write(attack.say)
+					if !attack.hold {
+						_, _ = io.Copy(io.Discard, conn)
+						_ = conn.Close()
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if conns = append(conns, conn); len(conns) > held {
+						_ = conns[0].Close()
+						conns = conns[1:]
+					}
+				})
+				time.Sleep(100 * time.Millisecond) // for a crowd to gather
+				noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
+				noErrors(t, each(world, func(c *Control) error { return c.Barrier(within(t)) }))
+				mu.Lock()
+				defer mu.Unlock()
+				for _, conn := range conns {
+					_ = conn.Close()
+				}
+			})
+		}
+	}
+}
+
+// fakeConn is from an address.
+type fakeConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (f *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from))
+}
+func (f *fakeConn) Close() error { f.closed = true; return nil }
+
+// A crowd from one address shuts nobody else out.
+func TestLobby(t *testing.T) {
+	var l lobby
+	neighbour := &fakeConn{from: "10.0.0.1:5"}
+	few := []*fakeConn{{from: "10.0.0.2:1"}, {from: "10.0.0.2:2"}}
+	l.enter(neighbour)
+	for _, f := range few {
+		l.enter(f)
+	}
+	var crowd []*fakeConn
+	for i := range 10_000 {
+		crowd = append(crowd, &fakeConn{from: fmt.Sprintf("10.0.0.3:%d", 1+i)})
+		if !l.enter(crowd[i]) || crowd[i].closed {
+			t.Fatalf("caller %d was not let in", i)
+		}
+		if len(l.conns) > maxPending {
+			t.Fatalf("%d connections wait", len(l.conns))
+		}
+	}
+	if neighbour.closed || few[0].closed || few[1].closed {
+		t.Error("a crowd from another address shut them out")
+	}
+	open := 0
+	for _, c := range crowd {
+		if !c.closed {
+			open++
+		}
+	}
+	if open != maxPending-3 {
+		t.Errorf("%d of the crowd are in, expected %d", open, maxPending-3)
+	}
+	l.close()
+	if !neighbour.closed || l.enter(&fakeConn{from: "10.0.0.1:6"}) {
+		t.Error("open after close")
+	}
+}
