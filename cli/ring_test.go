@@ -104,6 +104,25 @@ func TestTheCheckFindsCorruption(t *testing.T) {
 	}
 }
 
+// With checksums the edge is named at once, and nothing is computed with what is damaged.
+func TestVerifiedSegmentsNameTheEdge(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finishCorrupted(t, "flip@2", "local", "-n", "3", "--device", "soft:lo", "--output", "json", "-c", "all-reduce --size 96K --verify-segments --iters 2")
+	all := objects(t, stdout)
+	const want = "data changed between rank 1 and rank 2 (certain)"
+	if code != exit.Critical || len(all) == 0 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	verdict, _ := all[0]["verdict"].(map[string]any)
+	if edge := fmt.Sprint(verdict["edge"]); !strings.Contains(fmt.Sprint(all[0]["error"]), want) || verdict["kind"] != "corrupt" || edge != "map[from:1 to:2]" {
+		t.Errorf("%v", all[0])
+	}
+	code, stdout, stderr = finish(t, "local", "-n", "2", "-c", "all-reduce --verify-segments --protocol direct")
+	if code != exit.Usage || !strings.Contains(stdout+stderr, "--verify-segments with --protocol direct: none is sent") {
+		t.Errorf("by direct: exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 // startRanks starts the ranks of a list in an order, with a pause between.
 func startRanks(t *testing.T, list []string, order []int, pause time.Duration, args ...string) []*process {
 	t.Helper()

@@ -29,7 +29,7 @@ type Call struct {
 // equal calls, and whoever gets another one can say what its sender runs. The digest,
 // for which ring.Header has a field, is
 //
-//	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-20 depth   24 sync   25-28 algorithm   32-63 segment
+//	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-20 depth   21 verify   24 sync   25-28 algorithm   32-63 segment
 //
 // of a call that is planned.
 func (c *Call) signature() sharedmem.Signature {
@@ -37,6 +37,9 @@ func (c *Call) signature() sharedmem.Signature {
 		uint64(c.Algorithm)<<25 | uint64(c.Segment)<<32
 	if c.Sync {
 		d |= 1 << 24
+	}
+	if c.Verify {
+		d |= 1 << 21
 	}
 	return sharedmem.Signature{Digest: d, Count: uint64(c.Count), Root: uint64(c.Root)}
 }
@@ -47,7 +50,7 @@ func callOf(s sharedmem.Signature) Call {
 	return Call{
 		Op: Operation(d & 15), Type: reduce.Type(d >> 4 & 15), Reduction: reduce.Op(d >> 8 & 15), Root: int(s.Root), Count: int(s.Count),
 		CallOptions: CallOptions{
-			Protocol: Protocol(d >> 12 & 15), Depth: int(d >> 16 & 31), Sync: d>>24&1 == 1,
+			Protocol: Protocol(d >> 12 & 15), Depth: int(d >> 16 & 31), Sync: d>>24&1 == 1, Verify: d>>21&1 == 1,
 			Algorithm: Algorithm(d >> 25 & 15), Segment: int(d >> 32),
 		},
 	}
@@ -71,6 +74,9 @@ func (c Call) String() string {
 	text += ", " + c.Protocol.String()
 	if c.Protocol != Direct {
 		text += fmt.Sprintf(" in segments of %d bytes, depth %d", c.Segment, c.Depth)
+	}
+	if c.Verify {
+		text += ", segments verified"
 	}
 	if c.Sync {
 		text += ", synchronized"

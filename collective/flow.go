@@ -43,9 +43,10 @@ type engine interface {
 
 // rendezvousEngine is an engine that has more than data in slots.
 type rendezvousEngine interface {
-	wroteInPlace(ch *channel, position int) error // the peer wrote into place
-	read() error                                  // the oldest READ has its data
-	answered(ch *channel, h ring.Header) bool     // a CTS or FIN came; false if it has no place here
+	wroteInPlace(ch *channel, position int) error             // the peer wrote into place
+	wroteWithSum(ch *channel, position int, sum uint32) error // so, and says what checksum that has
+	read() error                                              // the oldest READ has its data
+	answered(ch *channel, h ring.Header) bool                 // a CTS or FIN came; false if it has no place here
 }
 
 // state is how far an engine has come.
@@ -455,8 +456,8 @@ func (f *flow) written(ch *channel, imm uint32) error {
 		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, ch)
 	}
 	if imm&immDirect != 0 {
-		if f.rendezvous == nil {
-			return fmt.Errorf("%w: %s wrote segment %d into place: expected messages in slots", ErrProtocol, ch, imm&^immDirect)
+		if f.rendezvous == nil || f.call.Verify {
+			return fmt.Errorf("%w: %s wrote segment %d into place without its checksum: expected that behind it, or messages in slots", ErrProtocol, ch, imm&^immDirect)
 		}
 		return f.rendezvous.wroteInPlace(ch, int(imm&^immDirect))
 	}
@@ -491,6 +492,8 @@ func (f *flow) message(ch *channel, b []byte) error {
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
 		return ch.release(h.Addr)
+	case h.Kind == kindWritten && h.Seq == f.seq && f.rendezvous != nil && f.call.Verify && ch.edge.Side != ring.Mesh:
+		return f.rendezvous.wroteWithSum(ch, int(h.Segment), h.Sum)
 	case h.Seq == f.seq && f.rendezvous != nil && f.rendezvous.answered(ch, h):
 		return nil
 	}
@@ -507,7 +510,7 @@ func signatureOf(h *ring.Header) sharedmem.Signature {
 func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
 	return ring.Header{
 		Kind: kind, Epoch: f.c.ring.Epoch(), Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
-		Segment: uint32(position), Length: uint64(length),
+		Segment: uint32(position), Length: uint32(length),
 	}
 }
 

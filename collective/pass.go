@@ -48,6 +48,7 @@ type pass struct {
 	staging                                    vector // landings, as many as depth, then the partial results
 	partialBase, stagingStride                 uint64 // address; bytes of one buffer
 
+	landings    sums                  // of segments that lie in their places, if they are verified
 	sends       [MaxDepth]trace.Stamp // by position: when they were posted
 	receives    [MaxDepth]trace.Stamp // by position; of slots the channel keeps them
 	phaseLogged bool
@@ -83,6 +84,9 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(
 		// Both directions on one queue pair: what acknowledges rides behind data.
 		p.left = p.both[1-comm.rank]
 		p.right = p.left
+	}
+	if k.Verify && k.Protocol != Eager {
+		p.landings.room(comm.size, k.Depth)
 	}
 	p.emptied = p.right.filled
 	if err := p.begin(ctx, p, k, in, out); err != nil {
@@ -258,6 +262,11 @@ func (p *pass) work() (bool, error) {
 		}
 		if corrupt := p.c.options.Corrupt; corrupt != nil {
 			corrupt(p.call.Op, p.processed, data)
+		}
+		if p.call.Verify {
+			if err := p.verifyPosition(data, slotted, transfer, lo); err != nil {
+				return moved, err
+			}
 		}
 		p.c.live.Received += uint64(n)
 		if p.now == 0 {

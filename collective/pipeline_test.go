@@ -58,7 +58,7 @@ func TestPipeline(t *testing.T) {
 				ways := append(allWays(), CallOptions{})
 				way := ways[rng.IntN(len(ways))]
 				o := CallOptions{
-					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0,
+					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0, Verify: rng.IntN(4) == 0,
 				}
 				k.check(op, count, w.comms[0].elseEager(op, o), rng.IntN(2) == 0)
 			}
@@ -228,7 +228,7 @@ func TestAllocations(t *testing.T) {
 	const n, count, runs, tries = 2, 1 << 16, 100, 30
 	w := newWorld(t, n, ring.Options{}, nil)
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
-	for _, o := range append(allWays(), CallOptions{}) {
+	for _, o := range append(verified(allWays()), append(allWays(), CallOptions{})...) {
 		o.Segment = 16 << 10
 		once := func(rank int) error {
 			return w.comms[rank].AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), count, k.typ, k.red, o)
@@ -251,7 +251,7 @@ func TestAllocations(t *testing.T) {
 			}
 		}
 		if allocs >= 1 {
-			t.Errorf("%s: %v allocations per operation, want 0", o.name(), allocs)
+			t.Errorf("%s: %v allocations per operation, want 0 (segments verified: %v)", o.name(), allocs, o.Verify)
 		}
 	}
 }

@@ -57,6 +57,10 @@ type CallOptions struct {
 	// is received or sent while a segment is reduced. 0 is DefaultDepth, or what
 	// ReceiverInitiated has slots for.
 	Depth int
+	// Verify has each segment checked against a checksum that its sender made of it: whatever
+	// changes between their memories is a CorruptionError that names the edge. Direct, which
+	// sends no segments, is not to be had with it.
+	Verify bool
 	// Sync puts a barrier between the two phases of all-reduce round the ring, which
 	// AlgorithmAuto then takes. Other operations and algorithms ignore it.
 	Sync bool
@@ -86,6 +90,9 @@ func (g *agreement) initiatedDepth() int {
 	return (g.slots + 1 - int(creditBatch(uint64(g.slots)))) / (g.ranks - 1)
 }
 
+// NotVerified is why segments cannot be verified by Direct.
+const NotVerified = "none is sent, each rank reads the others' memory in place, and a checksum would be made of the very bytes that it is compared with; expected another protocol, or auto"
+
 // plan returns a call as it runs: nothing is left to be chosen, and what means
 // nothing to its operation is zero. It is a pure function of the call, the ring's
 // size, the length of a slot and the table, so that all ranks come to the same without
@@ -102,7 +109,12 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("%s: expected one of %v", c.Type, reduce.Types())
 	}
 	size := c.Type.Size()
+	if c.Verify {
+		g.notShared = "segments are to be verified"
+	}
 	switch {
+	case c.Verify && c.Protocol == Direct:
+		return bad("segments cannot be verified by %s: %s", Direct, NotVerified)
 	case c.Op.Reduces() && !c.Reduction.Valid():
 		return bad("%s: expected one of %v", c.Reduction, reduce.Ops())
 	case operations[c.Op].rooted && (c.Root < 0 || c.Root >= ranks) || !operations[c.Op].rooted && c.Root != 0:
@@ -150,6 +162,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	if !c.Op.onVectors() {
 		c.Type = 0
 	}
+	c.Verify = c.Verify && c.Op.onVectors()
 	c.Sync = c.Sync && c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing
 	asked := c.Segment
 	c.Segment = 0

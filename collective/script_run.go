@@ -162,7 +162,7 @@ func (x *scriptRun) send(g int, q *group, m *move, ch *channel) error {
 	n := (to - from) * x.size
 	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
 	h := x.header(kindSlot, ch.stream.posted, n)
-	h.Addr = ch.taken
+	h.Addr, h.Sum = ch.taken, x.sumOf(addr, n)
 	if x.detached {
 		if err := ch.detach(&h, memory.Bytes(addr, n), flight{begun: trace.Now(), bytes: n, seq: x.seq, message: ch.stream.posted}); err != nil {
 			return err
@@ -252,6 +252,11 @@ func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 		if corrupt := x.c.options.Corrupt; corrupt != nil {
 			corrupt(x.call.Op, x.processed, data)
 		}
+		if x.call.Verify {
+			if err := x.verify(ch, data, ch.head().Sum, ch.stream.took, from, m.gathers); err != nil {
+				return false, err
+			}
+		}
 		x.c.live.Received += uint64(n)
 	}
 	if x.now == 0 {
@@ -279,7 +284,7 @@ func (x *scriptRun) received(ch *channel, n int) ([]byte, error) {
 	if h == nil || h.Seq != x.seq {
 		return nil, nil
 	}
-	if int(h.Segment) != ch.stream.took || h.Length != uint64(n) {
+	if int(h.Segment) != ch.stream.took || h.Length != uint32(n) {
 		return nil, fmt.Errorf("%w: %s sent message %d of operation %d, of %d bytes: expected message %d of %d",
 			ErrProtocol, ch, h.Segment, h.Seq, h.Length, ch.stream.took, n)
 	}

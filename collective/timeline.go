@@ -44,17 +44,17 @@ var (
 	receivedMessage = messageKinds("received")
 )
 
-func messageKinds(what string) (kinds [kindCredit + 1]trace.Kind) {
-	for k := kindRTS; k <= kindCredit; k++ {
+func messageKinds(what string) (kinds [kindWritten + 1]trace.Kind) {
+	for k := kindRTS; k <= kindWritten; k++ {
 		kinds[k] = trace.NewKind(trace.Collective, messageNames[k]+" "+what, "seq", "position", "bytes", "peer")
 	}
 	return kinds
 }
 
 // recordMessage records a message of this package's own.
-func recordMessage(kinds *[kindCredit + 1]trace.Kind, h *ring.Header, peer int) {
-	if trace.Enabled(trace.Collective) && h.Kind >= kindRTS && h.Kind <= kindCredit {
-		kinds[h.Kind].Instant(h.Seq, uint64(h.Segment), h.Length, uint64(peer))
+func recordMessage(kinds *[kindWritten + 1]trace.Kind, h *ring.Header, peer int) {
+	if trace.Enabled(trace.Collective) && h.Kind >= kindRTS && h.Kind <= kindWritten {
+		kinds[h.Kind].Instant(h.Seq, uint64(h.Segment), uint64(h.Length), uint64(peer))
 	}
 }
 

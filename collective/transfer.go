@@ -25,7 +25,7 @@ func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 	if h == nil {
 		return nil, false, nil
 	}
-	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint64(n) {
+	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint32(n) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
 			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
@@ -166,6 +166,7 @@ func (p *pass) postSlots() error {
 		}
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
+		h.Sum = p.sumOf(addr, n)
 		switch {
 		case p.call.Protocol == Eager:
 		case transfer == 0:
@@ -198,12 +199,22 @@ func (p *pass) writeTo(to remote) error {
 	addr, lkey, _, n := p.source(p.posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	p.sends[p.posted%MaxDepth] = trace.Now()
-	err := r.post(verbs.WorkRequest{
+	wr := verbs.WorkRequest{
 		ID: ring.WRID(r.edge.ID, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
 		RemoteAddr: to.addr, RKey: to.rkey,
-	}, pieces(1, n))
-	if err != nil {
+	}
+	if p.call.Verify {
+		wr.Opcode, wr.Imm = verbs.OpWrite, 0
+	}
+	if err := r.post(wr, pieces(1, n)); err != nil {
 		return err
+	}
+	if p.call.Verify {
+		h := p.header(kindWritten, p.posted, n)
+		h.Sum = p.sumOf(addr, n)
+		if err := r.send(&h); err != nil {
+			return err
+		}
 	}
 	p.posted++
 	p.c.live.Writes++
@@ -222,7 +233,9 @@ func (p *pass) announce(window int, address bool) error {
 			if !p.ready(p.announced) {
 				return nil
 			}
-			h.Addr, _, h.RKey, _ = p.source(p.announced)
+			var n int
+			h.Addr, _, h.RKey, n = p.source(p.announced)
+			h.Sum = p.sumOf(h.Addr, n)
 			p.sends[p.announced%MaxDepth] = trace.Now()
 		}
 		if err := r.send(&h); err != nil {
@@ -258,7 +271,7 @@ func (p *pass) grant() error {
 		st := p.prog.steps[transfer+1]
 		lo, hi := p.span(st.chunk, segment)
 		n := (hi - lo) * p.size
-		if int(h.Segment) != p.granted || h.Length != uint64(n) {
+		if int(h.Segment) != p.granted || h.Length != uint32(n) {
 			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",
 				ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.granted, n)
 		}
@@ -275,6 +288,7 @@ func (p *pass) grant() error {
 			err = ch.post(verbs.WorkRequest{
 				ID: ring.WRID(ring.Left.Edge(), wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
 			}, pieces(1, n))
+			p.landings.put(p.granted, h.Sum)
 			p.reading++
 			p.c.live.Reads++
 		}

@@ -33,17 +33,18 @@ func (k MessageKind) String() string {
 const HeaderSize = 64
 
 // messageMagic begins every header: "RM", and a version.
-const messageMagic = 0x02_4d52
+const messageMagic = 0x03_4d52
 
 // Header begins every message and every slot: what this is, and of which
 // operation, so that ranks that disagree find out.
 //
-//	 0  magic "RM" 2, kind     4  epoch      8  sequence     16  digest
-//	24  segment  28 root      32  length    40  address      48  rkey
+//	 0  magic "RM" 3, kind     4  epoch      8  sequence     16  digest
+//	24  segment  28 root      32  length    36  checksum     40  address      48  rkey
 //	52  sender   56 argument                       (all little-endian)
 //
-// Payloads have no checksum, but for those of pings, whose digest is one: what
-// carries them has a CRC, and collectives can be checked element by element.
+// Payloads have a checksum where their sender was asked for it; those of pings have one
+// in their digest. What carries them has a CRC, and collectives can be checked element by
+// element.
 type Header struct {
 	Kind    MessageKind
 	Epoch   uint32
@@ -51,7 +52,8 @@ type Header struct {
 	Digest  uint64 // of the operation's parameters, equal on all ranks; of a ping, CRC32C of the payload
 	Segment uint32
 	Root    uint32 // rank, of an operation that has one
-	Length  uint64 // bytes of payload, or of what Addr names
+	Length  uint32 // bytes of payload, or of what Addr names
+	Sum     uint32 // CRC32C of them, if the kind has one
 	Addr    uint64
 	RKey    uint32
 	Sender  uint32 // rank
@@ -68,7 +70,8 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint64(b[16:], h.Digest)
 	le.PutUint32(b[24:], h.Segment)
 	le.PutUint32(b[28:], h.Root)
-	le.PutUint64(b[32:], h.Length)
+	le.PutUint32(b[32:], h.Length)
+	le.PutUint32(b[36:], h.Sum)
 	le.PutUint64(b[40:], h.Addr)
 	le.PutUint32(b[48:], h.RKey)
 	le.PutUint32(b[52:], h.Sender)
@@ -84,7 +87,7 @@ func (h *Header) Decode(b []byte) bool {
 	first := le.Uint32(b)
 	*h = Header{
 		Kind: MessageKind(first >> 24), Epoch: le.Uint32(b[4:]), Seq: le.Uint64(b[8:]), Digest: le.Uint64(b[16:]),
-		Segment: le.Uint32(b[24:]), Root: le.Uint32(b[28:]), Length: le.Uint64(b[32:]), Addr: le.Uint64(b[40:]),
+		Segment: le.Uint32(b[24:]), Root: le.Uint32(b[28:]), Length: le.Uint32(b[32:]), Sum: le.Uint32(b[36:]), Addr: le.Uint64(b[40:]),
 		RKey: le.Uint32(b[48:]), Sender: le.Uint32(b[52:]), Arg: le.Uint64(b[56:]),
 	}
 	return first&0xff_ffff == messageMagic

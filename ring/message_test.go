@@ -10,7 +10,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 	for range 1000 {
 		in := Header{
 			Kind: MessageKind(rand.Uint32()), Epoch: rand.Uint32(), Seq: rand.Uint64(), Digest: rand.Uint64(), Segment: rand.Uint32(),
-			Root: rand.Uint32(), Length: rand.Uint64(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
+			Root: rand.Uint32(), Length: rand.Uint32(), Sum: rand.Uint32(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
 		}
 		in.Encode(b[:])
 		var out Header
@@ -31,9 +31,9 @@ func TestHeaderRoundTrip(t *testing.T) {
 // The layout is the wire's: other versions must read it.
 func TestHeaderLayout(t *testing.T) {
 	var b [HeaderSize]byte
-	h := Header{Kind: 0x21, Epoch: 1, Seq: 2, Digest: 3, Segment: 4, Root: 5, Length: 6, Addr: 7, RKey: 8, Sender: 9, Arg: 10}
+	h := Header{Kind: 0x21, Epoch: 1, Seq: 2, Digest: 3, Segment: 4, Root: 5, Length: 6, Sum: 11, Addr: 7, RKey: 8, Sender: 9, Arg: 10}
 	h.Encode(b[:])
-	for offset, want := range map[int]byte{0: 'R', 1: 'M', 2: 2, 3: 0x21, 4: 1, 8: 2, 16: 3, 24: 4, 28: 5, 32: 6, 40: 7, 48: 8, 52: 9, 56: 10} {
+	for offset, want := range map[int]byte{0: 'R', 1: 'M', 2: 3, 3: 0x21, 4: 1, 8: 2, 16: 3, 24: 4, 28: 5, 32: 6, 36: 11, 40: 7, 48: 8, 52: 9, 56: 10} {
 		if b[offset] != want {
 			t.Errorf("byte %d is %#x: expected %#x", offset, b[offset], want)
 		}

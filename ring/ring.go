@@ -213,6 +213,7 @@ func (r *Ring) Fail(err error) {
 	var d *DeviceError
 	var disagreement *DisagreementError
 	var s *StallError
+	var corruption *CorruptionError
 	switch {
 	case errors.As(err, &s):
 		s.tell(v)
@@ -220,6 +221,8 @@ func (r *Ring) Fail(err error) {
 		v.Rank, v.Confidence = r.rank, bootstrap.Certain
 	case errors.As(err, &disagreement):
 		v.Kind, v.Confidence, v.Calls = bootstrap.KindMismatch, bootstrap.Certain, disagreement.Calls
+	case errors.As(err, &corruption):
+		v.Kind, v.Confidence, v.Edge, v.Doing = bootstrap.KindCorrupt, bootstrap.Certain, corruption.Edge, corruption.Doing
 	case usage.Is(err):
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):

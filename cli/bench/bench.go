@@ -138,7 +138,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", verifySegments, "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -200,13 +200,17 @@ func checks(fs *pflag.FlagSet) bool {
 
 // often says how often each row is measured.
 func (o operation) often() string {
+	text := fmt.Sprintf("%d iterations", o.iters)
 	switch {
 	case o.duration > 0:
-		return o.duration.String()
+		text = o.duration.String()
 	case o.span > 0:
-		return fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
+		text = fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
 	}
-	return fmt.Sprintf("%d iterations", o.iters)
+	if o.options.Verify {
+		text += ", segments verified"
+	}
+	return text
 }
 
 func runBench(ctx context.Context, s *session.Session, call command.Call) (err error) {

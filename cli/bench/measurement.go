@@ -25,7 +25,9 @@ type Measurement struct {
 	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|18|before=bytes"`
 	Ranks     int                  `json:"ranks"`
 	InPlace   bool                 `json:"in_place"`
-	Iters     int                  `json:"iters" col:"iters|6"`
+	// Verified: each segment was checked against its sender's checksum.
+	Verified bool `json:"verify_segments,omitempty"`
+	Iters    int  `json:"iters" col:"iters|6"`
 	// Time is the slowest rank's. Where it was not said how many iterations, its mean is
 	// the median of the batches' means.
 	Time timing.Times `json:"time_us" col:"P50=p50 us|7; P99=p99 us|7"`

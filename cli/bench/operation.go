@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,11 +70,14 @@ func repeatFlags(fs *pflag.FlagSet) {
 	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
 }
 
+const verifySegments = "verify-segments"
+
 // vectorFlags are those of a collective, whatever its sizes.
 func vectorFlags(fs *pflag.FlagSet) {
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type: "+strings.Join(render.Words(reduce.Types()), ", "))
 	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
+	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
 	command.BandwidthFlag(fs, "floor", "exit with 1 if busbw is below this")
 }
 
@@ -114,7 +118,10 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 	if o.Segment, o.Depth = int(c.Size("segment")), c.Int("depth"); o.Depth > collective.MaxDepth {
 		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
 	}
-	o.Sync = command.IsOn(call.Flags, "sync")
+	o.Sync, o.Verify = command.IsOn(call.Flags, "sync"), command.IsOn(call.Flags, verifySegments)
+	if o.Verify && slices.ContainsFunc(variants, func(w Variant) bool { return w.Protocol == collective.Direct }) {
+		return o, exit.Usagef("%s: --%s with --protocol %s: %s", call.Name, verifySegments, collective.Direct, collective.NotVerified)
+	}
 	return o, nil
 }
 

@@ -22,6 +22,7 @@ const (
 	KindIsolated Kind = "isolated" // a rank hears none of its neighbours
 	KindEdge     Kind = "edge"     // two ranks live and what one sends does not reach the other
 	KindLeft     Kind = "left"     // a goodbye while others still need the ring
+	KindCorrupt  Kind = "corrupt"  // data changed between two ranks
 	KindMismatch Kind = "mismatch" // two nodes were told different things
 	KindTimeout  Kind = "timeout"  // a wait's deadline passed
 	KindFailed   Kind = "failed"   // a rank's own error

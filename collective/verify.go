@@ -1,0 +1,101 @@
+package collective
+
+import (
+	"fmt"
+
+	"ringcli/ring"
+	"ringcli/verbs/memory"
+)
+
+// This file is checksums of segments, from the sender's memory to the receiver's: CRC32C,
+// which processors have an instruction for. CallOptions.Verify sends them along:
+//
+//	slots             in the header before the payload
+//	rendezvous-read   in the RTS, which goes when the data is there
+//	writes into place in a message behind the WRITE, which takes the place of its
+//	                  immediate data: a queue pair keeps their order
+//
+// Direct has no segments: a checksum would be made of the very bytes that it is compared
+// with.
+
+// CorruptionError says that a segment is not what its sender read from its memory.
+type CorruptionError = ring.CorruptionError
+
+// landedSum is the checksum of a segment that lies in its place, as its sender made it.
+type landedSum struct {
+	position int
+	sum      uint32
+}
+
+// sums are those of segments that came and were not yet processed. A rank is ahead of its
+// right neighbour by one turn of the ring and two groups of segments at most: what it
+// sends as a result needs what that rank has given.
+type sums []landedSum
+
+func (s sums) put(position int, sum uint32) {
+	if len(s) > 0 {
+		s[position%len(s)] = landedSum{position, sum}
+	}
+}
+
+// room makes room for them, with so many segments in flight.
+func (s *sums) room(ranks, depth int) {
+	if n := (ranks + 2) * depth; len(*s) < n {
+		*s = make(sums, n)
+	}
+	for i := range *s {
+		(*s)[i].position = -1
+	}
+}
+
+// sumOf returns the checksum of a segment that is sent, or 0 if nobody wants it.
+func (f *flow) sumOf(addr uint64, n int) uint32 {
+	if !f.call.Verify {
+		return 0
+	}
+	return ring.Checksum(memory.Bytes(addr, n))
+}
+
+// verify holds a segment of n elements from lo on against the checksum that its sender
+// made of it.
+func (f *flow) verify(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
+	found := ring.Checksum(data)
+	if found == sum {
+		return nil
+	}
+	return &CorruptionError{
+		Edge: ring.Direction{From: ch.edge.Peer, To: f.c.rank}, Doing: f.doing(segment, gathers),
+		From: uint64(lo * f.size), Bytes: uint64(len(data)), Expected: sum, Found: found,
+	}
+}
+
+// doing is where in the operation a segment is.
+func (f *flow) doing(segment int, gathers bool) ring.Doing {
+	op := OpReduceScatter
+	if gathers {
+		op = OpAllGather
+	}
+	return ring.Doing{Operation: f.seq, Words: f.call.String(), Phase: op.String(), Segment: segment}
+}
+
+// wroteWithSum notes that the left neighbour wrote a segment into its place, and its
+// checksum.
+func (p *pass) wroteWithSum(ch *channel, position int, sum uint32) error {
+	p.landings.put(position, sum)
+	return p.wroteInPlace(ch, position)
+}
+
+// verifyPosition holds the segment that is processed next against its checksum.
+func (p *pass) verifyPosition(data []byte, slotted bool, transfer, lo int) error {
+	var sum uint32
+	if slotted {
+		sum = p.left.head().Sum
+	} else {
+		at := p.landings[p.processed%len(p.landings)]
+		if at.position != p.processed {
+			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left, p.processed)
+		}
+		sum = at.sum
+	}
+	return p.verify(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.ranks-1)
+}
