@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,4 +103,41 @@ func (l *listener) Write(b []byte) (int, error) {
 		l.heard <- struct{}{}
 	}
 	return l.kept.Write(b)
+}
+
+// What waits for no rank of a ring says so, too: for whom and since when, and at Ctrl-C.
+func TestWaitingOutsideARing(t *testing.T) {
+	t.Parallel()
+	port := strconv.Itoa(18600 + os.Getpid()%1000)
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a server": {[]string{"pingpong", "--bind", "127.0.0.1", "--port", port}, `a client on 127\.0\.0\.1:` + port},
+		"a client": {[]string{"lab", "b", "127.0.0.1", "--tcp-port", "1"}, `a server on 127\.0\.0\.1:1`},
+		"lab c":    {[]string{"lab", "c", "--index", "1", "--list", "127.0.0.1:2,127.0.0.2:2", "--device", "soft:lo"}, `rank 0 to meet on 127\.0\.0\.1:2`},
+		"poll":     {[]string{"shell", "--index", "0", "--list", freshList(t, 1)[0], "--device", "soft:lo", "-c", "open; init; poll --timeout 20s"}, `a completion, at most 20s; nothing by hand is posted`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := program(t, c.args...)
+			p.Env = append(p.Env, speakAfter+"=300ms")
+			heard := make(chan struct{}, 16)
+			p.Stderr = &listener{&p.stderr, heard}
+			p.start(t)
+			select {
+			case <-heard:
+			case <-time.After(20 * time.Second):
+				t.Error("it does not say that it waits")
+			}
+			if err := p.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			code := p.end(t, hung)
+			want := regexp.MustCompile(`(?s)^waiting [0-9.]+m?s for ` + c.want + `\n.*interrupted; it had waited [0-9.]+m?s for ` + c.want)
+			if text := p.stderr.String(); code != 130 || !want.MatchString(text) {
+				t.Errorf("exit code %d, and\n%s\nexpected %s", code, text, want)
+			}
+		})
+	}
 }

@@ -59,7 +59,11 @@ func runPoll(ctx context.Context, s *session.Session, call command.Call) error {
 	patience := command.Value[time.Duration](call.Flags, "timeout")
 	deadline := time.Now().Add(patience)
 	var found []verbs.Completion
-	end := s.Progress.Clock("poll, at most %s", patience)
+	awaited := "a completion"
+	if want > 1 {
+		awaited = fmt.Sprintf("%d completions", want)
+	}
+	end := s.Await(ctx, time.Now(), fmt.Sprintf("%s, at most %s; %s", awaited, patience, outstanding(s)))
 	defer end()
 	for {
 		err := h.look(ctx, s)

@@ -130,7 +130,7 @@ func (c *labC) openAll(_ context.Context, s *Step) error {
 
 // exchange swaps the ConnInfos. Rank 1 speaks first, so that rank 0 knows who calls.
 func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
-	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o.Timeout); err != nil {
+	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o); err != nil {
 		return err
 	}
 	if err := c.control.send(report{Phase: s.Name, Info: &c.pair.own}); err != nil {

@@ -103,6 +103,7 @@ func runLab(ctx context.Context, s *session.Session, call command.Call) error {
 	s.Config.Fill(&o)
 	command.Fill(call.Flags, &o.Wrong)
 	o.Bytes, o.Begin, o.Done = int(size), r.Begin, r.Done
+	o.Waiting = func(what string) func() { return s.Await(ctx, time.Now(), what) }
 	var err error
 	switch which {
 	case "a":

@@ -45,6 +45,7 @@ type control struct {
 	conn    *net.TCPConn
 	rank    int
 	timeout time.Duration
+	waiting func(what string) (done func())
 	inbox   chan report // closed when the connection has ended
 	ended   error       // why, once the inbox is closed
 	last    string      // phase that the peer has reported
@@ -63,9 +64,15 @@ const (
 
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
 // answers. Strangers are turned away, and named if it was in vain.
-func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.Duration) (*control, error) {
+func meet(ctx context.Context, rank int, own, peer netip.AddrPort, o *Options) (*control, error) {
+	timeout := o.Timeout
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	where := own
+	if rank == 1 {
+		where = peer
+	}
+	defer o.Waiting(fmt.Sprintf("rank %d to meet on %s", 1-rank, where))()
 	var conn net.Conn
 	var first *report
 	var err error
@@ -83,7 +90,7 @@ func meet(ctx context.Context, rank int, own, peer netip.AddrPort, timeout time.
 	default:
 		return nil, err
 	}
-	c := &control{conn: conn.(*net.TCPConn), rank: rank, timeout: timeout, inbox: make(chan report, 16)}
+	c := &control{conn: conn.(*net.TCPConn), rank: rank, timeout: timeout, waiting: o.Waiting, inbox: make(chan report, 16)}
 	c.peer, c.gone = context.WithCancelCause(ctx)
 	if first != nil {
 		c.inbox <- *first
@@ -207,6 +214,7 @@ func (c *control) receive(ctx context.Context, phase string) (report, error) {
 	if c.last != "" {
 		progress = fmt.Sprintf("its last was %q", c.last)
 	}
+	defer c.waiting(fmt.Sprintf("%s to report %q", who, phase))()
 	select {
 	case <-ctx.Done():
 		return report{}, context.Cause(ctx)

@@ -23,7 +23,7 @@ func connected(t *testing.T) (*control, net.Conn) {
 	}
 	defer func() { _ = listener.Close() }()
 	own := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
-	l, err := meet(t.Context(), 1, own, listener.Addr().(*net.TCPAddr).AddrPort(), 10*time.Second)
+	l, err := meet(t.Context(), 1, own, listener.Addr().(*net.TCPAddr).AddrPort(), &Options{Timeout: 10 * time.Second, Waiting: func(string) func() { return func() {} }})
 	if err != nil {
 		t.Fatal(err)
 	}

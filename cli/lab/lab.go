@@ -24,6 +24,9 @@ type Options struct {
 	Timeout time.Duration `setting:"timeout"`
 	// Wrong are values to use in place of the proper ones.
 	Wrong Wrong
+	// Waiting is told what is being waited for; what it returns is called once that has
+	// come.
+	Waiting func(what string) (done func())
 	// Begin is told the step that is about to be taken, Done how it went. An
 	// error of theirs, such as of an output that is gone, ends the lab.
 	Begin func(Step) error

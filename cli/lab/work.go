@@ -63,6 +63,7 @@ func (e *process) waitAll(ctx context.Context, ids ...uint64) ([]verbs.Completio
 	if e.control != nil {
 		ctx = e.control.peer
 	}
+	defer e.o.Waiting(fmt.Sprintf("%d completions of the queue pairs", len(ids)))()
 	found := make([]verbs.Completion, len(ids))
 	came := make([]bool, len(ids))
 	waiter := verbs.Waiter{CQ: e.CQ, Channel: e.Channel, Policy: verbs.WaitBlock}

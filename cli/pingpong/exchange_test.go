@@ -57,7 +57,7 @@ func options(t *testing.T, host string, port int) *Options {
 	return &Options{
 		Options: endpoint.Options{Device: "soft:lo", Port: 1, MTU: 1024, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12},
 		Host:    host, TCPPort: port, Size: 64, Depth: 8, Iters: 20, Timeout: 20 * time.Second,
-		Waiting: func(string) func() { return func() {} }, RoundTrip: func(time.Duration) {},
+		Waiting: func(string, time.Time) func() { return func() {} }, RoundTrip: func(time.Duration) {},
 		Local: func(Address) error { return nil }, Remote: func(Address) error { return nil },
 	}
 }
@@ -211,7 +211,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	o := options(t, "", 0)
 	o.Bind = netip.MustParseAddr("127.0.0.1")
-	o.Waiting = func(string) func() { cancel(why); return func() {} }
+	o.Waiting = func(string, time.Time) func() { cancel(why); return func() {} }
 	if _, err := Run(ctx, *o); !errors.Is(err, why) {
 		t.Errorf("accept: %v", err)
 	}

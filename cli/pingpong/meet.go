@@ -69,7 +69,7 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 	}
 	defer func() { _ = listener.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	defer o.Waiting("for a client on " + where)()
+	defer o.Waiting("a client on "+where, time.Now())()
 	came := ""
 	for {
 		conn, err := listener.Accept()
@@ -93,7 +93,7 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 // dial calls each address of the host, until one answers.
 func dial(ctx context.Context, o *Options) (*meeting, error) {
 	where := net.JoinHostPort(o.Host, strconv.Itoa(o.TCPPort))
-	defer o.Waiting("for a server on " + where)()
+	defer o.Waiting("a server on "+where, time.Now())()
 	var d net.Dialer
 	if o.Bind.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Bind, 0))

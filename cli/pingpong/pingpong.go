@@ -38,10 +38,10 @@ type Options struct {
 	Events  bool
 	Check   bool
 	Timeout time.Duration `setting:"timeout"` // of each wait
-	// Waiting is told what is being waited for; what it returns is called once that
-	// has come. Local and Remote are told the addresses as soon as they are known;
+	// Waiting is told what is being waited for, and since when; what it returns is called
+	// once that has come. Local and Remote are told the addresses as soon as they are known;
 	// an error of theirs, such as of an output that is gone, ends it all.
-	Waiting       func(what string) (done func())
+	Waiting       func(what string, since time.Time) (done func())
 	Local, Remote func(Address) error
 	// RoundTrip is told of each round trip.
 	RoundTrip func(time.Duration)

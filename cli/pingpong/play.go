@@ -27,6 +27,7 @@ type player struct {
 	since          time.Time // of the last completion
 	lastMessage    time.Time // when it came; of the client at first when its own was sent
 	wc             [16]verbs.Completion
+	quiet          func() // ends the wait that Waiting was told of; nil: none
 }
 
 // memory is how many bytes an end needs. The server sends what it has received,
@@ -74,7 +75,7 @@ func (e *end) refill() error {
 }
 
 func (e *end) play(ctx context.Context) (elapsed time.Duration, unacknowledged bool, err error) {
-	defer e.o.Waiting("for messages of " + e.peer.String())()
+	defer e.heard()
 	begun := time.Now()
 	e.since, e.pending = begun, receiving
 	if !e.o.IsServer() {
@@ -98,6 +99,7 @@ func (e *end) play(ctx context.Context) (elapsed time.Duration, unacknowledged b
 			}
 		}
 		if n > 0 {
+			e.heard()
 			e.waiter.Reset()
 			continue
 		}
@@ -203,12 +205,27 @@ func (e *end) check() error {
 	return nil
 }
 
+// quietAfter is when it is no longer the wire that is waited for.
+const quietAfter = 500 * time.Millisecond
+
+// heard ends a wait that Waiting was told of.
+func (e *end) heard() {
+	if e.quiet != nil {
+		e.quiet()
+		e.quiet = nil
+	}
+}
+
 // overdue ends a wait that was cancelled, or has taken too long.
 func (e *end) overdue(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if time.Since(e.since) < e.o.Timeout {
+	switch quiet := time.Since(e.since); {
+	case quiet > quietAfter && e.quiet == nil:
+		e.quiet = e.o.Waiting("messages of "+e.peer.String()+", of which "+e.progress(), e.since)
+		return nil
+	case quiet < e.o.Timeout:
 		return nil
 	}
 	return fmt.Errorf("%w: no completion for %s from %s; %s; %s", verbs.ErrTimeout, e.o.Timeout, e.where(), e.progress(), e.suspicion())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -42,7 +43,7 @@ func (p *Runner) Run(ctx context.Context, o Options) error {
 	}
 	watch := timing.New()
 	o.RoundTrip = watch.Add
-	o.Waiting = func(what string) func() { return s.Progress.Clock("%s: waiting %s", p.Command, what) }
+	o.Waiting = func(what string, since time.Time) func() { return s.Await(ctx, since, what) }
 	tell := func(format, explanation string) func(Address) error {
 		return func(a Address) error { return errors.Join(p.explain(explanation), StockLine(s, format, a)) }
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringcli/cli/exit"
@@ -22,12 +23,39 @@ const (
 
 // speaker tells whom the process waits for, and since when.
 type speaker struct {
+	awaits atomic.Pointer[awaited] // what Await was told; nil: only what Waits have
+	left   atomic.Pointer[awaited] // of those, what a cancelled context has ended
+
 	mu       sync.Mutex // held while it is spoken
 	progress *Progress  // of whoever speaks now
 	said     time.Time  // when a line was written
 	asked    time.Time  // when Why was asked, of the wait since
 	since    time.Time
 	why      string
+}
+
+// awaited is what a command waits for that is no rank of a ring.
+type awaited struct {
+	what  string
+	since time.Time
+}
+
+// Await tells people, as Speak does, that this process waits for something since then,
+// such as "a client on TCP port 1", until the returned function is called.
+func (s *Session) Await(ctx context.Context, since time.Time, what string) (end func()) {
+	if s.Interactive && s.Progress == nil { // in the background
+		return func() {}
+	}
+	p, a := s.speaker, &awaited{what, since}
+	p.awaits.Store(a)
+	hush := s.Speak()
+	return sync.OnceFunc(func() {
+		hush()
+		p.awaits.CompareAndSwap(a, nil)
+		if ctx.Err() != nil {
+			p.left.Store(a)
+		}
+	})
 }
 
 // Speak tells people whom this process waits for until the returned function is called:
@@ -64,12 +92,21 @@ func (s *Session) Speak() (end func()) {
 
 // look tells of the wait that goes on, if one has for long enough.
 func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
+	onTerminal := p.progress != nil && p.progress.w != nil
+	if a := p.awaits.Load(); a != nil && now.Sub(a.since) >= SpeakAfter {
+		if line := fmt.Sprintf("waiting %s for %s", bootstrap.Ago(time.Since(a.since)), a.what); onTerminal {
+			p.progress.Wait(line)
+		} else if now.Sub(p.said) >= sayEvery {
+			p.said = now
+			_, _ = fmt.Fprintln(s.Stderr, line)
+		}
+		return
+	}
 	w, ok := s.Waits.Now()
 	if !ok || now.Sub(w.Since) < SpeakAfter {
 		p.hush()
 		return
 	}
-	onTerminal := p.progress != nil && p.progress.w != nil
 	if !onTerminal && (now.Sub(p.said) < sayEvery || s.SpeaksToParent() && !w.For(0)) {
 		return
 	}
@@ -95,9 +132,12 @@ func (p *speaker) hush() {
 	}
 }
 
-// Interrupted is the interruption of what had waited for long for other ranks, which it
-// says; nil if Ctrl-C ended something else.
+// Interrupted is the interruption of what had waited for long, for other ranks or as Await
+// was told, which it says; nil if Ctrl-C ended something else.
 func (s *Session) Interrupted() error {
+	if a := s.speaker.left.Swap(nil); a != nil && time.Since(a.since) >= SpeakAfter {
+		return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, bootstrap.Ago(time.Since(a.since)), a.what)
+	}
 	w, ok := s.Waits.GivenUp()
 	if !ok || time.Since(w.Since) < SpeakAfter {
 		return nil
