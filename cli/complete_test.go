@@ -96,6 +96,7 @@ func TestOffers(t *testing.T) {
 		{command.Process, "connect --gid-index ", []string{"0"}, nil},
 		{command.Process, "connect --device soft:lo --gid-index ", []string{"0"}, nil},
 		{command.Process, "connect --device soft:", []string{"soft:lo"}, []string{"auto"}},
+		{command.Process, "connect --cpus ", []string{"auto", "none"}, nil},
 		{command.Process, "connect --segment ", []string{"4K", "64K", "1M", "16M"}, nil},
 		{command.Process, "connect --mtu ", []string{"1024", "4096"}, nil},
 		{command.Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},

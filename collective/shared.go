@@ -12,6 +12,7 @@ import (
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 )
 
 // shared is what the ranks of one host compute with where each of them can reach
@@ -22,6 +23,8 @@ type shared struct {
 	edges []*ring.Edge // by rank; nil at the own
 	board verbs.Memory // the own
 	reg   *ring.Registration
+	// affinity is where the thread comes back to; it may be nil.
+	affinity *cpu.Affinity
 
 	ctx     context.Context // of the operation that runs
 	running *prepared
@@ -78,7 +81,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s := &shared{c: c, edges: make([]*ring.Edge, c.size)}
+	s := &shared{c: c, edges: make([]*ring.Edge, c.size), affinity: c.ring.Affinity()}
 	for _, e := range edges {
 		s.edges[e.Peer] = e
 	}
@@ -98,7 +101,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
-		Affinity: c.ring.Affinity(), Gosched: c.ring.Options().Wait == verbs.WaitGosched,
+		Affinity: s.affinity, Gosched: c.ring.Options().Wait == verbs.WaitGosched,
 	})
 	if err == nil {
 		c.shared = s
@@ -228,6 +231,10 @@ func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem
 // else out within milliseconds.
 const inboxRecorded = 16
 
+// affinityLooked: before one in so many operations the thread is brought back to its CPU, which
+// otherwise those do that wait long.
+const affinityLooked = 256
+
 // partsRecorded: of shorter vectors as many operations, and the first of a kind, go into
 // the recorder with their steps, which take 0.2 to 1 us: a twentieth of 256 KiB, and a
 // hundredth from here on.
@@ -242,6 +249,9 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	begun := trace.Stamp(0)
 	if traced || k.Algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {
 		begun = trace.Now()
+	}
+	if c.seq%affinityLooked == 0 {
+		s.affinity.Restore(time.Now())
 	}
 	s.ctx, s.running = ctx, p
 	if err := c.stopped(ctx); err != nil {

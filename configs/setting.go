@@ -54,6 +54,9 @@ var Settings = []Setting{
 	{Name: "timeout", Default: 30 * time.Second,
 		Usage:   "deadline of each wait",
 		Comment: "Deadline of each wait, with its unit."},
+	{Name: "cpus", Default: "auto", Completes: []string{"words", "auto", "none"},
+		Usage:   "CPUs that the ranks of this host poll on, in turn, as in 0-3,8 (auto: close ones that no other ring has, none: wherever the kernel puts them)",
+		Comment: "The CPUs that the ranks of this host poll on, in turn, as in 0-3,8. auto: close ones\nthat no other ring has; none: wherever the kernel puts them."},
 
 	{Name: "device", Default: "auto", Completes: []string{"devices"},
 		Section: "The device and the queue pair",

@@ -231,7 +231,7 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 // NewWaiter returns a waiter on the CQ, of the policy in Options. With several
 // devices there is no one channel to block on, and it sleeps instead.
 func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.affinity}
+	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.Affinity()}
 	if len(r.devices.list) == 1 {
 		w.CQ, w.Channel = r.devices.list[0].CQ, r.devices.list[0].Channel
 	}

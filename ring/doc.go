@@ -40,8 +40,8 @@
 // poll for each other. A rank that is busy says so to the one that pings it; a rank that
 // wants to begin something waits until it has answered.
 //
-// Where the ranks of a host are as many as its CPUs, or more, and each has a process of
-// its own, the thread that waits comes back to one of them (cpu.Affinity). A program that
+// Where several ranks of a host have each a process of their own, the thread that waits
+// comes back to a CPU of its own (Options.CPUs, cpu.Affinity). A program that
 // polls from one goroutine does well to lock it to its thread, as ringcli does.
 //
 // # The names of the C interface

@@ -1,14 +1,17 @@
 package ring
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
+	"ringcli/configs/usage"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
 )
 
 // Ranks of one host, each in a process of its own, share out its CPUs.
-func TestSeat(t *testing.T) {
+func TestAffinity(t *testing.T) {
 	cpus, err := cpu.Allowed()
 	if err != nil {
 		t.Fatal(err)
@@ -20,14 +23,18 @@ func TestSeat(t *testing.T) {
 	for _, c := range []struct {
 		wait  verbs.WaitPolicy
 		ranks int
-		want  bool
+		cpus  string
+		want  []int
 	}{
-		{verbs.WaitYield, len(cpus) + 1, true},
-		{verbs.WaitYield, len(cpus) - 1, false},
-		{verbs.WaitGosched, len(cpus) + 1, false},
+		{verbs.WaitYield, len(cpus) + 1, "", cpus},
+		{verbs.WaitYield, len(cpus) + 1, "none", nil},
+		{verbs.WaitYield, 1, "", nil},
+		{verbs.WaitYield, 1, strconv.Itoa(cpus[1]), cpus[1:2]},
+		{verbs.WaitYield, 2, cpu.FormatList([]int{cpus[1], cpus[0]}), cpus[:1]},
+		{verbs.WaitGosched, len(cpus) + 1, "", nil},
 	} {
 		o := testOptions()
-		o.Wait = c.wait
+		o.Wait, o.CPUs = c.wait, c.cpus
 		rank := c.ranks - 1
 		r, err := New(servers[:c.ranks], rank, o)
 		if err != nil {
@@ -36,11 +43,27 @@ func TestSeat(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Affinity(); (s != nil) != c.want || c.want && s.CPU() != cpus[rank%len(cpus)] {
-			t.Errorf("%s, rank %d of %d on CPUs %v: %+v", c.wait, rank, c.ranks, cpus, s)
+		if a := r.Affinity(); (a != nil) != (c.want != nil) || a != nil && a.CPU() != c.want[rank%len(c.want)] {
+			t.Errorf("%s, rank %d of %d on CPUs %q of %v: %+v", c.wait, rank, c.ranks, c.cpus, cpus, a)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// CPUs that are no list, or that this process may not run on, are an error before anything is
+// opened.
+func TestCPUsThatAreNone(t *testing.T) {
+	for given, want := range map[string]string{
+		"all":    `cpus is "all": expected CPUs as in 0-3,8, auto or none`,
+		"1,1":    `cpus is "1,1": CPU 1 stands there twice, auto or none`,
+		"0,8191": `cpus is "0,8191": this process may not run on CPU 8191, expected some of `,
+	} {
+		o := testOptions()
+		o.CPUs = given
+		if _, err := New([]string{"a", "b"}, 0, o); !usage.Is(err) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, expected %s", err, want)
 		}
 	}
 }

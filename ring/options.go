@@ -63,6 +63,9 @@ type Options struct {
 	// Wait is what Waiters do between polls. WaitGosched is for several ranks
 	// in one process.
 	Wait verbs.WaitPolicy
+	// CPUs are those that the polling threads of this host's ranks come back to, in turn:
+	// as in 0-3,8. "auto" means close ones, "none" wherever the kernel puts them.
+	CPUs string `setting:"cpus"`
 	// UDPPort and Impair go to a soft device as they are.
 	UDPPort uint16
 	Impair  *verbs.Impairment
@@ -81,6 +84,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if err := configs.Complete(&o); err != nil {
 		return o, usage.Errorf("%v", err)
+	}
+	if _, err := o.cpus(); err != nil {
+		return o, err
 	}
 	// Slots stay aligned to cache lines, whatever size was asked for.
 	o.SlotSize = (o.SlotSize + SlotHeader - 1) / SlotHeader * SlotHeader

@@ -67,16 +67,16 @@ type Ring struct {
 	place     func() diagnose.Place // by SetPlace
 
 	// Changed with the token and mu: whoever has either may look.
-	control *bootstrap.Control // made by Open
-	chosen  [2]edgeDevice      // the devices to the neighbours
-	edges   [2]*Edge           // to the neighbours
-	mesh    meshEdges          // beside those
+	control  *bootstrap.Control // made by Open
+	affinity *cpu.Affinity      // by Open; nil if none is needed
+	chosen   [2]edgeDevice      // the devices to the neighbours
+	edges    [2]*Edge           // to the neighbours
+	mesh     meshEdges          // beside those
 
 	// Changed with the token: whoever has it may look.
 	met             bool               // the neighbours were found
 	addrs           []netip.AddrPort   // of the list, by Open
 	local           netip.Addr         // to speak from, by Open
-	affinity        *cpu.Affinity      // by Open; nil if none is needed
 	deferred, early []verbs.Completion // that came an operation too soon
 }
 
@@ -141,7 +141,11 @@ func (r *Ring) LocalAddr() netip.Addr { return r.local }
 
 // Affinity returns the CPU that this rank's polling thread comes back to, nil if there is
 // none: after Open.
-func (r *Ring) Affinity() *cpu.Affinity { return r.affinity }
+func (r *Ring) Affinity() *cpu.Affinity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.affinity
+}
 
 // Left returns the edge that data comes from, after Init.
 func (r *Ring) Left() *Edge { return r.edges[Left] }
@@ -287,7 +291,9 @@ func controlled[T any](ctx context.Context, r *Ring, do func(context.Context, *b
 	}
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
-	return do(ctx, control)
+	result, err = do(ctx, control)
+	r.Affinity().Restore(time.Now()) // who was woken may be anywhere
+	return result, err
 }
 
 // Gather collects one slice of bytes from every rank on every rank, by rank, over
@@ -364,14 +370,14 @@ func (r *Ring) Close() error {
 func (r *Ring) release(to State) error {
 	r.mu.Lock()
 	r.state = to
-	edges, devices, control := r.edges, r.devices.list, r.control
+	edges, devices, control, affinity := r.edges, r.devices.list, r.control, r.affinity
 	r.edges, r.devices.list, r.chosen = [2]*Edge{}, nil, [2]edgeDevice{}
 	r.exchanged, r.met = false, false
 	if to == StateNew {
 		r.control = nil
 	}
 	r.mu.Unlock()
-	errs := []error{r.mesh.drop(&r.mu), closeAll(edges[:])}
+	errs := []error{r.mesh.drop(&r.mu), closeAll(edges[:]), affinity.Close()}
 	for _, d := range devices {
 		errs = append(errs, d.Close())
 	}

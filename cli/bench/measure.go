@@ -157,7 +157,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 func resultOf(m *session.Member, o operation, plan collective.Call, iters int, means []float64, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: plan.Protocol, Algorithm: plan.Algorithm, Ranks: m.Comm.Size(), InPlace: o.inPlace, Verified: plan.Verify, Iters: iters,
+		Protocol: plan.Protocol, Algorithm: plan.Algorithm, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: plan.Verify, Iters: iters,
 	}
 	if !o.op.Reduces() {
 		result.Op = ""

@@ -47,6 +47,8 @@ type Measurement struct {
 	PerRank []RankMeasurement `json:"per_rank,omitempty"`
 	// Effort is there in a comparison: that of the rank that has most.
 	Effort *Effort `json:"per_operation,omitempty"`
+	// CPUs are those that the ranks poll on; absent where it is not settled for all.
+	CPUs []int `json:"cpus,omitempty"`
 }
 
 // WrongElement is an element that is not what it must be.

@@ -61,7 +61,7 @@ func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []
 	if err := m.Agree(ctx, connectP2P(ctx, m, path)); err != nil {
 		return err
 	}
-	title := fmt.Sprintf("rank 0 to rank 1 by %s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.Ring.Right().Local.MTU, path.window)
+	title := fmt.Sprintf("rank 0 to rank 1 by %s%s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.AtCPUs(), m.Ring.Right().Local.MTU, path.window)
 	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ type p2pTest struct {
 // ranks get the same result, which is rank 0's with what both ends have checked.
 func measureP2P(ctx context.Context, s *session.Session, p *p2pQP, t p2pTest) (P2PResult, error) {
 	m := s.Member
-	result := P2PResult{Command: "bench p2p", OK: true, Op: t.name, Bytes: uint64(t.bytes)}
+	result := P2PResult{Command: "bench p2p", OK: true, Op: t.name, Bytes: uint64(t.bytes), CPUs: s.Member.CPUs}
 	defer s.Progress.Clock("p2p %s %s", result.Op, configs.FormatSize(result.Bytes))()
 	m.Checks++
 	if t.check {

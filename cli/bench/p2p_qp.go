@@ -79,7 +79,7 @@ func openP2P(m *session.Member, bytes uint64, window int) (p *p2pQP, err error) 
 	if err = p.device.CreateCQ(2 * (p2pQueue + 1)); err != nil {
 		return p, err
 	}
-	p.waiter = verbs.Waiter{CQ: p.device.CQ, Channel: p.device.Channel, Policy: m.Ring.Options().Wait, MaxSpins: p.device.Attr.MaxSpins}
+	p.waiter = verbs.Waiter{CQ: p.device.CQ, Channel: p.device.Channel, Policy: m.Ring.Options().Wait, MaxSpins: p.device.Attr.MaxSpins, Affinity: m.Ring.Affinity()}
 	p.sink = (bytes + p2pAlign - 1) / p2pAlign * p2pAlign
 	if p.block, err = m.Ring.AllocMemory(p.sink + max(bytes, 1)); err != nil {
 		return p, err

@@ -23,6 +23,8 @@ type P2PResult struct {
 	// First is the first wrong byte of the lower rank that has one; its offset is
 	// that in the message.
 	First *WrongElement `json:"first_wrong,omitempty"`
+	// CPUs are those that the ranks poll on; absent where it is not settled for all.
+	CPUs []int `json:"cpus,omitempty"`
 }
 
 // P2PTimes are the percentiles of a latency test, in microseconds.

@@ -41,7 +41,7 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 	m := s.Member
 	v := local.Verdict{Command: "self-check", OK: true, Ranks: m.Ring.Size(), Over: []string{m.Over()}, Types: render.Words(selfCheckTypes)}
 	before := m.Comm.Stats()
-	title := fmt.Sprintf("self-check on %s%s", m.Where(), overWords[m.Table.Devices])
+	title := fmt.Sprintf("self-check on %d ranks of %s%s", m.Ring.Size(), m.Over(), overWords[m.Table.Devices])
 	if err := s.Out.Notes(render.Faint, title, fmt.Sprintf("a row: %d iterations, and one of each type of which every element is verified", selfCheckIters)); err != nil {
 		return err
 	}

@@ -122,13 +122,14 @@ type TuneSummary struct {
 	Iterations int     `json:"iterations"` // on this rank
 	Seconds    float64 `json:"seconds"`
 	Rules      int     `json:"rules"`
-	Gain       float64 `json:"gain"`  // over the default: the geometric mean of all points'
-	Saved      string  `json:"saved"` // the file; empty if it was not
+	Gain       float64 `json:"gain"`           // over the default: the geometric mean of all points'
+	Saved      string  `json:"saved"`          // the file; empty if it was not
+	CPUs       []int   `json:"cpus,omitempty"` // that the ranks poll on; absent where it is not settled for all
 }
 
 func (t *tuning) printSummary(path string, saved tables.Saved) error {
 	sum := TuneSummary{
-		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, Of: len(tunedSizes) * len(tables.Operations), Variants: len(t.list),
+		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, CPUs: t.m.CPUs, Of: len(tunedSizes) * len(tables.Operations), Variants: len(t.list),
 		Rounds: t.rounds, Iterations: t.iterations, Seconds: math.Round(time.Since(t.begun).Seconds()*10) / 10, Rules: len(saved.Rules), Saved: path, Gain: 1,
 	}
 	logs := 0.0

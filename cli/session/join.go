@@ -96,6 +96,12 @@ func (s *Session) Ready(ctx context.Context) error {
 		var providers []string
 		for _, each := range all {
 			providers = append(providers, each.Providers...)
+			if each.CPU != nil {
+				m.CPUs = append(m.CPUs, *each.CPU)
+			}
+		}
+		if len(m.CPUs) < len(all) {
+			m.CPUs = nil
 		}
 		o.Table, m.Table, err = tables.Take(all[0].Table, providers, len(all))
 	}

@@ -16,6 +16,7 @@ import (
 	"ringcli/collective"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/verbs/cpu"
 )
 
 // Corrupt is set by tests alone, which prove by it that a check finds what it is for:
@@ -34,6 +35,8 @@ type Member struct {
 	Checks uint64
 	// Shown are the counters as they were shown last.
 	Shown map[string]uint64
+	// CPUs are those that the ranks poll on; empty where it is not settled for all.
+	CPUs []int
 	// Table is the table in force.
 	Table tables.TableStatus
 }
@@ -155,8 +158,18 @@ func (m *Member) Over() string {
 	return m.Ring.Right().Local.Device
 }
 
-// Where says what a result is of: "4 ranks of soft:lo".
-func (m *Member) Where() string { return fmt.Sprintf("%d ranks of %s", m.Ring.Size(), m.Over()) }
+// Where says what a result is of: "4 ranks of soft:lo at CPUs 0-3".
+func (m *Member) Where() string {
+	return fmt.Sprintf("%d ranks of %s%s", m.Ring.Size(), m.Over(), m.AtCPUs())
+}
+
+// AtCPUs is where the ranks poll, in their order: " at CPUs 0-3"; empty if it is not settled.
+func (m *Member) AtCPUs() string {
+	if len(m.CPUs) == 0 {
+		return ""
+	}
+	return " at CPUs " + cpu.FormatList(m.CPUs)
+}
 
 // Counters returns the counters of the devices in use, by provider, as
 // "soft/name", the collectives' as "collective/name" and the ring's as "ring/name".

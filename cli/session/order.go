@@ -32,13 +32,18 @@ const (
 type introduction struct {
 	Follows   bool                 `json:"follows"`
 	Providers []string             `json:"providers"`       // of its edges
+	CPU       *int                 `json:"cpu,omitempty"`   // that it polls on, if that is settled
 	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
 }
 
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	all, err := Share(ctx, m, introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)})
+	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)}
+	if a := m.Ring.Affinity(); a != nil {
+		own.CPU = new(a.CPU())
+	}
+	all, err := Share(ctx, m, own)
 	if err != nil {
 		return nil, err
 	}
