@@ -242,6 +242,7 @@ func (c *Comm) stopped(ctx context.Context) error {
 // buffer goes back to its owner. The first failure is the one that counts.
 func (c *Comm) fail(err error) error {
 	c.ring.Fail(err)
+	err = c.ring.Settled(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failure != nil {

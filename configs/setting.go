@@ -29,8 +29,8 @@ type Setting struct {
 	// Completes is what a value completes to where OneOf does not say: a word of
 	// cli's completion, and what that takes.
 	Completes []string
-	// Min and Max bound ints and bytes that OneOf does not list. The default need not
-	// lie between them.
+	// Min and Max bound ints and bytes that OneOf does not list, and Min durations, in
+	// nanoseconds. The default need not lie between them.
 	Min, Max int64
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
@@ -57,6 +57,14 @@ var Settings = []Setting{
 	{Name: "cpus", Default: "auto", Completes: []string{"words", "auto", "none"},
 		Usage:   "CPUs that the ranks of this host poll on, in turn, as in 0-3,8 (auto: close ones that no other ring has, none: wherever the kernel puts them)",
 		Comment: "The CPUs that the ranks of this host poll on, in turn, as in 0-3,8. auto: close ones\nthat no other ring has; none: wherever the kernel puts them."},
+
+	// Less than several time slices of a busy machine would tell of the living.
+	{Name: "death", Default: 1500 * time.Millisecond, Min: int64(200 * time.Millisecond),
+		Usage:   "how long until a host or a network that is down is told of",
+		Comment: "How long until a host or a network that is down is told of, with its unit. A\nprocess that dies is told of at once."},
+	{Name: "silence", Default: 5 * time.Second, Min: int64(500 * time.Millisecond),
+		Usage:   "how long a rank may stand still whose host answers",
+		Comment: "How long a rank may stand still whose host answers: stopped, or stuck."},
 
 	{Name: "device", Default: "auto", Completes: []string{"devices"},
 		Section: "The device and the queue pair",
@@ -292,7 +300,7 @@ func (s Setting) allows(value any) bool {
 	case uint64:
 		return uint64(s.Min) <= v && v <= uint64(s.Max)
 	case time.Duration:
-		return v > 0
+		return v > 0 && int64(v) >= s.Min
 	}
 	return true
 }
@@ -305,6 +313,9 @@ func (s Setting) expected() string {
 	case int:
 		return fmt.Sprintf("a whole number from %d to %d", s.Min, s.Max)
 	case time.Duration:
+		if s.Min > 0 {
+			return fmt.Sprintf("a duration of at least %s with its unit", time.Duration(s.Min))
+		}
 		return "a duration above zero with its unit, such as 500ms or 30s"
 	case uint64:
 		text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))

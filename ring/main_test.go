@@ -2,6 +2,7 @@ package ring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -137,16 +138,23 @@ func textOf(err error) string {
 // wire keeps the TCP connections of a rank, so that a test can cut them without
 // a goodbye, or stall them.
 type wire struct {
-	mu    sync.Mutex
-	conns []net.Conn
-	gate  sync.RWMutex // held to stall
+	mu        sync.Mutex
+	conns     []net.Conn
+	listeners []net.Listener
+	gate      sync.RWMutex // held to stall
 }
 
 func (w *wire) install(o *Options) {
 	o.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
 		var lc net.ListenConfig
 		ln, err := lc.Listen(ctx, network, address)
-		return &wireListener{ln, w}, err
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.listeners = append(w.listeners, ln)
+		return &wireListener{ln, w}, nil
 	}
 	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
@@ -165,13 +173,16 @@ func (w *wire) keep(c net.Conn) net.Conn {
 	return &wireConn{c, w}
 }
 
-// cut closes all connections at once, as a process that dies does: nothing is
-// written after the first has gone.
+// cut closes all sockets at once, as a process that dies does: nothing is
+// written after the first has gone, and the port refuses calls.
 func (w *wire) cut() {
 	w.gate.Lock()
 	defer w.gate.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, ln := range w.listeners {
+		_ = ln.Close()
+	}
 	for _, c := range w.conns {
 		_ = c.Close()
 	}
@@ -188,6 +199,13 @@ func (l *wireListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return l.w.keep(c), nil
+}
+
+func (l *wireListener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) { // by cut
+		return err
+	}
+	return nil
 }
 
 type wireConn struct {

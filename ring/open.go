@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
-	"time"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
@@ -16,10 +15,6 @@ import (
 	"ringcli/verbs/cpu"
 	"ringcli/verbs/route"
 )
-
-// minSilence is three signs of life on the control ring, one a second: however
-// short the waits are to be, a neighbour that computes is not given up.
-const minSilence = 3 * time.Second
 
 // Open binds the TCP listener, chooses the local address and opens the devices to
 // both neighbours, each with a protection domain, a completion queue and its channel.
@@ -43,8 +38,8 @@ func (r *Ring) Open(ctx context.Context) error {
 		r.change(func() { r.affinity = affinity })
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
 			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
-			Silence: max(r.Timeout(), minSilence), Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
-			OnFailure: func(v *Verdict) { r.setFailed(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
+			Death: r.opts.Death, Silence: r.opts.Silence, Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
+			OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			History: r.opts.History, Waits: r.opts.Waits, Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})
 		if err != nil {

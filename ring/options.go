@@ -50,6 +50,10 @@ type Options struct {
 	// Patience is how long the other ranks may take to appear, in Exchange. 0
 	// means Timeout.
 	Patience time.Duration
+	// Death is within how long a host or a network that is down is told, 0 means 1.5 s;
+	// Silence is how long a rank may stand still whose host answers, 0 means 5 s.
+	Death   time.Duration `setting:"death"`
+	Silence time.Duration `setting:"silence"`
 	// TCPPort is the port of list entries that name none. 0 means 18600.
 	TCPPort int `setting:"tcp-port"`
 	Slots   int `setting:"slots"` // to receive into, per neighbour; 0 means 16

@@ -133,7 +133,7 @@ func (r *Ring) Options() Options { return r.opts }
 // Timeout is the deadline of a wait that begins now.
 func (r *Ring) Timeout() time.Duration { return time.Duration(r.timeout.Load()) }
 
-// SetTimeout changes it. How long a neighbour may be silent stays what Options said.
+// SetTimeout changes it.
 func (r *Ring) SetTimeout(d time.Duration) { r.timeout.Store(int64(d)) }
 
 // LocalAddr returns the IP address that this rank speaks from, after Open.
@@ -202,23 +202,30 @@ func (r *Ring) Stale() uint64 {
 
 // Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes
 // what is posted, and the reason goes round the control ring. The first reason
-// counts; Fail may be called by anybody at any time.
+// counts; Fail may be called by anybody at any time. Settled tells what came of it.
 func (r *Ring) Fail(err error) {
 	err = r.devices.events.explaining(err)
 	r.setFailed(err)
 	r.mu.Lock()
 	control := r.control
 	r.mu.Unlock()
-	if control == nil {
-		return
+	if control != nil {
+		control.Fail(r.verdict(err))
 	}
-	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, By: r.rank, Text: err.Error()}
+}
+
+// verdict is what an error of this rank says to the others.
+func (r *Ring) verdict(err error) *Verdict {
+	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, Confidence: bootstrap.Certain, By: r.rank, Text: err.Error()}
+	var told *Verdict
 	var c *CompletionError
 	var d *DeviceError
 	var disagreement *DisagreementError
 	var s *StallError
 	var corruption *CorruptionError
 	switch {
+	case errors.As(err, &told):
+		return told
 	case errors.As(err, &s):
 		s.tell(v)
 	case errors.As(err, &d):
@@ -230,13 +237,59 @@ func (r *Ring) Fail(err error) {
 	case usage.Is(err):
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):
-		v.Kind = bootstrap.KindTimeout
+		v.Kind, v.Confidence = bootstrap.KindTimeout, bootstrap.Suspect
 	case errors.As(err, &c):
-		v.Rank = c.Peer
+		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
 		v.Kind = bootstrap.KindCanceled
 	}
-	control.Fail(v)
+	return v
+}
+
+// Settled returns why the ring has failed, once all ranks agree: the verdict that another
+// rank came to, or err where it is this rank's own. What a rank that fails says
+// of its neighbours may be news of a third; a moment later that has come.
+func (r *Ring) Settled(err error) error {
+	r.mu.Lock()
+	control := r.control
+	r.mu.Unlock()
+	if control == nil {
+		return err
+	}
+	v := control.Settled(r.life)
+	switch {
+	case v == nil:
+		return err
+	case r.isOwn(v):
+		return &settled{err, v}
+	}
+	return v
+}
+
+// settled is an error of this rank with the verdict that it has become.
+type settled struct {
+	error
+	verdict *Verdict
+}
+
+func (s *settled) Unwrap() []error { return []error{s.error, s.verdict} }
+
+// isOwn tells whether a verdict says what this rank has failed with.
+func (r *Ring) isOwn(v *Verdict) bool {
+	first := r.Err()
+	return first != nil && v.By == r.rank && v.Text == first.Error()
+}
+
+// settle makes the verdict that all ranks came to why the ring has failed.
+func (r *Ring) settle(v *Verdict) {
+	if r.isOwn(v) {
+		return // whose error has more to it
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state != StateClosed {
+		r.err = v
+	}
 }
 
 // setFailed is the local half of Fail.

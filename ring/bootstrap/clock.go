@@ -49,7 +49,7 @@ func (c *Control) sampleClock(ctx context.Context) error {
 }
 
 // compareClocks samples the right neighbour's clock, in a burst once the ring is
-// connected and then at each heartbeat. Errors end the connection or the ring, which
+// connected and then once a second. Errors end the connection or the ring, which
 // others report.
 func (c *Control) compareClocks() {
 	for n := 1; c.sampleClock(c.live) == nil; n++ {
@@ -59,7 +59,7 @@ func (c *Control) compareClocks() {
 		select {
 		case <-c.live.Done():
 			return
-		case <-time.After(heartbeat):
+		case <-time.After(clockPause):
 		}
 	}
 }

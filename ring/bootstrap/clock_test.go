@@ -30,7 +30,7 @@ func (s *samples) copy() []trace.ClockSample {
 }
 
 // Clocks that differ are measured to within half a round trip, which is as good
-// as it gets, in a burst after the exchange, at each heartbeat, and on demand.
+// as it gets, in a burst after the exchange, once a second, and on demand.
 func TestClockSamples(t *testing.T) {
 	t.Parallel()
 	skew := []time.Duration{50 * time.Millisecond, -50 * time.Millisecond, 0}
@@ -44,7 +44,7 @@ func TestClockSamples(t *testing.T) {
 		noErrors(t, each(world, func(c *Control) error { return c.SampleClock(within(t)) }))
 		least := 2 * clockBurst
 		if n == 3 {
-			least++ // at a heartbeat
+			least++ // a second later
 		}
 		for r := range n {
 			until(t, "the samples", func() bool { return len(seen[r].copy()) >= least })

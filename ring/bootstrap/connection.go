@@ -2,13 +2,16 @@ package bootstrap
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"ringcli/trace"
@@ -31,6 +34,9 @@ type connection struct {
 	out     []outgoing                    // frames to write
 	used    bool                          // infos have passed: it cannot be replaced any more
 	ended   bool                          // the connection is gone
+	unsent  error                         // why the writer gave up
+	broke   string                        // how, if that was without a goodbye
+	blocked bool                          // the reader waits for this rank
 	goodbye time.Time                     // when the neighbour said goodbye
 	heard   time.Time                     // when the last frame came
 	counted *attempts                     // the neighbour's, while the ring comes up
@@ -38,6 +44,7 @@ type connection struct {
 	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
 
 	wake chan struct{} // one token: there is something to write, or finish
+	over chan struct{} // closed when the reader has ended
 	stop chan struct{} // closed by finish
 	once sync.Once
 }
@@ -48,7 +55,7 @@ func (c *Control) addConnection(side int, conn net.Conn, who identity) {
 	l := &connection{
 		c: c, side: side, peer: c.neighbour(side), who: who, conn: conn, heard: time.Now(),
 		asked: make(map[uint64]chan reply), serving: make(map[uint64]context.CancelFunc),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), over: make(chan struct{}), stop: make(chan struct{}),
 	}
 	l.live, l.kill = context.WithCancelCause(c.live)
 	c.connections[side] = l
@@ -130,7 +137,13 @@ func (l *connection) write() {
 		l.c.mu.Unlock()
 		if len(next) > 0 {
 			if err := l.flush(next); err != nil {
-				l.c.lost(l, err)
+				// The reader says why: what has arrived, a verdict perhaps, counts before
+				// what could not be sent.
+				l.c.mu.Lock()
+				l.unsent = err
+				l.c.mu.Unlock()
+				_ = l.conn.SetReadDeadline(time.Now().Add(l.c.pace.call)) // fails on a closed connection only
+				<-l.over
 				break
 			}
 			continue
@@ -181,6 +194,7 @@ func (l *connection) Read(b []byte) (int, error) {
 }
 
 func (l *connection) read() {
+	defer close(l.over)
 	r := bufio.NewReader(l)
 	for {
 		f, err := ReadFrame(r)
@@ -236,6 +250,8 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		l.goodbye = l.heard
 		c.notify()
 		c.mu.Unlock()
+	case TypeSighting:
+		return with(f, func(s sighting) error { return c.takeSighting(l, s) })
 	case TypeVerdict:
 		return with(f, func(v Verdict) error {
 			v.told = true
@@ -268,27 +284,49 @@ func with[T any](f *Frame, take func(T) error) error {
 func (c *Control) lost(l *connection, err error) {
 	var v *Verdict
 	first := false
+	now := time.Now()
 	c.mu.Lock()
+	c.notice(now)
 	if !l.ended {
 		l.ended = true
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = cmp.Or(l.unsent, err)
+		}
 		switch {
-		case c.closed || c.leaving || c.failure != nil || c.connections[l.side] != l:
-			// Nobody waits for this neighbour any more.
+		case c.closed || c.leaving || c.failure != nil || c.proposal != nil || c.connections[l.side] != l:
+			// Nobody waits for this neighbour any more, or the verdict is about to come.
+			if c.proposal == nil {
+				l.kill(c.gone(l)) // without effect if the verdict or Close has done it
+			}
 		case !l.used:
 			// Nothing has passed yet: the neighbour may be restarted.
 			c.connections[l.side] = nil
 			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
-		case l.goodbye.IsZero():
-			if errors.Is(err, io.EOF) {
-				err = errors.New("end of stream")
-			}
-			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%v); see what %s last said",
-				c.name(l.peer), err, l.who.Host)
+			l.kill(c.gone(l))
+		case !l.goodbye.IsZero():
+			l.kill(c.gone(l))
+		case !c.sealed || c.size == 1:
+			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what %s last said",
+				c.name(l.peer), ending(err), l.who.Host)
 			first = c.fail(v, l)
+		default:
+			// Where the network gave up, the neighbour is silent and did not end.
+			if !errors.Is(err, syscall.ETIMEDOUT) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.ENETUNREACH) {
+				l.broke = ending(err)
+				p := c.watch.of(l.peer)
+				p.call, p.endedAt = "", now
+			}
+			c.look(now)
 		}
-		l.kill(c.gone(l)) // without effect if the verdict or Close has done it
 		c.notify()
 	}
 	c.mu.Unlock()
 	c.report(v, first)
+}
+
+func ending(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "end of stream"
+	}
+	return err.Error()
 }

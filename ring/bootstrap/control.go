@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -27,9 +28,10 @@ type Config struct {
 	Addrs []netip.AddrPort
 	// Bind is where to listen; an unspecified address means all.
 	Bind netip.AddrPort
-	// Silence is how long a neighbour may say nothing while Moved stands still
-	// before it is given up. 0 means 30 s.
-	Silence time.Duration
+	// Death is how long it may take until a host or a network that is down is told, 0 means
+	// 1.5 s; Silence is how long a neighbour may say nothing whose host answers, 0 means 5 s:
+	// it is stopped or stuck. Neither counts while Moved goes on.
+	Death, Silence time.Duration
 	// ByHand is for steps that an operator takes: an Exchange whose deadline
 	// passes can be repeated, and does not end the ring.
 	ByHand bool
@@ -76,9 +78,11 @@ const (
 	// dialPause bounds the pause between two dials: short enough that the last
 	// node to start is found at once, long enough not to load it.
 	dialPauseMin, dialPauseMax = 20 * time.Millisecond, 250 * time.Millisecond
-	// heartbeat is the pause between two signs of life, tick between two looks
-	// at the clock.
-	heartbeat, tick = time.Second, 200 * time.Millisecond
+	// maxBeat bounds the pause between two signs of life, however long Death is: the
+	// neighbour's may be shorter.
+	maxBeat = 250 * time.Millisecond
+	// clockPause is the pause between two comparisons of clocks.
+	clockPause = time.Second
 	// goodbyeGrace is how long what is under way may take to end after a
 	// neighbour's goodbye, before the ring counts as broken.
 	goodbyeGrace = time.Second
@@ -92,9 +96,10 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interv
 
 // identity tells two processes with one index apart.
 type identity struct {
-	Instance string `json:"instance,omitempty"`
-	Host     string `json:"host"`
-	PID      int    `json:"pid"`
+	Instance string   `json:"instance,omitempty"`
+	Host     string   `json:"host"`
+	PID      int      `json:"pid"`
+	Process  *procKey `json:"process,omitempty"` // for neighbours alone
 }
 
 func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
@@ -103,6 +108,7 @@ func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host
 // any goroutine; Gather and Broadcast must be called in the same order on all ranks.
 type Control struct {
 	cfg       Config
+	pace      pace
 	rank      int
 	size      int
 	digest    string
@@ -127,6 +133,8 @@ type Control struct {
 	sealed      bool               // the exchange is over: a newcomer is not for us
 	members     []identity         // by rank; zero while it is not known
 	doing       func() Doing       // nil: idle
+	watch       watch
+	proposal    *Verdict // the best verdict yet, which is the failure once it has settled
 	failure     *Verdict
 	leaving     bool // Goodbye or Close was called
 	closed      bool
@@ -153,12 +161,10 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.List) || len(cfg.Addrs) != len(cfg.List) {
 		return nil, usage.Errorf("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
 	}
-	if cfg.Silence == 0 {
-		cfg.Silence = 30 * time.Second
-	}
 	if cfg.History == nil {
 		cfg.History = &History{}
 	}
+	cfg.Death, cfg.Silence = cmp.Or(cfg.Death, 1500*time.Millisecond), cmp.Or(cfg.Silence, 5*time.Second)
 	if cfg.Clock == nil {
 		cfg.Clock = trace.Clock
 	}
@@ -179,12 +185,13 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		host = "unknown"
 	}
 	c := &Control{
-		cfg: cfg, rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
-		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid()},
+		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
+		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: thisProcess()},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),
 	}
 	c.members[c.rank] = c.self
+	c.watch = newWatch(c)
 	if c.listener, err = c.bind(ctx); err != nil {
 		return nil, err
 	}
@@ -203,9 +210,20 @@ func (c *Control) SetState(s string) {
 	c.mu.Unlock()
 }
 
-// Fail fails the ring: the verdict goes round, and every wait on any rank ends
-// with it. The first verdict counts; later ones are dropped.
-func (c *Control) Fail(v *Verdict) { c.failFrom(v, nil) }
+// Fail fails the ring: the verdict goes round, and every wait on any rank ends with it. Of
+// verdicts that are found at once the one that explains most counts, on all ranks; later
+// ones are dropped. A verdict that suspects a neighbour waits for what the others see
+// of that: Settled returns what came of it.
+func (c *Control) Fail(v *Verdict) {
+	c.mu.Lock()
+	if suspect := c.suspectedBy(v); c.sealed && suspect >= 0 && c.proposal == nil {
+		c.blame(suspect, v)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.failFrom(v, nil)
+}
 
 func (c *Control) failFrom(v *Verdict, from *connection) {
 	c.mu.Lock()
@@ -214,21 +232,90 @@ func (c *Control) failFrom(v *Verdict, from *connection) {
 	c.report(v, first)
 }
 
-// fail needs the lock; if it returns true the caller calls report without it.
+// fail needs the lock; if it returns true the caller calls report without it. Once the ring
+// is connected, a verdict settles before it counts.
 func (c *Control) fail(v *Verdict, from *connection) bool {
 	if c.failure != nil || c.leaving {
 		return false
 	}
+	if c.sealed {
+		c.propose(v, from)
+		return false
+	}
 	c.complete(v)
-	c.failure = v
-	c.kill(v)
+	c.tellVerdict(v, from)
+	c.conclude(v)
+	return true
+}
+
+// tellVerdict needs the lock.
+func (c *Control) tellVerdict(v *Verdict, from *connection) {
 	for _, l := range c.connections {
 		if l != nil && l != from {
 			c.send(l, TypeVerdict, v)
 		}
 	}
+}
+
+// conclude needs the lock.
+func (c *Control) conclude(v *Verdict) {
+	c.failure = v
+	c.kill(v)
 	c.notify()
-	return true
+}
+
+// propose takes the better one of verdicts that are found at once, tells it on, and makes
+// it the failure once all ranks have had the time to hear of it. It needs the lock.
+func (c *Control) propose(v *Verdict, from *connection) {
+	c.complete(v)
+	if c.proposal != nil && !better(v, c.proposal) {
+		return
+	}
+	settling := c.proposal != nil
+	c.proposal = v
+	c.tellVerdict(v, from)
+	if settling {
+		return
+	}
+	c.running.Go(func() {
+		select {
+		case <-time.After(c.pace.settle):
+		case <-c.life.Done():
+			return
+		}
+		c.mu.Lock()
+		v, first := c.proposal, c.failure == nil && !c.leaving
+		if first {
+			c.conclude(v)
+		}
+		c.mu.Unlock()
+		c.report(v, first)
+	})
+}
+
+// failing tells whether the ring has failed, or is about to. It needs the lock.
+func (c *Control) failing() bool {
+	return c.failure != nil || c.proposal != nil || c.watch.faulty()
+}
+
+// Settled returns the verdict, and waits for it if one is about to come; nil if none is.
+func (c *Control) Settled(ctx context.Context) *Verdict {
+	ctx, cancel := context.WithTimeout(ctx, c.pace.death+c.pace.silence)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		v, changed := c.failure, c.changed
+		over := v != nil || c.leaving || !c.failing()
+		c.mu.Unlock()
+		if over {
+			return v
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // complete adds to a verdict of this rank who the culprit is and what ran. It needs the
@@ -386,7 +473,7 @@ func (c *Control) lateProbe(ctx context.Context) []PeerReport {
 // waits for its last acknowledgement. After a failure it returns at once.
 func (c *Control) Goodbye() {
 	c.mu.Lock()
-	friendly := !c.leaving && c.failure == nil
+	friendly := !c.leaving && !c.failing()
 	c.leaving = true
 	for _, l := range c.connections {
 		if l != nil && friendly {

@@ -37,7 +37,7 @@
 // info that was sent before a question is there when the question is. A question
 // for the time is answered by the reader itself, and four timestamps, taken when
 // frames are written and read, say how far the two trace clocks are apart: in a
-// burst after the exchange, and at each heartbeat.
+// burst after the exchange, and once a second.
 //
 // # Who owns what
 //

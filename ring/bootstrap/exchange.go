@@ -122,7 +122,7 @@ func (c *Control) membersKnown() []identity {
 	}
 	known := slices.Clone(c.members)
 	for i := range known {
-		known[i].Instance = ""
+		known[i].Instance, known[i].Process = "", nil
 	}
 	return known
 }

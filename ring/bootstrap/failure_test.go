@@ -163,7 +163,7 @@ func TestSilence(t *testing.T) {
 		var moved atomic.Uint64
 		var quiet atomic.Bool
 		world := ring(t, 2, func(cfg *Config) {
-			cfg.Silence = 700 * time.Millisecond
+			cfg.Death, cfg.Silence = 300*time.Millisecond, 700*time.Millisecond
 			cfg.Moved = func() uint64 {
 				if moving {
 					return moved.Add(1)
@@ -180,8 +180,8 @@ func TestSilence(t *testing.T) {
 		if moving && v != nil {
 			t.Errorf("given up although something moved: %v", v)
 		}
-		if !moving && (v == nil || v.Kind != KindSilent || v.Rank != 1) {
-			t.Errorf("%v: expected rank 1 to be given up as silent", v)
+		if !moving && (v == nil || v.Kind != KindStopped || v.Rank != 1 || v.Confidence != Suspect) {
+			t.Errorf("%v: expected that rank 1 is suspected to stand still", v)
 		}
 		quiet.Store(false)
 	}

@@ -14,7 +14,7 @@ import (
 // deadline.
 func leading(t *testing.T, change func(*Config)) (leader *Control, followers func() []error) {
 	world := ring(t, 4, func(cfg *Config) {
-		cfg.Silence = 2 * time.Second // two signs of life
+		cfg.Death, cfg.Silence = 500*time.Millisecond, time.Second
 		if cfg.Rank == 0 && change != nil {
 			change(cfg)
 		}
@@ -51,7 +51,7 @@ func leading(t *testing.T, change func(*Config)) (leader *Control, followers fun
 func TestFollowersWaitLong(t *testing.T) {
 	t.Parallel()
 	leader, followers := leading(t, nil)
-	time.Sleep(leader.cfg.Silence + heartbeat)
+	time.Sleep(leader.cfg.Silence + maxBeat)
 	if _, err := leader.Broadcast(t.Context(), []byte("bench")); err != nil {
 		t.Error(err)
 	}
@@ -70,7 +70,7 @@ func TestFollowersOutliveTheirLeader(t *testing.T) {
 	}{
 		{"goodbye", nil, func(c *Control) error { return c.Close() }, KindLeft},
 		{"death", dead.install, func(*Control) error { dead.cut(); return nil }, KindLost},
-		{"silence", func(cfg *Config) { muteAll(cfg, &stopped) }, func(*Control) error { stopped.Store(true); return nil }, KindSilent}, // its goodbyes, too
+		{"silence", func(cfg *Config) { muteAll(cfg, &stopped) }, func(*Control) error { stopped.Store(true); return nil }, KindStopped}, // its goodbyes, too
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,7 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 6
+	Version = 7
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
@@ -40,6 +40,7 @@ const (
 	TypeAnswer    Type = "answer"
 	TypeCancel    Type = "cancel"
 	TypeHeartbeat Type = "heartbeat"
+	TypeSighting  Type = "sighting"
 	TypeVerdict   Type = "verdict"
 	TypeGoodbye   Type = "goodbye"
 )

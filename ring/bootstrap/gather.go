@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"ringcli/configs/usage"
 )
@@ -103,7 +104,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	c.lastOp++
 	id := c.lastOp
 	op := c.operation(id, purpose, c.rank)
-	if contribute && c.failure == nil && !c.leaving {
+	if contribute && !c.failing() && !c.leaving {
 		op.parts[c.rank], op.have[c.rank] = data, true
 		if c.size > 1 {
 			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do, Origin: c.rank, Data: data})
@@ -159,9 +160,11 @@ func (c *Control) takePart(l *connection, p part) error {
 	defer c.mu.Unlock()
 	for p.Op > c.lastOp+maxAhead && !c.closed && c.failure == nil {
 		changed := c.changed
+		l.blocked = true
 		c.mu.Unlock()
 		<-changed
 		c.mu.Lock()
+		l.blocked, l.heard = false, time.Now()
 	}
 	if next := c.connections[right]; next != nil && c.neighbour(right) != p.Origin {
 		c.send(next, TypePart, p)

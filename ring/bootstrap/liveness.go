@@ -1,14 +1,93 @@
 package bootstrap
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"syscall"
+	"time"
 
-// keepTime sends signs of life and notices neighbours that give none.
+	"ringcli/trace"
+)
+
+// pace is how often the neighbours are looked at. All follows from two bounds.
+type pace struct {
+	death, silence time.Duration
+	beat           time.Duration // between two signs of life
+	tick           time.Duration // between two looks at the clock
+	suspect        time.Duration // of silence, until a neighbour is called and the others are asked
+	call           time.Duration // that a host may take to answer a call: several calls fit before death
+	settle         time.Duration // for all ranks to hear of a verdict, before it counts
+}
+
+func paceOf(death, silence time.Duration) pace {
+	return pace{
+		death: death, silence: max(silence, death), beat: min(death/6, maxBeat), tick: min(death/12, maxBeat/2),
+		suspect: death / 2, call: death / 6, settle: death / 15,
+	}
+}
+
+// watch is what this rank sees of its neighbours, and is told by the others. The Control's
+// lock guards it.
+type watch struct {
+	peers   []*watched
+	told    map[[2]int]sighting // of others, by who and about whom
+	seq     uint64              // of the own sightings
+	looked  time.Time           // at the clock, last
+	moved   uint64              // Config.Moved, then
+	movedAt time.Time           // when it last grew
+	slept   sighting            // the own sleep that is still worth telling
+	sleptAt time.Time
+}
+
+// watched is a neighbour. With two ranks both connections are to one.
+type watched struct {
+	rank    int
+	last    sighting  // as it was told
+	lastAt  time.Time // so
+	calling bool      // a goroutine calls it
+	call    outcome   // what came of the last call
+	process process
+	cpu     uint64 // time that its process had used
+	packets uint32 // that had come when its silence was certain to be one
+	marked  bool   // packets is set
+	endedAt time.Time
+	fault   *Verdict
+	faultAt time.Time
+}
+
+func newWatch(c *Control) watch {
+	w := watch{told: make(map[[2]int]sighting), looked: c.opened, movedAt: c.opened}
+	for _, side := range [2]int{left, right} {
+		if peer := c.neighbour(side); peer != c.rank && !slices.ContainsFunc(w.peers, func(p *watched) bool { return p.rank == peer }) {
+			w.peers = append(w.peers, &watched{rank: peer})
+		}
+	}
+	return w
+}
+
+// faulty tells whether an operation has failed and the verdict is not found yet.
+func (w *watch) faulty() bool {
+	return slices.ContainsFunc(w.peers, func(p *watched) bool { return p.fault != nil })
+}
+
+func (w *watch) of(rank int) *watched {
+	for _, p := range w.peers {
+		if p.rank == rank {
+			return p
+		}
+	}
+	return nil
+}
+
+// keepTime sends signs of life and looks at the neighbours.
 func (c *Control) keepTime() {
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(c.pace.tick)
 	defer ticker.Stop()
-	last, beat := time.Now(), time.Now()
-	var moved uint64
-	movedAt := last
+	beat := time.Now()
 	for {
 		select {
 		case <-c.life.Done():
@@ -16,63 +95,386 @@ func (c *Control) keepTime() {
 		case <-ticker.C:
 		}
 		now := time.Now()
-		if c.cfg.Moved != nil {
-			if m := c.cfg.Moved(); m != moved {
-				moved, movedAt = m, now
-			}
-		}
-		// If this process was stopped itself, others must not pay for it.
-		slept := now.Sub(last) > 10*tick
-		last = now
-		beating := now.Sub(beat) >= heartbeat
+		beating := now.Sub(beat) >= c.pace.beat
 		if beating {
 			beat = now
-		}
-		if slept {
-			movedAt = now
-		}
-		if beating {
 			c.lookForHalfOpen()
 		}
 		c.mu.Lock()
-		var v *Verdict
-		for _, l := range c.connections {
-			if l == nil || l.ended {
-				continue
-			}
-			if slept {
-				l.heard = now
-			}
-			if beating && len(l.out) == 0 {
-				if c.sealed {
-					c.send(l, TypeHeartbeat, nil)
-				} else {
-					c.send(l, TypeHeartbeat, c.attempts())
-				}
-			}
-			if v == nil {
-				v = c.overdue(l, now, movedAt)
-			}
+		c.notice(now)
+		if beating {
+			c.giveSigns()
 		}
-		// A neighbour that said goodbye may have ended since.
-		for _, l := range c.connections {
-			if v == nil && l != nil && l.used && !l.goodbye.IsZero() && now.Sub(l.goodbye) > goodbyeGrace {
-				v = c.gone(l)
-			}
+		first := false
+		v := c.overdue(now)
+		if v != nil {
+			first = c.fail(v, nil)
 		}
-		first := v != nil && c.fail(v, nil)
+		c.look(now)
 		c.mu.Unlock()
-		c.report(v, first)
+		if v != nil {
+			c.report(v, first)
+		}
 	}
 }
 
-// overdue gives up a neighbour that is silent while nothing else moves either.
-// A stalled TCP connection alone is no reason: the queue pairs may be at work.
-func (c *Control) overdue(l *connection, now, movedAt time.Time) *Verdict {
-	silent := min(now.Sub(l.heard), now.Sub(movedAt))
-	if !l.used || silent < c.cfg.Silence {
+// leastSleep is longer than a goroutine of a busy machine waits for a CPU.
+const leastSleep = 250 * time.Millisecond
+
+// notice looks at the clock. If this process was stopped itself, others must not pay for
+// it: they are heard from now on. It needs the lock.
+func (c *Control) notice(now time.Time) {
+	w := &c.watch
+	if c.cfg.Moved != nil {
+		if m := c.cfg.Moved(); m != w.moved {
+			w.moved, w.movedAt = m, now
+		}
+	}
+	gap := now.Sub(w.looked)
+	w.looked = now
+	if gap < max(4*c.pace.tick, c.pace.death/4, leastSleep) {
+		return
+	}
+	w.movedAt = now
+	for _, l := range c.connections {
+		if l != nil {
+			l.heard = now
+		}
+	}
+	for _, p := range w.peers {
+		p.call, p.marked = "", false
+	}
+	if gap >= c.pace.suspect {
+		trace.Debug(trace.Bootstrap, "this process was stopped, or did not get a CPU", slog.Duration("for", gap))
+		w.slept, w.sleptAt = sighting{By: c.rank, About: c.rank, Slept: gap}, now
+		if c.sealed {
+			c.tell(w.slept, nil)
+		}
+	}
+}
+
+// giveSigns sends a sign of life to the neighbours. It needs the lock.
+func (c *Control) giveSigns() {
+	for _, l := range c.connections {
+		switch {
+		case l == nil || l.ended || len(l.out) > 0:
+		case c.sealed:
+			c.send(l, TypeHeartbeat, nil)
+		default:
+			c.send(l, TypeHeartbeat, c.attempts())
+		}
+	}
+}
+
+// overdue finds neighbours that have said goodbye while the ring is still needed, and, as
+// long as the ring comes up, silent ones. It needs the lock.
+func (c *Control) overdue(now time.Time) *Verdict {
+	for _, l := range c.connections {
+		switch {
+		case l == nil || !l.used:
+		case !l.goodbye.IsZero():
+			if now.Sub(l.goodbye) > goodbyeGrace {
+				return c.gone(l)
+			}
+		case !c.sealed && !l.ended && now.Sub(l.heard) >= c.pace.silence:
+			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), Ago(now.Sub(l.heard)))
+			v.Confidence = Suspect
+			return v
+		}
+	}
+	return nil
+}
+
+// silence is how long a neighbour has not been heard while nothing moved. A stalled TCP
+// connection alone is no reason: the queue pairs may be at work, or the other connection
+// of a ring of two. It needs the lock.
+func (c *Control) silence(p *watched, now time.Time) time.Duration {
+	silent := now.Sub(c.watch.movedAt)
+	for _, l := range c.connections {
+		switch {
+		case l == nil || l.peer != p.rank:
+		case l.blocked || !l.goodbye.IsZero():
+			return 0 // it is this rank that does not read, or the neighbour has left
+		default:
+			silent = min(silent, now.Sub(l.heard))
+		}
+	}
+	return silent
+}
+
+// see is what this rank sees of a neighbour now. It needs the lock.
+func (c *Control) see(p *watched, now time.Time) sighting {
+	s := sighting{By: c.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
+	pace := &c.pace
+	silent := c.silence(p, now)
+	if silent >= pace.suspect {
+		s.Silent = silent
+	}
+	var packets uint32
+	for _, l := range c.connections {
+		if l == nil || l.peer != p.rank {
+			continue
+		}
+		if l.ended && l.goodbye.IsZero() && l.broke != "" {
+			s.Ended = l.broke
+		}
+		packets += packetsIn(l.conn)
+	}
+	switch {
+	case silent < 2*pace.beat:
+		p.marked = false
+	case !p.marked: // what was under way when it was last heard is here by now
+		p.marked, p.packets = true, packets
+	default:
+		s.Arrives = s.Silent > 0 && (packets > p.packets || c.callsHere(p.rank))
+	}
+	dead := s.Call == callRefused || s.Call == callOther || s.Process == processDead
+	switch {
+	case s.Silent == 0:
+	case s.Process == processStopped:
+		s.Due = silent >= pace.silence
+	case dead:
+		s.Due = true
+	case s.Call == callMute:
+		s.Due = silent >= pace.death
+	case s.Process == processRunning:
+		s.Due = silent >= 4*pace.silence // it is slow
+	default:
+		s.Due = silent >= pace.silence
+	}
+	if s.Ended != "" && s.Call != "" {
+		s.Due = true
+	}
+	if age := now.Sub(p.faultAt); s.Fault != nil && (s.Call != "" || s.Process != "") {
+		s.Due = s.Due || dead || age >= pace.suspect || s.Process == processStopped || s.Call == callAnswered && age >= pace.settle
+		s.Late = age >= pace.death
+	}
+	if !s.amiss() {
+		s.Call, s.Process = "", ""
+	}
+	return s
+}
+
+// callsHere tells whether a rank's host has begun connections to this one that it did not
+// complete: they arrive, and the answers do not.
+func (c *Control) callsHere(rank int) bool {
+	from := c.cfg.Addrs[rank].Addr().Unmap()
+	return slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
+}
+
+// look looks at the neighbours, tells the others what it sees, and judges if it must. It
+// needs the lock.
+func (c *Control) look(now time.Time) {
+	if !c.sealed || c.failure != nil || c.leaving {
+		return
+	}
+	due := false
+	for _, p := range c.watch.peers {
+		s := c.see(p, now)
+		asked := c.asked(p.rank, now)
+		if s.amiss() || asked {
+			c.inspect(p)
+			if asked {
+				s.Call, s.Process = p.call, p.process
+			}
+		}
+		changed := s.Ended != p.last.Ended || s.Fault != p.last.Fault || s.Call != p.last.Call || s.Arrives != p.last.Arrives || s.Process != p.last.Process ||
+			s.Due != p.last.Due || s.amiss() != p.last.amiss()
+		if changed || (s.amiss() || asked) && now.Sub(p.lastAt) >= c.pace.death/4 {
+			p.last, p.lastAt = s, now
+			c.tell(s, nil)
+		}
+		due = due || s.Due
+	}
+	if !due {
+		return
+	}
+	if v := judge(c.panorama(), c.seen(now)); v != nil {
+		c.propose(v, nil)
+	}
+}
+
+// asked tells whether another rank wants to know of a neighbour: it misses it, or the
+// neighbour misses this one. It needs the lock.
+func (c *Control) asked(rank int, now time.Time) bool {
+	for _, s := range c.watch.told {
+		if s.amiss() && now.Sub(s.at) < c.pace.suspect && (s.About == rank || s.By == rank && s.About == c.rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// seen is all that has been seen lately, here and by others. It needs the lock.
+func (c *Control) seen(now time.Time) []sighting {
+	var all []sighting
+	for _, p := range c.watch.peers {
+		all = append(all, c.see(p, now))
+	}
+	for _, s := range c.watch.told {
+		if age := now.Sub(s.at); age < c.pace.suspect || s.Slept > 0 && age < c.pace.silence {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b sighting) int { return (a.By-b.By)*c.size + a.About - b.About })
+	return all
+}
+
+func (c *Control) panorama() *panorama {
+	return &panorama{own: c.rank, size: c.size, name: c.name, where: func(rank int) string {
+		if m := c.members[rank]; m.PID != 0 {
+			return fmt.Sprintf("process %d on host %s", m.PID, m.Host)
+		}
+		return ""
+	}}
+}
+
+// tell tells the others what this rank, or another, has seen. It needs the lock.
+func (c *Control) tell(s sighting, from *connection) {
+	if s.By == c.rank {
+		c.watch.seq++
+		s.Seq = c.watch.seq
+	}
+	for _, l := range c.connections {
+		if l != nil && l != from {
+			c.send(l, TypeSighting, s)
+		}
+	}
+}
+
+// takeSighting takes what another rank has seen, and passes it on.
+func (c *Control) takeSighting(l *connection, s sighting) error {
+	if s.By < 0 || s.By >= c.size || s.About < 0 || s.About >= c.size {
+		return fmt.Errorf("sighting by rank %d about rank %d: expected ranks below %d", s.By, s.About, c.size)
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [2]int{s.By, s.About}
+	if s.By == c.rank || s.Seq <= c.watch.told[key].Seq {
 		return nil
 	}
-	return c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s and nothing moving on the queue pairs; is it stopped, or its network down?",
-		c.name(l.peer), silent.Round(time.Second))
+	s.at = now
+	c.watch.told[key] = s
+	c.tell(s, l)
+	if s.amiss() {
+		c.look(now)
+	}
+	return nil
+}
+
+// inspect calls a neighbour anew, again and again, for as long as anybody misses it. It needs
+// the lock.
+func (c *Control) inspect(p *watched) {
+	if p.calling || c.closed {
+		return
+	}
+	p.calling = true
+	c.running.Go(func() {
+		for c.inspectOnce(p) {
+			select {
+			case <-time.After(c.pace.tick):
+			case <-c.live.Done():
+			}
+		}
+	})
+}
+
+// inspectOnce tells whether to go on.
+func (c *Control) inspectOnce(p *watched) bool {
+	begun := time.Now()
+	c.mu.Lock()
+	p.process = c.members[p.rank].look(&c.self, &p.cpu)
+	c.look(begun)
+	c.mu.Unlock()
+	call := c.callAgain(p.rank)
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notice(now)
+	if c.failure != nil || c.leaving || c.closed {
+		p.calling = false
+		return false
+	}
+	if begun.After(p.endedAt) {
+		p.call = call
+	}
+	s := c.see(p, now)
+	if !s.amiss() && !c.asked(p.rank, now) {
+		p.calling, p.call, p.process, p.cpu = false, "", "", 0
+		return false
+	}
+	c.look(now)
+	return true
+}
+
+// callAgain calls a neighbour anew; "" is that nothing can be said.
+func (c *Control) callAgain(rank int) outcome {
+	ctx, cancel := context.WithTimeout(c.live, c.pace.call)
+	defer cancel()
+	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
+	if err != nil {
+		return unreached(ctx, err)
+	}
+	defer func() { _ = conn.Close() }()
+	// A host answers at once, a process when it gets the CPU.
+	ctx, cancel = context.WithTimeout(c.live, c.pace.suspect)
+	defer cancel()
+	c.mu.Lock()
+	instance := c.members[rank].Instance
+	c.mu.Unlock()
+	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})
+	if err != nil || f.Type != TypeState {
+		return callOpen
+	}
+	if s, err := decode[status](f); err != nil || !s.Itself {
+		return callOther
+	}
+	return callAnswered
+}
+
+func unreached(ctx context.Context, err error) outcome {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return callRefused
+	case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil,
+		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
+		return callMute
+	}
+	return "" // out of descriptors, or the like: the own fault
+}
+
+// suspectedBy is the neighbour that a verdict of this rank suspects, -1 if it suspects none:
+// then nothing is left to find out.
+func (c *Control) suspectedBy(v *Verdict) int {
+	rank := v.Rank
+	if rank < 0 && !v.Edge.IsZero() {
+		rank = v.Edge.From + v.Edge.To - c.rank
+	}
+	if v.told || v.Confidence == Certain || rank < 0 || rank == c.rank || c.watch.of(rank) == nil {
+		return -1
+	}
+	return rank
+}
+
+// blame notes that an operation with a neighbour has failed: what the others see of it tells
+// why. Whoever was stopped itself blames nobody. It needs the lock.
+func (c *Control) blame(rank int, v *Verdict) {
+	if c.failure != nil || c.leaving {
+		return
+	}
+	now := time.Now()
+	c.notice(now)
+	w := &c.watch
+	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < c.pace.death {
+		c.fail(c.verdict(KindStopped, c.rank, "%s was stopped for %s, and what it was in failed: %s: %s", c.name(c.rank), Ago(w.slept.Slept), v.Text, cureStopped), nil)
+		return
+	}
+	p := w.of(rank)
+	if p.fault != nil {
+		return
+	}
+	c.complete(v)
+	p.fault, p.faultAt, p.call = v, now, ""
+	c.look(now)
 }

@@ -178,6 +178,8 @@ type cutter struct {
 	gate  sync.RWMutex
 	mu    sync.Mutex
 	conns []net.Conn
+	// what a dead process does not do any more, either
+	listener net.Listener
 }
 
 type cutConn struct {
@@ -195,6 +197,9 @@ func (k *cutter) install(cfg *Config) {
 	cfg.Listen = func(ctx context.Context, network, address string) (net.Listener, error) {
 		var lc net.ListenConfig
 		ln, err := lc.Listen(ctx, network, address)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.listener = ln
 		return cutListener{ln, k}, err
 	}
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -219,6 +224,9 @@ func (k *cutter) cut() {
 	defer k.gate.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.listener != nil {
+		_ = k.listener.Close()
+	}
 	for _, c := range k.conns {
 		_ = c.Close()
 	}
@@ -235,6 +243,13 @@ func (l cutListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return l.k.keep(c), nil
+}
+
+func (l cutListener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) { // by cut
+		return err
+	}
+	return nil
 }
 
 var errNothing = errors.New("no error")

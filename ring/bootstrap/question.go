@@ -136,10 +136,10 @@ func (c *Control) reach(side int) (*connection, error) {
 		return nil, errNotConnected
 	}
 	l := c.connections[side]
-	if l.ended || !l.goodbye.IsZero() {
+	if !l.goodbye.IsZero() {
 		return nil, c.gone(l)
 	}
-	return l, nil
+	return l, nil // if it has ended, the verdict is about to come
 }
 
 // errNotConnected is returned by whatever needs the exchange before it is over.

@@ -274,8 +274,12 @@ func TestAskALostNeighbour(t *testing.T) {
 		s.when(1, k.cut)
 		_, err := world[0].Ask(ctx, right, "await", nil)
 		var v *Verdict
-		if !errors.As(err, &v) || v.Kind != KindLost {
-			t.Errorf("%v: expected the loss of the neighbour", err)
+		want := KindLost
+		if dies == 0 { // it lives here, and so sees
+			want = KindEdge
+		}
+		if !errors.As(err, &v) || v.Kind != want || v.Confidence != Certain {
+			t.Errorf("%v: expected %s for certain", err, want)
 		}
 		if cause := <-s.causes; !errors.As(cause, &v) {
 			t.Errorf("the answer ended by %v", cause)
