@@ -202,9 +202,9 @@ func TestALeaderAtATerminal(t *testing.T) {
 	p.run("jobs", `(?m)^ +1 +\d+\.\d bench all-reduce`)
 	p.run("all-reduce --size 4K", `the ring is busy with bench`)
 	p.run("rtr", `the ring is busy with bench`)
-	p.run("status", `(?ms)of rank 0 alone.*^left +own +0 RTS`)
+	p.run("status", `(?ms)of rank 0 alone, since all ranks are busy with bench.*^left +own +0 RTS`)
 	p.run("counters", `(?ms)of rank 0 alone.*^collective +operations`)
-	p.run("ping --iters 2000", `(?ms)bench pauses on all ranks meanwhile.*^0 -> 3 left +\d+ +2000 .*^0 -> 1 right +\d+ +2000 `)
+	p.run("ping --iters 2000", `(?ms)bench pauses on all ranks for ping, which waited.*^0 -> 3 left +\d+ +2000 .*^0 -> 1 right +\d+ +2000 `)
 	p.run("ping left; ping right", `(?ms)^0 -> 3 left .*^0 -> 1 right `)
 	p.run("ping --all", `bench in the background has the other ranks`)
 	p.run("stop 7", `job 7`)
@@ -234,6 +234,36 @@ func TestALeaderAtATerminal(t *testing.T) {
 		t.Errorf("exit code %s\n%s", code, p.screen())
 	}
 	expectGone(t, children)
+}
+
+// Who leaves while a line in the background uses the ring need not wait for more than its
+// next boundary, and a ring whose processes were ended is not waited for.
+func TestLeavingALeader(t *testing.T) {
+	t.Parallel()
+	m := newTmux(t)
+	p := m.open(t, "local", "-n", "3", "--shell")
+	p.prompt("ring 0/3 ready ")
+	p.run("all-reduce --size 64K --duration 1h --check &", `\[1\] started`)
+	p.run("ping", `(?m)^0 -> 1 right`)
+	p.keys("C-d")
+	if code := p.left(); code != "0" || !strings.Contains(p.screen(), "the ring is usable") {
+		t.Errorf("exit code %s\n%s", code, p.screen())
+	}
+	if testing.Short() {
+		return // the others of a rank that was killed are given a second
+	}
+	p = m.open(t, "local", "-n", "3", "--shell")
+	p.prompt("ring 0/3 ready ")
+	if err := syscall.Kill(childrenOf(t, p.child(), 2)[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.await("what has happened", func(s string) bool { return strings.Contains(s, "quit, and start again") })
+	if screen := p.screen(); strings.Contains(screen, "WARN") || strings.Contains(screen, "brings up a new one") {
+		t.Errorf("expected the death alone to be told:\n%s", screen)
+	}
+	p.run("connect", `was killed by signal 9 .*: quit, and start again`)
+	p.keys("C-d")
+	_ = p.left()
 }
 
 // A shell whose prompt waits for a line says at once that a rank has gone.

@@ -123,23 +123,42 @@ func (s *Shell) running() []*job {
 // stopJobs ends all jobs and waits for them, and names those that go on.
 func (s *Shell) stopJobs() {
 	running := s.running()
+	asked := false
 	for _, j := range running {
-		j.cancel(ErrStopped)
+		if s.root.Err() == nil && s.options.StopJob != nil && s.options.StopJob(j.ID) {
+			asked = true
+		} else {
+			j.cancel(ErrStopped)
+		}
 	}
-	deadline := time.NewTimer(jobsGrace)
+	left := ended(running, jobsGrace)
+	if asked && len(left) > 0 {
+		for _, j := range left {
+			j.cancel(ErrStopped)
+		}
+		left = ended(left, jobsGrace)
+	}
+	if len(left) > 0 {
+		var names []string
+		for _, j := range left {
+			names = append(names, fmt.Sprintf("[%d] %s", j.ID, j.Line))
+		}
+		s.options.OnError(fmt.Errorf("jobs that have not ended %s after they were stopped: %s", jobsGrace, strings.Join(names, ", ")))
+	}
+}
+
+// ended waits for jobs and returns those that have not ended by then.
+func ended(jobs []*job, within time.Duration) (left []*job) {
+	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	for i, j := range running {
+	for i, j := range jobs {
 		select {
 		case <-j.done:
 		case <-deadline.C:
-			var names []string
-			for _, j := range running[i:] {
-				names = append(names, fmt.Sprintf("[%d] %s", j.ID, j.Line))
-			}
-			s.options.OnError(fmt.Errorf("jobs that have not ended %s after they were stopped: %s", jobsGrace, strings.Join(names, ", ")))
-			return
+			return jobs[i:]
 		}
 	}
+	return nil
 }
 
 // exitInterrupted is the exit code of a process that Ctrl-C ended (128 + SIGINT,

@@ -66,6 +66,9 @@ type Options struct {
 	// OnError is told each error of a line, a job or the shell itself. Jobs call it
 	// on goroutines of their own.
 	OnError func(error)
+	// StopJob, if set, asks a job to end by itself, and tells whether it will: else, or
+	// where it does not, its context ends.
+	StopJob func(id int) bool
 	// Interrupt is called at the n-th Ctrl-C (1, 2, ...) while a line runs, on
 	// another goroutine than the line's; cancel ends the line's context with
 	// the cause ErrInterrupted.

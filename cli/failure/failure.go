@@ -227,6 +227,10 @@ func KeepRecord(s *session.Session, command string, err error) {
 		return
 	}
 	if path != "" {
-		_, _ = fmt.Fprintf(s.Stderr, "flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)\n", path)
+		lines := []string{fmt.Sprintf("flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)", path)}
+		if width := render.Width(s.Stderr); width > 0 {
+			lines = render.Folded(lines[0], width)
+		}
+		_, _ = fmt.Fprintln(s.Stderr, strings.Join(lines, "\n"))
 	}
 }

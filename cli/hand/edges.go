@@ -56,6 +56,8 @@ func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 		switch c := &cells[i]; {
 		case e.Unknown != "":
 			c.Text = "-"
+		case more[i].Name == "gid" || more[i].Name == "to gid":
+			hideLocal(e.Device, more[i].Name, c)
 		case more[i].Name == "state":
 			c.Mood = stateMood(e.QPState)
 		case more[i].Name == "mtu":

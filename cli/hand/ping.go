@@ -48,7 +48,7 @@ long that took to begin.`,
 			case call.Host != "" && all:
 				return exit.Usagef("ping --all: %s in the background has the other ranks: expected a ping without --all, or `wait` for it, or `stop` it", call.Host)
 			case call.Host != "":
-				if err := s.Out.Note(render.Faint, "%s pauses on all ranks meanwhile; it took %.1f s to let ping in", call.Host, call.Waited.Seconds()); err != nil {
+				if err := s.Out.Note(render.Faint, "%s pauses on all ranks for ping, which waited %.1f s", call.Host, call.Waited.Seconds()); err != nil {
 					return err
 				}
 				return pingNeighbours(ctx, s, call)

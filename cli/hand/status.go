@@ -58,8 +58,8 @@ func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, a
 	c, _ := call.Table.Find(call.Name, command.Line)
 	if s.Claim != nil && !c.Claims {
 		release, busy := s.Claim(s, c.Name)
-		if busy != nil { // this rank can tell what it knows by itself
-			if err := s.Out.Note(render.Fair, "of rank %d alone, as all ranks are at work: %v", s.Ring.Rank(), busy); err != nil {
+		if by, is := errors.AsType[*session.BusyError](busy); is { // this rank can tell what it knows by itself
+			if err := s.Out.Note(render.Fair, "of rank %d alone, since all ranks are busy with %s", s.Ring.Rank(), by.Holder); err != nil {
 				return err
 			}
 			return own(ctx, s, call)
@@ -128,14 +128,17 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), node, device, r.State()); err != nil {
 		return err
 	}
+	failed := r.State() == ring.StateFailed
+	if failed {
+		if err := s.Out.Note(render.Bad, "it has failed: %v: close, then connect or open", r.Err()); err != nil {
+			return err
+		}
+	}
 	if err := s.Out.Print(pathTaken(r)...); err != nil {
 		return err
 	}
-	if err := s.Out.Print(render.Records(steps)...); err != nil {
+	if err := s.Out.Print(render.Records(steps)...); err != nil || failed {
 		return err
-	}
-	if r.State() == ring.StateFailed {
-		return s.Out.Note(render.Bad, "the ring has failed: %v: close, then connect or open", r.Err())
 	}
 	var rows []render.Record
 	var findings []failure.SideFinding
@@ -181,6 +184,7 @@ type PathChoice struct {
 	Taken    bool            `json:"taken"`
 	Why      string          `json:"why" col:"why"`
 	Rejected []render.Record `json:"-"`
+	Others   []render.Record `json:"-"` // of more edges of a mesh, in the same row
 }
 
 // Adjust implements render.Adjuster.
@@ -190,27 +194,38 @@ func (c PathChoice) Adjust(column string, cell *render.Cell) {
 		cell.Text = c.Side
 	case column == "taken" && c.GIDIndex != nil:
 		cell.Text = fmt.Sprintf("[%d] %s", *c.GIDIndex, c.Value)
+	case column == "why" && len(c.Others) > 0:
+		cell.Text = fmt.Sprintf("%s; %d more edges likewise", c.Why, len(c.Others))
 	}
 }
 
 // Parts implements render.Parts: what was not taken is for programs.
 func (c PathChoice) Parts() []render.Record {
 	taken := c
-	taken.Rejected = nil
-	return append([]render.Record{taken}, c.Rejected...)
+	taken.Rejected, taken.Others = nil, nil
+	return slices.Concat([]render.Record{taken}, c.Others, c.Rejected)
 }
 
 // pathTaken are the devices that the edges of a ring use, and of each device the
 // GID.
 func pathTaken(r *ring.Ring) []render.Record {
-	var list []render.Record
+	var choices []PathChoice
 	for _, id := range allEdges(r) {
-		if d, why := r.DeviceTo(id); d != nil {
-			list = append(list, PathChoice{
-				Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: id.Side().String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
-			})
+		d, why := r.DeviceTo(id)
+		if d == nil {
+			continue
 		}
+		choice := PathChoice{
+			Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: id.Side().String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
+		}
+		same := slices.IndexFunc(choices, func(c PathChoice) bool { return c.Side == choice.Side && c.Device == d.Name })
+		if same >= 0 && choice.Side != ring.Left.String() && choice.Side != ring.Right.String() {
+			choices[same].Others = append(choices[same].Others, choice)
+			continue
+		}
+		choices = append(choices, choice)
 	}
+	list := render.Records(choices)
 	for _, d := range r.Devices() {
 		g := d.GID
 		choice := PathChoice{
@@ -270,6 +285,13 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	return steps, nil
 }
 
+// hideLocal leaves the GID of a region of this host out of tables: it leads nowhere.
+func hideLocal(device, column string, cell *render.Cell) {
+	if provider, _, _ := strings.Cut(device, ":"); provider == "shm" && (column == "gid" || column == "to gid") {
+		*cell = render.Cell{}
+	}
+}
+
 // LinkStatus is one edge of one rank, both ends, where all ranks show theirs.
 type LinkStatus struct {
 	Command   string `json:"command"`
@@ -295,6 +317,9 @@ type LinkStatus struct {
 	PeerGID   string `json:"peer_gid" col:"to gid"`
 	PeerUDP   uint16 `json:"peer_udp_port"`
 }
+
+// Adjust implements render.Adjuster.
+func (l LinkStatus) Adjust(column string, cell *render.Cell) { hideLocal(l.Device, column, cell) }
 
 // allStatus shows all ranks' edges.
 func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {

@@ -56,12 +56,16 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
 	}
 	s.Follows = true
+	tell := func(text string) { trace.Warn(trace.Repl, text) }
+	if s.SpeaksToParent() { // which leads, and has said it
+		tell = func(text string) { trace.Info(trace.Repl, text) }
+	}
 	for {
 		if err := s.Join(ctx, session.FollowerPatience); err != nil {
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
 				return err
 			}
-			trace.Warn(trace.Repl, "trying again: "+err.Error())
+			tell("trying again: " + err.Error())
 			if err := Pause(ctx, time.Second); err != nil {
 				return err
 			}
@@ -81,7 +85,7 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 			return err
 		}
 		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
-			trace.Warn(trace.Repl, "waiting for the leader to connect again: "+err.Error())
+			tell("waiting for the leader to connect again: " + err.Error())
 		}
 	}
 }

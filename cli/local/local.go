@@ -66,6 +66,7 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 	if err := shell.Open(s, t); err != nil {
 		return err
 	}
+	s.Local = true
 	for name, value := range map[string]string{"list": net.List(), "index": "0"} {
 		if s.Config, err = s.Config.With(name, value); err != nil {
 			return err
@@ -83,6 +84,8 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 		err := f.wait(gone)
 		// A rank that was killed is what the others' errors come from.
 		if err != nil && !errors.Is(err, exit.ErrReported) && !errors.Is(err, context.Cause(gone)) {
+			why := err
+			s.Gone.Store(&why)
 			advice := ""
 			if !left.Load() {
 				advice = ": quit, and start again"

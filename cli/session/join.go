@@ -35,6 +35,9 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if gone := s.Gone.Load(); gone != nil {
+		return exit.Usagef("%w: quit, and start again", *gone)
+	}
 	trace.SetRank(index)
 	if index == 0 { // before anybody waits for it
 		if _, _, err := tables.Of(s.Config); err != nil {

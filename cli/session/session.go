@@ -57,6 +57,10 @@ type common struct {
 	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
+	// Local says that the other ranks are children of this process, and Gone, once they
+	// have been ended, why.
+	Local bool
+	Gone  atomic.Pointer[error]
 	// Parent is set in a child of `local`.
 	Parent *Parent
 	// Shell is nil where no lines are typed.
@@ -82,6 +86,13 @@ func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand 
 		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Waits: &ring.Waits{}, speaker: &speaker{}},
 		Progress: NewProgress(stderr),
 	}
+}
+
+// BusyError refuses a command while another has the ring.
+type BusyError struct{ Command, Holder string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%s: the ring is busy with %s: `wait` for it, or `stop` it", e.Command, e.Holder)
 }
 
 // Fork returns a session for one line.

@@ -107,7 +107,7 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 		p.hush()
 		return
 	}
-	if !onTerminal && (now.Sub(p.said) < sayEvery || s.SpeaksToParent() && !w.For(0)) {
+	if !onTerminal && (now.Sub(p.said) < sayEvery || s.SpeaksToParent() && (s.Follows || !w.For(0))) {
 		return
 	}
 	if !onTerminal || w.Since != p.since || now.Sub(p.asked) > askEvery {

@@ -25,6 +25,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/repl"
 	"ringcli/ring"
+	"ringcli/ring/bootstrap"
 )
 
 // Open makes the shell, through which all output goes from now on.
@@ -33,13 +34,14 @@ func Open(s *session.Session, t *command.Table) error {
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
 		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init,
-		OnError: h.report, Interrupt: h.interrupt,
+		OnError: h.report, Interrupt: h.interrupt, StopJob: func(id int) bool { return h.stopJob(id, "") },
 	})
 	if err != nil {
 		return err
 	}
 	s.Interactive = true
-	s.Shell, s.Claim, s.StopJob = shell, h.claim, h.stopJob
+	s.Shell, s.Claim = shell, h.claim
+	s.StopJob = func(id int) bool { return h.stopJob(id, "; stop --now cancels it at once") }
 	s.Visit, s.Visits = h.visit, &session.Visits{}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
@@ -145,7 +147,7 @@ func (h *host) Run(ctx context.Context, line string) error {
 		return nil
 	}
 	if s.Ring != nil && s.Ring.Failed() && (s.Ring != was || !failedBefore) {
-		err = over(err)
+		err = over(s, err)
 		h.mu.Lock()
 		h.told = s.Ring
 		h.mu.Unlock()
@@ -217,12 +219,18 @@ func (h *host) watch(end <-chan struct{}) {
 		}
 		h.mu.Unlock()
 		if news {
-			h.report(over(r.Err()))
+			h.report(over(h.s, r.Err()))
 		}
 	}
 }
 
-func over(err error) error {
+// over says what an error of the ring leads to. Of a rank that is lost and was a child of
+// this process, the end of the others is told next.
+func over(s *session.Session, err error) error {
+	var v *ring.Verdict
+	if s.Local && errors.As(err, &v) && v.Kind == bootstrap.KindLost {
+		return fmt.Errorf("%w; the ring is over", err)
+	}
 	return fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
 }
 
@@ -231,7 +239,7 @@ func (h *host) claim(s *session.Session, command string) (release func(), err er
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.holder != "" {
-		return nil, exit.Usagef("%s: the ring is busy with %s: `wait` for it, or `stop` it", command, h.holder)
+		return nil, exit.Usagef("%w", &session.BusyError{Command: command, Holder: h.holder})
 	}
 	h.holder, h.owner, h.freed = command, s, make(chan struct{})
 	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
@@ -248,6 +256,7 @@ func (h *host) claim(s *session.Session, command string) (release func(), err er
 // all ranks, or has ended.
 func (h *host) visit(ctx context.Context, s *session.Session, command string, busy error) (of string, release func(), err error) {
 	limit := s.Config.Duration("timeout")
+	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
@@ -264,6 +273,8 @@ func (h *host) visit(ctx context.Context, s *session.Session, command string, bu
 			return "", nil, busy
 		}
 		in, leave := s.Visits.Knock()
+		hush := s.Await(ctx, begun, of+" in the background to come to a boundary")
+		defer hush()
 		select {
 		case <-in:
 			h.mu.Lock()
@@ -292,7 +303,7 @@ func (h *host) interrupt(n int, cancel func()) {
 	h.mu.Lock()
 	s := h.front
 	h.mu.Unlock()
-	if s == nil || n > 1 || !askToStop(s) {
+	if s == nil || n > 1 || !askToStop(s, "; Ctrl-C again cancels it at once") {
 		cancel()
 		return
 	}
@@ -305,16 +316,16 @@ func (h *host) interrupt(n int, cancel func()) {
 const stopGrace = 10 * time.Second
 
 // stopJob asks a line in the background to stop at its next boundary.
-func (h *host) stopJob(id int) bool {
+func (h *host) stopJob(id int, harder string) bool {
 	h.mu.Lock()
 	s := h.jobs[id]
 	h.mu.Unlock()
-	return s != nil && askToStop(s)
+	return s != nil && askToStop(s, harder)
 }
 
 // askToStop asks what runs to stop at its next boundary. It reports whether it
-// will.
-func askToStop(s *session.Session) bool {
+// will. Harder says what does not wait for that.
+func askToStop(s *session.Session, harder string) bool {
 	c := s.Running.Load()
 	if c == nil || !c.Stops {
 		return false
@@ -322,7 +333,7 @@ func askToStop(s *session.Session) bool {
 	s.Stop.Store(true)
 	s.Progress.End()
 	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s; Ctrl-C again cancels it at once\n", c.Name, stopGrace)
+	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", c.Name, stopGrace, harder)
 	return true
 }
 
