@@ -49,11 +49,12 @@ type invocation struct {
 
 func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals) *invocation {
 	h := &hand.Work{}
-	return &invocation{session.New(stdin, stdout, stderr, signals, h), commandTable(h)}
+	s := session.New(stdin, stdout, stderr, signals, h)
+	return &invocation{s, commandTable(h, s.Place)}
 }
 
 // commandTable makes the command table. The order is that of help.
-func commandTable(h *hand.Work) *command.Table {
+func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t := command.NewTable()
 	t.Add(connect.Row(), local.Row(),
 		bench.AsProcess(bench.Row(), "  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2\n  ringcli bench p2p -n 2"),
@@ -70,6 +71,7 @@ func commandTable(h *hand.Work) *command.Table {
 	t.Add(connect.ShellRow(), t.HelpRow())
 	t.Add(shell.Rows()...)
 	t.Complete("regions", func(*cobra.Command) []string { return h.RegionNames() })
+	t.Complete("nodes", func(*cobra.Command) []string { return place.Nodes() })
 	t.Complete("devices", devices.Words)
 	t.Complete("gids", devices.GIDWords)
 	return t

@@ -19,6 +19,12 @@ func stepExamples() []example {
 				PortState: "ACTIVE", LinkLayer: "Ethernet", ActiveMTU: 4096, NetDev: "lo", GID: exampleGID, GIDIndex: 3, GIDType: "RoCE v2", Seconds: 0.125,
 			},
 		}),
+		printing("reconnect", []render.Record{
+			hand.ReconnectResult{
+				Command: "reconnect", OK: true, Epoch: 4052706280, Ranks: 249, Rank: 248, Was: 249, Without: []string{exampleHost + ":65535"},
+				Old: []int{0, 2, -1}, Seconds: 0.125,
+			},
+		}),
 		printing("qp", exampleAttributes()),
 	}
 	for command, state := range map[string]verbs.QPState{

@@ -58,7 +58,7 @@ func handShells(t *testing.T, n int) []*hands {
 	}
 	t.Cleanup(func() {
 		for _, h := range all {
-			if err := h.Leave(context.Background(), hand.Leaving(h.Session), session.OrderAgain); err != nil && !h.wasFailed(err) {
+			if err := h.Leave(context.Background(), hand.Leaving(h.Session), session.Order{Do: session.OrderAgain}); err != nil && !h.wasFailed(err) {
 				t.Error(err)
 			}
 		}

@@ -237,7 +237,7 @@ func TestALeaderAtATerminal(t *testing.T) {
 }
 
 // Who leaves while a line in the background uses the ring need not wait for more than its
-// next boundary, and a ring whose processes were ended is not waited for.
+// next boundary. A rank that was killed is told of once, and started again.
 func TestLeavingALeader(t *testing.T) {
 	t.Parallel()
 	m := newTmux(t)
@@ -257,11 +257,11 @@ func TestLeavingALeader(t *testing.T) {
 	if err := syscall.Kill(childrenOf(t, p.child(), 2)[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.await("what has happened", func(s string) bool { return strings.Contains(s, "quit, and start again") })
-	if screen := p.screen(); strings.Contains(screen, "WARN") || strings.Contains(screen, "brings up a new one") {
+	p.await("what has happened", func(s string) bool { return strings.Contains(s, "`reconnect` starts it again") })
+	if screen := p.screen(); strings.Contains(screen, "WARN") || strings.Contains(screen, "rebuilds it") {
 		t.Errorf("expected the death alone to be told:\n%s", screen)
 	}
-	p.run("connect", `was killed by signal 9 .*: quit, and start again`)
+	p.run("reconnect", `(?m)^ *\d+ +3 +0 +0 `)
 	p.keys("C-d")
 	_ = p.left()
 }
@@ -278,7 +278,7 @@ func TestThePromptKnowsThatARankHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await("the new prompt", func(s string) bool {
-		return regexp.MustCompile(`ringcli: rank 1 .* the ring is over: .connect. brings up a new one ring 0/2 failed \S+> st$`).MatchString(strings.Join(strings.Fields(s), " "))
+		return regexp.MustCompile(`ringcli: rank 1 .* the ring is over: .reconnect. rebuilds it ring 0/2 failed \S+> st$`).MatchString(strings.Join(strings.Fields(s), " "))
 	})
 	p.keys("C-u", "C-d")
 	_ = p.left()

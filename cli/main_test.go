@@ -23,7 +23,7 @@ import (
 )
 
 // testTable is the command table.
-var testTable = commandTable(&hand.Work{})
+var testTable = commandTable(&hand.Work{}, &session.Place{})
 
 // asProgram makes the test binary be ringcli: `local` starts /proc/self/exe, and
 // the end-to-end tests start real processes without building another binary.

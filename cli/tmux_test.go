@@ -388,7 +388,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	zero.finish(long, begunZero, `interrupted`, `connect`)
 	goOn()
 	one.finish(long, begunOne, `rank 0`, `connect`)
-	runAll(panes, "all-reduce --size 4K", `the ring is over: .connect. brings up a new one`)
+	runAll(panes, "all-reduce --size 4K", `the ring is over: .reconnect. rebuilds it`)
 	runAll(panes, "connect", `(?m)^left +peer +[01] RTS`)
 	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 

@@ -9,6 +9,7 @@ import (
 // membership is which rank of which ring this one is.
 type membership struct {
 	nodes  []bootstrap.Node // the server list, by rank
+	whole  []bootstrap.Node // with those that the ring is without
 	rank   int
 	digest string // of the list
 }

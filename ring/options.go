@@ -73,6 +73,13 @@ type Options struct {
 	// UDPPort and Impair go to a soft device as they are.
 	UDPPort uint16
 	Impair  *verbs.Impairment
+	// Without are entries of the list that the ring goes on without: the others keep their
+	// order and are numbered anew. Decision counts what a leader has decided about it, and
+	// Follows has a bring-up end with a *Verdict that has the Group when its leader has
+	// decided anew.
+	Without  []int
+	Decision uint64
+	Follows  bool
 	// History is what this process remembers of earlier rings, whose epochs and callers
 	// the ring refuses; it adds its own. nil remembers nothing.
 	History *History

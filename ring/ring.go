@@ -87,17 +87,23 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := bootstrap.ParseList(strings.Join(servers, "\n"), o.TCPPort)
+	whole, err := bootstrap.ParseList(strings.Join(servers, "\n"), o.TCPPort)
 	if err != nil {
 		return nil, err
 	}
-	if index < 0 || index >= len(nodes) {
-		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(nodes), len(nodes)-1)
+	if index < 0 || index >= len(whole) {
+		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(whole), len(whole)-1)
 	}
-	r := &Ring{membership: membership{nodes, index, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
+	o.Without = slices.Compact(slices.Sorted(slices.Values(o.Without)))
+	nodes, places := bootstrap.Remaining(whole, o.Without)
+	rank := slices.Index(places, index)
+	if rank < 0 {
+		return nil, usage.Errorf("index %d is left out of the ring: expected another", index)
+	}
+	r := &Ring{membership: membership{nodes, whole, rank, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
 		asking: make(chan struct{}, 1)}
 	r.SetTimeout(o.Timeout)
-	if index == 0 {
+	if rank == 0 {
 		r.runID = rand.Text()
 	}
 	r.pings, r.devices.r = newPings(r), r

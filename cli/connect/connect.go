@@ -128,7 +128,7 @@ func runShellProcess(ctx context.Context, s *session.Session, call command.Call)
 		s.Interactive = true // a ring of its own, whatever the others run
 		err = lines.Run(ctx, s, call.Table, script)
 	}
-	return s.Leave(ctx, err, session.OrderEnd)
+	return s.Leave(ctx, err, session.End)
 }
 
 // InRing joins the ring, runs do, and leaves.
@@ -136,7 +136,7 @@ func InRing(ctx context.Context, s *session.Session, do func(context.Context) er
 	if err := s.Join(ctx, 0); err != nil {
 		return err
 	}
-	return s.Leave(ctx, do(ctx), session.OrderEnd)
+	return s.Leave(ctx, do(ctx), session.End)
 }
 
 // Row is `ringcli connect`.

@@ -28,11 +28,7 @@ func runConnectLine(ctx context.Context, s *session.Session, call command.Call) 
 	if err := keepSettings(s, call); err != nil {
 		return err
 	}
-	over := Leaving(s)
-	if err := s.Leave(ctx, over, session.OrderAgain); err != nil && over == nil {
-		trace.Warn(trace.Repl, "closing the last ring: "+err.Error())
-	}
-	if err := s.Join(ctx, 0); err != nil {
+	if err := s.Regroup(ctx, nil, s.Leads || s.Place.Led, Leaving(s)); err != nil {
 		return err
 	}
 	if err := printEdges(ctx, s, "connect", nil); err != nil {
@@ -57,6 +53,9 @@ func Leaving(s *session.Session) error {
 func keepSettings(s *session.Session, call command.Call) error {
 	var err error
 	call.Flags.Visit(func(f *pflag.Flag) {
+		if f.Name == withoutFlag {
+			return
+		}
 		next, wrong := s.Config.With(f.Name, f.Value.String())
 		if wrong != nil {
 			err = errors.Join(err, wrong)
@@ -162,7 +161,7 @@ func runStep(step func(context.Context, *ring.Ring, ring.Values) error) func(con
 func runClose(ctx context.Context, s *session.Session, _ command.Call) error {
 	rank, size := s.Ring.Rank(), s.Ring.Size()
 	over := Leaving(s)
-	if err := s.Leave(ctx, over, session.OrderAgain); err != nil && over == nil {
+	if err := s.Leave(ctx, over, session.Order{Do: session.OrderAgain}); err != nil && over == nil {
 		return err
 	}
 	return s.Out.Note(render.Plain, "rank %d of %d has left the ring", rank, size)
@@ -175,10 +174,12 @@ func StepRows() []command.Row {
 			Name: "connect", Group: command.GroupRing, Where: command.Line, Claims: true,
 			Summary: "Take all steps at once, closing the ring that there is",
 			Long: `Closes the ring that there is, and takes all steps of a bring-up: open, init,
-exchange, rtr, rts, ping. The flags are kept as settings for the next time. All
+exchange, rtr, rts, ping, with all nodes of the list: reconnect leaves some out.
+The flags are kept as settings for the next time. All
 ranks connect at the same time; followers do by themselves.`,
 			Settings: session.RingSettings, Run: runConnectLine,
 		},
+		reconnectRow(),
 		{
 			Name: "open", Group: command.GroupRing, Where: command.Line, Claims: true,
 			Summary: "Step 1: listen, and open the device: PD, CQ",

@@ -65,7 +65,7 @@ func TestFollowersOfARingThatFailsBetweenCommands(t *testing.T) {
 	both.Go(func() { _, _ = rings[0].Broadcast(t.Context(), data) })
 	s := session.New(strings.NewReader(""), io.Discard, io.Discard, nil, nil)
 	s.Ring, s.Member = rings[1], &session.Member{Ring: rings[1]}
-	if again, err := followRing(t.Context(), s, table); again || !errors.Is(err, lost) {
+	if _, again, err := followRing(t.Context(), s, table); again || !errors.Is(err, lost) {
 		t.Errorf("again %v, %v: expected %v", again, err, lost)
 	}
 	both.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -56,12 +57,19 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
 	}
 	s.Follows = true
+	rank := s.Config.Int("index")
 	tell := func(text string) { trace.Warn(trace.Repl, text) }
 	if s.SpeaksToParent() { // which leads, and has said it
 		tell = func(text string) { trace.Info(trace.Repl, text) }
 	}
 	for {
 		if err := s.Join(ctx, session.FollowerPatience); err != nil {
+			if group, ok := regrouped(err); ok {
+				if err := s.TakeUp(group); err != nil {
+					return err
+				}
+				continue
+			}
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
 				return err
 			}
@@ -71,14 +79,23 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 			}
 			continue
 		}
-		again, err := followRing(ctx, s, t)
+		if now := s.Ring.Rank(); now != rank {
+			if err := s.Out.Note(render.Plain, "rank %d is rank %d of %d now", rank, now, s.Ring.Size()); err != nil {
+				return s.Leave(ctx, err, session.End)
+			}
+			rank = now
+		}
+		group, again, err := followRing(ctx, s, t)
 		failure := s.Ring.Err()
-		err = s.Leave(ctx, err, session.OrderEnd)
+		err = s.Leave(ctx, err, session.End)
 		if ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
 		if err == nil && !again {
 			return nil
+		}
+		if out := s.TakeUp(group); out != nil {
+			return s.Out.Note(render.Plain, "%s", out)
 		}
 		var v *bootstrap.Verdict
 		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
@@ -88,6 +105,16 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 			tell("waiting for the leader to connect again: " + err.Error())
 		}
 	}
+}
+
+// regrouped tells whether a bring-up ended since the leader has decided anew, and what, if
+// that was said.
+func regrouped(err error) (*bootstrap.Group, bool) {
+	v, ok := errors.AsType[*bootstrap.Verdict](err)
+	if !ok || v.Kind != bootstrap.KindRegrouped {
+		return nil, false
+	}
+	return v.Group(), true
 }
 
 // Pause waits, or returns why the context ended.
@@ -101,25 +128,25 @@ func Pause(ctx context.Context, d time.Duration) error {
 }
 
 // followRing takes the leader's orders in a ring. It returns without an error when
-// the leader is done with the ring; again says that another one comes.
-func followRing(ctx context.Context, s *session.Session, t *command.Table) (again bool, err error) {
+// the leader is done with the ring; again says that another one comes, of these ranks.
+func followRing(ctx context.Context, s *session.Session, t *command.Table) (next *bootstrap.Group, again bool, err error) {
 	if err := mayFollow(s.Ring.LocalAddr()); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	for {
 		data, err := s.Ring.Await(ctx)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		var o session.Order
 		if err := json.Unmarshal(data, &o); err != nil {
-			return false, fmt.Errorf("the leader's order %q: %w; do all ranks run the same version?", data, err)
+			return nil, false, fmt.Errorf("the leader's order %q: %w; do all ranks run the same version?", data, err)
 		}
 		switch o.Do {
 		case session.OrderEnd:
-			return false, nil
+			return nil, false, nil
 		case session.OrderAgain:
-			return true, nil
+			return o.Group, true, nil
 		case session.OrderRun:
 			err = obey(ctx, s, t, o.Words)
 		default:
@@ -127,7 +154,7 @@ func followRing(ctx context.Context, s *session.Session, t *command.Table) (agai
 		}
 		if s.Ring.Failed() || ctx.Err() != nil {
 			// After the command, perhaps, of which it is no error then.
-			return false, errors.Join(cmp.Or(err, s.Ring.Err()), context.Cause(ctx))
+			return nil, false, errors.Join(cmp.Or(err, s.Ring.Err()), context.Cause(ctx))
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,7 +13,6 @@ import (
 	"ringcli/cli/connect"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
-	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 )
@@ -57,13 +55,13 @@ var notForRanks = []string{"ranks", "command", "file", "check", "shell"}
 
 // localShell is a shell as rank 0, which leads the other ranks: processes of this
 // machine.
-func localShell(ctx context.Context, s *session.Session, t *command.Table, n int, args []string) (err error) {
+func localShell(ctx context.Context, s *session.Session, table *command.Table, n int, args []string) (err error) {
 	net, err := ClaimSubnet(n, s.Config.Int("tcp-port"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, net.Close()) }()
-	if err := shell.Open(s, t); err != nil {
+	if err := shell.Open(s, table); err != nil {
 		return err
 	}
 	s.Local = true
@@ -79,24 +77,11 @@ func localShell(ctx context.Context, s *session.Session, t *command.Table, n int
 	// The followers end when the leader says so, or when their pipe does.
 	over := make(chan error, 1)
 	gone, cancel := context.WithCancelCause(ctx)
-	var left atomic.Bool // the shell
-	go func() {
-		err := f.wait(gone)
-		// A rank that was killed is what the others' errors come from.
-		if err != nil && !errors.Is(err, exit.ErrReported) && !errors.Is(err, context.Cause(gone)) {
-			why := err
-			s.Gone.Store(&why)
-			advice := ""
-			if !left.Load() {
-				advice = ": quit, and start again"
-			}
-			_ = render.New(s.Stderr, render.Table).Complain(render.Bad, err.Error()+advice)
-			err = &exit.Error{Code: exit.Code(err), Err: exit.ErrReported}
-		}
-		over <- err
-	}()
+	t := &tended{make(chan revival), make(chan error), make(chan struct{})}
+	go func() { over <- f.tend(gone, t) }()
+	s.Place.Revive = t.revive
 	err = connect.InRing(ctx, s, func(ctx context.Context) error { return shell.Run(ctx, s) })
-	left.Store(true)
+	close(t.left)
 	if err != nil {
 		cancel(err)
 	}

@@ -50,12 +50,13 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
-	f := &processes{s: s, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	f := &processes{s: s, list: list, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
 	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}
+	f.args = args
 	for rank := first; rank < n && err == nil; rank++ {
-		err = f.start(rank, append(slices.Clone(args), "--index="+strconv.Itoa(rank), "--list="+list), read)
+		err = f.start(rank, read)
 	}
 	if err = errors.Join(err, read.Close()); err != nil {
 		f.release()
@@ -67,6 +68,8 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 // processes are the ranks of one ring, as the parent sees them.
 type processes struct {
 	s       *session.Session
+	args    []string // of each rank, and the list of all
+	list    string
 	pipe    *os.File // its end ends the ranks; nil once closed
 	report  *os.File // rank 0 writes to it; nil for nobody
 	ended   chan *rankProcess
@@ -74,7 +77,8 @@ type processes struct {
 	mu      sync.Mutex // guards the session's output
 }
 
-func (f *processes) start(rank int, args []string, pipe *os.File) error {
+func (f *processes) start(rank int, pipe *os.File) error {
+	args := append(slices.Clone(f.args), "--index="+strconv.Itoa(rank), "--list="+f.list)
 	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3")...)
 	cmd.Args[0] = "ringcli"
 	cmd.ExtraFiles = []*os.File{pipe}
@@ -120,6 +124,97 @@ func (f *processes) release() {
 		_ = f.pipe.Close()
 		f.pipe = nil
 	}
+}
+
+// tended are the ranks of a shell, which starts those again that have ended.
+type tended struct {
+	requests chan revival
+	done     chan error    // answers a request
+	left     chan struct{} // closed when the shell has ended: the ranks end by themselves
+}
+
+// revival has the ranks that have ended, or end until it is over, started again, each
+// once, but for some.
+type revival struct {
+	begins  bool
+	without []int
+}
+
+// revive implements session.Place.Revive.
+func (t *tended) revive(without []int) (end func(), err error) {
+	t.requests <- revival{true, without}
+	return func() { t.requests <- revival{}; <-t.done }, <-t.done
+}
+
+// tend collects the ranks of a shell until that has ended, and waits for the rest then. The
+// exit code is that of the worst that nobody has started again or left out.
+func (f *processes) tend(ctx context.Context, t *tended) error {
+	fallen := map[int]int{} // exit codes
+	var now revival
+	var again []int // ranks that were started since it began
+	for {
+		select {
+		case <-t.left:
+			code := exit.OK
+			for _, c := range fallen {
+				code = exit.Worse(code, c)
+			}
+			err := f.wait(ctx)
+			// A rank that was killed is what the others' errors come from.
+			if err != nil && !errors.Is(err, exit.ErrReported) && !errors.Is(err, context.Cause(ctx)) {
+				_ = render.New(f.s.Stderr, render.Table).Complain(render.Bad, err.Error())
+				return &exit.Error{Code: exit.Code(err), Err: exit.ErrReported}
+			}
+			if err == nil && code != exit.OK {
+				err = &exit.Error{Code: code, Err: exit.ErrReported}
+			}
+			return err
+		case p := <-f.ended:
+			delete(f.running, p.rank)
+			fallen[p.rank] = rankCode(p)
+			if now.begins && !slices.Contains(again, p.rank) {
+				again = append(again, p.rank)
+				if err := f.restart(fallen, now.without); err != nil {
+					_ = render.New(f.s.Stderr, render.Table).Complain(render.Bad, err.Error())
+				}
+				continue
+			}
+			if death, _ := p.killedBy(); death != nil {
+				_ = render.New(f.s.Stderr, render.Table).Complain(render.Bad, fmt.Sprintf("%v: `reconnect` starts it again, `reconnect --without %d` goes on without it", death, p.rank))
+			}
+		case now = <-t.requests:
+			again = nil
+			if now.begins {
+				t.done <- f.restart(fallen, now.without)
+			} else {
+				t.done <- nil
+			}
+		}
+	}
+}
+
+// restart starts the ranks that have fallen, but for some.
+func (f *processes) restart(fallen map[int]int, without []int) error {
+	var again []int
+	for rank := range fallen {
+		if fallen[rank] = exit.OK; !slices.Contains(without, rank) {
+			again = append(again, rank)
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	read, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.pipe.Fd()))
+	if err != nil {
+		return fmt.Errorf("start ranks again: %w", err)
+	}
+	for _, rank := range again {
+		if err = f.start(rank, read); err != nil {
+			break
+		}
+		delete(fallen, rank)
+	}
+	return errors.Join(err, read.Close())
 }
 
 // wait collects all ranks. The first that fails, or Ctrl-C, ends the others.
@@ -182,7 +277,7 @@ func (f *processes) wait(ctx context.Context) error {
 	}
 	switch {
 	case death != nil && !errors.Is(context.Cause(ctx), exit.ErrInterrupted):
-		return &exit.Error{Code: code, Err: death}
+		return &exit.Error{Code: code, Err: fmt.Errorf("%w; the other ranks were ended", death)}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case code != exit.OK:
@@ -209,10 +304,10 @@ func (p *rankProcess) killedBy() (death error, byUser bool) {
 	switch {
 	case ok && status.Signaled():
 		by := status.Signal()
-		return fmt.Errorf("rank %d (pid %d) was killed by signal %d (%s); the other ranks were ended",
+		return fmt.Errorf("rank %d (pid %d) was killed by signal %d (%s)",
 			p.rank, p.cmd.ProcessState.Pid(), by, by), by == syscall.SIGINT || by == syscall.SIGTERM
 	case ok && status.ExitStatus() == exit.Interrupted:
-		return fmt.Errorf("rank %d (pid %d) was interrupted; the other ranks were ended", p.rank, p.cmd.ProcessState.Pid()), true
+		return fmt.Errorf("rank %d (pid %d) was interrupted", p.rank, p.cmd.ProcessState.Pid()), true
 	}
 	return nil, false
 }

@@ -35,11 +35,8 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if gone := s.Gone.Load(); gone != nil {
-		return exit.Usagef("%w: quit, and start again", *gone)
-	}
 	trace.SetRank(index)
-	if index == 0 { // before anybody waits for it
+	if _, places, err := s.Whole(); err == nil && len(places) > 0 && index == places[0] { // before anybody waits for it
 		if _, _, err := tables.Of(s.Config); err != nil {
 			return err
 		}
@@ -54,13 +51,15 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	if err := s.Ready(ctx); err != nil {
-		return s.Leave(ctx, err, OrderEnd)
+		return s.Leave(ctx, err, End)
 	}
 	// What both ends are like now is what a diagnosis has to compare with once a
 	// peer cannot be asked any more. It is no loss if one does not answer.
 	for _, side := range Sides(nil) {
 		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
+	trace.SetRank(s.Ring.Rank())
+	s.Place.joined(s)
 	s.Does("")
 	return nil
 }
@@ -70,7 +69,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 type OverError struct{ Err error }
 
 func (e *OverError) Error() string {
-	return "the ring is over: `connect` brings up a new one; it ended with: " + e.Err.Error()
+	return "the ring is over: `reconnect` rebuilds it; it ended with: " + e.Err.Error()
 }
 
 func (e *OverError) Unwrap() error { return e.Err }
@@ -136,7 +135,8 @@ func (s *Session) Ready(ctx context.Context) error {
 // RingOptions are the settings of a ring of this process.
 func (s *Session) RingOptions() ring.Options {
 	o := RingOptions(s.Config)
-	o.Waits = s.Waits
+	o.Waits, o.History = s.Waits, &s.Place.History
+	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
 	return o
 }
 
@@ -153,7 +153,7 @@ func RingOptions(c *configs.Config) ring.Options {
 // failed here alone the others are told, and that a rank was interrupted. Followers
 // wait for a leader that is interrupted no longer, nor does a person who leaves a shell
 // end what the others do: they hear a goodbye.
-func (s *Session) Leave(ctx context.Context, err error, then string) error {
+func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	r, m := s.Ring, s.Member
 	if r == nil {
 		return err
@@ -164,7 +164,7 @@ func (s *Session) Leave(ctx context.Context, err error, then string) error {
 		r.Fail(exit.OrInterrupted(ctx, err)) // does nothing if the ring has failed
 	}
 	if together && s.Leads && !r.Failed() {
-		err = errors.Join(err, s.Order(ctx, Order{Do: then}))
+		err = errors.Join(err, s.Order(ctx, then))
 	}
 	// A shell of its own does not wait for the other ranks' people.
 	if together && m != nil && (!s.Interactive || s.Leads) && !r.Failed() {

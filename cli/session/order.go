@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
+	"ringcli/ring/bootstrap"
 )
 
 // FollowerPatience is how long a follower waits for a ring to come up: its
@@ -19,7 +20,12 @@ const FollowerPatience = 24 * time.Hour
 type Order struct {
 	Do    string   `json:"do"`
 	Words []string `json:"words,omitempty"` // of OrderRun: a command with all that it is run with
+	// Group is of OrderAgain: which of the ranks the next ring has; nil stands for all.
+	Group *bootstrap.Group `json:"group,omitempty"`
 }
+
+// End is the order to followers whose leader is done.
+var End = Order{Do: OrderEnd}
 
 // The orders.
 const (

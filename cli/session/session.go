@@ -57,14 +57,14 @@ type common struct {
 	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
-	// Local says that the other ranks are children of this process, and Gone, once they
-	// have been ended, why.
+	// Local says that the other ranks are children of this process.
 	Local bool
-	Gone  atomic.Pointer[error]
 	// Parent is set in a child of `local`.
 	Parent *Parent
 	// Shell is nil where no lines are typed.
 	Shell *repl.Shell
+	// Place is what goes from one ring to the next.
+	Place *Place
 	// Waits are what the process waits for from other ranks, which speaker tells people.
 	Waits   *ring.Waits
 	speaker *speaker
@@ -83,7 +83,7 @@ type common struct {
 // New returns the session that a command of the process has.
 func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand ByHand) *Session {
 	return &Session{
-		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Waits: &ring.Waits{}, speaker: &speaker{}},
+		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Place: &Place{}, Waits: &ring.Waits{}, speaker: &speaker{}},
 		Progress: NewProgress(stderr),
 	}
 }

@@ -224,14 +224,14 @@ func (h *host) watch(end <-chan struct{}) {
 	}
 }
 
-// over says what an error of the ring leads to. Of a rank that is lost and was a child of
-// this process, the end of the others is told next.
+// over says what an error of the ring leads to. What to do where a rank was a child of this
+// process is told with its end.
 func over(s *session.Session, err error) error {
 	var v *ring.Verdict
 	if s.Local && errors.As(err, &v) && v.Kind == bootstrap.KindLost {
 		return fmt.Errorf("%w; the ring is over", err)
 	}
-	return fmt.Errorf("%w; the ring is over: `connect` brings up a new one", err)
+	return fmt.Errorf("%w; the ring is over: `reconnect` rebuilds it", err)
 }
 
 // claim gives the ring to one command at a time.

@@ -24,6 +24,14 @@ import (
 type Config struct {
 	List []Node
 	Rank int
+	// Whole is the list that all nodes were given, and Without its entries that List is
+	// without, by the leader's decision of that number; nil means List.
+	Whole    []Node
+	Without  []int
+	Decision uint64
+	// Follows has a leader that has decided later end the bring-up, with a Verdict that
+	// says who is in the ring now.
+	Follows bool
 	// Addrs are the list's addresses, as Resolve gives them.
 	Addrs []netip.AddrPort
 	// Bind is where to listen; an unspecified address means all.
@@ -112,6 +120,7 @@ type Control struct {
 	rank      int
 	size      int
 	digest    string
+	group     Group
 	self      identity
 	listener  net.Listener
 	life      context.Context // ends with Close
@@ -161,6 +170,9 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.List) || len(cfg.Addrs) != len(cfg.List) {
 		return nil, usage.Errorf("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
 	}
+	if cfg.Whole == nil {
+		cfg.Whole = cfg.List
+	}
 	if cfg.History == nil {
 		cfg.History = &History{}
 	}
@@ -187,6 +199,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c := &Control{
 		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), digest: Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: thisProcess()},
+		group:   Group{Digest(cfg.Whole), cfg.Without, cfg.Decision},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),
 	}

@@ -27,6 +27,8 @@ const (
 	KindTimeout  Kind = "timeout"  // a wait's deadline passed
 	KindFailed   Kind = "failed"   // a rank's own error
 	KindCanceled Kind = "canceled" // a rank's user ended what ran
+
+	KindRegrouped Kind = "regrouped" // the ring goes on without some ranks
 )
 
 // Confidence says how sure a verdict is of whom it names.
@@ -75,6 +77,8 @@ type Verdict struct {
 	Text       string        `json:"text"`               // one line: what happened, to whom, the evidence, what to do
 	// Calls is who calls what, where ranks call different operations.
 	Calls []Called `json:"calls,omitempty"`
+	// group, of KindRegrouped, is who is in the ring now, where that is known.
+	group *Group
 	// told is set on the ranks that got the verdict from another.
 	told bool
 }
@@ -87,8 +91,13 @@ func (v *Verdict) Error() string {
 	return v.Text
 }
 
+// Group is who is in the ring now, of a verdict that the leader has decided anew, or nil.
+func (v *Verdict) Group() *Group { return v.group }
+
 // Is makes a mismatch an usage.Err.
-func (v *Verdict) Is(target error) bool { return target == usage.Err && v.Kind == KindMismatch }
+func (v *Verdict) Is(target error) bool {
+	return target == usage.Err && (v.Kind == KindMismatch || v.Kind == KindRegrouped)
+}
 
 // ErrClosed is returned by operations on a closed Control.
 var ErrClosed = errors.New("the control ring is closed")

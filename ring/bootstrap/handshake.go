@@ -20,13 +20,16 @@ type hello struct {
 	Size   int      `json:"size"`
 	Digest string   `json:"digest"`
 	List   []string `json:"list,omitempty"`
+	Group  Group    `json:"group"`
+	After  uint32   `json:"after,omitempty"` // epoch of the last ring of this process
 }
 
 // rejection is the payload of a reject frame.
 type rejection struct {
 	Verdict
-	Retry  bool `json:"retry"`  // not now, but perhaps later
-	Itself bool `json:"itself"` // the caller has reached itself
+	Group  *Group `json:"group,omitempty"` // of KindRegrouped
+	Retry  bool   `json:"retry"`           // not now, but perhaps later
+	Itself bool   `json:"itself"`          // the caller has reached itself
 	// Token is what is wrong with the caller's, if it is that.
 	Token tokenTrouble `json:"token,omitempty"`
 }
@@ -41,7 +44,7 @@ func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error
 }
 
 func (c *Control) hello() hello {
-	h := hello{identity: c.self, Size: c.size, Digest: c.digest}
+	h := hello{identity: c.self, Size: c.size, Digest: c.digest, Group: c.group, After: c.cfg.History.Last()}
 	bytes := 0
 	for _, n := range c.cfg.List {
 		h.List = append(h.List, n.String())
@@ -210,6 +213,9 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.answer(conn, f, TypeReject, rejection{Verdict: *v, Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
+	if c.regroup(conn, f, h) {
+		return false
+	}
 	if v := c.compareLists(conn, f, h); v != nil {
 		c.disagree(conn, f, h.Instance, v)
 		return false
@@ -375,6 +381,7 @@ func (c *Control) call() error {
 			return errors.New(r.Text)
 		}
 		v := r.Verdict
+		v.group = r.Group
 		if r.Itself {
 			// This node was given the index of another, or nearly so: if the
 			// other is there, both are to know.

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"ringcli/cli/exit"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+	"ringcli/trace"
+)
+
+// Place is what a process remembers from one ring to the next. The holder of the ring's
+// claim changes it.
+type Place struct {
+	History ring.History
+	// Without are entries of the list that the ring goes on without; Decision counts what
+	// the leader has decided about it.
+	Without  []int
+	Decision uint64
+	// Led: this rank led the last ring.
+	Led bool
+	// Revive starts the ranks of this machine that have ended, or end before its end, but
+	// for those that the ring goes on without; nil where that is nobody's business.
+	Revive func(without []int) (end func(), err error)
+
+	mu    sync.Mutex
+	nodes []string // guarded by mu: of the last ring, for completion, which may be asked while a command runs
+}
+
+// Nodes are the hosts of the last ring, for completion.
+func (p *Place) Nodes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nodes
+}
+
+// joined remembers a ring.
+func (p *Place) joined(s *Session) {
+	p.Led = s.Leads
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nodes = nil
+	for _, n := range s.Ring.Nodes() {
+		p.nodes = append(p.nodes, n.Host)
+	}
+}
+
+// Whole is the list that all nodes were given, and the place of each rank in it.
+func (s *Session) Whole() (whole []bootstrap.Node, places []int, err error) {
+	list, _, err := s.Identity()
+	if err != nil {
+		return nil, nil, err
+	}
+	if whole, err = bootstrap.ParseList(list, s.Config.Int("tcp-port")); err != nil {
+		return nil, nil, err
+	}
+	_, places = bootstrap.Remaining(whole, s.Place.Without)
+	return whole, places, nil
+}
+
+// Regroup leaves the ring that there is, if any, which is over for a reason or nil, and
+// joins the next one of the same list, without some entries. A leader has its followers
+// do the same.
+func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over error) error {
+	whole, _, err := s.Whole()
+	if err != nil {
+		return err
+	}
+	p := s.Place
+	if leads {
+		p.Decision++
+	}
+	group := &bootstrap.Group{Whole: bootstrap.Digest(whole), Without: without, Decision: p.Decision}
+	if err := s.Leave(ctx, over, Order{Do: OrderAgain, Group: group}); err != nil && over == nil {
+		trace.Warn(trace.Repl, "closing the last ring: "+err.Error())
+	}
+	if p.Revive != nil {
+		end, err := p.Revive(without)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	p.Without = without
+	return s.Join(ctx, 0)
+}
+
+// TakeUp has the next ring be the one that the leader has decided on, or the same if it is
+// nil. The error is that it goes on without this rank.
+func (s *Session) TakeUp(g *bootstrap.Group) error {
+	if g == nil {
+		return nil
+	}
+	s.Place.Without, s.Place.Decision = g.Without, g.Decision
+	if index := s.Config.Int("index"); slices.Contains(g.Without, index) {
+		return &exit.Error{Code: exit.Critical, Err: &LeftOutError{index}}
+	}
+	return nil
+}
+
+// LeftOutError is that the ring goes on without this process.
+type LeftOutError struct{ Index int }
+
+func (e *LeftOutError) Error() string {
+	return "the ring goes on without this rank: to take it back in, start it again, then give rank 0 `connect`"
+}

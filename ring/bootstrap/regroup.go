@@ -1,0 +1,90 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Group is which nodes of the list that all were given make a ring: all but some. Those
+// that remain keep their order and are numbered anew.
+type Group struct {
+	Whole   string `json:"whole"`             // digest of the whole list
+	Without []int  `json:"without,omitempty"` // entries of it, ascending
+	// Decision counts what a leader has decided: who follows takes up the latest. Ranks
+	// that nobody leads have 0.
+	Decision uint64 `json:"decision,omitempty"`
+}
+
+// Names says which nodes of a whole list are meant: "rank 2 (node2:18600)".
+func Names(whole []Node, entries []int) string {
+	var words []string
+	for _, e := range entries {
+		if e >= 0 && e < len(whole) {
+			words = append(words, fmt.Sprintf("%d (%s)", e, whole[e]))
+		}
+	}
+	switch len(words) {
+	case 0:
+		return "nobody"
+	case 1:
+		return "entry " + words[0]
+	}
+	return "entries " + strings.Join(words, ", ")
+}
+
+// Remaining returns the entries of a whole list that are not left out, each with its place
+// there.
+func Remaining(whole []Node, without []int) (nodes []Node, places []int) {
+	for i, n := range whole {
+		if !slices.Contains(without, i) {
+			nodes, places = append(nodes, n), append(places, i)
+		}
+	}
+	return nodes, places
+}
+
+// regroup deals with a caller of the same whole list whose ring goes on without other
+// nodes than this one's, and reports whether it was one.
+func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
+	own := c.group
+	if h.Group.Whole != own.Whole || slices.Equal(h.Group.Without, own.Without) {
+		return false
+	}
+	c.mu.Lock()
+	sealed, failed := c.sealed, c.failure != nil || c.leaving
+	c.mu.Unlock()
+	theirs, here := Names(c.cfg.Whole, h.Group.Without), Names(c.cfg.Whole, own.Without)
+	told := func(retry bool, group *Group, format string, args ...any) {
+		c.answer(conn, f, TypeReject, rejection{Retry: retry, Group: group, Verdict: *c.verdict(KindRegrouped, -1, format, args...)})
+	}
+	node := c.cfg.List[c.rank]
+	switch {
+	case h.Group.Decision > own.Decision && c.cfg.Follows && (c.cfg.Token != nil || isOfThisHost(conn)):
+		told(true, nil, "%s joins the ring without %s now: call again", node, theirs)
+		if !sealed && !failed {
+			v := c.verdict(KindRegrouped, -1, "the leader goes on without %s", theirs)
+			v.group = &h.Group
+			c.Fail(v)
+		}
+	case h.Group.Decision < own.Decision:
+		// Who was in a ring before learns that this one goes on; who is new may be awaited
+		// the next time.
+		told(h.After == 0, &own, "%s is in a ring, or waits for one, without %s", node, here)
+	case sealed || failed:
+		told(true, nil, "%s is in a ring without %s", node, here)
+	default:
+		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "%s (%s) reconnects without %s, and %s without %s: give all nodes the same --without",
+			conn.RemoteAddr(), h.identity, theirs, node, here))
+	}
+	return true
+}
+
+// isOfThisHost tells whether a caller may decide who is in the ring without having proved
+// that it has the token: a user of this host may.
+func isOfThisHost(conn net.Conn) bool {
+	a, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	return err == nil && a.Addr().Unmap().IsLoopback()
+}
