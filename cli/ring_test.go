@@ -92,11 +92,18 @@ func TestTheCheckFindsCorruption(t *testing.T) {
 				if wrong < 1 || first == nil || all[0]["ok"] != false {
 					t.Errorf("%s of %s, %s: result is %v", fault, op, protocol, all[0])
 				}
+				corruption, _ := all[0]["corruption"].(map[string]any)
+				entered, _ := corruption["entered"].([]any)
+				if len(entered) == 0 {
+					t.Errorf("%s of %s, %s: %v does not say where it came from", fault, op, protocol, all[0])
+				} else if e, to := entered[0].(map[string]any), float64(fault[len(fault)-1]-'0'); e["to"] != to || e["from"] != to-1 || e["confidence"] != "certain" {
+					t.Errorf("%s of %s, %s: entered %v", fault, op, protocol, e)
+				}
 				if fault == "flip@1" && op == "all-gather" && (first["rank"] != 1.0 || wrong != 2) {
 					t.Errorf("one element flipped on arrival at rank 1, which sends it on to rank 2: got %v wrong, the first %v", wrong, first)
 				}
 				message, _ := all[1]["error"].(string)
-				if all[1]["exit_code"] != 2.0 || !regexp.MustCompile(`rank \d, element \d+: got .*, want `).MatchString(message) {
+				if all[1]["exit_code"] != 2.0 || !regexp.MustCompile(`rank \d, element \d+: got .*, want .*; rank \d has \d+: \d+.* changed between rank \d and rank \d \(certain\): (reduce-scatter|all-gather), segment \d`).MatchString(message) {
 					t.Errorf("%s of %s, %s: error is %v", fault, op, protocol, all[1])
 				}
 			}

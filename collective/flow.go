@@ -67,6 +67,8 @@ type flow struct {
 	uses       []*channel       // the engine's
 	detached   bool             // no peer waits for an acknowledgement to end the operation
 	call       Call
+	journal    *Journal            // nil if none is kept
+	sums       bool                // checksums of segments are wanted
 	sign       sharedmem.Signature // of call
 	seq        uint64
 	kernel     reduce.Kernel // nil if nothing is reduced
@@ -82,6 +84,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	f.begun = trace.Now()
 	f.step, f.stepBytes = f.begun, 0
 	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
+	f.sums = k.Verify || f.journal != nil
 	comm.seq++
 	f.seq = comm.seq
 	comm.runs(f.seq)

@@ -263,8 +263,8 @@ func (p *pass) work() (bool, error) {
 		if corrupt := p.c.options.Corrupt; corrupt != nil {
 			corrupt(p.call.Op, p.processed, data)
 		}
-		if p.call.Verify {
-			if err := p.verifyPosition(data, slotted, transfer, lo); err != nil {
+		if p.sums {
+			if err := p.arrivedNext(data, slotted, transfer, lo); err != nil {
 				return moved, err
 			}
 		}

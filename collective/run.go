@@ -24,7 +24,10 @@ type prepared struct {
 }
 
 // Run runs a call.
-func (c *Comm) Run(ctx context.Context, k Call) (err error) {
+func (c *Comm) Run(ctx context.Context, k Call) (err error) { return c.run(ctx, k, nil) }
+
+// run runs a call, and notes in a journal, if there is one, what it sends and receives.
+func (c *Comm) run(ctx context.Context, k Call, j *Journal) (err error) {
 	if err := c.enter(ctx); err != nil {
 		return fmt.Errorf("%s: %w", k.Op, err)
 	}
@@ -36,6 +39,7 @@ func (c *Comm) Run(ctx context.Context, k Call) (err error) {
 		}
 	}
 	c.counted = p.call.Protocol != Direct
+	c.flow.journal = j
 	switch {
 	case c.size == 1:
 		err = c.alone(ctx, p)

@@ -162,7 +162,7 @@ func (x *scriptRun) send(g int, q *group, m *move, ch *channel) error {
 	n := (to - from) * x.size
 	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
 	h := x.header(kindSlot, ch.stream.posted, n)
-	h.Addr, h.Sum = ch.taken, x.sumOf(addr, n)
+	h.Addr, h.Sum = ch.taken, x.sumOf(ch, addr, n)
 	if x.detached {
 		if err := ch.detach(&h, memory.Bytes(addr, n), flight{begun: trace.Now(), bytes: n, seq: x.seq, message: ch.stream.posted}); err != nil {
 			return err
@@ -252,8 +252,8 @@ func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 		if corrupt := x.c.options.Corrupt; corrupt != nil {
 			corrupt(x.call.Op, x.processed, data)
 		}
-		if x.call.Verify {
-			if err := x.verify(ch, data, ch.head().Sum, ch.stream.took, from, m.gathers); err != nil {
+		if x.sums {
+			if err := x.sumArrived(ch, data, ch.head().Sum, ch.stream.took, from, m.gathers); err != nil {
 				return false, err
 			}
 		}

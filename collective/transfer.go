@@ -166,7 +166,7 @@ func (p *pass) postSlots() error {
 		}
 		addr, lkey, _, n := p.source(p.posted)
 		h := p.header(kindSlot, p.posted, n)
-		h.Sum = p.sumOf(addr, n)
+		h.Sum = p.sumOf(r, addr, n)
 		switch {
 		case p.call.Protocol == Eager:
 		case transfer == 0:
@@ -209,9 +209,9 @@ func (p *pass) writeTo(to remote) error {
 	if err := r.post(wr, pieces(1, n)); err != nil {
 		return err
 	}
-	if p.call.Verify {
+	if sum := p.sumOf(r, addr, n); p.call.Verify {
 		h := p.header(kindWritten, p.posted, n)
-		h.Sum = p.sumOf(addr, n)
+		h.Sum = sum
 		if err := r.send(&h); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (p *pass) announce(window int, address bool) error {
 			}
 			var n int
 			h.Addr, _, h.RKey, n = p.source(p.announced)
-			h.Sum = p.sumOf(h.Addr, n)
+			h.Sum = p.sumOf(r, h.Addr, n)
 			p.sends[p.announced%MaxDepth] = trace.Now()
 		}
 		if err := r.send(&h); err != nil {

@@ -48,19 +48,30 @@ func (s *sums) room(ranks, depth int) {
 	}
 }
 
-// sumOf returns the checksum of a segment that is sent, or 0 if nobody wants it.
-func (f *flow) sumOf(addr uint64, n int) uint32 {
+// sumOf returns the checksum of a segment that is sent, for its header; 0 where that has
+// none.
+func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
+	if !f.sums {
+		return 0
+	}
+	sum := ring.Checksum(memory.Bytes(addr, n))
+	if f.journal != nil {
+		f.journal.note(f.c.rank, ch.edge.Peer, sum, Range{}, false)
+	}
 	if !f.call.Verify {
 		return 0
 	}
-	return ring.Checksum(memory.Bytes(addr, n))
+	return sum
 }
 
-// verify holds a segment of n elements from lo on against the checksum that its sender
-// made of it.
-func (f *flow) verify(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
+// sumArrived holds a segment of elements from lo on that a peer sent against the checksum
+// that was made there, and notes it.
+func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
 	found := ring.Checksum(data)
-	if found == sum {
+	if f.journal != nil {
+		f.journal.note(ch.edge.Peer, f.c.rank, found, Range{lo, lo + len(data)/f.size}, gathers)
+	}
+	if !f.call.Verify || found == sum {
 		return nil
 	}
 	return &CorruptionError{
@@ -85,17 +96,19 @@ func (p *pass) wroteWithSum(ch *channel, position int, sum uint32) error {
 	return p.wroteInPlace(ch, position)
 }
 
-// verifyPosition holds the segment that is processed next against its checksum.
-func (p *pass) verifyPosition(data []byte, slotted bool, transfer, lo int) error {
+// arrivedNext is sumArrived of the segment that is processed next.
+func (p *pass) arrivedNext(data []byte, slotted bool, transfer, lo int) error {
 	var sum uint32
-	if slotted {
+	switch {
+	case !p.call.Verify:
+	case slotted:
 		sum = p.left.head().Sum
-	} else {
+	default:
 		at := p.landings[p.processed%len(p.landings)]
 		if at.position != p.processed {
 			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left, p.processed)
 		}
 		sum = at.sum
 	}
-	return p.verify(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.ranks-1)
+	return p.sumArrived(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.ranks-1)
 }

@@ -122,12 +122,12 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m)}
 	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	before := m.Comm.Stats()
+	var c checking
 	if o.check {
-		wrong, first, err := checked(ctx, m, o, r.v)
-		if err != nil {
+		if err := c.next(ctx, m, o, r.v); err != nil {
 			return result, err
 		}
-		mine.Wrong, mine.First = &wrong, first
+		mine.Wrong, mine.First = &c.wrong, c.first
 	} else if err := m.Comm.Run(ctx, o.on(r.v)); err != nil {
 		return result, err
 	}
@@ -143,6 +143,6 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
 	}
 	result = resultOf(m, o, plan, r.counts[w], means, all)
-	result.Effort = &most
+	result.Effort, result.Corruption = &most, c.corruption(o.typ.Size())
 	return result, nil
 }

@@ -97,30 +97,6 @@ func (o operation) on(v vectors) collective.Call {
 	return call
 }
 
-// checked runs the operation on fresh inputs and verifies every element.
-func checked(ctx context.Context, m *session.Member, o operation, v vectors) (wrong uint64, first *WrongElement, err error) {
-	m.Checks++
-	fill(m, o, v, m.Checks)
-	err = m.Comm.Run(ctx, o.on(v))
-	if err != nil {
-		return 0, nil, err
-	}
-	plan, err := m.Comm.Plan(o.call())
-	if err != nil {
-		return 0, nil, err
-	}
-	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.Comm.Size(), o.count, m.Checks)
-	verify := c.VerifyGathered
-	if o.op.Reduces() {
-		verify = c.Verify
-	}
-	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, o.typ.Size()))
-	if bad > 0 {
-		first = &WrongElement{Rank: m.Comm.Rank(), Offset: at.Offset, Got: at.Got, Want: at.Want}
-	}
-	return uint64(bad), first, nil
-}
-
 // measure warms up, measures, checks if that was asked for, and puts all ranks'
 // results together. Every rank gets the same Measurement, and the leader the
 // ranks' own besides. If it was stopped, the Measurement is of what was done, and
@@ -134,7 +110,8 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
-	b, stopped, err := batches(ctx, m, s, o, v, &mine)
+	var c checking
+	b, stopped, err := batches(ctx, m, s, o, v, &mine, &c)
 	if err != nil {
 		return result, err
 	}
@@ -143,6 +120,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return result, err
 	}
 	result = resultOf(m, o, plan, b.done, b.means, all)
+	result.Corruption = c.corruption(o.typ.Size())
 	switch {
 	case stopped && (o.duration > 0 || o.span > 0):
 		err = errStopped("%d iterations", b.done)
@@ -202,15 +180,7 @@ func (o operation) repetition() repetition {
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations together with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement) (b batched, stopped bool, err error) {
-	var wrong uint64
-	check := func() error {
-		bad, at, err := checked(ctx, m, o, v)
-		if wrong += bad; mine.First == nil {
-			mine.First = at
-		}
-		return err
-	}
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement, c *checking) (b batched, stopped bool, err error) {
 	w, begun, done, call := timing.New(), time.Now(), 0, o.on(v)
 	var means []float64 // of this rank
 	b, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) (float64, error) {
@@ -232,7 +202,7 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 			s.Progress.Step("%d/%d", done, o.iters)
 		}
 		if o.check && o.duration > 0 {
-			err = check()
+			err = c.next(ctx, m, o, v)
 		}
 		return mean, err
 	})
@@ -240,13 +210,13 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		err = nil
 	}
 	if err == nil && o.check && o.duration == 0 && b.done > 0 {
-		err = check()
+		err = c.next(ctx, m, o, v)
 	}
 	if mine.Time = w.Times(); o.span > 0 {
 		mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	}
 	if o.check {
-		mine.Wrong = &wrong
+		mine.Wrong, mine.First = &c.wrong, c.first
 	}
 	return b, stopped, err
 }

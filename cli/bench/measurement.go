@@ -49,6 +49,8 @@ type Measurement struct {
 	Effort *Effort `json:"per_operation,omitempty"`
 	// CPUs are those that the ranks poll on; absent where it is not settled for all.
 	CPUs []int `json:"cpus,omitempty"`
+	// Corruption is what is known of wrong elements: absent if there are none.
+	Corruption *Corruption `json:"corruption,omitempty"`
 }
 
 // WrongElement is an element that is not what it must be.

@@ -254,7 +254,7 @@ func (m Measurement) verdict(floor float64) error {
 	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.variant().short())
 	switch {
 	case m.Wrong != nil && *m.Wrong > 0:
-		return exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s", what, *m.Wrong, *m.First)
+		return exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s; %s", what, *m.Wrong, *m.First, m.Corruption)
 	case m.BusBW < floor:
 		return exit.Sharedf(exit.Warning, "slow: %s: busbw is %s GB/s, expected at least %s", what, render.Figure(m.BusBW), render.Figure(floor))
 	}

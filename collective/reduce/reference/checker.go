@@ -17,6 +17,9 @@ type Checker struct {
 	seed  uint64
 	order Order
 
+	// OnWrong, if set, is told of each wrong element that is there, and the bits.
+	OnWrong func(element int, got, want uint64)
+
 	want    []byte        // one block
 	scratch [][]byte      // of evaluate, a block each
 	results []*expression // by chunk in the ring's order, else of all chunks
@@ -77,6 +80,13 @@ func (c *Checker) verify(lo, hi int, got []byte, expect func(dst []byte, chunk, 
 			}
 		}
 		wrong += bad
+		if bad > 0 && c.OnWrong != nil {
+			for i := at * size; i+size <= len(have); i += size {
+				if g, w := load(have[i:i+size]), load(want[i:i+size]); g != w {
+					c.OnWrong(from+i/size, g, w)
+				}
+			}
+		}
 	})
 	return wrong, first
 }

@@ -1,0 +1,253 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"ringcli/cli/session"
+	"ringcli/collective"
+	"ringcli/collective/reduce/reference"
+	"ringcli/ring"
+	"ringcli/ring/bootstrap"
+)
+
+// Corruption is what is known of wrong data: who found what, where it came from, and what
+// the wrong elements have in common. It is the same on all ranks.
+type Corruption struct {
+	Found   []WrongElements `json:"found"`
+	Entered []Entry         `json:"entered,omitempty"` // empty if that is not known
+	Pattern Pattern         `json:"pattern"`
+}
+
+// WrongElements are those of a rank, in the first check that has found any.
+type WrongElements struct {
+	Rank  int          `json:"rank"`
+	Wrong uint64       `json:"wrong"`
+	Runs  [][2]int     `json:"runs"` // the first and the last element of each; the first few
+	First WrongElement `json:"first"`
+}
+
+// Entry is where data went wrong: between two ranks, or within one, which is both.
+type Entry struct {
+	From       int                  `json:"from"`
+	To         int                  `json:"to"`
+	Confidence bootstrap.Confidence `json:"confidence"`
+	Phase      string               `json:"phase,omitempty"`
+	Segment    int                  `json:"segment"`
+	Elements   [2]int               `json:"elements"` // the first and the last
+}
+
+func (e Entry) String() string {
+	if e.From == e.To {
+		return fmt.Sprintf("element %d went wrong within rank %d (%s)", e.Elements[0], e.From, e.Confidence)
+	}
+	return fmt.Sprintf("elements %d to %d changed between rank %d and rank %d (%s): %s, segment %d", e.Elements[0], e.Elements[1], e.From, e.To, e.Confidence, e.Phase, e.Segment)
+}
+
+// String is as in "rank 1 has 3 wrong elements: 5 to 7; elements 0 to 15 changed between
+// rank 0 and rank 1 (certain)".
+func (c *Corruption) String() string {
+	var parts []string
+	for _, f := range c.Found {
+		var runs []string
+		covered := uint64(0)
+		for _, r := range f.Runs {
+			text := fmt.Sprint(r[0])
+			if r[1] > r[0] {
+				text = fmt.Sprintf("%d to %d", r[0], r[1])
+			}
+			runs, covered = append(runs, text), covered+uint64(r[1]-r[0]+1)
+		}
+		if covered < f.Wrong {
+			runs = append(runs, "...")
+		}
+		parts = append(parts, fmt.Sprintf("rank %d has %d: %s", f.Rank, f.Wrong, strings.Join(runs, ", ")))
+	}
+	for _, e := range c.Entered {
+		parts = append(parts, e.String())
+	}
+	if c.Pattern.Text != "" {
+		parts = append(parts, c.Pattern.Text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+const (
+	// runsShown and wordsKept bound what a rank tells of one check, entriesShown what is
+	// shown of where it came from, wordsTold what is kept of a run.
+	runsShown, wordsKept, entriesShown, wordsTold = 8, 256, 4, 1 << 16
+	pageBytes                                     = 4096
+)
+
+// checking is the checked runs of a measurement.
+type checking struct {
+	begun time.Time
+	done  int
+	wrong uint64 // elements on this rank
+	first *WrongElement
+	all   int // wrong words on all ranks, each counted once
+	words []wrongWord
+	found *Corruption
+}
+
+// checkedRank is what a rank tells the others of a check, if some rank has found wrong
+// elements.
+type checkedRank struct {
+	WrongElements
+	Words   []wrongWord        `json:"words,omitempty"`
+	Journal collective.Journal `json:"journal"`
+}
+
+// next runs the operation on fresh inputs and verifies every element. All ranks hear
+// whether some are wrong, and then look together where that came from.
+func (c *checking) next(ctx context.Context, m *session.Member, o operation, v vectors) error {
+	if c.begun.IsZero() {
+		c.begun = time.Now()
+	}
+	c.done++
+	mine, plan, err := checked(ctx, m, o, v)
+	if err != nil {
+		return err
+	}
+	c.wrong += mine.Wrong
+	if mine.Wrong > 0 && c.first == nil {
+		c.first = &mine.First
+	}
+	told, err := session.Share(ctx, m, mine.Wrong)
+	if err != nil {
+		return err
+	}
+	wrong := uint64(0)
+	for _, n := range told {
+		wrong += n
+	}
+	if wrong == 0 {
+		return nil
+	}
+	all, err := session.Share(ctx, m, mine)
+	if err != nil {
+		return err
+	}
+	c.follow(m, o, plan, all)
+	return nil
+}
+
+// checked runs the operation on fresh inputs, with a journal, and verifies every element.
+func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mine checkedRank, plan collective.Call, err error) {
+	m.Checks++
+	fill(m, o, v, m.Checks)
+	journal, err := m.Comm.RunRecorded(ctx, o.on(v))
+	if err != nil {
+		return mine, plan, err
+	}
+	if plan, err = m.Comm.Plan(o.call()); err != nil {
+		return mine, plan, err
+	}
+	mine.Rank, mine.Journal = m.Comm.Rank(), *journal
+	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.Comm.Size(), o.count, m.Checks)
+	size := o.typ.Size()
+	base := v.recvAddr - uint64(v.received.Lo*size)
+	c.OnWrong = func(element int, got, want uint64) {
+		if n := len(mine.Runs); n > 0 && mine.Runs[n-1][1] == element-1 {
+			mine.Runs[n-1][1] = element
+		} else if n < runsShown {
+			mine.Runs = append(mine.Runs, [2]int{element, element})
+		}
+		if len(mine.Words) < wordsKept {
+			mine.Words = append(mine.Words, wrongWord{Element: element, Got: got, Want: want, InPage: int((base + uint64(element*size)) % pageBytes)})
+		}
+	}
+	verify := c.VerifyGathered
+	if o.op.Reduces() {
+		verify = c.Verify
+	}
+	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, size))
+	if mine.Wrong = uint64(bad); bad > 0 {
+		mine.First = WrongElement{Rank: mine.Rank, Offset: at.Offset, Got: at.Got, Want: at.Want}
+	}
+	return mine, plan, nil
+}
+
+// follow finds out where the wrong elements of a check came from.
+func (c *checking) follow(m *session.Member, o operation, plan collective.Call, all []checkedRank) {
+	journals := make([]collective.Journal, len(all))
+	for rank := range all {
+		journals[rank] = all[rank].Journal
+	}
+	arrivals := collective.Arrivals(journals)
+	first := c.found == nil
+	if first {
+		c.found = &Corruption{}
+	}
+	header, mtu := 0, 0 // of what has no packets
+	if e := m.Ring.Left(); !e.Device().Attr.HostLocal {
+		mtu = e.MTU
+	}
+	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated {
+		header = ring.SlotHeader
+	}
+	size := o.typ.Size()
+	// A word that is wrong on several ranks counts once, where it came in.
+	seen := map[int]int{}
+	for rank := range all {
+		for _, w := range all[rank].Words {
+			w.rank, w.from, w.to, w.inPacket, w.check, w.at = rank, -1, -1, -1, c.done, time.Since(c.begun)
+			for _, a := range arrivals {
+				if w.Element < a.Lo || w.Element >= a.Hi {
+					continue
+				}
+				if w.from, w.to = a.Edge.From, a.Edge.To; mtu > 0 {
+					w.inPacket = ((w.Element-a.Lo)*size + header) % mtu
+				}
+			}
+			if w.from < 0 {
+				within := plan.Within(len(all), w.Element, func(r int) bool {
+					for _, run := range all[r].Runs {
+						if w.Element >= run[0] && w.Element <= run[1] {
+							return true
+						}
+					}
+					return false
+				})
+				w.from, w.to = within, within
+			}
+			if at, ok := seen[w.Element]; ok {
+				if w.rank == w.to {
+					c.words[at] = w
+				}
+				continue
+			}
+			if c.all++; len(c.words) < wordsTold {
+				seen[w.Element] = len(c.words)
+				c.words = append(c.words, w)
+			}
+		}
+	}
+	if !first {
+		return
+	}
+	for rank := range all {
+		if all[rank].Wrong > 0 {
+			c.found.Found = append(c.found.Found, all[rank].WrongElements)
+		}
+	}
+	for _, a := range arrivals {
+		if len(c.found.Entered) < entriesShown {
+			c.found.Entered = append(c.found.Entered, Entry{a.Edge.From, a.Edge.To, bootstrap.Certain, a.Phase.String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
+		}
+	}
+	if len(arrivals) == 0 && len(c.words) > 0 && c.words[0].from >= 0 {
+		w := c.words[0]
+		c.found.Entered = append(c.found.Entered, Entry{From: w.from, To: w.to, Confidence: bootstrap.Suspect, Elements: [2]int{w.Element, w.Element}})
+	}
+}
+
+// corruption is what all checks together have found; nil if nothing.
+func (c *checking) corruption(size int) *Corruption {
+	if c.found != nil {
+		c.found.Pattern = narrowDown(c.words, c.all, size, c.done, time.Since(c.begun))
+	}
+	return c.found
+}

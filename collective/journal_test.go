@@ -1,0 +1,92 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+)
+
+// TestJournals: where data changed between two ranks, what all ranks have noted of a run
+// says which edge it was and which elements; and of an undisturbed run nothing.
+func TestJournals(t *testing.T) {
+	const n, odd = 4, 2
+	for _, count := range []int{4000, 300_000} {
+		for _, way := range append(allWays(), CallOptions{Algorithm: AlgorithmRing, Protocol: Eager, Segment: 256}) {
+			for op := range OpBarrier {
+				if way.Protocol == ReceiverInitiated && op != OpAllReduce || count > 4000 && op != OpAllReduce || op == OpReduceScatter && testing.Short() {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s of %d, %s", op, count, way.name()), func(t *testing.T) {
+					t.Parallel()
+					damages := false
+					w := newWorld(t, n, ring.Options{}, func(rank int) Options {
+						return Options{Corrupt: func(_ Operation, segment int, payload []byte) {
+							if damages && rank == odd && segment == 0 {
+								payload[len(payload)/2] ^= 4
+							}
+						}}
+					})
+					k := newKit(w, count, reduce.Int32, reduce.Sum)
+					for _, damages = range []bool{false, true, false} {
+						journals := make([]Journal, n)
+						w.must(func(rank int, c *Comm) error {
+							j, err := c.RunRecorded(context.Background(), Call{Op: op, Count: count, Type: reduce.Int32, Reduction: reduce.Sum, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr(), CallOptions: way})
+							journals[rank] = *j
+							return err
+						})
+						found := Arrivals(journals)
+						if !damages && len(found) > 0 || damages && len(found) != 1 {
+							t.Fatalf("damages %v: found %+v", damages, found)
+						}
+						for _, a := range found {
+							if a.Edge.To != odd || way.Algorithm == AlgorithmRing && a.Edge.From != odd-1 || a.Len() <= 0 || a.Segment != 0 || op == OpAllGather && a.Phase != OpAllGather {
+								t.Errorf("found %+v", a)
+							}
+						}
+						for rank, j := range journals {
+							for _, l := range j.Legs {
+								if len(l.Entries) > journalEntries || l.Count == 0 {
+									t.Errorf("rank %d: %d segments in %d entries", rank, l.Count, len(l.Entries))
+								}
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWithin: what nothing on the way explains went wrong within the rank where it is wrong
+// first, as its way through the ring goes.
+func TestWithin(t *testing.T) {
+	for _, test := range []struct {
+		op        Operation
+		algorithm Algorithm
+		protocol  Protocol
+		element   int
+		wrong     []int
+		want      int
+	}{
+		{OpAllReduce, AlgorithmRing, Eager, 5, []int{2}, 2},
+		{OpAllReduce, AlgorithmRing, Eager, 5, []int{2, 3}, 2},
+		{OpAllReduce, AlgorithmRing, Eager, 5, []int{3}, 3},
+		{OpAllReduce, AlgorithmRing, Eager, 5, []int{0, 1, 2, 3}, -1}, // while it was reduced
+		{OpAllReduce, AlgorithmRing, Direct, 5, []int{0, 1, 2, 3}, 0},
+		{OpAllReduce, AlgorithmRing, Direct, 39, []int{3}, 3},
+		{OpAllGather, AlgorithmRing, Eager, 15, []int{2, 3, 0}, 2},
+		{OpAllGather, AlgorithmRing, Eager, 15, []int{0, 1, 2, 3}, 1},
+		{OpReduceScatter, AlgorithmRing, Eager, 25, []int{2}, -1},
+		{OpAllReduce, AlgorithmInbox, Direct, 5, []int{1}, 1},
+		{OpAllReduce, AlgorithmTree, Eager, 5, []int{1, 2}, -1},
+	} {
+		c := Call{Op: test.op, Count: 40, CallOptions: CallOptions{Algorithm: test.algorithm, Protocol: test.protocol}}
+		if got := c.Within(4, test.element, func(rank int) bool { return slices.Contains(test.wrong, rank) }); got != test.want {
+			t.Errorf("%+v: got %d", test, got)
+		}
+	}
+}
