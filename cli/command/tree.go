@@ -163,7 +163,7 @@ func (t *Table) nearest(given string, where Where) (near Row, found bool) {
 			if len(given) > 1 && strings.HasPrefix(name, given) {
 				edits = 1
 			}
-			if c.Where&where != 0 && edits < least {
+			if (c.Where&where != 0 || c.Name == "help") && edits < least { // which is everywhere
 				near, found, least = c, true, edits
 			}
 		}

@@ -130,7 +130,7 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	}
 	failed := r.State() == ring.StateFailed
 	if failed {
-		if err := s.Out.Note(render.Bad, "it has failed: %v: close, then connect or open", r.Err()); err != nil {
+		if err := s.Out.Notes(render.Bad, fmt.Sprintf("it has failed: %v", r.Err()), "`connect` brings up a new one, as `close` and `open` do step by step"); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func Open(s *session.Session, t *command.Table) error {
 	}
 	s.Interactive = true
 	s.Shell, s.Claim = shell, h.claim
-	s.StopJob = func(id int) bool { return h.stopJob(id, "; stop --now cancels it at once") }
+	s.StopJob = func(id int) bool { return h.stopJob(id, "; stop --now cancels it") }
 	s.Visit, s.Visits = h.visit, &session.Visits{}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
@@ -303,7 +303,7 @@ func (h *host) interrupt(n int, cancel func()) {
 	h.mu.Lock()
 	s := h.front
 	h.mu.Unlock()
-	if s == nil || n > 1 || !askToStop(s, "; Ctrl-C again cancels it at once") {
+	if s == nil || n > 1 || !askToStop(s, "; Ctrl-C again cancels it") {
 		cancel()
 		return
 	}
