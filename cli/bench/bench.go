@@ -352,20 +352,19 @@ func (b *BenchSummary) add(m Measurement) {
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	addWrong(&b.Wrong, m.Wrong)
 	b.OK = isRight(b.Wrong)
-	if last := len(b.Auto) - 1; last >= 0 && b.Auto[last].Variant == m.variant() {
-		b.Auto[last].To = m.Bytes
-	} else {
-		b.Auto = append(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
-	}
+	b.Auto = joined(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
 }
 
 // verdict is what the floor says, which the average of all sizes must reach.
-func (b *BenchSummary) verdict() error {
-	if b.BusBW >= b.Floor {
+func (b *BenchSummary) verdict() error { return reached(&b.OK, b.Command, "", b.BusBW, b.Floor) }
+
+// reached holds an average, of what is named, against the floor.
+func reached(ok *bool, command, of string, busBW, floor float64) error {
+	if busBW >= floor {
 		return nil
 	}
-	b.OK = false
-	return exit.Sharedf(exit.Warning, "slow: %s: the average busbw is %s GB/s, expected at least %s", b.Command, render.Figure(b.BusBW), render.Figure(b.Floor))
+	*ok = false
+	return exit.Sharedf(exit.Warning, "slow: %s: the average busbw%s is %s GB/s, expected at least %s", command, of, render.Figure(busBW), render.Figure(floor))
 }
 
 // Lines are nccl-tests' footer.

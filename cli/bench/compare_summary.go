@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"ringcli/cli/chart"
-	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/timing"
 	"ringcli/configs"
@@ -49,16 +48,21 @@ type Stretch struct {
 	name string // by which a person tells it from the others; empty: the variant's
 }
 
+// joined takes in the stretch that follows: the last one goes on, if it is called the same.
+func joined(list []Stretch, s Stretch) []Stretch {
+	if last := len(list) - 1; last >= 0 && list[last].Variant == s.Variant && list[last].name == s.name {
+		list[last].To = s.To
+		return list
+	}
+	return append(list, s)
+}
+
 // stretches joins sizes that follow each other and have the same variant.
 func stretches(rows []CompareRow, of func(CompareRow) Variant) []Stretch {
 	list := []Stretch{}
 	for _, r := range rows {
 		w, bytes := of(r), r.Each[0].Bytes
-		if last := len(list) - 1; last >= 0 && list[last].Variant == w {
-			list[last].To = bytes
-			continue
-		}
-		list = append(list, Stretch{w, bytes, bytes, r.Variants.label(w)})
+		list = joined(list, Stretch{w, bytes, bytes, r.Variants.label(w)})
 	}
 	return list
 }
@@ -99,12 +103,7 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 // verdict is what the floor says, which the best average must reach.
 func (c *ComparisonSummary) verdict() error {
 	best := slices.MaxFunc(c.Averages, func(a, b VariantAverage) int { return cmp.Compare(a.BusBW, b.BusBW) })
-	if best.BusBW >= c.Floor {
-		return nil
-	}
-	c.OK = false
-	return exit.Sharedf(exit.Warning, "slow: %s: the average busbw of the best, %s, is %s GB/s, expected at least %s",
-		c.Command, best.name, render.Figure(best.BusBW), render.Figure(c.Floor))
+	return reached(&c.OK, c.Command, " of the best, "+best.name+",", best.BusBW, c.Floor)
 }
 
 // stretchWords says who has which sizes: "eager is ahead up to 256K, rendezvous-write
@@ -113,12 +112,7 @@ func stretchWords(stretches []Stretch, verb string) string {
 	var list []Stretch
 	for _, s := range stretches {
 		// Those that differ in what is not told are one.
-		s.name = cmp.Or(s.name, s.String())
-		if last := len(list) - 1; last >= 0 && list[last].name == s.name {
-			list[last].To = s.To
-			continue
-		}
-		list = append(list, s)
+		list = joined(list, Stretch{From: s.From, To: s.To, name: cmp.Or(s.name, s.String())})
 	}
 	if len(list) == 1 {
 		return fmt.Sprintf("%s %s at every size", list[0].name, verb)
