@@ -236,7 +236,7 @@ func differs(shows, got []string) string {
 
 // Every example of README and of the pages in the program is typed, and prints what has
 // the shape that the page shows.
-func TestExamplesOfPages(t *testing.T) {
+func TestPagesAreTyped(t *testing.T) {
 	pages, err := filepath.Glob("topics/*.txt")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%v: %v", pages, err)

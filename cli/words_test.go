@@ -32,6 +32,7 @@ func TestFirstWords(t *testing.T) {
 		{words("lab b -d lo -i 1 -p 18999 -m 1024 -l 0 -g 0 -s 0"), exit.Usage, "ringcli: lab b --size 0: expected 1 to 2G\n"},
 		{words("jobs"), exit.Usage, "ringcli: jobs is for the shell: ringcli local -n 2 --shell\n"},
 		{words("statsu"), exit.Usage, "ringcli: unknown command \"statsu\": did you mean status? it is given to the ranks of a ring: ringcli local "},
+		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},
 		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("xyzzy"), exit.Usage, "ringcli: unknown command \"xyzzy\": `ringcli help` lists the commands\n"},

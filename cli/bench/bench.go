@@ -206,6 +206,8 @@ func (o operation) often() string {
 		text = o.duration.String()
 	case o.span > 0:
 		text = fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
+	case o.iters == 1:
+		text = "1 iteration"
 	}
 	if o.options.Verify {
 		text += ", segments verified"

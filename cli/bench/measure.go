@@ -110,10 +110,16 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
+	if o.host {
+		mine.HostRate = hostRate(m)
+	}
 	var c checking
 	b, stopped, err := batches(ctx, m, s, o, v, &mine, &c)
 	if err != nil {
 		return result, err
+	}
+	if o.host { // whose other work comes and goes
+		mine.HostRate = (mine.HostRate + hostRate(m)) / 2
 	}
 	all, err := session.Share(ctx, m, mine)
 	if err != nil {
@@ -121,6 +127,9 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	result = resultOf(m, o, plan, b.done, b.means, all)
 	result.Corruption = c.corruption(o.typ.Size())
+	if o.host && b.done > 0 {
+		_, result.BestBW = timing.Bandwidth(result.Command, result.Bytes, result.Ranks, result.Time.Min)
+	}
 	switch {
 	case stopped && (o.duration > 0 || o.span > 0):
 		err = errStopped("%d iterations", b.done)
@@ -157,7 +166,7 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 		r := &all[i]
 		m.Time = m.Time.Slowest(r.Time)
 		addWrong(&m.Wrong, r.Wrong)
-		m.LinkRate = lower(m.LinkRate, r.LinkRate)
+		m.LinkRate, m.HostRate = lower(m.LinkRate, r.LinkRate), lower(m.HostRate, r.HostRate)
 		if m.First == nil {
 			m.First = r.First
 		}

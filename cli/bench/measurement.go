@@ -39,6 +39,11 @@ type Measurement struct {
 	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
 	// where none is known.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
+	// HostRate is what the slowest of the ranks' hosts moved without a ring, just before and
+	// after, and BestBW the busbw of the fastest iteration, which what else a host does
+	// spoils least; absent if they were not asked for. HostRate is of software alone.
+	HostRate float64 `json:"host_GBps,omitempty"`
+	BestBW   float64 `json:"best_GBps,omitempty"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
 	Wrong *uint64 `json:"wrong" col:"wrong|5|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
@@ -96,6 +101,7 @@ type RankMeasurement struct {
 	First *WrongElement `json:"first_wrong,omitempty"`
 	// LinkRate is that of the rank's own ports.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
+	HostRate float64 `json:"host_GBps,omitempty"`
 }
 
 // linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.

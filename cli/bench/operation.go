@@ -35,6 +35,7 @@ type operation struct {
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
 	aggregate int
 	check     bool
+	host      bool    // measure what the hosts move without a ring, besides
 	floor     float64 // GB/s of busbw; 0 is none
 }
 
@@ -89,6 +90,7 @@ func operationFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	repeatFlags(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
+	fs.Bool("host", false, "also measure what each host moves without a ring, host_GBps, and say busbw of the fastest iteration, best_GBps")
 	fs.Bool("in-place", false, "send from the buffer that is received into")
 	fs.Bool("per-rank", false, "show every rank's own times, too")
 }
@@ -137,7 +139,7 @@ func operationOf(s *session.Session, call command.Call) (operation, error) {
 	if err != nil {
 		return o, err
 	}
-	o.inPlace, o.check = command.IsOn(fs, "in-place"), command.IsOn(fs, "check")
+	o.inPlace, o.check, o.host = command.IsOn(fs, "in-place"), command.IsOn(fs, "check"), command.IsOn(fs, "host")
 	elements := size / uint64(o.typ.Size())
 	if err := enoughFor(call.Name, "--size", size, o.typ); err != nil {
 		return o, err

@@ -15,16 +15,16 @@ counters
 self-check
 
 # Small, middle, large. The ring is as fast as its slowest link: half the active rate of
-# the slowest port where hardware moves the data, and for software a floor: 0.7 GB/s was
-# measured on a busy host, and 0.1 is what 1 Gb/s Ethernet carries.
+# the slowest port where hardware moves the data. For software a floor is measured: what
+# the slowest host moves by itself, now. Of that the fastest iteration had a quarter and
+# more where five processes shared each CPU, and the mean as little as a twentieth.
 all-reduce --size 4K --check
 expect wrong == 0
-all-reduce --size 1M --check
+all-reduce --size 1M --iters 100 --host --check
 expect wrong == 0
-expect --warning busbw >= 0.1
+expect --warning --if-there best >= 0.05*host
 all-reduce --size 16M --iters 5 --check
 expect wrong == 0
-expect --warning busbw >= 0.1
 expect --warning --if-there busbw >= 0.5*rate
 
 # What grew, of devices that count it: local_ack_timeout_err and out_of_sequence mean

@@ -114,7 +114,9 @@ func parseEntry(entry string, index int) (Node, error) {
 	}
 	bare, opened := strings.CutPrefix(entry, "[")
 	bare, closed := strings.CutSuffix(bare, "]")
-	if a, err := netip.ParseAddr(bare); err == nil && opened == closed {
+	if a, err := netip.ParseAddr(bare); err == nil && a.IsMulticast() && opened == closed {
+		return bad("a multicast address, which no node has")
+	} else if err == nil && opened == closed {
 		return Node{Host: a.String()}, nil
 	}
 	host, port := entry, ""
@@ -125,7 +127,9 @@ func parseEntry(entry string, index int) (Node, error) {
 		}
 	}
 	n := Node{Host: strings.ToLower(host)}
-	if a, err := netip.ParseAddr(host); err == nil {
+	if a, err := netip.ParseAddr(host); err == nil && a.IsMulticast() {
+		return bad("a multicast address, which no node has")
+	} else if err == nil {
 		n.Host = a.String()
 	} else if !validName.MatchString(host) {
 		return bad("not a host name")

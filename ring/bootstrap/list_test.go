@@ -45,24 +45,27 @@ func TestParseListRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for list, want := range map[string]string{
-		"":               "entry 0 is empty",
-		" , ":            "entry 0 is empty",
-		",b":             `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
-		"a,":             "entry 1 is empty",
-		"a b, ,c":        "entry 2 is empty",
-		"a,@" + blank:    blank + `: server list "": entry 0 is empty`,
-		"[::1":           `entry 0 is "[::1"`,
-		"b,::1]":         `entry 1 is "::1]"`,
-		"a:1,b,a:1":      "a:1 is entry 0 and entry 2",
-		"a,b:0":          `entry 1 is "b:0"`,
-		"a:70000":        "not 1 to 65535",
-		"a:":             "not 1 to 65535",
-		"a:b:c":          "not host:port",
-		"-a":             "not a host name",
-		"a/b":            "not a host name",
-		"@/no/such/file": "no such file",
-		"@" + nested:     "cannot name another",
-		"a:65535,a":      "", // fine: the second takes the first port
+		"":                "entry 0 is empty",
+		" , ":             "entry 0 is empty",
+		",b":              `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
+		"a,":              "entry 1 is empty",
+		"a b, ,c":         "entry 2 is empty",
+		"a,@" + blank:     blank + `: server list "": entry 0 is empty`,
+		"[::1":            `entry 0 is "[::1"`,
+		"b,::1]":          `entry 1 is "::1]"`,
+		"a:1,b,a:1":       "a:1 is entry 0 and entry 2",
+		"a,b:0":           `entry 1 is "b:0"`,
+		"a:70000":         "not 1 to 65535",
+		"a:":              "not 1 to 65535",
+		"a:b:c":           "not host:port",
+		"224.0.0.1":       "a multicast address",
+		"[ff02::1]:18600": "a multicast address",
+		"a,ff02::1":       "entry 1 is \"ff02::1\": a multicast address",
+		"-a":              "not a host name",
+		"a/b":             "not a host name",
+		"@/no/such/file":  "no such file",
+		"@" + nested:      "cannot name another",
+		"a:65535,a":       "", // fine: the second takes the first port
 	} {
 		_, err := ParseList(list, defaultPort)
 		if want == "" {

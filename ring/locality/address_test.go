@@ -69,8 +69,8 @@ func TestLocalAddress(t *testing.T) {
 func TestForeignAddress(t *testing.T) {
 	local := func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") }
 	for list, want := range map[string]string{
-		"10.9.9.9,10.0.0.2":  "entry 0 of the list, 10.9.9.9, is to be this node (--index 0), and no interface here has that address: correct --index or --list; `ip address` shows the addresses of this node",
-		"224.0.0.1,10.0.0.1": "entry 0 of the list, 224.0.0.1, is to be this node (--index 0), and no interface here has that address: entry 1, 10.0.0.1, is this node: is --index 1 meant?",
+		"10.9.9.9,10.0.0.2": "entry 0 of the list, 10.9.9.9, is to be this node (--index 0), and no interface here has that address: correct --index or --list; `ip address` shows the addresses of this node",
+		"10.9.9.8,10.0.0.1": "entry 0 of the list, 10.9.9.8, is to be this node (--index 0), and no interface here has that address: entry 1, 10.0.0.1, is this node: is --index 1 meant?",
 	} {
 		nodes, err := bootstrap.ParseList(list, 18600)
 		if err != nil {
