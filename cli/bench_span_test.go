@@ -3,10 +3,12 @@ package cli
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/cpu"
 )
 
 // What nobody says how often to measure is measured for long enough, in batches whose
@@ -86,6 +88,31 @@ func TestTablesNameTheirRing(t *testing.T) {
 	const hint = "nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli bench all-reduce -n 2 --iters 20`"
 	if code, _, stderr := finish(t, "bench", "ar", "-n", "20", "-g", "2"); code != exit.Usage || !strings.Contains(stderr, hint) {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// Tables and JSON say where the ranks of a host poll; --cpus says where.
+func TestResultsNameTheCPUs(t *testing.T) {
+	t.Parallel()
+	cpus, err := cpu.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := strconv.Itoa(cpus[0])
+	for _, c := range []struct {
+		cpus, output string
+		code         int
+		want         string
+	}{
+		{one, "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo at CPUs " + one + "," + one + "\n"},
+		{one, "json", exit.OK, `,"cpus":[` + one + "," + one + "]}\n"},
+		{"none", "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo\n"},
+		{"0,8191", "table", exit.Usage, `cpus is "0,8191": this process may not run on CPU 8191, expected some of ` + cpu.FormatList(cpus) + ", auto or none"},
+	} {
+		code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "8", "-e", "8", "--iters", "2", "--cpus", c.cpus, "--output", c.output)
+		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("--cpus %s: exit code %d, expected %d and\n%s\nin\n%s%s", c.cpus, code, c.code, c.want, stdout, stderr)
+		}
 	}
 }
 
