@@ -160,7 +160,8 @@ var shapes = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`\|.*$`), "|"}, // a chart
+	{regexp.MustCompile(`\|.*$`), "|"},             // a chart
+	{regexp.MustCompile(` at CPUs? [-,0-9]+`), ""}, // if that is settled
 	{regexp.MustCompile(`\s+(\*<?|<|slowest)(\s|$)`), "$2"},
 	{regexp.MustCompile(`0x[0-9a-f]+|\b[0-9a-f]{6}\b`), "0"},
 	{regexp.MustCompile(`\b(?:\d+\.){3}\d+(?::\d+)?`), "ADDRESS"},
