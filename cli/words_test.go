@@ -34,7 +34,6 @@ func TestFirstWords(t *testing.T) {
 		{words("statsu"), exit.Usage, "ringcli: unknown command \"statsu\": did you mean status? it is given to the ranks of a ring: ringcli local "},
 		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},
-		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("xyzzy"), exit.Usage, "ringcli: unknown command \"xyzzy\": `ringcli help` lists the commands\n"},
 		{words("--xyzzy"), exit.Usage, "ringcli: unknown flag: --xyzzy; `ringcli --help` lists the flags\n"},
 		{[]string{"local", "-c", "counter"}, exit.Usage, "ringcli: unknown command \"counter\": did you mean counters? `help` lists the commands\n"},

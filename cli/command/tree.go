@@ -130,9 +130,6 @@ func (t *Table) Unknown(root *cobra.Command, given string) error {
 		return exit.Usagef("unknown command %q: did you mean %s? `%s` lists the commands", given, c.Name, help)
 	}
 	if c, found := t.nearest(given, there); found {
-		if sub, _, err := root.Find([]string{c.Name}); err == nil && sub != root { // cobra's own help
-			return exit.Usagef("unknown command %q: did you mean %s? `%s` lists the commands", given, c.Name, help)
-		}
 		return exit.Usagef("unknown command %q: did you mean %s? it %s", given, c.Name, c.given(there))
 	}
 	return exit.Usagef("unknown command %q: `%s` lists the commands", given, help)
