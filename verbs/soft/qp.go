@@ -134,18 +134,11 @@ func (q *qp) verify(b []byte, src netip.AddrPort, segment uint16) bool {
 	if src != q.rx.Src() { // the peer's source port is its own choice
 		q.rx = wire.NewFlow(src, q.ep.local)
 	}
-	hint := segment
-	if !q.lowIPIDs {
-		hint = q.lastID.last + 1
+	if q.lowIPIDs {
+		return q.rx.VerifyBelow(b, segment, softIDs)
 	}
-	switch id, ok := q.rx.Verify(b, hint); {
-	case !ok:
-		return false
-	case q.lowIPIDs:
-		return id < softIDs // 0 of IPv6
-	default:
-		return q.rx.IPv6() || q.lastID.plausible(id)
-	}
+	id, ok := q.rx.Verify(b, q.lastID.last+1)
+	return ok && (q.rx.IPv6() || q.lastID.plausible(id))
 }
 
 // softIDs is how many IP IDs a soft peer can use: places in a train.

@@ -246,9 +246,9 @@ func describe(p *wire.Packet) string {
 // wrong, doubled or lost may ever be reported as success, and all must come to
 // rest.
 //
-// A damaged packet passes the ICRC with a probability of 2^-24: the IP ID is
-// solved for, of which the 128 that a soft peer can send are taken, with DF or
-// without, that is 2^8 of 2^32 remainders. Patterns of few bits are always found.
+// A damaged packet passes the ICRC with a probability of 2^-25: the IP ID is
+// solved for, of which the 128 that a soft peer can send are taken, that is 2^7
+// of 2^32 remainders. Patterns of few bits are always found.
 // Such a packet may do anything, so the test bounds their number and leaves out
 // what such a seed came to.
 func TestProperty(t *testing.T) {

@@ -119,27 +119,40 @@ func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 // A packet with the ID hint costs a little less than others; an unconnected Linux UDP
 // socket with IP_PMTUDISC_DO sends 0.
 func (f *Flow) Verify(udpPayload []byte, hint uint16) (id uint16, ok bool) {
+	id, flags, ok := f.solve(udpPayload, hint)
+	return id, ok && flags&^noDF == 0
+}
+
+// VerifyBelow is Verify of a peer that sends with DF and IDs below a limit: a damaged packet
+// passes with a probability of the limit times 2^-32.
+func (f *Flow) VerifyBelow(udpPayload []byte, hint, limit uint16) bool {
+	id, flags, ok := f.solve(udpPayload, hint)
+	return ok && flags == 0 && id < limit
+}
+
+// noDF is how the flags differ, as solve returns them, without DF.
+const noDF = 0x40
+
+// solve returns the ID that explains the invariant CRC of a packet, and how the flags and the
+// fragment's offset would have to differ from those of a whole packet with DF.
+func (f *Flow) solve(udpPayload []byte, hint uint16) (id, flags uint16, ok bool) {
 	end := len(udpPayload) - ICRCLen
 	if end < BTHLen {
-		return 0, false
+		return 0, 0, false
 	}
 	r := f.afterUDP(hint, len(udpPayload))
 	crc := ^fold(foldBTH(r, udpPayload), udpPayload[BTHLen:end])
 	diff := crc ^ binary.LittleEndian.Uint32(udpPayload[end:])
 	switch {
 	case f.v6:
-		return 0, diff == 0
+		return 0, 0, diff == 0
 	case diff == 0:
-		return hint, true
+		return hint, 0, true
 	}
 	// Taken back to where the ID stands, the difference is the XOR of the four
 	// bytes there, ID and flags, first byte lowest: see crc.go.
 	diff = times(diff, unwind(v4IDToEnd+end))
-	const noDF = 0x40 << 16
-	if high := diff &^ 0xffff; high != 0 && high != noDF {
-		return 0, false
-	}
-	return hint ^ uint16(diff<<8|diff>>8&0xff), true
+	return hint ^ uint16(diff<<8|diff>>8&0xff), uint16(diff >> 16), true
 }
 
 // unwindWords covers the longest RoCEv2 packet in words of 4 bytes.

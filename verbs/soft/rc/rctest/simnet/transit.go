@@ -141,7 +141,7 @@ func (n *Net) accept(p *packet) (*QP, error) {
 	if q == nil || q.peer == nil || q.peer.Node != p.src {
 		return nil, nil
 	}
-	if id, ok := q.rx.Verify(p.data, 0); !ok || id > maxSoftID {
+	if !q.rx.VerifyBelow(p.data, 0, maxSoftID+1) {
 		return nil, nil
 	}
 	return q, bad
