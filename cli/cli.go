@@ -167,6 +167,9 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err := s.SetTrace(); err != nil {
 		return err
 	}
+	if err := s.TakeToken(); err != nil {
+		return err
+	}
 	if err := s.Adopt(ctx, call.Flags); err != nil {
 		return err
 	}

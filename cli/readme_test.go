@@ -35,6 +35,9 @@ var typings = map[string]typing{
 	"ringcli tune --index 0 --list node0,node1": {replace: []string{"--index 0", "--budget 1s --index 0"}},
 	"tune --budget 40s":                         {replace: []string{"40s", "5s"}, long: true},
 	"ringcli shell --device soft:lo --index 0 --list 127.7.3.1,127.7.3.2 --timeout 5s": {peer: besideWrongPSN},
+	"ringcli connect --index 1 --list node0,node1 --token-file ring.token": {
+		replace: []string{"ringcli connect", "(umask 077; echo 0123456789abcdef > $$; mv $$ ring.token); ringcli connect"},
+	},
 	"qp right": {
 		begin: "ringcli shell --device soft:lo --index 0 --list 127.7.3.1,127.7.3.2 --timeout 5s", peer: besideWrongPSN,
 		before: []string{"open", "init", "exchange", "rtr --side right --psn 5", "rtr --side left", "rts", "ping right"},

@@ -29,8 +29,12 @@ var ErrInvalid = errors.New("configuration")
 // FileEnvVar names the configuration file if --config does not.
 const FileEnvVar = "RINGCLI_CONFIG"
 
+// TokenVar holds the secret that the ranks of a ring share. It is no setting: what it
+// holds must not show.
+const TokenVar = "RINGCLI_TOKEN"
+
 // variables are those that are no settings. The last is package trace's.
-var variables = []string{FileEnvVar, "RINGCLI_TRACE_DIR"}
+var variables = []string{FileEnvVar, TokenVar, "RINGCLI_TRACE_DIR"}
 
 const systemFile = "/etc/ringcli/config.yaml"
 

@@ -41,7 +41,7 @@ func (r *Ring) Open(ctx context.Context) error {
 			Death: r.opts.Death, Silence: r.opts.Silence, Moved: func() uint64 { return r.moved.Load() + r.tokens.operations() },
 			OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows,
-			History: r.opts.History, Waits: r.opts.Waits, Listen: r.opts.Listen, Dial: r.opts.Dial,
+			History: r.opts.History, Waits: r.opts.Waits, Token: r.opts.Token, Listen: r.opts.Listen, Dial: r.opts.Dial,
 		})
 		if err != nil {
 			return err

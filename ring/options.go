@@ -7,6 +7,7 @@ import (
 
 	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -85,6 +86,8 @@ type Options struct {
 	History *History
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
+	// Token, if set, is what all ranks must have.
+	Token *bootstrap.Token
 	// Listen and Dial replace net's for the control ring; tests stall or cut
 	// connections with them. nil means net's own.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)

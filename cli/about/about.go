@@ -54,6 +54,12 @@ func PrintConfig(s *session.Session) error {
 	for _, v := range s.Config.Values() {
 		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
 	}
+	switch token, from, err := s.Token(); {
+	case err != nil:
+		return err
+	case token != nil:
+		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: "token", Value: token.String(), Origin: from})
+	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
 				}
 				return text, nil
 			}, "who prints the results of the commands of -c, -f and --follow that all ranks run together: rank 0 (0), or each rank (all)")
-			fs.Bool("follow", false, "take the commands of rank 0, which leads; on loopback addresses only")
+			fs.Bool("follow", false, "take the commands of rank 0, which leads; without a token on loopback addresses only")
 			session.ChildFlags(fs)
 		},
 		Run: runConnect,

@@ -78,7 +78,10 @@ func runOpen(ctx context.Context, s *session.Session, call command.Call) error {
 		return err
 	}
 	trace.SetRank(index)
-	o := s.RingOptions()
+	o, err := s.RingOptions()
+	if err != nil {
+		return err
+	}
 	o.ByHand = true
 	r, err := ring.New([]string{list}, index, o)
 	if err != nil {

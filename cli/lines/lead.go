@@ -62,6 +62,9 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 	if s.SpeaksToParent() { // which leads, and has said it
 		tell = func(text string) { trace.Info(trace.Repl, text) }
 	}
+	if err := mayFollow(ctx, s); err != nil {
+		return err
+	}
 	for {
 		if err := s.Join(ctx, session.FollowerPatience); err != nil {
 			if group, ok := regrouped(err); ok {
@@ -130,9 +133,6 @@ func Pause(ctx context.Context, d time.Duration) error {
 // followRing takes the leader's orders in a ring. It returns without an error when
 // the leader is done with the ring; again says that another one comes, of these ranks.
 func followRing(ctx context.Context, s *session.Session, t *command.Table) (next *bootstrap.Group, again bool, err error) {
-	if err := mayFollow(s.Ring.LocalAddr()); err != nil {
-		return nil, false, err
-	}
 	for {
 		data, err := s.Ring.Await(ctx)
 		if err != nil {
@@ -160,12 +160,32 @@ func followRing(ctx context.Context, s *session.Session, t *command.Table) (next
 }
 
 // mayFollow refuses to follow where others than this machine's users reach the
-// port that the orders come through.
-func mayFollow(own netip.Addr) error {
+// port that the orders come through, unless a token keeps them out.
+func mayFollow(ctx context.Context, s *session.Session) error {
+	token, _, err := s.Token()
+	if err != nil || token != nil {
+		return err
+	}
+	list, index, err := s.Identity()
+	if err != nil {
+		return err
+	}
+	nodes, err := bootstrap.ParseList(list, s.Config.Int("tcp-port"))
+	if err != nil || index < 0 || index >= len(nodes) {
+		return err // Join says what is wrong with an index
+	}
+	addrs, err := bootstrap.Resolve(ctx, nodes[index:index+1])
+	if err != nil {
+		return err
+	}
+	return mayFollowAt(addrs[0].Addr())
+}
+
+func mayFollowAt(own netip.Addr) error {
 	if own.IsLoopback() {
 		return nil
 	}
-	return exit.Usagef("--follow from %s: expected a ring on loopback addresses; elsewhere, anybody who reaches the port could give commands", own)
+	return exit.Usagef("--follow at %s without a token: anybody who reaches the port could give commands; give all ranks the same --token-file or RINGCLI_TOKEN (`openssl rand -hex 32` makes one), or use loopback addresses", own)
 }
 
 // obey runs the leader's command. Its outcome is the leader's to report.

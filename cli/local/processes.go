@@ -19,6 +19,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
+	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
 
@@ -46,11 +47,18 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	if err := session.RoomFor(n - first); err != nil {
 		return nil, err
 	}
+	token := bootstrap.RandomToken() // this ring's alone
+	if first > 0 {                   // the others are of this process
+		s.UseToken(token)
+	}
+	// The user's own is for rings of several hosts.
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--token-file=") })
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
 	f := &processes{s: s, list: list, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
+	f.env = append(os.Environ(), session.TokenVar+"="+string(token))
 	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}
@@ -72,6 +80,7 @@ type processes struct {
 	list    string
 	pipe    *os.File // its end ends the ranks; nil once closed
 	report  *os.File // rank 0 writes to it; nil for nobody
+	env     []string // of the ranks
 	ended   chan *rankProcess
 	running map[int]*rankProcess
 	mu      sync.Mutex // guards the session's output
@@ -81,6 +90,7 @@ func (f *processes) start(rank int, pipe *os.File) error {
 	args := append(slices.Clone(f.args), "--index="+strconv.Itoa(rank), "--list="+f.list)
 	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3")...)
 	cmd.Args[0] = "ringcli"
+	cmd.Env = f.env
 	cmd.ExtraFiles = []*os.File{pipe}
 	cmd.Stderr = &rankWriter{f: f, rank: rank, command: args[0]}
 	if rank == 0 && f.report != nil {

@@ -8,7 +8,6 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
-	"ringcli/configs"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -42,7 +41,10 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		}
 	}
 	defer s.Speak()()
-	o := s.RingOptions()
+	o, err := s.RingOptions()
+	if err != nil {
+		return err
+	}
 	o.Patience = patience
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
@@ -133,18 +135,12 @@ func (s *Session) Ready(ctx context.Context) error {
 }
 
 // RingOptions are the settings of a ring of this process.
-func (s *Session) RingOptions() ring.Options {
-	o := RingOptions(s.Config)
-	o.Waits, o.History = s.Waits, &s.Place.History
+func (s *Session) RingOptions() (o ring.Options, err error) {
+	o = ring.Options{Wait: verbs.WaitYield, Waits: s.Waits, History: &s.Place.History} // one rank in this process
 	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
-	return o
-}
-
-// RingOptions are the settings of a ring.
-func RingOptions(c *configs.Config) ring.Options {
-	o := ring.Options{Wait: verbs.WaitYield} // one rank in this process
-	c.Fill(&o)
-	return o
+	s.Config.Fill(&o)
+	o.Token, _, err = s.Token()
+	return o, err
 }
 
 // Leave closes the ring, if there is one, after what ended in err. The leader

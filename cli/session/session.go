@@ -60,7 +60,9 @@ type common struct {
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.
-	Parent *Parent
+	Parent   *Parent
+	secret   []byte // the token, of the environment or of this process's own
+	ownToken bool
 	// Shell is nil where no lines are typed.
 	Shell *repl.Shell
 	// Place is what goes from one ring to the next.

@@ -19,7 +19,7 @@ type Topic struct {
 // NAME.txt is the summary, and the text follows after an empty line.
 var names = []string{
 	"concepts", "bring-up", "scripts", "benchmarks", "algorithms", "tuning", "traces",
-	"hardware", "files", "troubleshooting", "limits", "design", "building",
+	"hardware", "security", "files", "troubleshooting", "limits", "design", "building",
 }
 
 //go:embed *.txt

@@ -1,0 +1,73 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"ringcli/cli/exit"
+	"ringcli/configs"
+	"ringcli/ring/bootstrap"
+)
+
+// TokenVar holds the token itself. It leaves the environment when it is read: no child
+// sees it, but the ranks of `local`, which have one of their own.
+const TokenVar = configs.TokenVar
+
+// maxTokenFile is more than anybody's token has, in bytes.
+const maxTokenFile = 4 << 10
+
+// TakeToken takes the token from the environment.
+func (s *Session) TakeToken() error {
+	s.secret = []byte(os.Getenv(TokenVar))
+	return os.Unsetenv(TokenVar)
+}
+
+// UseToken gives this process a token that is nobody's setting.
+func (s *Session) UseToken(secret []byte) { s.secret, s.ownToken = secret, true }
+
+// Token returns the ring's token, nil if there is none: from the file that a flag or the
+// shell names, or the variable, or the file that another variable or the configuration
+// names. from says so.
+func (s *Session) Token() (token *bootstrap.Token, from string, err error) {
+	file := s.Config.Get("token-file")
+	path := s.Config.String("token-file")
+	named := path != "" && (file.Origin.Source == configs.FromFlag || file.Origin.Source == configs.FromShell)
+	switch {
+	case s.ownToken, len(s.secret) > 0 && !named:
+		token, err = bootstrap.NewToken(s.secret)
+		return token, "env " + TokenVar, err
+	case path == "":
+		return nil, "", nil
+	}
+	secret, err := readToken(path)
+	if err == nil {
+		token, err = bootstrap.NewToken(secret)
+	}
+	if err != nil {
+		return nil, "", exit.Usagef("token file %s (from %s): %w", path, file.Origin, err)
+	}
+	return token, "file " + path, nil
+}
+
+// readToken reads a file that its owner alone can read.
+func readToken(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); mode.Perm()&0o077 != 0 || !mode.IsRegular() {
+		return nil, fmt.Errorf("mode %s: expected a file that its owner alone can read: chmod 600 %s", mode, path)
+	}
+	secret, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err == nil && len(secret) > maxTokenFile {
+		err = fmt.Errorf("more than %d bytes: expected one line", maxTokenFile)
+	}
+	return bytes.TrimSpace(secret), err
+}

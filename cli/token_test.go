@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+const testSecret = "3f6c0d8e5a9b417287d1c4e2f0a6b593"
+
+// tokenFile writes a token with a mode.
+func tokenFile(t *testing.T, secret string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ring.token")
+	if err := os.WriteFile(path, []byte(secret+"\n"), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConfigHidesTheToken(t *testing.T) {
+	t.Setenv("RINGCLI_TOKEN", testSecret)
+	for _, format := range []string{"table", "json", "csv"} {
+		code, out, stderr := here(t, "config", "--output", format, "--trace", "debug")
+		if code != exit.OK || !strings.Contains(out, "set (hidden)") || strings.Contains(out+stderr, testSecret) {
+			t.Errorf("%s: exit code %d\n%s%s", format, code, out, stderr)
+		}
+		if os.Getenv("RINGCLI_TOKEN") != "" {
+			t.Error("it is still in the environment")
+		}
+		t.Setenv("RINGCLI_TOKEN", testSecret)
+	}
+}
+
+func TestBadTokens(t *testing.T) {
+	directory := t.TempDir()
+	for _, c := range []struct{ file, secret, want string }{
+		{tokenFile(t, testSecret, 0o644), "", "chmod 600"},
+		{tokenFile(t, testSecret, 0o640), "", "chmod 600"},
+		{tokenFile(t, "", 0o600), "", "0 bytes: expected at least 16"},
+		{tokenFile(t, strings.Repeat("x", 5000), 0o600), "", "more than 4096 bytes"},
+		{filepath.Join(directory, "none"), "", "no such file"},
+		{directory, "", "expected a file that its owner alone can read"},
+		{"", "short", "5 bytes: expected at least 16"},
+	} {
+		args := []string{"connect", "--index", "0", "--list", "127.0.0.1"}
+		if c.file != "" {
+			args = append(args, "--token-file", c.file)
+		}
+		t.Setenv("RINGCLI_TOKEN", c.secret)
+		code, out, stderr := here(t, args...)
+		if code != exit.Usage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s%s: expected %q", c, code, out, stderr, c.want)
+		}
+	}
+}
+
+// The ranks of a ring have their token from a file, or from the variable. It is in none of
+// what they print or keep, and no child's arguments.
+func TestRingWithTokens(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 3)
+	traces := t.TempDir()
+	var ranks []*process
+	for rank, args := range [][]string{
+		{"connect", "--index", "0", "-c", "all-reduce --size 64K --check; trace show; status"},
+		{"connect", "--index", "1", "--follow", "--token-file", tokenFile(t, testSecret, 0o600)},
+		{"connect", "--index", "2", "--follow"},
+	} {
+		p := program(t, append(args, "--list", strings.Join(list, ","), "--trace", "debug", "--output", "json")...)
+		p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+traces)
+		if rank != 1 {
+			p.Env = append(p.Env, "RINGCLI_TOKEN="+testSecret)
+		}
+		p.start(t)
+		ranks = append(ranks, p)
+	}
+	for rank, p := range ranks {
+		if code := p.end(t, hung); code != exit.OK {
+			t.Errorf("rank %d: exit code %d\n%s%s", rank, code, p.stdout.String(), reported(p))
+		}
+		if strings.Contains(p.stdout.String()+p.stderr.String(), testSecret) {
+			t.Errorf("rank %d shows the token", rank)
+		}
+	}
+	gone(t, list)
+}
+
+// A rank without the token, and one with another, say so, and so does who has it.
+func TestRanksWithOtherTokens(t *testing.T) {
+	for _, secret := range []string{"", "another secret of some length"} {
+		t.Run(secret, func(t *testing.T) {
+			t.Parallel()
+			list := freshList(t, 2)
+			var ranks []*process
+			for rank, secret := range []string{testSecret, secret} {
+				p := program(t, "connect", "--index", []string{"0", "1"}[rank], "--list", strings.Join(list, ","), "--timeout", "2s", "-c", "status")
+				p.Env = append(p.Env, "RINGCLI_TOKEN="+secret)
+				p.start(t)
+				ranks = append(ranks, p)
+			}
+			usage := 0
+			for rank, p := range ranks {
+				code := p.end(t, hung)
+				text := p.stderr.String()
+				if code == exit.Usage {
+					usage++
+				}
+				if code == exit.OK || !strings.Contains(text, "token") || !strings.Contains(text, "--token-file") || !strings.Contains(text, "rank 1 (") && !strings.Contains(text, "rank 0 (") {
+					t.Errorf("rank %d: exit code %d\n%s", rank, code, text)
+				}
+				if strings.Contains(text, testSecret) || secret != "" && strings.Contains(text, secret) {
+					t.Errorf("rank %d tells: %s", rank, text)
+				}
+			}
+			if usage == 0 {
+				t.Error("no rank ended as of bad usage")
+			}
+		})
+	}
+}
+
+// The ranks of `local` have a token of their own, and not the user's.
+func TestLocalHasATokenOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := program(t, "local", "-n", "2", "--token-file", tokenFile(t, testSecret, 0o600), "-c", "all-reduce --size 4K --duration 1h")
+	p.Env = append(p.Env, "RINGCLI_TOKEN=the user's, which is not to be used")
+	p.start(t)
+	var secrets []string
+	for _, pid := range childrenOf(t, p.Process.Pid, 2) {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		for entry := range strings.SplitSeq(string(environ), "\x00") {
+			if secret, ok := strings.CutPrefix(entry, "RINGCLI_TOKEN="); ok {
+				secrets = append(secrets, secret)
+			}
+		}
+		if len(secrets) == 0 || strings.Contains(string(argv), secrets[0]) || strings.Contains(string(argv), "token") {
+			t.Errorf("arguments of a rank: %q", argv)
+		}
+	}
+	if len(secrets) != 2 || secrets[0] != secrets[1] || len(secrets[0]) < 32 || strings.Contains(secrets[0], "user") {
+		t.Errorf("the ranks have %q", secrets)
+	}
+	_ = p.Process.Signal(os.Interrupt)
+	if code := p.end(t, hung); code != exit.Interrupted {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}
