@@ -50,8 +50,32 @@ func together(ctx context.Context, s *session.Session, err error) error {
 	return s.Member.Agree(ctx, err)
 }
 
+// leaderTick is the pause between two looks for a leader whose ring has failed.
+const leaderTick = 250 * time.Millisecond
+
+// errLeaderEnded ends the wait for a leader's next ring.
+var errLeaderEnded = errors.New("the leader has ended")
+
+// whileLives limits a wait for the next ring to the leader's life: the process of rank 0 of
+// the last one. nil does not limit it.
+func whileLives(ctx context.Context, leader *bootstrap.Vigil) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if leader != nil {
+		go func() {
+			for !leader.Ended(ctx) {
+				if Pause(ctx, leaderTick) != nil {
+					return
+				}
+			}
+			cancel(errLeaderEnded)
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
 // Follow is `connect --follow`: it takes the leader's commands until the
-// leader ends, in one ring after the other.
+// leader ends, in one ring after the other. Where a ring has failed, the verdict on it is
+// what it ends with if no other comes.
 func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 	if s.Config.Int("index") == 0 {
 		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
@@ -65,13 +89,22 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 	if err := mayFollow(ctx, s); err != nil {
 		return err
 	}
+	var leader *bootstrap.Vigil // whom it has followed
+	var last error              // why the last ring failed
 	for {
-		if err := s.Join(ctx, session.FollowerPatience); err != nil {
+		limited, end := whileLives(ctx, leader)
+		err := s.Join(limited, session.FollowerPatience)
+		over := errors.Is(context.Cause(limited), errLeaderEnded)
+		end()
+		if err != nil {
 			if group, ok := regrouped(err); ok {
 				if err := s.TakeUp(group); err != nil {
 					return err
 				}
 				continue
+			}
+			if over && ctx.Err() == nil {
+				return cmp.Or(last, errLeaderEnded)
 			}
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
 				return err
@@ -81,6 +114,9 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 				return err
 			}
 			continue
+		}
+		if leader, err = s.Ring.Vigil(0); err != nil {
+			return s.Leave(ctx, err, session.End)
 		}
 		if now := s.Ring.Rank(); now != rank {
 			if err := s.Out.Note(render.Plain, "rank %d is rank %d of %d now", rank, now, s.Ring.Size()); err != nil {
@@ -104,6 +140,7 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
 			return err
 		}
+		last = err
 		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
 			tell("waiting for the leader to connect again: " + err.Error())
 		}

@@ -148,13 +148,16 @@ func (s *Session) RingOptions() (o ring.Options, err error) {
 // for each other first, so that none hears a goodbye while it still works; what
 // failed here alone the others are told, and that a rank was interrupted. Followers
 // wait for a leader that is interrupted no longer, nor does a person who leaves a shell
-// end what the others do: they hear a goodbye.
+// end what the others do: they hear a goodbye. A script whose ring has failed has failed.
 func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	r, m := s.Ring, s.Member
 	if r == nil {
 		return err
 	}
 	defer s.Speak()()
+	if err == nil && !s.Interactive && r.Failed() { // while nothing ran that would have said so
+		err = r.Settled(r.Err())
+	}
 	together := err == nil || exit.IsShared(err)
 	if !together && (ctx.Err() == nil || !s.Leads && !s.Interactive) {
 		r.Fail(exit.OrInterrupted(ctx, err)) // does nothing if the ring has failed

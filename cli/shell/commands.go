@@ -21,6 +21,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/configs"
 	"ringcli/repl"
+	"ringcli/ring"
 )
 
 // Rows are those that only make sense where lines are typed, or read from
@@ -58,10 +59,10 @@ own flag comes first.`,
 		},
 		{
 			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
-			Summary: "Wait", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
-			Run: func(ctx context.Context, _ *session.Session, call command.Call) error {
+			Summary: "Wait, unless the ring fails meanwhile", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
+			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 				d, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
-				return lines.Pause(ctx, d)
+				return pause(ctx, s.Ring, d)
 			},
 		},
 		{
@@ -391,4 +392,24 @@ func runStop(_ context.Context, s *session.Session, call command.Call) error {
 		return exit.Usagef("%w", err)
 	}
 	return nil
+}
+
+// pauseTick is the pause between two looks at the ring.
+const pauseTick = 100 * time.Millisecond
+
+// pause waits, or returns why the context ended, or the ring failed meanwhile.
+func pause(ctx context.Context, r *ring.Ring, d time.Duration) error {
+	lived := r != nil && !r.Failed()
+	for until := time.Now().Add(d); ; {
+		if lived && r.Failed() {
+			return r.Settled(r.Err())
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return nil
+		}
+		if err := lines.Pause(ctx, min(left, pauseTick)); err != nil {
+			return err
+		}
+	}
 }

@@ -272,6 +272,11 @@ func (c *Control) tellVerdict(v *Verdict, from *connection) {
 
 // conclude needs the lock.
 func (c *Control) conclude(v *Verdict) {
+	now := time.Now()
+	c.notice(now)
+	if w := &c.watch; v.told && v.Rank == c.rank && now.Sub(w.sleptAt) < c.pace.silence {
+		v.slept = w.slept.Slept
+	}
 	c.failure = v
 	c.kill(v)
 	c.notify()

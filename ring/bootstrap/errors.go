@@ -79,16 +79,22 @@ type Verdict struct {
 	Calls []Called `json:"calls,omitempty"`
 	// group, of KindRegrouped, is who is in the ring now, where that is known.
 	group *Group
-	// told is set on the ranks that got the verdict from another.
-	told bool
+	// told is set on the ranks that got the verdict from another, and slept on the one that
+	// it names: for so long that stood still.
+	told  bool
+	slept time.Duration
 }
 
 // Error returns the text, and who found it if that was another rank.
 func (v *Verdict) Error() string {
+	text := v.Text
 	if v.told {
-		return fmt.Sprintf("rank %d reports: %s", v.By, v.Text)
+		text = fmt.Sprintf("rank %d reports: %s", v.By, text)
 	}
-	return v.Text
+	if v.slept > 0 {
+		text = fmt.Sprintf("this rank was stopped for %s: %s", Ago(v.slept), text)
+	}
+	return text
 }
 
 // Group is who is in the ring now, of a verdict that the leader has decided anew, or nil.

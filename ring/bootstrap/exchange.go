@@ -122,7 +122,10 @@ func (c *Control) membersKnown() []identity {
 	}
 	known := slices.Clone(c.members)
 	for i := range known {
-		known[i].Instance, known[i].Process = "", nil
+		known[i].Instance = ""
+		if i > 0 { // whom others may follow
+			known[i].Process = nil
+		}
 	}
 	return known
 }

@@ -2,12 +2,15 @@ package bootstrap
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,6 +91,46 @@ func (i *identity) look(own *identity, cpu *uint64) process {
 		return processRunning
 	}
 	return ""
+}
+
+// Vigil looks whether a rank's process lives on after its ring.
+type Vigil struct {
+	c     *Control
+	who   identity
+	at    netip.AddrPort
+	since time.Time // nobody has answered at its address since then
+}
+
+// Vigil begins one.
+func (c *Control) Vigil(rank int) *Vigil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Vigil{c: c, who: c.members[rank], at: c.cfg.Addrs[rank]}
+}
+
+// absence is how long nobody may answer at the address of a process elsewhere: between two
+// rings a person may think.
+const absence = 30 * time.Second
+
+// Ended tells whether the process has ended: its host says so, where that is this one; else
+// nobody has answered at its address for half a minute. It takes at most a second.
+func (v *Vigil) Ended(ctx context.Context) bool {
+	own := &v.c.self
+	if v.who.Process != nil && own.Process != nil && v.who.Process.Machine == own.Process.Machine {
+		s, ok := readProcess(v.who.PID)
+		return !ok || s.start != v.who.Process.Start || s.state == 'Z' || s.state == 'X'
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := v.c.cfg.Dial(ctx, "tcp", v.at.String())
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		v.since = time.Time{}
+	case v.since.IsZero():
+		v.since = time.Now()
+	}
+	return !v.since.IsZero() && time.Since(v.since) > absence
 }
 
 // packetsIn counts the packets that have come over a connection, those that bring nothing
