@@ -39,7 +39,15 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 // newWorldOf is newWorld of ranks whose options differ.
 func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co func(rank int) Options) *world {
 	tb.Helper()
-	servers := freshServers(tb, n)
+	w := connectWorld(tb, freshServers(tb, n), options, co)
+	tb.Cleanup(w.close)
+	return w
+}
+
+// connectWorld is newWorldOf of a list. The test closes it.
+func connectWorld(tb testing.TB, servers []string, options func(rank int) ring.Options, co func(rank int) Options) *world {
+	tb.Helper()
+	n := len(servers)
 	w := &world{tb: tb, rings: make([]*ring.Ring, n), comms: make([]*Comm, n)}
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -66,7 +74,6 @@ func newWorldOf(tb testing.TB, n int, options func(rank int) ring.Options, co fu
 	if err := errors.Join(errs...); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(w.close)
 	return w
 }
 
