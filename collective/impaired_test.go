@@ -1,0 +1,78 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/collective/reduce"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+// TestImpairments: whatever a network does to packets, short of never letting one pass,
+// results are right to the bit in every run. The log says what it costs. Packets that were
+// damaged are repaired by their ICRC; what passes that is found where segments are
+// verified.
+func TestImpairments(t *testing.T) {
+	settings := []struct {
+		name string
+		verbs.Impairment
+		verify bool
+	}{
+		{"none", verbs.Impairment{}, false},
+		{"loss 0.1 %", verbs.Impairment{Loss: 0.001}, false},
+		{"loss 1 %", verbs.Impairment{Loss: 0.01}, false},
+		{"loss 5 %", verbs.Impairment{Loss: 0.05}, false},
+		{"loss 10 %", verbs.Impairment{Loss: 0.1}, false},
+		{"reordering 10 %", verbs.Impairment{Reorder: 0.1}, false},
+		{"duplication 5 %", verbs.Impairment{Duplicate: 0.05}, false},
+		{"corruption 1 %, segments verified", verbs.Impairment{Corrupt: 0.01}, true},
+	}
+	const n = 2
+	count, runs := 1<<20, 5 // 4 MiB
+	if testing.Short() {
+		settings, count, runs = []struct {
+			name string
+			verbs.Impairment
+			verify bool
+		}{settings[3], settings[5], settings[7]}, 1<<15, 1
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "%d ranks on soft:lo, all-reduce of %d KiB of int32, each run checked; MB/s of busbw, medians of %d runs\n%-36s", n, count>>8, runs, "")
+	for _, way := range allWays()[:5] {
+		name := way.Protocol.String()
+		if way.Algorithm != AlgorithmRing {
+			name = way.Algorithm.String()
+		}
+		fmt.Fprintf(&table, " %18s", name)
+	}
+	for i, s := range settings {
+		fmt.Fprintf(&table, "\n%-36s", s.name)
+		s.Seed = uint64(i)
+		w := newWorld(t, n, ring.Options{QPTimeout: new(13), Impair: &s.Impairment}, nil) // 33 ms
+		k := newKit(w, count, reduce.Int32, reduce.Sum)
+		k.expect(count)
+		for _, way := range allWays()[:5] {
+			way.Verify = s.verify
+			var times []time.Duration
+			for range runs {
+				for op := range OpBarrier {
+					k.check(op, count, w.comms[0].elseEager(op, way), op == OpAllReduce)
+				}
+				begun := time.Now()
+				k.runs(1, count, way)
+				times = append(times, time.Since(begun))
+			}
+			slices.Sort(times)
+			fmt.Fprintf(&table, " %18.1f", float64(count)*4*OpAllReduce.BusFactor(n)/float64(times[len(times)/2].Microseconds()))
+		}
+		w.must(func(rank int, _ *Comm) error { return errors.Join(k.send[rank].Free(), k.recv[rank].Free()) })
+		w.close()
+		w.rings, w.comms = nil, nil
+	}
+	t.Log(table.String())
+}
