@@ -183,10 +183,7 @@ func shape(line string) string {
 	return strings.TrimSpace(line)
 }
 
-var (
-	wrapped = regexp.MustCompile(`^ {20,}[^ |]`)
-	indent  = regexp.MustCompile(`^ *`)
-)
+var wrapped = regexp.MustCompile(`^ {20,}[^ |]`)
 
 // shapesOf are those of lines; what was wrapped, for the terminal's edge, is whole.
 func shapesOf(lines []string) (list []string) {
@@ -300,9 +297,8 @@ func (y *typist) example(t *testing.T, e written) {
 			y.says(t, line)
 		}
 	}
-	for n := 1; len(e.steps) > 0; e.steps = e.steps[n:] {
-		n = 1
-		s := e.steps[0]
+	for len(e.steps) > 0 {
+		s, n := e.steps[0], 1
 		switch how := typings[s.command]; {
 		case how.skip != "":
 			t.Logf("NOT TYPED: %s: %s", s.command, how.skip)
@@ -317,6 +313,7 @@ func (y *typist) example(t *testing.T, e written) {
 			n = ringOf(e.steps)
 			y.together(t, e.steps[:n])
 		}
+		e.steps = e.steps[n:]
 	}
 }
 

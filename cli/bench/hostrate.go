@@ -25,7 +25,7 @@ func hostRate(m *session.Member) (least float64) {
 		case d == nil:
 		case d.Provider() == "shm":
 			least = lower(least, copyRate())
-		case d.Attr.Capabilities.Software:
+		case d.Attr.Software:
 			least = lower(least, lower(socketRate(), float64(d.Port.Attr.SpeedMbps)/8e3))
 		}
 		if m.Ring.Left().Device() == m.Ring.Right().Device() {

@@ -93,12 +93,11 @@ func (p *Pattern) bits(words []wrongWord, size int) string {
 		} else {
 			bit := bits.TrailingZeros64(mask)
 			p.Bit = &bit
-			set := count(func(w wrongWord) bool { return w.Got^w.Want == mask && w.Got&mask != 0 })
-			switch {
-			case set == n:
+			switch count(func(w wrongWord) bool { return w.Got^w.Want == mask && w.Got&mask != 0 }) {
+			case n:
 				p.Kind = "bit-set"
 				return fmt.Sprintf("bit %d set", bit)
-			case set == 0:
+			case 0:
 				p.Kind = "bit-cleared"
 				return fmt.Sprintf("bit %d cleared", bit)
 			}
@@ -197,30 +196,19 @@ func shifted(words []wrongWord) (shift, fits int) {
 
 // place looks at where words are: in runs, and at the same place in pages and packets.
 func (p *Pattern) place(words []wrongWord, size int) string {
-	run, runs, first := 0, 0, true
+	run, heads := 0, words[:0:0] // the first of each run
 	for i, w := range words {
-		if i > 0 && words[i-1].check == w.check && words[i-1].Element+1 == w.Element {
-			run += size
-			first = false
-		} else {
-			run, first = size, true
+		if i == 0 || words[i-1].check != w.check || words[i-1].Element+1 != w.Element {
+			run, heads = 0, append(heads, w)
 		}
-		if first {
-			runs++
-		}
+		run += size
 		p.Longest = max(p.Longest, run)
 	}
 	var texts []string
 	if p.Longest > size {
 		texts = append(texts, fmt.Sprintf("in runs of up to %d bytes", p.Longest))
 	}
-	heads := words[:0:0] // of the runs
-	for i, w := range words {
-		if i == 0 || words[i-1].check != w.check || words[i-1].Element+1 != w.Element {
-			heads = append(heads, w)
-		}
-	}
-	if runs < 2 {
+	if len(heads) < 2 {
 		return strings.Join(texts, ", ")
 	}
 	if at, exact, ok := common(heads, func(w wrongWord) int { return w.InPage }); ok {

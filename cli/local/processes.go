@@ -139,7 +139,7 @@ func (f *processes) release() {
 // tended are the ranks of a shell, which starts those again that have ended.
 type tended struct {
 	requests chan revival
-	done     chan error    // answers a request
+	done     chan error    // answers a request that begins one
 	left     chan struct{} // closed when the shell has ended: the ranks end by themselves
 }
 
@@ -153,7 +153,7 @@ type revival struct {
 // revive implements session.Place.Revive.
 func (t *tended) revive(without []int) (end func(), err error) {
 	t.requests <- revival{true, without}
-	return func() { t.requests <- revival{}; <-t.done }, <-t.done
+	return func() { t.requests <- revival{} }, <-t.done
 }
 
 // tend collects the ranks of a shell until that has ended, and waits for the rest then. The
@@ -196,8 +196,6 @@ func (f *processes) tend(ctx context.Context, t *tended) error {
 			again = nil
 			if now.begins {
 				t.done <- f.restart(fallen, now.without)
-			} else {
-				t.done <- nil
 			}
 		}
 	}

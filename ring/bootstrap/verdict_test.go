@@ -115,7 +115,7 @@ func TestBetter(t *testing.T) {
 	for i, a := range inOrder {
 		for j, b := range inOrder {
 			if better(a, b) != (i < j) {
-				t.Errorf("%+v before %+v: %t", a, b, !(i < j))
+				t.Errorf("%+v before %+v: %t", a, b, i >= j)
 			}
 		}
 	}

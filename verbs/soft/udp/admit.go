@@ -34,7 +34,7 @@ func (c *Conn) Admit(senders []netip.AddrPort) error {
 	defer c.done()
 	if len(senders) > MaxAdmitted {
 		err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
-		if err == unix.ENOENT { //nolint:errorlint // an errno as it is
+		if err == unix.ENOENT { // an errno as it is
 			return nil
 		}
 		return os.NewSyscallError("setsockopt SO_DETACH_FILTER", err)

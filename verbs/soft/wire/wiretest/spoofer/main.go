@@ -120,12 +120,12 @@ func (v *victim) forge(rng *rand.Rand, n, qpn int) []udp.Message {
 		crc := v.flow.Start(uint16(i), size, b[:head])
 		wire.PutICRC(b[size-wire.ICRCLen:], wire.Update(crc, b[head:size-wire.ICRCLen]))
 	}
-	switch wrong := n % 48; {
-	case wrong == 15: // wrong ICRC
+	switch n % 48 {
+	case 15: // wrong ICRC
 		v.buf[size-1] ^= 1
-	case wrong == 31: // cut short
+	case 31: // cut short
 		size = wire.BTHLen - 2
-	case wrong == 47: // noise
+	case 47: // noise
 		for i := 0; i+8 <= train*size; i += 8 {
 			binary.NativeEndian.PutUint64(v.buf[i:], rng.Uint64())
 		}
