@@ -99,7 +99,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	name, who := p.name(about), p.where(about)
 	switch {
 	case e.process == processStopped:
-		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", name, cmp.Or(who, "its process"), Ago(e.since), cureStopped)
+		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", name, cmp.Or(who, "its process"), span(e.since), cureStopped)
 	case e.calls[callOther]:
 		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place: %s", name, cmp.Or(who, "its process"), p.cureLost(about))
 	case e.calls[callRefused] && e.word != nil && e.word.Ended != "": // which no dead process sees
@@ -113,27 +113,27 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	case e.endedTo >= 0 && e.calls[callAnswered]:
 		return p.broken(&e, edge)
 	case e.slept > 0:
-		return verdict(KindStopped, Certain, "%s was stopped for %s, as it says itself%s: %s", name, Ago(e.slept), e.faults(), cureStopped)
+		return verdict(KindStopped, Certain, "%s was stopped for %s, as it says itself%s: %s", name, span(e.slept), e.faults(), cureStopped)
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more: %s", name, e.how(), p.cureLost(about))
 	case e.silentTo >= 0 && p.isolated(by, seen):
 		v := verdict(KindIsolated, Suspect, "%s hears neither %s nor %s any more, for %s%s: it is cut off, or both are: look at its network first",
-			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), Ago(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives])
+			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), span(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives])
 		v.Rank = by
 		return v
 	case e.silentTo >= 0 && e.alive && (e.calls[callMute] || e.calls[callAnswered]):
 		return p.cut(&e, edge)
 	case e.silentTo >= 0 && (e.calls[callOpen] || e.calls[callAnswered]):
-		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and its host takes a call that it does not answer: %s", name, Ago(e.since), cureStopped)
+		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and its host takes a call that it does not answer: %s", name, span(e.since), cureStopped)
 	case e.silentTo >= 0 && e.mute > 1:
 		return verdict(KindSilent, Certain, "%s is silent: neither neighbour has heard anything for %s, and no call is answered: its host is down, or cut off from the network: see whether %s answers anybody else%s",
-			name, Ago(e.since), p.host(about), e.faults())
+			name, span(e.since), p.host(about), e.faults())
 	case e.silentTo >= 0 && p.size == 2 && e.arrives == by:
 		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s: nothing heard for %s, although its packets arrive: look at the route and the firewalls from rank %d to rank %d",
-			p.name(by), name, Ago(e.since), by, about)
+			p.name(by), name, span(e.since), by, about)
 	case e.silentTo >= 0:
 		return verdict(KindSilent, Suspect, "%s is silent: nothing heard for %s, nothing moving and no call answered: its host is down or the network in between%s: see whether %s answers anybody else%s",
-			name, Ago(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.size == 2], p.host(about), e.faults())
+			name, span(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.size == 2], p.host(about), e.faults())
 	case s.Fault == nil || e.victim && !s.Late:
 		return nil // whom it failed for will be told
 	}
@@ -141,6 +141,9 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	v.Confidence, v.Since = Suspect, cmp.Or(v.Since, e.since)
 	return &v
 }
+
+// span is a time near the bounds, for people.
+func span(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
 const cureStopped = "continue it (fg, kill -CONT, the debugger), then connect again"
 
@@ -178,9 +181,6 @@ func (p *panorama) evidence(about, by int, seen []sighting) evidence {
 		case s.About == about:
 			e.take(s, by)
 		}
-	}
-	if e.process == processRunning { // it is slow, or what it says gets lost
-		e.alive = true
 	}
 	return e
 }
@@ -268,13 +268,13 @@ func (p *panorama) cut(e *evidence, edge func(Direction, Confidence, string, ...
 	}
 	if e.calls[callAnswered] && !e.calls[callMute] {
 		return edge(d, Certain, "the control connection between %s and %s has carried nothing for %s, although rank %d answers a new call: a firewall or a proxy between them has lost it",
-			p.name(a), p.name(b), Ago(e.since), b)
+			p.name(a), p.name(b), span(e.since), b)
 	}
 	if d.Both {
-		return edge(d, Certain, "nothing passes between %s and %s, for %s, and both live: look at the link, the route and the firewalls between them", p.name(d.From), p.name(d.To), Ago(e.since))
+		return edge(d, Certain, "nothing passes between %s and %s, for %s, and both live: look at the link, the route and the firewalls between them", p.name(d.From), p.name(d.To), span(e.since))
 	}
 	return edge(d, Certain, "what %s sends does not reach %s, for %s, although both live and packets come the other way: look at the route and the firewalls from rank %d to rank %d",
-		p.name(d.From), p.name(d.To), Ago(e.since), d.From, d.To)
+		p.name(d.From), p.name(d.To), span(e.since), d.From, d.To)
 }
 
 // host is the host of a rank, for people.

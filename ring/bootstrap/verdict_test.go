@@ -46,9 +46,12 @@ func TestJudge(t *testing.T) {
 
 		"a host is down, one tells":           {4, 1, []sighting{see(1, 2, mute)}, KindSilent, 2, Direction{}, Suspect, "whether h2"},
 		"a host is down, both neighbours say": {4, 1, []sighting{see(1, 2, mute), see(3, 2, mute)}, KindSilent, 2, Direction{}, Certain, "neither neighbour"},
-		"the other of two":                    {2, 0, []sighting{see(0, 1, mute)}, KindSilent, 1, Direction{}, Suspect, "no third rank"},
-		"what one of two sends is lost":       {2, 0, []sighting{see(0, 1, func(s *sighting) { mute(s); s.Arrives = true })}, KindEdge, -1, Direction{0, 1, false}, Suspect, "from rank 0 to rank 1"},
-		"it is not due yet":                   {4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Due = false })}, "", 0, Direction{}, "", ""},
+		"a host is cut off, and its process is seen to run": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Process = processRunning }), see(3, 2, mute)}, KindSilent, 2, Direction{}, Certain, "neither neighbour",
+		},
+		"the other of two":              {2, 0, []sighting{see(0, 1, mute)}, KindSilent, 1, Direction{}, Suspect, "no third rank"},
+		"what one of two sends is lost": {2, 0, []sighting{see(0, 1, func(s *sighting) { mute(s); s.Arrives = true })}, KindEdge, -1, Direction{0, 1, false}, Suspect, "from rank 0 to rank 1"},
+		"it is not due yet":             {4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Due = false })}, "", 0, Direction{}, "", ""},
 
 		"an edge is cut both ways":                   {4, 1, []sighting{see(1, 2, mute), see(2, 1, mute)}, KindEdge, -1, Direction{1, 2, true}, Certain, "nothing passes"},
 		"an edge is cut, and only one end has told":  {4, 1, []sighting{see(1, 2, mute), see(3, 2, func(s *sighting) { s.Due, s.Call = false, callAnswered })}, KindEdge, -1, Direction{1, 2, true}, Certain, "nothing passes"},
