@@ -13,7 +13,7 @@ import (
 func handExamples() []example {
 	rank, bytes, imm := 249, uint32(5), uint32(0xffffffff)
 	send, recv := verbs.WCSend.String(), verbs.WCRecv.String()
-	id := ring.WRID(ring.Right.Edge(), hand.WRHand, 1)
+	id := ring.WRID(ring.Right.Edge(), ring.WRHand, 1)
 	return []example{
 		printing("status own", []render.Record{
 			hand.PathChoice{

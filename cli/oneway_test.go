@@ -46,6 +46,9 @@ func newIsland(t *testing.T, n int) island {
 	return names[:n]
 }
 
+// bridge is the namespace of the switch.
+func (names island) bridge() string { return names[:len(names)+1][len(names)] }
+
 func ip(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {

@@ -139,8 +139,13 @@ const (
 )
 
 // run drives the flow to its end.
-func (f *flow) run(ctx context.Context) error {
+func (f *flow) run(ctx context.Context) (err error) {
 	var idleSince, lookedAt time.Time
+	defer func() {
+		if err != nil {
+			f.failed(idleSince)
+		}
+	}()
 	var look time.Duration
 	checked := false // since then
 	said := false    // that it is over here
@@ -203,7 +208,7 @@ func (f *flow) run(ctx context.Context) error {
 		case idleSince.IsZero():
 			idleSince, look = now, lookAround
 		case idle > f.c.ring.Timeout():
-			p := f.place(idleSince)
+			p := f.place()
 			return f.c.blamed(fmt.Errorf("%w for %v: %s%s%s", ErrTimeout, f.c.ring.Timeout(), f.engine.progress(), awaitedText(p.Awaits), f.elsewhere()), idleSince)
 		case idle > f.c.ring.Timeout()/2 && !checked:
 			checked = true
@@ -216,7 +221,7 @@ func (f *flow) run(ctx context.Context) error {
 				return err
 			}
 			f.c.ring.Waiting(fmt.Sprintf("go on with operation %d", f.seq), f.peers(), idleSince)
-			f.c.note(f.place(idleSince))
+			f.c.note(f.place(), idleSince, longLasts)
 			if err := f.c.stalled(idleSince); err != nil {
 				return err
 			}
@@ -237,13 +242,18 @@ func (f *flow) run(ctx context.Context) error {
 }
 
 // place is where the operation waits.
-func (f *flow) place(since time.Time) diagnose.Place {
+func (f *flow) place() diagnose.Place {
 	p := diagnose.Place{Operation: f.seq}
 	f.engine.where(&p)
-	for i := range p.Awaits {
-		p.Awaits[i].For = time.Since(since)
-	}
 	return p
+}
+
+// failed keeps where the operation was while others are asked why it failed.
+func (f *flow) failed(idleSince time.Time) {
+	if idleSince.IsZero() {
+		idleSince = time.Now()
+	}
+	f.c.note(f.place(), idleSince, failedLasts)
 }
 
 // lookAround finds out whether another rank is in another operation with the number

@@ -26,21 +26,27 @@ type whereabouts struct {
 	long atomic.Pointer[longWait]
 }
 
-// longWait is a place as it was then.
+// longWait is a place.
 type longWait struct {
 	diagnose.Place
-	noted time.Time
+	since, until time.Time // nothing has moved; it counts
 }
 
-// longLasts is for how long it counts: it is noted again each time that a waiting rank
-// looks around, and not when it gets on.
-const longLasts = 10 * lookAround
+const (
+	// longLasts is for how long a place counts: it is noted again each time that a waiting
+	// rank looks around, and not when it gets on.
+	longLasts = 10 * lookAround
+	// failedLasts is the same of an operation that has failed, while the others are asked why.
+	failedLasts = 10 * time.Second
+)
 
 func (w *whereabouts) runs(number uint64)  { sharedmem.Publish(&w.at, 2*number+1) }
 func (w *whereabouts) ended(number uint64) { sharedmem.Publish(&w.at, 2*number) }
 
 // note notes where the operation that runs waits.
-func (w *whereabouts) note(p diagnose.Place) { w.long.Store(&longWait{p, time.Now()}) }
+func (w *whereabouts) note(p diagnose.Place, since time.Time, lasts time.Duration) {
+	w.long.Store(&longWait{p, since, time.Now().Add(lasts)})
+}
 
 // place is where this rank is.
 func (c *Comm) place() diagnose.Place {
@@ -50,10 +56,10 @@ func (c *Comm) place() diagnose.Place {
 		return p
 	}
 	p.Call = c.called(p.Operation)
-	if l := c.long.Load(); l != nil && l.Operation == p.Operation && time.Since(l.noted) < longLasts {
+	if l := c.long.Load(); l != nil && l.Operation == p.Operation && time.Now().Before(l.until) {
 		p.Gave = l.Gave
 		for _, a := range l.Awaits {
-			a.For += time.Since(l.noted)
+			a.For = time.Since(l.since)
 			p.Awaits = append(p.Awaits, a)
 		}
 	}

@@ -19,9 +19,12 @@ import (
 // TestIdleRankIsNamed: of ranks that wait for each other in any algorithm, and one that
 // never calls, all errors name that one, and what it has done instead.
 func TestIdleRankIsNamed(t *testing.T) {
-	const n, idle = 4, 2
+	const n, idle = 3, 2
 	for _, device := range []string{"soft:lo", shared0} {
-		for _, way := range append(allWays(), CallOptions{}) {
+		for i, way := range append(allWays(), CallOptions{}) {
+			if testing.Short() && i%3 > 0 {
+				continue // a sample
+			}
 			t.Run(device+", "+way.name(), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, n, ring.Options{Device: device}, nil)
@@ -82,7 +85,7 @@ func TestStoppedRankIsNamed(t *testing.T) {
 					if err != nil {
 						t.Fatalf("rank %d: %v", rank, err)
 					}
-					for _, words := range []string{fmt.Sprintf("rank %d (", victim), fmt.Sprintf("is stopped: process %d is in state T", process.Pid), fmt.Sprintf("kill -CONT %d", process.Pid), "operation "} {
+					for _, words := range []string{fmt.Sprintf("rank %d (", victim), "is stopped: ", fmt.Sprintf("process %d", process.Pid), "kill -CONT"} {
 						if !strings.Contains(s.Error, words) {
 							t.Errorf("rank %d: %q does not say %q", rank, s.Error, words)
 						}
@@ -104,7 +107,7 @@ func TestWhereabouts(t *testing.T) {
 	if p := c.place(); p.Operation != 7 || !p.Running || p.Call != k.String() || len(p.Awaits) > 0 {
 		t.Errorf("%+v", p)
 	}
-	c.note(diagnose.Place{Operation: 7, Awaits: []diagnose.Await{{From: 3, What: "message 1", For: time.Second}}})
+	c.note(diagnose.Place{Operation: 7, Awaits: []diagnose.Await{{From: 3, What: "message 1"}}}, time.Now().Add(-time.Second), longLasts)
 	if p := c.place(); len(p.Awaits) != 1 || p.Awaits[0].For < time.Second || p.Call != k.String() {
 		t.Errorf("%+v", p)
 	}

@@ -62,7 +62,10 @@ func (c *Comm) run(ctx context.Context, k Call, j *Journal) (err error) {
 func (c *Comm) news(ctx context.Context, err error) error {
 	var view *viewError
 	var completion *ring.CompletionError
+	var failed *ring.QueuePairError
 	switch {
+	case errors.As(err, &failed):
+		return c.ring.Explain(ctx, failed.Peer, err)
 	case errors.As(err, &view):
 		return c.ring.Explain(ctx, view.peer, err)
 	case errors.As(err, &completion):
@@ -128,7 +131,7 @@ func (c *Comm) explain(k Call, err error) error {
 		mesh         meshError
 		stall        *ring.StallError
 	)
-	if errors.As(err, &stall) && stall.Because == nil && !errors.Is(err, ErrTimeout) {
+	if errors.As(err, &stall) && stall.Await != nil && !errors.Is(err, ErrTimeout) {
 		return err // it tells what waits
 	}
 	if errors.As(err, &disagreement) || errors.As(err, &verdict) || errors.As(err, &mesh) {

@@ -204,10 +204,10 @@ func (s *shared) long(since time.Time) error {
 	ranks, phase, segment := s.team.Awaits()
 	for _, rank := range ranks {
 		p.Awaits = append(p.Awaits, diagnose.Await{
-			From: rank, Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment), For: now.Sub(since),
+			From: rank, Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment),
 		})
 	}
-	s.c.note(p)
+	s.c.note(p, since, longLasts)
 	return s.c.stalled(since)
 }
 

@@ -85,6 +85,7 @@ const (
 	WRRecv    WRKind = 1 // a posted receive buffer; the value is its index
 	WRMessage WRKind = 2 // SendMessage; the value is 0, or the number of a ping
 	WRUser    WRKind = 16
+	WRHand           = WRUser + 64 // posted by hand
 )
 
 // WRID packs edge, kind and a 40-bit value into a work request's ID.

@@ -57,10 +57,14 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	case endsErr != nil:
 		return err
 	}
-	if b := diagnose.Path(&own, &theirs, own.Failure, r.probe(ctx, failed.Edge, &own)); b != nil {
-		return &StallError{Blame: *b, Because: err}
+	b := diagnose.Path(&own, &theirs, own.Failure, r.probe(ctx, failed.Edge, &own))
+	switch {
+	case r.Failed(): // and the peer answers no more
+		return r.Err()
+	case b == nil:
+		return err
 	}
-	return err
+	return &StallError{Blame: *b, Because: err}
 }
 
 // prober returns the queue pair of an edge if it can probe.

@@ -62,8 +62,13 @@ type CompletionError struct {
 	Event     string // what the device reported before, "" if nothing
 }
 
+// What is the failure without an explanation.
+func (e *CompletionError) What() string {
+	return fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.QPN, e.Status.Err())
+}
+
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.QPN, e.Status.Err())
+	s := e.What()
 	hint := hints[e.Status]
 	if e.Status == verbs.RetryExceeded && e.HostLocal {
 		hint = "the peer's process is gone, or its queue pair has failed"
@@ -108,6 +113,11 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		peer = e.Peer
 	default:
 		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
+	}
+	if wc.Status == verbs.FlushError {
+		if failed := r.failedQueuePair(false); failed != nil {
+			return failed
+		}
 	}
 	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
 	failed.Event = r.devices.events.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })

@@ -41,13 +41,14 @@ type Ring struct {
 	membership         // never changed
 	opts       Options // never changed
 
-	life    context.Context // ends with Close, and running steps with it
-	endLife context.CancelFunc
-	tokens  tokens        // guards itself
-	pings   *pings        // guards itself
-	devices devices       // says of each field what guards it
-	asking  chan struct{} // of capacity 1: guards runID, and is held while a goroutine asks for it
-	runID   string        // "" until it is known
+	life     context.Context // ends with Close, and running steps with it
+	endLife  context.CancelFunc
+	watching sync.WaitGroup // watchIdle
+	tokens   tokens         // guards itself
+	pings    *pings         // guards itself
+	devices  devices        // says of each field what guards it
+	asking   chan struct{}  // of capacity 1: guards runID, and is held while a goroutine asks for it
+	runID    string         // "" until it is known
 
 	timeout atomic.Int64  // in nanoseconds, of the waits that begin now
 	failed  atomic.Bool   // Err is set
@@ -130,6 +131,7 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 			return nil, errors.Join(err, r.Close())
 		}
 	}
+	r.watching.Go(r.watchIdle)
 	return r, nil
 }
 
@@ -206,6 +208,17 @@ func (r *Ring) Stale() uint64 {
 	return n
 }
 
+// Verdict returns why the ring failed as all its ranks are told, nil if it has not.
+func (r *Ring) Verdict() *Verdict {
+	r.mu.Lock()
+	control := r.control
+	r.mu.Unlock()
+	if control == nil {
+		return nil
+	}
+	return control.Failure()
+}
+
 // Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes
 // what is posted, and the reason goes round the control ring. The first reason
 // counts; Fail may be called by anybody at any time. Settled tells what came of it.
@@ -229,11 +242,14 @@ func (r *Ring) verdict(err error) *Verdict {
 	var disagreement *DisagreementError
 	var s *StallError
 	var corruption *CorruptionError
+	var q *QueuePairError
 	switch {
 	case errors.As(err, &told):
 		return told
 	case errors.As(err, &s):
 		s.tell(v)
+	case errors.As(err, &q):
+		v.Kind, v.Confidence, v.Edge = bootstrap.KindEdge, bootstrap.Certain, bootstrap.Direction{From: r.rank, To: q.Peer, Both: true}
 	case errors.As(err, &d):
 		v.Rank, v.Confidence = r.rank, bootstrap.Certain
 	case errors.As(err, &disagreement):
@@ -244,7 +260,7 @@ func (r *Ring) verdict(err error) *Verdict {
 		v.Kind = bootstrap.KindMismatch
 	case errors.Is(err, context.DeadlineExceeded):
 		v.Kind, v.Confidence = bootstrap.KindTimeout, bootstrap.Suspect
-	case errors.As(err, &c):
+	case errors.As(err, &c) && c.Status != verbs.FlushError: // which follows from another
 		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
 		v.Kind = bootstrap.KindCanceled
@@ -414,6 +430,7 @@ func (r *Ring) Waiting(what string, from []int, since time.Time) {
 // that runs is ended first. Operations on the CQ must have ended.
 func (r *Ring) Close() error {
 	r.endLife()
+	r.watching.Wait()
 	// Steps and pings end with the ring's life, now. An operation that nobody
 	// ended is left to its poll's error.
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout())

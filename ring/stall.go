@@ -12,7 +12,6 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
-	"ringcli/verbs/route"
 )
 
 // This file finds out who keeps the ring waiting: all ranks are asked where they are, both
@@ -58,6 +57,7 @@ func (r *Ring) ownPlace() diagnose.Place {
 	if control == nil {
 		return p
 	}
+	p.Slept, p.Woke = control.Slept()
 	if p.Activity = control.Activity(); len(p.Awaits) > 0 {
 		return p
 	}
@@ -77,7 +77,7 @@ type placesAsked struct {
 
 // StallBound is how long nothing may move in an operation before whoever is stopped, gone or
 // cut off ends it.
-func (r *Ring) StallBound() time.Duration { return min(5*time.Second, r.Timeout()*3/4) }
+func (r *Ring) StallBound() time.Duration { return min(r.opts.Silence, r.Timeout()*3/4) }
 
 const (
 	// placesHops is how far each rank asks, either way: each waits for those near to
@@ -107,7 +107,7 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 	}
 	peer := r.neighbour(side)
 	p := diagnose.Place{Rank: peer, Node: r.nodes[peer].String()}
-	if r.process(side, &p) {
+	if r.process(&p) {
 		return []diagnose.Place{p}
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < placesLeast {
@@ -125,30 +125,25 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 		return places
 	}
 	_, refused := errors.AsType[*bootstrap.AnswerError](err)
-	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(side, &p) {
+	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(&p) {
 		p.Presence, p.Witnesses = diagnose.Silent, []int{r.rank}
 	}
 	return []diagnose.Place{p}
 }
 
-// process asks the kernel how a neighbour's process is that runs on this host, and tells
-// whether it is stopped or gone.
-func (r *Ring) process(side Side, p *diagnose.Place) bool {
-	r.mu.Lock()
-	e := r.edges[side]
-	var host route.Host
-	if e != nil {
-		host = e.Remote.Locality.Host
+// process asks the kernel how a process is that runs on this host, and tells whether it is
+// stopped or gone.
+func (r *Ring) process(p *diagnose.Place) bool {
+	control, err := r.controlRing()
+	if err != nil {
+		return false
 	}
-	r.mu.Unlock()
-	p.PID = host.PID
-	switch state := r.opts.locality().Host.Process(host); {
-	case state == route.ProcessEnded:
-		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", host.PID)
-	case state == 't':
-		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("a debugger holds process %d (state t)", host.PID)
-	case state.Stopped():
-		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d is in state T, as SIGSTOP or SIGTSTP leave it", host.PID)
+	stopped, gone, pid := control.Process(p.Rank)
+	switch p.PID = pid; {
+	case gone:
+		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
+	case stopped:
+		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
 	default:
 		return false
 	}
@@ -203,10 +198,14 @@ type StallError struct {
 }
 
 func (e *StallError) Error() string {
-	if e.Because == nil {
+	failed, isCompletion := errors.AsType[*CompletionError](e.Because)
+	switch {
+	case e.Because == nil:
 		return e.String()
+	case isCompletion:
+		return fmt.Sprintf("%s (what showed it: %s)", e.String(), failed.What())
 	}
-	return fmt.Sprintf("%s (%v)", e.String(), e.Because)
+	return fmt.Sprintf("%s (what showed it: %v)", e.String(), e.Because)
 }
 
 func (e *StallError) Unwrap() error { return e.Because }

@@ -171,6 +171,9 @@ func (r *Ring) Usable() error {
 	case failure != nil:
 		return failure
 	case s.State != StateRTS && s.State != StateReady:
+		if failed := r.failedQueuePair(true); failed != nil {
+			return failed
+		}
 		return stepError("operation", s, StateReady)
 	default:
 		return unclean

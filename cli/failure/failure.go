@@ -50,7 +50,9 @@ func Report(s *session.Session, command string, err error, code int) {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if s.Out.Format() == render.JSON && !s.SpeaksToParent() {
 		var v *ring.Verdict
-		_ = errors.As(err, &v) // or it has none
+		if !errors.As(err, &v) {
+			v = found.verdict // that this rank has found, or none
+		}
 		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err)}) == nil {
 			return
 		}
@@ -127,10 +129,13 @@ func PrintFindings(s *session.Session, list []SideFinding) error {
 type explained struct {
 	error
 	findings []SideFinding
+	verdict  *ring.Verdict // that followed from the error; nil if none did
 }
 
 // ExplainedBy is an error with what was found.
-func ExplainedBy(err error, found []SideFinding) error { return &explained{err, found} }
+func ExplainedBy(err error, found []SideFinding) error {
+	return &explained{error: err, findings: found}
+}
 
 func (e *explained) Unwrap() error { return e.error }
 
@@ -157,8 +162,13 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 		return err
 	}
 	var told *explained
-	if errors.As(err, &told) { // by the command itself
+	var stall *ring.StallError
+	var v *ring.Verdict
+	switch {
+	case errors.As(err, &told): // by the command itself
 		return err
+	case errors.As(err, &stall) && stall.Kind.Decided(), errors.As(err, &v) && v.FromEvidence():
+		return withVerdict(s, err) // both ends were asked, and do not answer any more
 	}
 	var list []SideFinding
 	edges := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
@@ -169,7 +179,21 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 	for _, id := range edges {
 		list = append(list, FindingsOf(command, id.Side(), s.Ring.Diagnose(ctx, id, err), diagnose.Warning)...)
 	}
-	return WithNews(err, list)
+	return withVerdict(s, WithNews(err, list))
+}
+
+// withVerdict adds to an error that failed the ring what all ranks were told.
+func withVerdict(s *session.Session, err error) error {
+	v := s.Ring.Verdict()
+	if v == nil || errors.As(err, new(*ring.Verdict)) || !errors.Is(err, s.Ring.Err()) {
+		return err
+	}
+	told, ok := err.(*explained)
+	if !ok {
+		told = &explained{error: err}
+	}
+	told.verdict = v
+	return told
 }
 
 // WithNews adds to an error those findings that say more than it does: that nothing
@@ -182,7 +206,7 @@ func WithNews(err error, list []SideFinding) error {
 	if len(list) == 0 {
 		return err
 	}
-	return &explained{err, list}
+	return &explained{error: err, findings: list}
 }
 
 // sameVerdict tells whether two errors come from one verdict on the ring.

@@ -192,7 +192,7 @@ func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) 
 	r := s.Ring
 	id, kind, index := ring.ParseWRID(wc.ID)
 	switch {
-	case kind == WRHand, wc.Status != verbs.Success:
+	case kind == ring.WRHand, wc.Status != verbs.Success:
 		h.arrived = append(h.arrived, *wc)
 	case kind == ring.WRMessage: // of a ping that is over
 	case kind != ring.WRRecv:

@@ -246,7 +246,7 @@ func prepare(ctx context.Context, s *session.Session, op handOp, side ring.Side,
 	h := workOf(s)
 	edge := s.Ring.Edge(side.Edge())
 	h.number++
-	id := ring.WRID(side.Edge(), WRHand, h.number)
+	id := ring.WRID(side.Edge(), ring.WRHand, h.number)
 	p.request = &request{id: id, side: side, queue: "send"}
 	p.wr = verbs.WorkRequest{ID: id, Opcode: op.opcode, Flags: verbs.FlagSignaled}
 	p.result = Posted{Command: "post", OK: true, Rank: s.Ring.Rank(), Peer: edge.Peer, Side: side.String(), Op: op.name, WRID: id}

@@ -14,9 +14,6 @@ import (
 	"ringcli/verbs"
 )
 
-// WRHand is the kind of work requests posted by hand: none of the collectives'.
-const WRHand = ring.WRUser + 64
-
 // workOf is what was done by hand in a session of this process.
 func workOf(s *session.Session) *Work { return s.ByHand.(*Work) }
 

@@ -84,8 +84,12 @@ func (s *Session) Ready(ctx context.Context) error {
 		return exit.Usagef("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
 	case s.Ring.Failed():
 		return &OverError{s.Ring.Err()}
-	case s.Ring.Usable() != nil:
-		return exit.Usagef("%w", s.Ring.Usable())
+	}
+	switch err := s.Ring.Usable(); {
+	case errors.As(err, new(*ring.QueuePairError)):
+		return err
+	case err != nil:
+		return exit.Usagef("%w", err)
 	}
 	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
 		return err

@@ -14,7 +14,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ringcli/configs/usage"
 	"ringcli/trace"
@@ -102,6 +105,19 @@ const (
 // A peer that vanishes with its host is noticed by the kernel in 35 s.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4}
 
+// shortest is the segment size that every path takes (RFC 9293, section 3.7.1), and
+// shortSegments has a socket send none longer: where the MTU of a path shrinks, the control
+// ring is to tell so.
+const shortest = 536
+
+func shortSegments(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, shortest) }); e != nil {
+		return e
+	}
+	return err
+}
+
 // identity tells two processes with one index apart.
 type identity struct {
 	Instance string   `json:"instance,omitempty"`
@@ -184,12 +200,12 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		cfg.Sample = trace.AddClockSample
 	}
 	if cfg.Listen == nil {
-		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+		lc := net.ListenConfig{KeepAliveConfig: keepAlive, Control: shortSegments}
 		cfg.Listen = lc.Listen
 	}
 	if cfg.Dial == nil {
 		// Go sets TCP_NODELAY on its own.
-		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: shortSegments}
 		cfg.Dial = d.DialContext
 	}
 	host, err := os.Hostname()
@@ -359,6 +375,13 @@ func (c *Control) SetDoing(doing func() Doing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doing = doing
+}
+
+// Failure returns the verdict that counts, nil if the ring has not failed.
+func (c *Control) Failure() *Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
 }
 
 func (c *Control) report(v *Verdict, first bool) {

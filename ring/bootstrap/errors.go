@@ -100,6 +100,12 @@ func (v *Verdict) Error() string {
 // Group is who is in the ring now, of a verdict that the leader has decided anew, or nil.
 func (v *Verdict) Group() *Group { return v.group }
 
+// FromEvidence tells whether the ranks, or both ends of an edge, were asked before the verdict:
+// there is nothing to add.
+func (v *Verdict) FromEvidence() bool {
+	return slices.Contains([]Kind{KindStopped, KindIsolated, KindEdge, KindSilent}, v.Kind)
+}
+
 // Is makes a mismatch an usage.Err.
 func (v *Verdict) Is(target error) bool {
 	return target == usage.Err && (v.Kind == KindMismatch || v.Kind == KindRegrouped)

@@ -86,12 +86,6 @@ func closeLater(t testing.TB, c *Control) {
 
 // What the tests ask of a Control.
 
-func (c *Control) Failure() *Verdict {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
-}
-
 func (c *Control) Failed() bool { return c.Failure() != nil }
 
 func (c *Control) GatherAll(ctx context.Context, data []byte) ([][]byte, error) {

@@ -133,6 +133,17 @@ func (v *Vigil) Ended(ctx context.Context) bool {
 	return !v.since.IsZero() && time.Since(v.since) > absence
 }
 
+// Process tells whether the process of a rank is stopped, or gone, as the host that both are
+// on shows it.
+func (c *Control) Process(rank int) (stopped, gone bool, pid int) {
+	c.mu.Lock()
+	other, own := c.members[rank], c.self
+	c.mu.Unlock()
+	var cpu uint64
+	p := other.look(&own, &cpu)
+	return p == processStopped, p == processDead, other.PID
+}
+
 // packetsIn counts the packets that have come over a connection, those that bring nothing
 // new included; 0 if that cannot be had.
 func packetsIn(conn net.Conn) (n uint32) {

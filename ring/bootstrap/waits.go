@@ -172,6 +172,17 @@ func (c *Control) Standing() (from []int, since time.Time, what string) {
 	return slices.Clone(c.waiting), c.waitingAt, c.waitingTo
 }
 
+// Slept is how long this process was stopped, and how long ago that ended, if that is worth
+// telling.
+func (c *Control) Slept() (slept, ago time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := &c.watch; w.slept.Slept > 0 && time.Since(w.sleptAt) < c.pace.silence {
+		return w.slept.Slept, time.Since(w.sleptAt)
+	}
+	return 0, 0
+}
+
 // doing says what a rank does, and for how long.
 func (s *status) doing() string {
 	if s.Activity == "" {

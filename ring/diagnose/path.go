@@ -23,6 +23,12 @@ type Probed struct {
 // and count. failed is the request of the own end that its retries did not bring through. It
 // returns nil if the path carries everything, or that cannot be told.
 func Path(own, peer *End, failed *Failure, probed *Probed) *Blame {
+	if peer.is(verbs.StateErr, verbs.StateSQE) && !peer.Failure.HasStatus(verbs.RetryExceeded) { // which may follow from the same
+		return &Blame{
+			Kind: StallEdge, Rank: -1, From: own.Rank, To: peer.Rank, Both: true, Certain: true, Waiter: own.Rank,
+			Text: fmt.Sprintf("the queue pair of %s to rank %d has failed and is %s: %s", peer.Who(), own.Rank, peer.QPState, peer.downfall()), Fix: "connect again",
+		}
+	}
 	if probed != nil {
 		return byProbes(own, peer, probed)
 	}

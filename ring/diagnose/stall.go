@@ -290,8 +290,11 @@ func (s *stall) absent() {
 			}
 			s.blame(StallSilent, i, certain, text, "see whether that node runs, whether the process is stopped (ps), and whether its network is up")
 		case p.Presence == Answers && p.Slept > 0:
-			s.blame(StallStopped, i, true, fmt.Sprintf("%s was stopped for %s, until %s ago, by its own clock", p.Who(), Round(p.Slept), Round(p.Woke)),
-				"see who stops processes there (SIGSTOP, a debugger, a frozen cgroup, a suspended VM)")
+			// A wait that began before it was stopped has another cause.
+			if _, a := s.waiter(i); a != nil && a.For > p.Woke && a.For < p.Slept+p.Woke+time.Second {
+				s.blame(StallStopped, i, true, fmt.Sprintf("%s was stopped for %s, until %s ago, by its own clock", p.Who(), Round(p.Slept), Round(p.Woke)),
+					"see who stops processes there (SIGSTOP, a debugger, a frozen cgroup, a suspended VM)")
+			}
 		}
 	}
 }

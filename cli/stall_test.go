@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringcli/ring"
+)
+
+// begun is a writer that tells when something is written first.
+type begun struct {
+	io.Writer
+	once sync.Once
+	c    chan struct{}
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.once.Do(func() { close(b.c) })
+	return b.Writer.Write(p)
+}
+
+// stalledRing runs a ring of three nodes, each with an address and a network of its own, has
+// something happen while they compute, and returns how each rank ended and the verdict of its
+// last line.
+func stalledRing(t *testing.T, happens func(names island, ranks []*process), skip int) (verdicts []ring.Verdict, texts []string) {
+	t.Helper()
+	const n = 3
+	names := newIsland(t, n)
+	path, err := exec.LookPath("ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		ip(t, "-n", name, "link", "set", "dev", "eth0", "mtu", "9000", "gso_max_segs", "1") // a train of packets is not held against an MTU
+		ip(t, "-n", names.bridge(), "link", "set", "dev", fmt.Sprintf("port%d", i), "mtu", "9000")
+	}
+	ranks := make([]*process, n)
+	first := &begun{c: make(chan struct{})}
+	for i := range ranks {
+		ranks[i] = program(t, "connect", "--index", fmt.Sprint(i), "--list", "10.77.0.1,10.77.0.2,10.77.0.3", "--device", "soft", "--timeout", "20s",
+			"--output", "json", "-c", "all-reduce --size 4M --protocol eager --algorithm ring --iters 1 --warmup 0; all-reduce --size 4M --protocol eager --algorithm ring --duration 60s")
+		if i == 0 {
+			first.Writer = ranks[i].Stdout
+			ranks[i].Stdout = first
+		}
+		ranks[i].Args, ranks[i].Path = append([]string{"ip", "netns", "exec", names[i]}, ranks[i].Args...), path
+		ranks[i].start(t)
+	}
+	select {
+	case <-first.c:
+	case <-time.After(hung):
+		t.Fatal("the ring does not come up")
+	}
+	time.Sleep(200 * time.Millisecond) // in the middle of the second
+	happens(names, ranks)
+	verdicts, texts = make([]ring.Verdict, n), make([]string, n)
+	for i, p := range ranks {
+		if i == skip {
+			continue
+		}
+		if code := p.end(t, hung); code != 2 {
+			t.Errorf("rank %d: exit code %d", i, code)
+		}
+		lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
+		var last struct {
+			Error   string        `json:"error"`
+			Verdict *ring.Verdict `json:"verdict"`
+		}
+		for _, line := range lines {
+			if err := json.Unmarshal([]byte(line), &last); err != nil {
+				t.Fatalf("rank %d: %v: %s", i, err, line)
+			}
+			if last.Verdict != nil {
+				verdicts[i] = *last.Verdict
+			}
+			if last.Error != "" {
+				texts[i] += last.Error + "\n"
+			}
+		}
+		t.Logf("rank %d: %s\n%s", i, p.stdout.String(), p.stderr.String())
+	}
+	return verdicts, texts
+}
+
+// A path that stops to carry what ranks send to each other is named on all ranks by its
+// direction, and by the length of what it still carries.
+func TestPathFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for retries; `make test-long` runs it")
+	}
+	for name, c := range map[string]struct {
+		happens func(names island)
+		from    int
+		to      int
+		words   string
+	}{
+		"there": {func(names island) {
+			names.drop(t, 2, "from", "10.77.0.2", "ipproto", "udp", "dport", "4791")
+		}, 1, 2, "what rank 1 (10.77.0.2:18600) sends to rank 2 (10.77.0.3:18600) over UDP port 4791 does not arrive; what rank 2 sends does"},
+		"back": {func(names island) {
+			names.drop(t, 1, "from", "10.77.0.3", "ipproto", "udp", "dport", "4791")
+		}, 2, 1, "what rank 2 (10.77.0.3:18600) sends to rank 1 (10.77.0.2:18600) over UDP port 4791 does not arrive; what rank 1 sends does"},
+		"mtu": {func(names island) {
+			ip(t, "-n", names.bridge(), "link", "set", "dev", "port2", "mtu", "1200")
+		}, 2, 2, "bytes of payload from rank"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdicts, texts := stalledRing(t, func(names island, _ []*process) { c.happens(names) }, -1)
+			for rank, v := range verdicts {
+				if c.from == c.to && (v.Edge.From == c.from || v.Edge.To == c.to) { // both edges of that rank
+					c.words = fmt.Sprintf("packets with over 1024 bytes of payload from rank %d (10.77.0.%d:18600) do not arrive at rank %d (10.77.0.%d:18600), and shorter ones do: the path's MTU is below the 4096 of the queue pair",
+						v.Edge.From, v.Edge.From+1, v.Edge.To, v.Edge.To+1)
+					v.Edge.From, v.Edge.To = c.from, c.to
+				}
+				if v.Kind != "edge" || v.Edge.From != c.from || v.Edge.To != c.to || v.Confidence != "certain" || !strings.Contains(v.Text, c.words) {
+					t.Errorf("rank %d: %+v\n%s", rank, v, texts[rank])
+				}
+			}
+		})
+	}
+}
+
+// A node that vanishes without a word, and one whose process is stopped, is named as such by
+// those that its packets do not reach any more.
+func TestPeerVanishes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for silence; `make test-long` runs it")
+	}
+	for name, c := range map[string]struct {
+		happens func(names island, ranks []*process)
+		kinds   string // of which the verdict is one: a rank that is cut off may have ended
+	}{
+		"down":    {func(names island, _ []*process) { ip(t, "-n", names[1], "link", "set", "dev", "eth0", "down") }, "silent lost isolated edge"},
+		"stopped": {func(_ island, ranks []*process) { _ = ranks[1].Process.Signal(syscall.SIGSTOP) }, "stopped"},
+		"killed":  {func(_ island, ranks []*process) { _ = ranks[1].Process.Kill() }, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdicts, texts := stalledRing(t, c.happens, 1)
+			for rank, v := range verdicts {
+				if rank != 1 && (!strings.Contains(c.kinds, string(v.Kind)) || v.Rank != 1 && v.Edge.From != 1 && v.Edge.To != 1 || v.Kind != "lost" && (v.Doing.Operation == 0 || v.Doing.Words == "")) {
+					t.Errorf("rank %d: %+v\n%s", rank, v, texts[rank])
+				}
+			}
+		})
+	}
+}
