@@ -106,16 +106,14 @@ const (
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 // shortest is the segment size that every path takes (RFC 9293, section 3.7.1), and
-// shortSegments has a socket send none longer: where the MTU of a path shrinks, the control
-// ring is to tell so.
+// shortSegments has a caller and whom it calls send none longer: where the MTU of a path
+// shrinks, the control ring is to tell so.
 const shortest = 536
 
 func shortSegments(_, _ string, c syscall.RawConn) error {
-	var err error
-	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, shortest) }); e != nil {
-		return e
-	}
-	return err
+	return c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, shortest) // without, long ones do
+	})
 }
 
 // identity tells two processes with one index apart.
@@ -200,7 +198,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		cfg.Sample = trace.AddClockSample
 	}
 	if cfg.Listen == nil {
-		lc := net.ListenConfig{KeepAliveConfig: keepAlive, Control: shortSegments}
+		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
 		cfg.Listen = lc.Listen
 	}
 	if cfg.Dial == nil {

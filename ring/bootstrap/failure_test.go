@@ -97,6 +97,29 @@ func TestFailGoesRound(t *testing.T) {
 	}
 }
 
+// A rank that was stopped blames nobody for that time, whatever it reads first when it goes on.
+func TestARankThatWasStoppedBlamesNobody(t *testing.T) {
+	t.Parallel()
+	const slept = 20 * time.Second
+	world := ring(t, 3, nil)
+	c, now := world[1], time.Now()
+	c.mu.Lock()
+	w := &c.watch
+	w.looked, w.movedAt = now.Add(-slept), now.Add(-slept)
+	for _, l := range c.connections {
+		l.heard = now.Add(-slept)
+	}
+	c.mu.Unlock()
+	if err := c.takeSighting(c.connections[right], sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: callOpen}); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.proposal != nil || c.failure != nil || w.slept.Slept < slept {
+		t.Errorf("it says %v, %v, and slept for %s", c.proposal, c.failure, w.slept.Slept)
+	}
+}
+
 // A neighbour that is reached only after the verdict is told, too.
 func TestVerdictWhileDialling(t *testing.T) {
 	t.Parallel()

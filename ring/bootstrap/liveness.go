@@ -265,6 +265,7 @@ func (c *Control) callsHere(rank int) bool {
 // look looks at the neighbours, tells the others what it sees, and judges if it must. It
 // needs the lock.
 func (c *Control) look(now time.Time) {
+	c.notice(now) // whoever calls may be the first since this process was stopped
 	if !c.sealed || c.failure != nil || c.leaving {
 		return
 	}
@@ -388,9 +389,9 @@ func (c *Control) inspectOnce(p *watched) bool {
 	c.look(begun)
 	c.mu.Unlock()
 	call := c.callAgain(p.rank)
-	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Now()
 	c.notice(now)
 	if c.failure != nil || c.leaving || c.closed {
 		p.calling = false
