@@ -23,7 +23,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-long test-verbs bench-verbs bench-peers race lint fuzz cross golden man install uninstall clean
+.PHONY: all build static test test-long test-verbs bench-verbs bench-peers race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -74,8 +74,14 @@ bench-peers:
 lint:
 	.ci/run golangci-lint
 
+# FUZZTIME=10m for each target; FUZZ='shm Frame' takes those whose package or name has
+# one of these words.
 fuzz:
 	.ci/run fuzz
+
+# A blind spoofer at full rate, as an unprivileged user of the host of a ring: TIME=10m.
+spoof: build
+	$(GO) run ./verbs/soft/wire/wiretest/spoofer -ring ./ringcli -duration $(or $(TIME),1m)
 
 cross: export CGO_ENABLED := 0
 cross: export GOARCH := arm64

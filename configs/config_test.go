@@ -407,3 +407,33 @@ func TestAliases(t *testing.T) {
 		t.Errorf("RD!: %v", err)
 	}
 }
+
+// Whatever a file holds, it is settings that are allowed, or an error that says so.
+func FuzzFile(f *testing.F) {
+	for _, seed := range []string{Sample(), "segment: 64K\n", "segment: {a: b}\n", "segment: [1, 2]\n", "depth: 99999999999999999999\n", "a: &a [*a]\n", "\t", "? x", "mtu: !!binary aGk=\n", "timeout: -1\n"} {
+		f.Add([]byte(seed))
+	}
+	file := filepath.Join(f.TempDir(), "ringcli.yaml")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		c, err := Load(nil, file)
+		if took := time.Since(begun); took > time.Second {
+			t.Fatalf("%q: read after %s", text, took)
+		}
+		if (c == nil) == (err == nil) || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Fatalf("%q: %v, %v", text, c, err)
+		}
+		if c == nil {
+			return
+		}
+		for _, v := range c.Values() {
+			s, _ := Lookup(v.Name)
+			if again, err := s.Parse(v.String()); err != nil || again != v.Value {
+				t.Errorf("%q: %s is %v, which is read again as %v, %v", text, v.Name, v, again, err)
+			}
+		}
+	})
+}

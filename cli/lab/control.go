@@ -105,40 +105,36 @@ func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
 	}
-	defer func() { _ = listener.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	came := ""
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() == nil {
-				return nil, nil, fmt.Errorf("accept rank 1 on %s: %w", own, err)
-			}
-			return nil, nil, fmt.Errorf("rank 1 has not connected to %s%s", own, came)
-		}
-		first, err := greet(ctx, conn)
-		if err == nil {
-			return conn, first, nil
-		}
-		_ = conn.Close()
+	c, err := bootstrap.Await(ctx, listener, grace, greet, func(conn net.Conn, err error) {
 		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
+	})
+	switch {
+	case err == nil:
+		return c.conn, &c.first, nil
+	case ctx.Err() == nil:
+		return nil, nil, fmt.Errorf("accept rank 1 on %s: %w", own, err)
 	}
+	return nil, nil, fmt.Errorf("rank 1 has not connected to %s%s", own, came)
+}
+
+// caller has made its first report.
+type caller struct {
+	conn  net.Conn
+	first report
 }
 
 // greet reads a caller's first report.
-func greet(ctx context.Context, conn net.Conn) (*report, error) {
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
-	if err := conn.SetReadDeadline(time.Now().Add(grace)); err != nil {
-		return nil, err
-	}
-	r, err := readReport(conn)
+func greet(conn net.Conn) (caller, error) {
+	f, err := bootstrap.ReadGreeting(conn)
 	if program, strange := bootstrap.Stranger(conn, err); strange {
-		return nil, fmt.Errorf("%s is there, not a lab", program)
+		return caller{}, fmt.Errorf("%s is there, not a lab", program)
 	}
 	if err != nil {
-		return nil, err
+		return caller{}, err
 	}
-	return &r, conn.SetReadDeadline(time.Time{})
+	r, err := reportOf(f)
+	return caller{conn, r}, err
 }
 
 // dial calls from the address that RDMA uses, too.
@@ -179,6 +175,10 @@ func readReport(r io.Reader) (report, error) {
 	if err != nil {
 		return report{}, err
 	}
+	return reportOf(f)
+}
+
+func reportOf(f *bootstrap.Frame) (report, error) {
 	if f.Type != frameType {
 		return report{}, fmt.Errorf("a ringcli that sends a %s frame is there: expected one that runs `lab c`, not `connect`", f.Type)
 	}

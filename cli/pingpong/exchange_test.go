@@ -196,6 +196,51 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 	}
 }
 
+// Callers that say nothing, or little by little, do not hold the client up.
+func TestSilentCallers(t *testing.T) {
+	l, err := net.Listen("tcp", own(4).String()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, "", l.Addr().(*net.TCPAddr).Port)
+	_ = l.Close()
+	o.Bind = own(4)
+	want := Address{QPN: 5, PSN: 7, GID: verbs.GIDFromAddr(o.Bind)}
+	var callers []net.Conn
+	defer func() {
+		for _, c := range callers {
+			_ = c.Close()
+		}
+	}()
+	called := make(chan error, 1)
+	go func() {
+		for i := range 300 {
+			conn, err := dialUntil(o.Bind.String(), o.TCPPort)
+			if err != nil {
+				called <- err
+				return
+			}
+			callers = append(callers, conn)
+			_, _ = io.WriteString(conn, "0000:"[:1+i%5])
+		}
+		conn, err := dialUntil(o.Bind.String(), o.TCPPort)
+		if err == nil {
+			callers = append(callers, conn)
+			_, err = conn.Write(want.wire())
+		}
+		called <- err
+	}()
+	begun := time.Now()
+	m, err := meet(t.Context(), o)
+	if e := <-called; e != nil || err != nil {
+		t.Fatal(e, err)
+	}
+	defer func() { _ = m.conn.Close() }()
+	if took := time.Since(begun); m.first != want || took > grace {
+		t.Errorf("%+v after %s: expected %+v at once", m.first, took, want)
+	}
+}
+
 func dialUntil(host string, port int) (net.Conn, error) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := net.Dial("tcp", net.JoinHostPort(host, fmt.Sprint(port)))

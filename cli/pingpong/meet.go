@@ -67,27 +67,22 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: give another --port, at both ends", where, err)
 	}
-	defer func() { _ = listener.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	defer o.Waiting("a client on "+where, time.Now())()
 	came := ""
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() == nil {
-				return nil, fmt.Errorf("accept a client on %s: %w", where, err)
-			}
-			return nil, fmt.Errorf("no client has come to %s within %s%s", where, o.Timeout, came)
-		}
-		m := newMeeting(conn)
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	m, err := bootstrap.Await(ctx, listener, grace, func(conn net.Conn) (m *meeting, err error) {
+		m = newMeeting(conn)
 		m.first, err = m.read(grace)
-		if stop(); err == nil {
-			return m, nil
-		}
-		_ = conn.Close()
-		came = fmt.Sprintf("; the last caller, %s: %v", m.peer, err)
+		return m, err
+	}, func(conn net.Conn, err error) {
+		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
+	})
+	switch {
+	case err == nil:
+		return m, nil
+	case ctx.Err() == nil:
+		return nil, fmt.Errorf("accept a client on %s: %w", where, err)
 	}
+	return nil, fmt.Errorf("no client has come to %s within %s%s", where, o.Timeout, came)
 }
 
 // dial calls each address of the host, until one answers.

@@ -130,3 +130,24 @@ func TestTableFor(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a file of tables holds, it is tables whose rules can be followed, or an error.
+func FuzzTables(f *testing.F) {
+	for _, seed := range []string{
+		`{"tables":[]}`, `{"tables":[{"ranks":2,"rules":[{"op":"all-reduce","max_bytes":1024,"algorithm":"ring","protocol":"eager"}]}]}`,
+		`{"tables":[{"ranks":-1}]}`, `{"tables":[{"rules":[{"ranks":[3]}]}]}`, `{"tables":{}}`, `[`, `{"tables":[{"rules":[{"op":5}]}]} x`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := parse(text)
+		if err != nil {
+			return
+		}
+		for _, s := range file.Tables {
+			if err := s.Validate(); err != nil || s.Ranks < 0 {
+				t.Errorf("%q: a table of %d ranks: %v", text, s.Ranks, err)
+			}
+		}
+	})
+}

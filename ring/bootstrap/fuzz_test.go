@@ -1,8 +1,16 @@
 package bootstrap
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -72,6 +80,163 @@ func FuzzHandshake(f *testing.F) {
 		defer c.mu.Unlock()
 		if l := c.connections[left]; l != nil && c.cfg.Token != nil || c.failure != nil {
 			t.Errorf("%q is a neighbour, or has failed the ring: %v", said, c.failure)
+		}
+	})
+}
+
+// quietNet is a network in which nobody calls, and nobody answers.
+type quietNet struct{ closed chan struct{} }
+
+func (q quietNet) Accept() (net.Conn, error) { <-q.closed; return nil, net.ErrClosed }
+func (q quietNet) Close() error              { close(q.closed); return nil }
+func (q quietNet) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// Whatever a neighbour says once it is one, it ends its connection or fails the ring with a
+// verdict; nothing breaks, what waits is bounded, and the Control ends at once.
+func FuzzNeighbour(f *testing.F) {
+	nodes := []Node{{"127.0.0.1", 1}, {"127.0.0.1", 2}, {"127.0.0.1", 3}}
+	for side := range 2 {
+		var stream []byte
+		add := func(t Type, payload any) {
+			b, err := Encode(t, 7, 2*side, 1, side, payload)
+			if err != nil {
+				f.Fatal(err)
+			}
+			stream = append(stream, b...)
+			for mode := range byte(4) { // alone, and after all others
+				f.Add(mode&2|byte(side), b)
+				f.Add(mode&2|byte(side), bytes.Clone(stream))
+			}
+		}
+		add(TypeInfo, information{Members: make([]identity, 3), Value: json.RawMessage(`{"a":1}`)})
+		add(TypeHeartbeat, nil)
+		add(TypeHeartbeat, attempts{})
+		add(TypePart, part{Op: 1, Kind: "gather", Origin: 2 * side, Data: []byte("x")})
+		add(TypePart, part{Op: maxAhead, Kind: "gather", Origin: 2})
+		add(TypeAsk, question{ID: 1, Kind: "echo", Within: time.Second, Payload: json.RawMessage(`"x"`)})
+		add(TypeAsk, question{ID: 1, Kind: "echo", Within: -1})
+		add(TypeAsk, question{ID: 2, Clock: &reading{T1: 1}})
+		add(TypeAnswer, reply{ID: 1, Payload: json.RawMessage(`5`)})
+		add(TypeAnswer, reply{ID: 1, Clock: &reading{T2: -1 << 63}})
+		add(TypeCancel, reply{ID: 2})
+		add(TypeSighting, sighting{By: 2, About: 1, Seq: 1 << 63, Silent: time.Hour, Due: true})
+		add(TypeSighting, sighting{By: 0, About: 2, Seq: 3, Ended: "x", Fault: &Verdict{Rank: -9}, Call: callRefused})
+		add(TypeGoodbye, nil)
+		add(TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Rank: 1 << 40}})
+		add(TypeVerdict, Verdict{Kind: "?", Rank: -1 << 40, Edge: Direction{-5, 99, true}, Text: "x"})
+		add(TypePart, part{Op: 1 << 63, Kind: "gather"})
+		add("?", nil)
+	}
+	f.Fuzz(func(t *testing.T, mode byte, said []byte) {
+		addrs := []netip.AddrPort{addrOf(nodes[0]), addrOf(nodes[1]), addrOf(nodes[2])}
+		quiet := quietNet{make(chan struct{})}
+		c, err := Open(t.Context(), Config{
+			List: nodes, Rank: 1, Addrs: addrs, Bind: addrs[1], Answer: answerEcho(1),
+			Listen: func(context.Context, string, string) (net.Listener, error) { return quiet, nil },
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("nobody is there")
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		other, beyond := net.Pipe()
+		var running sync.WaitGroup
+		for _, end := range []net.Conn{far, beyond} {
+			_ = end.SetDeadline(time.Now().Add(10 * time.Second))
+			running.Go(func() { _, _ = io.Copy(io.Discard, end) })
+		}
+		side := int(mode & 1)
+		c.mu.Lock()
+		c.addConnection(side, near, identity{Instance: "x", Host: "far", PID: 5})
+		l := c.connections[side]
+		if mode&2 != 0 { // the ring is up
+			c.addConnection(1-side, other, identity{Instance: "y", Host: "beyond", PID: 6})
+			c.connections[left].used, c.connections[right].used, c.sealed = true, true, true
+			c.epoch.Store(7)
+		}
+		c.mu.Unlock()
+		_, _ = far.Write(said)
+		_ = far.Close()
+		select {
+		case <-l.over:
+		case <-time.After(20 * time.Millisecond): // it waits for this rank to catch up
+		}
+		c.mu.Lock()
+		ops, serving := len(c.ops), len(l.serving)
+		if v := c.failure; v != nil {
+			_ = v.Error()
+		}
+		c.mu.Unlock()
+		if ops > maxAhead || serving > maxServing {
+			t.Errorf("%d operations and %d questions wait", ops, serving)
+		}
+		_ = beyond.Close()
+		_ = other.Close()
+		begun := time.Now()
+		_ = c.Close()
+		running.Wait()
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("it ended after %s", took)
+		}
+	})
+}
+
+// Whatever comes in the place of sealed records, no byte is taken that the other end has
+// not written there.
+func FuzzSealed(f *testing.F) {
+	k := token(f, oneSecret)
+	s := &secret{purpose: TypeHello, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
+	wire := &pipeline{}
+	out, err := k.seal(wire, s, diallerRole, listenerRole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	const text = "one and two and three"
+	for word := range strings.SplitAfterSeq(text, " ") {
+		if _, err := io.WriteString(out, word); err != nil {
+			f.Fatal(err)
+		}
+	}
+	good := bytes.Clone(wire.Bytes())
+	f.Add(good)
+	f.Add(good[20:])
+	f.Add(append(bytes.Clone(good[:24]), good...))
+	f.Add([]byte("\x7f\xff\xff\xff"))
+	f.Add(make([]byte, 100))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in, err := k.seal(&pipeline{Buffer: *bytes.NewBuffer(b)}, s, listenerRole, diallerRole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(in)
+		if !strings.HasPrefix(text, string(got)) || err == nil && !bytes.HasPrefix(good, b) {
+			t.Errorf("%q is read as %q, %v", b, got, err)
+		}
+	})
+}
+
+// Whatever a list is, it is refused or names nodes, each of which means itself.
+func FuzzList(f *testing.F) {
+	for _, list := range []string{"a,b,c", "a:1 b:2", "[fd00::1]:99,fd00::2,[::1%eth0]", "a,a:18600", ",", "a:0", "[", "x\x00y"} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		if strings.Contains(list, "@") {
+			return // a file
+		}
+		nodes, err := ParseList(list, defaultPort)
+		if err != nil {
+			return
+		}
+		words := make([]string, len(nodes))
+		for i, n := range nodes {
+			words[i] = n.String()
+		}
+		again, err := ParseList(strings.Join(words, ","), 1)
+		if err != nil || !slices.Equal(again, nodes) {
+			t.Errorf("%q is %q, which is %v, %v", list, words, again, err)
 		}
 	})
 }

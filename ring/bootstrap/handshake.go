@@ -240,7 +240,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	case old != nil && old.goodbye.IsZero() && old.who.Instance != h.Instance:
 		v = c.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
 	}
-	if busy == "" && v == nil && !stale && c.answer(conn, f, TypeWelcome, c.self) {
+	if busy == "" && v == nil && !stale && c.callers.leave(conn) && c.answer(conn, f, TypeWelcome, c.self) {
 		if old != nil { // the neighbour dialled again: its first connection is dead
 			c.connections[left] = nil
 			old.finish()

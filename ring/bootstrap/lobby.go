@@ -63,11 +63,16 @@ func (l *lobby) evict(newcomer net.Conn) {
 	_ = out.Close() // its goroutine sees that
 }
 
-// leave is for a connection that is known, or gone.
-func (l *lobby) leave(conn net.Conn) {
+// leave is for a connection that is known, or gone. It reports whether it was there still.
+func (l *lobby) leave(conn net.Conn) bool {
+	if s, ok := conn.(*sealed); ok {
+		conn = s.Conn
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_, there := l.conns[conn]
 	delete(l.conns, conn)
+	return there
 }
 
 // close ends all that are there, and takes none.
@@ -80,10 +85,10 @@ func (l *lobby) close() {
 	}
 }
 
-// Await accepts callers until greet takes one, and gives each handshakeTimeout to say who
-// it is. None holds up another. refused is told of those that greet does not take, one at
-// a time. It closes the listener.
-func Await[T any](ctx context.Context, listener net.Listener, greet func(net.Conn) (T, error), refused func(net.Conn, error)) (got T, err error) {
+// Await accepts callers until greet takes one, and gives each so much patience to say who
+// it is. None holds up another, and few wait at a time. refused is told of those that
+// greet does not take, one at a time. It closes the listener.
+func Await[T any](ctx context.Context, listener net.Listener, patience time.Duration, greet func(net.Conn) (T, error), refused func(net.Conn, error)) (got T, err error) {
 	var (
 		callers lobby
 		running sync.WaitGroup
@@ -92,6 +97,7 @@ func Await[T any](ctx context.Context, listener net.Listener, greet func(net.Con
 	)
 	defer running.Wait()
 	defer callers.close()
+	defer func() { _ = listener.Close() }() // it is closed then
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
 		conn, err := listener.Accept()
@@ -113,11 +119,13 @@ func Await[T any](ctx context.Context, listener net.Listener, greet func(net.Con
 			continue
 		}
 		running.Go(func() {
-			_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // fails on a closed connection only, as greet will
+			_ = conn.SetDeadline(time.Now().Add(patience)) // fails on a closed connection only, as greet will
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			who, err := greet(conn)
-			callers.leave(conn)
+			if !callers.leave(conn) && err == nil {
+				err = net.ErrClosed
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -313,6 +313,9 @@ func (s *sealed) Read(b []byte) (int, error) {
 		}
 		record := s.in.buf[:recordHead+length+macLen]
 		if _, err := io.ReadFull(s.Conn, record[recordHead:]); err != nil {
+			if errors.Is(err, io.EOF) { // no end between two records
+				err = io.ErrUnexpectedEOF
+			}
 			return 0, err
 		}
 		text, mac := record[:recordHead+length], record[recordHead+length:]

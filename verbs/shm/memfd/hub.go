@@ -145,6 +145,7 @@ func serve(c *conn) {
 	for {
 		m, err := receive(c.sock)
 		if err != nil || m.kind != kindMap {
+			discard(m)
 			return
 		}
 		err = errFreed(m.id)

@@ -92,7 +92,7 @@ func receive(sock *net.UnixConn) (message, error) {
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
-	var m message
+	m := message{fd: -1}
 	if err == nil {
 		m, err = decode(data[:n])
 	}

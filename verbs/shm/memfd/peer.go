@@ -113,6 +113,7 @@ func greet(ctx context.Context, c *conn) (message, error) {
 	begun := time.Now()
 	stop := context.AfterFunc(ctx, func() { _ = c.sock.SetReadDeadline(time.Unix(1, 0)) })
 	m, err := receive(c.sock)
+	defer discard(m) // a hello has no descriptor
 	if !stop() {
 		return m, fmt.Errorf("awaited the greeting of %s for %v: %w (is it stopped?)", c.name(), time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
 	}
