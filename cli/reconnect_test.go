@@ -44,6 +44,8 @@ func computes(t *testing.T, p *piped, n, ranks int) {
 	t.Helper()
 	p.line("all-reduce --size 64K --iters 5 --check")
 	p.await(p.out, `"command":"all-reduce"`, n+1)
+	p.line("version") // the line before has ended then, on all ranks
+	p.await(p.out, `"command":"version"`, n+1)
 	r := of(objects(t, p.out.String()), "all-reduce")[n]
 	if r["ok"] != true || r["wrong"] != 0.0 || r["ranks"] != float64(ranks) {
 		t.Errorf("%v: expected %d ranks and nothing wrong", r, ranks)
