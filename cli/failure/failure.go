@@ -188,12 +188,13 @@ func withVerdict(s *session.Session, err error) error {
 	if v == nil || errors.As(err, new(*ring.Verdict)) || !errors.Is(err, s.Ring.Err()) {
 		return err
 	}
-	told, ok := err.(*explained)
-	if !ok {
+	var told *explained
+	if !errors.As(err, &told) {
 		told = &explained{error: err}
+		err = told
 	}
 	told.verdict = v
-	return told
+	return err
 }
 
 // WithNews adds to an error those findings that say more than it does: that nothing
