@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs"
@@ -139,15 +140,15 @@ func examples() []example {
 			},
 		}),
 		printing("failure", []render.Record{
-			failure.Failure{Command: "local", Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
-			failure.Failure{Command: "connect", Error: "interrupted", ExitCode: 130},
-			failure.Failure{Command: "all-reduce", Error: "what rank 1 sends does not reach rank 2", ExitCode: 2, Verdict: &ring.Verdict{
+			failure.Failure{Command: "local", Code: codes.Lost, Error: "rank 2 was lost: 127.9.9.3:18600: connection reset by peer", ExitCode: 2, Rank: &rank},
+			failure.Failure{Command: "connect", Code: codes.Interrupted, Error: "interrupted", ExitCode: 130},
+			failure.Failure{Command: "all-reduce", Code: codes.Edge, Error: "what rank 1 sends does not reach rank 2", ExitCode: 2, Verdict: &ring.Verdict{
 				Kind: bootstrap.KindEdge, Rank: 1, Host: "b", PID: 4711, Edge: bootstrap.Direction{From: 1, To: 2, Both: true}, Confidence: bootstrap.Suspect,
 				Doing: ring.Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 1"},
 				Since: 1500 * time.Millisecond, By: 2, Text: "what rank 1 sends does not reach rank 2",
 			}},
 			failure.Failure{
-				Command: "all-reduce", Error: "operation 7: rank 2 calls a barrier; ranks 0, 1 call an all-reduce", ExitCode: 3,
+				Command: "all-reduce", Code: codes.Calls, Error: "operation 7: rank 2 calls a barrier; ranks 0, 1 call an all-reduce", ExitCode: 3,
 				Calls: []ring.Called{{Call: "a barrier", Ranks: []int{2}}, {Call: "an all-reduce", Ranks: []int{0, 1}}, {Ranks: []int{3}, State: "not known, it does not answer"}},
 			},
 		}),

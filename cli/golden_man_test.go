@@ -22,6 +22,7 @@ import (
 	"ringcli/cli/connect"
 	"ringcli/cli/topics"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 )
 
 // The man pages, made by cobra/doc from the command table: ringcli(1), one page
@@ -54,7 +55,11 @@ func manPages(t *testing.T) map[string]string {
 	pages := map[string]string{}
 	for _, cmd := range append(root.Commands(), root) {
 		if cmd.IsAdditionalHelpTopicCommand() {
-			pages["ringcli-"+cmd.Name()+".7"] = manOfTopic(manPage(t, cmd, "7"))
+			page := manOfTopic(manPage(t, cmd, "7"))
+			if cmd.Name() == topics.Failures {
+				page = insertBefore(page, ".SH SEE ALSO\n", manOfFailures())
+			}
+			pages["ringcli-"+cmd.Name()+".7"] = page
 			continue
 		}
 		if !cmd.IsAvailableCommand() && cmd != root || cmd.Name() == "help" {
@@ -230,6 +235,19 @@ func manOfTopic(page string) string {
 	_, text, _ := strings.Cut(rest, ".SH DESCRIPTION\n")
 	text, _, _ = strings.Cut(text, ".SH OPTIONS\n")
 	return head + ".SH DESCRIPTION\n" + text + ".SH SEE ALSO\n\\fBringcli(1)\\fP, \\fBringcli\\-commands(7)\\fP\n"
+}
+
+// manOfFailures is what each code stands for.
+func manOfFailures() string {
+	var b strings.Builder
+	b.WriteString(".SH CODES\n")
+	for _, f := range codes.All() {
+		fmt.Fprintf(&b, ".SS %s\n%s (exit code %s).\n", roff(string(f.Code)), roff(f.What), f.Exit())
+		for _, part := range [][2]string{{"Named", f.Named}, {"Cause", f.Cause}, {"Cure", f.Cure}} {
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", part[0], roff(part[1]))
+		}
+	}
+	return b.String()
 }
 
 // manOfLines is ringcli-commands(7), all commands of a line.

@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
 	"ringcli/cli/schema/schematest"
+	"ringcli/configs/codes"
 )
 
 const schemaFile = "schema/ringcli.schema.json"
@@ -32,7 +33,7 @@ func TestGoldenSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	text, err := schematest.Generate("ringcli/cli", records, comments)
+	text, err := schematest.Generate("ringcli/cli", records, comments, map[reflect.Type][]string{reflect.TypeFor[codes.Code](): codes.Names()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +45,16 @@ func TestGoldenSchema(t *testing.T) {
 
 // The schema is strict: what is not a record of ours does not pass.
 func TestTheSchemaRefuses(t *testing.T) {
-	good := `{"command":"local","ok":false,"error":"x","exit_code":2}`
+	good := `{"command":"local","ok":false,"code":"lost","error":"x","exit_code":2}`
 	if err := clitest.ValidLine(good); err != nil {
 		t.Errorf("%s: %v", good, err)
 	}
 	for _, bad := range []string{
 		`{}`, `[]`, `{"command":"local"}`,
-		`{"command":"local","ok":false,"error":"x","exit_code":"2"}`,
-		`{"command":"local","ok":false,"error":"x","exit_code":2,"more":1}`,
+		`{"command":"local","ok":false,"error":"x","exit_code":2}`,
+		`{"command":"local","ok":false,"code":"perished","error":"x","exit_code":2}`,
+		`{"command":"local","ok":false,"code":"lost","error":"x","exit_code":"2"}`,
+		`{"command":"local","ok":false,"code":"lost","error":"x","exit_code":2,"more":1}`,
 		`{"command":"ping","ok":true}`,
 		`{"command":"status","ok":true,"rank":0,"peer":1,"bytes":1,"iters":1,"rtt_us":{"min":1,"p50":1,"p99":1,"max":1}}`,
 		`{"command":"ping","ok":true,"rank":0,"peer":1,"bytes":1,"iters":1,"rtt_us":{"min":null,"p50":1,"p99":1,"max":1}}`,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
@@ -27,35 +28,39 @@ func (d connectionData) end(nodes []bootstrap.Node, other connectionData) *diagn
 // is given instead of what was agreed on is not compared: it is meant.
 func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu int, err error) {
 	here, there := own.end(nodes, peer), peer.end(nodes, own)
-	differ := func(what string, a, b any, fix string) error {
-		return usage.Errorf("%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
+	differ := func(code codes.Code, what string, a, b any, fix string) error {
+		return usage.Codedf(code, "%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
 	}
 	switch {
 	case own.Size != peer.Size:
-		return 0, differ("the size of the ring", own.Size, peer.Size, "give all nodes the same --list")
+		return 0, differ(codes.List, "the size of the ring", own.Size, peer.Size, "give all nodes the same --list")
 	case own.Digest != peer.Digest:
-		return 0, differ("the digest of the list", own.Digest, peer.Digest, "give all nodes the same --list")
+		return 0, differ(codes.List, "the digest of the list", own.Digest, peer.Digest, "give all nodes the same --list")
 	}
 	for _, f := range diagnose.Reach(here, there) {
+		code := codes.AddressMismatch
 		switch addressGiven := given.DGID != nil || given.SGIDIndex != nil; f.Attribute {
 		case diagnose.AttrDevice, diagnose.AttrGIDType, diagnose.AttrGID:
 			if addressGiven {
 				continue
+			}
+			if f.Attribute == diagnose.AttrDevice {
+				code = codes.DeviceMismatch
 			}
 		case diagnose.AttrSL:
 			if given.SL != nil {
 				continue
 			}
 		case diagnose.AttrLID:
-			return 0, errors.New(f.String()) // no option of this program mends it
+			return 0, codes.With(code, errors.New(f.String())) // no option of this program mends it
 		}
-		return 0, usage.Errorf("%s", f)
+		return 0, usage.Codedf(code, "%s", f)
 	}
 	switch {
 	case own.SlotCount != peer.SlotCount:
-		return 0, differ("the number of slots", own.SlotCount, peer.SlotCount, "give all nodes the same --slots")
+		return 0, differ(codes.Mismatch, "the number of slots", own.SlotCount, peer.SlotCount, "give all nodes the same --slots")
 	case own.SlotSize != peer.SlotSize:
-		return 0, differ("the slot size", own.SlotSize-SlotHeader, peer.SlotSize-SlotHeader, "give all nodes the same --slot-size")
+		return 0, differ(codes.Mismatch, "the slot size", own.SlotSize-SlotHeader, peer.SlotSize-SlotHeader, "give all nodes the same --slot-size")
 	case peer.SlotCount < 1 || peer.Slots.Length != uint64(peer.SlotCount)*uint64(peer.SlotSize):
 		return 0, fmt.Errorf("%s offers %d bytes for %d slots of %d bytes: expected %d", there.Who(), peer.Slots.Length, peer.SlotCount, peer.SlotSize,
 			peer.SlotCount*peer.SlotSize)
@@ -71,7 +76,7 @@ func agree(nodes []bootstrap.Node, own, peer connectionData, given Values) (mtu 
 	}
 	fixed, smaller := own.MTUFixed || peer.MTUFixed, min(own.MTU, peer.MTU)
 	if fixed && (own.MTUFixed && smaller != own.MTU || peer.MTUFixed && smaller != peer.MTU) {
-		return 0, differ("the path MTU", mtuOf(own), mtuOf(peer), "give all nodes the same --mtu, or none")
+		return 0, differ(codes.MTU, "the path MTU", mtuOf(own), mtuOf(peer), "give all nodes the same --mtu, or none")
 	}
 	return smaller, nil
 }

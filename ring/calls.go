@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 )
@@ -32,6 +33,9 @@ func (e *DisagreementError) Error() string {
 	}
 	return fmt.Sprintf("operation %d: %s: all ranks must make the same calls in the same order", e.Number, text)
 }
+
+// FailureCode is that of a call that others do not make.
+func (e *DisagreementError) FailureCode() codes.Code { return codes.Calls }
 
 // Is makes a disagreement an usage.Err.
 func (e *DisagreementError) Is(target error) bool { return target == usage.Err }

@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap"
 )
 
@@ -20,6 +21,9 @@ type CorruptionError struct {
 	Expected uint32 // CRC32C by the sender
 	Found    uint32 // by the receiver
 }
+
+// FailureCode is that of data that changed between two ranks.
+func (e *CorruptionError) FailureCode() codes.Code { return codes.Corrupt }
 
 func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("operation %d, %s: data changed between rank %d and rank %d (certain): %s, segment %d, bytes %d to %d of the vector: "+

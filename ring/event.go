@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
@@ -132,6 +133,9 @@ type DeviceError struct {
 	Device string
 	Event  verbs.AsyncEvent
 }
+
+// FailureCode is that of a device that is of no use.
+func (e *DeviceError) FailureCode() codes.Code { return codes.Device }
 
 func (e *DeviceError) Error() string {
 	cure := "connect again"

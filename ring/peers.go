@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/verbs"
 )
 
@@ -81,6 +82,9 @@ func (e *CompletionError) Error() string {
 	}
 	return s
 }
+
+// FailureCode is that of its status.
+func (e *CompletionError) FailureCode() codes.Code { return statusCode(e.Status) }
 
 func (e *CompletionError) Unwrap() error { return e.Status.Err() }
 

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
@@ -264,6 +265,9 @@ func (r *Ring) verdict(err error) *Verdict {
 		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
 		v.Kind = bootstrap.KindCanceled
+	}
+	if code := FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {
+		v.Code = code
 	}
 	return v
 }

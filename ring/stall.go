@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
@@ -220,6 +221,14 @@ func (e *StallError) Is(target error) bool {
 		return target == context.DeadlineExceeded
 	}
 	return false
+}
+
+// FailureCode is the kind, as of the verdict.
+func (e *StallError) FailureCode() codes.Code {
+	if !e.Kind.Decided() {
+		return codes.Timeout
+	}
+	return codes.Code(e.Kind)
 }
 
 // tell makes it a verdict.

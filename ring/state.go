@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 
+	"ringcli/configs/codes"
 	"ringcli/verbs"
 )
 
@@ -49,6 +50,9 @@ type StepError struct {
 	Missing string // the step that comes first, if one is missing
 	Detail  string // the queue pair that holds the step up, if one does
 }
+
+// FailureCode is that of a step out of order.
+func (e *StepError) FailureCode() codes.Code { return codes.Order }
 
 func (e *StepError) Error() string {
 	detail := ""

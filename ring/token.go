@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ringcli/configs/codes"
 	"ringcli/verbs"
 )
 
@@ -162,7 +163,8 @@ type busyError struct {
 func (e *busyError) Error() string {
 	return fmt.Sprintf("%s runs here: try again when it has ended: %v", e.holder, e.cause)
 }
-func (e *busyError) Unwrap() error { return e.cause }
+func (e *busyError) FailureCode() codes.Code { return codes.Busy }
+func (e *busyError) Unwrap() error           { return e.cause }
 
 // operate takes the token for an operation if it is free.
 func (t *tokens) operate() (word uint64, ok bool) {

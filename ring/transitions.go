@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/locality"
 	"ringcli/trace"
@@ -29,7 +30,7 @@ func (e *Edge) describe() error {
 	}
 	active := port.ActiveMTU.Bytes()
 	if r.opts.MTU > active {
-		return usage.Errorf("mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
+		return usage.Codedf(codes.MTU, "mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,21 @@ var (
 	ErrNoDevice = errors.New("no such device")
 	// ErrOverrun: a completion queue overflowed; completions were lost.
 	ErrOverrun = errors.New("completion queue overrun")
+	// ErrMemlock: more than this process may lock into memory.
+	ErrMemlock = errors.New("memory that may be locked is short")
+	// ErrNoGID: a row of the GID table, or all of it, is empty or of no use here.
+	ErrNoGID = errors.New("no GID")
+	// ErrPortDown: the port is not ACTIVE.
+	ErrPortDown = errors.New("port down")
 )
+
+// OfKind makes err one of a kind, too, without its text.
+func OfKind(kind, err error) error { return &ofKind{err, kind} }
+
+type ofKind struct{ err, kind error }
+
+func (e *ofKind) Error() string   { return e.err.Error() }
+func (e *ofKind) Unwrap() []error { return []error{e.err, e.kind} }
 
 // Status is the outcome of a work request (enum ibv_wc_status).
 type Status uint32

@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 )
 
 // availableMemory returns what the machine can still give without swapping
@@ -32,7 +33,7 @@ func checkMemory(bytes uint64, buffers, ranks int) error {
 	if high == 0 && need <= available {
 		return nil
 	}
-	return exit.Usagef("size %s: %d buffers of that size for each of %d ranks on this machine need more than the %s available: use a smaller --size or --count",
+	return exit.Codedf(codes.Memory, "size %s: %d buffers of that size for each of %d ranks on this machine need more than the %s available: use a smaller --size or --count",
 		configs.FormatSize(bytes), buffers, ranks, roughSize(available))
 }
 

@@ -17,6 +17,7 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 )
 
 // operation is a collective as it was asked for.
@@ -256,7 +257,7 @@ func (m Measurement) verdict(floor float64) error {
 	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.variant().short())
 	switch {
 	case m.Wrong != nil && *m.Wrong > 0:
-		return exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s; %s", what, *m.Wrong, *m.First, m.Corruption)
+		return codes.With(codes.WrongData, exit.Sharedf(exit.Critical, "wrong data: %s: %d wrong elements, the first at %s; %s", what, *m.Wrong, *m.First, m.Corruption))
 	case m.BusBW < floor:
 		return exit.Sharedf(exit.Warning, "slow: %s: busbw is %s GB/s, expected at least %s", what, render.Figure(m.BusBW), render.Figure(floor))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/cli/exit"
+	"ringcli/configs/codes"
 )
 
 // P2PResult is one line of `bench p2p`.
@@ -54,5 +55,5 @@ func (p P2PResult) verdict() error {
 	if p.OK {
 		return nil
 	}
-	return exit.Sharedf(exit.Critical, "wrong data: p2p %s of %d bytes: %d wrong bytes, the first at %s", p.Op, p.Bytes, *p.Wrong, fmt.Sprint(p.First))
+	return codes.With(codes.WrongData, exit.Sharedf(exit.Critical, "wrong data: p2p %s of %d bytes: %d wrong bytes, the first at %s", p.Op, p.Bytes, *p.Wrong, fmt.Sprint(p.First)))
 }

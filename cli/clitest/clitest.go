@@ -5,14 +5,18 @@ package clitest
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"ringcli/configs/codes"
 )
 
 // Update says that the files are to be written.
@@ -89,6 +93,15 @@ func ValidateJSON(t *testing.T, output string) {
 		}
 		if err := ValidLine(line); err != nil {
 			t.Errorf("the JSON Schema does not describe %s%v\n(a new type of record, or of command, needs an example; then `make golden`)", line, err)
+		}
+		var o struct {
+			Code     string `json:"code"`
+			ExitCode *int   `json:"exit_code"`
+		}
+		if json.Unmarshal([]byte(line), &o) == nil && o.ExitCode != nil {
+			if f, _ := codes.Find(o.Code); !slices.Contains(f.Exits, *o.ExitCode) {
+				t.Errorf("the table of failures has exit codes %v for %q: %s", f.Exits, o.Code, line)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/topics"
+	"ringcli/configs/codes"
 )
 
 // HelpTopics are the pages that help has beside those of commands.
@@ -37,7 +38,7 @@ func (t *Table) completeHelp(args []string) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	words := append(HelpTopics(), t.HelpGroups()...)
+	words := slices.Concat(HelpTopics(), t.HelpGroups(), codes.Names())
 	for _, c := range t.Rows {
 		if !slices.Contains(words, c.Name) {
 			words = append(words, c.Name)
@@ -48,7 +49,7 @@ func (t *Table) completeHelp(args []string) []string {
 
 func (t *Table) checkHelp(args []string) error {
 	if len(args) > 1 {
-		return exit.Usagef("help: %d arguments given: expected at most one: a command, a topic, or @ and a group", len(args))
+		return exit.Usagef("help: %d arguments given: expected at most one: a command, a topic, a failure's code, or @ and a group", len(args))
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0], "@") && !slices.Contains(t.HelpGroups(), args[0]) {
 		return exit.Usagef("help %s: there is no such group: expected one of %s", args[0], strings.Join(t.HelpGroups(), ", "))
@@ -68,19 +69,35 @@ func (t *Table) runHelp(_ context.Context, _ *session.Session, call Call) error 
 help COMMAND shows its flags, help @GROUP a group:
 ` + strings.Join(t.HelpGroups(), " ") + `;
 help TOPIC a page on one thing:
-` + wrapped(HelpTopics()) + `.
+` + wrapped(HelpTopics()) + `;
+help CODE a failure's cause and cure: help failures lists them.
 Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
 Tab completes, Ctrl-R searches what was typed, Ctrl-C ends what runs, Ctrl-D
 leaves.
 `
 	default:
-		page, found := topics.Find(call.Args[0])
-		if text = page.Text; !found {
+		if page, found := topics.Find(call.Args[0]); found {
+			text = page.Text
+			break
+		}
+		f, found := codes.Find(call.Args[0])
+		if !found {
 			return t.explain(root, where, call.Args[0])
 		}
+		text = aboutFailure(f)
 	}
 	_, err := io.WriteString(root.OutOrStdout(), text)
 	return err
+}
+
+// aboutFailure is the page of a code.
+func aboutFailure(f codes.Failure) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s (exit code %s)\n", f.Code, f.What, f.Exit())
+	for _, part := range [][2]string{{"Named", f.Named}, {"Cause", f.Cause}, {"Cure", f.Cure}} {
+		fmt.Fprintf(&b, "\n%s\n", strings.Join(render.Folded(part[0]+": "+part[1], 80), "\n"))
+	}
+	return b.String()
 }
 
 // explain shows the help of a group, or of a command, wherever that is given.
@@ -152,7 +169,8 @@ func (t *Table) HelpRow() Row {
 		Name: "help", Group: GroupShell, Where: Line, Own: true,
 		Summary: "List the commands, or explain one, a group, or a topic",
 		Long: `Lists the commands; with a command it shows its flags; with @GROUP the commands
-of a group; with a topic a page on it, such as concepts, the terms of RDMA.`,
-		Args: "[COMMAND | @GROUP | TOPIC]", Complete: t.completeHelp, CheckArgs: t.checkHelp, Run: t.runHelp,
+of a group; with a topic a page on it, such as concepts, the terms of RDMA; with
+the code of a failure, such as retry-exceeded, its cause and cure.`,
+		Args: "[COMMAND | @GROUP | TOPIC | CODE]", Complete: t.completeHelp, CheckArgs: t.checkHelp, Run: t.runHelp,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/repl"
 	"ringcli/ring"
@@ -61,6 +62,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // Usagef is a mistake in what was given: exit code 3.
 func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Codedf is a mistake that has a code of its own.
+func Codedf(code codes.Code, format string, args ...any) error {
+	return codes.With(code, Usagef(format, args...))
 }
 
 // Sharedf is a verdict that all ranks came to together.

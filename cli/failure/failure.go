@@ -11,6 +11,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
@@ -19,10 +20,12 @@ import (
 
 // Failure is a command that ended in an error.
 type Failure struct {
-	Command  string `json:"command" col:"command"`
-	OK       bool   `json:"ok"` // false
-	Error    string `json:"error" col:"error|last|bad"`
-	ExitCode int    `json:"exit_code" col:"exit code"`
+	Command string `json:"command" col:"command"`
+	OK      bool   `json:"ok"` // false
+	// Code is what scripts match: `ringcli help failures` lists them, `help CODE` explains one.
+	Code     codes.Code `json:"code" col:"code"`
+	Error    string     `json:"error" col:"error|last|bad"`
+	ExitCode int        `json:"exit_code" col:"exit code"`
 	// Rank is there where one process reports for several ranks.
 	Rank *int `json:"rank,omitempty"`
 	// Verdict is there if the ring has failed: which rank or edge is at fault, as all ranks
@@ -36,7 +39,8 @@ type Failure struct {
 }
 
 // Report says why a command failed, once: as a JSON object among the results if
-// they are JSON and can be written, else as a line on standard error.
+// they are JSON and can be written, else as a line on standard error. A parent gets the
+// object on standard error, to print it with the rank.
 func Report(s *session.Session, command string, err error, code int) {
 	if errors.Is(err, exit.ErrReported) || code == exit.Pipe || s.Parent != nil && s.Parent.Silent(err) {
 		return
@@ -48,12 +52,20 @@ func Report(s *session.Session, command string, err error, code int) {
 	found := &explained{}
 	_ = errors.As(err, &found) // or it has none
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	if s.Out.Format() == render.JSON && !s.SpeaksToParent() {
+	if s.Out.Format() == render.JSON {
 		var v *ring.Verdict
 		if !errors.As(err, &v) {
 			v = found.verdict // that this rank has found, or none
 		}
-		if s.Out.Print(Failure{Command: command, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err)}) == nil {
+		why := Code(err)
+		if v != nil {
+			why = v.FailureCode()
+		}
+		out := s.Out
+		if s.SpeaksToParent() {
+			out = render.New(s.Stderr, render.JSON)
+		}
+		if out.Print(Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err)}) == nil {
 			return
 		}
 	}

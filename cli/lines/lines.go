@@ -11,6 +11,7 @@ import (
 	"ringcli/cli/failure"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs/codes"
 )
 
 // each runs the commands of a script, one after the other. failed is
@@ -146,7 +147,7 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 	switch c.Needs {
 	case command.Opened:
 		if s.Ring == nil {
-			return exit.Usagef("%s: there is no ring: `open` comes first, or `connect`, which takes all steps", c.Name)
+			return exit.Codedf(codes.Order, "%s: there is no ring: `open` comes first, or `connect`, which takes all steps", c.Name)
 		}
 	case command.Ready:
 		if err := s.Ready(ctx); err != nil {

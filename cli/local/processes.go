@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
 )
@@ -92,7 +94,7 @@ func (f *processes) start(rank int, pipe *os.File) error {
 	cmd.Args[0] = "ringcli"
 	cmd.Env = f.env
 	cmd.ExtraFiles = []*os.File{pipe}
-	cmd.Stderr = &rankWriter{f: f, rank: rank, command: args[0]}
+	cmd.Stderr = &rankWriter{f: f, rank: rank}
 	if rank == 0 && f.report != nil {
 		cmd.Args = append(cmd.Args, "--"+session.ReportFlag+"=4")
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f.report)
@@ -120,7 +122,7 @@ func (f *processes) start(rank int, pipe *os.File) error {
 	go func() {
 		p.err = cmd.Wait()
 		if w, ok := cmd.Stderr.(*rankWriter); ok {
-			w.flush(rankCode(p))
+			w.flush()
 		}
 		f.ended <- p
 	}()
@@ -285,7 +287,7 @@ func (f *processes) wait(ctx context.Context) error {
 	}
 	switch {
 	case death != nil && !errors.Is(context.Cause(ctx), exit.ErrInterrupted):
-		return &exit.Error{Code: code, Err: fmt.Errorf("%w; the other ranks were ended", death)}
+		return codes.With(codes.Lost, &exit.Error{Code: code, Err: fmt.Errorf("%w; the other ranks were ended", death)})
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case code != exit.OK:
@@ -322,11 +324,9 @@ func (p *rankProcess) killedBy() (death error, byUser bool) {
 
 // rankWriter passes a rank's standard error on, whole lines with the rank.
 type rankWriter struct {
-	f        *processes
-	rank     int
-	command  string
-	part     []byte
-	failures []string // in JSON, where they need the exit code
+	f    *processes
+	rank int
+	part []byte
 }
 
 func (w *rankWriter) Write(b []byte) (int, error) {
@@ -342,16 +342,10 @@ func (w *rankWriter) Write(b []byte) (int, error) {
 }
 
 // flush passes on what was left when the rank ended.
-func (w *rankWriter) flush(code int) {
+func (w *rankWriter) flush() {
 	if len(w.part) > 0 {
 		w.line(string(w.part))
 		w.part = nil
-	}
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	for _, message := range w.failures {
-		// Standard output that cannot be written leaves nowhere to say so.
-		_ = w.f.s.Out.Print(failure.Failure{Command: w.command, Error: message, ExitCode: code, Rank: &w.rank})
 	}
 }
 
@@ -360,9 +354,12 @@ func (w *rankWriter) line(text string) {
 	defer w.f.mu.Unlock()
 	s := w.f.s
 	message, isError := strings.CutPrefix(text, "ringcli: ")
+	var f failure.Failure
 	switch {
-	case isError && w.rank > 0 && s.Out.Format() == render.JSON:
-		w.failures = append(w.failures, message)
+	case w.rank > 0 && s.Out.Format() == render.JSON && json.Unmarshal([]byte(text), &f) == nil && f.Code != "":
+		f.Rank = &w.rank
+		// Standard output that cannot be written leaves nowhere to say so.
+		_ = s.Out.Print(f)
 	case isError && w.rank > 0:
 		_ = render.New(s.Stderr, render.Table).Complain(render.Bad, fmt.Sprintf("rank %d: %s", w.rank, message))
 	default: // a trace, which has its rank in it, or the leader's

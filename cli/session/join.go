@@ -8,6 +8,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -81,7 +82,7 @@ func (e *OverError) Unwrap() error { return e.Err }
 func (s *Session) Ready(ctx context.Context) error {
 	switch {
 	case s.Ring == nil:
-		return exit.Usagef("there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
+		return exit.Codedf(codes.Order, "there is no ring: `connect` brings one up; step by step: open, init, exchange, rtr, rts")
 	case s.Ring.Failed():
 		return &OverError{s.Ring.Err()}
 	}

@@ -14,6 +14,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs/cpu"
@@ -51,6 +52,9 @@ type shared[T any] struct {
 
 // CommandsError says that ranks run different commands.
 type CommandsError struct{ Calls []ring.Called }
+
+// FailureCode is that of calls that differ.
+func (e *CommandsError) FailureCode() codes.Code { return codes.Calls }
 
 func (e *CommandsError) Error() string {
 	text := "ranks are at different places in one command"
@@ -106,12 +110,13 @@ func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 // allocate, the others must not begin.
 func (m *Member) Agree(ctx context.Context, mine error) error {
 	type outcome struct {
-		Error string `json:"error,omitempty"`
-		Code  int    `json:"code,omitempty"`
+		Error   string     `json:"error,omitempty"`
+		Code    int        `json:"code,omitempty"`
+		Failure codes.Code `json:"failure,omitempty"`
 	}
 	o := outcome{}
 	if mine != nil {
-		o = outcome{mine.Error(), exit.Code(mine)}
+		o = outcome{mine.Error(), exit.Code(mine), ring.FailureCode(mine)}
 	}
 	all, err := Share(ctx, m, o)
 	if err != nil {
@@ -122,12 +127,14 @@ func (m *Member) Agree(ctx context.Context, mine error) error {
 	}
 	var texts []string
 	ranks := map[string][]string{} // by text
-	code := exit.OK
+	code, failure := exit.OK, codes.Code("")
 	for rank, o := range all {
 		if o.Code == exit.OK {
 			continue
 		}
-		code = exit.Worse(code, o.Code)
+		if worse := exit.Worse(code, o.Code); worse != code {
+			code, failure = worse, o.Failure
+		}
 		if ranks[o.Error] == nil {
 			texts = append(texts, o.Error)
 		}
@@ -143,7 +150,7 @@ func (m *Member) Agree(ctx context.Context, mine error) error {
 		}
 		texts[i] = who + strings.Join(ranks[text], ", ") + ": " + text
 	}
-	return exit.Sharedf(code, "%s", strings.Join(texts, "; "))
+	return codes.With(failure, exit.Sharedf(code, "%s", strings.Join(texts, "; ")))
 }
 
 // RanksHere is how many ranks of the ring share this machine's memory, as far

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ringcli/cli/exit"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -102,6 +103,9 @@ func (s *Session) TakeUp(g *bootstrap.Group) error {
 
 // LeftOutError is that the ring goes on without this process.
 type LeftOutError struct{ Index int }
+
+// FailureCode is that of a ring that goes on without this rank.
+func (e *LeftOutError) FailureCode() codes.Code { return codes.Regrouped }
 
 func (e *LeftOutError) Error() string {
 	return "the ring goes on without this rank: to take it back in, start it again, then give rank 0 `connect`"

@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/repl"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -92,6 +93,9 @@ func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand 
 
 // BusyError refuses a command while another has the ring.
 type BusyError struct{ Command, Holder string }
+
+// FailureCode is that of a ring that another command has.
+func (e *BusyError) FailureCode() codes.Code { return codes.Busy }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s: the ring is busy with %s: `wait` for it, or `stop` it", e.Command, e.Holder)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
+	"ringcli/configs/codes"
 )
 
 const (
@@ -32,7 +33,7 @@ func RoomFor(ranks int) error {
 		if ranks > 0 {
 			what, fewer = fmt.Sprintf("%d ranks need", ranks), "ranks"
 		}
-		return exit.Usagef("this user may have %d threads (`ulimit -u`) and has %d: %s some %d more: expected a higher limit or fewer %s",
+		return exit.Codedf(codes.Threads, "this user may have %d threads (`ulimit -u`) and has %d: %s some %d more: expected a higher limit or fewer %s",
 			limit.Cur, taken, what, more, fewer)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap"
 )
 
@@ -46,7 +47,7 @@ func (s *Session) Token() (token *bootstrap.Token, from string, err error) {
 		token, err = bootstrap.NewToken(secret)
 	}
 	if err != nil {
-		return nil, "", exit.Usagef("token file %s (from %s): %w", path, file.Origin, err)
+		return nil, "", exit.Codedf(codes.Token, "token file %s (from %s): %w", path, file.Origin, err)
 	}
 	return token, "file " + path, nil
 }

@@ -19,6 +19,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs/codes"
 )
 
 const expectLong = `Compares a field of the last result with a value; if it does not hold, the
@@ -139,7 +140,7 @@ func runExpect(_ context.Context, s *session.Session, call command.Call) error {
 			if value != e.value {
 				value = e.value + ", which is " + value
 			}
-			return exit.Sharedf(code, "expected %s %s %s: %s gave %v%s", name, e.sign, value, command, got, subject(fields))
+			return codes.With(codes.Expectation, exit.Sharedf(code, "expected %s %s %s: %s gave %v%s", name, e.sign, value, command, got, subject(fields)))
 		}
 	}
 	if compared == 0 && ifThere {

@@ -4,8 +4,11 @@ package topics
 
 import (
 	"embed"
+	"fmt"
 	"slices"
 	"strings"
+
+	"ringcli/configs/codes"
 )
 
 // Topic is a page of help: `ringcli help NAME`, and the manual's ringcli-NAME(7).
@@ -19,7 +22,7 @@ type Topic struct {
 // NAME.txt is the summary, and the text follows after an empty line.
 var names = []string{
 	"concepts", "bring-up", "scripts", "benchmarks", "algorithms", "tuning", "traces",
-	"hardware", "security", "files", "troubleshooting", "limits", "design", "building",
+	"hardware", "security", "files", "troubleshooting", Failures, "limits", "design", "building",
 }
 
 //go:embed *.txt
@@ -34,9 +37,25 @@ func All() []Topic {
 			panic(err) // the test reads them all
 		}
 		summary, rest, _ := strings.Cut(string(text), "\n\n")
+		if name == Failures {
+			rest += failures()
+		}
 		all = append(all, Topic{Name: name, Summary: summary, Text: rest})
 	}
 	return all
+}
+
+// Failures is the topic that lists the codes of failures.
+const Failures = "failures"
+
+// failures are the codes, a line each.
+func failures() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %-17s %-8s %s\n", "code", "exit", "what happened")
+	for _, f := range codes.All() {
+		fmt.Fprintf(&b, "  %-17s %-8s %s\n", f.Code, f.Exit(), f.What)
+	}
+	return b.String()
 }
 
 // Find returns the topic of a name, and whether there is one.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"ringcli/configs/codes"
 )
 
 // Err is wrapped by all of them.
@@ -17,6 +19,11 @@ func Is(err error) bool { return errors.Is(err, Err) }
 
 // Errorf makes an error that wraps Err, without its text.
 func Errorf(format string, args ...any) error { return &wrapped{fmt.Errorf(format, args...)} }
+
+// Codedf makes an error that wraps Err and has a code of its own.
+func Codedf(code codes.Code, format string, args ...any) error {
+	return codes.With(code, Errorf(format, args...))
+}
 
 // If makes err wrap Err, too, if it is one of some kinds.
 func If(err error, kinds ...error) error {

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 )
 
@@ -66,6 +68,7 @@ func (d Doing) IsZero() bool { return d == Doing{} }
 // Verdict is why the ring failed, as every rank is told.
 type Verdict struct {
 	Kind       Kind          `json:"kind"`
+	Code       codes.Code    `json:"code,omitempty"` // where more is known than the kind
 	Rank       int           `json:"rank"`           // the culprit, or -1
 	Host       string        `json:"host,omitempty"` // of the culprit
 	PID        int           `json:"pid,omitempty"`  // of the culprit
@@ -104,6 +107,15 @@ func (v *Verdict) Group() *Group { return v.group }
 // there is nothing to add.
 func (v *Verdict) FromEvidence() bool {
 	return slices.Contains([]Kind{KindStopped, KindIsolated, KindEdge, KindSilent}, v.Kind)
+}
+
+// FailureCode is what scripts match: the kind, unless more is known.
+func (v *Verdict) FailureCode() codes.Code { return cmp.Or(v.Code, codes.Code(v.Kind)) }
+
+// coded says more than the kind.
+func (v *Verdict) coded(code codes.Code) *Verdict {
+	v.Code = code
+	return v
 }
 
 // Is makes a mismatch an usage.Err.
@@ -171,6 +183,22 @@ func (e *TimeoutError) blame(c *Control) {
 		e.Cuts = append(e.Cuts, cut.text)
 		e.Peers = slices.DeleteFunc(e.Peers, func(p PeerReport) bool { return p.Rank == cut.from || p.Rank == cut.to })
 	}
+}
+
+// FailureCode tells why a ring has not come up, as far as that is known of the ranks that
+// were awaited.
+func (e *TimeoutError) FailureCode() codes.Code {
+	mute := len(e.Cuts) > 0
+	for _, p := range e.Peers {
+		if e.What == exchanging && !p.Up && !p.Mute {
+			return codes.Absent
+		}
+		mute = mute || p.Mute
+	}
+	if e.What == exchanging && mute {
+		return codes.Unreachable
+	}
+	return codes.Timeout
 }
 
 // Unwrap makes it a deadline that passed for errors.Is.

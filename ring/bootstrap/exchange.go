@@ -27,7 +27,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	}
 	if err = c.connect(ctx, payloads); err != nil {
 		if late, ok := errors.AsType[*TimeoutError](err); ok && !c.cfg.ByHand {
-			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()))
+			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()).coded(late.FailureCode()))
 		}
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/trace"
 )
@@ -108,7 +109,7 @@ func (c *Control) greet(conn net.Conn) {
 	if f.Version != Version && f.Type != TypeProbe {
 		h, _ := decode[hello](f) // of another version
 		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
-			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version))
+			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).coded(codes.Version))
 		return
 	}
 	if conn, f, err = c.admit(conn, f); err != nil {
@@ -209,7 +210,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	if h.Instance == c.self.Instance && c.size > 1 {
 		v := c.verdict(KindMismatch, c.rank,
 			"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
-			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank)
+			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank).coded(codes.List)
 		c.answer(conn, f, TypeReject, rejection{Verdict: *v, Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
@@ -265,7 +266,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
-	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b)
+	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b).coded(codes.List)
 }
 
 // compareLists checks the list that a caller was given against this rank's.
@@ -276,17 +277,17 @@ func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 	}
 	switch {
 	case h.Size != c.size:
-		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size)
+		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size).coded(codes.List)
 	case h.Digest == c.digest:
 		return nil
 	}
 	for i, e := range h.List {
 		if here := c.cfg.List[min(i, c.size-1)].String(); e != here {
 			return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
-				caller, own, i, e, here)
+				caller, own, i, e, here).coded(codes.List)
 		}
 	}
-	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own)
+	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own).coded(codes.List)
 }
 
 // compareRanks checks a caller's index against this rank's.
@@ -296,9 +297,9 @@ func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
 		return c.twins(c.rank, c.self, c.listener.Addr(), h.identity, conn.RemoteAddr())
 	case f.Receiver != c.rank:
-		return c.verdict(KindMismatch, f.Sender, "%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, own, f.Receiver)
+		return c.verdict(KindMismatch, f.Sender, "%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, own, f.Receiver).coded(codes.List)
 	case f.Sender != expected || f.Edge != f.Sender:
-		return c.verdict(KindMismatch, f.Sender, "%s calls %s on edge %d: expected rank %d on edge %d", caller, own, f.Edge, expected, expected)
+		return c.verdict(KindMismatch, f.Sender, "%s calls %s on edge %d: expected rank %d on edge %d", caller, own, f.Edge, expected, expected).coded(codes.List)
 	}
 	return nil
 }
@@ -353,8 +354,8 @@ func (c *Control) call() error {
 	conn, f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
 	if err != nil {
 		_ = raw.Close()
-		if errors.Is(err, usage.Err) { // not the same token, or not both have one
-			v := c.verdict(KindMismatch, peer, "%v", err)
+		if trouble, ok := errors.AsType[*tokenError](err); ok { // not the same token, or not both have one
+			v := c.verdict(KindMismatch, peer, "%v", err).coded(trouble.FailureCode())
 			c.Fail(v)
 			return v
 		}
@@ -456,7 +457,11 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usage.Errorf("listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
+		code := codes.Permission
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			code = codes.AddressForeign
+		}
+		return nil, usage.Codedf(code, "listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -471,7 +476,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	default:
 		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.who())
 	}
-	return nil, usage.Errorf("listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
+	return nil, usage.Codedf(codes.PortTaken, "listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }
 
 // tellTwin lets the holder of this rank's list entry know that a second node was

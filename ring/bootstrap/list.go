@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 )
 
@@ -170,7 +171,7 @@ func Resolve(ctx context.Context, nodes []Node) ([]netip.AddrPort, error) {
 				if ctx.Err() != nil {
 					return nil, fmt.Errorf("resolve %q, entry %d of the server list: %w", n.Host, i, ctx.Err())
 				}
-				return nil, usage.Errorf("server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
+				return nil, usage.Codedf(codes.HostUnknown, "server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
 			}
 			known[n.Host] = a
 		}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 )
 
@@ -27,7 +28,7 @@ const minToken = 16
 // NewToken makes a token of a secret. What the ranks have must be equal to the byte.
 func NewToken(secret []byte) (*Token, error) {
 	if len(secret) < minToken {
-		return nil, usage.Errorf("the token has %d bytes: expected at least %d that nobody guesses, such as of `openssl rand -hex 32`", len(secret), minToken)
+		return nil, usage.Codedf(codes.Token, "the token has %d bytes: expected at least %d that nobody guesses, such as of `openssl rand -hex 32`", len(secret), minToken)
 	}
 	key, err := hkdf.Extract(sha256.New, secret, []byte("ringcli token"))
 	return &Token{key: key}, err
@@ -126,9 +127,14 @@ const (
 )
 
 // tokenError is that the two ends of a connection have not the same token, or none.
-type tokenError struct{ text string }
+type tokenError struct {
+	code codes.Code
+	text string
+}
 
-func (e *tokenError) Error() string        { return e.text }
+func (e *tokenError) Error() string           { return e.text }
+func (e *tokenError) FailureCode() codes.Code { return e.code }
+
 func (e *tokenError) Is(target error) bool { return target == usage.Err }
 
 const sameToken = "give all ranks the same --token-file or RINGCLI_TOKEN"
@@ -137,11 +143,11 @@ const sameToken = "give all ranks the same --token-file or RINGCLI_TOKEN"
 func (c *Control) troubleAt(peer int, why tokenTrouble) error {
 	switch there, here := c.name(peer), c.name(c.rank); why {
 	case tokenNeeded:
-		return &tokenError{fmt.Sprintf("%s has a token and %s, this rank, none: %s", there, here, sameToken)}
+		return &tokenError{codes.Token, fmt.Sprintf("%s has a token and %s, this rank, none: %s", there, here, sameToken)}
 	case tokenNone:
-		return &tokenError{fmt.Sprintf("%s has no token and %s, this rank, one: %s", there, here, sameToken)}
+		return &tokenError{codes.Token, fmt.Sprintf("%s has no token and %s, this rank, one: %s", there, here, sameToken)}
 	default:
-		return &tokenError{fmt.Sprintf("%s has another token than %s, this rank: %s", there, here, sameToken)}
+		return &tokenError{codes.Token, fmt.Sprintf("%s has another token than %s, this rank: %s", there, here, sameToken)}
 	}
 }
 
@@ -174,7 +180,7 @@ func (c *Control) unlock(conn net.Conn, purpose Type, peer, edge int) (net.Conn,
 			case r.Token != "":
 				return nil, c.troubleAt(peer, r.Token)
 			}
-			return nil, &tokenError{r.Text} // of another version
+			return nil, &tokenError{r.FailureCode(), r.Text} // of another version
 		case f.Version != Version:
 			return nil, versionError(f.Version)
 		case f.Type != expected:
@@ -205,7 +211,7 @@ func (c *Control) unlock(conn net.Conn, purpose Type, peer, edge int) (net.Conn,
 func (c *Control) admit(conn net.Conn, f *Frame) (net.Conn, *Frame, error) {
 	t := c.cfg.Token
 	refuse := func(why tokenTrouble, text string) (net.Conn, *Frame, error) {
-		c.answer(conn, f, TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Rank: -1, By: c.rank, Text: string("token: " + why)}, Token: why})
+		c.answer(conn, f, TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Code: codes.Token, Rank: -1, By: c.rank, Text: string("token: " + why)}, Token: why})
 		return nil, nil, errors.New(text)
 	}
 	switch knocked := f.Type == TypeKnock; {

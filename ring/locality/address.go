@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs/route"
@@ -36,7 +37,7 @@ func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal f
 		}
 	}
 	if !loopback.IsValid() {
-		return loopback, fmt.Errorf("no route to any node of the list: %w", failure)
+		return loopback, codes.With(codes.Unreachable, fmt.Errorf("no route to any node of the list: %w", failure))
 	}
 	return loopback, nil
 }
@@ -50,7 +51,7 @@ func foreign(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal f
 			break
 		}
 	}
-	return usage.Errorf("entry %d of the list, %s, is to be this node (--index %d), and no interface here has that address: %s", rank, nodes[rank].Host, rank, fix)
+	return usage.Codedf(codes.AddressForeign, "entry %d of the list, %s, is to be this node (--index %d), and no interface here has that address: %s", rank, nodes[rank].Host, rank, fix)
 }
 
 // candidates returns distances in the ring: right, left, then the others, and

@@ -5,6 +5,7 @@ package locality
 import (
 	"fmt"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -63,10 +64,10 @@ func Choose(own, peer Locality, who [2]string) (Choice, error) {
 	case !asking.AskedHostLocal:
 		return Choice{false, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil
 	case !other.Auto() && !other.AskedHostLocal:
-		return Choice{}, usage.Errorf("the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
+		return Choice{}, usage.Codedf(codes.DeviceMismatch, "the device differs: %s has %s and %s has %s: shared memory needs it at both ends: give both ranks --device %s or %s",
 			who[0], own.Asked, who[1], peer.Asked, asking.Asked, route.Auto)
 	case apart != "":
-		return Choice{}, usage.Errorf("--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
+		return Choice{}, usage.Codedf(codes.DeviceMismatch, "--device %s at %s: %s and %s cannot share memory: %s: give all ranks --device %s, which takes it where it can",
 			asking.Asked, who[asker], who[0], who[1], apart, route.Auto)
 	}
 	return Choice{true, fmt.Sprintf("%s was asked for at %s", asking.Asked, who[asker])}, nil

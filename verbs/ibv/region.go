@@ -55,7 +55,7 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	}
 	lock := lockedMemory()
 	if reason := lock.tooMuch(addr, length); reason != "" {
-		return nil, fmt.Errorf("%s: %w: %s", what, verbs.ErrNoMemory, reason)
+		return nil, verbs.OfKind(verbs.ErrMemlock, fmt.Errorf("%s: %w: %s", what, verbs.ErrNoMemory, reason))
 	}
 	handle, errno := c.lib.errno(c.lib.regMR, p.handle, uintptr(addr), uintptr(length), uintptr(access))
 	switch {

@@ -71,7 +71,7 @@ func (p Port) best(w Want) (Choice, error) {
 		}
 	}
 	if p.isEthernet() && !p.isUp(best) {
-		return Choice{}, fmt.Errorf("the interfaces of all GIDs of port %d of %s are down: ip link set %s up", p.Num, p.Device, best.NetDev)
+		return Choice{}, verbs.OfKind(verbs.ErrNoGID, fmt.Errorf("the interfaces of all GIDs of port %d of %s are down: ip link set %s up", p.Num, p.Device, best.NetDev))
 	}
 	c := Choice{Entry: best}
 	var reasons []string

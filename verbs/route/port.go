@@ -41,7 +41,7 @@ func QueryPort(c verbs.Context, port int) (Port, error) {
 		return p, fmt.Errorf("port %d of %s: %w", port, p.Device, err)
 	}
 	if p.Attr.State != verbs.PortActive {
-		return p, p.inactive()
+		return p, verbs.OfKind(verbs.ErrPortDown, p.inactive())
 	}
 	for i := range p.Attr.GIDTableSz {
 		g, err := c.QueryGID(port, i)
@@ -85,8 +85,8 @@ func (p Port) gid(index int) (verbs.GIDEntry, error) {
 	if len(used) == 0 {
 		return verbs.GIDEntry{}, fmt.Errorf("gid-index %d: %w: %w", index, verbs.ErrInvalid, p.empty())
 	}
-	return verbs.GIDEntry{}, fmt.Errorf("gid-index %d of port %d of %s: the entry is empty: %w: expected one that is in use: %s (ringcli devices lists them)",
-		index, p.Num, p.Device, verbs.ErrInvalid, strings.Join(used, ", "))
+	return verbs.GIDEntry{}, verbs.OfKind(verbs.ErrNoGID, fmt.Errorf("gid-index %d of port %d of %s: the entry is empty: %w: expected one that is in use: %s (ringcli devices lists them)",
+		index, p.Num, p.Device, verbs.ErrInvalid, strings.Join(used, ", ")))
 }
 
 // empty is the error of a port without any GID.
@@ -95,7 +95,7 @@ func (p Port) empty() error {
 	if p.Attr.NetDev != "" {
 		cure = fmt.Sprintf(": bring its interface up and give it an address (ip link set %s up; ip address add ADDRESS dev %s)", p.Attr.NetDev, p.Attr.NetDev)
 	}
-	return fmt.Errorf("port %d of %s has no GID%s", p.Num, p.Device, cure)
+	return verbs.OfKind(verbs.ErrNoGID, fmt.Errorf("port %d of %s has no GID%s", p.Num, p.Device, cure))
 }
 
 // RoCEPort is the UDP port of RoCE v2 (IANA, roce), the only one that devices

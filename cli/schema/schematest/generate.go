@@ -72,6 +72,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 type generator struct {
 	comments Comments
 	home     string // the package whose types, and those of the packages below it, go by their own name
+	enums    map[reflect.Type][]string
 	defs     map[string]*node
 	types    map[string]reflect.Type // of defs
 }
@@ -86,10 +87,10 @@ func (g *generator) name(t reflect.Type) string {
 }
 
 // Generate makes the schema of records. Types of home and of the packages below it
-// go by their own names. It fails for a type that does not say which command it is
+// go by their own names; enums are the values of those that have no others. It fails for a type that does not say which command it is
 // of.
-func Generate(home string, records []Record, comments Comments) ([]byte, error) {
-	g := generator{comments, home, map[string]*node{}, map[string]reflect.Type{}}
+func Generate(home string, records []Record, comments Comments, enums map[reflect.Type][]string) ([]byte, error) {
+	g := generator{comments, home, enums, map[string]*node{}, map[string]reflect.Type{}}
 	root := &node{
 		Schema: "https://json-schema.org/draft/2020-12/schema", ID: "urn:ringcli:output",
 		Title:       "ringcli --output json",
@@ -192,7 +193,7 @@ func (g *generator) value(t reflect.Type, null bool) (*node, error) {
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return &node{Type: "string"}, nil
+		return &node{Type: "string", Enum: g.enums[t]}, nil
 	case reflect.Bool:
 		return &node{Type: "boolean"}, nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:

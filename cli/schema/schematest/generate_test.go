@@ -61,7 +61,7 @@ func commentsOfTest(_, name string) string {
 }
 
 func TestGenerate(t *testing.T) {
-	text, err := Generate(home, []Record{{reflect.TypeFor[record](), []string{"b", "a"}}}, commentsOfTest)
+	text, err := Generate(home, []Record{{reflect.TypeFor[record](), []string{"b", "a"}}}, commentsOfTest, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestGenerate(t *testing.T) {
 
 func TestGenerateRefuses(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[noCommand](), reflect.TypeFor[noName](), reflect.TypeFor[noJSON]()} {
-		if _, err := Generate(home, []Record{{typ, nil}}, commentsOfTest); err == nil || !strings.Contains(err.Error(), "expected") {
+		if _, err := Generate(home, []Record{{typ, nil}}, commentsOfTest, nil); err == nil || !strings.Contains(err.Error(), "expected") {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}
