@@ -40,6 +40,9 @@ func handExamples() []example {
 				Severity: diagnose.Fault, Attribute: "qp_state", Rank: 249, Own: "RTS", Peer: "ERR", Text: "rank 249's queue pair is in ERR", Fix: "reset both ends",
 			}},
 		}),
+		printing("inject", []render.Record{
+			hand.InjectResult{Command: "inject", OK: true, Inject: "soft: loss 1% to 2 on 1, down 2s every 10s"},
+		}),
 		printing("ping own", []render.Record{
 			hand.PingResult{Command: "ping", OK: true, Rank: 249, Peer: 248, Side: "left", Bytes: 128, Iters: 100, RTT: hand.RoundTrip{Min: 8.5, P50: 9.25, P99: 101.5, Max: 123456}},
 		}),

@@ -267,7 +267,7 @@ func TestTypingInATerminal(t *testing.T) {
 	tab("help conc", "help concepts")
 	tab("help @col", "help @collective")
 	tab("rtr --side le", "rtr --side left")
-	p.text("open; in")
+	p.text("open; ini")
 	p.keys("Tab")
 	p.await("open; init", func(s string) bool { return strings.HasSuffix(s, "> open; init") })
 	p.keys("C-u")

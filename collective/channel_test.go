@@ -10,7 +10,6 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
-	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
 
@@ -20,7 +19,7 @@ import (
 func TestDetached(t *testing.T) {
 	const n, count, calls, comms = 3, 300, 40, 3
 	w := newWorld(t, n, ring.Options{
-		QPTimeout: new(13), Impair: &verbs.Impairment{Seed: 3, Loss: 0.05, Duplicate: 0.02, Reorder: 0.02},
+		QPTimeout: new(13), Inject: "soft: loss 5%, duplicate 2%, reorder 2%, seed 3",
 	}, nil)
 	for generation := range comms {
 		w.must(func(rank int, c *Comm) error {
@@ -72,7 +71,7 @@ func TestLateDuplicates(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		calls = 200
 	}
-	w := newWorld(t, n, ring.Options{Impair: &verbs.Impairment{Seed: 5, Duplicate: 0.3, Late: 20 * time.Millisecond}}, nil)
+	w := newWorld(t, n, ring.Options{Inject: "soft: duplicate 30%, late 20ms, seed 5"}, nil)
 	w.must(func(rank int, c *Comm) error {
 		for call := range calls {
 			count := uint64(1 + call*37%5000)
@@ -104,15 +103,15 @@ func TestLateDuplicates(t *testing.T) {
 // TestBadWires: an all-reduce of 1 MiB ends in time, and right, over wires that lose a
 // tenth of all packets or deliver them in any order.
 func TestBadWires(t *testing.T) {
-	for _, impair := range []verbs.Impairment{{Seed: 1, Loss: 0.1}, {Seed: 2, Jitter: 20 * time.Millisecond}, {Seed: 3, Reorder: 0.1, Jitter: time.Millisecond}} {
-		w := newWorld(t, 3, ring.Options{Impair: &impair}, nil)
+	for _, inject := range []string{"soft: loss 10%, seed 1", "soft: jitter 20ms, seed 2", "soft: reorder 10%, jitter 1ms, seed 3"} {
+		w := newWorld(t, 3, ring.Options{Inject: inject}, nil)
 		const count = 1 << 18
 		k := newKit(w, count, reduce.Float32, reduce.Sum)
 		k.expect(count)
 		for _, p := range []Protocol{Eager, RendezvousWrite, RendezvousRead, ReceiverInitiated} {
 			start := time.Now()
 			k.check(OpAllReduce, count, CallOptions{Algorithm: AlgorithmRing, Protocol: p}, false)
-			t.Logf("%+v, %s: %v", impair, p, time.Since(start).Round(time.Millisecond))
+			t.Logf("%s, %s: %v", inject, p, time.Since(start).Round(time.Millisecond))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -20,7 +21,6 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
-	"ringcli/verbs"
 )
 
 // TestReconnectUnderReplay rebuilds a ring again and again while what the last epoch sent is
@@ -50,7 +50,7 @@ func TestReconnectUnderReplay(t *testing.T) {
 	var epochs []uint32
 	for round := range rounds {
 		// No packet goes as one of a train, which would be played back as one.
-		impair := &verbs.Impairment{Seed: uint64(round + 1), Corrupt: 1e-12}
+		inject := fmt.Sprintf("soft: corrupt 1e-10%%, seed %d", round+1)
 		packets.turn()
 		frames.turn()
 		var playing sync.WaitGroup
@@ -58,7 +58,7 @@ func TestReconnectUnderReplay(t *testing.T) {
 		playing.Go(func() { packets.play(ctx, &total) })
 		playing.Go(func() { frames.play(ctx, &total) })
 		w := connectWorld(t, servers, func(rank int) ring.Options {
-			return ring.Options{Device: "soft:lo", QPTimeout: new(16), Impair: impair, History: &histories[rank], Dial: frames.dialler(rank)}
+			return ring.Options{Device: "soft:lo", QPTimeout: new(16), Inject: inject, History: &histories[rank], Dial: frames.dialler(rank)}
 		}, nil)
 		epoch := w.rings[0].Epoch()
 		if round > 0 && epoch != epochs[round-1]+1 {

@@ -11,7 +11,6 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
-	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
 
@@ -102,7 +101,7 @@ func TestBackToBack(t *testing.T) {
 // one process may not run for as long as a busy machine likes.
 func TestImpaired(t *testing.T) {
 	w := newWorld(t, 3, ring.Options{
-		QPTimeout: new(13), Impair: &verbs.Impairment{Seed: 7, Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01},
+		QPTimeout: new(13), Inject: "soft: loss 1%, duplicate 1%, reorder 1%, corrupt 1%, seed 7",
 	}, nil)
 	const count = 100000
 	k := newKit(w, count, reduce.Float32, reduce.Sum)

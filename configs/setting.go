@@ -32,6 +32,8 @@ type Setting struct {
 	// Min and Max bound ints and bytes that OneOf does not list, and Min durations, in
 	// nanoseconds. The default need not lie between them.
 	Min, Max int64
+	// check refuses texts; another package's, by Check.
+	check func(text string) error
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
 }
@@ -99,6 +101,9 @@ var Settings = []Setting{
 	{Name: "min-rnr-timer", Default: 12, Min: 0, Max: 31,
 		Usage:   "delay asked of a peer while no receive is posted, as a code of the specification (12: 0.64 ms)",
 		Comment: "The delay asked of a peer while no receive is posted, as a code of the\nInfiniBand specification. 12: 0.64 ms."},
+	{Name: "inject", Default: "off", Completes: []string{"words", "off", "soft: loss 1%", "soft: delay 2ms", "soft: down 2s every 10s"},
+		Usage:   "faults that soft devices inject into their packets on purpose, as in 'soft: loss 1%, corrupt 0.1%, delay 2ms' (help inject; off: none)",
+		Comment: "Faults that soft devices inject into their packets on purpose, as in\n\"soft: loss 1%, delay 2ms to 2\" (ringcli help inject). off: none."},
 
 	{Name: "algorithm", Default: "auto", // and what Allow adds
 		Section: "How collectives move their data",
@@ -153,6 +158,12 @@ func Allow(name string, values []string, aliases func(i int) []string) {
 		s.OneOf, texts = append(s.OneOf, value), append(texts, text)
 	}
 	s.Comment = fmt.Sprintf(s.Comment, either(texts))
+}
+
+// Check has a setting's texts looked at by the package that they are for. It is for package
+// initialisation.
+func Check(name string, check func(text string) error) {
+	Settings[slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == name })].check = check
 }
 
 // either is "a, b or c".
@@ -254,6 +265,11 @@ func (s Setting) Parse(raw any) (any, error) {
 	value, ok := s.convert(raw)
 	if !ok || !s.allows(value) {
 		return nil, fmt.Errorf("%w: %s is %s, expected %s", ErrInvalid, s.Name, display(raw), s.expected())
+	}
+	if s.check != nil {
+		if err := s.check(value.(string)); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
+		}
 	}
 	return value, nil
 }

@@ -78,7 +78,7 @@ func (ds *devices) open(from verbs.Device, why string, peers []int) (d *Device, 
 func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 	r := ds.r
 	o := verbs.OpenOptions{
-		LocalAddr: r.local, UDPPort: r.opts.UDPPort, Impair: r.opts.Impair, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
+		LocalAddr: r.local, UDPPort: r.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
 	}
 	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
 	for _, peer := range peers {
@@ -102,6 +102,11 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 func (ds *devices) include(d *Device) error {
 	ds.registering.Lock()
 	defer ds.registering.Unlock()
+	if f := ds.r.faults.Load(); f != nil {
+		if err := f.into(d); err != nil {
+			return err
+		}
+	}
 	taken := func(i int) bool {
 		return slices.ContainsFunc(ds.list, func(other *Device) bool { return other.Index == i })
 	}
@@ -271,8 +276,8 @@ func (o *Options) locality() locality.Locality {
 	}
 	p := locality.SharedMemory()
 	switch auto := s.Auto(); {
-	case auto && o.Impair != nil:
-		s.NoSHM = "packets are to be lost, of which shared memory has none"
+	case auto && o.Inject != verbs.NoFaults:
+		s.NoSHM = "faults are injected into packets, of which shared memory has none"
 	case auto && o.UDPPort != 0:
 		s.NoSHM = "a UDP port was asked for"
 	case auto && o.GIDIndex != nil:

@@ -461,7 +461,7 @@ func TestDiagnoseLocalProtection(t *testing.T) {
 func TestDiagnoseSilence(t *testing.T) {
 	w := admit(t, func(rank int, o *Options) {
 		if rank == 0 {
-			o.Impair = &verbs.Impairment{Loss: 1}
+			o.Inject = "soft: loss 100%"
 		}
 	})
 	w.walk(dose{}, StateRTS)

@@ -253,7 +253,7 @@ func TestLostHostIsSilentOverTCP(t *testing.T) {
 		if rank != 0 {
 			return
 		}
-		o.Impair = &verbs.Impairment{Loss: 1}
+		o.Inject = "soft: loss 100%"
 		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if cut.Load() {
 				<-ctx.Done()

@@ -47,6 +47,9 @@ func (r *Ring) Open(ctx context.Context) error {
 			return err
 		}
 		r.change(func() { r.control = control })
+		if err := r.Inject(r.opts.Inject); err != nil {
+			return err
+		}
 		if err := r.devices.openExpected(); err != nil {
 			return err
 		}

@@ -71,9 +71,11 @@ type Options struct {
 	// CPUs are those that the polling threads of this host's ranks come back to, in turn:
 	// as in 0-3,8. "auto" means close ones, "none" wherever the kernel puts them.
 	CPUs string `setting:"cpus"`
-	// UDPPort and Impair go to a soft device as they are.
+	// UDPPort goes to a soft device as it is.
 	UDPPort uint16
-	Impair  *verbs.Impairment
+	// Inject is what happens on purpose to this rank's packets, in verbs.ParseFaults' words;
+	// "" means nothing.
+	Inject string `setting:"inject"`
 	// Without are entries of the list that the ring goes on without: the others keep their
 	// order and are numbered anew. Decision counts what a leader has decided about it, and
 	// Follows has a bring-up end with a *Verdict that has the Group when its leader has

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Provider is a maker of devices: soft, ibv and shm.
@@ -48,25 +47,10 @@ type OpenOptions struct {
 	// UDPPort to receive on (soft only). Zero takes 4791, or a free one if
 	// that is taken on this address.
 	UDPPort uint16
-	// Impair hands every packet to a fault injector (soft only); nil is none.
-	Impair *Impairment
 	// OnEvent is told what happens to the device outside any request. It is called
 	// on a goroutine of the context, must not wait, and is called no more once Close
 	// has returned. nil ignores events.
 	OnEvent func(AsyncEvent)
-}
-
-// Impairment makes a soft device's own transmissions unreliable, as tc-netem
-// does: probabilities from 0 to 1 for each packet. Tests and students use it.
-type Impairment struct {
-	Seed      uint64
-	Loss      float64
-	Duplicate float64
-	Reorder   float64 // a packet is held back behind the next one
-	Corrupt   float64 // one bit is flipped after the ICRC was made
-	// Jitter delays each packet by any time up to so much, and Late a doubled one's
-	// second copy.
-	Jitter, Late time.Duration
 }
 
 var registry struct {

@@ -61,7 +61,7 @@ func runP2P(ctx context.Context, s *session.Session, call command.Call, sizes []
 	if err := m.Agree(ctx, connectP2P(ctx, m, path)); err != nil {
 		return err
 	}
-	title := fmt.Sprintf("rank 0 to rank 1 by %s%s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.AtCPUs(), m.Ring.Right().Local.MTU, path.window)
+	title := fmt.Sprintf("rank 0 to rank 1 by %s%s, MTU %d, %d messages in flight", m.Ring.Right().Local.Device, m.Conditions(), m.Ring.Right().Local.MTU, path.window)
 	if err := s.Out.Notes(render.Faint, title, "latency is half a round trip, of READ all of it"); err != nil {
 		return err
 	}

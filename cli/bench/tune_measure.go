@@ -47,7 +47,7 @@ type tuning struct {
 // longest, of all operations alike.
 func (t *tuning) run(ctx context.Context) error {
 	if err := t.s.Out.Note(render.Faint, "%d ways on %d ranks of %s%s, %d sizes from %d bytes to %s, %d operations, about %s; times are medians in us",
-		len(t.list), t.m.Comm.Size(), t.m.Table.Devices, t.m.AtCPUs(), len(tunedSizes), tunedSizes[0], configs.FormatSize(uint64(tunedSizes[len(tunedSizes)-1])),
+		len(t.list), t.m.Comm.Size(), t.m.Table.Devices, t.m.Conditions(), len(tunedSizes), tunedSizes[0], configs.FormatSize(uint64(tunedSizes[len(tunedSizes)-1])),
 		len(tables.Operations), t.budget); err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ type Failure struct {
 	// Calls is who calls what, where ranks call different operations: those that differ from
 	// most come first.
 	Calls []ring.Called `json:"calls,omitempty"`
+	// Injected is what was done on purpose to the ring: the failure may be a rehearsal's.
+	Injected string `json:"injected,omitempty"`
 }
 
 // Report says why a command failed, once: as a JSON object among the results if
@@ -65,7 +67,7 @@ func Report(s *session.Session, command string, err error, code int) {
 		if s.SpeaksToParent() {
 			out = render.New(s.Stderr, render.JSON)
 		}
-		if out.Print(Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err)}) == nil {
+		if out.Print(Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}) == nil {
 			return
 		}
 	}
@@ -77,6 +79,17 @@ func Report(s *session.Session, command string, err error, code int) {
 	for _, f := range Gist(found.findings) {
 		_ = out.Complain(mood, fmt.Sprintf("  %s, %s: %s%s", f.Side, f.Severity, f.Text, f.toDo()))
 	}
+	if injected(s, code) != "" {
+		_ = out.Complain(mood, "  "+s.Place.InjectedNote())
+	}
+}
+
+// injected is what was done on purpose, where that may be why something failed.
+func injected(s *session.Session, code int) string {
+	if code == exit.Usage {
+		return ""
+	}
+	return s.Place.Injected()
 }
 
 // callsOf is who calls what, if that is what went wrong.

@@ -87,6 +87,8 @@ type StepStatus struct {
 	Next    bool   `json:"next" col:""`         // it comes next
 	State   string `json:"ring_state"`
 	Epoch   uint32 `json:"epoch"` // of the ring; 0 before exchange
+	// Injected is what is done on purpose to the ring.
+	Injected string `json:"injected,omitempty"`
 }
 
 // Adjust implements render.Adjuster.
@@ -123,10 +125,18 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	if err != nil {
 		return err
 	}
+	for i := range steps {
+		steps[i].Injected = s.Place.Injected()
+	}
 	r := s.Ring
 	node, device := r.Nodes()[r.Rank()], session.DeviceOf(r)
 	if err := s.Out.Note(render.Plain, "rank %d of %d (%s) on %s: the ring is %s", r.Rank(), r.Size(), node, device, r.State()); err != nil {
 		return err
+	}
+	if note := s.Place.InjectedNote(); note != "" {
+		if err := s.Out.Note(render.Fair, "%s", note); err != nil {
+			return err
+		}
 	}
 	failed := r.State() == ring.StateFailed
 	if failed {
@@ -316,6 +326,8 @@ type LinkStatus struct {
 	PeerPSN   uint32 `json:"peer_psn"`
 	PeerGID   string `json:"peer_gid" col:"to gid"`
 	PeerUDP   uint16 `json:"peer_udp_port"`
+	// Injected is what is done on purpose to the ring.
+	Injected string `json:"injected,omitempty"`
 }
 
 // Adjust implements render.Adjuster.
@@ -335,7 +347,7 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 			RingState: m.Ring.State().String(), Epoch: m.Ring.Epoch(), Side: p.Side.String(), Peer: p.Rank, PeerNode: p.Node,
 			Device: p.Local.Device, DeviceWhy: p.Why, State: p.Attr.State.String(), MTU: p.Attr.PathMTU.Bytes(), SQPSN: p.Attr.SQPSN, RQPSN: p.Attr.RQPSN,
 			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
-			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort,
+			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort, Injected: s.Place.Injected(),
 		})
 	}
 	all, err := session.Share(ctx, m, mine)
@@ -345,6 +357,11 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	rows, summary, mood := summed(slices.Concat(all...), m.Ring.Size())
 	if err := s.Out.Note(mood, "epoch %d: %s", m.Ring.Epoch(), summary); err != nil {
 		return err
+	}
+	if note := s.Place.InjectedNote(); note != "" {
+		if err := s.Out.Note(render.Fair, "%s", note); err != nil {
+			return err
+		}
 	}
 	if err := s.Out.Print(render.Records(rows)...); err != nil {
 		return err

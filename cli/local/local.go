@@ -15,6 +15,7 @@ import (
 	"ringcli/cli/lines"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
+	"ringcli/verbs"
 )
 
 // RanksFlag says how many ranks to run on this machine.
@@ -35,7 +36,7 @@ func runLocal(ctx context.Context, s *session.Session, call command.Call) error 
 		}
 		return localShell(ctx, s, call.Table, n, append([]string{"connect", "--follow"}, ChangedFlags(call.Flags, notForRanks...)...))
 	}
-	both := script == "" && !s.Config.IsSet("device")
+	both := script == "" && !s.Config.IsSet("device") && s.Config.String("inject") == verbs.NoFaults // which shared memory has none of
 	if script == "" {
 		script = connect.SelfCheckName
 	}

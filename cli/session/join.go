@@ -47,6 +47,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	o.Patience = patience
+	s.Place.SetInjected(o.Inject)
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
@@ -95,20 +96,21 @@ func (s *Session) Ready(ctx context.Context) error {
 	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
 		return err
 	}
-	m := &Member{Ring: s.Ring, Command: "connect"}
+	m := &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
 	all, err := s.meet(ctx, m)
 	o := collective.Options{}
 	if Corrupt != nil {
 		o.Corrupt = Corrupt(s.Ring.Rank())
 	}
 	if err == nil {
-		var providers []string
+		var providers, injected []string
 		for _, each := range all {
-			providers = append(providers, each.Providers...)
+			providers, injected = append(providers, each.Providers...), append(injected, each.Inject)
 			if each.CPU != nil {
 				m.CPUs = append(m.CPUs, *each.CPU)
 			}
 		}
+		s.Place.SetInjected(injected...)
 		if len(m.CPUs) < len(all) {
 			m.CPUs = nil
 		}

@@ -38,6 +38,8 @@ type Member struct {
 	Shown map[string]uint64
 	// CPUs are those that the ranks poll on; empty where it is not settled for all.
 	CPUs []int
+	// Injected is what is done on purpose to the ring; "" if nothing is.
+	Injected func() string
 	// Table is the table in force.
 	Table tables.TableStatus
 }
@@ -167,15 +169,19 @@ func (m *Member) Over() string {
 
 // Where says what a result is of: "4 ranks of soft:lo at CPUs 0-3".
 func (m *Member) Where() string {
-	return fmt.Sprintf("%d ranks of %s%s", m.Ring.Size(), m.Over(), m.AtCPUs())
+	return fmt.Sprintf("%d ranks of %s%s", m.Ring.Size(), m.Over(), m.Conditions())
 }
 
-// AtCPUs is where the ranks poll, in their order: " at CPUs 0-3"; empty if it is not settled.
-func (m *Member) AtCPUs() string {
-	if len(m.CPUs) == 0 {
-		return ""
+// Conditions are where the ranks poll, in their order, if that is settled, and what is done
+// to them on purpose: " at CPUs 0-3, faults injected: soft: loss 1%".
+func (m *Member) Conditions() (text string) {
+	if len(m.CPUs) > 0 {
+		text = " at CPUs " + cpu.FormatList(m.CPUs)
 	}
-	return " at CPUs " + cpu.FormatList(m.CPUs)
+	if injected := m.Injected(); injected != "" {
+		text += ", faults injected: " + injected
+	}
+	return text
 }
 
 // Counters returns the counters of the devices in use, by provider, as

@@ -40,12 +40,13 @@ type introduction struct {
 	Providers []string             `json:"providers"`       // of its edges
 	CPU       *int                 `json:"cpu,omitempty"`   // that it polls on, if that is settled
 	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
+	Inject    string               `json:"inject"`          // the setting
 }
 
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring)}
+	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring), Inject: s.Config.String("inject")}
 	if a := m.Ring.Affinity(); a != nil {
 		own.CPU = new(a.CPU())
 	}

@@ -26,8 +26,9 @@ type Place struct {
 	// for those that the ring goes on without; nil where that is nobody's business.
 	Revive func(without []int) (end func(), err error)
 
-	mu    sync.Mutex
-	nodes []string // guarded by mu: of the last ring, for completion, which may be asked while a command runs
+	mu       sync.Mutex
+	nodes    []string // guarded by mu, as injected: of the last ring, for completion, which may be asked while a command runs
+	injected []string // what is done on purpose to the ring
 }
 
 // Nodes are the hosts of the last ring, for completion.

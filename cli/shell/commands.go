@@ -33,6 +33,7 @@ func Rows() []command.Row {
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
 it holds: output, traces and timeout at once, the pager from the next line,
+inject too if there is a ring,
 algorithm, protocol, segment and depth from the next operation, and what a ring
 is made with from the next connect or open. show lists all settings; a command's
 own flag comes first.`,
@@ -198,11 +199,19 @@ func set(s *session.Session, name, value string) error {
 	if err != nil {
 		return err
 	}
+	if name == "inject" && s.Ring != nil {
+		if err := s.Inject(value); err != nil {
+			return err
+		}
+		s.Place.AddInjected("this rank: " + value)
+	}
 	s.Config = next
 	from := "the next connect or open"
 	switch {
 	case name == "timeout" && s.Ring != nil:
 		s.Ring.SetTimeout(next.Duration(name))
+		from = "now"
+	case name == "inject" && s.Ring != nil:
 		from = "now"
 	case name == "output":
 		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"

@@ -1,7 +1,6 @@
 package soft_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -9,7 +8,7 @@ import (
 	"testing"
 
 	"ringcli/verbs"
-	_ "ringcli/verbs/soft"
+	"ringcli/verbs/soft"
 	"ringcli/verbs/verbstest"
 )
 
@@ -64,28 +63,24 @@ func freshSubnet(t testing.TB) [2]netip.Addr {
 
 // on makes a harness of two addresses. Every Open of one test takes the same two,
 // so that contexts share an endpoint.
-func on(addrs [2]netip.Addr, udpPorts [2]uint16, impair *verbs.Impairment) verbstest.Harness {
+func on(addrs [2]netip.Addr, udpPorts [2]uint16, faults string) verbstest.Harness {
 	return verbstest.Harness{
-		Impaired: impair != nil,
+		Impaired: faults != verbs.NoFaults,
 		// A key has a random tag of 8 bits, so one in 256 repeats its predecessor.
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
-			var impairs [2]*verbs.Impairment
-			for i := range impairs {
-				if impair != nil {
-					each := *impair
-					each.Seed += uint64(i)
-					impairs[i] = &each
-				}
+			a = open(t, verbs.OpenOptions{LocalAddr: addrs[0], UDPPort: udpPorts[0]})
+			b = open(t, verbs.OpenOptions{LocalAddr: addrs[1], UDPPort: udpPorts[1]})
+			if faults != verbs.NoFaults {
+				soft.InjectForTest(t, a.Context, faults+", seed 1")
+				soft.InjectForTest(t, b.Context, faults+", seed 2")
 			}
-			a = open(t, verbs.OpenOptions{LocalAddr: addrs[0], UDPPort: udpPorts[0], Impair: impairs[0]})
-			b = open(t, verbs.OpenOptions{LocalAddr: addrs[1], UDPPort: udpPorts[1], Impair: impairs[1]})
 			return a, b
 		},
 	}
 }
 
 func TestConformanceIPv4(t *testing.T) {
-	verbstest.Run(t, on(freshSubnet(t), [2]uint16{}, nil))
+	verbstest.Run(t, on(freshSubnet(t), [2]uint16{}, verbs.NoFaults))
 }
 
 func TestConformanceIPv6(t *testing.T) {
@@ -98,7 +93,7 @@ func TestConformanceIPv6(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	verbstest.Run(t, on([2]netip.Addr{loopback, loopback}, [2]uint16{port, otherPort(t, loopback, port)}, nil))
+	verbstest.Run(t, on([2]netip.Addr{loopback, loopback}, [2]uint16{port, otherPort(t, loopback, port)}, verbs.NoFaults))
 }
 
 // otherPort is a free UDP port that is not this one.
@@ -143,19 +138,17 @@ func (w *watched) Close() error {
 
 func TestConformanceImpaired(t *testing.T) {
 	for _, c := range []struct {
-		impair verbs.Impairment
+		faults string
 		seen   []string // counters that must have moved
 	}{
-		{verbs.Impairment{Loss: 0.02}, []string{"out_of_sequence", "local_ack_timeout_err"}},
-		{verbs.Impairment{Duplicate: 0.05}, []string{"duplicate_request"}},
-		{verbs.Impairment{Reorder: 0.05}, []string{"out_of_sequence"}},
-		{verbs.Impairment{Corrupt: 0.02}, []string{"icrc_error"}},
-		{verbs.Impairment{Loss: 0.01, Duplicate: 0.01, Reorder: 0.01, Corrupt: 0.01}, []string{"out_of_sequence", "icrc_error"}},
+		{"soft: loss 2%", []string{"out_of_sequence", "local_ack_timeout_err"}},
+		{"soft: duplicate 5%", []string{"duplicate_request"}},
+		{"soft: reorder 5%", []string{"out_of_sequence"}},
+		{"soft: corrupt 2%", []string{"icrc_error"}},
+		{"soft: loss 1%, duplicate 1%, reorder 1%, corrupt 1%", []string{"out_of_sequence", "icrc_error"}},
 	} {
-		i := c.impair
-		i.Seed = 1
-		t.Run(fmt.Sprintf("loss%v_dup%v_reorder%v_corrupt%v", i.Loss, i.Duplicate, i.Reorder, i.Corrupt), func(t *testing.T) {
-			h := on(freshSubnet(t), [2]uint16{}, &i)
+		t.Run(c.faults, func(t *testing.T) {
+			h := on(freshSubnet(t), [2]uint16{}, c.faults)
 			h.StressOps = 1000
 			inner, sums := h.Open, map[string]uint64{}
 			h.Open = func(t testing.TB) (a, b verbstest.Endpoint) {

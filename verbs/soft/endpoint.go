@@ -75,14 +75,13 @@ type portCounters struct {
 	impairedLost uint64 `counter:"impaired_lost"`
 }
 
-// attach returns the endpoint of a local address, shared within the process by
-// those that ask for the same impairment: a peer that knows of port 4791 only must
-// find all of them. A port of 0 takes 4791 or, if that is taken, a free one.
-func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, error) {
+// attach returns the endpoint of a local address, shared within the process: a peer
+// that knows of port 4791 only must find all contexts. A port of 0 takes 4791 or, if that is taken, a free one.
+func attach(addr netip.Addr, port uint16) (*endpoint, error) {
 	endpoints.Lock()
 	defer endpoints.Unlock()
 	want := cmp.Or(port, wire.UDPPort)
-	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil && ep.tx.impairs(impair) {
+	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil {
 		ep.refs++
 		return ep, nil
 	}
@@ -96,7 +95,7 @@ func attach(addr netip.Addr, port uint16, impair *verbs.Impairment) (*endpoint, 
 	ep := &endpoint{
 		conn: conn, local: conn.LocalAddr(), refs: 1, qps: make(map[uint32]*qp),
 	}
-	ep.tx.init(conn, impair)
+	ep.tx.init(conn)
 	endpoints.byAddr[ep.local] = ep
 	ep.background.Start(ep.sleepAndProgress)
 	if trace.Enabled(trace.Verbs) {
@@ -183,7 +182,11 @@ func (e *endpoint) receive(now int64) (got bool) {
 			return true
 		}
 		n := min(r.SegmentSize, len(r.Data))
-		e.receivePacket(r.Data[:n], r.Src, e.segment, now, traced)
+		if e.tx.impair == nil {
+			e.receivePacket(r.Data[:n], r.Src, e.segment, now, traced)
+		} else {
+			e.tx.impair.arrived(e, r.Data[:n], r.Src, e.segment, now)
+		}
 		got = true
 		e.segment++
 		if r.Data = r.Data[n:]; len(r.Data) == 0 {
@@ -307,10 +310,10 @@ func (e *endpoint) tick(now int64) {
 			e.touch(q)
 		}
 	}
-	e.apply()
 	if e.tx.impair != nil {
-		e.tx.impair.release(&e.tx, now, &e.port)
+		e.tx.impair.release(e, now)
 	}
+	e.apply()
 	e.deadline = 0
 	for _, q := range e.qps {
 		e.noteDeadline(q.rc.Deadline())

@@ -103,22 +103,6 @@ func TestEndpointsAreShared(t *testing.T) {
 	}
 }
 
-// So do contexts whose packets fare alike: a peer may know of one UDP port only.
-func TestAlikeEndpointsAreShared(t *testing.T) {
-	addr := freshAddr()
-	var ports []uint16
-	for _, i := range []*verbs.Impairment{{Seed: 1, Loss: 0.1}, {Seed: 1, Loss: 0.1}, {Seed: 2, Loss: 0.1}, nil} {
-		g, err := newEnd(t, verbs.OpenOptions{LocalAddr: addr, Impair: i}, 4096).gid()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, g.UDPPort)
-	}
-	if ports[0] != wire.UDPPort || ports[1] != ports[0] || ports[2] == ports[0] || ports[3] == ports[0] {
-		t.Errorf("UDP ports %d; expected the first two alike, %d, and the others not that", ports, wire.UDPPort)
-	}
-}
-
 func TestOpenOnForeignAddress(t *testing.T) {
 	d, err := verbs.Find("soft:lo")
 	if err != nil {
@@ -135,9 +119,11 @@ func TestOpenOnForeignAddress(t *testing.T) {
 // Damaged packets are counted, dropped and repeated; the data comes whole.
 func TestCorruptionIsRepaired(t *testing.T) {
 	const n = 256 << 10
-	bad := &verbs.Impairment{Seed: 1, Corrupt: 0.01, Loss: 0.01, Duplicate: 0.01, Reorder: 0.01}
-	a := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr(), Impair: bad}, n)
-	b := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr(), Impair: bad}, n)
+	a := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n)
+	b := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n)
+	for _, e := range []*end{a, b} {
+		InjectForTest(t, e.ctx, "soft: corrupt 1%, loss 1%, duplicate 1%, reorder 1%, seed 1")
+	}
 	if err := connect(a, b); err != nil {
 		t.Fatal(err)
 	}

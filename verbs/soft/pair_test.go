@@ -30,6 +30,18 @@ type end struct {
 
 const everything = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
+// InjectForTest has the packets of a context fare as the text says.
+func InjectForTest(t testing.TB, ctx verbs.Context, text string) {
+	t.Helper()
+	faults, err := verbs.ParseFaults(text)
+	if err == nil {
+		err = ctx.(verbs.Injector).Inject(faults)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newEnd opens soft:lo on an address.
 func newEnd(t testing.TB, o verbs.OpenOptions, bytes uint64) *end {
 	t.Helper()

@@ -65,7 +65,7 @@ func (q *qp) Probe(mark uint64, mtus []int) error {
 			messages := []udp.Message{{Dst: &q.dst, Iov: []udp.Iovec{udp.IovecOf(b)}}}
 			if t.impair != nil {
 				t.messages = messages
-				t.impair.send(t, &q.ep.port)
+				t.impair.send(t, q.peer.Addr(), &q.ep.port)
 			} else if _, err := t.conn.Send(messages); err != nil && !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.EAGAIN) {
 				return err
 			}

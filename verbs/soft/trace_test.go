@@ -150,7 +150,8 @@ func TestPacketsAreTraced(t *testing.T) {
 // the wire loses is recorded as sent.
 func TestRetransmissionsAreTraced(t *testing.T) {
 	const n = 200_000
-	a := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr(), Impair: &verbs.Impairment{Seed: 5, Loss: 0.05}}, n)
+	a := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n)
+	InjectForTest(t, a.ctx, "soft: loss 5%, seed 5")
 	b := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n)
 	if err := connect(a, b); err != nil {
 		t.Fatal(err)

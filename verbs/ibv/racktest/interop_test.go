@@ -61,15 +61,15 @@ func interop(t *testing.T, k, mtu int, tests string, turn bool) {
 			part += data
 		}
 		t.Run(family.name, func(t *testing.T) { run(t, "-test.run", part) })
-		for i, fault := range []struct{ name, flag, part, netem string }{
-			{"loss", "-loss", "0.02", "loss 2%"},
-			{"duplicate", "-duplicate", "0.1", "duplicate 10%"},
-			{"reorder", "-reorder", "0.03", "delay 1ms reorder 95%"},
+		for i, fault := range []struct{ name, inject, netem string }{
+			{"loss", "soft: loss 2%", "loss 2%"},
+			{"duplicate", "soft: duplicate 10%", "duplicate 10%"},
+			{"reorder", "soft: reorder 3%", "delay 1ms reorder 95%"},
 		} {
 			if (i%2 == 0) != family.turn {
 				continue
 			}
-			t.Run(family.name+"/"+fault.name+"/soft", func(t *testing.T) { run(t, fault.flag, fault.part) })
+			t.Run(family.name+"/"+fault.name+"/soft", func(t *testing.T) { run(t, "-inject", fault.inject) })
 			t.Run(family.name+"/"+fault.name+"/ibv", func(t *testing.T) {
 				wire(t, k, "tc qdisc add dev v0 root netem "+fault.netem)
 				defer wire(t, k, "tc qdisc delete dev v0 root")

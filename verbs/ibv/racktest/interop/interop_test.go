@@ -20,15 +20,8 @@ var (
 	impaired   = flag.Bool("impaired", false, "packets from the ibv device get lost or mixed up on the way")
 	stressOps  = flag.Int("stress", 0, "operations of the stress test; 0 takes what the suite does")
 	ackTimeout = flag.Uint("timeout", 0, "ACK timeout code where a case does not choose one; 0 takes what the suite does")
-	impairment verbs.Impairment
+	faults     = flag.String("inject", verbs.NoFaults, "faults that the soft device injects into its packets")
 )
-
-func init() {
-	flag.Float64Var(&impairment.Loss, "loss", 0, "part of the soft device's packets that get lost")
-	flag.Float64Var(&impairment.Duplicate, "duplicate", 0, "part of them that arrive twice")
-	flag.Float64Var(&impairment.Reorder, "reorder", 0, "part of them that arrive behind the next")
-	flag.Uint64Var(&impairment.Seed, "seed", 1, "seed of the impairment")
-}
 
 // TestSoftToIBV has soft for the end that most cases send from.
 func TestSoftToIBV(t *testing.T) {
@@ -49,15 +42,20 @@ func harness(t *testing.T, order func(soft, ibv verbstest.Endpoint) (a, b verbst
 		t.Skip("no -ibv device was named: the bench of virtual machines has one")
 	}
 	soft, ibv := find(t, *softDevice, *softAddr), find(t, *ibvDevice, *ibvAddr)
-	lossy := impairment.Loss+impairment.Duplicate+impairment.Reorder > 0
+	inject, err := verbs.ParseFaults(*faults)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return verbstest.Harness{
-		Impaired: *impaired || lossy, StressOps: *stressOps, Timeout: uint8(*ackTimeout),
+		Impaired: *impaired || !inject.None(), StressOps: *stressOps, Timeout: uint8(*ackTimeout),
 		Open: func(t testing.TB) (a, b verbstest.Endpoint) {
-			o := verbs.OpenOptions{}
-			if lossy {
-				o.Impair = &impairment
+			from := soft.open(t)
+			if !inject.None() {
+				if err := from.Context.(verbs.Injector).Inject(inject); err != nil {
+					t.Fatal(err)
+				}
 			}
-			return order(soft.open(t, o), ibv.open(t, verbs.OpenOptions{}))
+			return order(from, ibv.open(t))
 		},
 	}
 }
@@ -81,7 +79,7 @@ func find(t *testing.T, name, address string) station {
 		t.Fatal(err)
 	}
 	s := station{device: d, local: local}
-	ctx := s.open(t, verbs.OpenOptions{}).Context
+	ctx := s.open(t).Context
 	defer func() {
 		if err := ctx.Close(); err != nil {
 			t.Error(err)
@@ -103,10 +101,9 @@ func find(t *testing.T, name, address string) station {
 	return s
 }
 
-func (s station) open(t testing.TB, o verbs.OpenOptions) verbstest.Endpoint {
+func (s station) open(t testing.TB) verbstest.Endpoint {
 	t.Helper()
-	o.LocalAddr = s.local
-	ctx, err := s.device.Open(o)
+	ctx, err := s.device.Open(verbs.OpenOptions{LocalAddr: s.local})
 	if err != nil {
 		t.Fatal(err)
 	}

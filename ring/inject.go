@@ -1,0 +1,81 @@
+package ring
+
+import (
+	"log/slog"
+	"net/netip"
+
+	"ringcli/configs"
+	"ringcli/configs/usage"
+	"ringcli/trace"
+	"ringcli/verbs"
+)
+
+func init() {
+	configs.Check("inject", func(text string) error {
+		_, err := verbs.ParseFaults(text)
+		return err
+	})
+}
+
+// faults are what happens on purpose to a rank's packets.
+type faults struct {
+	verbs.Faults
+	text string
+}
+
+// into has them happen to a device's packets.
+func (f *faults) into(d *Device) error {
+	in, ok := d.Context.(verbs.Injector)
+	switch {
+	case ok:
+		return in.Inject(f.Faults)
+	case f.text == "":
+		return nil
+	}
+	return usage.Errorf("%s injects no faults: expected a soft device for %q, as with --device soft", d.Name, f.text)
+}
+
+// Inject has this rank's packets fare from now on as the text says, which is that of the
+// setting inject. It is for after Open.
+func (r *Ring) Inject(text string) error {
+	parsed, err := verbs.ParseFaults(text)
+	if err != nil {
+		return usage.Errorf("inject: %w", err)
+	}
+	own, err := parsed.At(r.rank, func(rank int) (netip.Addr, error) {
+		if rank >= len(r.addrs) {
+			return netip.Addr{}, usage.Errorf("inject %q: there is no rank %d: expected 0 to %d", text, rank, len(r.addrs)-1)
+		}
+		return r.addrs[rank].Addr(), nil
+	})
+	if err != nil {
+		return err
+	}
+	// A device that is opened meanwhile has them, too.
+	r.devices.registering.Lock()
+	defer r.devices.registering.Unlock()
+	before := r.faults.Load()
+	next := &faults{own, text}
+	if parsed.None() {
+		next.text = ""
+	}
+	for _, d := range r.Devices() {
+		if err := next.into(d); err != nil {
+			return err
+		}
+	}
+	r.faults.Store(next)
+	if next.text != "" || before != nil && before.text != "" {
+		trace.Info(trace.Ring, "faults are injected on purpose", slog.String("faults", text))
+	}
+	return nil
+}
+
+// Injected is what happens on purpose to packets of this ring, as far as this rank was
+// told; "" if nothing does.
+func (r *Ring) Injected() string {
+	if f := r.faults.Load(); f != nil {
+		return f.text
+	}
+	return ""
+}

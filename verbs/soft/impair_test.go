@@ -1,0 +1,75 @@
+package soft
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"ringcli/verbs"
+)
+
+// Faults are those of the direction and the peer that they are for, they can change at any
+// time, and what was late comes when they end.
+func TestInject(t *testing.T) {
+	const n = 20 * 4096
+	a, b := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n), newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, n)
+	if err := connect(a, b); err != nil {
+		t.Fatal(err)
+	}
+	lost := func(e *end) uint64 { return e.ctx.(*Context).ep.Load().port.impairedLost }
+	round := 0
+	transfer := func() time.Duration {
+		t.Helper()
+		round++
+		fill(a.mem.Bytes(), uint64(round))
+		begun := time.Now()
+		if _, err := a.qp.PostSend(request(verbs.OpWrite, a, b, n)); err != nil {
+			t.Fatal(err)
+		}
+		a.wait(t, 1)
+		if !bytes.Equal(a.mem.Bytes(), b.mem.Bytes()) {
+			t.Error("bytes differ")
+		}
+		return time.Since(begun)
+	}
+	for _, c := range []struct {
+		on    *end
+		text  string
+		other bool // it is for another peer
+		loses bool
+		least time.Duration
+	}{
+		{on: a, text: "soft: loss 30%", loses: true},
+		{on: a, text: "soft: down at 0s for 30ms in", loses: true, least: 30 * time.Millisecond}, // ACKs
+		{on: b, text: "soft: loss 30% in", loses: true},
+		{on: b, text: "soft: loss 100% out to 1", other: true},
+		{on: a, text: "soft: delay 30ms", least: 30 * time.Millisecond},
+		{on: b, text: "soft: delay 30ms in", least: 30 * time.Millisecond},
+		{on: a, text: "soft: down at 0s for 30ms", loses: true, least: 30 * time.Millisecond},
+		{on: b, text: "soft: reorder 20% in, duplicate 20% in, corrupt 5% in"},
+		{on: a, text: "off"},
+	} {
+		f, err := verbs.ParseFaults(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range f.List {
+			if c.other {
+				f.List[i].Addr = freshAddr()
+			}
+		}
+		if err := c.on.ctx.(verbs.Injector).Inject(f); err != nil {
+			t.Fatal(err)
+		}
+		before := lost(c.on)
+		if took := transfer(); took < c.least {
+			t.Errorf("%s: it took %s: expected %s at least", c.text, took, c.least)
+		}
+		if got := lost(c.on) - before; (got > 0) != c.loses {
+			t.Errorf("%s: %d packets were lost on purpose", c.text, got)
+		}
+		if err := c.on.ctx.(verbs.Injector).Inject(verbs.Faults{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
