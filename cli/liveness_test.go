@@ -123,6 +123,26 @@ func TestARankStoppedWhileTheRingIsIdle(t *testing.T) {
 	}
 }
 
+// Whose ping fails since its neighbour is stopped has the verdict that all have.
+func TestARankStoppedInAPing(t *testing.T) {
+	t.Parallel()
+	const victim = 1
+	list := freshList(t, 3)
+	ranks := make([]*piped, len(list))
+	for rank := range ranks {
+		ranks[rank] = pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--print", "all", "--output", "json",
+			"--device", "soft:lo", "--qp-timeout", "10", "-c", "ping; ping --iters 10000000") // retries run out in 0.1 s
+	}
+	for _, p := range ranks {
+		p.await(p.out, `"command":"ping"`, 1)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := ranks[victim].Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	agreed(t, ranks, victim, "stopped", "certain")
+}
+
 // A leader whose last command only tells that the ring has failed has failed, and its
 // followers end with the verdict instead of waiting for a leader that has ended.
 func TestFollowersEndWithTheirLeader(t *testing.T) {

@@ -100,6 +100,7 @@ func (s *step) failed(ctx context.Context, err error) error {
 		r.setFailed(err)
 	default:
 		r.Fail(err)
+		return r.Settled(err) // what it suspects of a neighbour may be seen better by another rank
 	}
 	return err
 }

@@ -27,7 +27,9 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	}
 	if err = c.connect(ctx, payloads); err != nil {
 		if late, ok := errors.AsType[*TimeoutError](err); ok && !c.cfg.ByHand {
-			c.Fail(c.verdict(KindTimeout, missing(late), "%s", late.Error()).coded(late.FailureCode()))
+			v := c.verdict(KindTimeout, -1, "%s", late.Error()).coded(late.FailureCode())
+			v.Rank, v.Confidence = missing(late)
+			c.Fail(v)
 		}
 		return nil, nil, err
 	}
@@ -65,18 +67,21 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	return nil
 }
 
-// missing returns the one rank that is not up, or -1.
-func missing(e *TimeoutError) int {
-	rank := -1
+// missing returns the one rank that is not up, or -1. It is certain where its host says so.
+func missing(e *TimeoutError) (rank int, sure Confidence) {
+	rank, sure = -1, Certain
 	for _, p := range e.Peers {
-		if !p.Up {
-			if rank >= 0 {
-				return -1
-			}
+		switch {
+		case p.Up:
+		case rank >= 0:
+			return -1, Certain
+		case p.Mute:
+			rank, sure = p.Rank, Suspect
+		default:
 			rank = p.Rank
 		}
 	}
-	return rank
+	return rank, sure
 }
 
 // exchanging is what a neighbour is awaited for before the ring is sealed.

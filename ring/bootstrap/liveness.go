@@ -26,9 +26,12 @@ type pace struct {
 func paceOf(death, silence time.Duration) pace {
 	return pace{
 		death: death, silence: max(silence, death), beat: min(death/6, maxBeat), tick: min(death/12, maxBeat/2),
-		suspect: death / 2, call: death / 6, settle: death / 15,
+		suspect: death / 2, call: death / 6, settle: max(death/15, leastSettle),
 	}
 }
+
+// leastSettle is longer than a frame takes round a ring whose ranks wait for CPUs.
+const leastSettle = 100 * time.Millisecond
 
 // watch is what this rank sees of its neighbours, and is told by the others. The Control's
 // lock guards it.
@@ -179,6 +182,9 @@ func (c *Control) overdue(now time.Time) *Verdict {
 		case !c.sealed && !l.ended && now.Sub(l.heard) >= c.pace.silence:
 			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), Ago(now.Sub(l.heard)))
 			v.Confidence = Suspect
+			if who := l.who; who.look(&c.self, new(uint64)) == processStopped {
+				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", c.name(l.peer), who, span(now.Sub(l.heard)), cureStopped)
+			}
 			return v
 		}
 	}

@@ -99,7 +99,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	name, who := p.name(about), p.where(about)
 	switch {
 	case e.process == processStopped:
-		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", name, cmp.Or(who, "its process"), span(e.since), cureStopped)
+		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s: %s", name, cmp.Or(who, "its process"), e.silence(), e.faults(), cureStopped)
 	case e.calls[callOther]:
 		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place: %s", name, cmp.Or(who, "its process"), p.cureLost(about))
 	case e.calls[callRefused] && e.word != nil && e.word.Ended != "": // which no dead process sees
@@ -225,6 +225,14 @@ func (e *evidence) how() string {
 		return "nothing was heard of it"
 	}
 	return "its control connection ended without a goodbye (" + e.text + ")"
+}
+
+// silence is for how long it has said nothing, if that is long.
+func (e *evidence) silence() string {
+	if e.since == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and it has said nothing for %s", span(e.since))
 }
 
 func (e *evidence) faults() string {

@@ -68,7 +68,10 @@ func TestJudge(t *testing.T) {
 		},
 
 		"a process is stopped, its host says so": {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Process = silent, processStopped })}, KindStopped, 2, Direction{}, Certain, "is stopped"},
-		"a process stands still elsewhere":       {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callOpen })}, KindStopped, 2, Direction{}, Suspect, "stands still"},
+		"an operation fails since the peer is stopped": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Process = fault, processStopped })}, KindStopped, 2, Direction{}, Certain, "shows process 102 on host h2 so (retries ran out)",
+		},
+		"a process stands still elsewhere": {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callOpen })}, KindStopped, 2, Direction{}, Suspect, "stands still"},
 		"a process was stopped, as it says": {
 			4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered }), {By: 2, About: 2, Slept: 3 * time.Second}}, KindStopped, 2, Direction{}, Certain, "for 3s",
 		},
