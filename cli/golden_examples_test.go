@@ -147,6 +147,7 @@ func examples() []example {
 				Doing: ring.Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 1"},
 				Since: 1500 * time.Millisecond, By: 2, Text: "what rank 1 sends does not reach rank 2",
 			}},
+			failure.Failure{Command: "all-reduce", Code: codes.Lost, Error: "rank 2 was lost", ExitCode: 2, Retry: new(598.5)},
 			failure.Failure{
 				Command: "all-reduce", Code: codes.Calls, Error: "operation 7: rank 2 calls a barrier; ranks 0, 1 call an all-reduce", ExitCode: 3,
 				Calls: []ring.Called{{Call: "a barrier", Ranks: []int{2}}, {Call: "an all-reduce", Ranks: []int{0, 1}}, {Ranks: []int{3}, State: "not known, it does not answer"}},

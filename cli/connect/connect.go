@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -86,16 +87,17 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	}
 	s.OnlyRank0 = !command.IsOn(call.Flags, "check") && command.Value[string](call.Flags, "print") == "0"
 	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
+	limit := command.Value[time.Duration](call.Flags, retryFlag)
 	switch {
 	case follow && (script != "" || check):
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	case follow:
-		return lines.Follow(ctx, s, call.Table)
+		return lines.Follow(ctx, s, call.Table, limit)
 	case script == "" && !check && trace.IsTerminal(s.Stdin) && trace.IsTerminal(s.Stdout): // a person's
 		if err := shell.Open(s, call.Table); err != nil {
 			return err
 		}
-		return InRing(ctx, s, func(ctx context.Context) error { return shell.Run(ctx, s) })
+		return retrying(ctx, s, limit, false, func(ctx context.Context) error { return shell.Run(ctx, s) })
 	case script == "":
 		script, s.OnlyRank0 = SelfCheckName, false
 	}
@@ -107,7 +109,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 			return err
 		}
 	}
-	return InRing(ctx, s, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
+	return retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
 }
 
 // runShellProcess is `ringcli shell`: without a ring to begin with.
@@ -156,11 +158,14 @@ Results of what all ranks run together are printed by rank 0, unless --print all
 asks for them everywhere; what is about a rank alone, such as ping left or poll,
 the self-check that was not asked for by -c, and each failure are printed there.
 
+` + retryHelp + `
+
 The C programs' spelling "-myindex 0 -list a b" is understood.
 
 ` + LineHelp,
 		Example: `  ringcli connect --index 0 --list node0,node1,node2
-  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'`,
+  ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'
+  ringcli connect --index 1 --list @hosts -f soak --retry 10m`,
 		Settings: session.RingSettings,
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
@@ -172,6 +177,7 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
 				return text, nil
 			}, "who prints the results of the commands of -c, -f and --follow that all ranks run together: rank 0 (0), or each rank (all)")
 			fs.Bool("follow", false, "take the commands of rank 0, which leads; without a token on loopback addresses only")
+			command.DurationFlag(fs, retryFlag, 0, "for how long after a failure to join the ring again and run the script anew (not at all)")
 			session.ChildFlags(fs)
 		},
 		Run: runConnect,

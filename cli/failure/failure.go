@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -38,7 +39,21 @@ type Failure struct {
 	Calls []ring.Called `json:"calls,omitempty"`
 	// Injected is what was done on purpose to the ring: the failure may be a rehearsal's.
 	Injected string `json:"injected,omitempty"`
+	// Retry is there if connect joins the ring again, for at most so many seconds, and runs
+	// its script anew: what it has printed before does not count.
+	Retry *float64 `json:"retry_s,omitempty"`
 }
+
+// again is an error after which the ring is tried again.
+type again struct {
+	error
+	left time.Duration
+}
+
+// Again is an error after which the ring is tried again, for so long.
+func Again(err error, left time.Duration) error { return &again{err, left} }
+
+func (a *again) Unwrap() error { return a.error }
 
 // Report says why a command failed, once: as a JSON object among the results if
 // they are JSON and can be written, else as a line on standard error. A parent gets the
@@ -53,6 +68,7 @@ func Report(s *session.Session, command string, err error, code int) {
 	}
 	found := &explained{}
 	_ = errors.As(err, &found) // or it has none
+	retry, retries := errors.AsType[*again](err)
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if s.Out.Format() == render.JSON {
 		var v *ring.Verdict
@@ -67,7 +83,11 @@ func Report(s *session.Session, command string, err error, code int) {
 		if s.SpeaksToParent() {
 			out = render.New(s.Stderr, render.JSON)
 		}
-		if out.Print(Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}) == nil {
+		f := Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}
+		if retries {
+			f.Retry = new(retry.left.Seconds())
+		}
+		if out.Print(f) == nil {
 			return
 		}
 	}
@@ -81,6 +101,9 @@ func Report(s *session.Session, command string, err error, code int) {
 	}
 	if injected(s, code) != "" {
 		_ = out.Complain(mood, "  "+s.Place.InjectedNote())
+	}
+	if retries {
+		_ = out.Complain(render.Fair, fmt.Sprintf("joining again, for at most %s: the script runs anew then", bootstrap.Ago(retry.left)))
 	}
 }
 

@@ -56,27 +56,28 @@ const leaderTick = 250 * time.Millisecond
 // errLeaderEnded ends the wait for a leader's next ring.
 var errLeaderEnded = errors.New("the leader has ended")
 
-// whileLives limits a wait for the next ring to the leader's life: the process of rank 0 of
-// the last one. nil does not limit it.
-func whileLives(ctx context.Context, leader *bootstrap.Vigil) (context.Context, context.CancelFunc) {
+// whileLives limits a wait for the next ring to the leader's life, and so long after: the
+// process of rank 0 of the last one.
+func whileLives(ctx context.Context, leader *bootstrap.Vigil, after time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if leader != nil {
-		go func() {
-			for !leader.Ended(ctx) {
-				if Pause(ctx, leaderTick) != nil {
-					return
-				}
+	go func() {
+		for !leader.Ended(ctx) {
+			if Pause(ctx, leaderTick) != nil {
+				return
 			}
+		}
+		if Pause(ctx, after) == nil {
 			cancel(errLeaderEnded)
-		}()
-	}
+		}
+	}()
 	return ctx, func() { cancel(nil) }
 }
 
 // Follow is `connect --follow`: it takes the leader's commands until the
 // leader ends, in one ring after the other. Where a ring has failed, the verdict on it is
-// what it ends with if no other comes.
-func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
+// what it ends with if no other comes. It waits for another leader for as long as retry after
+// one that has ended without saying so.
+func Follow(ctx context.Context, s *session.Session, t *command.Table, retry time.Duration) error {
 	if s.Config.Int("index") == 0 {
 		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
 	}
@@ -89,13 +90,11 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 	if err := mayFollow(ctx, s); err != nil {
 		return err
 	}
-	var leader *bootstrap.Vigil // whom it has followed
-	var last error              // why the last ring failed
+	var last error                 // why the last ring failed
+	limited, end := ctx, func() {} // while whom it has followed lives
+	defer func() { end() }()
 	for {
-		limited, end := whileLives(ctx, leader)
 		err := s.Join(limited, session.FollowerPatience)
-		over := errors.Is(context.Cause(limited), errLeaderEnded)
-		end()
 		if err != nil {
 			if group, ok := regrouped(err); ok {
 				if err := s.TakeUp(group); err != nil {
@@ -103,7 +102,7 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 				}
 				continue
 			}
-			if over && ctx.Err() == nil {
+			if ctx.Err() == nil && errors.Is(context.Cause(limited), errLeaderEnded) {
 				return cmp.Or(last, errLeaderEnded)
 			}
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
@@ -115,7 +114,9 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 			}
 			continue
 		}
-		if leader, err = s.Ring.Vigil(0); err != nil {
+		end()
+		leader, err := s.Ring.Vigil(0)
+		if err != nil {
 			return s.Leave(ctx, err, session.End)
 		}
 		if now := s.Ring.Rank(); now != rank {
@@ -137,13 +138,14 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table) error {
 			return s.Out.Note(render.Plain, "%s", out)
 		}
 		var v *bootstrap.Verdict
-		if errors.As(failure, &v) && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
+		if errors.As(failure, &v) && retry == 0 && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
 			return err
 		}
 		last = err
 		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
 			tell("waiting for the leader to connect again: " + err.Error())
 		}
+		limited, end = whileLives(ctx, leader, retry)
 	}
 }
 

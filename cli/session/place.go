@@ -62,6 +62,15 @@ func (s *Session) Whole() (whole []bootstrap.Node, places []int, err error) {
 	return whole, places, nil
 }
 
+// TakeBack has the next ring be of the whole list again. A leader's followers take that up.
+func (s *Session) TakeBack() {
+	p := s.Place
+	if len(p.Without) > 0 && p.Led {
+		p.Decision++
+	}
+	p.Without = nil
+}
+
 // Regroup leaves the ring that there is, if any, which is over for a reason or nil, and
 // joins the next one of the same list, without some entries. A leader has its followers
 // do the same.
