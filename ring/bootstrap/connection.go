@@ -308,6 +308,9 @@ func (c *Control) lost(l *connection, err error) {
 		case !c.sealed || c.size == 1:
 			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what %s last said",
 				c.name(l.peer), ending(err), l.who.Host)
+			if !endedThere(err) {
+				v.Confidence = Suspect
+			}
 			first = c.fail(v, l)
 		default:
 			// Where the network gave up, the neighbour is silent and did not end.
@@ -322,6 +325,12 @@ func (c *Control) lost(l *connection, err error) {
 	}
 	c.mu.Unlock()
 	c.report(v, first)
+}
+
+// endedThere tells whether the peer's host has ended a connection, as it does when the
+// process dies. What this rank cannot send, or cannot make sense of, has other causes.
+func endedThere(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func ending(err error) string {

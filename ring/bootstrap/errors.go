@@ -133,6 +133,8 @@ type PeerReport struct {
 	Up    bool   `json:"up"`
 	Mute  bool   `json:"mute"`  // nothing came back, not even a refusal: the host, the network or the process stands still
 	State string `json:"state"` // what it does, or why it was not reached
+	// unasked is that this rank could not call it: that says nothing of it.
+	unasked bool
 	// counted is what it knows of attempts to connect, waiting the ranks that it waits for.
 	counted []attempts
 	waiting []int
@@ -190,7 +192,7 @@ func (e *TimeoutError) blame(c *Control) {
 func (e *TimeoutError) FailureCode() codes.Code {
 	mute := len(e.Cuts) > 0
 	for _, p := range e.Peers {
-		if e.What == exchanging && !p.Up && !p.Mute {
+		if e.What == exchanging && !p.Up && !p.Mute && !p.unasked {
 			return codes.Absent
 		}
 		mute = mute || p.Mute

@@ -75,7 +75,7 @@ func missing(e *TimeoutError) (rank int, sure Confidence) {
 		case p.Up:
 		case rank >= 0:
 			return -1, Certain
-		case p.Mute:
+		case p.Mute || p.unasked:
 			rank, sure = p.Rank, Suspect
 		default:
 			rank = p.Rank

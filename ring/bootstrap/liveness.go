@@ -251,7 +251,8 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	if s.Ended != "" && s.Call != "" {
 		s.Due = true
 	}
-	if age := now.Sub(p.faultAt); s.Fault != nil && (s.Call != "" || s.Process != "") {
+	// Where no call can be made, for want of descriptors, the bound is what is left.
+	if age := now.Sub(p.faultAt); s.Fault != nil && (s.Call != "" || s.Process != "" || age >= pace.death) {
 		s.Due = s.Due || dead || age >= pace.suspect || s.Process == processStopped || s.Call == callAnswered && age >= pace.settle
 		s.Late = age >= pace.death
 	}

@@ -101,6 +101,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], "")
 	if err != nil {
 		_, p.Mute = errors.AsType[*muteError](err)
+		_, p.unasked = errors.AsType[*unaskedError](err)
 		p.State = err.Error()
 		return p
 	}
@@ -115,6 +116,9 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 type muteError struct{ text string }
 
 func (e *muteError) Error() string { return e.text }
+
+// unaskedError is that this rank could not call, for want of descriptors or the like.
+type unaskedError struct{ error }
 
 func (c *Control) describe(rank int, s *status) string {
 	switch {
@@ -145,7 +149,7 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 		case errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH):
 			return nil, &muteError{err.Error()}
 		}
-		return nil, err
+		return nil, &unaskedError{err}
 	}
 	defer func() { _ = conn.Close() }()
 	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})

@@ -1,0 +1,80 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A rank that cannot call anybody, since it has no descriptor left, tells of an operation
+// that failed all the same, and both ends agree.
+func TestAFaultIsToldWithoutACall(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	world := ring(t, 2, func(cfg *Config) {
+		cfg.Death, cfg.Silence = 300*time.Millisecond, 5*time.Second
+		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if full.Load() {
+				return nil, &net.OpError{Op: "dial", Err: syscall.EMFILE}
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, network, address)
+		}
+	})
+	full.Store(true)
+	world[0].Fail(&Verdict{Kind: KindFailed, Rank: 1, By: 0, Text: "retries ran out"})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	for rank, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
+		var v *Verdict
+		if !errors.As(err, &v) || v.Rank != 1 || v.Confidence != Suspect || !strings.Contains(v.Text, "retries ran out") {
+			t.Errorf("rank %d: %v: expected that rank 1 is suspected of it", rank, err)
+		}
+	}
+}
+
+// While the ring comes up, a neighbour whose host has ended its connection is lost for
+// certain; what anything else did to the connection makes nobody the culprit for certain.
+func TestLostWhileComingUp(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]Confidence{io.EOF: Certain, io.ErrUnexpectedEOF: Certain, syscall.ECONNRESET: Certain, errForged: Suspect, syscall.ENETDOWN: Suspect} {
+		c := ring(t, 2, nil)[0]
+		c.mu.Lock()
+		c.sealed = false
+		l := c.connections[right]
+		c.mu.Unlock()
+		c.lost(l, err)
+		if v := c.Failure(); v == nil || v.Kind != KindLost || v.Rank != 1 || v.Confidence != want {
+			t.Errorf("%v: %+v: expected the loss of rank 1, %s", err, v, want)
+		}
+	}
+}
+
+// A rank that is not up is missing for certain if its host says so, and not if this rank
+// could not ask.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 2)
+	for err, want := range map[error]Confidence{nil: Certain, syscall.EMFILE: Suspect} {
+		cfg := configFor(t, nodes, 0)
+		if err != nil {
+			cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: err}
+			}
+		}
+		c := openRank(t, cfg)
+		rank, sure := missing(&TimeoutError{Peers: c.Probe(t.Context())})
+		if rank != 1 || sure != want {
+			t.Errorf("dial: %v: rank %d is missing, %s: expected rank 1, %s", err, rank, sure, want)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
