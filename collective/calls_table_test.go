@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
@@ -78,5 +79,30 @@ func TestCallsOfAll(t *testing.T) {
 		if table := tableOf(err); len(table) != 3 || !slices.Equal(table[2].Ranks, []int{idle}) || table[2].Call != "" {
 			t.Errorf("rank %d: the table is %+v", rank, table)
 		}
+	}
+}
+
+// TestCalledAtOnce: the control ring asks what a rank calls with its lock held, so that answer
+// waits for no registration and no operation, and says nothing of a Comm that is closed.
+func TestCalledAtOnce(t *testing.T) {
+	w := newWorld(t, 2, ring.Options{Device: shared0}, nil)
+	k := newKit(w, 64, reduce.Int32, reduce.Sum)
+	k.runs(1, 64, CallOptions{})
+	c := w.comms[0]
+	said := make(chan string, 1)
+	c.mu.Lock()
+	go func() { said <- c.called(c.seq) }()
+	select {
+	case text := <-said:
+		if text == "" {
+			t.Errorf("operation %d: %q", c.seq, text)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("what it calls is not said while memory is registered")
+	}
+	c.mu.Unlock()
+	w.each(func(_ int, c *Comm) error { return c.Close() })
+	if text := c.called(c.seq); text != "" {
+		t.Errorf("a closed Comm calls %q", text)
 	}
 }

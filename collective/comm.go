@@ -50,8 +50,10 @@ type Comm struct {
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
 	// announced is what this rank calls: in its board, if it has one. The holder of the lock
-	// writes it, and who answers other ranks reads it with mu held.
+	// writes it, and who answers other ranks reads it with answering held, which keeps the
+	// board. The control ring waits for that: nothing else is done with it held, as with mu.
 	announced atomic.Pointer[sharedmem.Announcement]
+	answering sync.Mutex
 	whereabouts
 
 	// Below this line: whoever holds the lock.
@@ -177,6 +179,9 @@ func (c *Comm) Close() error {
 	c.over.Store(true)
 	c.mu.Unlock()
 	c.ring.SetPlace(nil)
+	c.answering.Lock()
+	c.announced.Store(new(sharedmem.Announcement)) // the board goes
+	c.answering.Unlock()
 	c.inquiry.close()
 	if c.shared != nil {
 		c.shared.awaitOthers()

@@ -278,11 +278,8 @@ func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem
 
 // called tells other ranks what this one calls as an operation.
 func (c *Comm) called(number uint64) string {
-	c.mu.Lock()
-	defer c.mu.Unlock() // Close has the board given back with it
-	if c.closed {
-		return ""
-	}
+	c.answering.Lock()
+	defer c.answering.Unlock()
 	if s, ok := c.announced.Load().Call(number); ok {
 		return callOf(s).String()
 	}

@@ -3,21 +3,29 @@ package sharedmem
 import "sync/atomic"
 
 // Words of the line in which a rank tells what it is in. The first is the number of
-// the operation. Its signature has two places, by the parity of the number, so that
-// the next one's does not overwrite it while it may be read.
+// the operation. Its signature has a place by that number, one of three: the one before
+// may still be read while the next one's is written.
 const (
-	announcedCall  = 1 // three words, and three more
-	announcedWords = 3
-	announcedEnd   = announcedCall + 2*announcedWords
+	announcedCall   = 1
+	announcedPlaces = 3
+	announcedWords  = 3 // of a place
+	announcedEnd    = announcedCall + announcedPlaces*announcedWords
 )
+
+// announcedAt is the first word of an operation's place.
+func announcedAt(number uint64) uint64 {
+	return announcedCall + announcedWords*(number%announcedPlaces)
+}
 
 // Announcement is such a line. One goroutine writes it, and any may read it.
 type Announcement line
 
 // Announce says which operation the rank begins. Numbers grow from 1.
 func (a *Announcement) Announce(number uint64, s Signature) {
-	at := announcedCall + announcedWords*(number&1)
-	a[at], a[at+1], a[at+2] = s.Digest, s.Count, s.Root
+	at := announcedAt(number)
+	Publish(&a[at], s.Digest)
+	Publish(&a[at+1], s.Count)
+	Publish(&a[at+2], s.Root)
 	(*line)(a).store(number)
 }
 
@@ -25,7 +33,7 @@ func (a *Announcement) Announce(number uint64, s Signature) {
 func (a *Announcement) Call(number uint64) (s Signature, ok bool) {
 	l := (*line)(a)
 	newest := l.load()
-	at := announcedCall + announcedWords*(number&1)
+	at := announcedAt(number)
 	s = Signature{Digest: atomic.LoadUint64(&l[at]), Count: atomic.LoadUint64(&l[at+1]), Root: atomic.LoadUint64(&l[at+2])}
 	return s, l.load() == newest && (newest == number || newest == number+1) && number > 0
 }

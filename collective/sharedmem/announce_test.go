@@ -12,10 +12,15 @@ func TestAnnounced(t *testing.T) {
 	for n := uint64(1); n < 6; n++ {
 		a.Announce(n, Signature{100 + n, 200 + n, 300 + n})
 		// The next call is there, its number is not yet.
-		l, at := a.own[announcedLine], announcedCall+announcedWords*((n+1)&1)
-		l[at], l[at+1], l[at+2] = 7, 8, 9
+		l := a.own[announcedLine]
+		before := l[0]
+		a.Announce(n+1, Signature{7, 8, 9})
+		l[0] = before
 		if number, s := b.Announced(0); number != n || s != (Signature{100 + n, 200 + n, 300 + n}) {
 			t.Errorf("got %d, %v, want %d", number, s, n)
+		}
+		if s, ok := a.Announcement().Call(n - 1); n > 1 && (!ok || s != (Signature{99 + n, 199 + n, 299 + n})) {
+			t.Errorf("the one before %d: got %v", n, s)
 		}
 		a.Ended(n)
 		if ended := b.HasEnded(0); ended != n {
