@@ -210,6 +210,7 @@ func (e *endpoint) receivePacket(b []byte, src netip.AddrPort, segment uint16, n
 		drop, why = &e.port.malformed, "malformed"
 	} else if q = e.find(p.DestQPN); q == nil {
 		if e.probes.take(b) {
+			e.dropped(now) // anybody can send them
 			return
 		}
 		drop, why = &e.port.unknownQP, "no such queue pair"

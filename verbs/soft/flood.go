@@ -26,7 +26,7 @@ type flood struct {
 	filtered bool // the socket takes what comes from peers only
 }
 
-// dropped counts a packet that was no peer's.
+// dropped counts a packet that no queue pair has taken.
 func (e *endpoint) dropped(now int64) {
 	f := &e.flood
 	if now-f.since > floodSpan {

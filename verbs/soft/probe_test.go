@@ -1,11 +1,13 @@
 package soft
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/soft/wire"
 )
 
 // Probes of all sizes come to the peer, whatever state the queue pairs are in, and harm
@@ -38,5 +40,22 @@ func TestProbe(t *testing.T) {
 		if (c.Name == "unknown_qp" || c.Name == "malformed_packets") && c.Value > 0 {
 			t.Errorf("%s is %d", c.Name, c.Value)
 		}
+	}
+}
+
+// TestFloodOfProbes: anybody can send what looks like a probe, so the kernel keeps out a flood
+// of them, too.
+func TestFloodOfProbes(t *testing.T) {
+	a, _ := pair(t, 1<<16)
+	ep := a.ctx.(*Context).ep.Load()
+	b := make([]byte, probeRest+wire.ICRCLen)
+	wire.BTH(b).Encode(&wire.BTHFields{Opcode: wire.SendOnly, PKey: wire.DefaultPKey})
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for range floodRate + 1 {
+		ep.receivePacket(b, netip.MustParseAddrPort("127.0.0.1:4791"), 0, 1, false)
+	}
+	if !ep.flood.filtered {
+		t.Errorf("%d probes within a moment: expected that the kernel takes those of peers only", floodRate+1)
 	}
 }
