@@ -34,12 +34,13 @@ type JournalEntry struct {
 	Gathers bool   `json:"gathers,omitempty"` // so: they are results, or parts of one
 }
 
-// Arrival is segments that changed between two ranks.
+// Arrival is segments of which one or more changed between two ranks.
 type Arrival struct {
-	Edge    ring.Direction
-	Phase   Operation
-	Segment int // the first, as the edge's segments of the operation are counted
-	Range       // of elements
+	Edge     ring.Direction
+	Phase    Operation
+	Segment  int // the first, as the edge's segments of the operation are counted
+	Segments int
+	Range    // of elements
 }
 
 // RunRecorded is Run with a journal.
@@ -102,7 +103,7 @@ func Arrivals(journals []Journal) (list []Arrival) {
 					if e.Gathers {
 						phase = OpAllGather
 					}
-					list = append(list, Arrival{Edge: ring.Direction{From: l.From, To: to}, Phase: phase, Segment: at * l.Each, Range: e.Range})
+					list = append(list, Arrival{Edge: ring.Direction{From: l.From, To: to}, Phase: phase, Segment: at * l.Each, Segments: l.Each, Range: e.Range})
 				}
 			}
 		}

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +89,7 @@ type checking struct {
 	done  int
 	wrong uint64 // elements on this rank
 	first *WrongElement
-	all   int // wrong words on all ranks, each counted once
+	all   int // wrong words on all ranks, each counted once; of those that were not told as many as there are at least
 	words []wrongWord
 	found *Corruption
 }
@@ -130,7 +132,11 @@ func (c *checking) next(ctx context.Context, m *session.Member, o operation, v v
 	if err != nil {
 		return err
 	}
-	c.follow(m, o, plan, all)
+	mtu := 0 // of what has no packets
+	if e := m.Ring.Left(); !e.Device().Attr.HostLocal {
+		mtu = e.MTU
+	}
+	c.follow(mtu, o.typ.Size(), plan, all)
 	return nil
 }
 
@@ -170,8 +176,41 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 	return mine, plan, nil
 }
 
+// has tells whether a rank has an element wrong. It is not known of the elements behind the
+// last that it tells of, if it has more wrong ones.
+func (r *checkedRank) has(element int) (wrong, known bool) {
+	at, wrong := slices.BinarySearchFunc(r.Words, element, func(w wrongWord, element int) int { return cmp.Compare(w.Element, element) })
+	return wrong, at < len(r.Words) || uint64(len(r.Words)) == r.Wrong
+}
+
+// within is the rank within which an element went wrong; -1 if that is not known.
+func within(plan *collective.Call, all []checkedRank, element int) int {
+	for rank := range all {
+		if _, known := all[rank].has(element); !known {
+			return -1
+		}
+	}
+	return plan.Within(len(all), element, func(rank int) bool {
+		wrong, _ := all[rank].has(element)
+		return wrong
+	})
+}
+
+// inPacket is how many bytes into a packet an element of a segment came; -1 if that is not
+// known.
+func inPacket(a *collective.Arrival, plan *collective.Call, element, size, mtu int) int {
+	if mtu == 0 || a.Segments > 1 {
+		return -1
+	}
+	at := (element - a.Lo) * size
+	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated && a.Phase != collective.OpAllGather {
+		at += ring.SlotHeader
+	}
+	return at % mtu
+}
+
 // follow finds out where the wrong elements of a check came from.
-func (c *checking) follow(m *session.Member, o operation, plan collective.Call, all []checkedRank) {
+func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank) {
 	journals := make([]collective.Journal, len(all))
 	for rank := range all {
 		journals[rank] = all[rank].Journal
@@ -181,37 +220,21 @@ func (c *checking) follow(m *session.Member, o operation, plan collective.Call, 
 	if first {
 		c.found = &Corruption{}
 	}
-	header, mtu := 0, 0 // of what has no packets
-	if e := m.Ring.Left(); !e.Device().Attr.HostLocal {
-		mtu = e.MTU
-	}
-	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated {
-		header = ring.SlotHeader
-	}
-	size := o.typ.Size()
 	// A word that is wrong on several ranks counts once, where it came in.
+	before, mostWrong := c.all, 0
 	seen := map[int]int{}
 	for rank := range all {
+		mostWrong = max(mostWrong, int(all[rank].Wrong))
 		for _, w := range all[rank].Words {
 			w.rank, w.from, w.to, w.inPacket, w.check, w.at = rank, -1, -1, -1, c.done, time.Since(c.begun)
-			for _, a := range arrivals {
-				if w.Element < a.Lo || w.Element >= a.Hi {
-					continue
-				}
-				if w.from, w.to = a.Edge.From, a.Edge.To; mtu > 0 {
-					w.inPacket = ((w.Element-a.Lo)*size + header) % mtu
+			for i := range arrivals {
+				if a := &arrivals[i]; w.Element >= a.Lo && w.Element < a.Hi {
+					w.from, w.to, w.inPacket = a.Edge.From, a.Edge.To, inPacket(a, &plan, w.Element, size, mtu)
 				}
 			}
 			if w.from < 0 {
-				within := plan.Within(len(all), w.Element, func(r int) bool {
-					for _, run := range all[r].Runs {
-						if w.Element >= run[0] && w.Element <= run[1] {
-							return true
-						}
-					}
-					return false
-				})
-				w.from, w.to = within, within
+				w.from = within(&plan, all, w.Element)
+				w.to = w.from
 			}
 			if at, ok := seen[w.Element]; ok {
 				if w.rank == w.to {
@@ -225,6 +248,7 @@ func (c *checking) follow(m *session.Member, o operation, plan collective.Call, 
 			}
 		}
 	}
+	c.all = max(c.all, before+mostWrong)
 	if !first {
 		return
 	}

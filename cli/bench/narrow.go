@@ -309,12 +309,19 @@ func (p *Pattern) times(words []wrongWord, checks int, took time.Duration) strin
 			return text
 		}
 	}
-	switch p.Every = period.Seconds(); {
-	case longest == 1:
-		return fmt.Sprintf("every %.1f s", p.Every)
-	case len(gaps) > 3:
-		return fmt.Sprintf("at multiples of %.1f s", p.Every)
+	between := took / time.Duration(max(checks, 1))
+	every := fmt.Sprintf("%.1f s", period.Seconds())
+	if period < time.Second {
+		every = period.Round(100 * time.Microsecond).String()
 	}
-	p.Every = 0
+	switch {
+	case float64(period) < 1.5*float64(between): // the period is the checks' own
+	case longest == 1:
+		p.Every = period.Seconds()
+		return "every " + every
+	case len(gaps) > 3:
+		p.Every = period.Seconds()
+		return "at multiples of " + every
+	}
 	return text
 }

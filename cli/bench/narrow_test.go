@@ -106,3 +106,15 @@ func TestNarrowDownMixed(t *testing.T) {
 		t.Errorf("no words: %+v", got)
 	}
 }
+
+// Faults that come at any time are found when checks are made: the time between two checks is
+// no period of theirs.
+func TestNoPeriodOfChecks(t *testing.T) {
+	words := faults(12, 1, func(check int) int { return 1000 * check * check }, func(i int, want []uint64) uint64 { return want[i] ^ 4 })
+	for i, check := range []int{3, 4, 9, 17, 18, 21, 30, 31, 33, 40, 47, 55} {
+		words[i].check, words[i].at = check, time.Duration(check)*time.Millisecond
+	}
+	if got := narrowDown(words, 12, 4, 60, 60*time.Millisecond); got.Every != 0 || !strings.Contains(got.Text, "in 12 of 60 checks") {
+		t.Errorf("every %g s: %s", got.Every, got.Text)
+	}
+}
