@@ -23,7 +23,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-long test-verbs bench-verbs bench-peers race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static test test-long test-verbs torture bench-verbs bench-peers race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -50,6 +50,15 @@ test:
 
 test-long:
 	$(call tests)
+
+# Ranks are killed, stopped and cut off in CASES cases of a SEED, from number FROM on, of
+# which those in torture.log have been. As root, who makes network namespaces.
+CASES := 1000
+SEED  := 1
+FROM  := 0
+torture: build
+	$(GO) build -o torture.bin ./collective/torture
+	./torture.bin -cases $(CASES) -seed $(SEED) -from $(FROM) -log torture.log
 
 # The race detector needs cgo.
 race: export CGO_ENABLED := 1
@@ -113,4 +122,5 @@ uninstall:
 		$(addprefix $(datadir)/man/man7/,$(notdir $(wildcard cli/man/*.7)))
 
 clean:
-	rm -f ringcli
+	rm -f ringcli torture.bin torture.log
+	rm -rf torture
