@@ -26,38 +26,50 @@ func (b *begun) Write(p []byte) (int, error) {
 	return b.Writer.Write(p)
 }
 
-// stalledRing runs a ring of three nodes, each with an address and a network of its own, has
-// something happen while they compute, and returns how each rank ended and the verdict of its
-// last line.
-func stalledRing(t *testing.T, happens func(names island, ranks []*process), skip int) (verdicts []ring.Verdict, texts []string) {
+// computing starts a ring on nodes that each have an address and a network of their own, and
+// returns its ranks when the first line of the script is through.
+func computing(t *testing.T, names island, script string, args ...string) []*process {
 	t.Helper()
-	const n = 3
-	names := newIsland(t, n)
 	path, err := exec.LookPath("ip")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range names {
-		ip(t, "-n", name, "link", "set", "dev", "eth0", "mtu", "9000", "gso_max_segs", "1") // a train of packets is not held against an MTU
-		ip(t, "-n", names.bridge(), "link", "set", "dev", fmt.Sprintf("port%d", i), "mtu", "9000")
+	var list []string
+	for i := range names {
+		list = append(list, fmt.Sprintf("10.77.0.%d", i+1))
 	}
-	ranks := make([]*process, n)
+	ranks := make([]*process, len(names))
 	first := &begun{c: make(chan struct{})}
-	for i := range ranks {
-		ranks[i] = program(t, "connect", "--index", fmt.Sprint(i), "--list", "10.77.0.1,10.77.0.2,10.77.0.3", "--device", "soft", "--timeout", "20s",
-			"--output", "json", "-c", "all-reduce --size 4M --protocol eager --algorithm ring --iters 1 --warmup 0; all-reduce --size 4M --protocol eager --algorithm ring --duration 60s")
+	for i, name := range names {
+		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", "soft", "--timeout", "20s", "-c", script}, args...)...)
 		if i == 0 {
-			first.Writer = ranks[i].Stdout
-			ranks[i].Stdout = first
+			first.Writer = p.Stdout
+			p.Stdout = first
 		}
-		ranks[i].Args, ranks[i].Path = append([]string{"ip", "netns", "exec", names[i]}, ranks[i].Args...), path
-		ranks[i].start(t)
+		p.Args, p.Path = append([]string{"ip", "netns", "exec", name}, p.Args...), path
+		p.start(t)
+		ranks[i] = p
 	}
 	select {
 	case <-first.c:
 	case <-time.After(hung):
 		t.Fatal("the ring does not come up")
 	}
+	return ranks
+}
+
+// stalledRing runs a ring of three nodes, has something happen while they compute, and returns
+// how each rank ended and the verdict of its last line.
+func stalledRing(t *testing.T, happens func(names island, ranks []*process), skip int) (verdicts []ring.Verdict, texts []string) {
+	t.Helper()
+	const n = 3
+	names := newIsland(t, n)
+	for i, name := range names {
+		ip(t, "-n", name, "link", "set", "dev", "eth0", "mtu", "9000", "gso_max_segs", "1") // a train of packets is not held against an MTU
+		ip(t, "-n", names.bridge(), "link", "set", "dev", fmt.Sprintf("port%d", i), "mtu", "9000")
+	}
+	const once = "all-reduce --size 4M --protocol eager --algorithm ring"
+	ranks := computing(t, names, once+" --iters 1 --warmup 0; "+once+" --duration 60s", "--output", "json")
 	time.Sleep(200 * time.Millisecond) // in the middle of the second
 	happens(names, ranks)
 	verdicts, texts = make([]ring.Verdict, n), make([]string, n)
@@ -124,6 +136,27 @@ func TestPathFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where TCP between two ranks stalls and their data goes on, a measurement that lasts does.
+func TestTCPStallsBesideData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it lasts; `make test-long` runs it")
+	}
+	const n = 3
+	names := newIsland(t, n)
+	ranks := computing(t, names, "all-reduce --size 64K --iters 1 --warmup 0; all-reduce --size 64K --check --duration 10s")
+	names.drop(t, 1, "from", "10.77.0.3", "ipproto", "tcp")
+	names.drop(t, 2, "from", "10.77.0.2", "ipproto", "tcp")
+	time.Sleep(4 * time.Second) // more than any host is given
+	for i := 1; i < n; i++ {
+		ip(t, "-n", names[i], "rule", "delete", "pref", "50")
+	}
+	for i, p := range ranks {
+		if code := p.end(t, hung); code != 0 {
+			t.Errorf("rank %d: exit code %d\n%s", i, code, p.stderr.String())
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (t Token) Poll(wc []verbs.Completion) (int, error) {
 		return n, nil
 	}
 	n, err := t.poll(wc)
-	if n > 0 {
+	if n > 0 && wc[n-1].Status == verbs.Success { // that retries have run out is no sign of life
 		r.moved.Add(1)
 	}
 	return n, err

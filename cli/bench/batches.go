@@ -52,6 +52,9 @@ type repetition struct {
 	// up to longest: where iterations overlap, the mean of a few says too much.
 	least   int
 	longest time.Duration
+	// talk, if it is set, is how ranks talk between batches, but for the first, when
+	// they may be in different commands.
+	talk *talk
 }
 
 // batchTold is what ranks tell each other between two batches.
@@ -67,9 +70,18 @@ type batchTold struct {
 // iterations the leader wants next, how long those of the last batch took on the slowest
 // rank, and whether any rank wants to stop: then all do, at the same place, and the ring
 // can be used again.
-func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own batchTold) (next batchTold, err error) {
+func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own batchTold, t *talk) (next batchTold, err error) {
 	own.Stop, own.Visit = s.Stopping(), s.Visits.Wanted()
-	all, err := session.Share(ctx, m, own)
+	var all []batchTold
+	if t == nil {
+		all, err = session.Share(ctx, m, own)
+	} else {
+		var words []said
+		words, err = t.share(ctx, own.say())
+		for _, w := range words {
+			all = append(all, w.batch())
+		}
+	}
 	if err != nil {
 		return next, err
 	}
@@ -124,12 +136,14 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 	timeout := s.Config.Duration("timeout")
 	p.batch, p.longest = min(batchTime, timeout/batchShare), timeout/leastShare
 	own := batchTold{}
+	var t *talk // after the first batch
 	for {
 		own.Warm, own.Next = p.next(b)
-		next, err := nextBatch(ctx, m, s, own)
+		next, err := nextBatch(ctx, m, s, own, t)
 		if err != nil {
 			return b, err
 		}
+		t = p.talk
 		if next.Mean > 0 {
 			b.means = append(b.means, next.Mean)
 		}
@@ -139,14 +153,14 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 		case next.Stop:
 			return b, errSome
 		}
-		t := time.Now()
+		began := time.Now()
 		if next.Next > 0 && b.begun.IsZero() {
-			b.begun = t
+			b.begun = began
 		}
 		if own.Mean, err = run(next.Warm, next.Next); err != nil {
 			return b, err
 		}
-		took := time.Since(t)
+		took := time.Since(began)
 		b.mean = max(took/time.Duration(next.Warm+next.Next), 1)
 		b.warmed, b.done = b.warmed+next.Warm, b.done+next.Next
 		if next.Next > 0 {

@@ -92,6 +92,7 @@ type checking struct {
 	all   int // wrong words on all ranks, each counted once; of those that were not told as many as there are at least
 	words []wrongWord
 	found *Corruption
+	talk  *talk // of a measurement that lasts, or nil
 }
 
 // checkedRank is what a rank tells the others of a check, if some rank has found wrong
@@ -117,13 +118,9 @@ func (c *checking) next(ctx context.Context, m *session.Member, o operation, v v
 	if mine.Wrong > 0 && c.first == nil {
 		c.first = &mine.First
 	}
-	told, err := session.Share(ctx, m, mine.Wrong)
+	wrong, err := c.sum(ctx, m, mine.Wrong)
 	if err != nil {
 		return err
-	}
-	wrong := uint64(0)
-	for _, n := range told {
-		wrong += n
 	}
 	if wrong == 0 {
 		return nil
@@ -138,6 +135,22 @@ func (c *checking) next(ctx context.Context, m *session.Member, o operation, v v
 	}
 	c.follow(mtu, o.typ.Size(), plan, all)
 	return nil
+}
+
+// sum adds up what all ranks have found wrong.
+func (c *checking) sum(ctx context.Context, m *session.Member, mine uint64) (wrong uint64, err error) {
+	if c.talk != nil {
+		words, err := c.talk.share(ctx, said{mine})
+		for _, w := range words {
+			wrong += w[0]
+		}
+		return wrong, err
+	}
+	told, err := session.Share(ctx, m, mine)
+	for _, n := range told {
+		wrong += n
+	}
+	return wrong, err
 }
 
 // checked runs the operation on fresh inputs, with a journal, and verifies every element.

@@ -192,7 +192,15 @@ func (o operation) repetition() repetition {
 func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement, c *checking) (b batched, stopped bool, err error) {
 	w, begun, done, call := timing.New(), time.Now(), 0, o.on(v)
 	var means []float64 // of this rank
-	b, err = inBatches(ctx, m, s, o.repetition(), func(warm, n int) (float64, error) {
+	p := o.repetition()
+	if o.duration > 0 && m.Comm.Size() > 1 {
+		if p.talk, err = newTalk(ctx, m); err != nil {
+			return b, false, err
+		}
+		defer func() { err = errors.Join(err, p.talk.close()) }()
+		c.talk = p.talk
+	}
+	b, err = inBatches(ctx, m, s, p, func(warm, n int) (float64, error) {
 		if _, err := o.iterate(ctx, m.Comm, call, warm, nil); err != nil {
 			return 0, err
 		}

@@ -112,7 +112,7 @@ func (t *Team) disagree(p *peer) error {
 
 // fail ends the call, and the team, with an error that tells what was awaited.
 func (t *Team) fail(err error) error {
-	t.err = fmt.Errorf("%w: rank %d, %s", err, t.rank, t.awaited())
+	t.err = fmt.Errorf("%w (rank %d, %s)", err, t.rank, t.awaited())
 	return t.err
 }
 

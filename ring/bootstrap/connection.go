@@ -38,7 +38,8 @@ type connection struct {
 	broke   string                        // how, if that was without a goodbye
 	blocked bool                          // the reader waits for this rank
 	goodbye time.Time                     // when the neighbour said goodbye
-	heard   time.Time                     // when the last frame came
+	heard   time.Time                     // when the last frame came, or this rank went on itself
+	spoke   time.Time                     // when the last frame came
 	counted *attempts                     // the neighbour's, while the ring comes up
 
 	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
@@ -223,6 +224,7 @@ func (c *Control) handle(l *connection, f *Frame) error {
 	}
 	c.mu.Lock()
 	l.heard = time.Now()
+	l.spoke = l.heard
 	c.mu.Unlock()
 	switch f.Type {
 	case TypeHeartbeat:

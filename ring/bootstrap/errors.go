@@ -65,6 +65,18 @@ type Doing struct {
 // IsZero tells whether the rank was idle.
 func (d Doing) IsZero() bool { return d == Doing{} }
 
+// told says what a rank was in, behind what happened to it; "" if it was idle.
+func (d Doing) told(rank int) string {
+	if d.IsZero() {
+		return ""
+	}
+	text := fmt.Sprintf(" (rank %d was in operation %d, %s", rank, d.Operation, d.Words)
+	if d.Awaited != "" {
+		text += ", and awaited " + d.Awaited
+	}
+	return text + ")"
+}
+
 // Verdict is why the ring failed, as every rank is told.
 type Verdict struct {
 	Kind       Kind          `json:"kind"`

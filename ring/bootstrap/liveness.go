@@ -44,6 +44,8 @@ type watch struct {
 	movedAt time.Time           // when it last grew
 	slept   sighting            // the own sleep that is still worth telling
 	sleptAt time.Time
+	alone   time.Duration // no neighbour was heard, for so long
+	aloneAt time.Time     // until then at least
 }
 
 // watched is a neighbour. With two ranks both connections are to one.
@@ -259,7 +261,20 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	if !s.amiss() {
 		s.Call, s.Process = "", ""
 	}
+	if c.spoke(p).Before(c.watch.aloneAt) && now.Sub(c.watch.aloneAt) < pace.silence {
+		s.alone = c.watch.alone
+	}
 	return s
+}
+
+// spoke is when the last frame of a neighbour came. It needs the lock.
+func (c *Control) spoke(p *watched) (last time.Time) {
+	for _, l := range c.connections {
+		if l != nil && l.peer == p.rank && l.spoke.After(last) {
+			last = l.spoke
+		}
+	}
+	return last
 }
 
 // callsHere tells whether a rank's host has begun connections to this one that it did not
@@ -277,6 +292,7 @@ func (c *Control) look(now time.Time) {
 		return
 	}
 	due := false
+	c.listen(now)
 	for _, p := range c.watch.peers {
 		s := c.see(p, now)
 		asked := c.asked(p.rank, now)
@@ -298,7 +314,23 @@ func (c *Control) look(now time.Time) {
 		return
 	}
 	if v := judge(c.panorama(), c.seen(now)); v != nil {
+		if v.Doing.IsZero() {
+			c.complete(v)
+			v.Text += v.Doing.told(c.rank)
+		}
 		c.propose(v, nil)
+	}
+}
+
+// listen notes whether this rank hears anybody. It needs the lock.
+func (c *Control) listen(now time.Time) {
+	w := &c.watch
+	if len(w.peers) < 2 {
+		return // who is cut off nobody can tell
+	}
+	alone := min(c.silence(w.peers[0], now), c.silence(w.peers[1], now))
+	if alone >= c.pace.suspect {
+		w.alone, w.aloneAt = alone, now
 	}
 }
 
@@ -320,7 +352,7 @@ func (c *Control) seen(now time.Time) []sighting {
 		all = append(all, c.see(p, now))
 	}
 	for _, s := range c.watch.told {
-		if age := now.Sub(s.at); age < c.pace.suspect || s.Slept > 0 && age < c.pace.silence {
+		if s.age = now.Sub(s.at); s.age < c.pace.suspect || s.Slept > 0 && s.age < c.pace.silence {
 			all = append(all, s)
 		}
 	}
@@ -329,7 +361,7 @@ func (c *Control) seen(now time.Time) []sighting {
 }
 
 func (c *Control) panorama() *panorama {
-	return &panorama{own: c.rank, size: c.size, name: c.name, where: func(rank int) string {
+	return &panorama{own: c.rank, size: c.size, death: c.pace.death, name: c.name, where: func(rank int) string {
 		if m := c.members[rank]; m.PID != 0 {
 			return fmt.Sprintf("process %d on host %s", m.PID, m.Host)
 		}

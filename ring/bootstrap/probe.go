@@ -103,6 +103,9 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 		_, p.Mute = errors.AsType[*muteError](err)
 		_, p.unasked = errors.AsType[*unaskedError](err)
 		p.State = err.Error()
+		if stopped, _, pid := c.Process(rank); stopped {
+			p.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
+		}
 		return p
 	}
 	p.Up, p.State = true, c.describe(rank, s)

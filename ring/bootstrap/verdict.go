@@ -48,7 +48,17 @@ type sighting struct {
 	Due  bool `json:"due,omitempty"`
 	Late bool `json:"late,omitempty"`
 
-	at time.Time // when it was received; the reader's own
+	// The reader's own: when it was received, how long ago that was, and for how long this
+	// rank had heard nobody when it last heard that one.
+	at    time.Time
+	age   time.Duration
+	alone time.Duration
+}
+
+// during tells whether what a rank has seen of another can come from the other's sleep: it
+// has failed, or the silence had begun before half of the sleep was over.
+func (s *sighting) during(slept *sighting) bool {
+	return s.Fault != nil || s.Silent+s.age >= slept.age+slept.Slept/2
 }
 
 // amiss tells whether there is anything to explain.
@@ -58,6 +68,7 @@ func (s *sighting) amiss() bool { return s.Silent > 0 || s.Ended != "" || s.Faul
 type panorama struct {
 	own   int // the judge
 	size  int
+	death time.Duration
 	name  func(rank int) string // with its place in the list
 	where func(rank int) string // its process and host, "" if they are not known
 }
@@ -100,6 +111,11 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	switch {
 	case e.process == processStopped:
 		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s: %s", name, cmp.Or(who, "its process"), e.silence(), e.faults(), cureStopped)
+	case s.alone > 0 && (e.calls[callOther] || e.calls[callRefused] || e.endedTo == by):
+		v := verdict(KindIsolated, Suspect, "%s heard neither %s nor %s for %s, and then found %s gone: it was cut off, and they have most likely given it up: look at its network first",
+			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), span(s.alone), name)
+		v.Rank, v.Since = by, s.alone
+		return v
 	case e.calls[callOther]:
 		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place: %s", name, cmp.Or(who, "its process"), p.cureLost(about))
 	case e.calls[callRefused] && e.word != nil && e.word.Ended != "": // which no dead process sees
@@ -113,10 +129,14 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	case e.endedTo >= 0 && e.calls[callAnswered]:
 		return p.broken(&e, edge)
 	case e.slept > 0:
-		return verdict(KindStopped, Certain, "%s was stopped for %s, as it says itself%s: %s", name, span(e.slept), e.faults(), cureStopped)
+		sure := Certain
+		if s.Fault != nil && e.slept < p.death {
+			sure = Suspect // so little ends no operation by itself
+		}
+		return verdict(KindStopped, sure, "%s was stopped for %s, as it says itself%s: %s", name, span(e.slept), e.faults(), cureStopped)
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more: %s", name, e.how(), p.cureLost(about))
-	case e.silentTo >= 0 && p.isolated(by, seen):
+	case e.silentTo >= 0 && (p.isolated(by, seen) || s.alone > 0 && s.Call == callMute):
 		v := verdict(KindIsolated, Suspect, "%s hears neither %s nor %s any more, for %s%s: it is cut off, or both are: look at its network first",
 			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), span(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives])
 		v.Rank = by
@@ -169,7 +189,9 @@ func (p *panorama) evidence(about, by int, seen []sighting) evidence {
 		s := &seen[i]
 		switch {
 		case s.By == about && s.About == about:
-			e.slept = s.Slept
+			if slices.ContainsFunc(seen, func(o sighting) bool { return o.By != about && o.About == about && o.during(s) }) {
+				e.slept = s.Slept
+			}
 		case s.By == about:
 			e.alive = true
 			if s.About == by {

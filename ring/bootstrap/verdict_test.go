@@ -76,6 +76,19 @@ func TestJudge(t *testing.T) {
 			4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered }), {By: 2, About: 2, Slept: 3 * time.Second}}, KindStopped, 2, Direction{}, Certain, "for 3s",
 		},
 
+		"so, and not for long enough to fail an operation": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered }), {By: 2, About: 2, Slept: 800 * time.Millisecond}}, KindStopped, 2, Direction{}, Suspect, "for 800ms",
+		},
+		"so, and it is silent since then": {
+			4, 1, []sighting{see(1, 2, mute), {By: 2, About: 2, Slept: 3 * time.Second, age: time.Second}}, KindSilent, 2, Direction{}, Suspect, "is silent",
+		},
+		"so, while it was not heard": {
+			4, 1, []sighting{see(1, 2, mute), {By: 2, About: 2, Slept: 3 * time.Second, age: 100 * time.Millisecond}}, KindStopped, 2, Direction{}, Certain, "for 3s",
+		},
+		"this rank was cut off, and nobody has waited": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { ended(callRefused)(s); s.alone = silent }), see(1, 0, func(s *sighting) { mute(s); s.alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
+		},
+
 		"an operation fails and the peer is dead":    {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault = fault; ended(callRefused)(s) })}, KindLost, 2, Direction{}, Certain, "is dead"},
 		"an operation fails and the peer is well":    {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered })}, KindFailed, 2, Direction{}, Suspect, "retries ran out"},
 		"an operation fails since the peer's failed": {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered }), see(2, 3, func(s *sighting) { s.Fault = fault; s.Due = false })}, "", 0, Direction{}, "", ""},
@@ -89,7 +102,7 @@ func TestJudge(t *testing.T) {
 		"two die at once": {4, 0, []sighting{see(0, 1, ended(callRefused)), see(0, 3, ended(callRefused))}, KindLost, 1, Direction{}, Certain, "rank 1 was lost"},
 	} {
 		p := &panorama{
-			own: c.own, size: c.size, name: func(r int) string { return fmt.Sprintf("rank %d", r) },
+			own: c.own, size: c.size, death: 1500 * time.Millisecond, name: func(r int) string { return fmt.Sprintf("rank %d", r) },
 			where: func(r int) string { return fmt.Sprintf("process %d on host h%d", 100+r, r) },
 		}
 		// The order in which things are heard of makes no difference.
