@@ -314,7 +314,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	}{
 		{"open", "open", []string{`(?m)^[01] of 2 soft:lo +1 ACTIVE 4096`}, "exchange", `init comes first`},
 		{"init", "init", []string{`(?m)^left +own +[01] INIT +[0-9a-f]{6} [0-9a-f]{6} +\d+ .*0x`, `(?m)^right +own +[01] INIT`}, "rtr", `exchange comes first`},
-		{"exchange", "exchanged", []string{`(?m)^left +peer +[01] +[0-9a-f]{6} [0-9a-f]{6} 4096 0x[0-9a-f]+ ::ffff:127\.`}, "rts", `rtr comes first`},
+		{"exchange", "exchanged", []string{`(?m)^left +peer +[01] +[0-9a-f]{6} [0-9a-f]{6} 4096 +0x[0-9a-f]+ ::ffff:127\.`}, "rts", `rtr comes first`},
 		{"rtr", "RTR", []string{`(?m)^left +own +[01] RTR +[0-9a-f]{6}`, `(?m)^right +peer +[01] (INIT|RTR) `}, "all-reduce --check", `rts comes first`},
 		{"rts", "RTS", []string{`(?m)^left +own +[01] RTS +[0-9a-f]{6}`, `(?m)^right +own +[01] RTS`}, "init", `reset`},
 	} {
