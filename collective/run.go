@@ -130,11 +130,12 @@ func (c *Comm) explain(k Call, err error) error {
 		verdict      *ring.Verdict
 		mesh         meshError
 		stall        *ring.StallError
+		corruption   *CorruptionError
 	)
 	if errors.As(err, &stall) && stall.Await != nil && !errors.Is(err, ErrTimeout) {
 		return err // it tells what waits
 	}
-	if errors.As(err, &disagreement) || errors.As(err, &verdict) || errors.As(err, &mesh) {
+	if errors.As(err, &disagreement) || errors.As(err, &verdict) || errors.As(err, &mesh) || errors.As(err, &corruption) {
 		return err
 	}
 	return fmt.Errorf("operation %d, %s: %w", c.seq, k, err)
