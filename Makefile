@@ -3,7 +3,8 @@
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X ringcli/cli/about.version=$(VERSION)
+# It begins in cli/ringcli/start_*.s.
+LDFLAGS := -s -w -E ringcli_start -X ringcli/cli/about.version=$(VERSION)
 
 # Build tags, as in `make TAGS=notrace`, which leaves out printed traces.
 TAGS :=

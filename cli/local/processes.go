@@ -114,7 +114,9 @@ func (f *processes) start(rank int, pipe *os.File) error {
 	}
 	// A descendant that kept the streams open must not hold up the end.
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("start rank %d: %w; raise the limit of open files (`ulimit -n`) or start fewer ranks", rank, err)
+	} else if err != nil {
 		return fmt.Errorf("start rank %d: %w", rank, err)
 	}
 	p := &rankProcess{rank: rank, cmd: cmd}

@@ -18,12 +18,18 @@ const (
 	threadsEach = 12
 	// lowLimit is where counting begins: no machine's own limit is as low.
 	lowLimit = 1 << 10
+	// leastFiles is what a rank of two on one host has open. Who needs more says so then.
+	leastFiles = 32
 )
 
-// RoomFor refuses to go on where the user may not have the threads of this process and
-// of so many ranks: Go's runtime ends a program that gets none with a dump.
+// RoomFor refuses to go on where this process may not have the files that it opens in any
+// case, or the user not the threads of this process and of so many ranks: Go's runtime ends
+// a program that gets none with a dump.
 func RoomFor(ranks int) error {
 	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
+		return exit.Usagef("a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
+	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
 		return nil // root has no limit
 	}
