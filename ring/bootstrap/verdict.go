@@ -128,7 +128,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return verdict(KindLost, Certain, "%s was lost: %s to both neighbours, and no new one is answered: %s", name, e.how(), p.cureLost(about))
 	case e.endedTo >= 0 && e.calls[callAnswered]:
 		return p.broken(&e, edge)
-	case e.slept > 0:
+	case e.slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept > e.since/4*3): // else it is not heard although it is awake
 		sure := Certain
 		if s.Fault != nil && e.slept < p.death {
 			sure = Suspect // so little ends no operation by itself

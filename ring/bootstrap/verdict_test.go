@@ -88,6 +88,12 @@ func TestJudge(t *testing.T) {
 		"this rank was cut off, and nobody has waited": {
 			4, 1, []sighting{see(1, 2, func(s *sighting) { ended(callRefused)(s); s.alone = silent }), see(1, 0, func(s *sighting) { mute(s); s.alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
 		},
+		"a rank that slept a little is cut off from a neighbour": {
+			4, 1, []sighting{see(1, 2, mute), see(2, 1, mute), {By: 2, About: 2, Slept: silent / 2}}, KindEdge, -1, Direction{1, 2, true}, Certain, "nothing passes",
+		},
+		"a rank that slept for all that time is heard of again": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callOpen }), {By: 2, About: 2, Slept: silent}}, KindStopped, 2, Direction{}, Certain, "for 2s",
+		},
 
 		"an operation fails and the peer is dead":    {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault = fault; ended(callRefused)(s) })}, KindLost, 2, Direction{}, Certain, "is dead"},
 		"an operation fails and the peer is well":    {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Fault, s.Call = fault, callAnswered })}, KindFailed, 2, Direction{}, Suspect, "retries ran out"},
