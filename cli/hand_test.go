@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -100,6 +101,16 @@ func (h *hands) fails(line string, code int) string {
 	text, err := h.do(line)
 	if exit.Code(err) != code {
 		h.t.Fatalf("%s: exit code %d, %v: expected exit code %d\n%s", line, exit.Code(err), err, code, text)
+	}
+	return text
+}
+
+// failsFor is fails, with the failure's code.
+func (h *hands) failsFor(line string, code int, why codes.Code) string {
+	h.t.Helper()
+	text, err := h.do(line)
+	if exit.Code(err) != code || err != nil && failure.Code(err) != why {
+		h.t.Fatalf("%s: exit code %d, %s: %v: expected exit code %d, %s\n%s", line, exit.Code(err), failure.Code(err), err, code, why, text)
 	}
 	return text
 }
@@ -309,6 +320,7 @@ type provoked struct {
 	before0, before1 string
 	line             string // at rank 0, which then polls, as does rank 1
 	code0, code1     int
+	why0, why1       codes.Code // of those that fail
 	says0, says1     []string
 }
 
@@ -322,48 +334,57 @@ func TestProvokedByHand(t *testing.T) {
 	for _, c := range []provoked{
 		{
 			name: "wrong rkey", before0: reg, before1: reg, line: "post write right --mr r --rkey 0x7fffffff", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteAccess, why1: codes.Flushed,
 			says0: []string{"remote access error (10)", "with rkey 0x7fffffff (REM_ACCESS, 10): no region of it has this rkey"},
 			says1: []string{flushed, "no region of it has this rkey"},
 		},
 		{
 			name: "wrong address", before0: reg, before1: reg, line: "post read right --mr r --remote-addr 0x1000", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteAccess, why1: codes.Flushed,
 			says0: []string{"remote access error (10)", "at 0x1000 with", "outside its region r"},
 			says1: []string{flushed, "at 0x1000 with", "outside its region r"},
 		},
 		{
 			name: "beyond the region", before0: reg, before1: reg, line: "post write right --mr r --length 64 --remote-offset 4090", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteAccess, why1: codes.Flushed,
 			says0: []string{"remote access error (10)", "RDMA_WRITE of 64 bytes", "outside its region r"},
 			says1: []string{flushed, "outside its region r"},
 		},
 		{
 			name: "no remote access", before0: reg, before1: reg + " --access none", line: "post write right --mr r", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteAccess, why1: codes.Flushed,
 			says0: []string{"remote access error (10)", "gives no REMOTE_WRITE"},
 			says1: []string{flushed, "gives no REMOTE_WRITE"},
 		},
 		{
 			name: "READ without right", before0: reg, before1: reg + " --access remote-write", line: "post read right --mr r", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteAccess, why1: codes.Flushed,
 			says0: []string{"remote access error (10)", "gives no REMOTE_READ"},
 			says1: []string{flushed, "gives no REMOTE_READ"},
 		},
 		{
 			name: "queue pair without right", flags1: map[string]string{"init": "--access remote-write"}, before0: reg, before1: reg,
 			line: "post read right --mr r", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteInvalid, why1: codes.Flushed,
 			says0: []string{"remote invalid request error (9)", "the queue pair of rank 1", "no REMOTE_READ"},
 			says1: []string{flushed, "no REMOTE_READ"},
 		},
 		{
 			name: "longer than the receive", before0: reg, line: "post send right --mr r --length 300", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteInvalid, why1: codes.ReceiveTooShort,
 			says0: []string{"remote invalid request error (9)", "300 bytes and the receive of rank 1", "holds 128"},
 			says1: []string{"local length error (1)", "300 bytes and the receive of rank 1", "holds 128"},
 		},
 		{
 			name: "no receive", flags0: impatient, flags1: noReceives, line: "post send right --text x", code0: exit.Critical,
+			why0:  codes.RNRExceeded,
 			says0: []string{"RNR retry counter exceeded (13)", "rank 1", "has no receive posted"},
 			says1: []string{"0 completions", "has no receive posted", "RNR_RETRY_EXC (13)"},
 		},
 		{
 			name: "PSN ahead", flags0: map[string]string{"init": "--psn 1000", "rts": quick}, flags1: map[string]string{"rtr": "--side left --psn 990; rtr --side right"},
 			line: "post send right --text x", code0: exit.Critical,
+			why0:  codes.RetryExceeded,
 			says0: []string{"transport retry counter exceeded (12)", "PSN"},
 			says1: []string{"0 completions", "PSN"},
 		},
@@ -376,16 +397,19 @@ func TestProvokedByHand(t *testing.T) {
 		{
 			name: "MTU", flags0: impatient, flags1: map[string]string{"rtr": "--side left --mtu 256; rtr --side right"}, before0: reg, before1: reg,
 			line: "post write right --mr r", code0: exit.Critical, code1: exit.Critical,
+			why0: codes.RemoteInvalid, why1: codes.Flushed,
 			says0: []string{"remote invalid request error (9)", "MTU"},
 			says1: []string{flushed, "MTU"},
 		},
 		{
 			name: "peer in INIT", flags0: impatient, flags1: map[string]string{"rtr": "--side right", "rts": "--side right"}, line: "post send right --text x", code0: exit.Critical,
+			why0:  codes.RetryExceeded,
 			says0: []string{"transport retry counter exceeded (12)", "INIT"},
 			says1: []string{"0 completions", "INIT"},
 		},
 		{
 			name: "bad local range", before0: reg, line: "post send right --mr r --offset 4000 --length 200", code0: exit.Critical,
+			why0:  codes.LocalProtection,
 			says0: []string{"local protection error (4)", "200 bytes at", "no region covers"},
 			says1: []string{"0 completions", "no region covers"},
 		},
@@ -399,9 +423,9 @@ func TestProvokedByHand(t *testing.T) {
 				}
 			}
 			a.must(c.line)
-			said := a.fails("poll --count 1", c.code0)
+			said := a.failsFor("poll --count 1", c.code0, c.why0)
 			says(t, said, c.says0...)
-			says(t, b.fails("poll --timeout 20ms", c.code1), c.says1...)
+			says(t, b.failsFor("poll --timeout 20ms", c.code1, c.why1), c.says1...)
 			for _, f := range []string{"fault: "} {
 				if n := strings.Count(said, f); n > 1 {
 					t.Errorf("%d faults are told of one:\n%s", n, said)

@@ -34,6 +34,9 @@ func verdictOf(t *testing.T, rank int, p *piped) (verdict map[string]any, said s
 	for _, o := range objects(t, p.out.String()) {
 		if v, ok := o["verdict"].(map[string]any); ok {
 			verdict, said = v, fmt.Sprint(o["error"])
+			if o["code"] != v["kind"] && o["code"] != v["code"] {
+				t.Errorf("rank %d: the code is %v, and the verdict %v", rank, o["code"], v)
+			}
 		}
 	}
 	if verdict == nil {

@@ -35,7 +35,7 @@ func TestEveryRankShowsWhoCallsWhat(t *testing.T) {
 				}
 				last := all[len(all)-1]
 				calls, _ := last["calls"].([]any)
-				if text := fmt.Sprint(last["error"]); !strings.Contains(text, c.words) || len(calls) != 2 {
+				if text := fmt.Sprint(last["error"]); !strings.Contains(text, c.words) || len(calls) != 2 || last["code"] != "calls-differ" {
 					t.Errorf("rank %d: %v", rank, last)
 					continue
 				}

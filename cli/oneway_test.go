@@ -43,6 +43,17 @@ func newIsland(t *testing.T, n int) island {
 		ip(t, "-n", name, "link", "set", "dev", "lo", "up")
 		ip(t, "-n", name, "link", "set", "dev", "eth0", "up")
 	}
+	for _, name := range names[:n] { // the kernel tells of a carrier a moment later
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			out, err := exec.Command("ip", "-n", name, "link", "show", "dev", "eth0").CombinedOutput()
+			if err == nil && strings.Contains(string(out), " state UP ") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("eth0 has no carrier: %v\n%s", err, out)
+			}
+		}
+	}
 	return names[:n]
 }
 

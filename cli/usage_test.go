@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,55 +156,5 @@ func TestErrorsAreJSONToo(t *testing.T) {
 		if o := all[0]; o["ok"] != false || o["exit_code"] != 3.0 || o["error"] == "" || o["command"] == "" {
 			t.Errorf("%s: %v", args, o)
 		}
-	}
-}
-
-func TestAPortInUse(t *testing.T) {
-	list := freshList(t, 2)
-	l, err := net.Listen("tcp4", list[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	code, stdout, stderr := here(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "500ms")
-	if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "in use") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
-	}
-}
-
-func TestRanksThatWereToldDifferentThings(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name       string
-		zero, more []string // what the two ranks are given beside each other's
-		want       string
-	}{
-		{"MTU", []string{"--mtu", "1024"}, []string{"--mtu", "2048"}, "2048"},
-		{"same index", nil, []string{"--index", "0"}, "index 0"},
-		{"another list", nil, []string{"--list", "+"}, "list"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			list := strings.Join(freshList(t, 3)[:2], ",")
-			if len(c.more) > 1 && c.more[1] == "+" {
-				c.more[1] = list + "," + strings.Replace(strings.Split(list, ",")[1], ".2:", ".3:", 1)
-			}
-			common := []string{"connect", "--list", list, "--timeout", "5s"}
-			zero := launch(t, append(append(common[:5:5], "--index", "0"), c.zero...)...)
-			one := launch(t, append(append(common[:5:5], "--index", "1"), c.more...)...)
-			both := ""
-			for _, p := range []*process{zero, one} {
-				code := p.end(t, 20*time.Second)
-				if code != exit.Usage && code != exit.Critical {
-					t.Errorf("exit code %d", code)
-				}
-				if strings.Count(reported(p), "\n") != 1 {
-					t.Errorf("not one line: %q", p.stderr.String())
-				}
-				both += reported(p)
-			}
-			if !strings.Contains(both, c.want) {
-				t.Errorf("no %q in %q", c.want, both)
-			}
-		})
 	}
 }

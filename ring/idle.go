@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
@@ -21,6 +22,14 @@ type QueuePairError struct {
 	First *diagnose.Failure // nil if no request of its own failed by itself
 	Idle  bool              // it failed while nothing ran
 	Event string            // what the device reported before, "" if nothing
+}
+
+// FailureCode is that of its first error: that of a peer's, if it had none.
+func (e *QueuePairError) FailureCode() codes.Code {
+	if e.First == nil {
+		return codes.Flushed
+	}
+	return statusCode(verbs.Status(e.First.Status))
 }
 
 func (e *QueuePairError) Error() string {

@@ -46,8 +46,12 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
 		if err := r.pings.all(ctx, t, asks, answers); err != nil {
 			r.pings.markUnclean(err)
-			if r.opts.ByHand {
+			failed, isCompletion := errors.AsType[*CompletionError](err)
+			switch {
+			case r.opts.ByHand:
 				err = fmt.Errorf("%w; reset on all ranks", err)
+			case isCompletion:
+				err = r.Explain(ctx, failed.Peer, err)
 			}
 			return err
 		}

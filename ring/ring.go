@@ -129,7 +129,7 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 	rts := func(ctx context.Context) error { return r.RTS(ctx, Values{}) }
 	for _, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
 		if err := step(ctx); err != nil {
-			err = cmp.Or(r.Err(), err) // what failed the ring may have come between two steps
+			err = r.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
 			return nil, errors.Join(err, r.Close())
 		}
 	}

@@ -123,7 +123,7 @@ var table = []Failure{
 		"A wrong lkey or a range outside its region; with GPU memory often PCIe ACS.",
 		"`mr list`; memory that is registered."},
 	{Flushed, []int{2}, "a request was flushed (5)", "whose queue pair failed before",
-		"It is secondary: the queue pair went to ERR before it, and the first error is elsewhere.",
+		"It is secondary: the queue pair went to ERR before it, for it refused what the peer asked or was taken there by force, and the first error is elsewhere.",
 		"first_error in `qp left|right`, at either end; then reset."},
 	{Completion, []int{2}, "a request failed in another way", "the queue pair; the status",
 		"The status that the message names.", "dmesg, counters, `qp`."},

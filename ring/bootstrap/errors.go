@@ -144,6 +144,7 @@ type PeerReport struct {
 	Node  string `json:"node"`
 	Up    bool   `json:"up"`
 	Mute  bool   `json:"mute"`  // nothing came back, not even a refusal: the host, the network or the process stands still
+	Took  bool   `json:"took"`  // so, but that its host took the call
 	State string `json:"state"` // what it does, or why it was not reached
 	// unasked is that this rank could not call it: that says nothing of it.
 	unasked bool
@@ -204,7 +205,7 @@ func (e *TimeoutError) blame(c *Control) {
 func (e *TimeoutError) FailureCode() codes.Code {
 	mute := len(e.Cuts) > 0
 	for _, p := range e.Peers {
-		if e.What == exchanging && !p.Up && !p.Mute && !p.unasked {
+		if e.What == exchanging && !p.Up && (!p.Mute || p.Took) && !p.unasked {
 			return codes.Absent
 		}
 		mute = mute || p.Mute

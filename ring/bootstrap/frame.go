@@ -65,6 +65,17 @@ type notFrameError struct{ head []byte }
 func (e *notFrameError) Error() string        { return fmt.Sprintf("%v: %s", ErrNotFrame, Identify(e.head)) }
 func (e *notFrameError) Is(target error) bool { return target == ErrNotFrame }
 
+// shortError is that a frame has not come whole.
+type shortError struct {
+	length, came int
+	err          error
+}
+
+func (e *shortError) Error() string {
+	return fmt.Sprintf("frame of %d bytes: after %d: %v", e.length, e.came, e.err)
+}
+func (e *shortError) Unwrap() error { return e.err }
+
 // Encode makes a frame of this version.
 func Encode(t Type, epoch uint32, sender, receiver, edge int, payload any) (b []byte, err error) {
 	f := Frame{Version: Version, Type: t, Sender: sender, Receiver: receiver, Edge: edge, Epoch: epoch}
@@ -120,7 +131,7 @@ func readFrame(r io.Reader, most uint32) (*Frame, error) {
 	// ReadAll grows with what arrives, so that a header alone costs nothing.
 	body, err := io.ReadAll(io.LimitReader(r, int64(length)))
 	if err != nil {
-		return nil, fmt.Errorf("frame of %d bytes: after %d: %w", length, len(body), err)
+		return nil, &shortError{int(length), len(body), err}
 	}
 	if len(body) < int(length) {
 		return nil, fmt.Errorf("frame of %d bytes: the stream ended after %d: %w", length, len(body), io.ErrUnexpectedEOF)

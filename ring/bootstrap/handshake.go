@@ -425,6 +425,9 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:
+		if short, ok := errors.AsType[*shortError](err); ok { // which says how far it came
+			return nil, nil, short
+		}
 		return nil, nil, ctx.Err()
 	case errors.Is(err, usage.Err):
 		return nil, nil, err
@@ -466,17 +469,18 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	s, err := c.probe(ctx, c.rank, c.holder(), "")
-	var holder string
+	holder, code := "", codes.PortTaken
 	switch {
 	case err != nil:
 		holder = fmt.Sprintf("another program holds it (%v): end it, or give the entry another port (host:port)", err)
 	case s.Same && s.Rank == c.rank:
 		holder = fmt.Sprintf("ringcli with index %d of the same list runs there (%s): end it, or give this node its own --index", s.Rank, s.who())
 		_ = c.tellTwin(ctx) // the text above says it
+		code = codes.List
 	default:
 		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.who())
 	}
-	return nil, usage.Codedf(codes.PortTaken, "listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
+	return nil, usage.Codedf(code, "listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
 }
 
 // tellTwin lets the holder of this rank's list entry know that a second node was

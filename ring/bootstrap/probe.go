@@ -100,7 +100,9 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
 	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], "")
 	if err != nil {
-		_, p.Mute = errors.AsType[*muteError](err)
+		if mute, ok := errors.AsType[*muteError](err); ok {
+			p.Mute, p.Took = true, mute.took
+		}
 		_, p.unasked = errors.AsType[*unaskedError](err)
 		p.State = err.Error()
 		if stopped, _, pid := c.Process(rank); stopped {
@@ -116,7 +118,10 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 }
 
 // muteError is that nothing came back in time.
-type muteError struct{ text string }
+type muteError struct {
+	text string
+	took bool // its host took the call
+}
 
 func (e *muteError) Error() string { return e.text }
 
@@ -148,9 +153,11 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return nil, errors.New("connection refused: not started, or already ended")
 		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
-			return nil, &muteError{fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
-		case errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH):
-			return nil, &muteError{err.Error()}
+			return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
+		case errors.Is(err, syscall.ENETUNREACH):
+			return nil, &muteError{text: fmt.Sprintf("network is unreachable: this node has no route there (ip route get %s)", at.Addr())}
+		case errors.Is(err, syscall.EHOSTUNREACH):
+			return nil, &muteError{text: fmt.Sprintf("no route to host: nobody there answers ARP, or a router refuses (ip neigh show %s)", at.Addr())}
 		}
 		return nil, &unaskedError{err}
 	}
@@ -162,7 +169,11 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &muteError{fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))}
+			text := fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))
+			if short, ok := errors.AsType[*shortError](err); ok {
+				text = explain(conn, short, 0)
+			}
+			return nil, &muteError{text, true}
 		}
 		return nil, err
 	}

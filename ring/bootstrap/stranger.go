@@ -184,11 +184,14 @@ func Stranger(conn net.Conn, err error) (program string, strange bool) {
 // that names the program at the other end.
 func explain(conn net.Conn, err error, waited time.Duration) string {
 	program, strange := Stranger(conn, err)
+	short, isShort := errors.AsType[*shortError](err)
 	switch {
+	case isShort:
+		return fmt.Sprintf("connected, and sent %d of the %d bytes of a frame, and then: %v: stopped, or the path loses long packets", short.came, short.length, short.err)
 	case strange:
 		return program + " is there, not ringcli"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Sprintf("connected, but said nothing that is a frame in %s", waited)
+		return fmt.Sprintf("connected, but said nothing that is a frame in %s: stopped, or not ringcli", waited)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return "hung up without an answer: something else may have the port (ibv_rc_pingpong and perftest as servers do that)"
 	default:

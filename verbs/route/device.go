@@ -1,9 +1,12 @@
 package route
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"ringcli/verbs"
@@ -24,6 +27,9 @@ const Auto = "auto"
 func Device(name string, local netip.Addr) (d verbs.Device, why string, err error) {
 	if strings.Contains(name, ":") {
 		d, err := verbs.Find(name)
+		if errors.Is(err, verbs.ErrNoDevice) {
+			err = cmp.Or(downInterface(verbs.Providers(), name), err)
+		}
 		return d, name + " was asked for", err
 	}
 	return resolve(verbs.Providers(), name, local, NetDev)
@@ -103,6 +109,11 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 			}
 			not = append(not, text)
 		}
+		if can.Software {
+			if err := down(own, local.String()+" is an address of "+own.Name+", which"); err != nil {
+				return nil, "", err
+			}
+		}
 		if !isAuto(name) && len(devices) > 0 {
 			return devices[0], fmt.Sprintf("%s is the first of provider %s, none of whose devices has %s", devices[0].Name(), name, local), nil
 		}
@@ -110,6 +121,9 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 	if isAuto(name) {
 		if addrErr != nil {
 			return nil, "", addrErr
+		}
+		if err := down(own, local.String()+" is an address of "+own.Name+", which"); err != nil {
+			return nil, "", err
 		}
 		return softwareDevice(providers, local, own.Name, not)
 	}
@@ -120,6 +134,31 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 	}
 	return nil, "", fmt.Errorf("device %q: %w: expected provider:device, %s, or a provider that has devices (of %s; ringcli devices lists them)",
 		name, verbs.ErrNoDevice, Auto, strings.Join(known, ", "))
+}
+
+// down is an error if an interface, if there is one, carries nothing.
+func down(i net.Interface, which string) error {
+	state := ""
+	switch {
+	case i.Name == "" || i.Flags&(net.FlagUp|net.FlagRunning) == net.FlagUp|net.FlagRunning:
+		return nil
+	case i.Flags&net.FlagUp == 0:
+		state = fmt.Sprintf("is down: ip link set %s up", i.Name)
+	default:
+		state = fmt.Sprintf("is up and has no carrier: look at the cable and the switch's port (ip link show %s)", i.Name)
+	}
+	return verbs.OfKind(verbs.ErrPortDown, fmt.Errorf("%s %s", which, state))
+}
+
+// downInterface is an error if a name is that of a device in software whose interface is
+// down: such a one has no device.
+func downInterface(providers []verbs.Provider, name string) error {
+	provider, netdev, _ := strings.Cut(name, ":")
+	i, err := net.InterfaceByName(netdev)
+	if err != nil || !slices.ContainsFunc(providers, func(p verbs.Provider) bool { return p.Name() == provider && p.Capabilities().Software }) {
+		return nil
+	}
+	return down(*i, fmt.Sprintf("device %q: interface %s", name, netdev))
 }
 
 // named are the devices of a name, whoever provides them.
