@@ -150,7 +150,7 @@ func examples() []example {
 			failure.Failure{Command: "all-reduce", Code: codes.Lost, Error: "rank 2 was lost", ExitCode: 2, Retry: new(598.5)},
 			failure.Failure{
 				Command: "all-reduce", Code: codes.Calls, Error: "operation 7: rank 2 calls a barrier; ranks 0, 1 call an all-reduce", ExitCode: 3,
-				Calls: []ring.Called{{Call: "a barrier", Ranks: []int{2}}, {Call: "an all-reduce", Ranks: []int{0, 1}}, {Ranks: []int{3}, State: "not known, it does not answer"}},
+				Calls: []ring.Called{{Call: "a barrier", Ranks: []int{2}}, {Call: "an all-reduce", Ranks: []int{0, 1}}, {Ranks: []int{3}, State: "not known, no answer came in time"}},
 			},
 		}),
 	})
