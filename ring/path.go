@@ -67,8 +67,12 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	return &StallError{Blame: *b, Because: err}
 }
 
-// prober returns the queue pair of an edge if it can probe.
+// prober returns the queue pair of an edge if it can probe. It needs the lock: an edge that
+// closes has none any more.
 func (e *Edge) prober() (verbs.Prober, bool) {
+	if e == nil {
+		return nil, false
+	}
 	qp := e.QP
 	if w, watched := qp.(*watch.QP); watched {
 		qp = w.QP
@@ -96,13 +100,11 @@ func (q *question) probe(ctx context.Context) (any, error) {
 	if asked.Edge.Of != q.r.rank {
 		return askOn[[]int](ctx, q, askProbe, asked)
 	}
-	e := q.r.edgeTo(asked.Edge.To, q.side)
-	if e == nil {
-		return nil, fmt.Errorf("%s has no edge to rank %d", q.r.nodeName(q.r.rank), asked.Edge.To)
-	}
-	p, ok := e.prober()
+	q.r.mu.Lock()
+	p, ok := q.r.edgeTo(asked.Edge.To, q.side).prober()
+	q.r.mu.Unlock()
 	if !ok {
-		return nil, fmt.Errorf("%s cannot probe", e.device.Name)
+		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.nodeName(q.r.rank), asked.Edge.To)
 	}
 	if err := p.Probe(asked.Mark+1, asked.MTUs); err != nil {
 		return nil, err
@@ -117,11 +119,8 @@ const maxProbes = 6
 func (r *Ring) probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
 	r.mu.Lock()
 	e := r.Edge(id)
-	r.mu.Unlock()
-	if e == nil {
-		return nil
-	}
 	p, ok := e.prober()
+	r.mu.Unlock()
 	if !ok {
 		return nil
 	}
@@ -165,10 +164,8 @@ func (r *Ring) towards(id EdgeID, peer int) Side {
 }
 
 // edgeTo returns the edge to the rank that asks, whose question came in at a side: with two
-// ranks there are two to the neighbour.
+// ranks there are two to the neighbour. It needs the lock.
 func (r *Ring) edgeTo(rank int, side Side) *Edge {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if e := r.edges[side]; e != nil && e.Peer == rank {
 		return e
 	}
