@@ -192,7 +192,7 @@ func (p *Printer) printJSON(v any) error {
 // beginning in a colour, and in lines of its width.
 func (p *Printer) Complain(m Mood, text string) error {
 	const who = "ringcli:"
-	lines := []string{who + " " + text}
+	lines := []string{who + " " + Tame(text)}
 	if width := p.width(); width > 0 {
 		lines = Folded(lines[0], width)
 	}

@@ -372,6 +372,14 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
+// What a peer or a stranger has sent does not drive the terminal.
+func TestComplaintsAreTame(t *testing.T) {
+	var out bytes.Buffer
+	if err := New(&out, Table).Complain(Bad, "rank 1 says \x1b[2J\x07é\u202e"); err != nil || out.String() != "ringcli: rank 1 says \ufffd[2J\ufffdé\ufffd\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
 func TestCSVHasAHeaderATable(t *testing.T) {
 	type one struct {
 		A int `json:"a"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"ringcli/configs"
 )
@@ -33,6 +34,17 @@ func Folded(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// Tame replaces what would drive a terminal, as a text that a peer or a stranger has sent may
+// hold. Tabs and ends of lines stay.
+func Tame(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // Words prints each value of a list.

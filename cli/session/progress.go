@@ -88,6 +88,7 @@ func (p *Progress) Wait(text string) {
 
 // draw needs the lock.
 func (p *Progress) draw(line string) {
+	line = render.Tame(line)
 	width := utf8.RuneCountInString(line)
 	if most := p.most(); width > most { // a line that goes on below cannot be overwritten
 		line, width = string([]rune(line)[:most]), most

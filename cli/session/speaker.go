@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/ring/bootstrap"
 )
 
@@ -122,7 +123,7 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 		return
 	}
 	p.said = now
-	_, _ = fmt.Fprintf(s.Stderr, "waiting %s for %s: %s\n", so, w, p.why)
+	_, _ = fmt.Fprintf(s.Stderr, "waiting %s for %s: %s\n", so, w, render.Tame(p.why))
 }
 
 // hush takes the line back.

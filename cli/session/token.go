@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"ringcli/cli/exit"
 	"ringcli/configs"
 	"ringcli/configs/codes"
@@ -54,7 +56,7 @@ func (s *Session) Token() (token *bootstrap.Token, from string, err error) {
 
 // readToken reads a file that its owner alone can read.
 func readToken(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // which does not wait for who writes to a pipe
 	if err != nil {
 		return nil, err
 	}
