@@ -55,7 +55,7 @@ func (c *Control) known() []attempts {
 func (c *Control) noteProblem(err error) {
 	timeout, ok := errors.AsType[net.Error](err)
 	c.tried++
-	c.problem, c.unanswered = err.Error(), ok && timeout.Timeout()
+	c.problem, c.unanswered = brief(err.Error()), ok && timeout.Timeout()
 	if e, ok := errors.AsType[*strangerError](err); ok {
 		c.intruder = e.text
 	}

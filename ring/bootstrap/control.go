@@ -553,13 +553,13 @@ func (c *Control) Close() error {
 		c.mu.Unlock()
 		err = c.listener.Close()
 		c.callers.close()
-		c.strangers.tell(true)
 		for _, l := range connections {
 			if l != nil {
 				l.finish()
 			}
 		}
 		c.running.Wait()
+		c.strangers.tell(true) // nobody notes any more
 	})
 	return err
 }

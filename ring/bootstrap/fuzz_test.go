@@ -187,7 +187,7 @@ func FuzzNeighbour(f *testing.F) {
 // not written there.
 func FuzzSealed(f *testing.F) {
 	k := token(f, oneSecret)
-	s := &secret{purpose: TypeHello, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
+	s := &handshake{purpose: TypeHello, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
 	wire := &pipeline{}
 	out, err := k.seal(wire, s, diallerRole, listenerRole)
 	if err != nil {

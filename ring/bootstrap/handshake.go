@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -136,8 +137,11 @@ func (c *Control) greet(conn net.Conn) {
 
 // stranger notes somebody who does not belong here. Bring-up goes on.
 func (c *Control) stranger(conn net.Conn, what string) {
-	at := fmt.Sprintf("stranger at %s on port %s", conn.RemoteAddr(), c.listener.Addr())
-	c.strangers.note(at, what)
+	from := conn.RemoteAddr().String()
+	at := fmt.Sprintf("stranger at %s on port %s", from, c.listener.Addr())
+	what = brief(what)
+	host, _, _ := net.SplitHostPort(from)
+	c.strangers.note(at, strings.ReplaceAll(what, from, host)) // of all ports of a host, one kind
 	text := at + ": " + what
 	c.mu.Lock()
 	const most = 4
@@ -159,6 +163,12 @@ func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
 	return err == nil
 }
 
+// reject tells a caller why it is refused.
+func (c *Control) reject(conn net.Conn, f *Frame, r rejection) {
+	r.Text = brief(r.Text)
+	c.answer(conn, f, TypeReject, r)
+}
+
 // disagree refuses a caller of another version or with another list. It fails this rank
 // only if it is the left neighbour: has a token, or listens where that one is expected and
 // says there that it has called. Any other may be of a ring that is none of ours, or mean
@@ -173,7 +183,7 @@ func (c *Control) disagree(conn net.Conn, f *Frame, instance string, v *Verdict)
 	if !c.isListed(conn.RemoteAddr()) {
 		told.Text = fmt.Sprintf("%s is in a ring with another list, or of another version", c.name(c.rank))
 	}
-	c.answer(conn, f, TypeReject, rejection{Verdict: told})
+	c.reject(conn, f, rejection{Verdict: told})
 	c.stranger(conn, v.Text)
 }
 
@@ -193,7 +203,7 @@ func (c *Control) isCalledBy(instance string) bool {
 // and fails this rank too while its ring is still coming up. A ring that runs is
 // not for a newcomer to break.
 func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
-	c.answer(conn, f, TypeReject, rejection{Verdict: *v})
+	c.reject(conn, f, rejection{Verdict: *v})
 	c.mu.Lock()
 	sealed := c.sealed
 	first := !sealed && c.fail(v, nil)
@@ -211,7 +221,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		v := c.verdict(KindMismatch, c.rank,
 			"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
 			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank).coded(codes.List)
-		c.answer(conn, f, TypeReject, rejection{Verdict: *v, Itself: true})
+		c.reject(conn, f, rejection{Verdict: *v, Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
 	if c.regroup(conn, f, h) {
@@ -256,11 +266,11 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.stale.Add(1)
 		text := fmt.Sprintf("a hello of rank %d (%s) from a ring that is over: expected one of a new epoch; connect anew", f.Sender, h.identity)
 		c.stranger(conn, text)
-		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, f.Sender, "%s", text)})
+		c.reject(conn, f, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, f.Sender, "%s", text)})
 	case v != nil:
 		c.refuse(conn, f, v)
 	case busy != "":
-		c.answer(conn, f, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, c.rank, "%s %s", c.name(c.rank), busy)})
+		c.reject(conn, f, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, c.rank, "%s %s", c.name(c.rank), busy)})
 	}
 	return false
 }

@@ -60,7 +60,7 @@ func (c *Control) status(asked probe, by net.Addr) status {
 		s.Counted = c.known()
 	}
 	if c.failure != nil {
-		s.Failure = c.failure.Text
+		s.Failure = brief(c.failure.Text)
 	}
 	return s
 }

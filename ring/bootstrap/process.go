@@ -120,13 +120,15 @@ func (v *Vigil) Ended(ctx context.Context) bool {
 		s, ok := readProcess(v.who.PID)
 		return !ok || s.start != v.who.Process.Start || s.state == 'Z' || s.state == 'X'
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	conn, err := v.c.cfg.Dial(ctx, "tcp", v.at.String())
+	conn, err := v.c.cfg.Dial(within, "tcp", v.at.String())
 	switch {
 	case err == nil:
 		_ = conn.Close()
 		v.since = time.Time{}
+	case ctx.Err() != nil || unreached(within, err) == "": // nobody was called
+		return false
 	case v.since.IsZero():
 		v.since = time.Now()
 	}

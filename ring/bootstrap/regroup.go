@@ -58,7 +58,7 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 	c.mu.Unlock()
 	theirs, here := Names(c.cfg.Whole, h.Group.Without), Names(c.cfg.Whole, own.Without)
 	told := func(retry bool, group *Group, format string, args ...any) {
-		c.answer(conn, f, TypeReject, rejection{Retry: retry, Group: group, Verdict: *c.verdict(KindRegrouped, -1, format, args...)})
+		c.reject(conn, f, rejection{Retry: retry, Group: group, Verdict: *c.verdict(KindRegrouped, -1, format, args...)})
 	}
 	node := c.cfg.List[c.rank]
 	switch {

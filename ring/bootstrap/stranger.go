@@ -42,7 +42,8 @@ func (c *Control) isExpected(caller net.Addr) bool {
 // isListed tells whether a caller's address is of a host that the list has.
 func (c *Control) isListed(caller net.Addr) bool {
 	from, err := netip.ParseAddrPort(caller.String())
-	return err == nil && slices.ContainsFunc(c.cfg.Addrs, func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), isOwn) })
+	own := ownAddrs()
+	return err == nil && slices.ContainsFunc(c.cfg.Addrs, func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), own) })
 }
 
 // sameHost tells whether two addresses are one, or both of this machine: whoever
@@ -52,18 +53,21 @@ func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
 	return a == b || own(a) && own(b)
 }
 
-func isOwn(a netip.Addr) bool {
-	if a.IsLoopback() {
-		return true
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(addrs, func(own net.Addr) bool {
-		p, err := netip.ParsePrefix(own.String())
-		return err == nil && p.Addr().Unmap() == a
+func isOwn(a netip.Addr) bool { return ownAddrs()(a) }
+
+// ownAddrs tells of many addresses whether they are of this machine: it asks the kernel once,
+// whatever the length of the list that a stranger's hello is compared with.
+func ownAddrs() func(netip.Addr) bool {
+	list := sync.OnceValue(func() []net.Addr {
+		addrs, _ := net.InterfaceAddrs() // without them none is, but for loopback's
+		return addrs
 	})
+	return func(a netip.Addr) bool {
+		return a.IsLoopback() || slices.ContainsFunc(list(), func(own net.Addr) bool {
+			p, err := netip.ParsePrefix(own.String())
+			return err == nil && p.Addr().Unmap() == a
+		})
+	}
 }
 
 // Identify says in a few words what a program that sent these first bytes is.
@@ -163,6 +167,16 @@ func (s *strangers) tell(last bool) {
 	}
 	s.kinds, s.rest = nil, 0
 	trace.Warn(trace.Bootstrap, fmt.Sprintf("%d more strangers within %s: %s", count, strangersEvery, strings.Join(words, "; ")))
+}
+
+// brief cuts a text that others see of this rank, or this one of strangers: JSON that holds
+// several still fits a greeting.
+func brief(text string) string {
+	const most = 4 << 10
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
 // strangerPause is how long a stranger's first message may dribble in.

@@ -63,8 +63,9 @@ const (
 	TypeProof     Type = "proof"
 )
 
-// secret is what both ends know of a connection to be, from frames sent in clear.
-type secret struct {
+// handshake is what both ends have said of the connection, in clear: the proofs and the keys
+// are made over all of it.
+type handshake struct {
 	purpose                Type
 	sender, receiver, edge int
 	dialler, listener      [32]byte // nonces
@@ -85,19 +86,19 @@ type (
 )
 
 // transcript is unambiguous: numbers and a word, each ended, and nonces of one length.
-func (s *secret) transcript(label string) string {
+func (s *handshake) transcript(label string) string {
 	return fmt.Sprintf("ringcli %s, version %d, %q from %d to %d on %d: %x %x",
 		label, Version, s.purpose, s.sender, s.receiver, s.edge, s.dialler, s.listener)
 }
 
-func (t *Token) proof(s *secret, role string) []byte {
+func (t *Token) proof(s *handshake, role string) []byte {
 	h := hmac.New(sha256.New, t.key)
 	_, _ = io.WriteString(h, s.transcript(role+" proves")) // a hash never fails
 	return h.Sum(nil)
 }
 
 // seal makes conn what only the two ends can write to.
-func (t *Token) seal(conn net.Conn, s *secret, own, other string) (net.Conn, error) {
+func (t *Token) seal(conn net.Conn, s *handshake, own, other string) (net.Conn, error) {
 	out, err := t.direction(s, own)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (t *Token) seal(conn net.Conn, s *secret, own, other string) (net.Conn, err
 	return &sealed{Conn: conn, in: in, out: out}, err
 }
 
-func (t *Token) direction(s *secret, role string) (*direction, error) {
+func (t *Token) direction(s *handshake, role string) (*direction, error) {
 	key, err := hkdf.Expand(sha256.New, t.key, s.transcript(role+" writes"), sha256.Size)
 	return &direction{mac: hmac.New(sha256.New, key)}, err
 }
@@ -158,7 +159,7 @@ func (c *Control) unlock(conn net.Conn, purpose Type, peer, edge int) (net.Conn,
 	if t == nil {
 		return conn, nil
 	}
-	s := &secret{purpose: purpose, sender: c.rank, receiver: peer, edge: edge}
+	s := &handshake{purpose: purpose, sender: c.rank, receiver: peer, edge: edge}
 	_, _ = rand.Read(s.dialler[:]) // never fails
 	exchange := func(t Type, payload any, expected Type) (*Frame, error) {
 		b, err := c.encode(t, peer, edge, payload)
@@ -194,7 +195,7 @@ func (c *Control) unlock(conn net.Conn, purpose Type, peer, edge int) (net.Conn,
 	}
 	asked, err := decode[challenge](f)
 	if err != nil || copy(s.listener[:], asked.Nonce) < len(s.listener) {
-		return nil, errors.New("sent a challenge that is none")
+		return nil, errors.New("sent a challenge without 32 bytes of nonce")
 	}
 	if f, err = exchange(TypeProof, proof{t.proof(s, diallerRole)}, TypeProof); err != nil {
 		return nil, err
@@ -211,7 +212,7 @@ func (c *Control) unlock(conn net.Conn, purpose Type, peer, edge int) (net.Conn,
 func (c *Control) admit(conn net.Conn, f *Frame) (net.Conn, *Frame, error) {
 	t := c.cfg.Token
 	refuse := func(why tokenTrouble, text string) (net.Conn, *Frame, error) {
-		c.answer(conn, f, TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Code: codes.Token, Rank: -1, By: c.rank, Text: string("token: " + why)}, Token: why})
+		c.reject(conn, f, rejection{Verdict: Verdict{Kind: KindMismatch, Code: codes.Token, Rank: -1, By: c.rank, Text: string("token: " + why)}, Token: why})
 		return nil, nil, errors.New(text)
 	}
 	switch knocked := f.Type == TypeKnock; {
@@ -223,9 +224,9 @@ func (c *Control) admit(conn net.Conn, f *Frame) (net.Conn, *Frame, error) {
 		return refuse(tokenNeeded, fmt.Sprintf("who calls as rank %d gave no token and %s has one: %s", f.Sender, c.name(c.rank), sameToken))
 	}
 	k, err := decode[knock](f)
-	s := &secret{purpose: k.For, sender: f.Sender, receiver: f.Receiver, edge: f.Edge}
+	s := &handshake{purpose: k.For, sender: f.Sender, receiver: f.Receiver, edge: f.Edge}
 	if err != nil || copy(s.dialler[:], k.Nonce) < len(s.dialler) {
-		return nil, nil, errors.New("a knock that is none")
+		return nil, nil, errors.New("a knock without 32 bytes of nonce")
 	}
 	_, _ = rand.Read(s.listener[:]) // never fails
 	if !c.answer(conn, f, TypeChallenge, challenge{s.listener[:]}) {

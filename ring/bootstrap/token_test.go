@@ -269,8 +269,8 @@ func records(b []byte) (list [][]byte) {
 // Each change of what was written is noticed, before any of it is taken.
 func TestSealed(t *testing.T) {
 	k := token(t, oneSecret)
-	s := &secret{purpose: TypeHello, sender: 0, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
-	ends := func(s *secret, key *Token) (a, b net.Conn, wire *pipeline) {
+	s := &handshake{purpose: TypeHello, sender: 0, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
+	ends := func(s *handshake, key *Token) (a, b net.Conn, wire *pipeline) {
 		wire = &pipeline{}
 		a, err := key.seal(wire, s, diallerRole, listenerRole)
 		if err != nil {
@@ -282,7 +282,7 @@ func TestSealed(t *testing.T) {
 		}
 		return a, b, wire
 	}
-	write := func(s *secret, key *Token) [][]byte {
+	write := func(s *handshake, key *Token) [][]byte {
 		a, _, wire := ends(s, key)
 		for _, text := range []string{"one", "two", "three"} {
 			if _, err := io.WriteString(a, text); err != nil {

@@ -1,0 +1,68 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A verdict on a large ring names many ranks: probes, and callers that are refused with it,
+// can still read it.
+func TestALongVerdictFitsAGreeting(t *testing.T) {
+	t.Parallel()
+	nodes := freshNodes(t, 2)
+	one := openRank(t, configFor(t, nodes, 1))
+	one.Fail(&Verdict{Kind: KindTimeout, Rank: -1, By: 1, Text: "timed out: " + strings.Repeat("rank 7 (node7): no answer; ", 4000)})
+	zero := openRank(t, configFor(t, nodes, 0))
+	if p := zero.ProbeRank(t.Context(), 1); !p.Up || !strings.HasPrefix(p.State, "up, failed: timed out") {
+		t.Errorf("a probe hears %+v", p)
+	}
+	var v *Verdict
+	if err := exchange(within(t), zero); !errors.As(err, &v) || v.By != 1 || !strings.HasPrefix(v.Text, "timed out: rank 7") {
+		t.Errorf("a caller hears %v", err)
+	}
+}
+
+// Callers of one host that do the same are counted as one kind, whatever their ports.
+func TestStrangersAreCountedByKind(t *testing.T) {
+	t.Parallel()
+	c := openRank(t, configFor(t, freshNodes(t, 1), 0))
+	const callers = 5
+	for port := range callers {
+		conn := &fakeConn{from: fmt.Sprintf("10.0.0.3:%d", 1+port)}
+		c.stranger(conn, fmt.Sprintf("rank 0 at %s has another list", conn.RemoteAddr()))
+	}
+	c.strangers.mu.Lock()
+	defer c.strangers.mu.Unlock()
+	if kinds := c.strangers.kinds; len(kinds) != 1 || kinds[0].count != callers-1 || kinds[0].what != "rank 0 at 10.0.0.3 has another list" {
+		t.Errorf("they are counted as %+v", kinds)
+	}
+}
+
+// A process elsewhere that could not be called, or was not asked to the end, has not ended
+// for that.
+func TestVigil(t *testing.T) {
+	t.Parallel()
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		err    error
+		absent bool
+	}{
+		"refused":        {t.Context(), syscall.ECONNREFUSED, true},
+		"no route":       {t.Context(), syscall.EHOSTUNREACH, true},
+		"no descriptors": {t.Context(), syscall.EMFILE, false},
+		"given up":       {canceled, context.Canceled, false},
+	} {
+		v := &Vigil{c: &Control{cfg: Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, c.err }}}, at: netip.MustParseAddrPort("10.0.0.1:1")}
+		if v.Ended(c.ctx) || v.since.IsZero() == c.absent {
+			t.Errorf("%s: absent since %s: expected %t", name, v.since, c.absent)
+		}
+	}
+}
