@@ -66,3 +66,64 @@ func TestInjectedFaultsAreTold(t *testing.T) {
 		}
 	}
 }
+
+// Ranks are killed, stopped and late when a script says so, and when a leader does; each
+// failure tells that it is on purpose.
+func TestRanksAreHarmedOnPurpose(t *testing.T) {
+	t.Parallel()
+	fails := func(t *testing.T, code int, stdout, stderr, injected, kind string, rank float64) {
+		t.Helper()
+		if code != exit.Critical {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		for _, o := range objects(t, stdout) {
+			if v, ok := o["verdict"].(map[string]any); ok {
+				if v["kind"] != kind || v["rank"] != rank || o["injected"] != injected {
+					t.Errorf("%v: expected rank %v to be %s and to be told that it was on purpose", o, rank, kind)
+				}
+				return
+			}
+		}
+		t.Errorf("no verdict: %s%s", stdout, stderr)
+	}
+	t.Run("kill", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, stderr := finish(t, "local", "-n", "3", "--output", "json", "-c", "inject kill 2; sleep 1h")
+		fails(t, code, stdout, stderr, "kill rank 2", "lost", 2)
+	})
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, stderr := finish(t, "local", "-n", "3", "--death", "400ms", "--silence", "600ms", "--device", "shm", "--output", "json", "-c", "inject stop 1 1500ms; sleep 1h")
+		fails(t, code, stdout, stderr, "stop rank 1 for 1.5s", "stopped", 1)
+	})
+	t.Run("goes on", func(t *testing.T) {
+		t.Parallel()
+		code, stdout, stderr := finish(t, "local", "-n", "2", "--output", "json", "-c",
+			"inject stop 1 100ms --after 0s; inject cut 0 50ms; inject delay 1 30ms; all-reduce --size 4 --iters 3 --warmup 1; inject off; status")
+		if code != exit.OK {
+			t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		result := of(objects(t, stdout), "all-reduce")[0]
+		if fastest := result["time_us"].(map[string]any)["min"].(float64); fastest < 30000 {
+			t.Errorf("the fastest all-reduce took %v us, though a rank is late by 30 ms", fastest)
+		}
+		if told := of(objects(t, stdout), "status")[0]["injected"]; told != nil {
+			t.Errorf("status tells of %v", told)
+		}
+	})
+	t.Run("led", func(t *testing.T) {
+		t.Parallel()
+		list := freshList(t, 3)
+		ranks := followers(t, list)
+		code, stdout, stderr := finish(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "-c", "inject kill 1; all-reduce --duration 1h")
+		fails(t, code, stdout, stderr, "kill rank 1", "lost", 1)
+		_ = ranks[1].Wait() // killed
+		if code, said := ranks[2].end(t, hung), reported(ranks[2]); code != exit.Critical || !strings.Contains(said, "on purpose: kill rank 1") {
+			t.Errorf("the follower: exit code %d\n%s", code, ranks[2].stderr.String())
+		}
+		gone(t, list)
+	})
+	if code, stdout, stderr := finish(t, "local", "-n", "2", "--device", "shm", "-c", "inject cut 1 1s"); code != exit.Usage {
+		t.Errorf("cut of what has no packets: exit code %d: %s%s", code, stdout, stderr)
+	}
+}

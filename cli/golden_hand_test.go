@@ -42,6 +42,7 @@ func handExamples() []example {
 		}),
 		printing("inject", []render.Record{
 			hand.InjectResult{Command: "inject", OK: true, Inject: "soft: loss 1% to 2 on 1, down 2s every 10s"},
+			hand.InjectResult{Command: "inject", OK: true, Inject: "stop rank 249 for 10s", Rank: &rank, After: new(0.2)},
 		}),
 		printing("ping own", []render.Record{
 			hand.PingResult{Command: "ping", OK: true, Rank: 249, Peer: 248, Side: "left", Bytes: 128, Iters: 100, RTT: hand.RoundTrip{Min: 8.5, P50: 9.25, P99: 101.5, Max: 123456}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
@@ -49,6 +50,7 @@ type Comm struct {
 	version atomic.Uint64 // changes with what a prepared call rests on
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
+	late    atomic.Int64  // nanoseconds, on purpose
 	// announced is what this rank calls: in its board, if it has one. The holder of the lock
 	// writes it, and who answers other ranks reads it with answering held, which keeps the
 	// board. The control ring waits for that: nothing else is done with it held, as with mu.
@@ -202,10 +204,19 @@ func (c *Comm) Close() error {
 	return errors.Join(errs...)
 }
 
-// enter waits for the lock.
+// Delay has this rank be late to each operation from now on, by so long, on purpose.
+func (c *Comm) Delay(by time.Duration) { c.late.Store(int64(by)) }
+
+// enter waits for the lock, and for as long as this rank is to be late.
 func (c *Comm) enter(ctx context.Context) error {
 	if err := c.lock.lock(ctx); err != nil {
 		return c.fail(fmt.Errorf("cancelled: %w", err))
+	}
+	if late := time.Duration(c.late.Load()); late > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(late):
+		}
 	}
 	c.current = c.version.Load()
 	if c.over.Load() {

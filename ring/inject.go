@@ -79,3 +79,13 @@ func (r *Ring) Injected() string {
 	}
 	return ""
 }
+
+// Injects returns why no faults can be injected into packets of this ring; nil if they can.
+func (r *Ring) Injects() error {
+	for _, d := range r.Devices() {
+		if _, ok := d.Context.(verbs.Injector); !ok {
+			return usage.Errorf("%s injects no faults: expected a soft device, as with --device soft", d.Name)
+		}
+	}
+	return nil
+}

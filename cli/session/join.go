@@ -47,7 +47,9 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		return err
 	}
 	o.Patience = patience
-	s.Place.SetInjected(o.Inject)
+	if o.Inject != verbs.NoFaults {
+		s.Place.SetInjected(o.Inject)
+	}
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()

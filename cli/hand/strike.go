@@ -1,0 +1,37 @@
+package hand
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// endAbruptly ends this process with nothing said or closed.
+func endAbruptly() error { return unix.Kill(unix.Getpid(), unix.SIGKILL) }
+
+// stopFor stops this process, all threads of it. A timer of the kernel's continues it.
+func stopFor(d time.Duration) error {
+	// struct sigevent of <asm-generic/siginfo.h>: SIGEV_SIGNAL is 0.
+	event := struct {
+		value  uintptr
+		signo  int32
+		notify int32
+		_      [48]byte
+	}{signo: int32(unix.SIGCONT)}
+	var timer int32
+	if _, _, e := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&timer))); e != 0 {
+		return fmt.Errorf("timer_create, to go on after a stop: %w", e)
+	}
+	defer func() { _, _, _ = unix.Syscall(unix.SYS_TIMER_DELETE, uintptr(timer), 0, 0) }()
+	at := struct{ interval, value unix.Timespec }{value: unix.NsecToTimespec(int64(d))}
+	if _, _, e := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0); e != 0 {
+		return fmt.Errorf("timer_settime, to go on after a stop: %w", e)
+	}
+	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(time.Millisecond) // the signal may take another thread first
+	return nil
+}
