@@ -170,8 +170,9 @@ type Mapper interface {
 // it has failed, too.
 type Prober interface {
 	// Probe sends packets that no queue pair takes, as long as those of these path MTUs can
-	// be; 0 is the shortest. Errors are of the socket. That a packet is too long for the
-	// own interface is none: it does not arrive.
+	// be; 0 is the shortest. The error is that the device is closed. That a packet cannot
+	// leave is none, since it is too long for the own interface, the own firewall drops it
+	// (EPERM), or there is no route: it does not arrive.
 	Probe(mark uint64, mtus []int) error
 	// Probed returns the path MTUs of the probes with that mark that have come to the QP's
 	// device, from whomever.

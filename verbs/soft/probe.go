@@ -6,8 +6,6 @@ import (
 	"runtime"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"ringcli/verbs"
 	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
@@ -66,7 +64,7 @@ func (q *qp) Probe(mark uint64, mtus []int) error {
 			if t.impair != nil {
 				t.messages = messages
 				t.impair.send(t, q.peer.Addr(), &q.ep.port)
-			} else if _, err := t.conn.Send(messages); err != nil && !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.EAGAIN) {
+			} else if _, err := t.conn.Send(messages); errors.Is(err, udp.ErrClosed) {
 				return err
 			}
 			runtime.KeepAlive(b)

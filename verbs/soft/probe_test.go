@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/soft/udp"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -57,5 +58,21 @@ func TestFloodOfProbes(t *testing.T) {
 	}
 	if !ep.flood.filtered {
 		t.Errorf("%d probes within a moment: expected that the kernel takes those of peers only", floodRate+1)
+	}
+}
+
+// TestProbeThatCannotLeave: a packet that the own host does not let out does not arrive. A
+// firewall gives EPERM; from a loopback address to another network it is EINVAL.
+func TestProbeThatCannotLeave(t *testing.T) {
+	a, b := pair(t, 1<<16)
+	q := a.qp.(*qp)
+	q.ep.mu.Lock()
+	q.dst = udp.NewSockaddr(netip.MustParseAddrPort("192.0.2.1:4791"))
+	q.ep.mu.Unlock()
+	if err := q.Probe(9, []int{0}); err != nil {
+		t.Errorf("%v: expected that it does not arrive", err)
+	}
+	if came := b.qp.(verbs.Prober).Probed(9); len(came) > 0 {
+		t.Errorf("%v came", came)
 	}
 }
