@@ -69,16 +69,16 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 
 // missing returns the one rank that is not up, or -1. It is certain where its host says so.
 func missing(e *TimeoutError) (rank int, sure Confidence) {
-	rank, sure = -1, Certain
+	rank, sure = -1, Suspect
 	for _, p := range e.Peers {
 		switch {
 		case p.Up:
 		case rank >= 0:
-			return -1, Certain
+			return -1, Suspect
 		case p.Mute || p.unasked:
-			rank, sure = p.Rank, Suspect
-		default:
 			rank = p.Rank
+		default:
+			rank, sure = p.Rank, Certain
 		}
 	}
 	return rank, sure

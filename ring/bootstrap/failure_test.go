@@ -16,10 +16,11 @@ import (
 	"ringcli/trace"
 )
 
-// A neighbour whose connections end without a goodbye is named by all survivors.
+// A neighbour whose connections end without a goodbye is named by all survivors, also where
+// its port takes calls for a while.
 func TestDeathIsNamedByAll(t *testing.T) {
-	for _, victim := range []int{0, 2} {
-		var k cutter
+	for victim, lingers := range map[int]time.Duration{0: 0, 2: 0, 3: 300 * time.Millisecond} {
+		k := cutter{lingers: lingers}
 		world := ring(t, 5, func(cfg *Config) {
 			if cfg.Rank == victim {
 				k.install(cfg)
@@ -38,7 +39,7 @@ func TestDeathIsNamedByAll(t *testing.T) {
 			if r != victim && (!errors.As(err, &v) || v.Rank != victim || v.Kind != KindLost) {
 				t.Errorf("rank %d: %v: expected the loss of rank %d", r, err, victim)
 			}
-			if r != victim && v != nil && (v.Host != world[victim].self.Host || v.PID != os.Getpid() || v.Confidence != Certain) {
+			if r != victim && v != nil && (v.Host != world[victim].self.Host || v.PID != os.Getpid() || v.Confidence != Certain || !strings.Contains(v.Text, "is dead")) {
 				t.Errorf("rank %d: %+v: expected host and pid of rank %d, for certain", r, v, victim)
 			}
 		}

@@ -250,7 +250,8 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	default:
 		s.Due = silent >= pace.silence
 	}
-	if s.Ended != "" && s.Call != "" {
+	// The sockets of a process that dies are closed one after the other.
+	if s.Ended != "" && s.Call != "" && (s.Call != callOpen || now.Sub(p.endedAt) >= pace.suspect) {
 		s.Due = true
 	}
 	// Where no call can be made, for want of descriptors, the bound is what is left.

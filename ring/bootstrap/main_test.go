@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +175,8 @@ type cutter struct {
 	conns []net.Conn
 	// what a dead process does not do any more, either
 	listener net.Listener
+	lingers  time.Duration // for so long its port takes calls that nobody answers
+	dead     atomic.Bool
 }
 
 type cutConn struct {
@@ -218,8 +221,11 @@ func (k *cutter) cut() {
 	defer k.gate.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.listener != nil {
+	k.dead.Store(true)
+	if k.listener != nil && k.lingers == 0 {
 		_ = k.listener.Close()
+	} else if k.listener != nil {
+		time.AfterFunc(k.lingers, func() { _ = k.listener.Close() })
 	}
 	for _, c := range k.conns {
 		_ = c.Close()
@@ -232,11 +238,16 @@ type cutListener struct {
 }
 
 func (l cutListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if !l.k.dead.Load() {
+			return l.k.keep(c), nil
+		}
+		time.AfterFunc(l.k.lingers, func() { _ = c.Close() })
 	}
-	return l.k.keep(c), nil
 }
 
 func (l cutListener) Close() error {
