@@ -157,7 +157,8 @@ type Control struct {
 	members     []identity         // by rank; zero while it is not known
 	doing       func() Doing       // nil: idle
 	watch       watch
-	proposal    *Verdict // the best verdict yet, which is the failure once it has settled
+	proposal    *Verdict  // the best verdict yet, which is the failure once it has settled
+	proposedAt  time.Time // when there was the first
 	failure     *Verdict
 	leaving     bool // Goodbye or Close was called
 	closed      bool
@@ -297,14 +298,22 @@ func (c *Control) conclude(v *Verdict) {
 }
 
 // propose takes the better one of verdicts that are found at once, tells it on, and makes
-// it the failure once all ranks have had the time to hear of it. It needs the lock.
+// it the failure once all ranks have had the time to hear of it. It needs the lock. This rank
+// adds none of its own that says the same, or that comes so late that others have settled when
+// it reaches them: survivors would end with different ones.
 func (c *Control) propose(v *Verdict, from *connection) {
+	now := time.Now()
+	if own := from == nil; own && c.proposal != nil && (alike(v, c.proposal) || now.Sub(c.proposedAt) > c.pace.settle/2) {
+		return
+	}
 	c.complete(v)
 	if c.proposal != nil && !better(v, c.proposal) {
 		return
 	}
 	settling := c.proposal != nil
-	c.proposal = v
+	if c.proposal = v; !settling {
+		c.proposedAt = now
+	}
 	c.tellVerdict(v, from)
 	if settling {
 		return

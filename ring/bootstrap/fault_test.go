@@ -78,3 +78,32 @@ func TestMissing(t *testing.T) {
 		}
 	}
 }
+
+// Once a rank has heard a verdict it adds none that says the same, nor any that is late: the
+// others may have settled.
+func TestVerdictsOfSurvivorsDoNotDiffer(t *testing.T) {
+	t.Parallel()
+	heard := Verdict{Kind: KindLost, Rank: 2, Confidence: Certain, By: 1, Text: "no new one is answered"}
+	same, graver := heard, heard
+	same.By, same.Text = 0, "its process is dead"
+	graver.By, graver.Kind = 0, KindStopped
+	for _, test := range []struct {
+		own  Verdict
+		late bool
+		by   int // who found the verdict that counts
+	}{{same, false, 1}, {graver, false, 0}, {graver, true, 1}} {
+		c := ring(t, 3, nil)[0]
+		c.mu.Lock()
+		told, own := heard, test.own
+		told.told = true
+		c.propose(&told, c.connections[right])
+		if test.late {
+			c.proposedAt = c.proposedAt.Add(-c.pace.settle * 3 / 4)
+		}
+		c.propose(&own, nil)
+		if c.proposal.By != test.by {
+			t.Errorf("own %q, late %t: the verdict is rank %d's, %q: expected rank %d's", own.Text, test.late, c.proposal.By, c.proposal.Text, test.by)
+		}
+		c.mu.Unlock()
+	}
+}

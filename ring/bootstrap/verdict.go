@@ -323,6 +323,11 @@ func (p *panorama) cureLost(rank int) string {
 // once, the one on a rank's own word comes before those on what others see of it.
 var explains = []Kind{KindCanceled, KindCorrupt, KindMismatch, KindStopped, KindEdge, KindLost, KindLeft, KindSilent, KindIsolated, KindFailed, KindTimeout}
 
+// alike tells whether two verdicts say the same of the same.
+func alike(a, b *Verdict) bool {
+	return a.Kind == b.Kind && a.Rank == b.Rank && a.Edge == b.Edge && a.Confidence == b.Confidence
+}
+
 // better is the order of verdicts that were found at once, the same on all ranks: the
 // certain one first, then what explains more, then the lower rank.
 func better(a, b *Verdict) bool {
