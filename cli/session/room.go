@@ -28,7 +28,7 @@ const (
 func RoomFor(ranks int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
-		return exit.Usagef("a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
+		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
 		return nil // root has no limit

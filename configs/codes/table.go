@@ -40,7 +40,7 @@ var table = []Failure{
 	// Bring-up.
 	{Absent, []int{2}, "a rank never came", "the rank, and how every other one is",
 		"Its process was not started, has ended already, or listens elsewhere: its host refuses the call or another program answers.",
-		"Start it; --index and --list as on the other nodes. connect --retry waits longer."},
+		"Start it; --index and --list as on the other nodes. connect --retry waits for it."},
 	{Unreachable, []int{2}, "a node cannot be reached", "the node or the direction",
 		"Nothing comes back, or there is no route: the host is down, a firewall drops TCP 18600, or the address is of another network (between RoCE addresses, too).",
 		"ping and `ip route get` from here to there and back; open TCP 18600 and UDP 4791 both ways; another --gid-index if the address is the wrong one."},
@@ -92,7 +92,7 @@ var table = []Failure{
 	{Memory, []int{2, 3}, "memory is short, or a queue is full", "this rank; what was asked for",
 		"The vectors do not fit, the address space is limited (ulimit -v), or more was posted than the queue takes.",
 		"A smaller --size or fewer ranks on this machine; ulimit -v; poll before posting more."},
-	{Descriptors, []int{2}, "no more files may be open", "this rank",
+	{Descriptors, []int{2, 3}, "no more files may be open", "this rank",
 		"RLIMIT_NOFILE, or the system's.", "ulimit -n 1024, or fewer ranks in one process."},
 	{Threads, []int{3}, "no more threads may be started", "this user; the limit",
 		"RLIMIT_NPROC.", "ulimit -u, or fewer ranks on this machine."},
