@@ -36,11 +36,11 @@ func Path(own, peer *End, failed *Failure, probed *Probed) *Blame {
 }
 
 func byProbes(own, peer *End, probed *Probed) *Blame {
-	way := func(from, to *End, came []int) (none bool, most int, all bool) {
+	way := func(came []int) (none bool, most int, all bool) {
 		return len(came) == 0, slices.Max(append([]int{0}, came...)), len(came) == len(probed.MTUs)
 	}
-	noneOut, mostOut, allOut := way(own, peer, probed.Outward)
-	noneIn, mostIn, allIn := way(peer, own, probed.Inward)
+	noneOut, mostOut, allOut := way(probed.Outward)
+	noneIn, mostIn, allIn := way(probed.Inward)
 	b := &Blame{Kind: StallEdge, Rank: -1, From: own.Rank, To: peer.Rank, Certain: true, Waiter: own.Rank}
 	open := func(from, to *End) string {
 		return fmt.Sprintf("look for a filter or a broken route from rank %d to rank %d: UDP port %d to %s; TCP between them works",
@@ -61,6 +61,14 @@ func byProbes(own, peer *End, probed *Probed) *Blame {
 			over, from.Who(), to.Who(), from.PathMTU)
 		b.Fix = fmt.Sprintf("see which link between the two has a smaller MTU (ip link; tracepath %s), or connect again with --mtu %d", to.GID.Addr(), max(256, most))
 	}
+	// Where a longer one has come, those that are missing were lost.
+	holes := func(came []int) bool { return !slices.Equal(came, probed.MTUs[:len(came)]) }
+	loses := func(from, to *End, came []int) {
+		b.From, b.To, b.Certain = from.Rank, to.Rank, false
+		b.Text = fmt.Sprintf("the path from %s to %s loses many packets: of those with %v bytes of payload, which were sent several times each, those with %v arrived",
+			from.Who(), to.Who(), probed.MTUs, came)
+		b.Fix = "see what drops them (ip -s link, ethtool -S, the switch's counters)"
+	}
 	switch {
 	case noneOut && noneIn:
 		b.Text = fmt.Sprintf("no packet of UDP port %d passes between %s and %s, in either direction", cmp.Or(peer.UDPPort, route.RoCEPort), own.Who(), peer.Who())
@@ -70,6 +78,10 @@ func byProbes(own, peer *End, probed *Probed) *Blame {
 		arrives(own, peer, fmt.Sprintf("; what rank %d sends does", peer.Rank))
 	case noneIn:
 		arrives(peer, own, fmt.Sprintf("; what rank %d sends does", own.Rank))
+	case holes(probed.Outward):
+		loses(own, peer, probed.Outward)
+	case holes(probed.Inward):
+		loses(peer, own, probed.Inward)
 	case !allOut:
 		long(own, peer, mostOut)
 		b.Both = !allIn && mostIn == mostOut
