@@ -137,7 +137,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		other.Op = Operation(op)
 		made[op] = &role{}
 		made[op].compile(&other, c.rank, c.size)
-		made[op].peers(set)
+		made[op].Peers(set)
 	}
 	c.announced.Load().Announce(c.seq+1, k.signature())
 	// A rank that calls something else waits for the data of this operation, and finds its
@@ -186,10 +186,19 @@ func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
 	return ch, nil
 }
 
+// compile makes the script of a call.
+func (r *role) compile(k *Call, rank, size int) {
+	write, ok := operations[k.Op].scripts[k.Algorithm]
+	if !ok {
+		panic(fmt.Sprintf("no script of %s for %s", k.Algorithm, k.Op))
+	}
+	r.Compile(write, k.Op.wholly(), rank, size)
+}
+
 // connect finds the channels of a role's moves.
 func (r *role) connect(to map[int]*channel) {
-	for i := range r.moves {
-		ch := to[r.moves[i].peer] // nil where the peer is this rank
+	for i := range r.Moves {
+		ch := to[r.Moves[i].Peer] // nil where the peer is this rank
 		r.at = append(r.at, ch)
 		if ch != nil && !slices.Contains(r.used, ch) {
 			r.used = append(r.used, ch)

@@ -55,7 +55,7 @@
 //	((x[c+1] op x[c+2]) op ...) op x[c]     (ranks modulo n)
 //
 // and an average is divided once, at the owner. The others are documented where
-// they are made: doubling.go, tree.go, inbox.go; [Algorithm.Order] names them.
+// they are made, in package script; [Algorithm.Order] names them.
 //
 // # Protocols
 //

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ringcli/collective/reduce"
+	"ringcli/collective/script"
 	"ringcli/collective/sharedmem"
 )
 
@@ -36,7 +37,7 @@ type operation struct {
 	busFactor func(n float64) float64
 
 	program func(*program) // round the ring
-	scripts map[Algorithm]func(*script)
+	scripts map[Algorithm]func(*script.Script)
 }
 
 var operations = [...]operation{
@@ -48,10 +49,10 @@ result.`,
 		reduces: true, gathers: true, send: wholeVector, recv: wholeVector,
 		busFactor: func(n float64) float64 { return 2 * (n - 1) / n },
 		program:   (*program).allReduce,
-		scripts: map[Algorithm]func(*script){
-			AlgorithmRecursiveDoubling: (*script).doublingAllReduce,
-			AlgorithmTree:              (*script).treeAllReduce,
-			AlgorithmInbox:             (*script).inboxAllReduce,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllReduce,
+			AlgorithmTree:              (*script.Script).TreeAllReduce,
+			AlgorithmInbox:             (*script.Script).InboxAllReduce,
 		},
 	},
 	OpReduceScatter: {
@@ -62,10 +63,10 @@ r*count/n to (r+1)*count/n of the result.`,
 		reduces: true, send: wholeVector, recv: ownChunk,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
 		program:   (*program).reduceScatter,
-		scripts: map[Algorithm]func(*script){
-			AlgorithmRecursiveDoubling: (*script).doublingReduceScatter,
-			AlgorithmTree:              (*script).treeReduceScatter,
-			AlgorithmInbox:             (*script).inboxReduceScatter,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).DoublingReduceScatter,
+			AlgorithmTree:              (*script.Script).TreeReduceScatter,
+			AlgorithmInbox:             (*script.Script).InboxReduceScatter,
 		},
 	},
 	OpAllGather: {
@@ -76,10 +77,10 @@ whole vector.`,
 		gathers: true, send: ownChunk, recv: wholeVector,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
 		program:   (*program).allGather,
-		scripts: map[Algorithm]func(*script){
-			AlgorithmRecursiveDoubling: (*script).doublingAllGather,
-			AlgorithmTree:              (*script).treeAllGather,
-			AlgorithmInbox:             (*script).inboxAllGather,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllGather,
+			AlgorithmTree:              (*script.Script).TreeAllGather,
+			AlgorithmInbox:             (*script.Script).InboxAllGather,
 		},
 	},
 	// A barrier is an all-gather of nothing: its last segment comes when every rank

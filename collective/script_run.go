@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ringcli/collective/reduce"
+	"ringcli/collective/script"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
@@ -19,7 +20,7 @@ import (
 type scriptRun struct {
 	*flow
 	*role
-	cut
+	script.Cut
 	depth     int
 	inPlace   bool
 	first     int // groups before it are through
@@ -41,7 +42,7 @@ type group struct {
 
 // role is a script with the channels that its moves use.
 type role struct {
-	script
+	script.Script
 	at   []*channel // by move; nil where there is no message
 	used []*channel
 }
@@ -64,7 +65,7 @@ type stream struct {
 
 // start makes the run ready to run a call.
 func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role) error {
-	x.role, x.cut, x.depth = r, newCut(k, x.c.size, r.whole), k.Depth
+	x.role, x.Cut, x.depth = r, script.NewCut(k.Count, k.Segment/k.Type.Size(), x.c.size, r.Whole), k.Depth
 	x.inPlace = in.base == out.base
 	x.first, x.processed = 0, 0
 	clear(x.window[:])
@@ -79,11 +80,11 @@ func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role)
 	x.detached = x.depth > 1 && k.Count*k.Type.Size() <= detachMost
 	const line = 64
 	x.stride, x.areaBase = 0, x.areaBase[:0]
-	for _, area := range r.areas {
+	for _, area := range r.Areas {
 		x.areaBase = append(x.areaBase, x.stride)
-		x.stride += uint64(x.room(area)*x.size+line-1) / line * line
+		x.stride += uint64(x.Room(area)*x.size+line-1) / line * line
 	}
-	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.depth, x.groups))))
+	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.depth, x.Groups))))
 	if err != nil {
 		return err
 	}
@@ -96,9 +97,9 @@ func (x *scriptRun) group(g int) *group { return &x.window[g%x.depth] }
 // state is done when all groups are through, and every request has completed. Credits
 // may still be on their way to this rank: whoever polls next defers them.
 func (x *scriptRun) state() state {
-	last := x.groups - 1
+	last := x.Groups - 1
 	if x.first <= last {
-		if q := x.group(last); last >= x.first+x.depth || q.posting < len(x.moves) || q.working < len(x.moves) {
+		if q := x.group(last); last >= x.first+x.depth || q.posting < len(x.Moves) || q.working < len(x.Moves) {
 			return running
 		}
 		return over
@@ -113,31 +114,31 @@ func (x *scriptRun) state() state {
 
 // addr returns where the piece of a move lies, whose first element is from, and the
 // keys of that memory.
-func (x *scriptRun) addr(p operand, area, g int, m *move, piece, from int) (addr uint64, keys *ring.Keys) {
+func (x *scriptRun) addr(p script.Operand, area, g int, m *script.Move, piece, from int) (addr uint64, keys *ring.Keys) {
 	switch p {
-	case operandInput:
+	case script.OperandInput:
 		return x.in.base + uint64(from*x.size), &x.in.keys
-	case operandOutput:
+	case script.OperandOutput:
 		return x.out.base + uint64(from*x.size), &x.out.keys
 	}
-	offset := x.areaBase[area] + uint64(x.offset(x.areas[area], m.lo, piece, from)*x.size)
+	offset := x.areaBase[area] + uint64(x.Offset(x.Areas[area], m.Lo, piece, from)*x.size)
 	return x.memory + uint64(g%x.depth)*x.stride + offset, &x.keys
 }
 
 // post sends what may be sent now.
 func (x *scriptRun) post() (posted bool, err error) {
-	for g := x.first; g < min(x.first+x.depth, x.groups); g++ {
+	for g := x.first; g < min(x.first+x.depth, x.Groups); g++ {
 		q := x.group(g)
-		for q.posting < len(x.moves) && (g == x.first || x.group(g-1).posting > q.posting) {
-			m := &x.moves[q.posting]
-			if m.do != moveSend {
+		for q.posting < len(x.Moves) && (g == x.first || x.group(g-1).posting > q.posting) {
+			m := &x.Moves[q.posting]
+			if m.Do != script.MoveSend {
 				if q.working <= q.posting {
 					break
 				}
 				q.posting++
 				continue
 			}
-			n, ch := x.pieces(m.lo, m.hi), x.at[q.posting]
+			n, ch := x.Pieces(m.Lo, m.Hi), x.at[q.posting]
 			for q.posted < n && ch.free() && ch.room() && ch.stream.posted-ch.stream.sent < len(ch.stream.flights) {
 				if err := x.send(g, q, m, ch); err != nil {
 					return posted, err
@@ -157,10 +158,10 @@ func (x *scriptRun) post() (posted bool, err error) {
 
 // send posts the next piece of a move. What has been taken of the peer's slots is
 // credited with it.
-func (x *scriptRun) send(g int, q *group, m *move, ch *channel) error {
-	from, to := x.piece(m.lo, m.hi, g, q.posted)
+func (x *scriptRun) send(g int, q *group, m *script.Move, ch *channel) error {
+	from, to := x.Piece(m.Lo, m.Hi, g, q.posted)
 	n := (to - from) * x.size
-	addr, keys := x.addr(m.from, m.area, g, m, q.posted, from)
+	addr, keys := x.addr(m.From, m.Area, g, m, q.posted, from)
 	h := x.header(kindSlot, ch.stream.posted, n)
 	h.Addr, h.Sum = ch.taken, x.sumOf(ch, addr, n)
 	if x.detached {
@@ -198,17 +199,17 @@ func (x *scriptRun) delivered(ch *channel) {
 
 // work takes the next piece of the oldest group that has one.
 func (x *scriptRun) work() (worked bool, err error) {
-	for g := x.first; g < min(x.first+x.depth, x.groups) && !worked; g++ {
+	for g := x.first; g < min(x.first+x.depth, x.Groups) && !worked; g++ {
 		q := x.group(g)
 		x.skipSends(q)
-		if q.working == len(x.moves) || g > x.first && x.group(g-1).working <= q.working {
+		if q.working == len(x.Moves) || g > x.first && x.group(g-1).working <= q.working {
 			continue
 		}
 		if worked, err = x.workOn(g, q); err != nil {
 			return worked, err
 		}
 	}
-	for x.first < x.groups && x.through(x.group(x.first)) {
+	for x.first < x.Groups && x.through(x.group(x.first)) {
 		*x.group(x.first) = group{}
 		x.first++
 	}
@@ -216,7 +217,7 @@ func (x *scriptRun) work() (worked bool, err error) {
 }
 
 func (x *scriptRun) skipSends(q *group) {
-	for q.working < len(x.moves) && x.moves[q.working].do == moveSend {
+	for q.working < len(x.Moves) && x.Moves[q.working].Do == script.MoveSend {
 		q.working++
 	}
 }
@@ -225,22 +226,22 @@ func (x *scriptRun) skipSends(q *group) {
 // worked, so that it need not be asked again.
 func (x *scriptRun) through(q *group) bool {
 	x.skipSends(q)
-	for q.posting < q.working && x.moves[q.posting].do != moveSend {
+	for q.posting < q.working && x.Moves[q.posting].Do != script.MoveSend {
 		q.posting++
 	}
-	return q.posting == len(x.moves) && q.working == len(x.moves) && q.flying == 0
+	return q.posting == len(x.Moves) && q.working == len(x.Moves) && q.flying == 0
 }
 
 // workOn does the next piece of a group's move, if it may and the message is there.
 func (x *scriptRun) workOn(g int, q *group) (bool, error) {
-	m := &x.moves[q.working]
-	reduces := m.do == moveReduce || m.do == moveReduceOwn
+	m := &x.Moves[q.working]
+	reduces := m.Do == script.MoveReduce || m.Do == script.MoveReduceOwn
 	// What this rank is still sending is neither overwritten, nor, at depth 1,
 	// overlapped with.
-	if reduces && (m.to == operandOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
+	if reduces && (m.To == script.OperandOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
 		return false, nil
 	}
-	from, to := x.piece(m.lo, m.hi, g, q.worked)
+	from, to := x.Piece(m.Lo, m.Hi, g, q.worked)
 	n := (to - from) * x.size
 	ch := x.at[q.working]
 	var data []byte
@@ -253,7 +254,7 @@ func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 			corrupt(x.call.Op, x.processed, data)
 		}
 		if x.sums {
-			if err := x.sumArrived(ch, data, ch.head().Sum, ch.stream.took, from, m.gathers); err != nil {
+			if err := x.sumArrived(ch, data, ch.head().Sum, ch.stream.took, from, m.Gathers); err != nil {
 				return false, err
 			}
 		}
@@ -265,7 +266,7 @@ func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 	begun := x.now
 	x.apply(m, data, g, q.worked, from, n)
 	q.worked++
-	moved := q.worked == x.pieces(m.lo, m.hi)
+	moved := q.worked == x.Pieces(m.Lo, m.Hi)
 	x.recordWork(ch, m, begun, n, moved)
 	if moved {
 		q.working++
@@ -310,19 +311,19 @@ func (x *scriptRun) take(ch *channel) error {
 }
 
 // apply does a move to one piece, n bytes from element from on; data is what came.
-func (x *scriptRun) apply(m *move, data []byte, g, piece, from, n int) {
-	at := func(p operand, area int) []byte {
+func (x *scriptRun) apply(m *script.Move, data []byte, g, piece, from, n int) {
+	at := func(p script.Operand, area int) []byte {
 		addr, _ := x.addr(p, area, g, m, piece, from)
 		return memory.Bytes(addr, n)
 	}
-	result := at(m.to, m.into)
-	switch m.do {
-	case moveReduce:
-		x.kernel(result, data, at(m.from, m.area))
-	case moveReduceOwn:
-		x.kernel(result, at(m.from, m.area), x.in.bytes(from, n, x.size))
-	case moveOutput:
-		copy(result, at(m.from, m.area))
+	result := at(m.To, m.Into)
+	switch m.Do {
+	case script.MoveReduce:
+		x.kernel(result, data, at(m.From, m.Area))
+	case script.MoveReduceOwn:
+		x.kernel(result, at(m.From, m.Area), x.in.bytes(from, n, x.size))
+	case script.MoveOutput:
+		copy(result, at(m.From, m.Area))
 		x.c.live.CopiedOwn += uint64(n)
 		return
 	default:
@@ -330,7 +331,7 @@ func (x *scriptRun) apply(m *move, data []byte, g, piece, from, n int) {
 		x.c.live.CopiedAllGather += uint64(n)
 		return
 	}
-	if m.last {
+	if m.Last {
 		reduce.Finish(x.call.Type, x.call.Reduction, x.c.size, result)
 	}
 	x.c.live.Reductions++
@@ -343,30 +344,30 @@ func (x *scriptRun) apply(m *move, data []byte, g, piece, from, n int) {
 }
 
 func (x *scriptRun) progress() string {
-	return fmt.Sprintf("%d of %d groups of segments were through", x.first, x.groups)
+	return fmt.Sprintf("%d of %d groups of segments were through", x.first, x.Groups)
 }
 
 func (x *scriptRun) where(p *diagnose.Place) {
-	phase := func(m *move) string {
+	phase := func(m *script.Move) string {
 		name := "reduction"
-		if m.gathers {
+		if m.Gathers {
 			name = "gathering"
 		}
-		return fmt.Sprintf("step %d of the %s", m.step, name)
+		return fmt.Sprintf("step %d of the %s", m.Step, name)
 	}
-	if x.first < x.groups {
+	if x.first < x.Groups {
 		q := x.group(x.first)
-		if q.working < len(x.moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
+		if q.working < len(x.Moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
 			ch := x.at[q.working]
 			p.Awaits = append(p.Awaits, diagnose.Await{
-				From: ch.edge.Peer, Item: diagnose.Data, Number: ch.stream.took, Phase: phase(&x.moves[q.working]), Segment: ch.stream.took,
+				From: ch.edge.Peer, Item: diagnose.Data, Number: ch.stream.took, Phase: phase(&x.Moves[q.working]), Segment: ch.stream.took,
 				What: fmt.Sprintf("message %d", ch.stream.took),
 			})
 		}
-		if q.posting < len(x.moves) && x.moves[q.posting].do == moveSend {
+		if q.posting < len(x.Moves) && x.Moves[q.posting].Do == script.MoveSend {
 			if ch := x.at[q.posting]; !ch.free() {
 				p.Awaits = append(p.Awaits, diagnose.Await{
-					From: ch.edge.Peer, Item: diagnose.Credit, Number: int(ch.freed), Phase: phase(&x.moves[q.posting]), Segment: -1,
+					From: ch.edge.Peer, Item: diagnose.Credit, Number: int(ch.freed), Phase: phase(&x.Moves[q.posting]), Segment: -1,
 					What: fmt.Sprintf("credits for %d slots", ch.filled-ch.freed),
 				})
 			}
@@ -385,7 +386,7 @@ func (x *scriptRun) where(p *diagnose.Place) {
 }
 
 // recordWork records what was done with a piece, and the step that it completes.
-func (x *scriptRun) recordWork(ch *channel, m *move, begun trace.Stamp, n int, last bool) {
+func (x *scriptRun) recordWork(ch *channel, m *script.Move, begun trace.Stamp, n int, last bool) {
 	if begun == 0 {
 		return
 	}
@@ -404,12 +405,12 @@ func (x *scriptRun) recordWork(ch *channel, m *move, begun trace.Stamp, n int, l
 }
 
 // recordStep ends the step that a move is and begins the next.
-func (x *scriptRun) recordStep(end trace.Stamp, m *move) {
+func (x *scriptRun) recordStep(end trace.Stamp, m *script.Move) {
 	phase := 0
-	if m.gathers {
+	if m.Gathers {
 		phase = 1
 	}
-	x.nextStep(end, phase, m.step)
+	x.nextStep(end, phase, m.Step)
 }
 
 // recordOpen records what is open in the script when it ends.
@@ -421,16 +422,16 @@ func (x *scriptRun) recordOpen(end trace.Stamp) {
 			sendSpan.SpanAt(f.begun, end, x.seq, uint64(i), uint64(f.bytes), uint64(ch.edge.Peer))
 		}
 	}
-	if x.first == x.groups {
+	if x.first == x.Groups {
 		return
 	}
 	q := x.group(x.first)
-	if q.working == len(x.moves) || x.moves[q.working].do == moveSend {
+	if q.working == len(x.Moves) || x.Moves[q.working].Do == script.MoveSend {
 		return
 	}
-	m, ch := &x.moves[q.working], x.at[q.working]
+	m, ch := &x.Moves[q.working], x.at[q.working]
 	if ch != nil && ch.head() == nil {
-		from, to := x.piece(m.lo, m.hi, x.first, q.worked)
+		from, to := x.Piece(m.Lo, m.Hi, x.first, q.worked)
 		awaitedSpan.SpanAt(x.step, end, x.seq, uint64(ch.stream.took), uint64((to-from)*x.size), uint64(ch.edge.Peer))
 	}
 	x.recordStep(end, m)

@@ -11,52 +11,11 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
+	"ringcli/collective/script"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/trace/tracetest"
 )
-
-// TestCut: the pieces of all moves of all groups cover each chunk once, and lie in
-// an area without touching each other.
-func TestCut(t *testing.T) {
-	for _, ranks := range []int{2, 3, 7, 16} {
-		for _, count := range []int{0, 1, ranks - 1, ranks, 100, 1001, 5000} {
-			for _, segment := range []int{1, 7, 64, 10000} {
-				c := Call{Type: reduce.Int32, Count: count, CallOptions: CallOptions{Segment: 4 * segment}}
-				for _, whole := range []bool{false, true} {
-					x := newCut(&c, ranks, whole)
-					for _, r := range []span{{0, ranks}, {ranks / 2, ranks}, {1, 2}} {
-						if whole {
-							r = span{0, ranks}
-						}
-						seen := make([]bool, count)
-						for g := range x.groups {
-							room := make([]bool, x.room(r))
-							for p := range x.pieces(r.lo, r.hi) {
-								from, to := x.piece(r.lo, r.hi, g, p)
-								if to < from || to-from > segment {
-									t.Fatalf("%+v: piece %d of group %d of %v is [%d, %d)", x, p, g, r, from, to)
-								}
-								for i := from; i < to; i++ {
-									at := x.offset(r, r.lo, p, from) + i - from
-									if seen[i] || room[at] {
-										t.Fatalf("%+v: element %d is in two pieces, or its place %d", x, i, at)
-									}
-									seen[i], room[at] = true, true
-								}
-							}
-						}
-						for i := range seen {
-							if want := i >= x.start(r.lo) && i < x.start(r.hi); seen[i] != want {
-								t.Fatalf("%+v: element %d is in %v: %v, want %v", x, i, r, seen[i], want)
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-}
 
 // TestExchangeStats: what one rank sends another receives, and each rank counts
 // what its script says.
@@ -133,13 +92,13 @@ func TestExchangeTimeline(t *testing.T) {
 				messages, steps, bytes := 0, 0, 0
 				for _, c := range w.comms {
 					r := c.scriptRun.role
-					for _, m := range r.moves {
+					for _, m := range r.Moves {
 						if takesMessage(m) {
-							messages += c.scriptRun.groups * c.scriptRun.pieces(m.lo, m.hi)
+							messages += c.scriptRun.Groups * c.scriptRun.Pieces(m.Lo, m.Hi)
 							bytes += 4 * count
 						}
-						if m.do != moveSend {
-							steps += c.scriptRun.groups
+						if m.Do != script.MoveSend {
+							steps += c.scriptRun.Groups
 						}
 					}
 				}

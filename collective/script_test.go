@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"ringcli/collective/script"
 )
 
 // symbols numbers expressions over the ranks' contributions, so that equal
@@ -34,10 +36,10 @@ func (y *symbols) op(a, b int) int {
 func (y *symbols) want(a Algorithm) int {
 	switch a {
 	case AlgorithmRecursiveDoubling:
-		d := newDoubling(y.n)
+		folded := y.n - 1<<(bits.Len(uint(y.n))-1)
 		var v []int
 		for r := 0; r < y.n; r++ {
-			if r < 2*d.folded {
+			if r < 2*folded {
 				v = append(v, y.op(r, r+1))
 				r++
 				continue
@@ -77,23 +79,24 @@ func (y *symbols) subtree(lo, hi int) int {
 // package collective's scriptRun: moves in order within a group, and no group
 // ahead of the one before it.
 type actor struct {
-	script
-	input   []int     // by chunk: of all groups the same
-	output  [][]int   // by group and chunk
-	partial [][][]int // by group, area and chunk of the area
-	posting []int     // by group: the next move to be posted, if it is a send
-	working []int     // by group: the next move to be done, if it is not
+	role
+	rank, size int
+	input      []int     // by chunk: of all groups the same
+	output     [][]int   // by group and chunk
+	partial    [][][]int // by group, area and chunk of the area
+	posting    []int     // by group: the next move to be posted, if it is a send
+	working    []int     // by group: the next move to be done, if it is not
 }
 
 // parcel is a message.
 type parcel struct {
 	group  int
-	what   span
+	what   script.Span
 	values []int
 }
 
 func newActor(a Algorithm, op Operation, rank, n, groups int) *actor {
-	x := &actor{input: make([]int, n), posting: make([]int, groups), working: make([]int, groups)}
+	x := &actor{rank: rank, size: n, input: make([]int, n), posting: make([]int, groups), working: make([]int, groups)}
 	x.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, rank, n)
 	for c := range x.input {
 		x.input[c] = rank
@@ -108,35 +111,35 @@ func newActor(a Algorithm, op Operation, rank, n, groups int) *actor {
 		}
 		x.output = append(x.output, output)
 		var areas [][]int
-		for _, s := range x.areas {
-			areas = append(areas, slices.Repeat([]int{nothing}, s.hi-s.lo))
+		for _, s := range x.Areas {
+			areas = append(areas, slices.Repeat([]int{nothing}, s.Hi-s.Lo))
 		}
 		x.partial = append(x.partial, areas)
 	}
 	return x
 }
 
-func (x *actor) values(g int, p operand, area int, r span) []int {
+func (x *actor) values(g int, p script.Operand, area int, r script.Span) []int {
 	switch p {
-	case operandInput:
-		return x.input[r.lo:r.hi]
-	case operandOutput:
-		return x.output[g][r.lo:r.hi]
+	case script.OperandInput:
+		return x.input[r.Lo:r.Hi]
+	case script.OperandOutput:
+		return x.output[g][r.Lo:r.Hi]
 	}
-	return x.partial[g][area][r.lo-x.areas[area].lo : r.hi-x.areas[area].lo]
+	return x.partial[g][area][r.Lo-x.Areas[area].Lo : r.Hi-x.Areas[area].Lo]
 }
 
 // post posts what one group may send, if the slot is free.
 func (x *actor) post(g int, wire map[[2]int][]parcel, slots int) (moved bool) {
-	for x.posting[g] < len(x.moves) && (g == 0 || x.posting[g-1] > x.posting[g]) {
-		m := x.moves[x.posting[g]]
-		if m.do == moveSend {
-			edge := [2]int{x.rank, m.peer}
+	for x.posting[g] < len(x.Moves) && (g == 0 || x.posting[g-1] > x.posting[g]) {
+		m := x.Moves[x.posting[g]]
+		if m.Do == script.MoveSend {
+			edge := [2]int{x.rank, m.Peer}
 			if len(wire[edge]) == slots {
 				return moved
 			}
-			r := span{m.lo, m.hi}
-			wire[edge] = append(wire[edge], parcel{g, r, slices.Clone(x.values(g, m.from, m.area, r))})
+			r := script.Span{Lo: m.Lo, Hi: m.Hi}
+			wire[edge] = append(wire[edge], parcel{g, r, slices.Clone(x.values(g, m.From, m.Area, r))})
 		} else if x.working[g] <= x.posting[g] {
 			return moved
 		}
@@ -147,47 +150,49 @@ func (x *actor) post(g int, wire map[[2]int][]parcel, slots int) (moved bool) {
 }
 
 // takesMessage tells whether a move takes a message.
-func takesMessage(m move) bool { return m.do == moveReduce || m.do == moveStore || m.do == moveCopy }
+func takesMessage(m script.Move) bool {
+	return m.Do == script.MoveReduce || m.Do == script.MoveStore || m.Do == script.MoveCopy
+}
 
 // work does one group's next move that is no send, if its message is there.
 func (x *actor) work(t *testing.T, y *symbols, g int, wire map[[2]int][]parcel) bool {
-	for x.working[g] < len(x.moves) && x.moves[x.working[g]].do == moveSend {
+	for x.working[g] < len(x.Moves) && x.Moves[x.working[g]].Do == script.MoveSend {
 		x.working[g]++
 	}
-	if x.working[g] == len(x.moves) || g > 0 && x.working[g-1] <= x.working[g] {
+	if x.working[g] == len(x.Moves) || g > 0 && x.working[g-1] <= x.working[g] {
 		return false
 	}
-	m := x.moves[x.working[g]]
-	r := span{m.lo, m.hi}
+	m := x.Moves[x.working[g]]
+	r := script.Span{Lo: m.Lo, Hi: m.Hi}
 	var got []int
 	if takesMessage(m) {
-		edge := [2]int{m.peer, x.rank}
+		edge := [2]int{m.Peer, x.rank}
 		if len(wire[edge]) == 0 {
 			return false
 		}
 		p := wire[edge][0]
 		wire[edge] = wire[edge][1:]
 		if p.group != g || p.what != r {
-			t.Fatalf("rank %d of %d expects %v of group %d from rank %d: got %v of group %d", x.rank, x.size, r, g, m.peer, p.what, p.group)
+			t.Fatalf("rank %d of %d expects %v of group %d from rank %d: got %v of group %d", x.rank, x.size, r, g, m.Peer, p.what, p.group)
 		}
 		got = p.values
 	}
-	to := x.values(g, m.to, m.into, r)
-	switch m.do {
-	case moveReduce:
-		own := x.values(g, m.from, m.area, r)
+	to := x.values(g, m.To, m.Into, r)
+	switch m.Do {
+	case script.MoveReduce:
+		own := x.values(g, m.From, m.Area, r)
 		for i := range to {
 			to[i] = y.op(got[i], own[i])
 		}
-	case moveReduceOwn:
-		own := x.values(g, m.from, m.area, r)
+	case script.MoveReduceOwn:
+		own := x.values(g, m.From, m.Area, r)
 		for i := range to {
-			to[i] = y.op(own[i], x.input[r.lo+i])
+			to[i] = y.op(own[i], x.input[r.Lo+i])
 		}
-	case moveStore, moveCopy:
+	case script.MoveStore, script.MoveCopy:
 		copy(to, got)
-	case moveOutput:
-		copy(to, x.values(g, m.from, m.area, r))
+	case script.MoveOutput:
+		copy(to, x.values(g, m.From, m.Area, r))
 	}
 	x.working[g]++
 	return true
@@ -195,10 +200,10 @@ func (x *actor) work(t *testing.T, y *symbols, g int, wire map[[2]int][]parcel) 
 
 func (x *actor) done() bool {
 	last := len(x.posting) - 1
-	for x.working[last] < len(x.moves) && x.moves[x.working[last]].do == moveSend {
+	for x.working[last] < len(x.Moves) && x.Moves[x.working[last]].Do == script.MoveSend {
 		x.working[last]++
 	}
-	return x.posting[last] == len(x.moves) && x.working[last] == len(x.moves)
+	return x.posting[last] == len(x.Moves) && x.working[last] == len(x.Moves)
 }
 
 var (
@@ -257,7 +262,7 @@ func TestScripts(t *testing.T) {
 			want := y.want(a)
 			for r, x := range actors {
 				if !x.done() {
-					t.Fatalf("%d ranks: rank %d waits for ever at move %d and %d of %d", n, r, x.posting, x.working, len(x.moves))
+					t.Fatalf("%d ranks: rank %d waits for ever at move %d and %d of %d", n, r, x.posting, x.working, len(x.Moves))
 				}
 				for g := range groups {
 					for c, got := range x.output[g] {
@@ -314,14 +319,14 @@ func TestScriptSteps(t *testing.T) {
 		}
 		for r, x := range actors {
 			peers := map[int]bool{}
-			x.peers(peers)
+			x.Peers(peers)
 			most := map[Algorithm]int{AlgorithmInbox: n - 1, AlgorithmRecursiveDoubling: log, AlgorithmTree: 3}[a]
 			if len(peers) > most || len(peers) == 0 || peers[r] {
 				t.Errorf("%d ranks: rank %d has to do with %v, want at most %d others", n, r, peers, most)
 			}
 			for p := range peers {
 				back := map[int]bool{}
-				actors[p].peers(back)
+				actors[p].Peers(back)
 				if !back[r] {
 					t.Errorf("%d ranks: rank %d has to do with %d, but not %d with %d", n, r, p, p, r)
 				}
@@ -335,29 +340,29 @@ func TestScriptSteps(t *testing.T) {
 func TestScriptOneMessage(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		for r := range n {
-			var s script
+			var s role
 			s.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, r, n)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
-			for _, m := range s.moves {
-				if m.do == moveSend && m.from == operandPartial {
-					areas[m.area] = true
+			for _, m := range s.Moves {
+				if m.Do == script.MoveSend && m.From == script.OperandPartial {
+					areas[m.Area] = true
 				}
-				if m.do != moveSend && m.to == operandPartial && areas[m.into] {
+				if m.Do != script.MoveSend && m.To == script.OperandPartial && areas[m.Into] {
 					t.Fatalf("%d ranks: rank %d overwrites partial results that may be on their way", n, r)
 				}
 				set := received
 				switch {
-				case m.do == moveSend:
+				case m.Do == script.MoveSend:
 					set = sent
 				case !takesMessage(m):
 					continue
 				}
-				if set[m.peer] {
-					t.Fatalf("%d ranks: rank %d has two messages with rank %d one way", n, r, m.peer)
+				if set[m.Peer] {
+					t.Fatalf("%d ranks: rank %d has two messages with rank %d one way", n, r, m.Peer)
 				}
-				set[m.peer] = true
-				if s.whole && (m.lo != 0 || m.hi != n) || m.lo >= m.hi {
-					t.Fatalf("%d ranks: rank %d moves the chunks [%d, %d)", n, r, m.lo, m.hi)
+				set[m.Peer] = true
+				if s.Whole && (m.Lo != 0 || m.Hi != n) || m.Lo >= m.Hi {
+					t.Fatalf("%d ranks: rank %d moves the chunks [%d, %d)", n, r, m.Lo, m.Hi)
 				}
 			}
 		}

@@ -1,8 +1,8 @@
-package collective
+package script
 
 import "ringcli/collective/reduce"
 
-// cut is how a vector is cut for a script. Groups follow one another through the
+// Cut is how a vector is cut for a script. Groups follow one another through the
 // script; within a group a move takes one or several pieces, each of which is a
 // segment at most and travels in a slot of its own.
 //
@@ -14,47 +14,49 @@ import "ringcli/collective/reduce"
 //
 // All ranks cut alike. An empty move has one empty piece: it says that its rank
 // has come so far.
-type cut struct {
+type Cut struct {
 	count, ranks int // elements and chunks of the vector
 	segment      int // elements
-	groups       int
+	Groups       int
 	whole        bool
 	byChunk      bool // a piece for each chunk
 }
 
-func newCut(c *Call, ranks int, whole bool) cut {
-	t := cut{count: c.Count, ranks: ranks, segment: c.Segment / c.Type.Size(), groups: 1, whole: whole}
+// NewCut cuts a vector of count elements for so many ranks into segments of so many
+// elements; whole is that of the script.
+func NewCut(count, segment, ranks int, whole bool) Cut {
+	t := Cut{count: count, ranks: ranks, segment: segment, Groups: 1, whole: whole}
 	length := t.count
 	if !whole {
 		length = (t.count + ranks - 1) / ranks
 		t.byChunk = length > t.segment
 	}
 	if whole || t.byChunk {
-		t.groups = max(1, (length+t.segment-1)/t.segment)
+		t.Groups = max(1, (length+t.segment-1)/t.segment)
 	}
 	return t
 }
 
-// start returns the first element of a chunk; of the chunk after the last, the
+// Start returns the first element of a chunk; of the chunk after the last, the
 // number of elements.
-func (t *cut) start(chunk int) int {
+func (t *Cut) Start(chunk int) int {
 	lo, _ := reduce.Chunk(t.count, t.ranks, chunk)
 	return lo
 }
 
-// pieces returns how many pieces the chunks [lo, hi) of a group have.
-func (t *cut) pieces(lo, hi int) int {
+// Pieces returns how many pieces the chunks [lo, hi) of a group have.
+func (t *Cut) Pieces(lo, hi int) int {
 	switch {
 	case t.whole:
 		return 1
 	case t.byChunk:
 		return hi - lo
 	}
-	return max(1, (t.start(hi)-t.start(lo)+t.segment-1)/t.segment)
+	return max(1, (t.Start(hi)-t.Start(lo)+t.segment-1)/t.segment)
 }
 
-// piece returns the elements [from, to) of a piece of the chunks [lo, hi) of a group.
-func (t *cut) piece(lo, hi, group, piece int) (from, to int) {
+// Piece returns the elements [from, to) of a piece of the chunks [lo, hi) of a group.
+func (t *Cut) Piece(lo, hi, group, piece int) (from, to int) {
 	switch {
 	case t.whole:
 		from, to = group*t.segment, t.count
@@ -62,30 +64,30 @@ func (t *cut) piece(lo, hi, group, piece int) (from, to int) {
 		from, to = reduce.Chunk(t.count, t.ranks, lo+piece)
 		from = min(from+group*t.segment, to)
 	default:
-		from, to = t.start(lo)+piece*t.segment, t.start(hi)
+		from, to = t.Start(lo)+piece*t.segment, t.Start(hi)
 	}
 	return from, min(from+t.segment, to)
 }
 
-// room returns how many elements of a group the chunks of an area have at most.
-func (t *cut) room(area span) int {
+// Room returns how many elements of a group the chunks of an area have at most.
+func (t *Cut) Room(area Span) int {
 	switch {
 	case t.whole:
 		return t.segment
 	case t.byChunk:
-		return (area.hi - area.lo) * t.segment
+		return (area.Hi - area.Lo) * t.segment
 	}
-	return t.start(area.hi) - t.start(area.lo)
+	return t.Start(area.Hi) - t.Start(area.Lo)
 }
 
-// offset returns where in an area, in elements, a piece of the chunks from lo on
+// Offset returns where in an area, in elements, a piece of the chunks from lo on
 // lies, whose first element is from.
-func (t *cut) offset(area span, lo, piece, from int) int {
+func (t *Cut) Offset(area Span, lo, piece, from int) int {
 	switch {
 	case t.whole:
 		return 0
 	case t.byChunk:
-		return (lo + piece - area.lo) * t.segment
+		return (lo + piece - area.Lo) * t.segment
 	}
-	return from - t.start(area.lo)
+	return from - t.Start(area.Lo)
 }

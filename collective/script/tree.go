@@ -1,4 +1,4 @@
-package collective
+package script
 
 // The tree is binary and in order: the root of the ranks [lo, hi) is the one in
 // their middle, (lo+hi)/2, and its children are the roots of [lo, root) and of
@@ -41,52 +41,55 @@ func nodeOf(rank, n int) node {
 	return k
 }
 
-func (s *script) treeAllReduce() {
+// TreeAllReduce writes all-reduce of the tree.
+func (s *Script) TreeAllReduce() {
 	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, operandOutput)
+	s.reduceUp(k, OperandOutput)
 	if k.parent >= 0 {
 		s.copy(k.parent, s.all())
 	}
-	s.sendDown(k, s.all(), s.all(), operandOutput)
+	s.sendDown(k, s.all(), s.all(), OperandOutput)
 }
 
-func (s *script) treeReduceScatter() {
+// TreeReduceScatter writes reduce-scatter of the tree.
+func (s *Script) TreeReduceScatter() {
 	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, operandPartial)
+	s.reduceUp(k, OperandPartial)
 	leaf := k.left < 0 && k.right < 0
 	switch {
 	case k.parent >= 0 && leaf:
 		s.copy(k.parent, s.own())
 		return
 	case k.parent >= 0:
-		s.store(k.parent, span{k.lo, k.hi})
+		s.store(k.parent, Span{k.lo, k.hi})
 	}
-	s.sendDown(k, span{k.lo, s.rank}, span{s.rank + 1, k.hi}, operandPartial)
+	s.sendDown(k, Span{k.lo, s.rank}, Span{s.rank + 1, k.hi}, OperandPartial)
 	s.output(s.own())
 }
 
-func (s *script) treeAllGather() {
+// TreeAllGather writes all-gather of the tree.
+func (s *Script) TreeAllGather() {
 	k := nodeOf(s.rank, s.size)
-	from := operandInput
+	from := OperandInput
 	if k.left >= 0 {
-		s.copy(k.left, span{k.lo, s.rank})
-		from = operandOutput
+		s.copy(k.left, Span{k.lo, s.rank})
+		from = OperandOutput
 	}
 	if k.right >= 0 {
-		s.copy(k.right, span{s.rank + 1, k.hi})
-		from = operandOutput
+		s.copy(k.right, Span{s.rank + 1, k.hi})
+		from = OperandOutput
 	}
 	if k.parent >= 0 {
-		s.send(k.parent, span{k.lo, k.hi}, from)
+		s.send(k.parent, Span{k.lo, k.hi}, from)
 		s.copy(k.parent, s.all())
 	}
-	s.sendDown(k, s.all(), s.all(), operandOutput)
+	s.sendDown(k, s.all(), s.all(), OperandOutput)
 }
 
 // reduceUp reduces what the children send and sends it to the parent; the root
 // leaves the result in a place.
-func (s *script) reduceUp(k node, result operand) {
-	from, to := operandInput, operandPartial
+func (s *Script) reduceUp(k node, result Operand) {
+	from, to := OperandInput, OperandPartial
 	for _, child := range [2]int{k.left, k.right} {
 		if child < 0 {
 			continue
@@ -96,14 +99,14 @@ func (s *script) reduceUp(k node, result operand) {
 			to = result
 		}
 		s.reduce(child, s.all(), from, to, complete)
-		from = operandPartial
+		from = OperandPartial
 	}
 	if k.parent >= 0 {
 		s.send(k.parent, s.all(), from)
 	}
 }
 
-func (s *script) sendDown(k node, toLeft, toRight span, from operand) {
+func (s *Script) sendDown(k node, toLeft, toRight Span, from Operand) {
 	if k.left >= 0 {
 		s.send(k.left, toLeft, from)
 	}

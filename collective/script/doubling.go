@@ -1,4 +1,4 @@
-package collective
+package script
 
 // Recursive doubling (Thakur, Rabenseifner and Gropp, "Optimization of collective
 // communication operations in MPICH", 2005) takes log2 p exchanges, where p is the
@@ -35,15 +35,15 @@ func newDoubling(size int) doubling {
 func (d doubling) first(v int) int { return v + min(v, d.folded) }
 
 // block returns the chunks of n virtual ranks from v on.
-func (d doubling) block(v, n int) span { return span{d.first(v), d.first(v + n)} }
+func (d doubling) block(v, n int) Span { return Span{d.first(v), d.first(v + n)} }
 
 // doubling is what a rank does: the part of a virtual rank, or, where its neighbour
 // below stands in for it, to give that what it has and to take what it gets.
-func (s *script) doubling(give, take span, part func(d doubling, v int, paired bool)) {
+func (s *Script) doubling(give, take Span, part func(d doubling, v int, paired bool)) {
 	d := newDoubling(s.size)
 	switch paired := s.rank < 2*d.folded; {
 	case paired && s.rank%2 == 1:
-		s.send(s.rank-1, give, operandInput)
+		s.send(s.rank-1, give, OperandInput)
 		s.copy(s.rank-1, take)
 	case paired:
 		part(d, s.rank/2, true)
@@ -52,38 +52,40 @@ func (s *script) doubling(give, take span, part func(d doubling, v int, paired b
 	}
 }
 
-func (s *script) doublingAllReduce()     { s.doubling(s.all(), s.all(), s.doubleSums) }
-func (s *script) doublingReduceScatter() { s.doubling(s.all(), s.own(), s.halveSums) }
-func (s *script) doublingAllGather()     { s.doubling(s.own(), s.all(), s.doubleChunks) }
+// The operations by recursive doubling.
 
-func (s *script) doubleSums(d doubling, v int, paired bool) {
+func (s *Script) DoublingAllReduce()     { s.doubling(s.all(), s.all(), s.doubleSums) }
+func (s *Script) DoublingReduceScatter() { s.doubling(s.all(), s.own(), s.halveSums) }
+func (s *Script) DoublingAllGather()     { s.doubling(s.own(), s.all(), s.doubleChunks) }
+
+func (s *Script) doubleSums(d doubling, v int, paired bool) {
 	from := s.fold(paired)
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
 		peer := d.first(v ^ dist)
 		s.send(peer, s.all(), from)
-		to := operandPartial
+		to := OperandPartial
 		if dist == 1 {
-			to = operandOutput
+			to = OperandOutput
 		}
 		s.reduce(peer, s.all(), from, to, dist == 1)
 		from = to
 	}
 	if paired {
-		s.send(s.rank+1, s.all(), operandOutput)
+		s.send(s.rank+1, s.all(), OperandOutput)
 	}
 }
 
 // fold reduces what the rank above sends, if it is folded, and tells where the
 // virtual rank's contribution lies.
-func (s *script) fold(paired bool) operand {
+func (s *Script) fold(paired bool) Operand {
 	if !paired {
-		return operandInput
+		return OperandInput
 	}
-	s.reduce(s.rank+1, s.all(), operandInput, operandPartial, false)
-	return operandPartial
+	s.reduce(s.rank+1, s.all(), OperandInput, OperandPartial, false)
+	return OperandPartial
 }
 
-func (s *script) halveSums(d doubling, v int, paired bool) {
+func (s *Script) halveSums(d doubling, v int, paired bool) {
 	from := s.fold(paired)
 	block := 0 // of virtual ranks, whose chunks this one still has
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
@@ -93,32 +95,32 @@ func (s *script) halveSums(d doubling, v int, paired bool) {
 			mine, theirs = theirs, mine
 		}
 		s.send(peer, d.block(theirs, dist), from)
-		to := operandPartial
+		to := OperandPartial
 		if dist == 1 && !paired {
-			to = operandOutput
+			to = OperandOutput
 		}
 		s.reduce(peer, d.block(mine, dist), from, to, dist == 1)
-		from, block = operandPartial, mine
+		from, block = OperandPartial, mine
 	}
 	if paired {
-		s.send(s.rank+1, span{s.rank + 1, s.rank + 2}, operandPartial)
+		s.send(s.rank+1, Span{s.rank + 1, s.rank + 2}, OperandPartial)
 		s.output(s.own())
 	}
 }
 
-func (s *script) doubleChunks(d doubling, v int, paired bool) {
-	from := operandInput
+func (s *Script) doubleChunks(d doubling, v int, paired bool) {
+	from := OperandInput
 	if paired {
-		s.copy(s.rank+1, span{s.rank + 1, s.rank + 2})
-		from = operandOutput
+		s.copy(s.rank+1, Span{s.rank + 1, s.rank + 2})
+		from = OperandOutput
 	}
 	for dist := 1; dist < d.power; dist *= 2 {
 		mine := v &^ (dist - 1)
 		s.send(d.first(v^dist), d.block(mine, dist), from)
 		s.copy(d.first(v^dist), d.block(mine^dist, dist))
-		from = operandOutput
+		from = OperandOutput
 	}
 	if paired {
-		s.send(s.rank+1, s.all(), operandOutput)
+		s.send(s.rank+1, s.all(), OperandOutput)
 	}
 }

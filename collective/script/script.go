@@ -1,0 +1,164 @@
+// Package script is what a rank does, message by message, in operations between ranks that
+// need not be neighbours: recursive doubling (doubling.go), a tree (tree.go), and an inbox
+// (inbox.go). It knows no memory, no edges and no time; package collective plays it.
+package script
+
+// Action is what a move does. All but send and the two of the own contribution
+// take a message from the peer.
+type Action uint8
+
+// The actions.
+const (
+	MoveSend      Action = iota // send a range to the peer
+	MoveReduce                  // receive a range and reduce it with what is here
+	MoveStore                   // receive a range to be reduced or sent on
+	MoveCopy                    // receive a range into the receive buffer
+	MoveReduceOwn               // reduce the own contribution to a range with the partial result
+	MoveOutput                  // copy a range of the partial result to the receive buffer
+)
+
+// Operand is where a move finds an operand, or leaves what it makes.
+type Operand uint8
+
+// The operands.
+const (
+	OperandInput   Operand = iota // the user's send buffer
+	OperandPartial                // the newest partial result, in memory of the Comm
+	OperandOutput                 // the user's receive buffer
+)
+
+// Move is one thing that a rank does with the chunks [Lo, Hi).
+type Move struct {
+	Do     Action
+	Peer   int // rank; of the two without a message the own
+	Lo, Hi int
+	From   Operand // what is sent, or reduced with what comes
+	To     Operand // of a reduction: OperandPartial or OperandOutput
+	Last   bool    // of a reduction: its result is complete, but for the division of an average
+	Area   int     // of partial results, that it reads from
+	Into   int     // of partial results, that it writes to
+	// For traces: a move that is no send is a step of a phase.
+	Gathers bool // it comes after all reductions
+	Step    int  // its number within the phase
+}
+
+// Script is what a rank does in an operation between ranks that need not be
+// neighbours, as a pure function of algorithm, operation, rank and size. It holds
+// of every script that
+//
+//   - it is carried out in order: a send waits for all moves before it that are
+//     no sends, and such a move for those before it; sends wait for sends.
+//   - the chunks of a move are contiguous.
+//   - there is at most one message from one rank to another, so that the segments
+//     of an operation follow one another on an edge in the order of the segments.
+//   - ranks never wait for each other in a circle, with a single slot on every
+//     edge.
+type Script struct {
+	Whole bool // all moves are of all chunks, so that the vector need not be cut by chunks
+	Moves []Move
+	Areas []Span // of partial results; what was sent from is not written again
+
+	rank, size int
+	sent       bool // the newest area was sent from
+}
+
+// Span is the chunks [Lo, Hi).
+type Span struct{ Lo, Hi int }
+
+func (s *Script) all() Span { return Span{0, s.size} }
+func (s *Script) own() Span { return Span{s.rank, s.rank + 1} }
+
+// Compile has write make a rank's script, whose moves are all of the whole vector or not.
+// The memory of an old one is used again.
+func (s *Script) Compile(write func(*Script), whole bool, rank, size int) {
+	*s = Script{rank: rank, size: size, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
+	write(s)
+	s.number()
+}
+
+// number gives the moves that are no sends their steps.
+func (s *Script) number() {
+	last := -1 // reduction
+	for i, m := range s.Moves {
+		if m.Do == MoveReduce || m.Do == MoveReduceOwn {
+			last = i
+		}
+	}
+	var steps [2]int
+	for i := range s.Moves {
+		m := &s.Moves[i]
+		if m.Do == MoveSend {
+			continue
+		}
+		phase := &steps[0]
+		if m.Gathers = i > last; m.Gathers {
+			phase = &steps[1]
+		}
+		m.Step = *phase
+		*phase++
+	}
+}
+
+// Peers adds the ranks that a script has to do with to a set.
+func (s *Script) Peers(set map[int]bool) {
+	for _, m := range s.Moves {
+		if m.Peer != s.rank {
+			set[m.Peer] = true
+		}
+	}
+}
+
+func (s *Script) send(peer int, r Span, from Operand) {
+	m := Move{Do: MoveSend, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from}
+	if from == OperandPartial {
+		m.Area, s.sent = s.newest(), true
+	}
+	s.Moves = append(s.Moves, m)
+}
+
+// reduce receives a range and reduces it with the own contribution (OperandInput)
+// or the newest partial result, which has that range or more.
+func (s *Script) reduce(peer int, r Span, from, to Operand, last bool) {
+	m := Move{Do: MoveReduce, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from, To: to, Last: last}
+	if from == OperandPartial {
+		m.Area = s.newest()
+	}
+	s.result(&m)
+}
+
+// reduceOwn reduces the own contribution to the newest partial result.
+func (s *Script) reduceOwn(r Span, to Operand, last bool) {
+	m := Move{Do: MoveReduceOwn, Peer: s.rank, Lo: r.Lo, Hi: r.Hi, From: OperandPartial, To: to, Last: last, Area: s.newest()}
+	s.result(&m)
+}
+
+// store receives what is to be reduced later, or is complete and to be sent on.
+func (s *Script) store(peer int, r Span) {
+	m := Move{Do: MoveStore, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandPartial}
+	s.result(&m)
+}
+
+// result gives a move that leaves a partial result its place: the newest area if
+// it has what is needed and nothing is on its way from it, or else a new one.
+func (s *Script) result(m *Move) {
+	r := Span{m.Lo, m.Hi}
+	if m.To == OperandPartial && (m.From != OperandPartial || s.sent || s.Areas[s.newest()] != r) {
+		s.Areas = append(s.Areas, r)
+		s.sent = false
+	}
+	m.Into = s.newest()
+	s.Moves = append(s.Moves, *m)
+}
+
+func (s *Script) newest() int { return len(s.Areas) - 1 }
+
+// copy receives a result.
+func (s *Script) copy(peer int, r Span) {
+	s.Moves = append(s.Moves, Move{Do: MoveCopy, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandOutput})
+}
+
+// output copies a complete part of the newest partial result to the user.
+func (s *Script) output(r Span) {
+	m := Move{Do: MoveOutput, Peer: s.rank, Lo: r.Lo, Hi: r.Hi, From: OperandPartial, To: OperandOutput, Area: s.newest()}
+	s.Moves = append(s.Moves, m)
+}
