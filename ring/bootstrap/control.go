@@ -303,6 +303,9 @@ func (c *Control) conclude(v *Verdict) {
 // it reaches them: survivors would end with different ones.
 func (c *Control) propose(v *Verdict, from *connection) {
 	now := time.Now()
+	if v.told && v.Kind == KindLost && v.Rank == c.rank && c.watch.of(v.By) != nil {
+		v, from = c.contradict(v), nil
+	}
 	if own := from == nil; own && c.proposal != nil && (alike(v, c.proposal) || now.Sub(c.proposedAt) > c.pace.settle/2) {
 		return
 	}
@@ -332,6 +335,15 @@ func (c *Control) propose(v *Verdict, from *connection) {
 		c.mu.Unlock()
 		c.report(v, first)
 	})
+}
+
+// contradict makes what this rank has to say to a neighbour that has found it dead: something
+// between the two resets connections and refuses new ones, as a firewall may.
+func (c *Control) contradict(v *Verdict) *Verdict {
+	cut := c.verdict(KindEdge, -1, "rank %d has found %s dead, which lives: the control connection between them was cut, and a new one refused: look at what lies between them: a firewall, a proxy, an address that moved",
+		v.By, c.name(c.rank))
+	cut.Edge, cut.Doing, cut.Since = Direction{min(v.By, c.rank), max(v.By, c.rank), true}, v.Doing, v.Since
+	return cut
 }
 
 // failing tells whether the ring has failed, or is about to. It needs the lock.

@@ -107,3 +107,18 @@ func TestVerdictsOfSurvivorsDoNotDiffer(t *testing.T) {
 		c.mu.Unlock()
 	}
 }
+
+// A rank that hears that it is dead says that it lives, and all end with that.
+func TestTheLivingAreNotLost(t *testing.T) {
+	t.Parallel()
+	world := ring(t, 4, nil)
+	world[1].Fail(&Verdict{Kind: KindLost, Rank: 2, Confidence: Certain, By: 1, Text: "rank 2 is dead"})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for rank, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
+		var v *Verdict
+		if !errors.As(err, &v) || v.Kind != KindEdge || v.Rank >= 0 || v.Edge != (Direction{From: 1, To: 2, Both: true}) || !strings.Contains(v.Text, "which lives") {
+			t.Errorf("rank %d: %v: expected that the edge from 1 to 2 is cut", rank, err)
+		}
+	}
+}
