@@ -114,7 +114,8 @@ func (c *Control) greet(conn net.Conn) {
 		return
 	}
 	if conn, f, err = c.admit(conn, f); err != nil {
-		if c.life.Err() == nil {
+		// Who has hung up may be a neighbour that waited for this process while it stood still.
+		if !errors.Is(err, io.EOF) && c.life.Err() == nil {
 			c.stranger(raw, err.Error())
 		}
 		return
