@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -149,5 +151,64 @@ func TestLocalHasATokenOfItsOwn(t *testing.T) {
 	_ = p.Process.Signal(os.Interrupt)
 	if code := p.end(t, hung); code != exit.Interrupted {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}
+
+// The token is in none of what a ring leaves: arguments, output of any format, transcript,
+// history, traces, the flight recorder of a failure.
+func TestTokenIsInNothing(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"table", "json", "csv"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			dir, list := t.TempDir(), freshList(t, 2)
+			file := tokenFile(t, testSecret, 0o600)
+			env := plainEnv(dir, "RINGCLI_TRACE_DIR="+dir)
+			args := []string{"--list", strings.Join(list, ","), "--output", format, "--trace", "debug"}
+			follower := program(t, append([]string{"connect", "--index", "1", "--follow", "--token-file", file}, args...)...)
+			follower.Env = append(follower.Env, env...)
+			follower.start(t)
+			p := pipeWith(t, append(env, "RINGCLI_TOKEN="+testSecret), append([]string{"shell", "--index", "0"}, args...)...)
+			for _, line := range []string{"transcript " + dir + "/transcript", "connect", "all-reduce --size 4K --check", "show", "show token-file", "status", "qp", "counters", "trace show", "history", "set token-file " + file, "show token-file", "reconnect", "ping", "help security"} {
+				p.line(line)
+			}
+			p.await(p.out, "A process of the same user can do", 1)
+			for _, pid := range []int{p.Process.Pid, follower.Process.Pid} {
+				argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				if err != nil || strings.Contains(string(argv), testSecret) {
+					t.Errorf("arguments: %q, %v", argv, err)
+				}
+			}
+			_ = follower.Process.Kill() // what follows fails, and is recorded
+			p.line("all-reduce --size 4K --duration 1m")
+			if code := p.over(); code != exit.Critical {
+				t.Errorf("exit code %d\n%s", code, p.err)
+			}
+			_ = follower.Wait()
+			kept := map[string]string{"output": p.out.String(), "errors": p.err.String(), "a follower's output": follower.stdout.String(), "a follower's errors": follower.stderr.String()}
+			err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+				if err != nil || !entry.Type().IsRegular() {
+					return err
+				}
+				text, err := os.ReadFile(path)
+				kept[path] = string(text)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded := false
+			for what, text := range kept {
+				recorded = recorded || strings.HasSuffix(what, ".trace.json")
+				for _, form := range []string{testSecret, base64.StdEncoding.EncodeToString([]byte(testSecret)), hex.EncodeToString([]byte(testSecret))} {
+					if strings.Contains(text, form) {
+						t.Errorf("%s has the token", what)
+					}
+				}
+			}
+			if kept[dir+"/transcript"] == "" || !recorded {
+				t.Errorf("no transcript, or no record of the failure: %d files", len(kept)-4)
+			}
+		})
 	}
 }

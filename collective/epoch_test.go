@@ -108,6 +108,53 @@ func TestReconnectUnderReplay(t *testing.T) {
 	}
 }
 
+// TestReplayWhileItRuns plays back, byte for byte and from the peers' own addresses and ports,
+// what a ring has sent a moment before, while it goes on: results are right.
+func TestReplayWhileItRuns(t *testing.T) {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	servers := freshServers(t, 3)
+	packets, err := newWiretap(servers)
+	if err != nil {
+		t.Skipf("packets are played back by root alone: %v", err)
+	}
+	defer func() {
+		if err := packets.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const inject = "soft: corrupt 1e-10%, seed 1" // no packet goes as one of a train
+	w := connectWorld(t, servers, func(int) ring.Options {
+		return ring.Options{Device: "soft:lo", QPTimeout: new(16), Inject: inject}
+	}, nil)
+	k := newKit(w, 20000, reduce.Float32, reduce.Sum)
+	k.expect(20000)
+	var total replayed
+	packets.turn()
+	for range rounds {
+		for _, p := range []Protocol{Eager, RendezvousWrite, RendezvousRead} {
+			way := CallOptions{Protocol: p}
+			k.check(OpAllReduce, 20000, way, false)
+			packets.turn() // what this has sent is played back
+			var playing sync.WaitGroup
+			ctx, stop := context.WithCancel(context.Background())
+			playing.Go(func() { packets.play(ctx, &total) })
+			for range 5 {
+				k.check(OpAllReduce, 20000, way, false)
+			}
+			stop()
+			playing.Wait()
+		}
+	}
+	w.close()
+	t.Logf("%d packets were played back", total.packets.Load())
+	if total.packets.Load() == 0 {
+		t.Error("nothing was played back")
+	}
+}
+
 // replayed counts what was played back, and what became of it.
 type replayed struct {
 	packets, conversations, refused atomic.Int64

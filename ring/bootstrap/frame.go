@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"unicode"
 )
 
 const (
@@ -136,11 +139,37 @@ func readFrame(r io.Reader, most uint32) (*Frame, error) {
 	if len(body) < int(length) {
 		return nil, fmt.Errorf("frame of %d bytes: the stream ended after %d: %w", length, len(body), io.ErrUnexpectedEOF)
 	}
+	tame(body)
 	f := new(Frame)
 	if err := json.Unmarshal(body, f); err != nil {
 		return nil, fmt.Errorf("frame of %d bytes: %w", length, err)
 	}
 	return f, nil
+}
+
+// tame takes what drives a terminal out of JSON, in place: what a stranger says may be shown.
+// Lines and tabs stay.
+func tame(text []byte) {
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		switch {
+		case rest[0] == '\\' && len(rest) >= 6 && rest[1] == 'u':
+			r, err := strconv.ParseUint(string(rest[2:6]), 16, 16)
+			if err == nil && unicode.IsControl(rune(r)) && r != '\n' && r != '\t' {
+				copy(rest[2:], "fffd")
+			}
+			i += 5
+		case rest[0] == '\\' && len(rest) >= 2:
+			if strings.IndexByte("bfr", rest[1]) >= 0 {
+				rest[1] = 't'
+			}
+			i++
+		case rest[0] == 0x7f:
+			rest[0] = '?'
+		case rest[0] == 0xc2 && len(rest) >= 2 && rest[1] < 0xa0: // of the upper half
+			rest[1] = 0xa0
+		}
+	}
 }
 
 // decode reads a frame's payload.

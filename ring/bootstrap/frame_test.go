@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -91,6 +93,26 @@ const perftest = "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 // pingpong is what ibv_rc_pingpong sends first, as a client.
 const pingpong = "0000:000011:0a0b0c:00000000000000000000ffff7f000001\x00"
 
+// What a stranger says drives no terminal, however it is spelt.
+func TestFramesDriveNoTerminal(t *testing.T) {
+	for said, want := range map[string]string{
+		`a\u001b[2Jb\u009b1m\u0007`: "a\ufffd[2Jb\ufffd1m\ufffd", "x\u009b2J\x7f": "x\u00a02J?", `\b\r\f`: "\t\t\t",
+		`one\ntwo\t\u000a\u0009`: "one\ntwo\t\n\t", `\\u001b`: `\u001b`, `\u00e9 \ud83d\ude00 é`: "é 😀 é", `\u`: "",
+	} {
+		b := fmt.Appendf(nil, `{"version":1,"type":"hello","payload":"%s"}`, said)
+		f, err := ReadFrame(bytes.NewReader(append(binary.BigEndian.AppendUint32([]byte(magic), uint32(len(b))), b...)))
+		if err != nil {
+			if want != "" {
+				t.Errorf("%q: %v", said, err)
+			}
+			continue
+		}
+		if got, err := decode[string](f); err != nil || got != want {
+			t.Errorf("%q is %q, %v: expected %q", said, got, err, want)
+		}
+	}
+}
+
 func FuzzReadFrame(f *testing.F) {
 	ok, err := AppendFrame(nil, &Frame{Version: 1, Type: TypeHello, Payload: json.RawMessage(`{}`)})
 	if err != nil {
@@ -109,6 +131,9 @@ func FuzzReadFrame(f *testing.F) {
 		}
 		if used := len(b) - r.Len(); used != headerSize+int(binary.BigEndian.Uint32(b[4:])) {
 			t.Fatalf("read %d bytes", used)
+		}
+		if text, err := decode[string](frame); err == nil && strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			t.Fatalf("%q drives a terminal", text)
 		}
 		again, err := AppendFrame(nil, frame)
 		if err != nil {
