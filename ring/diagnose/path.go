@@ -62,7 +62,7 @@ func byProbes(own, peer *End, probed *Probed) *Blame {
 		b.Fix = fmt.Sprintf("see which link between the two has a smaller MTU (ip link; tracepath %s), or connect again with --mtu %d", to.GID.Addr(), max(256, most))
 	}
 	// Where a longer one has come, those that are missing were lost.
-	holes := func(came []int) bool { return !slices.Equal(came, probed.MTUs[:len(came)]) }
+	holes := func(came []int) bool { return !slices.Equal(came, probed.MTUs[:min(len(came), len(probed.MTUs))]) }
 	loses := func(from, to *End, came []int) {
 		b.From, b.To, b.Certain = from.Rank, to.Rank, false
 		b.Text = fmt.Sprintf("the path from %s to %s loses many packets: of those with %v bytes of payload, which were sent several times each, those with %v arrived",

@@ -25,6 +25,7 @@ func TestPathByProbes(t *testing.T) {
 		{[]int{0, 512, 1024}, mtus, 1, 2, false, "loses many packets"},
 		{mtus, []int{1024}, 2, 1, false, "loses many packets"},
 		{mtus[:2], []int{256, 1024}, 2, 1, false, "loses many packets"},
+		{append([]int{0, 1, 2}, mtus...), mtus, 1, 2, false, "loses many packets"}, // forged
 	} {
 		b := Path(own, peer, nil, &Probed{MTUs: mtus, Outward: test.outward, Inward: test.inward})
 		switch {
