@@ -161,8 +161,8 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	named := regexp.MustCompile(`(?m)flight recorder: (\S+\.json)`).FindAllStringSubmatch(p.stderr.String(), -1)
-	if len(named) == 0 {
-		t.Fatalf("no file is named in\n%s", p.stderr.String())
+	if len(named) == 0 || !strings.Contains(p.stderr.String(), "; help wrong-data says more of the cause\n") {
+		t.Fatalf("no file, or no code, is named in\n%s", p.stderr.String())
 	}
 	var files []string
 	for _, match := range named {

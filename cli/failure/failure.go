@@ -77,7 +77,7 @@ func Report(s *session.Session, command string, err error, code int) {
 		}
 		why := Code(err)
 		if v != nil {
-			why = v.FailureCode()
+			why = Code(v)
 		}
 		out := s.Out
 		if s.SpeaksToParent() {
@@ -301,6 +301,9 @@ func KeepRecord(s *session.Session, command string, err error) {
 	}
 	if path != "" {
 		lines := []string{fmt.Sprintf("flight recorder: %s (ringcli trace show prints it, trace merge puts the ranks' together)", path)}
+		if code := Code(err); code != codes.Failed {
+			lines[0] += fmt.Sprintf("; help %s says more of the cause", code)
+		}
 		if width := render.Width(s.Stderr); width > 0 {
 			lines = render.Folded(lines[0], width)
 		}

@@ -86,13 +86,18 @@ const (
 	Panic         Code = "panic"
 )
 
-// Of returns the code that an error carries: the outermost, where it wraps several.
+// Of returns the code that an error carries: the outermost, where it wraps several. One that
+// is not in the table, as another process may send, is Failed.
 func Of(err error) (Code, bool) {
 	var coded interface{ FailureCode() Code }
-	if errors.As(err, &coded) {
-		return coded.FailureCode(), true
+	if !errors.As(err, &coded) {
+		return "", false
 	}
-	return "", false
+	f, known := Find(string(coded.FailureCode()))
+	if !known {
+		return Failed, true
+	}
+	return f.Code, true
 }
 
 // With gives an error a code; nil stays nil.

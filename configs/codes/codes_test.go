@@ -98,7 +98,7 @@ func TestOf(t *testing.T) {
 		err  error
 		want Code
 	}{
-		{cause, ""}, {inner, Memlock}, {fmt.Errorf("outer: %w", inner), Memlock}, {With(Token, inner), Token}, {errors.Join(cause, inner), Memlock}, {With(Token, nil), ""},
+		{cause, ""}, {inner, Memlock}, {fmt.Errorf("outer: %w", inner), Memlock}, {With(Token, inner), Token}, {errors.Join(cause, inner), Memlock}, {With(Token, nil), ""}, {With("perished", cause), Failed},
 	} {
 		if got, ok := Of(c.err); got != c.want || ok != (c.want != "") {
 			t.Errorf("%v: %q, %v: expected %q", c.err, got, ok, c.want)
