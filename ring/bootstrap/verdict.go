@@ -151,6 +151,8 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	case e.silentTo >= 0 && p.size == 2 && e.arrives == by:
 		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s: nothing heard for %s, although its packets arrive: look at the route and the firewalls from rank %d to rank %d",
 			p.name(by), name, span(e.since), by, about)
+	case e.silentTo >= 0 && p.size > 2 && e.witnesses < 2 && s.Silent < p.death+p.death/8:
+		return nil // its other neighbour is about to say what it sees
 	case e.silentTo >= 0:
 		return verdict(KindSilent, Suspect, "%s is silent: nothing heard for %s, nothing moving and no call answered: its host is down or the network in between%s: see whether %s answers anybody else%s",
 			name, span(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.size == 2], p.host(about), e.faults())
@@ -172,6 +174,7 @@ type evidence struct {
 	calls             map[outcome]bool
 	process           process
 	slept, since      time.Duration
+	witnesses         int    // neighbours that have said something of it
 	ended, mute       int    // by so many neighbours
 	endedTo, silentTo int    // one that tells so, or -1
 	arrives           int    // the rank at which its packets arrive, or -1
@@ -209,6 +212,7 @@ func (p *panorama) evidence(about, by int, seen []sighting) evidence {
 
 // take adds what another rank has seen of it.
 func (e *evidence) take(s *sighting, by int) {
+	e.witnesses++
 	if s.Call != "" {
 		e.calls[s.Call] = true
 	}

@@ -45,6 +45,7 @@ func TestJudge(t *testing.T) {
 		"a firewall refuses, no more is seen": {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callRefused })}, KindLost, 2, Direction{}, Suspect, "a firewall"},
 
 		"a host is down, one tells":           {4, 1, []sighting{see(1, 2, mute)}, KindSilent, 2, Direction{}, Suspect, "whether h2"},
+		"so, and the other has not told yet":  {4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Silent = 1600 * time.Millisecond })}, "", 0, Direction{}, "", ""},
 		"a host is down, both neighbours say": {4, 1, []sighting{see(1, 2, mute), see(3, 2, mute)}, KindSilent, 2, Direction{}, Certain, "neither neighbour"},
 		"a host is cut off, and its process is seen to run": {
 			4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Process = processRunning }), see(3, 2, mute)}, KindSilent, 2, Direction{}, Certain, "neither neighbour",
