@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,6 +97,61 @@ func TestReconnectOfLocalRanks(t *testing.T) {
 			p.line("quit")
 			if code := p.over(); code != exit.OK {
 				t.Errorf("exit code %d: expected 0, as all ranks that were killed were started again or left out\n%s%s", code, p.out, p.err)
+			}
+			expectGone(t, children)
+		})
+	}
+}
+
+// Rings that come and go leave nothing behind in the processes of the ranks.
+func TestReconnectLeavesNothing(t *testing.T) {
+	t.Parallel()
+	many := 200
+	if testing.Short() {
+		many = 5 // a sample
+	}
+	for _, device := range []string{"soft:lo", "shm"} {
+		t.Run(device, func(t *testing.T) {
+			t.Parallel()
+			p := pipe(t, "local", "-n", "4", "--shell", "--device", device, "--output", "json")
+			children := childrenOf(t, p.Process.Pid, 3)
+			descriptors := func() (each []int) {
+				for _, pid := range children {
+					all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+					if err != nil {
+						t.Fatal(err)
+					}
+					each = append(each, len(all))
+				}
+				return each
+			}
+			again := func(n int) {
+				for range n {
+					p.line("reconnect; all-reduce --size 64K --iters 2 --warmup 0 --check; expect wrong == 0")
+				}
+				p.line("version") // which comes last
+			}
+			again(3)
+			p.await(p.out, `"command":"version"`, 1)
+			before := descriptors()
+			again(many)
+			p.await(p.out, `"command":"version"`, 2)
+			after := descriptors()
+			epochs := map[any]bool{}
+			for _, r := range of(objects(t, p.out.String()), "reconnect") {
+				epochs[r["epoch"]] = true
+			}
+			if len(epochs) != many+3 {
+				t.Errorf("%d epochs: expected %d", len(epochs), many+3)
+			}
+			for i := range before {
+				if after[i] > before[i]+4 { // one or two may be on their way
+					t.Errorf("%v descriptors after %d more rings: expected %v", after, many, before)
+				}
+			}
+			p.line("quit")
+			if code := p.over(); code != exit.OK {
+				t.Errorf("exit code %d\n%s", code, p.err)
 			}
 			expectGone(t, children)
 		})
