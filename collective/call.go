@@ -27,7 +27,7 @@ type Call struct {
 
 // signature packs what the ranks must agree on. It is no hash: equal signatures are
 // equal calls, and whoever gets another one can say what its sender runs. The digest,
-// for which ring.Header has a field, is
+// for which message.Header has a field, is
 //
 //	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-20 depth   21 verify   24 sync   25-28 algorithm   32-63 segment
 //

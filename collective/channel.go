@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/ring"
+	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -35,7 +36,7 @@ type channel struct {
 	sendRoom    int // send requests that may be outstanding
 	outstanding int // send requests, of any kind, without completion
 	detached    int // of them, those that no operation waits for
-	message     [ring.HeaderSize]byte
+	message     [message.HeaderSize]byte
 	wr          [1]verbs.WorkRequest
 	sges        [2]verbs.SGE
 
@@ -54,10 +55,10 @@ type channel struct {
 	// the header of a slot or from a credit. Nobody waits for the last credits: they
 	// may come when the next operation runs, or the next Comm, which drops them.
 	told  uint64
-	heads []ring.Header
+	heads []message.Header
 	since []trace.Stamp // when that came
 
-	rts               []ring.Header // RTS of the left neighbour, oldest first
+	rts               []message.Header // RTS of the left neighbour, oldest first
 	rtsTaken, rtsCame uint64
 
 	// What goes.
@@ -76,7 +77,7 @@ type channel struct {
 
 // newChannel makes the end of an edge on which slots are sent and received.
 func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
-	stride := uint64(ring.HeaderSize)
+	stride := uint64(message.HeaderSize)
 	if e.Side == ring.Mesh {
 		stride += detachMost
 	}
@@ -86,7 +87,7 @@ func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 	}
 	ch := &channel{
 		edge: e, sendRoom: sendRoom, slots: uint64(slots), headers: headers, stride: stride,
-		heads: make([]ring.Header, slots), since: make([]trace.Stamp, slots),
+		heads: make([]message.Header, slots), since: make([]trace.Stamp, slots),
 	}
 	for slot := slots - 1; slot >= 0; slot-- {
 		ch.empty = append(ch.empty, uint8(slot))
@@ -122,7 +123,7 @@ func (ch *channel) post(wr verbs.WorkRequest, n int) error {
 }
 
 // send sends a header as a message of its own.
-func (ch *channel) send(h *ring.Header) error {
+func (ch *channel) send(h *message.Header) error {
 	h.Encode(ch.message[:])
 	if err := ch.edge.SendMessage(ch.message[:]); err != nil {
 		return fmt.Errorf("post a message to %s: %w", ch, err)
@@ -137,12 +138,12 @@ func (ch *channel) free() bool { return len(ch.empty) > 0 }
 
 // write writes a header into the peer's next slot, which must be free, with a copy of the
 // payload and what of ch.sges[:n] lies behind the first.
-func (ch *channel) write(h *ring.Header, payload []byte, n int, kind ring.WRKind, value uint64) error {
+func (ch *channel) write(h *message.Header, payload []byte, n int, kind ring.WRKind, value uint64) error {
 	slot := ch.empty[len(ch.empty)-1]
 	head := ch.headers.addr + uint64(slot)*ch.stride
-	h.Encode(memory.Bytes(head, ring.HeaderSize))
-	copy(memory.Bytes(head+ring.HeaderSize, len(payload)), payload)
-	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(ring.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
+	h.Encode(memory.Bytes(head, message.HeaderSize))
+	copy(memory.Bytes(head+message.HeaderSize, len(payload)), payload)
+	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(message.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
 	remote, rkey := ch.edge.RemoteSlot(int(slot))
 	err := ch.post(verbs.WorkRequest{
 		ID: ring.WRID(ch.edge.ID, kind, value), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
@@ -163,7 +164,7 @@ func (ch *channel) wrote() {
 }
 
 // fill writes a header and n bytes at addr into the peer's next slot.
-func (ch *channel) fill(h *ring.Header, addr uint64, n int, lkey uint32) error {
+func (ch *channel) fill(h *message.Header, addr uint64, n int, lkey uint32) error {
 	ch.sges[1] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	return ch.write(h, nil, pieces(2, n), wrWrite, uint64(h.Segment))
 }
@@ -174,7 +175,7 @@ const detachMost = ring.MeshSlotSize
 
 // detach is fill with a copy of the payload, which is the operation's again at once.
 // The copy stays until the peer has emptied the slot, so it has come by then.
-func (ch *channel) detach(h *ring.Header, payload []byte, f flight) error {
+func (ch *channel) detach(h *message.Header, payload []byte, f flight) error {
 	number := ch.filled % maxSlots
 	if err := ch.write(h, payload, 1, wrDetached, number); err != nil {
 		return err
@@ -193,14 +194,14 @@ func (ch *channel) attach(number uint64, now trace.Stamp) {
 }
 
 // oldestRTS returns the oldest unanswered RTS, or nil.
-func (ch *channel) oldestRTS() *ring.Header {
+func (ch *channel) oldestRTS() *message.Header {
 	if ch.rtsTaken == ch.rtsCame {
 		return nil
 	}
 	return &ch.rts[ch.rtsTaken%maxRTS]
 }
 
-func (ch *channel) addRTS(h ring.Header) error {
+func (ch *channel) addRTS(h message.Header) error {
 	if ch.rtsCame-ch.rtsTaken == maxRTS {
 		return fmt.Errorf("%w: more than %d unanswered RTS from %s", ErrProtocol, maxRTS, ch)
 	}
@@ -210,7 +211,7 @@ func (ch *channel) addRTS(h ring.Header) error {
 }
 
 // head returns the header of the oldest slot that was not taken, or nil.
-func (ch *channel) head() *ring.Header {
+func (ch *channel) head() *message.Header {
 	if ch.taken == ch.arrived {
 		return nil
 	}
@@ -229,7 +230,7 @@ func (ch *channel) take() {
 }
 
 // arrive notes that the peer wrote a slot, and returns its header.
-func (ch *channel) arrive(slot uint32, now trace.Stamp) (*ring.Header, error) {
+func (ch *channel) arrive(slot uint32, now trace.Stamp) (*message.Header, error) {
 	if uint64(slot) >= ch.slots || ch.inUse>>slot&1 == 1 {
 		return nil, fmt.Errorf("%w: %s wrote slot %d: expected one of %d of which those in use are %#b",
 			ErrProtocol, ch, slot, ch.slots, ch.inUse)

@@ -11,6 +11,7 @@ import (
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
@@ -46,7 +47,7 @@ type rendezvousEngine interface {
 	wroteInPlace(ch *channel, position int) error             // the peer wrote into place
 	wroteWithSum(ch *channel, position int, sum uint32) error // so, and says what checksum that has
 	read() error                                              // the oldest READ has its data
-	answered(ch *channel, h ring.Header) bool                 // a CTS or FIN came; false if it has no place here
+	answered(ch *channel, h message.Header) bool              // a CTS or FIN came; false if it has no place here
 }
 
 // state is how far an engine has come.
@@ -375,7 +376,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 			msg := ch.edge.Message(value, wc.ByteLen)
 			switch {
 			case ring.StalePing(msg): // it is dropped
-			case id == ring.Left.Edge() && ring.KindOf(msg) == ring.KindPing:
+			case id == ring.Left.Edge() && message.KindOf(msg) == message.Ping:
 				f.c.token.Defer(*wc) // the neighbour is done here, and pings all ranks
 				return nil
 			default:
@@ -448,7 +449,7 @@ func (c *Comm) drain(ch *channel) {
 
 // compare holds a header of a peer against the own call. A peer that is ahead is
 // none of this operation's business.
-func (f *flow) compare(ch *channel, h *ring.Header) error {
+func (f *flow) compare(ch *channel, h *message.Header) error {
 	switch {
 	case h.Epoch != f.c.ring.Epoch():
 		return fmt.Errorf("%w: %s wrote a segment of epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, f.c.ring.Epoch())
@@ -483,7 +484,7 @@ func (f *flow) written(ch *channel, imm uint32) error {
 
 // message acts on a message of a peer.
 func (f *flow) message(ch *channel, b []byte) error {
-	var h ring.Header
+	var h message.Header
 	if !h.Decode(b) {
 		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), ch)
 	}
@@ -512,13 +513,13 @@ func (f *flow) message(ch *channel, b []byte) error {
 }
 
 // signatureOf returns what a header says of its operation.
-func signatureOf(h *ring.Header) sharedmem.Signature {
+func signatureOf(h *message.Header) sharedmem.Signature {
 	return sharedmem.Signature{Digest: h.Digest, Count: h.Arg, Root: uint64(h.Root)}
 }
 
 // header returns the header of a position of this operation.
-func (f *flow) header(kind ring.MessageKind, position, length int) ring.Header {
-	return ring.Header{
+func (f *flow) header(kind message.Kind, position, length int) message.Header {
+	return message.Header{
 		Kind: kind, Epoch: f.c.ring.Epoch(), Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
 		Segment: uint32(position), Length: uint32(length),
 	}

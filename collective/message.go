@@ -1,15 +1,15 @@
 package collective
 
-import "ringcli/ring"
+import "ringcli/ring/message"
 
 // Kinds of messages, and of the headers in slots.
 const (
-	kindSlot    = ring.KindUser + iota // before the payload in a slot
-	kindRTS                            // from the left: a segment is ready, or will be
-	kindCTS                            // from the right: write it there
-	kindFIN                            // from the right: it has been read
-	kindCredit                         // from the right: slots are free again
-	kindWritten                        // from the left: a segment lies in its place, with its checksum
+	kindSlot    = message.User + iota // before the payload in a slot
+	kindRTS                           // from the left: a segment is ready, or will be
+	kindCTS                           // from the right: write it there
+	kindFIN                           // from the right: it has been read
+	kindCredit                        // from the right: slots are free again
+	kindWritten                       // from the left: a segment lies in its place, with its checksum
 )
 
 var messageNames = [kindWritten + 1]string{
@@ -18,6 +18,6 @@ var messageNames = [kindWritten + 1]string{
 
 func init() {
 	for kind := kindSlot; kind <= kindWritten; kind++ {
-		ring.NameKind(kind, messageNames[kind])
+		message.Name(kind, messageNames[kind])
 	}
 }

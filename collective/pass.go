@@ -8,6 +8,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs/memory"
 )
@@ -63,7 +64,7 @@ type remote struct {
 func (p *pass) init(c *Comm) {
 	p.flow = &c.flow
 	p.left, p.right = c.channels[ring.Left], c.channels[ring.Right]
-	p.left.rts = make([]ring.Header, maxRTS)
+	p.left.rts = make([]message.Header, maxRTS)
 	p.both = [2]*channel{p.left, p.right}
 	p.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
 }
@@ -204,7 +205,7 @@ func (p *pass) wroteInPlace(ch *channel, position int) error {
 }
 
 // answered acts on a CTS or FIN of the right neighbour.
-func (p *pass) answered(ch *channel, h ring.Header) bool {
+func (p *pass) answered(ch *channel, h message.Header) bool {
 	switch {
 	case ch != p.right:
 		return false

@@ -1,7 +1,7 @@
 package collective
 
 import (
-	"ringcli/ring"
+	"ringcli/ring/message"
 	"ringcli/trace"
 )
 
@@ -52,7 +52,7 @@ func messageKinds(what string) (kinds [kindWritten + 1]trace.Kind) {
 }
 
 // recordMessage records a message of this package's own.
-func recordMessage(kinds *[kindWritten + 1]trace.Kind, h *ring.Header, peer int) {
+func recordMessage(kinds *[kindWritten + 1]trace.Kind, h *message.Header, peer int) {
 	if trace.Enabled(trace.Collective) && h.Kind >= kindRTS && h.Kind <= kindWritten {
 		kinds[h.Kind].Instant(h.Seq, uint64(h.Segment), uint64(h.Length), uint64(peer))
 	}

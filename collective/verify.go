@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/ring"
+	"ringcli/ring/message"
 	"ringcli/verbs/memory"
 )
 
@@ -54,7 +55,7 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 	if !f.sums {
 		return 0
 	}
-	sum := ring.Checksum(memory.Bytes(addr, n))
+	sum := message.Checksum(memory.Bytes(addr, n))
 	if f.journal != nil {
 		f.journal.note(f.c.rank, ch.edge.Peer, sum, Range{}, false)
 	}
@@ -67,7 +68,7 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 // sumArrived holds a segment of elements from lo on that a peer sent against the checksum
 // that was made there, and notes it.
 func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
-	found := ring.Checksum(data)
+	found := message.Checksum(data)
 	if f.journal != nil {
 		f.journal.note(ch.edge.Peer, f.c.rank, found, Range{lo, lo + len(data)/f.size}, gathers)
 	}

@@ -15,6 +15,7 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/message"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -105,8 +106,8 @@ func TestPingCountsDiffer(t *testing.T) {
 
 func TestPingMeetsAnotherOperation(t *testing.T) {
 	world := connect(t, 2, nil)
-	h := Header{Kind: KindUser + 1, Epoch: world[0].Epoch()}
-	var b [HeaderSize]byte
+	h := message.Header{Kind: message.User + 1, Epoch: world[0].Epoch()}
+	var b [message.HeaderSize]byte
 	h.Encode(b[:])
 	if err := world[0].Right().SendMessage(b[:]); err != nil {
 		t.Fatal(err)
@@ -144,36 +145,36 @@ func TestPingCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
 	x := &ping{edge: r.Left(), seq: seqOfAll | 3, total: 2}
-	good := Header{Kind: KindPing, Epoch: r.Epoch(), Seq: x.seq, Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
-	message := func(h Header, damage int) (Header, []byte) {
+	good := message.Header{Kind: message.Ping, Epoch: r.Epoch(), Seq: x.seq, Sender: 1, Length: MessageSize - message.HeaderSize, Arg: 2}
+	made := func(h message.Header, damage int) (message.Header, []byte) {
 		msg := make([]byte, MessageSize)
-		for i := range msg[HeaderSize:] {
-			msg[HeaderSize+i] = pattern(1, h.Segment, i)
+		for i := range msg[message.HeaderSize:] {
+			msg[message.HeaderSize+i] = message.Pattern(1, h.Segment, i)
 		}
-		h.Digest = uint64(Checksum(msg[HeaderSize:]))
+		h.Digest = uint64(message.Checksum(msg[message.HeaderSize:]))
 		if damage >= 0 {
-			msg[HeaderSize+damage] ^= 0x10
+			msg[message.HeaderSize+damage] ^= 0x10
 		}
 		return h, msg
 	}
-	h, msg := message(good, -1)
+	h, msg := made(good, -1)
 	if err := r.pings.check(x, &h, msg); err != nil {
 		t.Fatal(err)
 	}
-	for i := range MessageSize - HeaderSize {
-		h, msg := message(good, i)
+	for i := range MessageSize - message.HeaderSize {
+		h, msg := made(good, i)
 		if err := r.pings.check(x, &h, msg); !strings.Contains(textOf(err), "wrong data") {
 			t.Fatalf("byte %d flipped: %v", i, err)
 		}
 	}
-	for name, change := range map[string]func(*Header){
-		"kind": func(h *Header) { h.Kind = KindPong }, "epoch": func(h *Header) { h.Epoch++ }, "sequence": func(h *Header) { h.Seq++ },
-		"sender": func(h *Header) { h.Sender = 0 }, "round": func(h *Header) { h.Segment++ }, "count": func(h *Header) { h.Arg++ },
-		"length": func(h *Header) { h.Length-- },
+	for name, change := range map[string]func(*message.Header){
+		"kind": func(h *message.Header) { h.Kind = message.Pong }, "epoch": func(h *message.Header) { h.Epoch++ }, "sequence": func(h *message.Header) { h.Seq++ },
+		"sender": func(h *message.Header) { h.Sender = 0 }, "round": func(h *message.Header) { h.Segment++ }, "count": func(h *message.Header) { h.Arg++ },
+		"length": func(h *message.Header) { h.Length-- },
 	} {
 		bad := good
 		change(&bad)
-		h, msg := message(bad, -1)
+		h, msg := made(bad, -1)
 		if err := r.pings.check(x, &h, msg); err == nil {
 			t.Errorf("another %s was taken", name)
 		}

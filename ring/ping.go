@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/message"
 	"ringcli/trace"
 )
 
@@ -128,37 +129,21 @@ func (t *trips) result(peer, count int) PingResult {
 
 // checkPayload verifies what a message of a neighbour carries: the pattern of the
 // rank that it comes from at first, and of its round trip.
-func (p *pings) checkPayload(h *Header, msg []byte, peer, origin int) error {
+func (p *pings) checkPayload(h *message.Header, msg []byte, peer, origin int) error {
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("%s of round trip %d from %s: %s", h.Kind, h.Segment, p.r.nodeName(peer), fmt.Sprintf(format, args...))
 	}
-	if len(msg) != MessageSize || h.Length != MessageSize-HeaderSize {
+	if len(msg) != MessageSize || h.Length != MessageSize-message.HeaderSize {
 		return fault("%d bytes: expected %d", len(msg), MessageSize)
 	}
-	payload := msg[HeaderSize:]
+	payload := msg[message.HeaderSize:]
 	for i, b := range payload {
-		if w := pattern(origin, h.Segment, i); b != w {
+		if w := message.Pattern(origin, h.Segment, i); b != w {
 			return fault("wrong data: byte %d is %#02x, expected %#02x", i, b, w)
 		}
 	}
-	if sum := uint64(Checksum(payload)); sum != h.Digest {
+	if sum := uint64(message.Checksum(payload)); sum != h.Digest {
 		return fault("checksum %#08x, expected %#08x", h.Digest, sum)
 	}
 	return nil
-}
-
-// fillPattern writes the payload of a round trip and returns its checksum.
-func fillPattern(payload []byte, rank int, trip uint32) uint32 {
-	for i := range payload {
-		payload[i] = pattern(rank, trip, i)
-	}
-	return Checksum(payload)
-}
-
-// pattern is byte i of a ping's payload: another for each rank and round trip, and
-// at each offset.
-func pattern(rank int, trip uint32, i int) byte {
-	v := uint32(rank+1)*0x9e3779b1 + trip*0x85ebca6b + uint32(i)*0xc2b2ae35
-	v ^= v >> 15
-	return byte(v * 0x2c1b3c6d >> 24)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -41,11 +42,9 @@ const seqOfAll = 1 << 63
 // StalePing tells whether a message is of a ping of one neighbour: one that comes while
 // no ping runs is over.
 func StalePing(msg []byte) bool {
-	var h Header
-	return h.Decode(msg) && h.isPing() && h.Seq&seqOfAll == 0
+	var h message.Header
+	return h.Decode(msg) && h.IsPing() && h.Seq&seqOfAll == 0
 }
-
-func (h *Header) isPing() bool { return h.Kind == KindPing || h.Kind == KindPong }
 
 // ping is one ping at one of its ends.
 type ping struct {
@@ -155,16 +154,16 @@ func (p *pings) expecting(e *Edge) *ping {
 }
 
 func (p *pings) send(x *ping) {
-	h := Header{
-		Kind: KindPing, Epoch: p.r.Epoch(), Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
-		Length: MessageSize - HeaderSize, Arg: uint64(x.total),
+	h := message.Header{
+		Kind: message.Ping, Epoch: p.r.Epoch(), Seq: x.seq, Segment: x.done, Sender: uint32(p.r.rank),
+		Length: MessageSize - message.HeaderSize, Arg: uint64(x.total),
 	}
-	h.Digest = uint64(fillPattern(p.buf[HeaderSize:], p.r.rank, x.done))
+	h.Digest = uint64(message.FillPattern(p.buf[message.HeaderSize:], p.r.rank, x.done))
 	x.at = time.Now()
 	p.transmit(x, &h)
 }
 
-func (p *pings) transmit(x *ping, h *Header) {
+func (p *pings) transmit(x *ping, h *message.Header) {
 	h.Encode(p.buf[:])
 	x.posted = true
 	if err := x.edge.sendMessage(p.buf[:], x.number); err != nil {
@@ -229,7 +228,7 @@ func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
 
 func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, now time.Time) {
 	msg := e.Message(index, wc.ByteLen)
-	var h Header
+	var h message.Header
 	decoded := h.Decode(msg)
 	if decoded && h.Epoch != p.r.Epoch() {
 		p.r.DropStale(&h, e.Peer)
@@ -245,11 +244,11 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 		err = fmt.Errorf("%d bytes from %s are no message", len(msg), p.r.nodeName(e.Peer))
 	case x != nil:
 		err = p.check(x, &h, msg)
-	case !decoded || !h.isPing() || h.Seq&seqOfAll != 0:
+	case !decoded || !h.IsPing() || h.Seq&seqOfAll != 0:
 		t.Defer(*wc)
 		return
 	default:
-		if x = p.find(e, h.Kind == KindPong, h.Seq); x != nil {
+		if x = p.find(e, h.Kind == message.Pong, h.Seq); x != nil {
 			err = p.check(x, &h, msg)
 		}
 	}
@@ -269,17 +268,17 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 		x.progress(now)
 	default:
 		x.done++
-		h.Kind, h.Sender = KindPong, uint32(p.r.rank)
+		h.Kind, h.Sender = message.Pong, uint32(p.r.rank)
 		p.transmit(x, &h) // the payload as it came
 		x.progress(now)
 	}
 }
 
-func (p *pings) check(x *ping, h *Header, msg []byte) error {
+func (p *pings) check(x *ping, h *message.Header, msg []byte) error {
 	r, peer := p.r, x.edge.Peer
-	want, origin := KindPing, peer
+	want, origin := message.Ping, peer
 	if x.asks {
-		want, origin = KindPong, r.rank // our own bytes come back
+		want, origin = message.Pong, r.rank // our own bytes come back
 	}
 	switch {
 	case h.Kind != want:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/message"
 	"ringcli/verbs"
 )
 
@@ -172,8 +173,8 @@ func TestPingSidePeerBusy(t *testing.T) {
 func TestPingSideDefersTheNextOperation(t *testing.T) {
 	world := byHand(t, 2)
 	upTo(t, world, StateRTS)
-	h := Header{Kind: KindUser + 1, Epoch: world[0].Epoch(), Seq: 9}
-	var b [HeaderSize]byte
+	h := message.Header{Kind: message.User + 1, Epoch: world[0].Epoch(), Seq: 9}
+	var b [message.HeaderSize]byte
 	h.Encode(b[:])
 	if err := world[1].Left().SendMessage(b[:]); err != nil {
 		t.Fatal(err)
@@ -192,7 +193,7 @@ func TestPingSideDefersTheNextOperation(t *testing.T) {
 		}
 	}
 	id, kind, index := ParseWRID(wc[0].ID)
-	if n != 1 || id != Right.Edge() || kind != WRRecv || KindOf(r.Right().Message(index, wc[0].ByteLen)) != KindUser+1 {
+	if n != 1 || id != Right.Edge() || kind != WRRecv || message.KindOf(r.Right().Message(index, wc[0].ByteLen)) != message.User+1 {
 		t.Errorf("%d completions, the first %+v: expected the neighbour's message", n, wc[0])
 	}
 	if err := token.End(); err != nil {
@@ -266,19 +267,19 @@ func TestPongCheck(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := world[0]
 	x := &ping{edge: r.Left(), asks: true, total: 2}
-	for name, change := range map[string]func(h *Header, msg []byte){
-		"none":   func(*Header, []byte) {},
-		"epoch":  func(h *Header, _ []byte) { h.Epoch++ },
-		"sender": func(h *Header, _ []byte) { h.Sender = 0 },
-		"round":  func(h *Header, _ []byte) { h.Segment++ },
-		"count":  func(h *Header, _ []byte) { h.Arg++ },
-		"length": func(h *Header, _ []byte) { h.Length-- },
-		"data":   func(_ *Header, msg []byte) { msg[MessageSize-1] ^= 1 },
-		"sum":    func(h *Header, _ []byte) { h.Digest++ },
+	for name, change := range map[string]func(h *message.Header, msg []byte){
+		"none":   func(*message.Header, []byte) {},
+		"epoch":  func(h *message.Header, _ []byte) { h.Epoch++ },
+		"sender": func(h *message.Header, _ []byte) { h.Sender = 0 },
+		"round":  func(h *message.Header, _ []byte) { h.Segment++ },
+		"count":  func(h *message.Header, _ []byte) { h.Arg++ },
+		"length": func(h *message.Header, _ []byte) { h.Length-- },
+		"data":   func(_ *message.Header, msg []byte) { msg[MessageSize-1] ^= 1 },
+		"sum":    func(h *message.Header, _ []byte) { h.Digest++ },
 	} {
-		h := Header{Kind: KindPong, Epoch: r.Epoch(), Sender: 1, Length: MessageSize - HeaderSize, Arg: 2}
+		h := message.Header{Kind: message.Pong, Epoch: r.Epoch(), Sender: 1, Length: MessageSize - message.HeaderSize, Arg: 2}
 		msg := make([]byte, MessageSize)
-		h.Digest = uint64(fillPattern(msg[HeaderSize:], 0, 0))
+		h.Digest = uint64(message.FillPattern(msg[message.HeaderSize:], 0, 0))
 		change(&h, msg)
 		if err := r.pings.check(x, &h, msg); (err == nil) != (name == "none") {
 			t.Errorf("damage: %s: %v", name, err)

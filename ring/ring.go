@@ -18,6 +18,7 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
@@ -194,7 +195,7 @@ func (r *Ring) Err() error {
 func (r *Ring) Epoch() uint32 { return r.epoch.Load() }
 
 // DropStale counts a message of another epoch, which its receiver has dropped.
-func (r *Ring) DropStale(h *Header, peer int) {
+func (r *Ring) DropStale(h *message.Header, peer int) {
 	r.stale.Add(1)
 	trace.Debug(trace.Ring, "message of another epoch dropped", slog.Int("peer", peer), slog.String("kind", h.Kind.String()),
 		slog.Uint64("epoch", uint64(h.Epoch)), slog.Uint64("expected", uint64(r.Epoch())))

@@ -342,3 +342,10 @@ func TestGatherOverTheRing(t *testing.T) {
 		t.Errorf("counters: %v, %v", c, err)
 	}
 }
+
+func TestFailedIsFree(t *testing.T) {
+	r := &Ring{}
+	if n := testing.AllocsPerRun(100, func() { _ = r.Failed() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

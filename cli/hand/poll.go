@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/message"
 	"ringcli/verbs"
 )
 
@@ -205,7 +206,7 @@ func (h *Work) sort(s *session.Session, token ring.Token, wc *verbs.Completion) 
 		h.arrived = append(h.arrived, *wc)
 	default:
 		switch msg := r.Edge(id).Message(index, wc.ByteLen); {
-		case ring.KindOf(msg) == 0:
+		case message.KindOf(msg) == 0:
 			h.arrived = append(h.arrived, *wc)
 		case ring.StalePing(msg):
 			return r.Edge(id).Repost(index)
@@ -224,8 +225,8 @@ func ofOperation(s *session.Session, id ring.EdgeID, imm uint32) bool {
 	if s.Member == nil || id != ring.Left.Edge() || imm >= uint32(edge.Local.SlotCount) {
 		return false
 	}
-	var h ring.Header
-	return h.Decode(edge.Slot(int(imm))) && h.Kind >= ring.KindUser && h.Seq > s.Member.Comm.Stats().Operations
+	var h message.Header
+	return h.Decode(edge.Slot(int(imm))) && h.Kind >= message.User && h.Seq > s.Member.Comm.Stats().Operations
 }
 
 // printCompletions shows completions, and gives receive buffers of init back.

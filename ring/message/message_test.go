@@ -1,4 +1,4 @@
-package ring
+package message
 
 import (
 	"math/rand/v2"
@@ -6,10 +6,10 @@ import (
 )
 
 func TestHeaderRoundTrip(t *testing.T) {
-	var b [MessageSize]byte
+	var b [2 * HeaderSize]byte
 	for range 1000 {
 		in := Header{
-			Kind: MessageKind(rand.Uint32()), Epoch: rand.Uint32(), Seq: rand.Uint64(), Digest: rand.Uint64(), Segment: rand.Uint32(),
+			Kind: Kind(rand.Uint32()), Epoch: rand.Uint32(), Seq: rand.Uint64(), Digest: rand.Uint64(), Segment: rand.Uint32(),
 			Root: rand.Uint32(), Length: rand.Uint32(), Sum: rand.Uint32(), Addr: rand.Uint64(), RKey: rand.Uint32(), Sender: rand.Uint32(), Arg: rand.Uint64(),
 		}
 		in.Encode(b[:])
@@ -41,8 +41,8 @@ func TestHeaderLayout(t *testing.T) {
 }
 
 func TestHeaderAllocatesNothing(t *testing.T) {
-	var b [MessageSize]byte
-	h := Header{Kind: KindPing, Seq: 9}
+	var b [2 * HeaderSize]byte
+	h := Header{Kind: Ping, Seq: 9}
 	if n := testing.AllocsPerRun(100, func() {
 		h.Digest = uint64(Checksum(b[HeaderSize:]))
 		h.Encode(b[:])
@@ -58,7 +58,7 @@ func TestPatternTellsRankRoundAndPlace(t *testing.T) {
 	differ := func(what string, other func(i int) byte) {
 		same := 0
 		for i := range 64 {
-			if other(i) == pattern(3, 5, i) {
+			if other(i) == Pattern(3, 5, i) {
 				same++
 			}
 		}
@@ -66,21 +66,14 @@ func TestPatternTellsRankRoundAndPlace(t *testing.T) {
 			t.Errorf("another %s gives %d of 64 equal bytes", what, same)
 		}
 	}
-	differ("rank", func(i int) byte { return pattern(4, 5, i) })
-	differ("round", func(i int) byte { return pattern(3, 6, i) })
-	differ("place", func(i int) byte { return pattern(3, 5, i+1) })
-}
-
-func TestFailedIsFree(t *testing.T) {
-	r := &Ring{}
-	if n := testing.AllocsPerRun(100, func() { _ = r.Failed() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	differ("rank", func(i int) byte { return Pattern(4, 5, i) })
+	differ("round", func(i int) byte { return Pattern(3, 6, i) })
+	differ("place", func(i int) byte { return Pattern(3, 5, i+1) })
 }
 
 func TestKindNames(t *testing.T) {
-	NameKind(200, "test")
-	if KindPing.String() != "ping" || MessageKind(200).String() != "test" || MessageKind(201).String() != "message kind 201" {
-		t.Error(KindPing, MessageKind(200), MessageKind(201))
+	Name(200, "test")
+	if Ping.String() != "ping" || Kind(200).String() != "test" || Kind(201).String() != "message kind 201" {
+		t.Error(Ping, Kind(200), Kind(201))
 	}
 }

@@ -1,4 +1,6 @@
-package ring
+// Package message is what ranks send each other over queue pairs: the header of every message
+// and of every slot, and the payload of pings.
+package message
 
 import (
 	"encoding/binary"
@@ -6,34 +8,34 @@ import (
 	"hash/crc32"
 )
 
-// MessageKind says what a message on an edge is for.
-type MessageKind uint8
+// Kind says what a message on an edge is for.
+type Kind uint8
 
-// The kinds of messages. Those from KindUser on are the caller's.
+// The kinds of messages. Those from User on are the caller's.
 const (
-	KindPing MessageKind = 1
-	KindPong MessageKind = 2
-	KindUser MessageKind = 16
+	Ping Kind = 1
+	Pong Kind = 2
+	User Kind = 16
 )
 
-var kindNames = [256]string{KindPing: "ping", KindPong: "pong"}
+var names = [256]string{Ping: "ping", Pong: "pong"}
 
-// NameKind gives a message kind of the caller's a name for messages to people.
+// Name gives a message kind of the caller's a name for messages to people.
 // It is for package initialisation: it is not synchronised.
-func NameKind(k MessageKind, name string) { kindNames[k] = name }
+func Name(k Kind, name string) { names[k] = name }
 
-func (k MessageKind) String() string {
-	if kindNames[k] == "" {
+func (k Kind) String() string {
+	if names[k] == "" {
 		return fmt.Sprintf("message kind %d", uint8(k))
 	}
-	return kindNames[k]
+	return names[k]
 }
 
 // HeaderSize is the size of a Header on the wire in bytes.
 const HeaderSize = 64
 
-// messageMagic begins every header: "RM", and a version.
-const messageMagic = 0x03_4d52
+// magic begins every header: "RM", and a version.
+const magic = 0x03_4d52
 
 // Header begins every message and every slot: what this is, and of which
 // operation, so that ranks that disagree find out.
@@ -46,7 +48,7 @@ const messageMagic = 0x03_4d52
 // in their digest. What carries them has a CRC, and collectives can be checked element by
 // element.
 type Header struct {
-	Kind    MessageKind
+	Kind    Kind
 	Epoch   uint32
 	Seq     uint64 // counts the operations of a ring
 	Digest  uint64 // of the operation's parameters, equal on all ranks; of a ping, CRC32C of the payload
@@ -64,7 +66,7 @@ type Header struct {
 func (h *Header) Encode(b []byte) {
 	_ = b[HeaderSize-1]
 	le := binary.LittleEndian
-	le.PutUint32(b, messageMagic|uint32(h.Kind)<<24)
+	le.PutUint32(b, magic|uint32(h.Kind)<<24)
 	le.PutUint32(b[4:], h.Epoch)
 	le.PutUint64(b[8:], h.Seq)
 	le.PutUint64(b[16:], h.Digest)
@@ -86,15 +88,15 @@ func (h *Header) Decode(b []byte) bool {
 	le := binary.LittleEndian
 	first := le.Uint32(b)
 	*h = Header{
-		Kind: MessageKind(first >> 24), Epoch: le.Uint32(b[4:]), Seq: le.Uint64(b[8:]), Digest: le.Uint64(b[16:]),
+		Kind: Kind(first >> 24), Epoch: le.Uint32(b[4:]), Seq: le.Uint64(b[8:]), Digest: le.Uint64(b[16:]),
 		Segment: le.Uint32(b[24:]), Root: le.Uint32(b[28:]), Length: le.Uint32(b[32:]), Sum: le.Uint32(b[36:]), Addr: le.Uint64(b[40:]),
 		RKey: le.Uint32(b[48:]), Sender: le.Uint32(b[52:]), Arg: le.Uint64(b[56:]),
 	}
-	return first&0xff_ffff == messageMagic
+	return first&0xff_ffff == magic
 }
 
 // KindOf returns the kind of a message, or 0 if it is none.
-func KindOf(b []byte) MessageKind {
+func KindOf(b []byte) Kind {
 	var h Header
 	if !h.Decode(b) {
 		return 0
@@ -106,3 +108,22 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Checksum returns the CRC32C of b. It allocates nothing.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// IsPing tells whether it is of a ping.
+func (h *Header) IsPing() bool { return h.Kind == Ping || h.Kind == Pong }
+
+// FillPattern writes the payload of a round trip and returns its checksum.
+func FillPattern(payload []byte, rank int, trip uint32) uint32 {
+	for i := range payload {
+		payload[i] = Pattern(rank, trip, i)
+	}
+	return Checksum(payload)
+}
+
+// Pattern is byte i of a ping's payload: another for each rank and round trip, and
+// at each offset.
+func Pattern(rank int, trip uint32, i int) byte {
+	v := uint32(rank+1)*0x9e3779b1 + trip*0x85ebca6b + uint32(i)*0xc2b2ae35
+	v ^= v >> 15
+	return byte(v * 0x2c1b3c6d >> 24)
+}
