@@ -33,6 +33,7 @@ func main() {
 	parallel := flag.Int("parallel", max(1, runtime.NumCPU()/2), "cases at a time")
 	log := flag.String("log", "", "file to append a line to for each case that has ended, and to go on from")
 	within := flag.Duration("within", 90*time.Minute, "how long to take new cases")
+	only := flag.String("only", "", "run the cases of this kind alone: kill, stop, pause, cut, isolate, blip, flap or delay")
 	keep := flag.String("keep", "torture", "folder for what the ranks of bad cases said")
 	one := flag.String("one", "", "run the case -from in this process, with this folder for its files")
 	flag.Parse()
@@ -40,7 +41,7 @@ func main() {
 	if err == nil && *one != "" {
 		err = json.NewEncoder(os.Stdout).Encode(run(newPlan(*seed, *from), path, *one))
 	} else if err == nil {
-		err = torture(options{path, *cases, *seed, *from, *parallel, *log, *keep, *within})
+		err = torture(options{path, *cases, *seed, *from, *parallel, *log, *keep, *only, *within})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
@@ -54,6 +55,7 @@ type options struct {
 	seed           uint64
 	from, parallel int
 	log, keep      string
+	only           string // a kind
 	within         time.Duration
 }
 
@@ -103,14 +105,14 @@ func torture(o options) error {
 		mu.Lock()
 		_, has := all[n]
 		mu.Unlock()
-		if !has {
+		if !has && (o.only == "" || o.only == newPlan(o.seed, n).Kind) {
 			numbers <- n
 		}
 	}
 	close(numbers)
 	workers.Wait()
 	err = summary(os.Stdout, all)
-	if len(all) < o.cases {
+	if len(all) < o.cases && o.only == "" {
 		err = errors.Join(err, fmt.Errorf("%d of %d cases in %s: the same again goes on from there", len(all), o.cases, o.within))
 	}
 	return err

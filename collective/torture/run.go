@@ -356,6 +356,17 @@ func prepare(p *plan) error {
 			return err
 		}
 	}
+	for i := range ranks { // a carrier comes a little later
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			state, err := exec.Command("ip", "netns", "exec", node(i), "cat", "/sys/class/net/eth0/operstate").Output()
+			if err == nil && strings.TrimSpace(string(state)) == "up" {
+				break
+			}
+			if time.Since(began) > time.Minute {
+				return fmt.Errorf("no carrier within a minute: eth0 of %s is %q", node(i), state)
+			}
+		}
+	}
 	return nil
 }
 

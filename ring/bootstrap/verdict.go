@@ -111,7 +111,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 	switch {
 	case e.process == processStopped:
 		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s: %s", name, cmp.Or(who, "its process"), e.silence(), e.faults(), cureStopped)
-	case s.alone > 0 && (e.calls[callOther] || e.calls[callRefused] || e.endedTo == by):
+	case s.alone > 0 && (e.calls[callOther] || e.calls[callRefused] || e.endedTo == by || e.process == processDead):
 		v := verdict(KindIsolated, Suspect, "%s heard neither %s nor %s for %s, and then found %s gone: it was cut off, and they have most likely given it up: look at its network first",
 			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), span(s.alone), name)
 		v.Rank, v.Since = by, s.alone

@@ -89,6 +89,9 @@ func TestJudge(t *testing.T) {
 		"this rank was cut off, and nobody has waited": {
 			4, 1, []sighting{see(1, 2, func(s *sighting) { ended(callRefused)(s); s.alone = silent }), see(1, 0, func(s *sighting) { mute(s); s.alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
 		},
+		"this rank was cut off, and sees on its host that nobody has waited": {
+			4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Process, s.alone = processDead, silent }), see(1, 0, func(s *sighting) { mute(s); s.alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
+		},
 		"a rank that slept a little is cut off from a neighbour": {
 			4, 1, []sighting{see(1, 2, mute), see(2, 1, mute), {By: 2, About: 2, Slept: silent / 2}}, KindEdge, -1, Direction{1, 2, true}, Certain, "nothing passes",
 		},
