@@ -165,6 +165,10 @@ type line struct {
 	Count    int    `json:"count"`
 	Ranks    int    `json:"ranks"`
 	Wrong    *int   `json:"wrong"`
+	Verdict  *struct {
+		Kind string `json:"kind"`
+		Rank int    `json:"rank"`
+	} `json:"verdict"`
 	Findings []struct {
 		Text string `json:"text"`
 	} `json:"findings"`
