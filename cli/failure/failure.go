@@ -215,8 +215,8 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 	switch {
 	case errors.As(err, &told): // by the command itself
 		return err
-	case errors.As(err, &stall) && stall.Kind.Decided(), errors.As(err, &v) && v.FromEvidence():
-		return withVerdict(s, err) // both ends were asked, and do not answer any more
+	case errors.As(err, &stall) && stall.Kind.Decided(), errors.As(err, &v) && v.FromEvidence() && v.Kind != bootstrap.KindIsolated:
+		return withVerdict(s, err) // both ends were asked, and do not answer any more; a port that is down isolates
 	}
 	var list []SideFinding
 	edges := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
