@@ -529,7 +529,7 @@ func TestAGoodbyeIsToldOnce(t *testing.T) {
 	if n := strings.Count(said, "has left the ring"); n != 1 {
 		t.Errorf("it is told %d times:\n%s", n, said)
 	}
-	if status := a.must("status"); !strings.Contains(status, "the ring has failed: rank 1 (") {
+	if status := a.must("status"); !strings.Contains(status, "it has failed: rank 1 (") {
 		says(t, status, "the end of rank 1 is not known")
 	}
 }

@@ -370,7 +370,7 @@ func TestFailTakesTheMesh(t *testing.T) {
 					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.mesh.made))}, others(3, r.Rank()))
 				}
 				if err != nil {
-					return err
+					return r.Settled(err)
 				}
 			}
 		})
