@@ -29,8 +29,11 @@ import (
 // its control frames to the TCP ports. None is taken, results are right, and nothing stays
 // behind.
 func TestReconnectUnderReplay(t *testing.T) {
-	rounds := 500
-	if testing.Short() {
+	rounds := 60
+	switch {
+	case everything():
+		rounds = 500
+	case testing.Short():
 		rounds = 5
 	}
 	servers := freshServers(t, 4)
@@ -401,8 +404,11 @@ func (t *tapes) play(ctx context.Context, r *replayed) {
 // TestReconnectOverSharedMemory leaves no memfd, mapping or descriptor, whether the ring
 // ended well or in the middle of something.
 func TestReconnectOverSharedMemory(t *testing.T) {
-	rounds := 500
-	if testing.Short() {
+	rounds := 60
+	switch {
+	case everything():
+		rounds = 500
+	case testing.Short():
 		rounds = 6
 	}
 	servers := freshServers(t, 4)

@@ -31,7 +31,7 @@ func TestImpairments(t *testing.T) {
 		{"corruption 1 %, segments verified", "corrupt 1%", true},
 	}
 	const n = 2
-	count, runs := 1<<20, 5 // 4 MiB
+	count, runs := 1<<20, 3 // 4 MiB
 	if testing.Short() {
 		settings, count, runs = []struct {
 			name, fault string

@@ -17,12 +17,12 @@ self-check
 # Small, middle, large. The ring is as fast as its slowest link: half the active rate of
 # the slowest port where hardware moves the data. For software a floor is measured: what
 # the slowest host moves by itself, now. Of that the fastest iteration had a quarter and
-# more where five processes shared each CPU, and the mean as little as a twentieth.
+# more where five processes shared each CPU, and a sixtieth where a host did more besides.
 all-reduce --size 4K --check
 expect wrong == 0
 all-reduce --size 1M --iters 100 --host --check
 expect wrong == 0
-expect --warning --if-there best >= 0.05*host
+expect --warning --if-there best >= 0.01*host
 all-reduce --size 16M --iters 5 --check
 expect wrong == 0
 expect --warning --if-there busbw >= 0.5*rate
