@@ -257,7 +257,9 @@ func TestLeavingALeader(t *testing.T) {
 	if err := syscall.Kill(childrenOf(t, p.child(), 2)[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.await("what has happened", func(s string) bool { return strings.Contains(strings.Join(strings.Fields(s), " "), "`reconnect` starts it again") })
+	p.await("what has happened", func(s string) bool {
+		return strings.Contains(strings.Join(strings.Fields(s), " "), "`reconnect` starts it again")
+	})
 	if screen := p.screen(); strings.Contains(screen, "WARN") || strings.Contains(screen, "rebuilds it") {
 		t.Errorf("expected the death alone to be told:\n%s", screen)
 	}

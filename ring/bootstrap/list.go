@@ -115,9 +115,10 @@ func parseEntry(entry string, index int) (Node, error) {
 	}
 	bare, opened := strings.CutPrefix(entry, "[")
 	bare, closed := strings.CutSuffix(bare, "]")
-	if a, err := netip.ParseAddr(bare); err == nil && a.IsMulticast() && opened == closed {
-		return bad("a multicast address, which no node has")
-	} else if err == nil && opened == closed {
+	if a, why, ok := parseAddr(bare); ok && opened == closed {
+		if why != "" {
+			return bad(why)
+		}
 		return Node{Host: a.String()}, nil
 	}
 	host, port := entry, ""
@@ -128,9 +129,9 @@ func parseEntry(entry string, index int) (Node, error) {
 		}
 	}
 	n := Node{Host: strings.ToLower(host)}
-	if a, err := netip.ParseAddr(host); err == nil && a.IsMulticast() {
-		return bad("a multicast address, which no node has")
-	} else if err == nil {
+	if a, why, ok := parseAddr(host); why != "" {
+		return bad(why)
+	} else if ok {
 		n.Host = a.String()
 	} else if !validName.MatchString(host) {
 		return bad("not a host name")
@@ -144,6 +145,23 @@ func parseEntry(entry string, index int) (Node, error) {
 	}
 	return n, nil
 }
+
+// parseAddr reads an address, and says why no node has it.
+func parseAddr(text string) (a netip.Addr, why string, ok bool) {
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return a, "", false
+	case a.IsMulticast():
+		why = "a multicast address, which no node has"
+	case a.Zone() != "" && !validZone.MatchString(a.Zone()):
+		why = "its zone is not the name of an interface"
+	}
+	return a, why, true
+}
+
+// validZone is what Linux calls an interface, and a list can hold (net/core/dev.c, dev_valid_name).
+var validZone = regexp.MustCompile(`^[^][:/%,\s]{1,15}$`)
 
 // validName is what resolvers accept.
 var validName = regexp.MustCompile(`^[0-9A-Za-z._][0-9A-Za-z._-]{0,252}$`)
