@@ -172,6 +172,8 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 			text := fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))
 			if short, ok := errors.AsType[*shortError](err); ok {
 				text = explain(conn, short, 0)
+			} else if told, ok := errors.AsType[*strangerError](err); ok { // the connection's deadline was first
+				text = told.text
 			}
 			return nil, &muteError{text, true}
 		}
