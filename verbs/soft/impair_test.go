@@ -16,7 +16,7 @@ func TestInject(t *testing.T) {
 	if err := connect(a, b); err != nil {
 		t.Fatal(err)
 	}
-	lost := func(e *end) uint64 { return e.ctx.(*Context).ep.Load().port.impairedLost }
+	lost := func(e *end) uint64 { return counters(t, e)["impaired_lost"] }
 	round := 0
 	transfer := func() time.Duration {
 		t.Helper()

@@ -27,11 +27,23 @@ func setLevels(list []trace.SubsystemLevel) (err error) {
 	return err
 }
 
+// printed is what traces print.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
 // traced runs f with the levels of spec and returns the lines that were printed
 // meanwhile. Without printed events (build tag notrace) the test is skipped.
 func traced(t *testing.T, spec string, f func()) []map[string]any {
 	t.Helper()
-	var out bytes.Buffer
+	var out printed
 	before := trace.Levels()
 	if err := trace.SetOutput(&out, trace.JSON); err != nil {
 		t.Fatal(err)
@@ -52,7 +64,9 @@ func traced(t *testing.T, spec string, f func()) []map[string]any {
 		f()
 	}()
 	var lines []map[string]any
-	d := json.NewDecoder(&out)
+	out.mu.Lock() // who has begun a line may end it still
+	defer out.mu.Unlock()
+	d := json.NewDecoder(&out.text)
 	for d.UseNumber(); ; {
 		var line map[string]any
 		err := d.Decode(&line)
