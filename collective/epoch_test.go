@@ -37,15 +37,7 @@ func TestReconnectUnderReplay(t *testing.T) {
 		rounds = 5
 	}
 	servers := freshServers(t, 4)
-	packets, err := newWiretap(servers)
-	if err != nil {
-		t.Skipf("packets are played back by root alone: %v", err)
-	}
-	defer func() {
-		if err := packets.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	packets := tap(t, servers)
 	frames := &tapes{servers: servers}
 	histories := make([]ring.History, len(servers))
 	var total replayed
@@ -119,15 +111,7 @@ func TestReplayWhileItRuns(t *testing.T) {
 		rounds = 1
 	}
 	servers := freshServers(t, 3)
-	packets, err := newWiretap(servers)
-	if err != nil {
-		t.Skipf("packets are played back by root alone: %v", err)
-	}
-	defer func() {
-		if err := packets.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	packets := tap(t, servers)
 	const inject = "soft: corrupt 1e-10%, seed 1" // no packet goes as one of a train
 	w := connectWorld(t, servers, func(int) ring.Options {
 		return ring.Options{Device: "soft:lo", QPTimeout: new(16), Inject: inject}
@@ -230,6 +214,21 @@ type wiretap struct {
 
 // mostTaped bounds the packets that are kept of an epoch.
 const mostTaped = 4000
+
+// tap hears the ranks' packets until the test ends. It skips a test that may not.
+func tap(t *testing.T, servers []string) *wiretap {
+	t.Helper()
+	packets, err := newWiretap(servers)
+	if err != nil {
+		t.Skipf("packets are played back by root alone: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := packets.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return packets
+}
 
 func newWiretap(servers []string) (*wiretap, error) {
 	subnet, err := netip.MustParseAddr(servers[0]).Prefix(24)

@@ -135,8 +135,6 @@ const (
 	// are somewhere else, and the pause between two looks: longer than ranks of an
 	// orderly ring are apart, and no time to find a mistake.
 	lookAround = 100 * time.Millisecond
-	// asleep is how long a process that waits gets no CPU only if it was stopped.
-	asleep = time.Second
 )
 
 // run drives the flow to its end.
@@ -200,7 +198,7 @@ func (f *flow) run(ctx context.Context) (err error) {
 			continue
 		}
 		now := time.Now()
-		if looked := now.Sub(lookedAt); !idleSince.IsZero() && looked > asleep {
+		if looked := now.Sub(lookedAt); !idleSince.IsZero() && looked > sharedmem.Asleep {
 			idleSince = idleSince.Add(looked) // this process was stopped, and others had no time meanwhile
 		}
 		lookedAt = now

@@ -22,8 +22,8 @@ const (
 	minSleep, maxSleep = 20 * time.Microsecond, time.Millisecond
 	// longWait is when people may want to know.
 	longWait = 500 * time.Millisecond
-	// asleep is how long a process that waits gets no CPU only if it was stopped.
-	asleep = time.Second
+	// Asleep is how long a process that waits gets no CPU only if it was stopped.
+	Asleep = time.Second
 )
 
 // waiter waits between two looks at a peer's memory: step after each look that
@@ -116,7 +116,7 @@ func (w *waiter) check() error {
 		w.since, w.looked, w.sleep = now, now, minSleep
 		return nil
 	}
-	if looked := now.Sub(w.looked); looked > asleep {
+	if looked := now.Sub(w.looked); looked > Asleep {
 		w.since = w.since.Add(looked) // this process was stopped, and others had no time meanwhile
 	}
 	w.looked = now

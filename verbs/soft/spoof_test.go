@@ -24,19 +24,24 @@ func forged(from, to netip.AddrPort, qpn, psn uint32, s wire.Syndrome) []byte {
 	return b
 }
 
+// besides is a socket of another port at the peer's address, that, and where the victim is.
+func besides(t *testing.T, peer, victim *end) (conn *net.UDPConn, from, to netip.AddrPort) {
+	t.Helper()
+	own, _ := peer.gid()
+	other, _ := victim.gid()
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(own.GID.Addr().Unmap(), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, conn.LocalAddr().(*net.UDPAddr).AddrPort(), netip.AddrPortFrom(other.GID.Addr().Unmap(), other.UDPPort)
+}
+
 // Another user of the peer's host can have its address, but not its port: what it sends is
 // not taken, even where it knows the queue pair's number and every PSN.
 func TestForgedFromThePeersAddress(t *testing.T) {
 	a, b := pair(t, 1<<16)
-	victim, _ := a.gid()
-	peer, _ := b.gid()
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.GID.Addr().Unmap(), 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	to := netip.AddrPortFrom(victim.GID.Addr().Unmap(), victim.UDPPort)
+	conn, from, to := besides(t, b, a)
 
 	// b does not answer: requests stand open that a NAK may end.
 	if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
@@ -71,15 +76,7 @@ func TestForgedFromThePeersAddress(t *testing.T) {
 // kernel keeps that out.
 func TestFloodFromThePeersAddress(t *testing.T) {
 	a, b := pair(t, 1<<20)
-	victim, _ := b.gid()
-	peer, _ := a.gid()
-	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer.GID.Addr().Unmap(), 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	to := netip.AddrPortFrom(victim.GID.Addr().Unmap(), victim.UDPPort)
+	conn, from, to := besides(t, a, b)
 	over, done := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
@@ -125,7 +122,7 @@ func TestFloodFromThePeersAddress(t *testing.T) {
 	write(a, b, 1<<32)
 	// Who connects from now on is heard, too.
 	c := newEnd(t, verbs.OpenOptions{LocalAddr: freshAddr()}, 1<<20)
-	d := newEnd(t, verbs.OpenOptions{LocalAddr: victim.GID.Addr().Unmap()}, 1<<20)
+	d := newEnd(t, verbs.OpenOptions{LocalAddr: to.Addr()}, 1<<20)
 	if err := connect(c, d); err != nil {
 		t.Fatal(err)
 	}
