@@ -362,7 +362,7 @@ func (c *Control) seen(now time.Time) []sighting {
 }
 
 func (c *Control) panorama() *panorama {
-	return &panorama{own: c.rank, size: c.size, death: c.pace.death, name: c.name, where: func(rank int) string {
+	return &panorama{own: c.rank, size: c.size, death: c.pace.death, name: c.name, near: func(rank int) bool { return c.members[rank].near(&c.self) }, where: func(rank int) string {
 		if m := c.members[rank]; m.PID != 0 {
 			return fmt.Sprintf("process %d on host %s", m.PID, m.Host)
 		}

@@ -70,10 +70,15 @@ func readProcess(pid int) (s procStat, ok bool) {
 	return s, err == nil
 }
 
+// near tells whether two processes see each other in /proc.
+func (i *identity) near(other *identity) bool {
+	return i.Process != nil && other.Process != nil && i.Process.Machine == other.Process.Machine
+}
+
 // look tells how another rank's process is, if it is on this machine. cpu is the time that
 // it had used at the last look, and is set to what it has used now.
 func (i *identity) look(own *identity, cpu *uint64) process {
-	if i.Process == nil || own.Process == nil || i.Process.Machine != own.Process.Machine || i.PID == own.PID {
+	if !i.near(own) || i.PID == own.PID {
 		return ""
 	}
 	s, ok := readProcess(i.PID)
@@ -116,7 +121,7 @@ const absence = 30 * time.Second
 // nobody has answered at its address for half a minute. It takes at most a second.
 func (v *Vigil) Ended(ctx context.Context) bool {
 	own := &v.c.self
-	if v.who.Process != nil && own.Process != nil && v.who.Process.Machine == own.Process.Machine {
+	if v.who.near(own) {
 		s, ok := readProcess(v.who.PID)
 		return !ok || s.start != v.who.Process.Start || s.state == 'Z' || s.state == 'X'
 	}

@@ -71,6 +71,7 @@ type panorama struct {
 	death time.Duration
 	name  func(rank int) string // with its place in the list
 	where func(rank int) string // its process and host, "" if they are not known
+	near  func(rank int) bool   // it runs on the judge's machine
 }
 
 // judge makes a verdict of what the ranks have seen, if somebody must have one now; nil if
@@ -120,7 +121,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place: %s", name, cmp.Or(who, "its process"), p.cureLost(about))
 	case e.calls[callRefused] && e.word != nil && e.word.Ended != "": // which no dead process sees
 		return p.broken(&e, edge)
-	case e.calls[callRefused] && e.ended == 0 && e.process != processDead:
+	case e.calls[callRefused] && e.process != processDead && (e.ended == 0 || p.size == 2 && !p.near(about)): // nobody but a firewall may have said so
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host refuses a new connection: its process is dead, or a firewall answers for it: %s", name, e.how(), p.cureLost(about))
 	case e.calls[callRefused] || e.process == processDead:
 		return verdict(KindLost, Certain, "%s was lost: %s is dead: %s and its host refuses a new one: %s", name, cmp.Or(who, "its process"), e.how(), p.cureLost(about))

@@ -41,8 +41,10 @@ func TestJudge(t *testing.T) {
 		"a firewall resets one connection and refuses another": {
 			4, 1, []sighting{see(1, 2, ended(callRefused)), see(2, 1, ended(callRefused))}, KindEdge, -1, Direction{1, 2, true}, Certain, "was cut",
 		},
-		"a connection is cut and both live":   {4, 2, []sighting{see(2, 1, ended(callAnswered))}, KindEdge, -1, Direction{1, 2, true}, Certain, "was cut"},
-		"a firewall refuses, no more is seen": {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callRefused })}, KindLost, 2, Direction{}, Suspect, "a firewall"},
+		"a connection is cut and both live":     {4, 2, []sighting{see(2, 1, ended(callAnswered))}, KindEdge, -1, Direction{1, 2, true}, Certain, "was cut"},
+		"a firewall resets a ring of two hosts": {2, 0, []sighting{see(0, 1, ended(callRefused))}, KindLost, 1, Direction{}, Suspect, "a firewall"},
+		"the other of two dies, on this host":   {2, 1, []sighting{see(1, 0, ended(callRefused))}, KindLost, 0, Direction{}, Certain, "is dead"},
+		"a firewall refuses, no more is seen":   {4, 1, []sighting{see(1, 2, func(s *sighting) { s.Silent, s.Call = silent, callRefused })}, KindLost, 2, Direction{}, Suspect, "a firewall"},
 
 		"a host is down, one tells":           {4, 1, []sighting{see(1, 2, mute)}, KindSilent, 2, Direction{}, Suspect, "whether h2"},
 		"so, and the other has not told yet":  {4, 1, []sighting{see(1, 2, func(s *sighting) { mute(s); s.Silent = 1600 * time.Millisecond })}, "", 0, Direction{}, "", ""},
@@ -114,6 +116,7 @@ func TestJudge(t *testing.T) {
 		p := &panorama{
 			own: c.own, size: c.size, death: 1500 * time.Millisecond, name: func(r int) string { return fmt.Sprintf("rank %d", r) },
 			where: func(r int) string { return fmt.Sprintf("process %d on host h%d", 100+r, r) },
+			near:  func(r int) bool { return r == 0 },
 		}
 		// The order in which things are heard of makes no difference.
 		for range 2 {
