@@ -308,8 +308,8 @@ func (c *Control) lost(l *connection, err error) {
 		case !l.goodbye.IsZero():
 			l.kill(c.gone(l))
 		case !c.sealed || c.size == 1:
-			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what %s last said",
-				c.name(l.peer), ending(err), l.who.Host)
+			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what its process (%s) last said",
+				c.name(l.peer), ending(err), l.who)
 			if !endedThere(err) {
 				v.Confidence = Suspect
 			}

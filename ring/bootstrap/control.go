@@ -371,17 +371,17 @@ func (c *Control) Settled(ctx context.Context) *Verdict {
 	}
 }
 
-// complete adds to a verdict of this rank who the culprit is and what ran. It needs the
-// lock.
+// complete adds to a verdict who the culprit is, and to one of this rank what ran. It needs
+// the lock.
 func (c *Control) complete(v *Verdict) {
+	if v.PID == 0 && v.Rank >= 0 && v.Rank < len(c.members) { // also for who did not meet the culprit
+		v.Host, v.PID = c.members[v.Rank].Host, c.members[v.Rank].PID
+	}
 	if v.told {
 		return
 	}
 	if v.Confidence == "" {
 		v.Confidence = Suspect
-	}
-	if v.Host == "" && v.Rank >= 0 && v.Rank < len(c.members) {
-		v.Host, v.PID = c.members[v.Rank].Host, c.members[v.Rank].PID
 	}
 	if v.Doing.IsZero() && c.doing != nil {
 		v.Doing = c.doing()

@@ -262,6 +262,10 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	if !s.amiss() {
 		s.Call, s.Process = "", ""
 	}
+	s.hush = s.Silent > 0 && slices.ContainsFunc(c.watch.peers, func(other *watched) bool {
+		quiet := c.silence(other, now)
+		return other != p && quiet >= 2*pace.beat && quiet < pace.suspect
+	})
 	if c.spoke(p).Before(c.watch.aloneAt) && now.Sub(c.watch.aloneAt) < pace.silence {
 		s.alone = c.watch.alone
 	}
@@ -479,7 +483,7 @@ func unreached(ctx context.Context, err error) outcome {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return callRefused
 	case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil,
-		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
+		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN), errors.Is(err, syscall.ETIMEDOUT):
 		return callMute
 	}
 	return "" // out of descriptors, or the like: the own fault

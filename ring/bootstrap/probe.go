@@ -105,8 +105,13 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 		}
 		_, p.unasked = errors.AsType[*unaskedError](err)
 		p.State = err.Error()
+		c.mu.Lock()
+		who := c.members[rank]
+		c.mu.Unlock()
 		if stopped, _, pid := c.Process(rank); stopped {
 			p.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
+		} else if errors.Is(err, errRefused) && who.PID != 0 {
+			p.State = fmt.Sprintf("connection refused: it had come (%s), and has ended", who)
 		}
 		return p
 	}
@@ -124,6 +129,8 @@ type muteError struct {
 }
 
 func (e *muteError) Error() string { return e.text }
+
+var errRefused = errors.New("connection refused: not started, or already ended")
 
 // unaskedError is that this rank could not call, for want of descriptors or the like.
 type unaskedError struct{ error }
@@ -151,7 +158,7 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 	if err != nil {
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
-			return nil, errors.New("connection refused: not started, or already ended")
+			return nil, errRefused
 		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
 			return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
 		case errors.Is(err, syscall.ENETUNREACH):

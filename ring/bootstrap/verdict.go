@@ -53,6 +53,7 @@ type sighting struct {
 	at    time.Time
 	age   time.Duration
 	alone time.Duration
+	hush  bool // the other neighbour has missed a beat, too: a moment later it is heard, or this rank is alone
 }
 
 // during tells whether what a rank has seen of another can come from the other's sleep: it
@@ -137,7 +138,7 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return verdict(KindStopped, sure, "%s was stopped for %s, as it says itself%s: %s", name, span(e.slept), e.faults(), cureStopped)
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more: %s", name, e.how(), p.cureLost(about))
-	case e.silentTo >= 0 && (p.isolated(by, seen) || s.alone > 0 && s.Call == callMute):
+	case e.silentTo >= 0 && (p.isolated(by, seen) || s.alone > 0 && (s.Call == callMute || s.Call == "")):
 		v := verdict(KindIsolated, Suspect, "%s hears neither %s nor %s any more, for %s%s: it is cut off, or both are: look at its network first",
 			p.name(by), p.name(p.beside(by, -1)), p.name(p.beside(by, 1)), span(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives])
 		v.Rank = by
@@ -150,10 +151,10 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return verdict(KindSilent, Certain, "%s is silent: neither neighbour has heard anything for %s, and no call is answered: its host is down, or cut off from the network: see whether %s answers anybody else%s",
 			name, span(e.since), p.host(about), e.faults())
 	case e.silentTo >= 0 && p.size == 2 && e.arrives == by:
-		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s: nothing heard for %s, although its packets arrive: look at the route and the firewalls from rank %d to rank %d",
+		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s over TCP: nothing heard for %s, although its packets arrive: look at the route and the firewalls from rank %d to rank %d",
 			p.name(by), name, span(e.since), by, about)
-	case e.silentTo >= 0 && p.size > 2 && e.witnesses < 2 && s.Silent < p.death+p.death/8:
-		return nil // its other neighbour is about to say what it sees
+	case e.silentTo >= 0 && s.hush, e.silentTo >= 0 && p.size > 2 && e.witnesses < 2 && s.Silent < p.death+p.death/8:
+		return nil // the other neighbour, its or this rank's, is about to say what it sees
 	case e.silentTo >= 0:
 		return verdict(KindSilent, Suspect, "%s is silent: nothing heard for %s, nothing moving and no call answered: its host is down or the network in between%s: see whether %s answers anybody else%s",
 			name, span(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.size == 2], p.host(about), e.faults())
@@ -287,7 +288,7 @@ func (p *panorama) beside(rank, places int) int { return (rank + places + p.size
 // broken explains two neighbours that both live, and whose connection has ended.
 func (p *panorama) broken(e *evidence, edge func(Direction, Confidence, string, ...any) *Verdict) *Verdict {
 	d := Direction{min(e.endedTo, e.about), max(e.endedTo, e.about), true}
-	return edge(d, Certain, "the control connection between %s and %s was cut (%s), and both live: look at what lies between them: a firewall, a proxy, an address that moved",
+	return edge(d, Certain, "the control connection (TCP) between %s and %s was cut (%s), and both live: look at what lies between them: a firewall, a proxy, an address that moved",
 		p.name(d.From), p.name(d.To), e.text)
 }
 
@@ -302,13 +303,13 @@ func (p *panorama) cut(e *evidence, edge func(Direction, Confidence, string, ...
 		d = Direction{b, a, false}
 	}
 	if e.calls[callAnswered] && !e.calls[callMute] {
-		return edge(d, Certain, "the control connection between %s and %s has carried nothing for %s, although rank %d answers a new call: a firewall or a proxy between them has lost it",
+		return edge(d, Certain, "the control connection (TCP) between %s and %s has carried nothing for %s, and no data moved meanwhile, although rank %d answers a new call: a firewall or a proxy between them has lost it",
 			p.name(a), p.name(b), span(e.since), b)
 	}
 	if d.Both {
-		return edge(d, Certain, "nothing passes between %s and %s, for %s, and both live: look at the link, the route and the firewalls between them", p.name(d.From), p.name(d.To), span(e.since))
+		return edge(d, Certain, "nothing passes between %s and %s over TCP, for %s, no data moved meanwhile, and both live: look at the link, the route and the firewalls between them", p.name(d.From), p.name(d.To), span(e.since))
 	}
-	return edge(d, Certain, "what %s sends does not reach %s, for %s, although both live and packets come the other way: look at the route and the firewalls from rank %d to rank %d",
+	return edge(d, Certain, "what %s sends does not reach %s over TCP, for %s, and no data moved meanwhile, although both live and packets come the other way: look at the route and the firewalls from rank %d to rank %d",
 		p.name(d.From), p.name(d.To), span(e.since), d.From, d.To)
 }
 

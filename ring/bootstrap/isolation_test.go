@@ -1,0 +1,134 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A rank that is cut off says so, and suspects neither neighbour, in whatever order and how
+// far apart it hears the last of them.
+func TestWhoIsCutOffSaysSo(t *testing.T) {
+	t.Parallel()
+	const tick = 125 * time.Millisecond // as of the bounds below
+	for _, later := range []int{left, right} {
+		for apart := time.Duration(0); apart <= time.Second; apart += 200 * time.Millisecond {
+			for _, told := range []bool{false, true} { // by the other neighbour of who is heard no more, that it has been asked
+				c, base := lone(t)
+				v, at := (*Verdict)(nil), time.Duration(0)
+				for ; v == nil && at < 10*time.Second; at += tick {
+					now := base.Add(at)
+					c.mu.Lock()
+					c.watch.looked, c.watch.movedAt = now, base
+					for side, l := range c.connections {
+						last := min(at, map[bool]time.Duration{true: apart}[side == later])
+						l.heard, l.spoke = base.Add(last), base.Add(last)
+						p := c.watch.of(l.peer)
+						p.marked = false // no packets are counted
+						if p.call = ""; at-last >= c.pace.suspect+c.pace.call {
+							p.call = callMute
+						}
+						if told && side != later && at >= apart {
+							c.watch.told[[2]int{3, l.peer}] = sighting{By: 3, About: l.peer, Seq: 1, at: base.Add(apart)}
+						}
+					}
+					c.look(now)
+					v = c.proposal
+					c.mu.Unlock()
+				}
+				if v == nil || v.Kind != KindIsolated || v.Rank != c.rank || v.Confidence != Suspect {
+					t.Errorf("neighbour %d is heard %s longer, told %t: after %s %+v: expected that rank %d is isolated", later, apart, told, at, v, c.rank)
+				}
+			}
+		}
+	}
+}
+
+// lone is rank 1 of 4, connected to nobody, whose neighbours were heard at the time that it
+// returns. Nothing looks at a clock but the test, and nobody is called.
+func lone(t *testing.T) (*Control, time.Time) {
+	t.Helper()
+	nodes := freshNodes(t, 4)
+	cfg := configFor(t, nodes, 1)
+	c := &Control{cfg: cfg, pace: paceOf(1500*time.Millisecond, 5*time.Second), rank: 1, size: len(nodes), sealed: true, changed: make(chan struct{}), members: make([]identity, len(nodes))}
+	c.life, c.end = context.WithCancelCause(t.Context())
+	c.live, c.kill = context.WithCancelCause(c.life)
+	t.Cleanup(func() {
+		c.end(ErrClosed)
+		c.running.Wait()
+	})
+	for side := range c.connections {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		c.connections[side] = &connection{c: c, side: side, peer: c.neighbour(side), conn: near, used: true, wake: make(chan struct{}, 1)}
+	}
+	c.watch = newWatch(c)
+	for _, p := range c.watch.peers {
+		p.calling = true
+	}
+	return c, time.Now()
+}
+
+// A rank that has come and is killed while the ring forms is named with its host and process,
+// by those that have met it, and through them by the others.
+func TestKilledWhileTheRingForms(t *testing.T) {
+	t.Parallel()
+	const victim = 2
+	nodes := freshNodes(t, 4)
+	var k cutter
+	world := make([]*Control, len(nodes))
+	for rank := 1; rank < len(nodes); rank++ {
+		cfg := configFor(t, nodes, rank)
+		if rank == victim {
+			k.install(&cfg)
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if k.dead.Load() {
+					return nil, syscall.ECONNABORTED
+				}
+				return dial(ctx, network, address)
+			}
+		}
+		world[rank] = openRank(t, cfg)
+		c := world[rank]
+		c.dialling.Do(func() { c.running.Go(c.dial) })
+	}
+	met := func(c *Control, side int) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.connections[side] != nil
+	}
+	until(t, "rank 2's connections", func() bool { return met(world[1], right) && met(world[3], left) })
+	k.cut()
+	until(t, "their end", func() bool { return !met(world[1], right) && !met(world[3], left) })
+	world[0] = openRank(t, configFor(t, nodes, 0))
+	who := fmt.Sprintf("host %s, pid %d", world[victim].self.Host, os.Getpid())
+	for rank, err := range each(world, func(c *Control) error {
+		after := time.Second
+		switch c.rank {
+		case victim:
+			return nil
+		case 0:
+			after = 10 * time.Second // it hears of it
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		defer cancel()
+		return exchange(ctx, c)
+	}) {
+		if rank == victim {
+			continue
+		}
+		if v := world[rank].Failure(); v == nil || v.Rank != victim || v.PID != os.Getpid() || v.Host != world[victim].self.Host {
+			t.Errorf("rank %d: %+v: expected rank 2 with its host and process", rank, v)
+		}
+		if !strings.Contains(textOf(err), "it had come ("+who+")") && !errors.As(err, new(*Verdict)) {
+			t.Errorf("rank %d: %v: expected %q", rank, err, who)
+		}
+	}
+}
