@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,10 +96,13 @@ func (a *attack) run(ctx context.Context, to string) {
 }
 
 // mostMemory is what a rank may have at most under attack, in KiB. Without one it has 24 MiB
-// (ten runs), under most attacks 28 to 45. In 4 of 22 long runs a rank or two had 83 to 105, one
-// that nobody attacked among them, and no huge pages: why is not known yet, and this bound is above
-// it.
-const mostMemory = 160 << 10
+// (ten runs), under each attack up to 38; the race detector takes twice that on top.
+func mostMemory() int {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return 160 << 10
+	}
+	return 64 << 10
+}
 
 // besieged brings up a ring while its ports are attacked, has it compute all the while, and
 // checks that it does so rightly, in little memory, and with few words.
@@ -164,8 +169,8 @@ func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
 		if strings.ContainsAny(p.stdout.String()+said, "\x1b\x07") {
 			t.Errorf("rank %d prints what drives a terminal: %.3000q", rank, said)
 		}
-		if most[rank] == 0 || most[rank] > mostMemory {
-			t.Errorf("rank %d took %d KiB, expected at most %d", rank, most[rank], mostMemory)
+		if most[rank] == 0 || most[rank] > mostMemory() {
+			t.Errorf("rank %d took %d KiB, expected at most %d", rank, most[rank], mostMemory())
 		}
 	}
 	for _, o := range of(objects(t, ranks[0].stdout.String()), "all-reduce") {

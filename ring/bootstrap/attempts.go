@@ -1,6 +1,8 @@
 package bootstrap
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -8,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,32 +111,38 @@ func tries(n int) string {
 
 // The states of TCP sockets in /proc/net/tcp (Linux include/net/tcp_states.h).
 const (
-	tcpSynRecv = 0x03
-	tcpListen  = 0x0a
+	tcpSynRecv = "03"
+	tcpListen  = "0A"
 )
 
 // socket is one of /proc/net/tcp.
 type socket struct{ local, remote netip.AddrPort }
 
-// sockets lists those of this network namespace that have a local port, in a state.
-func sockets(state uint64, port uint16) (found []socket) {
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(file)
+// sockets lists those of this network namespace that have a local port, in a state. It reads
+// line by line: a host may have a hundred thousand, which strangers can see to.
+func sockets(state string, port uint16) (found []socket) {
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		file, err := os.Open(name)
 		if err != nil {
 			continue // no IPv6, or no /proc: nothing is known then
 		}
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) < 4 {
+		atPort, inState := fmt.Appendf(nil, ":%04X ", port), []byte(" "+state+" ")
+		lines := bufio.NewScanner(file)
+		for lines.Scan() {
+			if !bytes.Contains(lines.Bytes(), atPort) || !bytes.Contains(lines.Bytes(), inState) {
 				continue
 			}
-			s, err := strconv.ParseUint(f[3], 16, 8)
-			local, okLocal := procAddr(f[1])
-			remote, okRemote := procAddr(f[2])
-			if err == nil && s == state && okLocal && okRemote && local.Port() == port {
+			f := bytes.Fields(lines.Bytes())
+			if len(f) < 4 || string(f[3]) != state {
+				continue
+			}
+			local, okLocal := procAddr(string(f[1]))
+			remote, okRemote := procAddr(string(f[2]))
+			if okLocal && okRemote && local.Port() == port {
 				found = append(found, socket{local, remote})
 			}
 		}
+		_ = file.Close() // it was read
 	}
 	return found
 }
@@ -161,8 +168,7 @@ func (c *Control) lookForHalfOpen() {
 	if !awaited {
 		return
 	}
-	from := c.cfg.Addrs[c.neighbour(left)].Addr().Unmap()
-	half := slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
+	half := c.callsHere(c.neighbour(left))
 	c.mu.Lock()
 	c.half = half
 	c.mu.Unlock()
