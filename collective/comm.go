@@ -51,12 +51,12 @@ type Comm struct {
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
 	late    atomic.Int64  // nanoseconds, on purpose
-	// announced is what this rank calls: in its board, if it has one. The holder of the lock
+	// announced is what this rank calls and where it is: in its board, if it has one. The holder of the lock
 	// writes it, and who answers other ranks reads it with answering held, which keeps the
 	// board. The control ring waits for that: nothing else is done with it held, as with mu.
 	announced atomic.Pointer[sharedmem.Announcement]
 	answering sync.Mutex
-	whereabouts
+	long      atomic.Pointer[longWait] // where the operation waits; as announced
 
 	// Below this line: whoever holds the lock.
 	waiter      verbs.Waiter
@@ -234,7 +234,7 @@ func (c *Comm) leave() {
 		c.stats = c.live
 		c.mu.Unlock()
 	}
-	c.ended(c.seq)
+	c.announced.Load().End(c.seq)
 	c.lock.unlock()
 }
 

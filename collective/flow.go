@@ -88,7 +88,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	f.sums = k.Verify || f.journal != nil
 	comm.seq++
 	f.seq = comm.seq
-	comm.runs(f.seq)
+	comm.announced.Load().Begin(f.seq, f.sign)
 	f.size = k.Type.Size()
 	f.kernel = nil
 	if k.Op.Reduces() {
@@ -102,7 +102,6 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 		return err
 	}
 	comm.token = token
-	comm.announced.Load().Announce(f.seq, f.sign)
 	comm.live.Operations++
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", k.String()),

@@ -5,28 +5,17 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
 )
 
 // This file is where a rank is in its operations, for whoever asks, and who is at fault
 // when that has not changed for long. While an operation gets on nothing is written but
-// its number, twice.
+// what is announced.
 
-// whereabouts are written by the holder of the lock of the Comm, and read by others.
-type whereabouts struct {
-	// at is the number of the operation that runs or ended last, times two, and one if it
-	// runs. What is called as it is announced.
-	at uint64
-	// long is where the operation has waited for long.
-	long atomic.Pointer[longWait]
-}
-
-// longWait is a place.
+// longWait is a place where an operation has waited for long.
 type longWait struct {
 	diagnose.Place
 	since, until time.Time // nothing has moved; it counts
@@ -40,18 +29,17 @@ const (
 	failedLasts = 10 * time.Second
 )
 
-func (w *whereabouts) runs(number uint64)  { sharedmem.Publish(&w.at, 2*number+1) }
-func (w *whereabouts) ended(number uint64) { sharedmem.Publish(&w.at, 2*number) }
-
 // note notes where the operation that runs waits.
-func (w *whereabouts) note(p diagnose.Place, since time.Time, lasts time.Duration) {
-	w.long.Store(&longWait{p, since, time.Now().Add(lasts)})
+func (c *Comm) note(p diagnose.Place, since time.Time, lasts time.Duration) {
+	c.long.Store(&longWait{p, since, time.Now().Add(lasts)})
 }
 
 // place is where this rank is.
 func (c *Comm) place() diagnose.Place {
-	at := atomic.LoadUint64(&c.at)
-	p := diagnose.Place{Operation: at / 2, Running: at%2 == 1}
+	var p diagnose.Place
+	c.answering.Lock()
+	p.Operation, p.Running = c.announced.Load().At()
+	c.answering.Unlock()
 	if !p.Running {
 		return p
 	}

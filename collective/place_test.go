@@ -102,8 +102,7 @@ func TestWhereabouts(t *testing.T) {
 	c := &Comm{}
 	c.announced.Store(new(sharedmem.Announcement))
 	k := Call{Op: OpAllReduce, Count: 9, Type: reduce.Int32, CallOptions: CallOptions{Algorithm: AlgorithmTree, Protocol: Eager, Segment: 64, Depth: 2}}
-	c.runs(7)
-	c.announced.Load().Announce(7, k.signature())
+	c.announced.Load().Begin(7, k.signature())
 	if p := c.place(); p.Operation != 7 || !p.Running || p.Call != k.String() || len(p.Awaits) > 0 {
 		t.Errorf("%+v", p)
 	}
@@ -111,15 +110,15 @@ func TestWhereabouts(t *testing.T) {
 	if p := c.place(); len(p.Awaits) != 1 || p.Awaits[0].For < time.Second || p.Call != k.String() {
 		t.Errorf("%+v", p)
 	}
-	c.runs(8)
+	c.announced.Load().Begin(8, k.signature())
 	if p := c.place(); p.Operation != 8 || len(p.Awaits) > 0 {
 		t.Errorf("%+v", p)
 	}
-	c.ended(8)
+	c.announced.Load().End(8)
 	if p := c.place(); p.Operation != 8 || p.Running || p.Call != "" {
 		t.Errorf("%+v", p)
 	}
-	if n := testing.AllocsPerRun(100, func() { c.runs(9); c.ended(9) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { c.announced.Load().Begin(9, k.signature()); c.announced.Load().End(9) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
 }

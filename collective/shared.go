@@ -244,7 +244,7 @@ const partsRecorded = 1 << 20
 func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	c, k := s.c, &p.call
 	c.seq++
-	c.runs(c.seq)
+	c.announced.Load().Begin(c.seq, p.signature)
 	traced := trace.Enabled(trace.Collective)
 	begun := trace.Stamp(0)
 	if traced || k.Algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {
@@ -261,7 +261,6 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		return err
 	}
 	sharedmem.Publish(&c.direct, c.direct+1)
-	s.team.Announce(c.seq, p.signature)
 	parts := begun
 	if !traced && k.Count*k.Type.Size() < partsRecorded && c.seq%inboxRecorded != 0 && p.signature == s.before {
 		parts = 0
@@ -274,7 +273,6 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	}
 	if err = s.perform(k, &p.shared); err == nil {
 		s.last = c.seq
-		s.team.Ended(s.last)
 		c.token.Release()
 	} else {
 		err = s.explain(err)
@@ -350,7 +348,7 @@ func (s *shared) awaitOthers() {
 	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
 		for rank := range s.c.size {
-			left = left && (rank == s.c.rank || s.team.HasEnded(rank) >= s.last)
+			left = left && (rank == s.c.rank || s.team.HasEnded(rank, s.last))
 		}
 		if left {
 			return

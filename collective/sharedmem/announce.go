@@ -2,47 +2,76 @@ package sharedmem
 
 import "sync/atomic"
 
-// Words of the line in which a rank tells what it is in. The first is the number of
-// the operation. Its signature has a place by that number, one of three: the one before
-// may still be read while the next one's is written.
+// Words of the line in which a rank tells what it is in: 64 bytes, which one processor
+// takes from another at a time. A signature has one of two places, by its operation's
+// number.
 const (
-	announcedCall   = 1
-	announcedPlaces = 3
-	announcedWords  = 3 // of a place
+	announcedNumber = iota
+	announcedAt     // the operation that runs or ended last, times two, and one if it runs
+	announcedCall
+	announcedPlaces = 2
 	announcedEnd    = announcedCall + announcedPlaces*announcedWords
 )
 
-// announcedAt is the first word of an operation's place.
-func announcedAt(number uint64) uint64 {
-	return announcedCall + announcedWords*(number%announcedPlaces)
-}
+// Words of a place. The first has half of the number as well, as long as the others are
+// of that operation.
+const (
+	placeRoot = iota
+	placeDigest
+	placeCount
+	announcedWords
+)
+
+// The line is no longer than that.
+var _ [64 - 8*announcedEnd]struct{}
 
 // Announcement is such a line. One goroutine writes it, and any may read it.
 type Announcement line
 
+func place(a *Announcement, number uint64) *[announcedWords]uint64 {
+	return (*[announcedWords]uint64)(a[announcedCall+announcedWords*(number%announcedPlaces):])
+}
+
+// rootOf is the first word of a place.
+func rootOf(number uint64, s Signature) uint64 { return number<<32 | s.Root&(1<<32-1) }
+
 // Announce says which operation the rank begins. Numbers grow from 1.
 func (a *Announcement) Announce(number uint64, s Signature) {
-	at := announcedAt(number)
-	Publish(&a[at], s.Digest)
-	Publish(&a[at+1], s.Count)
-	Publish(&a[at+2], s.Root)
-	(*line)(a).store(number)
+	p := place(a, number)
+	if p[placeDigest] != s.Digest || p[placeCount] != s.Count {
+		Publish(&p[placeRoot], 0)
+		Publish(&p[placeDigest], s.Digest)
+		Publish(&p[placeCount], s.Count)
+	}
+	Publish(&p[placeRoot], rootOf(number, s))
+	Publish(&a[announcedNumber], number)
 }
 
 // Call returns an operation that was begun last, or before the last.
 func (a *Announcement) Call(number uint64) (s Signature, ok bool) {
-	l := (*line)(a)
-	newest := l.load()
-	at := announcedAt(number)
-	s = Signature{Digest: atomic.LoadUint64(&l[at]), Count: atomic.LoadUint64(&l[at+1]), Root: atomic.LoadUint64(&l[at+2])}
-	return s, l.load() == newest && (newest == number || newest == number+1) && number > 0
+	p := place(a, number)
+	root := atomic.LoadUint64(&p[placeRoot])
+	s = Signature{Digest: atomic.LoadUint64(&p[placeDigest]), Count: atomic.LoadUint64(&p[placeCount]), Root: root & (1<<32 - 1)}
+	return s, number > 0 && root == rootOf(number, s) && root == atomic.LoadUint64(&p[placeRoot])
 }
 
-// Announce tells the peers which operation the rank begins, by whatever means it
-// computes that: whoever waits for this rank elsewhere can then say so.
-func (t *Team) Announce(number uint64, s Signature) { t.Announcement().Announce(number, s) }
+// Begin is Announce of an operation that runs from now on.
+func (a *Announcement) Begin(number uint64, s Signature) {
+	a.Announce(number, s)
+	Publish(&a[announcedAt], 2*number+1)
+}
 
-// Announcement is the rank's own, in its board.
+// End says that the rank has ended an operation, and all before.
+func (a *Announcement) End(number uint64) { Publish(&a[announcedAt], 2*number) }
+
+// At returns the number of the operation that runs, or else ended last.
+func (a *Announcement) At() (number uint64, running bool) {
+	at := atomic.LoadUint64(&a[announcedAt])
+	return at / 2, at%2 == 1
+}
+
+// Announcement is the rank's own, in its board: whoever waits for this rank elsewhere can
+// say what it is in, by whatever means it computes that.
 func (t *Team) Announcement() *Announcement { return (*Announcement)(t.own[announcedLine]) }
 
 // Announced returns the operation that a peer began last; number 0 is none, or that
@@ -57,13 +86,9 @@ func (t *Team) Announced(rank int) (number uint64, s Signature) {
 	return number, s
 }
 
-// Ended tells the peers that the rank has ended an operation.
-func (t *Team) Ended(number uint64) {
-	Publish(&t.own[announcedLine][announcedEnd], number)
-}
-
-// HasEnded returns the last operation that a peer has ended: it does not look at
+// HasEnded tells whether a peer has ended an operation of that number: it does not look at
 // this rank's board for it any more.
-func (t *Team) HasEnded(rank int) (number uint64) {
-	return atomic.LoadUint64(&t.peers[rank].lines[announcedLine][announcedEnd])
+func (t *Team) HasEnded(rank int, number uint64) bool {
+	at, running := (*Announcement)(t.peers[rank].lines[announcedLine]).At()
+	return at > number || at == number && !running
 }
