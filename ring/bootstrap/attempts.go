@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,19 +160,37 @@ func procAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok && err == nil && wrong == nil
 }
 
-// lookForHalfOpen finds out whether the left neighbour's host has begun connections that
-// it did not complete, as none does that gets the answers.
+// lookForHalfOpen finds out, while the ring comes up, whether the left neighbour's host has
+// begun connections that it did not complete, as none does that gets the answers. It takes
+// as long as the host has sockets: nobody waits for it, and it leaves the CPU to others.
 func (c *Control) lookForHalfOpen() {
-	c.mu.Lock()
-	awaited := !c.sealed && c.connections[left] == nil
-	c.mu.Unlock()
-	if !awaited {
-		return
+	for {
+		c.mu.Lock()
+		over, awaited := c.sealed, c.connections[left] == nil
+		c.mu.Unlock()
+		begun := time.Now()
+		switch {
+		case over:
+			return
+		case awaited:
+			half := c.callsHere(c.neighbour(left))
+			c.mu.Lock()
+			c.half = half
+			c.mu.Unlock()
+		}
+		select {
+		case <-time.After(max(c.pace.beat, 20*time.Since(begun))):
+		case <-c.life.Done():
+			return
+		}
 	}
-	half := c.callsHere(c.neighbour(left))
-	c.mu.Lock()
-	c.half = half
-	c.mu.Unlock()
+}
+
+// callsHere tells whether a rank's host has begun connections to this one that it did not
+// complete: they arrive, and the answers do not.
+func (c *Control) callsHere(rank int) bool {
+	from := c.cfg.Addrs[rank].Addr().Unmap()
+	return slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
 }
 
 // holder finds where whoever keeps this rank from its port can be asked who it is: at

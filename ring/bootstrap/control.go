@@ -227,6 +227,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c.live, c.kill = context.WithCancelCause(c.life)
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
+	c.running.Go(c.lookForHalfOpen)
 	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
 	return c, nil
 }
@@ -322,9 +323,9 @@ func (c *Control) propose(v *Verdict, from *connection) {
 		return
 	}
 	c.running.Go(func() {
-		select {
-		case <-time.After(c.pace.settle):
-		case <-c.life.Done():
+		settled, cancel := awake(c.life, c.pace.settle)
+		defer cancel()
+		if <-settled.Done(); c.life.Err() != nil {
 			return
 		}
 		c.mu.Lock()
@@ -504,7 +505,7 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 		}
 		// What it was given, of which the probes take the last: what the user has asked for.
 		deadline, _ := ctx.Deadline() // which has passed, or is about to
-		e.After = deadline.Sub(start)
+		e.After = max(deadline.Sub(start), 0)
 		return e
 	}
 }
@@ -513,11 +514,8 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 // it, a deadline overrun by a quarter of a second that says who is missing is
 // worth more than one kept that does not.
 func (c *Control) lateProbe(ctx context.Context) []PeerReport {
-	deadline, ok := ctx.Deadline()
-	if least := time.Now().Add(time.Second / 4); !ok || deadline.Before(least) {
-		deadline = least
-	}
-	within, cancel := context.WithDeadline(c.life, deadline)
+	deadline, _ := ctx.Deadline()
+	within, cancel := awake(c.life, max(time.Until(deadline), time.Second/4))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {

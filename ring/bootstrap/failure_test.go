@@ -19,14 +19,14 @@ import (
 // A neighbour whose connections end without a goodbye is named by all survivors, also where
 // its port takes calls for a while.
 func TestDeathIsNamedByAll(t *testing.T) {
-	for victim, lingers := range map[int]time.Duration{0: 0, 2: 0, 3: 300 * time.Millisecond} {
+	for victim, lingers := range map[int]time.Duration{0: 0, 2: 0, 3: 100 * time.Millisecond} {
 		k := cutter{lingers: lingers}
 		world := ring(t, 5, func(cfg *Config) {
 			if cfg.Rank == victim {
 				k.install(cfg)
 			}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx := within(t)
 		time.AfterFunc(50*time.Millisecond, k.cut)
 		start := time.Now()
 		for r, err := range each(world, func(c *Control) error {
@@ -43,10 +43,9 @@ func TestDeathIsNamedByAll(t *testing.T) {
 				t.Errorf("rank %d: %+v: expected host and pid of rank %d, for certain", r, v, victim)
 			}
 		}
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("it took %s", took)
+		if took, silence := time.Since(start), world[1].cfg.Silence; took > silence {
+			t.Errorf("it took %s: expected that nobody waits for %s of silence", took, silence)
 		}
-		cancel()
 	}
 }
 
@@ -67,8 +66,7 @@ func TestVerdictIsComplete(t *testing.T) {
 	doing := Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 0"}
 	world[1].SetDoing(func() Doing { return doing })
 	world[1].Fail(&Verdict{Kind: KindEdge, Rank: 3, Edge: Direction{From: 3, To: 4}, By: 1, Since: time.Second, Text: "lost"})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	ctx := within(t)
 	want := Verdict{
 		Kind: KindEdge, Rank: 3, Host: world[3].self.Host, PID: os.Getpid(), Edge: Direction{From: 3, To: 4}, Confidence: Suspect, Doing: doing,
 		Since: time.Second, By: 1, Text: "lost",
@@ -76,7 +74,10 @@ func TestVerdictIsComplete(t *testing.T) {
 	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
 		want.told = r != 1
 		var v *Verdict
-		if !errors.As(err, &v) || !reflect.DeepEqual(*v, want) {
+		if errors.As(err, &v) {
+			v.slept = 0 // on a busy machine it may have
+		}
+		if v == nil || !reflect.DeepEqual(*v, want) {
 			t.Errorf("rank %d: %+v: expected %+v", r, v, want)
 		}
 	}
@@ -86,8 +87,7 @@ func TestFailGoesRound(t *testing.T) {
 	var calls atomic.Int32
 	world := ring(t, 4, func(cfg *Config) { cfg.OnFailure = func(*Verdict) { calls.Add(1) } })
 	world[1].Fail(&Verdict{Kind: KindFailed, Rank: -1, By: 1, Text: "wrong data in segment 3"})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	ctx := within(t)
 	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
 		if !strings.Contains(textOf(err), "wrong data in segment 3") || !world[r].Failed() {
 			t.Errorf("rank %d: %v", r, err)
@@ -135,8 +135,7 @@ func TestVerdictWhileDialling(t *testing.T) {
 	}
 	failing = openRank(t, cfg)
 	world := []*Control{failing, openRank(t, configFor(t, nodes, 1))}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
+	ctx := within(t)
 	for r, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 		var v *Verdict
 		if !errors.As(err, &v) || v.Text != "no memory" {
@@ -170,8 +169,7 @@ func TestLeavingIsNoticed(t *testing.T) {
 	if err := world[3].Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := within(t)
 	for r, err := range each(world[:3], func(c *Control) error { return c.Barrier(ctx) }) {
 		var v *Verdict
 		if !errors.As(err, &v) || v.Kind != KindLeft || v.Rank != 3 {
@@ -187,7 +185,7 @@ func TestSilence(t *testing.T) {
 		var moved atomic.Uint64
 		var quiet atomic.Bool
 		world := ring(t, 2, func(cfg *Config) {
-			cfg.Death, cfg.Silence = 300*time.Millisecond, 700*time.Millisecond
+			cfg.Death, cfg.Silence = 500*time.Millisecond, time.Second
 			cfg.Moved = func() uint64 {
 				if moving {
 					return moved.Add(1)
@@ -200,7 +198,7 @@ func TestSilence(t *testing.T) {
 		})
 		quiet.Store(true)
 		v := world[0].Failure()
-		for begun := time.Now(); v == nil && (time.Since(begun) < 1500*time.Millisecond || !moving && time.Since(begun) < 10*time.Second); v = world[0].Failure() {
+		for begun := time.Now(); v == nil && (time.Since(begun) < 1500*time.Millisecond || !moving && time.Since(begun) < patience); v = world[0].Failure() {
 			time.Sleep(20 * time.Millisecond) // a busy machine looks at its clock late
 		}
 		if moving && v != nil {
@@ -272,8 +270,7 @@ func TestStrangersOnThePort(t *testing.T) {
 		}
 	}
 	one := openRank(t, configFor(t, nodes, 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	ctx := within(t)
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(ctx, c) }))
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return c.Close() })) // tells of those that were counted
 	mu.Lock()
@@ -334,9 +331,22 @@ func strangerInsteadOfNeighbour(t *testing.T, answer, want string, once bool) {
 			}
 		}
 	}()
+	c := openRank(t, configFor(t, nodes, 0))
+	met, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- exchange(met, c) }()
+	until(t, "the stranger", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.intruder != ""
+	})
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: expected to be cancelled", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err = exchange(ctx, openRank(t, configFor(t, nodes, 0)))
+	err = exchange(ctx, c)
 	if !strings.Contains(textOf(err), want) {
 		t.Errorf("once %t: %v: expected %q", once, err, want)
 	}

@@ -40,7 +40,7 @@ func leading(t *testing.T, change func(*Config)) (leader *Control, followers fun
 		select {
 		case errs := <-done:
 			return errs
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the followers still wait")
 			return nil
 		}

@@ -144,7 +144,7 @@ func FuzzNeighbour(f *testing.F) {
 		other, beyond := net.Pipe()
 		var running sync.WaitGroup
 		for _, end := range []net.Conn{far, beyond} {
-			_ = end.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = end.SetDeadline(time.Now().Add(time.Minute))
 			running.Go(func() { _, _ = io.Copy(io.Discard, end) })
 		}
 		side := int(mode & 1)
@@ -177,7 +177,7 @@ func FuzzNeighbour(f *testing.F) {
 		begun := time.Now()
 		_ = c.Close()
 		running.Wait()
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := time.Since(begun); took > 30*time.Second { // and not only when the other end gives up
 			t.Errorf("it ended after %s", took)
 		}
 	})

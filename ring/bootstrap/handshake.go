@@ -477,9 +477,10 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 		}
 		return nil, usage.Codedf(code, "listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
 	}
+	at := c.holder()
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, c.rank, c.holder(), "")
+	s, err := c.probe(ctx, c.rank, at, "")
 	holder, code := "", codes.PortTaken
 	switch {
 	case err != nil:

@@ -54,6 +54,8 @@ type watched struct {
 	last    sighting  // as it was told
 	lastAt  time.Time // so
 	calling bool      // a goroutine calls it
+	called  bool      // so, and that has come to an end at least once
+	half    bool      // calls of its host are not completed
 	call    outcome   // what came of the last call
 	process process
 	cpu     uint64 // time that its process had used
@@ -103,7 +105,6 @@ func (c *Control) keepTime() {
 		beating := now.Sub(beat) >= c.pace.beat
 		if beating {
 			beat = now
-			c.lookForHalfOpen()
 		}
 		c.mu.Lock()
 		c.notice(now)
@@ -137,6 +138,14 @@ func (c *Control) notice(now time.Time) {
 	}
 	gap := now.Sub(w.looked)
 	w.looked = now
+	if lost := gap - c.pace.tick; lost > c.pace.tick { // it looked too late: so much is no silence
+		w.movedAt = earlier(now, w.movedAt.Add(lost))
+		for _, l := range c.connections {
+			if l != nil {
+				l.heard = earlier(now, l.heard.Add(lost))
+			}
+		}
+	}
 	if gap < max(4*c.pace.tick, c.pace.death/4, leastSleep) {
 		return
 	}
@@ -156,6 +165,13 @@ func (c *Control) notice(now time.Time) {
 			c.tell(w.slept, nil)
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // giveSigns sends a sign of life to the neighbours. It needs the lock.
@@ -234,7 +250,7 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	case !p.marked: // what was under way when it was last heard is here by now
 		p.marked, p.packets = true, packets
 	default:
-		s.Arrives = s.Silent > 0 && (packets > p.packets || c.callsHere(p.rank))
+		s.Arrives = s.Silent > 0 && (packets > p.packets || p.half)
 	}
 	dead := s.Call == callRefused || s.Call == callOther || s.Process == processDead
 	switch {
@@ -247,8 +263,8 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 		s.Due = silent >= pace.death
 	case s.Process == processRunning:
 		s.Due = silent >= 4*pace.silence // it is slow
-	default:
-		s.Due = silent >= pace.silence
+	default: // what a call finds out says more than the silence
+		s.Due = silent >= pace.silence && (p.called || silent >= 2*pace.silence)
 	}
 	// The sockets of a process that dies are closed one after the other.
 	if s.Ended != "" && s.Call != "" && (s.Call != callOpen || now.Sub(p.endedAt) >= pace.suspect) {
@@ -280,13 +296,6 @@ func (c *Control) spoke(p *watched) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// callsHere tells whether a rank's host has begun connections to this one that it did not
-// complete: they arrive, and the answers do not.
-func (c *Control) callsHere(rank int) bool {
-	from := c.cfg.Addrs[rank].Addr().Unmap()
-	return slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
 }
 
 // look looks at the neighbours, tells the others what it sees, and judges if it must. It
@@ -427,8 +436,9 @@ func (c *Control) inspect(p *watched) {
 
 // inspectOnce tells whether to go on.
 func (c *Control) inspectOnce(p *watched) bool {
-	begun := time.Now()
+	begun, half := time.Now(), c.callsHere(p.rank)
 	c.mu.Lock()
+	p.half = half
 	p.process = c.members[p.rank].look(&c.self, &p.cpu)
 	c.look(begun)
 	c.mu.Unlock()
@@ -442,11 +452,11 @@ func (c *Control) inspectOnce(p *watched) bool {
 		return false
 	}
 	if begun.After(p.endedAt) {
-		p.call = call
+		p.call, p.called = call, true
 	}
 	s := c.see(p, now)
 	if !s.amiss() && !c.asked(p.rank, now) {
-		p.calling, p.call, p.process, p.cpu = false, "", "", 0
+		p.calling, p.called, p.half, p.call, p.process, p.cpu = false, false, false, "", "", 0
 		return false
 	}
 	c.look(now)
@@ -455,7 +465,7 @@ func (c *Control) inspectOnce(p *watched) bool {
 
 // callAgain calls a neighbour anew; "" is that nothing can be said.
 func (c *Control) callAgain(rank int) outcome {
-	ctx, cancel := context.WithTimeout(c.live, c.pace.call)
+	ctx, cancel := awake(c.live, c.pace.call)
 	defer cancel()
 	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
 	if err != nil {
@@ -463,7 +473,7 @@ func (c *Control) callAgain(rank int) outcome {
 	}
 	defer func() { _ = conn.Close() }()
 	// A host answers at once, a process when it gets the CPU.
-	ctx, cancel = context.WithTimeout(c.live, c.pace.suspect)
+	ctx, cancel = awake(c.live, c.pace.suspect)
 	defer cancel()
 	c.mu.Lock()
 	instance := c.members[rank].Instance

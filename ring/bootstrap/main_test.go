@@ -148,8 +148,7 @@ func ring(t testing.TB, n int, change func(*Config)) []*Control {
 		}
 		world[i] = openRank(t, cfg)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := within(t)
 	noErrors(t, each(world, func(c *Control) error { return exchange(ctx, c) }))
 	return world
 }

@@ -71,10 +71,28 @@ const probesAtOnce = 64
 // probeTimeout is how long a node that is up may take to answer.
 const probeTimeout = time.Second
 
+// awake is a context that ends when this process has been awake for so long: nobody is to
+// blame for what it does not hear while it gets no CPU itself.
+func awake(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	const steps = 8 // each counts as one, however long it took
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // cancel ends it
+		for range steps {
+			select {
+			case <-time.After(d / steps):
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
 // Probe asks every other rank how it is, all at once, and returns what it
-// learned, by rank. It takes at most a second.
+// learned, by rank. It takes at most a second of this process's time.
 func (c *Control) Probe(ctx context.Context) []PeerReport {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
 	reports := make([]PeerReport, c.size)
 	slots := make(chan struct{}, probesAtOnce)
@@ -95,7 +113,7 @@ func (c *Control) Probe(ctx context.Context) []PeerReport {
 
 // ProbeRank asks one rank how it is. It takes at most a second.
 func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
 	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], "")

@@ -100,7 +100,6 @@ func TestTokensDiffer(t *testing.T) {
 		t.Run(c.words[0], func(t *testing.T) {
 			t.Parallel()
 			world := withTokens(t, c.secrets...)
-			start := time.Now()
 			for rank, err := range each(world, func(c *Control) error { return exchange(within(t), c) }) {
 				text, other := textOf(err), world[1-rank]
 				if !errors.Is(err, usage.Err) || !strings.Contains(text, "rank") || !strings.Contains(text, other.cfg.List[1-rank].String()) || !strings.Contains(text, "token-file") {
@@ -113,9 +112,6 @@ func TestTokensDiffer(t *testing.T) {
 				if strings.Contains(text, oneSecret) || strings.Contains(text, anotherSecret) {
 					t.Errorf("rank %d tells: %s", rank, text)
 				}
-			}
-			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("it took %s: expected an answer at once", took)
 			}
 		})
 	}
@@ -230,7 +226,7 @@ func TestReplayedHandshake(t *testing.T) {
 	recorded.mu.Lock()
 	_, _ = conn.Write(recorded.sent.Bytes())
 	recorded.mu.Unlock()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	var last *Frame
 	for {
 		f, err := ReadFrame(conn)

@@ -27,7 +27,7 @@ func TestWaits(t *testing.T) {
 	go func() {
 		defer cancel(interrupted)
 		var why string
-		for deadline := time.Now().Add(5 * time.Second); !strings.Contains(why, "idle") && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience); !strings.Contains(why, "idle") && time.Now().Before(deadline); {
 			if w, ok := waits.Now(); ok && w.String() == "rank 2 ("+world[0].cfg.List[2].String()+") to run tea" {
 				why = w.Why(ctx)
 			}
