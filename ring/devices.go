@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -147,7 +148,7 @@ func (ds *devices) exclude(d *Device) error {
 // openExpected opens the devices that the edges to the neighbours will most likely use:
 // Exchange, in which the neighbours say where they are, has the last word. A
 // neighbour whose address is one of this machine will be on it.
-func (ds *devices) openExpected() error {
+func (ds *devices) openExpected(ctx context.Context) error {
 	r := ds.r
 	ds.events.forget(true)
 	own := r.opts.locality()
@@ -172,7 +173,7 @@ func (ds *devices) openExpected() error {
 	}
 	var chosen [2]edgeDevice
 	for side, c := range expected {
-		d, err := ds.on(c.HostLocal, network...)
+		d, err := awaitCarrier(ctx, func() (*Device, error) { return ds.on(c.HostLocal, network...) })
 		if err != nil {
 			return err
 		}
@@ -182,6 +183,27 @@ func (ds *devices) openExpected() error {
 	defer r.mu.Unlock()
 	r.chosen = chosen
 	return nil
+}
+
+// carrierComes is how long an interface that was just set up may take to have its carrier: the
+// kernel looks at links once a second. carrierLook is the pause between two looks.
+const carrierComes, carrierLook = 1500 * time.Millisecond, 50 * time.Millisecond
+
+// awaitCarrier opens a device, again while its interface has no carrier yet.
+func awaitCarrier(ctx context.Context, open func() (*Device, error)) (*Device, error) {
+	within, cancel := context.WithTimeout(ctx, carrierComes)
+	defer cancel()
+	for begun := time.Now(); ; {
+		d, err := open()
+		if _, ok := errors.AsType[*route.CarrierError](err); !ok {
+			return d, err
+		}
+		select {
+		case <-time.After(carrierLook):
+		case <-within.Done():
+			return nil, fmt.Errorf("%w; its carrier was awaited for %s", err, time.Since(begun).Round(carrierLook))
+		}
+	}
 }
 
 func (ds *devices) closeUnused() error {

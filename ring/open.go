@@ -50,7 +50,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if err := r.Inject(r.opts.Inject); err != nil {
 			return err
 		}
-		if err := r.devices.openExpected(); err != nil {
+		if err := r.devices.openExpected(ctx); err != nil {
 			return err
 		}
 		r.mu.Lock()

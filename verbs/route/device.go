@@ -110,8 +110,12 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 			not = append(not, text)
 		}
 		if can.Software {
-			if err := down(own, local.String()+" is an address of "+own.Name+", which"); err != nil {
-				return nil, "", err
+			// Another than that of the interface would be none to speak from.
+			if now, err := interfaceOf(local); err == nil {
+				which := local.String() + " is an address of " + now.Name + ", which"
+				if err := cmp.Or(down(own, which), down(now, which)); err != nil {
+					return nil, "", err
+				}
 			}
 		}
 		if !isAuto(name) && len(devices) > 0 {
@@ -138,16 +142,20 @@ func resolve(providers []verbs.Provider, name string, local netip.Addr, interfac
 
 // down is an error if an interface, if there is one, carries nothing.
 func down(i net.Interface, which string) error {
-	state := ""
 	switch {
 	case i.Name == "" || i.Flags&(net.FlagUp|net.FlagRunning) == net.FlagUp|net.FlagRunning:
 		return nil
 	case i.Flags&net.FlagUp == 0:
-		state = fmt.Sprintf("is down: ip link set %s up", i.Name)
-	default:
-		state = fmt.Sprintf("is up and has no carrier: look at the cable and the switch's port (ip link show %s)", i.Name)
+		return verbs.OfKind(verbs.ErrPortDown, fmt.Errorf("%s is down: ip link set %s up", which, i.Name))
 	}
-	return verbs.OfKind(verbs.ErrPortDown, fmt.Errorf("%s %s", which, state))
+	return verbs.OfKind(verbs.ErrPortDown, &CarrierError{which, i.Name})
+}
+
+// CarrierError is that an interface is up and has no carrier: it may be about to have one.
+type CarrierError struct{ which, netdev string }
+
+func (e *CarrierError) Error() string {
+	return fmt.Sprintf("%s is up and has no carrier: look at the cable and the switch's port (ip link show %s)", e.which, e.netdev)
 }
 
 // downInterface is an error if a name is that of a device in software whose interface is

@@ -90,6 +90,25 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// An interface whose carrier comes or goes while its device is looked for is waited for: no
+// other device has its address.
+func TestResolveWhileTheCarrierComes(t *testing.T) {
+	eth0 := port(verbs.LinkEthernet, "0 v2 10.0.0.1 eth0")
+	eth0.Attr.NetDev, eth0.Attr.State = "eth0", verbs.PortDown
+	soft := provider{name: "soft", can: verbs.Capabilities{Software: true}, devices: []verbs.Device{device{name: "soft:lo", ports: []Port{port(verbs.LinkEthernet)}}, device{name: "soft:eth0", ports: []Port{eth0}}}}
+	const up, running = net.FlagUp, net.FlagUp | net.FlagRunning
+	for _, flags := range [][]net.Flags{{up, up}, {running, up}, {up, running}} {
+		looks := 0
+		_, _, err := resolve([]verbs.Provider{soft}, "soft", addr("10.0.0.1"), func(netip.Addr) (net.Interface, error) {
+			looks++
+			return net.Interface{Name: "eth0", Flags: flags[min(looks, len(flags))-1]}, nil
+		})
+		if !errors.As(err, new(*CarrierError)) || !errors.Is(err, verbs.ErrPortDown) {
+			t.Errorf("%v: %v: expected that eth0 has no carrier", flags, err)
+		}
+	}
+}
+
 func TestResolveHostLocal(t *testing.T) {
 	memory := provider{name: "memory", can: verbs.Capabilities{HostLocal: true}, devices: []verbs.Device{device{name: "memory:0"}}}
 	nowhere := func(netip.Addr) (net.Interface, error) { return net.Interface{}, verbs.ErrInvalid }
