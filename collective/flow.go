@@ -239,51 +239,6 @@ func (f *flow) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// place is where the operation waits.
-func (f *flow) place() diagnose.Place {
-	p := diagnose.Place{Operation: f.seq}
-	f.engine.where(&p)
-	return p
-}
-
-// failed keeps where the operation was while others are asked why it failed.
-func (f *flow) failed(idleSince time.Time) {
-	if idleSince.IsZero() {
-		idleSince = time.Now()
-	}
-	f.c.note(f.place(), idleSince, failedLasts)
-}
-
-// lookAround finds out whether another rank is in another operation with the number
-// of this one, whose signature is mine, or makes its edges for another algorithm: it
-// would wait for this rank, and this one for it.
-func (c *Comm) lookAround(mine sharedmem.Signature) error {
-	if c.shared != nil {
-		if peer, theirs := c.shared.elsewhere(mine); peer >= 0 {
-			return c.disagreement(mine, peer, theirs)
-		}
-	}
-	if a, ok := c.ring.Awaited(); ok && a.Call == c.seq {
-		return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String()}, a.String())
-	}
-	return nil
-}
-
-// disagreement is that a peer runs something else as the present operation.
-func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
-	return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String(), peer: callOf(theirs).String()}, "")
-}
-
-// called tells other ranks what this one calls as an operation.
-func (c *Comm) called(number uint64) string {
-	c.answering.Lock()
-	defer c.answering.Unlock()
-	if s, ok := c.announced.Load().Call(number); ok {
-		return callOf(s).String()
-	}
-	return ""
-}
-
 // peers are the ranks that the flow goes through.
 func (f *flow) peers() (ranks []int) {
 	for _, ch := range f.uses {

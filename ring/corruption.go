@@ -26,7 +26,11 @@ type CorruptionError struct {
 func (e *CorruptionError) FailureCode() codes.Code { return codes.Corrupt }
 
 func (e *CorruptionError) Error() string {
-	return fmt.Sprintf("operation %d, %s: data changed between rank %d and rank %d (certain): %s, segment %d, bytes %d to %d of the vector: "+
+	what := fmt.Sprintf("bytes %d to %d", e.From, e.From+e.Bytes-1)
+	if e.Bytes == 0 {
+		what = fmt.Sprintf("without bytes, at byte %d", e.From)
+	}
+	return fmt.Sprintf("operation %d, %s: data changed between rank %d and rank %d (certain): %s, segment %d, %s of the vector: "+
 		"expected checksum %08x, which the sender made, found %08x: nothing was computed with them; test the memory, the adapters and the path of these two hosts",
-		e.Doing.Operation, e.Doing.Words, e.Edge.From, e.Edge.To, e.Doing.Phase, e.Doing.Segment, e.From, e.From+e.Bytes-1, e.Expected, e.Found)
+		e.Doing.Operation, e.Doing.Words, e.Edge.From, e.Edge.To, e.Doing.Phase, e.Doing.Segment, what, e.Expected, e.Found)
 }

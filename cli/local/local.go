@@ -78,7 +78,7 @@ func localShell(ctx context.Context, s *session.Session, table *command.Table, n
 	// The followers end when the leader says so, or when their pipe does.
 	over := make(chan error, 1)
 	gone, cancel := context.WithCancelCause(ctx)
-	t := &tended{make(chan revival), make(chan error), make(chan struct{})}
+	t := &tended{make(chan revival), make(chan struct{}), reviveWithin}
 	go func() { over <- f.tend(gone, t) }()
 	s.Place.Revive = t.revive
 	err = connect.InRing(ctx, s, func(ctx context.Context) error { return shell.Run(ctx, s) })

@@ -143,21 +143,47 @@ func (f *processes) release() {
 // tended are the ranks of a shell, which starts those again that have ended.
 type tended struct {
 	requests chan revival
-	done     chan error    // answers a request that begins one
 	left     chan struct{} // closed when the shell has ended: the ranks end by themselves
+	within   time.Duration // limits the wait for each
 }
+
+// reviveWithin is far more than it takes to start as many processes as there are ranks.
+const reviveWithin = time.Minute
 
 // revival has the ranks that have ended, or end until it is over, started again, each
 // once, but for some.
 type revival struct {
 	begins  bool
 	without []int
+	done    chan<- error // of one that begins; has room
 }
 
 // revive implements session.Place.Revive.
 func (t *tended) revive(without []int) (end func(), err error) {
-	t.requests <- revival{true, without}
-	return func() { t.requests <- revival{} }, <-t.done
+	done := make(chan error, 1)
+	if err := t.request(revival{true, without, done}); err != nil {
+		return nil, err
+	}
+	end = func() { _ = t.request(revival{}) } // whoever does not take it has ended, or is told no more
+	select {
+	case err = <-done:
+		return end, err
+	case <-time.After(t.within):
+		end()
+		return nil, fmt.Errorf("start ranks again: waited %v for the start of those that have ended, without %v", t.within, without)
+	}
+}
+
+// request hands a request to tend.
+func (t *tended) request(r revival) error {
+	select {
+	case t.requests <- r:
+		return nil
+	case <-t.left:
+		return errors.New("start ranks again: the shell that they belong to has ended")
+	case <-time.After(t.within):
+		return fmt.Errorf("start ranks again: waited %v for what starts the ranks of this machine, which is at others still", t.within)
+	}
 }
 
 // tend collects the ranks of a shell until that has ended, and waits for the rest then. The
@@ -199,7 +225,7 @@ func (f *processes) tend(ctx context.Context, t *tended) error {
 		case now = <-t.requests:
 			again = nil
 			if now.begins {
-				t.done <- f.restart(fallen, now.without)
+				now.done <- f.restart(fallen, now.without)
 			}
 		}
 	}
