@@ -59,7 +59,10 @@ func (c *Control) noteProblem(err error) {
 	c.tried++
 	c.problem, c.unanswered = brief(err.Error()), ok && timeout.Timeout()
 	if e, ok := errors.AsType[*strangerError](err); ok {
-		c.intruder = e.text
+		c.intruder, c.untrusted = e.text, false
+	}
+	if e, ok := errors.AsType[*tokenError](err); ok {
+		c.intruder, c.untrusted = brief(e.text), true
 	}
 }
 

@@ -32,6 +32,7 @@ type connection struct {
 	asked   map[uint64]chan reply         // own questions that wait for an answer
 	serving map[uint64]context.CancelFunc // the neighbour's that are being answered
 	out     []outgoing                    // frames to write
+	unread  int                           // bytes of answers among them
 	used    bool                          // infos have passed: it cannot be replaced any more
 	ended   bool                          // the connection is gone
 	unsent  error                         // why the writer gave up
@@ -97,6 +98,27 @@ func (c *Control) sendStamped(l *connection, t Type, payload func(now int64) any
 	}})
 }
 
+// maxUnread bounds the answers to a neighbour that asks and does not read: as much as all
+// questions that it may have in hand can be answered with.
+const maxUnread = maxServing * MaxFrame
+
+// reply queues an answer. It needs the lock. Its error ends the connection, after a verdict.
+func (c *Control) reply(l *connection, r reply, stamped bool) error {
+	const least = 512 // of memory
+	if l.unread += least + len(r.Payload) + len(r.Error); l.unread > maxUnread {
+		v := c.verdict(KindFailed, l.peer, "%s asks and does not read: %d MiB of answers to it wait to be sent: see what %s runs there, and whether all nodes have the same ringcli",
+			c.name(l.peer), maxUnread>>20, l.who.Host)
+		c.running.Go(func() { c.failFrom(v, nil) })
+		return v
+	}
+	if stamped {
+		c.sendStamped(l, TypeAnswer, func(now int64) any { r.Clock.T3 = now; return r })
+	} else {
+		c.send(l, TypeAnswer, r)
+	}
+	return nil
+}
+
 // encodeFor makes a frame for a neighbour.
 func (c *Control) encodeFor(l *connection, t Type, payload any) ([]byte, error) {
 	return Encode(t, c.epoch.Load(), c.rank, l.peer, c.edge(l.side), payload)
@@ -134,7 +156,7 @@ func (l *connection) write() {
 	var next []outgoing
 	for {
 		l.c.mu.Lock()
-		next, l.out = append(next[:0], l.out...), nil
+		next, l.out, l.unread = append(next[:0], l.out...), nil, 0
 		l.c.mu.Unlock()
 		if len(next) > 0 {
 			if err := l.flush(next); err != nil {

@@ -174,6 +174,7 @@ type Control struct {
 	unanswered  bool     // so: nothing came back
 	half        bool     // calls of the left neighbour are not completed
 	intruder    string   // what a stranger at the right neighbour's address said or did
+	untrusted   bool     // so, of a token
 	remarks     []string // strangers
 	ops         map[uint64]*operation
 	lastOp      uint64
@@ -492,6 +493,11 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 		for _, p := range e.Peers {
 			switch {
 			case p.Rank != c.neighbour(right) || c.connections[right] != nil:
+				continue
+			case c.untrusted:
+				e.untrusted = true
+			}
+			switch {
 			case p.Up && c.problem != "":
 				e.Remarks = append(e.Remarks, "last attempt to reach "+c.name(p.Rank)+": "+c.problem)
 			case !p.Up && c.intruder != "" && c.intruder != p.State:

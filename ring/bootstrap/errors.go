@@ -161,6 +161,8 @@ type TimeoutError struct {
 	Cuts    []string      // whose connections do not arrive, and why
 	Peers   []PeerReport  // but for those that Cuts explain
 	Remarks []string      // strangers on the port and the like
+	// untrusted is that who answers for the right neighbour has not this rank's token.
+	untrusted bool
 }
 
 // afterDigits hides what a rank did before the wait began.
@@ -203,6 +205,9 @@ func (e *TimeoutError) blame(c *Control) {
 // FailureCode tells why a ring has not come up, as far as that is known of the ranks that
 // were awaited.
 func (e *TimeoutError) FailureCode() codes.Code {
+	if e.What == exchanging && e.untrusted {
+		return codes.Token
+	}
 	mute := len(e.Cuts) > 0
 	for _, p := range e.Peers {
 		if e.What == exchanging && !p.Up && (!p.Mute || p.Took) && !p.unasked {
@@ -214,6 +219,11 @@ func (e *TimeoutError) FailureCode() codes.Code {
 		return codes.Unreachable
 	}
 	return codes.Timeout
+}
+
+// Is makes it an usage.Err where the ranks have not the same token.
+func (e *TimeoutError) Is(target error) bool {
+	return target == usage.Err && e.FailureCode() == codes.Token
 }
 
 // Unwrap makes it a deadline that passed for errors.Is.

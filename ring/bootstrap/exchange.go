@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"ringcli/configs/usage"
 )
 
 // Exchange connects to both neighbours, in whatever order the nodes start, and
@@ -27,7 +29,11 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 	}
 	if err = c.connect(ctx, payloads); err != nil {
 		if late, ok := errors.AsType[*TimeoutError](err); ok && !c.cfg.ByHand {
-			v := c.verdict(KindTimeout, -1, "%s", late.Error()).coded(late.FailureCode())
+			kind := KindTimeout
+			if usage.Is(late) {
+				kind = KindMismatch
+			}
+			v := c.verdict(kind, -1, "%s", late.Error()).coded(late.FailureCode())
 			v.Rank, v.Confidence = missing(late)
 			c.Fail(v)
 		}

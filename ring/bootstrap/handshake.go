@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -143,13 +144,16 @@ func (c *Control) stranger(conn net.Conn, what string) {
 	what = brief(what)
 	host, _, _ := net.SplitHostPort(from)
 	c.strangers.note(at, strings.ReplaceAll(what, from, host)) // of all ports of a host, one kind
-	text := at + ": " + what
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	const most = 4
-	if c.remarks = append(c.remarks, text); len(c.remarks) > most {
+	again := slices.IndexFunc(c.remarks, func(r string) bool { return strings.HasSuffix(r, ": "+what) })
+	if again >= 0 {
+		c.remarks = slices.Delete(c.remarks, again, again+1)
+	}
+	if c.remarks = append(c.remarks, at+": "+what); len(c.remarks) > most {
 		c.remarks = c.remarks[1:]
 	}
-	c.mu.Unlock()
 }
 
 // answer writes one frame to a connection that is no neighbour's yet.
@@ -365,7 +369,8 @@ func (c *Control) call() error {
 	conn, f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
 	if err != nil {
 		_ = raw.Close()
-		if trouble, ok := errors.AsType[*tokenError](err); ok { // not the same token, or not both have one
+		// Where this rank has a token, that is said by who has not shown one: anybody.
+		if trouble, ok := errors.AsType[*tokenError](err); ok && c.cfg.Token == nil {
 			v := c.verdict(KindMismatch, peer, "%v", err).coded(trouble.FailureCode())
 			c.Fail(v)
 			return v

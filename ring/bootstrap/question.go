@@ -166,8 +166,7 @@ func (c *Control) serve(l *connection, q question) error {
 	defer c.mu.Unlock()
 	if q.Clock != nil {
 		q.Clock.T2 = l.arrived
-		c.sendStamped(l, TypeAnswer, func(now int64) any { q.Clock.T3 = now; return reply{ID: q.ID, Clock: q.Clock} })
-		return nil
+		return c.reply(l, reply{ID: q.ID, Clock: q.Clock}, true)
 	}
 	_, twice := l.serving[q.ID]
 	refusal := ""
@@ -184,8 +183,7 @@ func (c *Control) serve(l *connection, q question) error {
 		refusal = fmt.Sprintf("it is busy with %d other questions: ask again when some are answered", len(l.serving))
 	}
 	if refusal != "" {
-		c.send(l, TypeAnswer, reply{ID: q.ID, Error: refusal})
-		return nil
+		return c.reply(l, reply{ID: q.ID, Error: refusal}, false)
 	}
 	var ctx context.Context
 	var cancel context.CancelFunc
@@ -211,7 +209,9 @@ func (c *Control) serve(l *connection, q question) error {
 		c.mu.Lock()
 		delete(l.serving, q.ID)
 		if l.live.Err() == nil { // else the asker hears why from the ring
-			c.send(l, TypeAnswer, r)
+			if c.reply(l, r, false) != nil {
+				l.finish()
+			}
 		}
 		c.mu.Unlock()
 	})

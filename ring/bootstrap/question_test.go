@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -405,5 +406,32 @@ func TestAskStorm(t *testing.T) {
 		if end == "" {
 			noErrors(t, each(world, func(c *Control) error { return c.Barrier(within(t)) }))
 		}
+	}
+}
+
+// A neighbour that asks and does not read is given up before its answers fill the memory.
+func TestAskAndNotRead(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"clock", "echo"} {
+		c := openRank(t, configFor(t, freshNodes(t, 3), 0))
+		near, far := net.Pipe() // nothing is written before it is read
+		c.mu.Lock()
+		c.addConnection(left, near, identity{Instance: "x", Host: "far", PID: 5})
+		l := c.connections[left]
+		c.mu.Unlock()
+		q := question{Kind: kind}
+		if kind == "clock" {
+			q.Clock = new(reading)
+		}
+		var v *Verdict
+		var err error
+		for q.ID = 1; err == nil && q.ID < 2*maxUnread/512; q.ID++ {
+			err = c.serve(l, q)
+		}
+		if !errors.As(err, &v) || v.Rank != l.peer || !strings.Contains(v.Text, "asks and does not read: 16 MiB") {
+			t.Errorf("%s: %v after %d questions: expected to give it up", kind, err, q.ID)
+		}
+		until(t, "the verdict", c.Failed)
+		_ = far.Close()
 	}
 }

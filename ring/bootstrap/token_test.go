@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 )
 
@@ -100,7 +102,9 @@ func TestTokensDiffer(t *testing.T) {
 		t.Run(c.words[0], func(t *testing.T) {
 			t.Parallel()
 			world := withTokens(t, c.secrets...)
-			for rank, err := range each(world, func(c *Control) error { return exchange(within(t), c) }) {
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // who has a token believes nobody without
+			defer cancel()
+			for rank, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 				text, other := textOf(err), world[1-rank]
 				if !errors.Is(err, usage.Err) || !strings.Contains(text, "rank") || !strings.Contains(text, other.cfg.List[1-rank].String()) || !strings.Contains(text, "token-file") {
 					t.Errorf("rank %d: %s", rank, text)
@@ -109,11 +113,50 @@ func TestTokensDiffer(t *testing.T) {
 				if !strings.Contains(text, c.words[0]) && !strings.Contains(text, c.words[1]) {
 					t.Errorf("rank %d: %s: expected %q", rank, text, c.words)
 				}
+				if code, _ := codes.Of(err); code != codes.Token {
+					t.Errorf("rank %d: %v has the code %q", rank, err, code)
+				}
 				if strings.Contains(text, oneSecret) || strings.Contains(text, anotherSecret) {
 					t.Errorf("rank %d tells: %s", rank, text)
 				}
 			}
 		})
+	}
+}
+
+// Who has not shown the token ends no bring-up by rejecting it: the neighbour may come yet.
+func TestAnybodyRejects(t *testing.T) {
+	t.Parallel()
+	for _, r := range []rejection{{Token: tokenWrong}, {Token: tokenNone}, {Verdict: Verdict{Kind: KindMismatch, Code: codes.Version, Text: "of another version"}}} {
+		nodes := freshNodes(t, 2)
+		cfg := [2]Config{configFor(t, nodes, 0), configFor(t, nodes, 1)}
+		cfg[0].Token, cfg[1].Token = token(t, oneSecret), token(t, oneSecret)
+		ln, err := net.Listen("tcp", nodes[1].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rejected := make(chan error, 1)
+		go func() {
+			conn, err := ln.Accept()
+			if err == nil {
+				_, err = ReadFrame(conn)
+				b, _ := Encode(TypeReject, 0, 1, 0, 0, r)
+				_, _ = conn.Write(b)
+				_ = conn.Close()
+			}
+			_ = ln.Close()
+			rejected <- err
+		}()
+		zero := openRank(t, cfg[0])
+		ended := make(chan error, 1)
+		go func() { ended <- exchange(within(t), zero) }()
+		noErrors(t, []error{<-rejected})
+		until(t, "the rejection is noted", func() bool {
+			zero.mu.Lock()
+			defer zero.mu.Unlock()
+			return zero.untrusted && zero.failure == nil
+		})
+		noErrors(t, []error{exchange(within(t), openRank(t, cfg[1])), <-ended})
 	}
 }
 

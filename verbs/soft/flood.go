@@ -24,6 +24,7 @@ type flood struct {
 	since    int64
 	packets  int
 	filtered bool // the socket takes what comes from peers only
+	many     bool // so, but that there are more peers than the kernel is told
 }
 
 // dropped counts a packet that no queue pair has taken.
@@ -40,7 +41,8 @@ func (e *endpoint) dropped(now int64) {
 	}
 }
 
-// admitPeers tells the socket whose packets it takes, if it does not take all.
+// admitPeers tells the socket whose packets it takes, if it does not take all. Without
+// queue pairs it takes all again: the flood may be over.
 func (e *endpoint) admitPeers() {
 	if !e.flood.filtered {
 		return
@@ -60,7 +62,17 @@ func (e *endpoint) admitPeers() {
 			peers = append(peers, from)
 		}
 	}
-	if err := e.conn.Admit(peers); err != nil {
+	admit := func() error { return e.conn.Admit(peers) }
+	switch f, many := &e.flood, len(peers) > udp.MaxAdmitted; {
+	case len(e.qps) == 0:
+		*f, admit = flood{}, e.conn.AdmitAll
+	case !many:
+		f.many = false
+	case !f.many:
+		f.many = true
+		trace.Warn(trace.Wire, "strangers' packets are not kept out: there are more peers than the kernel is told of", slog.Int("most", udp.MaxAdmitted))
+	}
+	if err := admit(); err != nil {
 		trace.Warn(trace.Wire, "strangers' packets are not kept out", slog.String("error", err.Error()))
 	}
 }

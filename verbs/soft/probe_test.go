@@ -61,6 +61,39 @@ func TestFloodOfProbes(t *testing.T) {
 	}
 }
 
+// TestFilterIsLifted: with its last queue pair an endpoint takes again what comes from anybody,
+// and with more peers than the kernel is told of, too.
+func TestFilterIsLifted(t *testing.T) {
+	a, _ := pair(t, 1<<16)
+	q := a.qp.(*qp)
+	ep := q.ep
+	ep.mu.Lock()
+	ep.flood.filtered = true
+	for i := range udp.MaxAdmitted {
+		ep.qps[uint32(1<<24+i)] = &qp{peer: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 4791)}
+	}
+	ep.admitPeers()
+	if !ep.flood.many {
+		t.Errorf("%d peers: expected that the kernel keeps out nobody", udp.MaxAdmitted+1)
+	}
+	for i := range udp.MaxAdmitted {
+		delete(ep.qps, uint32(1<<24+i))
+	}
+	ep.admitPeers()
+	if !ep.flood.filtered || ep.flood.many {
+		t.Errorf("one peer: %+v: expected that the kernel keeps out the others", ep.flood)
+	}
+	ep.mu.Unlock()
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.flood.filtered {
+		t.Error("no queue pair: expected that everything is let in")
+	}
+}
+
 // TestProbeThatCannotLeave: a packet that the own host does not let out does not arrive. A
 // firewall gives EPERM; from a loopback address to another network it is EINVAL.
 func TestProbeThatCannotLeave(t *testing.T) {

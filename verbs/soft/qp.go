@@ -245,6 +245,7 @@ func (q *qp) Close() error {
 	e.mu.Lock()
 	delete(e.qps, q.QPN)
 	e.recent = nil
+	e.admitPeers()
 	if q.queued {
 		e.dirty = slices.DeleteFunc(e.dirty, func(other *qp) bool { return other == q })
 	}

@@ -28,20 +28,29 @@ const (
 // fills no buffer and costs the receiver nothing. A port of 0 stands for any. More than
 // MaxAdmitted lets everything in again.
 func (c *Conn) Admit(senders []netip.AddrPort) error {
+	if len(senders) > MaxAdmitted {
+		return c.AdmitAll()
+	}
 	if !c.use() {
 		return ErrClosed
 	}
 	defer c.done()
-	if len(senders) > MaxAdmitted {
-		err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
-		if err == unix.ENOENT { // an errno as it is
-			return nil
-		}
-		return os.NewSyscallError("setsockopt SO_DETACH_FILTER", err)
-	}
 	program := admitting(senders)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: unsafe.SliceData(program)}
 	return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", unix.SetsockoptSockFprog(c.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter))
+}
+
+// AdmitAll lets everything in again.
+func (c *Conn) AdmitAll() error {
+	if !c.use() {
+		return ErrClosed
+	}
+	defer c.done()
+	err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	if err == unix.ENOENT { // an errno as it is
+		return nil
+	}
+	return os.NewSyscallError("setsockopt SO_DETACH_FILTER", err)
 }
 
 func admitting(senders []netip.AddrPort) (program []unix.SockFilter) {
