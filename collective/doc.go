@@ -77,9 +77,9 @@
 // Every slot, RTS, CTS and FIN starts with a header that holds the epoch, the
 // operation's number and the operation itself. Ranks that call different
 // operations get a [*DisagreementError], not a hang or a wrong sum: whoever sees the
-// difference asks all ranks over the control ring what they call, and fails the ring with
-// that table, the minority first. Who calls nothing, or does not answer, stands in it as
-// such. Before the first
+// difference tells what it knows round the control ring, as all others then do, and fails the
+// ring with the table of who calls what, the minority first. Who calls nothing, or says
+// nothing, stands in it as such. Before the first
 // operation the ranks tell each other what they can ([Comm.Agree]).
 //
 // # Failure

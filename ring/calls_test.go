@@ -2,25 +2,77 @@ package ring
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
 	"testing"
-	"time"
 )
 
-// TestCallsOfThoseNear: with little time left a rank asks no further, so that those before it
-// answer in time with what they have.
-func TestCallsOfThoseNear(t *testing.T) {
-	world := connect(t, 3, nil)
-	for _, r := range world {
-		r.SetCalls(func(uint64) string { return "a barrier" })
+// TestCallsOfMany: where all ranks of a long ring find out at once that they disagree, all
+// get the whole table, and each tells its neighbours what it knows a few times, not as often
+// as there are ranks.
+func TestCallsOfMany(t *testing.T) {
+	n, odd := 24, 17
+	if testing.Short() {
+		n, odd = 8, 5
 	}
-	for _, test := range []struct {
-		left time.Duration
-		want int
-	}{{time.Minute, 2}, {tableLeast / 2, 0}} {
-		ctx, cancel := context.WithTimeout(t.Context(), test.left)
-		defer cancel()
-		if got := <-world[0].askCalls(ctx, Right, 1, 2); len(got) != test.want {
-			t.Errorf("with %v left: %+v, expected %d", test.left, got, test.want)
+	world := connect(t, n, nil)
+	for rank, r := range world {
+		r.SetCalls(func(number uint64) string {
+			switch {
+			case rank == odd:
+				return "an all-reduce"
+			case number != 9:
+				return ""
+			}
+			return "a barrier"
+		})
+	}
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for rank, r := range world {
+		all.Go(func() { errs[rank] = r.Disagreement(9, map[int]string{odd: "an all-reduce"}, "") })
+	}
+	all.Wait()
+	for rank, err := range errs {
+		d, ok := errors.AsType[*DisagreementError](err)
+		if !ok || len(d.Calls) != 2 || !reflect.DeepEqual(d.Calls[0], Called{Call: "an all-reduce", Ranks: []int{odd}}) || len(d.Calls[1].Ranks) != n-1 {
+			t.Errorf("rank %d: %v", rank, err)
 		}
+	}
+}
+
+// TestCallsMerged: that a rank makes a call counts more than that it did not; what is told
+// of ranks that are not there is nothing; and what a neighbour knows is not told to it again.
+func TestCallsMerged(t *testing.T) {
+	world := connect(t, 2, nil)
+	r := world[0]
+	tell := func(calls ...Called) []Called {
+		payload, err := json.Marshal(callsTold{operation{r.Epoch(), 1}, calls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := (&question{r, Left, payload}).calls(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.([]Called)
+	}
+	tell(Called{State: "sleeps", Ranks: []int{1}})
+	tell(Called{Call: "a barrier", Ranks: []int{1, 2, -1}})
+	got := tell(Called{State: "sleeps", Ranks: []int{1}})
+	if len(got) == 0 || !reflect.DeepEqual(got[0], Called{Call: "a barrier", Ranks: []int{1}}) {
+		t.Errorf("%+v", got)
+	}
+	c := &r.callTables
+	c.mu.Lock()
+	if table := c.tables[operation{r.Epoch(), 1}]; table.shared[Left] == 0 || table.shared[Left] > table.made {
+		t.Errorf("%+v: what the neighbour told is to be told to it", table)
+	}
+	c.mu.Unlock()
+	if _, err := (&question{r, Left, []byte(fmt.Sprintf(`{"epoch":%d,"number":1}`, r.Epoch()+1))}).calls(context.Background()); err == nil {
+		t.Error("calls of another epoch are taken")
 	}
 }

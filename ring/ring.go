@@ -60,6 +60,8 @@ type Ring struct {
 	faults  atomic.Pointer[faults] // nil: packets are let alone
 	calls   atomic.Pointer[func(number uint64) string]
 
+	callTables callTables // guards itself
+
 	mu        sync.Mutex            // guards the following, and the queue pairs' life
 	state     State                 // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
 	err       error                 // why the ring has failed
@@ -437,6 +439,7 @@ func (r *Ring) Waiting(what string, from []int, since time.Time) {
 func (r *Ring) Close() error {
 	r.endLife()
 	r.watching.Wait()
+	r.callTables.close()
 	// Steps and pings end with the ring's life, now. An operation that nobody
 	// ended is left to its poll's error.
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout())
