@@ -22,6 +22,22 @@ func CheckQP(a *QPInitAttr, limits *DeviceAttr) error {
 	return nil
 }
 
+// CheckRegion tells whether a device that takes regions of so many bytes registers such
+// a one. what begins the error.
+func CheckRegion(what string, addr, length uint64, access Access, most uint64) error {
+	switch {
+	case addr == 0 || length == 0 || addr+length < addr:
+		return fmt.Errorf("%s: %w: expected a mapped, non-empty range", what, ErrInvalid)
+	case length > most:
+		return fmt.Errorf("%s: %w: the device takes at most %d bytes", what, ErrInvalid, most)
+	case access&^AccessAll != 0:
+		return fmt.Errorf("%s with access %s: %w: unknown rights", what, access, ErrInvalid)
+	case access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
+		return fmt.Errorf("%s with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", what, access, ErrInvalid)
+	}
+	return nil
+}
+
 // CheckSend tells whether a queue pair that is in this state, and has so many requests
 // in its send queue, takes a request, and returns the bytes of its message. A
 // provider whose driver knows how full the queue is says that it is empty.

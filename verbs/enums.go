@@ -61,7 +61,6 @@ var opcodes = []string{"RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_I
 
 func (o Opcode) String() string { return name(uint32(o), "opcode", opcodes...) }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (o *Opcode) UnmarshalText(b []byte) error { return parse(o, b, "opcode", opcodes) }
 
 // SendFlags modify a send work request (enum ibv_send_flags).

@@ -136,7 +136,6 @@ func (c *Context) hasPort(port int) error {
 	return nil
 }
 
-// AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,6 @@ type cq struct {
 	notify [2]uintptr
 }
 
-// CreateCQ implements verbs.Context.
 func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	if cqe < 1 || cqe > c.limits.MaxCQE {
 		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, c.limits.MaxCQE)
@@ -92,7 +91,6 @@ func (c *Context) queue(cookie uintptr) *cq {
 	return q
 }
 
-// Poll implements verbs.CQ.
 func (q *cq) Poll(wc []verbs.Completion) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +124,6 @@ func (q *cq) Poll(wc []verbs.Completion) (int, error) {
 	return n, nil
 }
 
-// ReqNotify implements verbs.CQ.
 func (q *cq) ReqNotify(solicitedOnly bool) error {
 	if q.channel == nil {
 		return fmt.Errorf("arm completion queue: %w: it was created without a completion channel", verbs.ErrInvalid)
@@ -189,7 +186,6 @@ type channel struct {
 	block *memory.Block // {struct ibv_cq *, void *cq_context}
 }
 
-// CreateCompChannel implements verbs.Context.
 func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +233,6 @@ func (h *channel) take() (q *cq, ok bool, err error) {
 	return h.ctx.queue(event[1]), true, nil
 }
 
-// GetEvent implements verbs.CompChannel.
 func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	deadline := time.Now().Add(timeout)
 	h.waiting.Lock()

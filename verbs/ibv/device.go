@@ -15,16 +15,6 @@ import (
 	"ringcli/verbs/memory"
 )
 
-func init() { verbs.Register(provider{}) }
-
-type provider struct{}
-
-func (provider) Name() string { return "ibv" }
-
-// Capabilities implements verbs.Provider: its devices are what all others are
-// compared with.
-func (provider) Capabilities() verbs.Capabilities { return verbs.Capabilities{} }
-
 // Devices implements verbs.Provider: what ibv_get_device_list lists.
 func (provider) Devices() ([]verbs.Device, error) {
 	l, err := load()
@@ -80,7 +70,6 @@ func (d device) node() string {
 	return ""
 }
 
-// Open implements verbs.Device.
 func (d device) Open(o verbs.OpenOptions) (verbs.Context, error) {
 	l, err := load()
 	if err != nil {

@@ -19,7 +19,6 @@ func (c *Context) sysfs(port int) string {
 	return filepath.Join("/sys/class/infiniband", c.device.name, "ports", strconv.Itoa(port))
 }
 
-// QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 	p, err := c.portAttr(port)
 	if err != nil {

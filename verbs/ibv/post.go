@@ -82,7 +82,6 @@ func (p *poster[WR]) post(q *qp, what string, wrs []verbs.WorkRequest, write fun
 	return done, err
 }
 
-// PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	return q.send.post(q, "post send (ibv_post_send)", wrs, q.writeSend)
 }
@@ -108,7 +107,6 @@ func (q *qp) writeSend(i int, from *verbs.WorkRequest) error {
 	return nil
 }
 
-// PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	return q.recv.post(q, "post receive (ibv_post_recv)", wrs, q.writeRecv)
 }

@@ -36,7 +36,6 @@ type qp struct {
 // attrHalf is where in qp.attr the second struct begins.
 const attrHalf = 256
 
-// CreateQP implements verbs.PD.
 func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	c := p.ctx
 	sendCQ, ok1 := a.SendCQ.(*cq)
@@ -135,7 +134,6 @@ func (q *qp) query() (verbs.QPAttr, error) {
 	return a.goForm(), nil
 }
 
-// Query implements verbs.QP.
 func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	q.control.Lock()
 	defer q.control.Unlock()
@@ -146,7 +144,6 @@ func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	return a, q.init, err
 }
 
-// Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	q.control.Lock()
 	defer q.control.Unlock()

@@ -34,19 +34,11 @@ func (p *pd) live() error {
 	return nil
 }
 
-// RegMR implements verbs.PD.
 func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	c := p.ctx
 	what := fmt.Sprintf("register %d bytes at %#x on %s", length, addr, c.device.Name())
-	switch {
-	case addr == 0 || length == 0 || addr+length < addr:
-		return nil, fmt.Errorf("%s: %w: expected a mapped, non-empty range", what, verbs.ErrInvalid)
-	case length > c.limits.MaxMRSize:
-		return nil, fmt.Errorf("%s: %w: the device takes at most %d bytes", what, verbs.ErrInvalid, c.limits.MaxMRSize)
-	case access&^verbs.AccessAll != 0:
-		return nil, fmt.Errorf("%s with access %s: %w: unknown rights", what, access, verbs.ErrInvalid)
-	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
-		return nil, fmt.Errorf("%s with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", what, access, verbs.ErrInvalid)
+	if err := verbs.CheckRegion(what, addr, length, access, c.limits.MaxMRSize); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

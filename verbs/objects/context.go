@@ -94,7 +94,6 @@ func (c *Context) Port(what string, n int) error {
 	return nil
 }
 
-// CreateCompChannel implements verbs.Context.
 func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 	if err := c.adopt(); err != nil {
 		return nil, err
@@ -102,7 +101,6 @@ func (c *Context) CreateCompChannel() (verbs.CompChannel, error) {
 	return &Channel{ctx: c, done: make(chan struct{}), signal: make(chan struct{}, 1)}, nil
 }
 
-// CreateCQ implements verbs.Context.
 func (c *Context) CreateCQ(cqe int, ch verbs.CompChannel) (verbs.CQ, error) {
 	if cqe < 1 || cqe > c.limits.MaxCQE {
 		return nil, fmt.Errorf("create completion queue of %d: %w: expected 1 to %d", cqe, verbs.ErrInvalid, c.limits.MaxCQE)

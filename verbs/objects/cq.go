@@ -104,7 +104,6 @@ func (c *CQ) lost() error {
 	return nil
 }
 
-// ReqNotify implements verbs.CQ.
 func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	if c.channel == nil {
 		return fmt.Errorf("arm completion queue: %w: it was created without a completion channel", verbs.ErrInvalid)
@@ -123,7 +122,6 @@ func (c *CQ) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// Close implements verbs.CQ.
 func (c *CQ) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("close completion queue: %w: %d queue pairs use it", verbs.ErrBusy, n)
@@ -179,7 +177,6 @@ func (h *Channel) forget(c *CQ) {
 
 var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
 
-// GetEvent implements verbs.CompChannel.
 func (h *Channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	if c, ok := h.next(); ok {
 		return c, nil
@@ -204,7 +201,6 @@ func (h *Channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	}
 }
 
-// Close implements verbs.CompChannel.
 func (h *Channel) Close() error {
 	if n := h.users.Load(); n > 0 {
 		return fmt.Errorf("close completion channel: %w: %d completion queues use it", verbs.ErrBusy, n)

@@ -126,7 +126,6 @@ type Domain struct {
 	closed   atomic.Bool
 }
 
-// AllocPD implements verbs.Context.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	if err := c.adopt(); err != nil {
 		return nil, err
@@ -138,17 +137,13 @@ func (p *Domain) Context() verbs.Context { return p.ctx.owner }
 
 func (p *Domain) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) { return p.ctx.owner.CreateQP(p, a) }
 
-// RegMR implements verbs.PD.
 func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
-	switch {
-	case p.closed.Load():
+	if p.closed.Load() {
 		return nil, fmt.Errorf("register memory: protection domain: %w", verbs.ErrClosed)
-	case addr == 0 || length == 0 || addr+length < addr:
-		return nil, fmt.Errorf("register %d bytes at %#x: %w: expected a mapped, non-empty range", length, addr, verbs.ErrInvalid)
-	case access&^verbs.AccessAll != 0:
-		return nil, fmt.Errorf("register memory with access %s: %w: unknown rights", access, verbs.ErrInvalid)
-	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
-		return nil, fmt.Errorf("register memory with access %s: %w: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE", access, verbs.ErrInvalid)
+	}
+	what := fmt.Sprintf("register %d bytes at %#x on %s", length, addr, p.ctx.device.Name())
+	if err := verbs.CheckRegion(what, addr, length, access, p.ctx.limits.MaxMRSize); err != nil {
+		return nil, err
 	}
 	r := &Region{Domain: p, addr: addr, length: length, access: access}
 	if r.Arena, r.Offset = p.ctx.owner.Locate(addr, length); r.Arena != 0 {
@@ -166,7 +161,6 @@ func (p *Domain) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, erro
 	return r, nil
 }
 
-// Close implements verbs.PD.
 func (p *Domain) Close() error {
 	if n := p.children.Load(); n > 0 {
 		return fmt.Errorf("close protection domain: %w: %d queue pairs and regions are open", verbs.ErrBusy, n)

@@ -55,7 +55,6 @@ func newContext() (*Context, error) {
 // directoryID is the ID of the directory of the Context that has a key.
 func directoryID(k memfd.Key) uint64 { return uint64(binary.BigEndian.Uint32(k[12:])) }
 
-// QueryPort implements verbs.Context.
 func (c *Context) QueryPort(n int) (verbs.PortAttr, error) {
 	return port, c.Port("state of", n)
 }
@@ -151,7 +150,6 @@ func (c *Context) remove(q *qp) {
 	c.past.add(&q.counters)
 }
 
-// Counters implements verbs.Context.
 func (c *Context) Counters(n int) ([]verbs.Counter, error) {
 	if err := c.Port("counters of", n); err != nil {
 		return nil, err

@@ -45,7 +45,6 @@ type peer struct {
 	id uint64 // of the peer's block
 }
 
-// CreateQP implements objects.Owner.
 func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, error) {
 	q := &qp{ctx: c, look: make(chan struct{}, 1)}
 	if err := q.Prepare(p, &a); err != nil {
@@ -75,7 +74,6 @@ func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	return a, q.InitAttr, nil
 }
 
-// Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	left, err := q.modify(&a, mask)
 	left.release()

@@ -62,7 +62,6 @@ func (r *requester) reset() {
 
 func (q *qp) wqe(n uint64) *sendWQE { return &q.sq[n&uint64(len(q.sq)-1)] }
 
-// PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

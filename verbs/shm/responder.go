@@ -48,7 +48,6 @@ func (r *responder) reset() {
 
 func (q *qp) rwqe(n uint64) *recvWQE { return &q.rq[n&uint64(len(q.rq)-1)] }
 
-// PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -40,7 +40,6 @@ func (c *Context) endpoint() (*endpoint, error) {
 	return ep, nil
 }
 
-// QueryPort implements verbs.Context.
 func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 	if err := c.Port("query", port); err != nil {
 		return verbs.PortAttr{}, err
@@ -50,7 +49,6 @@ func (c *Context) QueryPort(port int) (verbs.PortAttr, error) {
 	return a, err
 }
 
-// QueryGID implements verbs.Context.
 func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	if err := c.Live(); err != nil {
 		return verbs.GIDEntry{}, err
@@ -68,14 +66,12 @@ func (c *Context) QueryGID(port, index int) (verbs.GIDEntry, error) {
 	return e, nil
 }
 
-// Progress implements objects.Owner.
 func (c *Context) Progress(last bool) {
 	if ep := c.ep.Load(); ep != nil {
 		ep.poll(last)
 	}
 }
 
-// TakeOver implements objects.Owner.
 func (c *Context) TakeOver() {
 	if ep := c.ep.Load(); ep != nil {
 		ep.background.TakeOver()
@@ -85,7 +81,6 @@ func (c *Context) TakeOver() {
 // Locate implements objects.Owner: peers reach no memory but over the network.
 func (c *Context) Locate(uint64, uint64) (arena, offset uint64) { return 0, 0 }
 
-// Registered implements objects.Owner.
 func (c *Context) Registered(*objects.Region) {}
 
 // Withdrawn implements objects.Owner: regions are looked up under the endpoint's

@@ -46,7 +46,6 @@ func (p *probes) take(b []byte) bool {
 
 var _ verbs.Prober = (*qp)(nil)
 
-// Probe implements verbs.Prober.
 func (q *qp) Probe(mark uint64, mtus []int) error {
 	if err := q.Live(); err != nil {
 		return err
@@ -73,7 +72,6 @@ func (q *qp) Probe(mark uint64, mtus []int) error {
 	return nil
 }
 
-// Probed implements verbs.Prober.
 func (q *qp) Probed(mark uint64) (mtus []int) {
 	q.ep.mu.Lock()
 	defer q.ep.mu.Unlock()

@@ -40,7 +40,6 @@ type qp struct {
 	scratchSGL [1]verbs.SGE
 }
 
-// CreateQP implements objects.Owner.
 func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, error) {
 	q := &qp{ctx: c, budget: mostBudget}
 	if err := q.Prepare(p, &a); err != nil {
@@ -66,7 +65,6 @@ func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, err
 	return q, nil
 }
 
-// Modify implements verbs.QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if err := q.Live(); err != nil {
 		return err
@@ -167,7 +165,6 @@ func (t *idTracker) plausible(id uint16) bool {
 	return true
 }
 
-// Query implements verbs.QP.
 func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	if err := q.Live(); err != nil {
 		return verbs.QPAttr{}, verbs.QPInitAttr{}, err
@@ -177,7 +174,6 @@ func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	return q.rc.Attr(), q.InitAttr, nil
 }
 
-// PostSend implements verbs.QP.
 func (q *qp) PostSend(wrs []verbs.WorkRequest) (int, error) {
 	if err := q.Live(); err != nil {
 		return 0, err
@@ -217,7 +213,6 @@ func (q *qp) copyInline(wr *verbs.WorkRequest) *verbs.WorkRequest {
 	return &q.scratch
 }
 
-// PostRecv implements verbs.QP.
 func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	if err := q.Live(); err != nil {
 		return 0, err

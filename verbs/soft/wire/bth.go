@@ -59,27 +59,16 @@ func (b BTH) Encode(f *BTHFields) {
 	binary.BigEndian.PutUint32(b[bthPSN:], psn)
 }
 
-// Opcode returns the operation.
-func (b BTH) Opcode() Opcode { return Opcode(b[bthOpcode]) }
+// What BTHFields says of them. Solicited means something on the last packet of a SEND or
+// of a WRITE with immediate.
 
-// Solicited reports the solicited event bit, which means something on the last
-// packet of a SEND or of a WRITE with immediate.
+func (b BTH) Opcode() Opcode  { return Opcode(b[bthOpcode]) }
 func (b BTH) Solicited() bool { return b[bthFlags]&bthSolicited != 0 }
-
-// PadCount returns how many pad bytes, 0 to 3, stand between payload and ICRC.
+func (b BTH) AckReq() bool    { return b[bthPSN]&(bthAckReq>>24) != 0 }
 func (b BTH) PadCount() uint8 { return b[bthFlags] & bthPadMask >> bthPadShift }
+func (b BTH) PKey() uint16    { return binary.BigEndian.Uint16(b[bthPKey:]) }
+func (b BTH) DestQPN() uint32 { return binary.BigEndian.Uint32(b[bthQPN:]) & mask24 }
+func (b BTH) PSN() uint32     { return binary.BigEndian.Uint32(b[bthPSN:]) & mask24 }
 
 // TVer returns the transport header version, 0 in every packet known.
 func (b BTH) TVer() uint8 { return b[bthFlags] & bthTVerMask }
-
-// PKey returns the partition key.
-func (b BTH) PKey() uint16 { return binary.BigEndian.Uint16(b[bthPKey:]) }
-
-// DestQPN returns the destination queue pair number, 24 bits.
-func (b BTH) DestQPN() uint32 { return binary.BigEndian.Uint32(b[bthQPN:]) & mask24 }
-
-// AckReq reports whether an acknowledgement is asked for.
-func (b BTH) AckReq() bool { return b[bthPSN]&(bthAckReq>>24) != 0 }
-
-// PSN returns the packet sequence number, 24 bits.
-func (b BTH) PSN() uint32 { return binary.BigEndian.Uint32(b[bthPSN:]) & mask24 }

@@ -11,11 +11,8 @@ import (
 // hands the four bytes over in network order; Value reads them so.
 type ImmDt []byte
 
-// Encode writes the header.
 func (h ImmDt) Encode(imm uint32) { binary.BigEndian.PutUint32(h, imm) }
-
-// Value returns the immediate.
-func (h ImmDt) Value() uint32 { return binary.BigEndian.Uint32(h) }
+func (h ImmDt) Value() uint32     { return binary.BigEndian.Uint32(h) }
 
 // RETH is the RDMA extended transport header (IBTA volume 1, section 9.3.3):
 // VA 8, R_Key 4, DMALen 4. The first or only packet of a WRITE and a READ
@@ -31,13 +28,8 @@ func (h RETH) Encode(va uint64, rkey, dmaLen uint32) {
 	binary.BigEndian.PutUint32(h[12:], dmaLen)
 }
 
-// VA returns the remote virtual address.
-func (h RETH) VA() uint64 { return binary.BigEndian.Uint64(h) }
-
-// RKey returns the remote key.
-func (h RETH) RKey() uint32 { return binary.BigEndian.Uint32(h[8:]) }
-
-// DMALen returns the length of the message in bytes.
+func (h RETH) VA() uint64     { return binary.BigEndian.Uint64(h) }
+func (h RETH) RKey() uint32   { return binary.BigEndian.Uint32(h[8:]) }
 func (h RETH) DMALen() uint32 { return binary.BigEndian.Uint32(h[12:]) }
 
 // AtomicETH is the atomic extended transport header (IBTA volume 1, section
@@ -54,27 +46,17 @@ func (h AtomicETH) Encode(va uint64, rkey uint32, swapAdd, compare uint64) {
 	binary.BigEndian.PutUint64(h[20:], compare)
 }
 
-// VA returns the remote virtual address, which must be a multiple of 8.
-func (h AtomicETH) VA() uint64 { return binary.BigEndian.Uint64(h) }
-
-// RKey returns the remote key.
-func (h AtomicETH) RKey() uint32 { return binary.BigEndian.Uint32(h[8:]) }
-
-// SwapAdd returns the value to store (CompareSwap) or to add (FetchAdd).
-func (h AtomicETH) SwapAdd() uint64 { return binary.BigEndian.Uint64(h[12:]) }
-
-// Compare returns the value to compare with.
+func (h AtomicETH) VA() uint64      { return binary.BigEndian.Uint64(h) } // must be a multiple of 8
+func (h AtomicETH) RKey() uint32    { return binary.BigEndian.Uint32(h[8:]) }
+func (h AtomicETH) SwapAdd() uint64 { return binary.BigEndian.Uint64(h[12:]) } // to store (CompareSwap) or to add (FetchAdd)
 func (h AtomicETH) Compare() uint64 { return binary.BigEndian.Uint64(h[20:]) }
 
 // AtomicAckETH is the atomic acknowledge extended transport header (IBTA
 // volume 1, section 9.5.3): the 8 bytes that stood in memory before.
 type AtomicAckETH []byte
 
-// Encode writes the header.
 func (h AtomicAckETH) Encode(orig uint64) { binary.BigEndian.PutUint64(h, orig) }
-
-// Orig returns the value that stood in memory before the operation.
-func (h AtomicAckETH) Orig() uint64 { return binary.BigEndian.Uint64(h) }
+func (h AtomicAckETH) Orig() uint64       { return binary.BigEndian.Uint64(h) }
 
 // AETH is the acknowledge extended transport header (IBTA volume 1, section
 // 9.5.2): syndrome 1, MSN 3.
@@ -85,11 +67,8 @@ func (h AETH) Encode(s Syndrome, msn uint32) {
 	binary.BigEndian.PutUint32(h, uint32(s)<<24|msn&mask24)
 }
 
-// Syndrome returns what the responder says.
 func (h AETH) Syndrome() Syndrome { return Syndrome(h[0]) }
-
-// MSN returns the responder's message sequence number, 24 bits.
-func (h AETH) MSN() uint32 { return binary.BigEndian.Uint32(h) & mask24 }
+func (h AETH) MSN() uint32        { return binary.BigEndian.Uint32(h) & mask24 } // the responder's message sequence number
 
 // Syndrome says, in bits 7..5, whether an AETH is an ACK, an RNR NAK or a NAK,
 // and in bits 4..0 a credit, timer or error code.
@@ -112,15 +91,9 @@ const (
 // RNRSyndrome returns the RNR NAK syndrome with a timer code, 0 to 31.
 func RNRSyndrome(code uint8) Syndrome { return Syndrome(kindRNR | code&0x1f) }
 
-// IsAck reports whether s acknowledges.
 func (s Syndrome) IsAck() bool { return s&syndromeKind == kindAck }
-
-// IsRNR reports whether s is a receiver-not-ready NAK; its Code goes into
-// [RNRTimer].
-func (s Syndrome) IsRNR() bool { return s&syndromeKind == kindRNR }
-
-// IsNAK reports whether s is a NAK other than RNR.
-func (s Syndrome) IsNAK() bool { return s&syndromeKind == kindNAK }
+func (s Syndrome) IsRNR() bool { return s&syndromeKind == kindRNR } // receiver not ready; its Code goes into verbs.RNRTimer
+func (s Syndrome) IsNAK() bool { return s&syndromeKind == kindNAK } // other than RNR
 
 // Code returns bits 4..0: the credit code of an ACK, the timer code of an RNR
 // NAK, the error code of a NAK.
