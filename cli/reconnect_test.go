@@ -241,3 +241,42 @@ func TestReconnectMistakes(t *testing.T) {
 		}
 	}
 }
+
+// A follower that its leader goes on without has done as it was told: its exit code is 0
+// where the ring was well, and where it had failed.
+func TestFollowersThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"by order": false, "after a failure": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := freshList(t, 4)
+			rank := func(index int, args ...string) *piped {
+				return pipe(t, append(args, "--index", fmt.Sprint(index), "--list", strings.Join(list, ","))...)
+			}
+			ranks := []*piped{rank(0, "shell", "--output", "json")}
+			for i := 1; i < 4; i++ {
+				ranks = append(ranks, rank(i, "connect", "--follow"))
+			}
+			ranks[0].line("connect")
+			ranks[0].await(ranks[0].out, `"command":"connect"`, 4)
+			leftOut := ranks[2:]
+			if lost {
+				kill(t, ranks[2].Process.Pid)
+				_ = ranks[2].Wait() // killed
+				leftOut = ranks[3:]
+			}
+			ranks[0].line("reconnect --without 2,3")
+			reconnected(t, ranks[0], 0, 2, 0, 1)
+			for _, p := range leftOut {
+				if code := p.over(); code != exit.OK || !strings.Contains(p.out.String(), "the ring goes on without this rank") {
+					t.Errorf("exit code %d\n%s%s", code, p.out, p.err)
+				}
+			}
+			for i := range 2 {
+				if code := ranks[i].over(); code != exit.OK {
+					t.Errorf("rank %d: exit code %d\n%s%s", i, code, ranks[i].out, ranks[i].err)
+				}
+			}
+		})
+	}
+}

@@ -34,8 +34,10 @@ With --without the ring goes on without some ranks, given by their numbers in
 the last ring or by their nodes. Those that remain keep their order and are
 numbered anew, from 0. Where nobody leads, all ranks are given the same
 --without. Rank 0, where it leads, cannot be left out: followers end with their
-leader. A reconnect that fails changes nothing: the next one names again what it
-leaves out. connect takes back who was left out.
+leader. A follower that is left out says so and ends with exit code 0, after a
+failure too: it has done what it was told. A reconnect that fails changes
+nothing: the next one names again what it leaves out. connect takes back who was
+left out.
 
 In the shell of local, ranks that have ended are started again, but for those
 that are left out.`,

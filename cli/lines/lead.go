@@ -97,8 +97,8 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 		err := s.Join(limited, session.FollowerPatience)
 		if err != nil {
 			if group, ok := regrouped(err); ok {
-				if err := s.TakeUp(group); err != nil {
-					return err
+				if s.TakeUp(group) {
+					return leftOut(s)
 				}
 				continue
 			}
@@ -134,8 +134,8 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 		if err == nil && !again {
 			return nil
 		}
-		if out := s.TakeUp(group); out != nil {
-			return s.Out.Note(render.Plain, "%s", out)
+		if s.TakeUp(group) {
+			return leftOut(s)
 		}
 		var v *bootstrap.Verdict
 		if errors.As(failure, &v) && retry == 0 && v.Rank == 0 && (v.Kind == bootstrap.KindLost || v.Kind == bootstrap.KindLeft) {
@@ -147,6 +147,12 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 		}
 		limited, end = whileLives(ctx, leader, retry)
 	}
+}
+
+// leftOut ends a follower that its leader goes on without. That is an order like the one to
+// end: it is no failure, whether the ring had failed before or not.
+func leftOut(s *session.Session) error {
+	return s.Out.Note(render.Plain, "the ring goes on without this rank: to take it back in, start it again, then give rank 0 `connect`")
 }
 
 // regrouped tells whether a bring-up ended since the leader has decided anew, and what, if

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"ringcli/cli/exit"
-	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/trace"
@@ -99,24 +97,11 @@ func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over e
 }
 
 // TakeUp has the next ring be the one that the leader has decided on, or the same if it is
-// nil. The error is that it goes on without this rank.
-func (s *Session) TakeUp(g *bootstrap.Group) error {
+// nil. It tells whether that goes on without this rank.
+func (s *Session) TakeUp(g *bootstrap.Group) (leftOut bool) {
 	if g == nil {
-		return nil
+		return false
 	}
 	s.Place.Without, s.Place.Decision = g.Without, g.Decision
-	if index := s.Config.Int("index"); slices.Contains(g.Without, index) {
-		return &exit.Error{Code: exit.Critical, Err: &LeftOutError{index}}
-	}
-	return nil
-}
-
-// LeftOutError is that the ring goes on without this process.
-type LeftOutError struct{ Index int }
-
-// FailureCode is that of a ring that goes on without this rank.
-func (e *LeftOutError) FailureCode() codes.Code { return codes.Regrouped }
-
-func (e *LeftOutError) Error() string {
-	return "the ring goes on without this rank: to take it back in, start it again, then give rank 0 `connect`"
+	return slices.Contains(g.Without, s.Config.Int("index"))
 }

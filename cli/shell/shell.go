@@ -105,8 +105,10 @@ type host struct {
 	// while holder is set, by its holder.
 	s      *session.Session
 	holder string                   // what uses the ring: a command
-	owner  *session.Session         // the line that it is of
-	freed  chan struct{}            // closed when it does no longer
+	owner  *session.Session         // the line that it is of; nil once it has ended before its visitors
+	guest  string                   // a visitor's command, which has the ring too
+	guests int                      // how many visit
+	freed  chan struct{}            // closed when none of them does any longer
 	front  *session.Session         // the line in front, if one runs
 	jobs   map[int]*session.Session // those in the background
 	told   *ring.Ring               // that it has failed
@@ -246,10 +248,41 @@ func (h *host) claim(s *session.Session, command string) (release func(), err er
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.holder, h.owner = "", nil
-		close(h.freed)
+		h.owner = nil
 		h.s.Ring, h.s.Member, h.s.Leads = s.Ring, s.Member, s.Leads
+		h.free()
 	}, nil
+}
+
+// free ends a claim once its command and its visitors have ended: a command that was
+// cancelled ends before them. It needs the lock.
+func (h *host) free() {
+	switch {
+	case h.owner != nil:
+	case h.guests > 0:
+		h.holder = h.guest
+	default:
+		h.holder = ""
+		close(h.freed)
+	}
+}
+
+// enter makes a command a visitor of the claim that it waited at, unless that has ended.
+func (h *host) enter(s *session.Session, command string, freed chan struct{}) (leave func(), entered bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owner == nil || h.freed != freed {
+		return nil, false
+	}
+	h.guest = command
+	h.guests++
+	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.guests--
+		h.free()
+	}, true
 }
 
 // visit is a command's turn while another has the claim: when that one is at a boundary on
@@ -269,18 +302,23 @@ func (h *host) visit(ctx context.Context, s *session.Session, command string, bu
 			}
 			continue
 		}
-		if c := owner.Running.Load(); c == nil || !c.Stops {
-			return "", nil, busy
+		var in <-chan struct{} // nil where the claim is only its visitors' any more
+		leave := func() {}
+		if owner != nil {
+			if c := owner.Running.Load(); c == nil || !c.Stops {
+				return "", nil, busy
+			}
+			in, leave = s.Visits.Knock()
 		}
-		in, leave := s.Visits.Knock()
 		hush := s.Await(ctx, begun, of+" in the background to come to a boundary")
 		defer hush()
 		select {
 		case <-in:
-			h.mu.Lock()
-			s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
-			h.mu.Unlock()
-			return of, leave, nil
+			out, entered := h.enter(s, command, freed)
+			if entered {
+				return of, func() { out(); leave() }, nil
+			}
+			leave()
 		case <-freed:
 			leave()
 		case <-ctx.Done():

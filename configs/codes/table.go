@@ -34,8 +34,8 @@ var table = []Failure{
 		"What the message says; `trace dump` keeps what went before."},
 	{Canceled, []int{2}, "another rank's user has ended what ran", "that rank",
 		"Ctrl-C there, or its script ended it.", "Run it again."},
-	{Regrouped, []int{2, 3}, "the ring goes on without some ranks", "the ranks that are left out",
-		"The leader has reconnected --without them.", "reconnect where the rank is to be in again, and on the leader without --without."},
+	{Regrouped, []int{3}, "the ring goes on without some ranks", "the ranks that are left out",
+		"It was reconnected --without them, and this rank asks for a ring with them.", "connect on all ranks, the leader too, takes it back in."},
 
 	// Bring-up.
 	{Absent, []int{2}, "a rank never came", "the rank, and how every other one is",
