@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
 
 func TestAgree(t *testing.T) {
-	nodes, err := bootstrap.ParseList("10.0.0.1,10.0.0.2", 18600)
+	nodes, err := hosts.Parse("10.0.0.1,10.0.0.2", 18600)
 	if err != nil {
 		t.Fatal(err)
 	}

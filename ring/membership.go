@@ -3,13 +3,13 @@ package ring
 import (
 	"fmt"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // membership is which rank of which ring this one is.
 type membership struct {
-	nodes  []bootstrap.Node // the server list, by rank
-	whole  []bootstrap.Node // with those that the ring is without
+	nodes  []hosts.Node // the server list, by rank
+	whole  []hosts.Node // with those that the ring is without
 	rank   int
 	digest string // of the list
 }
@@ -21,7 +21,7 @@ func (m *membership) Rank() int { return m.rank }
 func (m *membership) Size() int { return len(m.nodes) }
 
 // Nodes returns the server list, by rank. The caller must not change it.
-func (m *membership) Nodes() []bootstrap.Node { return m.nodes }
+func (m *membership) Nodes() []hosts.Node { return m.nodes }
 
 func (m *membership) neighbour(s Side) int {
 	n := len(m.nodes)

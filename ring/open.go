@@ -9,6 +9,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -25,7 +26,7 @@ func (r *Ring) Open(ctx context.Context) error {
 				err = errors.Join(err, r.release(StateNew))
 			}
 		}()
-		if r.addrs, err = bootstrap.Resolve(ctx, r.nodes); err != nil {
+		if r.addrs, err = hosts.Resolve(ctx, r.nodes); err != nil {
 			return err
 		}
 		if r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source); err != nil {

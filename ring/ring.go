@@ -17,6 +17,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/message"
 	"ringcli/trace"
@@ -87,13 +88,13 @@ type Ring struct {
 }
 
 // New checks the list, the index and the options. The entries of servers are
-// what bootstrap.ParseList takes: hosts, or whole lists, or @FILE.
+// what hosts.Parse takes: hosts, or whole lists, or @FILE.
 func New(servers []string, index int, o Options) (*Ring, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	whole, err := bootstrap.ParseList(strings.Join(servers, "\n"), o.TCPPort)
+	whole, err := hosts.Parse(strings.Join(servers, "\n"), o.TCPPort)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(whole), len(whole)-1)
 	}
 	o.Without = slices.Compact(slices.Sorted(slices.Values(o.Without)))
-	nodes, places := bootstrap.Remaining(whole, o.Without)
+	nodes, places := hosts.Remaining(whole, o.Without)
 	rank := slices.Index(places, index)
 	if rank < 0 {
 		return nil, usage.Errorf("index %d is left out of the ring: expected another", index)
 	}
-	r := &Ring{membership: membership{nodes, whole, rank, bootstrap.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
+	r := &Ring{membership: membership{nodes, whole, rank, hosts.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
 		asking: make(chan struct{}, 1)}
 	r.SetTimeout(o.Timeout)
 	if rank == 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 )
 
@@ -28,7 +28,7 @@ func FlagText(cmd *cobra.Command, name string) string {
 
 // rankWords are the ranks of --list with their hosts.
 func rankWords(cmd *cobra.Command) []string {
-	nodes, err := bootstrap.ParseList(FlagText(cmd, "list"), 1)
+	nodes, err := hosts.Parse(FlagText(cmd, "list"), 1)
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // withoutFlag says who is left out; it is no setting, and holds once.
@@ -140,7 +140,7 @@ func renumbered(r ReconnectResult) string {
 
 // leftOut returns the entries of the whole list that words name: by rank in the last ring,
 // whose ranks have these places there, or by node.
-func leftOut(words []string, whole []bootstrap.Node, places []int, port int) (left []int, err error) {
+func leftOut(words []string, whole []hosts.Node, places []int, port int) (left []int, err error) {
 	for _, word := range words {
 		found := false
 		if rank, wrong := strconv.Atoi(word); wrong == nil {

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -39,7 +39,7 @@ type labC struct {
 }
 
 func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
-	nodes, err := bootstrap.ParseList(list, tcpPort)
+	nodes, err := hosts.Parse(list, tcpPort)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
 	if c.rank < 0 || c.rank > 1 {
 		return usage.Errorf("index %d: expected 0 or 1, this host's place in the list", c.rank)
 	}
-	addrs, err := bootstrap.Resolve(ctx, nodes)
+	addrs, err := hosts.Resolve(ctx, nodes)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
 // localAddress is the address to speak from: an entry of the list that is an
 // address of this machine, else the one by which it reaches the peer; what the own
 // name resolves to may be 127.0.1.1 (Debian's /etc/hosts).
-func localAddress(own bootstrap.Node, addr netip.Addr, peer netip.AddrPort) (netip.Addr, error) {
+func localAddress(own hosts.Node, addr netip.Addr, peer netip.AddrPort) (netip.Addr, error) {
 	if _, err := netip.ParseAddr(own.Host); err == nil {
 		if _, err := route.NetDev(addr); err == nil {
 			return addr, nil

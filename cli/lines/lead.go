@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 )
 
@@ -215,11 +216,11 @@ func mayFollow(ctx context.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := bootstrap.ParseList(list, s.Config.Int("tcp-port"))
+	nodes, err := hosts.Parse(list, s.Config.Int("tcp-port"))
 	if err != nil || index < 0 || index >= len(nodes) {
 		return err // Join says what is wrong with an index
 	}
-	addrs, err := bootstrap.Resolve(ctx, nodes[index:index+1])
+	addrs, err := hosts.Resolve(ctx, nodes[index:index+1])
 	if err != nil {
 		return err
 	}

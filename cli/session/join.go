@@ -10,7 +10,7 @@ import (
 	"ringcli/collective"
 	"ringcli/configs/codes"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 	"ringcli/verbs"
 	_ "ringcli/verbs/providers"
@@ -188,7 +188,7 @@ func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 // RanksHere is how many ranks will share this machine's memory, for checks
 // before there is a ring; 1 if the list cannot be read, which joining reports.
 func (s *Session) RanksHere() int {
-	nodes, err := bootstrap.ParseList(s.Config.String("list"), s.Config.Int("tcp-port"))
+	nodes, err := hosts.Parse(s.Config.String("list"), s.Config.Int("tcp-port"))
 	index := s.Config.Int("index")
 	if err != nil || index < 0 || index >= len(nodes) {
 		return 1

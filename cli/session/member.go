@@ -17,6 +17,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/verbs/cpu"
 )
 
@@ -229,7 +230,7 @@ func snakeCase(name string) string {
 	return b.String()
 }
 
-func ranksOn(nodes []bootstrap.Node, index int) int {
+func ranksOn(nodes []hosts.Node, index int) int {
 	here := 0
 	for _, n := range nodes {
 		if n.Host == nodes[index].Host || isLoopback(n.Host) && isLoopback(nodes[index].Host) {

@@ -7,6 +7,7 @@ import (
 
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 )
 
@@ -48,15 +49,15 @@ func (p *Place) joined(s *Session) {
 }
 
 // Whole is the list that all nodes were given, and the place of each rank in it.
-func (s *Session) Whole() (whole []bootstrap.Node, places []int, err error) {
+func (s *Session) Whole() (whole []hosts.Node, places []int, err error) {
 	list, _, err := s.Identity()
 	if err != nil {
 		return nil, nil, err
 	}
-	if whole, err = bootstrap.ParseList(list, s.Config.Int("tcp-port")); err != nil {
+	if whole, err = hosts.Parse(list, s.Config.Int("tcp-port")); err != nil {
 		return nil, nil, err
 	}
-	_, places = bootstrap.Remaining(whole, s.Place.Without)
+	_, places = hosts.Remaining(whole, s.Place.Without)
 	return whole, places, nil
 }
 
@@ -81,7 +82,7 @@ func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over e
 	if leads {
 		p.Decision++
 	}
-	group := &bootstrap.Group{Whole: bootstrap.Digest(whole), Without: without, Decision: p.Decision}
+	group := &bootstrap.Group{Whole: hosts.Digest(whole), Without: without, Decision: p.Decision}
 	if err := s.Leave(ctx, over, Order{Do: OrderAgain, Group: group}); err != nil && over == nil {
 		trace.Warn(trace.Repl, "closing the last ring: "+err.Error())
 	}

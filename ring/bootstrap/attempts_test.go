@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // Both ends' counts say which way connections are lost, and what cannot be told is not.
@@ -36,7 +37,7 @@ func TestCuts(t *testing.T) {
 		"who has only just begun is not blamed": {2, []attempts{{Rank: 0, Up: long, Tried: 9}, {Rank: 1, Up: time.Second, Reached: true}}, nil},
 		"nor who refuses and is not known":      {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}}, nil},
 	} {
-		control := &Control{size: c.size, cfg: Config{List: []Node{{"a", 18600}, {"b", 18600}, {"c", 18600}}[:c.size]}}
+		control := &Control{size: c.size, cfg: Config{List: []hosts.Node{{Host: "a", Port: 18600}, {Host: "b", Port: 18600}, {Host: "c", Port: 18600}}[:c.size]}}
 		var got []string
 		for _, cut := range control.cuts(c.counted) {
 			got = append(got, cut.text)
@@ -98,7 +99,7 @@ func TestWildcardListener(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	everywhere := func(nodes []Node) Config {
+	everywhere := func(nodes []hosts.Node) Config {
 		cfg := configFor(t, nodes, 0)
 		cfg.Bind = netip.AddrPortFrom(netip.IPv6Unspecified(), cfg.Bind.Port())
 		return cfg

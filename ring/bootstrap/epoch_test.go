@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // tape keeps what a rank sends to its right neighbour.
@@ -40,7 +42,7 @@ func (t *tape) dial(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // rings brings up a ring of the same nodes again and again.
-func reopen(t *testing.T, nodes []Node, histories []*History, change func(*Config)) []*Control {
+func reopen(t *testing.T, nodes []hosts.Node, histories []*History, change func(*Config)) []*Control {
 	t.Helper()
 	world := make([]*Control, len(nodes))
 	for i := range world {

@@ -8,11 +8,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // Whatever a stranger says to a rank, as a caller or where a neighbour should answer, it
@@ -94,7 +95,7 @@ func (q quietNet) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(
 // Whatever a neighbour says once it is one, it ends its connection or fails the ring with a
 // verdict; nothing breaks, what waits is bounded, and the Control ends at once.
 func FuzzNeighbour(f *testing.F) {
-	nodes := []Node{{"127.0.0.1", 1}, {"127.0.0.1", 2}, {"127.0.0.1", 3}}
+	nodes := []hosts.Node{{Host: "127.0.0.1", Port: 1}, {Host: "127.0.0.1", Port: 2}, {Host: "127.0.0.1", Port: 3}}
 	for side := range 2 {
 		var stream []byte
 		add := func(t Type, payload any) {
@@ -213,30 +214,6 @@ func FuzzSealed(f *testing.F) {
 		got, err := io.ReadAll(in)
 		if !strings.HasPrefix(text, string(got)) || err == nil && !bytes.HasPrefix(good, b) {
 			t.Errorf("%q is read as %q, %v", b, got, err)
-		}
-	})
-}
-
-// Whatever a list is, it is refused or names nodes, each of which means itself.
-func FuzzList(f *testing.F) {
-	for _, list := range []string{"a,b,c", "a:1 b:2", "[fd00::1]:99,fd00::2,[::1%eth0]", "a,a:18600", ",", "a:0", "[", "x\x00y"} {
-		f.Add(list)
-	}
-	f.Fuzz(func(t *testing.T, list string) {
-		if strings.Contains(list, "@") {
-			return // a file
-		}
-		nodes, err := ParseList(list, defaultPort)
-		if err != nil {
-			return
-		}
-		words := make([]string, len(nodes))
-		for i, n := range nodes {
-			words[i] = n.String()
-		}
-		again, err := ParseList(strings.Join(words, ","), 1)
-		if err != nil || !slices.Equal(again, nodes) {
-			t.Errorf("%q is %q, which is %v, %v", list, words, again, err)
 		}
 	})
 }

@@ -1,13 +1,9 @@
 package bootstrap
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"ringcli/trace"
@@ -415,88 +411,6 @@ func (c *Control) takeSighting(l *connection, s sighting) error {
 		c.look(now)
 	}
 	return nil
-}
-
-// inspect calls a neighbour anew, again and again, for as long as anybody misses it. It needs
-// the lock.
-func (c *Control) inspect(p *watched) {
-	if p.calling || c.closed {
-		return
-	}
-	p.calling = true
-	c.running.Go(func() {
-		for c.inspectOnce(p) {
-			select {
-			case <-time.After(c.pace.tick):
-			case <-c.live.Done():
-			}
-		}
-	})
-}
-
-// inspectOnce tells whether to go on.
-func (c *Control) inspectOnce(p *watched) bool {
-	begun, half := time.Now(), c.callsHere(p.rank)
-	c.mu.Lock()
-	p.half = half
-	p.process = c.members[p.rank].look(&c.self, &p.cpu)
-	c.look(begun)
-	c.mu.Unlock()
-	call := c.callAgain(p.rank)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	c.notice(now)
-	if c.failure != nil || c.leaving || c.closed {
-		p.calling = false
-		return false
-	}
-	if begun.After(p.endedAt) {
-		p.call, p.called = call, true
-	}
-	s := c.see(p, now)
-	if !s.amiss() && !c.asked(p.rank, now) {
-		p.calling, p.called, p.half, p.call, p.process, p.cpu = false, false, false, "", "", 0
-		return false
-	}
-	c.look(now)
-	return true
-}
-
-// callAgain calls a neighbour anew; "" is that nothing can be said.
-func (c *Control) callAgain(rank int) outcome {
-	ctx, cancel := awake(c.live, c.pace.call)
-	defer cancel()
-	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
-	if err != nil {
-		return unreached(ctx, err)
-	}
-	defer func() { _ = conn.Close() }()
-	// A host answers at once, a process when it gets the CPU.
-	ctx, cancel = awake(c.live, c.pace.suspect)
-	defer cancel()
-	c.mu.Lock()
-	instance := c.members[rank].Instance
-	c.mu.Unlock()
-	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})
-	if err != nil || f.Type != TypeState {
-		return callOpen
-	}
-	if s, err := decode[status](f); err != nil || !s.Itself {
-		return callOther
-	}
-	return callAnswered
-}
-
-func unreached(ctx context.Context, err error) outcome {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return callRefused
-	case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil,
-		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN), errors.Is(err, syscall.ETIMEDOUT):
-		return callMute
-	}
-	return "" // out of descriptors, or the like: the own fault
 }
 
 // suspectedBy is the neighbour that a verdict of this rank suspects, -1 if it suspects none:

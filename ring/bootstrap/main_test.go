@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // defaultPort is the port of entries that name none.
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // freshNodes returns n nodes on addresses of a 127.x.y.0/24 that nobody uses.
-func freshNodes(t testing.TB, n int) []Node {
+func freshNodes(t testing.TB, n int) []hosts.Node {
 	t.Helper()
 	for range 100 {
 		x, y := 1+rand.IntN(254), 1+rand.IntN(254)
@@ -38,9 +40,9 @@ func freshNodes(t testing.TB, n int) []Node {
 			continue
 		}
 		t.Cleanup(func() { _ = ln.Close() }) // holds the subnet against others that choose this way
-		nodes := make([]Node, n)
+		nodes := make([]hosts.Node, n)
 		for i := range nodes {
-			nodes[i] = Node{Host: fmt.Sprintf("127.%d.%d.%d", x, y, i+1), Port: defaultPort}
+			nodes[i] = hosts.Node{Host: fmt.Sprintf("127.%d.%d.%d", x, y, i+1), Port: defaultPort}
 		}
 		return nodes
 	}
@@ -49,9 +51,9 @@ func freshNodes(t testing.TB, n int) []Node {
 }
 
 // configFor is the Config of a rank on loopback.
-func configFor(t testing.TB, nodes []Node, rank int) Config {
+func configFor(t testing.TB, nodes []hosts.Node, rank int) Config {
 	t.Helper()
-	addrs, err := Resolve(t.Context(), nodes)
+	addrs, err := hosts.Resolve(t.Context(), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +267,6 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-func addrOf(n Node) netip.AddrPort {
+func addrOf(n hosts.Node) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(n.Host), uint16(n.Port))
 }

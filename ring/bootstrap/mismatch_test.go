@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // verdicts brings up Controls that cannot agree and checks that all of the given
@@ -32,7 +33,7 @@ func verdicts(t *testing.T, world []*Control, words ...string) {
 
 func TestOtherList(t *testing.T) {
 	nodes := freshNodes(t, 3)
-	other := append([]Node(nil), nodes...)
+	other := append([]hosts.Node(nil), nodes...)
 	other[2].Port = 7000
 	verdicts(t, []*Control{openRank(t, configFor(t, nodes, 0)), openRank(t, configFor(t, other, 1))},
 		"entry 2 is "+nodes[2].String(), other[2].String(), "rank 0 at ", "rank 1 ("+nodes[1].String())
@@ -62,7 +63,7 @@ func TestNeighbourIsTheNodeItself(t *testing.T) {
 func TestTwinsAtTheSameNeighbour(t *testing.T) {
 	nodes := freshNodes(t, 3)
 	twin := configFor(t, nodes, 1)
-	twin.Bind = addrOf(Node{Host: strings.TrimSuffix(nodes[0].Host, ".1") + ".99", Port: defaultPort})
+	twin.Bind = addrOf(hosts.Node{Host: strings.TrimSuffix(nodes[0].Host, ".1") + ".99", Port: defaultPort})
 	verdicts(t, []*Control{openRank(t, configFor(t, nodes, 1)), openRank(t, configFor(t, nodes, 2)), openRank(t, twin)}, "two nodes have index 1")
 }
 
@@ -163,7 +164,7 @@ func TestOtherRingsCall(t *testing.T) {
 }
 
 // callAs sends a first frame to a node and returns what it answers.
-func callAs(t *testing.T, to Node, f *Frame) *Frame {
+func callAs(t *testing.T, to hosts.Node, f *Frame) *Frame {
 	t.Helper()
 	conn, err := net.Dial("tcp", to.String())
 	if err != nil {

@@ -1,11 +1,11 @@
 package bootstrap
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
+
+	"ringcli/ring/bootstrap/hosts"
 )
 
 // Group is which nodes of the list that all were given make a ring: all but some. Those
@@ -18,34 +18,6 @@ type Group struct {
 	Decision uint64 `json:"decision,omitempty"`
 }
 
-// Names says which nodes of a whole list are meant: "rank 2 (node2:18600)".
-func Names(whole []Node, entries []int) string {
-	var words []string
-	for _, e := range entries {
-		if e >= 0 && e < len(whole) {
-			words = append(words, fmt.Sprintf("%d (%s)", e, whole[e]))
-		}
-	}
-	switch len(words) {
-	case 0:
-		return "nobody"
-	case 1:
-		return "entry " + words[0]
-	}
-	return "entries " + strings.Join(words, ", ")
-}
-
-// Remaining returns the entries of a whole list that are not left out, each with its place
-// there.
-func Remaining(whole []Node, without []int) (nodes []Node, places []int) {
-	for i, n := range whole {
-		if !slices.Contains(without, i) {
-			nodes, places = append(nodes, n), append(places, i)
-		}
-	}
-	return nodes, places
-}
-
 // regroup deals with a caller of the same whole list whose ring goes on without other
 // nodes than this one's, and reports whether it was one.
 func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
@@ -56,7 +28,7 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 	c.mu.Lock()
 	sealed, failed := c.sealed, c.failure != nil || c.leaving
 	c.mu.Unlock()
-	theirs, here := Names(c.cfg.Whole, h.Group.Without), Names(c.cfg.Whole, own.Without)
+	theirs, here := hosts.Names(c.cfg.Whole, h.Group.Without), hosts.Names(c.cfg.Whole, own.Without)
 	told := func(retry bool, group *Group, format string, args ...any) {
 		c.reject(conn, f, rejection{Retry: retry, Group: group, Verdict: *c.verdict(KindRegrouped, -1, format, args...)})
 	}

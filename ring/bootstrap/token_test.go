@@ -17,6 +17,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 func token(t testing.TB, secret string) *Token {
@@ -161,7 +162,7 @@ func TestAnybodyRejects(t *testing.T) {
 }
 
 // listenAs answers probes at a node's address as an instance of ringcli would.
-func listenAs(t *testing.T, at Node, instance string, version int) {
+func listenAs(t *testing.T, at hosts.Node, instance string, version int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", at.String())
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/verbs/route"
 )
 
@@ -15,7 +15,7 @@ import (
 // address is taken at its word, and must be one of this machine. A name is not: the own host name
 // often resolves to 127.0.1.1 (Debian's /etc/hosts). The route to the others says
 // better, the neighbours first, and a loopback address only if all are here.
-func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
+func Address(nodes []hosts.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool, routeTo func(netip.AddrPort) (netip.Addr, error)) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(nodes[rank].Host); err == nil {
 		if isLocal(a.Unmap()) {
 			return a.Unmap(), nil
@@ -43,7 +43,7 @@ func Address(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal f
 }
 
 // foreign is that the own entry is an address of no interface here.
-func foreign(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) error {
+func foreign(nodes []hosts.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) error {
 	fix := "correct --index or --list; `ip address` shows the addresses of this node"
 	for i, a := range addrs {
 		if isLocal(a.Addr()) {
@@ -73,7 +73,7 @@ func IsLocal(a netip.Addr) bool {
 // Bind chooses where to listen: on the list entry if it is an address of
 // this machine, on loopback if the whole ring is there, else on all addresses,
 // since what the own name resolves to here need not be what it does elsewhere.
-func Bind(nodes []bootstrap.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
+func Bind(nodes []hosts.Node, addrs []netip.AddrPort, rank int, isLocal func(netip.Addr) bool) netip.AddrPort {
 	own := addrs[rank]
 	_, err := netip.ParseAddr(nodes[rank].Host)
 	elsewhere := slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() })

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 )
 
 func TestLocalAddress(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLocalAddress(t *testing.T) {
 		{"a,a", 1, "127.0.0.1", "127.0.1.1:18601"},
 		{"v6", 0, "", ""},
 	} {
-		nodes, err := bootstrap.ParseList(c.list, 18600)
+		nodes, err := hosts.Parse(c.list, 18600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +72,11 @@ func TestForeignAddress(t *testing.T) {
 		"10.9.9.9,10.0.0.2": "entry 0 of the list, 10.9.9.9, is to be this node (--index 0), and no interface here has that address: correct --index or --list; `ip address` shows the addresses of this node",
 		"10.9.9.8,10.0.0.1": "entry 0 of the list, 10.9.9.8, is to be this node (--index 0), and no interface here has that address: entry 1, 10.0.0.1, is this node: is --index 1 meant?",
 	} {
-		nodes, err := bootstrap.ParseList(list, 18600)
+		nodes, err := hosts.Parse(list, 18600)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addrs, err := bootstrap.Resolve(t.Context(), nodes)
+		addrs, err := hosts.Resolve(t.Context(), nodes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,17 +1,18 @@
-package bootstrap
+package hosts
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"ringcli/configs/usage"
 )
 
-func TestParseList(t *testing.T) {
+func TestParse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(file, []byte("\ufeff# the rack\nnode1 node2:7000 # spare\n\n10.0.0.3\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -28,14 +29,14 @@ func TestParseList(t *testing.T) {
 		"@" + file:                   "[node1:18600 node2:7000 10.0.0.3:18600]",
 		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
 	} {
-		nodes, err := ParseList(list, defaultPort)
+		nodes, err := Parse(list, 18600)
 		if got := fmt.Sprint(nodes); err != nil || got != want {
 			t.Errorf("%q: %s, %v; expected %s", list, got, err, want)
 		}
 	}
 }
 
-func TestParseListRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	nested := filepath.Join(t.TempDir(), "nested")
 	if err := os.WriteFile(nested, []byte("@other"), 0o600); err != nil {
 		t.Fatal(err)
@@ -67,40 +68,64 @@ func TestParseListRefuses(t *testing.T) {
 		"@" + nested:      "cannot name another",
 		"a:65535,a":       "", // fine: the second takes the first port
 	} {
-		_, err := ParseList(list, defaultPort)
+		_, err := Parse(list, 18600)
 		if want == "" {
 			if err != nil {
 				t.Errorf("%q: %v", list, err)
 			}
 			continue
 		}
-		if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), want) || strings.Contains(textOf(err), "\n") {
+		if !errors.Is(err, usage.Err) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "\n") {
 			t.Errorf("%q: %v; expected one line of usage with %q", list, err, want)
 		}
 	}
-	if _, err := ParseList("a,a", 65535); !errors.Is(err, usage.Err) {
+	if _, err := Parse("a,a", 65535); !errors.Is(err, usage.Err) {
 		t.Errorf("ports beyond 65535: %v", err)
 	}
 }
 
 func TestDigestDependsOnOrder(t *testing.T) {
-	a, _ := ParseList("a,b", defaultPort)
-	b, _ := ParseList("b,a", defaultPort)
-	c, _ := ParseList("A:18600 b", defaultPort)
+	a, _ := Parse("a,b", 18600)
+	b, _ := Parse("b,a", 18600)
+	c, _ := Parse("A:18600 b", 18600)
 	if Digest(a) == Digest(b) || Digest(a) != Digest(c) {
 		t.Errorf("digests %s %s %s: expected the first and the last to be equal", Digest(a), Digest(b), Digest(c))
 	}
 }
 
 func TestResolveNamesTheEntry(t *testing.T) {
-	nodes, _ := ParseList("127.0.0.1,no-such-host.invalid", defaultPort)
+	nodes, _ := Parse("127.0.0.1,no-such-host.invalid", 18600)
 	_, err := Resolve(t.Context(), nodes)
-	if !errors.Is(err, usage.Err) || !strings.Contains(textOf(err), `entry 1, "no-such-host.invalid"`) {
+	if !errors.Is(err, usage.Err) || !strings.Contains(fmt.Sprint(err), `entry 1, "no-such-host.invalid"`) {
 		t.Errorf("%v: expected an error that names entry 1", err)
 	}
-	nodes, _ = ParseList("localhost,::1", defaultPort)
+	nodes, _ = Parse("localhost,::1", 18600)
 	addrs, err := Resolve(t.Context(), nodes)
 	if err != nil || addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
 		t.Errorf("%v, %v", addrs, err)
 	}
+}
+
+// Whatever a list is, it is refused or names nodes, each of which means itself.
+func FuzzList(f *testing.F) {
+	for _, list := range []string{"a,b,c", "a:1 b:2", "[fd00::1]:99,fd00::2,[::1%eth0]", "a,a:18600", ",", "a:0", "[", "x\x00y"} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		if strings.Contains(list, "@") {
+			return // a file
+		}
+		nodes, err := Parse(list, 18600)
+		if err != nil {
+			return
+		}
+		words := make([]string, len(nodes))
+		for i, n := range nodes {
+			words[i] = n.String()
+		}
+		again, err := Parse(strings.Join(words, ","), 1)
+		if err != nil || !slices.Equal(again, nodes) {
+			t.Errorf("%q is %q, which is %v, %v", list, words, again, err)
+		}
+	})
 }

@@ -1,4 +1,5 @@
-package bootstrap
+// Package hosts reads the list of a ring's hosts, and finds their addresses.
+package hosts
 
 import (
 	"context"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,11 +27,11 @@ type Node struct {
 // String returns host:port, an IPv6 host in brackets.
 func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
 
-// ParseList reads a server list: entries host, host:port, [v6]:port or a bare
+// Parse reads a server list: entries host, host:port, [v6]:port or a bare
 // IPv6 address, separated by commas or white space; @FILE stands for a file's
 // contents, in which # begins a comment. A host that is named several times
 // without a port gets consecutive ports from port on.
-func ParseList(list string, port int) ([]Node, error) {
+func Parse(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
 		return nil, usage.Errorf("TCP port %d: expected 1 to 65535", port)
 	}
@@ -215,4 +217,32 @@ func resolveHost(ctx context.Context, host string) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("no address")
 	}
 	return addrs[0], nil
+}
+
+// Names says which nodes of a whole list are meant: "rank 2 (node2:18600)".
+func Names(whole []Node, entries []int) string {
+	var words []string
+	for _, e := range entries {
+		if e >= 0 && e < len(whole) {
+			words = append(words, fmt.Sprintf("%d (%s)", e, whole[e]))
+		}
+	}
+	switch len(words) {
+	case 0:
+		return "nobody"
+	case 1:
+		return "entry " + words[0]
+	}
+	return "entries " + strings.Join(words, ", ")
+}
+
+// Remaining returns the entries of a whole list that are not left out, each with its place
+// there.
+func Remaining(whole []Node, without []int) (nodes []Node, places []int) {
+	for i, n := range whole {
+		if !slices.Contains(without, i) {
+			nodes, places = append(nodes, n), append(places, i)
+		}
+	}
+	return nodes, places
 }
