@@ -17,10 +17,12 @@ import (
 // its buffer had then, although that is overwritten at once and the message is lost
 // now and then; and Close waits until it has come, so that another Comm can follow.
 func TestDetached(t *testing.T) {
-	const n, count, calls, comms = 3, 300, 40, 3
-	w := newWorld(t, n, ring.Options{
-		QPTimeout: new(13), Inject: "soft: loss 5%, duplicate 2%, reorder 2%, seed 3",
-	}, nil)
+	const n, count, comms = 3, 300, 3
+	calls := 40
+	if testing.Short() {
+		calls = 12
+	}
+	w := newWorld(t, n, ring.Options{Inject: "soft: loss 5%, duplicate 2%, reorder 2%, seed 3"}, nil)
 	for generation := range comms {
 		w.must(func(rank int, c *Comm) error {
 			if generation > 0 {

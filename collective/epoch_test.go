@@ -53,7 +53,7 @@ func TestReconnectUnderReplay(t *testing.T) {
 		playing.Go(func() { packets.play(ctx, &total) })
 		playing.Go(func() { frames.play(ctx, &total) })
 		w := connectWorld(t, servers, func(rank int) ring.Options {
-			return ring.Options{Device: "soft:lo", QPTimeout: new(16), Inject: inject, History: &histories[rank], Dial: frames.dialler(rank)}
+			return ring.Options{Device: "soft:lo", Inject: inject, History: &histories[rank], Dial: frames.dialler(rank)}
 		}, nil)
 		epoch := w.rings[0].Epoch()
 		if round > 0 && epoch != epochs[round-1]+1 {
@@ -114,7 +114,7 @@ func TestReplayWhileItRuns(t *testing.T) {
 	packets := tap(t, servers)
 	const inject = "soft: corrupt 1e-10%, seed 1" // no packet goes as one of a train
 	w := connectWorld(t, servers, func(int) ring.Options {
-		return ring.Options{Device: "soft:lo", QPTimeout: new(16), Inject: inject}
+		return ring.Options{Device: "soft:lo", Inject: inject}
 	}, nil)
 	k := newKit(w, 20000, reduce.Float32, reduce.Sum)
 	k.expect(20000)

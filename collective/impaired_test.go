@@ -49,7 +49,7 @@ func TestImpairments(t *testing.T) {
 	}
 	for i, s := range settings {
 		fmt.Fprintf(&table, "\n%-36s", s.name)
-		w := newWorld(t, n, ring.Options{QPTimeout: new(13), Inject: fmt.Sprintf("soft: %s, seed %d", s.fault, i)}, nil) // 33 ms
+		w := newWorld(t, n, ring.Options{Inject: fmt.Sprintf("soft: %s, seed %d", s.fault, i)}, nil)
 		k := newKit(w, count, reduce.Int32, reduce.Sum)
 		k.expect(count)
 		for _, way := range allWays()[:5] {

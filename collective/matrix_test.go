@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -165,15 +166,20 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 		return err
 	})
 	k.gathered = make([]byte, 8*longest)
+	sample := sampleMatrix()
 	for _, typ := range m.types {
 		for _, red := range m.ops {
 			k.typ, k.red = typ, red
+			sampled := slices.Contains(sample.types, typ) && slices.Contains(sample.ops, red)
 			w.must(func(rank int, _ *Comm) error {
 				reference.Fill(k.inputs[rank][:longest*typ.Size()], typ, red, rank, 0, matrixSeed)
 				copy(k.send[rank].Bytes(), k.inputs[rank])
 				return nil
 			})
 			for _, count := range counts {
+				if count > 1<<17 && !sampled && !everything() {
+					continue // how a long vector is cut depends on the size of its elements alone
+				}
 				k.expect(count)
 				for _, way := range m.ways {
 					if n > way.Algorithm.maxRanks() || way.Algorithm > AlgorithmRing && count > 1<<17 {

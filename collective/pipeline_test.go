@@ -97,18 +97,17 @@ func TestBackToBack(t *testing.T) {
 }
 
 // TestImpaired: packets are lost, doubled, reordered and corrupted on the way,
-// and the result is the same to the bit. Retries last for most of a second: ranks of
-// one process may not run for as long as a busy machine likes.
+// and the result is the same to the bit.
 func TestImpaired(t *testing.T) {
-	w := newWorld(t, 3, ring.Options{
-		QPTimeout: new(13), Inject: "soft: loss 1%, duplicate 1%, reorder 1%, corrupt 1%, seed 7",
-	}, nil)
+	w := newWorld(t, 3, ring.Options{QPTimeout: new(15), Inject: "soft: loss 1%, duplicate 1%, reorder 1%, corrupt 1%, seed 7"}, nil)
 	const count = 100000
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
 	k.expect(count)
-	for _, way := range allWays() {
+	for i, way := range allWays() {
 		for _, inPlace := range []bool{false, true} {
-			k.check(OpAllReduce, count, way, inPlace)
+			if !testing.Short() || inPlace == (i%2 == 1) {
+				k.check(OpAllReduce, count, way, inPlace)
+			}
 		}
 	}
 }

@@ -30,9 +30,6 @@ func newWorld(tb testing.TB, n int, ro ring.Options, co func(rank int) Options) 
 	if ro.Device == "" {
 		ro.Device = "soft:lo"
 	}
-	if ro.QPTimeout == nil {
-		ro.QPTimeout = new(16) // 0.27 s: a rank may have no CPU for long on a busy machine
-	}
 	return newWorldOf(tb, n, func(int) ring.Options { return ro }, co)
 }
 
@@ -55,6 +52,9 @@ func connectWorld(tb testing.TB, servers []string, options func(rank int) ring.O
 		wg.Go(func() {
 			ro := options(r)
 			ro.Wait = verbs.WaitGosched
+			if ro.QPTimeout == nil {
+				ro.QPTimeout = new(16) // 0.27 s, seven times: a rank may have no CPU for long on a busy machine
+			}
 			if ro.Timeout == 0 {
 				ro.Timeout = 20 * time.Second
 			}
