@@ -39,7 +39,8 @@
 //
 // Every object is safe for concurrent use. Posting and polling allocate nothing.
 // A work request belongs to the caller again when PostSend or PostRecv returns;
-// the memory that its SGL names belongs to the device until the completion.
+// the memory that its SGL names belongs to the device until the completion. Closing
+// an object twice is harmless.
 //
 // # Progress
 //

@@ -150,7 +150,6 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	return &pd{ctx: c, handle: handle}, nil
 }
 
-// Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed.Load() {

@@ -144,7 +144,6 @@ func (q *cq) ReqNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// Close implements verbs.CQ. Closing twice is harmless.
 func (q *cq) Close() error {
 	c := q.ctx
 	c.mu.Lock()
@@ -265,7 +264,6 @@ func (h *channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	}
 }
 
-// Close implements verbs.CompChannel. Closing twice is harmless.
 func (h *channel) Close() error {
 	c := h.ctx
 	c.mu.Lock()

@@ -67,7 +67,6 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	return r, nil
 }
 
-// Close implements verbs.PD. Closing twice is harmless.
 func (p *pd) Close() error {
 	c := p.ctx
 	c.mu.Lock()
@@ -104,7 +103,6 @@ func (r *mr) RKey() uint32           { return r.rkey }
 func (r *mr) Access() verbs.Access   { return r.access }
 func (r *mr) Kind() verbs.MemoryKind { return verbs.MemoryHost }
 
-// Close implements verbs.MR. Closing twice is harmless.
 func (r *mr) Close() error {
 	c := r.pd.ctx
 	c.mu.Lock()

@@ -85,16 +85,12 @@ func room(size uint64) error {
 	return nil
 }
 
-// Addr returns the address of the first byte.
-func (b *Block) Addr() uint64 { return Addr(b.data) }
+// Addr, Len, Bytes and Free are as verbs.Memory has them.
 
-// Len returns the number of bytes asked for.
-func (b *Block) Len() int { return b.n }
-
-// Bytes returns the block's bytes. The slice dies with Free.
+func (b *Block) Addr() uint64  { return Addr(b.data) }
+func (b *Block) Len() int      { return b.n }
 func (b *Block) Bytes() []byte { return b.data[:b.n:b.n] }
 
-// Free unmaps the block. Freeing twice is harmless.
 func (b *Block) Free() error {
 	if b == nil || b.data == nil {
 		return nil

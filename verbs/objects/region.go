@@ -103,7 +103,6 @@ func (r *Region) RKey() uint32           { return r.key }
 func (r *Region) Access() verbs.Access   { return r.access }
 func (r *Region) Kind() verbs.MemoryKind { return r.kind }
 
-// Close deregisters. Closing twice is harmless.
 func (r *Region) Close() error {
 	if r.closed.Swap(true) {
 		return nil

@@ -166,7 +166,6 @@ func (c *Context) Counters(n int) ([]verbs.Counter, error) {
 	return objects.Counters(&sum), nil
 }
 
-// Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
 	if first, err := c.Shut(); !first {
 		return err

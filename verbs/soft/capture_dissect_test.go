@@ -107,7 +107,7 @@ type dissected struct {
 }
 
 // response tells whether a packet is the server's.
-func (d *dissected) response() bool { return d.opcode.Flags().Has(wire.IsResponse) }
+func (d *dissected) response() bool { return d.opcode.Flags()&wire.IsResponse != 0 }
 
 // dissect has tshark dissect the packets to UDP port 4791 in a file.
 func dissect(ctx context.Context, t *testing.T, file string) (all []dissected) {

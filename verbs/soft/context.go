@@ -107,7 +107,6 @@ func (c *Context) Counters(port int) ([]verbs.Counter, error) {
 	return objects.Counters(&ep.port), nil
 }
 
-// Close implements verbs.Context. Closing twice is harmless.
 func (c *Context) Close() error {
 	if first, err := c.Shut(); !first {
 		return err

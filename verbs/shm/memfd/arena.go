@@ -151,7 +151,6 @@ func Find(addr, length uint64) (a *Arena, offset uint64, ok bool) {
 // ID names the arena in this process. It is never 0 and never used again.
 func (a *Arena) ID() uint64 { return a.id }
 
-// Addr returns the address of the first byte.
 func (a *Arena) Addr() uint64 { return a.addr }
 
 // Len returns the number of bytes asked for, 0 once the arena is freed.
@@ -162,7 +161,6 @@ func (a *Arena) Len() int {
 	return a.n
 }
 
-// Bytes returns the arena's bytes. The slice dies with Free.
 func (a *Arena) Bytes() []byte { return memory.Bytes(a.addr, a.Len()) }
 
 // Free gives the memory back and tells the peers that have views of it. It does

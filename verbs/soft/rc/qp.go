@@ -73,11 +73,8 @@ func New(cfg Config) *QP {
 	return q
 }
 
-// State returns the current state.
 func (q *QP) State() verbs.QPState { return q.state }
-
-// Num returns the queue pair number.
-func (q *QP) Num() uint32 { return q.cfg.QPN }
+func (q *QP) Num() uint32          { return q.cfg.QPN }
 
 // Attr returns the attributes as they are now; RQPSN and SQPSN are the PSNs that
 // are expected and sent next, as rdma_rxe reports them.

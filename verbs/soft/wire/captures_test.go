@@ -34,7 +34,7 @@ func encode(p *Packet, icrc uint32) []byte {
 	if p.AtomicAck != nil {
 		AtomicAckETH(ext(AtomicAckETHLen)).Encode(p.AtomicAck.Orig())
 	}
-	if p.Flags.Has(HasImm) {
+	if p.Flags&HasImm != 0 {
 		ImmDt(ext(ImmDtLen)).Encode(p.Imm)
 	}
 	copy(b[at:], p.Payload)
@@ -134,11 +134,11 @@ func TestCapturedValues(t *testing.T) {
 			}
 		}
 		for i, v := range p.Payload {
-			if p.Flags.Has(IsSend) && p.Flags&Starts != 0 && v != byte(i) {
+			if p.Flags&IsSend != 0 && p.Flags&Starts != 0 && v != byte(i) {
 				t.Fatalf("%v: payload byte %d is %d", p.Opcode, i, v)
 			}
 		}
-		wrapped = wrapped || p.Flags.Has(IsRequest) && p.PSN == 0
+		wrapped = wrapped || p.Flags&IsRequest != 0 && p.PSN == 0
 		switch p.Opcode {
 		case SendOnlyImm:
 			imm = p.Imm == 0x11223344 && p.Solicited && len(p.Payload) == 16

@@ -67,9 +67,6 @@ const (
 	Ends   = IsLast | IsOnly  // ends a message
 )
 
-// Has reports whether all of bits are set; use Flags()&bits != 0 for any.
-func (f OpFlags) Has(bits OpFlags) bool { return f&bits == bits }
-
 type opInfo struct {
 	flags     OpFlags
 	headerLen uint8

@@ -69,7 +69,7 @@ func TestOpcodes(t *testing.T) {
 
 func TestOpFlags(t *testing.T) {
 	f := WriteOnlyImm.Flags()
-	if !f.Has(HasRETH|HasImm) || f.Has(HasRETH|HasAETH) || f&Starts == 0 || f&Ends == 0 || WriteFirst.Flags()&Ends != 0 {
+	if f&(HasRETH|HasImm|HasAETH) != HasRETH|HasImm || f&Starts == 0 || f&Ends == 0 || WriteFirst.Flags()&Ends != 0 {
 		t.Errorf("flags of WRITE_ONLY_IMM are %#x", f)
 	}
 }
