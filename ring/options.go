@@ -7,7 +7,7 @@ import (
 
 	"ringcli/configs"
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/seal"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -89,7 +89,7 @@ type Options struct {
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
 	// Token, if set, is what all ranks must have.
-	Token *bootstrap.Token
+	Token *seal.Token
 	// Listen and Dial replace net's for the control ring; tests stall or cut
 	// connections with them. nil means net's own.
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)

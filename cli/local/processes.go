@@ -21,7 +21,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
 	"ringcli/configs/codes"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
 
@@ -49,8 +49,8 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	if err := session.RoomFor(n - first); err != nil {
 		return nil, err
 	}
-	token := bootstrap.RandomToken() // this ring's alone
-	if first > 0 {                   // the others are of this process
+	token := seal.Random() // this ring's alone
+	if first > 0 {         // the others are of this process
 		s.UseToken(token)
 	}
 	// The user's own is for rings of several hosts.

@@ -11,7 +11,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/configs"
 	"ringcli/configs/codes"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/seal"
 )
 
 // TokenVar holds the token itself. It leaves the environment when it is read: no child
@@ -33,20 +33,20 @@ func (s *Session) UseToken(secret []byte) { s.secret, s.ownToken = secret, true 
 // Token returns the ring's token, nil if there is none: from the file that a flag or the
 // shell names, or the variable, or the file that another variable or the configuration
 // names. from says so.
-func (s *Session) Token() (token *bootstrap.Token, from string, err error) {
+func (s *Session) Token() (token *seal.Token, from string, err error) {
 	file := s.Config.Get("token-file")
 	path := s.Config.String("token-file")
 	named := path != "" && (file.Origin.Source == configs.FromFlag || file.Origin.Source == configs.FromShell)
 	switch {
 	case s.ownToken, len(s.secret) > 0 && !named:
-		token, err = bootstrap.NewToken(s.secret)
+		token, err = seal.New(s.secret)
 		return token, "env " + TokenVar, err
 	case path == "":
 		return nil, "", nil
 	}
 	secret, err := readToken(path)
 	if err == nil {
-		token, err = bootstrap.NewToken(secret)
+		token, err = seal.New(secret)
 	}
 	if err != nil {
 		return nil, "", exit.Codedf(codes.Token, "token file %s (from %s): %w", path, file.Origin, err)

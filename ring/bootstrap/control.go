@@ -21,6 +21,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 	// History is what the process remembers of earlier rings; nil is nothing.
 	History *History
 	// Token, if set, is what every rank of the ring must have, too.
-	Token *Token
+	Token *seal.Token
 	// Waits, if set, are told what this rank waits for.
 	Waits *Waits
 	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/ring/bootstrap/seal"
 )
 
 // A rank that cannot call anybody, since it has no descriptor left, tells of an operation
@@ -46,7 +48,7 @@ func TestAFaultIsToldWithoutACall(t *testing.T) {
 // certain; what anything else did to the connection makes nobody the culprit for certain.
 func TestLostWhileComingUp(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]Confidence{io.EOF: Certain, io.ErrUnexpectedEOF: Certain, syscall.ECONNRESET: Certain, errForged: Suspect, syscall.ENETDOWN: Suspect} {
+	for err, want := range map[error]Confidence{io.EOF: Certain, io.ErrUnexpectedEOF: Certain, syscall.ECONNRESET: Certain, seal.ErrForged: Suspect, syscall.ENETDOWN: Suspect} {
 		c := ring(t, 2, nil)[0]
 		c.mu.Lock()
 		c.sealed = false

@@ -13,6 +13,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
 
@@ -178,7 +179,7 @@ func (c *Control) reject(conn net.Conn, f *Frame, r rejection) {
 // says there that it has called. Any other may be of a ring that is none of ours, or mean
 // harm: it hears no more of the list than hosts on it may.
 func (c *Control) disagree(conn net.Conn, f *Frame, instance string, v *Verdict) {
-	_, known := conn.(*sealed)
+	_, known := conn.(*seal.Conn)
 	if known || c.isExpected(conn.RemoteAddr()) && c.cfg.Token == nil && c.isCalledBy(instance) {
 		c.refuse(conn, f, v)
 		return

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"ringcli/ring/bootstrap/seal"
 )
 
 // lobby holds the connections that have not said who they are: a few at a time. When one
@@ -65,7 +67,7 @@ func (l *lobby) evict(newcomer net.Conn) {
 
 // leave is for a connection that is known, or gone. It reports whether it was there still.
 func (l *lobby) leave(conn net.Conn) bool {
-	if s, ok := conn.(*sealed); ok {
+	if s, ok := conn.(*seal.Conn); ok {
 		conn = s.Conn
 	}
 	l.mu.Lock()

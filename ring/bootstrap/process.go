@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/ring/bootstrap/seal"
 )
 
 // procKey says where a process can be looked at: whoever has the same machine finds it in
@@ -154,7 +156,7 @@ func (c *Control) Process(rank int) (stopped, gone bool, pid int) {
 // packetsIn counts the packets that have come over a connection, those that bring nothing
 // new included; 0 if that cannot be had.
 func packetsIn(conn net.Conn) (n uint32) {
-	if s, ok := conn.(*sealed); ok {
+	if s, ok := conn.(*seal.Conn); ok {
 		conn = s.Conn
 	}
 	c, ok := conn.(syscall.Conn)

@@ -18,11 +18,12 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/seal"
 )
 
-func token(t testing.TB, secret string) *Token {
+func token(t testing.TB, secret string) *seal.Token {
 	t.Helper()
-	k, err := NewToken([]byte(secret))
+	k, err := seal.New([]byte(secret))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,25 +34,6 @@ const (
 	oneSecret     = "a secret of some length"
 	anotherSecret = "another secret, as long"
 )
-
-func TestTokenIsHidden(t *testing.T) {
-	k := token(t, oneSecret)
-	text, err := json.Marshal(map[string]any{"token": k})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, shown := range []string{fmt.Sprint(k), fmt.Sprintf("%v %+v %#v %s %q", k, k, k, k, k), fmt.Sprintf("%+v", Config{Token: k}), string(text)} {
-		if !strings.Contains(shown, hidden) && !strings.Contains(shown, "0x") || strings.Contains(shown, string(k.key)) {
-			t.Errorf("shown as %s", shown)
-		}
-	}
-	if _, err := NewToken([]byte("short")); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "5 bytes") {
-		t.Errorf("a short token: %v", err)
-	}
-	if a, b := RandomToken(), RandomToken(); bytes.Equal(a, b) || len(a) < 2*minToken {
-		t.Errorf("random tokens of %d bytes", len(a))
-	}
-}
 
 // withTokens brings up ranks of a ring with these tokens, "" for none.
 func withTokens(t *testing.T, secrets ...string) []*Control {
@@ -286,91 +268,6 @@ func TestReplayedHandshake(t *testing.T) {
 	cfg.Token = token(t, oneSecret)
 	zero := openRank(t, cfg)
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(within(t), c) }))
-}
-
-// pipeline is what one end writes, and the other is given.
-type pipeline struct {
-	net.Conn
-	bytes.Buffer
-}
-
-func (p *pipeline) Read(b []byte) (int, error)  { return p.Buffer.Read(b) }
-func (p *pipeline) Write(b []byte) (int, error) { return p.Buffer.Write(b) }
-
-// records splits what was written.
-func records(b []byte) (list [][]byte) {
-	for len(b) > 0 {
-		n := recordHead + int(binary.BigEndian.Uint32(b)) + macLen
-		list, b = append(list, b[:n]), b[n:]
-	}
-	return list
-}
-
-// Each change of what was written is noticed, before any of it is taken.
-func TestSealed(t *testing.T) {
-	k := token(t, oneSecret)
-	s := &handshake{purpose: TypeHello, sender: 0, receiver: 1, dialler: [32]byte{1}, listener: [32]byte{2}}
-	ends := func(s *handshake, key *Token) (a, b net.Conn, wire *pipeline) {
-		wire = &pipeline{}
-		a, err := key.seal(wire, s, diallerRole, listenerRole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err = key.seal(wire, s, listenerRole, diallerRole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a, b, wire
-	}
-	write := func(s *handshake, key *Token) [][]byte {
-		a, _, wire := ends(s, key)
-		for _, text := range []string{"one", "two", "three"} {
-			if _, err := io.WriteString(a, text); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return records(wire.Bytes())
-	}
-	good := write(s, k)
-	other := *s
-	other.listener[0]++
-	reversed := *s
-	reversed.sender, reversed.receiver = 1, 0
-	flipped := bytes.Clone(good[1])
-	flipped[recordHead] ^= 1
-	shorter := append([]byte{0, 0, 0, 2}, good[1][recordHead:]...)
-	long := append([]byte{0x7f, 0xff, 0xff, 0xff}, good[1][recordHead:]...)
-	for _, c := range []struct {
-		name    string
-		records [][]byte
-		want    string
-	}{
-		{"as written", good, "onetwothree"},
-		{"doubled", [][]byte{good[0], good[0]}, "one"},
-		{"exchanged", [][]byte{good[1], good[0]}, ""},
-		{"one left out", [][]byte{good[0], good[2]}, "one"},
-		{"changed", [][]byte{good[0], flipped, good[2]}, "one"},
-		{"length changed", [][]byte{good[0], shorter}, "one"},
-		{"2 GiB", [][]byte{good[0], long}, "one"},
-		{"of another connection", [][]byte{good[0], write(&other, k)[1]}, "one"},
-		{"of other ranks", [][]byte{good[0], write(&reversed, k)[1]}, "one"},
-		{"of another token", [][]byte{good[0], write(s, token(t, anotherSecret))[1]}, "one"},
-	} {
-		_, b, wire := ends(s, k)
-		wire.Buffer.Write(bytes.Join(c.records, nil))
-		got, err := io.ReadAll(b)
-		if string(got) != c.want || (c.name == "as written") != (err == nil) || err != nil && !errors.Is(err, errForged) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: %q, %v; expected %q", c.name, got, err, c.want)
-		}
-	}
-	// What an end has written itself does not come back as the other's.
-	_, b, wire := ends(s, k)
-	if _, err := io.WriteString(b, "one"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(b); !errors.Is(err, errForged) {
-		t.Errorf("reflected: %q, %v, of %d bytes", got, err, wire.Len())
-	}
 }
 
 // crowd is a number of callers that keep at it until the test ends.
