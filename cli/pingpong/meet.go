@@ -14,6 +14,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/strangers"
 )
 
 const (
@@ -198,5 +199,5 @@ func identify(head []byte) string {
 		}
 		return "another command of ringcli, such as connect or lab c,"
 	}
-	return bootstrap.Identify(head)
+	return strangers.Identify(head)
 }

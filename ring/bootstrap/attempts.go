@@ -1,19 +1,14 @@
 package bootstrap
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"ringcli/ring/bootstrap/kernel"
 )
 
 // attempts are what a rank has counted of the connections to its neighbours. The caller's
@@ -113,56 +108,6 @@ func tries(n int) string {
 	return fmt.Sprintf("%d attempts", n)
 }
 
-// The states of TCP sockets in /proc/net/tcp (Linux include/net/tcp_states.h).
-const (
-	tcpSynRecv = "03"
-	tcpListen  = "0A"
-)
-
-// socket is one of /proc/net/tcp.
-type socket struct{ local, remote netip.AddrPort }
-
-// sockets lists those of this network namespace that have a local port, in a state. It reads
-// line by line: a host may have a hundred thousand, which strangers can see to.
-func sockets(state string, port uint16) (found []socket) {
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		file, err := os.Open(name)
-		if err != nil {
-			continue // no IPv6, or no /proc: nothing is known then
-		}
-		atPort, inState := fmt.Appendf(nil, ":%04X ", port), []byte(" "+state+" ")
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			if !bytes.Contains(lines.Bytes(), atPort) || !bytes.Contains(lines.Bytes(), inState) {
-				continue
-			}
-			f := bytes.Fields(lines.Bytes())
-			if len(f) < 4 || string(f[3]) != state {
-				continue
-			}
-			local, okLocal := procAddr(string(f[1]))
-			remote, okRemote := procAddr(string(f[2]))
-			if okLocal && okRemote && local.Port() == port {
-				found = append(found, socket{local, remote})
-			}
-		}
-		_ = file.Close() // it was read
-	}
-	return found
-}
-
-// procAddr reads an address as /proc/net/tcp has it: words of the machine's order.
-func procAddr(text string) (netip.AddrPort, bool) {
-	host, port, _ := strings.Cut(text, ":")
-	b, err := hex.DecodeString(host)
-	p, wrong := strconv.ParseUint(port, 16, 16)
-	for i := 0; i+4 <= len(b); i += 4 {
-		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
-	}
-	a, ok := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok && err == nil && wrong == nil
-}
-
 // lookForHalfOpen finds out, while the ring comes up, whether the left neighbour's host has
 // begun connections that it did not complete, as none does that gets the answers. It takes
 // as long as the host has sockets: nobody waits for it, and it leaves the CPU to others.
@@ -193,21 +138,21 @@ func (c *Control) lookForHalfOpen() {
 // complete: they arrive, and the answers do not.
 func (c *Control) callsHere(rank int) bool {
 	from := c.cfg.Addrs[rank].Addr().Unmap()
-	return slices.ContainsFunc(sockets(tcpSynRecv, c.cfg.Bind.Port()), func(s socket) bool { return s.remote.Addr() == from })
+	return slices.ContainsFunc(kernel.Sockets(kernel.SynRecv, c.cfg.Bind.Port()), func(s kernel.Socket) bool { return s.Remote.Addr() == from })
 }
 
 // holder finds where whoever keeps this rank from its port can be asked who it is: at
 // this rank's address, unless that is none of this node's or the holder has another.
 func (c *Control) holder() netip.AddrPort {
 	at := c.cfg.Addrs[c.rank]
-	for _, s := range sockets(tcpListen, at.Port()) {
+	for _, s := range kernel.Sockets(kernel.Listen, at.Port()) {
 		switch {
-		case s.local.Addr().IsUnspecified() && at.Addr().Is4():
+		case s.Local.Addr().IsUnspecified() && at.Addr().Is4():
 			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
-		case s.local.Addr().IsUnspecified():
+		case s.Local.Addr().IsUnspecified():
 			return netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
 		case c.cfg.Bind.Addr().IsUnspecified():
-			at = s.local
+			at = s.Local
 		}
 	}
 	return at

@@ -12,6 +12,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/kernel"
 )
 
 // Both ends' counts say which way connections are lost, and what cannot be told is not.
@@ -56,31 +57,9 @@ func TestProcAddr(t *testing.T) {
 	t.Parallel()
 	nodes := freshNodes(t, 1)
 	c := openRank(t, configFor(t, nodes, 0))
-	found := sockets(tcpListen, uint16(nodes[0].Port))
-	if !slices.ContainsFunc(found, func(s socket) bool { return s.local.String() == c.listener.Addr().String() }) {
+	found := kernel.Sockets(kernel.Listen, uint16(nodes[0].Port))
+	if !slices.ContainsFunc(found, func(s kernel.Socket) bool { return s.Local.String() == c.listener.Addr().String() }) {
 		t.Errorf("%d listeners, and none is %s", len(found), c.listener.Addr())
-	}
-}
-
-// What is looked up on each beat costs no memory for each socket of the host: strangers open many.
-func TestSocketsInLittleMemory(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	const callers = 200
-	for range callers {
-		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-	}
-	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
-	found := 0
-	if allocs := testing.AllocsPerRun(5, func() { found = len(sockets(tcpListen, port)) }); allocs > callers || found != 1 {
-		t.Errorf("%.0f allocations and %d listeners found beside %d connections, expected at most one allocation for each, and one listener", allocs, found, callers)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/kernel"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -120,10 +121,10 @@ func shortSegments(_, _ string, c syscall.RawConn) error {
 
 // identity tells two processes with one index apart.
 type identity struct {
-	Instance string   `json:"instance,omitempty"`
-	Host     string   `json:"host"`
-	PID      int      `json:"pid"`
-	Process  *procKey `json:"process,omitempty"` // for neighbours alone
+	Instance string      `json:"instance,omitempty"`
+	Host     string      `json:"host"`
+	PID      int         `json:"pid"`
+	Process  *kernel.Key `json:"process,omitempty"` // for neighbours alone
 }
 
 func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
@@ -146,8 +147,8 @@ type Control struct {
 	running   sync.WaitGroup
 	dialling  sync.Once
 	closeOnce sync.Once
-	callers   lobby     // accepted, no neighbours yet
-	strangers strangers // so, and no neighbours at all
+	callers   lobby   // accepted, no neighbours yet
+	strangers passers // so, and no neighbours at all
 	epoch     atomic.Uint32
 	stale     atomic.Uint64
 
@@ -216,7 +217,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	c := &Control{
 		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), digest: hosts.Digest(cfg.List),
-		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: thisProcess()},
+		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This()},
 		group:   Group{hosts.Digest(cfg.Whole), cfg.Without, cfg.Decision},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),

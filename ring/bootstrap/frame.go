@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"ringcli/ring/bootstrap/strangers"
 )
 
 const (
@@ -65,7 +67,9 @@ var ErrNotFrame = errors.New("not a ringcli frame")
 // notFrameError carries the bytes that gave the sender away.
 type notFrameError struct{ head []byte }
 
-func (e *notFrameError) Error() string        { return fmt.Sprintf("%v: %s", ErrNotFrame, Identify(e.head)) }
+func (e *notFrameError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrNotFrame, strangers.Identify(e.head))
+}
 func (e *notFrameError) Is(target error) bool { return target == ErrNotFrame }
 
 // shortError is that a frame has not come whole.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"ringcli/ring/bootstrap/strangers"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -81,7 +83,7 @@ func TestIdentify(t *testing.T) {
 		"\x00\x01\x02":                  "unknown program",
 		"":                              "says nothing",
 	} {
-		if got := Identify([]byte(head)); !strings.Contains(got, want) {
+		if got := strangers.Identify([]byte(head)); !strings.Contains(got, want) {
 			t.Errorf("%q is %q: expected %q", head, got, want)
 		}
 	}
@@ -126,7 +128,7 @@ func FuzzReadFrame(f *testing.F) {
 		frame, err := ReadFrame(r)
 		if err != nil {
 			_ = err.Error()
-			_ = Identify(b)
+			_ = strangers.Identify(b)
 			return
 		}
 		if used := len(b) - r.Len(); used != headerSize+int(binary.BigEndian.Uint32(b[4:])) {

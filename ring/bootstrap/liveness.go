@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/ring/bootstrap/kernel"
 	"ringcli/trace"
 )
 
@@ -238,7 +239,7 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 		if l.ended && l.goodbye.IsZero() && l.broke != "" {
 			s.Ended = l.broke
 		}
-		packets += packetsIn(l.conn)
+		packets += kernel.PacketsIn(l.conn)
 	}
 	switch {
 	case silent < 2*pace.beat:

@@ -1,76 +1,12 @@
 package bootstrap
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/bootstrap/kernel"
 )
-
-// procKey says where a process can be looked at: whoever has the same machine finds it in
-// /proc.
-type procKey struct {
-	Machine string `json:"machine"` // the kernel, another at each start, and the PID namespace
-	Start   uint64 `json:"start"`   // of the process, in ticks since the kernel's: a PID is used again
-}
-
-// thisProcess returns this process's, nil if it is not known.
-func thisProcess() *procKey {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil
-	}
-	space, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return nil
-	}
-	s, ok := readProcess(os.Getpid())
-	if !ok {
-		return nil
-	}
-	return &procKey{strings.TrimSpace(string(boot)) + " " + space, s.start}
-}
-
-// procStat is what /proc/PID/stat says (proc_pid_stat(5)).
-type procStat struct {
-	state      byte
-	cpu, start uint64 // time used, and start, in ticks
-}
-
-func readProcess(pid int) (s procStat, ok bool) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return s, false
-	}
-	// The name, in brackets, may have any byte in it. The state after it is field 3, the
-	// times are 14 and 15, the start is 22.
-	end := bytes.LastIndexByte(text, ')')
-	f := strings.Fields(string(text[end+1:]))
-	const state, utime, stime, start = 0, 11, 12, 19
-	if end < 0 || len(f) <= start {
-		return s, false
-	}
-	s.state = f[state][0]
-	for _, i := range []int{utime, stime} {
-		n, err := strconv.ParseUint(f[i], 10, 64)
-		if err != nil {
-			return s, false
-		}
-		s.cpu += n
-	}
-	s.start, err = strconv.ParseUint(f[start], 10, 64)
-	return s, err == nil
-}
 
 // near tells whether two processes see each other in /proc.
 func (i *identity) near(other *identity) bool {
@@ -83,18 +19,18 @@ func (i *identity) look(own *identity, cpu *uint64) process {
 	if !i.near(own) || i.PID == own.PID {
 		return ""
 	}
-	s, ok := readProcess(i.PID)
+	s, ok := kernel.Read(i.PID)
 	if !ok {
 		return "" // it is gone, or hidden: a call tells
 	}
 	before := *cpu
-	*cpu = s.cpu
+	*cpu = s.CPU
 	switch {
-	case s.start != i.Process.Start || s.state == 'Z' || s.state == 'X':
+	case s.Start != i.Process.Start || s.State == 'Z' || s.State == 'X':
 		return processDead
-	case s.state == 'T' || s.state == 't':
+	case s.State == 'T' || s.State == 't':
 		return processStopped
-	case before != 0 && s.cpu > before:
+	case before != 0 && s.CPU > before:
 		return processRunning
 	}
 	return ""
@@ -124,8 +60,8 @@ const absence = 30 * time.Second
 func (v *Vigil) Ended(ctx context.Context) bool {
 	own := &v.c.self
 	if v.who.near(own) {
-		s, ok := readProcess(v.who.PID)
-		return !ok || s.start != v.who.Process.Start || s.state == 'Z' || s.state == 'X'
+		s, ok := kernel.Read(v.who.PID)
+		return !ok || s.Start != v.who.Process.Start || s.State == 'Z' || s.State == 'X'
 	}
 	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -151,26 +87,4 @@ func (c *Control) Process(rank int) (stopped, gone bool, pid int) {
 	var cpu uint64
 	p := other.look(&own, &cpu)
 	return p == processStopped, p == processDead, other.PID
-}
-
-// packetsIn counts the packets that have come over a connection, those that bring nothing
-// new included; 0 if that cannot be had.
-func packetsIn(conn net.Conn) (n uint32) {
-	if s, ok := conn.(*seal.Conn); ok {
-		conn = s.Conn
-	}
-	c, ok := conn.(syscall.Conn)
-	if !ok {
-		return 0
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) { // fails on a closed connection only
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Segs_in
-		}
-	})
-	return n
 }

@@ -1,35 +1,20 @@
 package bootstrap
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"ringcli/ring/bootstrap/strangers"
 	"ringcli/trace"
-)
-
-// Strangers that are likely to find the port: another fabric test that was given
-// it, a health check, a port scanner.
-var (
-	// rdma-core, libibverbs/examples/rc_pingpong.c: "%04x:%06x:%06x:%s", 52 bytes.
-	pingpongMessage = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{32}`)
-	// perftest, src/perftest_communication.c: KEY_PRINT_FMT (59 bytes) and
-	// KEY_PRINT_FMT_GID (108 bytes).
-	perftestMessage = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:[0-9a-f]{8}:[0-9a-f]{16}:`)
-	// Its first word, unless it is told not to: its version in 16 bytes, zeros at
-	// the end (exchange_versions).
-	perftestVersion = regexp.MustCompile(`^([0-9]+\.[0-9]+)\x00+$`)
-	httpMessage     = regexp.MustCompile(`^(GET|HEAD|POST|PUT|DELETE|OPTIONS|CONNECT|PATCH|TRACE|PRI) |^HTTP/`)
 )
 
 // isExpected tells whether a caller's address is of the host that the list has
@@ -70,33 +55,6 @@ func ownAddrs() func(netip.Addr) bool {
 	}
 }
 
-// Identify says in a few words what a program that sent these first bytes is.
-func Identify(head []byte) string {
-	switch {
-	case len(head) == 0:
-		return "a program that says nothing"
-	case pingpongMessage.Match(head):
-		return fmt.Sprintf("ibv_rc_pingpong (%d-byte address message)", len(bytes.TrimRight(head, "\x00"))+1)
-	case perftestMessage.Match(head):
-		return fmt.Sprintf("perftest, such as ib_write_bw (%d-byte address message)", len(head))
-	case len(head) == 16 && perftestVersion.Match(head):
-		return fmt.Sprintf("perftest %s, such as ib_write_bw (16-byte version)", perftestVersion.FindSubmatch(head)[1])
-	case httpMessage.Match(head):
-		return fmt.Sprintf("an HTTP program (%q)", firstLine(head))
-	case len(head) >= 3 && head[0] == 0x16 && head[1] == 3:
-		return "a TLS client (ClientHello)"
-	case bytes.HasPrefix(head, []byte("SSH-")):
-		return fmt.Sprintf("an SSH program (%q)", firstLine(head))
-	default:
-		return fmt.Sprintf("an unknown program (first bytes %q)", head[:min(len(head), 16)])
-	}
-}
-
-func firstLine(b []byte) []byte {
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	return bytes.TrimSpace(line[:min(len(line), 40)])
-}
-
 // strangerError is that a connection was made, and no frame came over it.
 type strangerError struct{ text string }
 
@@ -105,9 +63,9 @@ func (e *strangerError) Error() string { return e.text }
 // strangersEvery is how often the trace speaks of strangers.
 const strangersEvery = time.Minute
 
-// strangers are told of in the trace: the first at once, of the others each minute how
+// passers are strangers, who are told of in the trace: the first at once, of the others each minute how
 // many of which kind there were. They may come in thousands.
-type strangers struct {
+type passers struct {
 	mu    sync.Mutex
 	timer *time.Timer // guarded by mu, as below; nil if none came for a minute
 	kinds []strangerKind
@@ -123,7 +81,7 @@ type strangerKind struct {
 const mostKinds = 8
 
 // note notes one, or something else that may come as often.
-func (s *strangers) note(at, what string) {
+func (s *passers) note(at, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
@@ -143,7 +101,7 @@ func (s *strangers) note(at, what string) {
 }
 
 // tell traces those that were noted; at last it ends that.
-func (s *strangers) tell(last bool) {
+func (s *passers) tell(last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
@@ -191,7 +149,7 @@ func Stranger(conn net.Conn, err error) (program string, strange bool) {
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
 	more, _ := io.ReadAll(io.LimitReader(conn, 256)) // what there is
-	return Identify(append(not.head, more...)), true
+	return strangers.Identify(append(not.head, more...)), true
 }
 
 // explain turns the failure to read a connection's first frame into a sentence

@@ -1,0 +1,29 @@
+package kernel
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// What is looked up on each beat costs no memory for each socket of the host: strangers open many.
+func TestSocketsInLittleMemory(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	const callers = 200
+	for range callers {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
+	found := 0
+	if allocs := testing.AllocsPerRun(5, func() { found = len(Sockets(Listen, port)) }); allocs > callers || found != 1 {
+		t.Errorf("%.0f allocations and %d listeners found beside %d connections, expected at most one allocation for each, and one listener", allocs, found, callers)
+	}
+}
