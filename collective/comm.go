@@ -131,6 +131,16 @@ func (c *Comm) Rank() int { return c.rank }
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
+// others are all ranks but the own.
+func (c *Comm) others() (ranks []int) {
+	for rank := range c.size {
+		if rank != c.rank {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
 // Err returns why the Comm can do nothing more, or nil.
 func (c *Comm) Err() error {
 	c.mu.Lock()

@@ -3,7 +3,6 @@ package collective
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -103,10 +102,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	}
 	comm.token = token
 	comm.live.Operations++
-	if trace.Enabled(trace.Collective) {
-		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", f.seq), slog.String("call", k.String()),
-			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
-	}
+	traceStart(f.seq, k)
 	// Peers may have been first.
 	for _, ch := range comm.channels {
 		if ch == nil {
@@ -233,9 +229,7 @@ func (f *flow) run(ctx context.Context) (err error) {
 	} else if err := f.c.token.End(); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
-	if trace.Enabled(trace.Collective) {
-		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", f.seq))
-	}
+	traceEnd(f.seq)
 	return nil
 }
 

@@ -31,8 +31,11 @@ func TestImpairments(t *testing.T) {
 		{"corruption 1 %, segments verified", "corrupt 1%", true},
 	}
 	const n = 2
-	count, runs := 1<<20, 3 // 4 MiB
-	if testing.Short() {
+	count, runs := 1<<18, 1 // 1 MiB
+	switch {
+	case everything():
+		count, runs = 1<<20, 5
+	case testing.Short():
 		settings, count, runs = []struct {
 			name, fault string
 			verify      bool

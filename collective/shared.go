@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -71,13 +70,7 @@ type boardInfo struct {
 // apart. It is collective. Where some rank cannot, all do without, and why says so;
 // an error is of the ring.
 func (c *Comm) share(ctx context.Context) (why string, err error) {
-	peers := make([]int, 0, c.size-1)
-	for r := range c.size {
-		if r != c.rank {
-			peers = append(peers, r)
-		}
-	}
-	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: "memory of the ranks of one host"}, peers)
+	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: "memory of the ranks of one host"}, c.others())
 	if err != nil {
 		return "", err
 	}
@@ -193,13 +186,7 @@ func (s *shared) long(since time.Time) error {
 		return nil
 	}
 	s.told, s.since = now, since
-	var others []int
-	for rank := range s.c.size {
-		if rank != s.c.rank {
-			others = append(others, rank)
-		}
-	}
-	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), others, since)
+	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), s.c.others(), since)
 	p := diagnose.Place{Operation: s.c.seq}
 	ranks, phase, segment := s.team.Awaits()
 	for _, rank := range ranks {
@@ -214,10 +201,7 @@ func (s *shared) long(since time.Time) error {
 // elsewhere returns a rank that is in another operation with the number of the present
 // one, whose signature is mine; -1 is none.
 func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
-	for rank := range s.c.size {
-		if rank == s.c.rank {
-			continue
-		}
+	for _, rank := range s.c.others() {
 		if number, theirs := s.team.Announced(rank); number == s.c.seq && theirs != mine {
 			return rank, theirs
 		}
@@ -267,10 +251,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	}
 	s.before = p.signature
 	s.team.Record(c.seq, parts)
-	if traced {
-		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", c.seq), slog.String("call", k.String()),
-			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
-	}
+	traceStart(c.seq, k)
 	if err = s.perform(k, &p.shared); err == nil {
 		s.last = c.seq
 		c.token.Release()
@@ -285,9 +266,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 		s.team.Recorded(end)
 		recordOperation(begun, end, k, c.seq)
 	}
-	if traced {
-		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", c.seq))
-	}
+	traceEnd(c.seq)
 	return err
 }
 
@@ -347,8 +326,8 @@ const (
 func (s *shared) awaitOthers() {
 	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
-		for rank := range s.c.size {
-			left = left && (rank == s.c.rank || s.team.HasEnded(rank, s.last))
+		for _, rank := range s.c.others() {
+			left = left && s.team.HasEnded(rank, s.last)
 		}
 		if left {
 			return

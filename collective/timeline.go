@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"log/slog"
+
 	"ringcli/ring/message"
 	"ringcli/trace"
 )
@@ -88,6 +90,20 @@ type timeline struct {
 // recordOperation records a call that ran, or failed, on this rank.
 func recordOperation(begun, end trace.Stamp, k *Call, seq uint64) {
 	operationSpan.SpanAt(begun, end, operationTexts[k.Op], seq, uint64(k.Count*k.Type.Size()), carrierText(k))
+}
+
+// traceStart and traceEnd trace an operation, if that is wanted.
+func traceStart(number uint64, k *Call) {
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", number), slog.String("call", k.String()),
+			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
+	}
+}
+
+func traceEnd(number uint64) {
+	if trace.Enabled(trace.Collective) {
+		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", number))
+	}
 }
 
 // carrierText is the protocol round the ring, which has several, and of the other

@@ -183,11 +183,11 @@ func (t *Team) span(lo, hi, step int) (from, to int) {
 // anything: first what others wait for.
 func (t *Team) advance() bool {
 	moved := false
-	if t.sendSlots && t.staged < t.total && t.staged < t.reduced+2 && t.sendSlotFree() {
+	if t.staged < t.reduced+2 && t.may((*Team).mayStage) {
 		t.stage()
 		moved = true
 	}
-	if t.reduced < t.total && t.inputsThere() && (!t.resultSlots || t.resultSlotFree()) {
+	if t.may((*Team).mayReduce) {
 		t.reduce()
 		moved = true
 	}
@@ -195,7 +195,7 @@ func (t *Team) advance() bool {
 		moved = true
 	}
 	// With nothing else to do, work ahead.
-	if !moved && t.sendSlots && t.staged < t.total && t.sendSlotFree() {
+	if !moved && t.may((*Team).mayStage) {
 		t.stage()
 		moved = true
 	}
@@ -216,24 +216,39 @@ func (p *peer) reached(which int, want uint64) bool {
 	return p.seen[which] >= want
 }
 
-func (t *Team) allReached(which int, want uint64) bool {
+// mayStage tells whether there is a step to stage, and this peer has read what is in its
+// slot.
+func (t *Team) mayStage(p *peer) bool {
+	return t.sendSlots && t.staged < t.total && p.reached(reducedLine, t.sendUsed[(t.base+uint64(t.staged))%slotDepth])
+}
+
+// mayReduce tells whether there is a step to reduce, and this peer has what that takes and
+// has read what is in its slot.
+func (t *Team) mayReduce(p *peer) bool {
+	at := t.base + uint64(t.reduced)
+	return t.reduced < t.total && (t.kernel == nil || p.input != 0 || p.reached(stagedLine, at+1)) &&
+		(!t.resultSlots || p.reached(takenLine, t.resultUsed[at%slotDepth]))
+}
+
+// mayTake tells whether a peer has a step to take.
+func (t *Team) mayTake(p *peer) bool {
+	return p.got < t.total && (p.ready || p.reached(reducedLine, t.base+uint64(p.got)+1))
+}
+
+// needs tells whether a peer needs the own buffers still, in the end.
+func (t *Team) needs(p *peer) bool {
+	all := t.base + uint64(t.total)
+	return t.inputRead && !p.reached(reducedLine, all) || t.resultRead && !p.reached(takenLine, all)
+}
+
+// may tells whether something may be done for all peers.
+func (t *Team) may(do func(*Team, *peer) bool) bool {
 	for _, p := range t.others {
-		if !p.reached(which, want) {
+		if !do(t, p) {
 			return false
 		}
 	}
 	return true
-}
-
-// sendSlotFree tells whether all peers have read what is in the slot of the next
-// step to stage.
-func (t *Team) sendSlotFree() bool {
-	return t.allReached(reducedLine, t.sendUsed[(t.base+uint64(t.staged))%slotDepth])
-}
-
-// resultSlotFree tells the same of the next step to reduce.
-func (t *Team) resultSlotFree() bool {
-	return t.allReached(takenLine, t.resultUsed[(t.base+uint64(t.reduced))%slotDepth])
 }
 
 // stage copies the next segment of each peer's chunk into the slots.
@@ -249,31 +264,13 @@ func (t *Team) stage() {
 	t.tell(t.own[stagedLine], at+1)
 }
 
-// inputsThere tells whether the peers have what the next step reduces.
-func (t *Team) inputsThere() bool {
-	if t.kernel == nil {
-		return true
-	}
-	want := t.base + uint64(t.reduced) + 1
-	for _, p := range t.others {
-		if p.input == 0 && !p.reached(stagedLine, want) {
-			return false
-		}
-	}
-	return true
-}
-
 // take copies the next segment of each peer that has one ready.
 func (t *Team) take() bool {
 	moved := false
 	least := t.total
 	for _, p := range t.others {
-		if p.got < t.total {
+		if t.mayTake(p) {
 			at := t.base + uint64(p.got)
-			if !p.ready && !p.reached(reducedLine, at+1) {
-				least = min(least, p.got)
-				continue
-			}
 			from, to := t.span(p.lo, p.hi, p.got)
 			var data []byte
 			if p.output == 0 {
@@ -417,15 +414,14 @@ func (t *Team) copy(dst, src []byte, stream bool) {
 func (t *Team) finish() error {
 	t.phase = phaseFinish
 	t.wait.reset()
-	all := t.base + uint64(t.total)
 	for _, p := range t.others {
-		for t.inputRead && !p.reached(reducedLine, all) || t.resultRead && !p.reached(takenLine, all) {
+		for t.needs(p) {
 			if err := t.wait.step(); err != nil {
 				return t.fail(err)
 			}
 		}
 		t.wait.reset()
 	}
-	t.base = all
+	t.base += uint64(t.total)
 	return nil
 }

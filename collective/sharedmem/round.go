@@ -119,37 +119,26 @@ func (t *Team) fail(err error) error {
 // Awaits are the ranks that the present call waits for, as far as that can be told, in
 // which phase and with which piece or step. It is for Config.Long.
 func (t *Team) Awaits() (ranks []int, phase string, number int) {
-	all := t.base + uint64(t.total)
 	lags := func(*peer) bool { return false }
 	switch number = t.piece; t.phase {
-	case phaseInbox:
+	case phaseInbox, phaseRefs:
 		phase = "contributions"
-		lags = func(p *peer) bool { return p.in[t.round&1].load() != t.tag }
-	case phaseRefs:
-		phase = "where the buffers are"
+		if t.phase == phaseRefs {
+			phase = "where the buffers are"
+		}
 		lags = func(p *peer) bool { return p.in[t.round&1].load() != t.tag }
 	case phaseRead:
 		phase = "that the send buffer was read"
 		lags = func(p *peer) bool { return p.lines[readLine].load() != uint64(t.round) }
 	case phaseSteps:
 		phase, number = "the steps of their chunks", t.reduced
-		at := t.base + uint64(t.reduced)
 		lags = func(p *peer) bool {
-			switch { // as advance has it
-			case t.sendSlots && t.staged < t.total && !p.reached(reducedLine, t.sendUsed[(t.base+uint64(t.staged))%slotDepth]):
-				return true
-			case t.reduced < t.total && t.kernel != nil && p.input == 0 && !p.reached(stagedLine, at+1):
-				return true
-			case t.reduced < t.total && t.resultSlots && !p.reached(takenLine, t.resultUsed[at%slotDepth]):
-				return true
-			}
-			return t.gathers && p.got < t.total && !p.ready && !p.reached(reducedLine, t.base+uint64(p.got)+1)
+			return t.sendSlots && t.staged < t.total && !t.mayStage(p) || t.reduced < t.total && !t.mayReduce(p) ||
+				t.gathers && p.got < t.total && !t.mayTake(p)
 		}
 	case phaseFinish:
 		phase, number = "that the buffers were read", t.total
-		lags = func(p *peer) bool {
-			return t.inputRead && !p.reached(reducedLine, all) || t.resultRead && !p.reached(takenLine, all)
-		}
+		lags = t.needs
 	}
 	for _, p := range t.others {
 		if lags(p) {
