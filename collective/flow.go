@@ -9,6 +9,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
+	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/message"
 	"ringcli/trace"
@@ -20,7 +21,7 @@ import (
 // that holds the own chunk only, base is where element 0 would be.
 type vector struct {
 	base uint64
-	keys ring.Keys
+	keys device.Keys
 	// serial tells its buffer from all before among those that the other ranks of
 	// this host can map; 0 is none of them.
 	serial uint32

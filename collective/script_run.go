@@ -6,7 +6,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/script"
-	"ringcli/ring"
+	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
 	"ringcli/verbs/memory"
@@ -27,10 +27,10 @@ type scriptRun struct {
 	window    [MaxDepth]group
 	processed int // segments received and worked
 
-	memory   uint64    // of the partial results
-	keys     ring.Keys // of memory
-	stride   uint64    // bytes of one group's
-	areaBase []uint64  // where in that each area begins
+	memory   uint64      // of the partial results
+	keys     device.Keys // of memory
+	stride   uint64      // bytes of one group's
+	areaBase []uint64    // where in that each area begins
 }
 
 // group is how far a group of segments has come.
@@ -114,7 +114,7 @@ func (x *scriptRun) state() state {
 
 // addr returns where the piece of a move lies, whose first element is from, and the
 // keys of that memory.
-func (x *scriptRun) addr(p script.Operand, area, g int, m *script.Move, piece, from int) (addr uint64, keys *ring.Keys) {
+func (x *scriptRun) addr(p script.Operand, area, g int, m *script.Move, piece, from int) (addr uint64, keys *device.Keys) {
 	switch p {
 	case script.OperandInput:
 		return x.in.base + uint64(from*x.size), &x.in.keys
@@ -176,7 +176,7 @@ func (x *scriptRun) send(g int, q *group, m *script.Move, ch *channel) error {
 		return nil
 	}
 	ch.stream.flights[ch.stream.posted%len(ch.stream.flights)] = flight{begun: trace.Now(), group: g, bytes: n}
-	if err := ch.fill(&h, addr, n, keys.LKey(ch.edge)); err != nil {
+	if err := ch.fill(&h, addr, n, keys.LKey(ch.edge.Device())); err != nil {
 		return err
 	}
 	ch.told = ch.taken

@@ -281,7 +281,7 @@ func (s *shared) call(p *prepared) sharedmem.Call {
 
 // buffer is a vector as the team takes it.
 func (s *shared) buffer(v *vector) sharedmem.Buffer {
-	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right()))}
+	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right().Device()))}
 }
 
 // perform has the team do what a call consists of.

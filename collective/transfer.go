@@ -124,13 +124,13 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 	case st.do == recvReduceSend:
 		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
 		p.partialsPosted++
-		return addr, p.staging.keys.LKey(e), p.staging.keys.RKey(e), n
+		return addr, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), n
 	case n == 0:
-		return p.partialBase, p.staging.keys.LKey(e), p.staging.keys.RKey(e), 0
+		return p.partialBase, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), 0
 	case st.do == send:
 		v = &p.in
 	}
-	return v.base + uint64(lo*p.size), v.keys.LKey(e), v.keys.RKey(e), n
+	return v.base + uint64(lo*p.size), v.keys.LKey(e.Device()), v.keys.RKey(e.Device()), n
 }
 
 // landing returns the memory that a rendezvous puts a segment into: a staging
@@ -138,9 +138,9 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 func (p *pass) landing(position int, st step, lo, n int) (addr uint64, lkey, rkey uint32) {
 	e := p.left.edge
 	if st.do&doReduce != 0 || n == 0 {
-		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.keys.LKey(e), p.staging.keys.RKey(e)
+		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device())
 	}
-	return p.out.base + uint64(lo*p.size), p.out.keys.LKey(e), p.out.keys.RKey(e)
+	return p.out.base + uint64(lo*p.size), p.out.keys.LKey(e.Device()), p.out.keys.RKey(e.Device())
 }
 
 // maySend tells whether the next position may be posted to the right.
@@ -170,7 +170,7 @@ func (p *pass) postSlots() error {
 		switch {
 		case p.call.Protocol == Eager:
 		case transfer == 0:
-			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge)
+			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge.Device())
 		default:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}

@@ -34,7 +34,7 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 // eachBehind takes a step on the edges that it is for and that have not taken it
 // yet: a step that failed half-way goes on where it stopped.
 func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
-	for _, side := range v.sides() {
+	for _, side := range v.Sides() {
 		if r.standing([]Side{side}).State >= to {
 			continue
 		}
@@ -95,7 +95,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 				return err
 			}
 		}
-		r.devices.events.forget(false)
+		r.devices.events.Forget(false)
 		r.pings.reset()
 		r.deferred, r.early = r.deferred[:0], r.early[:0]
 		r.mu.Lock()

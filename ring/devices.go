@@ -12,6 +12,7 @@ import (
 
 	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/ring/device"
 	"ringcli/ring/locality"
 	"ringcli/ring/watch"
 	"ringcli/trace"
@@ -22,14 +23,14 @@ import (
 // devices are those that the edges of a ring are on, and what is registered on all of
 // them.
 type devices struct {
-	r      *Ring
-	events deviceEvents
+	r       *Ring
+	events  watch.Events   // bad ones of all of them
+	failing sync.WaitGroup // the goroutines that fail the ring since one came
 
 	list []*Device // changed with the token and the ring's mu: whoever has either may look
 	last int       // index in list of the one that was polled last; needs the token
 
-	registering   sync.Mutex      // held while a device or a registration comes or goes; taken before the ring's mu
-	registrations []*Registration // guarded by registering: each is on each device
+	memory device.Memory // registered on each of them; its lock is taken before the ring's mu
 }
 
 // on returns the open device of a kind, or opens it, for the edges to some
@@ -44,11 +45,11 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 	if p := locality.SharedMemory(); local && p != nil && name == route.Auto {
 		name = p.Name()
 	}
-	device, why, err := route.Device(name, ds.r.local)
+	from, why, err := route.Device(name, ds.r.local)
 	if err != nil {
 		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
-	return ds.open(device, why, peers)
+	return ds.open(from, why, peers)
 }
 
 // open opens a device for the edges to some ranks, and makes what they
@@ -68,7 +69,7 @@ func (ds *devices) open(from verbs.Device, why string, peers []int) (d *Device, 
 	for _, x := range d.GID.Rejected {
 		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
 	}
-	if d.Attr.VendorID == rxeVendor && *r.opts.RetryCnt == 7 {
+	if d.Attr.VendorID == device.RXEVendor && *r.opts.RetryCnt == 7 {
 		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
 			slog.String("device", d.Name))
 	}
@@ -101,8 +102,8 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 
 // include makes a device one of the ring's.
 func (ds *devices) include(d *Device) error {
-	ds.registering.Lock()
-	defer ds.registering.Unlock()
+	ds.memory.Lock()
+	defer ds.memory.Unlock()
 	if f := ds.r.faults.Load(); f != nil {
 		if err := f.into(d); err != nil {
 			return err
@@ -114,16 +115,11 @@ func (ds *devices) include(d *Device) error {
 	for taken(d.Index) {
 		d.Index++
 	}
-	if d.Index >= MaxDevices {
-		return fmt.Errorf("%s would be device %d of this ring: expected %d at most", d.Name, d.Index+1, MaxDevices)
+	if d.Index >= device.Most {
+		return fmt.Errorf("%s would be device %d of this ring: expected %d at most", d.Name, d.Index+1, device.Most)
 	}
-	for i, g := range ds.registrations {
-		if err := g.add(d); err != nil {
-			for _, g := range ds.registrations[:i] {
-				err = errors.Join(err, g.remove(d.Index))
-			}
-			return err
-		}
+	if err := ds.memory.Include(d); err != nil {
+		return err
 	}
 	ds.r.mu.Lock()
 	defer ds.r.mu.Unlock()
@@ -133,16 +129,12 @@ func (ds *devices) include(d *Device) error {
 
 // exclude closes a device that no edge uses any more.
 func (ds *devices) exclude(d *Device) error {
-	ds.registering.Lock()
-	defer ds.registering.Unlock()
+	ds.memory.Lock()
+	defer ds.memory.Unlock()
 	ds.r.change(func() {
 		ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
 	})
-	var errs []error
-	for _, g := range ds.registrations {
-		errs = append(errs, g.remove(d.Index))
-	}
-	return errors.Join(append(errs, d.Close())...)
+	return errors.Join(ds.memory.Exclude(d), d.Close())
 }
 
 // openExpected opens the devices that the edges to the neighbours will most likely use:
@@ -150,7 +142,7 @@ func (ds *devices) exclude(d *Device) error {
 // neighbour whose address is one of this machine will be on it.
 func (ds *devices) openExpected(ctx context.Context) error {
 	r := ds.r
-	ds.events.forget(true)
+	ds.events.Forget(true)
 	own := r.opts.locality()
 	var expected [2]locality.Choice
 	var network []int
@@ -236,7 +228,7 @@ func (ds *devices) poll(wc []verbs.Completion) (n int, err error) {
 // may outlast that.
 func (ds *devices) event(device string, e verbs.AsyncEvent) {
 	r := ds.r
-	ds.events.note(device, e, time.Now())
+	ds.events.Note(device, e, time.Now())
 	level := trace.Debug
 	if e.Type.Bad() {
 		level = trace.Warn
@@ -252,7 +244,7 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 		return
 	}
 	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: device, Event: e}
-	ds.events.failing.Go(func() { r.Fail(err) })
+	ds.failing.Go(func() { r.Fail(err) })
 }
 
 // NewWaiter returns a waiter on the CQ, of the policy in Options. With several

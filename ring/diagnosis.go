@@ -50,7 +50,7 @@ func (r *Ring) Diagnose(ctx context.Context, id EdgeID, cause error) []diagnose.
 	if d == nil {
 		return found
 	}
-	happened := r.devices.events.findings(d.Name, netdev, r.rank, time.Now())
+	happened := r.devices.events.Findings(d.Name, netdev, r.rank, time.Now())
 	if lead(r.rank, r.State(), cause) != nil {
 		return append(found, happened...)
 	}

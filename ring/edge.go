@@ -5,60 +5,37 @@ import (
 	"fmt"
 
 	"ringcli/ring/diagnose"
+	"ringcli/ring/edges"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
 
-// Side says on which side of a rank an edge is.
-type Side int
+// Side says on which side of a rank an edge is, and EdgeID which it is.
+type (
+	Side   = edges.Side
+	EdgeID = edges.ID
+)
 
 // The sides of a rank in the ring, from left to right of which data flows, and that of
 // edges beside the ring's.
 const (
-	Left Side = iota
-	Right
-	Mesh
+	Left  = edges.Left
+	Right = edges.Right
+	Mesh  = edges.Mesh
 )
 
-func (s Side) String() string {
-	switch s {
-	case Left:
-		return "left"
-	case Right:
-		return "right"
-	default:
-		return "mesh"
-	}
-}
-
-// Edge returns the ID of the edge to the neighbour at a side.
-func (s Side) Edge() EdgeID { return EdgeID(s) }
-
-// EdgeID numbers the edges of a rank: those to its neighbours by their side, then those
-// of a mesh in the order in which they were made.
-type EdgeID int
-
 // firstMesh is the ID of the first edge that Mesh made.
-const firstMesh EdgeID = 2
-
-// Side returns the side that an edge is on.
-func (id EdgeID) Side() Side { return Side(min(id, firstMesh)) }
-
-// Opposite returns the side at which the neighbour sees this edge, of the ring's
-// own.
-func (s Side) Opposite() Side { return 1 - s }
+const firstMesh = edges.FirstMesh
 
 const (
 	// MessageSize is the longest control message in bytes (ping, RTS, CTS, FIN,
 	// credits). It is sent inline where the device can, and lands in a posted receive buffer.
 	MessageSize = 128
 	// SlotHeader is the room for a header before a slot's payload, in bytes.
-	SlotHeader = 64
-	// recvDepth is the number of receive requests kept posted on an edge to a
-	// neighbour. Each message and each WRITE_IMM takes one until Repost;
-	// collective keeps fewer in flight by its credits.
-	recvDepth = 128
+	SlotHeader = edges.SlotHeader
+	// recvDepth is the number of receive requests kept posted on an edge to a neighbour.
+	recvDepth = edges.Receives
 	// sendDepth is the length of the send queue: data, its control message and
 	// the credits of as many segments as recvDepth allows.
 	sendDepth = 256
@@ -98,25 +75,13 @@ func ParseWRID(wr uint64) (id EdgeID, k WRKind, value uint64) {
 	return EdgeID(wr >> 48), WRKind(wr >> 40), wr & (1<<40 - 1)
 }
 
-// QPInfo is what one end of an edge tells the other.
-type QPInfo struct {
-	Device       string              `json:"device"`
-	Capabilities verbs.Capabilities  `json:"capabilities"` // of the device
-	LinkLayer    verbs.LinkLayer     `json:"link_layer"`
-	GID          verbs.GID           `json:"gid"`
-	GIDType      verbs.GIDType       `json:"gid_type"`
-	LID          uint16              `json:"lid"`
-	Port         int                 `json:"port"`
-	UDPPort      uint16              `json:"udp_port"`
-	QPN          uint32              `json:"qpn"`
-	PSN          uint32              `json:"psn"`
-	MTU          int                 `json:"mtu"` // bytes
-	SL           uint8               `json:"sl"`
-	PKey         uint16              `json:"pkey"`
-	Slots        diagnose.MemoryInfo `json:"slots"`
-	SlotCount    int                 `json:"slot_count"`
-	SlotSize     int                 `json:"slot_size"` // bytes, header included
-}
+// QPInfo is what one end of an edge tells the other, with connectionData around it in
+// Exchange; Values are what an operator gives a step instead of the proper ones.
+type (
+	QPInfo         = edges.QPInfo
+	connectionData = edges.Data
+	Values         = edges.Values
+)
 
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
 // neighbour writes into and the buffers that its messages land in. It belongs to
@@ -166,7 +131,7 @@ func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, er
 			err = errors.Join(err, e.close())
 		}
 	}()
-	if e.slots, err = d.alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
+	if e.slots, err = d.Alloc(uint64(has.slots) * uint64(has.slotSize)); err != nil {
 		return e, err
 	}
 	if e.slotMR, err = d.PD.RegMR(e.slots.Addr(), uint64(e.slots.Len()), diagnose.SlotAccess); err != nil {
@@ -182,7 +147,7 @@ func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, er
 	if e.inline < MessageSize {
 		e.sendBufs = max(has.send, capacity.MaxSendWR)
 	}
-	if e.messages, err = d.alloc(uint64(has.recv+e.sendBufs) * MessageSize); err != nil {
+	if e.messages, err = d.Alloc(uint64(has.recv+e.sendBufs) * MessageSize); err != nil {
 		return e, err
 	}
 	if e.msgMR, err = d.PD.RegMR(e.messages.Addr(), uint64(e.messages.Len()), verbs.AccessLocalWrite); err != nil {

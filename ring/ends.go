@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/polling"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
@@ -17,7 +19,7 @@ import (
 // Initialised on until Close.
 func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	peek(r)
-	busy := r.tokens.who().String()
+	busy := r.tokens.Who().String()
 	state := r.State()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,12 +61,12 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		QPN: e.QP.Num(), QPState: diagnose.Is(attr.State), PathMTU: attr.PathMTU.Bytes(), RQPSN: attr.RQPSN, SQPSN: attr.SQPSN,
 		DestQPN: attr.DestQPN, DGID: attr.AH.GRH.DGID, DLID: attr.AH.DLID, DestUDPPort: attr.AH.UDP.Port, SGIDIndex: attr.AH.GRH.SGIDIndex,
 		FlowLabel: attr.AH.GRH.FlowLabel, SL: attr.AH.SL, TrafficClass: attr.AH.GRH.TrafficClass, HopLimit: attr.AH.GRH.HopLimit,
-		Access: attr.Access, AccessFlags: accessFlags(attr.Access), PKeyIndex: attr.PKeyIndex, PKey: e.Local.PKey, PortNum: attr.PortNum,
+		Access: attr.Access, AccessFlags: device.AccessFlags(attr.Access), PKeyIndex: attr.PKeyIndex, PKey: e.Local.PKey, PortNum: attr.PortNum,
 		QPTimeout: attr.Timeout, RetryCnt: attr.RetryCnt, RNRRetry: attr.RNRRetry, MinRNRTimer: attr.MinRNRTimer,
 		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: init.Cap,
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
-		Regions: r.regions.on(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),
+		Regions: r.regions.On(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),
 	}
 	end.SQPSNFirst, end.RQPSNFirst, end.CountersRTR = known.SQFirst, known.RQFirst, known.Counters
 	if attr.State != verbs.StateErr && attr.State != verbs.StateReset { // else all is flushed
@@ -79,7 +81,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 func peek(r *Ring) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
-	t, err := r.takeToken(now, holder{kind: looking})
+	t, err := r.takeToken(now, polling.Holder{Kind: polling.Looking})
 	if err != nil {
 		return
 	}

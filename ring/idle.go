@@ -1,53 +1,14 @@
 package ring
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"ringcli/configs/codes"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/polling"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
-
-// QueuePairError is that a queue pair has failed and no request of an operation tells why.
-type QueuePairError struct {
-	Rank  int
-	Edge  EdgeID
-	Peer  int
-	Node  string // the peer's
-	QPN   uint32
-	State verbs.QPState
-	First *diagnose.Failure // nil if no request of its own failed by itself
-	Idle  bool              // it failed while nothing ran
-	Event string            // what the device reported before, "" if nothing
-}
-
-// FailureCode is that of its first error: that of a peer's, if it had none.
-func (e *QueuePairError) FailureCode() codes.Code {
-	if e.First == nil {
-		return codes.Flushed
-	}
-	return statusCode(verbs.Status(e.First.Status))
-}
-
-func (e *QueuePairError) Error() string {
-	idle := ""
-	if e.Idle {
-		idle = " while nothing ran"
-	}
-	text := fmt.Sprintf("the %s queue pair 0x%06x of rank %d to rank %d (%s) failed%s, and is %s: ", e.Edge.Side(), e.QPN, e.Rank, e.Peer, e.Node, idle, e.State)
-	if e.First == nil {
-		text += "no request of its own failed, so it refused one of its peer's, or was taken there by force"
-	} else {
-		text += "its first error was " + e.First.String()
-	}
-	if e.Event != "" {
-		text += "; " + e.Event
-	}
-	return text + ": connect again; if it fails again, look at rank " + fmt.Sprint(e.Peer)
-}
 
 // idleLook is the pause between two looks at the queue pairs while nothing runs.
 const idleLook = 500 * time.Millisecond
@@ -64,7 +25,7 @@ func (r *Ring) watchIdle() {
 			return
 		case <-ticker.C:
 		}
-		idle := func() bool { return r.tokens.who().kind == nobody && r.State() == StateError }
+		idle := func() bool { return r.tokens.Who().Kind == polling.Nobody && r.State() == StateError }
 		if !idle() {
 			continue
 		}
@@ -109,7 +70,7 @@ func (r *Ring) failedQueuePair(idle bool) *QueuePairError {
 			continue
 		}
 		failed := &QueuePairError{Rank: r.rank, Edge: e.ID, Peer: e.Peer, Node: r.nodes[e.Peer].String(), QPN: e.QP.Num(), State: attr.State, Idle: idle}
-		failed.Event = r.devices.events.text(time.Now(), func(device string) bool { return device == e.device.Name })
+		failed.Event = r.devices.events.Text(time.Now(), func(device string) bool { return device == e.device.Name })
 		if !known.First.HasStatus(verbs.FlushError) {
 			failed.First = known.First
 		}

@@ -52,8 +52,8 @@ func (r *Ring) Inject(text string) error {
 		return err
 	}
 	// A device that is opened meanwhile has them, too.
-	r.devices.registering.Lock()
-	defer r.devices.registering.Unlock()
+	r.devices.memory.Lock()
+	defer r.devices.memory.Unlock()
 	before := r.faults.Load()
 	next := &faults{own, text}
 	if parsed.None() {

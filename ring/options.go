@@ -8,6 +8,7 @@ import (
 	"ringcli/configs"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/locality"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
@@ -101,7 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 	if err := configs.Complete(&o); err != nil {
 		return o, usage.Errorf("%v", err)
 	}
-	if _, err := o.cpus(); err != nil {
+	if _, err := locality.CPUs(o.CPUs); err != nil {
 		return o, err
 	}
 	// Slots stay aligned to cache lines, whatever size was asked for.

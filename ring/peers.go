@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"ringcli/configs/codes"
+	"ringcli/ring/edges"
 	"ringcli/verbs"
 )
 
@@ -50,55 +50,6 @@ func (e *Edge) doubt() string {
 	return fmt.Sprintf("is RoCE traffic (UDP port %d) filtered", e.Remote.UDPPort)
 }
 
-// CompletionError is a failed completion with the edge that it was on. It wraps
-// *verbs.StatusError.
-type CompletionError struct {
-	Edge      EdgeID
-	Peer      int
-	Node      string
-	QPN       uint32
-	Status    verbs.Status
-	Device    string // the edge's
-	HostLocal bool   // so is that device
-	Event     string // what the device reported before, "" if nothing
-}
-
-// What is the failure without an explanation.
-func (e *CompletionError) What() string {
-	return fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.QPN, e.Status.Err())
-}
-
-func (e *CompletionError) Error() string {
-	s := e.What()
-	hint := hints[e.Status]
-	if e.Status == verbs.RetryExceeded && e.HostLocal {
-		hint = "the peer's process is gone, or its queue pair has failed"
-	}
-	if hint != "" {
-		s += ": " + hint
-	}
-	if e.Event != "" {
-		s += "; " + e.Event
-	}
-	return s
-}
-
-// FailureCode is that of its status.
-func (e *CompletionError) FailureCode() codes.Code { return statusCode(e.Status) }
-
-func (e *CompletionError) Unwrap() error { return e.Status.Err() }
-
-// What the statuses mean in practice, and what to look at.
-var hints = map[verbs.Status]string{
-	verbs.RetryExceeded:        "the peer does not answer; is it gone, or is RoCE traffic (UDP port 4791) filtered or lost?",
-	verbs.RNRRetryExceeded:     "the peer had no receive posted; is it stopped or overloaded?",
-	verbs.RemoteAccessError:    "the peer refused the rkey, the address or the range",
-	verbs.RemoteInvalidRequest: "the peer refused the request; do both ends run the same ringcli with the same MTU?",
-	verbs.LocalProtectionError: "a local key or address is wrong",
-	verbs.LocalLengthError:     "a message was longer than the receive buffer",
-	verbs.FlushError:           "the queue pair failed before; the first error is elsewhere",
-}
-
 // CompletionError explains a completion whose status is not success. If the ring
 // has failed already and the work request was only flushed, that is the reason.
 func (r *Ring) CompletionError(wc *verbs.Completion) error {
@@ -124,9 +75,18 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 		}
 	}
 	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
-	failed.Event = r.devices.events.text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
+	failed.Event = r.devices.events.Text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
 	if e != nil {
 		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
 	}
 	return failed
 }
+
+// What is wrong with an edge, or its device.
+type (
+	CompletionError = edges.CompletionError
+	QueuePairError  = edges.QueuePairError
+	DeviceError     = edges.DeviceError
+	StallError      = edges.StallError
+	CorruptionError = edges.CorruptionError
+)

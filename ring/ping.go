@@ -4,27 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/message"
-	"ringcli/trace"
 )
 
-// PingResult is what one rank measured to its right neighbour: whole round
-// trips, verified at both ends.
-type PingResult struct {
-	Peer  int           `json:"peer"`
-	Count int           `json:"count"` // round trips measured
-	Bytes int           `json:"bytes"` // of a message, its header included
-	Min   time.Duration `json:"min"`
-	P50   time.Duration `json:"p50"`
-	P99   time.Duration `json:"p99"`
-	Max   time.Duration `json:"max"`
-}
+// PingResult is what one rank measured to a neighbour.
+type PingResult = message.PingResult
 
 // Ping sends a test message to the right neighbour count times, one after the
 // other, over the queue pair. The receiver verifies its bytes and sends them
@@ -43,7 +30,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		if err := r.Usable(); err != nil {
 			return err
 		}
-		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: newTrips()}
+		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: message.NewTrips()}
 		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
 		if err := r.pings.all(ctx, t, asks, answers); err != nil {
 			r.pings.markUnclean(err)
@@ -57,7 +44,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			return err
 		}
 		r.change(func() { r.edges[Left].pinged, r.edges[Right].pinged = true, true })
-		result = asks.trips.result(r.neighbour(Right), count)
+		result = asks.trips.Result(r.neighbour(Right), count, MessageSize)
 		return nil
 	})
 	return result, err
@@ -96,35 +83,6 @@ func checkCount(count int) error {
 		return usage.Errorf("ping count %d: expected 1 to %d", count, most)
 	}
 	return nil
-}
-
-// trips are the times of round trips, but for the first of each ping.
-type trips struct {
-	least, most time.Duration
-	histogram   *hdrhistogram.Histogram
-}
-
-func newTrips() trips {
-	// Nanosecond to minute, to three digits.
-	return trips{histogram: hdrhistogram.New(1, int64(time.Minute), 3)}
-}
-
-func (t *trips) add(number uint32, trip time.Duration) {
-	if number == 0 {
-		return
-	}
-	if t.least == 0 || trip < t.least {
-		t.least = trip
-	}
-	t.most = max(t.most, trip)
-	// A trip beyond a minute is beyond the histogram, not beyond Max.
-	_ = t.histogram.RecordValue(min(int64(trip), int64(time.Minute)))
-}
-
-func (t *trips) result(peer, count int) PingResult {
-	p50, p99 := time.Duration(t.histogram.ValueAtQuantile(50)), time.Duration(t.histogram.ValueAtQuantile(99))
-	trace.Debug(trace.Ring, "ping", slog.Int("neighbour", peer), slog.Int("count", count), slog.Duration("p50", p50))
-	return PingResult{Peer: peer, Count: count, Bytes: MessageSize, Min: t.least, Max: t.most, P50: p50, P99: p99}
 }
 
 // checkPayload verifies what a message of a neighbour carries: the pattern of the

@@ -59,7 +59,7 @@ type ping struct {
 	patience time.Duration
 	moved    time.Time // the last message; patience is how long ago that may be
 	at       time.Time // the last ping was sent
-	trips    trips
+	trips    message.Trips
 	with     *ping // the other one of a ping of all ranks; nil for one of a neighbour
 
 	err   error
@@ -260,7 +260,7 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 	case err != nil:
 		x.fail(err)
 	case x.asks:
-		x.trips.add(x.done, now.Sub(x.at))
+		x.trips.Add(x.done, now.Sub(x.at))
 		x.done++
 		if x.done < x.total {
 			p.send(x)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/message"
+	"ringcli/ring/polling"
 )
 
 // The questions of a ping of one neighbour. The rank that pings asks askPing, which is
@@ -53,10 +55,10 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	if side != Left && side != Right {
 		return PingResult{}, usage.Errorf("ping: side %d: expected left or right", int(side))
 	}
-	x := &ping{asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: newTrips()}
+	x := &ping{asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: message.NewTrips()}
 	var refused error
 	step := r.between("ping", func() error { return r.mayStep(StateReady, []Side{side}) })
-	step.holder = holder{kind: pinging}
+	step.holder = polling.Holder{Kind: polling.Pinging}
 	err := step.take(ctx, func(ctx context.Context, t Token) error {
 		x.edge = r.edges[side]
 		err := r.pings.side(ctx, t, x)
@@ -68,7 +70,7 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	if err = cmp.Or(err, refused); err != nil {
 		return PingResult{}, err
 	}
-	return x.trips.result(x.edge.Peer, count), nil
+	return x.trips.Result(x.edge.Peer, count, MessageSize), nil
 }
 
 func (p *pings) side(ctx context.Context, t Token, x *ping) error {
@@ -131,7 +133,7 @@ func (q *question) ping(ctx context.Context) (any, error) {
 	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
 		return nil, err
 	}
-	t, err := r.takeToken(soon, holder{kind: pinging})
+	t, err := r.takeToken(soon, polling.Holder{Kind: polling.Pinging})
 	if err != nil {
 		return nil, fmt.Errorf("%s is busy: %w", r.nodeName(r.rank), err)
 	}

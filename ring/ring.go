@@ -18,8 +18,10 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/message"
+	"ringcli/ring/polling"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
@@ -27,6 +29,9 @@ import (
 
 // Verdict is the error of a ring that failed, as all its ranks are told.
 type Verdict = bootstrap.Verdict
+
+// Direction is from one rank to another over the edge between them.
+type Direction = bootstrap.Direction
 
 // Doing is the operation that a rank was in, as a verdict has it.
 type Doing = bootstrap.Doing
@@ -47,7 +52,7 @@ type Ring struct {
 	life     context.Context // ends with Close, and running steps with it
 	endLife  context.CancelFunc
 	watching sync.WaitGroup // watchIdle
-	tokens   tokens         // guards itself
+	tokens   polling.Tokens // guards itself
 	pings    *pings         // guards itself
 	devices  devices        // says of each field what guards it
 	asking   chan struct{}  // of capacity 1: guards runID, and is held while a goroutine asks for it
@@ -69,7 +74,7 @@ type Ring struct {
 	stepped   signal                // a queue pair has moved on
 	exchanged bool                  // since Init
 	unclean   error                 // what a failed ping left behind keeps operations from running
-	regions   regions               // by AddRegion
+	regions   device.Regions        // by AddRegion
 	peerEnds  map[EdgeID]peerEnd    // as they were when they were last asked for
 	place     func() diagnose.Place // by SetPlace
 
@@ -107,7 +112,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if rank < 0 {
 		return nil, usage.Errorf("index %d is left out of the ring: expected another", index)
 	}
-	r := &Ring{membership: membership{nodes, whole, rank, hosts.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(regions),
+	r := &Ring{membership: membership{nodes, whole, rank, hosts.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(device.Regions),
 		asking: make(chan struct{}, 1)}
 	r.SetTimeout(o.Timeout)
 	if rank == 0 {
@@ -229,7 +234,16 @@ func (r *Ring) Verdict() *Verdict {
 // what is posted, and the reason goes round the control ring. The first reason
 // counts; Fail may be called by anybody at any time. Settled tells what came of it.
 func (r *Ring) Fail(err error) {
-	err = r.devices.events.explaining(err)
+	var told string // the device whose event it is
+	var d *DeviceError
+	var c *CompletionError
+	switch {
+	case errors.As(err, &d):
+		told = d.Device
+	case errors.As(err, &c):
+		told = c.Device
+	}
+	err = r.devices.events.Explaining(err, told)
 	r.setFailed(err)
 	r.mu.Lock()
 	control := r.control
@@ -253,7 +267,7 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.As(err, &told):
 		return told
 	case errors.As(err, &s):
-		s.tell(v)
+		s.Tell(v)
 	case errors.As(err, &q):
 		v.Kind, v.Confidence, v.Edge = bootstrap.KindEdge, bootstrap.Certain, bootstrap.Direction{From: r.rank, To: q.Peer, Both: true}
 	case errors.As(err, &d):
@@ -271,7 +285,7 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.Is(err, context.Canceled):
 		v.Kind = bootstrap.KindCanceled
 	}
-	if code := FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {
+	if code := diagnose.FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {
 		v.Code = code
 	}
 	return v
@@ -445,8 +459,8 @@ func (r *Ring) Close() error {
 	// ended is left to its poll's error.
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout())
 	defer cancel()
-	if word, err := r.tokens.take(ctx, holder{kind: stepping, step: "close"}); err == nil {
-		defer r.tokens.give(word)
+	if word, err := r.tokens.Take(ctx, polling.Holder{Kind: polling.Stepping, Step: "close"}); err == nil {
+		defer r.tokens.Give(word)
 	}
 	if r.State() == StateClosed {
 		return nil
@@ -476,7 +490,7 @@ func (r *Ring) release(to State) error {
 	for _, d := range devices {
 		errs = append(errs, d.Close())
 	}
-	r.devices.events.failing.Wait() // there are no more events
+	r.devices.failing.Wait() // there are no more events
 	if control != nil {
 		errs = append(errs, control.Close())
 	}

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"ringcli/configs/codes"
-	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
 )
@@ -190,62 +188,6 @@ func merged(a, b diagnose.Place) diagnose.Place {
 		}
 	}
 	return a
-}
-
-// StallError is that an operation got no further because of others.
-type StallError struct {
-	diagnose.Blame
-	Because error // what showed it first; nil is a wait
-}
-
-func (e *StallError) Error() string {
-	failed, isCompletion := errors.AsType[*CompletionError](e.Because)
-	switch {
-	case e.Because == nil:
-		return e.String()
-	case isCompletion:
-		return fmt.Sprintf("%s (what showed it: %s)", e.String(), failed.What())
-	}
-	return fmt.Sprintf("%s (what showed it: %v)", e.String(), e.Because)
-}
-
-func (e *StallError) Unwrap() error { return e.Because }
-
-// Is makes a call that others do not make an ErrUsage, and a rank that did not come a deadline
-// that passed.
-func (e *StallError) Is(target error) bool {
-	switch e.Kind {
-	case diagnose.StallMismatch:
-		return target == usage.Err
-	case diagnose.StallIdle, diagnose.StallBehind, diagnose.StallWorks, diagnose.StallUnknown:
-		return target == context.DeadlineExceeded
-	}
-	return false
-}
-
-// FailureCode is the kind, as of the verdict.
-func (e *StallError) FailureCode() codes.Code {
-	if !e.Kind.Decided() {
-		return codes.Timeout
-	}
-	return codes.Code(e.Kind)
-}
-
-// tell makes it a verdict.
-func (e *StallError) tell(v *Verdict) {
-	v.Kind, v.Rank, v.Confidence = bootstrap.Kind(e.Kind), e.Rank, bootstrap.Suspect
-	if !e.Kind.Decided() {
-		v.Kind = bootstrap.KindTimeout
-	}
-	if e.Certain {
-		v.Confidence = bootstrap.Certain
-	}
-	if e.From >= 0 {
-		v.Edge = bootstrap.Direction{From: e.From, To: e.To, Both: e.Both}
-	}
-	if e.Await != nil {
-		v.Since = e.Await.For
-	}
 }
 
 // Stalls asks all ranks where they are, and returns who keeps this one waiting, the

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"ringcli/ring/polling"
 	"ringcli/trace"
 )
 
@@ -18,16 +19,16 @@ var bringUp = trace.NewKind(trace.Ring, trace.BringUpName, "$step")
 type step struct {
 	r       *Ring
 	name    string
-	holder  holder        // as which it has the token
-	limit   time.Duration // its deadline; 0 where it keeps deadlines of its own
-	refused error         // it takes other values than it was given
-	check   func() error  // tells whether it may be taken, once it has the token
+	holder  polling.Holder // as which it has the token
+	limit   time.Duration  // its deadline; 0 where it keeps deadlines of its own
+	refused error          // it takes other values than it was given
+	check   func() error   // tells whether it may be taken, once it has the token
 }
 
 // step is the step to a state.
 func (r *Ring) step(to State, v Values) *step {
-	s := r.between(steps[to], func() error { return r.mayStep(to, v.sides()) })
-	s.refused, s.limit = v.check(steps[to]), r.Timeout()
+	s := r.between(steps[to], func() error { return r.mayStep(to, v.Sides()) })
+	s.refused, s.limit = v.Check(steps[to]), r.Timeout()
 	if to == StateExchanged && r.opts.Patience > 0 {
 		s.limit = r.opts.Patience
 	}
@@ -36,7 +37,7 @@ func (r *Ring) step(to State, v Values) *step {
 
 // between is what leads to no state, with deadlines of its own.
 func (r *Ring) between(name string, check func() error) *step {
-	return &step{r: r, name: name, holder: holder{kind: stepping, step: name}, check: check}
+	return &step{r: r, name: name, holder: polling.Holder{Kind: polling.Stepping, Step: name}, check: check}
 }
 
 // take does what the step is for. Without Options.ByHand an error fails the ring.

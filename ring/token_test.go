@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/ring/polling"
 )
 
 // A token is given back once: what is given back again is not another's.
@@ -19,7 +21,7 @@ func TestTokenIsGivenBackOnce(t *testing.T) {
 	noErrors(t, []error{err})
 	first.Release()
 	Token{}.Release()
-	if who := r.tokens.who(); who.kind != operating {
+	if who := r.tokens.Who(); who.Kind != polling.Operating {
 		t.Errorf("%q has the token: expected the second operation", who)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -28,8 +30,8 @@ func TestTokenIsGivenBackOnce(t *testing.T) {
 		t.Errorf("%v: expected that another has it", err)
 	}
 	second.Release()
-	if who := r.tokens.who(); who.kind != nobody || r.tokens.operations() != 2 {
-		t.Errorf("%q has the token after %d operations: expected nobody, after 2", who, r.tokens.operations())
+	if who := r.tokens.Who(); who.Kind != polling.Nobody || r.tokens.Operations() != 2 {
+		t.Errorf("%q has the token after %d operations: expected nobody, after 2", who, r.tokens.Operations())
 	}
 }
 
@@ -39,12 +41,12 @@ func TestTokenIsShared(t *testing.T) {
 	r.SetTimeout(time.Minute)
 	soon, cancel := context.WithCancel(t.Context())
 	cancel()
-	take := func(h holder) (Token, error) { return r.takeToken(soon, h) }
-	one, err := take(holder{kind: pinging})
-	two, err2 := take(holder{kind: pinging})
+	take := func(h polling.Holder) (Token, error) { return r.takeToken(soon, h) }
+	one, err := take(polling.Holder{Kind: polling.Pinging})
+	two, err2 := take(polling.Holder{Kind: polling.Pinging})
 	noErrors(t, []error{err, err2})
 	one.Release()
-	step := holder{kind: stepping, step: "rtr"}
+	step := polling.Holder{Kind: polling.Stepping, Step: "rtr"}
 	if _, err := take(step); !strings.Contains(textOf(err), "a ping of one neighbour runs here") {
 		t.Errorf("%v: expected that a ping has it", err)
 	}
@@ -58,7 +60,7 @@ func TestTokenIsShared(t *testing.T) {
 	next, err := take(step)
 	noErrors(t, []error{err})
 	alone.Release()
-	if who := r.tokens.who(); who != step {
+	if who := r.tokens.Who(); who != step {
 		t.Errorf("%q has the token: expected the second step, from which a release of the first takes nothing", who)
 	}
 	alone = next

@@ -8,7 +8,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
-	"ringcli/ring/locality"
+	"ringcli/ring/edges"
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -42,17 +42,6 @@ func (e *Edge) describe() error {
 	return nil
 }
 
-// connectionData is what one end of an edge tells the other in Exchange.
-type connectionData struct {
-	QPInfo
-	Rank     int               `json:"rank"`
-	Size     int               `json:"size"`
-	Digest   string            `json:"digest"`    // of the list
-	MTUFixed bool              `json:"mtu_fixed"` // asked for with --mtu
-	RDAtomic int               `json:"rd_atomic"` // READs that this end answers at once
-	Locality locality.Locality `json:"locality"`
-}
-
 func (e *Edge) connectionData() connectionData {
 	r := e.r
 	own := r.opts.locality()
@@ -60,7 +49,7 @@ func (e *Edge) connectionData() connectionData {
 	defer r.mu.Unlock()
 	return connectionData{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
-		RDAtomic: e.device.readsAnswered(), Locality: own,
+		RDAtomic: e.device.ReadsAnswered(), Locality: own,
 	}
 }
 
@@ -68,17 +57,17 @@ func (e *Edge) connectionData() connectionData {
 func (e *Edge) toInit(v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateInit)
-	attr.Access = either(v.Access, allAccess)
-	if err := e.advance(StateInitialised, &attr, fit("pkey-index", v.PKeyIndex, &attr.PKeyIndex), fit("port", v.Port, &attr.PortNum)); err != nil {
+	attr.Access = edges.Either(v.Access, allAccess)
+	if err := e.advance(StateInitialised, &attr, edges.Fit("pkey-index", v.PKeyIndex, &attr.PKeyIndex), edges.Fit("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
-	n := either(v.Receives, len(e.recvWR))
+	n := edges.Either(v.Receives, len(e.recvWR))
 	if _, err := e.QP.PostRecv(e.recvWR[:n]); err != nil { // without them it is not initialised
 		return errors.Join(fmt.Errorf("post %d receives: %w", n, err), e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 	}
 	r.mu.Lock()
 	e.given = v
-	e.Local.PSN = either(v.PSN, e.Local.PSN)
+	e.Local.PSN = edges.Either(v.PSN, e.Local.PSN)
 	r.mu.Unlock()
 	return nil
 }
@@ -89,7 +78,7 @@ const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.Acces
 // toRTR compares both ends and takes the queue pair to RTR.
 func (e *Edge) toRTR(v Values) error {
 	r := e.r
-	mtu, err := agree(r.nodes, e.connectionData(), e.Remote, v)
+	mtu, err := edges.Agree(r.nodes, e.connectionData(), e.Remote, v)
 	if err != nil {
 		return err
 	}
@@ -103,11 +92,11 @@ func (e *Edge) toRTR(v Values) error {
 	}
 	attr := r.opts.attributes(verbs.StateRTR)
 	attr.PathMTU, attr.AH = code, av
-	attr.DestQPN, attr.RQPSN = either(v.DestQPN, e.Remote.QPN), either(v.PSN, e.Remote.PSN)
-	attr.MaxDestRDAtomic = uint8(e.device.readsAnswered())
-	err = e.advance(StateRTR, &attr, fit("sl", v.SL, &attr.AH.SL), fit("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
-		fit("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), fit("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
-		fit("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
+	attr.DestQPN, attr.RQPSN = edges.Either(v.DestQPN, e.Remote.QPN), edges.Either(v.PSN, e.Remote.PSN)
+	attr.MaxDestRDAtomic = uint8(e.device.ReadsAnswered())
+	err = e.advance(StateRTR, &attr, edges.Fit("sl", v.SL, &attr.AH.SL), edges.Fit("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
+		edges.Fit("hop-limit", v.HopLimit, &attr.AH.GRH.HopLimit), edges.Fit("min-rnr-timer", v.MinRNRTimer, &attr.MinRNRTimer),
+		edges.Fit("max-dest-rd-atomic", v.MaxDestRDAtomic, &attr.MaxDestRDAtomic))
 	if err != nil {
 		return err
 	}
@@ -126,17 +115,25 @@ func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
 	// An address that was given is used, also where LIDs would do.
 	if v.DGID != nil || v.SGIDIndex != nil {
 		av.IsGlobal = true
-		av.GRH.DGID, av.GRH.SGIDIndex = either(v.DGID, peer.GID), either(v.SGIDIndex, d.GID.Entry.Index)
+		av.GRH.DGID, av.GRH.SGIDIndex = edges.Either(v.DGID, peer.GID), edges.Either(v.SGIDIndex, d.GID.Entry.Index)
 	}
 	return av, nil
+}
+
+// advance takes the queue pair a step on, if the values that are given fit.
+func (e *Edge) advance(to State, attr *verbs.QPAttr, fits ...error) error {
+	if err := cmp.Or(fits...); err != nil {
+		return fmt.Errorf("%s: %w", steps[to], err)
+	}
+	return verbs.Advance(e.QP, *attr)
 }
 
 func (e *Edge) toRTS(v Values) error {
 	r := e.r
 	attr := r.opts.attributes(verbs.StateRTS)
-	attr.SQPSN, attr.MaxRDAtomic = either(v.PSN, e.Local.PSN), uint8(e.device.readsInFlight(e.Remote.RDAtomic))
-	err := e.advance(StateRTS, &attr, fit("qp-timeout", v.Timeout, &attr.Timeout), fit("retry-cnt", v.RetryCnt, &attr.RetryCnt),
-		fit("rnr-retry", v.RNRRetry, &attr.RNRRetry), fit("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
+	attr.SQPSN, attr.MaxRDAtomic = edges.Either(v.PSN, e.Local.PSN), uint8(e.device.ReadsInFlight(e.Remote.RDAtomic))
+	err := e.advance(StateRTS, &attr, edges.Fit("qp-timeout", v.Timeout, &attr.Timeout), edges.Fit("retry-cnt", v.RetryCnt, &attr.RetryCnt),
+		edges.Fit("rnr-retry", v.RNRRetry, &attr.RNRRetry), edges.Fit("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))
 	if err != nil {
 		return err
 	}

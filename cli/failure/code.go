@@ -7,7 +7,7 @@ import (
 	"ringcli/configs"
 	"ringcli/configs/codes"
 	"ringcli/repl"
-	"ringcli/ring"
+	"ringcli/ring/diagnose"
 )
 
 // Code is the code of an error that a command ended in, which stands in the table of package
@@ -16,7 +16,7 @@ func Code(err error) codes.Code {
 	if _, ok := errors.AsType[*repl.PanicError](err); ok {
 		return codes.Panic
 	}
-	code := ring.FailureCode(err)
+	code := diagnose.FailureCode(err)
 	_, signalled := errors.AsType[*repl.SignalError](err)
 	switch {
 	case exit.Code(err) == exit.Interrupted || signalled:

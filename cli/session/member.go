@@ -18,6 +18,7 @@ import (
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/diagnose"
 	"ringcli/verbs/cpu"
 )
 
@@ -119,7 +120,7 @@ func (m *Member) Agree(ctx context.Context, mine error) error {
 	}
 	o := outcome{}
 	if mine != nil {
-		o = outcome{mine.Error(), exit.Code(mine), ring.FailureCode(mine)}
+		o = outcome{mine.Error(), exit.Code(mine), diagnose.FailureCode(mine)}
 	}
 	all, err := Share(ctx, m, o)
 	if err != nil {

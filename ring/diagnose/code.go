@@ -1,4 +1,4 @@
-package ring
+package diagnose
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"ringcli/verbs"
 )
 
-// FailureCode is the code of an error of this floor or of those below: what it carries, else
+// FailureCode is the code of an error of the ring or of what is below: what it carries, else
 // what the device or the system said.
 func FailureCode(err error) codes.Code {
 	if code, ok := codes.Of(err); ok {
 		return code
 	}
 	if e, ok := errors.AsType[*verbs.StatusError](err); ok {
-		return statusCode(e.Status)
+		return StatusCode(e.Status)
 	}
 	if e, ok := errors.AsType[*verbs.ModifyError](err); ok {
 		return modifyCode(e)
@@ -70,7 +70,8 @@ var statusCodes = map[verbs.Status]codes.Code{
 	verbs.RNRRetryExceeded:     codes.RNRExceeded,
 }
 
-func statusCode(s verbs.Status) codes.Code {
+// StatusCode is that of a completion.
+func StatusCode(s verbs.Status) codes.Code {
 	if code, ok := statusCodes[s]; ok {
 		return code
 	}

@@ -1,8 +1,6 @@
-package ring
+package edges
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"reflect"
 
@@ -47,8 +45,8 @@ type Values struct {
 	MaxRDAtomic *int `flag:"max-rd-atomic" step:"rts"`
 }
 
-// check refuses what the step does not take, and a side that is none.
-func (v *Values) check(step string) error {
+// Check refuses what the step does not take, and a side that is none.
+func (v *Values) Check(step string) error {
 	if v.Side != nil && *v.Side != Left && *v.Side != Right {
 		return usage.Errorf("%s: side %d: expected left or right", step, int(*v.Side))
 	}
@@ -59,14 +57,14 @@ func (v *Values) check(step string) error {
 			return usage.Errorf("%s takes no %s: it is set by %s", step, tag.Get("flag"), of)
 		}
 	}
-	if v.Receives != nil && (*v.Receives < 0 || *v.Receives > recvDepth) {
-		return usage.Errorf("init: receives %d: expected 0 to %d", *v.Receives, recvDepth)
+	if v.Receives != nil && (*v.Receives < 0 || *v.Receives > Receives) {
+		return usage.Errorf("init: receives %d: expected 0 to %d", *v.Receives, Receives)
 	}
 	return nil
 }
 
-// sides returns the edges that the step is for.
-func (v *Values) sides() []Side {
+// Sides returns the edges that the step is for.
+func (v *Values) Sides() []Side {
 	if v.Side != nil {
 		return []Side{*v.Side}
 	}
@@ -78,9 +76,9 @@ type number interface {
 	~uint8 | ~uint16 | ~uint32 | ~int
 }
 
-// fit puts a value that is given into its attribute. It refuses what that has no room
+// Fit puts a value that is given into its attribute. It refuses what that has no room
 // for: the device would be told something else.
-func fit[T number](name string, given *int, to *T) error {
+func Fit[T number](name string, given *int, to *T) error {
 	if given == nil {
 		return nil
 	}
@@ -94,16 +92,8 @@ func fit[T number](name string, given *int, to *T) error {
 	return usage.Errorf("%s %d does not fit into the attribute of the queue pair: expected 0 to %d", name, *given, most)
 }
 
-// advance takes the queue pair a step on, if the values that are given fit.
-func (e *Edge) advance(to State, attr *verbs.QPAttr, fits ...error) error {
-	if err := cmp.Or(fits...); err != nil {
-		return fmt.Errorf("%s: %w", steps[to], err)
-	}
-	return verbs.Advance(e.QP, *attr)
-}
-
-// either returns what is given, else what is proper.
-func either[T any](given *T, proper T) T {
+// Either returns what is given, else what is proper.
+func Either[T any](given *T, proper T) T {
 	if given != nil {
 		return *given
 	}

@@ -1,4 +1,4 @@
-package ring
+package edges
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // end is the end that says d, as far as Reach looks at it, once its queue pair has been
 // told of what the other end says.
-func (d connectionData) end(nodes []hosts.Node, other connectionData) *diagnose.End {
+func (d Data) end(nodes []hosts.Node, other Data) *diagnose.End {
 	e := &diagnose.End{
 		Rank: d.Rank, Device: d.Device, Capabilities: d.Capabilities, LinkLayer: diagnose.Is(d.LinkLayer), GID: d.GID, GIDType: diagnose.Is(d.GIDType), LID: d.LID,
 		UDPPort: d.UDPPort, DestUDPPort: other.UDPPort, PKey: d.PKey, SL: d.SL, RQPSNFirst: &other.PSN,
@@ -23,10 +23,10 @@ func (d connectionData) end(nodes []hosts.Node, other connectionData) *diagnose.
 	return e
 }
 
-// agree compares both ends of an edge and returns the path MTU in bytes that both
+// Agree compares both ends of an edge and returns the path MTU in bytes that both
 // will use. Both ends run it on the same pair and so come to the same end. What
 // is given instead of what was agreed on is not compared: it is meant.
-func agree(nodes []hosts.Node, own, peer connectionData, given Values) (mtu int, err error) {
+func Agree(nodes []hosts.Node, own, peer Data, given Values) (mtu int, err error) {
 	here, there := own.end(nodes, peer), peer.end(nodes, own)
 	differ := func(code codes.Code, what string, a, b any, fix string) error {
 		return usage.Codedf(code, "%s differs: %s has %v and %s has %v: %s", what, here.Who(), a, there.Who(), b, fix)
@@ -68,7 +68,7 @@ func agree(nodes []hosts.Node, own, peer connectionData, given Values) (mtu int,
 	if given.MTU != nil {
 		return *given.MTU, nil
 	}
-	mtuOf := func(d connectionData) string {
+	mtuOf := func(d Data) string {
 		if d.MTUFixed {
 			return fmt.Sprintf("%d (--mtu)", d.MTU)
 		}

@@ -1,0 +1,93 @@
+package edges
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringcli/configs/codes"
+	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap"
+	"ringcli/ring/diagnose"
+)
+
+// StallError is that an operation got no further because of others.
+type StallError struct {
+	diagnose.Blame
+	Because error // what showed it first; nil is a wait
+}
+
+func (e *StallError) Error() string {
+	failed, isCompletion := errors.AsType[*CompletionError](e.Because)
+	switch {
+	case e.Because == nil:
+		return e.String()
+	case isCompletion:
+		return fmt.Sprintf("%s (what showed it: %s)", e.String(), failed.What())
+	}
+	return fmt.Sprintf("%s (what showed it: %v)", e.String(), e.Because)
+}
+
+func (e *StallError) Unwrap() error { return e.Because }
+
+// Is makes a call that others do not make an ErrUsage, and a rank that did not come a deadline
+// that passed.
+func (e *StallError) Is(target error) bool {
+	switch e.Kind {
+	case diagnose.StallMismatch:
+		return target == usage.Err
+	case diagnose.StallIdle, diagnose.StallBehind, diagnose.StallWorks, diagnose.StallUnknown:
+		return target == context.DeadlineExceeded
+	}
+	return false
+}
+
+// FailureCode is the kind, as of the verdict.
+func (e *StallError) FailureCode() codes.Code {
+	if !e.Kind.Decided() {
+		return codes.Timeout
+	}
+	return codes.Code(e.Kind)
+}
+
+// Tell makes it a verdict.
+func (e *StallError) Tell(v *bootstrap.Verdict) {
+	v.Kind, v.Rank, v.Confidence = bootstrap.Kind(e.Kind), e.Rank, bootstrap.Suspect
+	if !e.Kind.Decided() {
+		v.Kind = bootstrap.KindTimeout
+	}
+	if e.Certain {
+		v.Confidence = bootstrap.Certain
+	}
+	if e.From >= 0 {
+		v.Edge = bootstrap.Direction{From: e.From, To: e.To, Both: e.Both}
+	}
+	if e.Await != nil {
+		v.Since = e.Await.For
+	}
+}
+
+// CorruptionError says that data changed between the memory of the rank that sent them and
+// that of the rank that received them. The sender made the first checksum of what it read
+// from its memory, the receiver the second of what it was going to use: so it is certain.
+type CorruptionError struct {
+	Edge     bootstrap.Direction
+	Doing    bootstrap.Doing
+	From     uint64 // the first byte within the vector
+	Bytes    uint64
+	Expected uint32 // CRC32C by the sender
+	Found    uint32 // by the receiver
+}
+
+// FailureCode is that of data that changed between two ranks.
+func (e *CorruptionError) FailureCode() codes.Code { return codes.Corrupt }
+
+func (e *CorruptionError) Error() string {
+	what := fmt.Sprintf("bytes %d to %d", e.From, e.From+e.Bytes-1)
+	if e.Bytes == 0 {
+		what = fmt.Sprintf("without bytes, at byte %d", e.From)
+	}
+	return fmt.Sprintf("operation %d, %s: data changed between rank %d and rank %d (certain): %s, segment %d, %s of the vector: "+
+		"expected checksum %08x, which the sender made, found %08x: nothing was computed with them; test the memory, the adapters and the path of these two hosts",
+		e.Doing.Operation, e.Doing.Words, e.Edge.From, e.Edge.To, e.Doing.Phase, e.Doing.Segment, what, e.Expected, e.Found)
+}
