@@ -218,7 +218,7 @@ func TestDisagreementByHand(t *testing.T) {
 // Wrong values break the edge that they are given for, and a reset mends it.
 func TestWrongValuesAreFelt(t *testing.T) {
 	world := newRings(t, 2, func(_ int, o *Options) {
-		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 1500*time.Millisecond, new(12), new(2)
+		o.ByHand, o.Timeout, o.QPTimeout = true, 1500*time.Millisecond, new(17) // the edge that is well bears a rank without a CPU
 	})
 	right, left := Right, Left
 	for _, c := range []struct {
@@ -245,6 +245,14 @@ func TestWrongValuesAreFelt(t *testing.T) {
 			}))
 		}
 		take((*Ring).RTR, c.rtr)
+		proper := c.rts[0]
+		c.rts[0] = func(r *Ring) (v Values) { // the one that is broken is soon told so
+			if proper != nil {
+				v = proper(r)
+			}
+			v.Side, v.Timeout, v.RetryCnt = &right, new(12), new(2)
+			return v
+		}
 		take((*Ring).RTS, c.rts)
 		_, err := world[0].PingSide(t.Context(), Right, 1)
 		var failed *CompletionError
