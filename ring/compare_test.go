@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
@@ -57,7 +58,9 @@ func compareAll(t *testing.T, world []*Ring, when string) {
 func TestCompareHealthy(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			world := byHand(t, n)
+			world := newRings(t, n, func(_ int, o *Options) { // whose retries outlast a machine that is busy otherwise
+				o.ByHand, o.Timeout, o.QPTimeout = true, 10*time.Second, new(18)
+			})
 			for round := range 2 {
 				for _, to := range []State{StateInitialised, StateExchanged, StateRTR, StateRTS, StateReady} {
 					upTo(t, world, to)
