@@ -40,7 +40,7 @@ type Harness struct {
 	// failure into RetryExceeded.
 	Impaired bool
 	// Timeout is the ACK timeout code of queue pairs whose test doesn't choose
-	// one. Zero takes 14 (67 ms), or 11 (8 ms) if Impaired.
+	// one. Zero takes 14 (67 ms), or 13 (34 ms) if Impaired.
 	Timeout uint8
 	// Deadline is how long a test waits for anything. Zero takes 10 s.
 	Deadline time.Duration
@@ -155,7 +155,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Timeout == 0 {
 		h.Timeout = 14
 		if h.Impaired {
-			h.Timeout = 11
+			h.Timeout = 13
 		}
 	}
 	if h.StressOps == 0 {
