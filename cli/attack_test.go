@@ -203,9 +203,9 @@ func TestRingUnderAttack(t *testing.T) {
 	}
 	for _, secret := range []string{"", testSecret} {
 		for _, a := range all {
-			t.Run(a.name+" "+secret, func(t *testing.T) { besieged(t, secret, "3s", []attack{a}, false) })
+			t.Run(a.name+" "+secret, func(t *testing.T) { besieged(t, secret, "1500ms", []attack{a}, false) })
 		}
 		t.Run("forged packets "+secret, func(t *testing.T) { besieged(t, secret, "5s", nil, true) })
-		t.Run("all at once "+secret, func(t *testing.T) { besieged(t, secret, "10s", all, true) })
+		t.Run("all at once "+secret, func(t *testing.T) { besieged(t, secret, "5s", all, true) })
 	}
 }

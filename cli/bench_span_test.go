@@ -107,7 +107,7 @@ func TestResultsNameTheCPUs(t *testing.T) {
 		{one, "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo at CPUs " + one + "," + one + "\n"},
 		{one, "json", exit.OK, `,"cpus":[` + one + "," + one + "]}\n"},
 		{"none", "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo\n"},
-		{"0,8191", "table", exit.Usage, `cpus is "0,8191": this process may not run on CPU 8191, expected some of ` + cpu.FormatList(cpus) + ", auto or none"},
+		{one + ",8191", "table", exit.Usage, `cpus is "` + one + `,8191": this process may not run on CPU 8191, expected some of ` + cpu.FormatList(cpus) + ", auto or none"},
 	} {
 		code, stdout, stderr := finish(t, "bench", "ar", "-n", "2", "-b", "8", "-e", "8", "--iters", "2", "--cpus", c.cpus, "--output", c.output)
 		if code != c.code || !strings.Contains(stdout+stderr, c.want) {

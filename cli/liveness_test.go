@@ -100,7 +100,7 @@ func TestARankStoppedWhileTheRingIsIdle(t *testing.T) {
 		}
 		const victim = 1
 		list := freshList(t, n)
-		ranks := idle(t, list, "--death", "600ms", "--silence", "1s")
+		ranks := idle(t, list, "--death", "2s", "--silence", "3s")
 		signal := func(s syscall.Signal) {
 			if err := ranks[victim].Process.Signal(s); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestARankStoppedWhileTheRingIsIdle(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		for rank, p := range ranks {
 			if strings.Contains(p.out.String(), "verdict") {
-				t.Fatalf("rank %d of %d: it was stopped for 0.4 s of 1: %s", rank, n, p.out)
+				t.Fatalf("rank %d of %d: it was stopped for 0.4 s of 3: %s", rank, n, p.out)
 			}
 		}
 		signal(syscall.SIGSTOP)

@@ -43,7 +43,7 @@ func TestLoadIsNoFailure(t *testing.T) {
 			ranks := make([]*process, c.n)
 			for i := range ranks {
 				p := program(t, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", c.device, "--timeout", "2m",
-					"-c", "all-reduce --size 64K --check --duration 10s; sleep 3s; all-reduce --size 64K")
+					"-c", fmt.Sprintf("all-reduce --size 64K --check --duration %s; sleep 3s; all-reduce --size 64K", 4*time.Second+2*c.stop))
 				if c.cpu != "" {
 					taskset, err := exec.LookPath("taskset")
 					if err != nil {
@@ -55,7 +55,7 @@ func TestLoadIsNoFailure(t *testing.T) {
 				ranks[i] = p
 			}
 			if c.stop > 0 {
-				time.Sleep(6 * time.Second)
+				time.Sleep(4 * time.Second)
 				_ = ranks[1].Process.Signal(syscall.SIGSTOP)
 				time.Sleep(c.stop)
 				_ = ranks[1].Process.Signal(syscall.SIGCONT)

@@ -106,7 +106,7 @@ func TestReconnectOfLocalRanks(t *testing.T) {
 // Rings that come and go leave nothing behind in the processes of the ranks.
 func TestReconnectLeavesNothing(t *testing.T) {
 	t.Parallel()
-	many := 200
+	many := 60
 	if testing.Short() {
 		many = 5 // a sample
 	}

@@ -244,6 +244,10 @@ func rankOf(t *testing.T, processes []int, rank int) int {
 	return processes[i]
 }
 
+// atOnce bounds what waits for nobody: it is far below every deadline of a ring, and bears
+// a machine that does a lot besides.
+const atOnce = 10 * time.Second
+
 func TestCtrlCEndsEveryRank(t *testing.T) {
 	t.Parallel()
 	p, children := working(t, 3, nil, "all-reduce --size 4M --duration 1h")
@@ -253,7 +257,7 @@ func TestCtrlCEndsEveryRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := p.end(t, 20*time.Second)
-	if took := time.Since(begun); code != exit.Interrupted || took > 2*time.Second {
+	if took := time.Since(begun); code != exit.Interrupted || took > atOnce {
 		t.Errorf("exit code %d after %s, stderr %q", code, took, p.err)
 	}
 	if got := p.err.String(); got != "ringcli: interrupted\n" {
@@ -384,7 +388,7 @@ func TestCtrlCWhileConnecting(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.end(t, 20*time.Second); code != exit.Interrupted || time.Since(begun) > 2*time.Second {
+	if code := p.end(t, 20*time.Second); code != exit.Interrupted || time.Since(begun) > atOnce {
 		t.Errorf("exit code %d after %s, stderr %q", code, time.Since(begun), p.stderr.String())
 	}
 	gone(t, list)

@@ -49,8 +49,8 @@ func TestFewDescriptors(t *testing.T) {
 		{"32", "local -n 4 --device soft -c ping", true},
 		{"32", "local -n 4 --device shm -c all-reduce", false},
 		{"32", "bench all-reduce -n 4 --device shm -b 8 -e 1M -f 8 --iters 1 --warmup 0", false},
-		{"32", "connect --index 0 --list 127.0.0.1:18777 -c ping", true},
-		{"32", "connect --index 0 --list 127.0.0.1:18778 -c check", true},
+		{"32", "connect --index 0 --list " + freshList(t, 1)[0] + " -c ping", true},
+		{"32", "connect --index 0 --list " + freshList(t, 1)[0] + " -c check", true},
 		{"32", "shell -c devices", true},
 	} {
 		t.Run(c.limit+" "+c.args, func(t *testing.T) {
@@ -72,6 +72,8 @@ func TestLittleAddressSpace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it links a ringcli that begins as the Makefile has it")
 	}
+	t.Parallel()
+	alone := freshList(t, 1)[0]
 	ringcli := filepath.Join(t.TempDir(), "ringcli")
 	build := exec.Command("go", "build", "-ldflags=-E ringcli_start", "-o", ringcli, "./ringcli")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -82,7 +84,7 @@ func TestLittleAddressSpace(t *testing.T) {
 	for kib, limit := range map[int]string{512 << 10: "524288", 1 << 20: "1048576", 3 << 19: "1572864", 2 << 20: "2097152", works: "3145728"} {
 		for _, words := range []string{
 			"version", "devices", "local -n 2 --device soft -c ping", "local -n 4 --device soft -c all-reduce", "local -n 4 --device shm -c all-reduce",
-			"bench all-reduce -n 2 -b 1M -e 256M -f 16 --iters 1 --warmup 0", "connect --index 0 --list 127.0.0.1:18779 -c ping",
+			"bench all-reduce -n 2 -b 1M -e 256M -f 16 --iters 1 --warmup 0", "connect --index 0 --list " + alone + " -c ping",
 			"local -n 2 --device soft -c all-reduce~--size~1G~--iters~1~--warmup~0", "local -n 4 -c check", "shell -c devices",
 		} {
 			var args []string

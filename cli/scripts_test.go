@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +22,7 @@ func TestCarriedScriptsRun(t *testing.T) {
 		devices []string // by rank
 	}{{"soft", []string{"soft:lo", "soft:lo"}}, {"shm", []string{"shm", "shm"}}, {"mixed", []string{"auto", "auto", "soft:lo"}}}
 	for _, ring := range rings {
-		for i, name := range configs.ScriptNames() {
+		for _, name := range configs.ScriptNames() {
 			if name == byHandScript {
 				continue // a test of its own
 			}
@@ -40,13 +39,10 @@ func TestCarriedScriptsRun(t *testing.T) {
 				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				var hosts []string
-				for rank := range ring.devices {
-					hosts = append(hosts, fmt.Sprintf("127.77.%d.%d", 20+i, rank+1))
-				}
+				list := strings.Join(freshList(t, len(ring.devices)), ",")
 				var ranks []*process
 				for rank, device := range ring.devices {
-					ranks = append(ranks, launch(t, "connect", "--index", strconv.Itoa(rank), "--list", strings.Join(hosts, ","), "--device", device, "-f", path))
+					ranks = append(ranks, launch(t, "connect", "--index", strconv.Itoa(rank), "--list", list, "--device", device, "-f", path))
 				}
 				for rank, p := range ranks {
 					// A bound on a figure is a warning on a machine that does a lot besides.
@@ -65,7 +61,7 @@ const byHandScript = "by-hand"
 // The bring-up by hand is for a shell of its own on each node, and -f finds it
 // by its name.
 func TestCarriedScriptByHandRunsOnEachNode(t *testing.T) {
-	list := strings.Join([]string{"127.77.8.1", "127.77.8.2"}, ",")
+	list := strings.Join(freshList(t, 2), ",")
 	other := launch(t, "shell", "--index", "1", "--list", list, "-f", byHandScript)
 	code, stdout, stderr := finish(t, "shell", "--index", "0", "--list", list, "-f", byHandScript)
 	if code != exit.OK {

@@ -27,7 +27,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 	commands := [][]string{
 		{"version"}, {"devices"}, {"query"}, {"config"}, {"schema"}, {"completion", "bash"}, {"help", "security"}, {"lab", "a"},
-		{"connect", "--index", "0", "--list", "127.0.0.1:18790", "-c", "self-check"},
+		{"connect", "--index", "0", "--list", freshList(t, 1)[0], "-c", "self-check"},
 		{"local", "-n", "3", "--device", "soft", "-c", "ping; all-reduce --size 256K --check; reduce-scatter --size 64K --check; all-gather --size 64K --check; status; qp; counters; query; devices; trace debug; trace show; trace warn; set depth 2; show depth; mr reg x --size 4096; mr list; reconnect; ping; close"},
 		{"local", "-n", "2", "--device", "shm", "-c", "ping; all-reduce --size 256K --check; self-check"},
 		{"bench", "all-reduce", "-n", "2", "--device", "soft", "-b", "8", "-e", "1M", "-f", "64", "--iters", "2"},

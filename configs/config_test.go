@@ -420,7 +420,7 @@ func FuzzFile(f *testing.F) {
 		}
 		begun := time.Now()
 		c, err := Load(nil, file)
-		if took := time.Since(begun); took > time.Second {
+		if took := time.Since(begun); took > 10*time.Second {
 			t.Fatalf("%q: read after %s", text, took)
 		}
 		if (c == nil) == (err == nil) || err != nil && !errors.Is(err, ErrInvalid) {
