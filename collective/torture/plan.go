@@ -47,6 +47,7 @@ type plan struct {
 	Proto    string        `json:"proto,omitempty"` // of a cut: tcp, udp or all
 	At       time.Duration `json:"at"`              // after the bring-up
 	For      time.Duration `json:"for,omitempty"`   // 0 is to the end
+	Took     time.Duration `json:"took,omitempty"`  // of a blip or a flap: for as long instead, against its plan
 	Inject   string        `json:"inject,omitempty"`
 	Lines    []string      `json:"lines"` // that all ranks run after a ping
 }

@@ -39,6 +39,7 @@ func (r *row) named() int { return r.grades[certain] + r.grades[right] }
 func summary(w io.Writer, all map[int]outcome) error {
 	rows, total := map[string]*row{}, &row{grades: map[grade]int{}}
 	var kills row
+	var longer []int
 	kills.grades = map[grade]int{}
 	for _, number := range slices.Sorted(maps.Keys(all)) {
 		c := all[number]
@@ -54,6 +55,9 @@ func summary(w io.Writer, all map[int]outcome) error {
 		total.add(&c)
 		if c.Kind == kill {
 			kills.add(&c)
+		}
+		if c.Took > 0 {
+			longer = append(longer, number)
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -81,6 +85,9 @@ func summary(w io.Writer, all map[int]outcome) error {
 	line("all\t", total)
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(longer) > 0 {
+		_, _ = fmt.Fprintf(w, "of the cuts for a moment, %d lasted longer than planned, for the machine was busy, and may have ended the ring: cases %d\n", len(longer), longer)
 	}
 	var errs []error
 	if kills.named()*100 < kills.verdicts*99 {
