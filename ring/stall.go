@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,12 +138,15 @@ func (r *Ring) process(p *diagnose.Place) bool {
 	if err != nil {
 		return false
 	}
-	stopped, gone, pid := control.Process(p.Rank)
+	stopped, gone, lives, pid := control.Process(p.Rank)
 	switch p.PID = pid; {
 	case gone:
 		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
 	case stopped:
 		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
+	case lives:
+		p.Evidence = fmt.Sprintf("process %d of its host lives", pid)
+		return false
 	default:
 		return false
 	}
@@ -187,6 +191,7 @@ func merged(a, b diagnose.Place) diagnose.Place {
 			a.Witnesses = append(slices.Clone(a.Witnesses), w)
 		}
 	}
+	a.Evidence = cmp.Or(a.Evidence, b.Evidence)
 	return a
 }
 

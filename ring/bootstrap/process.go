@@ -78,13 +78,14 @@ func (v *Vigil) Ended(ctx context.Context) bool {
 	return !v.since.IsZero() && time.Since(v.since) > absence
 }
 
-// Process tells whether the process of a rank is stopped, or gone, as the host that both are
-// on shows it.
-func (c *Control) Process(rank int) (stopped, gone bool, pid int) {
+// Process tells whether the process of a rank is stopped, gone, or lives, as the host that
+// both are on shows it.
+func (c *Control) Process(rank int) (stopped, gone, lives bool, pid int) {
 	c.mu.Lock()
 	other, own := c.members[rank], c.self
 	c.mu.Unlock()
 	var cpu uint64
 	p := other.look(&own, &cpu)
-	return p == processStopped, p == processDead, other.PID
+	stopped, gone = p == processStopped, p == processDead
+	return stopped, gone, cpu > 0 && !stopped && !gone, other.PID // no process gets this far without
 }

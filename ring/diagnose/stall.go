@@ -13,7 +13,7 @@ type Place struct {
 	Rank     int      `json:"rank"`
 	Node     string   `json:"node"`
 	Presence Presence `json:"presence,omitempty"`
-	Evidence string   `json:"evidence,omitempty"` // of a presence other than Answers
+	Evidence string   `json:"evidence,omitempty"` // of a presence other than Answers; of Silent, that its process lives
 	// Witnesses are the ranks that asked it and heard nothing.
 	Witnesses []int `json:"witnesses,omitempty"`
 	PID       int   `json:"pid,omitempty"`
@@ -253,15 +253,19 @@ func Round(d time.Duration) time.Duration {
 
 // absent blames ranks that do not answer, and those that were stopped.
 func (s *stall) absent() {
-	heard, silent := 0, 0
+	heard, silent, answer := 0, 0, 0
 	for i := range s.places {
 		switch s.places[i].Presence {
 		case Silent:
 			silent++
 		case "":
 		default:
-			if i != s.asker {
-				heard++
+			if i == s.asker {
+				break
+			}
+			heard++
+			if s.places[i].Presence == Answers {
+				answer++
 			}
 		}
 	}
@@ -277,13 +281,18 @@ func (s *stall) absent() {
 		p := &s.places[i]
 		switch {
 		case p.Presence == Gone:
-			s.blame(StallGone, i, true, fmt.Sprintf("%s is gone: %s", p.Who(), p.Evidence), "see what it said last, then connect again")
+			// Where nobody answers, it may have ended since this rank is cut off.
+			s.blame(StallGone, i, answer > 0 || len(s.places) == 2, fmt.Sprintf("%s is gone: %s", p.Who(), p.Evidence), "see what it said last, then connect again")
 		case p.Presence == Stopped:
 			s.blame(StallStopped, i, true, fmt.Sprintf("%s is stopped: %s", p.Who(), p.Evidence), fmt.Sprintf("continue it (kill -CONT %d) or end it", p.PID))
 		case p.Presence == Silent:
-			certain := len(p.Witnesses) > 1
+			// One that lives may only get no CPU.
+			certain := len(p.Witnesses) > 1 && p.Evidence == ""
 			text := fmt.Sprintf("%s does not answer over TCP either", p.Who())
-			if certain {
+			if p.Evidence != "" {
+				text += ", although " + p.Evidence
+			}
+			if len(p.Witnesses) > 1 {
 				text += fmt.Sprintf(": ranks %d and %d asked it, from both sides", p.Witnesses[0], p.Witnesses[1])
 			} else if len(p.Witnesses) == 1 {
 				text += fmt.Sprintf(": rank %d asked it", p.Witnesses[0])

@@ -54,6 +54,14 @@ func TestStall(t *testing.T) {
 		{"a silent rank, seen from both sides", 3, func(p []Place) { leave(&p[1], Silent, "", 0, 2) }, func(int) []want {
 			return []want{at(StallSilent, 1, true, "ranks 0 and 2 asked it")}
 		}},
+		{"a silent rank that lives", 3, func(p []Place) { leave(&p[1], Silent, "process 4711 of its host lives", 0, 2) }, func(int) []want {
+			return []want{at(StallSilent, 1, false, "rank 1 (h1:18600) does not answer over TCP either, although process 4711 of its host lives: ranks 0 and 2 asked it, from both sides")}
+		}},
+		{"ranks that are gone, and nobody answers", 3, func(p []Place) {
+			for r := range p[1:] {
+				leave(&p[1+r], Gone, "there is no process 4711", 0)
+			}
+		}, func(n int) []want { return []want{at(StallGone, n-1, false, "is gone: there is no process 4711")} }},
 		{"a silent rank, seen from one side", 2, func(p []Place) { leave(&p[1], Silent, "", 0) }, func(int) []want {
 			return []want{at(StallSilent, 1, false, "rank 0 asked it")}
 		}},
