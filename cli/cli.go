@@ -19,6 +19,7 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/connect"
 	"ringcli/cli/devices"
+	"ringcli/cli/doctor"
 	"ringcli/cli/exit"
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
@@ -66,6 +67,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(shell.ExpectRow())
 	t.Add(bench.Rows()...)
 	t.Add(devices.Rows()...)
+	t.Add(doctor.Rows()...)
 	t.Add(about.Rows()...)
 	t.Add(tracing.Rows()...)
 	t.Add(connect.ShellRow(), t.HelpRow())

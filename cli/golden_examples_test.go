@@ -8,6 +8,7 @@ import (
 	"ringcli/cli/about"
 	"ringcli/cli/bench"
 	"ringcli/cli/devices"
+	"ringcli/cli/doctor"
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
@@ -125,6 +126,10 @@ func examples() []example {
 			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
 			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
 		}),
+		{"doctor", func(s *session.Session) error { return looked(doctor.Print(s, examplePreflight(nil), false)) }},
+		{"doctor ranks", func(s *session.Session) error {
+			return looked(doctor.Print(s, examplePreflight([]int{0, 1, 2, 249}), true))
+		}},
 		{"query", func(s *session.Session) error { return devices.Print(s, exampleReport(), false) }},
 		{"query verbose", func(s *session.Session) error { return devices.Print(s, exampleReport(), true) }},
 		printing("config", []render.Record{
@@ -154,6 +159,27 @@ func examples() []example {
 			},
 		}),
 	})
+}
+
+// looked lets pass the verdict that a preflight ends in.
+func looked(err error) error {
+	if code, _ := codes.Of(err); code == codes.Preflight {
+		return nil
+	}
+	return err
+}
+
+// examplePreflight has each verdict.
+func examplePreflight(ranks []int) []doctor.Preflight {
+	return []doctor.Preflight{
+		{Command: "doctor", OK: true, Ranks: ranks, Check: "port", Of: "ibv:mlx5_0/1", Verdict: doctor.Pass, Value: "ACTIVE, Ethernet, 400 Gbit/s"},
+		{Command: "doctor", Ranks: ranks, Check: "pcie", Of: "ibv:mlx5_0", Verdict: doctor.Warn, Code: codes.Slow, Value: "8 GT/s x8, 63 Gbit/s",
+			Expected: "32 GT/s x16, which card and slot can do", Fix: "lspci -vv -s 0000:3b:00.0 | grep Lnk  # seat the card anew; another slot; BIOS"},
+		{Command: "doctor", Ranks: ranks, Check: "memlock", Verdict: doctor.Fail, Code: codes.Memlock, Value: "64 KiB",
+			Expected: "unlimited: the slots of a rank take 8200 KiB, and vectors come on top",
+			Fix:      "ulimit -l unlimited  # limits.conf: memlock; systemd: LimitMEMLOCK=infinity; container: --ulimit memlock=-1"},
+		{Command: "doctor", OK: true, Ranks: ranks, Check: "ephemeral-ports", Verdict: doctor.Skip, Value: "proc/sys/net/ipv4/ip_local_port_range cannot be read"},
+	}
 }
 
 // exampleReport is a device, as far from zero as one gets.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringcli/cli/clitest"
+	"ringcli/cli/doctor"
 	"ringcli/cli/failure"
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
@@ -33,7 +34,9 @@ func TestGoldenSchema(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	text, err := schematest.Generate("ringcli/cli", records, comments, map[reflect.Type][]string{reflect.TypeFor[codes.Code](): codes.Names()})
+	text, err := schematest.Generate("ringcli/cli", records, comments, map[reflect.Type][]string{
+		reflect.TypeFor[codes.Code](): codes.Names(), reflect.TypeFor[doctor.Verdict](): render.Words(doctor.Verdicts),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,6 +77,7 @@ const (
 	Protocol      Code = "protocol"
 	WrongData     Code = "wrong-data"
 	Slow          Code = "slow"
+	Preflight     Code = "preflight"
 	Expectation   Code = "expectation"
 	Usage         Code = "usage"
 	Configuration Code = "configuration"

@@ -46,8 +46,8 @@ func Sockets(state string, port uint16) (found []Socket) {
 			if len(f) < 4 || string(f[3]) != state {
 				continue
 			}
-			local, okLocal := procAddr(string(f[1]))
-			remote, okRemote := procAddr(string(f[2]))
+			local, okLocal := Address(string(f[1]))
+			remote, okRemote := Address(string(f[2]))
 			if okLocal && okRemote && local.Port() == port {
 				found = append(found, Socket{local, remote})
 			}
@@ -57,8 +57,8 @@ func Sockets(state string, port uint16) (found []Socket) {
 	return found
 }
 
-// procAddr reads an address as /proc/net/tcp has it: words of the machine's order.
-func procAddr(text string) (netip.AddrPort, bool) {
+// Address reads an address as /proc/net/tcp has it: words of the machine's order.
+func Address(text string) (netip.AddrPort, bool) {
 	host, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(host)
 	p, wrong := strconv.ParseUint(port, 16, 16)

@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/ring/bootstrap/hosts"
+)
+
+// name is the command's.
+const name = "doctor"
+
+// askedOf is the ring that the settings speak of.
+func askedOf(s *session.Session, ranks int) (a Asked, err error) {
+	c := s.Config
+	a = Asked{
+		Index: -1, Ranks: ranks, Device: c.String("device"), MTU: c.Int("mtu"), TCPPort: c.Int("tcp-port"),
+		Slots: c.Int("slots"), SlotSize: int(c.Size("slot-size")), Timeout: c.Duration("timeout"),
+	}
+	if i := c.Int("gid-index"); i >= 0 {
+		a.GIDIndex = &i
+	}
+	if list := c.String("list"); list != "" {
+		if a.List, err = hosts.Parse(list, a.TCPPort); err != nil {
+			return a, err
+		}
+	}
+	index := c.Int("index")
+	switch {
+	case index < 0:
+	case len(a.List) == 0:
+		return a, exit.Usagef("--index %d without --list: expected both, or neither", index)
+	case index >= len(a.List):
+		return a, exit.Usagef("index %d: expected 0 to %d, as the list has %d entries", index, len(a.List)-1, len(a.List))
+	default:
+		a.Index = index
+	}
+	return a, nil
+}
+
+// shown are all rows, or those that are not well.
+func shown(rows []Preflight, all bool) []render.Record {
+	var list []render.Record
+	for _, p := range rows {
+		if all || !p.OK {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func run(ctx context.Context, s *session.Session, call command.Call) error {
+	a, err := askedOf(s, command.NumberOf(call.Flags, "ranks"))
+	if err != nil {
+		return err
+	}
+	rows, err := Examine(ctx, ThisSystem(), a)
+	if err != nil {
+		return err
+	}
+	return Print(s, rows, command.IsOn(call.Flags, "problems"))
+}
+
+// runAll has all ranks look, and tells what they found.
+func runAll(ctx context.Context, s *session.Session, call command.Call) error {
+	a, err := askedOf(s, 0)
+	if err != nil {
+		return err
+	}
+	mine, err := Examine(ctx, ThisSystem(), a)
+	if err != nil {
+		return err
+	}
+	all, err := session.Share(ctx, s.Member, mine)
+	if err != nil {
+		return err
+	}
+	return Print(s, merge(all), command.IsOn(call.Flags, "problems"))
+}
+
+// Print shows what was found, and ends in the gravest of it.
+func Print(s *session.Session, rows []Preflight, problems bool) error {
+	list := shown(rows, !problems)
+	if err := s.Out.Print(list...); err != nil {
+		return err
+	}
+	well := 0
+	for _, p := range rows {
+		if p.OK {
+			well++
+		}
+	}
+	if err := s.Out.Note(render.Faint, "%d of %d checks are well", well, len(rows)); err != nil {
+		return err
+	}
+	return verdict(rows)
+}
+
+const verdictHelp = `A check is PASS, WARN (it works, but slower or at a risk), FAIL (no ring will
+come up, or none of use) or SKIP, with the reason. Each has the value that was
+found, what it should be, and a command that mends it; JSON and CSV also have
+the code of the failure that it would lead to (help failures). Exit code 0, 1
+with a WARN, 2 with a FAIL.`
+
+// problemsFlag leaves out what is well.
+func problemsFlag(fs *pflag.FlagSet) { fs.Bool("problems", false, "show what is not well only") }
+
+// Rows are `ringcli doctor`, and the line of a ring's ranks.
+func Rows() []command.Row {
+	return []command.Row{
+		{
+			Name: name, Group: command.GroupLook, Where: command.Process, Pages: true,
+			Summary: "Look whether this node is fit for a ring, and what mends it",
+			Long: `Looks at this node before a ring does: devices, port states and GIDs, the MTU
+of ports and interfaces, PCIe links and ACS, kernel modules and permissions,
+locked memory, open files and threads, UDP 4791 and the TCP port and who has
+them, socket buffers, names, addresses, CPUs, control groups (cpu, memory, pids;
+v1 and v2), huge pages and the clock. With --list it also asks for the name of
+each host, and with --index which device and GID the ring would take to the
+neighbours. Nothing is changed, and nothing is sent but questions to the name
+server.
+
+` + verdictHelp + `
+
+On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
+			Example: `  ringcli doctor
+  ringcli doctor --index 0 --list node0,node1 --problems
+  ringcli doctor --output json | jq -r 'select(.verdict == "FAIL").fix'`,
+			Settings: []string{"list", "index", "tcp-port", "timeout", "device", "gid-index", "mtu", "slots", "slot-size"},
+			Flags: func(fs *pflag.FlagSet) {
+				command.NumberFlag(fs, "ranks", "", 0, 0, 1<<16, "how many ranks", "ranks that this node is to have (0: as many as --list has entries here, or one)")
+				problemsFlag(fs)
+			},
+			Run: run,
+		},
+		{
+			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Pages: true, Harmless: true,
+			Summary: "Look whether all nodes are fit for a ring, and what mends them",
+			Long: fmt.Sprintf(`Has each rank look at its node as `+"`ringcli %s`"+` does, and shows what they
+found: ranks that found the same share a row. Checks in which ranks differ come
+first, and of each the minority.
+
+`, name) + verdictHelp,
+			Example: "  ringcli local -n 4 -c 'doctor --problems'",
+			Flags:   problemsFlag,
+			Run:     runAll,
+		},
+	}
+}

@@ -1,0 +1,232 @@
+package doctor
+
+import (
+	"context"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ringcli/ring"
+	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/locality"
+)
+
+// Asked is the ring that the node is to be good for.
+type Asked struct {
+	List     []hosts.Node // empty: not known
+	Index    int          // -1: not known
+	Ranks    int          // on this node; 0: as the list says, else one
+	Device   string
+	GIDIndex *int
+	MTU      int // 0: the port's
+	TCPPort  int
+	Slots    int
+	SlotSize int
+	Timeout  time.Duration // of all names together
+}
+
+// exam is a node under examination.
+type exam struct {
+	System
+	asked     Asked
+	names     map[string]lookup // of the list's hosts, and of this one
+	addrs     []netip.AddrPort  // of the list, those that are known
+	local     netip.Addr        // to speak from, if that is known
+	localErr  error
+	providers []Provider
+	devices   []Device // that the ring may take
+	chosen    string   // device; empty: not known
+	why       string
+	chosenErr error
+	soft      bool // packets go through sockets
+	ranks     int  // on this node
+}
+
+// lookup is what a name came to.
+type lookup struct {
+	addr netip.Addr
+	took time.Duration
+	err  error
+}
+
+// Examine looks at a node. Only names take time: theirs has the deadline.
+func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
+	e := &exam{System: s, asked: a, providers: s.Providers(), ranks: max(1, a.Ranks)}
+	e.lookUp(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	e.place()
+	e.choose()
+	var rows []Preflight
+	for _, check := range []func() []Preflight{
+		e.providerRows, e.deviceRow, e.portRows, e.gidRows, e.mtuRows, e.pcieRows, e.acsRows, e.moduleRow, e.permissionRows,
+		e.memlockRow, e.memfdRow, e.udpRow, e.tcpRow, e.ephemeralRow, e.bufferRow, e.hostRow, e.listRows, e.addressRow,
+		e.cpuRow, e.cpuQuotaRow, e.memoryRow, e.memoryLimitRow, e.pidsRow, e.threadRow, e.fileRow, e.hugePageRow, e.clockRow,
+	} {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		rows = append(rows, check()...)
+	}
+	return rows, nil
+}
+
+// lookUp asks for the names of the list and that of this node, some at a time.
+func (e *exam) lookUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.asked.Timeout)
+	defer cancel()
+	e.names = map[string]lookup{}
+	var mu sync.Mutex // guards names
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16) // more is a flood for a name server
+	var names []string
+	for _, n := range e.asked.List {
+		names = append(names, n.Host)
+	}
+	if own, err := e.Hostname(); err == nil {
+		names = append(names, own)
+	}
+	slices.Sort(names)
+	for _, host := range slices.Compact(names) {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			l := e.ask(ctx, host)
+			mu.Lock()
+			defer mu.Unlock()
+			e.names[host] = l
+		})
+	}
+	wg.Wait()
+	for _, n := range e.asked.List {
+		e.addrs = append(e.addrs, netip.AddrPortFrom(e.names[n.Host].addr, uint16(n.Port)))
+	}
+}
+
+// ask asks for one name, and takes the address that a ring takes: IPv4, if there is one.
+func (e *exam) ask(ctx context.Context, host string) lookup {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return lookup{addr: a.Unmap()}
+	}
+	begun := time.Now()
+	all, err := e.Lookup(ctx, host)
+	l := lookup{took: time.Since(begun), err: err}
+	for _, a := range all {
+		if a = a.Unmap(); !l.addr.IsValid() || a.Is4() && !l.addr.Is4() {
+			l.addr = a
+		}
+	}
+	return l
+}
+
+// known tells whether all of the list has an address.
+func (e *exam) known() bool {
+	return len(e.addrs) > 0 && !slices.ContainsFunc(e.addrs, func(a netip.AddrPort) bool { return !a.Addr().IsValid() })
+}
+
+// place finds this node in the list.
+func (e *exam) place() {
+	if e.asked.Ranks == 0 {
+		here := 0
+		for _, a := range e.addrs {
+			if a.Addr().IsValid() && e.Local(a.Addr()) {
+				here++
+			}
+		}
+		e.ranks = max(1, here)
+	}
+	if e.asked.Index >= 0 && e.known() {
+		e.local, e.localErr = locality.Address(e.asked.List, e.addrs, e.asked.Index, e.Local, e.Route)
+	}
+}
+
+// neighbours are the addresses of those on the left and on the right.
+func (e *exam) neighbours() (peers []netip.Addr) {
+	n := len(e.addrs)
+	if e.asked.Index < 0 || n < 2 {
+		return nil
+	}
+	for _, step := range []int{1, n - 1} {
+		peers = append(peers, e.addrs[(e.asked.Index+step)%n].Addr())
+	}
+	return peers
+}
+
+// choose finds the devices that the ring may take: the one that it would, else those of the
+// name that was given, else those of RDMA, and in software where there is none that is up.
+func (e *exam) choose() {
+	if e.local.IsValid() || strings.Contains(e.asked.Device, ":") {
+		e.chosen, e.why, e.chosenErr = e.Choose(e.asked.Device, e.local)
+	}
+	var hardware, software []Device
+	up := false
+	for _, p := range e.providers {
+		for _, d := range p.Devices {
+			_, own, _ := strings.Cut(d.Name, ":")
+			named := slices.Contains([]string{"", "auto", p.Name, own, d.Name}, e.asked.Device)
+			switch {
+			case !named, p.Can.HostLocal:
+			case !p.Can.Software:
+				hardware = append(hardware, d)
+				up = up || slices.ContainsFunc(d.Ports, func(p Port) bool { return p.Err == nil })
+			case own != "lo" || e.chosen == d.Name:
+				software = append(software, d)
+			}
+		}
+	}
+	e.devices, e.soft = hardware, false
+	if !up || slices.ContainsFunc(software, func(d Device) bool { return d.Name == e.chosen }) {
+		software = slices.DeleteFunc(software, func(d Device) bool { return e.chosen != "" && d.Name != e.chosen })
+		e.devices, e.soft = append(e.devices, software...), true
+	}
+	if provider, _, _ := strings.Cut(e.asked.Device, ":"); provider == "shm" {
+		e.soft = false
+	}
+}
+
+// needs is what a rank registers at connect, in bytes: the slots of both neighbours.
+func (e *exam) needs() uint64 {
+	return 2 * uint64(e.asked.Slots) * uint64(e.asked.SlotSize+ring.SlotHeader)
+}
+
+// text reads a file of one line; empty if it cannot be read.
+func (e *exam) text(path string) string {
+	b, _ := fs.ReadFile(e.Files, path)
+	return strings.TrimSpace(string(b))
+}
+
+// number reads a file of a number.
+func (e *exam) number(path string) (uint64, bool) {
+	n, err := strconv.ParseUint(e.text(path), 10, 64)
+	return n, err == nil
+}
+
+// field reads a line "key value" or "key: value unit" of a file.
+func (e *exam) field(path, key string) string {
+	for line := range strings.Lines(e.text(path)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.TrimSuffix(f[0], ":") == key {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// list is the entries of a directory.
+func (e *exam) list(dir string) (names []string) {
+	entries, _ := fs.ReadDir(e.Files, dir)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// capable tells whether this process has a capability.
+func (e *exam) capable(capability uint) bool {
+	bits, _ := strconv.ParseUint(e.field("proc/self/status", "CapEff"), 16, 64)
+	return bits&(1<<capability) != 0
+}

@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// ownOf are the checks of what each node has one of its own.
+var ownOf = []string{"host-name", "address", "tcp-port", "device"}
+
+// merge puts what all ranks found together: a row for the ranks that found the same. Checks
+// in which ranks differ come first, and of each the minority; then what all found, the gravest
+// first.
+func merge(ranks [][]Preflight) []Preflight {
+	type key struct {
+		check, of, value, expected, fix string
+		verdict                         Verdict
+	}
+	var rows []*Preflight
+	at := map[key]*Preflight{}
+	order := map[string]int{} // of the checks
+	for rank, list := range ranks {
+		for _, p := range list {
+			k := key{p.Check, p.Of, p.Value, p.Expected, p.Fix, p.Verdict}
+			// What is well may differ in its value, as each node's name and address do.
+			if p.OK {
+				k = key{check: p.Check, of: p.Of, verdict: p.Verdict}
+				if slices.Contains(ownOf, p.Check) {
+					k.of = ""
+				}
+			}
+			if at[k] == nil {
+				own := p
+				own.Ranks, at[k] = nil, &own
+				rows = append(rows, &own)
+			}
+			same := at[k]
+			same.Ranks = append(same.Ranks, rank)
+			if same.Of != p.Of {
+				same.Of = ""
+			}
+			if others := "; other ranks differ"; same.Value != p.Value && !strings.HasSuffix(same.Value, others) {
+				same.Value += others
+			}
+			if _, known := order[p.Check]; !known {
+				order[p.Check] = len(order)
+			}
+		}
+	}
+	bad := map[string]int{} // ranks that a check is not well at
+	for _, r := range rows {
+		r.Ranks = slices.Compact(r.Ranks)
+		if !r.OK {
+			bad[r.Check] += len(r.Ranks)
+		}
+	}
+	group := func(p *Preflight) int {
+		switch n := bad[p.Check]; {
+		case n > 0 && n < len(ranks):
+			return 0
+		case n > 0:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(rows, func(a, b *Preflight) int {
+		return cmp.Or(cmp.Compare(group(a), group(b)), cmp.Compare(order[a.Check], order[b.Check]), cmp.Compare(len(a.Ranks), len(b.Ranks)),
+			cmp.Compare(slices.Index(Verdicts, a.Verdict), slices.Index(Verdicts, b.Verdict)))
+	})
+	merged := make([]Preflight, len(rows))
+	for i, r := range rows {
+		merged[i] = *r
+	}
+	return merged
+}
