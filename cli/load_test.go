@@ -42,7 +42,8 @@ func TestLoadIsNoFailure(t *testing.T) {
 			list := freshList(t, c.n)
 			ranks := make([]*process, c.n)
 			for i := range ranks {
-				p := program(t, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", c.device, "--timeout", "2m",
+				// Retries outlast a machine that others load as well: by design queue pairs of soft bear 1.5 s.
+				p := program(t, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", c.device, "--timeout", "2m", "--qp-timeout", "17",
 					"-c", fmt.Sprintf("all-reduce --size 64K --check --duration %s; sleep 3s; all-reduce --size 64K", 4*time.Second+2*c.stop))
 				if c.cpu != "" {
 					taskset, err := exec.LookPath("taskset")

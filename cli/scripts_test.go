@@ -15,7 +15,7 @@ import (
 var durationInScript = regexp.MustCompile(`--duration \S+`)
 
 // Each script that ringcli carries does what it says on a ring that is well, of whatever
-// devices; of durations only some milliseconds.
+// devices; of durations only some milliseconds, and with retries that outlast a busy machine.
 func TestCarriedScriptsRun(t *testing.T) {
 	rings := []struct {
 		name    string
@@ -42,7 +42,7 @@ func TestCarriedScriptsRun(t *testing.T) {
 				list := strings.Join(freshList(t, len(ring.devices)), ",")
 				var ranks []*process
 				for rank, device := range ring.devices {
-					ranks = append(ranks, launch(t, "connect", "--index", strconv.Itoa(rank), "--list", list, "--device", device, "-f", path))
+					ranks = append(ranks, launch(t, "connect", "--index", strconv.Itoa(rank), "--list", list, "--device", device, "--qp-timeout", "17", "-f", path))
 				}
 				for rank, p := range ranks {
 					// A bound on a figure is a warning on a machine that does a lot besides.

@@ -54,7 +54,7 @@ func TestFourTerminals(t *testing.T) {
 				}
 				command("new-window", "-d", "-t", "ring:", line)
 			}
-			for _, rank := range c.order {
+			for i, rank := range c.order {
 				path := filepath.Join(dir, fmt.Sprint(rank))
 				var got string
 				for begun := time.Now(); time.Since(begun) < hung; {
@@ -65,7 +65,8 @@ func TestFourTerminals(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 				if got != "exit 0\n" {
-					t.Errorf("rank %d: %q", rank, got)
+					said, err := exec.Command(tmux, "-S", server, "capture-pane", "-p", "-S", "-", "-t", fmt.Sprintf("ring:%d", i)).CombinedOutput()
+					t.Errorf("rank %d: %q, %v\n%s", rank, got, err, said)
 				}
 			}
 		})

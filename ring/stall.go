@@ -106,7 +106,7 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 		return nil
 	}
 	peer := r.neighbour(side)
-	p := diagnose.Place{Rank: peer, Node: r.nodes[peer].String()}
+	p, begun := diagnose.Place{Rank: peer, Node: r.nodes[peer].String()}, time.Now()
 	if r.process(&p) {
 		return []diagnose.Place{p}
 	}
@@ -125,10 +125,20 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 		return places
 	}
 	_, refused := errors.AsType[*bootstrap.AnswerError](err)
-	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(&p) {
+	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(&p) && p.Presence == "" && !r.sleptSince(begun) {
 		p.Presence, p.Witnesses = diagnose.Silent, []int{r.rank}
 	}
 	return []diagnose.Place{p}
+}
+
+// sleptSince tells whether this process stood still itself: it may not have heard an answer.
+func (r *Ring) sleptSince(begun time.Time) bool {
+	control, err := r.controlRing()
+	if err != nil {
+		return false
+	}
+	slept, woke := control.Slept()
+	return slept > 0 && woke < time.Since(begun)
 }
 
 // process asks the kernel how a process is that runs on this host, and tells whether it is
@@ -138,12 +148,16 @@ func (r *Ring) process(p *diagnose.Place) bool {
 	if err != nil {
 		return false
 	}
-	stopped, gone, lives, pid := control.Process(p.Rank)
+	stopped, gone, lives, beside, pid := control.Process(p.Rank)
+	p.Presence = ""
 	switch p.PID = pid; {
 	case gone:
 		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
 	case stopped:
 		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
+	case beside:
+		p.Presence, p.Evidence = diagnose.Slow, fmt.Sprintf("process %d of its host lives, and no network lies between", pid)
+		return false
 	case lives:
 		p.Evidence = fmt.Sprintf("process %d of its host lives", pid)
 		return false
@@ -182,7 +196,7 @@ func (r *Ring) Places(ctx context.Context) []diagnose.Place {
 
 // merged is what two have found of one rank.
 func merged(a, b diagnose.Place) diagnose.Place {
-	weight := map[diagnose.Presence]int{diagnose.Answers: 4, diagnose.Gone: 3, diagnose.Stopped: 2, diagnose.Silent: 1}
+	weight := map[diagnose.Presence]int{diagnose.Answers: 5, diagnose.Gone: 4, diagnose.Stopped: 3, diagnose.Slow: 2, diagnose.Silent: 1}
 	if weight[b.Presence] > weight[a.Presence] {
 		a, b = b, a
 	}

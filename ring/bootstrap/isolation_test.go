@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/ring/bootstrap/kernel"
 )
 
 // A rank that is cut off says so, and suspects neither neighbour, in whatever order and how
@@ -45,6 +47,48 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 				if v == nil || v.Kind != KindIsolated || v.Rank != c.rank || v.Confidence != Suspect {
 					t.Errorf("neighbour %d is heard %s longer, told %t: after %s %+v: expected that rank %d is isolated", later, apart, told, at, v, c.rank)
 				}
+			}
+		}
+	}
+}
+
+// A rank whose neighbours are processes of its own host and network is never cut off, however
+// long it hears neither: they are slow, for longer than the bound of silence.
+func TestWhoIsSlowIsNotIsolated(t *testing.T) {
+	t.Parallel()
+	for _, call := range []outcome{"", callMute} {
+		for _, failed := range []bool{false, true} { // what it was in with them
+			c, base := lone(t)
+			c.self = identity{PID: os.Getpid(), Process: kernel.This()}
+			if c.self.Process == nil {
+				t.Skip("needs /proc")
+			}
+			for _, p := range c.watch.peers {
+				p.process, p.called = processRunning, true
+				c.members[p.rank] = identity{PID: -1 - p.rank, Process: c.self.Process}
+			}
+			v, at := (*Verdict)(nil), time.Duration(0)
+			for ; v == nil && at < time.Minute; at += c.pace.tick {
+				c.mu.Lock()
+				c.watch.looked, c.watch.movedAt = base.Add(at), base
+				for _, l := range c.connections {
+					l.heard, l.spoke = base, base
+					p := c.watch.of(l.peer)
+					p.marked, p.call = false, call
+					if failed && at >= 3*time.Second {
+						p.fault, p.faultAt = &Verdict{Kind: KindFailed, Rank: p.rank, Text: "retries ran out"}, base.Add(3*time.Second)
+					}
+				}
+				c.look(base.Add(at))
+				v = c.proposal
+				c.mu.Unlock()
+			}
+			want, least := KindStopped, slowness*c.pace.silence
+			if failed {
+				want, least = KindFailed, 3*time.Second
+			}
+			if v == nil || v.Kind != want || v.Rank == c.rank || v.Confidence != Suspect || at < least {
+				t.Errorf("call %q, failed %t: after %s %+v: expected %s after %s at least", call, failed, at, v, want, least)
 			}
 		}
 	}

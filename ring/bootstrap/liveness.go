@@ -27,6 +27,10 @@ func paceOf(death, silence time.Duration) pace {
 	}
 }
 
+// slowness is how many times the bound of silence a process may take that its host shows at
+// work, or waiting for a CPU.
+const slowness = 4
+
 // leastSettle is longer than a frame takes round a ring whose ranks wait for CPUs.
 const leastSettle = 100 * time.Millisecond
 
@@ -195,9 +199,14 @@ func (c *Control) overdue(now time.Time) *Verdict {
 				return c.gone(l)
 			}
 		case !c.sealed && !l.ended && now.Sub(l.heard) >= c.pace.silence:
+			who := l.who
+			p := who.look(&c.self, new(uint64))
+			if p == processRunning && now.Sub(l.heard) < slowness*c.pace.silence {
+				continue
+			}
 			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), Ago(now.Sub(l.heard)))
 			v.Confidence = Suspect
-			if who := l.who; who.look(&c.self, new(uint64)) == processStopped {
+			if p == processStopped {
 				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", c.name(l.peer), who, span(now.Sub(l.heard)), cureStopped)
 			}
 			return v
@@ -227,6 +236,9 @@ func (c *Control) silence(p *watched, now time.Time) time.Duration {
 func (c *Control) see(p *watched, now time.Time) sighting {
 	s := sighting{By: c.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
 	pace := &c.pace
+	if s.Call == callMute && c.members[p.rank].beside(&c.self) {
+		s.Call = callOpen // the kernel was slow
+	}
 	silent := c.silence(p, now)
 	if silent >= pace.suspect {
 		s.Silent = silent
@@ -259,7 +271,7 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	case s.Call == callMute:
 		s.Due = silent >= pace.death
 	case s.Process == processRunning:
-		s.Due = silent >= 4*pace.silence // it is slow
+		s.Due = silent >= slowness*pace.silence
 	default: // what a call finds out says more than the silence
 		s.Due = silent >= pace.silence && (p.called || silent >= 2*pace.silence)
 	}
@@ -336,8 +348,8 @@ func (c *Control) look(now time.Time) {
 // listen notes whether this rank hears anybody. It needs the lock.
 func (c *Control) listen(now time.Time) {
 	w := &c.watch
-	if len(w.peers) < 2 {
-		return // who is cut off nobody can tell
+	if len(w.peers) < 2 || slices.ContainsFunc(w.peers, func(p *watched) bool { return c.members[p.rank].beside(&c.self) }) {
+		return // who is cut off nobody can tell, or no network is between
 	}
 	alone := min(c.silence(w.peers[0], now), c.silence(w.peers[1], now))
 	if alone >= c.pace.suspect {

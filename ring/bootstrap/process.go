@@ -13,6 +13,12 @@ func (i *identity) near(other *identity) bool {
 	return i.Process != nil && other.Process != nil && i.Process.Machine == other.Process.Machine
 }
 
+// beside tells whether no network lies between two processes: one that does not hear the
+// other is not cut off.
+func (i *identity) beside(other *identity) bool {
+	return i.near(other) && i.PID != other.PID && i.Process.Network == other.Process.Network
+}
+
 // look tells how another rank's process is, if it is on this machine. cpu is the time that
 // it had used at the last look, and is set to what it has used now.
 func (i *identity) look(own *identity, cpu *uint64) process {
@@ -30,7 +36,7 @@ func (i *identity) look(own *identity, cpu *uint64) process {
 		return processDead
 	case s.State == 'T' || s.State == 't':
 		return processStopped
-	case before != 0 && s.CPU > before:
+	case before != 0 && s.CPU > before, kernel.Runnable(i.PID):
 		return processRunning
 	}
 	return ""
@@ -79,13 +85,14 @@ func (v *Vigil) Ended(ctx context.Context) bool {
 }
 
 // Process tells whether the process of a rank is stopped, gone, or lives, as the host that
-// both are on shows it.
-func (c *Control) Process(rank int) (stopped, gone, lives bool, pid int) {
+// both are on shows it, and whether no network lies between.
+func (c *Control) Process(rank int) (stopped, gone, lives, beside bool, pid int) {
 	c.mu.Lock()
 	other, own := c.members[rank], c.self
 	c.mu.Unlock()
 	var cpu uint64
 	p := other.look(&own, &cpu)
 	stopped, gone = p == processStopped, p == processDead
-	return stopped, gone, cpu > 0 && !stopped && !gone, other.PID // no process gets this far without
+	lives = cpu > 0 && !stopped && !gone // no process gets this far without
+	return stopped, gone, lives, lives && other.beside(&own), other.PID
 }

@@ -25,7 +25,7 @@ type process string
 const (
 	processDead    process = "dead"
 	processStopped process = "stopped"
-	processRunning process = "running" // it gets the CPU
+	processRunning process = "running" // it gets the CPU, or waits for it
 )
 
 // sighting is what a rank has seen of a neighbour, or of itself. Ranks tell each other as
@@ -110,6 +110,13 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return v
 	}
 	name, who := p.name(about), p.where(about)
+	slow, still := e.silentTo >= 0 && e.process == processRunning && !e.calls[callMute], "its host takes a call that it does not answer"
+	if slow {
+		still = "its host shows its process at work, or waiting for a CPU"
+		if s.Fault != nil { // which says more than that it is slow
+			e.silentTo = -1
+		}
+	}
 	switch {
 	case e.process == processStopped:
 		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s: %s", name, cmp.Or(who, "its process"), e.silence(), e.faults(), cureStopped)
@@ -145,8 +152,8 @@ func (p *panorama) judgeOne(s *sighting, seen []sighting) *Verdict {
 		return v
 	case e.silentTo >= 0 && e.alive && (e.calls[callMute] || e.calls[callAnswered]):
 		return p.cut(&e, edge)
-	case e.silentTo >= 0 && (e.calls[callOpen] || e.calls[callAnswered]):
-		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and its host takes a call that it does not answer: %s", name, span(e.since), cureStopped)
+	case e.silentTo >= 0 && (slow || e.calls[callOpen] || e.calls[callAnswered]):
+		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and %s: %s", name, span(e.since), still, cureStopped)
 	case e.silentTo >= 0 && e.mute > 1:
 		return verdict(KindSilent, Certain, "%s is silent: neither neighbour has heard anything for %s, and no call is answered: its host is down, or cut off from the network: see whether %s answers anybody else%s",
 			name, span(e.since), p.host(about), e.faults())

@@ -42,6 +42,7 @@ const (
 	Stopped Presence = "stopped" // its host says that its process is
 	Gone    Presence = "gone"    // its host says that its process has ended
 	Silent  Presence = "silent"
+	Slow    Presence = "slow" // it does not answer, and its host says that its process lives
 )
 
 // Item is what ranks give each other in an operation. All but Join are numbered from 0,
@@ -285,6 +286,8 @@ func (s *stall) absent() {
 			s.blame(StallGone, i, answer > 0 || len(s.places) == 2, fmt.Sprintf("%s is gone: %s", p.Who(), p.Evidence), "see what it said last, then connect again")
 		case p.Presence == Stopped:
 			s.blame(StallStopped, i, true, fmt.Sprintf("%s is stopped: %s", p.Who(), p.Evidence), fmt.Sprintf("continue it (kill -CONT %d) or end it", p.PID))
+		case p.Presence == Slow:
+			s.blame(StallWorks, i, false, fmt.Sprintf("%s does not answer in time: %s", p.Who(), p.Evidence), "see what holds it up: its CPU, its memory")
 		case p.Presence == Silent:
 			// One that lives may only get no CPU.
 			certain := len(p.Witnesses) > 1 && p.Evidence == ""

@@ -75,6 +75,15 @@ func TestStall(t *testing.T) {
 			leave(&p[1], Silent, "", 0)
 			leave(&p[len(p)-1], Silent, "", 0)
 		}, func(int) []want { return []want{at(StallIsolated, -1, false, "rank 0 (h0:18600) is isolated")} }},
+		{"both neighbours are slow", 3, func(p []Place) {
+			for r := range p[1:] {
+				leave(&p[1+r], "", "")
+			}
+			leave(&p[1], Slow, "process 4711 of its host lives")
+			leave(&p[len(p)-1], Slow, "process 4711 of its host lives")
+		}, func(n int) []want { // it waits for that one
+			return []want{at(StallWorks, n-1, false, fmt.Sprintf("rank %d (h%d:18600) does not answer in time: process 4711 of its host lives", n-1, n-1))}
+		}},
 		{"a rank that was stopped", 2, func(p []Place) { p[1].Slept, p[1].Woke = 7*time.Second, 300*time.Millisecond }, func(int) []want {
 			return []want{at(StallStopped, 1, true, "was stopped for 7s, until 300ms ago, by its own clock")}
 		}},

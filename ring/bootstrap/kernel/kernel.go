@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,6 +75,7 @@ func Address(text string) (netip.AddrPort, bool) {
 // /proc.
 type Key struct {
 	Machine string `json:"machine"` // the kernel, another at each start, and the PID namespace
+	Network string `json:"network"` // its namespace: within one, no network can be cut
 	Start   uint64 `json:"start"`   // of the process, in ticks since the kernel's: a PID is used again
 }
 
@@ -86,11 +89,15 @@ func This() *Key {
 	if err != nil {
 		return nil
 	}
+	network, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return nil
+	}
 	s, ok := Read(os.Getpid())
 	if !ok {
 		return nil
 	}
-	return &Key{strings.TrimSpace(string(boot)) + " " + space, s.Start}
+	return &Key{strings.TrimSpace(string(boot)) + " " + space, network, s.Start}
 }
 
 // Stat is what /proc/PID/stat says (proc_pid_stat(5)).
@@ -99,9 +106,20 @@ type Stat struct {
 	CPU, Start uint64 // time used, and start, in ticks
 }
 
+// Runnable tells whether a thread of a process has a CPU or waits for one.
+func Runnable(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is well formed
+	return slices.ContainsFunc(threads, func(path string) bool {
+		s, ok := read(path)
+		return ok && s.State == 'R'
+	})
+}
+
 // Read reads what is said of a process.
-func Read(pid int) (s Stat, ok bool) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func Read(pid int) (Stat, bool) { return read(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func read(path string) (s Stat, ok bool) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return s, false
 	}

@@ -3,7 +3,10 @@ package kernel
 import (
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"testing"
+	"time"
 )
 
 // What is looked up on each beat costs no memory for each socket of the host: strangers open many.
@@ -25,5 +28,25 @@ func TestSocketsInLittleMemory(t *testing.T) {
 	found := 0
 	if allocs := testing.AllocsPerRun(5, func() { found = len(Sockets(Listen, port)) }); allocs > callers || found != 1 {
 		t.Errorf("%.0f allocations and %d listeners found beside %d connections, expected at most one allocation for each, and one listener", allocs, found, callers)
+	}
+}
+
+// A process at work is runnable, whether it has a CPU or not; one that sleeps is not.
+func TestRunnable(t *testing.T) {
+	if !Runnable(os.Getpid()) {
+		t.Error("this process reads it, and is not runnable")
+	}
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait() // killed
+	}()
+	for begun := time.Now(); Runnable(sleeper.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatal("a process that sleeps is runnable")
+		}
 	}
 }
