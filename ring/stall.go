@@ -125,7 +125,10 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 		return places
 	}
 	_, refused := errors.AsType[*bootstrap.AnswerError](err)
-	if errors.Is(err, context.DeadlineExceeded) && !refused && !r.process(&p) && p.Presence == "" && !r.sleptSince(begun) {
+	switch {
+	case refused || !errors.Is(err, context.DeadlineExceeded):
+		p.Presence = ""
+	case !r.process(&p) && p.Presence == "" && !r.sleptSince(begun):
 		p.Presence, p.Witnesses = diagnose.Silent, []int{r.rank}
 	}
 	return []diagnose.Place{p}
@@ -148,14 +151,14 @@ func (r *Ring) process(p *diagnose.Place) bool {
 	if err != nil {
 		return false
 	}
-	stopped, gone, lives, beside, pid := control.Process(p.Rank)
+	stopped, gone, lives, pid := control.Process(p.Rank)
 	p.Presence = ""
 	switch p.PID = pid; {
 	case gone:
 		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
 	case stopped:
 		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
-	case beside:
+	case lives && control.Beside(p.Rank):
 		p.Presence, p.Evidence = diagnose.Slow, fmt.Sprintf("process %d of its host lives, and no network lies between", pid)
 		return false
 	case lives:

@@ -126,7 +126,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 		c.mu.Lock()
 		who := c.members[rank]
 		c.mu.Unlock()
-		if stopped, _, _, _, pid := c.Process(rank); stopped {
+		if stopped, _, _, pid := c.Process(rank); stopped {
 			p.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
 		} else if errors.Is(err, errRefused) && who.PID != 0 {
 			p.State = fmt.Sprintf("connection refused: it had come (%s), and has ended", who)

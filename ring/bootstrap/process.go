@@ -85,14 +85,20 @@ func (v *Vigil) Ended(ctx context.Context) bool {
 }
 
 // Process tells whether the process of a rank is stopped, gone, or lives, as the host that
-// both are on shows it, and whether no network lies between.
-func (c *Control) Process(rank int) (stopped, gone, lives, beside bool, pid int) {
+// both are on shows it.
+func (c *Control) Process(rank int) (stopped, gone, lives bool, pid int) {
 	c.mu.Lock()
 	other, own := c.members[rank], c.self
 	c.mu.Unlock()
 	var cpu uint64
 	p := other.look(&own, &cpu)
 	stopped, gone = p == processStopped, p == processDead
-	lives = cpu > 0 && !stopped && !gone // no process gets this far without
-	return stopped, gone, lives, lives && other.beside(&own), other.PID
+	return stopped, gone, cpu > 0 && !stopped && !gone, other.PID // no process gets this far without
+}
+
+// Beside tells whether a rank is a process of this host and no network lies between.
+func (c *Control) Beside(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[rank].beside(&c.self)
 }
