@@ -192,7 +192,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 // and what Ctrl-C does to them all.
 func TestALeaderAtATerminal(t *testing.T) {
 	t.Parallel()
-	p := newTmux(t).open(t, "local", "-n", "4", "--shell")
+	p := newTmux(t).open(t, "local", "-n", "4", "--shell", "--timeout", "100s") // ping awaits a boundary of bench
 	p.prompt("ring 0/4 ready soft:lo>")
 	children := childrenOf(t, p.child(), 3)
 	p.run("all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)

@@ -185,7 +185,7 @@ func TestSilence(t *testing.T) {
 		var moved atomic.Uint64
 		var quiet atomic.Bool
 		world := ring(t, 2, func(cfg *Config) {
-			cfg.Death, cfg.Silence = 500*time.Millisecond, time.Second
+			cfg.Death, cfg.Silence = 1500*time.Millisecond, 2*time.Second // a call has time even on a busy machine
 			cfg.Moved = func() uint64 {
 				if moving {
 					return moved.Add(1)
@@ -198,7 +198,7 @@ func TestSilence(t *testing.T) {
 		})
 		quiet.Store(true)
 		v := world[0].Failure()
-		for begun := time.Now(); v == nil && (time.Since(begun) < 1500*time.Millisecond || !moving && time.Since(begun) < patience); v = world[0].Failure() {
+		for begun := time.Now(); v == nil && (time.Since(begun) < 3*time.Second || !moving && time.Since(begun) < patience); v = world[0].Failure() {
 			time.Sleep(20 * time.Millisecond) // a busy machine looks at its clock late
 		}
 		if moving && v != nil {
