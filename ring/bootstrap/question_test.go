@@ -420,12 +420,12 @@ func TestAskAndNotRead(t *testing.T) {
 		l := c.connections[left]
 		c.mu.Unlock()
 		q := question{Kind: kind}
-		if kind == "clock" {
-			q.Clock = new(reading)
-		}
 		var v *Verdict
 		var err error
 		for q.ID = 1; err == nil && q.ID < 2*maxUnread/512; q.ID++ {
+			if kind == "clock" {
+				q.Clock = new(reading) // which goes into the answer
+			}
 			err = c.serve(l, q)
 		}
 		if !errors.As(err, &v) || v.Rank != l.peer || !strings.Contains(v.Text, "asks and does not read: 16 MiB") {
