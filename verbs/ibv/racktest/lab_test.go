@@ -60,7 +60,7 @@ func attend(ctx context.Context, ringcli string, k int, args ...string) (attende
 		}
 		a.code = exit.ExitCode()
 	}
-	for text := range strings.Lines(output) {
+	for text := range strings.Lines(withoutWaits(output)) {
 		var s labStep
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return a, fmt.Errorf("%v: %w: %q", args, err, text)

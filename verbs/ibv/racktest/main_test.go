@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -287,3 +288,9 @@ func build(t testing.TB, module, name string, args ...string) string {
 	}
 	return filepath.Join(shared, name)
 }
+
+// waits are the lines by which a command says what it waits for, as it does on a busy machine.
+var waits = regexp.MustCompile(`(?m)^waiting \d+s for .*\n`)
+
+// withoutWaits leaves them out.
+func withoutWaits(said string) string { return waits.ReplaceAllString(said, "") }

@@ -177,7 +177,7 @@ func (m match) play(ctx context.Context, ringcli string) (played, error) {
 
 // check compares what ringcli says with the match.
 func (m match) check(p player, role, output string) (r played, err error) {
-	if err := json.Unmarshal([]byte(output), &r); err != nil {
+	if err := json.Unmarshal([]byte(withoutWaits(output)), &r); err != nil {
 		return r, fmt.Errorf("%s: %s: %w: %q", m, p, err, output)
 	}
 	said := r
