@@ -15,9 +15,9 @@ func TestP2PBystandersWait(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--verbs", "write", "--timeout", "2s", "-b", "1M", "-e", "1M", "--iters", "1200", "--output", "json")
+	code, stdout, stderr := finish(t, "bench", "p2p", "-n", "3", "--verbs", "write", "--timeout", "5s", "-b", "1M", "-e", "1M", "--iters", "3000", "--output", "json")
 	all := objects(t, stdout)
-	if code != exit.OK || len(all) != 1 || all[0]["wrong"] != 0.0 || all[0]["iters"] != 1200.0 {
+	if code != exit.OK || len(all) != 1 || all[0]["wrong"] != 0.0 || all[0]["iters"] != 3000.0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
