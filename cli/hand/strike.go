@@ -2,6 +2,7 @@ package hand
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -11,7 +12,8 @@ import (
 // endAbruptly ends this process with nothing said or closed.
 func endAbruptly() error { return unix.Kill(unix.Getpid(), unix.SIGKILL) }
 
-// stopFor stops this process, all threads of it. A timer of the kernel's continues it.
+// stopFor stops this process, all threads of it. A timer of the kernel's continues it, again and
+// again until this returns: on a busy machine the first time may come before the stop.
 func stopFor(d time.Duration) error {
 	// struct sigevent of <asm-generic/siginfo.h>: SIGEV_SIGNAL is 0.
 	event := struct {
@@ -25,13 +27,15 @@ func stopFor(d time.Duration) error {
 		return fmt.Errorf("timer_create, to go on after a stop: %w", e)
 	}
 	defer func() { _, _, _ = unix.Syscall(unix.SYS_TIMER_DELETE, uintptr(timer), 0, 0) }()
-	at := struct{ interval, value unix.Timespec }{value: unix.NsecToTimespec(int64(d))}
+	at := struct{ interval, value unix.Timespec }{
+		interval: unix.NsecToTimespec(int64(10 * time.Millisecond)),
+		value:    unix.NsecToTimespec(int64(d)),
+	}
+	// A thread that signals itself is stopped before the call returns; a process may be later.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if _, _, e := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0); e != 0 {
 		return fmt.Errorf("timer_settime, to go on after a stop: %w", e)
 	}
-	if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
-		return err
-	}
-	time.Sleep(time.Millisecond) // the signal may take another thread first
-	return nil
+	return unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
