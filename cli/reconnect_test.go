@@ -246,7 +246,15 @@ func TestReconnectMistakes(t *testing.T) {
 // where the ring was well, and where it had failed.
 func TestFollowersThatAreLeftOut(t *testing.T) {
 	t.Parallel()
-	for name, lost := range map[string]bool{"by order": false, "after a failure": true} {
+	for name, c := range map[string]struct {
+		lost          bool // rank 2
+		left          []int
+		first, second float64
+	}{
+		"by order":                  {false, []int{2, 3}, 0, 1},
+		"after a failure":           {true, []int{2, 3}, 0, 1},
+		"which call one that ended": {true, []int{1, 2}, 0, 3},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			list := freshList(t, 4)
@@ -259,20 +267,20 @@ func TestFollowersThatAreLeftOut(t *testing.T) {
 			}
 			ranks[0].line("connect")
 			ranks[0].await(ranks[0].out, `"command":"connect"`, 4)
-			leftOut := ranks[2:]
-			if lost {
+			if c.lost {
 				kill(t, ranks[2].Process.Pid)
 				_ = ranks[2].Wait() // killed
-				leftOut = ranks[3:]
 			}
-			ranks[0].line("reconnect --without 2,3")
-			reconnected(t, ranks[0], 0, 2, 0, 1)
-			for _, p := range leftOut {
-				if code := p.over(); code != exit.OK || !strings.Contains(p.out.String(), "the ring goes on without this rank") {
-					t.Errorf("exit code %d\n%s%s", code, p.out, p.err)
+			ranks[0].line(fmt.Sprintf("reconnect --without %d,%d", c.left[0], c.left[1]))
+			reconnected(t, ranks[0], 0, 2, c.first, c.second)
+			for _, i := range c.left {
+				if p := ranks[i]; p.ProcessState == nil {
+					if code := p.over(); code != exit.OK || !strings.Contains(p.out.String(), "the ring goes on without this rank") {
+						t.Errorf("rank %d: exit code %d\n%s%s", i, code, p.out, p.err)
+					}
 				}
 			}
-			for i := range 2 {
+			for _, i := range []int{int(c.first), int(c.second)} {
 				if code := ranks[i].over(); code != exit.OK {
 					t.Errorf("rank %d: exit code %d\n%s%s", i, code, ranks[i].out, ranks[i].err)
 				}

@@ -431,15 +431,6 @@ func (r *Ring) SetActivity(text string) {
 	}
 }
 
-// Vigil looks whether a rank's process lives on after the ring.
-func (r *Ring) Vigil(rank int) (*bootstrap.Vigil, error) {
-	control, err := r.controlRing()
-	if err != nil {
-		return nil, err
-	}
-	return control.Vigil(rank), nil
-}
-
 // Waiting is that nothing has moved since then that others are to do: to be called again
 // while that lasts, several times a second.
 func (r *Ring) Waiting(what string, from []int, since time.Time) {

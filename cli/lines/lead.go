@@ -92,10 +92,17 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 		return err
 	}
 	var last error                 // why the last ring failed
-	limited, end := ctx, func() {} // while whom it has followed lives
+	var leader *bootstrap.Vigil    // whom it has followed
+	limited, end := ctx, func() {} // while that lives
 	defer func() { end() }()
 	for {
 		err := s.Join(limited, session.FollowerPatience)
+		if met := s.Place.History.Leader(); met != leader {
+			end()
+			if leader, limited, end = met, ctx, func() {}; err != nil { // all had met, and it failed before it was ready
+				limited, end = whileLives(ctx, leader, retry)
+			}
+		}
 		if err != nil {
 			if group, ok := regrouped(err); ok {
 				if s.TakeUp(group) {
@@ -109,16 +116,12 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
 				return err
 			}
+			last = cmp.Or(last, err)
 			tell("trying again: " + err.Error())
 			if err := Pause(ctx, time.Second); err != nil {
 				return err
 			}
 			continue
-		}
-		end()
-		leader, err := s.Ring.Vigil(0)
-		if err != nil {
-			return s.Leave(ctx, err, session.End)
 		}
 		if now := s.Ring.Rank(); now != rank {
 			if err := s.Out.Note(render.Plain, "rank %d is rank %d of %d now", rank, now, s.Ring.Size()); err != nil {

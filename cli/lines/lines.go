@@ -61,7 +61,7 @@ func Check(ctx context.Context, s *session.Session, t *command.Table, script str
 }
 
 // Run runs a script. The first command that fails ends it, but for a
-// warning, or with --keep-going for as long as there is a ring to go on with.
+// warning, or with --keep-going: then `reconnect` mends what a ring has failed of.
 func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
 	w := s.Stdout
 	if s.Pager != nil {
@@ -71,8 +71,11 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 		return perform(ctx, s, c, call)
 	}, func(err error) error {
 		switch code := exit.Code(err); {
-		case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err) && (s.Ring == nil || !s.Ring.Failed()):
+		case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err):
 			failure.Report(s, "script", err, code)
+			if s.Ring != nil && s.Ring.Failed() { // of which the ranks of the next one need not hear
+				return exit.Sharedf(code, "%w", reported{err})
+			}
 			return reported{err}
 		case code == exit.Warning:
 			return err

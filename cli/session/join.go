@@ -157,14 +157,15 @@ func (s *Session) RingOptions() (o ring.Options, err error) {
 // for each other first, so that none hears a goodbye while it still works; what
 // failed here alone the others are told, and that a rank was interrupted. Followers
 // wait for a leader that is interrupted no longer, nor does a person who leaves a shell
-// end what the others do: they hear a goodbye. A script whose ring has failed has failed.
+// end what the others do: they hear a goodbye. A script whose ring has failed has failed,
+// also one that a shell reads from a pipe.
 func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	r, m := s.Ring, s.Member
 	if r == nil {
 		return err
 	}
 	defer s.Speak()()
-	if err == nil && !s.Interactive && r.Failed() { // while nothing ran that would have said so
+	if typed := s.Shell != nil && s.Shell.Interactive(); err == nil && !typed && r.Failed() { // while nothing ran that would have said so
 		err = r.Settled(r.Err())
 	}
 	together := err == nil || exit.IsShared(err)

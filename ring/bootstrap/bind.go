@@ -32,7 +32,7 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	at := c.holder()
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, c.rank, at, "")
+	s, err := c.probe(ctx, c.rank, at, probe{})
 	holder, code := "", codes.PortTaken
 	switch {
 	case err != nil:

@@ -19,6 +19,7 @@ type History struct {
 	last    uint32   // epoch, of any ring
 	epochs  []uint32 // guarded by mu, as last and below
 	callers []string // instances of neighbours in these
+	leader  *Vigil   // over rank 0 of the last of these
 }
 
 // remembered bounds a History: more rings than a day of trying has.
@@ -63,11 +64,20 @@ func (h *History) take(epoch uint32) bool {
 	return true
 }
 
-// met remembers the neighbours of a ring, which do not call again as who they were.
-func (h *History) met(instances ...string) {
+// met remembers the neighbours of a ring, which do not call again as who they were, and
+// who is its rank 0.
+func (h *History) met(leader *Vigil, instances ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.callers = keep(h.callers, instances...)
+	h.leader, h.callers = leader, keep(h.callers, instances...)
+}
+
+// Leader looks after rank 0 of the last ring whose ranks have all met, also if it failed
+// before it was ready; nil if there was none.
+func (h *History) Leader() *Vigil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leader
 }
 
 func (h *History) knows(instance string) bool {

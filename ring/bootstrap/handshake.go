@@ -200,7 +200,7 @@ func (c *Control) isCalledBy(instance string) bool {
 	ctx, cancel := context.WithTimeout(c.life, probeTimeout)
 	defer cancel()
 	rank := c.neighbour(left)
-	s, _ := c.probe(ctx, rank, c.cfg.Addrs[rank], instance)
+	s, _ := c.probe(ctx, rank, c.cfg.Addrs[rank], probe{Instance: instance})
 	return s != nil && s.Itself // with an error, it is of another version
 }
 
@@ -348,6 +348,7 @@ func (c *Control) dial() {
 			c.mu.Lock()
 			c.noteProblem(err)
 			c.mu.Unlock()
+			c.askLeader()
 			select {
 			case <-time.After(pause):
 			case <-c.life.Done():

@@ -17,6 +17,7 @@ import (
 type probe struct {
 	Digest   string `json:"digest"`             // of the asker's list
 	Instance string `json:"instance,omitempty"` // is it that?
+	Group    *Group `json:"group,omitempty"`    // the asker's, of which it wants the leader's latest
 }
 
 // status is what a node says of itself to a probe. Who does not have its list hears its
@@ -38,6 +39,8 @@ type status struct {
 	// Counted is what it knows of attempts to connect, while the ring comes up.
 	Counted []attempts `json:"counted,omitempty"`
 	All     bool       `json:"all_addresses,omitempty"` // it listens on all addresses of its node
+	// Group is what the leader has decided since, of the list that the asker was given.
+	Group *Group `json:"group,omitempty"`
 }
 
 func (s *status) who() identity { return identity{Host: s.Host, PID: s.PID} }
@@ -51,6 +54,9 @@ func (c *Control) status(asked probe, by net.Addr) status {
 	s := status{Rank: c.rank, Same: asked.Digest == c.digest, Itself: asked.Instance == c.self.Instance, State: "up", All: c.listensOnAll()}
 	if from, err := netip.ParseAddrPort(by.String()); s.Same || s.Itself || err == nil && isOwn(from.Addr()) {
 		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
+	}
+	if g := asked.Group; g != nil && c.group.supersedes(g) {
+		s.Group = &c.group
 	}
 	if !s.Same {
 		return s
@@ -116,7 +122,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
-	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], "")
+	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], probe{})
 	if err != nil {
 		if mute, ok := errors.AsType[*muteError](err); ok {
 			p.Mute, p.Took = true, mute.took
@@ -168,9 +174,10 @@ func (c *Control) describe(rank int, s *status) string {
 	}
 }
 
-// probe asks one rank at an address, and whether it is some instance. Without an
-// answer, the error says what happened instead; that of another version is an error, too.
-func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instance string) (*status, error) {
+// probe asks one rank at an address. Without an answer, the error says what happened
+// instead; that of another version is an error, too.
+func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked probe) (*status, error) {
+	asked.Digest = c.digest
 	start := time.Now()
 	conn, err := c.cfg.Dial(ctx, "tcp", at.String())
 	if err != nil {
@@ -187,7 +194,7 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, instan
 		return nil, &unaskedError{err}
 	}
 	defer func() { _ = conn.Close() }()
-	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})
+	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, asked)
 	if err != nil && f != nil {
 		got, _ := decode[status](f)
 		return &got, err

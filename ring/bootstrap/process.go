@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"time"
 
@@ -44,17 +45,15 @@ func (i *identity) look(own *identity, cpu *uint64) process {
 
 // Vigil looks whether a rank's process lives on after its ring.
 type Vigil struct {
-	c     *Control
-	who   identity
-	at    netip.AddrPort
-	since time.Time // nobody has answered at its address since then
+	own, who identity
+	at       netip.AddrPort
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	since    time.Time // nobody has answered at its address since then
 }
 
-// Vigil begins one.
-func (c *Control) Vigil(rank int) *Vigil {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return &Vigil{c: c, who: c.members[rank], at: c.cfg.Addrs[rank]}
+// vigil begins one over rank 0. It needs the lock.
+func (c *Control) vigil() *Vigil {
+	return &Vigil{own: c.self, who: c.members[0], at: c.cfg.Addrs[0], dial: c.cfg.Dial}
 }
 
 // absence is how long nobody may answer at the address of a process elsewhere: between two
@@ -64,14 +63,13 @@ const absence = 30 * time.Second
 // Ended tells whether the process has ended: its host says so, where that is this one; else
 // nobody has answered at its address for half a minute. It takes at most a second.
 func (v *Vigil) Ended(ctx context.Context) bool {
-	own := &v.c.self
-	if v.who.near(own) {
+	if v.who.near(&v.own) {
 		s, ok := kernel.Read(v.who.PID)
 		return !ok || s.Start != v.who.Process.Start || s.State == 'Z' || s.State == 'X'
 	}
 	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	conn, err := v.c.cfg.Dial(within, "tcp", v.at.String())
+	conn, err := v.dial(within, "tcp", v.at.String())
 	switch {
 	case err == nil:
 		_ = conn.Close()

@@ -18,6 +18,11 @@ type Group struct {
 	Decision uint64 `json:"decision,omitempty"`
 }
 
+// supersedes tells whether a leader has decided on other nodes since.
+func (g *Group) supersedes(old *Group) bool {
+	return g.Whole == old.Whole && g.Decision > old.Decision && !slices.Equal(g.Without, old.Without)
+}
+
 // regroup deals with a caller of the same whole list whose ring goes on without other
 // nodes than this one's, and reports whether it was one.
 func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
@@ -36,11 +41,7 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 	switch {
 	case h.Group.Decision > own.Decision && c.cfg.Follows && (c.cfg.Token != nil || isOfThisHost(conn)):
 		told(true, nil, "%s joins the ring without %s now: call again", node, theirs)
-		if !sealed && !failed {
-			v := c.verdict(KindRegrouped, -1, "the leader goes on without %s", theirs)
-			v.group = &h.Group
-			c.Fail(v)
-		}
+		c.takeUp(&h.Group)
 	case h.Group.Decision < own.Decision:
 		// Who was in a ring before learns that this one goes on; who is new may be awaited
 		// the next time.
@@ -52,6 +53,31 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 			conn.RemoteAddr(), h.identity, theirs, node, here))
 	}
 	return true
+}
+
+// takeUp ends a bring-up that the leader has decided otherwise about.
+func (c *Control) takeUp(g *Group) {
+	v := c.verdict(KindRegrouped, -1, "the leader goes on without %s", hosts.Names(c.cfg.Whole, g.Without))
+	v.group = g
+	c.mu.Lock()
+	first := !c.sealed && c.fail(v, nil)
+	c.mu.Unlock()
+	c.report(v, first)
+}
+
+// askLeader asks rank 0, whose ring this rank was in and waits for again, whether it goes
+// on without others. Who is left out is called by nobody, and the neighbour that it calls
+// may be dead.
+func (c *Control) askLeader() {
+	if !c.cfg.Follows || c.cfg.History.Last() == 0 || c.neighbour(right) == 0 {
+		return
+	}
+	ctx, cancel := awake(c.life, probeTimeout)
+	defer cancel()
+	s, err := c.probe(ctx, 0, c.cfg.Addrs[0], probe{Group: &c.group})
+	if err == nil && s.Rank == 0 && s.Group != nil && s.Group.supersedes(&c.group) {
+		c.takeUp(s.Group)
+	}
 }
 
 // isOfThisHost tells whether a caller may decide who is in the ring without having proved

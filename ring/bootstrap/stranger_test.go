@@ -60,7 +60,7 @@ func TestVigil(t *testing.T) {
 		"no descriptors": {t.Context(), syscall.EMFILE, false},
 		"given up":       {canceled, context.Canceled, false},
 	} {
-		v := &Vigil{c: &Control{cfg: Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, c.err }}}, at: netip.MustParseAddrPort("10.0.0.1:1")}
+		v := &Vigil{dial: func(context.Context, string, string) (net.Conn, error) { return nil, c.err }, at: netip.MustParseAddrPort("10.0.0.1:1")}
 		if v.Ended(c.ctx) || v.since.IsZero() == c.absent {
 			t.Errorf("%s: absent since %s: expected %t", name, v.since, c.absent)
 		}
