@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/lobby"
 	"ringcli/verbs"
 )
 
@@ -106,7 +107,7 @@ func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) 
 		return nil, nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
 	}
 	came := ""
-	c, err := bootstrap.Await(ctx, listener, grace, greet, func(conn net.Conn, err error) {
+	c, err := lobby.Await(ctx, listener, grace, greet, func(conn net.Conn, err error) {
 		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
 	})
 	switch {

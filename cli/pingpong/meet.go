@@ -14,6 +14,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/lobby"
 	"ringcli/ring/bootstrap/strangers"
 )
 
@@ -70,7 +71,7 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 	}
 	defer o.Waiting("a client on "+where, time.Now())()
 	came := ""
-	m, err := bootstrap.Await(ctx, listener, grace, func(conn net.Conn) (m *meeting, err error) {
+	m, err := lobby.Await(ctx, listener, grace, func(conn net.Conn) (m *meeting, err error) {
 		m = newMeeting(conn)
 		m.first, err = m.read(grace)
 		return m, err

@@ -22,6 +22,7 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/kernel"
+	"ringcli/ring/bootstrap/lobby"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -147,8 +148,8 @@ type Control struct {
 	running   sync.WaitGroup
 	dialling  sync.Once
 	closeOnce sync.Once
-	callers   lobby   // accepted, no neighbours yet
-	strangers passers // so, and no neighbours at all
+	callers   lobby.Lobby // accepted, no neighbours yet
+	strangers passers     // so, and no neighbours at all
 	epoch     atomic.Uint32
 	stale     atomic.Uint64
 
@@ -430,7 +431,7 @@ func (c *Control) Close() error {
 		c.notify()
 		c.mu.Unlock()
 		err = c.listener.Close()
-		c.callers.close()
+		c.callers.Close()
 		for _, l := range connections {
 			if l != nil {
 				l.finish()

@@ -84,7 +84,7 @@ func (c *Control) accept() {
 			c.came++
 			c.mu.Unlock()
 		}
-		if c.callers.enter(conn) {
+		if c.callers.Enter(conn) {
 			c.running.Go(func() { c.greet(conn) })
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Control) accept() {
 func (c *Control) greet(conn net.Conn) {
 	keep, raw := false, conn
 	defer func() {
-		c.callers.leave(raw)
+		c.callers.Leave(raw)
 		if !keep {
 			_ = raw.Close()
 		}
@@ -256,7 +256,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	case old != nil && old.goodbye.IsZero() && old.who.Instance != h.Instance:
 		v = c.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
 	}
-	if busy == "" && v == nil && !stale && c.callers.leave(conn) && c.answer(conn, f, TypeWelcome, c.self) {
+	if busy == "" && v == nil && !stale && c.callers.Leave(conn) && c.answer(conn, f, TypeWelcome, c.self) {
 		if old != nil { // the neighbour dialled again: its first connection is dead
 			c.connections[left] = nil
 			old.finish()

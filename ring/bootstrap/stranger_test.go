@@ -66,3 +66,13 @@ func TestVigil(t *testing.T) {
 		}
 	}
 }
+
+// fakeConn is from an address.
+type fakeConn struct {
+	net.Conn
+	from string
+}
+
+func (f *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from))
+}

@@ -1,4 +1,6 @@
-package bootstrap
+// Package lobby lets callers of a port in, a few at a time, until they have said who they
+// are.
+package lobby
 
 import (
 	"context"
@@ -12,11 +14,11 @@ import (
 	"ringcli/ring/bootstrap/seal"
 )
 
-// lobby holds the connections that have not said who they are: a few at a time. When one
+// Lobby holds the connections that have not said who they are: a few at a time. When one
 // more comes, one goes of the address that has most, whichever chance picks: a flood from
 // one address crowds out itself, and of the same address who has come to stay needs a
-// moment only.
-type lobby struct {
+// moment only. The zero value is ready.
+type Lobby struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]netip.Addr // guarded by mu, as below
 	closed bool
@@ -25,8 +27,11 @@ type lobby struct {
 // maxPending bounds the connections that have not said who they are.
 const maxPending = 128
 
-// enter takes a connection, unless the lobby is closed.
-func (l *lobby) enter(conn net.Conn) bool {
+// again is the pause before the next caller where there were no descriptors for one.
+const again = 20 * time.Millisecond
+
+// Enter takes a connection, unless the lobby is closed.
+func (l *Lobby) Enter(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -45,7 +50,7 @@ func (l *lobby) enter(conn net.Conn) bool {
 }
 
 // evict needs the lock. It spares the newcomer, whose turn comes.
-func (l *lobby) evict(newcomer net.Conn) {
+func (l *Lobby) evict(newcomer net.Conn) {
 	count := make(map[netip.Addr]int)
 	most := 0
 	for conn, addr := range l.conns {
@@ -65,8 +70,8 @@ func (l *lobby) evict(newcomer net.Conn) {
 	_ = out.Close() // its goroutine sees that
 }
 
-// leave is for a connection that is known, or gone. It reports whether it was there still.
-func (l *lobby) leave(conn net.Conn) bool {
+// Leave is for a connection that is known, or gone. It reports whether it was there still.
+func (l *Lobby) Leave(conn net.Conn) bool {
 	if s, ok := conn.(*seal.Conn); ok {
 		conn = s.Conn
 	}
@@ -77,8 +82,8 @@ func (l *lobby) leave(conn net.Conn) bool {
 	return there
 }
 
-// close ends all that are there, and takes none.
-func (l *lobby) close() {
+// Close ends all that are there, and takes none.
+func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -92,13 +97,13 @@ func (l *lobby) close() {
 // greet does not take, one at a time. It closes the listener.
 func Await[T any](ctx context.Context, listener net.Listener, patience time.Duration, greet func(net.Conn) (T, error), refused func(net.Conn, error)) (got T, err error) {
 	var (
-		callers lobby
+		callers Lobby
 		running sync.WaitGroup
 		mu      sync.Mutex // guards got and taken, and refused's turn
 		taken   bool
 	)
 	defer running.Wait()
-	defer callers.close()
+	defer callers.Close()
 	defer func() { _ = listener.Close() }() // it is closed then
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
@@ -114,10 +119,10 @@ func Await[T any](ctx context.Context, listener net.Listener, patience time.Dura
 		case err != nil: // out of descriptors: some are given back soon
 			select {
 			case <-ctx.Done():
-			case <-time.After(dialPauseMin):
+			case <-time.After(again):
 			}
 			continue
-		case !callers.enter(conn):
+		case !callers.Enter(conn):
 			continue
 		}
 		running.Go(func() {
@@ -125,7 +130,7 @@ func Await[T any](ctx context.Context, listener net.Listener, patience time.Dura
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			who, err := greet(conn)
-			if !callers.leave(conn) && err == nil {
+			if !callers.Leave(conn) && err == nil {
 				err = net.ErrClosed
 			}
 			mu.Lock()
