@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func trio(t *testing.T) (leader, follower *piped, list []string) {
 func walk(t *testing.T, list []string, steps ...string) *piped {
 	t.Helper()
 	p := pipe(t, "shell", "--index", "2", "--list", strings.Join(list, ","), "--output", "json")
-	for _, step := range append(steps, "version") { // which a step that fails keeps from running
+	for _, step := range slices.Concat(steps, []string{"version"}) { // which a step that fails keeps from running
 		p.line(step)
 	}
 	p.await(p.out, `"command":"version"`, 1)

@@ -25,7 +25,7 @@ func TestWrongValuesAreExplained(t *testing.T) {
 			list := strings.Join(freshList(t, 2), ",")
 			var ranks []*piped
 			for rank := range 2 {
-				p := pipe(t, "shell", "--index", fmt.Sprint(rank), "--list", list, "--timeout", "20s", "--output", "json")
+				p := pipe(t, "shell", "--index", fmt.Sprint(rank), "--list", list, "--timeout", "20s", "--output", "json", "--trace", "ring=debug")
 				p.line("open; init --psn 4096; exchange")
 				ranks = append(ranks, p)
 			}
@@ -40,8 +40,9 @@ func TestWrongValuesAreExplained(t *testing.T) {
 			if code != exit.Critical || !strings.Contains(said, strings.ToLower(c.says)) {
 				t.Errorf("exit code %d: %v: expected %d, and %s", code, failure, exit.Critical, c.says)
 			}
-			if code := one.over(); code != exit.OK { // it only took other values
-				t.Errorf("rank 1: exit code %d\n%s%s", code, one.out, one.err)
+			one.await(one.err, "the ring failed", 1) // it only took other values, and is told what came of it
+			if code := one.over(); code != exit.Critical || !strings.Contains(one.out.String(), `"error":"rank 0 reports: ping`) {
+				t.Errorf("rank 1: exit code %d: expected %d, and what rank 0 reports\n%s%s", code, exit.Critical, one.out, one.err)
 			}
 		})
 	}

@@ -306,7 +306,7 @@ func (r *Ring) Settled(err error) error {
 	case v == nil:
 		return err
 	case r.isOwn(v):
-		return &settled{err, v}
+		return &settled{cmp.Or(err, r.Err()), v}
 	}
 	return v
 }

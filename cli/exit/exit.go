@@ -150,5 +150,13 @@ func Graver(a, b error) error {
 // ErrReported stands for errors that the ranks have reported.
 var ErrReported = errors.New("reported by the ranks")
 
+// reported is an error that was reported when it came.
+type reported struct{ error }
+
+func (r reported) Unwrap() []error { return []error{r.error, ErrReported} }
+
+// Reported marks an error that was reported when it came.
+func Reported(err error) error { return reported{err} }
+
 // ErrQuit ends a script early, as a success.
 var ErrQuit = errors.New("quit")

@@ -74,20 +74,15 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 		case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err):
 			failure.Report(s, "script", err, code)
 			if s.Ring != nil && s.Ring.Failed() { // of which the ranks of the next one need not hear
-				return exit.Sharedf(code, "%w", reported{err})
+				return exit.Sharedf(code, "%w", exit.Reported(err))
 			}
-			return reported{err}
+			return exit.Reported(err)
 		case code == exit.Warning:
 			return err
 		}
 		return nil
 	})
 }
-
-// reported is an error that was reported when it came.
-type reported struct{ error }
-
-func (r reported) Unwrap() []error { return []error{r.error, exit.ErrReported} }
 
 // perform runs one command of a line: here, or on all ranks if this one leads
 // them and the command is about the ring. A failure is diagnosed, and the flight

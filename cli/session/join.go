@@ -10,6 +10,7 @@ import (
 	"ringcli/collective"
 	"ringcli/configs/codes"
 	"ringcli/ring"
+	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -158,15 +159,18 @@ func (s *Session) RingOptions() (o ring.Options, err error) {
 // failed here alone the others are told, and that a rank was interrupted. Followers
 // wait for a leader that is interrupted no longer, nor does a person who leaves a shell
 // end what the others do: they hear a goodbye. A script whose ring has failed has failed,
-// also one that a shell reads from a pipe.
+// also one that a shell reads from a pipe, but for ranks of shells that have left.
 func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	r, m := s.Ring, s.Member
 	if r == nil {
 		return err
 	}
 	defer s.Speak()()
-	if typed := s.Shell != nil && s.Shell.Interactive(); err == nil && !typed && r.Failed() { // while nothing ran that would have said so
+	if typed := s.Shell != nil && s.Shell.Interactive(); err == nil && !typed { // while nothing ran that would have said so
 		err = r.Settled(r.Err())
+		if v, ok := errors.AsType[*bootstrap.Verdict](err); ok && s.Interactive && v.Kind == bootstrap.KindLeft {
+			err = nil
+		}
 	}
 	together := err == nil || exit.IsShared(err)
 	if !together && (ctx.Err() == nil || !s.Leads && !s.Interactive) {

@@ -64,7 +64,8 @@ func Run(ctx context.Context, s *session.Session) error {
 	s.Signals.LeaveInterrupts()
 	err := s.Shell.Run(ctx)
 	if last := s.Shell.LastError(); err == nil && !s.Shell.Interactive() && last != nil {
-		return &exit.Error{Code: exit.Code(last), Err: exit.ErrReported}
+		// The other ranks are told its words: nobody stays to find out whom it suspects.
+		return &exit.Error{Code: exit.Code(last), Err: exit.Reported(errors.New(last.Error()))}
 	}
 	return err
 }
