@@ -168,6 +168,9 @@ func (c *Control) serve(l *connection, q question) error {
 		q.Clock.T2 = l.arrived
 		return c.reply(l, reply{ID: q.ID, Clock: q.Clock}, true)
 	}
+	if c.failing() && c.leaving {
+		return nil // the asker hears why from the ring
+	}
 	_, twice := l.serving[q.ID]
 	refusal := ""
 	switch {
