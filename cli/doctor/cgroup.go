@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ringcli/cli/session"
 	"ringcli/configs/codes"
 )
 
@@ -146,9 +147,6 @@ func (e *exam) judged(limit, free, need float64) Verdict {
 	return Pass
 }
 
-// threadsEach is what a rank takes of a group's pids, as session.RoomFor counts.
-const threadsEach = 12
-
 func (e *exam) pidsRow() []Preflight {
 	dirs, _ := e.cgroups("pids")
 	if len(dirs) == 0 {
@@ -165,7 +163,7 @@ func (e *exam) pidsRow() []Preflight {
 	}
 	limit, _ := e.number(at + "/pids.max")
 	value := fmt.Sprintf("%d, of which %s are in use", limit, e.text(at+"/pids.current"))
-	if need := threadsEach * e.ranks; room < float64(need) {
+	if need := session.ThreadsEach * e.ranks; room < float64(need) {
 		return []Preflight{finding(Fail, "cgroup-pids", "", value).but(codes.Threads, fmt.Sprintf("%d more, the threads of %s", need, counted(e.ranks, "rank")),
 			fmt.Sprintf("echo max > /%s/pids.max  # systemd: TasksMax=; container: --pids-limit", at))}
 	}

@@ -21,6 +21,7 @@ import (
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
+	"ringcli/verbs/soft/udp"
 )
 
 // fake is a node in good health with one adapter, which a test changes before it is looked at.
@@ -503,5 +504,20 @@ func TestInterrupted(t *testing.T) {
 	f := newFake(t)
 	if rows, err := Examine(ctx, f.System, f.asked); !errors.Is(err, context.Canceled) || rows != nil {
 		t.Errorf("%d rows, %v", len(rows), err)
+	}
+}
+
+// What is expected of socket buffers is what soft asks for: the kernel doubles it.
+func TestSocketBuffer(t *testing.T) {
+	c, err := udp.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: net.core.rmem_max may grant less")
+	}
+	if c.RecvBuffer() != 2*socketBuffer {
+		t.Errorf("soft was granted %d bytes: expected twice %d", c.RecvBuffer(), socketBuffer)
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// threadsEach is what a process of ringcli takes on a machine of few CPUs.
-	threadsEach = 12
+	// ThreadsEach is what a process of ringcli takes on a machine of few CPUs.
+	ThreadsEach = 12
 	// lowLimit is where counting begins: no machine's own limit is as low.
 	lowLimit = 1 << 10
 	// leastFiles is what a rank of two on one host has open. Who needs more says so then.
@@ -34,7 +34,7 @@ func RoomFor(ranks int) error {
 		return nil // root has no limit
 	}
 	taken, own := threadsOf("/proc", os.Getuid(), os.Getpid())
-	if more := (ranks+1)*threadsEach - own; taken+more > int(limit.Cur) {
+	if more := (ranks+1)*ThreadsEach - own; taken+more > int(limit.Cur) {
 		what, fewer := "this process needs", "other processes"
 		if ranks > 0 {
 			what, fewer = fmt.Sprintf("%d ranks need", ranks), "ranks"
