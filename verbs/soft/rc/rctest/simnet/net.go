@@ -38,8 +38,18 @@ type Options struct {
 	KeepEarly, TellEarly bool
 	// Trace is called for every packet as it is sent, if not nil.
 	Trace func(Event)
+	// Between says how packets get from node to node, if not nil, in place of Latency and
+	// Bandwidth.
+	Between Between
 	// Drop is asked whether a packet is lost, if not nil, besides Faults.
 	Drop func(b []byte) bool
+}
+
+// Between is what lies between nodes. Leave tells when the first and the last byte of a packet
+// come to the receiver's port, and Reach, which is asked then, when it has them all.
+type Between interface {
+	Leave(now int64, src, dst *Node, bytes int) (first, last int64, lost bool)
+	Reach(now, last int64, dst *Node, bytes int) int64
 }
 
 // Event is a packet that is sent, and its fate.
@@ -106,6 +116,11 @@ func (n *Net) Step() bool {
 	e := n.events.pop()
 	n.now = e.at
 	switch {
+	case e.packet != nil && e.packet.last != 0:
+		p := e.packet
+		at := n.opts.Between.Reach(n.now, p.last, p.dst, len(p.data))
+		p.last = 0
+		n.schedule(event{at: max(at, n.now), packet: p})
 	case e.packet != nil:
 		n.arrive(e.packet)
 	case e.qp != nil:

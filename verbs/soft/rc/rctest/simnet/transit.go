@@ -13,7 +13,8 @@ import (
 type packet struct {
 	src, dst *Node
 	data     []byte
-	damaged  bool // where the ICRC covers it
+	damaged  bool  // where the ICRC covers it
+	last     int64 // when the last byte comes to a port that the packet has yet to pass; 0: none
 }
 
 // maxSoftID is the greatest IP ID that a soft peer sends: its place in a train of
@@ -67,8 +68,14 @@ func (n *Net) send(src, dst *Node, b []byte) {
 	f := &n.opts.Faults
 	copies := 1
 	var fate []string
+	var last int64
+	lost := false
+	if n.opts.Between != nil {
+		leave, last, lost = n.opts.Between.Leave(n.now, src, dst, len(b))
+		leave -= int64(n.opts.Latency)
+	}
 	switch {
-	case n.opts.Drop != nil && n.opts.Drop(b), n.chance(f.Loss):
+	case lost, n.opts.Drop != nil && n.opts.Drop(b), n.chance(f.Loss):
 		n.Stats.Lost++
 		copies = 0
 		fate = append(fate, "lost")
@@ -78,7 +85,7 @@ func (n *Net) send(src, dst *Node, b []byte) {
 		fate = append(fate, "doubled")
 	}
 	for range copies {
-		p := &packet{src: src, dst: dst, data: n.buffer(len(b))}
+		p := &packet{src: src, dst: dst, data: n.buffer(len(b)), last: last}
 		copy(p.data, b)
 		at := leave + int64(n.opts.Latency)
 		if n.chance(f.Reorder) {

@@ -1,0 +1,137 @@
+package fabric
+
+import "time"
+
+// Network carries messages. Those from one node to another come in order.
+type Network interface {
+	Now() float64 // ns
+	// Send has a node write so many bytes into another's memory now.
+	Send(from, to, bytes int, tag uint64)
+	// Wake calls Handler.Woke of a node at a time.
+	Wake(at float64, node int)
+	// Run lets events happen until there are none, or so much time has passed. It reports
+	// whether there are none.
+	Run(h Handler, limit time.Duration) (quiet bool)
+	// Messages and bytes that were sent.
+	Sent() (messages, bytes uint64)
+}
+
+// Handler is what the nodes do.
+type Handler interface {
+	Arrived(from, to, bytes int, tag uint64) // all of a message, at its receiver
+	Acked(from, to int, tag uint64)          // its sender knows of it
+	Woke(node int)
+}
+
+// Messages is a network with an event or two for a message.
+type Messages struct {
+	*Ports
+	now    float64
+	order  uint64
+	events []event // a heap
+	sent   uint64
+	bytes  uint64
+}
+
+type kind uint8
+
+const (
+	reaches kind = iota // the first byte is at the receiver's port
+	arrives
+	acked
+	wakes
+)
+
+type event struct {
+	at, last float64
+	order    uint64 // of creation: events of one time happen in it
+	tag      uint64
+	from, to int32
+	bytes    int32
+	kind     kind
+}
+
+// NewMessages returns a network of messages over ports.
+func NewMessages(p *Ports) *Messages { return &Messages{Ports: p} }
+
+func (m *Messages) Now() float64 { return m.now }
+
+func (m *Messages) Sent() (messages, bytes uint64) { return m.sent, m.bytes }
+
+func (m *Messages) Send(from, to, bytes int, tag uint64) {
+	m.sent++
+	m.bytes += uint64(bytes)
+	first, last, _ := m.Leave(m.now, from, to, m.Wire(bytes))
+	if m.Lossy(from, to) {
+		panic("fabric: a pair that loses packets needs Packets")
+	}
+	m.push(event{at: first, last: last, kind: reaches, from: int32(from), to: int32(to), bytes: int32(bytes), tag: tag})
+}
+
+func (m *Messages) Wake(at float64, node int) { m.push(event{at: at, kind: wakes, to: int32(node)}) }
+
+func (m *Messages) Run(h Handler, limit time.Duration) bool {
+	end := m.now + float64(limit)
+	for len(m.events) > 0 {
+		if m.events[0].at > end {
+			return false
+		}
+		e := m.pop()
+		m.now = e.at
+		switch e.kind {
+		case reaches:
+			e.at, e.kind = m.Reach(m.now, e.last, int(e.to), m.Wire(int(e.bytes))), arrives
+			m.push(e)
+		case arrives:
+			back := e
+			back.at, back.kind = m.now+m.Latency(int(e.to), int(e.from)), acked
+			m.push(back)
+			h.Arrived(int(e.from), int(e.to), int(e.bytes), e.tag)
+		case acked:
+			h.Acked(int(e.from), int(e.to), e.tag)
+		case wakes:
+			h.Woke(int(e.to))
+		}
+	}
+	return true
+}
+
+func (m *Messages) push(e event) {
+	m.order++
+	e.order = m.order
+	h := append(m.events, e)
+	i := len(h) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.before(&h[up]) {
+			break
+		}
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = e
+	m.events = h
+}
+
+func (m *Messages) pop() event {
+	h := m.events
+	top, e := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	m.events = h
+	i := 0
+	for len(h) > 0 {
+		child := 2*i + 1
+		if child+1 < len(h) && h[child+1].before(&h[child]) {
+			child++
+		}
+		if child >= len(h) || !h[child].before(&e) {
+			h[i] = e
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	return top
+}
+
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
