@@ -10,19 +10,28 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/route"
 )
 
 // doctored runs doctor by a shell that first does something to itself, and returns its rows by
 // check, the gravest of each.
 func doctored(t *testing.T, before string, args ...string) (code int, rows map[string]map[string]any) {
 	t.Helper()
+	return doctoredWith(t, before, "sh -ec", "exec", args...)
+}
+
+// doctoredWith names the shell, and what it becomes doctor by.
+func doctoredWith(t *testing.T, before, shell, become string, args ...string) (code int, rows map[string]map[string]any) {
+	t.Helper()
 	p := program(t, append([]string{"doctor", "--output", "json"}, args...)...)
-	sh, err := exec.LookPath("sh")
+	words := strings.Fields(shell)
+	path, err := exec.LookPath(words[0])
 	if err != nil {
-		t.Skip("no sh: ", err)
+		t.Skip("no shell: ", err)
 	}
-	p.Args = append([]string{"sh", "-c", before + ` && exec "$0" "$@"`, p.Path}, p.Args[1:]...)
-	p.Path = sh
+	// Its folder may be closed to the user that it runs as.
+	script := `exec 9<"$0"; ` + before + ` && ` + become + ` /proc/self/fd/9 "$@"`
+	p.Args, p.Path = append(append(words, script, p.Path), p.Args[1:]...), path
 	p.start(t)
 	code = p.end(t, hung)
 	rows = map[string]map[string]any{}
@@ -49,7 +58,14 @@ func TestDoctorProvoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = held.Close() })
+	roce := fmt.Sprintf("%s:%d", strings.Split(list[0], ":")[0], route.RoCEPort)
+	heldUDP, err := net.ListenPacket("udp4", roce)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = heldUDP.Close() })
 	pids := controlGroup(t, "pids", "pids.max", "900")
+	memory := controlGroup(t, "memory", "memory.limit_in_bytes", "1073741824")
 	cpus := controlGroup(t, "cpu", "cpu.cfs_quota_us", "90000")
 	for _, c := range []struct {
 		name, before string
@@ -66,6 +82,9 @@ func TestDoctorProvoked(t *testing.T) {
 		{"many ranks", "true", []string{"--ranks", "60000"}, "cpus", "WARN", "60000 ranks"},
 		{"one CPU", "command -v taskset >/dev/null && taskset -p 1 $$ >/dev/null", []string{"--ranks", "2"}, "cpus", "WARN", "1 CPU for 2 ranks"},
 		{"a group's pids", pids, []string{"--ranks", "100"}, "cgroup-pids", "FAIL", "900"},
+		{"UDP 4791 that is taken", "true", []string{"--index", "0", "--list", strings.Join(list, ","), "--device", "soft"}, "udp-port", "WARN", fmt.Sprintf("pid %d, has %s", os.Getpid(), roce)},
+		{"memory", "true", []string{"--ranks", "60000"}, "memory", "WARN", "available"},
+		{"a group's memory", memory, []string{"--ranks", "1000"}, "cgroup-memory", "FAIL", "1024 MiB"},
 		{"a group's quota", cpus, nil, "cgroup-cpu", "WARN", "0.9 CPUs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,6 +93,65 @@ func TestDoctorProvoked(t *testing.T) {
 				t.Skip("no control group can be made here: not root, or its controller is not to be had")
 			}
 			code, rows := doctored(t, c.before, c.args...)
+			row := rows[c.check]
+			if row["verdict"] != c.verdict || !strings.Contains(fmt.Sprint(row["of"], " ", row["value"]), c.says) || row["fix"] == "" {
+				t.Errorf("%v: expected %s with %q", row, c.verdict, c.says)
+			}
+			if code != exit.Critical && (c.verdict == "FAIL" || code != exit.Warning) {
+				t.Errorf("exit code %d with a %s", code, c.verdict)
+			}
+		})
+	}
+}
+
+// What takes namespaces of its own: a network, a host name, and a /sys and a /dev that were
+// made up, of an adapter that no machine here has.
+func TestDoctorProvokedInNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"unshare", "ip", "setpriv", "prlimit"} {
+		if _, err := exec.LookPath(tool); err != nil || os.Geteuid() != 0 {
+			t.Skipf("not root, or no %s: %v", tool, err)
+		}
+	}
+	const (
+		network = `ip link set lo up && ip link add d0 type veth peer d1 && ip addr add 10.9.8.7/24 dev d0 && ip link set d1 up && ip link set d0 up`
+		adapter = `mount -t tmpfs none /sys && mkdir -p /sys/class/infiniband/mlx5_0`
+		// A card that has trained down, of an interface, below a bridge that redirects (an
+		// extended capability at 0x100: Access Control Services), beside a GPU.
+		card = `mount -t tmpfs none /sys && d=/sys/devices/pci0/0000:3a:00.0 && c=$d/0000:3b:00.0 && p=/sys/bus/pci/devices &&
+			mkdir -p $p/0000:5e:00.0 /sys/class/net/d0 $c && ln -s $d $c $p/ && ln -s $c /sys/class/net/d0/device && echo 0x030200 > $p/0000:5e:00.0/class &&
+			for f in "current_link_speed 8.0 GT/s PCIe" "current_link_width 8" "max_link_speed 16.0 GT/s PCIe" "max_link_width 16"; do echo "${f#* }" > $c/${f%% *}; done &&
+			printf '%256s\r\0\1\0\0\0\34\0%99s' | tr ' ' '\0' > $d/config`
+		nobody = "exec setpriv --reuid 65534 --clear-groups"
+	)
+	for _, c := range []struct {
+		name, before, with string
+		args               []string
+		check, verdict     string
+		says               string
+	}{
+		{"an adapter that the library does not see", adapter, "exec", nil, "provider", "FAIL", "mlx5_0"},
+		{"modules", adapter, "exec", nil, "modules", "FAIL", "ib_uverbs"},
+		{"no uverbs", adapter, "exec", nil, "permission", "FAIL", "/dev/infiniband has none"},
+		{"uverbs of root", adapter + " && mount -t tmpfs none /dev && mkdir /dev/infiniband && touch /dev/infiniband/uverbs0 && chmod 600 /dev/infiniband/uverbs0", nobody, nil, "permission", "FAIL", "permission denied"},
+		{"memlock", adapter + " && ulimit -l 64", nobody, nil, "memlock", "FAIL", "64 KiB"},
+		{"PCIe", network + " && " + card, "exec", nil, "pcie", "WARN", "soft:d0 8 GT/s x8"},
+		{"ACS", network + " && " + card, "exec", nil, "acs", "WARN", "0000:3a:00.0 redirects"},
+		{"an MTU", network, "exec", []string{"--mtu", "4096"}, "mtu", "FAIL", "active 1024"},
+		{"an interface that is down", network + " && ip link set d0 down", "exec", []string{"--device", "soft:d0"}, "device", "FAIL", "d0 is down"},
+		{"no carrier", network + " && ip link set d1 down", "exec", []string{"--device", "soft:d0"}, "port", "FAIL", "soft:d0/1 INIT"},
+		{"ports for anybody", network + " && echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range", "exec", nil, "ephemeral-ports", "WARN", "1024 to 65535"},
+		{"socket buffers", network + " && test $(cat /proc/sys/net/core/rmem_max) -lt 8388608", nobody, nil, "socket-buffers", "WARN", "rmem_max"},
+		{"a host name", "hostname no-such-host.invalid", "exec", nil, "host-name", "WARN", "no-such-host.invalid"},
+		{"huge pages", `f=$(mktemp) && echo "always madvise [never]" > $f && mount --bind $f /sys/kernel/mm/transparent_hugepage/enabled && rm $f`, "exec", nil, "huge-pages", "WARN", "never"},
+		{"threads", "true", nobody + " prlimit --nproc=200", []string{"--ranks", "100"}, "threads", "FAIL", "200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := exec.Command("unshare", "-mnu", "sh", "-ec", c.before).CombinedOutput(); err != nil {
+				t.Skipf("this machine lets nobody do that: %v: %s", err, out)
+			}
+			code, rows := doctoredWith(t, c.before, "unshare -mnu sh -ec", c.with, c.args...)
 			row := rows[c.check]
 			if row["verdict"] != c.verdict || !strings.Contains(fmt.Sprint(row["of"], " ", row["value"]), c.says) || row["fix"] == "" {
 				t.Errorf("%v: expected %s with %q", row, c.verdict, c.says)

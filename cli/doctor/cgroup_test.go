@@ -36,4 +36,7 @@ var cgroupCases = []provocation{
 	{"pids of the group above, v2", func(t *testing.T, f *fake) {
 		f.group("", map[string]string{"pids.max": "10", "pids.current": "-", "../pids.max": "100", "../pids.current": "99"})
 	}, "cgroup-pids", Fail, codes.Threads, "100, of which 99", "echo max > /sys/fs/cgroup/job/pids.max"},
+	{"no group, of CPUs", func(*testing.T, *fake) {}, "cgroup-cpu", Skip, "", "no control group", ""},
+	{"no group, of memory", func(*testing.T, *fake) {}, "cgroup-memory", Skip, "", "no control group", ""},
+	{"no group, of pids", func(*testing.T, *fake) {}, "cgroup-pids", Skip, "", "no control group", ""},
 }

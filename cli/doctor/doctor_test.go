@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"ringcli/cli/exit"
 	"ringcli/configs/codes"
@@ -50,27 +51,29 @@ type provocation struct {
 	fix     string // at its beginning
 }
 
+func (c provocation) look(t *testing.T) {
+	f := newFake(t)
+	c.provoke(t, f)
+	rows, err := Examine(t.Context(), f.System, f.asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := find(t, rows, c.check)
+	if p.Verdict != c.want || c.code != "" && p.Code != c.code || !strings.Contains(p.Value, c.says) || !strings.HasPrefix(p.Fix, c.fix) {
+		t.Errorf("%+v: expected %s %s, value with %q, fix %q", p, c.want, c.code, c.says, c.fix)
+	}
+	if bad := p.Verdict == Fail || p.Verdict == Warn; bad == p.OK || bad && (p.Fix == "" || p.Code == "") || !bad && (p.Fix != "" || p.Expected != "") {
+		t.Errorf("%+v: what is not well has a fix and a code, and what is well has none", p)
+	}
+}
+
 // provocations are those of all rooms, each beside its own.
 var provocations = slices.Concat(portsCases, pciCases, socketsCases, namesCases, limitsCases, cgroupCases)
 
 // Each check is provoked to each verdict that it can come to.
 func TestProvoked(t *testing.T) {
 	for _, c := range provocations {
-		t.Run(c.name, func(t *testing.T) {
-			f := newFake(t)
-			c.provoke(t, f)
-			rows, err := Examine(t.Context(), f.System, f.asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := find(t, rows, c.check)
-			if p.Verdict != c.want || c.code != "" && p.Code != c.code || !strings.Contains(p.Value, c.says) || !strings.HasPrefix(p.Fix, c.fix) {
-				t.Errorf("%+v: expected %s %s, value with %q, fix %q", p, c.want, c.code, c.says, c.fix)
-			}
-			if bad := p.Verdict == Fail || p.Verdict == Warn; bad == p.OK || bad && (p.Fix == "" || p.Code == "") || !bad && (p.Fix != "" || p.Expected != "") {
-				t.Errorf("%+v: what is not well has a fix and a code, and what is well has none", p)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.look) })
 	}
 }
 

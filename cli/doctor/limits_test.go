@@ -9,6 +9,10 @@ import (
 	"ringcli/configs/codes"
 )
 
+func noLimits(_ *testing.T, f *fake) {
+	f.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, unix.EPERM }
+}
+
 var limitsCases = []provocation{
 	{"memlock below the slots", func(t *testing.T, f *fake) { f.rlimit[unix.RLIMIT_MEMLOCK] = unix.Rlimit{Cur: 64 << 10} }, "memlock", Fail, codes.Memlock, "64 KiB", "ulimit -l unlimited"},
 	{"memlock above the slots", func(t *testing.T, f *fake) { f.rlimit[unix.RLIMIT_MEMLOCK] = unix.Rlimit{Cur: 1 << 30} }, "memlock", Warn, codes.Memlock, "1024 MiB", "ulimit -l unlimited"},
@@ -29,4 +33,12 @@ var limitsCases = []provocation{
 	{"a kernel without", func(t *testing.T, f *fake) { f.remove("sys/kernel") }, "huge-pages", Skip, "", "no transparent", ""},
 	{"a clock that runs free", func(t *testing.T, f *fake) { f.Clock = func(*unix.Timex) (int, error) { return unix.TIME_ERROR, nil } }, "clock", Warn, codes.Preflight, "not synchronised", "timedatectl set-ntp true"},
 	{"a clock that is not to be seen", func(t *testing.T, f *fake) { f.Clock = func(*unix.Timex) (int, error) { return 0, unix.EPERM } }, "clock", Skip, "", "adjtimex", ""},
+	{"limits that cannot be read, of memory", noLimits, "memlock", Skip, "", "not permitted", ""},
+	{"limits that cannot be read, of files", noLimits, "open-files", Skip, "", "not permitted", ""},
+	{"no /dev/shm", func(_ *testing.T, f *fake) { f.remove("dev/shm") }, "shared-memory", Pass, "", "there is no /dev/shm", ""},
+	{"CPUs that are not to be seen", func(_ *testing.T, f *fake) { f.CPUs = func() ([]int, error) { return nil, unix.EPERM } }, "cpus", Skip, "", "not permitted", ""},
+	{"a kernel that does not say what memory is available", func(_ *testing.T, f *fake) { f.write("proc/meminfo", "MemTotal: 4 kB") }, "memory", Skip, "", "does not say", ""},
+	{"a clock whose status says so", func(_ *testing.T, f *fake) {
+		f.Clock = func(x *unix.Timex) (int, error) { x.Status = unix.STA_UNSYNC; return unix.TIME_OK, nil }
+	}, "clock", Warn, codes.Preflight, "not synchronised", "timedatectl"},
 }

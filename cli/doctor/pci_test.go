@@ -26,4 +26,5 @@ var pciCases = []provocation{
 		binary.LittleEndian.PutUint32(b[0x100:], 0x10010001)
 		f.write("sys/devices/pci0000:3a/"+bridge+"/config", string(b))
 	}, "acs", Pass, "", "off at " + bridge, ""},
+	{"no bridge", func(_ *testing.T, f *fake) { f.software() }, "acs", Skip, "", "no bridge", ""},
 }

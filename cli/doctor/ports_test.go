@@ -13,6 +13,14 @@ import (
 	"ringcli/verbs"
 )
 
+// noDevice leaves none of any provider.
+func noDevice(_ *testing.T, f *fake) {
+	f.software()
+	all := f.Providers()
+	all[2].Devices = all[2].Devices[:1] // loopback's
+	f.Providers = func() []Provider { return all }
+}
+
 var portsCases = []provocation{
 	{"the library has no driver", func(t *testing.T, f *fake) {
 		all := f.Providers()
@@ -65,4 +73,31 @@ var portsCases = []provocation{
 		f.Writable = func(path string) error { return &fs.PathError{Op: "open", Path: path, Err: unix.EACCES} }
 	}, "permission", Fail, codes.Permission, "/dev/infiniband/uverbs0: permission denied", "chmod a+rw /dev/infiniband/uverbs0"},
 	{"a container without uverbs", func(t *testing.T, f *fake) { f.remove("dev/infiniband") }, "permission", Fail, codes.NoDevice, "the kernel has mlx5_0", "modprobe ib_uverbs  # container: --device=/dev/infiniband"},
+	{"nothing is shared on this host", func(_ *testing.T, f *fake) {
+		all := f.Providers()
+		all[1].Devices, all[1].Err = nil, errors.New("memfd_create: not permitted")
+		f.Providers = func() []Provider { return all }
+	}, "provider", Warn, codes.NoDevice, "not permitted", "ringcli devices"},
+	{"a ring whose device is not known", func(*testing.T, *fake) {}, "device", Skip, "", "depends on its hosts", ""},
+	{"no device at all, of ports", noDevice, "port", Skip, "", "no device has one", ""},
+	{"no device at all, of GIDs", noDevice, "gid", Skip, "", "no port is up", ""},
+	{"no device at all, of MTUs", noDevice, "mtu", Skip, "", "no port is up", ""},
+	{"no device at all, of PCIe", noDevice, "pcie", Skip, "", "no device", ""},
+	{"InfiniBand has an MTU of its own", func(_ *testing.T, f *fake) {
+		f.port.Attr.LinkLayer, f.port.Attr.LID = verbs.LinkInfiniBand, 4
+		f.port.GIDs[0].Type = verbs.GIDTypeIB
+	}, "mtu", Pass, "", "active 4096 of 4096", ""},
+	{"a ConnectX-3", func(_ *testing.T, f *fake) {
+		f.write("sys/devices/pci0000:3a/"+bridge+"/"+card+"/device", "0x1003")
+	}, "modules", Fail, codes.NoDevice, "not loaded: mlx4_ib", "modprobe -a mlx4_ib"},
+	{"an EFA", func(_ *testing.T, f *fake) {
+		f.write("sys/devices/pci0000:3a/"+bridge+"/"+card+"/vendor", "0x1d0f")
+		f.write("sys/devices/pci0000:3a/"+bridge+"/"+card+"/device", "0xefa1")
+	}, "modules", Fail, codes.NoDevice, "not loaded: efa", "modprobe -a efa"},
+	{"a network card of the same maker that is none", func(_ *testing.T, f *fake) {
+		f.write("sys/devices/pci0000:3a/"+bridge+"/"+card+"/vendor", "0x1d0f")
+		f.write("sys/devices/pci0000:3a/"+bridge+"/"+card+"/device", "0xec20")
+	}, "modules", Pass, "", "loaded for mlx5_0", ""},
+	{"no card needs a module", func(_ *testing.T, f *fake) { f.software() }, "modules", Skip, "", "no RDMA card", ""},
+	{"no card has a device to open", func(_ *testing.T, f *fake) { f.software() }, "permission", Skip, "", "no RDMA device", ""},
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -49,6 +50,18 @@ var socketsCases = []provocation{
 		f.write("proc/self/status", "CapEff:\t0000000000001000")
 	}, "socket-buffers", Pass, "", "CAP_NET_ADMIN", ""},
 	{"small, and an adapter", func(t *testing.T, f *fake) {}, "socket-buffers", Skip, "", "no soft device", ""},
+	{"many hold it", func(_ *testing.T, f *fake) {
+		f.software()
+		lines := ""
+		for i := range 5 {
+			lines += fmt.Sprintf("   %d: %02X00000A:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 %d 1 0 10 0\n", i, i+1, 4711+i)
+			f.write(fmt.Sprintf("proc/%d/comm", 4242+i), "perftest\n")
+			f.link(fmt.Sprintf("proc/%d/fd/7", 4242+i), fmt.Sprintf("socket:[%d]", 4711+i))
+		}
+		f.write("proc/net/udp", "  sl  local_address rem_address   st\n"+lines)
+	}, "udp-port", Warn, codes.PortTaken, "pid 4244, has 10.0.0.3:4791; and 2 more", "kill 4242"},
+	{"a range that is not to be seen", func(_ *testing.T, f *fake) { f.remove("proc/sys/net/ipv4") }, "ephemeral-ports", Skip, "", "cannot be read", ""},
+	{"buffers that are not to be seen", func(_ *testing.T, f *fake) { f.software(); f.remove("proc/sys/net/core") }, "socket-buffers", Skip, "", "not to be seen", ""},
 }
 
 // What is expected of socket buffers is what soft asks for: the kernel doubles it.
