@@ -1,0 +1,235 @@
+// Package linkstest simulates what is measured between the ranks of a ring, healthy or with
+// faults, for tests of package links. Nothing else imports it.
+package linkstest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"ringcli/ring/diagnose/links"
+)
+
+// The noise of what is measured in 100 ms: log-normal of 3 %, per host a speed of its own
+// within 3 %, and one measurement of a hundred is disturbed by something else, which
+// makes it slower by a factor that is exponentially distributed in its logarithm.
+const (
+	noise, hosts    = 0.03, 0.03
+	disturbed, tail = 0.01, 0.3
+
+	bandwidth   = 11.8    // GB/s
+	latency     = 4.0     // us
+	window      = 1 << 20 // bytes in flight
+	packets     = 290_000 // in a measurement
+	spuriously  = 0.002   // share of measurements in which a healthy pair loses packets
+	lossyFactor = 0.4     // of the bandwidth that go-back-N leaves at 1 % of losses
+)
+
+// Fault is one that is done to a world.
+type Fault struct {
+	Kind     links.Kind
+	Place    links.Place
+	From, To []int
+	Both     bool // of groups
+	Amount   float64
+}
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%s %s %v to %v, %.3g", f.Kind, f.Place, f.From, f.To, f.Amount)
+}
+
+// World is a simulated network.
+type World struct {
+	N                int
+	Faults           []Fault
+	Group            []string // of the list; nil if it names none
+	rng              *rand.Rand
+	sender, receiver []float64
+}
+
+// Kinds of faults, in the order of tables.
+var Kinds = []string{"slow sender", "slow receiver", "slow pair", "lossy pair", "late pair", "slow group"}
+
+// New makes a world of n ranks with faults of some kinds, of ranks that have nothing in
+// common, as a seed draws them.
+func New(n int, seed uint64, kinds ...string) *World {
+	w := &World{N: n, rng: rand.New(rand.NewPCG(seed, uint64(n)))}
+	for range n {
+		w.sender = append(w.sender, 1+hosts*(2*w.rng.Float64()-1))
+		w.receiver = append(w.receiver, 1+hosts*(2*w.rng.Float64()-1))
+	}
+	ranks := w.rng.Perm(n)
+	draw := func() []int {
+		r := ranks[0]
+		ranks = ranks[1:]
+		return []int{r}
+	}
+	ratio := func() float64 { return 0.3 + 0.3*w.rng.Float64() }
+	for _, k := range kinds {
+		var f Fault
+		switch k {
+		case "slow sender":
+			f = Fault{Kind: links.Slow, Place: links.Sender, From: draw(), Amount: ratio()}
+		case "slow receiver":
+			f = Fault{Kind: links.Slow, Place: links.Receiver, To: draw(), Amount: ratio()}
+		case "slow pair":
+			f = Fault{Kind: links.Slow, Place: links.OnePair, From: draw(), To: draw(), Amount: ratio()}
+		case "lossy pair":
+			f = Fault{Kind: links.Lossy, Place: links.OnePair, From: draw(), To: draw(), Amount: 0.01}
+		case "late pair":
+			f = Fault{Kind: links.Late, Place: links.OnePair, From: draw(), To: draw(), Amount: 5000}
+		case "slow group":
+			f = w.groups()
+		default:
+			panic("no such kind: " + k)
+		}
+		w.Faults = append(w.Faults, f)
+	}
+	return w
+}
+
+// groups draws two groups, of which one is slow to the other at 0.5, or each to the other:
+// halves, or racks of which the list knows.
+func (w *World) groups() Fault {
+	all := w.rng.Perm(w.N)
+	size := w.N / 2
+	if w.N >= 32 && w.rng.IntN(2) == 0 {
+		size = w.N / 8
+		w.Group = make([]string, w.N)
+		for i, r := range all {
+			w.Group[r] = fmt.Sprintf("rack%d", min(i/size, 7))
+		}
+	}
+	f := Fault{Kind: links.Slow, Place: links.Group, Amount: 0.5, Both: w.rng.IntN(2) == 0, From: all[:size], To: all[size : 2*size]}
+	slices.Sort(f.From)
+	slices.Sort(f.To)
+	return f
+}
+
+// Measure measures pairs both ways, or all.
+func (w *World) Measure(pairs []links.Pair) *links.Figures {
+	f := links.NewFigures(w.N)
+	f.Group = w.Group
+	which := links.NewMatrix(w.N) // what is measured: the faults that pairs have
+	if pairs == nil {
+		for i := range which.V {
+			if i/w.N != i%w.N {
+				which.V[i] = 0
+			}
+		}
+	}
+	for _, p := range pairs {
+		which.Set(p.From, p.To, 0)
+		which.Set(p.To, p.From, 0)
+	}
+	for i, v := range which.V {
+		if !math.IsNaN(v) {
+			w.healthy(f, i)
+		}
+	}
+	for _, x := range w.Faults {
+		w.spoil(f, x)
+	}
+	return f
+}
+
+func (w *World) healthy(f *links.Figures, at int) {
+	i, j := at/w.N, at%w.N
+	f.Alone.V[at] = bandwidth * w.sender[i] * w.receiver[j] * w.disturbance()
+	f.Both.V[at] = 0.95 * f.Alone.V[at] * w.disturbance()
+	f.Latency.V[at] = latency / w.disturbance()
+	f.Packets.V[at], f.Lost.V[at] = packets, 0
+	if w.rng.Float64() < spuriously {
+		f.Lost.V[at] = float64(w.rng.IntN(200))
+	}
+}
+
+// disturbance is a factor by which a measurement is off.
+func (w *World) disturbance() float64 {
+	x := noise * w.rng.NormFloat64()
+	if w.rng.Float64() < disturbed {
+		x -= tail * w.rng.ExpFloat64()
+	}
+	return math.Exp(x)
+}
+
+// spoil does a fault to what was measured.
+func (w *World) spoil(f *links.Figures, x Fault) {
+	all := func(list []int) []int {
+		if list != nil {
+			return list
+		}
+		list = make([]int, w.N)
+		for i := range list {
+			list[i] = i
+		}
+		return list
+	}
+	for _, i := range all(x.From) {
+		for _, j := range all(x.To) {
+			at, back := i*w.N+j, j*w.N+i
+			switch x.Kind {
+			case links.Slow:
+				f.Alone.V[at] *= x.Amount
+				if x.Both {
+					f.Alone.V[back] *= x.Amount
+				}
+			case links.Lossy:
+				f.Alone.V[at] *= lossyFactor * w.disturbance()
+				f.Lost.V[at] += x.Amount * packets * (0.5 + w.rng.Float64())
+				// Some acknowledgements are lost, too.
+				f.Alone.V[back] *= 0.8
+				f.Lost.V[back] += x.Amount / 10 * packets * w.rng.Float64()
+			case links.Late:
+				most := window / (2 * x.Amount) / 1e3 // GB/s
+				for _, at := range []int{at, back} {
+					f.Latency.V[at] += x.Amount
+					f.Alone.V[at] = min(f.Alone.V[at], most*w.disturbance())
+				}
+			}
+		}
+	}
+}
+
+// Grade is how a verdict compares with the faults.
+type Grade struct {
+	Faults, Found, Missed int
+	False                 []links.Finding // who has no part in any fault
+}
+
+// Grade holds a verdict against the faults: the right place, kind and ranks.
+func (w *World) Grade(v *links.Verdict) (g Grade) {
+	g.Faults = len(w.Faults)
+	found := make([]bool, g.Faults)
+	for _, f := range v.Findings {
+		at := slices.IndexFunc(w.Faults, func(x Fault) bool { return x.is(&f) })
+		if at < 0 {
+			g.False = append(g.False, f)
+		} else {
+			found[at] = true
+		}
+	}
+	for _, ok := range found {
+		if ok {
+			g.Found++
+		} else {
+			g.Missed++
+		}
+	}
+	return g
+}
+
+func (x Fault) is(f *links.Finding) bool {
+	same := slices.Equal(f.From, x.From) && slices.Equal(f.To, x.To)
+	turned := slices.Equal(f.From, x.To) && slices.Equal(f.To, x.From)
+	switch {
+	case f.Kind != x.Kind || f.Place != x.Place:
+		return false
+	case x.Kind == links.Late:
+		return same || turned
+	case f.Place == links.Group:
+		return f.BothWays == x.Both && (same || x.Both && turned)
+	}
+	return same && f.BothWays == x.Both
+}
