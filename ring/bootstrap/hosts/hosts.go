@@ -28,14 +28,18 @@ type Node struct {
 func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
 
 // Parse reads a server list: entries host, host:port, [v6]:port or a bare
-// IPv6 address, separated by commas or white space; @FILE stands for a file's
-// contents, in which # begins a comment. A host that is named several times
+// IPv6 address, separated by commas or white space, each perhaps with its group behind
+// it (rack=A); @FILE stands for a file's contents, in which # begins a comment. A host
+// that is named several times
 // without a port gets consecutive ports from port on.
 func Parse(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
 		return nil, usage.Errorf("TCP port %d: expected 1 to 65535", port)
 	}
 	entries, err := splitList(list, true)
+	if err == nil {
+		entries, _, err = grouped(entries)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A list may say in which rack its hosts are.
+func TestGroups(t *testing.T) {
+	for list, want := range map[string]string{
+		"a b":                     `["" ""]`,
+		"a rack=A b rack=B":       `["A" "B"]`,
+		"a rack=A, b, c group=x1": `["A" "" "x1"]`,
+	} {
+		groups, err := Groups(list)
+		nodes, parseErr := Parse(list, 18600)
+		if got := fmt.Sprintf("%q", groups); err != nil || parseErr != nil || got != want || len(nodes) != len(groups) {
+			t.Errorf("%q: %s, %v, %v, %v; expected %s", list, got, nodes, err, parseErr, want)
+		}
+	}
+	for _, list := range []string{"rack=A a", "a rack=", "a colour=B"} {
+		if _, err := Parse(list, 18600); !usage.Is(err) {
+			t.Errorf("%q: %v: expected an error of usage", list, err)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	nested := filepath.Join(t.TempDir(), "nested")
 	if err := os.WriteFile(nested, []byte("@other"), 0o600); err != nil {
