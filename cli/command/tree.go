@@ -126,11 +126,13 @@ func (t *Table) Unknown(root *cobra.Command, given string) error {
 	if c, found := t.Find(given, there); found {
 		return exit.Usagef("%s %s", given, c.given(there))
 	}
-	if c, found := t.nearest(given, here); found {
-		return exit.Usagef("unknown command %q: did you mean %s? `%s` lists the commands", given, c.Name, help)
-	}
-	if c, found := t.nearest(given, there); found {
-		return exit.Usagef("unknown command %q: did you mean %s? it %s", given, c.Name, c.given(there))
+	near, edits := t.nearest(given, here)
+	other, otherEdits := t.nearest(given, there)
+	switch {
+	case edits >= 0 && (otherEdits < 0 || edits <= otherEdits):
+		return exit.Usagef("unknown command %q: did you mean %s? `%s` lists the commands", given, near.Name, help)
+	case otherEdits >= 0:
+		return exit.Usagef("unknown command %q: did you mean %s? it %s", given, other.Name, other.given(there))
 	}
 	return exit.Usagef("unknown command %q: `%s` lists the commands", given, help)
 }
@@ -154,9 +156,9 @@ func (c Row) given(where Where) string {
 }
 
 // nearest returns the command of a place whose name takes the fewest edits; a name that
-// is not written out takes one.
-func (t *Table) nearest(given string, where Where) (near Row, found bool) {
-	least := min(3, len(given)/2) + 1
+// is not written out takes one. Without one that is near the edits are -1.
+func (t *Table) nearest(given string, where Where) (near Row, edits int) {
+	least, most := min(3, len(given)/2)+1, min(3, len(given)/2)
 	for _, c := range t.Rows {
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
 			edits := configs.EditDistance(given, name)
@@ -164,11 +166,14 @@ func (t *Table) nearest(given string, where Where) (near Row, found bool) {
 				edits = 1
 			}
 			if (c.Where&where != 0 || c.Name == "help") && edits < least { // which is everywhere
-				near, found, least = c, true, edits
+				near, least = c, edits
 			}
 		}
 	}
-	return near, found
+	if least > most {
+		return near, -1
+	}
+	return near, least
 }
 
 // LineTree makes the cobra commands of a line of a script or of the shell.
