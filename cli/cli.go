@@ -24,6 +24,7 @@ import (
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
 	"ringcli/cli/lab"
+	"ringcli/cli/links"
 	"ringcli/cli/local"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
@@ -60,12 +61,14 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(connect.Row(), local.Row(),
 		bench.AsProcess(bench.Row(), "  ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2\n  ringcli bench p2p -n 2"),
 		bench.AsProcess(bench.TuneRow(), "  ringcli tune -n 4\n  ringcli tune --index 0 --list node0,node1 --save cluster.json"))
+	t.Add(bench.AsProcess(links.Row(), "  ringcli links -n 4\n  ringcli links --index 0 --list @hosts --good up --bad down"))
 	t.Add(pingpong.Rows()...)
 	t.Add(lab.Rows()...)
 	t.Add(hand.StepRows()...)
 	t.Add(hand.Rows(h)...)
 	t.Add(shell.ExpectRow())
 	t.Add(bench.Rows()...)
+	t.Add(links.Row())
 	t.Add(devices.Rows()...)
 	t.Add(doctor.Rows()...)
 	t.Add(about.Rows()...)

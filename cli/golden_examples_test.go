@@ -52,7 +52,7 @@ func examples() []example {
 			}})
 		}}
 	}
-	return slices.Concat(benchExamples(), tuneExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
+	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		{"all-reduce per-rank", func(s *session.Session) error { return bench.PrintRanks(s, good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),

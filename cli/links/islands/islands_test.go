@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// A run is made by the seed and its number alone.
+func TestPlans(t *testing.T) {
+	for _, kind := range kinds {
+		sizes := map[int]bool{}
+		for n := range 200 {
+			p := newPlan(1, kind, n)
+			if !reflect.DeepEqual(p, newPlan(1, kind, n)) || p.From == p.To || p.Ranks < 4 || p.Ranks > 8 || p.From >= p.Ranks || p.To >= p.Ranks {
+				t.Fatalf("%s %d: %+v", kind, n, p)
+			}
+			sizes[p.Ranks] = true
+		}
+		if kind != "thin link" && len(sizes) != 5 {
+			t.Errorf("%s: sizes %v: expected 4 to 8", kind, sizes)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const end = `{"command":"links","ok":true,"findings":0,"ruled_out":1}` + "\n"
+	finding := func(kind, culprit, from, to, both string) string {
+		return `{"command":"links","finding":"` + kind + `","culprit":"` + culprit + `","from":[` + from + `],"to":[` + to + `],"both_ways":` + both + `,"text":"x"}` + "\n"
+	}
+	for _, c := range []struct {
+		kind string
+		out  string
+		want grade
+	}{
+		{"healthy", end, right},
+		{"healthy", finding("slow", "pair", "2", "3", "false") + end, wrong},
+		{"slow sender", finding("slow", "sender", "2", "", "false") + end, right},
+		{"slow sender", finding("slow", "receiver", "", "2", "false") + end, wrong},
+		{"slow sender", end, nobody},
+		{"slow receiver", finding("slow", "receiver", "", "3", "false") + end, right},
+		{"slow pair", finding("slow", "pair", "2", "3", "false") + end, right},
+		{"slow pair", finding("slow", "pair", "2", "3", "true") + end, wrong},
+		{"slow pair", finding("slow", "pair", "2", "3", "false") + finding("slow", "sender", "2", "", "false") + end, wrong},
+		{"lossy pair", finding("lossy", "pair", "2", "3", "false") + end, right},
+		{"late pair", finding("late", "pair", "3", "2", "true") + end, right},
+		{"thin link", finding("slow", "group", "1,3,5,7", "0,2,4,6", "true") + end, right},
+		{"thin link", finding("slow", "group", "1,3,5", "0,2,4,6", "true") + end, wrong},
+		{"healthy", "", broken},
+	} {
+		p := plan{Kind: c.kind, Ranks: 8, From: 2, To: 3}
+		if got, said := p.judge([]byte(c.out)); got != c.want {
+			t.Errorf("%s: %s: %s, expected %s (%s)", c.kind, c.out, got, c.want, said)
+		}
+	}
+}
+
+// One run of each kind, for real.
+func TestIslands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute; `make test-long` runs it")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for network namespaces")
+	}
+	for _, program := range []string{"ip", "tc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s: %v", program, err)
+		}
+	}
+	dir := t.TempDir()
+	ringcli, islands := filepath.Join(dir, "ringcli"), filepath.Join(dir, "islands")
+	for target, from := range map[string]string{ringcli: "ringcli/cli/ringcli", islands: "ringcli/cli/links/islands"} {
+		if out, err := exec.Command("go", "build", "-o", target, from).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	begun := time.Now()
+	if out, err := exec.Command(islands, "-ringcli", ringcli, "-runs", "1").CombinedOutput(); err != nil {
+		t.Errorf("%v after %s\n%s", err, time.Since(begun), out)
+	}
+}

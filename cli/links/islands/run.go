@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kinds are what may be wrong.
+var kinds = []string{"healthy", "slow sender", "slow receiver", "slow pair", "lossy pair", "late pair", "thin link"}
+
+// The rates of ports, of one that is slow, and of the link between two groups. The WRITEs in
+// flight must not stand in a queue for longer than the timer of a retransmission.
+const (
+	portRate, slowRate, thinRate = "240mbit", "96mbit", "120mbit"
+	burst                        = " burst 64kb limit 4mb"
+)
+
+// plan is one run.
+type plan struct {
+	Kind     string
+	Ranks    int
+	From, To int
+}
+
+func newPlan(seed uint64, kind string, number int) plan {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(kind)) // a hash never fails
+	rng := rand.New(rand.NewPCG(seed^h.Sum64(), uint64(number)))
+	p := plan{Kind: kind, Ranks: 4 + rng.IntN(5)}
+	if kind == "thin link" {
+		p.Ranks = 8
+	}
+	p.From = rng.IntN(p.Ranks)
+	p.To = (p.From + 1 + rng.IntN(p.Ranks-1)) % p.Ranks
+	return p
+}
+
+// grade is what came of a run.
+type grade string
+
+const (
+	right  grade = "right"
+	wrong  grade = "wrong"
+	nobody grade = "nobody"
+	broken grade = "broken"
+)
+
+type outcome struct {
+	plan
+	Grade   grade
+	Want    string
+	Said    string
+	Seconds float64
+	Out     string // what rank 0 said, if that was not right
+}
+
+// finding is what rank 0 says in JSON.
+type finding struct {
+	Command, Finding, Culprit, Text string
+	From, To                        []int
+	BothWays                        bool `json:"both_ways"`
+}
+
+// is tells whether it is what was done.
+func (f *finding) is(p *plan) bool {
+	from, to := []int{p.From}, []int{p.To}
+	switch p.Kind {
+	case "slow sender":
+		return f.Finding == "slow" && f.Culprit == "sender" && slices.Equal(f.From, from)
+	case "slow receiver":
+		return f.Finding == "slow" && f.Culprit == "receiver" && slices.Equal(f.To, to)
+	case "slow pair", "lossy pair":
+		return f.Finding+" pair" == p.Kind && f.Culprit == "pair" && slices.Equal(f.From, from) && slices.Equal(f.To, to) && !f.BothWays
+	case "late pair":
+		same := slices.Equal(f.From, from) && slices.Equal(f.To, to) || slices.Equal(f.From, to) && slices.Equal(f.To, from)
+		return f.Finding == "late" && f.Culprit == "pair" && same
+	case "thin link":
+		low, high := half(p.Ranks)
+		same := slices.Equal(f.From, low) && slices.Equal(f.To, high) || slices.Equal(f.From, high) && slices.Equal(f.To, low)
+		return f.Finding == "slow" && f.Culprit == "group" && same && f.BothWays
+	}
+	return false
+}
+
+// half are the ranks of the two groups, even and odd.
+func half(n int) (low, high []int) {
+	for i := range n {
+		if i%2 == 0 {
+			low = append(low, i)
+		} else {
+			high = append(high, i)
+		}
+	}
+	return low, high
+}
+
+func (p *plan) want() string {
+	switch p.Kind {
+	case "healthy":
+		return "nobody"
+	case "slow sender":
+		return fmt.Sprintf("rank %d of %d as sender", p.From, p.Ranks)
+	case "slow receiver":
+		return fmt.Sprintf("rank %d of %d as receiver", p.To, p.Ranks)
+	case "thin link":
+		return "even to odd ranks"
+	}
+	return fmt.Sprintf("%s: rank %d to %d of %d", p.Kind, p.From, p.To, p.Ranks)
+}
+
+// run runs one in this process' namespaces, which are nobody else's.
+func run(p plan, ringcli string, span time.Duration) (o outcome) {
+	o = outcome{plan: p, Want: p.want(), Grade: broken}
+	begun := time.Now()
+	defer func() { o.Seconds = time.Since(begun).Seconds() }()
+	if err := prepare(&p); err != nil {
+		o.Said = err.Error()
+		return o
+	}
+	scratch, err := os.MkdirTemp("", "islands-")
+	if err != nil {
+		o.Said = err.Error()
+		return o
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	var list []string
+	for i := range p.Ranks {
+		list = append(list, address(i))
+	}
+	var ranks []*exec.Cmd
+	var out, stderr bytes.Buffer
+	for i := range p.Ranks {
+		args := []string{
+			"netns", "exec", node(i), ringcli, "links", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", "soft", "--output", "json",
+			"--time", span.String(), "--size", "16K",
+		}
+		if inject := p.inject(); inject != "" {
+			args = append(args, "--inject", inject)
+		}
+		c := exec.Command("ip", args...)
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + scratch, "TMPDIR=" + scratch, "RINGCLI_TRACE_DIR=" + scratch}
+		if i == 0 {
+			c.Stdout, c.Stderr = &out, &stderr
+		}
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := c.Start(); err != nil {
+			o.Said = err.Error()
+			return o
+		}
+		defer func() { _ = c.Process.Kill() }()
+		ranks = append(ranks, c)
+	}
+	for i, c := range ranks {
+		if err := c.Wait(); err != nil && c.ProcessState.ExitCode() != 1 { // slow
+			o.Said = errors.Join(fmt.Errorf("rank %d: %w", i, err), errors.New(stderr.String())).Error()
+			return o
+		}
+	}
+	if o.Grade, o.Said = p.judge(out.Bytes()); o.Grade != right {
+		o.Out = out.String()
+	}
+	return o
+}
+
+// judge reads what rank 0 said.
+func (p *plan) judge(out []byte) (grade, string) {
+	var said []string
+	found, others, whole := 0, 0, false
+	for line := range bytes.Lines(out) {
+		var f finding
+		if json.Unmarshal(line, &f) != nil {
+			continue
+		}
+		whole = whole || bytes.Contains(line, []byte(`"ruled_out"`))
+		if f.Finding == "" {
+			continue
+		}
+		said = append(said, f.Text)
+		if f.is(p) {
+			found++
+		} else {
+			others++
+		}
+	}
+	text := strings.Join(said, "; ")
+	switch {
+	case !whole:
+		return broken, "no verdict: " + string(out)
+	case others > 0:
+		return wrong, text
+	case found == 1 || p.Kind == "healthy":
+		return right, text
+	}
+	return nobody, text
+}
+
+// inject is what ranks do to their own packets.
+func (p *plan) inject() string {
+	switch p.Kind {
+	case "lossy pair":
+		return fmt.Sprintf("soft: loss 2%% to %d on %d", p.To, p.From)
+	case "late pair":
+		return fmt.Sprintf("soft: delay 5ms to %d on %d, delay 5ms to %d on %d", p.To, p.From, p.From, p.To)
+	}
+	return ""
+}
+
+// node is the network namespace of a rank, and address where it is.
+func node(rank int) string    { return fmt.Sprintf("node%d", rank) }
+func address(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
+
+// prepare makes a namespace for each rank, with a port of a bridge, or of one of two that a thin
+// link joins.
+func prepare(p *plan) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // where namespaces have their names
+		return fmt.Errorf("mount /run: %w", err)
+	}
+	commands := []string{"link set lo up", "link add name switch0 type bridge", "link set dev switch0 up"}
+	if p.Kind == "thin link" {
+		commands = append(commands, "link add name switch1 type bridge", "link set dev switch1 up", "link add name up0 type veth peer name up1",
+			"link set dev up0 master switch0 up", "link set dev up1 master switch1 up")
+	}
+	for i := range p.Ranks {
+		n, port, bridge := node(i), fmt.Sprintf("port%d", i), "switch0"
+		if p.Kind == "thin link" && i%2 == 1 {
+			bridge = "switch1"
+		}
+		commands = append(commands, "netns add "+n, "link add name "+port+" type veth peer name eth0 netns "+n, "link set dev "+port+" master "+bridge+" up")
+	}
+	if err := command("ip", "", commands...); err != nil {
+		return err
+	}
+	for i := range p.Ranks {
+		if err := command("ip", node(i), "address add "+address(i)+"/24 dev eth0", "link set dev lo up", "link set dev eth0 up"); err != nil {
+			return err
+		}
+	}
+	if err := p.throttle(); err != nil {
+		return err
+	}
+	for i := range p.Ranks { // a carrier comes a little later
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			state, err := exec.Command("ip", "netns", "exec", node(i), "cat", "/sys/class/net/eth0/operstate").Output()
+			if err == nil && strings.TrimSpace(string(state)) == "up" {
+				break
+			}
+			if time.Since(began) > time.Minute {
+				return fmt.Errorf("no carrier within a minute: eth0 of %s is %q", node(i), state)
+			}
+		}
+	}
+	return nil
+}
+
+// throttle gives each port its rate, to the switch and from it.
+func (p *plan) throttle() error {
+	var here []string
+	for i := range p.Ranks {
+		out, in := portRate, portRate
+		if p.Kind == "slow sender" && i == p.From {
+			out = slowRate
+		}
+		if p.Kind == "slow receiver" && i == p.To {
+			in = slowRate
+		}
+		here = append(here, fmt.Sprintf("qdisc add dev port%d root tbf rate %s", i, in)+burst)
+		there := []string{"qdisc add dev eth0 root tbf rate " + out + burst}
+		if p.Kind == "slow pair" && i == p.From {
+			there = []string{
+				"qdisc add dev eth0 root handle 1: htb default 1", "class add dev eth0 parent 1: classid 1:1 htb rate " + portRate + " burst 64kb",
+				"class add dev eth0 parent 1: classid 1:2 htb rate " + slowRate + " burst 64kb",
+				"filter add dev eth0 parent 1: protocol ip u32 match ip dst " + address(p.To) + "/32 match ip protocol 17 0xff flowid 1:2",
+			}
+		}
+		if err := command("tc", node(i), there...); err != nil {
+			return err
+		}
+	}
+	if p.Kind == "thin link" {
+		here = append(here, "qdisc add dev up0 root tbf rate "+thinRate+burst, "qdisc add dev up1 root tbf rate "+thinRate+burst)
+	}
+	return command("tc", "", here...)
+}
+
+// command runs lines of ip(8) or tc(8) in a namespace, or in this one.
+func command(program, namespace string, lines ...string) error {
+	args := []string{"-batch", "-"}
+	if namespace != "" {
+		args = append([]string{"-n", namespace}, args...)
+	}
+	c := exec.Command(program, args...)
+	c.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(lines, "; "), err, out)
+	}
+	return nil
+}

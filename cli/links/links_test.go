@@ -1,0 +1,122 @@
+package links
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"ringcli/ring/diagnose/links"
+)
+
+func TestRanges(t *testing.T) {
+	group, err := ranges("0-1,3", 5)
+	if want := []string{"0-1", "0-1", "", "3", ""}; err != nil || !slices.Equal(group, want) {
+		t.Errorf("%q, %v: expected %q", group, err, want)
+	}
+	for _, bad := range []string{"0,0", "x", "0-1,,2", "4-9"} {
+		if _, err := ranges(bad, 5); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// One end's measurements and the other's become the two directions of a pair: the best of
+// several, without a connection if there was none at either end.
+func TestResults(t *testing.T) {
+	r := newResults(3, nil)
+	r.add([][]figures{
+		{{To: 1, Asks: true, P50: 4, P99: 9, Alone: 10, Both: 8, Lost: 2, Sent: 100}, {To: 1, Asks: true, P50: 3, P99: 19, Alone: 9, Both: 9, Lost: 1, Sent: 50}, {To: 2, Asks: true, P50: 4, Alone: 10}},
+		{{To: 0, Alone: 11}, {To: 0, Alone: 12}},
+		{{To: 0, Dead: true, Why: "lost"}, {To: 7}},
+	})
+	there, back := r.pairs[links.Pair{From: 0, To: 1}], r.pairs[links.Pair{From: 1, To: 0}]
+	if there.P50 != 3 || there.P99 != 9 || there.Alone != 10 || there.Both != 9 || there.Lost != 3 || there.Sent != 150 || back.Alone != 12 || back.P50 != 3 {
+		t.Errorf("%+v and %+v", there, back)
+	}
+	f := r.figures
+	if !f.Dead[2] || !f.Dead[6] || !math.IsNaN(f.Alone.At(0, 2)) || f.Latency.At(1, 0) != 3 {
+		t.Errorf("%+v", f)
+	}
+	// The next best differs by a ninth and a twelfth.
+	if f.Noise < 0.08 || f.Noise > 0.16 {
+		t.Errorf("noise %.3f", f.Noise)
+	}
+	if len(r.pairs) != 4 {
+		t.Errorf("%d pairs, expected 4: there is no rank 7", len(r.pairs))
+	}
+}
+
+// testReport is of five ranks on four hosts.
+func testReport() *report {
+	return &report{hosts: []string{"a", "b", "c", "d", "d"}, mode: modeMesh, results: newResults(5, nil)}
+}
+
+func TestWords(t *testing.T) {
+	c := testReport()
+	for want, f := range map[string]links.Finding{
+		"rank 1 (b) sends at 0.40 of the others: 4 of 4 pairs, 12 spreads off; again in 3 pairs measured anew": {
+			Kind: links.Slow, Place: links.Sender, From: []int{1}, Ratio: 0.4, Partners: 4, Of: 4, Spreads: 12, Again: 3, Certain: true,
+		},
+		"rank 2 (c) receives with 2.000% of the packets lost: 3 of 4 pairs; not measured again; a suspect": {
+			Kind: links.Lossy, Place: links.Receiver, To: []int{2}, Ratio: 0.02, Partners: 3, Of: 4,
+		},
+		"only rank 0 (a) to and from rank 3 (d) has 170.5 times the latency of the others: both do well with others, 60 spreads off; again in 1 pair measured anew": {
+			Kind: links.Late, Place: links.OnePair, From: []int{0}, To: []int{3}, BothWays: true, Ratio: 170.5, Partners: 2, Of: 2, Spreads: 60, Again: 1, Certain: true,
+		},
+		"group A to group B at 0.50 of the rest: 6 of 6 pairs, 9 spreads off; again in 5 pairs measured anew": {
+			Kind: links.Slow, Place: links.Group, From: []int{0, 1}, To: []int{2, 3, 4}, Names: [2]string{"A", "B"}, Ratio: 0.5, Partners: 6, Of: 6, Spreads: 9, Again: 5, Certain: true,
+		},
+		"rank 4 (d) has no connection: 7 of 8 pairs; again in 2 pairs measured anew; a suspect": {
+			Kind: links.Dead, Place: links.Node, From: []int{4}, To: []int{4}, Partners: 7, Of: 8, Again: 2,
+		},
+	} {
+		got := c.finding(&f)
+		if got.Text != want || got.Next == "" || got.OK {
+			t.Errorf("%q, expected %q", got.Text, want)
+		}
+	}
+}
+
+// Whoever is named is bad; of a pair nobody knows which end; groups are the network's.
+func TestLists(t *testing.T) {
+	c := testReport()
+	good, bad := c.lists(&links.Verdict{Findings: []links.Finding{
+		{Place: links.Sender, From: []int{1}}, {Place: links.OnePair, From: []int{0}, To: []int{3}}, {Place: links.Group, From: []int{0, 1}, To: []int{2, 3}},
+	}})
+	if !slices.Equal(good, []string{"c"}) || !slices.Equal(bad, []string{"b"}) {
+		t.Errorf("good %q, bad %q", good, bad)
+	}
+}
+
+func TestShade(t *testing.T) {
+	for ratio, want := range map[float64]byte{1.3: '.', 0.95: '.', 0.94: '9', 0.5: '5', 0.04: '0', -1: 'x', math.NaN(): ' '} {
+		if got := shade(ratio); got != want {
+			t.Errorf("%v: %q, expected %q", ratio, got, want)
+		}
+	}
+	f := links.NewFigures(5)
+	f.Alone.Set(0, 1, 3)
+	f.Alone.Set(1, 0, 2)
+	if v := worstOf(f, 0, 0, 2); v != 2 {
+		t.Errorf("the worst of 3 and 2 is %v", v)
+	}
+	f.Dead[1] = true
+	if v := worstOf(f, 0, 0, 2); v != -1 {
+		t.Errorf("with a pair without connection: %v", v)
+	}
+	if v := worstOf(f, 2, 2, 4); !math.IsNaN(v) {
+		t.Errorf("of nothing: %v", v)
+	}
+}
+
+func TestDraw(t *testing.T) {
+	f := links.NewFigures(2)
+	f.Alone.Set(0, 1, 3)
+	f.Dead[2] = true
+	url, err := draw(f, f.Alone, 3, true)
+	if err != nil || !bytes.HasPrefix([]byte(url), []byte("data:image/png;base64,")) || strings.ContainsAny(string(url), "<>\"") {
+		t.Errorf("%q, %v", url, err)
+	}
+}

@@ -1,0 +1,344 @@
+package links
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/cli/timing"
+	"ringcli/ring"
+	"ringcli/ring/diagnose/links"
+)
+
+// measurement goes through rounds of disjoint pairs, on all ranks alike.
+type measurement struct {
+	s        *session.Session
+	m        *session.Member
+	meetings *ring.Meetings
+	how      howTo
+	number   uint64    // of the next meeting, alike on all ranks
+	own      []figures // this rank's since they were told last
+	rounds   int       // done
+	dead     []bool    // ranks that no connection worked to, in several rounds: nobody tries any more
+	failures []int     // by rank: rounds in a row without a connection
+}
+
+// deadRounds is with how many others, one after the other, a rank must fail for nobody to try
+// any more: each costs all ranks the time until retries have run out.
+const deadRounds = 4
+
+// roundTold is what ranks tell each other between two rounds.
+type roundTold struct {
+	Stop   bool `json:"stop,omitempty"`
+	Failed bool `json:"failed,omitempty"` // this rank had no connection in the round that is over
+	Worked bool `json:"worked,omitempty"`
+}
+
+// errStopped: it was asked to stop, and did so on all ranks together.
+func errStopped(done, of int) error {
+	return exit.Sharedf(exit.Interrupted, "interrupted after %d of %d rounds; the ring is usable", done, of)
+}
+
+// open makes the queue pairs for an own measurement.
+func open(ctx context.Context, s *session.Session, how howTo) (*measurement, error) {
+	m := s.Member
+	meetings, err := m.Ring.OpenMeetings(ctx, max(how.bytes, how.small), how.outstanding)
+	if err != nil {
+		return nil, err
+	}
+	n := m.Ring.Size()
+	return &measurement{s: s, m: m, meetings: meetings, how: how, dead: make([]bool, n), failures: make([]int, n)}, nil
+}
+
+// tournament measures pairs that meet in rounds: meets says whom each rank meets in one. What a
+// pair cannot do is noted, and the others go on.
+func (x *measurement) tournament(ctx context.Context, what string, count int, meets func(round int) []int) error {
+	defer x.s.Progress.Clock("links, %s: %d rounds of %s", what, count, x.how.span)()
+	if count == 0 {
+		return nil
+	}
+	rank := x.m.Ring.Rank()
+	// While a round is measured the other queue pair waits in its last state: what its peer still
+	// asks is answered. After the barrier nobody needs it.
+	x.meetings.Part()
+	next, problem := x.meet(meets(0), rank)
+	all := meets(0)
+	if err := x.barrier(ctx, nil, roundTold{}, 0, count); err != nil {
+		return err
+	}
+	for round := range count {
+		now, nowProblem, met := next, problem, all
+		told := roundTold{}
+		if met[rank] >= 0 && !x.dead[rank] && !x.dead[met[rank]] {
+			f := figures{To: met[rank], Dead: true}
+			err := nowProblem
+			if err == nil {
+				f, err = newEnd(x.meetings, now, x.how, x.m.Ring.Err).pair(ctx, rank < met[rank])
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if x.m.Ring.Failed() {
+				return x.m.Ring.Err()
+			}
+			if told.Failed, told.Worked = err != nil, err == nil; err != nil {
+				f.Dead, f.Why = true, err.Error()
+			}
+			x.own = append(x.own, f)
+		}
+		x.number++
+		if round+1 < count {
+			all = meets(round + 1)
+			x.meetings.Part()
+			next, problem = x.meet(all, rank)
+		}
+		if err := x.barrier(ctx, met, told, round+1, count); err != nil {
+			return err
+		}
+		x.rounds++
+	}
+	return nil
+}
+
+// meet connects this rank to whom it meets next.
+func (x *measurement) meet(meets []int, rank int) (*ring.Meeting, error) {
+	peer := meets[rank]
+	if peer < 0 || x.dead[peer] || x.dead[rank] {
+		return nil, nil
+	}
+	place := int(x.number % ring.MeetingQPs)
+	return x.meetings.Meet(peer, x.number, place, place)
+}
+
+// barrier is between two rounds: all are done with the one, of which they tell how it went, and
+// connected for the next.
+func (x *measurement) barrier(ctx context.Context, met []int, own roundTold, done, of int) error {
+	own.Stop = x.s.Stopping()
+	all, err := session.Share(ctx, x.m, own)
+	if err != nil {
+		return err
+	}
+	for rank, told := range all {
+		if told.Stop {
+			return errStopped(done, of)
+		}
+		switch {
+		case told.Worked:
+			x.failures[rank] = 0
+		case told.Failed && met != nil && met[rank] >= 0 && x.failures[met[rank]] < deadRounds:
+			x.failures[rank]++
+		}
+	}
+	for rank, n := range x.failures {
+		x.dead[rank] = n >= deadRounds
+	}
+	return nil
+}
+
+// shifts has all ranks send at once to the rank that is k further on, for each k.
+func (x *measurement) shifts(ctx context.Context, ks []int) error {
+	n, rank := x.m.Ring.Size(), x.m.Ring.Rank()
+	defer x.s.Progress.Clock("links: %d shifts of %s", len(ks), x.how.span)()
+	for done, k := range ks {
+		x.meetings.Part()
+		f := figures{Dead: true}
+		f.To, _ = links.Shift(n, rank, k)
+		to, from, err := x.meetBoth(k)
+		if err := x.barrier(ctx, nil, roundTold{}, done, len(ks)); err != nil {
+			return err
+		}
+		if err == nil {
+			failed := x.m.Ring.Err
+			f, err = shift(ctx, newEnd(x.meetings, to, x.how, failed), newEnd(x.meetings, from, x.how, failed))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case x.m.Ring.Failed():
+			return x.m.Ring.Err()
+		case err != nil:
+			f.Dead, f.Why = true, err.Error()
+		}
+		x.own = append(x.own, f)
+		x.number++
+		x.rounds++
+		// Nobody resets a queue pair that its peer still needs.
+		if err := x.barrier(ctx, nil, roundTold{}, done+1, len(ks)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *measurement) meetBoth(k int) (to, from *ring.Meeting, err error) {
+	right, left := links.Shift(x.m.Ring.Size(), x.m.Ring.Rank(), k)
+	if to, err = x.meetings.Meet(right, x.number, 0, 1); err != nil {
+		return nil, nil, err
+	}
+	from, err = x.meetings.Meet(left, x.number, 1, 0)
+	return to, from, err
+}
+
+// tellPart is how many figures a rank tells in one part: some 50 KiB.
+const tellPart = 256
+
+// tell gives all ranks what all have measured since the last time.
+func (x *measurement) tell(ctx context.Context) ([][]figures, error) {
+	all := make([][]figures, x.m.Ring.Size())
+	for {
+		now := x.own[:min(tellPart, len(x.own))]
+		x.own = x.own[len(now):]
+		own := figuresTold{More: len(x.own) > 0}
+		var err error
+		if own.Figures, err = json.Marshal(now); err != nil {
+			return nil, err
+		}
+		parts, err := session.Share(ctx, x.m, own)
+		if err != nil {
+			return nil, err
+		}
+		more := false
+		for rank, p := range parts {
+			var list []figures
+			if err := json.Unmarshal(p.Figures, &list); err != nil {
+				return nil, fmt.Errorf("what rank %d has measured makes no sense: %w: do all ranks run the same version?", rank, err)
+			}
+			all[rank] = append(all[rank], list...)
+			more = more || p.More
+		}
+		if !more {
+			return all, nil
+		}
+	}
+}
+
+// figuresTold is a part of what a rank has measured.
+type figuresTold struct {
+	Figures json.RawMessage `json:"figures"`
+	More    bool            `json:"more,omitempty"`
+}
+
+// results are all that was measured, and as the verdict takes it.
+type results struct {
+	n       int
+	pairs   map[links.Pair]*figures // of several measurements the best
+	figures *links.Figures
+
+	samples map[links.Pair][]*figures
+}
+
+func newResults(n int, group []string) *results {
+	r := &results{n: n, pairs: map[links.Pair]*figures{}, figures: links.NewFigures(n), samples: map[links.Pair][]*figures{}}
+	r.figures.Group = group
+	return r
+}
+
+// of lists one figure of some measurements.
+func of(list []*figures, value func(*figures) float64) []float64 {
+	values := make([]float64, len(list))
+	for i, x := range list {
+		values[i] = value(x)
+	}
+	return values
+}
+
+// merge makes one of several measurements of a pair: the best, since whatever else goes on makes
+// a figure worse, and a fault is in all of them. It has no connection if it had none in most.
+func merge(list []*figures) *figures {
+	dead, live := []*figures(nil), []*figures(nil)
+	for _, x := range list {
+		if x.Dead {
+			dead = append(dead, x)
+		} else {
+			live = append(live, x)
+		}
+	}
+	if len(dead) > len(live) {
+		return dead[0]
+	}
+	m := *live[0]
+	for _, x := range live[1:] {
+		m.Alone, m.Both, m.P50, m.P99 = max(m.Alone, x.Alone), max(m.Both, x.Both), min(m.P50, x.P50), min(m.P99, x.P99)
+		m.Resent, m.Lost, m.RNR, m.Sent = m.Resent+x.Resent, m.Lost+x.Lost, m.RNR+x.RNR, m.Sent+x.Sent
+	}
+	return &m
+}
+
+// noise is how far the best of several measurements of a pair is off, as a standard deviation of
+// the logarithm: by as much as the next best differs from it. It is that of the better half of the
+// pairs: what is at fault, or shares a thin link with others, may be noisy for that. 0 if each
+// was measured once.
+func (r *results) noise(value func(*figures) float64) float64 {
+	type two struct{ best, off float64 }
+	var all []two
+	for _, list := range r.samples {
+		values := of(list, value)
+		slices.Sort(values)
+		if n := len(values); n > 1 && values[n-2] > 0 && !math.IsInf(values[n-1], 1) {
+			all = append(all, two{values[n-1], math.Log(values[n-1] / values[n-2])})
+		}
+	}
+	// On all ranks alike.
+	slices.SortFunc(all, func(a, b two) int { return cmp.Or(cmp.Compare(b.best, a.best), cmp.Compare(a.off, b.off)) })
+	var off []float64
+	for _, t := range all[:(len(all)+1)/2] {
+		off = append(off, t.off)
+	}
+	if len(off) == 0 {
+		return 0
+	}
+	return links.Normal * timing.Median(off)
+}
+
+// add takes in what all ranks told.
+func (r *results) add(all [][]figures) {
+	f := r.figures
+	for rank, list := range all {
+		for i := range list {
+			if x := &list[i]; x.To >= 0 && x.To < r.n && x.To != rank {
+				p := links.Pair{From: rank, To: x.To}
+				r.samples[p] = append(r.samples[p], x)
+			}
+		}
+	}
+	for p, list := range r.samples {
+		x := merge(list)
+		r.pairs[p] = x
+		at := p.From*r.n + p.To
+		if x.Shared {
+			f.Kind[at] = 1
+		}
+		if x.Dead {
+			f.Dead[at], f.Dead[p.To*r.n+p.From] = true, true
+			continue
+		}
+		f.Alone.V[at], f.Lost.V[at], f.Packets.V[at] = x.Alone, x.Lost, x.Sent
+		if x.Both > 0 {
+			f.Both.V[at] = x.Both
+		}
+		if x.Asks {
+			f.Latency.Set(p.From, p.To, x.P50)
+			f.Latency.Set(p.To, p.From, x.P50)
+		}
+	}
+	f.Noise = r.noise(func(x *figures) float64 { return x.Alone })
+	f.LatencyNoise = r.noise(func(x *figures) float64 { return 1 / x.P50 })
+	// What one end could not do both could not.
+	for i, dead := range f.Dead {
+		if dead {
+			for _, m := range []links.Matrix{f.Alone, f.Both, f.Latency, f.Lost, f.Packets} {
+				m.Set(i/r.n, i%r.n, nan)
+			}
+		}
+	}
+	for p, x := range r.pairs {
+		if back := r.pairs[p.Reverse()]; back != nil && !x.Asks && back.Asks {
+			x.P50, x.P99 = back.P50, back.P99
+		}
+	}
+}

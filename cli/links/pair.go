@@ -1,0 +1,301 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringcli/cli/timing"
+	"ringcli/ring"
+	"ringcli/verbs"
+)
+
+// howTo is how each pair is measured.
+type howTo struct {
+	bytes, small int // of a WRITE of the bandwidth and of the latency test
+	outstanding  int // WRITEs in flight
+	span         time.Duration
+	passes       int // 0: by the number of ranks
+}
+
+// Between the tests of a pair its ends tell each other in immediate data where they are.
+const (
+	sayPing   = 1 + iota // to be sent back
+	sayStream            // what comes now is the bandwidth test
+	sayDone              // all my WRITEs have been acknowledged
+	sayGo                // both at once
+)
+
+// parts are a pair's tests: latency, one way alone, the other way alone, both at once. Each
+// has as much of its time.
+const parts = 4
+
+// warmPings are not measured: a queue pair's first messages are the slowest.
+const warmPings = 4
+
+// end is this rank's end of a meeting, while it is measured.
+type end struct {
+	*ring.Meeting
+	meetings *ring.Meetings
+	howTo
+	failed   func() error // why the ring has failed, if it has
+	deadline time.Time
+	also     *end // whose completions come in the same queue; nil if there is none
+
+	waiter verbs.Waiter
+	wc     [64]verbs.Completion
+	data   int      // WRITEs of the bandwidth test without completion
+	words  int      // others
+	heard  []uint32 // that nobody has asked for yet
+}
+
+// newEnd is to be made when both ends are connected.
+func newEnd(m *ring.Meetings, x *ring.Meeting, h howTo, failed func() error) *end {
+	return &end{Meeting: x, meetings: m, howTo: h, failed: failed, deadline: time.Now().Add(h.span + m.Patience()), waiter: m.Waiter(false)}
+}
+
+// figures are what one end measured with another. Of a thousand ranks all tell each other a
+// million: the names are short.
+type figures struct {
+	To     int     `json:"t"`
+	P50    float64 `json:"m,omitempty"` // us; of the end that asked alone
+	P99    float64 `json:"h,omitempty"`
+	Alone  float64 `json:"a,omitempty"` // GB/s, to the other
+	Both   float64 `json:"b,omitempty"`
+	Resent float64 `json:"r,omitempty"`
+	Lost   float64 `json:"l,omitempty"`
+	RNR    float64 `json:"n,omitempty"`
+	Sent   float64 `json:"p,omitempty"` // packets
+	Device string  `json:"d,omitempty"`
+	Shared bool    `json:"s,omitempty"`
+	Asks   bool    `json:"q,omitempty"`
+	Dead   bool    `json:"x,omitempty"`
+	Why    string  `json:"w,omitempty"` // it is dead
+}
+
+// pair measures the pair, at both of its ends; the one with the lower rank begins.
+func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
+	f = figures{To: e.Peer, Device: e.Local.Device, Shared: e.Shared, Asks: first}
+	before, err := e.meetings.Counters()
+	if err != nil {
+		return f, err
+	}
+	defer func() {
+		after, countErr := e.meetings.Counters()
+		if err == nil {
+			err = countErr
+		}
+		f.Resent, f.Lost, f.RNR = grown(before, after, resentNames), grown(before, after, lostNames), grown(before, after, rnrNames)
+	}()
+	if first {
+		err = e.ask(ctx, &f)
+	} else {
+		err = e.answer(ctx)
+	}
+	if err != nil {
+		return f, err
+	}
+	for _, mine := range []bool{first, !first} {
+		if !mine {
+			if err = e.hear(ctx, sayDone); err != nil {
+				return f, err
+			}
+			continue
+		}
+		if f.Alone, err = e.stream(ctx, &f); err == nil {
+			err = e.say(sayDone)
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	if first {
+		err = e.say(sayGo)
+	} else {
+		err = e.hear(ctx, sayGo)
+	}
+	if err != nil {
+		return f, err
+	}
+	if f.Both, err = e.stream(ctx, &f); err != nil {
+		return f, err
+	}
+	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
+}
+
+// shift streams to one rank while another streams to this one.
+func shift(ctx context.Context, to, from *end) (f figures, err error) {
+	f = figures{To: to.Peer, Device: to.Local.Device, Shared: to.Shared}
+	to.also, from.also = from, to
+	if f.Alone, err = to.stream(ctx, &f); err != nil {
+		return f, err
+	}
+	return f, errors.Join(to.say(sayDone), from.hear(ctx, sayDone), to.drain(ctx))
+}
+
+// ask measures the latency: half the round trip of a small WRITE.
+func (e *end) ask(ctx context.Context, f *figures) error {
+	times := timing.New()
+	for n, until := 0, time.Now().Add(e.span/parts); n <= warmPings || time.Now().Before(until); n++ {
+		begun := time.Now()
+		if err := errors.Join(e.say(sayPing), e.hear(ctx, sayPing)); err != nil {
+			return err
+		}
+		if n >= warmPings {
+			times.Add(time.Since(begun) / 2)
+		}
+	}
+	f.P50, f.P99 = timing.ThreePlaces(times.At(50)), timing.ThreePlaces(times.At(99))
+	return e.say(sayStream)
+}
+
+func (e *end) answer(ctx context.Context) error {
+	for {
+		word, err := e.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case word == sayStream:
+			return nil
+		case word != sayPing:
+			return fmt.Errorf("rank %d says %d, expected a ping: do all ranks run the same version?", e.Peer, word)
+		}
+		if err := e.say(sayPing); err != nil {
+			return err
+		}
+	}
+}
+
+// stream sends WRITEs for as long as its part of the time, and returns the bandwidth until
+// the last was acknowledged.
+func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) {
+	begun, sent := time.Now(), 0
+	for until := begun.Add(e.span / parts); ; {
+		now := time.Now()
+		if room := e.outstanding - e.data; room > 0 && (now.Before(until) || sent == 0) {
+			if err := e.Write(verbs.OpWrite, e.bytes, room, 0); err != nil {
+				return 0, err
+			}
+			e.data, sent = e.data+room, sent+room
+		}
+		if e.data == 0 {
+			break
+		}
+		if err := e.progress(ctx); err != nil {
+			return 0, err
+		}
+	}
+	f.Sent += float64(sent) * float64((e.bytes+e.MTU-1)/e.MTU)
+	return timing.SixPlaces(float64(sent) * float64(e.bytes) / float64(time.Since(begun))), nil
+}
+
+// say tells the other end a word, with a small WRITE.
+func (e *end) say(word uint32) error {
+	e.words++
+	return e.Write(verbs.OpWriteImm, e.small, 1, word)
+}
+
+// next waits for the other end's next word.
+func (e *end) next(ctx context.Context) (word uint32, err error) {
+	for len(e.heard) == 0 {
+		if err := e.progress(ctx); err != nil {
+			return 0, err
+		}
+	}
+	word = e.heard[0]
+	e.heard = slices.Delete(e.heard, 0, 1)
+	return word, nil
+}
+
+// hear waits for a word.
+func (e *end) hear(ctx context.Context, want uint32) error {
+	word, err := e.next(ctx)
+	if err == nil && word != want {
+		err = fmt.Errorf("rank %d says %d, expected %d: do all ranks run the same version?", e.Peer, word, want)
+	}
+	return err
+}
+
+// drain waits until all is acknowledged.
+func (e *end) drain(ctx context.Context) error {
+	for e.data+e.words > 0 {
+		if err := e.progress(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progress waits for completions, until the deadline.
+func (e *end) progress(ctx context.Context) error {
+	for polls := 1; ; polls++ {
+		n, err := e.meetings.Poll(e.wc[:])
+		if err != nil {
+			return err
+		}
+		for i := range e.wc[:n] {
+			if err := e.take(&e.wc[i]); err != nil {
+				return err
+			}
+		}
+		if n > 0 {
+			e.waiter.Reset()
+			return nil
+		}
+		if polls%256 == 0 { // the clock and the context cost more than a poll
+			switch now := time.Now(); {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case e.failed() != nil:
+				return e.failed()
+			case now.After(e.deadline):
+				return fmt.Errorf("nothing from rank %d until %s after the pair had begun, with %d WRITEs in flight", e.Peer, e.span+e.meetings.Patience(), e.data)
+			}
+		}
+		if err := e.waiter.Wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles a completion.
+func (e *end) take(wc *verbs.Completion) error {
+	if !e.Is(wc) {
+		if e.also != nil && e.also.Is(wc) {
+			return e.also.take(wc)
+		}
+		return nil // of a meeting that is over
+	}
+	if err := wc.Status.Err(); err != nil {
+		return fmt.Errorf("queue pair 0x%06x to rank %d: %w", wc.QPN, e.Peer, err)
+	}
+	_, kind, value := ring.ParseWRID(wc.ID)
+	switch {
+	case kind == ring.WRRecv:
+		e.heard = append(e.heard, wc.Imm)
+		return e.Repost(value)
+	case value == 0:
+		e.words--
+	default:
+		e.data--
+	}
+	return nil
+}
+
+// Counters of devices, by soft's and Linux drivers' names (rdma_rxe, mlx5, bnxt_re): packets
+// that were sent again, for whatever reason; answers of the other end that one is missing,
+// which a busy machine does not make; and waits for a receive.
+var (
+	resentNames = []string{"retransmitted_requests", "completer_retry_err", "to_retransmits"}
+	lostNames   = []string{"packet_seq_err", "implied_nak_seq_err", "rcvd_seq_err", "seq_err_naks_rcvd"}
+	rnrNames    = []string{"rcvd_rnr_err", "rnr_naks_rcvd"}
+)
+
+func grown(before, after map[string]uint64, names []string) (sum float64) {
+	for _, name := range names {
+		sum += float64(after[name] - min(before[name], after[name]))
+	}
+	return sum
+}

@@ -1,0 +1,146 @@
+package links
+
+import (
+	"fmt"
+	"slices"
+
+	"ringcli/cli/render"
+	"ringcli/cli/timing"
+	"ringcli/ring/diagnose/links"
+)
+
+// finding puts a finding into words.
+func (c *report) finding(f *links.Finding) LinkFinding {
+	out := LinkFinding{
+		Command: commandName, Finding: string(f.Kind), Culprit: string(f.Place), From: slices.Clone(f.From), To: slices.Clone(f.To), BothWays: f.BothWays,
+		Ratio: timing.SixPlaces(f.Ratio), AgainRatio: timing.SixPlaces(f.AgainRatio), Partners: f.Partners, Of: f.Of, Spreads: timing.ThreePlaces(f.Spreads),
+		Again: f.Again, Confidence: "suspect", FromHosts: c.hostsOf(f.From), ToHosts: c.hostsOf(f.To),
+	}
+	if f.From == nil {
+		out.From = []int{}
+	}
+	if f.To == nil {
+		out.To = []int{}
+	}
+	if f.Names[0] != "" {
+		out.Groups = f.Names[:]
+	}
+	if f.Certain {
+		out.Confidence = "certain"
+	}
+	out.Text = c.who(f) + " " + what(f) + ": " + evidence(f, len(c.hosts))
+	out.Next = next(f)
+	return out
+}
+
+func (c *report) hostsOf(ranks []int) []string {
+	list := []string{}
+	for _, r := range ranks {
+		if !slices.Contains(list, c.hosts[r]) {
+			list = append(list, c.hosts[r])
+		}
+	}
+	return list
+}
+
+// who names the culprit.
+func (c *report) who(f *links.Finding) string {
+	group := func(i int, ranks []int) string {
+		if f.Names[i] != "" {
+			return "group " + f.Names[i]
+		}
+		return names(ranks, c.hosts)
+	}
+	to := "to"
+	if f.BothWays {
+		to = "to and from"
+	}
+	switch f.Place {
+	case links.Sender, links.Node:
+		return names(f.From, c.hosts)
+	case links.Receiver:
+		return names(f.To, c.hosts)
+	case links.OnePair:
+		return fmt.Sprintf("only %s %s %s", names(f.From, c.hosts), to, names(f.To, c.hosts))
+	}
+	return fmt.Sprintf("%s %s %s", group(0, f.From), to, group(1, f.To))
+}
+
+// what says what it does.
+func what(f *links.Finding) string {
+	does := map[links.Place]string{links.Sender: "sends", links.Receiver: "receives", links.Node: "sends and receives"}[f.Place]
+	switch f.Kind {
+	case links.Dead:
+		return "has no connection"
+	case links.Lossy:
+		if does != "" {
+			return fmt.Sprintf("%s with %s of the packets lost", does, percent(f.Ratio))
+		}
+		return "loses " + percent(f.Ratio) + " of the packets"
+	case links.Late:
+		return fmt.Sprintf("has %.1f times the latency of the others", f.Ratio)
+	}
+	if does == "" {
+		return fmt.Sprintf("at %.2f of the rest", f.Ratio)
+	}
+	return fmt.Sprintf("%s at %.2f of the others", does, f.Ratio)
+}
+
+func percent(v float64) string { return render.Figure(100*v) + "%" }
+
+// evidence says what that is concluded from.
+func evidence(f *links.Finding, ranks int) (text string) {
+	switch {
+	case f.Place == links.OnePair && ranks == 2 && !f.BothWays && f.Kind == links.Slow:
+		text = "beside the other direction"
+	case f.Place == links.OnePair && ranks == 2:
+		text = "there is no other pair"
+	case f.Place == links.OnePair:
+		text = "both do well with others"
+	default:
+		text = fmt.Sprintf("%d of %d pairs", f.Partners, f.Of)
+	}
+	if f.Spreads > 0 {
+		text += fmt.Sprintf(", %.0f spreads off", f.Spreads)
+	}
+	if f.Again == 0 {
+		text += "; not measured again"
+	} else {
+		text += fmt.Sprintf("; again in %s measured anew", count(f.Again, "pair"))
+	}
+	if !f.Certain {
+		text += "; a suspect"
+	}
+	return text
+}
+
+// next is what to look at.
+func next(f *links.Finding) string {
+	switch f.Place {
+	case links.OnePair:
+		switch f.Kind {
+		case links.Dead:
+			return "the path between the two: a filter on UDP 4791, a route, an ACL, a cable; `connect --list` with these two alone"
+		case links.Lossy:
+			return "one cable or one path: its ports' error and discard counters on every switch of the way, optics, FEC"
+		case links.Late:
+			return "one path: its route (another way round, a tunnel), queues that stand full, `ping` and `traceroute` between the two"
+		}
+		return "one cable or one path: the speed and the errors of the ports on the way, ECMP that puts this flow on a full link"
+	case links.Group:
+		return "what joins the two groups: uplinks that are down or oversubscribed, ECMP, a line card"
+	}
+	switch f.Kind {
+	case links.Dead:
+		return "its port and its address: `ibstat` or `ip link`, UDP 4791 filtered, the GID, the switch port"
+	case links.Lossy:
+		return "its port: errors and discards of NIC and switch port, optics, PFC and ECN settings, socket buffers where it is software"
+	case links.Late:
+		return "its CPU and NIC: power saving (C-states), interrupts, a busy host, the firmware"
+	}
+	side := "its port or PCIe: speed and width of the link (`lspci -vv`, LnkSta), the port's active rate, "
+	if f.Place == links.Sender {
+		return side + "pause frames that it receives, CPU frequency, IOMMU"
+	}
+	return side + "pause frames that it sends, memory and NUMA placement, PCIe credits"
+}
