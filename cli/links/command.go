@@ -41,14 +41,14 @@ The verdict takes each figure for a product of what the sender, the receiver,
 the pair and the two groups do to it, and takes that apart by median polish:
 medians of rows and columns of the logarithms by turns, which one bad pair does
 not move. Named is who lies below 0.8 of the others, and five spreads of the
-noise below them (the median absolute deviation); above twice the latency;
-above 0.1 % of the packets lost. Of a few ranks each pair is measured several
-times (--passes), of which the best counts: other load makes a figure worse,
-and a fault is in all of them. Before anybody is named, suspects are measured
-again, three times, with partners that did well. Ranks that share memory are
-judged by themselves. Groups are those of the list (node3 rack=B) or of
---groups, else they are looked for. Groups with a higher latency are not named:
-they lie farther apart.
+noise below them (the median absolute deviation); above twice the latency, and
+5 us more (300 us where CPUs move the data); above 0.1 % of the packets lost.
+Of a few ranks each pair is measured several times (--passes), of which the
+best counts: other load makes a figure worse, and a fault is in all of them.
+Before anybody is named, suspects are measured again, three times, with
+partners that did well. Ranks that share memory are judged by themselves.
+Groups are those of the list (node3 rack=B) or of --groups, else they are
+looked for. Groups with a higher latency are not named: they lie farther apart.
 
 --good and --bad write the hosts that nothing was found about, and those that
 were named for themselves, one a line: of a pair, or of two groups, nobody
@@ -387,11 +387,19 @@ func (x *measurement) pairs(ctx context.Context, what string, batches ...[]links
 	return x.tournament(ctx, what, len(rounds), func(round int) []int { return rounds[round] })
 }
 
+// softLate is how many us more something must take to be late where CPUs move the data: a thread
+// that waits for its turn makes tens and hundreds of them.
+const softLate = 300
+
 // judge says who is to blame, once the suspects were measured again. All ranks have the same
 // figures, and so come to the same.
 func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, error) {
 	n := len(c.hosts)
-	v := links.Judge(c.results.figures, links.Options{})
+	o := links.Defaults
+	if c.results.soft {
+		o.LateLeast = softLate
+	}
+	v := links.Judge(c.results.figures, o)
 	first := len(v.Findings)
 	for range links.Confirmations {
 		if len(v.Findings) == 0 {
@@ -403,8 +411,10 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 				return nil, err
 			}
 		} else {
-			if err := x.pairs(ctx, "suspects again", v.Retests(n)...); err != nil {
-				return nil, err
+			for range c.passes() {
+				if err := x.pairs(ctx, "suspects again", v.Retests(n)...); err != nil {
+					return nil, err
+				}
 			}
 			all, err := x.tell(ctx)
 			if err != nil {

@@ -227,6 +227,7 @@ type figuresTold struct {
 type results struct {
 	n       int
 	pairs   map[links.Pair]*figures // of several measurements the best
+	soft    bool                    // CPUs move the data of some
 	figures *links.Figures
 
 	samples map[links.Pair][]*figures
@@ -309,6 +310,7 @@ func (r *results) add(all [][]figures) {
 	for p, list := range r.samples {
 		x := merge(list)
 		r.pairs[p] = x
+		r.soft = r.soft || x.Soft
 		at := p.From*r.n + p.To
 		if x.Shared {
 			f.Kind[at] = 1

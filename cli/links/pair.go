@@ -70,6 +70,7 @@ type figures struct {
 	Sent   float64 `json:"p,omitempty"` // packets
 	Device string  `json:"d,omitempty"`
 	Shared bool    `json:"s,omitempty"`
+	Soft   bool    `json:"c,omitempty"` // a CPU moves the data
 	Asks   bool    `json:"q,omitempty"`
 	Dead   bool    `json:"x,omitempty"`
 	Why    string  `json:"w,omitempty"` // it is dead
@@ -77,7 +78,7 @@ type figures struct {
 
 // pair measures the pair, at both of its ends; the one with the lower rank begins.
 func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
-	f = figures{To: e.Peer, Device: e.Local.Device, Shared: e.Shared, Asks: first}
+	f = figures{To: e.Peer, Device: e.Local.Device, Shared: e.Shared, Soft: e.Device().Attr.Software, Asks: first}
 	before, err := e.meetings.Counters()
 	if err != nil {
 		return f, err
@@ -127,7 +128,7 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 
 // shift streams to one rank while another streams to this one.
 func shift(ctx context.Context, to, from *end) (f figures, err error) {
-	f = figures{To: to.Peer, Device: to.Local.Device, Shared: to.Shared}
+	f = figures{To: to.Peer, Device: to.Local.Device, Shared: to.Shared, Soft: to.Device().Attr.Software}
 	to.also, from.also = from, to
 	if f.Alone, err = to.stream(ctx, &f); err != nil {
 		return f, err
