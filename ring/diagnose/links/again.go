@@ -191,8 +191,8 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 const certainPartners = 3
 
 // holds tells whether a finding holds in figures that were measured again, of some pairs, and
-// notes what they say. A finding that could not be measured again stays a suspect; but a pair
-// of thousands whose turn did not come is left out.
+// notes what they say. One that could not be measured again is no finding: its pairs may have
+// lost their connection, which is one of its own.
 func (v *Verdict) holds(f *Finding, measured []Pair, again *Figures) bool {
 	var list []float64
 	for _, p := range measured {
@@ -214,7 +214,7 @@ func (v *Verdict) holds(f *Finding, measured []Pair, again *Figures) bool {
 	}
 	f.Again = len(list)
 	if f.Again == 0 {
-		return f.Place != OnePair
+		return false
 	}
 	f.AgainRatio = quantile(list, 0.5)
 	holds := v.bad(f, f.AgainRatio)
