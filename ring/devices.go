@@ -143,7 +143,7 @@ func (ds *devices) exclude(d *Device) error {
 func (ds *devices) openExpected(ctx context.Context) error {
 	r := ds.r
 	ds.events.Forget(true)
-	own := r.opts.locality()
+	own := r.opts.Locality()
 	var expected [2]locality.Choice
 	var network []int
 	for side := range expected {
@@ -280,8 +280,8 @@ func (e *Edge) noted(wc *verbs.Completion) bool {
 	return ok && w.Completed(wc)
 }
 
-// locality is that of a rank with these options.
-func (o *Options) locality() locality.Locality {
+// Locality is that of a rank with these options.
+func (o *Options) Locality() locality.Locality {
 	s := locality.Locality{Asked: o.Device, AskedHostLocal: verbs.CapabilitiesOf(o.Device).HostLocal}
 	if o.Host != nil {
 		s.Host = *o.Host
@@ -318,6 +318,18 @@ func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
 		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
 	}
 	return edgeDevice{d, because(c.Why, d)}, nil
+}
+
+// DeviceBeside returns the device for queue pairs to some ranks that are no edges, as both ends
+// chose it.
+func (r *Ring) DeviceBeside(ctx context.Context, c locality.Choice, peers ...int) (*Device, error) {
+	t, err := r.Hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Release()
+	on, err := r.devices.chosen(c, peers...)
+	return on.device, err
 }
 
 // because adds to why an edge is on a device why it is that one.

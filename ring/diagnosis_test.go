@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/ring/diagnose"
+	"ringcli/ring/edges"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -367,8 +368,8 @@ func TestDiagnoseAccessOfTheQueuePair(t *testing.T) {
 		err := w.oneSided(op, 64, nil)
 		w.status(err, verbs.RemoteInvalidRequest)
 		text := []string{"gives rank 0 no " + c.missing.String(), "REM_INV_REQ (9)"}
-		w.first(0, err, expectation{"access", 1, allAccess.String(), c.access.String(), text})
-		w.first(1, errWaited, expectation{"access", 1, c.access.String(), allAccess.String(), text})
+		w.first(0, err, expectation{"access", 1, edges.AllAccess.String(), c.access.String(), text})
+		w.first(1, errWaited, expectation{"access", 1, c.access.String(), edges.AllAccess.String(), text})
 	}
 }
 

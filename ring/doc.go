@@ -30,9 +30,6 @@
 // ring's did. Such edges are smaller, live until Close or Reset, and fail with the
 // ring. A rank has O(log n) of them at most, and in a small ring one to each other.
 //
-// Meetings connect a rank to any other for a moment, as measurements of all pairs need it:
-// two queue pairs go from peer to peer, and no edge is made.
-//
 // # Who polls
 //
 // All edges share one completion queue, and a completion that the wrong one

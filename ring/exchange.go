@@ -81,7 +81,7 @@ func (x *exchange) hear(ctx context.Context) (err error) {
 // on that.
 func (x *exchange) moveEdges() (err error) {
 	r := x.r
-	own := r.opts.locality()
+	own := r.opts.Locality()
 	var chosen [2]locality.Choice
 	var network []int
 	for side := range chosen {

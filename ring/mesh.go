@@ -137,7 +137,7 @@ func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 		}
 	}()
 	r := m.r
-	own := r.opts.locality()
+	own := r.opts.Locality()
 	reports, err := m.share(ctx, "", meshReport{Peers: m.peers, Has: m.has(), Locality: &own}, m.check())
 	if err != nil {
 		return err

@@ -110,9 +110,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// attributes are those of a queue pair on its way to a state, as far as the options
+// Service is that of every packet.
+func (o *Options) Service() route.Service {
+	return route.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)}
+}
+
+// Attributes are those of a queue pair on its way to a state, as far as the options
 // say them; the mask of a Modify says which of them the state takes.
-func (o *Options) attributes(to verbs.QPState) verbs.QPAttr {
+func (o *Options) Attributes(to verbs.QPState) verbs.QPAttr {
 	return verbs.QPAttr{
 		State: to, PortNum: o.Port, MinRNRTimer: uint8(*o.MinRNRTimer),
 		Timeout: uint8(*o.QPTimeout), RetryCnt: uint8(*o.RetryCnt), RNRRetry: uint8(*o.RNRRetry),

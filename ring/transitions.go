@@ -11,40 +11,31 @@ import (
 	"ringcli/ring/edges"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/route"
 )
-
-// defaultPKey is the P_Key of the default partition, full membership. A soft
-// device has no other, and Init asks for index 0.
-const defaultPKey = 0xffff
 
 // describe fills in what the peer must know. The GID is looked up anew: its UDP port is
 // known only once a socket is bound.
 func (e *Edge) describe() error {
 	r := e.r
 	d := e.device
-	port := d.Port.Attr
 	gid, err := d.GIDEntry()
 	if err != nil {
 		return err
 	}
-	active := port.ActiveMTU.Bytes()
+	active := d.Port.Attr.ActiveMTU.Bytes()
 	if r.opts.MTU > active {
 		return usage.Codedf(codes.MTU, "mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d.GID.Entry = gid
-	l := &e.Local
-	l.Device, l.Capabilities, l.LinkLayer = d.Name, d.Attr.Capabilities, port.LinkLayer
-	l.GID, l.GIDType, l.LID = gid.GID, gid.Type, port.LID
-	l.Port, l.UDPPort, l.MTU, l.SL, l.PKey = d.Port.Num, gid.UDPPort, cmp.Or(r.opts.MTU, active), uint8(r.opts.SL), defaultPKey
+	e.Local.Describe(d, gid, cmp.Or(r.opts.MTU, active), r.opts.SL)
 	return nil
 }
 
 func (e *Edge) connectionData() connectionData {
 	r := e.r
-	own := r.opts.locality()
+	own := r.opts.Locality()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return connectionData{
@@ -56,8 +47,8 @@ func (e *Edge) connectionData() connectionData {
 // toInit takes the queue pair to INIT and posts its receives.
 func (e *Edge) toInit(v Values) error {
 	r := e.r
-	attr := r.opts.attributes(verbs.StateInit)
-	attr.Access = edges.Either(v.Access, allAccess)
+	attr := r.opts.Attributes(verbs.StateInit)
+	attr.Access = edges.Either(v.Access, edges.AllAccess)
 	if err := e.advance(StateInitialised, &attr, edges.Fit("pkey-index", v.PKeyIndex, &attr.PKeyIndex), edges.Fit("port", v.Port, &attr.PortNum)); err != nil {
 		return err
 	}
@@ -71,9 +62,6 @@ func (e *Edge) toInit(v Values) error {
 	r.mu.Unlock()
 	return nil
 }
-
-// allAccess is what both ends of an edge may do to each other's memory.
-const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // toRTR compares both ends and takes the queue pair to RTR.
 func (e *Edge) toRTR(v Values) error {
@@ -90,7 +78,7 @@ func (e *Edge) toRTR(v Values) error {
 	if err != nil {
 		return err
 	}
-	attr := r.opts.attributes(verbs.StateRTR)
+	attr := r.opts.Attributes(verbs.StateRTR)
 	attr.PathMTU, attr.AH = code, av
 	attr.DestQPN, attr.RQPSN = edges.Either(v.DestQPN, e.Remote.QPN), edges.Either(v.PSN, e.Remote.PSN)
 	attr.MaxDestRDAtomic = uint8(e.device.ReadsAnswered())
@@ -106,16 +94,14 @@ func (e *Edge) toRTR(v Values) error {
 
 // vector returns the address vector to the peer, with what an operator gave instead.
 func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
-	peer := route.Remote{GID: e.Remote.GID, LID: e.Remote.LID, UDPPort: e.Remote.UDPPort, UDPSocket: e.Remote.Capabilities.UDPSocket}
-	d, o := e.device, &e.r.opts
-	av, err := d.Port.AddressVector(d.GID.Entry.Index, peer, route.Service{SL: uint8(o.SL), TrafficClass: uint8(o.TrafficClass)})
+	av, err := e.Remote.Vector(e.device, e.r.opts.Service())
 	if err != nil {
 		return av, err
 	}
 	// An address that was given is used, also where LIDs would do.
 	if v.DGID != nil || v.SGIDIndex != nil {
 		av.IsGlobal = true
-		av.GRH.DGID, av.GRH.SGIDIndex = edges.Either(v.DGID, peer.GID), edges.Either(v.SGIDIndex, d.GID.Entry.Index)
+		av.GRH.DGID, av.GRH.SGIDIndex = edges.Either(v.DGID, e.Remote.GID), edges.Either(v.SGIDIndex, e.device.GID.Entry.Index)
 	}
 	return av, nil
 }
@@ -130,7 +116,7 @@ func (e *Edge) advance(to State, attr *verbs.QPAttr, fits ...error) error {
 
 func (e *Edge) toRTS(v Values) error {
 	r := e.r
-	attr := r.opts.attributes(verbs.StateRTS)
+	attr := r.opts.Attributes(verbs.StateRTS)
 	attr.SQPSN, attr.MaxRDAtomic = edges.Either(v.PSN, e.Local.PSN), uint8(e.device.ReadsInFlight(e.Remote.RDAtomic))
 	err := e.advance(StateRTS, &attr, edges.Fit("qp-timeout", v.Timeout, &attr.Timeout), edges.Fit("retry-cnt", v.RetryCnt, &attr.RetryCnt),
 		edges.Fit("rnr-retry", v.RNRRetry, &attr.RNRRetry), edges.Fit("max-rd-atomic", v.MaxRDAtomic, &attr.MaxRDAtomic))

@@ -11,15 +11,15 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
-	"ringcli/ring"
 	"ringcli/ring/diagnose/links"
+	"ringcli/ring/meetings"
 )
 
 // measurement goes through rounds of disjoint pairs, on all ranks alike.
 type measurement struct {
 	s        *session.Session
 	m        *session.Member
-	meetings *ring.Meetings
+	meetings *meetings.Meetings
 	how      howTo
 	number   uint64    // of the next meeting, alike on all ranks
 	own      []figures // this rank's since they were told last
@@ -47,12 +47,17 @@ func errStopped(done, of int) error {
 // open makes the queue pairs for an own measurement.
 func open(ctx context.Context, s *session.Session, how howTo) (*measurement, error) {
 	m := s.Member
-	meetings, err := m.Ring.OpenMeetings(ctx, max(how.bytes, how.small), how.outstanding)
+	met, err := meetings.Open(ctx, m.Ring, how.bytes, how.outstanding, func(ctx context.Context, own meetings.Report, problem error) ([]meetings.Report, error) {
+		if err := m.Agree(ctx, problem); err != nil {
+			return nil, err
+		}
+		return session.Share(ctx, m, own)
+	})
 	if err != nil {
 		return nil, err
 	}
 	n := m.Ring.Size()
-	return &measurement{s: s, m: m, meetings: meetings, how: how, dead: make([]bool, n), failures: make([]int, n)}, nil
+	return &measurement{s: s, m: m, meetings: met, how: how, dead: make([]bool, n), failures: make([]int, n)}, nil
 }
 
 // tournament measures pairs that meet in rounds: meets says whom each rank meets in one. What a
@@ -106,12 +111,12 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 }
 
 // meet connects this rank to whom it meets next.
-func (x *measurement) meet(meets []int, rank int) (*ring.Meeting, error) {
+func (x *measurement) meet(meets []int, rank int) (*meetings.Meeting, error) {
 	peer := meets[rank]
 	if peer < 0 || x.dead[peer] || x.dead[rank] {
 		return nil, nil
 	}
-	place := int(x.number % ring.MeetingQPs)
+	place := int(x.number % meetings.QPs)
 	return x.meetings.Meet(peer, x.number, place, place)
 }
 
@@ -175,7 +180,7 @@ func (x *measurement) shifts(ctx context.Context, ks []int) error {
 	return nil
 }
 
-func (x *measurement) meetBoth(k int) (to, from *ring.Meeting, err error) {
+func (x *measurement) meetBoth(k int) (to, from *meetings.Meeting, err error) {
 	right, left := links.Shift(x.m.Ring.Size(), x.m.Ring.Rank(), k)
 	if to, err = x.meetings.Meet(right, x.number, 0, 1); err != nil {
 		return nil, nil, err

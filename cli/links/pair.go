@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ringcli/cli/timing"
-	"ringcli/ring"
+	"ringcli/ring/meetings"
 	"ringcli/verbs"
 )
 
@@ -37,8 +37,8 @@ const warmPings = 4
 
 // end is this rank's end of a meeting, while it is measured.
 type end struct {
-	*ring.Meeting
-	meetings *ring.Meetings
+	*meetings.Meeting
+	meetings *meetings.Meetings
 	howTo
 	failed   func() error // why the ring has failed, if it has
 	deadline time.Time
@@ -52,8 +52,8 @@ type end struct {
 }
 
 // newEnd is to be made when both ends are connected.
-func newEnd(m *ring.Meetings, x *ring.Meeting, h howTo, failed func() error) *end {
-	return &end{Meeting: x, meetings: m, howTo: h, failed: failed, deadline: time.Now().Add(h.span + m.Patience()), waiter: m.Waiter(false)}
+func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, failed func() error) *end {
+	return &end{Meeting: x, meetings: m, howTo: h, failed: failed, deadline: time.Now().Add(h.span + m.Patience()), waiter: m.Waiter()}
 }
 
 // figures are what one end measured with another. Of a thousand ranks all tell each other a
@@ -78,7 +78,7 @@ type figures struct {
 
 // pair measures the pair, at both of its ends; the one with the lower rank begins.
 func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
-	f = figures{To: e.Peer, Device: e.Local.Device, Shared: e.Shared, Soft: e.Device().Attr.Software, Asks: first}
+	f = figures{To: e.Peer, Device: e.Device, Shared: e.Shared, Soft: e.Attr.Software, Asks: first}
 	before, err := e.meetings.Counters()
 	if err != nil {
 		return f, err
@@ -128,7 +128,7 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 
 // shift streams to one rank while another streams to this one.
 func shift(ctx context.Context, to, from *end) (f figures, err error) {
-	f = figures{To: to.Peer, Device: to.Local.Device, Shared: to.Shared, Soft: to.Device().Attr.Software}
+	f = figures{To: to.Peer, Device: to.Device, Shared: to.Shared, Soft: to.Attr.Software}
 	to.also, from.also = from, to
 	if f.Alone, err = to.stream(ctx, &f); err != nil {
 		return f, err
@@ -176,7 +176,7 @@ func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) 
 	for until := begun.Add(e.span / parts); ; {
 		now := time.Now()
 		if room := e.outstanding - e.data; room > 0 && (now.Before(until) || sent == 0) {
-			if err := e.Write(verbs.OpWrite, e.bytes, room, 0); err != nil {
+			if err := e.Write(e.bytes, room); err != nil {
 				return 0, err
 			}
 			e.data, sent = e.data+room, sent+room
@@ -195,7 +195,7 @@ func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) 
 // say tells the other end a word, with a small WRITE.
 func (e *end) say(word uint32) error {
 	e.words++
-	return e.Write(verbs.OpWriteImm, e.small, 1, word)
+	return e.Say(e.small, word)
 }
 
 // next waits for the other end's next word.
@@ -263,21 +263,23 @@ func (e *end) progress(ctx context.Context) error {
 
 // take handles a completion.
 func (e *end) take(wc *verbs.Completion) error {
-	if !e.Is(wc) {
-		if e.also != nil && e.also.Is(wc) {
-			return e.also.take(wc)
+	kind, ok := e.Is(wc)
+	if !ok {
+		if also := e.also; also != nil {
+			if _, ok := also.Is(wc); ok {
+				return also.take(wc)
+			}
 		}
 		return nil // of a meeting that is over
 	}
 	if err := wc.Status.Err(); err != nil {
 		return fmt.Errorf("queue pair 0x%06x to rank %d: %w", wc.QPN, e.Peer, err)
 	}
-	_, kind, value := ring.ParseWRID(wc.ID)
-	switch {
-	case kind == ring.WRRecv:
+	switch kind {
+	case meetings.Received:
 		e.heard = append(e.heard, wc.Imm)
-		return e.Repost(value)
-	case value == 0:
+		return e.Repost()
+	case meetings.Said:
 		e.words--
 	default:
 		e.data--
