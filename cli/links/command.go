@@ -338,6 +338,7 @@ func (c *report) measureAll(ctx context.Context, x *measurement, into *results) 
 	if c.how.passes == 0 && least > 1 {
 		most *= morePasses
 	}
+	x.gone.anew(goneTries)
 	for pass := range most {
 		err := c.measure(ctx, x, pass)
 		if err != nil && (ctx.Err() != nil || !isStopped(err)) {
@@ -411,6 +412,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 				return nil, err
 			}
 		} else {
+			x.gone.anew(1)
 			for range c.passes() {
 				if err := x.pairs(ctx, "suspects again", v.Retests(n)...); err != nil {
 					return nil, err

@@ -120,3 +120,29 @@ func TestDraw(t *testing.T) {
 		t.Errorf("%q, %v", url, err)
 	}
 }
+
+// Nobody tries any more to connect what could not be, but a rank that works with others is not
+// taken for one that is gone because of one pair, or of a rank that is.
+func TestGone(t *testing.T) {
+	g := newGone(8)
+	bad, well := roundTold{Failed: true}, roundTold{Worked: true}
+	for range goneRanks {
+		g.note(0, 2, bad, well)
+	}
+	if !g.is(2, 0) || g.is(0, 1) || g.is(2, 1) {
+		t.Error("of a pair without a connection the pair alone is not tried any more")
+	}
+	if g.anew(1); g.is(0, 2) {
+		t.Error("a pair is not tried anew")
+	}
+	for other := 1; other < 1+goneRanks; other++ {
+		if g.is(0, other) {
+			t.Errorf("rank 0 is gone after %d failures", other-1)
+		}
+		g.note(0, other, bad, bad)
+		g.note(other, 7, well, well)
+	}
+	if !g.is(0, 6) || g.is(1, 6) || g.is(7, 6) {
+		t.Error("rank 0 alone is to be gone")
+	}
+}

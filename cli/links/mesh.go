@@ -24,13 +24,8 @@ type measurement struct {
 	number   uint64    // of the next meeting, alike on all ranks
 	own      []figures // this rank's since they were told last
 	rounds   int       // done
-	dead     []bool    // ranks that no connection worked to, in several rounds: nobody tries any more
-	failures []int     // by rank: rounds in a row without a connection
+	gone     *gone
 }
-
-// deadRounds is with how many others, one after the other, a rank must fail for nobody to try
-// any more: each costs all ranks the time until retries have run out.
-const deadRounds = 4
 
 // roundTold is what ranks tell each other between two rounds.
 type roundTold struct {
@@ -57,7 +52,7 @@ func open(ctx context.Context, s *session.Session, how howTo) (*measurement, err
 		return nil, err
 	}
 	n := m.Ring.Size()
-	return &measurement{s: s, m: m, meetings: met, how: how, dead: make([]bool, n), failures: make([]int, n)}, nil
+	return &measurement{s: s, m: m, meetings: met, how: how, gone: newGone(n)}, nil
 }
 
 // tournament measures pairs that meet in rounds: meets says whom each rank meets in one. What a
@@ -79,7 +74,7 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 	for round := range count {
 		now, nowProblem, met := next, problem, all
 		told := roundTold{}
-		if met[rank] >= 0 && !x.dead[rank] && !x.dead[met[rank]] {
+		if met[rank] >= 0 && !x.gone.is(rank, met[rank]) {
 			f := figures{To: met[rank], Dead: true}
 			err := nowProblem
 			if err == nil {
@@ -113,7 +108,7 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 // meet connects this rank to whom it meets next.
 func (x *measurement) meet(meets []int, rank int) (*meetings.Meeting, error) {
 	peer := meets[rank]
-	if peer < 0 || x.dead[peer] || x.dead[rank] {
+	if peer < 0 || x.gone.is(rank, peer) {
 		return nil, nil
 	}
 	place := int(x.number % meetings.QPs)
@@ -128,19 +123,13 @@ func (x *measurement) barrier(ctx context.Context, met []int, own roundTold, don
 	if err != nil {
 		return err
 	}
-	for rank, told := range all {
-		if told.Stop {
-			return errStopped(done, of)
-		}
-		switch {
-		case told.Worked:
-			x.failures[rank] = 0
-		case told.Failed && met != nil && met[rank] >= 0 && x.failures[met[rank]] < deadRounds:
-			x.failures[rank]++
-		}
+	if slices.ContainsFunc(all, func(told roundTold) bool { return told.Stop }) {
+		return errStopped(done, of)
 	}
-	for rank, n := range x.failures {
-		x.dead[rank] = n >= deadRounds
+	for rank, peer := range met {
+		if rank < peer {
+			x.gone.note(rank, peer, all[rank], all[peer])
+		}
 	}
 	return nil
 }

@@ -403,9 +403,10 @@ func (p *place) close() error {
 }
 
 // Patience is how long an end of a meeting waits for the other one at least: until retries
-// have run out, which the timers of both say, and not for longer than the others wait for both.
+// have run out, which the timers of both say, and a rank that stands still is back; not for longer
+// than the others wait for both.
 func (m *Meetings) Patience() time.Duration {
-	// The timer may be four times as long as it says (InfiniBand specification 1.4, volume 1, 9.9.2.1.2).
+	// InfiniBand specification 1.4, volume 1, 9.9.2.1.2; the timer may be longer than it says.
 	const shortest = 4096 * time.Nanosecond
-	return min(2*(time.Duration(*m.opts.RetryCnt)+1)*(shortest<<*m.opts.QPTimeout)+time.Second, m.r.Timeout()/3)
+	return min(2*(time.Duration(*m.opts.RetryCnt)+1)*(shortest<<*m.opts.QPTimeout)+m.opts.Silence, m.r.Timeout()/3)
 }

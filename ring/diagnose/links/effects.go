@@ -326,6 +326,12 @@ func (e *effects) lookFor() (blocks []block) {
 	return blocks
 }
 
+// nodeNoise is the spread of a node's effect by chance alone: it is that of many pairs. leastNoise
+// is what figures of a clock and of a queue's length differ by at least.
+func (e *effects) nodeNoise() float64 { return max(e.noise, leastNoise) / math.Sqrt(float64(e.n-1)) }
+
+const leastNoise = 0.01
+
 // slow returns who of the senders, or receivers, lies below the others.
 func slow(list []float64, floor float64) (who []int, bar float64) {
 	bar = max(floor, nodeSpreads*spread(slices.Clone(list)))

@@ -82,7 +82,9 @@ type Finding struct {
 	Ratio float64
 	// Partners are the pairs of the culprit that show it, of so many.
 	Partners, Of int
-	Spreads      float64 // how far off it lies, in spreads of the rest; 0 for counts
+	// Spreads is how far off it lies, in spreads that chance gives a pair, or the median of a
+	// node's pairs; 0 for counts.
+	Spreads float64
 	// Again are the pairs that were measured again, and AgainRatio is what they say.
 	Again      int
 	AgainRatio float64
@@ -278,12 +280,12 @@ func (p *part) late(o Options) (found []Finding) {
 func (e *effects) findings(kind Kind) (found []Finding) {
 	floor := e.bar
 	if e.n > 2 { // nodes have a bar of their own
-		floor = min(floor, max(e.floor, nodeSpreads*e.noise/math.Sqrt(float64(e.n-1))))
+		floor = min(floor, max(e.floor, nodeSpreads*e.nodeNoise()))
 	}
 	senders, _ := slow(e.sender, floor)
 	receivers, _ := slow(e.receiver, floor)
 	for _, i := range senders {
-		f := Finding{Kind: kind, Place: Sender, From: []int{i}, Ratio: math.Exp(e.sender[i]), Spreads: e.spreads(e.sender[i])}
+		f := Finding{Kind: kind, Place: Sender, From: []int{i}, Ratio: math.Exp(e.sender[i]), Spreads: -e.sender[i] / e.nodeNoise()}
 		f.Partners, f.Of = e.partners(i, true)
 		if slices.Contains(receivers, i) {
 			n, of := e.partners(i, false)
@@ -294,7 +296,7 @@ func (e *effects) findings(kind Kind) (found []Finding) {
 	}
 	for _, j := range receivers {
 		if !slices.Contains(senders, j) {
-			f := Finding{Kind: kind, Place: Receiver, To: []int{j}, Ratio: math.Exp(e.receiver[j]), Spreads: e.spreads(e.receiver[j])}
+			f := Finding{Kind: kind, Place: Receiver, To: []int{j}, Ratio: math.Exp(e.receiver[j]), Spreads: -e.receiver[j] / e.nodeNoise()}
 			f.Partners, f.Of = e.partners(j, false)
 			found = append(found, f)
 		}
@@ -317,9 +319,6 @@ func (e *effects) findings(kind Kind) (found []Finding) {
 	}
 	return joined(found)
 }
-
-// leastNoise is what figures of a clock and of a queue's length differ by at least.
-const leastNoise = 0.01
 
 func (e *effects) spreads(by float64) float64 { return -by / max(e.noise, leastNoise) }
 
