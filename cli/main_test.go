@@ -157,7 +157,7 @@ func reported(p *process) string {
 // freshList returns a server list of n addresses in a subnet of the test's own.
 func freshList(t *testing.T, n int) []string {
 	t.Helper()
-	s, err := local.ClaimSubnet(n, testPort)
+	s, err := local.ClaimSubnets(n, testPort)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
+	"ringcli/verbs/cpu"
 )
 
 const (
@@ -33,6 +34,9 @@ const (
 	// its own ChildGrace.
 	killAfter = session.ChildGrace + time.Second
 )
+
+// crowd is the ranks to a CPU from which on people are told what that means.
+const crowd = 16
 
 type rankProcess struct {
 	rank int
@@ -48,6 +52,9 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	}
 	if err := session.RoomFor(n - first); err != nil {
 		return nil, err
+	}
+	if cpus, err := cpu.Allowed(); err == nil && n > crowd*len(cpus) {
+		trace.Warn(trace.Ring, fmt.Sprintf("%d ranks on %d CPUs: each waits for its turn: times tell of the scheduler, and waits last longer: give a longer --timeout if one ends too soon", n, len(cpus)))
 	}
 	token := seal.Random() // this ring's alone
 	if first > 0 {         // the others are of this process

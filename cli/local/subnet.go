@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// maxLocalRanks leaves room in a /24 for the claim.
-	maxLocalRanks = 250
+	// maxLocalRanks is what a list may have that is one argument of a process (128 KiB).
+	maxLocalRanks = 5000
+	// perSubnet leaves room in a /24 for the claim.
+	perSubnet = 250
 	// claimHost is the address of a subnet that is held for as long as the ring
 	// runs, so that another run that comes to the same subnet goes on.
 	claimHost = 254
@@ -23,23 +25,25 @@ const (
 	subnetAttempts = 64
 )
 
-// subnet is a 127.x.y.0/24 that no other run uses.
-type subnet struct {
-	prefix     string // "127.x.y."
-	n, tcpPort int    // ranks, and where each listens
-	claim      net.Listener
+// subnets are as many of 127.x.y.0/24, one after another, as n ranks need, that no other
+// run uses.
+type subnets struct {
+	x, y       int
+	n, tcpPort int // ranks, and where each listens
+	claims     []net.Listener
 }
 
-// ClaimSubnet finds a subnet in which the addresses 1 to n can be bound for the
+// ClaimSubnets finds subnets in which an address for each of n ranks can be bound for the
 // exchange (TCP) and for RoCEv2 (UDP). The sockets are closed again, for the
-// ranks to open, except for the claim.
-func ClaimSubnet(n, tcpPort int) (*subnet, error) {
+// ranks to open, except for the claims.
+func ClaimSubnets(n, tcpPort int) (*subnets, error) {
 	// If the kernel's rdma_rxe holds UDP 4791 on all addresses, a rank takes
 	// another port and says so in the exchange; then TCP alone must do.
 	for _, udp := range []bool{true, false} {
 		var err error
 		for range subnetAttempts {
-			s := &subnet{prefix: fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(255)), n: n, tcpPort: tcpPort}
+			s := &subnets{x: 1 + rand.IntN(254), n: n, tcpPort: tcpPort}
+			s.y = rand.IntN(256 - s.count())
 			if err = s.bind(udp); err == nil {
 				return s, nil
 			}
@@ -54,17 +58,21 @@ func ClaimSubnet(n, tcpPort int) (*subnet, error) {
 	panic("unreachable")
 }
 
-func (s *subnet) bind(udp bool) error {
-	claim, err := net.Listen("tcp4", s.host(claimHost, s.tcpPort))
-	if err != nil {
-		return err
+func (s *subnets) count() int { return (s.n + perSubnet - 1) / perSubnet }
+
+func (s *subnets) bind(udp bool) error {
+	for i := range s.count() {
+		claim, err := net.Listen("tcp4", s.host(i, claimHost, s.tcpPort))
+		if err != nil {
+			return errors.Join(err, s.Close())
+		}
+		s.claims = append(s.claims, claim)
 	}
-	for i := 1; i <= s.n; i++ {
-		if err := probe(s.host(i, s.tcpPort), s.host(i, route.RoCEPort), udp); err != nil {
-			return errors.Join(err, claim.Close())
+	for rank := range s.n {
+		if err := probe(s.of(rank, s.tcpPort), s.of(rank, route.RoCEPort), udp); err != nil {
+			return errors.Join(err, s.Close())
 		}
 	}
-	s.claim = claim
 	return nil
 }
 
@@ -83,16 +91,28 @@ func probe(tcpAddr, udpAddr string, udp bool) error {
 	return p.Close()
 }
 
-func (s *subnet) host(i, port int) string { return fmt.Sprintf("%s%d:%d", s.prefix, i, port) }
+func (s *subnets) host(subnet, i, port int) string {
+	return fmt.Sprintf("127.%d.%d.%d:%d", s.x, s.y+subnet, i, port)
+}
+
+func (s *subnets) of(rank, port int) string {
+	return s.host(rank/perSubnet, rank%perSubnet+1, port)
+}
 
 // List is the server list of the ranks.
-func (s *subnet) List() string {
+func (s *subnets) List() string {
 	hosts := make([]string, s.n)
-	for i := range hosts {
-		hosts[i] = s.host(i+1, s.tcpPort)
+	for rank := range hosts {
+		hosts[rank] = s.of(rank, s.tcpPort)
 	}
 	return strings.Join(hosts, ",")
 }
 
-// Close gives the subnet back.
-func (s *subnet) Close() error { return s.claim.Close() }
+// Close gives the subnets back.
+func (s *subnets) Close() (err error) {
+	for _, claim := range s.claims {
+		err = errors.Join(err, claim.Close())
+	}
+	s.claims = nil
+	return err
+}

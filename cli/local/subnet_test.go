@@ -2,19 +2,27 @@ package local
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 )
 
 func TestSubnetsAreClaimed(t *testing.T) {
-	a, err := ClaimSubnet(4, 18600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &subnet{prefix: a.prefix, n: a.n, tcpPort: a.tcpPort}
-	if err := b.bind(true); err == nil {
-		t.Error("a claimed subnet was claimed again")
-	}
-	if err := errors.Join(a.Close(), b.bind(true), b.Close()); err != nil {
-		t.Errorf("a subnet that was given back: %v", err)
+	for _, n := range []int{4, perSubnet, perSubnet + 1, 3*perSubnet + 7} {
+		a, err := ClaimSubnets(n, 18600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Split(a.List(), ",")
+		if slices.Sort(list); len(slices.Compact(list)) != n {
+			t.Errorf("the list of %d ranks: %s", n, a.List())
+		}
+		b := &subnets{x: a.x, y: a.y, n: n, tcpPort: a.tcpPort}
+		if err := b.bind(true); err == nil {
+			t.Error("claimed subnets were claimed again")
+		}
+		if err := errors.Join(a.Close(), b.bind(true), b.Close()); err != nil {
+			t.Errorf("subnets that were given back: %v", err)
+		}
 	}
 }

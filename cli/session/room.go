@@ -18,17 +18,23 @@ const (
 	ThreadsEach = 12
 	// lowLimit is where counting begins: no machine's own limit is as low.
 	lowLimit = 1 << 10
+	// memoryEach is what a rank of many takes for itself alone, beside 1 KiB for each other one.
+	memoryEach = 14 << 20
 	// leastFiles is what a rank of two on one host has open. Who needs more says so then.
 	leastFiles = 32
 )
 
 // RoomFor refuses to go on where this process may not have the files that it opens in any
 // case, or the user not the threads of this process and of so many ranks: Go's runtime ends
-// a program that gets none with a dump.
+// a program that gets none with a dump. Nor does it where they had no memory: the kernel
+// would end one of them, or of somebody else's.
 func RoomFor(ranks int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
 		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
+	}
+	if free := available("/proc/meminfo"); free > 0 && ranks*memoryEach > free {
+		return exit.Usagef("%d ranks take some %d MiB of memory: this machine has %d MiB available: expected %d ranks or fewer", ranks, ranks*memoryEach>>20, free>>20, free/memoryEach)
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
 		return nil // root has no limit
@@ -43,6 +49,19 @@ func RoomFor(ranks int) error {
 			limit.Cur, taken, what, more, fewer)
 	}
 	return nil
+}
+
+var memAvailable = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
+
+// available is how many bytes of memory the kernel reckons can be taken; 0 if it does not say.
+func available(file string) int {
+	text, _ := os.ReadFile(file)
+	fields := memAvailable.FindSubmatch(text)
+	if fields == nil {
+		return 0
+	}
+	kib, _ := strconv.Atoi(string(fields[1])) // digits
+	return kib << 10
 }
 
 var uidAndThreads = regexp.MustCompile(`(?s)\nUid:\t(\d+)\t.*\nThreads:\t(\d+)\n`)

@@ -108,7 +108,8 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 		p.hush()
 		return
 	}
-	if !onTerminal && (now.Sub(p.said) < sayEvery || s.SpeaksToParent() && (s.Follows || !w.For(0))) {
+	// Of ranks that share a terminal rank 0 tells, and the next one of what rank 0 holds up.
+	if !onTerminal && (now.Sub(p.said) < sayEvery || s.SpeaksToParent() && (s.Follows || s.Parent.rank > 1 || !w.For(0))) {
 		return
 	}
 	if !onTerminal || w.Since != p.since || now.Sub(p.asked) > askEvery {

@@ -178,13 +178,28 @@ func (e *TimeoutError) Error() string {
 	return b.String()
 }
 
+// reasons are of few ranks: of many, who is up and waits for another says least.
 func (e *TimeoutError) reasons() []string {
-	why := slices.Clone(e.Cuts)
-	for _, p := range e.Peers {
+	why, peers := slices.Clone(e.Cuts), e.Peers
+	if len(peers) > mostNamed {
+		waits := func(p PeerReport) int { return min(len(p.waiting), 1) }
+		peers = slices.SortedStableFunc(slices.Values(peers), func(a, b PeerReport) int { return waits(a) - waits(b) })
+	}
+	for _, p := range peers[:min(len(peers), mostNamed)] {
 		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
+	}
+	if rest := peers[min(len(peers), mostNamed):]; len(rest) > 0 {
+		up := 0
+		for _, p := range rest {
+			up += map[bool]int{true: 1}[p.Up]
+		}
+		why = append(why, fmt.Sprintf("%d more ranks, of which %d are up", len(rest), up))
 	}
 	return append(why, e.Remarks...)
 }
+
+// mostNamed bounds the ranks that a text names.
+const mostNamed = 8
 
 // blame names the connections that do not arrive, where the ring has not come up: that
 // the ranks at their ends wait for each other says less. It needs the lock.
@@ -230,9 +245,8 @@ func (e *TimeoutError) Is(target error) bool {
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 func rankList(ranks []int) string {
-	const most = 8
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks))) // with two ranks both neighbours are one
-	shown := ranks[:min(len(ranks), most)]
+	shown := ranks[:min(len(ranks), mostNamed)]
 	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(shown), "[]"), " ", ", ")
 	switch more := len(ranks) - len(shown); {
 	case len(ranks) == 1:

@@ -351,3 +351,19 @@ func strangerInsteadOfNeighbour(t *testing.T, answer, want string, once bool) {
 		t.Errorf("once %t: %v: expected %q", once, err, want)
 	}
 }
+
+// Of hundreds of ranks a text names the few that hold up the others.
+func TestATimeoutOfManyIsShort(t *testing.T) {
+	e := &TimeoutError{What: exchanging, From: []int{1}, After: time.Second}
+	for rank := 1; rank < 250; rank++ {
+		e.Peers = append(e.Peers, PeerReport{Rank: rank, Node: "n", Up: true, State: "up", waiting: []int{rank - 1}})
+	}
+	e.Peers[99] = PeerReport{Rank: 100, Node: "n", State: "connection refused"}
+	text := e.Error()
+	if !strings.Contains(text, "to connect: rank 100 (n): connection refused; rank 1 (n): up; ") || !strings.HasSuffix(text, "; rank 7 (n): up; 241 more ranks, of which 241 are up") {
+		t.Errorf("%s", text)
+	}
+	if e.Peers = e.Peers[:mostNamed]; strings.Contains(e.Error(), "more ranks") {
+		t.Errorf("%s", e)
+	}
+}
