@@ -232,7 +232,9 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c.live, c.kill = context.WithCancelCause(c.life)
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
-	c.running.Go(c.lookForHalfOpen)
+	if !isOwn(cfg.Addrs[c.neighbour(left)].Addr()) { // else no network lies between
+		c.running.Go(c.lookForHalfOpen)
+	}
 	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
 	return c, nil
 }
