@@ -136,8 +136,8 @@ which sends RoCEv2 packets, and then over what ranks of one host take by
 themselves, shared memory; the last line is the sum of both. Rank 0's output is
 shown; the exit code is that of the rank that fared worst.
 
-Hundreds of ranks show that a script works at that size, and nothing of its speed:
-each takes 14 MiB and waits for its turn of a CPU.
+Hundreds of ranks show that a script works at that size, and nothing of its
+speed: each takes 14 MiB and waits for its turn of a CPU.
 
 ` + connect.LineHelp,
 		Example: `  ringcli local -n 4
