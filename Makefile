@@ -24,7 +24,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-long test-verbs torture bench-verbs bench-peers race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static test test-long test-verbs torture bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -80,6 +80,11 @@ bench-verbs:
 # missing: for people with a quiet machine. FLAGS='--quick' is a look; --help says more.
 bench-peers:
 	$(GO) -C collective/peersbench run -exec 'env -C $(CURDIR)' . $(FLAGS)
+
+# What the parts of a ring cost here, measured, and the collectives beside what package model
+# makes of that: for people with a quiet machine. FLAGS=-quick is a look.
+bench-model: build
+	$(GO) run ./collective/model/beside $(FLAGS)
 
 lint:
 	.ci/run golangci-lint

@@ -1,0 +1,66 @@
+package model
+
+import (
+	"math"
+
+	"ringcli/collective"
+	"ringcli/collective/sharedmem"
+)
+
+// direct is the time of ranks that share memory: loads and stores, no messages.
+//
+// The inbox is a round in which a rank has a line of each other one: (n-1)λ. What is
+// longer than a word is written into the peers' boards, (n-1)bκ for b bytes, and reduced
+// from there; from a page for each peer on it is read where it is, for two rounds more:
+// (n-1)bγ and 2(n-1)λ.
+//
+// The ring is pulled: (n-1) chunks of c = V/n bytes reduced from where they lie, as many
+// copied. The ranks meet before, to say where their buffers are, and after, when nobody
+// reads them any more; between, each waits for the first step of the others, of which a
+// chunk has four at least.
+//
+//	all-reduce      2(n-1)λ + (n-1)c(γ + κ) + cγ(n-1)/steps + 2λ
+//	reduce-scatter  2(n-1)λ + (n-1)cγ
+//	all-gather      2(n-1)λ + nc κ
+func (m *Machine) direct(k *collective.Call) float64 {
+	n, v := float64(m.Ranks), bytes(k)
+	meet := (n - 1) * m.Line
+	gamma, copied := m.Gamma.At(v), m.Copy.At(v)
+	if k.Algorithm != collective.AlgorithmInbox && k.Op != collective.OpBarrier {
+		chunk := v / n
+		t := m.Call + 2*meet + m.copyOwn(k)
+		if k.Op.Reduces() {
+			t += (n - 1) * chunk * gamma
+		}
+		if k.Op != collective.OpReduceScatter {
+			t += (n - 1) * chunk * copied
+		}
+		if k.Op.Phases() == 2 {
+			steps := float64(sharedmem.Steps(int(math.Ceil(chunk))))
+			t += 2*m.Line + (n-1)*chunk*gamma/steps
+		}
+		return t
+	}
+	own := v
+	if k.Op != collective.OpAllReduce {
+		own = v / n
+	}
+	pieces := max(1, math.Ceil(own/sharedmem.InboxPiece))
+	t := pieces * meet
+	const word = 8
+	switch refers := own >= 4<<10*(n-1); {
+	case own <= word:
+	case refers:
+		t += (pieces + 1) * meet
+	default:
+		t += (n - 1) * own * copied
+	}
+	if own > word {
+		if k.Op.Reduces() {
+			t += (n - 1) * own * gamma
+		} else {
+			t += (n - 1) * own * copied
+		}
+	}
+	return m.Call + t + m.copyOwn(k)
+}

@@ -1,0 +1,175 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"ringcli/collective"
+	"ringcli/collective/reduce"
+)
+
+// planned is a call of so many bytes of float32 as so many ranks would run it.
+func planned(t *testing.T, op collective.Operation, a collective.Algorithm, p collective.Protocol, ranks, bytes int, o collective.CallOptions) collective.Call {
+	t.Helper()
+	o.Algorithm, o.Protocol = a, p
+	k := collective.Call{Op: op, CallOptions: o}
+	if op != collective.OpBarrier {
+		k.Type, k.Count = reduce.Float32, bytes/4
+	}
+	s := collective.Shape{Ranks: ranks, Slots: 16, SlotSize: 256 << 10, Shared: p == collective.Direct}
+	k, err := s.Plan(k, collective.Table{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// wires has nothing but the textbook's costs.
+func wires(ranks int) Machine {
+	return Machine{Ranks: ranks, Edge: Edge{Alpha: 3e-6, Beta: 1 / 10e9}, Gamma: Flat(1 / 20e9)}
+}
+
+func near(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	if math.Abs(got-want) > share*want {
+		t.Errorf("%s: %.3f us, want %.3f us within %.1f %%", what, got*1e6, want*1e6, share*100)
+	}
+}
+
+// TestTextbook: with segments as long as they come and no costs of a CPU's own, what
+// remains are the formulas of Thakur, Rabenseifner and Gropp, and α until the last
+// message is acknowledged, less what is reduced meanwhile.
+func TestTextbook(t *testing.T) {
+	const alpha, beta, gamma = 3e-6, 1 / 10e9, 1 / 20e9
+	for _, n := range []int{2, 4, 8, 64, 256} {
+		for _, size := range []int{4 * n, 64 * n, 1024 * n} {
+			m, v := wires(n), float64(size)
+			f, lg := float64(n), math.Log2(float64(n))
+			chunk := v / f
+			ends := alpha
+			if size <= 32<<10 {
+				ends = 0 // by a script; nobody waits
+			}
+			for _, c := range []struct {
+				op   collective.Operation
+				a    collective.Algorithm
+				want float64
+			}{
+				{collective.OpAllReduce, collective.AlgorithmRing, 2*(f-1)*(alpha+chunk*beta) + (f-1)*chunk*gamma + alpha},
+				{collective.OpReduceScatter, collective.AlgorithmRing, (f-1)*(alpha+chunk*beta+chunk*gamma) + max(0, alpha-chunk*gamma)},
+				{collective.OpAllGather, collective.AlgorithmRing, (f-1)*(alpha+chunk*beta) + alpha},
+				{collective.OpBarrier, collective.AlgorithmRing, (f-1)*alpha + alpha},
+				{collective.OpAllReduce, collective.AlgorithmRecursiveDoubling, lg*(alpha+v*(beta+gamma)) + ends},
+				{collective.OpReduceScatter, collective.AlgorithmRecursiveDoubling, lg*alpha + (f-1)*chunk*(beta+gamma) + ends},
+				{collective.OpAllGather, collective.AlgorithmRecursiveDoubling, lg*alpha + (f-1)*chunk*beta + ends},
+			} {
+				k := planned(t, c.op, c.a, collective.Eager, n, size, collective.CallOptions{Segment: 1 << 20})
+				if c.a == collective.AlgorithmRecursiveDoubling && size > 32<<10 {
+					continue // in segments
+				}
+				near(t, fmt.Sprintf("%s by %s on %d ranks, %d bytes", c.op, c.a, n, size), m.Time(k), c.want, 1e-3)
+			}
+		}
+	}
+}
+
+// TestPipeline: what long vectors take is the slowest stage's time for each byte.
+func TestPipeline(t *testing.T) {
+	const n, size = 16, 1 << 30
+	for _, c := range []struct {
+		name   string
+		change func(*Machine)
+		stage  float64 // s/byte
+	}{
+		{"wire", func(*Machine) {}, 1 / 10e9},
+		{"CPU", func(m *Machine) { m.Gamma = Flat(1 / 2e9) }, 0.75 / 2e9}, // with the copy's half in the second phase
+	} {
+		m := wires(n)
+		m.Copy = Flat(1 / 4e9)
+		c.change(&m)
+		k := planned(t, collective.OpAllReduce, collective.AlgorithmRing, collective.Eager, n, size, collective.CallOptions{Depth: 8})
+		if c.name == "wire" {
+			m.Copy = nil
+		}
+		near(t, c.name, m.Time(k), 2.0*(n-1)/n*size*c.stage, 0.05)
+	}
+}
+
+// TestHandshakes: rendezvous costs a handshake where it cannot be hidden, and the copy
+// out of slots where that is spared.
+func TestHandshakes(t *testing.T) {
+	m := wires(4)
+	m.Copy, m.Overhead = Flat(1/5e9), 0.3e-6
+	time := func(p collective.Protocol, size int) float64 {
+		return m.Time(planned(t, collective.OpAllReduce, collective.AlgorithmRing, p, 4, size, collective.CallOptions{}))
+	}
+	const small, large = 1 << 10, 256 << 20
+	if e, w, r := time(collective.Eager, small), time(collective.RendezvousWrite, small), time(collective.RendezvousRead, small); !(e < w && w < r) {
+		t.Errorf("%d bytes: eager %.2f us, rendezvous-write %.2f, rendezvous-read %.2f: want them in this order", small, e*1e6, w*1e6, r*1e6)
+	}
+	if e, i := time(collective.Eager, large), time(collective.ReceiverInitiated, large); !(i < e) {
+		t.Errorf("%d bytes: eager %.2f us, receiver-initiated %.2f: want the copy to cost", large, e*1e6, i*1e6)
+	}
+}
+
+// TestLeftOver: a rank beyond a power of two costs a hop more, and not two: while its
+// contribution comes, the others have made theirs.
+func TestLeftOver(t *testing.T) {
+	time := func(n int) float64 {
+		m := wires(n)
+		return m.Time(planned(t, collective.OpAllReduce, collective.AlgorithmRecursiveDoubling, collective.Eager, n, 8, collective.CallOptions{}))
+	}
+	near(t, "5 ranks after 4", time(5), time(4)+3e-6, 1e-2)
+}
+
+// TestEverything: all that there is has a time, which grows with the vector and with each cost.
+func TestEverything(t *testing.T) {
+	costs := []func(*Machine){
+		func(m *Machine) { m.Edge.Alpha *= 2; m.Line *= 2 },
+		func(m *Machine) { m.Edge.Beta *= 2; m.Copy = Flat(1 / 2e9) },
+		func(m *Machine) { m.Overhead *= 2; m.Gamma = Flat(1 / 2e9) },
+	}
+	for _, n := range []int{1, 2, 3, 4, 7, 8, 100} {
+		for _, op := range collective.Operations() {
+			for _, a := range collective.Algorithms()[1:] {
+				for _, p := range collective.Protocols()[1:] {
+					before := 0.0
+					for size := 1 << 10; size <= 1<<30; size <<= 5 {
+						s := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Shared: true}
+						k, err := s.Plan(collective.Call{Op: op, Type: reduce.Float32, Count: size / 4, CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}, collective.Table{})
+						if err != nil {
+							continue
+						}
+						m := wires(n)
+						m.Overhead, m.Copy, m.Line = 1e-7, Flat(1/10e9), 1e-7
+						got := m.Time(k)
+						if n > 1 && !(got > 0) || math.IsInf(got, 0) || math.IsNaN(got) || got < before {
+							t.Errorf("%s by %s/%s of %d bytes on %d: %v s, and a 32nd takes %v", op, a, p, size, n, got, before)
+						}
+						before = got
+						for i, change := range costs {
+							dear := m
+							change(&dear)
+							if more := dear.Time(k); more < got*0.95 { // ports serve messages in another order
+								t.Errorf("%s by %s/%s of %d bytes on %d: %v s with cost %d doubled, %v before", op, a, p, size, n, more, i, got)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCurve(t *testing.T) {
+	c := Curve{{1 << 10, 1}, {1 << 20, 3}}
+	for bytes, want := range map[float64]float64{1: 1, 1 << 10: 1, 1 << 15: 2, 1 << 20: 3, 1 << 30: 3} {
+		if got := c.At(bytes); math.Abs(got-want) > 1e-9 {
+			t.Errorf("at %v: %v, want %v", bytes, got, want)
+		}
+	}
+	if got := Curve(nil).At(5); got != 0 {
+		t.Errorf("nothing costs %v", got)
+	}
+}

@@ -1,0 +1,155 @@
+package model
+
+import (
+	"math"
+
+	"ringcli/collective"
+)
+
+// hop is what it costs to move one segment over one edge of the ring and to do there what
+// is to be done with it.
+type hop struct {
+	latency float64 // until the next rank may send it on
+	pace    float64 // between two segments: the slowest of CPU, wire and windows
+	end     float64 // from when the last segment was processed until it is acknowledged
+}
+
+// ring is the time of a call round the ring.
+//
+// A chunk moves t times, n-1 for each phase. It has S segments of s bytes, which go round
+// in groups of up to depth D. Within a group of w each segment has to have made one hop
+// before it makes the next, so that a step of the group takes
+//
+//	max(H, wτ)    H a hop of one segment, τ the pace of segments
+//
+// and all of it t times the sum of that over the groups; the last group's last segment
+// comes (w-1)τ after its first. With one segment that is the textbook's t(α + sβ + sγ);
+// with many it is t S τ, of which the textbook has τ = s max(β, ...) alone. By protocol:
+//
+//	eager               H = 2o + α + max((O + O')s, sβ) + work;   work: sγ, or sκ out of a slot
+//	                    τ = max(CPU, sβ, (H + α + o)/D)       a slot is D segments away
+//	rendezvous-write    H is the same, without the copy in the second phase. Each segment
+//	                    costs four more messages' CPU (RTS and CTS, sent and received), of
+//	                    which one comes just when the data does, and is in H.
+//	                    A CTS goes out when the segment D before it is processed, so that
+//	                    τ >= (H + 2o + α)/D. RTS go ahead: they are waited for once.
+//	rendezvous-read     an RTS goes when the data is ready, the READ asks for it, and it
+//	                    comes: H has 2α + 3o more; a FIN frees one of D: (H + 2o + α)/D
+//	receiver-initiated  eager in the first phase; the second writes into place: no copy
+//
+// An operation ends when its last segment is acknowledged, α after it came, while it is
+// received and worked on. The slowest
+// edge sets the pace, and the hops of a step take what all edges take on average, since
+// each chunk goes over all but one of them.
+func (m *Machine) ring(k *collective.Call) float64 {
+	n, v := float64(m.Ranks), bytes(k)
+	perSegment := float64(k.Segment)
+	if k.Op == collective.OpBarrier {
+		perSegment = 1
+	}
+	segments := max(1, int(math.Ceil(math.Ceil(v/n)/perSegment)))
+	s := v / n / float64(segments)
+	depth := k.Depth
+	last := segments % depth
+	groups := segments / depth // of the full ones
+	if last == 0 {
+		last, groups = depth, groups-1
+	}
+	var total float64
+	var h hop
+	step := func(w int) float64 { return max(h.latency, float64(w)*h.pace) }
+	for phase := range 2 {
+		reduces := phase == 0
+		if reduces && !k.Op.Reduces() || !reduces && k.Op == collective.OpReduceScatter {
+			continue
+		}
+		if total > 0 && k.Sync { // the passes around the barrier, and it
+			total += h.end + m.ring(&collective.Call{Op: collective.OpBarrier, CallOptions: collective.CallOptions{
+				Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Depth: collective.DefaultDepth,
+			}})
+		}
+		h = m.slowest(k, s, reduces)
+		total += (n - 1) * (float64(groups)*step(depth) + step(last))
+	}
+	if k.Protocol == collective.RendezvousWrite {
+		total += 2 * (2*m.Overhead + m.meanControl())
+	}
+	if math.IsInf(h.latency, 1) {
+		return h.latency // an edge that carries nothing
+	}
+	total += h.latency - step(last) + float64(last-1)*h.pace
+	return total + h.end + m.copyOwn(k)
+}
+
+func (m *Machine) meanControl() (mean float64) {
+	edges := m.edges()
+	for r := range edges {
+		mean += m.control((r+1)%m.Ranks, r) / float64(edges)
+	}
+	return mean
+}
+
+// edges is how many edges of the ring are to be looked at: one, if all are alike.
+func (m *Machine) edges() int {
+	if len(m.Edges) == 0 {
+		return 1
+	}
+	return m.Ranks
+}
+
+// slowest is a hop of the ring: its latency that of the mean edge, its pace that of the
+// slowest.
+func (m *Machine) slowest(k *collective.Call, s float64, reduces bool) (h hop) {
+	edges := m.edges()
+	for r := range edges {
+		e := m.hop(k, s, reduces, r)
+		h.latency += e.latency / float64(edges)
+		h.pace = max(h.pace, e.pace)
+		h.end = max(h.end, e.end)
+	}
+	return h
+}
+
+// hop is that from a place of the ring to the next.
+func (m *Machine) hop(k *collective.Call, s float64, reduces bool, from int) (h hop) {
+	to := (from + 1) % m.Ranks
+	e, back, v := m.edge(from, to), m.control(to, from), bytes(k)
+	o, depth := m.Overhead, float64(k.Depth)
+	post, recv := o+s*m.SendByte.At(v), o+s*m.RecvByte.At(v)
+	wire := s * e.Beta
+	if s == 0 {
+		wire = 0
+	}
+	var work float64
+	switch {
+	case reduces:
+		work = s * m.Gamma.At(v)
+	case k.Protocol == collective.Eager:
+		work = s * m.Copy.At(v)
+	}
+	cpu := post + recv + work
+	h.latency = e.Alpha + max(post+recv, 2*o+wire) + work
+	acknowledged := h.latency + back + o
+	if m.Ranks == 2 { // both ways on one edge: the acknowledgement rides behind data
+		acknowledged = h.latency
+	}
+	switch k.Protocol {
+	case collective.RendezvousWrite:
+		cpu += 4 * o
+		h.latency += o
+		acknowledged = h.latency + 2*o + back
+	case collective.RendezvousRead:
+		cpu += 4 * o
+		h.latency += e.Alpha + back + 3*o
+		acknowledged = h.latency + 2*o + back
+	}
+	if k.Depth == 1 { // nothing is under way while a segment is reduced
+		acknowledged = max(acknowledged, h.latency+back+o)
+	}
+	h.pace = max(cpu, wire, acknowledged/depth)
+	h.end = max(0, back-recv-work)
+	if k.Protocol == collective.RendezvousRead {
+		h.end = max(0, 2*o+back-work)
+	}
+	return h
+}

@@ -1,0 +1,41 @@
+package model
+
+import (
+	"ringcli/collective"
+)
+
+// Time returns how long the ranks of a machine take for a call in seconds: a call as
+// [collective.Shape.Plan] or [collective.Comm.Plan] returns it, with buffers of its own for
+// what it sends (out of place).
+func (m *Machine) Time(k collective.Call) float64 {
+	switch {
+	case m.Ranks < 2:
+		return m.copyOwn(&k)
+	case k.Protocol == collective.Direct:
+		return m.direct(&k)
+	case k.Algorithm == collective.AlgorithmRing:
+		return m.ring(&k)
+	}
+	return m.script(&k)
+}
+
+// bytes is the length of the vector.
+func bytes(k *collective.Call) float64 {
+	if k.Op == collective.OpBarrier {
+		return 0
+	}
+	return float64(k.Count) * float64(k.Type.Size())
+}
+
+// copyOwn is what a rank copies from its send buffer to its receive buffer of what no
+// other rank changes.
+func (m *Machine) copyOwn(k *collective.Call) float64 {
+	v := bytes(k)
+	switch {
+	case m.Ranks == 1:
+		return v * m.Copy.At(v)
+	case k.Op.Reduces():
+		return 0
+	}
+	return v / float64(m.Ranks) * m.Copy.At(v)
+}

@@ -1,0 +1,36 @@
+package collective
+
+import (
+	"fmt"
+
+	"ringcli/collective/script"
+	"ringcli/collective/sharedmem"
+)
+
+// Shape is what plans depend on of a ring that there need not be, such as that of a
+// cluster which is yet to be bought.
+type Shape struct {
+	Ranks    int
+	Slots    int  // of an edge of the ring
+	SlotSize int  // their payload in bytes
+	Software bool // some rank has a device in software
+	Shared   bool // the ranks share memory
+}
+
+// Plan returns a call as the ranks of such a ring would run it; compare [Comm.Plan].
+func (s Shape) Plan(k Call, t Table) (Call, error) {
+	g := agreement{ranks: s.Ranks, slot: s.SlotSize, slots: min(s.Slots, maxSlots), software: s.Software, reached: true}
+	switch {
+	case !s.Shared:
+		g.notShared = "they are on several hosts"
+	case s.Ranks < sharedmem.MinRanks || s.Ranks > sharedmem.MaxRanks:
+		g.notShared = fmt.Sprintf("a ring of %d: expected %d to %d ranks", s.Ranks, sharedmem.MinRanks, sharedmem.MaxRanks)
+	}
+	return plan(k, g, t)
+}
+
+// Script makes a rank's script of a planned call that does not go round the ring. The
+// memory of an old one is used again.
+func (c *Call) Script(s *script.Script, rank, ranks int) {
+	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), rank, ranks)
+}
