@@ -71,6 +71,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(links.Row())
 	t.Add(devices.Rows()...)
 	t.Add(doctor.Rows()...)
+	t.Add(links.ModelRow())
 	t.Add(about.Rows()...)
 	t.Add(tracing.Rows()...)
 	t.Add(connect.ShellRow(), t.HelpRow())
