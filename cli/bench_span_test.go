@@ -73,7 +73,7 @@ func TestTablesNameTheirRing(t *testing.T) {
 		}},
 		{[]string{"bench", "ag", "-n", "2", "-b", "8", "-e", "8", "--iters", "3", "--algorithm", "ring", "--protocol", "eager"}, []string{"# all-gather of float32 on 2 ranks of soft:lo by ring/eager\n"}},
 		{[]string{"local", "-n", "3", "-c", "ar --size 8 --iters 3; ar --size 16 --iters 3; ping; ar --size 16 --iters 4"}, []string{
-			"# 3 ranks of soft:lo; a row: 3 iterations\noperation      algo/protocol         bytes  iters  p50 us  p99 us GB/s bus wrong\nall-reduce",
+			"# 3 ranks of soft:lo; a row: 3 iterations\noperation      algo/protocol         bytes  iters p50 us p99 us  busbw of% wrong\nall-reduce",
 			"# 3 ranks of soft:lo; a row: 4 iterations\noperation",
 		}},
 	} {

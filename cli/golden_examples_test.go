@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/model"
 	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
@@ -27,6 +28,7 @@ import (
 // is kept as golden files, and the JSON Schema is made from the records in them.
 func examples() []example {
 	none, wrong := uint64(0), uint64(16383)
+	possible, share := bench.Possible{Rate: 12.25, By: model.Port, Why: "rank 3: 100 Gb/s"}, 10.2
 	rank := 2
 	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
@@ -46,13 +48,13 @@ func examples() []example {
 			if err := s.Out.Print(rows...); err != nil {
 				return err
 			}
-			return s.Out.Print(bench.BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1, Auto: []bench.Stretch{
+			return s.Out.Print(bench.BenchSummary{Command: "bench " + op, OK: true, Rows: 2 * len(rows), Wrong: &none, BusBW: 1.25, Floor: 1, Possible: possible, OfPossible: &share, Auto: []bench.Stretch{
 				{Variant: bench.Variant{Algorithm: collective.AlgorithmInbox, Protocol: collective.Direct}, From: 8, To: 32 << 10},
 				{Variant: bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite}, From: 64 << 10, To: 1 << 30},
 			}})
 		}}
 	}
-	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
+	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), modelExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		{"all-reduce per-rank", func(s *session.Session) error { return bench.PrintRanks(s, good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
@@ -210,11 +212,12 @@ const exampleHost = "gpu-node-0123.rack-17.cluster.example.org"
 var exampleGID = verbs.GID(netip.MustParseAddr("2001:db8:85a3:11d3:1319:8a2e:1370:7348").As16())
 
 func exampleMeasurement(command string) bench.Measurement {
-	none, spread := uint64(0), 12.3
+	none, spread, share := uint64(0), 12.3, 7.9
 	times := timing.Times{Min: 1.234, P50: 123456.5, P99: 1234567.25, Max: 2345678.5, Mean: 123457}
 	m := bench.Measurement{
 		Command: command, OK: true, Bytes: 1 << 30, Count: 1 << 28, Type: "float32", Op: "sum", Protocol: collective.RendezvousWrite,
 		Algorithm: collective.AlgorithmRing, Ranks: 4, Iters: 20, Time: times, Spread: &spread, AlgBW: 1.5, BusBW: 1.125, Wrong: &none,
+		Possible: bench.Possible{Rate: 14.25, By: model.PCIe, Why: "rank 1: 16 GT/s x8, and 16 GT/s x16 is what device and slot can do"}, OfPossible: &share,
 	}
 	for rank := range 2 {
 		m.PerRank = append(m.PerRank, bench.RankMeasurement{Rank: rank, Time: times, Wrong: &none})

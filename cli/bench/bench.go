@@ -269,7 +269,7 @@ func (b sweep) collective(ctx context.Context) error {
 	if err := s.Out.Notes(render.Faint, b.title, "a row: "+b.o.often()+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%17s%-29s  %s", "", "out of place", "in place")); err != nil {
 		return err
 	}
-	sum := BenchSummary{Command: "bench " + b.o.op.String(), OK: true, Floor: b.o.floor}
+	sum := BenchSummary{Command: "bench " + b.o.op.String(), OK: true}
 	worst, err := b.run(ctx, []series{{Name: "out of place"}, {Name: "in place"}}, func(o operation) (render.Record, []Measurement, error) {
 		var each [2]Measurement
 		for i := range each {
@@ -285,7 +285,11 @@ func (b sweep) collective(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sum.BusBW = timing.SixPlaces(sum.BusBW)
+	sum.BusBW, sum.Rate = timing.SixPlaces(sum.BusBW), timing.SixPlaces(sum.Rate)
+	sum.OfPossible = sum.share(sum.BusBW)
+	if sum.Floor, err = b.o.floor.of(sum.Possible); err != nil {
+		return err
+	}
 	if one := b.o.options; one.Algorithm != collective.AlgorithmAuto && one.Protocol != collective.Auto {
 		sum.Auto = nil
 	}
@@ -320,7 +324,11 @@ func (b sweep) variants(ctx context.Context, asked Variants) error {
 	if err != nil {
 		return err
 	}
-	sum := Summarise("bench "+b.o.op.String(), rows, b.o.floor)
+	least, err := b.o.floor.of(possibleOn(rows))
+	if err != nil {
+		return err
+	}
+	sum := Summarise("bench "+b.o.op.String(), rows, least)
 	worst = cmp.Or(worst, sum.verdict())
 	return errors.Join(s.Out.Print(sum), worst)
 }
@@ -352,6 +360,7 @@ func (b sweep) run(ctx context.Context, curves []series, measure func(operation)
 func (b *BenchSummary) add(m Measurement) {
 	b.Rows++
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
+	b.Possible = Possible{b.Rate + (m.Rate-b.Rate)/float64(b.Rows), m.By, m.Why}
 	addWrong(&b.Wrong, m.Wrong)
 	b.OK = isRight(b.Wrong)
 	b.Auto = joined(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
@@ -371,7 +380,8 @@ func reached(ok *bool, command, of string, busBW, floor float64) error {
 
 // Lines are nccl-tests' footer.
 func (b BenchSummary) Lines() []render.Line {
-	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW)})
+	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW) + b.text(b.BusBW)})
+	lines = append(lines, b.whyPossible()...)
 	if len(b.Auto) == 0 {
 		return lines
 	}

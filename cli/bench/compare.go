@@ -39,7 +39,7 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 	row.Variants, row.Auto = list, variantOf(plan)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now(), counts: make([]int, len(list))}
+	r := rounds{m: m, s: s, o: o, list: list, v: v, possible: possibleOf(m, o.bytes()), begun: time.Now(), counts: make([]int, len(list))}
 	for range list {
 		r.watches = append(r.watches, timing.New())
 	}
@@ -119,7 +119,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 	if err != nil {
 		return result, exit.Sharedf(exit.Usage, "%w", err)
 	}
-	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m)}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m), Possible: r.possible}
 	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	before := m.Comm.Stats()
 	var c checking

@@ -28,7 +28,9 @@ type ComparisonSummary struct {
 	// Auto says what auto takes.
 	Auto  []Stretch `json:"auto"`
 	Floor float64   `json:"floor_GBps,omitempty"`
-	rows  []CompareRow
+	// Possible is that of all sizes on average, and by what of the greatest.
+	Possible
+	rows []CompareRow
 }
 
 // VariantAverage is the average over all sizes of an algorithm and a protocol, as they
@@ -81,7 +83,7 @@ func ahead(rows []CompareRow) []Stretch {
 // Summarise says who is ahead where, of the rows of a comparison.
 func Summarise(command string, rows []CompareRow, floor float64) ComparisonSummary {
 	sum := ComparisonSummary{
-		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Ahead: ahead(rows), Crossovers: []uint64{},
+		Command: command, OK: true, rows: rows, Sizes: len(rows), Floor: floor, Possible: possibleOn(rows), Ahead: ahead(rows), Crossovers: []uint64{},
 		Auto: stretches(rows, func(r CompareRow) Variant { return r.Auto }),
 	}
 	for _, s := range sum.Ahead[1:] {
@@ -98,6 +100,16 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 	}
 	sum.OK = isRight(sum.Wrong)
 	return sum
+}
+
+// possibleOn is what is possible of the sizes of a comparison on average.
+func possibleOn(rows []CompareRow) (p Possible) {
+	for i, r := range rows {
+		m := r.Each[0]
+		p = Possible{p.Rate + (m.Rate-p.Rate)/float64(i+1), m.By, m.Why}
+	}
+	p.Rate = timing.SixPlaces(p.Rate)
+	return p
 }
 
 // verdict is what the floor says, which the best average must reach.
@@ -163,7 +175,7 @@ func (c ComparisonSummary) Lines() []render.Line {
 	label := averageLabel
 	curves := make([]chart.Curve, len(c.Averages))
 	for i, a := range c.Averages {
-		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW))
+		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW)+c.percent(a.BusBW))
 		label = strings.Repeat(" ", len(label))
 		curves[i].Name = a.name
 		for _, r := range c.rows {
@@ -174,7 +186,11 @@ func (c ComparisonSummary) Lines() []render.Line {
 	auto := render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
 	plot := chart.Plot("busbw in GB/s by size", curves, render.Figure)
 	lines := wrongLines(c.Wrong)
-	for _, text := range slices.Concat(notes, c.effort(), ahead, auto, plot) {
+	for _, text := range notes {
+		lines = append(lines, render.Line{Text: text})
+	}
+	lines = append(lines, c.whyPossible()...)
+	for _, text := range slices.Concat(c.effort(), ahead, auto, plot) {
 		lines = append(lines, render.Line{Text: text})
 	}
 	return lines

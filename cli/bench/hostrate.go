@@ -26,7 +26,7 @@ func hostRate(m *session.Member) (least float64) {
 		case d.Provider() == "shm":
 			least = lower(least, copyRate())
 		case d.Attr.Software:
-			least = lower(least, lower(socketRate(), float64(d.Port.Attr.SpeedMbps)/8e3))
+			least = lower(least, lower(socketRate(moved), float64(d.Port.Attr.SpeedMbps)/8e3))
 		}
 		if m.Ring.Left().Device() == m.Ring.Right().Device() {
 			break
@@ -35,7 +35,7 @@ func hostRate(m *session.Member) (least float64) {
 	return least
 }
 
-// moved is the rate of a step that moves so many bytes.
+// moved is the rate in GB/s of a step that moves so many bytes.
 func moved(n int, step func() error) float64 {
 	done := 0
 	for begun := time.Now(); ; done += n {
@@ -54,9 +54,9 @@ func copyRate() float64 {
 	return moved(copied, func() error { copy(to, from); return nil })
 }
 
-// socketRate is that of one socket of the loopback interface to another; 0 if there is
+// socketRate is the rate of one socket of the loopback interface to another; 0 if there is
 // none.
-func socketRate() float64 {
+func socketRate(rate func(n int, step func() error) float64) float64 {
 	in, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return 0
@@ -72,7 +72,7 @@ func socketRate() float64 {
 	if in.SetReadDeadline(time.Now().Add(100*hostSpan)) != nil {
 		return 0
 	}
-	return moved(sent, func() error {
+	return rate(sent, func() error {
 		if _, err := out.Write(b); err != nil {
 			return err
 		}

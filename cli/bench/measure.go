@@ -109,7 +109,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	defer func() { err = errors.Join(err, v.free()) }()
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m), Possible: possibleOf(m, o.bytes())}
 	if o.host {
 		mine.HostRate = hostRate(m)
 	}
@@ -167,6 +167,7 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 		m.Time = m.Time.Slowest(r.Time)
 		addWrong(&m.Wrong, r.Wrong)
 		m.LinkRate, m.HostRate = lower(m.LinkRate, r.LinkRate), lower(m.HostRate, r.HostRate)
+		m.Possible = leastPossible(m.Possible, r.Possible)
 		if m.First == nil {
 			m.First = r.First
 		}
@@ -180,6 +181,7 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 	}
 	m.OK = isRight(m.Wrong)
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
+	m.OfPossible = m.share(m.BusBW)
 }
 
 // repetition is how often the operation is repeated.

@@ -30,12 +30,16 @@ type Measurement struct {
 	Iters    int  `json:"iters" col:"iters|6"`
 	// Time is the slowest rank's. Where it was not said how many iterations, its mean is
 	// the median of the batches' means.
-	Time timing.Times `json:"time_us" col:"P50=p50 us|7; P99=p99 us|7"`
+	Time timing.Times `json:"time_us" col:"P50=p50 us|6; P99=p99 us|6"`
 	// Spread is how far from that the quartiles of the batches' means are at most; nil if
 	// there were few.
 	Spread *float64 `json:"spread_pct"`
 	AlgBW  float64  `json:"algbw_GBps"`
-	BusBW  float64  `json:"busbw_GBps" col:"GB/s bus|8"`
+	BusBW  float64  `json:"busbw_GBps" col:"busbw|6"`
+	// Possible is that of the rank whose edges can carry least.
+	Possible
+	// OfPossible is busbw in percent of it; absent where it is not known.
+	OfPossible *float64 `json:"of_possible_pct,omitempty" col:"of%|3|%.0f"`
 	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
 	// where none is known.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
@@ -102,6 +106,8 @@ type RankMeasurement struct {
 	// LinkRate is that of the rank's own ports.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
 	HostRate float64 `json:"host_GBps,omitempty"`
+	// Possible is that of the rank's own edges.
+	Possible
 }
 
 // linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.
@@ -157,6 +163,9 @@ type BenchSummary struct {
 	Wrong   *uint64 `json:"wrong"`
 	BusBW   float64 `json:"avg_busbw_GBps"`
 	Floor   float64 `json:"floor_GBps,omitempty"`
+	// Possible is that of all sizes on average, and by what of the greatest.
+	Possible
+	OfPossible *float64 `json:"of_possible_pct,omitempty"` // the average busbw in percent of it
 	// Auto says what auto took; empty if it was not left to it.
 	Auto []Stretch `json:"auto,omitempty"`
 }

@@ -36,8 +36,8 @@ type operation struct {
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
 	aggregate int
 	check     bool
-	host      bool    // measure what the hosts move without a ring, besides
-	floor     float64 // GB/s of busbw; 0 is none
+	host      bool  // measure what the hosts move without a ring, besides
+	floor     floor // zero is none
 }
 
 // call is the operation as package collective takes it, without its buffers.
@@ -80,7 +80,7 @@ func vectorFlags(fs *pflag.FlagSet) {
 	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
-	command.BandwidthFlag(fs, "floor", "exit with 1 if busbw is below this")
+	floorFlag(fs)
 }
 
 // operationFlags are those of one collective command.
@@ -181,7 +181,7 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 	o := operation{
 		typ: command.Value[reduce.Type](fs, "type"), red: command.Value[reduce.Op](fs, "op"),
 		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
-		duration: command.Value[time.Duration](fs, "duration"), floor: command.Value[float64](fs, "floor"),
+		duration: command.Value[time.Duration](fs, "duration"), floor: command.Value[floor](fs, "floor"),
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
 		if o.span = Span; !fs.Changed("warmup") {
@@ -236,7 +236,11 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 		return stopped
 	}
 	// What a long run has measured is worth its line though it was cut short.
-	verdict := m.verdict(o.floor)
+	least, err := o.floor.of(m.Possible)
+	if err != nil {
+		return err
+	}
+	verdict := m.verdict(least)
 	m.OK = verdict == nil
 	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m)); err != nil {
 		return err

@@ -14,11 +14,12 @@ import (
 // each has its turn, so that what disturbs one disturbs all, and the median of the
 // rounds leaves out what disturbs a few.
 type rounds struct {
-	m    *session.Member
-	s    *session.Session
-	o    operation
-	list Variants
-	v    vectors
+	m        *session.Member
+	s        *session.Session
+	o        operation
+	list     Variants
+	v        vectors
+	possible Possible // of this rank
 
 	begun   time.Time           // by the own clock
 	spent   time.Duration       // since then by rank 0's clock, when it was told last

@@ -114,17 +114,6 @@ func DurationFlag(fs *pflag.FlagSet, name string, standard time.Duration, usage 
 	fs.Var(p, name, usage)
 }
 
-// BandwidthFlag is a bandwidth in GB/s.
-func BandwidthFlag(fs *pflag.FlagSet, name, usage string) {
-	fs.Var(&Parsed[float64]{Kind: "GB/s", Parse: func(text string) (float64, error) {
-		v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(v >= 0) || v > 1e9 {
-			return 0, fmt.Errorf("expected a bandwidth in GB/s (1e9 bytes) of zero or more, such as 1.5")
-		}
-		return v, nil
-	}}, name, usage)
-}
-
 // ChoiceFlag is one value of an enumeration, by its name.
 func ChoiceFlag[T any](fs *pflag.FlagSet, name, kind string, standard *T, all []T, parse func(string) (T, error), usage string) {
 	fs.Var(&Parsed[T]{Value: standard, Kind: kind, Completions: render.Words(all), Parse: parse}, name, usage)

@@ -42,6 +42,8 @@ type Member struct {
 	CPUs []int
 	// Injected is what is done on purpose to the ring; "" if nothing is.
 	Injected func() string
+	// Sockets is the most in GB/s that two sockets of this host were seen to carry.
+	Sockets float64
 	// Table is the table in force.
 	Table tables.TableStatus
 }
