@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func possibleOf(m *session.Member, bytes uint64) Possible {
 		case d.LinkMbps() > 0:
 			bounds = append(bounds, model.PortBound(d.LinkMbps(), e.Local.MTU, e.Local.LinkLayer != verbs.LinkInfiniBand, !e.Local.GID.Addr().Is4()))
 			_, name, _ := strings.Cut(d.Name, ":")
-			if now, best, ok := pcie.Of(name); ok {
+			if now, best, ok := pcie.Find(machine, "sys/class/infiniband/"+name).Links(machine); ok {
 				why := now.String()
 				if now != best {
 					why += ", and " + best.String() + " is what device and slot can do"
@@ -106,6 +107,9 @@ func possibleOf(m *session.Member, bytes uint64) Possible {
 	}
 	return Possible{Rate: timing.SixPlaces(least.Rate / 1e9), By: least.Kind, Why: fmt.Sprintf("rank %d: %s", m.Ring.Rank(), least.Why)}
 }
+
+// machine has the files of this host, sysfs among them.
+var machine = os.DirFS("/")
 
 func gigabytes(kind model.Kind, rate float64, why string) model.Bound {
 	return model.Bound{Kind: kind, Rate: rate * 1e9, Why: why}

@@ -4,87 +4,32 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
-	"math"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"ringcli/configs/codes"
+	"ringcli/verbs/pcie"
 )
 
-// pci has a link for each card and bridge.
-const pci = "sys/bus/pci/devices"
-
-var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-
-// cardOf is the PCI address of a device, and those of the bridges above, from the top. Empty
-// if it has none: it is made in software, or virtio.
-func (e *exam) cardOf(device string) (card string, bridges []string) {
+// placeOf is where a device is on PCIe.
+func (e *exam) placeOf(device string) pcie.Place {
 	provider, own, _ := strings.Cut(device, ":")
-	class := "sys/class/infiniband/" + own
 	if provider == "soft" {
-		class = "sys/class/net/" + own
+		return pcie.Find(e.Files, "sys/class/net/"+own)
 	}
-	to, _ := fs.ReadLink(e.Files, class+"/device")
-	if card = path.Base(to); !pciAddress.MatchString(card) {
-		return "", nil
-	}
-	whole, _ := fs.ReadLink(e.Files, pci+"/"+card)
-	for part := range strings.SplitSeq(path.Dir(whole), "/") {
-		if pciAddress.MatchString(part) {
-			bridges = append(bridges, part)
-		}
-	}
-	return card, bridges
+	return pcie.Find(e.Files, "sys/class/infiniband/"+own)
 }
-
-// lanes are a PCIe link.
-type lanes struct {
-	rate  float64 // GT/s
-	width int
-}
-
-// linkOf reads a link as it is ("current"), or as it can be ("max").
-func (e *exam) linkOf(address, which string) (l lanes, ok bool) {
-	_, err := fmt.Sscanf(e.text(pci+"/"+address+"/"+which+"_link_speed"), "%g", &l.rate)
-	width, known := e.number(pci + "/" + address + "/" + which + "_link_width")
-	l.width = int(width)
-	return l, err == nil && known && l.rate > 0 && width > 0 && width < 255 // 255: a function that has no link of its own
-}
-
-// gbits is what it carries each way, in Gbit/s, before the headers of its packets: of ten bits
-// eight, since 8 GT/s 128 of 130, and with 64 GT/s 242 of 256 bytes (PCI Express 6.0, FLIT).
-func (l lanes) gbits() float64 {
-	share := 128.0 / 130
-	switch {
-	case l.rate <= 5:
-		share = 0.8
-	case l.rate >= 64:
-		share = 242.0 / 256
-	}
-	return l.rate * float64(l.width) * share
-}
-
-func (l lanes) String() string { return fmt.Sprintf("%g GT/s x%d", l.rate, l.width) }
 
 func (e *exam) pcieRows() (rows []Preflight) {
 	for _, d := range e.devices {
-		card, bridges := e.cardOf(d.Name)
-		now, known := e.linkOf(card, "current")
-		best, knownBest := e.linkOf(card, "max")
-		if card == "" || !known || !knownBest {
+		place := e.placeOf(d.Name)
+		now, best, known := place.Links(e.Files)
+		if !known {
 			rows = append(rows, skip("pcie", d.Name, "it has no PCIe link that can be seen"))
 			continue
 		}
-		// What the slot cannot do, the card is not to blame for.
-		if len(bridges) > 0 {
-			if slot, known := e.linkOf(bridges[len(bridges)-1], "max"); known {
-				best = lanes{math.Min(best.rate, slot.rate), min(best.width, slot.width)}
-			}
-		}
-		fix := fmt.Sprintf("lspci -vv -s %s | grep Lnk  # seat the card anew; another slot; BIOS", card)
-		value := fmt.Sprintf("%s, %.0f Gbit/s", now, now.gbits())
+		fix := fmt.Sprintf("lspci -vv -s %s | grep Lnk  # seat the card anew; another slot; BIOS", place.Card)
+		value := fmt.Sprintf("%s, %.0f Gbit/s", now, now.Gbits())
 		fastest := 0
 		for _, p := range d.Ports {
 			if p.Err == nil {
@@ -92,9 +37,9 @@ func (e *exam) pcieRows() (rows []Preflight) {
 			}
 		}
 		switch {
-		case now.rate < best.rate || now.width < best.width:
+		case now.Rate() < best.Rate():
 			rows = append(rows, finding(Warn, "pcie", d.Name, value).but(codes.Slow, best.String()+", which card and slot can do", fix))
-		case now.gbits()*1000 < float64(fastest):
+		case now.Gbits()*1000 < float64(fastest):
 			rows = append(rows, finding(Warn, "pcie", d.Name, value).but(codes.Slow, fmt.Sprintf("as much as the port's %g Gbit/s", float64(fastest)/1000), fix))
 		default:
 			rows = append(rows, pass("pcie", d.Name, "%s", value))
@@ -131,8 +76,8 @@ func redirects(config []byte) bool {
 // hasGPU tells whether there is a card whose memory others would reach: a 3D controller or an
 // accelerator.
 func (e *exam) hasGPU() bool {
-	return slices.ContainsFunc(e.list(pci), func(address string) bool {
-		class := e.text(pci + "/" + address + "/class")
+	return slices.ContainsFunc(e.list(pcie.Devices), func(address string) bool {
+		class := e.text(pcie.Devices + "/" + address + "/class")
 		return strings.HasPrefix(class, "0x0302") || strings.HasPrefix(class, "0x1200")
 	})
 }
@@ -141,13 +86,12 @@ func (e *exam) acsRows() (rows []Preflight) {
 	var seen, on []string
 	hidden := false
 	for _, d := range e.devices {
-		_, bridges := e.cardOf(d.Name)
-		for _, b := range bridges {
+		for _, b := range e.placeOf(d.Name).Bridges {
 			if slices.Contains(seen, b) {
 				continue
 			}
 			seen = append(seen, b)
-			config, err := fs.ReadFile(e.Files, pci+"/"+b+"/config")
+			config, err := fs.ReadFile(e.Files, pcie.Devices+"/"+b+"/config")
 			hidden = hidden || err != nil || len(config) <= extended
 			if redirects(config) {
 				on = append(on, b)

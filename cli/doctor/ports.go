@@ -8,6 +8,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
+	"ringcli/verbs/pcie"
 	"ringcli/verbs/route"
 )
 
@@ -196,8 +197,8 @@ var driverOf = map[string]string{"0x15b3": "mlx5_ib", "0x1d0f": "efa"}
 // kernelNeeds are the modules that cards here ask for and that are not loaded.
 func (e *exam) kernelNeeds() (missing, cards []string) {
 	need := map[string]bool{}
-	for _, address := range e.list(pci) {
-		dir := pci + "/" + address
+	for _, address := range e.list(pcie.Devices) {
+		dir := pcie.Devices + "/" + address
 		class, vendor, id := e.text(dir+"/class"), e.text(dir+"/vendor"), e.text(dir+"/device")
 		module := driverOf[vendor]
 		network := strings.HasPrefix(class, "0x02") && (vendor != "0x1d0f" || strings.HasPrefix(id, "0xefa"))

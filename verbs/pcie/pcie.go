@@ -1,17 +1,43 @@
-// Package pcie says how fast the PCIe link of an RDMA device is, and how fast it could
-// be, as Linux tells in sysfs.
+// Package pcie says where an RDMA device is on PCIe, how fast its link is, and how fast it
+// could be, as Linux tells in sysfs.
 package pcie
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Root is where sysfs is; tests have one of their own.
-var Root = "/sys"
+// Devices is where sysfs has the cards and bridges of this host, by their addresses.
+const Devices = "sys/bus/pci/devices"
+
+var address = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// Place is where a device is.
+type Place struct {
+	Card    string   // its address, such as 0000:3b:00.0; "" on no PCIe
+	Bridges []string // those above, from the top
+}
+
+// Find returns where the device of a class is, such as sys/class/infiniband/mlx5_0 below the
+// root of files: nowhere if it is made in software, or virtio.
+func Find(files fs.FS, class string) (p Place) {
+	to, _ := fs.ReadLink(files, class+"/device")
+	if p.Card = path.Base(to); !address.MatchString(p.Card) {
+		return Place{}
+	}
+	whole, _ := fs.ReadLink(files, Devices+"/"+p.Card)
+	for part := range strings.SplitSeq(path.Dir(whole), "/") {
+		if address.MatchString(part) {
+			p.Bridges = append(p.Bridges, part)
+		}
+	}
+	return p
+}
 
 // Link is a PCIe link: the transfers of each of its lanes in GT/s, and its lanes.
 type Link struct {
@@ -20,9 +46,7 @@ type Link struct {
 }
 
 // String is "16 GT/s x8".
-func (l Link) String() string {
-	return fmt.Sprintf("%s GT/s x%d", strconv.FormatFloat(l.Speed, 'g', -1, 64), l.Width)
-}
+func (l Link) String() string { return fmt.Sprintf("%g GT/s x%d", l.Speed, l.Width) }
 
 const (
 	// payload is what a packet of a device carries at most where nobody has set more: the
@@ -33,30 +57,42 @@ const (
 	around = 16 + 4 + 2 + 4
 )
 
-// Rate is what the link carries of data at most, each way, in bytes a second.
-func (l Link) Rate() float64 {
+// Gbits is what the link carries each way in Gbit/s, headers of packets included: of ten
+// bits eight, since 8 GT/s 128 of 130, and with 64 GT/s 236 of 256 bytes (PCI Express 6.0,
+// FLIT).
+func (l Link) Gbits() float64 {
 	encoded := 128.0 / 130
 	switch {
 	case l.Speed <= 5:
 		encoded = 8.0 / 10
-	case l.Speed > 32: // in flits of 256 bytes, 236 of packets
+	case l.Speed > 32:
 		encoded = 236.0 / 256
 	}
-	return l.Speed * 1e9 / 8 * float64(l.Width) * encoded * payload / (payload + around)
+	return l.Speed * float64(l.Width) * encoded
 }
 
-// Of returns the slowest link between an RDMA device, by its name as libibverbs has it, and
-// the root of its bus as it is at present; and the best that the device and its slot can
-// both do. ok is false for a device that is on no PCIe, or whose links sysfs does not tell.
-func Of(device string) (now, best Link, ok bool) {
-	dir, err := filepath.EvalSymlinks(filepath.Join(Root, "class/infiniband", device, "device"))
-	if err != nil {
-		return now, best, false
-	}
-	for ; len(dir) > len(Root); dir = filepath.Dir(dir) {
-		at, most, here := read(dir)
-		if !here {
-			break
+// Rate is what it carries of data at most, each way, in bytes a second.
+func (l Link) Rate() float64 { return l.Gbits() * 1e9 / 8 * payload / (payload + around) }
+
+// Links returns the slowest link between a device and the root of its bus as it is at
+// present, and the slowest one as both of its ends could be. It is false where sysfs does
+// not tell that of the card.
+func (p Place) Links(files fs.FS) (now, best Link, ok bool) {
+	ports := append(slices.Clone(p.Bridges), p.Card)
+	slices.Reverse(ports)
+	for link := range slices.Chunk(ports, 2) { // a link's lower and upper port; a switch has two
+		at, known := read(files, link[0], "current")
+		if !known {
+			return now, best, ok
+		}
+		most := at
+		for i, port := range link {
+			switch m, known := read(files, port, "max"); {
+			case known && i == 0:
+				most = m
+			case known:
+				most = Link{min(most.Speed, m.Speed), min(most.Width, m.Width)}
+			}
 		}
 		if !ok || at.Rate() < now.Rate() {
 			now = at
@@ -69,25 +105,15 @@ func Of(device string) (now, best Link, ok bool) {
 	return now, best, ok
 }
 
-// read reads the link above a device or bridge.
-func read(dir string) (now, best Link, ok bool) {
-	file := func(name string) string {
-		text, _ := os.ReadFile(filepath.Join(dir, name)) // what is not there is not known
-		return strings.TrimSpace(string(text))
+// read reads how fast a port is ("current"), or can be ("max").
+func read(files fs.FS, port, which string) (l Link, ok bool) {
+	text := func(what string) string {
+		b, _ := fs.ReadFile(files, Devices+"/"+port+"/"+which+"_link_"+what) // what is not there is not known
+		return strings.TrimSpace(string(b))
 	}
-	link := func(which string) (l Link, ok bool) {
-		speed, _, _ := strings.Cut(file(which+"_link_speed"), " ") // "16.0 GT/s PCIe", "Unknown"
-		var err, err2 error
-		l.Speed, err = strconv.ParseFloat(speed, 64)
-		l.Width, err2 = strconv.Atoi(file(which + "_link_width")) // 255 is not known, 0 is down
-		return l, err == nil && err2 == nil && l.Speed > 0 && l.Width > 0 && l.Width <= 32
-	}
-	now, ok = link("current")
-	if !ok {
-		return now, best, false
-	}
-	if best, ok = link("max"); !ok {
-		best = now
-	}
-	return now, best, true
+	speed, _, _ := strings.Cut(text("speed"), " ") // "16.0 GT/s PCIe", "Unknown"
+	var err, err2 error
+	l.Speed, err = strconv.ParseFloat(speed, 64)
+	l.Width, err2 = strconv.Atoi(text("width")) // 255 is not known, 0 is down
+	return l, err == nil && err2 == nil && l.Speed > 0 && l.Width > 0 && l.Width <= 32
 }
