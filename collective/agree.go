@@ -25,6 +25,7 @@ type capabilities struct {
 	Table *Table `json:"table,omitempty"` // of rank 0
 	// Software: one of its edges is on a device in software.
 	Software  bool   `json:"software,omitempty"`
+	LinkMbps  int    `json:"link_mbps,omitempty"`  // of its slower port; 0: not known
 	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
 }
 
@@ -47,7 +48,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := capabilities{Size: c.size, Software: c.software(), NotShared: c.notShared()}
+	mine := capabilities{Size: c.size, Software: c.software(), LinkMbps: c.linkMbps(), NotShared: c.notShared()}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
@@ -64,6 +65,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
 		found.software = found.software || theirs.Software
+		found.linkMbps = slower(found.linkMbps, theirs.LinkMbps)
 		if theirs.NotShared != "" && found.notShared == "" {
 			found.notShared = fmt.Sprintf("rank %d: %s", rank, theirs.NotShared)
 		}
@@ -117,6 +119,19 @@ func (c *Comm) software() bool {
 	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool {
 		return e.Local.Capabilities.Software
 	})
+}
+
+// linkMbps is the rate of this rank's slower port.
+func (c *Comm) linkMbps() int {
+	return slower(c.ring.Left().Device().LinkMbps(), c.ring.Right().Device().LinkMbps())
+}
+
+// slower is the lower of two rates, of which one or both may be 0: not known, or no port's.
+func slower(a, b int) int {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // roleIn returns this rank's part in a call between ranks that need not be

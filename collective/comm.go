@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringcli/collective/fifo"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -46,7 +47,7 @@ type Comm struct {
 	table      atomic.Pointer[Table]
 	agreement  atomic.Pointer[agreement] // Agree stores another
 
-	lock    fifoLock
+	lock    fifo.Lock
 	version atomic.Uint64 // changes with what a prepared call rests on
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
@@ -96,7 +97,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: newFIFOLock(), inquiry: newInquiry()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: fifo.New(), inquiry: newInquiry()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	c.announced.Store(new(sharedmem.Announcement))
@@ -184,8 +185,8 @@ func (c *Comm) Barrier(ctx context.Context) error {
 // Close deregisters and frees everything that is left, buffers of Alloc
 // included, after the operation that runs. Closing twice is harmless.
 func (c *Comm) Close() error {
-	_ = c.lock.lock(context.Background()) // operations have their deadlines
-	defer c.lock.unlock()
+	_ = c.lock.Lock(context.Background()) // operations have their deadlines
+	defer c.lock.Unlock()
 	c.mu.Lock()
 	c.closed = true
 	c.over.Store(true)
@@ -219,7 +220,7 @@ func (c *Comm) Delay(by time.Duration) { c.late.Store(int64(by)) }
 
 // enter waits for the lock, and for as long as this rank is to be late.
 func (c *Comm) enter(ctx context.Context) error {
-	if err := c.lock.lock(ctx); err != nil {
+	if err := c.lock.Lock(ctx); err != nil {
 		return c.fail(fmt.Errorf("cancelled: %w", err))
 	}
 	if late := time.Duration(c.late.Load()); late > 0 {
@@ -230,7 +231,7 @@ func (c *Comm) enter(ctx context.Context) error {
 	}
 	c.current = c.version.Load()
 	if c.over.Load() {
-		c.lock.unlock()
+		c.lock.Unlock()
 		return c.Err()
 	}
 	return nil
@@ -245,7 +246,7 @@ func (c *Comm) leave() {
 		c.mu.Unlock()
 	}
 	c.announced.Load().End(c.seq)
-	c.lock.unlock()
+	c.lock.Unlock()
 }
 
 // changed makes prepared calls void. It needs the lock.

@@ -42,8 +42,8 @@
 // Those other than the ring are for short vectors. They run over edges of a mesh,
 // which the first call of each makes, by scripts: step lists that are pure
 // functions of operation, rank and size. Without a [Table], up to 32 KiB go by the
-// inbox on up to 8 ranks and by recursive doubling on more, and longer vectors
-// round the ring.
+// inbox on up to 8 ranks, on more by recursive doubling up to where package crossover
+// says, and longer vectors round the ring.
 //
 // # Order of operands
 //

@@ -72,6 +72,7 @@ type agreement struct {
 	slot      int    // payload of a slot of the ring's edges in bytes
 	slots     int    // of an edge of the ring
 	software  bool   // some rank has a device in software, where a message costs system calls
+	linkMbps  int    // of the slowest port; 0 if none is known
 	reached   bool   // the ranks have agreed
 	notShared string // then: why a rank cannot read all others' memory; "" if all can
 }

@@ -121,6 +121,29 @@ func TestPlanAlgorithm(t *testing.T) {
 	}
 }
 
+// TestPlanManyRanks: beyond the inbox's ranks the ring begins the later, the more there are
+// and the faster their ports.
+func TestPlanManyRanks(t *testing.T) {
+	for _, test := range []struct {
+		bytes, ranks, mbps int
+		soft               bool
+		want               Algorithm
+	}{
+		{64 << 10, 8, 100_000, false, AlgorithmRing},
+		{64 << 10, 64, 0, false, AlgorithmRecursiveDoubling},
+		{64 << 10, 1024, 0, true, AlgorithmRecursiveDoubling},
+		{8 << 20, 1024, 100_000, false, AlgorithmRecursiveDoubling},
+		{8 << 20, 1024, 0, false, AlgorithmRing},
+		{8 << 20, 1024, 100_000, true, AlgorithmRing},
+		{8 << 20, 64, 100_000, false, AlgorithmRing},
+	} {
+		got, err := plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum}, agreement{ranks: test.ranks, slot: 256 << 10, software: test.soft, linkMbps: test.mbps}, Table{})
+		if err != nil || got.Algorithm != test.want {
+			t.Errorf("%+v: %v, %v", test, got, err)
+		}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	if _, err := plan(Call{Op: OpBarrier, Count: 1}, agreement{ranks: 2}, Table{}); !errors.Is(err, ErrUsage) {
 		t.Errorf("a barrier of one element: %v: expected an error of usage", err)

@@ -14,12 +14,13 @@ type Shape struct {
 	Slots    int  // of an edge of the ring
 	SlotSize int  // their payload in bytes
 	Software bool // some rank has a device in software
+	LinkMbps int  // of their slowest port; 0 is not known
 	Shared   bool // the ranks share memory
 }
 
 // Plan returns a call as the ranks of such a ring would run it; compare [Comm.Plan].
 func (s Shape) Plan(k Call, t Table) (Call, error) {
-	g := agreement{ranks: s.Ranks, slot: s.SlotSize, slots: min(s.Slots, maxSlots), software: s.Software, reached: true}
+	g := agreement{ranks: s.Ranks, slot: s.SlotSize, slots: min(s.Slots, maxSlots), software: s.Software, linkMbps: s.LinkMbps, reached: true}
 	switch {
 	case !s.Shared:
 		g.notShared = "they are on several hosts"

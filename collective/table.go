@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringcli/collective/crossover"
 	"ringcli/configs/usage"
 )
 
@@ -95,9 +96,9 @@ func carriers(p Protocol) string {
 	return fmt.Sprintf("%s is for %s; expected eager or auto", protocols[p].what, strings.Join(have, " and "))
 }
 
-// smallMost is where, without rules, the ring begins: up to so many bytes of the
-// whole vector the number of hops decides, beyond it the bytes that each rank
-// sends.
+// smallMost is where, without rules, the ring begins on few ranks: up to so many bytes of
+// the whole vector the number of hops decides, beyond it the bytes that each rank sends.
+// On more than MaxInboxRanks it is where package crossover says.
 const smallMost = 32 << 10
 
 // softInboxRanks is the largest ring of software devices where the inbox is as good
@@ -117,13 +118,25 @@ func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (A
 		return rule.Algorithm, o.Protocol
 	case ok:
 		return rule.Algorithm, rule.Protocol
-	case o.Protocol != Auto && o.Protocol != Direct || bytes > smallMost:
+	case o.Protocol != Auto && o.Protocol != Direct || bytes > g.smallMost(op):
 	case g.ranks > MaxInboxRanks || g.software && g.ranks > softInboxRanks:
 		return AlgorithmRecursiveDoubling, o.Protocol
 	default:
 		return AlgorithmInbox, o.Protocol
 	}
 	return AlgorithmRing, o.Protocol
+}
+
+// smallMost is the longest vector that does not go round the ring.
+func (g *agreement) smallMost(op Operation) int64 {
+	if g.ranks <= MaxInboxRanks || g.direct() {
+		return smallMost
+	}
+	mbps := g.linkMbps
+	if g.software {
+		mbps = 0
+	}
+	return max(smallMost, crossover.Bytes(op.Phases(), g.ranks, mbps))
 }
 
 // lookup returns the first rule that fits an operation on a vector of so many

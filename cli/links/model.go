@@ -182,6 +182,9 @@ func newModelling(s *session.Session, call command.Call, read bool) (*modelling,
 	if g.from.edges != nil {
 		g.ofLinks(given)
 	}
+	if g.m.RecvByte == nil { // else a CPU carries it
+		g.shape.LinkMbps = int(8 / g.m.Edge.Beta / 1e6)
+	}
 	g.costs = ModelCosts{
 		Alpha: timing.ThreePlaces(g.m.Edge.Alpha * 1e6), Beta: timing.SixPlaces(inverse(g.m.Edge.Beta)), Gamma: timing.SixPlaces(inverse(g.m.Gamma.At(1))),
 		Copy: timing.SixPlaces(inverse(g.m.Copy.At(1))), Overhead: timing.ThreePlaces(g.m.Overhead * 1e6), Software: timing.SixPlaces(inverse(g.m.RecvByte.At(1))), Line: timing.ThreePlaces(line * 1e6),

@@ -162,6 +162,37 @@ func TestEverything(t *testing.T) {
 	}
 }
 
+// TestAuto: without a table, what auto takes on more ranks than an inbox has takes at most
+// two and a half times as long as the fastest.
+func TestAuto(t *testing.T) {
+	software := Machine{Edge: Edge{Alpha: 12e-6, Beta: 1 / 2e9}, Overhead: 4e-6, SendByte: Flat(1 / 2e9), RecvByte: Flat(1 / 2e9)}
+	port := Machine{Edge: Edge{Alpha: 3e-6, Beta: 1 / 12.5e9}, Overhead: 0.3e-6}
+	fast := port
+	fast.Edge.Beta = 1 / 50e9
+	for _, n := range []int{9, 16, 48, 64, 256, 1024} {
+		for mbps, m := range map[int]Machine{0: software, 100_000: port, 400_000: fast} {
+			m.Ranks, m.Gamma, m.Copy = n, Flat(1/20e9), Flat(1/20e9)
+			for _, op := range collective.Operations() {
+				for size := 1 << 10; size <= 1<<28; size <<= 3 {
+					time := func(a collective.Algorithm, p collective.Protocol) float64 {
+						s := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: mbps == 0, LinkMbps: mbps}
+						k, err := s.Plan(collective.Call{Op: op, Type: reduce.Float32, Count: size / 4, CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}, collective.Table{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return m.Time(k)
+					}
+					got := time(collective.AlgorithmAuto, collective.Auto)
+					best := min(time(collective.AlgorithmRing, collective.Eager), time(collective.AlgorithmRing, collective.RendezvousWrite), time(collective.AlgorithmRecursiveDoubling, collective.Eager))
+					if got > 2.5*best {
+						t.Errorf("%s of %d bytes on %d ranks with ports of %d Mb/s: %.0f us, %.1f times the fastest", op, size, n, mbps, got*1e6, got/best)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestCurve(t *testing.T) {
 	c := Curve{{1 << 10, 1}, {1 << 20, 3}}
 	for bytes, want := range map[float64]float64{1: 1, 1 << 10: 1, 1 << 15: 2, 1 << 20: 3, 1 << 30: 3} {

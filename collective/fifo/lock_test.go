@@ -1,4 +1,4 @@
-package collective
+package fifo
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 // Many take the lock at once, some give up: never do two have it, and nobody waits
 // for ever.
-func TestFIFOLock(t *testing.T) {
-	lock := newFIFOLock()
+func TestLock(t *testing.T) {
+	lock := New()
 	var inside, taken int // guarded by the lock
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -22,13 +22,13 @@ func TestFIFOLock(t *testing.T) {
 				if (i+k)%5 == 0 {
 					go cancel()
 				}
-				if err := lock.lock(ctx); err == nil {
+				if err := lock.Lock(ctx); err == nil {
 					if inside++; inside != 1 {
 						t.Errorf("%d hold the lock", inside)
 					}
 					taken++
 					inside--
-					lock.unlock()
+					lock.Unlock()
 				} else if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -49,25 +49,25 @@ func TestFIFOLock(t *testing.T) {
 }
 
 // Whoever waits has the lock in the order of arrival.
-func TestFIFOLockOrder(t *testing.T) {
+func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lock := newFIFOLock()
-		if err := lock.lock(t.Context()); err != nil {
+		lock := New()
+		if err := lock.Lock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		const n = 5
 		got := make(chan int)
 		for i := range n {
 			go func() {
-				if err := lock.lock(t.Context()); err != nil {
+				if err := lock.Lock(t.Context()); err != nil {
 					t.Error(err)
 				}
 				got <- i
-				lock.unlock()
+				lock.Unlock()
 			}()
 			synctest.Wait() // until it waits
 		}
-		lock.unlock()
+		lock.Unlock()
 		for want := range n {
 			if i := <-got; i != want {
 				t.Fatalf("number %d has the lock before number %d", i, want)

@@ -1,22 +1,24 @@
-package collective
+// Package fifo has the lock of whoever runs an operation.
+package fifo
 
 import (
 	"context"
 	"sync/atomic"
 )
 
-// fifoLock is held by whoever runs an operation, first come, first served. Where nobody
+// Lock is held by one at a time, first come, first served. Where nobody
 // waits, lock and unlock are one atomic change each, which is all that a short operation
 // has time for.
-type fifoLock struct {
+type Lock struct {
 	users atomic.Int32  // who holds it, and all who wait
 	next  chan struct{} // the lock, on its way to the first of them: a channel serves in order
 }
 
-func newFIFOLock() fifoLock { return fifoLock{next: make(chan struct{}, 1)} }
+// New returns a lock that nobody holds.
+func New() Lock { return Lock{next: make(chan struct{}, 1)} }
 
-// lock waits for the lock until ctx ends.
-func (t *fifoLock) lock(ctx context.Context) error {
+// Lock waits for the lock until ctx ends.
+func (t *Lock) Lock(ctx context.Context) error {
 	if t.users.Add(1) == 1 {
 		return nil
 	}
@@ -29,7 +31,7 @@ func (t *fifoLock) lock(ctx context.Context) error {
 		users := t.users.Load()
 		if users == 1 { // nobody else, so the lock is on its way here
 			<-t.next
-			t.unlock()
+			t.Unlock()
 			return context.Cause(ctx)
 		}
 		if t.users.CompareAndSwap(users, users-1) {
@@ -38,8 +40,8 @@ func (t *fifoLock) lock(ctx context.Context) error {
 	}
 }
 
-// unlock hands the lock on, without letting go of it if somebody waits.
-func (t *fifoLock) unlock() {
+// Unlock hands the lock on, without letting go of it if somebody waits.
+func (t *Lock) Unlock() {
 	if t.users.Add(-1) > 0 {
 		t.next <- struct{}{}
 	}
