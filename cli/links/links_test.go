@@ -57,7 +57,7 @@ func TestWords(t *testing.T) {
 	c := testReport()
 	for want, f := range map[string]links.Finding{
 		"rank 1 (b) sends at 0.40 of the others: 4 of 4 pairs, 12 spreads off; again in 3 pairs measured anew": {
-			Kind: links.Slow, Place: links.Sender, From: []int{1}, Ratio: 0.4, Partners: 4, Of: 4, Spreads: 12, Again: 3, Certain: true,
+			Kind: links.Slow, Place: links.Sender, From: []int{1}, Ratio: 0.2, AgainRatio: 0.4, Partners: 4, Of: 4, Spreads: 12, Again: 3, Certain: true,
 		},
 		"rank 2 (c) receives with 2.000% of the packets lost: 3 of 4 pairs; not measured again; a suspect": {
 			Kind: links.Lossy, Place: links.Receiver, To: []int{2}, Ratio: 0.02, Partners: 3, Of: 4,

@@ -78,12 +78,23 @@ func what(f *links.Finding) string {
 		}
 		return "loses " + percent(f.Ratio) + " of the packets"
 	case links.Late:
-		return fmt.Sprintf("has %.1f times the latency of the others", f.Ratio)
+		return fmt.Sprintf("has %.1f times the latency of the others", milder(f))
 	}
 	if does == "" {
-		return fmt.Sprintf("at %.2f of the rest", f.Ratio)
+		return fmt.Sprintf("at %.2f of the rest", milder(f))
 	}
-	return fmt.Sprintf("%s at %.2f of the others", does, f.Ratio)
+	return fmt.Sprintf("%s at %.2f of the others", does, milder(f))
+}
+
+// milder is the ratio that is told: the first may have been disturbed besides.
+func milder(f *links.Finding) float64 {
+	switch {
+	case f.Again == 0 || f.AgainRatio == 0 || f.Place == links.Group: // what groups share is not as full again
+		return f.Ratio
+	case f.Kind == links.Late:
+		return min(f.Ratio, f.AgainRatio)
+	}
+	return max(f.Ratio, f.AgainRatio)
 }
 
 func percent(v float64) string { return render.Figure(100*v) + "%" }

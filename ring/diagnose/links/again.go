@@ -29,6 +29,9 @@ const alone = 64
 func (v *Verdict) Retests(n int) (batches [][]Pair) {
 	r := retests{v: v, n: n, load: make([]int, n), in: map[Pair]bool{}}
 	r.suspects()
+	if len(v.Findings) > 0 {
+		r.controls()
+	}
 	var pairs, between []*Finding
 	for i := range v.Findings {
 		switch f := &v.Findings[i]; {
@@ -124,6 +127,21 @@ func (r *retests) suspects() {
 	}
 }
 
+// controls are pairs that nothing was found about: they say whether all is slower than it was.
+func (r *retests) controls() {
+	for k := 1; k < r.n; k++ {
+		for i := range r.n {
+			p := Pair{i, (i + k) % r.n}
+			if len(r.list) == againPartners {
+				return
+			}
+			if !r.suspect[p.From] && !r.suspect[p.To] && !r.bad[p] && !r.v.between(p) {
+				r.add(p)
+			}
+		}
+	}
+}
+
 // well returns some pairs of a finding whose other end does well, those that are asked least
 // first.
 func (r *retests) well(f *Finding) []Pair {
@@ -164,12 +182,15 @@ func (r *retests) well(f *Finding) []Pair {
 // What holds no more was chance. The figures are those of the second measurement alone.
 func (v *Verdict) Confirm(again *Figures) *Verdict {
 	left := *v
-	left.Findings = nil
+	left.Findings, left.slower = nil, map[Kind]float64{}
 	var measured []Pair
 	for i := range again.Alone.V {
 		if again.Dead[i] || !math.IsNaN(again.Alone.V[i]) || !math.IsNaN(again.Latency.V[i]) {
 			measured = append(measured, Pair{i / again.N, i % again.N})
 		}
+	}
+	for _, kind := range []Kind{Slow, Late} {
+		left.slower[kind] = left.control(kind, v.Findings, measured, again)
 	}
 	for _, f := range v.Findings {
 		own := measured
@@ -179,11 +200,30 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 				own = append(own, own[0].Reverse())
 			}
 		}
-		if v.holds(&f, own, again) {
+		if left.holds(&f, own, again) {
 			left.Findings = append(left.Findings, f)
 		}
 	}
 	return &left
+}
+
+// control is by how much pairs that nothing was found about are worse than they were: whatever
+// else goes on has them all wait. 1 if they are not, or there are none.
+func (v *Verdict) control(kind Kind, found []Finding, measured []Pair, again *Figures) float64 {
+	var list []float64
+	for _, p := range measured {
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.has(p) || f.has(p.Reverse()) }) {
+			list = figures(list, []float64{v.ratio(&Finding{Kind: kind}, p, again)})
+		}
+	}
+	switch middle := quantile(list, 0.5); {
+	case len(list) == 0:
+		return 1
+	case kind == Late:
+		return max(middle, 1)
+	default:
+		return min(middle, 1)
+	}
 }
 
 // certainPartners is how many partners tell a node from a pair: with fewer, a second bad pair
@@ -237,7 +277,8 @@ func (v *Verdict) bad(f *Finding, ratio float64) bool {
 	case Late:
 		return ratio > max(v.o.Late, math.Sqrt(least))
 	}
-	return ratio < min(v.o.Slow, math.Sqrt(least))
+	// What is slow and was disturbed besides is less slow again.
+	return ratio < min(v.o.Slow, max(math.Sqrt(least), v.o.Slow*v.o.Slow))
 }
 
 // ratio is what Finding.Ratio would be of one pair of it, measured again.
@@ -254,12 +295,14 @@ func (v *Verdict) ratio(f *Finding, p Pair, again *Figures) float64 {
 	case Lossy:
 		return again.Lost.V[at] / again.Packets.V[at]
 	case Late:
-		return again.Latency.V[at] / math.Exp(-v.expected(f, p, func(q *part) *effects { return q.latency }))
+		return again.Latency.V[at] / math.Exp(-v.expected(f, p, func(q *part) *effects { return q.latency })) / v.slowerBy(Late)
 	case Slow:
-		return again.Alone.V[at] / math.Exp(v.expected(f, p, func(q *part) *effects { return q.bandwidth }))
+		return again.Alone.V[at] / math.Exp(v.expected(f, p, func(q *part) *effects { return q.bandwidth })) / v.slowerBy(Slow)
 	}
 	return math.NaN()
 }
+
+func (v *Verdict) slowerBy(kind Kind) float64 { return cmp.Or(v.slower[kind], 1) }
 
 // expected is the logarithm that a pair would have without a finding of it.
 func (v *Verdict) expected(f *Finding, p Pair, of func(*part) *effects) float64 {

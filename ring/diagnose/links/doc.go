@@ -25,7 +25,9 @@
 // naming chance.
 //
 // Nobody is named by one measurement: Retests says which pairs to measure again, each
-// suspect with partners that did well, and Confirm keeps the findings that still hold.
+// suspect with partners that did well, and Confirm keeps the findings that still hold. Beside
+// them pairs that nothing was found about are measured again: where these are slower, too,
+// something else goes on, and that much is forgiven.
 //
 // Losses are counts and mostly zero, and pairs without a connection have no figure: there
 // it is counted in which rows, columns and pairs they lie, the greatest share first.

@@ -123,8 +123,9 @@ type Verdict struct {
 	// Bandwidth and Latency are those of most pairs.
 	Bandwidth, Latency float64
 
-	o     Options
-	parts []*part
+	o      Options
+	parts  []*part
+	slower map[Kind]float64 // what pairs that nothing was found about said when they were measured again
 }
 
 // part is the pairs of one kind, judged by themselves.
