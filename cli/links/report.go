@@ -1,0 +1,264 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/configs/codes"
+	"ringcli/ring/diagnose/links"
+)
+
+// report is what a run has found, and shows.
+type report struct {
+	s       *session.Session
+	mode    string
+	how     howTo
+	all     bool // pairs are shown
+	hosts   []string
+	begun   time.Time
+	files   *files
+	results *results
+	again   int // rounds
+	rounds  int
+	ruled   int
+}
+
+// announce says what comes.
+func (c *report) announce() error {
+	n := len(c.hosts)
+	rounds := c.passes() * c.roundsOf()
+	what := fmt.Sprintf("in %s of %s, about %s", count(rounds, "round"), c.how.span, time.Duration(rounds)*c.how.span)
+	switch c.mode {
+	case modeRing:
+		what = count(ringEdges(n), "edge") + " of the ring " + what
+	case modeMesh:
+		what = count(n*(n-1)/2, "pair") + " " + what
+	default:
+		what = "all ranks at once to rank+k " + what
+	}
+	if c.passes() > 1 {
+		what += fmt.Sprintf("; each %d times or more, of which the best counts", c.passes())
+	}
+	return c.s.Out.Notes(render.Faint, "links of "+c.s.Member.Where()+": "+what,
+		fmt.Sprintf("WRITEs of %s, %d in flight; latency is half the round trip of %s", render.Bytes(uint64(c.how.bytes)), c.how.outstanding, render.Bytes(uint64(c.how.small))))
+}
+
+func ringEdges(n int) int {
+	if n == 2 {
+		return 1
+	}
+	return n
+}
+
+const (
+	// fewRounds is up to how many rounds the pairs are measured in several passes, at most
+	// mostPasses: of a few ranks a few figures would have to tell what is noise.
+	fewRounds  = 24
+	mostPasses = 5
+)
+
+func (c *report) passes() int {
+	if c.how.passes > 0 {
+		return c.how.passes
+	}
+	return min(max(fewRounds/c.roundsOf(), 1), mostPasses)
+}
+
+// roundsOf is how many rounds a pass takes.
+func (c *report) roundsOf() int {
+	switch n := len(c.hosts); {
+	case c.mode == modeMesh:
+		return links.Rounds(n)
+	case c.mode == modeShift:
+		return n - 1
+	case n == 2:
+		return 1
+	default:
+		return 2 + n%2
+	}
+}
+
+const (
+	// quiet is the noise of the best of several passes with which a fault of a fifth is seen; while
+	// there is more, and few rounds, there are more passes, up to morePasses times as many.
+	quiet      = 0.04
+	morePasses = 3
+)
+
+// measureAll goes through the passes, and has what all ranks have measured in into.
+func (c *report) measureAll(ctx context.Context, x *measurement, into *results) error {
+	least := c.passes()
+	most := least
+	if c.how.passes == 0 && least > 1 {
+		most *= morePasses
+	}
+	x.gone.anew(goneTries)
+	for pass := range most {
+		err := c.measure(ctx, x, pass)
+		if err != nil && (ctx.Err() != nil || !isStopped(err)) {
+			return err
+		}
+		if pass+1 >= least || err != nil {
+			all, tellErr := x.tell(ctx)
+			if tellErr != nil {
+				return tellErr
+			}
+			into.add(all)
+			if err != nil || into.figures.Noise <= quiet {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measure goes through the rounds of the mode. In each pass of a mesh other pairs meet at once:
+// those that share a link are not always the same.
+func (c *report) measure(ctx context.Context, x *measurement, pass int) error {
+	n := len(c.hosts)
+	switch c.mode {
+	case modeMesh:
+		return x.tournament(ctx, "mesh", links.Rounds(n), func(round int) []int { return links.Shuffled(n, round, pass) })
+	case modeRing:
+		pairs := make([]links.Pair, ringEdges(n))
+		for i := range pairs {
+			pairs[i] = links.Pair{From: i, To: (i + 1) % n}
+		}
+		return x.pairs(ctx, "ring", pairs)
+	}
+	ks := make([]int, n-1)
+	for i := range ks {
+		ks[i] = i + 1
+	}
+	return x.shifts(ctx, ks)
+}
+
+// pairs measures some pairs, as many of a batch at once as are disjoint.
+func (x *measurement) pairs(ctx context.Context, what string, batches ...[]links.Pair) error {
+	var rounds [][]int
+	for _, list := range batches {
+		rounds = append(rounds, links.Disjoint(x.m.Ring.Size(), list)...)
+	}
+	return x.tournament(ctx, what, len(rounds), func(round int) []int { return rounds[round] })
+}
+
+// softLate is how many us more something must take to be late where CPUs move the data: a thread
+// that waits for its turn makes tens and hundreds of them.
+const softLate = 300
+
+// judge says who is to blame, once the suspects were measured again. All ranks have the same
+// figures, and so come to the same.
+func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, error) {
+	n := len(c.hosts)
+	o := links.Defaults
+	if c.results.soft {
+		o.LateLeast = softLate
+	}
+	v := links.Judge(c.results.figures, o)
+	first := len(v.Findings)
+	for range links.Confirmations {
+		if len(v.Findings) == 0 {
+			break
+		}
+		again := newResults(n, c.results.figures.Group)
+		if c.mode == modeShift { // it takes the load of all
+			if err := c.measureAll(ctx, x, again); err != nil {
+				return nil, err
+			}
+		} else {
+			x.gone.anew(1)
+			for range c.passes() {
+				if err := x.pairs(ctx, "suspects again", v.Retests(n)...); err != nil {
+					return nil, err
+				}
+			}
+			all, err := x.tell(ctx)
+			if err != nil {
+				return nil, err
+			}
+			again.add(all)
+		}
+		v = v.Confirm(again.figures)
+		if c.mode == modeShift {
+			break
+		}
+	}
+	held := len(v.Findings)
+	v = v.Final()
+	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held)
+	return v, nil
+}
+
+// conclude shows it all, writes the files, and returns the error that it amounts to.
+func (c *report) conclude(ctx context.Context, v *links.Verdict, x *measurement) error {
+	out := c.s.Out
+	if err := c.pairs(); err != nil {
+		return err
+	}
+	f := c.results.figures
+	if err := c.heat(v); err != nil {
+		return err
+	}
+	sum := LinksVerdict{
+		Command: commandName, OK: len(v.Findings) == 0, Mode: c.mode, Ranks: len(c.hosts), Pairs: len(c.results.pairs), Rounds: c.rounds, Again: c.again,
+		Seconds: math.Round(time.Since(c.begun).Seconds()*10) / 10, Write: rounded(f.Alone.Typical()), Both: rounded(f.Both.Typical()),
+		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled,
+	}
+	var worst error
+	found := make([]LinkFinding, len(v.Findings))
+	for i := range v.Findings {
+		found[i] = c.finding(&v.Findings[i])
+		if err := out.Print(found[i]); err != nil {
+			return err
+		}
+		worst = exit.Graver(worst, verdict(&v.Findings[i], found[i].Text))
+	}
+	err := errors.Join(out.Print(sum), c.s.Member.Agree(ctx, c.files.write(c, v, found, sum)))
+	if err != nil {
+		return err
+	}
+	return worst
+}
+
+// verdict is the error that a finding amounts to.
+func verdict(f *links.Finding, text string) error {
+	if f.Kind == links.Dead {
+		return codes.With(codes.Edge, exit.Sharedf(exit.Critical, "broken: %s", text))
+	}
+	return codes.With(codes.Slow, exit.Sharedf(exit.Warning, "slow: %s", text))
+}
+
+func rounded(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return math.Round(v*1e6) / 1e6
+}
+
+// mostShown is how many directed pairs a table shows unasked: those of eight ranks.
+const mostShown = 56
+
+// pairs shows the pairs, by rank.
+func (c *report) pairs() error {
+	r := c.results
+	if c.s.Out.Format() == render.Table && !c.all && len(r.pairs) > mostShown {
+		return nil
+	}
+	list := make([]links.Pair, 0, len(r.pairs))
+	for p := range r.pairs {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b links.Pair) int { return (a.From-b.From)*r.n + a.To - b.To })
+	rows := make([]render.Record, len(list))
+	for i, p := range list {
+		rows[i] = r.link(p, r.pairs[p], c.hosts)
+	}
+	return c.s.Out.Print(rows...)
+}
