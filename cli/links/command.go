@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,9 +38,10 @@ Each rank needs two queue pairs for it, however many ranks there are.
 The verdict takes each figure for a product of what the sender, the receiver,
 the pair and the two groups do to it, and takes that apart by median polish:
 medians of rows and columns of the logarithms by turns, which one bad pair does
-not move. Named is who lies below 0.8 of the others, and five spreads of the
-noise below them (the median absolute deviation); above twice the latency, and
-5 us more (300 us where CPUs move the data); above 0.1 % of the packets lost.
+not move. Named is who lies below 0.8 of the others and five spreads of the noise below
+them (the median absolute deviation); above twice the latency, 5 us more (300 us
+where CPUs move the data) and five spreads; of either ten times, whatever the
+noise; above 0.1 % of the packets lost.
 Of a few ranks each pair is measured several times (--passes), of which the
 best counts: other load makes a figure worse, and a fault is in all of them.
 Before anybody is named, suspects are measured again, three times, with
@@ -151,7 +153,7 @@ func ranges(text string, n int) ([]string, error) {
 		return nil, nil
 	}
 	known := map[int]string{}
-	for _, part := range splitComma(text) {
+	for _, part := range strings.Split(text, ",") {
 		ranks, err := cpu.ParseList(part)
 		if err != nil || len(ranks) == 0 {
 			return nil, exit.Usagef("links: --groups %s: %q is no group: expected ranks, and a comma between two groups, such as 0-3,4-7", text, part)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
@@ -14,8 +13,6 @@ import (
 	"ringcli/cli/session"
 	"ringcli/ring/diagnose/links"
 )
-
-func splitComma(text string) []string { return strings.Split(text, ",") }
 
 // fileFlags name the files that rank 0 writes.
 var fileFlags = []string{"html", "good", "bad"}

@@ -65,6 +65,9 @@ func TestWords(t *testing.T) {
 		"only rank 0 (a) to and from rank 3 (d) has 170.5 times the latency of the others: both do well with others, 60 spreads off; again in 1 pair measured anew": {
 			Kind: links.Late, Place: links.OnePair, From: []int{0}, To: []int{3}, BothWays: true, Ratio: 170.5, Partners: 2, Of: 2, Spreads: 60, Again: 1, Certain: true,
 		},
+		"rank 1 (b) receives at 0.05 of the others: 4 of 4 pairs, tenfold, which is 3.5 spreads; not measured again; a suspect": {
+			Kind: links.Slow, Place: links.Receiver, To: []int{1}, Ratio: 0.05, Partners: 4, Of: 4, Spreads: 3.5,
+		},
 		"group A to group B at 0.50 of the rest: 6 of 6 pairs, 9 spreads off; again in 5 pairs measured anew": {
 			Kind: links.Slow, Place: links.Group, From: []int{0, 1}, To: []int{2, 3, 4}, Names: [2]string{"A", "B"}, Ratio: 0.5, Partners: 6, Of: 6, Spreads: 9, Again: 5, Certain: true,
 		},

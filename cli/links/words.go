@@ -111,8 +111,11 @@ func evidence(f *links.Finding, ranks int) (text string) {
 	default:
 		text = fmt.Sprintf("%d of %d pairs", f.Partners, f.Of)
 	}
-	if f.Spreads > 0 {
+	switch {
+	case f.Spreads >= links.NamedSpreads:
 		text += fmt.Sprintf(", %.0f spreads off", f.Spreads)
+	case f.Spreads > 0: // that is enough whatever the noise is
+		text += fmt.Sprintf(", tenfold, which is %.1f spreads", f.Spreads)
 	}
 	if f.Again == 0 {
 		text += "; not measured again"

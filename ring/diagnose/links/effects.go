@@ -32,8 +32,9 @@ const (
 	upper = 0.75
 	// sweeps of rows and columns: the medians move by less than a hundredth after two.
 	sweeps = 3
-	// How many spreads below the others a pair or a node must lie, to be measured again.
-	pairSpreads, nodeSpreads = 5, 5
+	// NamedSpreads is how many spreads below the others a pair or a node must lie, to be
+	// measured again.
+	NamedSpreads = 5
 	// mostBar is how far off a pair lies that is measured again whatever the noise is: a tenth of
 	// the bandwidth, or ten times the latency.
 	mostBar = 2.3
@@ -51,7 +52,7 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 		e.typical = quantile(figures(nil, x.V), 1)
 		e.shift(e.typical)
 		e.noise = noise
-		e.bar = min(max(floor, pairSpreads*noise), mostBar)
+		e.bar = min(max(floor, NamedSpreads*noise), mostBar)
 		return e
 	}
 	for range sweeps {
@@ -79,7 +80,7 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 	e.measureNoise(false)
 	for i := range e.blocks {
 		b := &e.blocks[i]
-		b.bar = min(max(e.bar, pairSpreads*spread(e.within(b))), mostBar)
+		b.bar = min(max(e.bar, NamedSpreads*spread(e.within(b))), mostBar)
 	}
 	return e
 }
@@ -178,7 +179,7 @@ func (e *effects) measureNoise(halved bool) {
 		top = (quantile(list, 0.95) - quantile(list, upper)) / topSpreads
 	}
 	e.noise = max(min(spread(list), top), e.least)
-	e.bar = min(max(e.floor, pairSpreads*e.noise), mostBar)
+	e.bar = min(max(e.floor, NamedSpreads*e.noise), mostBar)
 }
 
 // add adds to the rest of a block's pairs.
@@ -334,7 +335,7 @@ const leastNoise = 0.01
 
 // slow returns who of the senders, or receivers, lies below the others.
 func slow(list []float64, floor float64) (who []int, bar float64) {
-	bar = max(floor, nodeSpreads*spread(slices.Clone(list)))
+	bar = max(floor, NamedSpreads*spread(slices.Clone(list)))
 	for i, v := range list {
 		if v < -bar {
 			who = append(who, i)

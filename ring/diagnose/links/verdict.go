@@ -281,7 +281,7 @@ func (p *part) late(o Options) (found []Finding) {
 func (e *effects) findings(kind Kind) (found []Finding) {
 	floor := e.bar
 	if e.n > 2 { // nodes have a bar of their own
-		floor = min(floor, max(e.floor, nodeSpreads*e.nodeNoise()))
+		floor = min(floor, max(e.floor, NamedSpreads*e.nodeNoise()))
 	}
 	senders, _ := slow(e.sender, floor)
 	receivers, _ := slow(e.receiver, floor)
