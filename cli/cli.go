@@ -26,6 +26,7 @@ import (
 	"ringcli/cli/lab"
 	"ringcli/cli/links"
 	"ringcli/cli/local"
+	"ringcli/cli/path"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
@@ -71,6 +72,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(links.Row())
 	t.Add(devices.Rows()...)
 	t.Add(doctor.Rows()...)
+	t.Add(path.Row())
 	t.Add(links.ModelRow())
 	t.Add(about.Rows()...)
 	t.Add(tracing.Rows()...)

@@ -108,6 +108,7 @@ func TestOffers(t *testing.T) {
 		{command.Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
 		{command.Process, "doctor --", []string{"--list", "--problems", "--ranks"}, []string{"--sl"}},
 		{command.Process, "doctor --list node0,node1 --index ", []string{"0", "1"}, []string{"2"}},
+		{command.Line, "path --", []string{"--listen-port", "--problems", "--source-ports"}, []string{"--sl"}},
 		{command.Line, "doctor --", []string{"--problems"}, []string{"--ranks"}},
 		{command.Process, "query ", []string{"soft:lo"}, nil},
 		{command.Process, "query soft:lo ", nil, []string{"soft:lo"}},

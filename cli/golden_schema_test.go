@@ -10,6 +10,7 @@ import (
 	"ringcli/cli/clitest"
 	"ringcli/cli/doctor"
 	"ringcli/cli/failure"
+	"ringcli/cli/path"
 	"ringcli/cli/render"
 	"ringcli/cli/schema"
 	"ringcli/cli/schema/schematest"
@@ -36,6 +37,7 @@ func TestGoldenSchema(t *testing.T) {
 	}
 	text, err := schematest.Generate("ringcli/cli", records, comments, map[reflect.Type][]string{
 		reflect.TypeFor[codes.Code](): codes.Names(), reflect.TypeFor[doctor.Verdict](): render.Words(doctor.Verdicts),
+		reflect.TypeFor[path.Check](): render.Words(path.Checks),
 	})
 	if err != nil {
 		t.Fatal(err)

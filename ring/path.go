@@ -57,7 +57,7 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	case endsErr != nil:
 		return err
 	}
-	b := diagnose.Path(&own, &theirs, own.Failure, r.probe(ctx, failed.Edge, &own))
+	b := diagnose.Path(&own, &theirs, own.Failure, r.Probe(ctx, failed.Edge, &own))
 	switch {
 	case r.Failed(): // and the peer answers no more
 		return r.Err()
@@ -115,8 +115,8 @@ func (q *question) probe(ctx context.Context) (any, error) {
 // maxProbes is how many sizes there are: the path MTUs, and the shortest packet.
 const maxProbes = 6
 
-// probe sends probes over an edge both ways; nil if that cannot be done.
-func (r *Ring) probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
+// Probe sends probes over an edge both ways; nil if that cannot be done.
+func (r *Ring) Probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
 	r.mu.Lock()
 	e := r.Edge(id)
 	p, ok := e.prober()

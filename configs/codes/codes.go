@@ -78,6 +78,7 @@ const (
 	WrongData     Code = "wrong-data"
 	Slow          Code = "slow"
 	Preflight     Code = "preflight"
+	Path          Code = "path"
 	Expectation   Code = "expectation"
 	Usage         Code = "usage"
 	Configuration Code = "configuration"

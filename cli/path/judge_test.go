@@ -1,0 +1,66 @@
+package path
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"ringcli/cli/doctor"
+	"ringcli/ring/path"
+	"ringcli/verbs/route"
+)
+
+// fine is a way of which all is well.
+func fine() *way {
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	return &way{
+		own: end{Rank: 0, Peer: 1, Device: "ibv:mlx5_0", NetDev: "eth0", NetMTU: 9000, GIDType: "RoCE v2", Addr: a, PathMTU: 4096},
+		peer: end{Rank: 1, Peer: 0, Device: "ibv:mlx5_0", NetDev: "eth0", NetMTU: 9000, GIDType: "RoCE v2", Addr: b, PathMTU: 4096,
+			Target: path.Target{Addr: netip.AddrPortFrom(b, 40000)}},
+		hop: route.Hop{NetDev: "eth0"}, search: path.Search{Best: 9000},
+		sent: []uint8{2}, marks: []path.Seen{{Came: 4, TOS: 2}},
+		echoes: []path.Echoes{{Port: 49152, Sent: 30, Back: 30, RTT: 1e4}, {Port: 49153, Sent: 30, Back: 30, RTT: 1e4}},
+		ports:  []path.Seen{{Came: 30, Later: -5e9}, {Came: 30, Later: -5e9 + 1000}}, // clocks of two hosts
+		grown:  []Growth{{"ibv:mlx5_0", "port_xmit_data", 60000, 51200, "bytes"}},
+	}
+}
+
+// What no machine here has: NICs, routers, hosts with several interfaces.
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(w *way)
+		check   Check // the one that is not well; "": none
+		verdict doctor.Verdict
+		words   string // of value, expected and fix
+	}{
+		"fine":             {change: func(*way) {}},
+		"congested":        {change: func(w *way) { w.marks[0].TOS = 3 }},
+		"a few lost":       {change: func(w *way) { w.ports[1].Came = 28 }},
+		"no route":         {func(w *way) { w.hopErr = errors.New("network is unreachable") }, checkRoute, doctor.Fail, "network is unreachable"},
+		"v1 over a router": {func(w *way) { w.own.GIDType, w.hop.Gateway = "RoCE v1", w.peer.Addr }, checkRoute, doctor.Fail, "no router passes RoCE v1 on"},
+		"another netdev":   {func(w *way) { w.hop.NetDev = "eth1" }, checkRoute, doctor.Warn, "by eth1, in one network: expected by eth0, which has the GID"},
+		"the peer's MTU": {func(w *way) { w.peer.NetMTU, w.search.Best = 1500, 1500 }, checkSize, doctor.Fail,
+			"1500 bytes pass, of the 9000 of eth0; the queue pair's MTU 4096 needs 4160; nobody on the way says so; eth0 of rank 1 has MTU 1500: expected 4160 or more: ip link set dev eth0 mtu 9000  # at rank 1, or 1500 at rank 0; or connect with --mtu 1024"},
+		"the own MTU": {func(w *way) { w.own.NetMTU, w.search.Best = 1500, 1500 }, checkSize, doctor.Fail,
+			"an interface with MTU 4160 or more: ip link set dev eth0 mtu 4160; or connect with --mtu 1024"},
+		"narrow":         {func(w *way) { w.search.Best = 8950 }, checkSize, doctor.Warn, "8950 bytes pass, of the 9000 of eth0"},
+		"filter of RoCE": {func(w *way) { w.probed = []int{0, 256} }, checkDevice, doctor.Fail, "UDP port 4791 from rank 0 to rank 1"},
+		"no ECN":         {func(w *way) { w.marks[0].TOS = 0 }, checkMarks, doctor.Warn, "DSCP 0 ECT(0) arrives as DSCP 0 not ECT"},
+		"a class lost":   {func(w *way) { w.marks[0].Came = 0 }, checkMarks, doctor.Warn, "DSCP 0 ECT(0): none came"},
+		"a port lost":    {func(w *way) { w.ports[1].Came, w.echoes[1].Back = 0, 0 }, checkPorts, doctor.Fail, "source port 49153: 30 of 30 lost"},
+		"a lossy port":   {func(w *way) { w.ports[1].Came = 20 }, checkPorts, doctor.Warn, "source port 49153: 10 of 30 lost"},
+		"a late port":    {func(w *way) { w.ports[1].Later += 5e6 }, checkPorts, doctor.Warn, "source port 49153: later by 5001 us than the fastest"},
+		"other bytes":    {func(w *way) { w.grown[0].Grew = 900 }, checkBytes, doctor.Warn, "these bytes did not travel over ibv:mlx5_0"},
+	} {
+		w := fine()
+		c.change(w)
+		for _, row := range w.judge() {
+			text := row.Value + ": expected " + row.Expected + ": " + row.Fix
+			switch {
+			case row.Check != c.check && !row.OK, row.Check == c.check && (row.Verdict != c.verdict || !strings.Contains(text, c.words)):
+				t.Errorf("%s: %s %s %s: expected %s %s %q", name, row.Verdict, row.Check, text, c.verdict, c.check, c.words)
+			}
+		}
+	}
+}

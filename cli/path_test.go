@@ -1,0 +1,341 @@
+package cli
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/cli/exit"
+)
+
+// cable is a point-to-point link between two network namespaces of the test's own, whose
+// packets the test carries. Node i has 10.78.0.(i+1).
+type cable struct {
+	names [2]string
+	ends  [2]*os.File
+	// carry tells whether a packet that node from sends arrives, and may change it; what it
+	// returns besides goes back to the sender. It is not changed while packets come.
+	carry func(from int, packet []byte) (arrives bool, back []byte)
+	after func(from int, packet []byte) time.Duration // delays; nil: none
+}
+
+func newCable(t *testing.T, mtu int) *cable {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skipf("needs ip: %v", err)
+	}
+	c := &cable{}
+	for i := range c.names {
+		name := fmt.Sprintf("ringcli-%d-%s-%d", os.Getpid(), strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()), i)
+		ip(t, "netns", "add", name)
+		t.Cleanup(func() { ip(t, "netns", "delete", name) })
+		c.names[i] = name
+		end, err := tunIn("/run/netns/" + name)
+		if err != nil {
+			t.Skipf("needs TUN devices: %v", err)
+		}
+		t.Cleanup(func() { _ = end.Close() })
+		c.ends[i] = end
+		ip(t, "-n", name, "address", "add", fmt.Sprintf("10.78.0.%d/24", i+1), "dev", "tun0")
+		ip(t, "-n", name, "link", "set", "dev", "lo", "up")
+		ip(t, "-n", name, "link", "set", "dev", "tun0", "mtu", fmt.Sprint(mtu), "up")
+	}
+	return c
+}
+
+// tunIn makes the interface tun0 in a network namespace.
+func tunIn(namespace string) (f *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // which ends with the goroutine: it stays in the namespace
+		var ns, fd int
+		if ns, err = unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return
+		}
+		defer func() { _ = unix.Close(ns) }()
+		if err = unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
+			return
+		}
+		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
+			return
+		}
+		var request *unix.Ifreq
+		if request, err = unix.NewIfreq("tun0"); err == nil {
+			request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+		}
+		f = os.NewFile(uintptr(fd), "tun0")
+	}()
+	<-done
+	return f, err
+}
+
+// run carries packets until the test ends.
+func (c *cable) run(t *testing.T) {
+	var carrying sync.WaitGroup
+	for from := range c.ends {
+		carrying.Go(func() {
+			b := make([]byte, 1<<16)
+			for {
+				n, err := c.ends[from].Read(b)
+				if err != nil {
+					return
+				}
+				packet := b[:n]
+				if n < 20 || packet[0]>>4 != 4 {
+					continue
+				}
+				arrives, back := true, []byte(nil)
+				if c.carry != nil {
+					arrives, back = c.carry(from, packet)
+				}
+				if back != nil {
+					_, _ = c.ends[from].Write(back)
+				}
+				if !arrives {
+					continue
+				}
+				if c.after != nil {
+					if wait := c.after(from, packet); wait > 0 {
+						late := append([]byte(nil), packet...)
+						time.AfterFunc(wait, func() { _, _ = c.ends[1-from].Write(late) })
+						continue
+					}
+				}
+				_, _ = c.ends[1-from].Write(packet)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		for _, f := range c.ends {
+			_ = f.Close()
+		}
+		carrying.Wait()
+	})
+}
+
+// ipSum is the checksum of an IP or ICMP header.
+func ipSum(b []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// tooBig is a router's ICMP message that a packet is too long for a link.
+func tooBig(packet []byte, router string, mtu int) []byte {
+	b := make([]byte, 28, 56)
+	b[0], b[8], b[9] = 0x45, 64, 1
+	binary.BigEndian.PutUint16(b[2:], 56)
+	copy(b[12:], netip.MustParseAddr(router).AsSlice())
+	copy(b[16:], packet[12:16])
+	binary.BigEndian.PutUint16(b[10:], ipSum(b[:20]))
+	b[20], b[21] = 3, 4
+	binary.BigEndian.PutUint16(b[26:], uint16(mtu))
+	b = append(b, packet[:28]...)
+	binary.BigEndian.PutUint16(b[22:], ipSum(b[20:]))
+	return b
+}
+
+// udpFrom tells whether a packet is UDP of this source port.
+func udpFrom(packet []byte, port uint16) bool {
+	return packet[9] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(packet[20:]) == port
+}
+
+// start starts the two ranks.
+func (c *cable) start(t *testing.T, line string, args ...string) (ranks [2]*process) {
+	t.Helper()
+	c.run(t)
+	tool, err := exec.LookPath("ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range ranks {
+		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", "10.78.0.1,10.78.0.2", "--timeout", "20s", "--output", "json", "-c", line}, args...)...)
+		p.Args, p.Path = append([]string{"ip", "netns", "exec", c.names[i]}, p.Args...), tool
+		p.start(t)
+		ranks[i] = p
+	}
+	return ranks
+}
+
+// paths runs path on two ranks of a cable and returns the code of rank 0 and its rows, by
+// direction and check.
+func (c *cable) paths(t *testing.T, line string, args ...string) (code int, rows map[string]map[string]any) {
+	t.Helper()
+	ranks := c.start(t, line, args...)
+	code = ranks[0].end(t, hung)
+	if other := ranks[1].end(t, hung); other != code {
+		t.Errorf("exit codes %d and %d", code, other)
+	}
+	rows = map[string]map[string]any{}
+	for _, o := range objects(t, ranks[0].stdout.String()) {
+		if check, is := o["check"].(string); is {
+			rows[fmt.Sprintf("%v-%v %s", o["from"], o["to"], check)] = o
+		}
+	}
+	if len(rows) != 12 {
+		t.Fatalf("%d rows\n%s%s", len(rows), ranks[0].stdout.String(), ranks[0].stderr.String())
+	}
+	return code, rows
+}
+
+// Each fault of a path is named by its direction, and nothing else is.
+func TestPathProvoked(t *testing.T) {
+	t.Parallel()
+	small := func(says bool) func(int, []byte) (bool, []byte) {
+		return func(from int, packet []byte) (bool, []byte) {
+			if from == 1 || len(packet) <= 1000 {
+				return true, nil
+			}
+			if says {
+				return false, tooBig(packet, "10.78.0.254", 1000)
+			}
+			return false, nil
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		carry func(from int, packet []byte) (bool, []byte)
+		after func(from int, packet []byte) time.Duration
+		args  []string
+		code  int
+		wrong map[string]string // the rows that are not well: verdict and words
+	}{
+		{name: "clean"},
+		{name: "mtu", carry: small(false), code: exit.Critical, wrong: map[string]string{
+			"0-1 size":   "FAIL 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 1024 needs 1088; nobody on the way says so",
+			"0-1 device": "FAIL of packets of path MTUs [256 512 1024] those of [0 256 512] arrive",
+		}},
+		{name: "mtu told", carry: small(true), code: exit.Critical, wrong: map[string]string{
+			"0-1 size":   "FAIL 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 1024 needs 1088; 10.78.0.254 says that its next link takes 1000",
+			"0-1 device": "FAIL those of [0 256 512]",
+		}},
+		{name: "mtu that is enough", carry: small(false), args: []string{"--mtu", "512"}, code: exit.Warning, wrong: map[string]string{
+			"0-1 size": "WARN 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 512 needs 576",
+		}},
+		{name: "dscp", carry: func(from int, packet []byte) (bool, []byte) {
+			if from == 1 && packet[9] == unix.IPPROTO_UDP {
+				packet[1] &= 3 // DSCP 0
+				binary.BigEndian.PutUint16(packet[10:], 0)
+				binary.BigEndian.PutUint16(packet[10:], ipSum(packet[:20]))
+			}
+			return true, nil
+		}, code: exit.Warning, wrong: map[string]string{
+			"1-0 marks": "WARN DSCP 26 ECT(0) arrives as DSCP 0 ECT(0), DSCP 48 not ECT arrives as DSCP 0 not ECT",
+		}},
+		{name: "ecn", carry: func(from int, packet []byte) (bool, []byte) {
+			if from == 0 && packet[9] == unix.IPPROTO_UDP {
+				packet[1] &^= 3
+				binary.BigEndian.PutUint16(packet[10:], 0)
+				binary.BigEndian.PutUint16(packet[10:], ipSum(packet[:20]))
+			}
+			return true, nil
+		}, code: exit.Warning, wrong: map[string]string{
+			"0-1 marks": "WARN DSCP 0 ECT(0) arrives as DSCP 0 not ECT",
+		}},
+		{name: "one source port", carry: func(from int, packet []byte) (bool, []byte) {
+			return from == 1 || !udpFrom(packet, 49155), nil
+		}, code: exit.Critical, wrong: map[string]string{
+			"0-1 ports": "FAIL source port 49155: ",
+		}},
+		{name: "a longer path", after: func(from int, packet []byte) time.Duration {
+			if from == 1 && udpFrom(packet, 49154) {
+				return 20 * time.Millisecond
+			}
+			return 0
+		}, code: exit.Warning, wrong: map[string]string{
+			"1-0 ports": "WARN source port 49154: later by ",
+		}},
+		{name: "a firewall", carry: func(_ int, packet []byte) (bool, []byte) {
+			return packet[9] != unix.IPPROTO_UDP || binary.BigEndian.Uint16(packet[22:]) == 4791, nil
+		}, code: exit.Warning, wrong: map[string]string{
+			"0-1 size": "WARN nothing arrives at UDP port", "1-0 size": "WARN nothing arrives at UDP port",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.name == "a firewall" {
+				t.Skip("it waits for what does not come; `make test-long` runs it")
+			}
+			t.Parallel()
+			wire := newCable(t, 1500)
+			wire.carry, wire.after = c.carry, c.after
+			code, rows := wire.paths(t, "path", c.args...)
+			if code != c.code {
+				t.Errorf("exit code %d: expected %d", code, c.code)
+			}
+			for key, row := range rows {
+				verdict, words, _ := strings.Cut(c.wrong[key], " ")
+				switch {
+				case c.wrong[key] == "" && row["ok"] != true, c.wrong[key] != "" && row["verdict"] != verdict,
+					!strings.Contains(fmt.Sprint(row["value"]), words), row["ok"] != true && (row["fix"] == "" || row["expected"] == ""):
+					t.Errorf("%s: %v %q, expected %q, fix %q: expected %q", key, row["verdict"], row["value"], row["expected"], row["fix"], c.wrong[key])
+				}
+			}
+		})
+	}
+}
+
+// A rank that dies meanwhile is the usual verdict, and Ctrl-C ends all.
+func TestPathEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		to     int
+		codes  [2]int
+		words  string // of rank 0
+	}{
+		"died":   {syscall.SIGKILL, 1, [2]int{exit.Critical, -1}, "rank 1"},
+		"Ctrl-C": {syscall.SIGINT, 0, [2]int{exit.Interrupted, exit.Critical}, "interrupted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wire := newCable(t, 1500)
+			began, once := make(chan struct{}), sync.Once{}
+			wire.carry = func(_ int, packet []byte) (bool, []byte) {
+				if packet[9] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(packet[22:]) != 4791 {
+					once.Do(func() { close(began) })
+					return false, nil // so that it lasts
+				}
+				return true, nil
+			}
+			ranks := wire.start(t, "path; path; path; path")
+			select {
+			case <-began:
+			case <-time.After(hung):
+				t.Fatal("no probe was sent")
+			}
+			if err := ranks[c.to].Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range ranks {
+				if c.codes[i] < 0 {
+					_ = p.Wait()
+				} else if code := p.end(t, hung); code != c.codes[i] {
+					t.Errorf("rank %d: exit code %d: expected %d\n%s", i, code, c.codes[i], p.stderr.String())
+				}
+			}
+			if text := ranks[0].stdout.String() + ranks[0].stderr.String(); !strings.Contains(text, c.words) {
+				t.Errorf("expected %q\n%s", c.words, text)
+			}
+		})
+	}
+}
