@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	"ringcli/cli/about"
 	"ringcli/cli/bench"
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/devices"
 	"ringcli/cli/doctor"
 	"ringcli/cli/failure"
@@ -18,6 +21,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/lateness"
 	"ringcli/collective/model"
 	"ringcli/configs/codes"
 	"ringcli/ring"
@@ -63,6 +67,20 @@ func examples() []example {
 		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
 		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
 		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),
+		{"window", func(s *session.Session) error {
+			late := windows.Stragglers{At: 3599.125, Finding: lateness.Finding{
+				Kind: lateness.Late, Rank: 249, Took: 1e9, By: 178e6, Longest: 30e6, Times: 6, NoCPU: 1e6, Why: lateness.Entered,
+			}}
+			edge := windows.Stragglers{At: 3599.125, Finding: lateness.Finding{Kind: lateness.SlowEdge, Rank: 1, To: new(2), Took: 1e9, By: 2e6, Longest: 2.5e6, Times: 1200}}
+			name := func(rank int) string { return fmt.Sprintf("rank %d (%s)", rank, exampleHost) }
+			late.Text, edge.Text = late.Finding.Text(name), edge.Finding.Text(name)
+			sum := &windows.Summary{Count: 3600, LeastBW: 0.0625, LeastAt: 3599.125}
+			m := exampleMeasurement("all-reduce")
+			m.Windows, m.Late, m.PerRank[0].Waits = sum, []windows.Stragglers{late, edge}, &lateness.Record{Took: 1e9, Waited: 1e8, To: 1, Flights: 3, InFlight: 3e6}
+			return errors.Join(s.Out.Print(windows.Window{Command: "window", OK: true, Operation: "all-reduce", Bytes: 1 << 30, At: 3598, Seconds: 1.125, Iters: 100000, BusBW: 1.125, LeastBW: 0.5},
+				windows.Window{Command: "window", OK: true, Operation: "all-reduce", Bytes: 1 << 30, At: 3599.125, Seconds: 1, Iters: 6, BusBW: 0.0625, LeastBW: 0.03125, Late: m.Late}),
+				s.Out.Print(m), windows.Notes(s.Out, sum, m.Late), windows.Notes(s.Out, nil, m.Late))
+		}},
 		printing("bench p2p", []render.Record{
 			bench.P2PResult{
 				Command: "bench p2p", OK: true, Op: "WRITE", Bytes: 16 << 20, Iters: 2000, BW: 48.5, MsgRate: 1.0625,

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -173,12 +174,16 @@ func TestEveryRecordHasAnExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	within, err := filepath.Glob("*/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, path := range append(paths, rooms...) {
+	for _, path := range slices.Concat(paths, rooms, within) {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}

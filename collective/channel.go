@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 
+	"ringcli/collective/lateness"
 	"ringcli/ring"
 	"ringcli/ring/message"
 	"ringcli/trace"
@@ -71,6 +72,7 @@ type channel struct {
 	headers *Buffer
 	stride  uint64           // bytes of each
 	flights [maxSlots]flight // of those that are detached, by their number modulo maxSlots
+	out, in lateness.Flight  // what went to the peer, and what was READ from it
 
 	stream stream // of the script that runs
 }
@@ -191,6 +193,7 @@ func (ch *channel) attach(number uint64, now trace.Stamp) {
 	ch.detached--
 	f := &ch.flights[number]
 	sendSpan.SpanAt(f.begun, now, f.seq, uint64(f.message), uint64(f.bytes), uint64(ch.edge.Peer))
+	ch.out.Add(f.begun, now)
 }
 
 // oldestRTS returns the oldest unanswered RTS, or nil.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/collective/fifo"
+	"ringcli/collective/lateness"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -78,6 +79,7 @@ type Comm struct {
 	counted     bool    // it is in live
 	staging     *Buffer // landings and partial results
 	inquiry     inquiry
+	times       lateness.Counter
 
 	// registering is held for reading while memory is registered, which pins it
 	// and takes its time, so not with mu held; Close waits for it.

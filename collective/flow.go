@@ -83,6 +83,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	comm := f.c
 	f.engine, f.rendezvous, f.detached = e, nil, false
 	f.begun = trace.Now()
+	comm.times.Begin(f.begun)
 	f.step, f.stepBytes = f.begun, 0
 	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
 	f.sums = k.Verify || f.journal != nil
@@ -113,6 +114,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 			if err := f.compare(ch, h); err != nil {
 				return err
 			}
+			comm.times.Came(f.begun)
 		}
 		if h := ch.oldestRTS(); h != nil {
 			if err := f.compare(ch, h); err != nil {
@@ -198,6 +200,7 @@ func (f *flow) run(ctx context.Context) (err error) {
 			idleSince = idleSince.Add(looked) // this process was stopped, and others had no time meanwhile
 		}
 		lookedAt = now
+		f.c.times.Ran(trace.At(now))
 		idle := now.Sub(idleSince)
 		switch {
 		case idleSince.IsZero():
@@ -279,6 +282,7 @@ func (f *flow) poll() (bool, error) {
 	}
 	if n > 0 {
 		f.now = trace.Now()
+		c.times.Ran(f.now)
 	}
 	moved := false
 	for i := range n {
@@ -413,6 +417,7 @@ func (f *flow) written(ch *channel, imm uint32) error {
 	if ch.edge.Side == ring.Right && f.c.size > 2 {
 		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, ch)
 	}
+	f.c.times.Came(f.now)
 	if imm&immDirect != 0 {
 		if f.rendezvous == nil || f.call.Verify {
 			return fmt.Errorf("%w: %s wrote segment %d into place without its checksum: expected that behind it, or messages in slots", ErrProtocol, ch, imm&^immDirect)
@@ -445,6 +450,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 		if err := f.compare(ch, &h); err != nil {
 			return err
 		}
+		f.c.times.Came(f.now)
 		return ch.addRTS(h)
 	case h.Kind == kindCredit && ch.edge.Side == ring.Mesh && h.RKey != f.c.nonce:
 		return nil // to an earlier Comm
@@ -475,6 +481,7 @@ func (f *flow) header(kind message.Kind, position, length int) message.Header {
 // recordEnd records the operation, which ended or failed, and what is open in it.
 func (f *flow) recordEnd() {
 	end := trace.Now()
+	f.c.times.End(end)
 	if f.begun == 0 || end == 0 {
 		return
 	}

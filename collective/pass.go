@@ -231,6 +231,9 @@ func (p *pass) delivered(*channel) {
 	lo, hi := p.span(st.chunk, segment)
 	n := uint64((hi - lo) * p.size)
 	sendSpan.SpanAt(p.sends[p.sent%MaxDepth], p.now, p.seq, uint64(p.sent), n, uint64(p.right.edge.Peer))
+	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
+		p.right.out.Add(p.sends[p.sent%MaxDepth], p.now)
+	}
 	p.c.live.Sent += n
 	p.sent++
 }
@@ -239,6 +242,9 @@ func (p *pass) delivered(*channel) {
 func (p *pass) landed() {
 	if begun := p.receives[p.arrived%MaxDepth]; begun != 0 {
 		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(p.arrived), uint64(p.arriving(p.arrived)), uint64(p.left.edge.Peer))
+		if p.call.Protocol == RendezvousRead {
+			p.left.in.Add(begun, p.now)
+		}
 	}
 	p.arrived++
 }

@@ -192,6 +192,7 @@ func (x *scriptRun) delivered(ch *channel) {
 	s := &ch.stream
 	f := &s.flights[s.sent%len(s.flights)]
 	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(ch.edge.Peer))
+	ch.out.Add(f.begun, x.now)
 	x.c.live.Sent += uint64(f.bytes)
 	x.group(f.group).flying--
 	s.sent++
@@ -392,6 +393,7 @@ func (x *scriptRun) recordWork(ch *channel, m *script.Move, begun trace.Stamp, n
 	}
 	end := trace.Now()
 	x.now = end
+	x.c.times.Reduced(begun, end)
 	if ch == nil {
 		reduceSpan.SpanAt(begun, end, x.seq, uint64(x.processed), uint64(n), 0)
 	} else {

@@ -94,7 +94,7 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
-		Affinity: s.affinity, Gosched: c.ring.Options().Wait == verbs.WaitGosched,
+		Affinity: s.affinity, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
 	})
 	if err == nil {
 		c.shared = s

@@ -1,6 +1,11 @@
 package collective
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+
+	"ringcli/collective/lateness"
+)
 
 // Stats counts what a Comm has done since it was made. Bytes are of payload,
 // without headers. "Copied" means by the CPU, from memory to memory: the
@@ -33,4 +38,19 @@ func (c *Comm) Stats() Stats {
 	s := c.stats
 	s.Operations += atomic.LoadUint64(&c.direct)
 	return s
+}
+
+// Lateness returns what this rank has kept of its operations since it was asked last.
+func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
+	if err := c.lock.Lock(ctx); err != nil {
+		return r, err
+	}
+	defer c.lock.Unlock()
+	for _, ch := range c.channels {
+		if ch != nil {
+			c.times.Edge(&ch.out, c.rank, ch.edge.Peer)
+			c.times.Edge(&ch.in, ch.edge.Peer, c.rank)
+		}
+	}
+	return c.times.Take(), nil
 }

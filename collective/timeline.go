@@ -157,6 +157,7 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 	p.now = end
 	if slotted || reduces {
 		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
+		p.c.times.Reduced(begun, end)
 	}
 	if slotted {
 		p.recordSlot(p.left, end, p.processed, n)

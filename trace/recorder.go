@@ -146,6 +146,14 @@ func Now() Stamp {
 	return Stamp(Clock())
 }
 
+// At is Now of a time that was read already.
+func At(t time.Time) Stamp {
+	if !recorderOn.Load() {
+		return 0
+	}
+	return Stamp(clockStartNS + int64(t.Sub(clockStart)))
+}
+
 // LogTexts is how many printed events the recorder keeps, 256 bytes each.
 const LogTexts = 2048
 

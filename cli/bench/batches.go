@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 )
@@ -55,22 +56,27 @@ type repetition struct {
 	// talk, if it is set, is how ranks talk between batches, but for the first, when
 	// they may be in different commands.
 	talk *talk
+	// heard, if it is set, is called on all ranks alike with what they tell of a batch of so
+	// many iterations, whose mean was us.
+	heard func(all []windows.Told, iters int, us float64) error
+	kept  *windows.Keeper // has what this rank tells of a batch; nil: nothing is told
 }
 
 // batchTold is what ranks tell each other between two batches.
 type batchTold struct {
-	Stop  bool    `json:"stop,omitempty"`  // this rank wants to stop
-	Visit bool    `json:"visit,omitempty"` // a command of this rank wants the queue pairs
-	Warm  int     `json:"warm"`            // how many iterations come next that are not measured, and
-	Next  int     `json:"next"`            // how many that are; the leader's count
-	Mean  float64 `json:"mean"`            // of those of the last batch, in us; 0: there were none
+	Stop  bool         `json:"stop,omitempty"`  // this rank wants to stop
+	Visit bool         `json:"visit,omitempty"` // a command of this rank wants the queue pairs
+	Warm  int          `json:"warm"`            // how many iterations come next that are not measured, and
+	Next  int          `json:"next"`            // how many that are; the leader's count
+	Mean  float64      `json:"mean"`            // of those of the last batch, in us; 0: there were none
+	Told  windows.Told `json:"told,omitzero"`   // of that batch, where ranks talk
 }
 
 // nextBatch is called on all ranks between two batches. Every rank learns how many
 // iterations the leader wants next, how long those of the last batch took on the slowest
 // rank, and whether any rank wants to stop: then all do, at the same place, and the ring
 // can be used again.
-func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own batchTold, t *talk) (next batchTold, err error) {
+func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own batchTold, t *talk) (next batchTold, told []windows.Told, err error) {
 	own.Stop, own.Visit = s.Stopping(), s.Visits.Wanted()
 	var all []batchTold
 	if t == nil {
@@ -83,19 +89,20 @@ func nextBatch(ctx context.Context, m *session.Member, s *session.Session, own b
 		}
 	}
 	if err != nil {
-		return next, err
+		return next, nil, err
 	}
 	for rank, t := range all {
 		if t.Next < 0 || t.Warm < 0 {
-			return next, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, min(t.Next, t.Warm))
+			return next, nil, fmt.Errorf("rank %d wants %d iterations next: expected 0 or more; do all ranks run the same version?", rank, min(t.Next, t.Warm))
 		}
+		told = append(told, t.Told)
 		next.Stop, next.Visit, next.Mean = next.Stop || t.Stop, next.Visit || t.Visit, max(next.Mean, t.Mean)
 	}
 	next.Warm, next.Next = all[0].Warm, all[0].Next
 	if next.Visit {
 		err = receive(ctx, m, s)
 	}
-	return next, err
+	return next, told, err
 }
 
 // visitRound is how long the ranks that wait for another's visit hear nothing of it:
@@ -134,15 +141,22 @@ type batched struct {
 // us; 0 if this rank has none.
 func inBatches(ctx context.Context, m *session.Member, s *session.Session, p repetition, run func(warm, n int) (mean float64, err error)) (b batched, err error) {
 	timeout := s.Config.Duration("timeout")
-	p.batch, p.longest = min(batchTime, timeout/batchShare), timeout/leastShare
-	own := batchTold{}
-	var t *talk // after the first batch
+	p.batch, p.longest = min(cmp.Or(p.batch, batchTime), timeout/batchShare), timeout/leastShare
+	own, iters := batchTold{}, 0 // iters: of the last batch
+	var t *talk                  // after the first batch
 	for {
 		own.Warm, own.Next = p.next(b)
-		next, err := nextBatch(ctx, m, s, own, t)
+		if p.kept != nil {
+			own.Told = p.kept.Last
+		}
+		next, all, err := nextBatch(ctx, m, s, own, t)
+		if err == nil && p.heard != nil && iters > 0 {
+			err = p.heard(all, iters, next.Mean)
+		}
 		if err != nil {
 			return b, err
 		}
+		iters = next.Next
 		t = p.talk
 		if next.Mean > 0 {
 			b.means = append(b.means, next.Mean)

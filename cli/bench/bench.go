@@ -33,6 +33,10 @@ ranks meet: time is the median of the batches' means on the slowest rank, and
 many iterations, with --duration of as many as fit. nccl-tests' -b -e -f -w -m
 and -c are understood; its -n is --iters here, where -n is the ranks.
 
+With --duration who kept the ring waiting is told when it happens: a rank that
+was late, one that had no CPU, or an edge whose segments took long; --window 1s
+shows each second in a row, with the least busbw of an operation in it.
+
 With p2p it measures a queue pair from rank 0 to its right neighbour: WRITE,
 READ and SEND, bandwidth with --outstanding messages in flight, and latency in
 microseconds (half a round trip; for READ all of it).

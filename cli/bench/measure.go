@@ -1,14 +1,17 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/lateness"
 	"ringcli/collective/reduce/reference"
 )
 
@@ -114,7 +117,8 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		mine.HostRate = hostRate(m)
 	}
 	var c checking
-	b, stopped, err := batches(ctx, m, s, o, v, &mine, &c)
+	w := windows.New(m, s.Out, o.op.String(), o.bytes(), o.window)
+	b, stopped, err := batches(ctx, m, s, o, v, &mine, &c, w)
 	if err != nil {
 		return result, err
 	}
@@ -127,6 +131,16 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	result = resultOf(m, o, plan, b.done, b.means, all)
 	result.Corruption = c.corruption(o.typ.Size())
+	if o.duration > 0 {
+		result.Windows = &w.Summary
+	} else {
+		records := make([]lateness.Record, len(all))
+		for rank := range all {
+			records[rank] = *all[rank].Waits
+		}
+		w.Whole(records)
+	}
+	result.Late = w.Late
 	if o.host && b.done > 0 {
 		_, result.BestBW = timing.Bandwidth(result.Command, result.Bytes, result.Ranks, result.Time.Min)
 	}
@@ -186,13 +200,15 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 
 // repetition is how often the operation is repeated.
 func (o operation) repetition() repetition {
-	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration, warmSpan: o.warmSpan, span: o.span}
+	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration, warmSpan: o.warmSpan, span: o.span, batch: min(cmp.Or(o.window, batchTime), batchTime)}
 }
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations together with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement, c *checking) (b batched, stopped bool, err error) {
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, stopped bool, err error) {
 	w, begun, done, call := timing.New(), time.Now(), 0, o.on(v)
+	kept := windows.NewKeeper(m.Comm)
+	mine.Waits = &kept.All
 	var means []float64 // of this rank
 	p := o.repetition()
 	if o.duration > 0 && m.Comm.Size() > 1 {
@@ -200,14 +216,24 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 			return b, false, err
 		}
 		defer func() { err = errors.Join(err, p.talk.close()) }()
-		c.talk = p.talk
+		kept.Each = true
+		c.talk, p.heard, p.kept = p.talk, wins.Heard, kept
 	}
 	b, err = inBatches(ctx, m, s, p, func(warm, n int) (float64, error) {
+		if p.talk == nil || done == 0 { // else what ranks talk belongs to it
+			if err := kept.Drop(ctx); err != nil {
+				return 0, err
+			}
+		}
 		if _, err := o.iterate(ctx, m.Comm, call, warm, nil); err != nil {
 			return 0, err
 		}
+		w.Begin()
 		mean, err := o.iterate(ctx, m.Comm, call, n, w)
 		if err != nil || n == 0 {
+			return 0, err
+		}
+		if err := kept.Take(ctx, w.Longest()); err != nil {
 			return 0, err
 		}
 		means = append(means, mean)
@@ -221,10 +247,16 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 			s.Progress.Step("%d/%d", done, o.iters)
 		}
 		if o.check && o.duration > 0 {
-			err = c.next(ctx, m, o, v)
+			if err = c.next(ctx, m, o, v); err == nil {
+				err = kept.Drop(ctx)
+			}
 		}
 		return mean, err
 	})
+	if p.talk != nil {
+		err = cmp.Or(err, wins.End())
+	}
+	kept.End()
 	if stopped = errors.Is(err, errSome); stopped {
 		err = nil
 	}

@@ -3,10 +3,12 @@ package bench
 import (
 	"fmt"
 
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/lateness"
 	"ringcli/configs"
 	"ringcli/ring"
 )
@@ -60,6 +62,10 @@ type Measurement struct {
 	CPUs []int `json:"cpus,omitempty"`
 	// Corruption is what is known of wrong elements: absent if there are none.
 	Corruption *Corruption `json:"corruption,omitempty"`
+	// Windows are there with --duration.
+	Windows *windows.Summary `json:"windows,omitempty"`
+	// Late are who or what kept the ring waiting: in windows, or in all of it.
+	Late []windows.Stragglers `json:"late,omitempty"`
 }
 
 // WrongElement is an element that is not what it must be.
@@ -108,6 +114,8 @@ type RankMeasurement struct {
 	HostRate float64 `json:"host_GBps,omitempty"`
 	// Possible is that of the rank's own edges.
 	Possible
+	// Waits are for other ranks, and what this rank did else, in what was measured.
+	Waits *lateness.Record `json:"waits,omitempty"`
 }
 
 // linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -31,6 +32,7 @@ type operation struct {
 	iters    int
 	warmup   int
 	duration time.Duration // instead of iters, if above zero
+	window   time.Duration // each so long is shown; 0: none is
 	// warmSpan and span are repetition's.
 	warmSpan, span time.Duration
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
@@ -70,6 +72,7 @@ func repeatFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "iters", "", leastIters, 1, mostIters, "the iterations to measure", fmt.Sprintf("iterations measured; not given: at least so many, and for %s", leastSpan))
 	command.NumberFlag(fs, "warmup", "w", leastWarmup, 0, mostIters, "the iterations before", "iterations before that; likewise")
 	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
+	command.DurationFlag(fs, "window", 0, "with --duration: show each so long in a row, with the least busbw in it and who was late")
 }
 
 const verifySegments = "verify-segments"
@@ -181,12 +184,18 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 	o := operation{
 		typ: command.Value[reduce.Type](fs, "type"), red: command.Value[reduce.Op](fs, "op"),
 		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
-		duration: command.Value[time.Duration](fs, "duration"), floor: command.Value[floor](fs, "floor"),
+		duration: command.Value[time.Duration](fs, "duration"), window: command.Value[time.Duration](fs, "window"), floor: command.Value[floor](fs, "floor"),
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
 		if o.span = Span; !fs.Changed("warmup") {
 			o.warmSpan = Span
 		}
+	}
+	switch {
+	case o.window > 0 && o.duration == 0:
+		return o, exit.Usagef("%s: --window %s without --duration: expected how long to measure, as in --duration 1h", call.Name, o.window)
+	case o.window > 0 && o.window < windows.Least:
+		return o, exit.Usagef("%s: --window %s: expected %s or more", call.Name, o.window, windows.Least)
 	}
 	name := call.Name
 	if len(call.Args) > 0 { // bench
@@ -249,6 +258,9 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 		if err := PrintRanks(s, m); err != nil {
 			return err
 		}
+	}
+	if err := windows.Notes(s.Out, m.Windows, m.Late); err != nil {
+		return err
 	}
 	if verdict != nil && (stopped == nil || exit.Code(verdict) == exit.Critical) {
 		return verdict

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 
+	"ringcli/cli/bench/windows"
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
@@ -45,7 +46,7 @@ func newTalk(ctx context.Context, m *session.Member) (*talk, error) {
 func (t *talk) close() error { return t.buffer.Free() }
 
 // said is what a rank says at once.
-type said [4]uint64
+type said [4 + windows.Words]uint64
 
 // share gives what every rank says to every rank.
 func (t *talk) share(ctx context.Context, own said) ([]said, error) {
@@ -100,7 +101,8 @@ func (w *said) decode(from []byte, number uint32) bool {
 	return true
 }
 
-// Between two batches: what is wanted, how many iterations, and the mean time.
+// Between two batches: what is wanted, how many iterations, the mean time, and what is
+// told of the last one.
 const (
 	saidStop = 1 << iota
 	saidVisit
@@ -114,9 +116,9 @@ func (b batchTold) say() said {
 	if b.Visit {
 		wants |= saidVisit
 	}
-	return said{wants, uint64(b.Warm), uint64(b.Next), math.Float64bits(b.Mean)}
+	return said(b.Told.Append([]uint64{wants, uint64(b.Warm), uint64(b.Next), math.Float64bits(b.Mean)}))
 }
 
 func (w said) batch() batchTold {
-	return batchTold{w[0]&saidStop != 0, w[0]&saidVisit != 0, int(w[1]), int(w[2]), math.Float64frombits(w[3])}
+	return batchTold{w[0]&saidStop != 0, w[0]&saidVisit != 0, int(w[1]), int(w[2]), math.Float64frombits(w[3]), windows.OfWords([windows.Words]uint64(w[4:]))}
 }

@@ -69,7 +69,7 @@ own flag comes first.`,
 		{
 			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Verbatim: true,
 			Summary: "Run a command again and again until Ctrl-C",
-			Example: "  watch 2s counters", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
+			Example: "  watch 2s counters\n  watch 5s all-reduce --size 1M --duration 1s", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 				every, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
 				return s.Shell.Watch(ctx, every, joinWords(call.Args[1:]))

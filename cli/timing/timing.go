@@ -28,15 +28,25 @@ func (t Times) Slowest(u Times) Times {
 
 // Stopwatch collects the times of iterations in bounded memory, however long
 // the run: a histogram with three significant digits from 1 ns to an hour.
-type Stopwatch struct{ h *hdrhistogram.Histogram }
+type Stopwatch struct {
+	h       *hdrhistogram.Histogram
+	longest time.Duration // since Begin
+}
 
 // New returns a stopwatch that has measured nothing.
 func New() *Stopwatch {
-	return &Stopwatch{hdrhistogram.New(1, int64(time.Hour), 3)}
+	return &Stopwatch{h: hdrhistogram.New(1, int64(time.Hour), 3)}
 }
+
+// Begin begins a stretch, of which Longest tells.
+func (s *Stopwatch) Begin() { s.longest = 0 }
+
+// Longest is the longest iteration since Begin in microseconds.
+func (s *Stopwatch) Longest() float64 { return float64(s.longest) / 1e3 }
 
 // Add takes an iteration up.
 func (s *Stopwatch) Add(d time.Duration) {
+	s.longest = max(s.longest, d)
 	// Out of range is only what takes more than an hour; it counts as an hour.
 	_ = s.h.RecordValue(min(max(int64(d), 1), int64(time.Hour)))
 }

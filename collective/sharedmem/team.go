@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringcli/collective/lateness"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/cpu"
 	"ringcli/verbs/memory"
@@ -38,6 +39,8 @@ type Config struct {
 	Gosched bool
 	// Affinity is where the thread comes back to while it waits; it may be nil.
 	Affinity *cpu.Affinity
+	// Lateness counts waits; nil is not to.
+	Lateness *lateness.Counter
 }
 
 // Phases are what a call does with the vector. None is a barrier.
@@ -182,6 +185,9 @@ func New(c Config) (*Team, error) {
 		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
 	}
 	t.wait.long = c.Long
+	if c.Lateness != nil {
+		t.wait.counter = c.Lateness
+	}
 	l := &t.layout
 	for r := range t.peers {
 		p := &t.peers[r]

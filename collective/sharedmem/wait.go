@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"ringcli/collective/lateness"
 	"ringcli/trace"
 	"ringcli/verbs/cpu"
 )
@@ -39,6 +40,9 @@ type waiter struct {
 	since  time.Time // the first look at the clock since reset
 	looked time.Time // the last
 	sleep  time.Duration
+	still  time.Duration // of it: this process did not run
+
+	counter *lateness.Counter
 
 	looks, waitsAfter int // in a row that found nothing; and how many are a wait
 	timeline          timeline
@@ -49,7 +53,7 @@ func newWaiter(gosched bool, affinity *cpu.Affinity, timeout func() time.Duratio
 	if gosched {
 		most = 1
 	}
-	return waiter{spin: cpu.NewSpin(most, true, affinity), gosched: gosched, timeout: timeout, stop: stop}
+	return waiter{spin: cpu.NewSpin(most, true, affinity), gosched: gosched, timeout: timeout, stop: stop, counter: new(lateness.Counter)}
 }
 
 func (w *waiter) reset() {
@@ -57,9 +61,20 @@ func (w *waiter) reset() {
 		w.resume()
 	}
 	if w.spin.Yielding() {
+		if !w.since.IsZero() {
+			w.waited()
+		}
 		w.since, w.sleep = time.Time{}, minSleep
 	}
 	w.spin.Reset()
+}
+
+// waited ends a wait that was long enough to look at the clock.
+func (w *waiter) waited() {
+	now := time.Now()
+	w.still += w.counter.Still(now.Sub(w.looked))
+	w.counter.Waited(int64(now.Sub(w.since) - w.still))
+	w.still = 0
 }
 
 // resume begins a stretch of work.
@@ -116,8 +131,12 @@ func (w *waiter) check() error {
 		w.since, w.looked, w.sleep = now, now, minSleep
 		return nil
 	}
-	if looked := now.Sub(w.looked); looked > Asleep {
+	looked := now.Sub(w.looked)
+	still := w.counter.Still(looked)
+	if looked > Asleep {
 		w.since = w.since.Add(looked) // this process was stopped, and others had no time meanwhile
+	} else {
+		w.still += still
 	}
 	w.looked = now
 	waited := now.Sub(w.since)

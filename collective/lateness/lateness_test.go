@@ -1,0 +1,280 @@
+package lateness
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/trace"
+)
+
+const ms = int64(time.Millisecond)
+
+// round is a ring of ranks that run one all-reduce after the other, hop by hop: the simplest
+// in which waits are passed on.
+type round struct {
+	n     int
+	free  []int64              // when each rank has ended what it did last
+	delay func(from int) int64 // of the edge to the right neighbour
+	c     []Counter
+	out   []Flight
+}
+
+func newRound(n int) *round {
+	r := &round{n: n, free: make([]int64, n), delay: func(int) int64 { return ms / 20 }, c: make([]Counter, n), out: make([]Flight, n)}
+	for i := range r.free {
+		r.free[i] = 1
+	}
+	return r
+}
+
+// run runs an operation that rank i enters late(i) after the one before.
+func (r *round) run(late, still func(rank int) int64) {
+	at, begun := make([]int64, r.n), make([]int64, r.n)
+	for i := range at {
+		begun[i] = r.free[i] + ms/1000 + late(i)
+		at[i] = begun[i]
+		r.c[i].Begin(trace.Stamp(begun[i]))
+	}
+	for hop := range 2 * (r.n - 1) {
+		next := make([]int64, r.n)
+		for i := range at {
+			left := (i + r.n - 1) % r.n
+			came := at[left] + r.delay(left)
+			r.out[left].Add(trace.Stamp(at[left]), trace.Stamp(came))
+			next[i] = max(at[i], came)
+			if hop == 0 {
+				r.c[i].Came(trace.Stamp(next[i]))
+			}
+			if d := still(i); hop == 1 && d > 0 { // it stops when it has just looked at the clock
+				r.c[i].Ran(trace.Stamp(next[i]))
+				next[i] += d
+				r.c[i].Ran(trace.Stamp(next[i]))
+			} else {
+				// Who waits looks at its clock often.
+				for t := at[i]; t < next[i]; t += 10 * ms {
+					r.c[i].Ran(trace.Stamp(t))
+				}
+				r.c[i].Ran(trace.Stamp(next[i]))
+			}
+		}
+		at = next
+	}
+	for i := range at {
+		r.c[i].End(trace.Stamp(at[i]))
+		r.free[i] = at[i]
+	}
+}
+
+// records are what the ranks have kept, of that time.
+func (r *round) records(took int64) []Record {
+	all := make([]Record, r.n)
+	for i := range all {
+		r.c[i].Edge(&r.out[i], i, (i+1)%r.n)
+		all[i] = r.c[i].Take()
+		all[i].Took = took
+	}
+	return all
+}
+
+func never(int) int64 { return 0 }
+
+func told(all []Record) string {
+	var list []string
+	Excuse(all)
+	for _, f := range Judge(all) {
+		who := fmt.Sprint(f.Kind, " ", f.Rank)
+		if f.To != nil {
+			who += fmt.Sprint(" to ", *f.To)
+		}
+		if f.Why != "" {
+			who += ": " + string(f.Why)
+		}
+		list = append(list, who)
+	}
+	return strings.Join(list, ", ")
+}
+
+// The one that was late is told, and the edge that was slow, on rings of several lengths,
+// and no rank behind them that only passed the wait on.
+func TestJudge(t *testing.T) {
+	const ops = 50
+	for _, n := range []int{2, 3, 4, 5, 8, 33} {
+		jitter := rand.New(rand.NewPCG(1, uint64(n)))
+		some := func(int) int64 { return jitter.Int64N(ms / 50) }
+		only := func(rank int, d int64) func(int) int64 {
+			return func(i int) int64 {
+				if i == rank {
+					return d
+				}
+				return some(i)
+			}
+		}
+		for _, c := range []struct {
+			what, want  string
+			late, still func(op int) func(int) int64
+			delay       func(op, from int) int64
+		}{
+			{what: "calm"},
+			{what: "30 ms late to each", want: "late 1: it was outside of operations", late: func(int) func(int) int64 { return only(1, 30*ms) }},
+			{what: "200 ms late to one", want: "late 1: it was outside of operations", late: func(op int) func(int) int64 {
+				if op == 20 {
+					return only(1, 200*ms)
+				}
+				return some
+			}},
+			{what: "stopped in one", want: "late 0: it stood still", still: func(op int) func(int) int64 {
+				if op == 20 {
+					return func(i int) int64 {
+						if i == 0 {
+							return 200 * ms
+						}
+						return 0
+					}
+				}
+				return never
+			}},
+			{what: "2 ms more on an edge", want: "slow-edge 0 to 1", delay: func(_, from int) int64 {
+				if from == 0 {
+					return 2 * ms
+				}
+				return ms / 20
+			}},
+			{what: "an edge down once", want: "slow-edge 0 to 1", delay: func(op, from int) int64 {
+				if from == 0 && op == 20 {
+					return 200 * ms
+				}
+				return ms / 20
+			}},
+		} {
+			r := newRound(n)
+			for op := range ops {
+				late, still := some, func(int) int64 { return 0 }
+				if c.late != nil {
+					late = c.late(op)
+				}
+				if c.still != nil {
+					still = c.still(op)
+				}
+				if c.delay != nil {
+					r.delay = func(from int) int64 { return c.delay(op, from) }
+				}
+				r.run(late, still)
+			}
+			if got := told(r.records(r.free[0])); got != c.want {
+				t.Errorf("%d ranks, %s: %q: expected %q", n, c.what, got, c.want)
+			}
+		}
+	}
+}
+
+// Over shared memory there are waits alone.
+func TestJudgeWaitsAlone(t *testing.T) {
+	waits := func(ns ...int64) (all []Record) {
+		for _, d := range ns {
+			all = append(all, Record{Took: 1000 * ms, Waited: d, LongestWait: min(d, 30*ms), Waits: d / (30 * ms)})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		all  []Record
+		want string
+	}{
+		{waits(900*ms, ms, 880*ms, 890*ms), "late 1"},
+		{waits(900*ms, ms), "late 1"},
+		{waits(30*ms, 0, 31*ms, 29*ms), "late 1"}, // once
+		{waits(15*ms, 0, 15*ms, 15*ms), ""},
+		{waits(300*ms, 320*ms, 310*ms, 250*ms), ""},
+		{waits(), ""},
+		{waits(ms), ""},
+	} {
+		if got := told(c.all); got != c.want {
+			t.Errorf("%+v: %q: expected %q", c.all, got, c.want)
+		}
+	}
+	all := waits(900*ms, ms, 880*ms, 890*ms)
+	all[1].NoCPU = 500 * ms
+	if got := told(all); got != "no-cpu 1" {
+		t.Errorf("%q: expected the machine", got)
+	}
+	name := func(rank int) string { return fmt.Sprintf("rank %d (n%d)", rank, rank) }
+	const want = "rank 1 (n1) had no CPU: 500ms; the others waited 889ms of 1s for it, 29 times, up to 30ms"
+	if got := Judge(all)[0].Text(name); got != want {
+		t.Errorf("%q: expected %q", got, want)
+	}
+	// Of two stretches, in the other of which it had none.
+	late, busy := waits(900*ms, ms, 880*ms, 890*ms), waits(0, 0, 0, 0)
+	busy[1].NoCPU = 900 * ms
+	Excuse(late)
+	Excuse(busy)
+	for i := range late {
+		late[i].Add(busy[i])
+	}
+	if f := Judge(late); len(f) != 1 || f[0].Kind != Late || f[0].NoCPU != 900*ms {
+		t.Errorf("%+v: expected the rank, not the CPU that it had not at another time", f)
+	}
+	for _, c := range []struct {
+		flight, from, to, others int64 // ms
+		want                     string
+	}{
+		{5, 0, 0, 0, "slow-edge 0 to 1"},
+		{5, 0, 300, 300, "no-cpu 1 to 0"},
+		{5, 300, 100, 300, "no-cpu 0 to 1"},
+		{30, 300, 300, 300, "slow-edge 0 to 1"},
+		{30, 700, 100, 300, "no-cpu 0 to 1"},
+	} {
+		all := make([]Record, 4)
+		for i := range all {
+			all[i] = Record{Took: 1000 * ms, From: int64(i), To: int64(i+1) % 4, Flights: 100, InFlight: 100 * ms / 10, NoCPU: c.others * ms}
+		}
+		all[0].InFlight, all[0].NoCPU, all[1].NoCPU = 100*c.flight*ms, c.from*ms, c.to*ms
+		if got := told(all); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	all = []Record{{Took: ms, From: 7, To: 9, Flights: 3, InFlight: ms}, {Took: ms, From: -1, To: 1, Flights: 3, InFlight: 9 * ms}, {}}
+	if got := told(all); got != "" {
+		t.Errorf("%q of ranks that there are not", got)
+	}
+}
+
+func TestWords(t *testing.T) {
+	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15}
+	if got := OfWords(r.Words()); got != r {
+		t.Errorf("%+v: expected %+v", got, r)
+	}
+	sum := r
+	sum.Add(r)
+	want := Record{2, 4, 3, 8, 10, 12, 14, 16, 18, 20, 11, 12, 26, 28, 15, 0}
+	if sum != want {
+		t.Errorf("%+v: expected %+v", sum, want)
+	}
+	sum.Add(Record{From: 1, To: 2, Flights: 1, InFlight: 100, LongestFlight: 100}) // takes longer
+	if sum.From != 1 || sum.Flights != 1 || sum.LongestFlight != 100 {
+		t.Errorf("%+v: expected the slowest edge", sum)
+	}
+	sum.Add(Record{Took: 1})
+	if sum.From != 1 || sum.Flights != 1 || sum.Took != 3 {
+		t.Errorf("%+v: expected the edge that there was", sum)
+	}
+}
+
+func TestCounterAllocatesNothing(t *testing.T) {
+	var c Counter
+	var f Flight
+	if n := testing.AllocsPerRun(100, func() {
+		now := trace.Now()
+		c.Begin(now)
+		c.Came(now)
+		c.Ran(now)
+		f.Add(now, now+1)
+		c.Reduced(now, now+1)
+		c.End(now + 2)
+		c.Edge(&f, 0, 1)
+		c.Take()
+	}); n != 0 {
+		t.Errorf("%v allocations: expected none", n)
+	}
+}
