@@ -3,6 +3,7 @@ package links
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -189,6 +190,13 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 	for _, node := range m.Ring.Nodes() {
 		c.hosts = append(c.hosts, node.Host)
 	}
+	all, err := session.Share(ctx, m, c.plan())
+	if err != nil {
+		return err
+	}
+	if err := alike(all); err != nil {
+		return err
+	}
 	if c.files, err = openFiles(ctx, m, call); err != nil {
 		return err
 	}
@@ -219,6 +227,21 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 		return err
 	}
 	return c.conclude(ctx, v, x)
+}
+
+// plan is what all ranks must have alike.
+func (c *report) plan() string {
+	h := c.how
+	return fmt.Sprintf("--%s --time %s --size %d --small %d --outstanding %d --passes %d", c.mode, h.span, h.bytes, h.small, h.outstanding, h.passes)
+}
+
+func alike(plans []string) error {
+	for rank, p := range plans {
+		if p != plans[0] {
+			return exit.Sharedf(exit.Usage, "links: rank 0 is to measure with %s, and rank %d with %s: give all ranks the same flags", plans[0], rank, p)
+		}
+	}
+	return nil
 }
 
 func isStopped(err error) bool { return exit.IsShared(err) && exit.Code(err) == exit.Interrupted }

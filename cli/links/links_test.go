@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/exit"
 	"ringcli/ring/diagnose/links"
 )
 
@@ -147,5 +148,20 @@ func TestGone(t *testing.T) {
 	}
 	if !g.is(0, 6) || g.is(1, 6) || g.is(7, 6) {
 		t.Error("rank 0 alone is to be gone")
+	}
+}
+
+// Ranks that were told to measure in different ways say so at once.
+func TestAlike(t *testing.T) {
+	c := testReport()
+	c.how = howTo{bytes: 65536, small: 8, outstanding: 16, span: defaultTime}
+	own := c.plan()
+	c.how.bytes = 4096
+	if err := alike([]string{own, own}); err != nil {
+		t.Error(err)
+	}
+	err := alike([]string{own, own, c.plan()})
+	if want := "--mesh --time 100ms --size 65536 --small 8 --outstanding 16 --passes 0, and rank 2 with --mesh --time 100ms --size 4096"; err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Usage {
+		t.Errorf("%v: expected %q", err, want)
 	}
 }
