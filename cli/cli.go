@@ -29,6 +29,7 @@ import (
 	"ringcli/cli/path"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
+	"ringcli/cli/report"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 	"ringcli/cli/tracing"
@@ -74,6 +75,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(doctor.Rows()...)
 	t.Add(path.Row())
 	t.Add(links.ModelRow())
+	t.Add(report.Rows()...)
 	t.Add(about.Rows()...)
 	t.Add(tracing.Rows()...)
 	t.Add(connect.ShellRow(), t.HelpRow())

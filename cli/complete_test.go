@@ -110,6 +110,8 @@ func TestOffers(t *testing.T) {
 		{command.Process, "doctor --list node0,node1 --index ", []string{"0", "1"}, []string{"2"}},
 		{command.Line, "path --", []string{"--listen-port", "--problems", "--source-ports"}, []string{"--sl"}},
 		{command.Line, "doctor --", []string{"--problems"}, []string{"--ranks"}},
+		{command.Process, "report --", []string{"--out", "--force", "--record", "--list"}, []string{"--recorder", "--sl"}},
+		{command.Line, "report --", []string{"--out", "--force", "--recorder"}, []string{"--list"}},
 		{command.Process, "query ", []string{"soft:lo"}, nil},
 		{command.Process, "query soft:lo ", nil, []string{"soft:lo"}},
 		{command.Process, "completion b", []string{"bash"}, []string{"zsh"}},

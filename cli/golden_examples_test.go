@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/local"
 	"ringcli/cli/path"
 	"ringcli/cli/render"
+	"ringcli/cli/report"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
 	"ringcli/cli/timing"
@@ -152,6 +153,9 @@ func examples() []example {
 			return looked(doctor.Print(s, examplePreflight([]int{0, 1, 2, 249}), true))
 		}},
 		{"path", func(s *session.Session) error { return looked(path.Print(s, examplePaths(), false)) }},
+		printing("report", []render.Record{
+			report.Packed{Command: "report", OK: true, File: "ringcli-report-gpu-node-0123-20261123T045000Z.tar.gz", Bytes: 123456789, Ranks: 250, Files: 3000, LeftOut: 12},
+		}),
 		{"query", func(s *session.Session) error { return devices.Print(s, exampleReport(), false) }},
 		{"query verbose", func(s *session.Session) error { return devices.Print(s, exampleReport(), true) }},
 		printing("config", []render.Record{

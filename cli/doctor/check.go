@@ -126,6 +126,12 @@ func verdict(rows []Preflight) error {
 	return codes.With(codes.Preflight, exit.Sharedf(code, "%s: of %d checks %s", name, len(rows), text))
 }
 
+// IsVerdict tells whether an error is what a preflight came to.
+func IsVerdict(err error) bool {
+	code, _ := codes.Of(err)
+	return code == codes.Preflight
+}
+
 // size writes bytes for people.
 func size(n uint64) string {
 	switch {

@@ -55,12 +55,18 @@ func shown(rows []Preflight, all bool) []render.Record {
 	return list
 }
 
-func run(ctx context.Context, s *session.Session, call command.Call) error {
-	a, err := askedOf(s, command.NumberOf(call.Flags, "ranks"))
+// Look examines this node for the ring that the settings speak of, of so many ranks here (0:
+// as many as the list has).
+func Look(ctx context.Context, s *session.Session, ranks int) ([]Preflight, error) {
+	a, err := askedOf(s, ranks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rows, err := Examine(ctx, ThisSystem(), a)
+	return Examine(ctx, ThisSystem(), a)
+}
+
+func run(ctx context.Context, s *session.Session, call command.Call) error {
+	rows, err := Look(ctx, s, command.NumberOf(call.Flags, "ranks"))
 	if err != nil {
 		return err
 	}
@@ -69,11 +75,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 
 // runAll has all ranks look, and tells what they found.
 func runAll(ctx context.Context, s *session.Session, call command.Call) error {
-	a, err := askedOf(s, 0)
-	if err != nil {
-		return err
-	}
-	mine, err := Examine(ctx, ThisSystem(), a)
+	mine, err := Look(ctx, s, 0)
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,14 @@ func Print(s *session.Session, rows []Preflight, problems bool) error {
 		return err
 	}
 	return verdict(rows)
+}
+
+// Settings are those that say what the node is to be good for.
+var Settings = []string{"list", "index", "tcp-port", "timeout", "device", "gid-index", "mtu", "slots", "slot-size"}
+
+// RanksFlag declares --ranks.
+func RanksFlag(fs *pflag.FlagSet) {
+	command.NumberFlag(fs, "ranks", "", 0, 0, 1<<16, "how many ranks", "ranks that this node is to have (0: as many as --list has entries here, or one)")
 }
 
 const verdictHelp = `A check is PASS, WARN (it works, but slower or at a risk), FAIL (no ring will
@@ -132,9 +142,9 @@ On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
 			Example: `  ringcli doctor
   ringcli doctor --index 0 --list node0,node1 --problems
   ringcli doctor --output json | jq -r 'select(.verdict == "FAIL").fix'`,
-			Settings: []string{"list", "index", "tcp-port", "timeout", "device", "gid-index", "mtu", "slots", "slot-size"},
+			Settings: Settings,
 			Flags: func(fs *pflag.FlagSet) {
-				command.NumberFlag(fs, "ranks", "", 0, 0, 1<<16, "how many ranks", "ranks that this node is to have (0: as many as --list has entries here, or one)")
+				RanksFlag(fs)
 				problemsFlag(fs)
 			},
 			Run: run,

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,23 @@ func (s *Session) Token() (token *seal.Token, from string, err error) {
 		return nil, "", exit.Codedf(codes.Token, "token file %s (from %s): %w", path, file.Origin, err)
 	}
 	return token, "file " + path, nil
+}
+
+// Secrets are the tokens that this process was given, in each form that they may show in,
+// for who keeps them out of what others see.
+func (s *Session) Secrets() (list [][]byte) {
+	secrets := [][]byte{s.secret}
+	if path := s.Config.String("token-file"); path != "" {
+		secret, _ := readToken(path) // what cannot be read is in nothing that this process writes
+		secrets = append(secrets, secret)
+	}
+	for _, secret := range secrets {
+		if len(secret) > 0 {
+			quoted, _ := json.Marshal(string(secret)) // a string never fails
+			list = append(list, secret, quoted[1:len(quoted)-1])
+		}
+	}
+	return list
 }
 
 // readToken reads a file that its owner alone can read.
