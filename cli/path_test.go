@@ -221,6 +221,10 @@ func TestPathProvoked(t *testing.T) {
 		wrong map[string]string // the rows that are not well: verdict and words
 	}{
 		{name: "clean"},
+		// What a soft device sends has the traffic class, too; other packets of it are lost here.
+		{name: "traffic class", args: []string{"--traffic-class", "106"}, carry: func(_ int, packet []byte) (bool, []byte) {
+			return !udpFrom(packet, 4791) || packet[1] == 106, nil
+		}},
 		{name: "mtu", carry: small(false), code: exit.Critical, wrong: map[string]string{
 			"0-1 size":   "FAIL 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 1024 needs 1088; nobody on the way says so",
 			"0-1 device": "FAIL of packets of path MTUs [256 512 1024] those of [0 256 512] arrive",

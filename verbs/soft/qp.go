@@ -111,6 +111,11 @@ func (q *qp) setPeer(ah *verbs.AHAttr, refusal *verbs.ModifyError) error {
 	if addr.Is4() != local.Addr().Is4() {
 		return refusal.Blame(verbs.AttrAV, dgid, addr, fmt.Sprintf(" and the local address %s are of different families", local.Addr()))
 	}
+	// The socket has one, which is that of the queue pair that was told last: a process' are
+	// all told the same.
+	if err := q.ep.conn.SetTrafficClass(ah.GRH.TrafficClass); err != nil {
+		return refusal.Blame(verbs.AttrAV, "ah_attr.grh.traffic_class", ah.GRH.TrafficClass, ": "+err.Error())
+	}
 	q.peer = netip.AddrPortFrom(addr, cmp.Or(ah.UDP.Port, wire.UDPPort))
 	q.lowIPIDs = ah.UDP.LowIPIDs
 	q.dst = udp.NewSockaddr(q.peer)

@@ -154,6 +154,19 @@ func setIPOptions(fd int, addr Sockaddr) error {
 // kernel chose where Listen was given 0.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
+// SetTrafficClass sets DSCP and ECN of what is sent from now on.
+func (c *Conn) SetTrafficClass(class uint8) error {
+	if !c.use() {
+		return ErrClosed
+	}
+	defer c.done()
+	level, name := unix.IPPROTO_IP, unix.IP_TOS
+	if c.local.Addr().Is6() {
+		level, name = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	return os.NewSyscallError("setsockopt IP_TOS", unix.SetsockoptInt(c.fd, level, name, int(class)))
+}
+
 // Features tells what this socket uses now. GSO turns false for good when a
 // path turns out not to support it.
 func (c *Conn) Features() Features {
