@@ -9,6 +9,7 @@ import (
 
 	"ringcli/cli/about"
 	"ringcli/cli/bench"
+	"ringcli/cli/bench/narrow"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/devices"
 	"ringcli/cli/doctor"
@@ -44,7 +45,7 @@ func examples() []example {
 	bad.Corruption = &bench.Corruption{
 		Found:   []bench.WrongElements{{Rank: 1, Wrong: 3, Runs: [][2]int{{5461, 5462}, {5464, 5464}}, First: *bad.First}},
 		Entered: []bench.Entry{{From: 0, To: 1, Confidence: bootstrap.Certain, Phase: "all-gather", Segment: 7, Elements: [2]int{5376, 5503}}},
-		Pattern: bench.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Shift: 8, Longest: 4, Page: &offset, Packet: &offset, Checks: 2, Every: 3.1, Text: "3 of 3 wrong words: bit 17 set"},
+		Pattern: narrow.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Shift: 8, Longest: 4, Page: &offset, Packet: &offset, Checks: 2, Every: 3.1, Text: "3 of 3 wrong words: bit 17 set"},
 	}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil

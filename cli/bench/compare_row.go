@@ -79,7 +79,7 @@ func CompareHead(list Variants) []string {
 		for _, w := range list {
 			short := name(w)
 			if len(short) >= width {
-				short = narrow.Replace(short)
+				short = shortened.Replace(short)
 			}
 			fits = fits && len(short) < width
 			fmt.Fprintf(&b, "%-*s", width, short)
@@ -94,8 +94,8 @@ func CompareHead(list Variants) []string {
 	return []string{algorithms, protocols}
 }
 
-// narrow shortens names to others by which they are known, too.
-var narrow = strings.NewReplacer(
+// shortened shortens names to others by which they are known, too.
+var shortened = strings.NewReplacer(
 	collective.AlgorithmRecursiveDoubling.String(), "doubling",
 	collective.RendezvousWrite.String(), "rdv", collective.RendezvousRead.String(), "rdv-read", collective.ReceiverInitiated.String(), "recv-init",
 )

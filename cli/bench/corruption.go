@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ringcli/cli/bench/narrow"
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/reduce/reference"
@@ -20,7 +21,7 @@ import (
 type Corruption struct {
 	Found   []WrongElements `json:"found"`
 	Entered []Entry         `json:"entered,omitempty"` // empty if that is not known
-	Pattern Pattern         `json:"pattern"`
+	Pattern narrow.Pattern  `json:"pattern"`
 }
 
 // WrongElements are those of a rank, in the first check that has found any.
@@ -90,7 +91,7 @@ type checking struct {
 	wrong uint64 // elements on this rank
 	first *WrongElement
 	all   int // wrong words on all ranks, each counted once; of those that were not told as many as there are at least
-	words []wrongWord
+	words []narrow.Word
 	found *Corruption
 	talk  *talk // of a measurement that lasts, or nil
 }
@@ -99,7 +100,7 @@ type checking struct {
 // elements.
 type checkedRank struct {
 	WrongElements
-	Words   []wrongWord        `json:"words,omitempty"`
+	Words   []narrow.Word      `json:"words,omitempty"`
 	Journal collective.Journal `json:"journal"`
 }
 
@@ -175,7 +176,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 			mine.Runs = append(mine.Runs, [2]int{element, element})
 		}
 		if len(mine.Words) < wordsKept {
-			mine.Words = append(mine.Words, wrongWord{Element: element, Got: got, Want: want, InPage: int((base + uint64(element*size)) % pageBytes)})
+			mine.Words = append(mine.Words, narrow.Word{Element: element, Got: got, Want: want, InPage: int((base + uint64(element*size)) % pageBytes)})
 		}
 	}
 	verify := c.VerifyGathered
@@ -192,7 +193,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 // has tells whether a rank has an element wrong. It is not known of the elements behind the
 // last that it tells of, if it has more wrong ones.
 func (r *checkedRank) has(element int) (wrong, known bool) {
-	at, wrong := slices.BinarySearchFunc(r.Words, element, func(w wrongWord, element int) int { return cmp.Compare(w.Element, element) })
+	at, wrong := slices.BinarySearchFunc(r.Words, element, func(w narrow.Word, element int) int { return cmp.Compare(w.Element, element) })
 	return wrong, at < len(r.Words) || uint64(len(r.Words)) == r.Wrong
 }
 
@@ -239,18 +240,18 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 	for rank := range all {
 		mostWrong = max(mostWrong, int(all[rank].Wrong))
 		for _, w := range all[rank].Words {
-			w.rank, w.from, w.to, w.inPacket, w.check, w.at = rank, -1, -1, -1, c.done, time.Since(c.begun)
+			w.Rank, w.From, w.To, w.InPacket, w.Check, w.At = rank, -1, -1, -1, c.done, time.Since(c.begun)
 			for i := range arrivals {
 				if a := &arrivals[i]; w.Element >= a.Lo && w.Element < a.Hi {
-					w.from, w.to, w.inPacket = a.Edge.From, a.Edge.To, inPacket(a, &plan, w.Element, size, mtu)
+					w.From, w.To, w.InPacket = a.Edge.From, a.Edge.To, inPacket(a, &plan, w.Element, size, mtu)
 				}
 			}
-			if w.from < 0 {
-				w.from = within(&plan, all, w.Element)
-				w.to = w.from
+			if w.From < 0 {
+				w.From = within(&plan, all, w.Element)
+				w.To = w.From
 			}
 			if at, ok := seen[w.Element]; ok {
-				if w.rank == w.to {
+				if w.Rank == w.To {
 					c.words[at] = w
 				}
 				continue
@@ -275,16 +276,16 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 			c.found.Entered = append(c.found.Entered, Entry{a.Edge.From, a.Edge.To, bootstrap.Certain, a.Phase.String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
 		}
 	}
-	if len(arrivals) == 0 && len(c.words) > 0 && c.words[0].from >= 0 {
+	if len(arrivals) == 0 && len(c.words) > 0 && c.words[0].From >= 0 {
 		w := c.words[0]
-		c.found.Entered = append(c.found.Entered, Entry{From: w.from, To: w.to, Confidence: bootstrap.Suspect, Elements: [2]int{w.Element, w.Element}})
+		c.found.Entered = append(c.found.Entered, Entry{From: w.From, To: w.To, Confidence: bootstrap.Suspect, Elements: [2]int{w.Element, w.Element}})
 	}
 }
 
 // corruption is what all checks together have found; nil if nothing.
 func (c *checking) corruption(size int) *Corruption {
 	if c.found != nil {
-		c.found.Pattern = narrowDown(c.words, c.all, size, c.done, time.Since(c.begun))
+		c.found.Pattern = narrow.Down(c.words, c.all, size, c.done, time.Since(c.begun))
 	}
 	return c.found
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/cli/bench/narrow"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
@@ -16,7 +17,7 @@ func TestFollow(t *testing.T) {
 	wrong := func(rank, from, words int, of uint64) (r checkedRank) {
 		r.Rank, r.Wrong = rank, of
 		for i := range words {
-			r.Words = append(r.Words, wrongWord{Element: from + 2*i, Got: 1})
+			r.Words = append(r.Words, narrow.Word{Element: from + 2*i, Got: 1})
 		}
 		return r
 	}
@@ -26,8 +27,8 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%d words of %d: expected %d of 1000", got.Words, got.Of, wordsKept+1)
 	}
 	for _, w := range c.words {
-		if want := map[bool]int{true: 0, false: -1}[w.Element < 900 && w.rank == 0]; w.from != want || w.to != want {
-			t.Errorf("element %d of rank %d went wrong within %d: expected %d", w.Element, w.rank, w.from, want)
+		if want := map[bool]int{true: 0, false: -1}[w.Element < 900 && w.Rank == 0]; w.From != want || w.To != want {
+			t.Errorf("element %d of rank %d went wrong within %d: expected %d", w.Element, w.Rank, w.From, want)
 		}
 	}
 }

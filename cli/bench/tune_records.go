@@ -65,7 +65,7 @@ func (p TunePoint) Adjust(column string, cell *render.Cell) {
 	case column == "fastest":
 		cell.Text = p.Fastest.short()
 	case column == "default":
-		cell.Text = narrow.Replace(p.Default.short())
+		cell.Text = shortened.Replace(p.Default.short())
 	case column == "gain" && p.Real:
 		cell.Mood = render.Good
 	case column == "gain":
@@ -99,7 +99,7 @@ func (t *tuning) ruleRow(points []tunePoint, s tuneStretch) TuneRule {
 func (r TuneRule) Adjust(column string, cell *render.Cell) {
 	switch {
 	case column == "protocol" && r.Protocol == collective.ReceiverInitiated:
-		cell.Text = narrow.Replace(cell.Text)
+		cell.Text = shortened.Replace(cell.Text)
 	case column == "up to" && r.UpTo == 0:
 		cell.Text = "any"
 	case column == "gain over default" && r.Default:

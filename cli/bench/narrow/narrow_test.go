@@ -1,4 +1,4 @@
-package bench
+package narrow
 
 import (
 	"math/rand/v2"
@@ -10,7 +10,7 @@ import (
 
 // faults makes wrong words: each check has words from element at(check) on, which damage
 // changes.
-func faults(checks, run int, at func(check int) int, damage func(i int, want []uint64) uint64) (words []wrongWord) {
+func faults(checks, run int, at func(check int) int, damage func(i int, want []uint64) uint64) (words []Word) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for check := range checks {
 		want := make([]uint64, run+32)
@@ -24,9 +24,9 @@ func faults(checks, run int, at func(check int) int, damage func(i int, want []u
 				continue
 			}
 			element := first + i
-			words = append(words, wrongWord{
-				Element: element, Got: got, Want: want[i+16], InPage: element * 4 % 4096, rank: 2, from: 1, to: 2, inPacket: (element*4 + 64) % 1024,
-				check: check + 1, at: time.Duration(check) * 3100 * time.Millisecond,
+			words = append(words, Word{
+				Element: element, Got: got, Want: want[i+16], InPage: element * 4 % 4096, Rank: 2, From: 1, To: 2, InPacket: (element*4 + 64) % 1024,
+				Check: check + 1, At: time.Duration(check) * 3100 * time.Millisecond,
 			})
 		}
 	}
@@ -45,7 +45,7 @@ func TestNarrowDown(t *testing.T) {
 	noise := func(i int, want []uint64) uint64 { return uint64(rnd.Uint32()) }
 	for _, test := range []struct {
 		name  string
-		words []wrongWord
+		words []Word
 		want  Pattern
 		says  string
 	}{
@@ -70,7 +70,7 @@ func TestNarrowDown(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := len(test.words)
-			got := narrowDown(slices.Clone(test.words), n+5, 4, 100, time.Minute)
+			got := Down(slices.Clone(test.words), n+5, 4, 100, time.Minute)
 			w := test.want
 			if got.Kind != w.Kind || got.Mask != w.Mask || got.Shift != w.Shift || got.Longest != w.Longest || (got.Bit == nil) != (w.Bit == nil) || w.Bit != nil && *got.Bit != *w.Bit {
 				t.Errorf("%+v: expected %+v", got, w)
@@ -93,16 +93,16 @@ func TestNarrowDown(t *testing.T) {
 // Where there is no regularity none is told.
 func TestNarrowDownMixed(t *testing.T) {
 	words := faults(3, 1, func(check int) int { return 1000 * check * check }, func(i int, want []uint64) uint64 { return want[i] ^ 4 })
-	words[0].from, words[0].to = -1, -1
-	words[1].rank = 5
-	words[1].at = 20 * time.Second
-	got := narrowDown(words, 3, 4, 90, 30*time.Second)
+	words[0].From, words[0].To = -1, -1
+	words[1].Rank = 5
+	words[1].At = 20 * time.Second
+	got := Down(words, 3, 4, 90, 30*time.Second)
 	for _, says := range []string{"3 of 3 wrong words: bit 2 ", "1 found by 2 ranks", "2 entered by rank 1 to rank 2", "in 3 of 90 checks within 30s"} {
 		if !strings.Contains(got.Text, says) || got.Every != 0 || got.Page != nil {
 			t.Errorf("%+v does not say %q", got, says)
 		}
 	}
-	if got := narrowDown(nil, 7, 4, 9, time.Second); got.Of != 7 || got.Kind != "none" {
+	if got := Down(nil, 7, 4, 9, time.Second); got.Of != 7 || got.Kind != "none" {
 		t.Errorf("no words: %+v", got)
 	}
 }
@@ -112,9 +112,9 @@ func TestNarrowDownMixed(t *testing.T) {
 func TestNoPeriodOfChecks(t *testing.T) {
 	words := faults(12, 1, func(check int) int { return 1000 * check * check }, func(i int, want []uint64) uint64 { return want[i] ^ 4 })
 	for i, check := range []int{3, 4, 9, 17, 18, 21, 30, 31, 33, 40, 47, 55} {
-		words[i].check, words[i].at = check, time.Duration(check)*time.Millisecond
+		words[i].Check, words[i].At = check, time.Duration(check)*time.Millisecond
 	}
-	if got := narrowDown(words, 12, 4, 60, 60*time.Millisecond); got.Every != 0 || !strings.Contains(got.Text, "in 12 of 60 checks") {
+	if got := Down(words, 12, 4, 60, 60*time.Millisecond); got.Every != 0 || !strings.Contains(got.Text, "in 12 of 60 checks") {
 		t.Errorf("every %g s: %s", got.Every, got.Text)
 	}
 }

@@ -1,4 +1,5 @@
-package bench
+// Package narrow finds what wrong elements have in common.
+package narrow
 
 import (
 	"cmp"
@@ -10,18 +11,19 @@ import (
 	"time"
 )
 
-// wrongWord is an element that is not what it must be, as it was found by a check.
-type wrongWord struct {
+// Word is an element that is not what it must be, as it was found by a check.
+type Word struct {
 	Element int    `json:"element"`
 	Got     uint64 `json:"got"` // bits
 	Want    uint64 `json:"want"`
 	InPage  int    `json:"in_page"` // bytes from the start of its page to it, in the rank's buffer
 	// Where it came from, if that was found.
-	rank     int // that found it
-	from, to int // the edge; the same if it is not known
-	inPacket int // bytes into the packet; -1 if it is not known
-	check    int // counts the checks of a run
-	at       time.Duration
+	Rank     int           `json:"-"` // that found it
+	From     int           `json:"-"` // the edge; the same as To if it is not known
+	To       int           `json:"-"`
+	InPacket int           `json:"-"` // bytes into the packet; -1 if it is not known
+	Check    int           `json:"-"` // counts the checks of a run
+	At       time.Duration `json:"-"`
 }
 
 // Pattern is what wrong words have in common. The JSON names are a contract with scripts.
@@ -45,15 +47,15 @@ type Pattern struct {
 // of another kind in it.
 const most = 0.9
 
-// narrowDown finds what wrong words have in common. size is that of an element in bytes, checks
+// Down finds what wrong words have in common. size is that of an element in bytes, checks
 // how many checks there were, took how long they took. of is how many words were wrong, of
 // which words are a sample.
-func narrowDown(words []wrongWord, of, size, checks int, took time.Duration) Pattern {
+func Down(words []Word, of, size, checks int, took time.Duration) Pattern {
 	p := Pattern{Words: len(words), Of: of, Kind: "none"}
 	if len(words) == 0 {
 		return p
 	}
-	slices.SortStableFunc(words, func(a, b wrongWord) int { return cmp.Or(a.check-b.check, a.Element-b.Element) })
+	slices.SortStableFunc(words, func(a, b Word) int { return cmp.Or(a.Check-b.Check, a.Element-b.Element) })
 	what := p.bits(words, size)
 	parts := []string{fmt.Sprintf("%d of %d wrong words: %s", p.Fits, p.Words, what)}
 	if where := p.place(words, size); where != "" {
@@ -70,8 +72,8 @@ func narrowDown(words []wrongWord, of, size, checks int, took time.Duration) Pat
 
 // bits looks at how words differ from what they must be: the most particular pattern that
 // fits most of them counts.
-func (p *Pattern) bits(words []wrongWord, size int) string {
-	count := func(fits func(w wrongWord) bool) int {
+func (p *Pattern) bits(words []Word, size int) string {
+	count := func(fits func(w Word) bool) int {
 		n := 0
 		for _, w := range words {
 			if fits(w) {
@@ -81,19 +83,19 @@ func (p *Pattern) bits(words []wrongWord, size int) string {
 		return n
 	}
 	enough := func(n int) bool { return float64(n) >= most*float64(len(words)) }
-	single := func(w wrongWord) bool { return bits.OnesCount64(w.Got^w.Want) == 1 }
-	mask := commonest(words, func(w wrongWord) uint64 { return w.Got ^ w.Want })
-	if n := count(func(w wrongWord) bool { return w.Got^w.Want == mask }); enough(n) {
+	single := func(w Word) bool { return bits.OnesCount64(w.Got^w.Want) == 1 }
+	mask := commonest(words, func(w Word) uint64 { return w.Got ^ w.Want })
+	if n := count(func(w Word) bool { return w.Got^w.Want == mask }); enough(n) {
 		p.Fits, p.Mask = n, mask
 		if bits.OnesCount64(mask) > 1 {
-			if n := count(func(w wrongWord) bool { return w.Got == 0 }); !enough(n) {
+			if n := count(func(w Word) bool { return w.Got == 0 }); !enough(n) {
 				p.Kind = "bits-flipped"
 				return fmt.Sprintf("the bits %#x flipped", mask)
 			}
 		} else {
 			bit := bits.TrailingZeros64(mask)
 			p.Bit = &bit
-			switch count(func(w wrongWord) bool { return w.Got^w.Want == mask && w.Got&mask != 0 }) {
+			switch count(func(w Word) bool { return w.Got^w.Want == mask && w.Got&mask != 0 }) {
 			case n:
 				p.Kind = "bit-set"
 				return fmt.Sprintf("bit %d set", bit)
@@ -110,12 +112,12 @@ func (p *Pattern) bits(words []wrongWord, size int) string {
 		p.Kind, p.Fits = "one-bit", n
 		return "one bit flipped, not always the same"
 	}
-	if n := count(func(w wrongWord) bool { return w.Got == 0 }); enough(n) {
+	if n := count(func(w Word) bool { return w.Got == 0 }); enough(n) {
 		p.Kind, p.Fits = "zeroed", n
 		return "zero"
 	}
-	value := commonest(words, func(w wrongWord) uint64 { return w.Got })
-	if n := count(func(w wrongWord) bool { return w.Got == value }); enough(n) && n > 1 {
+	value := commonest(words, func(w Word) uint64 { return w.Got })
+	if n := count(func(w Word) bool { return w.Got == value }); enough(n) && n > 1 {
 		p.Kind, p.Fits = "constant", n
 		return fmt.Sprintf("always %#x", value)
 	}
@@ -127,8 +129,8 @@ func (p *Pattern) bits(words []wrongWord, size int) string {
 		return fmt.Sprintf("data that belongs %d bytes before", p.Shift)
 	}
 	full := ^uint64(0) >> (64 - 8*size)
-	step := commonest(words, func(w wrongWord) uint64 { return stepOf(w, full) })
-	if n := count(func(w wrongWord) bool { return stepOf(w, full) == step }); step != 0 && enough(n) {
+	step := commonest(words, func(w Word) uint64 { return stepOf(w, full) })
+	if n := count(func(w Word) bool { return stepOf(w, full) == step }); step != 0 && enough(n) {
 		bit := bits.TrailingZeros64(step)
 		p.Kind, p.Fits, p.Bit = "operand-bit", n, &bit
 		return fmt.Sprintf("off by 2^%d, as from bit %d of an operand of the sum", bit, bit)
@@ -138,7 +140,7 @@ func (p *Pattern) bits(words []wrongWord, size int) string {
 }
 
 // stepOf is the power of two that a sum is off by; 0 if it is off by anything else.
-func stepOf(w wrongWord, full uint64) uint64 {
+func stepOf(w Word, full uint64) uint64 {
 	for _, d := range [...]uint64{(w.Got - w.Want) & full, (w.Want - w.Got) & full} {
 		if bits.OnesCount64(d) == 1 {
 			return d
@@ -148,7 +150,7 @@ func stepOf(w wrongWord, full uint64) uint64 {
 }
 
 // commonest is the value that most words have.
-func commonest(words []wrongWord, of func(w wrongWord) uint64) (value uint64) {
+func commonest(words []Word, of func(w Word) uint64) (value uint64) {
 	counts := map[uint64]int{}
 	best := 0
 	for _, w := range words {
@@ -163,17 +165,17 @@ func commonest(words []wrongWord, of func(w wrongWord) uint64) (value uint64) {
 // shifted finds how many elements before its place data belongs, by what other words of the
 // same check must be; and of how many words that is true. Words near the edge of a run
 // have no such neighbour, and count if the run has others.
-func shifted(words []wrongWord) (shift, fits int) {
+func shifted(words []Word) (shift, fits int) {
 	const farthest = 1 << 10
 	type place struct{ check, element int }
 	want := map[place]uint64{}
 	for _, w := range words {
-		want[place{w.check, w.Element}] = w.Want
+		want[place{w.Check, w.Element}] = w.Want
 	}
 	votes := map[int]int{}
 	for i, w := range words {
 		for _, o := range words[max(0, i-64):min(len(words), i+64)] {
-			if d := w.Element - o.Element; o.check == w.check && d != 0 && max(d, -d) <= farthest && o.Want == w.Got && w.Got != 0 {
+			if d := w.Element - o.Element; o.Check == w.Check && d != 0 && max(d, -d) <= farthest && o.Want == w.Got && w.Got != 0 {
 				votes[d]++
 			}
 		}
@@ -187,7 +189,7 @@ func shifted(words []wrongWord) (shift, fits int) {
 		return 0, 0
 	}
 	for _, w := range words {
-		if v, ok := want[place{w.check, w.Element - shift}]; !ok || v == w.Got {
+		if v, ok := want[place{w.Check, w.Element - shift}]; !ok || v == w.Got {
 			fits++
 		}
 	}
@@ -195,10 +197,10 @@ func shifted(words []wrongWord) (shift, fits int) {
 }
 
 // place looks at where words are: in runs, and at the same place in pages and packets.
-func (p *Pattern) place(words []wrongWord, size int) string {
+func (p *Pattern) place(words []Word, size int) string {
 	run, heads := 0, words[:0:0] // the first of each run
 	for i, w := range words {
-		if i == 0 || words[i-1].check != w.check || words[i-1].Element+1 != w.Element {
+		if i == 0 || words[i-1].Check != w.Check || words[i-1].Element+1 != w.Element {
 			run, heads = 0, append(heads, w)
 		}
 		run += size
@@ -211,11 +213,11 @@ func (p *Pattern) place(words []wrongWord, size int) string {
 	if len(heads) < 2 {
 		return strings.Join(texts, ", ")
 	}
-	if at, exact, ok := common(heads, func(w wrongWord) int { return w.InPage }); ok {
+	if at, exact, ok := common(heads, func(w Word) int { return w.InPage }); ok {
 		p.Page = &at
 		texts = append(texts, offsetText(at, exact, "page"))
 	}
-	if at, exact, ok := common(heads, func(w wrongWord) int { return w.inPacket }); ok && at >= 0 {
+	if at, exact, ok := common(heads, func(w Word) int { return w.InPacket }); ok && at >= 0 {
 		p.Packet = &at
 		texts = append(texts, offsetText(at, exact, "packet"))
 	}
@@ -232,9 +234,9 @@ func offsetText(at int, exact bool, what string) string {
 }
 
 // common is the offset that most words have: to the byte, or the cache line's.
-func common(words []wrongWord, of func(w wrongWord) int) (at int, exact, ok bool) {
+func common(words []Word, of func(w Word) int) (at int, exact, ok bool) {
 	for _, unit := range [...]int{1, cacheLine} {
-		v := commonest(words, func(w wrongWord) uint64 { return uint64(of(w) / unit) })
+		v := commonest(words, func(w Word) uint64 { return uint64(of(w) / unit) })
 		n := 0
 		for _, w := range words {
 			if uint64(of(w)/unit) == v {
@@ -249,13 +251,13 @@ func common(words []wrongWord, of func(w wrongWord) int) (at int, exact, ok bool
 }
 
 // origins says where the words came from.
-func origins(words []wrongWord) string {
+func origins(words []Word) string {
 	type edge struct{ from, to int }
 	counts := map[edge]int{}
 	ranks := map[int]bool{}
 	for _, w := range words {
-		counts[edge{w.from, w.to}]++
-		ranks[w.rank] = true
+		counts[edge{w.From, w.To}]++
+		ranks[w.Rank] = true
 	}
 	var texts []string
 	for e, n := range counts {
@@ -266,7 +268,7 @@ func origins(words []wrongWord) string {
 		case e.from >= 0:
 			text = fmt.Sprintf("went wrong within rank %d", e.from)
 		case len(ranks) == 1:
-			text = fmt.Sprintf("found by rank %d alone", words[0].rank)
+			text = fmt.Sprintf("found by rank %d alone", words[0].Rank)
 		default:
 			text = fmt.Sprintf("found by %d ranks", len(ranks))
 		}
@@ -280,11 +282,11 @@ func origins(words []wrongWord) string {
 }
 
 // times looks at when words were found.
-func (p *Pattern) times(words []wrongWord, checks int, took time.Duration) string {
+func (p *Pattern) times(words []Word, checks int, took time.Duration) string {
 	var at []time.Duration
 	for i, w := range words {
-		if i == 0 || w.check != words[i-1].check {
-			at = append(at, w.at)
+		if i == 0 || w.Check != words[i-1].Check {
+			at = append(at, w.At)
 		}
 	}
 	p.Checks = len(at)
