@@ -205,16 +205,15 @@ func TestDoctorInANamespace(t *testing.T) {
 func TestDoctorOfAllRanks(t *testing.T) {
 	t.Parallel()
 	_, out, errs := finish(t, "local", "-n", "3", "--device", "soft", "--output", "json", "-c", "doctor")
-	found := false
+	found := map[any]bool{}
 	for _, o := range objects(t, out) {
-		if o["check"] == "tcp-port" {
-			found = true
+		if found[o["check"]] = true; o["check"] == "tcp-port" || o["check"] == "clocks" {
 			if o["verdict"] != "PASS" || fmt.Sprint(o["ranks"]) != "[0 1 2]" {
-				t.Errorf("%v: expected PASS at all ranks: each has its own", o)
+				t.Errorf("%v: expected PASS at all ranks: each has its own port, and all have one clock", o)
 			}
 		}
 	}
-	if !found {
-		t.Errorf("no row of the TCP port\n%s%s", out, errs)
+	if !found["tcp-port"] || !found["clocks"] {
+		t.Errorf("no row of the TCP port, or of the clocks\n%s%s", out, errs)
 	}
 }

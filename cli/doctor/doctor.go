@@ -83,7 +83,11 @@ func runAll(ctx context.Context, s *session.Session, call command.Call) error {
 	if err != nil {
 		return err
 	}
-	return Print(s, merge(all), command.IsOn(call.Flags, "problems"))
+	r, err := readClocks(ctx, s.Member)
+	if err != nil {
+		return err
+	}
+	return Print(s, append(r.rows(), merge(all)...), command.IsOn(call.Flags, "problems"))
 }
 
 // Print shows what was found, and ends in the gravest of it.
@@ -154,7 +158,7 @@ On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
 			Summary: "Look whether all nodes are fit for a ring, and what mends them",
 			Long: fmt.Sprintf(`Has each rank look at its node as `+"`ringcli %s`"+` does, and shows what they
 found: ranks that found the same share a row. Checks in which ranks differ come
-first, and of each the minority.
+first, and of each the minority. The ranks' clocks are compared with rank 0's.
 
 `, name) + verdictHelp,
 			Example: "  ringcli local -n 4 -c 'doctor --problems'",

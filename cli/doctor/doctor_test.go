@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/configs/codes"
@@ -139,6 +140,30 @@ func TestMerge(t *testing.T) {
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("%q\nexpected\n%q", told, want)
+	}
+}
+
+// A clock is elsewhere if it says what was not the time while all read theirs.
+func TestClocks(t *testing.T) {
+	begun := time.Date(2026, 11, 23, 5, 0, 0, 0, time.UTC)
+	at := func(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
+	for _, c := range []struct {
+		clocks []time.Time
+		told   []string
+	}{
+		{[]time.Time{at(0.1), at(-0.9), at(1.4)}, []string{"[0 1 2] PASS within 1.5s of each other"}},
+		{[]time.Time{at(0.1), at(4), at(0.2), at(-3600)}, []string{"[1] WARN 3.5s ahead of this rank's", "[3] WARN 1h0m0s behind this rank's"}},
+	} {
+		var told []string
+		for _, p := range (readings{begun, at(0.5), c.clocks}).rows() {
+			told = append(told, fmt.Sprintf("%v %s %s", p.Ranks, p.Verdict, p.Value))
+			if p.OK != (p.Fix == "") {
+				t.Errorf("%+v", p)
+			}
+		}
+		if !slices.Equal(told, c.told) {
+			t.Errorf("%q, expected %q", told, c.told)
+		}
 	}
 }
 

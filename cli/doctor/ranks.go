@@ -2,8 +2,14 @@ package doctor
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"ringcli/cli/session"
+	"ringcli/configs/codes"
 )
 
 // ownOf are the checks of what each node has one of its own.
@@ -73,4 +79,50 @@ func merge(ranks [][]Preflight) []Preflight {
 		merged[i] = *r
 	}
 	return merged
+}
+
+// mostSkew is how far the clocks of two nodes may be apart before who lays their logs side by
+// side is misled.
+const mostSkew = time.Second
+
+// readings are the clocks of all ranks, read at a time that one of them brackets by its own.
+type readings struct {
+	begun, ended time.Time
+	clocks       []time.Time // by rank
+}
+
+// readClocks has all ranks read their clocks after they have met, and this rank see no later
+// than it hears of the last.
+func readClocks(ctx context.Context, m *session.Member) (r readings, err error) {
+	r.begun = time.Now()
+	if _, err = session.Share(ctx, m, "meet"); err == nil {
+		r.clocks, err = session.Share(ctx, m, time.Now())
+	}
+	r.ended = time.Now()
+	return r, err
+}
+
+// rows are one for each rank whose clock is elsewhere than between the two, as this rank's was
+// all the while; or one for all.
+func (r readings) rows() (rows []Preflight) {
+	var all []int
+	for rank, c := range r.clocks {
+		all = append(all, rank)
+		off, way := c.Sub(r.ended), "ahead of"
+		if behind := r.begun.Sub(c); behind > off {
+			off, way = behind, "behind"
+		}
+		if off > mostSkew {
+			row := finding(Warn, "clocks", "", fmt.Sprintf("%v %s this rank's", off.Round(100*time.Millisecond), way))
+			row = row.but(codes.Preflight, fmt.Sprintf("within %v, so that logs of nodes can be laid side by side", mostSkew), "chronyc makestep  # of all nodes by the same servers")
+			row.Ranks = []int{rank}
+			rows = append(rows, row)
+		}
+	}
+	if rows == nil {
+		row := pass("clocks", "", "within %v of each other", r.ended.Sub(r.begun).Round(time.Millisecond)+mostSkew)
+		row.Ranks = all
+		rows = append(rows, row)
+	}
+	return rows
 }
