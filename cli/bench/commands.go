@@ -32,9 +32,9 @@ so that its table shows what is affected; times are those of float32.`,
 
 The size is that of the whole vector. Times are the slowest rank's; bandwidths
 are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
-every rank is compared with a reference, bit for bit. A rank that kept the others
-waiting and an edge that was slow are told, with --duration when it happens
-(help benchmarks).`,
+every rank is compared with a reference, bit for bit. A rank that kept the
+others waiting and an edge that was slow are told, with --duration when it
+happens (help benchmarks).`,
 			Settings: session.OperationSettings, Flags: operationFlags, Check: checkOperation, Run: runOperation,
 		})
 	}

@@ -29,20 +29,21 @@ late, lossy or dead: a sender, a receiver, a pair, or one group to another.
 
 --mesh (the default) has each rank meet each other once: N-1 rounds of disjoint
 pairs (circle method), between which all ranks wait for each other. A pair is
-measured for --time: the latency of a small WRITE (while its ends poll, and while
-they block; the better counts), then the bandwidth of WRITEs one way, the other
-way, and both at once: half a minute for the 26,796 pairs of 232 ranks. --ring
-measures the ring's edges alone. --shift has all ranks send at once to rank+1, then to rank+2 and so on,
-which loads the core of a network as no pair does; it measures bandwidth alone.
+measured for --time: the latency of a small WRITE (while its ends poll, and
+while they block; the better counts), then the bandwidth of WRITEs one way, the
+other way, and both at once: half a minute for the 26,796 pairs of 232 ranks.
+--ring measures the ring's edges alone. --shift has all ranks send at once to
+rank+1, then to rank+2 and so on, which loads the core of a network as no pair
+does; it measures bandwidth alone.
 Each rank needs two queue pairs for it, however many ranks there are.
 
 The verdict takes each figure for a product of what the sender, the receiver,
 the pair and the two groups do to it, and takes that apart by median polish:
 medians of rows and columns of the logarithms by turns, which one bad pair does
-not move. Named is who lies below 0.8 of the others and five spreads of the noise below
-them (the median absolute deviation); above twice the latency, 5 us more (300 us
-where CPUs move the data) and five spreads; of either ten times, whatever the
-noise; above 0.1 % of the packets lost.
+not move. Named is who lies below 0.8 of the others and five spreads of the
+noise below them (the median absolute deviation); above twice the latency, 5 us
+more (300 us where CPUs move the data) and five spreads; of either ten times,
+whatever the noise; above 0.1 % of the packets lost.
 Of a few ranks each pair is measured several times (--passes), of which the
 best counts: other load makes a figure worse, and a fault is in all of them.
 Before anybody is named, suspects are measured again, three times, with

@@ -51,10 +51,11 @@ each check and direction:
           ring says, as DSCP 26 with ECT(0), and as DSCP 48. What a NIC sends
           and receives by itself no program sees: these are the kernel's packets
   ports   latencies and losses by source port: where routers balance load by it
-          (ECMP), each takes a path of its own. In brackets: by how much a port's
-          packets come later than those of the fastest, in this direction alone
-  bytes   whether the counters of the device, and of the interface under a device
-          in software, grew by what was sent over the queue pairs
+          (ECMP), each takes a path of its own. In brackets: by how much a
+          port's packets come later than those of the fastest, in this direction
+          alone
+  bytes   whether the counters of the device, and of the interface under a
+          device in software, grew by what was sent over the queue pairs
 
 What arrived is told over the control ring, so a direction is judged by itself.
 The packets are a few hundred for each direction, to a UDP port that is opened
@@ -63,9 +64,9 @@ for them: where a firewall lets 4791 pass alone, --listen-port says which.
 doctor looks at each node by itself, before there is a ring: path at what lies
 between two. links measures how fast a path is: path what it carries.
 
-A check is PASS, WARN (it works, but not as it was meant), FAIL (it keeps packets
-of the ring from the peer) or SKIP, with the reason. Exit code 0, 1 with a WARN,
-2 with a FAIL.`,
+A check is PASS, WARN (it works, but not as it was meant), FAIL (it keeps
+packets of the ring from the peer) or SKIP, with the reason. Exit code 0, 1 with
+a WARN, 2 with a FAIL.`,
 		Example: "  path --problems\n  path --source-ports 16 --listen-port 4792",
 		Flags:   flags, Run: run,
 	}
