@@ -161,16 +161,22 @@ func udpFrom(packet []byte, port uint16) bool {
 }
 
 // start starts the two ranks.
-func (c *cable) start(t *testing.T, line string, args ...string) (ranks [2]*process) {
+func (c *cable) start(t *testing.T, line string, args ...string) [2]*process {
 	t.Helper()
 	c.run(t)
+	return startIn(t, c.names, "10.78.0.1,10.78.0.2", line, args...)
+}
+
+// startIn starts two ranks in namespaces.
+func startIn(t *testing.T, names [2]string, list, line string, args ...string) (ranks [2]*process) {
+	t.Helper()
 	tool, err := exec.LookPath("ip")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range ranks {
-		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", "10.78.0.1,10.78.0.2", "--timeout", "20s", "--output", "json", "-c", line}, args...)...)
-		p.Args, p.Path = append([]string{"ip", "netns", "exec", c.names[i]}, p.Args...), tool
+		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", list, "--timeout", "20s", "--output", "json", "-c", line}, args...)...)
+		p.Args, p.Path = append([]string{"ip", "netns", "exec", names[i]}, p.Args...), tool
 		p.start(t)
 		ranks[i] = p
 	}
@@ -181,7 +187,12 @@ func (c *cable) start(t *testing.T, line string, args ...string) (ranks [2]*proc
 // direction and check.
 func (c *cable) paths(t *testing.T, line string, args ...string) (code int, rows map[string]map[string]any) {
 	t.Helper()
-	ranks := c.start(t, line, args...)
+	return pathsOf(t, c.start(t, line, args...))
+}
+
+// pathsOf waits for two ranks that run path.
+func pathsOf(t *testing.T, ranks [2]*process) (code int, rows map[string]map[string]any) {
+	t.Helper()
 	code = ranks[0].end(t, hung)
 	if other := ranks[1].end(t, hung); other != code {
 		t.Errorf("exit codes %d and %d", code, other)
@@ -339,6 +350,72 @@ func TestPathEnds(t *testing.T) {
 			}
 			if text := ranks[0].stdout.String() + ranks[0].stderr.String(); !strings.Contains(text, c.words) {
 				t.Errorf("expected %q\n%s", c.words, text)
+			}
+		})
+	}
+}
+
+// A router of the kernel's says what its next link takes, and bytes that leave by another
+// interface than the device's did not travel over that one.
+func TestPathThroughRouter(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skipf("needs ip: %v", err)
+	}
+	for name, c := range map[string]struct {
+		// change is what happens to node 0, and to the router.
+		change func(node, router string)
+		code   int
+		wrong  map[string]string
+	}{
+		"mtu": {func(_, router string) {
+			ip(t, "-n", router, "route", "replace", "10.79.1.0/24", "dev", "eth1", "mtu", "lock", "1050")
+		}, exit.Critical, map[string]string{
+			"0-1 size": "1050 bytes pass, of the 1500 of eth0; the queue pair's MTU 1024 needs 1088; 10.79.0.254 says that its next link takes 1050", "0-1 device": "those of [0 256 512] arrive",
+		}},
+		"interface": {func(node, router string) {
+			ip(t, "-n", router, "link", "add", "eth2", "type", "veth", "peer", "name", "eth1", "netns", node)
+			ip(t, "-n", router, "link", "set", "eth2", "up")
+			ip(t, "-n", router, "address", "add", "10.79.2.254/24", "dev", "eth2")
+			ip(t, "-n", node, "address", "add", "10.79.2.1/24", "dev", "eth1")
+			ip(t, "-n", node, "link", "set", "eth1", "up")
+			ip(t, "-n", node, "route", "replace", "default", "via", "10.79.2.254")
+		}, exit.Warning, map[string]string{
+			"0-1 route": "by eth1 to the router 10.79.2.254", "0-1 bytes": "these bytes did not travel over eth0: port_xmit_data of soft:eth0",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var names [3]string // the last is the router
+			for i := range names {
+				names[i] = fmt.Sprintf("ringcli-%d-router-%s-%d", os.Getpid(), name, i)
+				ip(t, "netns", "add", names[i])
+				t.Cleanup(func() { ip(t, "netns", "delete", names[i]) })
+				ip(t, "-n", names[i], "link", "set", "lo", "up")
+			}
+			router := names[2]
+			for i, node := range names[:2] {
+				port := fmt.Sprintf("eth%d", i)
+				ip(t, "-n", router, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", node)
+				ip(t, "-n", router, "link", "set", port, "up")
+				ip(t, "-n", router, "address", "add", fmt.Sprintf("10.79.%d.254/24", i), "dev", port)
+				ip(t, "-n", node, "address", "add", fmt.Sprintf("10.79.%d.1/24", i), "dev", "eth0")
+				ip(t, "-n", node, "link", "set", "eth0", "up")
+				ip(t, "-n", node, "route", "add", "default", "via", fmt.Sprintf("10.79.%d.254", i))
+			}
+			c.change(names[0], router)
+			ip(t, "netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done")
+			code, rows := pathsOf(t, startIn(t, [2]string(names[:2]), "10.79.0.1,10.79.1.1", "path"))
+			if code != c.code {
+				t.Errorf("exit code %d: expected %d", code, c.code)
+			}
+			for key, row := range rows {
+				if words, wrong := c.wrong[key]; wrong == (row["ok"] == true) || !strings.Contains(fmt.Sprint(row["value"]), words) {
+					t.Errorf("%s: %v %q: expected %q", key, row["verdict"], row["value"], words)
+				}
 			}
 		})
 	}

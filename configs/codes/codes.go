@@ -78,7 +78,7 @@ const (
 	WrongData     Code = "wrong-data"
 	Slow          Code = "slow"
 	Preflight     Code = "preflight"
-	Path          Code = "path"
+	Path          Code = "path-fault"
 	Expectation   Code = "expectation"
 	Usage         Code = "usage"
 	Configuration Code = "configuration"
