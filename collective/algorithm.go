@@ -17,7 +17,7 @@ type Algorithm uint8
 // goes to the end.
 const (
 	AlgorithmAuto              Algorithm = iota // chosen by Table
-	AlgorithmRing                               // 2(n-1) hops between neighbours; see program
+	AlgorithmRing                               // 2(n-1) hops between neighbours; see package program
 	AlgorithmRecursiveDoubling                  // log n exchanges with ranks at distance p/2 ... 2, 1
 	AlgorithmTree                               // up an in-order binary tree, and down it
 	AlgorithmInbox                              // one hop from every rank to every other, reduced by rank

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/collective/script"
 	"ringcli/collective/sharedmem"
@@ -36,7 +37,7 @@ type operation struct {
 	// (doc/PERFORMANCE.md): what each link of a ring carries.
 	busFactor func(n float64) float64
 
-	program func(*program) // round the ring
+	program func(*program.Program) // round the ring
 	scripts map[Algorithm]func(*script.Script)
 }
 
@@ -48,7 +49,7 @@ var operations = [...]operation{
 result.`,
 		reduces: true, gathers: true, send: wholeVector, recv: wholeVector,
 		busFactor: func(n float64) float64 { return 2 * (n - 1) / n },
-		program:   (*program).allReduce,
+		program:   (*program.Program).AllReduce,
 		scripts: map[Algorithm]func(*script.Script){
 			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllReduce,
 			AlgorithmTree:              (*script.Script).TreeAllReduce,
@@ -62,7 +63,7 @@ result.`,
 r*count/n to (r+1)*count/n of the result.`,
 		reduces: true, send: wholeVector, recv: ownChunk,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
-		program:   (*program).reduceScatter,
+		program:   (*program.Program).ReduceScatter,
 		scripts: map[Algorithm]func(*script.Script){
 			AlgorithmRecursiveDoubling: (*script.Script).DoublingReduceScatter,
 			AlgorithmTree:              (*script.Script).TreeReduceScatter,
@@ -76,7 +77,7 @@ r*count/n to (r+1)*count/n of the result.`,
 whole vector.`,
 		gathers: true, send: ownChunk, recv: wholeVector,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
-		program:   (*program).allGather,
+		program:   (*program.Program).AllGather,
 		scripts: map[Algorithm]func(*script.Script){
 			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllGather,
 			AlgorithmTree:              (*script.Script).TreeAllGather,
@@ -85,7 +86,7 @@ whole vector.`,
 	},
 	// A barrier is an all-gather of nothing: its last segment comes when every rank
 	// has sent its own.
-	OpBarrier: {Naming: reduce.Naming{Name: "barrier"}, program: (*program).allGather},
+	OpBarrier: {Naming: reduce.Naming{Name: "barrier"}, program: (*program.Program).AllGather},
 }
 
 // extent is how much of the vector a buffer holds.

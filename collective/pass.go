@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
@@ -26,8 +27,8 @@ type pass struct {
 	*flow
 	left, right *channel    // the same where two ranks share one
 	both        [2]*channel // of the ring
-	prog        program
-	schedule
+	prog        program.Program
+	program.Schedule
 	total   int
 	emptied uint64           // receiver-initiated: slots that the right neighbour is known to have emptied
 	owners  [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
@@ -66,16 +67,16 @@ func (p *pass) init(c *Comm) {
 	p.left, p.right = c.channels[ring.Left], c.channels[ring.Right]
 	p.left.rts = make([]message.Header, maxRTS)
 	p.both = [2]*channel{p.left, p.right}
-	p.prog = program{rank: c.rank, size: c.size, steps: make([]step, 0, 2*c.size)}
+	p.prog = program.Program{Rank: c.rank, Size: c.size, Steps: make([]program.Step, 0, 2*c.size)}
 }
 
 // start makes the pass ready to run a call.
-func (p *pass) start(ctx context.Context, k *Call, in, out vector, program func(*program)) error {
+func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	comm := p.c
-	p.prog.steps = p.prog.steps[:0]
-	program(&p.prog)
-	p.schedule = k.schedule(comm.size, len(p.prog.steps)-1)
-	p.total = p.positions()
+	p.prog.Steps = p.prog.Steps[:0]
+	fill(&p.prog)
+	p.Schedule = k.schedule(comm.size, len(p.prog.Steps)-1)
+	p.total = p.Positions()
 	p.granted, p.arrived, p.processed, p.reading = 0, 0, 0, 0
 	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
 	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
@@ -130,8 +131,8 @@ func (p *pass) phase(position int) string {
 	if position >= p.total || !p.call.Op.onVectors() {
 		return ""
 	}
-	transfer, _, _ := p.at(position)
-	if p.prog.steps[transfer+1].do&doReduce != 0 {
+	transfer, _, _ := p.At(position)
+	if p.prog.Steps[transfer+1].Do&program.DoReduce != 0 {
 		return OpReduceScatter.String()
 	}
 	return OpAllGather.String()
@@ -223,12 +224,12 @@ func (p *pass) answered(ch *channel, h message.Header) bool {
 // delivered notes that the oldest posted segment is the right neighbour's, and
 // its memory ours again.
 func (p *pass) delivered(*channel) {
-	transfer, segment, _ := p.at(p.sent)
-	st := p.prog.steps[transfer]
-	if st.do == recvReduceSend {
+	transfer, segment, _ := p.At(p.sent)
+	st := p.prog.Steps[transfer]
+	if st.Do == program.RecvReduceSend {
 		p.partialsSent++
 	}
-	lo, hi := p.span(st.chunk, segment)
+	lo, hi := p.Span(st.Chunk, segment)
 	n := uint64((hi - lo) * p.size)
 	sendSpan.SpanAt(p.sends[p.sent%MaxDepth], p.now, p.seq, uint64(p.sent), n, uint64(p.right.edge.Peer))
 	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
@@ -254,13 +255,13 @@ func (p *pass) landed() {
 func (p *pass) work() (bool, error) {
 	moved := false
 	for p.processed < p.total {
-		transfer, segment, width := p.at(p.processed)
-		st := p.prog.steps[transfer+1]
-		lo, hi := p.span(st.chunk, segment)
+		transfer, segment, width := p.At(p.processed)
+		st := p.prog.Steps[transfer+1]
+		lo, hi := p.Span(st.Chunk, segment)
 		n := (hi - lo) * p.size
-		reduces := st.do&doReduce != 0
+		reduces := st.Do&program.DoReduce != 0
 		slotted := p.slotted(transfer)
-		if reduces && (p.call.Depth == 1 && p.busy() || st.do == recvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
+		if reduces && (p.call.Depth == 1 && p.busy() || st.Do == program.RecvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
 			return moved, nil
 		}
 		data, ok, err := p.received(transfer, lo, n)
@@ -286,7 +287,7 @@ func (p *pass) work() (bool, error) {
 			copy(p.out.bytes(lo, n, p.size), data)
 			p.c.live.CopiedAllGather += uint64(n)
 		}
-		p.recordWork(slotted, reduces, transfer, n, segment%p.depth == width-1)
+		p.recordWork(slotted, reduces, transfer, n, segment%p.Depth == width-1)
 		p.processed++
 		moved = true
 		if slotted {
@@ -306,18 +307,18 @@ func (p *pass) work() (bool, error) {
 }
 
 // reduce combines a received segment with the own contribution.
-func (p *pass) reduce(st step, data []byte, lo int) {
+func (p *pass) reduce(st program.Step, data []byte, lo int) {
 	own := p.in.bytes(lo, len(data), p.size)
 	var result []byte
-	if st.do&doCopy != 0 {
+	if st.Do&program.DoCopy != 0 {
 		result = p.out.bytes(lo, len(data), p.size)
 	} else {
 		result = memory.Bytes(p.partialBase+p.partialsMade%p.partials*p.stagingStride, len(data))
 		p.partialsMade++
 	}
 	p.kernel(result, data, own)
-	if st.do&doCopy != 0 {
-		reduce.Finish(p.call.Type, p.call.Reduction, p.ranks, result)
+	if st.Do&program.DoCopy != 0 {
+		reduce.Finish(p.call.Type, p.call.Reduction, p.Ranks, result)
 	}
 	p.c.live.Reductions++
 	if p.inFlight() {

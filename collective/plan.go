@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/configs/usage"
 	"ringcli/ring"
@@ -188,7 +189,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	c.cutChunks(chunk, asked, g.slot)
 	if auto {
 		s, initiated := c.schedule(ranks, 1), c
-		initiated.Depth = min(c.Depth, s.segments)
+		initiated.Depth = min(c.Depth, s.Segments)
 		canBe := initiated.notInitiated(&g) == ""
 		switch {
 		case chunk > cmp.Or(table.EagerMax, DefaultEagerMax) && (table.EagerMax != 0 || !canBe):
@@ -198,11 +199,21 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 			c.Protocol = ReceiverInitiated
 		}
 	}
-	if s := c.schedule(ranks, 2*ranks-2); s.positions() > maxPositions {
+	if s := c.schedule(ranks, 2*ranks-2); s.Positions() > maxPositions {
 		return bad("%d bytes in segments of %d: more than %d transfers; use a longer segment", c.Count*size, c.Segment, maxPositions)
 	}
 	return c, nil
 }
+
+// schedule returns the layout of a program in which a segment moves so often.
+func (c *Call) schedule(ranks, transfers int) program.Schedule {
+	s := program.Schedule{Ranks: ranks, Count: c.Count, PerSegment: c.Segment / c.Type.Size(), Depth: c.Depth, Transfers: transfers}
+	s.Segments = max(1, (c.longest(ranks)+s.PerSegment-1)/s.PerSegment)
+	return s
+}
+
+// longest is the length of the longest chunk, in elements.
+func (c *Call) longest(ranks int) int { return (c.Count + ranks - 1) / ranks }
 
 // cutChunks chooses the segments of chunks of so many bytes, as long as was asked for
 // if that is not 0.

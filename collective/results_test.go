@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
@@ -93,7 +94,7 @@ func TestResultPlaced(t *testing.T) {
 	p := &pass{
 		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
 		left: ch, right: ch, total: 8,
-		schedule: schedule{ranks: 2, count: 32, perSegment: 4, segments: 4, depth: 2, transfers: 2},
+		Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
 	}
 	for _, test := range []struct {
 		ch       *channel

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/collective/program"
 	"ringcli/collective/sharedmem"
 	"ringcli/configs/usage"
 	"ringcli/ring"
@@ -152,19 +153,19 @@ func (c *Comm) runPrograms(ctx context.Context, p *prepared) error {
 	if err != nil {
 		return err
 	}
-	if err := c.runPass(ctx, k, p.in, p.out, (*program).reduceScatter); err != nil {
+	if err := c.runPass(ctx, k, p.in, p.out, (*program.Program).ReduceScatter); err != nil {
 		return err
 	}
 	if err := c.runPass(ctx, &barrier, vector{}, vector{}, operations[OpBarrier].program); err != nil {
 		return err
 	}
-	return c.runPass(ctx, k, p.out, p.out, (*program).allGather)
+	return c.runPass(ctx, k, p.out, p.out, (*program.Program).AllGather)
 }
 
-func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, program func(*program)) error {
+func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	p := &c.pass
 	defer p.recordEnd()
-	if err := p.start(ctx, k, in, out, program); err != nil {
+	if err := p.start(ctx, k, in, out, fill); err != nil {
 		return err
 	}
 	if k.copies(in, out) {

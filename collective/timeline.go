@@ -119,8 +119,8 @@ func carrierText(k *Call) uint64 {
 // all-reduce the second half of the transfers gathers.
 func (p *pass) recordStep(end trace.Stamp, transfer int) {
 	phase, first := 0, 0
-	switch scatters := p.ranks - 1; {
-	case p.prog.steps[0].chunk == p.prog.rank: // it begins with its own chunk: all-gather
+	switch scatters := p.Ranks - 1; {
+	case p.prog.Steps[0].Chunk == p.prog.Rank: // it begins with its own chunk: all-gather
 		phase = 1
 	case transfer >= scatters:
 		phase, first = 1, scatters
@@ -182,6 +182,6 @@ func (p *pass) recordOpen(end trace.Stamp) {
 	if !p.call.Protocol.handshakes() && p.processed < p.total && p.left.head() == nil {
 		p.recordAwaited(p.step, end, p.processed)
 	}
-	transfer, _, _ := p.at(min(p.processed, p.total-1))
+	transfer, _, _ := p.At(min(p.processed, p.total-1))
 	p.recordStep(end, transfer)
 }

@@ -167,7 +167,7 @@ func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, send
 			bytes += k.bytes
 		}
 	}
-	transfers, groups := 2*c.size-2, (p.segments+p.depth-1)/p.depth
+	transfers, groups := 2*c.size-2, (p.Segments+p.Depth-1)/p.Depth
 	steps := stepsFrom(op.Start, op.End, events["step"], c.size, groups*transfers)
 	if steps == nil {
 		t.Fatalf("rank %d: no chain of %d steps from the operation's start at %d to its end at %d: %+v", c.rank, groups*transfers, op.Start, op.End, events["step"])

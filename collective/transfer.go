@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 
+	"ringcli/collective/program"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -18,7 +19,7 @@ func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 		if p.arrived <= p.processed {
 			return nil, false, nil
 		}
-		addr, _, _ := p.landing(p.processed, p.prog.steps[transfer+1], lo, n)
+		addr, _, _ := p.landing(p.processed, p.prog.Steps[transfer+1], lo, n)
 		return memory.Bytes(addr, n), true, nil
 	}
 	h := p.left.head()
@@ -39,14 +40,14 @@ func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 // straight into the receive buffer. Where that is, the headers of slots say: each rank's
 // goes along with the chunk that sets out there, which comes to its left neighbour last.
 func (p *pass) slotted(transfer int) bool {
-	return p.call.Protocol == Eager || p.call.Protocol == ReceiverInitiated && transfer < p.ranks-1
+	return p.call.Protocol == Eager || p.call.Protocol == ReceiverInitiated && transfer < p.Ranks-1
 }
 
 // resultWritten notes that the left neighbour wrote a result into its place.
 func (p *pass) resultWritten(ch *channel, position int) error {
 	next := p.arrived
 	for ; next < p.total; next++ {
-		if transfer, _, _ := p.at(next); !p.slotted(transfer) {
+		if transfer, _, _ := p.At(next); !p.slotted(transfer) {
 			break
 		}
 	}
@@ -108,26 +109,26 @@ func (p *pass) ready(position int) bool {
 	if position >= p.total {
 		return false
 	}
-	transfer, _, width := p.at(position)
-	return transfer == 0 && p.depth > 1 || position-width < p.processed
+	transfer, _, width := p.At(position)
+	return transfer == 0 && p.Depth > 1 || position-width < p.processed
 }
 
 // source returns the memory of the next segment to send. It is called once for
 // each position, in order, because partial results are.
 func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
-	transfer, segment, _ := p.at(position)
-	st := p.prog.steps[transfer]
-	lo, hi := p.span(st.chunk, segment)
+	transfer, segment, _ := p.At(position)
+	st := p.prog.Steps[transfer]
+	lo, hi := p.Span(st.Chunk, segment)
 	n = (hi - lo) * p.size
 	v, e := &p.out, p.right.edge
 	switch {
-	case st.do == recvReduceSend:
+	case st.Do == program.RecvReduceSend:
 		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
 		p.partialsPosted++
 		return addr, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), n
 	case n == 0:
 		return p.partialBase, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), 0
-	case st.do == send:
+	case st.Do == program.Send:
 		v = &p.in
 	}
 	return v.base + uint64(lo*p.size), v.keys.LKey(e.Device()), v.keys.RKey(e.Device()), n
@@ -135,26 +136,26 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 
 // landing returns the memory that a rendezvous puts a segment into: a staging
 // buffer if it is to be reduced, or else its final place.
-func (p *pass) landing(position int, st step, lo, n int) (addr uint64, lkey, rkey uint32) {
+func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, lkey, rkey uint32) {
 	e := p.left.edge
-	if st.do&doReduce != 0 || n == 0 {
-		return p.staging.base + uint64(position%p.depth)*p.stagingStride, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device())
+	if st.Do&program.DoReduce != 0 || n == 0 {
+		return p.staging.base + uint64(position%p.Depth)*p.stagingStride, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device())
 	}
 	return p.out.base + uint64(lo*p.size), p.out.keys.LKey(e.Device()), p.out.keys.RKey(e.Device())
 }
 
 // maySend tells whether the next position may be posted to the right.
 func (p *pass) maySend() bool {
-	return p.posted-p.sent < p.depth && p.right.room() && p.ready(p.posted)
+	return p.posted-p.sent < p.Depth && p.right.room() && p.ready(p.posted)
 }
 
 func (p *pass) postSlots() error {
 	r := p.right
 	for p.maySend() {
-		transfer, segment, _ := p.at(p.posted)
+		transfer, segment, _ := p.At(p.posted)
 		if !p.slotted(transfer) {
-			lo, _ := p.span(p.prog.steps[transfer].chunk, segment)
-			to := p.owners[p.ranks-2]
+			lo, _ := p.Span(p.prog.Steps[transfer].Chunk, segment)
+			to := p.owners[p.Ranks-2]
 			to.addr += uint64(lo * p.size)
 			if err := p.writeTo(to); err != nil {
 				return err
@@ -253,8 +254,8 @@ func (p *pass) leaving(position int) int  { return p.bytesOf(position, 0) }
 func (p *pass) arriving(position int) int { return p.bytesOf(position, 1) }
 
 func (p *pass) bytesOf(position, later int) int {
-	transfer, segment, _ := p.at(position)
-	lo, hi := p.span(p.prog.steps[transfer+later].chunk, segment)
+	transfer, segment, _ := p.At(position)
+	lo, hi := p.Span(p.prog.Steps[transfer+later].Chunk, segment)
 	return (hi - lo) * p.size
 }
 
@@ -262,14 +263,14 @@ func (p *pass) bytesOf(position, later int) int {
 // by READing it.
 func (p *pass) grant() error {
 	ch := p.left
-	for p.granted < p.total && p.granted-p.processed < p.depth && ch.room() {
+	for p.granted < p.total && p.granted-p.processed < p.Depth && ch.room() {
 		h := ch.oldestRTS()
 		if h == nil || h.Seq != p.seq {
 			return nil
 		}
-		transfer, segment, _ := p.at(p.granted)
-		st := p.prog.steps[transfer+1]
-		lo, hi := p.span(st.chunk, segment)
+		transfer, segment, _ := p.At(p.granted)
+		st := p.prog.Steps[transfer+1]
+		lo, hi := p.Span(st.Chunk, segment)
 		n := (hi - lo) * p.size
 		if int(h.Segment) != p.granted || h.Length != uint32(n) {
 			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",

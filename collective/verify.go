@@ -111,5 +111,5 @@ func (p *pass) arrivedNext(data []byte, slotted bool, transfer, lo int) error {
 		}
 		sum = at.sum
 	}
-	return p.sumArrived(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.ranks-1)
+	return p.sumArrived(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.Ranks-1)
 }

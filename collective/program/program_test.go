@@ -1,4 +1,4 @@
-package collective
+package program
 
 import (
 	"fmt"
@@ -19,17 +19,17 @@ func TestPrograms(t *testing.T) {
 		}
 		for _, test := range []struct {
 			name    string
-			program func(*program)
+			program func(*Program)
 			initial func(rank, chunk int) string
 			want    func(rank, chunk int) string
 		}{
-			{"reduce-scatter", (*program).reduceScatter, own, func(rank, chunk int) string {
+			{"reduce-scatter", (*Program).ReduceScatter, own, func(rank, chunk int) string {
 				if rank == chunk {
 					return want[chunk]
 				}
 				return ""
 			}},
-			{"all-gather", (*program).allGather,
+			{"all-gather", (*Program).AllGather,
 				func(rank, chunk int) string { return fmt.Sprint("chunk ", chunk, " of ", rank) },
 				func(rank, chunk int) string {
 					if rank == chunk {
@@ -37,32 +37,32 @@ func TestPrograms(t *testing.T) {
 					}
 					return fmt.Sprint("chunk ", chunk, " of ", chunk)
 				}},
-			{"all-reduce", (*program).allReduce, own, func(_, chunk int) string { return want[chunk] }},
+			{"all-reduce", (*Program).AllReduce, own, func(_, chunk int) string { return want[chunk] }},
 		} {
-			programs := make([]program, n)
+			programs := make([]Program, n)
 			wire := make([][]string, n) // what each rank sent, by position
 			recvBuf := make([][]string, n)
 			for r := range programs {
-				programs[r] = program{rank: r, size: n}
+				programs[r] = Program{Rank: r, Size: n}
 				test.program(&programs[r])
 				recvBuf[r] = make([]string, n)
 			}
-			for k := range programs[0].steps {
+			for k := range programs[0].Steps {
 				for r := range programs {
-					s := programs[r].steps[k]
-					if (s.do&doRecv != 0) != (k > 0) || (s.do&doSend != 0) != (k < len(programs[r].steps)-1) {
-						t.Fatalf("%s, n=%d, rank %d, step %d of %d: %b receives or sends out of turn", test.name, n, r, k, len(programs[r].steps), s.do)
+					s := programs[r].Steps[k]
+					if (s.Do&DoRecv != 0) != (k > 0) || (s.Do&DoSend != 0) != (k < len(programs[r].Steps)-1) {
+						t.Fatalf("%s, n=%d, rank %d, step %d of %d: %b receives or sends out of turn", test.name, n, r, k, len(programs[r].Steps), s.Do)
 					}
-					value := test.initial(r, s.chunk)
-					if s.do&doRecv != 0 {
+					value := test.initial(r, s.Chunk)
+					if s.Do&DoRecv != 0 {
 						got := wire[(r+n-1)%n][k-1]
-						if s.do&doReduce != 0 {
+						if s.Do&DoReduce != 0 {
 							got += value
 						}
 						value = got
 					}
-					if s.do&doCopy != 0 {
-						recvBuf[r][s.chunk] = value
+					if s.Do&DoCopy != 0 {
+						recvBuf[r][s.Chunk] = value
 					}
 					wire[r] = append(wire[r], value)
 				}
@@ -83,16 +83,16 @@ func own(rank, _ int) string { return fmt.Sprint(rank, " ") }
 // TestSchedule: every segment of every step has one position, dependencies come
 // first, and the segments cover each chunk once.
 func TestSchedule(t *testing.T) {
-	for _, s := range []schedule{
-		{ranks: 3, count: 0, perSegment: 4, segments: 1, depth: 4, transfers: 4},
-		{ranks: 2, count: 7, perSegment: 4, segments: 1, depth: 1, transfers: 2},
-		{ranks: 4, count: 1003, perSegment: 17, segments: 15, depth: 4, transfers: 6},
-		{ranks: 5, count: 999, perSegment: 10, segments: 20, depth: 16, transfers: 8},
+	for _, s := range []Schedule{
+		{Ranks: 3, Count: 0, PerSegment: 4, Segments: 1, Depth: 4, Transfers: 4},
+		{Ranks: 2, Count: 7, PerSegment: 4, Segments: 1, Depth: 1, Transfers: 2},
+		{Ranks: 4, Count: 1003, PerSegment: 17, Segments: 15, Depth: 4, Transfers: 6},
+		{Ranks: 5, Count: 999, PerSegment: 10, Segments: 20, Depth: 16, Transfers: 8},
 	} {
 		seen := map[[2]int]int{}
-		for p := range s.positions() {
-			transfer, segment, width := s.at(p)
-			if transfer < 0 || transfer >= s.transfers || segment < 0 || segment >= s.segments || width < 1 || width > s.depth {
+		for p := range s.Positions() {
+			transfer, segment, width := s.At(p)
+			if transfer < 0 || transfer >= s.Transfers || segment < 0 || segment >= s.Segments || width < 1 || width > s.Depth {
 				t.Fatalf("%+v: position %d is transfer %d of segment %d, width %d", s, p, transfer, segment, width)
 			}
 			if before, ok := seen[[2]int{transfer - 1, segment}]; transfer > 0 && (!ok || before != p-width) {
@@ -100,14 +100,14 @@ func TestSchedule(t *testing.T) {
 			}
 			seen[[2]int{transfer, segment}] = p
 		}
-		if len(seen) != s.transfers*s.segments {
-			t.Errorf("%+v: %d positions, want %d", s, len(seen), s.transfers*s.segments)
+		if len(seen) != s.Transfers*s.Segments {
+			t.Errorf("%+v: %d positions, want %d", s, len(seen), s.Transfers*s.Segments)
 		}
-		for chunk := range s.ranks {
-			next, end := reduce.Chunk(s.count, s.ranks, chunk)
-			for segment := range s.segments {
-				lo, hi := s.span(chunk, segment)
-				if lo != next || hi < lo || hi-lo > s.perSegment {
+		for chunk := range s.Ranks {
+			next, end := reduce.Chunk(s.Count, s.Ranks, chunk)
+			for segment := range s.Segments {
+				lo, hi := s.Span(chunk, segment)
+				if lo != next || hi < lo || hi-lo > s.PerSegment {
 					t.Fatalf("%+v: segment %d of chunk %d is [%d, %d): expected it to begin at %d", s, segment, chunk, lo, hi, next)
 				}
 				next = hi
