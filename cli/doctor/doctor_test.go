@@ -69,7 +69,7 @@ func (c provocation) look(t *testing.T) {
 }
 
 // provocations are those of all rooms, each beside its own.
-var provocations = slices.Concat(portsCases, pciCases, socketsCases, namesCases, limitsCases, cgroupCases)
+var provocations = slices.Concat(portsCases, pciCases, socketsCases, firewallCases, namesCases, limitsCases, cgroupCases)
 
 // Each check is provoked to each verdict that it can come to.
 func TestProvoked(t *testing.T) {

@@ -89,7 +89,7 @@ func newFake(t *testing.T) *fake {
 	f.System = System{
 		Files: f.files,
 		Limit: func(resource int) (unix.Rlimit, error) { return f.rlimit[resource], nil },
-		Room:  func(int) error { return nil },
+		Room:  func(int) error { return nil }, Ruleset: func() (string, error) { return "", nil },
 		Clock: func(x *unix.Timex) (int, error) { x.Maxerror = 1500; return unix.TIME_OK, nil },
 		CPUs:  func() ([]int, error) { return make([]int, f.cpus), nil }, Hostname: func() (string, error) { return "node0", nil },
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {

@@ -20,7 +20,8 @@ import (
 type System struct {
 	Files     fs.FS // from the root on; symbolic links can be read
 	Limit     func(resource int) (unix.Rlimit, error)
-	Room      func(ranks int) error // an error if this user may not have the threads of so many
+	Room      func(ranks int) error  // an error if this user may not have the threads of so many
+	Ruleset   func() (string, error) // of nftables
 	Clock     func(*unix.Timex) (state int, err error)
 	CPUs      func() ([]int, error) // that this process may run on
 	Hostname  func() (string, error)
@@ -63,6 +64,7 @@ func ThisSystem() System {
 			return r, err
 		},
 		Room:     session.RoomFor,
+		Ruleset:  ruleset,
 		Clock:    unix.Adjtimex,
 		CPUs:     cpu.Allowed,
 		Hostname: os.Hostname,
