@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/collective/journal"
 	"ringcli/collective/reduce"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
@@ -68,7 +69,7 @@ type flow struct {
 	uses       []*channel       // the engine's
 	detached   bool             // no peer waits for an acknowledgement to end the operation
 	call       Call
-	journal    *Journal            // nil if none is kept
+	journal    *journal.Journal    // nil if none is kept
 	sums       bool                // checksums of segments are wanted
 	sign       sharedmem.Signature // of call
 	seq        uint64

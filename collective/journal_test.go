@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"ringcli/collective/journal"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 )
@@ -32,24 +33,24 @@ func TestJournals(t *testing.T) {
 					})
 					k := newKit(w, count, reduce.Int32, reduce.Sum)
 					for _, damages = range []bool{false, true, false} {
-						journals := make([]Journal, n)
+						journals := make([]journal.Journal, n)
 						w.must(func(rank int, c *Comm) error {
 							j, err := c.RunRecorded(context.Background(), Call{Op: op, Count: count, Type: reduce.Int32, Reduction: reduce.Sum, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr(), CallOptions: way})
 							journals[rank] = *j
 							return err
 						})
-						found := Arrivals(journals)
+						found := journal.Compare(journals)
 						if !damages && len(found) > 0 || damages && len(found) != 1 {
 							t.Fatalf("damages %v: found %+v", damages, found)
 						}
 						for _, a := range found {
-							if a.Edge.To != odd || way.Algorithm == AlgorithmRing && a.Edge.From != odd-1 || a.Len() <= 0 || a.Segment != 0 || op == OpAllGather && a.Phase != OpAllGather {
+							if a.To != odd || way.Algorithm == AlgorithmRing && a.From != odd-1 || a.Hi <= a.Lo || a.Segment != 0 || op == OpAllGather && !a.Gathers {
 								t.Errorf("found %+v", a)
 							}
 						}
 						for rank, j := range journals {
 							for _, l := range j.Legs {
-								if len(l.Entries) > journalEntries || l.Count == 0 {
+								if len(l.Entries) > journal.Entries || l.Count == 0 {
 									t.Errorf("rank %d: %d segments in %d entries", rank, l.Count, len(l.Entries))
 								}
 							}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/collective/journal"
 	"ringcli/collective/program"
 	"ringcli/collective/sharedmem"
 	"ringcli/configs/usage"
@@ -27,8 +28,14 @@ type prepared struct {
 // Run runs a call.
 func (c *Comm) Run(ctx context.Context, k Call) (err error) { return c.run(ctx, k, nil) }
 
+// RunRecorded is Run with a journal.
+func (c *Comm) RunRecorded(ctx context.Context, k Call) (*journal.Journal, error) {
+	j := &journal.Journal{}
+	return j, c.run(ctx, k, j)
+}
+
 // run runs a call, and notes in a journal, if there is one, what it sends and receives.
-func (c *Comm) run(ctx context.Context, k Call, j *Journal) (err error) {
+func (c *Comm) run(ctx context.Context, k Call, j *journal.Journal) (err error) {
 	if err := c.enter(ctx); err != nil {
 		return fmt.Errorf("%s: %w", k.Op, err)
 	}

@@ -57,7 +57,7 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 	}
 	sum := message.Checksum(memory.Bytes(addr, n))
 	if f.journal != nil {
-		f.journal.note(f.c.rank, ch.edge.Peer, sum, Range{}, false)
+		f.journal.Note(f.c.rank, ch.edge.Peer, sum, 0, 0, false)
 	}
 	if !f.call.Verify {
 		return 0
@@ -70,7 +70,7 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
 	found := message.Checksum(data)
 	if f.journal != nil {
-		f.journal.note(ch.edge.Peer, f.c.rank, found, Range{lo, lo + len(data)/f.size}, gathers)
+		f.journal.Note(ch.edge.Peer, f.c.rank, found, lo, lo+len(data)/f.size, gathers)
 	}
 	if !f.call.Verify || found == sum {
 		return nil

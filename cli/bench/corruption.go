@@ -11,6 +11,7 @@ import (
 	"ringcli/cli/bench/narrow"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/journal"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
@@ -100,8 +101,8 @@ type checking struct {
 // elements.
 type checkedRank struct {
 	WrongElements
-	Words   []narrow.Word      `json:"words,omitempty"`
-	Journal collective.Journal `json:"journal"`
+	Words   []narrow.Word   `json:"words,omitempty"`
+	Journal journal.Journal `json:"journal"`
 }
 
 // next runs the operation on fresh inputs and verifies every element. All ranks hear
@@ -212,12 +213,12 @@ func within(plan *collective.Call, all []checkedRank, element int) int {
 
 // inPacket is how many bytes into a packet an element of a segment came; -1 if that is not
 // known.
-func inPacket(a *collective.Arrival, plan *collective.Call, element, size, mtu int) int {
+func inPacket(a *journal.Arrival, plan *collective.Call, element, size, mtu int) int {
 	if mtu == 0 || a.Segments > 1 {
 		return -1
 	}
 	at := (element - a.Lo) * size
-	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated && a.Phase != collective.OpAllGather {
+	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated && !a.Gathers {
 		at += ring.SlotHeader
 	}
 	return at % mtu
@@ -225,11 +226,11 @@ func inPacket(a *collective.Arrival, plan *collective.Call, element, size, mtu i
 
 // follow finds out where the wrong elements of a check came from.
 func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank) {
-	journals := make([]collective.Journal, len(all))
+	journals := make([]journal.Journal, len(all))
 	for rank := range all {
 		journals[rank] = all[rank].Journal
 	}
-	arrivals := collective.Arrivals(journals)
+	arrivals := journal.Compare(journals)
 	first := c.found == nil
 	if first {
 		c.found = &Corruption{}
@@ -243,7 +244,7 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 			w.Rank, w.From, w.To, w.InPacket, w.Check, w.At = rank, -1, -1, -1, c.done, time.Since(c.begun)
 			for i := range arrivals {
 				if a := &arrivals[i]; w.Element >= a.Lo && w.Element < a.Hi {
-					w.From, w.To, w.InPacket = a.Edge.From, a.Edge.To, inPacket(a, &plan, w.Element, size, mtu)
+					w.From, w.To, w.InPacket = a.From, a.To, inPacket(a, &plan, w.Element, size, mtu)
 				}
 			}
 			if w.From < 0 {
@@ -273,7 +274,11 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 	}
 	for _, a := range arrivals {
 		if len(c.found.Entered) < entriesShown {
-			c.found.Entered = append(c.found.Entered, Entry{a.Edge.From, a.Edge.To, bootstrap.Certain, a.Phase.String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
+			phase := collective.OpReduceScatter
+			if a.Gathers {
+				phase = collective.OpAllGather
+			}
+			c.found.Entered = append(c.found.Entered, Entry{a.From, a.To, bootstrap.Certain, phase.String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
 		}
 	}
 	if len(arrivals) == 0 && len(c.words) > 0 && c.words[0].From >= 0 {

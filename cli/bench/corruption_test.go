@@ -6,6 +6,7 @@ import (
 
 	"ringcli/cli/bench/narrow"
 	"ringcli/collective"
+	"ringcli/collective/journal"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 )
@@ -36,12 +37,12 @@ func TestFollow(t *testing.T) {
 // TestInPacket: headers of slots lie before a segment, and where several segments are told of
 // as one nothing is known.
 func TestInPacket(t *testing.T) {
-	arrival := func(phase collective.Operation, segments int) *collective.Arrival {
-		return &collective.Arrival{Phase: phase, Segments: segments, Range: collective.Range{Lo: 1000, Hi: 9000}}
+	arrival := func(phase collective.Operation, segments int) *journal.Arrival {
+		return &journal.Arrival{Gathers: phase == collective.OpAllGather, Segments: segments, Lo: 1000, Hi: 9000}
 	}
 	for _, test := range []struct {
 		protocol collective.Protocol
-		arrival  *collective.Arrival
+		arrival  *journal.Arrival
 		mtu      int
 		want     int
 	}{
