@@ -24,7 +24,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-long test-verbs torture bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static test test-long test-verbs torture growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -60,6 +60,11 @@ FROM  := 0
 torture: build
 	$(GO) build -o torture.bin ./collective/torture
 	./torture.bin -cases $(CASES) -seed $(SEED) -from $(FROM) -log torture.log
+
+# What grows with the ranks, up to 10,000 of them, simulated: tables. Some minutes.
+growth:
+	RINGTEST_MATRIX=full $(GO) test -count=1 -timeout 60m -v -run 'Growth|ModelMeets|^TestMesh$$' \
+		./collective ./ring/bootstrap/growthtest ./ring/diagnose/links/meshtest
 
 # The race detector needs cgo.
 race: export CGO_ENABLED := 1

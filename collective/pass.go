@@ -14,41 +14,19 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// pass is the engine of the ring: it runs one program. Both streams have total
-// positions, and each counter below says how many of them have come so far, in
-// order:
-//
-//	from the left   granted ≥ arrived ≥ processed
-//	to the right    announced ≥ posted ≥ sent      (and cleared, under rendezvous-write)
-//
-// A position may be posted once what it depends on was processed. Nothing waits
-// for the other stream otherwise, which is what makes the pipeline.
+// pass is the engine of the ring: it runs one program.
 type pass struct {
 	*flow
 	left, right *channel    // the same where two ranks share one
 	both        [2]*channel // of the ring
-	prog        program.Program
-	program.Schedule
-	total   int
+	counts
 	emptied uint64           // receiver-initiated: slots that the right neighbour is known to have emptied
 	owners  [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
+	reading int              // READs in flight
 
-	granted   int // rendezvous: CTS sent or READ posted
-	arrived   int // rendezvous: lies in its place
-	processed int // reduced or copied: may be sent on
-	reading   int // READs in flight
-
-	announced int // rendezvous: RTS sent
-	cleared   int // rendezvous-write: CTS received
-	posted    int // WRITE posted; rendezvous-read: RTS sent
-	sent      int // completed; rendezvous-read: FIN received
-	clearance [2 * MaxDepth]remote
-
-	// Partial results wait to be sent on in a ring of buffers.
-	partials                                   uint64 // buffers
-	partialsMade, partialsPosted, partialsSent uint64
-	staging                                    vector // landings, as many as depth, then the partial results
-	partialBase, stagingStride                 uint64 // address; bytes of one buffer
+	clearance                  [2 * MaxDepth]remote
+	staging                    vector // landings, as many as depth, then the partial results
+	partialBase, stagingStride uint64 // address; bytes of one buffer
 
 	landings    sums                  // of segments that lie in their places, if they are verified
 	sends       [MaxDepth]trace.Stamp // by position: when they were posted
@@ -73,14 +51,8 @@ func (p *pass) init(c *Comm) {
 // start makes the pass ready to run a call.
 func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	comm := p.c
-	p.prog.Steps = p.prog.Steps[:0]
-	fill(&p.prog)
-	p.Schedule = k.schedule(comm.size, len(p.prog.Steps)-1)
-	p.total = p.Positions()
-	p.granted, p.arrived, p.processed, p.reading = 0, 0, 0, 0
-	p.announced, p.cleared, p.posted, p.sent = 0, 0, 0, 0
-	p.partialsMade, p.partialsPosted, p.partialsSent = 0, 0, 0
-	p.phaseLogged = false
+	p.layOut(k, fill)
+	p.reading, p.phaseLogged = 0, false
 	p.left, p.right = p.both[0], p.both[1]
 	if k.Protocol == ReceiverInitiated && comm.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
@@ -95,9 +67,6 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 		return err
 	}
 	p.uses, p.rendezvous = p.both[:], p
-	// One group of partial results may wait for the right neighbour while the
-	// next is made.
-	p.partials = 2 * uint64(k.Depth)
 	p.stagingStride = (uint64(k.Segment) + 63) / 64 * 64
 	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.partials)*p.stagingStride)
 	if err != nil {
@@ -113,7 +82,7 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 func (p *pass) state() state {
 	left, right := p.left, p.right
 	switch {
-	case p.processed < p.total || p.posted < p.total:
+	case !p.through():
 		return running
 	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.call.Protocol == ReceiverInitiated || right.credited()):
 		return done
@@ -224,19 +193,13 @@ func (p *pass) answered(ch *channel, h message.Header) bool {
 // delivered notes that the oldest posted segment is the right neighbour's, and
 // its memory ours again.
 func (p *pass) delivered(*channel) {
-	transfer, segment, _ := p.At(p.sent)
-	st := p.prog.Steps[transfer]
-	if st.Do == program.RecvReduceSend {
-		p.partialsSent++
-	}
-	lo, hi := p.Span(st.Chunk, segment)
-	n := uint64((hi - lo) * p.size)
+	n := uint64(p.leaving(p.sent))
 	sendSpan.SpanAt(p.sends[p.sent%MaxDepth], p.now, p.seq, uint64(p.sent), n, uint64(p.right.edge.Peer))
 	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
 		p.right.out.Add(p.sends[p.sent%MaxDepth], p.now)
 	}
 	p.c.live.Sent += n
-	p.sent++
+	p.acknowledged()
 }
 
 // landed notes that the oldest granted segment lies in its place.
@@ -261,7 +224,7 @@ func (p *pass) work() (bool, error) {
 		n := (hi - lo) * p.size
 		reduces := st.Do&program.DoReduce != 0
 		slotted := p.slotted(transfer)
-		if reduces && (p.call.Depth == 1 && p.busy() || st.Do == program.RecvReduceSend && p.partialsMade-p.partialsSent == p.partials) {
+		if !p.mayWork(st, p.reading > 0) {
 			return moved, nil
 		}
 		data, ok, err := p.received(transfer, lo, n)
@@ -325,9 +288,6 @@ func (p *pass) reduce(st program.Step, data []byte, lo int) {
 		p.c.live.Overlapped++
 	}
 }
-
-// busy tells whether anything of this rank is on its way, either way.
-func (p *pass) busy() bool { return p.posted > p.sent || p.reading > 0 }
 
 // inFlight tells whether this rank's own WRITE or READ is on the wire for sure:
 // an RTS that the neighbour may not have looked at does not count.

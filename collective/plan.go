@@ -7,6 +7,7 @@ import (
 
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
+	"ringcli/collective/script"
 	"ringcli/configs/usage"
 	"ringcli/ring"
 )
@@ -17,7 +18,7 @@ const (
 	DefaultDepth = 4
 	// MaxDepth keeps a neighbour's messages within the receives that ring keeps
 	// posted: at most 2*16 RTS or FIN, 16 CTS or writes, and the slots.
-	MaxDepth = 16
+	MaxDepth = script.MaxDepth
 	// maxSegment is what one work request may carry and one header may say.
 	maxSegment = 1 << 30
 	// Automatic rendezvous segments: as many as there may be in flight, but not

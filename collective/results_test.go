@@ -93,8 +93,11 @@ func TestResultPlaced(t *testing.T) {
 	other := &channel{edge: &ring.Edge{Peer: 1}}
 	p := &pass{
 		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
-		left: ch, right: ch, total: 8,
-		Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
+		left: ch, right: ch,
+		counts: counts{
+			total: 8, protocol: ReceiverInitiated,
+			Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
+		},
 	}
 	for _, test := range []struct {
 		ch       *channel

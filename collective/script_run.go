@@ -20,24 +20,13 @@ import (
 type scriptRun struct {
 	*flow
 	*role
-	script.Cut
-	depth     int
-	inPlace   bool
-	first     int // groups before it are through
-	window    [MaxDepth]group
+	script.Walk
 	processed int // segments received and worked
 
 	memory   uint64      // of the partial results
 	keys     device.Keys // of memory
 	stride   uint64      // bytes of one group's
 	areaBase []uint64    // where in that each area begins
-}
-
-// group is how far a group of segments has come.
-type group struct {
-	posting, posted int // the move to be posted next, and how many pieces of it are
-	working, worked int // the move to be worked next, and how many pieces of it are
-	flying          int // WRITEs without completion
 }
 
 // role is a script with the channels that its moves use.
@@ -65,10 +54,8 @@ type stream struct {
 
 // start makes the run ready to run a call.
 func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role) error {
-	x.role, x.Cut, x.depth = r, script.NewCut(k.Count, k.Segment/k.Type.Size(), x.c.size, r.Whole), k.Depth
-	x.inPlace = in.base == out.base
-	x.first, x.processed = 0, 0
-	clear(x.window[:])
+	x.role, x.processed = r, 0
+	x.SetOut(&r.Script, k.Count, k.Segment/k.Type.Size(), k.Depth, in.base == out.base)
 	for _, ch := range r.used {
 		ch.stream.posted, ch.stream.sent, ch.stream.took = 0, 0, 0
 	}
@@ -77,14 +64,14 @@ func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role)
 	}
 	x.uses = r.used
 	// What is sent is copied first, and not waited for.
-	x.detached = x.depth > 1 && k.Count*k.Type.Size() <= detachMost
+	x.detached = x.Depth > 1 && k.Count*k.Type.Size() <= detachMost
 	const line = 64
 	x.stride, x.areaBase = 0, x.areaBase[:0]
 	for _, area := range r.Areas {
 		x.areaBase = append(x.areaBase, x.stride)
 		x.stride += uint64(x.Room(area)*x.size+line-1) / line * line
 	}
-	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.depth, x.Groups))))
+	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.Depth, x.Groups))))
 	if err != nil {
 		return err
 	}
@@ -92,16 +79,13 @@ func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role)
 	return nil
 }
 
-func (x *scriptRun) group(g int) *group { return &x.window[g%x.depth] }
-
 // state is done when all groups are through, and every request has completed. Credits
 // may still be on their way to this rank: whoever polls next defers them.
 func (x *scriptRun) state() state {
-	last := x.Groups - 1
-	if x.first <= last {
-		if q := x.group(last); last >= x.first+x.depth || q.posting < len(x.Moves) || q.working < len(x.Moves) {
-			return running
-		}
+	switch {
+	case !x.Made():
+		return running
+	case x.First < x.Groups:
 		return over
 	}
 	for _, ch := range x.used {
@@ -122,35 +106,22 @@ func (x *scriptRun) addr(p script.Operand, area, g int, m *script.Move, piece, f
 		return x.out.base + uint64(from*x.size), &x.out.keys
 	}
 	offset := x.areaBase[area] + uint64(x.Offset(x.Areas[area], m.Lo, piece, from)*x.size)
-	return x.memory + uint64(g%x.depth)*x.stride + offset, &x.keys
+	return x.memory + uint64(g%x.Depth)*x.stride + offset, &x.keys
 }
 
 // post sends what may be sent now.
 func (x *scriptRun) post() (posted bool, err error) {
-	for g := x.first; g < min(x.first+x.depth, x.Groups); g++ {
-		q := x.group(g)
-		for q.posting < len(x.Moves) && (g == x.first || x.group(g-1).posting > q.posting) {
-			m := &x.Moves[q.posting]
-			if m.Do != script.MoveSend {
-				if q.working <= q.posting {
-					break
-				}
-				q.posting++
-				continue
-			}
-			n, ch := x.Pieces(m.Lo, m.Hi), x.at[q.posting]
-			for q.posted < n && ch.free() && ch.room() && ch.stream.posted-ch.stream.sent < len(ch.stream.flights) {
-				if err := x.send(g, q, m, ch); err != nil {
-					return posted, err
-				}
-				q.posted++
-				posted = true
-			}
-			if q.posted < n {
+	for g := x.First; g < x.End(); g++ {
+		for m := x.MayPost(g); m != nil; m = x.MayPost(g) {
+			ch := x.at[x.Group(g).Posting]
+			if !ch.free() || !ch.room() || ch.stream.posted-ch.stream.sent == len(ch.stream.flights) {
 				break
 			}
-			q.posting++
-			q.posted = 0
+			if err := x.send(g, x.Group(g), m, ch); err != nil {
+				return posted, err
+			}
+			x.PostedPiece(g)
+			posted = true
 		}
 	}
 	return posted, nil
@@ -158,10 +129,10 @@ func (x *scriptRun) post() (posted bool, err error) {
 
 // send posts the next piece of a move. What has been taken of the peer's slots is
 // credited with it.
-func (x *scriptRun) send(g int, q *group, m *script.Move, ch *channel) error {
-	from, to := x.Piece(m.Lo, m.Hi, g, q.posted)
+func (x *scriptRun) send(g int, q *script.Group, m *script.Move, ch *channel) error {
+	from, to := x.Piece(m.Lo, m.Hi, g, q.Posted)
 	n := (to - from) * x.size
-	addr, keys := x.addr(m.From, m.Area, g, m, q.posted, from)
+	addr, keys := x.addr(m.From, m.Area, g, m, q.Posted, from)
 	h := x.header(kindSlot, ch.stream.posted, n)
 	h.Addr, h.Sum = ch.taken, x.sumOf(ch, addr, n)
 	if x.detached {
@@ -181,7 +152,7 @@ func (x *scriptRun) send(g int, q *group, m *script.Move, ch *channel) error {
 	}
 	ch.told = ch.taken
 	ch.stream.posted++
-	q.flying++
+	q.Flying++
 	x.c.live.EagerWrites++
 	return nil
 }
@@ -194,57 +165,28 @@ func (x *scriptRun) delivered(ch *channel) {
 	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(ch.edge.Peer))
 	ch.out.Add(f.begun, x.now)
 	x.c.live.Sent += uint64(f.bytes)
-	x.group(f.group).flying--
+	x.Group(f.group).Flying--
 	s.sent++
 }
 
 // work takes the next piece of the oldest group that has one.
 func (x *scriptRun) work() (worked bool, err error) {
-	for g := x.first; g < min(x.first+x.depth, x.Groups) && !worked; g++ {
-		q := x.group(g)
-		x.skipSends(q)
-		if q.working == len(x.Moves) || g > x.first && x.group(g-1).working <= q.working {
-			continue
-		}
-		if worked, err = x.workOn(g, q); err != nil {
-			return worked, err
+	for g := x.First; g < x.End() && !worked; g++ {
+		if m := x.MayWork(g); m != nil {
+			if worked, err = x.workOn(g, x.Group(g), m); err != nil {
+				return worked, err
+			}
 		}
 	}
-	for x.first < x.Groups && x.through(x.group(x.first)) {
-		*x.group(x.first) = group{}
-		x.first++
-	}
+	x.Leave()
 	return worked, nil
 }
 
-func (x *scriptRun) skipSends(q *group) {
-	for q.working < len(x.Moves) && x.Moves[q.working].Do == script.MoveSend {
-		q.working++
-	}
-}
-
-// through tells whether a group has nothing left to do. Posting follows over what was
-// worked, so that it need not be asked again.
-func (x *scriptRun) through(q *group) bool {
-	x.skipSends(q)
-	for q.posting < q.working && x.Moves[q.posting].Do != script.MoveSend {
-		q.posting++
-	}
-	return q.posting == len(x.Moves) && q.working == len(x.Moves) && q.flying == 0
-}
-
-// workOn does the next piece of a group's move, if it may and the message is there.
-func (x *scriptRun) workOn(g int, q *group) (bool, error) {
-	m := &x.Moves[q.working]
-	reduces := m.Do == script.MoveReduce || m.Do == script.MoveReduceOwn
-	// What this rank is still sending is neither overwritten, nor, at depth 1,
-	// overlapped with.
-	if reduces && (m.To == script.OperandOutput && x.inPlace || x.depth == 1) && (q.posting < q.working || q.flying > 0) {
-		return false, nil
-	}
-	from, to := x.Piece(m.Lo, m.Hi, g, q.worked)
+// workOn does the next piece of a group's move, if the message is there.
+func (x *scriptRun) workOn(g int, q *script.Group, m *script.Move) (bool, error) {
+	from, to := x.Piece(m.Lo, m.Hi, g, q.Worked)
 	n := (to - from) * x.size
-	ch := x.at[q.working]
+	ch := x.at[q.Working]
 	var data []byte
 	if ch != nil {
 		var err error
@@ -265,14 +207,8 @@ func (x *scriptRun) workOn(g int, q *group) (bool, error) {
 		x.now = trace.Now()
 	}
 	begun := x.now
-	x.apply(m, data, g, q.worked, from, n)
-	q.worked++
-	moved := q.worked == x.Pieces(m.Lo, m.Hi)
-	x.recordWork(ch, m, begun, n, moved)
-	if moved {
-		q.working++
-		q.worked = 0
-	}
+	x.apply(m, data, g, q.Worked, from, n)
+	x.recordWork(ch, m, begun, n, x.WorkedPiece(g))
 	if ch == nil {
 		return true, nil
 	}
@@ -345,7 +281,7 @@ func (x *scriptRun) apply(m *script.Move, data []byte, g, piece, from, n int) {
 }
 
 func (x *scriptRun) progress() string {
-	return fmt.Sprintf("%d of %d groups of segments were through", x.first, x.Groups)
+	return fmt.Sprintf("%d of %d groups of segments were through", x.First, x.Groups)
 }
 
 func (x *scriptRun) where(p *diagnose.Place) {
@@ -356,19 +292,19 @@ func (x *scriptRun) where(p *diagnose.Place) {
 		}
 		return fmt.Sprintf("step %d of the %s", m.Step, name)
 	}
-	if x.first < x.Groups {
-		q := x.group(x.first)
-		if q.working < len(x.Moves) && x.at[q.working] != nil && x.at[q.working].head() == nil {
-			ch := x.at[q.working]
+	if x.First < x.Groups {
+		q := x.Group(x.First)
+		if q.Working < len(x.Moves) && x.at[q.Working] != nil && x.at[q.Working].head() == nil {
+			ch := x.at[q.Working]
 			p.Awaits = append(p.Awaits, diagnose.Await{
-				From: ch.edge.Peer, Item: diagnose.Data, Number: ch.stream.took, Phase: phase(&x.Moves[q.working]), Segment: ch.stream.took,
+				From: ch.edge.Peer, Item: diagnose.Data, Number: ch.stream.took, Phase: phase(&x.Moves[q.Working]), Segment: ch.stream.took,
 				What: fmt.Sprintf("message %d", ch.stream.took),
 			})
 		}
-		if q.posting < len(x.Moves) && x.Moves[q.posting].Do == script.MoveSend {
-			if ch := x.at[q.posting]; !ch.free() {
+		if q.Posting < len(x.Moves) && x.Moves[q.Posting].Do == script.MoveSend {
+			if ch := x.at[q.Posting]; !ch.free() {
 				p.Awaits = append(p.Awaits, diagnose.Await{
-					From: ch.edge.Peer, Item: diagnose.Credit, Number: int(ch.freed), Phase: phase(&x.Moves[q.posting]), Segment: -1,
+					From: ch.edge.Peer, Item: diagnose.Credit, Number: int(ch.freed), Phase: phase(&x.Moves[q.Posting]), Segment: -1,
 					What: fmt.Sprintf("credits for %d slots", ch.filled-ch.freed),
 				})
 			}
@@ -424,16 +360,16 @@ func (x *scriptRun) recordOpen(end trace.Stamp) {
 			sendSpan.SpanAt(f.begun, end, x.seq, uint64(i), uint64(f.bytes), uint64(ch.edge.Peer))
 		}
 	}
-	if x.first == x.Groups {
+	if x.First == x.Groups {
 		return
 	}
-	q := x.group(x.first)
-	if q.working == len(x.Moves) || x.Moves[q.working].Do == script.MoveSend {
+	q := x.Group(x.First)
+	if q.Working == len(x.Moves) || x.Moves[q.Working].Do == script.MoveSend {
 		return
 	}
-	m, ch := &x.Moves[q.working], x.at[q.working]
+	m, ch := &x.Moves[q.Working], x.at[q.Working]
 	if ch != nil && ch.head() == nil {
-		from, to := x.Piece(m.Lo, m.Hi, x.first, q.worked)
+		from, to := x.Piece(m.Lo, m.Hi, x.First, q.Worked)
 		awaitedSpan.SpanAt(x.step, end, x.seq, uint64(ch.stream.took), uint64((to-from)*x.size), uint64(ch.edge.Peer))
 	}
 	x.recordStep(end, m)

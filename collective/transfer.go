@@ -36,13 +36,6 @@ func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 	return p.left.payload(n), true, nil
 }
 
-// slotted tells whether a transfer goes through slots. The results of ReceiverInitiated go
-// straight into the receive buffer. Where that is, the headers of slots say: each rank's
-// goes along with the chunk that sets out there, which comes to its left neighbour last.
-func (p *pass) slotted(transfer int) bool {
-	return p.call.Protocol == Eager || p.call.Protocol == ReceiverInitiated && transfer < p.Ranks-1
-}
-
 // resultWritten notes that the left neighbour wrote a result into its place.
 func (p *pass) resultWritten(ch *channel, position int) error {
 	next := p.arrived
@@ -88,10 +81,10 @@ func (p *pass) post() (bool, error) {
 		err = p.postSlots()
 	case RendezvousWrite:
 		if err = p.postWrites(); err == nil {
-			err = p.announce(2*p.call.Depth, false)
+			err = p.announce(p.ahead(), false)
 		}
 	case RendezvousRead:
-		if err = p.announce(p.call.Depth, true); err == nil {
+		if err = p.announce(p.ahead(), true); err == nil {
 			p.posted = p.announced
 		}
 	}
@@ -99,18 +92,6 @@ func (p *pass) post() (bool, error) {
 		err = p.grant()
 	}
 	return p.posted+p.announced+p.granted > before, err
-}
-
-// ready tells whether what a position sends is known. At depth 1 even what the
-// send buffer has from the start waits for the position before it: a rank whose
-// reduction waits for its send, which waits for the right neighbour's reduction,
-// could wait for itself all round the ring.
-func (p *pass) ready(position int) bool {
-	if position >= p.total {
-		return false
-	}
-	transfer, _, width := p.At(position)
-	return transfer == 0 && p.Depth > 1 || position-width < p.processed
 }
 
 // source returns the memory of the next segment to send. It is called once for
@@ -146,7 +127,7 @@ func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, l
 
 // maySend tells whether the next position may be posted to the right.
 func (p *pass) maySend() bool {
-	return p.posted-p.sent < p.Depth && p.right.room() && p.ready(p.posted)
+	return p.mayPost() && p.right.room()
 }
 
 func (p *pass) postSlots() error {
@@ -228,12 +209,9 @@ func (p *pass) writeTo(to remote) error {
 // it is.
 func (p *pass) announce(window int, address bool) error {
 	r := p.right
-	for p.announced < p.total && p.announced-p.sent < window && r.room() {
+	for p.mayAnnounce(window, address) && r.room() {
 		h := p.header(kindRTS, p.announced, p.leaving(p.announced))
 		if address {
-			if !p.ready(p.announced) {
-				return nil
-			}
 			var n int
 			h.Addr, _, h.RKey, n = p.source(p.announced)
 			h.Sum = p.sumOf(r, h.Addr, n)
@@ -248,22 +226,11 @@ func (p *pass) announce(window int, address bool) error {
 	return nil
 }
 
-// leaving returns the bytes of a position that goes to the right, arriving those of one
-// that comes from the left.
-func (p *pass) leaving(position int) int  { return p.bytesOf(position, 0) }
-func (p *pass) arriving(position int) int { return p.bytesOf(position, 1) }
-
-func (p *pass) bytesOf(position, later int) int {
-	transfer, segment, _ := p.At(position)
-	lo, hi := p.Span(p.prog.Steps[transfer+later].Chunk, segment)
-	return (hi - lo) * p.size
-}
-
 // grant answers RTS as long as there is a place to put the data: with a CTS, or
 // by READing it.
 func (p *pass) grant() error {
 	ch := p.left
-	for p.granted < p.total && p.granted-p.processed < p.Depth && ch.room() {
+	for p.mayGrant() && ch.room() {
 		h := ch.oldestRTS()
 		if h == nil || h.Seq != p.seq {
 			return nil

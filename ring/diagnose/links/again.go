@@ -143,7 +143,7 @@ func (r *retests) controls() {
 }
 
 // well returns some pairs of a finding whose other end does well, those that are asked least
-// first.
+// first; of two groups those of all their ranks.
 func (r *retests) well(f *Finding) []Pair {
 	var may []Pair
 	if f.Place == Group {
@@ -152,15 +152,15 @@ func (r *retests) well(f *Finding) []Pair {
 				may = append(may, Pair{f.From[k%len(f.From)], f.To[(k+turn)%len(f.To)]})
 			}
 		}
-	} else {
-		own := slices.Concat(f.From, f.To)[0]
-		for k := 1; k < r.n; k++ {
-			p := Pair{own, (own + k) % r.n}
-			if f.Place == Receiver {
-				p = p.Reverse()
-			}
-			may = append(may, p)
+		return may // all at once: what joins the groups may carry a few of them well
+	}
+	own := slices.Concat(f.From, f.To)[0]
+	for k := 1; k < r.n; k++ {
+		p := Pair{own, (own + k) % r.n}
+		if f.Place == Receiver {
+			p = p.Reverse()
 		}
+		may = append(may, p)
 	}
 	cost := func(p Pair) (c int) {
 		c = r.load[p.From] + r.load[p.To]

@@ -16,7 +16,8 @@
 //	Messages  an event for each message at its receiver's port, and one for its arrival
 //
 // The second is for thousands of ranks. TestMessagesAreSumsOfPackets holds it against the
-// first. It leaves out: acknowledgements' room on the wire, the window of a queue pair, that
-// packets of several messages take turns where they queue, and losses: a pair that loses
-// packets needs Packets. Neither has buffers that overflow, pauses (PFC) or congestion marks.
+// first. It leaves out: the window of a queue pair, that packets of several messages take turns
+// where they queue, acknowledgements beyond their sender's port (where buffers have no end as here,
+// those behind others' data on a thin link would make the way back slow, too), and losses: a pair
+// that loses packets needs Packets. Neither has buffers that overflow, pauses (PFC) or congestion marks.
 package fabric

@@ -125,7 +125,7 @@ func TestLosses(t *testing.T) {
 		ports.SetPair(0, 1, fabric.Pair{Loss: 0.01})
 		net := fabric.NewPackets(ports, large)
 		done := run(t, net, large, 32, [2]int{0, 1}, [2]int{2, 3})
-		c := net.Counters()
+		c := net.QueuePair(0, 1)
 		if lossy, clean := done[[2]int{0, 1}], done[[2]int{2, 3}]; lossy < 1.05*clean || c.PacketSeqErr == 0 {
 			t.Errorf("%.1f us with losses, %.1f without, %d NAKs", lossy/1e3, clean/1e3, c.PacketSeqErr)
 		}

@@ -33,6 +33,10 @@ type Messages struct {
 	bytes  uint64
 }
 
+// ackBytes are those of an acknowledgement, which queues at its sender's port behind data: BTH,
+// AETH and ICRC.
+const ackBytes = 12 + 4 + 4
+
 type kind uint8
 
 const (
@@ -84,7 +88,8 @@ func (m *Messages) Run(h Handler, limit time.Duration) bool {
 			m.push(e)
 		case arrives:
 			back := e
-			back.at, back.kind = m.now+m.Latency(int(e.to), int(e.from)), acked
+			_, left := m.send[e.to].pass(ackBytes+m.o.Around, m.now, m.now)
+			back.at, back.kind = left+m.Latency(int(e.to), int(e.from)), acked
 			m.push(back)
 			h.Arrived(int(e.from), int(e.to), int(e.bytes), e.tag)
 		case acked:

@@ -34,6 +34,8 @@ type end struct {
 	peer   *end
 	flying []flying // sent and not acknowledged; they come in order
 	came   int      // of them at the peer
+
+	counters rc.Counters
 }
 
 type flying struct {
@@ -81,8 +83,8 @@ func (n *Packets) Now() float64 { return float64(n.Net.Now()) }
 
 func (n *Packets) Sent() (messages, bytes uint64) { return n.sent, n.bytes }
 
-// Counters are those of the queue pairs of all nodes together.
-func (n *Packets) Counters() *rc.Counters { return &n.Net.Counters }
+// QueuePair has the counters of a node's queue pair to another.
+func (n *Packets) QueuePair(node, peer int) *rc.Counters { return &n.end(node, peer).counters }
 
 func (n *Packets) Wake(at float64, node int) {
 	n.After(time.Duration(at-n.Now()), func() { n.handler.Woke(node) })
@@ -126,7 +128,7 @@ func (n *Packets) end(from, to int) *end {
 
 func (n *Packets) newEnd(node *packetNode) *end {
 	e := &end{mine: node}
-	e.qp = node.node.NewQP(rc.Config{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}, Window: window})
+	e.qp = node.node.NewQP(rc.Config{Counters: &e.counters, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}, Window: window})
 	e.qp.Complete = func(c rc.Completion) { n.complete(e, c) }
 	return e
 }

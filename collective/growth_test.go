@@ -1,0 +1,82 @@
+package collective
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"ringcli/collective/program"
+	"ringcli/collective/script"
+	"ringcli/verbs/soft/rc/rctest/fabric"
+)
+
+// growth is a figure by ranks; a row of the table.
+type growth struct {
+	ranks                     int
+	us, messages, bytes, plan float64
+}
+
+// TestGrowth is how an all-reduce grows with the ranks: a mebibyte round the ring and by recursive
+// doubling. RINGTEST_MATRIX=full takes 1,000 and 10,000 ranks; see make growth. Round 10,000 ranks
+// goes the twentieth part of the steps, which are all alike.
+func TestGrowth(t *testing.T) {
+	sizes := []int{16, 64}
+	if os.Getenv("RINGTEST_MATRIX") == "full" {
+		sizes = []int{64, 1000, 10_000}
+	}
+	for _, a := range []Algorithm{AlgorithmRing, AlgorithmRecursiveDoubling} {
+		var rows []growth
+		for _, n := range sizes {
+			// Chunks that are all alike have programs that are, too.
+			bytes := (1 << 20) / (4 * n) * 4 * n
+			share := 1.0
+			if a == AlgorithmRing && n == 10_000 {
+				share = 20
+			}
+			k := simulatedCall(t, n, bytes, CallOptions{Algorithm: a})
+			net, begun := fabric.NewMessages(simulatedPorts(n)), time.Now()
+			ns, err := Simulate(net, simulatedCosts, k, n, int(share))
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages, sent := net.Sent()
+			g := growth{n, share * ns / 1e3, share * float64(messages) / float64(n), share * float64(sent) / float64(n), float64(planBytes(&k, n))}
+			rows = append(rows, g)
+			t.Logf("%s on %d: %d bytes, %.1f us, a rank: %.1f messages, %.0f bytes, %.0f bytes of plan and partial results; took %s",
+				a, n, bytes, g.us, g.messages, g.bytes, g.plan, time.Since(begun).Round(time.Millisecond))
+			if least := 2 * float64(n-1) * (simulatedAlpha + float64(bytes/n)/simulatedRate*1e9) / 1e3; a == AlgorithmRing && (g.us < 0.99*least || g.us > 2*least) {
+				t.Errorf("%d ranks: %.1f us, want %.1f and not twice that", n, g.us, least)
+			}
+		}
+		t.Logf("%s, exponents: time %.2f, messages %.2f, bytes %.2f, plan %.2f", a, exponent(rows, func(g growth) float64 { return g.us }),
+			exponent(rows, func(g growth) float64 { return g.messages }), exponent(rows, func(g growth) float64 { return g.bytes }),
+			exponent(rows, func(g growth) float64 { return g.plan }))
+	}
+}
+
+// exponent is the power of the ranks with which a figure grows: least squares of the logarithms.
+func exponent(rows []growth, of func(growth) float64) float64 {
+	var x, y, xx, xy float64
+	for _, g := range rows {
+		a, b := math.Log(float64(g.ranks)), math.Log(of(g))
+		x, y, xx, xy = x+a, y+b, xx+a*a, xy+a*b
+	}
+	n := float64(len(rows))
+	return (n*xy - x*y) / (n*xx - x*x)
+}
+
+// planBytes is what a rank keeps of a plan besides its slots: the steps or moves, and the
+// partial results.
+func planBytes(k *Call, n int) int {
+	if k.Algorithm == AlgorithmRing {
+		var c counts
+		c.prog.Size = n
+		c.layOut(k, operations[k.Op].program)
+		return len(c.prog.Steps)*int(unsafe.Sizeof(program.Step{})) + 3*k.Depth*k.Segment
+	}
+	var s script.Script
+	s.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), 0, n)
+	return len(s.Moves)*int(unsafe.Sizeof(script.Move{})) + len(s.Areas)*k.Depth*k.Segment
+}
