@@ -85,10 +85,13 @@ func TestLinksRefuses(t *testing.T) {
 		{[]string{"--good", "/nowhere/at/all"}, "expected a file in a folder that can be written"},
 		{[]string{"--good", "/dev/null"}, "no regular file"},
 		{[]string{"--good", "x", "--bad", "x"}, "both name x"},
+		{[]string{"--good", "x", "--bad", "./x"}, "both name ./x"},
+		{[]string{"--html", ""}, "is a variable not set?"},
+		{[]string{"--groups", "0-9"}, "there is no rank 2: expected 0 to 1"},
 		{[]string{"--ring", "--mesh"}, "expected one of"},
 		{[]string{"--time", "1ms"}, "expected 4ms or more"},
 		{[]string{"--small", "128K"}, "to --size"},
-		{[]string{"--groups", "0-1,1"}, "in two groups"},
+		{[]string{"--groups", "0-1,1"}, "in two groups: expected"},
 		{[]string{"--groups", "0-1,x"}, "is no group"},
 	} {
 		code, stdout, stderr := finish(t, append([]string{"links", "-n", "2"}, c.args...)...)

@@ -130,6 +130,28 @@ func TestModelFromLinks(t *testing.T) {
 	}
 }
 
+// A pair that carries nothing has no figure in any row, whichever algorithm goes over it.
+func TestModelOfADeadEdge(t *testing.T) {
+	for _, n := range []int{2, 4, 7} {
+		dead := meshFile(t, n, 0, 1, `{"command":"links","ok":false,"from":0,"to":1}`)
+		for _, op := range []string{"all-reduce", "all-gather", "reduce-scatter"} {
+			times, summary, _ := modelled(t, "--from", dead, "-b", "1K", "-e", "1M", "-f", "1024", "--op", op)
+			live := 0
+			for _, o := range times {
+				if o["ok"] != (o["time_us"] != nil) {
+					t.Errorf("%v", o)
+				}
+				if o["time_us"] != nil {
+					live++
+				}
+			}
+			if n == 2 && (live > 0 || summary[0]["ok"] != false) {
+				t.Errorf("%s: %d times over the one pair, which carries nothing: %v", op, live, summary)
+			}
+		}
+	}
+}
+
 // TestModelRefuses: each mistake says what was given and what was expected.
 func TestModelRefuses(t *testing.T) {
 	write := func(text string) string {
@@ -163,6 +185,11 @@ func TestModelRefuses(t *testing.T) {
 		{[]string{"--from", write("")}, []string{"none of its 0 lines", "ringcli links --ring --output json"}},
 		{[]string{"--from", write("size time\n")}, []string{"line 1", "links --ring"}},
 		{[]string{"--from", write(half)}, []string{"rank 1 to rank 0 is not in it"}},
+		{[]string{"--from", write("[1]\n")}, []string{"line 1 is no record of links", "links --ring"}},
+		{[]string{"--from", write(strings.Repeat("x", 2<<20))}, []string{"line 1 is longer than"}},
+		{[]string{"--from", write(strings.Replace(half, `"p50":3`, `"p99":3`, 1))}, []string{"no latency", "links --shift"}},
+		{[]string{"--from", write(strings.Replace(half, `"p50":3`, `"p50":1e300`, 1))}, []string{"p50 1e+300", "at most"}},
+		{[]string{"--from", write(`{"command":"links","ok":false,"from":0,"to":1}` + "\n" + `{"command":"links","ok":false,"from":1,"to":0}`)}, []string{"none of its 2 pairs has a connection"}},
 		{[]string{"--from", write(half + half)}, []string{"line 2", "from 0 to 1 is there twice"}},
 		{[]string{"--from", write(strings.Replace(half, `"to":1`, `"to":0`, 1))}, []string{"from 0 to 0"}},
 		{[]string{"--from", write(strings.Replace(half, `:12`, `:0`, 1))}, []string{"write_GBps 0", "above zero"}},

@@ -136,7 +136,7 @@ func check(_ context.Context, s *session.Session, call command.Call, _ int) erro
 	case how.span > s.Config.Duration("timeout")/2:
 		return exit.Usagef("links: --time %s: expected half of --timeout %s at most: ranks that rest wait for the others", how.span, s.Config.Duration("timeout"))
 	case how.bytes < 1 || how.bytes > largest:
-		return exit.Usagef("links: --size %s: expected 1 to %s bytes", configs.FormatSize(uint64(how.bytes)), configs.FormatSize(largest))
+		return exit.Usagef("links: --size %s: expected 1 byte to %s", configs.FormatSize(uint64(how.bytes)), configs.FormatSize(largest))
 	case how.small < 1 || how.small > how.bytes:
 		return exit.Usagef("links: --small %s: expected 1 byte to --size, %s", configs.FormatSize(uint64(how.small)), configs.FormatSize(uint64(how.bytes)))
 	}
@@ -161,8 +161,11 @@ func ranges(text string, n int) ([]string, error) {
 			return nil, exit.Usagef("links: --groups %s: %q is no group: expected ranks, and a comma between two groups, such as 0-3,4-7", text, part)
 		}
 		for _, r := range ranks {
-			if known[r] != "" || r >= n {
-				return nil, exit.Usagef("links: --groups %s: rank %d is in two groups, or not in the ring", text, r)
+			switch {
+			case known[r] != "":
+				return nil, exit.Usagef("links: --groups %s: rank %d is in two groups: expected it in one", text, r)
+			case r >= n:
+				return nil, exit.Usagef("links: --groups %s: there is no rank %d: expected 0 to %d", text, r, n-1)
 			}
 			known[r] = part
 		}

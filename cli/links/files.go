@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"ringcli/cli/command"
@@ -21,13 +22,20 @@ func checkFiles(call command.Call) error {
 	known := map[string]string{}
 	for _, flag := range fileFlags {
 		path := command.TextOf(call.Flags, flag)
-		if path == "" {
+		switch {
+		case path == "" && call.Flags.Changed(flag):
+			return exit.Usagef("links: --%s \"\": expected a file; is a variable not set?", flag)
+		case path == "":
 			continue
 		}
-		if other := known[path]; other != "" {
+		at, err := filepath.Abs(path)
+		if err != nil {
+			return exit.Usagef("links: --%s %s: %w", flag, path, err)
+		}
+		if other := known[at]; other != "" {
 			return exit.Usagef("links: --%s and --%s both name %s: expected a file for each", other, flag, path)
 		}
-		known[path] = flag
+		known[at] = flag
 		if err := render.CheckReplaceable("--"+flag, path); err != nil {
 			return err
 		}

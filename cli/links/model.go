@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -113,13 +114,13 @@ type modelling struct {
 	list   []bench.Variant
 }
 
-func checkModel(_ context.Context, s *session.Session, call command.Call, _ int) error {
-	_, err := newModelling(s, call, false)
+func checkModel(ctx context.Context, s *session.Session, call command.Call, _ int) error {
+	_, err := newModelling(ctx, s, call, false)
 	return err
 }
 
-func runModel(_ context.Context, s *session.Session, call command.Call) error {
-	g, err := newModelling(s, call, true)
+func runModel(ctx context.Context, s *session.Session, call command.Call) error {
+	g, err := newModelling(ctx, s, call, true)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func runModel(_ context.Context, s *session.Session, call command.Call) error {
 
 // newModelling reads what was asked for. The file is read once, since it may be standard
 // input: where it only is to be checked, the file is not.
-func newModelling(s *session.Session, call command.Call, read bool) (*modelling, error) {
+func newModelling(ctx context.Context, s *session.Session, call command.Call, read bool) (*modelling, error) {
 	fs := call.Flags
 	g := &modelling{op: command.Value[collective.Operation](fs, "op"), typ: command.Value[reduce.Type](fs, "type")}
 	config := s.Config
@@ -164,7 +165,7 @@ func newModelling(s *session.Session, call command.Call, read bool) (*modelling,
 	ranks := command.NumberOf(fs, "ranks")
 	if path != "" && read {
 		var err error
-		if g.from, err = readLinks(path, s.Stdin); err != nil {
+		if g.from, err = readLinks(ctx, path, s.Stdin); err != nil {
 			return nil, err
 		}
 		ranks = g.from.ranks
@@ -218,7 +219,7 @@ func (g *modelling) software(perByte float64, sends bool) {
 // ofLinks takes over what was measured. The way of a small message has its overheads in it,
 // which are paid apart from it.
 func (g *modelling) ofLinks(given func(string) bool) {
-	usual := usualEdge(g.from)
+	usual := model.Usual(slices.Collect(maps.Values(g.from.edges)))
 	provider, _, _ := strings.Cut(g.from.device, ":")
 	if (provider == "soft" || provider == "shm") && !given("software") {
 		g.software(usual.Beta, provider == "soft")
@@ -234,17 +235,6 @@ func (g *modelling) ofLinks(given func(string) bool) {
 	}
 	g.m.Edge = usual
 	g.m.Edge.Alpha -= 2 * g.m.Overhead
-}
-
-// usualEdge is the median of all edges.
-func usualEdge(c cluster) model.Edge {
-	var alphas, betas []float64
-	for _, e := range c.edges {
-		alphas, betas = append(alphas, e.Alpha), append(betas, e.Beta)
-	}
-	slices.Sort(alphas)
-	slices.Sort(betas)
-	return model.Edge{Alpha: alphas[len(alphas)/2], Beta: betas[len(betas)/2]}
 }
 
 func (g *modelling) sizesOf(fs *pflag.FlagSet) (sizes []uint64, err error) {
@@ -399,6 +389,7 @@ func (g *modelling) summary(rows []ModelSize) ModelSummary {
 			join(&sum.Auto, auto.variant(), auto.Bytes)
 		}
 		if best == nil {
+			sum.OK = false // the edge that follows says why
 			continue
 		}
 		if auto != nil && auto.Time != nil && *best.Time > 0 && *auto.Time / *best.Time > sum.AutoWorst {

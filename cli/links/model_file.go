@@ -2,9 +2,12 @@ package links
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -55,15 +58,34 @@ const (
 	mostRanks = 1 << 16
 	// longestLine is that of a file of links: of all records ours are the shortest.
 	longestLine = 1 << 20
+	// slowest, in us, and fastest, in GB/s, are beyond what anybody measures.
+	slowest, fastest = 1e9, 1e6
 )
 
-// readLinks reads the figures of a cluster; "-" is standard input.
-func readLinks(path string, stdin io.Reader) (c cluster, err error) {
+// readLinks reads the figures of a cluster; "-" is standard input. Whoever writes to a pipe
+// may take any time: ctx ends the wait, and leaves the reader behind until the process ends.
+func readLinks(ctx context.Context, path string, stdin io.Reader) (c cluster, err error) {
+	read := make(chan struct{})
+	var came cluster
+	var failed error
+	go func() {
+		defer close(read)
+		came, failed = readFile(path, stdin)
+	}()
+	select {
+	case <-read:
+		return came, failed
+	case <-ctx.Done():
+		return c, context.Cause(ctx)
+	}
+}
+
+func readFile(path string, stdin io.Reader) (c cluster, err error) {
 	in := stdin
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return c, exit.Usagef("model: --from %s: %w", path, err)
+			return c, exit.Usagef("model: --from %s: %w: expected a file of `ringcli links --output json`, or - for standard input", path, err)
 		}
 		defer func() { _ = f.Close() }()
 		in = f
@@ -87,7 +109,7 @@ func parseLinks(in io.Reader) (c cluster, err error) {
 		case len(lines.Bytes()) == 0:
 			continue
 		case err != nil:
-			return c, fmt.Errorf("line %d: %w", number, err)
+			return c, fmt.Errorf("line %d is no record of links: %.40q", number, lines.Text())
 		case l.Command != "links" || l.From == -1 || l.To == -1:
 			continue
 		}
@@ -95,11 +117,16 @@ func parseLinks(in io.Reader) (c cluster, err error) {
 			return c, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return c, fmt.Errorf("line %d is longer than %d bytes", number+1, longestLine)
+	} else if err != nil {
 		return c, fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if len(c.edges) == 0 {
 		return c, fmt.Errorf("none of its %d lines is a pair of ranks", number)
+	}
+	if math.IsInf(model.Usual(slices.Collect(maps.Values(c.edges))).Beta, 1) {
+		return c, fmt.Errorf("none of its %d pairs has a connection", len(c.edges))
 	}
 	for r := range c.ranks {
 		next := model.Pair{From: r, To: (r + 1) % c.ranks}
@@ -118,8 +145,10 @@ func (c *cluster) add(l measured) error {
 		return fmt.Errorf("from %d to %d: expected two ranks from 0 to %d", p.From, p.To, mostRanks-1)
 	case twice:
 		return fmt.Errorf("from %d to %d is there twice", p.From, p.To)
-	case l.Latency.P50 < 0 || l.BW < 0 || l.OK && (l.Latency.P50 == 0 || l.BW == 0):
-		return fmt.Errorf("from %d to %d: latency_us.p50 %v, write_GBps %v: expected both above zero", p.From, p.To, l.Latency.P50, l.BW)
+	case l.OK && l.Latency.P50 == 0 && l.BW > 0:
+		return fmt.Errorf("from %d to %d has no latency, as what `links --shift` writes", p.From, p.To)
+	case l.Latency.P50 < 0 || l.BW < 0 || l.OK && l.BW == 0 || l.Latency.P50 > slowest || l.BW > fastest:
+		return fmt.Errorf("from %d to %d: latency_us.p50 %.4g, write_GBps %.4g: expected above zero, and at most %.0e and %.0e", p.From, p.To, l.Latency.P50, l.BW, slowest, fastest)
 	}
 	e := model.Edge{Alpha: l.Latency.P50 / 1e6, Beta: math.Inf(1)}
 	if l.BW > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/cli/timing"
+	"ringcli/configs"
 	"ringcli/ring/meetings"
 	"ringcli/verbs"
 )
@@ -43,6 +44,7 @@ type end struct {
 	howTo
 	failed   func() error // why the ring has failed, if it has
 	deadline time.Time
+	moved    bool // something came since the deadline was set
 	also     *end // whose completions come in the same queue; nil if there is none
 
 	waiter verbs.Waiter
@@ -56,7 +58,9 @@ type end struct {
 // newEnd is to be made when both ends are connected.
 func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, failed func() error) *end {
 	w := m.Waiter()
-	return &end{Meeting: x, meetings: m, howTo: h, failed: failed, deadline: time.Now().Add(h.span + m.Patience()), waiter: w, policy: w.Policy}
+	e := &end{Meeting: x, meetings: m, howTo: h, failed: failed, waiter: w, policy: w.Policy}
+	e.deadline = time.Now().Add(e.patience())
+	return e
 }
 
 // figures are what one end measured with another. Of a thousand ranks all tell each other a
@@ -249,6 +253,9 @@ func (e *end) drain(ctx context.Context) error {
 	return nil
 }
 
+// patience is how long nothing may come.
+func (e *end) patience() time.Duration { return e.span + e.meetings.Patience() }
+
 // progress waits for completions, until the deadline.
 func (e *end) progress(ctx context.Context) error {
 	for polls := 1; ; polls++ {
@@ -271,8 +278,13 @@ func (e *end) progress(ctx context.Context) error {
 				return context.Cause(ctx)
 			case e.failed() != nil:
 				return e.failed()
+			case e.moved || e.also != nil && e.also.moved: // a pair that is slow is not one that is dead
+				e.moved, e.deadline = false, now.Add(e.patience())
+				if e.also != nil {
+					e.also.moved = false
+				}
 			case now.After(e.deadline):
-				return fmt.Errorf("nothing from rank %d until %s after the pair had begun, with %d WRITEs in flight", e.Peer, e.span+e.meetings.Patience(), e.data)
+				return fmt.Errorf("nothing from rank %d for %s, with %d WRITEs of %s in flight", e.Peer, e.patience(), e.data, configs.FormatSize(uint64(e.bytes)))
 			}
 		}
 		if err := e.waiter.Wait(); err != nil {
@@ -295,6 +307,7 @@ func (e *end) take(wc *verbs.Completion) error {
 	if err := wc.Status.Err(); err != nil {
 		return fmt.Errorf("queue pair 0x%06x to rank %d: %w", wc.QPN, e.Peer, err)
 	}
+	e.moved = true
 	switch kind {
 	case meetings.Received:
 		e.heard = append(e.heard, wc.Imm)

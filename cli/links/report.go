@@ -44,7 +44,10 @@ func (c *report) announce() error {
 		what = "all ranks at once to rank+k " + what
 	}
 	if c.passes() > 1 {
-		what += fmt.Sprintf("; each %d times or more, of which the best counts", c.passes())
+		what += fmt.Sprintf("; each %d times, of which the best counts", c.passes())
+	}
+	if c.most() > c.passes() {
+		what += fmt.Sprintf(", or up to %d where the figures are noisy", c.most())
 	}
 	return c.s.Out.Notes(render.Faint, "links of "+c.s.Member.Where()+": "+what,
 		fmt.Sprintf("WRITEs of %s, %d in flight; latency is half the round trip of %s", render.Bytes(uint64(c.how.bytes)), c.how.outstanding, render.Bytes(uint64(c.how.small))))
@@ -92,13 +95,18 @@ const (
 	morePasses = 3
 )
 
+// most is how many passes there are where the figures are noisy.
+func (c *report) most() int {
+	n := c.passes()
+	if c.how.passes == 0 && n > 1 {
+		n *= morePasses
+	}
+	return n
+}
+
 // measureAll goes through the passes, and has what all ranks have measured in into.
 func (c *report) measureAll(ctx context.Context, x *measurement, into *results) error {
-	least := c.passes()
-	most := least
-	if c.how.passes == 0 && least > 1 {
-		most *= morePasses
-	}
+	least, most := c.passes(), c.most()
 	x.gone.anew(goneTries)
 	for pass := range most {
 		err := c.measure(ctx, x, pass)

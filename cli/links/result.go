@@ -113,7 +113,7 @@ type LinksVerdict struct {
 
 // Lines implements render.Told.
 func (v LinksVerdict) Lines() []render.Line {
-	text := fmt.Sprintf("%d pairs of %d ranks in %d rounds, %.1f s: median %s GB/s", v.Pairs, v.Ranks, v.Rounds, v.Seconds, render.Figure(v.Write))
+	text := fmt.Sprintf("%d pairs of %d ranks in %s, %.1f s: median %s GB/s", v.Pairs, v.Ranks, count(v.Rounds, "round"), v.Seconds, render.Figure(v.Write))
 	if v.Both > 0 {
 		text += fmt.Sprintf(", %s both ways at once", render.Figure(v.Both))
 	}

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
@@ -130,7 +133,9 @@ func (t *test) open() error {
 		default:
 			l := t.listeners[own.Addr]
 			if l == nil {
-				if l, err = path.Listen(own.Addr, uint16(t.how.listen)); err != nil {
+				if l, err = path.Listen(own.Addr, uint16(t.how.listen)); errors.Is(err, unix.EADDRINUSE) {
+					return exit.Usagef("path: --listen-port %d: %w: expected a UDP port of %s that is free, or 0", t.how.listen, err, own.Addr)
+				} else if err != nil {
 					return err
 				}
 				t.listeners[own.Addr] = l
@@ -373,14 +378,22 @@ func (t *test) port(ctx context.Context) error {
 	for _, w := range ways {
 		var list []*path.Sender
 		port := t.how.first
-		for ; len(list) < t.how.ports && port < 1<<16; port++ {
-			if s, err := t.sender(w, uint16(port)); err == nil {
+		var err error
+		for ; len(list) < t.how.ports && port < 1<<16 && err == nil; port++ {
+			var s *path.Sender
+			if s, err = t.sender(w, uint16(port)); err == nil {
 				list = append(list, s)
+			} else if errors.Is(err, unix.EADDRINUSE) {
+				err = nil
 			}
 		}
 		go func() {
-			if len(list) < t.how.ports {
-				errs <- fmt.Errorf("path: of UDP ports %d to 65535 of %s %d are free: expected %d: give another --first-source-port", t.how.first, w.own.Addr, len(list), t.how.ports)
+			switch {
+			case err != nil:
+				errs <- fmt.Errorf("path: --first-source-port %d: %w", t.how.first, err)
+				return
+			case len(list) < t.how.ports:
+				errs <- exit.Usagef("path: of UDP ports %d to 65535 of %s %d are free: expected %d: give another --first-source-port", t.how.first, w.own.Addr, len(list), t.how.ports)
 				return
 			}
 			var err error

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"ringcli/collective"
@@ -29,11 +30,11 @@ const candidates = 8
 func (m Machine) Slow(k collective.Call) Slow {
 	s := Slow{With: m.Time(k)}
 	ring := m.around()
-	var alphas, betas []float64
-	for _, p := range ring {
-		alphas, betas = append(alphas, m.Edges[p].Alpha), append(betas, m.Edges[p].Beta)
+	edges := make([]Edge, len(ring))
+	for i, p := range ring {
+		edges[i] = m.Edges[p]
 	}
-	s.Usual = Edge{median(alphas), median(betas)}
+	s.Usual = Usual(edges)
 	each := bytes(&k) / float64(m.Ranks)
 	slices.SortStableFunc(ring, func(a, b Pair) int { return -cmp.Compare(m.Edges[a].time(each), m.Edges[b].time(each)) })
 	for i, p := range ring[:min(candidates, len(ring))] {
@@ -51,9 +52,24 @@ func (m Machine) Slow(k collective.Call) Slow {
 
 func (e Edge) time(bytes float64) float64 { return e.Alpha + bytes*e.Beta }
 
+// Usual is the median of those edges that carry anything, each figure by itself; an edge
+// that carries nothing if none does.
+func Usual(edges []Edge) Edge {
+	var alphas, betas []float64
+	for _, e := range edges {
+		if !math.IsInf(e.Beta, 1) {
+			alphas, betas = append(alphas, e.Alpha), append(betas, e.Beta)
+		}
+	}
+	if len(betas) == 0 {
+		return Edge{Beta: math.Inf(1)}
+	}
+	return Edge{median(alphas), median(betas)}
+}
+
 func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // around are the edges of the ring as it is ordered.

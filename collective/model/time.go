@@ -1,6 +1,8 @@
 package model
 
 import (
+	"math"
+
 	"ringcli/collective"
 )
 
@@ -8,15 +10,22 @@ import (
 // [collective.Shape.Plan] or [collective.Comm.Plan] returns it, with buffers of its own for
 // what it sends (out of place).
 func (m *Machine) Time(k collective.Call) float64 {
+	if t := m.time(&k); !math.IsNaN(t) {
+		return t
+	}
+	return math.Inf(1) // none of the bytes over an edge that carries none
+}
+
+func (m *Machine) time(k *collective.Call) float64 {
 	switch {
 	case m.Ranks < 2:
-		return m.copyOwn(&k)
+		return m.copyOwn(k)
 	case k.Protocol == collective.Direct:
-		return m.direct(&k)
+		return m.direct(k)
 	case k.Algorithm == collective.AlgorithmRing:
-		return m.ring(&k)
+		return m.ring(k)
 	}
-	return m.script(&k)
+	return m.script(k)
 }
 
 // bytes is the length of the vector.
