@@ -33,7 +33,7 @@ func TestMesh(t *testing.T) {
 			own := m.World.Grade(v)
 			g.Faults, g.Found, g.Missed, g.False = g.Faults+own.Faults, g.Found+own.Found, g.Missed+own.Missed, append(g.False, own.False...)
 			if own.Missed > 0 || len(own.False) > 0 {
-				t.Errorf("%d ranks, seed %d, %v: missed %d, falsely named %d: %+.300v", n, seed, m.World.Faults, own.Missed, len(own.False), own.False)
+				t.Errorf("%d ranks, seed %d, %v: missed %d, falsely named %d: %.500s", n, seed, m.World.Faults, own.Missed, len(own.False), fmt.Sprintf("%+v", own.False))
 			}
 		}
 		_, _ = fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", n, strings.Join(kinds, ", "), seeds, g.Faults, g.Found, g.Missed, len(g.False),
