@@ -123,9 +123,12 @@ func leastPossible(p, q Possible) Possible {
 	return p
 }
 
+// exceeded by more than that a bound was none: it was measured while others had the CPU.
+const exceeded = 1.2
+
 // share is how much of what is possible a busbw is, in percent; nil if that is not known.
 func (p Possible) share(busBW float64) *float64 {
-	if p.Rate == 0 {
+	if p.Rate == 0 || busBW > exceeded*p.Rate {
 		return nil
 	}
 	share := math.Round(busBW/p.Rate*1e3) / 10
@@ -143,7 +146,7 @@ func (p Possible) percent(busBW float64) string {
 
 // text is the share in words.
 func (p Possible) text(busBW float64) string {
-	if p.Rate == 0 {
+	if p.share(busBW) == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s of the possible %s (%s)", p.percent(busBW), render.Figure(p.Rate), p.By)
