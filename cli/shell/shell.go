@@ -346,13 +346,13 @@ func (h *host) interrupt(n int, cancel func()) {
 		cancel()
 		return
 	}
-	time.AfterFunc(stopGrace, cancel) // which does nothing once the line has ended
+	time.AfterFunc(StopGrace, cancel) // which does nothing once the line has ended
 }
 
-// stopGrace is how long a command may take to its next boundary: longer than an
+// StopGrace is how long a command may take to its next boundary: longer than an
 // iteration of any size that is usual, shorter than patience with a rank that is
-// not there.
-const stopGrace = 10 * time.Second
+// not there. Tests change it, on machines that are busy.
+var StopGrace = 10 * time.Second
 
 // stopJob asks a line in the background to stop at its next boundary.
 func (h *host) stopJob(id int, harder string) bool {
@@ -372,7 +372,7 @@ func askToStop(s *session.Session, harder string) bool {
 	s.Stop.Store(true)
 	s.Progress.End()
 	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", c.Name, stopGrace, harder)
+	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", c.Name, StopGrace, harder)
 	return true
 }
 
