@@ -97,6 +97,7 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 	defer func() { end() }()
 	for {
 		err := s.Join(limited, session.FollowerPatience)
+		ended := errors.Is(context.Cause(limited), errLeaderEnded) // asked before the next limit begins
 		if met := s.Place.History.Leader(); met != leader {
 			end()
 			if leader, limited, end = met, ctx, func() {}; err != nil { // all had met, and it failed before it was ready
@@ -110,7 +111,7 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 				}
 				continue
 			}
-			if ctx.Err() == nil && errors.Is(context.Cause(limited), errLeaderEnded) {
+			if ctx.Err() == nil && ended {
 				return cmp.Or(last, errLeaderEnded)
 			}
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
