@@ -19,28 +19,19 @@ const (
 // thousands are disturbed once, a few dozen twice, and none four times.
 const Confirmations = 3
 
-// alone is up to how many pairs between two groups are measured again one by one: those that
-// are measured at once share what joins the groups.
+// alone is up to how many pairs are measured again one by one, with nothing else on the network:
+// pairs that are measured at once may share something thin, and that they are slow says nothing
+// then.
 const alone = 64
 
 // Retests returns the pairs to measure again before anybody is named, one direction of each:
 // both are measured. Those of a batch may be measured at once, as far as they are disjoint.
-// Findings that there is no room for, of pairs, are the mildest.
+// Findings that there is no room for, of pairs, are the mildest of the mildest kind.
 func (v *Verdict) Retests(n int) (batches [][]Pair) {
 	r := retests{v: v, n: n, load: make([]int, n), in: map[Pair]bool{}}
 	r.suspects()
 	if len(v.Findings) > 0 {
 		r.controls()
-	}
-	var pairs, between []*Finding
-	for i := range v.Findings {
-		switch f := &v.Findings[i]; {
-		case f.Place != OnePair:
-		case v.between(Pair{f.From[0], f.To[0]}):
-			between = append(between, f)
-		default:
-			pairs = append(pairs, f)
-		}
 	}
 	for _, place := range []Place{Group, Sender, Receiver, Node} {
 		for i := range v.Findings {
@@ -54,34 +45,91 @@ func (v *Verdict) Retests(n int) (batches [][]Pair) {
 			batches = append(batches, r.batch())
 		}
 	}
+	var pairs, between []*Finding
+	for i := range v.Findings {
+		switch f := &v.Findings[i]; {
+		case f.Place != OnePair:
+		case v.between(Pair{f.From[0], f.To[0]}):
+			between = append(between, f)
+		default:
+			pairs = append(pairs, f)
+		}
+	}
 	for _, list := range [][]*Finding{pairs, between} {
-		slices.SortStableFunc(list, func(a, b *Finding) int { return cmp.Compare(b.Spreads, a.Spreads) })
-		for _, f := range list {
-			p := Pair{f.From[0], f.To[0]}
-			if v.between(p) && len(between) <= alone {
-				delete(r.in, p) // it may have been measured with others
-				delete(r.in, p.Reverse())
-				r.add(p)
-				batches = append(batches, r.batch())
-			} else if r.load[p.From] < againRounds && r.load[p.To] < againRounds {
-				r.add(p)
+		slices.SortStableFunc(list, func(a, b *Finding) int {
+			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(b.Spreads, a.Spreads))
+		})
+	}
+	v.alone = map[Pair]bool{}
+	// Of so many most are chance, which is seen when they are measured at once, too.
+	if len(pairs) > alone {
+		for _, f := range pairs {
+			if r.load[f.From[0]] < againRounds && r.load[f.To[0]] < againRounds {
+				r.add(Pair{f.From[0], f.To[0]})
 			}
 		}
-		batches = append(batches, r.batch())
+		pairs = nil
+	}
+	batches = append(batches, r.batch())
+	for _, f := range slices.Concat(pairs, between[:min(alone, len(between))]) {
+		batches = append(batches, r.single(Pair{f.From[0], f.To[0]}))
+	}
+	if len(between) > 0 {
+		for _, p := range r.beside(between) {
+			batches = append(batches, r.single(p))
+		}
 	}
 	return slices.DeleteFunc(batches, func(b []Pair) bool { return len(b) == 0 })
 }
 
-// between tells whether a pair is between two groups that are slow to each other.
-func (v *Verdict) between(p Pair) bool {
-	for _, q := range v.parts {
-		for _, e := range []*effects{q.bandwidth, q.latency} {
-			if e != nil && slices.ContainsFunc(e.blocks, func(b block) bool { return b.has(p.From, p.To) || b.has(p.To, p.From) }) {
-				return true
+// single is a batch of one pair, which may have been measured with others before.
+func (r *retests) single(p Pair) []Pair {
+	if r.v.alone[p] {
+		return nil
+	}
+	r.v.alone[p], r.v.alone[p.Reverse()] = true, true
+	return []Pair{p}
+}
+
+// beside returns some pairs of each block in which suspects are, that nothing was found about: what
+// a pair carries that has the thin link for itself.
+func (r *retests) beside(suspects []*Finding) (list []Pair) {
+	for _, b := range r.v.blocks() {
+		if !slices.ContainsFunc(suspects, func(f *Finding) bool { return b.has(f.From[0], f.To[0]) || b.has(f.To[0], f.From[0]) }) {
+			continue
+		}
+		most := min(againPartners, len(b.from)*len(b.to)/4) // the others tell of the group
+	search:
+		for k := range b.to {
+			for at, i := range b.from {
+				p := Pair{i, b.to[(at+k)%len(b.to)]}
+				if most == 0 {
+					break search
+				}
+				if !r.suspect[p.From] && !r.suspect[p.To] && !r.bad[p] && !r.v.alone[p] {
+					list, most = append(list, p), most-1
+				}
 			}
 		}
 	}
-	return false
+	return list
+}
+
+// blocks are those of all parts.
+func (v *Verdict) blocks() (list []*block) {
+	for _, q := range v.parts {
+		for _, e := range []*effects{q.bandwidth, q.latency} {
+			for k := 0; e != nil && k < len(e.blocks); k++ {
+				list = append(list, &e.blocks[k])
+			}
+		}
+	}
+	return list
+}
+
+// between tells whether a pair is between two groups that are slow to each other.
+func (v *Verdict) between(p Pair) bool {
+	return slices.ContainsFunc(v.blocks(), func(b *block) bool { return b.has(p.From, p.To) || b.has(p.To, p.From) })
 }
 
 type retests struct {
@@ -162,19 +210,23 @@ func (r *retests) well(f *Finding) []Pair {
 		}
 		may = append(may, p)
 	}
-	cost := func(p Pair) (c int) {
-		c = r.load[p.From] + r.load[p.To]
+	costs := map[Pair]int{}
+	for _, p := range may {
+		c := r.load[p.From] + r.load[p.To]
 		if r.bad[p] {
 			c += 1 << 20
+		}
+		if r.v.between(p) { // what is thin there would be seen, or not, by who else is measured
+			c += 1 << 18
 		}
 		for _, rank := range []int{p.From, p.To} {
 			if r.suspect[rank] {
 				c += 1 << 16
 			}
 		}
-		return c
+		costs[p] = c
 	}
-	slices.SortStableFunc(may, func(a, b Pair) int { return cmp.Compare(cost(a), cost(b)) })
+	slices.SortStableFunc(may, func(a, b Pair) int { return cmp.Compare(costs[a], costs[b]) })
 	return may[:min(againPartners, len(may))]
 }
 
@@ -189,16 +241,33 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 			measured = append(measured, Pair{i / again.N, i % again.N})
 		}
 	}
-	for _, kind := range []Kind{Slow, Late} {
-		left.slower[kind] = left.control(kind, v.Findings, measured, again)
+	isPair := map[Pair]bool{} // found as a pair
+	var others []Finding
+	for _, f := range v.Findings {
+		if f.Place == OnePair {
+			p := Pair{f.From[0], f.To[0]}
+			isPair[p], isPair[p.Reverse()] = true, true
+		} else {
+			others = append(others, f)
+		}
 	}
+	well := func(p Pair, but Place) bool { // nothing was found about it
+		return !isPair[p] && !slices.ContainsFunc(others, func(f Finding) bool { return f.Place != but && (f.has(p) || f.has(p.Reverse())) })
+	}
+	for _, kind := range []Kind{Slow, Late} {
+		left.slower[kind] = left.control(kind, measured, again, well)
+	}
+	left.light(measured, again, well)
 	for _, f := range v.Findings {
 		own := measured
-		if f.Place == OnePair {
+		switch f.Place {
+		case OnePair:
 			own = []Pair{{f.From[0], f.To[0]}}
 			if f.BothWays {
 				own = append(own, own[0].Reverse())
 			}
+		case Group: // what joins the groups may carry one pair well
+			own = slices.DeleteFunc(slices.Clone(own), func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })
 		}
 		if left.holds(&f, own, again) {
 			left.Findings = append(left.Findings, f)
@@ -209,10 +278,10 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 
 // control is by how much pairs that nothing was found about are worse than they were: whatever
 // else goes on has them all wait. 1 if they are not, or there are none.
-func (v *Verdict) control(kind Kind, found []Finding, measured []Pair, again *Figures) float64 {
+func (v *Verdict) control(kind Kind, measured []Pair, again *Figures, well func(Pair, Place) bool) float64 {
 	var list []float64
 	for _, p := range measured {
-		if !slices.ContainsFunc(found, func(f Finding) bool { return f.has(p) || f.has(p.Reverse()) }) {
+		if !v.alone[p] && well(p, "") {
 			list = figures(list, []float64{v.ratio(&Finding{Kind: kind}, p, again)})
 		}
 	}
@@ -223,6 +292,41 @@ func (v *Verdict) control(kind Kind, found []Finding, measured []Pair, again *Fi
 		return max(middle, 1)
 	default:
 		return min(middle, 1)
+	}
+}
+
+// light measures what blocks do to a pair that was measured alone, by those that nothing was found
+// about: what joins two groups has room for one.
+func (v *Verdict) light(measured []Pair, again *Figures, well func(Pair, Place) bool) {
+	for _, b := range v.blocks() {
+		b.light = b.effect
+	}
+	for _, kind := range []Kind{Slow, Late} {
+		lists := map[*block][]float64{}
+		for _, p := range measured {
+			if !v.alone[p] || !well(p, Group) {
+				continue
+			}
+			e := v.of(kind, p)
+			if e == nil {
+				continue
+			}
+			for k := range e.blocks {
+				if b := &e.blocks[k]; b.has(p.From, p.To) {
+					lists[b] = figures(lists[b], []float64{math.Log(v.ratio(&Finding{Kind: kind}, p, again))})
+				}
+			}
+		}
+		for b, list := range lists {
+			if kind == Late { // there higher is better
+				for i := range list {
+					list[i] = -list[i]
+				}
+			}
+			if len(list) > 0 {
+				b.light = b.effect + quantile(list, 0.5)
+			}
+		}
 	}
 }
 
@@ -295,35 +399,50 @@ func (v *Verdict) ratio(f *Finding, p Pair, again *Figures) float64 {
 	case Lossy:
 		return again.Lost.V[at] / again.Packets.V[at]
 	case Late:
-		return again.Latency.V[at] / math.Exp(-v.expected(f, p, func(q *part) *effects { return q.latency })) / v.slowerBy(Late)
+		return again.Latency.V[at] / math.Exp(-v.expected(f, p)) / v.slowerBy(Late)
 	case Slow:
-		return again.Alone.V[at] / math.Exp(v.expected(f, p, func(q *part) *effects { return q.bandwidth })) / v.slowerBy(Slow)
+		return again.Alone.V[at] / math.Exp(v.expected(f, p)) / v.slowerBy(Slow)
 	}
 	return math.NaN()
 }
 
 func (v *Verdict) slowerBy(kind Kind) float64 { return cmp.Or(v.slower[kind], 1) }
 
-// expected is the logarithm that a pair would have without a finding of it.
-func (v *Verdict) expected(f *Finding, p Pair, of func(*part) *effects) float64 {
+// of are the effects that a pair belongs to; nil if there are none.
+func (v *Verdict) of(kind Kind, p Pair) *effects {
 	for _, q := range v.parts {
-		e := of(q)
-		if e == nil || math.IsNaN(e.rest.At(p.From, p.To)) && len(v.parts) > 1 {
-			continue
+		e := q.bandwidth
+		if kind == Late {
+			e = q.latency
 		}
-		sum := e.typical
-		if f.Place != Sender && f.Place != Node {
-			sum += e.sender[p.From]
+		if e != nil && (len(v.parts) == 1 || !math.IsNaN(e.rest.At(p.From, p.To))) {
+			return e
 		}
-		if f.Place != Receiver && f.Place != Node {
-			sum += e.receiver[p.To]
-		}
-		for _, b := range e.blocks {
-			if f.Place != Group && b.has(p.From, p.To) {
+	}
+	return nil
+}
+
+// expected is the logarithm that a pair would have without a finding of it.
+func (v *Verdict) expected(f *Finding, p Pair) float64 {
+	e := v.of(f.Kind, p)
+	if e == nil {
+		return math.NaN()
+	}
+	sum := e.typical
+	if f.Place != Sender && f.Place != Node {
+		sum += e.sender[p.From]
+	}
+	if f.Place != Receiver && f.Place != Node {
+		sum += e.receiver[p.To]
+	}
+	for k := range e.blocks {
+		if b := &e.blocks[k]; f.Place != Group && b.has(p.From, p.To) {
+			if v.alone[p] && f.Place == OnePair {
+				sum += b.light
+			} else {
 				sum += b.effect
 			}
 		}
-		return sum
 	}
-	return math.NaN()
+	return sum
 }

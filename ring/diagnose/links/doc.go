@@ -18,6 +18,15 @@
 // Groups come from the list. Without any they are looked for in what is low after the
 // first sweeps: senders that are slow to the same receivers, two or more of each.
 //
+// The sum is that of a path that is slow by nature. Of a slow port and a thin link one after the
+// other the slower one alone is seen: a port at 0.6 behind a link that leaves each pair 0.5 makes
+// half of a row 0.6 and half of it 0.5, of which a median says nothing. So groups are those that
+// healthy ranks make, and the effect of a rank is taken of its pairs outside of them, as long as
+// there are three. To which group a rank of a slow port belongs is told by the sign of its pairs to
+// it against the others (a test of shares, since what shares a link is not normal), by the other
+// direction, or, of two groups that are all ranks, by the rest. What no figure can tell is a slow pair
+// behind a link that is thinner still.
+//
 // The spread is the median absolute deviation, times 1.4826, which for normal noise is
 // the standard deviation and does not grow with a few culprits (Hampel, JASA 69, 1974).
 // Named is who lies both below a ratio and so many spreads below the others: the first
@@ -27,7 +36,12 @@
 // Nobody is named by one measurement: Retests says which pairs to measure again, each
 // suspect with partners that did well, and Confirm keeps the findings that still hold. Beside
 // them pairs that nothing was found about are measured again: where these are slower, too,
-// something else goes on, and that much is forgiven.
+// something else goes on, and that much is forgiven. Ranks are not measured across groups that
+// are slow to each other. Pairs are measured one at a time, as soon as there are few enough: what
+// is slow beside others may share something with them, what is slow alone is not. Between two groups
+// they are held against others between them that were measured one at a time, too: the link that is
+// thin for many may be wide for one. There is room for 64 each time: what it is not enough for, the
+// mildest, is not named.
 //
 // Losses are counts and mostly zero, and pairs without a connection have no figure: there
 // it is counted in which rows, columns and pairs they lie, the greatest share first.

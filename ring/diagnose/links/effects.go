@@ -15,12 +15,16 @@ type effects struct {
 	noise            float64 // spread of rest
 	bar              float64 // how far below a figure must lie to be low
 	floor, least     float64 // the least that bar and noise may be
+	// sick are the ranks that send, or receive, less than the others: what they send over a thin
+	// link may fit through it, and does not tell of it.
+	sick [2][]bool
 }
 
 // block is a group of senders that is low to a group of receivers.
 type block struct {
 	from, to []int // in order
 	effect   float64
+	light    float64   // the effect on a pair that is measured alone
 	names    [2]string // of groups of the list
 	share    float64   // of its pairs that are low
 	bar      float64   // of its pairs: those that meet in one round share the link that is thin
@@ -30,8 +34,11 @@ const (
 	// upper is the quantile that the first sweeps take out. A thin link between two halves
 	// lowers a little more than half of each row; a few faults come on top.
 	upper = 0.75
-	// sweeps of rows and columns: the medians move by less than a hundredth after two.
+	// sweeps of rows and columns at most: the medians move by less than a hundredth after two, and
+	// when they stand still there are no more.
 	sweeps = 3
+	still  = 1e-3
+	near   = 5e-3
 	// NamedSpreads is how many spreads below the others a pair or a node must lie, to be
 	// measured again.
 	NamedSpreads = 5
@@ -53,13 +60,13 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 		e.shift(e.typical)
 		e.noise = noise
 		e.bar = min(max(floor, NamedSpreads*noise), mostBar)
+		e.sick = [2][]bool{make([]bool, n), make([]bool, n)}
 		return e
 	}
-	for range sweeps {
-		e.sweep(upper, nil)
-	}
+	e.sweep(upper, nil)
 	e.centre()
 	e.measureNoise(true)
+	e.findSick()
 	if group != nil {
 		e.blocks = e.between(group)
 	} else {
@@ -73,9 +80,7 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 		low[i] = v < -e.bar
 	}
 	e.keepMost(low)
-	for range sweeps {
-		e.sweep(0.5, low)
-	}
+	e.sweep(0.5, low)
 	e.centre()
 	e.measureNoise(false)
 	for i := range e.blocks {
@@ -92,55 +97,133 @@ func (e *effects) shift(by float64) {
 	}
 }
 
-// sweep takes a quantile of each row, and then of each column, out of the rest.
+// sweep takes a quantile of each row, and then of each column, out of the rest, by turns; those
+// that are without do not count.
 func (e *effects) sweep(q float64, without []bool) {
 	n := e.n
-	e.sweepRows(e.rest, e.sender, q, func(i, j int) bool { return without != nil && without[i*n+j] })
-	t := e.rest.transposed()
-	e.sweepRows(t, e.receiver, q, func(i, j int) bool { return without != nil && without[j*n+i] })
-	e.rest.V = t.transposed().V
-}
-
-func (e *effects) sweepRows(m Matrix, to []float64, q float64, without func(i, j int) bool) {
-	row := make([]float64, 0, e.n)
-	for i := range e.n {
-		all := m.V[i*e.n : (i+1)*e.n]
-		row = row[:0]
-		for j, v := range all {
-			if !math.IsNaN(v) && !without(i, j) {
-				row = append(row, v)
-			}
+	turned := e.rest.transposed()
+	var turnedWithout []bool
+	if without != nil {
+		turnedWithout = transposed(n, without)
+	}
+	sender, receiver := make([]float64, n), make([]float64, n)
+	for k := range sweeps {
+		moved := max(levels(e.rest, without, q, k > 0, receiver, sender), levels(turned, turnedWithout, q, k > 0, sender, receiver))
+		if moved < still {
+			break
 		}
-		if len(row) < 2 { // of one figure it cannot be said whose it is
-			continue
+	}
+	for i, own := range sender {
+		row := e.rest.V[i*n : (i+1)*n]
+		for j := range row {
+			row[j] -= own + receiver[j]
 		}
-		level := quantile(row, q)
-		to[i] += level
-		for j := range all {
-			all[j] -= level
-		}
+		e.sender[i] += own
+		e.receiver[i] += receiver[i]
 	}
 }
 
-// keepMost takes rows and columns back in of which nearly all was set aside: what is low
-// in most of a row is the row's.
+// levels takes a quantile of each row, less what the columns have, and returns by how much the row
+// that moved most did. Again, most are near to what they were: that spares their sorting.
+func levels(m Matrix, without []bool, q float64, again bool, columns, to []float64) (moved float64) {
+	list := make([]float64, 0, m.N)
+	row := func(i int, low, high float64) (below, all int) {
+		list = list[:0]
+		for j, v := range m.V[i*m.N : (i+1)*m.N] {
+			if math.IsNaN(v) || without != nil && without[i*m.N+j] {
+				continue
+			}
+			all++
+			switch v -= columns[j]; {
+			case v < low:
+				below++
+			case v <= high:
+				list = append(list, v)
+			}
+		}
+		return below, all
+	}
+	for i := range m.N {
+		var level float64
+		ok := false
+		if again {
+			below, all := row(i, to[i]-near, to[i]+near)
+			level, ok = quantileOf(list, below, all, q)
+		}
+		if !ok {
+			if row(i, math.Inf(-1), math.Inf(1)); len(list) < 2 { // of one figure it cannot be said whose it is
+				continue
+			}
+			level = quantile(list, q)
+		}
+		moved = max(moved, math.Abs(level-to[i]))
+		to[i] = level
+	}
+	return moved
+}
+
+// ownLeast is of how many pairs beside those of blocks the effect of a rank is taken.
+const ownLeast = 3
+
+// keepMost says which figures are set aside: those that are low, and those of blocks, since of two
+// things that are thin one after the other the thinner one alone is seen. It takes rows and
+// columns back in of which nearly all was set aside: what is low in most of a row is the row's.
 func (e *effects) keepMost(low []bool) {
 	n := e.n
-	for i := range n {
-		for _, at := range []func(j int) int{func(j int) int { return i*n + j }, func(j int) int { return j*n + i }} {
-			aside, all := 0, 0
-			for j := range n {
-				if !math.IsNaN(e.rest.V[at(j)]) {
-					all++
-					if low[at(j)] {
-						aside++
-					}
-				}
+	block := make([]bool, len(low))
+	for k := range e.blocks {
+		for _, i := range e.blocks[k].from {
+			for _, j := range e.blocks[k].to {
+				block[i*n+j] = true
 			}
-			if aside*4 > all*3 {
-				for j := range n {
-					low[at(j)] = false
+		}
+	}
+	aside := slices.Clone(low)
+	type line struct{ lows, all [2]int } // 1: of blocks
+	var lines [2][]line                  // rows and columns
+	lines[0], lines[1] = make([]line, n), make([]line, n)
+	in := func(at int) int {
+		if block[at] {
+			return 1
+		}
+		return 0
+	}
+	for at, v := range e.rest.V {
+		if math.IsNaN(v) {
+			continue
+		}
+		in := in(at)
+		for _, l := range []*line{&lines[0][at/n], &lines[1][at%n]} {
+			l.all[in]++
+			if aside[at] {
+				l.lows[in]++
+			}
+		}
+		low[at] = aside[at] || block[at]
+	}
+	for way := range lines {
+		for k := range lines[way] {
+			l := &lines[way][k]
+			lows, all, alone := l.lows[0], l.all[0], l.all[0] >= ownLeast
+			if !alone {
+				lows, all = lows+l.lows[1], all+l.all[1]
+			}
+			most := lows*4 > all*3
+			if alone && !most {
+				continue
+			}
+			for other := range n {
+				at := k*n + other
+				if way == 1 {
+					at = other*n + k
 				}
+				if alone && block[at] || !most && (aside[at] || !block[at]) {
+					continue
+				}
+				if aside[at] {
+					lines[1-way][other].lows[in(at)]--
+				}
+				low[at], aside[at] = false, false
 			}
 		}
 	}
@@ -204,11 +287,11 @@ func (e *effects) of(b *block) (ok bool) {
 	return b.share >= blockShare
 }
 
-// within are the figures of a block's pairs in the rest.
+// within are the figures of a block's pairs in the rest, without those of sick ranks.
 func (e *effects) within(b *block) (list []float64) {
 	for _, i := range b.from {
 		for _, j := range b.to {
-			if v := e.rest.At(i, j); !math.IsNaN(v) {
+			if v := e.rest.At(i, j); !math.IsNaN(v) && !e.sick[0][i] && !e.sick[1][j] {
 				list = append(list, v)
 			}
 		}
@@ -266,13 +349,13 @@ func (e *effects) between(group []string) (blocks []block) {
 
 // lookFor finds blocks: senders that are low to the same receivers, two or more of each. Of
 // many ranks a few pairs that are disturbed make small ones by chance: there must be as many
-// pairs as ranks.
+// pairs as ranks. Sick ranks are put into them afterwards.
 func (e *effects) lookFor() (blocks []block) {
 	n := e.n
 	lows := make([][]int, n) // by sender
 	for i := range n {
 		for j := range n {
-			if v := e.rest.At(i, j); v < -e.bar {
+			if v := e.rest.At(i, j); v < -e.bar && !e.sick[0][i] && !e.sick[1][j] {
 				lows[i] = append(lows[i], j)
 			}
 		}
@@ -294,13 +377,16 @@ func (e *effects) lookFor() (blocks []block) {
 		var b block
 		counts := make([]int, n)
 		for i := range n {
+			if done[i] {
+				continue
+			}
 			common := 0
 			for _, j := range lows[i] {
 				if is[j] {
 					common++
 				}
 			}
-			if !done[i] && float64(common) >= alike*float64(len(lows[i])+len(lows[seed])-common) && common > 0 {
+			if float64(common) >= alike*float64(len(lows[i])+len(lows[seed])-common) && common > 0 {
 				b.from = append(b.from, i)
 				for _, j := range lows[i] {
 					counts[j]++
@@ -324,6 +410,7 @@ func (e *effects) lookFor() (blocks []block) {
 		}
 		blocks = append(blocks, b)
 	}
+	e.placeSick(blocks)
 	return blocks
 }
 
@@ -332,6 +419,14 @@ func (e *effects) lookFor() (blocks []block) {
 func (e *effects) nodeNoise() float64 { return max(e.noise, leastNoise) / math.Sqrt(float64(e.n-1)) }
 
 const leastNoise = 0.01
+
+// nodeBar is how far below the others a node must lie at least.
+func (e *effects) nodeBar() float64 {
+	if e.n == 2 {
+		return e.bar
+	}
+	return min(e.bar, max(e.floor, NamedSpreads*e.nodeNoise()))
+}
 
 // slow returns who of the senders, or receivers, lies below the others.
 func slow(list []float64, floor float64) (who []int, bar float64) {

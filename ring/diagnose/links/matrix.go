@@ -15,8 +15,11 @@ type Matrix struct {
 // NewMatrix returns one without figures.
 func NewMatrix(n int) Matrix {
 	m := Matrix{n, make([]float64, n*n)}
-	for i := range m.V {
-		m.V[i] = math.NaN()
+	if n > 0 {
+		m.V[0] = math.NaN()
+	}
+	for done := 1; done < len(m.V); done *= 2 {
+		copy(m.V[done:], m.V[:done])
 	}
 	return m
 }
@@ -30,14 +33,16 @@ func (m Matrix) Set(from, to int, v float64) { m.V[from*m.N+to] = v }
 func (m Matrix) clone() Matrix { return Matrix{m.N, slices.Clone(m.V)} }
 
 // transposed has receivers as rows.
-func (m Matrix) transposed() Matrix {
+func (m Matrix) transposed() Matrix { return Matrix{m.N, transposed(m.N, m.V)} }
+
+func transposed[T any](n int, list []T) []T {
 	const block = 32 // whose rows and columns both stay in the first cache
-	t := Matrix{m.N, make([]float64, len(m.V))}
-	for i0 := 0; i0 < m.N; i0 += block {
-		for j0 := 0; j0 < m.N; j0 += block {
-			for i := i0; i < min(i0+block, m.N); i++ {
-				for j := j0; j < min(j0+block, m.N); j++ {
-					t.V[j*m.N+i] = m.V[i*m.N+j]
+	t := make([]T, len(list))
+	for i0 := 0; i0 < n; i0 += block {
+		for j0 := 0; j0 < n; j0 += block {
+			for i := i0; i < min(i0+block, n); i++ {
+				for j := j0; j < min(j0+block, n); j++ {
+					t[j*n+i] = list[i*n+j]
 				}
 			}
 		}
@@ -61,16 +66,26 @@ func figures(to, list []float64) []float64 {
 // quantile reorders the list. Between two figures it is the higher one, but for the
 // median, which is their mean; NaN of none.
 func quantile(list []float64, q float64) float64 {
-	n := len(list)
-	if n == 0 {
+	v, ok := quantileOf(list, 0, len(list), q)
+	if !ok {
 		return math.NaN()
 	}
-	at := int(math.Ceil(q * float64(n-1)))
-	high := nth(list, at)
-	if q != 0.5 || n%2 == 1 {
-		return high
+	return v
+}
+
+// quantileOf is the quantile of so many figures, of which as many as are below are lower than the
+// list, and the others higher; not ok if it is none of the list.
+func quantileOf(list []float64, below, all int, q float64) (v float64, ok bool) {
+	at := int(math.Ceil(q*float64(all-1))) - below
+	middle := q == 0.5 && all%2 == 0
+	if at < 0 || at >= len(list) || middle && at == 0 {
+		return 0, false
 	}
-	return (slices.Max(list[:at]) + high) / 2 // nth left the lower ones before it
+	v = nth(list, at)
+	if middle {
+		v = (slices.Max(list[:at]) + v) / 2 // nth left the lower ones before it
+	}
+	return v, true
 }
 
 // nth returns the figure that would be at k in order, with no greater one before it.

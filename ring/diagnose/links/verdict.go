@@ -126,6 +126,7 @@ type Verdict struct {
 	o      Options
 	parts  []*part
 	slower map[Kind]float64 // what pairs that nothing was found about said when they were measured again
+	alone  map[Pair]bool    // the pairs that Retests has measured one by one, both ways
 }
 
 // part is the pairs of one kind, judged by themselves.
@@ -213,10 +214,12 @@ const ackShare = 3
 
 func (p *part) lossy(least float64) []Finding {
 	f := p.f
-	rate, has := NewMatrix(f.N), make([]bool, len(f.Lost.V))
-	for i, lost := range f.Lost.V {
-		if has[i] = !math.IsNaN(lost) && f.Packets.V[i] > 0; has[i] {
-			rate.V[i] = lost / f.Packets.V[i]
+	rate, has := Matrix{f.N, slices.Clone(f.Lost.V)}, make([]bool, len(f.Lost.V))
+	for i := range rate.V {
+		rate.V[i] /= f.Packets.V[i]
+		has[i] = f.Packets.V[i] > 0 && !math.IsNaN(rate.V[i])
+		if !has[i] {
+			rate.V[i] = math.NaN()
 		}
 	}
 	all := figures(nil, rate.V)
@@ -279,10 +282,7 @@ func (p *part) late(o Options) (found []Finding) {
 
 // findings names who lies below the others.
 func (e *effects) findings(kind Kind) (found []Finding) {
-	floor := e.bar
-	if e.n > 2 { // nodes have a bar of their own
-		floor = min(floor, max(e.floor, NamedSpreads*e.nodeNoise()))
-	}
+	floor := e.nodeBar()
 	senders, _ := slow(e.sender, floor)
 	receivers, _ := slow(e.receiver, floor)
 	for _, i := range senders {

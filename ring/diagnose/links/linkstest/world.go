@@ -44,8 +44,12 @@ type World struct {
 	N                int
 	Faults           []Fault
 	Group            []string // of the list; nil if it names none
+	Shared           bool     // what is slow one after the other does not add up: the slowest counts
 	rng              *rand.Rand
 	sender, receiver []float64
+
+	again *links.Figures // of pairs, and the last ones that are in them
+	last  []links.Pair
 }
 
 // Kinds of faults, in the order of tables.
@@ -107,24 +111,32 @@ func (w *World) groups() Fault {
 	return f
 }
 
-// Measure measures pairs both ways, or all.
+// Measure measures pairs both ways, or all. The figures of pairs hold until the next are measured.
 func (w *World) Measure(pairs []links.Pair) *links.Figures {
-	f := links.NewFigures(w.N)
-	f.Group = w.Group
-	which := links.NewMatrix(w.N) // what is measured: the faults that pairs have
-	if pairs == nil {
-		for i := range which.V {
-			if i/w.N != i%w.N {
-				which.V[i] = 0
+	f := w.again
+	if pairs == nil || f == nil {
+		f = links.NewFigures(w.N)
+		f.Group = w.Group
+	}
+	for _, p := range w.last { // of f
+		for _, at := range []int{p.From*w.N + p.To, p.To*w.N + p.From} {
+			for _, m := range []links.Matrix{f.Alone, f.Latency, f.Lost, f.Packets} {
+				m.V[at] = math.NaN()
 			}
 		}
 	}
-	for _, p := range pairs {
-		which.Set(p.From, p.To, 0)
-		which.Set(p.To, p.From, 0)
+	if pairs != nil {
+		w.again, w.last = f, pairs
 	}
-	for i, v := range which.V {
-		if !math.IsNaN(v) {
+	which := make([]bool, w.N*w.N)
+	for i := range which {
+		which[i] = pairs == nil && i/w.N != i%w.N
+	}
+	for _, p := range pairs {
+		which[p.From*w.N+p.To], which[p.To*w.N+p.From] = true, true
+	}
+	for i, measured := range which {
+		if measured {
 			w.healthy(f, i)
 		}
 	}
@@ -137,7 +149,6 @@ func (w *World) Measure(pairs []links.Pair) *links.Figures {
 func (w *World) healthy(f *links.Figures, at int) {
 	i, j := at/w.N, at%w.N
 	f.Alone.V[at] = bandwidth * w.sender[i] * w.receiver[j] * w.disturbance()
-	f.Both.V[at] = 0.95 * f.Alone.V[at] * w.disturbance()
 	f.Latency.V[at] = latency / w.disturbance()
 	f.Packets.V[at], f.Lost.V[at] = packets, 0
 	if w.rng.Float64() < spuriously {
@@ -195,6 +206,7 @@ func (w *World) spoil(f *links.Figures, x Fault) {
 // Grade is how a verdict compares with the faults.
 type Grade struct {
 	Faults, Found, Missed int
+	Hidden                int             // slow pairs behind a thin link that were not found: the thinner one alone is seen
 	False                 []links.Finding // who has no part in any fault
 }
 
@@ -210,14 +222,25 @@ func (w *World) Grade(v *links.Verdict) (g Grade) {
 			found[at] = true
 		}
 	}
-	for _, ok := range found {
-		if ok {
+	for i, ok := range found {
+		switch {
+		case ok:
 			g.Found++
-		} else {
+		case w.Shared && w.behind(&w.Faults[i]):
+			g.Hidden++
+		default:
 			g.Missed++
 		}
 	}
 	return g
+}
+
+// behind tells whether a slow pair is one of those between two groups that are slow.
+func (w *World) behind(x *Fault) bool {
+	in := func(list []int, rank int) bool { return slices.Contains(list, rank) }
+	return x.Kind == links.Slow && x.Place == links.OnePair && slices.ContainsFunc(w.Faults, func(g Fault) bool {
+		return g.Place == links.Group && (in(g.From, x.From[0]) && in(g.To, x.To[0]) || g.Both && in(g.To, x.From[0]) && in(g.From, x.To[0]))
+	})
 }
 
 func (x Fault) is(f *links.Finding) bool {

@@ -3,11 +3,12 @@
 // were drawn. The tournament, what is measured again and the verdict are the product's; the
 // conversation of a pair is that of cli/links, played by events: it streams for a sample of each
 // part's time and rests for what is left. Pairs that lose packets are measured by queue pairs of
-// package rc, under their own timers. What is left out: noise, other load, and queue pairs that
-// take time to connect.
+// package rc, under their own timers. What is left out: noise, other load, queue pairs that take
+// time to connect, and the last part, both ways at once, which the verdict does not ask for.
 package meshtest
 
 import (
+	"slices"
 	"time"
 
 	"ringcli/ring/diagnose/links"
@@ -49,6 +50,7 @@ type Mesh struct {
 // New makes a network with the faults of a world, whose ports differ by up to 3 %.
 func New(w *linkstest.World, seed uint64, speed func() float64) *Mesh {
 	o := fabric.Options{Nodes: w.N, Seed: seed, Latency: latency, Rate: rate, Around: around, MTU: mtu}
+	w.Shared = true
 	m := &Mesh{World: w, o: o, ports: fabric.NewPorts(o), lossy: map[links.Pair]float64{}}
 	for rank := range w.N {
 		own := [2]float64{rate * speed(), rate * speed()}
@@ -123,21 +125,27 @@ func (m *Mesh) measure(rounds int, meets func(int) []int) *links.Figures {
 	m.into.Group = m.World.Group
 	for round := range rounds {
 		took := time.Duration(0)
-		p := newPairs(m.net, m.World.N)
+		var shared, alone []*talk
 		for rank, other := range meets(round) {
 			if other <= rank {
 				continue
 			}
-			pair := links.Pair{From: rank, To: other}
-			if m.lossy[pair]+m.lossy[pair.Reverse()] > 0 {
+			if pair := (links.Pair{From: rank, To: other}); m.lossy[pair]+m.lossy[pair.Reverse()] > 0 {
 				took = max(took, m.measureLossy(pair))
+			} else if x := newTalk(m.ports, rank, other); x.Shares() {
+				shared = append(shared, x)
 			} else {
-				p.add(rank, other, sample)
+				alone = append(alone, x)
 			}
 		}
-		took = max(took, p.run())
-		for _, x := range p.list {
-			m.note(x, x.ends)
+		begun := float64(m.Rounds) * float64(time.Second) // who shares a trunk needs a time of their own
+		converse(begun, shared...)
+		for _, x := range alone {
+			converse(begun, x)
+		}
+		for _, x := range slices.Concat(shared, alone) {
+			took = max(took, time.Duration(x.over-begun))
+			m.note(&x.pair)
 		}
 		m.Clock += max(span, took) + time.Duration(m.World.N-1)*hop
 		m.Rounds++
@@ -160,14 +168,15 @@ func (m *Mesh) measureLossy(p links.Pair) time.Duration {
 	x := pairs.add(0, 1, 10*sample)
 	pairs.lost = func(sender int) float64 { return float64(net.QueuePair(sender, 1-sender).PacketSeqErr) }
 	took := pairs.run()
-	m.note(x, [2]int{p.From, p.To})
+	x.ends = [2]int{p.From, p.To}
+	m.note(x)
 	return took
 }
 
-func (m *Mesh) note(x *pair, ends [2]int) {
+func (m *Mesh) note(x *pair) {
 	for way := range 2 {
-		at := ends[way]*m.into.N + ends[1-way]
-		m.into.Alone.V[at], m.into.Both.V[at] = x.alone[way], x.both[way]
+		at := x.ends[way]*m.into.N + x.ends[1-way]
+		m.into.Alone.V[at] = x.alone[way]
 		m.into.Latency.V[at] = x.latency / 1e3
 		m.into.Packets.V[at], m.into.Lost.V[at] = float64(x.packets[way]), x.lost[way]
 	}
@@ -186,14 +195,13 @@ type pairs struct {
 type pair struct {
 	ends    [2]int
 	sample  float64
-	phase   int // 0: latency; 1, 2: one way alone; 3: both
+	phase   int // 0: latency; 1, 2: one way
 	pinged  int
 	at      float64 // when the ping or the stream began
 	flying  [2]int
 	sent    [2]int
 	latency float64
 	alone   [2]float64
-	both    [2]float64
 	packets [2]int
 	lost    [2]float64
 	over    float64
@@ -246,7 +254,7 @@ func (p *pairs) Arrived(from, to, size int, _ uint64) {
 // next begins the next part when its time has come.
 func (p *pairs) next(x *pair) {
 	x.phase++
-	if x.phase == 4 {
+	if x.phase == 3 {
 		x.over = p.net.Now()
 		return
 	}
@@ -255,13 +263,9 @@ func (p *pairs) next(x *pair) {
 
 func (p *pairs) Woke(rank int) {
 	x := p.by[rank]
-	x.at, x.sent = p.net.Now(), [2]int{}
-	for way := range 2 {
-		if x.phase == 3 || x.phase == way+1 {
-			for range outstanding {
-				p.stream(x, way)
-			}
-		}
+	x.at = p.net.Now()
+	for range outstanding {
+		p.stream(x, x.phase-1)
 	}
 }
 
@@ -274,15 +278,9 @@ func (p *pairs) stream(x *pair, way int) {
 
 func (p *pairs) Acked(from, _ int, _ uint64) {
 	x := p.by[from]
-	if x.phase == 0 || x.phase == 4 {
+	way := x.phase - 1
+	if x.phase == 0 || x.phase == 3 || from != x.ends[way] || x.flying[way] == 0 { // a ping
 		return
-	}
-	way := 0
-	if from == x.ends[1] {
-		way = 1
-	}
-	if x.flying[way] == 0 {
-		return // a ping
 	}
 	x.flying[way]--
 	now := p.net.Now()
@@ -293,11 +291,6 @@ func (p *pairs) Acked(from, _ int, _ uint64) {
 	if x.flying[way] > 0 {
 		return
 	}
-	figure := float64(x.sent[way]*bytes) / (now - x.at)
-	if x.phase < 3 {
-		x.alone[way] = figure
-	} else if x.both[way] = figure; x.both[1-way] == 0 {
-		return
-	}
+	x.alone[way] = float64(x.sent[way]*bytes) / (now - x.at)
 	p.next(x)
 }
