@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"ringcli/cli/exit"
@@ -215,7 +214,7 @@ func (c *report) conclude(ctx context.Context, v *links.Verdict, x *measurement)
 		return err
 	}
 	sum := LinksVerdict{
-		Command: commandName, OK: len(v.Findings) == 0, Mode: c.mode, Ranks: len(c.hosts), Pairs: len(c.results.pairs), Rounds: c.rounds, Again: c.again,
+		Command: commandName, OK: len(v.Findings) == 0, Mode: c.mode, Ranks: len(c.hosts), Pairs: c.results.measured, Rounds: c.rounds, Again: c.again,
 		Seconds: math.Round(time.Since(c.begun).Seconds()*10) / 10, Write: rounded(f.Alone.Typical()), Both: rounded(f.Both.Typical()),
 		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled,
 	}
@@ -256,17 +255,14 @@ const mostShown = 56
 // pairs shows the pairs, by rank.
 func (c *report) pairs() error {
 	r := c.results
-	if c.s.Out.Format() == render.Table && !c.all && len(r.pairs) > mostShown {
+	if c.s.Out.Format() == render.Table && !c.all && r.measured > mostShown {
 		return nil
 	}
-	list := make([]links.Pair, 0, len(r.pairs))
-	for p := range r.pairs {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b links.Pair) int { return (a.From-b.From)*r.n + a.To - b.To })
-	rows := make([]render.Record, len(list))
-	for i, p := range list {
-		rows[i] = r.link(p, r.pairs[p], c.hosts)
+	rows := make([]render.Record, 0, r.measured)
+	for at, x := range r.best {
+		if x != nil {
+			rows = append(rows, r.link(links.Pair{From: at / r.n, To: at % r.n}, x, c.hosts))
+		}
 	}
 	return c.s.Out.Print(rows...)
 }

@@ -48,11 +48,15 @@
 //
 // # What it takes
 //
-// All 26,796 pairs of 232 ranks, of which five are at fault, take 31 s from the first round to
-// the verdict: 231 rounds of 100 ms and 26 of suspects, with a barrier after each. That is
+// All 26,796 pairs of 232 ranks, of which five are at fault, take 32 s from the first round to
+// the verdict: 231 rounds of 100 ms and 35 of suspects, with a barrier after each. That is
 // simulated (TestTimeOfMesh with LINKS_SEEDS=232:1): pairs take their time, and the parts of a
 // barrier go round the ring as messages under a virtual clock, 30 us from rank to rank and 50 us
 // and more to be handled there. A published design (cluster-readiness-engine, ADR-055) reckons
 // with 19 hours for a test of each pair, started one after the other, and with 28 minutes by
 // tests of groups, which assume that faults are those of nodes.
+//
+// The verdict of 1,000 ranks, of a million figures, takes each rank 0.8 s of a CPU: 0.1 to put in
+// order what was told, 0.55 to judge it, and 0.05 for each of the three confirmations; and 94 MiB
+// beside the 153 that the ranks have told each other.
 package links

@@ -45,13 +45,14 @@ type Mesh struct {
 	lossy map[links.Pair]float64
 	speed [][2]float64 // by rank: of what it sends and receives
 	into  *links.Figures
+	talks []talk // by the lower rank, used anew in each round
 }
 
 // New makes a network with the faults of a world, whose ports differ by up to 3 %.
 func New(w *linkstest.World, seed uint64, speed func() float64) *Mesh {
 	o := fabric.Options{Nodes: w.N, Seed: seed, Latency: latency, Rate: rate, Around: around, MTU: mtu}
 	w.Shared = true
-	m := &Mesh{World: w, o: o, ports: fabric.NewPorts(o), lossy: map[links.Pair]float64{}}
+	m := &Mesh{World: w, o: o, ports: fabric.NewPorts(o), lossy: map[links.Pair]float64{}, talks: make([]talk, w.N)}
 	for rank := range w.N {
 		own := [2]float64{rate * speed(), rate * speed()}
 		for _, f := range w.Faults {
@@ -132,10 +133,13 @@ func (m *Mesh) measure(rounds int, meets func(int) []int) *links.Figures {
 			}
 			if pair := (links.Pair{From: rank, To: other}); m.lossy[pair]+m.lossy[pair.Reverse()] > 0 {
 				took = max(took, m.measureLossy(pair))
-			} else if x := newTalk(m.ports, rank, other); x.Shares() {
-				shared = append(shared, x)
 			} else {
-				alone = append(alone, x)
+				x := &m.talks[rank]
+				if x.renew(m.ports, rank, other); x.Shares() {
+					shared = append(shared, x)
+				} else {
+					alone = append(alone, x)
+				}
 			}
 		}
 		begun := float64(m.Rounds) * float64(time.Second) // who shares a trunk needs a time of their own

@@ -5,7 +5,7 @@ import "ringcli/verbs/soft/rc/rctest/fabric"
 // talk is the conversation of a pair without events: messages of one way come in order, and so
 // a pair's next step is known. TestTalk holds it against the one by events.
 type talk struct {
-	*fabric.Duplex
+	fabric.Duplex
 	pair
 	ports *fabric.Ports
 	begun float64
@@ -16,7 +16,13 @@ type talk struct {
 }
 
 func newTalk(ports *fabric.Ports, a, b int) *talk {
-	return &talk{Duplex: fabric.NewDuplex(ports, a, b), pair: pair{ends: [2]int{a, b}, sample: sample}, ports: ports}
+	x := &talk{}
+	x.renew(ports, a, b)
+	return x
+}
+
+func (x *talk) renew(ports *fabric.Ports, a, b int) {
+	*x = talk{Duplex: fabric.NewDuplex(ports, a, b), pair: pair{ends: [2]int{a, b}, sample: sample}, ports: ports}
 }
 
 // converse has pairs that begin at once measured, each step in the order of time.

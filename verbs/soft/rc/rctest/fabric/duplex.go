@@ -13,11 +13,10 @@ type lane struct {
 
 // NewDuplex returns a pair of a network, of which nothing is in flight. It panics if the pair
 // loses packets.
-func NewDuplex(p *Ports, a, b int) *Duplex {
+func NewDuplex(p *Ports, a, b int) (d Duplex) {
 	if p.Lossy(a, b) || p.Lossy(b, a) {
 		panic("fabric: a pair that loses packets needs Packets")
 	}
-	d := &Duplex{}
 	for way, ends := range [2][2]int{{a, b}, {b, a}} {
 		l := lane{send: stage{each: p.send[ends[0]].each}, receive: stage{each: p.receive[ends[1]].each}, latency: p.Latency(ends[0], ends[1])}
 		if own := p.pairs[ends]; own != nil {
