@@ -48,8 +48,8 @@ type row struct {
 }
 
 // Table judges so many networks of each number of ranks, of each kind of fault alone, of several at
-// once and of none, by as many threads as there are CPUs, and logs how many were found. Whatever
-// was missed or falsely named fails the test.
+// once and of none, by as many threads as there are CPUs, until the test's time is over, and logs
+// how many were found. Whatever was missed or falsely named fails the test.
 func Table(t *testing.T, seeds map[int]int, judge Judge) {
 	var table []*row
 	sizes := make([]int, 0, len(seeds))
@@ -66,9 +66,7 @@ func Table(t *testing.T, seeds map[int]int, judge Judge) {
 			table = append(table, &row{n: n, kind: "any", faults: faults})
 		}
 	}
-	for _, r := range table {
-		r.fill(t, seeds[r.n], judge)
-	}
+	fill(t, table, seeds, judge)
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(out, "ranks\tat once\tkind\tworlds\tfaults\tfound\thidden\tmissed\tfalsely named\tms each\t")
@@ -84,16 +82,23 @@ func Table(t *testing.T, seeds map[int]int, judge Judge) {
 	t.Log("\n" + b.String())
 }
 
-// fill judges a row's networks.
-func (r *row) fill(t *testing.T, seeds int, judge Judge) {
-	var mu sync.Mutex // guards r
+// spare is how long before its deadline a test begins no more networks: one takes a minute at most.
+const spare = time.Minute
+
+// fill judges the rows' networks, those of a seed in all rows before the next seed's.
+func fill(t *testing.T, table []*row, seeds map[int]int, judge Judge) {
+	var mu sync.Mutex // guards the rows
 	var workers sync.WaitGroup
-	next := make(chan uint64)
+	type network struct {
+		*row
+		seed uint64
+	}
+	next := make(chan network)
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for seed := range next {
+			for r := range next {
 				begun := time.Now()
-				w, v := judge(r.n, seed, r.kinds(seed))
+				w, v := judge(r.n, r.seed, r.kinds(r.seed))
 				g := w.Grade(v)
 				took := time.Since(begun)
 				mu.Lock()
@@ -101,13 +106,25 @@ func (r *row) fill(t *testing.T, seeds int, judge Judge) {
 				r.worlds, r.done, r.found, r.hidden, r.named = r.worlds+1, r.done+g.Faults, r.found+g.Found, r.hidden+g.Hidden, r.named+len(g.False)
 				mu.Unlock()
 				if g.Missed > 0 || len(g.False) > 0 {
-					t.Logf("%d ranks, seed %d, %.300s: missed %d, falsely named %d: %.600s", r.n, seed, fmt.Sprint(w.Faults), g.Missed, len(g.False), fmt.Sprintf("%+v", g.False))
+					t.Logf("%d ranks, seed %d, %.300s: missed %d, falsely named %d: %.600s", r.n, r.seed, fmt.Sprint(w.Faults), g.Missed, len(g.False), fmt.Sprintf("%+v", g.False))
 				}
 			}
 		})
 	}
-	for seed := range seeds {
-		next <- uint64(seed)
+	end, timed := t.Deadline()
+all:
+	for seed, more := 0, true; more; seed++ {
+		more = false
+		for _, r := range table {
+			if seed >= seeds[r.n] {
+				continue
+			}
+			if more = true; timed && time.Until(end) < spare {
+				t.Logf("the time is over before seed %d", seed)
+				break all
+			}
+			next <- network{r, uint64(seed)}
+		}
 	}
 	close(next)
 	workers.Wait()
