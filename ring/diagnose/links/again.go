@@ -267,13 +267,22 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 				own = append(own, own[0].Reverse())
 			}
 		case Group: // what joins the groups may carry one pair well
-			own = slices.DeleteFunc(slices.Clone(own), func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })
+			own = without(own, func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })
+		default: // of a port behind something thin the thinner one alone is seen
+			if list := without(own, func(p Pair) bool { return !f.has(p) || v.between(p) }); len(list) > 0 {
+				own = list
+			}
 		}
 		if left.holds(&f, own, again) {
 			left.Findings = append(left.Findings, f)
 		}
 	}
 	return &left
+}
+
+// without returns the pairs that are not meant.
+func without(list []Pair, meant func(Pair) bool) []Pair {
+	return slices.DeleteFunc(slices.Clone(list), meant)
 }
 
 // control is by how much pairs that nothing was found about are worse than they were: whatever
