@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/cli/clitest"
 	"ringcli/cli/exit"
@@ -76,6 +80,77 @@ func TestLinksWritesFiles(t *testing.T) {
 	}
 }
 
+// Of three ranks one rests while two are measured: that it waits for them is told when it lasts
+// for longer than they take.
+func TestLinksRests(t *testing.T) {
+	t.Parallel()
+	const span = 500 * time.Millisecond
+	p := program(t, "links", "-n", "3", "--ring", "--passes", "1", "--time", span.String())
+	p.Env = append(p.Env, speakAfter+"=250ms")
+	p.start(t)
+	code := p.end(t, hung)
+	if code != exit.OK && code != exit.Warning {
+		t.Errorf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+	}
+	for _, told := range regexp.MustCompile(`waiting (\S+) for .* to run links`).FindAllStringSubmatch(p.stderr.String(), -1) {
+		if waited, err := time.ParseDuration(told[1]); err != nil || waited < span {
+			t.Errorf("%q, %v: expected nothing below %s", told[0], err, span)
+		}
+	}
+}
+
+// A rank that no packet reaches is named, and costs a few rounds, not each.
+func TestLinksNameADeadRank(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for what does not come; `make test-long` runs it")
+	}
+	for _, mode := range []string{"mesh", "shift"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			names := newIsland(t, 6)
+			tool, err := exec.LookPath("ip")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var list []string
+			for i := range names {
+				list = append(list, fmt.Sprintf("10.77.0.%d", i+1))
+			}
+			ranks := make([]*piped, len(names))
+			for i := range ranks {
+				p := program(t, "shell", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--output", "json", "--timeout", "100s")
+				p.Args, p.Path = append([]string{"ip", "netns", "exec", names[i]}, p.Args...), tool
+				ranks[i] = piping(t, p)
+				ranks[i].line("connect; ping")
+			}
+			for _, p := range ranks {
+				p.await(p.out, `"command":"ping"`, 2) // to both sides
+			}
+			names.drop(t, 2, "ipproto", "udp")
+			for _, p := range ranks {
+				p.line("links --time 40ms --passes 1 --" + mode)
+			}
+			for i, p := range ranks {
+				if code := p.over(); code != exit.Critical {
+					t.Errorf("rank %d: exit code %d\n%s%s", i, code, p.out, p.err)
+				}
+			}
+			found := 0
+			for _, o := range objects(t, ranks[0].out.String()) {
+				if o["finding"] != "dead" { // on a busy machine others may be slow
+					continue
+				}
+				if found++; o["culprit"] != "node" || fmt.Sprint(o["from"]) != "[2]" {
+					t.Errorf("%v: expected rank 2", o)
+				}
+			}
+			if found != 1 {
+				t.Errorf("%d ranks have no connection: expected rank 2\n%s", found, ranks[0].out)
+			}
+		})
+	}
+}
+
 // A file that cannot be written fails the command before anything is measured.
 func TestLinksRefuses(t *testing.T) {
 	for _, c := range []struct {
@@ -89,6 +164,7 @@ func TestLinksRefuses(t *testing.T) {
 		{[]string{"--html", ""}, "is a variable not set?"},
 		{[]string{"--groups", "0-9"}, "there is no rank 2: expected 0 to 1"},
 		{[]string{"--ring", "--mesh"}, "expected one of"},
+		{[]string{"--mesh=false"}, "--mesh=false leaves nothing to measure: expected --ring or --shift"},
 		{[]string{"--time", "1ms"}, "expected 4ms or more"},
 		{[]string{"--small", "128K"}, "to --size"},
 		{[]string{"--groups", "0-1,1"}, "in two groups: expected"},

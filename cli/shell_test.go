@@ -52,8 +52,15 @@ func pipe(t *testing.T, args ...string) *piped {
 // pipeWith takes variables of the environment, too.
 func pipeWith(t *testing.T, env []string, args ...string) *piped {
 	t.Helper()
-	p := &piped{process: program(t, args...), t: t, out: &watched{}, err: &watched{}}
+	p := program(t, args...)
 	p.Env = append(p.Env, env...)
+	return piping(t, p)
+}
+
+// piping starts a program whose lines the test gives.
+func piping(t *testing.T, program *process) *piped {
+	t.Helper()
+	p := &piped{process: program, t: t, out: &watched{}, err: &watched{}}
 	p.Stdout, p.Stderr = p.out, p.err
 	var err error
 	if p.in, err = p.StdinPipe(); err != nil {

@@ -1,6 +1,7 @@
 package links
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +116,10 @@ func modeOf(fs *pflag.FlagSet) (mode string, err error) {
 			mode = m
 		}
 	}
-	if mode == "" {
-		mode = modeMesh
+	if mode == "" && fs.Changed(modeMesh) {
+		return "", exit.Usagef("links: --mesh=false leaves nothing to measure: expected --ring or --shift")
 	}
-	return mode, nil
+	return cmp.Or(mode, modeMesh), nil
 }
 
 func howOf(fs *pflag.FlagSet) howTo {
@@ -217,6 +218,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, x.meetings.Close()) }()
+	defer s.Expect(c.how.span)() // ranks that rest wait for the others
 	c.results = newResults(n, group)
 	if err := c.announce(); err != nil {
 		return err

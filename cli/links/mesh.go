@@ -25,6 +25,7 @@ type measurement struct {
 	own      []figures // this rank's since they were told last
 	rounds   int       // done
 	gone     *gone
+	again    bool // suspects are measured: who is tried no more still has no connection
 }
 
 // roundTold is what ranks tell each other between two rounds.
@@ -66,19 +67,23 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 	// While a round is measured the other queue pair waits in its last state: what its peer still
 	// asks is answered. After the barrier nobody needs it.
 	x.meetings.Part()
-	next, problem := x.meet(meets(0), rank)
 	all := meets(0)
-	if err := x.barrier(ctx, nil, roundTold{}, 0, count); err != nil {
+	place := int(x.number % meetings.QPs)
+	next, problem := x.meet(all[rank], place, place)
+	if _, err := x.barrier(ctx, roundTold{}, 0, count); err != nil {
 		return err
 	}
 	for round := range count {
 		now, nowProblem, met := next, problem, all
 		told := roundTold{}
-		if met[rank] >= 0 && !x.gone.is(rank, met[rank]) {
-			f := figures{To: met[rank], Dead: true}
+		switch f := (figures{To: met[rank], Dead: true}); {
+		case met[rank] < 0:
+		case x.gone.is(rank, met[rank]):
+			x.without(f)
+		default:
 			err := nowProblem
 			if err == nil {
-				f, err = newEnd(x.meetings, now, x.how, x.m.Ring.Err).pair(ctx, rank < met[rank])
+				f, err = x.end(now).pair(ctx, rank < met[rank])
 			}
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -95,43 +100,56 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 		if round+1 < count {
 			all = meets(round + 1)
 			x.meetings.Part()
-			next, problem = x.meet(all, rank)
+			place = int(x.number % meetings.QPs)
+			next, problem = x.meet(all[rank], place, place)
 		}
-		if err := x.barrier(ctx, met, told, round+1, count); err != nil {
+		tellings, err := x.barrier(ctx, told, round+1, count)
+		if err != nil {
 			return err
+		}
+		for a, b := range met {
+			if a < b {
+				x.gone.note(a, b, tellings[a], tellings[b])
+			}
 		}
 		x.rounds++
 	}
 	return nil
 }
 
-// meet connects this rank to whom it meets next.
-func (x *measurement) meet(meets []int, rank int) (*meetings.Meeting, error) {
-	peer := meets[rank]
-	if peer < 0 || x.gone.is(rank, peer) {
-		return nil, nil
+// without notes a pair that is tried no more.
+func (x *measurement) without(f figures) {
+	if x.again {
+		x.own = append(x.own, f)
 	}
-	place := int(x.number % meetings.QPs)
-	return x.meetings.Meet(peer, x.number, place, place)
 }
 
-// barrier is between two rounds: all are done with the one, of which they tell how it went, and
-// connected for the next.
-func (x *measurement) barrier(ctx context.Context, met []int, own roundTold, done, of int) error {
+// meet connects one of this rank's places to one of a peer's; nil if that is nobody, or tried no
+// more.
+func (x *measurement) meet(peer, mine, theirs int) (*meetings.Meeting, error) {
+	if peer < 0 || x.gone.is(x.m.Ring.Rank(), peer) {
+		return nil, nil
+	}
+	return x.meetings.Meet(peer, x.number, mine, theirs)
+}
+
+// end is this rank's of a meeting, if there is one. All of a round are connected.
+func (x *measurement) end(m *meetings.Meeting) *end {
+	if m == nil {
+		return nil
+	}
+	return newEnd(x.meetings, m, x.how, x.m.Ring.Err)
+}
+
+// barrier is between two rounds: all are done with the one, and connected for the next. It
+// returns what all tell of the one, by rank.
+func (x *measurement) barrier(ctx context.Context, own roundTold, done, of int) ([]roundTold, error) {
 	own.Stop = x.s.Stopping()
 	all, err := session.Share(ctx, x.m, own)
-	if err != nil {
-		return err
+	if err == nil && slices.ContainsFunc(all, func(told roundTold) bool { return told.Stop }) {
+		err = errStopped(done, of)
 	}
-	if slices.ContainsFunc(all, func(told roundTold) bool { return told.Stop }) {
-		return errStopped(done, of)
-	}
-	for rank, peer := range met {
-		if rank < peer {
-			x.gone.note(rank, peer, all[rank], all[peer])
-		}
-	}
-	return nil
+	return all, err
 }
 
 // shifts has all ranks send at once to the rank that is k further on, for each k.
@@ -140,42 +158,42 @@ func (x *measurement) shifts(ctx context.Context, ks []int) error {
 	defer x.s.Progress.Clock("links: %d shifts of %s", len(ks), x.how.span)()
 	for done, k := range ks {
 		x.meetings.Part()
-		f := figures{Dead: true}
-		f.To, _ = links.Shift(n, rank, k)
-		to, from, err := x.meetBoth(k)
-		if err := x.barrier(ctx, nil, roundTold{}, done, len(ks)); err != nil {
+		right, left := links.Shift(n, rank, k)
+		to, problem := x.meet(right, 0, 1)
+		from, _ := x.meet(left, 1, 0) // what does not come its sender tells of
+		if _, err := x.barrier(ctx, roundTold{}, done, len(ks)); err != nil {
 			return err
 		}
-		if err == nil {
-			failed := x.m.Ring.Err
-			f, err = shift(ctx, newEnd(x.meetings, to, x.how, failed), newEnd(x.meetings, from, x.how, failed))
-		}
+		f, err := shift(ctx, x.end(to), x.end(from))
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case x.m.Ring.Failed():
 			return x.m.Ring.Err()
-		case err != nil:
-			f.Dead, f.Why = true, err.Error()
 		}
-		x.own = append(x.own, f)
+		told := roundTold{}
+		if err = cmp.Or(problem, err); err != nil {
+			f = figures{To: right, Dead: true, Why: err.Error()}
+		}
+		if to == nil && problem == nil {
+			x.without(figures{To: right, Dead: true})
+		} else {
+			told.Failed, told.Worked = err != nil, err == nil
+			x.own = append(x.own, f)
+		}
 		x.number++
 		x.rounds++
 		// Nobody resets a queue pair that its peer still needs.
-		if err := x.barrier(ctx, nil, roundTold{}, done+1, len(ks)); err != nil {
+		all, err := x.barrier(ctx, told, done+1, len(ks))
+		if err != nil {
 			return err
+		}
+		for a := range all {
+			b, _ := links.Shift(n, a, k)
+			x.gone.note(a, b, all[a], roundTold{})
 		}
 	}
 	return nil
-}
-
-func (x *measurement) meetBoth(k int) (to, from *meetings.Meeting, err error) {
-	right, left := links.Shift(x.m.Ring.Size(), x.m.Ring.Rank(), k)
-	if to, err = x.meetings.Meet(right, x.number, 0, 1); err != nil {
-		return nil, nil, err
-	}
-	from, err = x.meetings.Meet(left, x.number, 1, 0)
-	return to, from, err
 }
 
 // tellPart is how many figures a rank tells in one part: some 50 KiB.

@@ -42,7 +42,8 @@ type end struct {
 	*meetings.Meeting
 	meetings *meetings.Meetings
 	howTo
-	failed   func() error // why the ring has failed, if it has
+	failed   func() error  // why the ring has failed, if it has
+	patience time.Duration // how long nothing may come
 	deadline time.Time
 	moved    bool // something came since the deadline was set
 	also     *end // whose completions come in the same queue; nil if there is none
@@ -59,9 +60,12 @@ type end struct {
 func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, failed func() error) *end {
 	w := m.Waiter()
 	e := &end{Meeting: x, meetings: m, howTo: h, failed: failed, waiter: w, policy: w.Policy}
-	e.deadline = time.Now().Add(e.patience())
+	e.await(h.span + m.Patience())
 	return e
 }
+
+// await sets how long nothing may come from now on.
+func (e *end) await(d time.Duration) { e.patience, e.deadline = d, time.Now().Add(d) }
 
 // figures are what one end measured with another. Of a thousand ranks all tell each other a
 // million: the names are short.
@@ -83,9 +87,15 @@ type figures struct {
 	Why    string  `json:"w,omitempty"` // it is dead
 }
 
+// figures are none yet.
+func (e *end) figures() figures {
+	return figures{To: e.Peer, Device: e.Device, Shared: e.Shared, Soft: e.Attr.Software}
+}
+
 // pair measures the pair, at both of its ends; the one with the lower rank begins.
 func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
-	f = figures{To: e.Peer, Device: e.Device, Shared: e.Shared, Soft: e.Attr.Software, Asks: first}
+	f = e.figures()
+	f.Asks = first
 	before, err := e.meetings.Counters()
 	if err != nil {
 		return f, err
@@ -133,15 +143,33 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
 }
 
-// shift streams to one rank while another streams to this one.
+// shift streams to one rank while another streams to this one; either may be nil.
 func shift(ctx context.Context, to, from *end) (f figures, err error) {
-	f = figures{To: to.Peer, Device: to.Device, Shared: to.Shared, Soft: to.Attr.Software}
-	to.also, from.also = from, to
-	if f.Alone, err = to.stream(ctx, &f); err != nil {
-		return f, err
+	if to != nil {
+		f = to.figures()
+		if from != nil {
+			to.also, from.also = from, to
+		}
+		if f.Alone, err = to.stream(ctx, &f); err == nil {
+			err = to.say(sayDone)
+		}
 	}
-	return f, errors.Join(to.say(sayDone), from.hear(ctx, sayDone), to.drain(ctx))
+	if from != nil {
+		if err != nil {
+			from.also = nil // what is flushed there says nothing new
+		}
+		from.await(from.span + listening)
+		_ = from.hear(ctx, sayDone)
+	}
+	if to != nil && err == nil {
+		err = to.drain(ctx)
+	}
+	return f, err
 }
+
+// listening is how much longer than it lasts a rank polls for the stream to it, which does not
+// need that: whether it arrives its sender knows, for which all ranks wait then.
+const listening = time.Second
 
 // ask measures the latency: half the round trip of a small WRITE. Half of the time both ends poll,
 // which is fastest, and half they block, and the better counts: where threads that poll have to
@@ -253,9 +281,6 @@ func (e *end) drain(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long nothing may come.
-func (e *end) patience() time.Duration { return e.span + e.meetings.Patience() }
-
 // progress waits for completions, until the deadline.
 func (e *end) progress(ctx context.Context) error {
 	for polls := 1; ; polls++ {
@@ -279,12 +304,12 @@ func (e *end) progress(ctx context.Context) error {
 			case e.failed() != nil:
 				return e.failed()
 			case e.moved || e.also != nil && e.also.moved: // a pair that is slow is not one that is dead
-				e.moved, e.deadline = false, now.Add(e.patience())
+				e.moved, e.deadline = false, now.Add(e.patience)
 				if e.also != nil {
 					e.also.moved = false
 				}
 			case now.After(e.deadline):
-				return fmt.Errorf("nothing from rank %d for %s, with %d WRITEs of %s in flight", e.Peer, e.patience(), e.data, configs.FormatSize(uint64(e.bytes)))
+				return fmt.Errorf("nothing from rank %d for %s, with %d WRITEs of %s in flight", e.Peer, e.patience, e.data, configs.FormatSize(uint64(e.bytes)))
 			}
 		}
 		if err := e.waiter.Wait(); err != nil {

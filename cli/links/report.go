@@ -170,6 +170,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	}
 	v := links.Judge(c.results.figures, o)
 	first := len(v.Findings)
+	x.gone, x.again = newGone(n), true
 	for range links.Confirmations {
 		if len(v.Findings) == 0 {
 			break

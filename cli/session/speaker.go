@@ -26,6 +26,7 @@ const (
 type speaker struct {
 	awaits atomic.Pointer[awaited] // what Await was told; nil: only what Waits have
 	left   atomic.Pointer[awaited] // of those, what a cancelled context has ended
+	expect atomic.Int64            // how long waits for other ranks last though all is well
 
 	mu       sync.Mutex // held while it is spoken
 	progress *Progress  // of whoever speaks now
@@ -58,6 +59,16 @@ func (s *Session) Await(ctx context.Context, since time.Time, what string) (end 
 		}
 	})
 }
+
+// Expect says that waits for other ranks last so long though all is well: until the returned
+// function is called they are told of when they last longer.
+func (s *Session) Expect(within time.Duration) (end func()) {
+	s.speaker.expect.Store(int64(within))
+	return func() { s.speaker.expect.Store(0) }
+}
+
+// patience is how long a wait for other ranks is not worth a word.
+func (p *speaker) patience() time.Duration { return SpeakAfter + time.Duration(p.expect.Load()) }
 
 // Speak tells people whom this process waits for until the returned function is called:
 // after a second in the progress line, where there is a terminal, else in lines on
@@ -104,7 +115,7 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 		return
 	}
 	w, ok := s.Waits.Now()
-	if !ok || now.Sub(w.Since) < SpeakAfter {
+	if !ok || now.Sub(w.Since) < p.patience() {
 		p.hush()
 		return
 	}
