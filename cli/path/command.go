@@ -55,7 +55,8 @@ each check and direction:
           port's packets come later than those of the fastest, in this direction
           alone
   bytes   whether the counters of the device, and of the interface under a
-          device in software, grew by what was sent over the queue pairs
+          device in software, grew by what was sent over the queue pairs. Where
+          other traffic grows them by half as much or more that cannot be seen
 
 What arrived is told over the control ring, so a direction is judged by itself.
 The packets are a few hundred for each direction, to a UDP port that is opened
@@ -140,4 +141,9 @@ const (
 	// counting is how old the counters that a device gives may be (lifespan of hw_counters,
 	// 10 to 12 ms).
 	counting = 20 * time.Millisecond
+	// idling is how long nobody sends, for what grows by others.
+	idling = 100 * time.Millisecond
+	// ethernet and ackBytes are a packet's header there, and an ACK without the headers that it
+	// shares: BTH, AETH, ICRC.
+	ethernet, ackBytes = 14, ethernet + 40 + 8 + 12 + 4 + 4
 )

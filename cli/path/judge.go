@@ -330,15 +330,21 @@ func (w *way) bytes() PathCheck {
 	case len(w.grown) == 0:
 		return w.says(checkBytes, doctor.Skip, "%s does not count what it sends", w.own.Device)
 	}
-	var words, not []string
+	var words, not, drowned []string
 	for _, g := range w.grown {
 		words = append(words, fmt.Sprintf("%s of %s grew by %d %s, of %d sent", g.Counter, g.Of, g.Grew, g.Unit, g.Expected))
-		if !g.grew() {
+		switch {
+		case !g.grew():
 			not = append(not, g.Of)
+		case g.drowned():
+			drowned = append(drowned, fmt.Sprintf("other traffic of %s (%d %s in as long a time while no rank sent)", g.Of, g.Others, g.Unit))
 		}
 	}
 	text := strings.Join(words, "; ")
 	row := w.says(checkBytes, doctor.Pass, "%s", text)
+	if len(drowned) > 0 {
+		row = w.says(checkBytes, doctor.Skip, "%s hides whether these bytes are in it: %s", strings.Join(drowned, " and "), text)
+	}
 	if w.hop.Local {
 		row.Value += "; both ranks are on this host"
 	}
