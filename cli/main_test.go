@@ -59,6 +59,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	for name, value := range map[string]string{
+		asProgram:           "1",    // what a test starts, also by /proc/self/exe, runs no tests
 		"RINGCLI_DEVICE":    "soft", // packets, loss and GIDs: tests of other devices name those
 		"RINGCLI_TRACE_DIR": dir, "XDG_STATE_HOME": dir, "XDG_CONFIG_HOME": dir,
 	} {
@@ -91,7 +92,7 @@ func program(t *testing.T, args ...string) *process {
 	p := &process{Cmd: exec.Command(self, args...)}
 	// Under the race detector a process sleeps for a second at its end, so that
 	// other threads can report; here it has none.
-	p.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	p.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	p.Stdout, p.Stderr = &p.stdout, &p.stderr
 	p.WaitDelay = 10 * time.Second
 	return p

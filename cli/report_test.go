@@ -78,12 +78,17 @@ func TestReportHasNoToken(t *testing.T) {
 		"variable": program(t, "report", results),
 		"file":     program(t, "report", results),
 		"ring":     program(t, "local", "-n", "2", "--device", "soft", "-c", "report --recorder "+results),
+		"parent":   program(t, "local", "-n", "2", "--device", "soft", "-c", "report "+results),
+		"shell":    program(t, "local", "-n", "2", "--device", "soft", "--shell"),
 		"own":      program(t, "connect", "--index", "0", "--list", list, "--token-file", file, "-c", "report "+results),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			switch name {
-			case "variable":
+			case "shell":
+				p.Stdin = strings.NewReader("report " + results + "\n")
+				fallthrough
+			case "variable", "parent":
 				p.Env = append(p.Env, "RINGCLI_TOKEN="+token)
 			case "file", "ring": // whose ranks have a token of their own besides
 				p.Env = append(p.Env, "RINGCLI_TOKEN_FILE="+file)

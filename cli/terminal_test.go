@@ -35,7 +35,7 @@ func TestFourTerminals(t *testing.T) {
 			command := func(args ...string) {
 				t.Helper()
 				cmd := exec.Command(tmux, append([]string{"-S", server, "-f", "/dev/null"}, args...)...)
-				cmd.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=", asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+				cmd.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=", "GORACE=atexit_sleep_ms=0")
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("tmux %q: %v: %s", args, err, out)
 				}

@@ -33,8 +33,11 @@ const FileEnvVar = "RINGCLI_CONFIG"
 // holds must not show.
 const TokenVar = "RINGCLI_TOKEN"
 
+// SecretsVar is for the ranks that a process starts: what it keeps secret besides.
+const SecretsVar = "RINGCLI_SECRETS"
+
 // variables are those that are no settings. The last is package trace's.
-var variables = []string{FileEnvVar, TokenVar, "RINGCLI_TRACE_DIR"}
+var variables = []string{FileEnvVar, TokenVar, SecretsVar, "RINGCLI_TRACE_DIR"}
 
 const systemFile = "/etc/ringcli/config.yaml"
 

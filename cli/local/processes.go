@@ -67,7 +67,7 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
 	}
 	f := &processes{s: s, list: list, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
-	f.env = append(os.Environ(), session.TokenVar+"="+string(token))
+	f.env = append(os.Environ(), s.TokensFor(token)...)
 	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}

@@ -62,7 +62,8 @@ type common struct {
 	Local bool
 	// Parent is set in a child of `local`.
 	Parent   *Parent
-	secret   []byte // the token, of the environment or of this process's own
+	secret   []byte   // the token, of the environment or of this process's own
+	others   [][]byte // that this process was given and does not use
 	ownToken bool
 	// Shell is nil where no lines are typed.
 	Shell *repl.Shell

@@ -2,10 +2,14 @@ package session
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,14 +26,34 @@ const TokenVar = configs.TokenVar
 // maxTokenFile is more than anybody's token has, in bytes.
 const maxTokenFile = 4 << 10
 
-// TakeToken takes the token from the environment.
+// secretsVar has what the parent of `local`'s ranks was given, for their reports: base64, with
+// commas between.
+const secretsVar = configs.SecretsVar
+
+// TakeToken takes the token from the environment, and what a parent keeps secret.
 func (s *Session) TakeToken() error {
 	s.secret = []byte(os.Getenv(TokenVar))
-	return os.Unsetenv(TokenVar)
+	for text := range strings.SplitSeq(os.Getenv(secretsVar), ",") {
+		if secret, err := base64.StdEncoding.DecodeString(text); err == nil {
+			s.others = append(s.others, secret)
+		}
+	}
+	return errors.Join(os.Unsetenv(TokenVar), os.Unsetenv(secretsVar))
 }
 
 // UseToken gives this process a token that is nobody's setting.
-func (s *Session) UseToken(secret []byte) { s.secret, s.ownToken = secret, true }
+func (s *Session) UseToken(secret []byte) {
+	s.others, s.secret, s.ownToken = append(s.others, s.secret), secret, true
+}
+
+// TokensFor are the variables of a child that has a token of its own.
+func (s *Session) TokensFor(token []byte) []string {
+	var list []string
+	for _, secret := range s.given() {
+		list = append(list, base64.StdEncoding.EncodeToString(secret))
+	}
+	return []string{TokenVar + "=" + string(token), secretsVar + "=" + strings.Join(list, ",")}
+}
 
 // Token returns the ring's token, nil if there is none: from the file that a flag or the
 // shell names, or the variable, or the file that another variable or the configuration
@@ -55,19 +79,22 @@ func (s *Session) Token() (token *seal.Token, from string, err error) {
 	return token, "file " + path, nil
 }
 
+// given are the tokens that this process and its parent were given.
+func (s *Session) given() [][]byte {
+	list := append(slices.Clone(s.others), s.secret)
+	if path := s.Config.String("token-file"); path != "" {
+		secret, _ := readToken(path) // what cannot be read is in nothing that this process writes
+		list = append(list, secret)
+	}
+	return slices.DeleteFunc(list, func(secret []byte) bool { return len(secret) == 0 })
+}
+
 // Secrets are the tokens that this process was given, in each form that they may show in,
 // for who keeps them out of what others see.
 func (s *Session) Secrets() (list [][]byte) {
-	secrets := [][]byte{s.secret}
-	if path := s.Config.String("token-file"); path != "" {
-		secret, _ := readToken(path) // what cannot be read is in nothing that this process writes
-		secrets = append(secrets, secret)
-	}
-	for _, secret := range secrets {
-		if len(secret) > 0 {
-			quoted, _ := json.Marshal(string(secret)) // a string never fails
-			list = append(list, secret, quoted[1:len(quoted)-1])
-		}
+	for _, secret := range s.given() {
+		quoted, _ := json.Marshal(string(secret)) // a string never fails
+		list = append(list, secret, quoted[1:len(quoted)-1])
 	}
 	return list
 }
