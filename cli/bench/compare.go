@@ -11,6 +11,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
+	"ringcli/verbs/route"
 )
 
 const (
@@ -39,14 +40,16 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 	row.Variants, row.Auto = list, variantOf(plan)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	r := rounds{m: m, s: s, o: o, list: list, v: v, possible: possibleOf(m, o.bytes()), begun: time.Now(), counts: make([]int, len(list))}
+	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now(), counts: make([]int, len(list))}
 	for range list {
 		r.watches = append(r.watches, timing.New())
 	}
+	possibleOf(m, o.bytes()) // and once more afterwards
 	means, err := r.compare(ctx)
 	if err != nil {
 		return row, err
 	}
+	r.possible = possibleOf(m, o.bytes())
 	for w := range list {
 		result, err := r.resultOf(ctx, w, means.of(w))
 		if err != nil {
@@ -105,12 +108,6 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	return means, nil
 }
 
-// compared is what ranks tell each other of a variant.
-type compared struct {
-	RankMeasurement
-	Effort Effort `json:"per_operation"`
-}
-
 // resultOf runs a variant once more, checks that if it was asked for, and puts the ranks'
 // results together.
 func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result Measurement, err error) {
@@ -132,14 +129,14 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 		return result, err
 	}
 	after := m.Comm.Stats()
-	told, err := session.Share(ctx, m, compared{mine, Effort{after.CopiedAllGather - before.CopiedAllGather, after.RTS - before.RTS}})
+	effort := Effort{after.CopiedAllGather - before.CopiedAllGather, after.RTS - before.RTS}
+	each, err := session.Share(ctx, m, told{mine, effort, route.ThisHost().BootID})
 	if err != nil {
 		return result, err
 	}
-	var all []RankMeasurement
+	all := ofHosts(each)
 	var most Effort
-	for _, t := range told {
-		all = append(all, t.RankMeasurement)
+	for _, t := range each {
 		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
 	}
 	result = resultOf(m, o, plan, r.counts[w], means, all)

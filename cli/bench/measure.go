@@ -13,6 +13,7 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/lateness"
 	"ringcli/collective/reduce/reference"
+	"ringcli/verbs/route"
 )
 
 // vectors are an operation's buffers on this rank.
@@ -112,7 +113,8 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	defer func() { err = errors.Join(err, v.free()) }()
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
-	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m), Possible: possibleOf(m, o.bytes())}
+	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
+	possibleOf(m, o.bytes()) // and once more afterwards
 	if o.host {
 		mine.HostRate = hostRate(m)
 	}
@@ -125,10 +127,12 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	if o.host { // whose other work comes and goes
 		mine.HostRate = (mine.HostRate + hostRate(m)) / 2
 	}
-	all, err := session.Share(ctx, m, mine)
+	mine.Possible = possibleOf(m, o.bytes())
+	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID})
 	if err != nil {
 		return result, err
 	}
+	all := ofHosts(each)
 	result = resultOf(m, o, plan, b.done, b.means, all)
 	result.Corruption = c.corruption(o.typ.Size())
 	if o.duration > 0 {

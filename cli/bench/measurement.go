@@ -118,6 +118,13 @@ type RankMeasurement struct {
 	Waits *lateness.Record `json:"waits,omitempty"`
 }
 
+// told is what a rank tells the others of a measurement.
+type told struct {
+	RankMeasurement
+	Effort Effort `json:"per_operation"`
+	Host   string `json:"host"` // the boot of its kernel; "" is not known
+}
+
 // linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.
 func linkRate(m *session.Member) (least float64) {
 	for _, e := range []*ring.Edge{m.Ring.Left(), m.Ring.Right()} {

@@ -31,8 +31,9 @@ type Possible struct {
 }
 
 const (
-	// possibleSpan is long enough for some stretches of each kind.
-	possibleSpan = 5 * time.Millisecond
+	// possibleSpan is long enough for some stretches of each kind. It is spent before and after
+	// what it bounds.
+	possibleSpan = 2500 * time.Microsecond
 	// stretch of it is short beside what a scheduler gives to others: the fastest one had the
 	// CPU for itself.
 	stretch = 200 * time.Microsecond
@@ -63,10 +64,18 @@ func fastestCopy(n int) float64 {
 }
 
 // possibleOf finds out what the edges of this rank to its neighbours can carry of vectors of so many
-// bytes. All ranks do so at the same time, since those of one host share it.
+// bytes. All ranks do so at the same time, since those of one host share it. What is measured is
+// the best that this rank has seen, since others may have the CPU at a time.
 func possibleOf(m *session.Member, bytes uint64) Possible {
 	if m.Ring.Size() == 1 {
 		return Possible{}
+	}
+	if m.Carried == nil {
+		m.Carried = map[int]float64{}
+	}
+	carried := func(n int, now float64) float64 {
+		m.Carried[n] = max(m.Carried[n], now)
+		return m.Carried[n]
 	}
 	var bounds []model.Bound
 	var before *ring.Device
@@ -79,10 +88,9 @@ func possibleOf(m *session.Member, bytes uint64) Possible {
 		switch {
 		case d.Provider() == "shm":
 			n := int(min(max(bytes/uint64(m.Ring.Size()), leastCopied), copied))
-			bounds = append(bounds, gigabytes(model.Memory, fastestCopy(n), fmt.Sprintf("what a core copies of %d bytes", n)))
+			bounds = append(bounds, gigabytes(model.Memory, carried(n, fastestCopy(n)), fmt.Sprintf("what a core copies of %d bytes", n)))
 		case d.Attr.Software:
-			m.Sockets = max(m.Sockets, socketRate(fastest))
-			bounds = append(bounds, gigabytes(model.CPU, m.Sockets, "what a core sends and receives over UDP, with its socket buffers"), gigabytes(model.Port, float64(d.Port.Attr.SpeedMbps)/8e3, "the port's rate"))
+			bounds = append(bounds, gigabytes(model.CPU, carried(0, socketRate(fastest)), "what a core sends and receives over UDP, with its socket buffers"), gigabytes(model.Port, float64(d.Port.Attr.SpeedMbps)/8e3, "the port's rate"))
 		case d.LinkMbps() > 0:
 			bounds = append(bounds, model.PortBound(d.LinkMbps(), e.Local.MTU, e.Local.LinkLayer != verbs.LinkInfiniBand, !e.Local.GID.Addr().Is4()))
 			_, name, _ := strings.Cut(d.Name, ":")
@@ -113,6 +121,28 @@ var machine = os.DirFS("/")
 
 func gigabytes(kind model.Kind, rate float64, why string) model.Bound {
 	return model.Bound{Kind: kind, Rate: rate * 1e9, Why: why}
+}
+
+// ofHosts are the ranks' measurements, each with the best of what the ranks of its host have seen
+// where that was measured.
+func ofHosts(all []told) (list []RankMeasurement) {
+	type part struct {
+		host string
+		by   model.Kind
+	}
+	best := map[part]Possible{}
+	for _, t := range all {
+		if at := (part{t.Host, t.By}); t.Rate > best[at].Rate {
+			best[at] = t.Possible
+		}
+	}
+	for _, t := range all {
+		if t.Host != "" && (t.By == model.CPU || t.By == model.Memory) {
+			t.Possible = best[part{t.Host, t.By}]
+		}
+		list = append(list, t.RankMeasurement)
+	}
+	return list
 }
 
 // leastPossible is the lower of two, of which one may not be known.

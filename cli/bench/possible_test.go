@@ -57,6 +57,23 @@ func TestLeastPossible(t *testing.T) {
 	}
 }
 
+// TestOfHosts: of what was measured the best rank of a host counts, and of a port each for itself.
+func TestOfHosts(t *testing.T) {
+	rank := func(host string, by model.Kind, rate float64) told {
+		return told{Host: host, RankMeasurement: RankMeasurement{Possible: Possible{Rate: rate, By: by}}}
+	}
+	all := []told{
+		rank("a", model.Memory, 3), rank("b", model.Memory, 5), rank("a", model.Memory, 10), rank("a", model.CPU, 1),
+		rank("", model.CPU, 2), rank("", model.CPU, 4), rank("b", model.Port, 6), rank("b", model.Port, 7), rank("b", "", 0),
+	}
+	want := []float64{10, 5, 10, 1, 2, 4, 6, 7, 0}
+	for i, r := range ofHosts(all) {
+		if r.Rate != want[i] {
+			t.Errorf("rank %d, %s of host %q: %v, want %v", i, r.By, all[i].Host, r.Rate, want[i])
+		}
+	}
+}
+
 func TestFastest(t *testing.T) {
 	if got := fastest(1000, func() error { return nil }); !(got > 0) {
 		t.Errorf("%v GB/s of steps that do nothing", got)

@@ -42,8 +42,9 @@ type Member struct {
 	CPUs []int
 	// Injected is what is done on purpose to the ring; "" if nothing is.
 	Injected func() string
-	// Sockets is the most in GB/s that two sockets of this host were seen to carry.
-	Sockets float64
+	// Carried is the most in GB/s that a core of this host was seen to copy, by how many bytes at
+	// a time; of 0 bytes, what it was seen to send and receive over UDP.
+	Carried map[int]float64
 	// Table is the table in force.
 	Table tables.TableStatus
 }
