@@ -35,6 +35,7 @@ type simulated struct {
 	over    bool
 	came    []simulatedMessage
 	sending *simulatedMessage // once the CPU is through with it
+	own     float64           // ns: to copy what no other rank changes, once all is sent that may be
 
 	counts
 	rts                    int
@@ -79,6 +80,9 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 	s := &simulation{net: net, costs: c, k: k, slots: simulatedSlots, ranks: make([]simulated, ranks)}
 	for i := range s.ranks {
 		r := &s.ranks[i]
+		if k.copies(vector{}, vector{base: 1}) {
+			r.own = float64(k.Count*k.Type.Size()) / float64(ranks) * c.Copy
+		}
 		if k.Algorithm == AlgorithmRing {
 			r.prog = program.Program{Rank: i, Size: ranks}
 			if i > 0 && k.Count%ranks == 0 { // all chunks are alike, and so are the programs but for the chunks' names
@@ -242,6 +246,9 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		c.granted++
 		return control(left, simulatedCTS)
 	}
+	if cost, r.own = r.own, 0; cost > 0 {
+		return cost, true
+	}
 	if c.processed == c.total {
 		s.ended(r, c.through() && c.sent == c.total && r.freed >= r.filled-r.filled%creditBatch(s.slots))
 		return 0, false
@@ -314,6 +321,9 @@ func (s *simulation) script(r *simulated) (cost float64, did bool) {
 		w.PostedPiece(g)
 		overhead, _ := s.send(r, simulatedMessage{peer: m.Peer, bytes: message.HeaderSize + bytes, group: g, took: e.took})
 		return cost + overhead, true
+	}
+	if cost, r.own = r.own, 0; cost > 0 {
+		return cost, true
 	}
 	for g := w.First; g < w.End(); g++ {
 		m := w.MayWork(g)

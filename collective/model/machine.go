@@ -34,6 +34,8 @@ type Machine struct {
 	Copy      Curve
 	Line      float64 // λ
 	Handshake float64 // s: a message without data on its way, if that is not α; 0: it is
+
+	played map[long][]float64 // kept for the next call, whose caller is the same goroutine
 }
 
 // edge is the way between two places of the ring.

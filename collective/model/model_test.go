@@ -151,7 +151,7 @@ func TestEverything(t *testing.T) {
 						for i, change := range costs {
 							dear := m
 							change(&dear)
-							if more := dear.Time(k); more < got*0.95 { // ports serve messages in another order
+							if more := dear.Time(k); more < got*0.85 { // CPUs and ports serve messages in another order, and of long vectors the first groups are played
 								t.Errorf("%s by %s/%s of %d bytes on %d: %v s with cost %d doubled, %v before", op, a, p, size, n, more, i, got)
 							}
 						}
@@ -171,6 +171,9 @@ func TestAuto(t *testing.T) {
 	fast.Edge.Beta = 1 / 50e9
 	for _, n := range []int{9, 16, 48, 64, 256, 1024} {
 		for mbps, m := range map[int]Machine{0: software, 100_000: port, 400_000: fast} {
+			if testing.Short() && n == 1024 && mbps != 400_000 {
+				continue // a second each
+			}
 			m.Ranks, m.Gamma, m.Copy = n, Flat(1/20e9), Flat(1/20e9)
 			for _, op := range collective.Operations() {
 				for size := 1 << 10; size <= 1<<28; size <<= 3 {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"ringcli/collective"
+	"ringcli/ring/message"
 )
 
 // hop is what it costs to move one segment over one edge of the ring and to do there what
@@ -30,7 +31,8 @@ type hop struct {
 //	                    τ = max(CPU, sβ, (H + α + o)/D)       a slot is D segments away
 //	rendezvous-write    H is the same, without the copy in the second phase. Each segment
 //	                    costs four more messages' CPU (RTS and CTS, sent and received), of
-//	                    which one comes just when the data does, and is in H.
+//	                    which one comes just when the data does, and is in H unless
+//	                    that is as short as a header.
 //	                    A CTS goes out when the segment D before it is processed, so that
 //	                    τ >= (H + 2o + α)/D. RTS go ahead: they are waited for once.
 //	rendezvous-read     an RTS goes when the data is ready, the READ asks for it, and it
@@ -78,7 +80,12 @@ func (m *Machine) ring(k *collective.Call) float64 {
 		return h.latency // an edge that carries nothing
 	}
 	total += h.latency - step(last) + float64(last-1)*h.pace
-	return total + h.end + m.copyOwn(k)
+	// The own part is copied while the first segment, or its RTS, is on its way.
+	flight := m.edge(0, 1).Alpha
+	if k.Protocol == collective.Eager {
+		flight += s * m.edge(0, 1).Beta
+	}
+	return total + h.end + max(0, m.copyOwn(k)-flight)
 }
 
 func (m *Machine) meanControl() (mean float64) {
@@ -136,7 +143,9 @@ func (m *Machine) hop(k *collective.Call, s float64, reduces bool, from int) (h 
 	switch k.Protocol {
 	case collective.RendezvousWrite:
 		cpu += 4 * o
-		h.latency += o
+		if wire+work > 1.1*message.HeaderSize*e.Beta { // else data is ahead of the CTS behind it
+			h.latency += o
+		}
 		acknowledged = h.latency + 2*o + back
 	case collective.RendezvousRead:
 		cpu += 4 * o

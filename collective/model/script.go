@@ -1,205 +1,415 @@
 package model
 
 import (
-	"container/heap"
-
 	"ringcli/collective"
 	"ringcli/collective/script"
 	"ringcli/ring"
 )
 
 // script is the time of a call between ranks that need not be neighbours: recursive
-// doubling, the tree and the inbox. It plays the scripts that the ranks have, one group of
-// segments through all of them, with what each message costs its two CPUs, its two ports
-// and its edge. That is the textbook's formula where the number of ranks is a power of two,
-// and what it leaves out elsewhere: folded ranks, subtrees of two depths, an inbox's n-1
-// messages one after the other through one port.
+// doubling, the tree and the inbox. It has the ranks walk their scripts as they do, by
+// [script.Walk], event by event, with what each message costs its two CPUs, its two ports and
+// its edge. That is the textbook's formula where the number of ranks is a power of two and
+// segments are one, and what it leaves out elsewhere: segments that go into the gaps of those
+// before them, folded ranks, subtrees of two depths, an inbox's n-1 messages one after the
+// other through one port.
 //
-// Groups follow one another, up to depth of them at a time: the second and each later one
-// adds what the busiest CPU or port of all ranks has to do for a group, or a depth's share
-// of a group's latency if that is more.
+// A rank has one CPU. It first takes what came, then sends what may be sent, then reduces or
+// copies, which is the order of package collective. Of very many pieces of a move several go at
+// a time.
+//
+// Of many groups of segments the first ones are played, and what a depth of them takes in
+// their midst is what each depth of the others takes.
 func (m *Machine) script(k *collective.Call) float64 {
-	return m.playing(k, m.scripts(k))
-}
-
-// scripts are those of all ranks.
-func (m *Machine) scripts(k *collective.Call) []script.Script {
-	all := make([]script.Script, m.Ranks)
-	for r := range all {
-		k.Script(&all[r], r, m.Ranks)
+	p := newPlay(m, k)
+	more := p.cut.Groups - p.groups
+	if more == 0 || !p.ranks[0].script.Whole || m.Edges != nil {
+		p.run()
+		return p.end()
 	}
-	return all
+	// Long vectors differ in how many groups are left alone.
+	like := long{
+		k.Op, k.Algorithm, k.Root, m.Ranks, p.groups, k.Segment, k.Depth, m.Edge, m.Handshake, m.Overhead,
+		m.SendByte.At(p.vector), m.RecvByte.At(p.vector), m.Gamma.At(p.vector), m.Copy.At(p.vector),
+	}
+	ends := m.played[like]
+	if ends == nil {
+		p.run()
+		if m.played == nil {
+			m.played = map[long][]float64{}
+		}
+		ends, m.played[like] = p.ends, p.ends
+	}
+	p.ends = ends
+	return p.end()
 }
 
-// message is one that has been sent in a group.
-type message struct {
-	from  int
-	first float64 // when its first piece is there
-	last  float64 // when its last is
+// long is what the play of a long vector follows from, where all edges are alike.
+type long struct {
+	op                              collective.Operation
+	algorithm                       collective.Algorithm
+	root, ranks                     int
+	groups, segment, depth          int
+	edge                            Edge
+	handshake, overhead             float64
+	sendByte, recvByte, gamma, copy float64
 }
 
-// place is a rank in the group that is played.
-type place struct {
-	next     int     // move
-	cpu      float64 // when it is free
-	sends    float64 // when the port is free to send
-	receives float64
-	worked   float64 // CPU time in all
-	sent     float64 // time of the port
-	received float64
-	inbox    []message
+// depths are how many depths of groups are played: two to fill the pipeline, some that show its
+// pace, and one in which it empties. It is fewer where a group has many messages: they fill it by
+// themselves.
+func (p *play) depths() int {
+	if p.ranks[0].script.Whole && p.Ranks <= 2048 {
+		return 8
+	}
+	return 4
 }
 
-// play is one group of segments.
+// parcel is how many pieces go at a time where a move has so many of them at most: one, but of
+// vectors so long that their bytes count and not their pieces' latency.
+func parcel(pieces int) int {
+	if pieces <= 64 {
+		return 1
+	}
+	return (pieces + 15) / 16
+}
+
+// play is a call's first groups.
 type play struct {
 	*Machine
-	k      *collective.Call
-	cut    script.Cut
-	all    []script.Script
-	places []place
-	vector float64 // bytes
+	k        *collective.Call
+	cut      script.Cut
+	groups   int  // that are played
+	each     int  // pieces of a parcel
+	slots    int  // of an edge, in parcels
+	detached bool // what is sent was copied before, and is not waited for
+	vector   float64
+	ranks    []walker
+	now      float64
+	events   queue
+	ends     []float64 // of each group
 }
 
-func (m *Machine) playing(k *collective.Call, all []script.Script) float64 {
-	size := k.Type.Size()
-	p := play{
-		Machine: m, k: k, all: all, places: make([]place, m.Ranks), vector: bytes(k),
-		cut: script.NewCut(k.Count, max(1, k.Segment/size), m.Ranks, all[0].Whole),
-	}
-	p.run()
-	var end, busiest float64
-	for i := range p.places {
-		at := &p.places[i]
-		end = max(end, at.cpu)
-		busiest = max(busiest, at.worked, at.sent, at.received)
-	}
-	interval := max(busiest, end/float64(k.Depth))
-	end += float64(p.cut.Groups-1) * interval
-	if p.vector > ring.MeshSlotSize || k.Depth == 1 { // else what is sent was copied before, and not waited for
-		end += m.Overhead + m.control(1, 0)
-	}
-	return end + m.copyOwn(k)
+// walker is a rank. It walks by groups whose moves have one piece, whatever they have.
+type walker struct {
+	script.Walk
+	script   script.Script
+	waking   bool    // until its CPU is free
+	own      float64 // what it is to copy, once all is sent that may be
+	sending  event
+	sends    float64 // when its port is free to send
+	receives float64
+	came     []event // and was not taken
+	edges    []edgeState
+	at       []int // by move: its edge
+	// By group: parcels of its moves.
+	posted, worked [script.MaxDepth]int
 }
 
-// run plays the scripts of all ranks to their ends, move by move, always that of the rank
-// that is furthest behind: ports serve messages in the order of their sending.
-func (p *play) run() {
-	behind := make(ranks, len(p.all))
-	for r := range behind {
-		behind[r].rank = r
+// edgeState counts parcels as package collective counts messages on an edge of a mesh.
+type edgeState struct {
+	peer, back          int // the rank there, and its index of this edge
+	posted, sent, freed int
+	came, took, told    int
+}
+
+func newPlay(m *Machine, k *collective.Call) *play {
+	p := &play{Machine: m, k: k, vector: bytes(k), ranks: make([]walker, m.Ranks), each: 1}
+	p.detached = k.Depth > 1 && p.vector <= ring.MeshSlotSize
+	most := 1
+	for r := range p.ranks {
+		k.Script(&p.ranks[r].script, r, m.Ranks)
 	}
-	waits := make([]bool, len(p.all))
-	for len(behind) > 0 {
-		r := heap.Pop(&behind).(turn).rank
-		at := &p.places[r]
-		if at.next == len(p.all[r].Moves) {
-			continue
-		}
-		mv := &p.all[r].Moves[at.next]
-		if mv.Do == script.MoveSend {
-			p.send(r, mv)
-			if waits[mv.Peer] {
-				waits[mv.Peer] = false
-				heap.Push(&behind, turn{p.places[mv.Peer].cpu, mv.Peer})
+	p.cut = script.NewCut(k.Count, max(1, k.Segment/k.Type.Size()), m.Ranks, p.ranks[0].script.Whole)
+	if p.groups = p.cut.Groups; p.groups > p.depths()*k.Depth { // whole depths of them are left
+		p.groups = p.depths()*k.Depth + p.groups%k.Depth
+	}
+	p.ends = make([]float64, p.groups)
+	for r := range p.ranks {
+		w := &p.ranks[r]
+		byGroup := w.script
+		byGroup.Whole = true
+		w.SetOut(&byGroup, p.groups, 1, k.Depth, false)
+		w.own, w.at = m.copyOwn(k), make([]int, len(w.Moves))
+		for i := range w.Moves {
+			mv := &w.Moves[i]
+			most = max(most, p.cut.Pieces(mv.Lo, mv.Hi))
+			if w.at[i] = w.edge(mv.Peer); w.at[i] < 0 && mv.Peer != r {
+				w.at[i] = len(w.edges)
+				w.edges = append(w.edges, edgeState{peer: mv.Peer})
 			}
-		} else if waits[r] = !p.receive(r, mv); waits[r] {
+		}
+	}
+	p.each = parcel(most)
+	p.slots = max(2, ring.MeshSlots/p.each)
+	for r := range p.ranks {
+		for i := range p.ranks[r].edges {
+			e := &p.ranks[r].edges[i]
+			e.back = p.ranks[e.peer].edge(r)
+		}
+	}
+	return p
+}
+
+// edge is the index of that to a peer, -1 if there is none.
+func (w *walker) edge(peer int) int {
+	for i := range w.edges {
+		if w.edges[i].peer == peer {
+			return i
+		}
+	}
+	return -1
+}
+
+// end is when the last of all groups is through.
+func (p *play) end() float64 {
+	end, depth := p.ends[p.groups-1], p.k.Depth
+	if more := p.cut.Groups - p.groups; more > 0 {
+		depths := p.depths()
+		end += float64(more/depth) * (p.ends[(depths-1)*depth-1] - p.ends[2*depth-1]) / float64(depths-3)
+	}
+	return end
+}
+
+func (p *play) run() {
+	for r := range p.ranks {
+		p.turn(r)
+	}
+	for len(p.events.heap) > 0 {
+		e := p.events.pop()
+		p.now = e.at
+		w := &p.ranks[e.rank]
+		switch e.what {
+		case wakes:
+			w.waking = false
+		case acked:
+			w.edges[e.edge].sent++
+			w.Group(e.group).Flying--
+		case reaches:
+			w.receives = max(e.at, w.receives) + e.wire
+			e.at, e.what = w.receives, comes
+			p.events.push(e)
+			continue
+		default:
+			w.came = append(w.came, e)
+			if from := &w.edges[e.edge]; e.pieces > 0 && !p.detached { // behind what the port is sending
+				p.events.push(event{at: max(p.now, w.sends) + p.control(e.rank, from.peer), rank: from.peer, edge: from.back, group: e.group, what: acked})
+			}
+		}
+		if !w.waking {
+			p.turn(e.rank)
+		}
+	}
+}
+
+// turn lets a rank go on until its CPU is busy or it waits.
+func (p *play) turn(r int) {
+	w := &p.ranks[r]
+	for {
+		p.transmit(r, w)
+		group := w.First
+		for w.Leave(); group < w.First; group++ {
+			p.ends[group] = max(p.ends[group], p.now)
+		}
+		cost, did := p.take(w)
+		if !did {
+			cost, did = p.post(w)
+		}
+		if !did && w.own > 0 {
+			cost, did, w.own = w.own, true, 0
+		}
+		if !did {
+			cost, did = p.work(r, w)
+		}
+		switch {
+		case !did:
+			return
+		case cost > 0:
+			w.waking = true
+			p.events.push(event{at: p.now + cost, rank: r, what: wakes})
+			return
+		}
+	}
+}
+
+// load is what the next parcel of a move carries in a group, of which so many have gone: its
+// pieces and bytes. It tells whether that is the last one.
+func (p *play) load(mv *script.Move, group, gone int) (pieces, total float64, last bool) {
+	n := p.cut.Pieces(mv.Lo, mv.Hi)
+	first := gone * p.each
+	from, to := p.cut.Piece(mv.Lo, mv.Hi, group, first)
+	size := float64(p.k.Type.Size())
+	if p.each == 1 {
+		return 1, float64(to-from) * size, gone == n-1
+	}
+	count := min(p.each, n-first)
+	return float64(count), float64(count*(to-from)) * size, first+count == n
+}
+
+// take takes what came.
+func (p *play) take(w *walker) (cost float64, did bool) {
+	for i := range w.came {
+		m := &w.came[i]
+		e := &w.edges[m.edge]
+		e.freed = max(e.freed, m.took)
+		cost += p.Overhead
+		if m.pieces > 0 {
+			e.came++
+			cost += (m.pieces-1)*p.Overhead + m.bytes*p.RecvByte.At(p.vector)
+		}
+	}
+	did = len(w.came) > 0
+	w.came = w.came[:0]
+	return cost, did
+}
+
+// post has the CPU send what may be sent.
+func (p *play) post(w *walker) (cost float64, did bool) {
+	for g := w.First; g < w.End(); g++ {
+		mv := w.MayPost(g)
+		if mv == nil {
 			continue
 		}
-		at.next++
-		heap.Push(&behind, turn{at.cpu, r})
+		i := w.at[w.Group(g).Posting]
+		e := &w.edges[i]
+		if e.posted-min(e.freed, e.sent) == p.slots {
+			continue
+		}
+		posted := &w.posted[g%p.k.Depth]
+		pieces, total, last := p.load(mv, g, *posted)
+		cost = pieces*p.Overhead + total*p.SendByte.At(p.vector)
+		e.posted++
+		e.told = e.took
+		if p.detached {
+			cost += total * p.Copy.At(p.vector)
+			e.sent++
+		} else {
+			w.Group(g).Flying++
+		}
+		w.sending = event{what: reaches, rank: mv.Peer, edge: i, group: g, pieces: pieces, bytes: total, took: e.took}
+		if *posted++; last {
+			*posted = 0
+			w.PostedPiece(g)
+		}
+		return cost, true
 	}
+	return 0, false
 }
 
-// turn is a rank that can go on, and how far it has come.
-type turn struct {
-	cpu  float64
-	rank int
-}
-
-// ranks is a heap of them.
-type ranks []turn
-
-func (h ranks) Len() int           { return len(h) }
-func (h ranks) Less(i, j int) bool { return h[i].cpu < h[j].cpu }
-func (h ranks) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *ranks) Push(x any)        { *h = append(*h, x.(turn)) }
-func (h *ranks) Pop() (x any) {
-	last := len(*h) - 1
-	x, *h = (*h)[last], (*h)[:last]
-	return x
-}
-
-// load is what a move carries in a group: pieces, and their bytes together, as the mean
-// of all groups.
-func (p *play) load(mv *script.Move) (pieces int, total float64) {
-	pieces = p.cut.Pieces(mv.Lo, mv.Hi)
-	elements := p.k.Count
-	if !p.all[0].Whole {
-		elements = p.cut.Start(mv.Hi) - p.cut.Start(mv.Lo)
+// transmit gives what the CPU has sent to the port. A port sends and receives one message after
+// the other.
+func (p *play) transmit(r int, w *walker) {
+	m := w.sending
+	if m.what != reaches {
+		return
 	}
-	return pieces, float64(elements) * float64(p.k.Type.Size()) / float64(p.cut.Groups)
-}
-
-// send is a message to a peer: its pieces one after the other, in slots of which there are
-// so many that more pieces wait for credits.
-func (p *play) send(r int, mv *script.Move) {
-	at, to := &p.places[r], &p.places[mv.Peer]
-	e := p.edge(r, mv.Peer)
-	pieces, total := p.load(mv)
-	n := float64(pieces)
-	cpu := n*p.Overhead + total*p.SendByte.At(p.vector)
-	if p.vector <= ring.MeshSlotSize && p.k.Depth > 1 {
-		cpu += total * p.Copy.At(p.vector)
-	}
+	w.sending = event{}
+	way := p.edge(r, m.rank)
 	var wire float64
-	if total > 0 {
-		wire = total * e.Beta
+	if m.bytes > 0 {
+		wire = m.bytes * way.Beta
 	}
-	begun := max(at.cpu+cpu/n, at.sends)
-	at.cpu += cpu
-	at.worked += cpu
-	at.sent += wire
-	done := max(begun+wire, at.cpu)
-	if pieces > ring.MeshSlots { // half of the slots are credited at a time
-		turn := 2*p.Overhead + e.Alpha + p.control(mv.Peer, r)
-		each := max(wire, cpu) / n
-		done += (n/ring.MeshSlots - 1) * max(0, turn-ring.MeshSlots/2*each)
-	}
-	at.sends = done
-	// A port receives what several ranks send at once one after the other.
-	last := max(done+e.Alpha, to.receives+wire)
-	to.receives = last
-	to.received += wire
-	to.inbox = append(to.inbox, message{from: r, first: min(last, begun+wire/n+e.Alpha), last: last})
+	m.at = max(p.now, w.sends) + way.Alpha
+	m.edge, m.wire = w.edges[m.edge].back, wire
+	w.sends = m.at - way.Alpha + wire
+	p.events.push(m)
 }
 
-// receive is what is not a send, if its message is there.
-func (p *play) receive(r int, mv *script.Move) bool {
-	at := &p.places[r]
-	pieces, total := p.load(mv)
-	n := float64(pieces)
-	var work float64
-	switch mv.Do {
-	case script.MoveReduce, script.MoveReduceOwn:
-		work = total * p.Gamma.At(p.vector)
-	default:
-		work = total * p.Copy.At(p.vector)
+// work reduces or copies what is there.
+func (p *play) work(r int, w *walker) (cost float64, did bool) {
+	for g := w.First; g < w.End(); g++ {
+		mv := w.MayWork(g)
+		if mv == nil {
+			continue
+		}
+		worked := &w.worked[g%p.k.Depth]
+		_, total, last := p.load(mv, g, *worked)
+		each := p.Copy.At(p.vector)
+		if mv.Do == script.MoveReduce || mv.Do == script.MoveReduceOwn {
+			each = p.Gamma.At(p.vector)
+		}
+		cost = total * each
+		if mv.Peer != r {
+			i := w.at[w.Group(g).Working]
+			e := &w.edges[i]
+			if e.came == e.took {
+				continue
+			}
+			e.took++
+			if e.took-e.told >= p.slots/2 {
+				e.told = e.took
+				cost += p.Overhead
+				w.sending = event{what: reaches, rank: mv.Peer, edge: i, took: e.took}
+			}
+		}
+		if *worked++; last {
+			*worked = 0
+			w.WorkedPiece(g)
+		}
+		return cost, true
 	}
-	if mv.Peer == r {
-		at.cpu += work
-		at.worked += work
-		return true
+	return 0, false
+}
+
+// event is what happens to a rank.
+type event struct {
+	at         float64
+	order      uint64 // events of one time happen as they were made
+	rank, edge int
+	group      int
+	took       int     // credited
+	pieces     float64 // 0 is a credit alone
+	bytes      float64
+	wire       float64 // s, at each of the two ports
+	what       what
+}
+
+type what uint8
+
+const (
+	comes   what = iota
+	reaches      // the receiver's port, where it queues
+	acked
+	wakes // the CPU is free
+)
+
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }
+
+// queue is a heap of what is to happen.
+type queue struct {
+	heap  []event
+	order uint64
+}
+
+func (q *queue) push(e event) {
+	q.order++
+	e.order = q.order
+	q.heap = append(q.heap, e)
+	h, i := q.heap, len(q.heap)-1
+	for up := (i - 1) / 2; i > 0 && e.before(&h[up]); up = (i - 1) / 2 {
+		h[i] = h[up]
+		i = up
 	}
-	i := len(at.inbox) - 1
-	for i >= 0 && at.inbox[i].from != mv.Peer {
-		i--
+	h[i] = e
+}
+
+func (q *queue) pop() event {
+	top, n := q.heap[0], len(q.heap)-1
+	e := q.heap[n]
+	q.heap = q.heap[:n]
+	h, i := q.heap, 0
+	for child := 1; child < n; child = 2*i + 1 {
+		if child+1 < n && h[child+1].before(&h[child]) {
+			child++
+		}
+		if !h[child].before(&e) {
+			break
+		}
+		h[i] = h[child]
+		i = child
 	}
-	if i < 0 {
-		return false
+	if n > 0 {
+		h[i] = e
 	}
-	came := at.inbox[i]
-	cpu := n*p.Overhead + total*p.RecvByte.At(p.vector) + work
-	at.cpu = max(max(at.cpu, came.first)+cpu, came.last+cpu/n)
-	at.worked += cpu
-	return true
+	return top
 }

@@ -30,6 +30,7 @@ type simRank struct {
 	rts                                                           int // came and not granted
 	waiting                                                       bool
 	fins                                                          int
+	own                                                           float64 // s: to copy
 }
 
 type simKind uint8
@@ -148,6 +149,11 @@ func (s *simulated) turn(now float64, i int) {
 		s.at(now+o+e.Alpha, i-1, kind)
 		busy(o)
 		return
+	case r.own > 0:
+		own := r.own
+		r.own = 0
+		busy(own)
+		return
 	case r.arrived > r.processed:
 		transfer, _ := s.place(r.processed)
 		r.processed++
@@ -207,7 +213,10 @@ func simulate(m *Machine, k *collective.Call) float64 {
 	if k.Op.Reduces() {
 		s.reducing = m.Ranks - 1
 	}
-	return s.run() + m.copyOwn(k)
+	for i := range s.ranks {
+		s.ranks[i].own = m.copyOwn(k)
+	}
+	return s.run()
 }
 
 // TestAgainstSimulation: the formulas say what a ring does that is played event by event.
