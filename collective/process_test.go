@@ -47,15 +47,19 @@ type rankJob struct {
 	Seed    uint64
 	Timeout time.Duration // 0 is rankTimeout; of operations
 	Steady  bool          // one operation over and over
+	Grows   bool          // what TestGrowthOfProcesses looks at, and no more
 }
 
 // rankSays is a line that it prints.
 type rankSays struct {
-	What    string   // "connected", "working" or "failed"
+	What    string   // "connected", "working", "grown" or "failed"
 	Sockets []string `json:",omitempty"` // its abstract Unix sockets
 	Error   string   `json:",omitempty"`
 	At      int64    // nanoseconds of the Unix time
 	Number  uint64   `json:",omitempty"` // of operations
+	Began   int64    `json:",omitempty"` // to connect, and when it had; as At
+	Ready   int64    `json:",omitempty"`
+	Steps   []grown  `json:",omitempty"`
 }
 
 // rankTimeout is for every wait; what survivors of a killed rank take is far below.
@@ -70,6 +74,18 @@ func rankMain(text string) (err error) {
 	say := func(s rankSays) {
 		s.At = time.Now().UnixNano()
 		_ = out.Encode(s) // the test ends who prints nothing
+	}
+	go func() { // who started it has gone
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	if job.Grows {
+		said, err := job.grow()
+		if err != nil {
+			said.Error = err.Error()
+		}
+		say(said)
+		return nil
 	}
 	r, err := ring.Connect(context.Background(), job.Servers, job.Rank, ring.Options{Device: job.Device, Timeout: rankTimeout})
 	if err != nil {
@@ -93,10 +109,6 @@ func rankMain(text string) (err error) {
 		return errors.Join(err, c.Close())
 	}
 	defer func() { err = errors.Join(err, c.Close(), s.private.Free()) }()
-	go func() { // who started it has gone
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
 	for {
 		err := s.next()
 		switch {

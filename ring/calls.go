@@ -12,11 +12,11 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
 )
 
 // Called is what some ranks call, or that they do not.
-type Called = bootstrap.Called
+type Called = calls.Called
 
 // DisagreementError says that ranks call different operations. It is an ErrUsage of
 // package configs/usage.
@@ -29,7 +29,7 @@ type DisagreementError struct {
 }
 
 func (e *DisagreementError) Error() string {
-	text := bootstrap.TellCalls("call", e.Calls)
+	text := calls.Tell("call", e.Calls)
 	if e.Awaited != "" {
 		text += "; " + e.Awaited
 	}
@@ -104,7 +104,7 @@ func (t *callTable) merge(calls []Called) {
 
 // known is what is known of the ranks of which anything is.
 func (t *callTable) known() []Called {
-	return slices.DeleteFunc(bootstrap.Tabulate(t.byRank), func(c Called) bool { return c.Call == "" && c.State == "" })
+	return slices.DeleteFunc(calls.Tabulate(t.byRank), func(c Called) bool { return c.Call == "" && c.State == "" })
 }
 
 // callTables are those that ranks tell each other just now.
@@ -250,8 +250,8 @@ func (r *Ring) Disagreement(number uint64, known map[int]string, awaited string)
 	if err := r.Err(); errors.As(err, &v) {
 		return err
 	}
-	e := &DisagreementError{Number: number, Calls: bootstrap.Tabulate(byRank)}
-	if !bootstrap.Differ(e.Calls) {
+	e := &DisagreementError{Number: number, Calls: calls.Tabulate(byRank)}
+	if !calls.Differ(e.Calls) {
 		e.Awaited = awaited
 	}
 	return e

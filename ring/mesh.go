@@ -12,6 +12,7 @@ import (
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/locality"
 	"ringcli/trace"
 )
@@ -170,7 +171,7 @@ func (m *meshCall) tabled(err error) error {
 		return err
 	}
 	table := m.r.Disagreement(m.purpose.Call, nil, "")
-	if d, ok := errors.AsType[*DisagreementError](table); ok && !bootstrap.Differ(d.Calls) {
+	if d, ok := errors.AsType[*DisagreementError](table); ok && !calls.Differ(d.Calls) {
 		return err
 	}
 	return table

@@ -16,7 +16,7 @@ import (
 	"ringcli/collective"
 	"ringcli/configs/codes"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs/cpu"
@@ -66,7 +66,7 @@ func (e *CommandsError) FailureCode() codes.Code { return codes.Calls }
 func (e *CommandsError) Error() string {
 	text := "ranks are at different places in one command"
 	if len(e.Calls) > 0 {
-		text = bootstrap.TellCalls("run", e.Calls)
+		text = calls.Tell("run", e.Calls)
 	}
 	return text + " (or one has given up before the other began): run the same command on all ranks, again"
 }
@@ -101,7 +101,7 @@ func Share[T any](ctx context.Context, m *Member, mine T) ([]T, error) {
 	if !same {
 		e := &CommandsError{}
 		if !sameCommand { // else all have one, and are at different places in it
-			e.Calls = bootstrap.Tabulate(called)
+			e.Calls = calls.Tabulate(called)
 		}
 		return nil, exit.Sharedf(exit.Usage, "%w", e)
 	}

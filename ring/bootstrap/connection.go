@@ -77,6 +77,8 @@ type outgoing struct {
 	frame []byte
 	// stamped makes the frame right before it is written, if it holds the time.
 	stamped func(now int64) ([]byte, error)
+	// parts are encoded when they are written: until then more may come.
+	parts *parts
 }
 
 // send queues a frame for a connection. It needs the lock.
@@ -190,6 +192,13 @@ func (l *connection) write() {
 func (l *connection) flush(frames []outgoing) error {
 	var batch net.Buffers
 	for _, o := range frames {
+		if o.parts != nil {
+			b, err := l.c.encodeFor(l, TypeParts, o.parts)
+			if err != nil {
+				return err
+			}
+			o.frame = b
+		}
 		if o.stamped == nil {
 			batch = append(batch, o.frame)
 			continue
@@ -261,8 +270,8 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		})
 	case TypeInfo:
 		return with(f, func(i information) error { return c.takeInfo(l, i) })
-	case TypePart:
-		return with(f, func(p part) error { return c.takePart(l, p) })
+	case TypeParts:
+		return with(f, func(p parts) error { return c.takeParts(l, p) })
 	case TypeAsk:
 		return with(f, func(q question) error { return c.serve(l, q) })
 	case TypeAnswer:

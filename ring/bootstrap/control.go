@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/kernel"
 	"ringcli/ring/bootstrap/lobby"
@@ -137,6 +138,7 @@ type Control struct {
 	pace      pace
 	rank      int
 	size      int
+	block     int // see blockOf
 	digest    string
 	group     Group
 	self      identity
@@ -158,7 +160,7 @@ type Control struct {
 	connections [2]*connection     // to the neighbours
 	info        [2]json.RawMessage // what the neighbours sent in Exchange
 	sealed      bool               // the exchange is over: a newcomer is not for us
-	members     []identity         // by rank; zero while it is not known
+	members     map[int]identity   // by rank, as far as they are known
 	doing       func() Doing       // nil: idle
 	watch       watch
 	proposal    *Verdict  // the best verdict yet, which is the failure once it has settled
@@ -182,6 +184,7 @@ type Control struct {
 	remarks     []string // strangers
 	ops         map[uint64]*operation
 	lastOp      uint64
+	untold      bool // parts have come that no wait was told of
 	lastAsk     uint64
 }
 
@@ -217,11 +220,11 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		host = "unknown"
 	}
 	c := &Control{
-		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), digest: hosts.Digest(cfg.List),
+		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), block: blockOf(cfg.Rank, len(cfg.List)), digest: hosts.Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This()},
 		group:   Group{hosts.Digest(cfg.Whole), cfg.Without, cfg.Decision},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
-		state: "open", opened: time.Now(), members: make([]identity, len(cfg.List)),
+		state: "open", opened: time.Now(), members: make(map[int]identity),
 	}
 	c.members[c.rank] = c.self
 	c.watch = newWatch(c)
@@ -312,7 +315,7 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 		defer cancel()
 	}
 	var from []int
-	for {
+	for late := false; ; {
 		c.mu.Lock()
 		failure, closed, changed := c.failure, c.closed, c.changed
 		from = missing()
@@ -331,15 +334,18 @@ func (c *Control) wait(ctx context.Context, what string, tell bool, missing func
 		if tell {
 			on(from)
 		}
-		select {
-		case <-changed:
+		if !late {
+			select {
+			case <-changed:
+			case <-c.life.Done():
+				return ErrClosed
+			case <-enough.Done():
+				late = true // what came untold is looked at once more
+			}
 			continue
-		case <-c.life.Done():
-			return ErrClosed
-		case <-enough.Done():
 		}
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("waiting for %s to %s: %w", rankList(from), what, context.Cause(ctx))
+			return fmt.Errorf("waiting for %s to %s: %w", calls.Ranks(from), what, context.Cause(ctx))
 		}
 		e := &TimeoutError{What: what, From: from, Peers: c.lateProbe(ctx)}
 		c.mu.Lock()

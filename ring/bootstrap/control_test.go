@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,42 @@ func TestBarrierWaitsForAll(t *testing.T) {
 	// Those who gave up are still in step.
 	ctx := within(t)
 	noErrors(t, each(world[2:], func(c *Control) error { return c.Barrier(ctx) }))
+	noErrors(t, each(world, func(c *Control) error { return c.Barrier(ctx) }))
+}
+
+// Ranks of a block whose parts go together do not wait for one of them that comes late, and it
+// alone is awaited; a caller may write to what it gave as soon as it has the others'.
+func TestGatherOfBlocks(t *testing.T) {
+	t.Parallel()
+	const n, late = 18, 5 // blocks of 4, and one of 2
+	world := ring(t, n, nil)
+	ctx := within(t)
+	for round := range 30 {
+		noErrors(t, each(world, func(c *Control) error {
+			own := fmt.Appendf(nil, "%d of %d", round, c.rank)
+			all, err := c.GatherAll(ctx, own)
+			clear(own)
+			for r, p := range all {
+				if want := fmt.Sprintf("%d of %d", round, r); r != c.rank && string(p) != want {
+					return fmt.Errorf("part %d is %q, expected %q", r, p, want)
+				}
+			}
+			return err
+		}))
+	}
+	short, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+	defer cancel()
+	for rank, err := range each(world, func(c *Control) error {
+		if c.rank == late {
+			return nil
+		}
+		return c.Barrier(short)
+	}) {
+		if e, ok := errors.AsType[*TimeoutError](err); rank != late && (!ok || !slices.Equal(e.From, []int{late})) {
+			t.Errorf("rank %d: %v: expected that rank %d alone is awaited", rank, err, late)
+		}
+	}
+	noErrors(t, []error{world[late].Barrier(ctx)})
 	noErrors(t, each(world, func(c *Control) error { return c.Barrier(ctx) }))
 }
 

@@ -14,7 +14,7 @@
 //	   │ ◀─ welcome ───────────────────── │
 //	   │ ── info ───────────────────────▶ │  clockwise, index 0 first
 //	   │ ◀─ info ──────────────────────── │  the other way round, index 0 first
-//	   │ ◀─ part, heartbeat, verdict ───▶ │  the control ring
+//	   │ ◀─ parts, heartbeat, verdict ──▶ │  the control ring
 //	   │ ◀─ ask, answer, cancel, info ──▶ │  between the two alone
 //	   │ ◀─ goodbye ────────────────────▶ │
 //

@@ -178,8 +178,8 @@ func TestFrameOfAnotherEpoch(t *testing.T) {
 	c := world[0]
 	l := c.connections[left]
 	for n, frame := range []Frame{
-		{Type: TypePart, Epoch: c.Epoch() - 1, Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)},
-		{Type: TypePart, Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)},
+		{Type: TypeParts, Epoch: c.Epoch() - 1, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
+		{Type: TypeParts, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
 		{Type: TypeVerdict, Epoch: c.Epoch() - 1, Payload: []byte(`{"kind":"lost","rank":1,"text":"gone"}`)},
 		{Type: TypeGoodbye, Epoch: c.Epoch() + 1},
 		{Type: TypeInfo, Epoch: c.Epoch() + 1, Payload: []byte(`1`)},

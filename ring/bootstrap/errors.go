@@ -11,6 +11,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/calls"
 )
 
 // Kind says why a ring failed. Scripts match it.
@@ -91,7 +92,7 @@ type Verdict struct {
 	By         int           `json:"by"`                 // who found it
 	Text       string        `json:"text"`               // one line: what happened, to whom, the evidence, what to do
 	// Calls is who calls what, where ranks call different operations.
-	Calls []Called `json:"calls,omitempty"`
+	Calls []calls.Called `json:"calls,omitempty"`
 	// group, of KindRegrouped, is who is in the ring now, where that is known.
 	group *Group
 	// told is set on the ranks that got the verdict from another, and slept on the one that
@@ -171,7 +172,7 @@ const afterDigits = 50 * time.Millisecond
 // Error is one line: the wait, then every rank that is not this one.
 func (e *TimeoutError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(afterDigits), rankList(e.From), e.What)
+	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(afterDigits), calls.Ranks(e.From), e.What)
 	for i, text := range e.reasons() {
 		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0] + text)
 	}
@@ -181,14 +182,14 @@ func (e *TimeoutError) Error() string {
 // reasons are of few ranks: of many, who is up and waits for another says least.
 func (e *TimeoutError) reasons() []string {
 	why, peers := slices.Clone(e.Cuts), e.Peers
-	if len(peers) > mostNamed {
+	if len(peers) > calls.MostNamed {
 		waits := func(p PeerReport) int { return min(len(p.waiting), 1) }
 		peers = slices.SortedStableFunc(slices.Values(peers), func(a, b PeerReport) int { return waits(a) - waits(b) })
 	}
-	for _, p := range peers[:min(len(peers), mostNamed)] {
+	for _, p := range peers[:min(len(peers), calls.MostNamed)] {
 		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
 	}
-	if rest := peers[min(len(peers), mostNamed):]; len(rest) > 0 {
+	if rest := peers[min(len(peers), calls.MostNamed):]; len(rest) > 0 {
 		up := 0
 		for _, p := range rest {
 			up += map[bool]int{true: 1}[p.Up]
@@ -197,9 +198,6 @@ func (e *TimeoutError) reasons() []string {
 	}
 	return append(why, e.Remarks...)
 }
-
-// mostNamed bounds the ranks that a text names.
-const mostNamed = 8
 
 // blame names the connections that do not arrive, where the ring has not come up: that
 // the ranks at their ends wait for each other says less. It needs the lock.
@@ -243,16 +241,3 @@ func (e *TimeoutError) Is(target error) bool {
 
 // Unwrap makes it a deadline that passed for errors.Is.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
-
-func rankList(ranks []int) string {
-	ranks = slices.Compact(slices.Sorted(slices.Values(ranks))) // with two ranks both neighbours are one
-	shown := ranks[:min(len(ranks), mostNamed)]
-	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(shown), "[]"), " ", ", ")
-	switch more := len(ranks) - len(shown); {
-	case len(ranks) == 1:
-		return "rank " + text
-	case more > 0:
-		return fmt.Sprintf("ranks %s, %d more", text, more)
-	}
-	return "ranks " + text
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"ringcli/configs/usage"
 )
@@ -126,13 +125,15 @@ type information struct {
 	Value   json.RawMessage `json:"value"`
 }
 
+// mostMembers is of how many ranks all others learn who they are. Infos go round one after the
+// other: in a large ring they must not grow with it, and neighbours know each other anyhow.
+const mostMembers = 256
+
 // membersKnown needs the lock. What only neighbours ask for is left out.
 func (c *Control) membersKnown() []identity {
-	if c.size > maxHelloList {
-		return nil
-	}
-	known := slices.Clone(c.members)
+	known := make([]identity, min(c.size, mostMembers))
 	for i := range known {
+		known[i] = c.members[i]
 		known[i].Instance = ""
 		if i > 0 { // whom others may follow
 			known[i].Process = nil
@@ -143,13 +144,13 @@ func (c *Control) membersKnown() []identity {
 
 // takeInfo notes what a neighbour has sent in Exchange.
 func (c *Control) takeInfo(l *connection, i information) error {
-	if len(i.Members) != 0 && len(i.Members) != c.size {
-		return fmt.Errorf("info of rank %d about %d ranks: expected %d", l.peer, len(i.Members), c.size)
+	if len(i.Members) > c.size {
+		return fmt.Errorf("info of rank %d about %d ranks: expected at most %d", l.peer, len(i.Members), c.size)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for rank, m := range i.Members {
-		if c.members[rank].PID == 0 {
+		if c.members[rank].PID == 0 && m.PID != 0 {
 			c.members[rank] = m
 		}
 	}

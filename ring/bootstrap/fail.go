@@ -141,8 +141,8 @@ func (c *Control) Settled(ctx context.Context) *Verdict {
 // complete adds to a verdict who the culprit is, and to one of this rank what ran. It needs
 // the lock.
 func (c *Control) complete(v *Verdict) {
-	if v.PID == 0 && v.Rank >= 0 && v.Rank < len(c.members) { // also for who did not meet the culprit
-		v.Host, v.PID = c.members[v.Rank].Host, c.members[v.Rank].PID
+	if m, known := c.members[v.Rank]; known && v.PID == 0 { // also for who did not meet the culprit
+		v.Host, v.PID = m.Host, m.PID
 	}
 	if v.told {
 		return

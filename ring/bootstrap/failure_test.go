@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/trace"
 )
 
@@ -56,8 +57,8 @@ func TestVerdictIsComplete(t *testing.T) {
 	world := ring(t, 5, nil)
 	for _, c := range world {
 		c.mu.Lock()
-		for rank, m := range c.members {
-			if m.Host != c.self.Host || m.PID != os.Getpid() {
+		for rank := range world {
+			if m := c.members[rank]; m.Host != c.self.Host || m.PID != os.Getpid() {
 				t.Errorf("rank %d knows of rank %d that it is %v", c.rank, rank, m)
 			}
 		}
@@ -152,7 +153,7 @@ func TestEveryFrameIsASignOfLife(t *testing.T) {
 	c.mu.Lock()
 	l.heard = long
 	c.mu.Unlock()
-	f := &Frame{Version: Version, Type: TypePart, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origin":1}`)}
+	f := &Frame{Version: Version, Type: TypeParts, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
 	if err := c.handle(l, f); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +364,7 @@ func TestATimeoutOfManyIsShort(t *testing.T) {
 	if !strings.Contains(text, "to connect: rank 100 (n): connection refused; rank 1 (n): up; ") || !strings.HasSuffix(text, "; rank 7 (n): up; 241 more ranks, of which 241 are up") {
 		t.Errorf("%s", text)
 	}
-	if e.Peers = e.Peers[:mostNamed]; strings.Contains(e.Error(), "more ranks") {
+	if e.Peers = e.Peers[:calls.MostNamed]; strings.Contains(e.Error(), "more ranks") {
 		t.Errorf("%s", e)
 	}
 }

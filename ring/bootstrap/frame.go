@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -17,7 +18,7 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 9
+	Version = 10
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
@@ -40,7 +41,7 @@ const (
 	TypeProbe     Type = "probe"
 	TypeState     Type = "state"
 	TypeInfo      Type = "info"
-	TypePart      Type = "part"
+	TypeParts     Type = "parts"
 	TypeAsk       Type = "ask"
 	TypeAnswer    Type = "answer"
 	TypeCancel    Type = "cancel"
@@ -94,18 +95,33 @@ func Encode(t Type, epoch uint32, sender, receiver, edge int, payload any) (b []
 	return AppendFrame(nil, &f)
 }
 
-// AppendFrame appends the frame's bytes to b.
+// AppendFrame appends the frame's bytes to b. Its payload, if any, is JSON: it is not looked at
+// again.
 func AppendFrame(b []byte, f *Frame) ([]byte, error) {
-	body, err := json.Marshal(f)
+	head := *f
+	head.Payload = nil
+	body, err := json.Marshal(&head)
 	if err != nil {
 		return b, fmt.Errorf("%s frame: %w", f.Type, err)
 	}
-	if len(body) > MaxFrame {
-		return b, fmt.Errorf("%s frame of %d bytes: more than the %d that a frame holds", f.Type, len(body), MaxFrame)
+	const between = `,"payload":`
+	length := len(body)
+	if len(f.Payload) > 0 {
+		length += len(between) + len(f.Payload)
 	}
+	if length > MaxFrame {
+		return b, fmt.Errorf("%s frame of %d bytes: more than the %d that a frame holds", f.Type, length, MaxFrame)
+	}
+	b = slices.Grow(b, headerSize+length)
 	b = append(b, magic...)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
-	return append(b, body...), nil
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
+	if len(f.Payload) == 0 {
+		return append(b, body...), nil
+	}
+	b = append(b, body[:len(body)-1]...)
+	b = append(b, between...)
+	b = append(b, f.Payload...)
+	return append(b, '}'), nil
 }
 
 // ReadFrame reads one frame. It holds no more memory than a small multiple of

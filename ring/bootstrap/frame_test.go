@@ -169,8 +169,8 @@ func FuzzFrame(f *testing.F) {
 		if q, err := decode[question](frame); err == nil && len(q.Payload) > len(payload) {
 			t.Fatalf("%d bytes from %d", len(q.Payload), len(payload))
 		}
-		if p, err := decode[part](frame); err == nil && len(p.Data) > len(payload) {
-			t.Fatalf("%d bytes from %d", len(p.Data), len(payload))
+		if p, err := decode[parts](frame); err == nil && len(strings.Join(p.Data, "")) > len(payload) {
+			t.Fatalf("%d parts of %d bytes from %d", len(p.Data), len(strings.Join(p.Data, "")), len(payload))
 		}
 	})
 }

@@ -112,8 +112,8 @@ func FuzzNeighbour(f *testing.F) {
 		add(TypeInfo, information{Members: make([]identity, 3), Value: json.RawMessage(`{"a":1}`)})
 		add(TypeHeartbeat, nil)
 		add(TypeHeartbeat, attempts{})
-		add(TypePart, part{Op: 1, Kind: "gather", Origin: 2 * side, Data: []byte("x")})
-		add(TypePart, part{Op: maxAhead, Kind: "gather", Origin: 2})
+		add(TypeParts, parts{Op: 1, Kind: "gather", Origins: []int{2 * side}, Data: []string{"eA=="}})
+		add(TypeParts, parts{Op: maxAhead, Kind: "gather", Origins: []int{2}, Data: []string{""}})
 		add(TypeAsk, question{ID: 1, Kind: "echo", Within: time.Second, Payload: json.RawMessage(`"x"`)})
 		add(TypeAsk, question{ID: 1, Kind: "echo", Within: -1})
 		add(TypeAsk, question{ID: 2, Clock: &reading{T1: 1}})
@@ -125,7 +125,7 @@ func FuzzNeighbour(f *testing.F) {
 		add(TypeGoodbye, nil)
 		add(TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Rank: 1 << 40}})
 		add(TypeVerdict, Verdict{Kind: "?", Rank: -1 << 40, Edge: Direction{-5, 99, true}, Text: "x"})
-		add(TypePart, part{Op: 1 << 63, Kind: "gather"})
+		add(TypeParts, parts{Op: 1 << 63, Kind: "gather", Origins: []int{0}, Data: []string{""}})
 		add("?", nil)
 	}
 	f.Fuzz(func(t *testing.T, mode byte, said []byte) {

@@ -3,7 +3,9 @@ package bootstrap
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,15 +20,26 @@ const MaxPart = (MaxFrame - 4096) / 4 * 3
 // before their frames are left in the socket, and answers behind them with them.
 const maxAhead = 256
 
-// part is one rank's contribution to an operation of the control ring. It goes
-// right until it has seen every rank.
-type part struct {
-	Op     uint64 `json:"op"` // counts the operations
-	Kind   string `json:"kind"`
-	Call   uint64 `json:"call,omitempty"`
-	Do     string `json:"do,omitempty"`
-	Origin int    `json:"origin"`
-	Data   []byte `json:"data,omitempty"`
+// maxTogether bounds the bytes of parts that go in one frame, other than a single one: a
+// frame is passed on once it has come whole.
+const maxTogether = 16 << 10
+
+// parts are some ranks' contributions to an operation of the control ring. Each goes right
+// until it has seen every rank.
+type parts struct {
+	Op      uint64   `json:"op"` // counts the operations
+	Kind    string   `json:"kind"`
+	Call    uint64   `json:"call,omitempty"`
+	Do      string   `json:"do,omitempty"`
+	Origins []int    `json:"origins"`
+	Data    []string `json:"data"` // of each, in base64
+	bytes   int
+}
+
+// add appends a rank's part.
+func (p *parts) add(origin int, data string) {
+	const least = 8 // around it
+	p.Origins, p.Data, p.bytes = append(p.Origins, origin), append(p.Data, data), p.bytes+least+len(data)
 }
 
 // operation collects parts. Those of an operation that this rank has not begun
@@ -36,7 +49,10 @@ type operation struct {
 	by      int // the rank whose part fixed the purpose
 	parts   [][]byte
 	have    []bool
+	came    int // so many
 	clash   string
+	held    parts // of this rank's block, until all of it has come
+	passed  bool  // so: what comes is held no more
 }
 
 // Purpose is what a control operation is for.
@@ -64,7 +80,7 @@ func (p Purpose) ToDo() string { return cmp.Or(p.Do, "join "+p.What) }
 // must name the purpose alike: the error of ranks that differ, one of usage, names both
 // purposes, that of a wait in vain the own one.
 func (c *Control) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
-	return c.collect(ctx, purpose, data, true, nil)
+	return c.collect(ctx, purpose, data, true, true)
 }
 
 // Ahead returns the operation that this rank has to begin next if another has begun
@@ -81,17 +97,17 @@ func (c *Control) Ahead() (purpose Purpose, by int, ok bool) {
 
 // Broadcast returns rank 0's data on every rank; the others' is not looked at.
 func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
-	parts, err := c.collect(ctx, Purpose{What: "broadcast", Do: "say what comes next"}, data, c.rank == 0, []int{0})
+	parts, err := c.collect(ctx, Purpose{What: "broadcast", Do: "say what comes next"}, data, c.rank == 0, false)
 	if err != nil {
 		return nil, err
 	}
 	return parts[0], nil
 }
 
-// collect contributes data and waits for the parts of the ranks in from, or of
-// all. A caller that gives up leaves the ring in step: what it contributed is on
-// its way, and what still comes is dropped.
-func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, contribute bool, from []int) ([][]byte, error) {
+// collect contributes data and waits for the parts of all ranks, or for that of rank 0. A
+// caller that gives up leaves the ring in step: what it contributed is on its way, and what
+// still comes is dropped.
+func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, contribute, all bool) ([][]byte, error) {
 	kind := purpose.What
 	if len(data) > MaxPart {
 		return nil, fmt.Errorf("%s of %d bytes: expected at most %d", kind, len(data), MaxPart)
@@ -105,21 +121,22 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	id := c.lastOp
 	op := c.operation(id, purpose, c.rank)
 	if contribute && !c.failing() && !c.leaving {
-		op.parts[c.rank], op.have[c.rank] = data, true
-		if c.size > 1 {
-			c.send(c.connections[right], TypePart, part{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do, Origin: c.rank, Data: data})
-		}
+		own := parts{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do}
+		own.add(c.rank, base64.StdEncoding.EncodeToString(data))
+		c.take(op, &own, [][]byte{data})
 	}
 	c.notify() // a reader may have waited for this rank to catch up
 	c.mu.Unlock()
 
-	err := c.wait(ctx, purpose.ToDo(), contribute, func() []int {
-		if op.clash != "" {
+	err := c.wait(ctx, purpose.ToDo(), contribute, func() (absent []int) {
+		switch {
+		case op.clash != "" || op.came == c.size || !all && op.have[0]:
 			return nil
+		case !all:
+			return []int{0}
 		}
-		var absent []int
 		for r, have := range op.have {
-			if !have && (from == nil || slices.Contains(from, r)) {
+			if !have {
 				absent = append(absent, r)
 			}
 		}
@@ -127,6 +144,7 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.release(op)
 	delete(c.ops, id)
 	switch {
 	case err != nil:
@@ -151,10 +169,18 @@ func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 	return op
 }
 
-// takePart stores a part that came from the left and passes it on to the right.
-func (c *Control) takePart(l *connection, p part) error {
-	if p.Origin < 0 || p.Origin >= c.size || l.side != left || p.Op == 0 {
-		return fmt.Errorf("part of operation %d from rank %d: expected a rank below %d, from the left", p.Op, p.Origin, c.size)
+// takeParts takes parts that came from the left.
+func (c *Control) takeParts(l *connection, p parts) error {
+	strange := func(rank int) bool { return rank < 0 || rank >= c.size }
+	if l.side != left || p.Op == 0 || len(p.Origins) == 0 || len(p.Data) != len(p.Origins) || slices.ContainsFunc(p.Origins, strange) {
+		return fmt.Errorf("%d parts of operation %d from ranks %v: expected one from each, below %d, from the left", len(p.Data), p.Op, p.Origins, c.size)
+	}
+	data := make([][]byte, len(p.Data))
+	for i, text := range p.Data {
+		var err error
+		if data[i], err = base64.StdEncoding.DecodeString(text); err != nil {
+			return fmt.Errorf("part of operation %d from rank %d: %w", p.Op, p.Origins[i], err)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,14 +192,79 @@ func (c *Control) takePart(l *connection, p part) error {
 		c.mu.Lock()
 		l.blocked, l.heard = false, time.Now()
 	}
-	if next := c.connections[right]; next != nil && c.neighbour(right) != p.Origin {
-		c.send(next, TypePart, p)
+	if p.Op <= c.lastOp && c.ops[p.Op] == nil { // its caller has given up
+		for i, origin := range p.Origins {
+			c.pass(&p, origin, p.Data[i])
+		}
+		return nil
 	}
-	if p.Op <= c.lastOp && c.ops[p.Op] == nil {
-		return nil // its caller has given up
+	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call, Do: p.Do}, p.Origins[0])
+	c.take(op, &p, data)
+	if c.untold = op.came < c.size && op.clash == "" && !slices.Contains(p.Origins, 0); !c.untold {
+		c.notify() // a broadcast is rank 0's alone
 	}
-	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call, Do: p.Do}, p.Origin)
-	op.parts[p.Origin], op.have[p.Origin] = p.Data, true
-	c.notify()
 	return nil
+}
+
+// take stores what parts have and passes them on, those of this rank's block together. It
+// needs the lock.
+func (c *Control) take(op *operation, p *parts, data [][]byte) {
+	for i, origin := range p.Origins {
+		if !op.have[origin] {
+			op.have[origin] = true
+			op.came++
+		}
+		op.parts[origin] = data[i]
+		if origin < c.block || origin > c.rank || op.passed || op.clash != "" {
+			c.pass(p, origin, p.Data[i])
+			continue
+		}
+		if op.held.Op == 0 {
+			op.held = parts{Op: p.Op, Kind: p.Kind, Call: p.Call, Do: p.Do}
+		}
+		op.held.add(origin, p.Data[i])
+	}
+	if len(op.held.Origins) == c.rank+1-c.block {
+		c.release(op)
+	}
+}
+
+// blockOf is the first of the ranks up to this one whose parts it passes on together, as the
+// last rank of a block: frames a rank are as many as blocks and ranks of a block, and not as
+// ranks. They come no later than the last of them would. A ring of few has none, nor has
+// rank 0 one: a broadcast is its part alone.
+func blockOf(rank, size int) int {
+	const least = 16
+	side := int(math.Sqrt(float64(size)))
+	if size < least || rank%side != side-1 && rank != size-1 {
+		return rank + 1
+	}
+	return max(rank-rank%side, 1)
+}
+
+// release passes on what is held: a rank of the block may come much later. It needs the lock.
+func (c *Control) release(op *operation) {
+	for i, origin := range op.held.Origins {
+		c.pass(&op.held, origin, op.held.Data[i])
+	}
+	op.passed = op.passed || len(op.held.Origins) > 0
+	op.held = parts{}
+}
+
+// pass sends one of some parts to the right, in a frame with those that wait to be written. It
+// needs the lock.
+func (c *Control) pass(of *parts, origin int, data string) {
+	l := c.connections[right]
+	if l == nil || l.ended || l.peer == origin {
+		return
+	}
+	var p *parts
+	if n := len(l.out); n > 0 {
+		p = l.out[n-1].parts
+	}
+	if p == nil || p.Op != of.Op || p.Kind != of.Kind || p.bytes+len(data) > maxTogether {
+		p = &parts{Op: of.Op, Kind: of.Kind, Call: of.Call, Do: of.Do}
+		c.queue(l, outgoing{parts: p})
+	}
+	p.add(origin, data)
 }

@@ -100,7 +100,7 @@ func lone(t *testing.T) (*Control, time.Time) {
 	t.Helper()
 	nodes := freshNodes(t, 4)
 	cfg := configFor(t, nodes, 1)
-	c := &Control{cfg: cfg, pace: paceOf(1500*time.Millisecond, 5*time.Second), rank: 1, size: len(nodes), sealed: true, changed: make(chan struct{}), members: make([]identity, len(nodes))}
+	c := &Control{cfg: cfg, pace: paceOf(1500*time.Millisecond, 5*time.Second), rank: 1, size: len(nodes), sealed: true, changed: make(chan struct{}), members: map[int]identity{}}
 	c.life, c.end = context.WithCancelCause(t.Context())
 	c.live, c.kill = context.WithCancelCause(c.life)
 	t.Cleanup(func() {

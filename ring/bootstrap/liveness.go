@@ -112,6 +112,13 @@ func (c *Control) keepTime() {
 		if beating {
 			c.giveSigns()
 		}
+		for _, op := range c.ops {
+			c.release(op)
+		}
+		if c.untold {
+			c.untold = false
+			c.notify()
+		}
 		first := false
 		v := c.overdue(now)
 		if v != nil {

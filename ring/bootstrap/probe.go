@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"ringcli/ring/bootstrap/calls"
 )
 
 // probe is what a probe asks with.
@@ -168,7 +170,7 @@ func (c *Control) describe(rank int, s *status) string {
 	case s.Failure != "":
 		return "up, failed: " + s.Failure
 	case len(s.Waiting) > 0:
-		return fmt.Sprintf("up, waiting for %s (%s)", rankList(s.Waiting), s.State)
+		return fmt.Sprintf("up, waiting for %s (%s)", calls.Ranks(s.Waiting), s.State)
 	default:
 		return s.doing()
 	}

@@ -10,19 +10,19 @@ import (
 )
 
 // near tells whether two processes see each other in /proc.
-func (i *identity) near(other *identity) bool {
+func (i identity) near(other *identity) bool {
 	return i.Process != nil && other.Process != nil && i.Process.Machine == other.Process.Machine
 }
 
 // beside tells whether no network lies between two processes: one that does not hear the
 // other is not cut off.
-func (i *identity) beside(other *identity) bool {
+func (i identity) beside(other *identity) bool {
 	return i.near(other) && i.PID != other.PID && i.Process.Network == other.Process.Network
 }
 
 // look tells how another rank's process is, if it is on this machine. cpu is the time that
 // it had used at the last look, and is set to what it has used now.
-func (i *identity) look(own *identity, cpu *uint64) process {
+func (i identity) look(own *identity, cpu *uint64) process {
 	if !i.near(own) || i.PID == own.PID {
 		return ""
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"ringcli/ring/bootstrap/calls"
 )
 
 // Waits are what a process waits for from other ranks, for whoever tells people while
@@ -33,7 +35,7 @@ func (w Wait) Who() string {
 	if len(slices.Compact(slices.Clone(w.from))) == 1 {
 		return w.c.name(w.from[0])
 	}
-	return rankList(w.from)
+	return calls.Ranks(w.from)
 }
 
 // String is as in "rank 1 (b:18600) to run all-reduce".

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -177,7 +178,7 @@ var validName = regexp.MustCompile(`^[0-9A-Za-z._][0-9A-Za-z._-]{0,252}$`)
 func Digest(nodes []Node) string {
 	h := sha256.New()
 	for _, n := range nodes {
-		_, _ = fmt.Fprintln(h, n) // a hash never fails
+		_, _ = io.WriteString(h, n.String()+"\n") // a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -1,4 +1,5 @@
-package bootstrap
+// Package calls tells what ranks call that must all call the same, and names ranks for people.
+package calls
 
 import (
 	"cmp"
@@ -35,9 +36,9 @@ func Tabulate(byRank []Called) (table []Called) {
 	return table
 }
 
-// TellCalls puts a table in words: "rank 2 calls a; ranks 0, 1 call b". verb is as in
+// Tell puts a table in words: "rank 2 calls a; ranks 0, 1 call b". verb is as in
 // "call".
-func TellCalls(verb string, table []Called) string {
+func Tell(verb string, table []Called) string {
 	var parts []string
 	for _, c := range table {
 		ending := ""
@@ -46,9 +47,9 @@ func TellCalls(verb string, table []Called) string {
 		}
 		switch {
 		case c.Call != "":
-			parts = append(parts, fmt.Sprintf("%s %s%s %s", rankList(c.Ranks), verb, ending, c.Call))
+			parts = append(parts, fmt.Sprintf("%s %s%s %s", Ranks(c.Ranks), verb, ending, c.Call))
 		default:
-			parts = append(parts, fmt.Sprintf("%s: %s", rankList(c.Ranks), c.State))
+			parts = append(parts, fmt.Sprintf("%s: %s", Ranks(c.Ranks), c.State))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -56,3 +57,20 @@ func TellCalls(verb string, table []Called) string {
 
 // Differ tells whether ranks of a table call different things.
 func Differ(table []Called) bool { return len(table) > 1 && table[1].Call != "" }
+
+// MostNamed bounds the ranks that a text names.
+const MostNamed = 8
+
+// Ranks is as in "ranks 1, 2".
+func Ranks(ranks []int) string {
+	ranks = slices.Compact(slices.Sorted(slices.Values(ranks))) // with two ranks both neighbours are one
+	shown := ranks[:min(len(ranks), MostNamed)]
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint(shown), "[]"), " ", ", ")
+	switch more := len(ranks) - len(shown); {
+	case len(ranks) == 1:
+		return "rank " + text
+	case more > 0:
+		return fmt.Sprintf("ranks %s, %d more", text, more)
+	}
+	return "ranks " + text
+}

@@ -1,4 +1,4 @@
-package bootstrap
+package calls
 
 import "testing"
 
@@ -28,7 +28,7 @@ func TestTabulate(t *testing.T) {
 		{call("a", "a"), "ranks 0, 1 call a", false},
 	} {
 		table := Tabulate(c.calls)
-		if got := TellCalls("call", table); got != c.want || Differ(table) != c.differ {
+		if got := Tell("call", table); got != c.want || Differ(table) != c.differ {
 			t.Errorf("%q, differ %v: expected %q, %v", got, Differ(table), c.want, c.differ)
 		}
 	}
