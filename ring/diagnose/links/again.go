@@ -266,6 +266,9 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 			if f.BothWays {
 				own = append(own, own[0].Reverse())
 			}
+			if v.alone != nil && !v.alone[own[0]] && v.between(own[0]) {
+				continue // there was no room for it, and beside others it says nothing
+			}
 		case Group: // what joins the groups may carry one pair well
 			own = without(own, func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })
 		default: // of a port behind something thin the thinner one alone is seen
