@@ -6,8 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/route"
@@ -161,6 +165,58 @@ func TestDoctorProvokedInNamespaces(t *testing.T) {
 				t.Errorf("exit code %d with a %s", code, c.verdict)
 			}
 		})
+	}
+}
+
+// What a container's filter refuses a process has not: memory that ranks share. What ringcli does
+// without is not told of as missing.
+func TestDoctorSharedMemory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, before, shell string
+		refused             uint32 // a system call
+		verdict, says       string
+	}{
+		{"a filter", "true", "sh -ec", unix.SYS_MEMFD_CREATE, "WARN", "memfd_create: operation not permitted"},
+		{"memory that can be run is refused", "echo 2 >/proc/sys/vm/memfd_noexec", "unshare -pf --mount-proc sh -ec", 0, "PASS", "memfd works"},
+		{"no /dev/shm", "mount -t tmpfs none /dev", "unshare -m sh -ec", 0, "PASS", "there is no /dev/shm, which ringcli does without"},
+		{"a /dev/shm that takes nothing", "mount -t tmpfs -o size=4k,ro none /dev/shm", "unshare -m sh -ec", 0, "PASS", "memfd works"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			words := append(strings.Fields(c.shell), c.before)
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				t.Skipf("this machine lets nobody do that: %v: %s", err, out)
+			}
+			if c.refused != 0 {
+				refuse(t, c.refused)
+			}
+			_, rows := doctoredWith(t, c.before, c.shell, "exec")
+			if row := rows["shared-memory"]; row["verdict"] != c.verdict || !strings.Contains(fmt.Sprint(row["value"]), c.says) {
+				t.Errorf("%v: expected %s with %q", row, c.verdict, c.says)
+			}
+		})
+	}
+}
+
+// refuse has the kernel refuse a system call to what the test starts from now on.
+func refuse(t *testing.T, call uint32) {
+	t.Helper()
+	runtime.LockOSThread() // which ends with the test
+	const number = 0       // where struct seccomp_data has it
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
+	}
+	if err != nil {
+		t.Skipf("this kernel takes no filter: %v", err)
 	}
 }
 
