@@ -111,7 +111,11 @@ func TestGoldenOneWaySilence(t *testing.T) {
 			ranks := make([]*process, c.nodes)
 			for turn := range ranks {
 				i := (c.first + turn) % c.nodes
-				ranks[i] = program(t, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--timeout", "15s", "-c", "ping")
+				timeout := "30s"
+				if turn == 0 {
+					timeout = "15s"
+				}
+				ranks[i] = program(t, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--timeout", timeout, "-c", "ping")
 				ranks[i].Args, ranks[i].Path = append([]string{"ip", "netns", "exec", names[i]}, ranks[i].Args...), ip
 				ranks[i].start(t)
 				if turn == 0 {
