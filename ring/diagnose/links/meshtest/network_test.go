@@ -26,7 +26,7 @@ const (
 	span                      = 100 * time.Millisecond
 	part                      = float64(span / 4)
 	pings                     = 4
-	// A stream is looked at for so long, or for three times that where packets are lost.
+	// A stream is looked at for so long, or for ten times that where packets are lost.
 	sample = float64(300 * time.Microsecond)
 	// hop is a frame's way over the control ring to the next rank: a round ends with a barrier
 	// of n-1 of them one after the other.
@@ -169,7 +169,7 @@ func (m *Mesh) measureLossy(p links.Pair) time.Duration {
 	ports.SetPair(1, 0, fabric.Pair{Loss: m.lossy[p.Reverse()]})
 	net := fabric.NewPackets(ports, bytes)
 	pairs := newPairs(net, 2)
-	x := pairs.add(0, 1, 3*sample)
+	x := pairs.add(0, 1, 10*sample)
 	pairs.lost = func(sender int) float64 { return float64(net.QueuePair(sender, 1-sender).PacketSeqErr) }
 	took := pairs.run()
 	x.ends = [2]int{p.From, p.To}
