@@ -105,7 +105,7 @@ func TestResultsNameTheCPUs(t *testing.T) {
 		want         string
 	}{
 		{one, "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo at CPUs " + one + "," + one + "\n"},
-		{one, "json", exit.OK, `,"cpus":[` + one + "," + one + "]}\n"},
+		{one, "json", exit.OK, `,"cpus":[` + one + "," + one + "]"},
 		{"none", "table", exit.OK, "# all-reduce of float32 sum on 2 ranks of soft:lo\n"},
 		{one + ",8191", "table", exit.Usage, `cpus is "` + one + `,8191": this process may not run on CPU 8191, expected some of ` + cpu.FormatList(cpus) + ", auto or none"},
 	} {
