@@ -59,18 +59,11 @@ func ringEdges(n int) int {
 	return n
 }
 
-const (
-	// fewRounds is up to how many rounds the pairs are measured in several passes, at most
-	// mostPasses: of a few ranks a few figures would have to tell what is noise.
-	fewRounds  = 24
-	mostPasses = 5
-)
-
 func (c *report) passes() int {
 	if c.how.passes > 0 {
 		return c.how.passes
 	}
-	return min(max(fewRounds/c.roundsOf(), 1), mostPasses)
+	return links.Passes(c.roundsOf())
 }
 
 // roundsOf is how many rounds a pass takes.

@@ -26,7 +26,9 @@ const alone = 64
 
 // Retests returns the pairs to measure again before anybody is named, one direction of each:
 // both are measured. Those of a batch may be measured at once, as far as they are disjoint.
-// Findings that there is no room for, of pairs, are the mildest of the mildest kind.
+// Findings that there is no room for, of pairs, are the mildest of the mildest kind. Many pairs
+// between slow groups are measured at once first, by which chance is told, and then alone, since only
+// so they tell of themselves.
 func (v *Verdict) Retests(n int) (batches [][]Pair) {
 	r := retests{v: v, n: n, load: make([]int, n), in: map[Pair]bool{}}
 	r.suspects()
@@ -55,23 +57,41 @@ func (v *Verdict) Retests(n int) (batches [][]Pair) {
 			pairs = append(pairs, f)
 		}
 	}
+	known := v.alone // of the last time: who was bad alone comes first again
+	v.alone = map[Pair]bool{}
 	for _, list := range [][]*Finding{pairs, between} {
 		slices.SortStableFunc(list, func(a, b *Finding) int {
-			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(b.Spreads, a.Spreads))
+			first := func(f *Finding) int {
+				if known[Pair{f.From[0], f.To[0]}] {
+					return 0
+				}
+				return 1
+			}
+			return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(b.Spreads, a.Spreads))
 		})
 	}
-	v.alone = map[Pair]bool{}
 	// Of so many most are chance, which is seen when they are measured at once, too.
-	if len(pairs) > alone {
-		for _, f := range pairs {
+	crowd := func(list []*Finding) {
+		for _, f := range list {
 			if r.load[f.From[0]] < againRounds && r.load[f.To[0]] < againRounds {
 				r.add(Pair{f.From[0], f.To[0]})
 			}
 		}
+	}
+	if len(pairs) > alone {
+		crowd(pairs)
 		pairs = nil
 	}
+	if len(between) > alone {
+		room := alone
+		if known == nil { // there is another time
+			room = 0
+		}
+		crowd(between[room:])
+		between = between[:room]
+	}
 	batches = append(batches, r.batch())
-	for _, f := range slices.Concat(pairs, between[:min(alone, len(between))]) {
+	for _, f := range slices.Concat(pairs, between) {
 		batches = append(batches, r.single(Pair{f.From[0], f.To[0]}))
 	}
 	if len(between) > 0 {
@@ -265,9 +285,6 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 			own = []Pair{{f.From[0], f.To[0]}}
 			if f.BothWays {
 				own = append(own, own[0].Reverse())
-			}
-			if v.alone != nil && !v.alone[own[0]] && v.between(own[0]) {
-				continue // there was no room for it, and beside others it says nothing
 			}
 		case Group: // what joins the groups may carry one pair well
 			own = without(own, func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })

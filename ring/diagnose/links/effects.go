@@ -348,7 +348,7 @@ func (e *effects) between(group []string) (blocks []block) {
 }
 
 // lookFor finds blocks: senders that are low to the same receivers, two or more of each. Of
-// many ranks a few pairs that are disturbed make small ones by chance: there must be as many
+// many ranks a few pairs that are disturbed make small ones by chance: there must be nearly as many
 // pairs as ranks. Sick ranks are put into them afterwards.
 func (e *effects) lookFor() (blocks []block) {
 	n := e.n
@@ -402,7 +402,7 @@ func (e *effects) lookFor() (blocks []block) {
 			}
 		}
 		done[seed] = true
-		if len(b.from) < 2 || len(b.to) < 2 || len(b.from)*len(b.to) < n || !e.of(&b) {
+		if len(b.from) < 2 || len(b.to) < 2 || len(b.from)*len(b.to) < n-1 || !e.of(&b) {
 			continue
 		}
 		for _, i := range b.from {

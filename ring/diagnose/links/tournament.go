@@ -68,6 +68,16 @@ func half(round, odd int) int {
 // once, which loads the core of a network as no pair does.
 func Shift(n, rank, k int) (to, from int) { return (rank + k) % n, ((rank-k)%n + n) % n }
 
+const (
+	// fewRounds is up to how many rounds the pairs are measured in several passes, at most
+	// mostPasses: of a few ranks a few figures would have to tell what is noise.
+	fewRounds  = 24
+	mostPasses = 5
+)
+
+// Passes is how often pairs are measured in so many rounds each time; the best counts.
+func Passes(rounds int) int { return min(max(fewRounds/rounds, 1), mostPasses) }
+
 // Disjoint puts pairs into rounds in which no rank is in two, as Circle's: whom each rank
 // meets, -1 if nobody.
 func Disjoint(n int, pairs []Pair) (rounds [][]int) {

@@ -389,7 +389,10 @@ func (f *Finding) has(p Pair) bool {
 // again: what is slow is no echo of a latency that was chance.
 func (v *Verdict) Final() *Verdict {
 	final := *v
-	final.Findings = worst(v.Findings)
+	final.Findings = worst(slices.DeleteFunc(slices.Clone(v.Findings), func(f Finding) bool {
+		// There was no room for it, and beside others it says nothing of itself.
+		return f.Place == OnePair && v.alone != nil && !v.alone[Pair{f.From[0], f.To[0]}] && v.between(Pair{f.From[0], f.To[0]})
+	}))
 	return &final
 }
 

@@ -128,6 +128,10 @@ func (w *World) Measure(pairs []links.Pair) *links.Figures {
 	if pairs != nil {
 		w.again, w.last = f, pairs
 	}
+	passes := 1
+	if pairs == nil {
+		passes = links.Passes(links.Rounds(w.N))
+	}
 	which := make([]bool, w.N*w.N)
 	for i := range which {
 		which[i] = pairs == nil && i/w.N != i%w.N
@@ -137,7 +141,7 @@ func (w *World) Measure(pairs []links.Pair) *links.Figures {
 	}
 	for i, measured := range which {
 		if measured {
-			w.healthy(f, i)
+			w.healthy(f, i, passes)
 		}
 	}
 	for _, x := range w.Faults {
@@ -146,23 +150,28 @@ func (w *World) Measure(pairs []links.Pair) *links.Figures {
 	return f
 }
 
-func (w *World) healthy(f *links.Figures, at int) {
+// healthy is the best of so many passes.
+func (w *World) healthy(f *links.Figures, at, passes int) {
 	i, j := at/w.N, at%w.N
-	f.Alone.V[at] = bandwidth * w.sender[i] * w.receiver[j] * w.disturbance()
-	f.Latency.V[at] = latency / w.disturbance()
+	f.Alone.V[at] = bandwidth * w.sender[i] * w.receiver[j] * w.disturbance(passes)
+	f.Latency.V[at] = latency / w.disturbance(passes)
 	f.Packets.V[at], f.Lost.V[at] = packets, 0
 	if w.rng.Float64() < spuriously {
 		f.Lost.V[at] = float64(w.rng.IntN(200))
 	}
 }
 
-// disturbance is a factor by which a measurement is off.
-func (w *World) disturbance() float64 {
-	x := noise * w.rng.NormFloat64()
-	if w.rng.Float64() < disturbed {
-		x -= tail * w.rng.ExpFloat64()
+// disturbance is a factor by which the best of so many measurements is off.
+func (w *World) disturbance(passes int) float64 {
+	best := math.Inf(-1)
+	for range passes {
+		x := noise * w.rng.NormFloat64()
+		if w.rng.Float64() < disturbed {
+			x -= tail * w.rng.ExpFloat64()
+		}
+		best = max(best, x)
 	}
-	return math.Exp(x)
+	return math.Exp(best)
 }
 
 // spoil does a fault to what was measured.
@@ -187,7 +196,7 @@ func (w *World) spoil(f *links.Figures, x Fault) {
 					f.Alone.V[back] *= x.Amount
 				}
 			case links.Lossy:
-				f.Alone.V[at] *= lossyFactor * w.disturbance()
+				f.Alone.V[at] *= lossyFactor * w.disturbance(1)
 				f.Lost.V[at] += x.Amount * packets * (0.5 + w.rng.Float64())
 				// Some acknowledgements are lost, too.
 				f.Alone.V[back] *= 0.8
@@ -196,7 +205,7 @@ func (w *World) spoil(f *links.Figures, x Fault) {
 				most := window / (2 * x.Amount) / 1e3 // GB/s
 				for _, at := range []int{at, back} {
 					f.Latency.V[at] += x.Amount
-					f.Alone.V[at] = min(f.Alone.V[at], most*w.disturbance())
+					f.Alone.V[at] = min(f.Alone.V[at], most*w.disturbance(1))
 				}
 			}
 		}
