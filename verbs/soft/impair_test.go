@@ -40,12 +40,12 @@ func TestInject(t *testing.T) {
 		least time.Duration
 	}{
 		{on: a, text: "soft: loss 30%", loses: true},
-		{on: a, text: "soft: down at 0s for 30ms in", loses: true, least: 30 * time.Millisecond}, // ACKs
+		{on: a, text: "soft: down at 0s for 150ms in", loses: true, least: 150 * time.Millisecond}, // ACKs
 		{on: b, text: "soft: loss 30% in", loses: true},
 		{on: b, text: "soft: loss 100% out to 1", other: true},
 		{on: a, text: "soft: delay 30ms", least: 30 * time.Millisecond},
 		{on: b, text: "soft: delay 30ms in", least: 30 * time.Millisecond},
-		{on: a, text: "soft: down at 0s for 30ms", loses: true, least: 30 * time.Millisecond},
+		{on: a, text: "soft: down at 0s for 150ms", loses: true, least: 150 * time.Millisecond},
 		{on: b, text: "soft: reorder 20% in, duplicate 20% in, corrupt 5% in"},
 		{on: a, text: "off"},
 	} {
