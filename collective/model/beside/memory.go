@@ -15,9 +15,8 @@ import (
 
 // costs are those of memory on this machine, where so many ranks work at once.
 type costs struct {
-	gamma, copy             model.Curve // out of a slot that is in the cache
-	sharedGamma, sharedCopy model.Curve // of what another rank has written
-	line                    float64
+	gamma, copy model.Curve // out of a slot that is in the cache
+	line        float64
 }
 
 // slotBytes is as long as a segment out of a slot.
@@ -33,8 +32,7 @@ func memory(n int, quick bool) (c costs) {
 	add := reduce.Lookup(reduce.Float32, reduce.Sum)
 	for size := 16 << 10; size <= 16<<20; size *= 4 {
 		in, out, slots := vectors(n, size), vectors(n, size), vectors(n, slotBytes)
-		chunk := size / n
-		piece := min(chunk, slotBytes)
+		piece := min(size/n, slotBytes)
 		point := func(seconds float64, moved int) model.Point {
 			return model.Point{Bytes: float64(size), PerByte: seconds / float64(moved)}
 		}
@@ -48,18 +46,6 @@ func memory(n int, quick bool) (c costs) {
 			}
 		})
 		c.gamma, c.copy = append(c.gamma, point(ring[0], size)), append(c.copy, point(ring[1], size))
-		direct := together(n, span, func(r int) { // the own chunk of all inputs
-			lo := r * chunk
-			for k := 1; k < n; k++ {
-				add(out[r][lo:lo+chunk], in[(r+k)%n][lo:lo+chunk], in[r][lo:lo+chunk])
-			}
-		}, func(r int) { // then the chunks of the others, just made
-			for k := 1; k < n; k++ {
-				p := (r + k) % n
-				copy(out[r][p*chunk:p*chunk+chunk], out[p][p*chunk:p*chunk+chunk])
-			}
-		})
-		c.sharedGamma, c.sharedCopy = append(c.sharedGamma, point(direct[0], (n-1)*chunk)), append(c.sharedCopy, point(direct[1], (n-1)*chunk))
 	}
 	c.line = line(4 * span)
 	return c
