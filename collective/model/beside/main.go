@@ -1,18 +1,18 @@
 // Command beside holds package model against what ringcli measures on this machine: it
-// measures what the parts cost on two ranks and in memory, and then every operation,
-// algorithm and protocol on two and four ranks, over packets and over shared memory. It is
-// for people with a quiet machine, not for CI.
+// measures what the parts cost, and then every operation, algorithm and protocol on two and
+// four ranks, over packets and over shared memory. It is for people with a quiet machine,
+// not for CI.
 //
 //	make build && go run ./collective/model/beside
 //
 // What a message costs is taken from one operation that does nothing else, all ranks at once:
 // an all-gather round the ring, by size and protocol, right before and after the operations of
 // that size, of the same processes, since the rate between two cores of a virtual machine may
-// change within seconds. (That parameters are estimated from communication of the collectives' own kind,
-// with all ranks at work, follows Nuriyev and Lastovetsky, "Efficient and accurate selection of optimal
-// collective communication algorithms using analytical performance modelling", IEEE Access 9,
-// 2021.) Those rows are in the table as "=", and in no error. Nothing is fitted to
-// the others.
+// change within seconds. That parameters are estimated by communication of the collectives'
+// own kind, with all ranks at work, follows Nuriyev and Lastovetsky ("Efficient and accurate
+// selection of optimal collective communication algorithms using analytical performance
+// modelling", IEEE Access 9, 2021). Those rows are in the table as "=", and in no error.
+// Nothing is fitted to the others.
 package main
 
 import (

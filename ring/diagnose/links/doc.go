@@ -40,8 +40,8 @@
 // are slow to each other. Pairs are measured one at a time, as soon as there are few enough: what
 // is slow beside others may share something with them, what is slow alone is not. Between two groups
 // they are held against others between them that were measured one at a time, too: the link that is
-// thin for many may be wide for one. There is room for 64 each time: what it is not enough for, the
-// mildest, is not named.
+// thin for many may be wide for one. There is room for 64 each time: many are measured at once before,
+// by which chance is told, and what the room is not enough for in the end, the mildest, is not named.
 //
 // Losses are counts and mostly zero, and pairs without a connection have no figure: there
 // it is counted in which rows, columns and pairs they lie, the greatest share first.
