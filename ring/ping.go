@@ -65,10 +65,10 @@ func (p *pings) all(ctx context.Context, t Token, asks, answers *ping) error {
 		var idle *idleError
 		switch {
 		case errors.As(err, &idle):
-			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing moved for %s; "+
-				"TCP reaches them, so %s, or has a rank not begun to ping? %w",
-				r.nodeName(asks.edge.Peer), asks.done, asks.total, answers.done, answers.total, r.nodeName(answers.edge.Peer), idle.quiet.Round(time.Millisecond),
-				asks.edge.doubt(), idle.cause)
+			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing came from %s for %s; "+
+				"TCP reaches it, so %s, or has it not begun to ping? %w",
+				r.nodeName(asks.edge.Peer), asks.done, asks.total, answers.done, answers.total, r.nodeName(answers.edge.Peer),
+				r.nodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.doubt(), idle.cause)
 		case err != nil:
 			return err
 		}

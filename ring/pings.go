@@ -125,9 +125,6 @@ func (x *ping) over() bool {
 // progress notes that something moved, and ends the ping if that was all.
 func (x *ping) progress(now time.Time) {
 	x.moved = now
-	if x.with != nil {
-		x.with.moved = now
-	}
 	if x.done == x.total && x.unsent == 0 && !x.over() {
 		close(x.ended)
 	}
@@ -322,6 +319,7 @@ const quietTick = 50 * time.Millisecond
 
 // idleError ends a ping that was given up, or on which nothing moved for too long.
 type idleError struct {
+	edge    *Edge
 	quiet   time.Duration
 	givenUp bool
 	cause   error
@@ -335,19 +333,29 @@ func (e *idleError) Error() string {
 }
 func (e *idleError) Unwrap() error { return e.cause }
 
-// overdue fails a ping that was given up, or on which nothing has moved for too long.
+// overdue fails a ping that was given up, or on which nothing has moved for too long, and
+// the other one of a ping of all ranks: each waits for another neighbour.
 func (p *pings) overdue(ctx context.Context, x *ping) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch quiet := time.Since(x.moved); {
-	case p.r.Failed():
-		x.fail(p.r.Err())
-	case ctx.Err() != nil:
-		x.fail(&idleError{quiet, true, context.Cause(ctx)})
-	case quiet > x.patience:
-		x.fail(&idleError{quiet, false, context.DeadlineExceeded})
-	case quiet > quietTick && !x.over():
-		p.r.Waiting("ping", []int{x.edge.Peer}, x.moved)
+	var quietest *ping
+	for _, x := range []*ping{x, x.with} {
+		if x == nil || x.over() {
+			continue
+		}
+		switch quiet := time.Since(x.moved); {
+		case p.r.Failed():
+			x.fail(p.r.Err())
+		case ctx.Err() != nil:
+			x.fail(&idleError{x.edge, quiet, true, context.Cause(ctx)})
+		case quiet > x.patience:
+			x.fail(&idleError{x.edge, quiet, false, context.DeadlineExceeded})
+		case quiet > quietTick && (quietest == nil || x.moved.Before(quietest.moved)):
+			quietest = x
+		}
+	}
+	if quietest != nil {
+		p.r.Waiting("ping", []int{quietest.edge.Peer}, quietest.moved)
 	}
 }
 

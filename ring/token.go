@@ -3,6 +3,7 @@ package ring
 import (
 	"context"
 	"fmt"
+	"math/bits"
 
 	"ringcli/ring/polling"
 	"ringcli/verbs"
@@ -55,8 +56,8 @@ func (r *Ring) takeToken(ctx context.Context, h polling.Holder) (Token, error) {
 	return Token{r, word}, err
 }
 
-// Poll polls the devices, and lets the control ring know that something moves: while
-// it does, a silent TCP connection is no reason to give up a neighbour.
+// Poll polls the devices, and lets the control ring know with whom something
+// moves: while it does, a silent TCP connection is no reason to give up that neighbour.
 func (t Token) Poll(wc []verbs.Completion) (int, error) {
 	r := t.r
 	if len(r.early) > 0 {
@@ -65,10 +66,29 @@ func (t Token) Poll(wc []verbs.Completion) (int, error) {
 		return n, nil
 	}
 	n, err := t.poll(wc)
-	if n > 0 && wc[n-1].Status == verbs.Success { // that retries have run out is no sign of life
-		r.moved.Add(1)
+	sides := uint(0) // on which something moved, a bit each
+	for i := range wc[:n] {
+		if wc[i].Status == verbs.Success { // that retries have run out is no sign of life
+			id, _, _ := ParseWRID(wc[i].ID)
+			sides |= 1 << id.Side()
+		}
+	}
+	for ; sides != 0; sides &= sides - 1 {
+		r.moved[bits.TrailingZeros(sides)].Add(1)
 	}
 	return n, err
+}
+
+// movedWith counts what moves between this rank and a neighbour. What moves in the mesh or
+// in shared memory counts for both neighbours.
+func (r *Ring) movedWith(rank int) uint64 {
+	moved := r.moved[firstMesh].Load() + r.tokens.Operations()
+	for _, side := range [2]Side{Left, Right} {
+		if r.neighbour(side) == rank {
+			moved += r.moved[side].Load()
+		}
+	}
+	return moved
 }
 
 // poll polls without a word to the control ring.

@@ -46,13 +46,14 @@ type Config struct {
 	Bind netip.AddrPort
 	// Death is how long it may take until a host or a network that is down is told, 0 means
 	// 1.5 s; Silence is how long a neighbour may say nothing whose host answers, 0 means 5 s:
-	// it is stopped or stuck. Neither counts while Moved goes on.
+	// it is stopped or stuck. Neither counts while Moved of it goes on.
 	Death, Silence time.Duration
 	// ByHand is for steps that an operator takes: an Exchange whose deadline
 	// passes can be repeated, and does not end the ring.
 	ByHand bool
-	// Moved counts whatever moves besides TCP; nil counts nothing.
-	Moved func() uint64
+	// Moved counts whatever moves between this rank and a neighbour besides TCP; nil counts
+	// nothing.
+	Moved func(rank int) uint64
 	// OnFailure is called once, with the first verdict, from a goroutine of the
 	// Control or of whoever calls Fail. It must not call Close.
 	OnFailure func(*Verdict)

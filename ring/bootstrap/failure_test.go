@@ -107,7 +107,10 @@ func TestARankThatWasStoppedBlamesNobody(t *testing.T) {
 	c, now := world[1], time.Now()
 	c.mu.Lock()
 	w := &c.watch
-	w.looked, w.movedAt = now.Add(-slept), now.Add(-slept)
+	w.looked = now.Add(-slept)
+	for _, p := range w.peers {
+		p.movedAt = now.Add(-slept)
+	}
 	for _, l := range c.connections {
 		l.heard = now.Add(-slept)
 	}
@@ -187,7 +190,7 @@ func TestSilence(t *testing.T) {
 		var quiet atomic.Bool
 		world := ring(t, 2, func(cfg *Config) {
 			cfg.Death, cfg.Silence = 1500*time.Millisecond, 2*time.Second // a call has time even on a busy machine
-			cfg.Moved = func() uint64 {
+			cfg.Moved = func(int) uint64 {
 				if moving {
 					return moved.Add(1)
 				}

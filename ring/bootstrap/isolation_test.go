@@ -27,12 +27,12 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 				for ; v == nil && at < 10*time.Second; at += tick {
 					now := base.Add(at)
 					c.mu.Lock()
-					c.watch.looked, c.watch.movedAt = now, base
+					c.watch.looked = now
 					for side, l := range c.connections {
 						last := min(at, map[bool]time.Duration{true: apart}[side == later])
 						l.heard, l.spoke = base.Add(last), base.Add(last)
 						p := c.watch.of(l.peer)
-						p.marked = false // no packets are counted
+						p.movedAt, p.marked = base, false // no packets are counted
 						if p.call = ""; at-last >= c.pace.suspect+c.pace.call {
 							p.call = callMute
 						}
@@ -70,11 +70,11 @@ func TestWhoIsSlowIsNotIsolated(t *testing.T) {
 			v, at := (*Verdict)(nil), time.Duration(0)
 			for ; v == nil && at < time.Minute; at += c.pace.tick {
 				c.mu.Lock()
-				c.watch.looked, c.watch.movedAt = base.Add(at), base
+				c.watch.looked = base.Add(at)
 				for _, l := range c.connections {
 					l.heard, l.spoke = base, base
 					p := c.watch.of(l.peer)
-					p.marked, p.call = false, call
+					p.movedAt, p.marked, p.call = base, false, call
 					if failed && at >= 3*time.Second {
 						p.fault, p.faultAt = &Verdict{Kind: KindFailed, Rank: p.rank, Text: "retries ran out"}, base.Add(3*time.Second)
 					}

@@ -41,8 +41,6 @@ type watch struct {
 	told    map[[2]int]sighting // of others, by who and about whom
 	seq     uint64              // of the own sightings
 	looked  time.Time           // at the clock, last
-	moved   uint64              // Config.Moved, then
-	movedAt time.Time           // when it last grew
 	slept   sighting            // the own sleep that is still worth telling
 	sleptAt time.Time
 	alone   time.Duration // no neighbour was heard, for so long
@@ -52,6 +50,8 @@ type watch struct {
 // watched is a neighbour. With two ranks both connections are to one.
 type watched struct {
 	rank    int
+	moved   uint64    // Config.Moved, when the clock was looked at
+	movedAt time.Time // when it last grew
 	last    sighting  // as it was told
 	lastAt  time.Time // so
 	calling bool      // a goroutine calls it
@@ -68,10 +68,10 @@ type watched struct {
 }
 
 func newWatch(c *Control) watch {
-	w := watch{told: make(map[[2]int]sighting), looked: c.opened, movedAt: c.opened}
+	w := watch{told: make(map[[2]int]sighting), looked: c.opened}
 	for _, side := range [2]int{left, right} {
 		if peer := c.neighbour(side); peer != c.rank && !slices.ContainsFunc(w.peers, func(p *watched) bool { return p.rank == peer }) {
-			w.peers = append(w.peers, &watched{rank: peer})
+			w.peers = append(w.peers, &watched{rank: peer, movedAt: c.opened})
 		}
 	}
 	return w
@@ -140,14 +140,18 @@ const leastSleep = 250 * time.Millisecond
 func (c *Control) notice(now time.Time) {
 	w := &c.watch
 	if c.cfg.Moved != nil {
-		if m := c.cfg.Moved(); m != w.moved {
-			w.moved, w.movedAt = m, now
+		for _, p := range w.peers {
+			if m := c.cfg.Moved(p.rank); m != p.moved {
+				p.moved, p.movedAt = m, now
+			}
 		}
 	}
 	gap := now.Sub(w.looked)
 	w.looked = now
 	if lost := gap - c.pace.tick; lost > c.pace.tick { // it looked too late: so much is no silence
-		w.movedAt = earlier(now, w.movedAt.Add(lost))
+		for _, p := range w.peers {
+			p.movedAt = earlier(now, p.movedAt.Add(lost))
+		}
 		for _, l := range c.connections {
 			if l != nil {
 				l.heard = earlier(now, l.heard.Add(lost))
@@ -157,14 +161,13 @@ func (c *Control) notice(now time.Time) {
 	if gap < max(4*c.pace.tick, c.pace.death/4, leastSleep) {
 		return
 	}
-	w.movedAt = now
 	for _, l := range c.connections {
 		if l != nil {
 			l.heard = now
 		}
 	}
 	for _, p := range w.peers {
-		p.call, p.marked = "", false
+		p.movedAt, p.call, p.marked = now, "", false
 	}
 	if gap >= c.pace.suspect {
 		trace.Debug(trace.Bootstrap, "this process was stopped, or did not get a CPU", slog.Duration("for", gap))
@@ -222,11 +225,11 @@ func (c *Control) overdue(now time.Time) *Verdict {
 	return nil
 }
 
-// silence is how long a neighbour has not been heard while nothing moved. A stalled TCP
-// connection alone is no reason: the queue pairs may be at work, or the other connection
-// of a ring of two. It needs the lock.
+// silence is how long a neighbour has not been heard while nothing moved between it and this
+// rank. A stalled TCP connection alone is no reason: the queue pairs may be at work, or the
+// other connection of a ring of two. It needs the lock.
 func (c *Control) silence(p *watched, now time.Time) time.Duration {
-	silent := now.Sub(c.watch.movedAt)
+	silent := now.Sub(p.movedAt)
 	for _, l := range c.connections {
 		switch {
 		case l == nil || l.peer != p.rank:
