@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,10 +176,6 @@ func TestFailuresOfANetwork(t *testing.T) {
 			}
 			t.Parallel()
 			names := newIsland(t, 2)
-			path, err := exec.LookPath("ip")
-			if err != nil {
-				t.Fatal(err)
-			}
 			if c.happens != nil {
 				c.happens(t, names)
 			}
@@ -193,8 +188,7 @@ func TestFailuresOfANetwork(t *testing.T) {
 				if name == "UDP filtered" { // it comes up
 					p.Args = append(p.Args, "--timeout", "20s")
 				}
-				p.Args, p.Path = append([]string{"ip", "netns", "exec", names[rank]}, p.Args...), path
-				p.start(t)
+				p.in(names[rank]).start(t)
 				ranks[rank] = p
 			}
 			for rank, p := range ranks {

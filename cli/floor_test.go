@@ -62,15 +62,10 @@ func TestFloorFindsAThrottledLink(t *testing.T) {
 	}
 	names := newIsland(t, 2)
 	ip(t, "netns", "exec", names[0], "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "30mbit", "burst", "64kb", "limit", "64mb")
-	path, err := exec.LookPath("ip")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ranks []*process
 	for i, name := range names {
-		p := program(t, "connect", "--index", fmt.Sprint(i), "--list", "10.77.0.1,10.77.0.2", "-c", strings.Replace(bounds(t), "--iters 100", "--iters 10", 1))
-		p.Args, p.Path = append([]string{"ip", "netns", "exec", name}, p.Args...), path
-		p.start(t)
+		p := program(t, "connect", "--index", fmt.Sprint(i), "--list", names.list(), "-c", strings.Replace(bounds(t), "--iters 100", "--iters 10", 1))
+		p.in(name).start(t)
 		ranks = append(ranks, p)
 	}
 	for i, p := range ranks {

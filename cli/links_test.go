@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -108,19 +107,10 @@ func TestLinksNameADeadRank(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			names := newIsland(t, 6)
-			tool, err := exec.LookPath("ip")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var list []string
-			for i := range names {
-				list = append(list, fmt.Sprintf("10.77.0.%d", i+1))
-			}
 			ranks := make([]*piped, len(names))
 			for i := range ranks {
-				p := program(t, "shell", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--output", "json", "--timeout", "100s")
-				p.Args, p.Path = append([]string{"ip", "netns", "exec", names[i]}, p.Args...), tool
-				ranks[i] = piping(t, p)
+				p := program(t, "shell", "--index", fmt.Sprint(i), "--list", names.list(), "--output", "json", "--timeout", "100s")
+				ranks[i] = piping(t, p.in(names[i]))
 				ranks[i].line("connect; ping")
 			}
 			for _, p := range ranks {

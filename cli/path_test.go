@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -33,17 +32,9 @@ type cable struct {
 
 func newCable(t *testing.T, mtu int) *cable {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for network namespaces")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skipf("needs ip: %v", err)
-	}
 	c := &cable{}
 	for i := range c.names {
-		name := fmt.Sprintf("ringcli-%d-%s-%d", os.Getpid(), strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()), i)
-		ip(t, "netns", "add", name)
-		t.Cleanup(func() { ip(t, "netns", "delete", name) })
+		name := namespace(t, i)
 		c.names[i] = name
 		end, err := tunIn(name)
 		if err != nil {
@@ -52,7 +43,6 @@ func newCable(t *testing.T, mtu int) *cable {
 		t.Cleanup(func() { _ = end.Close() })
 		c.ends[i] = end
 		ip(t, "-n", name, "address", "add", fmt.Sprintf("10.78.0.%d/24", i+1), "dev", "tun0")
-		ip(t, "-n", name, "link", "set", "dev", "lo", "up")
 		ip(t, "-n", name, "link", "set", "dev", "tun0", "mtu", fmt.Sprint(mtu), "up")
 	}
 	return c
@@ -203,14 +193,9 @@ func (c *cable) start(t *testing.T, line string, args ...string) [2]*process {
 // startIn starts two ranks in namespaces.
 func startIn(t *testing.T, names [2]string, list, line string, args ...string) (ranks [2]*process) {
 	t.Helper()
-	tool, err := exec.LookPath("ip")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range ranks {
 		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", list, "--timeout", "20s", "--output", "json", "-c", line}, args...)...)
-		p.Args, p.Path = append([]string{"ip", "netns", "exec", names[i]}, p.Args...), tool
-		p.start(t)
+		p.in(names[i]).start(t)
 		ranks[i] = p
 	}
 	return ranks
@@ -392,12 +377,6 @@ func TestPathEnds(t *testing.T) {
 // interface than the device's did not travel over that one.
 func TestPathThroughRouter(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for network namespaces")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skipf("needs ip: %v", err)
-	}
 	another := func(node, router string) { // interface leads to the other node
 		ip(t, "-n", router, "link", "add", "eth2", "type", "veth", "peer", "name", "eth1", "netns", node)
 		ip(t, "-n", router, "link", "set", "eth2", "up")
@@ -429,10 +408,7 @@ func TestPathThroughRouter(t *testing.T) {
 			t.Parallel()
 			var names [3]string // the last is the router
 			for i := range names {
-				names[i] = fmt.Sprintf("ringcli-%d-router-%s-%d", os.Getpid(), strings.ReplaceAll(name, " ", "-"), i)
-				ip(t, "netns", "add", names[i])
-				t.Cleanup(func() { ip(t, "netns", "delete", names[i]) })
-				ip(t, "-n", names[i], "link", "set", "lo", "up")
+				names[i] = namespace(t, i)
 			}
 			router := names[2]
 			for i, node := range names[:2] {

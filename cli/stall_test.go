@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,24 +29,15 @@ func (b *begun) Write(p []byte) (int, error) {
 // returns its ranks when the first line of the script is through.
 func computing(t *testing.T, names island, script string, args ...string) []*process {
 	t.Helper()
-	path, err := exec.LookPath("ip")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []string
-	for i := range names {
-		list = append(list, fmt.Sprintf("10.77.0.%d", i+1))
-	}
 	ranks := make([]*process, len(names))
 	first := &begun{c: make(chan struct{})}
 	for i, name := range names {
-		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", "soft", "--timeout", "20s", "-c", script}, args...)...)
+		p := program(t, append([]string{"connect", "--index", fmt.Sprint(i), "--list", names.list(), "--device", "soft", "--timeout", "20s", "-c", script}, args...)...)
 		if i == 0 {
 			first.Writer = p.Stdout
 			p.Stdout = first
 		}
-		p.Args, p.Path = append([]string{"ip", "netns", "exec", name}, p.Args...), path
-		p.start(t)
+		p.in(name).start(t)
 		ranks[i] = p
 	}
 	select {
