@@ -26,6 +26,7 @@ import (
 	"ringcli/cli/lab"
 	"ringcli/cli/links"
 	"ringcli/cli/local"
+	"ringcli/cli/overlap"
 	"ringcli/cli/path"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
@@ -70,6 +71,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(hand.Rows(h)...)
 	t.Add(shell.ExpectRow())
 	t.Add(bench.Rows()...)
+	t.Add(overlap.Row())
 	t.Add(links.Row())
 	t.Add(devices.Rows()...)
 	t.Add(doctor.Rows()...)

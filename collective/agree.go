@@ -33,7 +33,7 @@ type capabilities struct {
 // 0. It is collective. The first operation does it where nobody has: until then
 // Plan goes by the own table. A rank that does not come is named.
 func (c *Comm) Agree(ctx context.Context) error {
-	if err := c.enter(ctx); err != nil {
+	if err := c.enter(ctx, nil); err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
 	defer c.leave()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"ringcli/collective/async"
 	"ringcli/configs/usage"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -86,8 +87,11 @@ func (b *Buffer) Len() int { return int(b.n) }
 func (b *Buffer) Bytes() []byte { return memory.Bytes(b.addr, int(b.n)) }
 
 // Free deregisters the memory, and unmaps it if it came from Alloc. No operation
-// may be using it. Freeing twice is harmless.
+// may be using it, which is refused of those that were started. Freeing twice is harmless.
 func (b *Buffer) Free() error {
+	if err := b.c.flying.Free(async.Span{Addr: b.addr, Len: b.n}); err != nil {
+		return err
+	}
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	b.c.version.Add(1)

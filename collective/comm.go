@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringcli/collective/async"
 	"ringcli/collective/fifo"
 	"ringcli/collective/lateness"
 	"ringcli/collective/sharedmem"
@@ -38,7 +39,7 @@ type Options struct {
 }
 
 // Comm runs collective operations over a ring that is ready. Operations run one
-// at a time, first in, first out, each on the goroutine of its caller; all
+// at a time, first in, first out, each on the goroutine of its caller, or on that of the operations in flight; all
 // methods may be called concurrently. Every rank must make the same calls in the
 // same order.
 type Comm struct {
@@ -49,6 +50,7 @@ type Comm struct {
 	agreement  atomic.Pointer[agreement] // Agree stores another
 
 	lock    fifo.Lock
+	flying  async.Queue   // its own lock
 	version atomic.Uint64 // changes with what a prepared call rests on
 	direct  uint64        // operations over shared memory; the holder of the lock publishes it
 	over    atomic.Bool   // closed or failed; changes with mu held
@@ -99,7 +101,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), lock: fifo.New(), inquiry: newInquiry()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: newInquiry()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	c.announced.Store(new(sharedmem.Announcement))
@@ -185,8 +187,10 @@ func (c *Comm) Barrier(ctx context.Context) error {
 }
 
 // Close deregisters and frees everything that is left, buffers of Alloc
-// included, after the operation that runs. Closing twice is harmless.
+// included, after the operations that run or were started before, whose handles have all
+// resolved when it returns. Closing twice is harmless.
 func (c *Comm) Close() error {
+	defer c.flying.Idle()                 // those started meanwhile find it closed
 	_ = c.lock.Lock(context.Background()) // operations have their deadlines
 	defer c.lock.Unlock()
 	c.mu.Lock()
@@ -220,9 +224,15 @@ func (c *Comm) Close() error {
 // Delay has this rank be late to each operation from now on, by so long, on purpose.
 func (c *Comm) Delay(by time.Duration) { c.late.Store(int64(by)) }
 
-// enter waits for the lock, and for as long as this rank is to be late.
-func (c *Comm) enter(ctx context.Context) error {
-	if err := c.lock.Lock(ctx); err != nil {
+// enter waits for the lock, by a turn that was taken before or nil, and for as long as this
+// rank is to be late.
+func (c *Comm) enter(ctx context.Context, turn *fifo.Turn) (err error) {
+	if turn == nil {
+		err = c.lock.Lock(ctx)
+	} else {
+		err = turn.Wait(ctx)
+	}
+	if err != nil {
 		return c.fail(fmt.Errorf("cancelled: %w", err))
 	}
 	if late := time.Duration(c.late.Load()); late > 0 {

@@ -72,6 +72,15 @@
 // the second phase of all-reduce, rendezvous lands in the user's buffer: no CPU
 // copies a byte.
 //
+// # Operations in flight
+//
+// [Comm.Run] runs a call on the goroutine of its caller, [Comm.Start] begins one and returns a
+// [Handle]: Wait waits for it, Done is closed at its end, Err says how it ended. Any number
+// are in flight on one ring, and run one at a time in the order in which they were begun,
+// those of Run among them. The buffers belong to a call until its handle resolves, which it
+// always does: with nil, with the verdict where a rank is lost, with the cancellation on all
+// ranks where the context of one ends. Package async says whose the goroutines are.
+//
 // # Agreement
 //
 // Every slot, RTS, CTS and FIN starts with a header that holds the epoch, the

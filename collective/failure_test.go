@@ -140,7 +140,7 @@ func TestCancelWhileQueued(t *testing.T) {
 		if rank == 1 {
 			return c.Barrier(context.Background())
 		}
-		if err := c.enter(context.Background()); err != nil { // another operation
+		if err := c.enter(context.Background(), nil); err != nil { // another operation
 			return err
 		}
 		defer c.leave()

@@ -47,6 +47,7 @@ type rankJob struct {
 	Seed    uint64
 	Timeout time.Duration // 0 is rankTimeout; of operations
 	Steady  bool          // one operation over and over
+	Flights bool          // eight at a time are started, and then waited for
 	Grows   bool          // what TestGrowthOfProcesses looks at, and no more
 }
 
@@ -110,7 +111,11 @@ func rankMain(text string) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close(), s.private.Free()) }()
 	for {
-		err := s.next()
+		next := s.next
+		if job.Flights {
+			next = s.fly
+		}
+		err := next()
 		switch {
 		case errors.Is(err, errWrong):
 			return err
@@ -218,6 +223,30 @@ func (s *workload) next() error {
 		s.done++
 	}
 	return err
+}
+
+// fly starts eight operations and waits for all. Its error has a line for each that failed.
+func (s *workload) fly() error {
+	const flights, count = 8, 1 << 14
+	var handles []*Handle
+	for i := range uint64(flights) {
+		at := i * count * 4
+		h, err := s.c.Start(context.Background(), Call{
+			Op: OpAllReduce, Type: reduce.Int32, Count: count >> (i % 4 * 3), Send: s.pairs[1][0].Addr() + at, Recv: s.pairs[1][1].Addr() + at,
+		})
+		if err != nil {
+			return err
+		}
+		handles = append(handles, h)
+	}
+	var errs []error
+	for _, h := range handles {
+		ctx, cancel := context.WithTimeout(context.Background(), rankTimeout)
+		errs = append(errs, h.Wait(ctx))
+		cancel()
+	}
+	s.done++
+	return errors.Join(errs...)
 }
 
 // renew takes new memory from Alloc now and then, which may lie where old did.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ringcli/collective/fifo"
 	"ringcli/collective/journal"
 	"ringcli/collective/program"
 	"ringcli/collective/sharedmem"
@@ -26,17 +27,18 @@ type prepared struct {
 }
 
 // Run runs a call.
-func (c *Comm) Run(ctx context.Context, k Call) (err error) { return c.run(ctx, k, nil) }
+func (c *Comm) Run(ctx context.Context, k Call) (err error) { return c.run(ctx, k, nil, nil) }
 
 // RunRecorded is Run with a journal.
 func (c *Comm) RunRecorded(ctx context.Context, k Call) (*journal.Journal, error) {
 	j := &journal.Journal{}
-	return j, c.run(ctx, k, j)
+	return j, c.run(ctx, k, j, nil)
 }
 
-// run runs a call, and notes in a journal, if there is one, what it sends and receives.
-func (c *Comm) run(ctx context.Context, k Call, j *journal.Journal) (err error) {
-	if err := c.enter(ctx); err != nil {
+// run runs a call in its turn, or in the one of its caller if that is nil, and notes in a
+// journal, if there is one, what it sends and receives.
+func (c *Comm) run(ctx context.Context, k Call, j *journal.Journal, turn *fifo.Turn) (err error) {
+	if err := c.enter(ctx, turn); err != nil {
 		return fmt.Errorf("%s: %w", k.Op, err)
 	}
 	defer c.leave()

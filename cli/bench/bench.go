@@ -170,7 +170,7 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 		if last > p2pLargest {
 			return exit.Usagef("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
 		}
-		return checkMemory(last, 2, min(ranksHere, 2))
+		return CheckMemory(last, 2, min(ranksHere, 2))
 	}
 	o, err := benched(s, call)
 	if err != nil {
@@ -186,7 +186,7 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 			return err
 		}
 	}
-	return checkMemory(last, o.buffersFor(), ranksHere)
+	return CheckMemory(last, o.buffersFor(), ranksHere)
 }
 
 // benched reads the flags of a bench of a collective, without the size.

@@ -56,7 +56,7 @@ func prepare(ctx context.Context, m *session.Member, o operation) (plan collecti
 	if err != nil { // the same on all ranks: nothing has been begun
 		return plan, v, exit.Sharedf(exit.Usage, "%w", err)
 	}
-	if err := m.Agree(ctx, checkMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
+	if err := m.Agree(ctx, CheckMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
 		return plan, v, err
 	}
 	v, err = allocate(m, o)

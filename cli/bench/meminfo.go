@@ -22,9 +22,9 @@ func availableMemory() (bytes uint64, known bool) {
 	return 0, false
 }
 
-// checkMemory refuses buffers that the machine cannot hold before anything is
+// CheckMemory refuses buffers that the machine cannot hold before anything is
 // allocated: so many bytes each, so many per rank, so many ranks here.
-func checkMemory(bytes uint64, buffers, ranks int) error {
+func CheckMemory(bytes uint64, buffers, ranks int) error {
 	available, known := availableMemory()
 	if !known {
 		return nil

@@ -11,13 +11,13 @@ func TestMemory(t *testing.T) {
 	if !known || available < 1<<20 {
 		t.Fatalf("available memory is %d, %v", available, known)
 	}
-	if err := checkMemory(1<<10, 2, 4); err != nil {
+	if err := CheckMemory(1<<10, 2, 4); err != nil {
 		t.Error(err)
 	}
-	if err := checkMemory(available, 1, 2); exit.Code(err) != exit.Usage {
+	if err := CheckMemory(available, 1, 2); exit.Code(err) != exit.Usage {
 		t.Errorf("twice what there is: %v", err)
 	}
-	if err := checkMemory(1<<62, 2, 250); exit.Code(err) != exit.Usage {
+	if err := CheckMemory(1<<62, 2, 250); exit.Code(err) != exit.Usage {
 		t.Errorf("a product beyond 64 bits: %v", err)
 	}
 }

@@ -225,7 +225,7 @@ func checkOperation(_ context.Context, s *session.Session, call command.Call, ra
 	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name, o.op); err != nil {
 		return err
 	}
-	return checkMemory(o.bytes(), o.buffersFor(), ranksHere)
+	return CheckMemory(o.bytes(), o.buffersFor(), ranksHere)
 }
 
 func runOperation(ctx context.Context, s *session.Session, call command.Call) error {

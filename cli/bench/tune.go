@@ -66,7 +66,7 @@ func checkTune(_ context.Context, s *session.Session, call command.Call, ranksHe
 		}
 	}
 	largest := operation{typ: reduce.Float32, count: int(tunedSizes[len(tunedSizes)-1]) / reduce.Float32.Size()}
-	return checkMemory(largest.bytes(), largest.buffersFor(), ranksHere)
+	return CheckMemory(largest.bytes(), largest.buffersFor(), ranksHere)
 }
 
 // saveTo is the file that a table goes to, and what it has; empty for none.

@@ -12,7 +12,7 @@ import (
 // Many take the lock at once, some give up: never do two have it, and nobody waits
 // for ever.
 func TestLock(t *testing.T) {
-	lock := New()
+	var lock Lock
 	var inside, taken int // guarded by the lock
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -43,15 +43,15 @@ func TestLock(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("somebody still waits for the lock after 30 s")
 	}
-	if taken == 0 || lock.users.Load() != 0 || len(lock.next) > 0 {
-		t.Errorf("taken %d times; at the end %d have it or wait, %d is on its way", taken, lock.users.Load(), len(lock.next))
+	if taken == 0 || lock.users.Load() != 0 || len(lock.waiting) > 0 || lock.handed {
+		t.Errorf("taken %d times; at the end %d have it or wait, %d wait, one is on its way: %v", taken, lock.users.Load(), len(lock.waiting), lock.handed)
 	}
 }
 
 // Whoever waits has the lock in the order of arrival.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lock := New()
+		var lock Lock
 		if err := lock.Lock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
