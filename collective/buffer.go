@@ -89,13 +89,17 @@ func (b *Buffer) Bytes() []byte { return memory.Bytes(b.addr, int(b.n)) }
 // Free deregisters the memory, and unmaps it if it came from Alloc. No operation
 // may be using it, which is refused of those that were started. Freeing twice is harmless.
 func (b *Buffer) Free() error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	i := slices.Index(b.c.buffers, b)
+	if i < 0 { // freed: its memory may be another's by now
+		return nil
+	}
 	if err := b.c.flying.Free(async.Span{Addr: b.addr, Len: b.n}); err != nil {
 		return err
 	}
-	b.c.mu.Lock()
-	defer b.c.mu.Unlock()
 	b.c.version.Add(1)
-	b.c.buffers = slices.DeleteFunc(b.c.buffers, func(other *Buffer) bool { return other == b })
+	b.c.buffers = slices.Delete(b.c.buffers, i, i+1)
 	return b.release()
 }
 

@@ -138,6 +138,13 @@ func TestStartRefuses(t *testing.T) {
 	begun := make(chan struct{})
 	w.must(func(rank int, c *Comm) error {
 		ctx := context.Background()
+		gone, err := c.Alloc(4000) // whose memory b may have
+		if err != nil {
+			return err
+		}
+		if err := gone.Free(); err != nil {
+			return err
+		}
 		b, err := c.Alloc(4000)
 		if err != nil {
 			return err
@@ -165,6 +172,9 @@ func TestStartRefuses(t *testing.T) {
 			}
 			if err := b.Free(); !errors.Is(err, ErrUsage) {
 				t.Errorf("a buffer in flight is freed: %v", err)
+			}
+			if err := gone.Free(); err != nil {
+				t.Errorf("a buffer at %#x is freed again, while another is in flight at %#x: %v", gone.Addr(), b.Addr(), err)
 			}
 			close(begun)
 		}
