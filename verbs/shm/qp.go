@@ -181,9 +181,10 @@ func (q *qp) unpublish() (left *peer) {
 	return left
 }
 
-// release gives the remote Context back.
+// release gives the block back, and the remote Context.
 func (p *peer) release() {
 	if p != nil {
+		p.process.Drop(p.id)
 		p.remote.release()
 	}
 }
@@ -280,18 +281,23 @@ func (q *qp) findPeer(ctx context.Context) bool {
 		n.release()
 		return false
 	}
-	addr, length, err := n.process.Map(ctx, id, true)
-	if err != nil || length != blockSize {
+	addr, length, err := n.process.Hold(ctx, id)
+	if err != nil {
 		n.release()
 		return false
 	}
+	p := &peer{remote: n, id: id}
+	if length != blockSize {
+		p.release()
+		return false
+	}
+	p.block = blockOf(addr)
 	q.mu.Lock()
 	if ctx.Err() != nil { // RESET or closed meanwhile
 		q.mu.Unlock()
-		n.release()
+		p.release()
 		return true
 	}
-	p := &peer{remote: n, block: blockOf(addr), id: id}
 	old := q.peer
 	q.peer, q.looking = p, false
 	if mayRead && n.process.CanReadMemory() {

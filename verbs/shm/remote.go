@@ -93,7 +93,7 @@ func (q *qp) Map(rkey uint32, addr, length uint64, access verbs.Access) (local u
 	if err != nil {
 		return 0, err
 	}
-	defer p.release()
+	defer p.remote.release()
 	row := &p.dir.regions[objects.Row(rkey)]
 	if atomic.LoadUint32(&row.key) != rkey || rkey == 0 {
 		return fail("no region of the peer that lies in memory from AllocMemory has this key")

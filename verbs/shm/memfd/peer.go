@@ -36,9 +36,10 @@ type Peer struct {
 
 	mu      sync.Mutex // guards what follows
 	views   map[viewKey]*view
-	retired []*memory.Block // views that their owner freed, now zeros, oldest first
-	bye     bool            // the peer said that its hub closes
-	closed  bool            // the views are unmapped
+	held    map[uint64]*view // views that their owner freed, now zeros, and that somebody holds
+	retired []*memory.Block  // the same that nobody holds, oldest first
+	bye     bool             // the peer said that its hub closes
+	closed  bool             // the views are unmapped
 }
 
 // Dial connects to the process that listens to key; ctx has a deadline.
@@ -81,7 +82,7 @@ func (h *Hub) dial(ctx context.Context, key Key) (*Peer, error) {
 		_ = sock.Close()
 		return nil, err
 	}
-	p := &Peer{hub: h, conn: c, why: probeMemory(c, m), views: make(map[viewKey]*view)}
+	p := &Peer{hub: h, conn: c, why: probeMemory(c, m), views: make(map[viewKey]*view), held: make(map[uint64]*view)}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.recent.Store(new([]recent))
 	return p, nil
@@ -208,7 +209,11 @@ func (p *Peer) close(reason error) (err error) {
 	for _, v := range p.views {
 		p.retired = append(p.retired, v.block)
 	}
+	for _, v := range p.held {
+		p.retired = append(p.retired, v.block)
+	}
 	clear(p.views)
+	clear(p.held)
 	for _, b := range p.retired {
 		err = errors.Join(err, b.Free())
 	}

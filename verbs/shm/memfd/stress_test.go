@@ -138,6 +138,58 @@ func TestFreedViewsEnd(t *testing.T) {
 	}
 }
 
+// A view that is held stays, as zeros, however many arenas its owner frees.
+func TestHeldViewStays(t *testing.T) {
+	live := memory.Live.Load()
+	h := listen(t)
+	p := dial(t, h, h.key)
+	kept := create(t, 1)
+	kept.Bytes()[0] = 7
+	at, _, err := p.Hold(t.Context(), kept.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Hold(t.Context(), kept.ID()); err != nil { // it is held twice
+		t.Fatal(err)
+	}
+	if err := kept.Free(); err != nil {
+		t.Fatal(err)
+	}
+	other := func() {
+		x := create(t, 1)
+		mapped(t, p, x.ID(), false)
+		if err := x.Free(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range maxRetired + 20 {
+		other()
+	}
+	last := create(t, 1) // its answer comes after all that was freed
+	mapped(t, p, last.ID(), false)
+	p.Drop(kept.ID())
+	if got := memory.Bytes(at, 1)[0]; got != 0 {
+		t.Errorf("a view of what was freed has %d: expected zeros", got)
+	}
+	size, _ := memory.RoundUp(1)
+	if got, want := memory.Live.Load()-live, int64(size)*(maxRetired+3); got != want {
+		t.Errorf("%d bytes are mapped, want %d: one view is held", got, want)
+	}
+	p.Drop(kept.ID())
+	if got, want := memory.Live.Load()-live, int64(size)*(maxRetired+2); got != want {
+		t.Errorf("%d bytes are mapped, want %d: none is held", got, want)
+	}
+	if _, _, err := p.Hold(t.Context(), kept.ID()); err == nil {
+		t.Error("a view of what was freed can be held")
+	}
+	if err := errors.Join(p.Close(), h.Close(), last.Free()); err != nil {
+		t.Error(err)
+	}
+	if l := memory.Live.Load(); l != live {
+		t.Errorf("%d bytes left, want %d", l, live)
+	}
+}
+
 // A process is killed at any moment of what it does with this one.
 func TestKilledAtAnyMoment(t *testing.T) {
 	files, maps, live := descriptorsOpen(t), arenasMapped(t), memory.Live.Load()

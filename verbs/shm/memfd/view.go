@@ -25,6 +25,7 @@ type view struct {
 	len    int
 	err    error
 	viewed bool // View was called for it
+	held   int  // Hold less Drop
 }
 
 // maxRetired is how many freed views stay mapped as zeros: enough that a reader
@@ -48,6 +49,41 @@ func (p *Peer) Map(ctx context.Context, id uint64, writable bool) (addr uint64, 
 		return 0, 0, fmt.Errorf("map arena %d of %s: %w", id, p.conn.name(), err)
 	}
 	return v.addr, v.len, nil
+}
+
+// Hold is Map for a view to write that stays where it is until Drop, as zeros once the owner
+// has freed the arena, however many others it frees.
+func (p *Peer) Hold(ctx context.Context, id uint64) (addr uint64, length int, err error) {
+	k := viewKey{id, true}
+	if addr, length, err = p.Map(ctx, id, k.writable); err != nil {
+		return 0, 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.views[k]
+	if v == nil || v.block == nil {
+		return 0, 0, fmt.Errorf("map arena %d of %s: %w", id, p.conn.name(), errFreed(id))
+	}
+	v.held++
+	return addr, length, nil
+}
+
+// Drop undoes Hold.
+func (p *Peer) Drop(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v := p.views[viewKey{id, true}]; v != nil {
+		v.held--
+		return
+	}
+	v := p.held[id]
+	if v == nil {
+		return // the peer is closed
+	}
+	if v.held--; v.held == 0 {
+		delete(p.held, id)
+		p.bury(v.block)
+	}
 }
 
 // recent is a view to read that View has returned lately. One that was refused has no
@@ -181,8 +217,17 @@ func (p *Peer) retire(id uint64) {
 		delete(p.views, k)
 		// Where the kernel refuses, the peer's memory stays until the Peer is closed.
 		_ = v.block.Blank()
-		p.retired = append(p.retired, v.block)
+		if v.held > 0 {
+			p.held[id] = v
+		} else {
+			p.bury(v.block)
+		}
 	}
+}
+
+// bury keeps a view that its owner freed for a while. The lock is held.
+func (p *Peer) bury(b *memory.Block) {
+	p.retired = append(p.retired, b)
 	for len(p.retired) > maxRetired {
 		_ = p.retired[0].Free()
 		p.retired = p.retired[1:]
