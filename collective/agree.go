@@ -197,7 +197,7 @@ func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
 	for len(c.channels) <= int(e.ID) {
 		c.channels = append(c.channels, nil)
 	}
-	c.channels[e.ID] = ch
+	c.add(ch)
 	return ch, nil
 }
 

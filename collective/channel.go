@@ -28,15 +28,16 @@ const immDirect = 1 << 31
 // cannot end an operation before its RTS are answered.
 const maxRTS = 4 * MaxDepth
 
-// channel is one end of an edge and what is under way on it, in both directions: an
+// channel is one end of a queue pair of an edge and what is under way on it, in both directions: an
 // edge of the ring carries data in one of them, an edge of a mesh in both. Channels
 // outlive operations, since a peer may be ahead. They belong to whoever holds
 // the lock of the Comm.
 type channel struct {
 	edge        *ring.Edge
-	sendRoom    int // send requests that may be outstanding
-	outstanding int // send requests, of any kind, without completion
-	detached    int // of them, those that no operation waits for
+	turns       []*channel // of the first of an edge: all, that among them
+	sendRoom    int        // send requests that may be outstanding
+	outstanding int        // send requests, of any kind, without completion
+	detached    int        // of them, those that no operation waits for
 	message     [message.HeaderSize]byte
 	wr          [1]verbs.WorkRequest
 	sges        [2]verbs.SGE
@@ -66,6 +67,7 @@ type channel struct {
 	filled  uint64          // slots written since the start
 	freed   uint64          // of these, emptied by the peer
 	written [maxSlots]uint8 // in which slot, by its number modulo slots
+	emptied uint64          // by the results of the pass that runs
 	empty   []uint8         // slots to write into, the next one last
 	// headers is what the headers of slots are sent from, as many as slots. On an edge
 	// of a mesh each has room for the payload behind it.
@@ -98,18 +100,78 @@ func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 	return ch, nil
 }
 
+// ends are the channels of an edge, which positions take by turns.
+type ends []*channel
+
+// at is the channel of a position.
+func (s ends) at(position int) *channel { return s[position%len(s)] }
+
+// peer is the rank at the other end.
+func (s ends) peer() int { return s[0].edge.Peer }
+
+// idle tells whether no request is under way.
+func (s ends) idle() bool {
+	for _, ch := range s {
+		if ch.outstanding > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// credited tells whether every credit has come that the right neighbour owes.
+func (s ends) credited() bool {
+	for _, ch := range s {
+		if !ch.credited() {
+			return false
+		}
+	}
+	return true
+}
+
+// passed is how many slots were written from the start, and how many of them the peer has
+// emptied.
+func (s ends) passed() (filled, freed int) {
+	for _, ch := range s {
+		filled, freed = filled+int(ch.filled), freed+int(ch.freed)
+	}
+	return filled, freed
+}
+
+// credits is how many slots the peer knows to be emptied here.
+func (s ends) credits() (n int) {
+	for _, ch := range s {
+		n += int(ch.taken - ch.taken%creditBatch(ch.slots))
+	}
+	return n
+}
+
+// next is the first position from one on that is in no slot here.
+func (s ends) next(position int) int {
+	first := -1
+	for i := range s {
+		ch := s.at(position + i)
+		if p := position + i + int(ch.arrived-ch.taken)*len(s); first < 0 || p < first {
+			first = p
+		}
+	}
+	return first
+}
+
+// number is the channel's among those of its edge.
+func (ch *channel) number() int { return ch.edge.ID.Channel() }
+
 // String names who is at the other end.
 func (ch *channel) String() string {
 	if ch.edge.Side == ring.Mesh {
 		return fmt.Sprintf("rank %d", ch.edge.Peer)
 	}
-	return fmt.Sprintf("rank %d, the %s neighbour", ch.edge.Peer, ch.edge.Side)
+	return fmt.Sprintf("rank %d, the %s neighbour", ch.edge.Peer, ch.edge.ID.Name())
 }
 
 // room tells whether another request may be posted.
 func (ch *channel) room() bool { return ch.outstanding < ch.sendRoom }
 
-// credited tells whether every credit has come that the right neighbour owes.
 func (ch *channel) credited() bool { return ch.freed >= ch.filled-ch.filled%creditBatch(ch.slots) }
 
 // post posts one request whose elements are in ch.sges[:n].

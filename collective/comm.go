@@ -10,6 +10,7 @@ import (
 
 	"ringcli/collective/async"
 	"ringcli/collective/fifo"
+	"ringcli/collective/inquiry"
 	"ringcli/collective/lateness"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
@@ -65,7 +66,8 @@ type Comm struct {
 	// Below this line: whoever holds the lock.
 	waiter      verbs.Waiter
 	token       ring.Token // of the operation that runs
-	channels    []*channel // by the side of their edges
+	channels    []*channel // by the ID of their edges, whose first they are
+	every       []*channel // those, and the others of their edges
 	completions [pollBatch]verbs.Completion
 	seq         uint64
 	flow        flow
@@ -80,7 +82,7 @@ type Comm struct {
 	live        Stats   // with the operation that runs
 	counted     bool    // it is in live
 	staging     *Buffer // landings and partial results
-	inquiry     inquiry
+	inquiry     inquiry.Inquiry
 	times       lateness.Counter
 
 	// registering is held for reading while memory is registered, which pins it
@@ -101,7 +103,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: newInquiry()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: inquiry.New()}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	c.announced.Store(new(sharedmem.Announcement))
@@ -117,11 +119,14 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	slots := min(left.Local.SlotCount, maxSlots)
 	c.agreement.Store(&agreement{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, software: c.software()})
 	for _, e := range []*ring.Edge{left, right} {
-		ch, err := c.newChannel(e, slots, ringSends)
-		if err != nil {
-			return nil, fmt.Errorf("collective: %w", err)
+		c.channels = append(c.channels, nil)
+		for _, e := range e.Channels() {
+			ch, err := c.newChannel(e, slots, ringSends)
+			if err != nil {
+				return nil, fmt.Errorf("collective: %w", err)
+			}
+			c.add(ch)
 		}
-		c.channels = append(c.channels, ch)
 	}
 	c.flow.c = c
 	c.pass.init(c)
@@ -201,7 +206,7 @@ func (c *Comm) Close() error {
 	c.answering.Lock()
 	c.announced.Store(new(sharedmem.Announcement)) // the board goes
 	c.answering.Unlock()
-	c.inquiry.close()
+	c.inquiry.Close()
 	if c.shared != nil {
 		c.shared.awaitOthers()
 	}
@@ -297,12 +302,26 @@ func (c *Comm) fail(err error) error {
 	return err
 }
 
-// channelAt returns the channel of an edge, or nil.
+// channelAt returns the channel of an ID, or nil.
 func (c *Comm) channelAt(id ring.EdgeID) *channel {
-	if id < 0 || int(id) >= len(c.channels) {
+	if id < 0 || int(id.First()) >= len(c.channels) {
 		return nil
 	}
-	return c.channels[id]
+	ch := c.channels[id.First()]
+	if n := id.Channel(); n > 0 && ch != nil {
+		return ch.turns[n] // the ring knows no other
+	}
+	return ch
+}
+
+// add makes a channel one of the Comm's, at the place of its edge.
+func (c *Comm) add(ch *channel) {
+	first := &c.channels[ch.edge.ID.First()]
+	if *first == nil {
+		*first = ch
+	}
+	(*first).turns = append((*first).turns, ch)
+	c.every = append(c.every, ch)
 }
 
 // grow replaces a buffer of the Comm's own by one of at least n bytes, if it has

@@ -72,6 +72,10 @@
 // the second phase of all-reduce, rendezvous lands in the user's buffer: no CPU
 // copies a byte.
 //
+// Where a neighbour has several channels, position k goes over channel k modulo their number,
+// with all its messages. So each channel keeps its order, and both ends know by which one the
+// next position comes (package turns); slots and credits are each channel's own.
+//
 // # Operations in flight
 //
 // [Comm.Run] runs a call on the goroutine of its caller, [Comm.Start] begins one and returns a

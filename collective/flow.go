@@ -47,7 +47,7 @@ type engine interface {
 type rendezvousEngine interface {
 	wroteInPlace(ch *channel, position int) error             // the peer wrote into place
 	wroteWithSum(ch *channel, position int, sum uint32) error // so, and says what checksum that has
-	read() error                                              // the oldest READ has its data
+	read(ch *channel) error                                   // the oldest READ on the channel has its data
 	answered(ch *channel, h message.Header) bool              // a CTS or FIN came; false if it has no place here
 }
 
@@ -107,10 +107,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	comm.live.Operations++
 	traceStart(f.seq, k)
 	// Peers may have been first.
-	for _, ch := range comm.channels {
-		if ch == nil {
-			continue // an edge of a mesh that this Comm does not use
-		}
+	for _, ch := range comm.every {
 		if h := ch.head(); h != nil {
 			if err := f.compare(ch, h); err != nil {
 				return err
@@ -295,7 +292,7 @@ func (f *flow) poll() (bool, error) {
 		switch kind {
 		case wrCheck: // that a device answers is no progress
 		case wrDetached: // nor is it what an earlier operation has left
-			moved = moved || c.channels[id].flights[value].seq == f.seq
+			moved = moved || c.channelAt(id).flights[value].seq == f.seq
 		default:
 			moved = true
 		}
@@ -328,7 +325,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 			msg := ch.edge.Message(value, wc.ByteLen)
 			switch {
 			case ring.StalePing(msg): // it is dropped
-			case id == ring.Left.Edge() && message.KindOf(msg) == message.Ping:
+			case id.First() == ring.Left.Edge() && message.KindOf(msg) == message.Ping:
 				f.c.token.Defer(*wc) // the neighbour is done here, and pings all ranks
 				return nil
 			default:
@@ -357,7 +354,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		if f.rendezvous == nil {
 			return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
 		}
-		return f.rendezvous.read()
+		return f.rendezvous.read(ch)
 	}
 	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
+	"ringcli/collective/turns"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/message"
@@ -17,12 +19,14 @@ import (
 // pass is the engine of the ring: it runs one program.
 type pass struct {
 	*flow
-	left, right *channel    // the same where two ranks share one
-	both        [2]*channel // of the ring
+	left, right ends    // the same where two ranks share one edge
+	both        [2]ends // of the ring
+	all         ends    // of both
 	counts
-	emptied uint64           // receiver-initiated: slots that the right neighbour is known to have emptied
-	owners  [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
-	reading int              // READs in flight
+	from, cts, to turns.Counter    // what of a rendezvous lies in its place; CTS received; completed
+	emptied       turns.Counter    // receiver-initiated: slots that the right neighbour is known to have emptied, with the positions between
+	owners        [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
+	reading       int              // READs in flight
 
 	clearance                  [2 * MaxDepth]remote
 	staging                    vector // landings, as many as depth, then the partial results
@@ -42,9 +46,12 @@ type remote struct {
 
 func (p *pass) init(c *Comm) {
 	p.flow = &c.flow
-	p.left, p.right = c.channels[ring.Left], c.channels[ring.Right]
-	p.left.rts = make([]message.Header, maxRTS)
-	p.both = [2]*channel{p.left, p.right}
+	p.left, p.right = c.channels[ring.Left].turns, c.channels[ring.Right].turns
+	for _, ch := range p.left {
+		ch.rts = make([]message.Header, maxRTS)
+	}
+	p.both = [2]ends{p.left, p.right}
+	p.all = slices.Concat(p.left, p.right)
 	p.prog = program.Program{Rank: c.rank, Size: c.size, Steps: make([]program.Step, 0, 2*c.size)}
 }
 
@@ -62,11 +69,16 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 	if k.Verify && k.Protocol != Eager {
 		p.landings.room(comm.size, k.Depth)
 	}
-	p.emptied = p.right.filled
+	for _, c := range []*turns.Counter{&p.from, &p.cts, &p.to, &p.emptied} {
+		c.Reset(len(p.left))
+	}
+	for _, ch := range p.right {
+		ch.emptied = ch.filled
+	}
 	if err := p.begin(ctx, p, k, in, out); err != nil {
 		return err
 	}
-	p.uses, p.rendezvous = p.both[:], p
+	p.uses, p.rendezvous = p.all, p
 	p.stagingStride = (uint64(k.Segment) + 63) / 64 * 64
 	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.partials)*p.stagingStride)
 	if err != nil {
@@ -84,7 +96,7 @@ func (p *pass) state() state {
 	switch {
 	case !p.through():
 		return running
-	case p.sent == p.total && left.outstanding == 0 && right.outstanding == 0 && (p.call.Protocol == ReceiverInitiated || right.credited()):
+	case p.sent == p.total && left.idle() && right.idle() && (p.call.Protocol == ReceiverInitiated || right.credited()):
 		return done
 	}
 	return over
@@ -92,7 +104,7 @@ func (p *pass) state() state {
 
 func (p *pass) progress() string {
 	return fmt.Sprintf("%d of %d segments had come from rank %d (left), %d of %d had gone to rank %d (right)",
-		max(p.processed, p.arrived), p.total, p.left.edge.Peer, p.sent, p.total, p.right.edge.Peer)
+		max(p.processed, p.arrived), p.total, p.left.peer(), p.sent, p.total, p.right.peer())
 }
 
 // phase is what a position is part of.
@@ -108,14 +120,14 @@ func (p *pass) phase(position int) string {
 }
 
 func (p *pass) where(place *diagnose.Place) {
-	left, right := p.left.edge.Peer, p.right.edge.Peer
+	left, right := p.left.peer(), p.right.peer()
 	await := func(from int, item diagnose.Item, number int, what string) {
 		place.Awaits = append(place.Awaits, diagnose.Await{From: from, Item: item, Number: number, Phase: p.phase(number), Segment: number, What: what})
 	}
 	gave := func(to int, item diagnose.Item, count int) {
 		place.Gave = append(place.Gave, diagnose.Given{To: to, Item: item, Count: count})
 	}
-	came := max(p.arrived, p.processed+int(p.left.arrived-p.left.taken))
+	came := max(p.arrived, p.left.next(p.processed))
 	read, write := p.call.Protocol == RendezvousRead, p.call.Protocol == RendezvousWrite
 	switch {
 	case p.processed >= p.total:
@@ -123,7 +135,7 @@ func (p *pass) where(place *diagnose.Place) {
 		await(left, diagnose.Answer, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its READ request", p.arrived))
 	case p.granted > p.arrived:
 		await(left, diagnose.Data, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its CTS", p.arrived))
-	case p.arrived > p.processed || p.left.head() != nil:
+	case p.processed < p.total && (p.from.Has(p.processed) || p.left.at(p.processed).head() != nil):
 	case read || write:
 		await(left, diagnose.RTS, p.processed, fmt.Sprintf("segment %d", p.processed))
 	default:
@@ -143,11 +155,11 @@ func (p *pass) where(place *diagnose.Place) {
 		gave(right, diagnose.Data, p.posted)
 	case Eager:
 		gave(right, diagnose.Data, p.posted)
-		gave(left, diagnose.Credit, int(p.left.taken-p.left.taken%creditBatch(p.left.slots)))
+		gave(left, diagnose.Credit, p.left.credits())
 		if !p.right.credited() {
+			filled, freed := p.right.passed()
 			place.Awaits = append(place.Awaits, diagnose.Await{
-				From: right, Item: diagnose.Credit, Number: int(p.right.freed), Segment: -1,
-				What: fmt.Sprintf("credits for %d slots", p.right.filled-p.right.freed),
+				From: right, Item: diagnose.Credit, Number: freed, Segment: -1, What: fmt.Sprintf("credits for %d slots", filled-freed),
 			})
 		}
 	case RendezvousWrite:
@@ -166,51 +178,59 @@ func (p *pass) wroteInPlace(ch *channel, position int) error {
 	if p.call.Protocol == ReceiverInitiated {
 		return p.resultWritten(ch, position)
 	}
-	if ch != p.left || position != p.arrived || p.arrived == p.granted {
+	if next := p.left.at(position); ch != next || position != p.from.Next(ch.number()) || position >= p.granted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected %d of %d that %s was cleared for",
-			ErrProtocol, ch, position, p.arrived, p.granted, p.left)
+			ErrProtocol, ch, position, p.from.Next(next.number()), p.granted, next)
 	}
-	p.landed()
+	p.landed(ch)
 	return nil
 }
 
 // answered acts on a CTS or FIN of the right neighbour.
 func (p *pass) answered(ch *channel, h message.Header) bool {
+	position := int(h.Segment)
 	switch {
-	case ch != p.right:
+	case ch != p.right.at(position):
 		return false
-	case h.Kind == kindCTS && int(h.Segment) == p.cleared && p.cleared < p.announced:
-		p.clearance[p.cleared%len(p.clearance)] = remote{h.Addr, h.RKey}
-		p.cleared++
+	case h.Kind == kindCTS && position == p.cts.Next(ch.number()) && position < p.announced:
+		p.clearance[position%len(p.clearance)] = remote{h.Addr, h.RKey}
+		p.cts.Take(ch.number())
+		p.cleared = p.cts.Whole()
 		return true
-	case h.Kind == kindFIN && int(h.Segment) == p.sent && p.sent < p.posted:
+	case h.Kind == kindFIN && position == p.to.Next(ch.number()) && position < p.posted:
 		p.delivered(ch)
 		return true
 	}
 	return false
 }
 
-// delivered notes that the oldest posted segment is the right neighbour's, and
+// delivered notes that the oldest segment posted on a channel is the right neighbour's, and
 // its memory ours again.
-func (p *pass) delivered(*channel) {
-	n := uint64(p.leaving(p.sent))
-	sendSpan.SpanAt(p.sends[p.sent%MaxDepth], p.now, p.seq, uint64(p.sent), n, uint64(p.right.edge.Peer))
+func (p *pass) delivered(ch *channel) {
+	position := p.to.Next(ch.number())
+	n := uint64(p.leaving(position))
+	sendSpan.SpanAt(p.sends[position%MaxDepth], p.now, p.seq, uint64(position), n, uint64(p.right.peer()))
 	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
-		p.right.out.Add(p.sends[p.sent%MaxDepth], p.now)
+		ch.out.Add(p.sends[position%MaxDepth], p.now)
 	}
 	p.c.live.Sent += n
-	p.acknowledged()
+	p.to.Take(ch.number())
+	for whole := p.to.Whole(); p.sent < whole; {
+		p.acknowledged()
+	}
 }
 
-// landed notes that the oldest granted segment lies in its place.
-func (p *pass) landed() {
-	if begun := p.receives[p.arrived%MaxDepth]; begun != 0 {
-		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(p.arrived), uint64(p.arriving(p.arrived)), uint64(p.left.edge.Peer))
+// landed notes that the oldest segment granted on a channel lies in its place.
+func (p *pass) landed(ch *channel) {
+	position := p.from.Next(ch.number())
+	if begun := p.receives[position%MaxDepth]; begun != 0 {
+		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.peer()))
 		if p.call.Protocol == RendezvousRead {
-			p.left.in.Add(begun, p.now)
+			ch.in.Add(begun, p.now)
 		}
 	}
-	p.arrived++
+	p.from.Take(ch.number())
+	p.arrived = p.from.Whole()
 }
 
 // work reduces or copies the next segment that is ready, at most one that costs
@@ -223,7 +243,7 @@ func (p *pass) work() (bool, error) {
 		lo, hi := p.Span(st.Chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.Do&program.DoReduce != 0
-		slotted := p.slotted(transfer)
+		slotted, ch := p.slotted(transfer), p.left.at(p.processed)
 		if !p.mayWork(st, p.reading > 0) {
 			return moved, nil
 		}
@@ -254,8 +274,8 @@ func (p *pass) work() (bool, error) {
 		p.processed++
 		moved = true
 		if slotted {
-			p.left.take()
-			if err := p.credit(); err != nil {
+			ch.take()
+			if err := p.credit(ch); err != nil {
 				return moved, err
 			}
 		}

@@ -1,10 +1,8 @@
 package collective
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -109,87 +107,30 @@ func awaitedText(awaits []diagnose.Await) string {
 	return b.String()
 }
 
-// inquiry asks the other ranks who is at fault, beside an operation that waits. But for the
-// answers, it belongs to the holder of the lock of the Comm.
-type inquiry struct {
-	life    context.Context // ends with the Comm
-	end     context.CancelFunc
-	running sync.WaitGroup
-	answers chan inquired // of capacity 1: one is asked at a time
-	asking  bool
-	asked   time.Time
-	last    inquired // of the wait that lasts
-}
-
-// inquired is what was found of a wait.
-type inquired struct {
-	number uint64 // of the operation that waits
-	since  time.Time
-	found  []diagnose.Blame // the gravest first; nil if nothing was found yet
-}
-
-func (a *inquired) of(number uint64, since time.Time) bool {
-	return a.number == number && a.since.Equal(since)
-}
-
-func newInquiry() inquiry {
-	life, end := context.WithCancel(context.Background())
-	return inquiry{life: life, end: end, answers: make(chan inquired, 1)}
-}
-
-// close ends what is being asked.
-func (q *inquiry) close() {
-	q.end()
-	q.running.Wait()
-}
-
-// take takes an answer if there is one about this wait, and returns the answer before it.
-func (q *inquiry) take(number uint64, since time.Time) (before inquired, ok bool) {
-	if !q.last.of(number, since) {
-		q.last = inquired{number: number, since: since}
-	}
-	select {
-	case a := <-q.answers:
-		q.asking = false
-		if before = q.last; a.of(number, since) {
-			q.last = a
-			return before, before.found != nil
-		}
-	default:
-	}
-	return before, false
-}
-
 // stalled is to be called now and then while nothing has moved in the present operation
 // since then. It begins to ask before the wait is too long, and asks on while it lasts; the
 // error is that two answers in a row agree that to wait is of no use.
 func (c *Comm) stalled(since time.Time) error {
 	q := &c.inquiry
 	bound, waited := c.ring.StallBound(), time.Since(since)
-	if before, ok := q.take(c.seq, since); ok && waited >= bound {
-		switch b := q.last.found[0]; {
-		case !b.Kind.Decided() || !b.Same(&before.found[0]):
+	if found, before := q.Take(c.seq, since); before != nil && waited >= bound {
+		switch b := found[0]; {
+		case !b.Kind.Decided() || !b.Same(&before[0]):
 		case b.Kind == diagnose.StallMismatch:
 			return c.ring.Disagreement(c.seq, nil, "")
 		default:
 			return &ring.StallError{Blame: b}
 		}
 	}
-	if !q.asking && waited > bound/2 && time.Since(q.asked) > bound/8 {
-		q.asking, q.asked = true, time.Now()
-		a := inquired{number: c.seq, since: since}
-		q.running.Go(func() {
-			a.found = c.ring.Stalls(q.life)
-			q.answers <- a
-		})
+	if waited > bound/2 {
+		q.Ask(c.seq, since, bound/8, c.ring.Stalls)
 	}
 	return nil
 }
 
 // blamed adds who is at fault, if that is known, to the error of a wait that was given up.
 func (c *Comm) blamed(err error, since time.Time) error {
-	c.inquiry.take(c.seq, since)
-	if found := c.inquiry.last.found; found != nil && found[0].Kind != diagnose.StallUnknown {
+	if found, _ := c.inquiry.Take(c.seq, since); found != nil && found[0].Kind != diagnose.StallUnknown {
 		return fmt.Errorf("%w; %w", err, &ring.StallError{Blame: found[0]})
 	}
 	return err

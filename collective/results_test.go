@@ -93,12 +93,14 @@ func TestResultPlaced(t *testing.T) {
 	other := &channel{edge: &ring.Edge{Peer: 1}}
 	p := &pass{
 		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
-		left: ch, right: ch,
+		left: ends{ch}, right: ends{ch},
 		counts: counts{
-			total: 8, protocol: ReceiverInitiated,
+			total: 8, posted: 5, protocol: ReceiverInitiated,
 			Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
 		},
 	}
+	p.from.Reset(1)
+	p.emptied.Reset(1)
 	for _, test := range []struct {
 		ch       *channel
 		position int

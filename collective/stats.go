@@ -46,11 +46,9 @@ func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
 		return r, err
 	}
 	defer c.lock.Unlock()
-	for _, ch := range c.channels {
-		if ch != nil {
-			c.times.Edge(&ch.out, c.rank, ch.edge.Peer)
-			c.times.Edge(&ch.in, ch.edge.Peer, c.rank)
-		}
+	for _, ch := range c.every {
+		c.times.Edge(&ch.out, c.rank, ch.edge.Peer)
+		c.times.Edge(&ch.in, ch.edge.Peer, c.rank)
 	}
 	return c.times.Take(), nil
 }

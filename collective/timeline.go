@@ -160,7 +160,7 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 		p.c.times.Reduced(begun, end)
 	}
 	if slotted {
-		p.recordSlot(p.left, end, p.processed, n)
+		p.recordSlot(p.left.at(p.processed), end, p.processed, n)
 	}
 	if last {
 		p.recordStep(end, transfer)
@@ -168,18 +168,18 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 }
 
 func (p *pass) recordAwaited(since, end trace.Stamp, position int) {
-	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.edge.Peer))
+	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.peer()))
 }
 
 // recordOpen records what is open in the pass when it ends.
 func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.sent; i < p.posted; i++ {
-		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.right.edge.Peer))
+		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.right.peer()))
 	}
 	for i := p.arrived; i < p.granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if !p.call.Protocol.handshakes() && p.processed < p.total && p.left.head() == nil {
+	if !p.call.Protocol.handshakes() && p.processed < p.total && p.left.at(p.processed).head() == nil {
 		p.recordAwaited(p.step, end, p.processed)
 	}
 	transfer, _, _ := p.At(min(p.processed, p.total-1))

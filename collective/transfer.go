@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/collective/program"
+	"ringcli/collective/turns"
 	"ringcli/ring"
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -16,50 +17,70 @@ import (
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 	if !p.slotted(transfer) {
-		if p.arrived <= p.processed {
+		if !p.from.Has(p.processed) {
 			return nil, false, nil
 		}
 		addr, _, _ := p.landing(p.processed, p.prog.Steps[transfer+1], lo, n)
 		return memory.Bytes(addr, n), true, nil
 	}
-	h := p.left.head()
+	ch := p.left.at(p.processed)
+	h := ch.head()
 	if h == nil {
 		return nil, false, nil
 	}
 	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint32(n) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
-			ErrProtocol, p.left.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
+			ErrProtocol, ch.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
 	}
 	if p.call.Protocol == ReceiverInitiated {
 		p.owners[transfer] = remote{h.Addr, h.RKey}
 	}
-	return p.left.payload(n), true, nil
+	return ch.payload(n), true, nil
 }
 
 // resultWritten notes that the left neighbour wrote a result into its place.
 func (p *pass) resultWritten(ch *channel, position int) error {
-	next := p.arrived
-	for ; next < p.total; next++ {
-		if transfer, _, _ := p.At(next); !p.slotted(transfer) {
-			break
+	from := p.left.at(position)
+	next := p.seek(&p.from, from.number(), false)
+	// What it is the result of was sent from here in the first phase, and processed by all.
+	own := -1
+	if position < p.total {
+		transfer, _, width := p.At(position)
+		own = position - (p.Ranks-1)*width
+		if transfer < p.Ranks-1 {
+			own = p.total
 		}
 	}
-	if ch != p.left || position != next || p.emptied == p.right.filled {
-		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and %d slots to be free by it",
-			ErrProtocol, ch, position, next, p.total, p.left, p.right.filled-p.emptied)
+	if ch != from || position != next || own < 0 || own >= p.posted {
+		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and its slot to be free by it",
+			ErrProtocol, ch, position, next, p.total, from)
 	}
-	p.emptied++
-	p.arrived = next
 	p.receives[next%MaxDepth] = p.now
-	p.landed()
-	return p.right.release(p.emptied)
+	p.landed(ch)
+	to := p.right.at(own)
+	for p.seek(&p.emptied, to.number(), true) <= own {
+		p.emptied.Take(to.number())
+		to.emptied++
+	}
+	return to.release(to.emptied)
+}
+
+// seek takes a counter to the next position of a channel that goes through slots, or that
+// does not.
+func (p *pass) seek(c *turns.Counter, channel int, slotted bool) int {
+	for c.Next(channel) < p.total {
+		if transfer, _, _ := p.At(c.Next(channel)); p.slotted(transfer) == slotted {
+			break
+		}
+		c.Take(channel)
+	}
+	return c.Next(channel)
 }
 
 // credit returns slots, a quarter of them at a time: whenever the number that
 // was taken from the start divides by that, so that the neighbour knows which
 // credits are to come (see channel.credited).
-func (p *pass) credit() error {
-	ch := p.left
+func (p *pass) credit(ch *channel) error {
 	if p.call.Protocol == ReceiverInitiated || ch.taken%creditBatch(ch.slots) != 0 {
 		return nil
 	}
@@ -101,7 +122,7 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 	st := p.prog.Steps[transfer]
 	lo, hi := p.Span(st.Chunk, segment)
 	n = (hi - lo) * p.size
-	v, e := &p.out, p.right.edge
+	v, e := &p.out, p.right.at(position).edge
 	switch {
 	case st.Do == program.RecvReduceSend:
 		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
@@ -118,7 +139,7 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 // landing returns the memory that a rendezvous puts a segment into: a staging
 // buffer if it is to be reduced, or else its final place.
 func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, lkey, rkey uint32) {
-	e := p.left.edge
+	e := p.left.at(position).edge
 	if st.Do&program.DoReduce != 0 || n == 0 {
 		return p.staging.base + uint64(position%p.Depth)*p.stagingStride, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device())
 	}
@@ -127,12 +148,12 @@ func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, l
 
 // maySend tells whether the next position may be posted to the right.
 func (p *pass) maySend() bool {
-	return p.mayPost() && p.right.room()
+	return p.mayPost() && p.right.at(p.posted).room()
 }
 
 func (p *pass) postSlots() error {
-	r := p.right
 	for p.maySend() {
+		r := p.right.at(p.posted)
 		transfer, segment, _ := p.At(p.posted)
 		if !p.slotted(transfer) {
 			lo, _ := p.Span(p.prog.Steps[transfer].Chunk, segment)
@@ -152,7 +173,7 @@ func (p *pass) postSlots() error {
 		switch {
 		case p.call.Protocol == Eager:
 		case transfer == 0:
-			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left.edge.Device())
+			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left[0].edge.Device())
 		default:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
@@ -177,7 +198,7 @@ func (p *pass) postWrites() error {
 
 // writeTo writes the next segment into its place at the right neighbour.
 func (p *pass) writeTo(to remote) error {
-	r := p.right
+	r := p.right.at(p.posted)
 	addr, lkey, _, n := p.source(p.posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 	p.sends[p.posted%MaxDepth] = trace.Now()
@@ -208,8 +229,11 @@ func (p *pass) writeTo(to remote) error {
 // data to be ready; without, they go ahead of it, so that the CTS is there when
 // it is.
 func (p *pass) announce(window int, address bool) error {
-	r := p.right
-	for p.mayAnnounce(window, address) && r.room() {
+	for p.mayAnnounce(window, address) {
+		r := p.right.at(p.announced)
+		if !r.room() {
+			break
+		}
 		h := p.header(kindRTS, p.announced, p.leaving(p.announced))
 		if address {
 			var n int
@@ -229,10 +253,10 @@ func (p *pass) announce(window int, address bool) error {
 // grant answers RTS as long as there is a place to put the data: with a CTS, or
 // by READing it.
 func (p *pass) grant() error {
-	ch := p.left
-	for p.mayGrant() && ch.room() {
+	for p.mayGrant() {
+		ch := p.left.at(p.granted)
 		h := ch.oldestRTS()
-		if h == nil || h.Seq != p.seq {
+		if h == nil || h.Seq != p.seq || !ch.room() {
 			return nil
 		}
 		transfer, segment, _ := p.At(p.granted)
@@ -254,7 +278,7 @@ func (p *pass) grant() error {
 		} else {
 			ch.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 			err = ch.post(verbs.WorkRequest{
-				ID: ring.WRID(ring.Left.Edge(), wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
+				ID: ring.WRID(ch.edge.ID, wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
 			}, pieces(1, n))
 			p.landings.put(p.granted, h.Sum)
 			p.reading++
@@ -269,13 +293,13 @@ func (p *pass) grant() error {
 	return nil
 }
 
-// read notes that the oldest READ has its data, and hands the memory back to
+// read notes that the oldest READ on a channel has its data, and hands the memory back to
 // the left neighbour.
-func (p *pass) read() error {
-	h := p.header(kindFIN, p.arrived, 0)
+func (p *pass) read(ch *channel) error {
+	h := p.header(kindFIN, p.from.Next(ch.number()), 0)
 	p.reading--
-	p.landed()
-	if err := p.left.send(&h); err != nil {
+	p.landed(ch)
+	if err := ch.send(&h); err != nil {
 		return err
 	}
 	p.c.live.FIN++

@@ -103,13 +103,13 @@ func (p *pass) arrivedNext(data []byte, slotted bool, transfer, lo int) error {
 	switch {
 	case !p.call.Verify:
 	case slotted:
-		sum = p.left.head().Sum
+		sum = p.left.at(p.processed).head().Sum
 	default:
 		at := p.landings[p.processed%len(p.landings)]
 		if at.position != p.processed {
-			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left, p.processed)
+			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left.at(p.processed), p.processed)
 		}
 		sum = at.sum
 	}
-	return p.sumArrived(p.left, data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.Ranks-1)
+	return p.sumArrived(p.left.at(p.processed), data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.Ranks-1)
 }

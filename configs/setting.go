@@ -120,9 +120,12 @@ var Settings = []Setting{
 	{Name: "table", Default: "auto", Completes: []string{"files", "json"},
 		Usage:   "file of tables by which auto chooses algorithm and protocol; rank 0's counts (auto: what tune has saved for such a ring; none: the built-in choice)",
 		Comment: "File of tables by which auto chooses algorithm and protocol, as `ringcli tune`\nsaves them. Rank 0's counts. auto: the user's ringcli/table.json, if it has a table\nfor such a ring; none: the built-in choice."},
+	{Name: "channels", Default: 1, Min: 1, Max: 16,
+		Usage:   "queue pairs to each neighbour, which take segments by turns (the same on all ranks)",
+		Comment: "Queue pairs to each neighbour, which take segments by turns. All ranks need the\nsame."},
 	// 16 slots hold four pipelines of the default depth, and take 4 MiB a neighbour.
 	{Name: "slots", Default: 16, Min: 1, Max: 1024,
-		Usage: "slots to receive into, per neighbour, for eager"},
+		Usage: "slots to receive into, per channel to a neighbour, for eager"},
 	{Name: "slot-size", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
 		Usage: "bytes of a slot"},
 

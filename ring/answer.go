@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/steps"
 	"ringcli/verbs"
 )
 
@@ -70,7 +71,7 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 	if e == nil { // the ring was closed meanwhile
 		return nil, q.notReady()
 	}
-	return e.connectionData(), nil
+	return e.offer(), nil
 }
 
 // awaitedFor is what a neighbour is to do before it answers a question.
@@ -164,7 +165,7 @@ func (q *question) notReady() error {
 	if e == nil {
 		fix := ""
 		if r.state <= StateOpened {
-			fix = "; run " + steps[r.state+1] + " there"
+			fix = "; run " + steps.Names[r.state+1] + " there"
 		}
 		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.nodeName(r.rank), r.state, fix)
 	}

@@ -3,25 +3,26 @@ package ring
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ringcli/verbs"
 )
 
-// Init creates both queue pairs and their memory, unless they are there, brings
-// them to INIT and posts the receives.
+// Init creates the queue pairs to both neighbours and their memory, unless they are there,
+// brings them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
 	return r.step(StateInitialised, v).take(ctx, func(context.Context, Token) error {
 		for side, on := range r.chosen {
 			if r.edges[side] != nil {
 				continue
 			}
-			e, err := newEdge(r, EdgeID(side), r.neighbour(Side(side)), on, r.opts.room())
+			e, err := newChannels(r, Side(side), on)
 			if err != nil {
 				return err
 			}
 			r.change(func() { r.edges[side] = e })
 		}
-		for _, e := range r.edges {
+		for _, e := range slices.Concat(r.edges[Left].Channels(), r.edges[Right].Channels()) {
 			if err := e.describe(); err != nil {
 				return err
 			}
@@ -38,9 +39,15 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 		if r.standing([]Side{side}).State >= to {
 			continue
 		}
-		e := r.edges[side]
-		if err := do(e); err != nil {
-			return fmt.Errorf("%s queue pair, to %s: %w", e.Side, r.nodeName(e.Peer), err)
+		for _, e := range r.edges[side].Channels() {
+			var reached State
+			r.change(func() { reached = r.standingOfOne(e).State })
+			if reached >= to {
+				continue
+			}
+			if err := do(e); err != nil {
+				return fmt.Errorf("%s queue pair, to %s: %w", e.ID.Name(), r.nodeName(e.Peer), err)
+			}
 		}
 		r.change(func() { r.stepped.notify() })
 	}
@@ -82,9 +89,9 @@ func (r *Ring) Reset(ctx context.Context) error {
 		if err := r.mesh.drop(&r.mu); err != nil {
 			return err
 		}
-		for _, e := range r.edges {
+		for _, e := range r.queuePairs() {
 			if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil {
-				return fmt.Errorf("%s queue pair: %w", e.Side, err)
+				return fmt.Errorf("%s queue pair: %w", e.ID.Name(), err)
 			}
 		}
 		// Nothing new can complete any more.
@@ -101,7 +108,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.exchanged, r.unclean = false, nil
-		for _, e := range r.edges {
+		for _, e := range r.queuePairs() {
 			e.Remote, e.MTU, e.pinged = connectionData{}, 0, false
 		}
 		return nil

@@ -91,13 +91,13 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 	if err := d.Open(from, o, r.opts.Port, want); err != nil {
 		return usage.If(err, verbs.ErrInvalid)
 	}
-	if err := enough(d.Name, d.Attr, len(r.nodes)); err != nil {
+	if err := enough(d.Name, d.Attr, len(r.nodes), r.opts.Channels); err != nil {
 		return err
 	}
 	if err := d.AllocPD(); err != nil {
 		return err
 	}
-	return d.CreateCQ(completions(len(r.nodes)))
+	return d.CreateCQ(completions(len(r.nodes), r.opts.Channels))
 }
 
 // include makes a device one of the ring's.
@@ -201,7 +201,7 @@ func awaitCarrier(ctx context.Context, open func() (*Device, error)) (*Device, e
 func (ds *devices) closeUnused() error {
 	var errs []error
 	for _, d := range slices.Clone(ds.list) {
-		if !slices.ContainsFunc(slices.Concat(ds.r.edges[:], ds.r.mesh.list), func(e *Edge) bool { return e.device == d }) {
+		if !slices.ContainsFunc(ds.r.queuePairs(), func(e *Edge) bool { return e.device == d }) {
 			errs = append(errs, ds.exclude(d))
 		}
 	}

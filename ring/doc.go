@@ -9,7 +9,7 @@
 // Connect is nothing but the steps in order, and a shell walks them one by one:
 //
 //	Open      bind the TCP port, choose the address, open the device: PD, CQ, channel
-//	Init      two queue pairs with their memory, to INIT, receives posted
+//	Init      queue pairs to both neighbours with their memory, to INIT, receives posted
 //	Exchange  find both neighbours over TCP, swap {gid, qpn, psn, mtu, slots, ...}
 //	RTR       compare both ends, ready to receive
 //	          (Connect waits here until both neighbours are, too: AwaitNeighbours)
@@ -29,6 +29,15 @@
 // purpose, all hear of it over the control ring, and the queue pairs come up as the
 // ring's did. Such edges are smaller, live until Close or Reset, and fail with the
 // ring. A rank has O(log n) of them at most, and in a small ring one to each other.
+//
+// # Channels
+//
+// With Options.Channels an edge to a neighbour has several queue pairs: its first channel
+// keeps the others beside it (Edge.Channels), each with slots, receives and messages of its
+// own. The ID of an edge has the channel, too, and with it the ID of each work request. All
+// take the steps together, and the one that is behind, or in error, is how far the edge is.
+// Exchange sends the data of all; ends with different numbers are told before RTR. Messages
+// of the ring's own go over the first, but a ping of all ranks goes over each.
 //
 // # Who polls
 //

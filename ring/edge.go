@@ -55,7 +55,7 @@ func (o *Options) room() room {
 }
 
 // WRKind tells whose completion it is; it stands in the work request's ID.
-type WRKind uint8
+type WRKind = edges.WRKind
 
 // The kinds of work requests on an edge. Those from WRUser on are the caller's.
 const (
@@ -66,14 +66,10 @@ const (
 )
 
 // WRID packs edge, kind and a 40-bit value into a work request's ID.
-func WRID(id EdgeID, k WRKind, value uint64) uint64 {
-	return uint64(id)<<48 | uint64(k)<<40 | value&(1<<40-1)
-}
+func WRID(id EdgeID, k WRKind, value uint64) uint64 { return edges.WRID(id, k, value) }
 
 // ParseWRID unpacks an ID made by WRID.
-func ParseWRID(wr uint64) (id EdgeID, k WRKind, value uint64) {
-	return EdgeID(wr >> 48), WRKind(wr >> 40), wr & (1<<40 - 1)
-}
+func ParseWRID(wr uint64) (id EdgeID, k WRKind, value uint64) { return edges.ParseWRID(wr) }
 
 // QPInfo is what one end of an edge tells the other, with connectionData around it in
 // Exchange; Values are what an operator gives a step instead of the proper ones.
@@ -84,7 +80,8 @@ type (
 )
 
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
-// neighbour writes into and the buffers that its messages land in. It belongs to
+// neighbour writes into and the buffers that its messages land in. Where there are several
+// queue pairs to a neighbour it is a channel: the first has the others beside it. It belongs to
 // the holder of the polling token: a step or an operation. Others may look at what is
 // exchanged under the ring's mu, under which the steps change it.
 type Edge struct {
@@ -96,6 +93,7 @@ type Edge struct {
 	Remote connectionData // valid after Exchange
 	MTU    int            // path MTU in bytes that both ends agreed on, after RTR
 
+	beside   []*Edge // the other channels, of an edge's first
 	r        *Ring
 	device   *Device
 	why      string // it is on that device; guarded by the ring's mu
@@ -121,6 +119,27 @@ type Edge struct {
 // String names the edge, for messages: "left edge to rank 2".
 func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side, e.Peer) }
 
+// Channels returns the queue pairs of the edge whose first this is, that among them.
+func (e *Edge) Channels() []*Edge { return append([]*Edge{e}, e.beside...) }
+
+// newChannels makes the edge to a neighbour with all its channels.
+func newChannels(r *Ring, side Side, on edgeDevice) (first *Edge, err error) {
+	for channel := range r.opts.Channels {
+		e, err := newEdge(r, side.Edge().On(channel), r.neighbour(side), on, r.opts.room())
+		switch {
+		case err != nil && first != nil:
+			return nil, errors.Join(err, first.close())
+		case err != nil:
+			return nil, err
+		case first == nil:
+			first = e
+		default:
+			first.beside = append(first.beside, e)
+		}
+	}
+	return first, nil
+}
+
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses.
 func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, err error) {
@@ -140,7 +159,7 @@ func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, er
 	asked := verbs.QPCap{MaxSendWR: has.send, MaxRecvWR: has.recv, MaxSendSGE: sendSGEs, MaxRecvSGE: 1, MaxInlineData: MessageSize}
 	qp, capacity, err := d.CreateQP(asked, true)
 	if err != nil {
-		return e, fmt.Errorf("create the %s queue pair: %w", e.Side, err)
+		return e, fmt.Errorf("create the %s queue pair: %w", id.Name(), err)
 	}
 	e.QP = watch.New(qp, asked)
 	e.inline, e.sendBufs = capacity.MaxInlineData, 1
@@ -164,6 +183,13 @@ func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, er
 	e.Local.Slots = diagnose.MemoryInfo{Addr: e.slots.Addr(), RKey: e.slotMR.RKey(), Length: uint64(e.slots.Len())}
 	e.Local.SlotCount, e.Local.SlotSize = has.slots, has.slotSize
 	return e, nil
+}
+
+// setPinged notes that a ping has come back. It needs the ring's mu.
+func (e *Edge) setPinged() {
+	for _, channel := range e.Channels() {
+		channel.pinged = true
+	}
 }
 
 // Device returns the device that the edge is on.
@@ -232,7 +258,8 @@ func (e *Edge) RemoteSlot(i int) (addr uint64, rkey uint32) {
 
 // close releases everything that newEdge made, in reverse order.
 func (e *Edge) close() error {
-	var errs []error
+	errs := []error{closeAll(e.beside)}
+	e.beside = nil
 	if e.QP != nil {
 		errs = append(errs, e.QP.Close())
 		e.QP = nil

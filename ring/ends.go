@@ -24,7 +24,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.Edge(id)
-	if e == nil && id >= firstMesh {
+	if e == nil && id.IsMesh() {
 		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", id, int(firstMesh)+len(r.mesh.list))
 	}
 	if e == nil {
@@ -32,7 +32,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	}
 	attr, init, known, err := watch.Query(e.QP)
 	if err != nil {
-		return diagnose.End{}, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
+		return diagnose.End{}, fmt.Errorf("query the %s queue pair: %w", id.Name(), err)
 	}
 	d := e.device
 	port, err := d.Context.QueryPort(d.Port.Num)
@@ -52,7 +52,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		return diagnose.End{}, err
 	}
 	end := diagnose.End{
-		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: e.Side.String(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
+		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: e.Side.String(), Channel: id.Channel(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
 		Device: d.Name, Provider: d.Provider(), NetDev: port.NetDev, LinkLayer: diagnose.Is(port.LinkLayer), PortState: diagnose.Is(port.State),
 		Capabilities: d.Attr.Capabilities,
 		GID:          gid.GID, GIDType: diagnose.Is(gid.Type), GIDIndex: gid.Index, LID: port.LID, Port: d.Port.Num,
@@ -72,6 +72,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	if attr.State != verbs.StateErr && attr.State != verbs.StateReset { // else all is flushed
 		end.SendsPosted, end.ReceivesPosted = known.Sends, known.Receives
 	}
+	end.Traffic = known.Traffic
 	end.Failure, end.FirstError, end.Killed = known.First, known.First.String(), known.Killed
 	return end, nil
 }
@@ -99,6 +100,11 @@ func peek(r *Ring) {
 // askEnd is the kind of question that PeerEnd asks.
 const askEnd = "end"
 
+// endAsked says which end is meant.
+type endAsked struct {
+	Channel int `json:"channel"`
+}
+
 // endAnswer is an end as it goes over TCP.
 type endAnswer struct {
 	diagnose.End
@@ -111,7 +117,13 @@ func ownEndOf(r *Ring, id EdgeID) (endAnswer, error) {
 }
 
 func init() {
-	answerers[askEnd] = func(q *question, _ context.Context) (any, error) { return ownEndOf(q.r, q.side.Edge()) }
+	answerers[askEnd] = func(q *question, _ context.Context) (any, error) {
+		var asked endAsked // nothing asks for the first channel
+		if err := json.Unmarshal(q.payload, &asked); err != nil && len(q.payload) > 0 {
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+		}
+		return ownEndOf(q.r, q.side.Edge().On(asked.Channel))
+	}
 }
 
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
@@ -122,8 +134,8 @@ func (r *Ring) PeerEnd(ctx context.Context, id EdgeID) (diagnose.End, error) {
 	defer cancel()
 	var answer endAnswer
 	var err error
-	if id < firstMesh {
-		answer, err = ask[endAnswer](ctx, r, id.Side(), askEnd, nil)
+	if !id.IsMesh() {
+		answer, err = ask[endAnswer](ctx, r, id.Side(), askEnd, endAsked{id.Channel()})
 	} else {
 		answer, err = askFar(ctx, r, id)
 	}
@@ -170,6 +182,8 @@ const askFarEnd = "far-end"
 type farEnd struct {
 	Of int `json:"of"`
 	To int `json:"to"`
+	// Channel is that of an edge to a neighbour.
+	Channel int `json:"channel,omitempty"`
 }
 
 func init() { answerers[askFarEnd] = (*question).farEnd }

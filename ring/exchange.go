@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
+	"ringcli/ring/edges"
 	"ringcli/ring/locality"
 	"ringcli/trace"
 )
@@ -31,19 +33,21 @@ func (r *Ring) Exchange(ctx context.Context) error {
 			if x.behind[side] {
 				var err error
 				request := dataRequest{r.edges[side].device.Attr.HostLocal}
-				if x.remote[side], err = ask[connectionData](ctx, r, Side(side), askConnectionData, request); err != nil {
+				if x.remote[side], err = ask[edges.Offer](ctx, r, Side(side), askConnectionData, request); err != nil {
 					return err
 				}
 			}
 		}
 		r.mu.Lock()
 		r.exchanged = true
-		for side, e := range r.edges {
-			e.Remote = x.remote[side]
+		for side, first := range r.edges {
+			for channel, e := range first.Channels() {
+				e.Remote = x.remote[side].Of(channel)
+			}
 		}
 		r.mu.Unlock()
-		for _, e := range r.edges {
-			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()),
+		for _, e := range slices.Concat(r.edges[Left].Channels(), r.edges[Right].Channels()) {
+			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()),
 				slog.Uint64("qpn", uint64(e.Remote.QPN)), slog.Uint64("psn", uint64(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
 		}
 		return nil
@@ -53,18 +57,18 @@ func (r *Ring) Exchange(ctx context.Context) error {
 // exchange is a call of Exchange.
 type exchange struct {
 	r      *Ring
-	remote [2]connectionData // what the neighbours say
-	behind [2]bool           // they have yet to move their ends to the device that both agree on
+	remote [2]edges.Offer // what the neighbours say
+	behind [2]bool        // they have yet to move their ends to the device that both agree on
 }
 
 // hear swaps connection data with the neighbours. The first time finds them.
 func (x *exchange) hear(ctx context.Context) (err error) {
 	r := x.r
 	if r.met {
-		x.remote, err = askBoth[connectionData](ctx, r, askConnectionData)
+		x.remote, err = askBoth[edges.Offer](ctx, r, askConnectionData)
 		return err
 	}
-	fromLeft, fromRight, err := r.control.Exchange(ctx, r.edges[Left].connectionData(), r.edges[Right].connectionData())
+	fromLeft, fromRight, err := r.control.Exchange(ctx, r.edges[Left].offer(), r.edges[Right].offer())
 	if err != nil {
 		return err
 	}
@@ -113,19 +117,21 @@ func (x *exchange) moveEdges() (err error) {
 func (x *exchange) move(side Side, on edgeDevice) error {
 	r := x.r
 	old := r.edges[side]
-	e, err := newEdge(r, side.Edge(), old.Peer, on, r.opts.room())
+	first, err := newChannels(r, side, on)
 	if err != nil {
 		return err
 	}
-	if err = e.describe(); err == nil {
-		err = e.toInit(old.given)
+	for _, e := range first.Channels() {
+		if err = e.describe(); err == nil {
+			err = e.toInit(old.given)
+		}
+		if err != nil {
+			return errors.Join(err, first.close())
+		}
 	}
-	if err != nil {
-		return errors.Join(err, e.close())
-	}
-	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", e.Peer), slog.String("from", old.device.Name), slog.String("to", on.device.Name))
+	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", first.Peer), slog.String("from", old.device.Name), slog.String("to", on.device.Name))
 	r.mu.Lock()
-	r.edges[side] = e
+	r.edges[side] = first
 	r.stepped.notify()
 	r.mu.Unlock()
 	return old.close()

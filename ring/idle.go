@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"slices"
 	"time"
 
 	"ringcli/ring/diagnose"
@@ -61,10 +60,7 @@ func (r *Ring) failedQueuePair(idle bool) *QueuePairError {
 	if r.err != nil || r.state != StateOpened {
 		return nil
 	}
-	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
-		if e == nil {
-			continue
-		}
+	for _, e := range r.queuePairs() {
 		attr, _, known, err := watch.Query(e.QP)
 		if err != nil || attr.State != verbs.StateErr && attr.State != verbs.StateSQE || known.Killed {
 			continue

@@ -58,7 +58,10 @@ type Options struct {
 	Silence time.Duration `setting:"silence"`
 	// TCPPort is the port of list entries that name none. 0 means 18600.
 	TCPPort int `setting:"tcp-port"`
-	Slots   int `setting:"slots"` // to receive into, per neighbour; 0 means 16
+	// Channels are the queue pairs to each neighbour, the same number on all ranks, which take
+	// segments by turns; 0 means 1.
+	Channels int `setting:"channels"`
+	Slots    int `setting:"slots"` // to receive into, per channel; 0 means 16
 	// SlotSize is the payload of a slot in bytes; its header of SlotHeader
 	// bytes comes on top. 0 means 256 KiB.
 	SlotSize int `setting:"slot-size"`

@@ -101,7 +101,7 @@ func (q *question) probe(ctx context.Context) (any, error) {
 		return askOn[[]int](ctx, q, askProbe, asked)
 	}
 	q.r.mu.Lock()
-	p, ok := q.r.edgeTo(asked.Edge.To, q.side).prober()
+	p, ok := q.r.edgeTo(asked.Edge, q.side).prober()
 	q.r.mu.Unlock()
 	if !ok {
 		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.nodeName(q.r.rank), asked.Edge.To)
@@ -128,7 +128,7 @@ func (r *Ring) Probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnos
 	for mtu := 256; mtu <= own.PathMTU; mtu *= 2 {
 		probed.MTUs = append(probed.MTUs, mtu)
 	}
-	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank}, Mark: rand.Uint64() &^ 1, MTUs: probed.MTUs}
+	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank, Channel: id.Channel()}, Mark: rand.Uint64() &^ 1, MTUs: probed.MTUs}
 	if p.Probe(asked.Mark, probed.MTUs) != nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func awaitProbes(ctx context.Context, p verbs.Prober, mark uint64, n int) []int 
 // towards is the side over which the peer of an edge is asked: its own, or the shorter way to
 // the peer of a mesh edge.
 func (r *Ring) towards(id EdgeID, peer int) Side {
-	if id < firstMesh {
+	if !id.IsMesh() {
 		return id.Side()
 	}
 	if n := len(r.nodes); (peer-r.rank+n)%n > n/2 {
@@ -165,11 +165,11 @@ func (r *Ring) towards(id EdgeID, peer int) Side {
 
 // edgeTo returns the edge to the rank that asks, whose question came in at a side: with two
 // ranks there are two to the neighbour. It needs the lock.
-func (r *Ring) edgeTo(rank int, side Side) *Edge {
-	if e := r.edges[side]; e != nil && e.Peer == rank {
+func (r *Ring) edgeTo(asker farEnd, side Side) *Edge {
+	if e := r.Edge(side.Edge().On(asker.Channel)); e != nil && e.Peer == asker.To {
 		return e
 	}
-	return r.mesh.to(rank)
+	return r.mesh.to(asker.To)
 }
 
 // askOn passes a question on, which is not for this rank.

@@ -3,15 +3,17 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"ringcli/ring/diagnose"
 	"ringcli/ring/edges"
+	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
 
-// PeerStatus is one edge as its queue pair holds it now.
+// PeerStatus is one queue pair of an edge as it is now.
 type PeerStatus struct {
+	ID     EdgeID
 	Side   Side
 	Rank   int
 	Node   string
@@ -19,6 +21,7 @@ type PeerStatus struct {
 	Remote QPInfo // zero before Exchange
 	Why    string // it is on that device
 	Attr   verbs.QPAttr
+	diagnose.Traffic
 }
 
 // Peers asks the queue pairs of the edges how they are: those of the ring, then
@@ -30,13 +33,13 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 		return nil, stepError("status", standing{State: r.state, err: r.err}, StateExchanged)
 	}
 	var out []PeerStatus
-	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
-		attr, _, err := e.QP.Query()
+	for _, e := range r.queuePairs() {
+		attr, _, known, err := watch.Query(e.QP)
 		if err != nil {
-			return nil, fmt.Errorf("query the %s queue pair: %w", e.Side, err)
+			return nil, fmt.Errorf("query the %s queue pair: %w", e.ID.Name(), err)
 		}
 		out = append(out, PeerStatus{
-			Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote.QPInfo, Why: e.why, Attr: attr,
+			ID: e.ID, Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote.QPInfo, Why: e.why, Attr: attr, Traffic: known.Traffic,
 		})
 	}
 	return out, nil
@@ -62,7 +65,7 @@ func (r *Ring) CompletionError(wc *verbs.Completion) error {
 	var peer int
 	e := r.Edge(id)
 	switch {
-	case id < firstMesh:
+	case !id.IsMesh():
 		peer = r.neighbour(id.Side())
 	case e != nil:
 		peer = e.Peer

@@ -17,7 +17,8 @@ type PingResult = message.PingResult
 // other, over the queue pair. The receiver verifies its bytes and sends them
 // back; the sender verifies them again. All ranks ping at the same time and must
 // give the same count. One more round trip goes ahead unmeasured: it waits for
-// the neighbour to begin. Options.Timeout limits the time without any message, not
+// the neighbour to begin. It alone goes over the channels beside the first, before: each is
+// heard of in both directions. Options.Timeout limits the time without any message, not
 // that of all. The ring is Ready afterwards.
 func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 	if err := checkCount(count); err != nil {
@@ -30,9 +31,16 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		if err := r.Usable(); err != nil {
 			return err
 		}
-		asks := &ping{edge: r.edges[Right], asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: message.NewTrips()}
-		answers := &ping{edge: r.edges[Left], total: asks.total, patience: asks.patience}
-		if err := r.pings.all(ctx, t, asks, answers); err != nil {
+		var asks *ping
+		var err error
+		for channel := r.opts.Channels - 1; channel >= 0 && err == nil; channel-- {
+			asks = &ping{edge: r.Edge(Right.Edge().On(channel)), asks: true, total: 1, patience: r.Timeout(), trips: message.NewTrips()}
+			if channel == 0 {
+				asks.total += uint32(count)
+			}
+			err = r.pings.all(ctx, t, asks, &ping{edge: r.Edge(Left.Edge().On(channel)), total: asks.total, patience: asks.patience})
+		}
+		if err != nil {
 			r.pings.markUnclean(err)
 			failed, isCompletion := errors.AsType[*CompletionError](err)
 			switch {
@@ -43,7 +51,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			}
 			return err
 		}
-		r.change(func() { r.edges[Left].pinged, r.edges[Right].pinged = true, true })
+		r.change(func() { r.edges[Left].setPinged(); r.edges[Right].setPinged() })
 		result = asks.trips.Result(r.neighbour(Right), count, MessageSize)
 		return nil
 	})
@@ -65,9 +73,9 @@ func (p *pings) all(ctx context.Context, t Token, asks, answers *ping) error {
 		var idle *idleError
 		switch {
 		case errors.As(err, &idle):
-			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings, and %d of %d have come from the left neighbour, %s; nothing came from %s for %s; "+
+			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings%s, and %d of %d have come from the left neighbour, %s; nothing came from %s for %s; "+
 				"TCP reaches it, so %s, or has it not begun to ping? %w",
-				r.nodeName(asks.edge.Peer), asks.done, asks.total, answers.done, answers.total, r.nodeName(answers.edge.Peer),
+				r.nodeName(asks.edge.Peer), asks.done, asks.total, asks.edge.ID.Over(), answers.done, answers.total, r.nodeName(answers.edge.Peer),
 				r.nodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.doubt(), idle.cause)
 		case err != nil:
 			return err

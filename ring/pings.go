@@ -177,7 +177,7 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 	id, kind, value := ParseWRID(wc.ID)
 	e := p.r.Edge(id)
 	switch {
-	case id >= firstMesh && wc.Status == verbs.Success: // its peer is done with the ping, and ahead
+	case id.IsMesh() && wc.Status == verbs.Success: // its peer is done with the ping, and ahead
 		t.Defer(*wc)
 	case wc.Status != verbs.Success:
 		p.failed(t, e, wc)
@@ -211,7 +211,7 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 // fails a ping of all ranks.
 func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
 	id, kind, _ := ParseWRID(wc.ID)
-	others := id >= firstMesh || kind >= WRUser
+	others := id.IsMesh() || kind >= WRUser
 	for _, x := range p.running {
 		if x.with != nil && !x.over() || x.edge == e && !others {
 			x.fail(p.r.CompletionError(wc))

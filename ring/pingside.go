@@ -96,7 +96,7 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	<-answered
 	cancel()
 	if err == nil {
-		r.change(func() { x.edge.pinged = true })
+		r.change(x.edge.setPinged)
 		return nil
 	}
 	return p.failedSide(x, err)

@@ -175,15 +175,32 @@ func (r *Ring) Right() *Edge { return r.edges[Right] }
 // Edge returns an edge: those of the ring after Init, those of a mesh
 // after Mesh. It returns nil for one that is not there. It needs the token.
 func (r *Ring) Edge(id EdgeID) *Edge {
-	switch {
+	var e *Edge
+	switch first := id.First(); {
 	case id < 0:
-		return nil
-	case id < firstMesh:
-		return r.edges[id]
-	case int(id-firstMesh) < len(r.mesh.list):
-		return r.mesh.list[id-firstMesh]
+	case first < firstMesh:
+		e = r.edges[first]
+	case int(first-firstMesh) < len(r.mesh.list):
+		e = r.mesh.list[first-firstMesh]
 	}
-	return nil
+	if channel := id.Channel(); e != nil && channel > 0 {
+		if channel > len(e.beside) {
+			return nil
+		}
+		return e.beside[channel-1]
+	}
+	return e
+}
+
+// queuePairs returns those of all edges that there are, channels of an edge one after the
+// other. It needs the token or mu.
+func (r *Ring) queuePairs() (list []*Edge) {
+	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
+		if e != nil {
+			list = append(list, e.Channels()...)
+		}
+	}
+	return list
 }
 
 // Failed reports whether the ring failed, here or at any rank. It is one atomic
@@ -346,12 +363,12 @@ func (r *Ring) setFailed(err error) {
 	}
 	r.err, r.state = err, StateFailed
 	r.failed.Store(true)
-	for _, e := range slices.Concat(r.edges[:], r.mesh.list) {
-		if e == nil || e.QP == nil {
+	for _, e := range r.queuePairs() {
+		if e.QP == nil {
 			continue
 		}
 		if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
-			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("edge", e.String()), slog.String("error", err.Error()))
+			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("edge", e.String()), slog.Int("channel", e.ID.Channel()), slog.String("error", err.Error()))
 		}
 	}
 	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))

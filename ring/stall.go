@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/edges"
 )
 
 // This file finds out who keeps the ring waiting: all ranks are asked where they are, both
@@ -27,21 +27,8 @@ func (r *Ring) SetPlace(say func() diagnose.Place) {
 	case say == nil:
 		control.SetDoing(nil)
 	default:
-		control.SetDoing(func() Doing { return doing(say()) })
+		control.SetDoing(func() Doing { return edges.Doing(say()) })
 	}
-}
-
-// doing is a place as verdicts tell it.
-func doing(p diagnose.Place) (d Doing) {
-	if !p.Running {
-		return d
-	}
-	d = Doing{Operation: p.Operation, Words: p.Call}
-	if len(p.Awaits) > 0 {
-		a := &p.Awaits[0]
-		d.Phase, d.Segment, d.Awaited = a.Phase, max(0, a.Segment), fmt.Sprintf("%s of rank %d", a.What, a.From)
-	}
-	return d
 }
 
 // ownPlace is where this rank is.
@@ -191,25 +178,10 @@ func (r *Ring) Places(ctx context.Context) []diagnose.Place {
 		if p.Rank < 0 || p.Rank >= n || p.Rank == r.rank {
 			continue
 		}
-		places[p.Rank] = merged(places[p.Rank], p)
+		places[p.Rank] = diagnose.Merged(places[p.Rank], p)
 	}
 	places[r.rank] = r.ownPlace()
 	return places
-}
-
-// merged is what two have found of one rank.
-func merged(a, b diagnose.Place) diagnose.Place {
-	weight := map[diagnose.Presence]int{diagnose.Answers: 5, diagnose.Gone: 4, diagnose.Stopped: 3, diagnose.Slow: 2, diagnose.Silent: 1}
-	if weight[b.Presence] > weight[a.Presence] {
-		a, b = b, a
-	}
-	for _, w := range b.Witnesses {
-		if a.Presence != diagnose.Answers && !slices.Contains(a.Witnesses, w) {
-			a.Witnesses = append(slices.Clone(a.Witnesses), w)
-		}
-	}
-	a.Evidence = cmp.Or(a.Evidence, b.Evidence)
-	return a
 }
 
 // Stalls asks all ranks where they are, and returns who keeps this one waiting, the

@@ -3,73 +3,31 @@ package ring
 import (
 	"fmt"
 
-	"ringcli/configs/codes"
+	"ringcli/ring/steps"
 	"ringcli/verbs"
 )
 
 // State is how far a ring has come.
-//
-//	New ─Open▶ Opened ─Init▶ Initialised ─Exchange▶ Exchanged ─RTR▶ RTR ─RTS▶ RTS ─Ping▶ Ready
-//	             ▲  └──────────── a queue pair fails ─▶ Error                              │
-//	             └─────────────── Reset ──────────────────┴────────────────────────────────┘
-//	 any ── the ring fails ─▶ Failed ── Close ─▶ Closed
-type State int32
+type State = steps.State
 
 // The states of a ring. From Opened to Error they are what the queue pairs say,
 // the one that is behind counting; that the exchange was done and that a ping
 // came back is the ring's own knowledge.
 const (
-	StateNew State = iota
-	StateOpened
-	StateInitialised
-	StateExchanged
-	StateRTR
-	StateRTS
-	StateReady
-	StateError // a queue pair is in ERR or SQE
-	StateFailed
-	StateClosed
+	StateNew         = steps.New
+	StateOpened      = steps.Opened
+	StateInitialised = steps.Initialised
+	StateExchanged   = steps.Exchanged
+	StateRTR         = steps.RTR
+	StateRTS         = steps.RTS
+	StateReady       = steps.Ready
+	StateError       = steps.Error // a queue pair is in ERR or SQE
+	StateFailed      = steps.Failed
+	StateClosed      = steps.Closed
 )
 
-var stateNames = [...]string{"new", "open", "init", "exchanged", "RTR", "RTS", "ready", "error", "failed", "closed"}
-
-func (s State) String() string {
-	if int(s) < len(stateNames) && s >= 0 {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state %d", int32(s))
-}
-
-// steps names the step that leads to each state.
-var steps = [...]string{StateOpened: "open", StateInitialised: "init", StateExchanged: "exchange", StateRTR: "rtr", StateRTS: "rts", StateReady: "ping"}
-
 // StepError is a step out of order; the ring is as it was.
-type StepError struct {
-	Step    string // what was asked for
-	State   State  // what the ring is in
-	Missing string // the step that comes first, if one is missing
-	Detail  string // the queue pair that holds the step up, if one does
-}
-
-// FailureCode is that of a step out of order.
-func (e *StepError) FailureCode() codes.Code { return codes.Order }
-
-func (e *StepError) Error() string {
-	detail := ""
-	if e.Detail != "" {
-		detail = " (" + e.Detail + ")"
-	}
-	switch {
-	case e.Missing != "":
-		return fmt.Sprintf("%s: the ring is %s%s: %s comes first", e.Step, e.State, detail, e.Missing)
-	case e.State == StateClosed:
-		return e.Step + ": the ring is closed: connect again"
-	case e.State == StateOpened:
-		return fmt.Sprintf("%s: the ring is %s: this step is done", e.Step, e.State)
-	default:
-		return fmt.Sprintf("%s: the ring is %s%s: this step is done: reset first to take it again", e.Step, e.State, detail)
-	}
-}
+type StepError = steps.OrderError
 
 // State returns how far the ring has come. It asks the queue pairs.
 func (r *Ring) State() State { return r.standing(bothSides).State }
@@ -91,9 +49,9 @@ func (s standing) detail() string {
 	case s.behind == nil:
 		return ""
 	case s.err != nil:
-		return fmt.Sprintf("the %s queue pair cannot be queried: %v", s.behind.Side, s.err)
+		return fmt.Sprintf("the %s queue pair cannot be queried: %v", s.behind.ID.Name(), s.err)
 	default:
-		return fmt.Sprintf("the %s queue pair is %s", s.behind.Side, s.qp)
+		return fmt.Sprintf("the %s queue pair is %s", s.behind.ID.Name(), s.qp)
 	}
 }
 
@@ -106,16 +64,16 @@ func (r *Ring) standing(sides []Side) standing {
 	}
 	var least standing
 	differ := false
-	for i, side := range sides {
+	for _, side := range sides {
 		if r.edges[side] == nil {
 			return standing{State: StateOpened}
 		}
-		s := r.standingOf(r.edges[side])
+		s, mixed := r.standingOf(r.edges[side])
 		if s.State == StateError {
 			return s
 		}
-		differ = differ || i > 0 && s.State != least.State
-		if i == 0 || s.State < least.State {
+		differ = differ || mixed || least.behind != nil && s.State != least.State
+		if least.behind == nil || s.State < least.State {
 			least = s
 		}
 	}
@@ -125,20 +83,36 @@ func (r *Ring) standing(sides []Side) standing {
 	return least
 }
 
-// Reached is how far the queue pair to a neighbour has come, and the state that it is
-// in: StateError if that is ERR or SQE.
+// Reached is how far the queue pairs to a neighbour have come, and the state of the one that
+// is behind: StateError if that is ERR or SQE.
 func (r *Ring) Reached(side Side) (State, verbs.QPState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.edges[side] == nil {
 		return StateOpened, verbs.StateReset, nil
 	}
-	s := r.standingOf(r.edges[side])
+	s, _ := r.standingOf(r.edges[side])
 	return s.State, s.qp, s.err
 }
 
-// standingOf asks one queue pair. It needs mu.
-func (r *Ring) standingOf(e *Edge) standing {
+// standingOf asks the queue pairs of an edge, and returns the one that is behind or in error,
+// and whether they differ. It needs mu.
+func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
+	for i, channel := range e.Channels() {
+		s := r.standingOfOne(channel)
+		if s.State == StateError {
+			return s, true
+		}
+		differ = differ || i > 0 && s.State != least.State
+		if i == 0 || s.State < least.State {
+			least = s
+		}
+	}
+	return least, differ
+}
+
+// standingOfOne asks one queue pair. It needs mu.
+func (r *Ring) standingOfOne(e *Edge) standing {
 	attr, _, err := e.QP.Query()
 	s := standing{State: StateError, behind: e, qp: attr.State, err: err}
 	if err != nil {
@@ -190,7 +164,7 @@ func (r *Ring) mayStep(to State, sides []Side) error {
 	if s.State == to-1 || s.State == to && (to == StateReady || to == StateExchanged) {
 		return nil
 	}
-	return stepError(steps[to], s, to)
+	return stepError(steps.Names[to], s, to)
 }
 
 // stepError says why the step to a state cannot be taken: what comes first, that it
@@ -204,7 +178,7 @@ func stepError(step string, s standing, to State) error {
 	case s.State == StateError:
 		e.Missing = "reset"
 	case s.State < to-1:
-		e.Missing = steps[s.State+1]
+		e.Missing = steps.Names[s.State+1]
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/ring/polling"
+	"ringcli/ring/steps"
 	"ringcli/trace"
 )
 
@@ -27,8 +28,8 @@ type step struct {
 
 // step is the step to a state.
 func (r *Ring) step(to State, v Values) *step {
-	s := r.between(steps[to], func() error { return r.mayStep(to, v.Sides()) })
-	s.refused, s.limit = v.Check(steps[to]), r.Timeout()
+	s := r.between(steps.Names[to], func() error { return r.mayStep(to, v.Sides()) })
+	s.refused, s.limit = v.Check(steps.Names[to]), r.Timeout()
 	if to == StateExchanged && r.opts.Patience > 0 {
 		s.limit = r.opts.Patience
 	}

@@ -9,6 +9,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/edges"
+	"ringcli/ring/steps"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -35,13 +36,25 @@ func (e *Edge) describe() error {
 
 func (e *Edge) connectionData() connectionData {
 	r := e.r
-	own := r.opts.Locality()
+	own, channels := r.opts.Locality(), 1
+	if !e.ID.IsMesh() {
+		channels = r.opts.Channels
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return connectionData{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
-		RDAtomic: e.device.ReadsAnswered(), Locality: own,
+		RDAtomic: e.device.ReadsAnswered(), Locality: own, Channels: channels,
 	}
+}
+
+// offer is what this end of an edge says of all its channels.
+func (e *Edge) offer() *edges.Offer {
+	o := &edges.Offer{Data: e.connectionData()}
+	for _, e := range e.beside {
+		o.Beside = append(o.Beside, e.connectionData())
+	}
+	return o
 }
 
 // toInit takes the queue pair to INIT and posts its receives.
@@ -80,6 +93,9 @@ func (e *Edge) toRTR(v Values) error {
 	}
 	attr := r.opts.Attributes(verbs.StateRTR)
 	attr.PathMTU, attr.AH = code, av
+	if e.ID.Channel() > 0 {
+		v.DestQPN = nil // one queue pair has it
+	}
 	attr.DestQPN, attr.RQPSN = edges.Either(v.DestQPN, e.Remote.QPN), edges.Either(v.PSN, e.Remote.PSN)
 	attr.MaxDestRDAtomic = uint8(e.device.ReadsAnswered())
 	err = e.advance(StateRTR, &attr, edges.Fit("sl", v.SL, &attr.AH.SL), edges.Fit("traffic-class", v.TrafficClass, &attr.AH.GRH.TrafficClass),
@@ -109,7 +125,7 @@ func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
 // advance takes the queue pair a step on, if the values that are given fit.
 func (e *Edge) advance(to State, attr *verbs.QPAttr, fits ...error) error {
 	if err := cmp.Or(fits...); err != nil {
-		return fmt.Errorf("%s: %w", steps[to], err)
+		return fmt.Errorf("%s: %w", steps.Names[to], err)
 	}
 	return verbs.Advance(e.QP, *attr)
 }
@@ -125,6 +141,6 @@ func (e *Edge) toRTS(v Values) error {
 	}
 	r.change(func() { e.pinged = false })
 	trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
-		slog.String("side", e.Side.String()), slog.Int("mtu", e.MTU))
+		slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()), slog.Int("mtu", e.MTU))
 	return nil
 }

@@ -221,8 +221,12 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 	var list []SideFinding
 	edges := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
 	var failed *ring.CompletionError
-	if errors.As(err, &failed) && failed.Edge.Side() == ring.Mesh {
+	switch {
+	case !errors.As(err, &failed):
+	case failed.Edge.IsMesh():
 		edges = []ring.EdgeID{failed.Edge}
+	default:
+		edges[failed.Edge.Side()] = failed.Edge
 	}
 	for _, id := range edges {
 		list = append(list, FindingsOf(command, id.Side(), s.Ring.Diagnose(ctx, id, err), diagnose.Warning)...)

@@ -51,6 +51,7 @@ func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 		fields = edgeColumns[""]
 	}
 	head, row := render.Select(e, "Side=side|5; Whose=end|4; Rank=rank")
+	row[0].Text = atChannel(e.Side, e.Channel)
 	more, cells := render.Select(e.End, fields)
 	for i := range cells {
 		switch c := &cells[i]; {
@@ -71,6 +72,14 @@ func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 	return append(head, more...), append(row, cells...)
 }
 
+// atChannel is how a table names a queue pair: "right", and "right/2" beside the first.
+func atChannel(side string, channel int) string {
+	if channel == 0 {
+		return side
+	}
+	return fmt.Sprintf("%s/%d", side, channel)
+}
+
 func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
 	switch {
 	case state.Is(verbs.StateRTS):
@@ -86,6 +95,7 @@ func stateMood(state diagnose.Known[verbs.QPState]) render.Mood {
 func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeID) (own, peer EdgeEnd, found []diagnose.Finding, err error) {
 	side := id.Side().String()
 	own, peer = EdgeEnd{Command: command, Side: side, Whose: OwnEnd}, EdgeEnd{Command: command, Side: side, Whose: PeerEnd}
+	own.Channel, peer.Channel = id.Channel(), id.Channel()
 	var unknown error
 	if own.End, peer.End, unknown = s.Ring.Ends(ctx, id); unknown == nil {
 		peer.OK = stateMood(peer.QPState) != render.Bad
@@ -94,16 +104,26 @@ func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeI
 		if own.End, err = s.Ring.OwnEnd(id); err != nil {
 			return own, peer, nil, err
 		}
-		peer.End = diagnose.End{Rank: own.Peer, Node: own.PeerNode, Peer: own.Rank}
+		peer.End = diagnose.End{Rank: own.Peer, Node: own.PeerNode, Peer: own.Rank, Channel: own.Channel}
 		peer.Unknown = unknown.Error()
 	}
 	own.OK = stateMood(own.QPState) != render.Bad
 	return own, peer, found, nil
 }
 
-// allEdges lists the edges of a ring, those of a mesh last.
+// queuePairs lists the queue pairs of the edges at some sides; nil is both.
+func queuePairs(r *ring.Ring, only *ring.Side) (ids []ring.EdgeID) {
+	for _, side := range session.Sides(only) {
+		for channel := range r.Options().Channels {
+			ids = append(ids, side.Edge().On(channel))
+		}
+	}
+	return ids
+}
+
+// allEdges lists the queue pairs of a ring, those of a mesh last.
 func allEdges(r *ring.Ring) []ring.EdgeID {
-	ids := []ring.EdgeID{ring.Left.Edge(), ring.Right.Edge()}
+	ids := queuePairs(r, nil)
 	for _, e := range r.MeshEdges() {
 		ids = append(ids, e.ID)
 	}
@@ -114,13 +134,13 @@ func allEdges(r *ring.Ring) []ring.EdgeID {
 func printEdges(ctx context.Context, s *session.Session, command string, only *ring.Side) error {
 	var rows []render.Record
 	var findings []failure.SideFinding
-	for _, side := range session.Sides(only) {
-		own, peer, found, err := edge(ctx, s, command, side.Edge())
+	for _, id := range queuePairs(s.Ring, only) {
+		own, peer, found, err := edge(ctx, s, command, id)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, own, peer)
-		findings = append(findings, failure.FindingsOf(command, side, found, diagnose.Warning)...)
+		findings = append(findings, failure.FindingsOf(command, id.Side(), found, diagnose.Warning)...)
 	}
 	if err := s.Out.Print(rows...); err != nil {
 		return err
@@ -133,6 +153,7 @@ type QPAttribute struct {
 	Command   string `json:"command"`
 	OK        bool   `json:"ok"` // it agrees
 	Side      string `json:"side" col:"side|5"`
+	Channel   int    `json:"channel"`
 	Rank      int    `json:"rank"`
 	Peer      int    `json:"peer"`
 	Attribute string `json:"attribute" col:"attribute|18"`
@@ -143,6 +164,9 @@ type QPAttribute struct {
 
 // Adjust implements render.Adjuster.
 func (q QPAttribute) Adjust(column string, cell *render.Cell) {
+	if column == "side" {
+		cell.Text = atChannel(q.Side, q.Channel)
+	}
 	if q.Problem != "" && (column == "attribute" || column == "") {
 		cell.Mood = render.Bad
 	}
@@ -193,8 +217,8 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 		return err
 	}
 	var findings []failure.SideFinding
-	for _, side := range session.Sides(only) {
-		own, peer, found, err := edge(ctx, s, "qp", side.Edge())
+	for _, id := range queuePairs(s.Ring, only) {
+		own, peer, found, err := edge(ctx, s, "qp", id)
 		if err != nil {
 			return err
 		}
@@ -206,7 +230,7 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 		if err := s.Out.Print(Attributes(own, peer, found)...); err != nil {
 			return err
 		}
-		findings = append(findings, failure.FindingsOf("qp", side, found, diagnose.Note)...)
+		findings = append(findings, failure.FindingsOf("qp", id.Side(), found, diagnose.Note)...)
 	}
 	return failure.PrintFindings(s, findings)
 }
@@ -217,7 +241,7 @@ func Attributes(own, peer EdgeEnd, found []diagnose.Finding) []render.Record {
 	names, ours := attributesOf(own.End)
 	_, theirs := attributesOf(peer.End)
 	for i, a := range names {
-		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Rank: own.Rank, Peer: own.Peer, Attribute: a.Name, Own: ours[i].Text, PeerOwn: "-"}
+		row := QPAttribute{Command: "qp", OK: true, Side: own.Side, Channel: own.Channel, Rank: own.Rank, Peer: own.Peer, Attribute: a.Name, Own: ours[i].Text, PeerOwn: "-"}
 		if peer.Unknown == "" {
 			row.PeerOwn = theirs[i].Text
 		}

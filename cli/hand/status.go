@@ -165,7 +165,7 @@ func ownStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 		rows = append(rows, own, peer)
 		findings = append(findings, failure.FindingsOf("status", id.Side(), found, diagnose.Warning)...)
 		if peer.Unknown != "" {
-			unknown = append(unknown, fmt.Sprintf("%s: the end of rank %d is not known: %s", peer.Side, peer.Rank, peer.Unknown))
+			unknown = append(unknown, fmt.Sprintf("%s: the end of rank %d is not known: %s", id.Name(), peer.Rank, peer.Unknown))
 		}
 	}
 	if err := s.Out.Print(rows...); err != nil {
@@ -188,24 +188,29 @@ type PathChoice struct {
 	Rank     int             `json:"rank"`
 	Choice   string          `json:"choice" col:"choice"` // "device" or "gid"
 	Side     string          `json:"side,omitempty"`      // of the edge that uses the device
+	Channel  int             `json:"channel,omitempty"`   // of that
 	Device   string          `json:"device"`
 	Value    string          `json:"value" col:"taken"`
 	GIDIndex *int            `json:"gid_index,omitempty"`
 	Taken    bool            `json:"taken"`
 	Why      string          `json:"why" col:"why"`
 	Rejected []render.Record `json:"-"`
-	Others   []render.Record `json:"-"` // of more edges of a mesh, in the same row
+	Others   []render.Record `json:"-"` // of more channels, or edges of a mesh, in the same row
 }
 
 // Adjust implements render.Adjuster.
 func (c PathChoice) Adjust(column string, cell *render.Cell) {
 	switch {
 	case column == "choice" && c.Side != "":
-		cell.Text = c.Side
+		cell.Text = atChannel(c.Side, c.Channel)
 	case column == "taken" && c.GIDIndex != nil:
 		cell.Text = fmt.Sprintf("[%d] %s", *c.GIDIndex, c.Value)
 	case column == "why" && len(c.Others) > 0:
-		cell.Text = fmt.Sprintf("%s; %d more edges likewise", c.Why, len(c.Others))
+		what := "edges"
+		if c.Side != ring.Mesh.String() {
+			what = "channels"
+		}
+		cell.Text = fmt.Sprintf("%s; %d more %s likewise", c.Why, len(c.Others), what)
 	}
 }
 
@@ -226,10 +231,10 @@ func pathTaken(r *ring.Ring) []render.Record {
 			continue
 		}
 		choice := PathChoice{
-			Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: id.Side().String(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
+			Command: "status", OK: true, Rank: r.Rank(), Choice: "device", Side: id.Side().String(), Channel: id.Channel(), Device: d.Name, Value: d.Name, Taken: true, Why: why,
 		}
 		same := slices.IndexFunc(choices, func(c PathChoice) bool { return c.Side == choice.Side && c.Device == d.Name })
-		if same >= 0 && choice.Side != ring.Left.String() && choice.Side != ring.Right.String() {
+		if same >= 0 && (id.IsMesh() || id.Channel() > 0) {
 			choices[same].Others = append(choices[same].Others, choice)
 			continue
 		}
@@ -311,6 +316,7 @@ type LinkStatus struct {
 	RingState string `json:"ring_state"`
 	Epoch     uint32 `json:"epoch"` // of the ring
 	Side      string `json:"side" col:"side|5"`
+	Channel   int    `json:"channel"`
 	Peer      int    `json:"peer" col:"peer"`
 	PeerNode  string `json:"peer_node"`
 	Device    string `json:"device" col:"device"`
@@ -331,7 +337,12 @@ type LinkStatus struct {
 }
 
 // Adjust implements render.Adjuster.
-func (l LinkStatus) Adjust(column string, cell *render.Cell) { hideLocal(l.Device, column, cell) }
+func (l LinkStatus) Adjust(column string, cell *render.Cell) {
+	if column == "side" {
+		cell.Text = atChannel(l.Side, l.Channel)
+	}
+	hideLocal(l.Device, column, cell)
+}
 
 // allStatus shows all ranks' edges.
 func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
@@ -344,7 +355,7 @@ func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	for _, p := range peers {
 		mine = append(mine, LinkStatus{
 			Command: "status", OK: p.Attr.State == verbs.StateRTS, Rank: m.Ring.Rank(), Node: m.Ring.Nodes()[m.Ring.Rank()].String(),
-			RingState: m.Ring.State().String(), Epoch: m.Ring.Epoch(), Side: p.Side.String(), Peer: p.Rank, PeerNode: p.Node,
+			RingState: m.Ring.State().String(), Epoch: m.Ring.Epoch(), Side: p.Side.String(), Channel: p.ID.Channel(), Peer: p.Rank, PeerNode: p.Node,
 			Device: p.Local.Device, DeviceWhy: p.Why, State: p.Attr.State.String(), MTU: p.Attr.PathMTU.Bytes(), SQPSN: p.Attr.SQPSN, RQPSN: p.Attr.RQPSN,
 			QPN: p.Local.QPN, PSN: p.Local.PSN, GID: p.Local.GID.String(),
 			PeerQPN: p.Remote.QPN, PeerPSN: p.Remote.PSN, PeerGID: p.Remote.GID.String(), PeerUDP: p.Remote.UDPPort, Injected: s.Place.Injected(),

@@ -203,6 +203,17 @@ func (m *Member) Counters() (map[string]uint64, error) {
 		}
 	}
 	all[RingSource+"/other_epoch"] = m.Ring.Stale()
+	if m.Ring.Options().Channels > 1 {
+		peers, err := m.Ring.Peers()
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range peers {
+			if !p.ID.IsMesh() {
+				countTraffic(all, p)
+			}
+		}
+	}
 	if m.Comm == nil {
 		return all, nil
 	}
@@ -211,6 +222,15 @@ func (m *Member) Counters() (map[string]uint64, error) {
 		all[CollectiveSource+"/"+snakeCase(stats.Type().Field(i).Name)] = stats.Field(i).Uint()
 	}
 	return all, nil
+}
+
+// countTraffic counts what a queue pair has carried, as "ring/right_2_sent_bytes" of channel
+// 2 to the right.
+func countTraffic(all map[string]uint64, p ring.PeerStatus) {
+	traffic := reflect.ValueOf(p.Traffic)
+	for i := range traffic.NumField() {
+		all[fmt.Sprintf("%s/%s_%d_%s", RingSource, p.Side, p.ID.Channel(), snakeCase(traffic.Type().Field(i).Name))] = traffic.Field(i).Uint()
+	}
 }
 
 // CollectiveSource and RingSource are where a counter is from that no device has counted.

@@ -15,6 +15,7 @@ type End struct {
 	Rank     int    `json:"rank"`
 	Node     string `json:"node"`
 	Side     string `json:"side"`
+	Channel  int    `json:"channel"` // of the edge, from 0
 	Peer     int    `json:"peer"`
 	PeerNode string `json:"peer_node"`
 
@@ -71,6 +72,7 @@ type End struct {
 	RQPSNFirst     *uint32  `json:"rq_psn_first"`    // as RTR was given it; null before
 	SendsPosted    int      `json:"sends_posted"`    // and not completed, as far as completions were polled
 	ReceivesPosted int      `json:"receives_posted"` // the same
+	Traffic        Traffic  `json:"traffic"`         // completed, as far as that was polled
 	FirstError     string   `json:"first_error"`     // the first failed completion
 	Failure        *Failure `json:"failure"`         // the same, with the request
 	Killed         bool     `json:"killed"`          // in ERR by Modify: nothing failed
@@ -83,6 +85,15 @@ type End struct {
 
 	Capabilities verbs.Capabilities `json:"-"` // of the device
 	Stale        bool               `json:"-"` // it was so once; what moves is not known
+}
+
+// Traffic is what a queue pair has completed since RESET, in requests and bytes: READs count
+// as sends.
+type Traffic struct {
+	Sends         uint64 `json:"sends"`
+	SentBytes     uint64 `json:"sent_bytes"`
+	Receives      uint64 `json:"receives"`
+	ReceivedBytes uint64 `json:"received_bytes"`
 }
 
 // MemoryInfo is memory that the peer may reach.

@@ -36,6 +36,8 @@ func Agree(nodes []hosts.Node, own, peer Data, given Values) (mtu int, err error
 		return 0, differ(codes.List, "the size of the ring", own.Size, peer.Size, "give all nodes the same --list")
 	case own.Digest != peer.Digest:
 		return 0, differ(codes.List, "the digest of the list", own.Digest, peer.Digest, "give all nodes the same --list")
+	case max(1, own.Channels) != max(1, peer.Channels):
+		return 0, differ(codes.Mismatch, "the number of channels", max(1, own.Channels), max(1, peer.Channels), "give all nodes the same --channels")
 	}
 	for _, f := range diagnose.Reach(here, there) {
 		code := codes.AddressMismatch

@@ -23,7 +23,7 @@ type CompletionError struct {
 
 // What is the failure without an explanation.
 func (e *CompletionError) What() string {
-	return fmt.Sprintf("%s edge to rank %d (%s), queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.QPN, e.Status.Err())
+	return fmt.Sprintf("%s edge to rank %d (%s)%s, queue pair 0x%06x: %v", e.Edge.Side(), e.Peer, e.Node, e.Edge.Over(), e.QPN, e.Status.Err())
 }
 
 func (e *CompletionError) Error() string {
@@ -83,7 +83,7 @@ func (e *QueuePairError) Error() string {
 	if e.Idle {
 		idle = " while nothing ran"
 	}
-	text := fmt.Sprintf("the %s queue pair 0x%06x of rank %d to rank %d (%s) failed%s, and is %s: ", e.Edge.Side(), e.QPN, e.Rank, e.Peer, e.Node, idle, e.State)
+	text := fmt.Sprintf("the %s queue pair 0x%06x of rank %d to rank %d (%s)%s failed%s, and is %s: ", e.Edge.Side(), e.QPN, e.Rank, e.Peer, e.Node, e.Edge.Over(), idle, e.State)
 	if e.First == nil {
 		text += "no request of its own failed, so it refused one of its peer's, or was taken there by force"
 	} else {

@@ -91,3 +91,16 @@ func (e *CorruptionError) Error() string {
 		"expected checksum %08x, which the sender made, found %08x: nothing was computed with them; test the memory, the adapters and the path of these two hosts",
 		e.Doing.Operation, e.Doing.Words, e.Edge.From, e.Edge.To, e.Doing.Phase, e.Doing.Segment, what, e.Expected, e.Found)
 }
+
+// Doing is a place as verdicts tell it.
+func Doing(p diagnose.Place) (d bootstrap.Doing) {
+	if !p.Running {
+		return d
+	}
+	d = bootstrap.Doing{Operation: p.Operation, Words: p.Call}
+	if len(p.Awaits) > 0 {
+		a := &p.Awaits[0]
+		d.Phase, d.Segment, d.Awaited = a.Phase, max(0, a.Segment), fmt.Sprintf("%s of rank %d", a.What, a.From)
+	}
+	return d
+}

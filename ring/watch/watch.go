@@ -170,6 +170,15 @@ func (w *QP) Completed(wc *verbs.Completion) bool {
 	if i >= 0 {
 		f.head = i + 1
 	}
+	if traffic := &w.known.Traffic; wc.Status == verbs.Success {
+		if queue == diagnose.ReceiveQueue {
+			traffic.Receives++
+			traffic.ReceivedBytes += uint64(wc.ByteLen)
+		} else if i >= 0 {
+			traffic.Sends++
+			traffic.SentBytes += f.at(i).length
+		}
+	}
 	first := w.known.First
 	if wc.Status == verbs.Success || first != nil && (wc.Status == verbs.FlushError || first.Status != uint32(verbs.FlushError)) {
 		return true
@@ -197,6 +206,7 @@ type Known struct {
 	Killed           bool              // Modify took it to ERR: no failure did
 	Counters         map[string]uint64 // the port's when the queue pair came to RTR; nil before
 	Began            time.Time         // when that was
+	Traffic          diagnose.Traffic
 }
 
 // Query returns what a queue pair says, and what its watch knew at that moment.
