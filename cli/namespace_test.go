@@ -55,18 +55,24 @@ func newIsland(t *testing.T, n int) island {
 		ip(t, "-n", name, "address", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "eth0")
 		ip(t, "-n", name, "link", "set", "dev", "eth0", "up")
 	}
-	for _, name := range names[:n] { // the kernel tells of a carrier a moment later
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			out, err := exec.Command("ip", "-n", name, "link", "show", "dev", "eth0").CombinedOutput()
-			if err == nil && strings.Contains(string(out), " state UP ") {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("eth0 has no carrier: %v\n%s", err, out)
-			}
-		}
+	for _, name := range names[:n] {
+		awaitCarrier(t, name, "eth0")
 	}
 	return names[:n]
+}
+
+// awaitCarrier waits until a device has its carrier, of which the kernel tells a moment later.
+func awaitCarrier(t *testing.T, namespace, device string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		out, err := exec.Command("ip", "-n", namespace, "link", "show", "dev", device).CombinedOutput()
+		if err == nil && strings.Contains(string(out), " state UP ") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has no carrier: %v\n%s", device, err, out)
+		}
+	}
 }
 
 // list is the nodes' addresses, as --list takes them.

@@ -25,6 +25,7 @@ type capabilities struct {
 	Table *Table `json:"table,omitempty"` // of rank 0
 	// Software: one of its edges is on a device in software.
 	Software  bool   `json:"software,omitempty"`
+	Rails     bool   `json:"rails,omitempty"`      // its channels are on several devices
 	LinkMbps  int    `json:"link_mbps,omitempty"`  // of its slower port; 0: not known
 	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
 }
@@ -48,7 +49,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := capabilities{Size: c.size, Software: c.software(), LinkMbps: c.linkMbps(), NotShared: c.notShared()}
+	mine := capabilities{Size: c.size, Software: c.software(), Rails: c.rails(), LinkMbps: c.linkMbps(), NotShared: c.notShared()}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
 	}
@@ -65,6 +66,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
 		found.software = found.software || theirs.Software
+		found.rails = found.rails || theirs.Rails
 		found.linkMbps = slower(found.linkMbps, theirs.LinkMbps)
 		if theirs.NotShared != "" && found.notShared == "" {
 			found.notShared = fmt.Sprintf("rank %d: %s", rank, theirs.NotShared)
@@ -119,6 +121,11 @@ func (c *Comm) software() bool {
 	return slices.ContainsFunc([]*ring.Edge{c.ring.Left(), c.ring.Right()}, func(e *ring.Edge) bool {
 		return e.Local.Capabilities.Software
 	})
+}
+
+// rails tells whether the channels to a neighbour are on several devices.
+func (c *Comm) rails() bool {
+	return slices.ContainsFunc(c.every, func(ch *channel) bool { return ch.edge.Device().Rail > 0 })
 }
 
 // linkMbps is the rate of this rank's slower port.

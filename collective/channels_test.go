@@ -21,7 +21,7 @@ func TestChannels(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		rounds = 12
 	}
-	for _, device := range []string{"soft:lo", shared0} {
+	for _, device := range []string{"soft:lo", shared0, "soft:lo,soft:lo"} {
 		for _, n := range []int{2, 3, 5} {
 			for _, channels := range []int{2, 4, 5} {
 				if testing.Short() && (n+channels)%2 == 0 {

@@ -50,7 +50,7 @@ var ringWays = []CallOptions{
 
 // elseEager is a way with eager in place of ReceiverInitiated where that cannot be.
 func (c *Comm) elseEager(op Operation, o CallOptions) CallOptions {
-	if o.Protocol == ReceiverInitiated && (op != OpAllReduce || o.Sync || max(o.Depth, 1) > c.agreement.Load().initiatedDepth()) {
+	if o.Protocol == ReceiverInitiated && (op != OpAllReduce || o.Sync || max(o.Depth, 1) > c.agreement.Load().initiatedDepth() || c.agreement.Load().rails) {
 		o.Protocol = Eager
 	}
 	return o

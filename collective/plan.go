@@ -73,6 +73,7 @@ type agreement struct {
 	ranks     int
 	slot      int    // payload of a slot of the ring's edges in bytes
 	slots     int    // of an edge of the ring
+	rails     bool   // some rank's channels are on several devices
 	software  bool   // some rank has a device in software, where a message costs system calls
 	linkMbps  int    // of the slowest port; 0 if none is known
 	reached   bool   // the ranks have agreed
@@ -246,6 +247,8 @@ func (c *Call) notInitiated(g *agreement) string {
 	switch most := g.initiatedDepth(); {
 	case c.Op.Phases() != 2:
 		return noFirstPhase
+	case g.rails:
+		return "channels are on several devices, each with keys of its own, of which a slot's header has room for one; expected eager, another rendezvous or auto"
 	case c.Sync:
 		return "results go out before the first phase is over everywhere, so no barrier can be between; expected eager or auto"
 	case most < 1:

@@ -73,8 +73,8 @@ var Settings = []Setting{
 
 	{Name: "device", Default: "auto", Completes: []string{"devices"},
 		Section: "The device and the queue pair",
-		Usage:   "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft)",
-		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour."},
+		Usage:   "provider:device, such as soft:lo or ibv:mlx5_0 (auto: shm:0 to neighbours on this host, else the RDMA device that has the local address, else soft); several, as in soft:eth0,soft:eth1, carry --channels by turns",
+		Comment: "provider:device, such as soft:lo or ibv:mlx5_0. auto: chosen per neighbour. Several,\nseparated by commas, carry the channels by turns."},
 	{Name: "port", Default: 1, Min: 1, Max: 255,
 		Usage: "port of the RDMA device"},
 	{Name: "gid-index", Default: -1, Min: -1, Max: 255, Completes: []string{"gids"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/configs/usage"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs"
 )
@@ -18,9 +19,10 @@ func TestChannels(t *testing.T) {
 		ranks  int
 		change func(rank int, o *Options)
 	}{
-		"soft":      {3, func(_ int, o *Options) { o.Channels = channels }},
-		"two ranks": {2, func(_ int, o *Options) { o.Channels = channels }},
-		"itself":    {1, func(_ int, o *Options) { o.Channels = channels }},
+		"soft":        {3, func(_ int, o *Options) { o.Channels = channels }},
+		"two ranks":   {2, func(_ int, o *Options) { o.Channels = channels }},
+		"itself":      {1, func(_ int, o *Options) { o.Channels = channels }},
+		"two sockets": {3, func(_ int, o *Options) { o.Channels, o.Device = channels, "soft:lo,soft:lo" }},
 		"moved to shared memory": {3, func(rank int, o *Options) {
 			automatic()(rank, o)
 			o.Channels = channels
@@ -104,5 +106,46 @@ func TestChannelIDs(t *testing.T) {
 				t.Errorf("edge %d, channel %d: %d, kind %d, value %d", first, channel, id, kind, value)
 			}
 		}
+	}
+}
+
+// TestRails: channels go over the devices by turns, each from a UDP port of its own, memory is
+// registered on all, and lists that cannot be are refused.
+func TestRails(t *testing.T) {
+	world := connect(t, 2, func(_ int, o *Options) { o.Channels, o.Device = 4, "soft:lo, soft:lo" })
+	for _, r := range world {
+		if n := len(r.Devices()); n != 2 {
+			t.Fatalf("rank %d has %d devices, want 2", r.Rank(), n)
+		}
+		peers, err := r.Peers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports := map[uint16]int{}
+		for _, p := range peers {
+			ports[p.Local.UDPPort]++
+			e := r.Edge(p.ID)
+			if want := r.Devices()[p.ID.Channel()%2]; e.Device() != want || e.Device().Rail != p.ID.Channel()%2 {
+				t.Errorf("rank %d, %s is on device %d, want %d", r.Rank(), p.ID.Name(), e.Device().Rail, want.Rail)
+			}
+		}
+		if len(ports) != 2 {
+			t.Errorf("rank %d: queue pairs by UDP port: %v, want two ports", r.Rank(), ports)
+		}
+	}
+	for device, want := range map[string]string{
+		"soft:lo,soft:lo":             "2 devices for 1 channels",
+		"soft:lo,":                    `"" is one of several`,
+		"soft:lo,auto":                `"auto" is one of several`,
+		"shm:0,soft:lo":               `"shm:0" is one of several`,
+		strings.Repeat("a,", 8) + "a": "9 devices: expected at most 8",
+	} {
+		if _, err := New([]string{"a", "b"}, 0, Options{Device: device}); err == nil || !usage.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("device %q: %v: expected %q", device, err, want)
+		}
+	}
+	missing := newRings(t, 1, func(_ int, o *Options) { o.Channels, o.Device = 2, "soft:lo,soft:none0" })[0]
+	if err := missing.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "none0") {
+		t.Errorf("a second device that is not there: %v", err)
 	}
 }

@@ -133,10 +133,10 @@ func (p *oddPD) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 // messages from buffers of their own.
 func TestInlineThatIsNotKnown(t *testing.T) {
 	for name, c := range map[string]struct{ says, can, want int }{
-		"not told, enough": {0, 1000, MessageSize},
-		"not told, less":   {0, 100, MessageSize / 2},
-		"not told, none":   {0, 1, 0},
-		"told":             {48, 1000, 48},
+		"not told and enough": {0, 1000, MessageSize},
+		"not told and less":   {0, 100, MessageSize / 2},
+		"not told and none":   {0, 1, 0},
+		"told":                {48, 1000, 48},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newOdd(t, &oddDevice{attr: func(a *verbs.DeviceAttr) { a.MaxInline = c.says }, maxInline: c.can})

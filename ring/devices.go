@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,11 +36,11 @@ type devices struct {
 // ranks.
 func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 	for _, d := range ds.list {
-		if d.Attr.HostLocal == local {
+		if d.Attr.HostLocal == local && d.Rail == 0 {
 			return d, nil
 		}
 	}
-	name := ds.r.opts.Device
+	name := ds.names()[0]
 	if p := locality.SharedMemory(); local && p != nil && name == route.Auto {
 		name = p.Name()
 	}
@@ -49,21 +48,48 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 	if err != nil {
 		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
-	return ds.open(from, why, peers)
+	return ds.open(from, why, 0, peers)
+}
+
+// names are the devices that were asked for.
+func (ds *devices) names() []string {
+	names, _ := device.Names(ds.r.opts.Device) // New has looked at them
+	return names
+}
+
+// rail returns the device of a channel of an edge whose first one is on a device, or opens it.
+func (ds *devices) rail(first edgeDevice, channel int) (edgeDevice, error) {
+	names := ds.names()
+	place := channel % len(names)
+	if first.device.Attr.HostLocal || place == 0 {
+		return first, nil
+	}
+	why := fmt.Sprintf("channels go over %d devices by turns", len(names))
+	for _, d := range ds.list {
+		if d.Rail == place {
+			return edgeDevice{d, why}, nil
+		}
+	}
+	from, _, err := route.Device(names[place], ds.r.local)
+	if err != nil {
+		return edgeDevice{}, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
+	}
+	d, err := ds.open(from, why, place, nil)
+	return edgeDevice{d, why}, err
 }
 
 // open opens a device for the edges to some ranks, and makes what they
 // share. The memory that is registered with the ring is registered there, too.
-func (ds *devices) open(from verbs.Device, why string, peers []int) (d *Device, err error) {
+func (ds *devices) open(from verbs.Device, why string, rail int, peers []int) (d *Device, err error) {
 	r := ds.r
-	d = &Device{Name: from.Name(), Why: why}
+	d = &Device{Name: from.Name(), Why: why, Rail: rail}
 	if err = ds.setUp(d, from, peers); err == nil {
 		err = ds.include(d)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.String("address", r.local.String()),
+	trace.Debug(trace.Ring, "device open", slog.String("device", d.Name), slog.String("why", why), slog.Int("rail", d.Rail),
 		slog.String("gid", d.GID.Entry.GID.String()), slog.Int("gid_index", d.GID.Entry.Index), slog.String("gid_why", d.GID.Reason),
 		slog.String("mtu", d.Port.Attr.ActiveMTU.String()))
 	for _, x := range d.GID.Rejected {
@@ -82,7 +108,14 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 	o := verbs.OpenOptions{
 		LocalAddr: r.local, UDPPort: r.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
 	}
-	want := route.Want{Index: r.opts.GIDIndex, Local: r.local}
+	if d.Rail > 0 {
+		var err error
+		if o.LocalAddr, err = route.Beside(from, r.opts.Port, r.local); err != nil {
+			return usage.If(err, verbs.ErrInvalid)
+		}
+		o.UDPPort, o.OwnPort = 0, slices.ContainsFunc(ds.list, func(other *Device) bool { return other.Name == d.Name })
+	}
+	want := route.Want{Index: r.opts.GIDIndex, Local: o.LocalAddr}
 	for _, peer := range peers {
 		if peer != r.rank {
 			want.Peers = append(want.Peers, r.addrs[peer].Addr())
@@ -105,7 +138,7 @@ func (ds *devices) include(d *Device) error {
 	ds.memory.Lock()
 	defer ds.memory.Unlock()
 	if f := ds.r.faults.Load(); f != nil {
-		if err := f.into(d); err != nil {
+		if err := f.Into(d); err != nil {
 			return err
 		}
 	}
@@ -169,7 +202,12 @@ func (ds *devices) openExpected(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		chosen[side] = edgeDevice{d, because(c.Why, d)}
+		chosen[side] = edgeDevice{d, d.Because(c.Why)}
+		for channel := range r.opts.Channels {
+			if _, err := ds.rail(chosen[side], channel); err != nil {
+				return err
+			}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,30 +320,18 @@ func (e *Edge) noted(wc *verbs.Completion) bool {
 
 // Locality is that of a rank with these options.
 func (o *Options) Locality() locality.Locality {
-	s := locality.Locality{Asked: o.Device, AskedHostLocal: verbs.CapabilitiesOf(o.Device).HostLocal}
-	if o.Host != nil {
-		s.Host = *o.Host
-	} else {
-		s.Host = route.ThisHost()
+	why := ""
+	switch {
+	case o.Inject != verbs.NoFaults:
+		why = "faults are injected into packets, of which shared memory has none"
+	case o.UDPPort != 0:
+		why = "a UDP port was asked for"
+	case o.GIDIndex != nil:
+		why = "--gid-index was given, which is for devices of a network"
+	case o.Port != configs.Default[int]("port"):
+		why = "--port was given, which is for devices of a network"
 	}
-	p := locality.SharedMemory()
-	switch auto := s.Auto(); {
-	case auto && o.Inject != verbs.NoFaults:
-		s.NoSHM = "faults are injected into packets, of which shared memory has none"
-	case auto && o.UDPPort != 0:
-		s.NoSHM = "a UDP port was asked for"
-	case auto && o.GIDIndex != nil:
-		s.NoSHM = "--gid-index was given, which is for devices of a network"
-	case auto && o.Port != configs.Default[int]("port"):
-		s.NoSHM = "--port was given, which is for devices of a network"
-	case p == nil:
-		s.NoSHM = "this build has none"
-	default:
-		if _, err := verbs.Find(p.Name()); err != nil {
-			s.NoSHM = "there is none: " + err.Error()
-		}
-	}
-	return s
+	return locality.Of(o.Device, o.Host, why)
 }
 
 // bothNames names a rank's end and its peer's for locality.Choose.
@@ -317,7 +343,7 @@ func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
 	if err != nil {
 		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
 	}
-	return edgeDevice{d, because(c.Why, d)}, nil
+	return edgeDevice{d, d.Because(c.Why)}, nil
 }
 
 // DeviceBeside returns the device for queue pairs to some ranks that are no edges, as both ends
@@ -330,12 +356,4 @@ func (r *Ring) DeviceBeside(ctx context.Context, c locality.Choice, peers ...int
 	defer t.Release()
 	on, err := r.devices.chosen(c, peers...)
 	return on.device, err
-}
-
-// because adds to why an edge is on a device why it is that one.
-func because(why string, d *Device) string {
-	if d.Attr.HostLocal || strings.HasPrefix(d.Why, why) {
-		return why
-	}
-	return why + "; " + d.Why
 }

@@ -125,7 +125,11 @@ func (e *Edge) Channels() []*Edge { return append([]*Edge{e}, e.beside...) }
 // newChannels makes the edge to a neighbour with all its channels.
 func newChannels(r *Ring, side Side, on edgeDevice) (first *Edge, err error) {
 	for channel := range r.opts.Channels {
-		e, err := newEdge(r, side.Edge().On(channel), r.neighbour(side), on, r.opts.room())
+		var e *Edge
+		on, err := r.devices.rail(on, channel)
+		if err == nil {
+			e, err = newEdge(r, side.Edge().On(channel), r.neighbour(side), on, r.opts.room())
+		}
 		switch {
 		case err != nil && first != nil:
 			return nil, errors.Join(err, first.close())

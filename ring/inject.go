@@ -6,6 +6,7 @@ import (
 
 	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/ring/device"
 	"ringcli/trace"
 	"ringcli/verbs"
 )
@@ -15,24 +16,6 @@ func init() {
 		_, err := verbs.ParseFaults(text)
 		return err
 	})
-}
-
-// faults are what happens on purpose to a rank's packets.
-type faults struct {
-	verbs.Faults
-	text string
-}
-
-// into has them happen to a device's packets.
-func (f *faults) into(d *Device) error {
-	in, ok := d.Context.(verbs.Injector)
-	switch {
-	case ok:
-		return in.Inject(f.Faults)
-	case f.text == "":
-		return nil
-	}
-	return usage.Errorf("%s injects no faults: expected a soft device for %q, as with --device soft", d.Name, f.text)
 }
 
 // Inject has this rank's packets fare from now on as the text says, which is that of the
@@ -55,17 +38,17 @@ func (r *Ring) Inject(text string) error {
 	r.devices.memory.Lock()
 	defer r.devices.memory.Unlock()
 	before := r.faults.Load()
-	next := &faults{own, text}
+	next := &device.Faults{Faults: own, Text: text}
 	if parsed.None() {
-		next.text = ""
+		next.Text = ""
 	}
 	for _, d := range r.Devices() {
-		if err := next.into(d); err != nil {
+		if err := next.Into(d); err != nil {
 			return err
 		}
 	}
 	r.faults.Store(next)
-	if next.text != "" || before != nil && before.text != "" {
+	if next.Text != "" || before != nil && before.Text != "" {
 		trace.Info(trace.Ring, "faults are injected on purpose", slog.String("faults", text))
 	}
 	return nil
@@ -75,7 +58,7 @@ func (r *Ring) Inject(text string) error {
 // told; "" if nothing does.
 func (r *Ring) Injected() string {
 	if f := r.faults.Load(); f != nil {
-		return f.text
+		return f.Text
 	}
 	return ""
 }

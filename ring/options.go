@@ -8,6 +8,7 @@ import (
 	"ringcli/configs"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/device"
 	"ringcli/ring/locality"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -21,7 +22,9 @@ type Options struct {
 	// Device is "provider:device", or a provider alone, for all edges. "" or "auto"
 	// takes shared memory to a neighbour on this host; to others the RDMA device that
 	// has the local address, else the soft device of the network interface that has
-	// it (route.Device).
+	// it (route.Device). Several, separated by commas, carry the channels to each neighbour by
+	// turns, and the first of them all else; one that is named again has a context of its own,
+	// and in soft a socket, so that its packets come from another UDP port.
 	Device string `setting:"device"`
 	// Host is where this process says that it is. nil means where it is; tests make
 	// ranks of one process look as if they were on several hosts.
@@ -107,6 +110,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if _, err := locality.CPUs(o.CPUs); err != nil {
 		return o, err
+	}
+	names, err := device.Names(o.Device)
+	if err != nil {
+		return o, err
+	}
+	if len(names) > o.Channels {
+		return o, usage.Errorf("device %q: %d devices for %d channels: expected at least one channel each, as with --channels %d", o.Device, len(names), o.Channels, len(names))
 	}
 	// Slots stay aligned to cache lines, whatever size was asked for.
 	o.SlotSize = (o.SlotSize + SlotHeader - 1) / SlotHeader * SlotHeader

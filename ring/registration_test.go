@@ -26,7 +26,7 @@ func TestRegistrationFollowsDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := r.Devices()[0]
-	later, err := r.devices.open(newOdd(t, &oddDevice{}), "for a test", nil)
+	later, err := r.devices.open(newOdd(t, &oddDevice{}), "for a test", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

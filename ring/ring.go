@@ -58,12 +58,12 @@ type Ring struct {
 	asking   chan struct{}  // of capacity 1: guards runID, and is held while a goroutine asks for it
 	runID    string         // "" until it is known
 
-	timeout atomic.Int64                 // in nanoseconds, of the waits that begin now
-	failed  atomic.Bool                  // Err is set
-	moved   [firstMesh + 1]atomic.Uint64 // polls that found completions of a side, or of the mesh
-	epoch   atomic.Uint32                // 0 before Exchange
-	stale   atomic.Uint64                // messages of another epoch
-	faults  atomic.Pointer[faults]       // nil: packets are let alone
+	timeout atomic.Int64                  // in nanoseconds, of the waits that begin now
+	failed  atomic.Bool                   // Err is set
+	moved   [firstMesh + 1]atomic.Uint64  // polls that found completions of a side, or of the mesh
+	epoch   atomic.Uint32                 // 0 before Exchange
+	stale   atomic.Uint64                 // messages of another epoch
+	faults  atomic.Pointer[device.Faults] // nil: packets are let alone
 	calls   atomic.Pointer[func(number uint64) string]
 
 	callTables callTables // guards itself

@@ -110,7 +110,7 @@ func (e *Edge) toRTR(v Values) error {
 
 // vector returns the address vector to the peer, with what an operator gave instead.
 func (e *Edge) vector(v Values) (verbs.AHAttr, error) {
-	av, err := e.Remote.Vector(e.device, e.r.opts.Service())
+	av, err := e.Remote.Vector(e.device, e.r.opts.Service(), e.ID.Channel())
 	if err != nil {
 		return av, err
 	}

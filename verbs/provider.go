@@ -47,6 +47,9 @@ type OpenOptions struct {
 	// UDPPort to receive on (soft only). Zero takes 4791, or a free one if
 	// that is taken on this address.
 	UDPPort uint16
+	// OwnPort takes a free UDP port and a socket of its own (soft only): what it sends comes
+	// from another port than what other contexts do.
+	OwnPort bool
 	// OnEvent is told what happens to the device outside any request. It is called
 	// on a goroutine of the context, must not wait, and is called no more once Close
 	// has returned. nil ignores events.

@@ -10,9 +10,12 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// Most is how many devices a ring uses: shared memory, and one for
+// Rails is how many devices the channels to a neighbour are spread over at most.
+const Rails = 8
+
+// Most is how many devices a ring uses: shared memory, and those for
 // the network; one more, so that an edge can move before the old one is left.
-const Most = 3
+const Most = Rails + 2
 
 // Device is an open device, with what all edges on it share.
 type Device struct {
@@ -20,6 +23,7 @@ type Device struct {
 	Name  string
 	Why   string // it was taken among others
 	Index int    // below Most: keys of memory are kept by it
+	Rail  int    // its place among those that channels are spread over; all else uses the first
 }
 
 // Provider is the part of the name before the colon.
@@ -66,4 +70,12 @@ func (d *Device) LinkMbps() int {
 		return 0
 	}
 	return d.Port.Attr.SpeedMbps
+}
+
+// Because adds to why an edge is on the device why it is that one.
+func (d *Device) Because(why string) string {
+	if d.Attr.HostLocal || strings.HasPrefix(d.Why, why) {
+		return why
+	}
+	return why + "; " + d.Why
 }

@@ -22,7 +22,13 @@ func (q *QPInfo) Describe(d *device.Device, gid verbs.GIDEntry, mtu, sl int) {
 }
 
 // Vector is the address vector from a device to the queue pair that is described.
-func (q *QPInfo) Vector(from *device.Device, s route.Service) (verbs.AHAttr, error) {
+// From a channel beside the first the flow label is its number, from which devices make the UDP
+// source port, which switches choose a path by; without one they make it as they like.
+func (q *QPInfo) Vector(from *device.Device, s route.Service, channel int) (verbs.AHAttr, error) {
 	to := route.Remote{GID: q.GID, LID: q.LID, UDPPort: q.UDPPort, UDPSocket: q.Capabilities.UDPSocket}
-	return from.Port.AddressVector(from.GID.Entry.Index, to, s)
+	av, err := from.Port.AddressVector(from.GID.Entry.Index, to, s)
+	if av.IsGlobal {
+		av.GRH.FlowLabel = uint32(channel)
+	}
+	return av, err
 }

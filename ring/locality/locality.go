@@ -35,6 +35,29 @@ func SharedMemory() verbs.Provider {
 	return nil
 }
 
+// Of is the locality of a rank that asks for a device, on a host or, if that is nil, on this one.
+// Where the choice is left to the ring, network says why that is to be one of a network.
+func Of(asked string, host *route.Host, network string) Locality {
+	s := Locality{Asked: asked, AskedHostLocal: verbs.CapabilitiesOf(asked).HostLocal}
+	if host != nil {
+		s.Host = *host
+	} else {
+		s.Host = route.ThisHost()
+	}
+	p := SharedMemory()
+	switch {
+	case s.Auto() && network != "":
+		s.NoSHM = network
+	case p == nil:
+		s.NoSHM = "this build has none"
+	default:
+		if _, err := verbs.Find(p.Name()); err != nil {
+			s.NoSHM = "there is none: " + err.Error()
+		}
+	}
+	return s
+}
+
 // Choice is what an edge uses, and why.
 type Choice struct {
 	HostLocal bool // shared memory; else what route.Device says at each end

@@ -257,7 +257,7 @@ func (m *Meetings) connect(w *way, x *Meeting, remote *edges.Data, number uint64
 	if attr.PathMTU, err = verbs.MTUFromBytes(x.MTU); err != nil {
 		return err
 	}
-	if attr.AH, err = remote.Vector(&w.device, m.opts.Service()); err != nil {
+	if attr.AH, err = remote.Vector(&w.device, m.opts.Service(), 0); err != nil {
 		return err
 	}
 	attr.DestQPN, attr.RQPSN, attr.MaxDestRDAtomic = remote.QPN, psn(remote.PSN, number, theirs), uint8(w.device.ReadsAnswered())

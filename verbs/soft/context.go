@@ -32,7 +32,7 @@ func (c *Context) endpoint() (*endpoint, error) {
 	if ep := c.ep.Load(); ep != nil {
 		return ep, nil
 	}
-	ep, err := attach(c.local, c.options.UDPPort)
+	ep, err := attach(c.local, c.options.UDPPort, c.options.OwnPort)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", c.device.Name(), err)
 	}

@@ -76,11 +76,15 @@ type portCounters struct {
 }
 
 // attach returns the endpoint of a local address, shared within the process: a peer
-// that knows of port 4791 only must find all contexts. A port of 0 takes 4791 or, if that is taken, a free one.
-func attach(addr netip.Addr, port uint16) (*endpoint, error) {
+// that knows of port 4791 only must find all contexts. A port of 0 takes 4791 or, if that is taken, a free one; own takes a
+// free one in any case.
+func attach(addr netip.Addr, port uint16, own bool) (*endpoint, error) {
 	endpoints.Lock()
 	defer endpoints.Unlock()
 	want := cmp.Or(port, wire.UDPPort)
+	if own {
+		want = 0
+	}
 	if ep := endpoints.byAddr[netip.AddrPortFrom(addr, want)]; ep != nil {
 		ep.refs++
 		return ep, nil
