@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"ringcli/verbs"
+	"ringcli/verbs/objects"
+)
+
+// internal tells whether a future is this package's own.
+func (f *Future) internal() bool { return f.t.idle == f }
+
+// cancel resolves a future from outside.
+func (t *Transport) cancel(f *Future, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f.isResolved() {
+		return
+	}
+	t.waiters.remove(func(other *Future) bool { return other == f })
+	t.waiting.remove(func(x *transfer) bool {
+		if &x.Future != f || !x.first { // what has begun goes on
+			return false
+		}
+		x.Local.memory.release()
+		return true
+	})
+	f.resolve(0, err)
+}
+
+// completion takes what has completed. The token is held.
+func (t *Transport) completion(wc *verbs.Completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if uint16(wc.ID>>1) != t.life {
+		return // of the queue pair as it was before it began anew
+	}
+	if wc.ID&idReceive != 0 {
+		t.received(wc)
+	} else {
+		t.sent(wc)
+	}
+	if t.idle != nil && t.isIdle() {
+		t.idle.resolve(0, nil)
+	}
+}
+
+// sent takes the completion of the first request that is under way.
+func (t *Transport) sent(wc *verbs.Completion) {
+	if t.flying.len() == 0 {
+		return
+	}
+	if t.flying.first().message == hello && t.again(wc.Status) {
+		return
+	}
+	f := t.flying.pop()
+	if wc.Status != verbs.Success {
+		t.failLocked(t.why(wc, f))
+		t.land(f, t.err)
+		return
+	}
+	t.heardAt = objects.Clock()
+	t.moved = t.heardAt
+	if f.message == hello {
+		t.greeted = true
+	}
+	t.land(f, nil)
+	t.pump()
+}
+
+// land ends a request; the last one of a transfer resolves it.
+func (t *Transport) land(f flight, err error) {
+	if f.transfer == nil {
+		return
+	}
+	f.Local.memory.release()
+	switch {
+	case err != nil:
+		f.resolve(0, err)
+	case f.last:
+		f.resolve(f.Local.Len(), nil)
+	}
+}
+
+// received takes a message or a notification of the peer.
+func (t *Transport) received(wc *verbs.Completion) {
+	t.posted--
+	if wc.Status != verbs.Success {
+		t.failLocked(t.why(wc, flight{}))
+		return
+	}
+	t.heardAt = objects.Clock()
+	t.unposted++
+	if t.unposted >= t.recvDepth/4 && t.stage == connected {
+		if err := t.postReceives(); err != nil {
+			t.failLocked(t.named(ErrInternal, "%v", err))
+		}
+	}
+	if wc.Opcode == verbs.WCRecvWriteImm {
+		t.arrived(int(wc.ByteLen))
+		return
+	}
+	switch message(wc.Imm) {
+	case hello:
+		t.heard = true
+		t.pump()
+	case goodbye:
+		t.failLocked(t.named(ErrPeerClosed, "the peer has closed its transport"))
+	}
+}
+
+// arrived resolves the first that waits for a write.
+func (t *Transport) arrived(length int) {
+	if t.waiters.len() == 0 {
+		t.arrivals.push(length)
+		return
+	}
+	t.waiters.pop().resolve(length, nil)
+}
+
+// again says hello once more, with a queue pair that begins anew, if the peer has not connected
+// so far and may do so still. It reports whether it did.
+func (t *Transport) again(s verbs.Status) bool {
+	if s != verbs.RetryExceeded || t.stage != connected || objects.Clock() > t.since+int64(t.options.Timeout) {
+		return false
+	}
+	t.flying.all()
+	t.life++
+	err := t.qp.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
+	if err == nil {
+		err = t.toInit()
+	}
+	if err == nil {
+		err = t.toRTS()
+	}
+	if err != nil {
+		t.failLocked(t.named(ErrSystem, "begin anew: %v", err))
+		return true
+	}
+	t.hello()
+	return true
+}
+
+// why is the error of a completion that is no success.
+func (t *Transport) why(wc *verbs.Completion, f flight) error {
+	status := wc.Status.Err()
+	switch wc.Status {
+	case verbs.RetryExceeded, verbs.ResponseTimeout:
+		if !t.established() {
+			return t.named(ErrPeerAbsent, "the peer has not connected within %v: %v", t.options.Timeout, status)
+		}
+		return t.named(ErrPeerLost, "the peer no longer answers: %v", status)
+	case verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RemoteOpError:
+		return t.named(ErrRefused, "the peer refused a request: is its memory still registered?: %v", status)
+	case verbs.LocalProtectionError, verbs.LocalLengthError, verbs.LocalQPOpError:
+		return t.named(ErrInternal, "the device refused a request: %v", status)
+	case verbs.FlushError:
+		if f.transfer == nil && f.message == 0 {
+			return t.named(ErrRefused, "a request of the peer was refused here, as one outside of registered memory is: %v", status)
+		}
+	}
+	return t.named(ErrRemote, "%v", status)
+}
+
+// look ends what is overdue, and asks a silent peer whether it is there.
+func (t *Transport) look(now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stage != connected {
+		return
+	}
+	switch late := now - int64(t.options.Timeout); {
+	case !t.established() && t.since < late:
+		t.failLocked(t.named(ErrPeerAbsent, "the peer has not connected within %v", t.options.Timeout))
+	case t.flying.len() > 0 && t.moved < late:
+		t.failLocked(t.named(ErrPeerLost, "a request has been under way for %v", t.options.Timeout))
+	case t.established() && t.waiters.len() > 0 && t.flying.len() == 0 && now-t.heardAt > int64(t.options.Heartbeat):
+		t.say(heartbeat)
+	}
+}
