@@ -199,3 +199,14 @@ func (b *Block) Blank() error {
 	}
 	return nil
 }
+
+// Node is the NUMA node on which the page of an address is, which must have been touched.
+func Node(addr uint64) (int, error) {
+	const node, ofAddr = 1, 2 // MPOL_F_NODE, MPOL_F_ADDR of get_mempolicy(2)
+	var n int32
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&n)), 0, 0, uintptr(addr), node|ofAddr, 0)
+	if errno != 0 {
+		return 0, fmt.Errorf("NUMA node of %#x: get_mempolicy: %w", addr, errno)
+	}
+	return int(n), nil
+}

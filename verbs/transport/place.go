@@ -1,86 +1,137 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
-	"ringcli/verbs"
-	"ringcli/verbs/route"
+	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/memory"
+	"ringcli/verbs/pcie"
 )
 
 // Place is where memory is. The zero value is anywhere on the host.
-type Place struct{}
-
-// Supported tells whether there is real RDMA here: libibverbs, a device, and an active port
-// with a GID. reason says which, or why not.
-func Supported() (ok bool, reason string) {
-	devices, reason := rdma()
-	return len(devices) > 0, reason
+type Place struct {
+	node int // of NUMA, plus one
 }
 
-// rdma lists the RDMA devices that a transport can be on.
-func rdma() (usable []verbs.Device, reason string) {
-	var why, not []string
-	for _, p := range verbs.Providers() {
-		if can := p.Capabilities(); can.Software || can.HostLocal {
-			continue
-		}
-		devices, err := p.Devices()
-		if err != nil {
-			not = append(not, p.Name()+": "+err.Error())
-		} else if len(devices) == 0 {
-			not = append(not, p.Name()+": there is no device")
-		}
-		for _, d := range devices {
-			if port, err := usablePort(d); err != nil {
-				not = append(not, fmt.Sprintf("%s: %v", d.Name(), err))
-			} else {
-				usable = append(usable, d)
-				why = append(why, fmt.Sprintf("%s: port %d is active", d.Name(), port))
-			}
-		}
+// Node is the memory of a NUMA node.
+func Node(n int) Place { return Place{n + 1} }
+
+// String is "NUMA node 1", or "the host" for anywhere.
+func (p Place) String() string {
+	if p.node == 0 {
+		return "the host"
 	}
-	if len(usable) == 0 {
-		why = not
-	}
-	return usable, strings.Join(why, "; ")
+	return fmt.Sprintf("NUMA node %d", p.node-1)
 }
 
-// usablePort returns the first port of a device that is active and has a GID.
-func usablePort(d verbs.Device) (port int, err error) {
-	c, err := d.Open(verbs.OpenOptions{})
+// PlaceOf asks the kernel where the page of an address is, which must have been touched.
+func PlaceOf(addr uint64) (Place, error) {
+	n, err := memory.Node(addr)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // no NUMA, or a container that hides it
+		return Place{}, nil
+	case err != nil:
+		return Place{}, failed(ErrInvalidArgument, "%w: give the address of memory that is mapped", err)
+	}
+	return Node(n), nil
+}
+
+// Adapter is an RDMA device as memory sees it.
+type Adapter struct {
+	Device   string
+	Node     int       // of NUMA; -1: not known, or of no node
+	Distance int       // as the kernel counts it: 10 within a node; 0: not known
+	Card     string    // its PCIe address; "" on no PCIe
+	Bridges  int       // above it on PCIe
+	Link     pcie.Link // the slowest on its way to the root; zero: not known
+}
+
+// String is, for example, "ibv:mlx5_0 on NUMA node 1, distance 21, PCIe 0000:81:00.0, 1 bridge, 16 GT/s x16".
+func (a Adapter) String() string {
+	parts := []string{a.Device}
+	if a.Node >= 0 {
+		parts[0] += fmt.Sprintf(" on NUMA node %d", a.Node)
+	}
+	if a.Distance > 0 {
+		parts = append(parts, fmt.Sprintf("distance %d", a.Distance))
+	}
+	if a.Card != "" {
+		parts = append(parts, "PCIe "+a.Card, fmt.Sprintf("%d bridges", a.Bridges))
+	}
+	if a.Link != (pcie.Link{}) {
+		parts = append(parts, a.Link.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// adapters are in the order in which they serve a place.
+type adapters []Adapter
+
+// near puts devices in order: those whose NUMA node is nearest to the memory, then those
+// with the fastest way to the root of PCIe, then those with the fewest bridges. Those that are alike stay as they were.
+func near(files fs.FS, at Place, devices []string) adapters {
+	list := make(adapters, len(devices))
+	for i, name := range devices {
+		list[i] = adapterOf(files, at, name)
+	}
+	slices.SortStableFunc(list, func(a, b Adapter) int {
+		known := func(distance int) int { // what is not known is last
+			return cmp.Or(distance, 1<<16)
+		}
+		return cmp.Or(cmp.Compare(known(a.Distance), known(b.Distance)), cmp.Compare(b.Link.Rate(), a.Link.Rate()), cmp.Compare(a.Bridges, b.Bridges))
+	})
+	return list
+}
+
+func adapterOf(files fs.FS, from Place, device string) Adapter {
+	_, name, _ := strings.Cut(device, ":")
+	class := "sys/class/infiniband/" + name
+	at := pcie.Find(files, class)
+	a := Adapter{Device: device, Node: -1, Card: at.Card, Bridges: len(at.Bridges)}
+	a.Link, _, _ = at.Links(files)
+	if text, err := fs.ReadFile(files, class+"/device/numa_node"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			a.Node = n
+		}
+	}
+	if a.Node < 0 || from.node == 0 {
+		return a
+	}
+	// The distances of a node to all others, itself included, in the order of their numbers.
+	text, err := fs.ReadFile(files, fmt.Sprintf("sys/devices/system/node/node%d/distance", from.node-1))
+	if fields := strings.Fields(string(text)); err == nil && a.Node < len(fields) {
+		a.Distance, _ = strconv.Atoi(fields[a.Node]) // 0 is not known
+	}
+	return a
+}
+
+// why says which one was taken, and which were not.
+func (l adapters) why(at Place) string {
+	text := l[0].String()
+	if len(l) > 1 {
+		var others []string
+		for _, a := range l[1:] {
+			others = append(others, a.String())
+		}
+		text += " is nearest to " + at.String() + "; then " + strings.Join(others, "; ")
+	}
+	return text
+}
+
+// Served says where the memory is and which device serves it: an RDMA device with its
+// distance.
+func (m *Memory) Served() string {
+	at, err := PlaceOf(m.mr.Addr())
 	if err != nil {
-		return 0, err
+		at = Place{}
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	attr, err := c.QueryDevice()
-	if err != nil {
-		return 0, err
-	}
-	for port = 1; port <= attr.PhysPorts; port++ {
-		var p route.Port
-		if p, err = route.QueryPort(c, port); err == nil {
-			if _, err = p.Choose(route.Want{}); err == nil {
-				return port, nil
-			}
-		}
-	}
-	return 0, err
-}
-
-// choose finds the device of the options, and says why.
-func choose(o *Options) (d verbs.Device, why string, err error) {
-	if o.Device != "" && o.Device != route.Auto {
-		d, why, err := route.Device(o.Device, o.Local)
-		if err != nil {
-			return nil, "", failed(ErrInvalidArgument, "%w", err)
-		}
-		return d, why, nil
-	}
-	devices, reason := rdma()
-	if len(devices) == 0 {
-		return nil, "", failed(ErrUnsupported, "no RDMA here (%s): name a fallback as the device: soft, over any network, or shm, on this host alone", reason)
-	}
-	return devices[0], reason, nil
+	return fmt.Sprintf("%s, served by %s", at, adapterOf(os.DirFS("/"), at, m.Device()))
 }

@@ -1,0 +1,296 @@
+package transport_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"ringcli/verbs/transport"
+)
+
+// peerEnv makes this test binary another process: a peer, which does what the JSON in the
+// variable says.
+const peerEnv = "RINGTEST_TRANSPORT_PEER"
+
+// role is what a peer is to do.
+type role struct {
+	Device string
+	Local  string
+	Echo   int // notifying writes that it answers, each with one of what has come
+	Absent bool
+}
+
+// contact is what two processes tell each other over a pipe.
+type contact struct {
+	URL    string
+	Memory transport.RemoteBuffer
+}
+
+const bufferSize = 64 << 10
+
+// peerMain is a peer. It ends with its standard input.
+func peerMain(text string) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	end, err := transport.New(transport.Options{Device: r.Device, Local: address(r.Local), Name: "the peer"})
+	if err != nil {
+		return err
+	}
+	own := contact{}
+	if own.URL, err = end.Bind(); err != nil {
+		return err
+	}
+	buffer, err := end.Alloc(bufferSize)
+	if err != nil {
+		return err
+	}
+	own.Memory = buffer.Remote()
+	if err := json.NewEncoder(os.Stdout).Encode(own); err != nil {
+		return err
+	}
+	in := bufio.NewReader(os.Stdin)
+	var other contact
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, &other); err != nil {
+		return err
+	}
+	if !r.Absent {
+		if err := end.Connect(ctx, other.URL); err != nil {
+			return err
+		}
+	}
+	for range r.Echo {
+		arrived := end.WaitForWrite(ctx)
+		if err := arrived.Wait(ctx); err != nil {
+			return err
+		}
+		view, err := buffer.View(0, uint64(arrived.Len()))
+		if err != nil {
+			return err
+		}
+		if err := end.Write(ctx, view, other.Memory, true).Wait(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("expected the end of the input, got %v", err)
+	}
+	return errors.Join(end.Close())
+}
+
+// process is a peer as its parent sees it.
+type process struct {
+	*exec.Cmd
+	contact
+	in io.WriteCloser
+}
+
+// start starts a peer, which waits for tell.
+func start(t testing.TB, r role) *process {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	p.Env, p.Stderr = append(os.Environ(), peerEnv+"="+string(text)), os.Stderr
+	if p.in, err = p.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
+	if err := json.NewDecoder(out).Decode(&p.contact); err != nil {
+		t.Fatalf("the peer's contact: %v", err)
+	}
+	return p
+}
+
+func (p *process) tell(t testing.TB, c contact) {
+	t.Helper()
+	if err := json.NewEncoder(p.in).Encode(c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end has the peer close, and waits for it.
+func (p *process) end(t testing.TB) {
+	t.Helper()
+	_ = p.in.Close()
+	if err := p.Wait(); err != nil {
+		t.Errorf("the peer: %v", err)
+	}
+}
+
+// The ends are two processes: what one writes comes back from the other, on each provider.
+func TestTwoProcesses(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		const rounds = 100
+		p := start(t, role{Device: o.Device, Local: o.Local.String(), Echo: rounds})
+		own := newEnd(t, o)
+		buffer := alloc(t, own, bufferSize)
+		sent := alloc(t, own, bufferSize)
+		url, err := own.Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := own.Connect(t.Context(), p.URL); err != nil {
+			t.Fatal(err)
+		}
+		p.tell(t, contact{url, buffer.Remote()})
+		for round := range rounds {
+			size := uint64(1 + round*bufferSize/rounds)
+			fill(sent.Bytes()[:size], round)
+			view, err := sent.View(0, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arrived := own.WaitForWrite(t.Context())
+			if err := transport.WaitAll(t.Context(), own.Write(t.Context(), view, p.Memory, true), arrived); err != nil {
+				t.Fatal(err)
+			}
+			if arrived.Len() != int(size) || string(buffer.Bytes()[:size]) != string(view.Data()) {
+				t.Fatalf("round %d: %d bytes have come back: expected the %d that went", round, arrived.Len(), size)
+			}
+		}
+		p.end(t)
+		// It has said goodbye.
+		err = own.WaitForWrite(t.Context()).Wait(t.Context())
+		if !errors.Is(err, transport.ErrPeerClosed) || !errors.Is(err, transport.ErrRemote) || !strings.Contains(err.Error(), "the peer (") {
+			t.Errorf("after the peer's goodbye: %v: expected %v of the peer", err, transport.ErrPeerClosed)
+		}
+	})
+}
+
+// A peer that is killed resolves all futures with its name: of writes, of reads, and of those who
+// only wait for it. What has arrived before is still told.
+func TestDeadPeer(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		o.Heartbeat = 100 * time.Millisecond
+		p := start(t, role{Device: o.Device, Local: o.Local.String(), Echo: 2})
+		own := newEnd(t, o)
+		buffer := alloc(t, own, bufferSize)
+		url, err := own.Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tell(t, contact{url, buffer.Remote()})
+		if err := own.Connect(t.Context(), p.URL); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := own.Write(t.Context(), buffer.All(), p.Memory, true).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := own.WaitForWrite(t.Context()).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiter := own.WaitForWrite(t.Context()) // the second echo
+		if err := waiter.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiting := []*transport.Future{own.WaitForWrite(t.Context()), own.WaitForWrite(t.Context())}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = p.Process.Wait()
+		for _, f := range waiting { // nothing but heartbeats tell
+			lost(t, f.Wait(t.Context()))
+		}
+		lost(t, own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()))
+		lost(t, own.Read(t.Context(), buffer.All(), p.Memory).Wait(t.Context()))
+		lost(t, own.Err())
+		if own.Connected() {
+			t.Error("it is still connected")
+		}
+	})
+}
+
+// The same with writes under way.
+func TestDeadPeerAmidWrites(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		p := start(t, role{Device: o.Device, Local: o.Local.String()})
+		own := newEnd(t, o)
+		buffer := alloc(t, own, bufferSize)
+		url, err := own.Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tell(t, contact{url, buffer.Remote()})
+		if err := own.Connect(t.Context(), p.URL); err != nil {
+			t.Fatal(err)
+		}
+		if err := own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = p.Process.Wait()
+		var futures []*transport.Future
+		for range 500 {
+			futures = append(futures, own.Write(t.Context(), buffer.All(), p.Memory, true))
+		}
+		for _, f := range futures {
+			lost(t, f.Wait(t.Context()))
+		}
+		if err := buffer.Close(); err != nil { // nothing holds it
+			t.Error(err)
+		}
+	})
+}
+
+func lost(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, transport.ErrPeerLost) || !errors.Is(err, transport.ErrRemote) || !strings.Contains(fmt.Sprint(err), "the peer (") {
+		t.Errorf("%v: expected %v of the peer", err, transport.ErrPeerLost)
+	}
+}
+
+// A peer that never connects resolves what was meant for it, with its name.
+func TestAbsentPeer(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		o.Timeout = 1500 * time.Millisecond
+		p := start(t, role{Device: o.Device, Local: o.Local.String(), Absent: true})
+		own := newEnd(t, o)
+		buffer := alloc(t, own, bufferSize)
+		url, err := own.Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tell(t, contact{url, buffer.Remote()})
+		if err := own.Connect(t.Context(), p.URL); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []*transport.Future{own.Write(t.Context(), buffer.All(), p.Memory, true), own.WaitForWrite(t.Context())} {
+			err := f.Wait(t.Context())
+			if !errors.Is(err, transport.ErrPeerAbsent) || !errors.Is(err, transport.ErrRemote) || !strings.Contains(err.Error(), "the peer (") {
+				t.Errorf("%v: expected %v of the peer", err, transport.ErrPeerAbsent)
+			}
+		}
+		p.end(t)
+	})
+}
