@@ -166,10 +166,13 @@ func (a *adapter) everybody() []*Transport {
 
 // close closes the transports, the memories and the device.
 func (a *adapter) close() error {
-	var errs []error
-	for _, t := range a.everybody() {
-		errs = append(errs, t.Close())
+	list := a.everybody()
+	errs := make([]error, len(list))
+	var closing sync.WaitGroup
+	for i, t := range list { // each waits for its peer
+		closing.Go(func() { errs[i] = t.Close() })
 	}
+	closing.Wait()
 	a.mu.Lock()
 	memories := make([]*Memory, 0, len(a.memories))
 	for m := range a.memories {

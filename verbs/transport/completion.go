@@ -103,7 +103,10 @@ func (t *Transport) received(wc *verbs.Completion) {
 		t.heard = true
 		t.pump()
 	case goodbye:
-		t.failLocked(t.named(ErrPeerClosed, "the peer has closed its transport"))
+		if t.stage == connected {
+			t.stage, t.err = parted, t.named(ErrPeerClosed, "the peer has closed its transport")
+			t.drop(t.err)
+		}
 	}
 }
 
@@ -164,6 +167,9 @@ func (t *Transport) why(wc *verbs.Completion, f flight) error {
 func (t *Transport) look(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.stage == parted && now-t.heardAt > int64(parting) {
+		t.failLocked(t.err)
+	}
 	if t.stage != connected {
 		return
 	}

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 // onEach runs a test over each provider that is everywhere. Soft speaks from an address of its
 // own, so that tests of other processes are not met.
 func onEach(t *testing.T, test func(t *testing.T, o transport.Options)) {
+	t.Parallel()
 	t.Run("soft", func(t *testing.T) {
 		t.Parallel()
 		test(t, transport.Options{Device: "soft:lo", Local: freshAddress(t)})

@@ -61,12 +61,13 @@ const (
 	fresh stage = iota
 	bound
 	connected // own queue pair in RTS; heard and greeted say whether the peer's is
+	parted    // the peer has said goodbye; the queue pair acknowledges that yet
 	failedStage
 )
 
 // QP attributes as rdma-core's examples have them, where they say something.
 const (
-	ackTimeout  = 15 // 134 ms
+	ackTimeout  = 14 // 67 ms
 	retries     = 7
 	forever     = 7 // RNR retries
 	rnrTimer    = 8 // 160 µs: a receive is posted again as soon as its completion is polled
@@ -74,6 +75,8 @@ const (
 	inlineMost  = 220
 	pieceMost   = 64 << 20 // longer transfers are several requests
 	lingering   = time.Second
+	greeting    = 200 * time.Millisecond // the same where the peer may not have connected
+	parting     = 10 * time.Millisecond // until an acknowledgement has left
 	flushWithin = 2 * time.Second
 )
 
@@ -294,9 +297,18 @@ func (t *Transport) Close() error {
 	wasBound := t.stage != fresh
 	why := failed(ErrClosed, "the transport to %s was closed here", t.peer.name)
 	t.drop(why)
-	if t.established() {
+	switch {
+	case t.stage == connected:
 		t.say(goodbye)
-		t.waitIdle(lingering)
+		if t.heard {
+			t.waitIdle(lingering)
+		} else {
+			t.waitIdle(greeting)
+		}
+	case t.stage == parted:
+		t.mu.Unlock()
+		time.Sleep(parting - time.Duration(objects.Clock()-t.heardAt))
+		t.mu.Lock()
 	}
 	t.failLocked(why)
 	if wasBound {

@@ -137,6 +137,8 @@ func (a *address) reaches(peer *address) error {
 		return failed(ErrURL, "connect %s to %s: %s", a.who(), peer.who(), fmt.Sprintf(format, args...))
 	}
 	switch {
+	case a.qpn == peer.qpn && a.domain == peer.domain:
+		return differ("it is this end's own URL: give the peer's")
 	case a.can.HostLocal != peer.can.HostLocal:
 		return differ("shared memory is at one end alone: give both the same device")
 	case a.can.HostLocal:
@@ -149,8 +151,6 @@ func (a *address) reaches(peer *address) error {
 		return differ("the GID types differ: %s and %s: give GID indices of one type", a.gidType, peer.gidType)
 	case a.link == verbs.LinkEthernet && a.gid.Addr().Is4() != peer.gid.Addr().Is4():
 		return differ("the address families differ: give GID indices of one")
-	case a.qpn == peer.qpn && a.domain == peer.domain:
-		return differ("it is this end's own URL: give the peer's")
 	}
 	return nil
 }
