@@ -283,8 +283,8 @@ func (t *Transport) Err() error {
 	return t.err
 }
 
-// Close says goodbye, waits for what is under way for a second at most, ends the rest, and
-// resolves all futures. With a loop of its own it closes that, too. Closing twice is harmless.
+// Close says goodbye, waits for what is under way while something of it completes each second,
+// ends the rest, and resolves all futures. With a loop of its own it closes that, too. Closing twice is harmless.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.ending {
@@ -334,19 +334,22 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// waitIdle waits until nothing that was posted is left, for some time at most. It needs the
-// lock, which it gives back meanwhile.
+// waitIdle waits until nothing that was posted is left, or until nothing has completed for
+// some time. It needs the lock, which it gives back meanwhile.
 func (t *Transport) waitIdle(most time.Duration) {
 	if t.isIdle() {
 		return
 	}
 	t.idle = &Future{t: t}
 	idle := t.idle
-	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	_ = idle.Wait(ctx) // what is left then ends with the queue pair
-	cancel()
-	t.mu.Lock()
+	for before := int64(-1); before != t.moved && !idle.isResolved(); {
+		before = t.moved
+		t.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), most)
+		_ = idle.Wait(ctx) // what is left at last ends with the queue pair
+		cancel()
+		t.mu.Lock()
+	}
 	t.idle = nil
 }
 
