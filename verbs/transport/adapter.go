@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,9 @@ func open(l *Loop, p place, o *Options) (*adapter, error) {
 	if err == nil {
 		a.Channel, err = a.Context.CreateCompChannel()
 	}
+	if err == nil && !o.Faults.None() {
+		err = a.inject(o.Faults)
+	}
 	if err != nil {
 		kind := ErrSystem
 		if errors.Is(err, verbs.ErrInvalid) {
@@ -77,6 +81,15 @@ func open(l *Loop, p place, o *Options) (*adapter, error) {
 		return nil, errors.Join(verbs.OfKind(kind, err), a.Device.Close())
 	}
 	return a, nil
+}
+
+// inject has packets fare badly on purpose.
+func (a *adapter) inject(faults verbs.Faults) error {
+	injector, ok := a.Context.(verbs.Injector)
+	if !ok {
+		return fmt.Errorf("inject faults on %s: %w: only soft devices do", a.Name(), verbs.ErrInvalid)
+	}
+	return injector.Inject(faults)
 }
 
 // room gives out place for so many completions, in a queue that has it or a new one.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"ringcli/verbs"
 	"ringcli/verbs/route"
 )
 
@@ -31,6 +32,9 @@ type Options struct {
 	GIDIndex *int
 	// Service is how packets are to be treated on their way.
 	Service route.Service
+	// Faults are what happens on purpose to the device's packets, where it can inject them:
+	// those of the first transport of a loop on a device hold for all.
+	Faults verbs.Faults
 	// Depth is how many requests are under way at once; more wait here. 0 means 64.
 	Depth int
 	// Timeout bounds how long the peer may take to connect, and how long a posted transfer may

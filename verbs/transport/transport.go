@@ -76,7 +76,7 @@ const (
 	pieceMost   = 64 << 20 // longer transfers are several requests
 	lingering   = time.Second
 	greeting    = 200 * time.Millisecond // the same where the peer may not have connected
-	parting     = 10 * time.Millisecond // until an acknowledgement has left
+	parting     = 10 * time.Millisecond  // until an acknowledgement has left
 	flushWithin = 2 * time.Second
 )
 

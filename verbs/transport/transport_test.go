@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ringcli/verbs"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/transport"
 )
@@ -494,6 +495,32 @@ func TestLoop(t *testing.T) {
 		a.Write(t.Context(), from.All(), to.Remote(), true)
 		<-f.Done()
 	})
+}
+
+// What is lost on the way is sent again.
+func TestLoss(t *testing.T) {
+	t.Parallel()
+	faults, err := verbs.ParseFaults("soft: loss 2%, reorder 1%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := pair(t, transport.Options{Device: "soft:lo", Local: freshAddress(t), Faults: faults})
+	const parts, size = 50, 64 << 10
+	from, to := alloc(t, a, parts*size), alloc(t, b, parts*size)
+	fill(from.Bytes(), 11)
+	var futures []*transport.Future
+	for i := range uint64(parts) {
+		view, err := from.View(i*size, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		futures = append(futures, a.Write(t.Context(), view, to.Remote().At(i*size), true), b.WaitForWrite(t.Context()))
+	}
+	if err := transport.WaitAll(t.Context(), futures...); err != nil || !bytes.Equal(from.Bytes(), to.Bytes()) {
+		t.Errorf("other bytes have arrived, %v", err)
+	}
+	_, err = transport.New(transport.Options{Device: "shm", Faults: faults})
+	is(t, err, transport.ErrInvalidArgument, "only soft devices")
 }
 
 // Memory that cannot be registered: why, and what to do.
