@@ -24,10 +24,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// deviceEnv is a device for the tests, in place of those that are everywhere.
+const deviceEnv = "RINGTEST_TRANSPORT_DEVICE"
+
 // onEach runs a test over each provider that is everywhere. Soft speaks from an address of its
 // own, so that tests of other processes are not met.
 func onEach(t *testing.T, test func(t *testing.T, o transport.Options)) {
 	t.Parallel()
+	if device := os.Getenv(deviceEnv); device != "" {
+		test(t, transport.Options{Device: device})
+		return
+	}
 	t.Run("soft", func(t *testing.T) {
 		t.Parallel()
 		test(t, transport.Options{Device: "soft:lo", Local: freshAddress(t)})

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ type role struct {
 	Device string
 	Local  string
 	Echo   int // notifying writes that it answers, each with one of what has come
+	Lead   int // notifying writes that it makes, each of which is answered so
 	Absent bool
 }
 
@@ -86,10 +88,39 @@ func peerMain(text string) error {
 			return err
 		}
 	}
+	if r.Lead > 0 {
+		if err := lead(ctx, end, buffer, other.Memory, r.Lead); err != nil {
+			return err
+		}
+	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("expected the end of the input, got %v", err)
 	}
-	return errors.Join(end.Close())
+	return end.Close()
+}
+
+// lead writes to a peer that echoes.
+func lead(ctx context.Context, end *transport.Transport, buffer *transport.Memory, to transport.RemoteBuffer, rounds int) error {
+	sent, err := end.Alloc(bufferSize)
+	if err != nil {
+		return err
+	}
+	for round := range rounds {
+		view, err := sent.View(0, uint64(1+round*bufferSize/rounds))
+		if err != nil {
+			return err
+		}
+		fill(view.Data(), round)
+		arrived := end.WaitForWrite(ctx)
+		if err := transport.WaitAll(ctx, end.Write(ctx, view, to, true), arrived); err != nil {
+			return err
+		}
+		if arrived.Len() != view.Len() || !bytes.Equal(buffer.Bytes()[:view.Len()], view.Data()) {
+			return fmt.Errorf("round %d: %d bytes have come back: expected the %d that went", round, arrived.Len(), view.Len())
+		}
+	}
+	_, _ = fmt.Fprintln(os.Stdout, rounds, "rounds")
+	return sent.Close()
 }
 
 // process is a peer as its parent sees it.
@@ -144,6 +175,15 @@ func (p *process) end(t testing.TB) {
 	}
 }
 
+// The examples, on each provider.
+func TestExamples(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		if err := errors.Join(pingPong(o.Device), batch(o.Device)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The ends are two processes: what one writes comes back from the other, on each provider.
 func TestTwoProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
@@ -151,7 +191,6 @@ func TestTwoProcesses(t *testing.T) {
 		p := start(t, role{Device: o.Device, Local: o.Local.String(), Echo: rounds})
 		own := newEnd(t, o)
 		buffer := alloc(t, own, bufferSize)
-		sent := alloc(t, own, bufferSize)
 		url, err := own.Bind()
 		if err != nil {
 			t.Fatal(err)
@@ -160,20 +199,8 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.tell(t, contact{url, buffer.Remote()})
-		for round := range rounds {
-			size := uint64(1 + round*bufferSize/rounds)
-			fill(sent.Bytes()[:size], round)
-			view, err := sent.View(0, size)
-			if err != nil {
-				t.Fatal(err)
-			}
-			arrived := own.WaitForWrite(t.Context())
-			if err := transport.WaitAll(t.Context(), own.Write(t.Context(), view, p.Memory, true), arrived); err != nil {
-				t.Fatal(err)
-			}
-			if arrived.Len() != int(size) || string(buffer.Bytes()[:size]) != string(view.Data()) {
-				t.Fatalf("round %d: %d bytes have come back: expected the %d that went", round, arrived.Len(), size)
-			}
+		if err := lead(t.Context(), own, buffer, p.Memory, rounds); err != nil {
+			t.Fatal(err)
 		}
 		p.end(t)
 		// It has said goodbye.
