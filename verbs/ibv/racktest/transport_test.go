@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// onRXE has the tests of a transport run on the kernel's device.
-const onRXE = "RINGTEST_TRANSPORT_DEVICE=ibv:rxe0"
+// transportDevice has the tests of a transport run on the kernel's device.
+const transportDevice = "RINGTEST_TRANSPORT_DEVICE=ibv:rxe0"
 
 // Transports on the kernel's device: the examples, two processes, what is told of where, late
 // peers, bounds, dead peers. Supported is true there.
 func TestTransport(t *testing.T) {
-	suite(t, 1, "env", onRXE, testBinary(t, product, "./verbs/transport"), "-test.v", "-test.run",
+	suite(t, 1, "env", transportDevice, testBinary(t, product, "./verbs/transport"), "-test.v", "-test.run",
 		"^Test(Examples|TwoProcesses|ConnectInSequence|Notifications|ReadAndBatch|ManyGoroutines|Bounds|WrongPeer|Cancel|CloseAmidWrites|DeadPeer|AbsentPeer|Supported)$")
 	out := inVM(t, 1, testBinary(t, product, "./verbs/transport"), "-test.v", "-test.run", "^TestSupported$")
 	if !strings.Contains(out, "true: ibv:rxe0: port 1 is active") {
