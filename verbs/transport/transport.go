@@ -68,9 +68,9 @@ const (
 // QP attributes as rdma-core's examples have them, where they say something.
 const (
 	ackTimeout  = 14 // 67 ms
-	retries     = 7
-	forever     = 7 // RNR retries
-	rnrTimer    = 8 // 160 µs: a receive is posted again as soon as its completion is polled
+	retries     = 6  // rdma_rxe takes 7 for ever
+	forever     = 7  // RNR retries
+	rnrTimer    = 8  // 160 µs: a receive is posted again as soon as its completion is polled
 	mostReads   = 16
 	inlineMost  = 220
 	pieceMost   = 64 << 20 // longer transfers are several requests

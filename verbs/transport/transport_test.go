@@ -415,6 +415,9 @@ func TestCloseAmidWrites(t *testing.T) {
 		const size = 1 << 20
 		a, b := pair(t, o)
 		from, to := alloc(t, a, size), alloc(t, b, size)
+		if err := a.Write(t.Context(), from.All(), to.Remote(), false).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		var futures []*transport.Future
 		for range 200 {
 			futures = append(futures, a.Write(t.Context(), from.All(), to.Remote(), true))
