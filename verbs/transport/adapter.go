@@ -78,7 +78,7 @@ func open(l *Loop, p place, o *Options) (*adapter, error) {
 		if errors.Is(err, verbs.ErrInvalid) {
 			kind = ErrInvalidArgument
 		}
-		return nil, errors.Join(verbs.OfKind(kind, err), a.Device.Close())
+		return nil, errors.Join(verbs.OfKind(kind, err), a.Close())
 	}
 	return a, nil
 }
@@ -201,7 +201,7 @@ func (a *adapter) close() error {
 		errs = append(errs, q.Close())
 	}
 	a.queues = nil
-	return errors.Join(append(errs, a.Device.Close())...)
+	return errors.Join(append(errs, a.Close())...)
 }
 
 // kick wakes the goroutine, and has it take over.

@@ -94,7 +94,7 @@ func peerMain(text string) error {
 		}
 	}
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("expected the end of the input, got %v", err)
+		return fmt.Errorf("expected the end of the input: %w", err)
 	}
 	return end.Close()
 }

@@ -297,15 +297,15 @@ func (t *Transport) Close() error {
 	wasBound := t.stage != fresh
 	why := failed(ErrClosed, "the transport to %s was closed here", t.peer.name)
 	t.drop(why)
-	switch {
-	case t.stage == connected:
+	switch t.stage {
+	case connected:
 		t.say(goodbye)
 		if t.heard {
 			t.waitIdle(lingering)
 		} else {
 			t.waitIdle(greeting)
 		}
-	case t.stage == parted:
+	case parted:
 		t.mu.Unlock()
 		time.Sleep(parting - time.Duration(objects.Clock()-t.heardAt))
 		t.mu.Lock()
