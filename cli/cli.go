@@ -34,6 +34,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 	"ringcli/cli/tracing"
+	"ringcli/cli/transport"
 	"ringcli/configs"
 )
 
@@ -66,6 +67,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 		bench.AsProcess(bench.TuneRow(), "  ringcli tune -n 4\n  ringcli tune --index 0 --list node0,node1 --save cluster.json"))
 	t.Add(bench.AsProcess(links.Row(), "  ringcli links -n 4\n  ringcli links --index 0 --list @hosts --good up --bad down"))
 	t.Add(pingpong.Rows()...)
+	t.Add(transport.Rows()...)
 	t.Add(lab.Rows()...)
 	t.Add(hand.StepRows()...)
 	t.Add(hand.Rows(h)...)

@@ -62,7 +62,7 @@ func examples() []example {
 			}})
 		}}
 	}
-	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), modelExamples(), pingpongExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
+	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), modelExamples(), pingpongExamples(), transportExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
 		printing("overlap", []render.Record{overlap.Overlap{
 			Command: "overlap", OK: true, Operation: collective.OpReduceScatter, Bytes: 16 << 20, Count: 4 << 20, Type: "float32", Op: "sum", Protocol: collective.Direct, Algorithm: collective.AlgorithmRing,

@@ -1,0 +1,211 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
+	"ringcli/cli/transport/googlebench"
+	"ringcli/cli/transport/talk"
+	"ringcli/configs"
+)
+
+// The words of the command.
+const (
+	wordServe = "serve"
+	wordBench = "bench"
+)
+
+var words = []string{wordServe, wordBench}
+
+// endSettings are those of both.
+var endSettings = append(configs.NamesOf(settings{}), "token-file")
+
+// flagsOf are the flags that one of the words alone takes.
+var flagsOf = map[string][]string{
+	wordServe: {"bind"},
+	wordBench: {
+		"begin", "end", "beside", "benchmark_filter", "benchmark_format", "benchmark_out", "benchmark_out_format",
+		"benchmark_min_time", "benchmark_repetitions", "benchmark_list_tests",
+	},
+}
+
+// Rows is `ringcli transport`.
+func Rows() []command.Row {
+	return []command.Row{{
+		Name: "transport", Group: command.GroupRing, Where: command.Process,
+		Summary: "Write to another process' memory, without a ring: serve and measure",
+		Long: `A transport is one connection between two processes: either writes to memory
+that the other has registered, or reads it, and tells it when it is there.
+
+  transport serve              waits for clients, one at a time
+  transport bench HOST[:PORT]  measures against the server there
+  transport bench              starts a server of its own on this machine
+
+Both ends take an RDMA device, the nearest where there are several. Where there is
+none they refuse, and name what there is: soft, over any network, and shm, on one
+host. That is not taken unasked: --device soft, at both ends. Each end says which
+device it took, and why. With a token (--token-file) both ends must have it.
+
+The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON and
+the CSV, of which --output json and csv are other names: one document, not one
+object a line, that its tools/compare.py lays beside another. Times are of one
+iteration; CPU is that of all threads of the client; M/s and G/s are binary.
+
+  Write      a write, waited for        Batch     a write of 16 that are in flight
+  Read       a read, waited for         RoundTrip a write that notifies, and its
+  Register   memory, and deregistered             answer: both count as bytes
+  BM_Memcpy  a copy within the client, measured right before the Write of its size
+
+of_memcpy and of_rate are shares of BM_Memcpy's rate and of the port's; with
+--beside h100 the documented figures of RdmaTransport on an H100 server and the
+share of those. What was written is read back and compared, after each row.`,
+		Example: `  ringcli transport bench --device shm
+  ringcli transport serve --device soft            on node0
+  ringcli transport bench --device soft node0      on node1
+  ringcli transport bench --device shm --benchmark_filter=Write --beside h100
+  ringcli transport bench --device soft:lo --benchmark_out=results.json`,
+		Args: "serve | bench [HOST[:PORT]]", Words: words, CheckArgs: checkWords,
+		Settings: endSettings, Flags: flags, Run: run,
+	}}
+}
+
+func checkWords(args []string) error {
+	switch {
+	case len(args) == 0:
+		return exit.Usagef("transport: what? expected one of %s", strings.Join(words, ", "))
+	case !slices.Contains(words, args[0]):
+		return exit.Usagef("transport %q: expected one of %s", args[0], strings.Join(words, ", "))
+	case args[0] == wordServe && len(args) > 1:
+		return exit.Usagef("transport serve: unexpected argument %q: it serves whoever calls", args[1])
+	case len(args) > 2:
+		return exit.Usagef("transport bench %s: unexpected argument %q: expected the server's HOST[:PORT] alone, or none for a server of its own", args[1], args[2])
+	}
+	return nil
+}
+
+// The sizes of the documentation's table.
+const (
+	leastSize = 8 << 10
+	mostSize  = 256 << 20
+)
+
+func flags(fs *pflag.FlagSet) {
+	portFlag(fs)
+	fs.String("bind", "", "serve: IP address to listen on (all)")
+	command.Completes(fs, "bind", "nothing")
+	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
+	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
+	fs.VarP(&end, "end", "e", "bench: greatest size in bytes")
+	fs.Var(&command.Parsed[[]googlebench.Figure]{Kind: "whose", Completions: []string{"h100"}, Text: func([]googlebench.Figure) string { return "h100" }, Parse: func(text string) ([]googlebench.Figure, error) {
+		if text != "h100" {
+			return nil, errors.New("expected h100")
+		}
+		return googlebench.H100, nil
+	}}, "beside", "bench: figures of others to show beside: h100")
+	fs.Var(&command.Parsed[*regexp.Regexp]{Kind: "regexp", Parse: regexp.Compile}, "benchmark_filter", "bench: what to measure, by name; \"-\" before it leaves those out (all)")
+	command.Completes(fs, "benchmark_filter", "words", "Write", "Batch", "Read", "RoundTrip", "Register", "Memcpy")
+	command.ChoiceFlag(fs, "benchmark_format", "format", nil, googlebench.Formats, googlebench.ParseFormat, "bench: console, json or csv (as --output says)")
+	fs.String("benchmark_out", "", "bench: write the report to this file, besides")
+	command.Completes(fs, "benchmark_out", "files", "json", "csv")
+	command.ChoiceFlag(fs, "benchmark_out_format", "format", new(googlebench.JSON), googlebench.Formats, googlebench.ParseFormat, "bench: of that file: console, json or csv")
+	fs.Var(&command.Parsed[googlebench.Time]{Value: &googlebench.Time{Least: 500 * time.Millisecond}, Kind: "time", Parse: parseTime, Text: timeText},
+		"benchmark_min_time", "bench: how long to measure each at least, as in 0.5s, or how often, as in 100x")
+	command.Completes(fs, "benchmark_min_time", "words", "0.1s", "0.5s", "2s", "100x")
+	command.NumberFlag(fs, "benchmark_repetitions", "", 1, 1, 1000, "how often to measure each", "bench: how often to measure each, with mean, median, stddev and cv")
+	fs.Bool("benchmark_list_tests", false, "bench: list the names, measure nothing")
+	session.ChildFlags(fs)
+}
+
+// portFlag is the server's TCP port.
+func portFlag(fs *pflag.FlagSet) {
+	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
+}
+
+// parseTime reads Google Benchmark's --benchmark_min_time: seconds, with or without an s, or a
+// number of iterations and x.
+func parseTime(text string) (googlebench.Time, error) {
+	if times, ok := strings.CutSuffix(text, "x"); ok {
+		n, err := strconv.Atoi(times)
+		if err != nil || n < 1 || n > 1e9 {
+			return googlebench.Time{}, errors.New("expected a number of iterations from 1 to 1e9 before the x")
+		}
+		return googlebench.Time{Iterations: n}, nil
+	}
+	seconds, err := strconv.ParseFloat(strings.TrimSuffix(text, "s"), 64)
+	if err != nil || !(seconds > 0 && seconds <= 3600) {
+		return googlebench.Time{}, errors.New("expected seconds above 0 as in 0.5s, or iterations as in 100x")
+	}
+	return googlebench.Time{Least: time.Duration(seconds * float64(time.Second))}, nil
+}
+
+func timeText(t googlebench.Time) string {
+	if t.Iterations > 0 {
+		return fmt.Sprintf("%dx", t.Iterations)
+	}
+	return fmt.Sprintf("%gs", t.Least.Seconds())
+}
+
+func run(ctx context.Context, s *session.Session, call command.Call) error {
+	for word, names := range flagsOf {
+		for _, name := range names {
+			if word != call.Args[0] && call.Flags.Changed(name) {
+				return exit.Usagef("transport %s --%s: is of `transport %s`", call.Args[0], name, word)
+			}
+		}
+	}
+	if call.Args[0] == wordServe {
+		return runServe(ctx, s, call)
+	}
+	return runBench(ctx, s, call)
+}
+
+// sizesOf are those from the least to the greatest, by doubling.
+func sizesOf(fs *pflag.FlagSet) ([]uint64, error) {
+	least, most := command.SizeOf(fs, "begin"), command.SizeOf(fs, "end")
+	switch {
+	case least < 1 || most > mostMemory:
+		return nil, exit.Usagef("transport bench: -b %s, -e %s: expected sizes from 1 to %s", configs.FormatSize(least), configs.FormatSize(most), configs.FormatSize(mostMemory))
+	case least > most:
+		return nil, exit.Usagef("transport bench: -b %s is above -e %s: expected the least size first", configs.FormatSize(least), configs.FormatSize(most))
+	}
+	var sizes []uint64
+	for size := least; size <= most; size *= 2 {
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}
+
+// wanted tells by name what is to be measured.
+func wanted(fs *pflag.FlagSet) func(name string) bool {
+	filter := command.Given[*regexp.Regexp](fs, "benchmark_filter")
+	if filter == nil {
+		return func(string) bool { return true }
+	}
+	text := (*filter).String()
+	if rest, ok := strings.CutPrefix(text, "-"); ok {
+		if not, err := regexp.Compile(rest); err == nil {
+			return func(name string) bool { return !not.MatchString(name) }
+		}
+	}
+	return (*filter).MatchString
+}
+
+// formatOf is what --benchmark_format says, or else --output.
+func formatOf(s *session.Session, fs *pflag.FlagSet) googlebench.Format {
+	if f := command.Given[googlebench.Format](fs, "benchmark_format"); f != nil {
+		return *f
+	}
+	return map[render.Format]googlebench.Format{render.Table: googlebench.Console, render.JSON: googlebench.JSON, render.CSV: googlebench.CSV}[s.Out.Format()]
+}

@@ -1,0 +1,222 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"ringcli/cli/command"
+	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/cli/transport/talk"
+	"ringcli/trace"
+	"ringcli/verbs/transport"
+)
+
+// The purposes of clients.
+const purposeBench = "bench"
+
+// server serves clients, one at a time.
+type server struct {
+	settings
+	s *session.Session
+}
+
+// runServe serves until it is interrupted.
+func runServe(ctx context.Context, s *session.Session, call command.Call) error {
+	v := &server{settings: settingsOf(s), s: s}
+	bind, err := bindOf("transport serve", command.TextOf(call.Flags, "bind"))
+	if err != nil {
+		return err
+	}
+	token, _, err := s.Token()
+	if err != nil {
+		return err
+	}
+	device, why, err := v.which(bind)
+	if err != nil {
+		return fmt.Errorf("transport serve: %w", err)
+	}
+	listener, err := talk.Listen(ctx, bind, command.NumberOf(call.Flags, "tcp-port"))
+	if err != nil {
+		return fmt.Errorf("transport serve: %w", err)
+	}
+	r := ServeResult{
+		Command: "transport serve", OK: true, Listen: listener.Addr().String(), Port: listener.Addr().(*net.TCPAddr).Port,
+		Device: device, Why: why, Token: token != nil,
+	}
+	r.RDMA, r.RDMAWhy = transport.Supported()
+	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	t := talk.Server{
+		Name: ownName(), Token: token, Timeout: v.Timeout, Handle: v.handle,
+		Refused: func(from net.Addr, err error) {
+			trace.Warn(trace.Bootstrap, fmt.Sprintf("turned away %s: %v", from, err))
+		},
+	}
+	return t.Serve(ctx, listener)
+}
+
+// which is the device that will be taken for a client that calls an address; each may get
+// another, where that is not known.
+func (o *settings) which(local netip.Addr) (device, why string, err error) {
+	t, err := o.open(local)
+	if err != nil {
+		return "", "", err
+	}
+	device, why = t.Device()
+	return device, why, t.Close()
+}
+
+// handle serves a client, and says so.
+func (v *server) handle(c *talk.Conn) error {
+	begun := time.Now()
+	r := ServedResult{Command: "transport serve", OK: true, Client: c.Name(), Purpose: c.Peer.Purpose}
+	err := v.serve(c, &r)
+	if errors.Is(err, talk.ErrBye) {
+		err = nil
+	}
+	r.Seconds = time.Since(begun).Seconds()
+	if r.OK = err == nil; !r.OK {
+		r.Error = err.Error()
+	}
+	_ = v.s.Out.Print(r) // whoever does not read it does not end the server
+	return err
+}
+
+func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
+	if c.Peer.Purpose != purposeBench {
+		return exit.Usagef("it calls for %q, expected %q: run the same ringcli at both ends", c.Peer.Purpose, purposeBench)
+	}
+	t, own, err := v.answer(c.Context(), c)
+	if err != nil {
+		return err
+	}
+	r.Device, r.Why = own.Device, own.Why
+	defer func() { err = errors.Join(err, t.Close()) }()
+	b := benched{t: t, c: c}
+	return b.serve()
+}
+
+// What the client of a bench asks for, and is answered with the same words.
+const (
+	kindMemory = "memory" // so many bytes to write to and read from
+	kindEcho   = "echo"   // each notifying write of so many bytes is to be sent back there
+	kindStop   = "stop"   // that is over
+)
+
+// memoryAsked and memoryGiven are the bodies of kindMemory, echoAsked is that of kindEcho.
+type (
+	memoryAsked struct {
+		Bytes uint64 `json:"bytes"`
+	}
+	memoryGiven struct {
+		Remote transport.RemoteBuffer `json:"remote"`
+	}
+	echoAsked struct {
+		Bytes uint64                 `json:"bytes"`
+		To    transport.RemoteBuffer `json:"to"`
+	}
+)
+
+// mostMemory is what a client may have this end allocate, in bytes.
+const mostMemory = 4 << 30
+
+// benched is the server's end of a bench.
+type benched struct {
+	t       *transport.Transport
+	c       *talk.Conn
+	memory  *transport.Memory
+	stop    context.CancelFunc // ends the echo; nil while there is none
+	echoing sync.WaitGroup
+}
+
+func (b *benched) serve() error {
+	defer b.halt()
+	for {
+		kind, read, err := b.c.Next()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case kindMemory:
+			err = b.give(read)
+		case kindEcho:
+			err = b.begin(read)
+		case kindStop:
+			b.halt()
+			err = b.c.Send(kindStop, nil)
+		default:
+			err = fmt.Errorf("%s asks for %q: run the same ringcli at both ends", b.c.Name(), kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin begins an echo.
+func (b *benched) begin(read func(any) error) error {
+	var asked echoAsked
+	if err := read(&asked); err != nil {
+		return err
+	}
+	if b.memory == nil {
+		return errors.New("an echo is asked for before memory")
+	}
+	b.halt()
+	var ctx context.Context
+	ctx, b.stop = context.WithCancel(b.c.Context())
+	b.echoing.Go(func() { b.echo(ctx, asked) })
+	return b.c.Send(kindEcho, nil)
+}
+
+// halt ends the echo, if there is one.
+func (b *benched) halt() {
+	if b.stop != nil {
+		b.stop()
+		b.echoing.Wait()
+		b.stop = nil
+	}
+}
+
+// give allocates memory for the client.
+func (b *benched) give(read func(any) error) error {
+	var asked memoryAsked
+	if err := read(&asked); err != nil {
+		return err
+	}
+	if asked.Bytes > mostMemory || b.memory != nil {
+		return exit.Usagef("%d bytes of memory are asked for: expected at most %d, once", asked.Bytes, uint64(mostMemory))
+	}
+	m, err := b.t.Alloc(asked.Bytes)
+	if err != nil {
+		return err
+	}
+	b.memory = m
+	touch(m.Bytes())
+	return b.c.Send(kindMemory, memoryGiven{m.Remote()})
+}
+
+// touch has the kernel give each page, which would be measured otherwise.
+func touch(b []byte) {
+	for i := 0; i < len(b); i += pageSize {
+		b[i] = 0
+	}
+}
+
+// echo sends back what comes, until the context ends. An error of the transport is the
+// client's to see, too.
+func (b *benched) echo(ctx context.Context, asked echoAsked) {
+	view, err := b.memory.View(0, asked.Bytes)
+	for err == nil {
+		if err = b.t.WaitForWrite(ctx).Wait(ctx); err == nil {
+			err = b.t.Write(context.Background(), view, asked.To, true).Wait(ctx)
+		}
+	}
+}
