@@ -264,8 +264,8 @@ These commands are given to \fBringcli connect\fP, \fBringcli local\fP and
 Commands end at a semicolon or at the end of a line. Words are quoted as in a
 shell: '...' as it is, "..." with \e" and \e\e, \e before a single character. A
 # at the start of a word begins a comment. Nothing is expanded. The first
-command that fails ends a script, but with \fB\-\-keep\-going\fP. In the shell a line that
-ends in & runs in the background.
+command that fails ends a script, but with \fB\-\-keep\-going\fP. A command that ends in
+& runs in the background, and those after it begin at once (\fBjobs\fP).
 .PP
 Sizes take K, M and G (1024). \fBhelp COMMAND\fP shows a command's flags.
 `)

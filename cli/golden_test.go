@@ -124,6 +124,7 @@ var noRecords = map[string]string{
 	"unalias":    "prints nothing",
 	"wait":       "prints nothing",
 	"stop":       "prints nothing",
+	"cancel":     "prints nothing",
 	"quit":       "prints nothing",
 }
 

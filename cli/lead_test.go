@@ -199,19 +199,27 @@ func TestALeaderAtATerminal(t *testing.T) {
 
 	p.run("bench all-reduce -b 4K -e 64K --iters 20000 &", `\[1\] started: bench`)
 	p.run("trace ring=debug,collective=info", `(?m)^ring +debug`)
-	p.run("jobs", `(?m)^ +1 +\d+\.\d bench all-reduce`)
-	p.run("all-reduce --size 4K", `the ring is busy with bench`)
-	p.run("rtr", `the ring is busy with bench`)
+	p.run("all-gather --size 8K --check &", `\[2\] started: all-gather`)
+	p.run("jobs", `(?m)^ +1 runs +\d+\.\d bench all-reduce.*\n +2 waits +\d+\.\d all-gather`)
+	p.run("rtr &", `rtr cannot run in the background: it changes the ring`)
+	for _, line := range []string{"all-reduce --size 4K", "rtr", "wait 2"} { // Ctrl-C ends the wait alone
+		begun := p.begin(line)
+		p.running()
+		p.keys("C-c")
+		p.finish(line, begun, `interrupted`)
+	}
 	p.run("status", `(?ms)of rank 0 alone, since all ranks are busy with bench.*^left +own +0 RTS`)
 	p.run("counters", `(?ms)of rank 0 alone.*^collective +operations`)
 	p.run("ping --iters 2000", `(?ms)bench pauses on all ranks for ping, which waited.*^0 -> 3 left +\d+ +2000 .*^0 -> 1 right +\d+ +2000 `)
 	p.run("ping left; ping right", `(?ms)^0 -> 3 left .*^0 -> 1 right `)
 	p.run("ping --all", `bench in the background has the other ranks`)
 	p.run("stop 7", `job 7`)
+	p.run("stop 2", `\[2\] stopped: all-gather`)
 	p.run("trace warn", `(?m)^ring +warn`)
-	p.run("stop", `stops at its next boundary`)
-	p.run("wait")
-	p.await("the end of the job", func(s string) bool { return strings.Contains(s, "interrupted") || strings.Contains(s, "[1] done") })
+	p.run("all-reduce --size 8K --check &", `\[3\] started`)
+	p.run("stop 1", `stops at its next boundary`)
+	p.run("all-reduce --size 16K --check", `(?ms)^all-reduce .* 8192 .*\[3\] done: all-reduce.*^all-reduce +\S+ +16384 .* 0$`) // in their order
+	p.run("wait 3; expect bytes == 8K", `holds`)
 	p.run("jobs", `nothing runs in the background`)
 	p.run("all-reduce --size 4K --check", `(?m)^all-reduce +\S+ +4096 .* 0$`)
 

@@ -19,7 +19,6 @@ import (
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
 	"ringcli/cli/session"
-	"ringcli/cli/shell"
 	"ringcli/verbs/route"
 )
 
@@ -40,7 +39,7 @@ const speakAfter = "RINGTEST_SPEAK_AFTER"
 func TestMain(m *testing.M) {
 	bench.Span, _ = time.ParseDuration(os.Getenv(benchSpan))
 	session.SpeakAfter = hung // else a busy machine would say more
-	shell.StopGrace = time.Minute
+	session.StopGrace = time.Minute
 	if after, err := time.ParseDuration(os.Getenv(speakAfter)); err == nil {
 		session.SpeakAfter = after
 	}

@@ -13,7 +13,7 @@ const suggestLimit = 40
 // suggest returns what Tab does at byte pos of a line: text to insert there, and
 // lines to list. A panic of the Host must not leave a raw terminal behind.
 func (s *Shell) suggest(line string, pos int) (insert, list string) {
-	err := s.guard("completion of "+line, func() error {
+	err := guard("completion of "+line, func() error {
 		candidates, from := s.host.Complete(line, pos)
 		if from < 0 || from > pos {
 			return fmt.Errorf("completion of %q begins at byte %d: expected 0 to %d", line, from, pos)
@@ -40,7 +40,11 @@ func suggest(candidates []Candidate, typed, rest string, columns func() int) (in
 	if l.Open == '\\' || len(l.Commands) == 0 && typed != "" { // half an escape, or a comment
 		return "", ""
 	}
-	word, quote := strings.Join(slices.Concat(l.Commands...), " "), l.Open
+	var words []string
+	for _, c := range l.Commands {
+		words = append(words, c.Words...)
+	}
+	word, quote := strings.Join(words, " "), l.Open
 	var fit []Candidate
 	for _, c := range candidates {
 		if strings.HasPrefix(c.Text, word) && !slices.ContainsFunc(fit, func(f Candidate) bool { return f.Text == c.Text }) {

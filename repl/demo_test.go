@@ -95,8 +95,17 @@ func (h *demoHost) ran() []string {
 }
 
 func (h *demoHost) one(ctx context.Context, command string) error {
-	name, rest, _ := strings.Cut(command, " ")
 	out := h.shell.Out()
+	if line, is := strings.CutSuffix(command, "&"); is {
+		line = strings.TrimSpace(line)
+		h.shell.Jobs().Start(ctx, Task{Line: line, Run: func(ctx context.Context) (any, error) { return nil, h.one(ctx, line) }, Tell: func(j Job) {
+			if _, _ = fmt.Fprintf(out, "[%d] %s: %s\n", j.ID, j.State, j.Line); j.State == JobFailed {
+				h.shell.options.OnError(fmt.Errorf("[%d] %w", j.ID, j.Err))
+			}
+		}})
+		return nil
+	}
+	name, rest, _ := strings.Cut(command, " ")
 	switch name {
 	case "echo":
 		_, err := fmt.Fprintln(out, rest)
@@ -154,7 +163,11 @@ func (h *demoHost) one(ctx context.Context, command string) error {
 		h.shell.SetTiming(rest == "on")
 		return nil
 	case "wait":
-		return h.shell.WaitJobs(ctx)
+		ended, err := h.shell.Jobs().Wait(ctx, 0)
+		for _, j := range ended {
+			err = errors.Join(err, j.Err)
+		}
+		return err
 	case "history":
 		_, err := fmt.Fprintln(out, strings.Join(h.shell.History(), "|"))
 		return err

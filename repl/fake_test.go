@@ -183,3 +183,12 @@ func (b *buffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// runner is a host that only runs.
+type runner func(ctx context.Context, line string) error
+
+func (r runner) Run(ctx context.Context, line string) error { return r(ctx, line) }
+func (r runner) Prompt() (string, Mood)                     { return ">", Plain }
+func (r runner) Complete(string, int) ([]Candidate, int)    { return nil, 0 }
+func (r runner) Repeatable(string) bool                     { return false }
+func (r runner) Secret(string) bool                         { return false }

@@ -3,29 +3,38 @@ package repl
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 )
 
+// Command is one command of a text.
+type Command struct {
+	Words []string
+	Job   bool // a "&" has ended it: it is to run in the background
+}
+
 // Lexed is a text taken apart into commands, and each command into words. Commands
-// end at ";" or the end of a line. Words are quoted as in a POSIX shell: '...' as it
+// end at ";", the end of a line, or "&" before a space or either. Words are quoted as in a POSIX shell: '...' as it
 // is, "..." with \" and \\, \ before a single character, and at the end of a line to
 // go on in the next; "#" at the start of a word begins a comment. Nothing is expanded.
 type Lexed struct {
-	Commands [][]string
+	Commands []Command
 	// Open is what wants another line: a quote or a \ at the end; 0: nothing. OpenLine
 	// is the line that it stands in, from 1.
 	Open     byte
 	OpenLine int
 
-	starts     []int // where the first word of each command begins, bytes
-	background int   // where a final & is; -1 if there is none
+	// Nothing says that an & stands where no command is before it.
+	Nothing bool
+
+	starts []int // where the first word of each command begins, bytes
 }
 
 // Lex takes a text apart.
 func Lex(text string) Lexed {
-	l := Lexed{background: -1}
 	var (
+		l      Lexed
 		words  []string
 		word   strings.Builder
 		inWord bool
@@ -39,11 +48,13 @@ func Lex(text string) Lexed {
 			inWord = false
 		}
 	}
-	endCommand := func() {
+	endCommand := func(job bool) {
 		if endWord(); len(words) > 0 {
-			l.Commands, words = append(l.Commands, words), nil
+			l.Commands, words = append(l.Commands, Command{words, job}), nil
+		} else if job {
+			l.Nothing = true
 		}
-		begin, l.background = true, -1
+		begin = true
 	}
 	begun := len(text) - len(strings.TrimPrefix(text, "\ufeff")) // Windows' editors put it first
 	for i := begun; i < len(text); i++ {
@@ -53,10 +64,13 @@ func Lex(text string) Lexed {
 			endWord()
 			continue
 		case c == '\n' || c == ';':
-			endCommand()
+			endCommand(false)
 			line += strings.Count(text[i:i+1], "\n")
 			continue
-		case c == '#' && (!inWord || l.background == i-1):
+		case c == '&' && (i+1 == len(text) || strings.IndexByte(" \t\r\n;#", text[i+1]) >= 0):
+			endCommand(true)
+			continue
+		case c == '#' && !inWord:
 			for i+1 < len(text) && text[i+1] != '\n' {
 				i++
 			}
@@ -66,16 +80,12 @@ func Lex(text string) Lexed {
 			i++
 			continue
 		}
-		l.background = -1
-		if begin && c != '&' {
+		if begin {
 			l.starts = append(l.starts, i)
 			begin = false
 		}
 		inWord = true
 		switch c {
-		case '&':
-			l.background = i
-			word.WriteByte(c)
 		case '\\':
 			if i++; i == len(text) {
 				l.Open, l.OpenLine = c, line
@@ -98,10 +108,13 @@ func Lex(text string) Lexed {
 			word.WriteByte(c)
 		}
 	}
-	background := l.background
-	endCommand()
-	l.background = background
+	endCommand(false)
 	return l
+}
+
+// hasJob tells whether a command is to run in the background.
+func (l Lexed) hasJob() bool {
+	return l.Nothing || slices.ContainsFunc(l.Commands, func(c Command) bool { return c.Job })
 }
 
 // isName tells whether text is one word that needs no quotes.

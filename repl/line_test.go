@@ -7,9 +7,9 @@ import (
 
 // lexed is what the shell asks of a line.
 type lexed struct {
-	starts     []int
-	background int
-	open       bool
+	starts []int
+	jobs   string // of each command whether it is one, and - for an & without a command
+	open   bool
 }
 
 func TestScan(t *testing.T) {
@@ -17,26 +17,38 @@ func TestScan(t *testing.T) {
 		line string
 		want lexed
 	}{
-		{"", lexed{nil, -1, false}},
-		{"a b", lexed{[]int{0}, -1, false}},
-		{" a; b ;c", lexed{[]int{1, 4, 7}, -1, false}},
-		{"a ';' b", lexed{[]int{0}, -1, false}},
-		{"a &", lexed{[]int{0}, 2, false}},
-		{"a& # why", lexed{[]int{0}, 1, false}},
-		{"a '&'", lexed{[]int{0}, -1, false}},
-		{`a \&`, lexed{[]int{0}, -1, false}},
-		{"a & b", lexed{[]int{0}, -1, false}},
-		{"&", lexed{nil, 0, false}},
-		{"a # 'b", lexed{[]int{0}, -1, false}},
-		{"a#b c", lexed{[]int{0}, -1, false}},
-		{"a 'b", lexed{[]int{0}, -1, true}},
-		{`a "b\"`, lexed{[]int{0}, -1, true}},
-		{`a "b\\"`, lexed{[]int{0}, -1, false}},
-		{`a \`, lexed{[]int{0}, -1, true}},
-		{"a # x\nb", lexed{[]int{0, 6}, -1, false}},
+		{"", lexed{nil, "", false}},
+		{"a b", lexed{[]int{0}, ".", false}},
+		{" a; b ;c", lexed{[]int{1, 4, 7}, "...", false}},
+		{"a ';' b", lexed{[]int{0}, ".", false}},
+		{"a &", lexed{[]int{0}, "&", false}},
+		{"a& # why", lexed{[]int{0}, "&", false}},
+		{"a&# why", lexed{[]int{0}, "&", false}},
+		{"a '&'", lexed{[]int{0}, ".", false}},
+		{`a \&`, lexed{[]int{0}, ".", false}},
+		{"a & b", lexed{[]int{0, 4}, "&.", false}},
+		{"a &; b&\nc", lexed{[]int{0, 5, 8}, "&&.", false}},
+		{"a&b &c", lexed{[]int{0}, ".", false}},
+		{"&", lexed{nil, "-", false}},
+		{"a; & b", lexed{[]int{0, 5}, "..-", false}},
+		{"a & &", lexed{[]int{0}, "&-", false}},
+		{"a # 'b", lexed{[]int{0}, ".", false}},
+		{"a#b c", lexed{[]int{0}, ".", false}},
+		{"a 'b", lexed{[]int{0}, ".", true}},
+		{`a "b\"`, lexed{[]int{0}, ".", true}},
+		{`a "b\\"`, lexed{[]int{0}, ".", false}},
+		{`a \`, lexed{[]int{0}, ".", true}},
+		{"a # x\nb", lexed{[]int{0, 6}, "..", false}},
 	} {
 		l := Lex(c.line)
-		if got := (lexed{l.starts, l.background, l.Open != 0}); !reflect.DeepEqual(got, c.want) {
+		jobs := ""
+		for _, command := range l.Commands {
+			jobs += map[bool]string{false: ".", true: "&"}[command.Job]
+		}
+		if l.Nothing {
+			jobs += "-"
+		}
+		if got := (lexed{l.starts, jobs, l.Open != 0}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: got %+v, want %+v", c.line, got, c.want)
 		}
 	}

@@ -9,7 +9,6 @@ package repl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,9 +20,8 @@ type Host interface {
 	// Prompt is asked before every line: a text without escape codes, such as
 	// "ring 2/4 RTR>", and the colour to show it in.
 	Prompt() (text string, mood Mood)
-	// Run runs one line, which may hold several commands. A line that ends in
-	// "&" comes without it, on a goroutine of its own, under a context that
-	// JobOf knows; it may then run beside others.
+	// Run runs one line, which may hold several commands. Those that end in "&"
+	// are its own to start, with the shell's Jobs.
 	Run(ctx context.Context, line string) error
 	// Complete returns what the word at byte pos of line may become, and the
 	// byte where that word begins.
@@ -63,12 +61,8 @@ type Options struct {
 	HistoryFile string // "" keeps history in memory
 	Init        string // a file that is run first; it may be missing
 
-	// OnError is told each error of a line, a job or the shell itself. Jobs call it
-	// on goroutines of their own.
+	// OnError is told each error of a line or the shell itself.
 	OnError func(error)
-	// StopJob, if set, asks a job to end by itself, and tells whether it will: else, or
-	// where it does not, its context ends.
-	StopJob func(id int) bool
 	// Interrupt is called at the n-th Ctrl-C (1, 2, ...) while a line runs, on
 	// another goroutine than the line's; cancel ends the line's context with
 	// the cause ErrInterrupted.
@@ -91,9 +85,9 @@ const (
 var (
 	// ErrInterrupted is the cause of a line's context after Ctrl-C.
 	ErrInterrupted error = interruption{}
-	// ErrStopped is the cause of a job's context after StopJob or the shell's
-	// end.
-	ErrStopped = errors.New("stopped")
+	// ErrStopped is the cause of a job's context after Cancel or the end of all, and what
+	// a job ends with that was asked to stop and did.
+	ErrStopped error = stopping{}
 )
 
 // interruption is a cancellation, so that what knows no shell can tell.
@@ -101,6 +95,12 @@ type interruption struct{}
 
 func (interruption) Error() string        { return "interrupted" }
 func (interruption) Is(target error) bool { return target == context.Canceled }
+
+// stopping is one, too.
+type stopping struct{}
+
+func (stopping) Error() string        { return "stopped" }
+func (stopping) Is(target error) bool { return target == context.Canceled }
 
 // A SignalError is what ended a Shell from outside.
 type SignalError struct{ Signal os.Signal }

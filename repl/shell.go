@@ -32,22 +32,19 @@ type Shell struct {
 	color       bool
 	timing      atomic.Bool // the time that a line took is printed after it
 
+	jobs *Jobs // its own lock
+
 	quit     context.Context // ended by Quit
 	quitNow  context.CancelFunc
 	exit     func(code int) // os.Exit
 	patience time.Duration  // leaveAfter
 
 	mu      sync.Mutex // guards what follows
-	root    context.Context
 	history history
 	aliases map[string]string
 	last    error       // of the last line
 	front   *foreground // what Ctrl-C is for; nil: the editor
-
-	jobs      []*job // those that run, by ID
-	lastJob   int    // the last ID that was given
-	lent      bool   // Ctrl-C is another program's
-	jobFailed error  // the first failure that WaitJobs has not told
+	lent    bool        // Ctrl-C is another program's
 }
 
 // New returns a Shell for a Host. Run reads the history; one that cannot be read
@@ -61,7 +58,7 @@ func New(o Options) (*Shell, error) {
 		host:     o.Host,
 		exit:     os.Exit,
 		patience: leaveAfter,
-		root:     context.Background(),
+		jobs:     NewJobs(context.Background()),
 		aliases:  map[string]string{},
 		history:  history{path: o.HistoryFile, limit: historyLimit},
 	}
@@ -116,16 +113,17 @@ func (s *Shell) openTerminal() error {
 
 // Run runs the init file and then lines until Quit, Ctrl-D or the end of the
 // input, or, where lines are not typed on a terminal, the first that fails (see
-// LastError). It then stops the jobs. It returns the context's cause if that
+// LastError). It then stops the jobs; where lines are not typed and none has failed it waits
+// for them before. It returns the context's cause if that
 // ended it, and a *SignalError after SIGTERM or SIGHUP.
 //
 // While it runs, SIGINT is the Shell's.
 func (s *Shell) Run(ctx context.Context) (err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s.mu.Lock()
-	s.root = ctx
-	s.mu.Unlock()
+	s.jobs.mu.Lock()
+	s.jobs.root = ctx
+	s.jobs.mu.Unlock()
 	stopSignals := s.handleSignals(end)
 	defer stopSignals()
 	if s.term != nil {
@@ -135,7 +133,7 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.term.restore()) }()
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
 
 	if s.interactive {
 		if err := s.history.load(); err != nil {
@@ -152,16 +150,31 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// close stops the jobs and ends transcript and editor.
-func (s *Shell) close() error {
-	s.stopJobs()
-	s.mu.Lock()
-	if !s.interactive && s.last == nil {
-		s.last = s.jobFailed
+// close ends the jobs, and transcript and editor.
+func (s *Shell) close(ctx context.Context) error {
+	if !s.interactive && s.LastError() == nil && ctx.Err() == nil {
+		s.done(s.foreground(ctx, "wait", s.waitJobs))
 	}
-	s.mu.Unlock()
+	if err := s.jobs.StopAll(); err != nil {
+		s.options.OnError(err)
+	}
 	return errors.Join(s.SetTranscript(""), s.editor.Close())
 }
+
+// waitJobs waits for the jobs. That one has failed was told when it ended.
+func (s *Shell) waitJobs(ctx context.Context) error {
+	ended, err := s.jobs.Wait(ctx, 0)
+	failed := slices.IndexFunc(ended, func(j Job) bool { return j.State == JobFailed })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if failed >= 0 && s.last == nil {
+		s.last = ended[failed].Err
+	}
+	return err
+}
+
+// Jobs are the commands in the background, which end with the shell.
+func (s *Shell) Jobs() *Jobs { return s.jobs }
 
 // runInit tells whether to go on.
 func (s *Shell) runInit(ctx context.Context) bool {

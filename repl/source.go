@@ -98,11 +98,7 @@ func (s *Shell) SetTiming(on bool) { s.timing.Store(on) }
 // line runs a line as it was typed.
 func (s *Shell) line(ctx context.Context, text string) error {
 	text = s.expand(text)
-	lexed := Lex(text)
-	if at := lexed.background; at >= 0 {
-		return s.background(strings.TrimSpace(text[:at]))
-	}
-	if len(lexed.starts) == 0 {
+	if lexed := Lex(text); len(lexed.starts) == 0 && !lexed.Nothing {
 		return nil
 	}
 	begun := time.Now()
@@ -128,8 +124,8 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 	switch lexed := Lex(line); {
 	case len(lexed.starts) == 0:
 		return fmt.Errorf("watch every %s: expected a command after the interval", every)
-	case lexed.background >= 0:
-		return fmt.Errorf("watch %q: it cannot end in &; to watch in the background, quote it and put the & after the quotes", line)
+	case lexed.hasJob():
+		return fmt.Errorf("watch %q: no command in it can end in &; to watch in the background, quote it and put the & after the quotes", line)
 	}
 	ctx = context.WithValue(ctx, watchKey{}, true)
 	tick := time.NewTicker(every)

@@ -71,7 +71,8 @@ help COMMAND shows its flags, help @GROUP a group:
 help TOPIC a page on one thing:
 ` + wrapped(HelpTopics()) + `;
 help CODE a failure's cause and cure: help failures lists them.
-Lines: "a; b" runs b after a, "a &" runs a in the background, # is a comment;
+Lines: "a; b" runs b after a, "a &" runs a in the background (help jobs), # is a
+comment;
 Tab completes, Ctrl-R searches what was typed, Ctrl-C ends what runs, Ctrl-D
 leaves.
 `

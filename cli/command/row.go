@@ -85,6 +85,8 @@ type Row struct {
 	// Claims: the command uses the queue pairs or changes the ring, so nothing
 	// else may at the same time. What needs a ring that is ready does so, too.
 	Claims bool
+	// Lasts: the command is about the shell, and takes its time, in the background too.
+	Lasts bool
 	// Visits: while a command in the background that Stops has the ring, this one has it
 	// between two of its batches.
 	Visits bool
@@ -115,12 +117,30 @@ type Call struct {
 	Flags *pflag.FlagSet
 	Args  []string
 	Led   bool // by this rank, for all
+	// Job is how it was given, if it is to run in the background; else "".
+	Job string
+	// Turn is its place in the line for the ring, if it has taken one before it runs.
+	Turn *session.Turn
 	// Host is the command in the background that waits meanwhile; "" if none does.
 	Host   string
 	Waited time.Duration // for it to let this one in
 	Table  *Table
 	// Tree is what the command was found in.
 	Tree *cobra.Command
+}
+
+// Background refuses a command that cannot run in the background: what changes the ring or
+// the shell is done when the next command begins, and what tells of them tells of now.
+func (c Row) Background(shell bool) error {
+	switch {
+	case c.Claims && c.Group == GroupRing:
+		return exit.Usagef("%s cannot run in the background: it changes the ring, which the commands after it need: expected it without &", c.Name)
+	case c.Name == "source" && !shell:
+		return exit.Usagef("%s cannot run in the background in -c and -f: its commands would have no order among the others: expected it without &", c.Name)
+	case c.Needs == Ready && !c.Claims || c.Lasts:
+		return nil
+	}
+	return exit.Usagef("%s cannot run in the background: expected it without &, or an operation, a measurement, sleep, source or watch", c.Name)
 }
 
 // Use returns the command's name with its arguments' names.

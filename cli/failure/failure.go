@@ -13,6 +13,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
+	"ringcli/repl"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
@@ -215,6 +216,8 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 	switch {
 	case errors.As(err, &told): // by the command itself
 		return err
+	case errors.Is(err, repl.ErrStopped): // another command in the background was cancelled
+		return withVerdict(s, err)
 	case errors.As(err, &stall) && stall.Kind.Decided(), errors.As(err, &v) && v.FromEvidence() && v.Kind != bootstrap.KindIsolated:
 		return withVerdict(s, err) // both ends were asked, and do not answer any more; a port that is down isolates
 	}

@@ -56,15 +56,25 @@ func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, a
 		return own(ctx, s, call)
 	}
 	c, _ := call.Table.Find(call.Name, command.Line)
-	if s.Claim != nil && !c.Claims {
-		release, busy := s.Claim(s, c.Name)
+	switch {
+	case s.Turns == nil || c.Claims:
+	case !s.Interactive: // all ranks run it, each when its own jobs before it have ended
+		turn := s.Turns.Reserve(c.Name)
+		defer turn.Leave()
+		if err := turn.Take(ctx, s); err != nil {
+			return err
+		}
+		defer turn.Keep()
+	default:
+		turn, busy := s.Turns.Try(s, c.Name)
 		if by, is := errors.AsType[*session.BusyError](busy); is { // this rank can tell what it knows by itself
 			if err := s.Out.Note(render.Fair, "of rank %d alone, since all ranks are busy with %s", s.Ring.Rank(), by.Holder); err != nil {
 				return err
 			}
 			return own(ctx, s, call)
 		}
-		defer release()
+		defer turn.Leave()
+		defer turn.Keep()
 	}
 	if err := s.Ready(ctx); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"ringcli/cli/command"
@@ -12,6 +13,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
+	"ringcli/repl"
 )
 
 // each runs the commands of a script, one after the other. failed is
@@ -22,9 +24,14 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 		return err
 	}
 	worst := error(nil)
-	for _, words := range commands {
-		root := t.LineTree(w, run)
-		root.SetArgs(words)
+	for _, each := range commands {
+		root := t.LineTree(w, func(ctx context.Context, c command.Row, call command.Call) error {
+			if each.Job {
+				call.Job = strings.Join(each.Words, " ")
+			}
+			return run(ctx, c, call)
+		})
+		root.SetArgs(each.Words)
 		err := root.ExecuteContext(ctx)
 		if p, is := w.(*render.Pager); is {
 			err = errors.Join(err, p.Show(ctx))
@@ -50,19 +57,41 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 // it.
 func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
 	return each(ctx, t, script, io.Discard, func(ctx context.Context, c command.Row, call command.Call) error {
-		switch {
-		case c.Typed:
+		if c.Typed {
 			return noShell(c)
-		case c.Check == nil:
+		}
+		if call.Job != "" {
+			if err := c.Background(false); err != nil {
+				return err
+			}
+		}
+		if c.Check == nil {
 			return nil
 		}
 		return c.Check(ctx, s, call, ranksHere)
 	}, nil)
 }
 
-// Run runs a script. The first command that fails ends it, but for a
-// warning, or with --keep-going: then `reconnect` mends what a ring has failed of.
+// Run runs a script, or a line of the shell. The first command that fails ends it, but for a
+// warning, or with --keep-going: then `reconnect` mends what a ring has failed of. A script
+// waits for its jobs at its end, and stops them if it has failed.
 func Run(ctx context.Context, s *session.Session, t *command.Table, script string) error {
+	if s.Jobs != nil { // of the shell, or of the script that this is sourced from
+		return runLines(ctx, s, t, script)
+	}
+	s.Jobs, s.Turns = repl.NewJobs(ctx), &session.Turns{Base: s}
+	defer func() { s.Jobs, s.Turns = nil, nil }()
+	err := runLines(ctx, s, t, script)
+	if err == nil || exit.Code(err) == exit.Warning || s.KeepGoing {
+		err = exit.Graver(err, Wait(ctx, s, 0))
+	}
+	if left := s.Jobs.StopAll(); left != nil {
+		err = errors.Join(err, left)
+	}
+	return err
+}
+
+func runLines(ctx context.Context, s *session.Session, t *command.Table, script string) error {
 	w := s.Stdout
 	if s.Pager != nil {
 		w = s.Pager
@@ -84,10 +113,17 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 	})
 }
 
-// perform runs one command of a line: here, or on all ranks if this one leads
-// them and the command is about the ring. A failure is diagnosed, and the flight
-// recorder kept.
+// perform runs one command of a line, or starts it.
 func perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+	if call.Job != "" {
+		return background(ctx, s, c, call)
+	}
+	return foreground(ctx, s, c, call)
+}
+
+// foreground runs one command of a line: here, or on all ranks if this one leads
+// them and the command is about the ring.
+func foreground(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	var results []render.Record // for `expect`
 	s.Out.Seen = func(r render.Record) { results = append(results, r) }
 	err := start(ctx, s, c, call)
@@ -98,6 +134,12 @@ func perform(ctx context.Context, s *session.Session, c command.Row, call comman
 	if err == nil {
 		return nil
 	}
+	return told(ctx, s, c, err)
+}
+
+// told is the error that a command ends with: a failure of the ring is diagnosed, and the
+// flight recorder kept.
+func told(ctx context.Context, s *session.Session, c command.Row, err error) error {
 	s.Parent.Hear()
 	var over *session.OverError
 	if (c.Claims || c.Needs == command.Ready) && !errors.As(err, &over) {
@@ -109,28 +151,50 @@ func perform(ctx context.Context, s *session.Session, c command.Row, call comman
 	return failure.InCommand(c.Name, err)
 }
 
+// turn waits for the command's turn with the ring, or visits the one that has it.
+func turn(ctx context.Context, s *session.Session, c command.Row, call *command.Call) (end func(), err error) {
+	if c.Visits && s.Visits != nil {
+		begun := time.Now()
+		host, leave, err := s.Turns.Visit(ctx, s, c.Name)
+		if err != nil || leave != nil {
+			call.Host, call.Waited = host, time.Since(begun)
+			return leave, err
+		}
+	}
+	turn := call.Turn // of a job, which leaves it
+	if turn == nil {
+		turn = s.Turns.Reserve(c.Name)
+	}
+	if err := turn.Take(ctx, s); err != nil {
+		turn.Leave()
+		return nil, err
+	}
+	return func() {
+		if call.Turn != nil {
+			return
+		}
+		turn.Keep()
+		turn.Leave()
+	}, nil
+}
+
 func noShell(c command.Row) error {
 	return exit.Usagef("%s is for the shell: expected none in -c and -f", c.Name)
 }
 
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	usesRing := c.Claims || c.Needs == command.Ready
-	if usesRing && s.Claim != nil {
-		begun := time.Now()
-		release, err := s.Claim(s, c.Name)
-		if err != nil && c.Visits {
-			call.Host, release, err = s.Visit(ctx, s, c.Name, err)
-			call.Waited = time.Since(begun)
-		}
+	if usesRing && s.Turns != nil {
+		end, err := turn(ctx, s, c, &call)
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer end()
 	}
 	if c.Typed && s.Shell == nil { // in a file that a script sources
 		return noShell(c)
 	}
-	if usesRing && call.Host == "" || !s.Interactive {
+	if usesRing && call.Host == "" || !s.Interactive && (s.Jobs == nil || len(s.Jobs.List()) == 0) {
 		s.Does(c.Name)
 		defer s.Does("")
 	}

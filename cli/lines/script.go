@@ -9,9 +9,12 @@ import (
 )
 
 // Split takes the text of -c or -f apart into commands, and each into words.
-func Split(text string) ([][]string, error) {
+func Split(text string) ([]repl.Command, error) {
 	switch l := repl.Lex(text); l.Open {
 	case 0:
+		if l.Nothing {
+			return nil, exit.Usagef("there is nothing to run in the background: expected a command before &")
+		}
 		return l.Commands, nil
 	case '\\':
 		return nil, exit.Usagef("line %d ends in a single \\: expected a character after it", l.OpenLine)

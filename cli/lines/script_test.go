@@ -24,10 +24,17 @@ func TestSplitScript(t *testing.T) {
 		{`"a\"b\\c\d" 'x\y'`, commands{{`a"b\c\d`, `x\y`}}},
 		{"all-reduce \\\n  --check\r\nping", commands{{"all-reduce", "--check"}, {"ping"}}},
 		{"a'b'\"c\"", commands{{"abc"}}},
+		{"ping & all-reduce --size 1K&; wait", commands{{"ping"}, {"&"}, {"all-reduce", "--size", "1K"}, {"&"}, {"wait"}}},
 	} {
 		got, err := Split(c.text)
-		if err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%q: got %q, %v, want %q", c.text, got, err, c.want)
+		var all commands
+		for _, command := range got {
+			if all = append(all, command.Words); command.Job {
+				all = append(all, []string{"&"})
+			}
+		}
+		if err != nil || !reflect.DeepEqual(all, c.want) {
+			t.Errorf("%q: got %q, %v, want %q", c.text, all, err, c.want)
 		}
 	}
 }
@@ -37,6 +44,7 @@ func TestSplitScriptRefuses(t *testing.T) {
 		"ping\n'open":     "line 2",
 		"say \"a\\\"":     "closing \"",
 		"ping;\nstatus\\": "line 2",
+		"ping; &":         "a command before &",
 	} {
 		_, err := Split(text)
 		if err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != exit.Usage {
@@ -55,7 +63,7 @@ func FuzzSplitScript(f *testing.F) {
 			return
 		}
 		for _, words := range commands {
-			if len(words) == 0 {
+			if len(words.Words) == 0 {
 				t.Errorf("%q yields a command without a word", text)
 			}
 		}

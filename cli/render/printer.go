@@ -25,7 +25,7 @@ const (
 	CSV   Format = "csv"
 )
 
-// Printer writes results to one writer. It is not safe for concurrent use.
+// Printer writes results to one writer, each with one Write. It is not safe for concurrent use.
 type Printer struct {
 	w      io.Writer
 	format Format
@@ -36,6 +36,9 @@ type Printer struct {
 	fields []string   // CSV's header in force
 	// Seen, if set, is given each record that is printed, or its parts.
 	Seen func(Record)
+	// Job is the number of the command in the background whose results these are, which
+	// JSON has with each; 0: they are of none.
+	Job int
 }
 
 // New returns a Printer. Its tables are coloured if w is a terminal that can
@@ -44,6 +47,11 @@ type Printer struct {
 // so that each row is one line for grep and awk.
 func New(w io.Writer, format Format) *Printer {
 	return &Printer{w: w, format: format, color: trace.IsTerminal(w) && trace.ColorWanted(), width: func() int { return Width(w) }}
+}
+
+// Fork returns a Printer of the same format to the same writer, for other results.
+func (p *Printer) Fork() *Printer {
+	return &Printer{w: p.w, format: p.format, color: p.color, width: p.width}
 }
 
 // Into has what is printed go to another writer, which leads to the same terminal, until
@@ -184,7 +192,11 @@ func (p *Printer) printJSON(v any) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("render %T as JSON: %w", v, err)
 	}
-	_, err := p.w.Write(line.Bytes())
+	text := line.Bytes()
+	if object, is := bytes.CutSuffix(text, []byte("}\n")); is && p.Job > 0 {
+		text = fmt.Appendf(object, ",\"job\":%d}\n", p.Job)
+	}
+	_, err := p.w.Write(text)
 	return err
 }
 

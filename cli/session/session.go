@@ -40,6 +40,8 @@ type Session struct {
 
 	Running *atomic.Pointer[Running] // atomic, for Ctrl-C: what runs; nil where nobody asks
 	Stop    *atomic.Bool             // atomic, for Ctrl-C: stop at the next boundary; may be nil
+
+	inBackground bool // only read: a command in the background has it
 }
 
 // common is what the sessions of a process share. It is set up before the first
@@ -72,16 +74,14 @@ type common struct {
 	// Waits are what the process waits for from other ranks, which speaker tells people.
 	Waits   *ring.Waits
 	speaker *speaker
-	// Claim gives the ring to one command at a time; nil where there is no other.
-	Claim func(s *Session, command string) (release func(), err error)
-	// Visit lets a command in while another has the claim, where that one comes to a
-	// boundary on all ranks; busy is why it has no claim. It tells whose command waits.
-	Visit func(ctx context.Context, s *Session, command string, busy error) (host string, release func(), err error)
-	// Visits are those of the process; nil where there is no Claim.
+	// Turns gives the ring to one command at a time; nil where nothing is run by lines.
+	Turns *Turns
+	// Visits are those of the process; nil where a command takes its turn only.
 	Visits *Visits
-	// StopJob asks a line in the background to stop at its next boundary, and
-	// reports whether it will.
-	StopJob func(id int) bool
+	// Jobs are the commands in the background; nil where nothing is run by lines.
+	Jobs *repl.Jobs
+	// Explain adds to what a job has failed of what that leads to; nil: nothing.
+	Explain func(ctx context.Context, s *Session, err error) error
 }
 
 // New returns the session that a command of the process has.
@@ -100,6 +100,26 @@ func (e *BusyError) FailureCode() codes.Code { return codes.Busy }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s: the ring is busy with %s: `wait` for it, or `stop` it", e.Command, e.Holder)
+}
+
+// ForJob returns a session for a command in the background.
+func (s *Session) ForJob() *Session {
+	job := s.Fork()
+	job.Out, job.Progress, job.inBackground = s.Out.Fork(), nil, true
+	return job
+}
+
+type jobKey struct{}
+
+// WithJob is the context of a command in the background with its session.
+func WithJob(ctx context.Context, s *Session) context.Context {
+	return context.WithValue(ctx, jobKey{}, s)
+}
+
+// OfJob is the session of the command in the background that runs a line; nil if none does.
+func OfJob(ctx context.Context) *Session {
+	s, _ := ctx.Value(jobKey{}).(*Session)
+	return s
 }
 
 // Fork returns a session for one line.

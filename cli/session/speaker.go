@@ -45,7 +45,7 @@ type awaited struct {
 // Await tells people, as Speak does, that this process waits for something since then,
 // such as "a client on TCP port 1", until the returned function is called.
 func (s *Session) Await(ctx context.Context, since time.Time, what string) (end func()) {
-	if s.Interactive && s.Progress == nil { // in the background
+	if s.inBackground {
 		return func() {}
 	}
 	p, a := s.speaker, &awaited{what, since}
@@ -75,7 +75,7 @@ func (p *speaker) patience() time.Duration { return SpeakAfter + time.Duration(p
 // standard error. A line in the background has no place on a terminal.
 func (s *Session) Speak() (end func()) {
 	p := s.speaker
-	if s.Interactive && s.Progress == nil || !p.mu.TryLock() {
+	if s.inBackground || !p.mu.TryLock() {
 		return func() {}
 	}
 	p.progress = s.Progress

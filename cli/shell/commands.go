@@ -53,13 +53,13 @@ own flag comes first.`,
 			Args:    "[NAME]", Complete: completeSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
 		},
 		{
-			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
 			Summary: "Run the commands of a file, one a line",
 			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too. In -c and -f the files are\nchecked, with those that they name, before the ring is brought up.",
 			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Check: checkSource, Run: runSource,
 		},
 		{
-			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true,
+			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
 			Summary: "Wait, unless the ring fails meanwhile", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 				d, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
@@ -67,7 +67,7 @@ own flag comes first.`,
 			},
 		},
 		{
-			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Verbatim: true,
+			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true, Typed: true, Verbatim: true,
 			Summary: "Run a command again and again until Ctrl-C",
 			Example: "  watch 2s counters\n  watch 5s all-reduce --size 1M --duration 1s", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
@@ -119,23 +119,65 @@ own flag comes first.`,
 			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: runHistory,
 		},
 		{
-			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Harmless: true,
-			Summary: "List what runs in the background: lines that ended in &",
+			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
+			Summary: "List what runs in the background: commands that ended in &",
+			Long: `Lists what runs in the background, and what waits for its turn. An operation, a
+measurement, sleep, source or watch that ends in & runs there; the next command
+begins at once. The ring has one of them at a time, in the order in which they
+were given: what comes after them waits for them, also in front, also close and
+reconnect, but for ping, which has its turn between two batches. Where rank 0
+leads, followers run them in the same order. Each result has the job's number
+in JSON, and a job tells when it ends. wait waits for it; stop and cancel end
+it.
+
+A rank that is lost ends all jobs of all ranks. At the end of -c, -f or a pipe
+the jobs are waited for, and a failure of one is that of all; a typed shell that
+is left asks them to stop.`,
+			Example: "  all-reduce --size 1G --duration 1m &\n  jobs\n  wait 1",
 			Run:     runJobs,
 		},
 		{
-			Name: "wait", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
-			Summary: "Wait for the lines in the background",
-			Run:     func(ctx context.Context, s *session.Session, _ command.Call) error { return s.Shell.WaitJobs(ctx) },
+			Name: "wait", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Wait for a command in the background, or for all",
+			Long: `Waits for a command in the background, and ends as that did: with its exit code,
+also if it has ended before. Without a number it waits for all, and ends with
+the gravest failure that was not waited for. One that was stopped or cancelled has
+not failed; its ring may have. Ctrl-C ends the wait, not the command, but in -c
+and -f, where it ends all.
+What they have printed is what expect looks at then.`,
+			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("wait"),
+			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
+				return lines.Wait(ctx, s, jobOf(call.Args))
+			},
 		},
 		{
-			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
-			Summary: "Stop a line in the background",
-			Long: `Asks a line in the background to stop at its next boundary, on all ranks
-together; with --now it is cancelled, which ends the ring if it uses it.`,
-			Args: "[JOB]", Words: []string{"1"}, CheckArgs: countArgs("stop", 0, 1, "at most a job's number"),
+			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "Have a command in the background stop at its next boundary",
+			Long: `Asks a command in the background to stop at its next boundary, on all ranks
+together, which leaves the ring usable; with --now it is cancelled (cancel). One
+that waits for its turn is taken out of the line; where no rank leads it stops
+when its turn comes, since other ranks have it in their lines, too.`,
+			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("stop"),
 			Flags: func(fs *pflag.FlagSet) { fs.Bool("now", false, "cancel it instead") },
-			Run:   runStop,
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				end := s.Jobs.Stop
+				if command.IsOn(call.Flags, "now") {
+					end = s.Jobs.Cancel
+				}
+				return endJob(s, call, end)
+			},
+		},
+		{
+			Name: "cancel", Group: command.GroupShell, Where: command.Line, Own: true,
+			Summary: "End a command in the background now, on all ranks",
+			Long: `Cancels a command in the background. One that has the ring ends at once on all
+ranks, each of which says which rank has cancelled it, and the ring with it:
+reconnect builds another. So does one that waits for its turn, but where this
+rank leads: there it is only taken out of the line.`,
+			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("cancel"),
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				return endJob(s, call, s.Jobs.Cancel)
+			},
 		},
 		{
 			Name: "quit", Aliases: []string{"exit"}, Group: command.GroupShell, Where: command.Line, Own: true,
@@ -359,19 +401,20 @@ func runHistory(_ context.Context, s *session.Session, call command.Call) error 
 	return s.Out.Print(rows...)
 }
 
-// JobInfo is a line that runs in the background.
+// JobInfo is a command in the background.
 type JobInfo struct {
 	Command string  `json:"command"`
 	OK      bool    `json:"ok"`
 	Job     int     `json:"job" col:"job"`
-	Line    string  `json:"line" col:"line|last"`
+	State   string  `json:"state" col:"state|5"` // runs, or waits for its turn
 	Seconds float64 `json:"seconds" col:"seconds|%.1f"`
+	Line    string  `json:"line" col:"line|last"`
 }
 
 func runJobs(_ context.Context, s *session.Session, _ command.Call) error {
 	var rows []render.Record
-	for _, j := range s.Shell.Jobs() {
-		rows = append(rows, JobInfo{Command: "jobs", OK: true, Job: j.ID, Line: j.Line, Seconds: time.Since(j.Since).Seconds()})
+	for _, j := range s.Jobs.List() {
+		rows = append(rows, JobInfo{Command: "jobs", OK: true, Job: j.ID, State: string(j.State), Seconds: time.Since(j.Since).Seconds(), Line: j.Line})
 	}
 	if len(rows) == 0 {
 		return s.Out.Note(render.Faint, "nothing runs in the background")
@@ -379,26 +422,45 @@ func runJobs(_ context.Context, s *session.Session, _ command.Call) error {
 	return s.Out.Print(rows...)
 }
 
-func runStop(_ context.Context, s *session.Session, call command.Call) error {
-	jobs := s.Shell.Jobs()
-	id := 0
-	switch {
-	case len(call.Args) > 0:
-		n, err := strconv.Atoi(strings.TrimPrefix(call.Args[0], "%"))
-		if err != nil || n < 1 {
-			return exit.Usagef("stop %s: expected the number of a job: `jobs` lists them", call.Args[0])
+// checkJob refuses what is no job's number.
+func checkJob(name string) func([]string) error {
+	return func(args []string) error {
+		if err := countArgs(name, 0, 1, "at most a job's number")(args); err != nil {
+			return err
 		}
-		id = n
-	case len(jobs) == 1:
-		id = jobs[0].ID
-	default:
-		return exit.Usagef("stop: %d lines run in the background: expected the number of one: `jobs` lists them", len(jobs))
-	}
-	if !command.IsOn(call.Flags, "now") && s.StopJob != nil && s.StopJob(id) {
+		if len(args) > 0 && jobOf(args) < 1 {
+			return exit.Usagef("%s %s: expected the number of a job, such as 1: `jobs` lists them", name, args[0])
+		}
 		return nil
 	}
-	if err := s.Shell.StopJob(id); err != nil {
-		return exit.Usagef("%w", err)
+}
+
+// jobOf is the job's number that was given; 0 if there is none.
+func jobOf(args []string) int {
+	if len(args) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(args[0], "%"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// endJob ends the job that was given, or the only one.
+func endJob(s *session.Session, call command.Call, end func(id int) (ended bool, err error)) error {
+	id := jobOf(call.Args)
+	if jobs := s.Jobs.List(); id == 0 && len(jobs) != 1 {
+		return exit.Usagef("%s: %d commands run in the background: expected the number of one: `jobs` lists them", call.Name, len(jobs))
+	} else if id == 0 {
+		id = jobs[0].ID
+	}
+	ended, err := end(id)
+	switch {
+	case err != nil:
+		return exit.Usagef("%s: %w", call.Name, err)
+	case ended:
+		return s.Out.Note(render.Faint, "job %d has ended before", id)
 	}
 	return nil
 }

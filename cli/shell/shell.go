@@ -30,19 +30,18 @@ import (
 
 // Open makes the shell, through which all output goes from now on.
 func Open(s *session.Session, t *command.Table) error {
-	h := &host{s: s, table: t, jobs: map[int]*session.Session{}}
+	h := &host{Turns: &session.Turns{Base: s}, table: t}
 	history, init := shellFiles()
 	shell, err := repl.New(repl.Options{
 		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init,
-		OnError: h.report, Interrupt: h.interrupt, StopJob: func(id int) bool { return h.stopJob(id, "") },
+		OnError: h.report, Interrupt: h.interrupt,
 	})
 	if err != nil {
 		return err
 	}
 	s.Interactive = true
-	s.Shell, s.Claim = shell, h.claim
-	s.StopJob = func(id int) bool { return h.stopJob(id, "; stop --now cancels it") }
-	s.Visit, s.Visits = h.visit, &session.Visits{}
+	s.Shell, s.Jobs, s.Explain = shell, shell.Jobs(), h.explain
+	s.Turns, s.Visits = h.Turns, &session.Visits{}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = render.New(s.Stdout, s.Out.Format())
 	s.Progress = session.NewProgress(s.Stderr)
@@ -97,29 +96,21 @@ func banner(s *session.Session) []string {
 	return []string{place, "help lists the commands, Tab completes, Ctrl-D leaves"}
 }
 
-// host runs the shell's lines, each in a session of its own: a fork of s, so
-// that a line in the background and one in front share nothing but the ring.
+// host runs the shell's lines, each in a session of its own: a fork of the base of the
+// turns, so that a line in the background and one in front share nothing but the ring.
 type host struct {
 	table *command.Table
-	mu    sync.Mutex // guards what follows
-	// S is the session between two lines. Its ring, member and leads change only
-	// while holder is set, by its holder.
-	s      *session.Session
-	holder string                   // what uses the ring: a command
-	owner  *session.Session         // the line that it is of; nil once it has ended before its visitors
-	guest  string                   // a visitor's command, which has the ring too
-	guests int                      // how many visit
-	freed  chan struct{}            // closed when none of them does any longer
-	front  *session.Session         // the line in front, if one runs
-	jobs   map[int]*session.Session // those in the background
-	told   *ring.Ring               // that it has failed
+	*session.Turns
+	// The lock of the turns guards these.
+	front *session.Session // the line in front, if one runs
+	told  *ring.Ring       // that it has failed
 }
 
 // Prompt implements repl.Host.
 func (h *host) Prompt() (string, repl.Mood) {
-	h.mu.Lock()
-	r := h.s.Ring
-	h.mu.Unlock()
+	h.Mu.Lock()
+	r := h.Base.Ring
+	h.Mu.Unlock()
 	return Prompt(r)
 }
 
@@ -150,10 +141,7 @@ func (h *host) Run(ctx context.Context, line string) error {
 		return nil
 	}
 	if s.Ring != nil && s.Ring.Failed() && (s.Ring != was || !failedBefore) {
-		err = over(s, err)
-		h.mu.Lock()
-		h.told = s.Ring
-		h.mu.Unlock()
+		err = h.over(s, err)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
 		if why := s.Interrupted(); why != nil && (s.Ring == nil || !s.Ring.Failed()) {
@@ -164,16 +152,35 @@ func (h *host) Run(ctx context.Context, line string) error {
 	return err
 }
 
-func (h *host) fork(ctx context.Context) *session.Session {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.s.Fork()
-	if id, ok := repl.JobOf(ctx); ok {
-		h.jobs[id] = s
-		s.Progress = nil
-	} else {
-		h.front = s
+// explain says of the first job that a ring has failed under what that leads to.
+func (h *host) explain(_ context.Context, s *session.Session, err error) error {
+	h.Mu.Lock()
+	news := s.Ring != nil && s.Ring != h.told && s.Ring.Failed()
+	h.Mu.Unlock()
+	if news {
+		err = h.over(s, err)
 	}
+	return err
+}
+
+// over is told of a ring that has failed.
+func (h *host) over(s *session.Session, err error) error {
+	h.Mu.Lock()
+	h.told = s.Ring
+	h.Mu.Unlock()
+	return over(s, err)
+}
+
+func (h *host) fork(ctx context.Context) *session.Session {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if job := session.OfJob(ctx); job != nil { // which runs lines itself
+		s := h.Base.ForJob()
+		s.Out.Job, s.Running, s.Stop = job.Out.Job, job.Running, job.Stop
+		return s
+	}
+	s := h.Base.Fork()
+	h.front = s
 	if repl.Typed(ctx) && s.Shell.Interactive() {
 		if s.Pager = render.NewPager(s.Stdout, s.Config.String("pager")); s.Pager != nil {
 			s.Pager.Lend = s.Shell.Lend
@@ -184,19 +191,18 @@ func (h *host) fork(ctx context.Context) *session.Session {
 
 // merge takes over what a line has changed. Settings are those of the front.
 func (h *host) merge(ctx context.Context, s *session.Session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	if s.Fresh {
-		h.s.Results = s.Results
+		h.Base.Results = s.Results
 	}
-	if id, ok := repl.JobOf(ctx); ok {
-		delete(h.jobs, id)
+	if session.OfJob(ctx) != nil {
 		return
 	}
 	h.front = nil
 	// A line that runs others, such as source, must not undo what they set.
 	if s.Config != s.Forked {
-		h.s.Config = s.Config
+		h.Base.Config = s.Config
 	}
 }
 
@@ -214,15 +220,15 @@ func (h *host) watch(end <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		h.mu.Lock()
-		r := h.s.Ring
-		news := r != nil && r != h.told && r.Failed() && h.front == nil && len(h.jobs) == 0
+		h.Mu.Lock()
+		r := h.Base.Ring
+		news := r != nil && r != h.told && r.Failed() && h.front == nil && len(h.Base.Jobs.List()) == 0
 		if news {
 			h.told = r
 		}
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if news {
-			h.report(over(h.s, r.Err()))
+			h.report(over(h.Base, r.Err()))
 		}
 	}
 }
@@ -237,156 +243,30 @@ func over(s *session.Session, err error) error {
 	return fmt.Errorf("%w; the ring is over: `reconnect` rebuilds it", err)
 }
 
-// claim gives the ring to one command at a time.
-func (h *host) claim(s *session.Session, command string) (release func(), err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.holder != "" {
-		return nil, exit.Usagef("%w", &session.BusyError{Command: command, Holder: h.holder})
-	}
-	h.holder, h.owner, h.freed = command, s, make(chan struct{})
-	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.owner = nil
-		h.s.Ring, h.s.Member, h.s.Leads = s.Ring, s.Member, s.Leads
-		h.free()
-	}, nil
-}
-
-// free ends a claim once its command and its visitors have ended: a command that was
-// cancelled ends before them. It needs the lock.
-func (h *host) free() {
-	switch {
-	case h.owner != nil:
-	case h.guests > 0:
-		h.holder = h.guest
-	default:
-		h.holder = ""
-		close(h.freed)
-	}
-}
-
-// enter makes a command a visitor of the claim that it waited at, unless that has ended.
-func (h *host) enter(s *session.Session, command string, freed chan struct{}) (leave func(), entered bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.owner == nil || h.freed != freed {
-		return nil, false
-	}
-	h.guest = command
-	h.guests++
-	s.Ring, s.Member, s.Leads = h.s.Ring, h.s.Member, h.s.Leads
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.guests--
-		h.free()
-	}, true
-}
-
-// visit is a command's turn while another has the claim: when that one is at a boundary on
-// all ranks, or has ended.
-func (h *host) visit(ctx context.Context, s *session.Session, command string, busy error) (of string, release func(), err error) {
-	limit := s.Config.Duration("timeout")
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		h.mu.Lock()
-		of, owner, freed := h.holder, h.owner, h.freed
-		h.mu.Unlock()
-		if of == "" {
-			if release, err = h.claim(s, command); err == nil {
-				return "", release, nil
-			}
-			continue
-		}
-		var in <-chan struct{} // nil where the claim is only its visitors' any more
-		leave := func() {}
-		if owner != nil {
-			if c := owner.Running.Load(); c == nil || !c.Stops {
-				return "", nil, busy
-			}
-			in, leave = s.Visits.Knock()
-		}
-		hush := s.Await(ctx, begun, of+" in the background to come to a boundary")
-		defer hush()
-		select {
-		case <-in:
-			out, entered := h.enter(s, command, freed)
-			if entered {
-				return of, func() { out(); leave() }, nil
-			}
-			leave()
-		case <-freed:
-			leave()
-		case <-ctx.Done():
-			leave()
-			if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return "", nil, context.Cause(ctx)
-			}
-			awaits := ""
-			if w, waits := s.Waits.Now(); waits {
-				awaits = ": it waits for " + w.String()
-			}
-			return "", nil, fmt.Errorf("%s: %s in the background has come to no boundary in %s%s", command, of, limit, awaits)
-		}
-	}
-}
-
 // interrupt is the n-th Ctrl-C: what can stops at its next boundary, all else is
 // cancelled.
 func (h *host) interrupt(n int, cancel func()) {
-	h.mu.Lock()
+	h.Mu.Lock()
 	s := h.front
-	h.mu.Unlock()
-	if s == nil || n > 1 || !askToStop(s, "; Ctrl-C again cancels it") {
+	h.Mu.Unlock()
+	if s == nil || n > 1 || !s.AskToStop("; Ctrl-C again cancels it") {
 		cancel()
 		return
 	}
-	time.AfterFunc(StopGrace, cancel) // which does nothing once the line has ended
+	time.AfterFunc(session.StopGrace, cancel) // which does nothing once the line has ended
 }
 
-// StopGrace is how long a command may take to its next boundary: longer than an
-// iteration of any size that is usual, shorter than patience with a rank that is
-// not there. Tests change it, on machines that are busy.
-var StopGrace = 10 * time.Second
-
-// stopJob asks a line in the background to stop at its next boundary.
-func (h *host) stopJob(id int, harder string) bool {
-	h.mu.Lock()
-	s := h.jobs[id]
-	h.mu.Unlock()
-	return s != nil && askToStop(s, harder)
-}
-
-// askToStop asks what runs to stop at its next boundary. It reports whether it
-// will. Harder says what does not wait for that.
-func askToStop(s *session.Session, harder string) bool {
-	c := s.Running.Load()
-	if c == nil || !c.Stops {
-		return false
-	}
-	s.Stop.Store(true)
-	s.Progress.End()
-	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", c.Name, StopGrace, harder)
-	return true
-}
-
-// report prints an error of a line or of a job.
+// report prints an error of a line.
 func (h *host) report(err error) {
-	h.mu.Lock()
-	s := h.s.Fork()
-	h.mu.Unlock()
+	h.Mu.Lock()
+	s := h.Base.Fork()
+	h.Mu.Unlock()
 	failure.Report(s, "shell", err, exit.Code(err))
 }
 
 // Complete implements repl.Host.
 func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
-	return Complete(h.s, h.table, line[:pos])
+	return Complete(h.Base, h.table, line[:pos])
 }
 
 // Complete asks cobra what the last word of the last command may become.
@@ -395,7 +275,7 @@ func Complete(s *session.Session, t *command.Table, text string) ([]repl.Candida
 	if len(words) > 1 && s.Shell != nil {
 		if full, is := s.Shell.Aliases()[words[0]]; is {
 			if expanded, err := lines.Split(full); err == nil && len(expanded) > 0 {
-				words = append(expanded[len(expanded)-1], words[1:]...)
+				words = append(expanded[len(expanded)-1].Words, words[1:]...)
 			}
 		}
 	}
@@ -435,8 +315,8 @@ func lastCommand(text string) (words []string, from int) {
 		before = before[i+1:]
 	}
 	commands, err := lines.Split(strings.TrimRight(before, `"'`))
-	if err == nil && len(commands) > 0 {
-		words = commands[len(commands)-1]
+	if last := len(commands) - 1; err == nil && last >= 0 && !commands[last].Job {
+		words = commands[last].Words
 	}
 	return append(words, text[from:]), from
 }
@@ -447,9 +327,9 @@ func (h *host) Repeatable(line string) bool {
 	if err != nil || len(commands) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(commands, func(words []string) bool {
-		c, found := h.table.Find(words[0], command.Line)
-		return !found || !c.Harmless
+	return !slices.ContainsFunc(commands, func(given repl.Command) bool {
+		c, found := h.table.Find(given.Words[0], command.Line)
+		return !found || !c.Harmless || given.Job
 	})
 }
 

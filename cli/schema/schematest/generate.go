@@ -113,6 +113,9 @@ func Generate(home string, records []Record, comments Comments, enums map[reflec
 		default:
 			command.Enum = commands
 		}
+		if !slices.ContainsFunc(n.Properties, func(p property) bool { return p.name == "job" }) {
+			n.Properties = append(n.Properties, property{"job", &node{Type: "integer", Description: "The number of the command in the background that printed it; left out of one in front."}})
+		}
 		root.OneOf = append(root.OneOf, &node{Ref: "#/$defs/" + g.name(r.Type)})
 	}
 	slices.SortFunc(root.OneOf, func(a, b *node) int { return strings.Compare(a.Ref, b.Ref) })
