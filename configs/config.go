@@ -141,7 +141,21 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 		}
 		c.values[s.Name] = Value{Name: s.Name, Value: value, Origin: origin}
 	}
-	return c, nil
+	return c, c.checkGiven()
+}
+
+// checkGiven refuses what a setting gives another that this does not take.
+func (c *Config) checkGiven() error {
+	for _, s := range Settings {
+		if s.gives == "" {
+			continue
+		}
+		given := c.Get(s.gives)
+		if target := mustLookup(s.gives); !target.allows(given.Value) {
+			return fmt.Errorf("%w: %s is %s, by which %s is %s: expected %s there", ErrInvalid, s.Name, c.Get(s.Name), s.gives, given, target.expected())
+		}
+	}
+	return nil
 }
 
 // lookupFlag returns the flag of a setting that AddFlags has declared, or nil.
@@ -268,7 +282,7 @@ func (c *Config) With(name, value string) (*Config, error) {
 	}
 	next := &Config{file: c.file, values: maps.Clone(c.values)}
 	next.values[name] = Value{Name: name, Value: v, Origin: Origin{Source: FromShell}}
-	return next, nil
+	return next, next.checkGiven()
 }
 
 // File returns the path of the configuration file that was read, or "".
@@ -278,7 +292,7 @@ func (c *Config) File() string { return c.file }
 func (c *Config) Values() []Value {
 	list := make([]Value, 0, len(Settings))
 	for _, s := range Settings {
-		list = append(list, c.values[s.Name])
+		list = append(list, c.Get(s.Name))
 	}
 	return list
 }
@@ -288,7 +302,16 @@ func (c *Config) Values() []Value {
 // a programmer's errors.
 func (c *Config) Get(name string) Value {
 	mustLookup(name)
-	return c.values[name]
+	v := c.values[name]
+	if v.Origin.Source > FromDefault {
+		return v
+	}
+	for _, s := range Settings {
+		if own := c.values[s.Name]; s.gives == name && own.Origin.Source > FromDefault {
+			v.Value, v.Origin = s.give(own.Value, c.values["slots"].Value.(int)), own.Origin
+		}
+	}
+	return v
 }
 
 // IsSet tells whether the value came from anywhere but the default.

@@ -437,3 +437,72 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// TestRCCL: RCCL's names and variables give other settings their values where those have none of
+// their own; what is not set leaves all as it is, and what would give a wrong value is refused.
+func TestRCCL(t *testing.T) {
+	defaults := map[string]string{
+		"use-ring-all-reduce": "auto", "use-tree-all-reduce": "auto", "tree-threshold-bytes": "1M", "num-channels": "1", "enable-debug": "false",
+		"buffer-size": "4M", "channels": "1", "slots": "16", "slot-size": "256K", "trace": "warn",
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		with [][2]string
+		want map[string]string
+		fail string
+	}{
+		"nothing": {},
+		"variables": {
+			env:  map[string]string{"RCCL_NCHANNELS": "4", "RCCL_BUFFSIZE": "1048576", "RCCL_DEBUG": "INFO"},
+			want: map[string]string{"num-channels": "4", "channels": "4", "buffer-size": "1M", "slot-size": "64K", "enable-debug": "true", "trace": "info"},
+		},
+		"ringcli's names of them": {
+			env:  map[string]string{"RINGCLI_NUM_CHANNELS": "2", "RINGCLI_USE_TREE_ALL_REDUCE": "true", "RCCL_NCHANNELS": "3", "RCCL_DEBUG": "WARN"},
+			want: map[string]string{"num-channels": "2", "channels": "2", "use-tree-all-reduce": "true"},
+		},
+		"own names first": {
+			env:  map[string]string{"RCCL_NCHANNELS": "4", "RINGCLI_CHANNELS": "2", "RINGCLI_SLOT_SIZE": "4K", "RCCL_BUFFSIZE": "1M", "RCCL_DEBUG": "INFO", "RINGCLI_DEBUG": "debug"},
+			want: map[string]string{"num-channels": "4", "channels": "2", "buffer-size": "1M", "slot-size": "4K", "enable-debug": "true", "trace": "debug"},
+		},
+		"set": {
+			with: [][2]string{{"slots", "8"}, {"buffer-size", "4M"}, {"num-channels", "5"}},
+			want: map[string]string{"slots": "8", "slot-size": "512K", "num-channels": "5", "channels": "5"},
+		},
+		"slots too small":    {env: map[string]string{"RCCL_BUFFSIZE": "4K", "RINGCLI_SLOTS": "64"}, fail: "buffer-size is 4K, by which slot-size is 64"},
+		"no channels":        {env: map[string]string{"RCCL_NCHANNELS": "0"}, fail: `num-channels is "0"`},
+		"no level of RCCL's": {env: map[string]string{"RCCL_DEBUG": "LOUD"}, fail: `enable-debug is "LOUD"`},
+		"slots set too small": {
+			env: map[string]string{"RCCL_BUFFSIZE": "64K"}, with: [][2]string{{"slots", "1024"}}, fail: "by which slot-size is 64",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for variable, value := range c.env {
+				t.Setenv(variable, value)
+			}
+			config, err := Load(nil, os.DevNull)
+			for _, w := range c.with {
+				if err == nil {
+					config, err = config.With(w[0], w[1])
+				}
+			}
+			if c.fail != "" {
+				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.fail) {
+					t.Errorf("%v: expected %q", err, c.fail)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for setting, value := range defaults {
+				want, changed := c.want[setting]
+				if !changed {
+					want = value
+				}
+				if got := config.Get(setting).String(); got != want {
+					t.Errorf("%s is %s (%s), want %s", setting, got, config.Get(setting).Origin, want)
+				}
+			}
+		})
+	}
+}

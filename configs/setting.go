@@ -36,6 +36,10 @@ type Setting struct {
 	check func(text string) error
 	// EnvToo is read when the setting's own variable is not set.
 	EnvToo string
+	// gives is the setting that has its value from this one where it has none of its own, and
+	// give what that is, with so many slots.
+	gives string
+	give  func(value any, slots int) any
 }
 
 // Settings is the table of all settings, and the only place where their defaults
@@ -128,6 +132,37 @@ var Settings = []Setting{
 		Usage: "slots to receive into, per channel to a neighbour, for eager"},
 	{Name: "slot-size", Default: uint64(256 << 10), Min: 256, Max: 1 << 30,
 		Usage: "bytes of a slot"},
+
+	// Those of a specification of a backend of RCCL (RCCLConfig), under its names and with its
+	// defaults, by which the others stay as they are.
+	{Name: "use-ring-all-reduce", Default: "auto", OneOf: []any{"auto", "true", "false"},
+		Section: "RCCL's names",
+		Usage:   "all-reduce round the ring where auto chooses: %s (auto: by size and by the table, or true beside use-tree-all-reduce)",
+		Comment: "All-reduce goes round the ring where auto chooses: true or false. auto: by size and\nby the table, or true if use-tree-all-reduce is given. Rank 0's counts."},
+	{Name: "use-tree-all-reduce", Default: "auto", OneOf: []any{"auto", "true", "false"},
+		Usage:   "all-reduce by the tree up to tree-threshold-bytes: %s (auto: by size and by the table, or false beside use-ring-all-reduce)",
+		Comment: "All-reduce goes by the tree up to tree-threshold-bytes, and at any size if\nuse-ring-all-reduce is false: true or false. auto: by size and by the table, or false\nif use-ring-all-reduce is given. Rank 0's counts."},
+	{Name: "tree-threshold-bytes", Default: uint64(1 << 20), Min: 1, Max: 1 << 40,
+		Usage:   "longest vector, in bytes, that use-tree-all-reduce sends by the tree where the ring is used, too",
+		Comment: "The longest vector, in bytes, that use-tree-all-reduce sends by the tree where the\nring is used, too."},
+	{Name: "num-channels", Default: 1, Min: 1, Max: 16, EnvToo: "RCCL_NCHANNELS", gives: "channels",
+		give:    func(value any, _ int) any { return value },
+		Usage:   "channels, unless those are given (also RCCL_NCHANNELS)",
+		Comment: "channels, unless those are given. RCCL_NCHANNELS sets it too."},
+	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: "RCCL_DEBUG", gives: "trace",
+		Aliases: map[string]string{"INFO": "true", "TRACE": "true", "WARN": "false", "VERSION": "false", "ABORT": "false", "NONE": "false"},
+		give: func(value any, _ int) any {
+			if value == "true" {
+				return "info"
+			}
+			return "warn"
+		},
+		Usage:   "trace at info (true) or warn (false), unless that is given: %s (also RCCL_DEBUG, as INFO or WARN)",
+		Comment: "trace at info (true) or warn (false), unless that is given. RCCL_DEBUG sets it too,\nas INFO or WARN."},
+	{Name: "buffer-size", Default: uint64(4 << 20), Min: 4 << 10, Max: 1 << 30, EnvToo: "RCCL_BUFFSIZE", gives: "slot-size",
+		give:    func(value any, slots int) any { return value.(uint64) / uint64(slots) },
+		Usage:   "bytes of all slots of a channel, which make slot-size unless that is given (also RCCL_BUFFSIZE)",
+		Comment: "Bytes of all slots of a channel, which make slot-size unless that is given.\nRCCL_BUFFSIZE sets it too."},
 
 	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
 		Section: "What is printed",

@@ -24,6 +24,9 @@ const (
 // Of reads the file that the setting names. path is empty if there is none to
 // be read.
 func Of(c *configs.Config) (f File, path string, err error) {
+	if _, _, err := keyed(c); err != nil {
+		return f, "", err
+	}
 	switch path = c.String("table"); path {
 	case tableNone:
 		return f, "", nil
@@ -51,6 +54,9 @@ type Announcement struct {
 	Origin string  `json:"origin,omitempty"`
 	Given  bool    `json:"given,omitempty"`  // by more than the default
 	Tables []Saved `json:"tables,omitempty"` // those for rings of this size
+	// Rules come before those of any table, for a reason.
+	Rules []collective.Rule `json:"rules,omitempty"`
+	Why   string            `json:"why,omitempty"`
 }
 
 // Announce is what this rank says of its table; nil if it is not rank 0.
@@ -68,6 +74,7 @@ func Announce(c *configs.Config, r *ring.Ring) *Announcement {
 		return &Announcement{Error: err.Error()}
 	}
 	o := &Announcement{Path: path, Origin: setting.Origin.String(), Given: given}
+	o.Rules, o.Why, _ = keyed(c) // Of has looked at them
 	for _, t := range f.Tables {
 		if t.Ranks == 0 || t.Ranks == r.Size() {
 			o.Tables = append(o.Tables, t)
@@ -105,7 +112,7 @@ func (t TableStatus) Adjust(column string, cell *render.Cell) {
 	case t.Table != "":
 	case column == "table":
 		*cell = render.Cell{Text: "built-in", Mood: render.Faint}
-	case column == "rules":
+	case column == "rules" && t.Rules == 0:
 		cell.Text = "-"
 	}
 }
@@ -159,6 +166,10 @@ func Take(announced *Announcement, providers []string, ranks int) (collective.Ta
 		return collective.Table{}, TableStatus{}, exit.Sharedf(exit.Usage, "rank 0: %s", o.Error)
 	}
 	table, status := choose(o, ranks, providers)
+	if len(o.Rules) > 0 {
+		table.Rules = slices.Concat(o.Rules, table.Rules)
+		status.Rules, status.Why = len(table.Rules), o.Why+"; else "+status.Why
+	}
 	if status.Table == "" && o.Given && o.Path != "" {
 		trace.Warn(trace.Collective, status.Why+": the built-in choice is in force")
 	}
