@@ -67,10 +67,12 @@ const (
 
 // QP attributes as rdma-core's examples have them, where they say something.
 const (
-	ackTimeout  = 14 // 67 ms
-	retries     = 6  // rdma_rxe takes 7 for ever
-	forever     = 7  // RNR retries
-	rnrTimer    = 8  // 160 µs: a receive is posted again as soon as its completion is polled
+	ackTimeout = 14 // 67 ms
+	// slowTimeout is that of a device in software, whose process may have to wait for a CPU.
+	slowTimeout = 15
+	retries     = 6 // rdma_rxe takes 7 for ever
+	forever     = 7 // RNR retries
+	rnrTimer    = 8 // 160 µs: a receive is posted again as soon as its completion is polled
 	mostReads   = 16
 	inlineMost  = 220
 	pieceMost   = 64 << 20 // longer transfers are several requests
@@ -248,9 +250,13 @@ func (t *Transport) toRTS() error {
 		State: verbs.StateRTR, PathMTU: mtu, AH: av, DestQPN: t.peer.qpn, RQPSN: expected,
 		MaxDestRDAtomic: uint8(t.own.reads), MinRNRTimer: rnrTimer,
 	}
+	timeout := uint8(ackTimeout)
+	if a.Attr.Software {
+		timeout = slowTimeout
+	}
 	if err = verbs.Advance(t.qp, attr); err == nil {
 		err = verbs.Advance(t.qp, verbs.QPAttr{
-			State: verbs.StateRTS, SQPSN: t.own.psn, MaxRDAtomic: uint8(reads), Timeout: ackTimeout, RetryCnt: retries, RNRRetry: forever,
+			State: verbs.StateRTS, SQPSN: t.own.psn, MaxRDAtomic: uint8(reads), Timeout: timeout, RetryCnt: retries, RNRRetry: forever,
 		})
 	}
 	if err != nil {
