@@ -89,3 +89,22 @@ func TestTransportBetweenMachines(t *testing.T) {
 		}
 	}
 }
+
+// Without libibverbs, without a device, and with one whose port is down, nothing is taken in
+// place of RDMA, and the reason says what is missing.
+func TestTransportUnsupported(t *testing.T) {
+	binary := testBinary(t, product, "./verbs/transport")
+	for _, c := range []struct{ before, after, want string }{
+		{"mount --bind /dev/null $(readlink -f /usr/lib/*/libibverbs.so.1)", "umount $(readlink -f /usr/lib/*/libibverbs.so.1)", "false: ibv: "},
+		{"echo 1 >/proc/sys/net/ipv6/conf/eth0/keep_addr_on_down; ip link set eth0 down", "ip link set eth0 up", "false: ibv:rxe0: port 1 of ibv:rxe0 is DOWN"},
+		{"rdma link delete rxe0", "rdma link add rxe0 type rxe netdev eth0", "false: ibv: no RDMA device"},
+	} {
+		out := inVM(t, 1, "sh", "-c", fmt.Sprintf("%s && { %s -test.v -test.run '^TestSupported$'; status=$?; %s; exit $status; }", c.before, binary, c.after))
+		if !strings.Contains(out, c.want) {
+			t.Errorf("after %q: expected %q in\n%s", c.before, c.want, out)
+		}
+	}
+	if out := inVM(t, 1, binary, "-test.v", "-test.run", "^TestSupported$"); !strings.Contains(out, "true: ibv:rxe0") {
+		t.Errorf("it does not come back:\n%s", out)
+	}
+}
