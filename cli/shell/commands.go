@@ -141,9 +141,9 @@ is left asks them to stop.`,
 			Summary: "Wait for a command in the background, or for all",
 			Long: `Waits for a command in the background, and ends as that did: with its exit code,
 also if it has ended before. Without a number it waits for all, and ends with
-the gravest failure that was not waited for. One that was stopped or cancelled has
-not failed; its ring may have. Ctrl-C ends the wait, not the command, but in -c
-and -f, where it ends all.
+the gravest failure that was not waited for. One that was stopped or cancelled
+has not failed; its ring may have. Ctrl-C ends the wait, not the command, but in
+-c and -f, where it ends all.
 What they have printed is what expect looks at then.`,
 			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("wait"),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
