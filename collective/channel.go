@@ -104,7 +104,12 @@ func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 type ends []*channel
 
 // at is the channel of a position.
-func (s ends) at(position int) *channel { return s[position%len(s)] }
+func (s ends) at(position int) *channel {
+	if len(s) == 1 {
+		return s[0] // a division costs a short operation something
+	}
+	return s[position%len(s)]
+}
 
 // peer is the rank at the other end.
 func (s ends) peer() int { return s[0].edge.Peer }

@@ -83,7 +83,7 @@ func TestChannelsDiffer(t *testing.T) {
 // TestChannelFails: a queue pair that fails is named with its channel, by the ring and to the
 // neighbours.
 func TestChannelFails(t *testing.T) {
-	world := connect(t, 3, func(_ int, o *Options) { o.Channels, o.QPTimeout, o.RetryCnt = 3, new(12), new(1) })
+	world := connect(t, 3, func(_ int, o *Options) { o.Channels, o.QPTimeout, o.RetryCnt = 3, new(17), new(1) })
 	if err := world[1].Left().Channels()[2].QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}

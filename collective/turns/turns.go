@@ -23,7 +23,12 @@ func (c *Counter) Reset(channels int) {
 func (c *Counter) Next(channel int) int { return c.next[channel] }
 
 // Has tells whether a position was brought.
-func (c *Counter) Has(position int) bool { return c.next[position%len(c.next)] > position }
+func (c *Counter) Has(position int) bool {
+	if len(c.next) == 1 {
+		return c.next[0] > position
+	}
+	return c.next[position%len(c.next)] > position
+}
 
 // Take notes that a channel has brought its next position.
 func (c *Counter) Take(channel int) { c.next[channel] += len(c.next) }
