@@ -11,6 +11,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/device"
 )
 
 // name is the command's.
@@ -20,9 +21,14 @@ const name = "doctor"
 func askedOf(s *session.Session, ranks int) (a Asked, err error) {
 	c := s.Config
 	a = Asked{
-		Index: -1, Ranks: ranks, Device: c.String("device"), MTU: c.Int("mtu"), TCPPort: c.Int("tcp-port"),
+		Index: -1, Ranks: ranks, Channels: c.Int("channels"), MTU: c.Int("mtu"), TCPPort: c.Int("tcp-port"),
 		Slots: c.Int("slots"), SlotSize: int(c.Size("slot-size")), Timeout: c.Duration("timeout"),
 	}
+	devices, err := device.Names(c.String("device"))
+	if err != nil {
+		return a, err
+	}
+	a.Device, a.Beside = devices[0], devices[1:]
 	if i := c.Int("gid-index"); i >= 0 {
 		a.GIDIndex = &i
 	}
@@ -109,7 +115,7 @@ func Print(s *session.Session, rows []Preflight, problems bool) error {
 }
 
 // Settings are those that say what the node is to be good for.
-var Settings = []string{"list", "index", "tcp-port", "timeout", "device", "gid-index", "mtu", "slots", "slot-size"}
+var Settings = []string{"list", "index", "tcp-port", "timeout", "device", "gid-index", "mtu", "channels", "slots", "slot-size"}
 
 // RanksFlag declares --ranks.
 func RanksFlag(fs *pflag.FlagSet) {

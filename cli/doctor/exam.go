@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"slices"
@@ -26,6 +27,8 @@ type Asked struct {
 	TCPPort  int
 	Slots    int
 	SlotSize int
+	Channels int           // to each neighbour; 0 is one
+	Beside   []string      // devices that carry channels beside Device
 	Timeout  time.Duration // of all names together
 }
 
@@ -42,8 +45,9 @@ type exam struct {
 	chosen    string   // device; empty: not known
 	why       string
 	chosenErr error
-	soft      bool // packets go through sockets
-	ranks     int  // on this node
+	besideErr error // of a device that carries channels beside that
+	soft      bool  // packets go through sockets
+	ranks     int   // on this node
 }
 
 // lookup is what a name came to.
@@ -163,25 +167,33 @@ func (e *exam) choose() {
 	if e.local.IsValid() || strings.Contains(e.asked.Device, ":") {
 		e.chosen, e.why, e.chosenErr = e.Choose(e.asked.Device, e.local)
 	}
+	for _, name := range e.asked.Beside {
+		if _, _, err := e.Choose(name, e.local); err != nil && e.besideErr == nil {
+			e.besideErr = fmt.Errorf("%s, beside %s: %w", name, e.asked.Device, err)
+		}
+	}
 	var hardware, software []Device
 	up := false
 	for _, p := range e.providers {
 		for _, d := range p.Devices {
 			_, own, _ := strings.Cut(d.Name, ":")
-			named := slices.Contains([]string{"", "auto", p.Name, own, d.Name}, e.asked.Device)
+			beside := slices.Contains(e.asked.Beside, d.Name)
+			named := beside || slices.Contains([]string{"", "auto", p.Name, own, d.Name}, e.asked.Device)
 			switch {
 			case !named, p.Can.HostLocal:
 			case !p.Can.Software:
 				hardware = append(hardware, d)
 				up = up || slices.ContainsFunc(d.Ports, func(p Port) bool { return p.Err == nil })
-			case own != "lo" || e.chosen == d.Name:
+			case own != "lo" || beside || e.chosen == d.Name:
 				software = append(software, d)
 			}
 		}
 	}
 	e.devices, e.soft = hardware, false
 	if !up || slices.ContainsFunc(software, func(d Device) bool { return d.Name == e.chosen }) {
-		software = slices.DeleteFunc(software, func(d Device) bool { return e.chosen != "" && d.Name != e.chosen })
+		software = slices.DeleteFunc(software, func(d Device) bool {
+			return e.chosen != "" && d.Name != e.chosen && !slices.Contains(e.asked.Beside, d.Name)
+		})
 		e.devices, e.soft = append(e.devices, software...), true
 	}
 	if provider, _, _ := strings.Cut(e.asked.Device, ":"); provider == "shm" {
@@ -189,9 +201,10 @@ func (e *exam) choose() {
 	}
 }
 
-// needs is what a rank registers at connect, in bytes: the slots of both neighbours.
+// needs is what a rank registers at connect, in bytes: the slots of all channels to both
+// neighbours.
 func (e *exam) needs() uint64 {
-	return 2 * uint64(e.asked.Slots) * uint64(e.asked.SlotSize+ring.SlotHeader)
+	return 2 * uint64(max(1, e.asked.Channels)) * uint64(e.asked.Slots) * uint64(e.asked.SlotSize+ring.SlotHeader)
 }
 
 // text reads a file of one line; empty if it cannot be read.

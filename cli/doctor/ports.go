@@ -44,6 +44,8 @@ func (e *exam) deviceRow() []Preflight {
 	switch {
 	case e.chosenErr != nil:
 		return []Preflight{failed("device", e.asked.Device, e.chosenErr, "a device that leads to the neighbours", "ringcli devices  # then --device, or auto")}
+	case e.besideErr != nil:
+		return []Preflight{failed("device", strings.Join(append([]string{e.asked.Device}, e.asked.Beside...), ","), e.besideErr, "devices of a network", "ringcli devices  # lists them")}
 	case e.chosen != "":
 		return []Preflight{pass("device", e.chosen, "%s", e.why)}
 	}

@@ -35,6 +35,16 @@ var portsCases = []provocation{
 			return "", "", fmt.Errorf("device auto: %w", verbs.ErrNoDevice)
 		}
 	}, "device", Fail, codes.NoDevice, "no such device", "ringcli devices"},
+	{"no device beside the first", func(t *testing.T, f *fake) {
+		f.list(t, "node0,node1", 0)
+		f.asked.Device, f.asked.Beside = "ibv:mlx5_0", []string{"ibv:mlx5_9"}
+		f.Choose = func(name string, _ netip.Addr) (string, string, error) {
+			if name == "ibv:mlx5_9" {
+				return "", "", fmt.Errorf("device %q: %w", name, verbs.ErrNoDevice)
+			}
+			return name, name + " was asked for", nil
+		}
+	}, "device", Fail, codes.NoDevice, "ibv:mlx5_9, beside ibv:mlx5_0: ", "ringcli devices"},
 	{"the only port is down", func(t *testing.T, f *fake) {
 		f.port.Attr.State, f.port.Attr.PhysState, f.port.Err = verbs.PortDown, "Polling", verbs.ErrPortDown
 	}, "port", Fail, codes.PortDown, "DOWN, Polling", "ip link set eth0 up"},
