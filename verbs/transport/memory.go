@@ -168,8 +168,8 @@ func (m *Memory) release() {
 }
 
 // Close deregisters the memory: its keys are dead when it returns. No transfer can begin any
-// more; those that were posted here hold it, and Close waits for the device to be done with
-// them. Closing twice is harmless.
+// more; those that were made hold it, and Close waits for the device to be done with them, for
+// as long as a transport lets a peer take (Options.Timeout). Closing twice is harmless.
 func (m *Memory) Close() error {
 	m.closed.Do(func() {
 		if m.users.Add(closing) == closing {

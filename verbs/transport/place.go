@@ -54,7 +54,7 @@ type Adapter struct {
 	Link     pcie.Link // the slowest on its way to the root; zero: not known
 }
 
-// String is, for example, "ibv:mlx5_0 on NUMA node 1, distance 21, PCIe 0000:81:00.0, 1 bridge, 16 GT/s x16".
+// String is, for example, "ibv:mlx5_0 on NUMA node 1, distance 21, PCIe 0000:81:00.0, below 1 bridge, 16 GT/s x16".
 func (a Adapter) String() string {
 	parts := []string{a.Device}
 	if a.Node >= 0 {
@@ -64,7 +64,14 @@ func (a Adapter) String() string {
 		parts = append(parts, fmt.Sprintf("distance %d", a.Distance))
 	}
 	if a.Card != "" {
-		parts = append(parts, "PCIe "+a.Card, fmt.Sprintf("%d bridges", a.Bridges))
+		parts = append(parts, "PCIe "+a.Card)
+		switch a.Bridges {
+		case 0:
+		case 1:
+			parts = append(parts, "below 1 bridge")
+		default:
+			parts = append(parts, fmt.Sprintf("below %d bridges", a.Bridges))
+		}
 	}
 	if a.Link != (pcie.Link{}) {
 		parts = append(parts, a.Link.String())

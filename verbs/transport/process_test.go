@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ringcli/verbs/transport"
 )
 
@@ -287,6 +289,33 @@ func TestDeadPeerAmidWrites(t *testing.T) {
 		if err := buffer.Close(); err != nil { // nothing holds it
 			t.Error(err)
 		}
+	})
+}
+
+// A peer that stands still is given up after Options.Timeout, by those who write and those who wait.
+func TestStoppedPeer(t *testing.T) {
+	onEach(t, func(t *testing.T, o transport.Options) {
+		o.Timeout, o.Heartbeat = 2*time.Second, 100*time.Millisecond
+		p := start(t, role{Device: o.Device, Local: o.Local.String()})
+		own := newEnd(t, o)
+		buffer := alloc(t, own, bufferSize)
+		url, err := own.Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.tell(t, contact{url, buffer.Remote()})
+		if err := own.Connect(t.Context(), p.URL); err != nil {
+			t.Fatal(err)
+		}
+		if err := own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		waiter := own.WaitForWrite(t.Context())
+		lost(t, waiter.Wait(t.Context())) // a heartbeat is not answered
+		lost(t, own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()))
 	})
 }
 
