@@ -34,14 +34,14 @@ var endSettings = append(configs.NamesOf(settings{}), "token-file")
 
 // flagsOf are the flags that one of the words alone takes.
 var flagsOf = map[string][]string{
-	wordServe: {"bind"},
+	wordServe: {"bind", "dir"},
 	wordBench: {
 		"begin", "end", "beside", "benchmark_filter", "benchmark_format", "benchmark_out", "benchmark_out_format",
 		"benchmark_min_time", "benchmark_repetitions", "benchmark_list_tests",
 	},
 }
 
-// Rows is `ringcli transport`.
+// Rows are `ringcli transport` and `ringcli copy`.
 func Rows() []command.Row {
 	return []command.Row{{
 		Name: "transport", Group: command.GroupRing, Where: command.Process,
@@ -49,7 +49,8 @@ func Rows() []command.Row {
 		Long: `A transport is one connection between two processes: either writes to memory
 that the other has registered, or reads it, and tells it when it is there.
 
-  transport serve              waits for clients, one at a time
+  transport serve              waits for clients, one at a time; with --dir DIR
+                               those of ringcli copy, too
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
 
@@ -78,7 +79,7 @@ share of those. What was written is read back and compared, after each row.`,
   ringcli transport bench --device soft:lo --benchmark_out=results.json`,
 		Args: "serve | bench [HOST[:PORT]]", Words: words, CheckArgs: checkWords,
 		Settings: endSettings, Flags: flags, Run: run,
-	}}
+	}, copyRow()}
 }
 
 func checkWords(args []string) error {
@@ -105,6 +106,8 @@ func flags(fs *pflag.FlagSet) {
 	portFlag(fs)
 	fs.String("bind", "", "serve: IP address to listen on (all)")
 	command.Completes(fs, "bind", "nothing")
+	fs.String("dir", "", "serve: directory below which clients may read and write files (none; see copy)")
+	command.Completes(fs, "dir", "files")
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
 	fs.VarP(&end, "end", "e", "bench: greatest size in bytes")

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
+	"ringcli/cli/transport/files"
 	"ringcli/cli/transport/talk"
 	"ringcli/trace"
 	"ringcli/verbs/transport"
@@ -23,11 +25,13 @@ const purposeBench = "bench"
 // server serves clients, one at a time.
 type server struct {
 	settings
-	s *session.Session
+	s      *session.Session
+	root   *os.Root // what clients may copy; nil is nothing
+	secret bool     // they have shown the token
 }
 
 // runServe serves until it is interrupted.
-func runServe(ctx context.Context, s *session.Session, call command.Call) error {
+func runServe(ctx context.Context, s *session.Session, call command.Call) (err error) {
 	v := &server{settings: settingsOf(s), s: s}
 	bind, err := bindOf("transport serve", command.TextOf(call.Flags, "bind"))
 	if err != nil {
@@ -36,6 +40,15 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) error 
 	token, _, err := s.Token()
 	if err != nil {
 		return err
+	}
+	v.secret = token != nil
+	if dir := command.TextOf(call.Flags, "dir"); dir != "" {
+		if v.root, err = os.OpenRoot(dir); err != nil {
+			return exit.Usagef("transport serve --dir: %w", err)
+		}
+		defer func() { err = errors.Join(err, v.root.Close()) }()
+	} else if call.Flags.Changed("dir") {
+		return exit.Usagef("transport serve --dir \"\": expected a directory; is a variable not set?")
 	}
 	device, why, err := v.which(bind)
 	if err != nil {
@@ -47,7 +60,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) error 
 	}
 	r := ServeResult{
 		Command: "transport serve", OK: true, Listen: listener.Addr().String(), Port: listener.Addr().(*net.TCPAddr).Port,
-		Device: device, Why: why, Token: token != nil,
+		Device: device, Why: why, Token: v.secret, Dir: command.TextOf(call.Flags, "dir"),
 	}
 	r.RDMA, r.RDMAWhy = transport.Supported()
 	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
@@ -90,8 +103,14 @@ func (v *server) handle(c *talk.Conn) error {
 }
 
 func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
-	if c.Peer.Purpose != purposeBench {
-		return exit.Usagef("it calls for %q, expected %q: run the same ringcli at both ends", c.Peer.Purpose, purposeBench)
+	switch c.Peer.Purpose {
+	case purposeBench:
+	case purposeCopy:
+		if err := v.mayCopy(c); err != nil {
+			return err
+		}
+	default:
+		return exit.Usagef("it calls for %q, expected %s or %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench, purposeCopy)
 	}
 	t, own, err := v.answer(c.Context(), c)
 	if err != nil {
@@ -99,8 +118,17 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 	}
 	r.Device, r.Why = own.Device, own.Why
 	defer func() { err = errors.Join(err, t.Close()) }()
+	if c.Peer.Purpose == purposeCopy {
+		one := files.Copy{Talk: c, Transport: t}
+		err := v.copyFor(c, &one)
+		if err != nil {
+			c.Fail(err) // before the transport ends, which the client would take for the reason
+		}
+		r.Bytes = one.Size - one.From
+		return coded(err)
+	}
 	b := benched{t: t, c: c}
-	return b.serve()
+	return coded(b.serve())
 }
 
 // What the client of a bench asks for, and is answered with the same words.

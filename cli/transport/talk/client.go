@@ -41,7 +41,7 @@ func (d *Dialler) Dial(ctx context.Context) (*Conn, error) {
 	var told error
 	for {
 		c, err := d.try(limited, ctx)
-		if err != nil && limited.Err() != nil && told != nil {
+		if late, ok := errors.AsType[net.Error](err); told != nil && err != nil && (limited.Err() != nil || ok && late.Timeout()) {
 			err = told // the last try had no time left
 		}
 		told = err

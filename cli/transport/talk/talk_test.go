@@ -151,7 +151,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := dialler(t, address, "")
-	late.Timeout = 300 * time.Millisecond
+	late.Timeout = 2 * time.Second
 	_, err = late.Dial(t.Context())
 	if code, _ := codes.Of(err); err == nil || code != codes.Busy || !strings.Contains(err.Error(), "client:2 (127.0.0.1:") {
 		t.Errorf("%v (%s): expected who is served", err, code)
