@@ -51,6 +51,11 @@ func examples() []example {
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
 	gathered.Time, gathered.AlgBW, gathered.BusBW = timing.Times{}, 0, 0
+	rooted := func(op string) bench.Measurement {
+		m := exampleMeasurement(op)
+		m.Root = &rank
+		return m
+	}
 	benched := func(op string, rows ...render.Record) example {
 		return example{"bench " + op, func(s *session.Session) error {
 			if err := s.Out.Print(rows...); err != nil {
@@ -71,6 +76,7 @@ func examples() []example {
 		{"all-reduce per-rank", func(s *session.Session) error { return bench.PrintRanks(s, good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),
+		printing("broadcast", []render.Record{rooted("broadcast")}),
 		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
 		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
 		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/collective"
 )
 
 // seconds is a time in us, before a bandwidth, that only a starved machine takes, and no column
@@ -31,7 +33,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 		if code != exit.OK || stderr != "" {
 			t.Fatalf("%d ranks: exit code %d\n%s%s", n, code, stdout, stderr)
 		}
-		for _, op := range []string{"reduce-scatter", "all-gather", "all-reduce"} {
+		for _, op := range render.Words(collective.Operations()) {
 			all := variants
 			if op == "all-reduce" {
 				all = append(variants[:len(variants):len(variants)], "receiver-initiated")
@@ -43,7 +45,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 				}
 			}
 		}
-		if !regexp.MustCompile(fmt.Sprintf(`(?m)^# OK: %d ranks of soft:lo, %d checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n$`, n, 3*len(variants)+1)).MatchString(stdout) {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^# OK: %d ranks of soft:lo, %d checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n$`, n, len(collective.Operations())*len(variants)+1)).MatchString(stdout) {
 			t.Errorf("no verdict in\n%s", stdout)
 		}
 		for line := range strings.Lines(stdout) {
@@ -70,7 +72,7 @@ func TestLocalInJSON(t *testing.T) {
 			t.Errorf("wrong or per_rank is not right: %v", o)
 		}
 	}
-	want := map[string]int{"ping": 3, "reduce-scatter": 6, "all-gather": 6, "all-reduce": 7, "self-check": 1} // three protocols of the ring, and a fourth of all-reduce; three other algorithms
+	want := map[string]int{"ping": 3, "reduce-scatter": 6, "all-gather": 6, "all-reduce": 7, "broadcast": 6, "self-check": 1} // three protocols of the ring, and a fourth of all-reduce; three other algorithms
 	if fmt.Sprint(count) != fmt.Sprint(want) {
 		t.Errorf("got objects %v, want %v", count, want)
 	}
@@ -80,7 +82,7 @@ func TestLocalInJSON(t *testing.T) {
 func TestTheCheckFindsCorruption(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"flip@1", "swap@2"} {
-		for _, op := range []string{"all-reduce", "all-gather"} {
+		for _, op := range []string{"all-reduce", "all-gather", "broadcast"} {
 			for _, protocol := range []string{"eager", "rendezvous-write", "rendezvous-read"} {
 				code, stdout, stderr := finishCorrupted(t, fault, "local", "-n", "3", "--output", "json",
 					"-c", op+" --size 96K --check --iters 2 --protocol "+protocol)
@@ -104,7 +106,7 @@ func TestTheCheckFindsCorruption(t *testing.T) {
 					t.Errorf("one element flipped on arrival at rank 1, which sends it on to rank 2: got %v wrong, the first %v", wrong, first)
 				}
 				message, _ := all[1]["error"].(string)
-				if all[1]["exit_code"] != 2.0 || !regexp.MustCompile(`rank \d, element \d+: got .*, want .*; rank \d has \d+: \d+.* changed between rank \d and rank \d \(certain\): (reduce-scatter|all-gather), segment \d`).MatchString(message) {
+				if all[1]["exit_code"] != 2.0 || !regexp.MustCompile(`rank \d, element \d+: got .*, want .*; rank \d has \d+: \d+.* changed between rank \d and rank \d \(certain\): (reduce-scatter|all-gather|broadcast), segment \d`).MatchString(message) {
 					t.Errorf("%s of %s, %s: error is %v", fault, op, protocol, all[1])
 				}
 			}

@@ -145,21 +145,22 @@ func slower(a, b int) int {
 // neighbours. The first call of an algorithm makes its edges. It needs the lock,
 // and no operation may run.
 func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
-	roles := &c.roles[k.Algorithm]
-	if roles[k.Op] != nil {
-		return roles[k.Op], nil
+	mine := roleKey{k.Algorithm, k.Op, k.Root}
+	if r := c.roles[mine]; r != nil {
+		return r, nil
 	}
-	made := [len(roles)]*role{}
+	made := map[roleKey]*role{}
 	set := map[int]bool{}
 	for op := range operations {
-		if operations[op].scripts[k.Algorithm] == nil {
-			continue
+		if operations[op].scripts[k.Algorithm] == nil || k.Op.Rooted() && Operation(op) != k.Op || !k.Op.Rooted() && operations[op].rooted {
+			continue // of roots there may be many, of which each is made for itself
 		}
 		other := *k
 		other.Op = Operation(op)
-		made[op] = &role{}
-		made[op].compile(&other, c.rank, c.size)
-		made[op].Peers(set)
+		r := &role{}
+		r.compile(&other, c.rank, c.size)
+		r.Peers(set)
+		made[roleKey{k.Algorithm, other.Op, k.Root}] = r
 	}
 	c.announced.Load().Announce(c.seq+1, k.signature())
 	// A rank that calls something else waits for the data of this operation, and finds its
@@ -178,13 +179,11 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		}
 	}
 	for _, r := range made {
-		if r != nil {
-			r.connect(to)
-		}
+		r.connect(to)
 	}
-	*roles = made
+	maps.Copy(c.roles, made)
 	c.changed()
-	return roles[k.Op], nil
+	return c.roles[mine], nil
 }
 
 // meshSends is how many send requests may be outstanding on an edge of a mesh: a
@@ -214,7 +213,7 @@ func (r *role) compile(k *Call, rank, size int) {
 	if !ok {
 		panic(fmt.Sprintf("no script of %s for %s", k.Algorithm, k.Op))
 	}
-	r.Compile(write, k.Op.wholly(), rank, size)
+	r.Compile(write, k.Op.wholly(), k.Root, rank, size)
 }
 
 // connect finds the channels of a role's moves.

@@ -65,7 +65,7 @@ func (c Call) String() string {
 	if c.Op.Reduces() {
 		text += ", " + c.Reduction.String()
 	}
-	if operations[c.Op].rooted {
+	if c.Op.Rooted() {
 		text += fmt.Sprintf(", root %d", c.Root)
 	}
 	if c.Algorithm != AlgorithmRing {

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -105,4 +106,45 @@ func TestCalledAtOnce(t *testing.T) {
 	if text := c.called(c.seq); text != "" {
 		t.Errorf("a closed Comm calls %q", text)
 	}
+}
+
+// TestCallsOfRooted: ranks that call an operation with another root, count, type or
+// operation get the table, though not all of them wait for all others.
+func TestCallsOfRooted(t *testing.T) {
+	const n, odd = 3, 2
+	for _, device := range []string{"soft:lo", shared0} {
+		for i, way := range []CallOptions{ringWays[0], ringWays[1], ringWays[2], meshWays[0], meshWays[1], meshWays[2], {}} {
+			for j, change := range []func(*Call){
+				func(k *Call) { k.Root = odd }, func(k *Call) { k.Count = 1000 }, func(k *Call) { k.Type = reduce.Int32 }, func(k *Call) { k.Op, k.Root = OpAllGather, 0 },
+			} {
+				if testing.Short() && (i+j)%4 != 0 {
+					continue
+				}
+				for _, op := range rootedOps() {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d", device, op, way.name(), j), func(t *testing.T) {
+						w := newWorld(t, n, ring.Options{Device: device}, nil)
+						k := newKit(w, 2000, reduce.Float32, reduce.Sum)
+						errs := w.each(func(rank int, c *Comm) (err error) {
+							call := Call{Op: op, Root: 1, Count: 1024, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: way, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()}
+							if rank == odd {
+								change(&call)
+							}
+							// Who has nothing to wait for hears of it when it has filled all slots.
+							for range 100 {
+								if err = c.Run(context.Background(), call); err != nil {
+									return err
+								}
+							}
+							return err
+						})
+						wantTable(t, errs, odd)
+					})
+				}
+			}
+		}
+	}
+}
+
+func rootedOps() []Operation {
+	return slices.DeleteFunc(Operations(), func(o Operation) bool { return !o.Rooted() })
 }

@@ -73,7 +73,7 @@ type Comm struct {
 	flow        flow
 	pass        pass
 	scriptRun   scriptRun
-	roles       [len(algorithms)][len(operations)]*role // by algorithm and operation, once its edges are there
+	roles       map[roleKey]*role // once their edges are there
 	agreed      bool
 	shared      *shared // nil where the ranks do not share memory
 	prepared    prepared
@@ -103,7 +103,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: inquiry.New()}
+	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: inquiry.New(), roles: map[roleKey]*role{}}
 	c.version.Store(1)
 	c.table.Store(&o.Table)
 	c.announced.Store(new(sharedmem.Announcement))

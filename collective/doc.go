@@ -1,6 +1,6 @@
 // Package collective computes over a ring of queue pairs: reduce-scatter,
-// all-gather and all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009), and a barrier.
+// all-gather, all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", 2009), broadcast, and a barrier.
 //
 // # Vocabulary
 //
@@ -19,7 +19,7 @@
 // What is particular to an operation is in one table (operation.go), and what is
 // particular to an algorithm in another (algorithm.go).
 //
-// count is the number of elements of the whole vector in all three operations,
+// count is the number of elements of the whole vector in all operations,
 // so that all-gather after reduce-scatter is all-reduce. Any count will do: zero,
 // fewer than there are ranks, and those that the ranks do not divide.
 //
@@ -27,10 +27,16 @@
 //	all-reduce      count elements           count elements           recv == send
 //	reduce-scatter  count elements           own chunk                recv == send + own chunk's offset
 //	all-gather      own chunk                count elements           send == recv + own chunk's offset
+//	broadcast       count at the root        count elements           recv == send at the root
 //
 // Buffers are equal in this sense, or disjoint. A send buffer is never written,
 // except where it is the receive buffer. In place, reduce-scatter writes the
 // own chunk and nothing else.
+//
+// An operation with a root goes round the ring as a chain of neighbours, whose one chunk is
+// the whole vector, and otherwise along the algorithm's tree, turned so that it begins or ends
+// at the root. Its ranks do not wait for all others: the root of a broadcast returns when its
+// vector is on its way, ahead of the others by as many messages as there are slots.
 //
 // # Algorithms
 //

@@ -71,12 +71,12 @@ func exponent(rows []growth, of func(growth) float64) float64 {
 // partial results.
 func planBytes(k *Call, n int) int {
 	if k.Algorithm == AlgorithmRing {
-		var c counts
-		c.prog.Size = n
-		c.layOut(k, operations[k.Op].program)
-		return len(c.prog.Steps)*int(unsafe.Sizeof(program.Step{})) + 3*k.Depth*k.Segment
+		var c program.Counts
+		c.Program.Size = n
+		layOut(&c, k, operations[k.Op].program)
+		return len(c.Program.Steps)*int(unsafe.Sizeof(program.Step{})) + 3*k.Depth*k.Segment
 	}
 	var s script.Script
-	s.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), 0, n)
+	s.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), k.Root, 0, n)
 	return len(s.Moves)*int(unsafe.Sizeof(script.Move{})) + len(s.Areas)*k.Depth*k.Segment
 }

@@ -117,7 +117,7 @@ func TestLargeByEveryAlgorithm(t *testing.T) {
 		k := newKit(w, count, reduce.Float32, reduce.Avg)
 		k.expect(count)
 		for _, way := range meshWays {
-			for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
+			for _, op := range Operations() {
 				for _, inPlace := range []bool{false, true} {
 					k.check(op, count, way, inPlace)
 				}
@@ -186,8 +186,8 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 						continue // for long vectors by these there is TestLargeByEveryAlgorithm
 					}
 					for _, inPlace := range []bool{false, true} {
-						for _, op := range []Operation{OpAllReduce, OpReduceScatter, OpAllGather} {
-							if op == OpAllGather && red != m.ops[0] {
+						for _, op := range Operations() {
+							if !op.Reduces() && red != m.ops[0] {
 								continue // it does not depend on the reduction
 							}
 							if op != OpAllReduce && way.Protocol == ReceiverInitiated {
@@ -212,22 +212,41 @@ type kit struct {
 	red        reduce.Op
 	inputs     [][]byte // by rank, plain memory
 	send, recv []*Buffer
-	gathered   []byte                          // by expect
-	wants      [reference.TreeOrder + 1][]byte // by order; nil until it is needed
+	gathered   []byte            // by expect
+	wants      map[wanted][]byte // once it is needed
+	root       int               // of the last operation that had one
 }
 
-// want returns what a reduction of the inputs that expect was called for yields.
-func (k *kit) want(op Operation, count int, o CallOptions) []byte {
-	plan, err := k.w.comms[0].Plan(Call{Op: op, Count: count, Type: k.typ, Reduction: k.red, CallOptions: o})
-	if err != nil {
+// wanted is what a result depends on, for the inputs that expect was called for.
+type wanted struct {
+	order  reference.Order
+	rooted bool
+	root   int
+}
+
+// want returns what an operation makes of the inputs that expect was called for.
+func (k *kit) want(call Call) []byte {
+	plan, err := k.w.comms[0].Plan(call)
+	switch {
+	case err != nil:
 		k.w.tb.Fatal(err)
+	case !call.Op.Reduces() && call.Op.Rooted():
+		return k.inputs[call.Root]
+	case !call.Op.Reduces():
+		return k.gathered
 	}
-	want := &k.wants[plan.Algorithm.Order()]
-	if *want == nil {
-		*want = make([]byte, count*k.typ.Size())
-		reference.NewChecker(plan.Algorithm.Order(), k.typ, k.red, k.n, count, matrixSeed).Expect(0, count, *want)
+	key := wanted{plan.Algorithm.Order(), call.Op.Rooted(), call.Root}
+	want := k.wants[key]
+	if want == nil {
+		want = make([]byte, call.Count*k.typ.Size())
+		c := reference.NewChecker(key.order, k.typ, k.red, k.n, call.Count, matrixSeed)
+		if key.rooted {
+			c.Rooted(key.root)
+		}
+		c.Expect(0, call.Count, want)
+		k.wants[key] = want
 	}
-	return *want
+	return want
 }
 
 // expect computes what the operations on count elements must yield.
@@ -237,52 +256,41 @@ func (k *kit) expect(count int) {
 		lo, hi := reduce.Chunk(count, k.n, r)
 		copy(k.gathered[lo*size:hi*size], k.inputs[r][lo*size:])
 	}
-	clear(k.wants[:])
+	k.wants = map[wanted][]byte{}
 }
 
 // check runs one operation on all ranks and compares every byte of every buffer.
-// k.send holds the inputs before and after.
+// k.send holds the inputs before and after. Roots take turns.
 func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
 	k.w.tb.Helper()
-	name := fmt.Sprintf("%s of %d %s, %s, %s, %s, in place %v", op, count, k.typ, k.red, o.Algorithm, o.Protocol, inPlace)
-	want := k.want(op, count, o)
+	call := Call{Op: op, Count: count, Type: k.typ, CallOptions: o}
+	if op.Reduces() {
+		call.Reduction = k.red
+	}
+	if op.Rooted() {
+		k.root = (k.root + 1) % k.n // every root has its turn
+		call.Root = k.root
+	}
+	want := k.want(call)
 	size := k.typ.Size()
 	whole := count * size
 	errs := k.w.each(func(rank int, c *Comm) error {
-		lo, hi := reduce.Chunk(count, k.n, rank)
-		lo, hi = lo*size, hi*size
-		input, result := k.inputs[rank][:whole], want
+		call, input := call, k.inputs[rank][:whole]
+		sent, received := call.Buffers(k.n, rank)
 		send, recv := k.send[rank].Bytes()[:whole+guard], k.recv[rank].Bytes()[:whole+guard]
-		sendAddr, recvAddr := k.send[rank].Addr(), k.recv[rank].Addr()
-		first, last := 0, whole // of recv, where the result lies
 		fill(recv)
-		var err error
-		switch op {
-		case OpAllReduce:
-			if inPlace {
-				copy(recv, input)
-				sendAddr = recvAddr
-			}
-			err = c.AllReduce(context.Background(), sendAddr, recvAddr, count, k.typ, k.red, o)
-		case OpReduceScatter:
-			result = want[lo:hi]
-			last = hi - lo
-			if inPlace {
-				copy(recv, input)
-				sendAddr, recvAddr = recvAddr, recvAddr+uint64(lo)
-				first, last = lo, hi
-			}
-			err = c.ReduceScatter(context.Background(), sendAddr, recvAddr, count, k.typ, k.red, o)
-		case OpAllGather:
-			result = k.gathered[:whole]
-			sendAddr += uint64(lo)
-			if inPlace {
-				copy(recv[lo:hi], input[lo:hi])
-				sendAddr = recvAddr + uint64(lo)
-			}
-			err = c.AllGather(context.Background(), sendAddr, recvAddr, count, k.typ, o)
+		around := bytes.Clone(recv) // what is there afterwards
+		first := 0                  // of recv, where the result lies
+		call.Send, call.Recv = k.send[rank].Addr()+uint64(sent.Lo*size), k.recv[rank].Addr()
+		if inPlace {
+			copy(recv[sent.Lo*size:sent.Hi*size], input[sent.Lo*size:])
+			copy(around, recv)
+			first = received.Lo * size
+			call.Send, call.Recv = k.recv[rank].Addr()+uint64(sent.Lo*size), k.recv[rank].Addr()+uint64(first)
 		}
-		if err != nil {
+		result := want[received.Lo*size : received.Hi*size]
+		last := first + len(result)
+		if err := c.Run(context.Background(), call); err != nil {
 			return err
 		}
 		if !bytes.Equal(recv[first:last], result) {
@@ -293,26 +301,14 @@ func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
 		if !bytes.Equal(send[:whole], input) {
 			return fmt.Errorf("the send buffer was written")
 		}
-		// Around the result: the input where reduce-scatter is in place, else poison.
-		before, after := recv[:first], recv[last:]
-		if op == OpReduceScatter && inPlace {
-			if !bytes.Equal(before, input[:first]) || !bytes.Equal(after[:whole-last], input[last:]) {
-				return fmt.Errorf("other chunks of the buffer were written")
-			}
-			before, after = nil, recv[whole:]
-		}
-		for _, b := range [][]byte{before, after} {
-			for _, v := range b {
-				if v != poison {
-					return fmt.Errorf("bytes around the result were written")
-				}
-			}
+		if !bytes.Equal(recv[:first], around[:first]) || !bytes.Equal(recv[last:], around[last:]) {
+			return fmt.Errorf("bytes around the result were written")
 		}
 		return nil
 	})
 	for r, err := range errs {
 		if err != nil {
-			k.w.tb.Errorf("%s: rank %d: %v", name, r, err)
+			k.w.tb.Errorf("%s of %d %s, %s, root %d, %s, %s, in place %v: rank %d: %v", op, count, k.typ, k.red, call.Root, o.Algorithm, o.Protocol, inPlace, r, err)
 		}
 	}
 	if k.w.tb.Failed() {

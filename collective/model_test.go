@@ -12,7 +12,7 @@ import (
 )
 
 // TestModelMeetsSimulation: what package model says is what simulated ranks take that walk by the
-// product's own schedules, to within 5 %, by every algorithm and protocol that many ranks have; on
+// product's own schedules, to within 5 %, or 15 % of those that have a root, by every algorithm and protocol that many ranks have; on
 // 1,000 of them with RINGTEST_MATRIX=full.
 func TestModelMeetsSimulation(t *testing.T) {
 	const alpha, rate = 3000.0, 12e9
@@ -52,7 +52,11 @@ func TestModelMeetsSimulation(t *testing.T) {
 					off := got/ns - 1
 					worst = max(worst, math.Abs(off))
 					tell := t.Logf
-					if math.Abs(off) > 0.05 {
+					most := 0.05
+					if op.Rooted() {
+						most = 0.15
+					}
+					if math.Abs(off) > most {
 						tell = t.Errorf
 					}
 					tell("%d ranks, %s, %s by %s, %d bytes: %.1f us, simulated %.1f: %+.1f %%", n, op, k.Algorithm, k.Protocol, bytes, got/1e3, ns/1e3, off*100)

@@ -20,6 +20,7 @@ const (
 	OpReduceScatter
 	OpAllGather
 	OpBarrier
+	OpBroadcast
 )
 
 // operation is the description of an Operation.
@@ -30,7 +31,7 @@ type operation struct {
 
 	reduces bool // contributions are reduced
 	gathers bool // every rank gets what all ranks have, or have reduced
-	rooted  bool // one rank is its root
+	rooted  bool // one rank is its root, whose chunk is the whole vector
 	// What of the vector a rank's send buffer and its receive buffer hold.
 	send, recv extent
 	// busFactor is nccl-tests' ratio of busbw to algbw on n ranks
@@ -84,6 +85,19 @@ whole vector.`,
 			AlgorithmInbox:             (*script.Script).InboxAllGather,
 		},
 	},
+	OpBroadcast: {
+		Naming:  reduce.Naming{Name: "broadcast", Aliases: []string{"bcast", "bc"}},
+		summary: "Give every rank the vector of one",
+		about:   `Every rank gets the vector of the rank that is --root.`,
+		gathers: true, rooted: true, send: ofRoot, recv: wholeVector,
+		busFactor: func(float64) float64 { return 1 },
+		program:   (*program.Program).Broadcast,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).DoublingBroadcast,
+			AlgorithmTree:              (*script.Script).TreeBroadcast,
+			AlgorithmInbox:             (*script.Script).InboxBroadcast,
+		},
+	},
 	// A barrier is an all-gather of nothing: its last segment comes when every rank
 	// has sent its own.
 	OpBarrier: {Naming: reduce.Naming{Name: "barrier"}, program: (*program.Program).AllGather},
@@ -96,6 +110,7 @@ const (
 	noElements extent = iota
 	wholeVector
 	ownChunk
+	ofRoot // the whole vector at the root, no elements elsewhere
 )
 
 // Range is the elements [Lo, Hi) of a vector.
@@ -105,10 +120,10 @@ type Range struct{ Lo, Hi int }
 func (r Range) Len() int { return r.Hi - r.Lo }
 
 func (e extent) of(c *Call, ranks, rank int) Range {
-	switch e {
-	case wholeVector:
+	switch {
+	case e == wholeVector || e == ofRoot && rank == c.Root:
 		return Range{0, c.Count}
-	case ownChunk:
+	case e == ownChunk:
 		lo, hi := reduce.Chunk(c.Count, ranks, rank)
 		return Range{lo, hi}
 	}
@@ -143,6 +158,9 @@ func (o Operation) Aliases() []string { return operations[o].Aliases }
 // Help returns what the operation does: in a line, and in whole sentences.
 func (o Operation) Help() (summary, about string) { return operations[o].summary, operations[o].about }
 
+// Rooted reports whether one rank is the operation's root.
+func (o Operation) Rooted() bool { return operations[o].rooted }
+
 // Reduces reports whether the operation has a reduction.
 func (o Operation) Reduces() bool { return operations[o].reduces }
 
@@ -155,6 +173,17 @@ func (o Operation) Phases() (n int) {
 		}
 	}
 	return n
+}
+
+// Phase is the operation that a phase of this one is.
+func (o Operation) Phase(gathers bool) Operation {
+	switch {
+	case o.Phases() < 2:
+		return o
+	case gathers:
+		return OpAllGather
+	}
+	return OpReduceScatter
 }
 
 // Buffers returns which elements of the vector the send buffer and the receive

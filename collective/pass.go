@@ -22,7 +22,7 @@ type pass struct {
 	left, right ends    // the same where two ranks share one edge
 	both        [2]ends // of the ring
 	all         ends    // of both
-	counts
+	program.Counts
 	from, cts, to turns.Counter    // what of a rendezvous lies in its place; CTS received; completed
 	emptied       turns.Counter    // receiver-initiated: slots that the right neighbour is known to have emptied, with the positions between
 	owners        [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
@@ -52,13 +52,13 @@ func (p *pass) init(c *Comm) {
 	}
 	p.both = [2]ends{p.left, p.right}
 	p.all = slices.Concat(p.left, p.right)
-	p.prog = program.Program{Rank: c.rank, Size: c.size, Steps: make([]program.Step, 0, 2*c.size)}
+	p.Program = program.Program{Rank: c.rank, Size: c.size, Steps: make([]program.Step, 0, 2*c.size)}
 }
 
 // start makes the pass ready to run a call.
 func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	comm := p.c
-	p.layOut(k, fill)
+	layOut(&p.Counts, k, fill)
 	p.reading, p.phaseLogged = 0, false
 	p.left, p.right = p.both[0], p.both[1]
 	if k.Protocol == ReceiverInitiated && comm.size == 2 {
@@ -80,7 +80,7 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 	}
 	p.uses, p.rendezvous = p.all, p
 	p.stagingStride = (uint64(k.Segment) + 63) / 64 * 64
-	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.partials)*p.stagingStride)
+	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.Partials)*p.stagingStride)
 	if err != nil {
 		return err
 	}
@@ -94,9 +94,9 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 func (p *pass) state() state {
 	left, right := p.left, p.right
 	switch {
-	case !p.through():
+	case !p.Through():
 		return running
-	case p.sent == p.total && left.idle() && right.idle() && (p.call.Protocol == ReceiverInitiated || right.credited()):
+	case p.Sent == p.Outgoing && left.idle() && right.idle() && (p.call.Protocol == ReceiverInitiated || right.credited()):
 		return done
 	}
 	return over
@@ -104,19 +104,16 @@ func (p *pass) state() state {
 
 func (p *pass) progress() string {
 	return fmt.Sprintf("%d of %d segments had come from rank %d (left), %d of %d had gone to rank %d (right)",
-		max(p.processed, p.arrived), p.total, p.left.peer(), p.sent, p.total, p.right.peer())
+		max(p.Processed, p.Arrived), p.Incoming, p.left.peer(), p.Sent, p.Outgoing, p.right.peer())
 }
 
 // phase is what a position is part of.
 func (p *pass) phase(position int) string {
-	if position >= p.total || !p.call.Op.onVectors() {
+	if position >= p.Positions() || !p.call.Op.onVectors() {
 		return ""
 	}
 	transfer, _, _ := p.At(position)
-	if p.prog.Steps[transfer+1].Do&program.DoReduce != 0 {
-		return OpReduceScatter.String()
-	}
-	return OpAllGather.String()
+	return p.call.Op.Phase(p.Program.Steps[transfer+1].Do&program.DoReduce == 0).String()
 }
 
 func (p *pass) where(place *diagnose.Place) {
@@ -127,34 +124,34 @@ func (p *pass) where(place *diagnose.Place) {
 	gave := func(to int, item diagnose.Item, count int) {
 		place.Gave = append(place.Gave, diagnose.Given{To: to, Item: item, Count: count})
 	}
-	came := max(p.arrived, p.left.next(p.processed))
+	came := max(p.Arrived, p.left.next(p.Processed))
 	read, write := p.call.Protocol == RendezvousRead, p.call.Protocol == RendezvousWrite
 	switch {
-	case p.processed >= p.total:
-	case p.granted > p.arrived && read:
-		await(left, diagnose.Answer, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its READ request", p.arrived))
-	case p.granted > p.arrived:
-		await(left, diagnose.Data, p.arrived, fmt.Sprintf("the data of segment %d, for which it had its CTS", p.arrived))
-	case p.processed < p.total && (p.from.Has(p.processed) || p.left.at(p.processed).head() != nil):
+	case p.Processed >= p.Incoming:
+	case p.Granted > p.Arrived && read:
+		await(left, diagnose.Answer, p.Arrived, fmt.Sprintf("the data of segment %d, for which it had its READ request", p.Arrived))
+	case p.Granted > p.Arrived:
+		await(left, diagnose.Data, p.Arrived, fmt.Sprintf("the data of segment %d, for which it had its CTS", p.Arrived))
+	case p.Processed < p.Incoming && (p.from.Has(p.Processed) || p.left.at(p.Processed).head() != nil):
 	case read || write:
-		await(left, diagnose.RTS, p.processed, fmt.Sprintf("segment %d", p.processed))
+		await(left, diagnose.RTS, p.Processed, fmt.Sprintf("segment %d", p.Processed))
 	default:
-		await(left, diagnose.Data, p.processed, fmt.Sprintf("segment %d", p.processed))
+		await(left, diagnose.Data, p.Processed, fmt.Sprintf("segment %d", p.Processed))
 	}
 	switch {
-	case p.sent >= p.total:
-	case p.posted > p.sent && read:
-		await(right, diagnose.FIN, p.sent, fmt.Sprintf("the FIN of segment %d", p.sent))
-	case p.posted > p.sent:
-		await(right, diagnose.Receipt, p.sent, fmt.Sprintf("the acknowledgement of segment %d", p.sent))
-	case p.announced > p.cleared && write:
-		await(right, diagnose.CTS, p.cleared, fmt.Sprintf("the CTS of segment %d", p.cleared))
+	case p.Sent >= p.Outgoing:
+	case p.Posted > p.Sent && read:
+		await(right, diagnose.FIN, p.Sent, fmt.Sprintf("the FIN of segment %d", p.Sent))
+	case p.Posted > p.Sent:
+		await(right, diagnose.Receipt, p.Sent, fmt.Sprintf("the acknowledgement of segment %d", p.Sent))
+	case p.Announced > p.Cleared && write:
+		await(right, diagnose.CTS, p.Cleared, fmt.Sprintf("the CTS of segment %d", p.Cleared))
 	}
 	switch p.call.Protocol {
 	case ReceiverInitiated:
-		gave(right, diagnose.Data, p.posted)
+		gave(right, diagnose.Data, p.Posted)
 	case Eager:
-		gave(right, diagnose.Data, p.posted)
+		gave(right, diagnose.Data, p.Posted)
 		gave(left, diagnose.Credit, p.left.credits())
 		if !p.right.credited() {
 			filled, freed := p.right.passed()
@@ -163,12 +160,12 @@ func (p *pass) where(place *diagnose.Place) {
 			})
 		}
 	case RendezvousWrite:
-		gave(right, diagnose.RTS, p.announced)
-		gave(right, diagnose.Data, p.posted)
-		gave(left, diagnose.CTS, p.granted)
+		gave(right, diagnose.RTS, p.Announced)
+		gave(right, diagnose.Data, p.Posted)
+		gave(left, diagnose.CTS, p.Granted)
 	case RendezvousRead:
-		gave(right, diagnose.RTS, p.announced)
-		gave(left, diagnose.FIN, p.arrived)
+		gave(right, diagnose.RTS, p.Announced)
+		gave(left, diagnose.FIN, p.Arrived)
 	}
 	gave(left, diagnose.Receipt, came)
 }
@@ -178,9 +175,9 @@ func (p *pass) wroteInPlace(ch *channel, position int) error {
 	if p.call.Protocol == ReceiverInitiated {
 		return p.resultWritten(ch, position)
 	}
-	if next := p.left.at(position); ch != next || position != p.from.Next(ch.number()) || position >= p.granted {
+	if next := p.left.at(position); ch != next || position != p.from.Next(ch.number()) || position >= p.Granted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected %d of %d that %s was cleared for",
-			ErrProtocol, ch, position, p.from.Next(next.number()), p.granted, next)
+			ErrProtocol, ch, position, p.from.Next(next.number()), p.Granted, next)
 	}
 	p.landed(ch)
 	return nil
@@ -192,12 +189,12 @@ func (p *pass) answered(ch *channel, h message.Header) bool {
 	switch {
 	case ch != p.right.at(position):
 		return false
-	case h.Kind == kindCTS && position == p.cts.Next(ch.number()) && position < p.announced:
+	case h.Kind == kindCTS && position == p.cts.Next(ch.number()) && position < p.Announced:
 		p.clearance[position%len(p.clearance)] = remote{h.Addr, h.RKey}
 		p.cts.Take(ch.number())
-		p.cleared = p.cts.Whole()
+		p.Cleared = p.cts.Whole()
 		return true
-	case h.Kind == kindFIN && position == p.to.Next(ch.number()) && position < p.posted:
+	case h.Kind == kindFIN && position == p.to.Next(ch.number()) && position < p.Posted:
 		p.delivered(ch)
 		return true
 	}
@@ -208,15 +205,15 @@ func (p *pass) answered(ch *channel, h message.Header) bool {
 // its memory ours again.
 func (p *pass) delivered(ch *channel) {
 	position := p.to.Next(ch.number())
-	n := uint64(p.leaving(position))
+	n := uint64(p.Leaving(position))
 	sendSpan.SpanAt(p.sends[position%MaxDepth], p.now, p.seq, uint64(position), n, uint64(p.right.peer()))
 	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
 		ch.out.Add(p.sends[position%MaxDepth], p.now)
 	}
 	p.c.live.Sent += n
 	p.to.Take(ch.number())
-	for whole := p.to.Whole(); p.sent < whole; {
-		p.acknowledged()
+	for whole := p.to.Whole(); p.Sent < whole; {
+		p.Acknowledged()
 	}
 }
 
@@ -224,27 +221,27 @@ func (p *pass) delivered(ch *channel) {
 func (p *pass) landed(ch *channel) {
 	position := p.from.Next(ch.number())
 	if begun := p.receives[position%MaxDepth]; begun != 0 {
-		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.peer()))
+		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(position), uint64(p.Arriving(position)), uint64(p.left.peer()))
 		if p.call.Protocol == RendezvousRead {
 			ch.in.Add(begun, p.now)
 		}
 	}
 	p.from.Take(ch.number())
-	p.arrived = p.from.Whole()
+	p.Arrived = p.from.Whole()
 }
 
 // work reduces or copies the next segment that is ready, at most one that costs
 // anything, and reports whether it got on.
 func (p *pass) work() (bool, error) {
 	moved := false
-	for p.processed < p.total {
-		transfer, segment, width := p.At(p.processed)
-		st := p.prog.Steps[transfer+1]
+	for p.Processed < p.Incoming {
+		transfer, segment, width := p.At(p.Processed)
+		st := p.Program.Steps[transfer+1]
 		lo, hi := p.Span(st.Chunk, segment)
 		n := (hi - lo) * p.size
 		reduces := st.Do&program.DoReduce != 0
-		slotted, ch := p.slotted(transfer), p.left.at(p.processed)
-		if !p.mayWork(st, p.reading > 0) {
+		slotted, ch := p.InSlot(transfer), p.left.at(p.Processed)
+		if !p.MayWork(st, p.reading > 0) {
 			return moved, nil
 		}
 		data, ok, err := p.received(transfer, lo, n)
@@ -252,7 +249,7 @@ func (p *pass) work() (bool, error) {
 			return moved, err
 		}
 		if corrupt := p.c.options.Corrupt; corrupt != nil {
-			corrupt(p.call.Op, p.processed, data)
+			corrupt(p.call.Op, p.Processed, data)
 		}
 		if p.sums {
 			if err := p.arrivedNext(data, slotted, transfer, lo); err != nil {
@@ -271,7 +268,7 @@ func (p *pass) work() (bool, error) {
 			p.c.live.CopiedAllGather += uint64(n)
 		}
 		p.recordWork(slotted, reduces, transfer, n, segment%p.Depth == width-1)
-		p.processed++
+		p.Processed++
 		moved = true
 		if slotted {
 			ch.take()
@@ -296,12 +293,12 @@ func (p *pass) reduce(st program.Step, data []byte, lo int) {
 	if st.Do&program.DoCopy != 0 {
 		result = p.out.bytes(lo, len(data), p.size)
 	} else {
-		result = memory.Bytes(p.partialBase+p.partialsMade%p.partials*p.stagingStride, len(data))
-		p.partialsMade++
+		result = memory.Bytes(p.partialBase+p.PartialsMade%p.Partials*p.stagingStride, len(data))
+		p.PartialsMade++
 	}
 	p.kernel(result, data, own)
 	if st.Do&program.DoCopy != 0 {
-		reduce.Finish(p.call.Type, p.call.Reduction, p.Ranks, result)
+		reduce.Finish(p.call.Type, p.call.Reduction, p.c.size, result)
 	}
 	p.c.live.Reductions++
 	if p.inFlight() {
@@ -312,7 +309,7 @@ func (p *pass) reduce(st program.Step, data []byte, lo int) {
 // inFlight tells whether this rank's own WRITE or READ is on the wire for sure:
 // an RTS that the neighbour may not have looked at does not count.
 func (p *pass) inFlight() bool {
-	return p.reading > 0 || p.call.Protocol != RendezvousRead && p.posted > p.sent
+	return p.reading > 0 || p.call.Protocol != RendezvousRead && p.Posted > p.Sent
 }
 
 // logPhase traces the passage from reduce-scatter to all-gather, once.

@@ -33,6 +33,11 @@ const (
 	// has room for immediate data: were it as long as the others without, it would be a
 	// send of its own. Against 256 KiB that is 3 to 8 % from 4 MiB on.
 	eagerSegmentMax = 60*4096 - 128
+	// Along a chain of n ranks a vector takes (n-2 + segments) times what a segment takes on
+	// an edge. With a latency in which an edge carries chainHop bytes, that is least with
+	// segments of sqrt(bytes*chainHop/(n-2)): 3 us at 100 Gb/s, 12 us at the 2 to 3 GB/s of soft.
+	chainHop        = 32 << 10
+	chainSegmentMin = 4 << 10
 	// maxPositions is what fits the immediate data beside its flag.
 	maxPositions = 1<<31 - 1
 )
@@ -121,7 +126,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("segments cannot be verified by %s: %s", Direct, NotVerified)
 	case c.Op.Reduces() && !c.Reduction.Valid():
 		return bad("%s: expected one of %v", c.Reduction, reduce.Ops())
-	case operations[c.Op].rooted && (c.Root < 0 || c.Root >= ranks) || !operations[c.Op].rooted && c.Root != 0:
+	case c.Op.Rooted() && (c.Root < 0 || c.Root >= ranks) || !c.Op.Rooted() && c.Root != 0:
 		return bad("root %d: expected 0 to %d of an operation that has a root, else 0", c.Root, ranks-1)
 	case c.Count != 0 && !c.Op.onVectors():
 		return bad("count %d: expected 0 of an operation that has no vector", c.Count)
@@ -188,7 +193,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	if auto {
 		c.Protocol = Eager
 	}
-	c.cutChunks(chunk, asked, g.slot)
+	c.cutChunks(ranks, chunk, asked, g.slot)
 	if auto {
 		s, initiated := c.schedule(ranks, 1), c
 		initiated.Depth = min(c.Depth, s.Segments)
@@ -196,7 +201,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		switch {
 		case chunk > cmp.Or(table.EagerMax, DefaultEagerMax) && (table.EagerMax != 0 || !canBe):
 			c.Protocol = RendezvousWrite
-			c.cutChunks(chunk, asked, g.slot)
+			c.cutChunks(ranks, chunk, asked, g.slot)
 		case canBe && ranks > 1:
 			c.Protocol = ReceiverInitiated
 		}
@@ -209,18 +214,30 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 
 // schedule returns the layout of a program in which a segment moves so often.
 func (c *Call) schedule(ranks, transfers int) program.Schedule {
+	if c.Op.Rooted() {
+		ranks, transfers = 1, 1 // the whole vector goes along a chain
+	}
 	s := program.Schedule{Ranks: ranks, Count: c.Count, PerSegment: c.Segment / c.Type.Size(), Depth: c.Depth, Transfers: transfers}
 	s.Segments = max(1, (c.longest(ranks)+s.PerSegment-1)/s.PerSegment)
 	return s
 }
 
 // longest is the length of the longest chunk, in elements.
-func (c *Call) longest(ranks int) int { return (c.Count + ranks - 1) / ranks }
+func (c *Call) longest(ranks int) int {
+	if c.Op.Rooted() {
+		return c.Count
+	}
+	return (c.Count + ranks - 1) / ranks
+}
 
 // cutChunks chooses the segments of chunks of so many bytes, as long as was asked for
 // if that is not 0.
-func (c *Call) cutChunks(chunk, segment, slot int) {
+func (c *Call) cutChunks(ranks, chunk, segment, slot int) {
 	size := c.Type.Size()
+	if segment == 0 && c.Op.Rooted() && ranks > 2 {
+		segment = max(chainSegmentMin, int(math.Sqrt(float64(chunk)*chainHop/float64(ranks-2)))/chainSegmentMin*chainSegmentMin)
+		segment = min(segment, eagerSegmentMax)
+	}
 	switch {
 	case segment == 0 && c.Protocol.handshakes():
 		const page = 4096

@@ -94,8 +94,8 @@ func TestResultPlaced(t *testing.T) {
 	p := &pass{
 		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
 		left: ends{ch}, right: ends{ch},
-		counts: counts{
-			total: 8, posted: 5, protocol: ReceiverInitiated,
+		Counts: program.Counts{
+			Incoming: 8, Posted: 5, Options: program.Options{Slotted: 1},
 			Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
 		},
 	}
@@ -108,7 +108,7 @@ func TestResultPlaced(t *testing.T) {
 	}{{ch, 0, false}, {ch, 3, false}, {other, 2, false}, {ch, 2, true}, {ch, 2, false}, {ch, 3, true}, {ch, 4, false}, {ch, 6, true}, {ch, 7, false}} {
 		err := p.wroteInPlace(test.ch, test.position)
 		if test.ok && err != nil || !test.ok && !errors.Is(err, ErrProtocol) {
-			t.Errorf("segment %d written into place after %d: %v", test.position, p.arrived, err)
+			t.Errorf("segment %d written into place after %d: %v", test.position, p.Arrived, err)
 		}
 	}
 	if ch.freed != 3 {

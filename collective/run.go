@@ -243,7 +243,7 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 	// Of a buffer that begins later, the base is where element 0 would be.
 	sendOffset, recvOffset := uint64(send.Lo)*size, uint64(recv.Lo)*size
 	inPlace := k.Send-sendOffset == k.Recv-recvOffset
-	if !inPlace && k.Send < k.Recv+recvLen && k.Recv < k.Send+sendLen {
+	if !inPlace && sendLen > 0 && recvLen > 0 && k.Send < k.Recv+recvLen && k.Recv < k.Send+sendLen {
 		return in, out, usage.Errorf("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
 			k.Send, sendLen, k.Recv, recvLen, k.inPlaceRule(sendOffset, recvOffset))
 	}

@@ -36,6 +36,13 @@ type role struct {
 	used []*channel
 }
 
+// roleKey says what a role is of; root is 0 where there is none.
+type roleKey struct {
+	algorithm Algorithm
+	op        Operation
+	root      int
+}
+
 // flight is a WRITE that was posted to a peer.
 type flight struct {
 	begun        trace.Stamp

@@ -14,6 +14,7 @@ import (
 // expressions have equal numbers. A step commutes, brackets stay.
 type symbols struct {
 	n     int // 0 to n-1 are the contributions
+	shift int
 	pairs map[[2]int]int
 }
 
@@ -32,19 +33,26 @@ func (y *symbols) op(a, b int) int {
 	return id
 }
 
+// rank is which rank has a place: ranks are turned where a root is to have a place of its own.
+func (y *symbols) rank(place int) int { return (place + y.shift) % y.n }
+
 // want is the order that the algorithm documents.
-func (y *symbols) want(a Algorithm) int {
+func (y *symbols) want(a Algorithm, k *Call) int {
+	y.shift = 0
+	if k.Op.Rooted() {
+		y.shift = map[Algorithm]int{AlgorithmRecursiveDoubling: k.Root, AlgorithmTree: k.Root + y.n - y.n/2}[a]
+	}
 	switch a {
 	case AlgorithmRecursiveDoubling:
 		folded := y.n - 1<<(bits.Len(uint(y.n))-1)
 		var v []int
 		for r := 0; r < y.n; r++ {
 			if r < 2*folded {
-				v = append(v, y.op(r, r+1))
+				v = append(v, y.op(y.rank(r), y.rank(r+1)))
 				r++
 				continue
 			}
-			v = append(v, r)
+			v = append(v, y.rank(r))
 		}
 		for dist := len(v) / 2; dist > 0; dist /= 2 {
 			for i := range dist {
@@ -65,9 +73,9 @@ func (y *symbols) want(a Algorithm) int {
 
 func (y *symbols) subtree(lo, hi int) int {
 	root := (lo + hi) / 2
-	value := root
+	value := y.rank(root)
 	if lo < root {
-		value = y.op(y.subtree(lo, root), root)
+		value = y.op(y.subtree(lo, root), y.rank(root))
 	}
 	if root+1 < hi {
 		value = y.op(value, y.subtree(root+1, hi))
@@ -95,19 +103,29 @@ type parcel struct {
 	values []int
 }
 
-func newActor(a Algorithm, op Operation, rank, n, groups int) *actor {
+// scriptCall is a call whose root, if it has one, is somewhere.
+func scriptCall(a Algorithm, op Operation, n int) *Call {
+	k := &Call{Op: op, Count: n, CallOptions: CallOptions{Algorithm: a}}
+	if op.Rooted() {
+		k.Root = (3*n + 1) / 4 % n
+	}
+	return k
+}
+
+func newActor(k *Call, rank, n, groups int) *actor {
+	sent, _ := k.Buffers(n, rank) // a chunk has an element
 	x := &actor{rank: rank, size: n, input: make([]int, n), posting: make([]int, groups), working: make([]int, groups)}
-	x.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, rank, n)
+	x.compile(k, rank, n)
 	for c := range x.input {
-		x.input[c] = rank
-		if op == OpAllGather && c != rank {
-			x.input[c] = nothing
+		x.input[c] = nothing
+		if c >= sent.Lo && c < sent.Hi {
+			x.input[c] = rank
 		}
 	}
 	for range groups {
 		output := slices.Repeat([]int{nothing}, n)
-		if op == OpAllGather {
-			output[rank] = rank
+		if !k.Op.Reduces() { // what is here is copied
+			copy(output[sent.Lo:sent.Hi], x.input[sent.Lo:sent.Hi])
 		}
 		x.output = append(x.output, output)
 		var areas [][]int
@@ -208,7 +226,7 @@ func (x *actor) done() bool {
 
 var (
 	scripted  = []Algorithm{AlgorithmRecursiveDoubling, AlgorithmTree, AlgorithmInbox}
-	scriptOps = []Operation{OpAllReduce, OpReduceScatter, OpAllGather}
+	scriptOps = Operations()
 )
 
 // forScripts calls f for every script's algorithm, operation and size.
@@ -235,13 +253,14 @@ func forScripts(t *testing.T, f func(t *testing.T, a Algorithm, op Operation, n 
 func TestScripts(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		const groups = 3
+		k := scriptCall(a, op, n)
 		rng := rand.New(rand.NewPCG(uint64(n), uint64(op)))
 		for round := range 2 {
 			y := &symbols{n: n, pairs: map[[2]int]int{}}
 			wire := map[[2]int][]parcel{}
 			actors := make([]*actor, n)
 			for r := range actors {
-				actors[r] = newActor(a, op, r, n, groups)
+				actors[r] = newActor(k, r, n, groups)
 			}
 			for moved := true; moved; {
 				moved = false
@@ -259,18 +278,24 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			}
-			want := y.want(a)
+			want := y.want(a, k)
 			for r, x := range actors {
 				if !x.done() {
 					t.Fatalf("%d ranks: rank %d waits for ever at move %d and %d of %d", n, r, x.posting, x.working, len(x.Moves))
 				}
 				for g := range groups {
 					for c, got := range x.output[g] {
-						switch {
-						case op == OpAllGather && got != c, op == OpAllReduce && got != want, op == OpReduceScatter && c == r && got != want:
+						want := want
+						switch _, received := k.Buffers(n, r); {
+						case c < received.Lo || c >= received.Hi:
+							want = nothing
+						case op == OpBroadcast:
+							want = k.Root
+						case !op.Reduces():
+							want = c
+						}
+						if got != want {
 							t.Fatalf("%d ranks: rank %d has expression %d in chunk %d of group %d, want %d", n, r, got, c, g, want)
-						case op == OpReduceScatter && c != r && got != nothing:
-							t.Fatalf("%d ranks: rank %d wrote chunk %d", n, r, c)
 						}
 					}
 				}
@@ -288,10 +313,10 @@ func TestScripts(t *testing.T) {
 // O(log n), and no rank has more than O(log n) peers.
 func TestScriptSteps(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
-		y := &symbols{n: n, pairs: map[[2]int]int{}}
+		y, k := &symbols{n: n, pairs: map[[2]int]int{}}, scriptCall(a, op, n)
 		actors := make([]*actor, n)
 		for r := range actors {
-			actors[r] = newActor(a, op, r, n, 1)
+			actors[r] = newActor(k, r, n, 1)
 		}
 		log := bits.Len(uint(n - 1))
 		steps := 0
@@ -341,7 +366,7 @@ func TestScriptOneMessage(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		for r := range n {
 			var s role
-			s.compile(&Call{Op: op, CallOptions: CallOptions{Algorithm: a}}, r, n)
+			s.compile(scriptCall(a, op, n), r, n)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
 			for _, m := range s.Moves {
 				if m.Do == script.MoveSend && m.From == script.OperandPartial {

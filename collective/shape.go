@@ -33,5 +33,5 @@ func (s Shape) Plan(k Call, t Table) (Call, error) {
 // Script makes a rank's script of a planned call that does not go round the ring. The
 // memory of an old one is used again.
 func (c *Call) Script(s *script.Script, rank, ranks int) {
-	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), rank, ranks)
+	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), c.Root, rank, ranks)
 }

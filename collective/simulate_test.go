@@ -37,7 +37,7 @@ type simulated struct {
 	sending *simulatedMessage // once the CPU is through with it
 	own     float64           // ns: to copy what no other rank changes, once all is sent that may be
 
-	counts
+	program.Counts
 	rts                    int
 	filled, freed, arrived uint64 // slots to the right; slots from the left
 	taken, told            uint64
@@ -81,20 +81,21 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 	for i := range s.ranks {
 		r := &s.ranks[i]
 		if k.copies(vector{}, vector{base: 1}) {
-			r.own = float64(k.Count*k.Type.Size()) / float64(ranks) * c.Copy
+			sent, _ := k.Buffers(ranks, i)
+			r.own = float64(sent.Len()*k.Type.Size()) * c.Copy
 		}
 		if k.Algorithm == AlgorithmRing {
-			r.prog = program.Program{Rank: i, Size: ranks}
-			if i > 0 && k.Count%ranks == 0 { // all chunks are alike, and so are the programs but for the chunks' names
-				r.counts = s.ranks[0].counts
+			r.Program = program.Program{Rank: i, Size: ranks}
+			if i > 0 && k.Count%ranks == 0 && !k.Op.Rooted() { // all chunks are alike, and so are the programs but for the chunks' names
+				r.Counts = s.ranks[0].Counts
 				continue
 			}
-			r.layOut(&k, operations[k.Op].program)
-			r.total /= share
+			layOut(&r.Counts, &k, operations[k.Op].program)
+			r.Incoming, r.Outgoing = r.Incoming/share, r.Outgoing/share
 			continue
 		}
 		var own script.Script
-		own.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), i, ranks)
+		own.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), k.Root, i, ranks)
 		r.SetOut(&own, k.Count, k.Segment/k.Type.Size(), k.Depth, false)
 		r.edges = map[int]*simulatedEdge{}
 	}
@@ -122,7 +123,7 @@ func (s *simulation) Acked(from, to int, tag uint64) {
 	case m.kind != simulatedData && m.kind != simulatedInPlace:
 		return
 	case s.k.Algorithm == AlgorithmRing:
-		r.acknowledged()
+		r.Acknowledged()
 	case !s.detached():
 		r.edges[to].sent++
 		r.Walk.Group(m.group).Flying--
@@ -205,18 +206,18 @@ func (r *simulated) take() (m simulatedMessage, ok bool) {
 
 // pass is what a pass does next: see flow.run, pass.post and pass.work.
 func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
-	n, c := len(s.ranks), &r.counts
+	n, c := len(s.ranks), &r.Counts
 	left, right := (rank+n-1)%n, (rank+1)%n
 	if m, ok := r.take(); ok {
 		switch m.kind {
 		case simulatedData:
 			r.arrived++
 		case simulatedInPlace:
-			c.arrived++
+			c.Arrived++
 		case simulatedRTS:
 			r.rts++
 		case simulatedCTS:
-			c.cleared++
+			c.Cleared++
 		case simulatedCredit:
 			r.freed += creditBatch(s.slots)
 		}
@@ -225,45 +226,45 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 	control := func(peer int, kind simulatedKind) (float64, bool) {
 		return s.send(r, simulatedMessage{peer: peer, bytes: message.HeaderSize, kind: kind})
 	}
-	switch eager := c.protocol == Eager; {
+	switch eager := s.k.Protocol == Eager; {
 	case r.taken >= r.told+creditBatch(s.slots):
 		r.told += creditBatch(s.slots)
 		return control(left, simulatedCredit)
-	case eager && c.mayPost() && r.filled-r.freed < s.slots:
-		bytes := message.HeaderSize + c.leaving(c.posted)
-		c.posted++
+	case eager && c.MayPost() && r.filled-r.freed < s.slots:
+		bytes := message.HeaderSize + c.Leaving(c.Posted)
+		c.Posted++
 		r.filled++
 		return s.send(r, simulatedMessage{peer: right, bytes: bytes, kind: simulatedData})
-	case !eager && c.posted < c.cleared && c.mayPost():
-		bytes := c.leaving(c.posted)
-		c.posted++
+	case !eager && c.Posted < c.Cleared && c.MayPost():
+		bytes := c.Leaving(c.Posted)
+		c.Posted++
 		return s.send(r, simulatedMessage{peer: right, bytes: bytes, kind: simulatedInPlace})
-	case !eager && c.mayAnnounce(c.ahead(), false):
-		c.announced++
+	case !eager && c.MayAnnounce(c.Ahead, false):
+		c.Announced++
 		return control(right, simulatedRTS)
-	case !eager && r.rts > 0 && c.mayGrant():
+	case !eager && r.rts > 0 && c.MayGrant():
 		r.rts--
-		c.granted++
+		c.Granted++
 		return control(left, simulatedCTS)
 	}
 	if cost, r.own = r.own, 0; cost > 0 {
 		return cost, true
 	}
-	if c.processed == c.total {
-		s.ended(r, c.through() && c.sent == c.total && r.freed >= r.filled-r.filled%creditBatch(s.slots))
+	if c.Processed == c.Incoming {
+		s.ended(r, c.Through() && c.Sent == c.Outgoing && r.freed >= r.filled-r.filled%creditBatch(s.slots))
 		return 0, false
 	}
-	transfer, _, _ := c.At(c.processed)
-	st := c.prog.Steps[transfer+1]
-	slotted := c.slotted(transfer)
-	there := c.arrived > c.processed
+	transfer, _, _ := c.At(c.Processed)
+	st := c.Program.Steps[transfer+1]
+	slotted := c.InSlot(transfer)
+	there := c.Arrived > c.Processed
 	if slotted {
 		there = r.arrived > r.taken
 	}
-	if !there || !c.mayWork(st, false) {
+	if !there || !c.MayWork(st, false) {
 		return 0, false
 	}
-	bytes := float64(c.arriving(c.processed))
+	bytes := float64(c.Arriving(c.Processed))
 	switch {
 	case st.Do&program.DoReduce != 0:
 		cost = bytes * s.costs.Reduce
@@ -271,9 +272,9 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		cost = bytes * s.costs.Copy
 	}
 	if st.Do == program.RecvReduceSend {
-		c.partialsMade++
+		c.PartialsMade++
 	}
-	c.processed++
+	c.Processed++
 	if slotted {
 		r.taken++
 	}

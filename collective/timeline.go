@@ -120,7 +120,11 @@ func carrierText(k *Call) uint64 {
 func (p *pass) recordStep(end trace.Stamp, transfer int) {
 	phase, first := 0, 0
 	switch scatters := p.Ranks - 1; {
-	case p.prog.Steps[0].Chunk == p.prog.Rank: // it begins with its own chunk: all-gather
+	case p.Program.Chain:
+		if !p.call.Op.Reduces() {
+			phase = 1
+		}
+	case p.Program.Steps[0].Chunk == p.Program.Rank: // it begins with its own chunk: all-gather
 		phase = 1
 	case transfer >= scatters:
 		phase, first = 1, scatters
@@ -149,18 +153,18 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 		return
 	}
 	p.stepBytes += uint64(n)
-	last = last && p.processed+1 < p.total
+	last = last && p.Processed+1 < p.Incoming
 	if !slotted && !reduces && !last {
 		return
 	}
 	begun, end := p.now, trace.Now()
 	p.now = end
 	if slotted || reduces {
-		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.processed), uint64(n), 0)
+		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.Processed), uint64(n), 0)
 		p.c.times.Reduced(begun, end)
 	}
 	if slotted {
-		p.recordSlot(p.left.at(p.processed), end, p.processed, n)
+		p.recordSlot(p.left.at(p.Processed), end, p.Processed, n)
 	}
 	if last {
 		p.recordStep(end, transfer)
@@ -168,20 +172,20 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 }
 
 func (p *pass) recordAwaited(since, end trace.Stamp, position int) {
-	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.arriving(position)), uint64(p.left.peer()))
+	awaitedSpan.SpanAt(since, end, p.seq, uint64(position), uint64(p.Arriving(position)), uint64(p.left.peer()))
 }
 
 // recordOpen records what is open in the pass when it ends.
 func (p *pass) recordOpen(end trace.Stamp) {
-	for i := p.sent; i < p.posted; i++ {
-		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.leaving(i)), uint64(p.right.peer()))
+	for i := p.Sent; i < p.Posted; i++ {
+		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.Leaving(i)), uint64(p.right.peer()))
 	}
-	for i := p.arrived; i < p.granted; i++ {
+	for i := p.Arrived; i < p.Granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if !p.call.Protocol.handshakes() && p.processed < p.total && p.left.at(p.processed).head() == nil {
-		p.recordAwaited(p.step, end, p.processed)
+	if !p.call.Protocol.handshakes() && p.Processed < p.Incoming && p.left.at(p.Processed).head() == nil {
+		p.recordAwaited(p.step, end, p.Processed)
 	}
-	transfer, _, _ := p.At(min(p.processed, p.total-1))
+	transfer, _, _ := p.At(min(p.Processed, p.Positions()-1))
 	p.recordStep(end, transfer)
 }

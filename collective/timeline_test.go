@@ -113,12 +113,12 @@ func TestTimeline(t *testing.T) {
 				events := recorded(since, w.comms[0].seq)
 				sends, receives := matched(t, events, n)
 				p := &w.comms[0].pass
-				if want := n * p.total; len(sends) != want {
+				if want := n * p.Incoming; len(sends) != want {
 					t.Errorf("%d segments were sent, want %d", len(sends), want)
 				}
-				want := n * p.total / 2
+				want := n * p.Incoming / 2
 				if protocol == Eager {
-					want = n * p.total // half of them are copied
+					want = n * p.Incoming // half of them are copied
 				}
 				if got := len(events["segment reduce"]); got != want {
 					t.Errorf("%d segments were reduced or copied, want %d", got, want)
@@ -328,7 +328,7 @@ func TestMessagesAreRecorded(t *testing.T) {
 		events := run("debug", protocol)
 		for _, name := range names {
 			sent, received := events[name+" sent"], events[name+" received"]
-			if want := n * w.comms[0].pass.total; len(sent) != want || len(received) != want {
+			if want := n * w.comms[0].pass.Incoming; len(sent) != want || len(received) != want {
 				t.Errorf("%s: %d %s sent and %d received, want %d", protocol, len(sent), name, len(received), want)
 			}
 		}

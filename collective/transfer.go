@@ -16,21 +16,21 @@ import (
 
 // received returns the data of the next position to process, if it is there.
 func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
-	if !p.slotted(transfer) {
-		if !p.from.Has(p.processed) {
+	if !p.InSlot(transfer) {
+		if !p.from.Has(p.Processed) {
 			return nil, false, nil
 		}
-		addr, _, _ := p.landing(p.processed, p.prog.Steps[transfer+1], lo, n)
+		addr, _, _ := p.landing(p.Processed, p.Program.Steps[transfer+1], lo, n)
 		return memory.Bytes(addr, n), true, nil
 	}
-	ch := p.left.at(p.processed)
+	ch := p.left.at(p.Processed)
 	h := ch.head()
 	if h == nil {
 		return nil, false, nil
 	}
-	if h.Seq != p.seq || int(h.Segment) != p.processed || h.Length != uint32(n) {
+	if h.Seq != p.seq || int(h.Segment) != p.Processed || h.Length != uint32(n) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
-			ErrProtocol, ch.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.processed, n)
+			ErrProtocol, ch.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.Processed, n)
 	}
 	if p.call.Protocol == ReceiverInitiated {
 		p.owners[transfer] = remote{h.Addr, h.RKey}
@@ -44,16 +44,16 @@ func (p *pass) resultWritten(ch *channel, position int) error {
 	next := p.seek(&p.from, from.number(), false)
 	// What it is the result of was sent from here in the first phase, and processed by all.
 	own := -1
-	if position < p.total {
+	if position < p.Incoming {
 		transfer, _, width := p.At(position)
 		own = position - (p.Ranks-1)*width
 		if transfer < p.Ranks-1 {
-			own = p.total
+			own = p.Incoming
 		}
 	}
-	if ch != from || position != next || own < 0 || own >= p.posted {
+	if ch != from || position != next || own < 0 || own >= p.Posted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and its slot to be free by it",
-			ErrProtocol, ch, position, next, p.total, from)
+			ErrProtocol, ch, position, next, p.Incoming, from)
 	}
 	p.receives[next%MaxDepth] = p.now
 	p.landed(ch)
@@ -68,8 +68,8 @@ func (p *pass) resultWritten(ch *channel, position int) error {
 // seek takes a counter to the next position of a channel that goes through slots, or that
 // does not.
 func (p *pass) seek(c *turns.Counter, channel int, slotted bool) int {
-	for c.Next(channel) < p.total {
-		if transfer, _, _ := p.At(c.Next(channel)); p.slotted(transfer) == slotted {
+	for c.Next(channel) < p.Incoming {
+		if transfer, _, _ := p.At(c.Next(channel)); p.InSlot(transfer) == slotted {
 			break
 		}
 		c.Take(channel)
@@ -95,38 +95,38 @@ func (p *pass) credit(ch *channel) error {
 
 // post posts whatever may be posted now and reports whether there was anything.
 func (p *pass) post() (bool, error) {
-	before := p.posted + p.announced + p.granted
+	before := p.Posted + p.Announced + p.Granted
 	var err error
 	switch p.call.Protocol {
 	case Eager, ReceiverInitiated:
 		err = p.postSlots()
 	case RendezvousWrite:
 		if err = p.postWrites(); err == nil {
-			err = p.announce(p.ahead(), false)
+			err = p.announce(p.Ahead, false)
 		}
 	case RendezvousRead:
-		if err = p.announce(p.ahead(), true); err == nil {
-			p.posted = p.announced
+		if err = p.announce(p.Ahead, true); err == nil {
+			p.Posted = p.Announced
 		}
 	}
 	if err == nil && p.call.Protocol.handshakes() {
 		err = p.grant()
 	}
-	return p.posted+p.announced+p.granted > before, err
+	return p.Posted+p.Announced+p.Granted > before, err
 }
 
 // source returns the memory of the next segment to send. It is called once for
 // each position, in order, because partial results are.
 func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 	transfer, segment, _ := p.At(position)
-	st := p.prog.Steps[transfer]
+	st := p.Program.Steps[transfer]
 	lo, hi := p.Span(st.Chunk, segment)
 	n = (hi - lo) * p.size
 	v, e := &p.out, p.right.at(position).edge
 	switch {
 	case st.Do == program.RecvReduceSend:
-		addr = p.partialBase + p.partialsPosted%p.partials*p.stagingStride
-		p.partialsPosted++
+		addr = p.partialBase + p.PartialsPosted%p.Partials*p.stagingStride
+		p.PartialsPosted++
 		return addr, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), n
 	case n == 0:
 		return p.partialBase, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), 0
@@ -148,15 +148,15 @@ func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, l
 
 // maySend tells whether the next position may be posted to the right.
 func (p *pass) maySend() bool {
-	return p.mayPost() && p.right.at(p.posted).room()
+	return p.MayPost() && p.right.at(p.Posted).room()
 }
 
 func (p *pass) postSlots() error {
 	for p.maySend() {
-		r := p.right.at(p.posted)
-		transfer, segment, _ := p.At(p.posted)
-		if !p.slotted(transfer) {
-			lo, _ := p.Span(p.prog.Steps[transfer].Chunk, segment)
+		r := p.right.at(p.Posted)
+		transfer, segment, _ := p.At(p.Posted)
+		if !p.InSlot(transfer) {
+			lo, _ := p.Span(p.Program.Steps[transfer].Chunk, segment)
 			to := p.owners[p.Ranks-2]
 			to.addr += uint64(lo * p.size)
 			if err := p.writeTo(to); err != nil {
@@ -167,8 +167,8 @@ func (p *pass) postSlots() error {
 		if !r.free() {
 			break
 		}
-		addr, lkey, _, n := p.source(p.posted)
-		h := p.header(kindSlot, p.posted, n)
+		addr, lkey, _, n := p.source(p.Posted)
+		h := p.header(kindSlot, p.Posted, n)
 		h.Sum = p.sumOf(r, addr, n)
 		switch {
 		case p.call.Protocol == Eager:
@@ -177,19 +177,19 @@ func (p *pass) postSlots() error {
 		default:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
-		p.sends[p.posted%MaxDepth] = trace.Now()
+		p.sends[p.Posted%MaxDepth] = trace.Now()
 		if err := r.fill(&h, addr, n, lkey); err != nil {
 			return err
 		}
-		p.posted++
+		p.Posted++
 		p.c.live.EagerWrites++
 	}
 	return nil
 }
 
 func (p *pass) postWrites() error {
-	for p.posted < p.cleared && p.maySend() {
-		if err := p.writeTo(p.clearance[p.posted%len(p.clearance)]); err != nil {
+	for p.Posted < p.Cleared && p.maySend() {
+		if err := p.writeTo(p.clearance[p.Posted%len(p.clearance)]); err != nil {
 			return err
 		}
 	}
@@ -198,12 +198,12 @@ func (p *pass) postWrites() error {
 
 // writeTo writes the next segment into its place at the right neighbour.
 func (p *pass) writeTo(to remote) error {
-	r := p.right.at(p.posted)
-	addr, lkey, _, n := p.source(p.posted)
+	r := p.right.at(p.Posted)
+	addr, lkey, _, n := p.source(p.Posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-	p.sends[p.posted%MaxDepth] = trace.Now()
+	p.sends[p.Posted%MaxDepth] = trace.Now()
 	wr := verbs.WorkRequest{
-		ID: ring.WRID(r.edge.ID, wrWrite, uint64(p.posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.posted),
+		ID: ring.WRID(r.edge.ID, wrWrite, uint64(p.Posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.Posted),
 		RemoteAddr: to.addr, RKey: to.rkey,
 	}
 	if p.call.Verify {
@@ -213,13 +213,13 @@ func (p *pass) writeTo(to remote) error {
 		return err
 	}
 	if sum := p.sumOf(r, addr, n); p.call.Verify {
-		h := p.header(kindWritten, p.posted, n)
+		h := p.header(kindWritten, p.Posted, n)
 		h.Sum = sum
 		if err := r.send(&h); err != nil {
 			return err
 		}
 	}
-	p.posted++
+	p.Posted++
 	p.c.live.Writes++
 	return nil
 }
@@ -229,22 +229,22 @@ func (p *pass) writeTo(to remote) error {
 // data to be ready; without, they go ahead of it, so that the CTS is there when
 // it is.
 func (p *pass) announce(window int, address bool) error {
-	for p.mayAnnounce(window, address) {
-		r := p.right.at(p.announced)
+	for p.MayAnnounce(window, address) {
+		r := p.right.at(p.Announced)
 		if !r.room() {
 			break
 		}
-		h := p.header(kindRTS, p.announced, p.leaving(p.announced))
+		h := p.header(kindRTS, p.Announced, p.Leaving(p.Announced))
 		if address {
 			var n int
-			h.Addr, _, h.RKey, n = p.source(p.announced)
+			h.Addr, _, h.RKey, n = p.source(p.Announced)
 			h.Sum = p.sumOf(r, h.Addr, n)
-			p.sends[p.announced%MaxDepth] = trace.Now()
+			p.sends[p.Announced%MaxDepth] = trace.Now()
 		}
 		if err := r.send(&h); err != nil {
 			return err
 		}
-		p.announced++
+		p.Announced++
 		p.c.live.RTS++
 	}
 	return nil
@@ -253,34 +253,34 @@ func (p *pass) announce(window int, address bool) error {
 // grant answers RTS as long as there is a place to put the data: with a CTS, or
 // by READing it.
 func (p *pass) grant() error {
-	for p.mayGrant() {
-		ch := p.left.at(p.granted)
+	for p.MayGrant() {
+		ch := p.left.at(p.Granted)
 		h := ch.oldestRTS()
 		if h == nil || h.Seq != p.seq || !ch.room() {
 			return nil
 		}
-		transfer, segment, _ := p.At(p.granted)
-		st := p.prog.Steps[transfer+1]
+		transfer, segment, _ := p.At(p.Granted)
+		st := p.Program.Steps[transfer+1]
 		lo, hi := p.Span(st.Chunk, segment)
 		n := (hi - lo) * p.size
-		if int(h.Segment) != p.granted || h.Length != uint32(n) {
+		if int(h.Segment) != p.Granted || h.Length != uint32(n) {
 			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",
-				ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.granted, n)
+				ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.Granted, n)
 		}
-		addr, lkey, rkey := p.landing(p.granted, st, lo, n)
+		addr, lkey, rkey := p.landing(p.Granted, st, lo, n)
 		var err error
-		p.receives[p.granted%MaxDepth] = trace.Now()
+		p.receives[p.Granted%MaxDepth] = trace.Now()
 		if p.call.Protocol == RendezvousWrite {
-			reply := p.header(kindCTS, p.granted, n)
+			reply := p.header(kindCTS, p.Granted, n)
 			reply.Addr, reply.RKey = addr, rkey
 			err = ch.send(&reply)
 			p.c.live.CTS++
 		} else {
 			ch.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 			err = ch.post(verbs.WorkRequest{
-				ID: ring.WRID(ch.edge.ID, wrRead, uint64(p.granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
+				ID: ring.WRID(ch.edge.ID, wrRead, uint64(p.Granted)), Opcode: verbs.OpRead, RemoteAddr: h.Addr, RKey: h.RKey,
 			}, pieces(1, n))
-			p.landings.put(p.granted, h.Sum)
+			p.landings.put(p.Granted, h.Sum)
 			p.reading++
 			p.c.live.Reads++
 		}
@@ -288,7 +288,7 @@ func (p *pass) grant() error {
 			return err
 		}
 		ch.rtsTaken++
-		p.granted++
+		p.Granted++
 	}
 	return nil
 }

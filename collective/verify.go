@@ -83,11 +83,7 @@ func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int,
 
 // doing is where in the operation a segment is.
 func (f *flow) doing(segment int, gathers bool) ring.Doing {
-	op := OpReduceScatter
-	if gathers {
-		op = OpAllGather
-	}
-	return ring.Doing{Operation: f.seq, Words: f.call.String(), Phase: op.String(), Segment: segment}
+	return ring.Doing{Operation: f.seq, Words: f.call.String(), Phase: f.call.Op.Phase(gathers).String(), Segment: segment}
 }
 
 // wroteWithSum notes that the left neighbour wrote a segment into its place, and its
@@ -103,13 +99,13 @@ func (p *pass) arrivedNext(data []byte, slotted bool, transfer, lo int) error {
 	switch {
 	case !p.call.Verify:
 	case slotted:
-		sum = p.left.at(p.processed).head().Sum
+		sum = p.left.at(p.Processed).head().Sum
 	default:
-		at := p.landings[p.processed%len(p.landings)]
-		if at.position != p.processed {
-			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left.at(p.processed), p.processed)
+		at := p.landings[p.Processed%len(p.landings)]
+		if at.position != p.Processed {
+			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left.at(p.Processed), p.Processed)
 		}
 		sum = at.sum
 	}
-	return p.sumArrived(p.left.at(p.processed), data, sum, p.processed, lo, !p.call.Op.Reduces() || transfer >= p.Ranks-1)
+	return p.sumArrived(p.left.at(p.Processed), data, sum, p.Processed, lo, !p.call.Op.Reduces() || transfer >= p.c.size-1)
 }

@@ -17,13 +17,17 @@ func (c *Call) Within(ranks, element int, wrong func(rank int) bool) int {
 	if c.Algorithm != AlgorithmRing {
 		return only
 	}
-	for owner := range ranks {
-		if r := ownChunk.of(c, ranks, owner); element < r.Lo || element >= r.Hi {
+	for reduces := range ranks {
+		if r := ownChunk.of(c, ranks, reduces); element < r.Lo || element >= r.Hi {
 			continue
+		}
+		owner := reduces
+		if c.Op.Rooted() {
+			owner = c.Root
 		}
 		if wrong(owner) && c.Op.Reduces() {
 			if c.Protocol == Direct {
-				return owner // which reduces it alone
+				return reduces // it alone
 			}
 			return -1 // one of those that its partial results went through
 		}

@@ -89,6 +89,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
 	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
 	vectorFlags(fs)
+	rootFlag(fs)
 	repeatFlags(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	command.NumberFlag(fs, "checks", "c", 1, 0, 1, "whether to check", "nccl-tests' -c: 0 is --check=false")
@@ -142,7 +143,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "sync", verifySegments, "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "sync", verifySegments, "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 

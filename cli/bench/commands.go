@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/cli/command"
 	"ringcli/cli/session"
 	"ringcli/collective"
@@ -14,7 +16,7 @@ func Rows() []command.Row {
 		{
 			Name: "self-check", Aliases: []string{"check"}, Group: command.GroupCollective, Where: command.Line, Needs: command.Ready,
 			Summary: "Prove the ring: a ping, then all collectives in all ways",
-			Long: `Pings each neighbour, then runs reduce-scatter, all-gather and all-reduce, each
+			Long: `Pings each neighbour, then runs every collective, each
 by every algorithm and under every protocol that the ring has, of float32 and of
 int32, with every element of every rank verified. It goes on after wrong data,
 so that its table shows what is affected; times are those of float32.`,
@@ -35,8 +37,17 @@ are in GB/s (1e9 bytes) by nccl-tests' formulas. With --check every element of
 every rank is compared with a reference, bit for bit. A rank that kept the
 others waiting and an edge that was slow are told, with --duration when it
 happens (help benchmarks).`,
-			Settings: session.OperationSettings, Flags: operationFlags, Check: checkOperation, Run: runOperation,
+			Settings: session.OperationSettings, Flags: flagsOf(o), Check: checkOperation, Run: runOperation,
 		})
 	}
 	return list
+}
+
+func flagsOf(o collective.Operation) func(*pflag.FlagSet) {
+	return func(fs *pflag.FlagSet) {
+		operationFlags(fs)
+		if o.Rooted() {
+			rootFlag(fs)
+		}
+	}
 }

@@ -168,6 +168,9 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 	}
 	mine.Rank, mine.Journal = m.Comm.Rank(), *journal
 	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.Comm.Size(), o.count, m.Checks)
+	if o.op.Rooted() {
+		c.Rooted(o.root)
+	}
 	size := o.typ.Size()
 	base := v.recvAddr - uint64(v.received.Lo*size)
 	c.OnWrong = func(element int, got, want uint64) {
@@ -274,11 +277,7 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 	}
 	for _, a := range arrivals {
 		if len(c.found.Entered) < entriesShown {
-			phase := collective.OpReduceScatter
-			if a.Gathers {
-				phase = collective.OpAllGather
-			}
-			c.found.Entered = append(c.found.Entered, Entry{a.From, a.To, bootstrap.Certain, phase.String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
+			c.found.Entered = append(c.found.Entered, Entry{a.From, a.To, bootstrap.Certain, plan.Op.Phase(a.Gathers).String(), a.Segment, [2]int{a.Lo, a.Hi - 1}})
 		}
 	}
 	if len(arrivals) == 0 && len(c.words) > 0 && c.words[0].From >= 0 {

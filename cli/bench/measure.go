@@ -167,6 +167,9 @@ func resultOf(m *session.Member, o operation, plan collective.Call, iters int, m
 	if !o.op.Reduces() {
 		result.Op = ""
 	}
+	if o.op.Rooted() {
+		result.Root = &o.root
+	}
 	result.merge(all, means, o.span > 0)
 	if m.Comm.Rank() == 0 {
 		result.PerRank = all

@@ -16,7 +16,7 @@ import (
 // Measurement is the result of one collective operation at one size. The JSON
 // names are a contract with scripts.
 type Measurement struct {
-	Command  string              `json:"command" col:"operation|14"` // all-reduce, reduce-scatter or all-gather
+	Command  string              `json:"command" col:"operation|14"` // the operation
 	OK       bool                `json:"ok"`
 	Bytes    uint64              `json:"bytes" col:"bytes|8|size"` // of the whole vector
 	Count    uint64              `json:"count"`                    // elements of the whole vector
@@ -26,6 +26,7 @@ type Measurement struct {
 	// Algorithm is what ran, as Protocol is: never auto.
 	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|18|before=bytes"`
 	Ranks     int                  `json:"ranks"`
+	Root      *int                 `json:"root,omitempty"` // of an operation that has one
 	InPlace   bool                 `json:"in_place"`
 	// Verified: each segment was checked against its sender's checksum.
 	Verified bool `json:"verify_segments,omitempty"`

@@ -26,6 +26,7 @@ type operation struct {
 	op       collective.Operation
 	typ      reduce.Type
 	red      reduce.Op
+	root     int // rank
 	count    int // elements of the whole vector
 	inPlace  bool
 	options  collective.CallOptions
@@ -44,7 +45,7 @@ type operation struct {
 
 // call is the operation as package collective takes it, without its buffers.
 func (o operation) call() collective.Call {
-	return collective.Call{Op: o.op, Type: o.typ, Reduction: o.red, Count: o.count, CallOptions: o.options}
+	return collective.Call{Op: o.op, Type: o.typ, Reduction: o.red, Root: o.root, Count: o.count, CallOptions: o.options}
 }
 
 // by is the operation by another variant.
@@ -63,6 +64,7 @@ func (o operation) String() string {
 const (
 	defaultSize = 1 << 20
 	mostIters   = 1 << 40
+	mostRoot    = 1<<31 - 1 // ranks are fewer
 	// mostAggregate keeps products of iterations within an int.
 	mostAggregate = 1 << 20
 )
@@ -84,6 +86,11 @@ func vectorFlags(fs *pflag.FlagSet) {
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
 	floorFlag(fs)
+}
+
+// rootFlag is that of an operation that has a root.
+func rootFlag(fs *pflag.FlagSet) {
+	command.NumberFlag(fs, "root", "", 0, 0, mostRoot, "the rank of the root", "the rank whose vector a broadcast gives to all")
 }
 
 // operationFlags are those of one collective command.
@@ -204,6 +211,12 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 	var err error
 	if o.op, err = collective.ParseOperation(name); err == nil {
 		o.options, err = callOptions(s, call)
+	}
+	if fs.Lookup("root") != nil {
+		o.root = command.NumberOf(fs, "root")
+	}
+	if o.root != 0 && !o.op.Rooted() {
+		return o, exit.Usagef("%s %s: --root %d means nothing here: expected it with an operation that has a root, such as %s", call.Name, name, o.root, collective.OpBroadcast)
 	}
 	return o, err
 }

@@ -33,6 +33,14 @@ var overWords = map[string]string{
 	"soft": ": RoCEv2 packets over UDP, made in user space", "shm": ": memory that ranks of one host share", "ibv": ": RDMA devices",
 }
 
+// selfCheckRoot is the last rank, in whose place nobody has programmed by mistake.
+func selfCheckRoot(op collective.Operation, ranks int) int {
+	if !op.Rooted() {
+		return 0
+	}
+	return ranks - 1
+}
+
 // selfCheck proves a ring: every link by a ping, then every collective by every
 // algorithm under every protocol with all elements of each type verified. It goes on after wrong data, so
 // that its table shows what is affected.
@@ -60,7 +68,7 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 		for _, w := range variantsOf(m.Comm, op) {
 			o := operation{
 				op: op, red: reduce.Sum, count: selfCheckBytes / selfCheckTypes[0].Size(),
-				iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
+				root: selfCheckRoot(op, m.Ring.Size()), iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
 			}
 			var r Measurement // of the first type, or of the first that is wrong
 			for i, typ := range selfCheckTypes {

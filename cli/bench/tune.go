@@ -19,7 +19,7 @@ import (
 const (
 	tuneSummary = "Measure which algorithm and protocol suit this ring; save it"
 	tuneLong    = `Measures every algorithm, and for the ring every protocol, over sizes from 8
-bytes to 16 MiB, for all-reduce, reduce-scatter and all-gather of float32: by
+bytes to 16 MiB, for every collective on float32, a broadcast from rank 0: by
 turns, so that what disturbs one disturbs all, and the median of the rounds.
 Then it derives which to take up to which size. Another than the built-in choice
 is taken where it is faster by 3 % or more and in every round, or in all but one

@@ -28,6 +28,9 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	gamma, copied := m.Gamma.At(v), m.Copy.At(v)
 	if k.Algorithm != collective.AlgorithmInbox && k.Op != collective.OpBarrier {
 		chunk := v / n
+		if k.Op.Rooted() { // all copy it at once, the root too
+			return m.Call + 2*meet + v*copied
+		}
 		t := m.Call + 2*meet + m.copyOwn(k)
 		if k.Op.Reduces() {
 			t += (n - 1) * chunk * gamma
@@ -42,7 +45,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 		return t
 	}
 	own := v
-	if k.Op != collective.OpAllReduce {
+	if k.Op != collective.OpAllReduce && !k.Op.Rooted() {
 		own = v / n
 	}
 	pieces := max(1, math.Ceil(own/sharedmem.InboxPiece))
@@ -58,6 +61,8 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	if own > word {
 		if k.Op.Reduces() {
 			t += (n - 1) * own * gamma
+		} else if k.Op.Rooted() {
+			t += own * copied
 		} else {
 			t += (n - 1) * own * copied
 		}

@@ -96,6 +96,28 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
+// TestChain: the last rank of a chain has a short vector after a hop for each rank before it,
+// and of a long one the ranks cost little beside what one edge carries.
+func TestChain(t *testing.T) {
+	for _, op := range collective.Operations() {
+		if !op.Rooted() {
+			continue
+		}
+		for _, n := range []int{2, 4, 16} {
+			m := wires(n)
+			short := planned(t, op, collective.AlgorithmRing, collective.Eager, n, 64, collective.CallOptions{})
+			hop := 3e-6 + 64*(1/10e9)
+			if op.Reduces() {
+				hop += 64 * m.Gamma.At(64)
+			}
+			near(t, fmt.Sprintf("%s of 64 bytes on %d ranks", op, n), m.Time(short), float64(n-1)*hop+3e-6, 0.02)
+			const size = 1 << 30
+			long := planned(t, op, collective.AlgorithmRing, collective.RendezvousWrite, n, size, collective.CallOptions{Depth: 8})
+			near(t, fmt.Sprintf("%s of 1 GiB on %d ranks", op, n), m.Time(long), size/10e9, 0.05)
+		}
+	}
+}
+
 // TestHandshakes: rendezvous costs a handshake where it cannot be hidden, and the copy
 // out of slots where that is spared.
 func TestHandshakes(t *testing.T) {

@@ -49,8 +49,12 @@ func (m *Machine) ring(k *collective.Call) float64 {
 	if k.Op == collective.OpBarrier {
 		perSegment = 1
 	}
-	segments := max(1, int(math.Ceil(math.Ceil(v/n)/perSegment)))
-	s := v / n / float64(segments)
+	chunk := v / n
+	if k.Op.Rooted() {
+		chunk = v
+	}
+	segments := max(1, int(math.Ceil(math.Ceil(chunk)/perSegment)))
+	s := chunk / float64(segments)
 	depth := k.Depth
 	last := segments % depth
 	groups := segments / depth // of the full ones
@@ -60,7 +64,14 @@ func (m *Machine) ring(k *collective.Call) float64 {
 	var total float64
 	var h hop
 	step := func(w int) float64 { return max(h.latency, float64(w)*h.pace) }
+	if k.Op.Rooted() { // a chain, along which segments follow one another
+		h = m.slowest(k, s, k.Op.Reduces())
+		total = (n-2)*h.latency + step(last) + float64(segments-last)*h.pace
+	}
 	for phase := range 2 {
+		if k.Op.Rooted() {
+			break
+		}
 		reduces := phase == 0
 		if reduces && !k.Op.Reduces() || !reduces && k.Op == collective.OpReduceScatter {
 			continue

@@ -46,5 +46,8 @@ func (m *Machine) copyOwn(k *collective.Call) float64 {
 	case k.Op.Reduces():
 		return 0
 	}
+	if k.Op.Rooted() {
+		return v * m.Copy.At(v) // at the root
+	}
 	return v / float64(m.Ranks) * m.Copy.At(v)
 }

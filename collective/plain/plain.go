@@ -99,13 +99,24 @@ func AllGather[T Element](ctx context.Context, c *Comm, send, recv []T) error {
 	return run(ctx, c, collective.OpAllGather, send, recv, len(recv), reduce.Sum)
 }
 
+// Broadcast gives every rank the root's send in recv, which is as long on all. Off the root
+// send is not looked at. It may be recv.
+func Broadcast[T Element](ctx context.Context, c *Comm, send, recv []T, root int) error {
+	if c.comm.Rank() != root {
+		send = nil
+	} else if len(send) != len(recv) {
+		return usage.Errorf("%s: %d elements to send and %d to receive: expected as many at the root", collective.OpBroadcast, len(send), len(recv))
+	}
+	return c.run(ctx, collective.Call{Op: collective.OpBroadcast, Root: root, Count: len(recv), Type: TypeOf[T]()}, memory.AsBytes(send), memory.AsBytes(recv))
+}
+
 func run[T Element](ctx context.Context, c *Comm, op collective.Operation, send, recv []T, count int, red reduce.Op) error {
-	return c.run(ctx, op, memory.AsBytes(send), memory.AsBytes(recv), count, TypeOf[T](), red)
+	return c.run(ctx, collective.Call{Op: op, Count: count, Type: TypeOf[T](), Reduction: red}, memory.AsBytes(send), memory.AsBytes(recv))
 }
 
 // run runs an operation: on the slices where ranks share memory, else on a copy.
-func (c *Comm) run(ctx context.Context, op collective.Operation, from, to []byte, count int, t reduce.Type, red reduce.Op) error {
-	k := collective.Call{Op: op, Send: memory.Addr(from), Recv: memory.Addr(to), Count: count, Type: t, Reduction: red, Unregistered: true}
+func (c *Comm) run(ctx context.Context, k collective.Call, from, to []byte) error {
+	k.Send, k.Recv, k.Unregistered = memory.Addr(from), memory.Addr(to), true
 	if refused := c.refused.Load(); refused == nil || *refused != k {
 		onHeap(from)
 		onHeap(to)

@@ -99,6 +99,40 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
+func TestBroadcast(t *testing.T) {
+	const n = 3
+	onDevices(t, n, func(t *testing.T, comms []*Comm) {
+		must(t, comms, func(rank int, c *Comm) error {
+			for _, count := range []int{0, 1, 1001, 100_000} {
+				for root := range n {
+					send, recv := make([]int32, count), make([]int32, count)
+					if rank != root {
+						send = nil
+					}
+					for i := range send {
+						send[i] = int32(i * (root + 1))
+					}
+					for range 2 { // once more, in place
+						if err := Broadcast(context.Background(), c, send, recv, root); err != nil {
+							return err
+						}
+						for i, v := range recv {
+							if v != int32(i*(root+1)) {
+								return fmt.Errorf("rank %d, root %d, element %d of %d: %d", rank, root, i, count, v)
+							}
+						}
+						send = recv
+					}
+				}
+			}
+			return nil
+		})
+		if err := Broadcast(context.Background(), comms[1], make([]int8, 2), make([]int8, 3), 1); !errors.Is(err, collective.ErrUsage) {
+			t.Errorf("2 elements to 3: %v", err)
+		}
+	})
+}
+
 func TestSlices(t *testing.T) {
 	const n, count = 3, 1001
 	onDevices(t, n, func(t *testing.T, comms []*Comm) {

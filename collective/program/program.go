@@ -32,9 +32,17 @@ type Step struct {
 // the left neighbour sent in its step before, and every step but the last sends:
 // that is what makes a list of steps two streams of positions. The engine runs
 // the program once for each segment, with several segments in flight.
+//
+// A program of a chain moves the whole vector, as one chunk, from neighbour to neighbour,
+// one hop each: its first step is what the rank sends, of which its second is what it
+// receives, unless it is at the end of the chain where the vector sets out.
 type Program struct {
 	Rank, Size int
+	Root       int // of a chain
 	Steps      []Step
+	// Chain: the segments go along a chain of ranks.
+	Chain                bool
+	FromNobody, ToNobody bool // of a chain: nothing comes, or goes
 }
 
 // add appends a step; the chunk is taken modulo the ring's size.
@@ -64,6 +72,32 @@ func (p *Program) AllReduce() {
 	p.reducePartials()
 	p.add(recvReduceCopySend, p.Rank)
 	p.gatherOthers()
+}
+
+// Write makes a program, of the root if it has one, in the memory of an old one.
+func (p *Program) Write(write func(*Program), root int) {
+	*p = Program{Rank: p.Rank, Size: p.Size, Root: root, Steps: p.Steps[:0]}
+	write(p)
+}
+
+// Broadcast is a chain from the root to the right, to its left neighbour.
+func (p *Program) Broadcast() {
+	p.chain(p.Root, Send, recvCopySend, recv)
+}
+
+// chain makes the program of the chain that begins at a rank: of what the first does, those
+// within, and the last.
+func (p *Program) chain(first int, begin, within, end Primitive) {
+	at := (p.Rank - first + p.Size) % p.Size
+	p.Chain, p.FromNobody, p.ToNobody = true, at == 0, at == p.Size-1
+	send, receive := within, within
+	if at == 0 {
+		send = begin
+	}
+	if at == p.Size-1 {
+		receive = end
+	}
+	p.Steps = append(p.Steps, Step{Do: send}, Step{Do: receive})
 }
 
 func (p *Program) reducePartials() {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"ringcli/collective/reduce"
@@ -72,6 +73,56 @@ func TestPrograms(t *testing.T) {
 					if want := test.want(r, c); got != want {
 						t.Errorf("%s, n=%d, rank %d, chunk %d: %q, want %q", test.name, n, r, c, got, want)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestChains: along a chain every rank but the first receives, and every rank but the last
+// sends, what the chain is for.
+func TestChains(t *testing.T) {
+	for n := 2; n <= 5; n++ {
+		for root := range n {
+			for name, chain := range map[string]struct {
+				program func(*Program)
+				first   int
+			}{"broadcast": {(*Program).Broadcast, root}} {
+				programs := make([]Program, n)
+				for r := range programs {
+					programs[r] = Program{Rank: r, Size: n, Root: root}
+					chain.program(&programs[r])
+				}
+				value, kept := "", map[int]string{}
+				for k := range n {
+					r := (chain.first + k) % n
+					p := &programs[r]
+					if !p.Chain || p.FromNobody != (k == 0) || p.ToNobody != (k == n-1) {
+						t.Fatalf("%s from %d, n=%d, rank %d: %+v", name, root, n, r, p)
+					}
+					does := p.Steps[1].Do
+					if k == 0 {
+						does = p.Steps[0].Do
+						value = own(r, 0)
+					}
+					if does&DoRecv != 0 != (k > 0) || does&DoSend != 0 != (k < n-1) {
+						t.Fatalf("%s from %d, n=%d, rank %d: %b receives or sends out of turn", name, root, n, r, does)
+					}
+					if does&DoReduce != 0 {
+						value += own(r, 0)
+					}
+					if does&DoCopy != 0 {
+						kept[r] = value
+					}
+				}
+				want := map[int]string{}
+				for r := range n {
+					if r != root {
+						want[r] = own(root, 0)
+					}
+				}
+				if !maps.Equal(kept, want) {
+					t.Errorf("%s from %d, n=%d: %v, want %v", name, root, n, kept, want)
 				}
 			}
 		}

@@ -17,6 +17,9 @@ package script
 //	y[v]    = x[2v] op x[2v+1], or x[v+n-p] of a rank that was not folded
 //	y[v]    = y[v] op y[v+d]    for all v < d, d = p/2, p/4, ... 1
 //	result  = y[0]
+//
+// Operations that have a root are the half of this that ends or begins at y[0], which is a
+// binomial tree: there rank r takes the part of rank r - root, modulo n.
 type doubling struct {
 	size, power int // n and p
 	folded      int // n-p
@@ -49,6 +52,45 @@ func (s *Script) doubling(give, take Span, part func(d doubling, v int, paired b
 		part(d, s.rank/2, true)
 	default:
 		part(d, s.rank-d.folded, false)
+	}
+}
+
+// rooted returns the rank's place in the tree that has the operation's root at y[0], as v; -1
+// where its neighbour below stands in for it. peer is the rank that takes part as a virtual
+// one, and beside the one that this one stands in for, or that stands in for it; -1 is nobody.
+func (s *Script) rooted() (d doubling, v, beside int, peer func(v int) int) {
+	d = newDoubling(s.size)
+	place := (s.rank - s.root + s.size) % s.size
+	rank := func(place int) int { return (place + s.root) % s.size }
+	peer = func(v int) int { return rank(d.first(v)) }
+	switch paired := place < 2*d.folded; {
+	case paired && place%2 == 1:
+		return d, -1, rank(place - 1), peer
+	case paired:
+		return d, place / 2, rank(place + 1), peer
+	}
+	return d, place - d.folded, -1, peer
+}
+
+// DoublingBroadcast writes broadcast down a binomial tree.
+func (s *Script) DoublingBroadcast() {
+	d, v, beside, peer := s.rooted()
+	if v < 0 {
+		s.copy(beside, s.all())
+		return
+	}
+	from := OperandInput
+	for dist := 1; dist < d.power; dist *= 2 {
+		switch {
+		case v < dist:
+			s.send(peer(v+dist), s.all(), from)
+		case v < 2*dist:
+			s.copy(peer(v-dist), s.all())
+			from = OperandOutput
+		}
+	}
+	if beside >= 0 {
+		s.send(beside, s.all(), from)
 	}
 }
 

@@ -6,7 +6,8 @@ package script
 //	((x[0] op x[1]) op ...) op x[n-1]
 //
 // and the rank that reduces divides an average. All-reduce sends the whole vector,
-// reduce-scatter to each rank its chunk, all-gather the own chunk.
+// reduce-scatter to each rank its chunk, all-gather the own chunk; in a broadcast only
+// the root sends, the whole vector.
 
 // InboxAllReduce writes all-reduce of the inbox.
 func (s *Script) InboxAllReduce() {
@@ -27,6 +28,15 @@ func (s *Script) InboxAllGather() {
 		if r != s.rank {
 			s.copy(r, Span{r, r + 1})
 		}
+	}
+}
+
+// InboxBroadcast writes broadcast of the inbox.
+func (s *Script) InboxBroadcast() {
+	if s.rank == s.root {
+		s.sendAll(func(int) Span { return s.all() })
+	} else {
+		s.copy(s.root, s.all())
 	}
 }
 

@@ -58,6 +58,7 @@ type Script struct {
 	Moves []Move
 	Areas []Span // of partial results; what was sent from is not written again
 
+	root       int // of an operation that has one
 	rank, size int
 	sent       bool // the newest area was sent from
 }
@@ -70,8 +71,8 @@ func (s *Script) own() Span { return Span{s.rank, s.rank + 1} }
 
 // Compile has write make a rank's script, whose moves are all of the whole vector or not.
 // The memory of an old one is used again.
-func (s *Script) Compile(write func(*Script), whole bool, rank, size int) {
-	*s = Script{rank: rank, size: size, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
+func (s *Script) Compile(write func(*Script), whole bool, root, rank, size int) {
+	*s = Script{root: root, rank: rank, size: size, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
 	write(s)
 	s.number()
 }

@@ -13,6 +13,9 @@ package script
 //	value(lo, hi) = (value(lo, root) op x[root]) op value(root+1, hi)
 //
 // where what is empty is left out. An average is divided once, at the root.
+//
+// Operations that have a root of their own have it at the root of the tree: there rank r
+// takes the part of rank r - root + n/2, modulo n.
 type node struct {
 	lo, hi      int // the ranks of the subtree
 	parent      int // -1 at the root
@@ -39,6 +42,29 @@ func nodeOf(rank, n int) node {
 		k.right = (rank + 1 + k.hi) / 2
 	}
 	return k
+}
+
+// nodeOfRooted returns the rank's place in the tree that has the operation's root at its
+// own. lo and hi are not those of the ranks.
+func (s *Script) nodeOfRooted() node {
+	shift := s.root + s.size - s.size/2
+	k := nodeOf((s.rank-shift+2*s.size)%s.size, s.size)
+	for _, peer := range [...]*int{&k.parent, &k.left, &k.right} {
+		if *peer >= 0 {
+			*peer = (*peer + shift) % s.size
+		}
+	}
+	return k
+}
+
+// TreeBroadcast writes broadcast of the tree.
+func (s *Script) TreeBroadcast() {
+	k, from := s.nodeOfRooted(), OperandInput
+	if k.parent >= 0 {
+		s.copy(k.parent, s.all())
+		from = OperandOutput
+	}
+	s.sendDown(k, s.all(), s.all(), from)
 }
 
 // TreeAllReduce writes all-reduce of the tree.

@@ -165,12 +165,12 @@ const (
 // ranks run far from each other, and by size.
 type choosers struct {
 	placement
-	all [phaseSets * 8][sizeClasses]chooser
+	all [phaseSets * 16][sizeClasses]chooser
 }
 
-func (c *choosers) of(phases Phases, sendMapped, recvMapped, far bool, bytes int) *chooser {
-	kind := int(phases) * 8
-	for i, is := range [...]bool{sendMapped, recvMapped, far} {
+func (c *choosers) of(k *Call, far bool, bytes int) *chooser {
+	kind := int(k.Phases) * 16
+	for i, is := range [...]bool{k.Send.Mapped, k.Recv.Mapped, far, k.Rooted} {
 		if is {
 			kind += 1 << i
 		}

@@ -143,19 +143,21 @@ func TestChoosersTellEachOther(t *testing.T) {
 
 func TestChooserClasses(t *testing.T) {
 	var all choosers
+	of := func(phases Phases, kind, bytes int) *chooser {
+		return all.of(&Call{Phases: phases, Rooted: kind&8 != 0, Send: Buffer{Mapped: kind&1 != 0}, Recv: Buffer{Mapped: kind&2 != 0}}, kind&4 != 0, bytes)
+	}
 	seen := map[*chooser]bool{}
-	for op := range Barrier {
-		for kind := range 8 {
+	for op := range phaseSets {
+		for kind := range 16 {
 			for class := range sizeClasses {
-				seen[all.of(op, kind&1 != 0, kind&2 != 0, kind&4 != 0, 1<<(smallestClass+class))] = true
+				seen[of(Phases(op), kind, 1<<(smallestClass+class))] = true
 			}
 		}
 	}
-	if len(seen) != int(Barrier)*8*sizeClasses {
+	if len(seen) != phaseSets*16*sizeClasses {
 		t.Errorf("%d choosers", len(seen))
 	}
-	if all.of(AllReduce, true, true, false, 0) != all.of(AllReduce, true, true, false, 1<<smallestClass) ||
-		all.of(AllReduce, true, true, false, 1<<40) != all.of(AllReduce, true, true, false, 1<<(smallestClass+sizeClasses-1)) {
+	if of(AllReduce, 3, 0) != of(AllReduce, 3, 1<<smallestClass) || of(AllReduce, 3, 1<<40) != of(AllReduce, 3, 1<<(smallestClass+sizeClasses-1)) {
 		t.Error("sizes beyond the classes are not of the outermost")
 	}
 }

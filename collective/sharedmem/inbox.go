@@ -76,9 +76,12 @@ func (t *Team) cut(c *Call, longest int, overwritten bool) (elements int) {
 	size := c.Type.Size()
 	elements = InboxPiece / size
 	t.parts = max(1, (longest+elements-1)/elements)
-	t.refers = c.Send.Mapped && !overwritten && longest*size >= referBytes*(t.ranks-1)
+	t.refers = c.Send.Mapped && !overwritten && t.contributes(c) && longest*size >= referBytes*(t.ranks-1)
 	return elements
 }
+
+// contributes tells whether the rank gives the others anything.
+func (t *Team) contributes(c *Call) bool { return !c.Rooted || c.gathers() == (t.rank == int(c.Root)) }
 
 // between asks stop now and then between pieces that need no waiting.
 func (t *Team) between() error {

@@ -35,7 +35,7 @@ func (t *Team) Pull(c *Call) error {
 	}
 	var choice *chooser
 	if t.rank == 0 && !t.fixed {
-		choice = t.choosers.of(c.Phases, c.Send.Mapped, c.Recv.Mapped, far, total)
+		choice = t.choosers.of(c, far, total)
 		t.stores = choice.choose(total)
 	}
 	if err := t.tellRefs(c); err != nil {
@@ -158,6 +158,7 @@ func (t *Team) lay(c *Call) {
 		t.resultRead = t.resultMapped(c.Recv.Mapped)
 		t.resultSlots = !t.resultRead
 		t.announce = true
+	case t.gathers && c.Rooted && t.rank != int(c.Root): // it has no chunk
 	case t.gathers:
 		t.resultRead = c.Send.Mapped
 		t.resultSlots = !c.Send.Mapped

@@ -63,6 +63,8 @@ func (t *Team) resolve(p *peer, ref []uint64, c *Call) error {
 	inputMapped, outputMapped := ref[refFlags]&flagInput != 0, ref[refFlags]&flagOutput != 0
 	var err error
 	switch {
+	case c.Rooted && !c.reduces() && p.rank != int(c.Root):
+		p.output, p.ready = 1, true // there is no byte of it
 	case c.reduces() && inputMapped:
 		p.input, err = t.locate(p, ref[refInputKey], ref[refInput], t.lo, t.hi)
 	case !c.reduces() && inputMapped:

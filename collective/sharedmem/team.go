@@ -78,8 +78,10 @@ type Call struct {
 	Phases    Phases
 	Type      reduce.Type
 	Reduction reduce.Op // with Reduce
-	// Signature has the number of elements. Rank r owns the chunk
-	// reduce.Chunk(Count, Size, r).
+	// Rooted: the chunk of rank Root is the whole vector, and the others have none.
+	Rooted bool
+	// Signature has the number of elements, and the root. Rank r owns the chunk
+	// reduce.Chunk(Count, Size, r), unless the call is Rooted.
 	Signature
 	// Send and Recv hold the whole vector, but Recv without Gather and Send without
 	// Reduce the own chunk only. Their addresses are those of element 0, whether that is
@@ -215,7 +217,7 @@ func (t *Team) begin(c *Call) error {
 	if t.err != nil {
 		return fmt.Errorf("%s: the team is of no more use: %w", c.Name, t.err)
 	}
-	if c.count() < 0 || c.Phases > Reduce|Gather || c.Phases != 0 && !c.Type.Valid() || c.reduces() && !c.Reduction.Valid() {
+	if c.count() < 0 || c.Rooted && c.Root >= uint64(t.ranks) || c.Phases > Reduce|Gather || c.Phases != 0 && !c.Type.Valid() || c.reduces() && !c.Reduction.Valid() {
 		return fmt.Errorf("%w: a call of phases %d, count %d, type %d, reduction %d", ErrUsage, c.Phases, c.count(), c.Type, c.Reduction)
 	}
 	t.name, t.piece = c.Name, 0
@@ -226,10 +228,19 @@ func (t *Team) begin(c *Call) error {
 		count := c.count()
 		for r := range t.peers {
 			p := &t.peers[r]
-			p.lo, p.hi = reduce.Chunk(count, t.ranks, r)
+			switch {
+			case !c.Rooted:
+				p.lo, p.hi = reduce.Chunk(count, t.ranks, r)
+			case r == int(c.Root):
+				p.lo, p.hi = 0, count
+			default:
+				p.lo, p.hi = 0, 0
+			}
 		}
 		t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
-		t.longest = (count + t.ranks - 1) / t.ranks
+		if t.longest = (count + t.ranks - 1) / t.ranks; c.Rooted {
+			t.longest = count
+		}
 		// Whoever finds another tag than its own in a round reads why here. The owner
 		// of the line cannot have left that round: nobody answers it there.
 		l := t.own[callLine]

@@ -56,7 +56,7 @@ type Interval struct {
 
 // StepSpan is one step of one rank.
 type StepSpan struct {
-	Phase string `json:"phase"` // reduce-scatter or all-gather
+	Phase string `json:"phase"` // reduce-scatter or all-gather, of an operation of one phase its name
 	Step  int    `json:"step"`  // from 0 within its phase
 	Bytes uint64 `json:"bytes"` // received
 	Interval
@@ -72,6 +72,14 @@ type StepTimes struct {
 }
 
 var phaseNames = [...]string{"reduce-scatter", "all-gather"}
+
+// phaseName names a phase of an operation, which has one phase or is made of these two.
+func phaseName(op string, phase uint64) string {
+	if op == "all-reduce" || op == barrierName {
+		return phaseNames[min(phase, uint64(len(phaseNames)-1))]
+	}
+	return op
+}
 
 // barrierName is the operation that LastOperation passes over: commands end
 // with one.
@@ -192,8 +200,7 @@ func during(r *trace.Recording, operation *trace.Event, zero int64) Rank {
 		part := Interval{max(e.Start, operation.Start) - zero, min(e.End, operation.End) - zero}
 		switch e.Name {
 		case trace.StepName:
-			phase := min(e.Args.Value("phase"), uint64(len(phaseNames)-1))
-			t.Steps = append(t.Steps, StepSpan{Phase: phaseNames[phase], Step: int(e.Args.Value("step")), Bytes: e.Args.Value("bytes"), Interval: part})
+			t.Steps = append(t.Steps, StepSpan{Phase: phaseName(operation.Args.Text("op"), e.Args.Value("phase")), Step: int(e.Args.Value("step")), Bytes: e.Args.Value("bytes"), Interval: part})
 		case trace.SegmentSendName:
 			t.Sends = append(t.Sends, part)
 		case trace.SegmentReceiveName:
@@ -247,12 +254,15 @@ func lasting(list []Interval) (total int64) {
 // stepTimes adds up each step's spans: with several segments' widths a rank
 // goes through all steps several times.
 func stepTimes(ranks []Rank) []StepTimes {
-	type key struct{ phase, step int }
+	type key struct {
+		phase string
+		step  int
+	}
 	type sum struct{ durations, busy []int64 }
 	sums := map[key]sum{}
 	for i := range ranks {
 		for _, s := range ranks[i].Steps {
-			k := key{slices.Index(phaseNames[:], s.Phase), s.Step}
+			k := key{s.Phase, s.Step}
 			if sums[k].durations == nil {
 				sums[k] = sum{make([]int64, len(ranks)), make([]int64, len(ranks))}
 			}
@@ -266,7 +276,7 @@ func stepTimes(ranks []Rank) []StepTimes {
 		if float64(most-slices.Min(s.busy)) > 0.01*float64(slices.Max(s.durations)) {
 			slowest = ranks[slices.Index(s.busy, most)].Rank
 		}
-		list = append(list, StepTimes{phaseNames[k.phase], k.step, s.durations, slowest})
+		list = append(list, StepTimes{k.phase, k.step, s.durations, slowest})
 	}
 	slices.SortFunc(list, func(a, b StepTimes) int {
 		// reduce-scatter comes before all-gather

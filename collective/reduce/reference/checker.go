@@ -16,6 +16,7 @@ type Checker struct {
 	count int
 	seed  uint64
 	order Order
+	root  int // -1: there is none
 
 	// OnWrong, if set, is told of each wrong element that is there, and the bits.
 	OnWrong func(element int, got, want uint64)
@@ -36,9 +37,20 @@ type Mismatch struct {
 // ranks (at least 1) in an order; an average is divided once at the end.
 func NewChecker(order Order, t reduce.Type, op reduce.Op, n, count int, seed uint64) *Checker {
 	return &Checker{
-		t: t, op: op, n: n, count: count, seed: seed, order: order, want: make([]byte, blockBytes),
+		t: t, op: op, n: n, count: count, seed: seed, order: order, root: -1, want: make([]byte, blockBytes),
 		results: make([]*expression, n),
 	}
+}
+
+// Rooted makes the operation one that has a root, whose chunk is the whole vector.
+func (c *Checker) Rooted(root int) { c.root = root }
+
+// owner is the rank whose chunk that is.
+func (c *Checker) owner(chunk int) int {
+	if c.root >= 0 {
+		return c.root
+	}
+	return chunk
 }
 
 // Fill writes rank's input, from element 0 for as many as buf holds.
@@ -58,11 +70,11 @@ func (c *Checker) Verify(lo, hi int, got []byte) (wrong int, first Mismatch) {
 	return c.verify(lo, hi, got, c.reduce)
 }
 
-// VerifyGathered does the same for an all-gather: each chunk must be its
+// VerifyGathered does the same for an all-gather or a broadcast: each chunk must be its
 // owner's input.
 func (c *Checker) VerifyGathered(lo, hi int, got []byte) (wrong int, first Mismatch) {
 	return c.verify(lo, hi, got, func(dst []byte, chunk, from int) {
-		Fill(dst, c.t, c.op, chunk, from, c.seed)
+		Fill(dst, c.t, c.op, c.owner(chunk), from, c.seed)
 	})
 }
 
