@@ -142,8 +142,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use:     "ringcli",
 		Version: about.Version(),
 		Short:   "An RDMA ring: bring it up, run collectives over it, find what is wrong",
-		Long: `ringcli brings up an RDMA ring, runs reduce-scatter, all-gather, all-reduce and
-broadcast over it with the protocol of your choice, and says which link or rank is at
+		Long: `ringcli brings up an RDMA ring, runs reduce-scatter, all-gather, all-reduce,
+broadcast and reduce over it with the protocol of your choice, and says which link or rank is at
 fault when something is wrong. With no RDMA hardware it speaks RoCEv2 in user
 space.
 

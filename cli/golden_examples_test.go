@@ -77,6 +77,7 @@ func examples() []example {
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),
 		printing("broadcast", []render.Record{rooted("broadcast")}),
+		printing("reduce", []render.Record{rooted("reduce")}),
 		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
 		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
 		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),

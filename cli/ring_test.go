@@ -72,7 +72,7 @@ func TestLocalInJSON(t *testing.T) {
 			t.Errorf("wrong or per_rank is not right: %v", o)
 		}
 	}
-	want := map[string]int{"ping": 3, "reduce-scatter": 6, "all-gather": 6, "all-reduce": 7, "broadcast": 6, "self-check": 1} // three protocols of the ring, and a fourth of all-reduce; three other algorithms
+	want := map[string]int{"ping": 3, "reduce-scatter": 6, "all-gather": 6, "all-reduce": 7, "broadcast": 6, "reduce": 6, "self-check": 1} // three protocols of the ring, and a fourth of all-reduce; three other algorithms
 	if fmt.Sprint(count) != fmt.Sprint(want) {
 		t.Errorf("got objects %v, want %v", count, want)
 	}
@@ -82,7 +82,7 @@ func TestLocalInJSON(t *testing.T) {
 func TestTheCheckFindsCorruption(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"flip@1", "swap@2"} {
-		for _, op := range []string{"all-reduce", "all-gather", "broadcast"} {
+		for _, op := range []string{"all-reduce", "all-gather", "broadcast"} { // in a reduce nothing comes to rank 1
 			for _, protocol := range []string{"eager", "rendezvous-write", "rendezvous-read"} {
 				code, stdout, stderr := finishCorrupted(t, fault, "local", "-n", "3", "--output", "json",
 					"-c", op+" --size 96K --check --iters 2 --protocol "+protocol)

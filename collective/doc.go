@@ -1,6 +1,6 @@
 // Package collective computes over a ring of queue pairs: reduce-scatter,
 // all-gather, all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009), broadcast, and a barrier.
+// algorithms for clusters of workstations", 2009), broadcast, reduce, and a barrier.
 //
 // # Vocabulary
 //
@@ -28,6 +28,7 @@
 //	reduce-scatter  count elements           own chunk                recv == send + own chunk's offset
 //	all-gather      own chunk                count elements           send == recv + own chunk's offset
 //	broadcast       count at the root        count elements           recv == send at the root
+//	reduce          count elements           count at the root        recv == send at the root
 //
 // Buffers are equal in this sense, or disjoint. A send buffer is never written,
 // except where it is the receive buffer. In place, reduce-scatter writes the
@@ -35,7 +36,8 @@
 //
 // An operation with a root goes round the ring as a chain of neighbours, whose one chunk is
 // the whole vector, and otherwise along the algorithm's tree, turned so that it begins or ends
-// at the root. Its ranks do not wait for all others: the root of a broadcast returns when its
+// at the root, at whose part the order of operands is turned likewise (package reference has
+// it). Its ranks do not wait for all others: the root of a broadcast returns when its
 // vector is on its way, ahead of the others by as many messages as there are slots.
 //
 // # Algorithms

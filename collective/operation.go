@@ -21,6 +21,7 @@ const (
 	OpAllGather
 	OpBarrier
 	OpBroadcast
+	OpReduce
 )
 
 // operation is the description of an Operation.
@@ -96,6 +97,20 @@ whole vector.`,
 			AlgorithmRecursiveDoubling: (*script.Script).DoublingBroadcast,
 			AlgorithmTree:              (*script.Script).TreeBroadcast,
 			AlgorithmInbox:             (*script.Script).InboxBroadcast,
+		},
+	},
+	OpReduce: {
+		Naming:  reduce.Naming{Name: "reduce", Aliases: []string{"red"}},
+		summary: "Reduce all ranks' vectors; one rank gets the result",
+		about: `Reduces the vectors of all ranks element by element; the rank that is --root
+gets the whole result.`,
+		reduces: true, rooted: true, send: wholeVector, recv: ofRoot,
+		busFactor: func(float64) float64 { return 1 },
+		program:   (*program.Program).Reduce,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).DoublingReduce,
+			AlgorithmTree:              (*script.Script).TreeReduce,
+			AlgorithmInbox:             (*script.Script).InboxReduce,
 		},
 	},
 	// A barrier is an all-gather of nothing: its last segment comes when every rank

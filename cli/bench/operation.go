@@ -90,7 +90,7 @@ func vectorFlags(fs *pflag.FlagSet) {
 
 // rootFlag is that of an operation that has a root.
 func rootFlag(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "root", "", 0, 0, mostRoot, "the rank of the root", "the rank whose vector a broadcast gives to all")
+	command.NumberFlag(fs, "root", "", 0, 0, mostRoot, "the rank of the root", "the rank whose vector a broadcast gives to all, or that gets what a reduce makes")
 }
 
 // operationFlags are those of one collective command.

@@ -22,13 +22,15 @@ import (
 //	all-reduce      2(n-1)λ + (n-1)c(γ + κ) + cγ(n-1)/steps + 2λ
 //	reduce-scatter  2(n-1)λ + (n-1)cγ
 //	all-gather      2(n-1)λ + nc κ
+//	broadcast       2(n-1)λ + Vκ
+//	reduce          as all-reduce: the root alone gathers
 func (m *Machine) direct(k *collective.Call) float64 {
 	n, v := float64(m.Ranks), bytes(k)
 	meet := (n - 1) * m.Line
 	gamma, copied := m.Gamma.At(v), m.Copy.At(v)
 	if k.Algorithm != collective.AlgorithmInbox && k.Op != collective.OpBarrier {
 		chunk := v / n
-		if k.Op.Rooted() { // all copy it at once, the root too
+		if k.Op.Rooted() && !k.Op.Reduces() { // all copy it at once, the root too
 			return m.Call + 2*meet + v*copied
 		}
 		t := m.Call + 2*meet + m.copyOwn(k)
@@ -38,7 +40,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 		if k.Op != collective.OpReduceScatter {
 			t += (n - 1) * chunk * copied
 		}
-		if k.Op.Phases() == 2 {
+		if k.Op.Phases() == 2 || k.Op.Rooted() {
 			steps := float64(sharedmem.Steps(int(math.Ceil(chunk))))
 			t += 2*m.Line + (n-1)*chunk*gamma/steps
 		}

@@ -28,7 +28,14 @@ type options struct {
 	html, json                            string
 }
 
-var operations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather}
+var operations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather, collective.OpBroadcast, collective.OpReduce}
+
+func operationNames() (names []string) {
+	for _, op := range operations {
+		names = append(names, op.String())
+	}
+	return names
+}
 
 const (
 	// mostBytes is what two buffers of a rank of each of a dozen contenders leave
@@ -42,7 +49,7 @@ const (
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
 	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks")
-	f.StringSliceVar(&o.operationTexts, "operations", []string{"all-reduce", "reduce-scatter", "all-gather"}, "collectives")
+	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(), ", ")+" (default: all that are a fair reference)")
 	f.IntVar(&o.rounds, "rounds", 7, "interleaved rounds, of which the medians are printed")
 	f.IntVar(&o.retakes, "retakes", 2, "how often a cell is measured again in a round, if others had some of the CPUs meanwhile; the quietest counts")
@@ -81,7 +88,7 @@ func (o *options) check(f *pflag.FlagSet) error {
 	case len(o.rankNumbers) == 0:
 		return errors.New("--ranks: expected one number or several, such as 2,4")
 	case len(o.operationTexts) == 0:
-		return errors.New("--operations: expected all-reduce, reduce-scatter or all-gather")
+		return fmt.Errorf("--operations: expected some of %s", strings.Join(operationNames(), ", "))
 	}
 	for _, text := range o.sizeTexts {
 		size, err := configs.ParseSize(text)
@@ -103,7 +110,7 @@ func (o *options) check(f *pflag.FlagSet) error {
 	for _, text := range o.operationTexts {
 		i := slices.IndexFunc(operations, func(op collective.Operation) bool { return op.String() == text })
 		if i < 0 {
-			return fmt.Errorf("--operations %s: expected all-reduce, reduce-scatter or all-gather", text)
+			return fmt.Errorf("--operations %s: expected some of %s", text, strings.Join(operationNames(), ", "))
 		}
 		o.operations = append(o.operations, operations[i])
 	}
@@ -124,10 +131,10 @@ type cell struct {
 
 // count is the number of elements. MPI_Reduce_scatter_block and MPI_Allgather want as
 // many for each rank: what the ranks cannot share evenly is made longer, on both sides
-// (8 bytes on 4 ranks become 16). An all-reduce takes what it is given.
+// (8 bytes on 4 ranks become 16). The others take what they are given.
 func (c cell) count() int {
 	n := int(c.bytes / elemSize)
-	if c.op == collective.OpAllReduce {
+	if c.op == collective.OpAllReduce || c.op.Rooted() {
 		return n
 	}
 	return (n + c.ranks - 1) / c.ranks * c.ranks
@@ -140,6 +147,10 @@ func (c cell) letter() byte {
 		return 'r'
 	case collective.OpAllGather:
 		return 'g'
+	case collective.OpBroadcast:
+		return 'b'
+	case collective.OpReduce:
+		return 'd'
 	}
 	return 'a'
 }

@@ -180,7 +180,7 @@ func parse(t *testing.T, args ...string) options {
 func TestBadInput(t *testing.T) {
 	for args, says := range map[string]string{
 		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 64",
-		"--operations barrier": "expected all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
+		"--operations barrier": "expected some of all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
 		"--retakes -1": "expected 0 to 100", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
 	} {
 		c := command()

@@ -223,6 +223,19 @@ func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Cont
 			return func(ctx context.Context) error { return plain.AllGather(ctx, p, in, out) }
 		}
 		op = collective.OpAllGather
+	case 'b': // which MPI has in place alone
+		if slices {
+			return func(ctx context.Context) error { return plain.Broadcast(ctx, p, out, out, 0) }
+		}
+		op, from = collective.OpBroadcast, r.to
+	case 'd':
+		if inPlace {
+			in, from = r.out, r.to
+		}
+		if slices {
+			return func(ctx context.Context) error { return plain.Reduce(ctx, p, in[:count], out, reduce.Sum, 0) }
+		}
+		op = collective.OpReduce
 	default:
 		if inPlace {
 			in, from = r.out, r.to
@@ -268,7 +281,7 @@ func (r *rank) wrong(ctx context.Context, letter rune, count int, inPlace bool) 
 		r.out[i] = -1
 	}
 	to := r.in
-	if inPlace {
+	if inPlace || letter == 'b' {
 		to = r.out
 	}
 	first, last, at := 0, count, 0
@@ -278,11 +291,17 @@ func (r *rank) wrong(ctx context.Context, letter rune, count int, inPlace bool) 
 			at = -lo
 		}
 	}
+	if letter == 'b' && me != 0 {
+		last = 0
+	}
 	for i := first; i < last; i++ {
 		to[at+i] = element(me, i)
 	}
 	if err := r.operation(letter, count, inPlace)(ctx); err != nil {
 		return 0, err
+	}
+	if letter == 'd' && me != 0 {
+		return 0, nil
 	}
 	out := r.out[:count]
 	base := 0
@@ -295,9 +314,12 @@ func (r *rank) wrong(ctx context.Context, letter rune, count int, inPlace bool) 
 	bad := 0
 	for i, got := range out {
 		want := float32(0)
-		if letter == 'g' {
+		switch letter {
+		case 'g':
 			want = element(i/own, i)
-		} else {
+		case 'b':
+			want = element(0, i)
+		default:
 			for k := range n {
 				want += element(k, base+i)
 			}

@@ -110,6 +110,17 @@ func Broadcast[T Element](ctx context.Context, c *Comm, send, recv []T, root int
 	return c.run(ctx, collective.Call{Op: collective.OpBroadcast, Root: root, Count: len(recv), Type: TypeOf[T]()}, memory.AsBytes(send), memory.AsBytes(recv))
 }
 
+// Reduce reduces send of all ranks, which are of one length, into the root's recv. Off the
+// root recv is not looked at. It may be send.
+func Reduce[T Element](ctx context.Context, c *Comm, send, recv []T, op reduce.Op, root int) error {
+	if c.comm.Rank() != root {
+		recv = nil
+	} else if len(send) != len(recv) {
+		return usage.Errorf("%s: %d elements to send and %d to receive: expected as many at the root", collective.OpReduce, len(send), len(recv))
+	}
+	return c.run(ctx, collective.Call{Op: collective.OpReduce, Root: root, Count: len(send), Type: TypeOf[T](), Reduction: op}, memory.AsBytes(send), memory.AsBytes(recv))
+}
+
 func run[T Element](ctx context.Context, c *Comm, op collective.Operation, send, recv []T, count int, red reduce.Op) error {
 	return c.run(ctx, collective.Call{Op: op, Count: count, Type: TypeOf[T](), Reduction: red}, memory.AsBytes(send), memory.AsBytes(recv))
 }

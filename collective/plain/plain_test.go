@@ -99,6 +99,42 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
+func TestReduce(t *testing.T) {
+	const n = 3
+	onDevices(t, n, func(t *testing.T, comms []*Comm) {
+		must(t, comms, func(rank int, c *Comm) error {
+			for _, count := range []int{0, 1, 1001, 100_000} {
+				for root := range n {
+					send, recv := make([]int32, count), make([]int32, count)
+					for inPlace := range 2 {
+						for i := range send {
+							send[i] = int32(i * (rank + 1))
+						}
+						switch {
+						case rank != root:
+							recv = nil
+						case inPlace == 1:
+							recv = send
+						}
+						if err := Reduce(context.Background(), c, send, recv, reduce.Sum, root); err != nil {
+							return err
+						}
+						for i, v := range recv {
+							if v != int32(i*(1+2+3)) {
+								return fmt.Errorf("rank %d, root %d, element %d of %d: %d", rank, root, i, count, v)
+							}
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err := Reduce(context.Background(), comms[1], make([]int8, 2), make([]int8, 3), reduce.Sum, 1); !errors.Is(err, collective.ErrUsage) {
+			t.Errorf("2 elements to 3: %v", err)
+		}
+	})
+}
+
 func TestBroadcast(t *testing.T) {
 	const n = 3
 	onDevices(t, n, func(t *testing.T, comms []*Comm) {

@@ -85,10 +85,15 @@ func (p *Program) Broadcast() {
 	p.chain(p.Root, Send, recvCopySend, recv)
 }
 
+// Reduce is a chain from the root's right neighbour to the right, to the root.
+func (p *Program) Reduce() {
+	p.chain(p.Root+1, Send, RecvReduceSend, recvReduceCopy)
+}
+
 // chain makes the program of the chain that begins at a rank: of what the first does, those
 // within, and the last.
 func (p *Program) chain(first int, begin, within, end Primitive) {
-	at := (p.Rank - first + p.Size) % p.Size
+	at := (p.Rank - first + 2*p.Size) % p.Size
 	p.Chain, p.FromNobody, p.ToNobody = true, at == 0, at == p.Size-1
 	send, receive := within, within
 	if at == 0 {

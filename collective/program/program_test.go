@@ -87,7 +87,7 @@ func TestChains(t *testing.T) {
 			for name, chain := range map[string]struct {
 				program func(*Program)
 				first   int
-			}{"broadcast": {(*Program).Broadcast, root}} {
+			}{"broadcast": {(*Program).Broadcast, root}, "reduce": {(*Program).Reduce, (root + 1) % n}} {
 				programs := make([]Program, n)
 				for r := range programs {
 					programs[r] = Program{Rank: r, Size: n, Root: root}
@@ -117,7 +117,9 @@ func TestChains(t *testing.T) {
 				}
 				want := map[int]string{}
 				for r := range n {
-					if r != root {
+					if name == "reduce" {
+						want[root] += own((root+1+r)%n, 0)
+					} else if r != root {
 						want[r] = own(root, 0)
 					}
 				}

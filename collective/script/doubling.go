@@ -94,6 +94,34 @@ func (s *Script) DoublingBroadcast() {
 	}
 }
 
+// DoublingReduce writes reduce up a binomial tree.
+func (s *Script) DoublingReduce() {
+	d, v, beside, peer := s.rooted()
+	if v < 0 {
+		s.send(beside, s.all(), OperandInput)
+		return
+	}
+	from := OperandInput
+	step := func(of int, last bool) {
+		to := OperandPartial
+		if last {
+			to = OperandOutput
+		}
+		s.reduce(of, s.all(), from, to, last)
+		from = to
+	}
+	if beside >= 0 {
+		step(beside, d.power == 1)
+	}
+	for dist := d.power / 2; dist >= 1; dist /= 2 {
+		if v >= dist {
+			s.send(peer(v-dist), s.all(), from)
+			return
+		}
+		step(peer(v+dist), dist == 1)
+	}
+}
+
 // The operations by recursive doubling.
 
 func (s *Script) DoublingAllReduce()     { s.doubling(s.all(), s.all(), s.doubleSums) }

@@ -7,7 +7,7 @@ package script
 //
 // and the rank that reduces divides an average. All-reduce sends the whole vector,
 // reduce-scatter to each rank its chunk, all-gather the own chunk; in a broadcast only
-// the root sends, the whole vector.
+// the root sends, the whole vector, and in a reduce all but the root, to it.
 
 // InboxAllReduce writes all-reduce of the inbox.
 func (s *Script) InboxAllReduce() {
@@ -37,6 +37,15 @@ func (s *Script) InboxBroadcast() {
 		s.sendAll(func(int) Span { return s.all() })
 	} else {
 		s.copy(s.root, s.all())
+	}
+}
+
+// InboxReduce writes reduce of the inbox.
+func (s *Script) InboxReduce() {
+	if s.rank == s.root {
+		s.reduceAll(s.all())
+	} else {
+		s.send(s.root, s.all(), OperandInput)
 	}
 }
 

@@ -67,6 +67,9 @@ func (s *Script) TreeBroadcast() {
 	s.sendDown(k, s.all(), s.all(), from)
 }
 
+// TreeReduce writes reduce of the tree.
+func (s *Script) TreeReduce() { s.reduceUp(s.nodeOfRooted(), OperandOutput) }
+
 // TreeAllReduce writes all-reduce of the tree.
 func (s *Script) TreeAllReduce() {
 	k := nodeOf(s.rank, s.size)

@@ -16,7 +16,7 @@
 //     peers' buffers in place where these are mapped, in the order of the ring,
 //     and the others pull the result.
 //
-// Both take all-reduce, reduce-scatter, all-gather, broadcast and barrier, any count, in place
+// Both take all-reduce, reduce-scatter, all-gather, broadcast, reduce and barrier, any count, in place
 // or not, and both wait by themselves: for a few microseconds by spinning, then
 // by yielding to other processes, in the end by sleeping for up to a millisecond.
 // [Config.Stop] is asked meanwhile.

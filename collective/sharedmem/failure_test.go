@@ -115,7 +115,7 @@ func TestStop(t *testing.T) {
 				return t.Pull(&c)
 			}
 			// As far as a rank comes that is killed.
-			if err := t.begin(&c); err != nil {
+			if err := t.begin(&c, false); err != nil {
 				return err
 			}
 			t.prepare(&c)
@@ -150,7 +150,7 @@ func TestGarbageReferences(t *testing.T) {
 			if rank == 0 {
 				return t.Pull(&c)
 			}
-			if err := t.begin(&c); err != nil {
+			if err := t.begin(&c, true); err != nil {
 				return err
 			}
 			t.prepare(&c)

@@ -23,7 +23,7 @@ const referBytes = 4 << 10
 // contribution of some length that is mapped, and that the result does not
 // overwrite, is not written into inboxes but read where it is.
 func (t *Team) Inbox(c *Call) error {
-	if err := t.begin(c); err != nil {
+	if err := t.begin(c, false); err != nil {
 		return err
 	}
 	t.phase = phaseInbox
@@ -48,7 +48,7 @@ func (t *Team) Inbox(c *Call) error {
 	if err != nil || !t.refers && !t.referred {
 		return err
 	}
-	return t.awaitReads()
+	return t.awaitReads(c)
 }
 
 // meet is a round of nothing.
@@ -203,7 +203,7 @@ func (t *Team) inboxGather(c *Call) error {
 
 // awaitReads ends a call in which somebody referred to memory: it says that the
 // peers' was read, and waits until the peers have read the own.
-func (t *Team) awaitReads() error {
+func (t *Team) awaitReads(c *Call) error {
 	t.phase = phaseRead
 	if t.referred {
 		t.own[readLine].store(uint64(t.round))
@@ -212,6 +212,9 @@ func (t *Team) awaitReads() error {
 		return nil
 	}
 	for _, p := range t.others {
+		if c.Rooted && c.reduces() && p.rank != int(c.Root) {
+			continue // it reads nothing
+		}
 		for p.lines[readLine].load() != uint64(t.round) {
 			if err := t.wait.step(); err != nil {
 				return t.fail(err)

@@ -12,6 +12,9 @@ import (
 //
 //	((x[r+1] op x[r+2]) op ...) op x[r]     (ranks modulo the team's size)
 //
+// or, if the call has a root, in that of the root's chunk; of which the others reduce their
+// part into slots, from where the root takes it.
+//
 // step by step, a segment a step, from where the inputs are into its own receive
 // buffer, and the others copy each segment from there while it is in a cache.
 // Nobody writes into another rank's buffers. A buffer that is not mapped costs
@@ -23,7 +26,7 @@ func (t *Team) Pull(c *Call) error {
 	if c.Phases == 0 {
 		return t.Inbox(c)
 	}
-	if err := t.begin(c); err != nil {
+	if err := t.begin(c, true); err != nil {
 		return err
 	}
 	t.record(c, waitsAfterInPull, (t.ranks-1)*(t.hi-t.lo))
@@ -100,6 +103,8 @@ type pulls struct {
 	kernel       reduce.Kernel // nil in all-gather
 	elem         int           // bytes of an element
 	total, width int           // steps, and elements of each
+	first        int           // the rank after which the order of operands begins
+	keeps        bool          // the own chunk's result is wanted in the receive buffer
 	input        uint64        // address of element 0 of the own input
 	output       uint64        // address of element 0 of the receive buffer
 	sendSlots    bool          // the own input goes through slots
@@ -141,6 +146,9 @@ func (t *Team) prepare(c *Call) {
 		t.kernel = reduce.Lookup(c.Type, c.Reduction)
 	}
 	t.staged, t.reduced, t.taken = 0, 0, 0
+	if t.first, t.keeps = t.rank, true; c.Rooted {
+		t.first, t.keeps = int(c.Root), !c.reduces() || t.rank == int(c.Root)
+	}
 	for r := range t.peers {
 		t.peers[r].got = 0
 	}
@@ -154,6 +162,11 @@ func (t *Team) lay(c *Call) {
 	t.inputRead, t.resultRead, t.resultSlots = t.kernel != nil && c.Send.Mapped, false, false
 	t.announce, t.release = false, false
 	switch {
+	case t.kernel != nil && c.Rooted:
+		if t.gathers = t.keeps; !t.gathers {
+			t.resultSlots, t.announce = true, true
+			t.tell(t.own[takenLine], t.base+uint64(t.total)) // it takes nothing
+		}
 	case t.kernel != nil && t.gathers:
 		t.resultRead = t.resultMapped(c.Recv.Mapped)
 		t.resultSlots = !t.resultRead
@@ -346,7 +359,10 @@ func (t *Team) block() int {
 func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
 	me := &t.peers[t.rank]
 	n := (to - from) * t.elem
-	result := elems(t.output, from, to, t.elem)
+	var result []byte
+	if t.keeps {
+		result = elems(t.output, from, to, t.elem)
+	}
 	target := result
 	switch {
 	case t.stores == streaming:
@@ -370,6 +386,10 @@ func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
 		}
 	}
 	switch {
+	case !t.keeps:
+		if t.stores == streaming {
+			t.copy(elems(slot, from, to, t.elem), target, true)
+		}
 	case t.stores == streaming:
 		if slot != 0 {
 			t.copy(elems(slot, from, to, t.elem), target, true)
@@ -380,13 +400,13 @@ func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
 	}
 }
 
-// operand is the input of the rank k after the own one; k is the number of ranks
-// for the own one's.
+// operand is operand k of the order, from 1 on.
 func (t *Team) operand(k, from, to int) []byte {
-	if k == t.ranks {
+	rank := (t.first + k) % t.ranks
+	if rank == t.rank {
 		return elems(t.input, from, to, t.elem)
 	}
-	p := t.others[k-1]
+	p := &t.peers[rank]
 	if p.input != 0 {
 		return elems(p.input, from, to, t.elem)
 	}

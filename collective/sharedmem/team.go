@@ -78,9 +78,10 @@ type Call struct {
 	Phases    Phases
 	Type      reduce.Type
 	Reduction reduce.Op // with Reduce
-	// Rooted: the chunk of rank Root is the whole vector, and the others have none.
+	// Rooted: the chunk of rank Root is the whole vector, and the others have none. For
+	// Reduce Pull has the ranks reduce a chunk each all the same, for the root.
 	Rooted bool
-	// Signature has the number of elements, and the root. Rank r owns the chunk
+	// Signature has the number of elements, and the root, and tells the engines apart. Rank r owns the chunk
 	// reduce.Chunk(Count, Size, r), unless the call is Rooted.
 	Signature
 	// Send and Recv hold the whole vector, but Recv without Gather and Send without
@@ -212,8 +213,8 @@ func New(c Config) (*Team, error) {
 	return t, nil
 }
 
-// begin makes the team ready for a call.
-func (t *Team) begin(c *Call) error {
+// begin makes the team ready for a call, of which the ranks share the work or not.
+func (t *Team) begin(c *Call, share bool) error {
 	if t.err != nil {
 		return fmt.Errorf("%s: the team is of no more use: %w", c.Name, t.err)
 	}
@@ -225,11 +226,11 @@ func (t *Team) begin(c *Call) error {
 	if f.of != c.Signature || !f.known {
 		f.of, f.known = c.Signature, true
 		f.value = fold(t.epoch, c.Signature)
-		count := c.count()
+		count, chunks := c.count(), !c.Rooted || share && c.reduces()
 		for r := range t.peers {
 			p := &t.peers[r]
 			switch {
-			case !c.Rooted:
+			case chunks:
 				p.lo, p.hi = reduce.Chunk(count, t.ranks, r)
 			case r == int(c.Root):
 				p.lo, p.hi = 0, count
@@ -238,7 +239,7 @@ func (t *Team) begin(c *Call) error {
 			}
 		}
 		t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
-		if t.longest = (count + t.ranks - 1) / t.ranks; c.Rooted {
+		if t.longest = (count + t.ranks - 1) / t.ranks; !chunks {
 			t.longest = count
 		}
 		// Whoever finds another tag than its own in a round reads why here. The owner

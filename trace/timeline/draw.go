@@ -101,7 +101,7 @@ var (
 )
 
 func stepMark(s *StepSpan) mark {
-	if s.Phase == phaseNames[0] {
+	if s.Phase == phaseNames[0] || s.Phase == "reduce" {
 		return mark{byte('0' + s.Step%10), color.FgCyan}
 	}
 	return mark{byte('a' + s.Step%26), color.FgGreen}

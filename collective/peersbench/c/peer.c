@@ -15,6 +15,8 @@ static int run(char op, int count, int in_place) {
     switch (op) {
     case 'a': return MPI_Allreduce(from, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     case 'r': return MPI_Reduce_scatter_block(from, out, count / size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    case 'b': return MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    case 'd': return MPI_Reduce(in_place && rank ? out : from, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
     case 'g': return MPI_Allgather(from, count / size, MPI_FLOAT, out, count / size, MPI_FLOAT, MPI_COMM_WORLD);
     }
     return MPI_ERR_OP;
@@ -25,16 +27,19 @@ static float element(int r, int i) { return (float)((i * 7 + r * 3) & 15); }
 
 static int wrong(char op, int count, int in_place) {
     int own = count / size, first = rank * own, bad = 0;
-    float *to = in_place ? out : in;
+    float *to = in_place || op == 'b' ? out : in;
     for (int i = 0; i < count; i++) out[i] = -1;
     for (int i = 0; i < count; i++) {
+        if (op == 'b' && rank) break;
         if (op != 'g') to[i] = element(rank, i);
         else if (i >= first && i < first + own) to[in_place ? i : i - first] = element(rank, i);
     }
     if (run(op, count, in_place)) return count;
+    if (op == 'd' && rank) return 0;
     for (int i = 0; i < (op == 'r' ? own : count); i++) {
         float want = 0;
         if (op == 'g') want = element(i / own, i);
+        else if (op == 'b') want = element(0, i);
         else
             for (int r = 0; r < size; r++) want += element(r, op == 'r' ? first + i : i);
         if (out[i] != want) bad++;

@@ -119,11 +119,13 @@ func (c *Checker) blocks(lo, hi int, f func(chunk, from, to int)) {
 // reduce computes the elements of chunk from index from on.
 func (c *Checker) reduce(dst []byte, chunk, from int) {
 	e := &c.results[0]
-	if c.order == RingOrder {
+	if chunk = c.owner(chunk); c.order == RingOrder {
 		e = &c.results[chunk]
 	}
 	if *e == nil {
-		*e = expressionOf(c.order, c.n, chunk)
+		if *e = expressionOf(c.order, c.n, chunk); c.root >= 0 {
+			(*e).turn(c.order, c.n, c.root)
+		}
 	}
 	c.from = from
 	(*e).evaluate(dst, &c.scratch, 0, c.t, c.op, c)

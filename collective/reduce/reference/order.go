@@ -7,7 +7,7 @@ import "ringcli/collective/reduce"
 // the brackets.
 type Order uint8
 
-// The orders.
+// The orders. See turn for operations that have a root.
 const (
 	// RingOrder begins at the successor of the chunk c that the element is in:
 	// ((x[c+1] op x[c+2]) op ...) op x[c], ranks modulo n.
@@ -57,6 +57,18 @@ func expressionOf(order Order, n, chunk int) *expression {
 		e = e.then(contribution((chunk + k) % n))
 	}
 	return e
+}
+
+// turn makes the expression of an order that of an operation with a root: ranks are counted
+// from it on by DoublingOrder, and such that it is in the middle by TreeOrder.
+func (e *expression) turn(order Order, n, root int) {
+	shift := map[Order]int{DoublingOrder: root, TreeOrder: root + n - n/2}[order]
+	if e.left == nil {
+		e.rank = (e.rank + shift) % n
+		return
+	}
+	e.left.turn(order, n, root)
+	e.right.turn(order, n, root)
 }
 
 func doublingOf(n int) *expression {
