@@ -45,7 +45,7 @@ var flagsOf = map[string][]string{
 func Rows() []command.Row {
 	return []command.Row{{
 		Name: "transport", Group: command.GroupRing, Where: command.Process,
-		Summary: "Write to another process' memory, without a ring: serve and measure",
+		Summary: "Write to another process' memory, without a ring: serve, bench",
 		Long: `A transport is one connection between two processes: either writes to memory
 that the other has registered, or reads it, and tells it when it is there.
 
@@ -54,20 +54,21 @@ that the other has registered, or reads it, and tells it when it is there.
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
 
-Both ends take an RDMA device, the nearest where there are several. Where there is
-none they refuse, and name what there is: soft, over any network, and shm, on one
-host. That is not taken unasked: --device soft, at both ends. Each end says which
-device it took, and why. With a token (--token-file) both ends must have it.
+Both ends take an RDMA device, the nearest where there are several. Where there
+is none they refuse, and name what there is: soft, over any network, and shm, on
+one host. That is not taken unasked: --device soft, at both ends. Each end says
+which device it took, and why. With a token (--token-file) both ends must have
+it.
 
-The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON and
-the CSV, of which --output json and csv are other names: one document, not one
-object a line, that its tools/compare.py lays beside another. Times are of one
-iteration; CPU is that of all threads of the client; M/s and G/s are binary.
+The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON
+and the CSV, of which --output json and csv are other names: one document, not
+one object a line, that its tools/compare.py lays beside another. Times are of
+one iteration; CPU is that of all threads of the client; M/s and G/s are binary.
 
-  Write      a write, waited for        Batch     a write of 16 that are in flight
-  Read       a read, waited for         RoundTrip a write that notifies, and its
-  Register   memory, and deregistered             answer: both count as bytes
-  BM_Memcpy  a copy within the client, measured right before the Write of its size
+  Write      a write, waited for      Batch     a write of 16 that are in flight
+  Read       a read, waited for       RoundTrip a write that notifies, and its
+  Register   memory, and deregistered           answer: both count as bytes
+  BM_Memcpy  a copy within the client, measured before the Write of its size
 
 of_memcpy and of_rate are shares of BM_Memcpy's rate and of the port's; with
 --beside h100 the documented figures of RdmaTransport on an H100 server and the

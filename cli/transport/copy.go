@@ -40,12 +40,12 @@ both ends) only for callers of its own host. The data itself is not encrypted.
 Both ends take the device that --device says (see ringcli help transport).
 
 What has come is compared with what was sent by SHA-256; then the file gets its
-name. Until then it is FILE` + files.Suffix + `: if the copy is cut off, the same command
-goes on with that, if what it has is what the source begins with.`,
+name. Until then it is FILE` + files.Suffix + `: if the copy is cut off, the same
+command goes on with that, if what it has is what the source begins with.`,
 		Example: `  ringcli transport serve --device soft --dir /data --token-file t    on node0
   ringcli copy --device soft --token-file t big.bin node0:big.bin     on node1
   ringcli copy --device soft --token-file t node0:big.bin .`,
-		Args: "FILE HOST:FILE | HOST:FILE FILE", Files: true, CheckArgs: func(args []string) error {
+		Args: "FILE HOST:FILE | HOST:FILE FILE", Files: true, Complete: func([]string) []string { return nil }, CheckArgs: func(args []string) error {
 			_, err := sidesOf(args)
 			return err
 		},
