@@ -160,8 +160,8 @@ type benched struct {
 	t       *transport.Transport
 	c       *talk.Conn
 	memory  *transport.Memory
-	stop    context.CancelFunc // ends the echo; nil while there is none
-	echoing sync.WaitGroup
+	stop    context.CancelFunc // ends what runs; nil while nothing does
+	running sync.WaitGroup
 }
 
 func (b *benched) serve() error {
@@ -175,9 +175,9 @@ func (b *benched) serve() error {
 		case kindMemory:
 			err = b.give(read)
 		case kindEcho:
-			err = b.begin(read)
+			err = b.answer(read)
 		case kindStop:
-			b.halt()
+			b.begin(b.look)
 			err = b.c.Send(kindStop, nil)
 		default:
 			err = fmt.Errorf("%s asks for %q: run the same ringcli at both ends", b.c.Name(), kind)
@@ -188,8 +188,8 @@ func (b *benched) serve() error {
 	}
 }
 
-// begin begins an echo.
-func (b *benched) begin(read func(any) error) error {
+// answer begins an echo.
+func (b *benched) answer(read func(any) error) error {
 	var asked echoAsked
 	if err := read(&asked); err != nil {
 		return err
@@ -197,19 +197,38 @@ func (b *benched) begin(read func(any) error) error {
 	if b.memory == nil {
 		return errors.New("an echo is asked for before memory")
 	}
-	b.halt()
-	var ctx context.Context
-	ctx, b.stop = context.WithCancel(b.c.Context())
-	b.echoing.Go(func() { b.echo(ctx, asked) })
+	b.begin(func(ctx context.Context) { b.echo(ctx, asked) })
 	return b.c.Send(kindEcho, nil)
 }
 
-// halt ends the echo, if there is one.
+// halt ends the echo or the looking, if there is one.
 func (b *benched) halt() {
 	if b.stop != nil {
 		b.stop()
-		b.echoing.Wait()
+		b.running.Wait()
 		b.stop = nil
+	}
+}
+
+// begin has something run until halt.
+func (b *benched) begin(do func(context.Context)) {
+	b.halt()
+	var ctx context.Context
+	ctx, b.stop = context.WithCancel(b.c.Context())
+	b.running.Go(func() { do(ctx) })
+}
+
+// lookEvery is how long one look for what comes lasts: one-sided requests end none.
+const lookEvery = 5 * time.Millisecond
+
+// look has this end poll while the client measures what it is not told of, as the passive end of
+// `bench p2p` does: a device in software would sleep and be woken for each packet.
+func (b *benched) look(ctx context.Context) {
+	comes := b.t.WaitForWrite(ctx) // nothing does
+	for ctx.Err() == nil && b.t.Err() == nil {
+		short, cancel := context.WithTimeout(ctx, lookEvery)
+		_ = comes.Wait(short)
+		cancel()
 	}
 }
 
@@ -228,6 +247,7 @@ func (b *benched) give(read func(any) error) error {
 	}
 	b.memory = m
 	touch(m.Bytes())
+	b.begin(b.look)
 	return b.c.Send(kindMemory, memoryGiven{m.Remote()})
 }
 
