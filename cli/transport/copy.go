@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
@@ -206,7 +207,7 @@ func (v *server) copyFor(c *talk.Conn, one *files.Copy) error {
 		err = one.Receive(v.root, name)
 	case kindGet:
 		var f *os.File
-		if f, err = v.root.Open(name); err == nil {
+		if f, err = v.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil { // a FIFO waits for nobody
 			err = errors.Join(one.Send(f), f.Close())
 		}
 	default:

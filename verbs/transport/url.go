@@ -101,7 +101,7 @@ func parseURL(text string) (a address, err error) {
 		name: q.Get("name"), device: u.Path[1:], gid: verbs.GIDFromAddr(at.Addr()), udpPort: at.Port(),
 		lid: uint16(number("lid", 16)), qpn: uint32(number("qpn", 24)), psn: uint32(number("psn", 24)), mtu: int(number("mtu", 16)),
 		reads: int(number("reads", 8)), host: route.Host{
-			BootID: q.Get("boot"), UID: int(number("uid", 31)), NetNS: q.Get("net"), UserNS: q.Get("user"), Missing: q.Get("missing"),
+			BootID: q.Get("boot"), UID: int(number("uid", 32)), NetNS: q.Get("net"), UserNS: q.Get("user"), Missing: q.Get("missing"),
 		},
 	}
 	a.can.UDPSocket, a.can.HostLocal = q.Get("socket") == "1", q.Get("local") == "1"

@@ -274,6 +274,9 @@ func (c *Copy) Receive(root *os.Root, name string) (err error) {
 	if err := c.await(kindOffer, &offered); err != nil {
 		return err
 	}
+	if offered.Size < 0 {
+		return fmt.Errorf("%s offers %d bytes: run the same ringcli at both ends", c.Talk.Name(), offered.Size)
+	}
 	c.Size = offered.Size
 	p, err := openPart(root, name)
 	if err != nil {

@@ -30,6 +30,9 @@ func openPart(root *os.Root, name string) (*part, error) {
 		return nil, err
 	}
 	for {
+		if info, err := root.Lstat(name + Suffix); err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s%s is no regular file", name, Suffix) // the root would follow a symbolic link
+		}
 		f, err := root.OpenFile(name+Suffix, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, err
