@@ -52,9 +52,10 @@ var typings = map[string]typing{
 	"ringcli bench all-reduce -n 2 -b 8 -e 16M -f 8 --algorithm ring,inbox --protocol eager,rendezvous,rendezvous-read,direct":                         {short: []string{"16M", "64K"}},
 	"ringcli bench all-reduce -n 2 --device soft:lo -b 1K -e 16M -f 4 --protocol eager,receiver-initiated,rendezvous-write,rendezvous-read --iters 10": {short: []string{"16M", "64K"}},
 	"ringcli bench all-reduce -n 4 --device soft:lo --algorithm all -b 8 -e 4M -f 8 --iters 10":                                                        {short: []string{"4M", "256K"}},
-	"ringcli local -n 4 --shell --device soft:lo": {long: true},
-	"ringcli transport bench --device shm":        {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
-	"ringcli bench p2p -n 2":                      {short: []string{"-n 2", "-n 2 -e 64K"}},
+	"ringcli local -n 4 --shell --device soft:lo":                                            {long: true},
+	"ringcli connect --index 0 --list node0,node1 --channels 4 --device soft:eth0,soft:eth1": {replace: []string{"eth0", "lo", "eth1", "lo"}},
+	"ringcli transport bench --device shm":                                                   {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
+	"ringcli bench p2p -n 2":                                                                 {short: []string{"-n 2", "-n 2 -e 64K"}},
 }
 
 // besideWrongPSN is what rank 1 types where rank 0 has a wrong PSN.
