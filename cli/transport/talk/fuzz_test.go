@@ -90,7 +90,7 @@ func FuzzTalk(f *testing.F) {
 		_ = far.SetDeadline(time.Now().Add(hung))
 		var peer sync.WaitGroup
 		peer.Go(func() {
-			conn := net.Conn(far)
+			conn := far
 			var err error
 			switch {
 			case mode&honest == 0:
