@@ -66,8 +66,9 @@ growth:
 	RINGTEST_MATRIX=full $(GO) test -count=1 -timeout 60m -v -run 'Growth|ModelMeets|^TestMesh$$' \
 		./collective ./ring/bootstrap/growthtest ./ring/diagnose/links/meshtest
 
-# The race detector needs cgo.
+# The race detector needs cgo, and several times as long.
 race: export CGO_ENABLED := 1
+race: TEST_TIMEOUT := 35m
 race:
 	$(call tests,-race -short)
 

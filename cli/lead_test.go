@@ -197,7 +197,7 @@ func TestALeaderAtATerminal(t *testing.T) {
 	children := childrenOf(t, p.child(), 3)
 	p.run("all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 
-	p.run("bench all-reduce -b 4K -e 64K --iters 20000 &", `\[1\] started: bench`)
+	p.run("bench all-reduce -b 4K -e 64K --iters 1000000 &", `\[1\] started: bench`)
 	p.run("trace ring=debug,collective=info", `(?m)^ring +debug`)
 	p.run("all-gather --size 8K --check &", `\[2\] started: all-gather`)
 	p.run("jobs", `(?m)^ +1 runs +\d+\.\d bench all-reduce.*\n +2 waits +\d+\.\d all-gather`)
