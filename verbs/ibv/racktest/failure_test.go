@@ -18,7 +18,7 @@ func TestLostMachine(t *testing.T) {
 	const (
 		victim  = 2 // the rank, on machine 3
 		node    = victim + 1
-		timeout = 5 * time.Second // --timeout: how long nothing may move
+		timeout = 10 * time.Second // --timeout: how long nothing may move; an emulated machine takes seconds to open
 		// A queue pair gives up sooner (connect); who has nothing in flight to the
 		// victim, after the timeout. Then findings are asked for and files written, by
 		// a machine that QEMU emulates.
