@@ -181,6 +181,10 @@ func (h *Channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 	if c, ok := h.next(); ok {
 		return c, nil
 	}
+	closed := func() error { return fmt.Errorf("wait for a completion event: %w", verbs.ErrClosed) }
+	if h.closed.Load() { // a short timeout may be over, too
+		return nil, closed()
+	}
 	timer := timers.Get().(*time.Timer)
 	timer.Reset(timeout)
 	defer func() {
@@ -191,7 +195,7 @@ func (h *Channel) GetEvent(timeout time.Duration) (verbs.CQ, error) {
 		select {
 		case <-h.signal:
 		case <-h.done:
-			return nil, fmt.Errorf("wait for a completion event: %w", verbs.ErrClosed)
+			return nil, closed()
 		case <-timer.C:
 			return nil, verbs.ErrTimeout
 		}
