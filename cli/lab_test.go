@@ -251,15 +251,7 @@ func TestLabBadInput(t *testing.T) {
 		"lab c --list 127.0.0.1 --index 0":   {"1", "HOST0,HOST1"},
 		"lab c --list a.invalid,b --index 5": {"index 5", "0 or 1"},
 	} {
-		code, stdout, stderr := here(t, words(line)...)
-		if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
-		}
-		for _, part := range want {
-			if !strings.Contains(stderr, part) {
-				t.Errorf("%s: no %q in %q", line, part, stderr)
-			}
-		}
+		misused(t, line, want)
 	}
 }
 

@@ -225,15 +225,7 @@ func TestPingpongBadInput(t *testing.T) {
 		"lab b --rkey 5":              {"--rkey", "lab b"},
 		"lab b --size 0":              {"--size 0"},
 	} {
-		code, stdout, stderr := here(t, words(line)...)
-		if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
-		}
-		for _, part := range want {
-			if !strings.Contains(stderr, part) {
-				t.Errorf("%s: no %q in %q", line, part, stderr)
-			}
-		}
+		misused(t, line, want)
 	}
 }
 

@@ -273,15 +273,7 @@ func TestTransportBadInput(t *testing.T) {
 		"transport bench no-such-host.invalid":              {"no-such-host.invalid"},
 		"transport serve --tcp-port 70000":                  {"70000", "65535"},
 	} {
-		code, stdout, stderr := here(t, words(line)...)
-		if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
-		}
-		for _, part := range want {
-			if !strings.Contains(stderr, part) {
-				t.Errorf("%s: no %q in %q", line, part, stderr)
-			}
-		}
+		misused(t, line, want)
 	}
 }
 

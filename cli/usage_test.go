@@ -177,3 +177,17 @@ func TestErrorsAreJSONToo(t *testing.T) {
 		}
 	}
 }
+
+// misused runs a line that is wrong, which ends with one line that has all parts of want.
+func misused(t *testing.T, line string, want []string) {
+	t.Helper()
+	code, stdout, stderr := here(t, words(line)...)
+	if code != exit.Usage || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("%s: exit code %d: %q, %q", line, code, stderr, stdout)
+	}
+	for _, part := range want {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("%s: no %q in %q", line, part, stderr)
+		}
+	}
+}

@@ -126,8 +126,10 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("segments cannot be verified by %s: %s", Direct, NotVerified)
 	case c.Op.Reduces() && !c.Reduction.Valid():
 		return bad("%s: expected one of %v", c.Reduction, reduce.Ops())
-	case c.Op.Rooted() && (c.Root < 0 || c.Root >= ranks) || !c.Op.Rooted() && c.Root != 0:
-		return bad("root %d: expected 0 to %d of an operation that has a root, else 0", c.Root, ranks-1)
+	case c.Op.Rooted() && (c.Root < 0 || c.Root >= ranks):
+		return bad("root %d: expected 0 to %d, a rank of the ring", c.Root, ranks-1)
+	case !c.Op.Rooted() && c.Root != 0:
+		return bad("root %d: expected 0 of an operation that has no root", c.Root)
 	case c.Count != 0 && !c.Op.onVectors():
 		return bad("count %d: expected 0 of an operation that has no vector", c.Count)
 	case c.Count < 0:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -180,7 +179,7 @@ func dial(ctx context.Context, s *session.Session, address, command, purpose str
 		return nil, err
 	}
 	d := talk.Dialler{
-		Address: address, Token: token, Timeout: timeout, Hello: talk.Hello{Name: ownName(), Purpose: purpose},
+		Address: address, Token: token, Timeout: timeout, Hello: talk.Hello{Name: transport.ProcessName(), Purpose: purpose},
 		Waiting: func(what string, since time.Time) func() { return s.Await(ctx, since, what) },
 	}
 	c, err := d.Dial(ctx)
@@ -188,13 +187,4 @@ func dial(ctx context.Context, s *session.Session, address, command, purpose str
 		return nil, fmt.Errorf("%s: %w", command, err)
 	}
 	return c, nil
-}
-
-// ownName is what a peer calls this process.
-func ownName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }

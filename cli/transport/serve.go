@@ -67,7 +67,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 		return errors.Join(err, listener.Close())
 	}
 	t := talk.Server{
-		Name: ownName(), Token: token, Timeout: v.Timeout, Handle: v.handle,
+		Name: transport.ProcessName(), Token: token, Timeout: v.Timeout, Handle: v.handle,
 		Refused: func(from net.Addr, err error) {
 			trace.Warn(trace.Bootstrap, fmt.Sprintf("turned away %s: %v", from, err))
 		},

@@ -66,12 +66,15 @@ func (o Options) withDefaults() (Options, error) {
 	o.Depth = cmp.Or(o.Depth, defaultDepth)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Heartbeat = cmp.Or(o.Heartbeat, defaultHeartbeat)
-	if o.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "localhost"
-		}
-		o.Name = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
+	o.Name = cmp.Or(o.Name, ProcessName())
 	return o, nil
+}
+
+// ProcessName is the host's name and the process' ID.
+func ProcessName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }

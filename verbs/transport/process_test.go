@@ -186,27 +186,36 @@ func TestExamples(t *testing.T) {
 	})
 }
 
+// beside starts a process, and returns it with an end that is connected to its, and that end's
+// memory, of which the process knows.
+func beside(t testing.TB, o transport.Options, r role) (*process, *transport.Transport, *transport.Memory) {
+	t.Helper()
+	r.Device, r.Local = o.Device, o.Local.String()
+	p := start(t, r)
+	own := newEnd(t, o)
+	buffer := alloc(t, own, bufferSize)
+	url, err := own.Bind()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.tell(t, contact{url, buffer.Remote()})
+	if err := own.Connect(t.Context(), p.URL); err != nil {
+		t.Fatal(err)
+	}
+	return p, own, buffer
+}
+
 // The ends are two processes: what one writes comes back from the other, on each provider.
 func TestTwoProcesses(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
 		const rounds = 100
-		p := start(t, role{Device: o.Device, Local: o.Local.String(), Echo: rounds})
-		own := newEnd(t, o)
-		buffer := alloc(t, own, bufferSize)
-		url, err := own.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := own.Connect(t.Context(), p.URL); err != nil {
-			t.Fatal(err)
-		}
-		p.tell(t, contact{url, buffer.Remote()})
+		p, own, buffer := beside(t, o, role{Echo: rounds})
 		if err := lead(t.Context(), own, buffer, p.Memory, rounds); err != nil {
 			t.Fatal(err)
 		}
 		p.end(t)
 		// It has said goodbye.
-		err = own.WaitForWrite(t.Context()).Wait(t.Context())
+		err := own.WaitForWrite(t.Context()).Wait(t.Context())
 		if !errors.Is(err, transport.ErrPeerClosed) || !errors.Is(err, transport.ErrRemote) || !strings.Contains(err.Error(), "the peer (") {
 			t.Errorf("after the peer's goodbye: %v: expected %v of the peer", err, transport.ErrPeerClosed)
 		}
@@ -218,17 +227,7 @@ func TestTwoProcesses(t *testing.T) {
 func TestDeadPeer(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
 		o.Heartbeat = 100 * time.Millisecond
-		p := start(t, role{Device: o.Device, Local: o.Local.String(), Echo: 2})
-		own := newEnd(t, o)
-		buffer := alloc(t, own, bufferSize)
-		url, err := own.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.tell(t, contact{url, buffer.Remote()})
-		if err := own.Connect(t.Context(), p.URL); err != nil {
-			t.Fatal(err)
-		}
+		p, own, buffer := beside(t, o, role{Echo: 2})
 		for range 2 {
 			if err := own.Write(t.Context(), buffer.All(), p.Memory, true).Wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -261,17 +260,7 @@ func TestDeadPeer(t *testing.T) {
 // The same with writes under way.
 func TestDeadPeerAmidWrites(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
-		p := start(t, role{Device: o.Device, Local: o.Local.String()})
-		own := newEnd(t, o)
-		buffer := alloc(t, own, bufferSize)
-		url, err := own.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.tell(t, contact{url, buffer.Remote()})
-		if err := own.Connect(t.Context(), p.URL); err != nil {
-			t.Fatal(err)
-		}
+		p, own, buffer := beside(t, o, role{})
 		if err := own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -296,17 +285,7 @@ func TestDeadPeerAmidWrites(t *testing.T) {
 func TestStoppedPeer(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
 		o.Timeout, o.Heartbeat = 2*time.Second, 100*time.Millisecond
-		p := start(t, role{Device: o.Device, Local: o.Local.String()})
-		own := newEnd(t, o)
-		buffer := alloc(t, own, bufferSize)
-		url, err := own.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.tell(t, contact{url, buffer.Remote()})
-		if err := own.Connect(t.Context(), p.URL); err != nil {
-			t.Fatal(err)
-		}
+		p, own, buffer := beside(t, o, role{})
 		if err := own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -330,17 +309,7 @@ func lost(t *testing.T, err error) {
 func TestAbsentPeer(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
 		o.Timeout = 1500 * time.Millisecond
-		p := start(t, role{Device: o.Device, Local: o.Local.String(), Absent: true})
-		own := newEnd(t, o)
-		buffer := alloc(t, own, bufferSize)
-		url, err := own.Bind()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.tell(t, contact{url, buffer.Remote()})
-		if err := own.Connect(t.Context(), p.URL); err != nil {
-			t.Fatal(err)
-		}
+		p, own, buffer := beside(t, o, role{Absent: true})
 		for _, f := range []*transport.Future{own.Write(t.Context(), buffer.All(), p.Memory, true), own.WaitForWrite(t.Context())} {
 			err := f.Wait(t.Context())
 			if !errors.Is(err, transport.ErrPeerAbsent) || !errors.Is(err, transport.ErrRemote) || !strings.Contains(err.Error(), "the peer (") {
