@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
+
+	"ringcli/collective"
 )
 
 // A rank is this program, started anew.
@@ -99,8 +101,8 @@ func TestOneRound(t *testing.T) {
 	if cells != want {
 		t.Errorf("%d cells, want %d\n%s", cells, want, data)
 	}
-	if text, err := os.ReadFile(page); err != nil || bytes.Count(text, []byte("</svg>")) != 3 {
-		t.Errorf("the page has not three charts: %v", err)
+	if text, err := os.ReadFile(page); err != nil || bytes.Count(text, []byte("</svg>")) != len(operations) {
+		t.Errorf("the page has not a chart for each operation: %v", err)
 	}
 	if entries, err := os.ReadDir(temp); err != nil || len(entries) > 0 {
 		t.Errorf("left in %s: %v, %v", temp, entries, err)
@@ -197,13 +199,13 @@ func TestWhatIsMeasured(t *testing.T) {
 	if len(o.sizes) != 2 || o.sizes[0] != 8 || o.rounds != 9 {
 		t.Errorf("%+v", o)
 	}
-	if o = parse(t, "--quick"); o.rounds != 3 || len(o.sizes) != 4 || len(o.cells(4)) != 12 {
+	if o = parse(t, "--quick"); o.rounds != 3 || len(o.sizes) != 4 || len(o.cells(4)) != 4*len(operations) {
 		t.Errorf("%+v", o)
 	}
-	// 8 bytes are two elements, which 4 ranks cannot share.
+	// 8 bytes are two elements, which 4 ranks cannot share evenly.
 	for _, c := range o.cells(4) {
 		want := int(c.bytes / 4)
-		if c.bytes == 8 && c.op != operations[0] {
+		if c.bytes == 8 && (c.op == collective.OpReduceScatter || c.op == collective.OpAllGather) {
 			want = 4
 		}
 		if c.count() != want {
