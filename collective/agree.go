@@ -60,16 +60,16 @@ func (c *Comm) agree(ctx context.Context) error {
 		return fmt.Errorf("agree: %w", err)
 	}
 	found := *c.agreement.Load()
-	found.software, found.reached = false, true
+	found.Software, found.Reached = false, true
 	for rank, theirs := range all {
 		if theirs.Size != c.size {
 			return usage.Errorf("agree: rank %d is in a ring of %d: expected %d", rank, theirs.Size, c.size)
 		}
-		found.software = found.software || theirs.Software
-		found.rails = found.rails || theirs.Rails
-		found.linkMbps = slower(found.linkMbps, theirs.LinkMbps)
-		if theirs.NotShared != "" && found.notShared == "" {
-			found.notShared = fmt.Sprintf("rank %d: %s", rank, theirs.NotShared)
+		found.Software = found.Software || theirs.Software
+		found.Rails = found.Rails || theirs.Rails
+		found.LinkMbps = slower(found.LinkMbps, theirs.LinkMbps)
+		if theirs.NotShared != "" && found.NotShared == "" {
+			found.NotShared = fmt.Sprintf("rank %d: %s", rank, theirs.NotShared)
 		}
 		if rank > 0 {
 			continue
@@ -83,13 +83,13 @@ func (c *Comm) agree(ctx context.Context) error {
 		c.table.Store(theirs.Table)
 		c.nonce = theirs.Nonce
 	}
-	if found.notShared == "" {
-		if found.notShared, err = c.share(ctx); err != nil {
+	if found.NotShared == "" {
+		if found.NotShared, err = c.share(ctx); err != nil {
 			return fmt.Errorf("agree: %w", err)
 		}
 	}
-	if found.notShared != "" {
-		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.notShared))
+	if found.NotShared != "" {
+		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.NotShared))
 	}
 	c.agreement.Store(&found)
 	c.changed()
@@ -151,18 +151,18 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	}
 	made := map[roleKey]*role{}
 	set := map[int]bool{}
-	for op := range operations {
-		if operations[op].scripts[k.Algorithm] == nil || k.Op.Rooted() && Operation(op) != k.Op || !k.Op.Rooted() && operations[op].rooted {
+	for _, op := range Operations() {
+		if k.Op.Rooted() && op != k.Op || !k.Op.Rooted() && op.Rooted() {
 			continue // of roots there may be many, of which each is made for itself
 		}
 		other := *k
-		other.Op = Operation(op)
+		other.Op = op
 		r := &role{}
-		r.compile(&other, c.rank, c.size)
+		other.Script(&r.Script, c.rank, c.size)
 		r.Peers(set)
 		made[roleKey{k.Algorithm, other.Op, k.Root}] = r
 	}
-	c.announced.Load().Announce(c.seq+1, k.signature())
+	c.announced.Load().Announce(c.seq+1, k.Signature())
 	// A rank that calls something else waits for the data of this operation, and finds its
 	// number here: see Comm.lookAround.
 	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
@@ -205,15 +205,6 @@ func (c *Comm) meshChannel(e *ring.Edge) (*channel, error) {
 	}
 	c.add(ch)
 	return ch, nil
-}
-
-// compile makes the script of a call.
-func (r *role) compile(k *Call, rank, size int) {
-	write, ok := operations[k.Op].scripts[k.Algorithm]
-	if !ok {
-		panic(fmt.Sprintf("no script of %s for %s", k.Algorithm, k.Op))
-	}
-	r.Compile(write, k.Op.wholly(), k.Root, rank, size)
 }
 
 // connect finds the channels of a role's moves.

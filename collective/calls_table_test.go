@@ -121,7 +121,7 @@ func TestCallsOfRooted(t *testing.T) {
 					continue
 				}
 				for _, op := range rootedOps() {
-					t.Run(fmt.Sprintf("%s/%s/%s/%d", device, op, way.name(), j), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d", device, op, wayName(way), j), func(t *testing.T) {
 						w := newWorld(t, n, ring.Options{Device: device}, nil)
 						k := newKit(w, 2000, reduce.Float32, reduce.Sum)
 						errs := w.each(func(rank int, c *Comm) (err error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringcli/collective/lateness"
+	"ringcli/collective/plan"
 	"ringcli/ring"
 	"ringcli/ring/message"
 	"ringcli/trace"
@@ -51,8 +52,8 @@ type channel struct {
 	// modulo slots.
 	arrived uint64
 	taken   uint64
-	lies    [maxSlots]uint8 // in which slot, likewise
-	inUse   uint64          // a bit for each slot that was not taken
+	lies    [plan.MaxSlots]uint8 // in which slot, likewise
+	inUse   uint64               // a bit for each slot that was not taken
 	// told is, of an edge of a mesh, how many of those taken the peer knows of, from
 	// the header of a slot or from a credit. Nobody waits for the last credits: they
 	// may come when the next operation runs, or the next Comm, which drops them.
@@ -64,17 +65,17 @@ type channel struct {
 	rtsTaken, rtsCame uint64
 
 	// What goes.
-	filled  uint64          // slots written since the start
-	freed   uint64          // of these, emptied by the peer
-	written [maxSlots]uint8 // in which slot, by its number modulo slots
-	emptied uint64          // by the results of the pass that runs
-	empty   []uint8         // slots to write into, the next one last
+	filled  uint64               // slots written since the start
+	freed   uint64               // of these, emptied by the peer
+	written [plan.MaxSlots]uint8 // in which slot, by its number modulo slots
+	emptied uint64               // by the results of the pass that runs
+	empty   []uint8              // slots to write into, the next one last
 	// headers is what the headers of slots are sent from, as many as slots. On an edge
 	// of a mesh each has room for the payload behind it.
 	headers *Buffer
-	stride  uint64           // bytes of each
-	flights [maxSlots]flight // of those that are detached, by their number modulo maxSlots
-	out, in lateness.Flight  // what went to the peer, and what was READ from it
+	stride  uint64                // bytes of each
+	flights [plan.MaxSlots]flight // of those that are detached, by their number modulo plan.MaxSlots
+	out, in lateness.Flight       // what went to the peer, and what was READ from it
 
 	stream stream // of the script that runs
 }
@@ -146,7 +147,7 @@ func (s ends) passed() (filled, freed int) {
 // credits is how many slots the peer knows to be emptied here.
 func (s ends) credits() (n int) {
 	for _, ch := range s {
-		n += int(ch.taken - ch.taken%creditBatch(ch.slots))
+		n += int(ch.taken - ch.taken%plan.CreditBatch(ch.slots))
 	}
 	return n
 }
@@ -177,7 +178,7 @@ func (ch *channel) String() string {
 // room tells whether another request may be posted.
 func (ch *channel) room() bool { return ch.outstanding < ch.sendRoom }
 
-func (ch *channel) credited() bool { return ch.freed >= ch.filled-ch.filled%creditBatch(ch.slots) }
+func (ch *channel) credited() bool { return ch.freed >= ch.filled-ch.filled%plan.CreditBatch(ch.slots) }
 
 // post posts one request whose elements are in ch.sges[:n].
 func (ch *channel) post(wr verbs.WorkRequest, n int) error {
@@ -245,7 +246,7 @@ const detachMost = ring.MeshSlotSize
 // detach is fill with a copy of the payload, which is the operation's again at once.
 // The copy stays until the peer has emptied the slot, so it has come by then.
 func (ch *channel) detach(h *message.Header, payload []byte, f flight) error {
-	number := ch.filled % maxSlots
+	number := ch.filled % plan.MaxSlots
 	if err := ch.write(h, payload, 1, wrDetached, number); err != nil {
 		return err
 	}
@@ -326,9 +327,6 @@ func (ch *channel) release(freed uint64) error {
 	}
 	return nil
 }
-
-// creditBatch is how many slots are given back at a time.
-func creditBatch(slots uint64) uint64 { return max(1, slots/4) }
 
 // pieces leaves out the last of n elements if it is empty.
 func pieces(n, length int) int {

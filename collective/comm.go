@@ -12,15 +12,13 @@ import (
 	"ringcli/collective/fifo"
 	"ringcli/collective/inquiry"
 	"ringcli/collective/lateness"
+	"ringcli/collective/plan"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
 
 const (
-	// maxSlots leaves receives for the neighbours' messages: ring keeps 128 posted
-	// on an edge, and each slot that arrives takes one until it is polled.
-	maxSlots = 64
 	// ringSends is how many send requests may be outstanding on an edge of the ring,
 	// whose queues hold 256, of which a few are left to ring itself.
 	ringSends = 240
@@ -48,7 +46,7 @@ type Comm struct {
 	options    Options
 	rank, size int
 	table      atomic.Pointer[Table]
-	agreement  atomic.Pointer[agreement] // Agree stores another
+	agreement  atomic.Pointer[plan.Agreement] // Agree stores another
 
 	lock    fifo.Lock
 	flying  async.Queue   // its own lock
@@ -109,15 +107,15 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.announced.Store(new(sharedmem.Announcement))
 	r.SetCalls(c.called)
 	if c.size == 1 {
-		c.agreement.Store(&agreement{ranks: 1, slot: maxSegment, reached: true, notShared: c.notShared()}) // nothing is sent
+		c.agreement.Store(&plan.Agreement{Ranks: 1, SlotSize: plan.MaxSegment, Reached: true, NotShared: c.notShared()}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
 	c.waiter = r.NewWaiter()
 	left, right := r.Left(), r.Right()
 	// The slots are the same on all ranks: RTR compared them.
-	slots := min(left.Local.SlotCount, maxSlots)
-	c.agreement.Store(&agreement{ranks: c.size, slot: left.Local.SlotSize - ring.SlotHeader, slots: slots, software: c.software()})
+	slots := min(left.Local.SlotCount, plan.MaxSlots)
+	c.agreement.Store(&plan.Agreement{Ranks: c.size, SlotSize: left.Local.SlotSize - ring.SlotHeader, Slots: slots, Software: c.software()})
 	for _, e := range []*ring.Edge{left, right} {
 		c.channels = append(c.channels, nil)
 		for _, e := range e.Channels() {
@@ -184,7 +182,7 @@ func (c *Comm) Table() Table { return *c.table.Load() }
 
 // Plan returns a call as it is going to run: with an algorithm, a protocol, a segment
 // and a depth. Under Direct the last two are 0.
-func (c *Comm) Plan(k Call) (Call, error) { return plan(k, *c.agreement.Load(), *c.table.Load()) }
+func (c *Comm) Plan(k Call) (Call, error) { return c.agreement.Load().Plan(k, *c.table.Load()) }
 
 // Barrier returns when every rank has called it.
 func (c *Comm) Barrier(ctx context.Context) error {

@@ -16,8 +16,9 @@
 //
 // # Operations
 //
-// What is particular to an operation is in one table (operation.go), and what is
-// particular to an algorithm in another (algorithm.go).
+// What is particular to an operation is in one table, and what is particular to an
+// algorithm in another; both are in package plan, which says what a call is and how it is to
+// run. This package runs it.
 //
 // count is the number of elements of the whole vector in all operations,
 // so that all-gather after reduce-scatter is all-reduce. Any count will do: zero,

@@ -83,7 +83,7 @@ func TestDisagreement(t *testing.T) {
 // time, the one that gave up the context's.
 func TestCancel(t *testing.T) {
 	for _, way := range allWays() {
-		t.Run(way.name(), func(t *testing.T) {
+		t.Run(wayName(way), func(t *testing.T) {
 			const n, count = 3, 1 << 20
 			w := newWorld(t, n, ring.Options{}, nil)
 			ctx, cancel := context.WithCancel(context.Background())
@@ -157,7 +157,7 @@ func TestCancelWhileQueued(t *testing.T) {
 func TestMissingRank(t *testing.T) {
 	const n = 3
 	for _, way := range allWays() {
-		t.Run(way.name(), func(t *testing.T) {
+		t.Run(wayName(way), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, n, ring.Options{}, nil)
 			k := newKit(w, 900, reduce.Int32, reduce.Sum)

@@ -86,7 +86,7 @@ func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) err
 	f.begun = trace.Now()
 	comm.times.Begin(f.begun)
 	f.step, f.stepBytes = f.begun, 0
-	f.call, f.sign, f.in, f.out = *k, k.signature(), in, out
+	f.call, f.sign, f.in, f.out = *k, k.Signature(), in, out
 	f.sums = k.Verify || f.journal != nil
 	comm.seq++
 	f.seq = comm.seq

@@ -73,10 +73,10 @@ func planBytes(k *Call, n int) int {
 	if k.Algorithm == AlgorithmRing {
 		var c program.Counts
 		c.Program.Size = n
-		layOut(&c, k, operations[k.Op].program)
+		k.LayOut(&c, k.Op.Program())
 		return len(c.Program.Steps)*int(unsafe.Sizeof(program.Step{})) + 3*k.Depth*k.Segment
 	}
 	var s script.Script
-	s.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), k.Root, 0, n)
+	k.Script(&s, 0, n)
 	return len(s.Moves)*int(unsafe.Sizeof(script.Move{})) + len(s.Areas)*k.Depth*k.Segment
 }

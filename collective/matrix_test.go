@@ -50,7 +50,7 @@ var ringWays = []CallOptions{
 
 // elseEager is a way with eager in place of ReceiverInitiated where that cannot be.
 func (c *Comm) elseEager(op Operation, o CallOptions) CallOptions {
-	if o.Protocol == ReceiverInitiated && (op != OpAllReduce || o.Sync || max(o.Depth, 1) > c.agreement.Load().initiatedDepth() || c.agreement.Load().rails) {
+	if o.Protocol == ReceiverInitiated && (op != OpAllReduce || o.Sync || max(o.Depth, 1) > c.agreement.Load().InitiatedDepth() || c.agreement.Load().Rails) {
 		o.Protocol = Eager
 	}
 	return o
@@ -60,8 +60,8 @@ var meshWays = []CallOptions{{Algorithm: AlgorithmRecursiveDoubling}, {Algorithm
 
 func allWays() []CallOptions { return append(ringWays[:len(ringWays):len(ringWays)], meshWays...) }
 
-// name says which way it is.
-func (o CallOptions) name() string { return fmt.Sprintf("%s by %s", o.Algorithm, o.Protocol) }
+// wayName says which way it is.
+func wayName(o CallOptions) string { return fmt.Sprintf("%s by %s", o.Algorithm, o.Protocol) }
 
 // sampleMatrix is for -short and for the race detector: a type of each size and
 // kind, and every way that a count can fail to divide.
@@ -182,7 +182,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 				}
 				k.expect(count)
 				for _, way := range m.ways {
-					if n > way.Algorithm.maxRanks() || way.Algorithm > AlgorithmRing && count > 1<<17 {
+					if n > way.Algorithm.MaxRanks() || way.Algorithm > AlgorithmRing && count > 1<<17 {
 						continue // for long vectors by these there is TestLargeByEveryAlgorithm
 					}
 					for _, inPlace := range []bool{false, true} {
@@ -226,7 +226,7 @@ type wanted struct {
 
 // want returns what an operation makes of the inputs that expect was called for.
 func (k *kit) want(call Call) []byte {
-	plan, err := k.w.comms[0].Plan(call)
+	planned, err := k.w.comms[0].Plan(call)
 	switch {
 	case err != nil:
 		k.w.tb.Fatal(err)
@@ -235,7 +235,7 @@ func (k *kit) want(call Call) []byte {
 	case !call.Op.Reduces():
 		return k.gathered
 	}
-	key := wanted{plan.Algorithm.Order(), call.Op.Rooted(), call.Root}
+	key := wanted{planned.Algorithm.Order(), call.Op.Rooted(), call.Root}
 	want := k.wants[key]
 	if want == nil {
 		want = make([]byte, call.Count*k.typ.Size())

@@ -48,7 +48,7 @@ func TestMixedDevices(t *testing.T) {
 		t.Fatalf("the edges are on %v: expected shared memory and soft devices", used)
 	}
 	w.must(func(_ int, c *Comm) error { return c.Agree(t.Context()) })
-	if why := w.comms[0].agreement.Load().notShared; why == "" {
+	if why := w.comms[0].agreement.Load().NotShared; why == "" {
 		t.Error("ranks that do not share memory have Direct")
 	}
 }

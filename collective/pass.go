@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/collective/turns"
@@ -23,10 +24,10 @@ type pass struct {
 	both        [2]ends // of the ring
 	all         ends    // of both
 	program.Counts
-	from, cts, to turns.Counter    // what of a rendezvous lies in its place; CTS received; completed
-	emptied       turns.Counter    // receiver-initiated: slots that the right neighbour is known to have emptied, with the positions between
-	owners        [maxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
-	reading       int              // READs in flight
+	from, cts, to turns.Counter         // what of a rendezvous lies in its place; CTS received; completed
+	emptied       turns.Counter         // receiver-initiated: slots that the right neighbour is known to have emptied, with the positions between
+	owners        [plan.MaxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
+	reading       int                   // READs in flight
 
 	clearance                  [2 * MaxDepth]remote
 	staging                    vector // landings, as many as depth, then the partial results
@@ -58,7 +59,7 @@ func (p *pass) init(c *Comm) {
 // start makes the pass ready to run a call.
 func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	comm := p.c
-	layOut(&p.Counts, k, fill)
+	k.LayOut(&p.Counts, fill)
 	p.reading, p.phaseLogged = 0, false
 	p.left, p.right = p.both[0], p.both[1]
 	if k.Protocol == ReceiverInitiated && comm.size == 2 {
@@ -109,7 +110,7 @@ func (p *pass) progress() string {
 
 // phase is what a position is part of.
 func (p *pass) phase(position int) string {
-	if position >= p.Positions() || !p.call.Op.onVectors() {
+	if position >= p.Positions() || !p.call.Op.OnVectors() {
 		return ""
 	}
 	transfer, _, _ := p.At(position)

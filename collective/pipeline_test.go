@@ -249,7 +249,7 @@ func TestAllocations(t *testing.T) {
 			}
 		}
 		if allocs >= 1 {
-			t.Errorf("%s: %v allocations per operation, want 0 (segments verified: %v)", o.name(), allocs, o.Verify)
+			t.Errorf("%s: %v allocations per operation, want 0 (segments verified: %v)", wayName(o), allocs, o.Verify)
 		}
 	}
 }

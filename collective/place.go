@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
@@ -78,14 +79,14 @@ func (c *Comm) lookAround(mine sharedmem.Signature) error {
 		}
 	}
 	if a, ok := c.ring.Awaited(); ok && a.Call == c.seq {
-		return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String()}, a.String())
+		return c.ring.Disagreement(c.seq, map[int]string{c.rank: plan.CallOf(mine).String()}, a.String())
 	}
 	return nil
 }
 
 // disagreement is that a peer runs something else as the present operation.
 func (c *Comm) disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
-	return c.ring.Disagreement(c.seq, map[int]string{c.rank: callOf(mine).String(), peer: callOf(theirs).String()}, "")
+	return c.ring.Disagreement(c.seq, map[int]string{c.rank: plan.CallOf(mine).String(), peer: plan.CallOf(theirs).String()}, "")
 }
 
 // called tells other ranks what this one calls as an operation.
@@ -93,7 +94,7 @@ func (c *Comm) called(number uint64) string {
 	c.answering.Lock()
 	defer c.answering.Unlock()
 	if s, ok := c.announced.Load().Call(number); ok {
-		return callOf(s).String()
+		return plan.CallOf(s).String()
 	}
 	return ""
 }

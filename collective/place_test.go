@@ -25,7 +25,7 @@ func TestIdleRankIsNamed(t *testing.T) {
 			if testing.Short() && i%3 > 0 {
 				continue // a sample
 			}
-			t.Run(device+", "+way.name(), func(t *testing.T) {
+			t.Run(device+", "+wayName(way), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, n, ring.Options{Device: device}, nil)
 				k := newKit(w, 900, reduce.Int32, reduce.Sum)
@@ -102,7 +102,7 @@ func TestWhereabouts(t *testing.T) {
 	c := &Comm{}
 	c.announced.Store(new(sharedmem.Announcement))
 	k := Call{Op: OpAllReduce, Count: 9, Type: reduce.Int32, CallOptions: CallOptions{Algorithm: AlgorithmTree, Protocol: Eager, Segment: 64, Depth: 2}}
-	c.announced.Load().Begin(7, k.signature())
+	c.announced.Load().Begin(7, k.Signature())
 	if p := c.place(); p.Operation != 7 || !p.Running || p.Call != k.String() || len(p.Awaits) > 0 {
 		t.Errorf("%+v", p)
 	}
@@ -110,7 +110,7 @@ func TestWhereabouts(t *testing.T) {
 	if p := c.place(); len(p.Awaits) != 1 || p.Awaits[0].For < time.Second || p.Call != k.String() {
 		t.Errorf("%+v", p)
 	}
-	c.announced.Load().Begin(8, k.signature())
+	c.announced.Load().Begin(8, k.Signature())
 	if p := c.place(); p.Operation != 8 || len(p.Awaits) > 0 {
 		t.Errorf("%+v", p)
 	}
@@ -118,7 +118,7 @@ func TestWhereabouts(t *testing.T) {
 	if p := c.place(); p.Operation != 8 || p.Running || p.Call != "" {
 		t.Errorf("%+v", p)
 	}
-	if n := testing.AllocsPerRun(100, func() { c.announced.Load().Begin(9, k.signature()); c.announced.Load().End(9) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { c.announced.Load().Begin(9, k.Signature()); c.announced.Load().End(9) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
 }

@@ -217,7 +217,7 @@ func (s *workload) next() error {
 		got, want = []int32{recv[0], recv[count/2], recv[count-1]}, []int32{sum, sum, sum}
 	}
 	if err == nil && !slices.Equal(got, want) {
-		return fmt.Errorf("%w: operation %d, rank %d, count %d, %s: got %d, want %d", errWrong, c.seq, c.rank, count, way.name(), got, want)
+		return fmt.Errorf("%w: operation %d, rank %d, count %d, %s: got %d, want %d", errWrong, c.seq, c.rank, count, wayName(way), got, want)
 	}
 	if err == nil {
 		s.done++

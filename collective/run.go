@@ -100,7 +100,7 @@ func (c *Comm) prepare(ctx context.Context, k *Call) (err error) {
 	} else if err != nil {
 		return c.fail(c.explain(p.call, err))
 	}
-	p.signature, p.version = p.call.signature(), c.current
+	p.signature, p.version = p.call.Signature(), c.current
 	if c.shared != nil && p.call.Protocol == Direct {
 		p.shared = c.shared.call(&p)
 	}
@@ -156,7 +156,7 @@ func (c *Comm) explain(k Call, err error) error {
 func (c *Comm) runPrograms(ctx context.Context, p *prepared) error {
 	k := &p.call
 	if !k.Sync {
-		return c.runPass(ctx, k, p.in, p.out, operations[k.Op].program)
+		return c.runPass(ctx, k, p.in, p.out, k.Op.Program())
 	}
 	barrier, err := c.Plan(Call{Op: OpBarrier, CallOptions: CallOptions{Algorithm: AlgorithmRing, Protocol: Eager}})
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Comm) runPrograms(ctx context.Context, p *prepared) error {
 	if err := c.runPass(ctx, k, p.in, p.out, (*program.Program).ReduceScatter); err != nil {
 		return err
 	}
-	if err := c.runPass(ctx, &barrier, vector{}, vector{}, operations[OpBarrier].program); err != nil {
+	if err := c.runPass(ctx, &barrier, vector{}, vector{}, barrier.Op.Program()); err != nil {
 		return err
 	}
 	return c.runPass(ctx, k, p.out, p.out, (*program.Program).AllGather)
@@ -177,7 +177,7 @@ func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, fill func(*
 	if err := p.start(ctx, k, in, out, fill); err != nil {
 		return err
 	}
-	if k.copies(in, out) {
+	if copies(k, in, out) {
 		// The own chunk sets out before it is copied to its place.
 		if _, err := p.post(); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (c *Comm) runScript(ctx context.Context, p *prepared) error {
 	if err := x.start(ctx, &p.call, p.in, p.out, p.role); err != nil {
 		return err
 	}
-	if p.call.copies(p.in, p.out) {
+	if copies(&p.call, p.in, p.out) {
 		// As in the ring, what needs nothing else sets out first.
 		if _, err := x.post(); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (c *Comm) alone(ctx context.Context, p *prepared) error {
 
 // copies tells whether what the own send buffer holds is part of the result, as it
 // is, and not there yet.
-func (c *Call) copies(in, out vector) bool { return !c.Op.Reduces() && in.base != out.base }
+func copies(k *Call, in, out vector) bool { return !k.Op.Reduces() && in.base != out.base }
 
 // copyOwn copies what both of the own buffers hold.
 func (c *Comm) copyOwn(k *Call, in, out vector) {
@@ -234,7 +234,7 @@ func (c *Comm) copyOwn(k *Call, in, out vector) {
 
 // vectors finds the registered memory of a call's buffers.
 func (c *Comm) vectors(k *Call) (in, out vector, err error) {
-	if !k.Op.onVectors() {
+	if !k.Op.OnVectors() {
 		return in, out, nil
 	}
 	size := uint64(k.Type.Size())
@@ -245,7 +245,7 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 	inPlace := k.Send-sendOffset == k.Recv-recvOffset
 	if !inPlace && sendLen > 0 && recvLen > 0 && k.Send < k.Recv+recvLen && k.Recv < k.Send+sendLen {
 		return in, out, usage.Errorf("send buffer [%#x, +%d) and receive buffer [%#x, +%d) overlap: expected disjoint ones, or %s",
-			k.Send, sendLen, k.Recv, recvLen, k.inPlaceRule(sendOffset, recvOffset))
+			k.Send, sendLen, k.Recv, recvLen, k.InPlaceRule(sendOffset, recvOffset))
 	}
 	if k.Unregistered {
 		in.base, out.base = k.Send, k.Recv
@@ -260,15 +260,4 @@ func (c *Comm) vectors(k *Call) (in, out vector, err error) {
 	in.base -= sendOffset
 	out.base -= recvOffset
 	return in, out, nil
-}
-
-// inPlaceRule says where the buffer that holds less than the other is to be.
-func (c *Call) inPlaceRule(sendOffset, recvOffset uint64) string {
-	switch d := operations[c.Op]; {
-	case d.send == d.recv:
-		return "equal ones for in place"
-	case d.recv == wholeVector:
-		return fmt.Sprintf("the send buffer at %#x for in place", c.Recv+sendOffset)
-	}
-	return fmt.Sprintf("the receive buffer at %#x for in place", c.Send+recvOffset)
 }

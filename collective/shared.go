@@ -274,7 +274,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 func (s *shared) call(p *prepared) sharedmem.Call {
 	k := &p.call
 	return sharedmem.Call{
-		Name: k.Op.String(), Phases: k.Op.phases(), Rooted: k.Op.Rooted(), Type: k.Type, Reduction: k.Reduction, Signature: p.signature,
+		Name: k.Op.String(), Phases: k.Op.SharedPhases(), Rooted: k.Op.Rooted(), Type: k.Type, Reduction: k.Reduction, Signature: p.signature,
 		Send: s.buffer(&p.in), Recv: s.buffer(&p.out),
 	}
 }

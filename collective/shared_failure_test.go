@@ -109,7 +109,7 @@ func TestSharedDisagreement(t *testing.T) {
 func TestSharedCancel(t *testing.T) {
 	for _, way := range sharedWays() {
 		for _, count := range []int{100, 1 << 20} {
-			t.Run(fmt.Sprintf("%s, %d elements", way.name(), count), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %d elements", wayName(way), count), func(t *testing.T) {
 				const n, odd = 3, 1
 				w := newWorld(t, n, ring.Options{Device: shared0}, nil)
 				k := newKit(w, count, reduce.Int32, reduce.Sum)
@@ -155,7 +155,7 @@ func TestSharedMissingRank(t *testing.T) {
 		{directWays[0], 9000, []string{"all-reduce of 9000 int32, sum, inbox, direct", "piece 1 of", "awaited from rank 2"}},
 		{directWays[1], 9000, []string{"all-reduce of 9000 int32, sum, direct", "where the buffers are", "awaited from rank 2"}},
 	} {
-		t.Run(fmt.Sprintf("%s, %d elements", test.way.name(), test.count), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, %d elements", wayName(test.way), test.count), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, n, ring.Options{Device: shared0}, nil)
 			w.timeout(time.Second)
@@ -209,7 +209,7 @@ func TestSharedPart(t *testing.T) {
 		w.must(func(rank int, c *Comm) error {
 			for range 3 {
 				if err := c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), 40000, k.typ, k.red, way); err != nil {
-					return fmt.Errorf("%s: %w", way.name(), err)
+					return fmt.Errorf("%s: %w", wayName(way), err)
 				}
 			}
 			return c.Close()
@@ -235,7 +235,7 @@ func TestSharedSecondComm(t *testing.T) {
 		second := newKit(w, count, reduce.Int32, reduce.Sum)
 		second.expect(count)
 		second.check(OpAllReduce, count, way, true)
-		if err := w.comms[1].agreement.Load().notShared; err != "" {
+		if err := w.comms[1].agreement.Load().NotShared; err != "" {
 			t.Errorf("the second Comm has no memory to share: %s", err)
 		}
 		both := w.comms
@@ -257,7 +257,7 @@ func TestSharedCorrupt(t *testing.T) {
 		return Options{Corrupt: func(Operation, int, []byte) {}}
 	})
 	for rank, c := range w.comms {
-		if why := c.agreement.Load().notShared; !strings.Contains(why, "rank 1: faults are injected") {
+		if why := c.agreement.Load().NotShared; !strings.Contains(why, "rank 1: faults are injected") {
 			t.Errorf("rank %d: apart because %q, expected rank 1's faults", rank, why)
 		}
 		if p, err := c.Plan(Call{Op: OpAllReduce, Count: 100000, Type: reduce.Int32, Reduction: reduce.Sum, CallOptions: CallOptions{}}); err != nil || p.Protocol == Direct {

@@ -45,7 +45,7 @@ func TestMatrixShared(t *testing.T) {
 func TestDirectIsTheDefault(t *testing.T) {
 	w := newWorld(t, 3, ring.Options{Device: shared0}, nil)
 	w.must(func(_ int, c *Comm) error { return c.Agree(t.Context()) })
-	for bytes, want := range map[int]Algorithm{8: AlgorithmInbox, smallMost: AlgorithmInbox, smallMost + 4: AlgorithmRing} {
+	for bytes, want := range map[int]Algorithm{8: AlgorithmInbox, 32 << 10: AlgorithmInbox, 32<<10 + 4: AlgorithmRing} {
 		p, err := w.comms[1].Plan(Call{Op: OpAllReduce, Count: bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: CallOptions{}})
 		if err != nil || p.Algorithm != want || p.Protocol != Direct {
 			t.Errorf("%d bytes: %+v, %v, want %s by direct", bytes, p, err, want)

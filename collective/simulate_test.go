@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/program"
 	"ringcli/collective/script"
 	"ringcli/ring"
@@ -80,7 +81,7 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 	s := &simulation{net: net, costs: c, k: k, slots: simulatedSlots, ranks: make([]simulated, ranks)}
 	for i := range s.ranks {
 		r := &s.ranks[i]
-		if k.copies(vector{}, vector{base: 1}) {
+		if copies(&k, vector{}, vector{base: 1}) {
 			sent, _ := k.Buffers(ranks, i)
 			r.own = float64(sent.Len()*k.Type.Size()) * c.Copy
 		}
@@ -90,12 +91,12 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 				r.Counts = s.ranks[0].Counts
 				continue
 			}
-			layOut(&r.Counts, &k, operations[k.Op].program)
+			k.LayOut(&r.Counts, k.Op.Program())
 			r.Incoming, r.Outgoing = r.Incoming/share, r.Outgoing/share
 			continue
 		}
 		var own script.Script
-		own.Compile(operations[k.Op].scripts[k.Algorithm], k.Op.wholly(), k.Root, i, ranks)
+		k.Script(&own, i, ranks)
 		r.SetOut(&own, k.Count, k.Segment/k.Type.Size(), k.Depth, false)
 		r.edges = map[int]*simulatedEdge{}
 	}
@@ -219,7 +220,7 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		case simulatedCTS:
 			c.Cleared++
 		case simulatedCredit:
-			r.freed += creditBatch(s.slots)
+			r.freed += plan.CreditBatch(s.slots)
 		}
 		return s.costs.Overhead, true
 	}
@@ -227,8 +228,8 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		return s.send(r, simulatedMessage{peer: peer, bytes: message.HeaderSize, kind: kind})
 	}
 	switch eager := s.k.Protocol == Eager; {
-	case r.taken >= r.told+creditBatch(s.slots):
-		r.told += creditBatch(s.slots)
+	case r.taken >= r.told+plan.CreditBatch(s.slots):
+		r.told += plan.CreditBatch(s.slots)
 		return control(left, simulatedCredit)
 	case eager && c.MayPost() && r.filled-r.freed < s.slots:
 		bytes := message.HeaderSize + c.Leaving(c.Posted)
@@ -251,7 +252,7 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		return cost, true
 	}
 	if c.Processed == c.Incoming {
-		s.ended(r, c.Through() && c.Sent == c.Outgoing && r.freed >= r.filled-r.filled%creditBatch(s.slots))
+		s.ended(r, c.Through() && c.Sent == c.Outgoing && r.freed >= r.filled-r.filled%plan.CreditBatch(s.slots))
 		return 0, false
 	}
 	transfer, _, _ := c.At(c.Processed)

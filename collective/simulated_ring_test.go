@@ -12,8 +12,8 @@ import (
 // simulatedCall is an all-reduce of so many bytes as so many ranks on several hosts plan it.
 func simulatedCall(t *testing.T, ranks, bytes int, o CallOptions) Call {
 	t.Helper()
-	k, err := plan(Call{Op: OpAllReduce, Type: reduce.Float32, Count: bytes / 4, CallOptions: o},
-		agreement{ranks: ranks, slot: 256 << 10, slots: simulatedSlots, reached: true, notShared: "several hosts"}, Table{})
+	k, err := Shape{Ranks: ranks, Slots: simulatedSlots, SlotSize: 256 << 10}.Plan(
+		Call{Op: OpAllReduce, Type: reduce.Float32, Count: bytes / 4, CallOptions: o}, Table{})
 	if err != nil {
 		t.Fatal(err)
 	}

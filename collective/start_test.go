@@ -21,11 +21,14 @@ type flights struct {
 	want  [][]byte // what Run has left in them
 }
 
+// operations are all there are.
+const operations = int(OpReduce) + 1
+
 // newFlights makes so many calls and runs each. It is collective.
 func newFlights(c *Comm, calls, count int) (f *flights, err error) {
 	f = &flights{}
 	for i := range calls {
-		k := Call{Op: Operation(i % len(operations)), Type: reduce.Float32, Reduction: reduce.Sum, Count: count + i}
+		k := Call{Op: Operation(i % operations), Type: reduce.Float32, Reduction: reduce.Sum, Count: count + i}
 		bytes := uint64(k.Count * k.Type.Size())
 		send, err := c.Alloc(bytes)
 		if err != nil {
@@ -35,7 +38,7 @@ func newFlights(c *Comm, calls, count int) (f *flights, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if k.Op.onVectors() {
+		if k.Op.OnVectors() {
 			reference.Fill(send.Bytes(), k.Type, k.Reduction, c.rank, 0, uint64(i))
 			k.Send, k.Recv = send.Addr(), recv.Addr()
 		} else {
@@ -94,7 +97,7 @@ func TestStart(t *testing.T) {
 			t.Run(fmt.Sprintf("%s,ranks=%d", device, n), func(t *testing.T) {
 				w := newWorld(t, n, ring.Options{Device: device}, nil)
 				w.must(func(rank int, c *Comm) error {
-					f, err := newFlights(c, 2*len(operations)+3, 3000)
+					f, err := newFlights(c, 2*operations+3, 3000)
 					if err != nil {
 						return err
 					}

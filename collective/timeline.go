@@ -62,9 +62,9 @@ func recordMessage(kinds *[kindWritten + 1]trace.Kind, h *message.Header, peer i
 
 // Interned once, since that takes a lock.
 var (
-	operationTexts = interned[Operation](len(operations))
-	protocolTexts  = interned[Protocol](len(protocols))
-	algorithmTexts = interned[Algorithm](len(algorithms))
+	operationTexts = interned[Operation](len(Operations()) + 1) // and the barrier
+	protocolTexts  = interned[Protocol](len(Protocols()))
+	algorithmTexts = interned[Algorithm](len(Algorithms()))
 )
 
 func interned[T interface {
@@ -183,7 +183,7 @@ func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.Arrived; i < p.Granted; i++ {
 		p.recordAwaited(p.receives[i%MaxDepth], end, i)
 	}
-	if !p.call.Protocol.handshakes() && p.Processed < p.Incoming && p.left.at(p.Processed).head() == nil {
+	if !p.call.Protocol.Handshakes() && p.Processed < p.Incoming && p.left.at(p.Processed).head() == nil {
 		p.recordAwaited(p.step, end, p.Processed)
 	}
 	transfer, _, _ := p.At(min(p.Processed, p.Positions()-1))

@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/program"
 	"ringcli/collective/turns"
 	"ringcli/ring"
@@ -81,7 +82,7 @@ func (p *pass) seek(c *turns.Counter, channel int, slotted bool) int {
 // was taken from the start divides by that, so that the neighbour knows which
 // credits are to come (see channel.credited).
 func (p *pass) credit(ch *channel) error {
-	if p.call.Protocol == ReceiverInitiated || ch.taken%creditBatch(ch.slots) != 0 {
+	if p.call.Protocol == ReceiverInitiated || ch.taken%plan.CreditBatch(ch.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -109,7 +110,7 @@ func (p *pass) post() (bool, error) {
 			p.Posted = p.Announced
 		}
 	}
-	if err == nil && p.call.Protocol.handshakes() {
+	if err == nil && p.call.Protocol.Handshakes() {
 		err = p.grant()
 	}
 	return p.Posted+p.Announced+p.Granted > before, err

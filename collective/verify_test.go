@@ -59,7 +59,7 @@ func TestVerifyNamesTheEdge(t *testing.T) {
 				if way.Protocol == ReceiverInitiated && at == 1 {
 					at = n // in the second phase
 				}
-				t.Run(fmt.Sprintf("%s %s, segment %d", op, way.name(), at), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s %s, segment %d", op, wayName(way), at), func(t *testing.T) {
 					t.Parallel()
 					w := newWorld(t, n, ring.Options{}, func(rank int) Options {
 						return Options{Corrupt: func(_ Operation, segment int, payload []byte) {
@@ -111,7 +111,7 @@ func TestVerifyNotDirect(t *testing.T) {
 			return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), 1000, reduce.Int32, reduce.Sum, way)
 		}) {
 			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "segments cannot be verified by direct: none is sent") {
-				t.Errorf("rank %d, %s: %v", rank, way.name(), err)
+				t.Errorf("rank %d, %s: %v", rank, wayName(way), err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"fmt"
@@ -18,16 +18,16 @@ type Shape struct {
 	Shared   bool // the ranks share memory
 }
 
-// Plan returns a call as the ranks of such a ring would run it; compare [Comm.Plan].
+// Plan returns a call as the ranks of such a ring would run it; compare [Agreement.Plan].
 func (s Shape) Plan(k Call, t Table) (Call, error) {
-	g := agreement{ranks: s.Ranks, slot: s.SlotSize, slots: min(s.Slots, maxSlots), software: s.Software, linkMbps: s.LinkMbps, reached: true}
+	g := Agreement{Ranks: s.Ranks, SlotSize: s.SlotSize, Slots: min(s.Slots, MaxSlots), Software: s.Software, LinkMbps: s.LinkMbps, Reached: true}
 	switch {
 	case !s.Shared:
-		g.notShared = "they are on several hosts"
+		g.NotShared = "they are on several hosts"
 	case s.Ranks < sharedmem.MinRanks || s.Ranks > sharedmem.MaxRanks:
-		g.notShared = fmt.Sprintf("a ring of %d: expected %d to %d ranks", s.Ranks, sharedmem.MinRanks, sharedmem.MaxRanks)
+		g.NotShared = fmt.Sprintf("a ring of %d: expected %d to %d ranks", s.Ranks, sharedmem.MinRanks, sharedmem.MaxRanks)
 	}
-	return plan(k, g, t)
+	return g.Plan(k, t)
 }
 
 // Script makes a rank's script of a planned call that does not go round the ring. The

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"cmp"
@@ -79,8 +79,8 @@ func (a Algorithm) carriedBy(p Protocol) bool {
 	return p == Auto || p == Eager || slices.Contains(algorithms[a].protocols, p)
 }
 
-// maxRanks is the largest ring that an algorithm runs on.
-func (a Algorithm) maxRanks() int { return cmp.Or(algorithms[a].maxRanks, math.MaxInt) }
+// MaxRanks is the largest ring that an algorithm runs on.
+func (a Algorithm) MaxRanks() int { return cmp.Or(algorithms[a].maxRanks, math.MaxInt) }
 
 // MarshalText writes the algorithm's name.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

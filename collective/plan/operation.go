@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"fmt"
@@ -149,7 +149,7 @@ func (e extent) of(c *Call, ranks, rank int) Range {
 func Operations() []Operation {
 	var list []Operation
 	for i := range operations {
-		if o := Operation(i); o.onVectors() {
+		if o := Operation(i); o.OnVectors() {
 			list = append(list, o)
 		}
 	}
@@ -207,6 +207,17 @@ func (c *Call) Buffers(ranks, rank int) (send, recv Range) {
 	return operations[c.Op].send.of(c, ranks, rank), operations[c.Op].recv.of(c, ranks, rank)
 }
 
+// InPlaceRule says where the buffer that holds less than the other is to be.
+func (c *Call) InPlaceRule(sendOffset, recvOffset uint64) string {
+	switch d := operations[c.Op]; {
+	case d.send == d.recv:
+		return "equal ones for in place"
+	case d.recv == wholeVector:
+		return fmt.Sprintf("the send buffer at %#x for in place", c.Recv+sendOffset)
+	}
+	return fmt.Sprintf("the receive buffer at %#x for in place", c.Send+recvOffset)
+}
+
 // BusFactor is nccl-tests' ratio of busbw to algbw on n ranks, of an operation on
 // vectors.
 func (o Operation) BusFactor(n int) float64 { return operations[o].busFactor(float64(n)) }
@@ -233,8 +244,8 @@ func (o *Operation) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// onVectors reports whether the operation has buffers.
-func (o Operation) onVectors() bool { return o.Valid() && operations[o].send != noElements }
+// OnVectors reports whether the operation has buffers.
+func (o Operation) OnVectors() bool { return o.Valid() && operations[o].send != noElements }
 
 // wholly tells whether every transfer is of the whole vector, which then need not be
 // cut by chunks.
@@ -242,8 +253,11 @@ func (o Operation) wholly() bool {
 	return operations[o].send != ownChunk && operations[o].recv != ownChunk
 }
 
-// phases are what the ranks of one host do for the operation.
-func (o Operation) phases() (p sharedmem.Phases) {
+// Program returns what writes the operation's program round the ring.
+func (o Operation) Program() func(*program.Program) { return operations[o].program }
+
+// SharedPhases are what the ranks of one host do for the operation.
+func (o Operation) SharedPhases() (p sharedmem.Phases) {
 	if operations[o].reduces {
 		p |= sharedmem.Reduce
 	}

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ringcli/collective/reduce"
+	"ringcli/configs/usage"
 )
 
 func TestParseProtocol(t *testing.T) {
@@ -66,11 +67,11 @@ func TestPlan(t *testing.T) {
 		{1 << 24, 4, CallOptions{Sync: true}, Table{}, RendezvousWrite, autoSegmentMax, 14},
 		{1 << 19, 13, CallOptions{}, Table{}, ReceiverInitiated, 161320, 15},
 	} {
-		got, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, agreement{ranks: test.ranks, slot: slot, slots: test.slots}, test.table)
+		got, err := Agreement{Ranks: test.ranks, SlotSize: slot, Slots: test.slots}.Plan(Call{Op: OpAllReduce, Count: test.count, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, test.table)
 		if err != nil || got.Protocol != test.protocol || got.Segment != test.segment {
 			t.Errorf("%d float32 on %d ranks, %+v, %+v: %v, %v: want %s, segment %d", test.count, test.ranks, test.options, test.table, got, err, test.protocol, test.segment)
 		}
-		if back := callOf(got.signature()); back != got {
+		if back := CallOf(got.Signature()); back != got {
 			t.Errorf("%v: its signature makes %v", got, back)
 		}
 	}
@@ -107,12 +108,12 @@ func TestPlanAlgorithm(t *testing.T) {
 		{1 << 20, 9, CallOptions{}, inbox, AlgorithmRing, Eager, 116512, false},
 		{1 << 20, 9, CallOptions{Algorithm: AlgorithmTree, Sync: true, Segment: 1001}, inbox, AlgorithmTree, Eager, 1000, false},
 	} {
-		got, err := plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, agreement{ranks: test.ranks, slot: 256 << 10, software: test.soft}, test.table)
+		got, err := Agreement{Ranks: test.ranks, SlotSize: 256 << 10, Software: test.soft}.Plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, test.table)
 		if err != nil || got.Algorithm != test.algorithm || got.Protocol != test.protocol || got.Segment != test.segment {
 			t.Errorf("%d bytes on %d ranks, %+v, %+v: %v, %v: want %s by %s, segment %d", test.bytes, test.ranks, test.options, test.table, got, err,
 				test.algorithm, test.protocol, test.segment)
 		}
-		if back := callOf(got.signature()); back != got {
+		if back := CallOf(got.Signature()); back != got {
 			t.Errorf("%v: its signature makes %v", got, back)
 		}
 		if got.Sync != (got.Algorithm == AlgorithmRing && test.options.Sync) {
@@ -137,7 +138,7 @@ func TestPlanManyRanks(t *testing.T) {
 		{8 << 20, 1024, 100_000, true, AlgorithmRing},
 		{8 << 20, 64, 100_000, false, AlgorithmRing},
 	} {
-		got, err := plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum}, agreement{ranks: test.ranks, slot: 256 << 10, software: test.soft, linkMbps: test.mbps}, Table{})
+		got, err := Agreement{Ranks: test.ranks, SlotSize: 256 << 10, Software: test.soft, LinkMbps: test.mbps}.Plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum}, Table{})
 		if err != nil || got.Algorithm != test.want {
 			t.Errorf("%+v: %v, %v", test, got, err)
 		}
@@ -145,7 +146,7 @@ func TestPlanManyRanks(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
-	if _, err := plan(Call{Op: OpBarrier, Count: 1}, agreement{ranks: 2}, Table{}); !errors.Is(err, ErrUsage) {
+	if _, err := (Agreement{Ranks: 2}).Plan(Call{Op: OpBarrier, Count: 1}, Table{}); !errors.Is(err, usage.Err) {
 		t.Errorf("a barrier of one element: %v: expected an error of usage", err)
 	}
 	for _, test := range []struct {
@@ -170,8 +171,8 @@ func TestPlanRefuses(t *testing.T) {
 		{1, reduce.Int32, reduce.Sum, CallOptions{Segment: 1<<30 + 1}, "segment of 1073741825 bytes"},
 		{1 << 32, reduce.Int8, reduce.Sum, CallOptions{Segment: 1}, "longer segment"},
 	} {
-		_, err := plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, agreement{ranks: 4, slot: 1 << 16, reached: true, notShared: "they are far"}, Table{})
-		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+		_, err := Agreement{Ranks: 4, SlotSize: 1 << 16, Reached: true, NotShared: "they are far"}.Plan(Call{Op: OpAllReduce, Count: test.count, Type: test.typ, Reduction: test.red, CallOptions: test.options}, Table{})
+		if !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%d %v %v %+v: %v: expected an error of usage that says %q", test.count, test.typ, test.red, test.options, err, test.want)
 		}
 	}
@@ -196,11 +197,11 @@ func TestPlanRefusesReceiverInitiated(t *testing.T) {
 		{Call{Op: OpAllReduce, CallOptions: CallOptions{Algorithm: AlgorithmTree}}, 4, 16, "all-reduce: tree by receiver-initiated: rendezvous is for the ring; expected eager or auto"},
 	} {
 		test.call.Protocol = ReceiverInitiated
-		plan, err := plan(test.call, agreement{ranks: test.ranks, slot: 1 << 16, slots: test.slots}, Table{})
+		plan, err := Agreement{Ranks: test.ranks, SlotSize: 1 << 16, Slots: test.slots}.Plan(test.call, Table{})
 		switch {
 		case test.want == "" && (err != nil || plan.Protocol != ReceiverInitiated):
 			t.Errorf("%v on %d ranks: %v, %v", test.call.Op, test.ranks, plan, err)
-		case test.want != "" && (!errors.Is(err, ErrUsage) || err.Error() != test.want):
+		case test.want != "" && (!errors.Is(err, usage.Err) || err.Error() != test.want):
 			t.Errorf("%v on %d ranks: %v, want %q", test.call.Op, test.ranks, err, test.want)
 		}
 	}
@@ -215,13 +216,13 @@ func TestSignatureIsExact(t *testing.T) {
 	for _, change := range []func(*Call){
 		func(c *Call) { c.Op = OpAllGather }, func(c *Call) { c.Type = reduce.Int32 }, func(c *Call) { c.Reduction = reduce.Avg },
 		func(c *Call) { c.Protocol = RendezvousRead }, func(c *Call) { c.Depth = 16 }, func(c *Call) { c.Sync = true },
-		func(c *Call) { c.Segment = maxSegment }, func(c *Call) { c.Algorithm = AlgorithmInbox }, func(c *Call) { c.Protocol = Direct },
+		func(c *Call) { c.Segment = MaxSegment }, func(c *Call) { c.Algorithm = AlgorithmInbox }, func(c *Call) { c.Protocol = Direct },
 		func(c *Call) { c.Count++ }, func(c *Call) { c.Root = 1<<20 - 1 },
 	} {
 		c := base
 		change(&c)
-		if c.signature() == base.signature() || callOf(c.signature()) != c {
-			t.Errorf("%v and %v: signatures %x and %x", c, base, c.signature(), base.signature())
+		if c.Signature() == base.Signature() || CallOf(c.Signature()) != c {
+			t.Errorf("%v and %v: signatures %x and %x", c, base, c.Signature(), base.Signature())
 		}
 	}
 }

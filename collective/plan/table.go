@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"fmt"
@@ -55,7 +55,7 @@ func (t Table) Validate() error {
 // Validate returns why no call can be as the rule says, or nil.
 func (r Rule) Validate() error {
 	switch {
-	case !r.Op.onVectors():
+	case !r.Op.OnVectors():
 		return fmt.Errorf("op %s: expected %s", r.Op, eitherOf(Operations()))
 	case r.Ranks < 0:
 		return fmt.Errorf("ranks %d: expected 1 or more, or 0 for any", r.Ranks)
@@ -69,8 +69,8 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, carriers(r.Protocol))
 	case r.Protocol == ReceiverInitiated && r.Op.Phases() != 2:
 		return fmt.Errorf("%s: %s", r.Protocol, noFirstPhase)
-	case r.Ranks > r.Algorithm.maxRanks():
-		return fmt.Errorf("%s on %d ranks: expected at most %d", r.Algorithm, r.Ranks, r.Algorithm.maxRanks())
+	case r.Ranks > r.Algorithm.MaxRanks():
+		return fmt.Errorf("%s on %d ranks: expected at most %d", r.Algorithm, r.Ranks, r.Algorithm.MaxRanks())
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ const softInboxRanks = 2
 // choose returns algorithm and protocol of a call that leaves the algorithm to the
 // table. A caller that asks for a protocol or for phases asks for the ring, unless a rule
 // says otherwise.
-func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (Algorithm, Protocol) {
+func (t *Table) choose(op Operation, g Agreement, bytes int64, o CallOptions) (Algorithm, Protocol) {
 	rule, ok := t.lookup(op, g, bytes, o.Protocol)
 	switch {
 	case o.Sync && op.Phases() == 2 && (!ok || rule.Algorithm != AlgorithmRing):
@@ -119,7 +119,7 @@ func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (A
 	case ok:
 		return rule.Algorithm, rule.Protocol
 	case o.Protocol != Auto && o.Protocol != Direct || bytes > g.smallMost(op):
-	case g.ranks > MaxInboxRanks || g.software && g.ranks > softInboxRanks:
+	case g.Ranks > MaxInboxRanks || g.Software && g.Ranks > softInboxRanks:
 		return AlgorithmRecursiveDoubling, o.Protocol
 	default:
 		return AlgorithmInbox, o.Protocol
@@ -128,24 +128,24 @@ func (t *Table) choose(op Operation, g agreement, bytes int64, o CallOptions) (A
 }
 
 // smallMost is the longest vector that does not go round the ring.
-func (g *agreement) smallMost(op Operation) int64 {
-	if g.ranks <= MaxInboxRanks || g.direct() {
+func (g *Agreement) smallMost(op Operation) int64 {
+	if g.Ranks <= MaxInboxRanks || g.direct() {
 		return smallMost
 	}
-	mbps := g.linkMbps
-	if g.software {
+	mbps := g.LinkMbps
+	if g.Software {
 		mbps = 0
 	}
-	return max(smallMost, crossover.Bytes(op.Phases(), g.ranks, mbps))
+	return max(smallMost, crossover.Bytes(op.Phases(), g.Ranks, mbps))
 }
 
 // lookup returns the first rule that fits an operation on a vector of so many
 // bytes, for a caller that leaves the algorithm to the table. A protocol that the
 // caller asks for rules out what cannot be done with it.
-func (t *Table) lookup(op Operation, g agreement, bytes int64, asked Protocol) (r Rule, ok bool) {
-	ranks := g.ranks
+func (t *Table) lookup(op Operation, g Agreement, bytes int64, asked Protocol) (r Rule, ok bool) {
+	ranks := g.Ranks
 	for _, r := range t.Rules {
-		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.maxRanks() {
+		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.MaxRanks() {
 			continue
 		}
 		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || !r.Algorithm.carriedBy(asked) {

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 // Within returns the rank within which an element went wrong that is wrong at some ranks,
 // where nothing changed between ranks; -1 if that cannot be told. A result that goes from

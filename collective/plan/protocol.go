@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"cmp"
@@ -26,8 +26,8 @@ const (
 	ReceiverInitiated
 )
 
-// handshakes tells whether each segment is asked for, by RTS, before its data goes.
-func (p Protocol) handshakes() bool { return p == RendezvousWrite || p == RendezvousRead }
+// Handshakes tells whether each segment is asked for, by RTS, before its data goes.
+func (p Protocol) Handshakes() bool { return p == RendezvousWrite || p == RendezvousRead }
 
 var protocols = [...]struct {
 	reduce.Naming

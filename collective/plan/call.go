@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"fmt"
@@ -25,14 +25,14 @@ type Call struct {
 	Unregistered bool
 }
 
-// signature packs what the ranks must agree on. It is no hash: equal signatures are
+// Signature packs what the ranks must agree on. It is no hash: equal signatures are
 // equal calls, and whoever gets another one can say what its sender runs. The digest,
 // for which message.Header has a field, is
 //
 //	bits 0-3 op   4-7 type   8-11 reduction   12-15 protocol   16-20 depth   21 verify   24 sync   25-28 algorithm   32-63 segment
 //
 // of a call that is planned.
-func (c *Call) signature() sharedmem.Signature {
+func (c *Call) Signature() sharedmem.Signature {
 	d := uint64(c.Op) | uint64(c.Type)<<4 | uint64(c.Reduction)<<8 | uint64(c.Protocol)<<12 | uint64(c.Depth)<<16 |
 		uint64(c.Algorithm)<<25 | uint64(c.Segment)<<32
 	if c.Sync {
@@ -44,8 +44,8 @@ func (c *Call) signature() sharedmem.Signature {
 	return sharedmem.Signature{Digest: d, Count: uint64(c.Count), Root: uint64(c.Root)}
 }
 
-// callOf is the inverse of signature.
-func callOf(s sharedmem.Signature) Call {
+// CallOf is the inverse of Signature.
+func CallOf(s sharedmem.Signature) Call {
 	d := s.Digest
 	return Call{
 		Op: Operation(d & 15), Type: reduce.Type(d >> 4 & 15), Reduction: reduce.Op(d >> 8 & 15), Root: int(s.Root), Count: int(s.Count),
@@ -58,7 +58,7 @@ func callOf(s sharedmem.Signature) Call {
 
 // String puts a call that is planned in words, for errors and traces.
 func (c Call) String() string {
-	if !c.Op.onVectors() {
+	if !c.Op.OnVectors() {
 		return c.Op.String()
 	}
 	text := fmt.Sprintf("%s of %d %s", c.Op, c.Count, c.Type)

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"cmp"
@@ -19,8 +19,11 @@ const (
 	// MaxDepth keeps a neighbour's messages within the receives that ring keeps
 	// posted: at most 2*16 RTS or FIN, 16 CTS or writes, and the slots.
 	MaxDepth = script.MaxDepth
-	// maxSegment is what one work request may carry and one header may say.
-	maxSegment = 1 << 30
+	// MaxSlots leaves receives for the neighbours' messages: ring keeps 128 posted
+	// on an edge, and each slot that arrives takes one until it is polled.
+	MaxSlots = 64
+	// MaxSegment is what one work request may carry and one header may say.
+	MaxSegment = 1 << 30
 	// Automatic rendezvous segments: as many as there may be in flight, but not
 	// so short that the system calls and messages of each weigh more than its
 	// data, nor so long that a group leaves the L2 cache. On soft:lo 2 MiB on two
@@ -73,41 +76,44 @@ type CallOptions struct {
 	Sync bool
 }
 
-// agreement is what the ranks of a ring know of it alike, after Agree.
-type agreement struct {
-	ranks     int
-	slot      int    // payload of a slot of the ring's edges in bytes
-	slots     int    // of an edge of the ring
-	rails     bool   // some rank's channels are on several devices
-	software  bool   // some rank has a device in software, where a message costs system calls
-	linkMbps  int    // of the slowest port; 0 if none is known
-	reached   bool   // the ranks have agreed
-	notShared string // then: why a rank cannot read all others' memory; "" if all can
+// Agreement is what the ranks of a ring know of it alike, once they have told each other.
+type Agreement struct {
+	Ranks     int
+	SlotSize  int    // payload of a slot of the ring's edges in bytes
+	Slots     int    // of an edge of the ring
+	Rails     bool   // some rank's channels are on several devices
+	Software  bool   // some rank has a device in software, where a message costs system calls
+	LinkMbps  int    // of the slowest port; 0 if none is known
+	Reached   bool   // the ranks have agreed
+	NotShared string // then: why a rank cannot read all others' memory; "" if all can
 }
 
 // direct tells whether Direct is to be had.
-func (g *agreement) direct() bool { return g.reached && g.notShared == "" }
+func (g *Agreement) direct() bool { return g.Reached && g.NotShared == "" }
 
-// initiatedDepth is how many segments ReceiverInitiated can have in flight. No credits
+// InitiatedDepth is how many segments ReceiverInitiated can have in flight. No credits
 // travel in it: the result of a segment says that its slot was emptied. So there must be
 // a slot for each step of each of them in the first phase, beside those whose credit an
 // operation before it has not brought.
-func (g *agreement) initiatedDepth() int {
-	if g.ranks == 1 {
+func (g *Agreement) InitiatedDepth() int {
+	if g.Ranks == 1 {
 		return MaxDepth
 	}
-	return (g.slots + 1 - int(creditBatch(uint64(g.slots)))) / (g.ranks - 1)
+	return (g.Slots + 1 - int(CreditBatch(uint64(g.Slots)))) / (g.Ranks - 1)
 }
+
+// CreditBatch is how many slots are given back at a time.
+func CreditBatch(slots uint64) uint64 { return max(1, slots/4) }
 
 // NotVerified is why segments cannot be verified by Direct.
 const NotVerified = "none is sent, each rank reads the others' memory in place, and a checksum would be made of the very bytes that it is compared with; expected another protocol, or auto"
 
-// plan returns a call as it runs: nothing is left to be chosen, and what means
+// Plan returns a call as it runs: nothing is left to be chosen, and what means
 // nothing to its operation is zero. It is a pure function of the call, the ring's
 // size, the length of a slot and the table, so that all ranks come to the same without
 // asking.
-func plan(c Call, g agreement, table Table) (Call, error) {
-	ranks := g.ranks
+func (g Agreement) Plan(c Call, table Table) (Call, error) {
+	ranks := g.Ranks
 	bad := func(format string, args ...any) (Call, error) {
 		return Call{}, usage.Errorf("%s: %s", c.Op, fmt.Sprintf(format, args...))
 	}
@@ -119,7 +125,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	}
 	size := c.Type.Size()
 	if c.Verify {
-		g.notShared = "segments are to be verified"
+		g.NotShared = "segments are to be verified"
 	}
 	switch {
 	case c.Verify && c.Protocol == Direct:
@@ -130,7 +136,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("root %d: expected 0 to %d, a rank of the ring", c.Root, ranks-1)
 	case !c.Op.Rooted() && c.Root != 0:
 		return bad("root %d: expected 0 of an operation that has no root", c.Root)
-	case c.Count != 0 && !c.Op.onVectors():
+	case c.Count != 0 && !c.Op.OnVectors():
 		return bad("count %d: expected 0 of an operation that has no vector", c.Count)
 	case c.Count < 0:
 		return bad("count %d: expected 0 or more elements", c.Count)
@@ -142,8 +148,8 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		return bad("%s: expected one of %v", c.Protocol, Protocols())
 	case c.Depth < 0 || c.Depth > MaxDepth:
 		return bad("depth %d: expected 1 to %d segments, or 0 for %d", c.Depth, MaxDepth, DefaultDepth)
-	case c.Segment < 0 || c.Segment > maxSegment || c.Segment > 0 && c.Segment < size:
-		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", c.Segment, size, c.Type, maxSegment)
+	case c.Segment < 0 || c.Segment > MaxSegment || c.Segment > 0 && c.Segment < size:
+		return bad("segment of %d bytes: expected %d (one %s) to %d, or 0 to choose", c.Segment, size, c.Type, MaxSegment)
 	}
 	if c.Algorithm == AlgorithmAuto {
 		asked := c.Protocol
@@ -158,22 +164,22 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	switch {
 	case !c.Algorithm.carriedBy(c.Protocol):
 		return bad("%s by %s: %s", c.Algorithm, c.Protocol, carriers(c.Protocol))
-	case ranks > c.Algorithm.maxRanks():
-		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.maxRanks())
-	case c.Protocol == Direct && g.reached && g.notShared != "":
-		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.notShared)
+	case ranks > c.Algorithm.MaxRanks():
+		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.MaxRanks())
+	case c.Protocol == Direct && g.Reached && g.NotShared != "":
+		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.NotShared)
 	case c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "":
 		return bad("%s: %s", c.Protocol, c.notInitiated(&g))
-	case ranks == 1 || !c.Op.onVectors():
+	case ranks == 1 || !c.Op.OnVectors():
 		c.Algorithm = AlgorithmRing
 	}
 	if !c.Op.Reduces() {
 		c.Reduction = 0
 	}
-	if !c.Op.onVectors() {
+	if !c.Op.OnVectors() {
 		c.Type = 0
 	}
-	c.Verify = c.Verify && c.Op.onVectors()
+	c.Verify = c.Verify && c.Op.OnVectors()
 	c.Sync = c.Sync && c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing
 	asked := c.Segment
 	c.Segment = 0
@@ -184,7 +190,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	if c.Depth == 0 {
 		c.Depth = DefaultDepth
 		if c.Protocol == ReceiverInitiated {
-			c.Depth = min(c.Depth, g.initiatedDepth())
+			c.Depth = min(c.Depth, g.InitiatedDepth())
 		}
 	}
 	if c.Algorithm != AlgorithmRing {
@@ -195,7 +201,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 	if auto {
 		c.Protocol = Eager
 	}
-	c.cutChunks(ranks, chunk, asked, g.slot)
+	c.cutChunks(ranks, chunk, asked, g.SlotSize)
 	if auto {
 		s, initiated := c.schedule(ranks, 1), c
 		initiated.Depth = min(c.Depth, s.Segments)
@@ -203,7 +209,7 @@ func plan(c Call, g agreement, table Table) (Call, error) {
 		switch {
 		case chunk > cmp.Or(table.EagerMax, DefaultEagerMax) && (table.EagerMax != 0 || !canBe):
 			c.Protocol = RendezvousWrite
-			c.cutChunks(ranks, chunk, asked, g.slot)
+			c.cutChunks(ranks, chunk, asked, g.SlotSize)
 		case canBe && ranks > 1:
 			c.Protocol = ReceiverInitiated
 		}
@@ -241,7 +247,7 @@ func (c *Call) cutChunks(ranks, chunk, segment, slot int) {
 		segment = min(segment, eagerSegmentMax)
 	}
 	switch {
-	case segment == 0 && c.Protocol.handshakes():
+	case segment == 0 && c.Protocol.Handshakes():
 		const page = 4096
 		segment = (chunk/c.Depth + page) / page * page
 		segment = min(max(segment, autoSegmentMin), autoSegmentMax)
@@ -250,7 +256,7 @@ func (c *Call) cutChunks(ranks, chunk, segment, slot int) {
 		most := min(slot, eagerSegmentMax)
 		pieces := max(1, (chunk+most-1)/most)
 		segment = min(most, (chunk/pieces+line)/line*line)
-	case !c.Protocol.handshakes():
+	case !c.Protocol.Handshakes():
 		segment = min(segment, slot)
 	}
 	c.Segment = max(min(segment, chunk), size) / size * size
@@ -262,18 +268,18 @@ const noFirstPhase = "the first phase of all-reduce brings the address to write 
 // notInitiated says why a call round the ring cannot be ReceiverInitiated; "" if it can. In
 // the second phase of all-reduce the right neighbour needs no asking: a result has its
 // contribution in it, so it has begun.
-func (c *Call) notInitiated(g *agreement) string {
-	switch most := g.initiatedDepth(); {
+func (c *Call) notInitiated(g *Agreement) string {
+	switch most := g.InitiatedDepth(); {
 	case c.Op.Phases() != 2:
 		return noFirstPhase
-	case g.rails:
+	case g.Rails:
 		return "channels are on several devices, each with keys of its own, of which a slot's header has room for one; expected eager, another rendezvous or auto"
 	case c.Sync:
 		return "results go out before the first phase is over everywhere, so no barrier can be between; expected eager or auto"
 	case most < 1:
-		return fmt.Sprintf("%d slots are too few for %d ranks; expected more of them, or eager or auto", g.slots, g.ranks)
+		return fmt.Sprintf("%d slots are too few for %d ranks; expected more of them, or eager or auto", g.Slots, g.Ranks)
 	case c.Depth > most:
-		return fmt.Sprintf("depth %d on %d ranks with %d slots: expected at most %d", c.Depth, g.ranks, g.slots, most)
+		return fmt.Sprintf("depth %d on %d ranks with %d slots: expected at most %d", c.Depth, g.Ranks, g.Slots, most)
 	}
 	return ""
 }

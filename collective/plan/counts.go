@@ -1,9 +1,10 @@
-package collective
+package plan
 
 import "ringcli/collective/program"
 
-// layOut lays out the program of a call.
-func layOut(c *program.Counts, k *Call, write func(*program.Program)) {
+// LayOut lays out a program of a planned call that goes round the ring: all of the
+// operation's, or that of a phase.
+func (k *Call) LayOut(c *program.Counts, write func(*program.Program)) {
 	c.Program.Write(write, k.Root)
 	s := k.schedule(c.Program.Size, len(c.Program.Steps)-1)
 	o := program.Options{Element: k.Type.Size(), Ahead: k.Depth}

@@ -1,4 +1,4 @@
-package collective
+package plan
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func TestSettings(t *testing.T) {
 	if d := setting("depth"); d.Max != MaxDepth || d.Default != DefaultDepth {
 		t.Errorf("depth is up to %d, by default %v, in the setting, and %d and %d here", d.Max, d.Default, MaxDepth, DefaultDepth)
 	}
-	if s := setting("segment"); s.Max != maxSegment {
-		t.Errorf("a segment has up to %d bytes in the setting, and %d here", s.Max, maxSegment)
+	if s := setting("segment"); s.Max != MaxSegment {
+		t.Errorf("a segment has up to %d bytes in the setting, and %d here", s.Max, MaxSegment)
 	}
 }
