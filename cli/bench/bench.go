@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/pair"
 	"ringcli/cli/command"
 	"ringcli/cli/connect"
 	"ringcli/cli/exit"
@@ -96,7 +97,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "aggregate", "m", 1, 1, mostAggregate, "the operations in an iteration", "operations in an iteration, of which the mean is its time")
 	fs.String("html", "", "write a page with the curves to this file")
 	command.Completes(fs, "html", "files", "html")
-	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, p2pQueue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
+	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, pair.Queue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
 	p2pOpsFlag(fs)
 }
 

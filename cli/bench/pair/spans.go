@@ -1,4 +1,4 @@
-package bench
+package pair
 
 import (
 	"ringcli/trace"
@@ -13,22 +13,22 @@ var (
 	spanSend  = trace.NewKind(trace.Verbs, "p2p send", "number", "bytes", "peer")
 )
 
-// p2pSpans are the sends in flight, oldest first: they complete in order
+// spans are the sends in flight, oldest first: they complete in order
 // (InfiniBand specification 1.4, volume 1, 10.8.5).
-type p2pSpans struct {
-	ring [p2pQueue + 1]p2pSpan
+type spans struct {
+	ring [Queue + 1]span
 	post uint64 // sends posted
 	done uint64 // sends completed
 }
 
-type p2pSpan struct {
+type span struct {
 	start trace.Stamp // 0 if the recorder was off
 	kind  trace.Kind
 	bytes uint32
 }
 
 // posted notes n messages.
-func (s *p2pSpans) posted(op verbs.Opcode, bytes uint32, n int) {
+func (s *spans) posted(op verbs.Opcode, bytes uint32, n int) {
 	now := trace.Now()
 	kind := spanWrite
 	switch op {
@@ -38,13 +38,13 @@ func (s *p2pSpans) posted(op verbs.Opcode, bytes uint32, n int) {
 		kind = spanSend
 	}
 	for range n {
-		s.ring[s.post%uint64(len(s.ring))] = p2pSpan{now, kind, bytes}
+		s.ring[s.post%uint64(len(s.ring))] = span{now, kind, bytes}
 		s.post++
 	}
 }
 
 // completed records the oldest.
-func (s *p2pSpans) completed(now trace.Stamp, peer int) {
+func (s *spans) completed(now trace.Stamp, peer int) {
 	m := &s.ring[s.done%uint64(len(s.ring))]
 	m.kind.SpanAt(m.start, now, s.done, uint64(m.bytes), uint64(peer), 0)
 	s.done++

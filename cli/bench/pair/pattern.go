@@ -1,8 +1,7 @@
-package bench
+package pair
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -43,30 +42,25 @@ func verifyPattern(b []byte, rank int, seed uint64) (wrong uint64, first int, go
 	return wrong, first, got, want
 }
 
-// rank is this end's.
-func (p *p2pQP) rank() int { return int(p.role - active) }
-
-// fill writes what this end sends and spoils what it receives.
-func (p *p2pQP) fill(bytes uint32, seed uint64) {
-	if p.role == bystander {
+// Fill writes what this end sends and spoils what it receives.
+func (e *End) Fill(bytes uint32, seed uint64) {
+	if e.role == bystander {
 		return
 	}
-	block := p.block.Bytes()
-	fillPattern(block[:bytes], p.rank(), seed)
-	for i := range block[p.sink:][:bytes] {
-		block[p.sink:][i] = ^byte(0)
+	block := e.block.Bytes()
+	fillPattern(block[:bytes], int(e.role-active), seed)
+	for i := range block[e.sink:][:bytes] {
+		block[e.sink:][i] = ^byte(0)
 	}
 }
 
-// verify compares what has arrived with what the other end sends. Both ends receive,
-// but for a READ: of that the reader alone.
-func (p *p2pQP) verify(t p2pTest, seed uint64) (*uint64, *WrongElement) {
-	if p.role == bystander || p.role == passive && t.op == verbs.OpRead {
-		return nil, nil
+// Verify compares what has arrived with what the other end sends: how many bytes are
+// wrong, and the first of them. Both ends receive, but for a READ: of that the reader
+// alone. What has received nothing has checked nothing.
+func (e *End) Verify(op verbs.Opcode, bytes uint32, seed uint64) (checked bool, wrong uint64, first int, got, want byte) {
+	if e.role == bystander || e.role == passive && op == verbs.OpRead {
+		return
 	}
-	wrong, at, got, want := verifyPattern(p.block.Bytes()[p.sink:][:t.bytes], p.edge.Peer, seed)
-	if wrong == 0 {
-		return &wrong, nil
-	}
-	return &wrong, &WrongElement{Rank: p.rank(), Offset: at, Got: fmt.Sprintf("0x%02x", got), Want: fmt.Sprintf("0x%02x", want)}
+	wrong, first, got, want = verifyPattern(e.block.Bytes()[e.sink:][:bytes], e.edge.Peer, seed)
+	return true, wrong, first, got, want
 }
