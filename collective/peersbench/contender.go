@@ -3,11 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"ringcli/collective"
 )
@@ -30,6 +33,7 @@ type contender struct {
 	role  role
 	only  []collective.Operation // that it is about; nil for all
 	order byte                   // of a measurement; 0 for orderMeasure
+	spins bool                   // its ranks poll without giving the CPU away
 	start func(s site) []job
 }
 
@@ -43,9 +47,14 @@ type site struct {
 	self    string // this program
 	list    string // of the ring; empty but for ringcli
 	device  string
-	pin     bool // the ranks fit the CPUs, and are bound to one each
-	crowded bool // more ranks than CPUs
+	cpus    string        // that this process may use, such as 0,1
+	pin     bool          // the ranks fit the CPUs, and are bound to one each
+	crowded bool          // more ranks than CPUs
+	limit   time.Duration // for an answer; 0 for orderLimit
 }
+
+// patience is how long an order may take.
+func (s site) patience() time.Duration { return cmp.Or(s.limit, orderLimit) }
 
 // job is a command to start.
 type job struct {
@@ -64,17 +73,42 @@ var (
 	chunked   = operations[:3] // of which limits.c knows what a rank receives
 )
 
+// overTCP are settings of Open MPI's that leave TCP on loopback alone.
+var overTCP = []string{"pml", "ob1", "btl", "tcp,self", "btl_tcp_if_include", "lo"}
+
+// tuned are settings of Open MPI's coll/tuned, names and values by turns: who says
+// nothing of an operation leaves it to the library's rules.
+func tuned(algorithms ...string) []string {
+	settings := []string{"coll_tuned_use_dynamic_rules", "1"}
+	for i := 0; i < len(algorithms); i += 2 {
+		settings = append(settings, "coll_tuned_"+algorithms[i]+"_algorithm", algorithms[i+1])
+	}
+	return settings
+}
+
 var contenders = []contender{
 	{name: "openmpi", what: "Open MPI as it comes", start: runOpenMPI()},
-	{name: "openmpi-ring", what: "Open MPI, all-reduce by its ring", only: allReduce,
-		start: runOpenMPI("coll_tuned_use_dynamic_rules", "1", "coll_tuned_allreduce_algorithm", "4")},
-	{name: "openmpi-rd", what: "Open MPI, all-reduce by its recursive doubling", only: allReduce,
-		start: runOpenMPI("coll_tuned_use_dynamic_rules", "1", "coll_tuned_allreduce_algorithm", "3")},
-	{name: "mpich", what: "MPICH as it comes", start: runMPICH},
+	{name: "openmpi-nocma", what: "Open MPI, copies through shared memory instead of from process to process",
+		start: runOpenMPI("btl_vader_single_copy_mechanism", "none")},
+	{name: "openmpi-ring", what: "Open MPI by its ring", only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
+		start: runOpenMPI(tuned("allreduce", "4", "allgather", "4")...)},
+	{name: "openmpi-rd", what: "Open MPI by its recursive doubling", only: chunked,
+		start: runOpenMPI(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3")...)},
+	{name: "openmpi-halves", what: "Open MPI by what cuts the vector: Rabenseifner's, recursive halving, scatter and all-gather",
+		only:  []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpBroadcast, collective.OpReduce},
+		start: runOpenMPI(tuned("allreduce", "6", "reduce_scatter_block", "3", "bcast", "8", "reduce", "7")...)},
+	{name: "openmpi-sm", what: "Open MPI by its collectives in shared memory (coll/sm)",
+		only:  []collective.Operation{collective.OpAllReduce, collective.OpBroadcast, collective.OpReduce},
+		start: runOpenMPI("coll_sm_priority", "100"), spins: true},
+	{name: "mpich", what: "MPICH as it comes", start: runMPICH, spins: true},
 	{name: "ringcli", what: "ringcli, buffers from Comm.Alloc", role: roleOurs, start: runRingcli(buffersAlloc, "")},
 	{name: "ringcli-private", what: "ringcli, plain buffers: a private mapping of the caller's, Comm.Register", role: roleOurs, start: runRingcli(buffersPrivate, "")},
 	{name: "ringcli-slices", what: "ringcli, plain buffers: Go slices", role: roleOurs, start: runRingcli(buffersSlices, "")},
-	{name: "openmpi-tcp", what: "Open MPI over TCP on loopback", role: roleTCP, start: runOpenMPI("pml", "ob1", "btl", "tcp,self", "btl_tcp_if_include", "lo")},
+	{name: "openmpi-tcp", what: "Open MPI over TCP on loopback", role: roleTCP, start: runOpenMPI(overTCP...)},
+	{name: "openmpi-tcp-rd", what: "Open MPI over TCP on loopback, by its recursive doubling", role: roleTCP, only: chunked,
+		start: runOpenMPI(append(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3"), overTCP...)...)},
+	{name: "openmpi-tcp-ring", what: "Open MPI over TCP on loopback, by its ring", role: roleTCP, only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
+		start: runOpenMPI(append(tuned("allreduce", "4", "allgather", "4"), overTCP...)...)},
 	{name: "soft", what: "ringcli on the soft device, over UDP on loopback; buffers from Comm.Alloc", role: roleSoft, start: runRingcli(buffersAlloc, "soft")},
 	{name: "floor", what: "the least: as many threads, each reading its part of all inputs and writing it to all outputs, by the better store", role: roleLimit,
 		only: allReduce, order: orderFloor, start: runLimits},
@@ -96,23 +130,22 @@ func (c contender) takes(op collective.Operation) bool {
 
 // needs is the library that the contender's program is linked with; empty for none.
 func (c contender) needs() string {
-	switch c.name {
-	case "openmpi", "openmpi-ring", "openmpi-rd", "openmpi-tcp":
-		return openMPI
-	case "mpich":
-		return mpich
+	for _, library := range []string{openMPI, mpich} {
+		if strings.HasPrefix(c.name, library) {
+			return library
+		}
 	}
 	return ""
 }
 
-// chosen are the contenders that options ask for with so many ranks. MPICH polls
-// without ever making room, and so is no reference where ranks wait for a CPU.
+// chosen are the contenders that options ask for with so many ranks. Who polls without
+// ever making room is no reference where ranks wait for a CPU.
 func (o options) chosen(crowded bool) (list []contender, left []string) {
 	for _, c := range contenders {
 		switch {
 		case len(o.contenders) > 0 && !slices.Contains(o.contenders, c.name):
 		case !slices.ContainsFunc(o.operations, c.takes):
-		case len(o.contenders) == 0 && crowded && c.name == "mpich":
+		case len(o.contenders) == 0 && crowded && c.spins:
 			left = append(left, c.name+": its ranks poll without giving the CPU away, so that it is no fair reference where ranks outnumber CPUs (--contenders takes it all the same)")
 		default:
 			list = append(list, c)
@@ -135,7 +168,8 @@ func runOpenMPI(settings ...string) func(site) []job {
 			args = append(args, "--oversubscribe")
 		}
 		if s.pin {
-			args = append(args, "--bind-to", "core")
+			// By number: a core of mpirun's choice may be one that is not ours to use.
+			args = append(args, "--cpu-list", s.cpus, "--bind-to", "cpu-list:ordered")
 		} else {
 			args = append(args, "--bind-to", "none")
 		}
@@ -150,7 +184,7 @@ func runOpenMPI(settings ...string) func(site) []job {
 func runMPICH(s site) []job {
 	args := []string{"mpirun.mpich", "-launcher", "fork", "-n", strconv.Itoa(s.ranks)}
 	if s.pin {
-		args = append(args, "-bind-to", "core")
+		args = append(args, "-bind-to", "user:"+s.cpus)
 	}
 	return []job{{args: append(args, filepath.Join(s.bin, mpich), s.dir, strconv.FormatUint(s.room, 10)), env: []string{"TMPDIR=" + s.dir}}}
 }
@@ -165,7 +199,7 @@ func runRingcli(buffers, device string) func(site) []job {
 		for r := range s.ranks {
 			jobs = append(jobs, job{args: []string{
 				s.self, rankName, "--dir", s.dir, "--index", strconv.Itoa(r), "--list", s.list, "--device", s.device, "--buffers", buffers,
-				"--room", strconv.FormatUint(s.room, 10), fmt.Sprintf("--pin=%t", s.pin),
+				"--room", strconv.FormatUint(s.room, 10), "--limit", s.patience().String(), fmt.Sprintf("--pin=%t", s.pin),
 			}})
 		}
 		return jobs

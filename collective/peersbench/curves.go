@@ -27,7 +27,7 @@ const (
 
 // plotMarks draw the curves, one for each of contenders: a contender's is always the
 // same.
-var plotMarks = []string{"M", "r", "d", "H", "●", "○", "◌", "T", "S", "_", "."}
+var plotMarks = []string{"M", "c", "r", "d", "h", "s", "H", "●", "○", "◌", "T", "D", "R", "S", "_", "."}
 
 // all are the contenders of an operation that were measured, in their order.
 func (r *Results) all(op collective.Operation, ranks int) []contender {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -34,4 +35,18 @@ func firstLine(path string) string {
 	text, _ := os.ReadFile(path)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return line
+}
+
+// availableMemory is what the kernel reckons can be had without swapping, in bytes.
+func availableMemory() uint64 {
+	text, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, err := strconv.ParseUint(strings.Fields(value)[0], 10, 64)
+			if err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 1 << 40 // it does not say
 }

@@ -38,17 +38,17 @@ func operationNames() (names []string) {
 }
 
 const (
-	// mostBytes is what two buffers of a rank of each of a dozen contenders leave
-	// room for on a small machine.
+	// mostBytes is far beyond the caches of a machine. What does not fit into the memory is
+	// left out (fitting).
 	mostBytes = 256 << 20
 	// mostRanks is that of limits.c.
-	mostRanks = 64
+	mostRanks = 128
 	elemSize  = 4 // float32
 )
 
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
-	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks")
+	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32; where they outnumber the CPUs, sizes that do not fit into the memory are left out")
 	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(), ", ")+" (default: all that are a fair reference)")
 	f.IntVar(&o.rounds, "rounds", 7, "interleaved rounds, of which the medians are printed")
@@ -107,6 +107,8 @@ func (o *options) check(f *pflag.FlagSet) error {
 			return fmt.Errorf("--ranks %d: expected 2 to %d", n, mostRanks)
 		}
 	}
+	slices.Sort(o.rankNumbers)
+	o.rankNumbers = slices.Compact(o.rankNumbers)
 	for _, text := range o.operationTexts {
 		i := slices.IndexFunc(operations, func(op collective.Operation) bool { return op.String() == text })
 		if i < 0 {
@@ -177,4 +179,15 @@ func (o options) room(ranks int) uint64 {
 		most = max(most, uint64(c.count())*elemSize)
 	}
 	return most
+}
+
+// fitting are the sizes whose buffers, two a rank of each contender, leave a quarter of
+// the memory to the libraries and to the machine.
+func fitting(sizes []uint64, contenders, ranks int, memory uint64) []uint64 {
+	most := memory / 4 * 3 / uint64(max(1, 2*contenders*ranks))
+	n := 0
+	for n < len(sizes) && sizes[n] <= most {
+		n++
+	}
+	return sizes[:n]
 }

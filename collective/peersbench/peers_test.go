@@ -181,7 +181,7 @@ func parse(t *testing.T, args ...string) options {
 
 func TestBadInput(t *testing.T) {
 	for args, says := range map[string]string{
-		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 64",
+		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 128",
 		"--operations barrier": "expected some of all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
 		"--retakes -1": "expected 0 to 100", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
 	} {
@@ -213,20 +213,32 @@ func TestWhatIsMeasured(t *testing.T) {
 		}
 	}
 	list, left := o.chosen(true)
-	if len(list) != len(contenders)-1 || len(left) != 1 || !strings.HasPrefix(left[0], "mpich:") {
+	if len(list) != len(contenders)-2 || len(left) != 2 || !strings.HasPrefix(left[0], "openmpi-sm:") || !strings.HasPrefix(left[1], "mpich:") {
 		t.Errorf("%d of %d, left out: %q", len(list), len(contenders), left)
 	}
-	o = parse(t, "--contenders", "mpich,openmpi-ring,soft", "--operations", "all-gather", "--ranks", "4")
+	o = parse(t, "--contenders", "mpich,openmpi-sm,soft", "--operations", "all-gather", "--ranks", "4")
 	if list, left = o.chosen(true); len(list) != 2 || list[0].name != "mpich" || len(left) != 0 {
 		t.Errorf("%v, left out: %q", list, left)
 	}
 	if got := o.programs(2); len(got) != 2 || got[0].name != limits || got[1].name != mpich {
 		t.Errorf("%+v", got)
 	}
-	for us, want := range map[float64]int{0: mostIters, 0.01: mostIters, 1: 15000, 1e4: leastIters, 1e6: leastIters} {
+	for us, want := range map[float64]int{0: mostIters, 0.01: mostIters, 1: 15000, 1e4: leastIters, 1e5: leastIters, 5e5: 6, 1e7: 2} {
 		if got := itersOf(us, o.window); got != want {
 			t.Errorf("%g us: %d iterations, want %d", us, got, want)
 		}
+	}
+}
+
+func TestWhatFits(t *testing.T) {
+	sizes := []uint64{8, 1 << 20, 16 << 20}
+	for memory, want := range map[uint64]int{0: 0, 1 << 20: 1, 10 << 30: 2, 20 << 30: 3} {
+		if got := fitting(sizes, 14, 32, memory); len(got) != want {
+			t.Errorf("%d bytes: %d, want %d of them", memory, got, want)
+		}
+	}
+	if got := availableMemory(); got < 1<<20 || got >= 1<<40 {
+		t.Errorf("%d bytes are available", got)
 	}
 }
 

@@ -38,15 +38,16 @@ const (
 // rankName is the command that starts this program as a rank. Not for people.
 const rankName = "rank"
 
-// rankLimit is for one wait of the ring or of a collective. The driver's is longer, so
-// that what it reports is what the rank has found out.
-const rankLimit = orderLimit - 5*time.Second
+// rankGrace is how much longer the driver waits than the ring or a collective, so that
+// what it reports is what the rank has found out.
+const rankGrace = 5 * time.Second
 
 // rank is ringcli's side of peer.c.
 type rank struct {
 	dir, list, device, buffers string
 	index                      int
 	room                       uint64
+	limit                      time.Duration // for an order
 	pin, pinned                bool
 
 	comm     *collective.Comm
@@ -68,6 +69,7 @@ func rankCommand() *cobra.Command {
 	f.StringVar(&r.device, "device", "auto", "device")
 	f.StringVar(&r.buffers, "buffers", buffersAlloc, "memory")
 	f.Uint64Var(&r.room, "room", 0, "bytes of a buffer")
+	f.DurationVar(&r.limit, "limit", orderLimit, "of an order")
 	f.BoolVar(&r.pin, "pin", false, "run on the CPU of that place only")
 	f.BoolVar(&r.pinned, "pinned", false, "it does")
 	return c
@@ -104,7 +106,7 @@ func (r *rank) run() (err error) {
 		return err
 	}
 	ctx := context.Background()
-	world, err := ring.Connect(ctx, []string{r.list}, r.index, ring.Options{Device: r.device, Timeout: rankLimit, Wait: verbs.WaitYield})
+	world, err := ring.Connect(ctx, []string{r.list}, r.index, ring.Options{Device: r.device, Timeout: r.limit - rankGrace, Wait: verbs.WaitYield})
 	if err != nil {
 		return r.answer("error %v", err)
 	}
@@ -120,8 +122,7 @@ func (r *rank) run() (err error) {
 	if err != nil {
 		return err
 	}
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
-	if err := r.answer("%d %s device %s", os.Getpid(), list, world.Right().Local.Device); err != nil {
+	if err := r.answer("%d %s device %s", os.Getpid(), commas(cpus), world.Right().Local.Device); err != nil {
 		return err
 	}
 	for in := bufio.NewScanner(orders); in.Scan(); {
@@ -149,6 +150,11 @@ func (r *rank) run() (err error) {
 		}
 	}
 	return nil // the driver has closed its end
+}
+
+// commas writes CPUs as taskset and mpirun take them.
+func commas(cpus []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 }
 
 func (r *rank) answer(format string, args ...any) error {

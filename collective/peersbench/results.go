@@ -307,6 +307,12 @@ func (r *Results) json(w io.Writer) error {
 			Ratio
 		}{"ratio", ratio})
 	}
+	for _, g := range r.growths() {
+		lines = append(lines, struct {
+			Kind string `json:"kind"`
+			Growth
+		}{"growth", g})
+	}
 	for _, text := range r.Failures {
 		lines = append(lines, map[string]string{"kind": "failure", "text": text})
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +144,46 @@ func TestEveryContenderHasAMark(t *testing.T) {
 		} else {
 			seen[mark] = true
 		}
+	}
+}
+
+// Ours takes the square of the ranks, the best peer is another on each, and soft, which has a
+// single number of ranks, has no growth.
+func TestGrowth(t *testing.T) {
+	o := parse(t, "--sizes", "4,8,32K,2M", "--ranks", "8,2,4,2", "--operations", "all-reduce", "--rounds", "1")
+	r := newResults(o, 2)
+	for _, n := range []int{8, 2, 4} {
+		for _, c := range o.cells(n) {
+			us := map[string]float64{"ringcli": float64(n * n), "openmpi": float64(n), "mpich": 16 / float64(n)}
+			if n == 2 {
+				us["soft"] = 1
+			}
+			r.keep(c, 0, taking{us: us})
+		}
+	}
+	list := r.growths()
+	if len(list) != 4 {
+		t.Fatalf("%+v", list)
+	}
+	for i, want := range []struct {
+		bytes    uint64
+		who      string
+		times    []float64
+		exponent float64
+	}{{8, "ringcli", []float64{4, 16, 64}, 2}, {8, bestPeer, []float64{2, 4, 2}, 0}, {2 << 20, "ringcli", []float64{4, 16, 64}, 2}, {2 << 20, bestPeer, []float64{2, 4, 2}, 0}} {
+		got := list[i]
+		if got.Bytes != want.bytes || got.Contender != want.who || !slices.Equal(got.Ranks, []int{2, 4, 8}) || !slices.Equal(got.Times, want.times) || math.Abs(got.Exponent-want.exponent) > 1e-9 {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	var out bytes.Buffer
+	if err := r.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if line := `all-reduce +2M +ringcli +4\.00 +16\.0 +64\.0 +2\.00`; !regexp.MustCompile(`(?m)^ *` + line + `$`).MatchString(out.String()) {
+		t.Errorf("no line %s in\n%s", line, &out)
+	}
+	if table := exampleResults(t).growthTable(); table != "" {
+		t.Errorf("growth with one number of ranks:\n%s", table)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringcli/configs"
 )
 
 const (
@@ -52,8 +54,11 @@ type field struct {
 func (f *field) measure(ctx context.Context) (err error) {
 	defer f.stop()
 	pin := f.ranks <= f.cpus && !f.noPin
-	f.site.ranks, f.site.room, f.site.device = f.ranks, f.room(f.ranks), f.device
+	f.site.ranks, f.site.device = f.ranks, f.device
 	f.site.pin, f.site.crowded = pin, f.ranks > f.cpus
+	if f.site.crowded {
+		f.site.limit = crowdedLimit
+	}
 	var left []string
 	f.list, left = f.chosen(f.site.crowded)
 	how := "bound to a CPU each"
@@ -65,9 +70,16 @@ func (f *field) measure(ctx context.Context) (err error) {
 	}
 	f.say("%d ranks, %s", f.ranks, how)
 	for _, text := range left {
-		f.say("left out with %d ranks: %s", f.ranks, text)
-		f.results.Notes = append(f.results.Notes, fmt.Sprintf("%d ranks: %s", f.ranks, text))
+		f.note("left out: %s", text)
 	}
+	all := len(f.sizes)
+	if f.sizes = fitting(f.sizes, len(f.list), f.ranks, availableMemory()); len(f.sizes) == 0 {
+		return fmt.Errorf("%d ranks of each of %d contenders: not even the smallest of --sizes fits into the memory: expected fewer --contenders or --ranks", f.ranks, len(f.list))
+	}
+	if len(f.sizes) < all {
+		f.note("sizes above %s are left out: two buffers of each rank of %d contenders do not fit into the memory; fewer --contenders leave room", configs.FormatSize(f.sizes[len(f.sizes)-1]), len(f.list))
+	}
+	f.site.room = f.room(f.ranks)
 	if f.cpus > 1 {
 		s := f.site
 		s.dir, s.room, s.ranks = f.folder("probe"), elemSize, 2
@@ -103,6 +115,13 @@ func (f *field) measure(ctx context.Context) (err error) {
 
 func (f *field) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(f.log, "peersbench: "+format+"\n", args...)
+}
+
+// note says what a reader of the results has to know.
+func (f *field) note(format string, args ...any) {
+	text := fmt.Sprintf("%d ranks: "+format, append([]any{f.ranks}, args...)...)
+	f.say("%s", text)
+	f.results.Notes = append(f.results.Notes, text)
 }
 
 func (f *field) folder(name string) string {
@@ -194,8 +213,7 @@ func (f *field) watchIdle(ctx context.Context) error {
 		used := cpuTime(pids) - before[name]
 		all += used
 		if used > took/20 { // a tick or two are a heartbeat's
-			f.results.Notes = append(f.results.Notes, fmt.Sprintf("%d ranks: %s used %.0f %% of a CPU while it waited", f.ranks, name, 100*used.Seconds()/took.Seconds()))
-			f.say("%s", f.results.Notes[len(f.results.Notes)-1])
+			f.note("%s used %.0f %% of a CPU while it waited", name, 100*used.Seconds()/took.Seconds())
 		}
 	}
 	f.say("%d ranks: all who wait use %.1f %% of a CPU together", f.ranks, 100*all.Seconds()/took.Seconds())
@@ -253,14 +271,20 @@ func (f *field) calibrate(ctx context.Context, c cell) (each time.Duration, err 
 }
 
 // itersOf fills the window with iterations of so many microseconds. Long ones, which
-// fill it by themselves, are run leastIters times.
+// fill it by themselves, are run leastIters times, but for no longer than longest.
 func itersOf(us float64, window time.Duration) int {
-	return int(min(max(float64(window.Microseconds())/max(us, 1e-3), leastIters), mostIters))
+	us = max(us, 1e-3)
+	return int(min(max(float64(window.Microseconds())/us, min(leastIters, max(2, float64(longest.Microseconds())/us))), mostIters))
 }
 
-// leastIters: after another contender, a first iteration finds all caches cold, and
-// ranks that choose by measuring choose anew.
-const leastIters = 10
+const (
+	// leastIters: after another contender, a first iteration finds all caches cold, and
+	// ranks that choose by measuring choose anew.
+	leastIters = 10
+	// longest is far less than an order may take: with the warm-up and on a busy machine a
+	// measurement lasts some times as long.
+	longest = 3 * time.Second
+)
 
 func warmupOf(iters int) int { return max(2, iters/5) }
 

@@ -62,7 +62,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 	results := newResults(o, len(cpus))
 	for _, n := range o.rankNumbers {
 		f := &field{options: o, ranks: n, cpus: len(cpus), log: log, results: results,
-			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self}}
+			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, cpus: commas(cpus)}}
 		if err := f.measure(ctx); err != nil {
 			return cause(ctx, err)
 		}

@@ -85,6 +85,9 @@ func (r *Results) print(w io.Writer, plots bool) error {
 	}
 	p("\ngeometric means of the ratios, and the least\n%s", r.meanTable())
 	p("%s", r.floorLine())
+	if t := r.growthTable(); t != "" {
+		p("\nus by ranks, and the power of the ranks with which they grow\n%s", t)
+	}
 	if short := r.shortfalls(); len(short) > 0 {
 		p("\nslower than the best peer in:\n%s", strings.Join(short, ""))
 	}

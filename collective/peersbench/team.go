@@ -31,10 +31,12 @@ const (
 )
 
 const (
-	// startLimit: mpirun takes a second, on a busy machine some.
-	startLimit = 60 * time.Second
-	// orderLimit is far longer than a measurement, which takes tens of milliseconds.
-	orderLimit = 20 * time.Second
+	// orderLimit is far longer than a measurement, which takes tens of milliseconds;
+	// crowdedLimit is for ranks that wait for a CPU, and for each other meanwhile.
+	orderLimit, crowdedLimit = 20 * time.Second, time.Minute
+	// startLimits is how many of them a start may take: mpirun takes a second, on a busy
+	// machine some.
+	startLimits = 3
 	// endGrace is how long processes may take to end before the next means is used.
 	endGrace = 2 * time.Second
 )
@@ -60,7 +62,7 @@ type team struct {
 
 // startTeam starts the processes and waits for what they say of themselves.
 func startTeam(ctx context.Context, c contender, s site) (t *team, err error) {
-	made := &team{contender: c, dir: s.dir, limit: orderLimit, gone: make(chan struct{})}
+	made := &team{contender: c, dir: s.dir, limit: s.patience(), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			made.stop()
@@ -84,7 +86,7 @@ func startTeam(ctx context.Context, c contender, s site) (t *team, err error) {
 			return nil, err
 		}
 	}
-	made.about, err = made.hear(ctx, startLimit, "its processes")
+	made.about, err = made.hear(ctx, startLimits*made.limit, "its processes")
 	return made, err
 }
 

@@ -10,7 +10,7 @@
 
 #include "orders.h"
 
-enum { most = 64 };
+enum { most = 128 };
 
 static int threads, pin;
 static float *in[most], *out[most];
