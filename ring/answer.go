@@ -11,7 +11,6 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/steps"
-	"ringcli/verbs"
 )
 
 // question is one of a neighbour, which came over the edge at a side of this rank.
@@ -173,18 +172,7 @@ func (q *question) notReady() error {
 	if err != nil {
 		return fmt.Errorf("the %s queue pair of %s cannot be queried: %w", side, r.nodeName(r.rank), err)
 	}
-	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.nodeName(r.rank), attr.State, remedies[attr.State])
-}
-
-// What a queue pair does not do in a state, and which step comes next.
-var remedies = map[verbs.QPState]string{
-	verbs.StateReset: "it drops what arrives; run init",
-	verbs.StateInit:  "it drops what arrives; run rtr",
-	verbs.StateRTR:   "it receives, but does not send; run rts",
-	verbs.StateRTS:   "it works; ask again",
-	verbs.StateSQD:   "it receives, but does not send; run reset",
-	verbs.StateSQE:   "it does not send; run reset",
-	verbs.StateErr:   "it drops what arrives; run reset",
+	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.nodeName(r.rank), attr.State, steps.Remedies[attr.State])
 }
 
 // signal is a channel that is closed, and replaced, when something has changed.

@@ -198,7 +198,7 @@ func (ds *devices) openExpected(ctx context.Context) error {
 	}
 	var chosen [2]edgeDevice
 	for side, c := range expected {
-		d, err := awaitCarrier(ctx, func() (*Device, error) { return ds.on(c.HostLocal, network...) })
+		d, err := device.AwaitCarrier(ctx, func() (*Device, error) { return ds.on(c.HostLocal, network...) })
 		if err != nil {
 			return err
 		}
@@ -213,27 +213,6 @@ func (ds *devices) openExpected(ctx context.Context) error {
 	defer r.mu.Unlock()
 	r.chosen = chosen
 	return nil
-}
-
-// carrierComes is how long an interface that was just set up may take to have its carrier: the
-// kernel looks at links once a second. carrierLook is the pause between two looks.
-const carrierComes, carrierLook = 1500 * time.Millisecond, 50 * time.Millisecond
-
-// awaitCarrier opens a device, again while its interface has no carrier yet.
-func awaitCarrier(ctx context.Context, open func() (*Device, error)) (*Device, error) {
-	within, cancel := context.WithTimeout(ctx, carrierComes)
-	defer cancel()
-	for begun := time.Now(); ; {
-		d, err := open()
-		if _, ok := errors.AsType[*route.CarrierError](err); !ok {
-			return d, err
-		}
-		select {
-		case <-time.After(carrierLook):
-		case <-within.Done():
-			return nil, fmt.Errorf("%w; its carrier was awaited for %s", err, time.Since(begun).Round(carrierLook))
-		}
-	}
 }
 
 func (ds *devices) closeUnused() error {

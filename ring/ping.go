@@ -92,24 +92,3 @@ func checkCount(count int) error {
 	}
 	return nil
 }
-
-// checkPayload verifies what a message of a neighbour carries: the pattern of the
-// rank that it comes from at first, and of its round trip.
-func (p *pings) checkPayload(h *message.Header, msg []byte, peer, origin int) error {
-	fault := func(format string, args ...any) error {
-		return fmt.Errorf("%s of round trip %d from %s: %s", h.Kind, h.Segment, p.r.nodeName(peer), fmt.Sprintf(format, args...))
-	}
-	if len(msg) != MessageSize || h.Length != MessageSize-message.HeaderSize {
-		return fault("%d bytes: expected %d", len(msg), MessageSize)
-	}
-	payload := msg[message.HeaderSize:]
-	for i, b := range payload {
-		if w := message.Pattern(origin, h.Segment, i); b != w {
-			return fault("wrong data: byte %d is %#02x, expected %#02x", i, b, w)
-		}
-	}
-	if sum := uint64(message.Checksum(payload)); sum != h.Digest {
-		return fault("checksum %#08x, expected %#08x", h.Digest, sum)
-	}
-	return nil
-}

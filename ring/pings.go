@@ -289,7 +289,10 @@ func (p *pings) check(x *ping, h *message.Header, msg []byte) error {
 	case h.Segment != x.done:
 		return fmt.Errorf("%s from %s is of round trip %d: expected round trip %d", h.Kind, r.nodeName(peer), h.Segment, x.done)
 	}
-	return p.checkPayload(h, msg, peer, origin)
+	if err := h.Verify(msg, MessageSize, origin); err != nil {
+		return fmt.Errorf("%s of round trip %d from %s: %w", h.Kind, h.Segment, r.nodeName(peer), err)
+	}
+	return nil
 }
 
 // drive sees a ping to its end: while no other polls, it polls.

@@ -20,6 +20,7 @@ import (
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
+	"ringcli/ring/disagreement"
 	"ringcli/ring/message"
 	"ringcli/ring/polling"
 	"ringcli/trace"
@@ -64,9 +65,7 @@ type Ring struct {
 	epoch   atomic.Uint32                 // 0 before Exchange
 	stale   atomic.Uint64                 // messages of another epoch
 	faults  atomic.Pointer[device.Faults] // nil: packets are let alone
-	calls   atomic.Pointer[func(number uint64) string]
-
-	callTables callTables // guards itself
+	tables  *disagreement.Tables          // of who calls what; guards itself
 
 	mu        sync.Mutex            // guards the following, and the queue pairs' life
 	state     State                 // StateNew, StateOpened, StateFailed or StateClosed: the queue pairs say the rest
@@ -120,6 +119,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	}
 	r.pings, r.devices.r = newPings(r), r
 	r.life, r.endLife = context.WithCancel(context.Background())
+	r.tables = r.newTables()
 	return r, nil
 }
 
@@ -462,7 +462,7 @@ func (r *Ring) Waiting(what string, from []int, since time.Time) {
 func (r *Ring) Close() error {
 	r.endLife()
 	r.watching.Wait()
-	r.callTables.close()
+	r.tables.Close()
 	// Steps and pings end with the ring's life, now. An operation that nobody
 	// ended is left to its poll's error.
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout())

@@ -135,27 +135,7 @@ func (r *Ring) sleptSince(begun time.Time) bool {
 // stopped or gone.
 func (r *Ring) process(p *diagnose.Place) bool {
 	control, err := r.controlRing()
-	if err != nil {
-		return false
-	}
-	stopped, gone, lives, pid := control.Process(p.Rank)
-	p.Presence = ""
-	switch p.PID = pid; {
-	case gone:
-		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
-	case stopped:
-		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
-	case lives && control.Beside(p.Rank):
-		p.Presence, p.Evidence = diagnose.Slow, fmt.Sprintf("process %d of its host lives, and no network lies between", pid)
-		return false
-	case lives:
-		p.Evidence = fmt.Sprintf("process %d of its host lives", pid)
-		return false
-	default:
-		return false
-	}
-	p.Witnesses = []int{r.rank}
-	return true
+	return err == nil && edges.Process(p, control, r.rank)
 }
 
 // Places asks all ranks near this one where they are, both ways round, and returns what is

@@ -115,24 +115,8 @@ func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
 func (r *Ring) standingOfOne(e *Edge) standing {
 	attr, _, err := e.QP.Query()
 	s := standing{State: StateError, behind: e, qp: attr.State, err: err}
-	if err != nil {
-		return s
-	}
-	switch attr.State {
-	case verbs.StateReset:
-		s.State = StateOpened
-	case verbs.StateInit:
-		s.State = StateInitialised
-		if r.exchanged {
-			s.State = StateExchanged
-		}
-	case verbs.StateRTR, verbs.StateSQD: // neither sends
-		s.State = StateRTR
-	case verbs.StateRTS:
-		s.State = StateRTS
-		if e.pinged {
-			s.State = StateReady
-		}
+	if err == nil {
+		s.State = steps.Of(attr.State, r.exchanged, e.pinged)
 	}
 	return s
 }

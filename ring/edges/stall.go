@@ -104,3 +104,26 @@ func Doing(p diagnose.Place) (d bootstrap.Doing) {
 	}
 	return d
 }
+
+// Process asks the kernel how a rank's process is that runs on this host, and tells whether it
+// is stopped or gone. by is who asks.
+func Process(p *diagnose.Place, control *bootstrap.Control, by int) bool {
+	stopped, gone, lives, pid := control.Process(p.Rank)
+	p.Presence = ""
+	switch p.PID = pid; {
+	case gone:
+		p.Presence, p.Evidence = diagnose.Gone, fmt.Sprintf("process %d of its host has ended", pid)
+	case stopped:
+		p.Presence, p.Evidence = diagnose.Stopped, fmt.Sprintf("process %d of its host is in state T, as SIGSTOP, SIGTSTP or a debugger leave it", pid)
+	case lives && control.Beside(p.Rank):
+		p.Presence, p.Evidence = diagnose.Slow, fmt.Sprintf("process %d of its host lives, and no network lies between", pid)
+		return false
+	case lives:
+		p.Evidence = fmt.Sprintf("process %d of its host lives", pid)
+		return false
+	default:
+		return false
+	}
+	p.Witnesses = []int{by}
+	return true
+}

@@ -127,3 +127,21 @@ func Pattern(rank int, trip uint32, i int) byte {
 	v ^= v >> 15
 	return byte(v * 0x2c1b3c6d >> 24)
 }
+
+// Verify checks a ping's message, of so many bytes, that has this header: its payload is the
+// pattern of the rank that it comes from at first, and of its round trip.
+func (h *Header) Verify(msg []byte, size, origin int) error {
+	if len(msg) != size || int(h.Length) != size-HeaderSize {
+		return fmt.Errorf("%d bytes: expected %d", len(msg), size)
+	}
+	payload := msg[HeaderSize:]
+	for i, b := range payload {
+		if w := Pattern(origin, h.Segment, i); b != w {
+			return fmt.Errorf("wrong data: byte %d is %#02x, expected %#02x", i, b, w)
+		}
+	}
+	if sum := uint64(Checksum(payload)); sum != h.Digest {
+		return fmt.Errorf("checksum %#08x, expected %#08x", h.Digest, sum)
+	}
+	return nil
+}

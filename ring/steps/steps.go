@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ringcli/configs/codes"
+	"ringcli/verbs"
 )
 
 // State is how far a ring has come.
@@ -31,6 +32,28 @@ const (
 	Failed
 	Closed
 )
+
+// Of is the state that a queue pair says. exchanged and pinged are whether the exchange was
+// done, and a ping has come back.
+func Of(qp verbs.QPState, exchanged, pinged bool) State {
+	switch qp {
+	case verbs.StateReset:
+		return Opened
+	case verbs.StateInit:
+		if exchanged {
+			return Exchanged
+		}
+		return Initialised
+	case verbs.StateRTR, verbs.StateSQD: // neither sends
+		return RTR
+	case verbs.StateRTS:
+		if pinged {
+			return Ready
+		}
+		return RTS
+	}
+	return Error
+}
 
 var stateNames = [...]string{"new", "open", "init", "exchanged", "RTR", "RTS", "ready", "error", "failed", "closed"}
 
@@ -70,4 +93,15 @@ func (e *OrderError) Error() string {
 	default:
 		return fmt.Sprintf("%s: the ring is %s%s: this step is done: reset first to take it again", e.Step, e.State, detail)
 	}
+}
+
+// Remedies say what a queue pair does not do in a state, and which step comes next.
+var Remedies = map[verbs.QPState]string{
+	verbs.StateReset: "it drops what arrives; run init",
+	verbs.StateInit:  "it drops what arrives; run rtr",
+	verbs.StateRTR:   "it receives, but does not send; run rts",
+	verbs.StateRTS:   "it works; ask again",
+	verbs.StateSQD:   "it receives, but does not send; run reset",
+	verbs.StateSQE:   "it does not send; run reset",
+	verbs.StateErr:   "it drops what arrives; run reset",
 }
