@@ -16,6 +16,7 @@ import (
 	"ringcli/repl"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
 )
@@ -104,7 +105,7 @@ func Report(s *session.Session, command string, err error, code int) {
 		_ = out.Complain(mood, "  "+s.Place.InjectedNote())
 	}
 	if retries {
-		_ = out.Complain(render.Fair, fmt.Sprintf("joining again, for at most %s: the script runs anew then", bootstrap.Ago(retry.left)))
+		_ = out.Complain(render.Fair, fmt.Sprintf("joining again, for at most %s: the script runs anew then", calls.Ago(retry.left)))
 	}
 }
 

@@ -167,7 +167,7 @@ func regrouped(err error) (*bootstrap.Group, bool) {
 	if !ok || v.Kind != bootstrap.KindRegrouped {
 		return nil, false
 	}
-	return v.Group(), true
+	return v.Group, true
 }
 
 // Pause waits, or returns why the context ended.

@@ -9,7 +9,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
 )
 
 // SpeakAfter is how long a wait for other ranks lasts before people are told; tests have
@@ -106,7 +106,7 @@ func (s *Session) Speak() (end func()) {
 func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 	onTerminal := p.progress != nil && p.progress.w != nil
 	if a := p.awaits.Load(); a != nil && now.Sub(a.since) >= SpeakAfter {
-		if line := fmt.Sprintf("waiting %s for %s", bootstrap.Ago(time.Since(a.since)), a.what); onTerminal {
+		if line := fmt.Sprintf("waiting %s for %s", calls.Ago(time.Since(a.since)), a.what); onTerminal {
 			p.progress.Wait(line)
 		} else if now.Sub(p.said) >= sayEvery {
 			p.said = now
@@ -129,7 +129,7 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 			return // it came meanwhile
 		}
 	}
-	so := bootstrap.Ago(time.Since(w.Since))
+	so := calls.Ago(time.Since(w.Since))
 	if onTerminal { // which is narrow, and has the command
 		p.progress.Wait(fmt.Sprintf("waiting %s for %s: %s", so, w.Who(), p.why))
 		return
@@ -149,13 +149,13 @@ func (p *speaker) hush() {
 // was told, which it says; nil if Ctrl-C ended something else.
 func (s *Session) Interrupted() error {
 	if a := s.speaker.left.Swap(nil); a != nil && time.Since(a.since) >= SpeakAfter {
-		return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, bootstrap.Ago(time.Since(a.since)), a.what)
+		return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, calls.Ago(time.Since(a.since)), a.what)
 	}
 	w, ok := s.Waits.GivenUp()
 	if !ok || time.Since(w.Since) < SpeakAfter {
 		return nil
 	}
-	return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, bootstrap.Ago(time.Since(w.Since)), w)
+	return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, calls.Ago(time.Since(w.Since)), w)
 }
 
 // Does has other ranks that wait for this one told what it does: a command, or, "", that

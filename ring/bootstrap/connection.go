@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
 
@@ -284,17 +285,17 @@ func (c *Control) handle(l *connection, f *Frame) error {
 		c.notify()
 		c.mu.Unlock()
 	case TypeSighting:
-		return with(f, func(s sighting) error { return c.takeSighting(l, s) })
+		return with(f, func(s verdict.Sighting) error { return c.takeSighting(l, s) })
 	case TypeVerdict:
 		return with(f, func(v Verdict) error {
-			v.told = true
+			v.Told = true
 			c.failFrom(&v, l)
 			return nil
 		})
 	case TypeReject:
 		return with(f, func(r rejection) error {
 			v := r.Verdict
-			v.told = true
+			v.Told = true
 			c.failFrom(&v, l)
 			return nil
 		})

@@ -223,7 +223,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	c := &Control{
 		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), block: blockOf(cfg.Rank, len(cfg.List)), digest: hosts.Digest(cfg.List),
 		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This()},
-		group:   Group{hosts.Digest(cfg.Whole), cfg.Without, cfg.Decision},
+		group:   Group{Whole: hosts.Digest(cfg.Whole), Without: cfg.Without, Decision: cfg.Decision},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make(map[int]identity),
 	}

@@ -1,7 +1,8 @@
 // Package bootstrap finds the neighbours of a rank over TCP, exchanges what they
 // need to connect their queue pairs, and keeps the two connections open as the
 // control ring: liveness, gather, broadcast, barrier, questions to a neighbour, the
-// comparison of clocks, and the verdict that tells every survivor who is at fault.
+// comparison of clocks, and the verdict that tells every survivor who is at fault
+// (package verdict makes it of what the ranks have seen).
 //
 // # Connections
 //

@@ -32,7 +32,7 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 			if usage.Is(late) {
 				kind = KindMismatch
 			}
-			v := c.verdict(kind, -1, "%s", late.Error()).coded(late.FailureCode())
+			v := c.verdict(kind, -1, "%s", late.Error()).Coded(late.FailureCode())
 			v.Rank, v.Confidence = missing(late)
 			c.Fail(v)
 		}

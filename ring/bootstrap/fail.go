@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"context"
 	"time"
+
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // Fail fails the ring: the verdict goes round, and every wait on any rank ends with it. Of
@@ -56,8 +58,8 @@ func (c *Control) tellVerdict(v *Verdict, from *connection) {
 func (c *Control) conclude(v *Verdict) {
 	now := time.Now()
 	c.notice(now)
-	if w := &c.watch; v.told && v.Rank == c.rank && now.Sub(w.sleptAt) < c.pace.silence {
-		v.slept = w.slept.Slept
+	if w := &c.watch; v.Told && v.Rank == c.rank && now.Sub(w.sleptAt) < c.pace.silence {
+		v.Slept = w.slept.Slept
 	}
 	c.failure = v
 	c.kill(v)
@@ -70,14 +72,14 @@ func (c *Control) conclude(v *Verdict) {
 // it reaches them: survivors would end with different ones.
 func (c *Control) propose(v *Verdict, from *connection) {
 	now := time.Now()
-	if v.told && v.Kind == KindLost && v.Rank == c.rank && c.watch.of(v.By) != nil {
+	if v.Told && v.Kind == KindLost && v.Rank == c.rank && c.watch.of(v.By) != nil {
 		v, from = c.contradict(v), nil
 	}
-	if own := from == nil; own && c.proposal != nil && (alike(v, c.proposal) || now.Sub(c.proposedAt) > c.pace.settle/2) {
+	if own := from == nil; own && c.proposal != nil && (verdict.Alike(v, c.proposal) || now.Sub(c.proposedAt) > c.pace.settle/2) {
 		return
 	}
 	c.complete(v)
-	if c.proposal != nil && !better(v, c.proposal) {
+	if c.proposal != nil && !verdict.Better(v, c.proposal) {
 		return
 	}
 	settling := c.proposal != nil
@@ -109,7 +111,7 @@ func (c *Control) propose(v *Verdict, from *connection) {
 func (c *Control) contradict(v *Verdict) *Verdict {
 	cut := c.verdict(KindEdge, -1, "rank %d has found %s dead, which lives: the control connection between them was cut, and a new one refused: look at what lies between them: a firewall, a proxy, an address that moved",
 		v.By, c.name(c.rank))
-	cut.Edge, cut.Doing, cut.Since = Direction{min(v.By, c.rank), max(v.By, c.rank), true}, v.Doing, v.Since
+	cut.Edge, cut.Doing, cut.Since = Direction{From: min(v.By, c.rank), To: max(v.By, c.rank), Both: true}, v.Doing, v.Since
 	return cut
 }
 
@@ -144,7 +146,7 @@ func (c *Control) complete(v *Verdict) {
 	if m, known := c.members[v.Rank]; known && v.PID == 0 { // also for who did not meet the culprit
 		v.Host, v.PID = m.Host, m.PID
 	}
-	if v.told {
+	if v.Told {
 		return
 	}
 	if v.Confidence == "" {

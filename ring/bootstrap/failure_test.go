@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
 
@@ -73,10 +74,10 @@ func TestVerdictIsComplete(t *testing.T) {
 		Since: time.Second, By: 1, Text: "lost",
 	}
 	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
-		want.told = r != 1
+		want.Told = r != 1
 		var v *Verdict
 		if errors.As(err, &v) {
-			v.slept = 0 // on a busy machine it may have
+			v.Slept = 0 // on a busy machine it may have
 		}
 		if v == nil || !reflect.DeepEqual(*v, want) {
 			t.Errorf("rank %d: %+v: expected %+v", r, v, want)
@@ -115,7 +116,7 @@ func TestARankThatWasStoppedBlamesNobody(t *testing.T) {
 		l.heard = now.Add(-slept)
 	}
 	c.mu.Unlock()
-	if err := c.takeSighting(c.connections[right], sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: callOpen}); err != nil {
+	if err := c.takeSighting(c.connections[right], verdict.Sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: verdict.CallOpen}); err != nil {
 		t.Fatal(err)
 	}
 	c.mu.Lock()

@@ -100,7 +100,7 @@ func TestVerdictsOfSurvivorsDoNotDiffer(t *testing.T) {
 		c := ring(t, 3, nil)[0]
 		c.mu.Lock()
 		told, own := heard, test.own
-		told.told = true
+		told.Told = true
 		c.propose(&told, c.connections[right])
 		if test.late {
 			c.proposedAt = c.proposedAt.Add(-c.pace.settle * 3 / 4)

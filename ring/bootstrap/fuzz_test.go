@@ -14,6 +14,7 @@ import (
 
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // Whatever a stranger says to a rank, as a caller or where a neighbour should answer, it
@@ -120,11 +121,11 @@ func FuzzNeighbour(f *testing.F) {
 		add(TypeAnswer, reply{ID: 1, Payload: json.RawMessage(`5`)})
 		add(TypeAnswer, reply{ID: 1, Clock: &reading{T2: -1 << 63}})
 		add(TypeCancel, reply{ID: 2})
-		add(TypeSighting, sighting{By: 2, About: 1, Seq: 1 << 63, Silent: time.Hour, Due: true})
-		add(TypeSighting, sighting{By: 0, About: 2, Seq: 3, Ended: "x", Fault: &Verdict{Rank: -9}, Call: callRefused})
+		add(TypeSighting, verdict.Sighting{By: 2, About: 1, Seq: 1 << 63, Silent: time.Hour, Due: true})
+		add(TypeSighting, verdict.Sighting{By: 0, About: 2, Seq: 3, Ended: "x", Fault: &Verdict{Rank: -9}, Call: verdict.CallRefused})
 		add(TypeGoodbye, nil)
 		add(TypeReject, rejection{Verdict: Verdict{Kind: KindMismatch, Rank: 1 << 40}})
-		add(TypeVerdict, Verdict{Kind: "?", Rank: -1 << 40, Edge: Direction{-5, 99, true}, Text: "x"})
+		add(TypeVerdict, Verdict{Kind: "?", Rank: -1 << 40, Edge: Direction{From: -5, To: 99, Both: true}, Text: "x"})
 		add(TypeParts, parts{Op: 1 << 63, Kind: "gather", Origins: []int{0}, Data: []string{""}})
 		add("?", nil)
 	}

@@ -111,7 +111,7 @@ func (c *Control) greet(conn net.Conn) {
 	if f.Version != Version && f.Type != TypeProbe {
 		h, _ := decode[hello](f) // of another version
 		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
-			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).coded(codes.Version))
+			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).Coded(codes.Version))
 		return
 	}
 	if conn, f, err = c.admit(conn, f); err != nil {
@@ -225,7 +225,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 	if h.Instance == c.self.Instance && c.size > 1 {
 		v := c.verdict(KindMismatch, c.rank,
 			"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
-			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank).coded(codes.List)
+			f.Receiver, c.cfg.List[min(max(f.Receiver, 0), c.size-1)], c.rank).Coded(codes.List)
 		c.reject(conn, f, rejection{Verdict: *v, Itself: true})
 		return false // the dialler is this Control and takes it from here
 	}
@@ -281,7 +281,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
-	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b).coded(codes.List)
+	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b).Coded(codes.List)
 }
 
 // compareLists checks the list that a caller was given against this rank's.
@@ -292,17 +292,17 @@ func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 	}
 	switch {
 	case h.Size != c.size:
-		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size).coded(codes.List)
+		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size).Coded(codes.List)
 	case h.Digest == c.digest:
 		return nil
 	}
 	for i, e := range h.List {
 		if here := c.cfg.List[min(i, c.size-1)].String(); e != here {
 			return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
-				caller, own, i, e, here).coded(codes.List)
+				caller, own, i, e, here).Coded(codes.List)
 		}
 	}
-	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own).coded(codes.List)
+	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own).Coded(codes.List)
 }
 
 // compareRanks checks a caller's index against this rank's.
@@ -312,9 +312,9 @@ func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
 		return c.twins(c.rank, c.self, c.listener.Addr(), h.identity, conn.RemoteAddr())
 	case f.Receiver != c.rank:
-		return c.verdict(KindMismatch, f.Sender, "%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, own, f.Receiver).coded(codes.List)
+		return c.verdict(KindMismatch, f.Sender, "%s wants rank %d, but %s answers: check entry %d of the list, and each node's --index", caller, f.Receiver, own, f.Receiver).Coded(codes.List)
 	case f.Sender != expected || f.Edge != f.Sender:
-		return c.verdict(KindMismatch, f.Sender, "%s calls %s on edge %d: expected rank %d on edge %d", caller, own, f.Edge, expected, expected).coded(codes.List)
+		return c.verdict(KindMismatch, f.Sender, "%s calls %s on edge %d: expected rank %d on edge %d", caller, own, f.Edge, expected, expected).Coded(codes.List)
 	}
 	return nil
 }
@@ -372,7 +372,7 @@ func (c *Control) call() error {
 		_ = raw.Close()
 		// Where this rank has a token, that is said by who has not shown one: anybody.
 		if trouble, ok := errors.AsType[*tokenError](err); ok && c.cfg.Token == nil {
-			v := c.verdict(KindMismatch, peer, "%v", err).coded(trouble.FailureCode())
+			v := c.verdict(KindMismatch, peer, "%v", err).Coded(trouble.FailureCode())
 			c.Fail(v)
 			return v
 		}
@@ -399,7 +399,7 @@ func (c *Control) call() error {
 			return errors.New(r.Text)
 		}
 		v := r.Verdict
-		v.group = r.Group
+		v.Group = r.Group
 		if r.Itself {
 			// This node was given the index of another, or nearly so: if the
 			// other is there, both are to know.
@@ -407,7 +407,7 @@ func (c *Control) call() error {
 				v = *twin
 			}
 		}
-		v.told = v.By != c.rank
+		v.Told = v.By != c.rank
 		c.Fail(&v)
 		return &v
 	default:

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // inspect calls a neighbour anew, again and again, for as long as anybody misses it. It needs
@@ -46,7 +48,7 @@ func (c *Control) inspectOnce(p *watched) bool {
 		p.call, p.called = call, true
 	}
 	s := c.see(p, now)
-	if !s.amiss() && !c.asked(p.rank, now) {
+	if !s.Amiss() && !c.asked(p.rank, now) {
 		p.calling, p.called, p.half, p.call, p.process, p.cpu = false, false, false, "", "", 0
 		return false
 	}
@@ -55,7 +57,7 @@ func (c *Control) inspectOnce(p *watched) bool {
 }
 
 // callAgain calls a neighbour anew; "" is that nothing can be said.
-func (c *Control) callAgain(rank int) outcome {
+func (c *Control) callAgain(rank int) verdict.Outcome {
 	ctx, cancel := awake(c.live, c.pace.call)
 	defer cancel()
 	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
@@ -71,21 +73,21 @@ func (c *Control) callAgain(rank int) outcome {
 	c.mu.Unlock()
 	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, probe{Digest: c.digest, Instance: instance})
 	if err != nil || f.Type != TypeState {
-		return callOpen
+		return verdict.CallOpen
 	}
 	if s, err := decode[status](f); err != nil || !s.Itself {
-		return callOther
+		return verdict.CallOther
 	}
-	return callAnswered
+	return verdict.CallAnswered
 }
 
-func unreached(ctx context.Context, err error) outcome {
+func unreached(ctx context.Context, err error) verdict.Outcome {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return callRefused
+		return verdict.CallRefused
 	case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil,
 		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN), errors.Is(err, syscall.ETIMEDOUT):
-		return callMute
+		return verdict.CallMute
 	}
 	return "" // out of descriptors, or the like: the own fault
 }

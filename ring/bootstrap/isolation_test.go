@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/kernel"
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // A rank that is cut off says so, and suspects neither neighbour, in whatever order and how
@@ -34,10 +35,10 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 						p := c.watch.of(l.peer)
 						p.movedAt, p.marked = base, false // no packets are counted
 						if p.call = ""; at-last >= c.pace.suspect+c.pace.call {
-							p.call = callMute
+							p.call = verdict.CallMute
 						}
 						if told && side != later && at >= apart {
-							c.watch.told[[2]int{3, l.peer}] = sighting{By: 3, About: l.peer, Seq: 1, at: base.Add(apart)}
+							c.watch.told[[2]int{3, l.peer}] = verdict.Sighting{By: 3, About: l.peer, Seq: 1, At: base.Add(apart)}
 						}
 					}
 					c.look(now)
@@ -56,7 +57,7 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 // long it hears neither: they are slow, for longer than the bound of silence.
 func TestWhoIsSlowIsNotIsolated(t *testing.T) {
 	t.Parallel()
-	for _, call := range []outcome{"", callMute} {
+	for _, call := range []verdict.Outcome{"", verdict.CallMute} {
 		for _, failed := range []bool{false, true} { // what it was in with them
 			c, base := lone(t)
 			c.self = identity{PID: os.Getpid(), Process: kernel.This()}
@@ -64,7 +65,7 @@ func TestWhoIsSlowIsNotIsolated(t *testing.T) {
 				t.Skip("needs /proc")
 			}
 			for _, p := range c.watch.peers {
-				p.process, p.called = processRunning, true
+				p.process, p.called = verdict.ProcessRunning, true
 				c.members[p.rank] = identity{PID: -1 - p.rank, Process: c.self.Process}
 			}
 			v, at := (*Verdict)(nil), time.Duration(0)

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/kernel"
+	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
 
@@ -38,10 +40,10 @@ const leastSettle = 100 * time.Millisecond
 // lock guards it.
 type watch struct {
 	peers   []*watched
-	told    map[[2]int]sighting // of others, by who and about whom
-	seq     uint64              // of the own sightings
-	looked  time.Time           // at the clock, last
-	slept   sighting            // the own sleep that is still worth telling
+	told    map[[2]int]verdict.Sighting // of others, by who and about whom
+	seq     uint64                      // of the own sightings
+	looked  time.Time                   // at the clock, last
+	slept   verdict.Sighting            // the own sleep that is still worth telling
 	sleptAt time.Time
 	alone   time.Duration // no neighbour was heard, for so long
 	aloneAt time.Time     // until then at least
@@ -50,15 +52,15 @@ type watch struct {
 // watched is a neighbour. With two ranks both connections are to one.
 type watched struct {
 	rank    int
-	moved   uint64    // Config.Moved, when the clock was looked at
-	movedAt time.Time // when it last grew
-	last    sighting  // as it was told
-	lastAt  time.Time // so
-	calling bool      // a goroutine calls it
-	called  bool      // so, and that has come to an end at least once
-	half    bool      // calls of its host are not completed
-	call    outcome   // what came of the last call
-	process process
+	moved   uint64           // Config.Moved, when the clock was looked at
+	movedAt time.Time        // when it last grew
+	last    verdict.Sighting // as it was told
+	lastAt  time.Time        // so
+	calling bool             // a goroutine calls it
+	called  bool             // so, and that has come to an end at least once
+	half    bool             // calls of its host are not completed
+	call    verdict.Outcome  // what came of the last call
+	process verdict.Process
 	cpu     uint64 // time that its process had used
 	packets uint32 // that had come when its silence was certain to be one
 	marked  bool   // packets is set
@@ -68,7 +70,7 @@ type watched struct {
 }
 
 func newWatch(c *Control) watch {
-	w := watch{told: make(map[[2]int]sighting), looked: c.opened}
+	w := watch{told: make(map[[2]int]verdict.Sighting), looked: c.opened}
 	for _, side := range [2]int{left, right} {
 		if peer := c.neighbour(side); peer != c.rank && !slices.ContainsFunc(w.peers, func(p *watched) bool { return p.rank == peer }) {
 			w.peers = append(w.peers, &watched{rank: peer, movedAt: c.opened})
@@ -171,7 +173,7 @@ func (c *Control) notice(now time.Time) {
 	}
 	if gap >= c.pace.suspect {
 		trace.Debug(trace.Bootstrap, "this process was stopped, or did not get a CPU", slog.Duration("for", gap))
-		w.slept, w.sleptAt = sighting{By: c.rank, About: c.rank, Slept: gap}, now
+		w.slept, w.sleptAt = verdict.Sighting{By: c.rank, About: c.rank, Slept: gap}, now
 		if c.sealed {
 			c.tell(w.slept, nil)
 		}
@@ -211,13 +213,13 @@ func (c *Control) overdue(now time.Time) *Verdict {
 		case !c.sealed && !l.ended && now.Sub(l.heard) >= c.pace.silence:
 			who := l.who
 			p := who.look(&c.self, new(uint64))
-			if p == processRunning && now.Sub(l.heard) < slowness*c.pace.silence {
+			if p == verdict.ProcessRunning && now.Sub(l.heard) < slowness*c.pace.silence {
 				continue
 			}
-			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), Ago(now.Sub(l.heard)))
+			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), calls.Ago(now.Sub(l.heard)))
 			v.Confidence = Suspect
-			if p == processStopped {
-				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", c.name(l.peer), who, span(now.Sub(l.heard)), cureStopped)
+			if p == verdict.ProcessStopped {
+				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", c.name(l.peer), who, verdict.Span(now.Sub(l.heard)), verdict.CureStopped)
 			}
 			return v
 		}
@@ -243,11 +245,11 @@ func (c *Control) silence(p *watched, now time.Time) time.Duration {
 }
 
 // see is what this rank sees of a neighbour now. It needs the lock.
-func (c *Control) see(p *watched, now time.Time) sighting {
-	s := sighting{By: c.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
+func (c *Control) see(p *watched, now time.Time) verdict.Sighting {
+	s := verdict.Sighting{By: c.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
 	pace := &c.pace
-	if s.Call == callMute && c.members[p.rank].beside(&c.self) {
-		s.Call = callOpen // the kernel was slow
+	if s.Call == verdict.CallMute && c.members[p.rank].beside(&c.self) {
+		s.Call = verdict.CallOpen // the kernel was slow
 	}
 	silent := c.silence(p, now)
 	if silent >= pace.suspect {
@@ -271,38 +273,38 @@ func (c *Control) see(p *watched, now time.Time) sighting {
 	default:
 		s.Arrives = s.Silent > 0 && (packets > p.packets || p.half)
 	}
-	dead := s.Call == callRefused || s.Call == callOther || s.Process == processDead
+	dead := s.Call == verdict.CallRefused || s.Call == verdict.CallOther || s.Process == verdict.ProcessDead
 	switch {
 	case s.Silent == 0:
-	case s.Process == processStopped:
+	case s.Process == verdict.ProcessStopped:
 		s.Due = silent >= pace.silence
 	case dead:
 		s.Due = true
-	case s.Call == callMute:
+	case s.Call == verdict.CallMute:
 		s.Due = silent >= pace.death
-	case s.Process == processRunning:
+	case s.Process == verdict.ProcessRunning:
 		s.Due = silent >= slowness*pace.silence
 	default: // what a call finds out says more than the silence
 		s.Due = silent >= pace.silence && (p.called || silent >= 2*pace.silence)
 	}
 	// The sockets of a process that dies are closed one after the other.
-	if s.Ended != "" && s.Call != "" && (s.Call != callOpen || now.Sub(p.endedAt) >= pace.suspect) {
+	if s.Ended != "" && s.Call != "" && (s.Call != verdict.CallOpen || now.Sub(p.endedAt) >= pace.suspect) {
 		s.Due = true
 	}
 	// Where no call can be made, for want of descriptors, the bound is what is left.
 	if age := now.Sub(p.faultAt); s.Fault != nil && (s.Call != "" || s.Process != "" || age >= pace.death) {
-		s.Due = s.Due || dead || age >= pace.suspect || s.Process == processStopped || s.Call == callAnswered && age >= pace.settle
+		s.Due = s.Due || dead || age >= pace.suspect || s.Process == verdict.ProcessStopped || s.Call == verdict.CallAnswered && age >= pace.settle
 		s.Late = age >= pace.death
 	}
-	if !s.amiss() {
+	if !s.Amiss() {
 		s.Call, s.Process = "", ""
 	}
-	s.hush = s.Silent > 0 && slices.ContainsFunc(c.watch.peers, func(other *watched) bool {
+	s.Hush = s.Silent > 0 && slices.ContainsFunc(c.watch.peers, func(other *watched) bool {
 		quiet := c.silence(other, now)
 		return other != p && quiet >= 2*pace.beat && quiet < pace.suspect
 	})
 	if c.spoke(p).Before(c.watch.aloneAt) && now.Sub(c.watch.aloneAt) < pace.silence {
-		s.alone = c.watch.alone
+		s.Alone = c.watch.alone
 	}
 	return s
 }
@@ -329,15 +331,15 @@ func (c *Control) look(now time.Time) {
 	for _, p := range c.watch.peers {
 		s := c.see(p, now)
 		asked := c.asked(p.rank, now)
-		if s.amiss() || asked {
+		if s.Amiss() || asked {
 			c.inspect(p)
 			if asked {
 				s.Call, s.Process = p.call, p.process
 			}
 		}
 		changed := s.Ended != p.last.Ended || s.Fault != p.last.Fault || s.Call != p.last.Call || s.Arrives != p.last.Arrives || s.Process != p.last.Process ||
-			s.Due != p.last.Due || s.amiss() != p.last.amiss()
-		if changed || (s.amiss() || asked) && now.Sub(p.lastAt) >= c.pace.death/4 {
+			s.Due != p.last.Due || s.Amiss() != p.last.Amiss()
+		if changed || (s.Amiss() || asked) && now.Sub(p.lastAt) >= c.pace.death/4 {
 			p.last, p.lastAt = s, now
 			c.tell(s, nil)
 		}
@@ -346,10 +348,10 @@ func (c *Control) look(now time.Time) {
 	if !due {
 		return
 	}
-	if v := judge(c.panorama(), c.seen(now)); v != nil {
+	if v := verdict.Judge(c.panorama(), c.seen(now)); v != nil {
 		if v.Doing.IsZero() {
 			c.complete(v)
-			v.Text += v.Doing.told(c.rank)
+			v.Text += v.Doing.Told(c.rank)
 		}
 		c.propose(v, nil)
 	}
@@ -371,7 +373,7 @@ func (c *Control) listen(now time.Time) {
 // neighbour misses this one. It needs the lock.
 func (c *Control) asked(rank int, now time.Time) bool {
 	for _, s := range c.watch.told {
-		if s.amiss() && now.Sub(s.at) < c.pace.suspect && (s.About == rank || s.By == rank && s.About == c.rank) {
+		if s.Amiss() && now.Sub(s.At) < c.pace.suspect && (s.About == rank || s.By == rank && s.About == c.rank) {
 			return true
 		}
 	}
@@ -379,22 +381,22 @@ func (c *Control) asked(rank int, now time.Time) bool {
 }
 
 // seen is all that has been seen lately, here and by others. It needs the lock.
-func (c *Control) seen(now time.Time) []sighting {
-	var all []sighting
+func (c *Control) seen(now time.Time) []verdict.Sighting {
+	var all []verdict.Sighting
 	for _, p := range c.watch.peers {
 		all = append(all, c.see(p, now))
 	}
 	for _, s := range c.watch.told {
-		if s.age = now.Sub(s.at); s.age < c.pace.suspect || s.Slept > 0 && s.age < c.pace.silence {
+		if s.Age = now.Sub(s.At); s.Age < c.pace.suspect || s.Slept > 0 && s.Age < c.pace.silence {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b sighting) int { return (a.By-b.By)*c.size + a.About - b.About })
+	slices.SortFunc(all, func(a, b verdict.Sighting) int { return (a.By-b.By)*c.size + a.About - b.About })
 	return all
 }
 
-func (c *Control) panorama() *panorama {
-	return &panorama{own: c.rank, size: c.size, death: c.pace.death, name: c.name, near: func(rank int) bool { return c.members[rank].near(&c.self) }, where: func(rank int) string {
+func (c *Control) panorama() *verdict.Panorama {
+	return &verdict.Panorama{Own: c.rank, Size: c.size, Death: c.pace.death, Name: c.name, Near: func(rank int) bool { return c.members[rank].near(&c.self) }, Where: func(rank int) string {
 		if m := c.members[rank]; m.PID != 0 {
 			return fmt.Sprintf("process %d on host %s", m.PID, m.Host)
 		}
@@ -403,7 +405,7 @@ func (c *Control) panorama() *panorama {
 }
 
 // tell tells the others what this rank, or another, has seen. It needs the lock.
-func (c *Control) tell(s sighting, from *connection) {
+func (c *Control) tell(s verdict.Sighting, from *connection) {
 	if s.By == c.rank {
 		c.watch.seq++
 		s.Seq = c.watch.seq
@@ -416,7 +418,7 @@ func (c *Control) tell(s sighting, from *connection) {
 }
 
 // takeSighting takes what another rank has seen, and passes it on.
-func (c *Control) takeSighting(l *connection, s sighting) error {
+func (c *Control) takeSighting(l *connection, s verdict.Sighting) error {
 	if s.By < 0 || s.By >= c.size || s.About < 0 || s.About >= c.size {
 		return fmt.Errorf("sighting by rank %d about rank %d: expected ranks below %d", s.By, s.About, c.size)
 	}
@@ -427,10 +429,10 @@ func (c *Control) takeSighting(l *connection, s sighting) error {
 	if s.By == c.rank || s.Seq <= c.watch.told[key].Seq {
 		return nil
 	}
-	s.at = now
+	s.At = now
 	c.watch.told[key] = s
 	c.tell(s, l)
-	if s.amiss() {
+	if s.Amiss() {
 		c.look(now)
 	}
 	return nil
@@ -443,7 +445,7 @@ func (c *Control) suspectedBy(v *Verdict) int {
 	if rank < 0 && !v.Edge.IsZero() {
 		rank = v.Edge.From + v.Edge.To - c.rank
 	}
-	if v.told || v.Confidence == Certain || rank < 0 || rank == c.rank || c.watch.of(rank) == nil {
+	if v.Told || v.Confidence == Certain || rank < 0 || rank == c.rank || c.watch.of(rank) == nil {
 		return -1
 	}
 	return rank
@@ -459,7 +461,7 @@ func (c *Control) blame(rank int, v *Verdict) {
 	c.notice(now)
 	w := &c.watch
 	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < c.pace.death {
-		c.fail(c.verdict(KindStopped, c.rank, "%s was stopped for %s, and what it was in failed: %s: %s", c.name(c.rank), Ago(w.slept.Slept), v.Text, cureStopped), nil)
+		c.fail(c.verdict(KindStopped, c.rank, "%s was stopped for %s, and what it was in failed: %s: %s", c.name(c.rank), calls.Ago(w.slept.Slept), v.Text, verdict.CureStopped), nil)
 		return
 	}
 	p := w.of(rank)

@@ -57,7 +57,7 @@ func (c *Control) status(asked probe, by net.Addr) status {
 	if from, err := netip.ParseAddrPort(by.String()); s.Same || s.Itself || err == nil && isOwn(from.Addr()) {
 		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
 	}
-	if g := asked.Group; g != nil && c.group.supersedes(g) {
+	if g := asked.Group; g != nil && c.group.Supersedes(g) {
 		s.Group = &c.group
 	}
 	if !s.Same {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/kernel"
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // near tells whether two processes see each other in /proc.
@@ -22,7 +23,7 @@ func (i identity) beside(other *identity) bool {
 
 // look tells how another rank's process is, if it is on this machine. cpu is the time that
 // it had used at the last look, and is set to what it has used now.
-func (i identity) look(own *identity, cpu *uint64) process {
+func (i identity) look(own *identity, cpu *uint64) verdict.Process {
 	if !i.near(own) || i.PID == own.PID {
 		return ""
 	}
@@ -34,11 +35,11 @@ func (i identity) look(own *identity, cpu *uint64) process {
 	*cpu = s.CPU
 	switch {
 	case s.Start != i.Process.Start || s.State == 'Z' || s.State == 'X':
-		return processDead
+		return verdict.ProcessDead
 	case s.State == 'T' || s.State == 't':
-		return processStopped
+		return verdict.ProcessStopped
 	case before != 0 && s.CPU > before, kernel.Runnable(i.PID):
-		return processRunning
+		return verdict.ProcessRunning
 	}
 	return ""
 }
@@ -90,7 +91,7 @@ func (c *Control) Process(rank int) (stopped, gone, lives bool, pid int) {
 	c.mu.Unlock()
 	var cpu uint64
 	p := other.look(&own, &cpu)
-	stopped, gone = p == processStopped, p == processDead
+	stopped, gone = p == verdict.ProcessStopped, p == verdict.ProcessDead
 	return stopped, gone, cpu > 0 && !stopped && !gone, other.PID // no process gets this far without
 }
 

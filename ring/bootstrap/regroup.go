@@ -8,21 +8,6 @@ import (
 	"ringcli/ring/bootstrap/hosts"
 )
 
-// Group is which nodes of the list that all were given make a ring: all but some. Those
-// that remain keep their order and are numbered anew.
-type Group struct {
-	Whole   string `json:"whole"`             // digest of the whole list
-	Without []int  `json:"without,omitempty"` // entries of it, ascending
-	// Decision counts what a leader has decided: who follows takes up the latest. Ranks
-	// that nobody leads have 0.
-	Decision uint64 `json:"decision,omitempty"`
-}
-
-// supersedes tells whether a leader has decided on other nodes since.
-func (g *Group) supersedes(old *Group) bool {
-	return g.Whole == old.Whole && g.Decision > old.Decision && !slices.Equal(g.Without, old.Without)
-}
-
 // regroup deals with a caller of the same whole list whose ring goes on without other
 // nodes than this one's, and reports whether it was one.
 func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
@@ -58,7 +43,7 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 // takeUp ends a bring-up that the leader has decided otherwise about.
 func (c *Control) takeUp(g *Group) {
 	v := c.verdict(KindRegrouped, -1, "the leader goes on without %s", hosts.Names(c.cfg.Whole, g.Without))
-	v.group = g
+	v.Group = g
 	c.mu.Lock()
 	first := !c.sealed && c.fail(v, nil)
 	c.mu.Unlock()
@@ -75,7 +60,7 @@ func (c *Control) askLeader() {
 	ctx, cancel := awake(c.life, probeTimeout)
 	defer cancel()
 	s, err := c.probe(ctx, 0, c.cfg.Addrs[0], probe{Group: &c.group})
-	if err == nil && s.Rank == 0 && s.Group != nil && s.Group.supersedes(&c.group) {
+	if err == nil && s.Rank == 0 && s.Group != nil && s.Group.Supersedes(&c.group) {
 		c.takeUp(s.Group)
 	}
 }

@@ -164,7 +164,7 @@ func (c *Control) Activity() string {
 	if c.activity == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s for %s", c.activity, Ago(time.Since(c.active)))
+	return fmt.Sprintf("%s for %s", c.activity, calls.Ago(time.Since(c.active)))
 }
 
 // Standing says which ranks this one awaits on the control ring, since when and to do what.
@@ -190,15 +190,7 @@ func (s *status) doing() string {
 	if s.Activity == "" {
 		return "up (" + s.State + ")"
 	}
-	return fmt.Sprintf("up, %s for %s", s.Activity, Ago(s.For))
-}
-
-// Ago rounds a time for people.
-func Ago(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(100 * time.Millisecond)
-	}
-	return d.Round(time.Second)
+	return fmt.Sprintf("up, %s for %s", s.Activity, calls.Ago(s.For))
 }
 
 // For tells whether a rank is awaited.

@@ -1,4 +1,5 @@
-// Package calls tells what ranks call that must all call the same, and names ranks for people.
+// Package calls tells what ranks call that must all call the same, and names ranks, and times,
+// for people.
 package calls
 
 import (
@@ -6,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Called is what some ranks call, where all must call the same; or that they do not.
@@ -73,4 +75,12 @@ func Ranks(ranks []int) string {
 		return fmt.Sprintf("ranks %s, %d more", text, more)
 	}
 	return "ranks " + text
+}
+
+// Ago rounds a time for people.
+func Ago(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
