@@ -151,9 +151,9 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	}
 	made := map[roleKey]*role{}
 	set := map[int]bool{}
-	for _, op := range Operations() {
-		if k.Op.Rooted() && op != k.Op || !k.Op.Rooted() && op.Rooted() {
-			continue // of roots there may be many, of which each is made for itself
+	for _, op := range AllOperations() {
+		if op != k.Op && (k.Op.Apart() || op.Apart()) {
+			continue
 		}
 		other := *k
 		other.Op = op

@@ -46,13 +46,16 @@ const (
 // Operations returns the operations on vectors: all but the barrier.
 func Operations() []Operation { return plan.Operations() }
 
+// AllOperations are those, and then the barrier.
+func AllOperations() []Operation { return plan.AllOperations() }
+
 // Algorithms returns the algorithms that can be asked for, AlgorithmAuto first.
 func Algorithms() []Algorithm { return plan.Algorithms() }
 
 // Protocols returns the protocols that can be asked for, Auto first.
 func Protocols() []Protocol { return plan.Protocols() }
 
-// ParseOperation returns the operation of that name.
+// ParseOperation returns the operation of that name or alias, in any case.
 func ParseOperation(name string) (Operation, error) { return plan.ParseOperation(name) }
 
 // ParseAlgorithm returns the algorithm of that name or alias, in any case; of none it is AlgorithmAuto.

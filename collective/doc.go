@@ -1,6 +1,6 @@
 // Package collective computes over a ring of queue pairs: reduce-scatter,
 // all-gather, all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009), broadcast, reduce, and a barrier.
+// algorithms for clusters of workstations", 2009), broadcast, reduce and barrier.
 //
 // # Vocabulary
 //
@@ -30,6 +30,7 @@
 //	all-gather      own chunk                count elements           send == recv + own chunk's offset
 //	broadcast       count at the root        count elements           recv == send at the root
 //	reduce          count elements           count at the root        recv == send at the root
+//	barrier         none                     none
 //
 // Buffers are equal in this sense, or disjoint. A send buffer is never written,
 // except where it is the receive buffer. In place, reduce-scatter writes the
@@ -40,6 +41,10 @@
 // at the root, at whose part the order of operands is turned likewise (package reference has
 // it). Its ranks do not wait for all others: the root of a broadcast returns when its
 // vector is on its way, ahead of the others by as many messages as there are slots.
+//
+// A barrier returns on no rank before all have called it. It moves nothing: it is an
+// all-gather of no elements, n-1 hops round the ring, by doubling a dissemination of ⌈log2 n⌉
+// exchanges for any n, and among ranks that share memory a line of cache from each.
 //
 // # Algorithms
 //

@@ -27,7 +27,7 @@ func TestModelMeetsSimulation(t *testing.T) {
 			Ranks: n, Edge: model.Edge{Alpha: alpha / 1e9, Beta: 1 / rate}, Overhead: c.Overhead / 1e9,
 			Gamma: model.Flat(c.Reduce / 1e9), Copy: model.Flat(c.Copy / 1e9),
 		}
-		for _, op := range collective.Operations() {
+		for _, op := range collective.AllOperations() {
 			for _, o := range []collective.CallOptions{
 				{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager},
 				{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite},
@@ -37,6 +37,12 @@ func TestModelMeetsSimulation(t *testing.T) {
 				for _, bytes := range []int{4 << 10, 64 << 10, 128 << 10, 1 << 20} {
 					if n > 64 && op != collective.OpAllReduce && bytes == 128<<10 {
 						continue // it takes long
+					}
+					if !op.OnVectors() {
+						if bytes > 4<<10 || o.Protocol == collective.RendezvousWrite {
+							continue
+						}
+						bytes = 0
 					}
 					k, err := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10}.Plan(
 						collective.Call{Op: op, Type: reduce.Float32, Count: bytes / 4, CallOptions: o}, collective.Table{})

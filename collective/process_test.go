@@ -48,6 +48,7 @@ type rankJob struct {
 	Timeout time.Duration // 0 is rankTimeout; of operations
 	Steady  bool          // one operation over and over
 	Flights bool          // eight at a time are started, and then waited for
+	Barrier bool          // barriers, by each algorithm in turn
 	Grows   bool          // what TestGrowthOfProcesses looks at, and no more
 }
 
@@ -112,8 +113,11 @@ func rankMain(text string) (err error) {
 	defer func() { err = errors.Join(err, c.Close(), s.private.Free()) }()
 	for {
 		next := s.next
-		if job.Flights {
+		switch {
+		case job.Flights:
 			next = s.fly
+		case job.Barrier:
+			next = s.barrier
 		}
 		err := next()
 		switch {
@@ -247,6 +251,13 @@ func (s *workload) fly() error {
 	}
 	s.done++
 	return errors.Join(errs...)
+}
+
+// barrier is the next of a stream of barriers. The first is the usual one.
+func (s *workload) barrier() error {
+	ways := barrierWays("")
+	s.done++
+	return s.c.Run(context.Background(), Call{Op: OpBarrier, CallOptions: ways[(s.done-1)%len(ways)]})
 }
 
 // renew takes new memory from Alloc now and then, which may lie where old did.

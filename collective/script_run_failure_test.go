@@ -35,7 +35,8 @@ func TestMeshDisagreement(t *testing.T) {
 			{"the ring", func(r *Call) { r.CallOptions = ringWays[0] }, []string{"sum, " + way.Algorithm.String(), "sum, eager"}},
 			{"a rendezvous", func(r *Call) { r.CallOptions = ringWays[1] }, []string{"sum, " + way.Algorithm.String(), "sum, rendezvous-write"}},
 			{"another algorithm", func(r *Call) { r.CallOptions = other }, []string{"sum, " + way.Algorithm.String(), "sum, " + other.Algorithm.String()}},
-			{"a barrier", func(r *Call) { *r = Call{Op: OpBarrier, CallOptions: ringWays[0]} }, []string{"sum, " + way.Algorithm.String(), "barrier"}},
+			{"a barrier", func(r *Call) { *r = Call{Op: OpBarrier, CallOptions: ringWays[0]} }, []string{"sum, " + way.Algorithm.String(), "barrier, eager"}},
+			{"a barrier like this", func(r *Call) { *r = Call{Op: OpBarrier, CallOptions: way} }, []string{"all-reduce of 1000 float32", "barrier, " + way.Algorithm.String()}},
 		}
 		for _, warm := range []bool{true, false} {
 			for _, test := range changes {

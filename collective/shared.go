@@ -287,7 +287,7 @@ func (s *shared) buffer(v *vector) sharedmem.Buffer {
 // perform has the team do what a call consists of.
 func (s *shared) perform(k *Call, d *sharedmem.Call) error {
 	switch {
-	case k.Algorithm == AlgorithmInbox || d.Phases == 0:
+	case k.Algorithm == AlgorithmInbox:
 		return s.team.Inbox(d)
 	case !k.Sync:
 		return s.team.Pull(d)

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -8,14 +9,16 @@ import (
 	"time"
 )
 
-// A rank is killed while eight operations are in flight on each: every handle of every
-// other rank resolves, and names it.
+// A rank is killed while eight operations are in flight on each, or during barriers: every
+// handle of every other rank resolves, and names it.
 func TestKilledRankInFlight(t *testing.T) {
-	for _, device := range []string{"soft:lo", shared0} {
-		t.Run(device, func(t *testing.T) {
+	for _, job := range []rankJob{
+		{Device: "soft:lo", Flights: true}, {Device: shared0, Flights: true}, {Device: "soft:lo", Barrier: true}, {Device: shared0, Barrier: true},
+	} {
+		t.Run(fmt.Sprintf("%s, barriers %t", job.Device, job.Barrier), func(t *testing.T) {
 			const n = 3
 			victim := rand.IntN(n)
-			ranks := startRanks(t, n, rankJob{Device: device, Flights: true}, t.TempDir())
+			ranks := startRanks(t, n, job, t.TempDir())
 			for _, what := range []string{"connected", "working"} {
 				for r, p := range ranks {
 					if _, err := p.awaits(what, 2*rankTimeout); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -66,12 +65,9 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	for _, o := range collective.Operations() {
-		if slices.Contains(o.Aliases(), word) {
-			return o.String()
-		}
-	}
-	if slices.Contains(benchWords, word) {
+	if o, err := collective.ParseOperation(word); err == nil && o.OnVectors() {
+		return o.String()
+	} else if word == benchP2P {
 		return word
 	}
 	return ""

@@ -71,9 +71,9 @@ LogGP for the costs; what differs is in the source, package collective/model.`,
 
 func modelFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "ranks", "n", standardRanks, 2, mostRanks, "the ranks", "ranks of the ring")
-	operations := append(collective.Operations(), collective.OpBarrier)
+	operations := collective.AllOperations()
 	first := collective.OpAllReduce
-	command.ChoiceFlag(fs, "op", "operation", &first, operations, parseOperation, "operation: "+strings.Join(render.Words(operations), ", "))
+	command.ChoiceFlag(fs, "op", "operation", &first, operations, collective.ParseOperation, "operation: "+strings.Join(render.Words(operations), ", "))
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
 	command.DurationFlag(fs, "alpha", 0, "time of a message beside its length, one way, such as 3us")
 	rateFlag(fs, "beta", 0, "bandwidth of an edge, each way, such as 48GB/s or 400Gb/s")
@@ -90,15 +90,6 @@ func modelFlags(fs *pflag.FlagSet) {
 	size("begin", "b", modelMin, "least size in bytes")
 	size("end", "e", modelMax, "greatest size in bytes")
 	command.NumberFlag(fs, "factor", "f", modelTimes, 2, 1<<20, "the factor from a size to the next", "factor from a size to the next")
-}
-
-func parseOperation(name string) (collective.Operation, error) {
-	for _, o := range collective.Operations() {
-		if name == o.String() || slices.Contains(o.Aliases(), name) {
-			return o, nil
-		}
-	}
-	return collective.ParseOperation(name)
 }
 
 // modelling is a run of the command.

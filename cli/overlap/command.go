@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -104,10 +103,8 @@ func operationOf(args []string) (collective.Operation, error) {
 	if len(args) == 0 {
 		return collective.OpAllReduce, nil
 	}
-	for _, o := range collective.Operations() {
-		if o.String() == args[0] || slices.Contains(o.Aliases(), args[0]) {
-			return o, nil
-		}
+	if o, err := collective.ParseOperation(args[0]); err == nil && o.OnVectors() {
+		return o, nil
 	}
 	return 0, exit.Usagef("%s: unknown operation %q: expected one of %s", name, args[0], strings.Join(words(), ", "))
 }

@@ -28,7 +28,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	n, v := float64(m.Ranks), bytes(k)
 	meet := (n - 1) * m.Line
 	gamma, copied := m.Gamma.At(v), m.Copy.At(v)
-	if k.Algorithm != collective.AlgorithmInbox && k.Op != collective.OpBarrier {
+	if k.Algorithm != collective.AlgorithmInbox {
 		chunk := v / n
 		if k.Op.Rooted() && !k.Op.Reduces() { // all copy it at once, the root too
 			return m.Call + 2*meet + v*copied

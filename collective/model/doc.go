@@ -31,6 +31,8 @@
 //	doubling all-reduce     lg p (α + Vβ + Vγ)
 //	halving reduce-scatter  lg p α + (p-1)/p V(β + γ);         all-gather by doubling without γ
 //
+// of a barrier, which moves nothing, the hops: (n-1)α round the ring, ⌈lg n⌉α by dissemination
+// (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", IJPP 17, 1988),
 // and of a binary tree, up and down, 2 lg n (α + Vβ) + 2 lg n Vγ. With segments that follow
 // one another through d steps, the time of one is paid once and that of the slowest stage
 // for each of the others: (d + S - 1) stages in place of d S (Träff, Ripke, Siebert, et al.,

@@ -60,6 +60,7 @@ func TestTextbook(t *testing.T) {
 				{collective.OpReduceScatter, collective.AlgorithmRing, (f-1)*(alpha+chunk*beta+chunk*gamma) + max(0, alpha-chunk*gamma)},
 				{collective.OpAllGather, collective.AlgorithmRing, (f-1)*(alpha+chunk*beta) + alpha},
 				{collective.OpBarrier, collective.AlgorithmRing, (f-1)*alpha + alpha},
+				{collective.OpBarrier, collective.AlgorithmRecursiveDoubling, lg * alpha},
 				{collective.OpAllReduce, collective.AlgorithmRecursiveDoubling, lg*(alpha+v*(beta+gamma)) + ends},
 				{collective.OpReduceScatter, collective.AlgorithmRecursiveDoubling, lg*alpha + (f-1)*chunk*(beta+gamma) + ends},
 				{collective.OpAllGather, collective.AlgorithmRecursiveDoubling, lg*alpha + (f-1)*chunk*beta + ends},
@@ -69,6 +70,31 @@ func TestTextbook(t *testing.T) {
 					continue // in segments
 				}
 				near(t, fmt.Sprintf("%s by %s on %d ranks, %d bytes", c.op, c.a, n, size), m.Time(k), c.want, 1e-3)
+			}
+		}
+	}
+}
+
+// TestBarrier: a barrier takes its hops, and among ranks that share memory a line of each.
+func TestBarrier(t *testing.T) {
+	const alpha = 3e-6
+	for _, n := range []int{2, 3, 5, 8, 9, 100, 1000} {
+		m := wires(n)
+		m.Line = 0.1e-6
+		up := math.Floor(math.Log2(float64(n))) // the depth of the tree
+		for _, c := range []struct {
+			a    collective.Algorithm
+			p    collective.Protocol
+			most int
+			want float64
+		}{
+			{collective.AlgorithmRecursiveDoubling, collective.Eager, n, math.Ceil(math.Log2(float64(n))) * alpha},
+			{collective.AlgorithmTree, collective.Eager, n, 2 * up * alpha},
+			{collective.AlgorithmInbox, collective.Eager, collective.AlgorithmInbox.MaxRanks(), alpha},
+			{collective.AlgorithmInbox, collective.Direct, collective.AlgorithmInbox.MaxRanks(), float64(n-1) * m.Line},
+		} {
+			if n <= c.most {
+				near(t, fmt.Sprintf("%s, %s on %d ranks", c.a, c.p, n), m.Time(planned(t, collective.OpBarrier, c.a, c.p, n, 0, collective.CallOptions{})), c.want, 1e-3)
 			}
 		}
 	}

@@ -45,15 +45,11 @@ type hop struct {
 // each chunk goes over all but one of them.
 func (m *Machine) ring(k *collective.Call) float64 {
 	n, v := float64(m.Ranks), bytes(k)
-	perSegment := float64(k.Segment)
-	if k.Op == collective.OpBarrier {
-		perSegment = 1
-	}
 	chunk := v / n
 	if k.Op.Rooted() {
 		chunk = v
 	}
-	segments := max(1, int(math.Ceil(math.Ceil(chunk)/perSegment)))
+	segments := max(1, int(math.Ceil(math.Ceil(chunk)/float64(k.Segment))))
 	s := chunk / float64(segments)
 	depth := k.Depth
 	last := segments % depth
@@ -78,7 +74,7 @@ func (m *Machine) ring(k *collective.Call) float64 {
 		}
 		if total > 0 && k.Sync { // the passes around the barrier, and it
 			total += h.end + m.ring(&collective.Call{Op: collective.OpBarrier, CallOptions: collective.CallOptions{
-				Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Depth: collective.DefaultDepth,
+				Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Segment: 1, Depth: collective.DefaultDepth,
 			}})
 		}
 		h = m.slowest(k, s, reduces)

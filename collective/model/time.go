@@ -30,9 +30,6 @@ func (m *Machine) time(k *collective.Call) float64 {
 
 // bytes is the length of the vector.
 func bytes(k *collective.Call) float64 {
-	if k.Op == collective.OpBarrier {
-		return 0
-	}
 	return float64(k.Count) * float64(k.Type.Size())
 }
 

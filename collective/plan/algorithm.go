@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strings"
 
 	"ringcli/collective/reduce"
@@ -73,11 +72,6 @@ func (a Algorithm) Aliases() []string { return algorithms[a].Aliases }
 // Order returns the order of operands that the algorithm documents, for those that check
 // results. It is defined for all but AlgorithmAuto.
 func (a Algorithm) Order() reference.Order { return algorithms[a].order }
-
-// carriedBy tells whether an algorithm's messages can travel by a protocol.
-func (a Algorithm) carriedBy(p Protocol) bool {
-	return p == Auto || p == Eager || slices.Contains(algorithms[a].protocols, p)
-}
 
 // MaxRanks is the largest ring that an algorithm runs on.
 func (a Algorithm) MaxRanks() int { return cmp.Or(algorithms[a].maxRanks, math.MaxInt) }

@@ -58,10 +58,10 @@ func CallOf(s sharedmem.Signature) Call {
 
 // String puts a call that is planned in words, for errors and traces.
 func (c Call) String() string {
-	if !c.Op.OnVectors() {
-		return c.Op.String()
+	text := c.Op.String()
+	if c.Op.OnVectors() {
+		text += fmt.Sprintf(" of %d %s", c.Count, c.Type)
 	}
-	text := fmt.Sprintf("%s of %d %s", c.Op, c.Count, c.Type)
 	if c.Op.Reduces() {
 		text += ", " + c.Reduction.String()
 	}
@@ -72,7 +72,7 @@ func (c Call) String() string {
 		text += ", " + c.Algorithm.String()
 	}
 	text += ", " + c.Protocol.String()
-	if c.Protocol != Direct {
+	if c.Protocol != Direct && c.Op.OnVectors() {
 		text += fmt.Sprintf(" in segments of %d bytes, depth %d", c.Segment, c.Depth)
 	}
 	if c.Verify {

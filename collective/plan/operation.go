@@ -2,7 +2,7 @@ package plan
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
@@ -113,9 +113,19 @@ gets the whole result.`,
 			AlgorithmInbox:             (*script.Script).InboxReduce,
 		},
 	},
-	// A barrier is an all-gather of nothing: its last segment comes when every rank
-	// has sent its own.
-	OpBarrier: {Naming: reduce.Naming{Name: "barrier"}, program: (*program.Program).AllGather},
+	// A barrier is an all-gather of nothing: the last message comes when every rank has
+	// sent its own. It needs only its n-1 hops round the ring.
+	OpBarrier: {
+		Naming:  reduce.Naming{Name: "barrier", Aliases: []string{"bar"}},
+		summary: "Wait for all ranks; nobody goes on before the last has come",
+		about:   `Returns on no rank before every rank has called it. No data are moved.`,
+		program: (*program.Program).AllGather,
+		scripts: map[Algorithm]func(*script.Script){
+			AlgorithmRecursiveDoubling: (*script.Script).Disseminate,
+			AlgorithmTree:              (*script.Script).TreeAllGather,
+			AlgorithmInbox:             (*script.Script).InboxAllGather,
+		},
+	},
 }
 
 // extent is how much of the vector a buffer holds.
@@ -145,27 +155,23 @@ func (e extent) of(c *Call, ranks, rank int) Range {
 	return Range{}
 }
 
+var operationNames = reduce.Names[Operation]{
+	What: "operation", Unknown: "operation %d", Count: len(operations), Of: func(o Operation) reduce.Naming { return operations[o].Naming },
+}
+
 // Operations returns the operations on vectors: all but the barrier.
 func Operations() []Operation {
-	var list []Operation
-	for i := range operations {
-		if o := Operation(i); o.OnVectors() {
-			list = append(list, o)
-		}
-	}
-	return list
+	return slices.DeleteFunc(operationNames.All(), func(o Operation) bool { return !o.OnVectors() })
 }
+
+// AllOperations are those, and then the barrier.
+func AllOperations() []Operation { return append(Operations(), OpBarrier) }
 
 // Valid reports whether o is one of the declared operations.
 func (o Operation) Valid() bool { return int(o) < len(operations) }
 
 // String returns the operation's name as the command line writes it.
-func (o Operation) String() string {
-	if !o.Valid() {
-		return fmt.Sprintf("operation %d", uint8(o))
-	}
-	return operations[o].Name
-}
+func (o Operation) String() string { return operationNames.Text(o) }
 
 // Aliases returns other names of the operation.
 func (o Operation) Aliases() []string { return operations[o].Aliases }
@@ -222,18 +228,9 @@ func (c *Call) InPlaceRule(sendOffset, recvOffset uint64) string {
 // vectors.
 func (o Operation) BusFactor(n int) float64 { return operations[o].busFactor(float64(n)) }
 
-// ParseOperation returns the operation of that name. The error for an unknown
-// name lists the known ones.
-func ParseOperation(name string) (Operation, error) {
-	var known []string
-	for i := range operations {
-		if name == operations[i].Name {
-			return Operation(i), nil
-		}
-		known = append(known, operations[i].Name)
-	}
-	return 0, fmt.Errorf("unknown operation %q: expected one of %s", name, strings.Join(known, ", "))
-}
+// ParseOperation returns the operation of that name or alias, in any case. The error for
+// an unknown name lists the known ones.
+func ParseOperation(name string) (Operation, error) { return operationNames.Parse(name) }
 
 // MarshalText writes the operation's name.
 func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
@@ -244,8 +241,12 @@ func (o *Operation) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// OnVectors reports whether the operation has buffers.
+// OnVectors reports whether the operation has buffers: all but the barrier have.
 func (o Operation) OnVectors() bool { return o.Valid() && operations[o].send != noElements }
+
+// Apart tells whether the operation's edges are made for it alone: of roots there may be
+// many, and a barrier's peers by recursive doubling are others.
+func (o Operation) Apart() bool { return o.Rooted() || !o.OnVectors() }
 
 // wholly tells whether every transfer is of the whole vector, which then need not be
 // cut by chunks.

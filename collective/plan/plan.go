@@ -124,7 +124,7 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 		return bad("%s: expected one of %v", c.Type, reduce.Types())
 	}
 	size := c.Type.Size()
-	if c.Verify {
+	if c.Verify = c.Verify && c.Op.OnVectors(); c.Verify {
 		g.NotShared = "segments are to be verified"
 	}
 	switch {
@@ -158,19 +158,19 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 			c.Protocol = Auto // the rule is for other rings
 		}
 	}
-	if c.Protocol == Auto && g.direct() && c.Algorithm.carriedBy(Direct) {
+	if c.Protocol == Auto && g.direct() && c.Op.lacks(c.Algorithm, Direct) == "" {
 		c.Protocol = Direct
 	}
 	switch {
-	case !c.Algorithm.carriedBy(c.Protocol):
-		return bad("%s by %s: %s", c.Algorithm, c.Protocol, carriers(c.Protocol))
+	case c.Op.lacks(c.Algorithm, c.Protocol) != "":
+		return bad("%s by %s: %s", c.Algorithm, c.Protocol, c.Op.lacks(c.Algorithm, c.Protocol))
 	case ranks > c.Algorithm.MaxRanks():
 		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.MaxRanks())
 	case c.Protocol == Direct && g.Reached && g.NotShared != "":
 		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.NotShared)
 	case c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "":
 		return bad("%s: %s", c.Protocol, c.notInitiated(&g))
-	case ranks == 1 || !c.Op.OnVectors():
+	case ranks == 1:
 		c.Algorithm = AlgorithmRing
 	}
 	if !c.Op.Reduces() {
@@ -178,8 +178,10 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 	}
 	if !c.Op.OnVectors() {
 		c.Type = 0
+		if c.Protocol == Auto {
+			c.Protocol = Eager
+		}
 	}
-	c.Verify = c.Verify && c.Op.OnVectors()
 	c.Sync = c.Sync && c.Op.Phases() == 2 && c.Algorithm == AlgorithmRing
 	asked := c.Segment
 	c.Segment = 0

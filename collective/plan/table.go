@@ -28,7 +28,7 @@ type Table struct {
 // Rule is one line of a Table. It fits calls of its operation on rings of its
 // size whose whole vector is at most MaxBytes long.
 type Rule struct {
-	Op        Operation `json:"op"`                  // not a barrier
+	Op        Operation `json:"op"`
 	Ranks     int       `json:"ranks,omitempty"`     // 0 is any number that the algorithm can do
 	MaxBytes  int64     `json:"max_bytes,omitempty"` // 0 is any length
 	Algorithm Algorithm `json:"algorithm"`           // not AlgorithmAuto
@@ -55,8 +55,8 @@ func (t Table) Validate() error {
 // Validate returns why no call can be as the rule says, or nil.
 func (r Rule) Validate() error {
 	switch {
-	case !r.Op.OnVectors():
-		return fmt.Errorf("op %s: expected %s", r.Op, eitherOf(Operations()))
+	case !r.Op.Valid():
+		return fmt.Errorf("%s: expected %s", r.Op, eitherOf(AllOperations()))
 	case r.Ranks < 0:
 		return fmt.Errorf("ranks %d: expected 1 or more, or 0 for any", r.Ranks)
 	case r.MaxBytes < 0:
@@ -65,8 +65,8 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("algorithm %s: expected one of %v", r.Algorithm, Algorithms()[1:])
 	case !r.Protocol.valid():
 		return fmt.Errorf("%s: expected one of %v", r.Protocol, Protocols())
-	case !r.Algorithm.carriedBy(r.Protocol):
-		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, carriers(r.Protocol))
+	case r.Op.lacks(r.Algorithm, r.Protocol) != "":
+		return fmt.Errorf("%s by %s: %s", r.Algorithm, r.Protocol, r.Op.lacks(r.Algorithm, r.Protocol))
 	case r.Protocol == ReceiverInitiated && r.Op.Phases() != 2:
 		return fmt.Errorf("%s: %s", r.Protocol, noFirstPhase)
 	case r.Ranks > r.Algorithm.MaxRanks():
@@ -83,6 +83,19 @@ func eitherOf(list []Operation) string {
 		text += ", " + op.String()
 	}
 	return text + " or " + list[last].String()
+}
+
+// lacks says why the operation by an algorithm cannot travel by a protocol; "" if it can.
+func (o Operation) lacks(a Algorithm, p Protocol) string {
+	switch {
+	case p == Auto || p == Eager:
+		return ""
+	case !slices.Contains(algorithms[a].protocols, p):
+		return carriers(p)
+	case !o.OnVectors() && a == AlgorithmRing:
+		return "there are no data to be put into place; expected eager, auto, or the inbox by direct"
+	}
+	return ""
 }
 
 // carriers says which algorithms have a protocol that others have not.
@@ -148,7 +161,7 @@ func (t *Table) lookup(op Operation, g Agreement, bytes int64, asked Protocol) (
 		if r.Op != op || r.Ranks != 0 && r.Ranks != ranks || r.MaxBytes != 0 && bytes > r.MaxBytes || ranks > r.Algorithm.MaxRanks() {
 			continue
 		}
-		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || !r.Algorithm.carriedBy(asked) {
+		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || op.lacks(r.Algorithm, asked) != "" {
 			continue
 		}
 		if r.Protocol == Direct && !g.direct() {

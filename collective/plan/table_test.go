@@ -45,7 +45,7 @@ func TestTableValidate(t *testing.T) {
 		rule Rule
 		want string
 	}{
-		{Rule{Op: OpBarrier, Algorithm: AlgorithmRing}, "rule 2: op barrier: expected all-reduce, reduce-scatter, all-gather, broadcast or reduce"},
+		{Rule{Op: OpReduce + 1, Algorithm: AlgorithmRing}, "rule 2: operation 6: expected all-reduce, reduce-scatter, all-gather, broadcast, reduce or barrier"},
 		{Rule{Ranks: -1, Algorithm: AlgorithmRing}, "ranks -1"},
 		{Rule{MaxBytes: -1, Algorithm: AlgorithmRing}, "max_bytes -1"},
 		{Rule{Algorithm: 77}, "algorithm 77"},

@@ -128,6 +128,17 @@ func (s *Script) DoublingAllReduce()     { s.doubling(s.all(), s.all(), s.double
 func (s *Script) DoublingReduceScatter() { s.doubling(s.all(), s.own(), s.halveSums) }
 func (s *Script) DoublingAllGather()     { s.doubling(s.own(), s.all(), s.doubleChunks) }
 
+// Disseminate writes the barrier (Hensgen, Finkel and Manber, "Two algorithms for barrier
+// synchronization", 1988): a rank that has heard of d ranks, itself among them, tells the
+// one d places on, for d = 1, 2, 4, ... below the number of ranks, which takes log2 n
+// exchanges for any n, and no rank stands in for another.
+func (s *Script) Disseminate() {
+	for dist := 1; dist < s.size; dist *= 2 {
+		s.send((s.rank+dist)%s.size, s.all(), OperandInput)
+		s.copy((s.rank-dist+s.size)%s.size, s.all())
+	}
+}
+
 func (s *Script) doubleSums(d doubling, v int, paired bool) {
 	from := s.fold(paired)
 	for dist := d.power / 2; dist >= 1; dist /= 2 {

@@ -75,18 +75,14 @@ var phaseNames = [...]string{"reduce-scatter", "all-gather"}
 
 // phaseName names a phase of an operation, which has one phase or is made of these two.
 func phaseName(op string, phase uint64) string {
-	if op == "all-reduce" || op == barrierName {
+	if op == "all-reduce" {
 		return phaseNames[min(phase, uint64(len(phaseNames)-1))]
 	}
 	return op
 }
 
-// barrierName is the operation that LastOperation passes over: commands end
-// with one.
-const barrierName = "barrier"
-
-// LastOperation finds the operation that began last, other than a barrier, in
-// one recording or in those of a merge.
+// LastOperation finds the operation that began last, in one recording or in those of a
+// merge.
 func LastOperation(list []trace.Recording) (Operation, error) {
 	if len(list) > 1 && slices.ContainsFunc(list, func(r trace.Recording) bool { return !r.Aligned }) {
 		return Operation{}, errors.New("trace: several recordings with clocks of their own: merge them first (trace merge)")
@@ -130,8 +126,7 @@ func LastOperation(list []trace.Recording) (Operation, error) {
 	return t, nil
 }
 
-// lastOperation is the one that began last; a barrier only if there is nothing
-// else. With like it is of that kind and has steps.
+// lastOperation is the one that began last. With like it is of that kind and has steps.
 func lastOperation(list []trace.Recording, like *trace.Event) *trace.Event {
 	var last *trace.Event
 	for i := range list {
@@ -149,7 +144,7 @@ func lastOperation(list []trace.Recording, like *trace.Event) *trace.Event {
 			if like != nil && (!stepped[e.Args.Value("seq")] || !alike(e, like)) {
 				continue
 			}
-			if last == nil || cmp.Or(cmp.Compare(substance(last), substance(e)), cmp.Compare(last.Start, e.Start)) < 0 {
+			if last == nil || last.Start < e.Start {
 				last = e
 			}
 		}
@@ -163,13 +158,6 @@ func alike(a, b *trace.Event) bool {
 }
 
 func magnitude(d int64) int64 { return max(d, -d) }
-
-func substance(operation *trace.Event) int {
-	if operation.Args.Text("op") == barrierName {
-		return 0
-	}
-	return 1
-}
 
 // counterpart finds a rank's part of the operation that another rank has as
 // like: of the same number and name the nearest in time.
@@ -291,5 +279,9 @@ func (t *Operation) title() string {
 	if n := len(t.Ranks); n != 1 {
 		ranks = fmt.Sprintf("%d ranks", n)
 	}
-	return fmt.Sprintf("operation %d: %s of %s, %s, %s, %s us", t.Seq, trace.Printable(t.Op), sizeText(t.Bytes), trace.Printable(t.Protocol), ranks, usText(t.Duration))
+	of := ""
+	if t.Bytes > 0 {
+		of = " of " + sizeText(t.Bytes)
+	}
+	return fmt.Sprintf("operation %d: %s%s, %s, %s, %s us", t.Seq, trace.Printable(t.Op), of, trace.Printable(t.Protocol), ranks, usText(t.Duration))
 }
