@@ -26,7 +26,7 @@ func TestBarrierIsPlanned(t *testing.T) {
 		{away, 4, CallOptions{Protocol: RendezvousWrite}, "barrier: ring by rendezvous-write: there are no data to be put into place; expected eager, auto, or the inbox by direct"},
 		{away, 4, CallOptions{Protocol: ReceiverInitiated}, "barrier: ring by receiver-initiated: there are no data to be put into place; expected eager, auto, or the inbox by direct"},
 		{here, 4, CallOptions{Algorithm: AlgorithmRing, Protocol: Direct}, "barrier: ring by direct: there are no data to be put into place; expected eager, auto, or the inbox by direct"},
-		{here, 4, CallOptions{Algorithm: AlgorithmTree, Protocol: RendezvousRead}, "barrier: tree by rendezvous-read: rendezvous is for the ring; expected eager or auto"},
+		{here, 4, CallOptions{Algorithm: AlgorithmTree, Protocol: RendezvousRead}, "barrier: tree by rendezvous-read: there are no data to be put into place; expected eager, auto, or the inbox by direct"},
 		{away, 9, CallOptions{Algorithm: AlgorithmInbox}, "barrier: inbox on 9 ranks: expected at most 8"},
 	} {
 		test.on.Ranks = test.ranks

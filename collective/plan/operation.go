@@ -224,9 +224,13 @@ func (c *Call) InPlaceRule(sendOffset, recvOffset uint64) string {
 	return fmt.Sprintf("the receive buffer at %#x for in place", c.Send+recvOffset)
 }
 
-// BusFactor is nccl-tests' ratio of busbw to algbw on n ranks, of an operation on
-// vectors.
-func (o Operation) BusFactor(n int) float64 { return operations[o].busFactor(float64(n)) }
+// BusFactor is nccl-tests' ratio of busbw to algbw on n ranks; 0 of a barrier.
+func (o Operation) BusFactor(n int) float64 {
+	if !o.OnVectors() {
+		return 0
+	}
+	return operations[o].busFactor(float64(n))
+}
 
 // ParseOperation returns the operation of that name or alias, in any case. The error for
 // an unknown name lists the known ones.

@@ -90,10 +90,10 @@ func (o Operation) lacks(a Algorithm, p Protocol) string {
 	switch {
 	case p == Auto || p == Eager:
 		return ""
+	case !o.OnVectors() && (a != AlgorithmInbox || p != Direct):
+		return "there are no data to be put into place; expected eager, auto, or the inbox by direct"
 	case !slices.Contains(algorithms[a].protocols, p):
 		return carriers(p)
-	case !o.OnVectors() && a == AlgorithmRing:
-		return "there are no data to be put into place; expected eager, auto, or the inbox by direct"
 	}
 	return ""
 }
