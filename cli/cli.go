@@ -143,9 +143,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Version: about.Version(),
 		Short:   "An RDMA ring: bring it up, run collectives over it, find what is wrong",
 		Long: `ringcli brings up an RDMA ring, runs reduce-scatter, all-gather, all-reduce,
-broadcast and reduce over it with the protocol of your choice, and says which link or rank is at
-fault when something is wrong. With no RDMA hardware it speaks RoCEv2 in user
-space.
+broadcast, reduce and barrier over it with the protocol of your choice, and says
+which link or rank is at fault when something is wrong. With no RDMA hardware it
+speaks RoCEv2 in user space.
 
 Start with: ringcli local -n 4`,
 	}

@@ -51,6 +51,12 @@ func examples() []example {
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
 	gathered.Time, gathered.AlgBW, gathered.BusBW = timing.Times{}, 0, 0
+	barrier := bench.BarrierTime{
+		Command: "barrier", OK: true, Protocol: collective.Direct, Algorithm: collective.AlgorithmInbox, Ranks: 4, Iters: 100000, Time: good.Time, Spread: good.Spread, Auto: true, Fastest: true,
+		PerRank: []bench.BarrierRank{{Time: good.Time}, {Rank: 1, Time: good.Time}}, CPUs: []int{0, 1, 2, 3},
+	}
+	tree := barrier
+	tree.Protocol, tree.Algorithm, tree.Auto, tree.Fastest, tree.PerRank, tree.CPUs = collective.Eager, collective.AlgorithmRecursiveDoubling, false, false, nil, nil
 	rooted := func(op string) bench.Measurement {
 		m := exampleMeasurement(op)
 		m.Root = &rank
@@ -78,6 +84,8 @@ func examples() []example {
 		printing("all-gather", []render.Record{gathered}),
 		printing("broadcast", []render.Record{rooted("broadcast")}),
 		printing("reduce", []render.Record{rooted("reduce")}),
+		printing("barrier", []render.Record{barrier}),
+		printing("bench barrier", []render.Record{barrier, tree}),
 		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
 		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
 		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),

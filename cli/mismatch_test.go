@@ -15,6 +15,7 @@ func TestEveryRankShowsWhoCallsWhat(t *testing.T) {
 	for _, c := range []struct{ name, most, odd, words string }{
 		{"count", "all-reduce --count 1024", "all-reduce --count 1000", "rank 2 calls all-reduce of 1000 float32, sum"},
 		{"root", "broadcast --root 0", "broadcast --root 2", "rank 2 calls broadcast of 262144 float32, root 2"},
+		{"algorithm", "barrier", "barrier --algorithm tree", "rank 2 calls barrier, tree, eager"},
 		{"command", "all-reduce", "all-gather", "rank 2 runs all-gather; ranks 0, 1 run all-reduce"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -51,7 +52,7 @@ of their own.`
 	benchP2P = "p2p"
 )
 
-var benchWords = append(render.Words(collective.Operations()), benchP2P)
+var benchWords = append(render.Words(collective.AllOperations()), benchP2P)
 
 func checkBenchArgs(args []string) error {
 	if len(args) != 1 {
@@ -65,7 +66,7 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	if o, err := collective.ParseOperation(word); err == nil && o.OnVectors() {
+	if o, err := collective.ParseOperation(word); err == nil {
 		return o.String()
 	} else if word == benchP2P {
 		return word
@@ -88,6 +89,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	rootFlag(fs)
 	repeatFlags(fs)
+	windowFlag(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	command.NumberFlag(fs, "checks", "c", 1, 0, 1, "whether to check", "nccl-tests' -c: 0 is --check=false")
 	command.NumberFlag(fs, "aggregate", "m", 1, 1, mostAggregate, "the operations in an iteration", "operations in an iteration, of which the mean is its time")
@@ -104,6 +106,9 @@ func sizesOf(call command.Call) ([]uint64, error) {
 		first, last, factor = p2pMin, p2pMax, p2pFactor
 	}
 	fs := call.Flags
+	if benchOperation(call.Args[0]) == collective.OpBarrier.String() {
+		return []uint64{0}, nil
+	}
 	for _, name := range []string{"begin", "end"} {
 		if fs.Changed(name) && command.SizeOf(fs, name) == 0 {
 			return nil, exit.Usagef("bench: -%s 0 measures nothing: expected a size above 0", name[:1])
@@ -150,8 +155,11 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 	op := benchOperation(call.Args[0])
 	if !s.Follows { // a leader has checked its line, to which its settings are added as flags
 		what, names, instead := "bench "+op, p2pFlags, "with bench p2p only"
-		if op == benchP2P {
+		switch op {
+		case benchP2P:
 			names, instead = collectiveFlags, "with a collective only, such as bench all-reduce"
+		case collective.OpBarrier.String():
+			names, instead = slices.Concat(vectorsOnly, p2pFlags), "with what moves data, such as bench all-reduce"
 		}
 		for _, name := range names {
 			if f := call.Flags.Lookup(name); f != nil && f.Changed {
@@ -191,7 +199,7 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 func benched(s *session.Session, call command.Call) (operation, error) {
 	call.Args = []string{benchOperation(call.Args[0])}
 	o, err := repeated(s, call)
-	o.check, o.aggregate = checks(call.Flags), command.NumberOf(call.Flags, "aggregate")
+	o.check, o.aggregate = checks(call.Flags) && o.op.OnVectors(), command.NumberOf(call.Flags, "aggregate")
 	return o, err
 }
 
@@ -238,18 +246,24 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	if err := s.Out.Notes(render.Fair, besides("-b", sizes[0], o.typ)...); err != nil {
-		return err
+	what := o.op.String()
+	if o.op.OnVectors() {
+		if err := s.Out.Notes(render.Fair, besides("-b", sizes[0], o.typ)...); err != nil {
+			return err
+		}
+		what += " of " + o.typ.String()
 	}
-	what := o.typ.String()
 	if o.op.Reduces() {
 		what += " " + o.red.String()
 	}
-	title := fmt.Sprintf("%s of %s on %s", o.op, what, s.Member.Where())
+	title := fmt.Sprintf("%s on %s", what, s.Member.Where())
 	if one := list[0]; len(list) == 1 && one != (Variant{}) {
 		title += " by " + one.String()
 	}
 	b := sweep{s, o, sizes, title, file}
+	if !o.op.OnVectors() {
+		return b.barriers(ctx, list)
+	}
 	if len(list) > 1 {
 		return b.variants(ctx, list)
 	}

@@ -40,7 +40,7 @@ happens (help benchmarks).`,
 			Settings: session.OperationSettings, Flags: flagsOf(o), Check: checkOperation, Run: runOperation,
 		})
 	}
-	return list
+	return append(list, barrierRow())
 }
 
 func flagsOf(o collective.Operation) func(*pflag.FlagSet) {

@@ -74,6 +74,10 @@ func repeatFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "iters", "", leastIters, 1, mostIters, "the iterations to measure", fmt.Sprintf("iterations measured; not given: at least so many, and for %s", leastSpan))
 	command.NumberFlag(fs, "warmup", "w", leastWarmup, 0, mostIters, "the iterations before", "iterations before that; likewise")
 	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
+}
+
+// windowFlag is that of what has a bandwidth.
+func windowFlag(fs *pflag.FlagSet) {
 	command.DurationFlag(fs, "window", 0, "with --duration: show each so long in a row, with the least busbw in it and who was late")
 }
 
@@ -100,10 +104,11 @@ func operationFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "count", "", 0, 0, 1<<56, "elements of the whole vector", "elements of the whole vector, instead of --size")
 	vectorFlags(fs)
 	repeatFlags(fs)
+	windowFlag(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
 	fs.Bool("host", false, "also measure what each host moves without a ring, host_GBps, and say busbw of the fastest iteration, best_GBps")
 	fs.Bool("in-place", false, "send from the buffer that is received into")
-	fs.Bool("per-rank", false, "show every rank's own times, too")
+	fs.Bool(perRank, false, "show every rank's own times, too")
 }
 
 // settings are the session's, with those in them that the command's own flags give.
@@ -131,6 +136,9 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 	if o.Segment, o.Depth = int(c.Size("segment")), c.Int("depth"); o.Depth > collective.MaxDepth {
 		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
 	}
+	if call.Flags.Lookup("sync") == nil {
+		return o, nil // a barrier
+	}
 	o.Sync, o.Verify = command.IsOn(call.Flags, "sync"), command.IsOn(call.Flags, verifySegments)
 	if o.Verify && slices.ContainsFunc(variants, func(w Variant) bool { return w.Protocol == collective.Direct }) {
 		return o, exit.Usagef("%s: --%s with --protocol %s: %s", call.Name, verifySegments, collective.Direct, collective.NotVerified)
@@ -142,6 +150,9 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 // that was asked for.
 func operationOf(s *session.Session, call command.Call) (operation, error) {
 	fs := call.Flags
+	if fs.Lookup("size") == nil {
+		return repeated(s, call) // a barrier
+	}
 	size, count := command.SizeOf(fs, "size"), command.Value[int64](fs, "count")
 	if fs.Changed("size") && fs.Changed("count") {
 		return operation{}, exit.Usagef("%s: both --size %s and --count %d are given: expected one of them", call.Name, configs.FormatSize(size), count)
@@ -189,9 +200,12 @@ func besides(flag string, size uint64, t reduce.Type) []string {
 func repeated(s *session.Session, call command.Call) (operation, error) {
 	fs := call.Flags
 	o := operation{
-		typ: command.Value[reduce.Type](fs, "type"), red: command.Value[reduce.Op](fs, "op"),
 		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
-		duration: command.Value[time.Duration](fs, "duration"), window: command.Value[time.Duration](fs, "window"), floor: command.Value[floor](fs, "floor"),
+		duration: command.Value[time.Duration](fs, "duration"),
+	}
+	if fs.Lookup("type") != nil { // no barrier
+		o.typ, o.red = command.Value[reduce.Type](fs, "type"), command.Value[reduce.Op](fs, "op")
+		o.window, o.floor = command.Value[time.Duration](fs, "window"), command.Value[floor](fs, "floor")
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
 		if o.span = Span; !fs.Changed("warmup") {
@@ -250,8 +264,10 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	if size > 0 && !call.Flags.Changed("count") {
 		size = command.SizeOf(call.Flags, "size")
 	}
-	if err := s.Out.Notes(render.Fair, besides("--size", size, o.typ)...); err != nil {
-		return err
+	if o.op.OnVectors() {
+		if err := s.Out.Notes(render.Fair, besides("--size", size, o.typ)...); err != nil {
+			return err
+		}
 	}
 	m, stopped := measure(ctx, s.Member, s, o)
 	if stopped != nil && (!IsStopped(stopped) || m.Iters == 0) {
@@ -264,10 +280,10 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	}
 	verdict := m.verdict(least)
 	m.OK = verdict == nil
-	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m)); err != nil {
+	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m.record())); err != nil {
 		return err
 	}
-	if command.IsOn(call.Flags, "per-rank") {
+	if command.IsOn(call.Flags, perRank) {
 		if err := PrintRanks(s, m); err != nil {
 			return err
 		}

@@ -65,9 +65,10 @@ func fastestCopy(n int) float64 {
 
 // possibleOf finds out what the edges of this rank to its neighbours can carry of vectors of so many
 // bytes. All ranks do so at the same time, since those of one host share it. What is measured is
-// the best that this rank has seen, since others may have the CPU at a time.
+// the best that this rank has seen, since others may have the CPU at a time. Of no bytes there
+// is nothing to be known.
 func possibleOf(m *session.Member, bytes uint64) Possible {
-	if m.Ring.Size() == 1 {
+	if m.Ring.Size() == 1 || bytes == 0 {
 		return Possible{}
 	}
 	if m.Carried == nil {

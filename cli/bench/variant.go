@@ -78,7 +78,11 @@ func (w Variant) short() string {
 
 // check refuses what no ring has.
 func (w Variant) check(command string, op collective.Operation) error {
-	a := cmp.Or(w.Algorithm, collective.AlgorithmRing) // which can do every protocol
+	most := collective.AlgorithmRing // which can do every protocol, but a barrier's
+	if !op.OnVectors() {
+		most = collective.AlgorithmInbox
+	}
+	a := cmp.Or(w.Algorithm, most)
 	if err := (collective.Rule{Op: op, Algorithm: a, Protocol: w.Protocol}).Validate(); err != nil {
 		return exit.Usagef("%s: %w", command, err)
 	}

@@ -194,6 +194,9 @@ func (l Stragglers) mood() render.Mood {
 // Notes end a measurement's row: for people.
 func Notes(out *render.Printer, s *Summary, late []Stragglers) error {
 	if s != nil { // the stragglers were told when they were
+		if s.LeastBW == 0 {
+			return nil // nothing is moved
+		}
 		return out.Note(render.Faint, "the least busbw of a window is %s GB/s, at %.1f s; windows: %d", render.Figure(s.LeastBW), s.LeastAt, s.Count)
 	}
 	for _, l := range late {
