@@ -19,8 +19,9 @@ import (
 const (
 	tuneSummary = "Measure which algorithm and protocol suit this ring; save it"
 	tuneLong    = `Measures every algorithm, and for the ring every protocol, over sizes from 8
-bytes to 16 MiB, for every collective on float32, a broadcast from rank 0: by
-turns, so that what disturbs one disturbs all, and the median of the rounds.
+bytes to 16 MiB, for every collective on float32, a broadcast from rank 0, and
+of a barrier, which has no size: by turns, so that what disturbs one disturbs
+all, and the median of the rounds.
 Then it derives which to take up to which size. Another than the built-in choice
 is taken where it is faster by 3 % or more and in every round, or in all but one
 of many; a switch that pays less is left out.
@@ -40,6 +41,16 @@ nothing, and the ring can be used.`
 // tunedSizes go in steps of four, all but the first, and end where the vectors of a rank leave every
 // cache: what is longer goes as the last one.
 var tunedSizes = []int64{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
+
+// tunedPoints is how many there are: an operation at a size. A barrier has one.
+func tunedPoints() (n int) {
+	for _, op := range tables.Operations {
+		if n++; op.OnVectors() {
+			n += len(tunedSizes) - 1
+		}
+	}
+	return n
+}
 
 func tuneFlags(fs *pflag.FlagSet) {
 	command.DurationFlag(fs, "budget", tuneBudget, "how long to measure, about")
@@ -127,7 +138,8 @@ func (t *tuning) conclude(ctx context.Context, path string, file tables.File) er
 			continue
 		}
 		chosen := chooseVariants(points, len(t.list))
-		list := stretchesOf(points, chosen, len(points) == len(tunedSizes) && goesOn(points, chosen))
+		whole := len(points) == len(tunedSizes) || !points[0].op.OnVectors()
+		list := stretchesOf(points, chosen, whole && goesOn(points, chosen))
 		saved.Rules = append(saved.Rules, rulesOf(points, list, t.list)...)
 		for _, stretch := range list {
 			rows = append(rows, t.ruleRow(points, stretch))

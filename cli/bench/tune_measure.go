@@ -51,16 +51,23 @@ func (t *tuning) run(ctx context.Context) error {
 		len(tables.Operations), t.budget); err != nil {
 		return err
 	}
-	left := len(tunedSizes) * len(tables.Operations)
-	for _, size := range tunedSizes {
+	left := tunedPoints()
+	for at, size := range tunedSizes {
 		for i, op := range tables.Operations {
+			size := size
+			if !op.OnVectors() {
+				size = 0
+			}
+			if size == 0 && at > 0 {
+				continue
+			}
 			if t.short = t.short || !t.affordable(t.points[i], size); t.short {
 				return nil
 			}
 			p, err := t.point(ctx, op, size, (t.budget-t.spent)/time.Duration(left))
 			if err != nil {
 				if IsStopped(err) {
-					return errStopped("%d of %d sizes; nothing is kept", len(tunedSizes)*len(tables.Operations)-left, len(tunedSizes)*len(tables.Operations))
+					return errStopped("%d of %d sizes; nothing is kept", tunedPoints()-left, tunedPoints())
 				}
 				return err
 			}

@@ -38,6 +38,9 @@ func (t *tuning) pointRow(p tunePoint) TunePoint {
 	row := TunePoint{
 		Command: "tune", OK: true, Operation: p.op.String(), Bytes: uint64(p.bytes), Type: reduce.Float32.String(), Ranks: t.m.Comm.Size(),
 	}
+	if !p.op.OnVectors() {
+		row.Type = ""
+	}
 	times := p.times(len(t.list))
 	best := p.standard
 	for w, us := range times {
@@ -129,7 +132,7 @@ type TuneSummary struct {
 
 func (t *tuning) printSummary(path string, saved tables.Saved) error {
 	sum := TuneSummary{
-		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, CPUs: t.m.CPUs, Of: len(tunedSizes) * len(tables.Operations), Variants: len(t.list),
+		Command: "tune", OK: true, Ranks: saved.Ranks, Devices: saved.Devices, CPUs: t.m.CPUs, Of: tunedPoints(), Variants: len(t.list),
 		Rounds: t.rounds, Iterations: t.iterations, Seconds: math.Round(time.Since(t.begun).Seconds()*10) / 10, Rules: len(saved.Rules), Saved: path, Gain: 1,
 	}
 	logs := 0.0

@@ -59,7 +59,11 @@ func variantsOf(c *collective.Comm, op collective.Operation) Variants {
 // runs tells whether this ring has an operation so: what it has not is refused, such as
 // an inbox of many ranks.
 func (w Variant) runs(c *collective.Comm, op collective.Operation) bool {
-	plan, err := c.Plan(operation{op: op, count: 1}.by(w).call())
+	o := operation{op: op}
+	if op.OnVectors() {
+		o.count = 1
+	}
+	plan, err := c.Plan(o.by(w).call())
 	return err == nil && variantOf(plan) == w
 }
 

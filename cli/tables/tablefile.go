@@ -222,4 +222,4 @@ func CheckSave(path string) (f File, err error) {
 }
 
 // What is tuned.
-var Operations = collective.Operations()
+var Operations = collective.AllOperations()
