@@ -33,6 +33,7 @@ type contender struct {
 	role  role
 	only  []collective.Operation // that it is about; nil for all
 	order byte                   // of a measurement; 0 for orderMeasure
+	hosts bool                   // it is for several hosts
 	spins bool                   // its ranks poll without giving the CPU away
 	start func(s site) []job
 }
@@ -50,6 +51,7 @@ type site struct {
 	cpus    string        // that this process may use, such as 0,1
 	pin     bool          // the ranks fit the CPUs, and are bound to one each
 	crowded bool          // more ranks than CPUs
+	hosts   int           // 0 for none
 	limit   time.Duration // for an answer; 0 for orderLimit
 }
 
@@ -76,6 +78,9 @@ var (
 // overTCP are settings of Open MPI's that leave TCP on loopback alone.
 var overTCP = []string{"pml", "ob1", "btl", "tcp,self", "btl_tcp_if_include", "lo"}
 
+// betweenHosts are those that leave TCP between hosts.
+var betweenHosts = []string{"pml", "ob1", "btl", "vader,tcp,self"}
+
 // tuned are settings of Open MPI's coll/tuned, names and values by turns: who says
 // nothing of an operation leaves it to the library's rules.
 func tuned(algorithms ...string) []string {
@@ -86,7 +91,7 @@ func tuned(algorithms ...string) []string {
 	return settings
 }
 
-var contenders = []contender{
+var contenders = append([]contender{
 	{name: "openmpi", what: "Open MPI as it comes", start: runOpenMPI()},
 	{name: "openmpi-nocma", what: "Open MPI, copies through shared memory instead of from process to process",
 		start: runOpenMPI("btl_vader_single_copy_mechanism", "none")},
@@ -101,26 +106,54 @@ var contenders = []contender{
 		only:  []collective.Operation{collective.OpAllReduce, collective.OpBroadcast, collective.OpReduce},
 		start: runOpenMPI("coll_sm_priority", "100"), spins: true},
 	{name: "mpich", what: "MPICH as it comes", start: runMPICH, spins: true},
-	{name: "ringcli", what: "ringcli, buffers from Comm.Alloc", role: roleOurs, start: runRingcli(buffersAlloc, "")},
-	{name: "ringcli-private", what: "ringcli, plain buffers: a private mapping of the caller's, Comm.Register", role: roleOurs, start: runRingcli(buffersPrivate, "")},
-	{name: "ringcli-slices", what: "ringcli, plain buffers: Go slices", role: roleOurs, start: runRingcli(buffersSlices, "")},
+	{name: "ringcli", what: "ringcli, buffers from Comm.Alloc", role: roleOurs, start: runRingcli(buffersAlloc, "", collective.AlgorithmAuto)},
+	{name: "ringcli-private", what: "ringcli, plain buffers: a private mapping of the caller's, Comm.Register", role: roleOurs, start: runRingcli(buffersPrivate, "", collective.AlgorithmAuto)},
+	{name: "ringcli-slices", what: "ringcli, plain buffers: Go slices", role: roleOurs, start: runRingcli(buffersSlices, "", collective.AlgorithmAuto)},
 	{name: "openmpi-tcp", what: "Open MPI over TCP on loopback", role: roleTCP, start: runOpenMPI(overTCP...)},
 	{name: "openmpi-tcp-rd", what: "Open MPI over TCP on loopback, by its recursive doubling", role: roleTCP, only: chunked,
 		start: runOpenMPI(append(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3"), overTCP...)...)},
 	{name: "openmpi-tcp-ring", what: "Open MPI over TCP on loopback, by its ring", role: roleTCP, only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
 		start: runOpenMPI(append(tuned("allreduce", "4", "allgather", "4"), overTCP...)...)},
-	{name: "soft", what: "ringcli on the soft device, over UDP on loopback; buffers from Comm.Alloc", role: roleSoft, start: runRingcli(buffersAlloc, "soft")},
+	{name: "soft", what: "ringcli on the soft device, over UDP on loopback; buffers from Comm.Alloc", role: roleSoft, start: runRingcli(buffersAlloc, "soft", collective.AlgorithmAuto)},
 	{name: "floor", what: "the least: as many threads, each reading its part of all inputs and writing it to all outputs, by the better store", role: roleLimit,
 		only: allReduce, order: orderFloor, start: runLimits},
 	{name: "memcpy", what: "memcpy of what a rank receives, by as many threads", role: roleLimit, only: chunked, start: runLimits},
+	{name: "openmpi-hosts", what: "Open MPI, TCP between hosts and shared memory within", hosts: true, start: runOpenMPI(betweenHosts...)},
+	{name: "openmpi-hosts-ring", what: "Open MPI so, by its ring", hosts: true, only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
+		start: runOpenMPI(append(tuned("allreduce", "4", "allgather", "4"), betweenHosts...)...)},
+	{name: "openmpi-hosts-rd", what: "Open MPI so, by its recursive doubling", hosts: true, only: chunked,
+		start: runOpenMPI(append(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3"), betweenHosts...)...)},
+	{name: "openmpi-han", what: "Open MPI so, by its collectives for several hosts (coll/han)", hosts: true,
+		start: runOpenMPI(append([]string{"coll_han_priority", "100"}, betweenHosts...)...)},
+	{name: "openmpi-hosts-tcp", what: "Open MPI over TCP alone, also within a host", hosts: true, start: runOpenMPI("pml", "ob1", "btl", "tcp,self")},
+	{name: "ringcli-soft", what: "ringcli on the soft device alone, also within a host", role: roleOurs, hosts: true, start: runRingcli(buffersAlloc, "soft", collective.AlgorithmAuto)},
+}, algorithmContenders()...)
+
+// fielded are all contenders on several hosts, or on one.
+func fielded(hosts bool) (list []contender) {
+	for _, c := range contenders {
+		if c.hosts == hosts {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
-func contenderNames() []string {
-	var names []string
-	for _, c := range contenders {
+func contenderNames(hosts bool) (names []string) {
+	for _, c := range fielded(hosts) {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// algorithmContenders are ringcli's algorithms, on several hosts. The inbox is for few ranks.
+func algorithmContenders() (list []contender) {
+	for _, a := range collective.Algorithms() {
+		if a != collective.AlgorithmInbox {
+			list = append(list, contender{name: "ringcli-" + a.String(), what: "ringcli, algorithm " + a.String(), role: roleOurs, hosts: true, start: runRingcli(buffersAlloc, "", a)})
+		}
+	}
+	return list
 }
 
 // takes tells whether the contender has anything to do with an operation.
@@ -141,7 +174,7 @@ func (c contender) needs() string {
 // chosen are the contenders that options ask for with so many ranks. Who polls without
 // ever making room is no reference where ranks wait for a CPU.
 func (o options) chosen(crowded bool) (list []contender, left []string) {
-	for _, c := range contenders {
+	for _, c := range fielded(o.hosts > 0) {
 		switch {
 		case len(o.contenders) > 0 && !slices.Contains(o.contenders, c.name):
 		case !slices.ContainsFunc(o.operations, c.takes):
@@ -157,12 +190,18 @@ func (o options) chosen(crowded bool) (list []contender, left []string) {
 // runOpenMPI starts mpirun with settings, which are names and values by turns.
 func runOpenMPI(settings ...string) func(site) []job {
 	return func(s site) []job {
-		args := []string{"mpirun.openmpi", "-np", strconv.Itoa(s.ranks)}
+		args := s.inHost(0, "mpirun.openmpi", "-np", strconv.Itoa(s.ranks))
 		if os.Geteuid() == 0 {
 			args = append(args, "--allow-run-as-root")
 		}
 		// All that it writes goes where we clean up.
-		all := []string{"orte_tmpdir_base", s.dir, "btl_vader_backing_directory", s.shm, "plm", "isolated"}
+		all := []string{"orte_tmpdir_base", s.dir, "btl_vader_backing_directory", s.shm}
+		if s.hosts > 0 {
+			between, on := s.spread()
+			all, args = append(all, between...), append(args, on...)
+		} else {
+			all = append(all, "plm", "isolated")
+		}
 		if s.crowded {
 			all = append(all, "mpi_yield_when_idle", "1")
 			args = append(args, "--oversubscribe")
@@ -190,17 +229,16 @@ func runMPICH(s site) []job {
 }
 
 // runRingcli starts one process a rank, of this program.
-func runRingcli(buffers, device string) func(site) []job {
+func runRingcli(buffers, device string, a collective.Algorithm) func(site) []job {
 	return func(s site) []job {
 		if device != "" {
 			s.device = device
 		}
 		var jobs []job
 		for r := range s.ranks {
-			jobs = append(jobs, job{args: []string{
-				s.self, rankName, "--dir", s.dir, "--index", strconv.Itoa(r), "--list", s.list, "--device", s.device, "--buffers", buffers,
-				"--room", strconv.FormatUint(s.room, 10), "--limit", s.patience().String(), fmt.Sprintf("--pin=%t", s.pin),
-			}})
+			jobs = append(jobs, job{args: s.inHost(s.hostOf(r), s.self, rankName, "--algorithm", a.String(),
+				"--dir", s.dir, "--index", strconv.Itoa(r), "--list", s.list, "--device", s.device, "--buffers", buffers,
+				"--room", strconv.FormatUint(s.room, 10), "--limit", s.patience().String(), fmt.Sprintf("--pin=%t", s.pin))})
 		}
 		return jobs
 	}

@@ -80,7 +80,7 @@ func (r *Results) plot(op collective.Operation, ranks int) []string {
 }
 
 func markOf(who contender) string {
-	for i, c := range contenders {
+	for i, c := range fielded(who.hosts) {
 		if c.name == who.name {
 			return plotMarks[i]
 		}
@@ -111,7 +111,7 @@ func (r *Results) page(w io.Writer) error {
 			part := pagePart{Head: []string{"size"}}
 			var curves []chart.Curve
 			// Every contender has its place and so its colour, here or not.
-			for _, who := range contenders {
+			for _, who := range fielded(r.options.hosts > 0) {
 				curve := chart.Curve{Name: who.name}
 				for _, c := range r.cells {
 					if m := c.of[who.name].median(); c.op == op && c.ranks == n && m > 0 {
@@ -148,5 +148,5 @@ func (r *Results) page(w io.Writer) error {
 		*Results
 		Names []string
 		Parts []pagePart
-	}{r, contenderNames(), parts})
+	}{r, contenderNames(r.options.hosts > 0), parts})
 }

@@ -14,6 +14,9 @@
 // far the CPUs were from each other, and the floor, which is the least that an all-reduce
 // has to move.
 //
+// With --hosts the ranks are on several hosts, which are network namespaces behind links of
+// a given rate, and what goes over each link is counted.
+//
 // Both sides are measured in the style of nccl-tests: a warm-up, a barrier, a loop that
 // reads no clock, and the time of an iteration is that of the slowest rank. Results are
 // checked before, element by element.
@@ -89,6 +92,6 @@ func command() *cobra.Command {
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	o.flags(c.Flags())
-	c.AddCommand(rankCommand())
+	c.AddCommand(rankCommand(), hostCommand())
 	return c
 }

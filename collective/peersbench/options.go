@@ -22,6 +22,9 @@ type options struct {
 	sizes                                 []uint64 // bytes of the whole vector
 	operations                            []collective.Operation
 	rounds, retakes                       int
+	hosts                                 int // 0 for none: all ranks are on this machine's loopback
+	rate                                  string
+	isolated                              bool // this process is in namespaces of its own
 	device                                string
 	inPlace, noPin, quick, noPlot         bool
 	window, limit                         time.Duration
@@ -50,7 +53,11 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
 	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32; where they outnumber the CPUs, sizes that do not fit into the memory are left out")
 	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root")
-	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(), ", ")+" (default: all that are a fair reference)")
+	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(false), ", ")+"; with --hosts of "+strings.Join(contenderNames(true), ", ")+" (default: all that are a fair reference)")
+	f.IntVar(&o.hosts, "hosts", 0, "so many hosts, which are network namespaces on one Ethernet segment, each with as many of the ranks; as root (0: all ranks are on one host)")
+	f.StringVar(&o.rate, "rate", "1gbit", "of each host's link, both ways, with --hosts")
+	f.BoolVar(&o.isolated, isolatedName, false, "this process is in namespaces of its own")
+	_ = f.MarkHidden(isolatedName) // it is there
 	f.IntVar(&o.rounds, "rounds", 7, "interleaved rounds, of which the medians are printed")
 	f.IntVar(&o.retakes, "retakes", 2, "how often a cell is measured again in a round, if others had some of the CPUs meanwhile; the quietest counts")
 	f.StringVar(&o.device, "device", "auto", "ringcli's device, but for contender soft")
@@ -117,11 +124,11 @@ func (o *options) check(f *pflag.FlagSet) error {
 		o.operations = append(o.operations, operations[i])
 	}
 	for _, name := range o.contenders {
-		if !slices.Contains(contenderNames(), name) {
-			return fmt.Errorf("--contenders %s: expected some of %s", name, strings.Join(contenderNames(), ", "))
+		if names := contenderNames(o.hosts > 0); !slices.Contains(names, name) {
+			return fmt.Errorf("--contenders %s: expected some of %s", name, strings.Join(names, ", "))
 		}
 	}
-	return nil
+	return o.checkHosts()
 }
 
 // cell is what one figure is of.

@@ -20,9 +20,9 @@ import (
 	"ringcli/collective"
 )
 
-// A rank is this program, started anew.
+// A rank is this program, started anew, and so is what has hosts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == rankName {
+	if len(os.Args) > 1 && (os.Args[1] == rankName || os.Args[1] == hostCommandName || strings.HasPrefix(os.Args[1], "--hosts=")) {
 		os.Exit(execute(os.Args[1:]))
 	}
 	goleak.VerifyTestMain(m)
@@ -44,7 +44,7 @@ func TestOneRound(t *testing.T) {
 			continue
 		}
 		for _, c := range contenders {
-			if c.needs() == tool {
+			if c.needs() == tool && !c.hosts {
 				names = append(names, c.name)
 			}
 		}
@@ -183,7 +183,9 @@ func TestBadInput(t *testing.T) {
 	for args, says := range map[string]string{
 		"--rounds 0": "expected 1 to 1000", "--sizes 6": "a multiple of 4", "--sizes 1G": "4 to 256M", "--sizes x": "--sizes x", "--ranks 1": "expected 2 to 128",
 		"--operations barrier": "expected some of all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
-		"--retakes -1": "expected 0 to 100", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
+		"--retakes -1": "expected 0 to 100", "--hosts 1": "expected 2 to 16", "--hosts 4 --ranks 8,6": "--ranks 6 with --hosts 4: expected a multiple of 4",
+		"--hosts 2 --rate fast": "such as 1gbit", "--hosts 2 --no-pin": "expected one of both", "--hosts 2 --contenders mpich": "expected some of openmpi-hosts",
+		"--contenders ringcli-ring": "expected some of openmpi", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
 	} {
 		c := command()
 		c.SetArgs(strings.Fields(args))
@@ -213,7 +215,7 @@ func TestWhatIsMeasured(t *testing.T) {
 		}
 	}
 	list, left := o.chosen(true)
-	if len(list) != len(contenders)-2 || len(left) != 2 || !strings.HasPrefix(left[0], "openmpi-sm:") || !strings.HasPrefix(left[1], "mpich:") {
+	if len(list) != len(fielded(false))-2 || len(left) != 2 || !strings.HasPrefix(left[0], "openmpi-sm:") || !strings.HasPrefix(left[1], "mpich:") {
 		t.Errorf("%d of %d, left out: %q", len(list), len(contenders), left)
 	}
 	o = parse(t, "--contenders", "mpich,openmpi-sm,soft", "--operations", "all-gather", "--ranks", "4")

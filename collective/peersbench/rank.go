@@ -45,6 +45,8 @@ const rankGrace = 5 * time.Second
 // rank is ringcli's side of peer.c.
 type rank struct {
 	dir, list, device, buffers string
+	algorithm                  string
+	options                    collective.CallOptions
 	index                      int
 	room                       uint64
 	limit                      time.Duration // for an order
@@ -68,6 +70,7 @@ func rankCommand() *cobra.Command {
 	f.StringVar(&r.list, "list", "", "the ring")
 	f.StringVar(&r.device, "device", "auto", "device")
 	f.StringVar(&r.buffers, "buffers", buffersAlloc, "memory")
+	f.StringVar(&r.algorithm, "algorithm", "", "of calls on registered memory")
 	f.Uint64Var(&r.room, "room", 0, "bytes of a buffer")
 	f.DurationVar(&r.limit, "limit", orderLimit, "of an order")
 	f.BoolVar(&r.pin, "pin", false, "run on the CPU of that place only")
@@ -95,6 +98,9 @@ func (r *rank) bind() error {
 func (r *rank) run() (err error) {
 	if r.pin && !r.pinned {
 		return r.bind()
+	}
+	if r.options.Algorithm, err = collective.ParseAlgorithm(r.algorithm); err != nil {
+		return err
 	}
 	runtime.LockOSThread() // as ringcli does
 	path := filepath.Join(r.dir, strconv.Itoa(r.index))
@@ -250,7 +256,7 @@ func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Cont
 			return func(ctx context.Context) error { return plain.AllReduce(ctx, p, in[:count], out, reduce.Sum) }
 		}
 	}
-	call := collective.Call{Op: op, Send: from, Recv: to, Count: count, Type: reduce.Float32, Reduction: reduce.Sum}
+	call := collective.Call{Op: op, Send: from, Recv: to, Count: count, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: r.options}
 	return func(ctx context.Context) error { return c.Run(ctx, call) }
 }
 

@@ -37,6 +37,8 @@ type Environment struct {
 	Go        string        `json:"go"`
 	Ringcli   string        `json:"ringcli"`
 	Device    string        `json:"device"`
+	Hosts     int           `json:"hosts,omitempty"`
+	Rate      string        `json:"rate,omitempty"` // of each host's link
 	Rounds    int           `json:"rounds"`
 	InPlace   bool          `json:"in_place"`
 	HugePages string        `json:"transparent_huge_pages"`
@@ -111,6 +113,7 @@ type cellResults struct {
 type times struct {
 	Iters int       // in a round; 0 if it does not run
 	us    []float64 // of an iteration, by round; NaN where it failed
+	over  [][]Link  // by round in which it did not fail, and by host; empty without hosts
 }
 
 func (t *times) put(round int, us float64) { put(&t.us, round, us) }
@@ -134,6 +137,9 @@ func newResults(o options, cpus int) *Results {
 	e := Environment{
 		CPU: cpuModel(), CPUs: cpus, Kernel: kernelRelease(), Date: time.Now(), Go: runtime.Version() + " " + runtime.GOARCH, Ringcli: "unknown",
 		Device: o.device, Rounds: o.rounds, InPlace: o.inPlace, HugePages: hugePages(), Window: o.window,
+	}
+	if o.hosts > 0 {
+		e.Hosts, e.Rate = o.hosts, o.rate
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		e.Ringcli = info.Main.Version
@@ -166,6 +172,9 @@ func (r *Results) keep(c cell, round int, t taking) {
 	put(&in.others, round, t.others)
 	for name, us := range t.us {
 		r.of(c, name).put(round, us)
+		if links := t.over[name]; links != nil {
+			r.of(c, name).over = append(r.of(c, name).over, links)
+		}
 	}
 }
 
@@ -298,7 +307,9 @@ func (r *Results) json(w io.Writer) error {
 				Times     []*float64 `json:"time_us"`
 				Line      []*float64 `json:"line_ns"`
 				Others    []*float64 `json:"others_cpus"`
-			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others)})
+				Links     []Link     `json:"links_bytes,omitempty"`
+				Least     float64    `json:"least_link_bytes,omitempty"`
+			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others), t.links(), c.leastOver(r.options.hosts)})
 		}
 	}
 	for _, ratio := range r.ratios() {

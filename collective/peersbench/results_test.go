@@ -129,7 +129,7 @@ func TestPage(t *testing.T) {
 	if found := regexp.MustCompile(`https?:|src=|href=|@import|url\(|<script|<MPI|NaN|Inf`).FindString(text); found != "" {
 		t.Errorf("the page has %q", found)
 	}
-	for what, n := range map[string]int{"</svg>": 1, "<polyline": len(contenders), "<circle": 12, "1.00 (2.00)": 1, "4000 (0.50)": 1, ">a failure<": 1, ">a note<": 1} {
+	for what, n := range map[string]int{"</svg>": 1, "<polyline": len(fielded(false)), "<circle": 12, "1.00 (2.00)": 1, "4000 (0.50)": 1, ">a failure<": 1, ">a note<": 1} {
 		if got := strings.Count(text, what); got != n {
 			t.Errorf("%d of %s, want %d", got, what, n)
 		}
@@ -138,11 +138,14 @@ func TestPage(t *testing.T) {
 
 func TestEveryContenderHasAMark(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range contenders {
-		if mark := markOf(c); seen[mark] {
-			t.Errorf("%s has the mark %s, as another", c.name, mark)
-		} else {
-			seen[mark] = true
+	for _, hosts := range []bool{false, true} {
+		clear(seen)
+		for _, c := range fielded(hosts) {
+			if mark := markOf(c); seen[mark] {
+				t.Errorf("%s has the mark %s, as another", c.name, mark)
+			} else {
+				seen[mark] = true
+			}
 		}
 	}
 }

@@ -53,7 +53,7 @@ type field struct {
 // measure runs all rounds with one number of ranks.
 func (f *field) measure(ctx context.Context) (err error) {
 	defer f.stop()
-	pin := f.ranks <= f.cpus && !f.noPin
+	pin := f.ranks <= f.cpus && !f.noPin && f.hosts == 0
 	f.site.ranks, f.site.device = f.ranks, f.device
 	f.site.pin, f.site.crowded = pin, f.ranks > f.cpus
 	if f.site.crowded {
@@ -140,12 +140,14 @@ func (f *field) team(ctx context.Context, c contender) (*team, error) {
 	s := f.site
 	s.dir = f.folder(c.name)
 	if slices.Contains([]role{roleOurs, roleSoft}, c.role) {
-		claim, list, err := claimLoopback(f.ranks)
-		if err != nil {
-			return nil, err
+		if s.list = s.hostList(f.serial); f.hosts == 0 {
+			claim, list, err := claimLoopback(f.ranks)
+			if err != nil {
+				return nil, err
+			}
+			s.list = list
+			defer func() { _ = claim.Close() }() // the ranks have their own
 		}
-		s.list = list
-		defer func() { _ = claim.Close() }() // the ranks have their own
 	}
 	t, err := startTeam(ctx, c, s)
 	if err != nil {
@@ -165,15 +167,16 @@ func (f *field) team(ctx context.Context, c contender) (*team, error) {
 
 // introduce says who a team is, and whether it runs where it should.
 func (f *field) introduce(t *team) {
-	var cpus []string
-	text := ""
+	var cpus, texts []string // what ranks are on may differ from edge to edge
 	for _, line := range t.about {
 		if fields := strings.SplitN(line, " ", 3); len(fields) == 3 {
 			cpus = append(cpus, fields[1])
-			text = strings.TrimSuffix(strings.Join(strings.Fields(fields[2]), " "), ";")
+			if text := strings.TrimSuffix(strings.Join(strings.Fields(fields[2]), " "), ";"); !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
 		}
 	}
-	f.results.Contenders = append(f.results.Contenders, About{t.name, f.ranks, t.what, text, cpus})
+	f.results.Contenders = append(f.results.Contenders, About{t.name, f.ranks, t.what, strings.Join(texts, " and "), cpus})
 	if f.site.pin && t.role != roleLimit {
 		slices.Sort(cpus)
 		if len(slices.Compact(slices.Clone(cpus))) != f.ranks || slices.ContainsFunc(cpus, func(s string) bool { return strings.Contains(s, ",") }) {
@@ -317,12 +320,13 @@ func (f *field) round(ctx context.Context, round int, cells []cell) error {
 type taking struct {
 	line   float64            // ns; NaN with one CPU
 	us     map[string]float64 // by contender
+	over   map[string][]Link  // of an iteration; empty without hosts
 	others float64            // CPUs that processes of others have had meanwhile
 }
 
 // take measures a cell, beginning with the contender of that place.
 func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
-	now := taking{line: math.NaN(), us: map[string]float64{}}
+	now := taking{line: math.NaN(), us: map[string]float64{}, over: map[string][]Link{}}
 	if f.everybody == nil {
 		f.everybody = f.processes()
 	}
@@ -348,6 +352,10 @@ func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
 		if t == nil {
 			continue
 		}
+		sent, err := readLinks(f.hosts)
+		if err != nil {
+			return now, err
+		}
 		us, err := t.measure(ctx, c, f.inPlace, iters, warmupOf(iters))
 		if ctx.Err() != nil {
 			return now, context.Cause(ctx)
@@ -357,6 +365,11 @@ func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
 			continue
 		}
 		now.us[who.name] = us
+		if after, err := readLinks(f.hosts); err != nil {
+			return now, err
+		} else if after != nil {
+			now.over[who.name] = between(sent, after, iters+warmupOf(iters))
+		}
 	}
 	// A team that has ended meanwhile has taken its time with it.
 	busy = parseLoad(firstLine("/proc/stat")).busy - busy - cpuTime(everybody) + own

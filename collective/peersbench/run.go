@@ -36,8 +36,20 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 		return err
 	}
 	list := o.programs(len(cpus))
-	if err := install(ctx, missing(list), log); err != nil {
+	needed := list
+	if o.hosts > 0 {
+		needed = append(slices.Clone(list), program{compiler: []string{"ip"}, tools: []string{"tc"}, packages: []string{"iproute2"}})
+	}
+	if err := install(ctx, missing(needed), log); err != nil {
 		return cause(ctx, err)
+	}
+	if o.hosts > 0 {
+		if !o.isolated {
+			return isolate() // what is missing was downloaded from this process's network
+		}
+		if err := makeHosts(o.hosts, o.rate); err != nil {
+			return err
+		}
 	}
 	before := sharedFiles()
 	bin, err := os.MkdirTemp("", "ringcli-peers-*")
@@ -62,7 +74,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 	results := newResults(o, len(cpus))
 	for _, n := range o.rankNumbers {
 		f := &field{options: o, ranks: n, cpus: len(cpus), log: log, results: results,
-			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, cpus: commas(cpus)}}
+			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, cpus: commas(cpus), hosts: o.hosts}}
 		if err := f.measure(ctx); err != nil {
 			return cause(ctx, err)
 		}

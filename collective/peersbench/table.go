@@ -62,11 +62,14 @@ func (r *Results) print(w io.Writer, plots bool) error {
 	}
 	p("%s, %d CPUs, Linux %s, %s, %s\n", e.CPU, e.CPUs, e.Kernel, e.Go, e.Date.Format("2006-01-02 15:04 MST"))
 	p("float32 sum, %s, transparent huge pages: %s; sizes are those of the whole vector\n", place, e.HugePages)
+	if e.Hosts > 0 {
+		p("%d hosts, which are network namespaces, each with a link of %s both ways; links' bytes are those of frames, and the least is what the busiest link has to carry\n", e.Hosts, e.Rate)
+	}
 	p("times are microseconds of an iteration on the slowest rank, medians of %d interleaved rounds\n", e.Rounds)
 	p("line: from one CPU to the other, one way, before each cell; others, stolen: CPUs that were busy with the work of others\n")
 	p("ratios are the best peer's time by ours (above 1 we are faster), each round's: their median\n\n")
 	for _, a := range r.Contenders {
-		p("%-16s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, strings.Join(a.CPUs, " | "))
+		p("%-18s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, strings.Join(a.CPUs, " | "))
 	}
 	for _, text := range r.Notes {
 		p("note: %s\n", text)
@@ -77,6 +80,9 @@ func (r *Results) print(w io.Writer, plots bool) error {
 			p("\n%s on %d ranks\n%s", op, n, r.cellTable(op, n))
 			if t := r.tcpTable(op, n); t != "" {
 				p("\n%s on %d ranks, without shared memory\n%s", op, n, t)
+			}
+			if t := r.linkTable(op, n); t != "" {
+				p("\n%s on %d ranks, bytes over the busiest link, one way\n%s", op, n, t)
 			}
 			if plots {
 				p("\n%s", strings.Join(r.plot(op, n), "\n")+"\n")

@@ -182,7 +182,18 @@ func (t *team) hear(ctx context.Context, limit time.Duration, what string) ([]st
 	return lines, nil
 }
 
+// deathOf is the error of a process that has ended. What ranks have said of theirs is told first.
 func (t *team) deathOf(rank int) error {
+	const soon = 50 * time.Millisecond
+	for _, f := range t.files {
+		_ = f.SetReadDeadline(time.Now().Add(soon)) // what is there is read
+	}
+	for r, in := range t.answers {
+		line, _ := in.ReadString('\n')
+		if text, ok := strings.CutPrefix(line, "error "); ok {
+			return fmt.Errorf("rank %d: %s", r, strings.TrimSpace(text))
+		}
+	}
 	return fmt.Errorf("a process has ended, while an answer of rank %d was awaited%s", rank, t.said())
 }
 

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"ringcli/ring/segment"
 )
 
 // outcome is what came of a case.
@@ -341,59 +341,23 @@ func address(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
 // prepare makes the namespaces ready: shared memory that only this case has, and loopback,
 // or for packets a segment of Ethernet with a namespace for each rank.
 func prepare(p *plan) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	for _, dir := range []string{"/dev/shm", "/run"} { // where namespaces have their names
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", dir, err)
-		}
-	}
-	commands := []string{"link set lo up"}
-	if p.Provider == "soft" {
-		commands = append(commands, "link add name switch0 type bridge", "link set dev switch0 up")
-		for i := range ranks {
-			n, port := node(i), fmt.Sprintf("port%d", i)
-			commands = append(commands, "netns add "+n, "link add name "+port+" type veth peer name eth0 netns "+n, "link set dev "+port+" master switch0 up")
-		}
-	}
-	if err := ip("", commands...); err != nil || p.Provider != "soft" {
+	if err := segment.Private("/dev/shm"); err != nil {
 		return err
 	}
-	for i := range ranks {
-		// What a rule drops comes before what is for the node's own addresses.
-		err := ip(node(i), "address add "+address(i)+"/24 dev eth0", "link set dev lo up", "link set dev eth0 up",
-			"rule add pref 100 lookup local", "rule delete pref 0")
-		if err != nil {
-			return err
+	var hosts []segment.Host
+	if p.Provider == "soft" {
+		for i := range ranks {
+			hosts = append(hosts, segment.Host{Name: node(i), Address: address(i) + "/24", Bridge: "switch0"})
 		}
 	}
-	for i := range ranks { // a carrier comes a little later
-		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			state, err := exec.Command("ip", "netns", "exec", node(i), "cat", "/sys/class/net/eth0/operstate").Output()
-			if err == nil && strings.TrimSpace(string(state)) == "up" {
-				break
-			}
-			if time.Since(began) > time.Minute {
-				return fmt.Errorf("no carrier within a minute: eth0 of %s is %q", node(i), state)
-			}
+	err := segment.Make(hosts)
+	for _, h := range hosts {
+		if err == nil {
+			// What a rule drops comes before what is for the node's own addresses.
+			err = segment.Commands("ip", h.Name, "rule add pref 100 lookup local", "rule delete pref 0")
 		}
 	}
-	return nil
-}
-
-// ip runs commands of ip(8) in a namespace, or in this one.
-func ip(namespace string, commands ...string) error {
-	args := []string{"-batch", "-"}
-	if namespace != "" {
-		args = append([]string{"-n", namespace}, args...)
-	}
-	c := exec.Command("ip", args...)
-	c.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(commands, "; "), err, out)
-	}
-	return nil
+	return err
 }
 
 // losing are the ranks that lose what another sends, and what they lose of it.
@@ -418,7 +382,7 @@ func losing(p *plan) map[int][]string {
 // lose has the packets of a cut or an isolation lost.
 func lose(p *plan) (err error) {
 	for to, rules := range losing(p) {
-		err = errors.Join(err, ip(node(to), rules...))
+		err = errors.Join(err, segment.Commands("ip", node(to), rules...))
 	}
 	return err
 }
@@ -426,7 +390,7 @@ func lose(p *plan) (err error) {
 // heal takes that back.
 func heal(p *plan) (err error) {
 	for to, rules := range losing(p) {
-		err = errors.Join(err, ip(node(to), slices.Repeat([]string{"rule delete pref 50"}, len(rules))...))
+		err = errors.Join(err, segment.Commands("ip", node(to), slices.Repeat([]string{"rule delete pref 50"}, len(rules))...))
 	}
 	return err
 }

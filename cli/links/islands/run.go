@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"ringcli/ring/segment"
 )
 
 // kinds are what may be wrong.
@@ -224,47 +224,26 @@ func address(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
 // prepare makes a namespace for each rank, with a port of a bridge, or of one of two that a thin
 // link joins.
 func prepare(p *plan) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil { // where namespaces have their names
-		return fmt.Errorf("mount /run: %w", err)
-	}
-	commands := []string{"link set lo up", "link add name switch0 type bridge", "link set dev switch0 up"}
-	if p.Kind == "thin link" {
-		commands = append(commands, "link add name switch1 type bridge", "link set dev switch1 up", "link add name up0 type veth peer name up1",
-			"link set dev up0 master switch0 up", "link set dev up1 master switch1 up")
-	}
-	for i := range p.Ranks {
-		n, port, bridge := node(i), fmt.Sprintf("port%d", i), "switch0"
-		if p.Kind == "thin link" && i%2 == 1 {
-			bridge = "switch1"
-		}
-		commands = append(commands, "netns add "+n, "link add name "+port+" type veth peer name eth0 netns "+n, "link set dev "+port+" master "+bridge+" up")
-	}
-	if err := command("ip", "", commands...); err != nil {
+	if err := segment.Private(); err != nil {
 		return err
 	}
-	for i := range p.Ranks {
-		if err := command("ip", node(i), "address add "+address(i)+"/24 dev eth0", "link set dev lo up", "link set dev eth0 up"); err != nil {
+	hosts := make([]segment.Host, p.Ranks)
+	for i := range hosts {
+		hosts[i] = segment.Host{Name: node(i), Address: address(i) + "/24", Bridge: "switch0"}
+		if p.Kind == "thin link" && i%2 == 1 {
+			hosts[i].Bridge = "switch1"
+		}
+	}
+	if err := segment.Make(hosts); err != nil {
+		return err
+	}
+	if p.Kind == "thin link" {
+		err := segment.Commands("ip", "", "link add name up0 type veth peer name up1", "link set dev up0 master switch0 up", "link set dev up1 master switch1 up")
+		if err != nil {
 			return err
 		}
 	}
-	if err := p.throttle(); err != nil {
-		return err
-	}
-	for i := range p.Ranks { // a carrier comes a little later
-		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			state, err := exec.Command("ip", "netns", "exec", node(i), "cat", "/sys/class/net/eth0/operstate").Output()
-			if err == nil && strings.TrimSpace(string(state)) == "up" {
-				break
-			}
-			if time.Since(began) > time.Minute {
-				return fmt.Errorf("no carrier within a minute: eth0 of %s is %q", node(i), state)
-			}
-		}
-	}
-	return nil
+	return p.throttle()
 }
 
 // throttle gives each port its rate, to the switch and from it.
@@ -278,7 +257,7 @@ func (p *plan) throttle() error {
 		if p.Kind == "slow receiver" && i == p.To {
 			in = slowRate
 		}
-		here = append(here, fmt.Sprintf("qdisc add dev port%d root tbf rate %s", i, in)+burst)
+		here = append(here, "qdisc add dev "+segment.Port(i)+" root tbf rate "+in+burst)
 		there := []string{"qdisc add dev eth0 root tbf rate " + out + burst}
 		if p.Kind == "slow pair" && i == p.From {
 			there = []string{
@@ -287,26 +266,12 @@ func (p *plan) throttle() error {
 				"filter add dev eth0 parent 1: protocol ip u32 match ip dst " + address(p.To) + "/32 match ip protocol 17 0xff flowid 1:2",
 			}
 		}
-		if err := command("tc", node(i), there...); err != nil {
+		if err := segment.Commands("tc", node(i), there...); err != nil {
 			return err
 		}
 	}
 	if p.Kind == "thin link" {
 		here = append(here, "qdisc add dev up0 root tbf rate "+thinRate+burst, "qdisc add dev up1 root tbf rate "+thinRate+burst)
 	}
-	return command("tc", "", here...)
-}
-
-// command runs lines of ip(8) or tc(8) in a namespace, or in this one.
-func command(program, namespace string, lines ...string) error {
-	args := []string{"-batch", "-"}
-	if namespace != "" {
-		args = append([]string{"-n", namespace}, args...)
-	}
-	c := exec.Command(program, args...)
-	c.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(lines, "; "), err, out)
-	}
-	return nil
+	return segment.Commands("tc", "", here...)
 }
