@@ -51,10 +51,10 @@ const (
 
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
-	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32; where they outnumber the CPUs, sizes that do not fit into the memory are left out")
+	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32, those of all hosts together (with --hosts 4 a host unless said otherwise); sizes that do not fit into the memory are left out")
 	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(false), ", ")+"; with --hosts of "+strings.Join(contenderNames(true), ", ")+" (default: all that are a fair reference)")
-	f.IntVar(&o.hosts, "hosts", 0, "so many hosts, which are network namespaces on one Ethernet segment, each with as many of the ranks; as root (0: all ranks are on one host)")
+	f.IntVar(&o.hosts, "hosts", 0, "ranks on so many hosts, which are network namespaces on one Ethernet segment, as many on each; as root (0: all ranks are on one host, this machine)")
 	f.StringVar(&o.rate, "rate", "1gbit", "of each host's link, both ways, with --hosts")
 	f.BoolVar(&o.isolated, isolatedName, false, "this process is in namespaces of its own")
 	_ = f.MarkHidden(isolatedName) // it is there
@@ -80,6 +80,9 @@ func (o *options) check(f *pflag.FlagSet) error {
 		if !f.Changed("rounds") {
 			o.rounds = 3
 		}
+	}
+	if o.hosts > 0 && !f.Changed("ranks") {
+		o.rankNumbers = []int{4 * o.hosts}
 	}
 	switch {
 	case o.rounds < 1 || o.rounds > 1000:

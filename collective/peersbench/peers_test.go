@@ -214,6 +214,10 @@ func TestWhatIsMeasured(t *testing.T) {
 			t.Errorf("%s: %d elements, want %d", c, c.count(), want)
 		}
 	}
+	if o = parse(t, "--ranks", "8,2,8"); !slices.Equal(o.rankNumbers, []int{2, 8}) {
+		t.Errorf("%v", o.rankNumbers)
+	}
+	o = parse(t)
 	list, left := o.chosen(true)
 	if len(list) != len(fielded(false))-2 || len(left) != 2 || !strings.HasPrefix(left[0], "openmpi-sm:") || !strings.HasPrefix(left[1], "mpich:") {
 		t.Errorf("%d of %d, left out: %q", len(list), len(contenders), left)
