@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,22 +17,34 @@ import (
 )
 
 // SeedsVariable names the variable of the environment that says how many seeds to take of each
-// number of ranks: 232:1000,1000:100.
+// number of ranks, and from which on: 232:1000,1000:100+400 are seeds 0 to 999 and 400 to 499.
 const SeedsVariable = "LINKS_SEEDS"
 
-// Seeds reads SeedsVariable; without it they are those of others.
-func Seeds(t *testing.T, others map[int]int) map[int]int {
+// Span is of how many seeds, from which on.
+type Span struct{ Seeds, From int }
+
+// Seeds reads SeedsVariable; without it there are as many as others says, from 0 on.
+func Seeds(t *testing.T, others map[int]int) map[int]Span {
+	seeds := map[int]Span{}
 	text := os.Getenv(SeedsVariable)
 	if text == "" {
-		return others
-	}
-	seeds := map[int]int{}
-	for part := range strings.SplitSeq(text, ",") {
-		var n, k int
-		if _, err := fmt.Sscanf(part, "%d:%d", &n, &k); err != nil {
-			t.Fatalf("%s=%s: %v: expected RANKS:SEEDS,...", SeedsVariable, text, err)
+		for n, k := range others {
+			seeds[n] = Span{Seeds: k}
 		}
-		seeds[n] = k
+		return seeds
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		var n int
+		var s Span
+		span, from, given := strings.Cut(part, "+")
+		_, err := fmt.Sscanf(span, "%d:%d", &n, &s.Seeds)
+		if given && err == nil {
+			s.From, err = strconv.Atoi(from)
+		}
+		if err != nil {
+			t.Fatalf("%s=%s: %v: expected RANKS:SEEDS or RANKS:SEEDS+FROM,...", SeedsVariable, text, err)
+		}
+		seeds[n] = s
 	}
 	return seeds
 }
@@ -50,7 +63,7 @@ type row struct {
 // Table judges so many networks of each number of ranks, of each kind of fault alone, of several at
 // once and of none, by as many threads as there are CPUs, until the test's time is over, and logs
 // how many were found. Whatever was missed or falsely named fails the test.
-func Table(t *testing.T, seeds map[int]int, judge Judge) {
+func Table(t *testing.T, seeds map[int]Span, judge Judge) {
 	var table []*row
 	sizes := make([]int, 0, len(seeds))
 	for n := range seeds {
@@ -86,7 +99,7 @@ func Table(t *testing.T, seeds map[int]int, judge Judge) {
 const spare = time.Minute
 
 // fill judges the rows' networks, those of a seed in all rows before the next seed's.
-func fill(t *testing.T, table []*row, seeds map[int]int, judge Judge) {
+func fill(t *testing.T, table []*row, seeds map[int]Span, judge Judge) {
 	var mu sync.Mutex // guards the rows
 	var workers sync.WaitGroup
 	type network struct {
@@ -113,12 +126,14 @@ func fill(t *testing.T, table []*row, seeds map[int]int, judge Judge) {
 	}
 	end, timed := t.Deadline()
 all:
-	for seed, more := 0, true; more; seed++ {
+	for k, more := 0, true; more; k++ {
 		more = false
 		for _, r := range table {
-			if seed >= seeds[r.n] {
+			span := seeds[r.n]
+			if k >= span.Seeds {
 				continue
 			}
+			seed := span.From + k
 			if more = true; timed && time.Until(end) < spare {
 				t.Logf("the time is over before seed %d", seed)
 				break all
