@@ -11,6 +11,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // TestDetached: an operation that did not wait for its last message has sent what
@@ -70,7 +71,7 @@ func TestDetached(t *testing.T) {
 func TestLateDuplicates(t *testing.T) {
 	const n = 3
 	calls := 1000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		calls = 200
 	}
 	w := newWorld(t, n, ring.Options{Inject: "soft: duplicate 30%, late 20ms, seed 5"}, nil)

@@ -11,6 +11,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
+	"ringcli/verbs/verbstest"
 )
 
 // TestChannels: over several queue pairs to each neighbour all operations give the same bits, by
@@ -18,7 +19,7 @@ import (
 // queue pair that data flows over carries some.
 func TestChannels(t *testing.T) {
 	rounds := 60
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		rounds = 12
 	}
 	for _, device := range []string{"soft:lo", shared0, "soft:lo,soft:lo"} {

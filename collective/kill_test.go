@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/verbs/verbstest"
 )
 
 // killsEnv is how many ranks TestKilledRank is to kill, if it is set.
@@ -26,7 +28,7 @@ type killed struct {
 // and nothing of any of them stays behind.
 func TestKilledRank(t *testing.T) {
 	kills := 9
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		kills = 3
 	}
 	if text := os.Getenv(killsEnv); text != "" {

@@ -6,6 +6,7 @@ import (
 
 	"ringcli/ring"
 	"ringcli/verbs/route"
+	"ringcli/verbs/verbstest"
 )
 
 // mixed makes rank 2 say that it is on another host.
@@ -28,7 +29,7 @@ func TestMatrixMixed(t *testing.T) {
 	case everything():
 		m = fullMatrix()
 		m.ranks = []int{3, 4, 5}
-	case testing.Short() || raceEnabled:
+	case testing.Short() || verbstest.Race:
 		m.ranks = []int{4}
 	}
 	m.options, m.private, m.ways = mixed, true, append(allWays(), CallOptions{})

@@ -12,6 +12,7 @@ import (
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // newKit makes buffers for vectors of up to longest elements of a type, and
@@ -41,7 +42,7 @@ var rendezvous = []Protocol{RendezvousWrite, RendezvousRead}
 // other parameters while a neighbour is ahead.
 func TestPipeline(t *testing.T) {
 	rounds := 150
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		rounds = 25
 	}
 	for _, n := range []int{2, 3, 4} {
@@ -217,7 +218,7 @@ func TestZeroCopyAllGather(t *testing.T) {
 // TestAllocations: nothing is allocated per operation or per segment, with
 // addresses under each protocol.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if verbstest.Race {
 		t.Skip("the race detector allocates")
 	}
 	// What an operation allocates, it allocates in every try; what the control ring

@@ -10,6 +10,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // TestSharedReuse: between operations ranks free and take buffers in orders of their
@@ -18,7 +19,7 @@ import (
 func TestSharedReuse(t *testing.T) {
 	const n, most = 3, 70000
 	rounds := 100
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		rounds = 30
 	}
 	w := newWorld(t, n, ring.Options{Device: shared0}, nil)

@@ -10,6 +10,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // directWays are those of ranks that share memory.
@@ -199,7 +200,7 @@ func TestSharedMissingRank(t *testing.T) {
 // nothing away that others need for its end.
 func TestSharedPart(t *testing.T) {
 	rounds := 16
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		rounds = 4
 	}
 	for i := range rounds {

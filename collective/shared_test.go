@@ -6,6 +6,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // shared0 is the device of shared memory.
@@ -28,7 +29,7 @@ func TestMatrixShared(t *testing.T) {
 	sample := sampleMatrix()
 	sample.ranks = sample.ranks[1:]
 	sample.ways = append(allWays(), CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager})
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		m = sampleMatrix()
 		m.ranks, m.ways, sample.ranks = []int{2, 3, 5}, memoryWays, []int{3}
 	}

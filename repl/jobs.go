@@ -42,8 +42,9 @@ type Task struct {
 	Run func(ctx context.Context) (value any, err error)
 	// Waits tells whether it waits for its turn; nil: it never does.
 	Waits func() bool
-	// Stop asks it to end by itself, and tells whether it will; nil: it cannot.
-	Stop func() bool
+	// Stop asks it to end by itself, and tells whether it will, within Grace; nil: it cannot.
+	Stop  func() bool
+	Grace time.Duration
 	// Tell is called when the job has begun, before Start returns, and when it has ended,
 	// before anybody who waits for it goes on.
 	Tell func(Job)
@@ -244,21 +245,19 @@ func (l *Jobs) StopAll() error {
 	l.mu.Lock()
 	root := l.root
 	l.mu.Unlock()
-	asked := false
+	var grace time.Duration
 	for _, j := range slices.Backward(running) { // one that waits does not begin meanwhile
 		if root.Err() == nil && j.task.Stop != nil && j.task.Stop() {
-			asked = true
+			grace = max(grace, j.task.Grace)
 		} else {
 			j.cancel(ErrStopped)
 		}
 	}
-	left := within(running, jobsGrace)
-	if asked && len(left) > 0 {
-		for _, j := range left {
-			j.cancel(ErrStopped)
-		}
-		left = within(left, jobsGrace)
+	left := within(running, grace)
+	for _, j := range left {
+		j.cancel(ErrStopped)
 	}
+	left = within(left, jobsGrace)
 	if len(left) == 0 {
 		return nil
 	}

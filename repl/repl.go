@@ -77,7 +77,7 @@ const (
 	// leaveAfter is how long a line may go on after the third Ctrl-C, or after
 	// the signal that ends the shell.
 	leaveAfter = 10 * time.Second
-	// jobsGrace is how long jobs may take to end once the shell has ended.
+	// jobsGrace is how long jobs may take to end once they are cancelled.
 	jobsGrace = 10 * time.Second
 )
 

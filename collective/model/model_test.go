@@ -7,6 +7,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/collective/reduce"
+	"ringcli/verbs/verbstest"
 )
 
 // planned is a call of so many bytes of float32 as so many ranks would run it.
@@ -173,6 +174,9 @@ func TestLeftOver(t *testing.T) {
 
 // TestEverything: all that there is has a time, which grows with the vector and with each cost.
 func TestEverything(t *testing.T) {
+	if verbstest.Race {
+		t.Skip("one goroutine reckons, for minutes")
+	}
 	costs := []func(*Machine){
 		func(m *Machine) { m.Edge.Alpha *= 2; m.Line *= 2 },
 		func(m *Machine) { m.Edge.Beta *= 2; m.Copy = Flat(1 / 2e9) },
@@ -213,6 +217,9 @@ func TestEverything(t *testing.T) {
 // TestAuto: without a table, what auto takes on more ranks than an inbox has takes at most
 // two and a half times as long as the fastest.
 func TestAuto(t *testing.T) {
+	if verbstest.Race {
+		t.Skip("one goroutine reckons, for minutes")
+	}
 	software := Machine{Edge: Edge{Alpha: 12e-6, Beta: 1 / 2e9}, Overhead: 4e-6, SendByte: Flat(1 / 2e9), RecvByte: Flat(1 / 2e9)}
 	port := Machine{Edge: Edge{Alpha: 3e-6, Beta: 1 / 12.5e9}, Overhead: 0.3e-6}
 	fast := port

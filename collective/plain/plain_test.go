@@ -17,6 +17,7 @@ import (
 	"ringcli/verbs"
 	_ "ringcli/verbs/shm"
 	_ "ringcli/verbs/soft"
+	"ringcli/verbs/verbstest"
 )
 
 // onDevices runs a test on n ranks that are goroutines of this process: with slices
@@ -251,7 +252,7 @@ func TestAllocations(t *testing.T) {
 	// tries even where operations take long, on a busy machine.
 	const n, count, runs, tries = 2, 1 << 16, 100, 30
 	onDevices(t, n, func(t *testing.T, comms []*Comm) {
-		if raceEnabled {
+		if verbstest.Race {
 			t.Skip("the race detector allocates")
 		}
 		once := func(rank int, v []float32) error {

@@ -18,11 +18,10 @@ func TestInject(t *testing.T) {
 	}
 	lost := func(e *end) uint64 { return counters(t, e)["impaired_lost"] }
 	round := 0
-	transfer := func() time.Duration {
+	transfer := func() {
 		t.Helper()
 		round++
 		fill(a.mem.Bytes(), uint64(round))
-		begun := time.Now()
 		if _, err := a.qp.PostSend(request(verbs.OpWrite, a, b, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +29,6 @@ func TestInject(t *testing.T) {
 		if !bytes.Equal(a.mem.Bytes(), b.mem.Bytes()) {
 			t.Error("bytes differ")
 		}
-		return time.Since(begun)
 	}
 	for _, c := range []struct {
 		on    *end
@@ -58,15 +56,24 @@ func TestInject(t *testing.T) {
 				f.List[i].Addr = freshAddr()
 			}
 		}
-		if err := c.on.ctx.(verbs.Injector).Inject(f); err != nil {
-			t.Fatal(err)
-		}
 		before := lost(c.on)
-		if took := transfer(); took < c.least {
-			t.Errorf("%s: it took %s: expected %s at least", c.text, took, c.least)
-		}
-		if got := lost(c.on) - before; (got > 0) != c.loses {
-			t.Errorf("%s: %d packets were lost on purpose", c.text, got)
+		for tries := 1; ; tries++ {
+			begun := time.Now()
+			if err := c.on.ctx.(verbs.Injector).Inject(f); err != nil {
+				t.Fatal(err)
+			}
+			transfer()
+			got := lost(c.on) - before
+			if got == 0 && c.loses && tries < 10 {
+				continue // on a busy machine the time may be over before the first packet
+			}
+			if took := time.Since(begun); took < c.least {
+				t.Errorf("%s: it took %s: expected %s at least", c.text, took, c.least)
+			}
+			if (got > 0) != c.loses {
+				t.Errorf("%s: %d packets were lost on purpose", c.text, got)
+			}
+			break
 		}
 		if err := c.on.ctx.(verbs.Injector).Inject(verbs.Faults{}); err != nil {
 			t.Fatal(err)

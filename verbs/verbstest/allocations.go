@@ -11,7 +11,7 @@ import (
 // Posting and polling allocate nothing once they run.
 func testAllocations(t *testing.T, h Harness) {
 	h.skip(t, Allocates)
-	if raceEnabled {
+	if Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, op := range operations {

@@ -2,4 +2,5 @@
 
 package verbstest
 
-const raceEnabled = false
+// Race tells whether the race detector is on, under which all takes many times as long.
+const Race = false
