@@ -10,6 +10,7 @@ import (
 
 	"ringcli/collective/script"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // barrierWays are all that a barrier has on such a device, the usual one first.
@@ -26,7 +27,7 @@ func barrierWays(device string) []CallOptions {
 // little later, so that they would be through if nothing held them.
 func TestBarrier(t *testing.T) {
 	sizes := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
-	if testing.Short() || raceEnabled {
+	if testing.Short() || verbstest.Race {
 		sizes = []int{1, 2, 3, 5}
 	}
 	for _, device := range []string{"soft:lo", shared0} {
