@@ -36,7 +36,7 @@ func (r *Results) growthSizes() []uint64 {
 	for _, want := range []uint64{short, long} {
 		best := uint64(0)
 		for _, c := range r.cells {
-			if best == 0 || distance(c.bytes, want) < distance(best, want) {
+			if c.bytes > 0 && (best == 0 || distance(c.bytes, want) < distance(best, want)) {
 				best = c.bytes
 			}
 		}
@@ -55,7 +55,11 @@ func (r *Results) growths() []Growth {
 	numbers := r.options.rankNumbers
 	var list []Growth
 	for _, op := range r.options.operations {
-		for _, size := range r.growthSizes() {
+		sizes := r.growthSizes()
+		if !op.OnVectors() {
+			sizes = []uint64{0}
+		}
+		for _, size := range sizes {
 			of := func(name string, pick func(c *cellResults) string) {
 				g := Growth{Operation: op.String(), Bytes: size, Contender: name, Ranks: numbers, Times: make([]float64, len(numbers))}
 				var x, y []float64

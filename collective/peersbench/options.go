@@ -31,7 +31,7 @@ type options struct {
 	html, json                            string
 }
 
-var operations = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpAllGather, collective.OpBroadcast, collective.OpReduce}
+var operations = collective.AllOperations()
 
 func operationNames() (names []string) {
 	for _, op := range operations {
@@ -52,7 +52,7 @@ const (
 func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.sizeTexts, "sizes", []string{"8", "64", "512", "4K", "32K", "256K", "1M", "4M", "16M", "64M"}, "bytes of the whole vector")
 	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32, those of all hosts together (with --hosts 4 a host unless said otherwise); sizes that do not fit into the memory are left out")
-	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root")
+	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root; a barrier has no sizes")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(false), ", ")+"; with --hosts of "+strings.Join(contenderNames(true), ", ")+" (default: all that are a fair reference)")
 	f.IntVar(&o.hosts, "hosts", 0, "ranks on so many hosts, which are network namespaces on one Ethernet segment, as many on each; as root (0: all ranks are on one host, this machine)")
 	f.StringVar(&o.rate, "rate", "1gbit", "of each host's link, both ways, with --hosts")
@@ -163,19 +163,29 @@ func (c cell) letter() byte {
 		return 'b'
 	case collective.OpReduce:
 		return 'd'
+	case collective.OpBarrier:
+		return 'w'
 	}
 	return 'a'
 }
 
 func (c cell) String() string {
-	return fmt.Sprintf("%s of %s on %d ranks", c.op, configs.FormatSize(c.bytes), c.ranks)
+	of := ""
+	if c.op.OnVectors() {
+		of = " of " + configs.FormatSize(c.bytes)
+	}
+	return fmt.Sprintf("%s%s on %d ranks", c.op, of, c.ranks)
 }
 
 // cells are all that are measured with so many ranks.
 func (o options) cells(ranks int) []cell {
 	var cells []cell
 	for _, op := range o.operations {
-		for _, bytes := range o.sizes {
+		sizes := o.sizes
+		if !op.OnVectors() {
+			sizes = []uint64{0}
+		}
+		for _, bytes := range sizes {
 			cells = append(cells, cell{op, ranks, bytes})
 		}
 	}
@@ -184,7 +194,7 @@ func (o options) cells(ranks int) []cell {
 
 // room is the number of bytes that every buffer has.
 func (o options) room(ranks int) uint64 {
-	most := uint64(0)
+	most := uint64(elemSize) // of a barrier alone
 	for _, c := range o.cells(ranks) {
 		most = max(most, uint64(c.count())*elemSize)
 	}

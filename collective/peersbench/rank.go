@@ -248,6 +248,8 @@ func (r *rank) operation(letter rune, count int, inPlace bool) func(context.Cont
 			return func(ctx context.Context) error { return plain.Reduce(ctx, p, in[:count], out, reduce.Sum, 0) }
 		}
 		op = collective.OpReduce
+	case 'w':
+		return c.Barrier
 	default:
 		if inPlace {
 			in, from = r.out, r.to

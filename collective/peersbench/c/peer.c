@@ -17,6 +17,7 @@ static int run(char op, int count, int in_place) {
     case 'r': return MPI_Reduce_scatter_block(from, out, count / size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     case 'b': return MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
     case 'd': return MPI_Reduce(in_place && rank ? out : from, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+    case 'w': return MPI_Barrier(MPI_COMM_WORLD);
     case 'g': return MPI_Allgather(from, count / size, MPI_FLOAT, out, count / size, MPI_FLOAT, MPI_COMM_WORLD);
     }
     return MPI_ERR_OP;
