@@ -95,3 +95,26 @@ func TestDisagreementAboutTheAlgorithm(t *testing.T) {
 		}
 	}
 }
+
+// Barriers by all algorithms are timed by turns; nothing is said of bytes or bandwidths.
+func TestBenchOfBarriers(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := finish(t, "bench", "barrier", "-n", "3", "--device", "soft:lo", "--algorithm", "all", "--iters", "5", "--output", "json")
+	var ways []string
+	marks := map[string]int{}
+	for _, o := range objects(t, stdout) {
+		ways = append(ways, fmt.Sprint(o["command"], " ", o["algorithm"], " ", o["protocol"]))
+		for _, mark := range []string{"fastest", "auto", "busbw_GBps", "bytes", "type"} {
+			if _, there := o[mark]; there {
+				marks[mark]++
+			}
+		}
+		if us := o["time_us"].(map[string]any)["mean"].(float64); us <= 0 {
+			t.Errorf("%v", o)
+		}
+	}
+	const want = "barrier ring eager, barrier recursive-doubling eager, barrier tree eager, barrier inbox eager"
+	if got := strings.Join(ways, ", "); code != exit.OK || got != want || fmt.Sprint(marks) != "map[auto:1 fastest:1]" {
+		t.Errorf("exit code %d, %s, %v\n%s", code, got, marks, stderr)
+	}
+}
