@@ -57,7 +57,7 @@ func TestBarrier(t *testing.T) {
 								return err
 							}
 							if got := entered.Load(); got < int64((last+1)*n) {
-								return fmt.Errorf("%s: left barrier %d when %d of %d ranks had entered it", wayName(way), last, got-int64(last*n), n)
+								t.Errorf("%s: rank %d left barrier %d when %d of %d ranks had entered it", wayName(way), rank, last, got-int64(last*n), n)
 							}
 						}
 						return nil
