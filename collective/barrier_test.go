@@ -47,7 +47,7 @@ func TestBarrier(t *testing.T) {
 							if rank != last {
 								about.Add(1)
 							} else {
-								for about.Load() < int64((last+1)*(n-1)) {
+								for about.Load() < int64((last+1)*(n-1)) && c.Err() == nil {
 									time.Sleep(10 * time.Microsecond)
 								}
 								time.Sleep(time.Millisecond)
