@@ -38,6 +38,9 @@ With --duration who kept the ring waiting is told when it happens: a rank that
 was late, one that had no CPU, or an edge whose segments took long; --window 1s
 shows each second in a row, with the least busbw of an operation in it.
 
+A barrier has no size and no bandwidth: bench barrier is a row, or with several
+algorithms or protocols one of each, measured by turns.
+
 With p2p it measures a queue pair from rank 0 to its right neighbour: WRITE,
 READ and SEND, bandwidth with --outstanding messages in flight, and latency in
 microseconds (half a round trip; for READ all of it).
