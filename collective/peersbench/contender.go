@@ -81,6 +81,16 @@ var overTCP = []string{"pml", "ob1", "btl", "tcp,self", "btl_tcp_if_include", "l
 // betweenHosts are those that leave TCP between hosts.
 var betweenHosts = []string{"pml", "ob1", "btl", "vader,tcp,self"}
 
+// Open MPI's algorithms, and the operations that they are for.
+var (
+	byRing     = tuned("allreduce", "4", "allgather", "4")
+	byDoubling = tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3") // of chunked
+	byHalves   = tuned("allreduce", "6", "reduce_scatter_block", "3", "bcast", "8", "reduce", "7")
+
+	ringed = []collective.Operation{collective.OpAllReduce, collective.OpAllGather}
+	cut    = []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpBroadcast, collective.OpReduce}
+)
+
 // tuned are settings of Open MPI's coll/tuned, names and values by turns: who says
 // nothing of an operation leaves it to the library's rules.
 func tuned(algorithms ...string) []string {
@@ -95,13 +105,11 @@ var contenders = append([]contender{
 	{name: "openmpi", what: "Open MPI as it comes", start: runOpenMPI()},
 	{name: "openmpi-nocma", what: "Open MPI, copies through shared memory instead of from process to process",
 		start: runOpenMPI("btl_vader_single_copy_mechanism", "none")},
-	{name: "openmpi-ring", what: "Open MPI by its ring", only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
-		start: runOpenMPI(tuned("allreduce", "4", "allgather", "4")...)},
-	{name: "openmpi-rd", what: "Open MPI by its recursive doubling", only: chunked,
-		start: runOpenMPI(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3")...)},
+	{name: "openmpi-ring", what: "Open MPI by its ring", only: ringed,
+		start: runOpenMPI(byRing...)},
+	{name: "openmpi-rd", what: "Open MPI by its recursive doubling", only: chunked, start: runOpenMPI(byDoubling...)},
 	{name: "openmpi-halves", what: "Open MPI by what cuts the vector: Rabenseifner's, recursive halving, scatter and all-gather",
-		only:  []collective.Operation{collective.OpAllReduce, collective.OpReduceScatter, collective.OpBroadcast, collective.OpReduce},
-		start: runOpenMPI(tuned("allreduce", "6", "reduce_scatter_block", "3", "bcast", "8", "reduce", "7")...)},
+		only: cut, start: runOpenMPI(byHalves...)},
 	{name: "openmpi-sm", what: "Open MPI by its collectives in shared memory (coll/sm)",
 		only:  []collective.Operation{collective.OpAllReduce, collective.OpBroadcast, collective.OpReduce},
 		start: runOpenMPI("coll_sm_priority", "100"), spins: true},
@@ -111,18 +119,22 @@ var contenders = append([]contender{
 	{name: "ringcli-slices", what: "ringcli, plain buffers: Go slices", role: roleOurs, start: runRingcli(buffersSlices, "", collective.AlgorithmAuto)},
 	{name: "openmpi-tcp", what: "Open MPI over TCP on loopback", role: roleTCP, start: runOpenMPI(overTCP...)},
 	{name: "openmpi-tcp-rd", what: "Open MPI over TCP on loopback, by its recursive doubling", role: roleTCP, only: chunked,
-		start: runOpenMPI(append(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3"), overTCP...)...)},
-	{name: "openmpi-tcp-ring", what: "Open MPI over TCP on loopback, by its ring", role: roleTCP, only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
-		start: runOpenMPI(append(tuned("allreduce", "4", "allgather", "4"), overTCP...)...)},
+		start: runOpenMPI(slices.Concat(byDoubling, overTCP)...)},
+	{name: "openmpi-tcp-ring", what: "Open MPI over TCP on loopback, by its ring", role: roleTCP, only: ringed,
+		start: runOpenMPI(slices.Concat(byRing, overTCP)...)},
+	{name: "openmpi-tcp-halves", what: "Open MPI over TCP on loopback, by what cuts the vector", role: roleTCP, only: cut,
+		start: runOpenMPI(slices.Concat(byHalves, overTCP)...)},
 	{name: "soft", what: "ringcli on the soft device, over UDP on loopback; buffers from Comm.Alloc", role: roleSoft, start: runRingcli(buffersAlloc, "soft", collective.AlgorithmAuto)},
 	{name: "floor", what: "the least: as many threads, each reading its part of all inputs and writing it to all outputs, by the better store", role: roleLimit,
 		only: allReduce, order: orderFloor, start: runLimits},
 	{name: "memcpy", what: "memcpy of what a rank receives, by as many threads", role: roleLimit, only: chunked, start: runLimits},
 	{name: "openmpi-hosts", what: "Open MPI, TCP between hosts and shared memory within", hosts: true, start: runOpenMPI(betweenHosts...)},
-	{name: "openmpi-hosts-ring", what: "Open MPI so, by its ring", hosts: true, only: []collective.Operation{collective.OpAllReduce, collective.OpAllGather},
-		start: runOpenMPI(append(tuned("allreduce", "4", "allgather", "4"), betweenHosts...)...)},
+	{name: "openmpi-hosts-ring", what: "Open MPI so, by its ring", hosts: true, only: ringed,
+		start: runOpenMPI(slices.Concat(byRing, betweenHosts)...)},
 	{name: "openmpi-hosts-rd", what: "Open MPI so, by its recursive doubling", hosts: true, only: chunked,
-		start: runOpenMPI(append(tuned("allreduce", "3", "reduce_scatter_block", "2", "allgather", "3"), betweenHosts...)...)},
+		start: runOpenMPI(slices.Concat(byDoubling, betweenHosts)...)},
+	{name: "openmpi-hosts-halves", what: "Open MPI so, by what cuts the vector", hosts: true, only: cut,
+		start: runOpenMPI(slices.Concat(byHalves, betweenHosts)...)},
 	{name: "openmpi-han", what: "Open MPI so, by its collectives for several hosts (coll/han)", hosts: true,
 		start: runOpenMPI(append([]string{"coll_han_priority", "100"}, betweenHosts...)...)},
 	{name: "openmpi-hosts-tcp", what: "Open MPI over TCP alone, also within a host", hosts: true, start: runOpenMPI("pml", "ob1", "btl", "tcp,self")},

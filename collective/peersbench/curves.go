@@ -27,7 +27,7 @@ const (
 
 // plotMarks draw the curves, one for each of contenders: a contender's is always the
 // same.
-var plotMarks = []string{"M", "c", "r", "d", "h", "s", "H", "●", "○", "◌", "T", "D", "R", "S", "_", "."}
+var plotMarks = []string{"M", "c", "r", "d", "h", "s", "H", "●", "○", "◌", "T", "D", "R", "A", "S", "_", "."}
 
 // all are the contenders of an operation that were measured, in their order.
 func (r *Results) all(op collective.Operation, ranks int) []contender {
@@ -92,7 +92,7 @@ func markOf(who contender) string {
 var pageText string
 
 var pageTemplate = template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
-	"figure": figure, "size": configs.FormatSize, "join": strings.Join,
+	"figure": figure, "size": configs.FormatSize,
 }).Parse(chart.Text)).Parse(pageText))
 
 // pagePart is what a page has of one operation and one number of ranks.

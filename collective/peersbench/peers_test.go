@@ -232,7 +232,7 @@ func TestWhatIsMeasured(t *testing.T) {
 	if got := o.programs(2); len(got) != 2 || got[0].name != limits || got[1].name != mpich {
 		t.Errorf("%+v", got)
 	}
-	for us, want := range map[float64]int{0: mostIters, 0.01: mostIters, 1: 15000, 1e4: leastIters, 1e5: leastIters, 5e5: 6, 1e7: 2} {
+	for us, want := range map[float64]int{0: mostIters, 0.01: mostIters, 1: 15000, 1e4: leastIters, 1e5: leastIters, 25e4: 4, 1e7: 2} {
 		if got := itersOf(us, o.window); got != want {
 			t.Errorf("%g us: %d iterations, want %d", us, got, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"ringcli/collective"
@@ -52,6 +53,15 @@ type About struct {
 	What  string   `json:"what"`
 	Text  string   `json:"text"`
 	CPUs  []string `json:"cpus"` // of each rank
+}
+
+// Places are the CPUs of all ranks, in order; those of all, if all have the same.
+func (a About) Places() string {
+	list := a.CPUs
+	if same := slices.Compact(slices.Clone(list)); len(same) == 1 {
+		list = same
+	}
+	return strings.Join(list, " | ")
 }
 
 // Placement is where the CPUs were in a round, and what they could do there.

@@ -136,6 +136,14 @@ func TestPage(t *testing.T) {
 	}
 }
 
+func TestPlaces(t *testing.T) {
+	for want, cpus := range map[string][]string{"0 | 1 | 0": {"0", "1", "0"}, "2,3": {"2,3", "2,3", "2,3"}, "": nil} {
+		if got := (About{CPUs: cpus}).Places(); got != want {
+			t.Errorf("%q: %q, want %q", cpus, got, want)
+		}
+	}
+}
+
 func TestEveryContenderHasAMark(t *testing.T) {
 	seen := map[string]bool{}
 	for _, hosts := range []bool{false, true} {

@@ -286,7 +286,7 @@ const (
 	leastIters = 10
 	// longest is far less than an order may take: with the warm-up and on a busy machine a
 	// measurement lasts some times as long.
-	longest = 3 * time.Second
+	longest = time.Second
 )
 
 func warmupOf(iters int) int { return max(2, iters/5) }

@@ -69,7 +69,7 @@ func (r *Results) print(w io.Writer, plots bool) error {
 	p("line: from one CPU to the other, one way, before each cell; others, stolen: CPUs that were busy with the work of others\n")
 	p("ratios are the best peer's time by ours (above 1 we are faster), each round's: their median\n\n")
 	for _, a := range r.Contenders {
-		p("%-18s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, strings.Join(a.CPUs, " | "))
+		p("%-18s %d ranks: %s; %s; CPUs %s\n", a.Name, a.Ranks, a.What, a.Text, a.Places())
 	}
 	for _, text := range r.Notes {
 		p("note: %s\n", text)
