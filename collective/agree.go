@@ -60,6 +60,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		return fmt.Errorf("agree: %w", err)
 	}
 	found := *c.agreement.Load()
+	found.NotShared = ""
 	found.Software, found.Reached = false, true
 	for rank, theirs := range all {
 		if theirs.Size != c.size {

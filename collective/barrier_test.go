@@ -35,7 +35,7 @@ func TestBarrier(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d ranks", device, n), func(t *testing.T) {
 				w := newWorld(t, n, ring.Options{Device: device}, nil)
 				for _, way := range barrierWays(device) {
-					if n > way.Algorithm.MaxRanks() || way.Protocol == Direct && w.comms[0].agreement.Load().NotShared != "" {
+					if n > way.Algorithm.MaxRanks(way.Protocol, true) || way.Protocol == Direct && w.comms[0].agreement.Load().NotShared != "" {
 						continue
 					}
 					if p, err := w.comms[0].Plan(Call{Op: OpBarrier, CallOptions: way}); err != nil || n > 1 && way.Algorithm != AlgorithmAuto && p.Algorithm != way.Algorithm {

@@ -115,7 +115,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	left, right := r.Left(), r.Right()
 	// The slots are the same on all ranks: RTR compared them.
 	slots := min(left.Local.SlotCount, plan.MaxSlots)
-	c.agreement.Store(&plan.Agreement{Ranks: c.size, SlotSize: left.Local.SlotSize - ring.SlotHeader, Slots: slots, Software: c.software()})
+	c.agreement.Store(&plan.Agreement{Ranks: c.size, SlotSize: left.Local.SlotSize - ring.SlotHeader, Slots: slots, Software: c.software(), NotShared: c.notShared()})
 	for _, e := range []*ring.Edge{left, right} {
 		c.channels = append(c.channels, nil)
 		for _, e := range e.Channels() {

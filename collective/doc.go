@@ -51,13 +51,15 @@
 //	ring                chunks go round the ring, 2(n-1) hops: bandwidth
 //	recursive-doubling  log2 n exchanges with ranks at distance p/2 ... 2, 1, for any n
 //	tree                up an in-order binary tree, and down it
-//	inbox               one hop from every rank to every other, up to 8 ranks
+//	inbox               one hop from every rank to every other, up to 8 ranks, or any
+//	                    number that share memory
 //
 // Those other than the ring are for short vectors. They run over edges of a mesh,
 // which the first call of each makes, by scripts: step lists that are pure
 // functions of operation, rank and size. Without a [Table], up to 32 KiB go by the
-// inbox on up to 8 ranks, on more by recursive doubling up to where package crossover
-// says, and longer vectors round the ring.
+// inbox on up to 8 ranks and where all share memory (an all-reduce on more than 4 up to 16
+// KiB), on more by recursive doubling up to where package crossover says, and longer
+// vectors round the ring.
 //
 // # Order of operands
 //

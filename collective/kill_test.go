@@ -22,7 +22,7 @@ type killed struct {
 	exits   []time.Duration // to its end
 }
 
-// TestKilledRank kills a rank of two, three or four that share memory, at a random
+// TestKilledRank kills a rank of two, three, four or nine that share memory, at a random
 // moment of a stream of operations, or while the ranks get to know each other's
 // memory. Those that are left report it in time and by its number, and end cleanly,
 // and nothing of any of them stays behind.
@@ -44,7 +44,7 @@ func TestKilledRank(t *testing.T) {
 	before := traces(t)
 	var all killed
 	for i := range kills {
-		n := 2 + i%3
+		n := [...]int{2, 3, 4, 2, 3, 4, 9}[i%7]
 		device := shared0
 		if i%4 == 3 {
 			device = "" // chosen by neighbour, as usual

@@ -193,7 +193,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 				}
 				k.expect(count)
 				for _, way := range m.ways {
-					if n > way.Algorithm.MaxRanks() || way.Algorithm > AlgorithmRing && count > 1<<17 {
+					if n > way.Algorithm.MaxRanks(way.Protocol, false) || way.Algorithm > AlgorithmRing && count > 1<<17 {
 						continue // for long vectors by these there is TestLargeByEveryAlgorithm
 					}
 					for _, inPlace := range []bool{false, true} {

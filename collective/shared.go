@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -19,8 +20,8 @@ import (
 type shared struct {
 	c     *Comm
 	team  *sharedmem.Team
-	edges []*ring.Edge // by rank; nil at the own
-	board verbs.Memory // the own
+	peers []verbs.Reached // by rank; nil at the own
+	board verbs.Memory    // the own
 	reg   *ring.Registration
 	// affinity is where the thread comes back to; it may be nil.
 	affinity *cpu.Affinity
@@ -55,29 +56,24 @@ func (c *Comm) notShared() string {
 
 // sharesMemory tells whether the ends of an edge can map each other's memory.
 func sharesMemory(e *ring.Edge) bool {
-	_, ok := e.Device().Context.(verbs.Allocator)
+	_, ok := e.Device().Context.(verbs.Mapper)
 	return ok
 }
 
 // boardInfo is where a rank's board is, as it tells the others; or why it has none.
 type boardInfo struct {
-	Addr    uint64 `json:"addr,omitempty"`
-	RKey    uint32 `json:"rkey,omitempty"`
-	Problem string `json:"problem,omitempty"`
+	GID     verbs.GID `json:"gid"` // of the rank's device
+	Addr    uint64    `json:"addr,omitempty"`
+	RKey    uint32    `json:"rkey,omitempty"`
+	CPUs    int       `json:"cpus,omitempty"` // that the rank may run on; 0 is not known
+	Problem string    `json:"problem,omitempty"`
 }
 
 // share makes what Direct needs, after all ranks have said that nothing keeps them
 // apart. It is collective. Where some rank cannot, all do without, and why says so;
 // an error is of the ring.
 func (c *Comm) share(ctx context.Context) (why string, err error) {
-	edges, err := c.ring.Mesh(ctx, ring.Purpose{What: "memory of the ranks of one host"}, c.others())
-	if err != nil {
-		return "", err
-	}
-	s := &shared{c: c, edges: make([]*ring.Edge, c.size), affinity: c.ring.Affinity()}
-	for _, e := range edges {
-		s.edges[e.Peer] = e
-	}
+	s := &shared{c: c, peers: make([]verbs.Reached, c.size), affinity: c.ring.Affinity()}
 	defer func() {
 		if c.shared == nil {
 			err = errors.Join(err, s.close())
@@ -88,13 +84,14 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	if why != "" || err != nil {
 		return why, err
 	}
-	boards, problem := s.mapBoards(infos)
+	boards, problem := s.mapBoards(ctx, infos)
 	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil {
 		return why, err
 	}
+	crowded := slices.ContainsFunc(infos, func(p boardInfo) bool { return 0 < p.CPUs && p.CPUs < c.size })
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
-		Affinity: s.affinity, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
+		Affinity: s.affinity, Crowded: crowded, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
 	})
 	if err == nil {
 		c.shared = s
@@ -121,10 +118,9 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 // makeBoard makes the own board.
 func (s *shared) makeBoard() (p boardInfo, err error) {
 	device := s.c.ring.Left().Device()
-	for _, e := range s.edges {
-		if e != nil && e.Device() != device {
-			return p, fmt.Errorf("rank %d is reached over %s, and rank %d over %s", e.Peer, e.Device().Name, s.c.ring.Left().Peer, device.Name)
-		}
+	entry, err := device.GIDEntry()
+	if err != nil {
+		return p, err
 	}
 	size := sharedmem.BoardSize(s.c.size)
 	if s.board, err = s.c.ring.AllocMemory(size); err != nil {
@@ -133,29 +129,35 @@ func (s *shared) makeBoard() (p boardInfo, err error) {
 	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
 		return p, err
 	}
-	return boardInfo{Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
+	p = boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}
+	if cpus, err := cpu.Allowed(); err == nil {
+		p.CPUs = len(cpus)
+	}
+	return p, nil
 }
 
-// mapBoards maps the peers' boards, to be written.
-func (s *shared) mapBoards(infos []boardInfo) (boards []uint64, err error) {
+// mapBoards reaches the peers, and maps their boards, to be written.
+func (s *shared) mapBoards(ctx context.Context, infos []boardInfo) (boards []uint64, err error) {
+	mapper := s.c.ring.Left().Device().Context.(verbs.Mapper)
 	boards = make([]uint64, len(infos))
 	for rank, p := range infos {
 		if rank == s.c.rank {
 			boards[rank] = s.board.Addr()
 			continue
 		}
-		local, ok, err := s.edges[rank].Map(p.RKey, p.Addr, sharedmem.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
-		if err != nil || !ok {
+		if s.peers[rank], err = mapper.Reach(ctx, p.GID); err == nil {
+			boards[rank], err = s.peers[rank].Map(p.RKey, p.Addr, sharedmem.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the board of rank %d cannot be mapped: %w", rank, err)
 		}
-		boards[rank] = local
 	}
 	return boards, nil
 }
 
 // view maps memory of a peer, to be read.
 func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
-	local, _, err := s.edges[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
+	local, err := s.peers[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
 	if err != nil {
 		return 0, &viewError{peer, err}
 	}
@@ -335,9 +337,14 @@ func (s *shared) awaitOthers() {
 	}
 }
 
-// close gives the own board back.
+// close gives the own board back, and lets go of the others'.
 func (s *shared) close() error {
 	var errs []error
+	for _, p := range s.peers {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
 	if s.reg != nil {
 		errs = append(errs, s.reg.Close())
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/verbstest"
@@ -33,7 +34,12 @@ func TestMatrixShared(t *testing.T) {
 		m = sampleMatrix()
 		m.ranks, m.ways, sample.ranks = []int{2, 3, 5}, memoryWays, []int{3}
 	}
-	for name, m := range map[string]matrix{"directly": m, "over queue pairs": sample} {
+	many := sampleMatrix()
+	many.ranks, many.types, many.ways = []int{9, 16, 17, 33}, many.types[1:3], memoryWays[:3]
+	if testing.Short() || verbstest.Race {
+		many.ranks, many.types = []int{9, 17}, many.types[:1]
+	}
+	for name, m := range map[string]matrix{"directly": m, "over queue pairs": sample, "many": many} {
 		m.options, m.private = on(shared0), true
 		for _, n := range m.ranks {
 			t.Run(fmt.Sprintf("%s, ranks=%d", name, n), func(t *testing.T) { t.Logf("%d operations", m.run(t, n)) })
@@ -44,12 +50,15 @@ func TestMatrixShared(t *testing.T) {
 // TestDirectIsTheDefault: ranks that share memory use it, and say so; others are
 // told why there is none.
 func TestDirectIsTheDefault(t *testing.T) {
-	w := newWorld(t, 3, ring.Options{Device: shared0}, nil)
-	w.must(func(_ int, c *Comm) error { return c.Agree(t.Context()) })
-	for bytes, want := range map[int]Algorithm{8: AlgorithmInbox, 32 << 10: AlgorithmInbox, 32<<10 + 4: AlgorithmRing} {
-		p, err := w.comms[1].Plan(Call{Op: OpAllReduce, Count: bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: CallOptions{}})
-		if err != nil || p.Algorithm != want || p.Protocol != Direct {
-			t.Errorf("%d bytes: %+v, %v, want %s by direct", bytes, p, err, want)
+	for _, n := range []int{3, plan.MaxInboxRanks + 1} {
+		w := newWorld(t, n, ring.Options{Device: shared0}, nil)
+		w.must(func(_ int, c *Comm) error { return c.Agree(t.Context()) })
+		most := map[int]int{3: 32 << 10, plan.MaxInboxRanks + 1: 16 << 10}[n]
+		for bytes, want := range map[int]Algorithm{8: AlgorithmInbox, most: AlgorithmInbox, most + 4: AlgorithmRing} {
+			p, err := w.comms[1].Plan(Call{Op: OpAllReduce, Count: bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: CallOptions{}})
+			if err != nil || p.Algorithm != want || p.Protocol != Direct {
+				t.Errorf("%d bytes on %d ranks: %+v, %v, want %s by direct", bytes, n, p, err, want)
+			}
 		}
 	}
 }

@@ -199,22 +199,6 @@ func (e *Edge) setPinged() {
 // Device returns the device that the edge is on.
 func (e *Edge) Device() *Device { return e.device }
 
-// Map returns where the peer's bytes [addr, addr+length) of the region rkey lie in
-// this process (verbs.Mapper), from RTR on. ok is false where the device has no
-// such view of its peers.
-func (e *Edge) Map(rkey uint32, addr, length uint64, access verbs.Access) (local uint64, ok bool, err error) {
-	qp := e.QP
-	if w, watched := qp.(*watch.QP); watched {
-		qp = w.QP
-	}
-	m, ok := qp.(verbs.Mapper)
-	if !ok {
-		return 0, false, nil
-	}
-	local, err = m.Map(rkey, addr, length, access)
-	return local, true, err
-}
-
 // Message returns the bytes of receive buffer i, whose completion said n bytes.
 // They are valid until Repost(i).
 func (e *Edge) Message(i uint64, n uint32) []byte {

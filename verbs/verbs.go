@@ -1,6 +1,9 @@
 package verbs
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Context is an open device (struct ibv_context).
 type Context interface {
@@ -154,16 +157,24 @@ type Allocator interface {
 	AllocMemory(length uint64) (Memory, error)
 }
 
-// Mapper is a QP whose peer's regions can be looked at without a request: the
-// host-memory form of peer-to-peer over IPC.
+// Mapper is a Context that reaches others whose regions can be looked at without a request
+// or a queue pair: the host-memory form of peer-to-peer over IPC.
 type Mapper interface {
-	// Map returns where the peer's bytes [addr, addr+length) of the region rkey lie
-	// in this process, from RTR on. Access is AccessRemoteRead for a view that can
-	// only be read, with AccessRemoteWrite for one that can be written; the region
-	// must have the right. It asks the peer, with a deadline; asking again for the
-	// same region is quick. The view is valid until the owner frees the memory or
-	// the QP is closed. ErrInvalid: the region cannot be mapped.
+	// Reach finds the Context that has a GID, which may be of another process.
+	Reach(ctx context.Context, gid GID) (Reached, error)
+}
+
+// Reached is a Context that another one has reached.
+type Reached interface {
+	// Map returns where its bytes [addr, addr+length) of the region rkey lie in this
+	// process. Access is AccessRemoteRead for a view that can only be read, with
+	// AccessRemoteWrite for one that can be written; the region must have the right.
+	// It asks the owner, with a deadline; asking again for the same region is quick. The
+	// view is valid until the owner frees the memory, or until Close, unless the Context is
+	// reached otherwise as well. ErrInvalid: the region cannot be mapped.
 	Map(rkey uint32, addr, length uint64, access Access) (local uint64, err error)
+	// Close lets go of it. Closing twice is harmless.
+	Close() error
 }
 
 // Prober is a QP that can find out which packets still reach the peer, from RTR on and once

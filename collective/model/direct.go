@@ -12,7 +12,7 @@ import (
 // The inbox is a round in which a rank has a line of each other one: (n-1)λ. What is
 // longer than a word is written into the peers' boards, (n-1)bκ for b bytes, and reduced
 // from there; from a page for each peer on it is read where it is, for two rounds more:
-// (n-1)bγ and 2(n-1)λ.
+// (n-1)bγ and 2(n-1)λ. In a large team each posts it once in its own board: bκ.
 //
 // The ring is pulled: (n-1) chunks of c = V/n bytes reduced from where they lie, as many
 // copied. The ranks meet before, to say where their buffers are, and after, when nobody
@@ -41,7 +41,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 			t += (n - 1) * chunk * copied
 		}
 		if k.Op.Phases() == 2 || k.Op.Rooted() {
-			steps := float64(sharedmem.Steps(int(math.Ceil(chunk))))
+			steps := float64(sharedmem.Steps(int(math.Ceil(chunk)), m.Ranks))
 			t += 2*m.Line + (n-1)*chunk*gamma/steps
 		}
 		return t
@@ -55,6 +55,8 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	const word = 8
 	switch refers := own >= 4<<10*(n-1); {
 	case own <= word:
+	case sharedmem.Posts(m.Ranks):
+		t += own * copied
 	case refers:
 		t += (pieces + 1) * meet
 	default:

@@ -91,8 +91,8 @@ func TestBarrier(t *testing.T) {
 		}{
 			{collective.AlgorithmRecursiveDoubling, collective.Eager, n, math.Ceil(math.Log2(float64(n))) * alpha},
 			{collective.AlgorithmTree, collective.Eager, n, 2 * up * alpha},
-			{collective.AlgorithmInbox, collective.Eager, collective.AlgorithmInbox.MaxRanks(), alpha},
-			{collective.AlgorithmInbox, collective.Direct, collective.AlgorithmInbox.MaxRanks(), float64(n-1) * m.Line},
+			{collective.AlgorithmInbox, collective.Eager, collective.AlgorithmInbox.MaxRanks(collective.Auto, false), alpha},
+			{collective.AlgorithmInbox, collective.Direct, collective.AlgorithmInbox.MaxRanks(collective.Direct, true), float64(n-1) * m.Line},
 		} {
 			if n <= c.most {
 				near(t, fmt.Sprintf("%s, %s on %d ranks", c.a, c.p, n), m.Time(planned(t, collective.OpBarrier, c.a, c.p, n, 0, collective.CallOptions{})), c.want, 1e-3)

@@ -3,10 +3,12 @@ package plan
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
+	"ringcli/collective/sharedmem"
 )
 
 // Algorithm is which ranks exchange what, and in which order operands meet.
@@ -22,8 +24,9 @@ const (
 	AlgorithmInbox                              // one hop from every rank to every other, reduced by rank
 )
 
-// MaxInboxRanks is the largest ring that runs the inbox: beyond it, n-1 messages
-// per rank weigh more than the hops that they save.
+// MaxInboxRanks is the largest ring that runs the inbox by messages: beyond it, n-1 of them
+// per rank weigh more than the hops that they save. Ranks that share memory look at a line
+// of each other one, which weighs little among all that a host has.
 const MaxInboxRanks = 8
 
 // algorithm is the description of an Algorithm; its programs and scripts are
@@ -36,7 +39,7 @@ type algorithm struct {
 	// trip of RTS and CTS; where all ranks read each other's memory, there is no need
 	// of partial results that travel.
 	protocols []Protocol
-	maxRanks  int // of the largest ring that it runs on; 0 is any
+	maxRanks  int // of the largest ring that it runs on by messages; 0 is any
 }
 
 var algorithms = [...]algorithm{
@@ -73,8 +76,15 @@ func (a Algorithm) Aliases() []string { return algorithms[a].Aliases }
 // results. It is defined for all but AlgorithmAuto.
 func (a Algorithm) Order() reference.Order { return algorithms[a].order }
 
-// MaxRanks is the largest ring that an algorithm runs on.
-func (a Algorithm) MaxRanks() int { return cmp.Or(algorithms[a].maxRanks, math.MaxInt) }
+// MaxRanks is the largest ring that an algorithm runs on by a protocol, of which Auto is Direct
+// where ranks share memory and the algorithm can.
+func (a Algorithm) MaxRanks(p Protocol, shared bool) int {
+	most := cmp.Or(algorithms[a].maxRanks, math.MaxInt)
+	if shared && (p == Auto || p == Direct) && slices.Contains(algorithms[a].protocols, Direct) {
+		most = max(most, sharedmem.MaxRanks)
+	}
+	return most
+}
 
 // MarshalText writes the algorithm's name.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -56,7 +56,7 @@ const DefaultEagerMax = 256 << 10
 // lets the library choose.
 type CallOptions struct {
 	// Algorithm is what the table says if it is AlgorithmAuto. The inbox is for up to
-	// MaxInboxRanks.
+	// MaxInboxRanks, or for ranks that share memory.
 	Algorithm Algorithm
 	Protocol  Protocol
 	// Segment is the length of a segment in bytes, rounded down to whole
@@ -85,7 +85,7 @@ type Agreement struct {
 	Software  bool   // some rank has a device in software, where a message costs system calls
 	LinkMbps  int    // of the slowest port; 0 if none is known
 	Reached   bool   // the ranks have agreed
-	NotShared string // then: why a rank cannot read all others' memory; "" if all can
+	NotShared string // why a rank cannot read all others' memory, before that as far as this one knows; "" if all can
 }
 
 // direct tells whether Direct is to be had.
@@ -164,8 +164,8 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 	switch {
 	case c.Op.lacks(c.Algorithm, c.Protocol) != "":
 		return bad("%s by %s: %s", c.Algorithm, c.Protocol, c.Op.lacks(c.Algorithm, c.Protocol))
-	case ranks > c.Algorithm.MaxRanks():
-		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.MaxRanks())
+	case ranks > c.Algorithm.MaxRanks(c.Protocol, g.NotShared == ""):
+		return bad("%s on %d ranks: expected at most %d", c.Algorithm, ranks, c.Algorithm.MaxRanks(c.Protocol, false))
 	case c.Protocol == Direct && g.Reached && g.NotShared != "":
 		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.NotShared)
 	case c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "":

@@ -53,7 +53,7 @@ func TestTableValidate(t *testing.T) {
 		{Rule{Algorithm: AlgorithmRing, Protocol: 13}, "protocol 13"},
 		{Rule{Algorithm: AlgorithmTree, Protocol: RendezvousRead}, "tree by rendezvous-read: rendezvous is for the ring"},
 		{Rule{Op: OpAllGather, Algorithm: AlgorithmRing, Protocol: ReceiverInitiated}, "rule 2: receiver-initiated: the first phase of all-reduce"},
-		{Rule{Algorithm: AlgorithmInbox, Ranks: 9}, "inbox on 9 ranks: expected at most 8"},
+		{Rule{Algorithm: AlgorithmInbox, Protocol: Eager, Ranks: 9}, "inbox on 9 ranks: expected at most 8"},
 	} {
 		if err := (Table{Rules: []Rule{good, test.rule}}).Validate(); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v: expected an error of usage that says %q", test.rule, err, test.want)

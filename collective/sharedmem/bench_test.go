@@ -279,7 +279,7 @@ func (p *process) probe() float64 {
 		return 0
 	}
 	const times = 500
-	mine, theirs := &p.header[MaxRanks+p.rank], &p.header[MaxRanks+1-p.rank]
+	mine, theirs := &p.header[p.size+p.rank], &p.header[p.size+1-p.rank]
 	best := math.Inf(1)
 	for range 3 {
 		start := mine.load()

@@ -1,4 +1,4 @@
-// Package sharedmem computes collectives among the ranks of one host, two to eight,
+// Package sharedmem computes collectives among the ranks of one host, up to MaxRanks,
 // over memory that they share: with loads, stores and atomics, and with no device,
 // queue pair or message. It knows nothing of how the memory came to be shared.
 //
@@ -11,7 +11,8 @@
 //
 //   - [Team.Inbox] for small vectors: everybody writes into everybody's board, or
 //     from some length on refers to its own buffer where that is mapped, and
-//     reduces in the order of ranks.
+//     reduces in the order of ranks. In a large team, or a crowded one, everybody
+//     posts in its own board what all others read there.
 //   - [Team.Pull] for long ones: each rank reduces its own chunk, reading its
 //     peers' buffers in place where these are mapped, in the order of the ring,
 //     and the others pull the result.

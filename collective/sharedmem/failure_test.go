@@ -165,7 +165,7 @@ func TestGarbageReferences(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, c := range []Config{
 		{Size: 1, Boards: []uint64{pageBytes}},
-		{Size: 9},
+		{Size: MaxRanks + 1},
 		{Rank: 2, Size: 2},
 		{Size: 2, Boards: []uint64{pageBytes}},
 		{Size: 2, Boards: []uint64{pageBytes, 8}},

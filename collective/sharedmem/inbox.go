@@ -54,7 +54,7 @@ func (t *Team) Inbox(c *Call) error {
 // meet is a round of nothing.
 func (t *Team) meet() error {
 	parity := t.open()
-	for _, p := range t.others {
+	for _, p := range t.targets {
 		t.put(p, parity, nil)
 	}
 	return t.gather(parity)
@@ -76,7 +76,7 @@ func (t *Team) cut(c *Call, longest int, overwritten bool) (elements int) {
 	size := c.Type.Size()
 	elements = InboxPiece / size
 	t.parts = max(1, (longest+elements-1)/elements)
-	t.refers = c.Send.Mapped && !overwritten && t.contributes(c) && longest*size >= referBytes*(t.ranks-1)
+	t.refers = c.Send.Mapped && !overwritten && !t.posts && t.contributes(c) && longest*size >= referBytes*(t.ranks-1)
 	return elements
 }
 
@@ -104,10 +104,14 @@ func (t *Team) give(p *peer, parity uint32, payload []byte, key uint64) {
 }
 
 // inboxReduce reduces the elements [lo, hi): all, or the own chunk, while each
-// peer reduces its own.
+// peer reduces its own. What is posted is the whole vector, of which each takes its part.
 func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 	size := c.Type.Size()
 	kernel := reduce.Lookup(c.Type, c.Reduction)
+	whole := c.gathers() || t.posts
+	if whole {
+		longest = c.count()
+	}
 	elements := t.cut(c, longest, c.Send.Addr == c.Recv.Addr)
 	for t.piece = 0; t.piece < t.parts; t.piece++ {
 		if err := t.between(); err != nil {
@@ -115,10 +119,10 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 		}
 		parity := t.open()
 		first := t.piece * elements
-		for _, p := range t.others {
-			from, end := lo, hi
-			if !c.gathers() {
-				from, end = p.lo, p.hi
+		for _, p := range t.targets {
+			from, end := p.lo, p.hi
+			if whole {
+				from, end = 0, c.count()
 			}
 			from = min(from+first, end)
 			t.give(p, parity, elems(c.Send.Addr, from, min(from+elements, end), size), c.Send.Key)
@@ -126,10 +130,20 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 		if err := t.gather(parity); err != nil {
 			return err
 		}
-		from := min(lo+first, hi)
-		end := min(from+elements, hi)
+		from, end := lo, hi // of what is given here
+		if whole {
+			from, end = 0, c.count()
+		}
+		from = min(from+first, end)
+		end = min(from+elements, end)
+		given, skip := (end-from)*size, 0
+		if from < lo {
+			skip = (min(lo, end) - from) * size
+			from = min(lo, end)
+		}
+		end = max(from, min(end, hi))
 		result := elems(c.Recv.Addr, from, end, size)
-		if err := t.combine(kernel, result, elems(c.Send.Addr, from, end, size), parity); err != nil {
+		if err := t.combine(kernel, result, elems(c.Send.Addr, from, end, size), parity, given, skip); err != nil {
 			return err
 		}
 		reduce.Finish(c.Type, c.Reduction, t.ranks, result)
@@ -137,9 +151,10 @@ func (t *Team) inboxReduce(c *Call, lo, hi, longest int) error {
 	return nil
 }
 
-// combine reduces a piece in the order of ranks. Partial results are in scratch
-// memory until the last step: in place, result is own.
-func (t *Team) combine(kernel reduce.Kernel, result, own []byte, parity uint32) error {
+// combine reduces a piece in the order of ranks, of peers that gave so many bytes those after
+// the ones to skip. Partial results are in scratch memory until the last step: in place,
+// result is own.
+func (t *Team) combine(kernel reduce.Kernel, result, own []byte, parity uint32, given, skip int) error {
 	n := len(result)
 	if n == 0 {
 		return nil
@@ -148,9 +163,10 @@ func (t *Team) combine(kernel reduce.Kernel, result, own []byte, parity uint32) 
 	for r := range t.peers {
 		x, err := own, error(nil)
 		if r != t.rank {
-			if x, err = t.payload(&t.peers[r], parity, n); err != nil {
+			if x, err = t.payload(&t.peers[r], parity, given); err != nil {
 				return err
 			}
+			x = x[skip : skip+n]
 		}
 		if r == 0 {
 			partial = x
@@ -179,7 +195,7 @@ func (t *Team) inboxGather(c *Call) error {
 		from := min(t.lo+first, t.hi)
 		end := min(from+elements, t.hi)
 		own := elems(c.Send.Addr, from, end, size)
-		for _, p := range t.others {
+		for _, p := range t.targets {
 			t.give(p, parity, own, c.Send.Key)
 		}
 		if c.Send.Addr != c.Recv.Addr {

@@ -128,18 +128,18 @@ type view struct {
 	seen   [ownLines]uint64 // its counters, as they were last
 }
 
-// segmentBytes is the length of a step for chunks of so many bytes: four steps at
-// least, so that ranks overlap, of no more than a slot takes.
-func segmentBytes(chunk int) int {
+// segment is the length in bytes of a step for chunks of so many: four steps at least, so
+// that ranks overlap, of no more than a slot takes.
+func (l *layout) segment(chunk int) int {
 	const shortest, unit = 16 << 10, 4 << 10
-	return min(max((chunk/4+unit-1)/unit*unit, shortest), slotBytes)
+	return min(max((chunk/4+unit-1)/unit*unit, shortest), int(l.slot))
 }
 
 // prepare lays the call out.
 func (t *Team) prepare(c *Call) {
 	t.typ, t.reduction, t.kernel = c.Type, c.Reduction, nil
 	t.elem = c.Type.Size()
-	t.width = segmentBytes(t.longest*t.elem) / t.elem
+	t.width = t.layout.segment(t.longest*t.elem) / t.elem
 	t.total = max(1, (t.longest+t.width-1)/t.width)
 	t.input, t.output = c.Send.Addr, c.Recv.Addr
 	if c.reduces() {

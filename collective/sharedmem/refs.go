@@ -32,7 +32,7 @@ func (t *Team) tellRefs(c *Call) error {
 		flags |= flagOutput
 	}
 	parity := t.open()
-	for _, p := range t.others {
+	for _, p := range t.targets {
 		ref := refOf(p.outArea[parity])
 		ref[refFlags], ref[refInput], ref[refOutput] = flags, c.Send.Addr, c.Recv.Addr
 		ref[refInputKey], ref[refOutputKey] = c.Send.Key, c.Recv.Key

@@ -1,4 +1,8 @@
 package sharedmem
 
-// Steps is how many steps Pull makes of a chunk of so many bytes.
-func Steps(chunk int) int { return max(1, (chunk+segmentBytes(chunk)-1)/segmentBytes(chunk)) }
+// Steps is how many steps Pull makes of a chunk of so many bytes among so many ranks.
+func Steps(chunk, ranks int) int {
+	l := layoutOf(ranks)
+	segment := l.segment(chunk)
+	return max(1, (chunk+segment-1)/segment)
+}

@@ -23,7 +23,7 @@ func TestStressProcesses(t *testing.T) {
 	if testing.Short() {
 		calls = 60
 	}
-	for _, n := range []int{2, 3, 5} {
+	for _, n := range []int{2, 3, 5, inboxRanks + 1} {
 		t.Run(fmt.Sprint("ranks=", n), func(t *testing.T) {
 			_, errs := spawn(t, "stress", fmt.Sprint(calls), n, 2*stressArena)
 			for _, err := range errs {
@@ -49,13 +49,13 @@ func stressJob(p *process) error {
 	for i := range calls {
 		tr := trial{
 			op: [...]Phases{AllReduce, ReduceScatter, AllGather}[r.IntN(3)], typ: reduce.Types()[r.IntN(10)], red: reduce.Ops()[r.IntN(5)], inbox: r.IntN(2) == 0,
-			mapped: uint(r.Uint32()), stores: stores(r.IntN(int(allStores) + 1)), inPlace: r.IntN(2) == 0, seed: r.Uint64(),
+			mapped: r.Uint64(), stores: stores(r.IntN(int(allStores) + 1)), inPlace: r.IntN(2) == 0, seed: r.Uint64(),
 		}
 		size := tr.typ.Size()
 		tr.count = min(counts(r, size), stressArena/size)
 		inputs, want := tr.want(p.size)
 		at := func(which int) Buffer {
-			if tr.mapped>>(2*p.rank+which)&1 == 1 {
+			if tr.mapped>>((2*p.rank+which)%64)&1 == 1 {
 				return Buffer{Addr: p.arena + uint64(which)*stressArena, Mapped: true}
 			}
 			return Buffer{Addr: plain.Addr() + uint64(which)*stressArena}

@@ -37,6 +37,8 @@ type Config struct {
 	// ranks in one process, where sched_yield would hold up the goroutines that are to
 	// make progress.
 	Gosched bool
+	// Crowded: the ranks outnumber the CPUs that they run on. It is the same on all ranks.
+	Crowded bool
 	// Affinity is where the thread comes back to while it waits; it may be nil.
 	Affinity *cpu.Affinity
 	// Lateness counts waits; nil is not to.
@@ -108,6 +110,8 @@ type Team struct {
 	board       uint64
 	peers       []peer  // by rank; the own one's inbox is scratch memory
 	others      []*peer // from the next rank on, so that ranks do not all begin with the same
+	targets     []*peer // where to write in a round: for the others, or beyond inboxRanks once for all
+	posts       bool    // the ranks post in their own boards, and do not write into the others'
 	wait        waiter
 	err         error
 
@@ -185,7 +189,8 @@ func New(c Config) (*Team, error) {
 	}
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
-		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
+		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Crowded, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
+		posts: c.Crowded || Posts(c.Size),
 	}
 	t.wait.long = c.Long
 	if c.Lateness != nil {
@@ -199,8 +204,16 @@ func New(c Config) (*Team, error) {
 			return nil, fmt.Errorf("%w: the board of rank %d is at %#x: expected the start of a page", ErrUsage, r, p.board)
 		}
 		for parity := range uint32(2) {
-			p.in[parity], p.inArea[parity] = l.inbox(t.board, r, parity), l.area(t.board, r, parity)
-			p.out[parity], p.outArea[parity] = l.inbox(p.board, t.rank, parity), l.area(p.board, t.rank, parity)
+			in, from, out := t.board, r, t.rank
+			switch {
+			case !t.posts:
+			case r == t.rank:
+				from, out = scratch, posted
+			default:
+				in, from, out = p.board, posted, posted // and it is not written
+			}
+			p.in[parity], p.inArea[parity] = l.inbox(in, from, parity), l.area(in, from, parity)
+			p.out[parity], p.outArea[parity] = l.inbox(p.board, out, parity), l.area(p.board, out, parity)
 		}
 		for which := range p.lines {
 			p.lines[which] = l.own(p.board, which)
@@ -210,8 +223,15 @@ func New(c Config) (*Team, error) {
 	for k := 1; k < t.ranks; k++ {
 		t.others = append(t.others, &t.peers[(t.rank+k)%t.ranks])
 	}
+	if t.targets = t.others; t.posts {
+		t.targets = []*peer{&t.peers[t.rank]}
+	}
 	return t, nil
 }
+
+// Posts tells whether the ranks of a team of so many post in their own boards, though each has
+// a CPU, and do not write into the others'.
+func Posts(ranks int) bool { return ranks > inboxRanks }
 
 // begin makes the team ready for a call, of which the ranks share the work or not.
 func (t *Team) begin(c *Call, share bool) error {

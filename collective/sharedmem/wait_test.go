@@ -10,7 +10,7 @@ import (
 func TestWaiterAsksStop(t *testing.T) {
 	for _, gosched := range []bool{false, true} {
 		asked, enough := 0, errors.New("enough")
-		w := newWaiter(gosched, nil, nil, func() error {
+		w := newWaiter(gosched, false, nil, nil, func() error {
 			if asked++; asked == 3 {
 				return enough
 			}
@@ -30,7 +30,7 @@ func TestWaiterAsksStop(t *testing.T) {
 // The clock runs from the last progress.
 func TestWaiterTimesOut(t *testing.T) {
 	const timeout = 20 * time.Millisecond
-	w := newWaiter(false, nil, after(timeout), nil)
+	w := newWaiter(false, false, nil, after(timeout), nil)
 	for begun := time.Now(); time.Since(begun) < 2*timeout; {
 		for range maxSpins + 2*yieldsChecked {
 			if err := w.step(); err != nil && w.since.After(begun) && time.Since(w.since) < timeout {

@@ -93,7 +93,7 @@ type trial struct {
 	count    int
 	inPlace  bool
 	inbox    bool
-	mapped   uint // bit 2r: rank r's send buffer, bit 2r+1: its receive buffer
+	mapped   uint64 // bit 2r: rank r's send buffer, bit 2r+1: its receive buffer; ranks from 32 on have those of rank r-32
 	stores   stores
 	misalign int
 	seed     uint64
@@ -181,8 +181,8 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 	key := uint64(t.rank) + 1
 	c := Call{
 		Name: "trial", Phases: tr.op, Type: tr.typ, Reduction: tr.red, Signature: tr.signature(),
-		Send: Buffer{Addr: sendAt, Key: key, Mapped: tr.mapped>>(2*t.rank)&1 == 1},
-		Recv: Buffer{Addr: recvAt, Key: key, Mapped: tr.mapped>>(2*t.rank+1)&1 == 1},
+		Send: Buffer{Addr: sendAt, Key: key, Mapped: tr.mapped>>(2*t.rank%64)&1 == 1},
+		Recv: Buffer{Addr: recvAt, Key: key, Mapped: tr.mapped>>((2*t.rank+1)%64)&1 == 1},
 	}
 	if tr.op == AllGather {
 		c.Reduction = reduce.Sum

@@ -112,7 +112,7 @@ func (c *Context) Registered(r *objects.Region) {
 		return
 	}
 	row := &c.own.regions[objects.Row(r.RKey())]
-	row.access, row.domain, row.addr, row.length = uint32(r.Access()), r.Domain.Num, r.Addr(), r.Length()
+	row.access, row.addr, row.length = uint32(r.Access()), r.Addr(), r.Length()
 	row.arena, row.offset = r.Arena, r.Offset
 	atomic.StoreUint32(&row.key, r.RKey())
 }

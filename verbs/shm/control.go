@@ -88,7 +88,7 @@ type connInfo struct {
 	mtu      uint32
 	rqPSN    uint32
 	rnrTimer uint32 // atomic
-	domain   uint32 // number of the PD
+	_        uint32
 	readable uint32 // 1: it can read the peer's memory
 	destKey  memfd.Key
 	destQPN  uint32
@@ -148,8 +148,7 @@ const (
 type region struct {
 	key          uint32 // atomic: written last, cleared first
 	access       uint32
-	domain       uint32
-	_            uint32
+	_            uint64
 	addr, length uint64
 	arena        uint64
 	offset       uint64

@@ -95,7 +95,15 @@ func transfer(t *testing.T, e *end, p *peer, op verbs.Opcode, n uint32, seed uin
 // testMap looks into the peer's memory without a request.
 func testMap(t *testing.T, e *end, p *peer, inArena bool) {
 	t.Helper()
-	m := e.qp.(verbs.Mapper)
+	m, err := e.ctx.(verbs.Mapper).Reach(t.Context(), p.GID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(m.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
 	both := verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	at, err := m.Map(p.RKey, p.Addr+8, 100, both)
 	if !inArena {

@@ -125,7 +125,7 @@ func (q *qp) become(s verbs.QPState) (left *peer) {
 	case verbs.StateErr:
 		q.becomeErr()
 	case verbs.StateRTR:
-		q.own.mtu, q.own.rqPSN, q.own.domain = uint32(q.attr.PathMTU), q.attr.RQPSN, q.Domain.Num
+		q.own.mtu, q.own.rqPSN = uint32(q.attr.PathMTU), q.attr.RQPSN
 		q.own.destKey, q.own.destQPN = memfd.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
 		q.enter(s)
 		q.connect()
