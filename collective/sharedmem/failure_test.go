@@ -89,6 +89,28 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// Of many ranks those that are awaited are told, and not all that are there.
+func TestTimeoutOfMany(t *testing.T) {
+	for name, pull := range map[string]bool{"inbox": false, "pull": true} {
+		w := newWorld(t, inboxRanks+2, func(c *Config) { c.Timeout = after(500 * time.Millisecond) })
+		for r, err := range w.each(func(rank int, t *Team) error {
+			if rank == 1 {
+				return nil
+			}
+			c := callOf(rank, 100, make([]byte, 400))
+			if pull {
+				return t.Pull(&c)
+			}
+			return t.Inbox(&c)
+		}) {
+			if r != 1 && (!errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "awaited from rank 1") ||
+				!strings.Contains(err.Error(), "; of 9 other ranks 1 are awaited") || strings.Contains(err.Error(), "had come")) {
+				t.Errorf("%s: rank %d: %v", name, r, err)
+			}
+		}
+	}
+}
+
 // Stop ends a wait, in the middle of the steps too.
 func TestStop(t *testing.T) {
 	stop := errors.New("the user has enough")

@@ -88,8 +88,8 @@ func (t *Team) locate(p *peer, key, addr uint64, lo, hi int) (uint64, error) {
 	return local - offset, err
 }
 
-// progress says how far a call has come, for errors.
-func (t *Team) progress(b *strings.Builder) {
+// progress says how far a call has come, here and on some ranks, for errors.
+func (t *Team) progress(b *strings.Builder, ranks []int) {
 	fmt.Fprintf(b, "%s of %d steps: %d reduced", t.name, t.total, t.reduced)
 	if t.sendSlots {
 		fmt.Fprintf(b, ", %d staged", t.staged)
@@ -101,11 +101,8 @@ func (t *Team) progress(b *strings.Builder) {
 		b.WriteString("; awaited: that the others have read the buffers")
 	}
 	b.WriteByte(';')
-	for r := range t.peers {
+	for _, r := range ranks {
 		p := &t.peers[r]
-		if r == t.rank {
-			continue
-		}
 		fmt.Fprintf(b, " rank %d has reduced %d", r, t.stepsOf(p.lines[reducedLine]))
 		if p.input == 0 && t.kernel != nil {
 			fmt.Fprintf(b, ", staged %d", t.stepsOf(p.lines[stagedLine]))

@@ -148,9 +148,25 @@ func (t *Team) Awaits() (ranks []int, phase string, number int) {
 	return ranks, phase, number
 }
 
+// named are the peers that an error speaks of: all of a small team, and of a large one the
+// first that are awaited; awaited is how many are, or 0 where all are named.
+func (t *Team) named() (ranks []int, awaited int) {
+	if t.ranks > inboxRanks {
+		ranks, _, _ = t.Awaits()
+		return ranks[:min(len(ranks), inboxRanks)], len(ranks)
+	}
+	for r := range t.peers {
+		if r != t.rank {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks, 0
+}
+
 // awaited says where the rank is in its call, what it has, and what from whom it
 // has not.
 func (t *Team) awaited() string {
+	ranks, awaited := t.named()
 	var b strings.Builder
 	switch t.phase {
 	case phaseInbox, phaseRefs:
@@ -159,10 +175,7 @@ func (t *Team) awaited() string {
 			what = "where the buffers are"
 		}
 		fmt.Fprintf(&b, "%s, %s (round %d):", t.name, what, t.round)
-		for r := range t.peers {
-			if r == t.rank {
-				continue
-			}
+		for _, r := range ranks {
 			switch tag := t.peers[r].in[t.round&1].load(); {
 			case tag == t.tag:
 				fmt.Fprintf(&b, " rank %d's had come;", r)
@@ -174,13 +187,14 @@ func (t *Team) awaited() string {
 		}
 	case phaseRead:
 		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.name, t.round)
-		for r := range t.peers {
-			if r != t.rank {
-				fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].lines[readLine].load())
-			}
+		for _, r := range ranks {
+			fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].lines[readLine].load())
 		}
 	case phaseSteps, phaseFinish:
-		t.progress(&b)
+		t.progress(&b, ranks)
+	}
+	if awaited > 0 {
+		fmt.Fprintf(&b, " of %d other ranks %d are awaited", t.ranks-1, awaited)
 	}
 	return strings.TrimSuffix(b.String(), ";")
 }
