@@ -25,7 +25,7 @@ func TestEveryAlgorithm(t *testing.T) {
 			want = append(want, fmt.Sprint(op, " ", a))
 		}
 	}
-	code, stdout, stderr := finish(t, "local", "-n", "3", "--device", "soft:lo", "--output", "json", "-c", strings.Join(script, "; "))
+	code, stdout, stderr := finish(t, "local", "-n", "3", "--hosts", "2,1", "--device", "soft:lo", "--output", "json", "-c", strings.Join(script, "; "))
 	var got []string
 	for _, o := range objects(t, stdout) {
 		if o["wrong"] != 0.0 && o["command"] != "barrier" {

@@ -108,7 +108,7 @@ func TestCompareHead(t *testing.T) {
 	for _, a := range collective.Algorithms()[1:] {
 		list = append(list, bench.Variant{Algorithm: a, Protocol: collective.Auto})
 	}
-	if got := bench.CompareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox"}) {
+	if got := bench.CompareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox      hier"}) {
 		t.Errorf("got %q", got)
 	}
 	got := bench.CompareHead(exampleAlgorithms()[0].Variants)

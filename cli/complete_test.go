@@ -102,7 +102,7 @@ func TestOffers(t *testing.T) {
 		{command.Process, "connect --mtu 10", []string{"1024"}, []string{"4096"}},
 		{command.Process, "connect -c ", []string{"ping", "all-reduce"}, []string{"local"}},
 		{command.Process, "bench all-reduce --protocol eager,", []string{"eager,rendezvous-read"}, []string{"eager,eager"}},
-		{command.Process, "bench all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "all"}, nil},
+		{command.Process, "bench all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "hierarchical", "all"}, nil},
 		{command.Process, "bench all-reduce --algorithm ring,", []string{"ring,tree", "ring,inbox"}, []string{"ring,ring"}},
 		{command.Process, "bench all-reduce --begin ", []string{"4K"}, nil},
 		{command.Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
@@ -121,7 +121,7 @@ func TestOffers(t *testing.T) {
 		{command.Line, "all-reduce --si", []string{"--size"}, []string{"--op"}},
 		{command.Line, "all-reduce --protocol rec", []string{"receiver-initiated"}, []string{"eager"}},
 		{command.Line, "all-reduce --protocol rendezvous-", []string{"rendezvous-read", "rendezvous-write"}, []string{"eager"}},
-		{command.Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox"}, []string{"rd"}},
+		{command.Line, "all-reduce --algorithm ", []string{"auto", "ring", "recursive-doubling", "tree", "inbox", "hierarchical"}, []string{"rd"}},
 		{command.Line, "all-reduce --protocol d", []string{"direct"}, []string{"eager"}},
 	} {
 		got, directive := offeredFor(c.where, strings.Split(c.line, " ")...)

@@ -92,7 +92,7 @@ func TestHelpSaysWhatThereIs(t *testing.T) {
 		{"concepts", "log n exchanges with ranks at distance p/2 ... 2, 1\n"},
 		{"benchmarks", " --segment 0 --depth 4 "},
 		{"config", "format of results: table, json or csv"},
-		{"connect", "recursive-doubling, tree or inbox\n"},
+		{"connect", "hierarchical (auto: by size and by\n"},
 		{"connect", "protocol of collectives: auto, eager,"},
 		{"all-reduce", "element type: int8, uint8,"},
 		{"ping", "last step of ranks that connect, which"},

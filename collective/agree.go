@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"ringcli/collective/topology"
 	"ringcli/configs/usage"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -28,6 +29,8 @@ type capabilities struct {
 	Rails     bool   `json:"rails,omitempty"`      // its channels are on several devices
 	LinkMbps  int    `json:"link_mbps,omitempty"`  // of its slower port; 0: not known
 	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
+	Host      string `json:"host"`                 // the same of ranks that share one
+	Hosts     string `json:"hosts,omitempty"`      // of rank 0: the setting hosts
 }
 
 // Agree has all ranks learn what each of them can, and take over the table of rank
@@ -49,9 +52,9 @@ func (c *Comm) agree(ctx context.Context) error {
 	if c.agreed {
 		return nil
 	}
-	mine := capabilities{Size: c.size, Software: c.software(), Rails: c.rails(), LinkMbps: c.linkMbps(), NotShared: c.notShared()}
+	mine := capabilities{Size: c.size, Software: c.software(), Rails: c.rails(), LinkMbps: c.linkMbps(), NotShared: c.notShared(), Host: c.ring.HostName()}
 	if c.rank == 0 {
-		mine.Table, mine.Nonce = c.table.Load(), rand.Uint32()
+		mine.Table, mine.Nonce, mine.Hosts = c.table.Load(), rand.Uint32(), c.ring.Options().Hosts
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
 	defer cancel()
@@ -84,6 +87,9 @@ func (c *Comm) agree(ctx context.Context) error {
 		c.table.Store(theirs.Table)
 		c.nonce = theirs.Nonce
 	}
+	if found.Hosts, err = hostsOf(all); err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
 	if found.NotShared == "" {
 		if found.NotShared, err = c.share(ctx); err != nil {
 			return fmt.Errorf("agree: %w", err)
@@ -96,6 +102,19 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.changed()
 	c.agreed = true
 	return nil
+}
+
+// hostsOf is where the ranks are: where they find themselves, or where rank 0 is told that they
+// are.
+func hostsOf(all []capabilities) (*topology.Hosts, error) {
+	if by := all[0].Hosts; by != "" && by != ring.HostsAuto {
+		return topology.Parse(by, len(all))
+	}
+	names := make([]string, len(all))
+	for rank, theirs := range all {
+		names[rank] = theirs.Host
+	}
+	return topology.Of(names), nil
 }
 
 // gather has every rank say something, and returns what they said.
@@ -159,7 +178,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		other := *k
 		other.Op = op
 		r := &role{}
-		other.Script(&r.Script, c.rank, c.size)
+		other.Script(&r.Script, c.rank, c.size, c.agreement.Load().Hosts)
 		r.Peers(set)
 		made[roleKey{k.Algorithm, other.Op, k.Root}] = r
 	}

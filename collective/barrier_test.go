@@ -77,7 +77,7 @@ func TestBarrierScripts(t *testing.T) {
 			next := make([]int, n)
 			for r := range actors {
 				k := Call{Op: OpBarrier, CallOptions: CallOptions{Algorithm: a}}
-				k.Script(&actors[r], r, n)
+				k.Script(&actors[r], r, n, nil)
 				known[r] = map[int]bool{r: true}
 			}
 			wire := map[[2]int]map[int]bool{}

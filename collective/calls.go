@@ -28,6 +28,7 @@ const (
 	AlgorithmRecursiveDoubling = plan.AlgorithmRecursiveDoubling
 	AlgorithmTree              = plan.AlgorithmTree
 	AlgorithmInbox             = plan.AlgorithmInbox
+	AlgorithmHierarchical      = plan.AlgorithmHierarchical
 
 	Auto              = plan.Auto
 	Eager             = plan.Eager

@@ -14,6 +14,7 @@ import (
 	"ringcli/collective/lateness"
 	"ringcli/collective/plan"
 	"ringcli/collective/sharedmem"
+	"ringcli/collective/topology"
 	"ringcli/ring"
 	"ringcli/verbs"
 )
@@ -107,7 +108,7 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	c.announced.Store(new(sharedmem.Announcement))
 	r.SetCalls(c.called)
 	if c.size == 1 {
-		c.agreement.Store(&plan.Agreement{Ranks: 1, SlotSize: plan.MaxSegment, Reached: true, NotShared: c.notShared()}) // nothing is sent
+		c.agreement.Store(&plan.Agreement{Ranks: 1, SlotSize: plan.MaxSegment, Hosts: topology.Sized(1), Reached: true, NotShared: c.notShared()}) // nothing is sent
 		c.agreed = true
 		return c, nil
 	}
@@ -138,6 +139,9 @@ func (c *Comm) Rank() int { return c.rank }
 
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
+
+// Hosts is where the ranks are; nil before Agree.
+func (c *Comm) Hosts() *topology.Hosts { return c.agreement.Load().Hosts }
 
 // others are all ranks but the own.
 func (c *Comm) others() (ranks []int) {

@@ -53,8 +53,9 @@
 //	tree                up an in-order binary tree, and down it
 //	inbox               one hop from every rank to every other, up to 8 ranks, or any
 //	                    number that share memory
+//	hierarchical        within the hosts of the ranks, and between them each rank for its part
 //
-// Those other than the ring are for short vectors. They run over edges of a mesh,
+// Those between are for short vectors. All but the ring run over edges of a mesh,
 // which the first call of each makes, by scripts: step lists that are pure
 // functions of operation, rank and size. Without a [Table], up to 32 KiB go by the
 // inbox on up to 8 ranks and where all share memory (an all-reduce on more than 4 up to 16

@@ -77,6 +77,6 @@ func planBytes(k *Call, n int) int {
 		return len(c.Program.Steps)*int(unsafe.Sizeof(program.Step{})) + 3*k.Depth*k.Segment
 	}
 	var s script.Script
-	k.Script(&s, 0, n)
+	k.Script(&s, 0, n, nil)
 	return len(s.Moves)*int(unsafe.Sizeof(script.Move{})) + len(s.Areas)*k.Depth*k.Segment
 }

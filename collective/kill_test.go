@@ -72,7 +72,8 @@ func TestKilledRank(t *testing.T) {
 // killRank starts n ranks and kills one of them.
 func killRank(t *testing.T, n, victim int, device string, early bool, rng *rand.Rand, temporary string) (k killed) {
 	t.Helper()
-	ranks := startRanks(t, n, rankJob{Device: device, Seed: rng.Uint64()}, temporary)
+	hosts := []string{"", "2,1", "2x2"}[n-2] // for what goes along hosts
+	ranks := startRanks(t, n, rankJob{Device: device, Hosts: hosts, Seed: rng.Uint64()}, temporary)
 	var sockets []string
 	for r, p := range ranks {
 		s, err := p.awaits("connected", 2*rankTimeout)

@@ -230,9 +230,9 @@ type kit struct {
 
 // wanted is what a result depends on, for the inputs that expect was called for.
 type wanted struct {
-	order  reference.Order
-	rooted bool
-	root   int
+	algorithm Algorithm
+	op        Operation
+	root      int
 }
 
 // want returns what an operation makes of the inputs that expect was called for.
@@ -246,14 +246,14 @@ func (k *kit) want(call Call) []byte {
 	case !call.Op.Reduces():
 		return k.gathered
 	}
-	key := wanted{planned.Algorithm.Order(), call.Op.Rooted(), call.Root}
+	key := wanted{planned.Algorithm, call.Op, call.Root}
+	if planned.Algorithm != AlgorithmHierarchical && !call.Op.Rooted() {
+		key.op = OpAllReduce // has the same order of operands
+	}
 	want := k.wants[key]
 	if want == nil {
 		want = make([]byte, call.Count*k.typ.Size())
-		c := reference.NewChecker(key.order, k.typ, k.red, k.n, call.Count, matrixSeed)
-		if key.rooted {
-			c.Rooted(key.root)
-		}
+		c := planned.Checker(k.n, k.w.comms[0].Hosts(), matrixSeed)
 		c.Expect(0, call.Count, want)
 		k.wants[key] = want
 	}

@@ -44,6 +44,7 @@ type rankJob struct {
 	Servers []string
 	Rank    int
 	Device  string
+	Hosts   string // as ring.Options has it
 	Seed    uint64
 	Timeout time.Duration // 0 is rankTimeout; of operations
 	Steady  bool          // one operation over and over
@@ -89,7 +90,7 @@ func rankMain(text string) (err error) {
 		say(said)
 		return nil
 	}
-	r, err := ring.Connect(context.Background(), job.Servers, job.Rank, ring.Options{Device: job.Device, Timeout: rankTimeout})
+	r, err := ring.Connect(context.Background(), job.Servers, job.Rank, ring.Options{Device: job.Device, Hosts: job.Hosts, Timeout: rankTimeout})
 	if err != nil {
 		say(rankSays{What: "failed", Error: err.Error()})
 		return nil
@@ -163,7 +164,7 @@ func newWorkload(c *Comm, seed uint64, steady bool) (s *workload, err error) {
 
 // streamWays are the ways of a call that take turns, the usual one more often.
 var streamWays = append(allWays(), CallOptions{}, CallOptions{}, CallOptions{}, CallOptions{Sync: true}, CallOptions{Algorithm: AlgorithmRing, Protocol: Direct},
-	CallOptions{Algorithm: AlgorithmInbox, Protocol: Direct}, CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager})
+	CallOptions{Algorithm: AlgorithmInbox, Protocol: Direct}, CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager}, hierarchical)
 
 // next runs the next operation and looks at its result. Each element of a rank's
 // input is its rank + 1.
@@ -179,6 +180,9 @@ func (s *workload) next() error {
 		count = min(count, workloadMost/4)
 	}
 	way, op := streamWays[s.rng.IntN(len(streamWays))], s.rng.IntN(9)
+	if h := c.Hosts(); way == hierarchical && (h == nil || h.Number() == 1) {
+		way = CallOptions{}
+	}
 	pair := &s.pairs[s.own.IntN(2)]
 	if pair == &s.pairs[0] {
 		if err := s.renew(); err != nil {

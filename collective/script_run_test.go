@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"ringcli/collective/reduce"
-	"ringcli/collective/reduce/reference"
 	"ringcli/collective/script"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -204,7 +203,8 @@ func TestExchangeCorruption(t *testing.T) {
 				}}
 			})
 			w.must(func(rank int, c *Comm) error {
-				check := reference.NewChecker(way.Algorithm.Order(), reduce.Int32, reduce.Sum, n, count, matrixSeed)
+				k := Call{Op: OpAllReduce, Type: reduce.Int32, Reduction: reduce.Sum, Count: count, CallOptions: way}
+				check := k.Checker(n, c.Hosts(), matrixSeed)
 				b, err := c.Alloc(4 * count)
 				if err != nil {
 					return err

@@ -115,7 +115,7 @@ func scriptCall(a Algorithm, op Operation, n int) *Call {
 func newActor(k *Call, rank, n, groups int) *actor {
 	sent, _ := k.Buffers(n, rank) // a chunk has an element
 	x := &actor{rank: rank, size: n, input: make([]int, n), posting: make([]int, groups), working: make([]int, groups)}
-	k.Script(&x.Script, rank, n)
+	k.Script(&x.Script, rank, n, nil)
 	for c := range x.input {
 		x.input[c] = nothing
 		if c >= sent.Lo && c < sent.Hi {
@@ -366,7 +366,7 @@ func TestScriptOneMessage(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		for r := range n {
 			var s role
-			scriptCall(a, op, n).Script(&s.Script, r, n)
+			scriptCall(a, op, n).Script(&s.Script, r, n, nil)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
 			for _, m := range s.Moves {
 				if m.Do == script.MoveSend && m.From == script.OperandPartial {

@@ -96,7 +96,7 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 			continue
 		}
 		var own script.Script
-		k.Script(&own, i, ranks)
+		k.Script(&own, i, ranks, nil)
 		r.SetOut(&own, k.Count, k.Segment/k.Type.Size(), k.Depth, false)
 		r.edges = map[int]*simulatedEdge{}
 	}

@@ -66,6 +66,9 @@ var Settings = []Setting{
 	{Name: "cpus", Default: "auto", Completes: []string{"words", "auto", "none"},
 		Usage:   "CPUs that the ranks of this host poll on, in turn, as in 0-3,8 (auto: close ones that no other ring has, none: wherever the kernel puts them)",
 		Comment: "The CPUs that the ranks of this host poll on, in turn, as in 0-3,8. auto: close ones\nthat no other ring has; none: wherever the kernel puts them."},
+	{Name: "hosts", Default: "auto", Completes: []string{"words", "auto"},
+		Usage:   "ranks of each host in turn, for --algorithm hierarchical, as in 3,1 or 4x2 (auto: those that have a kernel and a network namespace in common)",
+		Comment: "The ranks of each host in turn, for algorithm hierarchical, as in 3,1 or 4x2 (four\nhosts of two). auto: those that have a kernel and a network namespace in common."},
 
 	// Less than several time slices of a busy machine would tell of the living.
 	{Name: "death", Default: 1500 * time.Millisecond, Min: int64(200 * time.Millisecond),

@@ -17,13 +17,13 @@ type Registration = device.Registration
 // completions is the capacity of the completion queue of a rank of a ring of n: for
 // all requests on the channels of its two edges and on the edges of a mesh.
 func completions(n, channels int) int {
-	return 2*channels*(sendDepth+recvDepth) + meshMost(n)*(meshSend+meshRecv)
+	return 2*channels*(sendDepth+recvDepth) + MeshMost(n)*(meshSend+meshRecv)
 }
 
 // enough tells whether a device can do what the edges of a rank of a ring of n
 // need. A limit of 0 is one that the device does not tell.
 func enough(name string, d verbs.DeviceAttr, n, channels int) error {
-	edges := 2*channels + meshMost(n)
+	edges := 2*channels + MeshMost(n)
 	for _, l := range []struct {
 		attribute string
 		has, need int

@@ -33,14 +33,15 @@ const (
 // meshRoom makes a mesh edge take 270 KiB, of which what is used becomes memory.
 var meshRoom = room{MeshSlots, MeshSlotSize + SlotHeader, meshRecv, meshSend}
 
-// meshMost is how many mesh edges a rank of a ring of n may have: to all others in
-// a small ring; else for recursive doubling and its folding, and for a tree, which
-// is O(log n).
-func meshMost(n int) int {
-	if n <= 8 {
-		return n - 1
-	}
-	return min(n-1, 2*bits.Len(uint(n-1))+4) // Len(n-1) is log2 n, rounded up
+// meshAll is up to how many edges no rank need count: one to every other rank of a host, which
+// shares memory with it, and to one on each other host.
+const meshAll = 64
+
+// MeshMost is how many mesh edges a rank of a ring of n may have: to all others in
+// a small ring; else to meshAll of them, and for recursive doubling and its folding, and for a
+// tree, which is O(log n).
+func MeshMost(n int) int {
+	return min(n-1, meshAll+2*bits.Len(uint(n-1))) // Len(n-1) is log2 n, rounded up
 }
 
 // mesh is what Mesh made for one purpose.
@@ -260,7 +261,7 @@ func (m *meshCall) check() error {
 			missing++
 		}
 	}
-	if has, most := len(r.mesh.list), meshMost(len(r.nodes)); has+missing > most {
+	if has, most := len(r.mesh.list), MeshMost(len(r.nodes)); has+missing > most {
 		return usage.Errorf("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
 			len(m.peers), has+missing, most, len(r.nodes))
 	}

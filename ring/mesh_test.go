@@ -258,19 +258,19 @@ func TestMeshDisagreements(t *testing.T) {
 
 // More edges than the completion queue has room for.
 func TestMeshTooMany(t *testing.T) {
-	const n = 40
-	if most := meshMost(n); most >= n-1 {
+	const n = 100
+	if most := MeshMost(n); most >= n-1 {
 		t.Fatalf("%d of %d", most, n)
 	}
-	for n, want := range map[int]int{1: 0, 2: 1, 8: 7, 9: 8, 16: 12, 17: 14, 64: 16, 1000: 24} {
-		if got := meshMost(n); got != want {
+	for n, want := range map[int]int{1: 0, 2: 1, 8: 7, 65: 64, 79: 78, 80: 78, 1000: 84} {
+		if got := MeshMost(n); got != want {
 			t.Errorf("%d edges at %d ranks: expected %d", got, n, want)
 		}
 	}
 	r := newRings(t, 1, nil)[0]
 	r.nodes = slices.Repeat(r.nodes, n)
 	m := &meshCall{r: r, purpose: Purpose{What: "all"}, peers: others(n, 0)}
-	if err := m.check(); !usage.Is(err) || !strings.Contains(textOf(err), "39 peers make 39 edges beside the ring's: expected at most 16 on a ring of 40 ranks") {
+	if err := m.check(); !usage.Is(err) || !strings.Contains(textOf(err), "99 peers make 99 edges beside the ring's: expected at most 78 on a ring of 100 ranks") {
 		t.Errorf("%v: expected that there are too many", err)
 	}
 	r.nodes = r.nodes[:1]

@@ -14,6 +14,9 @@ import (
 	"ringcli/verbs/route"
 )
 
+// HostsAuto is what Options.Hosts is where the ranks find out which of them share a host.
+const HostsAuto = "auto"
+
 // Options say how to bring a ring up. The zero value is useful: every field
 // names what it then means. Fields whose zero is a value of its own are
 // pointers, so that nil can be the default: Options{RetryCnt: new(0)}. Defaults and
@@ -78,6 +81,9 @@ type Options struct {
 	// CPUs are those that the polling threads of this host's ranks come back to, in turn:
 	// as in 0-3,8. "auto" means close ones, "none" wherever the kernel puts them.
 	CPUs string `setting:"cpus"`
+	// Hosts are the ranks of each host in turn, as in "3,1" or "4x2": rank 0's count. "" or
+	// HostsAuto are where they find themselves.
+	Hosts string `setting:"hosts"`
 	// UDPPort goes to a soft device as it is.
 	UDPPort uint16
 	// Inject is what happens on purpose to this rank's packets, in verbs.ParseFaults' words;

@@ -149,6 +149,16 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 // Options returns the options in force, defaults filled in.
 func (r *Ring) Options() Options { return r.opts }
 
+// HostName names this rank's host, the same for all ranks on it: those that have one kernel and
+// one network namespace, between which nothing goes over a network.
+func (r *Ring) HostName() string {
+	h := r.opts.Locality().Host
+	if h.Missing != "" {
+		return r.nodes[r.rank].Host
+	}
+	return h.BootID + " " + h.NetNS
+}
+
 // Timeout is the deadline of a wait that begins now.
 func (r *Ring) Timeout() time.Duration { return time.Duration(r.timeout.Load()) }
 

@@ -96,6 +96,6 @@ func CompareHead(list Variants) []string {
 
 // shortened shortens names to others by which they are known, too.
 var shortened = strings.NewReplacer(
-	collective.AlgorithmRecursiveDoubling.String(), "doubling",
+	collective.AlgorithmRecursiveDoubling.String(), "doubling", collective.AlgorithmHierarchical.String(), "hier",
 	collective.RendezvousWrite.String(), "rdv", collective.RendezvousRead.String(), "rdv-read", collective.ReceiverInitiated.String(), "recv-init",
 )

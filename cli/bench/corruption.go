@@ -12,7 +12,6 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/journal"
-	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 )
@@ -167,10 +166,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 		return mine, plan, err
 	}
 	mine.Rank, mine.Journal = m.Comm.Rank(), *journal
-	c := reference.NewChecker(plan.Algorithm.Order(), o.typ, o.red, m.Comm.Size(), o.count, m.Checks)
-	if o.op.Rooted() {
-		c.Rooted(o.root)
-	}
+	c := plan.Checker(m.Comm.Size(), m.Comm.Hosts(), m.Checks)
 	size := o.typ.Size()
 	base := v.recvAddr - uint64(v.received.Lo*size)
 	c.OnWrong = func(element int, got, want uint64) {

@@ -10,7 +10,7 @@ import (
 
 func TestAlgorithmList(t *testing.T) {
 	for text, want := range map[string]string{
-		"ring": "ring", "auto": "auto", "RING , rd": "ring,recursive-doubling", "all": "ring,recursive-doubling,tree,inbox",
+		"ring": "ring", "auto": "auto", "RING , rd": "ring,recursive-doubling", "all": "ring,recursive-doubling,tree,inbox,hierarchical",
 		"star": "", "": "", "ring,": "", "auto,ring": "", "rd,doubling": "", "all,ring": "",
 	} {
 		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "algorithm", collective.Algorithms(), collective.ParseAlgorithm)

@@ -3,6 +3,8 @@ package model
 import (
 	"math"
 	"slices"
+
+	"ringcli/collective/topology"
 )
 
 // Edge is what the way from one rank to another costs.
@@ -23,6 +25,8 @@ type Machine struct {
 	// Order has the rank of the cluster at each place of the ring; nil: the ranks in their
 	// order. It is for rings that are to be laid in another order.
 	Order []int
+	// Hosts are where the ranks are; nil is not known.
+	Hosts *topology.Hosts
 
 	// Call is what an operation of ranks that share memory costs each of them besides. That of
 	// messages is a part of what the first one costs.

@@ -118,9 +118,9 @@ func newPlay(m *Machine, k *collective.Call) *play {
 	p.detached = k.Depth > 1 && p.vector <= ring.MeshSlotSize
 	most := 1
 	for r := range p.ranks {
-		k.Script(&p.ranks[r].script, r, m.Ranks)
+		k.Script(&p.ranks[r].script, r, m.Ranks, m.Hosts)
 	}
-	p.cut = script.NewCut(k.Count, max(1, k.Segment/k.Type.Size()), m.Ranks, p.ranks[0].script.Whole)
+	p.cut = script.NewCut(k.Count, max(1, k.Segment/k.Type.Size()), m.Ranks, &p.ranks[0].script)
 	if p.groups = p.cut.Groups; p.groups > p.depths()*k.Depth { // whole depths of them are left
 		p.groups = p.depths()*k.Depth + p.groups%k.Depth
 	}

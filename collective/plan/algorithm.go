@@ -9,6 +9,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/collective/sharedmem"
+	"ringcli/collective/topology"
 )
 
 // Algorithm is which ranks exchange what, and in which order operands meet.
@@ -22,6 +23,7 @@ const (
 	AlgorithmRecursiveDoubling                  // log n exchanges with ranks at distance p/2 ... 2, 1
 	AlgorithmTree                               // up an in-order binary tree, and down it
 	AlgorithmInbox                              // one hop from every rank to every other, reduced by rank
+	AlgorithmHierarchical                       // within hosts, and between the ranks of one place on each
 )
 
 // MaxInboxRanks is the largest ring that runs the inbox by messages: beyond it, n-1 of them
@@ -48,6 +50,7 @@ var algorithms = [...]algorithm{
 	AlgorithmRecursiveDoubling: {Naming: reduce.Naming{Name: "recursive-doubling", Aliases: []string{"rd", "doubling"}}, order: reference.DoublingOrder},
 	AlgorithmTree:              {Naming: reduce.Naming{Name: "tree"}, order: reference.TreeOrder},
 	AlgorithmInbox:             {Naming: reduce.Naming{Name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
+	AlgorithmHierarchical:      {Naming: reduce.Naming{Name: "hierarchical", Aliases: []string{"hier"}}, order: reference.HostsOrder},
 }
 
 var algorithmNames = reduce.Names[Algorithm]{
@@ -72,9 +75,18 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 // Aliases returns other names of the algorithm.
 func (a Algorithm) Aliases() []string { return algorithms[a].Aliases }
 
-// Order returns the order of operands that the algorithm documents, for those that check
-// results. It is defined for all but AlgorithmAuto.
-func (a Algorithm) Order() reference.Order { return algorithms[a].order }
+// Checker makes the inputs of a call that is planned, and checks its results in the order of
+// operands that its algorithm documents. hosts may be nil, but for AlgorithmHierarchical.
+func (c *Call) Checker(ranks int, hosts *topology.Hosts, seed uint64) *reference.Checker {
+	k := reference.NewChecker(algorithms[c.Algorithm].order, c.Type, c.Reduction, ranks, c.Count, seed)
+	if c.Op.Rooted() {
+		k.Rooted(c.Root)
+	}
+	if c.Algorithm == AlgorithmHierarchical {
+		k.Along(hosts, !c.Op.wholly())
+	}
+	return k
+}
 
 // MaxRanks is the largest ring that an algorithm runs on by a protocol, of which Auto is Direct
 // where ranks share memory and the algorithm can.

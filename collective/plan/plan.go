@@ -8,6 +8,7 @@ import (
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/collective/script"
+	"ringcli/collective/topology"
 	"ringcli/configs/usage"
 	"ringcli/ring"
 )
@@ -16,6 +17,9 @@ const (
 	// DefaultDepth segments in flight: one is received, one reduced, one sent,
 	// and one makes up for the latency of RTS and CTS.
 	DefaultDepth = 4
+	// hierarchicalDepth is that along hosts, where a segment goes through up to four transfers
+	// and half of the depth is between the first two and the last two: see script.Walk.
+	hierarchicalDepth = 8
 	// MaxDepth keeps a neighbour's messages within the receives that ring keeps
 	// posted: at most 2*16 RTS or FIN, 16 CTS or writes, and the slots.
 	MaxDepth = script.MaxDepth
@@ -79,13 +83,28 @@ type CallOptions struct {
 // Agreement is what the ranks of a ring know of it alike, once they have told each other.
 type Agreement struct {
 	Ranks     int
-	SlotSize  int    // payload of a slot of the ring's edges in bytes
-	Slots     int    // of an edge of the ring
-	Rails     bool   // some rank's channels are on several devices
-	Software  bool   // some rank has a device in software, where a message costs system calls
-	LinkMbps  int    // of the slowest port; 0 if none is known
-	Reached   bool   // the ranks have agreed
-	NotShared string // why a rank cannot read all others' memory, before that as far as this one knows; "" if all can
+	SlotSize  int             // payload of a slot of the ring's edges in bytes
+	Slots     int             // of an edge of the ring
+	Rails     bool            // some rank's channels are on several devices
+	Software  bool            // some rank has a device in software, where a message costs system calls
+	LinkMbps  int             // of the slowest port; 0 if none is known
+	Reached   bool            // the ranks have agreed
+	NotShared string          // why a rank cannot read all others' memory, before that as far as this one knows; "" if all can
+	Hosts     *topology.Hosts // once they have agreed: where the ranks are
+}
+
+// notAlong says why nothing can go along the hosts; "" if it can.
+func (g *Agreement) notAlong() string {
+	switch {
+	case g.Hosts == nil:
+		return "it is not known which ranks share a host"
+	case g.Hosts.Number() == 1 || g.Hosts.Most() == 1:
+		return fmt.Sprintf("%s: expected several hosts, and several ranks on one of them; the setting hosts tells where ranks are that cannot know", g.Hosts)
+	}
+	if peers, most := g.Hosts.Peers(), ring.MeshMost(g.Ranks); peers > most {
+		return fmt.Sprintf("on %s a rank has to do with %d others: expected at most %d", g.Hosts, peers, most)
+	}
+	return ""
 }
 
 // direct tells whether Direct is to be had.
@@ -170,6 +189,8 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 		return bad("%s by %s: the ranks do not share memory: %s", c.Algorithm, c.Protocol, g.NotShared)
 	case c.Protocol == ReceiverInitiated && c.notInitiated(&g) != "":
 		return bad("%s: %s", c.Protocol, c.notInitiated(&g))
+	case c.Algorithm == AlgorithmHierarchical && g.Reached && ranks > 1 && g.notAlong() != "":
+		return bad("%s: %s", c.Algorithm, g.notAlong())
 	case ranks == 1:
 		c.Algorithm = AlgorithmRing
 	}
@@ -191,8 +212,11 @@ func (g Agreement) Plan(c Call, table Table) (Call, error) {
 	}
 	if c.Depth == 0 {
 		c.Depth = DefaultDepth
-		if c.Protocol == ReceiverInitiated {
+		switch {
+		case c.Protocol == ReceiverInitiated:
 			c.Depth = min(c.Depth, g.InitiatedDepth())
+		case c.Algorithm == AlgorithmHierarchical:
+			c.Depth = hierarchicalDepth
 		}
 	}
 	if c.Algorithm != AlgorithmRing {

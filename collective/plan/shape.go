@@ -5,6 +5,7 @@ import (
 
 	"ringcli/collective/script"
 	"ringcli/collective/sharedmem"
+	"ringcli/collective/topology"
 )
 
 // Shape is what plans depend on of a ring that there need not be, such as that of a
@@ -16,11 +17,13 @@ type Shape struct {
 	Software bool // some rank has a device in software
 	LinkMbps int  // of their slowest port; 0 is not known
 	Shared   bool // the ranks share memory
+	// Hosts are where they are; nil is not known.
+	Hosts *topology.Hosts
 }
 
 // Plan returns a call as the ranks of such a ring would run it; compare [Agreement.Plan].
 func (s Shape) Plan(k Call, t Table) (Call, error) {
-	g := Agreement{Ranks: s.Ranks, SlotSize: s.SlotSize, Slots: min(s.Slots, MaxSlots), Software: s.Software, LinkMbps: s.LinkMbps, Reached: true}
+	g := Agreement{Ranks: s.Ranks, SlotSize: s.SlotSize, Slots: min(s.Slots, MaxSlots), Software: s.Software, LinkMbps: s.LinkMbps, Hosts: s.Hosts, Reached: true}
 	switch {
 	case !s.Shared:
 		g.NotShared = "they are on several hosts"
@@ -31,7 +34,7 @@ func (s Shape) Plan(k Call, t Table) (Call, error) {
 }
 
 // Script makes a rank's script of a planned call that does not go round the ring. The
-// memory of an old one is used again.
-func (c *Call) Script(s *script.Script, rank, ranks int) {
-	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), c.Root, rank, ranks)
+// memory of an old one is used again. hosts may be nil, but for AlgorithmHierarchical.
+func (c *Call) Script(s *script.Script, rank, ranks int, hosts *topology.Hosts) {
+	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), c.Root, rank, ranks, hosts)
 }

@@ -173,7 +173,7 @@ func (t *Table) lookup(op Operation, g Agreement, bytes int64, asked Protocol) (
 		if asked != Auto && r.Protocol != Auto && r.Protocol != asked || op.lacks(r.Algorithm, asked) != "" {
 			continue
 		}
-		if r.Protocol == Direct && !g.direct() {
+		if r.Protocol == Direct && !g.direct() || r.Algorithm == AlgorithmHierarchical && g.notAlong() != "" {
 			continue
 		}
 		return r, true

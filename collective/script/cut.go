@@ -9,8 +9,8 @@ import "ringcli/collective/reduce"
 //	whole vector moves      group g is segment g of the vector, and one piece
 //	chunks of one segment   one group; the chunks of a move are contiguous, and are
 //	                        cut into segments
-//	longer chunks           group g is segment g of each chunk, and a move has a
-//	                        piece for each of its chunks
+//	longer chunks, and      group g is segment g of each chunk, and a move has a
+//	those in another order  piece for each of its chunks
 //
 // All ranks cut alike. An empty move has one empty piece: it says that its rank
 // has come so far.
@@ -20,16 +20,17 @@ type Cut struct {
 	Groups       int
 	whole        bool
 	byChunk      bool // a piece for each chunk
+	order        []int
 }
 
 // NewCut cuts a vector of count elements for so many ranks into segments of so many
-// elements; whole is that of the script.
-func NewCut(count, segment, ranks int, whole bool) Cut {
-	t := Cut{count: count, ranks: ranks, segment: segment, Groups: 1, whole: whole}
-	length := t.count
+// elements, for a script.
+func NewCut(count, segment, ranks int, s *Script) Cut {
+	t := Cut{count: count, ranks: ranks, segment: segment, Groups: 1, whole: s.Whole, order: s.Order}
+	length, whole := t.count, s.Whole
 	if !whole {
 		length = (t.count + ranks - 1) / ranks
-		t.byChunk = length > t.segment
+		t.byChunk = length > t.segment || s.Order != nil
 	}
 	if whole || t.byChunk {
 		t.Groups = max(1, (length+t.segment-1)/t.segment)
@@ -61,7 +62,11 @@ func (t *Cut) Piece(lo, hi, group, piece int) (from, to int) {
 	case t.whole:
 		from, to = group*t.segment, t.count
 	case t.byChunk:
-		from, to = reduce.Chunk(t.count, t.ranks, lo+piece)
+		chunk := lo + piece
+		if t.order != nil {
+			chunk = t.order[chunk]
+		}
+		from, to = reduce.Chunk(t.count, t.ranks, chunk)
 		from = min(from+group*t.segment, to)
 	default:
 		from, to = t.Start(lo)+piece*t.segment, t.Start(hi)

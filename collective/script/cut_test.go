@@ -9,7 +9,7 @@ func TestCut(t *testing.T) {
 		for _, count := range []int{0, 1, ranks - 1, ranks, 100, 1001, 5000} {
 			for _, segment := range []int{1, 7, 64, 10000} {
 				for _, whole := range []bool{false, true} {
-					x := NewCut(count, segment, ranks, whole)
+					x := NewCut(count, segment, ranks, &Script{Whole: whole})
 					for _, r := range []Span{{Lo: 0, Hi: ranks}, {Lo: ranks / 2, Hi: ranks}, {Lo: 1, Hi: 2}} {
 						if whole {
 							r = Span{Lo: 0, Hi: ranks}

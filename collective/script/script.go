@@ -1,7 +1,9 @@
 // Package script is what a rank does, message by message, in operations between ranks that
 // need not be neighbours: recursive doubling (doubling.go), a tree (tree.go), and an inbox
-// (inbox.go). It knows no memory, no edges and no time; package collective plays it.
+// (inbox.go), or along the hosts (hierarchy.go). It knows no memory, no edges and no time; package collective plays it.
 package script
+
+import "ringcli/collective/topology"
 
 // Action is what a move does. All but send and the two of the own contribution
 // take a message from the peer.
@@ -37,6 +39,9 @@ type Move struct {
 	Last   bool    // of a reduction: its result is complete, but for the division of an average
 	Area   int     // of partial results, that it reads from
 	Into   int     // of partial results, that it writes to
+	// Where two messages go the same way between two ranks, the first is of lap 0 and the second
+	// of lap 1, and other is the index of the other one's move here; -1 is none. See Walk.inTurn.
+	lap, other int
 	// For traces: a move that is no send is a step of a phase.
 	Gathers bool // it comes after all reductions
 	Step    int  // its number within the phase
@@ -49,8 +54,9 @@ type Move struct {
 //   - it is carried out in order: a send waits for all moves before it that are
 //     no sends, and such a move for those before it; sends wait for sends.
 //   - the chunks of a move are contiguous.
-//   - there is at most one message from one rank to another, so that the segments
-//     of an operation follow one another on an edge in the order of the segments.
+//   - there is at most one message from one rank to another in each of up to two laps, so
+//     that the segments of an operation follow one another on an edge in an order that both
+//     ends know: that of the segments, or with two laps that of Walk.inTurn.
 //   - ranks never wait for each other in a circle, with a single slot on every
 //     edge.
 type Script struct {
@@ -58,9 +64,14 @@ type Script struct {
 	Moves []Move
 	Areas []Span // of partial results; what was sent from is not written again
 
+	// Chunks are in this order in the script; nil is their own.
+	Order []int
+
 	root       int // of an operation that has one
 	rank, size int
+	hosts      *topology.Hosts
 	sent       bool // the newest area was sent from
+	lap        int  // of the next moves
 }
 
 // Span is the chunks [Lo, Hi).
@@ -70,11 +81,33 @@ func (s *Script) all() Span { return Span{0, s.size} }
 func (s *Script) own() Span { return Span{s.rank, s.rank + 1} }
 
 // Compile has write make a rank's script, whose moves are all of the whole vector or not.
-// The memory of an old one is used again.
-func (s *Script) Compile(write func(*Script), whole bool, root, rank, size int) {
-	*s = Script{root: root, rank: rank, size: size, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
+// hosts may be nil, but for the hierarchy. The memory of an old one is used again.
+func (s *Script) Compile(write func(*Script), whole bool, root, rank, size int, hosts *topology.Hosts) {
+	*s = Script{root: root, rank: rank, size: size, hosts: hosts, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
 	write(s)
 	s.number()
+	s.pair()
+}
+
+// takes tells whether a move takes a message.
+func (m *Move) takes() bool { return m.Do == MoveReduce || m.Do == MoveStore || m.Do == MoveCopy }
+
+// pair finds the two messages that go the same way between two ranks.
+func (s *Script) pair() {
+	for i := range s.Moves {
+		s.Moves[i].other = -1
+	}
+	if s.lap == 0 {
+		return
+	}
+	for i := range s.Moves {
+		for j := range i {
+			m, o := &s.Moves[i], &s.Moves[j]
+			if m.lap != o.lap && m.Peer == o.Peer && (m.Do == MoveSend && o.Do == MoveSend || m.takes() && o.takes()) {
+				m.other, o.other = j, i
+			}
+		}
+	}
 }
 
 // number gives the moves that are no sends their steps.
@@ -110,7 +143,7 @@ func (s *Script) Peers(set map[int]bool) {
 }
 
 func (s *Script) send(peer int, r Span, from Operand) {
-	m := Move{Do: MoveSend, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from}
+	m := Move{Do: MoveSend, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from, lap: s.lap}
 	if from == OperandPartial {
 		m.Area, s.sent = s.newest(), true
 	}
@@ -147,7 +180,13 @@ func (s *Script) result(m *Move) {
 		s.Areas = append(s.Areas, r)
 		s.sent = false
 	}
-	m.Into = s.newest()
+	s.resultIn(m)
+}
+
+// resultIn gives a move that leaves a partial result its place in the newest area, which has
+// what is needed.
+func (s *Script) resultIn(m *Move) {
+	m.Into, m.lap = s.newest(), s.lap
 	s.Moves = append(s.Moves, *m)
 }
 
@@ -155,7 +194,7 @@ func (s *Script) newest() int { return len(s.Areas) - 1 }
 
 // copy receives a result.
 func (s *Script) copy(peer int, r Span) {
-	s.Moves = append(s.Moves, Move{Do: MoveCopy, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandOutput})
+	s.Moves = append(s.Moves, Move{Do: MoveCopy, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandOutput, lap: s.lap})
 }
 
 // output copies a complete part of the newest partial result to the user.

@@ -26,7 +26,7 @@ type Group struct {
 
 // SetOut begins a script with a vector of count elements in segments of so many.
 func (w *Walk) SetOut(s *Script, count, segment, depth int, inPlace bool) {
-	*w = Walk{Cut: NewCut(count, segment, s.size, s.Whole), Moves: s.Moves, Depth: depth, inPlace: inPlace}
+	*w = Walk{Cut: NewCut(count, segment, s.size, s), Moves: s.Moves, Depth: depth, inPlace: inPlace}
 }
 
 // Group is how far a group that is on its way has come.
@@ -51,6 +51,9 @@ func (w *Walk) MayPost(g int) *Move {
 	for q.Posting < len(w.Moves) && (g == w.First || w.Group(g-1).Posting > q.Posting) {
 		m := &w.Moves[q.Posting]
 		if m.Do == MoveSend {
+			if !w.inTurn(g, m, func(q *Group) int { return q.Posting }) {
+				return nil
+			}
 			return m
 		}
 		if q.Working <= q.Posting {
@@ -59,6 +62,25 @@ func (w *Walk) MayPost(g int) *Move {
 		q.Posting++
 	}
 	return nil
+}
+
+// inTurn tells whether a group may make a move, by how far groups have come in what is posted or
+// in what is worked. It may if it is the only one of its group's messages that goes this way
+// between the two ranks. Of two, the second of group g goes after the first of group g+k and
+// before that of group g+k+1, so that k+1 groups are on their way between the two: one order, to
+// which both ends keep. No rank waits for another in a circle, since what waits is always of a
+// later lap g, or g+k+1/2 of the second, than what it waits for.
+func (w *Walk) inTurn(g int, m *Move, come func(*Group) int) bool {
+	if m.other < 0 {
+		return true
+	}
+	k := (w.Depth - 1) / 2
+	if m.lap == 0 {
+		before := g - k - 1
+		return before < w.First || come(w.Group(before)) > m.other
+	}
+	after := min(g+k, w.Groups-1)
+	return after < w.End() && come(w.Group(after)) > m.other
 }
 
 // PostedPiece notes that a piece of the move of MayPost was posted.
@@ -81,9 +103,13 @@ func (w *Walk) MayWork(g int) *Move {
 		return nil
 	}
 	m := &w.Moves[q.Working]
-	reduces := m.Do == MoveReduce || m.Do == MoveReduceOwn
-	if reduces && (m.To == OperandOutput && w.inPlace || w.Depth == 1) && (q.Posting < q.Working || q.Flying > 0) {
+	if !w.inTurn(g, m, func(q *Group) int { return q.Working }) {
 		return nil
+	}
+	reduces := m.Do == MoveReduce || m.Do == MoveReduceOwn
+	overwrites := m.To == OperandOutput && w.inPlace
+	if reduces && (overwrites && q.Posting < q.Working || (overwrites || w.Depth == 1) && q.Flying > 0) {
+		return nil // at depth 1 what waits for a slot need not be sent first: the peer may wait for one, too
 	}
 	return m
 }

@@ -1,6 +1,9 @@
 package reference
 
-import "ringcli/collective/reduce"
+import (
+	"ringcli/collective/reduce"
+	"ringcli/collective/topology"
+)
 
 // blockBytes is how much of the vector a Checker has in hand at a time: small
 // enough for the first-level cache, large enough to hide the cost of a start.
@@ -17,13 +20,16 @@ type Checker struct {
 	seed  uint64
 	order Order
 	root  int // -1: there is none
+	// Of HostsOrder: where the ranks are, and the owner of each chunk; nil: the rank of its number.
+	hosts  *topology.Hosts
+	owners []int
 
 	// OnWrong, if set, is told of each wrong element that is there, and the bits.
 	OnWrong func(element int, got, want uint64)
 
 	want    []byte        // one block
 	scratch [][]byte      // of evaluate, a block each
-	results []*expression // by chunk in the ring's order, else of all chunks
+	results []*expression // by chunk in the ring's order, by its owner in that of hosts, else of all chunks
 	from    int           // of the block that is computed
 }
 
@@ -44,6 +50,15 @@ func NewChecker(order Order, t reduce.Type, op reduce.Op, n, count int, seed uin
 
 // Rooted makes the operation one that has a root, whose chunk is the whole vector.
 func (c *Checker) Rooted(root int) { c.root = root }
+
+// Along says where the ranks are, for HostsOrder, and whether chunks are those of the ranks
+// (of a reduce-scatter) or those of the owners in the hosts' order (of whole vectors).
+func (c *Checker) Along(h *topology.Hosts, byRank bool) {
+	c.hosts, c.owners = h, h.Order()
+	if byRank {
+		c.owners = nil
+	}
+}
 
 // owner is the rank whose chunk that is.
 func (c *Checker) owner(chunk int) int {
@@ -119,10 +134,21 @@ func (c *Checker) blocks(lo, hi int, f func(chunk, from, to int)) {
 // reduce computes the elements of chunk from index from on.
 func (c *Checker) reduce(dst []byte, chunk, from int) {
 	e := &c.results[0]
-	if chunk = c.owner(chunk); c.order == RingOrder {
+	switch c.order {
+	case HostsOrder:
+		if c.owners != nil {
+			chunk = c.owners[chunk]
+		}
+		e = &c.results[chunk]
+	case RingOrder:
+		chunk = c.owner(chunk)
 		e = &c.results[chunk]
 	}
-	if *e == nil {
+	switch {
+	case *e != nil:
+	case c.order == HostsOrder:
+		*e = alongOf(c.hosts, chunk)
+	default:
 		if *e = expressionOf(c.order, c.n, chunk); c.root >= 0 {
 			(*e).turn(c.order, c.n, c.root)
 		}

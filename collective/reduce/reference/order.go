@@ -1,6 +1,9 @@
 package reference
 
-import "ringcli/collective/reduce"
+import (
+	"ringcli/collective/reduce"
+	"ringcli/collective/topology"
+)
 
 // Order is the order in which an algorithm combines the contributions of n ranks
 // to an element. Steps commute to the bit (package reduce), so what matters is
@@ -21,6 +24,10 @@ const (
 	// TreeOrder is an in-order binary tree, value(0, n) with m = (lo+hi)/2:
 	// value(lo, hi) = (value(lo, m) op x[m]) op value(m+1, hi), without what is empty.
 	TreeOrder
+	// HostsOrder is that of the chunk of a rank r, see Checker.Along: on each host the ranks
+	// follow one another from r's counterpart there on, ((x[p] op x[p+1]) op ...) op x[p-1],
+	// and then the hosts from r's on.
+	HostsOrder
 )
 
 // expression is a contribution, or one step over two expressions.
@@ -91,6 +98,21 @@ func doublingOf(n int) *expression {
 		}
 	}
 	return y[0]
+}
+
+// alongOf is the chunk of an owner in HostsOrder.
+func alongOf(h *topology.Hosts, owner int) *expression {
+	var all *expression
+	for k := range h.Number() {
+		host := (h.Host(owner) + k) % h.Number()
+		ranks, first := h.Ranks(host), h.Place(h.Counterpart(owner, host))
+		var here *expression
+		for i := range ranks {
+			here = here.then(contribution(ranks[(first+i)%len(ranks)]))
+		}
+		all = all.then(here)
+	}
+	return all
 }
 
 func treeOf(lo, hi int) *expression {
