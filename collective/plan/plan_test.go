@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ringcli/collective/reduce"
+	"ringcli/collective/topology"
 	"ringcli/configs/usage"
 )
 
@@ -142,6 +143,50 @@ func TestPlanManyRanks(t *testing.T) {
 		if err != nil || got.Algorithm != test.want {
 			t.Errorf("%+v: %v, %v", test, got, err)
 		}
+	}
+}
+
+// TestPlanAlongHosts: long vectors go along the hosts where the ring would go to and fro between
+// them, and by name wherever there are several with several ranks.
+func TestPlanAlongHosts(t *testing.T) {
+	turns := topology.Of(strings.Split("abcdabcdabcdabcd", ""))
+	for _, test := range []struct {
+		hosts   *topology.Hosts
+		bytes   int
+		options CallOptions
+		table   Table
+		want    Algorithm
+		refused string
+	}{
+		{turns, 1 << 20, CallOptions{}, Table{}, AlgorithmHierarchical, ""},
+		{turns, 8, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, ""},
+		{turns, 1 << 20, CallOptions{Sync: true}, Table{}, AlgorithmRing, ""},
+		{turns, 1 << 20, CallOptions{Protocol: RendezvousWrite}, Table{}, AlgorithmRing, ""},
+		{turns, 1 << 20, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmTree}}}, AlgorithmTree, ""},
+		{topology.Sized(4, 4, 4, 4), 1 << 20, CallOptions{}, Table{}, AlgorithmRing, ""},
+		{topology.Sized(4, 4, 4, 4), 1 << 20, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmHierarchical}}}, AlgorithmHierarchical, ""},
+		{topology.Sized(1, 15), 8, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, AlgorithmHierarchical, ""},
+		{topology.Sized(16), 1 << 20, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, 0, "hierarchical: one host of 16 ranks: expected several hosts"},
+		{topology.Sized(16), 1 << 20, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmHierarchical}}}, AlgorithmRing, ""},
+		{topology.Of(strings.Split("abcdefghijklmnop", "")), 1 << 20, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, 0, "16 hosts of one rank: expected"},
+		{nil, 1 << 20, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, 0, "it is not known which ranks share a host"},
+		{turns, 1 << 20, CallOptions{Algorithm: AlgorithmHierarchical, Protocol: RendezvousWrite}, Table{}, 0, "expected eager or auto"},
+	} {
+		g := Agreement{Ranks: 16, SlotSize: 256 << 10, Hosts: test.hosts, Reached: true, NotShared: "they are on several hosts"}
+		got, err := g.Plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: test.options}, test.table)
+		switch {
+		case test.refused != "":
+			if !usage.Is(err) || !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("%+v: %v: expected that it is refused", test, err)
+			}
+		case err != nil || got.Algorithm != test.want:
+			t.Errorf("%+v: %v, %v", test, got, err)
+		}
+	}
+	many := Agreement{Ranks: 200, SlotSize: 256 << 10, Hosts: topology.Sized(100, 100), Reached: true, NotShared: "they are on several hosts"}
+	_, err := many.Plan(Call{Op: OpAllReduce, Count: 1, Type: reduce.Int8, CallOptions: CallOptions{Algorithm: AlgorithmHierarchical}}, Table{})
+	if !usage.Is(err) || !strings.Contains(err.Error(), "on 2 hosts of 100 ranks a rank has to do with 100 others: expected at most 80") {
+		t.Errorf("%v: expected that there are too many", err)
 	}
 }
 

@@ -141,6 +141,17 @@ func (h *Hosts) Ordered() bool { return slices.IsSorted(h.order) }
 // Set is the run of Order that a rank takes care of.
 func (h *Hosts) Set(rank int) Span { return h.spans[rank] }
 
+// Crossings is how often a ring of the ranks in their order goes from host to host: at least once
+// a host, where there are several.
+func (h *Hosts) Crossings() (n int) {
+	for rank, host := range h.host {
+		if h.host[(rank+1)%len(h.host)] != host {
+			n++
+		}
+	}
+	return n
+}
+
 // Peers is the most other ranks that a rank has to do with: those of its host, and the owners
 // and counterparts of the chunks of which it and they take care.
 func (h *Hosts) Peers() (most int) {

@@ -45,18 +45,19 @@ func TestOrder(t *testing.T) {
 		order   []int
 		ordered bool
 		peers   int
+		crosses int
 		text    string
 	}{
-		{Sized(2, 2), []int{0, 2, 1, 3}, false, 2, "2 hosts of 2 ranks"},
-		{Sized(4, 4, 4, 4), []int{0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}, false, 6, "4 hosts of 4 ranks"},
-		{Of([]string{"a", "b", "a", "b"}), []int{0, 1, 2, 3}, true, 2, "2 hosts of 2 ranks"},
-		{Sized(3, 1), []int{0, 3, 1, 2}, false, 3, "hosts of 3 and 1 ranks"},
-		{Sized(1, 7), []int{0, 1, 2, 3, 4, 5, 6, 7}, true, 7, "hosts of 1 and 7 ranks"},
-		{Sized(2, 3, 1), []int{0, 2, 5, 3, 1, 4}, false, 5, "hosts of 2, 3 and 1 ranks"},
-		{Sized(5), []int{0, 1, 2, 3, 4}, true, 4, "one host of 5 ranks"},
-		{Sized(1, 1, 1), []int{0, 1, 2}, true, 2, "3 hosts of one rank"},
+		{Sized(2, 2), []int{0, 2, 1, 3}, false, 2, 2, "2 hosts of 2 ranks"},
+		{Sized(4, 4, 4, 4), []int{0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}, false, 6, 4, "4 hosts of 4 ranks"},
+		{Of([]string{"a", "b", "a", "b"}), []int{0, 1, 2, 3}, true, 2, 4, "2 hosts of 2 ranks"},
+		{Sized(3, 1), []int{0, 3, 1, 2}, false, 3, 2, "hosts of 3 and 1 ranks"},
+		{Sized(1, 7), []int{0, 1, 2, 3, 4, 5, 6, 7}, true, 7, 2, "hosts of 1 and 7 ranks"},
+		{Sized(2, 3, 1), []int{0, 2, 5, 3, 1, 4}, false, 5, 3, "hosts of 2, 3 and 1 ranks"},
+		{Sized(5), []int{0, 1, 2, 3, 4}, true, 4, 0, "one host of 5 ranks"},
+		{Sized(1, 1, 1), []int{0, 1, 2}, true, 2, 3, "3 hosts of one rank"},
 	} {
-		if got := c.hosts; !slices.Equal(got.Order(), c.order) || got.Ordered() != c.ordered || got.Peers() != c.peers || got.String() != c.text {
+		if got := c.hosts; !slices.Equal(got.Order(), c.order) || got.Ordered() != c.ordered || got.Peers() != c.peers || got.Crossings() != c.crosses || got.String() != c.text {
 			t.Errorf("%s: order %v (%v), %d peers; expected %+v", got, got.Order(), got.Ordered(), got.Peers(), c)
 		}
 	}
