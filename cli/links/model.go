@@ -22,7 +22,9 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/model"
 	"ringcli/collective/reduce"
+	"ringcli/collective/topology"
 	"ringcli/configs"
+	"ringcli/ring"
 )
 
 // Costs that are not given: of a core of a present server, whose vectors do not fit its
@@ -53,7 +55,8 @@ plans are those that ringcli runs, with their segments, depths and handshakes.
 A cluster is what its parts cost: --alpha, the time of a message beside its
 length; --beta, the bandwidth of an edge, each way; --gamma and --copy, what one
 core reduces and copies; --overhead, the CPU's time for a message at each of its
-ends. --software is for ranks whose CPU moves the data itself, as over soft;
+ends. --hosts says which ranks share a host, as in 4x8, for what goes along the
+hosts, and --within what an edge carries there. --software is for ranks whose CPU moves the data itself, as over soft;
 --line, the time of a cache line between two cores, for ranks of one host.
 
 --from takes alpha and beta of each pair from what ` + "`links --output json`" + ` wrote,
@@ -64,7 +67,7 @@ the ranks, if the pairs of that were measured, as links --mesh does.
 Formulas: Thakur, Rabenseifner and Gropp (2005) for the algorithms, Hockney and
 LogGP for the costs; what differs is in the source, package collective/model.`,
 		Example:  "  ringcli model --ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce\n  ringcli model --from links.json --op all-gather -b 1M -e 1G",
-		Settings: []string{"segment", "depth", "slots", "slot-size"},
+		Settings: []string{"segment", "depth", "slots", "slot-size", "hosts"},
 		Flags:    modelFlags, Check: checkModel, Run: runModel,
 	}
 }
@@ -77,6 +80,7 @@ func modelFlags(fs *pflag.FlagSet) {
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
 	command.DurationFlag(fs, "alpha", 0, "time of a message beside its length, one way, such as 3us")
 	rateFlag(fs, "beta", 0, "bandwidth of an edge, each way, such as 48GB/s or 400Gb/s")
+	rateFlag(fs, "within", 0, "bandwidth of an edge between two ranks of a host, with --hosts, if it is not beta")
 	rateFlag(fs, "gamma", standardGamma, "what a core reduces")
 	rateFlag(fs, "copy", standardCopy, "what a core copies")
 	command.DurationFlag(fs, "overhead", standardOverhead, "CPU time of a message, at each end")
@@ -135,7 +139,7 @@ func newModelling(ctx context.Context, s *session.Session, call command.Call, re
 	fs := call.Flags
 	g := &modelling{op: command.Value[collective.Operation](fs, "op"), typ: command.Value[reduce.Type](fs, "type")}
 	config := s.Config
-	for _, name := range []string{"segment", "depth", "slots", "slot-size"} {
+	for _, name := range []string{"segment", "depth", "slots", "slot-size", "hosts"} {
 		if f := fs.Lookup(name); f.Changed {
 			var err error
 			if config, err = config.With(name, f.Value.String()); err != nil {
@@ -167,6 +171,19 @@ func newModelling(ctx context.Context, s *session.Session, call command.Call, re
 		Ranks: ranks, Edge: model.Edge{Alpha: command.Value[time.Duration](fs, "alpha").Seconds(), Beta: command.Value[rate](fs, "beta").perByte()},
 		Overhead: command.Value[time.Duration](fs, "overhead").Seconds(), Line: line,
 		Gamma: model.Flat(command.Value[rate](fs, "gamma").perByte()), Copy: model.Flat(command.Value[rate](fs, "copy").perByte()),
+	}
+	if by := config.String("hosts"); by != ring.HostsAuto {
+		hosts, err := topology.Parse(by, ranks)
+		if err != nil {
+			return nil, exit.Usagef("model: %w", err)
+		}
+		g.shape.Hosts, g.m.Hosts = hosts, hosts
+	}
+	if within := command.Value[rate](fs, "within"); within > 0 {
+		if g.m.Hosts == nil {
+			return nil, exit.Usagef("model: --within without --hosts: expected which ranks share a host, such as --hosts 4x2")
+		}
+		g.m.Within = &model.Edge{Alpha: g.m.Edge.Alpha, Beta: within.perByte()}
 	}
 	if software := command.Value[rate](fs, "software"); software > 0 {
 		g.software(software.perByte(), true)

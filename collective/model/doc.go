@@ -33,6 +33,12 @@
 //
 // of a barrier, which moves nothing, the hops: (n-1)α round the ring, ⌈lg n⌉α by dissemination
 // (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", IJPP 17, 1988),
+// along H hosts of L ranks, each with a port of its own, where α and β between hosts are those of
+// the cluster and α' and β' those within a host (Cho et al., "BlueConnect", MLSys 2019, with each
+// of its rings one exchange of all with all):
+//
+//	hierarchical all-reduce  2(α' + (L-1)/L Vβ') + 2(α + (H-1)/H V/L β) + ((L-1)/L + (H-1)/(HL)) Vγ
+//
 // and of a binary tree, up and down, 2 lg n (α + Vβ) + 2 lg n Vγ. With segments that follow
 // one another through d steps, the time of one is paid once and that of the slowest stage
 // for each of the others: (d + S - 1) stages in place of d S (Träff, Ripke, Siebert, et al.,

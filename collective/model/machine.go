@@ -25,8 +25,10 @@ type Machine struct {
 	// Order has the rank of the cluster at each place of the ring; nil: the ranks in their
 	// order. It is for rings that are to be laid in another order.
 	Order []int
-	// Hosts are where the ranks are; nil is not known.
-	Hosts *topology.Hosts
+	// Hosts are where the ranks are, and Within the way between two of one host, if that is not
+	// Edge; nil is not known.
+	Hosts  *topology.Hosts
+	Within *Edge
 
 	// Call is what an operation of ranks that share memory costs each of them besides. That of
 	// messages is a part of what the first one costs.
@@ -49,6 +51,9 @@ func (m *Machine) edge(from, to int) Edge {
 	}
 	if e, ok := m.Edges[Pair{from, to}]; ok {
 		return e
+	}
+	if m.Hosts != nil && m.Within != nil && m.Hosts.Host(from) == m.Hosts.Host(to) {
+		return *m.Within
 	}
 	return m.Edge
 }

@@ -3,10 +3,12 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"ringcli/collective"
 	"ringcli/collective/reduce"
+	"ringcli/collective/topology"
 	"ringcli/verbs/verbstest"
 )
 
@@ -73,6 +75,27 @@ func TestTextbook(t *testing.T) {
 				near(t, fmt.Sprintf("%s by %s on %d ranks, %d bytes", c.op, c.a, n, size), m.Time(k), c.want, 1e-3)
 			}
 		}
+	}
+}
+
+// TestAlongHosts: what goes along hosts costs what the formula says, where all exchanges are of
+// messages of one length and no rank has a CPU that matters.
+func TestAlongHosts(t *testing.T) {
+	const size, l, h = 1 << 20, 4, 4
+	hosts := topology.Sized(slices.Repeat([]int{l}, h)...)
+	m := Machine{Ranks: l * h, Hosts: hosts, Edge: Edge{1e-6, 1 / 1e9}, Within: &Edge{1e-6, 1 / 20e9}}
+	shape := collective.Shape{Ranks: l * h, Slots: 16, SlotSize: 256 << 10, Hosts: hosts}
+	k, err := shape.Plan(collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: size / 4, CallOptions: collective.CallOptions{Algorithm: collective.AlgorithmHierarchical}}, collective.Table{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 2*(1e-6+size*0.75/20e9) + 2*(1e-6+size*0.75/l/1e9)
+	if got := m.Time(k); got < 0.98*want || got > 1.3*want { // a message more where segments are, and one less that is not waited for
+		t.Errorf("%.1f us: expected %.1f to 1.3 times that", got*1e6, want*1e6)
+	}
+	k.Algorithm = collective.AlgorithmRing
+	if flat := m.Time(k); flat < 2*want {
+		t.Errorf("the ring takes %.1f us, and along hosts it is %.1f", flat*1e6, want*1e6)
 	}
 }
 

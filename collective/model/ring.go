@@ -105,7 +105,7 @@ func (m *Machine) meanControl() (mean float64) {
 
 // edges is how many edges of the ring are to be looked at: one, if all are alike.
 func (m *Machine) edges() int {
-	if len(m.Edges) == 0 {
+	if len(m.Edges) == 0 && m.Within == nil {
 		return 1
 	}
 	return m.Ranks

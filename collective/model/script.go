@@ -7,7 +7,7 @@ import (
 )
 
 // script is the time of a call between ranks that need not be neighbours: recursive
-// doubling, the tree and the inbox. It has the ranks walk their scripts as they do, by
+// doubling, the tree, the inbox and the hierarchy. It has the ranks walk their scripts as they do, by
 // [script.Walk], event by event, with what each message costs its two CPUs, its two ports and
 // its edge. That is the textbook's formula where the number of ranks is a power of two and
 // segments are one, and what it leaves out elsewhere: segments that go into the gaps of those
