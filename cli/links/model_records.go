@@ -80,7 +80,7 @@ func (r ModelSize) Parts() []render.Record {
 // headLines name what the columns are of: a line of algorithms, one of protocols.
 func headLines(list []bench.Variant) []string {
 	const width = 10
-	short := strings.NewReplacer("recursive-doubling", "doubling", "rendezvous-write", "rdv-write", "rendezvous-read", "rdv-read", "receiver-initiated", "recv-init")
+	short := strings.NewReplacer("recursive-doubling", "doubling", "rendezvous-write", "rdv-write", "rendezvous-read", "rdv-read", "receiver-initiated", "recv-init", "hierarchical", "hier")
 	line := func(name func(bench.Variant) string) string {
 		var b strings.Builder
 		b.WriteString("      ") // the column of the sizes, less the note's own "# "
