@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -72,7 +73,10 @@ func TestKilledRank(t *testing.T) {
 // killRank starts n ranks and kills one of them.
 func killRank(t *testing.T, n, victim int, device string, early bool, rng *rand.Rand, temporary string) (k killed) {
 	t.Helper()
-	hosts := []string{"", "2,1", "2x2"}[n-2] // for what goes along hosts
+	hosts := "auto"
+	if n > 2 { // for what goes along hosts
+		hosts = fmt.Sprintf("2,%d", n-2)
+	}
 	ranks := startRanks(t, n, rankJob{Device: device, Hosts: hosts, Seed: rng.Uint64()}, temporary)
 	var sockets []string
 	for r, p := range ranks {

@@ -143,7 +143,7 @@ func (t *Table) choose(op Operation, g Agreement, bytes int64, o CallOptions) (A
 	default:
 		return AlgorithmInbox, o.Protocol
 	}
-	if o.Protocol == Auto && !(o.Sync && op.Phases() == 2) && g.astray() {
+	if o.Protocol == Auto && (!o.Sync || op.Phases() != 2) && g.astray() {
 		return AlgorithmHierarchical, o.Protocol
 	}
 	return AlgorithmRing, o.Protocol
