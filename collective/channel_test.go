@@ -23,7 +23,7 @@ func TestDetached(t *testing.T) {
 	if testing.Short() {
 		calls = 12
 	}
-	w := newWorld(t, n, ring.Options{Inject: "soft: loss 5%, duplicate 2%, reorder 2%, seed 3"}, nil)
+	w := newWorld(t, n, ring.Options{Hosts: "2,1", Inject: "soft: loss 5%, duplicate 2%, reorder 2%, seed 3"}, nil)
 	for generation := range comms {
 		w.must(func(rank int, c *Comm) error {
 			if generation > 0 {

@@ -177,7 +177,7 @@ func BenchmarkUsable(b *testing.B) {
 // again when it is.
 func TestExchangeTooSoon(t *testing.T) {
 	t.Parallel() // it waits
-	world := newRings(t, 3, func(_ int, o *Options) { o.ByHand, o.Timeout = true, time.Second })
+	world := newRings(t, 3, func(_ int, o *Options) { o.ByHand, o.Timeout = true, 4*time.Second })
 	early := world[:2]
 	noErrors(t, each(early, func(r *Ring) error { return errors.Join(r.Open(t.Context()), r.Init(t.Context(), Values{})) }))
 	for i, err := range each(early, func(r *Ring) error { return r.Exchange(t.Context()) }) {

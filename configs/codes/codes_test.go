@@ -78,7 +78,7 @@ func TestTheTableIsWhole(t *testing.T) {
 // kinds are those of a ring's verdicts, each of which is a code.
 func kinds(t *testing.T, root string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "ring", "bootstrap", "errors.go"))
+	text, err := os.ReadFile(filepath.Join(root, "ring", "bootstrap", "verdict", "verdict.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
