@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"ringcli/cli/local"
 	"ringcli/cli/session"
 	"ringcli/verbs/route"
+	"ringcli/verbs/verbstest"
 )
 
 // testTable is the command table.
@@ -49,6 +51,14 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
+// raceSkips are what the race detector leaves out, under which all takes ten times as long:
+// they type pages, measure, reckon or look at texts, and what goes on at once in them does so
+// in others, too.
+const raceSkips = "^Test(PagesAreTyped|CarriedScriptsRun|FollowersTakeALeadersScript|LocalProvesEveryCollectiveInEveryWay|LocalChecksBothWays|" +
+	"Bench.*|AComparison.*|EveryAlgorithm|Tune|TransportBench.*|P2P.*|OfThePossible|Floor.*|Overlap|" +
+	"Model.*|Pingpong.*|Lab.*|Doctor.*|Path.*|Copy.*|Channels.*|Links(WritesFiles|Rests|Refuses)|" +
+	"Golden.*|ManPagesRender|.*Completion.*|TabInBash|Every.*Example|WrongClocksAreAligned|Provoked.*|Failures.*)$"
+
 // runTests keeps what failing commands leave behind, and what a shell remembers,
 // in a directory of its own.
 func runTests(m *testing.M) int {
@@ -63,6 +73,12 @@ func runTests(m *testing.M) int {
 		"RINGCLI_TRACE_DIR": dir, "XDG_STATE_HOME": dir, "XDG_CONFIG_HOME": dir,
 	} {
 		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	if verbstest.Race {
+		if err := flag.Set("test.skip", raceSkips); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -10,7 +10,6 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
-	"ringcli/verbs/verbstest"
 )
 
 var durationInScript = regexp.MustCompile(`--duration \S+`)
@@ -28,7 +27,7 @@ func TestCarriedScriptsRun(t *testing.T) {
 				continue // a test of its own
 			}
 			t.Run(ring.name+", "+name, func(t *testing.T) {
-				if name != "rack-bring-up" && testing.Short() && (ring.name != "soft" || verbstest.Race) {
+				if ring.name != "soft" && name != "rack-bring-up" && testing.Short() {
 					t.Skip("of the scripts the one that looks at what devices count")
 				}
 				text, err := configs.Script(name)
