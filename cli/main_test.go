@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // raceSkips are what the race detector leaves out, under which all takes ten times as long:
 // they type pages, measure, reckon or look at texts, and what goes on at once in them does so
 // in others, too.
-const raceSkips = "^Test(PagesAreTyped|CarriedScriptsRun|FollowersTakeALeadersScript|LocalProvesEveryCollectiveInEveryWay|LocalChecksBothWays|" +
+const raceSkips = "^Test(PagesAreTyped|CarriedScriptsRun|FollowersTakeALeadersScript|LocalProvesEveryCollectiveInEveryWay|LocalChecksBothWays|LocalInJSON|FourTerminals|TheCProgramsSpelling|RanksConnectInAnyOrder|" +
 	"Bench.*|AComparison.*|EveryAlgorithm|Tune|TransportBench.*|P2P.*|OfThePossible|Floor.*|Overlap|" +
 	"Model.*|Pingpong.*|Lab.*|Doctor.*|Path.*|Copy.*|Channels.*|Links(WritesFiles|Rests|Refuses)|" +
 	"Golden.*|ManPagesRender|.*Completion.*|TabInBash|Every.*Example|WrongClocksAreAligned|Provoked.*|Failures.*)$"

@@ -56,9 +56,9 @@ A cluster is what its parts cost: --alpha, the time of a message beside its
 length; --beta, the bandwidth of an edge, each way; --gamma and --copy, what one
 core reduces and copies; --overhead, the CPU's time for a message at each of its
 ends. --hosts says which ranks share a host, as in 4x8, for what goes along the
-hosts, and --within what an edge carries there. --software is for ranks whose CPU
-moves the data itself, as over soft; --line, the time of a cache line between two
-cores, for ranks of one host.
+hosts, and --within what an edge carries there. --software is for ranks whose
+CPU moves the data itself, as over soft; --line, the time of a cache line
+between two cores, for ranks of one host.
 
 --from takes alpha and beta of each pair from what ` + "`links --output json`" + ` wrote,
 of this cluster, and says what its slowest pair costs the whole ring, since all
