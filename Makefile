@@ -75,7 +75,7 @@ race:
 # Real verbs: boots virtual machines with Linux's rdma_rxe, runs the tests in them
 # and leaves nothing. As root on Debian; .ci/run setup installs what that takes.
 test-verbs:
-	$(GO) -C verbs/ibv/racktest test -count=1 -timeout 10m -v .
+	$(GO) -C verbs/ibv/racktest test -count=1 -timeout 20m -v .
 
 # Bandwidth and latency beside perftest's, in such machines: for people, not for
 # CI, whose machines serve many.
