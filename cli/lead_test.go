@@ -101,8 +101,9 @@ func followers(t *testing.T, list []string, args ...string) []*process {
 func TestFollowersTakeALeadersScript(t *testing.T) {
 	t.Parallel()
 	list := freshList(t, 3)
-	ranks := followers(t, list, "--print", "all")
-	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write",
+	// A rank may have to wait long for a CPU.
+	ranks := followers(t, list, "--print", "all", "--qp-timeout", "18")
+	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json", "--protocol", "rendezvous-write", "--qp-timeout", "18",
 		"-c", "all-reduce --size 64K --check; set protocol eager; all-gather --size 12K --check; ping; self-check")
 	for rank, p := range ranks {
 		if code := p.end(t, hung); code != exit.OK || reported(p) != "" {
