@@ -12,7 +12,8 @@ import (
 // The inbox is a round in which a rank has a line of each other one: (n-1)λ. What is
 // longer than a word is written into the peers' boards, (n-1)bκ for b bytes, and reduced
 // from there; from a page for each peer on it is read where it is, for two rounds more:
-// (n-1)bγ and 2(n-1)λ. In a large team each posts it once in its own board: bκ.
+// (n-1)bγ and 2(n-1)λ. In a large team, or one whose ranks take turns on the CPUs, each posts
+// it once in its own board: bκ.
 //
 // The ring is pulled: (n-1) chunks of c = V/n bytes reduced from where they lie, as many
 // copied. The ranks meet before, to say where their buffers are, and after, when nobody
@@ -50,13 +51,17 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	if k.Op != collective.OpAllReduce && !k.Op.Rooted() {
 		own = v / n
 	}
-	pieces := max(1, math.Ceil(own/sharedmem.InboxPiece))
+	posts, posted := sharedmem.Posts(m.Ranks) || m.CPUs > 0 && m.Ranks > m.CPUs, own
+	if posts && k.Op == collective.OpReduceScatter { // each takes its chunk of what was posted whole
+		posted = v
+	}
+	pieces := max(1, math.Ceil(posted/sharedmem.InboxPiece))
 	t := pieces * meet
 	const word = 8
 	switch refers := own >= 4<<10*(n-1); {
 	case own <= word:
-	case sharedmem.Posts(m.Ranks):
-		t += own * copied
+	case posts:
+		t += posted * copied
 	case refers:
 		t += (pieces + 1) * meet
 	default:

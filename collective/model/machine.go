@@ -30,6 +30,9 @@ type Machine struct {
 	Hosts  *topology.Hosts
 	Within *Edge
 
+	// CPUs are those of the ranks that share memory: more ranks than CPUs take turns; 0: each
+	// rank has its own.
+	CPUs int
 	// Call is what an operation of ranks that share memory costs each of them besides. That of
 	// messages is a part of what the first one costs.
 	Call      float64
@@ -38,7 +41,7 @@ type Machine struct {
 	RecvByte  Curve   // O of who receives
 	Gamma     Curve
 	Copy      Curve
-	Line      float64 // λ
+	Line      float64 // λ; of ranks that take turns, with their waiting for a turn
 	Handshake float64 // s: a message without data on its way, if that is not α; 0: it is
 
 	played map[long][]float64 // kept for the next call, whose caller is the same goroutine

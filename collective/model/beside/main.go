@@ -165,13 +165,20 @@ func (o options) parts(ctx context.Context, out *page, device string, n int) (*b
 	}
 	word := *m
 	m.Edge.Alpha = bisect(0, 1, func(alpha float64) bool { word.Edge.Alpha = alpha; return word.Time(gather) > rows[0].Time.P50/1e6 })
+	m.Line, m.CPUs = b.memory.line, runtime.NumCPU()
 	if shm { // a call that moves a word: what is not the line's way is the call's
-		if rows, err = o.lines(ctx, device, 2, "all-reduce --size 8 --algorithm inbox --protocol direct"); err != nil {
+		const word = "all-reduce --size 8 --algorithm inbox --protocol direct"
+		if rows, err = o.lines(ctx, device, 2, word); err != nil {
 			return nil, err
 		}
-		m.Call = max(0, rows[0].Time.P50/1e6-b.memory.line)
+		m.Call = max(0, rows[0].Time.P50/1e6-m.Line)
+		if n > m.CPUs { // and here the waiting for a turn is the line's
+			if rows, err = o.lines(ctx, device, n, word); err != nil {
+				return nil, err
+			}
+			m.Line = max(m.Line, (rows[0].Time.P50/1e6-m.Call)/float64(n-1))
+		}
 	}
-	m.Line = b.memory.line
 	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us, a call %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6, m.Call*1e6)
 	return b, nil
 }
