@@ -10,8 +10,11 @@ const (
 	// waits for (an ACK, an answer) waits for this long at most after the last poll,
 	// far less than the shortest sensible retransmission timer.
 	WatchTick = 2 * time.Millisecond
-	// pollEvery is how often a caller that polls does so at least. One that blocks
-	// between polls comes far less often: once in 10 ms (verbs.Waiter).
+	// longestWatch is what the tick grows to while somebody polls: a timer that wakes a thread
+	// takes 10 to 20 us of the CPU that ranks wait for, and there may be a hundred of them.
+	longestWatch = 4 * WatchTick
+	// pollEvery is how often a caller that polls does so at least, where it has a CPU. One
+	// that blocks between polls comes far less often: once in 10 ms (verbs.Waiter).
 	pollEvery = 500 * time.Microsecond
 	// LongestSleep bounds a wait without a timer; nothing depends on it.
 	LongestSleep = time.Minute
@@ -34,20 +37,25 @@ func (b *Background) Start(sleepAndProgress func() bool) {
 
 func (b *Background) run(sleepAndProgress func() bool) {
 	defer close(b.done)
-	tick := time.NewTimer(WatchTick)
+	watch := WatchTick
+	tick := time.NewTimer(watch)
 	defer tick.Stop()
 	for {
 		before := b.Polls()
-		tick.Reset(WatchTick)
+		tick.Reset(watch)
 		select {
 		case <-b.stop:
 			return
 		case <-b.kick:
 		case <-tick.C:
-			if b.PolledSince(before, WatchTick) {
+			// Once is enough: who waits for a CPU among others polls when it has it, and
+			// whoever made progress here meanwhile would only keep them from it.
+			if b.Polls() != before {
+				watch = min(2*watch, longestWatch)
 				continue
 			}
 		}
+		watch = WatchTick
 		for !b.Stopping() && sleepAndProgress() {
 		}
 	}
