@@ -188,6 +188,9 @@ func (q *QP) OwesAck() bool { return q.ackOwed }
 // Unacknowledged returns how many SEND and WRITE packets were taken since the last ACK.
 func (q *QP) Unacknowledged() int { return q.ackCount }
 
+// Timeout returns the retransmission timer in nanoseconds; 0 is none.
+func (q *QP) Timeout() int64 { return int64(verbs.AckTimeout(q.attr.Timeout)) }
+
 // Deadline returns the time at which Tick wants to be called, or 0 for never.
 func (q *QP) Deadline() int64 {
 	first := q.timer
