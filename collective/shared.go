@@ -129,6 +129,7 @@ func (s *shared) makeBoard() (p boardInfo, err error) {
 	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
 		return p, err
 	}
+	sharedmem.Open(s.board.Addr(), s.c.size)
 	p = boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}
 	if cpus, err := cpu.Allowed(); err == nil {
 		p.CPUs = len(cpus)
@@ -200,11 +201,11 @@ func (s *shared) long(since time.Time) error {
 	return s.c.stalled(since)
 }
 
-// elsewhere returns a rank that is in another operation with the number of the present
+// elsewhere returns a rank that is, or was, in another operation with the number of the present
 // one, whose signature is mine; -1 is none.
 func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
 	for _, rank := range s.c.others() {
-		if number, theirs := s.team.Announced(rank); number == s.c.seq && theirs != mine {
+		if theirs, ok := s.team.Announced(rank).Call(s.c.seq); ok && theirs != mine {
 			return rank, theirs
 		}
 	}
@@ -320,13 +321,18 @@ func (s *shared) explain(err error) error {
 const (
 	// parting is how long a Comm that is closed waits for others that may still look
 	// at its board for the end of the last operation: they are at most a wake-up
-	// behind. partingTick is the pause between two looks.
+	// behind, but for those that have yet to take what this rank has posted: they get
+	// the ring's timeout. partingTick is the pause between two looks.
 	parting, partingTick = 250 * time.Millisecond, 100 * time.Microsecond
 )
 
 // awaitOthers waits until no other rank needs the own board any more.
 func (s *shared) awaitOthers() {
-	for begun := time.Now(); time.Since(begun) < parting && !s.c.ring.Failed(); time.Sleep(partingTick) {
+	most := parting
+	if s.team.Ahead() {
+		most = s.c.ring.Timeout()
+	}
+	for begun := time.Now(); time.Since(begun) < most && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
 		for _, rank := range s.c.others() {
 			left = left && s.team.HasEnded(rank, s.last)

@@ -218,6 +218,42 @@ func TestSharedPart(t *testing.T) {
 	}
 }
 
+// TestSharedPartAhead: a rank that has what others have yet to take closes its Comm when they
+// have, however late they are.
+func TestSharedPartAhead(t *testing.T) {
+	const n, count = 3, 500
+	for _, op := range rootedOps() {
+		w := newWorld(t, n, ring.Options{Device: shared0}, nil)
+		k := newKit(w, count, reduce.Int32, reduce.Sum)
+		k.runs(1, count, CallOptions{})
+		late := 0 // the root of a reduce, a leaf of a broadcast
+		if op == OpBroadcast {
+			late = n - 1
+		}
+		took := make([]time.Duration, n)
+		w.must(func(rank int, c *Comm) error {
+			if rank == late {
+				time.Sleep(3 * parting)
+			}
+			begun := time.Now()
+			err := c.Run(context.Background(), Call{Op: op, Count: count, Type: k.typ, Reduction: k.red, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()})
+			took[rank] = time.Since(begun)
+			if rank == late { // not by what is left of a board that is gone
+				begun = begun.Add(-3 * parting)
+			}
+			if err = errors.Join(err, c.Close()); err == nil && time.Since(begun) < 3*parting {
+				err = fmt.Errorf("rank %d: %s: it parted before rank %d had come", rank, op, late)
+			}
+			return err
+		})
+		for rank, d := range took {
+			if rank != late && d >= 3*parting {
+				t.Errorf("rank %d: %s took %s: it has waited for rank %d", rank, op, d, late)
+			}
+		}
+	}
+}
+
 // TestSharedSecondComm: several Comms over one ring, one after the other and side by
 // side, each with a board of its own.
 func TestSharedSecondComm(t *testing.T) {

@@ -15,6 +15,11 @@ import (
 // (n-1)bγ and 2(n-1)λ. In a large team, or one whose ranks take turns on the CPUs, each posts
 // it once in its own board: bκ.
 //
+// A short vector of an operation with a root goes through queues. Who contributes posts it,
+// bκ beyond a word, and is ahead of who takes it, so that in a row of them nobody waits for
+// the way of a line: λ + bκ for a broadcast, and the root of a reduce has n-1 lines to take,
+// (n-1)(λ + bγ).
+//
 // The ring is pulled: (n-1) chunks of c = V/n bytes reduced from where they lie, as many
 // copied. The ranks meet before, to say where their buffers are, and after, when nobody
 // reads them any more; between, each waits for the first step of the others, of which a
@@ -47,6 +52,18 @@ func (m *Machine) direct(k *collective.Call) float64 {
 		}
 		return t
 	}
+	const word = 8
+	if k.Op.Rooted() && v <= sharedmem.QueueMost {
+		others, each := 1.0, copied
+		if k.Op.Reduces() {
+			others, each = n-1, gamma
+		}
+		t := m.Call + others*m.Line
+		if v > word {
+			t += others * v * each
+		}
+		return t
+	}
 	own := v
 	if k.Op != collective.OpAllReduce && !k.Op.Rooted() {
 		own = v / n
@@ -57,7 +74,6 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	}
 	pieces := max(1, math.Ceil(posted/sharedmem.InboxPiece))
 	t := pieces * meet
-	const word = 8
 	switch refers := own >= 4<<10*(n-1); {
 	case own <= word:
 	case posts:

@@ -2,14 +2,13 @@ package sharedmem
 
 import "sync/atomic"
 
-// Words of the line in which a rank tells what it is in: 64 bytes, which one processor
-// takes from another at a time. A signature has one of two places, by its operation's
-// number.
+// Words of the memory in which a rank tells what it is in. A signature has a place by its
+// operation's number, of more than by which a rank may be ahead of another.
 const (
-	announcedNumber = iota
-	announcedAt     // the operation that runs or ended last, times two, and one if it runs
+	announcedAt   = iota // the operation that runs or ended last, times two, and one if it runs
+	announcedOpen        // 1 as long as the rank has not given its board back
 	announcedCall
-	announcedPlaces = 2
+	announcedPlaces = 2 * queueDepth
 	announcedEnd    = announcedCall + announcedPlaces*announcedWords
 )
 
@@ -22,11 +21,8 @@ const (
 	announcedWords
 )
 
-// The line is no longer than that.
-var _ [64 - 8*announcedEnd]struct{}
-
-// Announcement is such a line. One goroutine writes it, and any may read it.
-type Announcement line
+// Announcement is such memory. One goroutine writes it, and any may read it.
+type Announcement [announcedEnd]uint64
 
 func place(a *Announcement, number uint64) *[announcedWords]uint64 {
 	return (*[announcedWords]uint64)(a[announcedCall+announcedWords*(number%announcedPlaces):])
@@ -44,10 +40,9 @@ func (a *Announcement) Announce(number uint64, s Signature) {
 		Publish(&p[placeCount], s.Count)
 	}
 	Publish(&p[placeRoot], rootOf(number, s))
-	Publish(&a[announcedNumber], number)
 }
 
-// Call returns an operation that was begun last, or before the last.
+// Call returns an operation that was begun last, or not long before.
 func (a *Announcement) Call(number uint64) (s Signature, ok bool) {
 	p := place(a, number)
 	root := atomic.LoadUint64(&p[placeRoot])
@@ -72,23 +67,23 @@ func (a *Announcement) At() (number uint64, running bool) {
 
 // Announcement is the rank's own, in its board: whoever waits for this rank elsewhere can
 // say what it is in, by whatever means it computes that.
-func (t *Team) Announcement() *Announcement { return (*Announcement)(t.own[announcedLine]) }
+func (t *Team) Announcement() *Announcement { return t.Announced(t.rank) }
 
-// Announced returns the operation that a peer began last; number 0 is none, or that
-// it goes from one to another just now.
-func (t *Team) Announced(rank int) (number uint64, s Signature) {
-	l := t.peers[rank].lines[announcedLine]
-	number = l.load()
-	s, ok := (*Announcement)(l).Call(number)
-	if !ok {
-		return 0, Signature{}
-	}
-	return number, s
+// Announced is a rank's announcement.
+func (t *Team) Announced(rank int) *Announcement {
+	return t.layout.announcement(t.peers[rank].board)
+}
+
+// Open is to be called with the own board before others know it.
+func Open(board uint64, ranks int) {
+	l := layoutOf(ranks)
+	Publish(&l.announcement(board)[announcedOpen], 1)
 }
 
 // HasEnded tells whether a peer has ended an operation of that number: it does not look at
-// this rank's board for it any more.
+// this rank's board for it any more. Of a board that it has given back nothing is left.
 func (t *Team) HasEnded(rank int, number uint64) bool {
-	at, running := (*Announcement)(t.peers[rank].lines[announcedLine]).At()
-	return at > number || at == number && !running
+	a := t.Announced(rank)
+	at, running := a.At()
+	return atomic.LoadUint64(&a[announcedOpen]) == 0 || at > number || at == number && !running
 }

@@ -6,25 +6,23 @@ import "testing"
 func TestAnnounced(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	a, b := w.teams[0], w.teams[1]
-	if number, _ := b.Announced(0); number != 0 {
-		t.Errorf("before the first: number %d", number)
+	if !b.HasEnded(0, 1) {
+		t.Error("a rank without a board has not ended")
 	}
-	for n := uint64(1); n < 6; n++ {
-		a.Announcement().Begin(n, Signature{100 + n, 200 + n, 300 + n})
-		former, ok := a.Announcement().Call(n - 1)
-		if n > 1 && (!ok || former != (Signature{99 + n, 199 + n, 299 + n})) {
-			t.Errorf("the one before %d: got %v", n, former)
+	Open(a.board, 2)
+	if _, ok := b.Announced(0).Call(0); ok {
+		t.Error("before the first: it is in a call")
+	}
+	of := func(n uint64) Signature { return Signature{100 + n, 200 + n, 300 + n} }
+	for n := uint64(1); n < 3*announcedPlaces; n++ {
+		a.Announcement().Begin(n, of(n))
+		for _, number := range []uint64{n, n - 1, n - queueDepth, n - announcedPlaces + 1} {
+			if s, ok := b.Announced(0).Call(number); ok != (0 < number && number <= n) || ok && s != of(number) {
+				t.Fatalf("operation %d in %d: got %v, %v", number, n, s, ok)
+			}
 		}
-		// The next call is written, its number is not yet.
-		l := a.own[announcedLine]
-		before := *l
-		a.Announcement().Announce(n+1, Signature{7, 8, 9})
-		l[announcedNumber] = before[announcedNumber]
-		if number, s := b.Announced(0); number != n || s != (Signature{100 + n, 200 + n, 300 + n}) {
-			t.Errorf("got %d, %v, want %d", number, s, n)
-		}
-		if s, ok := a.Announcement().Call(n - 1); ok {
-			t.Errorf("the one before %d, in whose place is another: got %v", n, s)
+		if s, ok := b.Announced(0).Call(n - announcedPlaces); ok {
+			t.Fatalf("operation %d, in whose place is %d: got %v", n-announcedPlaces, n, s)
 		}
 		if b.HasEnded(0, n) || n > 1 && !b.HasEnded(0, n-1) {
 			t.Errorf("operation %d runs: it has ended, or the one before has not", n)
@@ -37,7 +35,7 @@ func TestAnnounced(t *testing.T) {
 }
 
 // What is read while the rank goes on is a call that it made, under its own number, and never
-// parts of two; and what is announced is in one line of the cache.
+// parts of two.
 func TestAnnouncedWhole(t *testing.T) {
 	a := new(Announcement)
 	const last = 20000
@@ -58,11 +56,6 @@ func TestAnnouncedWhole(t *testing.T) {
 		}
 		if n == last && whole == 0 {
 			t.Error("nothing was read whole")
-		}
-	}
-	for i, word := range a[8:] {
-		if word != 0 {
-			t.Errorf("word %d is written", 8+i)
 		}
 	}
 }

@@ -43,14 +43,17 @@ const (
 
 // The lines of a board that its owner alone writes.
 const (
-	callLine      = iota // digest and count of the owner's call
-	stagedLine           // steps whose input segments lie in the owner's slots
-	reducedLine          // steps of the owner's chunk that are complete
-	takenLine            // steps of the others' chunks that the owner has
-	readLine             // the last round whose references the owner has read
-	announcedLine        // the operation that the owner is in
+	callLine    = iota // digest and count of the owner's call
+	stagedLine         // steps whose input segments lie in the owner's slots
+	reducedLine        // steps of the owner's chunk that are complete
+	takenLine          // steps of the others' chunks that the owner has
+	readLine           // the last round whose references the owner has read
+	passedLine         // the calls through queues that the owner is past
 	ownLines
 )
+
+// announcedLines is what an announcement takes.
+const announcedLines = (8*announcedEnd + lineBytes - 1) / lineBytes
 
 // line is control memory: a tag or a counter, and words that belong to it. The
 // first word is accessed atomically only; the others are written before it and
@@ -62,7 +65,10 @@ func (l *line) store(value uint64) { Publish(&l[0], value) }
 
 // layout is where things lie in a board of a team of n ranks:
 //
-//	own lines       call, staged, reduced, taken, read, announced
+//	own lines       call, staged, reduced, taken, read, passed
+//	announcement    what the owner is in
+//	queue           lines that the owner posts, for calls with a root
+//	payloads        of those that do not fit their lines
 //	inbox lines     one per peer and parity, written by the peer: the tag and a word
 //	inbox areas     InboxPiece bytes for each of these lines
 //	send slots      slotDepth times n-1 segments: the owner's input, for each peer
@@ -74,6 +80,7 @@ type layout struct {
 	ranks                        int
 	inboxes                      uint64
 	slot                         uint64 // bytes
+	inboxLines, queues, payloads uint64 // offsets
 	areas, sends, results, bytes uint64 // offsets, and the size of it all
 }
 
@@ -91,7 +98,10 @@ func layoutOf(ranks int) layout {
 		l.inboxes = postedInboxes
 		l.slot = max(sendBytes/slotDepth/(n-1)/pageBytes*pageBytes, shortestSlot)
 	}
-	l.areas = ((ownLines+2*l.inboxes)*lineBytes + pageBytes - 1) / pageBytes * pageBytes
+	l.inboxLines = (ownLines + announcedLines) * lineBytes
+	l.queues = l.inboxLines + 2*l.inboxes*lineBytes
+	l.payloads = (l.queues + queueDepth*lineBytes + pageBytes - 1) / pageBytes * pageBytes
+	l.areas = l.payloads + queueBytes
 	l.sends = l.areas + 2*l.inboxes*InboxPiece
 	l.results = l.sends + slotDepth*(n-1)*l.slot
 	l.bytes = l.results + slotDepth*l.slot
@@ -107,15 +117,29 @@ func (l *layout) own(board uint64, which int) *line {
 	return &memory.Slice[line](board+uint64(which)*lineBytes, 1)[0]
 }
 
+func (l *layout) announcement(board uint64) *Announcement {
+	return &memory.Slice[Announcement](board+ownLines*lineBytes, 1)[0]
+}
+
 // inbox returns the line of an entry that is written in rounds of a parity: by rank entry, or
 // the one that is posted by the board's owner.
 func (l *layout) inbox(board uint64, entry int, parity uint32) *line {
-	return &memory.Slice[line](board+(ownLines+2*uint64(entry)+uint64(parity))*lineBytes, 1)[0]
+	return &memory.Slice[line](board+l.inboxLines+(2*uint64(entry)+uint64(parity))*lineBytes, 1)[0]
 }
 
 // area returns the memory that belongs to that line.
 func (l *layout) area(board uint64, entry int, parity uint32) []byte {
 	return memory.Bytes(board+l.areas+(2*uint64(entry)+uint64(parity))*InboxPiece, InboxPiece)
+}
+
+// queued returns a line of the owner's queue.
+func (l *layout) queued(board, slot uint64) *line {
+	return &memory.Slice[line](board+l.queues+slot*lineBytes, 1)[0]
+}
+
+// payload returns n bytes of the memory for payloads of the owner's queue.
+func (l *layout) payload(board, at uint64, n int) []byte {
+	return memory.Bytes(board+l.payloads+at, n)
 }
 
 // send returns the address of what the owner of the board has for a peer in a

@@ -17,6 +17,10 @@
 //     peers' buffers in place where these are mapped, in the order of the ring,
 //     and the others pull the result.
 //
+// Nobody returns before all have called, but for calls with a root up to [QueueMost] by
+// the inbox: who contributes posts that in its board and goes on, up to queueDepth calls
+// ahead of who takes it.
+//
 // Both take all-reduce, reduce-scatter, all-gather, broadcast, reduce and barrier, any count, in place
 // or not, and both wait by themselves: for a few microseconds by spinning, then
 // by yielding to other processes, in the end by sleeping for up to a millisecond.

@@ -27,6 +27,10 @@ func (t *Team) Inbox(c *Call) error {
 		return err
 	}
 	t.phase = phaseInbox
+	if t.queues(c) {
+		t.record(c, waitsAfter, (t.ranks-1)*c.count())
+		return t.throughQueue(c)
+	}
 	own := t.hi - t.lo
 	if c.gathers() {
 		own = c.count()

@@ -29,20 +29,26 @@ func (t *Team) open() (parity uint32) {
 // put gives a peer its payload of the round: in the line, or in the area behind it.
 func (t *Team) put(p *peer, parity uint32, payload []byte) {
 	l := p.out[parity]
-	switch n := len(payload); {
-	case n == 8:
-		l[1] = binary.NativeEndian.Uint64(payload)
-	case n == 4:
-		l[1] = uint64(binary.NativeEndian.Uint32(payload))
-	case n < linePayload:
-		var word [linePayload]byte
-		copy(word[:], payload)
-		l[1] = binary.NativeEndian.Uint64(word[:])
-	default:
+	if len(payload) <= linePayload {
+		l[1] = wordOf(payload)
+	} else {
 		l[1] = written
 		copy(p.outArea[parity], payload)
 	}
 	l.store(t.tag)
+}
+
+// wordOf is a payload of up to linePayload bytes.
+func wordOf(payload []byte) uint64 {
+	switch len(payload) {
+	case 8:
+		return binary.NativeEndian.Uint64(payload)
+	case 4:
+		return uint64(binary.NativeEndian.Uint32(payload))
+	}
+	var word [linePayload]byte
+	copy(word[:], payload)
+	return binary.NativeEndian.Uint64(word[:])
 }
 
 // What the word of a line says about a payload that does not fit it.
@@ -104,7 +110,12 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 func (t *Team) disagree(p *peer) error {
 	l := p.lines[callLine]
 	l.load()
-	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Theirs: Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]}}
+	return t.differs(p, Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]})
+}
+
+// differs ends the call, which is another than a peer's.
+func (t *Team) differs(p *peer, theirs Signature) error {
+	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Theirs: theirs}
 	e.Epoch = e.Theirs == t.fold.of
 	t.err = e
 	return e
@@ -136,6 +147,12 @@ func (t *Team) Awaits() (ranks []int, phase string, number int) {
 			return t.sendSlots && t.staged < t.total && !t.mayStage(p) || t.reduced < t.total && !t.mayReduce(p) ||
 				t.gathers && p.got < t.total && !t.mayTake(p)
 		}
+	case phaseQueue:
+		phase = "contributions"
+		lags = func(p *peer) bool { return t.gives(p) && !t.has(p) }
+	case phaseRoom:
+		phase = "that earlier contributions were read"
+		lags = t.queue.lags
 	case phaseFinish:
 		phase, number = "that the buffers were read", t.total
 		lags = t.needs
@@ -189,6 +206,22 @@ func (t *Team) awaited() string {
 		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.name, t.round)
 		for _, r := range ranks {
 			fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].lines[readLine].load())
+		}
+	case phaseQueue:
+		fmt.Fprintf(&b, "%s, call %d of those with a root:", t.name, t.queue.calls+1)
+		for _, r := range ranks {
+			switch p := &t.peers[r]; {
+			case !t.gives(p):
+			case t.has(p):
+				fmt.Fprintf(&b, " rank %d's had come;", r)
+			default:
+				fmt.Fprintf(&b, " awaited from rank %d;", r)
+			}
+		}
+	case phaseRoom:
+		fmt.Fprintf(&b, "%s, call %d of those with a root; awaited: that the others are past %d of them;", t.name, t.queue.calls+1, t.queue.first)
+		for _, r := range ranks {
+			fmt.Fprintf(&b, " rank %d is past %d;", r, t.peers[r].lines[passedLine].load())
 		}
 	case phaseSteps, phaseFinish:
 		t.progress(&b, ranks)

@@ -138,6 +138,7 @@ type Team struct {
 
 	state // of the present call
 	pulls
+	queue queue
 }
 
 // peer is what a rank has of another one.
@@ -175,6 +176,8 @@ const (
 	phaseSteps               // chunks reduced and pulled
 	phaseFinish              // the peers, which read the own buffers
 	phaseRead                // the same of an inbox call
+	phaseQueue               // what is posted
+	phaseRoom                // the peers, to post more
 )
 
 // New makes a Team. All ranks do, over the same boards.

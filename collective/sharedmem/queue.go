@@ -1,0 +1,232 @@
+package sharedmem
+
+import (
+	"ringcli/collective/reduce"
+	"ringcli/verbs/memory"
+)
+
+const (
+	// queueDepth posts of a rank may wait for its readers, and queueBytes of payload that
+	// does not fit their lines. So far a rank that gives and takes nothing goes ahead of the
+	// others: where ranks outnumber CPUs a turn of them all is shared by as many operations.
+	queueDepth, queueBytes = 64, 64 << 10
+	// QueueMost is the longest vector of a call that has a root which goes through queues:
+	// longer ones are read in place.
+	QueueMost = 16 << 10
+	// queueTold: a reader says how far it is once in so many calls, and a rank that waits for
+	// room waits for that of queueRoom, since the line of such a counter then changes hands.
+	queueTold, queueRoom = 4, queueDepth / 4
+)
+
+// Words of a post's line, beside the tag.
+const (
+	postWord = 1 + iota // of a payload of up to linePayload bytes
+	postDigest
+	postCount
+	postRoot
+)
+
+// queue is the calls with a root whose vectors are short. Who contributes posts in its own
+// board and returns: the root of a broadcast, and all but the root of a reduce. Who takes waits
+// for that. Call i, of those, is in line i modulo queueDepth, and its payload follows that of
+// the call before in queueBytes that are used again and again, on every rank, so that all know
+// where it is. A rank writes over what all others are past: each tells how far it is.
+//
+// The lines hold what the ranks must agree on, since who has posted may be elsewhere already
+// when somebody finds another tag than its own.
+type queue struct {
+	calls uint64 // so far
+	end   uint64 // of the payload of all of them, in bytes
+	// first is the oldest call whose line and payload the present one leaves alone.
+	first  uint64
+	starts [queueDepth]uint64 // of their payload
+	folds  [queueDepth]uint32 // in the own lines
+	told   uint64             // of the own calls
+	toldAt uint64             // their end
+	from   *peer              // who contributes to the present call; nil is all others
+	passed uint64             // all others are past so many calls, as far as is known
+}
+
+// queues tells whether a call goes through queues.
+func (t *Team) queues(c *Call) bool {
+	return c.Rooted && c.Phases != 0 && c.count()*c.Type.Size() <= QueueMost
+}
+
+// throughQueue performs such a call, in the order of operands of Inbox.
+func (t *Team) throughQueue(c *Call) error {
+	t.phase = phaseQueue
+	n := c.count() * c.Type.Size()
+	q := &t.queue
+	at := t.place(n)
+	var err error
+	if q.from = nil; !c.reduces() {
+		q.from = &t.peers[c.Root]
+	}
+	switch own := t.rank == int(c.Root); {
+	case t.contributes(c):
+		send := memory.Bytes(c.Send.Addr, n)
+		if err = t.post(c, at, send); err == nil && own && c.Send.Addr != c.Recv.Addr {
+			copy(memory.Bytes(c.Recv.Addr, n), send)
+		}
+	case own:
+		err = t.takeAll(c, at, n)
+	default:
+		if err = t.await(q.from); err == nil {
+			copy(memory.Bytes(c.Recv.Addr, n), t.posted(q.from, at, n))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if q.calls++; q.calls-q.told >= queueTold || q.end-q.toldAt >= queueBytes/8 {
+		q.told, q.toldAt = q.calls, q.end
+		t.own[passedLine].store(q.calls)
+	}
+	return nil
+}
+
+// gives tells whether a peer contributes to the present call.
+func (t *Team) gives(p *peer) bool { return t.queue.from == nil || t.queue.from == p }
+
+// line is that of the present call in a rank's queue.
+func (t *Team) line(p *peer) *line { return t.layout.queued(p.board, t.queue.calls%queueDepth) }
+
+// has tells whether a peer has posted for the present call.
+func (t *Team) has(p *peer) bool { return t.line(p).load() == t.postTag() }
+
+// place gives the payload of the present call, n bytes, its place among queueBytes.
+func (t *Team) place(n int) (at uint64) {
+	q := &t.queue
+	if n <= linePayload {
+		n = 0
+	}
+	begin, room := q.end, uint64(n+63)/64*64
+	if begin%queueBytes+room > queueBytes { // it is in one piece
+		begin += queueBytes - begin%queueBytes
+	}
+	q.starts[q.calls%queueDepth], q.end = begin, begin+room
+	if q.calls >= queueDepth {
+		q.first = max(q.first, q.calls-queueDepth+1)
+	}
+	for q.first < q.calls && q.starts[q.first%queueDepth]+queueBytes < q.end {
+		q.first++
+	}
+	return begin % queueBytes
+}
+
+// post contributes to the present call.
+func (t *Team) post(c *Call, at uint64, payload []byte) error {
+	q := &t.queue
+	if q.passed < q.first {
+		if err := t.awaitRoom(); err != nil {
+			return err
+		}
+	}
+	l, slot := t.line(&t.peers[t.rank]), q.calls%queueDepth
+	if n := len(payload); n > linePayload {
+		copy(t.layout.payload(t.board, at, n), payload)
+	} else {
+		l[postWord] = wordOf(payload)
+	}
+	if q.folds[slot] != t.fold.value || q.calls < queueDepth {
+		q.folds[slot] = t.fold.value
+		l[postDigest], l[postCount], l[postRoot] = c.Digest, c.Count, c.Root
+	}
+	l.store(t.postTag())
+	return nil
+}
+
+// postTag is that of the present call. Lines of 0 are of none.
+func (t *Team) postTag() uint64 { return (t.queue.calls+1)<<32 | uint64(t.fold.value) }
+
+// awaitRoom waits until the others are past what the present call writes over, and somewhat
+// further: to there nobody waits for this rank.
+func (t *Team) awaitRoom() error {
+	q := &t.queue
+	t.phase = phaseRoom
+	for _, p := range t.others {
+		for q.lags(p) {
+			if err := t.wait.step(); err != nil {
+				return t.fail(err)
+			}
+		}
+		t.wait.reset()
+	}
+	q.passed = q.wanted()
+	return nil
+}
+
+// wanted is how many calls the others must be past. What a reader has not told is less than
+// queueTold calls.
+func (q *queue) wanted() uint64 {
+	return max(q.first, min(max(q.calls, queueTold)-queueTold, q.first+queueRoom))
+}
+
+// lags tells whether a peer is not past them.
+func (q *queue) lags(p *peer) bool { return p.lines[passedLine].load() < q.wanted() }
+
+// await waits for a peer's post of the present call.
+func (t *Team) await(p *peer) error {
+	l, want := t.line(p), t.postTag()
+	for {
+		got := l.load()
+		if got == want {
+			break
+		}
+		if got>>32 == want>>32 {
+			return t.differs(p, l.posted())
+		}
+		if err := t.wait.step(); err != nil {
+			return t.fail(err)
+		}
+	}
+	t.wait.reset()
+	return nil
+}
+
+// posted is a peer's payload of the present call, n bytes.
+func (t *Team) posted(p *peer, at uint64, n int) []byte {
+	if n > linePayload {
+		return t.layout.payload(p.board, at, n)
+	}
+	return memory.AsBytes(t.line(p)[postWord : postWord+1])[:n:n]
+}
+
+// takeAll reduces what the others have posted, at the root.
+func (t *Team) takeAll(c *Call, at uint64, n int) error {
+	kernel := reduce.Lookup(c.Type, c.Reduction)
+	own, result := memory.Bytes(c.Send.Addr, n), memory.Bytes(c.Recv.Addr, n)
+	// Partial results are in scratch memory until the last step: in place, result is own.
+	scratch := t.peers[t.rank].inArea[0][:n:n]
+	var partial []byte
+	for r := range t.peers {
+		x := own
+		if p := &t.peers[r]; r != t.rank {
+			if err := t.await(p); err != nil {
+				return err
+			}
+			x = t.posted(p, at, n)
+		}
+		if r == 0 {
+			partial = x
+			continue
+		}
+		to := result
+		if r < t.ranks-1 {
+			to = scratch
+		}
+		if n > 0 {
+			kernel(to, partial, x)
+		}
+		partial = to
+	}
+	reduce.Finish(c.Type, c.Reduction, t.ranks, result)
+	return nil
+}
+
+// Ahead tells whether the last call let this rank go on without the others.
+func (t *Team) Ahead() bool { return t.phase == phaseQueue || t.phase == phaseRoom }
+
+func (l *line) posted() Signature {
+	return Signature{Digest: l[postDigest], Count: l[postCount], Root: l[postRoot]}
+}
