@@ -33,8 +33,10 @@ const (
 	leastWarmup  = 5
 	leastSpan    = 50 * time.Millisecond
 	leastBatches = 10
-	// spanTime is a batch of those.
+	// spanTime is a batch of those, and longer by meetings where the ranks need long to meet before
+	// it: they leave a meeting as far apart, which must not be what is measured.
 	spanTime = leastSpan / leastBatches
+	meetings = 5
 )
 
 // Span is leastSpan: tests alone change it, of which most need few iterations.
@@ -130,6 +132,7 @@ type batched struct {
 	warmTook, took time.Duration
 	begun          time.Time     // the first batch that measures
 	mean           time.Duration // of an iteration in the last batch; 0: there was none
+	meeting        time.Duration // what the ranks' last talk took this rank
 	means          []float64     // of the batches that measured, in us, of the slowest rank
 }
 
@@ -149,7 +152,9 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 		if p.kept != nil {
 			own.Told = p.kept.Last
 		}
+		began := time.Now()
 		next, all, err := nextBatch(ctx, m, s, own, t)
+		b.meeting = time.Since(began)
 		if err == nil && p.heard != nil && iters > 0 {
 			err = p.heard(all, iters, next.Mean)
 		}
@@ -167,7 +172,7 @@ func inBatches(ctx context.Context, m *session.Member, s *session.Session, p rep
 		case next.Stop:
 			return b, errSome
 		}
-		began := time.Now()
+		began = time.Now()
 		if next.Next > 0 && b.begun.IsZero() {
 			b.begun = began
 		}
@@ -210,7 +215,7 @@ func (p repetition) next(b batched) (warm, n int) {
 		if left == 0 && b.took >= p.span && b.batches >= leastBatches {
 			return 0, 0
 		}
-		if n = max(fitting(min(batch, spanTime)), min(p.least, fitting(p.span))); n > 1 {
+		if n = max(fitting(min(batch, max(spanTime, meetings*b.meeting))), min(p.least, fitting(p.span))); n > 1 {
 			warm = 1
 		}
 		return warm, n

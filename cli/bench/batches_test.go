@@ -31,6 +31,8 @@ func TestBatchesAreShort(t *testing.T) {
 		"short ones are warmed up for 50 ms":      {least, batched{warmed: 1, warmTook: 10 * ms, mean: us}, 40000, 0},
 		"long ones as often as asked for":         {least, batched{warmed: 1, warmTook: time.Second, mean: time.Second}, 1, 0},
 		"then they are measured in batches":       {least, batched{warmed: 50000, warmTook: 50 * ms, mean: us}, 1, 5000},
+		"in longer ones after a long meeting":     {least, batched{warmed: 50000, warmTook: 50 * ms, mean: us, meeting: 10 * ms}, 1, 50000},
+		"which have an end":                       {least, batched{warmed: 50000, warmTook: 50 * ms, mean: us, meeting: time.Minute}, 1, 200000},
 		"20 of a microsecond are not enough":      {least, batched{warmed: 50000, warmTook: 50 * ms, done: 20, took: 20 * us, mean: us}, 1, 5000},
 		"nor are 50 ms in a batch":                {least, batched{warmed: 50000, warmTook: 50 * ms, done: 5000, took: 60 * ms, mean: us, batches: 1}, 1, 5000},
 		"nor are 50 ms of 19 long ones":           {least, batched{warmed: 5, warmTook: 50 * ms, done: 19, took: time.Second, mean: 50 * ms, batches: leastBatches}, 0, 1},

@@ -29,8 +29,9 @@ const (
 microseconds, algbw and busbw are GB/s (1e9 bytes; nccl-tests' PERFORMANCE.md
 has the formulas), out of place and then in place. A row is warmed up and then
 measured for at least 20 iterations and 50 ms, in batches between which the
-ranks meet: time is the median of the batches' means on the slowest rank, and
-±% how far from it their quartiles are. With --iters it is the mean of so
+ranks meet (longer ones where meeting takes long, as of many ranks on few
+CPUs): time is the median of the batches' means on the slowest rank, and ±%
+how far from it their quartiles are. With --iters it is the mean of so
 many iterations, with --duration of as many as fit. nccl-tests' -b -e -f -w -m
 and -c are understood; its -n is --iters here, where -n is the ranks.
 
