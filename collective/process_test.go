@@ -183,6 +183,9 @@ func (s *workload) next() error {
 	if h := c.Hosts(); way == hierarchical && (h == nil || h.Number() == 1) {
 		way = CallOptions{}
 	}
+	if c.size > way.Algorithm.MaxRanks(way.Protocol, false) {
+		way = CallOptions{}
+	}
 	pair := &s.pairs[s.own.IntN(2)]
 	if pair == &s.pairs[0] {
 		if err := s.renew(); err != nil {
