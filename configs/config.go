@@ -33,6 +33,9 @@ const FileEnvVar = "RINGCLI_CONFIG"
 // holds must not show.
 const TokenVar = "RINGCLI_TOKEN"
 
+// IndexVar is what a user sets; launchers have variables of their own.
+const IndexVar = "RINGCLI_INDEX"
+
 // SecretsVar is for the ranks that a process starts: what it keeps secret besides.
 const SecretsVar = "RINGCLI_SECRETS"
 
@@ -120,7 +123,7 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 	for _, s := range Settings {
 		v.SetDefault(s.Name, s.Default)
 		// They fail where there is nothing to bind.
-		_ = v.BindEnv(s.Name, s.Env(), s.EnvToo)
+		_ = v.BindEnv(append([]string{s.Name}, s.variables()...)...)
 		if flag := lookupFlag(flags, s.Name); flag != nil {
 			_ = v.BindPFlag(s.Name, flag)
 		}
@@ -175,7 +178,7 @@ func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Orig
 	if flag := lookupFlag(flags, s.Name); flag != nil && flag.Changed {
 		return Origin{FromFlag, s.Name}
 	}
-	for _, name := range []string{s.Env(), s.EnvToo} {
+	for _, name := range s.variables() {
 		// As viper has it, an empty variable is one that is not set.
 		if os.Getenv(name) != "" {
 			return Origin{FromEnv, name}
@@ -192,10 +195,7 @@ func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Orig
 func checkVariables(environ []string) error {
 	known := slices.Clone(variables)
 	for _, s := range Settings {
-		known = append(known, s.Env())
-		if s.EnvToo != "" {
-			known = append(known, s.EnvToo)
-		}
+		known = append(known, s.variables()...)
 	}
 	slices.Sort(environ)
 	for _, entry := range environ {

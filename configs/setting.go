@@ -34,8 +34,8 @@ type Setting struct {
 	Min, Max int64
 	// check refuses texts; another package's, by Check.
 	check func(text string) error
-	// EnvToo is read when the setting's own variable is not set.
-	EnvToo string
+	// EnvToo are read when the setting's own variable is not set: the first that is.
+	EnvToo []string
 	// gives is the setting that has its value from this one where it has none of its own, and
 	// give what that is, with so many slots.
 	gives string
@@ -49,11 +49,28 @@ type Setting struct {
 var Settings = []Setting{
 	{Name: "list", Default: "", Completes: []string{"hosts"},
 		Section: "Who is in the ring",
-		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, comma or space separated, or @FILE",
-		Comment: "The ring's hosts in order: host, host:port or [v6]:port, as a sequence, as\none string separated by commas or spaces, or \"@FILE\" to read them from a file."},
+		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, node[0-3,7], comma or space separated, or @FILE",
+		Comment: "The ring's hosts in order: host, host:port, [v6]:port or node[0-3,7], as a sequence,\nas one string separated by commas or spaces, or \"@FILE\" to read them from a file.\nNot given: what has started the ranks says who they are (help launchers)."},
 	{Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
-		Usage:   "this rank's place in the list, from 0 (-1: not given)",
-		Comment: "This rank's place in the list, from 0. It differs on every node, so it is\nbetter given as a flag or as RINGCLI_INDEX. -1: not given."},
+		EnvToo:  []string{"RANK", "OMPI_COMM_WORLD_RANK", "WORLD_RANK", "PMI_RANK", "SLURM_PROCID"},
+		Usage:   "this rank's place in the list, from 0 (-1: not given; also RANK and what mpirun and srun set)",
+		Comment: "This rank's place in the list, from 0. It differs on every node, so it is better\ngiven as a flag or as RINGCLI_INDEX; RANK, OMPI_COMM_WORLD_RANK, WORLD_RANK, PMI_RANK\nand SLURM_PROCID, which launchers set, are read after that. -1: not given."},
+	{Name: "world-size", Default: 1, Min: 1, Max: maxRanks,
+		EnvToo:  []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"},
+		Usage:   "how many ranks there are, where no list says so (also WORLD_SIZE and what mpirun and srun set)",
+		Comment: "How many ranks there are, where no list says so. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,\nPMI_SIZE and SLURM_NTASKS, which launchers set, are read after RINGCLI_WORLD_SIZE."},
+	{Name: "launcher", Default: "auto", OneOf: []any{"auto", "master", "pmix", "pmi", "slurm"},
+		Usage:   "what tells the ranks of each other where there is no list: %s (auto: by the variables that are set)",
+		Comment: "What tells the ranks of each other where there is no list: master (master-addr),\npmix (Open MPI, Slurm), pmi (MPICH, Slurm) or slurm (its variables alone). auto: by the\nvariables that are set, in this order."},
+	{Name: "master-addr", Default: "", EnvToo: []string{"MASTER_ADDR"}, Completes: []string{"hosts"},
+		Usage:   "host of rank 0, at which the ranks find each other where there is no list (also MASTER_ADDR)",
+		Comment: "Host of rank 0, at which the ranks find each other where there is no list.\nMASTER_ADDR, which torchrun sets, is read after RINGCLI_MASTER_ADDR."},
+	{Name: "master-port", Default: 0, Min: 1, Max: 65535, EnvToo: []string{"MASTER_PORT"},
+		Usage:   "TCP port there, or one of the 7 after it (0: not given; also MASTER_PORT)",
+		Comment: "TCP port there, or one of the 7 after it. MASTER_PORT, which torchrun sets, is read\nafter RINGCLI_MASTER_PORT. 0: not given."},
+	{Name: "advertise", Default: "auto", Completes: []string{"words", "auto"},
+		Usage:   "host name or address by which the others reach this rank where there is no list (auto: one of a network that all hosts have)",
+		Comment: "Host name or address by which the others reach this rank where there is no list.\nauto: one of a network that all hosts have."},
 	{Name: "tcp-port", Default: 18600, Min: 1, Max: 65535,
 		Usage:   "TCP port of the exchange, for hosts listed without one",
 		Comment: "TCP port of the exchange, for hosts that are listed without one."},
@@ -148,11 +165,11 @@ var Settings = []Setting{
 	{Name: "tree-threshold-bytes", Default: uint64(1 << 20), Min: 1, Max: 1 << 40,
 		Usage:   "longest vector, in bytes, that use-tree-all-reduce sends by the tree where the ring is used, too",
 		Comment: "The longest vector, in bytes, that use-tree-all-reduce sends by the tree where the\nring is used, too."},
-	{Name: "num-channels", Default: 1, Min: 1, Max: 16, EnvToo: "RCCL_NCHANNELS", gives: "channels",
+	{Name: "num-channels", Default: 1, Min: 1, Max: 16, EnvToo: []string{"RCCL_NCHANNELS"}, gives: "channels",
 		give:    func(value any, _ int) any { return value },
 		Usage:   "channels, unless those are given (also RCCL_NCHANNELS)",
 		Comment: "channels, unless those are given. RCCL_NCHANNELS sets it too."},
-	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: "RCCL_DEBUG", gives: "trace",
+	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: []string{"RCCL_DEBUG"}, gives: "trace",
 		Aliases: map[string]string{"INFO": "true", "TRACE": "true", "WARN": "false", "VERSION": "false", "ABORT": "false", "NONE": "false"},
 		give: func(value any, _ int) any {
 			if value == "true" {
@@ -162,7 +179,7 @@ var Settings = []Setting{
 		},
 		Usage:   "trace at info (true) or warn (false), unless that is given: %s (also RCCL_DEBUG, as INFO or WARN)",
 		Comment: "trace at info (true) or warn (false), unless that is given. RCCL_DEBUG sets it too,\nas INFO or WARN."},
-	{Name: "buffer-size", Default: uint64(4 << 20), Min: 4 << 10, Max: 1 << 30, EnvToo: "RCCL_BUFFSIZE", gives: "slot-size",
+	{Name: "buffer-size", Default: uint64(4 << 20), Min: 4 << 10, Max: 1 << 30, EnvToo: []string{"RCCL_BUFFSIZE"}, gives: "slot-size",
 		give:    func(value any, slots int) any { return value.(uint64) / uint64(slots) },
 		Usage:   "bytes of all slots of a channel, which make slot-size unless that is given (also RCCL_BUFFSIZE)",
 		Comment: "Bytes of all slots of a channel, which make slot-size unless that is given.\nRCCL_BUFFSIZE sets it too."},
@@ -174,7 +191,7 @@ var Settings = []Setting{
 	{Name: "pager", Default: "auto", Completes: []string{"words", "auto", "off"},
 		Usage:   "program that shows what is longer than the terminal, with its arguments (auto: $PAGER, else less -FRX; off: none)",
 		Comment: "The program that shows what is longer than the terminal, with its arguments.\nauto: $PAGER, else less -FRX. off: none. Scripts and pipes have none."},
-	{Name: "trace", Default: "warn", EnvToo: "RINGCLI_DEBUG", Completes: []string{"levels"},
+	{Name: "trace", Default: "warn", EnvToo: []string{"RINGCLI_DEBUG"}, Completes: []string{"levels"},
 		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
 		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too."},
 	{Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
@@ -258,6 +275,9 @@ func (s Setting) FlagUsage() string {
 func (s Setting) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
+
+// variables are those that the setting is taken from, in order.
+func (s Setting) variables() []string { return append([]string{s.Env()}, s.EnvToo...) }
 
 // AddFlags declares a flag for each named setting, or for all of them if none
 // is named, with default and usage from the table. A flag of that name that the

@@ -451,7 +451,7 @@ func (h hint) Words() []string  { return nil }
 func AsProcess(c command.Row, example string) command.Row {
 	check, run, flags := c.Check, c.Run, c.Flags
 	c.Group, c.Where, c.Needs, c.Stops, c.Check, c.Example, c.Settings = command.GroupRing, command.Process, 0, false, nil, example, session.RingSettings
-	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine."
+	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine; mpirun and srun\nstart it as they do connect."
 	c.Flags = func(fs *pflag.FlagSet) {
 		local.RanksFlag(fs, 0)
 		flags(fs)
@@ -465,13 +465,17 @@ func AsProcess(c command.Row, example string) command.Row {
 				return err
 			}
 			args := append([]string{c.Name}, call.Args...)
-			return local.Run(ctx, s, n, append(args, local.ChangedFlags(call.Flags, "ranks", "list", "index")...))
+			return local.Run(ctx, s, n, append(args, local.ChangedFlags(call.Flags, append([]string{"ranks"}, session.LaunchSettings...)...)...))
 		}
-		if err := check(ctx, s, call, s.RanksHere()); err != nil {
+		known, err := s.Launch(ctx, false)
+		if err == nil {
+			err = check(ctx, s, call, s.RanksHere())
+		}
+		if err != nil {
 			return err
 		}
-		if s.Config.String("list") == "" {
-			return exit.Usagef("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node", c.Name)
+		if !known {
+			return exit.Usagef("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node, or mpirun or srun to start it", c.Name)
 		}
 		return connect.InRing(ctx, s, func(ctx context.Context) error { return run(ctx, s, call) })
 	}

@@ -87,10 +87,14 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	}
 	s.OnlyRank0 = !command.IsOn(call.Flags, "check") && command.Value[string](call.Flags, "print") == "0"
 	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
+	if follow && (script != "" || check) {
+		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
+	}
+	if err := launched(ctx, s, call.Flags); err != nil {
+		return err
+	}
 	limit := command.Value[time.Duration](call.Flags, retryFlag)
 	switch {
-	case follow && (script != "" || check):
-		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	case follow:
 		return lines.Follow(ctx, s, call.Table, limit)
 	case script == "" && !check && trace.IsTerminal(s.Stdin) && trace.IsTerminal(s.Stdout): // a person's
@@ -99,7 +103,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 		return retrying(ctx, s, limit, false, func(ctx context.Context) error { return shell.Run(ctx, s) })
 	case script == "":
-		script, s.OnlyRank0 = SelfCheckName, false
+		script, s.OnlyRank0 = SelfCheckName, s.Launched && command.Value[string](call.Flags, "print") == "0"
 	}
 	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
 		return err
@@ -110,6 +114,17 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 	}
 	return retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
+}
+
+// launched has the launcher say who is in the ring, if no list does. A process that nothing
+// says anything of is a ring of its own.
+func launched(ctx context.Context, s *session.Session, flags *pflag.FlagSet) error {
+	given := s.Config.String("list") != ""
+	ok, err := s.Launch(ctx, true)
+	if err != nil || !ok || given || s.Launched {
+		return err
+	}
+	return s.Out.Note(render.Fair, "neither a list nor a launcher: this is a ring of one rank; --list or mpirun, srun make a larger one (help launchers)")
 }
 
 // runShellProcess is `ringcli shell`: without a ring to begin with.
@@ -147,7 +162,8 @@ func Row() command.Row {
 		Name: "connect", Group: command.GroupRing, Where: command.Process,
 		Summary: "Join a ring as one of its ranks",
 		Long: `Joins the ring of --list as rank --index, together with the other ranks, which
-may start in any order, and runs the commands of -c or -f there. Without either,
+may start in any order, or without --list the ring of the ranks that a launcher
+(mpirun, srun, torchrun) has started, with rank 0 alone printing (help launchers), and runs the commands of -c or -f there. Without either,
 on a terminal, it is a shell; elsewhere, and with --check, it runs the
 self-check: a ping of each neighbour, then reduce-scatter, all-gather and
 all-reduce, each by every algorithm and under every protocol that the ring has,
@@ -165,7 +181,8 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
 ` + LineHelp,
 		Example: `  ringcli connect --index 0 --list node0,node1,node2
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'
-  ringcli connect --index 1 --list @hosts -f soak --retry 10m`,
+  ringcli connect --index 1 --list @hosts -f soak --retry 10m
+  mpirun -np 4 ringcli connect --check`,
 		Settings: session.RingSettings,
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
@@ -196,7 +213,7 @@ at once: ping --all is the walker's part in it. With -c or -f it runs the
 commands and ends. Lines are those of -c; help lists them.`,
 		Example: `  ringcli shell --index 0 --list node0,node1
   ringcli shell --index 0 --list a,b -c 'open; init; exchange; rtr; rts'`,
-		Settings: session.RingSettings, Flags: lineFlags, Run: runShellProcess,
+		Settings: session.HandSettings, Flags: lineFlags, Run: runShellProcess,
 	}
 }
 

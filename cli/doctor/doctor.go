@@ -10,6 +10,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/device"
 )
@@ -37,9 +38,10 @@ func askedOf(s *session.Session, ranks int) (a Asked, err error) {
 			return a, err
 		}
 	}
-	index := c.Int("index")
+	index, from := c.Int("index"), c.Get("index").Origin
 	switch {
 	case index < 0:
+	case len(a.List) == 0 && from.Source == configs.FromEnv && from.Name != configs.IndexVar: // a launcher's, which any program may have
 	case len(a.List) == 0:
 		return a, exit.Usagef("--index %d without --list: expected both, or neither", index)
 	case index >= len(a.List):

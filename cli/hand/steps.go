@@ -180,7 +180,7 @@ func StepRows() []command.Row {
 exchange, rtr, rts, ping, with all nodes of the list: reconnect leaves some out.
 The flags are kept as settings for the next time. All
 ranks connect at the same time; followers do by themselves.`,
-			Settings: session.RingSettings, Run: runConnectLine,
+			Settings: session.HandSettings, Run: runConnectLine,
 		},
 		reconnectRow(),
 		{

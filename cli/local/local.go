@@ -143,7 +143,7 @@ speed: each takes 14 MiB and waits for its turn of a CPU.
 		Example: `  ringcli local -n 4
   ringcli local -n 4 --shell
   ringcli local -n 2 -c 'all-reduce --protocol rendezvous-read --check'`,
-		Settings: session.Without(session.RingSettings, "list", "index"),
+		Settings: session.Without(session.RingSettings, session.LaunchSettings...),
 		Flags: func(fs *pflag.FlagSet) {
 			RanksFlag(fs, 4)
 			connect.ScriptFlags(fs)

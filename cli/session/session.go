@@ -60,6 +60,8 @@ type common struct {
 	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
+	// Launched says that a launcher has started the ranks and told them of each other.
+	Launched bool
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.

@@ -9,6 +9,9 @@ import (
 // RingSettings are the settings that connecting takes.
 var RingSettings = Without(configs.Names(), ProcessSettings...)
 
+// HandSettings are those of whoever connects by hand, to a list.
+var HandSettings = append([]string{"list", "index"}, Without(RingSettings, LaunchSettings...)...)
+
 // Without returns the names but for some.
 func Without(names []string, some ...string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(some, name) })

@@ -21,7 +21,7 @@ type Topic struct {
 // names is the order in which a newcomer may want them. The first line of
 // NAME.txt is the summary, and the text follows after an empty line.
 var names = []string{
-	"concepts", "bring-up", "scripts", "benchmarks", "algorithms", "tuning", "traces",
+	"concepts", "bring-up", "scripts", "launchers", "benchmarks", "algorithms", "tuning", "traces",
 	"hardware", "security", "files", "troubleshooting", Failures, "limits", "design", "building",
 }
 

@@ -30,7 +30,7 @@ func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.P
 
 // Parse reads a server list: entries host, host:port, [v6]:port or a bare
 // IPv6 address, separated by commas or white space, each perhaps with its group behind
-// it (rack=A); @FILE stands for a file's contents, in which # begins a comment. A host
+// it (rack=A); node[0-3,7] is a host for each number; @FILE stands for a file's contents, in which # begins a comment. A host
 // that is named several times
 // without a port gets consecutive ports from port on.
 func Parse(list string, port int) ([]Node, error) {
@@ -86,7 +86,7 @@ func Parse(list string, port int) ([]Node, error) {
 // splitList returns the entries of a list, files read. An empty one is a mistake: where
 // a variable is unset, the ring of the rest is another ring, and may be a ring of one.
 func splitList(list string, files bool) (entries []string, err error) {
-	for part := range strings.SplitSeq(list, ",") {
+	for _, part := range splitCommas(list) {
 		words := strings.Fields(part)
 		if len(words) == 0 {
 			return nil, usage.Errorf("server list %q: entry %d is empty: expected a host on each side of a comma; is a variable not set?", strings.TrimSpace(list), len(entries))
@@ -118,7 +118,7 @@ var comment = regexp.MustCompile("#.*") // to the end of its line
 
 func parseEntry(entry string, index int) (Node, error) {
 	bad := func(why string) (Node, error) {
-		return Node{}, usage.Errorf("server list: entry %d is %q: %s; expected host, host:port, [v6]:port or an IPv6 address", index, entry, why)
+		return Node{}, usage.Errorf("server list: entry %d is %q: %s; expected host, host:port, host[0-3,7], [v6]:port or an IPv6 address", index, entry, why)
 	}
 	bare, opened := strings.CutPrefix(entry, "[")
 	bare, closed := strings.CutSuffix(bare, "]")

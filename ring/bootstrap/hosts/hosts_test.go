@@ -27,6 +27,10 @@ func TestParse(t *testing.T) {
 		"[fd00::1]:99,fd00::2,[::1]": "[[fd00::1]:99 [fd00::2]:18600 [::1]:18600]",
 		"FD00:0::1,fd00::1":          "[[fd00::1]:18600 [fd00::1]:18601]",
 		"@" + file:                   "[node1:18600 node2:7000 10.0.0.3:18600]",
+		"node[08-10,12] b":           "[node08:18600 node09:18600 node10:18600 node12:18600 b:18600]",
+		"a,n[0-1]:7,[::1]:9":         "[a:18600 n0:7 n1:7 [::1]:9]",
+		"r[1-2]n[3,5]-ib,10.0.0.[7]": "[r1n3-ib:18600 r1n5-ib:18600 r2n3-ib:18600 r2n5-ib:18600 10.0.0.7:18600]",
+		"[1-2].rack,n[0,0]":          "[1.rack:18600 2.rack:18600 n0:18600 n0:18601]",
 		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
 	} {
 		nodes, err := Parse(list, 18600)
@@ -42,6 +46,7 @@ func TestGroups(t *testing.T) {
 		"a b":                     `["" ""]`,
 		"a rack=A b rack=B":       `["A" "B"]`,
 		"a rack=A, b, c group=x1": `["A" "" "x1"]`,
+		"a[0-1] rack=A b[7,9]":    `["A" "A" "" ""]`,
 	} {
 		groups, err := Groups(list)
 		nodes, parseErr := Parse(list, 18600)
@@ -84,6 +89,11 @@ func TestParseRefuses(t *testing.T) {
 		"a,ff02::1":       "entry 1 is \"ff02::1\": a multicast address",
 		"-a":              "not a host name",
 		"a/b":             "not a host name",
+		"n[3-1]":          `"3-1" in "n[3-1]"`,
+		"n[1-2-3]":        `"1-2-3" in "n[1-2-3]"`,
+		"n[0-99999999]":   "more than 65536 hosts",
+		"n[0-3,x":         `entry 0 is "n[0-3"`,
+		"n[a-b]":          `expected host, host:port, host[0-3,7]`,
 		"@/no/such/file":  "no such file",
 		"@" + nested:      "cannot name another",
 		"a:65535,a":       "", // fine: the second takes the first port

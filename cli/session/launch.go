@@ -1,0 +1,88 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"ringcli/cli/exit"
+	"ringcli/ring/bootstrap/launch"
+	"ringcli/trace"
+)
+
+// LaunchSettings say who is in the ring.
+var LaunchSettings = []string{"list", "index", "world-size", "launcher", "master-addr", "master-port", "advertise"}
+
+// Launch makes list and index of what a launcher knows, where there is no list: the ranks
+// tell each other by it where they listen. Without a launcher and an index, and alone allowed,
+// this process is rank 0 of 1. It tells whether there are a list and an index now.
+func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
+	c := s.Config
+	if c.String("list") != "" {
+		return true, nil
+	}
+	o := launch.Options{
+		Kind: c.String("launcher"), Rank: c.Int("index"), Size: c.Int("world-size"), MasterAddr: c.String("master-addr"), MasterPort: c.Int("master-port"),
+	}
+	kind := o.Detect()
+	switch size := c.Get("world-size"); {
+	case kind != "":
+	case o.Size > 1:
+		return false, exit.Usagef("there are %d ranks (world-size from %s), and nothing says where: expected --list, or --master-addr and --master-port (MASTER_ADDR, MASTER_PORT), or to be started by mpirun or srun; `ringcli help launchers`", o.Size, size.Origin)
+	case o.Rank > 0 && c.Get("index").Origin.Name != "index":
+		return false, exit.Usagef("rank %d (index from %s) of 1, since neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT", o.Rank, c.Get("index").Origin)
+	case !alone, c.IsSet("index") && !c.IsSet("world-size"):
+		return false, nil
+	}
+	port, release, err := launch.Reserve(c.Int("tcp-port"))
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}() // else it is held to the end, for the next ring, too
+	list, index := "127.0.0.1:"+strconv.Itoa(port), 0
+	if kind != "" {
+		if o.Token, _, err = s.Token(); err != nil {
+			return false, err
+		}
+		if list, index, err = s.gather(ctx, kind, o, port); err != nil {
+			return false, err
+		}
+	}
+	for name, value := range map[string]string{"list": list, "index": strconv.Itoa(index)} {
+		if s.Config, err = s.Config.With(name, value); err != nil {
+			return false, err
+		}
+	}
+	s.Launched = kind != ""
+	return true, nil
+}
+
+func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (list string, index int, err error) {
+	limit := s.Config.Duration("timeout")
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing came within %s (--timeout)", limit))
+	defer cancel()
+	defer s.Progress.Clock("asking the launcher (%s) for the other ranks, at most %s", kind, limit)()
+	l, err := launch.Open(ctx, o)
+	if err != nil {
+		return "", 0, fmt.Errorf("launcher %s: %w", kind, err)
+	}
+	if size := s.Config.Get("world-size"); s.Config.IsSet("world-size") && l.Size() != o.Size {
+		return "", 0, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
+	}
+	advertise := s.Config.String("advertise")
+	if !s.Config.IsSet("advertise") {
+		advertise = ""
+	}
+	list, index, err = launch.Gather(ctx, l, s.Config.Int("index"), advertise, port)
+	if err = errors.Join(err, l.Close()); err != nil {
+		return "", 0, fmt.Errorf("launcher %s: %w", kind, err)
+	}
+	trace.Info(trace.Bootstrap, "launched", slog.String("launcher", kind), slog.Int("rank", index), slog.Int("ranks", l.Size()), slog.String("list", list))
+	return list, index, nil
+}

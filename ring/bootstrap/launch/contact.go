@@ -1,0 +1,193 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ringcli/configs/codes"
+	"ringcli/configs/usage"
+	"ringcli/verbs/route"
+)
+
+// contact is what a rank says of itself.
+type contact struct {
+	Rank int    `json:"rank"` // in the ring
+	Name string `json:"name"` // of the host, for people
+	// Host tells hosts apart: kernel and network namespace.
+	Host  string         `json:"host"`
+	Port  int            `json:"port"`
+	Addrs []netip.Prefix `json:"addrs"` // without loopback; the one of the default route first
+	// Advertise is the address that its user wants used; "" is none.
+	Advertise string `json:"advertise,omitempty"`
+}
+
+// Gather makes the list of the ring that a launcher's ranks are, and says which of it this
+// one is. rank is what its settings say, -1 if nothing: then it is the launcher's own. advertise
+// is "" or the setting; the port is the control ring's.
+func Gather(ctx context.Context, l Launcher, rank int, advertise string, port int) (list string, own int, err error) {
+	c := contact{Rank: rank, Port: port, Addrs: addresses(), Advertise: advertise}
+	if rank < 0 {
+		c.Rank = l.Rank()
+	}
+	c.Name, c.Host = whoAmI()
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "", 0, err
+	}
+	all, err := l.AllGather(ctx, text)
+	if err != nil {
+		return "", 0, err
+	}
+	byRank := make([]*contact, len(all))
+	for i, text := range all {
+		other := &contact{}
+		if err := json.Unmarshal(text, other); err != nil {
+			return "", 0, usage.Codedf(codes.Version, "what the launcher's rank %d says of itself cannot be read (%v): expected the same ringcli on all nodes", i, err)
+		}
+		switch r := other.Rank; {
+		case r < 0 || r >= len(all):
+			return "", 0, usage.Codedf(codes.List, "a process on host %s says that it is rank %d: expected 0 to %d, as the launcher has started %d; --index is not needed", other.Name, r, len(all)-1, len(all))
+		case byRank[r] != nil:
+			return "", 0, usage.Codedf(codes.List, "two processes, on hosts %s and %s, say that they are rank %d: expected each rank once; --index is not needed", byRank[r].Name, other.Name, r)
+		}
+		byRank[other.Rank] = other
+	}
+	list, err = listOf(byRank)
+	if err == nil {
+		err = l.Barrier(ctx) // all can read it, and call each other from now on
+	}
+	return list, c.Rank, err
+}
+
+func whoAmI() (name, host string) {
+	name, _ = os.Hostname()
+	if h := route.ThisHost(); h.Missing == "" {
+		return name, h.BootID + " " + h.NetNS
+	}
+	return name, name
+}
+
+// loopback is where ranks of one host meet, whatever networks it has.
+const loopback = "127.0.0.1"
+
+// listOf makes a list of contacts: by the addresses that users want, else by loopback on one
+// host, else by the first network of rank 0 in which each host has an address of its own (a
+// bridge of containers has the same on all), else by each host's first address.
+func listOf(all []*contact) (string, error) {
+	byHost := map[string]*contact{}
+	for _, c := range all {
+		if first := byHost[c.Host]; first == nil || first.Advertise == "" {
+			byHost[c.Host] = c
+		}
+	}
+	at := map[string]string{}
+	if len(byHost) == 1 {
+		at[all[0].Host] = loopback
+	} else {
+		for _, p := range all[0].Addrs {
+			if at = within(p.Masked(), byHost); len(at) == len(byHost) {
+				break
+			}
+		}
+	}
+	var entries []string
+	for _, c := range all {
+		address := at[c.Host]
+		switch first := byHost[c.Host]; {
+		case first.Advertise != "":
+			address = first.Advertise
+		case len(at) == len(byHost): // one network has them all
+		case len(first.Addrs) > 0:
+			address = first.Addrs[0].Addr().String()
+		default:
+			return "", usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
+		}
+		entries = append(entries, net.JoinHostPort(address, fmt.Sprint(c.Port)))
+	}
+	return strings.Join(entries, ","), nil
+}
+
+// within returns the hosts' addresses of a network, each host's own.
+func within(network netip.Prefix, byHost map[string]*contact) map[string]string {
+	at := map[string]string{}
+	var taken []netip.Addr
+	for host, c := range byHost {
+		i := slices.IndexFunc(c.Addrs, func(p netip.Prefix) bool { return p.Masked() == network })
+		if i >= 0 && !slices.Contains(taken, c.Addrs[i].Addr()) {
+			at[host] = c.Addrs[i].Addr().String()
+			taken = append(taken, c.Addrs[i].Addr())
+		}
+	}
+	return at
+}
+
+// addresses are those of this host at which others may reach it.
+func addresses() (list []netip.Prefix) {
+	var preferred netip.Addr
+	// Nothing is sent: the route's source address is what a call would come from (RFC 5737
+	// has the address of nobody).
+	if conn, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		preferred = conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		_ = conn.Close() // nothing was sent
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || !p.Addr().IsGlobalUnicast() {
+			continue
+		}
+		if list = append(list, p); p.Addr() == preferred {
+			list[0], list[len(list)-1] = list[len(list)-1], list[0]
+		}
+	}
+	return list
+}
+
+// maxTries bounds the ports that Reserve looks at.
+const maxTries = 4096
+
+// Reserve takes the first TCP port from this one on that nobody has, for the control ring,
+// until release is called. A listener of this process can have it all the same: the socket
+// that holds it does not listen, and others ask for one that nobody has.
+func Reserve(from int) (port int, release func(), err error) {
+	for port = from; port < min(from+maxTries, 65536); port++ {
+		var fd int
+		if fd, err = hold(port); err == nil {
+			return port, func() { _ = unix.Close(fd) }, nil
+		}
+	}
+	return 0, nil, usage.Codedf(codes.PortTaken, "TCP ports %d to %d: none is free (%w): expected one for this rank; another --tcp-port", from, port-1, err)
+}
+
+func hold(port int) (fd int, err error) {
+	var at unix.Sockaddr = &unix.SockaddrInet6{Port: port}
+	if fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
+	} else { // a kernel without IPv6
+		at = &unix.SockaddrInet4{Port: port}
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return 0, err
+		}
+	}
+	if err == nil {
+		err = unix.Bind(fd, at)
+	}
+	if err == nil { // only now: the bind was to fail where another socket has the port
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+	}
+	return fd, err
+}

@@ -1,0 +1,504 @@
+package launch
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"ringcli/configs/codes"
+	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/seal"
+)
+
+// meeting is where ranks find each other: at rank 0, which speaks first, so that a caller
+// knows whom it has reached before it says anything: torchrun's own store listens at
+// MASTER_PORT, and then rank 0 does at the next.
+//
+//	rank r                     rank 0
+//	   │ ◀─ greeting ──────────── │  who it is, for which job of how many ranks
+//	   │ ── hello ──────────────▶ │  which rank it is, and with a token its proof
+//	   │ ◀─ welcome ───────────── │  or why not; with a token its proof, sealed after it
+//	   │ ── data ───────────────▶ │
+//	   │ ◀─ who is awaited ────── │  now and then
+//	   │ ◀─ everybody's data ──── │  or what has failed
+type meeting struct {
+	rank, size int
+	host       string
+	port       int
+	job        string
+	token      *seal.Token
+	taken      bool // somebody else listens at port, so the next is the first to try
+}
+
+// candidates are the ports that rank 0 tries and others look for it at.
+const candidates = 8
+
+const (
+	// patience is how long whoever answers a call may take to say who it is.
+	patience = 3 * time.Second
+	// pause is between two rounds of calls: short enough that the last to start is found
+	// at once.
+	pause = 100 * time.Millisecond
+	// notice is between two words of rank 0 about whom it waits for.
+	notice = 500 * time.Millisecond
+	// maxText bounds a message: what a million ranks say of themselves does not get here.
+	maxText = 64 << 20
+	// maxHello bounds what a stranger may say.
+	maxHello = 4 << 10
+)
+
+const magic, version = "ringcli launch", 1
+
+type (
+	greeting struct {
+		Magic   string `json:"magic"`
+		Version int    `json:"version"`
+		Job     string `json:"job"`
+		Port    int    `json:"port"` // the one that is meant, whichever it is
+		Size    int    `json:"size"`
+		Nonce   []byte `json:"nonce"`
+		Token   bool   `json:"token"`
+	}
+	hello struct {
+		Rank  int    `json:"rank"`
+		Host  string `json:"host"`
+		PID   int    `json:"pid"`
+		Nonce []byte `json:"nonce"`
+		Proof []byte `json:"proof,omitempty"`
+	}
+	// word is anything said after that.
+	word struct {
+		Proof  []byte   `json:"proof,omitempty"`
+		Data   []byte   `json:"data,omitempty"`
+		All    [][]byte `json:"all,omitempty"`
+		Awaits []int    `json:"awaits,omitempty"`
+		Error  string   `json:"error,omitempty"`
+		Usage  bool     `json:"usage,omitempty"` // of an error: bad usage
+	}
+)
+
+// line is a connection on which JSON is spoken.
+type line struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func newLine(conn net.Conn) *line { return &line{conn, bufio.NewReaderSize(conn, maxHello)} }
+
+func (l *line) say(what any) error {
+	text, err := json.Marshal(what)
+	if err == nil {
+		_, err = l.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// hear reads one message of at most so many bytes.
+func (l *line) hear(into any, limit int) error {
+	var text []byte
+	for {
+		part, err := l.in.ReadSlice('\n')
+		text = append(text, part...)
+		switch {
+		case len(text) > limit:
+			return fmt.Errorf("a message of more than %d bytes", limit)
+		case err == nil:
+			return json.Unmarshal(text, into)
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
+}
+
+// until ends what the line waits for with ctx. The function that it returns gives it back.
+func (l *line) until(ctx context.Context) (back func()) {
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) }) // fails on a closed one only
+	return func() {
+		if stop() {
+			return
+		}
+		_ = l.SetDeadline(time.Time{})
+	}
+}
+
+func (m *meeting) handshake(rank int, dialler, listener []byte) *seal.Handshake {
+	h := &seal.Handshake{Version: version, Purpose: "launch " + m.job, Sender: rank}
+	copy(h.Dialler[:], dialler)
+	copy(h.Listener[:], listener)
+	return h
+}
+
+func nonce() []byte {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+func meet(ctx context.Context, m meeting) (Launcher, error) {
+	if m.taken {
+		m.port++
+	}
+	if m.rank == 0 {
+		return m.listen(ctx)
+	}
+	return m.call(ctx)
+}
+
+// guest is a rank at rank 0.
+type guest struct {
+	meeting
+	*line
+	at string // of rank 0
+}
+
+func (g *guest) Rank() int { return g.rank }
+func (g *guest) Size() int { return g.size }
+
+// call looks for rank 0 until it is there.
+func (m meeting) call(ctx context.Context) (Launcher, error) {
+	last := errors.New("it was not called yet") // of the first port, which is the one that is meant
+	for {
+		var first error
+		for i := range candidates {
+			if m.port+i > 65535 {
+				break
+			}
+			at := net.JoinHostPort(m.host, strconv.Itoa(m.port+i))
+			l, err := m.try(ctx, at)
+			if err == nil {
+				return &guest{m, l, at}, nil
+			}
+			if deadline, limited := ctx.Deadline(); first == nil && (!limited || time.Now().Before(deadline)) { // else it is no news
+				first = err
+			}
+			if usage.Is(err) {
+				return nil, err
+			}
+			if _, absent := errors.AsType[*net.DNSError](err); absent {
+				break // as at the other ports
+			}
+		}
+		last = cmp.Or(first, last)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s, or one of the %d ports after it: nobody there speaks for this job (%w): %w",
+				m.rank, m.size, net.JoinHostPort(m.host, strconv.Itoa(m.port)), candidates-1, last, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// try calls one port. Errors of usage are rank 0's answer; others are that nobody answers,
+// or somebody else.
+func (m *meeting) try(ctx context.Context, at string) (l *line, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, err
+	}
+	l = newLine(conn)
+	defer func() {
+		if err != nil {
+			_ = conn.Close()
+		}
+	}()
+	back := l.until(ctx)
+	defer back()
+	var g greeting
+	if err := l.hear(&g, maxHello); err != nil || g.Magic != magic {
+		return nil, fmt.Errorf("%s: another program listens there", at)
+	}
+	switch {
+	case g.Job != m.job, g.Port != m.port:
+		return nil, fmt.Errorf("%s: rank 0 of another job listens there: %q of port %d, and this one is %q", at, g.Job, g.Port, m.job)
+	case g.Version != version:
+		return nil, usage.Codedf(codes.Version, "rank 0 at %s speaks version %d, and this rank %d: install the same ringcli on all nodes", at, g.Version, version)
+	case g.Size != m.size:
+		return nil, usage.Codedf(codes.List, "rank 0 at %s is one of %d ranks, and rank %d one of %d: give all the same --world-size", at, g.Size, m.rank, m.size)
+	case g.Token != (m.token != nil):
+		return nil, usage.Codedf(codes.Token, "rank 0 at %s and rank %d: one has a token, the other has none: give all ranks the same --token-file or RINGCLI_TOKEN", at, m.rank)
+	}
+	host, _ := os.Hostname()
+	h := hello{Rank: m.rank, Host: host, PID: os.Getpid(), Nonce: nonce()}
+	shake := m.handshake(m.rank, h.Nonce, g.Nonce)
+	if m.token != nil {
+		h.Proof = m.token.Proof(shake, seal.Dialler)
+	}
+	var w word
+	if err := l.say(h); err != nil {
+		return nil, err
+	}
+	if err := l.hear(&w, maxHello); err != nil {
+		return nil, fmt.Errorf("%s: rank 0 has not answered: %w", at, err)
+	}
+	if w.Error != "" {
+		return nil, usage.Codedf(codes.List, "rank 0 at %s: %s", at, w.Error)
+	}
+	if m.token != nil {
+		if subtle.ConstantTimeCompare(w.Proof, m.token.Proof(shake, seal.Listener)) != 1 {
+			return nil, usage.Codedf(codes.Token, "who listens at %s does not have this rank's token", at)
+		}
+		sealed, err := m.token.Seal(conn, shake, seal.Dialler, seal.Listener)
+		return newLine(sealed), err
+	}
+	return l, nil
+}
+
+func (g *guest) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
+	defer g.until(ctx)()
+	var awaits []int
+	err := g.say(word{Data: own})
+	for err == nil {
+		var w word
+		if err = g.hear(&w, maxText); err != nil {
+			break
+		}
+		switch {
+		case w.Usage:
+			return nil, usage.Errorf("rank 0 at %s: %s", g.at, w.Error)
+		case w.Error != "":
+			return nil, fmt.Errorf("rank 0 at %s: %s", g.at, w.Error)
+		case len(w.All) == g.size:
+			return w.All, nil
+		}
+		awaits = w.Awaits
+	}
+	if ctx.Err() != nil {
+		if len(awaits) > 0 {
+			return nil, fmt.Errorf("rank %d of %d: awaited %s, of which rank 0 at %s has not heard: %w", g.rank, g.size, calls.Ranks(awaits), g.at, context.Cause(ctx))
+		}
+		return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s to say who the others are: %w", g.rank, g.size, g.at, context.Cause(ctx))
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it has hung up: it has ended")
+	}
+	return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s to say who the others are: %w", g.rank, g.size, g.at, err)
+}
+
+func (g *guest) Barrier(ctx context.Context) error {
+	_, err := g.AllGather(ctx, nil)
+	return err
+}
+
+// member is a rank as rank 0 knows it.
+type member struct {
+	*line
+	who string
+	got bool // its data of this round is there
+	sum []byte
+}
+
+// host is rank 0.
+type host struct {
+	meeting
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu      sync.Mutex // guards the following
+	members map[int]*member
+	closed  bool
+	failure error
+	changed chan struct{} // has room for one: something above has changed
+}
+
+func (h *host) Rank() int { return 0 }
+func (h *host) Size() int { return h.size }
+
+// listen takes the first of the ports that is free.
+func (m meeting) listen(ctx context.Context) (Launcher, error) {
+	var err error
+	for i := range candidates {
+		var listener net.Listener
+		if m.port+i > 65535 {
+			break
+		}
+		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(m.port+i)); err == nil {
+			h := &host{meeting: m, listener: listener, members: make(map[int]*member), changed: make(chan struct{}, 1)}
+			h.running.Go(h.accept)
+			return h, nil
+		}
+	}
+	return nil, usage.Codedf(codes.PortTaken, "rank 0 of %d listens for the others: TCP port %d and those after it, %d in all, are not free (%v): expected one that is; another --master-port", m.size, m.port, candidates, err)
+}
+
+func (h *host) accept() {
+	for {
+		conn, err := h.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: some are given back soon
+			time.Sleep(pause)
+			continue
+		}
+		h.running.Go(func() { h.greet(conn) })
+	}
+}
+
+// greet lets a rank in, and hears what it says until it is gone.
+func (h *host) greet(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	l := newLine(conn)
+	g := greeting{Magic: magic, Version: version, Job: h.job, Port: h.port, Size: h.size, Nonce: nonce(), Token: h.token != nil}
+	var who hello
+	_ = l.SetDeadline(time.Now().Add(patience)) // fails on a closed one only
+	if l.say(g) != nil || l.hear(&who, maxHello) != nil {
+		return // a stranger, or one that looks elsewhere
+	}
+	shake := h.handshake(who.Rank, who.Nonce, g.Nonce)
+	var w word
+	if h.token != nil {
+		if subtle.ConstantTimeCompare(who.Proof, h.token.Proof(shake, seal.Dialler)) != 1 {
+			_ = l.say(word{Error: "this rank has another token: give all ranks the same --token-file or RINGCLI_TOKEN"})
+			return
+		}
+		w.Proof = h.token.Proof(shake, seal.Listener)
+	}
+	m := &member{line: l, who: fmt.Sprintf("rank %d (host %s, pid %d)", who.Rank, who.Host, who.PID)}
+	if h.token != nil {
+		sealed, err := h.token.Seal(conn, shake, seal.Listener, seal.Dialler)
+		if err != nil {
+			return
+		}
+		m.line = newLine(sealed)
+	}
+	if why := h.enter(who.Rank, m, func() error { return l.say(w) }); why != "" {
+		_ = l.say(word{Error: why})
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	for {
+		var said word
+		err := m.hear(&said, maxText)
+		h.mu.Lock()
+		switch {
+		case err != nil && !h.closed && h.failure == nil:
+			h.failure = fmt.Errorf("%s has hung up before all ranks were there: it has ended", m.who)
+		case err == nil:
+			m.sum, m.got = said.Data, true
+		}
+		h.mu.Unlock()
+		h.change()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// enter takes a rank in, which hears so before anything else, or returns why not.
+func (h *host) enter(rank int, m *member, welcome func() error) (why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rank < 1 || rank >= h.size {
+		return fmt.Sprintf("%s: expected 1 to %d of a rank that calls", m.who, h.size-1)
+	}
+	if first := h.members[rank]; first != nil {
+		return fmt.Sprintf("%s is here, and %s comes: expected one; each rank needs its own --index", first.who, m.who)
+	}
+	if h.closed {
+		return "all ranks were there, and rank 0 has gone on"
+	}
+	if err := welcome(); err != nil {
+		return err.Error()
+	}
+	h.members[rank] = m
+	return ""
+}
+
+func (h *host) change() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// absent are those without data of this round. h.mu is held.
+func (h *host) absent() (ranks []int) {
+	for r := 1; r < h.size; r++ {
+		if m := h.members[r]; m == nil || !m.got {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// tell says something to all that are here. h.mu is held.
+func (h *host) tell(w word) {
+	for _, m := range h.members {
+		_ = m.SetWriteDeadline(time.Now().Add(patience)) // of who does not read its reader hears
+		_ = m.say(w)
+	}
+}
+
+func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
+	tick := time.NewTicker(notice)
+	defer tick.Stop()
+	for {
+		h.mu.Lock()
+		missing, err := h.absent(), h.failure
+		switch {
+		case err == nil && len(missing) == 0:
+			all := make([][]byte, h.size)
+			all[0] = own
+			for r, m := range h.members {
+				all[r], m.sum, m.got = m.sum, nil, false
+			}
+			h.tell(word{All: all})
+			h.mu.Unlock()
+			return all, nil
+		case err == nil && ctx.Err() != nil:
+			came := ""
+			for r := 1; r < h.size; r++ {
+				if m := h.members[r]; m != nil && len(came) < 200 {
+					came += ", " + m.who
+				}
+			}
+			err = fmt.Errorf("rank 0 of %d at TCP port %d: awaited %s; came: rank 0%s: %w", h.size, h.listener.Addr().(*net.TCPAddr).Port, calls.Ranks(missing), came, context.Cause(ctx))
+		}
+		if err != nil {
+			h.tell(word{Error: err.Error(), Usage: usage.Is(err)})
+			h.mu.Unlock()
+			return nil, err
+		}
+		h.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-h.changed:
+		case <-tick.C:
+			h.mu.Lock()
+			h.tell(word{Awaits: h.absent()})
+			h.mu.Unlock()
+		}
+	}
+}
+
+func (h *host) Barrier(ctx context.Context) error {
+	_, err := h.AllGather(ctx, nil)
+	return err
+}
+
+// Close lets go of those that are here, which have heard all that they waited for.
+func (h *host) Close() error {
+	h.mu.Lock()
+	h.closed = true
+	for _, m := range h.members {
+		_ = m.Close() // what it was told is on its way
+	}
+	h.mu.Unlock()
+	err := h.listener.Close()
+	h.running.Wait()
+	return err
+}
