@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/launch"
@@ -239,12 +240,15 @@ func TestManagerFails(t *testing.T) {
 			m := newManager(t, 2)
 			m.limit(c.answers, c.then)
 			defer m.hangUp()
-			for i, end := range m.ends {
-				if i > 0 {
-					_ = end.Close() // it does not come
+			fd, err := unix.Dup(int(m.ends[0].Fd())) // which the launcher closes
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, end := range m.ends {
+				if err := end.Close(); err != nil { // the others do not come
+					t.Fatal(err)
 				}
 			}
-			fd := m.ends[0].Fd()
 			for name, value := range map[string]string{"PMI_FD": fmt.Sprint(fd), "PMI_RANK": "0", "PMI_SIZE": "2"} {
 				t.Setenv(name, value)
 			}
@@ -255,9 +259,12 @@ func TestManagerFails(t *testing.T) {
 			l, err := launch.Open(ctx, launch.Options{Kind: launch.PMI})
 			if err == nil {
 				_, err = l.AllGather(ctx, []byte("x"))
+				m.hangUp()
+				if l.Close() == nil {
+					t.Error("it has finalized at a manager that has hung up")
+				}
 			}
 			says(t, err, false, c.want, "rank 0 of 2")
-			m.ends[0] = os.NewFile(^uintptr(0), "") // its descriptor is the launcher's
 		})
 	}
 }

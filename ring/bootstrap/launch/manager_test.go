@@ -2,7 +2,9 @@ package launch_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -16,11 +18,11 @@ type manager struct {
 	ends []*os.File // the ranks'
 	mu   sync.Mutex // guards the following
 	keys map[string]string
-	came []*os.File // to the barrier
+	came []net.Conn // to the barrier
 	done int        // have finalized
 	left int        // answers to give to rank 0; -1: any number
 	then func(*manager)
-	own  []*os.File
+	own  []net.Conn
 	wg   sync.WaitGroup
 }
 
@@ -34,14 +36,20 @@ func newManager(t *testing.T, n int) *manager {
 			t.Fatal(err)
 		}
 		m.ends = append(m.ends, os.NewFile(uintptr(pair[0]), "rank"))
-		own := os.NewFile(uintptr(pair[1]), "manager")
+		file := os.NewFile(uintptr(pair[1]), "manager")
+		own, err := net.FileConn(file) // it may be closed while it is read
+		if err = errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
 		m.own = append(m.own, own)
+	}
+	for _, own := range m.own {
 		m.wg.Go(func() { m.answer(own, n) })
 	}
 	return m
 }
 
-func (m *manager) answer(own *os.File, n int) {
+func (m *manager) answer(own net.Conn, n int) {
 	defer func() { _ = own.Close() }()
 	for in := bufio.NewScanner(own); in.Scan(); {
 		f := map[string]string{}
@@ -110,4 +118,4 @@ func (m *manager) limit(answers int, then func(*manager)) {
 
 func (m *manager) say(line string) { _, _ = fmt.Fprintln(m.own[0], line) }
 
-func (m *manager) hangUp() { _ = unix.Shutdown(int(m.own[0].Fd()), unix.SHUT_RDWR) }
+func (m *manager) hangUp() { _ = m.own[0].Close() } // twice is no harm
