@@ -157,7 +157,7 @@ func (c *checking) sum(ctx context.Context, m *session.Member, mine uint64) (wro
 // checked runs the operation on fresh inputs, with a journal, and verifies every element.
 func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mine checkedRank, plan collective.Call, err error) {
 	m.Checks++
-	fill(m, o, v, m.Checks)
+	fill(m, o, v, o.seed(m.Checks))
 	journal, err := m.Comm.RunRecorded(ctx, o.on(v))
 	if err != nil {
 		return mine, plan, err
@@ -166,7 +166,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 		return mine, plan, err
 	}
 	mine.Rank, mine.Journal = m.Comm.Rank(), *journal
-	c := plan.Checker(m.Comm.Size(), m.Comm.Hosts(), m.Checks)
+	c := plan.Checker(m.Comm.Size(), m.Comm.Hosts(), o.seed(m.Checks))
 	size := o.typ.Size()
 	base := v.recvAddr - uint64(v.received.Lo*size)
 	c.OnWrong = func(element int, got, want uint64) {

@@ -63,7 +63,7 @@ func prepare(ctx context.Context, m *session.Member, o operation) (plan collecti
 	if err := m.Agree(ctx, err); err != nil {
 		return plan, v, err
 	}
-	fill(m, o, v, 0)
+	fill(m, o, v, o.seed(0))
 	return plan, v, nil
 }
 

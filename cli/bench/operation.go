@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
+	"ringcli/collective/reduce/reference"
 	"ringcli/configs"
 	"ringcli/configs/codes"
 )
@@ -39,6 +40,7 @@ type operation struct {
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
 	aggregate int
 	check     bool
+	ranked    bool  // each element of a rank's input is its number plus one
 	host      bool  // measure what the hosts move without a ring, besides
 	floor     floor // zero is none
 }
@@ -107,8 +109,26 @@ func operationFlags(fs *pflag.FlagSet) {
 	windowFlag(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
 	fs.Bool("host", false, "also measure what each host moves without a ring, host_GBps, and say busbw of the fastest iteration, best_GBps")
+	fills := []string{fillRandom, fillRank}
+	command.ChoiceFlag(fs, "fill", "values", &fills[0], fills, func(text string) (string, error) {
+		if !slices.Contains(fills, text) {
+			return "", fmt.Errorf("expected %s or %s", fillRandom, fillRank)
+		}
+		return text, nil
+	}, "inputs: another number in each element (random), or each rank's number plus one (rank+1)")
 	fs.Bool("in-place", false, "send from the buffer that is received into")
 	fs.Bool(perRank, false, "show every rank's own times, too")
+}
+
+// The values of --fill.
+const fillRandom, fillRank = "random", "rank+1"
+
+// seed is that of the inputs of a check.
+func (o operation) seed(check uint64) uint64 {
+	if o.ranked {
+		return reference.RankPlusOne
+	}
+	return check
 }
 
 // settings are the session's, with those in them that the command's own flags give.
@@ -162,6 +182,7 @@ func operationOf(s *session.Session, call command.Call) (operation, error) {
 		return o, err
 	}
 	o.inPlace, o.check, o.host = command.IsOn(fs, "in-place"), command.IsOn(fs, "check"), command.IsOn(fs, "host")
+	o.ranked = command.Value[string](fs, "fill") == fillRank
 	elements := size / uint64(o.typ.Size())
 	if err := enoughFor(call.Name, "--size", size, o.typ); err != nil {
 		return o, err

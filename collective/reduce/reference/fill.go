@@ -16,7 +16,13 @@ import (
 // magnitude is from 2^-7 to 2 in eight binades, so that sums round and stay
 // finite for up to 32,000 ranks, and for Prod within a sixth of 1, whose
 // products stay finite for up to 70 ranks even in float16.
+//
+// With the seed RankPlusOne every element is the rank's number plus one.
 func Fill(buf []byte, t reduce.Type, op reduce.Op, rank, offset int, seed uint64) {
+	if seed == RankPlusOne {
+		fillAlike(buf, t, rank+1)
+		return
+	}
 	s := shapeOf(t, op)
 	key := mix(seed + mix(uint64(rank)+1))
 	at := uint64(offset) * uint64(t.Size())
@@ -40,6 +46,23 @@ func Fill(buf []byte, t reduce.Type, op reduce.Op, rank, offset int, seed uint64
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], word(i))
 		copy(buf, b[:])
+	}
+}
+
+// RankPlusOne is the seed of inputs that a person can add up: n ranks' sum is n(n+1)/2
+// everywhere.
+const RankPlusOne = ^uint64(0)
+
+// fillAlike writes a number to all elements, rounded or wrapped to what they hold.
+func fillAlike(buf []byte, t reduce.Type, number int) {
+	element := uint64(number)
+	if t.Float() {
+		element = encode(t, float64(number))
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], element)
+	for size := t.Size(); len(buf) > 0; {
+		buf = buf[copy(buf, b[:size]):]
 	}
 }
 
