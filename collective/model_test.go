@@ -12,7 +12,8 @@ import (
 )
 
 // TestModelMeetsSimulation: what package model says is what simulated ranks take that walk by the
-// product's own schedules, to within 5 %, or 15 % of those that have a root, by every algorithm and protocol that many ranks have; on
+// product's own schedules, to within 5 %, or 10 % of a short chain, by every algorithm and
+// protocol that many ranks have; on
 // 1,000 of them with RINGTEST_MATRIX=full.
 func TestModelMeetsSimulation(t *testing.T) {
 	const alpha, rate = 3000.0, 12e9
@@ -59,8 +60,8 @@ func TestModelMeetsSimulation(t *testing.T) {
 					worst = max(worst, math.Abs(off))
 					tell := t.Logf
 					most := 0.05
-					if op.Rooted() {
-						most = 0.15
+					if op.Rooted() && n < 1000 {
+						most = 0.1
 					}
 					if math.Abs(off) > most {
 						tell = t.Errorf

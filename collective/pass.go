@@ -29,6 +29,8 @@ type pass struct {
 	owners        [plan.MaxSlots]remote // receiver-initiated: by transfer, the receive buffer of the rank where its chunk set out
 	reading       int                   // READs in flight
 
+	owing *channel // whose slot was emptied, until what follows from that is posted
+
 	clearance                  [2 * MaxDepth]remote
 	staging                    vector // landings, as many as depth, then the partial results
 	partialBase, stagingStride uint64 // address; bytes of one buffer
@@ -60,7 +62,7 @@ func (p *pass) init(c *Comm) {
 func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
 	comm := p.c
 	k.LayOut(&p.Counts, fill)
-	p.reading, p.phaseLogged = 0, false
+	p.reading, p.owing, p.phaseLogged = 0, nil, false
 	p.left, p.right = p.both[0], p.both[1]
 	if k.Protocol == ReceiverInitiated && comm.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
@@ -273,9 +275,7 @@ func (p *pass) work() (bool, error) {
 		moved = true
 		if slotted {
 			ch.take()
-			if err := p.credit(ch); err != nil {
-				return moved, err
-			}
+			p.owing = ch
 		}
 		if !reduces {
 			p.logPhase()

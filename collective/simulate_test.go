@@ -228,9 +228,6 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		return s.send(r, simulatedMessage{peer: peer, bytes: message.HeaderSize, kind: kind})
 	}
 	switch eager := s.k.Protocol == Eager; {
-	case r.taken >= r.told+plan.CreditBatch(s.slots):
-		r.told += plan.CreditBatch(s.slots)
-		return control(left, simulatedCredit)
 	case eager && c.MayPost() && r.filled-r.freed < s.slots:
 		bytes := message.HeaderSize + c.Leaving(c.Posted)
 		c.Posted++
@@ -247,6 +244,10 @@ func (s *simulation) pass(rank int, r *simulated) (cost float64, did bool) {
 		r.rts--
 		c.Granted++
 		return control(left, simulatedCTS)
+	}
+	if r.taken >= r.told+plan.CreditBatch(s.slots) {
+		r.told += plan.CreditBatch(s.slots)
+		return control(left, simulatedCredit)
 	}
 	if cost, r.own = r.own, 0; cost > 0 {
 		return cost, true

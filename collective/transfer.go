@@ -80,9 +80,12 @@ func (p *pass) seek(c *turns.Counter, channel int, slotted bool) int {
 
 // credit returns slots, a quarter of them at a time: whenever the number that
 // was taken from the start divides by that, so that the neighbour knows which
-// credits are to come (see channel.credited).
-func (p *pass) credit(ch *channel) error {
-	if p.call.Protocol == ReceiverInitiated || ch.taken%plan.CreditBatch(ch.slots) != 0 {
+// credits are to come (see channel.credited). What the neighbour on the right waits for goes
+// first: along a chain of ranks a credit before it would hold up each of them.
+func (p *pass) credit() error {
+	ch := p.owing
+	p.owing = nil
+	if ch == nil || p.call.Protocol == ReceiverInitiated || ch.taken%plan.CreditBatch(ch.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -112,6 +115,9 @@ func (p *pass) post() (bool, error) {
 	}
 	if err == nil && p.call.Protocol.Handshakes() {
 		err = p.grant()
+	}
+	if err == nil {
+		err = p.credit()
 	}
 	return p.Posted+p.Announced+p.Granted > before, err
 }

@@ -11,7 +11,8 @@ import (
 // is to be done with it.
 type hop struct {
 	latency float64 // until the next rank may send it on
-	pace    float64 // between two segments: the slowest of CPU, wire and windows
+	burst   float64 // between two segments: the slower of CPU and wire
+	pace    float64 // that, or what the window lets through
 	end     float64 // from when the last segment was processed until it is acknowledged
 }
 
@@ -39,6 +40,11 @@ type hop struct {
 //	                    comes: H has 2α + 3o more; a FIN frees one of D: (H + 2o + α)/D
 //	receiver-initiated  eager in the first phase; the second writes into place: no copy
 //
+// Of an operation with a root, segments follow one another along a chain of n-1 hops, the
+// first D as CPU and wire let them, the others at the pace of windows. A handshake goes
+// round while the CPUs have the D-1 others to do: (H + 2o + α + (D-1) CPU)/D; no hop waits
+// for a CTS, which came while its data was on the way.
+//
 // An operation ends when its last segment is acknowledged, α after it came, while it is
 // received and worked on. The slowest
 // edge sets the pace, and the hops of a step take what all edges take on average, since
@@ -62,7 +68,8 @@ func (m *Machine) ring(k *collective.Call) float64 {
 	step := func(w int) float64 { return max(h.latency, float64(w)*h.pace) }
 	if k.Op.Rooted() { // a chain, along which segments follow one another
 		h = m.slowest(k, s, k.Op.Reduces())
-		total = (n-2)*h.latency + step(last) + float64(segments-last)*h.pace
+		first := min(segments, depth) // which no window holds up
+		total = (n-2)*h.latency + step(last) + float64(first-1)*h.burst + float64(segments-first-last+1)*h.pace
 	}
 	for phase := range 2 {
 		if k.Op.Rooted() {
@@ -118,7 +125,7 @@ func (m *Machine) slowest(k *collective.Call, s float64, reduces bool) (h hop) {
 	for r := range edges {
 		e := m.hop(k, s, reduces, r)
 		h.latency += e.latency / float64(edges)
-		h.pace = max(h.pace, e.pace)
+		h.burst, h.pace = max(h.burst, e.burst), max(h.pace, e.pace)
 		h.end = max(h.end, e.end)
 	}
 	return h
@@ -150,7 +157,7 @@ func (m *Machine) hop(k *collective.Call, s float64, reduces bool, from int) (h 
 	switch k.Protocol {
 	case collective.RendezvousWrite:
 		cpu += 4 * o
-		if wire+work > 1.1*message.HeaderSize*e.Beta { // else data is ahead of the CTS behind it
+		if wire+work > 1.1*message.HeaderSize*e.Beta && !k.Op.Rooted() { // else data is ahead of the CTS behind it; down a chain that has come long before
 			h.latency += o
 		}
 		acknowledged = h.latency + 2*o + back
@@ -162,7 +169,11 @@ func (m *Machine) hop(k *collective.Call, s float64, reduces bool, from int) (h 
 	if k.Depth == 1 { // nothing is under way while a segment is reduced
 		acknowledged = max(acknowledged, h.latency+back+o)
 	}
-	h.pace = max(cpu, wire, acknowledged/depth)
+	if k.Op.Rooted() && k.Protocol.Handshakes() { // all along a chain the others under way take CPUs meanwhile
+		acknowledged += (depth - 1) * cpu
+	}
+	h.burst = max(cpu, wire)
+	h.pace = max(h.burst, acknowledged/depth)
 	h.end = max(0, back-recv-work)
 	if k.Protocol == collective.RendezvousRead {
 		h.end = max(0, 2*o+back-work)
