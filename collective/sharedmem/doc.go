@@ -26,6 +26,19 @@
 // by yielding to other processes, in the end by sleeping for up to a millisecond.
 // [Config.Stop] is asked meanwhile.
 //
+// # Memory ordering
+//
+// Every word that one rank waits for and another one writes is the first of a line: a
+// [Publish] behind all that it stands for, plain stores and plain loads of a peer's memory
+// alike, and an atomic load before what it stands for is touched. On amd64 these are plain
+// instructions, and streamed stores, which the order of stores leaves out, have a fence; on
+// arm64 STLR and LDAR, and there are no streamed stores. No rank stores a word and then has
+// to see, by a load of another, whether somebody missed it (which would take a full barrier,
+// and amd64's Publish is none): whoever waits looks again. What is overwritten two rounds or
+// some slots later is so because of an atomic load of what its readers published after they
+// had read. All words of an [Announcement] are atomic, since any rank may read it at any time.
+// Package shm's documentation says what an emulator of arm64 shows of that, and what not.
+//
 // # Trust
 //
 // Boards guard against mistakes, not against a hostile peer. A rank whose call

@@ -111,10 +111,7 @@ func (c *Context) Registered(r *objects.Region) {
 	if r.Arena == 0 {
 		return
 	}
-	row := &c.own.regions[objects.Row(r.RKey())]
-	row.access, row.addr, row.length = uint32(r.Access()), r.Addr(), r.Length()
-	row.arena, row.offset = r.Arena, r.Offset
-	atomic.StoreUint32(&row.key, r.RKey())
+	c.own.regions[objects.Row(r.RKey())].tell(r.RKey(), uint32(r.Access()), r.Addr(), r.Length(), r.Arena, r.Offset)
 }
 
 // Withdrawn implements objects.Owner: it revokes what refers to the region.

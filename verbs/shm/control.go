@@ -82,7 +82,8 @@ const (
 func claim(n uint64, state uint32) uint32 { return uint32(n+1)<<2 | state }
 
 // connInfo is what a queue pair's peer must know of it. All but readable is set before
-// RTR, and that before bound.
+// RTR, and that before bound: a plain word is read once an atomic one has said that it is
+// there, and is not written again.
 type connInfo struct {
 	state    uint32 // atomic: verbs.QPState plus one; 0 once the block is gone
 	mtu      uint32
@@ -144,15 +145,36 @@ const (
 )
 
 // region is a row of a directory: a region that peers may map. It is valid while
-// key is the row's.
+// key is the row's. All of it is atomic: key is cleared first and written last, and a
+// reader that finds the same key before and after has read one region and no mixture
+// only if neither end's accesses pass each other.
 type region struct {
-	key          uint32 // atomic: written last, cleared first
+	key          uint32
 	access       uint32
 	_            uint64
 	addr, length uint64
 	arena        uint64
 	offset       uint64
 	_            [16]byte
+}
+
+// tell writes a row.
+func (r *region) tell(key, access uint32, addr, length, arena, offset uint64) {
+	atomic.StoreUint32(&r.access, access)
+	atomic.StoreUint64(&r.addr, addr)
+	atomic.StoreUint64(&r.length, length)
+	atomic.StoreUint64(&r.arena, arena)
+	atomic.StoreUint64(&r.offset, offset)
+	atomic.StoreUint32(&r.key, key)
+}
+
+// read copies a row. The region with a key is in it if its key is the row's afterwards.
+func (r *region) read() region {
+	return region{
+		access: atomic.LoadUint32(&r.access),
+		addr:   atomic.LoadUint64(&r.addr), length: atomic.LoadUint64(&r.length),
+		arena: atomic.LoadUint64(&r.arena), offset: atomic.LoadUint64(&r.offset),
+	}
 }
 
 // directory is what a Context tells others.

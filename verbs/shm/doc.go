@@ -45,6 +45,32 @@
 // writes. Context.mu guards lists of objects and may be taken within a queue pair's
 // lock, never the other way round. A completion queue's lock is the innermost.
 //
+// # Memory ordering
+//
+// The two ends are compiled for amd64, where loads pass no load and stores no store, and for
+// arm64, where they do unless sync/atomic says otherwise: its stores are releases there, its
+// loads acquires, of which none passes the other. What was reviewed against arm64's rules:
+//
+//   - seq of a slot, a queue pair's answer, bound, state: stored atomically behind the plain
+//     words that they announce, loaded before these are read. The words are written again
+//     only once the other end's atomic word has said that they were read.
+//   - claim: what a copier reads lies between two compare-and-swaps of one word. Whatever
+//     overtakes the second half of the first (arm64 without LSE lets later loads do so)
+//     reads what nobody could take back meanwhile.
+//   - sleeping and the requests that end the sleep: each end stores its word and then loads
+//     the other's. That needs stores not to be passed by later loads, which amd64 has from
+//     XCHG, and arm64 from STLR before LDAR; a plain store would lose wake-ups on both.
+//   - a region's row in the directory was copied by plain loads between two atomic ones, and
+//     filled by plain stores behind an atomic one: sound on amd64, not on arm64, where a plain
+//     load may come after a later acquire and a plain store before an earlier release. All of
+//     it is atomic now.
+//
+// The tests run on arm64 under an emulator whose host is amd64 (.ci/run arm64). It shows
+// that the code is right where it is run as written: layouts, alignment, atomics and system
+// calls. It cannot show a missing barrier: the host's loads and stores keep amd64's order
+// whatever the program is, and emulated code is translated in order. Nor are caches, LSE's
+// presence or absence in silicon, or pages of 16 and 64 KiB those of a real machine.
+//
 // # Progress
 //
 // A caller that polls a completion queue makes the progress of the Context's queue

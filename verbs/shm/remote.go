@@ -109,7 +109,7 @@ func (r *reached) Map(rkey uint32, addr, length uint64, access verbs.Access) (lo
 	if atomic.LoadUint32(&row.key) != rkey || rkey == 0 {
 		return fail("no region that lies in memory from AllocMemory has this key")
 	}
-	at := *row
+	at := row.read()
 	switch {
 	case atomic.LoadUint32(&row.key) != rkey:
 		return fail("its region is being closed")
