@@ -13,6 +13,7 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring"
 	"ringcli/trace"
+	"ringcli/verbs/cpu"
 )
 
 // This file is what the ranks of a Comm tell each other over the control ring, once: what
@@ -29,6 +30,7 @@ type capabilities struct {
 	Rails     bool   `json:"rails,omitempty"`      // its channels are on several devices
 	LinkMbps  int    `json:"link_mbps,omitempty"`  // of its slower port; 0: not known
 	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
+	CPUs      int    `json:"cpus,omitempty"`       // that it may run on; 0: not known
 	Host      string `json:"host"`                 // the same of ranks that share one
 	Hosts     string `json:"hosts,omitempty"`      // of rank 0: the setting hosts
 }
@@ -53,6 +55,9 @@ func (c *Comm) agree(ctx context.Context) error {
 		return nil
 	}
 	mine := capabilities{Size: c.size, Software: c.software(), Rails: c.rails(), LinkMbps: c.linkMbps(), NotShared: c.notShared(), Host: c.ring.HostName()}
+	if cpus, err := cpu.Allowed(); err == nil {
+		mine.CPUs = len(cpus)
+	}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce, mine.Hosts = c.table.Load(), rand.Uint32(), c.ring.Options().Hosts
 	}
@@ -90,6 +95,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	if found.Hosts, err = hostsOf(all); err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
+	found.Turns = turnsOf(all, found.Hosts)
 	if found.NotShared == "" {
 		if found.NotShared, err = c.share(ctx); err != nil {
 			return fmt.Errorf("agree: %w", err)
@@ -115,6 +121,21 @@ func hostsOf(all []capabilities) (*topology.Hosts, error) {
 		names[rank] = theirs.Host
 	}
 	return topology.Of(names), nil
+}
+
+// turnsOf is how many ranks take turns on a CPU, where all share a host; 0 is not known. Between
+// hosts what a message takes is another matter.
+func turnsOf(all []capabilities, hosts *topology.Hosts) int {
+	if hosts.Number() > 1 {
+		return 0
+	}
+	turns := 0
+	for _, theirs := range all {
+		if theirs.CPUs > 0 {
+			turns = max(turns, (len(all)+theirs.CPUs-1)/theirs.CPUs)
+		}
+	}
+	return turns
 }
 
 // gather has every rank say something, and returns what they said.
@@ -165,7 +186,7 @@ func slower(a, b int) int {
 // neighbours. The first call of an algorithm makes its edges. It needs the lock,
 // and no operation may run.
 func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
-	mine := roleKey{k.Algorithm, k.Op, k.Root}
+	mine := roleKey{k.Algorithm, k.Op, k.Root, k.Halved(c.size)}
 	if r := c.roles[mine]; r != nil {
 		return r, nil
 	}
@@ -180,7 +201,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		r := &role{}
 		other.Script(&r.Script, c.rank, c.size, c.agreement.Load().Hosts)
 		r.Peers(set)
-		made[roleKey{k.Algorithm, other.Op, k.Root}] = r
+		made[roleKey{k.Algorithm, other.Op, k.Root, other.Halved(c.size)}] = r
 	}
 	c.announced.Load().Announce(c.seq+1, k.Signature())
 	// A rank that calls something else waits for the data of this operation, and finds its

@@ -49,7 +49,8 @@
 // # Algorithms
 //
 //	ring                chunks go round the ring, 2(n-1) hops: bandwidth
-//	recursive-doubling  log2 n exchanges with ranks at distance p/2 ... 2, 1, for any n
+//	recursive-doubling  log2 n exchanges with ranks at distance p/2 ... 2, 1, for any n;
+//	                    long all-reduces by halves, there and back
 //	tree                up an in-order binary tree, and down it
 //	inbox               one hop from every rank to every other, up to 8 ranks, or any
 //	                    number that share memory

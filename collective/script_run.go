@@ -41,6 +41,7 @@ type roleKey struct {
 	algorithm Algorithm
 	op        Operation
 	root      int
+	halved    bool
 }
 
 // flight is a WRITE that was posted to a peer.

@@ -88,6 +88,7 @@ type Agreement struct {
 	Rails     bool            // some rank's channels are on several devices
 	Software  bool            // some rank has a device in software, where a message costs system calls
 	LinkMbps  int             // of the slowest port; 0 if none is known
+	Turns     int             // how many ranks take turns on a CPU, where all share a host; 0 is not known
 	Reached   bool            // the ranks have agreed
 	NotShared string          // why a rank cannot read all others' memory, before that as far as this one knows; "" if all can
 	Hosts     *topology.Hosts // once they have agreed: where the ranks are

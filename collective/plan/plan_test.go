@@ -123,23 +123,27 @@ func TestPlanAlgorithm(t *testing.T) {
 	}
 }
 
-// TestPlanManyRanks: beyond the inbox's ranks the ring begins the later, the more there are
-// and the faster their ports.
+// TestPlanManyRanks: beyond the inbox's ranks the ring begins the later, the more there are,
+// the faster their ports, and the more of them take turns on a CPU.
 func TestPlanManyRanks(t *testing.T) {
 	for _, test := range []struct {
-		bytes, ranks, mbps int
-		soft               bool
-		want               Algorithm
+		bytes, ranks, mbps, turns int
+		soft                      bool
+		want                      Algorithm
 	}{
-		{64 << 10, 8, 100_000, false, AlgorithmRing},
-		{64 << 10, 64, 0, false, AlgorithmRecursiveDoubling},
-		{64 << 10, 1024, 0, true, AlgorithmRecursiveDoubling},
-		{8 << 20, 1024, 100_000, false, AlgorithmRecursiveDoubling},
-		{8 << 20, 1024, 0, false, AlgorithmRing},
-		{8 << 20, 1024, 100_000, true, AlgorithmRing},
-		{8 << 20, 64, 100_000, false, AlgorithmRing},
+		{64 << 10, 8, 100_000, 0, false, AlgorithmRing},
+		{64 << 10, 64, 0, 0, false, AlgorithmRecursiveDoubling},
+		{64 << 10, 1024, 0, 0, true, AlgorithmRecursiveDoubling},
+		{8 << 20, 1024, 100_000, 0, false, AlgorithmRecursiveDoubling},
+		{16 << 20, 1024, 0, 0, false, AlgorithmRing},
+		{16 << 20, 1024, 100_000, 0, true, AlgorithmRing},
+		{8 << 20, 64, 100_000, 0, false, AlgorithmRing},
+		{256 << 10, 16, 0, 1, true, AlgorithmRing},
+		{256 << 10, 16, 0, 8, true, AlgorithmRecursiveDoubling},
+		{48 << 10, 4, 0, 1, true, AlgorithmRing},
+		{48 << 10, 4, 0, 2, true, AlgorithmRecursiveDoubling},
 	} {
-		got, err := Agreement{Ranks: test.ranks, SlotSize: 256 << 10, Software: test.soft, LinkMbps: test.mbps}.Plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum}, Table{})
+		got, err := Agreement{Ranks: test.ranks, SlotSize: 256 << 10, Software: test.soft, LinkMbps: test.mbps, Turns: test.turns}.Plan(Call{Op: OpAllReduce, Count: test.bytes / 4, Type: reduce.Float32, Reduction: reduce.Sum}, Table{})
 		if err != nil || got.Algorithm != test.want {
 			t.Errorf("%+v: %v, %v", test, got, err)
 		}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"ringcli/collective/crossover"
 	"ringcli/collective/script"
 	"ringcli/collective/sharedmem"
 	"ringcli/collective/topology"
@@ -36,5 +37,15 @@ func (s Shape) Plan(k Call, t Table) (Call, error) {
 // Script makes a rank's script of a planned call that does not go round the ring. The
 // memory of an old one is used again. hosts may be nil, but for AlgorithmHierarchical.
 func (c *Call) Script(s *script.Script, rank, ranks int, hosts *topology.Hosts) {
-	s.Compile(operations[c.Op].scripts[c.Algorithm], c.Op.wholly(), c.Root, rank, ranks, hosts)
+	write := operations[c.Op].scripts[c.Algorithm]
+	if c.Halved(ranks) {
+		write = (*script.Script).DoublingByHalves
+	}
+	s.Compile(write, c.Op.wholly(), c.Root, rank, ranks, hosts)
+}
+
+// Halved tells whether a planned call is an all-reduce by recursive doubling that goes by
+// halves. The result is the same, bit for bit.
+func (c *Call) Halved(ranks int) bool {
+	return c.Op == OpAllReduce && c.Algorithm == AlgorithmRecursiveDoubling && ranks >= crossover.Halved && c.Count*c.Type.Size() >= crossover.HalvedBytes
 }

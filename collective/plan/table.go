@@ -112,7 +112,8 @@ func carriers(p Protocol) string {
 
 // smallMost is where, without rules, the ring begins on few ranks: up to so many bytes of
 // the whole vector the number of hops decides, beyond it the bytes that each rank sends.
-// On more than MaxInboxRanks that do not share memory it is where package crossover says.
+// On more than MaxInboxRanks that do not share memory, or more than softInboxRanks of software
+// devices, it is where package crossover says.
 const smallMost = 32 << 10
 
 // directMost is that of an all-reduce on more than directRanks that share memory: by the inbox
@@ -163,14 +164,14 @@ func (g *Agreement) smallMost(op Operation) int64 {
 	switch {
 	case g.direct() && op.Phases() == 2 && g.Ranks > directRanks:
 		return directMost
-	case g.direct() || g.Ranks <= MaxInboxRanks:
+	case g.direct() || g.Ranks <= MaxInboxRanks && (!g.Software || g.Ranks <= softInboxRanks):
 		return smallMost
 	}
 	mbps := g.LinkMbps
 	if g.Software {
 		mbps = 0
 	}
-	return max(smallMost, crossover.Bytes(op.Phases(), g.Ranks, mbps))
+	return max(smallMost, crossover.Bytes(op.Phases(), g.Ranks, mbps, g.Turns))
 }
 
 // lookup returns the first rule that fits an operation on a vector of so many

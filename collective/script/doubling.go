@@ -10,7 +10,8 @@ package script
 // All-reduce exchanges the whole vector at distances p/2, p/4, ... 1.
 // Reduce-scatter does the same with the half of the chunks that the other side
 // is nearer to (recursive halving), and all-gather goes back, at distances 1, 2,
-// ... p/2.
+// ... p/2. All-reduce by halves is the one and then the other: twice as many messages, of
+// 2(p-1)/p of the vector instead of lg p times the vector.
 //
 // The order of operands is one for all chunks and both reductions:
 //
@@ -128,6 +129,12 @@ func (s *Script) DoublingAllReduce()     { s.doubling(s.all(), s.all(), s.double
 func (s *Script) DoublingReduceScatter() { s.doubling(s.all(), s.own(), s.halveSums) }
 func (s *Script) DoublingAllGather()     { s.doubling(s.own(), s.all(), s.doubleChunks) }
 
+// DoublingByHalves writes all-reduce by halves.
+func (s *Script) DoublingByHalves() {
+	s.Whole = false
+	s.doubling(s.all(), s.all(), s.halveAndDouble)
+}
+
 // Disseminate writes the barrier (Hensgen, Finkel and Manber, "Two algorithms for barrier
 // synchronization", 1988): a rank that has heard of d ranks, itself among them, tells the
 // one d places on, for d = 1, 2, 4, ... below the number of ranks, which takes log2 n
@@ -167,6 +174,28 @@ func (s *Script) fold(paired bool) Operand {
 }
 
 func (s *Script) halveSums(d doubling, v int, paired bool) {
+	s.halve(d, v, paired, !paired)
+	if paired {
+		s.send(s.rank+1, Span{s.rank + 1, s.rank + 2}, OperandPartial)
+		s.output(s.own())
+	}
+}
+
+// halveAndDouble leaves the sums in a partial result first: in place a reduction waits until
+// what comes before it is sent, and here that may be two pieces, which each of two ranks would
+// have the other take first.
+func (s *Script) halveAndDouble(d doubling, v int, paired bool) {
+	s.halve(d, v, paired, false)
+	s.output(d.block(v, 1))
+	s.lap = 1
+	s.double(d, v, OperandOutput)
+	if paired {
+		s.send(s.rank+1, s.all(), OperandOutput)
+	}
+}
+
+// halve leaves the virtual rank the sums of its chunks, in the output or in a partial result.
+func (s *Script) halve(d doubling, v int, paired, output bool) {
 	from := s.fold(paired)
 	block := 0 // of virtual ranks, whose chunks this one still has
 	for dist := d.power / 2; dist >= 1; dist /= 2 {
@@ -177,15 +206,11 @@ func (s *Script) halveSums(d doubling, v int, paired bool) {
 		}
 		s.send(peer, d.block(theirs, dist), from)
 		to := OperandPartial
-		if dist == 1 && !paired {
+		if dist == 1 && output {
 			to = OperandOutput
 		}
 		s.reduce(peer, d.block(mine, dist), from, to, dist == 1)
 		from, block = OperandPartial, mine
-	}
-	if paired {
-		s.send(s.rank+1, Span{s.rank + 1, s.rank + 2}, OperandPartial)
-		s.output(s.own())
 	}
 }
 
@@ -195,13 +220,18 @@ func (s *Script) doubleChunks(d doubling, v int, paired bool) {
 		s.copy(s.rank+1, Span{s.rank + 1, s.rank + 2})
 		from = OperandOutput
 	}
+	s.double(d, v, from)
+	if paired {
+		s.send(s.rank+1, s.all(), OperandOutput)
+	}
+}
+
+// double gives all virtual ranks the chunks of each. The own ones lie in from.
+func (s *Script) double(d doubling, v int, from Operand) {
 	for dist := 1; dist < d.power; dist *= 2 {
 		mine := v &^ (dist - 1)
 		s.send(d.first(v^dist), d.block(mine, dist), from)
 		s.copy(d.first(v^dist), d.block(mine^dist, dist))
 		from = OperandOutput
-	}
-	if paired {
-		s.send(s.rank+1, s.all(), OperandOutput)
 	}
 }

@@ -83,13 +83,18 @@ func (p *players) work(rank, g int) bool {
 	if m == nil {
 		return false
 	}
+	piece := r.Group(g).Worked
+	from, to := r.Piece(m.Lo, m.Hi, g, piece)
+	if m.Do == MoveOutput {
+		copy(p.values(r, m.To, m.Into, g, m, piece, from, to), p.values(r, m.From, m.Area, g, m, piece, from, to))
+		r.WorkedPiece(g)
+		return true
+	}
 	edge := [2]int{m.Peer, rank}
 	if len(p.wire[edge]) == 0 {
 		return false
 	}
 	got := p.wire[edge][0]
-	piece := r.Group(g).Worked
-	from, to := r.Piece(m.Lo, m.Hi, g, piece)
 	if got.group != g || got.from != from || got.to != to {
 		p.t.Fatalf("%s: rank %d expects elements [%d, %d) of group %d from rank %d: got [%d, %d) of group %d", p.name, rank, from, to, g, m.Peer, got.from, got.to, got.group)
 	}

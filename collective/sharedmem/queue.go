@@ -123,15 +123,17 @@ func (t *Team) post(c *Call, at uint64, payload []byte) error {
 		}
 	}
 	l, slot := t.line(&t.peers[t.rank]), q.calls%queueDepth
+	word := uint64(written)
 	if n := len(payload); n > linePayload {
 		copy(t.layout.payload(t.board, at, n), payload)
 	} else {
-		l[postWord] = wordOf(payload)
+		word = wordOf(payload)
 	}
 	if q.folds[slot] != t.fold.value || q.calls < queueDepth {
 		q.folds[slot] = t.fold.value
 		l[postDigest], l[postCount], l[postRoot] = c.Digest, c.Count, c.Root
 	}
+	l[postWord] = word // right before the tag: see put
 	l.store(t.postTag())
 	return nil
 }

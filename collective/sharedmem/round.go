@@ -28,13 +28,16 @@ func (t *Team) open() (parity uint32) {
 
 // put gives a peer its payload of the round: in the line, or in the area behind it.
 func (t *Team) put(p *peer, parity uint32, payload []byte) {
-	l := p.out[parity]
+	word := uint64(written)
 	if len(payload) <= linePayload {
-		l[1] = wordOf(payload)
+		word = wordOf(payload)
 	} else {
-		l[1] = written
 		copy(p.outArea[parity], payload)
 	}
+	// Right before the tag, so that no check for a nil pointer comes between, which would be
+	// a load of the line: the rank would wait until it has it back from its peer.
+	l := p.out[parity]
+	l[1] = word
 	l.store(t.tag)
 }
 

@@ -177,3 +177,28 @@ func TestAckIsWaitedFor(t *testing.T) {
 	c.idle()
 	c.wantAcks(acks, "after four times as many")
 }
+
+// Where answers take their time, as between ranks that take turns on a CPU, an ACK waits for the
+// next one: for a few times as long as they take, and not for ever.
+func TestAckWaitsAsLongAsAnswersTake(t *testing.T) {
+	c := newTalk(t)
+	c.q.rc.Modify(&verbs.QPAttr{Timeout: 20}, verbs.AttrTimeout, &c.q.ep.out)
+	const took, pause = 2 * int64(time.Millisecond), 100 * int64(time.Millisecond)
+	for range 5 * conversation {
+		c.now += pause
+		c.ask()
+		c.now += took
+		c.answer()
+	}
+	c.now += pause
+	before := c.q.ep.port.AckPkts
+	c.ask()
+	c.now += took + took/2
+	for range 2 * ackRounds {
+		c.round()
+	}
+	c.wantAcks(before, "when an answer may still come")
+	c.now += pause
+	c.round()
+	c.wantAcks(before+1, "when none came")
+}
