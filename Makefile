@@ -10,7 +10,7 @@ LDFLAGS := -s -w -E ringcli_start -X ringcli/cli/about.version=$(VERSION)
 TAGS :=
 
 # ringcli, and what is built apart from it.
-MODULES := . collective/peersbench verbs/ibv/racktest
+MODULES := . cli/readerstest collective/peersbench verbs/ibv/racktest
 
 # Where `make install` puts things; DESTDIR is put before it, for packagers.
 PREFIX  ?= /usr/local
@@ -40,6 +40,7 @@ static: build
 # Tests with the flags $(1): ringcli, and what is built apart from it.
 define tests
 	$(GO) test $(1) -timeout $(TEST_TIMEOUT) ./...
+	$(GO) -C cli/readerstest test $(1) -timeout $(TEST_TIMEOUT) ./...
 	$(GO) -C collective/peersbench test $(1) -timeout $(TEST_TIMEOUT) ./...
 	$(GO) -C verbs/ibv/racktest test $(1) -timeout $(TEST_TIMEOUT) ./rack/... ./interop
 endef

@@ -24,6 +24,7 @@ import (
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
 	"ringcli/cli/lab"
+	"ringcli/cli/ledger"
 	"ringcli/cli/links"
 	"ringcli/cli/local"
 	"ringcli/cli/overlap"
@@ -119,13 +120,25 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		ctx = s.Parent.Ctx
 	}
 	err = exit.OrInterrupted(ctx, err)
-	if err == nil {
+	if err == nil && s.Ledger == nil {
 		return exit.OK
 	}
 	if chosen != nil && chosen != root {
 		name = strings.TrimPrefix(chosen.CommandPath(), "ringcli ")
 	}
-	code := exit.Code(err)
+	code := i.report(name, err, args)
+	if err := s.Ledger.Close(ledger.Run{Command: name, Version: about.Version(), ExitCode: code}); err != nil {
+		code = i.report(name, err, args)
+	}
+	return code
+}
+
+// report says why a command failed, if it did, and returns its exit code.
+func (i *invocation) report(name string, err error, args []string) int {
+	s, code := i.Session, exit.Code(err)
+	if err == nil {
+		return code
+	}
 	if s.Out == nil { // the configuration was not read
 		format := cmp.Or(givenValue(args, "--output"), os.Getenv("RINGCLI_OUTPUT"))
 		s.Out = render.New(s.Stdout, render.Format(format))
@@ -177,7 +190,11 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
-	s.Out = render.New(s.Stdout, render.Format(s.Config.String("output")))
+	err = s.OpenLedger(call.Flags)
+	s.Out = s.Printer()
+	if err != nil {
+		return err
+	}
 	if err := s.SetTrace(); err != nil {
 		return err
 	}

@@ -197,6 +197,13 @@ var Settings = []Setting{
 	{Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
 		Usage:   "format of traces: %s (auto: text on a terminal, JSON otherwise)",
 		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json."},
+	{Name: "junit", Default: "", Completes: []string{"files", "xml"},
+		Section: "For machines",
+		Usage:   "write what was checked to this file, as JUnit XML: a test case per check, link and rank (%r in its name: this rank)",
+		Comment: "A file for what was checked, as JUnit XML: a test case per check, link and rank.\n%r in its name stands for this rank, whose own file it is then."},
+	{Name: "metrics", Default: "", Completes: []string{"files", "prom"},
+		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
+		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
 }
 
 // Allow adds the values of a setting that are another package's to know, beside its

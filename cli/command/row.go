@@ -117,6 +117,8 @@ type Call struct {
 	Flags *pflag.FlagSet
 	Args  []string
 	Led   bool // by this rank, for all
+	// Text is how it was given in a line.
+	Text string
 	// Job is how it was given, if it is to run in the background; else "".
 	Job string
 	// Turn is its place in the line for the ring, if it has taken one before it runs.

@@ -72,22 +72,23 @@ func Report(s *session.Session, command string, err error, code int) {
 	_ = errors.As(err, &found) // or it has none
 	retry, retries := errors.AsType[*again](err)
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	var v *ring.Verdict
+	if !errors.As(err, &v) {
+		v = found.verdict // that this rank has found, or none
+	}
+	why := Code(err)
+	if v != nil {
+		why = Code(v)
+	}
+	f := Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}
+	if retries {
+		f.Retry = new(retry.left.Seconds())
+	}
+	s.Ledger.AddFailure(f, exit.IsShared(err))
 	if s.Out.Format() == render.JSON {
-		var v *ring.Verdict
-		if !errors.As(err, &v) {
-			v = found.verdict // that this rank has found, or none
-		}
-		why := Code(err)
-		if v != nil {
-			why = Code(v)
-		}
 		out := s.Out
 		if s.SpeaksToParent() {
 			out = render.New(s.Stderr, render.JSON)
-		}
-		f := Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}
-		if retries {
-			f.Retry = new(retry.left.Seconds())
 		}
 		if out.Print(f) == nil {
 			return

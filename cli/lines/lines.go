@@ -10,6 +10,7 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/failure"
+	"ringcli/cli/ledger"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
@@ -26,8 +27,9 @@ func each(ctx context.Context, t *command.Table, script string, w io.Writer, run
 	worst := error(nil)
 	for _, each := range commands {
 		root := t.LineTree(w, func(ctx context.Context, c command.Row, call command.Call) error {
+			call.Text = strings.Join(each.Words, " ")
 			if each.Job {
-				call.Job = strings.Join(each.Words, " ")
+				call.Job = call.Text
 			}
 			return run(ctx, c, call)
 		})
@@ -126,15 +128,19 @@ func perform(ctx context.Context, s *session.Session, c command.Row, call comman
 func foreground(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	var results []render.Record // for `expect`
 	s.Out.Seen = func(r render.Record) { results = append(results, r) }
+	begun := time.Now()
 	err := start(ctx, s, c, call)
 	s.Out.Seen = nil
 	if len(results) > 0 {
 		s.Results, s.Fresh = results, true
 	}
-	if err == nil {
-		return nil
+	line := ledger.Line{OK: true, Text: call.Text, Duration: time.Since(begun).Seconds()}
+	if err != nil {
+		err = told(ctx, s, c, err)
+		line.OK, line.Error, line.Code = errors.Is(err, exit.ErrQuit), err.Error(), string(failure.Code(err))
 	}
-	return told(ctx, s, c, err)
+	s.Ledger.Add(line)
+	return err
 }
 
 // told is the error that a command ends with: a failure of the ring is diagnosed, and the

@@ -115,13 +115,19 @@ func (f *processes) start(rank int, pipe *os.File) error {
 			cmd.Stderr = f.s.Stderr // for the progress line
 		}
 	}
+	ledger, err := f.listen(cmd, rank)
+	if err != nil {
+		return err
+	}
 	if f.s.Interactive {
 		// Ctrl-C is for the shell, which shares the terminal with the ranks.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	}
 	// A descendant that kept the streams open must not hold up the end.
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	err = cmd.Start()
+	heard := ledger.hear(f.s.Ledger, rank, err == nil)
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		return fmt.Errorf("start rank %d: %w; raise the limit of open files (`ulimit -n`) or start fewer ranks", rank, err)
 	} else if err != nil {
 		return fmt.Errorf("start rank %d: %w", rank, err)
@@ -133,6 +139,7 @@ func (f *processes) start(rank int, pipe *os.File) error {
 		if w, ok := cmd.Stderr.(*rankWriter); ok {
 			w.flush()
 		}
+		heard(p)
 		f.ended <- p
 	}()
 	return nil

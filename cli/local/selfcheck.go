@@ -83,6 +83,7 @@ func selfCheck(ctx context.Context, s *session.Session, n int, args []string) (w
 		if err != nil {
 			return fmt.Errorf("make a pipe from the ranks: %w", err)
 		}
+		s.Ledger.Begin(device)
 		err = run(ctx, s, n, append(slices.Clone(args), "--device="+device), write)
 		text, readErr := io.ReadAll(read)
 		err = errors.Join(err, readErr, read.Close())
@@ -102,5 +103,6 @@ func selfCheck(ctx context.Context, s *session.Session, n int, args []string) (w
 			return worst
 		}
 	}
+	s.Ledger.Begin("")
 	return errors.Join(s.Out.Print(sum), worst)
 }

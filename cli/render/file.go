@@ -19,6 +19,21 @@ func CheckReplaceable(what, path string) error {
 	return nil
 }
 
+// CheckWritable refuses a file that cannot be written, before there is anything to write.
+func CheckWritable(what, path string) error {
+	if err := CheckReplaceable(what, path); err != nil {
+		return err
+	}
+	f, err := CreateFile(path)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return exit.Usagef("%s %s: %w: expected a file in a folder that can be written", what, path, err)
+	}
+	return nil
+}
+
 // File is a file that takes its place under its name when it is whole, and not before.
 // A nil File does nothing.
 type File struct {
@@ -37,7 +52,7 @@ func CreateFile(path string) (*File, error) {
 
 // Put writes the file, for others to read, and gives it its name.
 func (f *File) Put(write func(io.Writer) error) error {
-	err := errors.Join(write(f.temp), f.temp.Chmod(0o644), f.temp.Close())
+	err := errors.Join(write(f.temp), f.temp.Chmod(0o644), f.temp.Sync(), f.temp.Close())
 	if err == nil {
 		err = os.Rename(f.temp.Name(), f.Path)
 	}

@@ -36,6 +36,8 @@ type Printer struct {
 	fields []string   // CSV's header in force
 	// Seen, if set, is given each record that is printed, or its parts.
 	Seen func(Record)
+	// Keep, if set, is given each record too, those that people are told of in lines as well.
+	Keep func(Record)
 	// Job is the number of the command in the background whose results these are, which
 	// JSON has with each; 0: they are of none.
 	Job int
@@ -51,7 +53,14 @@ func New(w io.Writer, format Format) *Printer {
 
 // Fork returns a Printer of the same format to the same writer, for other results.
 func (p *Printer) Fork() *Printer {
-	return &Printer{w: p.w, format: p.format, color: p.color, width: p.width}
+	return &Printer{w: p.w, format: p.format, color: p.color, width: p.width, Keep: p.Keep}
+}
+
+// Unshown returns a Printer whose results nobody reads, but for whoever sees or keeps these.
+func (p *Printer) Unshown() *Printer {
+	unshown := New(io.Discard, p.format)
+	unshown.Seen, unshown.Keep = p.Seen, p.Keep
+	return unshown
 }
 
 // Into has what is printed go to another writer, which leads to the same terminal, until
@@ -80,6 +89,12 @@ func (p *Printer) Print(records ...Record) error {
 	if len(records) == 0 {
 		return nil
 	}
+	parts := partsOf(records)
+	for _, r := range parts {
+		if p.Keep != nil {
+			p.Keep(r)
+		}
+	}
 	if told, ok := records[0].(Told); ok && p.format == Table {
 		for _, line := range told.Lines() {
 			if err := p.Notes(line.Mood, line.Text); err != nil {
@@ -87,14 +102,6 @@ func (p *Printer) Print(records ...Record) error {
 			}
 		}
 		return nil
-	}
-	var parts []Record
-	for _, r := range records {
-		if compound, ok := r.(Parts); ok {
-			parts = append(parts, compound.Parts()...)
-		} else {
-			parts = append(parts, r)
-		}
 	}
 	for _, r := range parts {
 		if p.Seen != nil {
@@ -115,6 +122,18 @@ func (p *Printer) Print(records ...Record) error {
 		return p.printTable(records)
 	}
 	return nil
+}
+
+// partsOf are records, those that stand for several taken apart.
+func partsOf(records []Record) (parts []Record) {
+	for _, r := range records {
+		if compound, ok := r.(Parts); ok {
+			parts = append(parts, compound.Parts()...)
+		} else {
+			parts = append(parts, r)
+		}
+	}
+	return parts
 }
 
 var colors = map[Mood]*color.Color{

@@ -52,6 +52,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		s.Place.SetInjected(o.Inject)
 	}
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
+	s.Ledger.Joined(index, 0)
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {
@@ -66,6 +67,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
 	trace.SetRank(s.Ring.Rank())
+	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size())
 	s.Place.joined(s)
 	s.Does("")
 	return nil

@@ -12,13 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
-	"ringcli/cli/render"
 	"ringcli/ring/bootstrap"
 )
 
 // ParentFlag is the file descriptor of the pipe from a parent that runs all
 // ranks of a ring on this machine. Its end is the end of this process.
 const ParentFlag = "parent-fd"
+
+// LedgerFlag is that of the pipe to the ledger of a parent that keeps one.
+const LedgerFlag = "ledger-fd"
 
 // ReportFlag is that of the pipe to the parent, which wants to know what came of it.
 const ReportFlag = "report-fd"
@@ -38,7 +40,7 @@ var HearsLate func(rank int)
 
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
-	for _, name := range []string{ParentFlag, ReportFlag} {
+	for _, name := range []string{ParentFlag, ReportFlag, LedgerFlag} {
 		fs.Int(name, 0, "")
 		_ = fs.MarkHidden(name) // it was declared just now
 	}
@@ -80,7 +82,7 @@ func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
 	}()
 	if s.Parent.rank > 0 {
 		// The leader speaks for the ring.
-		s.Out = render.New(io.Discard, s.Out.Format())
+		s.Out = s.Out.Unshown()
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/ledger"
 	"ringcli/cli/render"
 	"ringcli/configs"
 	"ringcli/configs/codes"
@@ -69,6 +70,8 @@ type common struct {
 	secret   []byte   // the token, of the environment or of this process's own
 	others   [][]byte // that this process was given and does not use
 	ownToken bool
+	// Ledger keeps what is found, for machines; nil where none is asked for.
+	Ledger *ledger.Ledger
 	// Shell is nil where no lines are typed.
 	Shell *repl.Shell
 	// Place is what goes from one ring to the next.
@@ -127,7 +130,7 @@ func OfJob(ctx context.Context) *Session {
 // Fork returns a session for one line.
 func (s *Session) Fork() *Session {
 	return &Session{
-		common: s.common, Config: s.Config, Out: render.New(s.Stdout, render.Format(s.Config.String("output"))), Progress: s.Progress,
+		common: s.common, Config: s.Config, Out: s.Printer(), Progress: s.Progress,
 		Ring: s.Ring, Member: s.Member, Leads: s.Leads, Results: s.Results, Forked: s.Config,
 		Running: new(atomic.Pointer[Running]), Stop: new(atomic.Bool),
 	}
@@ -183,8 +186,7 @@ func DeviceOf(r *ring.Ring) string {
 func (s *Session) Together(run func() error) error {
 	if s.OnlyRank0 && s.Ring.Rank() > 0 {
 		out := s.Out
-		s.Out = render.New(io.Discard, out.Format())
-		s.Out.Seen = out.Seen // `expect` compares with them everywhere
+		s.Out = out.Unshown() // `expect` compares with them everywhere
 		defer func() { s.Out = out }()
 	}
 	return run()

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+func TestReportsForMachines(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	junit, metrics := filepath.Join(dir, "ring.xml"), filepath.Join(dir, "ring.prom")
+	code, _, stderr := finish(t, "local", "-n", "2", "--junit", junit, "--metrics", metrics, "-c", "ping; all-reduce --size 4K --iters 5 --check; expect wrong == 1")
+	if code != exit.Critical {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	for path, wanted := range map[string][]string{
+		junit: {
+			`<testsuite name="ringcli ping" tests="2" failures="0"`, `<testcase name="rank 0" classname="ringcli.rank"`, `<testcase name="rank 1" classname="ringcli.rank"`,
+			`<testcase name="expect wrong == 1" classname="ringcli.command"`, `type="expectation"`,
+		},
+		metrics: {
+			"# TYPE ringcli_operation_seconds gauge\n", `ringcli_operation_wrong_elements{command="local",operation="all-reduce",bytes="4096"`,
+			`ringcli_checks{command="local",result="failed"} 1`, `ringcli_run_exit_code{command="local"} 2`, `ringcli_failure{command="local",code="expectation"} 1`,
+		},
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wanted {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %s:\n%s", filepath.Base(path), want, text)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("there are %v, %v", left, err)
+	}
+}
+
+func TestAReportThatCannotBeWrittenFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	code, stdout, stderr := finish(t, "local", "-n", "2", "--metrics", filepath.Join(dir, "none", "x.prom"))
+	if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "a folder that can be written") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+
+	// The folder goes away after it was found good: that is when the script is read.
+	gone, fifo := filepath.Join(dir, "gone"), filepath.Join(dir, "script")
+	if err := os.Mkdir(gone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, "shell", "--junit", filepath.Join(gone, "x.xml"), "-f", fifo)
+	script, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(gone); err != nil {
+		t.Error(err)
+	}
+	if _, err := script.WriteString("version\n"); err != nil {
+		t.Error(err)
+	}
+	if err := script.Close(); err != nil {
+		t.Error(err)
+	}
+	if code := p.end(t, hung); code != exit.Critical || !strings.Contains(p.stderr.String(), "--junit x.xml") {
+		t.Errorf("exit code %d, %s", code, &p.stderr)
+	}
+}

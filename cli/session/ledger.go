@@ -1,0 +1,30 @@
+package session
+
+import (
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"ringcli/cli/ledger"
+	"ringcli/cli/render"
+)
+
+// OpenLedger keeps what is found from here on, if a file is to be made of it. A child of
+// `local` leaves that to its parent.
+func (s *Session) OpenLedger(flags *pflag.FlagSet) (err error) {
+	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
+		s.Ledger, err = ledger.Open(s.Config.String("junit"), s.Config.String("metrics"), s.Config.Int("index"))
+	} else if fd, err := flags.GetInt(LedgerFlag); err == nil && fd >= 3 {
+		s.Ledger = ledger.Send(os.NewFile(uintptr(fd), "pipe to the parent's ledger"))
+	}
+	return err
+}
+
+// Printer returns one for results, which the ledger keeps too.
+func (s *Session) Printer() *render.Printer {
+	p := render.New(s.Stdout, render.Format(s.Config.String("output")))
+	if s.Ledger != nil {
+		p.Keep = func(r render.Record) { s.Ledger.Add(r) }
+	}
+	return p
+}
