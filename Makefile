@@ -2,9 +2,14 @@
 # which it loads libibverbs if that is there; `make static` builds one that needs nothing.
 
 GO      ?= go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# It begins in cli/ringcli/start_*.s.
-LDFLAGS := -s -w -E ringcli_start -X ringcli/cli/about.version=$(VERSION)
+VERSION  := $(shell .ci/version)
+REVISION := $(shell git rev-parse HEAD 2>/dev/null)
+# It begins in cli/ringcli/start_*.s. Neither where it is built nor what git knows besides
+# gets into it: two checkouts of a commit make one file, byte for byte.
+LDFLAGS := -s -w -E ringcli_start -X ringcli/cli/about.version=$(VERSION) -X ringcli/cli/about.revision=$(REVISION)
+
+# The program's file.
+OUT := ringcli
 
 # Build tags, as in `make TAGS=notrace`, which leaves out printed traces.
 TAGS :=
@@ -24,18 +29,23 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static test test-long test-verbs torture growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static release test test-long test-verbs test-arm64 torture growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
 # Always run: the go command knows better than make what is out of date.
 build:
-	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -trimpath -ldflags '$(LDFLAGS)' -o ringcli ./cli/ringcli
+	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(OUT) ./cli/ringcli
 
 # Without libibverbs and its devices, and so without the system's C library: for
 # containers from scratch and for systems whose C library is not glibc.
 static: override TAGS := nodl,$(TAGS)
 static: build
+
+# What is given out, in dist: programs, packages, images, what they are made of and their
+# checksums, for amd64 and arm64.
+release:
+	.ci/release/run dist
 
 # Tests with the flags $(1): ringcli, and what is built apart from it.
 define tests
@@ -110,6 +120,11 @@ cross: export GOARCH := arm64
 cross:
 	for module in $(MODULES); do $(GO) -C $$module build -o /dev/null ./... && $(GO) -C $$module vet ./... || exit; done
 
+# A sample of the tests on arm64, by qemu's emulation; what that cannot show, package
+# verbs/shm says.
+test-arm64:
+	.ci/arm64
+
 # Writes the files that tests compare with: examples of what each command prints,
 # the JSON Schema, man pages, README's topics. `git diff` shows what changed.
 golden:
@@ -119,14 +134,14 @@ man:
 	UPDATE_GOLDEN=1 $(GO) test ./cli -run 'GoldenMan'
 
 install: build
-	install -D -m 755 ringcli $(bindir)/ringcli
+	install -D -m 755 $(OUT) $(bindir)/ringcli
 	install -d $(datadir)/man/man1 $(datadir)/man/man7
 	install -m 644 cli/man/*.1 $(datadir)/man/man1
 	install -m 644 cli/man/*.7 $(datadir)/man/man7
 	install -d $(dir $(bash) $(zsh) $(fish))
-	./ringcli completion bash > $(bash)
-	./ringcli completion zsh > $(zsh)
-	./ringcli completion fish > $(fish)
+	$(abspath $(OUT)) completion bash > $(bash)
+	$(abspath $(OUT)) completion zsh > $(zsh)
+	$(abspath $(OUT)) completion fish > $(fish)
 	install -D -m 644 cli/schema/ringcli.schema.json $(datadir)/ringcli/ringcli.schema.json
 
 uninstall:
@@ -136,4 +151,4 @@ uninstall:
 
 clean:
 	rm -f ringcli torture.bin torture.log
-	rm -rf torture
+	rm -rf torture dist

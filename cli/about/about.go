@@ -45,8 +45,9 @@ type VersionInfo struct {
 	Providers []string `json:"providers" col:"providers"`
 }
 
-// version is set by the Makefile; without it the module's own is shown.
-var version string
+// version and revision, of the commit, are set by the Makefile; without them those are shown
+// that the go command noted.
+var version, revision string
 
 // PrintConfig shows the settings in force.
 func PrintConfig(s *session.Session) error {
@@ -72,9 +73,9 @@ func PrintConfig(s *session.Session) error {
 func runVersion(_ context.Context, s *session.Session, _ command.Call) error {
 	v := VersionInfo{
 		Command: "version", OK: true, Version: Version(),
-		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Providers: []string{},
+		Revision: revision, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Providers: []string{},
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
+	if info, ok := debug.ReadBuildInfo(); ok && revision == "" {
 		for _, setting := range info.Settings {
 			if setting.Key == "vcs.revision" {
 				v.Revision = setting.Value
