@@ -209,6 +209,8 @@ func TestBashCompletion(t *testing.T) {
 		{"ringcli connect --list @ho", []string{"connect", "--list", "@ho"}, "@hosts"},
 		{"ringcli connect --config a.y", []string{"connect", "--config", "a.y"}, "a.yaml"},
 		{"ringcli bench all-reduce --type bf", []string{"bench", "all-reduce", "--type", "bf"}, "bfloat16"},
+		{"ringcli connect -f soa", []string{"connect", "-f", "soa"}, "soak"},
+		{"ringcli examples slurm-p", []string{"examples", "slurm-p"}, "slurm-prolog"},
 	}
 	var script strings.Builder
 	for i, c := range cases {

@@ -185,6 +185,10 @@ func examples() []example {
 			about.ConfigEntry{Command: "config", OK: true, Name: "list", Value: exampleHost + "," + exampleHost + ":18601," + exampleHost + ":18602", Origin: "file /etc/ringcli/config.yaml"},
 			about.ConfigEntry{Command: "config", OK: true, Name: "device", Value: "", Origin: "default"},
 		}),
+		printing("examples", []render.Record{
+			about.ExampleInfo{Command: "examples", OK: true, Name: "slurm-prolog", File: "slurm-prolog.sh", What: "Slurm's Prolog: keeps a job off a node that is not fit for it"},
+			about.ExampleInfo{Command: "examples", OK: true, Name: "soak", File: "soak.ring", What: "Keeps a ring busy, and checks what comes of it", Text: "set check=true\n"},
+		}),
 		printing("version", []render.Record{
 			about.VersionInfo{
 				Command: "version", OK: true, Version: "v1.2.3-45-g0123456-dirty", Revision: "0123456789abcdef0123456789abcdef01234567",

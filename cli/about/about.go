@@ -132,6 +132,7 @@ the default.`,
 			Run:     runVersion,
 		},
 		command.CompletionRow(),
+		examplesRow(),
 		{
 			Name: "schema", Group: command.GroupProgram, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
 			Summary: "Print the JSON Schema of what --output json prints",

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"ringcli/configs"
 )
 
 // Table is the command table. It is made once, and only read then.
@@ -29,6 +31,10 @@ func NewTable() *Table {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
 			return args, cobra.ShellCompDirectiveFilterFileExt
+		},
+		// Files, or scripts that the binary carries.
+		"scripts": func(*cobra.Command, string, []string) ([]string, cobra.ShellCompDirective) {
+			return configs.ScriptNames(), cobra.ShellCompDirectiveDefault
 		},
 		"sizes":  wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
 		"ranks":  wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),

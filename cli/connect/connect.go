@@ -33,7 +33,7 @@ func lineFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run, separated by ';'")
 	command.Completes(fs, "command", "commands")
 	fs.StringP("file", "f", "", "a file of commands to run, one a line, or the name of a script that ringcli carries (-: standard input)")
-	command.Completes(fs, "file", "files")
+	command.Completes(fs, "file", "scripts")
 	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
 }
 
