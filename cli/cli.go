@@ -119,7 +119,7 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		s.Parent.Hear()
 		ctx = s.Parent.Ctx
 	}
-	err = exit.OrInterrupted(ctx, err)
+	err = exit.OrInterrupted(s.Over(ctx), err)
 	if err == nil && s.Ledger == nil {
 		return exit.OK
 	}

@@ -477,7 +477,7 @@ func AsProcess(c command.Row, example string) command.Row {
 		if !known {
 			return exit.Usagef("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node, or mpirun or srun to start it", c.Name)
 		}
-		return connect.InRing(ctx, s, func(ctx context.Context) error { return run(ctx, s, call) })
+		return connect.InRing(s.Patient(ctx), s, func(ctx context.Context) error { return run(ctx, s, call) })
 	}
 	return c
 }

@@ -90,9 +90,10 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if follow && (script != "" || check) {
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	}
-	if err := launched(ctx, s, call.Flags); err != nil {
+	if err := launched(ctx, s); err != nil {
 		return err
 	}
+	ctx = s.Patient(ctx)
 	limit := command.Value[time.Duration](call.Flags, retryFlag)
 	switch {
 	case follow:
@@ -108,7 +109,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
 		return err
 	}
-	if s.OnlyRank0 && s.Config.Int("index") > 0 && trace.IsTerminal(s.Stdout) {
+	if s.OnlyRank0 && !s.Launched && s.Config.Int("index") > 0 && trace.IsTerminal(s.Stdout) {
 		if err := s.Out.Note(render.Faint, "rank 0 prints the results; with --print all they are here, too"); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 
 // launched has the launcher say who is in the ring, if no list does. A process that nothing
 // says anything of is a ring of its own.
-func launched(ctx context.Context, s *session.Session, flags *pflag.FlagSet) error {
+func launched(ctx context.Context, s *session.Session) error {
 	given := s.Config.String("list") != ""
 	ok, err := s.Launch(ctx, true)
 	if err != nil || !ok || given || s.Launched {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/ring/bootstrap/launch"
@@ -85,4 +86,28 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	}
 	trace.Info(trace.Bootstrap, "launched", slog.String("launcher", kind), slog.Int("rank", index), slog.Int("ranks", l.Size()), slog.String("list", list))
 	return list, index, nil
+}
+
+// hearFirst is how long after a signal a rank that a launcher has started goes on: where one
+// has died, the launcher ends the others, by SIGTERM and (Open MPI) a second later by SIGKILL,
+// and the ring needs a moment to say who it was.
+const hearFirst = 700 * time.Millisecond
+
+// Patient is ctx, whose end comes that much later if a launcher has started this process.
+func (s *Session) Patient(ctx context.Context) context.Context {
+	if !s.Launched {
+		return ctx
+	}
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(hearFirst, func() { cancel(context.Cause(ctx)) }) })
+	s.patient = late
+	return late
+}
+
+// Over is what a command's context was in the end: ctx, or what Patient has made of it.
+func (s *Session) Over(ctx context.Context) context.Context {
+	if s.patient != nil {
+		return s.patient
+	}
+	return ctx
 }

@@ -63,6 +63,7 @@ type common struct {
 	Follows bool
 	// Launched says that a launcher has started the ranks and told them of each other.
 	Launched bool
+	patient  context.Context // of Patient; nil if it was not asked
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.
