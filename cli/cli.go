@@ -37,14 +37,23 @@ import (
 	"ringcli/cli/tracing"
 	"ringcli/cli/transport"
 	"ringcli/configs"
+	launching "ringcli/ring/bootstrap/launch"
 )
 
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, signals := exit.CatchSignals(context.Background())
+	ctx, code, kept, err := launching.Keep(context.Background(), exit.ErrInterrupted)
+	if kept {
+		return code
+	}
+	ctx, signals := exit.CatchSignals(ctx)
 	defer signals.Release()
-	return newInvocation(stdin, stdout, stderr, signals).run(ctx, args)
+	i := newInvocation(stdin, stdout, stderr, signals)
+	if err != nil {
+		return i.report("ringcli", err, args)
+	}
+	return i.run(ctx, args)
 }
 
 // invocation is one run of ringcli: the command table, and the session that a

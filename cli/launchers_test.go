@@ -23,15 +23,15 @@ type launcher struct {
 	name string
 	// starts are the words that start n ranks of what follows.
 	starts func(t *testing.T, n int) []string
-	rank   string // the variable that tells a rank who it is
+	rank   []string // variables of rank 2's process
 }
 
 var launchers = []launcher{
-	{"openmpi", mpirun("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"), "OMPI_COMM_WORLD_RANK"},
-	{"mpich", mpirun("mpirun.mpich"), "PMI_RANK"},
-	{"slurm", srun("none"), "SLURM_PROCID"},
-	{"slurm-pmi2", srun("pmi2"), "SLURM_PROCID"},
-	{"slurm-pmix", srun("pmix"), "SLURM_PROCID"},
+	{"openmpi", mpirun("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"), []string{"OMPI_COMM_WORLD_RANK=2"}},
+	{"mpich", mpirun("mpirun.mpich"), []string{"PMI_RANK=2", "HYDI_CONTROL_FD=kept"}},
+	{"slurm", srun("none"), []string{"SLURM_PROCID=2"}},
+	{"slurm-pmi2", srun("pmi2"), []string{"SLURM_PROCID=2"}},
+	{"slurm-pmix", srun("pmix"), []string{"SLURM_PROCID=2"}},
 }
 
 func mpirun(words ...string) func(t *testing.T, n int) []string {
@@ -201,8 +201,8 @@ func (l launcher) launched(ctx context.Context, t *testing.T, mark string, args 
 	return c, out
 }
 
-// everyLauncher runs a test for each; those of Slurm have a cluster.
-func everyLauncher(t *testing.T, run func(t *testing.T, l launcher)) {
+// eachOf runs a test for each; those of Slurm have a cluster.
+func eachOf(t *testing.T, launchers []launcher, run func(t *testing.T, l launcher)) {
 	if os.Getenv("RINGTEST_LAUNCHERS") == "" || verbstest.Race {
 		t.Skip("RINGTEST_LAUNCHERS is not set, or the race detector looks at the launchers' programs: CI's stage launchers runs it")
 	}
@@ -219,7 +219,7 @@ func everyLauncher(t *testing.T, run func(t *testing.T, l launcher)) {
 // A ring of four from nothing but what a launcher says of them, and document 002's example:
 // rank + 1 in a Mi of floats, summed.
 func TestLaunchersStartARing(t *testing.T) {
-	everyLauncher(t, func(t *testing.T, l launcher) {
+	eachOf(t, launchers, func(t *testing.T, l launcher) {
 		scripts := map[string][]string{
 			"# OK: 4 ranks of shm:0": {"connect", "--check"},
 			"all-reduce":             {"connect", "-c", "all-reduce --count 1048576 --type float --op sum --fill rank+1 --check --iters 3; expect wrong == 0"},
@@ -241,42 +241,55 @@ func TestLaunchersStartARing(t *testing.T) {
 
 // A rank is killed: the job ends, and the others say which rank it was.
 func TestLaunchersEndWithTheCulprit(t *testing.T) {
-	everyLauncher(t, func(t *testing.T, l launcher) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*hung)
-		defer cancel()
-		mark := fmt.Sprintf("RINGTEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
-		c, out := l.launched(ctx, t, mark, "connect", "-c", "all-reduce --duration 10m --window 500ms")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for !strings.Contains(out.String(), "GB/s bus") && ctx.Err() == nil {
-			time.Sleep(50 * time.Millisecond)
-		}
-		killed := ofRank(t, mark, l.rank+"=2")
-		if len(killed) != 1 {
-			t.Errorf("rank 2 is processes %v: expected one:\n%s", killed, out)
-			cancel()
-		}
-		for _, pid := range killed {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
-		}
-		err := c.Wait()
-		if _, failed := errors.AsType[*exec.ExitError](err); !failed || ctx.Err() != nil {
-			t.Errorf("%v: expected it to end with a code of its own:\n%s", err, out)
-		}
-		// MPICH kills the others before they can say it, and says itself that one was killed.
-		want := []string{"rank 2 (127.0.0.1:", "was lost: process "}
-		if l.name == "mpich" {
-			want = []string{"BAD TERMINATION", "EXIT CODE: 9"}
-		}
-		for _, w := range want {
-			if !strings.Contains(out.String(), w) {
+	eachOf(t, launchers, func(t *testing.T, l launcher) {
+		out := l.endsOf(t, l.rank...)
+		for _, w := range []string{"rank 2 (127.0.0.1:", "was lost: process "} {
+			if !strings.Contains(out, w) {
 				t.Errorf("%s\nexpected %q", out, w)
 			}
 		}
 	})
+}
+
+// What MPICH has started is killed, which is no rank: all ranks end, and nobody is blamed.
+func TestLaunchersProcessIsKilled(t *testing.T) {
+	eachOf(t, launchers[1:2], func(t *testing.T, l launcher) {
+		if out := l.endsOf(t, "PMI_RANK=2", "HYDI_CONTROL_FD=7"); !strings.Contains(out, "EXIT CODE: 9") || strings.Contains(out, "was lost") {
+			t.Errorf("%s\nexpected that mpirun speaks of it, and no rank", out)
+		}
+	})
+}
+
+// endsOf has a ring of four, kills the process with these variables and awaits that all is
+// over.
+func (l launcher) endsOf(t *testing.T, variables ...string) string {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hung)
+	defer cancel()
+	mark := fmt.Sprintf("RINGTEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
+	c, out := l.launched(ctx, t, mark, "connect", "-c", "all-reduce --duration 10m --window 500ms")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(out.String(), "GB/s bus") && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if killed := ofRank(t, append(variables, mark)...); len(killed) != 1 {
+		t.Errorf("%v are processes %v: expected one:\n%s", variables, killed, out)
+		cancel()
+	} else if err := syscall.Kill(killed[0], syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	err := c.Wait()
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed || ctx.Err() != nil {
+		t.Errorf("%v: expected it to end with a code of its own:\n%s", err, out)
+	}
+	for limit := time.Now().Add(hung); ; time.Sleep(50 * time.Millisecond) {
+		if left := ofRank(t, mark); len(left) == 0 {
+			return out.String()
+		} else if time.Now().After(limit) {
+			t.Fatalf("processes %v are left", left)
+		}
+	}
 }
 
 // ofRank finds this program's processes that have these variables.

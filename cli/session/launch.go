@@ -90,24 +90,29 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 
 // hearFirst is how long after a signal a rank that a launcher has started goes on: where one
 // has died, the launcher ends the others, by SIGTERM and (Open MPI) a second later by SIGKILL,
-// and the ring needs a moment to say who it was.
-const hearFirst = 700 * time.Millisecond
+// and the ring needs a moment to say who it was. In the last part of it others may be gone for
+// the same signal, who are nobody's culprits.
+const hearFirst, others = 900 * time.Millisecond, 200 * time.Millisecond
 
 // Patient is ctx, whose end comes that much later if a launcher has started this process.
 func (s *Session) Patient(ctx context.Context) context.Context {
 	if !s.Launched {
 		return ctx
 	}
-	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(hearFirst, func() { cancel(context.Cause(ctx)) }) })
-	s.patient = late
-	return late
+	after := func(d time.Duration) context.Context {
+		late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		context.AfterFunc(ctx, func() { time.AfterFunc(d, func() { cancel(context.Cause(ctx)) }) })
+		return late
+	}
+	s.over = after(hearFirst - others)
+	return after(hearFirst)
 }
 
-// Over is what a command's context was in the end: ctx, or what Patient has made of it.
+// Over is what a command's context was in the end: what has failed once it is done is the
+// interruption's doing.
 func (s *Session) Over(ctx context.Context) context.Context {
-	if s.patient != nil {
-		return s.patient
+	if s.over != nil {
+		return s.over
 	}
 	return ctx
 }

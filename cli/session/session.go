@@ -63,7 +63,7 @@ type common struct {
 	Follows bool
 	// Launched says that a launcher has started the ranks and told them of each other.
 	Launched bool
-	patient  context.Context // of Patient; nil if it was not asked
+	over     context.Context // of Over; nil if Patient was not asked
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.
