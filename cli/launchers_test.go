@@ -58,8 +58,9 @@ func found(t *testing.T, programs ...string) {
 }
 
 // cluster starts munged, slurmctld and slurmd, with a configuration of their own and no
-// control groups, until the test ends.
-func cluster(t *testing.T) {
+// control groups, until the test ends: in a network namespace, "" is the test's. more are
+// lines of slurm.conf. It returns the node's name.
+func cluster(t *testing.T, namespace string, more ...string) string {
 	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	found(t, "srun", "munged", "slurmctld", "slurmd")
@@ -93,7 +94,7 @@ func cluster(t *testing.T) {
 	}
 	write("munge.key", strings.Repeat("a key of nobody but this test's ", 32), 0o400)
 	write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupMountpoint="+dir+"/cgroup\nCgroupAutomount=no\n", 0o644)
-	write("slurm.conf", strings.NewReplacer("DIR", dir, "HOST", host, "PORT0", strconv.Itoa(ports[0]), "PORT1", strconv.Itoa(ports[1])).Replace(slurmConf), 0o644)
+	write("slurm.conf", strings.NewReplacer("DIR", dir, "HOST", host, "PORT0", strconv.Itoa(ports[0]), "PORT1", strconv.Itoa(ports[1])).Replace(slurmConf)+strings.Join(more, "\n")+"\n", 0o644)
 	t.Setenv("SLURM_CONF", dir+"/slurm.conf")
 	for _, words := range [][]string{
 		{"munged", "--foreground", "--force", "--num-threads=2", "--key-file=DIR/munge.key", "--socket=DIR/munge/socket", "--pid-file=DIR/munge/pid", "--log-file=DIR/munge/log", "--seed-file=DIR/munge/seed"},
@@ -102,13 +103,13 @@ func cluster(t *testing.T) {
 		for i := range words {
 			words[i] = strings.Replace(words[i], "DIR", dir, 1)
 		}
-		daemon(t, dir, words)
+		daemon(t, dir, namespace, words)
 	}
 	limit := time.Now().Add(hung)
 	for {
-		out, err := exec.Command("sinfo", "--noheader", "--format=%T").CombinedOutput()
+		out, err := inside(t.Context(), namespace, "sinfo", "--noheader", "--format=%T").CombinedOutput()
 		if state := strings.TrimSpace(string(out)); err == nil && strings.HasPrefix(state, "idle") {
-			break
+			return host
 		} else if time.Now().After(limit) {
 			t.Fatalf("the Slurm node is %q, %v: expected idle", state, err)
 		}
@@ -142,13 +143,13 @@ PartitionName=all Nodes=HOST Default=YES State=UP OverSubscribe=FORCE:8
 `
 
 // daemon runs until the test ends; what it has said is shown if that fails.
-func daemon(t *testing.T, dir string, words []string) {
+func daemon(t *testing.T, dir, namespace string, words []string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, words[0]+".out"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(words[0], words[1:]...)
+	c := inside(context.Background(), namespace, words...)
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
@@ -164,6 +165,14 @@ func daemon(t *testing.T, dir string, words []string) {
 			t.Logf("%s:\n%s", words[0], text)
 		}
 	})
+}
+
+// inside is a command in a network namespace, "" is the test's.
+func inside(ctx context.Context, namespace string, words ...string) *exec.Cmd {
+	if namespace != "" {
+		words = append([]string{"ip", "netns", "exec", namespace}, words...)
+	}
+	return exec.CommandContext(ctx, words[0], words[1:]...)
 }
 
 // shortDir is a directory for sockets, whose paths have an end.
@@ -201,15 +210,21 @@ func (l launcher) launched(ctx context.Context, t *testing.T, mark string, args 
 	return c, out
 }
 
-// eachOf runs a test for each; those of Slurm have a cluster.
-func eachOf(t *testing.T, launchers []launcher, run func(t *testing.T, l launcher)) {
+// inStage skips a test that CI's stage launchers is for.
+func inStage(t *testing.T) {
+	t.Helper()
 	if os.Getenv("RINGTEST_LAUNCHERS") == "" || verbstest.Race {
 		t.Skip("RINGTEST_LAUNCHERS is not set, or the race detector looks at the launchers' programs: CI's stage launchers runs it")
 	}
+}
+
+// eachOf runs a test for each; those of Slurm have a cluster.
+func eachOf(t *testing.T, launchers []launcher, run func(t *testing.T, l launcher)) {
+	inStage(t)
 	for _, l := range launchers {
 		t.Run(l.name, func(t *testing.T) {
 			if strings.HasPrefix(l.name, "slurm") {
-				cluster(t)
+				cluster(t, "")
 			}
 			run(t, l)
 		})

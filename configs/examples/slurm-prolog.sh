@@ -3,9 +3,11 @@
 #   Prolog=/etc/slurm/slurm-prolog.sh
 #   PrologFlags=Alloc
 # It ends in 0 if the node may run the job. Else it says why in one line and ends in 1:
-# Slurm then holds the job back and takes the node out of service by itself, and `scontrol
-# show node` says "Prolog error"; the line is in slurmd's log and in the system's.
-# As TaskProlog it says it in the job's output. It never drains a node by itself.
+# Slurm then holds the job back and takes the node out of service by itself. Of that
+# `scontrol show node` has "Reason=Prolog error", and the line as Comment; it is in slurmd's
+# log and in the system's, too. As TaskProlog it says it in the job's output. It never
+# drains a node by itself. Once the node is mended:
+#   scontrol update NodeName=node7 State=RESUME Comment=
 #
 # What it reads of /etc/ringcli/slurm.env, or of the file that RINGCLI_ENV names:
 #   RINGCLI=/usr/bin/ringcli   the program
@@ -30,6 +32,9 @@ refuse() {
         echo "print $reason"
     fi
     echo "$reason" >&2
+    if [ -n "${SLURMD_NODENAME:-}" ]; then # a Reason would give way to Slurm's
+        scontrol update NodeName="$SLURMD_NODENAME" Comment="$reason ($(date +%FT%T))" >&2
+    fi
     logger -t ringcli -- "$reason" 2>/dev/null
     exit 1
 }
