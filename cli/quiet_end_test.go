@@ -14,7 +14,7 @@ import (
 // Whoever reads the results may stop to: the ring ends, and nothing is said or kept.
 func TestNobodyReadsTheResults(t *testing.T) {
 	t.Parallel()
-	const endless = "ping; all-reduce --size 4K --iters 3; sleep 50ms; all-reduce --size 4K; status; all-reduce --size 4K --duration 1h"
+	const endless = "ping; all-reduce --size 4K --iters 3; sleep 2s; all-reduce --size 4K; status; all-reduce --size 4K --duration 1h"
 	for name, args := range map[string][]string{
 		"table":      {"local", "-n", "2", "-c", endless},
 		"json":       {"local", "-n", "2", "--output", "json", "-c", endless},

@@ -150,8 +150,9 @@ func TestPlanManyRanks(t *testing.T) {
 	}
 }
 
-// TestPlanAlongHosts: long vectors go along the hosts where the ring would go to and fro between
-// them, and by name wherever there are several with several ranks.
+// TestPlanAlongHosts: long vectors go along the hosts, and those with a root if they are very long
+// or the ring would go to and fro between hosts; by name all do wherever there are several hosts
+// with several ranks.
 func TestPlanAlongHosts(t *testing.T) {
 	turns := topology.Of(strings.Split("abcdabcdabcdabcd", ""))
 	for _, test := range []struct {
@@ -167,7 +168,8 @@ func TestPlanAlongHosts(t *testing.T) {
 		{turns, 1 << 20, CallOptions{Sync: true}, Table{}, AlgorithmRing, ""},
 		{turns, 1 << 20, CallOptions{Protocol: RendezvousWrite}, Table{}, AlgorithmRing, ""},
 		{turns, 1 << 20, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmTree}}}, AlgorithmTree, ""},
-		{topology.Sized(4, 4, 4, 4), 1 << 20, CallOptions{}, Table{}, AlgorithmRing, ""},
+		{topology.Sized(4, 4, 4, 4), 1 << 20, CallOptions{}, Table{}, AlgorithmHierarchical, ""},
+		{topology.Sized(4, 4, 4, 4), 32 << 10, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, ""},
 		{topology.Sized(4, 4, 4, 4), 1 << 20, CallOptions{}, Table{Rules: []Rule{{Op: OpAllReduce, Algorithm: AlgorithmHierarchical}}}, AlgorithmHierarchical, ""},
 		{topology.Sized(1, 15), 8, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, AlgorithmHierarchical, ""},
 		{topology.Sized(16), 1 << 20, CallOptions{Algorithm: AlgorithmHierarchical}, Table{}, 0, "hierarchical: one host of 16 ranks: expected several hosts"},
@@ -184,6 +186,21 @@ func TestPlanAlongHosts(t *testing.T) {
 				t.Errorf("%+v: %v: expected that it is refused", test, err)
 			}
 		case err != nil || got.Algorithm != test.want:
+			t.Errorf("%+v: %v, %v", test, got, err)
+		}
+	}
+	for _, test := range []struct {
+		hosts *topology.Hosts
+		bytes int
+		want  Algorithm
+	}{
+		{turns, 256 << 10, AlgorithmHierarchical},
+		{topology.Sized(4, 4, 4, 4), 256 << 10, AlgorithmRing},
+		{topology.Sized(4, 4, 4, 4), 1 << 20, AlgorithmHierarchical},
+	} {
+		g := Agreement{Ranks: 16, SlotSize: 256 << 10, Hosts: test.hosts, Reached: true, NotShared: "they are on several hosts"}
+		got, err := g.Plan(Call{Op: OpBroadcast, Count: test.bytes, Type: reduce.Int8}, Table{})
+		if err != nil || got.Algorithm != test.want {
 			t.Errorf("%+v: %v, %v", test, got, err)
 		}
 	}

@@ -138,26 +138,41 @@ func (t *Table) choose(op Operation, g Agreement, bytes int64, o CallOptions) (A
 		return rule.Algorithm, o.Protocol
 	case ok:
 		return rule.Algorithm, rule.Protocol
+	case o.Protocol == Auto && g.along(op, bytes):
+		return AlgorithmHierarchical, o.Protocol
 	case o.Protocol != Auto && o.Protocol != Direct || bytes > g.smallMost(op):
 	case !g.direct() && (g.Ranks > MaxInboxRanks || g.Software && g.Ranks > softInboxRanks):
 		return AlgorithmRecursiveDoubling, o.Protocol
 	default:
 		return AlgorithmInbox, o.Protocol
 	}
-	if o.Protocol == Auto && (!o.Sync || op.Phases() != 2) && g.astray() {
-		return AlgorithmHierarchical, o.Protocol
-	}
 	return AlgorithmRing, o.Protocol
 }
 
-// astray tells whether a ring of the ranks, in their order, goes between hosts so often that
-// each host sends twice what it must. On four hosts of four ranks, with links of 1 Gb/s and two
-// CPUs for all 16, 4 MiB of ranks that take turns on the hosts took 190 to 250 ms along the hosts
-// and 275 to 340 round the ring, 256 KiB 14 and 20 to 39 ms; of ranks in the order of their hosts
-// it was 150 to 190 and 110 to 120 ms, since the ring's messages are longer.
-func (g *Agreement) astray() bool {
-	return g.notAlong() == "" && g.Hosts.Crossings() >= 2*g.Hosts.Number()
+// alongChunk is the longest chunk of a rank with which a vector does not go along the hosts, and
+// alongRooted the longest vector with a root, if the ring goes to each host once. On two CPUs, with
+// links of 1 Gb/s between hosts, us of an all-reduce (a broadcast):
+//
+//	hosts  ranks      64 KiB: ring  along     256 KiB: ring  along            4 MiB: ring  along
+//	    2      4   1710 (555)   625 (843)   6843 (2296)   2765 (2830)   91817 (41861)   37065 (35864)
+//	    2      8   1198 (587)  1016 (794)   4023 (2472)   2665 (2218)  106233 (39804)   39761 (37935)
+//	    4      8   1418 (718)  1378 (1064)  4046 (2350)   4197 (3325)  158056 (66465)   66760 (53439)
+//	    4     16   5707        3277         7542          5741         193598           92128
+//
+// 32 KiB took 4 ranks twice as long by recursive doubling as along the hosts, 8 and 16 as long.
+const alongChunk, alongRooted = 2 << 10, 512 << 10
+
+// along tells whether a vector goes along the hosts.
+func (g *Agreement) along(op Operation, bytes int64) bool {
+	if g.notAlong() != "" || bytes <= alongChunk*int64(g.Ranks) {
+		return false
+	}
+	return !op.Rooted() || bytes > alongRooted || g.astray()
 }
+
+// astray tells whether a ring of the ranks, in their order, goes between hosts so often that
+// each host sends twice what it must.
+func (g *Agreement) astray() bool { return g.Hosts.Crossings() >= 2*g.Hosts.Number() }
 
 // smallMost is the longest vector that does not go round the ring.
 func (g *Agreement) smallMost(op Operation) int64 {
