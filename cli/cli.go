@@ -199,7 +199,7 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
-	err = s.OpenLedger(call.Flags)
+	err = s.OpenLedger(call.Flags, ledger.Run{Command: c.Name, Version: about.Version()})
 	s.Out = s.Printer()
 	if err != nil {
 		return err

@@ -43,6 +43,35 @@ func TestReportsForMachines(t *testing.T) {
 	}
 }
 
+// A log has what all ranks found and traced, and that of a later run after it.
+func TestTheLogFileHasAllRanks(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ring.log")
+	for run := 1; run <= 2; run++ {
+		code, _, stderr := finish(t, "local", "-n", "2", "--log-file", path, "--trace", "ring=debug", "-c", "all-reduce --size 4K --iters 5 --check; expect wrong == 1")
+		if code != exit.Critical {
+			t.Errorf("exit code %d: %s", code, stderr)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, events := map[string]int{}, map[any]bool{}
+		for _, o := range objects(t, string(text)) {
+			found[o["msg"].(string)]++
+			if o["subsystem"] != nil {
+				events[o["rank"]] = true
+			}
+		}
+		if found["started"] != run || found["ended"] != run || found["rank ended"] != 2*run || found["failure"] < run || found["result"] < 2*run {
+			t.Errorf("run %d has left %v", run, found)
+		}
+		if !events[0.0] || !events[1.0] {
+			t.Errorf("run %d: events of ranks %v", run, events)
+		}
+	}
+}
+
 func TestAReportThatCannotBeWrittenFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

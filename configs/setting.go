@@ -204,6 +204,12 @@ var Settings = []Setting{
 	{Name: "metrics", Default: "", Completes: []string{"files", "prom"},
 		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
 		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
+	{Name: "log-file", Default: "", Completes: []string{"files", "log"},
+		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: this rank)",
+		Comment: "A file for results, failures and the trace's events as they come, a line of JSON\neach. %r in its name stands for this rank. What is there is kept."},
+	{Name: "log-size", Default: uint64(16 << 20), Min: 1 << 20, Max: 1 << 40,
+		Usage:   "bytes after which the log file is put aside under another name, of which 5 are kept",
+		Comment: "Bytes after which the log file is put aside, under a name with the time in it. Five\nof these are kept."},
 }
 
 // Allow adds the values of a setting that are another package's to know, beside its

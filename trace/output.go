@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,7 +49,8 @@ var current atomic.Pointer[sink]
 var output struct {
 	sync.Mutex
 	w      lineWriter
-	format Format // never Auto
+	format Format    // never Auto
+	copy   io.Writer // nil: none
 	color  bool
 	rank   int
 	now    func() time.Time // time.Now, except in golden tests
@@ -89,6 +91,14 @@ func setOutput(w io.Writer, format Format, terminal bool) error {
 	return nil
 }
 
+// SetCopy sends events to another writer too, in JSON; nil ends that.
+func SetCopy(w io.Writer) {
+	output.Lock()
+	defer output.Unlock()
+	output.copy = w
+	rebuild()
+}
+
 // SetRank adds the rank to every later event; a negative rank removes it.
 func SetRank(rank int) {
 	output.Lock()
@@ -107,14 +117,31 @@ func rebuild() {
 }
 
 func newHandler(s Subsystem) handler {
+	var h handler
 	if output.format == Text {
-		return newTextHandler(output.w, s, output.rank, output.color)
+		h = newTextHandler(output.w, s, output.rank, output.color)
+	} else {
+		h = newJSONHandler(output.w, s)
 	}
+	if output.copy != nil {
+		return both{h, newJSONHandler(lineWriter{output.copy}, s)}
+	}
+	return h
+}
+
+func newJSONHandler(w io.Writer, s Subsystem) handler {
 	attrs := []slog.Attr{slog.String("subsystem", s.String())}
 	if output.rank != noRank {
 		attrs = append(attrs, slog.Int("rank", output.rank))
 	}
-	return slog.NewJSONHandler(output.w, nil).WithAttrs(attrs)
+	return slog.NewJSONHandler(w, nil).WithAttrs(attrs)
+}
+
+// both are two handlers, each of which has all.
+type both [2]handler
+
+func (b both) Handle(ctx context.Context, r slog.Record) error {
+	return errors.Join(b[0].Handle(ctx, r), b[1].Handle(ctx, r))
 }
 
 // IsTerminal reports whether a stream leads to a terminal.

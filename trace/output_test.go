@@ -133,3 +133,28 @@ func TestLevelsFilter(t *testing.T) {
 		}
 	}
 }
+
+func TestACopyHasWhatTheOutputHas(t *testing.T) {
+	var shown, kept bytes.Buffer
+	if err := SetOutput(&shown, Text); err != nil {
+		t.Fatal(err)
+	}
+	SetCopy(&kept)
+	Warn(Ring, "a peer is late", slog.Int("peer", 3))
+	Debug(Ring, "what is off")
+	SetCopy(nil)
+	Warn(Ring, "after it")
+	if err := SetOutput(os.Stderr, Auto); err != nil {
+		t.Fatal(err)
+	}
+	var o struct {
+		Level, Msg, Subsystem string
+		Peer                  int
+	}
+	if err := json.Unmarshal(kept.Bytes(), &o); err != nil || o.Level != "WARN" || o.Msg != "a peer is late" || o.Subsystem != "ring" || o.Peer != 3 {
+		t.Errorf("the copy is %q, %v", &kept, err)
+	}
+	if text := shown.String(); !strings.Contains(text, "a peer is late") || !strings.Contains(text, "after it") || strings.Contains(text, "off") {
+		t.Errorf("shown is %q", text)
+	}
+}

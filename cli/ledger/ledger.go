@@ -33,10 +33,20 @@ func NameOf(path string, rank int) string {
 	return strings.ReplaceAll(path, rankMark, strconv.Itoa(max(rank, 0)))
 }
 
+// Files are those that a ledger is written to, in whose names %r stands for the rank;
+// empty: none.
+type Files struct {
+	JUnit, Metrics string
+	// Log has each record at once, and the trace's events.
+	Log          string
+	LogMebibytes int // after which it is put aside
+}
+
 // Ledger keeps what a run has found. It is safe for concurrent use; a nil one keeps nothing.
 type Ledger struct {
-	// JUnit and Metrics are the files that it is written to; empty: none.
-	JUnit, Metrics string
+	Files
+	log  *journal // nil: there is none
+	logs bool     // the parent has one
 
 	begun    time.Time
 	mu       sync.Mutex // guards what follows
@@ -73,30 +83,41 @@ type blame struct {
 }
 
 // Open returns a ledger for files that can be written, or nil if there are none.
-func Open(junit, metrics string, rank int) (*Ledger, error) {
-	if junit == "" && metrics == "" {
-		return nil, nil
-	}
-	if one, other := NameOf(junit, rank), NameOf(metrics, rank); one == other {
-		return nil, exit.Usagef("--junit and --metrics both name %s: expected a file for each", one)
-	}
-	for _, f := range [][2]string{{"--junit", junit}, {"--metrics", metrics}} {
+func Open(files Files, run Run, rank int) (*Ledger, error) {
+	named := map[string]string{}
+	for _, f := range [][2]string{{"--junit", files.JUnit}, {"--metrics", files.Metrics}, {"--log-file", files.Log}} {
 		if f[1] == "" {
 			continue
 		}
-		if err := render.CheckWritable(f[0], NameOf(f[1], rank)); err != nil {
+		path := NameOf(f[1], rank)
+		if other := named[path]; other != "" {
+			return nil, exit.Usagef("%s and %s both name %s: expected a file for each", other, f[0], path)
+		}
+		named[path] = f[0]
+		if err := render.CheckWritable(f[0], path); err != nil {
 			return nil, err
 		}
 	}
+	if len(named) == 0 {
+		return nil, nil
+	}
 	l := empty(rank)
-	l.JUnit, l.Metrics = junit, metrics
+	l.Files = files
+	if files.Log != "" {
+		l.log = newJournal(files.LogMebibytes)
+		if rank >= 0 || NameOf(files.Log, 0) == files.Log {
+			l.log.name(NameOf(files.Log, rank))
+		}
+		l.log.started(run)
+	}
 	return l, nil
 }
 
-// Send returns a ledger that hands all to that of a parent, which reads the pipe.
-func Send(pipe io.Writer) *Ledger {
+// Send returns a ledger that hands all to that of a parent, which reads the pipe and may
+// have a log file.
+func Send(pipe io.Writer, logs bool) *Ledger {
 	l := empty(-1)
-	l.pipe = pipe
+	l.pipe, l.logs = pipe, logs
 	return l
 }
 
@@ -107,7 +128,8 @@ func empty(rank int) *Ledger {
 // entry is a record on its way to a parent's ledger.
 type entry struct {
 	Kind   string `json:"kind"`
-	Record record `json:"record"`
+	Record record `json:"record,omitempty"`
+	Line   string `json:"line,omitempty"` // of an event
 }
 
 // Line is a command of a script, or of the shell.
@@ -133,6 +155,9 @@ func (l *Ledger) Joined(rank, ranks int) {
 	l.mu.Lock()
 	l.rank = rank
 	l.mu.Unlock()
+	if l.log != nil {
+		l.log.name(NameOf(l.Log, rank))
+	}
 	l.Add(Place{rank, ranks})
 }
 
@@ -170,10 +195,18 @@ func (l *Ledger) add(r any, own bool) {
 		l.take(e)
 		return
 	}
-	if text, err = json.Marshal(e); err == nil {
+	l.send(e)
+}
+
+// send hands an entry to a parent. It needs the lock.
+func (l *Ledger) send(e entry) {
+	text, err := json.Marshal(e)
+	if err == nil {
 		_, err = l.pipe.Write(append(text, '\n'))
 	}
-	l.broken = errors.Join(l.broken, err)
+	if l.broken == nil {
+		l.broken = err
+	}
 }
 
 // Receive takes what a child's ledger sends, until the pipe ends. Of a rank that does not
@@ -192,7 +225,11 @@ func (l *Ledger) Receive(pipe io.Reader, all bool) error {
 		if err := json.Unmarshal(text, &e); err != nil {
 			return fmt.Errorf("what a rank has found: %w", err)
 		}
-		if all || e.Kind == failure || e.Kind == "Place" {
+		if e.Kind == event {
+			if l.log != nil {
+				_, _ = io.WriteString(l.log, e.Line) // Close says it
+			}
+		} else if all || e.Kind == failure || e.Kind == "Place" {
 			l.mu.Lock()
 			l.take(e)
 			l.mu.Unlock()
@@ -215,6 +252,9 @@ func (l *Ledger) Begin(section string) {
 func (l *Ledger) RankEnded(rank, code int, death string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.log != nil {
+		l.log.Info("rank ended", "rank", rank, "exit_code", code, "why", death)
+	}
 	c := l.rankOf(rank)
 	switch {
 	case !c.ok && !c.assumed: // which is known better
@@ -304,6 +344,10 @@ func (l *Ledger) Close(run Run) error {
 		return l.broken
 	}
 	l.settle()
+	if l.log != nil {
+		l.log.name(NameOf(l.Log, l.rank))
+		l.log.Info("ended", "command", run.Command, "exit_code", run.ExitCode, "seconds", time.Since(l.begun).Seconds())
+	}
 	switch {
 	case run.ExitCode != 0 && l.failed == 0 && l.shared != nil: // else it is that of a check
 		l.keep(*l.shared)
@@ -311,6 +355,11 @@ func (l *Ledger) Close(run Run) error {
 		l.keep(found{class: "run", name: run.Command, ok: run.ExitCode == 0, why: fmt.Sprintf("exit code %d", run.ExitCode), code: "failed"})
 	}
 	var errs []error
+	if l.log != nil {
+		if err := l.log.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("--log-file %s: %w", filepath.Base(l.Log), err))
+		}
+	}
 	for _, f := range []struct {
 		flag, path string
 		write      func(io.Writer) error

@@ -165,7 +165,7 @@ func TestAVerdictOfAllIsACaseWhereNoCheckHasIt(t *testing.T) {
 
 func TestAChildsLedgerIsItsParents(t *testing.T) {
 	var pipe bytes.Buffer
-	child := Send(&pipe)
+	child := Send(&pipe, true)
 	child.Joined(1, 2)
 	child.Add(Link{"links", true, 0, 1, 1})
 	child.AddFailure(Failure{"ping", "no answer", "timeout", nil, nil}, false)
@@ -201,13 +201,16 @@ func TestAScriptOfDaysHasBounds(t *testing.T) {
 
 func TestFilesThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	for _, c := range []struct{ junit, metrics, want string }{
-		{filepath.Join(dir, "none", "x.xml"), "", "--junit " + dir},
-		{"", filepath.Join(dir, "none", "x.prom"), "--metrics " + dir},
-		{dir, "", "no regular file"},
-		{filepath.Join(dir, "x"), filepath.Join(dir, "x"), "both name"},
+	for _, c := range []struct{ junit, metrics, log, want string }{
+		{filepath.Join(dir, "none", "x.xml"), "", "", "--junit " + dir},
+		{"", filepath.Join(dir, "none", "x.prom"), "", "--metrics " + dir},
+		{"", "", filepath.Join(dir, "none", "x.log"), "--log-file " + dir},
+		{dir, "", "", "no regular file"},
+		{"", "", dir, "no regular file"},
+		{filepath.Join(dir, "x"), filepath.Join(dir, "x"), "", "both name"},
+		{filepath.Join(dir, "x"), "", filepath.Join(dir, "x"), "--junit and --log-file both name"},
 	} {
-		if _, err := Open(c.junit, c.metrics, -1); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open(Files{JUnit: c.junit, Metrics: c.metrics, Log: c.log}, Run{}, -1); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -215,7 +218,7 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	if err := os.Mkdir(gone, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Open(filepath.Join(gone, "x.xml"), filepath.Join(dir, "%r.prom"), -1)
+	l, err := Open(Files{JUnit: filepath.Join(gone, "x.xml"), Metrics: filepath.Join(dir, "%r.prom")}, Run{}, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +238,7 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 }
 
 func TestNoLedgerKeepsNothing(t *testing.T) {
-	l, err := Open("", "", 0)
+	l, err := Open(Files{}, Run{}, 0)
 	if l != nil || err != nil {
 		t.Fatal(l, err)
 	}
@@ -246,7 +249,7 @@ func TestNoLedgerKeepsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	var unwritten failing
-	l = Send(unwritten)
+	l = Send(unwritten, false)
 	l.Add(Line{})
 	if l.Close(Run{}) == nil {
 		t.Error("a pipe that cannot be written is no error")

@@ -8,6 +8,7 @@ import (
 
 // take keeps an entry.
 func (l *Ledger) take(e entry) {
+	l.log.entered(e)
 	r := e.Record
 	switch e.Kind {
 	case "Line":

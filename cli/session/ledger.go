@@ -9,13 +9,15 @@ import (
 	"ringcli/cli/render"
 )
 
-// OpenLedger keeps what is found from here on, if a file is to be made of it. A child of
+// OpenLedger keeps what a run finds from here on, if a file is to be made of it. A child of
 // `local` leaves that to its parent.
-func (s *Session) OpenLedger(flags *pflag.FlagSet) (err error) {
+func (s *Session) OpenLedger(flags *pflag.FlagSet, run ledger.Run) (err error) {
+	files := ledger.Files{JUnit: s.Config.String("junit"), Metrics: s.Config.String("metrics"), Log: s.Config.String("log-file"),
+		LogMebibytes: int(s.Config.Size("log-size") >> 20)}
 	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
-		s.Ledger, err = ledger.Open(s.Config.String("junit"), s.Config.String("metrics"), s.Config.Int("index"))
+		s.Ledger, err = ledger.Open(files, run, s.Config.Int("index"))
 	} else if fd, err := flags.GetInt(LedgerFlag); err == nil && fd >= 3 {
-		s.Ledger = ledger.Send(os.NewFile(uintptr(fd), "pipe to the parent's ledger"))
+		s.Ledger = ledger.Send(os.NewFile(uintptr(fd), "pipe to the parent's ledger"), files.Log != "")
 	}
 	return err
 }

@@ -170,6 +170,7 @@ func (s *Session) SetTrace() error {
 	if err != nil && (s.Config.IsSet("trace") || !errors.Is(err, trace.ErrNoPrints)) {
 		return fmt.Errorf("%w (from %s)", err, s.Config.Get("trace").Origin)
 	}
+	trace.SetCopy(s.Ledger.Events())
 	return trace.SetOutput(s.Stderr, trace.Format(s.Config.String("trace-format")))
 }
 
