@@ -32,8 +32,8 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 	case kind != "":
 	case o.Size > 1:
 		return false, exit.Usagef("there are %d ranks (world-size from %s), and nothing says where: expected --list, or --master-addr and --master-port (MASTER_ADDR, MASTER_PORT), or to be started by mpirun or srun; `ringcli help launchers`", o.Size, size.Origin)
-	case o.Rank > 0 && c.Get("index").Origin.Name != "index":
-		return false, exit.Usagef("rank %d (index from %s) of 1, since neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT", o.Rank, c.Get("index").Origin)
+	case c.IsSet("index") && !c.IsSet("world-size") && c.Get("index").Origin.Name != "index":
+		return false, exit.Usagef("rank %d (index from %s), and neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT; `ringcli help launchers`", o.Rank, c.Get("index").Origin)
 	case !alone, c.IsSet("index") && !c.IsSet("world-size"):
 		return false, nil
 	}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ringcli/cli/exit"
+)
+
+// What launchers set, in the order in which it counts.
+var (
+	rankVariables = []string{"RINGCLI_INDEX", "RANK", "OMPI_COMM_WORLD_RANK", "WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
+	sizeVariables = []string{"RINGCLI_WORLD_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
+)
+
+// told is a program whose environment says nothing of ranks but these.
+func (p *process) told(variables ...string) *process {
+	for _, name := range append(append([]string{"MASTER_ADDR", "MASTER_PORT", "PMI_FD", "PMIX_NAMESPACE", "SLURM_STEP_ID"}, rankVariables...), sizeVariables...) {
+		p.Env = append(p.Env, name+"=")
+	}
+	p.Env = append(p.Env, variables...)
+	return p
+}
+
+// Two ranks of which each of the variables says who they are make a ring.
+func TestRanksAreToldByTheEnvironment(t *testing.T) {
+	t.Parallel()
+	for i, rank := range rankVariables {
+		size := sizeVariables[min(i, len(sizeVariables)-1)]
+		t.Run(rank+" and "+size, func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			port := ln.Addr().(*net.TCPAddr).Port
+			if err := ln.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var ranks []*process
+			for r := range 2 {
+				p := program(t, "connect", "--device", "shm:0", "-c", "barrier")
+				p.told(rank+"="+strconv.Itoa(r), size+"=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port)).start(t)
+				ranks = append(ranks, p)
+			}
+			for r, p := range ranks {
+				if code := p.end(t, hung); code != exit.OK {
+					t.Errorf("rank %d: exit code %d:\n%s%s", r, code, p.stdout.String(), p.stderr.String())
+				}
+			}
+		})
+	}
+}
+
+// Without any it is a ring of its own; what cannot be read, or says half, is an error that
+// names the variable.
+func TestTheEnvironmentSaysWrong(t *testing.T) {
+	t.Parallel()
+	p := program(t, "connect", "-c", "self-check").told()
+	p.start(t)
+	if code := p.end(t, hung); code != exit.OK || !strings.Contains(p.stdout.String(), "# OK: 1 ranks of ") {
+		t.Errorf("nothing is set: exit code %d:\n%s%s", code, p.stdout.String(), p.stderr.String())
+	}
+	cases := map[string][]string{"nothing says where": {"WORLD_SIZE=2"}}
+	for _, name := range append(append([]string{}, rankVariables...), sizeVariables...) {
+		cases[fmt.Sprintf("(from env %s)", name)] = []string{name + "=some"}
+	}
+	for i, name := range rankVariables {
+		cases[fmt.Sprintf("rank %d (index from env %s)", i%2, name)] = []string{name + "=" + strconv.Itoa(i%2)}
+	}
+	for want, variables := range cases {
+		p := program(t, "connect", "--check").told(variables...)
+		p.start(t)
+		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%v: exit code %d, %s: expected %d and %q", variables, code, p.stderr.String(), exit.Usage, want)
+		}
+	}
+}
