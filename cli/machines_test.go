@@ -72,6 +72,27 @@ func TestTheLogFileHasAllRanks(t *testing.T) {
 	}
 }
 
+// What connect names is in the list of bad hosts, and a list can be read again.
+func TestHostListsOfConnect(t *testing.T) {
+	t.Parallel()
+	list, dir := freshList(t, 2), t.TempDir()
+	good, bad := filepath.Join(dir, "good"), filepath.Join(dir, "bad")
+	code, _, stderr := finish(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--timeout", "1s", "--good-hosts", good, "--bad-hosts", bad)
+	if code != exit.Critical {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	for path, at := range map[string]int{good: 0, bad: 1} {
+		host, _, _ := strings.Cut(list[at], ":")
+		if text, err := os.ReadFile(path); err != nil || string(text) != host+"\n" {
+			t.Errorf("%s has %q, %v: expected %s", filepath.Base(path), text, err, host)
+		}
+	}
+	code, _, stderr = finish(t, "connect", "--index", "0", "--list", "@"+good, "--good-hosts", filepath.Join(dir, "again"), "-c", "barrier")
+	if text, err := os.ReadFile(filepath.Join(dir, "again")); code != exit.OK || err != nil || len(text) == 0 {
+		t.Errorf("a ring of the good hosts: exit code %d, %q, %v, %s", code, text, err, stderr)
+	}
+}
+
 func TestAReportThatCannotBeWrittenFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

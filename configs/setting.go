@@ -210,6 +210,12 @@ var Settings = []Setting{
 	{Name: "log-size", Default: uint64(16 << 20), Min: 1 << 20, Max: 1 << 40,
 		Usage:   "bytes after which the log file is put aside under another name, of which 5 are kept",
 		Comment: "Bytes after which the log file is put aside, under a name with the time in it. Five\nof these are kept."},
+	{Name: "good-hosts", Default: "", Completes: []string{"files"},
+		Usage:   "write the hosts that nothing was found about to this file, one a line",
+		Comment: "A file for the hosts of connect's ring that nothing was found about, one a line."},
+	{Name: "bad-hosts", Default: "", Completes: []string{"files"},
+		Usage:   "write the hosts that are at fault to this file, one a line; of a pair that is at fault neither is in either file",
+		Comment: "A file for those that are at fault, one a line. Of a pair that is at fault neither\nis in either file."},
 }
 
 // Allow adds the values of a setting that are another package's to know, beside its

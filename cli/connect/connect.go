@@ -184,7 +184,7 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
   ringcli connect --index 1 --list @hosts -c 'ping; all-reduce --check'
   ringcli connect --index 1 --list @hosts -f soak --retry 10m
   mpirun -np 4 ringcli connect --check`,
-		Settings: session.RingSettings,
+		Settings: slices.Concat(session.RingSettings, session.HostLists),
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
 			whose := []string{"0", "all"}

@@ -40,6 +40,8 @@ type Files struct {
 	// Log has each record at once, and the trace's events.
 	Log          string
 	LogMebibytes int // after which it is put aside
+	// Good and Bad are lists of hosts.
+	Good, Bad string
 }
 
 // Ledger keeps what a run has found. It is safe for concurrent use; a nil one keeps nothing.
@@ -63,6 +65,7 @@ type Ledger struct {
 	shared   *found   // the last failure that no rank has for itself
 	samples  map[string]sample
 	ranks    map[int]*found
+	hosts    hostNames
 }
 
 // found is a case.
@@ -85,7 +88,7 @@ type blame struct {
 // Open returns a ledger for files that can be written, or nil if there are none.
 func Open(files Files, run Run, rank int) (*Ledger, error) {
 	named := map[string]string{}
-	for _, f := range [][2]string{{"--junit", files.JUnit}, {"--metrics", files.Metrics}, {"--log-file", files.Log}} {
+	for _, f := range [][2]string{{"--junit", files.JUnit}, {"--metrics", files.Metrics}, {"--log-file", files.Log}, {"--good-hosts", files.Good}, {"--bad-hosts", files.Bad}} {
 		if f[1] == "" {
 			continue
 		}
@@ -122,7 +125,9 @@ func Send(pipe io.Writer, logs bool) *Ledger {
 }
 
 func empty(rank int) *Ledger {
-	return &Ledger{begun: time.Now(), rank: rank, samples: map[string]sample{}, ranks: map[int]*found{}}
+	l := &Ledger{begun: time.Now(), rank: rank, samples: map[string]sample{}, ranks: map[int]*found{}}
+	l.hosts.forget()
+	return l
 }
 
 // entry is a record on its way to a parent's ledger.
@@ -143,12 +148,14 @@ type Line struct {
 
 // Place is this process's place in a ring: of 0 ranks before there is one.
 type Place struct {
-	Rank  int `json:"rank"`
-	Ranks int `json:"ranks"`
+	Rank  int      `json:"rank"`
+	Ranks int      `json:"ranks"`
+	Hosts []string `json:"hosts,omitempty"` // of the ranks
 }
 
-// Joined says that this process is a rank; of 0 ranks before there is a ring.
-func (l *Ledger) Joined(rank, ranks int) {
+// Joined says that this process is a rank; of 0 ranks before there is a ring, which is to be
+// of the hosts.
+func (l *Ledger) Joined(rank, ranks int, hosts []string) {
 	if l == nil {
 		return
 	}
@@ -158,7 +165,7 @@ func (l *Ledger) Joined(rank, ranks int) {
 	if l.log != nil {
 		l.log.name(NameOf(l.Log, rank))
 	}
-	l.Add(Place{rank, ranks})
+	l.Add(Place{rank, ranks, hosts})
 }
 
 // Add keeps a record, but for a failure: AddFailure does, whether it is printed or not.
@@ -360,12 +367,15 @@ func (l *Ledger) Close(run Run) error {
 			errs = append(errs, fmt.Errorf("--log-file %s: %w", filepath.Base(l.Log), err))
 		}
 	}
+	good, bad := l.hosts.lists(run.ExitCode)
 	for _, f := range []struct {
 		flag, path string
 		write      func(io.Writer) error
 	}{
 		{"--junit", l.JUnit, func(w io.Writer) error { return writeJUnit(w, run, l.begun, l.cases, l.properties(run)) }},
 		{"--metrics", l.Metrics, func(w io.Writer) error { return writeMetrics(w, l.all(run)) }},
+		{"--good-hosts", l.Good, func(w io.Writer) error { return writeHosts(w, good) }},
+		{"--bad-hosts", l.Bad, func(w io.Writer) error { return writeHosts(w, bad) }},
 	} {
 		if f.path != "" {
 			path := NameOf(f.path, l.rank)

@@ -70,6 +70,7 @@ type (
 		Command string `json:"command"`
 		OK      bool   `json:"ok"`
 		Finding string `json:"finding"`
+		Culprit string `json:"culprit"`
 		From    []int  `json:"from"`
 		To      []int  `json:"to"`
 		Text    string `json:"text"`
@@ -111,7 +112,7 @@ func expect(t *testing.T, l *Ledger, code int, want ...string) {
 
 func TestTheCulpritFailsAndNotItsVictims(t *testing.T) {
 	l := empty(0)
-	l.Joined(0, 3)
+	l.Joined(0, 3, nil)
 	l.AddFailure(Failure{"all-reduce", "rank 2 is lost", "lost", map[string]any{"rank": 2}, nil}, false)
 	expect(t, l, exit.Critical, "rank rank 0: skipped", "rank rank 1: skipped", "rank rank 2: lost")
 }
@@ -126,7 +127,7 @@ func TestARankThatWasKilled(t *testing.T) {
 
 func TestWrongDataIsItsRanks(t *testing.T) {
 	l := empty(0)
-	l.Joined(0, 2)
+	l.Joined(0, 2, nil)
 	l.Add(Measurement{"all-reduce", false, 8, nil, 1, []any{map[string]any{"rank": 0, "wrong": 0}, map[string]any{"rank": 1, "wrong": 1}}})
 	expect(t, l, exit.Critical, "all-reduce 8 bytes: wrong-data", "rank rank 0: skipped", "rank rank 1: wrong-data")
 }
@@ -136,7 +137,7 @@ func TestFindingsFailTheirLinks(t *testing.T) {
 	for _, ends := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 		l.Add(Link{"links", true, ends[0], ends[1], 1.5})
 	}
-	l.Add(LinkFinding{"links", false, "slow", []int{0}, []int{}, "rank 0 sends slowly"})
+	l.Add(LinkFinding{"links", false, "slow", "sender", []int{0}, []int{}, "rank 0 sends slowly"})
 	expect(t, l, exit.Warning, "link rank 0 () to rank 1 (): slow", "link rank 0 () to rank 2 (): slow",
 		"link rank 1 () to rank 2 (): ok", "links rank 0 sends slowly: slow")
 	if s := l.samples[prefix+`link_write_bytes_per_second{from="1",to="2"}`]; s.value != 1.5e9 {
@@ -146,10 +147,10 @@ func TestFindingsFailTheirLinks(t *testing.T) {
 
 func TestARetryBeginsAnew(t *testing.T) {
 	l := empty(1)
-	l.Joined(1, 2)
+	l.Joined(1, 2, nil)
 	l.Add(Link{"links", false, 0, 1, 1})
 	l.AddFailure(Failure{"connect", "rank 0 is lost", "lost", map[string]any{"rank": 0}, new(5)}, false)
-	l.Joined(1, 2)
+	l.Joined(1, 2, nil)
 	expect(t, l, exit.OK, "rank rank 0: ok", "rank rank 1: ok")
 }
 
@@ -166,7 +167,7 @@ func TestAVerdictOfAllIsACaseWhereNoCheckHasIt(t *testing.T) {
 func TestAChildsLedgerIsItsParents(t *testing.T) {
 	var pipe bytes.Buffer
 	child := Send(&pipe, true)
-	child.Joined(1, 2)
+	child.Joined(1, 2, nil)
 	child.Add(Link{"links", true, 0, 1, 1})
 	child.AddFailure(Failure{"ping", "no answer", "timeout", nil, nil}, false)
 	text := pipe.String()
@@ -228,7 +229,7 @@ func TestFilesThatCannotBeWritten(t *testing.T) {
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	l.Joined(3, 4)
+	l.Joined(3, 4, nil)
 	if err := l.Close(Run{}); exit.Code(err) != exit.Critical || !strings.Contains(err.Error(), "--junit x.xml") {
 		t.Errorf("a folder that went away: %v", err)
 	}
@@ -243,7 +244,7 @@ func TestNoLedgerKeepsNothing(t *testing.T) {
 		t.Fatal(l, err)
 	}
 	l.Add(Line{})
-	l.Joined(0, 1)
+	l.Joined(0, 1, nil)
 	l.Begin("x")
 	if err := l.Close(Run{}); err != nil {
 		t.Error(err)

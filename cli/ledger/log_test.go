@@ -45,8 +45,8 @@ func TestALogHasWhatHappens(t *testing.T) {
 	if _, err := l.Events().Write([]byte(`{"time":"t","level":"WARN","msg":"before it is a rank"}` + "\n")); err != nil {
 		t.Error(err)
 	}
-	l.Joined(3, 0)
-	l.Joined(3, 4)
+	l.Joined(3, 0, nil)
+	l.Joined(3, 4, nil)
 	l.Add(Line{OK: true, Text: "ping"})
 	l.Add(Link{"links", false, 0, 1, 1})
 	l.AddFailure(Failure{"ping", "no answer", "timeout", nil, nil}, false)
@@ -110,7 +110,7 @@ func TestALogThatIsNotWrittenFailsTheRun(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.Joined(0, 1)
+	l.Joined(0, 1, nil)
 	if err := l.Close(Run{}); exit.Code(err) != exit.Critical || !strings.Contains(err.Error(), "--log-file %r.log: ") {
 		t.Errorf("the folder went away: %v", err)
 	}

@@ -26,6 +26,9 @@ func (l *Ledger) take(e entry) {
 func (l *Ledger) takePlace(r record) {
 	rank, _ := r.number("rank")
 	ranks, _ := r.number("ranks")
+	if list := asList(r["hosts"]); len(list) > 0 {
+		l.hosts.joined(list)
+	}
 	l.rankOf(int(rank))
 	for each := range int(ranks) {
 		l.rankOf(each)
@@ -39,6 +42,7 @@ func (l *Ledger) takeFailure(r record) {
 		l.retries++
 		l.cases, l.failed, l.blames, l.samples = nil, 0, nil, map[string]sample{}
 		l.ranks, l.failures, l.shared = map[int]*found{}, nil, nil
+		l.hosts.forget()
 		return
 	}
 	l.failures = append(l.failures, r.text("code"))
@@ -47,6 +51,7 @@ func (l *Ledger) takeFailure(r record) {
 		at = int(rank)
 	}
 	if verdict, is := r["verdict"].(map[string]any); is {
+		l.hosts.verdict(verdict)
 		if rank, is := record(verdict).number("rank"); is && rank >= 0 {
 			at = int(rank)
 		}
@@ -73,13 +78,18 @@ func (l *Ledger) takeRecord(name string, r record) {
 			l.samples[series] = s
 		}
 	}
+	if name == "Preflight" && r.text("verdict") == "FAIL" {
+		l.hosts.blame(true, r.ranks("ranks")...)
+	}
 	if name == "LinkFinding" {
+		l.hosts.finding(r)
 		l.blames = append(l.blames, blame{r.ranks("from"), r.ranks("to"), r.text("text"), r.text("finding")})
 	}
 	for _, each := range slices.Clone(asList(r["per_rank"])) {
 		if own, is := each.(map[string]any); is {
 			rank, _ := record(own).number("rank")
 			if wrong, is := record(own).number("wrong"); is && wrong > 0 {
+				l.hosts.blame(false, int(rank)) // data goes by others to it
 				l.rankOf(int(rank)).fail(fmt.Sprintf("%s of %s bytes: %.0f wrong elements", r.text("command"), r.text("bytes"), wrong), "wrong-data", r.indented())
 			}
 		}

@@ -52,7 +52,13 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		s.Place.SetInjected(o.Inject)
 	}
 	end := s.Progress.Clock("connecting, at most %s", max(o.Timeout, patience))
-	s.Ledger.Joined(index, 0)
+	if whole, places, err := s.Whole(); err == nil {
+		left := make([]hosts.Node, len(places))
+		for rank, place := range places {
+			left[rank] = whole[place]
+		}
+		s.Ledger.Joined(index, 0, hostsOf(left))
+	}
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {
@@ -67,10 +73,17 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
 	trace.SetRank(s.Ring.Rank())
-	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size())
+	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), hostsOf(s.Ring.Nodes()))
 	s.Place.joined(s)
 	s.Does("")
 	return nil
+}
+
+func hostsOf(nodes []hosts.Node) (list []string) {
+	for _, n := range nodes {
+		list = append(list, n.Host)
+	}
+	return list
 }
 
 // OverError is that of a command in a ring that has failed before, which was

@@ -14,6 +14,9 @@ import (
 func (s *Session) OpenLedger(flags *pflag.FlagSet, run ledger.Run) (err error) {
 	files := ledger.Files{JUnit: s.Config.String("junit"), Metrics: s.Config.String("metrics"), Log: s.Config.String("log-file"),
 		LogMebibytes: int(s.Config.Size("log-size") >> 20)}
+	if flags.Lookup(HostLists[0]) != nil { // other commands would empty them
+		files.Good, files.Bad = s.Config.String(HostLists[0]), s.Config.String(HostLists[1])
+	}
 	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
 		s.Ledger, err = ledger.Open(files, run, s.Config.Int("index"))
 	} else if fd, err := flags.GetInt(LedgerFlag); err == nil && fd >= 3 {

@@ -42,10 +42,7 @@ func (p *Place) joined(s *Session) {
 	p.Led = s.Leads
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nodes = nil
-	for _, n := range s.Ring.Nodes() {
-		p.nodes = append(p.nodes, n.Host)
-	}
+	p.nodes = hostsOf(s.Ring.Nodes())
 }
 
 // Whole is the list that all nodes were given, and the place of each rank in it.

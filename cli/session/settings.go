@@ -6,8 +6,11 @@ import (
 	"ringcli/configs"
 )
 
+// HostLists are the settings of connect that name files for lists of hosts.
+var HostLists = []string{"good-hosts", "bad-hosts"}
+
 // RingSettings are the settings that connecting takes.
-var RingSettings = Without(configs.Names(), ProcessSettings...)
+var RingSettings = Without(Without(configs.Names(), ProcessSettings...), HostLists...)
 
 // HandSettings are those of whoever connects by hand, to a list.
 var HandSettings = append([]string{"list", "index"}, Without(RingSettings, LaunchSettings...)...)
