@@ -52,6 +52,11 @@ func TestScriptsOfExamplesAreWellFormed(t *testing.T) {
 		if out, err := exec.Command(shell, "-n", example(t, e.Name)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", e.Name, err, out)
 		}
+		if check, err := exec.LookPath("shellcheck"); err == nil {
+			if out, err := exec.Command(check, example(t, e.Name)).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", e.Name, err, out)
+			}
+		}
 	}
 }
 
