@@ -88,11 +88,16 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	return list, index, nil
 }
 
-// hearFirst is how long after a signal a rank that a launcher has started goes on: where one
+// patience is how long after a signal a rank that a launcher has started goes on: where one
 // has died, the launcher ends the others, by SIGTERM and (Open MPI) a second later by SIGKILL,
-// and the ring needs a moment to say who it was. In the last part of it others may be gone for
-// the same signal, who are nobody's culprits.
-const hearFirst, others = 900 * time.Millisecond, 200 * time.Millisecond
+// and the ring needs a moment to say who it was. A rank that has a keeper is killed by nobody.
+// In the last part of it others may be gone for the same signal, who are nobody's culprits.
+func patience() (all, last time.Duration) {
+	if launch.IsKept() {
+		return 2 * time.Second, time.Second
+	}
+	return 900 * time.Millisecond, 200 * time.Millisecond
+}
 
 // Patient is ctx, whose end comes that much later if a launcher has started this process.
 func (s *Session) Patient(ctx context.Context) context.Context {
@@ -104,8 +109,9 @@ func (s *Session) Patient(ctx context.Context) context.Context {
 		context.AfterFunc(ctx, func() { time.AfterFunc(d, func() { cancel(context.Cause(ctx)) }) })
 		return late
 	}
-	s.over = after(hearFirst - others)
-	return after(hearFirst)
+	all, last := patience()
+	s.over = after(all - last)
+	return after(all)
 }
 
 // Over is what a command's context was in the end: what has failed once it is done is the

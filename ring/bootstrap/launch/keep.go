@@ -44,6 +44,9 @@ func Keep(parent context.Context, gone error) (ctx context.Context, code int, ke
 	return parent, code, err == nil, err
 }
 
+// IsKept tells whether this process is a rank that has a keeper.
+func IsKept() bool { return os.Getenv(hydraControl) == inKeeping }
+
 func underKeeper(parent context.Context, gone error) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	syscall.CloseOnExec(keptPipe)
