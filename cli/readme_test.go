@@ -56,6 +56,27 @@ var typings = map[string]typing{
 	"ringcli connect --index 0 --list node0,node1 --channels 4 --device soft:eth0,soft:eth1": {replace: []string{"eth0", "lo", "eth1", "lo"}},
 	"ringcli transport bench --device shm":                                                   {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
 	"ringcli bench p2p -n 2":                                                                 {short: []string{"-n 2", "-n 2 -e 64K"}},
+	"ringcli connect --list 'node[0-3,7]' --index 2":                                         {skip: "it takes nodes of these names: ring/bootstrap/hosts reads such lists in its tests"},
+}
+
+// elsewhere is where commands are typed that are not ringcli's own.
+var elsewhere = map[string]typing{
+	"dpkg": packaged, "rpm": packaged, "podman": packaged,
+	"mpirun": launched, "srun": launched, "torchrun": launched,
+}
+
+var (
+	packaged = typing{skip: "`.ci/run release` makes packages and an image, and runs what they bring"}
+	launched = typing{skip: "`.ci/run launchers` has real launchers start rings"}
+)
+
+// typingOf is how a command is typed.
+func typingOf(command string) typing {
+	program, _, _ := strings.Cut(command, " ")
+	if how, ok := elsewhere[program]; ok {
+		return how
+	}
+	return typings[command]
 }
 
 // besideWrongPSN is what rank 1 types where rank 0 has a wrong PSN.
@@ -79,7 +100,7 @@ type step struct {
 
 var (
 	promptInPage  = regexp.MustCompile(`^((?:ring \d/\d \S+ \S+|no ring)>) (.*)$`)
-	commandInPage = regexp.MustCompile(`^(?:\$ )?((?:make test$|make && \./ringcli\b|ringcli\b).*)$`)
+	commandInPage = regexp.MustCompile(`^(?:\$ )?((?:make test$|make && \./ringcli\b|(?:ringcli|dpkg|rpm|podman|mpirun|srun|torchrun)\b).*)$`)
 	comment       = regexp.MustCompile(`\s+# .*$`)
 )
 
@@ -301,7 +322,7 @@ func (y *typist) example(t *testing.T, e written) {
 	}
 	for len(e.steps) > 0 {
 		s, n := e.steps[0], 1
-		switch how := typings[s.command]; {
+		switch how := typingOf(s.command); {
 		case how.skip != "":
 			t.Logf("NOT TYPED: %s: %s", s.command, how.skip)
 		case how.long && testing.Short():

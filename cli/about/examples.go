@@ -51,7 +51,7 @@ func runExamples(_ context.Context, s *session.Session, call command.Call) error
 func examplesRow() command.Row {
 	return command.Row{
 		Name: "examples", Group: command.GroupProgram, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
-		Summary: "Print an example: a Slurm job, a Kubernetes manifest, a script for -f",
+		Summary: "Print an example: Slurm job, Kubernetes manifest, script for -f",
 		Long: `Lists the files that this program carries, or prints one, to be changed and put
 to use: jobs and checks for Slurm, Kubernetes, systemd, mpirun and pdsh, and the
 scripts that -f knows by their names.`,

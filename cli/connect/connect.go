@@ -164,12 +164,12 @@ func Row() command.Row {
 		Summary: "Join a ring as one of its ranks",
 		Long: `Joins the ring of --list as rank --index, together with the other ranks, which
 may start in any order, or without --list the ring of the ranks that a launcher
-(mpirun, srun, torchrun) has started, with rank 0 alone printing (help launchers), and runs the commands of -c or -f there. Without either,
-on a terminal, it is a shell; elsewhere, and with --check, it runs the
-self-check: a ping of each neighbour, then reduce-scatter, all-gather and
-all-reduce, each by every algorithm and under every protocol that the ring has,
-with every element of every rank verified. With --follow a rank takes the
-commands of rank 0, in its shell or its script.
+(mpirun, srun, torchrun) has started, of which rank 0 alone prints (help
+launchers), and runs the commands of -c or -f there. Without either, on a
+terminal, it is a shell; elsewhere, and with --check, it runs the self-check: a
+ping of each neighbour, then every collective, each by every algorithm and under
+every protocol that the ring has, with every element of every rank verified.
+With --follow a rank takes the commands of rank 0, in its shell or its script.
 
 Results of what all ranks run together are printed by rank 0, unless --print all
 asks for them everywhere; what is about a rank alone, such as ping left or poll,
