@@ -78,6 +78,8 @@ func background(ctx context.Context, s *session.Session, c command.Row, call com
 		switch {
 		case call.Turn == nil:
 			return job.AskToStop("")
+		case t.Waits() && call.Turn.Doomed(): // it ends with what the ring has failed of
+			return true
 		case !c.Stops:
 			return false
 		case others && t.Waits():

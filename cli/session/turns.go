@@ -82,6 +82,16 @@ func (turn *Turn) Waits() bool {
 	}
 }
 
+// Doomed tells whether the ring has failed, and no command in the line mends it: then all that
+// wait fail at their turns.
+func (turn *Turn) Doomed() bool {
+	t := turn.of
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	mends := func(turn *Turn) bool { return turn.command == "reconnect" }
+	return t.Base.Ring != nil && t.Base.Ring.Failed() && !slices.ContainsFunc(t.line, mends)
+}
+
 // Take waits for the turn and gives the ring to a session. While it waits people are told
 // for whom.
 func (turn *Turn) Take(ctx context.Context, s *Session) error {

@@ -1,6 +1,8 @@
 package sharedmem
 
 import (
+	"fmt"
+
 	"ringcli/collective/reduce"
 	"ringcli/verbs/memory"
 )
@@ -33,10 +35,17 @@ const (
 // where it is. A rank writes over what all others are past: each tells how far it is.
 //
 // The lines hold what the ranks must agree on, since who has posted may be elsewhere already
-// when somebody finds another tag than its own.
+// when somebody finds another tag than its own. Nobody looks for the post of a rank that alone
+// takes itself for one that contributes: so who tells how far it is also tells what it has called
+// up to there, in few bits, and who waits for room compares that.
 type queue struct {
 	calls uint64 // so far
-	end   uint64 // of the payload of all of them, in bytes
+	// chain is what has been called so far, chains what had been after so many calls, modulo
+	// queueDepth, and called the fold of each.
+	chain  uint64
+	chains [queueDepth]uint64
+	called [queueDepth]uint32
+	end    uint64 // of the payload of all of them, in bytes
 	// first is the oldest call whose line and payload the present one leaves alone.
 	first  uint64
 	starts [queueDepth]uint64 // of their payload
@@ -78,12 +87,27 @@ func (t *Team) throughQueue(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if q.calls++; q.calls-q.told >= queueTold || q.end-q.toldAt >= queueBytes/8 {
+	if q.pass(t.fold.value); q.calls-q.told >= queueTold || q.end-q.toldAt >= queueBytes/8 {
 		q.told, q.toldAt = q.calls, q.end
-		t.own[passedLine].store(q.calls)
+		t.own[passedLine].store(passedWord(q.calls, q.chain))
 	}
 	return nil
 }
+
+// pass ends the present call.
+func (q *queue) pass(fold uint32) {
+	q.called[q.calls%queueDepth] = fold
+	q.chain = (q.chain ^ uint64(fold)) * golden
+	q.calls++
+	q.chains[q.calls%queueDepth] = q.chain
+}
+
+// passedWord is what a rank tells that is past so many calls.
+func passedWord(calls, chain uint64) uint64 { return calls<<chainBits | chain>>(64-chainBits) }
+
+// chainBits of the chain go with the number of calls. What they miss once they find later, since
+// a chain never meets another one again but by chance.
+const chainBits = 16
 
 // gives tells whether a peer contributes to the present call.
 func (t *Team) gives(p *peer) bool { return t.queue.from == nil || t.queue.from == p }
@@ -153,9 +177,34 @@ func (t *Team) awaitRoom() error {
 			}
 		}
 		t.wait.reset()
+		if err := t.compare(p); err != nil {
+			return err
+		}
 	}
 	q.passed = q.wanted()
 	return nil
+}
+
+// compare looks whether a peer that is not ahead has called what this rank has. If not, the
+// peer has posted what nobody has looked for, or it looks for what this rank has not posted.
+func (t *Team) compare(p *peer) error {
+	q := &t.queue
+	word := p.lines[passedLine].load()
+	past := word >> chainBits
+	if past > q.calls || past+queueDepth <= q.calls || word == passedWord(past, q.chains[past%queueDepth]) {
+		return nil
+	}
+	for call := max(q.calls, queueDepth) - queueDepth; call < past; call++ {
+		l := t.layout.queued(p.board, call%queueDepth)
+		if tag := l.load(); tag>>32 == (call+1)&(1<<32-1) && uint32(tag) != q.called[call%queueDepth] {
+			return t.differs(p, l.posted())
+		}
+	}
+	if theirs := p.calls(); theirs != t.fold.of {
+		return t.differs(p, theirs)
+	}
+	t.err = fmt.Errorf("%s: rank %d has called something else than rank %d, before, in one of %d calls with a root", t.name, p.rank, t.rank, queueDepth)
+	return t.err
 }
 
 // wanted is how many calls the others must be past. What a reader has not told is less than
@@ -165,7 +214,7 @@ func (q *queue) wanted() uint64 {
 }
 
 // lags tells whether a peer is not past them.
-func (q *queue) lags(p *peer) bool { return p.lines[passedLine].load() < q.wanted() }
+func (q *queue) lags(p *peer) bool { return p.lines[passedLine].load()>>chainBits < q.wanted() }
 
 // await waits for a peer's post of the present call.
 func (t *Team) await(p *peer) error {

@@ -152,3 +152,30 @@ func TestQueueDisagreement(t *testing.T) {
 		}
 	}
 }
+
+// Who has nothing to take sees, when it has filled its lines, that another rank has posted what
+// nobody looks for, though that is some calls ago and they agree again.
+func TestQueueOfAnotherRoot(t *testing.T) {
+	for _, odd := range []int{0, 5, queueDepth - 1, queueDepth + 7} {
+		t.Run(fmt.Sprint(odd), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2, func(c *Config) { c.Timeout = after(2 * time.Second) })
+			for r, err := range w.each(func(rank int, t *Team) (err error) {
+				for call := 0; err == nil && call < 3*queueDepth; call++ {
+					root := 0
+					if call == odd {
+						root = rank
+					}
+					c := rootedCall(rank, root, Gather, reduce.Float32, 2, make([]byte, 8), make([]byte, 8))
+					err = t.Inbox(&c)
+				}
+				return err
+			}) {
+				var e *DisagreementError
+				if r == 0 && (!errors.As(err, &e) || e.Theirs.Root != 1 || e.Peer != 1 || e.Epoch) || r == 1 && !errors.Is(err, ErrTimeout) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}

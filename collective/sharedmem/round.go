@@ -111,9 +111,14 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 
 // disagree reads what the peer calls.
 func (t *Team) disagree(p *peer) error {
+	return t.differs(p, p.calls())
+}
+
+// calls is what the peer calls at present, or has last.
+func (p *peer) calls() Signature {
 	l := p.lines[callLine]
 	l.load()
-	return t.differs(p, Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]})
+	return Signature{Digest: l[callDigest], Count: l[callCount], Root: l[callRoot]}
 }
 
 // differs ends the call, which is another than a peer's.
@@ -224,7 +229,7 @@ func (t *Team) awaited() string {
 	case phaseRoom:
 		fmt.Fprintf(&b, "%s, call %d of those with a root; awaited: that the others are past %d of them;", t.name, t.queue.calls+1, t.queue.first)
 		for _, r := range ranks {
-			fmt.Fprintf(&b, " rank %d is past %d;", r, t.peers[r].lines[passedLine].load())
+			fmt.Fprintf(&b, " rank %d is past %d;", r, t.peers[r].lines[passedLine].load()>>chainBits)
 		}
 	case phaseSteps, phaseFinish:
 		t.progress(&b, ranks)

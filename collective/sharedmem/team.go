@@ -282,12 +282,13 @@ const (
 	callRoot
 )
 
+// golden is 2^64 divided by the golden ratio, by which hashes are multiplied.
+const golden = 0x9e3779b97f4a7c15
+
 // fold makes 32 bits of what ranks must agree on. That two calls that differ have
 // one fold is as likely as a bit error that a checksum of 32 bits misses; then
 // results are wrong, but nobody reads or writes outside what it has.
 func fold(epoch uint64, s Signature) uint32 {
-	// The multiplier is 2^64 divided by the golden ratio.
-	const golden = 0x9e3779b97f4a7c15
 	h := (s.Digest ^ s.Digest>>29) * golden
 	h = (h ^ h>>32 ^ s.Count) * golden
 	h = (h ^ h>>32 ^ s.Root) * golden
