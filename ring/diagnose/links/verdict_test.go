@@ -23,7 +23,7 @@ func judge(w *linkstest.World) *links.Verdict {
 func TestVerdicts(t *testing.T) {
 	seeds := map[int]int{8: 60, 232: 2}
 	if !testing.Short() {
-		seeds = map[int]int{4: 200, 8: 1000, 64: 200, 232: 50, 1000: 3}
+		seeds = map[int]int{4: 200, 8: 400, 64: 100, 232: 20, 1000: 1}
 	}
 	linkstest.Table(t, linkstest.Seeds(t, seeds), func(n int, seed uint64, kinds []string) (*linkstest.World, *links.Verdict) {
 		w := linkstest.New(n, seed, kinds...)
