@@ -356,6 +356,7 @@ func TestCompletionOnATerminal(t *testing.T) {
 	p.see("echo   prints")
 	p.see("error  fails")
 	p.press("c\tl\tr\ta\t\r")
+	p.see("\nleft right a") // what it prints: only then the prompt is the next one
 	p.see("demo>")
 	p.press("unknown\t\x15\x04")
 	p.ends(ended)
