@@ -148,39 +148,89 @@ type bench struct {
 // parts measures what does not go by protocol and size.
 func (o options) parts(ctx context.Context, out *page, device string, n int) (*bench, error) {
 	shm := strings.HasPrefix(device, "shm")
-	b := &bench{device: device, parts: model.Machine{Ranks: n}, memory: memory(n, o.quick)}
+	b := &bench{device: device, parts: model.Machine{Ranks: n}, memory: memory(min(n, runtime.NumCPU()), o.quick)}
 	b.shape = collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: shm}
 	m := &b.parts
-	// A row of short messages: two of them cost their CPU o each, at every position.
-	const messages, short = 2048, 256
-	rows, err := o.lines(ctx, device, n, fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", n*messages*short, short))
-	if err != nil {
-		return nil, err
-	}
-	m.Overhead = rows[0].Time.P50 / 1e6 / float64(n-1) / messages / 2
-	// Messages of a word: what is not o is α.
-	gather := b.variants(collective.OpAllGather, uint64(n*4))[0]
-	if rows, err = o.lines(ctx, device, n, fmt.Sprintf("all-gather --size %d --algorithm ring --protocol eager", n*4)); err != nil {
-		return nil, err
-	}
-	word := *m
-	m.Edge.Alpha = bisect(0, 1, func(alpha float64) bool { word.Edge.Alpha = alpha; return word.Time(gather) > rows[0].Time.P50/1e6 })
 	m.Line, m.CPUs = b.memory.line, runtime.NumCPU()
+	if err := o.messages(ctx, b); err != nil {
+		return nil, err
+	}
 	if shm { // a call that moves a word: what is not the line's way is the call's
 		const word = "all-reduce --size 8 --algorithm inbox --protocol direct"
-		if rows, err = o.lines(ctx, device, 2, word); err != nil {
+		took, err := o.time(ctx, device, 2, word)
+		if err != nil {
 			return nil, err
 		}
-		m.Call = max(0, rows[0].Time.P50/1e6-m.Line)
+		m.Call = max(0, took-m.Line)
 		if n > m.CPUs { // and here the waiting for a turn is the line's
-			if rows, err = o.lines(ctx, device, n, word); err != nil {
+			if took, err = o.time(ctx, device, n, word); err != nil {
 				return nil, err
 			}
-			m.Line = max(m.Line, (rows[0].Time.P50/1e6-m.Call)/float64(n-1))
+			m.Line = max(m.Line, (took-m.Call)/float64(n-1))
 		}
 	}
-	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us, a call %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6, m.Call*1e6)
+	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, an ACK %.2f us, a turn %.2f us, line %.3f us, a call %.3f us\n",
+		device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Ack*1e6, m.Turn*1e6, m.Line*1e6, m.Call*1e6)
 	return b, nil
+}
+
+// messages measures what messages of a word cost. Ranks that have a CPU each tell what is o, of a
+// row of messages, and α, which an exchange has besides: nobody waits for an acknowledgement there,
+// as everybody does round the ring. As many ranks as the operations have tell what a turn takes.
+func (o options) messages(ctx context.Context, b *bench) error {
+	m := &b.parts
+	alone, n := *m, m.Ranks
+	alone.Ranks = min(n, m.CPUs)
+	const messages, short, word = 2048, 256, 8
+	row, err := o.time(ctx, b.device, alone.Ranks, fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", alone.Ranks*messages*short, short))
+	if err != nil {
+		return err
+	}
+	times := map[int]float64{} // of the exchange, by ranks
+	for _, ranks := range []int{alone.Ranks, n} {
+		if times[ranks] == 0 {
+			if times[ranks], err = o.time(ctx, b.device, ranks, fmt.Sprintf("all-gather --size %d --algorithm recursive-doubling", ranks*word)); err != nil {
+				return err
+			}
+		}
+	}
+	// solve is the value of a cost by which a call takes so long.
+	solve := func(m *model.Machine, k collective.Call, cost *float64, took float64) {
+		*cost = bisect(0, 1e-3, func(x float64) bool { *cost = x; return m.Row(k) > took })
+	}
+	exchange, gather := b.word(collective.AlgorithmRecursiveDoubling), b.word(collective.AlgorithmRing)
+	steps := math.Ceil(math.Log2(float64(alone.Ranks)))
+	alone.Overhead = min(row/float64(alone.Ranks-1)/messages, times[alone.Ranks]/steps) / 2
+	solve(&alone, exchange(alone.Ranks), &alone.Edge.Alpha, times[alone.Ranks])
+	m.Overhead, m.Edge.Alpha = alone.Overhead, alone.Edge.Alpha
+	if n > m.CPUs {
+		solve(m, exchange(n), &m.Turn, times[n])
+	}
+	took, err := o.time(ctx, b.device, n, fmt.Sprintf("all-gather --size %d --algorithm ring --protocol eager", n*word))
+	solve(m, gather(n), &m.Ack, took)
+	return err
+}
+
+// word is an all-gather of a word of each of so many ranks.
+func (b *bench) word(a collective.Algorithm) func(ranks int) collective.Call {
+	return func(ranks int) collective.Call {
+		s, k := b.shape, collective.Call{Op: collective.OpAllGather, Type: reduce.Float64, Count: ranks, CallOptions: collective.CallOptions{Algorithm: a, Protocol: collective.Eager}}
+		s.Ranks = ranks
+		k, err := s.Plan(k, collective.Table{})
+		if err != nil {
+			panic(err)
+		}
+		return k
+	}
+}
+
+// time is what a command takes on a ring of so many ranks, in seconds.
+func (o options) time(ctx context.Context, device string, n int, line string) (float64, error) {
+	rows, err := o.lines(ctx, device, n, line)
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].Time.P50 / 1e6, nil
 }
 
 // machine is that on which an all-gather round the ring takes so long in seconds, of which
@@ -188,7 +238,7 @@ func (o options) parts(ctx context.Context, out *page, device string, n int) (*b
 func (b *bench) machine(gather collective.Call, took float64) *model.Machine {
 	with := func(share, perByte float64) *model.Machine {
 		m := b.parts
-		m.Overhead, m.Edge.Alpha = share*m.Overhead, share*m.Edge.Alpha
+		m.Overhead, m.Edge.Alpha, m.Ack, m.Turn = share*m.Overhead, share*m.Edge.Alpha, share*m.Ack, share*m.Turn
 		m.Gamma, m.Copy = b.memory.gamma, b.memory.copy
 		if gather.Protocol == collective.Direct {
 			// A reduction reads the other ranks' memory as a copy does: that is what takes the time.
@@ -317,7 +367,7 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 			of = collective.Eager
 		}
 		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool { return g.Protocol == of })]
-		r.Model = b.machine(gather, took(i, of)).Time(k) * 1e6
+		r.Model = b.machine(gather, took(i, of)).Row(k) * 1e6
 		rows = append(rows, r)
 	}
 	return rows, nil
