@@ -9,7 +9,8 @@ import (
 
 // direct is the time of ranks that share memory: loads and stores, no messages.
 //
-// The inbox is a round in which a rank has a line of each other one: (n-1)λ. What is
+// The inbox is a round in which a rank has a line of each other one: (n-1)λ, and a turn if there
+// are fewer CPUs. What is
 // longer than a word is written into the peers' boards, (n-1)bκ for b bytes, and reduced
 // from there; from a page for each peer on it is read where it is, for two rounds more:
 // (n-1)bγ and 2(n-1)λ. In a large team, or one whose ranks take turns on the CPUs, each posts
@@ -25,15 +26,15 @@ import (
 // reads them any more; between, each waits for the first step of the others, of which a
 // chunk has four at least.
 //
-//	all-reduce      2(n-1)λ + (n-1)c(γ + κ) + cγ(n-1)/steps + 2λ
+//	all-reduce      2(n-1)λ + (n-1)c(γ + φ) + cγ(n-1)/steps + 2λ
 //	reduce-scatter  2(n-1)λ + (n-1)cγ
 //	all-gather      2(n-1)λ + nc κ
 //	broadcast       2(n-1)λ + Vκ
 //	reduce          as all-reduce: the root alone gathers
 func (m *Machine) direct(k *collective.Call) float64 {
 	n, v := float64(m.Ranks), bytes(k)
-	meet := (n - 1) * m.Line
-	gamma, copied := m.Gamma.At(v), m.Copy.At(v)
+	meet := (n-1)*m.Line + m.turn()
+	gamma, copied, fetched := m.Gamma.At(v), m.Copy.At(v), m.fetch(v)
 	if k.Algorithm != collective.AlgorithmInbox {
 		chunk := v / n
 		if k.Op.Rooted() && !k.Op.Reduces() { // all copy it at once, the root too
@@ -44,6 +45,9 @@ func (m *Machine) direct(k *collective.Call) float64 {
 			t += (n - 1) * chunk * gamma
 		}
 		if k.Op != collective.OpReduceScatter {
+			if k.Op.Reduces() {
+				copied = fetched
+			}
 			t += (n - 1) * chunk * copied
 		}
 		if k.Op.Phases() == 2 || k.Op.Rooted() {
@@ -54,7 +58,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	}
 	const word = 8
 	if k.Op.Rooted() && v <= sharedmem.QueueMost {
-		others, each := 1.0, copied
+		others, each := 1.0, fetched
 		if k.Op.Reduces() {
 			others, each = n-1, gamma
 		}

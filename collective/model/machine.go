@@ -41,7 +41,8 @@ type Machine struct {
 	RecvByte  Curve   // O of who receives
 	Gamma     Curve
 	Copy      Curve
-	Line      float64 // λ; of ranks that take turns, with their waiting for a turn
+	Fetch     Curve   // a copy of what another core has just written; nil: as any
+	Line      float64 // λ
 	Handshake float64 // s: a message without data on its way, if that is not α; 0: it is
 	// Ack is CPU time of an acknowledgement that goes by itself, at each of its two ends; 0: devices
 	// have to do with it.
@@ -86,6 +87,14 @@ func (m *Machine) turn() float64 {
 		return 0
 	}
 	return m.Turn
+}
+
+// fetch is the cost per byte of what another core has just written.
+func (m *Machine) fetch(vector float64) float64 {
+	if m.Fetch == nil {
+		return m.Copy.At(vector)
+	}
+	return m.Fetch.At(vector)
 }
 
 // Curve is a cost per byte by how long the vectors are that it is of: what fits a cache

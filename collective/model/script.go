@@ -36,7 +36,7 @@ func (m *Machine) script(k *collective.Call) float64 {
 	// Long vectors differ in how many groups are left alone.
 	like := long{
 		k.Op, k.Algorithm, k.Root, m.Ranks, p.groups, k.Segment, k.Depth, m.Edge, m.Handshake, m.Overhead,
-		m.SendByte.At(p.vector), m.RecvByte.At(p.vector), m.Gamma.At(p.vector), m.Copy.At(p.vector),
+		m.SendByte.At(p.vector), m.RecvByte.At(p.vector), m.Gamma.At(p.vector), m.Copy.At(p.vector), m.CPUs, m.Turn, m.Ack,
 	}
 	ends := m.played[like]
 	if ends == nil {
@@ -51,12 +51,15 @@ func (m *Machine) script(k *collective.Call) float64 {
 }
 
 // scriptRow is what each of many such calls takes that follow one another: as many are played as
-// fill all slots of an edge, and as many again.
+// fill all slots of an edge, and as many again. Of long vectors, little of one is on its way.
 func (m *Machine) scriptRow(k *collective.Call) float64 {
 	const calls = 4 * ring.MeshSlots
 	p := newPlay(m, k, calls)
+	if p.groups < p.cut.Groups {
+		return m.script(k)
+	}
 	p.run()
-	return (p.calls[calls-1]-p.calls[calls/2-1])/(calls/2) + p.left()
+	return (p.calls[calls-1] - p.calls[calls/2-1]) / (calls / 2)
 }
 
 // long is what the play of a long vector follows from, where all edges are alike.
@@ -68,6 +71,8 @@ type long struct {
 	edge                            Edge
 	handshake, overhead             float64
 	sendByte, recvByte, gamma, copy float64
+	cpus                            int
+	turn, ack                       float64
 }
 
 // depths are how many depths of groups are played: two to fill the pipeline, some that show its
@@ -201,15 +206,13 @@ func (w *walker) edge(peer int) int {
 }
 
 // end is when the last of all groups is through.
-func (p *play) end() float64 { return p.ends[p.groups-1] + p.left() }
-
-// left is what the groups take that are not played.
-func (p *play) left() float64 {
-	more, depth, depths := p.cut.Groups-p.groups, p.k.Depth, p.depths()
-	if more == 0 {
-		return 0
+func (p *play) end() float64 {
+	end, depth := p.ends[p.groups-1], p.k.Depth
+	if more := p.cut.Groups - p.groups; more > 0 {
+		depths := p.depths()
+		end += float64(more/depth) * (p.ends[(depths-1)*depth-1] - p.ends[2*depth-1]) / float64(depths-3)
 	}
-	return float64(more/depth) * (p.ends[(depths-1)*depth-1] - p.ends[2*depth-1]) / float64(depths-3)
+	return end
 }
 
 func (p *play) run() {

@@ -155,95 +155,133 @@ func (o options) parts(ctx context.Context, out *page, device string, n int) (*b
 	if err := o.messages(ctx, b); err != nil {
 		return nil, err
 	}
-	if shm { // a call that moves a word: what is not the line's way is the call's
-		const word = "all-reduce --size 8 --algorithm inbox --protocol direct"
-		took, err := o.time(ctx, device, 2, word)
-		if err != nil {
-			return nil, err
-		}
-		m.Call = max(0, took-m.Line)
-		if n > m.CPUs { // and here the waiting for a turn is the line's
-			if took, err = o.time(ctx, device, n, word); err != nil {
-				return nil, err
-			}
-			m.Line = max(m.Line, (took-m.Call)/float64(n-1))
-		}
-	}
-	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, an ACK %.2f us, a turn %.2f us, line %.3f us, a call %.3f us\n",
-		device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Ack*1e6, m.Turn*1e6, m.Line*1e6, m.Call*1e6)
+	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6)
 	return b, nil
 }
 
-// messages measures what messages of a word cost. Ranks that have a CPU each tell what is o, of a
-// row of messages, and α, which an exchange has besides: nobody waits for an acknowledgement there,
-// as everybody does round the ring. As many ranks as the operations have tell what a turn takes.
+// messages measures what a word costs ranks that have a CPU each: o is told by a row of messages,
+// and α by an exchange, in which nobody waits for an acknowledgement; a call without messages by
+// one through the inbox.
 func (o options) messages(ctx context.Context, b *bench) error {
-	m := &b.parts
-	alone, n := *m, m.Ranks
-	alone.Ranks = min(n, m.CPUs)
-	const messages, short, word = 2048, 256, 8
-	row, err := o.time(ctx, b.device, alone.Ranks, fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", alone.Ranks*messages*short, short))
+	alone := b.parts
+	alone.Ranks = min(alone.Ranks, alone.CPUs)
+	const messages, short = 2048, 256
+	exchange := b.word(collective.AlgorithmRecursiveDoubling, alone.Ranks)
+	row := fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", alone.Ranks*messages*short, short)
+	lines := []string{row, command(exchange)}
+	if b.shape.Shared {
+		lines = append(lines, command(direct(exchange, collective.AlgorithmInbox)))
+	}
+	list, err := o.lines(ctx, b.device, alone.Ranks, slices.Repeat(lines, 3)...)
 	if err != nil {
 		return err
 	}
-	times := map[int]float64{} // of the exchange, by ranks
-	for _, ranks := range []int{alone.Ranks, n} {
-		if times[ranks] == 0 {
-			if times[ranks], err = o.time(ctx, b.device, ranks, fmt.Sprintf("all-gather --size %d --algorithm recursive-doubling", ranks*word)); err != nil {
-				return err
-			}
-		}
+	of := func(i int) float64 {
+		return median(list[i].seconds(), list[i+len(lines)].seconds(), list[i+2*len(lines)].seconds())
 	}
-	// solve is the value of a cost by which a call takes so long.
-	solve := func(m *model.Machine, k collective.Call, cost *float64, took float64) {
-		*cost = bisect(0, 1e-3, func(x float64) bool { *cost = x; return m.Row(k) > took })
-	}
-	exchange, gather := b.word(collective.AlgorithmRecursiveDoubling), b.word(collective.AlgorithmRing)
 	steps := math.Ceil(math.Log2(float64(alone.Ranks)))
-	alone.Overhead = min(row/float64(alone.Ranks-1)/messages, times[alone.Ranks]/steps) / 2
-	solve(&alone, exchange(alone.Ranks), &alone.Edge.Alpha, times[alone.Ranks])
-	m.Overhead, m.Edge.Alpha = alone.Overhead, alone.Edge.Alpha
-	if n > m.CPUs {
-		solve(m, exchange(n), &m.Turn, times[n])
+	alone.Overhead = min(of(0)/float64(alone.Ranks-1)/messages, of(1)/steps) / 2
+	solve(&alone, exchange, of(1), func(x float64) { alone.Edge.Alpha = x })
+	b.parts.Overhead, b.parts.Edge.Alpha = alone.Overhead, alone.Edge.Alpha
+	if b.shape.Shared {
+		solve(&alone, direct(exchange, collective.AlgorithmInbox), of(2), func(x float64) { alone.Call = x })
+		b.parts.Call = alone.Call
 	}
-	took, err := o.time(ctx, b.device, n, fmt.Sprintf("all-gather --size %d --algorithm ring --protocol eager", n*word))
-	solve(m, gather(n), &m.Ack, took)
-	return err
+	return nil
+}
+
+// words are the calls that move a word, by what they tell. They are measured among the operations
+// of a size, since a run's messages may cost something else than another's.
+type words struct{ exchange, ring, inbox, pull collective.Call }
+
+func (b *bench) words() (w words, list []collective.Call) {
+	n := b.parts.Ranks
+	w.exchange, w.ring = b.word(collective.AlgorithmRecursiveDoubling, n), b.word(collective.AlgorithmRing, n)
+	list = []collective.Call{w.exchange, w.ring}
+	if b.shape.Shared {
+		w.inbox, w.pull = direct(w.ring, collective.AlgorithmInbox), direct(w.ring, collective.AlgorithmRing)
+		list = append(list, w.inbox, w.pull)
+	}
+	return w, list
+}
+
+// costs are what the parts cost in a run in which words take so long: a turn, if ranks take turns,
+// and else the messages' share of what they cost alone, is told by the exchange, and what an
+// acknowledgement costs by the ring. Without messages, the inbox tells what a turn or a call costs,
+// and the ring what a call by that algorithm does.
+func (w words) costs(parts model.Machine, a collective.Algorithm, p collective.Protocol, took func(collective.Call) float64) (m model.Machine) {
+	m = parts
+	crowded := m.Ranks > m.CPUs
+	turn := func(x float64) { m.Turn = x }
+	if p == collective.Direct {
+		if solve(&m, w.inbox, took(w.inbox), turn); !crowded || m.Turn == 0 {
+			solve(&m, w.inbox, took(w.inbox), func(x float64) { m.Call = x })
+		}
+		if a == collective.AlgorithmRing {
+			solve(&m, w.pull, took(w.pull), func(x float64) { m.Call = x })
+		}
+		return m
+	}
+	share := func(x float64) { m.Overhead, m.Edge.Alpha = x*parts.Overhead, x*parts.Edge.Alpha }
+	if crowded {
+		solve(&m, w.exchange, took(w.exchange), turn)
+	}
+	if m.Turn == 0 {
+		solve(&m, w.exchange, took(w.exchange), func(x float64) { share(x * 1e4) })
+	}
+	solve(&m, w.ring, took(w.ring), func(x float64) { m.Ack = x })
+	return m
+}
+
+// solve sets a cost in seconds to that by which a call takes so long.
+func solve(m *model.Machine, k collective.Call, took float64, set func(float64)) {
+	x := bisect(0, 1e-3, func(x float64) bool { set(x); return m.Row(k) > took })
+	if x < 1e-12 {
+		x = 0
+	}
+	set(x)
+}
+
+func median(v ...float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// direct is a call without messages.
+func direct(k collective.Call, a collective.Algorithm) collective.Call {
+	k.Algorithm, k.Protocol = a, collective.Direct
+	return k
 }
 
 // word is an all-gather of a word of each of so many ranks.
-func (b *bench) word(a collective.Algorithm) func(ranks int) collective.Call {
-	return func(ranks int) collective.Call {
-		s, k := b.shape, collective.Call{Op: collective.OpAllGather, Type: reduce.Float64, Count: ranks, CallOptions: collective.CallOptions{Algorithm: a, Protocol: collective.Eager}}
-		s.Ranks = ranks
-		k, err := s.Plan(k, collective.Table{})
-		if err != nil {
-			panic(err)
-		}
-		return k
-	}
-}
-
-// time is what a command takes on a ring of so many ranks, in seconds.
-func (o options) time(ctx context.Context, device string, n int, line string) (float64, error) {
-	rows, err := o.lines(ctx, device, n, line)
+func (b *bench) word(a collective.Algorithm, ranks int) collective.Call {
+	s := b.shape
+	s.Ranks = ranks
+	k := collective.Call{Op: collective.OpAllGather, Type: reduce.Float32, Count: 2 * ranks, CallOptions: collective.CallOptions{Algorithm: a, Protocol: collective.Eager}}
+	k, err := s.Plan(k, collective.Table{})
 	if err != nil {
-		return 0, err
+		panic(err) // all shapes of this program have it
 	}
-	return rows[0].Time.P50 / 1e6, nil
+	return k
 }
 
-// machine is that on which an all-gather round the ring takes so long in seconds, of which
-// bytes take what α and o leave over: α is that of the shortest, nothing where that is too long.
-func (b *bench) machine(gather collective.Call, took float64) *model.Machine {
+// command is that which runs a call.
+func command(k collective.Call) string {
+	return fmt.Sprintf("%s --size %d --algorithm %s --protocol %s", k.Op, k.Count*k.Type.Size(), k.Algorithm, k.Protocol)
+}
+
+// machine is that on which an all-gather takes so long in seconds, of which bytes take what the
+// costs of words leave over; of these there is a share where that is too long.
+func (b *bench) machine(words model.Machine, gather collective.Call, took float64) *model.Machine {
 	with := func(share, perByte float64) *model.Machine {
-		m := b.parts
+		m := words
 		m.Overhead, m.Edge.Alpha, m.Ack, m.Turn = share*m.Overhead, share*m.Edge.Alpha, share*m.Ack, share*m.Turn
 		m.Gamma, m.Copy = b.memory.gamma, b.memory.copy
 		if gather.Protocol == collective.Direct {
-			// A reduction reads the other ranks' memory as a copy does: that is what takes the time.
-			m.Copy, m.Gamma = model.Flat(perByte), model.Flat(perByte)
 			m.Call, m.Line = share*m.Call, share*m.Line
+			vector := float64(gather.Count * gather.Type.Size())
+			m.Copy = model.Flat(perByte)
+			m.Gamma, m.Fetch = model.Flat(perByte*b.memory.reduced.At(vector)), model.Flat(perByte*b.memory.fetched.At(vector))
 			return &m
 		}
 		m.RecvByte = model.Flat(perByte)
@@ -284,6 +322,9 @@ type result struct {
 		P50, Mean float64
 	} `json:"time_us"`
 }
+
+// seconds are the median of the iterations.
+func (r *result) seconds() float64 { return r.Time.P50 / 1e6 }
 
 // lines runs commands on a ring, one after the other.
 func (o options) lines(ctx context.Context, device string, n int, lines ...string) ([]result, error) {
@@ -327,13 +368,16 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	add := func(list []collective.Call) {
 		for _, k := range list {
 			calls = append(calls, k)
-			lines = append(lines, fmt.Sprintf("%s --size %d --algorithm %s --protocol %s", k.Op, v, k.Algorithm, k.Protocol))
+			lines = append(lines, command(k))
 		}
 	}
-	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return k.Algorithm != collective.AlgorithmRing })
+	words, ofWords := b.words()
+	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return !isGather(k) })
+	add(ofWords)
 	add(gathers)
 	for _, op := range collective.Operations() {
-		add(slices.DeleteFunc(b.variants(op, v), func(k collective.Call) bool { return isGather(k) }))
+		add(slices.DeleteFunc(b.variants(op, v), isGather))
+		add(ofWords)
 		add(gathers)
 	}
 	list, err := o.lines(ctx, b.device, b.parts.Ranks, lines...)
@@ -343,39 +387,61 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	if len(list) != len(calls) {
 		return nil, fmt.Errorf("%d of %d operations were measured", len(list), len(calls))
 	}
+	typical := func(k collective.Call) float64 {
+		var all []float64
+		for i := range calls {
+			if calls[i] == k {
+				all = append(all, list[i].seconds())
+			}
+		}
+		return median(all...)
+	}
 	// What a gather took last before an operation, and first after it.
-	took := func(i int, p collective.Protocol) (seconds float64) {
-		is := func(k collective.Call) bool { return isGather(k) && k.Protocol == p }
-		after := i + slices.IndexFunc(calls[i:], is)
+	took := func(i int, gather collective.Call) (seconds float64) {
+		after := i + slices.Index(calls[i:], gather)
 		before := after - 1
-		for before > i || !is(calls[before]) {
+		for before > i || calls[before] != gather {
 			before--
 		}
-		return (list[before].Time.P50 + list[after].Time.P50) / 2 / 1e6
+		return (list[before].seconds() + list[after].seconds()) / 2
 	}
 	for i, k := range calls {
 		r := row{Device: b.device, Ranks: b.parts.Ranks, Op: k.Op.String(), Bytes: v, Algorithm: k.Algorithm.String(), Protocol: k.Protocol.String(), Measured: list[i].Time.P50}
-		if isGather(k) {
+		switch {
+		case slices.Contains(ofWords, k):
+			continue
+		case isGather(k):
 			if i >= len(calls)-len(gathers) { // each once
 				r.Fitted = true
 				rows = append(rows, r)
 			}
 			continue
 		}
-		of := k.Protocol
-		if of == collective.ReceiverInitiated { // whose first phase is
-			of = collective.Eager
-		}
-		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool { return g.Protocol == of })]
-		r.Model = b.machine(gather, took(i, of)).Row(k) * 1e6
+		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool {
+			return g.Protocol == tells(k).Protocol && g.Algorithm == tells(k).Algorithm
+		})]
+		r.Model = b.machine(words.costs(b.parts, gather.Algorithm, gather.Protocol, typical), gather, took(i, gather)).Row(k) * 1e6
 		rows = append(rows, r)
 	}
 	return rows, nil
 }
 
-// isGather tells whether messages are measured by it.
+// isGather tells whether bytes are measured by it.
 func isGather(k collective.Call) bool {
-	return k.Op == collective.OpAllGather && k.Algorithm == collective.AlgorithmRing
+	return k.Op == collective.OpAllGather && (k.Algorithm == collective.AlgorithmRing || k.Protocol == collective.Direct)
+}
+
+// tells is the all-gather that tells what a call's bytes cost: of its algorithm, where that has no
+// messages, and else round the ring.
+func tells(k collective.Call) (of collective.CallOptions) {
+	of.Algorithm, of.Protocol = collective.AlgorithmRing, k.Protocol
+	switch k.Protocol {
+	case collective.ReceiverInitiated: // whose first phase is
+		of.Protocol = collective.Eager
+	case collective.Direct:
+		of.Algorithm = k.Algorithm
+	}
+	return of
 }
 
 // variants are the plans of all ways to run an operation.
