@@ -47,7 +47,8 @@ type hop struct {
 // for a CTS, which came while its data was on the way.
 //
 // An operation ends when its last segment is acknowledged, α after it came, while it is
-// received and worked on. The slowest
+// received and worked on; where CPUs acknowledge, after that. Where ranks take turns on the CPUs,
+// each of those of a CPU does what is to be done for a step and passes on the turn. The slowest
 // edge sets the pace, and the hops of a step take what all edges take on average, since
 // each chunk goes over all but one of them.
 func (m *Machine) ring(k *collective.Call) float64 {
