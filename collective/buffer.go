@@ -17,7 +17,7 @@ import (
 type Buffer struct {
 	c       *Comm
 	addr, n uint64
-	memory  verbs.Memory // nil if it is the user's
+	memory  verbs.Memory // of Alloc or Share; nil if it is the user's
 	reg     *ring.Registration
 	live    bool   // until it is deregistered; guarded by c.mu
 	serial  uint32 // see vector
@@ -86,8 +86,9 @@ func (b *Buffer) Len() int { return int(b.n) }
 // Bytes views the buffer. The slice dies with Free and with the Comm's Close.
 func (b *Buffer) Bytes() []byte { return memory.Bytes(b.addr, int(b.n)) }
 
-// Free deregisters the memory, and unmaps it if it came from Alloc. No operation
-// may be using it, which is refused of those that were started. Freeing twice is harmless.
+// Free deregisters the memory, and unmaps it if it came from Alloc; memory of Share is as private
+// as it was before, with what it holds. No operation may be using it, which is refused
+// of those that were started. Freeing twice is harmless.
 func (b *Buffer) Free() error {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()

@@ -77,7 +77,7 @@ func killRank(t *testing.T, n, victim int, device string, early bool, rng *rand.
 	if n > 2 { // for what goes along hosts
 		hosts = fmt.Sprintf("2,%d", n-2)
 	}
-	ranks := startRanks(t, n, rankJob{Device: device, Hosts: hosts, Seed: rng.Uint64()}, temporary)
+	ranks := startRanks(t, n, rankJob{Device: device, Hosts: hosts, Seed: rng.Uint64(), Shares: device == shared0 && rng.IntN(2) == 0}, temporary)
 	var sockets []string
 	for r, p := range ranks {
 		s, err := p.awaits("connected", 2*rankTimeout)

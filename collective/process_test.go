@@ -49,6 +49,7 @@ type rankJob struct {
 	Timeout time.Duration // 0 is rankTimeout; of operations
 	Steady  bool          // one operation over and over
 	Flights bool          // eight at a time are started, and then waited for
+	Shares  bool          // private memory is shared, and not registered as it is
 	Barrier bool          // barriers, by each algorithm in turn
 	Grows   bool          // what TestGrowthOfProcesses looks at, and no more
 }
@@ -107,7 +108,7 @@ func rankMain(text string) (err error) {
 		say(rankSays{What: "failed", Error: err.Error()})
 		return nil
 	}
-	s, err := newWorkload(c, job.Seed, job.Steady)
+	s, err := newWorkload(c, job)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
@@ -149,13 +150,19 @@ type workload struct {
 // workloadMost is the longest vector in bytes.
 const workloadMost = 4 << 20
 
-func newWorkload(c *Comm, seed uint64, steady bool) (s *workload, err error) {
-	s = &workload{c: c, steady: steady, rng: rand.New(rand.NewPCG(seed, 0)), own: rand.New(rand.NewPCG(seed, 1+uint64(c.rank)))}
+func newWorkload(c *Comm, job rankJob) (s *workload, err error) {
+	s = &workload{c: c, steady: job.Steady, rng: rand.New(rand.NewPCG(job.Seed, 0)), own: rand.New(rand.NewPCG(job.Seed, 1+uint64(c.rank)))}
 	if s.private, err = memory.Alloc(2 * workloadMost); err != nil {
 		return nil, err
 	}
 	for i := range s.pairs[1] {
-		if s.pairs[1][i], err = c.Register(s.private.Addr()+uint64(i*workloadMost), workloadMost); err != nil {
+		addr := s.private.Addr() + uint64(i*workloadMost)
+		if job.Shares {
+			s.pairs[1][i], err = c.Share(addr, workloadMost, MayMove)
+		} else {
+			s.pairs[1][i], err = c.Register(addr, workloadMost)
+		}
+		if err != nil {
 			return nil, errors.Join(err, s.private.Free())
 		}
 	}

@@ -1,9 +1,11 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -12,16 +14,18 @@ import (
 	"ringcli/trace"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/memory"
 )
 
 // shared is what the ranks of one host compute with where each of them can reach
 // the memory of all others: protocol Direct. It belongs to the holder of the lock of the Comm.
 type shared struct {
-	c     *Comm
-	team  *sharedmem.Team
-	peers []verbs.Reached // by rank; nil at the own
-	board verbs.Memory    // the own
-	reg   *ring.Registration
+	c       *Comm
+	team    *sharedmem.Team
+	peers   []verbs.Reached // by rank; nil at the own
+	board   verbs.Memory    // the own
+	reg     *ring.Registration
+	unguard func() // of a call that is guarded
 	// affinity is where the thread comes back to; it may be nil.
 	affinity *cpu.Affinity
 
@@ -59,18 +63,20 @@ func sharesMemory(e *ring.Edge) bool {
 	return ok
 }
 
-// boardInfo is where a rank's board is, as it tells the others; or why it has none.
+// boardInfo is where a rank's board is, or a buffer, as it tells the others; or why it has none.
 type boardInfo struct {
 	GID     verbs.GID `json:"gid"` // of the rank's device
 	Addr    uint64    `json:"addr,omitempty"`
 	RKey    uint32    `json:"rkey,omitempty"`
+	Length  uint64    `json:"length,omitempty"` // of a buffer; all boards have one length
+	CPUs    int       `json:"cpus,omitempty"`   // that the rank may run on; 0 is not known
 	Problem string    `json:"problem,omitempty"`
 }
 
 // share makes what Direct needs, after all ranks have said that nothing keeps them
-// apart; the ranks may be crowded. It is collective. Where some rank cannot, all do without,
-// and why says so; an error is of the ring.
-func (c *Comm) share(ctx context.Context, crowded bool) (why string, err error) {
+// apart. It is collective. Where some rank cannot, all do without, and why says so;
+// an error is of the ring.
+func (c *Comm) share(ctx context.Context) (why string, err error) {
 	s := &shared{c: c, peers: make([]verbs.Reached, c.size), affinity: c.ring.Affinity()}
 	defer func() {
 		if c.shared == nil {
@@ -86,6 +92,7 @@ func (c *Comm) share(ctx context.Context, crowded bool) (why string, err error) 
 	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil {
 		return why, err
 	}
+	crowded := slices.ContainsFunc(infos, func(p boardInfo) bool { return 0 < p.CPUs && p.CPUs < c.size })
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
 		Affinity: s.affinity, Crowded: crowded, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
@@ -127,7 +134,11 @@ func (s *shared) makeBoard() (p boardInfo, err error) {
 		return p, err
 	}
 	sharedmem.Open(s.board.Addr(), s.c.size)
-	return boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
+	p = boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}
+	if cpus, err := cpu.Allowed(); err == nil {
+		p.CPUs = len(cpus)
+	}
+	return p, nil
 }
 
 // mapBoards reaches the peers, and maps their boards, to be written.
@@ -154,6 +165,9 @@ func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 	local, err := s.peers[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
 	if err != nil {
 		return 0, &viewError{peer, err}
+	}
+	if memory.MayFault.Load() {
+		s.guard()
 	}
 	return local, nil
 }
@@ -248,7 +262,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	s.before = p.signature
 	s.team.Record(c.seq, parts)
 	traceStart(c.seq, k)
-	if err = s.perform(k, &p.shared); err == nil {
+	if err = s.guarded(k, &p.shared); err == nil {
 		s.last = c.seq
 		c.token.Release()
 	} else {
@@ -280,6 +294,28 @@ func (s *shared) buffer(v *vector) sharedmem.Buffer {
 	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right().Device()))}
 }
 
+// guarded performs a call, where a buffer may be a file that somebody makes shorter.
+func (s *shared) guarded(k *Call, d *sharedmem.Call) (err error) {
+	if memory.MayFault.Load() {
+		s.guard()
+	}
+	defer func() {
+		if s.unguard != nil {
+			s.unguard()
+			s.unguard = nil
+			err = cmp.Or(memory.Fault(recover()), err)
+		}
+	}()
+	return s.perform(k, d)
+}
+
+// guard has what is no longer there be an error of the call that runs, from now on.
+func (s *shared) guard() {
+	if s.unguard == nil {
+		s.unguard = memory.Guard()
+	}
+}
+
 // perform has the team do what a call consists of.
 func (s *shared) perform(k *Call, d *sharedmem.Call) error {
 	switch {
@@ -302,8 +338,16 @@ func (s *shared) perform(k *Call, d *sharedmem.Call) error {
 // explain turns an error of the team into one of the Comm.
 func (s *shared) explain(err error) error {
 	var d *sharedmem.DisagreementError
-	if errors.Is(err, ErrTimeout) {
+	var fault *memory.FaultError
+	switch {
+	case errors.Is(err, ErrTimeout):
 		return s.c.blamed(err, s.since)
+	case errors.As(err, &fault):
+		whose := "another rank's"
+		if b := s.c.registered(fault.Addr, 1); b != nil {
+			whose = "this rank's"
+		}
+		return fmt.Errorf("%w: a buffer of %s that Share took is no longer there: was its file made shorter?", err, whose)
 	}
 	if !errors.As(err, &d) || d.Epoch {
 		return err

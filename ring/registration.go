@@ -1,6 +1,8 @@
 package ring
 
 import (
+	"fmt"
+
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -27,6 +29,17 @@ func (r *Ring) AllocMemory(length uint64) (verbs.Memory, error) {
 		}
 	}
 	return memory.Alloc(length)
+}
+
+// AdoptMemory makes memory that is there already such as AllocMemory's, as verbs.Adopter
+// does. ErrInvalid: that cannot be done, with this memory or on this ring.
+func (r *Ring) AdoptMemory(addr, length uint64, move bool) (verbs.Memory, error) {
+	for _, d := range r.Devices() {
+		if a, ok := d.Context.(verbs.Adopter); ok {
+			return a.AdoptMemory(addr, length, move)
+		}
+	}
+	return nil, fmt.Errorf("share %d bytes at %#x: %w: the ring has no device of shared memory, expected shm", length, addr, verbs.ErrInvalid)
 }
 
 // AddRegion has both neighbours see a region under a name, in End: without it

@@ -21,7 +21,7 @@
 //	shm    shared memory, between processes of one host
 //
 // Package providers links them in. What stands above them asks what a device can do
-// (DeviceAttr, Capabilities, Allocator, Mapper), not who provides it. Package
+// (DeviceAttr, Capabilities, Allocator, Adopter, Mapper), not who provides it. Package
 // objects is what soft and shm have alike, verbstest the suite that all three pass.
 //
 // # From a device to a queue pair that works

@@ -157,6 +157,17 @@ type Allocator interface {
 	AllocMemory(length uint64) (Memory, error)
 }
 
+// Adopter is a Context that makes memory which is there already such as its AllocMemory's.
+type Adopter interface {
+	// AdoptMemory makes length bytes of this process at addr, outside the Go heap, memory that
+	// peers can map, where they are and with what they hold. Of private memory that takes a
+	// move, and so move: nobody may write to its pages before AdoptMemory returns, no device
+	// may have pinned them, and children that are forked share them. It must stay mapped
+	// until Free, which undoes all that and leaves the memory there; its Bytes outlive
+	// Free. ErrInvalid: it cannot be done with this memory, and why.
+	AdoptMemory(addr, length uint64, move bool) (Memory, error)
+}
+
 // Mapper is a Context that reaches others whose regions can be looked at without a request
 // or a queue pair: the host-memory form of peer-to-peer over IPC.
 type Mapper interface {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/pair"
 	"ringcli/cli/command"
 	"ringcli/cli/connect"
@@ -149,7 +150,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "sync", verifySegments, "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "sync", verifySegments, "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -263,6 +264,9 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	title := fmt.Sprintf("%s on %s", what, s.Member.Where())
 	if one := list[0]; len(list) == 1 && one != (Variant{}) {
 		title += " by " + one.String()
+	}
+	if o.buffers != buffers.Alloc {
+		title += ", buffers: " + string(o.buffers)
 	}
 	b := sweep{s, o, sizes, title, file}
 	if !o.op.OnVectors() {
@@ -382,7 +386,7 @@ func (b *BenchSummary) add(m Measurement) {
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	b.Possible = Possible{b.Rate + (m.Rate-b.Rate)/float64(b.Rows), m.By, m.Why}
 	addWrong(&b.Wrong, m.Wrong)
-	b.OK = isRight(b.Wrong)
+	b.OK, b.Buffers = isRight(b.Wrong), m.Buffers
 	b.Auto = joined(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
 }
 
@@ -402,6 +406,9 @@ func reached(ok *bool, command, of string, busBW, floor float64) error {
 func (b BenchSummary) Lines() []render.Line {
 	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW) + b.text(b.BusBW)})
 	lines = append(lines, b.whyPossible()...)
+	for _, text := range b.bufferNotes() {
+		lines = append(lines, render.Line{Text: text})
+	}
 	if len(b.Auto) == 0 {
 		return lines
 	}

@@ -140,6 +140,6 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
 	}
 	result = resultOf(m, o, plan, r.counts[w], means, all)
-	result.Effort, result.Corruption = &most, c.corruption(o.typ.Size())
+	result.Effort, result.Corruption, result.Buffers = &most, c.corruption(o.typ.Size()), r.v.from
 	return result, nil
 }

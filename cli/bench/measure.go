@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
@@ -21,6 +22,9 @@ type vectors struct {
 	send, recv *collective.Buffer // the same buffer in place
 	sendAddr   uint64
 	recvAddr   uint64
+	source     *buffers.Source
+	from       Buffers
+	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
 	// Which elements of the vector are sent and received.
 	sent, received collective.Range
 }
@@ -31,19 +35,20 @@ func allocate(m *session.Member, o operation) (v vectors, err error) {
 	send, recv := call.Buffers(m.Comm.Size(), m.Comm.Rank())
 	v.sent, v.received = send, recv
 	size := o.typ.Size()
+	v.source = &buffers.Source{Comm: m.Comm, Kind: o.buffers}
 	if o.inPlace {
-		if v.send, err = m.Comm.Alloc(o.bytes()); err != nil {
-			return v, err
+		if v.send, err = v.source.New(o.bytes()); err != nil {
+			return v, errors.Join(err, v.source.Close())
 		}
 		v.recv = v.send
 		v.sendAddr, v.recvAddr = v.send.Addr()+uint64(send.Lo*size), v.send.Addr()+uint64(recv.Lo*size)
 		return v, nil
 	}
-	if v.send, err = m.Comm.Alloc(uint64(send.Len() * size)); err != nil {
-		return v, err
+	if v.send, err = v.source.New(uint64(send.Len() * size)); err != nil {
+		return v, errors.Join(err, v.source.Close())
 	}
-	if v.recv, err = m.Comm.Alloc(uint64(recv.Len() * size)); err != nil {
-		return v, errors.Join(err, v.send.Free())
+	if v.recv, err = v.source.New(uint64(recv.Len() * size)); err != nil {
+		return v, errors.Join(err, v.send.Free(), v.source.Close())
 	}
 	v.sendAddr, v.recvAddr = v.send.Addr(), v.recv.Addr()
 	return v, nil
@@ -63,7 +68,13 @@ func prepare(ctx context.Context, m *session.Member, o operation) (plan collecti
 	if err := m.Agree(ctx, err); err != nil {
 		return plan, v, err
 	}
+	if err := v.reach(ctx, m, o); err != nil {
+		return plan, v, errors.Join(err, v.free())
+	}
 	fill(m, o, v, o.seed(0))
+	if err := v.lookAtPeers(ctx, m, o); err != nil {
+		return plan, v, errors.Join(err, v.free())
+	}
 	return plan, v, nil
 }
 
@@ -78,9 +89,9 @@ func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byt
 
 func (v vectors) free() error {
 	if v.send == v.recv {
-		return v.send.Free()
+		return errors.Join(v.send.Free(), v.source.Close())
 	}
-	return errors.Join(v.send.Free(), v.recv.Free())
+	return errors.Join(v.send.Free(), v.recv.Free(), v.source.Close())
 }
 
 // fill writes this rank's input and spoils what the operation has to write, so
@@ -134,7 +145,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	all := ofHosts(each)
 	result = resultOf(m, o, plan, b.done, b.means, all)
-	result.Corruption = c.corruption(o.typ.Size())
+	result.Corruption, result.Buffers = c.corruption(o.typ.Size()), v.from
 	if o.duration > 0 {
 		result.Windows = &w.Summary
 	} else {

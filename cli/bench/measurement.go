@@ -67,6 +67,7 @@ type Measurement struct {
 	Windows *windows.Summary `json:"windows,omitempty"`
 	// Late are who or what kept the ring waiting: in windows, or in all of it.
 	Late []windows.Stragglers `json:"late,omitempty"`
+	Buffers
 }
 
 // WrongElement is an element that is not what it must be.
@@ -149,7 +150,9 @@ func (m Measurement) variant() Variant { return Variant{m.Algorithm, m.Protocol}
 // Adjust implements render.Adjuster.
 func (m Measurement) Adjust(column string, cell *render.Cell) {
 	if column == "algo/protocol" {
-		cell.Text = m.variant().short()
+		if cell.Text = m.variant().short(); m.Buffers.Buffers != "" {
+			cell.Text += " " + m.Buffers.Buffers
+		}
 	}
 }
 
@@ -184,6 +187,7 @@ type BenchSummary struct {
 	OfPossible *float64 `json:"of_possible_pct,omitempty"` // the average busbw in percent of it
 	// Auto says what auto took; empty if it was not left to it.
 	Auto []Stretch `json:"auto,omitempty"`
+	Buffers
 }
 
 // RankRow is one rank's part of an operation, as --per-rank shows it.

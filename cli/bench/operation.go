@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
@@ -30,6 +31,7 @@ type operation struct {
 	root     int // rank
 	count    int // elements of the whole vector
 	inPlace  bool
+	buffers  buffers.Kind
 	options  collective.CallOptions
 	iters    int
 	warmup   int
@@ -89,6 +91,7 @@ const verifySegments = "verify-segments"
 func vectorFlags(fs *pflag.FlagSet) {
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type: "+strings.Join(render.Words(reduce.Types()), ", "))
 	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
+	buffers.Flag(fs)
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
 	floorFlag(fs)
@@ -226,6 +229,7 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 	}
 	if fs.Lookup("type") != nil { // no barrier
 		o.typ, o.red = command.Value[reduce.Type](fs, "type"), command.Value[reduce.Op](fs, "op")
+		o.buffers = command.Value[buffers.Kind](fs, "buffers")
 		o.window, o.floor = command.Value[time.Duration](fs, "window"), command.Value[floor](fs, "floor")
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
@@ -298,6 +302,11 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	least, err := o.floor.of(m.Possible)
 	if err != nil {
 		return err
+	}
+	if m.NotMapped != "" && m.Buffers.Buffers != string(buffers.Private) {
+		if err := s.Out.Notes(render.Fair, m.bufferNotes()...); err != nil {
+			return err
+		}
 	}
 	verdict := m.verdict(least)
 	m.OK = verdict == nil

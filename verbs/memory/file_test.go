@@ -23,7 +23,7 @@ func memfd(t *testing.T, size uint64) int {
 
 func mapFile(t *testing.T, fd int, n uint64, writable bool) *memory.Block {
 	t.Helper()
-	b, err := memory.MapFile(fd, n, writable)
+	b, err := memory.MapFile(fd, 0, n, writable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestMapFileIsShared(t *testing.T) {
 
 func TestMapFileOfNoFile(t *testing.T) {
 	before := memory.Live.Load()
-	if b, err := memory.MapFile(-1, 10, true); err == nil {
+	if b, err := memory.MapFile(-1, 0, 10, true); err == nil {
 		t.Errorf("a view of no file at %#x", b.Addr())
 	}
 	if got := memory.Live.Load(); got != before {

@@ -28,7 +28,7 @@ var Live atomic.Int64
 // Alloc maps n zeroed bytes that only this process sees. Zero bytes give a block
 // with an address and no bytes.
 func Alloc(n uint64) (*Block, error) {
-	b, err := newBlock(-1, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := newBlock(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w; use a smaller size or free memory", n, err)
 	}
@@ -45,7 +45,7 @@ func RoundUp(n uint64) (size uint64, ok bool) {
 	return max(page, (n+page-1)/page*page), true
 }
 
-func newBlock(fd int, n uint64, prot, flags int) (*Block, error) {
+func newBlock(fd int, offset, n uint64, prot, flags int) (*Block, error) {
 	size, ok := RoundUp(n)
 	if !ok {
 		return nil, fmt.Errorf("more than an address space holds")
@@ -53,7 +53,7 @@ func newBlock(fd int, n uint64, prot, flags int) (*Block, error) {
 	if err := room(size); err != nil {
 		return nil, err
 	}
-	data, err := unix.Mmap(fd, 0, int(size), prot, flags)
+	data, err := unix.Mmap(fd, int64(offset), int(size), prot, flags)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
@@ -161,15 +161,15 @@ func FetchAdd64(addr, v uint64) uint64 {
 	return atomic.AddUint64((*uint64)(pointer(addr)), v) - v
 }
 
-// MapFile maps the first n bytes of a file, shared with all processes that map it. The file
-// must have the whole pages that hold them (see RoundUp), and the descriptor the
-// rights; it may be closed afterwards.
-func MapFile(fd int, n uint64, writable bool) (*Block, error) {
+// MapFile maps n bytes of a file, from an offset that is the start of a page, shared with all
+// processes that map it. The file must have the pages that hold them, and the descriptor
+// the rights; it may be closed afterwards.
+func MapFile(fd int, offset, n uint64, writable bool) (*Block, error) {
 	prot := unix.PROT_READ
 	if writable {
 		prot |= unix.PROT_WRITE
 	}
-	b, err := newBlock(fd, n, prot, unix.MAP_SHARED)
+	b, err := newBlock(fd, offset, n, prot, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes of a file: %w", n, err)
 	}
@@ -197,6 +197,27 @@ func (b *Block) Blank() error {
 	if err != nil {
 		return fmt.Errorf("blank %d bytes: mmap: %w", len(b.data), err)
 	}
+	return nil
+}
+
+// TakeOver moves the block to addr, the start of a page, in place of the as many bytes that are
+// mapped there, and takes over their content first. In one step those who read
+// there come to read the block's pages, which are no longer the block's: nothing is left to free. What
+// somebody writes there before TakeOver returns may be lost.
+func (b *Block) TakeOver(addr uint64) (err error) {
+	size := len(b.data)
+	defer Guard()()
+	defer func() {
+		if fault := Fault(recover()); fault != nil {
+			err = fmt.Errorf("move %d bytes to %#x: %w: is it still mapped?", size, addr, fault)
+		}
+	}()
+	copy(b.data, Bytes(addr, size))
+	if _, err := unix.MremapPtr(pointer(b.Addr()), uintptr(size), pointer(addr), uintptr(size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return fmt.Errorf("move %d bytes to %#x: mremap: %w", size, addr, err)
+	}
+	Live.Add(-int64(size))
+	b.data, b.n = nil, 0
 	return nil
 }
 

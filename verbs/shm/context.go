@@ -82,6 +82,18 @@ func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
 	return a, nil
 }
 
+// AdoptMemory implements verbs.Adopter.
+func (c *Context) AdoptMemory(addr, length uint64, move bool) (verbs.Memory, error) {
+	if err := c.Live(); err != nil {
+		return nil, err
+	}
+	m, err := memfd.Adopt(addr, length, move)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
 // Locate implements objects.Owner: memory of an arena can be mapped by peers.
 func (c *Context) Locate(addr, length uint64) (id, offset uint64) {
 	a, offset, ok := memfd.Find(addr, length)

@@ -1,9 +1,7 @@
 package shm
 
 import (
-	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -131,12 +129,8 @@ const (
 // guarded copies out of another process's arena, which a faulty peer may have
 // taken away.
 func guarded(to *destination, src []byte) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("copy from a peer's arena: %v", fault)
-		}
-	}()
+	defer memory.Guard()()
+	defer func() { err = memory.Fault(recover()) }()
 	to.scatter(src)
 	return nil
 }

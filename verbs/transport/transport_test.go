@@ -568,7 +568,7 @@ func TestRegister(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		text, err := memory.MapFile(int(f.Fd()), 4096, false)
+		text, err := memory.MapFile(int(f.Fd()), 0, 4096, false)
 		if err != nil {
 			t.Fatal(err)
 		}

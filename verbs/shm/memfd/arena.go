@@ -19,18 +19,20 @@ import (
 
 var _ verbs.Memory = (*Arena)(nil)
 
-// Arena is zeroed memory of this process that others can map: a memfd, sealed so
-// that nobody can shrink it under a reader. Its methods may be called by any
-// goroutine.
+// Arena is memory of this process that others can map: zeroed, a memfd, sealed so
+// that nobody can shrink it under a reader; or what was there before (Adopt). Its methods
+// may be called by any goroutine.
 type Arena struct {
-	id    uint64
-	addr  uint64
-	n     int
-	freed atomic.Bool
+	id     uint64
+	addr   uint64
+	n      int
+	offset uint64 // of addr in the file
+	loose  bool   // the file is not ours, and somebody may shrink it
+	freed  atomic.Bool
 
 	mu      sync.Mutex         // guards what follows
-	block   *memory.Block      // nil once freed
-	fd      int                // the memfd
+	give    func() error       // gives the memory back
+	fd      int                // the file; -1 once freed
 	holders map[*conn]struct{} // processes that were given a descriptor and hear of the end
 }
 
@@ -61,22 +63,25 @@ func Create(length uint64) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes to share: %w; %s", length, err, advice(err))
 	}
-	block, err := memory.MapFile(fd, length, true)
+	block, err := memory.MapFile(fd, 0, length, true)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("allocate %d bytes to share: %w; %s", length, err, advice(err))
 	}
-	a := &Arena{
-		id: lastID.Add(1), addr: block.Addr(), n: block.Len(), block: block,
-		fd: fd, holders: make(map[*conn]struct{}),
-	}
+	a := &Arena{addr: block.Addr(), n: block.Len(), give: block.Free, fd: fd}
+	a.enter()
+	return a, nil
+}
+
+// enter puts a new arena into the table.
+func (a *Arena) enter() {
+	a.id, a.holders = lastID.Add(1), make(map[*conn]struct{})
 	tableMu.Lock()
 	defer tableMu.Unlock()
 	old := arenas()
 	at, _ := slices.BinarySearchFunc(old, a.addr, byAddr)
 	t := slices.Insert(slices.Clone(old), at, a)
 	table.Store(&t)
-	return a, nil
 }
 
 const memfdName = "ringcli-arena"
@@ -180,8 +185,8 @@ func (a *Arena) Free() error {
 		c.send(message{kind: kindFreed, id: a.id, fd: -1})
 	}
 	clear(a.holders)
-	err := errors.Join(a.block.Free(), unix.Close(a.fd))
-	a.block, a.fd = nil, -1
+	err := errors.Join(a.give(), unix.Close(a.fd))
+	a.fd = -1
 	return err
 }
 
@@ -190,7 +195,7 @@ func (a *Arena) Free() error {
 func (a *Arena) hand(c *conn, writable bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.block == nil {
+	if a.fd < 0 {
 		return errFreed(a.id)
 	}
 	// A descriptor of its own, because Free may come before it is sent.
@@ -205,7 +210,11 @@ func (a *Arena) hand(c *conn, writable bool) error {
 		return fmt.Errorf("duplicate the descriptor of arena %d: %w; %s", a.id, err, advice(err))
 	}
 	a.holders[c] = struct{}{}
-	c.send(message{kind: kindView, writable: writable, id: a.id, length: uint64(a.n), fd: fd})
+	m := message{kind: kindView, writable: writable, id: a.id, length: uint64(a.n), value: a.offset, fd: fd}
+	if a.loose {
+		m.text = loose
+	}
+	c.send(m)
 	return nil
 }
 

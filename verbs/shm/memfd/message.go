@@ -16,11 +16,14 @@ type kind uint8
 const (
 	kindHello   kind = iota + 1 // listener, first of all: length is the address of its probe, value what is there
 	kindMap                     // dialler: a view of arena id, please
-	kindView                    // listener: the view, with its descriptor; length in bytes
+	kindView                    // listener: the view, with its descriptor; length in bytes, value its offset in the file, text may be loose
 	kindRefused                 // listener: no view of arena id, or no connection (id 0); text says why
 	kindFreed                   // listener: arena id is freed
 	kindBye                     // both: the hub closes
 )
+
+// loose says of a view that its file is not sealed: it is another's, which was there before.
+const loose = "loose"
 
 // message is one packet. Numbers are in the host's byte order: both ends are on
 // one host.

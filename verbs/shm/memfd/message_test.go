@@ -69,7 +69,7 @@ func TestReadOnlyDescriptor(t *testing.T) {
 		if err := unix.Ftruncate(m.fd, 0); err == nil {
 			t.Error("a peer can shrink the arena")
 		}
-		block, err := memory.MapFile(m.fd, m.length, true)
+		block, err := memory.MapFile(m.fd, m.value, m.length, true)
 		if writable != (err == nil) {
 			t.Errorf("asked for writable=%t: mapping it writable: %v", writable, err)
 		}

@@ -165,19 +165,27 @@ func mapView(m message) (*memory.Block, error) {
 	if m.fd < 0 {
 		return nil, errors.New("its descriptor did not come through: this process has as many open files as it may; close files or raise the limit (ulimit -n)")
 	}
-	// A file that can shrink or is too short would kill a process that reads beyond its end.
+	// A file that can shrink or is too short would kill a process that reads beyond its end. Who
+	// shares one that is not ringcli's answers for that, and who reads it has to expect it.
 	seals, err := unix.FcntlInt(uintptr(m.fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+	if m.text != loose && (err != nil || seals&unix.F_SEAL_SHRINK == 0) {
 		return nil, errors.New("its descriptor is not sealed against shrinking; run one version on all ranks")
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(m.fd, &stat); err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	if size, ok := memory.RoundUp(m.length); !ok || uint64(stat.Size) < size {
-		return nil, fmt.Errorf("its file has %d bytes, want at least %d; run one version on all ranks", stat.Size, m.length)
+	size, ok := memory.RoundUp(m.length)
+	if m.text == loose { // whose last page need not be whole
+		size = m.length
 	}
-	block, err := memory.MapFile(m.fd, m.length, m.writable)
+	if end := m.value + size; !ok || end < size || uint64(stat.Size) < end {
+		return nil, fmt.Errorf("its file has %d bytes, want at least %d; run one version on all ranks", stat.Size, end)
+	}
+	if m.text == loose {
+		memory.MayFault.Store(true)
+	}
+	block, err := memory.MapFile(m.fd, m.value, m.length, m.writable)
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, advice(err))
 	}
