@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringcli/cli/about"
+	"ringcli/cli/backends"
 	"ringcli/cli/bench"
 	"ringcli/cli/command"
 	"ringcli/cli/connect"
@@ -86,6 +87,7 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(overlap.Row())
 	t.Add(links.Row())
 	t.Add(devices.Rows()...)
+	t.Add(backends.Row())
 	t.Add(doctor.Rows()...)
 	t.Add(path.Row())
 	t.Add(links.ModelRow())

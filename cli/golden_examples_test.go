@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringcli/cli/about"
+	"ringcli/cli/backends"
 	"ringcli/cli/bench"
 	"ringcli/cli/bench/narrow"
 	"ringcli/cli/bench/windows"
@@ -168,6 +169,14 @@ func examples() []example {
 		}, []render.Record{
 			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:lo", Port: 1, GID: verbs.GID{10: 255, 11: 255, 12: 127, 15: 1}, Type: "RoCE v2", NetDev: "lo"},
 			devices.GIDInfo{Command: "devices", OK: true, Device: "soft:enp65s0f0np0", Port: 1, Index: 255, GID: exampleGID, Type: "RoCE v2", NetDev: "enp65s0f0np0"},
+		}),
+		printing("backends", []render.Record{
+			backends.Info{Command: "backends", Backend: "nccl", Priority: 100, Memory: "cuda", Library: "libnccl.so.2", Reason: "not available: libnccl.so.2 cannot be loaded (libnccl.so.2: cannot open shared object file: No such file or directory): to use NCCL install it"},
+			backends.Info{Command: "backends", OK: true, Backend: "rccl", Priority: 90, Memory: "hip", Library: "librccl.so.1", Path: "/opt/rocm-6.2.0/lib/librccl.so.1.0", Version: "2.20.5"},
+			backends.Info{Command: "backends", OK: true, Backend: "ring", Priority: 10, Memory: "host", Chosen: true},
+		}, []render.Record{
+			backends.Setting{Command: "backends", OK: true, Variable: "NCCL_DEBUG", Value: "WARN", Origin: "environment", Reads: "both libraries"},
+			backends.Setting{Command: "backends", OK: true, Variable: "NCCL_MAX_NCHANNELS", Value: "4", Origin: "ringcli", Reads: "both libraries"},
 		}),
 		{"doctor", func(s *session.Session) error { return looked(doctor.Print(s, examplePreflight(nil), false)) }},
 		{"doctor ranks", func(s *session.Session) error {

@@ -30,7 +30,7 @@ type capabilities struct {
 	Rails     bool   `json:"rails,omitempty"`      // its channels are on several devices
 	LinkMbps  int    `json:"link_mbps,omitempty"`  // of its slower port; 0: not known
 	NotShared string `json:"not_shared,omitempty"` // why it cannot share memory with all others
-	CPUs      int    `json:"cpus,omitempty"`       // that it may run on; 0: not known
+	Allowed   string `json:"allowed,omitempty"`    // CPUs that it may run on, as in 0-3,8; "": not known
 	Host      string `json:"host"`                 // the same of ranks that share one
 	Hosts     string `json:"hosts,omitempty"`      // of rank 0: the setting hosts
 }
@@ -56,7 +56,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	mine := capabilities{Size: c.size, Software: c.software(), Rails: c.rails(), LinkMbps: c.linkMbps(), NotShared: c.notShared(), Host: c.ring.HostName()}
 	if cpus, err := cpu.Allowed(); err == nil {
-		mine.CPUs = len(cpus)
+		mine.Allowed = cpu.FormatList(cpus)
 	}
 	if c.rank == 0 {
 		mine.Table, mine.Nonce, mine.Hosts = c.table.Load(), rand.Uint32(), c.ring.Options().Hosts
@@ -95,9 +95,12 @@ func (c *Comm) agree(ctx context.Context) error {
 	if found.Hosts, err = hostsOf(all); err != nil {
 		return fmt.Errorf("agree: %w", err)
 	}
-	found.Turns = turnsOf(all, found.Hosts)
+	turns := turnsOf(all)
+	if found.Turns = turns; found.Hosts.Number() > 1 {
+		found.Turns = 0 // between hosts what a message takes is another matter
+	}
 	if found.NotShared == "" {
-		if found.NotShared, err = c.share(ctx); err != nil {
+		if found.NotShared, err = c.share(ctx, turns > 1); err != nil {
 			return fmt.Errorf("agree: %w", err)
 		}
 	}
@@ -123,17 +126,35 @@ func hostsOf(all []capabilities) (*topology.Hosts, error) {
 	return topology.Of(names), nil
 }
 
-// turnsOf is how many ranks take turns on a CPU, where all share a host; 0 is not known. Between
-// hosts what a message takes is another matter.
-func turnsOf(all []capabilities, hosts *topology.Hosts) int {
-	if hosts.Number() > 1 {
-		return 0
-	}
-	turns := 0
+// turnsOf is how many ranks take turns on a CPU if all share a host; 0 is not known. Ranks may be
+// bound to CPUs of their own, as mpirun binds them: of any CPUs those ranks take turns that may
+// run on no others.
+func turnsOf(all []capabilities) (turns int) {
+	ranks := map[string]int{} // by where they may run
 	for _, theirs := range all {
-		if theirs.CPUs > 0 {
-			turns = max(turns, (len(all)+theirs.CPUs-1)/theirs.CPUs)
+		ranks[theirs.Allowed]++
+	}
+	sets := map[string][]int{}
+	var union []int
+	for list := range ranks {
+		cpus, err := cpu.ParseList(list)
+		if err != nil {
+			return 0
 		}
+		sets[list] = cpus
+		union = append(union, cpus...)
+	}
+	slices.Sort(union)
+	union = slices.Compact(union)
+	sets[cpu.FormatList(union)] = union
+	for _, set := range sets {
+		bound := 0
+		for list, n := range ranks {
+			if !slices.ContainsFunc(sets[list], func(one int) bool { return !slices.Contains(set, one) }) {
+				bound += n
+			}
+		}
+		turns = max(turns, (bound+len(set)-1)/len(set))
 	}
 	return turns
 }

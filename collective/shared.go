@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -69,14 +68,13 @@ type boardInfo struct {
 	Addr    uint64    `json:"addr,omitempty"`
 	RKey    uint32    `json:"rkey,omitempty"`
 	Length  uint64    `json:"length,omitempty"` // of a buffer; all boards have one length
-	CPUs    int       `json:"cpus,omitempty"`   // that the rank may run on; 0 is not known
 	Problem string    `json:"problem,omitempty"`
 }
 
 // share makes what Direct needs, after all ranks have said that nothing keeps them
-// apart. It is collective. Where some rank cannot, all do without, and why says so;
-// an error is of the ring.
-func (c *Comm) share(ctx context.Context) (why string, err error) {
+// apart; the ranks may be crowded. It is collective. Where some rank cannot, all do without,
+// and why says so; an error is of the ring.
+func (c *Comm) share(ctx context.Context, crowded bool) (why string, err error) {
 	s := &shared{c: c, peers: make([]verbs.Reached, c.size), affinity: c.ring.Affinity()}
 	defer func() {
 		if c.shared == nil {
@@ -92,7 +90,6 @@ func (c *Comm) share(ctx context.Context) (why string, err error) {
 	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil {
 		return why, err
 	}
-	crowded := slices.ContainsFunc(infos, func(p boardInfo) bool { return 0 < p.CPUs && p.CPUs < c.size })
 	s.team, err = sharedmem.New(sharedmem.Config{
 		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
 		Affinity: s.affinity, Crowded: crowded, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
@@ -134,11 +131,7 @@ func (s *shared) makeBoard() (p boardInfo, err error) {
 		return p, err
 	}
 	sharedmem.Open(s.board.Addr(), s.c.size)
-	p = boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}
-	if cpus, err := cpu.Allowed(); err == nil {
-		p.CPUs = len(cpus)
-	}
-	return p, nil
+	return boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
 }
 
 // mapBoards reaches the peers, and maps their boards, to be written.

@@ -456,6 +456,11 @@ func TestRCCL(t *testing.T) {
 			env:  map[string]string{"RCCL_NCHANNELS": "4", "RCCL_BUFFSIZE": "1048576", "RCCL_DEBUG": "INFO"},
 			want: map[string]string{"num-channels": "4", "channels": "4", "buffer-size": "1M", "slot-size": "64K", "enable-debug": "true", "trace": "info"},
 		},
+		"NCCL's level": {env: map[string]string{"NCCL_DEBUG": "INFO"}, want: map[string]string{"enable-debug": "true", "trace": "info"}},
+		"RCCL's level before it": {
+			env:  map[string]string{"NCCL_DEBUG": "INFO", "RCCL_DEBUG": "WARN"},
+			want: map[string]string{},
+		},
 		"ringcli's names of them": {
 			env:  map[string]string{"RINGCLI_NUM_CHANNELS": "2", "RINGCLI_USE_TREE_ALL_REDUCE": "true", "RCCL_NCHANNELS": "3", "RCCL_DEBUG": "WARN"},
 			want: map[string]string{"num-channels": "2", "channels": "2", "use-tree-all-reduce": "true"},
@@ -471,6 +476,7 @@ func TestRCCL(t *testing.T) {
 		"slots too small":    {env: map[string]string{"RCCL_BUFFSIZE": "4K", "RINGCLI_SLOTS": "64"}, fail: "buffer-size is 4K, by which slot-size is 64"},
 		"no channels":        {env: map[string]string{"RCCL_NCHANNELS": "0"}, fail: `num-channels is "0"`},
 		"no level of RCCL's": {env: map[string]string{"RCCL_DEBUG": "LOUD"}, fail: `enable-debug is "LOUD"`},
+		"no level of NCCL's": {env: map[string]string{"NCCL_DEBUG": "LOUD"}, fail: `enable-debug is "LOUD"`},
 		"slots set too small": {
 			env: map[string]string{"RCCL_BUFFSIZE": "64K"}, with: [][2]string{{"slots", "1024"}}, fail: "by which slot-size is 64",
 		},

@@ -169,7 +169,7 @@ var Settings = []Setting{
 		give:    func(value any, _ int) any { return value },
 		Usage:   "channels, unless those are given (also RCCL_NCHANNELS)",
 		Comment: "channels, unless those are given. RCCL_NCHANNELS sets it too."},
-	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: []string{"RCCL_DEBUG"}, gives: "trace",
+	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: []string{"RCCL_DEBUG", "NCCL_DEBUG"}, gives: "trace",
 		Aliases: map[string]string{"INFO": "true", "TRACE": "true", "WARN": "false", "VERSION": "false", "ABORT": "false", "NONE": "false"},
 		give: func(value any, _ int) any {
 			if value == "true" {
@@ -177,8 +177,8 @@ var Settings = []Setting{
 			}
 			return "warn"
 		},
-		Usage:   "trace at info (true) or warn (false), unless that is given: %s (also RCCL_DEBUG, as INFO or WARN)",
-		Comment: "trace at info (true) or warn (false), unless that is given. RCCL_DEBUG sets it too,\nas INFO or WARN."},
+		Usage:   "trace at info (true) or warn (false), unless that is given: %s (also RCCL_DEBUG or NCCL_DEBUG, as INFO or WARN)",
+		Comment: "trace at info (true) or warn (false), unless that is given. RCCL_DEBUG and\nNCCL_DEBUG set it too, as INFO or WARN."},
 	{Name: "buffer-size", Default: uint64(4 << 20), Min: 4 << 10, Max: 1 << 30, EnvToo: []string{"RCCL_BUFFSIZE"}, gives: "slot-size",
 		give:    func(value any, slots int) any { return value.(uint64) / uint64(slots) },
 		Usage:   "bytes of all slots of a channel, which make slot-size unless that is given (also RCCL_BUFFSIZE)",

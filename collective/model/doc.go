@@ -7,10 +7,14 @@
 //	β  beta      s/byte  the inverse bandwidth of an edge, each way by itself
 //	γ  gamma     s/byte  a reduction, per byte of one operand
 //	κ  copy      s/byte  a copy by the CPU, as out of a slot
+//	φ  fetch     s/byte  a copy of what another core has just written
 //	o  overhead  s       CPU time of a message, at each of its two ends
 //	O  per byte  s/byte  CPU time of a message by its length, at each end: 0 where a
 //	                     device moves the data
 //	λ  line      s       a cache line's way to another core, for ranks that share memory
+//	   ack       s       CPU time of an acknowledgement by itself, at each end: 0 where devices
+//	                     acknowledge
+//	   turn      s       from rank to rank on a CPU that several have
 //
 // α + sβ for a message of s bytes is Hockney's model ("The communication challenge for
 // MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20, 1994). That the CPU's part o

@@ -30,9 +30,9 @@ type Machine struct {
 	Hosts  *topology.Hosts
 	Within *Edge
 
-	// CPUs are those of the ranks that share memory: more ranks than CPUs take turns; 0: each
-	// rank has its own.
+	// CPUs are those of a host's ranks: more ranks than CPUs take turns; 0: each rank has its own.
 	CPUs int
+	Turn float64 // s: from when a rank has nothing more to do until another goes on, on the same CPU
 	// Call is what an operation of ranks that share memory costs each of them besides. That of
 	// messages is a part of what the first one costs.
 	Call      float64
@@ -41,8 +41,12 @@ type Machine struct {
 	RecvByte  Curve   // O of who receives
 	Gamma     Curve
 	Copy      Curve
-	Line      float64 // λ; of ranks that take turns, with their waiting for a turn
+	Fetch     Curve   // a copy of what another core has just written; nil: as any
+	Line      float64 // λ
 	Handshake float64 // s: a message without data on its way, if that is not α; 0: it is
+	// Ack is CPU time of an acknowledgement that goes by itself, at each of its two ends; 0: devices
+	// have to do with it.
+	Ack float64
 
 	played map[long][]float64 // kept for the next call, whose caller is the same goroutine
 }
@@ -67,6 +71,30 @@ func (m *Machine) control(from, to int) float64 {
 		return m.Handshake
 	}
 	return m.edge(from, to).Alpha
+}
+
+// crowd is how many ranks a CPU has.
+func (m *Machine) crowd() float64 {
+	if m.CPUs == 0 || m.Ranks <= m.CPUs {
+		return 1
+	}
+	return math.Ceil(float64(m.Ranks) / float64(m.CPUs))
+}
+
+// turn is what a rank waits for its CPU, besides what others do there.
+func (m *Machine) turn() float64 {
+	if m.crowd() == 1 {
+		return 0
+	}
+	return m.Turn
+}
+
+// fetch is the cost per byte of what another core has just written.
+func (m *Machine) fetch(vector float64) float64 {
+	if m.Fetch == nil {
+		return m.Copy.At(vector)
+	}
+	return m.Fetch.At(vector)
 }
 
 // Curve is a cost per byte by how long the vectors are that it is of: what fits a cache

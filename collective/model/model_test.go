@@ -185,6 +185,70 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
+// TestRow: of a row of calls each takes as long as one alone, where all wait for all, and where
+// they do not, what the busiest rank does.
+func TestRow(t *testing.T) {
+	const o, size = 1e-6, 64
+	for _, n := range []int{2, 4} {
+		m := wires(n)
+		m.Overhead, m.Gamma = o, nil
+		for _, a := range []collective.Algorithm{collective.AlgorithmRing, collective.AlgorithmRecursiveDoubling} {
+			k := planned(t, collective.OpAllReduce, a, collective.Eager, n, size, collective.CallOptions{})
+			near(t, fmt.Sprintf("a row of all-reduces by %s on %d ranks", a, n), m.Row(k), m.Time(k), 1e-2)
+		}
+		long := planned(t, collective.OpBroadcast, collective.AlgorithmTree, collective.Eager, n, 64<<20, collective.CallOptions{})
+		near(t, fmt.Sprintf("a row of long broadcasts on %d ranks", n), m.Row(long), m.Time(long), 1e-2)
+	}
+	m := Machine{Ranks: 2, Overhead: o}
+	tree := planned(t, collective.OpBroadcast, collective.AlgorithmTree, collective.Eager, 2, size, collective.CallOptions{})
+	near(t, "a row of broadcasts by tree", m.Row(tree), o*5/4, 1e-2) // with a credit for four slots
+	chain := planned(t, collective.OpBroadcast, collective.AlgorithmRing, collective.Eager, 2, size, collective.CallOptions{})
+	near(t, "a row of broadcasts round the ring", m.Row(chain), 3*o, 1e-2) // until that is acknowledged
+}
+
+// TestTurns: ranks that have one CPU for all take what all of them do, and a turn for each time
+// that it goes from one to another.
+func TestTurns(t *testing.T) {
+	const n, o, turn = 4, 1e-6, 5e-6
+	m := Machine{Ranks: n, Overhead: o, CPUs: 1}
+	for a, messages := range map[collective.Algorithm]float64{collective.AlgorithmRing: 3, collective.AlgorithmRecursiveDoubling: 2, collective.AlgorithmInbox: 3} {
+		k := planned(t, collective.OpAllGather, a, collective.Eager, n, 64, collective.CallOptions{})
+		m.Turn = 0
+		near(t, fmt.Sprintf("%s without turns", a), m.Time(k), n*messages*2*o, 0.01)
+		m.Turn = turn
+		if with, least := m.Time(k), n*(messages*2*o+turn); with < least*0.99 {
+			t.Errorf("%s: %.3f us with turns, want %.3f at least", a, with*1e6, least*1e6)
+		}
+		alone := m
+		alone.CPUs = n
+		near(t, fmt.Sprintf("%s on as many CPUs", a), alone.Time(k), messages*2*o, 0.3)
+	}
+}
+
+// TestAck: who waits for an acknowledgement waits for the CPUs that send and take it, and who does
+// not has them idle, unless nothing goes back.
+func TestAck(t *testing.T) {
+	const ack = 2e-6
+	m := Machine{Ranks: 2, Overhead: 1e-6}
+	dear := m
+	dear.Ack = ack
+	for _, c := range []struct {
+		op          collective.Operation
+		a           collective.Algorithm
+		least, most float64
+	}{
+		{collective.OpAllGather, collective.AlgorithmRing, 2 * ack, 2 * ack},
+		{collective.OpAllGather, collective.AlgorithmRecursiveDoubling, 0, 0},
+		{collective.OpAllReduce, collective.AlgorithmTree, 0, 0},
+		{collective.OpBroadcast, collective.AlgorithmTree, 0.1 * ack, 2 * ack}, // while nothing comes
+	} {
+		k := planned(t, c.op, c.a, collective.Eager, 2, 64, collective.CallOptions{})
+		if more := dear.Row(k) - m.Row(k); more < c.least*0.99 || more > c.most*1.01 {
+			t.Errorf("%s by %s: %.3f us more than %.3f, want %.3f to %.3f", c.op, c.a, more*1e6, m.Row(k)*1e6, c.least*1e6, c.most*1e6)
+		}
+	}
+}
+
 // TestLeftOver: a rank beyond a power of two costs a hop more, and not two: while its
 // contribution comes, the others have made theirs.
 func TestLeftOver(t *testing.T) {

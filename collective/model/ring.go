@@ -14,6 +14,7 @@ type hop struct {
 	burst   float64 // between two segments: the slower of CPU and wire
 	pace    float64 // that, or what the window lets through
 	end     float64 // from when the last segment was processed until it is acknowledged
+	acked   float64 // from when a segment is sent until the next may be in its place
 }
 
 // ring is the time of a call round the ring.
@@ -46,17 +47,13 @@ type hop struct {
 // for a CTS, which came while its data was on the way.
 //
 // An operation ends when its last segment is acknowledged, α after it came, while it is
-// received and worked on. The slowest
+// received and worked on; where CPUs acknowledge, after that. Where ranks take turns on the CPUs,
+// each of those of a CPU does what is to be done for a step and passes on the turn. The slowest
 // edge sets the pace, and the hops of a step take what all edges take on average, since
 // each chunk goes over all but one of them.
 func (m *Machine) ring(k *collective.Call) float64 {
-	n, v := float64(m.Ranks), bytes(k)
-	chunk := v / n
-	if k.Op.Rooted() {
-		chunk = v
-	}
-	segments := max(1, int(math.Ceil(math.Ceil(chunk)/float64(k.Segment))))
-	s := chunk / float64(segments)
+	n := float64(m.Ranks)
+	segments, s := m.segments(k)
 	depth := k.Depth
 	last := segments % depth
 	groups := segments / depth // of the full ones
@@ -87,9 +84,7 @@ func (m *Machine) ring(k *collective.Call) float64 {
 		h = m.slowest(k, s, reduces)
 		total += (n - 1) * (float64(groups)*step(depth) + step(last))
 	}
-	if k.Protocol == collective.RendezvousWrite {
-		total += 2 * (2*m.Overhead + m.meanControl())
-	}
+	total += m.announced(k)
 	if math.IsInf(h.latency, 1) {
 		return h.latency // an edge that carries nothing
 	}
@@ -99,7 +94,44 @@ func (m *Machine) ring(k *collective.Call) float64 {
 	if k.Protocol == collective.Eager {
 		flight += s * m.edge(0, 1).Beta
 	}
-	return total + h.end + max(0, m.copyOwn(k)-flight)
+	return total + h.end + max(0, m.crowd()*m.copyOwn(k)-flight)
+}
+
+// chainRow is what each of many calls round the ring takes that have a root. A rank goes on to the
+// next when its segments are acknowledged, whatever becomes of them farther on.
+func (m *Machine) chainRow(k *collective.Call) float64 {
+	segments, s := m.segments(k)
+	h := m.slowest(k, s, k.Op.Reduces())
+	first := min(segments, k.Depth)
+	row := m.announced(k) + float64(first-1)*h.burst + float64(segments-first)*h.pace + h.acked
+	return max(row, float64(segments)*h.burst)
+}
+
+// segments are how many a chunk has, and the bytes of each.
+func (m *Machine) segments(k *collective.Call) (n int, each float64) {
+	chunk := bytes(k)
+	if !k.Op.Rooted() {
+		chunk /= float64(m.Ranks)
+	}
+	n = max(1, int(math.Ceil(math.Ceil(chunk)/float64(k.Segment))))
+	return n, chunk / float64(n)
+}
+
+// announced is what the first data waits for: RTS and CTS.
+func (m *Machine) announced(k *collective.Call) float64 {
+	if k.Protocol != collective.RendezvousWrite {
+		return 0
+	}
+	return 2 * m.way(k, 2*m.Overhead, m.meanControl())
+}
+
+// way is a message's, with what its two CPUs do. Where ranks take turns they all do that, one after
+// the other, of a chain one alone.
+func (m *Machine) way(k *collective.Call, cpu, alpha float64) float64 {
+	if k.Op.Rooted() {
+		return alpha + cpu + m.turn()
+	}
+	return max(alpha+cpu, m.crowd()*(cpu+m.turn()))
 }
 
 func (m *Machine) meanControl() (mean float64) {
@@ -126,7 +158,7 @@ func (m *Machine) slowest(k *collective.Call, s float64, reduces bool) (h hop) {
 		e := m.hop(k, s, reduces, r)
 		h.latency += e.latency / float64(edges)
 		h.burst, h.pace = max(h.burst, e.burst), max(h.pace, e.pace)
-		h.end = max(h.end, e.end)
+		h.end, h.acked = max(h.end, e.end), max(h.acked, e.acked)
 	}
 	return h
 }
@@ -148,35 +180,52 @@ func (m *Machine) hop(k *collective.Call, s float64, reduces bool, from int) (h 
 	case k.Protocol == collective.Eager:
 		work = s * m.Copy.At(v)
 	}
-	cpu := post + recv + work
-	h.latency = e.Alpha + max(post+recv, 2*o+wire) + work
-	acknowledged := h.latency + back + o
-	if m.Ranks == 2 { // both ways on one edge: the acknowledgement rides behind data
+	sends, receives := post, recv+work
+	h.latency = m.way(k, post+recv+work, e.Alpha+max(0, 2*o+wire-post-recv))
+	ack, answer := back+o, m.way(k, 2*o, back)
+	h.end = max(0, back-recv-work)
+	if m.Ack > 0 {
+		ack = m.way(k, 2*m.Ack, back)
+		h.end = ack
+	}
+	acknowledged := h.latency + ack
+	if m.Ranks == 2 && !k.Op.Rooted() { // both ways on one edge: the acknowledgement rides behind data
 		acknowledged = h.latency
 	}
+	h.acked = h.latency + ack
 	switch k.Protocol {
 	case collective.RendezvousWrite:
-		cpu += 4 * o
+		sends, receives = sends+2*o, receives+2*o
 		if wire+work > 1.1*message.HeaderSize*e.Beta && !k.Op.Rooted() { // else data is ahead of the CTS behind it; down a chain that has come long before
-			h.latency += o
+			h.latency += m.crowd() * o
 		}
-		acknowledged = h.latency + 2*o + back
+		acknowledged = h.latency + answer
 	case collective.RendezvousRead:
-		cpu += 4 * o
-		h.latency += e.Alpha + back + 3*o
-		acknowledged = h.latency + 2*o + back
+		sends, receives = sends+2*o, receives+2*o
+		h.latency += m.way(k, 2*o, e.Alpha) + m.way(k, o, back)
+		acknowledged = h.latency + answer
+		h.acked = acknowledged
+		h.end = max(0, answer-work)
+		if m.Ack > 0 { // the FIN is a message that waits for its own
+			h.end = answer + ack
+		}
 	}
 	if k.Depth == 1 { // nothing is under way while a segment is reduced
 		acknowledged = max(acknowledged, h.latency+back+o)
+	}
+	own := m.copyOwn(k) * s / max(1, v) // the root's
+	cpu := m.crowd() * (sends + receives)
+	switch edges := float64(m.Ranks - 1); {
+	case !k.Op.Rooted():
+	case m.crowd() > 1: // the CPUs share what the edges take
+		cpu = (edges*(sends+receives) + own) / float64(m.CPUs)
+	case m.Ranks == 2:
+		cpu = max(sends+own, receives)
 	}
 	if k.Op.Rooted() && k.Protocol.Handshakes() { // all along a chain the others under way take CPUs meanwhile
 		acknowledged += (depth - 1) * cpu
 	}
 	h.burst = max(cpu, wire)
 	h.pace = max(h.burst, acknowledged/depth)
-	h.end = max(0, back-recv-work)
-	if k.Protocol == collective.RendezvousRead {
-		h.end = max(0, 2*o+back-work)
-	}
 	return h
 }

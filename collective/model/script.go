@@ -18,10 +18,16 @@ import (
 // copies, which is the order of package collective. Of very many pieces of a move several go at
 // a time.
 //
+// Ranks of one CPU take turns: who has it goes on until it waits, and of the others the first that
+// came to something to do is next.
+//
+// Where what is sent was copied before, nobody waits for its acknowledgement. It rides behind data
+// that goes back. Of what is not answered it goes by itself once its rank has nothing else to do.
+//
 // Of many groups of segments the first ones are played, and what a depth of them takes in
 // their midst is what each depth of the others takes.
 func (m *Machine) script(k *collective.Call) float64 {
-	p := newPlay(m, k)
+	p := newPlay(m, k, 1)
 	more := p.cut.Groups - p.groups
 	if more == 0 || !p.ranks[0].script.Whole || m.Edges != nil {
 		p.run()
@@ -30,7 +36,7 @@ func (m *Machine) script(k *collective.Call) float64 {
 	// Long vectors differ in how many groups are left alone.
 	like := long{
 		k.Op, k.Algorithm, k.Root, m.Ranks, p.groups, k.Segment, k.Depth, m.Edge, m.Handshake, m.Overhead,
-		m.SendByte.At(p.vector), m.RecvByte.At(p.vector), m.Gamma.At(p.vector), m.Copy.At(p.vector),
+		m.SendByte.At(p.vector), m.RecvByte.At(p.vector), m.Gamma.At(p.vector), m.Copy.At(p.vector), m.CPUs, m.Turn, m.Ack,
 	}
 	ends := m.played[like]
 	if ends == nil {
@@ -44,6 +50,18 @@ func (m *Machine) script(k *collective.Call) float64 {
 	return p.end()
 }
 
+// scriptRow is what each of many such calls takes that follow one another: as many are played as
+// fill all slots of an edge, and as many again. Of long vectors, little of one is on its way.
+func (m *Machine) scriptRow(k *collective.Call) float64 {
+	const calls = 4 * ring.MeshSlots
+	p := newPlay(m, k, calls)
+	if p.groups < p.cut.Groups {
+		return m.script(k)
+	}
+	p.run()
+	return (p.calls[calls-1] - p.calls[calls/2-1]) / (calls / 2)
+}
+
 // long is what the play of a long vector follows from, where all edges are alike.
 type long struct {
 	op                              collective.Operation
@@ -53,6 +71,8 @@ type long struct {
 	edge                            Edge
 	handshake, overhead             float64
 	sendByte, recvByte, gamma, copy float64
+	cpus                            int
+	turn, ack                       float64
 }
 
 // depths are how many depths of groups are played: two to fill the pipeline, some that show its
@@ -85,15 +105,25 @@ type play struct {
 	detached bool // what is sent was copied before, and is not waited for
 	vector   float64
 	ranks    []walker
+	cpus     []cpu
 	now      float64
 	events   queue
-	ends     []float64 // of each group
+	ends     []float64 // of each group, of the first call
+	calls    []float64 // when each call is through
+}
+
+// cpu is that of ranks that take turns.
+type cpu struct {
+	free float64
+	rank int // that had it last
 }
 
 // walker is a rank. It walks by groups whose moves have one piece, whatever they have.
 type walker struct {
 	script.Walk
 	script   script.Script
+	byGroup  script.Script
+	call     int
 	waking   bool    // until its CPU is free
 	own      float64 // what it is to copy, once all is sent that may be
 	sending  event
@@ -111,10 +141,15 @@ type edgeState struct {
 	peer, back          int // the rank there, and its index of this edge
 	posted, sent, freed int
 	came, took, told    int
+	answers             bool // this rank sends to the peer, too
+	owes                bool // an acknowledgement
 }
 
-func newPlay(m *Machine, k *collective.Call) *play {
-	p := &play{Machine: m, k: k, vector: bytes(k), ranks: make([]walker, m.Ranks), each: 1}
+func newPlay(m *Machine, k *collective.Call, calls int) *play {
+	p := &play{Machine: m, k: k, vector: bytes(k), ranks: make([]walker, m.Ranks), each: 1, calls: make([]float64, calls)}
+	if m.crowd() > 1 {
+		p.cpus = make([]cpu, m.CPUs)
+	}
 	p.detached = k.Depth > 1 && p.vector <= ring.MeshSlotSize
 	most := 1
 	for r := range p.ranks {
@@ -127,16 +162,19 @@ func newPlay(m *Machine, k *collective.Call) *play {
 	p.ends = make([]float64, p.groups)
 	for r := range p.ranks {
 		w := &p.ranks[r]
-		byGroup := w.script
-		byGroup.Whole = true
-		w.SetOut(&byGroup, p.groups, 1, k.Depth, false)
-		w.own, w.at = m.copyOwn(k), make([]int, len(w.Moves))
+		w.byGroup = w.script
+		w.byGroup.Whole = true
+		p.setOut(w)
+		w.at = make([]int, len(w.Moves))
 		for i := range w.Moves {
 			mv := &w.Moves[i]
 			most = max(most, p.cut.Pieces(mv.Lo, mv.Hi))
 			if w.at[i] = w.edge(mv.Peer); w.at[i] < 0 && mv.Peer != r {
 				w.at[i] = len(w.edges)
 				w.edges = append(w.edges, edgeState{peer: mv.Peer})
+			}
+			if mv.Do == script.MoveSend {
+				w.edges[w.at[i]].answers = true
 			}
 		}
 	}
@@ -149,6 +187,12 @@ func newPlay(m *Machine, k *collective.Call) *play {
 		}
 	}
 	return p
+}
+
+// setOut has a rank begin a call.
+func (p *play) setOut(w *walker) {
+	w.SetOut(&w.byGroup, p.groups, 1, p.k.Depth, false)
+	w.own = p.copyOwn(p.k)
 }
 
 // edge is the index of that to a peer, -1 if there is none.
@@ -193,7 +237,7 @@ func (p *play) run() {
 		default:
 			w.came = append(w.came, e)
 			if from := &w.edges[e.edge]; e.pieces > 0 && !p.detached { // behind what the port is sending
-				p.events.push(event{at: max(p.now, w.sends) + p.control(e.rank, from.peer), rank: from.peer, edge: from.back, group: e.group, what: acked})
+				p.events.push(event{at: max(p.now, w.sends) + p.control(e.rank, from.peer) + 2*p.Ack, rank: from.peer, edge: from.back, group: e.group, what: acked})
 			}
 		}
 		if !w.waking {
@@ -209,7 +253,23 @@ func (p *play) turn(r int) {
 		p.transmit(r, w)
 		group := w.First
 		for w.Leave(); group < w.First; group++ {
-			p.ends[group] = max(p.ends[group], p.now)
+			if w.call == 0 {
+				p.ends[group] = max(p.ends[group], p.now)
+			}
+		}
+		if w.First == p.groups && w.own == 0 && w.call < len(p.calls) {
+			p.calls[w.call] = max(p.calls[w.call], p.now)
+			if w.call++; w.call < len(p.calls) {
+				p.setOut(w)
+			}
+		}
+		var c *cpu
+		if p.cpus != nil {
+			if c = &p.cpus[r%len(p.cpus)]; c.free > p.now { // another rank's turn
+				w.waking = true
+				p.events.push(event{at: c.free, rank: r, what: wakes})
+				return
+			}
 		}
 		cost, did := p.take(w)
 		if !did {
@@ -220,6 +280,15 @@ func (p *play) turn(r int) {
 		}
 		if !did {
 			cost, did = p.work(r, w)
+		}
+		if !did {
+			cost, did = p.acknowledge(w)
+		}
+		if c != nil && cost > 0 {
+			if c.rank != r {
+				cost += p.Turn
+			}
+			c.rank, c.free = r, p.now+cost
 		}
 		switch {
 		case !did:
@@ -252,8 +321,13 @@ func (p *play) take(w *walker) (cost float64, did bool) {
 		m := &w.came[i]
 		e := &w.edges[m.edge]
 		e.freed = max(e.freed, m.took)
+		if m.acknowledges {
+			cost += p.Ack
+			continue
+		}
 		cost += p.Overhead
 		if m.pieces > 0 {
+			e.owes = p.Ack > 0 && p.detached && !e.answers
 			e.came++
 			cost += (m.pieces-1)*p.Overhead + m.bytes*p.RecvByte.At(p.vector)
 		}
@@ -261,6 +335,18 @@ func (p *play) take(w *walker) (cost float64, did bool) {
 	did = len(w.came) > 0
 	w.came = w.came[:0]
 	return cost, did
+}
+
+// acknowledge sends an acknowledgement by itself.
+func (p *play) acknowledge(w *walker) (cost float64, did bool) {
+	for i := range w.edges {
+		if e := &w.edges[i]; e.owes {
+			e.owes = false
+			w.sending = event{what: reaches, rank: e.peer, edge: i, took: e.told, acknowledges: true}
+			return p.Ack, true
+		}
+	}
+	return 0, false
 }
 
 // post has the CPU send what may be sent.
@@ -362,6 +448,8 @@ type event struct {
 	bytes      float64
 	wire       float64 // s, at each of the two ports
 	what       what
+
+	acknowledges bool // and nothing else
 }
 
 type what uint8

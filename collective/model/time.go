@@ -16,6 +16,20 @@ func (m *Machine) Time(k collective.Call) float64 {
 	return math.Inf(1) // none of the bytes over an edge that carries none
 }
 
+// Row returns what each of many such calls takes in seconds that follow one another, as benchmarks
+// have them. It is Time, unless ranks go on without the others: the root of a broadcast is ahead
+// of who receives, by as much as lies on the way.
+func (m *Machine) Row(k collective.Call) float64 {
+	switch {
+	case m.Ranks < 2 || k.Protocol == collective.Direct:
+	case k.Algorithm != collective.AlgorithmRing:
+		return m.scriptRow(&k)
+	case k.Op.Rooted():
+		return m.chainRow(&k)
+	}
+	return m.Time(k)
+}
+
 func (m *Machine) time(k *collective.Call) float64 {
 	switch {
 	case m.Ranks < 2:

@@ -5,9 +5,12 @@
 //
 //	make build && go run ./collective/model/beside
 //
-// What a message costs is taken from one operation that does nothing else, all ranks at once:
-// an all-gather round the ring, by size and protocol, right before and after the operations of
-// that size, of the same processes, since the rate between two cores of a virtual machine may
+// What a message costs is taken from operations that do nothing else, all ranks at once. What does
+// not go by bytes is told by calls that move a word: an exchange, which waits for nothing but data,
+// and an all-gather round the ring, which waits for acknowledgements. What a byte costs is told by
+// an all-gather round the ring, by protocol, or by an inbox without messages. Both are
+// measured among the operations of a size, the latter right before and after those that they tell
+// of, of the same processes, since the rate between two cores of a virtual machine may
 // change within seconds. That parameters are estimated by communication of the collectives'
 // own kind, with all ranks at work, follows Nuriyev and Lastovetsky ("Efficient and accurate
 // selection of optimal collective communication algorithms using analytical performance
@@ -34,7 +37,6 @@ import (
 	"time"
 
 	"ringcli/collective"
-	"ringcli/collective/model"
 	"ringcli/collective/reduce"
 )
 
@@ -137,90 +139,6 @@ func run(ctx context.Context, o options, out *page) (all []row, err error) {
 	return all, nil
 }
 
-// bench is one device with so many ranks, and what its parts cost but for bytes and protocols.
-type bench struct {
-	device string
-	parts  model.Machine
-	memory costs
-	shape  collective.Shape
-}
-
-// parts measures what does not go by protocol and size.
-func (o options) parts(ctx context.Context, out *page, device string, n int) (*bench, error) {
-	shm := strings.HasPrefix(device, "shm")
-	b := &bench{device: device, parts: model.Machine{Ranks: n}, memory: memory(n, o.quick)}
-	b.shape = collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: shm}
-	m := &b.parts
-	// A row of short messages: two of them cost their CPU o each, at every position.
-	const messages, short = 2048, 256
-	rows, err := o.lines(ctx, device, n, fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", n*messages*short, short))
-	if err != nil {
-		return nil, err
-	}
-	m.Overhead = rows[0].Time.P50 / 1e6 / float64(n-1) / messages / 2
-	// Messages of a word: what is not o is α.
-	gather := b.variants(collective.OpAllGather, uint64(n*4))[0]
-	if rows, err = o.lines(ctx, device, n, fmt.Sprintf("all-gather --size %d --algorithm ring --protocol eager", n*4)); err != nil {
-		return nil, err
-	}
-	word := *m
-	m.Edge.Alpha = bisect(0, 1, func(alpha float64) bool { word.Edge.Alpha = alpha; return word.Time(gather) > rows[0].Time.P50/1e6 })
-	m.Line, m.CPUs = b.memory.line, runtime.NumCPU()
-	if shm { // a call that moves a word: what is not the line's way is the call's
-		const word = "all-reduce --size 8 --algorithm inbox --protocol direct"
-		if rows, err = o.lines(ctx, device, 2, word); err != nil {
-			return nil, err
-		}
-		m.Call = max(0, rows[0].Time.P50/1e6-m.Line)
-		if n > m.CPUs { // and here the waiting for a turn is the line's
-			if rows, err = o.lines(ctx, device, n, word); err != nil {
-				return nil, err
-			}
-			m.Line = max(m.Line, (rows[0].Time.P50/1e6-m.Call)/float64(n-1))
-		}
-	}
-	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us, a call %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6, m.Call*1e6)
-	return b, nil
-}
-
-// machine is that on which an all-gather round the ring takes so long in seconds, of which
-// bytes take what α and o leave over: α is that of the shortest, nothing where that is too long.
-func (b *bench) machine(gather collective.Call, took float64) *model.Machine {
-	with := func(share, perByte float64) *model.Machine {
-		m := b.parts
-		m.Overhead, m.Edge.Alpha = share*m.Overhead, share*m.Edge.Alpha
-		m.Gamma, m.Copy = b.memory.gamma, b.memory.copy
-		if gather.Protocol == collective.Direct {
-			// A reduction reads the other ranks' memory as a copy does: that is what takes the time.
-			m.Copy, m.Gamma = model.Flat(perByte), model.Flat(perByte)
-			m.Call, m.Line = share*m.Call, share*m.Line
-			return &m
-		}
-		m.RecvByte = model.Flat(perByte)
-		if !b.shape.Shared { // whoever receives copies
-			m.SendByte = m.RecvByte
-		}
-		return &m
-	}
-	const slowest = 1e-8 // s/byte
-	if with(1, 0).Time(gather) > took {
-		return with(bisect(0, 1, func(x float64) bool { return with(x, 0).Time(gather) > took }), 0)
-	}
-	return with(1, bisect(0, slowest, func(x float64) bool { return with(1, x).Time(gather) > took }))
-}
-
-// bisect is where between two values something begins to be so.
-func bisect(lo, hi float64, is func(float64) bool) float64 {
-	for range 40 {
-		if mid := (lo + hi) / 2; is(mid) {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	return hi
-}
-
 // result is what is read of a line of ringcli.
 type result struct {
 	Command   string  `json:"command"`
@@ -234,6 +152,9 @@ type result struct {
 		P50, Mean float64
 	} `json:"time_us"`
 }
+
+// seconds are the median of the iterations.
+func (r *result) seconds() float64 { return r.Time.P50 / 1e6 }
 
 // lines runs commands on a ring, one after the other.
 func (o options) lines(ctx context.Context, device string, n int, lines ...string) ([]result, error) {
@@ -277,13 +198,16 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	add := func(list []collective.Call) {
 		for _, k := range list {
 			calls = append(calls, k)
-			lines = append(lines, fmt.Sprintf("%s --size %d --algorithm %s --protocol %s", k.Op, v, k.Algorithm, k.Protocol))
+			lines = append(lines, command(k))
 		}
 	}
-	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return k.Algorithm != collective.AlgorithmRing })
+	words, ofWords := b.words()
+	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return !isGather(k) })
+	add(ofWords)
 	add(gathers)
 	for _, op := range collective.Operations() {
-		add(slices.DeleteFunc(b.variants(op, v), func(k collective.Call) bool { return isGather(k) }))
+		add(slices.DeleteFunc(b.variants(op, v), isGather))
+		add(ofWords)
 		add(gathers)
 	}
 	list, err := o.lines(ctx, b.device, b.parts.Ranks, lines...)
@@ -293,39 +217,61 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	if len(list) != len(calls) {
 		return nil, fmt.Errorf("%d of %d operations were measured", len(list), len(calls))
 	}
+	typical := func(k collective.Call) float64 {
+		var all []float64
+		for i := range calls {
+			if calls[i] == k {
+				all = append(all, list[i].seconds())
+			}
+		}
+		return median(all...)
+	}
 	// What a gather took last before an operation, and first after it.
-	took := func(i int, p collective.Protocol) (seconds float64) {
-		is := func(k collective.Call) bool { return isGather(k) && k.Protocol == p }
-		after := i + slices.IndexFunc(calls[i:], is)
+	took := func(i int, gather collective.Call) (seconds float64) {
+		after := i + slices.Index(calls[i:], gather)
 		before := after - 1
-		for before > i || !is(calls[before]) {
+		for before > i || calls[before] != gather {
 			before--
 		}
-		return (list[before].Time.P50 + list[after].Time.P50) / 2 / 1e6
+		return (list[before].seconds() + list[after].seconds()) / 2
 	}
 	for i, k := range calls {
 		r := row{Device: b.device, Ranks: b.parts.Ranks, Op: k.Op.String(), Bytes: v, Algorithm: k.Algorithm.String(), Protocol: k.Protocol.String(), Measured: list[i].Time.P50}
-		if isGather(k) {
+		switch {
+		case slices.Contains(ofWords, k):
+			continue
+		case isGather(k):
 			if i >= len(calls)-len(gathers) { // each once
 				r.Fitted = true
 				rows = append(rows, r)
 			}
 			continue
 		}
-		of := k.Protocol
-		if of == collective.ReceiverInitiated { // whose first phase is
-			of = collective.Eager
-		}
-		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool { return g.Protocol == of })]
-		r.Model = b.machine(gather, took(i, of)).Time(k) * 1e6
+		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool {
+			return g.Protocol == tells(k).Protocol && g.Algorithm == tells(k).Algorithm
+		})]
+		r.Model = b.machine(words.costs(b.parts, gather.Algorithm, gather.Protocol, typical), gather, took(i, gather)).Row(k) * 1e6
 		rows = append(rows, r)
 	}
 	return rows, nil
 }
 
-// isGather tells whether messages are measured by it.
+// isGather tells whether bytes are measured by it.
 func isGather(k collective.Call) bool {
-	return k.Op == collective.OpAllGather && k.Algorithm == collective.AlgorithmRing
+	return k.Op == collective.OpAllGather && (k.Algorithm == collective.AlgorithmRing || k.Protocol == collective.Direct)
+}
+
+// tells is the all-gather that tells what a call's bytes cost: of its algorithm, where that has no
+// messages, and else round the ring.
+func tells(k collective.Call) (of collective.CallOptions) {
+	of.Algorithm, of.Protocol = collective.AlgorithmRing, k.Protocol
+	switch k.Protocol {
+	case collective.ReceiverInitiated: // whose first phase is
+		of.Protocol = collective.Eager
+	case collective.Direct:
+		of.Algorithm = k.Algorithm
+	}
+	return of
 }
 
 // variants are the plans of all ways to run an operation.

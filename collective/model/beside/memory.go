@@ -17,6 +17,9 @@ import (
 type costs struct {
 	gamma, copy model.Curve // out of a slot that is in the cache
 	line        float64
+	// Of vectors of other ranks: what reducing them costs beyond a copy, and a copy of what was
+	// just written beyond one of what was not.
+	reduced, fetched model.Curve
 }
 
 // slotBytes is as long as a segment out of a slot.
@@ -46,9 +49,46 @@ func memory(n int, quick bool) (c costs) {
 			}
 		})
 		c.gamma, c.copy = append(c.gamma, point(ring[0], size)), append(c.copy, point(ring[1], size))
+		c.pulls(n, span, in, out, size)
 	}
 	c.line = line(4 * span)
 	return c
+}
+
+// pulls measures what each rank does with its part of another one's vector, with stores as they
+// are faster.
+func (c *costs) pulls(n int, span time.Duration, in, out [][]byte, size int) {
+	const block = 2 << 10
+	add := reduce.Lookup(reduce.Float32, reduce.Sum)
+	scratch, written, streamed := vectors(n, block), vectors(n, size), vectors(n, size) // the latter is in no cache
+	part := size / n / block * block
+	if n == 1 || part == 0 {
+		return
+	}
+	blocks := func(do func(lo int)) {
+		for lo := 0; lo < part; lo += block {
+			do(lo)
+		}
+	}
+	other := func(r int) int { return (r + 1) % n }
+	took := together(n, span,
+		func(r int) { copy(out[r][:part], in[other(r)][:part]) },
+		func(r int) { reduce.Stream(streamed[r][:part], in[other(r)][:part]) },
+		func(r int) { add(out[r][:part], in[r][:part], in[other(r)][:part]) },
+		func(r int) {
+			blocks(func(lo int) {
+				add(scratch[r][:block], in[r][lo:lo+block], in[other(r)][lo:lo+block])
+				reduce.Stream(streamed[r][lo:lo+block], scratch[r][:block])
+			})
+		},
+		func(r int) { copy(written[r][:part], in[r][:part]) },
+		func(r int) { copy(out[r][:part], written[other(r)][:part]) },
+	)
+	copied := min(took[0], took[1])
+	beyond := func(took float64) model.Point {
+		return model.Point{Bytes: float64(size), PerByte: max(0, took-copied) / float64(part)}
+	}
+	c.reduced, c.fetched = append(c.reduced, beyond(min(took[2], took[3]))), append(c.fetched, beyond(took[5]))
 }
 
 // vectors are n of so many bytes that are there.
