@@ -71,6 +71,7 @@ func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
 		e.providerRows, e.deviceRow, e.portRows, e.gidRows, e.mtuRows, e.pcieRows, e.acsRows, e.moduleRow, e.permissionRows,
 		e.memlockRow, e.memfdRow, e.udpRow, e.tcpRow, e.firewallRow, e.ephemeralRow, e.bufferRow, e.hostRow, e.listRows, e.addressRow,
 		e.cpuRow, e.cpuQuotaRow, e.memoryRow, e.memoryLimitRow, e.pidsRow, e.threadRow, e.fileRow, e.hugePageRow, e.clockRow,
+		e.gpuDriverRows, e.gpuFileRows, e.gpuLibraryRows, e.gpuPeerRows, e.iommuRows, e.transportRow, e.toolsRow, e.loggingRow,
 	} {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -99,7 +99,7 @@ func newFake(t *testing.T) *fake {
 			}
 			return []netip.Addr{address("fd00::1"), address(a)}, nil
 		},
-		Writable: func(string) error { return nil }, Memfd: func() error { return nil },
+		Env: func(string) string { return "" }, Writable: func(string) error { return nil }, Memfd: func() error { return nil },
 		Choose: func(string, netip.Addr) (string, string, error) { return "ibv:mlx5_0", "its port 1 is active", nil },
 		Local:  func(a netip.Addr) bool { return a == local || a.IsLoopback() },
 		Route:  func(netip.AddrPort) (netip.Addr, error) { return local, nil },

@@ -82,11 +82,22 @@ func (e *exam) hasGPU() bool {
 	})
 }
 
+// bridges are those above each device, and above each GPU.
+func (e *exam) bridges() (list [][]string) {
+	for _, d := range e.devices {
+		list = append(list, e.placeOf(d.Name).Bridges)
+	}
+	for _, g := range e.allGPUs() {
+		list = append(list, pcie.At(e.Files, g.address).Bridges)
+	}
+	return list
+}
+
 func (e *exam) acsRows() (rows []Preflight) {
 	var seen, on []string
 	hidden := false
-	for _, d := range e.devices {
-		for _, b := range e.placeOf(d.Name).Bridges {
+	for _, above := range e.bridges() {
+		for _, b := range above {
 			if slices.Contains(seen, b) {
 				continue
 			}
@@ -100,7 +111,7 @@ func (e *exam) acsRows() (rows []Preflight) {
 	}
 	switch {
 	case len(seen) == 0:
-		return []Preflight{skip("acs", "", "no bridge above a device")}
+		return []Preflight{skip("acs", "", "no bridge above a device or a GPU")}
 	case len(on) > 0 && e.hasGPU():
 		return []Preflight{finding(Warn, "acs", strings.Join(on, ","), "redirects what cards say to each other up to the root").but(codes.LocalProtection, "off, or GPU memory is slow or out of reach",
 			fmt.Sprintf("for b in %s; do setpci -s $b ECAP_ACS+6.w=0; done  # at each boot; virtual machines want it on", strings.Join(on, " ")))}

@@ -18,20 +18,23 @@ import (
 
 // System is what a node shows of itself. Tests have one of their own.
 type System struct {
-	Files     fs.FS // from the root on; symbolic links can be read
-	Limit     func(resource int) (unix.Rlimit, error)
-	Room      func(ranks int) error  // an error if this user may not have the threads of so many
-	Ruleset   func() (string, error) // of nftables
-	Clock     func(*unix.Timex) (state int, err error)
-	CPUs      func() ([]int, error) // that this process may run on
-	Hostname  func() (string, error)
-	Lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
-	Writable  func(path string) error // an error if a file cannot be opened to read and write
-	Memfd     func() error            // an error if memory cannot be shared
-	Providers func() []Provider
-	Choose    func(device string, local netip.Addr) (chosen, why string, err error)
-	Local     func(netip.Addr) bool // an address of this node
-	Route     func(netip.AddrPort) (netip.Addr, error)
+	Files    fs.FS // from the root on; symbolic links can be read
+	Limit    func(resource int) (unix.Rlimit, error)
+	Room     func(ranks int) error  // an error if this user may not have the threads of so many
+	Ruleset  func() (string, error) // of nftables
+	Clock    func(*unix.Timex) (state int, err error)
+	CPUs     func() ([]int, error) // that this process may run on
+	Hostname func() (string, error)
+	Lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	Env      func(name string) string
+	// LibraryPath is where the dynamic linker looks first, with colons between.
+	LibraryPath string
+	Writable    func(path string) error // an error if a file cannot be opened to read and write
+	Memfd       func() error            // an error if memory cannot be shared
+	Providers   func() []Provider
+	Choose      func(device string, local netip.Addr) (chosen, why string, err error)
+	Local       func(netip.Addr) bool // an address of this node
+	Route       func(netip.AddrPort) (netip.Addr, error)
 }
 
 // Provider is one of package verbs, with what it says.
@@ -71,6 +74,8 @@ func ThisSystem() System {
 		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
+		Env:         os.Getenv,
+		LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
 		Writable: func(path string) error {
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
 			if err != nil {

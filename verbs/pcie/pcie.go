@@ -27,7 +27,12 @@ type Place struct {
 // root of files: nowhere if it is made in software, or virtio.
 func Find(files fs.FS, class string) (p Place) {
 	to, _ := fs.ReadLink(files, class+"/device")
-	if p.Card = path.Base(to); !address.MatchString(p.Card) {
+	return At(files, path.Base(to))
+}
+
+// At returns where the card of an address is.
+func At(files fs.FS, card string) (p Place) {
+	if p.Card = card; !address.MatchString(card) {
 		return Place{}
 	}
 	whole, _ := fs.ReadLink(files, Devices+"/"+p.Card)

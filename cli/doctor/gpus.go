@@ -1,0 +1,275 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"ringcli/configs/codes"
+	"ringcli/verbs/pcie"
+)
+
+// A vendor's GPUs, and what they stand or fall with.
+type vendor struct {
+	name, id  string   // PCI's
+	classes   []string // of PCI, by their beginning: a display that AMD builds into a CPU is none
+	module    string
+	files     []string // devices, by the beginning of their names
+	allow     string   // gives this user the rights
+	libraries []library
+}
+
+// A library that is loaded at run time.
+type library struct {
+	soname string
+	driver bool   // nothing of the GPU is of use without it
+	what   string // it is for
+}
+
+var vendors = []vendor{
+	{
+		"nvidia", "0x10de", []string{"0x0300", "0x0302"}, "nvidia", []string{"dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"},
+		"nvidia-modprobe -u -c 0  # container: --gpus all",
+		[]library{{"libcuda.so.1", true, "memory of GPUs"}, {"libnccl.so.2", false, "collectives by NCCL"}},
+	},
+	{
+		"amd", "0x1002", []string{"0x0302", "0x0380", "0x1200"}, "amdgpu", []string{"dev/kfd", "dev/dri/renderD128"},
+		"usermod -aG render,video $USER  # and log in again; container: --device=/dev/kfd --device=/dev/dri",
+		[]library{{"libamdhip64.so", true, "memory of GPUs"}, {"librccl.so.1", false, "collectives by RCCL"}},
+	},
+}
+
+// graphics is a card.
+type graphics struct{ address, driver string }
+
+// gpus are the cards of a vendor.
+func (e *exam) gpus(v vendor) (list []graphics) {
+	for _, address := range e.list(pcie.Devices) {
+		dir := pcie.Devices + "/" + address
+		class := e.text(dir + "/class")
+		if e.text(dir+"/vendor") != v.id || !slices.ContainsFunc(v.classes, func(c string) bool { return strings.HasPrefix(class, c) }) {
+			continue
+		}
+		driver, _ := fs.ReadLink(e.Files, dir+"/driver")
+		list = append(list, graphics{address, strings.TrimPrefix(path.Base(driver), ".")})
+	}
+	return list
+}
+
+// allGPUs are those of all vendors.
+func (e *exam) allGPUs() (list []graphics) {
+	for _, v := range vendors {
+		list = append(list, e.gpus(v)...)
+	}
+	return list
+}
+
+// noGPU is what a check of GPUs says where there is none.
+const noGPU = "no GPU here"
+
+// gpuDriverRows say which driver each vendor's cards have.
+func (e *exam) gpuDriverRows() (rows []Preflight) {
+	for _, v := range vendors {
+		cards := e.gpus(v)
+		version := e.text("sys/module/" + v.module + "/version")
+		if version == "" {
+			version = "of kernel " + e.text("proc/sys/kernel/osrelease")
+		}
+		value := v.module + " " + version
+		loaded := len(e.list("sys/module/"+v.module)) > 0
+		if len(cards) == 0 {
+			if loaded {
+				rows = append(rows, skip("gpu-driver", v.name, "%s, and %s", value, noGPU))
+			}
+			continue
+		}
+		fix := fmt.Sprintf("modprobe %s  # dmesg says why if it does not come", v.module)
+		var others []string
+		for _, g := range cards {
+			if g.driver != "" && g.driver != v.module {
+				others = append(others, g.address+" has "+g.driver)
+			}
+		}
+		switch {
+		case !loaded:
+			rows = append(rows, finding(Warn, "gpu-driver", v.name, fmt.Sprintf("%s, and %s is not loaded", counted(len(cards), "card"), v.module)).but(codes.NoDevice, v.module, fix))
+		case len(others) > 0:
+			rows = append(rows, finding(Warn, "gpu-driver", v.name, strings.Join(others, ", ")).but(codes.NoDevice, v.module, fix))
+		default:
+			rows = append(rows, pass("gpu-driver", v.name, "%s for %s", value, counted(len(cards), "card")))
+		}
+	}
+	return e.orNoGPU(rows, "gpu-driver")
+}
+
+// orNoGPU is rows, or the one that says that there is none.
+func (e *exam) orNoGPU(rows []Preflight, check string) []Preflight {
+	if rows == nil {
+		return []Preflight{skip(check, "", noGPU)}
+	}
+	return rows
+}
+
+// gpuFileRows say whether this user may use the devices' files.
+func (e *exam) gpuFileRows() (rows []Preflight) {
+	for _, v := range vendors {
+		if len(e.gpus(v)) == 0 {
+			continue
+		}
+		var shut []string
+		for _, f := range v.files {
+			if _, err := fs.Stat(e.Files, f); err != nil {
+				shut = append(shut, "no /"+f)
+			} else if err := e.Writable("/" + f); err != nil {
+				shut = append(shut, err.Error())
+			}
+		}
+		if shut != nil {
+			rows = append(rows, finding(Warn, "gpu-files", v.name, strings.Join(shut, "; ")).but(codes.Permission, "/"+strings.Join(v.files, ", /")+", readable and writable", v.allow))
+			continue
+		}
+		rows = append(rows, pass("gpu-files", v.name, "/%s open", strings.Join(v.files, ", /")))
+	}
+	return e.orNoGPU(rows, "gpu-files")
+}
+
+// linkerCache is the dynamic linker's, and libraryDirs where it looks besides, and where the vendors install.
+const linkerCache = "etc/ld.so.cache"
+
+var libraryDirs = []string{"lib64", "usr/lib64", "lib", "usr/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "opt/rocm/lib", "usr/local/cuda/lib64"}
+
+// isLibrary tells whether a file is a library of a name, or of that and a version.
+func isLibrary(file, soname string) bool {
+	return file == soname || strings.HasPrefix(file, soname+".")
+}
+
+// findLibrary looks for a library where the linker does: nothing is loaded, since what a driver's library does
+// then cannot be taken back. linked is false where the linker would not find it.
+func (e *exam) findLibrary(soname string) (where string, linked bool) {
+	for dir := range strings.SplitSeq(e.LibraryPath, ":") {
+		for _, file := range e.list(strings.Trim(dir, "/")) {
+			if dir != "" && isLibrary(file, soname) {
+				return path.Join(dir, file), true
+			}
+		}
+	}
+	// The cache ends with the names and paths of its libraries, each with a NUL.
+	cache, _ := fs.ReadFile(e.Files, linkerCache)
+	for text := range bytes.SplitSeq(cache, []byte{0}) {
+		if bytes.HasPrefix(text, []byte("/")) && isLibrary(path.Base(string(text)), soname) {
+			if _, err := fs.Stat(e.Files, string(text[1:])); err == nil {
+				return string(text), true
+			}
+		}
+	}
+	for i, dir := range libraryDirs {
+		for _, file := range e.list(dir) {
+			if isLibrary(file, soname) {
+				return "/" + path.Join(dir, file), i < 4
+			}
+		}
+	}
+	return "", false
+}
+
+// gpuLibraryRows say which libraries of the vendors there are.
+func (e *exam) gpuLibraryRows() (rows []Preflight) {
+	for _, v := range vendors {
+		cards := len(e.gpus(v))
+		for _, l := range v.libraries {
+			where, linked := e.findLibrary(l.soname)
+			value := fmt.Sprintf("not in the linker's cache, LD_LIBRARY_PATH or where it is installed: no %s", l.what)
+			switch {
+			case where != "" && linked:
+				rows = append(rows, pass("gpu-library", l.soname, "%s", where))
+			case where != "":
+				rows = append(rows, finding(Warn, "gpu-library", l.soname, where+", where the linker does not look").but(codes.NoDevice, "it in the linker's cache",
+					fmt.Sprintf("export LD_LIBRARY_PATH=%s  # or a line in /etc/ld.so.conf.d, and ldconfig", path.Dir(where))))
+			case cards > 0 && l.driver:
+				rows = append(rows, finding(Warn, "gpu-library", l.soname, value).but(codes.NoDevice, "the vendor's library",
+					"ldconfig -p | grep "+l.soname+"  # install the driver's user-space part; container: its toolkit mounts it"))
+			case cards > 0:
+				rows = append(rows, skip("gpu-library", l.soname, "%s; install it to have them", value))
+			default:
+				rows = append(rows, skip("gpu-library", l.soname, "%s, and %s", value, noGPU))
+			}
+		}
+	}
+	return rows
+}
+
+// peerModules let an adapter reach GPUs' memory.
+var peerModules = []string{"nvidia_peermem", "nv_peer_mem", "ib_peer_mem"}
+
+// dmabufSince is the first kernel whose ib_uverbs registers memory by dma-buf.
+const dmabufSince = "5.12"
+
+// atLeast compares the first two numbers of a version.
+func atLeast(version, least string) bool {
+	var a, b, c, d int
+	_, err := fmt.Sscanf(version, "%d.%d", &a, &b)
+	_, _ = fmt.Sscanf(least, "%d.%d", &c, &d)
+	return err == nil && (a > c || a == c && b >= d)
+}
+
+// gpuPeerRows say by which way adapters register GPUs' memory: the documents' "failed to register
+// memory" is here, and under memlock.
+func (e *exam) gpuPeerRows() (rows []Preflight) {
+	kernel := e.text("proc/sys/kernel/osrelease")
+	for _, v := range vendors {
+		if len(e.gpus(v)) == 0 {
+			continue
+		}
+		if len(e.kernelDevices()) == 0 {
+			rows = append(rows, skip("gpu-peer-memory", v.name, "no RDMA device to register it with: it is staged through pinned memory of the host"))
+			continue
+		}
+		var ways []string
+		for _, m := range peerModules {
+			if len(e.list("sys/module/"+m)) > 0 && strings.HasPrefix(m, "nv") == (v.name == "nvidia") {
+				ways = append(ways, m+" is loaded")
+			}
+		}
+		// NVIDIA's open kernel modules export dma-bufs, amdgpu always does.
+		exports := v.name == "amd" || strings.Contains(e.text("proc/driver/nvidia/version"), "Open Kernel Module")
+		if exports && atLeast(kernel, dmabufSince) {
+			ways = append(ways, "dma-buf, by kernel "+kernel+" and the driver")
+		}
+		if ways != nil {
+			rows = append(rows, pass("gpu-peer-memory", v.name, "%s", strings.Join(ways, "; ")))
+			continue
+		}
+		fix := "modprobe nvidia_peermem  # or NVIDIA's open kernel modules, which have dma-buf"
+		if v.name == "amd" {
+			fix = "uname -r  # a kernel of " + dmabufSince + " or later has dma-buf"
+		}
+		rows = append(rows, finding(Warn, "gpu-peer-memory", v.name, fmt.Sprintf("neither dma-buf (kernel %s) nor a module for peers: memory of GPUs is staged through the host's", kernel)).
+			but(codes.LocalProtection, "one of them", fix))
+	}
+	return e.orNoGPU(rows, "gpu-peer-memory")
+}
+
+// iommuRows say whether what cards say to each other is translated.
+func (e *exam) iommuRows() []Preflight {
+	on := len(e.list("sys/class/iommu")) > 0
+	var translated []string
+	for _, g := range e.allGPUs() {
+		group, _ := fs.ReadLink(e.Files, pcie.Devices+"/"+g.address+"/iommu_group")
+		if kind := e.text("sys/kernel/iommu_groups/" + path.Base(group) + "/type"); group != "" && strings.HasPrefix(kind, "DMA") {
+			translated = append(translated, g.address+" "+kind)
+		}
+	}
+	switch {
+	case len(translated) > 0:
+		return []Preflight{finding(Warn, "iommu", "", "translates for "+strings.Join(translated, ", ")).but(codes.Slow, "identity, or off: else what cards say to each other goes through the root",
+			"grep -o 'iommu=[^ ]*' /proc/cmdline  # iommu=pt there, and boot; virtual machines need it as it is")}
+	case len(e.allGPUs()) == 0 && on:
+		return []Preflight{pass("iommu", "", "on; there is no GPU whose traffic it would slow")}
+	case on:
+		return []Preflight{pass("iommu", "", "on, and passes the GPUs' addresses through")}
+	}
+	return []Preflight{pass("iommu", "", "off")}
+}
