@@ -223,6 +223,15 @@ func TestTurns(t *testing.T) {
 		alone.CPUs = n
 		near(t, fmt.Sprintf("%s on as many CPUs", a), alone.Time(k), messages*2*o, 0.3)
 	}
+	for p, ways := range map[collective.Protocol]float64{collective.Eager: 2, collective.RendezvousWrite: 4, collective.RendezvousRead: 5} {
+		k := planned(t, collective.OpBroadcast, collective.AlgorithmRing, p, n, 64, collective.CallOptions{})
+		cpu := 2 * o
+		if p.Handshakes() {
+			cpu += 4 * o
+		}
+		m.Turn = turn
+		near(t, fmt.Sprintf("a row of broadcasts round the ring by %s", p), m.Row(k), (n-1)*(cpu+ways*turn), 0.01)
+	}
 }
 
 // TestAck: who waits for an acknowledgement waits for the CPUs that send and take it, and who does

@@ -104,7 +104,19 @@ func (m *Machine) chainRow(k *collective.Call) float64 {
 	h := m.slowest(k, s, k.Op.Reduces())
 	first := min(segments, k.Depth)
 	row := m.announced(k) + float64(first-1)*h.burst + float64(segments-first)*h.pace + h.acked
-	return max(row, float64(segments)*h.burst)
+	busy := float64(segments) * h.burst
+	if m.crowd() > 1 { // for what comes along an edge, and what goes back, a rank waits for its turn
+		ways := 2.0 // data and its acknowledgement
+		switch k.Protocol {
+		case collective.RendezvousWrite: // RTS and CTS
+			ways += 2
+		case collective.RendezvousRead: // RTS, the request, and FIN
+			ways += 3
+		}
+		turns := ways * math.Ceil(float64(segments)/float64(k.Depth))
+		busy += float64(m.Ranks-1) / float64(m.CPUs) * (2*m.Ack + turns*m.turn())
+	}
+	return max(row, busy)
 }
 
 // segments are how many a chunk has, and the bytes of each.

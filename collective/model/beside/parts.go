@@ -35,35 +35,48 @@ func (o options) parts(ctx context.Context, out *page, device string, n int) (*b
 	return b, nil
 }
 
-// messages measures what a word costs ranks that have a CPU each: o is told by a row of messages,
-// and α by an exchange, in which nobody waits for an acknowledgement; a call without messages by
+// messages measures what a word costs: α is told by an exchange of ranks that have a CPU each, in
+// which nobody waits for an acknowledgement, o by a row of messages, and a call without messages by
 // one through the inbox.
 func (o options) messages(ctx context.Context, b *bench) error {
 	alone := b.parts
 	alone.Ranks = min(alone.Ranks, alone.CPUs)
-	const messages, short = 2048, 256
 	exchange := b.word(collective.AlgorithmRecursiveDoubling, alone.Ranks)
-	row := fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", alone.Ranks*messages*short, short)
-	lines := []string{row, command(exchange)}
+	lines := []string{command(exchange)}
 	if b.shape.Shared {
 		lines = append(lines, command(direct(exchange, collective.AlgorithmInbox)))
 	}
-	list, err := o.lines(ctx, b.device, alone.Ranks, slices.Repeat(lines, 3)...)
+	overhead, words, err := o.row(ctx, b, alone.Ranks, lines...)
 	if err != nil {
 		return err
 	}
-	of := func(i int) float64 {
-		return median(list[i].seconds(), list[i+len(lines)].seconds(), list[i+2*len(lines)].seconds())
-	}
 	steps := math.Ceil(math.Log2(float64(alone.Ranks)))
-	alone.Overhead = min(of(0)/float64(alone.Ranks-1)/messages, of(1)/steps) / 2
-	solve(&alone, exchange, of(1), func(x float64) { alone.Edge.Alpha = x })
-	b.parts.Overhead, b.parts.Edge.Alpha = alone.Overhead, alone.Edge.Alpha
+	alone.Overhead = min(overhead, words[0]/steps/2)
+	solve(&alone, exchange, words[0], func(x float64) { alone.Edge.Alpha = x })
 	if b.shape.Shared {
-		solve(&alone, direct(exchange, collective.AlgorithmInbox), of(2), func(x float64) { alone.Call = x })
-		b.parts.Call = alone.Call
+		solve(&alone, direct(exchange, collective.AlgorithmInbox), words[1], func(x float64) { alone.Call = x })
 	}
-	return nil
+	b.parts.Overhead, b.parts.Edge.Alpha, b.parts.Call = alone.Overhead, alone.Edge.Alpha, alone.Call
+	if b.parts.Ranks > alone.Ranks { // ranks of one CPU have less of its caches
+		b.parts.Overhead, _, err = o.row(ctx, b, b.parts.Ranks)
+	}
+	return err
+}
+
+// row measures short messages round the ring, by what each of them takes its CPUs, at each end, and
+// what else is to be measured between rows of them. Of each it is the median.
+func (o options) row(ctx context.Context, b *bench, ranks int, lines ...string) (overhead float64, times []float64, err error) {
+	const messages, short = 2048, 256
+	lines = append([]string{fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", ranks*messages*short, short)}, lines...)
+	list, err := o.lines(ctx, b.device, ranks, slices.Repeat(lines, 3)...)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range lines {
+		times = append(times, median(list[i].seconds(), list[i+len(lines)].seconds(), list[i+2*len(lines)].seconds()))
+	}
+	crowd := math.Ceil(float64(ranks) / float64(b.parts.CPUs))
+	return times[0] / float64(ranks-1) / messages / 2 / crowd, times[1:], nil
 }
 
 // words are the calls that move a word, by what they tell. They are measured among the operations
