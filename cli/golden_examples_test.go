@@ -186,6 +186,25 @@ func examples() []example {
 		printing("report", []render.Record{
 			report.Packed{Command: "report", OK: true, File: "ringcli-report-gpu-node-0123-20261123T045000Z.tar.gz", Bytes: 123456789, Ranks: 250, Files: 3000, LeftOut: 12},
 		}),
+		printing("devices gpus", []render.Record{
+			devices.GPURuntime{Command: "devices", OK: true, Runtime: "cuda", GPUs: 2, Library: "libcuda.so.1", Version: "12.4"},
+			devices.GPURuntime{Command: "devices", Runtime: "hip", Reason: "hip is not available: libamdhip64.so.7 cannot be loaded: ROCm brings it"},
+		}, []render.Record{
+			devices.GPUInfo{
+				Command: "devices", OK: true, GPU: "cuda:0", Name: "NVIDIA H100 80GB HBM3", Memory: 80 << 30, PCI: "0000:1a:00.0",
+				UUID: "00112233-4455-6677-8899-aabbccddeeff", Arch: "sm_90",
+			},
+			devices.GPUInfo{Command: "devices", OK: true, GPU: "cuda:1", Name: "NVIDIA H100 80GB HBM3", Memory: 80 << 30, PCI: "0000:3a:00.0"},
+		}, []render.Record{
+			devices.GPULinks{
+				Command: "devices", OK: true, GPU: "cuda:0", Peers: []devices.GPUPeer{{GPU: "cuda:0", Access: true}, {GPU: "cuda:1", Access: true, Link: "nvlink"}},
+				Adapters: []devices.GPUAdapter{{Device: "ibv:mlx5_0", Distance: "PIX"}, {Device: "ibv:mlx5_1", Distance: "SYS"}},
+			},
+			devices.GPULinks{
+				Command: "devices", GPU: "cuda:1", Peers: []devices.GPUPeer{{GPU: "cuda:0"}, {GPU: "cuda:1", Access: true}},
+				Adapters: []devices.GPUAdapter{{Device: "ibv:mlx5_0", Distance: "NODE"}, {Device: "ibv:mlx5_1", Distance: "PXB"}},
+			},
+		}),
 		{"query", func(s *session.Session) error { return devices.Print(s, exampleReport(), false) }},
 		{"query verbose", func(s *session.Session) error { return devices.Print(s, exampleReport(), true) }},
 		printing("config", []render.Record{

@@ -51,7 +51,10 @@ type GIDInfo struct {
 	NetDev  string    `json:"netdev" col:"netdev"`
 }
 
-func runDevices(ctx context.Context, s *session.Session, _ command.Call) error {
+func runDevices(ctx context.Context, s *session.Session, call command.Call) error {
+	if command.IsOn(call.Flags, "gpus") {
+		return runGPUs(ctx, s)
+	}
 	var providers, ports, gids []render.Record
 	for _, p := range verbs.Providers() {
 		var reasons []string
@@ -103,7 +106,19 @@ func Rows() []command.Row {
 		{
 			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
 			Summary: "Show devices, ports and GIDs, and why a provider has none",
-			Run:     runDevices,
+			Long: `Shows devices, their ports and GIDs, and why a provider has none. With --gpus
+it shows the GPUs instead, by libcuda.so.1 and libamdhip64.so, and why one of
+these cannot be used; then a matrix: what joins each GPU to each other one
+(nvlink, xgmi, pcie; staged: no access, what goes there passes the host's
+memory), and how far each RDMA device is from it, as nvidia-smi topo says it:
+PIX below one PCIe bridge, PXB below several, PHB by way of the CPU's host
+bridge, NODE by way of two of a NUMA node, SYS by way of two NUMA nodes. The
+exit code is 3 where there is no GPU.`,
+			Example: "  ringcli devices\n  ringcli devices --gpus",
+			Flags: func(fs *pflag.FlagSet) {
+				fs.Bool("gpus", false, "show GPUs, what joins them, and how far adapters are")
+			},
+			Run: runDevices,
 		},
 		{
 			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,

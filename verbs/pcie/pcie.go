@@ -21,6 +21,7 @@ var address = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
 type Place struct {
 	Card    string   // its address, such as 0000:3b:00.0; "" on no PCIe
 	Bridges []string // those above, from the top
+	root    string   // the host bridge's bus, such as pci0000:3a
 }
 
 // Find returns where the device of a class is, such as sys/class/infiniband/mlx5_0 below the
@@ -30,18 +31,60 @@ func Find(files fs.FS, class string) (p Place) {
 	return At(files, path.Base(to))
 }
 
-// At returns where the card of an address is.
+// At returns where the device of an address is: nowhere if it is none of PCIe.
 func At(files fs.FS, card string) (p Place) {
-	if p.Card = card; !address.MatchString(card) {
+	if !address.MatchString(card) {
 		return Place{}
 	}
+	p.Card = card
 	whole, _ := fs.ReadLink(files, Devices+"/"+p.Card)
 	for part := range strings.SplitSeq(path.Dir(whole), "/") {
-		if address.MatchString(part) {
+		switch {
+		case address.MatchString(part):
 			p.Bridges = append(p.Bridges, part)
+		case p.root == "" && strings.HasPrefix(part, "pci"):
+			p.root = part
 		}
 	}
 	return p
+}
+
+// Distance is how far two devices are from each other, as `nvidia-smi topo -m` has it.
+type Distance int
+
+const (
+	Switch   Distance = iota // below one bridge: PIX
+	Switches                 // below one root port, by way of several bridges: PXB
+	Bridge                   // by way of the CPU's host bridge: PHB
+	Node                     // of two host bridges of a NUMA node: NODE
+	System                   // of two NUMA nodes: SYS
+)
+
+var distances = [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+
+func (d Distance) String() string { return distances[d] }
+
+// To is how far another device is.
+func (p Place) To(files fs.FS, other Place) Distance {
+	shared := 0
+	for shared < min(len(p.Bridges), len(other.Bridges)) && p.Bridges[shared] == other.Bridges[shared] {
+		shared++
+	}
+	node := func(card string) string {
+		b, _ := fs.ReadFile(files, Devices+"/"+card+"/numa_node") // -1, or not told, is the only one
+		return strings.TrimSpace(string(b))
+	}
+	switch {
+	case shared > 0 && max(len(p.Bridges), len(other.Bridges))-shared <= 1:
+		return Switch
+	case shared > 0:
+		return Switches
+	case p.root == other.root:
+		return Bridge
+	case node(p.Card) == node(other.Card):
+		return Node
+	}
+	return System
 }
 
 // Link is a PCIe link: the transfers of each of its lanes in GT/s, and its lanes.

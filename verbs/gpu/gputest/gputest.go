@@ -1,0 +1,40 @@
+// Package gputest builds, for tests, libraries with the ABI of NVIDIA's and AMD's runtimes on the
+// host's memory. testdata/gpu.c says what they can be told by variables of the environment; the
+// kernels that they run are in testdata/kernels.c.
+package gputest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Build builds libcuda.so.1, libamdhip64.so.7 and libhiprtc.so.7, and returns their folder, for
+// LD_LIBRARY_PATH of a child: a process reads it at its start alone.
+func Build(t testing.TB) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("no C compiler (Debian: gcc libc6-dev): %v", err)
+	}
+	_, file, _, _ := runtime.Caller(0)
+	sources, dir := filepath.Join(filepath.Dir(file), "testdata"), t.TempDir()
+	for name, args := range map[string][]string{
+		"libcuda.so.1":     {"gpu.c", "kernels.c"},
+		"libamdhip64.so.7": {"-DHIP", "gpu.c", "kernels.c"},
+		"libhiprtc.so.7":   {"hiprtc.c"},
+	} {
+		args = append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wno-unused-parameter", "-Werror", "-ffp-contract=off", "-o", filepath.Join(dir, name)}, args...)
+		build := exec.CommandContext(t.Context(), cc, append(args, "-lpthread")...)
+		build.Dir = sources
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", build, err, out)
+		}
+	}
+	return dir
+}
