@@ -29,7 +29,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static release test test-long test-verbs test-arm64 torture growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static release test test-long test-verbs test-gpu test-arm64 torture growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -87,6 +87,12 @@ race:
 # and leaves nothing. As root on Debian; .ci/run setup installs what that takes.
 test-verbs:
 	$(GO) -C verbs/ibv/racktest test -count=1 -timeout 20m -v .
+
+# What wants a real GPU: tests called ...OnGPU, which ask for RINGTEST_GPU=1 (gputest.Real) and
+# skip, with the reason, where there is none. A package that has such tests is listed here.
+test-gpu: GPU_TESTS := ./verbs/gpu ./cli
+test-gpu:
+	RINGTEST_GPU=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'OnGPU$$' $(GPU_TESTS)
 
 # Bandwidth and latency beside perftest's, in such machines: for people, not for
 # CI, whose machines serve many.

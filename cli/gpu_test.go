@@ -2,25 +2,29 @@ package cli
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/gpu/gputest"
 )
 
-// withGPUs is a ringcli that finds the libraries of gputest, with these variables.
-func withGPUs(t *testing.T, variables []string, args ...string) *process {
+// withGPUs is a ringcli that finds the libraries that gputest has built in a folder, with these
+// variables.
+func withGPUs(t *testing.T, folder string, variables []string, args ...string) *process {
 	t.Helper()
 	p := program(t, args...)
-	p.Env = append(p.Env, append(variables, "LD_LIBRARY_PATH="+gputest.Build(t))...)
+	p.Env = append(p.Env, append(variables, "LD_LIBRARY_PATH="+folder)...)
 	p.start(t)
 	return p
 }
 
 func TestDevicesGPUs(t *testing.T) {
 	t.Parallel()
-	p := withGPUs(t, []string{"RINGTEST_GPU_NOPEER=1", "RINGTEST_GPU_FAIL=hipInit=3"}, "devices", "--gpus", "--output", "json")
+	folder := gputest.Build(t)
+	p := withGPUs(t, folder, []string{"RINGTEST_GPU_NOPEER=1", "RINGTEST_GPU_FAIL=hipInit=3"}, "devices", "--gpus", "--output", "json")
 	if code := p.end(t, hung); code != exit.OK {
 		t.Fatalf("exit code %d: %s%s", code, p.stdout.String(), p.stderr.String())
 	}
@@ -50,15 +54,111 @@ func TestDevicesGPUs(t *testing.T) {
 // Without a library, without its functions, or without a GPU, it is said what is missing.
 func TestNoGPUs(t *testing.T) {
 	t.Parallel()
+	folder := gputest.Build(t)
 	for want, variables := range map[string][]string{
 		"cuInit: CUDA_ERROR_NO_DEVICE (100)":           {"RINGTEST_GPUS=0"},
 		"cuDeviceGetCount: unknown (46)":               {"RINGTEST_GPU_FAIL=cuDeviceGetCount=46,hipGetDeviceCount=46"},
 		"device 0: cuDeviceGetName: unknown (999)":     {"RINGTEST_GPU_FAIL=cuDeviceGetName=999,hipInit=3"},
 		"hip is not available: device 1: hipDeviceGet": {"RINGTEST_GPU_FAIL=cuInit=3,hipDeviceGet=1@2"},
 	} {
-		p := withGPUs(t, variables, "devices", "--gpus")
+		p := withGPUs(t, folder, variables, "devices", "--gpus")
 		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("exit code %d: expected %d and %q\n%s", code, exit.Usage, want, p.stderr.String())
+		}
+	}
+}
+
+// TestLabD: every byte goes through the memory of a GPU, within one process and between two.
+func TestLabD(t *testing.T) {
+	t.Parallel()
+	folder := gputest.Build(t)
+	for _, memory := range []string{"cuda:1", "hip:0"} {
+		p := withGPUs(t, folder, nil, words("lab d --device soft:lo --output json --memory "+memory)...)
+		if code := p.end(t, hung); code != exit.OK {
+			t.Fatalf("exit code %d: %s%s", code, p.stdout.String(), p.stderr.String())
+		}
+		steps, summary := labSteps(t, p.stdout.String())
+		if len(steps) != 13 || summary["ok"] != true || summary["lab"] != "d" {
+			t.Fatalf("%d steps, %v", len(steps), summary)
+		}
+		for _, end := range []string{"values", "peer"} {
+			if valueAt(steps[3], end, "path") != "staged" || !strings.Contains(valueAt(steps[3], end, "not"), "made in software") || valueAt(steps[3], end, "memory") != memory {
+				t.Errorf("%v: expected the path, and why no better one is taken", steps[3])
+			}
+		}
+		for _, step := range steps[9:] {
+			if valueAt(step, "values", "verified")+valueAt(step, "peer", "verified") != "8192 bytes in "+memory {
+				t.Errorf("%v: not verified: %v", step["name"], step)
+			}
+		}
+	}
+	list := strings.Join(freshList(t, 2), ",")
+	var ends [2]*process
+	for rank := range ends {
+		ends[rank] = withGPUs(t, folder, []string{"RINGTEST_GPU_SLOW=2000"}, words("lab d --device shm --size 100000 --output json --memory cuda:"+strconv.Itoa(rank)+" --list "+list+" --index "+strconv.Itoa(rank))...)
+	}
+	for rank, p := range ends {
+		if code := p.end(t, hung); code != exit.OK {
+			t.Fatalf("rank %d: exit code %d: %s%s", rank, code, p.stdout.String(), p.stderr.String())
+		}
+		if steps, summary := labSteps(t, p.stdout.String()); len(steps) != 12 || summary["ok"] != true {
+			t.Errorf("rank %d: %d steps, summary %v", rank, len(steps), summary)
+		}
+	}
+}
+
+// A lab that waits ends by Ctrl-C as it does without a GPU, though the runtime's start has
+// installed handlers of its own.
+func TestLabDInterrupted(t *testing.T) {
+	t.Parallel()
+	list := freshList(t, 2)
+	p := withGPUs(t, gputest.Build(t), []string{"RINGTEST_GPU_SIGNALS=1"}, words("lab d --device soft:lo --index 0 --list "+strings.Join(list, ","))...)
+	dialUntil(t, list[0])
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t, hung); code != exit.Interrupted {
+		t.Errorf("exit code %d: expected %d\n%s", code, exit.Interrupted, p.stderr.String())
+	}
+}
+
+func TestLabDRefuses(t *testing.T) {
+	t.Parallel()
+	folder := gputest.Build(t)
+	for line, want := range map[string]string{
+		"lab d --memory host":                     "expected a GPU, such as cuda:0 or hip:0",
+		"lab d --memory cuda:7":                   "device 7 of 2: expected 0 to 1",
+		"lab d --memory gpu0":                     "expected host, or a GPU such as cuda:0",
+		"lab c --memory cuda:0":                   "lab c is on the host's memory",
+		"lab d --index 0":                         "no server list",
+		"lab b --memory cuda:0":                   "lab b --memory",
+		"lab d --memory hip:0 --list a,b":         "no index",
+		"lab d --memory hip:0 --list a --index 1": "the list has 1",
+	} {
+		p := withGPUs(t, folder, nil, words(line)...)
+		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%s: exit code %d: expected %d and %q\n%s", line, code, exit.Usage, want, p.stderr.String())
+		}
+	}
+	p := withGPUs(t, folder, []string{"RINGTEST_GPUS=0"}, "lab", "d")
+	if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), "lab d: no GPU: cuda is not available") || !strings.Contains(p.stderr.String(), "hip is not available") {
+		t.Errorf("exit code %d: expected %d, and why\n%s", code, exit.Usage, p.stderr.String())
+	}
+}
+
+// TestLabDOnGPU: the lab on whatever real GPU there is, over soft and shared memory.
+func TestLabDOnGPU(t *testing.T) {
+	gputest.Real(t)
+	for _, device := range []string{"soft:lo", "shm"} {
+		p := launch(t, words("lab d --output json --size 1M --device "+device)...)
+		switch code := p.end(t, hung); code {
+		case exit.Usage:
+			t.Skip(p.stdout.String() + p.stderr.String())
+		case exit.OK:
+			steps, _ := labSteps(t, p.stdout.String())
+			t.Logf("%s: %v", device, steps[3]["values"])
+		default:
+			t.Errorf("%s: exit code %d: %s%s", device, code, p.stdout.String(), p.stderr.String())
 		}
 	}
 }

@@ -32,6 +32,13 @@ type PD interface {
 	Close() error
 }
 
+// DMABufRegistrar is a PD that registers memory of another device, which has a dma-buf of it.
+type DMABufRegistrar interface {
+	// RegDMABufMR registers length bytes of the file from an offset on, which requests name by
+	// the addresses from addr on. The file may be closed afterwards.
+	RegDMABufMR(fd int, offset, addr, length uint64, access Access) (MR, error)
+}
+
 // MemoryKind is where a region's memory is.
 type MemoryKind uint8
 

@@ -9,7 +9,7 @@ import (
 // Pair is a reliable connected queue pair with its memory.
 type Pair struct {
 	endpoint *Endpoint
-	Block    *memory.Block
+	Block    verbs.Memory // what Register allocated, or what the MR is over
 	MR       verbs.MR
 	QP       verbs.QP
 	PSN      uint32 // of its first packet: random
@@ -23,10 +23,12 @@ func (e *Endpoint) NewPair() *Pair {
 }
 
 // Register allocates and registers its memory.
-func (p *Pair) Register(bytes uint64, access verbs.Access) (err error) {
-	if p.Block, err = memory.Alloc(bytes); err != nil {
+func (p *Pair) Register(bytes uint64, access verbs.Access) error {
+	block, err := memory.Alloc(bytes)
+	if err != nil {
 		return err
 	}
+	p.Block = block
 	p.MR, err = p.endpoint.PD.RegMR(p.Block.Addr(), uint64(p.Block.Len()), access)
 	return err
 }
@@ -82,6 +84,9 @@ func (p *Pair) closeMemory() error {
 		if err := p.MR.Close(); err != nil {
 			return err // the device may still reach the memory: it stays mapped
 		}
+	}
+	if p.Block == nil {
+		return nil
 	}
 	return p.Block.Free()
 }

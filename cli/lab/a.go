@@ -12,7 +12,8 @@ import (
 )
 
 // A is lab A: two queue pairs of one process talk to each other. No socket carries
-// what they need to know of one another, since one program knows both.
+// what they need to know of one another, since one program knows both. With a GPU it
+// is lab D within one process.
 func A(ctx context.Context, o Options) (err error) {
 	a := &labA{newProcess(&o)}
 	defer func() { err = errors.Join(err, a.Close()) }()
@@ -52,7 +53,7 @@ func deviceAlone(device string) (name string, local netip.Addr) {
 
 // steps are those of the document, in its order.
 func (a *labA) steps() []Step {
-	return explained("a", []Step{
+	return a.o.explained("a", []Step{
 		{Name: "device, port, GID", Call: "ibv_open_device, ibv_query_port, ibv_query_gid", take: a.openBoth},
 		{Name: "protection domain", Call: "ibv_alloc_pd", take: func(_ context.Context, s *Step) error {
 			if err := a.AllocPD(); err != nil {
@@ -111,7 +112,9 @@ func (a *labA) openBoth(_ context.Context, s *Step) error {
 func (a *labA) send(ctx context.Context, s *Step, from int) error {
 	p, to := a.ends[from], a.ends[1-from]
 	vs, vr := s.valuesOf(from), s.valuesOf(1-from)
-	fill(p.part(partSource), from, verbs.OpSend)
+	if err := p.source(ctx, verbs.OpSend); err != nil {
+		return err
+	}
 	if err := p.post(sending, vs); err != nil {
 		return err
 	}
@@ -121,7 +124,7 @@ func (a *labA) send(ctx context.Context, s *Step, from int) error {
 	}
 	completionValues(vs, done[0])
 	completionValues(vr, done[1])
-	return to.verify(partReceive, verbs.OpSend, vr)
+	return to.verify(ctx, partReceive, verbs.OpSend, vr)
 }
 
 // explain adds what the values of both ends have to do with a failure.
@@ -140,7 +143,9 @@ func (a *labA) explain(p *pair, err error, r request) error {
 func (a *labA) oneSided(ctx context.Context, s *Step, r request) error {
 	p, to := a.ends[0], a.ends[1]
 	for _, end := range a.ends {
-		fill(end.part(partSource), end.index, r.op)
+		if err := end.source(ctx, r.op); err != nil {
+			return err
+		}
 	}
 	if err := p.post(r, &s.Values); err != nil {
 		return err
@@ -151,7 +156,7 @@ func (a *labA) oneSided(ctx context.Context, s *Step, r request) error {
 	}
 	completionValues(&s.Values, done[0])
 	if r.op == verbs.OpRead {
-		return p.verify(partRead, r.op, &s.Values)
+		return p.verify(ctx, partRead, r.op, &s.Values)
 	}
-	return to.verify(partWritten, r.op, &s.Peer)
+	return to.verify(ctx, partWritten, r.op, &s.Peer)
 }

@@ -14,7 +14,7 @@ import (
 
 // C is lab C: a queue pair on each of two hosts. Rank 0 listens on its entry of the
 // list, rank 1 connects there; they swap a ConnInfo, and from then on tell each
-// other of every step, so that both fail where one does.
+// other of every step, so that both fail where one does. With a GPU it is lab D.
 func C(ctx context.Context, rank int, list string, tcpPort int, o Options) (err error) {
 	c := &labC{process: newProcess(&o), rank: rank}
 	if err := c.locate(ctx, list, tcpPort); err != nil {
@@ -78,7 +78,7 @@ func localAddress(own hosts.Node, addr netip.Addr, peer netip.AddrPort) (netip.A
 // steps are those of the document's checklist, which a SEND, a WRITE and a READ
 // follow.
 func (c *labC) steps() []Step {
-	return explained("c", []Step{
+	return c.o.explained("c", []Step{
 		{Name: "open device, PD, CQ", Call: "ibv_open_device, ibv_alloc_pd, ibv_create_cq", take: c.openAll},
 		{Name: "create QP, to INIT", Call: "ibv_create_qp, ibv_modify_qp", take: c.each(func(p *pair, v *Values) error {
 			if err := p.create(new(Values)); err != nil { // which lab A shows
@@ -107,7 +107,9 @@ func (c *labC) steps() []Step {
 				return c.explain(err, sending)
 			})
 		}},
-		{Name: "verify the SEND", Call: "(memcmp)", take: c.each(func(p *pair, v *Values) error { return p.verify(partReceive, verbs.OpSend, v) })},
+		{Name: "verify the SEND", Call: "(memcmp)", take: func(ctx context.Context, s *Step) error {
+			return c.each(func(p *pair, v *Values) error { return p.verify(ctx, partReceive, verbs.OpSend, v) })(ctx, s)
+		}},
 		{Name: "WRITE", Call: callWrite, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) }},
 		{Name: "READ", Call: callRead, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) }},
 	})
@@ -152,7 +154,9 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 
 // postBoth posts the receive, waits until the other end has done so, and sends.
 func (c *labC) postBoth(ctx context.Context, s *Step) error {
-	fill(c.pair.part(partSource), c.rank, verbs.OpSend)
+	if err := c.pair.source(ctx, verbs.OpSend); err != nil {
+		return err
+	}
 	err := c.control.together(ctx, s, "receive posted", func() error {
 		s.Values.add("recv_wr_id", hex(c.pair.wrID(verbs.WCRecv)), "recv_addr", hex(partAddr(c.pair.own.RAddr, partReceive, c.o.Bytes)))
 		return c.pair.postRecv()
@@ -170,7 +174,9 @@ func (c *labC) postBoth(ctx context.Context, s *Step) error {
 // oneSided lets one rank after the other reach into the other's memory, and whoever
 // got the bytes verify them.
 func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
-	fill(c.pair.part(partSource), c.rank, r.op)
+	if err := c.pair.source(ctx, r.op); err != nil {
+		return err
+	}
 	for rank := range 2 {
 		active := rank == c.rank
 		// The bytes to be read must be there before they are.
@@ -196,9 +202,9 @@ func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
 		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
 			switch {
 			case active && r.op == verbs.OpRead:
-				return c.pair.verify(partRead, r.op, &s.Values)
+				return c.pair.verify(ctx, partRead, r.op, &s.Values)
 			case !active && r.op == verbs.OpWrite:
-				return c.pair.verify(partWritten, r.op, &s.Values)
+				return c.pair.verify(ctx, partWritten, r.op, &s.Values)
 			}
 			return nil
 		}); err != nil {

@@ -1,10 +1,12 @@
 // Package lab walks two queue pairs through everything that verbs ask for, one
-// step at a time: lab A within one process, lab C between two hosts. Each step
+// step at a time: lab A within one process, lab C between two hosts, lab D either way
+// on the memory of GPUs. Each step
 // tells what the objects themselves say once it is taken, and fails if that is
 // not what it should be, so that a wrong value can be tried and seen to fail.
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 
 	"ringcli/cli/endpoint"
 	"ringcli/verbs"
+	"ringcli/verbs/gpu"
 )
 
 // Options say what a lab works with.
@@ -20,6 +23,8 @@ type Options struct {
 	endpoint.Options
 	// Bytes is the length of each message.
 	Bytes int
+	// GPU has the memory; nil: the host has.
+	GPU *gpu.Device
 	// Timeout is the longest single wait.
 	Timeout time.Duration `setting:"timeout"`
 	// Wrong are values to use in place of the proper ones.
@@ -70,9 +75,14 @@ const (
 	callRead  = "ibv_post_send (IBV_WR_RDMA_READ), ibv_poll_cq"
 )
 
-func explained(lab string, steps []Step) []Step {
+// explained adds what the steps do and why. Lab D's own are where it differs.
+func (o *Options) explained(lab string, steps []Step) []Step {
 	for i := range steps {
-		steps[i].Explain = Explain(lab + ": " + steps[i].Name)
+		s := &steps[i]
+		s.Explain = Explain(lab + ": " + s.Name)
+		if o.GPU != nil {
+			s.Explain = cmp.Or(Explain("d: "+s.Name), s.Explain)
+		}
 	}
 	return steps
 }

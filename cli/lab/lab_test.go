@@ -198,7 +198,7 @@ func TestInterruption(t *testing.T) {
 // Explanations fit a terminal behind "# ".
 func TestExplanationsFit(t *testing.T) {
 	var texts []string
-	for _, s := range append((&labA{}).steps(), (&labC{process: &process{}}).steps()...) {
+	for _, s := range append((&labA{newProcess(&Options{})}).steps(), (&labC{process: newProcess(&Options{})}).steps()...) {
 		if s.Explain == "" || s.Call == "" || s.Name == "" {
 			t.Errorf("%q lacks a word", s.Name)
 		}

@@ -4,18 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"ringcli/cli/endpoint"
 	"ringcli/verbs"
+	"ringcli/verbs/gpu"
 )
 
 // process is one process's part in a lab: its device and queue pairs.
 type process struct {
 	endpoint.Endpoint
 	o       *Options
-	ends    []*pair  // lab A has both, lab C its own
-	control *control // lab C: to the other end, once they have met
+	ends    []*pair  // of one process it has both, else its own
+	control *control // of two processes: to the other end, once they have met
 }
 
 func newProcess(o *Options) *process {
@@ -63,6 +63,7 @@ type pair struct {
 	index     int      // 0 or 1: the lab's end
 	own, peer ConnInfo // what this end and its peer say of themselves
 	wrong     Wrong
+	region    *gpu.Region // lab D: the memory, of a GPU
 }
 
 // addPair adds the queue pair of an end, of which nothing exists yet.
@@ -84,20 +85,6 @@ const (
 	parts
 )
 
-func (p *pair) register(v *Values) error {
-	if err := p.Register(uint64(parts*p.process.o.Bytes), access); err != nil {
-		return err
-	}
-	v.add("addr", hex(p.MR.Addr()), "length", p.MR.Length(), "lkey", hex(p.MR.LKey()), "rkey", hex(p.MR.RKey()))
-	v.add("access", strings.ReplaceAll(p.MR.Access().String(), ", ", "|"))
-	return nil
-}
-
-func (p *pair) part(which int) []byte {
-	n := p.process.o.Bytes
-	return p.Block.Bytes()[which*n : (which+1)*n]
-}
-
 func partAddr(base uint64, which, bytes int) uint64 { return base + uint64(which*bytes) }
 
 // fill writes what an end sends in a step, and check tells whether it came: each
@@ -115,20 +102,6 @@ func check(b []byte, end int, op verbs.Opcode) error {
 			return fmt.Errorf("wrong data: byte %d of %d of end %d's %s is %#02x, expected %#02x", i, len(b), end, op, got, want)
 		}
 	}
-	return nil
-}
-
-// verify checks the bytes of the other end that have come, and says so.
-func (p *pair) verify(part int, op verbs.Opcode, v *Values) error {
-	from := 1 - p.index
-	if err := check(p.part(part), from, op); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%d bytes", p.process.o.Bytes)
-	if p.process.control != nil {
-		text += fmt.Sprintf(" of rank %d", from)
-	}
-	v.add("verified", text)
 	return nil
 }
 

@@ -27,6 +27,7 @@ const (
 	callHostFree
 	callRange
 	callHandleForRange
+	callFlush
 	callIPCHandle
 	callIPCOpen
 	callIPCClose
@@ -80,6 +81,7 @@ var names = [calls]struct {
 	callHostFree:       {"cuMemFreeHost", "hipHostFree", false},
 	callRange:          {"cuMemGetAddressRange_v2", "hipMemGetAddressRange", false},
 	callHandleForRange: {"cuMemGetHandleForAddressRange", "hipMemGetHandleForAddressRange", true}, // CUDA 11.7, ROCm 7
+	callFlush:          {"cuFlushGPUDirectRDMAWrites", "", true},                                  // CUDA 11.3
 	callIPCHandle:      {"cuIpcGetMemHandle", "hipIpcGetMemHandle", false},
 	callIPCOpen:        {"cuIpcOpenMemHandle_v2", "hipIpcOpenMemHandle", false},
 	callIPCClose:       {"cuIpcCloseMemHandle", "hipIpcCloseMemHandle", false},

@@ -101,3 +101,8 @@ func gfx(files fs.FS, card string) string {
 	}
 	return ""
 }
+
+func exists(files fs.FS, name string) bool {
+	_, err := fs.Stat(files, name)
+	return err == nil
+}

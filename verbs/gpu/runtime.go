@@ -150,10 +150,9 @@ func hidden(kind Kind) string {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// Kind, File and Version are of the library; CUDA's version is 1000 times the major and ten times
+// File and Version are of the library; CUDA's version is 1000 times the major and ten times
 // the minor one, HIP's has a version of its own after those.
 
-func (r *Runtime) Kind() Kind   { return r.kind }
 func (r *Runtime) File() string { return r.file }
 func (r *Runtime) Version() string {
 	if r.kind == CUDA {

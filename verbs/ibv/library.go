@@ -24,7 +24,7 @@ type library struct {
 	openDevice, closeDevice                      uintptr
 	queryDevice, queryPort, queryGID, queryGIDEx uintptr
 	allocPD, deallocPD                           uintptr
-	regMR, deregMR                               uintptr
+	regMR, deregMR, regDMABufMR                  uintptr
 	createCompChannel, destroyCompChannel        uintptr
 	createCQ, destroyCQ, getCQEvent, ackCQEvents uintptr
 	createQP, modifyQP, queryQP, destroyQP       uintptr
@@ -67,6 +67,7 @@ func open(name string) (*library, error) {
 		{&l.allocPD, "ibv_alloc_pd", "IBVERBS_1.1", false},
 		{&l.deallocPD, "ibv_dealloc_pd", "IBVERBS_1.1", false},
 		{&l.regMR, "ibv_reg_mr", "IBVERBS_1.1", false},
+		{&l.regDMABufMR, "ibv_reg_dmabuf_mr", "IBVERBS_1.12", true},
 		{&l.deregMR, "ibv_dereg_mr", "IBVERBS_1.1", false},
 		{&l.createCompChannel, "ibv_create_comp_channel", "IBVERBS_1.0", false},
 		{&l.destroyCompChannel, "ibv_destroy_comp_channel", "IBVERBS_1.0", false},

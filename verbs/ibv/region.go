@@ -59,12 +59,39 @@ func (p *pd) RegMR(addr, length uint64, access verbs.Access) (verbs.MR, error) {
 	default:
 		return nil, failed(errno, "%s with access %s (ibv_reg_mr)", what, access)
 	}
+	return p.adopt(handle, addr, length, access), nil
+}
+
+// RegDMABufMR implements verbs.DMABufRegistrar.
+func (p *pd) RegDMABufMR(fd int, offset, addr, length uint64, access verbs.Access) (verbs.MR, error) {
+	c := p.ctx
+	what := fmt.Sprintf("register a dma-buf of %d bytes on %s", length, c.device.Name())
+	if err := verbs.CheckRegion(what, addr, length, access, c.limits.MaxMRSize); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := p.live(); err != nil {
+		return nil, err
+	}
+	if c.lib.regDMABufMR == 0 {
+		return nil, fmt.Errorf("%s: %w: %s has no ibv_reg_dmabuf_mr: expected rdma-core 34 or later", what, verbs.ErrInvalid, soname)
+	}
+	handle, errno := c.lib.errno(c.lib.regDMABufMR, p.handle, uintptr(offset), uintptr(length), uintptr(addr), uintptr(fd), uintptr(access))
+	if handle == 0 {
+		return nil, failed(errno, "%s (ibv_reg_dmabuf_mr: the RDMA device's driver and the kernel, 5.12 or later, must know it)", what)
+	}
+	return p.adopt(handle, addr, length, access), nil
+}
+
+// adopt makes a region of what the library has registered. The context's lock is held.
+func (p *pd) adopt(handle uintptr, addr, length uint64, access verbs.Access) verbs.MR {
 	m := at[cMR](handle)
 	r := &mr{pd: p, handle: handle, addr: addr, length: length, lkey: m.lkey, rkey: m.rkey, access: access}
 	p.children++
 	trace.Debug(trace.Verbs, "memory registered", slog.String("addr", fmt.Sprintf("%#x", addr)), slog.Uint64("bytes", length),
 		slog.String("lkey", fmt.Sprintf("%#x", r.lkey)), slog.String("rkey", fmt.Sprintf("%#x", r.rkey)), slog.String("access", access.String()))
-	return r, nil
+	return r
 }
 
 func (p *pd) Close() error {

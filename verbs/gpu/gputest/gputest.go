@@ -38,3 +38,12 @@ func Build(t testing.TB) string {
 	}
 	return dir
 }
+
+// Real skips a test that wants a real GPU unless it was asked for, as `make test-gpu` does. Such a
+// test is called ...OnGPU, and skips with what Load says where there is none.
+func Real(t testing.TB) {
+	t.Helper()
+	if os.Getenv("RINGTEST_GPU") != "1" {
+		t.Skip("it wants a real GPU: `make test-gpu` runs it")
+	}
+}

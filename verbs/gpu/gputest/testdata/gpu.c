@@ -219,6 +219,15 @@ CALL(cuMemGetHandleForAddressRange, hipMemGetHandleForAddressRange, void *handle
 	return fd < 0 ? INVALID : OK;
 }
 
+#ifndef HIP
+CALL(cuFlushGPUDirectRDMAWrites, , int target, int scope)
+{
+	MAY_FAIL(cuFlushGPUDirectRDMAWrites, );
+	NEEDS_CONTEXT;
+	return target == 0 && scope == 100 ? OK : INVALID;
+}
+#endif
+
 // A handle is of 64 bytes, passed by value.
 struct handle {
 	uint64_t magic, pid, fd, n, device, rest[3];
