@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/gpu/gputest"
@@ -160,5 +162,60 @@ func TestLabDOnGPU(t *testing.T) {
 		default:
 			t.Errorf("%s: exit code %d: %s%s", device, code, p.stdout.String(), p.stderr.String())
 		}
+	}
+}
+
+// What a bench writes and reads passes the memory of GPUs at both ends, and is compared; the report
+// says how that is reached.
+func TestTransportBenchOfGPUs(t *testing.T) {
+	t.Parallel()
+	folder := gputest.Build(t)
+	for _, memory := range []string{"cuda:1", "hip:0"} {
+		p := withGPUs(t, folder, nil, words("transport bench --device soft:lo -b 5000 -e 20000 --benchmark_min_time=3x --output json --memory "+memory)...)
+		timer := time.AfterFunc(hung, func() { _ = p.Process.Kill() })
+		defer timer.Stop()
+		_ = p.Wait() // the state says it
+		var report struct {
+			Context    map[string]any
+			Benchmarks []map[string]any
+		}
+		if err := json.Unmarshal(p.stdout.Bytes(), &report); err != nil || p.ProcessState.ExitCode() != exit.OK {
+			t.Fatalf("%s: %v\n%s%s", p.ProcessState, err, p.stdout.String(), p.stderr.String())
+		}
+		for _, end := range []string{"memory", "server_memory"} {
+			if text, _ := report.Context[end].(string); !strings.HasPrefix(text, memory+", staged (dma-buf, peer memory: soft:lo is made in software") {
+				t.Errorf("%s is %q: expected the GPU, and how it is reached", end, text)
+			}
+		}
+		if len(report.Benchmarks) != 18 {
+			t.Errorf("%d rows: expected 18", len(report.Benchmarks))
+		}
+	}
+	for line, want := range map[string]string{
+		"transport bench --memory cuda:5": "device 5 of 2",
+		"transport serve --memory disk":   "expected host, or a GPU",
+	} {
+		p := withGPUs(t, folder, nil, words(line)...)
+		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%s: exit code %d: expected %d and %q\n%s", line, code, exit.Usage, want, p.stderr.String())
+		}
+	}
+}
+
+// TestTransportOnGPU: the transport's table with the memory of whatever real GPU there is.
+func TestTransportOnGPU(t *testing.T) {
+	gputest.Real(t)
+	for _, memory := range []string{"cuda:0", "hip:0"} {
+		t.Run(memory, func(t *testing.T) {
+			p := launch(t, words("transport bench --device shm --memory "+memory)...)
+			switch code := p.end(t, hung); code {
+			case exit.Usage:
+				t.Skip(p.stderr.String())
+			case exit.OK:
+				t.Log(p.stdout.String())
+			default:
+				t.Errorf("exit code %d: %s%s", code, p.stdout.String(), p.stderr.String())
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/transport/talk"
 	"ringcli/configs/codes"
 	"ringcli/verbs"
+	"ringcli/verbs/gpu"
 	"ringcli/verbs/memory"
 	"ringcli/verbs/route"
 	"ringcli/verbs/transport"
@@ -27,6 +28,8 @@ type bench struct {
 	source  *transport.Memory // what is written
 	inbound *transport.Memory // where it is read or comes back to
 	remote  transport.RemoteBuffer
+	gpu     *gpu.Device        // that has this end's memory; nil: the host
+	theirs  string             // the server's memory, where a GPU has it
 	copied  map[uint64]float64 // bytes a second of memcpy, by size
 	rate    float64            // of the port in bytes a second; 0: not known, or of no wire
 	beside  []googlebench.Figure
@@ -80,14 +83,12 @@ func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) []*goo
 
 // prepare allocates memory at both ends, for messages of so many bytes.
 func (b *bench) prepare(ctx context.Context, size uint64) (err error) {
-	if b.source, err = b.t.Alloc(size); err != nil {
+	if b.source, err = alloc(b.t, b.gpu, size); err != nil {
 		return err
 	}
-	if b.inbound, err = b.t.Alloc(size); err != nil {
+	if b.inbound, err = alloc(b.t, b.gpu, size); err != nil {
 		return err
 	}
-	touch(b.source.Bytes())
-	touch(b.inbound.Bytes())
 	if err := b.c.Send(kindMemory, memoryAsked{size}); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (b *bench) prepare(ctx context.Context, size uint64) (err error) {
 	if err := b.c.Receive(ctx, kindMemory, &given); err != nil {
 		return err
 	}
-	b.remote = given.Remote
+	b.remote, b.theirs = given.Remote, given.GPU
 	b.copied = map[uint64]float64{}
 	device, _ := b.t.Device()
 	b.rate = wireRate(device, b.c)
@@ -127,15 +128,19 @@ func wireRate(device string, c *talk.Conn) float64 {
 
 // stamp makes the first bytes of each page of the source new, so that what was written before
 // is not taken for what is written now.
-func (b *bench) stamp(size uint64) {
+func (b *bench) stamp(ctx context.Context, size uint64) error {
 	b.stamps++
 	for at := uint64(0); at+8 <= size; at += pageSize {
 		binary.LittleEndian.PutUint64(b.source.Bytes()[at:], b.stamps<<32|at/pageSize)
 	}
+	return upload(ctx, b.source, size)
 }
 
 // check compares what came back with the source.
-func (b *bench) check(size uint64) error {
+func (b *bench) check(ctx context.Context, size uint64) error {
+	if err := errors.Join(download(ctx, b.source, size), download(ctx, b.inbound, size)); err != nil {
+		return err
+	}
 	if bytes.Equal(b.source.Bytes()[:size], b.inbound.Bytes()[:size]) {
 		return nil
 	}
@@ -148,12 +153,30 @@ func (b *bench) fetch(ctx context.Context, size uint64) error {
 	if err != nil {
 		return err
 	}
-	return b.t.Read(context.Background(), into, b.remote).Wait(ctx)
+	if err := b.t.Read(context.Background(), into, b.remote).Wait(ctx); err != nil {
+		return err
+	}
+	return arrived(ctx, b.inbound, size)
+}
+
+// settle has the server's GPU, if it has one, take what was written: one-sided writes tell it
+// nothing.
+func (b *bench) settle(ctx context.Context, size uint64) error {
+	if b.theirs == "" {
+		return nil
+	}
+	if err := b.c.Send(kindSettle, memoryAsked{size}); err != nil {
+		return err
+	}
+	return b.c.Receive(ctx, kindSettle, nil)
 }
 
 // put writes the source once.
 func (b *bench) put(ctx context.Context, size uint64, notify bool) error {
 	from, err := b.source.View(0, size)
+	if err == nil {
+		err = leaving(ctx, b.source, size)
+	}
 	if err != nil {
 		return err
 	}
@@ -162,13 +185,13 @@ func (b *bench) put(ctx context.Context, size uint64, notify bool) error {
 
 // stamped begins a benchmark that writes.
 func (b *bench) stamped(size uint64) func(context.Context) error {
-	return func(context.Context) error { b.stamp(size); return nil }
+	return func(ctx context.Context) error { return b.stamp(ctx, size) }
 }
 
 // fetched ends a benchmark that writes: what the server has is what was written.
 func (b *bench) fetched(size uint64) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return errors.Join(b.fetch(ctx, size), b.check(size))
+		return errors.Join(b.settle(ctx, size), b.fetch(ctx, size), b.check(ctx, size))
 	}
 }
 
@@ -204,6 +227,12 @@ func (b *bench) batch(size uint64) googlebench.Benchmark {
 			var before []*transport.Future
 			for n > 0 && err == nil {
 				now := min(n, batchWrites)
+				for i := 0; i < now && err == nil; i++ {
+					err = leaving(ctx, b.source, size)
+				}
+				if err != nil {
+					break
+				}
 				futures := b.t.Batch(context.Background(), list[:now]...)
 				n -= now
 				err = transport.WaitAll(ctx, before...)
@@ -219,10 +248,9 @@ func (b *bench) read(size uint64) googlebench.Benchmark {
 	return googlebench.Benchmark{
 		Bytes: size, Counters: b.shares,
 		Begin: func(ctx context.Context) error {
-			b.stamp(size)
-			return b.put(ctx, size, false)
+			return errors.Join(b.stamp(ctx, size), b.put(ctx, size, false), b.settle(ctx, size))
 		},
-		End: func(context.Context) error { return b.check(size) },
+		End: func(ctx context.Context) error { return b.check(ctx, size) },
 		Iterate: func(ctx context.Context, n int) error {
 			for range n {
 				if err := b.fetch(ctx, size); err != nil {
@@ -239,7 +267,9 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 	return googlebench.Benchmark{
 		Bytes: 2 * size, Counters: b.shares,
 		Begin: func(ctx context.Context) error {
-			b.stamp(size)
+			if err := b.stamp(ctx, size); err != nil {
+				return err
+			}
 			if err := b.c.Send(kindEcho, echoAsked{size, b.inbound.Remote()}); err != nil {
 				return err
 			}
@@ -249,7 +279,7 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 			if err := b.c.Send(kindStop, nil); err != nil {
 				return err
 			}
-			return errors.Join(b.c.Receive(ctx, kindStop, nil), b.check(size))
+			return errors.Join(b.c.Receive(ctx, kindStop, nil), b.check(ctx, size))
 		},
 		Iterate: func(ctx context.Context, n int) error {
 			for range n {
@@ -259,14 +289,32 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 				if err := b.t.WaitForWrite(ctx).Wait(ctx); err != nil {
 					return err
 				}
+				if err := arrived(ctx, b.inbound, size); err != nil {
+					return err
+				}
 			}
 			return nil
 		},
 	}
 }
 
-// register is what it costs to register memory of the host, and to deregister it.
+// register is what it costs to register memory of the host, and to deregister it; of a GPU's it is
+// allocated and freed, too.
 func (b *bench) register(size uint64) googlebench.Benchmark {
+	if b.gpu != nil {
+		return googlebench.Benchmark{Iterate: func(ctx context.Context, n int) error {
+			for range n {
+				m, err := b.t.AllocOn(b.gpu, size)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(m.Close(), ctx.Err()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	}
 	var block *memory.Block
 	return googlebench.Benchmark{
 		Begin: func(context.Context) (err error) {
@@ -291,13 +339,18 @@ func (b *bench) register(size uint64) googlebench.Benchmark {
 	}
 }
 
-// memcpy is what the others are held against: a copy within this process.
+// memcpy is what the others are held against: a copy within this process, or within the GPU.
 func (b *bench) memcpy(size uint64) googlebench.Benchmark {
 	return googlebench.Benchmark{
 		Bytes: size,
 		Iterate: func(ctx context.Context, n int) error {
+			from, to := b.source.Region(), b.inbound.Region()
 			for range n {
-				copy(b.inbound.Bytes()[:size], b.source.Bytes()[:size])
+				if from == nil {
+					copy(b.inbound.Bytes()[:size], b.source.Bytes()[:size])
+				} else if err := from.CopyTo(ctx, to, int(size)); err != nil {
+					return err
+				}
 			}
 			return context.Cause(ctx)
 		},

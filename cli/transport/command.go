@@ -72,12 +72,18 @@ one iteration; CPU is that of all threads of the client; M/s and G/s are binary.
 
 of_memcpy and of_rate are shares of BM_Memcpy's rate and of the port's; with
 --beside h100 the documented figures of RdmaTransport on an H100 server and the
-share of those. What was written is read back and compared, after each row.`,
+share of those. What was written is read back and compared, after each row.
+
+With --memory cuda:0, or hip:0, an end's memory is a GPU's, of each end its own;
+the report says how the adapter reaches it (dma-buf, peer memory, or staged
+through the host's memory, whose copies count) and why no better way is taken.
+Memcpy is then a copy within the GPU, and Register allocates the memory, too.`,
 		Example: `  ringcli transport bench --device shm
   ringcli transport serve --device soft            on node0
   ringcli transport bench --device soft node0      on node1
   ringcli transport bench --device shm --benchmark_filter=Write --beside h100
-  ringcli transport bench --device soft:lo --benchmark_out=results.json`,
+  ringcli transport bench --device soft:lo --benchmark_out=results.json
+  ringcli transport bench --memory cuda:0`,
 		Args: "serve | bench [HOST[:PORT]]", Words: words, CheckArgs: checkWords,
 		Settings: endSettings, Flags: flags, Run: run,
 	}, copyRow()}
@@ -105,6 +111,7 @@ const (
 
 func flags(fs *pflag.FlagSet) {
 	portFlag(fs)
+	memoryFlag(fs)
 	fs.String("bind", "", "serve: IP address to listen on (all)")
 	command.Completes(fs, "bind", "nothing")
 	fs.String("dir", "", "serve: directory below which clients may read and write files (none; see copy)")

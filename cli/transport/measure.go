@@ -26,6 +26,9 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 		return err
 	}
 	b := &bench{beside: command.Value[[]googlebench.Figure](call.Flags, "beside")}
+	if b.gpu, err = gpuOf(wordBench, call.Flags); err != nil {
+		return err
+	}
 	list := b.benchmarks(sizes, wanted(call.Flags))
 	if len(list) == 0 {
 		return exit.Usagef("transport bench --benchmark_filter %q: matches none; --benchmark_list_tests lists all", command.TextOf(call.Flags, "benchmark_filter"))
@@ -58,7 +61,7 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err := b.prepare(c.Context(), largest(list, sizes)); err != nil {
 		return fmt.Errorf("transport bench: %w", coded(err))
 	}
-	if err := reports.begin(own, peer, c.Name(), b.source.Served()); err != nil {
+	if err := reports.begin(own, peer, c.Name(), b.source.Served(), b.theirs); err != nil {
 		return err
 	}
 	return reports.measure(c.Context(), s, call, list)
@@ -158,7 +161,7 @@ func (p *reports) list(list []*googlebench.Benchmark) error {
 	return p.each(func(r *googlebench.Report) error { return r.List(names) })
 }
 
-func (p *reports) begin(own, peer opening, server, memory string) error {
+func (p *reports) begin(own, peer opening, server, memory, theirs string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -168,6 +171,9 @@ func (p *reports) begin(own, peer opening, server, memory string) error {
 		{"rdma", rdmaText(transport.Supported())},
 		{"device", own.Device + ": " + own.Why}, {"memory", memory},
 		{"server", server}, {"server_device", peer.Device + ": " + peer.Why},
+	}
+	if theirs != "" {
+		c.Custom = append(c.Custom, [2]string{"server_memory", theirs})
 	}
 	return p.each(func(r *googlebench.Report) error { return r.Begin(&c) })
 }

@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/transport/files"
 	"ringcli/cli/transport/talk"
 	"ringcli/trace"
+	"ringcli/verbs/gpu"
 	"ringcli/verbs/transport"
 )
 
@@ -26,13 +27,17 @@ const purposeBench = "bench"
 type server struct {
 	settings
 	s      *session.Session
-	root   *os.Root // what clients may copy; nil is nothing
-	secret bool     // they have shown the token
+	root   *os.Root    // what clients may copy; nil is nothing
+	secret bool        // they have shown the token
+	gpu    *gpu.Device // that has the memory of a bench; nil: the host
 }
 
 // runServe serves until it is interrupted.
 func runServe(ctx context.Context, s *session.Session, call command.Call) (err error) {
 	v := &server{settings: settingsOf(s), s: s}
+	if v.gpu, err = gpuOf(wordServe, call.Flags); err != nil {
+		return err
+	}
 	bind, err := bindOf("transport serve", command.TextOf(call.Flags, "bind"))
 	if err != nil {
 		return err
@@ -127,7 +132,7 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 		r.Bytes = one.Size - one.From
 		return coded(err)
 	}
-	b := benched{t: t, c: c}
+	b := benched{t: t, c: c, gpu: v.gpu}
 	return coded(b.serve())
 }
 
@@ -136,6 +141,7 @@ const (
 	kindMemory = "memory" // so many bytes to write to and read from
 	kindEcho   = "echo"   // each notifying write of so many bytes is to be sent back there
 	kindStop   = "stop"   // that is over
+	kindSettle = "settle" // so many bytes that were written are to be the GPU's
 )
 
 // memoryAsked and memoryGiven are the bodies of kindMemory, echoAsked is that of kindEcho.
@@ -145,6 +151,7 @@ type (
 	}
 	memoryGiven struct {
 		Remote transport.RemoteBuffer `json:"remote"`
+		GPU    string                 `json:"gpu,omitempty"` // that has it, and how it is reached
 	}
 	echoAsked struct {
 		Bytes uint64                 `json:"bytes"`
@@ -159,6 +166,7 @@ const mostMemory = 4 << 30
 type benched struct {
 	t       *transport.Transport
 	c       *talk.Conn
+	gpu     *gpu.Device
 	memory  *transport.Memory
 	stop    context.CancelFunc // ends what runs; nil while nothing does
 	running sync.WaitGroup
@@ -176,6 +184,8 @@ func (b *benched) serve() error {
 			err = b.give(read)
 		case kindEcho:
 			err = b.answer(read)
+		case kindSettle:
+			err = b.settle(read)
 		case kindStop:
 			b.begin(b.look)
 			err = b.c.Send(kindStop, nil)
@@ -241,14 +251,32 @@ func (b *benched) give(read func(any) error) error {
 	if asked.Bytes > mostMemory || b.memory != nil {
 		return exit.Usagef("%d bytes of memory are asked for: expected at most %d, once", asked.Bytes, uint64(mostMemory))
 	}
-	m, err := b.t.Alloc(asked.Bytes)
+	m, err := alloc(b.t, b.gpu, asked.Bytes)
 	if err != nil {
 		return err
 	}
 	b.memory = m
-	touch(m.Bytes())
 	b.begin(b.look)
-	return b.c.Send(kindMemory, memoryGiven{m.Remote()})
+	given := memoryGiven{Remote: m.Remote()}
+	if b.gpu != nil {
+		given.GPU = m.Served()
+	}
+	return b.c.Send(kindMemory, given)
+}
+
+// settle has what was written be the GPU's, and what is read be that.
+func (b *benched) settle(read func(any) error) error {
+	var asked memoryAsked
+	if err := read(&asked); err != nil {
+		return err
+	}
+	if b.memory == nil || asked.Bytes > uint64(len(b.memory.Bytes())) {
+		return fmt.Errorf("%d bytes are to be settled: expected at most as many as were asked for", asked.Bytes)
+	}
+	if err := through(b.c.Context(), b.memory, asked.Bytes); err != nil {
+		return err
+	}
+	return b.c.Send(kindSettle, nil)
 }
 
 // touch has the kernel give each page, which would be measured otherwise.
@@ -264,6 +292,9 @@ func (b *benched) echo(ctx context.Context, asked echoAsked) {
 	view, err := b.memory.View(0, asked.Bytes)
 	for err == nil {
 		if err = b.t.WaitForWrite(ctx).Wait(ctx); err == nil {
+			err = through(ctx, b.memory, asked.Bytes)
+		}
+		if err == nil {
 			err = b.t.Write(context.Background(), view, asked.To, true).Wait(ctx)
 		}
 	}

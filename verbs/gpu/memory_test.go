@@ -187,7 +187,7 @@ func (d domain) RegDMABufMR(fd int, offset, addr, length uint64, _ verbs.Access)
 		return nil, errors.New("operation not supported")
 	}
 	// The file is the device's memory, and stays so when it is closed here.
-	b, err := memory.MapFile(fd, length, true)
+	b, err := memory.MapFile(fd, 0, length, true)
 	if err != nil {
 		return nil, err
 	}

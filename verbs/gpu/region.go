@@ -114,6 +114,20 @@ func (r *Region) Load(ctx context.Context, offset, n int) error {
 	return r.run(ctx, r.stream.FromDevice(r.stage.Addr()+uint64(offset), r.memory.Addr()+uint64(offset), n))
 }
 
+// CopyTo copies n bytes of the device's memory to another region of it.
+func (r *Region) CopyTo(ctx context.Context, to *Region, n int) error {
+	return r.run(ctx, r.stream.OnDevice(to.memory.Addr(), r.memory.Addr(), n))
+}
+
+// String is, for example, "cuda:0, staged (dma-buf: ...)".
+func (r *Region) String() string {
+	text := fmt.Sprintf("%s, %s", r.memory.device.Place, r.Path)
+	if len(r.Why) > 0 {
+		text += fmt.Sprintf(" (%s)", oneLine(errors.Join(r.Why...)))
+	}
+	return text
+}
+
 // Leaving makes n bytes of the device's what the RDMA device finds there, for a request that it is
 // given next, and Arrived has what it wrote there reach the device. Both copy only what is staged.
 

@@ -56,6 +56,9 @@ func (s *Stream) FromDevice(dst, src uint64, n int) error {
 	return s.copyOf(callFromDevice, dst, src, n)
 }
 
+// OnDevice copies n bytes of devices' memory.
+func (s *Stream) OnDevice(dst, src uint64, n int) error { return s.copyOf(callOnDevice, dst, src, n) }
+
 // Done tells whether all that it was given has run. The error is that of any of it.
 func (s *Stream) Done() (bool, error) {
 	err := s.device.on(callStreamQuery, s.handle)

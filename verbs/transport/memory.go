@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"ringcli/verbs"
+	"ringcli/verbs/gpu"
 	"ringcli/verbs/memory"
 )
 
@@ -20,7 +21,8 @@ type Memory struct {
 	adapter *adapter
 	mr      verbs.MR
 	kind    verbs.MemoryKind
-	own     verbs.Memory   // nil unless Alloc made it
+	own     verbs.Memory   // nil unless Alloc or AllocOn made it
+	region  *gpu.Region    // of AllocOn; nil: the host's
 	pin     runtime.Pinner // of a Go slice
 
 	// users is how many transfers hold it, and closing less once it is being closed.
@@ -78,6 +80,27 @@ func (t *Transport) Alloc(length uint64) (*Memory, error) {
 	return m, nil
 }
 
+// AllocOn returns memory of a GPU, registered by the best path to it that there is (gpu.Path). Bytes
+// are then what the host and the GPU pass each other: Store takes them to the GPU, Load fetches them.
+// Where it is staged, the peer sees and writes memory of the host: Leaving before a transfer from it,
+// and Arrived after one into it, or after the peer's notification, bring that and the GPU's together.
+func (t *Transport) AllocOn(d *gpu.Device, length uint64) (*Memory, error) {
+	a := t.adapter
+	if length == 0 || length > a.Attr.MaxMRSize {
+		return nil, failed(ErrInvalidArgument, "allocate %d bytes of %s: expected 1 to %d", length, d.Place, a.Attr.MaxMRSize)
+	}
+	region, err := gpu.NewRegion(a.PD, d, int(length), rights)
+	if err != nil {
+		return nil, failed(ErrRegistration, "%w", err)
+	}
+	m := a.adopt(region.MR)
+	m.own, m.region = region, region
+	return m, nil
+}
+
+// Region is the memory as the GPU's, nil where it is the host's.
+func (m *Memory) Region() *gpu.Region { return m.region }
+
 func (a *adapter) register(addr, length uint64, kind verbs.MemoryKind) (*Memory, error) {
 	what := fmt.Sprintf("register %d bytes at %#x on %s", length, addr, a.Name())
 	if kind != verbs.MemoryHost && kind != verbs.MemoryArena {
@@ -95,11 +118,16 @@ func (a *adapter) register(addr, length uint64, kind verbs.MemoryKind) (*Memory,
 	if err != nil {
 		return nil, failed(ErrRegistration, "%w", err)
 	}
+	return a.adopt(mr), nil
+}
+
+// adopt makes a Memory of what has been registered.
+func (a *adapter) adopt(mr verbs.MR) *Memory {
 	m := &Memory{adapter: a, mr: mr, kind: mr.Kind(), drained: make(chan struct{})}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.memories[m] = struct{}{}
-	return m, nil
+	return m
 }
 
 // LocalKey is the key for requests of this end (lkey).
@@ -144,8 +172,13 @@ func (m *Memory) ViewAt(addr, length uint64) (View, error) {
 // All is a view of the whole memory.
 func (m *Memory) All() View { return View{m, m.mr.Addr(), m.mr.Length()} }
 
-// Bytes are the memory, until Close.
-func (m *Memory) Bytes() []byte { return m.All().Data() }
+// Bytes are the memory, until Close; see AllocOn of a GPU's.
+func (m *Memory) Bytes() []byte {
+	if m.region != nil {
+		return m.region.Bytes()
+	}
+	return m.All().Data()
+}
 
 // Remote is what a peer must know to write to the memory, or read it, from its first
 // byte on.
@@ -198,8 +231,13 @@ type View struct {
 	length uint64
 }
 
-// Data is the part itself, until the memory is closed.
-func (v View) Data() []byte { return memory.Bytes(v.addr, int(v.length)) }
+// Data is the part of its memory's Bytes, until that is closed.
+func (v View) Data() []byte {
+	if r := v.memory.region; r != nil {
+		return r.Bytes()[v.addr-v.memory.mr.Addr():][:v.length]
+	}
+	return memory.Bytes(v.addr, int(v.length))
+}
 
 // Addr is the address of its first byte.
 func (v View) Addr() uint64 { return v.addr }

@@ -136,6 +136,9 @@ func (l adapters) why(at Place) string {
 // Served says where the memory is and which device serves it: an RDMA device with its
 // distance.
 func (m *Memory) Served() string {
+	if m.region != nil {
+		return fmt.Sprintf("%s, served by %s", m.region, m.Device())
+	}
 	at, err := PlaceOf(m.mr.Addr())
 	if err != nil {
 		at = Place{}

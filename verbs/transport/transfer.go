@@ -177,7 +177,7 @@ func (t *Transport) request(x *transfer, i int) verbs.WorkRequest {
 	case x.Notify && x.isPosted():
 		r.Opcode = verbs.OpWriteImm
 	}
-	if x.Op == Write && n <= uint64(t.inline) {
+	if x.Op == Write && n <= uint64(t.inline) && x.Local.memory.region == nil { // the host reads what is inline
 		r.Flags |= verbs.FlagInline
 	}
 	return r
