@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -23,8 +24,8 @@ func (p *pair) register(v *Values) error {
 		}
 		p.region, p.MR, p.Block = region, region.MR, region
 		v.add("memory", d.Place, "gpu_addr", hex(region.Addr()), "path", region.Path)
-		for _, why := range region.Why {
-			v.add("not", fmt.Sprintf("%q", why.Error()))
+		if len(region.Why) > 0 {
+			v.add("not", fmt.Sprintf("%q", strings.ReplaceAll(errors.Join(region.Why...).Error(), "\n", "; ")))
 		}
 	}
 	v.add("addr", hex(p.MR.Addr()), "length", p.MR.Length(), "lkey", hex(p.MR.LKey()), "rkey", hex(p.MR.RKey()))

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,6 +154,44 @@ func TestLabA(t *testing.T) {
 			}
 			a.failed(t, writeOfA, "REM_ACCESS_ERR (10", "rkey "+wrongKey, "the peer's region has rkey")
 		})
+	}
+}
+
+// Lab d takes what is the best way here: rdma_rxe registers no dma-buf, and memory of a GPU where the
+// host could touch it, too, which is so of peer memory; else it is staged.
+func TestLabD(t *testing.T) {
+	ringcli := binary(t, "ringcli")
+	libraries, sources := filepath.Join(shared, "gpu"), filepath.Join(product, "verbs/gpu/gputest/testdata")
+	if err := os.MkdirAll(libraries, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cc := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-o", filepath.Join(libraries, "libcuda.so.1"),
+		filepath.Join(sources, "gpu.c"), filepath.Join(sources, "kernels.c"), "-lpthread")
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for mapped, path := range map[string]string{"0": "staged", "1": "peer memory"} {
+		script := filepath.Join(libraries, "ringcli-"+mapped)
+		text := fmt.Sprintf("#!/bin/sh\nLD_LIBRARY_PATH=%s RINGTEST_GPU_MAPPED=%s exec %s \"$@\"\n", libraries, mapped, ringcli)
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		a, err := attend(t.Context(), script, 2, "d", "--device", "ibv:rxe0", "--memory", "cuda:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.passed(t, "ibv:rxe0", stepsOfA)
+		for _, end := range []map[string]string{a.steps[3].Values, a.steps[3].Peer} {
+			if end["path"] != path || !strings.Contains(end["not"], "ibv_reg_dmabuf_mr") || path == "staged" != strings.Contains(end["not"], "peer memory: ") {
+				t.Errorf("path %q, not %q: expected %q", end["path"], end["not"], path)
+			}
+			t.Log(end["path"], end["not"])
+		}
+		for _, s := range a.steps[9:] {
+			if got := s.Values["verified"] + s.Peer["verified"]; got != "8192 bytes in cuda:1" {
+				t.Errorf("step %d, %s: verified %q", s.Step, s.Name, got)
+			}
+		}
 	}
 }
 
