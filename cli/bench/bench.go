@@ -150,7 +150,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "sync", verifySegments, "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "sync", verifySegments, "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -188,6 +188,9 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 		return err
 	}
 	if err := enoughFor("bench", "-b", sizes[0], o.typ); err != nil {
+		return err
+	}
+	if err := checkPlace("bench", o.place); err != nil {
 		return err
 	}
 	if list, err := askedVariants(s, call); err != nil {
@@ -385,6 +388,7 @@ func (b *BenchSummary) add(m Measurement) {
 	b.Rows++
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	b.Possible = Possible{b.Rate + (m.Rate-b.Rate)/float64(b.Rows), m.By, m.Why}
+	b.OnMemory = m.OnMemory
 	addWrong(&b.Wrong, m.Wrong)
 	b.OK, b.Buffers = isRight(b.Wrong), m.Buffers
 	b.Auto = joined(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
@@ -406,7 +410,7 @@ func reached(ok *bool, command, of string, busBW, floor float64) error {
 func (b BenchSummary) Lines() []render.Line {
 	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW) + b.text(b.BusBW)})
 	lines = append(lines, b.whyPossible()...)
-	for _, text := range b.bufferNotes() {
+	for _, text := range slices.Concat(b.OnMemory.notes(), b.bufferNotes()) {
 		lines = append(lines, render.Line{Text: text})
 	}
 	if len(b.Auto) == 0 {

@@ -2,15 +2,14 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
+	"ringcli/collective/device"
 	"ringcli/verbs/route"
 )
 
@@ -32,12 +31,12 @@ const (
 // compare measures an operation at one size in several variants by turns. A mean time is
 // the median of the rounds'. If it was stopped, the error is errStopped.
 func compare(ctx context.Context, m *session.Member, s *session.Session, o operation, list Variants) (row CompareRow, err error) {
-	plan, v, err := prepare(ctx, m, o.by(Variant{}))
+	auto, v, err := prepare(ctx, m, o.by(Variant{}))
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, v.free()) }()
-	row.Variants, row.Auto = list, variantOf(plan)
+	defer func() { err = v.free(err) }()
+	row.Variants, row.Auto = list, variantOf(auto.plan)
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	r := rounds{m: m, s: s, o: o, list: list, v: v, begun: time.Now(), counts: make([]int, len(list))}
@@ -83,9 +82,12 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 		turn, longest = spanTime, math.MaxInt
 	}
 	for _, w := range r.list {
-		call := r.o.by(w).on(r.v)
-		_, err := inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup, warmSpan: r.o.warmSpan}, func(warm, _ int) (float64, error) {
-			_, err := r.o.iterate(ctx, r.m.Comm, call, warm, nil)
+		runs, err := r.o.by(w).on(r.m, r.v)
+		if err != nil {
+			return nil, err
+		}
+		_, err = inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup, warmSpan: r.o.warmSpan}, func(warm, _ int) (float64, error) {
+			_, err := r.o.iterate(ctx, runs, warm, nil)
 			return 0, err
 		})
 		if err != nil {
@@ -112,11 +114,14 @@ func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 // results together.
 func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result Measurement, err error) {
 	m, o := r.m, r.o.by(r.list[w])
-	plan, err := m.Comm.Plan(o.call())
+	runs, err := o.on(m, r.v)
 	if err != nil {
-		return result, exit.Sharedf(exit.Usage, "%w", err)
+		return result, err
 	}
 	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m), Possible: r.possible}
+	if runs.Path == device.IPC {
+		mine.Possible = Possible{}
+	}
 	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	before := m.Comm.Stats()
 	var c checking
@@ -125,7 +130,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 			return result, err
 		}
 		mine.Wrong, mine.First = &c.wrong, c.first
-	} else if err := m.Comm.Run(ctx, o.on(r.v)); err != nil {
+	} else if err := runs.run(ctx); err != nil {
 		return result, err
 	}
 	after := m.Comm.Stats()
@@ -139,7 +144,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 	for _, t := range each {
 		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
 	}
-	result = resultOf(m, o, plan, r.counts[w], means, all)
+	result = resultOf(m, o, runs, r.counts[w], means, all)
 	result.Effort, result.Corruption, result.Buffers = &most, c.corruption(o.typ.Size()), r.v.from
 	return result, nil
 }

@@ -157,15 +157,17 @@ func (c *checking) sum(ctx context.Context, m *session.Member, mine uint64) (wro
 // checked runs the operation on fresh inputs, with a journal, and verifies every element.
 func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mine checkedRank, plan collective.Call, err error) {
 	m.Checks++
-	fill(m, o, v, o.seed(m.Checks))
-	journal, err := m.Comm.RunRecorded(ctx, o.on(v))
+	r, err := o.on(m, v)
 	if err != nil {
 		return mine, plan, err
 	}
-	if plan, err = m.Comm.Plan(o.call()); err != nil {
+	if err := fill(ctx, m, o, v, o.seed(m.Checks)); err != nil {
 		return mine, plan, err
 	}
-	mine.Rank, mine.Journal = m.Comm.Rank(), *journal
+	if mine.Journal, err = r.recorded(ctx); err != nil {
+		return mine, plan, err
+	}
+	plan, mine.Rank = r.plan, m.Comm.Rank()
 	c := plan.Checker(m.Comm.Size(), m.Comm.Hosts(), o.seed(m.Checks))
 	size := o.typ.Size()
 	base := v.recvAddr - uint64(v.received.Lo*size)

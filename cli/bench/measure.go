@@ -8,12 +8,13 @@ import (
 
 	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/windows"
-	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/device"
 	"ringcli/collective/lateness"
 	"ringcli/collective/reduce/reference"
+	"ringcli/verbs/gpu"
 	"ringcli/verbs/route"
 )
 
@@ -25,6 +26,7 @@ type vectors struct {
 	source     *buffers.Source
 	from       Buffers
 	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
+	device     *device.Vectors       // nil where the host's memory is the operation's
 	// Which elements of the vector are sent and received.
 	sent, received collective.Range
 }
@@ -56,26 +58,35 @@ func allocate(m *session.Member, o operation) (v vectors, err error) {
 
 // prepare says how the operation is going to run, and makes its buffers with this rank's
 // input in them. It fails on all ranks alike.
-func prepare(ctx context.Context, m *session.Member, o operation) (plan collective.Call, v vectors, err error) {
-	plan, err = m.Comm.Plan(o.call())
-	if err != nil { // the same on all ranks: nothing has been begun
-		return plan, v, exit.Sharedf(exit.Usage, "%w", err)
+func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vectors, err error) {
+	if o.place.Kind == gpu.Host { // else it is not settled yet who runs it
+		if r, err = o.on(m, v); err != nil {
+			return r, v, err
+		}
 	}
 	if err := m.Agree(ctx, CheckMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
-		return plan, v, err
+		return r, v, err
 	}
 	v, err = allocate(m, o)
 	if err := m.Agree(ctx, err); err != nil {
-		return plan, v, err
+		return r, v, err
 	}
 	if err := v.reach(ctx, m, o); err != nil {
-		return plan, v, errors.Join(err, v.free())
+		return r, v, v.free(err)
 	}
-	fill(m, o, v, o.seed(0))
-	if err := v.lookAtPeers(ctx, m, o); err != nil {
-		return plan, v, errors.Join(err, v.free())
+	if err := v.onDevice(ctx, m, o); err != nil {
+		return r, v, v.free(err)
 	}
-	return plan, v, nil
+	if r, err = o.on(m, v); err == nil {
+		err = fill(ctx, m, o, v, o.seed(0))
+	}
+	if err == nil {
+		err = v.lookAtPeers(ctx, m, o)
+	}
+	if err != nil {
+		return r, v, v.free(err)
+	}
+	return r, v, nil
 }
 
 // bytes are what of a buffer that begins at its element 0, or in place at that of the
@@ -87,29 +98,32 @@ func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byt
 	return b.Bytes()
 }
 
-func (v vectors) free() error {
-	if v.send == v.recv {
-		return errors.Join(v.send.Free(), v.source.Close())
+// free gives the buffers back after what ended in err, with which its own error goes.
+func (v vectors) free(err error) error {
+	if v.device != nil && err == nil { // else the other ranks may be elsewhere
+		err = v.device.Free(context.Background()) // the ring's timeout limits it
+	} else if v.device != nil {
+		err = errors.Join(err, v.device.Drop())
 	}
-	return errors.Join(v.send.Free(), v.recv.Free(), v.source.Close())
+	if v.send == v.recv {
+		return errors.Join(err, v.send.Free(), v.source.Close())
+	}
+	return errors.Join(err, v.send.Free(), v.recv.Free(), v.source.Close())
 }
 
 // fill writes this rank's input and spoils what the operation has to write, so
 // that nothing which is left from before can pass for a result.
-func fill(m *session.Member, o operation, v vectors, seed uint64) {
+func fill(ctx context.Context, m *session.Member, o operation, v vectors, seed uint64) error {
 	const spoil = 0xa5
 	recv := v.recv.Bytes()
 	for i := range recv {
 		recv[i] = spoil
 	}
 	reference.Fill(v.bytes(v.send, v.sent, o.typ.Size()), o.typ, o.red, m.Comm.Rank(), v.sent.Lo, seed)
-}
-
-// on is the operation's call on its buffers.
-func (o operation) on(v vectors) collective.Call {
-	call := o.call()
-	call.Send, call.Recv = v.sendAddr, v.recvAddr
-	return call
+	if v.device == nil {
+		return nil
+	}
+	return v.device.ToDevice(ctx)
 }
 
 // measure warms up, measures, checks if that was asked for, and puts all ranks'
@@ -117,11 +131,11 @@ func (o operation) on(v vectors) collective.Call {
 // ranks' own besides. If it was stopped, the Measurement is of what was done, and
 // the error is errStopped.
 func measure(ctx context.Context, m *session.Member, s *session.Session, o operation) (result Measurement, err error) {
-	plan, v, err := prepare(ctx, m, o)
+	runs, v, err := prepare(ctx, m, o)
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, v.free()) }()
+	defer func() { err = v.free(err) }()
 	s.Progress.Begin("%s", o)
 	defer s.Progress.End()
 	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
@@ -131,20 +145,22 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	var c checking
 	w := windows.New(m, s.Out, o.op.String(), o.bytes(), o.window)
-	b, stopped, err := batches(ctx, m, s, o, v, &mine, &c, w)
+	b, stopped, err := batches(ctx, m, s, o, v, runs, &mine, &c, w)
 	if err != nil {
 		return result, err
 	}
 	if o.host { // whose other work comes and goes
 		mine.HostRate = (mine.HostRate + hostRate(m)) / 2
 	}
-	mine.Possible = possibleOf(m, o.bytes())
+	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC {
+		mine.Possible = Possible{} // of the edges, over which nothing goes
+	}
 	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID})
 	if err != nil {
 		return result, err
 	}
 	all := ofHosts(each)
-	result = resultOf(m, o, plan, b.done, b.means, all)
+	result = resultOf(m, o, runs, b.done, b.means, all)
 	result.Corruption, result.Buffers = c.corruption(o.typ.Size()), v.from
 	if o.duration > 0 {
 		result.Windows = &w.Summary
@@ -170,10 +186,10 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 
 // resultOf puts the ranks' results together. means are those of the batches, on the
 // slowest rank, in us.
-func resultOf(m *session.Member, o operation, plan collective.Call, iters int, means []float64, all []RankMeasurement) Measurement {
+func resultOf(m *session.Member, o operation, r runs, iters int, means []float64, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: plan.Protocol, Algorithm: plan.Algorithm, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: plan.Verify, Iters: iters,
+		Protocol: r.plan.Protocol, Algorithm: r.plan.Algorithm, OnMemory: r.OnMemory, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: r.plan.Verify, Iters: iters,
 	}
 	if !o.op.Reduces() {
 		result.Op = ""
@@ -223,8 +239,8 @@ func (o operation) repetition() repetition {
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations together with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, stopped bool, err error) {
-	w, begun, done, call := timing.New(), time.Now(), 0, o.on(v)
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, r runs, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, stopped bool, err error) {
+	w, begun, done := timing.New(), time.Now(), 0
 	kept := windows.NewKeeper(m.Comm)
 	mine.Waits = &kept.All
 	var means []float64 // of this rank
@@ -243,11 +259,11 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 				return 0, err
 			}
 		}
-		if _, err := o.iterate(ctx, m.Comm, call, warm, nil); err != nil {
+		if _, err := o.iterate(ctx, r, warm, nil); err != nil {
 			return 0, err
 		}
 		w.Begin()
-		mean, err := o.iterate(ctx, m.Comm, call, n, w)
+		mean, err := o.iterate(ctx, r, n, w)
 		if err != nil || n == 0 {
 			return 0, err
 		}
@@ -296,7 +312,7 @@ const leastTimed, timedShare = 1000, 16
 
 // iterate runs the operation n times and returns their mean time in us. w gets those
 // that are timed one by one: all, unless it was not said how many there are.
-func (o operation) iterate(ctx context.Context, c *collective.Comm, call collective.Call, n int, w *timing.Stopwatch) (mean float64, err error) {
+func (o operation) iterate(ctx context.Context, r runs, n int, w *timing.Stopwatch) (mean float64, err error) {
 	timed := n
 	switch {
 	case w == nil:
@@ -307,7 +323,7 @@ func (o operation) iterate(ctx context.Context, c *collective.Comm, call collect
 	many := max(o.aggregate, 1)
 	run := func() (err error) {
 		for i := 0; i < many && err == nil; i++ {
-			err = c.Run(ctx, call)
+			err = r.run(ctx)
 		}
 		return err
 	}

@@ -68,6 +68,7 @@ type Measurement struct {
 	// Late are who or what kept the ring waiting: in windows, or in all of it.
 	Late []windows.Stragglers `json:"late,omitempty"`
 	Buffers
+	OnMemory
 }
 
 // WrongElement is an element that is not what it must be.
@@ -185,6 +186,7 @@ type BenchSummary struct {
 	// Possible is that of all sizes on average, and by what of the greatest.
 	Possible
 	OfPossible *float64 `json:"of_possible_pct,omitempty"` // the average busbw in percent of it
+	OnMemory
 	// Auto says what auto took; empty if it was not left to it.
 	Auto []Stretch `json:"auto,omitempty"`
 	Buffers

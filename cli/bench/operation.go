@@ -21,6 +21,7 @@ import (
 	"ringcli/collective/reduce/reference"
 	"ringcli/configs"
 	"ringcli/configs/codes"
+	"ringcli/verbs/gpu"
 )
 
 // operation is a collective as it was asked for.
@@ -32,6 +33,7 @@ type operation struct {
 	count    int // elements of the whole vector
 	inPlace  bool
 	buffers  buffers.Kind
+	place    gpu.Place // whose memory
 	options  collective.CallOptions
 	iters    int
 	warmup   int
@@ -92,6 +94,7 @@ func vectorFlags(fs *pflag.FlagSet) {
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type: "+strings.Join(render.Words(reduce.Types()), ", "))
 	command.ChoiceFlag(fs, "op", "op", new(reduce.Sum), reduce.Ops(), reduce.ParseOp, "reduction: sum, prod, min, max or avg")
 	buffers.Flag(fs)
+	memoryFlag(fs)
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
 	floorFlag(fs)
@@ -230,6 +233,7 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 	if fs.Lookup("type") != nil { // no barrier
 		o.typ, o.red = command.Value[reduce.Type](fs, "type"), command.Value[reduce.Op](fs, "op")
 		o.buffers = command.Value[buffers.Kind](fs, "buffers")
+		o.place = command.Value[gpu.Place](fs, "memory")
 		o.window, o.floor = command.Value[time.Duration](fs, "window"), command.Value[floor](fs, "floor")
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
@@ -238,6 +242,8 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 		}
 	}
 	switch {
+	case o.place.Kind != gpu.Host && o.buffers != buffers.Alloc && o.buffers != "":
+		return o, exit.Usagef("%s: --buffers %s with --memory %s: expected one of them, since it says what memory of the host the vectors are in", call.Name, o.buffers, o.place)
 	case o.window > 0 && o.duration == 0:
 		return o, exit.Usagef("%s: --window %s without --duration: expected how long to measure, as in --duration 1h", call.Name, o.window)
 	case o.window > 0 && o.window < windows.Least:
@@ -277,6 +283,9 @@ func checkOperation(_ context.Context, s *session.Session, call command.Call, ra
 	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name, o.op); err != nil {
 		return err
 	}
+	if err := checkPlace(call.Name, o.place); err != nil {
+		return err
+	}
 	return CheckMemory(o.bytes(), o.buffersFor(), ranksHere)
 }
 
@@ -311,6 +320,9 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	verdict := m.verdict(least)
 	m.OK = verdict == nil
 	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m.record())); err != nil {
+		return err
+	}
+	if err := s.Out.Notes(render.Fair, m.OnMemory.notes()...); err != nil {
 		return err
 	}
 	if command.IsOn(call.Flags, perRank) {

@@ -80,9 +80,12 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 // turn runs one variant's iterations and returns their mean time in us, without the
 // first, which the other ranks may come late to.
 func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error) {
-	call := r.o.by(r.list[w]).on(r.v)
+	runs, err := r.o.by(r.list[w]).on(r.m, r.v)
+	if err != nil {
+		return 0, err
+	}
 	if warm {
-		if err := r.m.Comm.Run(ctx, call); err != nil {
+		if err := runs.run(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -91,7 +94,7 @@ func (r *rounds) turn(ctx context.Context, w, n int, warm bool) (float64, error)
 		watch = r.watches[w]
 	}
 	r.counts[w] += n
-	return r.o.iterate(ctx, r.m.Comm, call, n, watch)
+	return r.o.iterate(ctx, runs, n, watch)
 }
 
 // fitting is how many iterations of so many us fit a turn; at least one.

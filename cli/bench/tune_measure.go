@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,14 +101,14 @@ func (t *tuning) affordable(before []tunePoint, size int64) bool {
 func (t *tuning) point(ctx context.Context, op collective.Operation, size int64, share time.Duration) (p tunePoint, err error) {
 	m := t.m
 	o := operation{op: op, typ: reduce.Float32, red: reduce.Sum, count: int(size) / reduce.Float32.Size()}
-	plan, v, err := prepare(ctx, m, o)
+	auto, v, err := prepare(ctx, m, o)
 	if err != nil {
 		return p, err
 	}
-	defer func() { err = errors.Join(err, v.free()) }()
-	p = tunePoint{op: op, bytes: size, standard: slices.Index(t.list, variantOf(plan))}
+	defer func() { err = v.free(err) }()
+	p = tunePoint{op: op, bytes: size, standard: slices.Index(t.list, variantOf(auto.plan))}
 	if p.standard < 0 {
-		return p, fmt.Errorf("tune: the built-in choice for %s of %d bytes is %s: expected one of %v", op, size, variantOf(plan), t.list)
+		return p, fmt.Errorf("tune: the built-in choice for %s of %d bytes is %s: expected one of %v", op, size, variantOf(auto.plan), t.list)
 	}
 	t.s.Progress.Begin("tune: %s of %s", op, configs.FormatSize(uint64(size)))
 	defer t.s.Progress.End()

@@ -200,7 +200,7 @@ func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	}
 	s.Ring, s.Member, s.Leads = nil, nil, false
 	if m != nil {
-		err = errors.Join(err, m.Comm.Close())
+		err = errors.Join(err, m.Close())
 	}
 	return errors.Join(err, s.ByHand.Release(), r.Close())
 }
@@ -223,5 +223,5 @@ func (s *Session) DropMember() error {
 	if s.Member = nil; m == nil {
 		return nil
 	}
-	return m.Comm.Close()
+	return m.Close()
 }

@@ -14,12 +14,14 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
+	"ringcli/collective/device"
 	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/diagnose"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/gpu"
 )
 
 // Corrupt is set by tests alone, which prove by it that a check finds what it is for:
@@ -30,6 +32,8 @@ var Corrupt func(rank int) func(op collective.Operation, segment int, payload []
 type Member struct {
 	Ring *ring.Ring
 	Comm *collective.Comm
+	// Devices are the ranks' GPUs, by the place that was asked for.
+	Devices map[gpu.Place]*device.Team
 	// Command is what runs: the name of a command of a line.
 	Command string
 	// Checks counts the checked runs: each has inputs of its own, so that what
@@ -47,6 +51,32 @@ type Member struct {
 	Carried map[int]float64
 	// Table is the table in force.
 	Table tables.TableStatus
+}
+
+// Team is the ranks with their GPUs of a place, made when it is first asked for. All ranks
+// call it, and it fails on all alike.
+func (m *Member) Team(ctx context.Context, place gpu.Place) (*device.Team, error) {
+	if t := m.Devices[place]; t != nil {
+		return t, nil
+	}
+	t, err := device.Join(ctx, m.Ring, place)
+	if err != nil {
+		return nil, err
+	}
+	if m.Devices == nil {
+		m.Devices = map[gpu.Place]*device.Team{}
+	}
+	m.Devices[place] = t
+	return t, nil
+}
+
+// Close gives back what computes over the ring.
+func (m *Member) Close() (err error) {
+	for _, t := range m.Devices {
+		err = errors.Join(err, t.Close())
+	}
+	m.Devices = nil
+	return errors.Join(err, m.Comm.Close())
 }
 
 // shared is a rank's value on the control ring, with what it belongs to: ranks

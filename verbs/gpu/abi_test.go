@@ -18,6 +18,8 @@ var calling = [calls]struct{ cuda, hip string }{
 	callCurrent: {"p", "n"}, callCanAccess: {"p, n, n", "p, n, n"}, callEnablePeer: {"p, n", "n, n"},
 	callPeerAttribute: {"p, n, n, n", "p, n, n, n"}, callLinkType: {"", "n, n, p, p"},
 	callAlloc: {"p, n", "p, n"}, callFree: {"n", "p"}, callHostAlloc: {"p, n, n", "p, n, n"}, callHostFree: {"p", "p"},
+	callHostRegister: {"p, n, n", "p, n, n"}, callHostUnregister: {"p", "p"},
+	callWriteValue: {"p, n, n, n", "p, p, n, n"}, callWaitValue: {"p, n, n, n", "p, p, n, n, n"},
 	callRange: {"p, p, n", "p, p, p"}, callHandleForRange: {"p, n, n, n, n", ""}, // later than the header of Debian 12
 	callFlush:     {"n, n", ""},
 	callIPCHandle: {"p, n", "p, p"}, callIPCOpen: {"p, h, n", "p, h, n"}, callIPCClose: {"n", "p"},

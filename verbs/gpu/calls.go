@@ -25,6 +25,8 @@ const (
 	callFree
 	callHostAlloc
 	callHostFree
+	callHostRegister
+	callHostUnregister
 	callRange
 	callHandleForRange
 	callFlush
@@ -39,6 +41,8 @@ const (
 	callFromDevice
 	callOnDevice
 	callFill
+	callWriteValue
+	callWaitValue
 	callEvent
 	callEventRecord
 	callEventElapsed
@@ -79,6 +83,8 @@ var names = [calls]struct {
 	callFree:           {"cuMemFree_v2", "hipFree", false},
 	callHostAlloc:      {"cuMemHostAlloc", "hipHostMalloc", false},
 	callHostFree:       {"cuMemFreeHost", "hipHostFree", false},
+	callHostRegister:   {"cuMemHostRegister_v2", "hipHostRegister", false},
+	callHostUnregister: {"cuMemHostUnregister", "hipHostUnregister", false},
 	callRange:          {"cuMemGetAddressRange_v2", "hipMemGetAddressRange", false},
 	callHandleForRange: {"cuMemGetHandleForAddressRange", "hipMemGetHandleForAddressRange", true}, // CUDA 11.7, ROCm 7
 	callFlush:          {"cuFlushGPUDirectRDMAWrites", "", true},                                  // CUDA 11.3
@@ -94,6 +100,8 @@ var names = [calls]struct {
 	callFromDevice:      {"cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync", false},
 	callOnDevice:        {"cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync", false},
 	callFill:            {"cuMemsetD8Async", "hipMemsetD8Async", false},
+	callWriteValue:      {"cuStreamWriteValue32_v2", "hipStreamWriteValue32", true}, // CUDA 11.7
+	callWaitValue:       {"cuStreamWaitValue32_v2", "hipStreamWaitValue32", true},
 	callEvent:           {"cuEventCreate", "hipEventCreateWithFlags", false},
 	callEventRecord:     {"cuEventRecord", "hipEventRecord", false},
 	callEventElapsed:    {"cuEventElapsedTime", "hipEventElapsedTime", false}, // unlike in nothing: (ms, start, end)

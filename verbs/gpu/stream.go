@@ -59,6 +59,14 @@ func (s *Stream) FromDevice(dst, src uint64, n int) error {
 // OnDevice copies n bytes of devices' memory.
 func (s *Stream) OnDevice(dst, src uint64, n int) error { return s.copyOf(callOnDevice, dst, src, n) }
 
+// Fill sets n bytes of the device's.
+func (s *Stream) Fill(dst uint64, value byte, n int) error {
+	if n == 0 {
+		return nil
+	}
+	return s.device.on(callFill, uintptr(dst), uintptr(value), uintptr(n), s.handle)
+}
+
 // Done tells whether all that it was given has run. The error is that of any of it.
 func (s *Stream) Done() (bool, error) {
 	err := s.device.on(callStreamQuery, s.handle)

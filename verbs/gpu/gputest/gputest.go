@@ -12,8 +12,9 @@ import (
 )
 
 // Build builds libcuda.so.1, libamdhip64.so.7 and libhiprtc.so.7, and returns their folder, for
-// LD_LIBRARY_PATH of a child: a process reads it at its start alone.
-func Build(t testing.TB) string {
+// LD_LIBRARY_PATH of a child: a process reads it at its start alone. more are the files of further
+// kernels in C, as testdata/gpu.h has them: its more_kernels.
+func Build(t testing.TB, more ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -24,12 +25,20 @@ func Build(t testing.TB) string {
 	}
 	_, file, _, _ := runtime.Caller(0)
 	sources, dir := filepath.Join(filepath.Dir(file), "testdata"), t.TempDir()
+	code := []string{"gpu.c", "kernels.c"}
+	for _, file := range more {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, path)
+	}
 	for name, args := range map[string][]string{
-		"libcuda.so.1":     {"gpu.c", "kernels.c"},
-		"libamdhip64.so.7": {"-DHIP", "gpu.c", "kernels.c"},
+		"libcuda.so.1":     code,
+		"libamdhip64.so.7": append([]string{"-DHIP"}, code...),
 		"libhiprtc.so.7":   {"hiprtc.c"},
 	} {
-		args = append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wno-unused-parameter", "-Werror", "-ffp-contract=off", "-o", filepath.Join(dir, name)}, args...)
+		args = append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wno-unused-parameter", "-Werror", "-ffp-contract=off", "-I", ".", "-o", filepath.Join(dir, name)}, args...)
 		build := exec.CommandContext(t.Context(), cc, append(args, "-lpthread")...)
 		build.Dir = sources
 		if out, err := build.CombinedOutput(); err != nil {

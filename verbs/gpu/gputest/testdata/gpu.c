@@ -7,6 +7,7 @@
 //   RINGTEST_GPU_NOPEER=1   no device accesses another
 //   RINGTEST_GPU_FAST=1     they are joined by NVLink, XGMI
 //   RINGTEST_GPU_SLOW=US    each piece of work of a stream takes so long
+//   RINGTEST_GPU_STUCK=N    the kernel that is launched as the Nth does not end
 //   RINGTEST_GPU_SIGNALS=1  the start installs handlers that end the process with 77
 //   RINGTEST_GPU_MAPPED=1   the host can touch the devices' memory, as an adapter with peer memory can
 #define _GNU_SOURCE
@@ -192,6 +193,33 @@ CALL(cuMemFreeHost, hipHostFree, void *address)
 {
 	MAY_FAIL(cuMemFreeHost, hipHostFree);
 	return unmap((uint64_t)address, 0, 0);
+}
+
+CALL(cuMemHostRegister_v2, hipHostRegister, void *address, size_t n, unsigned flags)
+{
+	MAY_FAIL(cuMemHostRegister_v2, hipHostRegister);
+	NEEDS_CONTEXT;
+	struct block *b = calloc(1, sizeof *b);
+	b->n = n, b->fd = -1, b->device = -1, b->opened = 2;
+	b->address = b->view = address;
+	pthread_mutex_lock(&lock);
+	b->next = blocks, blocks = b;
+	pthread_mutex_unlock(&lock);
+	return n && !(flags & ~7u) ? OK : INVALID;
+}
+
+CALL(cuMemHostUnregister, hipHostUnregister, void *address)
+{
+	MAY_FAIL(cuMemHostUnregister, hipHostUnregister);
+	pthread_mutex_lock(&lock);
+	struct block **p = &blocks, *b;
+	while ((b = *p) && (b->address != address || b->opened != 2))
+		p = &b->next;
+	if (b)
+		*p = b->next;
+	pthread_mutex_unlock(&lock);
+	free(b);
+	return b ? OK : 713; // HOST_MEMORY_NOT_REGISTERED
 }
 
 CALL(cuMemGetAddressRange_v2, hipMemGetAddressRange, uint64_t *start, size_t *n, uint64_t address)
@@ -477,7 +505,7 @@ struct event {
 
 struct work {
 	struct work *next;
-	enum { COPY, FILL, KERNEL, RECORD, WAIT } what;
+	enum { COPY, FILL, KERNEL, RECORD, WAIT, WRITE, AWAIT } what;
 	uint64_t dst, src; // of the devices or of the host
 	size_t n;
 	char *staged; // what COPY reads instead of src
@@ -522,9 +550,13 @@ static void run(struct stream *s, struct work *w)
 			memset(to, w->value, w->n);
 		break;
 	}
-	case KERNEL:
+	case KERNEL: {
+		static long launched;
+		if (__atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED) == number("RINGTEST_GPU_STUCK", 0))
+			sleep(3600);
 		w->kernel->run(&w->launch);
 		break;
+	}
 	case RECORD:
 		pthread_mutex_lock(&lock);
 		clock_gettime(CLOCK_MONOTONIC, &w->event->when);
@@ -537,6 +569,18 @@ static void run(struct stream *s, struct work *w)
 		while (w->event->reached < w->value)
 			pthread_cond_wait(&changed, &lock);
 		pthread_mutex_unlock(&lock);
+		break;
+	case WRITE:
+	case AWAIT: {
+		uint32_t *word = at(&w->launch, w->dst, sizeof *word);
+		if (!word)
+			break;
+		if (w->what == WRITE)
+			__atomic_store_n(word, w->value, __ATOMIC_SEQ_CST);
+		else
+			while ((int32_t)(__atomic_load_n(word, __ATOMIC_SEQ_CST) - (uint32_t)w->value) < 0)
+				usleep(20);
+	}
 	}
 }
 
@@ -692,6 +736,20 @@ CALL(cuMemsetD8Async, hipMemsetD8Async, uint64_t dst, unsigned char value, size_
 	return put(s, (struct work){.what = FILL, .dst = dst, .value = value, .n = n}, 0);
 }
 
+CALL(cuStreamWriteValue32_v2, hipStreamWriteValue32, struct stream *s, uint64_t address, uint32_t value, unsigned flags)
+{
+	MAY_FAIL(cuStreamWriteValue32_v2, hipStreamWriteValue32);
+	NEEDS_CONTEXT;
+	return flags || address % 4 ? INVALID : put(s, (struct work){.what = WRITE, .dst = address, .value = value}, 0);
+}
+
+CALL(cuStreamWaitValue32_v2, hipStreamWaitValue32, struct stream *s, uint64_t address, uint32_t value, unsigned flags, uint32_t mask)
+{
+	MAY_FAIL(cuStreamWaitValue32_v2, hipStreamWaitValue32);
+	NEEDS_CONTEXT;
+	return flags || address % 4 ? INVALID : put(s, (struct work){.what = AWAIT, .dst = address, .value = value}, 0);
+}
+
 CALL(cuEventCreate, hipEventCreateWithFlags, struct event **event, unsigned flags)
 {
 	MAY_FAIL(cuEventCreate, hipEventCreateWithFlags);
@@ -774,19 +832,28 @@ CALL(cuModuleUnload, hipModuleUnload, struct module *m)
 	return OK;
 }
 
+static const struct kernel *named(const struct kernel *k, const char *name)
+{
+	while (k->name && strcmp(k->name, name))
+		k++;
+	return k->name ? k : NULL;
+}
+
 CALL(cuModuleGetFunction, hipModuleGetFunction, struct function **function, struct module *m, const char *name)
 {
 	MAY_FAIL(cuModuleGetFunction, hipModuleGetFunction);
+#ifndef HIP // whose macros may make a name
 	if (!strstr(m->image, name))
 		return NOT_FOUND;
-	for (const struct kernel *k = kernels; k->name; k++) {
-		if (strcmp(k->name, name))
-			continue;
-		*function = calloc(1, sizeof **function); // lives as long as its module, here for ever
-		**function = (struct function){m->device, k};
-		return OK;
-	}
-	return NOT_FOUND;
+#endif
+	const struct kernel *k = named(kernels, name);
+	if (!k && more_kernels)
+		k = named(more_kernels, name);
+	if (!k)
+		return NOT_FOUND;
+	*function = calloc(1, sizeof **function); // lives as long as its module, here for ever
+	**function = (struct function){m->device, k};
+	return OK;
 }
 
 CALL(cuLaunchKernel, hipModuleLaunchKernel, struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

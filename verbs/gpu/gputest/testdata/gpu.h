@@ -22,3 +22,6 @@ struct kernel {
 	void (*run)(const struct launch *);
 };
 extern const struct kernel kernels[];
+
+// Those of the sources that a test gives to Build, if any.
+extern const struct kernel more_kernels[] __attribute__((weak));
