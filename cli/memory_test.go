@@ -12,6 +12,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/collective/reduce"
+	"ringcli/verbs/gpu"
 	"ringcli/verbs/gpu/gputest"
 )
 
@@ -221,5 +222,27 @@ func TestMemoryOfLostRank(t *testing.T) {
 		if code := p.end(t, hung); code != exit.Critical || !strings.Contains(p.stdout.String(), "rank 1") {
 			t.Errorf("rank %d: exit code %d: expected %d and rank 1\n%s%s", rank, code, exit.Critical, p.stdout.String(), p.stderr.String())
 		}
+	}
+}
+
+// TestAllReduceOnGPU: two and four ranks on one real GPU, from 8 KiB to 256 MiB, every element
+// checked; the tables are logged.
+func TestAllReduceOnGPU(t *testing.T) {
+	gputest.Real(t)
+	for _, kind := range gpu.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			if _, err := gpu.Load(kind); err != nil {
+				t.Skip(err)
+			}
+			for _, ranks := range []string{"2", "4"} {
+				for _, operation := range []string{"all-reduce", "all-gather"} {
+					code, stdout, stderr := finish(t, "bench", operation, "-n", ranks, "--memory", kind.String()+":0", "-b", "8K", "-e", "256M", "-f", "8")
+					t.Logf("%s%s", stdout, stderr)
+					if code != exit.OK {
+						t.Errorf("%s on %s ranks: exit code %d", operation, ranks, code)
+					}
+				}
+			}
+		})
 	}
 }
