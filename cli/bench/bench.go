@@ -410,7 +410,7 @@ func reached(ok *bool, command, of string, busBW, floor float64) error {
 func (b BenchSummary) Lines() []render.Line {
 	lines := append(wrongLines(b.Wrong), render.Line{Text: averageLabel + render.Figure(b.BusBW) + b.text(b.BusBW)})
 	lines = append(lines, b.whyPossible()...)
-	for _, text := range slices.Concat(b.OnMemory.notes(), b.bufferNotes()) {
+	for _, text := range slices.Concat(b.memoryNotes(), b.bufferNotes()) {
 		lines = append(lines, render.Line{Text: text})
 	}
 	if len(b.Auto) == 0 {

@@ -28,8 +28,8 @@ var pathWords = map[device.Path]string{
 	device.Staged: "staged through pinned memory of the host",
 }
 
-// notes say so below a table; none of the host's memory.
-func (m OnMemory) notes() []string {
+// memoryNotes say so below a table; none of the host's memory.
+func (m OnMemory) memoryNotes() []string {
 	if m.Memory == "" {
 		return nil
 	}

@@ -322,7 +322,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m.record())); err != nil {
 		return err
 	}
-	if err := s.Out.Notes(render.Fair, m.OnMemory.notes()...); err != nil {
+	if err := s.Out.Notes(render.Fair, m.memoryNotes()...); err != nil {
 		return err
 	}
 	if command.IsOn(call.Flags, perRank) {
