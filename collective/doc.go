@@ -94,6 +94,14 @@
 // with all its messages. So each channel keeps its order, and both ends know by which one the
 // next position comes (package turns); slots and credits are each channel's own.
 //
+// # Memory
+//
+// Buffers come from [Comm.Alloc]; [Comm.Register] takes memory that is there already as it is,
+// and [Comm.Share] such that the ranks of the host map it, as they do Alloc's: without that what goes over
+// shared memory is copied through segments. It costs a rank nothing but time if another's is not
+// shared: each buffer says of itself whether it is mapped, and all ranks take the same steps.
+// [Comm.Symmetric] gives a rank the views of all ranks' buffers.
+//
 // # Operations in flight
 //
 // [Comm.Run] runs a call on the goroutine of its caller, [Comm.Start] begins one and returns a
