@@ -98,7 +98,7 @@ func (s *Source) take(n uint64) (addr uint64, err error) {
 		}
 		return addr, err
 	case File:
-		b, err = mapFile(n)
+		b, err = s.mapFile(n)
 	default:
 		b, err = memory.Alloc(n)
 	}
@@ -109,13 +109,14 @@ func (s *Source) take(n uint64) (addr uint64, err error) {
 	return b.Addr(), nil
 }
 
-// mapFile maps a new file that has lost its name, and is gone with the process.
-func mapFile(n uint64) (*memory.Block, error) {
+// mapFile maps a new file that has lost its name, and is gone with the process. Its descriptor stays open, by
+// which it is shared without privileges.
+func (s *Source) mapFile(n uint64) (*memory.Block, error) {
 	f, err := os.CreateTemp("", "ringcli-buffer")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
+	s.memory = append(s.memory, f.Close)
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, err
 	}
